@@ -1,0 +1,165 @@
+//! Boot time counted from an anchor on the wall clock: suspend counts, a step of the wall does not.
+//! It is drawn towards the wall by a small rate, so that it follows the world without ever being stepped.
+
+use std::sync::Mutex;
+
+use super::boot::boot_ns;
+use super::{Clock, Hold, Reading, WallClock, counter};
+use crate::sync::{AtomicU64, Ordering};
+
+const NS_PER_MS: u64 = 1_000_000;
+/// The largest correction: 500 µs a second, what NTP itself slews by at most.
+const SLEW_PER_MILLION: u64 = 500;
+/// A change of the distance to the wall of more than this between two checks is a step, not drift.
+const STEP_MS: u64 = 250;
+
+/// The wall clock's time when the clock was made, and boot time since.
+///
+/// One reading costs as much as a wall clock's. Call [`follow_wall`](Self::follow_wall) about once a second to
+/// let it follow slow corrections.
+///
+/// On Linux it counts the time the machine was suspended (`CLOCK_BOOTTIME`); elsewhere it is the monotonic
+/// clock of the standard library.
+#[derive(Debug)]
+pub struct AnchoredClock {
+    /// Nanoseconds to add to boot time, as a wrapping number.
+    offset_ns: AtomicU64,
+    last_check: Mutex<Check>,
+}
+
+#[derive(Debug, Clone, Copy)]
+struct Check {
+    boot_ns: u64,
+    wall_ahead_ms: i64,
+}
+
+/// What [`AnchoredClock::follow_wall`] saw.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct ClockReport {
+    /// How far the wall clock is ahead of this clock, in milliseconds; negative when it is behind.
+    pub wall_ahead_ms: i64,
+    /// By how much the wall clock was stepped since the last check, in milliseconds; 0 when it was not.
+    pub stepped_ms: i64,
+}
+
+impl AnchoredClock {
+    /// Anchors a clock at the wall clock's time now.
+    pub fn new() -> Self {
+        Self::anchored(boot_ns(), WallClock.unix_ms())
+    }
+
+    fn anchored(boot_ns: u64, wall_ms: u64) -> Self {
+        let offset_ns = wall_ms.wrapping_mul(NS_PER_MS).wrapping_sub(boot_ns);
+        Self {
+            offset_ns: AtomicU64::new(offset_ns),
+            last_check: Mutex::new(Check { boot_ns, wall_ahead_ms: 0 }),
+        }
+    }
+
+    fn at(&self, boot_ns: u64) -> u64 {
+        boot_ns.wrapping_add(self.offset_ns.load(Ordering::Relaxed)) / NS_PER_MS
+    }
+
+    /// Compares with the wall clock and moves towards it, by at most 0.5 ms for each second since the last
+    /// call. A step of the wall clock is reported, and followed no faster than that.
+    pub fn follow_wall(&self) -> ClockReport {
+        self.follow(boot_ns(), WallClock.unix_ms())
+    }
+
+    fn follow(&self, boot_ns: u64, wall_ms: u64) -> ClockReport {
+        // A panic while this was held would have left a complete `Check`: plain numbers, assigned last.
+        let mut last = self.last_check.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
+        let wall_ahead_ms = wall_ms.cast_signed() - self.at(boot_ns).cast_signed();
+        let stepped_ms = match wall_ahead_ms - last.wall_ahead_ms {
+            change if change.unsigned_abs() > STEP_MS => change,
+            _ => 0,
+        };
+        let elapsed_ns = boot_ns.saturating_sub(last.boot_ns);
+        let most_ns = elapsed_ns / 1_000_000 * SLEW_PER_MILLION;
+        let wanted_ns = wall_ahead_ms.unsigned_abs().saturating_mul(NS_PER_MS).min(most_ns);
+        let moved = if wall_ahead_ms < 0 { wanted_ns.wrapping_neg() } else { wanted_ns };
+        self.offset_ns.fetch_add(moved, Ordering::Relaxed);
+        *last = Check { boot_ns, wall_ahead_ms };
+        ClockReport { wall_ahead_ms, stepped_ms }
+    }
+}
+
+impl Default for AnchoredClock {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+impl Clock for AnchoredClock {
+    #[inline]
+    fn unix_ms(&self) -> u64 {
+        self.at(boot_ns())
+    }
+
+    #[inline]
+    fn read(&self) -> Reading {
+        let (ns, hold) =
+            counter::hold_until_ms_ends(|| boot_ns().wrapping_add(self.offset_ns.load(Ordering::Relaxed)));
+        Reading { unix_ms: ns / NS_PER_MS, hold }
+    }
+
+    #[inline]
+    fn holds(&self, hold: Hold) -> bool {
+        counter::holds(hold)
+    }
+}
+
+#[cfg(all(test, not(loom)))]
+mod tests {
+    use super::*;
+
+    const S: u64 = 1_000_000_000;
+    const WALL: u64 = 1_700_000_000_000;
+
+    #[test]
+    fn a_step_of_the_wall_is_reported_and_not_followed_at_once() {
+        for step in [3_600_000_i64, -3_600_000] {
+            let clock = AnchoredClock::anchored(5 * S, WALL);
+            let stepped = WALL.wrapping_add_signed(1000 + step);
+            let report = clock.follow(6 * S, stepped);
+            assert_eq!(report, ClockReport { wall_ahead_ms: step, stepped_ms: step });
+            assert_eq!(
+                clock.at(6 * S).abs_diff(WALL + 1000),
+                u64::from(step < 0),
+                "half a millisecond at most"
+            );
+            let again = clock.follow(7 * S, stepped + 1000);
+            assert_eq!(again.stepped_ms, 0, "one step is reported once");
+        }
+    }
+
+    #[test]
+    fn drift_is_followed_at_half_a_millisecond_a_second() {
+        let clock = AnchoredClock::anchored(0, WALL);
+        for second in 1..=100 {
+            let report = clock.follow(second * S, WALL + second * 1000 + 40);
+            assert_eq!(report.stepped_ms, 0);
+        }
+        assert_eq!(clock.at(100 * S), WALL + 100_000 + 40, "caught up after 80 s");
+    }
+
+    #[test]
+    fn slewing_back_never_makes_a_second_run_backwards() {
+        let clock = AnchoredClock::anchored(0, WALL);
+        let mut last = 0;
+        for ms in 0..20_000 {
+            let now = clock.at(ms * NS_PER_MS);
+            assert!(now + 1 >= last, "at most the half millisecond of one correction");
+            last = now;
+            if ms % 1000 == 0 {
+                clock.follow(ms * NS_PER_MS, WALL - 100_000);
+            }
+        }
+    }
+
+    #[test]
+    fn it_shows_the_wall_clocks_time() {
+        let clock = AnchoredClock::new();
+        assert!(clock.unix_ms().abs_diff(WallClock.unix_ms()) < 1000);
+    }
+}

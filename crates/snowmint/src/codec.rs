@@ -1,0 +1,122 @@
+//! Text forms of an id: one file a form, each with `encode` and `decode`.
+//! No form allocates; each refuses foreign characters and numbers beyond the largest id.
+
+use core::fmt;
+use core::ops::Deref;
+
+pub mod alphabet;
+pub mod base36;
+pub mod base58_bitcoin;
+pub mod base58_flickr;
+pub mod base62;
+pub mod base64_of_decimal;
+pub mod binary;
+pub mod bytes;
+pub mod crockford32;
+pub mod decimal;
+pub mod hex;
+mod radix;
+pub mod zbase32;
+
+/// The text of an id, on the stack: at most `N` ASCII characters, right-aligned. `N` is below 256.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub struct Text<const N: usize> {
+    bytes: [u8; N],
+    start: u8,
+}
+
+impl<const N: usize> Text<N> {
+    /// The text.
+    pub fn as_str(&self) -> &str {
+        // Only the codecs fill `bytes`, with ASCII digits and letters.
+        core::str::from_utf8(self.as_bytes()).unwrap_or("")
+    }
+
+    /// The text as bytes, all of them ASCII.
+    pub fn as_bytes(&self) -> &[u8] {
+        &self.bytes[usize::from(self.start)..]
+    }
+}
+
+impl<const N: usize> Deref for Text<N> {
+    type Target = str;
+
+    fn deref(&self) -> &str {
+        self.as_str()
+    }
+}
+
+impl<const N: usize> fmt::Display for Text<N> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.pad(self.as_str())
+    }
+}
+
+impl<const N: usize> fmt::Debug for Text<N> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        fmt::Debug::fmt(self.as_str(), f)
+    }
+}
+
+/// Why a text is not an id.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum CodecError {
+    /// There is nothing to read.
+    Empty {
+        /// The form's name.
+        form: &'static str,
+    },
+    /// More characters than the largest id has in this form.
+    TooLong {
+        /// The form's name.
+        form: &'static str,
+        /// How many bytes there are.
+        len: usize,
+        /// How many there may be.
+        limit: usize,
+    },
+    /// A character that the form does not have.
+    Foreign {
+        /// The form's name.
+        form: &'static str,
+        /// The first byte that is not a digit of the form.
+        byte: u8,
+        /// Its position, from 0.
+        at: usize,
+    },
+    /// The number is 2^63 or more.
+    Overflow {
+        /// The form's name.
+        form: &'static str,
+    },
+    /// Another spelling of an id than the one text it has in this form.
+    NotCanonical {
+        /// The form's name.
+        form: &'static str,
+    },
+}
+
+impl fmt::Display for CodecError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Empty { form } => write!(f, "an empty text is not a {form} id: give at least one digit"),
+            Self::TooLong { form, len, limit } => {
+                write!(f, "{len} characters are not a {form} id: it has at most {limit}")
+            }
+            Self::Foreign { form, byte, at } => write!(
+                f,
+                "`{}` at position {at} is not a digit of a {form} id",
+                char::from(*byte).escape_debug()
+            ),
+            Self::Overflow { form } => {
+                write!(f, "this {form} number is 2^63 or more: ids end at 9223372036854775807")
+            }
+            Self::NotCanonical { form } => {
+                write!(f, "this is not how {form} writes an id: check its padding and leading zeros")
+            }
+        }
+    }
+}
+
+impl core::error::Error for CodecError {}

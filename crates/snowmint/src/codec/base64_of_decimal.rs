@@ -1,0 +1,72 @@
+//! Base64 of the decimal text, for those who come from bwmarrin/snowflake, whose Base64 is that.
+//! Up to 28 characters, longer than the number itself: nothing to choose for new ids.
+
+use super::radix::Radix;
+use super::{CodecError, Text, decimal};
+use crate::Id;
+
+/// Characters of the largest id.
+pub const LEN: usize = 28;
+
+const FORM: &str = "base64-of-decimal";
+static RADIX: Radix = Radix::new(FORM, DIGITS);
+const DIGITS: &[u8; 64] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
+
+/// Writes the decimal text of an id in base64 (the standard digits, padded with `=`).
+///
+/// ```
+/// use snowmint::{codec::base64_of_decimal, Id};
+/// let id = Id::new(890399407000784896)?;
+/// assert_eq!(base64_of_decimal::encode(id).as_str(), "ODkwMzk5NDA3MDAwNzg0ODk2");
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+///
+/// # Source
+///
+/// bwmarrin/snowflake, `ID.Base64`.
+#[inline]
+pub fn encode(id: Id) -> Text<LEN> {
+    let decimal = decimal::encode(id);
+    let mut bytes = [b'='; LEN];
+    let start = LEN - decimal.as_bytes().len().div_ceil(3) * 4;
+    for (group, out) in decimal.as_bytes().chunks(3).zip(bytes[start..].chunks_exact_mut(4)) {
+        let bits =
+            group.iter().fold(0_usize, |bits, byte| bits << 8 | usize::from(*byte)) << (24 - 8 * group.len());
+        for (i, place) in out.iter_mut().take(group.len() + 1).enumerate() {
+            *place = DIGITS[bits >> (18 - 6 * i) & 63];
+        }
+    }
+    #[expect(clippy::cast_possible_truncation, reason = "start is below LEN, which is 28")]
+    Text { bytes, start: start as u8 }
+}
+
+/// Reads what [`encode`] writes, and only that.
+///
+/// # Errors
+///
+/// [`CodecError`] for an empty text, a character that is not base64, a number from 2^63 on, or wrong padding.
+#[inline]
+pub fn decode(text: &str) -> Result<Id, CodecError> {
+    if text.len() > LEN {
+        return Err(CodecError::TooLong { form: FORM, len: text.len(), limit: LEN });
+    }
+    let mut decimal = [0; LEN / 4 * 3];
+    let mut len = 0;
+    for (i, group) in text.trim_end_matches('=').as_bytes().chunks(4).enumerate() {
+        let mut bits = 0;
+        for (j, byte) in group.iter().enumerate() {
+            let foreign = CodecError::Foreign { form: FORM, byte: *byte, at: i * 4 + j };
+            bits |= u32::from(RADIX.digit(*byte).ok_or(foreign)?) << (18 - 6 * j);
+        }
+        for k in 0..group.len() - 1 {
+            #[expect(clippy::cast_possible_truncation, reason = "one byte of three is asked for")]
+            let byte = (bits >> (16 - 8 * k)) as u8;
+            decimal[len] = byte;
+            len += 1;
+        }
+    }
+    let decimal = core::str::from_utf8(&decimal[..len]).unwrap_or("?");
+    let id = decimal::decode(decimal)?;
+    // Wrong padding, bits left over and leading zeros would give one id several texts.
+    if encode(id).as_str() == text { Ok(id) } else { Err(CodecError::NotCanonical { form: FORM }) }
+}

@@ -1,0 +1,27 @@
+//! Hexadecimal: 16 lower-case digits that sort like the number.
+//! Reading takes either case and an optional `0x`.
+
+use super::radix::Radix;
+use super::{CodecError, Text};
+use crate::Id;
+
+/// Characters of every id in this form.
+pub const LEN: usize = 16;
+
+static RADIX: Radix = Radix::new("hexadecimal", b"0123456789abcdef").either_case();
+
+/// Writes an id as 16 lower-case hexadecimal digits.
+#[inline]
+pub fn encode(id: Id) -> Text<LEN> {
+    RADIX.encode_padded(id)
+}
+
+/// Reads 1 to 16 hexadecimal digits of either case, after an optional `0x`.
+///
+/// # Errors
+///
+/// [`CodecError`] for an empty text, a foreign character, or a number from 2^63 on.
+#[inline]
+pub fn decode(text: &str) -> Result<Id, CodecError> {
+    RADIX.decode(text.strip_prefix("0x").unwrap_or(text))
+}

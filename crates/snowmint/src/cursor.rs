@@ -1,0 +1,219 @@
+//! The one rule that makes ids: from (cursor, clock, limits) to the next cursors, or why there are none.
+//! Pure arithmetic without atomics or clock readings, so that tests and the simulation can drive it.
+
+use core::num::NonZeroU64;
+use core::time::Duration;
+
+use crate::error::{Refusal, Wait};
+use crate::generator::{Start, rolled};
+use crate::rule::{Decision, Rule};
+use crate::{Field, Layout};
+
+/// `tick << sequence_bits | sequence` of the next id: one integer that only ever grows.
+///
+/// Adding one walks through a tick's sequences and then into the next tick, so a batch is a range.
+pub(crate) type Cursor = u64;
+
+/// A cursor from here on belongs to a generator that was ended. No layout reaches it: ids have 63 bits.
+pub(crate) const ENDED: Cursor = 1 << 63;
+
+/// What bounds the cursor, fixed when a generator is built.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Limits {
+    pub(crate) sequence_bits: u32,
+    tick_ms: u64,
+    epoch_unix_ms: u64,
+    /// The first cursor that the layout has no timestamp for.
+    layout_end: Cursor,
+    max_ahead_ticks: u64,
+    max_behind_ticks: u64,
+    rule: Rule,
+    rolling: bool,
+}
+
+/// What a generator knows when it is asked.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Position {
+    pub(crate) cursor: Cursor,
+    /// The first cursor beyond the lease.
+    pub(crate) lease_end: Cursor,
+    /// The highest tick the clock has shown.
+    pub(crate) highest_tick: u64,
+    /// The tick after the last one that was used up to its end; 0 before any was.
+    pub(crate) after_full_tick: u64,
+    pub(crate) now_unix_ms: u64,
+}
+
+/// The cursors `[start, end)`, at least one of them.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Run {
+    pub(crate) start: Cursor,
+    pub(crate) end: Cursor,
+    pub(crate) now_tick: u64,
+    /// The generation to enter for it; `None` for the one the generator is in.
+    pub(crate) enter: Option<u32>,
+}
+
+impl Limits {
+    pub(crate) fn new(
+        layout: &Layout,
+        rule: Rule,
+        start: Start,
+        max_behind: Duration,
+        generation_bits: u32,
+    ) -> Self {
+        let tick_ms = layout.tick_ms();
+        let sequence_bits = layout.width(Field::Sequence);
+        // No bound reaches further than the layout lasts: sums and shifts of ticks then keep their bits.
+        let all_ticks = layout.max(Field::Timestamp) + 1;
+        let ticks = |bound: Duration| {
+            u64::try_from(bound.as_millis()).map_or(all_ticks, |ms| (ms / tick_ms).min(all_ticks))
+        };
+        // The cursor shares its word with the generation and with the mark of a generator that was ended: where the
+        // timestamp and the sequence leave no bit for that, the very last tick is given up.
+        let word_end = 1 << (63 - generation_bits);
+        let layout_end = all_ticks << sequence_bits;
+        let layout_end = if layout_end < word_end { layout_end } else { word_end - (1 << sequence_bits) };
+        Self {
+            sequence_bits,
+            tick_ms,
+            epoch_unix_ms: layout.epoch_unix_ms(),
+            layout_end,
+            max_ahead_ticks: ticks(rule.max_ahead()),
+            max_behind_ticks: ticks(max_behind),
+            rule,
+            rolling: start == Start::Rolling,
+        }
+    }
+
+    /// The first cursor whose whole tick begins at or after an instant.
+    pub(crate) fn cursor_from(&self, unix_ms: u64) -> Cursor {
+        let tick = unix_ms.saturating_sub(self.epoch_unix_ms).div_ceil(self.tick_ms);
+        self.start_of(tick)
+    }
+
+    /// The first cursor whose tick does not end by an instant: a tick that a lease holds in part is not used,
+    /// for the rest of it may be another's.
+    pub(crate) fn cursor_until(&self, unix_ms: u64) -> Cursor {
+        self.start_of(unix_ms.saturating_sub(self.epoch_unix_ms) / self.tick_ms)
+    }
+
+    fn start_of(&self, tick: u64) -> Cursor {
+        tick.min(self.layout_end >> self.sequence_bits) << self.sequence_bits
+    }
+
+    /// The first tick after every tick that the cursors below `cursor` lie in.
+    pub(crate) fn free_from_tick(&self, cursor: Cursor) -> u64 {
+        (cursor >> self.sequence_bits) + u64::from(cursor.trailing_zeros() < self.sequence_bits)
+    }
+
+    /// The start of a tick, in unix milliseconds.
+    pub(crate) fn unix_ms(&self, tick: u64) -> u64 {
+        self.epoch_unix_ms.saturating_add(tick.saturating_mul(self.tick_ms))
+    }
+
+    /// The first cursor after the tick of the one given.
+    pub(crate) fn next_boundary(&self, cursor: Cursor) -> Cursor {
+        ((cursor >> self.sequence_bits) + 1) << self.sequence_bits
+    }
+
+    /// The first cursor that is further ahead of the clock than the rule allows.
+    pub(crate) fn reach(&self, now_tick: u64) -> Cursor {
+        let tick = now_tick + self.max_ahead_ticks + 1;
+        tick.min(self.layout_end >> self.sequence_bits) << self.sequence_bits
+    }
+
+    /// Up to `wanted` cursors from the next one on; fewer where the tick, the borrowing or the lease ends.
+    /// `generation_at` gives a generation whose every id lies before a tick.
+    ///
+    /// ```text
+    /// start = max(cursor, now)   unless the tick before was used up: then the cursor may trail the clock
+    /// start <  lease end         fencing: what was not granted is never used
+    /// start <= now + max_ahead   overflow into ticks ahead of the clock is borrowing
+    /// ```
+    #[inline]
+    pub(crate) fn plan(
+        &self,
+        at: &Position,
+        wanted: u64,
+        generation_at: impl FnOnce(u64) -> Option<u32>,
+    ) -> Result<Run, Refusal> {
+        let Some(since_epoch) = at.now_unix_ms.checked_sub(self.epoch_unix_ms) else {
+            return Err(self.not_begun(at));
+        };
+        let now_tick = if self.tick_ms == 1 { since_epoch } else { since_epoch / self.tick_ms };
+        // Far beyond any layout's end; keeps the shift below from losing bits.
+        let now_tick = now_tick.min(self.layout_end >> self.sequence_bits);
+        let fresh = now_tick << self.sequence_bits;
+        let trails = at.after_full_tick > 0 && now_tick <= at.after_full_tick + self.max_behind_ticks;
+        let mut start = if at.cursor >= fresh || trails { at.cursor } else { self.fresh(fresh, at.cursor) };
+        if start >= at.lease_end {
+            return Err(self.at_end(at, start));
+        }
+        let mut enter = None;
+        if (start >> self.sequence_bits) > now_tick {
+            enter = self.ahead_of_clock(at, start >> self.sequence_bits, now_tick, generation_at)?;
+            start = if enter.is_some() { fresh } else { start };
+        }
+        let end = start.saturating_add(wanted).min(at.lease_end).min(self.reach(now_tick));
+        debug_assert!(start < end, "a run has at least one cursor");
+        Ok(Run { start, end, now_tick, enter })
+    }
+
+    #[inline]
+    fn fresh(&self, fresh: Cursor, last: Cursor) -> Cursor {
+        if self.rolling { rolled(fresh, last, (1 << self.sequence_bits) - 1) } else { fresh }
+    }
+
+    /// Whether the rule lets the tick of the next id lie ahead of the clock, or which generation it enters.
+    #[cold]
+    fn ahead_of_clock(
+        &self,
+        at: &Position,
+        tick: u64,
+        now_tick: u64,
+        generation_at: impl FnOnce(u64) -> Option<u32>,
+    ) -> Result<Option<u32>, Refusal> {
+        let behind_ms = self.ms_until(tick, at);
+        if at.highest_tick > now_tick {
+            let behind = Duration::from_millis(behind_ms.get());
+            let generation = if self.rule.uses_generations() { generation_at(now_tick) } else { None };
+            return match self.rule.decide(behind, generation.is_some()) {
+                Decision::NextGeneration => Ok(generation),
+                Decision::GoOn if tick <= now_tick + self.max_ahead_ticks => Ok(None),
+                Decision::Wait => Err(Refusal::ClockBehind { behind_ms, wait: Wait::UntilCaughtUp }),
+                Decision::GoOn | Decision::Refuse => {
+                    Err(Refusal::ClockBehind { behind_ms, wait: Wait::Refused })
+                }
+            };
+        }
+        if tick <= now_tick + self.max_ahead_ticks {
+            return Ok(None);
+        }
+        Err(Refusal::Exhausted { retry_after_ms: self.ms_until(tick - self.max_ahead_ticks, at) })
+    }
+
+    /// From the clock's reading to the start of a later tick.
+    fn ms_until(&self, tick: u64, at: &Position) -> NonZeroU64 {
+        NonZeroU64::new(self.unix_ms(tick).saturating_sub(at.now_unix_ms)).unwrap_or(NonZeroU64::MIN)
+    }
+
+    #[cold]
+    fn not_begun(&self, at: &Position) -> Refusal {
+        if at.cursor >= ENDED {
+            return Refusal::Ended;
+        }
+        Refusal::NotBegun { from_unix_ms: self.epoch_unix_ms, now_unix_ms: at.now_unix_ms }
+    }
+
+    #[cold]
+    fn at_end(&self, at: &Position, start: Cursor) -> Refusal {
+        if at.cursor >= ENDED {
+            Refusal::Ended
+        } else if start >= self.layout_end {
+            Refusal::TimestampOverflow { ended_unix_ms: self.unix_ms(self.layout_end >> self.sequence_bits) }
+        } else {
+            Refusal::LeaseEnded { until_unix_ms: self.unix_ms(at.lease_end >> self.sequence_bits) }
+        }
+    }
+}

@@ -1,0 +1,106 @@
+//! Why a generator does not give an id right now.
+//! Small, `Copy` and without text, so that refusing costs no more than issuing.
+
+use core::fmt;
+use core::num::NonZeroU64;
+
+use crate::utc::Utc;
+
+/// Why there is no id now. Nothing was used up; calling again is always safe.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Refusal {
+    /// The sequence of this tick is used up, and the rule does not borrow (further) ahead.
+    Exhausted {
+        /// Milliseconds until the next tick that may be used.
+        retry_after_ms: NonZeroU64,
+    },
+    /// The clock went back behind timestamps that were already used.
+    ClockBehind {
+        /// Milliseconds until the clock is where it was.
+        behind_ms: NonZeroU64,
+        /// What the rule says to do about it.
+        wait: Wait,
+    },
+    /// The clock shows a time before the layout's epoch, or before the lease begins.
+    NotBegun {
+        /// The first instant that may be used, in unix milliseconds.
+        from_unix_ms: u64,
+        /// What the clock shows, in unix milliseconds.
+        now_unix_ms: u64,
+    },
+    /// Every timestamp of the lease is used or past; a renewed lease goes on.
+    LeaseEnded {
+        /// The end of the lease, in unix milliseconds.
+        until_unix_ms: u64,
+    },
+    /// The generator was ended for good; a new lease needs a new generator.
+    Ended,
+    /// This process is a fork of the one that made the generator, which may be making the same ids.
+    Forked,
+    /// The layout has no timestamp for now: its time ran out.
+    TimestampOverflow {
+        /// The first instant without a timestamp, in unix milliseconds.
+        ended_unix_ms: u64,
+    },
+}
+
+/// What a rule says to do about a clock that went back.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Wait {
+    /// Wait until the clock has caught up: it is within the rule's bound.
+    UntilCaughtUp,
+    /// Do not wait: give the error to the caller.
+    Refused,
+}
+
+impl Refusal {
+    /// How long a caller that may wait should wait before it asks again; `None` where waiting is no answer.
+    pub const fn retry_after_ms(&self) -> Option<NonZeroU64> {
+        match self {
+            Self::Exhausted { retry_after_ms } => Some(*retry_after_ms),
+            Self::ClockBehind { behind_ms, wait: Wait::UntilCaughtUp } => Some(*behind_ms),
+            _ => None,
+        }
+    }
+}
+
+impl fmt::Display for Refusal {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match *self {
+            Self::Exhausted { retry_after_ms } => {
+                write!(f, "every id of this tick is used: the next tick begins in {retry_after_ms} ms")
+            }
+            Self::ClockBehind { behind_ms, wait: Wait::UntilCaughtUp } => {
+                write!(f, "the clock went back by {behind_ms} ms: wait until it has caught up")
+            }
+            Self::ClockBehind { behind_ms, wait: Wait::Refused } => write!(
+                f,
+                "the clock went back by {behind_ms} ms, more than the rule bridges: correct the clock, or allow \
+                 more with a rule such as wait(1s) or borrow(1s)"
+            ),
+            Self::NotBegun { from_unix_ms, now_unix_ms } => write!(
+                f,
+                "the clock shows {}, before the first instant that may be used, {}: correct the clock",
+                Utc(now_unix_ms),
+                Utc(from_unix_ms)
+            ),
+            Self::LeaseEnded { until_unix_ms } => write!(
+                f,
+                "the lease ended at {} and was not renewed: this worker's later timestamps may be another's",
+                Utc(until_unix_ms)
+            ),
+            Self::Ended => f.write_str("this generator was ended: take a new lease and make a new generator"),
+            Self::Forked => f.write_str(
+                "this process was forked from the one the generator belongs to: make one of its own after the fork",
+            ),
+            Self::TimestampOverflow { ended_unix_ms } => write!(
+                f,
+                "the layout's time ran out at {}: move to a layout with more timestamp bits or a later epoch",
+                Utc(ended_unix_ms)
+            ),
+        }
+    }
+}
+
+impl core::error::Error for Refusal {}

@@ -1,0 +1,245 @@
+//! Generators: a cursor, a clock and the limits of a lease.
+//! Here is how one is built; the hot path of each form is a file of its own.
+
+mod batch;
+mod blocks;
+mod generations;
+mod owned;
+mod shared;
+mod start;
+
+use core::fmt;
+use core::time::Duration;
+
+pub use batch::Batch;
+pub use blocks::BlockGenerator;
+pub use owned::OwnedGenerator;
+pub use shared::Generator;
+pub use start::Start;
+pub(crate) use start::rolled;
+
+use crate::cursor::{Cursor, Limits};
+use crate::{Clock, DatacenterId, Field, Layout, LayoutError, Rule, WorkerId};
+use batch::Composer;
+
+/// How far the cursor may trail the clock after a tick was used up.
+const DEFAULT_MAX_BEHIND: Duration = Duration::from_millis(4);
+
+/// The right to use one worker for ids whose timestamps lie in `[from, until)`.
+///
+/// Leases come from a store; see the crate `snowmint-cluster`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Lease {
+    /// The worker.
+    pub worker: WorkerId,
+    /// The first instant that may be used, in unix milliseconds.
+    pub from_unix_ms: u64,
+    /// The first instant that may not, in unix milliseconds.
+    pub until_unix_ms: u64,
+}
+
+/// Builds a [`Generator`].
+///
+/// # Examples
+///
+/// ```
+/// use snowmint::{Generator, Layout, Lease, ManualClock, Refusal, WorkerId};
+/// let clock = ManualClock::at_unix_ms(1_700_000_000_000);
+/// let lease = Lease { worker: WorkerId(7), from_unix_ms: 1_700_000_000_000, until_unix_ms: 1_700_000_010_000 };
+/// let generator = Generator::builder(Layout::TWITTER).lease(lease).build(&clock)?;
+/// assert!(generator.try_next().is_ok());
+/// clock.advance_ms(10_000);
+/// assert_eq!(generator.try_next(), Err(Refusal::LeaseEnded { until_unix_ms: 1_700_000_010_000 }));
+/// # Ok::<(), snowmint::BuildError>(())
+/// ```
+#[derive(Clone, Copy, Debug)]
+#[must_use]
+pub struct GeneratorBuilder {
+    layout: Layout,
+    datacenter: DatacenterId,
+    worker: WorkerId,
+    lease: Option<Lease>,
+    not_before_unix_ms: u64,
+    rule: Rule,
+    start: Start,
+    max_behind: Duration,
+}
+
+/// A generator's parts, checked.
+#[derive(Clone, Copy)]
+struct Setup {
+    layout: Layout,
+    limits: Limits,
+    composer: Composer,
+    first_cursor: Cursor,
+    lease_end: Cursor,
+    rule: Rule,
+}
+
+impl GeneratorBuilder {
+    pub(crate) fn new(layout: Layout) -> Self {
+        Self {
+            layout,
+            datacenter: DatacenterId::default(),
+            worker: WorkerId::default(),
+            lease: None,
+            not_before_unix_ms: 0,
+            rule: Rule::default(),
+            start: Start::Zero,
+            max_behind: DEFAULT_MAX_BEHIND,
+        }
+    }
+
+    /// The datacenter, 0 if not set.
+    pub fn datacenter(mut self, datacenter: DatacenterId) -> Self {
+        self.datacenter = datacenter;
+        self
+    }
+
+    /// The worker, set by hand: that no other generator uses it, now or later, is for the caller to ensure.
+    pub fn worker(mut self, worker: WorkerId) -> Self {
+        self.worker = worker;
+        self
+    }
+
+    /// The lease: worker and timestamps that a store granted.
+    pub fn lease(mut self, lease: Lease) -> Self {
+        self.worker = lease.worker;
+        self.lease = Some(lease);
+        self
+    }
+
+    /// Ids begin no earlier than this instant: after the last timestamp of the generator this one follows, so
+    /// that ids go on increasing.
+    pub fn not_before_unix_ms(mut self, unix_ms: u64) -> Self {
+        self.not_before_unix_ms = unix_ms;
+        self
+    }
+
+    /// What to do when the clock goes back; `wait(10ms)` if not set.
+    pub fn rule(mut self, rule: Rule) -> Self {
+        self.rule = rule;
+        self
+    }
+
+    /// Where the sequence of a fresh tick starts; at 0 if not set.
+    pub fn start(mut self, start: Start) -> Self {
+        self.start = start;
+        self
+    }
+
+    /// How far timestamps may trail the clock while ids are drawn flat out: a waiter that sleeps through a tick
+    /// can still spend it, so that nobody has to spin. 4 ms if not set; below one tick it has no effect.
+    pub fn max_behind(mut self, max_behind: Duration) -> Self {
+        self.max_behind = max_behind;
+        self
+    }
+
+    /// Checks everything and makes a generator that threads may share.
+    ///
+    /// # Errors
+    ///
+    /// [`BuildError`] for a worker or datacenter that the layout cannot hold, a lease that is empty, or a rule
+    /// that does not go with the layout.
+    pub fn build<C: Clock>(self, clock: C) -> Result<Generator<C>, BuildError> {
+        Ok(Generator::new(&self.checked()?, clock))
+    }
+
+    /// Checks everything and makes a generator for one owner.
+    ///
+    /// # Errors
+    ///
+    /// As [`build`](Self::build).
+    pub fn build_owned<C: Clock>(self, clock: C) -> Result<OwnedGenerator<C>, BuildError> {
+        Ok(OwnedGenerator::new(self.build(clock)?))
+    }
+
+    fn checked(self) -> Result<Setup, BuildError> {
+        let Self { layout, rule, start, .. } = self;
+        layout.check(Field::Datacenter, self.datacenter.0.into())?;
+        layout.check(Field::Worker, self.worker.0.into())?;
+        let max_ahead = rule.max_ahead();
+        if !max_ahead.is_zero() && max_ahead < layout.tick() {
+            return Err(BuildError::BorrowBelowTick { max_ahead, tick: layout.tick() });
+        }
+        if rule.uses_generations() && layout.width(Field::Generation) == 0 {
+            return Err(BuildError::NoGenerations);
+        }
+        let generation_bits = generations::Generations::bits_of(&layout, &rule);
+        let limits = Limits::new(&layout, rule, start, self.max_behind, generation_bits);
+        let (from, until) = match self.lease {
+            Some(Lease { from_unix_ms, until_unix_ms, .. }) if from_unix_ms >= until_unix_ms => {
+                return Err(BuildError::EmptyLease { from_unix_ms, until_unix_ms });
+            }
+            Some(lease) => (lease.from_unix_ms, lease.until_unix_ms),
+            None => (0, layout.ends_at_unix_ms()),
+        };
+        Ok(Setup {
+            layout,
+            limits,
+            composer: Composer::new(&layout, self.datacenter, self.worker, start),
+            first_cursor: limits.cursor_from(from.max(self.not_before_unix_ms)),
+            lease_end: limits.cursor_until(until),
+            rule,
+        })
+    }
+}
+
+/// Waits as a refusal advises; gives it back where waiting is no answer.
+#[cfg(feature = "std")]
+#[cold]
+fn sleep_for(refusal: crate::Refusal) -> Result<(), crate::Refusal> {
+    let ms = refusal.retry_after_ms().ok_or(refusal)?;
+    std::thread::sleep(Duration::from_millis(ms.get()));
+    Ok(())
+}
+
+/// Why a generator cannot be built.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum BuildError {
+    /// The worker or the datacenter does not fit the layout.
+    Value(LayoutError),
+    /// The lease ends before it begins.
+    EmptyLease {
+        /// Its begin, in unix milliseconds.
+        from_unix_ms: u64,
+        /// Its end, in unix milliseconds.
+        until_unix_ms: u64,
+    },
+    /// The rule has a `generation` step, the layout no generation field.
+    NoGenerations,
+    /// The rule borrows less than one tick, which is nothing.
+    BorrowBelowTick {
+        /// What it borrows.
+        max_ahead: Duration,
+        /// The layout's tick.
+        tick: Duration,
+    },
+}
+
+impl From<LayoutError> for BuildError {
+    fn from(error: LayoutError) -> Self {
+        Self::Value(error)
+    }
+}
+
+impl fmt::Display for BuildError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Value(error) => write!(f, "{error}"),
+            Self::EmptyLease { from_unix_ms, until_unix_ms } => {
+                write!(f, "the lease is empty: it would last from {from_unix_ms} to {until_unix_ms} unix ms")
+            }
+            Self::NoGenerations => f.write_str(
+                "the rule has a `generation` step, the layout no generation field: add one, such as generation:2",
+            ),
+            Self::BorrowBelowTick { max_ahead, tick } => write!(
+                f,
+                "borrow({max_ahead:?}) is less than the layout's tick of {tick:?}: borrow at least one tick, or wait"
+            ),
+        }
+    }
+}
+
+impl core::error::Error for BuildError {}

@@ -1,0 +1,195 @@
+//! From cursors to ids: an id is a pure function of its cursor, in a few shifts.
+//! A batch of ids is a range of cursors: nothing is touched until an id is asked for.
+
+use core::iter::FusedIterator;
+
+use super::start::{Start, random_start};
+use crate::cursor::Cursor;
+use crate::fork::ForkMark;
+use crate::{DatacenterId, Field, Id, Layout, WorkerId};
+
+/// Turns a cursor into an id.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Composer {
+    node_bits: u64,
+    sequence_bits: u32,
+    sequence_shift: u32,
+    timestamp_shift: u32,
+    generation_shift: u32,
+    /// 0 for starts that are not random.
+    start_bound: u32,
+    start_seed: u64,
+}
+
+impl Composer {
+    /// Of no layout: for a batch that holds nothing.
+    const NONE: Self = Self {
+        node_bits: 0,
+        sequence_bits: 0,
+        sequence_shift: 0,
+        timestamp_shift: 0,
+        generation_shift: 0,
+        start_bound: 0,
+        start_seed: 0,
+    };
+
+    pub(crate) fn new(layout: &Layout, datacenter: DatacenterId, worker: WorkerId, start: Start) -> Self {
+        let (bound, start_seed) =
+            if let Start::Random { bound, seed } = start { (bound, seed) } else { (0, 0) };
+        let sequences = layout.max(Field::Sequence) + 1;
+        Self {
+            node_bits: u64::from(datacenter.0) << layout.shift(Field::Datacenter)
+                | u64::from(worker.0) << layout.shift(Field::Worker),
+            sequence_bits: layout.width(Field::Sequence),
+            sequence_shift: layout.shift(Field::Sequence),
+            timestamp_shift: layout.shift(Field::Timestamp),
+            generation_shift: layout.shift(Field::Generation),
+            start_bound: u32::try_from(u64::from(bound).min(sequences)).unwrap_or(u32::MAX),
+            start_seed,
+        }
+    }
+
+    /// The same for another generation; 0 is the one that it starts with.
+    #[inline]
+    pub(crate) const fn in_generation(mut self, generation: u32) -> Self {
+        self.node_bits |= (generation as u64) << self.generation_shift;
+        self
+    }
+
+    const fn sequence_mask(&self) -> u64 {
+        (1 << self.sequence_bits) - 1
+    }
+
+    /// The sequence field of a cursor.
+    const fn sequence(&self, cursor: Cursor) -> u64 {
+        let mut sequence = cursor & self.sequence_mask();
+        if self.start_bound != 0 {
+            sequence += random_start(cursor >> self.sequence_bits, self.start_bound, self.start_seed);
+        }
+        sequence & self.sequence_mask()
+    }
+
+    #[inline]
+    pub(crate) const fn id(&self, cursor: Cursor) -> Id {
+        let timestamp = cursor >> self.sequence_bits;
+        let sequence = self.sequence(cursor);
+        Id::from_layout(timestamp << self.timestamp_shift | sequence << self.sequence_shift | self.node_bits)
+    }
+
+    /// How many cursors of `[start, end)` from the first on have ids that go up by one step each: up to the end of
+    /// the tick, or to where a random start wraps.
+    fn run_length(&self, start: Cursor, end: Cursor) -> u64 {
+        let left_in_tick = self.sequence_mask() - (start & self.sequence_mask()) + 1;
+        let left_before_wrap = self.sequence_mask() - self.sequence(start) + 1;
+        left_in_tick.min(left_before_wrap).min(end - start)
+    }
+
+    const fn step(&self) -> u64 {
+        1 << self.sequence_shift
+    }
+}
+
+/// Ids that were taken together: an iterator over them, in the order of their cursors.
+///
+/// Dropping it loses the ids that were not read; they are never given to anyone else. It is not `Clone`: a copy
+/// would give the same ids again. In a forked child it is empty: its ids are the parent's.
+#[derive(Debug)]
+#[must_use = "ids that are not read are lost"]
+pub struct Batch {
+    /// The next id, and how many from it on go up by one step each: the hot path is an addition.
+    next_id: u64,
+    left_in_run: u64,
+    step: u64,
+    /// The cursors after that run.
+    rest: Cursor,
+    end: Cursor,
+    composer: Composer,
+    fork: ForkMark,
+}
+
+impl Batch {
+    pub(super) const fn new(composer: Composer, fork: ForkMark, start: Cursor, end: Cursor) -> Self {
+        Self { next_id: 0, left_in_run: 0, step: composer.step(), rest: start, end, composer, fork }
+    }
+
+    /// No ids.
+    pub(super) const fn empty(fork: ForkMark) -> Self {
+        Self::new(Composer::NONE, fork, 0, 0)
+    }
+
+    /// How many ids were not read yet.
+    pub(super) const fn left(&self) -> u64 {
+        self.left_in_run + (self.end - self.rest)
+    }
+
+    /// Ids read from this batch go up by one step until `left_in_run` is 0; starts the next such run.
+    #[cold]
+    fn start_run(&mut self) -> bool {
+        if self.rest >= self.end {
+            return false;
+        }
+        self.left_in_run = self.composer.run_length(self.rest, self.end);
+        self.next_id = self.composer.id(self.rest).get();
+        self.rest += self.left_in_run;
+        true
+    }
+
+    /// What a child inherits is its parent's to read.
+    #[inline]
+    fn forget_if_forked(&mut self) {
+        if !self.fork.is_same_process() {
+            self.left_in_run = 0;
+            self.rest = self.end;
+        }
+    }
+
+    /// The next id, for a generator that has looked for a fork itself.
+    #[inline]
+    pub(super) fn next_unchecked(&mut self) -> Option<Id> {
+        if self.left_in_run == 0 && !self.start_run() {
+            return None;
+        }
+        let id = Id::from_layout(self.next_id);
+        self.next_id += self.step;
+        self.left_in_run -= 1;
+        Some(id)
+    }
+
+    /// Writes ids to the start of `out` until either ends, a run at a time; gives how many.
+    pub fn fill(&mut self, out: &mut [u64]) -> usize {
+        let mut filled = 0;
+        self.forget_if_forked();
+        while filled < out.len() && (self.left_in_run > 0 || self.start_run()) {
+            let len = usize::try_from(self.left_in_run).unwrap_or(usize::MAX).min(out.len() - filled);
+            // One addition for each id, which compilers turn into vectors.
+            let mut id = self.next_id;
+            for slot in &mut out[filled..filled + len] {
+                *slot = id;
+                id = id.wrapping_add(self.step);
+            }
+            self.next_id = id;
+            filled += len;
+            self.left_in_run -= len as u64;
+        }
+        filled
+    }
+}
+
+impl Iterator for Batch {
+    type Item = Id;
+
+    #[inline]
+    fn next(&mut self) -> Option<Id> {
+        self.forget_if_forked();
+        self.next_unchecked()
+    }
+
+    fn size_hint(&self) -> (usize, Option<usize>) {
+        // A batch was asked for with a `usize`, so its length is one.
+        let len = usize::try_from(self.left()).unwrap_or(usize::MAX);
+        (len, Some(len))
+    }
+}
+
+impl ExactSizeIterator for Batch {}
+impl FusedIterator for Batch {}

@@ -1,0 +1,128 @@
+//! The generator that one owner draws from: no atomic step for an id.
+//! It claims the rest of a tick, hands it out while the clock's reading holds, and gives back what is left.
+
+use super::shared::Claim;
+use super::{Batch, Generator};
+use crate::{Clock, Id, Layout, Refusal};
+
+/// Makes ids of one worker for one owner: `&mut self` in place of atomics.
+///
+/// The same promises as [`Generator`], at the cost of a look at the cycle counter for each id.
+///
+/// # Examples
+///
+/// ```
+/// use snowmint::{Generator, Layout, ManualClock};
+/// let clock = ManualClock::at_unix_ms(1_700_000_000_000);
+/// let mut generator = Generator::builder(Layout::TWITTER).build_owned(&clock)?;
+/// let (first, second) = (generator.try_next()?, generator.try_next()?);
+/// assert!(first < second);
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+#[derive(Debug)]
+pub struct OwnedGenerator<C> {
+    batch: Batch,
+    claim: Option<Claim>,
+    hold: crate::Hold,
+    generator: Generator<C>,
+}
+
+impl<C: Clock> OwnedGenerator<C> {
+    pub(super) fn new(generator: Generator<C>) -> Self {
+        Self { batch: Batch::empty(generator.fork_mark()), claim: None, hold: crate::Hold::NONE, generator }
+    }
+
+    /// Returns the next id, or why there is none now. Never waits, never allocates.
+    ///
+    /// # Errors
+    ///
+    /// [`Refusal`]; nothing was used up, and asking again is always safe.
+    #[inline]
+    pub fn try_next(&mut self) -> Result<Id, Refusal> {
+        if self.generator.may_go_on(self.hold)
+            && let Some(id) = self.batch.next_unchecked()
+        {
+            return Ok(id);
+        }
+        self.refill()
+    }
+
+    /// Returns the next id; waits while its tick or the rule asks for it, asleep, not spinning.
+    ///
+    /// # Errors
+    ///
+    /// As [`Generator::next`].
+    #[cfg(feature = "std")]
+    #[inline]
+    #[expect(clippy::should_implement_trait, reason = "an iterator could not say why there is no id")]
+    pub fn next(&mut self) -> Result<Id, Refusal> {
+        loop {
+            match self.try_next() {
+                Err(refusal) => super::sleep_for(refusal)?,
+                id => return id,
+            }
+        }
+    }
+
+    /// Takes up to `count` ids at once, as [`Generator::try_take`].
+    ///
+    /// # Errors
+    ///
+    /// As [`try_next`](Self::try_next).
+    pub fn try_take(&mut self, count: usize) -> Result<Batch, Refusal> {
+        self.give_back();
+        self.generator.try_take(count)
+    }
+
+    /// Fills `out` from its start with the next ids, as [`Generator::try_fill`].
+    ///
+    /// # Errors
+    ///
+    /// As [`try_next`](Self::try_next).
+    pub fn try_fill(&mut self, out: &mut [u64]) -> Result<usize, Refusal> {
+        self.give_back();
+        self.generator.try_fill(out)
+    }
+
+    #[cold]
+    fn refill(&mut self) -> Result<Id, Refusal> {
+        self.give_back();
+        let claim = self.generator.claim(u64::MAX)?;
+        self.batch = self.generator.batch(&claim);
+        self.hold = claim.hold;
+        self.claim = Some(claim);
+        // A claim has at least one id.
+        self.batch.next_unchecked().ok_or(Refusal::Ended)
+    }
+
+    fn give_back(&mut self) {
+        if let Some(claim) = self.claim.take() {
+            let unused = claim.run.end - self.batch.left();
+            self.generator.give_back(&claim, unused);
+            self.generator.note_used(claim.run.start, unused);
+            self.batch = Batch::empty(self.generator.fork_mark());
+        }
+    }
+
+    /// Lets the generator go on until a later end of its lease; an earlier one changes nothing.
+    pub fn extend_lease(&mut self, until_unix_ms: u64) {
+        self.generator.extend_lease(until_unix_ms);
+    }
+
+    /// Ends the generator for good; gives the first instant after every timestamp that was used, as
+    /// [`Generator::end`].
+    pub fn end(mut self) -> Option<u64> {
+        self.give_back();
+        self.generator.end()
+    }
+
+    /// The layout of the ids.
+    pub fn layout(&self) -> &Layout {
+        self.generator.layout()
+    }
+
+    /// The clock it reads.
+    pub fn clock(&self) -> &C {
+        self.generator.clock()
+    }
+}

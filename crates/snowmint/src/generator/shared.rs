@@ -1,0 +1,375 @@
+//! The generator that threads share: one atomic cursor, no lock.
+//! Budget of `try_next` while a millisecond lasts: one look at the cycle counter and one `fetch_add`.
+
+use super::generations::Generations;
+use super::{Batch, Composer, GeneratorBuilder, Setup};
+use crate::cursor::{ENDED, Limits, Position, Run};
+use crate::fork::ForkMark;
+use crate::sync::{AtomicU64, Ordering};
+use crate::{Clock, Hold, Id, Layout, Refusal};
+
+/// Makes ids of one worker, shared by any number of threads without a lock.
+///
+/// Ids strictly increase: an id that was returned before another was asked for is the smaller one, over all
+/// threads (where the layout's timestamp is on top and its sequence below it, with a start that is not random and a
+/// rule without generations). It is neither `Clone` nor `Copy`: a copy would make the same ids again. Share it by
+/// reference or in an `Arc`.
+#[derive(Debug)]
+pub struct Generator<C> {
+    cursor: Hot,
+    tick: PerTick,
+    generations: Generations,
+    limits: Limits,
+    composer: Composer,
+    fork: ForkMark,
+    layout: Layout,
+    clock: C,
+}
+
+/// The cursor on cache lines of its own: threads that draw write nothing else.
+///
+/// Each cursor is handed out by one successful atomic step on this one word; nothing else is published through it
+/// but the marks of generations. [`ENDED`] and above once the generator was ended.
+#[derive(Debug)]
+#[repr(align(128))]
+struct Hot(AtomicU64);
+
+/// What is written about once a millisecond and read for every id.
+#[derive(Debug)]
+#[repr(align(128))]
+struct PerTick {
+    /// While this holds, cursors below `limit` may be handed out without another look at anything.
+    hold: AtomicU64,
+    limit: AtomicU64,
+    /// The first cursor beyond the lease; only grows.
+    lease_end: AtomicU64,
+    /// The two below only tell a clock that went back from a tick that was used up, and how far the cursor may
+    /// trail: a stale value costs freshness, never uniqueness.
+    highest_tick: AtomicU64,
+    after_full_tick: AtomicU64,
+    first_cursor: u64,
+}
+
+/// Cursors that were taken, with what is needed to hand them out.
+#[derive(Debug)]
+pub(super) struct Claim {
+    pub(super) run: Run,
+    pub(super) generation: u32,
+    pub(super) hold: Hold,
+}
+
+impl Generator<()> {
+    /// Starts to build a generator of a layout.
+    pub fn builder(layout: Layout) -> GeneratorBuilder {
+        GeneratorBuilder::new(layout)
+    }
+}
+
+impl<C: Clock> Generator<C> {
+    pub(super) fn new(setup: &Setup, clock: C) -> Self {
+        let Setup { layout, limits, composer, first_cursor, lease_end, rule } = *setup;
+        let first_tick = first_cursor >> limits.sequence_bits;
+        Self {
+            cursor: Hot(AtomicU64::new(first_cursor)),
+            tick: PerTick {
+                hold: AtomicU64::new(Hold::NONE.0),
+                limit: AtomicU64::new(0),
+                lease_end: AtomicU64::new(lease_end),
+                // A clock further behind the lease's begin than its first tick is a clock that is behind.
+                highest_tick: AtomicU64::new(first_tick.saturating_sub(1)),
+                after_full_tick: AtomicU64::new(0),
+                first_cursor,
+            },
+            generations: Generations::new(&layout, &rule, first_tick),
+            limits,
+            composer,
+            fork: ForkMark::of_this_process(),
+            layout,
+            clock,
+        }
+    }
+
+    /// Returns the next id, or why there is none now. Never waits, never allocates.
+    ///
+    /// # Errors
+    ///
+    /// [`Refusal`]; nothing was used up, and asking again is always safe.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use snowmint::{Generator, Layout, ManualClock, Refusal};
+    /// let clock = ManualClock::at_unix_ms(1_700_000_000_000);
+    /// let generator = Generator::builder(Layout::TWITTER).build(&clock)?;
+    /// for _ in 0..4096 {
+    ///     generator.try_next()?;
+    /// }
+    /// assert!(matches!(generator.try_next(), Err(Refusal::Exhausted { .. })), "4096 ids a millisecond");
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    #[inline]
+    pub fn try_next(&self) -> Result<Id, Refusal> {
+        let hold = Hold(self.tick.hold.load(Ordering::Acquire));
+        if self.clock.holds(hold) && self.fork.is_same_process() {
+            let cursor = self.cursor.0.fetch_add(1, Ordering::Relaxed);
+            let limit = self.tick.limit.load(Ordering::Relaxed);
+            if cursor < limit {
+                return Ok(self.composer.id(cursor));
+            }
+            self.overshot(cursor, limit);
+        }
+        self.next_of_claim()
+    }
+
+    /// Takes up to `count` ids at once, with one clock reading and one atomic step; at least one unless
+    /// `count` is 0. Fewer come where the tick, the borrowing or the lease ends.
+    ///
+    /// # Errors
+    ///
+    /// [`Refusal`]; nothing was used up, and asking again is always safe.
+    pub fn try_take(&self, count: usize) -> Result<Batch, Refusal> {
+        if count == 0 {
+            return Ok(Batch::empty(self.fork));
+        }
+        let wanted = count as u64;
+        if let Some(batch) = self.rest_of_tick(wanted) {
+            return Ok(batch);
+        }
+        let claim = self.claim(wanted)?;
+        self.note_used(claim.run.start, claim.run.end);
+        self.publish(&claim);
+        Ok(self.batch(&claim))
+    }
+
+    /// All of `wanted` from the tick that others opened, without a clock reading, if there are as many left.
+    #[inline]
+    fn rest_of_tick(&self, wanted: u64) -> Option<Batch> {
+        let hold = Hold(self.tick.hold.load(Ordering::Acquire));
+        if !self.may_go_on(hold) {
+            return None;
+        }
+        let start = self.cursor.0.load(Ordering::Relaxed);
+        let end = start.checked_add(wanted).filter(|end| *end <= self.tick.limit.load(Ordering::Relaxed))?;
+        let taken = self.cursor.0.compare_exchange(start, end, Ordering::Relaxed, Ordering::Relaxed);
+        taken.is_ok().then(|| Batch::new(self.composer, self.fork, start, end))
+    }
+
+    /// Fills `out` from its start with the next ids; gives how many there were, at least one unless it is empty.
+    ///
+    /// # Errors
+    ///
+    /// As [`try_take`](Self::try_take).
+    pub fn try_fill(&self, out: &mut [u64]) -> Result<usize, Refusal> {
+        Ok(self.try_take(out.len())?.fill(out))
+    }
+
+    /// Returns the next id; waits while its tick or the rule asks for it, asleep, not spinning.
+    ///
+    /// # Errors
+    ///
+    /// [`Refusal`] when waiting is no answer: the lease ended, the clock went back further than the rule
+    /// bridges, or the layout's time ran out.
+    #[cfg(feature = "std")]
+    #[inline]
+    pub fn next(&self) -> Result<Id, Refusal> {
+        loop {
+            match self.try_next() {
+                Err(refusal) => super::sleep_for(refusal)?,
+                id => return id,
+            }
+        }
+    }
+
+    /// Returns the next id; waits on the caller's own timer while its tick or the rule asks for it.
+    ///
+    /// # Errors
+    ///
+    /// As [`next`](Self::next).
+    ///
+    /// # Cancel safety
+    ///
+    /// No id is lost.
+    ///
+    /// # Examples
+    ///
+    /// ```no_run
+    /// # use snowmint::{Generator, Id, Refusal, WallClock};
+    /// # mod tokio { pub mod time { pub async fn sleep(_: std::time::Duration) {} } }
+    /// async fn next(generator: &Generator<WallClock>) -> Result<Id, Refusal> {
+    ///     generator.next_with(tokio::time::sleep).await
+    /// }
+    /// ```
+    #[cfg(feature = "async")]
+    pub async fn next_with<S: Future<Output = ()>>(
+        &self,
+        sleep: impl Fn(core::time::Duration) -> S,
+    ) -> Result<Id, Refusal> {
+        loop {
+            let refusal = match self.try_next() {
+                Err(refusal) => refusal,
+                id => return id,
+            };
+            let ms = refusal.retry_after_ms().ok_or(refusal)?;
+            sleep(core::time::Duration::from_millis(ms.get())).await;
+        }
+    }
+
+    /// Past the fast path: the millisecond or the tick ended, or nothing was drawn before.
+    #[cold]
+    fn next_of_claim(&self) -> Result<Id, Refusal> {
+        let claim = self.claim(1)?;
+        self.note_used(claim.run.start, claim.run.end);
+        self.publish(&claim);
+        Ok(self.composer.in_generation(claim.generation).id(claim.run.start))
+    }
+
+    pub(super) fn batch(&self, claim: &Claim) -> Batch {
+        Batch::new(self.composer.in_generation(claim.generation), self.fork, claim.run.start, claim.run.end)
+    }
+
+    /// A cursor was taken that may not be used now: it goes back if nobody took another since.
+    #[cold]
+    fn overshot(&self, cursor: u64, limit: u64) {
+        let back = self.cursor.0.compare_exchange(cursor + 1, cursor, Ordering::Relaxed, Ordering::Relaxed);
+        if back.is_err() && limit.trailing_zeros() >= self.limits.sequence_bits {
+            // The limit is the end of a tick, and everything below it was handed out.
+            self.tick.after_full_tick.fetch_max(limit >> self.limits.sequence_bits, Ordering::Relaxed);
+        }
+    }
+
+    /// Takes exactly one run of cursors out of the shared one, by a fresh reading of the clock.
+    pub(super) fn claim(&self, wanted: u64) -> Result<Claim, Refusal> {
+        if !self.fork.is_same_process() {
+            return Err(Refusal::Forked);
+        }
+        loop {
+            let word = self.cursor.0.load(Ordering::Acquire);
+            let (generation, cursor) = self.generations.unpack(word);
+            let highest_tick = self.tick.highest_tick.load(Ordering::Acquire);
+            let lease_end = self.tick.lease_end.load(Ordering::Relaxed);
+            let after_full_tick = self.after_full_tick(cursor);
+            // Read last: what another thread's later reading led it to write would look like a clock that went back.
+            let reading = self.clock.read();
+            let now_unix_ms = reading.unix_ms;
+            let position = Position { cursor, lease_end, highest_tick, after_full_tick, now_unix_ms };
+            let fitting = |tick| self.generations.fitting(generation, tick);
+            let run = self.limits.plan(&position, wanted, fitting)?;
+            if run.enter.is_some() {
+                self.generations.leave(generation, self.limits.free_from_tick(cursor));
+            }
+            let generation = run.enter.unwrap_or(generation);
+            let next = self.generations.pack(generation, run.end);
+            let taken = self.cursor.0.compare_exchange_weak(word, next, Ordering::AcqRel, Ordering::Relaxed);
+            if taken.is_ok() {
+                self.note_clock(&run, position.highest_tick);
+                return Ok(Claim { run, generation, hold: reading.hold });
+            }
+        }
+    }
+
+    /// The tick after the last one used up: the fast path leaves the cursor at a boundary without saying so.
+    fn after_full_tick(&self, cursor: u64) -> u64 {
+        let bits = self.limits.sequence_bits;
+        let at_boundary =
+            cursor.trailing_zeros() >= bits && cursor < ENDED && cursor != self.tick.first_cursor;
+        if at_boundary {
+            self.tick.after_full_tick.fetch_max(cursor >> bits, Ordering::Relaxed);
+        }
+        self.tick.after_full_tick.load(Ordering::Relaxed)
+    }
+
+    /// Remembers how far the clock has been.
+    fn note_clock(&self, run: &Run, highest_tick: u64) {
+        if run.enter.is_some() {
+            // In the generation that was entered, the clock has never been further.
+            self.tick.highest_tick.store(run.now_tick, Ordering::Relaxed);
+            self.tick.after_full_tick.store(0, Ordering::Relaxed);
+        } else if run.now_tick > highest_tick {
+            // Whoever sees it then reads a clock that is at least as far.
+            self.tick.highest_tick.fetch_max(run.now_tick, Ordering::Release);
+        }
+    }
+
+    /// Remembers which tick was used up, if cursors that were used reach into another.
+    pub(super) fn note_used(&self, start: u64, end: u64) {
+        let bits = self.limits.sequence_bits;
+        if end >> bits > start >> bits {
+            self.tick.after_full_tick.fetch_max(end >> bits, Ordering::Relaxed);
+        }
+    }
+
+    /// Lets others draw from this tick without a clock reading, while the reading holds.
+    ///
+    /// The limit never lies beyond the tick of the cursor, so that the end of each tick comes back here, and never
+    /// beyond the lease. A limit that another thread overwrites with an older one sends threads back here early; one
+    /// that stands beside the hold of another millisecond is still within the lease and the reach of a reading that
+    /// was taken. With generations a cursor alone does not say which limit it has to stay below: every id claims.
+    fn publish(&self, claim: &Claim) {
+        if self.generations.in_use() {
+            return;
+        }
+        let reach = self.limits.reach(claim.run.now_tick).min(self.tick.lease_end.load(Ordering::Relaxed));
+        let limit = self.limits.next_boundary(claim.run.end - 1).min(reach);
+        self.tick.limit.store(limit, Ordering::Relaxed);
+        self.tick.hold.store(claim.hold.0, Ordering::Release);
+    }
+
+    /// Gives the cursors from `unused` on of a claim back, if nobody took any since.
+    pub(super) fn give_back(&self, claim: &Claim, unused: u64) {
+        let from = self.generations.pack(claim.generation, claim.run.end);
+        let to = self.generations.pack(claim.generation, unused);
+        // Lost, not repeated, should it fail.
+        let _ = self.cursor.0.compare_exchange(from, to, Ordering::Relaxed, Ordering::Relaxed);
+    }
+
+    pub(super) const fn fork_mark(&self) -> ForkMark {
+        self.fork
+    }
+
+    #[inline]
+    pub(super) fn may_go_on(&self, hold: Hold) -> bool {
+        self.clock.holds(hold) && self.fork.is_same_process()
+    }
+
+    /// Lets the generator go on until a later end of its lease; an earlier one changes nothing.
+    pub fn extend_lease(&self, until_unix_ms: u64) {
+        self.tick.lease_end.fetch_max(self.limits.cursor_until(until_unix_ms), Ordering::Relaxed);
+    }
+
+    /// Ends the generator for every thread, at once and for good.
+    ///
+    /// Returns the first instant after every timestamp that was used, in unix milliseconds: what the lease may
+    /// be cut back to, and where a generator that follows this one may begin. `None` if it was ended before, and in a
+    /// forked child, whose parent goes on. A
+    /// [`BlockGenerator`](crate::BlockGenerator) may hand out the rest of the block that it took before; those ids
+    /// are counted as used.
+    pub fn end(&self) -> Option<u64> {
+        if !self.fork.is_same_process() {
+            return None;
+        }
+        let last = self.cursor.0.swap(ENDED, Ordering::AcqRel);
+        if last >= ENDED {
+            return None;
+        }
+        let (_, cursor) = self.generations.unpack(last);
+        // Beyond the lease there is only what was taken and could not be used.
+        let cursor = cursor.min(self.tick.lease_end.load(Ordering::Relaxed)).max(self.tick.first_cursor);
+        let tick = self.limits.free_from_tick(cursor).max(self.generations.highest_mark());
+        Some(self.limits.unix_ms(tick))
+    }
+
+    /// The end of the lease, in unix milliseconds: no id has a timestamp from there on.
+    pub fn lease_until_unix_ms(&self) -> u64 {
+        self.limits.unix_ms(self.tick.lease_end.load(Ordering::Relaxed) >> self.limits.sequence_bits)
+    }
+
+    /// The layout of the ids.
+    pub fn layout(&self) -> &Layout {
+        &self.layout
+    }
+
+    /// The clock it reads.
+    pub fn clock(&self) -> &C {
+        &self.clock
+    }
+}

@@ -1,0 +1,435 @@
+//! What may this be? Lists, for a text or a number alone, the layouts and schemes it may be an id of.
+//! Most likely first, by how few bits it takes to describe the id under each of them.
+
+use crate::codec::{
+    CodecError, base36, base58_bitcoin, base58_flickr, base62, base64_of_decimal, binary, crockford32,
+    decimal, hex, zbase32,
+};
+#[cfg(feature = "schemes")]
+use crate::scheme::{Scheme, SchemeId};
+use crate::{Field, Id, PRESETS, Parts, Preset};
+
+/// No system of this field is older than 2006-01-01T00:00:00Z.
+const EARLIEST_UNIX_MS: u64 = 1_136_073_600_000;
+/// How far ahead of `now` an instant may lie: clocks are wrong, and time is borrowed.
+const YEAR_MS: u64 = 31_556_952_000;
+
+/// What a text or a number may be.
+///
+/// # How it is ranked
+///
+/// [`cost_bits`](Self::cost_bits) is the length of a description of the text, in bits, if this is what it is: each
+/// bit more is half as likely. A right guess finds small numbers in its fields, a wrong one finds noise, which
+/// costs every bit of its width.
+///
+/// | part | bits |
+/// |---|---|
+/// | text form | 0 decimal, 2 to 8 for others, more for a length or padding that the form rarely has |
+/// | layout | 1 `twitter`, 2 `leaf` and `discord`, up to 7: how rare it is |
+/// | timestamp | log2 of the ticks from its epoch (or 2006) to a year from now |
+/// | | 1 more each time the span from the epoch is halved: systems make more ids each year |
+/// | | 6 more in the future |
+/// | other field of n bits, value v | `2 * log2(v + 1) + 1`, at most n + 1; n where the layout scatters its values |
+/// | scheme | one for each random bit, and the timestamp as above |
+/// | plain number v, of a segment or a database | `2 * log2(v + 1) + 5` |
+///
+/// An instant before 2006 or more than a year from now rules a guess out.
+#[derive(Clone, Copy, Debug)]
+pub struct Guess {
+    form: &'static str,
+    what: What,
+    cost_bits: f64,
+}
+
+#[derive(Clone, Copy, Debug)]
+enum What {
+    Layout {
+        preset: &'static Preset,
+        parts: Parts,
+        id: Id,
+    },
+    #[cfg(feature = "schemes")]
+    Scheme(SchemeId),
+    Number(Id),
+}
+
+impl Guess {
+    /// The name of the preset or scheme; `number` for a number without fields.
+    pub const fn name(&self) -> &'static str {
+        match self.what {
+            What::Layout { preset, .. } => preset.name,
+            #[cfg(feature = "schemes")]
+            What::Scheme(id) => id.scheme().name(),
+            What::Number(_) => "number",
+        }
+    }
+
+    /// The text form it was read as, such as `decimal` or `base62`; a scheme's own form has the scheme's name.
+    pub const fn form(&self) -> &'static str {
+        self.form
+    }
+
+    /// How many bits it takes to describe the text, if it is this.
+    pub const fn cost_bits(&self) -> f64 {
+        self.cost_bits
+    }
+
+    /// The preset, with the id's parts under it.
+    pub const fn layout(&self) -> Option<(&'static Preset, Parts)> {
+        match self.what {
+            What::Layout { preset, parts, .. } => Some((preset, parts)),
+            #[cfg(feature = "schemes")]
+            What::Scheme(_) => None,
+            What::Number(_) => None,
+        }
+    }
+
+    /// The id, but for those of a scheme.
+    pub const fn id(&self) -> Option<Id> {
+        match self.what {
+            What::Layout { id, .. } | What::Number(id) => Some(id),
+            #[cfg(feature = "schemes")]
+            What::Scheme(_) => None,
+        }
+    }
+
+    /// The id of a scheme.
+    #[cfg(feature = "schemes")]
+    pub const fn scheme_id(&self) -> Option<SchemeId> {
+        match self.what {
+            What::Scheme(id) => Some(id),
+            What::Layout { .. } | What::Number(_) => None,
+        }
+    }
+
+    /// When it was made, in unix milliseconds; `None` where it does not tell.
+    pub const fn unix_ms(&self) -> Option<u64> {
+        match self.what {
+            What::Layout { preset, parts, .. } => Some(preset.layout.unix_ms(parts.timestamp)),
+            #[cfg(feature = "schemes")]
+            What::Scheme(id) => id.unix_ms(),
+            What::Number(_) => None,
+        }
+    }
+}
+
+/// Lists what a text may be, most likely first: every text form, preset and (with feature `schemes`) scheme.
+///
+/// `now_unix_ms` is the time now. The list is empty where nothing fits. Guesses of equal cost stand in the order
+/// of the presets. It allocates, reads no clock, and takes about a microsecond.
+///
+/// # Examples
+///
+/// ```
+/// use snowmint::guess;
+/// let now = 1_785_542_400_000; // 2026-08-01
+/// let guesses = guess::of_text("1541815603606036480", now);
+/// assert_eq!((guesses[0].name(), guesses[0].form()), ("twitter", "decimal"));
+/// assert_eq!(guesses[0].unix_ms(), Some(1_656_432_460_105));
+/// assert!(guess::of_text("not an id", now).is_empty());
+/// # #[cfg(feature = "schemes")]
+/// assert_eq!(guess::of_text("01ARZ3NDEKTSV4RRFFQ69G5FAV", now)[0].name(), "ulid");
+/// ```
+pub fn of_text(text: &str, now_unix_ms: u64) -> Vec<Guess> {
+    let text = text.trim();
+    let mut guesses = Vec::new();
+    for form in FORMS {
+        if let (Some(form_bits), Ok(id)) = ((form.cost_bits)(text), (form.decode)(text)) {
+            add_numbers(&mut guesses, id, form.name, form_bits, now_unix_ms);
+        }
+    }
+    #[cfg(feature = "schemes")]
+    add_schemes(&mut guesses, text, now_unix_ms);
+    guesses.sort_by(|one, other| one.cost_bits.total_cmp(&other.cost_bits));
+    guesses
+}
+
+/// Lists what a number may be, most likely first: every preset.
+///
+/// As [`of_text`] with the decimal text.
+pub fn of_id(id: Id, now_unix_ms: u64) -> Vec<Guess> {
+    let mut guesses = Vec::new();
+    add_numbers(&mut guesses, id, "decimal", 0.0, now_unix_ms);
+    guesses.sort_by(|one, other| one.cost_bits.total_cmp(&other.cost_bits));
+    guesses
+}
+
+/// A way to read a text as a number.
+struct Form {
+    name: &'static str,
+    /// How unusual the text is in this form; `None` where the form never writes it.
+    cost_bits: fn(&str) -> Option<f64>,
+    decode: fn(&str) -> Result<Id, CodecError>,
+}
+
+impl Form {
+    const fn new(
+        name: &'static str,
+        cost_bits: fn(&str) -> Option<f64>,
+        decode: fn(&str) -> Result<Id, CodecError>,
+    ) -> Self {
+        Self { name, cost_bits, decode }
+    }
+}
+
+const FORMS: &[Form] = &[
+    Form::new("decimal", |_| Some(0.0), decimal::decode),
+    Form::new("hex", cost_of_hex, hex::decode),
+    Form::new("crockford32", cost_of_crockford, crockford32::decode),
+    Form::new("base62", |text| Some(3.0 + unlike(text, 11, '0')), base62::decode),
+    Form::new("base36", cost_of_base36, base36::decode_either_case),
+    Form::new("base58_bitcoin", |text| Some(5.0 + unlike(text, 11, '1')), base58_bitcoin::decode),
+    Form::new("base58_flickr", |text| Some(6.0 + unlike(text, 11, '1')), base58_flickr::decode),
+    Form::new("zbase32", |text| Some(7.0 + unlike(text, 13, 'y')), zbase32::decode),
+    Form::new("base64_of_decimal", |_| Some(2.0), base64_of_decimal::decode),
+    Form::new("binary", |text| Some(2.0 + unlike(text, 63, '0')), binary::decode),
+];
+
+/// Bits for what a form rarely writes. Ids of the last years have up to two digits less than the largest, binary
+/// ones up to a dozen; padded texts are the exception.
+fn unlike(text: &str, len: usize, zero: char) -> f64 {
+    let short = if text.len() + 1 + len / 5 < len { 8.0 } else { 0.0 };
+    short + if text.starts_with(zero) { 4.0 } else { 0.0 }
+}
+
+/// Forms that have letters of one case only are written in one case.
+fn has_one_case(text: &str) -> bool {
+    !(text.contains(|c: char| c.is_ascii_lowercase()) && text.contains(|c: char| c.is_ascii_uppercase()))
+}
+
+fn cost_of_hex(text: &str) -> Option<f64> {
+    let digits = text.strip_prefix("0x");
+    let bits = match (digits, text.len()) {
+        (Some(_), _) => 0.0,
+        (None, 16) => 2.0,
+        (None, _) => 8.0,
+    };
+    has_one_case(digits.unwrap_or(text)).then_some(bits)
+}
+
+fn cost_of_crockford(text: &str) -> Option<f64> {
+    (text.len() == crockford32::LEN && has_one_case(text)).then_some(3.0)
+}
+
+fn cost_of_base36(text: &str) -> Option<f64> {
+    has_one_case(text).then(|| 4.0 + unlike(text, 13, '0'))
+}
+
+/// How rare a layout is; one that is not named here is rarer than the large services' and more common than ours.
+fn rarity_bits(name: &str) -> f64 {
+    match name {
+        "twitter" => 1.0,
+        "leaf" | "discord" => 2.0,
+        "sonyflake" | "mastodon" => 4.0,
+        "instagram" | "baidu" | "yitter" => 5.0,
+        "pod-ip" | "game" => 7.0,
+        _ => 6.0,
+    }
+}
+
+/// The field whose values are spread over all its bits by design: an address, or a number that is partly random.
+fn scattered_field(name: &str) -> Option<Field> {
+    match name {
+        "sonyflake" | "pod-ip" => Some(Field::Worker),
+        "instagram" | "mastodon" => Some(Field::Sequence),
+        _ => None,
+    }
+}
+
+fn add_numbers(guesses: &mut Vec<Guess>, id: Id, form: &'static str, form_bits: f64, now_unix_ms: u64) {
+    for preset in PRESETS {
+        let Ok(parts) = preset.layout.split(id) else { continue };
+        let Some(id_bits) = cost_under(preset, &parts, now_unix_ms) else { continue };
+        let cost_bits = form_bits + rarity_bits(preset.name) + id_bits;
+        guesses.push(Guess { form, what: What::Layout { preset, parts, id }, cost_bits });
+    }
+    let cost_bits = form_bits + 5.0 + 2.0 * log2(id.get());
+    guesses.push(Guess { form, what: What::Number(id), cost_bits });
+}
+
+/// Bits that describe an id's fields; `None` where its instant is not plausible.
+fn cost_under(preset: &Preset, parts: &Parts, now_unix_ms: u64) -> Option<f64> {
+    let layout = &preset.layout;
+    let instant = layout.unix_ms(parts.timestamp);
+    let tick_ms = u64::try_from(layout.tick().as_millis()).unwrap_or(u64::MAX);
+    let mut bits = cost_of_instant(instant, layout.epoch_unix_ms(), tick_ms, now_unix_ms)?;
+    for field in layout.fields().filter(|field| *field != Field::Timestamp) {
+        let width = f64::from(layout.width(field));
+        let is_scattered = scattered_field(preset.name) == Some(field);
+        bits += if is_scattered { width } else { (2.0 * log2(parts.value(field)) + 1.0).min(width + 1.0) };
+    }
+    Some(bits)
+}
+
+fn cost_of_instant(instant: u64, epoch: u64, tick_ms: u64, now_unix_ms: u64) -> Option<f64> {
+    let (from, to) = (epoch.max(EARLIEST_UNIX_MS), now_unix_ms.saturating_add(YEAR_MS));
+    if !(from..=to).contains(&instant) {
+        return None;
+    }
+    let future = if instant > now_unix_ms { 6.0 } else { 0.0 };
+    // More ids are made each year: soon after an epoch there are few, and wrong guesses many.
+    let early = log2(to - from) - log2(instant - from);
+    Some(log2((to - from) / tick_ms) + early + future)
+}
+
+/// log2, a little more for small numbers, so that 0 has one.
+#[expect(clippy::cast_precision_loss, reason = "a ranking needs a few digits")]
+fn log2(value: u64) -> f64 {
+    (value as f64 + 1.0).log2()
+}
+
+#[cfg(feature = "schemes")]
+fn add_schemes(guesses: &mut Vec<Guess>, text: &str, now_unix_ms: u64) {
+    for scheme in Scheme::ALL {
+        let Ok(id) = scheme.parse(text) else { continue };
+        let tick_ms = if scheme == Scheme::ObjectId { 1000 } else { 1 };
+        let instant_bits = match id.unix_ms() {
+            Some(instant) => cost_of_instant(instant, 0, tick_ms, now_unix_ms),
+            None => Some(0.0),
+        };
+        let Some(instant_bits) = instant_bits else { continue };
+        let random_bits: u32 =
+            id.fields().iter().filter(|field| !field.is_number).map(|field| field.width).sum();
+        guesses.push(Guess {
+            form: scheme.name(),
+            what: What::Scheme(id),
+            cost_bits: instant_bits + f64::from(random_bits),
+        });
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    //! Goal: ids of the real world are recognised.
+    //! Method: the ids of `vectors.json` whose layout is a preset, in every text form that carries them. Not
+    //! `encode-instagram`: nobody issued that id, a worked example 16 days after its epoch with full fields.
+
+    use super::*;
+
+    const NOW: u64 = 1_785_542_400_000;
+
+    /// The preset whose layout a case has; `None` where no preset has it.
+    fn preset_of(case: &serde_json::Value) -> Option<&'static str> {
+        let expected = &case["expected"];
+        match case["kind"].as_str()? {
+            "decode-snowflake" | "encode-snowflake" => {
+                let fields = expected["layout"].as_str()?;
+                match expected["epoch_unix_ms"].as_u64()? {
+                    1_420_070_400_000 => Some("discord"),
+                    1_288_834_974_657 if fields.contains("datacenter") => Some("twitter"),
+                    1_288_834_974_657 => Some("leaf"),
+                    _ => None,
+                }
+            }
+            "decode-sonyflake-v1" => Some("sonyflake"),
+            "decode-yitter" if expected["seq_bits"].is_null() => Some("yitter"),
+            "decode-mastodon" => Some("mastodon"),
+            _ => None,
+        }
+    }
+
+    fn rank(text: &str, now: u64, name: &str, form: &str) -> Option<usize> {
+        of_text(text, now).iter().position(|guess| guess.name() == name && guess.form() == form)
+    }
+
+    #[test]
+    fn the_layout_of_each_real_id_is_among_the_first_three() {
+        let all: Vec<serde_json::Value> =
+            serde_json::from_str(include_str!("../tests/vectors.json")).unwrap();
+        let cases: Vec<_> =
+            all.iter().filter_map(|case| Some((case["id"].as_str()?, preset_of(case)?))).collect();
+        assert_eq!(cases.len(), 20, "a case was added or lost");
+        for (text, name) in cases {
+            let id: Id = text.parse().unwrap();
+            // Yitter's README shows what its ids will be after ten years, in 2030.
+            let now = if text == "1292658282840139" { 1_900_000_000_000 } else { NOW };
+            let found = rank(text, now, name, "decimal");
+            assert!(found.is_some_and(|rank| rank < 3), "{text} {name}: {:#?}", of_text(text, now));
+            for (text, form) in [
+                (hex::encode(id).to_string(), "hex"),
+                (crockford32::encode(id).to_string(), "crockford32"),
+                (base62::encode(id).to_string(), "base62"),
+                (base64_of_decimal::encode(id).to_string(), "base64_of_decimal"),
+                (binary::encode(id).to_string(), "binary"),
+            ] {
+                let found = rank(&text, now, name, form);
+                assert!(
+                    found.is_some_and(|rank| rank < 6),
+                    "{text} {name} {form} {:#?}",
+                    of_text(&text, now)
+                );
+            }
+        }
+    }
+
+    #[test]
+    fn ids_that_are_made_today_come_first_under_their_own_layout() {
+        for preset in PRESETS.iter().filter(|preset| preset.name != "leaf") {
+            let Some(timestamp) = preset.layout.timestamp_at(NOW - 86_400_000) else { continue };
+            let mut parts = Parts { timestamp, worker: crate::WorkerId(3), ..Parts::default() };
+            match preset.name {
+                "sonyflake" => parts.worker.0 = 61_469,
+                "pod-ip" => parts.worker.0 = 15_808_307,
+                "instagram" => parts.sequence.0 = 905,
+                "mastodon" => (parts.worker.0, parts.sequence.0) = (0, 40_911),
+                _ => {}
+            }
+            let guesses = of_id(preset.layout.compose(&parts).unwrap(), NOW);
+            let rank = guesses.iter().position(|guess| guess.name() == preset.name);
+            assert!(rank.is_some_and(|rank| rank < 3), "{}: {guesses:#?}", preset.name);
+        }
+    }
+
+    #[test]
+    fn a_small_number_is_a_number() {
+        for text in ["0", "7", "13587", "4000000"] {
+            assert_eq!(of_text(text, NOW)[0].name(), "number", "{text}");
+        }
+        assert!(
+            of_text("72157623227190423", NOW).iter().any(|guess| guess.name() == "number"),
+            "Flickr's ticket"
+        );
+    }
+
+    #[test]
+    fn implausible_instants_and_foreign_texts_are_ruled_out() {
+        for guess in of_text("7102577116159582209", NOW) {
+            assert!(guess.unix_ms().is_none_or(|ms| (EARLIEST_UNIX_MS..=NOW + YEAR_MS).contains(&ms)));
+            assert_ne!(guess.name(), "twitter", "its instant lies in 2064");
+        }
+        for text in [
+            "",
+            " ",
+            "-5",
+            "9223372036854775808",
+            "hello, world",
+            "é",
+            "00000000-0000-0000-0000-000000000000",
+        ] {
+            assert!(of_text(text, NOW).is_empty(), "{text}");
+        }
+        // Before the epochs of all but the oldest there is little to guess, and nothing overflows.
+        assert!(!of_text("1541815603606036480", 0).is_empty());
+        assert!(!of_text("1541815603606036480", u64::MAX).is_empty());
+    }
+
+    #[cfg(feature = "schemes")]
+    #[test]
+    fn schemes_are_known_by_their_texts() {
+        for (text, name, unix_ms) in [
+            ("507f1f77bcf86cd799439011", "objectid", Some(1_350_508_407_000)),
+            ("017F22E2-79B0-7CC3-98C4-DC0C0C07398F", "uuid7", Some(1_645_557_742_000)),
+            ("017f22e279b07cc398c4dc0c0c07398f", "uuid7", Some(1_645_557_742_000)),
+            ("919108f7-52d1-4320-9bac-f847db4148a8", "uuid4", None),
+            ("01ARZ3NDEKTSV4RRFFQ69G5FAV", "ulid", Some(1_469_922_850_259)),
+        ] {
+            let guesses = of_text(text, NOW);
+            assert_eq!((guesses.len(), guesses[0].name(), guesses[0].unix_ms()), (1, name, unix_ms));
+            assert_eq!(
+                guesses[0].scheme_id().map(|id| id.scheme().parse(text)),
+                guesses[0].scheme_id().map(Ok)
+            );
+        }
+        assert!(of_text("7ZZZZZZZZZZZZZZZZZZZZZZZZZ", NOW).is_empty(), "the year 10889");
+    }
+}

@@ -1,0 +1,196 @@
+//! The id itself: a number in `0..2^63`, so that it fits a signed 64-bit column everywhere.
+//! Its text is decimal; other text forms live in [`crate::codec`].
+
+use core::fmt;
+use core::str::FromStr;
+
+use crate::codec::{self, CodecError};
+
+/// A unique id, always in `0..2^63`.
+///
+/// Ids compare as numbers; with a layout whose timestamp is on top that is the order of time.
+///
+/// # Examples
+///
+/// ```
+/// use snowmint::Id;
+/// let id: Id = "1541815603606036480".parse()?;
+/// assert_eq!(id.to_string(), "1541815603606036480");
+/// assert!(Id::new(1 << 63).is_err());
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+#[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
+#[repr(transparent)]
+pub struct Id(u64);
+
+impl Id {
+    /// The largest id, 2^63 - 1.
+    pub const MAX: Self = Self(i64::MAX as u64);
+
+    /// Takes a number for an id.
+    ///
+    /// # Errors
+    ///
+    /// [`IdError::TooLarge`] from 2^63 on, which a signed 64-bit column cannot hold.
+    pub const fn new(value: u64) -> Result<Self, IdError> {
+        if value > i64::MAX as u64 { Err(IdError::TooLarge { value }) } else { Ok(Self(value)) }
+    }
+
+    /// For values that a checked layout made: at most 63 bits by construction.
+    pub(crate) const fn from_layout(value: u64) -> Self {
+        debug_assert!(value <= i64::MAX as u64);
+        Self(value)
+    }
+
+    /// The id as an unsigned number, in `0..2^63`.
+    pub const fn get(self) -> u64 {
+        self.0
+    }
+
+    /// The id as a signed number, never negative: what a BIGINT column takes.
+    pub const fn as_i64(self) -> i64 {
+        self.0.cast_signed()
+    }
+}
+
+impl fmt::Display for Id {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.pad_integral(true, "", codec::decimal::encode(*self).as_str())
+    }
+}
+
+impl fmt::Debug for Id {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Id({})", self.0)
+    }
+}
+
+impl FromStr for Id {
+    type Err = CodecError;
+
+    fn from_str(text: &str) -> Result<Self, CodecError> {
+        codec::decimal::decode(text)
+    }
+}
+
+impl From<Id> for u64 {
+    fn from(id: Id) -> Self {
+        id.0
+    }
+}
+
+impl From<Id> for i64 {
+    fn from(id: Id) -> Self {
+        id.as_i64()
+    }
+}
+
+impl TryFrom<u64> for Id {
+    type Error = IdError;
+
+    fn try_from(value: u64) -> Result<Self, IdError> {
+        Self::new(value)
+    }
+}
+
+impl TryFrom<i64> for Id {
+    type Error = IdError;
+
+    fn try_from(value: i64) -> Result<Self, IdError> {
+        u64::try_from(value).map(Self).map_err(|_| IdError::Negative { value })
+    }
+}
+
+/// Why a number is not an id.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum IdError {
+    /// The number needs the sign bit.
+    TooLarge {
+        /// The number.
+        value: u64,
+    },
+    /// The number is negative.
+    Negative {
+        /// The number.
+        value: i64,
+    },
+}
+
+impl fmt::Display for IdError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::TooLarge { value } => {
+                write!(
+                    f,
+                    "{value} is not an id: ids end at 9223372036854775807, the largest signed 64-bit number"
+                )
+            }
+            Self::Negative { value } => write!(f, "{value} is not an id: ids start at 0"),
+        }
+    }
+}
+
+impl core::error::Error for IdError {}
+
+#[cfg(feature = "serde")]
+mod text_or_number {
+    use super::Id;
+    use core::fmt;
+    use serde::de::{self, Deserialize, Deserializer, Visitor};
+    use serde::ser::{Serialize, Serializer};
+
+    /// A string where people read it (JavaScript keeps only 53 bits of a number), a number elsewhere.
+    impl Serialize for Id {
+        fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+            if serializer.is_human_readable() {
+                serializer.serialize_str(crate::codec::decimal::encode(*self).as_str())
+            } else {
+                serializer.serialize_u64(self.get())
+            }
+        }
+    }
+
+    impl<'de> Deserialize<'de> for Id {
+        fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+            if deserializer.is_human_readable() {
+                deserializer.deserialize_str(IdVisitor)
+            } else {
+                deserializer.deserialize_u64(IdVisitor)
+            }
+        }
+    }
+
+    struct IdVisitor;
+
+    impl Visitor<'_> for IdVisitor {
+        type Value = Id;
+
+        fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+            f.write_str("an id as a string of decimal digits, at most 9223372036854775807")
+        }
+
+        fn visit_str<E: de::Error>(self, text: &str) -> Result<Id, E> {
+            text.parse().map_err(E::custom)
+        }
+
+        fn visit_u64<E: de::Error>(self, value: u64) -> Result<Id, E> {
+            Id::new(value).map_err(E::custom)
+        }
+    }
+
+    #[cfg(test)]
+    mod tests {
+        use super::*;
+
+        #[test]
+        fn json_is_a_string_and_a_bare_number_is_rejected() {
+            let id = Id::new(13_587).unwrap();
+            assert_eq!(serde_json::to_string(&id).unwrap(), "\"13587\"");
+            assert_eq!(serde_json::from_str::<Id>("\"13587\"").unwrap(), id);
+            for bad in ["\"invalid\"", "\"\"", "\"9223372036854775808\""] {
+                assert!(serde_json::from_str::<Id>(bad).is_err(), "{bad}");
+            }
+        }
+    }
+}

@@ -1,0 +1,426 @@
+//! Which bits of an id hold what: field widths in any order, the tick and the epoch.
+//! A `Layout` that exists is a layout that works: everything is checked when it is built.
+
+mod error;
+mod presets;
+mod text;
+
+use core::fmt;
+use core::time::Duration;
+
+use error::TickText;
+pub use error::{LayoutError, SplitError, Widths};
+pub use presets::{PRESETS, Preset};
+pub use text::LayoutParseError;
+
+use crate::utc::{MAX_UNIX_MS, Utc};
+use crate::{DatacenterId, Field, Generation, Id, Parts, Sequence, Timestamp, WorkerId};
+
+/// Bits an id has: 63, so that it is never negative as a signed 64-bit number.
+const ID_BITS: u32 = 63;
+/// The widest a field other than the timestamp may be: it is handled as a `u32`.
+const FIELD_BITS: u32 = 31;
+
+/// Where one field sits: `width` bits, the lowest of them at `shift`.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+struct Place {
+    width: u32,
+    shift: u32,
+}
+
+impl Place {
+    const fn max(self) -> u64 {
+        (1 << self.width) - 1
+    }
+
+    const fn read(self, id: u64) -> u64 {
+        (id >> self.shift) & self.max()
+    }
+}
+
+/// Which bits of an id hold what.
+///
+/// ```text
+/// Layout::TWITTER
+/// bit 63  62 .................. 22  21 .... 17  16 .. 12  11 ........ 0
+///      0  timestamp 41 (1 ms)       datacenter  worker    sequence
+/// ```
+///
+/// Its text form is parsed and printed back: `time:41@1ms datacenter:5 worker:5 sequence:12
+/// epoch:2010-11-04T01:42:54.657Z`. Fields are named from the top bit down.
+///
+/// # Examples
+///
+/// ```
+/// use snowmint::{Id, Layout};
+/// let layout: Layout = "time:31@1s worker:20 sequence:12 epoch:2024-01-01".parse()?;
+/// assert_eq!(layout.ids_per_second_per_worker(), 4096);
+/// assert_eq!("twitter".parse::<Layout>()?, Layout::TWITTER);
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+#[derive(Clone, Copy, PartialEq, Eq, Hash)]
+pub struct Layout {
+    /// Indexed by `Field as usize`.
+    places: [Place; 5],
+    tick_ms: u64,
+    epoch_unix_ms: u64,
+}
+
+impl Layout {
+    /// Starts a layout; name its fields from the top bit down.
+    pub const fn builder() -> LayoutBuilder {
+        LayoutBuilder { order: [None; 5], tick: Duration::from_millis(1), epoch_unix_ms: None, refused: None }
+    }
+
+    const fn place(&self, field: Field) -> Place {
+        self.places[field as usize]
+    }
+
+    /// How many bits a field has; 0 where the layout does not have it.
+    pub const fn width(&self, field: Field) -> u32 {
+        self.place(field).width
+    }
+
+    /// The position of a field's lowest bit, 0 for the lowest bit of the id.
+    pub const fn shift(&self, field: Field) -> u32 {
+        self.place(field).shift
+    }
+
+    /// The largest value of a field.
+    pub const fn max(&self, field: Field) -> u64 {
+        self.place(field).max()
+    }
+
+    /// The fields the layout has, from the top bit down.
+    pub fn fields(&self) -> impl Iterator<Item = Field> {
+        let mut fields = Field::ALL;
+        fields.sort_unstable_by_key(|field| core::cmp::Reverse(self.shift(*field)));
+        let places = self.places;
+        fields.into_iter().filter(move |field| places[*field as usize].width > 0)
+    }
+
+    /// Bits in use, at most 63.
+    pub fn bits(&self) -> u32 {
+        self.places.iter().map(|place| place.width).sum()
+    }
+
+    /// The unit of the timestamp, a whole number of milliseconds.
+    pub const fn tick(&self) -> Duration {
+        Duration::from_millis(self.tick_ms)
+    }
+
+    pub(crate) const fn tick_ms(&self) -> u64 {
+        self.tick_ms
+    }
+
+    /// The instant of timestamp 0, in unix milliseconds.
+    pub const fn epoch_unix_ms(&self) -> u64 {
+        self.epoch_unix_ms
+    }
+
+    /// The start of a timestamp's tick, in unix milliseconds.
+    pub const fn unix_ms(&self, timestamp: Timestamp) -> u64 {
+        self.epoch_unix_ms.saturating_add(timestamp.0.saturating_mul(self.tick_ms))
+    }
+
+    /// The tick that holds an instant; `None` before the epoch or after the last timestamp.
+    pub const fn timestamp_at(&self, unix_ms: u64) -> Option<Timestamp> {
+        match unix_ms.checked_sub(self.epoch_unix_ms) {
+            Some(since) if since / self.tick_ms <= self.max(Field::Timestamp) => {
+                Some(Timestamp(since / self.tick_ms))
+            }
+            _ => None,
+        }
+    }
+
+    /// The instant at which timestamps run out, in unix milliseconds: the first one that has no timestamp.
+    ///
+    /// From then on generators answer [`Refusal::TimestampOverflow`](crate::Refusal::TimestampOverflow),
+    /// never a wrapped or negative id.
+    pub const fn ends_at_unix_ms(&self) -> u64 {
+        self.unix_ms(Timestamp(self.max(Field::Timestamp) + 1))
+    }
+
+    /// The smallest id of the tick that holds an instant, for `WHERE id >= ...`.
+    ///
+    /// `None` outside the layout's time, or where the timestamp is not on top.
+    pub fn first_id_at(&self, unix_ms: u64) -> Option<Id> {
+        let timestamp = self.timestamp_at(unix_ms).filter(|_| self.sorts_by_time())?;
+        Some(Id::from_layout(timestamp.0 << self.shift(Field::Timestamp)))
+    }
+
+    /// The largest id of the tick that holds an instant, for `WHERE id <= ...`.
+    ///
+    /// `None` outside the layout's time, or where the timestamp is not on top.
+    pub fn last_id_at(&self, unix_ms: u64) -> Option<Id> {
+        let first = self.first_id_at(unix_ms)?;
+        Some(Id::from_layout(first.get() | ((1 << self.shift(Field::Timestamp)) - 1)))
+    }
+
+    /// Whether ids of different workers sort by time: the timestamp is the top field.
+    pub fn sorts_by_time(&self) -> bool {
+        self.fields().next() == Some(Field::Timestamp)
+    }
+
+    /// Whether every id stays a safe integer of JavaScript, at most 53 bits.
+    pub fn is_safe_in_javascript(&self) -> bool {
+        self.bits() <= 53
+    }
+
+    /// How many workers, over all datacenters.
+    pub const fn workers(&self) -> u64 {
+        1 << (self.width(Field::Datacenter) + self.width(Field::Worker))
+    }
+
+    /// Ids that one worker can make in a second.
+    pub const fn ids_per_second_per_worker(&self) -> u64 {
+        (self.max(Field::Sequence) + 1) * 1000 / self.tick_ms
+    }
+
+    /// Ids that all workers together can make in a second.
+    pub const fn ids_per_second(&self) -> u128 {
+        self.ids_per_second_per_worker() as u128 * self.workers() as u128
+    }
+
+    /// Puts an id together.
+    ///
+    /// # Errors
+    ///
+    /// [`LayoutError::ValueTooLarge`] for the first value that its field cannot hold.
+    pub fn compose(&self, parts: &Parts) -> Result<Id, LayoutError> {
+        let mut id = 0;
+        for field in Field::ALL {
+            let value = parts.value(field);
+            self.check(field, value)?;
+            id |= value << self.shift(field);
+        }
+        Ok(Id::from_layout(id))
+    }
+
+    /// Whether a field can hold a value.
+    ///
+    /// # Errors
+    ///
+    /// [`LayoutError::ValueTooLarge`] with the value and the limit.
+    pub const fn check(&self, field: Field, value: u64) -> Result<(), LayoutError> {
+        if value > self.max(field) {
+            return Err(LayoutError::ValueTooLarge { field, value, max: self.max(field) });
+        }
+        Ok(())
+    }
+
+    /// Takes an id apart; the inverse of [`compose`](Self::compose).
+    ///
+    /// # Errors
+    ///
+    /// [`SplitError`] when the id has bits above the layout's fields: it is not of this layout.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use snowmint::{Id, Layout};
+    /// let parts = Layout::TWITTER.split(Id::new(1541815603606036480)?)?;
+    /// assert_eq!(Layout::TWITTER.unix_ms(parts.timestamp), 1656432460105);
+    /// assert_eq!((parts.datacenter.0, parts.worker.0, parts.sequence.0), (11, 26, 0));
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    #[expect(
+        clippy::cast_possible_truncation,
+        reason = "fields other than the timestamp have at most 31 bits"
+    )]
+    pub fn split(&self, id: Id) -> Result<Parts, SplitError> {
+        let bits = self.bits();
+        if id.get() >> bits != 0 {
+            return Err(SplitError { id, bits });
+        }
+        let read = |field| self.place(field).read(id.get());
+        Ok(Parts {
+            timestamp: Timestamp(read(Field::Timestamp)),
+            datacenter: DatacenterId(read(Field::Datacenter) as u32),
+            worker: WorkerId(read(Field::Worker) as u32),
+            generation: Generation(read(Field::Generation) as u32),
+            sequence: Sequence(read(Field::Sequence) as u32),
+        })
+    }
+
+    /// A short name of exactly this layout, of letters, digits and `.@=-` only: field order, widths, tick and
+    /// epoch. Two layouts are equal if and only if their fingerprints are.
+    pub fn fingerprint(&self) -> impl fmt::Display {
+        text::Fingerprint(*self)
+    }
+}
+
+/// Builds a [`Layout`], checked at the end.
+///
+/// # Examples
+///
+/// ```
+/// use snowmint::{Layout, LayoutError};
+/// let built = Layout::builder().timestamp(37).worker(20).sequence(16).epoch_unix_ms(0).build();
+/// assert!(matches!(built, Err(LayoutError::TooWide { bits: 73, .. })));
+/// ```
+#[derive(Clone, Copy, Debug)]
+pub struct LayoutBuilder {
+    order: [Option<(Field, u32)>; 5],
+    tick: Duration,
+    epoch_unix_ms: Option<u64>,
+    refused: Option<LayoutError>,
+}
+
+impl LayoutBuilder {
+    /// The timestamp, `bits` wide.
+    #[must_use]
+    pub const fn timestamp(self, bits: u32) -> Self {
+        self.field(Field::Timestamp, bits)
+    }
+
+    /// The datacenter, `bits` wide.
+    #[must_use]
+    pub const fn datacenter(self, bits: u32) -> Self {
+        self.field(Field::Datacenter, bits)
+    }
+
+    /// The worker, `bits` wide.
+    #[must_use]
+    pub const fn worker(self, bits: u32) -> Self {
+        self.field(Field::Worker, bits)
+    }
+
+    /// The generation, `bits` wide.
+    #[must_use]
+    pub const fn generation(self, bits: u32) -> Self {
+        self.field(Field::Generation, bits)
+    }
+
+    /// The sequence, `bits` wide.
+    #[must_use]
+    pub const fn sequence(self, bits: u32) -> Self {
+        self.field(Field::Sequence, bits)
+    }
+
+    /// The next field below those named so far.
+    #[must_use]
+    pub const fn field(mut self, field: Field, bits: u32) -> Self {
+        let mut i = 0;
+        while i < self.order.len() {
+            match self.order[i] {
+                Some((earlier, _)) if earlier as u8 == field as u8 => {
+                    self.refused = Some(LayoutError::Twice { field });
+                    return self;
+                }
+                Some(_) => i += 1,
+                None => {
+                    self.order[i] = Some((field, bits));
+                    return self;
+                }
+            }
+        }
+        self
+    }
+
+    /// The unit of the timestamp: whole milliseconds, 1 ms if not set.
+    #[must_use]
+    pub const fn tick(mut self, tick: Duration) -> Self {
+        self.tick = tick;
+        self
+    }
+
+    /// The instant of timestamp 0, in unix milliseconds.
+    #[must_use]
+    pub const fn epoch_unix_ms(mut self, epoch_unix_ms: u64) -> Self {
+        self.epoch_unix_ms = Some(epoch_unix_ms);
+        self
+    }
+
+    /// Checks the layout.
+    ///
+    /// # Errors
+    ///
+    /// [`LayoutError`] says what cannot be and what would fit.
+    pub const fn build(self) -> Result<Layout, LayoutError> {
+        if let Some(error) = self.refused {
+            return Err(error);
+        }
+        let tick_ms = match whole_ms(self.tick) {
+            Ok(tick_ms) => tick_ms,
+            Err(error) => return Err(error),
+        };
+        let widths = match self.checked_widths(tick_ms) {
+            Ok(widths) => widths,
+            Err(error) => return Err(error),
+        };
+        let Some(epoch_unix_ms) = self.epoch_unix_ms else {
+            return Err(LayoutError::NoEpoch);
+        };
+        if epoch_unix_ms > MAX_UNIX_MS {
+            return Err(LayoutError::EpochTooLate { epoch_unix_ms });
+        }
+        // Instants are computed in 64 bits; a layout that lasts longer than they reach gains nothing.
+        let span = (1_u128 << widths.timestamp) * tick_ms as u128;
+        if span + epoch_unix_ms as u128 > i64::MAX as u128 {
+            return Err(LayoutError::LastsTooLong { bits: widths.timestamp, tick_ms });
+        }
+        Ok(Layout { places: self.places(widths.total()), tick_ms, epoch_unix_ms })
+    }
+
+    const fn checked_widths(&self, tick_ms: u64) -> Result<Widths, LayoutError> {
+        let mut widths =
+            Widths { timestamp: 0, datacenter: 0, worker: 0, generation: 0, sequence: 0, tick_ms };
+        let mut i = 0;
+        while i < self.order.len() {
+            if let Some((field, bits)) = self.order[i] {
+                if bits == 0 {
+                    return Err(LayoutError::NoBits { field });
+                }
+                if bits > 99 || (bits > FIELD_BITS && !matches!(field, Field::Timestamp)) {
+                    let limit = if matches!(field, Field::Timestamp) { ID_BITS } else { FIELD_BITS };
+                    return Err(LayoutError::FieldTooWide { field, bits, limit });
+                }
+                match field {
+                    Field::Timestamp => widths.timestamp = bits,
+                    Field::Datacenter => widths.datacenter = bits,
+                    Field::Worker => widths.worker = bits,
+                    Field::Generation => widths.generation = bits,
+                    Field::Sequence => widths.sequence = bits,
+                }
+            }
+            i += 1;
+        }
+        if widths.timestamp == 0 {
+            return Err(LayoutError::NoTimestamp);
+        }
+        if widths.total() > ID_BITS {
+            return Err(LayoutError::TooWide { bits: widths.total(), widths });
+        }
+        Ok(widths)
+    }
+
+    const fn places(&self, total: u32) -> [Place; 5] {
+        let mut places = [Place { width: 0, shift: 0 }; 5];
+        let mut shift = total;
+        let mut i = 0;
+        while i < self.order.len() {
+            if let Some((field, width)) = self.order[i] {
+                shift -= width;
+                places[field as usize] = Place { width, shift };
+            }
+            i += 1;
+        }
+        places
+    }
+}
+
+const fn whole_ms(tick: Duration) -> Result<u64, LayoutError> {
+    let ms = tick.as_millis();
+    if ms == 0 || !tick.subsec_nanos().is_multiple_of(1_000_000) || ms > MAX_UNIX_MS as u128 {
+        return Err(LayoutError::Tick { tick });
+    }
+    #[expect(clippy::cast_possible_truncation, reason = "checked against MAX_UNIX_MS")]
+    Ok(ms as u64)
+}
+
+impl fmt::Debug for Layout {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Layout({self}; ends {})", Utc(self.ends_at_unix_ms()))
+    }
+}

@@ -1,0 +1,170 @@
+//! The text form of a layout: `time:41@1ms datacenter:5 worker:5 sequence:12 epoch:2010-11-04T01:42:54.657Z`.
+//! Parsed and printed back; a preset's name is read as that preset.
+
+use core::fmt;
+use core::str::FromStr;
+use core::time::Duration;
+
+use super::{Layout, LayoutBuilder, LayoutError, PRESETS, TickText};
+use crate::utc::{self, Utc, UtcError};
+use crate::{Field, Snippet};
+
+impl fmt::Display for Layout {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        for field in self.fields() {
+            write!(f, "{field}:{}", self.width(field))?;
+            if field == Field::Timestamp {
+                write!(f, "@{}", TickText(self.tick_ms))?;
+            }
+            f.write_str(" ")?;
+        }
+        write!(f, "epoch:{}", Utc(self.epoch_unix_ms))
+    }
+}
+
+/// Shows `time41@1ms.datacenter5.worker5.sequence12.1288834974657`.
+pub(super) struct Fingerprint(pub(super) Layout);
+
+impl fmt::Display for Fingerprint {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        for field in self.0.fields() {
+            write!(f, "{field}{}", self.0.width(field))?;
+            if field == Field::Timestamp {
+                write!(f, "@{}", TickText(self.0.tick_ms))?;
+            }
+            f.write_str(".")?;
+        }
+        write!(f, "{}", self.0.epoch_unix_ms)
+    }
+}
+
+impl FromStr for Layout {
+    type Err = LayoutParseError;
+
+    fn from_str(text: &str) -> Result<Self, LayoutParseError> {
+        let text = text.trim();
+        if text.is_empty() {
+            return Err(LayoutParseError::Empty);
+        }
+        if !text.contains(':') {
+            let preset = PRESETS.iter().find(|preset| preset.name == text);
+            return preset.map(|p| p.layout).ok_or(LayoutParseError::NoPreset { text: Snippet::of(text) });
+        }
+        let words = text.split(|c: char| c.is_ascii_whitespace() || c == ',').filter(|word| !word.is_empty());
+        let builder = words.clone().try_fold(Layout::builder(), read_word)?;
+        Ok(builder.build()?)
+    }
+}
+
+fn read_word(builder: LayoutBuilder, word: &str) -> Result<LayoutBuilder, LayoutParseError> {
+    let unknown = LayoutParseError::UnknownWord { text: Snippet::of(word) };
+    let (name, value) = word.split_once(':').ok_or(unknown)?;
+    if name == "epoch" {
+        if builder.epoch_unix_ms.is_some() {
+            return Err(LayoutParseError::EpochTwice);
+        }
+        return Ok(builder.epoch_unix_ms(utc::parse(value)?));
+    }
+    let field = Field::ALL.into_iter().find(|field| field.name() == name).ok_or(unknown)?;
+    let (width, tick) = match (field, value.split_once('@')) {
+        (Field::Timestamp, Some((width, tick))) => (width, Some(read_tick(tick)?)),
+        _ => (value, None),
+    };
+    let width = width.parse().map_err(|_| LayoutParseError::Width { field, text: Snippet::of(width) })?;
+    let builder = builder.field(field, width);
+    Ok(tick.map_or(builder, |tick| builder.tick(tick)))
+}
+
+fn read_tick(text: &str) -> Result<Duration, LayoutParseError> {
+    let malformed = LayoutParseError::Tick { text: Snippet::of(text) };
+    let (digits, ms_per_unit) = match text.strip_suffix("ms") {
+        Some(digits) => (digits, 1),
+        None => (text.strip_suffix('s').ok_or(malformed)?, 1000),
+    };
+    if !digits.bytes().all(|b| b.is_ascii_digit()) {
+        return Err(malformed);
+    }
+    let ms = digits.parse::<u64>().ok().and_then(|n| n.checked_mul(ms_per_unit)).ok_or(malformed)?;
+    Ok(Duration::from_millis(ms))
+}
+
+/// Why a text is not a layout.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum LayoutParseError {
+    /// The text is empty.
+    Empty,
+    /// One word, and not the name of a preset.
+    NoPreset {
+        /// The word.
+        text: Snippet,
+    },
+    /// A word that names no field.
+    UnknownWord {
+        /// The word.
+        text: Snippet,
+    },
+    /// A width that is not a number.
+    Width {
+        /// The field.
+        field: Field,
+        /// What stands in place of the number.
+        text: Snippet,
+    },
+    /// A tick that is not like `10ms` or `1s`.
+    Tick {
+        /// What was given.
+        text: Snippet,
+    },
+    /// The epoch stands twice.
+    EpochTwice,
+    /// The epoch is not an instant.
+    Epoch(UtcError),
+    /// The words were read, but the layout cannot be.
+    Layout(LayoutError),
+}
+
+impl From<LayoutError> for LayoutParseError {
+    fn from(error: LayoutError) -> Self {
+        Self::Layout(error)
+    }
+}
+
+impl From<UtcError> for LayoutParseError {
+    fn from(error: UtcError) -> Self {
+        Self::Epoch(error)
+    }
+}
+
+impl fmt::Display for LayoutParseError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Empty => {
+                f.write_str("an empty text is not a layout: name a preset, or fields such as time:41@1ms")
+            }
+            Self::NoPreset { text } => {
+                write!(f, "there is no layout named {text}: the presets are ")?;
+                for (i, preset) in PRESETS.iter().enumerate() {
+                    write!(f, "{}{}", if i == 0 { "" } else { ", " }, preset.name)?;
+                }
+                f.write_str(
+                    "; or write the fields out, such as time:41@1ms worker:10 sequence:12 epoch:2026-01-01",
+                )
+            }
+            Self::UnknownWord { text } => write!(
+                f,
+                "{text} is not part of a layout: it has time:BITS@TICK, datacenter:BITS, worker:BITS, \
+                 generation:BITS, sequence:BITS and epoch:INSTANT"
+            ),
+            Self::Width { field, text } => {
+                write!(f, "{text} is not a width for {field}: give a number of bits, such as {field}:10")
+            }
+            Self::Tick { text } => write!(f, "{text} is not a tick: write it like 1ms, 10ms or 1s"),
+            Self::EpochTwice => f.write_str("epoch is named twice: it may stand once"),
+            Self::Epoch(error) => write!(f, "the epoch: {error}"),
+            Self::Layout(error) => write!(f, "{error}"),
+        }
+    }
+}
+
+impl core::error::Error for LayoutParseError {}

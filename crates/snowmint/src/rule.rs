@@ -1,0 +1,308 @@
+//! What to do when the clock goes back: reject, wait or borrow, as a chain with one text form.
+//! Pure: a rule looks at how far back the clock is and says what is to be done.
+
+use core::fmt;
+use core::str::FromStr;
+use core::time::Duration;
+
+use crate::Snippet;
+
+const MAX_STEPS: usize = 4;
+
+/// One step of a rule.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[non_exhaustive]
+pub enum Step {
+    /// Give the caller an error. What every chain ends in.
+    Reject,
+    /// Wait for the clock while it is behind by no more than this.
+    Wait(Duration),
+    /// Go on in timestamps ahead of the clock, by no more than this; also when a tick is used up.
+    Borrow(Duration),
+    /// Enter another generation, one whose own timestamps all lie before the clock.
+    Generation,
+}
+
+/// What to do when the clock goes back, as a chain of steps: the first step whose bound covers it decides.
+///
+/// | step | clock behind by at most its bound | tick used up |
+/// |---|---|---|
+/// | `reject` | error (Twitter) | wait for the next tick |
+/// | `wait(5ms)` | wait (Leaf) | wait for the next tick |
+/// | `borrow(10ms)` | use the timestamps ahead of the clock | use the next tick, at most 10 ms ahead |
+/// | `generation` | go on at the clock's time in another generation, if one was never used so far | wait for the next tick |
+///
+/// `generation` needs a layout with generation bits: on top of the sequence they are the stepped base sequence of
+/// the literature, on top of the worker the backup worker id. Each generation keeps its own high-water mark and is
+/// entered only above it; where none fits, the next step decides. Ids then follow the clock back: they are unique
+/// as ever, and increase only between two steps of the clock.
+///
+/// # Examples
+///
+/// ```
+/// use snowmint::Rule;
+/// use std::time::Duration;
+/// let rule = Rule::wait(Duration::from_millis(5)).then(Rule::borrow(Duration::from_millis(10)))?;
+/// assert_eq!(rule.to_string(), "wait(5ms) then borrow(10ms) then reject");
+/// assert_eq!("wait(5ms) then borrow(10ms)".parse(), Ok(rule));
+/// # Ok::<(), snowmint::RuleError>(())
+/// ```
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct Rule {
+    /// Without the `reject` at the end, which every chain has.
+    steps: [Option<Step>; MAX_STEPS],
+}
+
+/// What a rule decides.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Decision {
+    GoOn,
+    Wait,
+    NextGeneration,
+    Refuse,
+}
+
+impl Rule {
+    /// An error whenever the clock is behind: Twitter's rule.
+    pub const REJECT: Self = Self { steps: [None; MAX_STEPS] };
+
+    /// Waits while the clock is behind by no more than `max`, refuses beyond.
+    pub const fn wait(max: Duration) -> Self {
+        Self { steps: [Some(Step::Wait(max)), None, None, None] }
+    }
+
+    /// Goes on in timestamps ahead of the clock by no more than `max_ahead`, refuses beyond.
+    pub const fn borrow(max_ahead: Duration) -> Self {
+        Self { steps: [Some(Step::Borrow(max_ahead)), None, None, None] }
+    }
+
+    /// Goes on in a generation whose own timestamps all lie before the clock, refuses where there is none.
+    pub const fn generation() -> Self {
+        Self { steps: [Some(Step::Generation), None, None, None] }
+    }
+
+    /// Whether a step enters another generation.
+    pub(crate) fn uses_generations(&self) -> bool {
+        self.steps().any(|step| step == Step::Generation)
+    }
+
+    /// This rule, then another for what this one does not cover.
+    ///
+    /// # Errors
+    ///
+    /// [`RuleError::TooLong`] for more than four steps before the `reject`.
+    pub fn then(mut self, next: Self) -> Result<Self, RuleError> {
+        for step in next.steps.into_iter().flatten() {
+            let free = self.steps.iter_mut().find(|slot| slot.is_none()).ok_or(RuleError::TooLong)?;
+            *free = Some(step);
+        }
+        Ok(self)
+    }
+
+    /// The steps in order, `reject` last.
+    pub fn steps(&self) -> impl Iterator<Item = Step> {
+        self.steps.into_iter().flatten().chain([Step::Reject])
+    }
+
+    /// How far ahead of the clock a timestamp may be: the largest borrow of the chain.
+    pub fn max_ahead(&self) -> Duration {
+        let bounds = self.steps().map(|step| if let Step::Borrow(max) = step { max } else { Duration::ZERO });
+        bounds.max().unwrap_or_default()
+    }
+
+    /// What to do about a clock that is `behind`; `fits` tells whether a generation can be entered.
+    pub(crate) fn decide(&self, behind: Duration, fits: bool) -> Decision {
+        for step in self.steps() {
+            match step {
+                Step::Generation if fits => return Decision::NextGeneration,
+                Step::Wait(max) if behind <= max => return Decision::Wait,
+                Step::Borrow(max) if behind <= max => return Decision::GoOn,
+                _ => {}
+            }
+        }
+        Decision::Refuse
+    }
+}
+
+impl Default for Rule {
+    /// `wait(10ms)`: bridges what a time daemon does, refuses what an accident does.
+    fn default() -> Self {
+        Self::wait(Duration::from_millis(10))
+    }
+}
+
+impl fmt::Display for Rule {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        for (i, step) in self.steps().enumerate() {
+            if i > 0 {
+                f.write_str(" then ")?;
+            }
+            match step {
+                Step::Reject => f.write_str("reject")?,
+                Step::Wait(max) => write!(f, "wait({})", Bound(max))?,
+                Step::Borrow(max) => write!(f, "borrow({})", Bound(max))?,
+                Step::Generation => f.write_str("generation")?,
+            }
+        }
+        Ok(())
+    }
+}
+
+/// A bound as [`read_duration`] reads it: `5ms`, `2s` or `1.5s`; what is less than a millisecond is not shown.
+struct Bound(Duration);
+
+impl fmt::Display for Bound {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let (seconds, ms) = (self.0.as_secs(), self.0.subsec_millis());
+        match (seconds, ms) {
+            (0, ms) => write!(f, "{ms}ms"),
+            (seconds, 0) => write!(f, "{seconds}s"),
+            (seconds, ms) if ms % 100 == 0 => write!(f, "{seconds}.{}s", ms / 100),
+            (seconds, ms) => write!(f, "{seconds}.{ms:03}s"),
+        }
+    }
+}
+
+impl FromStr for Rule {
+    type Err = RuleError;
+
+    fn from_str(text: &str) -> Result<Self, RuleError> {
+        let mut rule = Self::REJECT;
+        let mut rejected = false;
+        for word in text.split(" then ").map(str::trim) {
+            if rejected {
+                return Err(RuleError::AfterReject { text: Snippet::of(word) });
+            }
+            match word {
+                "reject" => rejected = true,
+                "generation" => rule = rule.then(Self::generation())?,
+                _ => rule = rule.then(read_step(word)?)?,
+            }
+        }
+        Ok(rule)
+    }
+}
+
+fn read_step(word: &str) -> Result<Rule, RuleError> {
+    let unknown = RuleError::UnknownStep { text: Snippet::of(word) };
+    let (name, bound) = word.strip_suffix(')').and_then(|w| w.split_once('(')).ok_or(unknown)?;
+    let bound = read_duration(bound).ok_or(RuleError::Bound { text: Snippet::of(bound) })?;
+    match name {
+        "wait" => Ok(Rule::wait(bound)),
+        "borrow" => Ok(Rule::borrow(bound)),
+        _ => Err(unknown),
+    }
+}
+
+/// `5ms`, `2s` or `1.5s`; at most a day, which no rule should bridge.
+fn read_duration(text: &str) -> Option<Duration> {
+    let (number, ms_per_unit) = match text.strip_suffix("ms") {
+        Some(number) => (number, 1),
+        None => (text.strip_suffix('s')?, 1000),
+    };
+    let (whole, fraction) = number.split_once('.').unwrap_or((number, "0"));
+    let digits = |s: &str| !s.is_empty() && s.bytes().all(|b| b.is_ascii_digit());
+    if !digits(whole) || !digits(fraction) || fraction.len() > 3 || (ms_per_unit == 1 && fraction != "0") {
+        return None;
+    }
+    let thousandths = fraction.parse::<u64>().ok()? * [100, 10, 1][fraction.len() - 1];
+    let ms = whole.parse::<u64>().ok()?.checked_mul(ms_per_unit)? + thousandths;
+    (ms <= 86_400_000).then(|| Duration::from_millis(ms))
+}
+
+/// Why a text or a chain is not a rule.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum RuleError {
+    /// A step that there is not.
+    UnknownStep {
+        /// The step.
+        text: Snippet,
+    },
+    /// A bound that is not a time.
+    Bound {
+        /// The bound.
+        text: Snippet,
+    },
+    /// Something stands after `reject`.
+    AfterReject {
+        /// What stands there.
+        text: Snippet,
+    },
+    /// More than four steps.
+    TooLong,
+}
+
+impl fmt::Display for RuleError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::UnknownStep { text } => {
+                write!(
+                    f,
+                    "{text} is not a step of a rule: there are reject, wait(5ms), borrow(10ms) and generation"
+                )
+            }
+            Self::Bound { text } => {
+                write!(f, "{text} is not a bound: write a time of at most a day such as 5ms, 2s or 1.5s")
+            }
+            Self::AfterReject { text } => write!(f, "{text} stands after reject and would never be used"),
+            Self::TooLong => write!(f, "a rule has at most {MAX_STEPS} steps before it rejects"),
+        }
+    }
+}
+
+impl core::error::Error for RuleError {}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const fn ms(n: u64) -> Duration {
+        Duration::from_millis(n)
+    }
+
+    #[test]
+    fn the_first_step_that_covers_the_distance_decides() {
+        let rule: Rule = "wait(5ms) then borrow(10ms)".parse().unwrap();
+        assert_eq!(rule.decide(ms(5), true), Decision::Wait);
+        assert_eq!(rule.decide(ms(6), true), Decision::GoOn);
+        assert_eq!(rule.decide(ms(11), true), Decision::Refuse);
+        assert_eq!(Rule::REJECT.decide(ms(1), true), Decision::Refuse);
+        assert_eq!(rule.max_ahead(), ms(10));
+        let rule: Rule = "wait(5ms) then generation".parse().unwrap();
+        assert_eq!(rule.decide(ms(5), true), Decision::Wait);
+        assert_eq!(rule.decide(ms(6), true), Decision::NextGeneration);
+        assert_eq!(rule.decide(ms(6), false), Decision::Refuse);
+    }
+
+    #[test]
+    fn the_text_form_reads_back() {
+        for text in
+            ["reject", "wait(5ms) then reject", "generation then borrow(1.5s) then wait(20s) then reject"]
+        {
+            assert_eq!(text.parse::<Rule>().unwrap().to_string(), text);
+        }
+    }
+
+    #[test]
+    fn what_is_no_rule_is_refused() {
+        for bad in [
+            "",
+            "wait",
+            "wait()",
+            "wait(5)",
+            "wait(-5ms)",
+            "wait(5ms",
+            "sleep(5ms)",
+            "wait(1.5ms)",
+            "wait(2d)",
+            "wait(86401s)",
+            "reject then wait(5ms)",
+            "wait(+5ms)",
+            "wait(5ms) borrow(1s)",
+            "wait(1s) then wait(1s) then wait(1s) then wait(1s) then wait(1s)",
+        ] {
+            assert!(bad.parse::<Rule>().is_err(), "{bad}");
+        }
+    }
+}

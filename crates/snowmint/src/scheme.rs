@@ -1,0 +1,521 @@
+//! The schemes that are not layouts of 64 bits: `ObjectId` (96 bits), UUID v4, UUID v7 and ULID (128 bits).
+//! One enum over the usual crates: parse, take apart, and make ids that strictly increase within a process.
+
+mod object_id;
+mod ulid;
+mod uuid;
+
+use core::fmt;
+use core::str::FromStr;
+use std::sync::{Mutex, PoisonError};
+
+use ::uuid::Uuid;
+
+use crate::fork::ForkMark;
+use crate::utc::Utc;
+use crate::{Clock, Snippet};
+
+/// A kind of id that is not a 64-bit layout.
+///
+/// | scheme | bits | text | instant |
+/// |---|---|---|---|
+/// | `objectid` | 96: 32 s, 40 random, 24 counter | 24 hexadecimal digits | seconds |
+/// | `uuid4` | 128: 122 random | 36 characters | none |
+/// | `uuid7` | 128: 48 ms, 74 counter and random | 36 characters | milliseconds |
+/// | `ulid` | 128: 48 ms, 80 random | 26 Crockford digits | milliseconds |
+///
+/// # Examples
+///
+/// ```
+/// use snowmint::scheme::Scheme;
+/// let id = Scheme::Ulid.parse("01ARZ3NDEKTSV4RRFFQ69G5FAV")?;
+/// assert_eq!(id.unix_ms(), Some(1_469_922_850_259));
+/// assert_eq!(id.to_string(), "01ARZ3NDEKTSV4RRFFQ69G5FAV");
+/// # Ok::<(), snowmint::scheme::SchemeError>(())
+/// ```
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[non_exhaustive]
+pub enum Scheme {
+    /// `MongoDB`'s `ObjectId`.
+    ObjectId,
+    /// A random UUID, version 4 of RFC 9562.
+    Uuid4,
+    /// A time-ordered UUID, version 7 of RFC 9562.
+    Uuid7,
+    /// A ULID, with the monotonic rule of its specification.
+    Ulid,
+}
+
+impl Scheme {
+    /// Every scheme.
+    pub const ALL: [Self; 4] = [Self::ObjectId, Self::Uuid4, Self::Uuid7, Self::Ulid];
+
+    /// The scheme's name, which [`FromStr`] reads: `objectid`, `uuid4`, `uuid7`, `ulid`.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::ObjectId => "objectid",
+            Self::Uuid4 => "uuid4",
+            Self::Uuid7 => "uuid7",
+            Self::Ulid => "ulid",
+        }
+    }
+
+    /// Bytes of an id: 12 or 16.
+    pub const fn byte_len(self) -> usize {
+        match self {
+            Self::ObjectId => 12,
+            Self::Uuid4 | Self::Uuid7 | Self::Ulid => 16,
+        }
+    }
+
+    /// Reads an id of this scheme. Letters may be of either case; a UUID may be without hyphens.
+    ///
+    /// # Errors
+    ///
+    /// [`SchemeError`] when the text is no such id, or a UUID of another version.
+    pub fn parse(self, text: &str) -> Result<SchemeId, SchemeError> {
+        let malformed = SchemeError::Malformed { scheme: self, text: Snippet::of(text) };
+        match self {
+            Self::ObjectId => object_id::parse(text).ok_or(malformed),
+            Self::Uuid4 | Self::Uuid7 => uuid::parse(self, text).ok_or(malformed)?,
+            Self::Ulid => ulid::parse(text).ok_or(malformed),
+        }
+    }
+
+    /// Makes ids of this scheme with a clock's time.
+    ///
+    /// # Errors
+    ///
+    /// [`SchemeRefusal::NoRandom`] when the operating system has no randomness yet.
+    pub fn generator<C: Clock>(self, clock: C) -> Result<SchemeGenerator<C>, SchemeRefusal> {
+        Ok(SchemeGenerator { scheme: self, clock, source: Mutex::new(Source::new(self)?) })
+    }
+}
+
+impl fmt::Display for Scheme {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.pad(self.name())
+    }
+}
+
+impl FromStr for Scheme {
+    type Err = SchemeError;
+
+    fn from_str(name: &str) -> Result<Self, SchemeError> {
+        let named = Self::ALL.into_iter().find(|scheme| scheme.name() == name);
+        named.ok_or(SchemeError::NoScheme { text: Snippet::of(name) })
+    }
+}
+
+/// An id of a [`Scheme`]. Ids of one scheme compare as their bytes and their texts do.
+#[derive(Clone, Copy, PartialEq, Eq, Hash)]
+pub struct SchemeId {
+    scheme: Scheme,
+    /// The number, right-aligned.
+    value: u128,
+}
+
+impl SchemeId {
+    /// The scheme.
+    pub const fn scheme(&self) -> Scheme {
+        self.scheme
+    }
+
+    /// The id as a number of 96 or 128 bits.
+    pub const fn as_u128(&self) -> u128 {
+        self.value
+    }
+
+    /// The id as bytes, the highest first; an `ObjectId` has 12, the others 16.
+    pub fn write_bytes<'b>(&self, buffer: &'b mut [u8; 16]) -> &'b [u8] {
+        *buffer = self.value.to_be_bytes();
+        &buffer[16 - self.scheme.byte_len()..]
+    }
+
+    /// When it was made, in unix milliseconds; `None` for a UUID v4. An `ObjectId` tells whole seconds.
+    #[expect(clippy::cast_possible_truncation, reason = "32 or 48 bits are asked for")]
+    pub const fn unix_ms(&self) -> Option<u64> {
+        match self.scheme {
+            Scheme::ObjectId => Some(bits(self.value, 64, 32) as u64 * 1000),
+            Scheme::Uuid4 => None,
+            Scheme::Uuid7 | Scheme::Ulid => Some(bits(self.value, 80, 48) as u64),
+        }
+    }
+
+    /// The fields, from the top bit down.
+    pub fn fields(&self) -> &'static [SchemeField] {
+        match self.scheme {
+            Scheme::ObjectId => object_id::FIELDS,
+            Scheme::Uuid4 => uuid::FIELDS_V4,
+            Scheme::Uuid7 => uuid::FIELDS_V7,
+            Scheme::Ulid => ulid::FIELDS,
+        }
+    }
+
+    /// The fields with their values, from the top bit down.
+    ///
+    /// ```
+    /// use snowmint::scheme::Scheme;
+    /// let id = Scheme::ObjectId.parse("507f1f77bcf86cd799439011")?;
+    /// let fields: Vec<String> = id.values().map(|(field, value)| format!("{}={}", field.name, field.show(value))).collect();
+    /// assert_eq!(fields, ["timestamp=1350508407", "random=bcf86cd799", "counter=4427793"]);
+    /// # Ok::<(), snowmint::scheme::SchemeError>(())
+    /// ```
+    pub fn values(&self) -> impl Iterator<Item = (&'static SchemeField, u128)> + use<> {
+        let value = self.value;
+        self.fields().iter().map(move |field| (field, bits(value, field.shift, field.width)))
+    }
+}
+
+impl PartialOrd for SchemeId {
+    /// Ids of two schemes have no order.
+    fn partial_cmp(&self, other: &Self) -> Option<core::cmp::Ordering> {
+        (self.scheme == other.scheme).then(|| self.value.cmp(&other.value))
+    }
+}
+
+impl fmt::Display for SchemeId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.scheme {
+            Scheme::ObjectId => write!(f, "{:024x}", self.value),
+            Scheme::Uuid4 | Scheme::Uuid7 => fmt::Display::fmt(&Uuid::from_u128(self.value), f),
+            Scheme::Ulid => fmt::Display::fmt(&::ulid::Ulid(self.value), f),
+        }
+    }
+}
+
+impl fmt::Debug for SchemeId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}({self})", self.scheme)
+    }
+}
+
+/// A field of a scheme's id.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct SchemeField {
+    /// Its name.
+    pub name: &'static str,
+    /// The position of its lowest bit, 0 for the lowest bit of the id.
+    pub shift: u32,
+    /// How many bits it has.
+    pub width: u32,
+    /// Whether its value means something as a number; random bits do not.
+    pub is_number: bool,
+}
+
+impl SchemeField {
+    const fn number(name: &'static str, shift: u32, width: u32) -> Self {
+        Self { name, shift, width, is_number: true }
+    }
+
+    const fn random(name: &'static str, shift: u32, width: u32) -> Self {
+        Self { name, shift, width, is_number: false }
+    }
+
+    /// Shows a value of this field: numbers in decimal, random bits in hexadecimal.
+    pub fn show(&self, value: u128) -> impl fmt::Display + use<> {
+        Shown { field: *self, value }
+    }
+}
+
+struct Shown {
+    field: SchemeField,
+    value: u128,
+}
+
+impl fmt::Display for Shown {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if self.field.is_number {
+            write!(f, "{}", self.value)
+        } else {
+            write!(f, "{:0width$x}", self.value, width = self.field.width.div_ceil(4) as usize)
+        }
+    }
+}
+
+const fn bits(value: u128, shift: u32, width: u32) -> u128 {
+    value >> shift & ((1 << width) - 1)
+}
+
+/// Makes ids of one [`Scheme`]; but for UUID v4, each is greater than the one before, whatever the clock does.
+///
+/// It is shared by threads behind one short lock, asks the operating system for randomness, never waits, and does
+/// not allocate. A forked child draws new randomness, so it does not go on where its parent was. What keeps the
+/// ids of two generators apart is chance alone: 40 random bits for an `ObjectId`, 73 or more for the others.
+///
+/// # Examples
+///
+/// ```
+/// use snowmint::{ManualClock, scheme::Scheme};
+/// let generator = Scheme::Uuid7.generator(ManualClock::at_unix_ms(1_645_557_742_000))?;
+/// let (first, second) = (generator.try_next()?, generator.try_next()?);
+/// assert!(first < second);
+/// assert!(first.to_string().starts_with("017f22e2-79b0-7"));
+/// # Ok::<(), snowmint::scheme::SchemeRefusal>(())
+/// ```
+#[derive(Debug)]
+pub struct SchemeGenerator<C> {
+    scheme: Scheme,
+    clock: C,
+    source: Mutex<Source>,
+}
+
+impl<C: Clock> SchemeGenerator<C> {
+    /// The scheme.
+    pub const fn scheme(&self) -> Scheme {
+        self.scheme
+    }
+
+    /// The next id.
+    ///
+    /// # Errors
+    ///
+    /// [`SchemeRefusal`] when there is no randomness, or the clock shows a time the scheme cannot hold. Nothing
+    /// was used up; calling again is safe.
+    ///
+    /// # Panics
+    ///
+    /// Where the operating system gave randomness when the generator was made and no longer does (UUID v7).
+    pub fn try_next(&self) -> Result<SchemeId, SchemeRefusal> {
+        let unix_ms = self.clock.unix_ms();
+        // Each change to a source is one assignment: a panic elsewhere leaves it whole.
+        let mut source = self.source.lock().unwrap_or_else(PoisonError::into_inner);
+        if !source.mark.is_same_process() {
+            *source = Source::new(self.scheme)?;
+        }
+        let value = match &mut source.state {
+            State::ObjectId(state) => state.next(unix_ms)?,
+            State::Uuid4 => uuid::next_v4()?,
+            State::Uuid7(state) => state.next(unix_ms)?,
+            State::Ulid(state) => state.next(unix_ms)?,
+        };
+        Ok(SchemeId { scheme: self.scheme, value })
+    }
+}
+
+#[derive(Debug)]
+struct Source {
+    mark: ForkMark,
+    state: State,
+}
+
+#[derive(Debug)]
+enum State {
+    ObjectId(object_id::State),
+    Uuid4,
+    Uuid7(uuid::State),
+    Ulid(ulid::State),
+}
+
+impl Source {
+    fn new(scheme: Scheme) -> Result<Self, SchemeRefusal> {
+        let state = match scheme {
+            Scheme::ObjectId => State::ObjectId(object_id::State::new()?),
+            Scheme::Uuid4 => State::Uuid4,
+            Scheme::Uuid7 => State::Uuid7(uuid::State::new()?),
+            Scheme::Ulid => State::Ulid(ulid::State::new()),
+        };
+        Ok(Self { mark: ForkMark::of_this_process(), state })
+    }
+}
+
+fn random<const N: usize>() -> Result<[u8; N], SchemeRefusal> {
+    let mut bytes = [0; N];
+    getrandom::fill(&mut bytes).map_err(|_| SchemeRefusal::NoRandom)?;
+    Ok(bytes)
+}
+
+/// Why a text is not an id of a scheme.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum SchemeError {
+    /// No scheme has this name.
+    NoScheme {
+        /// The name.
+        text: Snippet,
+    },
+    /// The text is not of the scheme's form.
+    Malformed {
+        /// The scheme.
+        scheme: Scheme,
+        /// The text.
+        text: Snippet,
+    },
+    /// A UUID of another version, or of another standard.
+    Version {
+        /// The scheme.
+        scheme: Scheme,
+        /// The version found; 0 where its variant is not that of RFC 9562.
+        found: u8,
+    },
+}
+
+impl fmt::Display for SchemeError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::NoScheme { text } => {
+                write!(f, "there is no scheme named {text}: the schemes are ")?;
+                for (i, scheme) in Scheme::ALL.iter().enumerate() {
+                    write!(f, "{}{scheme}", if i == 0 { "" } else { ", " })?;
+                }
+                Ok(())
+            }
+            Self::Malformed { scheme, text } => {
+                let form = match scheme {
+                    Scheme::ObjectId => "it has 24 hexadecimal digits",
+                    Scheme::Uuid4 | Scheme::Uuid7 => "it has 32 hexadecimal digits, with hyphens or without",
+                    Scheme::Ulid => "it has 26 Crockford digits and is at most 7ZZZZZZZZZZZZZZZZZZZZZZZZZ",
+                };
+                write!(f, "{text} is not an id of scheme {scheme}: {form}")
+            }
+            Self::Version { scheme, found: 0 } => {
+                write!(f, "this UUID is not of RFC 9562, {scheme} is: its 17th digit must be 8, 9, a or b")
+            }
+            Self::Version { scheme, found } => {
+                let wanted = if *scheme == Scheme::Uuid4 { 4 } else { 7 };
+                write!(f, "this UUID has version {found}, {scheme} has version {wanted}")
+            }
+        }
+    }
+}
+
+impl core::error::Error for SchemeError {}
+
+/// Why there is no id of a scheme now.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum SchemeRefusal {
+    /// The operating system gave no randomness.
+    NoRandom,
+    /// The random bits of this millisecond are at their end: the next one has fresh ones.
+    Exhausted,
+    /// The scheme has no timestamp for what the clock shows.
+    TimestampOverflow {
+        /// The scheme.
+        scheme: Scheme,
+        /// What the clock shows, in unix milliseconds.
+        now_unix_ms: u64,
+        /// The first instant without a timestamp, in unix milliseconds.
+        ends_unix_ms: u64,
+    },
+}
+
+impl fmt::Display for SchemeRefusal {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match *self {
+            Self::NoRandom => {
+                f.write_str("the operating system gives no randomness: try again once it has started up")
+            }
+            Self::Exhausted => {
+                f.write_str("the random bits of this millisecond are used up: try again in the next one")
+            }
+            Self::TimestampOverflow { scheme, now_unix_ms, ends_unix_ms } => write!(
+                f,
+                "the clock shows {}, and the time of {scheme} ends at {}: correct the clock",
+                Utc(now_unix_ms),
+                Utc(ends_unix_ms)
+            ),
+        }
+    }
+}
+
+impl core::error::Error for SchemeRefusal {}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::ManualClock;
+
+    const NOW: u64 = 1_785_542_400_123;
+
+    #[test]
+    fn every_scheme_makes_what_it_reads_and_tells_the_time() {
+        for scheme in Scheme::ALL {
+            assert_eq!(scheme.name().parse(), Ok(scheme));
+            let generator = scheme.generator(ManualClock::at_unix_ms(NOW)).unwrap();
+            let id = generator.try_next().unwrap();
+            assert_eq!(scheme.parse(&id.to_string()), Ok(id));
+            assert_eq!(scheme.parse(&id.to_string().to_uppercase()), Ok(id));
+            assert_eq!(id.write_bytes(&mut [0; 16]).len(), scheme.byte_len());
+            let expected = match scheme {
+                Scheme::ObjectId => Some(NOW / 1000 * 1000),
+                Scheme::Uuid4 => None,
+                _ => Some(NOW),
+            };
+            assert_eq!(id.unix_ms(), expected);
+            let joined = id.values().fold(0, |sum, (field, value)| sum | value << field.shift);
+            assert_eq!(joined, id.as_u128(), "the fields of {scheme} hold every bit");
+            for other in Scheme::ALL.into_iter().filter(|other| *other != scheme) {
+                assert!(other.parse(&id.to_string()).is_err(), "{id} read as {other}");
+            }
+        }
+    }
+
+    #[test]
+    fn ids_increase_while_the_clock_stands_goes_on_and_goes_back() {
+        for scheme in [Scheme::ObjectId, Scheme::Uuid7, Scheme::Ulid] {
+            let clock = ManualClock::at_unix_ms(NOW);
+            let generator = scheme.generator(&clock).unwrap();
+            let mut last = generator.try_next().unwrap();
+            for step in [0, 0, 1, 0, 999, 0, -5, -100_000, 0, 100_004, 5000, 0] {
+                clock.set_unix_ms(clock.unix_ms().wrapping_add_signed(step));
+                for _ in 0..100 {
+                    let id = generator.try_next().unwrap();
+                    assert!(id > last && id.to_string() > last.to_string(), "{id} after {last}");
+                    last = id;
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn threads_share_a_generator() {
+        for scheme in Scheme::ALL {
+            let generator = scheme.generator(ManualClock::at_unix_ms(NOW)).unwrap();
+            let draw = || (0..2000).map(|_| generator.try_next().unwrap().as_u128()).collect::<Vec<_>>();
+            let mut all = std::thread::scope(|scope| {
+                let threads = [0; 3].map(|_| scope.spawn(draw));
+                threads.into_iter().flat_map(|thread| thread.join().unwrap()).collect::<Vec<_>>()
+            });
+            all.sort_unstable();
+            all.dedup();
+            assert_eq!(all.len(), 6000);
+        }
+    }
+
+    #[test]
+    fn a_clock_beyond_the_schemes_time_is_refused() {
+        for (scheme, ends) in [
+            (Scheme::ObjectId, 4_294_967_296_000),
+            (Scheme::Uuid7, 281_474_976_710_656),
+            (Scheme::Ulid, 281_474_976_710_656),
+        ] {
+            let clock = ManualClock::at_unix_ms(ends);
+            let generator = scheme.generator(&clock).unwrap();
+            let refused = SchemeRefusal::TimestampOverflow { scheme, now_unix_ms: ends, ends_unix_ms: ends };
+            assert_eq!(generator.try_next(), Err(refused));
+            clock.set_unix_ms(ends - 1);
+            assert!(generator.try_next().is_ok());
+        }
+    }
+
+    #[test]
+    fn what_is_no_id_is_refused_with_the_remedy() {
+        for (scheme, text, words) in [
+            (Scheme::ObjectId, "507f1f77bcf86cd79943901", "24 hexadecimal digits"),
+            (Scheme::ObjectId, "507f1f77bcf86cd79943901g", "24 hexadecimal digits"),
+            (Scheme::ObjectId, "+07f1f77bcf86cd799439011", "24 hexadecimal digits"),
+            (Scheme::Uuid4, "", "32 hexadecimal digits"),
+            (Scheme::Uuid4, "017F22E2-79B0-7CC3-98C4-DC0C0C07398F", "has version 7, uuid4 has version 4"),
+            (Scheme::Uuid7, "017F22E2-79B0-7CC3-18C4-DC0C0C07398F", "17th digit"),
+            (Scheme::Ulid, "80000000000000000000000000", "7ZZZZZZZZZZZZZZZZZZZZZZZZZ"),
+            (Scheme::Ulid, "01ARZ3NDEKTSV4RRFFQ69G5FAU", "26 Crockford digits"),
+        ] {
+            let error = scheme.parse(text).unwrap_err().to_string();
+            assert!(error.contains(words), "{error}");
+        }
+        let error = "guid".parse::<Scheme>().unwrap_err().to_string();
+        assert_eq!(error, "there is no scheme named `guid`: the schemes are objectid, uuid4, uuid7, ulid");
+    }
+}

@@ -1,0 +1,250 @@
+//! Instants as text: milliseconds since 1970 to RFC 3339 in UTC and back.
+//! Only what epochs and ids need; no leap seconds, no time zones but a fixed offset when reading.
+
+use core::fmt;
+
+use crate::Snippet;
+
+const MS_PER_DAY: u64 = 86_400_000;
+
+/// The last instant that RFC 3339 can write, 9999-12-31T23:59:59.999Z, in unix milliseconds.
+pub const MAX_UNIX_MS: u64 = 253_402_300_799_999;
+
+/// Shows unix milliseconds as `2010-11-04T01:42:54.657Z`.
+///
+/// Years after 9999 are written with as many digits as they have.
+///
+/// ```
+/// assert_eq!(snowmint::utc::Utc(1_288_834_974_657).to_string(), "2010-11-04T01:42:54.657Z");
+/// ```
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Utc(pub u64);
+
+impl fmt::Display for Utc {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let (year, month, day) = civil_from_days(self.0 / MS_PER_DAY);
+        let ms = self.0 % MS_PER_DAY;
+        let (hour, minute, second) = (ms / 3_600_000, ms / 60_000 % 60, ms / 1000 % 60);
+        write!(f, "{year:04}-{month:02}-{day:02}T{hour:02}:{minute:02}:{second:02}.{:03}Z", ms % 1000)
+    }
+}
+
+/// Why a text is not an instant.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum UtcError {
+    /// Not of the form `2010-11-04T01:42:54.657Z` or `2010-11-04`, or no such date.
+    Malformed {
+        /// What was given.
+        text: Snippet,
+    },
+    /// Before 1970 or after 9999.
+    OutOfRange {
+        /// What was given.
+        text: Snippet,
+    },
+}
+
+impl fmt::Display for UtcError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Malformed { text } => write!(
+                f,
+                "{text} is not an instant: write it like 2010-11-04T01:42:54.657Z, 2010-11-04, or in unix milliseconds"
+            ),
+            Self::OutOfRange { text } => {
+                write!(f, "{text} is out of range: instants lie between 1970-01-01 and 9999-12-31")
+            }
+        }
+    }
+}
+
+impl core::error::Error for UtcError {}
+
+/// Reads an instant: RFC 3339 (`2010-11-04T01:42:54.657Z`, or an offset such as `+08:00`), a date, or unix
+/// milliseconds. Fractions beyond a millisecond are refused rather than cut.
+///
+/// # Errors
+///
+/// [`UtcError`] when the text is none of these, names no real date, or lies outside 1970 to 9999.
+pub fn parse(text: &str) -> Result<u64, UtcError> {
+    let malformed = UtcError::Malformed { text: Snippet::of(text) };
+    let out_of_range = UtcError::OutOfRange { text: Snippet::of(text) };
+    if !text.is_empty() && text.bytes().all(|b| b.is_ascii_digit()) {
+        return text.parse().ok().filter(|ms| *ms <= MAX_UNIX_MS).ok_or(out_of_range);
+    }
+    let mut reader = Reader { rest: text.as_bytes() };
+    let ms = reader.instant().ok_or(malformed)?;
+    u64::try_from(ms).ok().filter(|ms| *ms <= MAX_UNIX_MS).ok_or(out_of_range)
+}
+
+struct Reader<'a> {
+    rest: &'a [u8],
+}
+
+impl Reader<'_> {
+    fn instant(&mut self) -> Option<i64> {
+        let (year, month, day) = (self.digits(4)?, self.after(b'-', 2)?, self.after(b'-', 2)?);
+        let days = days_from_civil(year, month, day)?;
+        let date_ms = days.checked_mul(MS_PER_DAY.cast_signed())?;
+        if self.rest.is_empty() {
+            return Some(date_ms);
+        }
+        if !(self.take(b'T') || self.take(b't') || self.take(b' ')) {
+            return None;
+        }
+        let (hour, minute, second) = (self.digits(2)?, self.after(b':', 2)?, self.after(b':', 2)?);
+        if hour > 23 || minute > 59 || second > 59 {
+            return None;
+        }
+        let fraction = self.fraction()?;
+        let offset = self.offset_minutes()?;
+        let time_ms = ((hour * 60 + minute) * 60 + second) * 1000 + fraction;
+        self.rest.is_empty().then(|| date_ms + time_ms - offset * 60_000)
+    }
+
+    fn take(&mut self, byte: u8) -> bool {
+        let found = self.rest.first() == Some(&byte);
+        if found {
+            self.rest = &self.rest[1..];
+        }
+        found
+    }
+
+    fn digits(&mut self, count: usize) -> Option<i64> {
+        let (digits, rest) = self.rest.split_at_checked(count)?;
+        self.rest = rest;
+        digits.iter().try_fold(0, |n, b| b.is_ascii_digit().then(|| n * 10 + i64::from(b - b'0')))
+    }
+
+    fn after(&mut self, separator: u8, count: usize) -> Option<i64> {
+        if self.take(separator) { self.digits(count) } else { None }
+    }
+
+    fn fraction(&mut self) -> Option<i64> {
+        if !self.take(b'.') {
+            return Some(0);
+        }
+        let len = self.rest.iter().take_while(|b| b.is_ascii_digit()).count();
+        if !(1..=3).contains(&len) {
+            return None;
+        }
+        let scale = [100, 10, 1][len - 1];
+        self.digits(len).map(|n| n * scale)
+    }
+
+    fn offset_minutes(&mut self) -> Option<i64> {
+        if self.take(b'Z') || self.take(b'z') {
+            return Some(0);
+        }
+        let sign = if self.take(b'+') {
+            1
+        } else if self.take(b'-') {
+            -1
+        } else {
+            return None;
+        };
+        let (hours, minutes) = (self.digits(2)?, self.after(b':', 2)?);
+        (hours <= 23 && minutes <= 59).then_some(sign * (hours * 60 + minutes))
+    }
+}
+
+/// Days since 1970-01-01 to year, month, day of the proleptic Gregorian calendar.
+///
+/// # Source
+///
+/// Howard Hinnant, "chrono-Compatible Low-Level Date Algorithms", `civil_from_days`, for days after 1970.
+const fn civil_from_days(days: u64) -> (u64, u64, u64) {
+    let shifted = days + 719_468;
+    let era = shifted / 146_097;
+    let day_of_era = shifted % 146_097;
+    let year_of_era = (day_of_era - day_of_era / 1460 + day_of_era / 36_524 - day_of_era / 146_096) / 365;
+    let day_of_year = day_of_era - (365 * year_of_era + year_of_era / 4 - year_of_era / 100);
+    let shifted_month = (5 * day_of_year + 2) / 153;
+    let day = day_of_year - (153 * shifted_month + 2) / 5 + 1;
+    let month = if shifted_month < 10 { shifted_month + 3 } else { shifted_month - 9 };
+    let year = year_of_era + era * 400 + if month <= 2 { 1 } else { 0 };
+    (year, month, day)
+}
+
+/// The inverse of [`civil_from_days`]; `None` where there is no such date.
+fn days_from_civil(year: i64, month: i64, day: i64) -> Option<i64> {
+    let leap = year % 4 == 0 && (year % 100 != 0 || year % 400 == 0);
+    let days_in_month = match month {
+        2 => 28 + i64::from(leap),
+        4 | 6 | 9 | 11 => 30,
+        1..=12 => 31,
+        _ => return None,
+    };
+    if !(1..=days_in_month).contains(&day) {
+        return None;
+    }
+    let year = year - i64::from(month <= 2);
+    let era = year.div_euclid(400);
+    let year_of_era = year.rem_euclid(400);
+    let day_of_year = (153 * (month + if month > 2 { -3 } else { 9 }) + 2) / 5 + day - 1;
+    let day_of_era = year_of_era * 365 + year_of_era / 4 - year_of_era / 100 + day_of_year;
+    Some(era * 146_097 + day_of_era - 719_468)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn known_instants_both_ways() {
+        for (ms, text) in [
+            (0, "1970-01-01T00:00:00.000Z"),
+            (951_782_400_000, "2000-02-29T00:00:00.000Z"),
+            (1_288_834_974_657, "2010-11-04T01:42:54.657Z"),
+            (4_107_542_400_000, "2100-03-01T00:00:00.000Z"),
+            (MAX_UNIX_MS, "9999-12-31T23:59:59.999Z"),
+        ] {
+            assert_eq!(Utc(ms).to_string(), text);
+            assert_eq!(parse(text), Ok(ms));
+        }
+    }
+
+    #[test]
+    fn every_day_until_2400_reads_back() {
+        for day in 0..157_000 {
+            let ms = day * MS_PER_DAY;
+            assert_eq!(parse(&Utc(ms).to_string()), Ok(ms));
+        }
+    }
+
+    #[test]
+    fn short_forms_and_offsets() {
+        assert_eq!(parse("2016-05-20T00:00:00+08:00"), Ok(1_463_673_600_000));
+        assert_eq!(parse("2016-05-19T16:00:00.0Z"), Ok(1_463_673_600_000));
+        assert_eq!(parse("2015-01-01"), Ok(1_420_070_400_000));
+        assert_eq!(parse("1420070400000"), Ok(1_420_070_400_000));
+    }
+
+    #[test]
+    fn what_is_no_instant_is_refused() {
+        for bad in [
+            "",
+            "x",
+            "2010-13-01",
+            "2010-02-29",
+            "2010-1-1",
+            "2010-11-04T24:00:00Z",
+            "2010-11-04T01:42:54",
+            "2010-11-04T01:42:54.Z",
+            "2010-11-04T01:42:54.6571Z",
+            "2010-11-04T01:42:54Zx",
+            "-2010-01-01",
+        ] {
+            assert!(matches!(parse(bad), Err(UtcError::Malformed { .. })), "{bad}");
+        }
+        for far in ["1969-12-31", "253402300800000", "99999999999999999999999"] {
+            assert!(matches!(parse(far), Err(UtcError::OutOfRange { .. })), "{far}");
+        }
+    }
+
+    #[test]
+    fn years_beyond_four_digits_are_shown() {
+        assert_eq!(Utc(MAX_UNIX_MS + 1).to_string(), "10000-01-01T00:00:00.000Z");
+    }
+}

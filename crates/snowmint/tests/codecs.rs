@@ -1,0 +1,228 @@
+//! Goal: every text form gives each id one text and each text one id, sorts where it says so, and bears any input.
+//! Method: proptest over all 63-bit numbers, against division with 128 bits; arbitrary texts, and texts that are
+//! nearly right.
+
+#![allow(clippy::unwrap_used, reason = "a panic is how a test fails")]
+
+use proptest::prelude::*;
+use snowmint::Id;
+use snowmint::codec::alphabet::Alphabet;
+use snowmint::codec::{
+    CodecError, base36, base58_bitcoin, base58_flickr, base62, base64_of_decimal, binary, bytes, crockford32,
+    decimal, hex, zbase32,
+};
+
+struct Form {
+    name: &'static str,
+    encode: fn(Id) -> String,
+    /// The form whose texts sort like the numbers, where there is one.
+    padded: Option<fn(Id) -> String>,
+    decode: fn(&str) -> Result<Id, CodecError>,
+}
+
+macro_rules! form {
+    ($name:ident, $encode:ident, $padded:expr, $decode:ident) => {
+        Form {
+            name: concat!(stringify!($name), "::", stringify!($encode)),
+            encode: |id| $name::$encode(id).to_string(),
+            padded: $padded,
+            decode: $name::$decode,
+        }
+    };
+}
+
+const FORMS: &[Form] = &[
+    form!(decimal, encode, Some(|id| decimal::encode_padded(id).to_string()), decode),
+    form!(hex, encode, Some(|id| hex::encode(id).to_string()), decode),
+    form!(crockford32, encode, Some(|id| crockford32::encode(id).to_string()), decode),
+    form!(base36, encode, Some(|id| base36::encode_padded(id).to_string()), decode),
+    form!(base36, encode_lower, None, decode_either_case),
+    form!(base58_bitcoin, encode, Some(|id| base58_bitcoin::encode_padded(id).to_string()), decode),
+    form!(base58_flickr, encode, None, decode),
+    form!(base62, encode, Some(|id| base62::encode_padded(id).to_string()), decode),
+    form!(zbase32, encode, None, decode),
+    form!(binary, encode, Some(|id| binary::encode_padded(id).to_string()), decode),
+    form!(base64_of_decimal, encode, None, decode),
+];
+
+/// Numbers of every length, not only of the full one.
+fn ids() -> impl Strategy<Value = Id> {
+    (any::<u64>(), 1_u32..64).prop_map(|(bits, shift)| Id::new(bits >> shift).unwrap())
+}
+
+/// Alphabets of every size, in any order.
+fn alphabets() -> impl Strategy<Value = String> {
+    let graphic: Vec<char> = ('!'..='~').collect();
+    (Just(graphic).prop_shuffle(), 2_usize..=94).prop_map(|(chars, size)| chars[..size].iter().collect())
+}
+
+proptest! {
+    #[test]
+    fn every_form_reads_what_it_writes(id in ids()) {
+        for form in FORMS {
+            let text = (form.encode)(id);
+            prop_assert_eq!((form.decode)(&text), Ok(id), "{} {}", form.name, text);
+            if let Some(padded) = form.padded {
+                let padded = padded(id);
+                prop_assert_eq!((form.decode)(&padded), Ok(id), "{} {}", form.name, &padded);
+                prop_assert_eq!(padded.len(), (form.encode)(Id::MAX).len(), "{}", form.name);
+            }
+        }
+        prop_assert_eq!(bytes::decode(bytes::encode(id)), Ok(id));
+    }
+
+    #[test]
+    fn padded_forms_sort_like_the_numbers(one in ids(), other in ids()) {
+        for form in FORMS {
+            if let Some(padded) = form.padded {
+                prop_assert_eq!(padded(one).cmp(&padded(other)), one.cmp(&other), "{}", form.name);
+            }
+        }
+        prop_assert_eq!(bytes::encode(one).cmp(&bytes::encode(other)), one.cmp(&other));
+    }
+
+    #[test]
+    fn any_text_is_read_or_refused(text in "\\PC{0,70}", ascii in "[0-9A-Za-z=+/]{0,30}") {
+        for form in FORMS {
+            for text in [&text, &ascii] {
+                if let Err(error) = (form.decode)(text) {
+                    prop_assert!(!error.to_string().is_empty());
+                }
+            }
+        }
+        #[cfg(feature = "std")]
+        for text in [&text, &ascii] {
+            let _ = snowmint::guess::of_text(text, 1_785_542_400_000);
+        }
+        #[cfg(feature = "schemes")]
+        for scheme in snowmint::scheme::Scheme::ALL {
+            let _ = (scheme.parse(&text), scheme.parse(&ascii));
+        }
+    }
+
+    #[test]
+    fn a_foreign_character_is_named_with_its_place(id in ids(), at in 0_usize..11, bad in "[-_ \u{e9}\u{20ac}]") {
+        for form in FORMS {
+            let mut text = (form.encode)(id);
+            let at = at.min(text.len() - 1);
+            text.replace_range(at..=at, &bad);
+            let byte = bad.as_bytes()[0];
+            match (form.decode)(&text) {
+                // Padding before the end is the first thing foreign to base64.
+                Err(CodecError::Foreign { byte: b'=', at: place, .. }) => prop_assert!(place < at),
+                Err(CodecError::Foreign { byte: found, at: place, .. }) => prop_assert_eq!((found, place), (byte, at)),
+                Err(CodecError::TooLong { len, .. }) => prop_assert_eq!(len, text.len()),
+                other => prop_assert!(false, "{} {text}: {other:?}", form.name),
+            }
+        }
+    }
+
+    #[test]
+    fn numbers_that_are_no_ids_are_refused(value in 1_u64 << 63..) {
+        let digits = |base: u64| {
+            let all = b"0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz";
+            let (mut text, mut left) = (Vec::new(), value);
+            while left > 0 {
+                text.insert(0, all[usize::try_from(left % base).unwrap()]);
+                left /= base;
+            }
+            String::from_utf8(text).unwrap()
+        };
+        let overflow = |result| matches!(result, Err(CodecError::Overflow { .. }));
+        prop_assert!(overflow(base62::decode(&digits(62))));
+        prop_assert!(overflow(base36::decode(&digits(36))));
+        prop_assert!(overflow(hex::decode(&digits(16))));
+        prop_assert!(overflow(bytes::decode(value.to_be_bytes())));
+        prop_assert!(decimal::decode(&digits(10)).is_err());
+        prop_assert!(binary::decode(&digits(2)).is_err());
+    }
+
+    #[test]
+    fn any_alphabet_reads_what_it_writes(digits in alphabets(), id in ids(), other in ids()) {
+        let alphabet = Alphabet::new(&digits).unwrap();
+        prop_assert_eq!(alphabet.base(), digits.len() as u64);
+        let (text, padded) = (alphabet.encode(id), alphabet.encode_padded(id));
+        prop_assert_eq!((alphabet.decode(&text), alphabet.decode(&padded)), (Ok(id), Ok(id)));
+        prop_assert_eq!(padded.len(), alphabet.len());
+        prop_assert!(padded.ends_with(text.as_str()));
+        let mut sorted: Vec<char> = digits.chars().collect();
+        sorted.sort_unstable();
+        let in_order = Alphabet::new(&sorted.into_iter().collect::<String>()).unwrap();
+        let order = in_order.encode_padded(id).as_str().cmp(in_order.encode_padded(other).as_str());
+        prop_assert_eq!(order, id.cmp(&other));
+    }
+
+    #[test]
+    fn any_text_is_an_alphabet_or_refused(text in "\\PC{0,100}") {
+        if let Ok(alphabet) = Alphabet::new(&text) {
+            prop_assert_eq!(alphabet.decode(&alphabet.encode(Id::MAX)), Ok(Id::MAX));
+        }
+    }
+}
+
+#[test]
+fn the_shuffled_alphabet_of_the_articles() {
+    const SHUFFLED: &str = "ohrfjdgPzp3T2XkNulQBFas9eJDmW7VKSC51cbUL8tRiOqIwZn406YEMyGxHAv";
+    let alphabet = Alphabet::new(SHUFFLED).unwrap();
+    for value in [0, 1, 61, 62, 1_541_815_603_606_036_480, i64::MAX as u64] {
+        let id = Id::new(value).unwrap();
+        assert_eq!(alphabet.decode(&alphabet.encode(id)), Ok(id));
+    }
+    assert_eq!(alphabet.encode(Id::new(62).unwrap()).as_str(), "ho");
+    let overflow = "v".repeat(11);
+    assert_eq!(
+        alphabet.decode(&overflow).unwrap_err().to_string(),
+        "this custom-alphabet number is 2^63 or more: ids end at 9223372036854775807"
+    );
+    assert_eq!(
+        alphabet.decode("oh!").unwrap_err().to_string(),
+        "`!` at position 2 is not a digit of a custom-alphabet id"
+    );
+}
+
+#[test]
+fn crockford_reads_what_people_type() {
+    let id = crockford32::decode("01110000000AB").unwrap();
+    for typed in ["o1il0ooOO00ab", "OIlLooooo00AB"] {
+        assert_eq!(crockford32::decode(typed), Ok(id), "{typed}");
+    }
+    assert_eq!(crockford32::decode("1"), Id::new(1).map_err(|_| unreachable!()));
+    for bad in ["U", "01ARZ-NDEKTSV", "FZZZZZZZZZZZZ", "8000000000000", "00000000000000"] {
+        assert!(crockford32::decode(bad).is_err(), "{bad}");
+    }
+    assert_eq!(crockford32::decode("7ZZZZZZZZZZZZ"), Ok(Id::MAX));
+}
+
+#[test]
+fn case_matters_where_the_form_says_so() {
+    assert_eq!(base36::decode("1Y2P0IJ32E8E7"), Ok(Id::MAX));
+    assert!(matches!(base36::decode("1y2P0IJ32E8E7"), Err(CodecError::Foreign { byte: b'y', at: 1, .. })));
+    assert_eq!(base36::decode_either_case("1y2P0IJ32E8e7"), Ok(Id::MAX));
+    assert_eq!(hex::decode("0x7FFFffffFFFFffff"), Ok(Id::MAX));
+    assert_ne!(base62::decode("a"), base62::decode("A"));
+}
+
+#[test]
+fn base64_has_one_text_for_an_id() {
+    assert_eq!(base64_of_decimal::encode(Id::new(0).unwrap()).as_str(), "MA==");
+    assert_eq!(base64_of_decimal::encode(Id::MAX).as_str(), "OTIyMzM3MjAzNjg1NDc3NTgwNw==");
+    for bad in ["", "MA", "MA=", "MB==", "MA===", "MDA=", "=MA=", "M", "ODkwMzk5NDA3MDAwNzg0ODk2ODkwMzk5"] {
+        assert!(base64_of_decimal::decode(bad).is_err(), "{bad}");
+    }
+    let spelled = base64_of_decimal::decode("MDA=").unwrap_err().to_string();
+    assert_eq!(
+        spelled,
+        "this is not how base64-of-decimal writes an id: check its padding and leading zeros"
+    );
+}
+
+#[test]
+fn error_types_are_small() {
+    use snowmint::codec::alphabet::AlphabetError;
+    assert!(size_of::<CodecError>() <= 40 && size_of::<AlphabetError>() <= 32);
+    #[cfg(feature = "schemes")]
+    assert!(
+        size_of::<snowmint::scheme::SchemeError>() <= 40
+            && size_of::<snowmint::scheme::SchemeRefusal>() <= 24
+    );
+}

@@ -1,0 +1,76 @@
+//! Goal: a forked child gets an error, never its parent's ids, and can make a generator of its own.
+//! Method: a real fork; the child checks and tells by its exit code.
+
+#![cfg(target_os = "linux")]
+#![allow(clippy::unwrap_used, reason = "a panic is how a test fails")]
+
+use std::num::NonZeroU32;
+
+use snowmint::{BlockGenerator, Generator, Layout, Refusal, WallClock};
+
+/// Runs `child` in a forked process and gives its exit code.
+#[expect(unsafe_code, reason = "forking is what is tested")]
+fn exit_code_of_fork(child: impl FnOnce() -> i32) -> i32 {
+    // SAFETY: the child only draws ids and leaves by `_exit`; it runs no destructor and takes no lock that another
+    // thread of the parent may have held.
+    unsafe {
+        let pid = libc::fork();
+        assert!(pid >= 0, "fork failed");
+        if pid == 0 {
+            libc::_exit(child());
+        }
+        let mut status = 0;
+        assert_eq!(libc::waitpid(pid, &raw mut status, 0), pid);
+        assert!(libc::WIFEXITED(status), "the child died: {status}");
+        libc::WEXITSTATUS(status)
+    }
+}
+
+#[test]
+fn a_child_is_refused_by_every_form_and_may_make_its_own() {
+    let shared = Generator::builder(Layout::TWITTER).build(WallClock).unwrap();
+    let mut owned = Generator::builder(Layout::TWITTER).build_owned(WallClock).unwrap();
+    let mut block = BlockGenerator::new(&shared, NonZeroU32::new(64).unwrap());
+    // In the middle of a tick, with a block begun.
+    for _ in 0..100 {
+        shared.next().unwrap();
+        owned.next().unwrap();
+        block.next().unwrap();
+    }
+    let mut batch = shared.try_take(10).unwrap();
+    batch.next().unwrap();
+    let code = exit_code_of_fork(|| {
+        let refused = shared.try_next() == Err(Refusal::Forked)
+            && matches!(shared.try_take(5), Err(Refusal::Forked))
+            && owned.try_next() == Err(Refusal::Forked)
+            && block.try_next() == Err(Refusal::Forked)
+            && batch.next().is_none()
+            && batch.fill(&mut [0; 4]) == 0
+            && shared.end().is_none();
+        let own =
+            Generator::builder(Layout::TWITTER).build(WallClock).is_ok_and(|own| own.try_next().is_ok());
+        // Having made its own brings the parent's back to life no more than before.
+        let still_refused =
+            shared.try_next() == Err(Refusal::Forked) && block.try_next() == Err(Refusal::Forked);
+        i32::from(!(refused && own && still_refused))
+    });
+    assert_eq!(code, 0);
+    assert!(batch.next().is_some(), "the parent reads on");
+    assert!(shared.next().is_ok() && owned.next().is_ok() && block.next().is_ok(), "the parent goes on");
+}
+
+#[test]
+fn a_grandchild_is_refused_its_parents_and_its_grandparents() {
+    let eldest = Generator::builder(Layout::TWITTER).build(WallClock).unwrap();
+    let code = exit_code_of_fork(|| {
+        let Ok(own) = Generator::builder(Layout::TWITTER).build(WallClock) else { return 2 };
+        if own.next().is_err() {
+            return 3;
+        }
+        exit_code_of_fork(|| {
+            let refused = own.try_next() == Err(Refusal::Forked) && eldest.try_next() == Err(Refusal::Forked);
+            i32::from(!refused)
+        })
+    });
+    assert_eq!(code, 0);
+}

@@ -1,0 +1,168 @@
+//! Goal: every form of the generator makes the same kind of ids: unique, in bounds, none lost that need not be.
+//! Method: the owned and the block form beside the shared one on one clock; fills against single draws.
+
+#![allow(clippy::unwrap_used, reason = "a panic is how a test fails")]
+
+use std::collections::HashSet;
+use std::num::NonZeroU32;
+use std::sync::Arc;
+use std::time::Duration;
+
+use proptest::prelude::*;
+use snowmint::{
+    BlockGenerator, CachedClock, Clock, Generator, Id, Layout, Lease, ManualClock, OwnedGenerator, Refusal,
+    Rule, Start, WallClock, WorkerId,
+};
+
+const T0: u64 = 1_700_000_000_000;
+const BLOCK: NonZeroU32 = NonZeroU32::new(64).unwrap();
+
+fn instant(id: Id) -> u64 {
+    Layout::TWITTER.unix_ms(Layout::TWITTER.split(id).unwrap().timestamp)
+}
+
+fn owned(clock: &ManualClock, rule: Rule) -> OwnedGenerator<&ManualClock> {
+    Generator::builder(Layout::TWITTER).rule(rule).build_owned(clock).unwrap()
+}
+
+#[test]
+fn the_owned_form_is_fresh_in_every_tick_and_uses_all_of_it() {
+    let clock = ManualClock::at_unix_ms(T0);
+    let mut generator = owned(&clock, Rule::REJECT);
+    for ms in 0..5 {
+        clock.set_unix_ms(T0 + ms * 7);
+        for sequence in 0..3 {
+            let id = generator.try_next().unwrap();
+            assert_eq!(
+                (instant(id), id.get() % 4096),
+                (T0 + ms * 7, sequence),
+                "what was left of a tick is not used"
+            );
+        }
+    }
+    assert_eq!(
+        generator.try_take(10_000).unwrap().len(),
+        4093,
+        "what was claimed and not used is given back"
+    );
+    assert!(matches!(generator.try_next(), Err(Refusal::Exhausted { .. })));
+    clock.advance_ms(3);
+    assert_eq!(instant(generator.try_next().unwrap()), T0 + 29, "a used-up tick may be followed late");
+    assert_eq!(generator.end(), Some(T0 + 30));
+}
+
+#[test]
+fn the_owned_form_refuses_a_clock_that_went_back() {
+    let clock = ManualClock::at_unix_ms(T0);
+    let mut generator = owned(&clock, Rule::REJECT);
+    generator.try_next().unwrap();
+    clock.set_unix_ms(T0 - 1);
+    assert!(matches!(generator.try_next(), Err(Refusal::ClockBehind { .. })));
+    clock.set_unix_ms(T0);
+    assert_eq!(generator.try_next().unwrap().get() % 4096, 1);
+}
+
+#[test]
+fn borrowing_ahead_is_not_claimed_ahead() {
+    let clock = ManualClock::at_unix_ms(T0);
+    let mut generator = owned(&clock, Rule::borrow(Duration::from_millis(100)));
+    for ms in 0..10 {
+        clock.set_unix_ms(T0 + ms);
+        assert_eq!(instant(generator.try_next().unwrap()), T0 + ms);
+    }
+}
+
+#[test]
+fn blocks_share_a_tick_and_never_outlive_it() {
+    let clock = ManualClock::at_unix_ms(T0);
+    let shared = Arc::new(Generator::builder(Layout::TWITTER).build(&clock).unwrap());
+    let mut blocks: Vec<_> = (0..3).map(|_| BlockGenerator::new(Arc::clone(&shared), BLOCK)).collect();
+    let mut seen = HashSet::new();
+    for ms in 0..20 {
+        clock.set_unix_ms(T0 + ms * 2);
+        for (i, block) in blocks.iter_mut().enumerate() {
+            for _ in 0..i * 50 {
+                let id = block.try_next().unwrap();
+                assert!(seen.insert(id));
+                assert_eq!(instant(id), T0 + ms * 2, "no timestamp is older than the reading");
+            }
+        }
+        assert!(seen.insert(shared.try_next().unwrap()));
+    }
+}
+
+#[test]
+fn blocks_stop_where_the_shared_generator_stops() {
+    let clock = ManualClock::at_unix_ms(T0);
+    let lease = Lease { worker: WorkerId(1), from_unix_ms: T0, until_unix_ms: T0 + 1 };
+    let shared = Generator::builder(Layout::TWITTER).lease(lease).build(&clock).unwrap();
+    let mut block = BlockGenerator::new(&shared, NonZeroU32::new(5000).unwrap());
+    for _ in 0..4096 {
+        block.try_next().unwrap();
+    }
+    assert!(matches!(block.try_next(), Err(Refusal::LeaseEnded { .. })));
+}
+
+#[test]
+fn what_a_block_may_still_hand_out_counts_as_used() {
+    let clock = ManualClock::at_unix_ms(T0);
+    let shared = Generator::builder(Layout::TWITTER).build(&clock).unwrap();
+    let mut block = BlockGenerator::new(&shared, BLOCK);
+    block.try_next().unwrap();
+    let used_until = shared.end().unwrap();
+    while let Ok(id) = block.try_next() {
+        assert!(instant(id) < used_until);
+    }
+}
+
+#[test]
+fn threads_with_blocks_make_no_duplicates() {
+    let shared = Generator::builder(Layout::TWITTER).build(CachedClock::start(WallClock).unwrap()).unwrap();
+    let mut all: Vec<Id> = std::thread::scope(|scope| {
+        let draw = || {
+            let mut block = BlockGenerator::new(&shared, BLOCK);
+            (0..50_000).map(|_| block.next().unwrap()).collect::<Vec<_>>()
+        };
+        let threads: Vec<_> = (0..3).map(|_| scope.spawn(draw)).collect();
+        threads.into_iter().flat_map(|thread| thread.join().unwrap()).collect()
+    });
+    all.sort_unstable();
+    all.dedup();
+    assert_eq!(all.len(), 150_000);
+}
+
+#[test]
+fn a_clock_under_an_arc_keeps_its_cheap_path() {
+    let clock = Arc::new(ManualClock::at_unix_ms(T0));
+    let reading = clock.read();
+    assert!(clock.holds(reading.hold));
+    clock.advance_ms(1);
+    assert!(!clock.holds(reading.hold));
+}
+
+proptest! {
+    /// The slow, obvious way beside the fast ones: the same clock, one id at a time from the shared form.
+    #[test]
+    fn fills_and_batches_are_what_single_draws_would_be(
+        draws in prop::collection::vec((0_u64..3, 1_usize..9000), 1..20),
+        start in prop_oneof![Just(Start::Zero), Just(Start::Random { bound: 4096, seed: 9 }), Just(Start::Rolling)],
+        layout in prop_oneof![Just("twitter"), Just("sonyflake"), Just("worker:3 time:41@1ms sequence:5 epoch:2020-01-01")],
+    ) {
+        let layout: Layout = layout.parse().unwrap();
+        let (fast_clock, slow_clock) = (ManualClock::at_unix_ms(T0), ManualClock::at_unix_ms(T0));
+        let build = || Generator::builder(layout).start(start).rule(Rule::borrow(Duration::from_millis(50)));
+        let fast = build().build(&fast_clock).unwrap();
+        let slow = build().build(&slow_clock).unwrap();
+        let mut owned = build().build_owned(&slow_clock).unwrap();
+        for (step, count) in draws {
+            fast_clock.advance_ms(step);
+            slow_clock.advance_ms(step);
+            let mut buffer = vec![0; count];
+            let filled = fast.try_fill(&mut buffer).unwrap_or(0);
+            for id in &buffer[..filled] {
+                prop_assert_eq!(slow.try_next().map(Id::get), Ok(*id));
+                prop_assert_eq!(owned.try_next().map(Id::get), Ok(*id));
+            }
+        }
+    }
+}

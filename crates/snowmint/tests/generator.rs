@@ -1,0 +1,388 @@
+//! Goal: the cursor's promises under any clock: unique, increasing, inside the lease, no further ahead or
+//! behind than stated.
+//! Method: scripted clocks, and proptest against a slow model that keeps every id it gave.
+
+#![allow(clippy::unwrap_used, reason = "a panic is how a test fails")]
+
+use std::collections::BTreeSet;
+use std::sync::Barrier;
+use std::time::Duration;
+
+use proptest::prelude::*;
+use snowmint::{
+    BuildError, Clock, DatacenterId, Generator, Id, Layout, Lease, ManualClock, Refusal, Rule, WallClock,
+    WorkerId,
+};
+
+const T0: u64 = 1_700_000_000_000;
+const MS: fn(u64) -> Duration = Duration::from_millis;
+
+fn generator(clock: &ManualClock, rule: Rule) -> Generator<&ManualClock> {
+    Generator::builder(Layout::TWITTER).worker(WorkerId(3)).rule(rule).build(clock).unwrap()
+}
+
+fn instant(id: Id) -> u64 {
+    Layout::TWITTER.unix_ms(Layout::TWITTER.split(id).unwrap().timestamp)
+}
+
+#[test]
+fn ids_carry_their_fields_and_count_from_zero_in_each_tick() {
+    let clock = ManualClock::at_unix_ms(T0);
+    let builder = Generator::builder(Layout::TWITTER).datacenter(DatacenterId(9)).worker(WorkerId(31));
+    let generator = builder.build(&clock).unwrap();
+    for (ms, sequence) in [(T0, 0), (T0, 1), (T0 + 5, 0), (T0 + 5, 1), (T0 + 5, 2)] {
+        clock.set_unix_ms(ms);
+        let id = generator.try_next().unwrap();
+        let parts = Layout::TWITTER.split(id).unwrap();
+        assert_eq!(
+            (instant(id), parts.sequence.0, parts.worker.0, parts.datacenter.0),
+            (ms, sequence, 31, 9)
+        );
+    }
+}
+
+#[test]
+fn the_4097th_id_of_a_millisecond_waits_for_the_next() {
+    let clock = ManualClock::at_unix_ms(T0);
+    let generator = generator(&clock, Rule::REJECT);
+    assert_eq!(generator.try_take(10_000).unwrap().len(), 4096, "as many as there are");
+    let refusal = generator.try_next().unwrap_err();
+    assert!(matches!(refusal, Refusal::Exhausted { retry_after_ms } if retry_after_ms.get() == 1));
+    clock.advance_ms(1);
+    assert_eq!(instant(generator.try_next().unwrap()), T0 + 1);
+}
+
+#[test]
+fn with_ten_millisecond_ticks_the_wait_is_to_the_next_tick() {
+    let sonyflake: Layout = "sonyflake".parse().unwrap();
+    let clock = ManualClock::at_unix_ms(T0 + 3);
+    let generator = Generator::builder(sonyflake).build(&clock).unwrap();
+    assert_eq!(generator.try_take(1000).unwrap().len(), 256);
+    assert_eq!(generator.try_next().unwrap_err().retry_after_ms().unwrap().get(), 7);
+}
+
+/// Twitter's vector `behaviour`: a step back is refused, and changes nothing.
+#[test]
+fn reject_refuses_a_clock_that_went_back_and_changes_nothing() {
+    let clock = ManualClock::at_unix_ms(T0);
+    let generator = generator(&clock, Rule::REJECT);
+    generator.try_next().unwrap();
+    generator.try_next().unwrap();
+    clock.set_unix_ms(T0 - 1);
+    let refusal = generator.try_next().unwrap_err();
+    assert!(matches!(refusal, Refusal::ClockBehind { behind_ms, .. } if behind_ms.get() == 1), "{refusal:?}");
+    assert_eq!(refusal.retry_after_ms(), None);
+    clock.set_unix_ms(T0);
+    let id = generator.try_next().unwrap();
+    assert_eq!((instant(id), Layout::TWITTER.split(id).unwrap().sequence.0), (T0, 2));
+}
+
+#[test]
+fn wait_says_how_long_within_its_bound_and_refuses_beyond() {
+    let clock = ManualClock::at_unix_ms(T0);
+    let generator = generator(&clock, Rule::wait(MS(5)));
+    generator.try_next().unwrap();
+    clock.set_unix_ms(T0 - 5);
+    assert_eq!(generator.try_next().unwrap_err().retry_after_ms().map(u64::from), Some(5));
+    clock.set_unix_ms(T0 - 6);
+    let refusal = generator.try_next().unwrap_err();
+    assert_eq!(refusal.retry_after_ms(), None);
+    assert!(refusal.to_string().contains("6 ms"), "{refusal}");
+}
+
+#[test]
+fn borrow_goes_on_ahead_of_the_clock_and_never_further_than_it_says() {
+    let clock = ManualClock::at_unix_ms(T0);
+    let generator = generator(&clock, Rule::borrow(MS(10)));
+    assert_eq!(generator.try_take(1_000_000).unwrap().len(), 4096 * 11, "this tick and ten ahead");
+    assert!(matches!(generator.try_next(), Err(Refusal::Exhausted { .. })));
+    clock.advance_ms(1);
+    assert_eq!(instant(generator.try_next().unwrap()), T0 + 11);
+    clock.set_unix_ms(T0 + 2);
+    clock.set_unix_ms(T0 - 5);
+    assert!(matches!(generator.try_next(), Err(Refusal::ClockBehind { .. })), "16 ms ahead of this clock");
+}
+
+#[test]
+fn a_chain_waits_for_a_small_step_and_borrows_over_a_larger_one() {
+    let clock = ManualClock::at_unix_ms(T0);
+    let generator = generator(&clock, "wait(5ms) then borrow(20ms)".parse().unwrap());
+    let first = generator.try_next().unwrap();
+    clock.set_unix_ms(T0 - 4);
+    assert_eq!(generator.try_next().unwrap_err().retry_after_ms().map(u64::from), Some(4));
+    clock.set_unix_ms(T0 - 15);
+    assert!(generator.try_next().unwrap() > first);
+    clock.set_unix_ms(T0 - 21);
+    assert!(matches!(generator.try_next(), Err(Refusal::ClockBehind { .. })));
+}
+
+#[test]
+fn a_used_up_tick_may_be_followed_late_but_an_idle_generator_is_fresh() {
+    let clock = ManualClock::at_unix_ms(T0);
+    let generator = generator(&clock, Rule::REJECT);
+    assert_eq!(generator.try_take(4096).unwrap().len(), 4096);
+    clock.advance_ms(3);
+    assert_eq!(instant(generator.try_next().unwrap()), T0 + 1, "slept through two ticks: they can be spent");
+    clock.advance_ms(10);
+    assert_eq!(instant(generator.try_next().unwrap()), T0 + 13, "10 ms later they cannot");
+    clock.advance_ms(1);
+    assert_eq!(instant(generator.try_next().unwrap()), T0 + 14, "no tick was used up: fresh at once");
+}
+
+#[test]
+fn flat_out_with_a_late_sleeper_no_tick_is_lost() {
+    let clock = ManualClock::at_unix_ms(T0);
+    let generator = generator(&clock, Rule::REJECT);
+    let mut made = 0;
+    for _ in 0..100 {
+        while let Ok(batch) = generator.try_take(1000) {
+            made += batch.len();
+        }
+        clock.advance_ms(3);
+    }
+    while let Ok(batch) = generator.try_take(1000) {
+        made += batch.len();
+    }
+    assert_eq!(made, 4096 * 301);
+}
+
+fn leased(clock: &ManualClock, from: u64, until: u64) -> Result<Generator<&ManualClock>, BuildError> {
+    let lease = Lease { worker: WorkerId(1), from_unix_ms: from, until_unix_ms: until };
+    Generator::builder(Layout::TWITTER).lease(lease).rule(Rule::borrow(MS(1000))).build(clock)
+}
+
+#[test]
+fn nothing_outside_the_lease_is_ever_used() {
+    let clock = ManualClock::at_unix_ms(T0 - 100);
+    let generator = leased(&clock, T0, T0 + 10).unwrap();
+    let ids: Vec<Id> = generator.try_take(1_000_000).unwrap().collect();
+    assert_eq!(ids.len(), 40_960, "borrowing reaches no further than the lease");
+    assert_eq!((instant(ids[0]), instant(*ids.last().unwrap())), (T0, T0 + 9));
+    assert_eq!(generator.try_next(), Err(Refusal::LeaseEnded { until_unix_ms: T0 + 10 }));
+    generator.extend_lease(T0 + 5);
+    assert!(generator.try_next().is_err(), "a lease never shrinks");
+    generator.extend_lease(T0 + 20);
+    assert_eq!(instant(generator.try_next().unwrap()), T0 + 10);
+    clock.set_unix_ms(T0 + 20);
+    assert_eq!(
+        generator.try_next(),
+        Err(Refusal::LeaseEnded { until_unix_ms: T0 + 20 }),
+        "woken after the end"
+    );
+}
+
+#[test]
+fn a_tick_that_two_leases_share_is_used_by_neither() {
+    let game: Layout = "game".parse().unwrap();
+    let clock = ManualClock::at_unix_ms(T0 + 60_000_000_000);
+    let now = clock.unix_ms();
+    let build = |from: u64, until: u64| {
+        let lease = Lease { worker: WorkerId(1), from_unix_ms: from, until_unix_ms: until };
+        Generator::builder(game).lease(lease).rule(Rule::borrow(MS(60_000))).build(&clock).unwrap()
+    };
+    let (first, second) = (build(now, now + 2500), build(now + 2500, now + 5000));
+    let mut all = BTreeSet::new();
+    for generator in [first, second] {
+        for id in generator.try_take(1_000_000).unwrap() {
+            assert!(all.insert(id), "{id}");
+        }
+    }
+    assert_eq!(all.len(), 4 * 4096, "seconds 0, 1, 3 and 4");
+}
+
+#[test]
+fn ending_is_for_every_thread_and_tells_what_was_used() {
+    let clock = ManualClock::at_unix_ms(T0);
+    let generator = leased(&clock, T0, T0 + 10_000).unwrap();
+    assert_eq!(generator.try_take(4096 * 2 + 1).unwrap().len(), 8193);
+    assert_eq!(generator.end(), Some(T0 + 3));
+    assert_eq!(generator.end(), None);
+    generator.extend_lease(T0 + 100_000);
+    assert_eq!(generator.try_next(), Err(Refusal::Ended));
+    let unused = leased(&clock, T0, T0 + 10).unwrap();
+    assert_eq!(unused.end(), Some(T0));
+}
+
+#[test]
+fn the_one_that_follows_begins_after_the_last_timestamp_used() {
+    let clock = ManualClock::at_unix_ms(T0);
+    let first = generator(&clock, Rule::REJECT);
+    let last = first.try_next().unwrap();
+    let used_until = first.end().unwrap();
+    // A smaller worker: its ids of the same tick would be smaller.
+    let next = Generator::builder(Layout::TWITTER).not_before_unix_ms(used_until).build(&clock).unwrap();
+    assert!(next.try_next().is_err(), "its first tick has not begun");
+    clock.advance_ms(1);
+    assert!(next.try_next().unwrap() > last);
+}
+
+#[test]
+fn the_end_of_time_is_an_error_and_never_wraps() {
+    let end = Layout::TWITTER.ends_at_unix_ms();
+    let clock = ManualClock::at_unix_ms(end - 1);
+    let generator = generator(&clock, Rule::borrow(MS(1000)));
+    let ids: Vec<Id> = generator.try_take(1_000_000).unwrap().collect();
+    assert_eq!((ids.len(), ids.last().unwrap().get() >> 22), (4096, (1 << 41) - 1));
+    for now in [end - 1, end, end + 1, u64::MAX] {
+        clock.set_unix_ms(now);
+        assert_eq!(generator.try_next(), Err(Refusal::TimestampOverflow { ended_unix_ms: end }));
+    }
+}
+
+#[test]
+fn a_clock_before_the_epoch_is_an_error() {
+    for now in [0, Layout::TWITTER.epoch_unix_ms() - 1] {
+        let clock = ManualClock::at_unix_ms(now);
+        let refusal = generator(&clock, Rule::default()).try_next().unwrap_err();
+        assert!(matches!(refusal, Refusal::NotBegun { now_unix_ms, .. } if now_unix_ms == now));
+    }
+}
+
+#[test]
+fn builders_refuse_what_cannot_be() {
+    let clock = ManualClock::at_unix_ms(T0);
+    let leaf: Layout = "leaf".parse().unwrap();
+    let error = Generator::builder(leaf).worker(WorkerId(1024)).build(&clock).unwrap_err();
+    assert_eq!(error.to_string(), "worker 1024 is out of range: this layout has worker 0 to 1023");
+    let error = Generator::builder(leaf).datacenter(DatacenterId(1)).build(&clock).unwrap_err();
+    assert_eq!(error.to_string(), "datacenter 1 is out of range: this layout has datacenter 0 to 0");
+    assert!(matches!(leased(&clock, T0, T0), Err(BuildError::EmptyLease { .. })));
+    let game: Layout = "game".parse().unwrap();
+    let error = Generator::builder(game).rule(Rule::borrow(MS(10))).build(&clock).unwrap_err();
+    assert!(error.to_string().contains("10ms") && error.to_string().contains("1s"), "{error}");
+}
+
+#[test]
+fn threads_share_one_generator_without_duplicates_and_each_sees_ids_increase() {
+    const THREADS: usize = 4;
+    const EACH: usize = 60_000;
+    let generator = Generator::builder(Layout::TWITTER).build(WallClock).unwrap();
+    let start = Barrier::new(THREADS);
+    let mut all: Vec<Id> = std::thread::scope(|scope| {
+        let threads: Vec<_> = (0..THREADS)
+            .map(|_| {
+                scope.spawn(|| {
+                    start.wait();
+                    let ids: Vec<Id> = (0..EACH).map(|_| generator.next().unwrap()).collect();
+                    assert!(ids.is_sorted_by(|a, b| a < b));
+                    ids
+                })
+            })
+            .collect();
+        threads.into_iter().flat_map(|thread| thread.join().unwrap()).collect()
+    });
+    all.sort_unstable();
+    all.dedup();
+    assert_eq!(all.len(), THREADS * EACH);
+}
+
+#[test]
+fn a_bound_without_an_end_borrows_to_the_end_of_the_layout_and_repeats_nothing() {
+    for bound in [Duration::MAX, MS(u64::MAX), MS((1 << 52) - 1_700_000_000_000 + 1_288_834_974_657)] {
+        let clock = ManualClock::at_unix_ms(T0);
+        let builder = Generator::builder(Layout::TWITTER).rule(Rule::borrow(bound)).max_behind(bound);
+        let generator = builder.build(&clock).unwrap();
+        let (first, second) = (generator.try_next().unwrap(), generator.try_next().unwrap());
+        assert!(first < second);
+        assert_eq!(generator.try_take(100_000).unwrap().len(), 100_000);
+    }
+}
+
+#[test]
+fn a_cursor_of_63_bits_ends_one_tick_early_and_never_in_its_own_mark() {
+    let layout: Layout = "time:59@1ms sequence:4 epoch:1970-01-01".parse().unwrap();
+    let end = layout.ends_at_unix_ms();
+    let clock = ManualClock::at_unix_ms(end - 2);
+    let generator = Generator::builder(layout).build(&clock).unwrap();
+    assert_eq!(generator.try_take(100).unwrap().len(), 16);
+    clock.set_unix_ms(end - 1);
+    assert_eq!(generator.try_next(), Err(Refusal::TimestampOverflow { ended_unix_ms: end - 1 }));
+    assert_eq!(generator.end(), Some(end - 1));
+
+    let layout: Layout = "time:58@1ms generation:1 sequence:4 epoch:1970-01-01".parse().unwrap();
+    let end = layout.ends_at_unix_ms();
+    let lease = Lease { worker: WorkerId(0), from_unix_ms: end - 1000, until_unix_ms: end };
+    let builder = Generator::builder(layout).lease(lease).rule(Rule::generation());
+    let generator = builder.build(&clock).unwrap();
+    let mut seen = BTreeSet::new();
+    for (now, count) in [(end - 1, 1), (end - 10, 1), (end - 1, 40), (end - 2, 40)] {
+        clock.set_unix_ms(now);
+        for id in generator.try_take(count).into_iter().flatten() {
+            let at = layout.unix_ms(layout.split(id).unwrap().timestamp);
+            assert!(seen.insert(id) && (end - 1000..end).contains(&at), "{id} at {at}");
+        }
+    }
+}
+
+#[test]
+fn a_clock_a_millisecond_back_across_a_coarse_tick_is_a_millisecond_back() {
+    let game: Layout = "game".parse().unwrap();
+    let second = T0 + 60_000_000_000;
+    let clock = ManualClock::at_unix_ms(second);
+    let generator = Generator::builder(game).rule(Rule::wait(MS(10))).build(&clock).unwrap();
+    generator.try_next().unwrap();
+    clock.set_unix_ms(second - 1);
+    assert_eq!(generator.try_next().unwrap_err().retry_after_ms().map(u64::from), Some(1));
+    clock.set_unix_ms(second - 11);
+    assert_eq!(generator.try_next().unwrap_err().retry_after_ms(), None);
+}
+
+#[test]
+fn a_generator_that_begins_with_the_next_tick_waits_for_it_whatever_the_rule() {
+    let game: Layout = "game".parse().unwrap();
+    let clock = ManualClock::at_unix_ms(T0 + 60_000_000_250);
+    let builder = Generator::builder(game).rule(Rule::REJECT).not_before_unix_ms(T0 + 60_000_001_000);
+    let refusal = builder.build(&clock).unwrap().try_next().unwrap_err();
+    assert!(
+        matches!(refusal, Refusal::Exhausted { retry_after_ms } if retry_after_ms.get() == 750),
+        "{refusal:?}"
+    );
+}
+
+/// One move of a script: set the clock by a distance, then take some ids.
+fn scripts() -> impl Strategy<Value = Vec<(i64, usize)>> {
+    let steps =
+        prop_oneof![4 => 0_i64..4, 2 => -30_i64..30, 1 => -5000_i64..5000, 1 => -4_000_000_i64..4_000_000];
+    prop::collection::vec((steps, 0_usize..40), 1..200)
+}
+
+proptest! {
+    #[test]
+    fn under_any_clock_ids_are_unique_increasing_and_within_their_bounds(
+        script in scripts(),
+        rule in prop_oneof![Just("reject"), Just("wait(10ms)"), Just("borrow(50ms)"), Just("wait(3ms) then borrow(1s)")],
+        layout in prop_oneof![
+            Just("time:41@1ms worker:2 sequence:3 epoch:2020-01-01"),
+            Just("sequence:2 worker:3 time:30@10ms epoch:2020-01-01"),
+            Just("time:41@1ms epoch:2020-01-01"),
+        ],
+        lease_ms in 1_u64..100_000,
+    ) {
+        let (layout, rule): (Layout, Rule) = (layout.parse().unwrap(), rule.parse().unwrap());
+        let tick_ms = u64::try_from(layout.tick().as_millis()).unwrap();
+        let ahead_ms = u64::try_from(rule.max_ahead().as_millis()).unwrap();
+        let clock = ManualClock::at_unix_ms(T0);
+        let lease = Lease { worker: WorkerId(1), from_unix_ms: T0, until_unix_ms: T0 + lease_ms };
+        let builder = Generator::builder(layout).lease(lease).rule(rule).max_behind(MS(4));
+        let Ok(generator) = builder.build(&clock) else { return Ok(()) };
+        let (mut seen, mut highest, mut last) = (BTreeSet::new(), T0, 0);
+        for (step, count) in script {
+            clock.set_unix_ms(clock.unix_ms().saturating_add_signed(step));
+            let now = clock.unix_ms();
+            highest = highest.max(now);
+            if let Ok(batch) = generator.try_take(count) {
+                for id in batch {
+                    let parts = layout.split(id).unwrap();
+                    let at = layout.unix_ms(parts.timestamp);
+                    prop_assert!(seen.insert(id), "{id} twice");
+                    let cursor = parts.timestamp.0 << 8 | u64::from(parts.sequence.0);
+                    prop_assert!(cursor >= last, "out of order");
+                    last = cursor;
+                    prop_assert!(at >= T0 && at + tick_ms <= T0 + lease_ms, "outside the lease");
+                    prop_assert!(at <= now + ahead_ms, "{at} is more than {ahead_ms} ms ahead of {now}");
+                    prop_assert!(at + tick_ms + 4 + tick_ms > highest.min(now), "{at} is too far behind {now}");
+                }
+            }
+        }
+    }
+}

@@ -1,0 +1,120 @@
+//! Goal: ids spread evenly over shards however rarely they are drawn, and no start costs uniqueness.
+//! Method: a chi-squared test of `id % n` for n in 2..64, for one consumer and for two and three that draw in turn
+//! from one generator; the skew of a start at zero shows that the test can fail.
+
+#![allow(clippy::unwrap_used, reason = "a panic is how a test fails")]
+
+use std::collections::HashSet;
+
+use snowmint::{Generator, Id, Layout, ManualClock, Start};
+
+const T0: u64 = 1_700_000_000_000;
+const DRAWS: usize = 40_000;
+const RANDOM: Start = Start::Random { bound: 4096, seed: 0x1234_5678_9abc_def0 };
+
+/// Ids drawn at a low rate: every draw an irregular while after the one before, `burst` at once.
+fn drawn(start: Start, burst: usize) -> Vec<Id> {
+    let clock = ManualClock::at_unix_ms(T0);
+    let generator = Generator::builder(Layout::TWITTER).start(start).build(&clock).unwrap();
+    let mut ids = Vec::new();
+    let mut dice = 1_u64;
+    for _ in 0..DRAWS / burst {
+        dice = dice.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+        clock.advance_ms(1 + (dice >> 33) % 30);
+        ids.extend((0..burst).map(|_| generator.try_next().unwrap()));
+    }
+    ids
+}
+
+/// Whether the ids fall evenly into n classes: chi-squared within five standard deviations of what chance gives.
+fn is_even(ids: &[Id], n: u64) -> bool {
+    let mut counts = vec![0_u32; usize::try_from(n).unwrap()];
+    for id in ids {
+        counts[usize::try_from(id.get() % n).unwrap()] += 1;
+    }
+    #[expect(clippy::cast_precision_loss, reason = "small numbers")]
+    let (expected, freedom) = (ids.len() as f64 / n as f64, (n - 1) as f64);
+    let chi: f64 = counts.iter().map(|count| (f64::from(*count) - expected).powi(2) / expected).sum();
+    chi < freedom + 5.0 * (2.0 * freedom).sqrt() + 5.0
+}
+
+fn uneven(ids: &[Id]) -> Vec<u64> {
+    (2..64).filter(|n| !is_even(ids, *n)).collect()
+}
+
+#[test]
+fn a_start_at_zero_skews_shards() {
+    let ids = drawn(Start::Zero, 1);
+    assert!(ids.iter().all(|id| id.get() % 4096 == 0));
+    assert!(!is_even(&ids, 2) && !is_even(&ids, 64), "or the test could not fail");
+}
+
+#[test]
+fn random_and_rolling_starts_do_not() {
+    for start in [RANDOM, Start::Rolling] {
+        assert_eq!(uneven(&drawn(start, 1)), [] as [u64; 0], "{start:?}");
+    }
+}
+
+#[test]
+fn each_of_two_and_three_consumers_in_turn_gets_an_even_share() {
+    for consumers in [2, 3] {
+        let ids = drawn(RANDOM, consumers);
+        for consumer in 0..consumers {
+            let mine: Vec<Id> = ids.iter().copied().skip(consumer).step_by(consumers).collect();
+            assert_eq!(uneven(&mine), [] as [u64; 0], "consumer {consumer} of {consumers}");
+        }
+    }
+}
+
+#[test]
+fn a_random_start_wraps_inside_its_tick_and_loses_nothing() {
+    let clock = ManualClock::at_unix_ms(T0);
+    let generator = Generator::builder(Layout::TWITTER).start(RANDOM).build(&clock).unwrap();
+    let mut seen = HashSet::new();
+    for ms in 0..20 {
+        let one = generator.try_next().unwrap();
+        let rest: Vec<Id> = generator.try_take(10_000).unwrap().collect();
+        assert_eq!(rest.len(), 4095, "every sequence of the tick");
+        for id in rest.into_iter().chain([one]) {
+            assert!(seen.insert(id));
+            let parts = Layout::TWITTER.split(id).unwrap();
+            assert_eq!(Layout::TWITTER.unix_ms(parts.timestamp), T0 + ms);
+        }
+        clock.advance_ms(1);
+    }
+    assert_eq!(seen.len(), 20 * 4096);
+}
+
+#[test]
+fn a_bound_keeps_the_start_below_it() {
+    let bounded = drawn(Start::Random { bound: 100, seed: 1 }, 1);
+    let starts: HashSet<u64> = bounded.iter().map(|id| id.get() % 4096).collect();
+    assert!(starts.iter().all(|start| *start < 100) && starts.len() == 100);
+}
+
+#[test]
+fn rolling_goes_on_from_the_last_value_and_ids_increase() {
+    let ids = drawn(Start::Rolling, 3);
+    assert!(ids.is_sorted_by(|a, b| a < b));
+    let sequences: Vec<u64> = ids.iter().map(|id| id.get() % 4096).collect();
+    assert_eq!(sequences[..7], [0, 1, 2, 3, 4, 5, 6]);
+    assert!(
+        *sequences.iter().max().unwrap() <= 2050,
+        "a tick that starts anew has at least half its sequences"
+    );
+}
+
+#[test]
+fn under_load_a_rolling_start_uses_every_sequence() {
+    let clock = ManualClock::at_unix_ms(T0);
+    let generator = Generator::builder(Layout::TWITTER).start(Start::Rolling).build(&clock).unwrap();
+    let mut made = 0;
+    for _ in 0..100 {
+        while let Ok(batch) = generator.try_take(1000) {
+            made += batch.len();
+        }
+        clock.advance_ms(1);
+    }
+    assert_eq!(made, 100 * 4096);
+}
