@@ -1,0 +1,98 @@
+//! Passwords of stores: from the URL, from a file it names, or from the environment, in this order.
+//! A [`Secret`] shows itself to nobody: no log, no error and no `Debug` holds one.
+
+use std::fmt;
+use std::path::Path;
+
+use crate::UrlError;
+
+/// The variable that holds the password where the URL and its parameters have none.
+pub(crate) const VARIABLE: &str = "SNOWMINT_STORE_PASSWORD";
+
+/// A password.
+#[derive(Clone, PartialEq, Eq)]
+pub(crate) struct Secret(String);
+
+impl Secret {
+    pub(crate) const fn new(text: String) -> Self {
+        Self(text)
+    }
+
+    /// The password itself, for the one call that sends it.
+    pub(crate) fn expose(&self) -> &str {
+        &self.0
+    }
+}
+
+impl fmt::Debug for Secret {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Secret(***)")
+    }
+}
+
+/// Finds the password of a store: what the URL has, else the first line of the file, else the environment.
+///
+/// # Errors
+///
+/// [`UrlError::PasswordFile`] when the file cannot be read. A file that is named and cannot be read is never
+/// replaced by the environment.
+pub(crate) fn password(in_url: Option<Secret>, file: Option<&Path>) -> Result<Option<Secret>, UrlError> {
+    let in_environment = std::env::var(VARIABLE).ok().map(Secret::new);
+    choose(in_url, file, in_environment)
+}
+
+fn choose(
+    in_url: Option<Secret>,
+    file: Option<&Path>,
+    in_environment: Option<Secret>,
+) -> Result<Option<Secret>, UrlError> {
+    match (in_url, file) {
+        (Some(secret), _) => Ok(Some(secret)),
+        (None, Some(path)) => read(path).map(Some),
+        (None, None) => Ok(in_environment.filter(|it| !it.0.is_empty())),
+    }
+}
+
+/// Editors end a file with a newline, which belongs to no password.
+fn read(path: &Path) -> Result<Secret, UrlError> {
+    let refuse = |problem: String| UrlError::PasswordFile { path: path.display().to_string(), problem };
+    let text = std::fs::read_to_string(path).map_err(|error| refuse(error.to_string()))?;
+    match text.lines().next() {
+        None | Some("") => Err(refuse("its first line, which should be the password, is empty".to_owned())),
+        Some(line) => Ok(Secret(line.to_owned())),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_nearest_password_wins() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("password");
+        std::fs::write(&path, "from file\nmore\n").unwrap();
+        let secret = |text: &str| Some(Secret::new(text.to_owned()));
+        assert_eq!(choose(secret("url"), Some(&path), secret("env")).unwrap(), secret("url"));
+        assert_eq!(choose(None, Some(&path), secret("env")).unwrap(), secret("from file"));
+        assert_eq!(choose(None, None, secret("env")).unwrap(), secret("env"));
+        assert_eq!(choose(None, None, secret("")).unwrap(), None);
+        assert_eq!(choose(None, None, None).unwrap(), None);
+    }
+
+    #[test]
+    fn a_file_without_a_password_is_refused() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("password");
+        let refused =
+            || choose(None, Some(&path), Some(Secret::new("env".to_owned()))).unwrap_err().to_string();
+        assert!(refused().contains("No such file"), "{}", refused());
+        std::fs::write(&path, "\nsecond").unwrap();
+        assert!(refused().contains("is empty") && !refused().contains("second"), "{}", refused());
+    }
+
+    #[test]
+    fn a_secret_does_not_show() {
+        assert_eq!(format!("{:?}", Secret::new("hunter2".to_owned())), "Secret(***)");
+    }
+}

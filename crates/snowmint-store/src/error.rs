@@ -1,0 +1,130 @@
+//! What a store says when it could not do what was asked.
+//! The kind tells a program what to do next, the text tells a person.
+
+use std::error::Error;
+use std::fmt;
+
+/// What went wrong, as far as a caller can act on it.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+#[non_exhaustive]
+pub enum StoreErrorKind {
+    /// The store is busy or cannot be reached now. Nothing was written; a later try may succeed.
+    Unavailable,
+    /// A write may have happened, may still happen, or never will. Load the record before the next step.
+    OutcomeUnknown,
+    /// The store can be read at best. Nothing was written, and somebody has to change that first.
+    ReadOnly,
+    /// There is no room left. Nothing was written.
+    Full,
+    /// What is there is damaged, or is no store at all. Nothing was written.
+    Corrupt,
+    /// Anything else; the text says what. Nothing was written.
+    Other,
+}
+
+impl StoreErrorKind {
+    /// What the text of an error says of its kind; empty where the cause says it all.
+    const fn phrase(self) -> &'static str {
+        match self {
+            Self::Unavailable => "not available now, nothing was written: ",
+            Self::OutcomeUnknown => "written or not, that is unknown until the record is read again: ",
+            Self::ReadOnly => "it cannot be written: ",
+            Self::Full => "no room left, nothing was written: ",
+            Self::Corrupt => "its data cannot be trusted: ",
+            Self::Other => "",
+        }
+    }
+}
+
+/// Why a call on a store failed.
+///
+/// The text is one line for an operator: the call, the store, what was found there, and what to do about it.
+///
+/// # Examples
+///
+/// ```
+/// use snowmint_store::{StoreError, StoreErrorKind};
+/// let error = StoreError::new(StoreErrorKind::Unavailable, "load", "etcd://10.0.0.7:2379", "connection refused");
+/// assert!(error.is_temporary());
+/// assert_eq!(
+///     error.to_string(),
+///     "load failed on etcd://10.0.0.7:2379: not available now, nothing was written: connection refused"
+/// );
+/// ```
+#[derive(Debug)]
+pub struct StoreError {
+    kind: StoreErrorKind,
+    operation: &'static str,
+    store: String,
+    source: Box<dyn Error + Send + Sync>,
+}
+
+impl StoreError {
+    /// Builds an error: its kind, the call that failed, the store as [`Store::describe`](crate::Store::describe)
+    /// names it (no password), and the cause with what an operator can do.
+    pub fn new(
+        kind: StoreErrorKind,
+        operation: &'static str,
+        store: impl Into<String>,
+        source: impl Into<Box<dyn Error + Send + Sync>>,
+    ) -> Self {
+        Self { kind, operation, store: store.into(), source: source.into() }
+    }
+
+    /// What went wrong, as far as a caller can act on it.
+    pub const fn kind(&self) -> StoreErrorKind {
+        self.kind
+    }
+
+    /// Whether the same call may succeed later with nobody doing anything about it.
+    ///
+    /// True for [`StoreErrorKind::Unavailable`] and [`StoreErrorKind::OutcomeUnknown`]; after the latter, load first.
+    pub const fn is_temporary(&self) -> bool {
+        matches!(self.kind, StoreErrorKind::Unavailable | StoreErrorKind::OutcomeUnknown)
+    }
+
+    /// The call that failed: `open`, `load`, `compare_and_set` or `list`.
+    pub const fn operation(&self) -> &'static str {
+        self.operation
+    }
+
+    /// The store it failed on, as [`Store::describe`](crate::Store::describe) names it.
+    pub fn store(&self) -> &str {
+        &self.store
+    }
+}
+
+impl fmt::Display for StoreError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { kind, operation, store, source } = self;
+        write!(f, "{operation} failed on {store}: {}{source}", kind.phrase())
+    }
+}
+
+impl Error for StoreError {
+    fn source(&self) -> Option<&(dyn Error + 'static)> {
+        Some(&*self.source)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_what_may_pass_by_itself_is_temporary() {
+        let cases = [
+            (StoreErrorKind::Unavailable, true),
+            (StoreErrorKind::OutcomeUnknown, true),
+            (StoreErrorKind::ReadOnly, false),
+            (StoreErrorKind::Full, false),
+            (StoreErrorKind::Corrupt, false),
+            (StoreErrorKind::Other, false),
+        ];
+        for (kind, temporary) in cases {
+            let error = StoreError::new(kind, "load", "memory:", "why");
+            assert_eq!((error.kind(), error.is_temporary()), (kind, temporary));
+            assert_eq!(error.source().map(ToString::to_string).as_deref(), Some("why"));
+        }
+    }
+}

@@ -1,0 +1,302 @@
+//! The calls themselves: one channel to each member, moving on to the next when one fails.
+//! Keeps apart what failed before it was sent from what failed after: a write of the second kind may have happened.
+
+use std::error::Error;
+use std::fmt;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::Duration;
+
+use tokio::sync::Mutex;
+use tokio::time::{Instant, timeout, timeout_at};
+use tonic::metadata::{Ascii, MetadataValue};
+use tonic::transport::{Channel, Endpoint};
+use tonic::{Code, Request, Response, Status};
+
+use super::cause::Failure;
+use super::wire;
+use super::wire::auth_client::AuthClient;
+use super::wire::kv_client::KvClient;
+use crate::credentials::Secret;
+use crate::effect::chain;
+
+/// How long one member may take to be connected to, its TLS included.
+const CONNECT: Duration = Duration::from_millis(1500);
+/// How long one member may take to answer a read before the next is asked; an election takes 1 to 2 s.
+const READ: Duration = Duration::from_secs(2);
+/// How long a read may take with all its tries.
+const READS: Duration = Duration::from_secs(6);
+/// How long a write waits for a connection.
+const WRITE_CONNECT: Duration = Duration::from_secs(4);
+/// How long a write waits for its answer: etcd itself gives up on a proposal after 7 s.
+const WRITE: Duration = Duration::from_secs(5);
+/// The most bytes of one answer: a page of records of 64 KiB.
+pub(super) const LARGEST_ANSWER: usize = 64 << 20;
+
+/// Connections to the members of a cluster.
+pub(super) struct Link {
+    members: Vec<Member>,
+    /// The member that is asked first.
+    current: AtomicUsize,
+    shown_hosts: String,
+    login: Option<(String, Secret)>,
+    token: Mutex<Option<MetadataValue<Ascii>>>,
+}
+
+struct Member {
+    endpoint: Endpoint,
+    channel: Mutex<Option<Channel>>,
+}
+
+impl fmt::Debug for Link {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Link").field("hosts", &self.shown_hosts).finish_non_exhaustive()
+    }
+}
+
+impl Link {
+    pub(super) fn new(
+        endpoints: Vec<Endpoint>,
+        shown_hosts: String,
+        login: Option<(String, Secret)>,
+    ) -> Self {
+        let member = |endpoint: Endpoint| {
+            let endpoint = endpoint.connect_timeout(CONNECT).tcp_keepalive(Some(Duration::from_secs(10)));
+            Member { endpoint, channel: Mutex::new(None) }
+        };
+        let members = endpoints.into_iter().map(member).collect();
+        Self { members, current: AtomicUsize::new(0), shown_hosts, login, token: Mutex::new(None) }
+    }
+
+    pub(super) fn shown_hosts(&self) -> &str {
+        &self.shown_hosts
+    }
+
+    /// Reads, from one member after the other until one answers.
+    pub(super) async fn range(&self, request: &wire::RangeRequest) -> Result<wire::RangeResponse, Failure> {
+        let deadline = Instant::now() + READS;
+        let mut failure = Failure::NoConnection("no member could be asked".to_owned());
+        // Once more than there are members: a connection that broke long ago is noticed only when it is used.
+        for _ in 0..=self.members.len() {
+            match timeout_at(deadline, self.call(READS, READ, request)).await {
+                Ok(Ok(answer)) => return Ok(answer),
+                Ok(Err(Failure::Status(status))) if !is_about_the_member(&status) => {
+                    return Err(Failure::Status(status));
+                }
+                Ok(Err(Failure::Login(status))) if !is_about_the_member(&status) => {
+                    return Err(Failure::Login(status));
+                }
+                Ok(Err(failed)) => failure = failed,
+                Err(_) => return Err(Failure::NoAnswer(READS)),
+            }
+        }
+        Err(failure)
+    }
+
+    /// Sends a write, once.
+    pub(super) async fn transact(&self, request: &wire::TxnRequest) -> Result<wire::TxnResponse, Failure> {
+        self.call(WRITE_CONNECT, WRITE, request).await
+    }
+
+    /// Makes a call on the current member, and again with a new token where etcd refused the old one.
+    async fn call<C: Call>(
+        &self,
+        connect: Duration,
+        answer: Duration,
+        call: &C,
+    ) -> Result<C::Answer, Failure> {
+        let (index, channel, token) = self.ready(connect).await?;
+        let mut answered = timeout(answer, call.send(channel, token.clone())).await;
+        if let (Ok(Err(status)), Some(token)) = (&answered, &token)
+            && wants_new_token(status)
+        {
+            self.forget_token(token).await;
+            let (_, channel, token) = self.ready(connect).await?;
+            answered = timeout(answer, call.send(channel, token)).await;
+        }
+        match answered {
+            Ok(Ok(answer)) => Ok(answer.into_inner()),
+            Ok(Err(status)) => {
+                if is_about_the_member(&status) {
+                    self.move_on(index).await;
+                }
+                Err(if is_connect_error(&status) {
+                    Failure::NoConnection(status.message().to_owned())
+                } else {
+                    Failure::Status(Box::new(status))
+                })
+            }
+            Err(_) => {
+                self.move_on(index).await;
+                Err(Failure::NoAnswer(answer))
+            }
+        }
+    }
+
+    /// What a call needs before it is sent: nothing is written up to here.
+    async fn ready(
+        &self,
+        within: Duration,
+    ) -> Result<(usize, Channel, Option<MetadataValue<Ascii>>), Failure> {
+        let ready = async {
+            let (index, channel) = self.channel().await?;
+            match timeout(READ, self.token(&channel)).await {
+                Ok(Ok(token)) => Ok((index, channel, token)),
+                Ok(Err(failure)) => {
+                    self.move_on(index).await;
+                    Err(failure)
+                }
+                Err(_) => {
+                    self.move_on(index).await;
+                    Err(Failure::NoConnection("no answer to the login".to_owned()))
+                }
+            }
+        };
+        let late = |_| Failure::NoConnection(format!("no connection in {} s", within.as_secs()));
+        timeout(within, ready).await.map_err(late)?
+    }
+
+    /// A channel to the first member, from the current one on, that can be connected to.
+    async fn channel(&self) -> Result<(usize, Channel), Failure> {
+        let first = self.current.load(Ordering::Relaxed);
+        let mut failed = Vec::new();
+        for step in 0..self.members.len() {
+            let index = (first + step) % self.members.len();
+            match self.members[index].channel().await {
+                Ok(channel) => {
+                    self.current.store(index, Ordering::Relaxed);
+                    return Ok((index, channel));
+                }
+                Err(error) => failed.push(error),
+            }
+        }
+        failed.dedup();
+        Err(Failure::NoConnection(failed.join("; ")))
+    }
+
+    /// Leaves a member that failed: its channel is opened anew when its turn comes again.
+    async fn move_on(&self, from: usize) {
+        *self.members[from].channel.lock().await = None;
+        let next = (from + 1) % self.members.len();
+        // Of many calls that fail at once, one moves on.
+        let _ = self.current.compare_exchange(from, next, Ordering::Relaxed, Ordering::Relaxed);
+    }
+
+    /// The token of the login, fetched when there is none.
+    async fn token(&self, channel: &Channel) -> Result<Option<MetadataValue<Ascii>>, Failure> {
+        let Some((user, password)) = &self.login else {
+            return Ok(None);
+        };
+        let mut token = self.token.lock().await;
+        if token.is_some() {
+            return Ok(token.clone());
+        }
+        let request =
+            wire::AuthenticateRequest { name: user.clone(), password: password.expose().to_owned() };
+        match AuthClient::new(channel.clone()).authenticate(request).await {
+            Ok(answer) => {
+                let fresh = MetadataValue::try_from(answer.into_inner().token);
+                *token =
+                    Some(fresh.map_err(|_| Failure::NoConnection("etcd sent a strange token".to_owned()))?);
+                Ok(token.clone())
+            }
+            // A cluster that asks for no password takes any call, as its own clients have it.
+            Err(status) if status.code() == Code::FailedPrecondition => Ok(None),
+            Err(status) => Err(Failure::Login(Box::new(status))),
+        }
+    }
+
+    /// Drops a token unless another call has already fetched a new one.
+    async fn forget_token(&self, refused: &MetadataValue<Ascii>) {
+        let mut token = self.token.lock().await;
+        if token.as_ref() == Some(refused) {
+            *token = None;
+        }
+    }
+}
+
+/// A request with the method it goes to.
+trait Call: Sync {
+    type Answer: Send;
+    fn send(
+        &self,
+        channel: Channel,
+        token: Option<MetadataValue<Ascii>>,
+    ) -> impl Future<Output = Result<Response<Self::Answer>, Status>> + Send;
+}
+
+impl Call for wire::RangeRequest {
+    type Answer = wire::RangeResponse;
+    async fn send(
+        &self,
+        channel: Channel,
+        token: Option<MetadataValue<Ascii>>,
+    ) -> Result<Response<Self::Answer>, Status> {
+        let mut client = KvClient::new(channel).max_decoding_message_size(LARGEST_ANSWER);
+        client.range(with_token(self.clone(), token)).await
+    }
+}
+
+impl Call for wire::TxnRequest {
+    type Answer = wire::TxnResponse;
+    async fn send(
+        &self,
+        channel: Channel,
+        token: Option<MetadataValue<Ascii>>,
+    ) -> Result<Response<Self::Answer>, Status> {
+        KvClient::new(channel).txn(with_token(self.clone(), token)).await
+    }
+}
+
+impl Member {
+    async fn channel(&self) -> Result<Channel, String> {
+        let mut channel = self.channel.lock().await;
+        if let Some(channel) = &*channel {
+            return Ok(channel.clone());
+        }
+        let host = self.endpoint.uri().authority().map(ToString::to_string).unwrap_or_default();
+        match timeout(CONNECT, self.endpoint.connect()).await {
+            Ok(Ok(opened)) => Ok(channel.insert(opened).clone()),
+            Ok(Err(error)) => Err(format!("{host}: {}", chain(&error))),
+            Err(_) => Err(format!("{host}: no connection in {} ms", CONNECT.as_millis())),
+        }
+    }
+}
+
+fn with_token<T>(message: T, token: Option<MetadataValue<Ascii>>) -> Request<T> {
+    let mut request = Request::new(message);
+    if let Some(token) = token {
+        request.metadata_mut().insert("token", token);
+    }
+    request
+}
+
+/// Whether another member may do better: the connection failed, or the member is cut off or stopping.
+fn is_about_the_member(status: &Status) -> bool {
+    matches!(
+        status.code(),
+        Code::Unavailable
+            | Code::Unknown
+            | Code::Internal
+            | Code::Cancelled
+            | Code::DeadlineExceeded
+            | Code::Aborted
+    )
+}
+
+/// Whether the request never left: the channel had lost its connection and could not open another.
+fn is_connect_error(status: &Status) -> bool {
+    let mut source = status.source();
+    while let Some(error) = source {
+        if error.is::<tonic::ConnectError>() {
+            return true;
+        }
+        source = error.source();
+    }
+    false
+}
+
+/// Whether etcd refused the token, before it looked at the request: expired, lost in a restart, or older than a change
+/// of users.
+fn wants_new_token(status: &Status) -> bool {
+    status.code() == Code::Unauthenticated || status.message().contains("revision of auth store is old")
+}

@@ -1,0 +1,170 @@
+//! The objects as JSON: what is sent for a record, and a record from what comes back.
+
+use std::collections::BTreeMap;
+
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
+use serde::Deserialize;
+use serde_json::{Value, json};
+
+use crate::{Key, Revision, Versioned};
+
+/// The label that tells the objects of one store from all others.
+pub(super) const STORE: &str = "snowmint.dev/store";
+const KEY: &str = "snowmint.dev/key";
+/// The value where it is text: an operator can read it.
+const TEXT: &str = "snowmint.dev/record";
+/// The value where it is not.
+const BASE64: &str = "snowmint.dev/record-base64";
+/// The version that a write replaced: what makes it differ from the write before.
+const REPLACED: &str = "snowmint.dev/replaced";
+
+/// What a write is made of.
+pub(super) struct Body<'a> {
+    pub(super) prefix: &'a str,
+    pub(super) key: &'a Key,
+    pub(super) value: &'a [u8],
+}
+
+impl Body<'_> {
+    /// A new object.
+    pub(super) fn create(&self, name: &str) -> Value {
+        let mut body = self.parts();
+        body["apiVersion"] = json!("coordination.k8s.io/v1");
+        body["kind"] = json!("Lease");
+        body["metadata"]["name"] = json!(name);
+        body
+    }
+
+    /// A merge patch: `null` takes away what the record had and has no longer; what others added stays.
+    pub(super) fn replace(&self, revision: Revision) -> Value {
+        let mut body = self.parts();
+        body["metadata"]["resourceVersion"] = json!(revision.to_string());
+        body["metadata"]["annotations"][REPLACED] = json!(revision.to_string());
+        body
+    }
+
+    fn parts(&self) -> Value {
+        let text = str::from_utf8(self.value).ok().filter(|it| !it.chars().any(char::is_control));
+        let base64 = text.is_none().then(|| STANDARD.encode(self.value));
+        json!({
+            "metadata": {
+                "labels": { STORE: self.prefix },
+                "annotations": { KEY: self.key.as_str(), TEXT: text, BASE64: base64 },
+            },
+            "spec": { "holderIdentity": text.and_then(holder) },
+        })
+    }
+}
+
+/// Who a lease record says it is held by; other records have no holder.
+fn holder(text: &str) -> Option<String> {
+    let record: Value = serde_json::from_str(text).ok()?;
+    record.get("holder")?.as_str().filter(|it| !it.is_empty()).map(ToOwned::to_owned)
+}
+
+/// A Lease as it comes back; what is not needed is skipped.
+#[derive(Deserialize)]
+pub(super) struct Lease {
+    metadata: Metadata,
+}
+
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct Metadata {
+    name: String,
+    resource_version: String,
+    #[serde(default)]
+    annotations: BTreeMap<String, String>,
+}
+
+/// A page of a list.
+#[derive(Deserialize)]
+pub(super) struct LeaseList {
+    pub(super) metadata: ListMetadata,
+    pub(super) items: Vec<Lease>,
+}
+
+#[derive(Deserialize)]
+pub(super) struct ListMetadata {
+    /// What to ask the next page with.
+    #[serde(rename = "continue")]
+    pub(super) next: Option<String>,
+}
+
+impl Lease {
+    /// The record, or what is wrong with it.
+    pub(super) fn into_record(self) -> Result<(Key, Versioned), String> {
+        let Metadata { name, resource_version, mut annotations } = self.metadata;
+        let strange = |what: &str| format!("the Lease `{name}` {what}; is it one of Snowmint's?");
+        let key = annotations.remove(KEY).ok_or_else(|| strange("has no annotation snowmint.dev/key"))?;
+        let key = Key::new(key).map_err(|error| strange(&format!("has a bad key: {error}")))?;
+        let value = match (annotations.remove(TEXT), annotations.remove(BASE64)) {
+            (Some(text), None) => text.into_bytes(),
+            (None, Some(base64)) => {
+                STANDARD.decode(base64).map_err(|_| strange("has a record that is no base64"))?
+            }
+            _ => return Err(strange("has no annotation snowmint.dev/record, or two")),
+        };
+        // Digits alone: `parse` would take a `+` too.
+        let revision =
+            resource_version.bytes().all(|it| it.is_ascii_digit()).then(|| resource_version.parse().ok());
+        match revision.flatten() {
+            Some(revision) => Ok((key, Versioned { value, revision: Revision(revision) })),
+            None => Err(format!(
+                "the server's resourceVersion `{resource_version}` is no number, so it may not grow"
+            )),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn lease(annotations: &Value, version: &str) -> Result<(Key, Versioned), String> {
+        let lease =
+            json!({"metadata": {"name": "n", "resourceVersion": version, "annotations": annotations}});
+        serde_json::from_value::<Lease>(lease).unwrap().into_record()
+    }
+
+    #[test]
+    fn a_value_comes_back_from_its_object() {
+        let key = Key::new("workers/a/1").unwrap();
+        let values: [&[u8]; 6] =
+            [b"", b"{\"holder\":\"web-1\"}", b"\0", b"\xff", "ü\u{fffd}".as_bytes(), b"a\nb"];
+        for value in values {
+            let body = Body { prefix: "snowmint", key: &key, value };
+            let mut annotations = body.create("n")["metadata"]["annotations"].clone();
+            annotations.as_object_mut().unwrap().retain(|_, value| !value.is_null());
+            let (found, record) = lease(&annotations, "7").unwrap();
+            assert_eq!((found, &*record.value, record.revision), (key.clone(), value, Revision(7)));
+        }
+    }
+
+    #[test]
+    fn a_lease_record_shows_its_holder() {
+        let key = Key::new("a").unwrap();
+        let holder = |value| {
+            Body { prefix: "p", key: &key, value }.replace(Revision(1))["spec"]["holderIdentity"].clone()
+        };
+        assert_eq!(holder(br#"{"holder":"web-1","until":1}"#), json!("web-1"));
+        for none in [&b"{}"[..], b"", b"\xff", br#"{"holder":""}"#, br#"{"holder":1}"#, b"[1]"] {
+            assert_eq!(holder(none), Value::Null);
+        }
+    }
+
+    #[test]
+    fn what_is_no_record_is_told() {
+        let good = json!({KEY: "a", TEXT: "v"});
+        for version in ["", "1.5", "+1", "-1", "abc", "18446744073709551616"] {
+            assert!(lease(&good, version).unwrap_err().contains("is no number"), "{version}");
+        }
+        for bad in
+            [json!({}), json!({KEY: "a"}), json!({KEY: "a b", TEXT: "v"}), json!({KEY: "a", BASE64: "?"})]
+        {
+            assert!(lease(&bad, "1").unwrap_err().contains("one of Snowmint's"), "{bad}");
+        }
+        assert!(lease(&json!({KEY: "a", TEXT: "v", BASE64: ""}), "1").is_err());
+    }
+}

@@ -1,0 +1,218 @@
+//! Where Snowmint records leases and namespaces: text keys, small values, one conditional write.
+//! Everything that makes ids unique across nodes rests on the contract of [`Store`].
+//!
+//! # Examples
+//!
+//! ```
+//! use snowmint_store::{Expected, Key, MemoryStore, Store, Swap};
+//!
+//! # tokio::runtime::Builder::new_current_thread().build()?.block_on(async {
+//! let store = MemoryStore::new();
+//! let key = Key::new("workers/pool/7")?;
+//! let Swap::Done(first) = store.compare_and_set(&key, Expected::Absent, b"node-a").await? else {
+//!     panic!("nobody else writes here");
+//! };
+//! // A second writer that has not seen the record does not overwrite it.
+//! assert_eq!(store.compare_and_set(&key, Expected::Absent, b"node-b").await?, Swap::Conflict);
+//! assert_eq!(store.load(&key).await?.map(|record| record.revision), Some(first));
+//! # Ok::<(), Box<dyn std::error::Error>>(())
+//! # }).unwrap();
+//! # Ok::<(), Box<dyn std::error::Error>>(())
+//! ```
+//!
+//! # Features
+//!
+//! - `memory` (default): [`MemoryStore`], for tests and for a node that keeps nothing.
+//! - `sqlite` (default): [`SqliteStore`], one file that the processes of one machine may share.
+//! - `redis`: [`RedisStore`], hashes of a Redis; its page says what Redis can lose.
+//! - `postgres`: [`PostgresStore`], a table of PostgreSQL.
+//! - `mysql`: [`MySqlStore`], a table of MySQL or MariaDB.
+//! - `tls`: TLS for these three.
+//! - `etcd`: [`EtcdStore`], keys of an etcd cluster.
+//! - `zookeeper`: [`ZooKeeperStore`], znodes of a ZooKeeper ensemble.
+//! - `kubernetes`: [`KubernetesStore`], Lease objects of a Kubernetes cluster.
+//! - `conformance`: the suite of checks that every backend has to pass.
+
+use std::fmt;
+
+use async_trait::async_trait;
+
+#[cfg(feature = "conformance")]
+pub mod conformance;
+#[cfg(feature = "_network")]
+#[allow(dead_code, unused_imports, reason = "no store uses all of it")]
+mod credentials;
+#[cfg(feature = "_network")]
+#[allow(dead_code, unused_imports, reason = "no store uses all of it")]
+mod effect;
+mod error;
+#[cfg(feature = "etcd")]
+mod etcd;
+mod key;
+#[cfg(feature = "kubernetes")]
+mod kubernetes;
+#[cfg(feature = "_network")]
+#[allow(dead_code, unused_imports, reason = "no store uses all of it")]
+mod location;
+#[cfg(feature = "memory")]
+mod memory;
+#[cfg(feature = "mysql")]
+mod mysql;
+#[cfg(any(feature = "redis", feature = "postgres", feature = "mysql"))]
+mod network;
+#[cfg(feature = "postgres")]
+mod postgres;
+#[cfg(feature = "redis")]
+mod redis;
+#[cfg(any(feature = "redis", feature = "postgres", feature = "mysql"))]
+mod revisions;
+#[cfg(any(feature = "postgres", feature = "mysql"))]
+mod sql;
+#[cfg(feature = "sqlite")]
+mod sqlite;
+#[cfg(all(feature = "tls", feature = "redis"))]
+mod tls;
+mod url;
+#[cfg(feature = "zookeeper")]
+mod zookeeper;
+
+#[cfg(feature = "mysql")]
+pub use self::mysql::MySqlStore;
+#[cfg(feature = "redis")]
+pub use self::redis::RedisStore;
+pub use error::{StoreError, StoreErrorKind};
+#[cfg(feature = "etcd")]
+pub use etcd::EtcdStore;
+pub use key::{Key, KeyError};
+#[cfg(feature = "kubernetes")]
+pub use kubernetes::KubernetesStore;
+#[cfg(feature = "memory")]
+pub use memory::MemoryStore;
+#[cfg(feature = "postgres")]
+pub use postgres::PostgresStore;
+#[cfg(feature = "sqlite")]
+pub use sqlite::SqliteStore;
+pub use url::{OpenError, UrlError, open, schema};
+#[cfg(feature = "zookeeper")]
+pub use zookeeper::ZooKeeperStore;
+
+/// The version of a record: it grows with every write of the record and is never used twice for one key.
+///
+/// Revisions of two different keys cannot be compared in a useful way, and the step from one revision of a key to
+/// the next may be more than one.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+pub struct Revision(pub u64);
+
+impl fmt::Display for Revision {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.0.fmt(f)
+    }
+}
+
+/// The value of a record and the revision at which it was written.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Versioned {
+    /// The bytes as they were written.
+    pub value: Vec<u8>,
+    /// What [`Expected::Revision`] has to name to replace them.
+    pub revision: Revision,
+}
+
+/// The answer to [`Store::compare_and_set`].
+#[must_use = "a write that met a conflict has not happened"]
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Swap {
+    /// The value is written and durable; this is its revision.
+    Done(Revision),
+    /// The record was not as expected; nothing was written.
+    Conflict,
+}
+
+/// What a writer takes the record to be.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Expected {
+    /// There is no such record.
+    Absent,
+    /// The record is at this revision.
+    Revision(Revision),
+}
+
+/// A place where leases and namespaces are recorded.
+///
+/// Records are created and replaced, never deleted.
+///
+/// # Contract
+///
+/// The uniqueness of ids is derived from the points below and from nothing else. A backend that cannot keep one of
+/// them must not exist; the suite in `conformance` checks those that a test can see.
+///
+/// 1. **One line of history for each key.** Calls on one key are linearizable: each takes effect at one instant
+///    between call and return, in every process that uses the store. A `load` that starts after a write returned
+///    `Done` sees that write or a later one, and no later `load` goes back behind what an earlier one returned.
+/// 2. **A write replaces what its writer knew.** [`Swap::Done`] means that at this instant the record was as
+///    `expected`. [`Swap::Conflict`] means that at some instant of the call it was not, and that nothing was
+///    written. A store does not report a conflict to get around a difficulty of its own.
+/// 3. **Revisions do not come back.** Each write of a key has a greater revision than all writes of that key before
+///    it, equal values included, so that a writer which slept through many changes cannot take the record for
+///    unchanged.
+/// 4. **Durable before `Done`.** A record that was acknowledged, or returned by `load` or `list`, survives a crash
+///    of every process and a loss of power (or, for a replicated store, of as many servers as the store tolerates).
+///    [`MemoryStore`] lives only as long as its process and is the stated exception.
+/// 5. **Errors are honest.** An error other than [`StoreErrorKind::OutcomeUnknown`] means that nothing was written
+///    and nothing will be. With `OutcomeUnknown` the write may have happened, may happen later, or never; a reader
+///    settles it, since values that leases write bear a tag of their writer.
+/// 6. **Bytes stay bytes.** Values from 0 bytes to 64 KiB come back as they were written; keys are told apart by
+///    every byte, upper and lower case included, and order by bytes.
+/// 7. **Time is bounded.** A call on a store that cannot be reached returns an error after some seconds; it does not
+///    wait for ever. Callers put their own limit on top.
+///
+/// Restoring a backup breaks points 3 and 4 from outside: the store forgets leases that nodes still hold. Stop the
+/// nodes and wait until their leases have ended before such a store is used.
+///
+/// # Cancel safety
+///
+/// A future may be dropped at any await, for instance by a time-out. The store stays sound and usable. A dropped
+/// `compare_and_set` counts as `OutcomeUnknown`: its write may still happen, even after the drop.
+#[async_trait]
+pub trait Store: Send + Sync + fmt::Debug + 'static {
+    /// Returns the record of a key, or `None` where there is none.
+    ///
+    /// # Errors
+    ///
+    /// Every kind but [`StoreErrorKind::OutcomeUnknown`]; nothing changed, and it is safe to call again.
+    async fn load(&self, key: &Key) -> Result<Option<Versioned>, StoreError>;
+
+    /// Writes `value` if the record is as `expected`, durably before it returns [`Swap::Done`].
+    ///
+    /// # Errors
+    ///
+    /// [`StoreErrorKind::OutcomeUnknown`] when the write may have happened: load the record before the next step.
+    /// With every other kind nothing was written.
+    async fn compare_and_set(&self, key: &Key, expected: Expected, value: &[u8]) -> Result<Swap, StoreError>;
+
+    /// Returns every record whose key starts with `prefix`, in the order of their keys.
+    ///
+    /// The prefix is plain text: `workers/a` also finds `workers/ab/1`, so end it with `/` to stay inside one
+    /// folder; no character of it is a wildcard; the empty text finds all. Each record is as some instant of the
+    /// call saw it; two records need not be from the same instant.
+    ///
+    /// # Errors
+    ///
+    /// As for [`Store::load`].
+    async fn list(&self, prefix: &str) -> Result<Vec<(Key, Versioned)>, StoreError>;
+
+    /// The store's own time, in unix milliseconds; `None` for a store that has none.
+    ///
+    /// As a store that others share tells it, at some instant between call and return. Leases do not depend on it:
+    /// it tells a node whose clock is far off before it takes a worker's future with it.
+    ///
+    /// # Errors
+    ///
+    /// As for [`Store::load`].
+    async fn unix_ms(&self) -> Result<Option<u64>, StoreError> {
+        Ok(None)
+    }
+
+    /// What and where this store is, for logs: `sqlite:/var/lib/snowmint/leases.db`. Never a password.
+    fn describe(&self) -> String;
+}

@@ -1,0 +1,253 @@
+//! Takes the URL of a store on the network apart: `scheme://user:password@host:port,host/path?name=value`.
+//! What it says about a bad URL never repeats what may be a password.
+
+use std::fmt;
+use std::path::{Path, PathBuf};
+
+use crate::UrlError;
+use crate::credentials::{self, Secret};
+
+/// The parts of a URL.
+#[derive(Debug)]
+pub(crate) struct Location {
+    pub(crate) scheme: &'static str,
+    pub(crate) user: Option<String>,
+    password: Option<Secret>,
+    /// In the order of the URL; empty only where the URL names none.
+    pub(crate) hosts: Vec<Host>,
+    /// With its leading `/`; empty where the URL has none.
+    pub(crate) path: String,
+    parameters: Vec<(String, String)>,
+}
+
+/// A host and its port.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub(crate) struct Host {
+    /// A name or an address, an IPv6 address without brackets.
+    name: String,
+    port: u16,
+}
+
+impl Host {
+    #[cfg(any(feature = "redis", feature = "postgres", feature = "mysql"))]
+    pub(crate) const fn new(name: String, port: u16) -> Self {
+        Self { name, port }
+    }
+
+    #[cfg(any(feature = "redis", feature = "postgres", feature = "mysql"))]
+    pub(crate) fn name(&self) -> &str {
+        &self.name
+    }
+
+    #[cfg(any(feature = "redis", feature = "postgres", feature = "mysql"))]
+    pub(crate) const fn port(&self) -> u16 {
+        self.port
+    }
+}
+
+impl fmt::Display for Host {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { name, port } = self;
+        if name.contains(':') { write!(f, "[{name}]:{port}") } else { write!(f, "{name}:{port}") }
+    }
+}
+
+impl Location {
+    /// Takes apart what follows `scheme:`.
+    pub(crate) fn parse(scheme: &'static str, rest: &str, port: u16) -> Result<Self, UrlError> {
+        let malformed = |problem: &str| malformed(scheme, problem);
+        let rest = rest.strip_prefix("//").ok_or_else(|| malformed("needs `//` and then the hosts"))?;
+        let (rest, query) = rest.split_once('?').unwrap_or((rest, ""));
+        let (authority, path) = rest.split_at(rest.find('/').unwrap_or(rest.len()));
+        // With a `/` or `?` in the password the rest of it would pass for a path, which logs show.
+        if path.contains('@') || query.contains('@') {
+            return Err(malformed("write `@`, `/` and `?` as %40, %2F and %3F unless they part the URL"));
+        }
+        let (login, hosts) = match authority.rsplit_once('@') {
+            Some((login, hosts)) => (Some(login), hosts),
+            None => (None, authority),
+        };
+        let (user, password) = match login.map(|it| it.split_once(':').unwrap_or((it, ""))) {
+            Some((user, password)) => (decode(scheme, user)?, decode(scheme, password)?),
+            None => (String::new(), String::new()),
+        };
+        let hosts: Result<_, _> =
+            hosts.split(',').filter(|it| !it.is_empty()).map(|it| host(it, port)).collect();
+        Ok(Self {
+            scheme,
+            user: Some(user).filter(|it| !it.is_empty()),
+            password: Some(password).filter(|it| !it.is_empty()).map(Secret::new),
+            hosts: hosts.map_err(malformed)?,
+            path: decode(scheme, path.trim_end_matches('/'))?,
+            parameters: parameters(scheme, query)?,
+        })
+    }
+
+    /// The parameter of this name, which is then known.
+    pub(crate) fn take(&mut self, name: &str) -> Option<String> {
+        let at = self.parameters.iter().position(|(it, _)| it == name)?;
+        Some(self.parameters.swap_remove(at).1)
+    }
+
+    /// A parameter that is a path of a file.
+    pub(crate) fn take_path(&mut self, name: &str) -> Option<PathBuf> {
+        self.take(name).map(PathBuf::from)
+    }
+
+    /// The user with the password, which may stand elsewhere; no user, no password.
+    #[cfg(any(test, feature = "etcd", feature = "zookeeper"))]
+    pub(crate) fn take_login(&mut self) -> Result<Option<(String, Secret)>, UrlError> {
+        let file = self.take_path("password_file");
+        let Some(user) = self.user.take() else {
+            let without = file.is_some() || self.password.is_some();
+            return if without { Err(self.malformed("has a password but no user")) } else { Ok(None) };
+        };
+        let password = credentials::password(self.password.take(), file.as_deref())?;
+        let missing = || {
+            let variable = credentials::VARIABLE;
+            self.malformed(&format!("has a user but no password; say ?password_file=PATH or set {variable}"))
+        };
+        Ok(Some((user, password.ok_or_else(missing)?)))
+    }
+
+    /// The password, for stores where a user and a password may each go without the other.
+    #[cfg(any(feature = "redis", feature = "postgres", feature = "mysql"))]
+    pub(crate) fn take_password(&mut self) -> Result<Option<Secret>, UrlError> {
+        let file = self.take_path("password_file");
+        credentials::password(self.password.take(), file.as_deref())
+    }
+
+    /// Refuses parameters that nobody took: a mistyped `ca` must not mean "no check".
+    pub(crate) fn finish(&self, known: &str) -> Result<(), UrlError> {
+        match self.parameters.first() {
+            Some((name, _)) => Err(self.malformed(&format!("has no parameter `{name}`, only {known}"))),
+            None => Ok(()),
+        }
+    }
+
+    /// The hosts as they stand in logs: `h1:2379,h2:2379`.
+    pub(crate) fn shown_hosts(&self) -> String {
+        self.hosts.iter().map(ToString::to_string).collect::<Vec<_>>().join(",")
+    }
+
+    pub(crate) fn malformed(&self, problem: &str) -> UrlError {
+        malformed(self.scheme, problem)
+    }
+
+    /// Reads a file that a parameter names, such as a certificate.
+    #[cfg(any(
+        feature = "etcd",
+        feature = "kubernetes",
+        feature = "redis",
+        feature = "postgres",
+        feature = "mysql"
+    ))]
+    pub(crate) fn read_file(&self, parameter: &str, path: &Path) -> Result<Vec<u8>, UrlError> {
+        std::fs::read(path)
+            .map_err(|error| self.malformed(&format!("{parameter}={}: {error}", path.display())))
+    }
+}
+
+fn malformed(scheme: &str, problem: &str) -> UrlError {
+    UrlError::Malformed { scheme: scheme.to_owned(), problem: problem.to_owned() }
+}
+
+/// The text of a host is not repeated: a password with a bare `/` in it is cut into what passes for one.
+fn host(text: &str, default_port: u16) -> Result<Host, &'static str> {
+    const HINT: &str =
+        "a host is `name`, `name:port` or `[IPv6]:port`, and a `/` in a password is written %2F";
+    let (name, port) = match text.strip_prefix('[').map(|it| it.split_once(']').ok_or(HINT)).transpose()? {
+        Some((name, port)) => (name, port),
+        None => text.split_at(text.find(':').unwrap_or(text.len())),
+    };
+    let port = match port.strip_prefix(':') {
+        Some(port) => port.parse().map_err(|_| HINT)?,
+        None if port.is_empty() => default_port,
+        None => return Err(HINT),
+    };
+    if name.is_empty() || port == 0 {
+        return Err(HINT);
+    }
+    Ok(Host { name: name.to_owned(), port })
+}
+
+fn parameters(scheme: &str, query: &str) -> Result<Vec<(String, String)>, UrlError> {
+    let parameter = |text: &str| {
+        let (name, value) = text.split_once('=').unwrap_or((text, ""));
+        Ok((decode(scheme, name)?, decode(scheme, value)?))
+    };
+    query.split('&').filter(|it| !it.is_empty()).map(parameter).collect()
+}
+
+/// Undoes `%2F` and the like.
+fn decode(scheme: &str, text: &str) -> Result<String, UrlError> {
+    let refuse =
+        || malformed(scheme, "a `%` is written %25, and escapes are two hexadecimal digits of UTF-8");
+    let mut bytes = Vec::with_capacity(text.len());
+    let mut rest = text.bytes();
+    while let Some(byte) = rest.next() {
+        if byte == b'%' {
+            let mut digit = || rest.next().and_then(|it| char::from(it).to_digit(16));
+            let (Some(high), Some(low)) = (digit(), digit()) else { return Err(refuse()) };
+            bytes.extend(u8::try_from(high * 16 + low));
+        } else {
+            bytes.push(byte);
+        }
+    }
+    String::from_utf8(bytes).map_err(|_| refuse())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn parse(rest: &str) -> Result<Location, String> {
+        Location::parse("etcd", rest, 2379).map_err(|error| error.to_string())
+    }
+
+    #[test]
+    fn every_part_is_found() {
+        let mut found = parse("//u%40x:p%2F%3a@h1:1,h2,[::1]:3,[fe80::2]/a/b/?ca=%2Fx&tls").unwrap();
+        assert_eq!(found.shown_hosts(), "h1:1,h2:2379,[::1]:3,[fe80::2]:2379");
+        assert_eq!(found.path, "/a/b");
+        assert_eq!(found.take("ca").as_deref(), Some("/x"));
+        assert!(found.finish("ca").unwrap_err().to_string().contains("no parameter `tls`, only ca"));
+        assert_eq!(found.take("tls").as_deref(), Some(""));
+        assert_eq!(found.finish("ca"), Ok(()));
+        let (user, password) = found.take_login().unwrap().unwrap();
+        assert_eq!((&*user, password.expose()), ("u@x", "p/:"));
+    }
+
+    #[test]
+    fn a_login_has_a_user_and_a_password() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("password");
+        std::fs::write(&path, "from file\n").unwrap();
+        let login = |rest: &str| parse(rest).unwrap().take_login();
+        assert_eq!(login("//h").unwrap(), None);
+        let (user, password) = login(&format!("//u@h?password_file={}", path.display())).unwrap().unwrap();
+        assert_eq!((&*user, password.expose()), ("u", "from file"));
+        assert!(login("//:secret@h").unwrap_err().to_string().ends_with("has a password but no user"));
+    }
+
+    /// Goal: no mistake in a URL brings its password into an error. Method: the mistakes people make with one.
+    #[test]
+    fn a_bad_url_does_not_show_its_password() {
+        let bad = [
+            "u:hunter2@h",
+            "//u:hunter2/x@h1",
+            "//u:hunter2?x@h1",
+            "//u:hunter2%zz@h1",
+            "//u:hunter2",
+            "//u:hunter2@h:port",
+            "//u:hunter2@:1",
+            "//u:hunter2@[::1",
+            "//u:hunter2@h:0",
+        ];
+        for rest in bad {
+            let error = parse(rest).expect_err(rest);
+            assert!(!error.contains("hunter2"), "{rest}: {error}");
+        }
+        assert!(!format!("{:?}", parse("//u:hunter2@h").unwrap()).contains("hunter2"));
+    }
+}

@@ -1,0 +1,65 @@
+//! Records in the memory of this process.
+//! They are shared by all clones and gone with the last of them.
+
+use std::collections::BTreeMap;
+use std::ops::Bound;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use async_trait::async_trait;
+
+use crate::{Expected, Key, Revision, Store, StoreError, Swap, Versioned};
+
+/// A store in memory, for tests and for a node that stands alone and keeps nothing.
+///
+/// Clones share the records. Leases recorded here protect nobody outside this process.
+#[derive(Clone, Default, Debug)]
+pub struct MemoryStore(Arc<Mutex<Records>>);
+
+#[derive(Default, Debug)]
+struct Records {
+    by_key: BTreeMap<Key, Versioned>,
+    /// One counter for all keys, as in etcd: code that takes revisions of a key for consecutive fails its tests here.
+    last: u64,
+}
+
+impl MemoryStore {
+    /// An empty store.
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// A panic cannot leave the records half changed, so a poisoned lock is as good as any other.
+    fn records(&self) -> MutexGuard<'_, Records> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+#[async_trait]
+impl Store for MemoryStore {
+    async fn load(&self, key: &Key) -> Result<Option<Versioned>, StoreError> {
+        Ok(self.records().by_key.get(key).cloned())
+    }
+
+    async fn compare_and_set(&self, key: &Key, expected: Expected, value: &[u8]) -> Result<Swap, StoreError> {
+        let mut records = self.records();
+        let found = records.by_key.get(key).map_or(Expected::Absent, |it| Expected::Revision(it.revision));
+        if found != expected {
+            return Ok(Swap::Conflict);
+        }
+        records.last += 1;
+        let revision = Revision(records.last);
+        records.by_key.insert(key.clone(), Versioned { value: value.to_vec(), revision });
+        Ok(Swap::Done(revision))
+    }
+
+    async fn list(&self, prefix: &str) -> Result<Vec<(Key, Versioned)>, StoreError> {
+        let records = self.records();
+        let from_prefix = records.by_key.range::<str, _>((Bound::Included(prefix), Bound::Unbounded));
+        let found = from_prefix.take_while(|(key, _)| key.as_str().starts_with(prefix));
+        Ok(found.map(|(key, record)| (key.clone(), record.clone())).collect())
+    }
+
+    fn describe(&self) -> String {
+        "memory:".to_owned()
+    }
+}

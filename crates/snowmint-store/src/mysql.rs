@@ -1,0 +1,191 @@
+//! Records as rows of one `InnoDB` table of MySQL or MariaDB, each written by a single statement.
+//! Reads ask in the same statement whether the server may still be written: a demoted primary must not be believed.
+
+mod cause;
+mod opening;
+
+use async_trait::async_trait;
+use sqlx::mysql::MySqlConnection;
+
+use self::opening::Settings;
+use crate::network::Effect;
+use crate::sql::{self, Failure, Pool};
+use crate::{
+    Expected, Key, OpenError, Store, StoreError, StoreErrorKind, Swap, UrlError, Versioned, revisions,
+};
+
+/// The table; whoever may not create it can ask for it to be created. Names compare by bytes, and a BLOB would be one
+/// byte too short for the longest value.
+const TABLE: &str = "CREATE TABLE IF NOT EXISTS snowmint_records (
+    name VARBINARY(200) NOT NULL PRIMARY KEY,
+    revision BIGINT NOT NULL,
+    value MEDIUMBLOB NOT NULL
+) ENGINE = InnoDB";
+/// One row always, so that there is an answer to the first question too.
+const LOAD: &str = "SELECT CAST(@@global.read_only + @@global.innodb_read_only AS SIGNED), r.revision, r.value \
+    FROM (SELECT 1) one LEFT JOIN snowmint_records r ON r.name = ?";
+const LIST: &str = "SELECT CAST(@@global.read_only + @@global.innodb_read_only AS SIGNED), \
+    r.name, r.revision, r.value \
+    FROM (SELECT 1) one LEFT JOIN snowmint_records r ON r.name >= ? AND r.name < ? ORDER BY r.name";
+const INSERT: &str = "INSERT INTO snowmint_records (revision, value, name) VALUES (?, ?, ?)";
+const UPDATE: &str = "UPDATE snowmint_records SET revision = ?, value = ? WHERE name = ? AND revision = ?";
+const UNIX_MS: &str = "SELECT CAST(UNIX_TIMESTAMP(NOW(3)) * 1000 AS SIGNED)";
+
+/// A store in a database of MariaDB (10.5 or later) or MySQL (8.0 or later).
+///
+/// Records are rows of the table `snowmint_records`, which is created when the store is first opened. A user who may
+/// not create tables needs `SELECT`, `INSERT` and `UPDATE` on one that is there; [`schema`](crate::schema) shows it.
+///
+/// Each write is one statement and one commit. It is as durable as the server is set to be:
+/// `innodb_flush_log_at_trx_commit` has to be 1 (the default), as with another value a crash of the machine loses the
+/// last second. A server with `read_only` on is taken for a replica and refused. After a failover to a replica,
+/// what it had not received is lost, and with it leases that nodes still hold: semi-synchronous or group replication
+/// keeps them, asynchronous replication does not. In a Galera cluster every session waits for what other nodes
+/// have committed (`wsrep_sync_wait`).
+///
+/// A call takes at most `timeout_ms`, with connecting. Up to 4 statements run at once, each on a connection of its
+/// own; a connection that breaks is replaced by the next call.
+///
+/// # URL
+///
+/// `mysql://USER:PASSWORD@HOST:PORT,HOST/DATABASE?NAME=VALUE&...`, with port 3306 where none is said; `mariadb://`
+/// means the same. The hosts are tried in turn until one can be written.
+///
+/// | parameter | meaning |
+/// |---|---|
+/// | `password_file` | a file whose first line is the password |
+/// | `ssl-mode` | `disabled`, `preferred` (the default), `required`, `verify_ca` or `verify_identity` |
+/// | `ssl-ca` | a PEM file with authorities to trust besides the system's; without `ssl-mode` it means `verify_identity` |
+/// | `ssl-cert`, `ssl-key` | PEM files with a client certificate and its key |
+/// | `socket` | the path of a local socket to use in place of a host |
+/// | `timeout_ms` | how long a call may take, 5000 if not said |
+///
+/// MySQL's `caching_sha2_password` needs TLS or a local socket.
+///
+/// # Cancel safety
+///
+/// A dropped [`compare_and_set`](Store::compare_and_set) closes its connection; a statement that was sent may still
+/// be carried out.
+pub struct MySqlStore {
+    pool: Pool<Settings>,
+    name: String,
+}
+
+impl MySqlStore {
+    /// Takes the URL apart, connects, and creates the table unless it is there.
+    ///
+    /// Needs a Tokio runtime with its I/O and timer on. Any number of nodes may come at the same instant.
+    ///
+    /// # Errors
+    ///
+    /// - [`OpenError::Url`]: a mistake in the URL, or the password file cannot be read.
+    /// - [`OpenError::Store`], [`StoreErrorKind::Unavailable`]: no server can be reached; a later call may succeed.
+    /// - [`OpenError::Store`], [`StoreErrorKind::ReadOnly`]: only read-only servers were found, or the table is
+    ///   missing and the user may not create it.
+    /// - [`OpenError::Store`], [`StoreErrorKind::Other`]: wrong password, no such database, a certificate that is not
+    ///   trusted, or a table of another program.
+    pub async fn open(url: &str) -> Result<Self, OpenError> {
+        let (settings, hosts, limit, name) = Settings::parse(url)?;
+        let store = Self { pool: Pool::new(settings, hosts, limit), name };
+        opening::prepare_table(&store).await?;
+        Ok(store)
+    }
+
+    fn error(&self, operation: &'static str, effect: Effect, failure: Failure) -> StoreError {
+        cause::store_error(&self.name, operation, effect, failure)
+    }
+
+    fn check_writable(&self, operation: &'static str, read_only: i64) -> Result<(), StoreError> {
+        if read_only == 0 {
+            return Ok(());
+        }
+        Err(StoreError::new(StoreErrorKind::ReadOnly, operation, &*self.name, opening::READ_ONLY))
+    }
+}
+
+/// What a DBA would run for a store that this URL names.
+pub(crate) fn schema(url: &str) -> Result<String, UrlError> {
+    Settings::parse(url)?;
+    Ok(format!(
+        "{TABLE};\n-- and for the user of the nodes:\n-- GRANT SELECT, INSERT, UPDATE ON snowmint_records TO ...;\n"
+    ))
+}
+
+#[async_trait]
+impl Store for MySqlStore {
+    async fn load(&self, key: &Key) -> Result<Option<Versioned>, StoreError> {
+        const OPERATION: &str = "load";
+        let ask = async |mut connection| {
+            let query = sqlx::query_as::<_, (i64, Option<i64>, Option<Vec<u8>>)>(LOAD);
+            let row = query.bind(key.as_str().as_bytes()).fetch_one(&mut connection).await;
+            (connection, row)
+        };
+        let row = self.pool.run(Effect::Reads, ask).await;
+        let row = row.map_err(|failure| self.error(OPERATION, Effect::Reads, failure))?;
+        self.check_writable(OPERATION, row.0)?;
+        let found = row.1.zip(row.2);
+        found.map(|(revision, value)| sql::record(&self.name, OPERATION, revision, value)).transpose()
+    }
+
+    async fn compare_and_set(&self, key: &Key, expected: Expected, value: &[u8]) -> Result<Swap, StoreError> {
+        let Some((before, after)) = revisions::before_and_after(expected) else {
+            return Ok(Swap::Conflict);
+        };
+        let ask = async |mut connection: MySqlConnection| {
+            let query = sqlx::query(if before == 0 { INSERT } else { UPDATE });
+            let query = query.bind(after).bind(value).bind(key.as_str().as_bytes());
+            let query = if before == 0 { query } else { query.bind(before) };
+            let done = match query.execute(&mut connection).await {
+                // An INSERT that leaves a row alone cannot be told from one that writes it: sqlx has the server
+                // count the rows it found, not those it changed. So the row in the way is an error, and no other is.
+                Err(error) if cause::is_duplicate(&error) => Ok(0),
+                done => done.map(|it| it.rows_affected()),
+            };
+            (connection, done)
+        };
+        let done = self.pool.run(Effect::Writes, ask).await;
+        let done = done.map_err(|failure| self.error("compare_and_set", Effect::Writes, failure))?;
+        Ok(if done == 1 { Swap::Done(sql::revision(after)) } else { Swap::Conflict })
+    }
+
+    async fn list(&self, prefix: &str) -> Result<Vec<(Key, Versioned)>, StoreError> {
+        const OPERATION: &str = "list";
+        let Some((from, to)) = sql::bounds(prefix) else {
+            return Ok(Vec::new());
+        };
+        let ask = async |mut connection| {
+            type Joined = (i64, Option<Vec<u8>>, Option<i64>, Option<Vec<u8>>);
+            let query = sqlx::query_as::<_, Joined>(LIST).bind(from.as_bytes()).bind(to.as_bytes());
+            let rows = query.fetch_all(&mut connection).await;
+            (connection, rows)
+        };
+        let rows = self.pool.run(Effect::Reads, ask).await;
+        let rows = rows.map_err(|failure| self.error(OPERATION, Effect::Reads, failure))?;
+        self.check_writable(OPERATION, rows.first().map_or(0, |it| it.0))?;
+        let row = |(_, name, revision, value): (i64, Option<Vec<u8>>, Option<i64>, Option<Vec<u8>>)| {
+            Some((String::from_utf8_lossy(&name?).into_owned(), revision?, value?))
+        };
+        sql::records(&self.name, OPERATION, rows.into_iter().filter_map(row).collect())
+    }
+
+    async fn unix_ms(&self) -> Result<Option<u64>, StoreError> {
+        let ask = async |mut connection| {
+            let time = sqlx::query_scalar::<_, i64>(UNIX_MS).fetch_one(&mut connection).await;
+            (connection, time)
+        };
+        let time = self.pool.run(Effect::Reads, ask).await;
+        let time = time.map_err(|failure| self.error("unix_ms", Effect::Reads, failure))?;
+        Ok(u64::try_from(time).ok())
+    }
+
+    fn describe(&self) -> String {
+        self.name.clone()
+    }
+}
+
+impl std::fmt::Debug for MySqlStore {
+    /// The settings inside hold a password.
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "MySqlStore({})", self.name)
+    }
+}

@@ -1,0 +1,121 @@
+//! What an error of MySQL or MariaDB means for a record, and what an operator can do about it.
+//! A kind that says "nothing was written" is given only for errors that are known to undo their statement.
+
+use sqlx::mysql::MySqlDatabaseError;
+
+use super::TABLE;
+use crate::network::{Effect, Refusal, chain};
+use crate::sql::Failure;
+use crate::{StoreError, StoreErrorKind};
+
+/// Turns a failed statement into the error of a store.
+pub(super) fn store_error(
+    store: &str,
+    operation: &'static str,
+    effect: Effect,
+    failure: Failure,
+) -> StoreError {
+    let (kind, text) = match failure {
+        Failure::NotSent(Refusal { kind, text }) => (kind, text),
+        Failure::Late(limit) => (effect.lost(), format!("no answer within {} ms", limit.as_millis())),
+        Failure::Sql(error) => match database_error(&error) {
+            Some(said) => (statement_kind(said, effect), quote(said, advice(said.number()))),
+            None => (broken_kind(&error, effect), chain(&error)),
+        },
+    };
+    StoreError::new(kind, operation, store, text)
+}
+
+/// Whether a row with this name was there already.
+pub(super) fn is_duplicate(error: &sqlx::Error) -> bool {
+    database_error(error).is_some_and(|said| said.number() == 1062)
+}
+
+/// Says what a DBA has to run when we may not.
+pub(super) fn table_is_missing(store: &str, failure: Failure) -> StoreError {
+    if let Failure::Sql(error) = &failure
+        && let Some(said) = database_error(error).filter(|it| it.number() == 1142)
+    {
+        let table = TABLE.split_whitespace().collect::<Vec<_>>().join(" ");
+        let text = quote(said, &format!("let somebody who may run: {table}"));
+        return StoreError::new(StoreErrorKind::ReadOnly, "open", store, text);
+    }
+    store_error(store, "open", Effect::Reads, failure)
+}
+
+/// Turns an error before the first statement into why there is no connection.
+pub(super) fn refusal(error: &sqlx::Error) -> Refusal {
+    match database_error(error) {
+        Some(said) => Refusal::new(login_kind(said.number()), quote(said, advice(said.number()))),
+        None => Refusal::new(broken_kind(error, Effect::Reads), chain(error)),
+    }
+}
+
+fn database_error(error: &sqlx::Error) -> Option<&MySqlDatabaseError> {
+    error.as_database_error()?.try_downcast_ref()
+}
+
+/// For errors of the connection, or of the rows it brought.
+fn broken_kind(error: &sqlx::Error, effect: Effect) -> StoreErrorKind {
+    match error {
+        sqlx::Error::Tls(_) | sqlx::Error::Configuration(_) if effect == Effect::Reads => {
+            StoreErrorKind::Other
+        }
+        sqlx::Error::Io(error) if error.kind() == std::io::ErrorKind::InvalidData => match effect {
+            // A certificate that is not trusted.
+            Effect::Reads => StoreErrorKind::Other,
+            Effect::Writes => StoreErrorKind::OutcomeUnknown,
+        },
+        sqlx::Error::ColumnDecode { .. } | sqlx::Error::Decode(_) if effect == Effect::Reads => {
+            StoreErrorKind::Corrupt
+        }
+        _ => effect.lost(),
+    }
+}
+
+/// Access denied, no such database, unknown way to log in, host not allowed, host blocked; the rest may pass.
+fn login_kind(number: u16) -> StoreErrorKind {
+    match number {
+        1044 | 1045 | 1049 | 1130 | 1251 | 1524 | 1698 => StoreErrorKind::Other,
+        _ => StoreErrorKind::Unavailable,
+    }
+}
+
+/// Numbers: <https://mariadb.com/kb/en/mariadb-error-code-reference/> and
+/// <https://dev.mysql.com/doc/mysql-errors/8.0/en/server-error-reference.html>.
+fn statement_kind(said: &MySqlDatabaseError, effect: Effect) -> StoreErrorKind {
+    match said.number() {
+        // Disk full, table full, and the operating system's error 28 by way of the storage engine.
+        1021 | 1114 => StoreErrorKind::Full,
+        1030 if said.message().contains("28") => StoreErrorKind::Full,
+        // By --read-only, by a lock on everything, by a read-only transaction, by a read-only engine.
+        1290 | 1223 | 1792 | 1836 => StoreErrorKind::ReadOnly,
+        1142 | 1143 if effect == Effect::Writes => StoreErrorKind::ReadOnly,
+        // Lock wait ended, deadlock, MariaDB's and MySQL's limits on a statement, too many connections.
+        1205 | 1213 | 1969 | 3024 | 1040 | 1203 => StoreErrorKind::Unavailable,
+        1194 | 1195 | 1034 | 1712 | 1877 => StoreErrorKind::Corrupt,
+        // Refused before it was carried out: no such table or column, not allowed, bad statement, packet too large.
+        1044 | 1045 | 1054 | 1064 | 1142 | 1143 | 1146 | 1153 | 1364 | 1406 => StoreErrorKind::Other,
+        _ if effect == Effect::Reads => StoreErrorKind::Other,
+        // Server going down, query killed, error at the commit: the record tells.
+        _ => StoreErrorKind::OutcomeUnknown,
+    }
+}
+
+fn advice(number: u16) -> &'static str {
+    match number {
+        1045 | 1698 => "check user and password",
+        1049 => "create the database, or name another",
+        1044 | 1142 | 1143 => "grant SELECT, INSERT and UPDATE on snowmint_records to the user",
+        1146 => "the table was there when this node started; put it back",
+        1290 | 1223 | 1792 | 1836 => "name the primary, or make the server writable",
+        1021 | 1114 | 1030 => "free space on the disk of the server",
+        1040 | 1203 => "raise max_connections of the server; a node takes up to 4",
+        _ => "",
+    }
+}
+
+fn quote(said: &MySqlDatabaseError, advice: &str) -> String {
+    let found = format!("the server says \"{}\" ({})", said.message(), said.number());
+    if advice.is_empty() { found } else { format!("{found}; {advice}") }
+}

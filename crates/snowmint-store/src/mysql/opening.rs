@@ -1,0 +1,211 @@
+//! From a URL to sessions on a server that can be written, and to a table that is ours.
+//! A server that is read-only is taken for a replica, whose answers may lag.
+
+use std::time::Duration;
+
+use sqlx::ConnectOptions;
+use sqlx::mysql::{MySqlConnectOptions, MySqlConnection, MySqlSslMode};
+
+use super::{MySqlStore, TABLE, cause};
+use crate::location::{Host, Location};
+use crate::network::{self, Effect, Refusal};
+use crate::sql::{self, Connect, Failure};
+use crate::{StoreError, StoreErrorKind, UrlError};
+
+const PORT: u16 = 3306;
+const PARAMETERS: &str = "password_file, ssl-mode, ssl-ca, ssl-cert, ssl-key, socket and timeout_ms";
+
+pub(super) const READ_ONLY: &str = "the server is read-only, so it is a replica or was just made one; name the primary, or several hosts with \
+    commas between";
+
+const IS_READ_ONLY: &str = "SELECT CAST(@@global.read_only + @@global.innodb_read_only AS SIGNED)";
+/// One row in a Galera cluster, none elsewhere.
+const IS_GALERA: &str = "SHOW VARIABLES WHERE Variable_name = 'wsrep_on' AND Value = 'ON'";
+
+/// What there is of that name: the engine, the columns, and the column that is the primary key. Each part names the
+/// table for itself, since the server would otherwise go through all of its tables.
+const INSPECT: &str = "SELECT CAST(t.engine AS CHAR), \
+    (SELECT CAST(GROUP_CONCAT(CONCAT_WS(' ', c.column_name, c.data_type, \
+            CASE c.data_type WHEN 'varbinary' THEN c.character_maximum_length END) \
+            ORDER BY c.column_name SEPARATOR ', ') AS CHAR) FROM information_schema.columns c \
+        WHERE c.table_schema = DATABASE() AND c.table_name = 'snowmint_records'), \
+    (SELECT CAST(GROUP_CONCAT(k.column_name SEPARATOR ', ') AS CHAR) FROM information_schema.columns k \
+        WHERE k.table_schema = DATABASE() AND k.table_name = 'snowmint_records' AND k.column_key = 'PRI') \
+    FROM information_schema.tables t WHERE t.table_schema = DATABASE() AND t.table_name = 'snowmint_records'";
+const COLUMNS: &str = "name varbinary 200, revision bigint, value mediumblob";
+
+/// What a session needs; holds the password, so it is never shown.
+pub(super) struct Settings {
+    options: MySqlConnectOptions,
+    limit: Duration,
+}
+
+impl Settings {
+    /// Takes `mysql://...` apart: the settings, the hosts, the limit of a call, and the name for logs.
+    pub(super) fn parse(url: &str) -> Result<(Self, Vec<Host>, Duration, String), UrlError> {
+        let (_, rest) = url.split_once(':').unwrap_or((url, ""));
+        let mut location = Location::parse("mysql", rest, PORT)?;
+        let mut options = MySqlConnectOptions::new().disable_statement_logging();
+        if let Some(socket) = location.take_path("socket") {
+            options = options.socket(socket);
+            if location.hosts.is_empty() {
+                location.hosts = vec![Host::new("localhost".to_owned(), PORT)];
+            }
+        }
+        if location.hosts.is_empty() {
+            return Err(location.malformed("needs a host, such as mysql://10.0.0.7/snowmint"));
+        }
+        let database = sql::database(&location)?;
+        let name = format!("mysql://{}/{database}", location.shown_hosts());
+        options = options.database(&database);
+        if let Some(user) = location.user.take() {
+            options = options.username(&user);
+        }
+        if let Some(password) = location.take_password()? {
+            options = options.password(password.expose());
+        }
+        options = tls(&mut location, options)?;
+        let limit = network::timeout(&mut location)?;
+        location.finish(PARAMETERS)?;
+        Ok((Self { options, limit }, location.hosts, limit, name))
+    }
+}
+
+fn tls(location: &mut Location, mut options: MySqlConnectOptions) -> Result<MySqlConnectOptions, UrlError> {
+    let mode = location.take("ssl-mode");
+    let authority = location.take_path("ssl-ca");
+    let mode = match mode.as_deref() {
+        Some(text) => text.parse().map_err(|_| {
+            location.malformed("ssl-mode= is disabled, preferred, required, verify_ca or verify_identity")
+        })?,
+        // Whoever names an authority wants it to be asked.
+        None if authority.is_some() => MySqlSslMode::VerifyIdentity,
+        None => MySqlSslMode::Preferred,
+    };
+    let strict = !matches!(mode, MySqlSslMode::Disabled | MySqlSslMode::Preferred);
+    if strict && cfg!(not(feature = "tls")) {
+        return Err(location.malformed("this build has no TLS; build it with the feature `tls`"));
+    }
+    options = options.ssl_mode(mode);
+    if let Some(path) = authority {
+        options = options.ssl_ca_from_pem(location.read_file("ssl-ca", &path)?);
+    }
+    match (location.take_path("ssl-cert"), location.take_path("ssl-key")) {
+        (None, None) => Ok(options),
+        (Some(cert), Some(key)) => {
+            let (cert, key) = (location.read_file("ssl-cert", &cert)?, location.read_file("ssl-key", &key)?);
+            Ok(options.ssl_client_cert_from_pem(cert).ssl_client_key_from_pem(key))
+        }
+        _ => Err(location.malformed("ssl-cert= and ssl-key= go together")),
+    }
+}
+
+impl Connect for Settings {
+    type Connection = MySqlConnection;
+
+    async fn connect(&self, host: Host) -> Result<MySqlConnection, Refusal> {
+        let options = self.options.clone().host(host.name()).port(host.port());
+        let mut connection = options.connect().await.map_err(|error| cause::refusal(&error))?;
+        let read_only = begin(&mut connection, self.limit).await.map_err(|error| cause::refusal(&error))?;
+        if read_only == 0 { Ok(connection) } else { Err(Refusal::new(StoreErrorKind::ReadOnly, READ_ONLY)) }
+    }
+}
+
+/// Sets what every session needs, and asks whether the server can be written.
+async fn begin(connection: &mut MySqlConnection, limit: Duration) -> Result<i64, sqlx::Error> {
+    // Some servers turn autocommit off for everybody. A lock is not waited for longer than a call takes.
+    let set = format!("SET SESSION autocommit = 1, innodb_lock_wait_timeout = {}", limit.as_secs().max(1));
+    sqlx::raw_sql(sqlx::AssertSqlSafe(set)).execute(&mut *connection).await?;
+    if sqlx::raw_sql(IS_GALERA).fetch_optional(&mut *connection).await?.is_some() {
+        // Before reads, updates and inserts: wait for what other nodes have committed.
+        sqlx::raw_sql("SET SESSION wsrep_sync_wait = 7").execute(&mut *connection).await?;
+    }
+    // Kept as a prepared statement, as all are: closing one is a packet without an answer, and Nagle's algorithm would
+    // hold the next statement back until the server confirms that packet, 40 ms later.
+    sqlx::query_scalar(IS_READ_ONLY).fetch_one(connection).await
+}
+
+/// Creates the table unless it is there, and makes sure that it is ours.
+pub(super) async fn prepare_table(store: &MySqlStore) -> Result<(), StoreError> {
+    if let Some(found) = inspect(store).await? {
+        return check(store, &found);
+    }
+    let ask = async |mut connection| {
+        let created = sqlx::raw_sql(TABLE).execute(&mut connection).await;
+        (connection, created)
+    };
+    // A failure settles nothing: another node may have been first, so look again before it is told.
+    let created = store.pool.run(Effect::Reads, ask).await;
+    match (inspect(store).await?, created) {
+        (Some(found), _) => check(store, &found),
+        (None, Err(failure)) => Err(cause::table_is_missing(&store.name, failure)),
+        (None, Ok(_)) => Err(refuse(store, "the table snowmint_records was created and is gone again")),
+    }
+}
+
+/// Engine, columns, primary key; none of the three in a view.
+type Found = (Option<String>, Option<String>, Option<String>);
+
+async fn inspect(store: &MySqlStore) -> Result<Option<Found>, StoreError> {
+    let ask = async |mut connection| {
+        let row = sqlx::query_as(INSPECT).fetch_optional(&mut connection).await;
+        (connection, row)
+    };
+    let found: Result<_, Failure> = store.pool.run(Effect::Reads, ask).await;
+    found.map_err(|failure| store.error("open", Effect::Reads, failure))
+}
+
+fn check(store: &MySqlStore, (engine, columns, key): &Found) -> Result<(), StoreError> {
+    let columns = columns.as_deref().unwrap_or_default();
+    if columns != COLUMNS {
+        let found = format!(
+            "snowmint_records is another program's ({columns}), ours has ({COLUMNS}); it was left as it was; \
+             use another database"
+        );
+        return Err(refuse(store, &found));
+    }
+    if key.as_deref() != Some("name") {
+        return Err(refuse(store, "the table snowmint_records has no primary key; add one on (name)"));
+    }
+    if engine.as_deref() != Some("InnoDB") {
+        let engine = engine.as_deref().unwrap_or("no engine");
+        let found = format!(
+            "the table snowmint_records is kept by {engine}, which a crash may empty; \
+             ALTER TABLE snowmint_records ENGINE = InnoDB"
+        );
+        return Err(refuse(store, &found));
+    }
+    Ok(())
+}
+
+fn refuse(store: &MySqlStore, found: &str) -> StoreError {
+    StoreError::new(StoreErrorKind::Other, "open", &*store.name, found)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_mistake_in_a_url_is_told_without_its_password() {
+        let cases = [
+            ("mysql://u:hunter2@h", "needs a database"),
+            ("mysql:///db", "needs a host"),
+            ("mysql://u:hunter2@h/db?ssl-mode=on", "ssl-mode= is disabled"),
+            ("mysql://u:hunter2@h/db?ssl-ca=/nowhere", "ssl-ca=/nowhere: No such file"),
+            ("mysql://u:hunter2@h/db?ssl-key=/nowhere", "go together"),
+            ("mysql://u:hunter2@h/db?ssl=1", "no parameter `ssl`"),
+            ("mysql://u@h/db?password_file=/nowhere", "password_file /nowhere: No such file"),
+        ];
+        for (url, wanted) in cases {
+            let error = Settings::parse(url).map(|it| it.3).unwrap_err().to_string();
+            assert!(error.contains(wanted) && !error.contains("hunter2"), "{url}: {error}");
+        }
+    }
+
+    #[test]
+    fn a_name_for_logs_has_no_password() {
+        let name = |url| Settings::parse(url).map(|it| it.3).unwrap();
+        assert_eq!(name("mariadb://u:hunter2@h1,h2:1/db"), "mysql://h1:3306,h2:1/db");
+    }
+}

@@ -1,0 +1,163 @@
+//! Records as rows of one PostgreSQL table, each written by a single statement.
+//! Every session is set so that a commit is on disk before it is acknowledged, whatever the server's defaults.
+
+mod cause;
+mod opening;
+
+use async_trait::async_trait;
+
+use self::opening::Settings;
+use crate::network::Effect;
+use crate::sql::{self, Failure, Pool};
+use crate::{Expected, Key, OpenError, Store, StoreError, Swap, UrlError, Versioned, revisions};
+
+/// The table; whoever may not create it can ask for it to be created.
+const TABLE: &str = r#"CREATE TABLE snowmint_records (
+    name text COLLATE "C" PRIMARY KEY,
+    revision bigint NOT NULL,
+    value bytea NOT NULL
+)"#;
+const LOAD: &str = "SELECT revision, value FROM snowmint_records WHERE name = $1";
+const LIST: &str =
+    "SELECT name, revision, value FROM snowmint_records WHERE name >= $1 AND name < $2 ORDER BY name";
+const INSERT: &str =
+    "INSERT INTO snowmint_records (name, revision, value) VALUES ($1, $2, $3) ON CONFLICT (name) DO NOTHING";
+const UPDATE: &str =
+    "UPDATE snowmint_records SET revision = $2, value = $3 WHERE name = $1 AND revision = $4";
+const UNIX_MS: &str = "SELECT floor(extract(epoch FROM clock_timestamp()) * 1000)::bigint";
+
+/// A store in a PostgreSQL database, version 12 or later.
+///
+/// Records are rows of the table `snowmint_records`, which is created when the store is first opened. A user who may
+/// not create tables needs `SELECT`, `INSERT` and `UPDATE` on one that is there; [`schema`](crate::schema) shows it.
+///
+/// Each write is one statement and one commit, with `synchronous_commit` on. A server that is a hot standby is
+/// refused. After a failover to a standby, everything acknowledged is there only if the standby was synchronous
+/// (`synchronous_standby_names`): with asynchronous replication the last writes are lost, and with them leases that
+/// nodes still hold. A failover has to fence the old primary, or both take writes.
+///
+/// A call takes at most `timeout_ms`, with connecting. Up to 4 statements run at once, each on a connection of its
+/// own; a connection that breaks is replaced by the next call.
+///
+/// # URL
+///
+/// `postgres://USER:PASSWORD@HOST:PORT,HOST/DATABASE?NAME=VALUE&...`, with port 5432 where none is said. The hosts
+/// are tried in turn until one is a primary.
+///
+/// | parameter | meaning |
+/// |---|---|
+/// | `password_file` | a file whose first line is the password |
+/// | `sslmode` | `disable`, `allow`, `prefer` (the default), `require`, `verify-ca` or `verify-full` |
+/// | `sslrootcert` | a PEM file with authorities to trust besides the system's; without `sslmode` it means `verify-full` |
+/// | `sslcert`, `sslkey` | PEM files with a client certificate and its key |
+/// | `socket` | the folder of a local socket to use in place of a host; its name has the port in it |
+/// | `timeout_ms` | how long a call may take, 5000 if not said |
+///
+/// # Cancel safety
+///
+/// A dropped [`compare_and_set`](Store::compare_and_set) closes its connection; a statement that was sent may still
+/// be carried out.
+pub struct PostgresStore {
+    pool: Pool<Settings>,
+    name: String,
+}
+
+impl PostgresStore {
+    /// Takes the URL apart, connects, and creates the table unless it is there.
+    ///
+    /// Needs a Tokio runtime with its I/O and timer on. Any number of nodes may come at the same instant.
+    ///
+    /// # Errors
+    ///
+    /// - [`OpenError::Url`]: a mistake in the URL, or the password file cannot be read.
+    /// - [`OpenError::Store`], [`Unavailable`](crate::StoreErrorKind::Unavailable): no server can be reached; a later call may succeed.
+    /// - [`OpenError::Store`], [`ReadOnly`](crate::StoreErrorKind::ReadOnly): only standbys were found, or the table is missing and
+    ///   the user may not create it.
+    /// - [`OpenError::Store`], [`Other`](crate::StoreErrorKind::Other): wrong password, no such database, a certificate that is not
+    ///   trusted, or a table of another program.
+    pub async fn open(url: &str) -> Result<Self, OpenError> {
+        let (settings, hosts, limit, name) = Settings::parse(url)?;
+        let store = Self { pool: Pool::new(settings, hosts, limit), name };
+        opening::prepare_table(&store).await?;
+        Ok(store)
+    }
+
+    fn error(&self, operation: &'static str, effect: Effect, failure: Failure) -> StoreError {
+        cause::store_error(&self.name, operation, effect, failure)
+    }
+}
+
+/// What a DBA would run for a store that this URL names.
+pub(crate) fn schema(url: &str) -> Result<String, UrlError> {
+    Settings::parse(url)?;
+    Ok(format!(
+        "{TABLE};\n-- and for the user of the nodes:\n-- GRANT SELECT, INSERT, UPDATE ON snowmint_records TO ...;\n"
+    ))
+}
+
+#[async_trait]
+impl Store for PostgresStore {
+    async fn load(&self, key: &Key) -> Result<Option<Versioned>, StoreError> {
+        const OPERATION: &str = "load";
+        let ask = async |mut connection| {
+            let query = sqlx::query_as::<_, (i64, Vec<u8>)>(LOAD).bind(key.as_str());
+            let row = query.fetch_optional(&mut connection).await;
+            (connection, row)
+        };
+        let row = self.pool.run(Effect::Reads, ask).await;
+        let row = row.map_err(|failure| self.error(OPERATION, Effect::Reads, failure))?;
+        row.map(|(revision, value)| sql::record(&self.name, OPERATION, revision, value)).transpose()
+    }
+
+    async fn compare_and_set(&self, key: &Key, expected: Expected, value: &[u8]) -> Result<Swap, StoreError> {
+        let Some((before, after)) = revisions::before_and_after(expected) else {
+            return Ok(Swap::Conflict);
+        };
+        let ask = async |mut connection| {
+            let query = sqlx::query(if before == 0 { INSERT } else { UPDATE });
+            let query = query.bind(key.as_str()).bind(after).bind(value);
+            let query = if before == 0 { query } else { query.bind(before) };
+            let done = query.execute(&mut connection).await;
+            (connection, done)
+        };
+        let done = self.pool.run(Effect::Writes, ask).await;
+        let done = done.map_err(|failure| self.error("compare_and_set", Effect::Writes, failure))?;
+        Ok(if done.rows_affected() == 1 { Swap::Done(sql::revision(after)) } else { Swap::Conflict })
+    }
+
+    async fn list(&self, prefix: &str) -> Result<Vec<(Key, Versioned)>, StoreError> {
+        const OPERATION: &str = "list";
+        let Some((from, to)) = sql::bounds(prefix) else {
+            return Ok(Vec::new());
+        };
+        let ask = async |mut connection| {
+            let query = sqlx::query_as::<_, sql::Row>(LIST).bind(&*from).bind(&*to);
+            let rows = query.fetch_all(&mut connection).await;
+            (connection, rows)
+        };
+        let rows = self.pool.run(Effect::Reads, ask).await;
+        let rows = rows.map_err(|failure| self.error(OPERATION, Effect::Reads, failure))?;
+        sql::records(&self.name, OPERATION, rows)
+    }
+
+    async fn unix_ms(&self) -> Result<Option<u64>, StoreError> {
+        let ask = async |mut connection| {
+            let time = sqlx::query_scalar::<_, i64>(UNIX_MS).fetch_one(&mut connection).await;
+            (connection, time)
+        };
+        let time = self.pool.run(Effect::Reads, ask).await;
+        let time = time.map_err(|failure| self.error("unix_ms", Effect::Reads, failure))?;
+        Ok(u64::try_from(time).ok())
+    }
+
+    fn describe(&self) -> String {
+        self.name.clone()
+    }
+}
+
+impl std::fmt::Debug for PostgresStore {
+    /// The settings inside hold a password.
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "PostgresStore({})", self.name)
+    }
+}

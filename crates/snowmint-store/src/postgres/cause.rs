@@ -1,0 +1,119 @@
+//! What a PostgreSQL error means for a record, and what an operator can do about it.
+//! An ERROR undoes its statement; what is FATAL, or cuts the connection, may come after the commit.
+
+use sqlx::postgres::{PgDatabaseError, PgSeverity};
+
+use super::TABLE;
+use crate::network::{Effect, Refusal, chain};
+use crate::sql::Failure;
+use crate::{StoreError, StoreErrorKind};
+
+/// Turns a failed statement into the error of a store.
+pub(super) fn store_error(
+    store: &str,
+    operation: &'static str,
+    effect: Effect,
+    failure: Failure,
+) -> StoreError {
+    let (kind, text) = match failure {
+        Failure::NotSent(Refusal { kind, text }) => (kind, text),
+        Failure::Late(limit) => (effect.lost(), format!("no answer within {} ms", limit.as_millis())),
+        Failure::Sql(error) => match database_error(&error) {
+            Some(said) => (statement_kind(said, effect), quote(said, advice(said.code()))),
+            None => (broken_kind(&error, effect), chain(&error)),
+        },
+    };
+    StoreError::new(kind, operation, store, text)
+}
+
+/// Says what a DBA has to run when we may not.
+pub(super) fn table_is_missing(store: &str, failure: Failure) -> StoreError {
+    if let Failure::Sql(error) = &failure
+        && let Some(said) = database_error(error).filter(|it| it.code() == "42501")
+    {
+        let table = TABLE.split_whitespace().collect::<Vec<_>>().join(" ");
+        let text = quote(said, &format!("let somebody who may run: {table}"));
+        return StoreError::new(StoreErrorKind::ReadOnly, "open", store, text);
+    }
+    store_error(store, "open", Effect::Reads, failure)
+}
+
+/// Turns an error before the first statement into why there is no connection.
+pub(super) fn refusal(error: &sqlx::Error) -> Refusal {
+    match database_error(error) {
+        Some(said) => Refusal::new(login_kind(said.code()), quote(said, advice(said.code()))),
+        None => Refusal::new(broken_kind(error, Effect::Reads), chain(error)),
+    }
+}
+
+fn database_error(error: &sqlx::Error) -> Option<&PgDatabaseError> {
+    error.as_database_error()?.try_downcast_ref()
+}
+
+/// For errors of the connection, or of the rows it brought.
+fn broken_kind(error: &sqlx::Error, effect: Effect) -> StoreErrorKind {
+    match error {
+        sqlx::Error::Tls(_) | sqlx::Error::Configuration(_) if effect == Effect::Reads => {
+            StoreErrorKind::Other
+        }
+        sqlx::Error::Io(error) if error.kind() == std::io::ErrorKind::InvalidData => match effect {
+            // A certificate that is not trusted.
+            Effect::Reads => StoreErrorKind::Other,
+            Effect::Writes => StoreErrorKind::OutcomeUnknown,
+        },
+        sqlx::Error::ColumnDecode { .. } | sqlx::Error::Decode(_) if effect == Effect::Reads => {
+            StoreErrorKind::Corrupt
+        }
+        _ => effect.lost(),
+    }
+}
+
+/// A refused login is FATAL as a rule; what may pass by itself is told apart by its code.
+fn login_kind(code: &str) -> StoreErrorKind {
+    match code {
+        // Of the class 28, logins: wrong password, no rule for this user; 3D000: no such database.
+        "3D000" | "42501" | "0A000" => StoreErrorKind::Other,
+        _ if code.starts_with("28") => StoreErrorKind::Other,
+        _ => StoreErrorKind::Unavailable,
+    }
+}
+
+/// SQLSTATE codes: <https://www.postgresql.org/docs/current/errcodes-appendix.html>.
+fn statement_kind(said: &PgDatabaseError, effect: Effect) -> StoreErrorKind {
+    if matches!(said.severity(), PgSeverity::Fatal | PgSeverity::Panic) {
+        return effect.lost();
+    }
+    match said.code() {
+        "53100" => StoreErrorKind::Full,
+        "25006" => StoreErrorKind::ReadOnly,
+        "42501" if effect == Effect::Writes => StoreErrorKind::ReadOnly,
+        "XX001" | "XX002" => StoreErrorKind::Corrupt,
+        // Serialization, deadlock, lock not to be had, cancelled by the time limit, out of resources, starting up.
+        "40001" | "40P01" | "55P03" | "57014" | "57P03" => StoreErrorKind::Unavailable,
+        code if code.starts_with("53") => StoreErrorKind::Unavailable,
+        _ => StoreErrorKind::Other,
+    }
+}
+
+fn advice(code: &str) -> &'static str {
+    match code {
+        "28P01" => "check user and password",
+        "28000" => "check the user, and pg_hba.conf of the server",
+        "3D000" => "create the database, or name another",
+        "42501" => "grant SELECT, INSERT and UPDATE on snowmint_records to the user",
+        "42P01" => "the table was there when this node started; put it back",
+        "25006" => "name the primary, or make the server writable",
+        "53100" => "free space on the disk of the server",
+        "53300" => "raise max_connections of the server; a node takes up to 4",
+        "XX001" | "XX002" => {
+            "restore it from a backup, which has no word of the latest leases: first stop every node, and wait until \
+             their leases have ended (one lease window)"
+        }
+        _ => "",
+    }
+}
+
+fn quote(said: &PgDatabaseError, advice: &str) -> String {
+    let found = format!("PostgreSQL says \"{}\" ({})", said.message(), said.code());
+    if advice.is_empty() { found } else { format!("{found}; {advice}") }
+}

@@ -1,0 +1,208 @@
+//! From a URL to sessions on a primary, and to a table that is ours.
+//! What every session needs is set when it begins, in one round trip.
+
+use std::time::Duration;
+
+use sqlx::ConnectOptions;
+use sqlx::postgres::{PgConnectOptions, PgConnection, PgSslMode};
+
+use super::{PostgresStore, TABLE, cause};
+use crate::location::{Host, Location};
+use crate::network::{self, Effect, Refusal};
+use crate::sql::{self, Connect, Failure};
+use crate::{StoreError, StoreErrorKind, UrlError};
+
+const PORT: u16 = 5432;
+const PARAMETERS: &str = "password_file, sslmode, sslrootcert, sslcert, sslkey, socket and timeout_ms";
+
+/// A commit waits for the disk, and for the synchronous standbys where there are any. `remote_apply` asks for more.
+/// At a stricter isolation than this, statements that meet fail instead of waiting for each other. The server gives
+/// a statement up a little before we do, so that we hear that nothing was written.
+const BEGIN: &str = "SELECT pg_is_in_recovery(), \
+    set_config('synchronous_commit', CASE current_setting('synchronous_commit') \
+        WHEN 'remote_apply' THEN 'remote_apply' ELSE 'on' END, false), \
+    set_config('default_transaction_isolation', 'read committed', false), \
+    set_config('statement_timeout', $1, false)";
+
+/// What there is of that name: kind, persistence, columns, and whether names are unique.
+const INSPECT: &str = "SELECT c.relkind::text, c.relpersistence::text, \
+    (SELECT coalesce(string_agg(concat_ws(' ', a.attname, format_type(a.atttypid, a.atttypmod), \
+            CASE WHEN a.attname = 'name' THEN o.collname END), ', ' ORDER BY a.attname), '') \
+        FROM pg_attribute a LEFT JOIN pg_collation o ON o.oid = a.attcollation \
+        WHERE a.attrelid = c.oid AND a.attnum > 0 AND NOT a.attisdropped), \
+    EXISTS (SELECT 1 FROM pg_index i JOIN pg_attribute a ON a.attrelid = i.indrelid AND a.attnum = i.indkey[0] \
+        WHERE i.indrelid = c.oid AND i.indisunique AND i.indisvalid AND i.indpred IS NULL \
+        AND i.indnkeyatts = 1 AND a.attname = 'name') \
+    FROM pg_class c WHERE c.oid = to_regclass('snowmint_records')";
+const COLUMNS: &str = "name text C, revision bigint, value bytea";
+
+/// What a session needs; holds the password, so it is never shown.
+pub(super) struct Settings {
+    options: PgConnectOptions,
+    limit: Duration,
+}
+
+impl Settings {
+    /// Takes `postgres://...` apart: the settings, the hosts, the limit of a call, and the name for logs.
+    pub(super) fn parse(url: &str) -> Result<(Self, Vec<Host>, Duration, String), UrlError> {
+        let (_, rest) = url.split_once(':').unwrap_or((url, ""));
+        let mut location = Location::parse("postgres", rest, PORT)?;
+        let mut options =
+            PgConnectOptions::new_without_pgpass().application_name("snowmint").disable_statement_logging();
+        if let Some(socket) = location.take_path("socket") {
+            options = options.socket(socket);
+            if location.hosts.is_empty() {
+                location.hosts = vec![Host::new("localhost".to_owned(), PORT)];
+            }
+        }
+        if location.hosts.is_empty() {
+            return Err(location.malformed("needs a host, such as postgres://10.0.0.7/snowmint"));
+        }
+        let database = sql::database(&location)?;
+        let name = format!("postgres://{}/{database}", location.shown_hosts());
+        options = options.database(&database);
+        if let Some(user) = location.user.take() {
+            options = options.username(&user);
+        }
+        if let Some(password) = location.take_password()? {
+            options = options.password(password.expose());
+        }
+        options = tls(&mut location, options)?;
+        let limit = network::timeout(&mut location)?;
+        location.finish(PARAMETERS)?;
+        Ok((Self { options, limit }, location.hosts, limit, name))
+    }
+}
+
+fn tls(location: &mut Location, mut options: PgConnectOptions) -> Result<PgConnectOptions, UrlError> {
+    let mode = location.take("sslmode");
+    let root = location.take_path("sslrootcert");
+    let mode = match mode.as_deref() {
+        Some(text) => text.parse().map_err(|_| {
+            location.malformed("sslmode= is disable, allow, prefer, require, verify-ca or verify-full")
+        })?,
+        // Whoever names an authority wants it to be asked.
+        None if root.is_some() => PgSslMode::VerifyFull,
+        None => PgSslMode::Prefer,
+    };
+    let strict = matches!(mode, PgSslMode::Require | PgSslMode::VerifyCa | PgSslMode::VerifyFull);
+    if strict && cfg!(not(feature = "tls")) {
+        return Err(location.malformed("this build has no TLS; build it with the feature `tls`"));
+    }
+    options = options.ssl_mode(mode);
+    if let Some(path) = root {
+        options = options.ssl_root_cert_from_pem(location.read_file("sslrootcert", &path)?);
+    }
+    match (location.take_path("sslcert"), location.take_path("sslkey")) {
+        (None, None) => Ok(options),
+        (Some(cert), Some(key)) => {
+            let (cert, key) = (location.read_file("sslcert", &cert)?, location.read_file("sslkey", &key)?);
+            Ok(options.ssl_client_cert_from_pem(cert).ssl_client_key_from_pem(key))
+        }
+        _ => Err(location.malformed("sslcert= and sslkey= go together")),
+    }
+}
+
+impl Connect for Settings {
+    type Connection = PgConnection;
+
+    async fn connect(&self, host: Host) -> Result<PgConnection, Refusal> {
+        let options = self.options.clone().host(host.name()).port(host.port());
+        let mut connection = options.connect().await.map_err(|error| cause::refusal(&error))?;
+        let patience = (self.limit * 9 / 10).as_millis().to_string();
+        let begin = sqlx::query_as::<_, (bool, String, String, String)>(BEGIN).persistent(false);
+        match begin.bind(patience).fetch_one(&mut connection).await {
+            Ok((false, ..)) => Ok(connection),
+            // Its answers may lag behind the primary, so it must not even be read.
+            Ok((true, ..)) => {
+                let text =
+                    "is a standby, which cannot be written; name the primary, or both with a comma between";
+                Err(Refusal::new(StoreErrorKind::ReadOnly, text))
+            }
+            Err(error) => Err(cause::refusal(&error)),
+        }
+    }
+}
+
+/// Creates the table unless it is there, and makes sure that it is ours.
+pub(super) async fn prepare_table(store: &PostgresStore) -> Result<(), StoreError> {
+    if let Some(found) = inspect(store).await? {
+        return check(store, &found);
+    }
+    let ask = async |mut connection| {
+        let created = sqlx::query(TABLE).persistent(false).execute(&mut connection).await;
+        (connection, created)
+    };
+    // A failure settles nothing: another node may have been first, so look again before it is told.
+    let created = store.pool.run(Effect::Reads, ask).await;
+    match (inspect(store).await?, created) {
+        (Some(found), _) => check(store, &found),
+        (None, Err(failure)) => Err(cause::table_is_missing(&store.name, failure)),
+        (None, Ok(_)) => Err(refuse(store, "the table snowmint_records was created and is gone again")),
+    }
+}
+
+/// Kind, persistence, columns, whether names are unique.
+type Found = (String, String, String, bool);
+
+async fn inspect(store: &PostgresStore) -> Result<Option<Found>, StoreError> {
+    let ask = async |mut connection| {
+        let row = sqlx::query_as(INSPECT).persistent(false).fetch_optional(&mut connection).await;
+        (connection, row)
+    };
+    let found: Result<_, Failure> = store.pool.run(Effect::Reads, ask).await;
+    found.map_err(|failure| store.error("open", Effect::Reads, failure))
+}
+
+fn check(store: &PostgresStore, (kind, persistence, columns, unique): &Found) -> Result<(), StoreError> {
+    if columns != COLUMNS || !matches!(&**kind, "r" | "p") {
+        let found = format!(
+            "snowmint_records is another program's ({columns}), ours has ({COLUMNS}); it was left as it was; \
+             use another database, or another schema by the user's search_path"
+        );
+        return Err(refuse(store, &found));
+    }
+    if !unique {
+        return Err(refuse(store, "the table snowmint_records has no primary key; add one on (name)"));
+    }
+    if persistence != "p" {
+        let found = "the table snowmint_records is unlogged or temporary, and a crash would empty it; \
+            ALTER TABLE snowmint_records SET LOGGED";
+        return Err(refuse(store, found));
+    }
+    Ok(())
+}
+
+fn refuse(store: &PostgresStore, found: &str) -> StoreError {
+    StoreError::new(StoreErrorKind::Other, "open", &*store.name, found)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_mistake_in_a_url_is_told_without_its_password() {
+        let cases = [
+            ("postgres://u:hunter2@h", "needs a database"),
+            ("postgres://u:hunter2@h/a/b", "needs a database"),
+            ("postgres:///db", "needs a host"),
+            ("postgres://u:hunter2@h/db?sslmode=on", "sslmode= is disable"),
+            ("postgres://u:hunter2@h/db?sslrootcert=/nowhere", "sslrootcert=/nowhere: No such file"),
+            ("postgres://u:hunter2@h/db?sslcert=/nowhere", "go together"),
+            ("postgres://u:hunter2@h/db?ssl=1", "no parameter `ssl`"),
+            ("postgres://u@h/db?password_file=/nowhere", "password_file /nowhere: No such file"),
+        ];
+        for (url, wanted) in cases {
+            let error = Settings::parse(url).map(|it| it.3).unwrap_err().to_string();
+            assert!(error.contains(wanted) && !error.contains("hunter2"), "{url}: {error}");
+        }
+    }
+
+    #[test]
+    fn a_name_for_logs_has_no_password() {
+        let name = |url| Settings::parse(url).map(|it| it.3).unwrap();
+        assert_eq!(name("postgres://u:hunter2@h1,h2:1/db"), "postgres://h1:5432,h2:1/db");
+        assert_eq!(name("postgres:///db?socket=/run"), "postgres://localhost:5432/db");
+    }
+}

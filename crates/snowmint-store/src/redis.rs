@@ -1,0 +1,287 @@
+//! Records as hashes of one Redis, each written by a script that compares and sets in one step.
+//! Reads run as scripts too: only a server that could be written now is believed.
+
+mod cause;
+mod link;
+mod opening;
+mod scripts;
+
+use async_trait::async_trait;
+use redis::{FromRedisValue, Value, from_redis_value};
+
+use self::link::{Failure, Link};
+use self::scripts::Request;
+use crate::network::Effect;
+use crate::{
+    Expected, Key, OpenError, Revision, Store, StoreError, StoreErrorKind, Swap, Versioned, revisions,
+};
+
+/// How many records a list asks for at once; at 64 KiB each they still fit the memory of both sides.
+const PAGE: usize = 200;
+
+/// A store in Redis, version 5 or later, or in what speaks its protocol.
+///
+/// The record of the key `workers/pool/7` is the hash `{snowmint}:record:workers/pool/7` with the fields `r`, its
+/// revision, and `v`, its value. The sorted set `{snowmint}:index` holds the keys, and `{snowmint}:fence` counts. All
+/// share one hash tag, so that a Redis Cluster keeps them on one node; the store follows when that node changes.
+///
+/// # What Redis can lose
+///
+/// Redis acknowledges writes that it can lose later, and with them leases that nodes still hold: two nodes may then
+/// have the same worker id until the forgotten lease ends.
+///
+/// - *A restart* loses what was not written to disk. A Redis without an append-only file is refused when the store
+///   is opened, unless `durable=no` or `wait_replicas` is said. With `appendfsync always` nothing acknowledged is lost;
+///   with `everysec`, the default, the last second is lost when the machine fails (not when the process does).
+/// - *A failover* to a replica (by Sentinel, a cluster, or a cloud) loses what the replica had not received.
+///   `wait_replicas=N` makes every write wait until N replicas have it, and every read until N replicas have all that
+///   it saw. The failover must then choose among replicas that have it: N has to be all replicas, or the choice must
+///   be of the one that is furthest, which Sentinel makes among those it can see. This narrows the loss and does not
+///   exclude it; where it must be excluded, use etcd, ZooKeeper, or a database with synchronous replicas.
+/// - *A primary that was cut off* may take writes until it learns that it was replaced; `min-replicas-to-write` on the
+///   server ends that, for reads of this store too.
+/// - *Eviction* deletes keys when memory is short: a server whose `maxmemory-policy` may evict records is refused.
+///
+/// Revisions grow by random steps, so a node whose write was forgotten finds a conflict when it writes next.
+///
+/// # Calls
+///
+/// A call takes at most `timeout_ms` (and `wait_ms`), with connecting. One connection carries all calls; it is
+/// replaced when it breaks, and asked whether it stands after a pause.
+///
+/// # URL
+///
+/// `redis://USER:PASSWORD@HOST:PORT,HOST/DB?NAME=VALUE&...`, with port 6379 and database 0 where none is said; the user
+/// may be left out. `rediss://` is the same over TLS. The hosts are tried in turn until one is a primary.
+///
+/// | parameter | meaning |
+/// |---|---|
+/// | `prefix` | what all names begin with, `snowmint` if not said |
+/// | `password_file` | a file whose first line is the password |
+/// | `wait_replicas` | how many replicas have to have a write before it is acknowledged, 0 if not said |
+/// | `wait_ms` | how long to wait for them, 1000 if not said; then a write is [`StoreErrorKind::OutcomeUnknown`] |
+/// | `durable` | `no`: take a server that writes nothing to its disk |
+/// | `ca` | with `rediss://`, a PEM file with the authorities to trust in place of the system's |
+/// | `cert`, `key` | with `rediss://`, PEM files with a client certificate and its key |
+/// | `timeout_ms` | how long a call may take, 5000 if not said |
+///
+/// # Cancel safety
+///
+/// A dropped [`compare_and_set`](Store::compare_and_set) that was sent is still carried out.
+pub struct RedisStore {
+    link: Link,
+    names: Names,
+    copies: Option<Copies>,
+    name: String,
+}
+
+/// What the keys in Redis are called.
+struct Names {
+    prefix: String,
+}
+
+/// How many replicas have to have what was written, and how long to wait for them.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+struct Copies {
+    wanted: u64,
+    wait_ms: u64,
+}
+
+impl Names {
+    fn record(&self, key: &str) -> String {
+        format!("{{{}}}:record:{key}", self.prefix)
+    }
+
+    fn index(&self) -> String {
+        format!("{{{}}}:index", self.prefix)
+    }
+
+    /// Never holds anything but a count; the writes that prove that a server can be written go there.
+    fn fence(&self) -> String {
+        format!("{{{}}}:fence", self.prefix)
+    }
+}
+
+impl RedisStore {
+    /// Takes the URL apart, connects, and sees whether this Redis can be trusted with records.
+    ///
+    /// Needs a Tokio runtime with its I/O and timer on. Creates nothing.
+    ///
+    /// # Errors
+    ///
+    /// - [`OpenError::Url`]: a mistake in the URL, or a file it names cannot be read.
+    /// - [`OpenError::Store`], [`StoreErrorKind::Unavailable`]: no server can be reached; a later call may succeed.
+    /// - [`OpenError::Store`], [`StoreErrorKind::ReadOnly`]: only replicas were found.
+    /// - [`OpenError::Store`], [`StoreErrorKind::Other`]: wrong password, a certificate that is not trusted, or a
+    ///   server that would forget records.
+    pub async fn open(url: &str) -> Result<Self, OpenError> {
+        let store = opening::parse(url)?;
+        store.call("open", Effect::Reads, &Request::probe(&store.names)).await?;
+        Ok(store)
+    }
+
+    /// Runs a script and, where copies are asked for, waits for them.
+    async fn call(
+        &self,
+        operation: &'static str,
+        effect: Effect,
+        request: &Request,
+    ) -> Result<Value, StoreError> {
+        let answers = self.link.call(effect, &|by_hash| request.pipeline(by_hash, self.copies)).await;
+        let mut answers = answers.map_err(|failure| self.error(operation, effect, failure))?.into_iter();
+        let (Some(answer), copies) = (answers.next(), answers.next()) else {
+            return Err(self.error(operation, effect, Failure::Strange("no answer at all".to_owned())));
+        };
+        // A conflict changed nothing that could be lost.
+        let changed = effect == Effect::Reads || answer != Value::Int(0);
+        if let Some(wanted) = self.copies.map(|it| it.wanted).filter(|_| changed) {
+            confirmed(copies, wanted).map_err(|failure| self.error(operation, effect, failure))?;
+        }
+        Ok(answer)
+    }
+
+    fn parse<T: FromRedisValue>(
+        &self,
+        operation: &'static str,
+        effect: Effect,
+        value: Value,
+    ) -> Result<T, StoreError> {
+        from_redis_value(value)
+            .map_err(|error| self.error(operation, effect, Failure::Strange(error.to_string())))
+    }
+
+    fn error(&self, operation: &'static str, effect: Effect, failure: Failure) -> StoreError {
+        cause::store_error(&self.name, operation, effect, failure)
+    }
+
+    /// Builds a record from its fields; none of both is no record.
+    fn record(&self, operation: &'static str, fields: Fields) -> Result<Option<Versioned>, StoreError> {
+        let (revision, value) = match fields {
+            (None, None) => return Ok(None),
+            (Some(revision), Some(value)) => (revision, value),
+            _ => return Err(self.strange(operation, "a record lacks one of its fields")),
+        };
+        match revision.parse().ok().and_then(revisions::from_store) {
+            Some(revision) => Ok(Some(Versioned { value, revision })),
+            None => Err(self.strange(operation, "a record has no revision that is a number")),
+        }
+    }
+
+    fn strange(&self, operation: &'static str, found: &str) -> StoreError {
+        let text =
+            format!("{found}, so another program writes under the prefix `{}`; stop it", self.names.prefix);
+        StoreError::new(StoreErrorKind::Corrupt, operation, &*self.name, text)
+    }
+
+    /// The keys from `from` (one that is inside) or after `after`, up to and without `to`; at most [`PAGE`].
+    async fn keys(&self, from: &str, to: &str) -> Result<Vec<String>, StoreError> {
+        let request = Request::keys(&self.names, from, to, PAGE);
+        let found = self.call("list", Effect::Reads, &request).await?;
+        self.parse("list", Effect::Reads, found)
+    }
+}
+
+/// Whether the answer to `WAIT` names enough replicas.
+fn confirmed(answer: Option<Value>, wanted: u64) -> Result<(), Failure> {
+    match answer.map(from_redis_value::<u64>) {
+        Some(Ok(found)) if found >= wanted => Ok(()),
+        Some(Ok(found)) => Err(Failure::NotConfirmed(format!(
+            "{found} replicas have confirmed this, and wait_replicas asks for {wanted}"
+        ))),
+        Some(Err(error)) => Err(Failure::NotConfirmed(format!("Redis did not wait for replicas: {error}"))),
+        None => Err(Failure::NotConfirmed("Redis did not wait for replicas".to_owned())),
+    }
+}
+
+/// The revision and the value of a record.
+type Fields = (Option<String>, Option<Vec<u8>>);
+
+#[async_trait]
+impl Store for RedisStore {
+    async fn load(&self, key: &Key) -> Result<Option<Versioned>, StoreError> {
+        const OPERATION: &str = "load";
+        let request = Request::records(&self.names, [key.as_str()]);
+        let found = self.call(OPERATION, Effect::Reads, &request).await?;
+        let [fields]: [Fields; 1] = self.parse(OPERATION, Effect::Reads, found)?;
+        self.record(OPERATION, fields)
+    }
+
+    async fn compare_and_set(&self, key: &Key, expected: Expected, value: &[u8]) -> Result<Swap, StoreError> {
+        let Some((before, after)) = revisions::before_and_after(expected) else {
+            return Ok(Swap::Conflict);
+        };
+        let request = Request::swap(&self.names, key.as_str(), before, after, value);
+        match self.call("compare_and_set", Effect::Writes, &request).await? {
+            Value::Int(0) => Ok(Swap::Conflict),
+            Value::Int(1) => Ok(Swap::Done(Revision(after.cast_unsigned()))),
+            other => {
+                let failure = Failure::Strange(format!("the script answers {other:?}"));
+                Err(self.error("compare_and_set", Effect::Writes, failure))
+            }
+        }
+    }
+
+    async fn list(&self, prefix: &str) -> Result<Vec<(Key, Versioned)>, StoreError> {
+        const OPERATION: &str = "list";
+        let mut found = Vec::new();
+        if !Key::may_begin_with(prefix) {
+            return Ok(found);
+        }
+        // All characters of keys are below `~`.
+        let to = format!("({prefix}~");
+        let mut names = self.keys(&format!("[{prefix}"), &to).await?;
+        while let Some(last) = names.last() {
+            let next = format!("({last}");
+            let request = Request::records(&self.names, names.iter().map(|it| &**it));
+            let records = self.call(OPERATION, Effect::Reads, &request).await?;
+            let records: Vec<Fields> = self.parse(OPERATION, Effect::Reads, records)?;
+            let whole = names.len() < PAGE;
+            for (name, fields) in names.into_iter().zip(records) {
+                let key = Key::new(name).map_err(|error| self.strange(OPERATION, &error.to_string()))?;
+                // The index is written before its record, in the same script.
+                found.extend(self.record(OPERATION, fields)?.map(|record| (key, record)));
+            }
+            if whole {
+                break;
+            }
+            names = self.keys(&next, &to).await?;
+        }
+        Ok(found)
+    }
+
+    async fn unix_ms(&self) -> Result<Option<u64>, StoreError> {
+        const OPERATION: &str = "unix_ms";
+        let answers = self.link.call(Effect::Reads, &|_| scripts::time()).await;
+        let answers = answers.map_err(|failure| self.error(OPERATION, Effect::Reads, failure))?;
+        let [(seconds, micros)]: [(u64, u64); 1] =
+            self.parse(OPERATION, Effect::Reads, Value::Array(answers))?;
+        Ok(Some(seconds * 1000 + micros / 1000))
+    }
+
+    fn describe(&self) -> String {
+        self.name.clone()
+    }
+}
+
+impl std::fmt::Debug for RedisStore {
+    /// The settings inside hold a password.
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "RedisStore({})", self.name)
+    }
+}
+
+/// What would be created for a store that this URL names.
+pub(crate) fn schema(url: &str) -> Result<String, crate::UrlError> {
+    let names = opening::parse(url)?.names;
+    let (record, index, fence) = (names.record("KEY"), names.index(), names.fence());
+    let tag = format!("{{{}}}:*", names.prefix);
+    Ok(format!(
+        "# Keys, created with the first record; none expires:\n\
+         {record}   a hash with the fields r (revision) and v (value)\n\
+         {index}   a sorted set of all keys\n\
+         {fence}   a counter\n\
+         # Rights of the user of the nodes:\n\
+         ACL SETUSER ... on >... resetkeys ~{tag} +eval +evalsha +hget +hmget +hset +zadd +zrangebylex \
+         +setrange +persist +incr +wait +time +ping +info +select\n"
+    ))
+}

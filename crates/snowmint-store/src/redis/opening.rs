@@ -1,0 +1,260 @@
+//! From a URL to a connection on a server that can be trusted with records.
+//! A server that would lose them without a failure anywhere is refused, with what to change.
+
+use redis::aio::MultiplexedConnection;
+use redis::{
+    ConnectionAddr, ConnectionInfo, IntoConnectionInfo, RedisConnectionInfo, RedisResult,
+    from_redis_value_ref,
+};
+
+use super::link::Link;
+use super::{Copies, Names, RedisStore, cause};
+use crate::location::{Host, Location};
+use crate::network::{self, Refusal};
+use crate::{StoreErrorKind, UrlError};
+
+const PORT: u16 = 6379;
+const PREFIX: &str = "snowmint";
+const WAIT_MS: u64 = 1000;
+const PARAMETERS: &str =
+    "prefix, password_file, wait_replicas, wait_ms, durable, ca, cert, key and timeout_ms";
+
+/// What a connection needs; holds the password, so it is never shown.
+pub(super) struct Settings {
+    login: RedisConnectionInfo,
+    address: Address,
+    /// Whether to refuse a server that writes nothing to its disk.
+    must_keep: bool,
+}
+
+/// How to reach a host.
+enum Address {
+    Plain,
+    /// As an example, in which the host is replaced: its type keeps what it needs of the certificates to itself.
+    #[cfg(feature = "tls")]
+    Tls(Box<ConnectionAddr>),
+}
+
+/// Takes `redis://...` or `rediss://...` apart.
+pub(super) fn parse(url: &str) -> Result<RedisStore, UrlError> {
+    let (scheme, rest) = url.split_once(':').unwrap_or((url, ""));
+    let scheme = if scheme == "rediss" { "rediss" } else { "redis" };
+    let mut location = Location::parse(scheme, rest, PORT)?;
+    if location.hosts.is_empty() {
+        return Err(location.malformed("needs a host, such as redis://10.0.0.7:6379"));
+    }
+    let database = database(&location)?;
+    let names = Names { prefix: prefix(&mut location)? };
+    let copies = copies(&mut location)?;
+    let must_keep = durable(&mut location)? && copies.is_none();
+    let mut login = RedisConnectionInfo::default().set_skip_set_lib_name().set_db(database);
+    if let Some(user) = location.user.take() {
+        login = login.set_username(user);
+    }
+    if let Some(password) = location.take_password()? {
+        login = login.set_password(password.expose());
+    }
+    let address = address(&mut location)?;
+    let wait = copies.map_or(0, |it| it.wait_ms);
+    let limit = network::timeout(&mut location)? + std::time::Duration::from_millis(wait);
+    location.finish(PARAMETERS)?;
+    let mut name = format!("{scheme}://{}/{database}", location.shown_hosts());
+    if names.prefix != PREFIX {
+        name = format!("{name}?prefix={}", names.prefix);
+    }
+    let link = Link::new(Settings { login, address, must_keep }, location.hosts, limit);
+    Ok(RedisStore { link, names, copies, name })
+}
+
+fn database(location: &Location) -> Result<i64, UrlError> {
+    match location.path.trim_start_matches('/') {
+        "" => Ok(0),
+        text => match text.parse() {
+            Ok(number @ 0..) => Ok(number),
+            _ => Err(location.malformed("the path is the number of a database, such as redis://10.0.0.7/0")),
+        },
+    }
+}
+
+/// A brace in it would make another hash tag of the one around it.
+fn prefix(location: &mut Location) -> Result<String, UrlError> {
+    match location.take("prefix") {
+        None => Ok(PREFIX.to_owned()),
+        Some(prefix) if prefix.is_empty() || prefix.contains(['{', '}', '\n']) => {
+            Err(location.malformed("prefix= needs a text without braces, such as snowmint"))
+        }
+        Some(prefix) => Ok(prefix),
+    }
+}
+
+fn copies(location: &mut Location) -> Result<Option<Copies>, UrlError> {
+    let wanted = network::take_number(location, "wait_replicas", 0..=100)?.filter(|it| *it > 0);
+    // 0 would wait for ever.
+    let wait_ms = network::take_number(location, "wait_ms", 1..=60_000)?;
+    match (wanted, wait_ms) {
+        (None, Some(_)) => Err(location.malformed("wait_ms= goes with wait_replicas=")),
+        (wanted, wait_ms) => Ok(wanted.map(|wanted| Copies { wanted, wait_ms: wait_ms.unwrap_or(WAIT_MS) })),
+    }
+}
+
+fn durable(location: &mut Location) -> Result<bool, UrlError> {
+    match location.take("durable").as_deref() {
+        None | Some("yes") => Ok(true),
+        Some("no") => Ok(false),
+        Some(_) => Err(location.malformed("durable= is yes or no")),
+    }
+}
+
+#[cfg(not(feature = "tls"))]
+fn address(location: &mut Location) -> Result<Address, UrlError> {
+    if location.scheme == "rediss" {
+        return Err(location.malformed("this build has no TLS; build it with the feature `tls`"));
+    }
+    Ok(Address::Plain)
+}
+
+#[cfg(feature = "tls")]
+fn address(location: &mut Location) -> Result<Address, UrlError> {
+    if location.scheme != "rediss" {
+        // Certificates that would not be looked at are left over, and `finish` refuses them.
+        return Ok(Address::Plain);
+    }
+    crate::tls::provide();
+    let file = |location: &mut Location, name| {
+        let path = location.take_path(name);
+        path.map(|path| location.read_file(name, &path)).transpose()
+    };
+    let root_cert = file(location, "ca")?;
+    let client_tls = match (file(location, "cert")?, file(location, "key")?) {
+        (None, None) => None,
+        (Some(client_cert), Some(client_key)) => Some(redis::ClientTlsConfig { client_cert, client_key }),
+        _ => return Err(location.malformed("cert= and key= go together")),
+    };
+    let certificates = redis::TlsCertificates { client_tls, root_cert };
+    let client = redis::Client::build_with_tls("rediss://localhost", certificates)
+        .map_err(|error| location.malformed(&network::chain(&error)))?;
+    Ok(Address::Tls(Box::new(client.get_connection_info().addr().clone())))
+}
+
+impl Settings {
+    /// What the client of a host needs.
+    pub(super) fn connection_info(&self, host: &Host) -> RedisResult<ConnectionInfo> {
+        let (name, port) = (host.name().to_owned(), host.port());
+        let address = match &self.address {
+            Address::Plain => ConnectionAddr::Tcp(name, port),
+            #[cfg(feature = "tls")]
+            Address::Tls(example) => tls_address(example, name, port),
+        };
+        Ok(address.into_connection_info()?.set_redis_settings(self.login.clone()))
+    }
+}
+
+#[cfg(feature = "tls")]
+fn tls_address(example: &ConnectionAddr, host: String, port: u16) -> ConnectionAddr {
+    let tls_params = match example {
+        ConnectionAddr::TcpTls { tls_params, .. } => tls_params.clone(),
+        _ => None,
+    };
+    ConnectionAddr::TcpTls { host, port, insecure: false, tls_params }
+}
+
+/// Refuses a server whose answers may be old, and one that forgets records by its settings.
+///
+/// A server that does not tell is not refused: those of clouds hide their settings.
+pub(super) async fn check_server(
+    settings: &Settings,
+    connection: &mut MultiplexedConnection,
+) -> Result<(), Refusal> {
+    let mut info = redis::pipe();
+    for section in ["replication", "memory", "persistence"] {
+        info.cmd("INFO").arg(section);
+    }
+    let answers = connection.send_packed_commands(&info, 0, info.len()).await;
+    let answers = answers.map_err(|error| cause::refusal(&error))?;
+    let told = answers.iter().filter_map(|answer| from_redis_value_ref::<String>(answer).ok());
+    let told = told.collect::<Vec<_>>().concat();
+    match complaint(&told, settings.must_keep) {
+        Some((kind, text)) => Err(Refusal::new(kind, text)),
+        None => Ok(()),
+    }
+}
+
+fn complaint(told: &str, must_keep: bool) -> Option<(StoreErrorKind, String)> {
+    let field = |name: &str| {
+        let value = told.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(':'));
+        value.map(str::trim).unwrap_or_default()
+    };
+    if field("role") == "slave" {
+        let text =
+            "is a replica, which cannot be written; name the primary, or several hosts with commas between";
+        return Some((StoreErrorKind::ReadOnly, text.to_owned()));
+    }
+    if field("loading") == "1" {
+        return Some((StoreErrorKind::Unavailable, "is reading its data".to_owned()));
+    }
+    let policy = field("maxmemory_policy");
+    if policy.starts_with("allkeys-") && field("maxmemory") != "0" {
+        let text = format!(
+            "deletes records when its memory is short (maxmemory-policy {policy}), and two nodes may then mint the \
+             same ids; set maxmemory-policy noeviction"
+        );
+        return Some((StoreErrorKind::Other, text));
+    }
+    if must_keep && field("aof_enabled") == "0" {
+        let text = "forgets records when it restarts (appendonly no), and two nodes may then mint the same ids; set \
+            appendonly yes and appendfsync always, or wait_replicas=, or accept it with durable=no";
+        return Some((StoreErrorKind::Other, text.to_owned()));
+    }
+    None
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_mistake_in_a_url_is_told_without_its_password() {
+        let cases = [
+            ("redis://", "needs a host"),
+            ("redis://:hunter2@h/-1", "number of a database"),
+            ("redis://:hunter2@h/db", "number of a database"),
+            ("redis://:hunter2@h?prefix=a{b", "without braces"),
+            ("redis://:hunter2@h?wait_replicas=x", "from 0 to 100"),
+            ("redis://:hunter2@h?wait_replicas=1&wait_ms=0", "from 1 to 60000"),
+            ("redis://:hunter2@h?wait_ms=5", "goes with wait_replicas="),
+            ("redis://:hunter2@h?durable=maybe", "durable= is yes or no"),
+            ("redis://:hunter2@h?ca=/nowhere", "no parameter `ca`"),
+            ("redis://h?password_file=/nowhere", "password_file /nowhere: No such file"),
+            #[cfg(feature = "tls")]
+            ("rediss://h?ca=/nowhere", "ca=/nowhere: No such file"),
+            #[cfg(feature = "tls")]
+            ("rediss://h?cert=/dev/null", "go together"),
+        ];
+        for (url, wanted) in cases {
+            let error = parse(url).unwrap_err().to_string();
+            assert!(error.contains(wanted) && !error.contains("hunter2"), "{url}: {error}");
+        }
+    }
+
+    #[test]
+    fn a_name_for_logs_has_no_password() {
+        let shown = |url| format!("{:?}", parse(url).unwrap());
+        assert_eq!(shown("redis://u:hunter2@h1,h2:1"), "RedisStore(redis://h1:6379,h2:1/0)");
+        assert_eq!(shown("redis://:hunter2@h/3?prefix=team"), "RedisStore(redis://h:6379/3?prefix=team)");
+    }
+
+    #[test]
+    fn a_server_that_forgets_is_refused() {
+        let kind = |told: &str| complaint(told, true).map(|it| it.0);
+        assert_eq!(kind(""), None);
+        assert_eq!(
+            kind("role:master\r\nmaxmemory:0\r\nmaxmemory_policy:allkeys-lru\r\naof_enabled:1\r\n"),
+            None
+        );
+        assert_eq!(kind("maxmemory:9\r\nmaxmemory_policy:volatile-lru\r\n"), None);
+        assert_eq!(kind("maxmemory:9\r\nmaxmemory_policy:allkeys-lru\r\n"), Some(StoreErrorKind::Other));
+        assert_eq!(kind("role:slave\r\naof_enabled:0\r\n"), Some(StoreErrorKind::ReadOnly));
+        assert_eq!(kind("aof_enabled:0\r\n"), Some(StoreErrorKind::Other));
+        assert_eq!(complaint("aof_enabled:0\r\n", false), None);
+    }
+}

@@ -1,0 +1,84 @@
+//! What PostgreSQL and MySQL have in common: the shape of a call, and keys as ranges of bytes.
+//! The statements, and what their errors mean, are the business of each.
+
+mod pool;
+
+pub(crate) use self::pool::{Connect, Failure, Pool};
+use crate::location::Location;
+use crate::{Key, Revision, StoreError, StoreErrorKind, UrlError, Versioned, revisions};
+
+/// A row of the table: name, revision, value.
+pub(crate) type Row = (String, i64, Vec<u8>);
+
+/// The bounds of all keys with a prefix, the first inside and the last outside; `None` where no key can have it.
+///
+/// All characters of keys are below `~`, so whatever is from the prefix up to the prefix and a `~` begins with it.
+pub(crate) fn bounds(prefix: &str) -> Option<(String, String)> {
+    Key::may_begin_with(prefix).then(|| (prefix.to_owned(), format!("{prefix}~")))
+}
+
+/// Builds a record from a row, whose types the database has checked but not its ranges.
+pub(crate) fn record(
+    store: &str,
+    operation: &'static str,
+    revision: i64,
+    value: Vec<u8>,
+) -> Result<Versioned, StoreError> {
+    let Some(revision) = revisions::from_store(revision) else {
+        return Err(strange(store, operation, &format!("a record has revision {revision}")));
+    };
+    Ok(Versioned { value, revision })
+}
+
+/// Builds a list from its rows.
+pub(crate) fn records(
+    store: &str,
+    operation: &'static str,
+    rows: Vec<Row>,
+) -> Result<Vec<(Key, Versioned)>, StoreError> {
+    let entry = |(name, revision, value)| {
+        let key = Key::new(name).map_err(|error| strange(store, operation, &error.to_string()))?;
+        Ok((key, record(store, operation, revision, value)?))
+    };
+    rows.into_iter().map(entry).collect()
+}
+
+/// The revision after a write, which is at least 1.
+pub(crate) const fn revision(after: i64) -> Revision {
+    Revision(after.cast_unsigned())
+}
+
+fn strange(store: &str, operation: &'static str, found: &str) -> StoreError {
+    let text = format!("{found} in the table snowmint_records, so another program writes there; stop it");
+    StoreError::new(StoreErrorKind::Corrupt, operation, store, text)
+}
+
+/// The database, which is the path of the URL.
+pub(crate) fn database(location: &Location) -> Result<String, UrlError> {
+    match location.path.strip_prefix('/') {
+        Some(name) if !name.is_empty() && !name.contains('/') => Ok(name.to_owned()),
+        _ => {
+            let problem =
+                format!("needs a database after the hosts, such as {}://10.0.0.7/snowmint", location.scheme);
+            Err(location.malformed(&problem))
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_range_holds_the_keys_with_the_prefix_and_no_others() {
+        let (from, to) = bounds("workers/a").unwrap();
+        for inside in ["workers/a", "workers/a/1", "workers/az", "workers/aZ", "workers/a:", "workers/a_"] {
+            assert!(*inside >= *from && *inside < *to, "{inside}");
+        }
+        for outside in ["workers/", "workers/A", "workers/b", "workers"] {
+            assert!(*outside < *from || *outside >= *to, "{outside}");
+        }
+        assert_eq!(bounds(""), Some((String::new(), "~".to_owned())));
+        assert_eq!(bounds("a\0"), None);
+    }
+}

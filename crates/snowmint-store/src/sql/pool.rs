@@ -1,0 +1,142 @@
+//! A few connections to a database, each used by one call at a time and thrown away at the first sign of trouble.
+//! Of its own rather than sqlx's, to tell for certain whether a statement was sent, and to try several hosts.
+
+use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use tokio::sync::{Semaphore, SemaphorePermit};
+use tokio::time::{Instant, timeout_at};
+
+use crate::location::Host;
+use crate::network::{Effect, Hosts, IDLE, Refusal};
+
+/// How many statements run at once.
+const CONNECTIONS: usize = 4;
+
+/// What makes a connection ready for statements.
+pub(crate) trait Connect: Send + Sync + 'static {
+    type Connection: sqlx::Connection;
+
+    /// Connects, sets what every session needs, and makes sure that this is a server to write to.
+    fn connect(&self, host: Host) -> impl Future<Output = Result<Self::Connection, Refusal>> + Send;
+}
+
+/// Why a statement failed.
+#[derive(Debug)]
+pub(crate) enum Failure {
+    /// It was not sent.
+    NotSent(Refusal),
+    /// It was sent, and the database or the connection failed it.
+    Sql(sqlx::Error),
+    /// It was sent, and no answer came in time.
+    Late(Duration),
+}
+
+/// The connections to one database.
+pub(crate) struct Pool<D: Connect> {
+    connect: D,
+    hosts: Hosts,
+    limit: Duration,
+    permits: Semaphore,
+    idle: Mutex<Vec<Idle<D::Connection>>>,
+}
+
+struct Idle<C> {
+    connection: C,
+    since: Instant,
+}
+
+impl<D: Connect> Pool<D> {
+    pub(crate) fn new(connect: D, hosts: Vec<Host>, limit: Duration) -> Self {
+        let permits = Semaphore::new(CONNECTIONS);
+        Self { connect, hosts: Hosts::new(hosts), limit, permits, idle: Mutex::new(Vec::new()) }
+    }
+
+    /// Runs a statement. One that only reads is tried once more, on a new connection, if its own breaks.
+    ///
+    /// `ask` gives the connection back with the result; a dropped future drops it, half-read answers and all.
+    pub(crate) async fn run<T, F>(
+        &self,
+        effect: Effect,
+        ask: impl Fn(D::Connection) -> F + Send + Sync,
+    ) -> Result<T, Failure>
+    where
+        T: Send,
+        F: Future<Output = (D::Connection, Result<T, sqlx::Error>)> + Send,
+    {
+        let deadline = Instant::now() + self.limit;
+        let permit = self.permit(deadline).await?;
+        let first = self.run_once(deadline, &ask).await;
+        let answer = match first {
+            Err(Failure::Sql(error)) if effect == Effect::Reads && error.as_database_error().is_none() => {
+                self.run_once(deadline, &ask).await
+            }
+            answer => answer,
+        };
+        drop(permit);
+        answer
+    }
+
+    async fn permit(&self, deadline: Instant) -> Result<SemaphorePermit<'_>, Failure> {
+        let permit = timeout_at(deadline, self.permits.acquire()).await;
+        // The semaphore is never closed, so its own error stands for the same as a time-out.
+        permit.ok().and_then(Result::ok).ok_or_else(|| Failure::NotSent(Refusal::late(self.limit)))
+    }
+
+    async fn run_once<T, F>(
+        &self,
+        deadline: Instant,
+        ask: &(impl Fn(D::Connection) -> F + Send + Sync),
+    ) -> Result<T, Failure>
+    where
+        T: Send,
+        F: Future<Output = (D::Connection, Result<T, sqlx::Error>)> + Send,
+    {
+        let connection = self.take(deadline).await.map_err(Failure::NotSent)?;
+        match timeout_at(deadline, ask(connection)).await {
+            Ok((connection, Ok(value))) => {
+                self.idle().push(Idle { connection, since: Instant::now() });
+                Ok(value)
+            }
+            Ok((_, Err(error))) => {
+                if error.as_database_error().is_none() {
+                    // What broke one has most likely broken all.
+                    self.idle().clear();
+                }
+                Err(Failure::Sql(error))
+            }
+            Err(_) => {
+                self.idle().clear();
+                Err(Failure::Late(self.limit))
+            }
+        }
+    }
+
+    /// A connection that stands: one that was just used, or has just answered, or is new.
+    async fn take(&self, deadline: Instant) -> Result<D::Connection, Refusal> {
+        while let Some(Idle { mut connection, since }) = self.next_idle() {
+            let unused = since.elapsed();
+            if unused < IDLE {
+                return Ok(connection);
+            }
+            // Half of what is left, so that there is time for a new one.
+            let half = deadline.saturating_duration_since(Instant::now()) / 2;
+            let asked = timeout_at(Instant::now() + half, sqlx::Connection::ping(&mut connection)).await;
+            if matches!(asked, Ok(Ok(()))) {
+                return Ok(connection);
+            }
+            self.idle().clear();
+        }
+        self.hosts.connect(deadline, |host| self.connect.connect(host)).await
+    }
+
+    /// The one that was used last.
+    fn next_idle(&self) -> Option<Idle<D::Connection>> {
+        self.idle().pop()
+    }
+
+    /// A panic cannot leave the list half changed, so a poisoned lock is as good as any other.
+    fn idle(&self) -> MutexGuard<'_, Vec<Idle<D::Connection>>> {
+        self.idle.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}

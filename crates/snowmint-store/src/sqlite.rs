@@ -1,0 +1,233 @@
+//! Records in one SQLite file that several processes of a machine may share.
+//! Each write is one statement, so that a process can die at any instant and leave the old record or the new one.
+
+mod cause;
+mod file;
+mod opening;
+
+use std::path::Path;
+
+use async_trait::async_trait;
+use sqlx::sqlite::SqliteConnection;
+use tokio::sync::{Mutex, MutexGuard};
+
+use self::cause::{Cause, Effect, store_error};
+use self::file::Files;
+use crate::{Expected, Key, Revision, Store, StoreError, StoreErrorKind, Swap, Versioned};
+
+const LOAD: &str = "SELECT revision, value FROM snowmint_records WHERE key = ?1";
+const LIST: &str =
+    "SELECT key, revision, value FROM snowmint_records WHERE key >= ?1 AND key < ?2 ORDER BY key";
+const INSERT: &str =
+    "INSERT INTO snowmint_records (key, revision, value) VALUES (?1, ?2, ?3) ON CONFLICT (key) DO NOTHING";
+const UPDATE: &str = "UPDATE snowmint_records SET revision = ?2, value = ?3 WHERE key = ?1 AND revision = ?4";
+
+/// The revision of a record when it is created; each write of it adds one.
+const FIRST: i64 = 1;
+
+/// A store in one SQLite file.
+///
+/// Several processes of one machine may use the file at once, and so may containers that share its *folder*: SQLite
+/// keeps a `-wal` and a `-shm` file beside it that belong to it, so never mount or copy the file alone while it is
+/// in use. A network file system does not do.
+///
+/// One connection serves all calls in turn, each of them short. A call waits up to 5 s for other processes.
+///
+/// If the file or one of its two companions is moved, deleted or replaced while it is open, every call fails from
+/// then on until they are back: what SQLite goes on writing would be seen by no other process.
+///
+/// # Cancel safety
+///
+/// Statements run on a thread of their own and are not cut short when a future is dropped: a dropped
+/// [`compare_and_set`](Store::compare_and_set) may still write, a moment later, all of the record or none of it. The
+/// next call runs after it.
+#[derive(Debug)]
+pub struct SqliteStore {
+    files: Files,
+    connection: Mutex<SqliteConnection>,
+}
+
+impl SqliteStore {
+    /// Opens the file, or creates it, with missing folders above it (mode 0700).
+    ///
+    /// A file of length 0 counts as new. Any number of processes may open a new file at the same instant. Takes a
+    /// few milliseconds; waits up to 10 s while other processes hold the file locked. Needs a Tokio runtime with
+    /// its timer on.
+    ///
+    /// # Errors
+    ///
+    /// - [`StoreErrorKind::Corrupt`]: not an SQLite file, or a damaged one.
+    /// - [`StoreErrorKind::Other`]: the file of another program or of a newer Snowmint, which is left as it was; a
+    ///   folder in place of the file; a file system on which processes cannot share it.
+    /// - [`StoreErrorKind::ReadOnly`], [`StoreErrorKind::Full`], [`StoreErrorKind::Unavailable`]: as their names say.
+    ///
+    /// # Cancel safety
+    ///
+    /// A dropped future leaves at most an empty file behind, which the next call takes.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use snowmint_store::{SqliteStore, Store};
+    ///
+    /// # tokio::runtime::Builder::new_current_thread().enable_time().build()?.block_on(async {
+    /// let folder = tempfile::tempdir()?;
+    /// let store = SqliteStore::open(&folder.path().join("leases.db")).await?;
+    /// assert!(store.list("").await?.is_empty());
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// # })?;
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    pub async fn open(path: &Path) -> Result<Self, StoreError> {
+        let (files, connection) = opening::open(path).await?;
+        Ok(Self { files, connection: Mutex::new(connection) })
+    }
+
+    /// Takes the connection, unless what it writes to is no longer what others open.
+    async fn connection(
+        &self,
+        operation: &'static str,
+    ) -> Result<MutexGuard<'_, SqliteConnection>, StoreError> {
+        let connection = self.connection.lock().await;
+        self.check_in_place(operation, StoreErrorKind::Other)?;
+        Ok(connection)
+    }
+
+    fn check_in_place(&self, operation: &'static str, kind: StoreErrorKind) -> Result<(), StoreError> {
+        if self.files.in_place() {
+            return Ok(());
+        }
+        let cause = Cause::new(
+            "the file, its -wal or its -shm was moved, deleted or replaced while it is in use",
+            "put the same files back, or stop every node that used them, wait until their leases have ended \
+             (one lease window), and start again",
+        );
+        Err(StoreError::new(kind, operation, self.describe(), cause))
+    }
+
+    fn error(&self, operation: &'static str, effect: Effect, error: sqlx::Error) -> StoreError {
+        store_error(self.files.path(), operation, effect, error)
+    }
+
+    /// Builds a record from a row, whose types SQLite has checked but not its ranges.
+    fn record(
+        &self,
+        operation: &'static str,
+        revision: i64,
+        value: Vec<u8>,
+    ) -> Result<Versioned, StoreError> {
+        match u64::try_from(revision) {
+            Ok(revision) => Ok(Versioned { value, revision: Revision(revision) }),
+            Err(_) => Err(self.strange_row(operation, format!("a record has revision {revision}"))),
+        }
+    }
+
+    fn strange_row(&self, operation: &'static str, found: String) -> StoreError {
+        let cause = Cause::new(found, cause::RESTORE);
+        StoreError::new(StoreErrorKind::Corrupt, operation, self.describe(), cause)
+    }
+}
+
+#[async_trait]
+impl Store for SqliteStore {
+    async fn load(&self, key: &Key) -> Result<Option<Versioned>, StoreError> {
+        const OPERATION: &str = "load";
+        let mut connection = self.connection(OPERATION).await?;
+        let query = sqlx::query_as::<_, (i64, Vec<u8>)>(LOAD).bind(key.as_str());
+        let row = query.fetch_optional(&mut *connection).await;
+        self.check_in_place(OPERATION, StoreErrorKind::Other)?;
+        let row = row.map_err(|error| self.error(OPERATION, Effect::Reads, error))?;
+        row.map(|(revision, value)| self.record(OPERATION, revision, value)).transpose()
+    }
+
+    async fn compare_and_set(&self, key: &Key, expected: Expected, value: &[u8]) -> Result<Swap, StoreError> {
+        const OPERATION: &str = "compare_and_set";
+        let Some((sql, before, after)) = statement(expected) else {
+            return Ok(Swap::Conflict);
+        };
+        let mut connection = self.connection(OPERATION).await?;
+        let query = sqlx::query(sql).bind(key.as_str()).bind(after).bind(value);
+        let query = if before == 0 { query } else { query.bind(before) };
+        let done = query.execute(&mut *connection).await;
+        let done = done.map_err(|error| self.error(OPERATION, Effect::Writes, error))?;
+        // Checked after the write as well: only then did it go where others look.
+        self.check_in_place(OPERATION, StoreErrorKind::OutcomeUnknown)?;
+        Ok(if done.rows_affected() == 1 {
+            Swap::Done(Revision(after.cast_unsigned()))
+        } else {
+            Swap::Conflict
+        })
+    }
+
+    async fn list(&self, prefix: &str) -> Result<Vec<(Key, Versioned)>, StoreError> {
+        const OPERATION: &str = "list";
+        let mut connection = self.connection(OPERATION).await?;
+        // Keys are ASCII, so every key with the prefix, and no other above it, is below this bound.
+        let query = sqlx::query_as::<_, (String, i64, Vec<u8>)>(LIST)
+            .bind(prefix)
+            .bind(format!("{prefix}\u{10FFFF}"));
+        let rows = query.fetch_all(&mut *connection).await;
+        self.check_in_place(OPERATION, StoreErrorKind::Other)?;
+        let rows = rows.map_err(|error| self.error(OPERATION, Effect::Reads, error))?;
+        let record = |(key, revision, value)| {
+            let key = Key::new(key).map_err(|error| self.strange_row(OPERATION, error.to_string()))?;
+            Ok((key, self.record(OPERATION, revision, value)?))
+        };
+        rows.into_iter().map(record).collect()
+    }
+
+    fn describe(&self) -> String {
+        cause::describe(self.files.path())
+    }
+}
+
+/// What would be created in the file at this path.
+#[allow(clippy::unnecessary_wraps, reason = "as for every store")]
+pub(crate) fn schema(path: &Path) -> Result<String, crate::UrlError> {
+    let (table, id) = (opening::TABLE, opening::APPLICATION_ID);
+    Ok(format!("-- In the file {}:\n{table};\nPRAGMA application_id = {id};\n", path.display()))
+}
+
+/// The statement for a write with the revisions before and after it; before is 0 where there was no record.
+///
+/// `None` for a revision that no record here can have: they run from [`FIRST`] and stay in the range of SQLite's
+/// integers.
+fn statement(expected: Expected) -> Option<(&'static str, i64, i64)> {
+    match expected {
+        Expected::Absent => Some((INSERT, 0, FIRST)),
+        Expected::Revision(Revision(revision)) => {
+            let before = i64::try_from(revision).ok().filter(|it| *it >= FIRST)?;
+            Some((UPDATE, before, before.checked_add(1)?))
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_revision_that_no_record_can_have_makes_no_statement() {
+        let revision = |it| statement(Expected::Revision(Revision(it)));
+        assert_eq!(statement(Expected::Absent), Some((INSERT, 0, 1)));
+        assert_eq!(revision(1), Some((UPDATE, 1, 2)));
+        assert_eq!(revision(i64::MAX as u64 - 1), Some((UPDATE, i64::MAX - 1, i64::MAX)));
+        for none in [0, i64::MAX as u64, 1 << 63, u64::MAX] {
+            assert_eq!(revision(none), None, "{none}");
+        }
+    }
+
+    /// Goal: what makes a write durable and shared is really set. Method: ask the connection itself.
+    #[tokio::test]
+    async fn the_connection_syncs_every_commit_and_waits_for_others() {
+        let folder = tempfile::tempdir().unwrap();
+        let store = SqliteStore::open(&folder.path().join("leases.db")).await.unwrap();
+        let mut connection = store.connection.lock().await;
+        let ask = "SELECT (SELECT * FROM pragma_synchronous), (SELECT * FROM pragma_journal_mode), \
+                   (SELECT * FROM pragma_busy_timeout), (SELECT * FROM pragma_application_id), \
+                   (SELECT * FROM pragma_user_version)";
+        let found: (i64, String, i64, i64, i64) =
+            sqlx::query_as(ask).fetch_one(&mut *connection).await.unwrap();
+        assert_eq!(found, (2, "wal".to_owned(), 5000, i64::from(opening::APPLICATION_ID), 1));
+    }
+}

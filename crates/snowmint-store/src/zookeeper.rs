@@ -1,0 +1,322 @@
+//! Records as znodes of a ZooKeeper ensemble, written by the versioned `setData`.
+//! Reads are made up to date by a write before them, since every server answers reads from its own, perhaps old, copy.
+
+mod cause;
+mod link;
+mod opening;
+mod path;
+
+use async_trait::async_trait;
+use futures_util::future::try_join_all;
+use zookeeper_client::{Client, CreateOptions, Error, Stat};
+
+use self::cause::Failure;
+use self::link::Link;
+use self::path::Paths;
+use crate::effect::Effect;
+use crate::{
+    Expected, Key, OpenError, Revision, Store, StoreError, StoreErrorKind, Swap, UrlError, Versioned,
+};
+
+/// How many records a list asks for at once.
+const AT_ONCE: usize = 200;
+/// The version that stands for "any" in a `setData`, and so must never be that of a record.
+const ANY_VERSION: i32 = -1;
+const WRITE: &str = "compare_and_set";
+
+/// A store in a ZooKeeper ensemble, version 3.5 or later.
+///
+/// The record of the key `workers/pool/7` is the znode `/snowmint/workers,pool/7`: one flat folder for all that comes
+/// before the last `/`, with `,` for the other `/`, so that a pool is listed by one call and names stay short.
+///
+/// **Revision**: the `mzxid` of the znode, the number of the transaction that last wrote it. It grows with every write
+/// of the ensemble and never comes back, while a znode's `version` has 32 bits. The `setData` itself is conditional on
+/// the version, looked up just before by the revision: while the transaction is the same, so is the version.
+///
+/// **Reads**: each server answers reads from its own copy, and `sync` waits for the leader but not for a quorum, so
+/// that a leader that was cut off and does not know it yet may confirm an old state. [`load`](Store::load) and
+/// [`list`](Store::list) therefore first write to a znode of their own (`,fence`); what is then read over the same
+/// session includes all that was acknowledged before. A load costs about as much as a write.
+///
+/// [`unix_ms`](Store::unix_ms) is the `mtime` of that write: the time of the leader.
+///
+/// Nothing hangs on the session (no ephemeral znodes, no watches), so a session in doubt is dropped and another one
+/// opened. A call tries for a bounded time, some 6 s for reads, and a write waits 5 s for its answer; a write whose
+/// connection breaks is [`StoreErrorKind::OutcomeUnknown`].
+///
+/// # URL
+///
+/// `zookeeper://USER:PASSWORD@HOST:PORT,HOST,HOST/PATH?password_file=FILE`, with port 2181 where none is said, and the
+/// path `/snowmint` where there is none. It is created with what is missing above it. With a user (scheme `digest`),
+/// what is created belongs to that user alone; without, to everybody. ZooKeeper takes any password, and tells a wrong
+/// one only by refusing what belongs to another.
+///
+/// # Cancel safety
+///
+/// A dropped [`compare_and_set`](Store::compare_and_set) may still write until its session has ended.
+#[derive(Debug)]
+pub struct ZooKeeperStore {
+    link: Link,
+    paths: Paths,
+    name: String,
+}
+
+impl ZooKeeperStore {
+    /// Takes the URL apart, opens a session, and creates the store's own path if it is not there.
+    ///
+    /// # Errors
+    ///
+    /// - [`OpenError::Url`]: a mistake in the URL, or the password file cannot be read.
+    /// - [`OpenError::Store`], [`StoreErrorKind::Unavailable`]: no server answers; a later call may succeed.
+    /// - [`OpenError::Store`], [`StoreErrorKind::ReadOnly`]: no right to write there.
+    pub async fn open(url: &str) -> Result<Self, OpenError> {
+        let (link, paths) = opening::settings(url)?;
+        let name = format!("zookeeper://{}{}", link.shown_hosts(), paths.base());
+        let store = Self { link, paths, name };
+        store.tell_time("open").await?;
+        Ok(store)
+    }
+
+    fn error(&self, operation: &'static str, effect: Effect, failure: &Failure) -> StoreError {
+        cause::store_error(&self.name, operation, effect, failure)
+    }
+
+    fn strange(&self, operation: &'static str, found: String) -> StoreError {
+        StoreError::new(StoreErrorKind::Corrupt, operation, &*self.name, found)
+    }
+
+    fn revision(&self, operation: &'static str, stat: &Stat) -> Result<Revision, StoreError> {
+        let strange = |_| self.strange(operation, format!("a znode has transaction {}", stat.mzxid));
+        u64::try_from(stat.mzxid).map(Revision).map_err(strange)
+    }
+
+    /// Reads what is at a path now, or later; `None` where there is no znode.
+    async fn get(
+        &self,
+        operation: &'static str,
+        paths: Vec<String>,
+    ) -> Result<Vec<Option<(Vec<u8>, Stat)>>, StoreError> {
+        let read = self.link.read(|client| {
+            let (paths, fence) = (paths.clone(), self.fence());
+            async move {
+                fence.pass(&client).await?;
+                try_join_all(paths.iter().map(async |path| some(client.get_data(path).await))).await
+            }
+        });
+        read.await.map_err(|failure| self.error(operation, Effect::Reads, &failure))
+    }
+
+    /// The names of the children; none where there is no znode.
+    async fn children(&self, operation: &'static str, path: &str) -> Result<Vec<String>, StoreError> {
+        let read = self.link.read(|client| {
+            let (path, fence) = (path.to_owned(), self.fence());
+            async move {
+                fence.pass(&client).await?;
+                some(client.list_children(&path).await)
+            }
+        });
+        let names = read.await.map_err(|failure| self.error(operation, Effect::Reads, &failure))?;
+        Ok(names.unwrap_or_default())
+    }
+
+    fn fence(&self) -> Fence {
+        Fence { base: self.paths.base().to_owned(), path: self.paths.fence(), options: self.link.options() }
+    }
+
+    /// Passes a quorum and returns the leader's time, in unix milliseconds.
+    async fn tell_time(&self, operation: &'static str) -> Result<u64, StoreError> {
+        let passed = self.link.read(|client| {
+            let fence = self.fence();
+            async move { fence.pass(&client).await }
+        });
+        let stat = passed.await.map_err(|failure| self.error(operation, Effect::Reads, &failure))?;
+        u64::try_from(stat.mtime)
+            .map_err(|_| self.strange(operation, format!("its time is {} ms", stat.mtime)))
+    }
+
+    fn record(&self, operation: &'static str, found: (Vec<u8>, Stat)) -> Result<Versioned, StoreError> {
+        let (value, stat) = found;
+        Ok(Versioned { value, revision: self.revision(operation, &stat)? })
+    }
+
+    async fn create(&self, key: &Key, value: &[u8]) -> Result<Swap, StoreError> {
+        let path = self.paths.record(key);
+        let options = self.link.options();
+        for _ in 0..2 {
+            let written = self.link.write(|client| {
+                let (path, options) = (&path, &options);
+                async move { client.create(path, value, options).await.map(|(stat, _)| stat) }
+            });
+            match written.await {
+                Ok(stat) => return self.done(&stat),
+                Err(Failure::Error(Error::NodeExists)) => return Ok(Swap::Conflict),
+                Err(Failure::Error(Error::NoNode)) => self.make_folder(key).await?,
+                Err(failure) => return Err(self.error(WRITE, Effect::Writes, &failure)),
+            }
+        }
+        let vanished = "its folder is deleted as soon as it is created; find out by whom";
+        Err(StoreError::new(StoreErrorKind::Other, WRITE, &*self.name, vanished))
+    }
+
+    async fn make_folder(&self, key: &Key) -> Result<(), StoreError> {
+        let made = self.link.read(|client| {
+            let (folder, options) = (self.paths.folder(key), self.link.options());
+            async move { client.mkdir(&folder, &options).await }
+        });
+        made.await.map_err(|failure| self.error(WRITE, Effect::Reads, &failure))
+    }
+
+    async fn replace(&self, key: &Key, revision: Revision, value: &[u8]) -> Result<Swap, StoreError> {
+        let path = self.paths.record(key);
+        let Some(version) = self.version(&path, revision).await? else {
+            return Ok(Swap::Conflict);
+        };
+        // The write after this one could no longer be conditional.
+        if version == ANY_VERSION || version == ANY_VERSION - 1 {
+            let spent = "this znode was written 4,294,967,294 times, and ZooKeeper counts no further; use another store";
+            return Err(StoreError::new(StoreErrorKind::Full, WRITE, &*self.name, spent));
+        }
+        let written = self.link.write(|client| {
+            let path = &path;
+            async move { client.set_data(path, value, Some(version)).await }
+        });
+        match written.await {
+            Ok(stat) => self.done(&stat),
+            Err(Failure::Error(Error::BadVersion | Error::NoNode)) => Ok(Swap::Conflict),
+            Err(failure) => Err(self.error(WRITE, Effect::Writes, &failure)),
+        }
+    }
+
+    /// The version that a record has at a revision; `None` when it is at another.
+    async fn version(&self, path: &str, revision: Revision) -> Result<Option<i32>, StoreError> {
+        let read = self.link.read(|client| {
+            let path = path.to_owned();
+            async move { client.check_stat(&path).await }
+        });
+        let stat = read.await.map_err(|failure| self.error(WRITE, Effect::Reads, &failure))?;
+        match stat {
+            Some(stat) if self.revision(WRITE, &stat)? == revision => return Ok(Some(stat.version)),
+            // Any server's copy is old enough to tell that a revision has passed.
+            Some(stat) if self.revision(WRITE, &stat)? > revision => return Ok(None),
+            // It is behind what the caller has seen.
+            _ => {}
+        }
+        match self.get(WRITE, vec![path.to_owned()]).await?.pop().flatten() {
+            Some((_, stat)) if self.revision(WRITE, &stat)? == revision => Ok(Some(stat.version)),
+            _ => Ok(None),
+        }
+    }
+
+    fn done(&self, stat: &Stat) -> Result<Swap, StoreError> {
+        let strange = |_| {
+            let found = format!("ZooKeeper answers a write with transaction {}", stat.mzxid);
+            StoreError::new(StoreErrorKind::OutcomeUnknown, WRITE, &*self.name, found)
+        };
+        u64::try_from(stat.mzxid).map(|it| Swap::Done(Revision(it))).map_err(strange)
+    }
+}
+
+#[async_trait]
+impl Store for ZooKeeperStore {
+    async fn load(&self, key: &Key) -> Result<Option<Versioned>, StoreError> {
+        let found = self.get("load", vec![self.paths.record(key)]).await?.pop().flatten();
+        found.map(|it| self.record("load", it)).transpose()
+    }
+
+    async fn compare_and_set(&self, key: &Key, expected: Expected, value: &[u8]) -> Result<Swap, StoreError> {
+        match expected {
+            Expected::Absent => self.create(key, value).await,
+            Expected::Revision(revision) => self.replace(key, revision, value).await,
+        }
+    }
+
+    async fn list(&self, prefix: &str) -> Result<Vec<(Key, Versioned)>, StoreError> {
+        const OPERATION: &str = "list";
+        let mut keys = Vec::new();
+        for name in self.children(OPERATION, self.paths.base()).await? {
+            let Some(folder) = path::folder_of_name(&name).filter(|it| path::may_hold(it, prefix)) else {
+                continue;
+            };
+            for child in self.children(OPERATION, &self.paths.child(&name)).await? {
+                let Some(key) = path::key_of_names(&folder, &child) else {
+                    let found = format!("`{name}/{child}` is no key of Snowmint; use another path");
+                    return Err(self.strange(OPERATION, found));
+                };
+                keys.push(key);
+            }
+        }
+        keys.retain(|key| key.as_str().starts_with(prefix));
+        keys.sort_unstable();
+        let mut records = Vec::with_capacity(keys.len());
+        for keys in keys.chunks(AT_ONCE) {
+            let found = self.get(OPERATION, keys.iter().map(|key| self.paths.record(key)).collect()).await?;
+            for (key, found) in keys.iter().zip(found) {
+                // Nothing is deleted, but for an operator who deletes.
+                if let Some(found) = found {
+                    records.push((key.clone(), self.record(OPERATION, found)?));
+                }
+            }
+        }
+        Ok(records)
+    }
+
+    async fn unix_ms(&self) -> Result<Option<u64>, StoreError> {
+        self.tell_time("unix_ms").await.map(Some)
+    }
+
+    fn describe(&self) -> String {
+        self.name.clone()
+    }
+}
+
+/// What a store that this URL names has in ZooKeeper.
+pub(crate) fn schema(url: &str) -> Result<String, UrlError> {
+    let (_, paths) = opening::settings(url)?;
+    let (base, fence, record) = (paths.base(), paths.fence(), paths.child("FOLDER,OF,THE,KEY/LAST"));
+    Ok(format!(
+        "# Persistent znodes, created when they are missing; for a user, with an ACL for that user alone:\n\
+         {base}\n\
+         {fence}   written before each read\n\
+         {record}   one for each record\n\
+         # Rights of the nodes on {base}: create, read and write (crw).\n"
+    ))
+}
+
+/// The znode whose writes make the reads after them, on the same session, up to date.
+struct Fence {
+    base: String,
+    path: String,
+    options: CreateOptions<'static>,
+}
+
+impl Fence {
+    async fn pass(&self, client: &Client) -> Result<Stat, Error> {
+        match client.set_data(&self.path, b"", None).await {
+            Err(Error::NoNode) => self.create(client).await?,
+            passed => return passed,
+        }
+        client.set_data(&self.path, b"", None).await
+    }
+
+    /// Creates it, and with it what is missing above; others may do the same at the same instant.
+    async fn create(&self, client: &Client) -> Result<(), Error> {
+        let mut created = client.create(&self.path, b"", &self.options).await;
+        if created == Err(Error::NoNode) {
+            client.mkdir(&self.base, &self.options).await?;
+            created = client.create(&self.path, b"", &self.options).await;
+        }
+        match created {
+            Ok(_) | Err(Error::NodeExists) => Ok(()),
+            Err(error) => Err(error),
+        }
+    }
+}
+
+/// Makes `None` of "no such znode".
+fn some<T>(found: Result<T, Error>) -> Result<Option<T>, Error> {
+    match found {
+        Ok(found) => Ok(Some(found)),
+        Err(Error::NoNode) => Ok(None),
+        Err(error) => Err(error),
+    }
+}

@@ -1,0 +1,223 @@
+//! The MySQL store against real MariaDB servers: the suite, crashes, bad networks, rights, read-only, TLS.
+
+#![cfg(feature = "mysql")]
+#![allow(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::print_stdout,
+    reason = "a panic is how a test fails"
+)]
+
+mod outages;
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use outages::{SECRET, key, open, put, refused};
+use snowmint_store::{Expected, StoreErrorKind, conformance};
+use snowmint_test_servers::{MariaDb, Proxy, Server};
+
+fn url(server: &Server) -> String {
+    format!("mysql://root@{}/test", server.address())
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 4)]
+async fn it_keeps_the_contract() {
+    let server = MariaDb::start();
+    let url = url(&server);
+    conformance::run(async || open(&url).await).await.unwrap();
+}
+
+/// Goal: the contract holds whatever the defaults of the server are. Method: the most unfit ones.
+#[tokio::test(flavor = "multi_thread", worker_threads = 4)]
+async fn it_keeps_the_contract_under_strange_defaults() {
+    let server = MariaDb::with(&[
+        "--autocommit=0",
+        "--transaction-isolation=SERIALIZABLE",
+        "--sql-mode=",
+        "--character-set-server=utf8mb4",
+        "--collation-server=utf8mb4_general_ci",
+        "--default-storage-engine=MyISAM",
+    ]);
+    let url = url(&server).replace("mysql:", "mariadb:");
+    conformance::run(async || open(&url).await).await.unwrap();
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 4)]
+async fn it_survives_crashes_pauses_and_bad_networks() {
+    let server = MariaDb::start();
+    let direct = open(&url(&server)).await;
+    let proxy = Proxy::start(server.address());
+    let store = open(&format!("mysql://root@{}/test?timeout_ms=1000", proxy.address())).await;
+    outages::survives_a_bad_network(store, Arc::clone(&direct), &proxy).await;
+    let store = open(&format!("{}?timeout_ms=1000", url(&server))).await;
+    outages::survives_a_pause(Arc::clone(&store), &server).await;
+    outages::survives_a_crash(store, &server).await;
+    drop(direct);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 4)]
+async fn it_tells_the_time_and_opens_in_a_race() {
+    let server = MariaDb::start();
+    outages::opens_in_a_race(&url(&server)).await;
+    let store = open(&url(&server)).await;
+    outages::tells_the_time(&*store).await;
+    assert_eq!(store.describe(), format!("mysql://{}/test", server.address()));
+    open(&format!("mysql://root@localhost/test?socket={}/socket", server.folder().display())).await;
+}
+
+#[tokio::test]
+async fn passwords_databases_and_rights() {
+    let server = MariaDb::start();
+    server.sql(&format!(
+        "CREATE USER node@'%' IDENTIFIED BY '{SECRET}'; GRANT SELECT, INSERT, UPDATE ON test.* TO node@'%'"
+    ));
+    let address = server.address();
+    let good = format!("mysql://node:{SECRET}@{address}/test");
+
+    // A user who may not create tables: the error says what to run.
+    let (kind, error) = refused(&good).await;
+    assert_eq!(kind, Some(StoreErrorKind::ReadOnly), "{error}");
+    assert!(error.contains("CREATE TABLE"), "{error}");
+    server.sql(&format!("USE test; {}", snowmint_store::schema(&good).unwrap()));
+    let store = open(&good).await;
+    let revision = put(&*store, "a", b"1").await;
+    assert!(!format!("{store:?} {}", store.describe()).contains(SECRET));
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("password");
+    std::fs::write(&file, format!("{SECRET}\n")).unwrap();
+    open(&format!("mysql://node@{address}/test?password_file={}", file.display())).await;
+
+    server.sql("REVOKE UPDATE ON test.* FROM node@'%'");
+    // Rights on a database are read when a session chooses it.
+    tokio::time::sleep(Duration::from_millis(100)).await;
+    let store = open(&good).await;
+    let error = store.compare_and_set(&key("a"), Expected::Revision(revision), b"2").await.unwrap_err();
+    assert_eq!(error.kind(), StoreErrorKind::ReadOnly, "{error}");
+    assert!(error.to_string().contains("grant"), "{error}");
+
+    let cases = [
+        (format!("mysql://node:{SECRET}x@{address}/test"), "check user and password"),
+        (format!("mysql://root@{address}/nothing"), "create the database"),
+        (format!("mysql://node:{SECRET}@{address}/nothing"), "grant"),
+    ];
+    for (url, says) in cases {
+        let (kind, error) = refused(&url).await;
+        assert_eq!(kind, Some(StoreErrorKind::Other), "{error}");
+        assert!(error.contains(says), "{error}");
+    }
+}
+
+#[tokio::test]
+async fn a_foreign_table_is_left_alone() {
+    let server = MariaDb::start();
+    let ours =
+        "name VARBINARY(200) NOT NULL PRIMARY KEY, revision BIGINT NOT NULL, value MEDIUMBLOB NOT NULL";
+    let tables = [
+        ("TABLE test.snowmint_records (id INT)".to_owned(), "another program's"),
+        ("VIEW test.snowmint_records AS SELECT 1 AS name".to_owned(), "another program's"),
+        (format!("TABLE test.snowmint_records ({})", ours.replace("VARBINARY", "VARCHAR")), "name varchar"),
+        (format!("TABLE test.snowmint_records ({})", ours.replace("PRIMARY KEY", "")), "primary key"),
+        (format!("TABLE test.snowmint_records ({ours}) ENGINE=MyISAM"), "ENGINE = InnoDB"),
+    ];
+    for (table, says) in tables {
+        server.sql(&format!("CREATE {table}"));
+        let (kind, error) = refused(&url(&server)).await;
+        assert_eq!(kind, Some(StoreErrorKind::Other), "{error}");
+        assert!(error.contains(says), "{error}");
+        let what = table.split_whitespace().next().unwrap();
+        server.sql(&format!("DROP {what} test.snowmint_records"));
+    }
+}
+
+#[tokio::test]
+async fn a_server_that_cannot_be_written_is_told() {
+    let server = MariaDb::start();
+    let store = open(&url(&server)).await;
+    let revision = put(&*store, "a", b"1").await;
+    // As when a primary is demoted while nodes are connected: neither reads nor writes may go on, even for a user
+    // who could write in spite of it.
+    server.sql("SET GLOBAL read_only = 1");
+    for error in [store.load(&key("a")).await.unwrap_err(), store.list("").await.unwrap_err()] {
+        assert_eq!(error.kind(), StoreErrorKind::ReadOnly, "{error}");
+    }
+    let (kind, error) = refused(&url(&server)).await;
+    assert_eq!(kind, Some(StoreErrorKind::ReadOnly), "{error}");
+    server.sql("SET GLOBAL read_only = 0");
+
+    server.sql(&format!("CREATE USER node@'%' IDENTIFIED BY '{SECRET}'; GRANT ALL ON test.* TO node@'%'"));
+    let node = open(&format!("mysql://node:{SECRET}@{}/test", server.address())).await;
+    server.sql("SET GLOBAL read_only = 1");
+    let error = node.compare_and_set(&key("a"), Expected::Revision(revision), b"2").await.unwrap_err();
+    assert_eq!(error.kind(), StoreErrorKind::ReadOnly, "{error}");
+    let other = MariaDb::start();
+    let several = format!("mysql://root@{},{}/test", server.address(), other.address());
+    let store = open(&several).await;
+    assert!(store.load(&key("a")).await.unwrap().is_none(), "the server that can be written is taken");
+}
+
+/// Goal: no room left is told as such, nothing of the refused write stays, and what was there does. Method: a data
+/// file that may not grow.
+#[tokio::test]
+async fn a_full_disk_is_told() {
+    let server = MariaDb::with(&["--innodb-file-per-table=0", "--innodb-data-file-path=ibdata1:12M"]);
+    let store = open(&url(&server)).await;
+    let (value, mut written) = (vec![7; 64 * 1024], 0);
+    let error = loop {
+        let name = key(format!("filler/{written}"));
+        match store.compare_and_set(&name, Expected::Absent, &value).await {
+            Ok(_) => written += 1,
+            Err(error) => break error,
+        }
+        assert!(written < 1000, "a file of 12 MiB holds all of this");
+    };
+    assert_eq!(error.kind(), StoreErrorKind::Full, "{error}");
+    assert!(error.to_string().contains("free space"), "{error}");
+    let found = store.list("filler/").await.unwrap();
+    assert!(found.len() == written && found.iter().all(|(_, it)| it.value == value));
+}
+
+/// Goal: a write that waits for another is given up in time, and has written nothing. Method: lock the row.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_locked_row_is_not_waited_for_for_ever() {
+    let server = Arc::new(MariaDb::start());
+    let store = open(&format!("{}?timeout_ms=1500", url(&server))).await;
+    let revision = put(&*store, "a", b"1").await;
+    let locker = Arc::clone(&server);
+    let lock = tokio::task::spawn_blocking(move || {
+        locker.sql("BEGIN; SELECT 1 FROM test.snowmint_records FOR UPDATE; SELECT SLEEP(3); COMMIT")
+    });
+    tokio::time::sleep(Duration::from_millis(300)).await;
+    let error = store.compare_and_set(&key("a"), Expected::Revision(revision), b"2").await.unwrap_err();
+    assert!(error.is_temporary(), "{error}");
+    println!("{error}");
+    lock.await.unwrap();
+    tokio::time::sleep(Duration::from_millis(200)).await;
+    assert_eq!(store.load(&key("a")).await.unwrap().unwrap().revision, revision);
+}
+
+#[cfg(feature = "tls")]
+#[tokio::test]
+async fn tls_is_checked() {
+    use snowmint_test_servers::Certificates;
+    let (certificates, others) = (Certificates::make(), Certificates::make());
+    let server = MariaDb::with_tls(&certificates, &[]);
+    server.sql(&format!(
+        "CREATE USER node@'%' IDENTIFIED BY '{SECRET}' REQUIRE SSL; GRANT ALL ON test.* TO node@'%'"
+    ));
+    let port = server.port();
+    let url = |host: &str, parameters: &str| {
+        format!("mysql://node:{SECRET}@{host}:{port}/test?timeout_ms=2000&{parameters}")
+    };
+    let root = |it: &Certificates| format!("ssl-ca={}", it.authority().display());
+    let store = open(&url("localhost", &root(&certificates))).await;
+    put(&*store, "a", b"1").await;
+    open(&url("127.0.0.1", "ssl-mode=required")).await;
+    for parameters in [root(&others), "ssl-mode=verify_identity".to_owned()] {
+        let (kind, error) = refused(&url("localhost", &parameters)).await;
+        assert_eq!(kind, Some(StoreErrorKind::Other), "{error}");
+        assert!(error.contains("certificate"), "{error}");
+    }
+    let (kind, error) = refused(&url("localhost", "ssl-mode=disabled")).await;
+    assert_eq!(kind, Some(StoreErrorKind::Other), "{error}");
+}

@@ -1,0 +1,259 @@
+//! What the tests of the etcd, ZooKeeper and Kubernetes stores share: compare-and-set traffic while servers and networks
+//! fail, and a check that what all writers saw is one line of history.
+
+#![allow(
+    dead_code,
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::print_stdout,
+    reason = "not every test uses all of it, and a panic is how a test fails"
+)]
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::time::Duration;
+
+use snowmint_store::{Expected, Key, Revision, Store, StoreErrorKind, Swap, Versioned};
+use tokio::time::{Instant, sleep};
+
+/// The most that one call may take, whatever fails: "some seconds".
+pub(crate) const LONGEST_CALL: Duration = Duration::from_secs(12);
+
+pub(crate) fn key(text: &str) -> Key {
+    Key::new(text).unwrap()
+}
+
+/// Writes whatever is there, for tests that write alone.
+pub(crate) async fn put(store: &dyn Store, name: &str, value: &[u8]) -> Versioned {
+    let found = store.load(&key(name)).await.unwrap();
+    let expected = found.map_or(Expected::Absent, |it| Expected::Revision(it.revision));
+    match store.compare_and_set(&key(name), expected, value).await.unwrap() {
+        Swap::Done(revision) => Versioned { value: value.to_vec(), revision },
+        Swap::Conflict => panic!("{name}: a conflict with nobody"),
+    }
+}
+
+/// Waits until the store answers again, through the handle that saw it fail.
+pub(crate) async fn load_again(store: &dyn Store, name: &str) -> Option<Versioned> {
+    let started = Instant::now();
+    loop {
+        match store.load(&key(name)).await {
+            Ok(found) => return found,
+            Err(error) => assert!(started.elapsed() < Duration::from_secs(40), "still failing: {error}"),
+        }
+        sleep(Duration::from_millis(50)).await;
+    }
+}
+
+/// Calls a store that is down: both kinds of call fail in bounded time, and say that it may pass.
+pub(crate) async fn fails_for_now(store: &dyn Store, name: &str, expected: Expected) {
+    let started = Instant::now();
+    let error = store.load(&key(name)).await.unwrap_err();
+    assert_eq!(error.kind(), StoreErrorKind::Unavailable, "{error}");
+    assert!(started.elapsed() < LONGEST_CALL, "a load took {:?}", started.elapsed());
+    let started = Instant::now();
+    let error = store.compare_and_set(&key(name), expected, b"while down").await.unwrap_err();
+    assert!(error.is_temporary(), "{error}");
+    assert!(started.elapsed() < LONGEST_CALL, "a write took {:?}", started.elapsed());
+    println!("down: {error}");
+}
+
+/// What one writer did to the record, or saw of it.
+#[derive(Clone, Debug)]
+enum Event {
+    Read(Versioned),
+    Done {
+        expected: Revision,
+        wrote: Versioned,
+    },
+    /// Said to be not written.
+    Refused(Vec<u8>),
+    Unknown {
+        expected: Revision,
+        value: Vec<u8>,
+    },
+}
+
+/// How the calls of all writers ended.
+#[derive(Default, Debug)]
+pub(crate) struct Report {
+    pub(crate) done: usize,
+    pub(crate) conflicts: usize,
+    pub(crate) unknown: usize,
+    pub(crate) unknown_but_written: usize,
+    pub(crate) unavailable: usize,
+    pub(crate) failed_reads: usize,
+    pub(crate) slowest: Duration,
+    /// The longest time in which nobody wrote.
+    pub(crate) gap: Duration,
+}
+
+struct Shared {
+    key: Key,
+    stop: AtomicBool,
+    /// The greatest revision that any call has returned: a call that begins now must not see less.
+    floor: AtomicU64,
+}
+
+/// Lets one writer for each handle swap one record for as long as `trouble` takes, then checks what they saw.
+///
+/// Panics if there is no single line of history that explains it: a lost or doubled write, a stale read, a write that
+/// happened though its error said it would not, a call that took too long.
+pub(crate) async fn under_trouble(handles: Vec<Arc<dyn Store>>, trouble: impl Future<Output = ()>) -> Report {
+    let name = "traffic/record";
+    let first = put(&*handles[0], name, b"first").await;
+    let floor = AtomicU64::new(first.revision.0);
+    let shared = Arc::new(Shared { key: key(name), stop: AtomicBool::new(false), floor });
+    let writers: Vec<_> = (0..)
+        .zip(&handles)
+        .map(|(nth, store)| tokio::spawn(write(Arc::clone(store), Arc::clone(&shared), nth)))
+        .collect();
+    trouble.await;
+    shared.stop.store(true, Ordering::SeqCst);
+    let (mut events, mut report, mut done_at) = (Vec::new(), Report::default(), Vec::new());
+    for writer in writers {
+        let log = writer.await.unwrap();
+        report.conflicts += log.conflicts;
+        report.failed_reads += log.failed_reads;
+        report.slowest = report.slowest.max(log.slowest);
+        done_at.extend(log.done_at);
+        events.extend(log.events);
+    }
+    let last = load_again(&*handles[0], name).await.unwrap();
+    assert!(last.revision.0 >= shared.floor.load(Ordering::SeqCst), "the last write is lost: {last:?}");
+    events.push(Event::Read(last));
+    done_at.sort_unstable();
+    report.gap = done_at.windows(2).map(|it| it[1] - it[0]).max().unwrap_or_default();
+    check(&events, &first, &mut report);
+    println!("{report:?}");
+    report
+}
+
+#[derive(Default)]
+struct Log {
+    events: Vec<Event>,
+    conflicts: usize,
+    failed_reads: usize,
+    slowest: Duration,
+    done_at: Vec<Instant>,
+}
+
+impl Log {
+    fn time(&mut self, started: Instant) {
+        self.slowest = self.slowest.max(started.elapsed());
+        assert!(self.slowest < LONGEST_CALL, "a call took {:?}", self.slowest);
+    }
+}
+
+async fn write(store: Arc<dyn Store>, shared: Arc<Shared>, writer: usize) -> Log {
+    let mut log = Log::default();
+    let mut attempt = 0_u64;
+    while !shared.stop.load(Ordering::SeqCst) {
+        let (floor, started) = (shared.floor.load(Ordering::SeqCst), Instant::now());
+        let found = store.load(&shared.key).await;
+        log.time(started);
+        let found = match found {
+            Ok(found) => found.expect("a record that was written"),
+            Err(error) => {
+                assert_eq!(error.kind(), StoreErrorKind::Unavailable, "{error}");
+                log.failed_reads += 1;
+                sleep(Duration::from_millis(20)).await;
+                continue;
+            }
+        };
+        assert!(found.revision.0 >= floor, "a stale read: {} after {floor}", found.revision);
+        shared.floor.fetch_max(found.revision.0, Ordering::SeqCst);
+        log.events.push(Event::Read(found.clone()));
+        // Several writes on one load, as a lease is renewed.
+        let mut expected = found.revision;
+        for _ in 0..3 {
+            attempt += 1;
+            match swap(&*store, &shared, expected, format!("{writer}.{attempt}"), &mut log).await {
+                Some(revision) => expected = revision,
+                None => break,
+            }
+        }
+    }
+    log
+}
+
+/// Swaps once; returns the new revision if it was done.
+async fn swap(
+    store: &dyn Store,
+    shared: &Shared,
+    expected: Revision,
+    value: String,
+    log: &mut Log,
+) -> Option<Revision> {
+    let (floor, started, value) = (shared.floor.load(Ordering::SeqCst), Instant::now(), value.into_bytes());
+    let swapped = store.compare_and_set(&shared.key, Expected::Revision(expected), &value).await;
+    log.time(started);
+    match swapped {
+        Ok(Swap::Done(revision)) => {
+            assert!(revision.0 > floor, "written at {revision}, after {floor} was seen");
+            shared.floor.fetch_max(revision.0, Ordering::SeqCst);
+            log.done_at.push(Instant::now());
+            log.events.push(Event::Done { expected, wrote: Versioned { value, revision } });
+            return Some(revision);
+        }
+        Ok(Swap::Conflict) => {
+            log.conflicts += 1;
+            log.events.push(Event::Refused(value));
+        }
+        Err(error) if error.kind() == StoreErrorKind::OutcomeUnknown => {
+            log.events.push(Event::Unknown { expected, value });
+        }
+        Err(error) => {
+            assert_eq!(error.kind(), StoreErrorKind::Unavailable, "{error}");
+            log.events.push(Event::Refused(value));
+            sleep(Duration::from_millis(20)).await;
+        }
+    }
+    None
+}
+
+/// Every write must have replaced the write just before it; nobody can replace a write that nobody has seen, so the
+/// events name them all.
+fn check(events: &[Event], first: &Versioned, report: &mut Report) {
+    let mut values = BTreeMap::from([(first.revision, first.value.clone())]);
+    let mut before = BTreeMap::new();
+    let mut unknown = BTreeMap::new();
+    let mut refused = BTreeSet::new();
+    for event in events {
+        match event {
+            Event::Read(seen) => same(&mut values, seen),
+            Event::Done { expected, wrote } => {
+                report.done += 1;
+                same(&mut values, wrote);
+                assert!(before.insert(wrote.revision, *expected).is_none(), "{} twice", wrote.revision);
+            }
+            Event::Refused(value) => {
+                refused.insert(value.clone());
+            }
+            Event::Unknown { expected, value } => {
+                report.unknown += 1;
+                unknown.insert(value.clone(), *expected);
+            }
+        }
+    }
+    report.unavailable = refused.len() - report.conflicts;
+    for (revision, value) in &values {
+        assert!(!refused.contains(value), "written at {revision} in spite of an error that says it was not");
+        if let Some(expected) = unknown.get(value) {
+            report.unknown_but_written += 1;
+            assert!(before.insert(*revision, *expected).is_none(), "{revision} written twice");
+        }
+    }
+    let line: Vec<Revision> = values.keys().copied().collect();
+    assert_eq!(line[0], first.revision);
+    for pair in line.windows(2) {
+        let found = before.get(&pair[1]);
+        assert_eq!(found, Some(&pair[0]), "{} replaced {}, its writer expected {found:?}", pair[1], pair[0]);
+    }
+}
+
+fn same(values: &mut BTreeMap<Revision, Vec<u8>>, seen: &Versioned) {
+    let known = values.entry(seen.revision).or_insert_with(|| seen.value.clone());
+    assert_eq!(*known, seen.value, "two values at revision {}", seen.revision);
+}

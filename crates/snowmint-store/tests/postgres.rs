@@ -1,0 +1,201 @@
+//! The PostgreSQL store against real servers: the suite, crashes, bad networks, rights, standbys, full disks, TLS.
+
+#![cfg(feature = "postgres")]
+#![allow(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::print_stdout,
+    reason = "a panic is how a test fails"
+)]
+
+mod outages;
+
+use std::sync::Arc;
+
+use outages::{SECRET, key, open, put, refused};
+use snowmint_store::{Expected, StoreErrorKind, conformance};
+use snowmint_test_servers::{Postgres, Proxy, Server};
+
+fn url(server: &Server) -> String {
+    format!("postgres://postgres@{}/postgres", server.address())
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 4)]
+async fn it_keeps_the_contract() {
+    let server = Postgres::start();
+    let url = url(&server);
+    conformance::run(async || open(&url).await).await.unwrap();
+}
+
+/// Goal: the contract holds whatever the defaults of the database are. Method: the most unfit ones.
+#[tokio::test(flavor = "multi_thread", worker_threads = 4)]
+async fn it_keeps_the_contract_under_strange_defaults() {
+    let server = Postgres::with(&[
+        "synchronous_commit=off",
+        "default_transaction_isolation=serializable",
+        "statement_timeout=200",
+        "max_connections=40",
+    ]);
+    let url = url(&server);
+    conformance::run(async || open(&url).await).await.unwrap();
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 4)]
+async fn it_survives_crashes_pauses_and_bad_networks() {
+    let server = Postgres::start();
+    let direct = open(&url(&server)).await;
+    let proxy = Proxy::start(server.address());
+    let store = open(&format!("postgres://postgres@{}/postgres?timeout_ms=1000", proxy.address())).await;
+    outages::survives_a_bad_network(store, Arc::clone(&direct), &proxy).await;
+    let store = open(&format!("{}?timeout_ms=1000", url(&server))).await;
+    outages::survives_a_pause(Arc::clone(&store), &server).await;
+    outages::survives_a_crash(store, &server).await;
+    drop(direct);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 4)]
+async fn it_tells_the_time_and_opens_in_a_race() {
+    let server = Postgres::start();
+    outages::opens_in_a_race(&url(&server)).await;
+    let store = open(&url(&server)).await;
+    outages::tells_the_time(&*store).await;
+    assert_eq!(store.describe(), format!("postgres://{}/postgres", server.address()));
+    let (port, folder) = (server.port(), server.folder().display());
+    open(&format!("postgres://postgres@localhost:{port}/postgres?socket={folder}")).await;
+}
+
+#[tokio::test]
+async fn passwords_databases_and_rights() {
+    let server = Postgres::start();
+    server.sql(&format!("CREATE USER node PASSWORD '{SECRET}'"));
+    server.set_logins("host all all 127.0.0.1/32 scram-sha-256");
+    let address = server.address();
+    let good = format!("postgres://node:{SECRET}@{address}/postgres");
+
+    // Since version 15 a user may not create tables: the error says what to run.
+    let (kind, error) = refused(&good).await;
+    assert_eq!(kind, Some(StoreErrorKind::ReadOnly), "{error}");
+    assert!(error.contains("CREATE TABLE snowmint_records"), "{error}");
+    server.sql(&snowmint_store::schema(&good).unwrap());
+    server.sql("GRANT SELECT, INSERT, UPDATE ON snowmint_records TO node");
+    let store = open(&good).await;
+    let revision = put(&*store, "a", b"1").await;
+    assert!(!format!("{store:?} {}", store.describe()).contains(SECRET));
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("password");
+    std::fs::write(&file, format!("{SECRET}\n")).unwrap();
+    open(&format!("postgres://node@{address}/postgres?password_file={}", file.display())).await;
+
+    server.sql("REVOKE UPDATE ON snowmint_records FROM node");
+    let error = store.compare_and_set(&key("a"), Expected::Revision(revision), b"2").await.unwrap_err();
+    assert_eq!(error.kind(), StoreErrorKind::ReadOnly, "{error}");
+    assert!(error.to_string().contains("grant"), "{error}");
+
+    let cases = [
+        (format!("postgres://node:{SECRET}x@{address}/postgres"), "check user and password"),
+        (format!("postgres://nobody:{SECRET}@{address}/postgres"), "check user and password"),
+        (format!("postgres://node:{SECRET}@{address}/nothing"), "create the database"),
+    ];
+    for (url, says) in cases {
+        let (kind, error) = refused(&url).await;
+        assert_eq!(kind, Some(StoreErrorKind::Other), "{error}");
+        assert!(error.contains(says), "{error}");
+    }
+}
+
+#[tokio::test]
+async fn a_foreign_table_is_left_alone() {
+    let server = Postgres::start();
+    let tables = [
+        ("CREATE TABLE snowmint_records (id int)", "another program's"),
+        (
+            "CREATE VIEW snowmint_records AS SELECT 'a' AS name, 1::bigint AS revision, ''::bytea AS value",
+            "another",
+        ),
+        (
+            "CREATE TABLE snowmint_records (name text PRIMARY KEY, revision bigint, value bytea)",
+            "name text default",
+        ),
+        (
+            r#"CREATE TABLE snowmint_records (name text COLLATE "C", revision bigint, value bytea)"#,
+            "primary key",
+        ),
+        (
+            r#"CREATE UNLOGGED TABLE snowmint_records (name text COLLATE "C" PRIMARY KEY, revision bigint, value bytea)"#,
+            "SET LOGGED",
+        ),
+    ];
+    for (table, says) in tables {
+        server.sql(table);
+        let (kind, error) = refused(&url(&server)).await;
+        assert_eq!(kind, Some(StoreErrorKind::Other), "{error}");
+        assert!(error.contains(says), "{error}");
+        server
+            .sql(&format!("DROP {} snowmint_records", if table.contains("VIEW") { "VIEW" } else { "TABLE" }));
+    }
+}
+
+#[tokio::test]
+async fn a_server_that_cannot_be_written_is_told() {
+    let primary = Postgres::start();
+    let store = open(&url(&primary)).await;
+    let revision = put(&*store, "a", b"1").await;
+    let standby = Postgres::standby_of(&primary);
+    let (kind, error) = refused(&url(&standby)).await;
+    assert_eq!(kind, Some(StoreErrorKind::ReadOnly), "{error}");
+    assert!(error.contains("is a standby"), "{error}");
+    // Of several hosts the primary is found.
+    open(&format!("postgres://postgres@{},{}/postgres", standby.address(), primary.address())).await;
+
+    primary.sql("ALTER SYSTEM SET default_transaction_read_only = on");
+    primary.sql("SELECT pg_reload_conf()");
+    tokio::time::sleep(std::time::Duration::from_millis(300)).await;
+    let error = store.compare_and_set(&key("a"), Expected::Revision(revision), b"2").await.unwrap_err();
+    assert_eq!(error.kind(), StoreErrorKind::ReadOnly, "{error}");
+    assert_eq!(store.load(&key("a")).await.unwrap().unwrap().value, b"1");
+}
+
+/// Goal: a write that waits for another is given up in time, and has written nothing. Method: lock the row.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_locked_row_is_not_waited_for_for_ever() {
+    let server = Arc::new(Postgres::start());
+    let store = open(&format!("{}?timeout_ms=1000", url(&server))).await;
+    let revision = put(&*store, "a", b"1").await;
+    let locker = Arc::clone(&server);
+    let lock = tokio::task::spawn_blocking(move || {
+        locker.sql("BEGIN; SELECT 1 FROM snowmint_records FOR UPDATE; SELECT pg_sleep(3); COMMIT")
+    });
+    tokio::time::sleep(std::time::Duration::from_millis(300)).await;
+    let error = store.compare_and_set(&key("a"), Expected::Revision(revision), b"2").await.unwrap_err();
+    assert!(error.is_temporary(), "{error}");
+    println!("{error}");
+    lock.await.unwrap();
+    tokio::time::sleep(std::time::Duration::from_millis(200)).await;
+    assert_eq!(store.load(&key("a")).await.unwrap().unwrap().revision, revision);
+}
+
+#[cfg(feature = "tls")]
+#[tokio::test]
+async fn tls_is_checked() {
+    use snowmint_test_servers::Certificates;
+    let (certificates, others) = (Certificates::make(), Certificates::make());
+    let server = Postgres::with_tls(&certificates, &[]);
+    server.sql(&format!("CREATE USER node SUPERUSER PASSWORD '{SECRET}'"));
+    server.set_logins("hostssl all all 127.0.0.1/32 scram-sha-256");
+    let port = server.port();
+    let url = |host: &str, parameters: &str| {
+        format!("postgres://node:{SECRET}@{host}:{port}/postgres?timeout_ms=2000&{parameters}")
+    };
+    let root = |it: &Certificates| format!("sslrootcert={}", it.authority().display());
+    let store = open(&url("localhost", &root(&certificates))).await;
+    put(&*store, "a", b"1").await;
+    open(&url("127.0.0.1", "sslmode=require")).await;
+    open(&url("127.0.0.1", &format!("sslmode=verify-full&{}", root(&certificates)))).await;
+    for parameters in [root(&others), "sslmode=verify-full".to_owned()] {
+        let (kind, error) = refused(&url("localhost", &parameters)).await;
+        assert_eq!(kind, Some(StoreErrorKind::Other), "{error}");
+        assert!(error.contains("certificate"), "{error}");
+    }
+    let (kind, error) = refused(&url("localhost", "sslmode=disable")).await;
+    assert_eq!(kind, Some(StoreErrorKind::Other), "{error}");
+}

@@ -1,0 +1,257 @@
+//! The Redis store against real servers: the suite, crashes, bad networks, replicas, memory, clusters, TLS.
+
+#![cfg(feature = "redis")]
+#![allow(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::print_stdout,
+    reason = "a panic is how a test fails"
+)]
+
+mod outages;
+
+use std::net::SocketAddr;
+use std::process::Command;
+use std::sync::Arc;
+use std::time::Duration;
+
+use outages::{SECRET, key, open, put, refused};
+use snowmint_store::{Expected, StoreErrorKind, Swap, conformance};
+use snowmint_test_servers::{Proxy, Redis, Server};
+
+fn url(server: &Server) -> String {
+    format!("redis://{}", server.address())
+}
+
+/// Asks the server itself, beside the store.
+fn cli(address: SocketAddr, command: &[&str]) -> String {
+    let mut cli = Command::new("redis-cli");
+    cli.args(["-h", "127.0.0.1", "-p", &address.port().to_string()]).args(command);
+    let output = cli.output().expect("redis-cli: apt-get install redis-tools");
+    String::from_utf8(output.stdout).unwrap().trim_end().to_owned()
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 4)]
+async fn it_keeps_the_contract() {
+    let server = Redis::start();
+    let url = url(&server);
+    conformance::run(async || open(&url).await).await.unwrap();
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 4)]
+async fn it_survives_crashes_pauses_and_bad_networks() {
+    let server = Redis::start();
+    let direct = open(&url(&server)).await;
+    let proxy = Proxy::start(server.address());
+    let store = open(&format!("redis://{}?timeout_ms=1000", proxy.address())).await;
+    outages::survives_a_bad_network(store, Arc::clone(&direct), &proxy).await;
+    let store = open(&format!("{}?timeout_ms=1000", url(&server))).await;
+    outages::survives_a_pause(Arc::clone(&store), &server).await;
+    outages::survives_a_crash(store, &server).await;
+    drop(direct);
+}
+
+#[tokio::test]
+async fn it_tells_the_time_and_its_names() {
+    let server = Redis::start();
+    let url = format!("{}/3?prefix=team", url(&server));
+    let store = open(&url).await;
+    outages::tells_the_time(&*store).await;
+    outages::opens_in_a_race(&url).await;
+    assert_eq!(store.describe(), format!("redis://{}/3?prefix=team", server.address()));
+    let keys = cli(server.address(), &["-n", "3", "KEYS", "{team}:record:race/1*"]);
+    assert_eq!(keys.lines().count(), 3, "{keys}");
+    assert_eq!(cli(server.address(), &["-n", "3", "ZCARD", "{team}:index"]), "12");
+    let schema = snowmint_store::schema(&url).unwrap();
+    assert!(schema.contains("{team}:record:KEY") && schema.contains("~{team}:*"), "{schema}");
+}
+
+/// Goal: a user with the rights that `schema` names, and no others, can do everything. Method: make that user.
+#[tokio::test]
+async fn passwords_and_rights() {
+    let server = Redis::start();
+    let schema = snowmint_store::schema(&url(&server)).unwrap();
+    let rights = schema.lines().find_map(|line| line.strip_prefix("ACL SETUSER ... on >... ")).unwrap();
+    let password = format!(">{SECRET}");
+    let acl = ["ACL", "SETUSER", "node", "on", &password];
+    let acl: Vec<&str> = acl.into_iter().chain(rights.split_whitespace()).collect();
+    assert_eq!(cli(server.address(), &acl), "OK");
+    assert_eq!(cli(server.address(), &["CONFIG", "SET", "requirepass", SECRET]), "OK");
+
+    let address = server.address();
+    let store = open(&format!("redis://node:{SECRET}@{address}")).await;
+    put(&*store, "a", b"1").await;
+    assert_eq!(store.list("").await.unwrap().len(), 1);
+    store.unix_ms().await.unwrap();
+    assert!(!format!("{store:?} {}", store.describe()).contains(SECRET));
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("password");
+    std::fs::write(&file, format!("{SECRET}\n")).unwrap();
+    open(&format!("redis://{address}?password_file={}", file.display())).await;
+
+    for (login, says) in [
+        (String::new(), "NOAUTH"),
+        (format!("node:{SECRET}x@"), "check user and password"),
+        (format!(":{SECRET}x@"), "check user and password"),
+    ] {
+        let (kind, error) = refused(&format!("redis://{login}{address}")).await;
+        assert_eq!(kind, Some(StoreErrorKind::Other), "{error}");
+        assert!(error.contains(says), "{error}");
+    }
+    let (kind, error) = refused(&format!("redis://node:{SECRET}@{address}?prefix=other")).await;
+    assert_eq!(kind, Some(StoreErrorKind::Other), "{error}");
+    assert!(error.contains("NOPERM"), "{error}");
+}
+
+#[tokio::test]
+async fn a_server_that_would_forget_is_refused() {
+    let server = Redis::with(&["--appendonly", "no"]);
+    let (kind, error) = refused(&url(&server)).await;
+    assert_eq!(kind, Some(StoreErrorKind::Other), "{error}");
+    assert!(error.contains("appendonly yes") && error.contains("durable=no"), "{error}");
+    open(&format!("{}?durable=no", url(&server))).await;
+
+    let server = Redis::with(&["--maxmemory", "100mb", "--maxmemory-policy", "allkeys-lru"]);
+    let (_, error) = refused(&url(&server)).await;
+    assert!(error.contains("noeviction"), "{error}");
+}
+
+#[tokio::test]
+async fn what_a_server_refuses_has_a_kind() {
+    let server = Redis::start();
+    let store = open(&url(&server)).await;
+    let revision = put(&*store, "a", b"1").await;
+    let swap = async || store.compare_and_set(&key("a"), Expected::Revision(revision), b"2").await;
+
+    // Out of memory: it can be read, not written.
+    cli(server.address(), &["CONFIG", "SET", "maxmemory", "1"]);
+    let error = swap().await.unwrap_err();
+    assert_eq!(error.kind(), StoreErrorKind::Full, "{error}");
+    assert_eq!(store.load(&key("a")).await.unwrap().unwrap().value, b"1");
+    cli(server.address(), &["CONFIG", "SET", "maxmemory", "0"]);
+
+    // Too few replicas: it is a primary that may have been replaced, and must not even be read.
+    cli(server.address(), &["CONFIG", "SET", "min-replicas-to-write", "1"]);
+    let error = swap().await.unwrap_err();
+    assert_eq!(error.kind(), StoreErrorKind::Unavailable, "{error}");
+    assert_eq!(store.load(&key("a")).await.unwrap_err().kind(), StoreErrorKind::Unavailable);
+    cli(server.address(), &["CONFIG", "SET", "min-replicas-to-write", "0"]);
+
+    // A foreign value under our name.
+    cli(server.address(), &["SET", "{snowmint}:record:b", "text"]);
+    let error = store.load(&key("b")).await.unwrap_err();
+    assert_eq!(error.kind(), StoreErrorKind::Corrupt, "{error}");
+    let error = store.compare_and_set(&key("b"), Expected::Absent, b"").await.unwrap_err();
+    assert_eq!(error.kind(), StoreErrorKind::Corrupt, "{error}");
+
+    // A server that has forgotten all scripts gets them again.
+    cli(server.address(), &["SCRIPT", "FLUSH"]);
+    assert_ne!(swap().await.unwrap(), Swap::Conflict);
+}
+
+#[tokio::test]
+async fn a_replica_is_refused_and_the_primary_found() {
+    let primary = Redis::start();
+    let replica = Redis::replica_of(&primary, &[]);
+    let (kind, error) = refused(&url(&replica)).await;
+    assert_eq!(kind, Some(StoreErrorKind::ReadOnly), "{error}");
+    assert!(error.contains("is a replica"), "{error}");
+
+    let store = open(&format!("redis://{},{}?timeout_ms=2000", replica.address(), primary.address())).await;
+    let before = put(&*store, "a", b"1").await;
+    // Roles change while the connection stands: neither a read nor a write may go to the old primary.
+    eventually(|| cli(replica.address(), &["HGET", "{snowmint}:record:a", "v"]) == "1").await;
+    cli(replica.address(), &["REPLICAOF", "NO", "ONE"]);
+    cli(primary.address(), &["REPLICAOF", "127.0.0.1", &replica.port().to_string()]);
+    let error = store.load(&key("a")).await.unwrap_err();
+    assert_eq!(error.kind(), StoreErrorKind::ReadOnly, "{error}");
+    let found = store.load(&key("a")).await.unwrap().unwrap();
+    assert_eq!((found.revision, &*found.value), (before, &b"1"[..]));
+    put(&*store, "a", b"2").await;
+    assert_eq!(cli(replica.address(), &["HGET", "{snowmint}:record:a", "v"]), "2");
+}
+
+#[tokio::test]
+async fn wait_replicas_waits_for_copies() {
+    let primary = Redis::start();
+    let url = format!("{}?wait_replicas=1&wait_ms=500", url(&primary));
+    let (kind, error) = refused(&url).await;
+    assert_eq!(kind, Some(StoreErrorKind::Unavailable), "{error}");
+    assert!(error.contains("0 replicas have confirmed"), "{error}");
+
+    let replica = Redis::replica_of(&primary, &[]);
+    // A replica that has just come confirms nothing while it takes over the data.
+    let started = tokio::time::Instant::now();
+    while snowmint_store::open(&url).await.is_err() {
+        assert!(started.elapsed() < Duration::from_secs(20), "the replica confirms nothing");
+    }
+    let store = open(&url).await;
+    let first = put(&*store, "a", b"1").await;
+    assert_eq!(cli(replica.address(), &["HGET", "{snowmint}:record:a", "v"]), "1");
+
+    replica.pause();
+    let error = store.compare_and_set(&key("a"), Expected::Revision(first), b"2").await.unwrap_err();
+    assert_eq!(error.kind(), StoreErrorKind::OutcomeUnknown, "{error}");
+    // The write is there, but a read may not say so before a replica has it.
+    let error = store.load(&key("a")).await.unwrap_err();
+    assert_eq!(error.kind(), StoreErrorKind::Unavailable, "{error}");
+    replica.resume();
+    let started = tokio::time::Instant::now();
+    let found = loop {
+        match store.load(&key("a")).await {
+            Ok(found) => break found,
+            Err(error) => assert!(started.elapsed() < Duration::from_secs(20), "still: {error}"),
+        }
+    };
+    assert_eq!(found.unwrap().value, b"2");
+
+    // A write that is done and cannot be waited for is not called refused.
+    cli(primary.address(), &["ACL", "SETUSER", "default", "-wait"]);
+    let error = store.compare_and_set(&key("b"), Expected::Absent, b"3").await.unwrap_err();
+    assert_eq!(error.kind(), StoreErrorKind::OutcomeUnknown, "{error}");
+    assert!(error.to_string().contains("did not wait for replicas"), "{error}");
+    assert_eq!(cli(primary.address(), &["HGET", "{snowmint}:record:b", "v"]), "3");
+}
+
+#[tokio::test]
+async fn it_follows_a_cluster() {
+    let settings = ["--cluster-enabled", "yes", "--cluster-require-full-coverage", "no"];
+    let (other, owner) = (Redis::with(&settings), Redis::with(&settings));
+    cli(owner.address(), &["CLUSTER", "ADDSLOTSRANGE", "0", "16383"]);
+    cli(other.address(), &["CLUSTER", "MEET", "127.0.0.1", &owner.port().to_string()]);
+    eventually(|| cli(other.address(), &["GET", "x"]).starts_with("MOVED")).await;
+    eventually(|| cli(owner.address(), &["CLUSTER", "INFO"]).contains("cluster_state:ok")).await;
+    let store = open(&url(&other)).await;
+    put(&*store, "a", b"1").await;
+    assert_eq!(cli(owner.address(), &["HGET", "{snowmint}:record:a", "v"]), "1");
+}
+
+#[cfg(feature = "tls")]
+#[tokio::test]
+async fn tls_is_checked() {
+    use snowmint_test_servers::Certificates;
+    let (certificates, others) = (Certificates::make(), Certificates::make());
+    let server = Redis::with_tls(&certificates, &["--requirepass", SECRET]);
+    let port = server.tls_address().port();
+    let url = |host: &str, ca: &Certificates| {
+        format!("rediss://:{SECRET}@{host}:{port}?timeout_ms=2000&ca={}", ca.authority().display())
+    };
+    let store = open(&url("localhost", &certificates)).await;
+    put(&*store, "a", b"1").await;
+    open(&url("127.0.0.1", &certificates)).await;
+    for url in [url("localhost", &others), format!("rediss://:{SECRET}@localhost:{port}?timeout_ms=2000")] {
+        let (kind, error) = refused(&url).await;
+        assert_eq!(kind, Some(StoreErrorKind::Other), "{error}");
+        assert!(error.contains("certificate"), "{error}");
+    }
+}
+
+async fn eventually(mut done: impl FnMut() -> bool) {
+    for _ in 0..500 {
+        if done() {
+            return;
+        }
+        tokio::time::sleep(Duration::from_millis(10)).await;
+    }
+    panic!("waited in vain");
+}

@@ -1,0 +1,174 @@
+//! Files that are not what they should be: damaged, cut short, somebody else's, or too new.
+//! Each is refused in words that an operator can act on, and none is written to.
+
+#![allow(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::print_stdout,
+    reason = "a panic is how a test fails"
+)]
+
+mod common;
+
+use std::path::Path;
+
+use common::{close, put};
+use snowmint_store::{SqliteStore, Store, StoreError, StoreErrorKind};
+use sqlx::sqlite::{SqliteConnectOptions, SqliteConnection};
+use sqlx::{AssertSqlSafe, ConnectOptions, Connection};
+
+async fn refused(path: &Path) -> StoreError {
+    let before = std::fs::read(path).ok();
+    let error = SqliteStore::open(path).await.expect_err("it was opened");
+    println!("{error}");
+    assert_eq!(std::fs::read(path).ok(), before, "the file was changed");
+    assert_eq!(error.operation(), "open");
+    assert!(error.to_string().contains(&path.display().to_string()), "{error}");
+    error
+}
+
+async fn run_sql(path: &Path, sql: &str) {
+    let options = SqliteConnectOptions::new().filename(path).create_if_missing(true);
+    let mut connection: SqliteConnection = options.connect().await.unwrap();
+    sqlx::raw_sql(AssertSqlSafe(sql.to_owned())).execute(&mut connection).await.unwrap();
+    connection.close().await.unwrap();
+}
+
+/// A file with some pages of records, closed.
+async fn filled(path: &Path) -> Vec<u8> {
+    let store = SqliteStore::open(path).await.unwrap();
+    for worker in 0..100 {
+        put(&store, &format!("workers/pool/{worker}"), &[worker; 300]).await;
+    }
+    close(store, path).await;
+    std::fs::read(path).unwrap()
+}
+
+#[tokio::test]
+async fn what_is_no_database_is_corrupt() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("leases.db");
+    for bytes in [&b"x"[..], &[0; 100], &[0xff; 5000], "hello, world\n".repeat(1000).as_bytes()] {
+        std::fs::write(&path, bytes).unwrap();
+        let error = refused(&path).await;
+        assert_eq!(error.kind(), StoreErrorKind::Corrupt, "{error}");
+        let text = error.to_string();
+        for word in
+            ["is not a Snowmint data file or is damaged", "restore it from a backup", "leases have ended"]
+        {
+            assert!(text.contains(word), "{word}: {text}");
+        }
+    }
+}
+
+/// Goal: no cut makes a lease vanish. Method: a file cut at many lengths is refused at each.
+#[tokio::test]
+async fn a_file_cut_short_is_corrupt() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("leases.db");
+    let whole = filled(&path).await;
+    for length in (1..whole.len()).step_by(509).chain([100, 512, 4096, whole.len() - 1]) {
+        std::fs::write(&path, &whole[..length]).unwrap();
+        let error = refused(&path).await;
+        assert_eq!(error.kind(), StoreErrorKind::Corrupt, "{length}: {error}");
+    }
+    std::fs::write(&path, &whole).unwrap();
+    assert_eq!(SqliteStore::open(&path).await.unwrap().list("").await.unwrap().len(), 100);
+}
+
+#[tokio::test]
+async fn a_page_of_zeros_is_corrupt() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("leases.db");
+    let whole = filled(&path).await;
+    for page in 1..whole.len() / 4096 {
+        let mut damaged = whole.clone();
+        damaged[page * 4096..][..4096].fill(0);
+        std::fs::write(&path, &damaged).unwrap();
+        assert_eq!(refused(&path).await.kind(), StoreErrorKind::Corrupt, "page {page}");
+    }
+}
+
+/// Goal: damage that appears while the file is open is told as such. Method: another connection drops the table.
+#[tokio::test]
+async fn a_table_that_goes_away_is_an_error() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("leases.db");
+    let store = SqliteStore::open(&path).await.unwrap();
+    put(&store, "a", b"value").await;
+    run_sql(&path, "DROP TABLE snowmint_records").await;
+    let error = store.list("").await.unwrap_err();
+    assert_eq!((error.kind(), error.operation()), (StoreErrorKind::Other, "list"), "{error}");
+    close(store, &path).await;
+    assert_eq!(refused(&path).await.kind(), StoreErrorKind::Corrupt);
+}
+
+#[tokio::test]
+async fn the_file_of_another_program_is_left_alone() {
+    let folder = tempfile::tempdir().unwrap();
+    let cases = [
+        ("tables", "CREATE TABLE theirs (a); INSERT INTO theirs VALUES (1)"),
+        ("marked", "PRAGMA application_id = 77"),
+        ("versioned", "PRAGMA user_version = 1"),
+        ("wal", "PRAGMA journal_mode = WAL; CREATE TABLE theirs (a)"),
+        ("same-name", "CREATE TABLE snowmint_records (a)"),
+    ];
+    for (name, sql) in cases {
+        let path = folder.path().join(name);
+        run_sql(&path, sql).await;
+        let error = refused(&path).await;
+        assert_eq!(error.kind(), StoreErrorKind::Other, "{name}: {error}");
+        assert!(error.to_string().contains("of another program"), "{name}: {error}");
+        for suffix in ["-wal", "-shm", "-journal"] {
+            assert!(
+                !folder.path().join(format!("{name}{suffix}")).exists(),
+                "{name}{suffix} was left behind"
+            );
+        }
+    }
+}
+
+#[tokio::test]
+async fn a_newer_schema_is_left_alone() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("leases.db");
+    filled(&path).await;
+    run_sql(&path, "PRAGMA user_version = 2").await;
+    let error = refused(&path).await;
+    assert_eq!(error.kind(), StoreErrorKind::Other);
+    assert!(
+        error.to_string().contains("a newer Snowmint wrote it (version 2, this one knows up to 1)"),
+        "{error}"
+    );
+}
+
+#[tokio::test]
+async fn a_folder_is_not_a_file() {
+    let folder = tempfile::tempdir().unwrap();
+    let error = refused(folder.path()).await;
+    assert_eq!(error.kind(), StoreErrorKind::Other);
+    assert!(error.to_string().contains("is a folder; name a file, such as"), "{error}");
+
+    std::fs::write(folder.path().join("file"), b"").unwrap();
+    let error = refused(&folder.path().join("file/leases.db")).await;
+    assert_eq!(error.kind(), StoreErrorKind::Other);
+    assert!(error.to_string().contains("cannot be created"), "{error}");
+}
+
+/// Goal: a file that is locked for good gives an error in bounded time. Method: another connection holds it.
+#[tokio::test]
+async fn a_locked_file_is_unavailable() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("leases.db");
+    let store = SqliteStore::open(&path).await.unwrap();
+    let mut other: SqliteConnection = SqliteConnectOptions::new().filename(&path).connect().await.unwrap();
+    sqlx::raw_sql("BEGIN IMMEDIATE").execute(&mut other).await.unwrap();
+    let write = store.compare_and_set(&common::key("a"), snowmint_store::Expected::Absent, b"value").await;
+    let error = write.unwrap_err();
+    println!("{error}");
+    assert_eq!(error.kind(), StoreErrorKind::Unavailable);
+    assert!(error.is_temporary() && error.to_string().contains("fuser -v"), "{error}");
+    sqlx::raw_sql("ROLLBACK").execute(&mut other).await.unwrap();
+    assert_eq!(store.list("").await.unwrap(), []);
+    put(&store, "a", b"value").await;
+}

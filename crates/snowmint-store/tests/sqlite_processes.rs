@@ -1,0 +1,156 @@
+//! The SQLite store between processes: opened at one instant, shared, and killed in the middle of a write.
+
+#![allow(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::print_stdout,
+    reason = "a panic is how a test fails"
+)]
+
+mod common;
+
+use std::collections::BTreeSet;
+use std::path::Path;
+use std::sync::Barrier;
+
+use common::{Running, block_on, key, load, put, role, start, wait_for_go};
+use snowmint_store::{Expected, SqliteStore, Store, Swap};
+
+/// What the child processes of the tests below do.
+#[test]
+#[ignore = "the other tests run it as a child process"]
+fn child() {
+    let (role, path) = role();
+    wait_for_go();
+    block_on(async {
+        let store = SqliteStore::open(&path).await.unwrap();
+        match role.as_str() {
+            "count once" => count(&store, 1).await,
+            "count" => count(&store, 100).await,
+            "write until killed" => write_until_killed(&store).await,
+            other => panic!("no role {other}"),
+        }
+    });
+}
+
+/// Adds 1 to a shared number, reporting each number it alone made.
+async fn count(store: &SqliteStore, times: usize) {
+    let mut done = 0;
+    while done < times {
+        let found = load(store, "counter").await;
+        let expected = found.as_ref().map_or(Expected::Absent, |it| Expected::Revision(it.revision));
+        let next = 1 + found.map_or(0, |it| String::from_utf8(it.value).unwrap().parse::<u64>().unwrap());
+        let swap = store.compare_and_set(&key("counter"), expected, next.to_string().as_bytes()).await;
+        if let Swap::Done(_) = swap.unwrap() {
+            println!("@{next}");
+            done += 1;
+        }
+    }
+}
+
+/// Writes values that name their revision, reporting each that was acknowledged.
+async fn write_until_killed(store: &SqliteStore) {
+    let mut now = load(store, "record").await.map_or(Expected::Absent, |it| Expected::Revision(it.revision));
+    loop {
+        let next = if let Expected::Revision(revision) = now { revision.0 + 1 } else { 1 };
+        let Swap::Done(revision) = store.compare_and_set(&key("record"), now, &value(next)).await.unwrap()
+        else {
+            panic!("a conflict with nobody");
+        };
+        assert_eq!(revision.0, next);
+        println!("@{next}");
+        now = Expected::Revision(revision);
+    }
+}
+
+/// Several pages long, so that a kill can come between two of them.
+fn value(revision: u64) -> Vec<u8> {
+    revision.to_be_bytes().repeat(2000)
+}
+
+fn run_together(role: &str, path: &Path, processes: usize) -> Vec<u64> {
+    let mut children: Vec<Running> = (0..processes).map(|_| start(role, path)).collect();
+    children.iter_mut().for_each(Running::go);
+    let mut numbers = Vec::new();
+    for child in &mut children {
+        numbers.extend(child.reports().iter().map(|it| it.parse::<u64>().unwrap()));
+        assert!(child.wait(), "a child failed");
+    }
+    numbers
+}
+
+#[test]
+fn processes_share_a_file_without_losing_a_step() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("leases.db");
+    let numbers = run_together("count", &path, 4);
+    assert_eq!(numbers.len(), 400);
+    assert_eq!(numbers.iter().copied().collect::<BTreeSet<_>>(), (1..=400).collect());
+    let last = block_on(async { load(&SqliteStore::open(&path).await.unwrap(), "counter").await });
+    assert_eq!(last.unwrap().value, b"400");
+}
+
+/// Goal: the first start of many nodes never fails. Method: processes that open a new file at one signal.
+#[test]
+fn processes_open_a_new_file_at_the_same_instant() {
+    for round in 0..12 {
+        let folder = tempfile::tempdir().unwrap();
+        let numbers = run_together("count once", &folder.path().join("leases.db"), 6);
+        assert_eq!(numbers.into_iter().collect::<BTreeSet<_>>(), (1..=6).collect(), "round {round}");
+    }
+}
+
+/// The same with threads, which come closer together: a barrier lets them go.
+#[test]
+fn threads_open_a_new_file_at_the_same_instant() {
+    const THREADS: usize = 8;
+    for round in 0..60 {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("leases.db");
+        let barrier = Barrier::new(THREADS);
+        let open = |thread| {
+            barrier.wait();
+            block_on(async {
+                let store =
+                    SqliteStore::open(&path).await.map_err(|it| format!("round {round}: {it}")).unwrap();
+                put(&store, &format!("thread/{thread}"), b"").await;
+                store
+            })
+        };
+        let open = &open;
+        let stores: Vec<SqliteStore> = std::thread::scope(|scope| {
+            let threads: Vec<_> = (0..THREADS).map(|thread| scope.spawn(move || open(thread))).collect();
+            threads.into_iter().map(|it| it.join().unwrap()).collect()
+        });
+        for store in &stores {
+            assert_eq!(block_on(store.list("thread/")).unwrap().len(), THREADS);
+        }
+    }
+}
+
+/// Goal: what was acknowledged is there after kill -9. Method: kill a writer again and again, at any point.
+#[test]
+fn acknowledged_writes_survive_a_kill() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("leases.db");
+    let mut last = 0;
+    for round in 0..12 {
+        let mut child = start("write until killed", &path);
+        child.go();
+        for _ in 0..=(round * 7) {
+            last = child.report().expect("the child ended by itself").parse::<u64>().unwrap();
+        }
+        child.kill();
+        last = child.reports().iter().map(|it| it.parse::<u64>().unwrap()).max().unwrap_or(last);
+        assert!(!child.wait());
+        let found =
+            block_on(async { load(&SqliteStore::open(&path).await.unwrap(), "record").await }).unwrap();
+        // The one write that was under way may have happened, unreported.
+        assert!(
+            (last..=last + 1).contains(&found.revision.0),
+            "acknowledged {last}, found {}",
+            found.revision
+        );
+        assert_eq!(found.value, value(found.revision.0));
+    }
+}
