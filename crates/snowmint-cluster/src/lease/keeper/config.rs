@@ -1,0 +1,137 @@
+//! What a keeper is told, checked before anything is asked of the store.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use snowmint::{BuildError, Field, Generator, LayoutError, ManualClock, Rule, WorkerId};
+
+use crate::Holder;
+use crate::lease::pool::Pool;
+use crate::lease::protocol::{Settings, WorkerChoice};
+
+const MIN_WINDOW: Duration = Duration::from_millis(500);
+const MAX_WINDOW: Duration = Duration::from_hours(24);
+
+/// How a [`Keeper`](super::Keeper) seeks and keeps its lease.
+#[derive(Clone, Debug)]
+#[must_use]
+pub struct KeeperConfig {
+    pool: Pool,
+    holder: Holder,
+    choice: WorkerChoice,
+    window: Duration,
+    max_skew: Duration,
+    rule: Rule,
+}
+
+impl KeeperConfig {
+    /// Any worker of a pool, a window of 10 s, and the generator's own rule for a clock that goes back.
+    pub fn new(pool: Pool, holder: Holder) -> Self {
+        Self {
+            pool,
+            holder,
+            choice: WorkerChoice::Any,
+            window: Duration::from_secs(10),
+            max_skew: Duration::from_secs(30),
+            rule: Rule::default(),
+        }
+    }
+
+    /// Which worker.
+    pub const fn worker(mut self, choice: WorkerChoice) -> Self {
+        self.choice = choice;
+        self
+    }
+
+    /// How far a lease reaches ahead: the store may be down for two thirds of it with no effect, and after a
+    /// crash the worker stays taken for up to all of it. Between 500 ms and a day.
+    pub const fn window(mut self, window: Duration) -> Self {
+        self.window = window;
+        self
+    }
+
+    /// How far the clock may be ahead of the store's own time, where the store has one, when a lease is sought; 30 s
+    /// if not set. A clock far ahead would take its worker's future with it.
+    pub const fn max_skew(mut self, max_skew: Duration) -> Self {
+        self.max_skew = max_skew;
+        self
+    }
+
+    /// What to do when the clock goes back.
+    pub const fn rule(mut self, rule: Rule) -> Self {
+        self.rule = rule;
+        self
+    }
+
+    /// Whether a keeper could be started with it.
+    ///
+    /// # Errors
+    ///
+    /// As [`Keeper::start`](super::Keeper::start).
+    pub fn check(&self) -> Result<(), KeeperConfigError> {
+        self.checked().map(drop)
+    }
+
+    pub(super) const fn generator_rule(&self) -> Rule {
+        self.rule
+    }
+
+    /// How long a call to the store may take before its outcome counts as unknown.
+    pub(super) fn call_timeout(&self) -> Duration {
+        (self.window / 4).min(Duration::from_secs(6))
+    }
+
+    pub(super) fn checked(&self) -> Result<Settings, KeeperConfigError> {
+        if !(MIN_WINDOW..=MAX_WINDOW).contains(&self.window) || self.window < self.pool.layout().tick() * 3 {
+            return Err(KeeperConfigError::Window { window: self.window, tick: self.pool.layout().tick() });
+        }
+        let layout = self.pool.layout();
+        layout.check(Field::Datacenter, self.pool.datacenter().0.into())?;
+        if let WorkerChoice::Only(WorkerId(worker)) = self.choice {
+            layout.check(Field::Worker, worker.into())?;
+        }
+        // Refused here rather than when the first lease is granted.
+        Generator::builder(*layout).rule(self.rule).build(ManualClock::at_unix_ms(0))?;
+        let ms = |time: Duration| u64::try_from(time.as_millis()).unwrap_or(u64::MAX);
+        Ok(Settings {
+            pool: self.pool,
+            choice: self.choice,
+            holder: self.holder.clone(),
+            window_ms: ms(self.window),
+            max_skew_ms: ms(self.max_skew),
+        })
+    }
+}
+
+/// Fresh random bits for the tags of one process.
+pub(super) fn random_seed() -> Result<u128, KeeperConfigError> {
+    let mut seed = [0; 16];
+    getrandom::fill(&mut seed)
+        .map_err(|error| KeeperConfigError::Randomness(Arc::from(error.to_string())))?;
+    Ok(u128::from_ne_bytes(seed))
+}
+
+/// Why a keeper cannot be started.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum KeeperConfigError {
+    /// The worker or the datacenter does not fit the layout.
+    #[error(transparent)]
+    Value(#[from] LayoutError),
+    /// The rule does not go with the layout.
+    #[error(transparent)]
+    Rule(#[from] BuildError),
+    /// The window is too short or too long.
+    #[error(
+        "a window of {window:?} is out of range: take {MIN_WINDOW:?} to {MAX_WINDOW:?}, and at least three ticks of {tick:?}"
+    )]
+    Window {
+        /// The window.
+        window: Duration,
+        /// The layout's tick.
+        tick: Duration,
+    },
+    /// The system gave no random bits.
+    #[error("the system gave no random bits: {0}")]
+    Randomness(Arc<str>),
+}

@@ -1,0 +1,161 @@
+//! What the machine is told and what it says: calls and their answers, events, and what to do next.
+
+use snowmint::{Lease, WorkerId};
+use snowmint_store::{Expected, Revision};
+
+use crate::Holder;
+use crate::lease::record::Record;
+
+/// One call to the store; its answer is the next [`Input`].
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Call {
+    /// Every record of the pool.
+    List,
+    /// One worker's record.
+    Load(WorkerId),
+    /// Write one worker's record if it is as expected.
+    Swap {
+        /// The worker.
+        worker: WorkerId,
+        /// What must be there.
+        expected: Expected,
+        /// What to write.
+        record: Record,
+    },
+}
+
+/// A record as the store holds it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Entry {
+    /// The worker.
+    pub worker: WorkerId,
+    /// The record's revision.
+    pub revision: Revision,
+    /// What it says; `None` if it cannot be read: such a worker is left alone.
+    pub record: Option<Record>,
+}
+
+/// Every record of a pool, and the store's own time.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Listing {
+    /// The records.
+    pub entries: Vec<Entry>,
+    /// The store's time when it listed them, in unix milliseconds, if it has any.
+    pub store_unix_ms: Option<u64>,
+}
+
+/// How a call failed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Failure {
+    /// Nothing was written and nothing will be.
+    NotDone,
+    /// A write may have happened, or may still happen later.
+    Unknown,
+}
+
+/// What a swap came to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Swapped {
+    /// Written, at this revision.
+    Done(Revision),
+    /// The record is not as expected.
+    Conflict,
+}
+
+/// What the machine is told.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Input {
+    /// The wait is over, or it begins.
+    Wake,
+    /// The answer to [`Call::List`].
+    Listed(Result<Listing, Failure>),
+    /// The answer to [`Call::Load`].
+    Loaded(Result<Option<Entry>, Failure>),
+    /// The answer to [`Call::Swap`].
+    Swapped(Result<Swapped, Failure>),
+    /// The generator was ended: give the lease back from this instant on. Only in place of a [`Input::Wake`].
+    Release {
+        /// The first instant after every timestamp used, in unix milliseconds.
+        used_until_unix_ms: u64,
+    },
+}
+
+/// What to do next.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Next {
+    /// Make this call and give its answer.
+    Call(Call),
+    /// Give [`Input::Wake`] after this many milliseconds.
+    Wait(u64),
+    /// Nothing: the lease was given back.
+    Stop,
+}
+
+/// What has changed for whoever makes ids.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Event {
+    /// A lease was granted: make a generator, end the one before it.
+    Granted(Lease),
+    /// The lease goes on until later.
+    Extended {
+        /// Its new end, in unix milliseconds.
+        until_unix_ms: u64,
+    },
+    /// Another node took the worker's later timestamps: what was granted stays, another lease is sought.
+    Lost {
+        /// The worker.
+        worker: WorkerId,
+        /// The end of what was granted, in unix milliseconds.
+        until_unix_ms: u64,
+    },
+    /// The store's records reach further ahead than a clock that agrees with this one would have written.
+    RecordsAhead {
+        /// The record that reaches furthest.
+        worker: WorkerId,
+        /// Who wrote it.
+        holder: Holder,
+        /// How far it is beyond a window from now, in milliseconds.
+        ahead_ms: u64,
+    },
+    /// The clock is further ahead of the store's own time than it may be: no lease is taken with it.
+    ClockAhead {
+        /// How far, in milliseconds.
+        ahead_ms: u64,
+        /// How far it may be, in milliseconds.
+        max_skew_ms: u64,
+    },
+    /// Every worker is taken.
+    NoneFree {
+        /// Which frees first, who has it, and when, in unix milliseconds; `None` when none can be read.
+        first: Option<(WorkerId, Holder, u64)>,
+    },
+    /// The only worker wanted is granted to someone who may have crashed: it is free if it is not renewed.
+    Awaited {
+        /// The worker.
+        worker: WorkerId,
+        /// Who has it.
+        holder: Holder,
+        /// Until when, in unix milliseconds.
+        until_unix_ms: u64,
+    },
+    /// The only worker wanted belongs to another node, which was seen to renew it or holds it far ahead.
+    Taken {
+        /// The worker.
+        worker: WorkerId,
+        /// Who has it.
+        holder: Holder,
+        /// Until when, in unix milliseconds.
+        until_unix_ms: u64,
+    },
+    /// The lease was given back.
+    Released,
+}
+
+/// What one step of the machine comes to.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Turn {
+    /// What changed, in order.
+    pub events: Vec<Event>,
+    /// What to do next.
+    pub next: Next,
+}
