@@ -1,0 +1,167 @@
+//! What a request asks for: path and query to a checked route, nothing guessed.
+//! An unknown parameter is refused: a misspelt `count` would otherwise be a different request.
+
+use std::borrow::Cow;
+
+use snowmint::Snippet;
+
+use crate::http::problem::Problem;
+use crate::status::Kind;
+
+/// The paths there are, for the error that a path is not among them.
+const PATHS: &str = "/v1/ids/{namespace}, /v1/inspect/{id}, /healthz, /readyz and /metrics";
+
+/// Where a request goes.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) enum Route<'a> {
+    Ids {
+        namespace: Cow<'a, [u8]>,
+        /// As given; 1 when it was not.
+        count: Cow<'a, [u8]>,
+    },
+    Inspect {
+        id: Cow<'a, [u8]>,
+    },
+    Health,
+    Ready,
+    Metrics,
+}
+
+/// Reads path and query.
+pub(super) fn route<'a>(path: &'a str, query: Option<&'a str>) -> Result<Route<'a>, Problem> {
+    if let Some(namespace) = path.strip_prefix("/v1/ids/").and_then(segment) {
+        let count = parameter(query, "count", "/v1/ids")?.unwrap_or(Cow::Borrowed(b"1"));
+        return Ok(Route::Ids { namespace: decode(namespace)?, count });
+    }
+    if let Some(id) = path.strip_prefix("/v1/inspect/").and_then(segment) {
+        parameter(query, "", "/v1/inspect")?;
+        return Ok(Route::Inspect { id: decode(id)? });
+    }
+    // Probes and scrapers may add what they like.
+    match path {
+        "/healthz" => Ok(Route::Health),
+        "/readyz" => Ok(Route::Ready),
+        "/metrics" => Ok(Route::Metrics),
+        _ => Err(Problem::new(
+            Kind::Unknown,
+            format!("there is no path {}: there are {PATHS}", Snippet::of(path)),
+        )),
+    }
+}
+
+/// The rest of a path, where it is one segment.
+fn segment(rest: &str) -> Option<&str> {
+    (!rest.is_empty() && !rest.contains('/')).then_some(rest)
+}
+
+/// The value of the one parameter that a path takes, none where `known` is empty.
+fn parameter<'a>(query: Option<&'a str>, known: &str, path: &str) -> Result<Option<Cow<'a, [u8]>>, Problem> {
+    let mut found = None;
+    for pair in query.unwrap_or_default().split('&').filter(|pair| !pair.is_empty()) {
+        let (name, value) = pair.split_once('=').unwrap_or((pair, ""));
+        let bad = |what: &str, takes: &str| {
+            Problem::new(
+                Kind::BadRequest,
+                format!("{what} query parameter {}: {path} takes {takes}", Snippet::of(name)),
+            )
+        };
+        if known.is_empty() {
+            return Err(bad("unknown", "none"));
+        }
+        if *decode(name)? != *known.as_bytes() {
+            return Err(bad("unknown", &format!("`{known}` only")));
+        }
+        if found.replace(decode(value)?).is_some() {
+            return Err(bad("repeated", "it once"));
+        }
+    }
+    Ok(found)
+}
+
+/// Undoes percent-encoding.
+fn decode(text: &str) -> Result<Cow<'_, [u8]>, Problem> {
+    if !text.contains('%') {
+        return Ok(Cow::Borrowed(text.as_bytes()));
+    }
+    let mut decoded = Vec::with_capacity(text.len());
+    let mut rest = text.as_bytes();
+    while let [byte, after @ ..] = rest {
+        if *byte != b'%' {
+            decoded.push(*byte);
+            rest = after;
+            continue;
+        }
+        let pair = after.get(..2).filter(|pair| pair.iter().all(u8::is_ascii_hexdigit));
+        let value = pair
+            .and_then(|pair| std::str::from_utf8(pair).ok())
+            .and_then(|pair| u8::from_str_radix(pair, 16).ok());
+        let Some(value) = value else {
+            let detail = format!("{} has a `%` without two hexadecimal digits behind it", Snippet::of(text));
+            return Err(Problem::new(Kind::BadRequest, detail));
+        };
+        decoded.push(value);
+        rest = &after[2..];
+    }
+    Ok(Cow::Owned(decoded))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn ids<'a>(namespace: &'a str, count: &'a str) -> Route<'a> {
+        Route::Ids { namespace: namespace.as_bytes().into(), count: count.as_bytes().into() }
+    }
+
+    #[test]
+    fn paths_and_parameters() {
+        for (path, query, wanted) in [
+            ("/v1/ids/default", None, ids("default", "1")),
+            ("/v1/ids/a%2Db", Some("count=5"), ids("a-b", "5")),
+            ("/v1/ids/default", Some(""), ids("default", "1")),
+            ("/v1/ids/default", Some("count="), ids("default", "")),
+            ("/v1/ids/default", Some("c%6Funt=%31&"), ids("default", "1")),
+            ("/v1/inspect/12", None, Route::Inspect { id: b"12".into() }),
+            ("/healthz", Some("probe=1"), Route::Health),
+            ("/readyz", None, Route::Ready),
+            ("/metrics", None, Route::Metrics),
+        ] {
+            assert_eq!(route(path, query).unwrap(), wanted, "{path} {query:?}");
+        }
+    }
+
+    #[test]
+    fn what_is_wrong_is_named() {
+        for (path, query, kind, words) in [
+            ("/", None, Kind::Unknown, "there is no path `/`"),
+            ("/v1/ids/", None, Kind::Unknown, "/v1/ids/{namespace}"),
+            ("/v1/ids/a/b", None, Kind::Unknown, "there are"),
+            ("/v1/ids/default/", None, Kind::Unknown, "there are"),
+            ("/V1/ids/default", None, Kind::Unknown, "there are"),
+            ("/v1/ids/a%", None, Kind::BadRequest, "two hexadecimal digits"),
+            ("/v1/ids/a%+1", None, Kind::BadRequest, "two hexadecimal digits"),
+            (
+                "/v1/ids/default",
+                Some("cuont=5"),
+                Kind::BadRequest,
+                "unknown query parameter `cuont`: /v1/ids takes `count` only",
+            ),
+            (
+                "/v1/ids/default",
+                Some("count=5&count=5"),
+                Kind::BadRequest,
+                "repeated query parameter `count`",
+            ),
+            (
+                "/v1/inspect/1",
+                Some("x"),
+                Kind::BadRequest,
+                "unknown query parameter `x`: /v1/inspect takes none",
+            ),
+        ] {
+            let problem = route(path, query).unwrap_err();
+            assert_eq!(problem.kind, kind, "{path} {query:?}");
+            assert!(problem.detail.contains(words), "{path} {query:?}: {}", problem.detail);
+        }
+    }
+}

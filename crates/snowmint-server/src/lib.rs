@@ -1,0 +1,131 @@
+//! The Snowmint service: one [`Mint`] behind HTTP and the Redis protocol.
+//!
+//! Each protocol only translates: parse, ask the mint, write. What may be asked and held is bounded in one
+//! place, [`limits`]; how a failure is said in each protocol is one table, [`status`].
+//!
+//! ```text
+//! HTTP   GET /v1/ids/{namespace}?count=1   {"ids":["…"]}, or one a line with Accept: text/plain
+//!        GET /v1/inspect/{id}              the fields of an id
+//!        GET /healthz /readyz /metrics     for probes and Prometheus
+//! RESP   ID.NEXT namespace [COUNT n]       an integer; with COUNT an array of integers
+//!        ID.INSPECT id                     the fields of an id
+//!        and what Redis clients send when they connect
+//! ```
+//!
+//! # Examples
+//!
+//! ```no_run
+//! # async fn run(keeper: snowmint_cluster::Keeper, layout: snowmint::Layout) -> Result<(), Box<dyn std::error::Error>> {
+//! use snowmint_server::{Listeners, Mint, Settings, bind, serve};
+//! let namespace = snowmint_cluster::NamespaceName::new("default")?;
+//! let mint = Mint::new([namespace], keeper, layout, snowmint::DatacenterId(0));
+//! let listeners = Listeners {
+//!     http: Some(bind("127.0.0.1:8080", "--http").await?),
+//!     resp: Some(bind("127.0.0.1:6380", "--resp").await?),
+//! };
+//! let ends = async { /* a signal */ };
+//! serve(mint.into(), listeners, Settings::default(), ends).await;
+//! # Ok(()) }
+//! ```
+
+mod accept;
+mod bind;
+mod http;
+pub mod limits;
+mod metrics;
+pub mod mint;
+mod resp;
+mod server;
+mod settings;
+mod shutdown;
+pub mod status;
+
+#[cfg(test)]
+extern crate self as snowmint_server;
+#[cfg(test)]
+mod testing;
+#[cfg(test)]
+#[path = "../tests/common/mod.rs"]
+mod testing_source;
+
+use std::future::Future;
+use std::sync::Arc;
+
+use tokio::net::TcpListener;
+use tokio::sync::Semaphore;
+
+pub use bind::{BindError, bind};
+pub use mint::{Mint, MintError, Source};
+pub use settings::{Settings, SharedClock};
+
+/// The parser of the Redis protocol, for fuzzing.
+#[doc(hidden)]
+pub use resp::codec as resp_codec;
+
+use accept::Acceptor;
+use metrics::Protocol;
+use server::Server;
+use shutdown::Shutdown;
+
+/// The ports that are served; a protocol without one is off.
+#[derive(Debug, Default)]
+pub struct Listeners {
+    /// HTTP/1.1.
+    pub http: Option<TcpListener>,
+    /// RESP2 and RESP3.
+    pub resp: Option<TcpListener>,
+}
+
+/// How the service ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Ended {
+    /// Connections that did not finish within [`Settings::drain`] and were cut.
+    pub cut: usize,
+}
+
+/// Serves until `ends` completes; then accepts no more, lets requests in flight finish, closes idle
+/// connections, and returns within [`Settings::drain`]. The lease may be released after that.
+///
+/// # Cancel safety
+///
+/// Dropping it closes every connection at once.
+pub async fn serve<S: Source>(
+    mint: Arc<Mint<S>>,
+    listeners: Listeners,
+    settings: Settings,
+    ends: impl Future<Output = ()>,
+) -> Ended {
+    let server = Arc::new(Server::new(mint, &settings));
+    let shutdown = Shutdown::new();
+    let places = Arc::new(Semaphore::new(settings.max_connections.min(Semaphore::MAX_PERMITS)));
+    let acceptor = |protocol, refusal| Acceptor {
+        protocol,
+        metrics: &server.metrics,
+        places: Arc::clone(&places),
+        refusal,
+        draining: shutdown.listener(),
+        drain: settings.drain,
+    };
+    let http = async {
+        let Some(listener) = listeners.http else { return 0 };
+        let connection = |stream| http::serve(Arc::clone(&server), stream, shutdown.listener());
+        acceptor(Protocol::Http, http::REFUSAL).run(listener, connection).await
+    };
+    let resp = async {
+        let Some(listener) = listeners.resp else { return 0 };
+        let connection = |stream| resp::serve(Arc::clone(&server), stream, shutdown.listener());
+        acceptor(Protocol::Resp, resp::REFUSAL).run(listener, connection).await
+    };
+    let ending = async {
+        ends.await;
+        tracing::info!("shutting down: no new connections, requests in flight are finished");
+        shutdown.begin();
+    };
+    let (http_cut, resp_cut, ()) = tokio::join!(http, resp, ending);
+    let cut = http_cut + resp_cut;
+    if cut > 0 {
+        tracing::warn!(cut, within = ?settings.drain, "connections did not finish in time and were cut");
+    }
+    Ended { cut }
+}

@@ -1,0 +1,133 @@
+//! Why the mint does not do what it was asked, in words that say what to do about it.
+//! No protocol appears here; how each one says it is the table in `status.rs`.
+
+use std::time::Duration;
+
+use snowmint::codec::CodecError;
+use snowmint::{Refusal, Snippet, SplitError};
+use snowmint_cluster::NoId;
+
+use crate::limits::MAX_WAIT;
+use crate::status::Kind;
+
+/// Why there are no ids, or nothing to say of one.
+#[derive(Clone, Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum MintError {
+    /// The name is one, but not of a namespace of this server. Nothing was created.
+    #[error(
+        "this server has no namespace {name}, it has {known}: correct the name, or start the server with it in --namespaces"
+    )]
+    UnknownNamespace {
+        /// What was asked for.
+        name: Snippet,
+        /// Those that exist, as text.
+        known: String,
+    },
+    /// The text cannot be the name of any namespace.
+    #[error("{name} is not the name of a namespace: give 1 to 64 letters, digits, `.`, `_` or `-`")]
+    BadNamespace {
+        /// What was given.
+        name: Snippet,
+    },
+    /// The count is no number, or out of range.
+    #[error("{value} ids cannot be asked for at once: give a whole number from 1 to {limit}")]
+    BadCount {
+        /// What was given.
+        value: Snippet,
+        /// The most that may be asked for.
+        limit: usize,
+    },
+    /// The text is not an id, or not one of this layout.
+    #[error("{text} is not an id of this server: {why}")]
+    BadId {
+        /// What was given.
+        text: Snippet,
+        /// What is wrong with it.
+        why: NotAnId,
+    },
+    /// There is no lease under which ids could be made now.
+    #[error("no ids can be made now: {why}")]
+    NotReady {
+        /// Why there is no lease, and what would help.
+        why: String,
+    },
+    /// The clock went back further than the rule bridges, or shows a time before what may be used.
+    #[error("no ids can be made now: {refusal}")]
+    ClockBehind {
+        /// What the generator said.
+        refusal: Refusal,
+    },
+    /// More ids were asked for than could be made while a request may wait.
+    #[error(
+        "{count} ids could not be made within {MAX_WAIT:?}, a worker of this layout makes {ids_per_second} a second: \
+         ask again, or for fewer at once"
+    )]
+    Busy {
+        /// How many were asked for.
+        count: usize,
+        /// How many one worker can make in a second.
+        ids_per_second: u64,
+    },
+    /// The layout has no timestamps left.
+    #[error("no ids can be made any more: {refusal}")]
+    LayoutEnded {
+        /// What the generator said.
+        refusal: Refusal,
+    },
+}
+
+/// What is wrong with the text of an id.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum NotAnId {
+    /// It is not a decimal number below 2^63.
+    #[error(transparent)]
+    Text(#[from] CodecError),
+    /// It has bits that the layout does not have.
+    #[error(transparent)]
+    Layout(#[from] SplitError),
+}
+
+impl MintError {
+    /// Which row of the table in `status.rs` it is.
+    pub const fn kind(&self) -> Kind {
+        match self {
+            Self::UnknownNamespace { .. } => Kind::UnknownNamespace,
+            Self::BadNamespace { .. } => Kind::BadNamespace,
+            Self::BadCount { .. } => Kind::BadCount,
+            Self::BadId { .. } => Kind::BadId,
+            Self::NotReady { .. } => Kind::NotReady,
+            Self::ClockBehind { .. } => Kind::ClockBehind,
+            Self::Busy { .. } => Kind::Busy,
+            Self::LayoutEnded { .. } => Kind::LayoutEnded,
+        }
+    }
+
+    /// How long a client should wait before it asks again; `None` where asking again is no answer.
+    pub const fn retry_after(&self) -> Option<Duration> {
+        match self {
+            Self::NotReady { .. } | Self::Busy { .. } => Some(Duration::from_secs(1)),
+            Self::ClockBehind { refusal: Refusal::ClockBehind { behind_ms, .. } } => {
+                Some(Duration::from_millis(behind_ms.get()))
+            }
+            Self::ClockBehind { refusal: Refusal::NotBegun { from_unix_ms, now_unix_ms } } => {
+                Some(Duration::from_millis(from_unix_ms.saturating_sub(*now_unix_ms)))
+            }
+            _ => None,
+        }
+    }
+
+    /// What a keeper's refusal means to who asked for ids; `count` and `ids_per_second` where it took too long.
+    #[cold]
+    pub(crate) fn from_no_id(no_id: NoId, count: usize, ids_per_second: u64) -> Self {
+        match no_id {
+            NoId::Refused(refusal @ (Refusal::ClockBehind { .. } | Refusal::NotBegun { .. })) => {
+                Self::ClockBehind { refusal }
+            }
+            NoId::Refused(refusal @ Refusal::TimestampOverflow { .. }) => Self::LayoutEnded { refusal },
+            NoId::Refused(Refusal::Exhausted { .. }) => Self::Busy { count, ids_per_second },
+            other => Self::NotReady { why: other.to_string() },
+        }
+    }
+}

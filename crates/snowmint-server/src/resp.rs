@@ -1,0 +1,16 @@
+//! The Redis protocol, RESP2 and RESP3: bytes to commands, commands to the mint, replies to bytes.
+//! Everything but the connection itself is plain functions over buffers.
+
+pub mod codec;
+mod command;
+mod connection;
+mod info;
+mod inline;
+mod reply;
+mod session;
+mod table;
+
+pub(crate) use connection::serve;
+
+/// What a client hears that finds no place, in the words of Redis.
+pub(crate) const REFUSAL: &[u8] = b"-ERR max number of clients reached\r\n";

@@ -1,0 +1,39 @@
+//! What every connection of every protocol shares.
+//! One of it exists for each service; it holds no connection.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use crate::metrics::Metrics;
+use crate::mint::{Mint, Source};
+use crate::settings::{Settings, SharedClock};
+
+/// The mint and everything around it.
+pub(crate) struct Server<S> {
+    pub(crate) mint: Arc<Mint<S>>,
+    pub(crate) metrics: Metrics,
+    pub(crate) clock: SharedClock,
+    pub(crate) started_unix_ms: u64,
+    pub(crate) max_connections: usize,
+    clients: AtomicU64,
+}
+
+impl<S: Source> Server<S> {
+    pub(crate) fn new(mint: Arc<Mint<S>>, settings: &Settings) -> Self {
+        let metrics = Metrics::new(&mint, &settings.clock);
+        Self {
+            mint,
+            metrics,
+            clock: Arc::clone(&settings.clock),
+            started_unix_ms: settings.clock.unix_ms(),
+            max_connections: settings.max_connections,
+            clients: AtomicU64::new(0),
+        }
+    }
+
+    /// A number for a new RESP connection, from 1 on.
+    pub(crate) fn next_client(&self) -> u64 {
+        // Only that no two are equal matters.
+        self.clients.fetch_add(1, Ordering::Relaxed) + 1
+    }
+}

@@ -1,0 +1,39 @@
+//! What may be set when the service starts, with values that suit without being set.
+//! The bounds that may not be set are in `limits.rs`.
+
+use std::fmt;
+use std::sync::Arc;
+use std::time::Duration;
+
+use snowmint::{Clock, WallClock};
+
+use crate::limits;
+
+/// The clock by which the rest of a lease and the uptime are told; no id depends on it.
+pub type SharedClock = Arc<dyn Clock + Send + Sync>;
+
+/// Settings of the service.
+#[derive(Clone)]
+pub struct Settings {
+    /// Connections at once, over all protocols.
+    pub max_connections: usize,
+    /// How long requests in flight may take to finish once the service was told to end.
+    pub drain: Duration,
+    /// The clock to tell the rest of a lease by: best the one of the keeper.
+    pub clock: SharedClock,
+}
+
+impl Default for Settings {
+    fn default() -> Self {
+        Self { max_connections: limits::MAX_CONNECTIONS, drain: limits::DRAIN, clock: Arc::new(WallClock) }
+    }
+}
+
+impl fmt::Debug for Settings {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Settings")
+            .field("max_connections", &self.max_connections)
+            .field("drain", &self.drain)
+            .finish_non_exhaustive()
+    }
+}

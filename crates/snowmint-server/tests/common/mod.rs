@@ -1,0 +1,117 @@
+//! A source of ids without a store: a generator under a clock that moves only when somebody has to wait.
+//! Nothing here sleeps, so no test depends on how fast the machine is.
+
+#![allow(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    dead_code,
+    unreachable_pub,
+    reason = "each test file uses its part, unit tests another"
+)]
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use snowmint::{Batch, DatacenterId, Generator, Layout, ManualClock, WorkerId};
+use snowmint_cluster::{LeaseStatus, NamespaceName, NoId};
+use snowmint_server::{Mint, Source};
+use tokio::sync::watch;
+
+/// The instant at which the test clock starts.
+pub const START_UNIX_MS: u64 = 1_700_000_000_000;
+
+/// Ids of worker 3 of datacenter 1, from a clock that steps over the waits. Clones share everything.
+#[derive(Clone)]
+pub struct TestSource(Arc<Inner>);
+
+struct Inner {
+    generator: Generator<ManualClock>,
+    lease: AtomicBool,
+    /// While it is set, nobody's wait ends.
+    stuck: watch::Sender<bool>,
+    waiting: watch::Sender<usize>,
+}
+
+impl TestSource {
+    /// A source with a lease.
+    pub fn new(layout: Layout) -> Self {
+        let clock = ManualClock::at_unix_ms(START_UNIX_MS);
+        let builder = Generator::builder(layout).datacenter(DatacenterId(1)).worker(WorkerId(3));
+        Self(Arc::new(Inner {
+            generator: builder.build(clock).unwrap(),
+            lease: AtomicBool::new(true),
+            stuck: watch::Sender::new(false),
+            waiting: watch::Sender::new(0),
+        }))
+    }
+
+    /// Takes the lease away, or gives it back.
+    pub fn set_lease(&self, held: bool) {
+        self.0.lease.store(held, Ordering::SeqCst);
+    }
+
+    /// Lets waits last until this is taken back.
+    pub fn set_stuck(&self, stuck: bool) {
+        self.0.stuck.send_replace(stuck);
+    }
+
+    /// Returns once so many requests have begun to wait.
+    pub async fn waiting(&self, requests: usize) {
+        self.0.waiting.subscribe().wait_for(|waiting| *waiting >= requests).await.unwrap();
+    }
+
+    /// The clock.
+    pub fn clock(&self) -> &ManualClock {
+        self.0.generator.clock()
+    }
+}
+
+impl Source for TestSource {
+    fn try_take(&self, count: usize) -> Result<Batch, NoId> {
+        if !self.0.lease.load(Ordering::SeqCst) {
+            return Err(NoId::NoLease { why: "the store does not answer".to_owned() });
+        }
+        self.0.generator.try_take(count).map_err(NoId::Refused)
+    }
+
+    async fn take(&self, count: usize) -> Result<Vec<Batch>, NoId> {
+        self.0.waiting.send_modify(|waiting| *waiting += 1);
+        let (mut batches, mut missing) = (Vec::new(), count);
+        while missing > 0 {
+            self.0.stuck.subscribe().wait_for(|stuck| !stuck).await.unwrap();
+            match self.try_take(missing) {
+                Ok(batch) => {
+                    missing -= batch.len();
+                    batches.push(batch);
+                }
+                Err(NoId::Refused(refusal)) if refusal.retry_after_ms().is_some() => {
+                    self.clock().advance_ms(refusal.retry_after_ms().unwrap().get());
+                }
+                Err(no_id) => return Err(no_id),
+            }
+        }
+        Ok(batches)
+    }
+
+    fn status(&self) -> LeaseStatus {
+        let held = self.0.lease.load(Ordering::SeqCst);
+        let mut status = LeaseStatus::default();
+        status.worker = held.then_some(WorkerId(3));
+        status.until_unix_ms = held.then_some(START_UNIX_MS + 60_000);
+        (status.renewals, status.lost, status.store_errors) = (5, 1, 2);
+        status.wall_ahead_ms = -1500;
+        status.waiting = (!held).then(|| "the store does not answer".to_owned());
+        status
+    }
+}
+
+/// A mint of the namespaces `default` and `orders` in Twitter's layout.
+pub fn mint() -> Mint<TestSource> {
+    mint_of(TestSource::new(Layout::TWITTER), Layout::TWITTER)
+}
+
+/// A mint of the namespaces `default` and `orders`.
+pub fn mint_of(source: TestSource, layout: Layout) -> Mint<TestSource> {
+    let names = ["orders", "default"].map(|name| NamespaceName::new(name).unwrap());
+    Mint::new(names, source, layout, DatacenterId(1))
+}

@@ -1,0 +1,164 @@
+//! A running service on loopback ports, and clients that speak raw bytes to it.
+//! What a test waits for is always an event, never a time.
+
+#![allow(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    dead_code,
+    unreachable_pub,
+    reason = "each test file uses its part"
+)]
+
+use std::net::SocketAddr;
+use std::sync::Arc;
+
+use snowmint::{Layout, ManualClock};
+use snowmint_server::{Ended, Listeners, Settings, bind, serve};
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::TcpStream;
+use tokio::sync::oneshot;
+use tokio::task::JoinHandle;
+
+use crate::common::{START_UNIX_MS, TestSource, mint_of};
+
+/// The service, and the means to end it.
+pub struct Running {
+    pub http: SocketAddr,
+    pub resp: SocketAddr,
+    pub source: TestSource,
+    ends: oneshot::Sender<()>,
+    task: JoinHandle<Ended>,
+}
+
+/// Settings under the clock of the tests.
+pub fn settings() -> Settings {
+    Settings { clock: Arc::new(ManualClock::at_unix_ms(START_UNIX_MS)), ..Settings::default() }
+}
+
+impl Running {
+    pub async fn start() -> Self {
+        Self::with(settings()).await
+    }
+
+    pub async fn with(settings: Settings) -> Self {
+        let source = TestSource::new(Layout::TWITTER);
+        let mint = mint_of(source.clone(), Layout::TWITTER);
+        let listeners = Listeners {
+            http: Some(bind("127.0.0.1:0", "--http").await.unwrap()),
+            resp: Some(bind("127.0.0.1:0", "--resp").await.unwrap()),
+        };
+        let address =
+            |listener: &Option<tokio::net::TcpListener>| listener.as_ref().unwrap().local_addr().unwrap();
+        let (http, resp) = (address(&listeners.http), address(&listeners.resp));
+        let (ends, ended) = oneshot::channel::<()>();
+        let task = tokio::spawn(serve(mint.into(), listeners, settings, async move {
+            let _ = ended.await;
+        }));
+        Self { http, resp, source, ends, task }
+    }
+
+    /// Gives the signal to end; the task says how it went.
+    pub fn end(self) -> JoinHandle<Ended> {
+        self.ends.send(()).unwrap();
+        self.task
+    }
+
+    pub async fn resp(&self) -> Client {
+        Client { stream: TcpStream::connect(self.resp).await.unwrap(), buffer: Vec::new() }
+    }
+
+    pub async fn http(&self) -> Client {
+        Client { stream: TcpStream::connect(self.http).await.unwrap(), buffer: Vec::new() }
+    }
+
+    /// One HTTP request on a connection of its own: status line and headers, then the body.
+    pub async fn request(&self, head: &str) -> (String, Vec<u8>) {
+        let mut client = self.http().await;
+        client.send(format!("{head}\r\nhost: test\r\nconnection: close\r\n\r\n").as_bytes()).await;
+        split(&client.rest().await)
+    }
+
+    pub async fn get(&self, path: &str) -> (String, String) {
+        let (head, body) = self.request(&format!("GET {path} HTTP/1.1")).await;
+        (head, String::from_utf8(body).unwrap())
+    }
+}
+
+/// Splits an HTTP answer into head and body, chunks put together.
+pub fn split(answer: &[u8]) -> (String, Vec<u8>) {
+    let end = answer.windows(4).position(|bytes| bytes == b"\r\n\r\n").expect("an answer has a head");
+    let head = String::from_utf8(answer[..end].to_vec()).unwrap().to_ascii_lowercase();
+    let mut body = answer[end + 4..].to_vec();
+    if head.contains("transfer-encoding: chunked") {
+        let (mut rest, mut whole) = (&body[..], Vec::new());
+        loop {
+            let line = rest.windows(2).position(|bytes| bytes == b"\r\n").unwrap();
+            let len = usize::from_str_radix(std::str::from_utf8(&rest[..line]).unwrap(), 16).unwrap();
+            whole.extend_from_slice(&rest[line + 2..line + 2 + len]);
+            rest = &rest[line + 4 + len..];
+            if len == 0 {
+                break;
+            }
+        }
+        body = whole;
+    }
+    (head, body)
+}
+
+fn lines_of(bytes: &[u8]) -> usize {
+    bytes.split(|byte| *byte == b'\n').count() - 1
+}
+
+/// A connection of raw bytes.
+pub struct Client {
+    pub stream: TcpStream,
+    buffer: Vec<u8>,
+}
+
+impl Client {
+    pub async fn send(&mut self, bytes: &[u8]) {
+        self.stream.write_all(bytes).await.unwrap();
+    }
+
+    /// Everything until the server closes.
+    pub async fn rest(&mut self) -> Vec<u8> {
+        self.stream.read_to_end(&mut self.buffer).await.unwrap();
+        std::mem::take(&mut self.buffer)
+    }
+
+    /// The next line, without its end.
+    pub async fn line(&mut self) -> String {
+        loop {
+            if let Some(end) = self.buffer.windows(2).position(|bytes| bytes == b"\r\n") {
+                let line = String::from_utf8(self.buffer[..end].to_vec()).unwrap();
+                self.buffer.drain(..end + 2);
+                return line;
+            }
+            assert!(self.stream.read_buf(&mut self.buffer).await.unwrap() > 0, "closed within a line");
+        }
+    }
+
+    /// Sends a plain line and reads a reply of one line.
+    pub async fn ask(&mut self, line: &str) -> String {
+        self.send(format!("{line}\r\n").as_bytes()).await;
+        self.line().await
+    }
+
+    /// Reads so many integers.
+    pub async fn integers(&mut self, count: usize) -> Vec<u64> {
+        let mut bytes = std::mem::take(&mut self.buffer);
+        let mut lines = lines_of(&bytes);
+        while lines < count {
+            let known = bytes.len();
+            assert!(self.stream.read_buf(&mut bytes).await.unwrap() > 0, "closed within integers");
+            lines += lines_of(&bytes[known..]);
+        }
+        let text = String::from_utf8(bytes).unwrap();
+        let lines: Vec<_> = text.split_inclusive("\r\n").collect();
+        self.buffer = lines[count..].concat().into_bytes();
+        lines[..count]
+            .iter()
+            .map(|line| line.trim_end().strip_prefix(':').unwrap().parse().unwrap())
+            .collect()
+    }
+}

@@ -1,0 +1,243 @@
+//! HTTP over real sockets: documents, problems, bounds, and the end.
+//! Heads are compared in lower case; no test depends on time.
+
+#![allow(clippy::unwrap_used, clippy::expect_used, reason = "a panic is how a test fails")]
+
+#[path = "common/mod.rs"]
+mod common;
+#[path = "common/running.rs"]
+mod running;
+
+use running::{Running, settings, split};
+use serde_json::Value;
+use snowmint_server::Settings;
+use snowmint_server::limits::MAX_COUNT;
+
+fn ids(body: &str) -> Vec<u64> {
+    let document: Value = serde_json::from_str(body).unwrap();
+    let ids = document["ids"].as_array().unwrap();
+    ids.iter().map(|id| id.as_str().expect("ids are strings in JSON").parse().unwrap()).collect()
+}
+
+#[tokio::test]
+async fn ids_strictly_increase_whatever_the_count() {
+    let server = Running::start().await;
+    let mut all = Vec::new();
+    for (query, count) in [("", 1), ("?count=1", 1), ("?count=501", 501), ("?count=100000", MAX_COUNT)] {
+        let (head, body) = server.get(&format!("/v1/ids/default{query}")).await;
+        assert!(
+            head.starts_with("http/1.1 200 ok\r\n") && head.contains("cache-control: no-store"),
+            "{head}"
+        );
+        assert!(head.contains("content-type: application/json"), "{head}");
+        let ids = ids(&body);
+        assert_eq!(ids.len(), count, "{query}");
+        all.extend(ids);
+    }
+    assert!(all.is_sorted_by(|a, b| a < b));
+}
+
+#[tokio::test]
+async fn plain_text_is_one_id_a_line() {
+    let server = Running::start().await;
+    for count in [1, 3, 2000] {
+        let head = format!("GET /v1/ids/or%64ers?count={count} HTTP/1.1\r\naccept: text/plain");
+        let (head, body) = server.request(&head).await;
+        assert!(head.contains("content-type: text/plain"), "{head}");
+        let body = String::from_utf8(body).unwrap();
+        assert!(body.ends_with('\n') && body.lines().all(|line| line.parse::<u64>().is_ok()), "{body}");
+        assert_eq!(body.lines().count(), count);
+    }
+}
+
+#[tokio::test]
+async fn problems_have_status_type_and_what_helps() {
+    let server = Running::start().await;
+    for (path, status, kind, detail) in [
+        (
+            "/v1/ids/nope",
+            404,
+            "unknown-namespace",
+            "this server has no namespace `nope`, it has default, orders",
+        ),
+        ("/v1/ids/a%20b", 400, "bad-namespace", "`a b` is not the name of a namespace"),
+        ("/v1/ids/default?count=0", 400, "bad-count", "from 1 to 100000"),
+        ("/v1/ids/default?count=-1", 400, "bad-count", "from 1 to 100000"),
+        ("/v1/ids/default?count=1e9", 400, "bad-count", "`1e9`"),
+        ("/v1/ids/default?count=1000000000", 400, "bad-count", "from 1 to 100000"),
+        ("/v1/ids/default?count=abc", 400, "bad-count", "`abc`"),
+        ("/v1/ids/default?count=", 400, "bad-count", "from 1 to 100000"),
+        ("/v1/ids/default?cuont=5", 400, "bad-request", "unknown query parameter `cuont`"),
+        ("/v1/ids/default?count=5&count=6", 400, "bad-request", "repeated query parameter `count`"),
+        ("/v1/ids/default%2", 400, "bad-request", "two hexadecimal digits"),
+        ("/v1/inspect/x", 400, "bad-id", "`x` is not an id of this server"),
+        ("/v1/inspect/9223372036854775808", 400, "bad-id", "2^63"),
+        ("/", 404, "unknown", "/v1/ids/{namespace}"),
+    ] {
+        let (head, body) = server.get(path).await;
+        assert!(head.starts_with(&format!("http/1.1 {status} ")), "{path}: {head}");
+        assert!(head.contains("content-type: application/problem+json"), "{path}: {head}");
+        let problem: Value = serde_json::from_str(&body).unwrap();
+        assert_eq!(problem["type"], format!("urn:snowmint:{kind}"), "{path}");
+        assert_eq!(problem["status"], status, "{path}");
+        assert!(
+            problem["title"].is_string() && problem["detail"].as_str().unwrap().contains(detail),
+            "{body}"
+        );
+    }
+    let (_, body) = server.get("/v1/ids/default?count=100001").await;
+    let problem: Value = serde_json::from_str(&body).unwrap();
+    assert_eq!((&problem["value"], &problem["limit"]), (&"100001".into(), &100_000.into()));
+}
+
+#[tokio::test]
+async fn other_methods_are_told_what_is_allowed() {
+    let server = Running::start().await;
+    for path in ["/v1/ids/default", "/v1/inspect/1", "/healthz", "/metrics"] {
+        let (head, body) = server.request(&format!("POST {path} HTTP/1.1\r\ncontent-length: 0")).await;
+        assert!(head.starts_with("http/1.1 405 ") && head.contains("allow: get, head"), "{head}");
+        assert!(String::from_utf8(body).unwrap().contains("not POST"));
+    }
+    let (head, _) = server.request("POST /nowhere HTTP/1.1\r\ncontent-length: 0").await;
+    assert!(head.starts_with("http/1.1 404 "), "{head}");
+}
+
+#[tokio::test]
+async fn head_answers_without_a_body_and_takes_no_ids() {
+    let server = Running::start().await;
+    for path in ["/v1/ids/default?count=10", "/v1/inspect/1", "/healthz"] {
+        let (head, body) = server.request(&format!("HEAD {path} HTTP/1.1")).await;
+        assert!(head.starts_with("http/1.1 200 ") && body.is_empty(), "{path}: {head}");
+    }
+    let (head, body) = server.request("HEAD /v1/ids/nope HTTP/1.1").await;
+    assert!(head.starts_with("http/1.1 404 ") && body.is_empty(), "{head}");
+    let (_, metrics) = server.get("/metrics").await;
+    assert!(metrics.contains("snowmint_ids_issued_total{namespace=\"default\"} 0\n"), "{metrics}");
+}
+
+#[tokio::test]
+async fn inspect_shows_what_the_mint_wrote() {
+    let server = Running::start().await;
+    let id = ids(&server.get("/v1/ids/default").await.1)[0];
+    let (head, body) = server.get(&format!("/v1/inspect/{id}")).await;
+    assert!(head.contains("content-type: application/json"), "{head}");
+    let parts: Value = serde_json::from_str(&body).unwrap();
+    assert_eq!(parts["id"], id.to_string());
+    assert_eq!((&parts["worker"], &parts["datacenter"]), (&3.into(), &1.into()));
+    assert_eq!(
+        (&parts["unix_ms"], &parts["utc"]),
+        (&common::START_UNIX_MS.into(), &"2023-11-14T22:13:20.000Z".into())
+    );
+}
+
+#[tokio::test]
+async fn health_is_life_and_readiness_is_a_lease() {
+    let server = Running::start().await;
+    let (head, body) = server.get("/readyz").await;
+    assert!(head.starts_with("http/1.1 200 "), "{head}");
+    assert_eq!(body, "{\"ready\":true,\"worker\":3,\"until\":\"2023-11-14T22:14:20.000Z\"}");
+    server.source.set_lease(false);
+    let (head, body) = server.get("/readyz").await;
+    assert!(head.starts_with("http/1.1 503 ") && head.contains("retry-after: 1"), "{head}");
+    assert!(body.contains("the store does not answer"), "{body}");
+    let (head, body) = server.get("/v1/ids/default").await;
+    assert!(head.starts_with("http/1.1 503 ") && body.contains("urn:snowmint:not-ready"), "{head} {body}");
+    assert_eq!(server.get("/healthz").await.1, "ok\n");
+}
+
+#[tokio::test]
+async fn metrics_tell_ids_requests_connections_and_the_lease() {
+    let server = Running::start().await;
+    server.get("/v1/ids/default?count=7").await;
+    server.get("/v1/ids/nope").await;
+    let (head, body) = server.get("/metrics").await;
+    assert!(head.contains("content-type: application/openmetrics-text"), "{head}");
+    for line in [
+        "snowmint_ids_issued_total{namespace=\"default\"} 7",
+        "snowmint_ids_issued_total{namespace=\"orders\"} 0",
+        "snowmint_requests_total{protocol=\"http\",outcome=\"ok\"} 1",
+        "snowmint_requests_total{protocol=\"http\",outcome=\"unknown-namespace\"} 1",
+        "snowmint_lease_held 1.0",
+        "snowmint_lease_worker 3.0",
+        "snowmint_lease_remaining_seconds 60.0",
+        "snowmint_lease_renewals_total 5",
+        "snowmint_leases_lost_total 1",
+        "snowmint_store_errors_total 2",
+        "snowmint_clock_wall_ahead_seconds -1.5",
+        "snowmint_clock_steps_total 0",
+        "snowmint_records_ahead_seconds 0.0",
+        "# EOF",
+    ] {
+        assert!(body.lines().any(|found| found == line), "{line} in {body}");
+    }
+    assert!(body.contains("snowmint_build_info{version=\""), "{body}");
+    assert!(body.contains("snowmint_connections{protocol=\"http\"} "), "{body}");
+    server.source.set_lease(false);
+    let (_, body) = server.get("/metrics").await;
+    assert!(body.contains("snowmint_lease_held 0.0") && !body.contains("lease_worker"), "{body}");
+}
+
+#[tokio::test]
+async fn a_connection_serves_many_requests_also_pipelined() {
+    let server = Running::start().await;
+    let mut client = server.http().await;
+    let request = "GET /v1/ids/default HTTP/1.1\r\nhost: test\r\n\r\n".repeat(100);
+    client.send(request.as_bytes()).await;
+    client.send(b"GET /healthz HTTP/1.1\r\nhost: test\r\nconnection: close\r\n\r\n").await;
+    let answers = String::from_utf8(client.rest().await).unwrap();
+    assert_eq!(answers.matches("HTTP/1.1 200 OK").count(), 101);
+    assert_eq!(answers.matches("{\"ids\":[\"").count(), 100);
+}
+
+#[tokio::test]
+async fn heads_beyond_the_bounds_are_refused() {
+    let server = Running::start().await;
+    let long = format!("GET /healthz HTTP/1.1\r\nx: {}", "y".repeat(1024 * 1024));
+    let many = format!("GET /healthz HTTP/1.1\r\n{}x: y", "x: y\r\n".repeat(200));
+    for (head, code) in [(long, "431"), (many, "431"), ("nonsense".to_owned(), "400")] {
+        let mut client = server.http().await;
+        let bytes = format!("{head}\r\nhost: test\r\n\r\n").into_bytes();
+        let (mut read, mut write) = client.stream.split();
+        // The server may answer and close before it has read everything.
+        let sending = async { drop(tokio::io::AsyncWriteExt::write_all(&mut write, &bytes).await) };
+        let mut answer = Vec::new();
+        let reading = async { drop(tokio::io::AsyncReadExt::read_to_end(&mut read, &mut answer).await) };
+        tokio::join!(sending, reading);
+        // A reset may take the answer away with it; an answer that is there must be the right one.
+        if !answer.is_empty() {
+            assert!(answer.starts_with(format!("HTTP/1.1 {code} ").as_bytes()), "{}", answer.escape_ascii());
+        }
+    }
+    assert_eq!(server.get("/healthz").await.1, "ok\n");
+}
+
+#[tokio::test]
+async fn a_full_house_is_told() {
+    let server = Running::with(Settings { max_connections: 1, ..settings() }).await;
+    let mut first = server.resp().await;
+    assert_eq!(first.ask("PING").await, "+PONG");
+    let mut second = server.http().await;
+    second.send(b"GET /healthz HTTP/1.1\r\nhost: test\r\n\r\n").await;
+    let (head, body) = split(&second.rest().await);
+    assert!(head.starts_with("http/1.1 503 ") && head.contains("retry-after: 1"), "{head}");
+    assert!(String::from_utf8(body).unwrap().contains("urn:snowmint:too-many-clients"));
+}
+
+/// Goal: the end answers what waits, closes what idles, and then returns.
+#[tokio::test]
+async fn the_end_lets_a_waiting_request_finish() {
+    let server = Running::start().await;
+    let (source, mut idle, mut client) = (server.source.clone(), server.http().await, server.http().await);
+    idle.send(b"GET /healthz HTTP/1.1\r\nhost: test\r\n\r\n").await;
+    assert_eq!(idle.line().await, "HTTP/1.1 200 OK");
+    source.set_stuck(true);
+    client.send(b"GET /v1/ids/default?count=50000 HTTP/1.1\r\nhost: test\r\n\r\n").await;
+    source.waiting(1).await;
+    let ending = server.end();
+    idle.rest().await;
+    source.set_stuck(false);
+    let (head, body) = split(&client.rest().await);
+    assert!(head.starts_with("http/1.1 200 "), "{head}");
+    assert_eq!(ids(&String::from_utf8(body).unwrap()).len(), 50_000);
+    assert_eq!(ending.await.unwrap().cut, 0);
+}

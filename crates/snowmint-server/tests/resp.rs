@@ -1,0 +1,217 @@
+//! The Redis protocol over real sockets: bounds, pipelines, and clients that do not behave.
+//! No test depends on time: each waits for bytes, and asserts what holds whenever they come.
+
+#![allow(clippy::unwrap_used, clippy::expect_used, reason = "a panic is how a test fails")]
+
+#[path = "common/mod.rs"]
+mod common;
+#[path = "common/running.rs"]
+mod running;
+
+use running::{Running, settings};
+use snowmint_server::Settings;
+use snowmint_server::limits::MAX_COUNT;
+use snowmint_server::limits::resp::{MAX_BULK, MAX_INLINE};
+use tokio::io::AsyncWriteExt;
+
+#[tokio::test]
+async fn ids_one_by_one_and_many_at_once_strictly_increase() {
+    let server = Running::start().await;
+    let mut client = server.resp().await;
+    client.send(b"*2\r\n$7\r\nID.NEXT\r\n$7\r\ndefault\r\n").await;
+    let mut ids = client.integers(1).await;
+    for count in [1, 4097, MAX_COUNT] {
+        assert_eq!(client.ask(&format!("ID.NEXT orders COUNT {count}")).await, format!("*{count}"));
+        ids.extend(client.integers(count).await);
+    }
+    assert_eq!(ids.len(), 1 + 1 + 4097 + MAX_COUNT);
+    assert!(ids.is_sorted_by(|a, b| a < b));
+}
+
+#[tokio::test]
+async fn bad_commands_leave_the_connection_alive() {
+    let server = Running::start().await;
+    let mut client = server.resp().await;
+    for (line, wanted) in [
+        ("foo a b", "-ERR unknown command 'foo', with args beginning with: 'a' 'b' "),
+        ("ID.NEXT", "-ERR wrong number of arguments for 'id.next' command"),
+        ("ID.NEXT nope", "-NONAMESPACE this server has no namespace `nope`"),
+        ("ID.NEXT default COUNT 0", "-ERR `0` ids"),
+        ("ID.NEXT default COUNT -1", "-ERR `-1` ids"),
+        ("ID.NEXT default COUNT 1e9", "-ERR `1e9` ids"),
+        ("ID.NEXT default COUNT 100001", "-ERR `100001` ids"),
+        ("ID.NEXT default COUNT 99999999999999999999", "-ERR `99999999999999999999` ids"),
+        ("ID.NEXT default COUNT ids", "-ERR `ids` ids"),
+        ("ID.NEXT default COUNT", "-ERR syntax error"),
+    ] {
+        let reply = client.ask(line).await;
+        assert!(reply.starts_with(wanted), "{line}: {reply}");
+    }
+    assert_eq!(client.ask("PING").await, "+PONG");
+}
+
+#[tokio::test]
+async fn without_a_lease_the_error_says_why_and_ids_come_back_with_it() {
+    let server = Running::start().await;
+    let mut client = server.resp().await;
+    server.source.set_lease(false);
+    let reply = client.ask("ID.NEXT default").await;
+    assert_eq!(reply, "-NOTREADY no ids can be made now: no lease is held: the store does not answer");
+    server.source.set_lease(true);
+    assert!(client.ask("ID.NEXT default").await.starts_with(':'));
+}
+
+/// Goal: whoever breaks the protocol is told, and then disconnected; others are not touched.
+#[tokio::test]
+async fn a_broken_protocol_is_told_and_closed() {
+    let server = Running::start().await;
+    let mut other = server.resp().await;
+    let mut nested = b"*1\r\n".repeat(10_000);
+    nested.extend_from_slice(b"$4\r\nPING\r\n");
+    let huge_bulk = format!("*1\r\n${}\r\n", MAX_BULK + 1).into_bytes();
+    let huge_line = vec![b'a'; 1024 * 1024];
+    let long_line = [vec![b'a'; MAX_INLINE + 1], b"\r\n".to_vec()].concat();
+    for (bytes, wanted) in [
+        (&nested[..], "-ERR Protocol error: expected '$', got '*'\r\n"),
+        (&huge_bulk, "-ERR Protocol error: invalid bulk length\r\n"),
+        (b"*1\r\n$-5\r\n", "-ERR Protocol error: invalid bulk length\r\n"),
+        (b"*1\r\n$5000000000\r\n", "-ERR Protocol error: invalid bulk length\r\n"),
+        (b"*100000\r\n", "-ERR Protocol error: invalid multibulk length\r\n"),
+        (b"PING\r\n*x\r\n", "+PONG\r\n-ERR Protocol error: invalid multibulk length\r\n"),
+        (&huge_line, "-ERR Protocol error: too big inline request\r\n"),
+        (&long_line, "-ERR Protocol error: too big inline request\r\n"),
+        (b"ECHO \"x\r\n", "-ERR Protocol error: unbalanced quotes in request\r\n"),
+        (b"POST / HTTP/1.1\r\n", ""),
+    ] {
+        let mut client = server.resp().await;
+        client.send(bytes).await;
+        client.stream.shutdown().await.unwrap();
+        assert_eq!(String::from_utf8(client.rest().await).unwrap(), wanted);
+    }
+    assert_eq!(other.ask("PING").await, "+PONG");
+}
+
+#[tokio::test]
+async fn a_command_may_come_byte_by_byte() {
+    let server = Running::start().await;
+    let mut client = server.resp().await;
+    for byte in b"*4\r\n$7\r\nid.next\r\n$7\r\ndefault\r\n$5\r\nCOUNT\r\n$1\r\n3\r\n" {
+        client.send(&[*byte]).await;
+        tokio::task::yield_now().await;
+    }
+    assert_eq!(client.line().await, "*3");
+    assert_eq!(client.integers(3).await.len(), 3);
+}
+
+#[tokio::test]
+async fn ten_thousand_commands_in_one_write() {
+    let server = Running::start().await;
+    let client = server.resp().await;
+    let (mut read, mut write) = client.stream.into_split();
+    let sending = tokio::spawn(async move {
+        write.write_all(&b"*2\r\n$7\r\nID.NEXT\r\n$7\r\ndefault\r\n".repeat(10_000)).await.unwrap();
+        write.shutdown().await.unwrap();
+    });
+    let mut replies = String::new();
+    tokio::io::AsyncReadExt::read_to_string(&mut read, &mut replies).await.unwrap();
+    sending.await.unwrap();
+    let ids: Vec<u64> =
+        replies.lines().map(|line| line.strip_prefix(':').unwrap().parse().unwrap()).collect();
+    assert_eq!(ids.len(), 10_000);
+    assert!(ids.is_sorted_by(|a, b| a < b));
+}
+
+/// Goal: a client that asks and never reads stops itself, and nothing else. Method: it sends 64 MiB of the
+/// largest request; all that the server makes of it must fit into the sockets' buffers.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_client_that_never_reads_stops_only_itself() {
+    let server = Running::start().await;
+    let mut deaf = server.resp().await;
+    let sending = tokio::spawn(async move {
+        let requests = format!("ID.NEXT default COUNT {MAX_COUNT}\r\n").repeat(2000);
+        for _ in 0..1000 {
+            deaf.stream.write_all(requests.as_bytes()).await.unwrap();
+        }
+    });
+    let mut other = server.resp().await;
+    for _ in 0..2000 {
+        assert!(other.ask("ID.NEXT orders").await.starts_with(':'));
+    }
+    assert!(!sending.is_finished(), "64 MiB were taken from a client that reads nothing");
+    let (_, metrics) = server.get("/metrics").await;
+    let line =
+        metrics.lines().find(|line| line.starts_with("snowmint_ids_issued_total{namespace=\"default\"}"));
+    let issued: u64 = line.unwrap().rsplit(' ').next().unwrap().parse().unwrap();
+    // 22 bytes each: far above what two sockets hold, far below the 200,000,000,000 ids that were asked for.
+    assert!(issued <= 30 * MAX_COUNT as u64, "{issued} ids were made for it");
+    sending.abort();
+}
+
+#[tokio::test]
+async fn the_last_place_is_taken_and_given_back() {
+    let server = Running::with(Settings { max_connections: 1, ..settings() }).await;
+    let mut first = server.resp().await;
+    assert_eq!(first.ask("PING").await, "+PONG");
+    let refused = String::from_utf8(server.resp().await.rest().await).unwrap();
+    assert_eq!(refused, "-ERR max number of clients reached\r\n");
+    assert_eq!(first.ask("QUIT").await, "+OK");
+    assert!(first.rest().await.is_empty());
+    drop(first);
+    // The place is free once the server has seen the close: until then there is a refusal, never silence.
+    loop {
+        let mut next = server.resp().await;
+        if next
+            .stream
+            .write_all(
+                b"PING
+",
+            )
+            .await
+            .is_ok()
+            && next.line().await == "+PONG"
+        {
+            break;
+        }
+    }
+}
+
+#[tokio::test]
+async fn the_end_closes_idle_connections_and_refuses_new_ones() {
+    let server = Running::start().await;
+    let (resp, mut idle, mut fresh) = (server.resp, server.resp().await, server.resp().await);
+    assert_eq!(idle.ask("PING").await, "+PONG");
+    assert_eq!(fresh.ask("PING").await, "+PONG");
+    let ended = server.end().await.unwrap();
+    assert_eq!(ended.cut, 0);
+    assert!(idle.rest().await.is_empty() && fresh.rest().await.is_empty());
+    assert!(tokio::net::TcpStream::connect(resp).await.is_err());
+}
+
+/// Goal: a request that waits when the end comes is answered before the connection closes.
+#[tokio::test]
+async fn the_end_lets_a_waiting_request_finish() {
+    let server = Running::start().await;
+    let (source, mut client) = (server.source.clone(), server.resp().await);
+    source.set_stuck(true);
+    client.send(b"PING\r\nID.NEXT default COUNT 50000\r\n").await;
+    assert_eq!(client.line().await, "+PONG", "what is ready does not wait with what is not");
+    source.waiting(1).await;
+    let ending = server.end();
+    source.set_stuck(false);
+    assert_eq!(client.line().await, "*50000");
+    assert_eq!(client.integers(50_000).await.len(), 50_000);
+    assert!(client.rest().await.is_empty());
+    assert_eq!(ending.await.unwrap().cut, 0);
+}
+
+#[tokio::test]
+async fn the_end_cuts_what_does_not_finish() {
+    let drain = std::time::Duration::from_millis(50);
+    let server = Running::with(Settings { drain, ..settings() }).await;
+    let (source, mut client) = (server.source.clone(), server.resp().await);
+    source.set_stuck(true);
+    client.send(b"ID.NEXT default COUNT 50000\r\n").await;
+    source.waiting(1).await;
+    assert_eq!(server.end().await.unwrap().cut, 1);
+    assert!(client.rest().await.is_empty());
+}
