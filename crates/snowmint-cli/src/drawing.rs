@@ -1,0 +1,145 @@
+//! Draws the 64 bits of an id with its fields in a box, and under each field a line down to what it says.
+//!
+//! ```text
+//!     ┌─────────────────────────────────────────┬─────┬─────┬────────────┐
+//!   0 │00101010110010110100001000111110110001000│01011│11010│000000000000│
+//!     └┬────────────────────────────────────────┴┬────┴┬────┴┬───────────┘
+//!      │                                         │     │     └ sequence, 12 bits: 0
+//!      │                                         │     └ worker, 5 bits: 26
+//!      │                                         └ datacenter, 5 bits: 11
+//!      └ time, 41 bits: 367,597,485,448
+//! ```
+
+use snowmint::{Field, Layout};
+
+use crate::output::Paint;
+
+const INDENT: &str = "  ";
+
+/// What to draw: a layout, its bits and a word on each field.
+pub(crate) struct Drawing<'a, B, L> {
+    pub(crate) layout: &'a Layout,
+    /// As many characters as the field has bits.
+    pub(crate) bits: B,
+    /// What stands after the field's name and width.
+    pub(crate) label: L,
+    pub(crate) paint: Paint,
+}
+
+impl<B: Fn(Field) -> String, L: Fn(Field) -> String> Drawing<'_, B, L> {
+    /// The lines, at most 100 columns wide for labels of up to 20.
+    pub(crate) fn lines(&self) -> Vec<String> {
+        let mut lines = vec![self.top(), self.middle(), self.bottom()];
+        let fields: Vec<_> = self.layout.fields().collect();
+        for last in (0..fields.len()).rev() {
+            lines.push(self.drop_line(&fields[..=last]));
+        }
+        lines
+    }
+
+    /// Bits above the fields, which are always 0.
+    fn unused(&self) -> usize {
+        usize::try_from(u64::BITS - self.layout.bits()).unwrap_or_default()
+    }
+
+    fn width(&self, field: Field) -> usize {
+        usize::try_from(self.layout.width(field)).unwrap_or_default()
+    }
+
+    fn margin(&self) -> String {
+        format!("{INDENT}{} ", " ".repeat(self.unused()))
+    }
+
+    fn top(&self) -> String {
+        let spans: Vec<_> = self.layout.fields().map(|field| "─".repeat(self.width(field))).collect();
+        self.margin() + &self.paint.faint(&format!("┌{}┐", spans.join("┬")))
+    }
+
+    fn middle(&self) -> String {
+        let wall = self.paint.faint("│");
+        let mut line = format!("{INDENT}{} {wall}", self.paint.faint(&"0".repeat(self.unused())));
+        for field in self.layout.fields() {
+            line += &self.paint.field(field, &(self.bits)(field));
+            line += &wall;
+        }
+        line
+    }
+
+    fn bottom(&self) -> String {
+        let spans: Vec<_> =
+            self.layout.fields().map(|field| format!("┬{}", "─".repeat(self.width(field) - 1))).collect();
+        self.margin() + &self.paint.faint(&format!("└{}┘", spans.join("┴")))
+    }
+
+    /// The line that ends at the last of `fields`, past those that go on further down.
+    fn drop_line(&self, fields: &[Field]) -> String {
+        let mut line = self.margin();
+        let Some((last, before)) = fields.split_last() else {
+            return line;
+        };
+        for field in before {
+            line.push(' ');
+            line += &self.paint.faint("│");
+            line += &" ".repeat(self.width(*field) - 1);
+        }
+        let plural = if self.width(*last) == 1 { "" } else { "s" };
+        let text = format!("{last}, {} bit{plural}: {}", self.width(*last), (self.label)(*last));
+        line + &format!(" {} {}", self.paint.faint("└"), self.paint.field(*last, &text))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn draw(layout: &str, on: bool) -> Vec<String> {
+        let layout: Layout = layout.parse().unwrap();
+        let drawing = Drawing {
+            layout: &layout,
+            bits: |field| "1".repeat(usize::try_from(layout.width(field)).unwrap()),
+            label: |field| layout.max(field).to_string(),
+            paint: Paint::forced(on),
+        };
+        drawing.lines()
+    }
+
+    #[test]
+    fn a_field_of_one_bit_has_room() {
+        let lines = draw("time:3 generation:1 worker:1 sequence:1 epoch:2024-01-01", false);
+        let box_at = lines[0].find('┌').unwrap();
+        assert_eq!(box_at, 2 + 58 + 1);
+        let right: Vec<_> = lines.iter().map(|line| line[box_at..].to_owned()).collect();
+        assert_eq!(
+            right,
+            [
+                "┌───┬─┬─┬─┐",
+                "│111│1│1│1│",
+                "└┬──┴┬┴┬┴┬┘",
+                " │   │ │ └ sequence, 1 bit: 1",
+                " │   │ └ worker, 1 bit: 1",
+                " │   └ generation, 1 bit: 1",
+                " └ time, 3 bits: 7",
+            ]
+        );
+    }
+
+    #[test]
+    fn every_preset_fits_in_a_hundred_columns() {
+        for preset in snowmint::PRESETS {
+            for line in draw(preset.name, false) {
+                assert!(line.chars().count() <= 100, "{line}");
+            }
+        }
+    }
+
+    #[test]
+    fn colours_change_no_character() {
+        let plain = draw("twitter", false).join("\n");
+        let mut stripped = draw("twitter", true).join("\n");
+        for code in ["0", "1", "2", "31", "32", "33", "34", "35", "36"] {
+            stripped = stripped.replace(&format!("\x1b[{code}m"), "");
+        }
+        assert_eq!(stripped, plain);
+        assert!(!plain.contains('\x1b'));
+    }
+}

@@ -1,0 +1,205 @@
+//! `snowmint layout`: what a layout can hold and how long it lasts, or why it cannot be and what would fit.
+
+use serde::Serialize;
+use snowmint::utc::Utc;
+use snowmint::{Clock as _, Field, Layout, WallClock};
+
+use crate::drawing::Drawing;
+use crate::exit::Failure;
+use crate::instants::date;
+use crate::layouts::preset_name;
+use crate::numbers::{rate, tenths_of_years_left, thousands};
+use crate::output::Output;
+
+const EXAMPLES: &str = "\
+Examples:
+  snowmint layout twitter
+  snowmint layout time:41 worker:10 sequence:12 epoch:2026-01-01
+  snowmint layout 'time:31@1s worker:20 sequence:12 epoch:2024-01-01' --json
+
+A layout names its fields from the top bit down, each with its bits:
+  time:BITS@TICK   ticks since the epoch; the tick is 1ms, 10ms, 1s ...;
+                   without @TICK it is 1ms
+  datacenter:BITS  the high part of who made the id; optional
+  worker:BITS      who made the id
+  generation:BITS  changes when the clock goes back; optional
+  sequence:BITS    counts ids inside one tick
+  epoch:INSTANT    the instant of tick 0, such as 2026-01-01; never change it
+
+JSON, one object:
+  name, layout, fingerprint   the preset's name or null; the text form; a
+                              short name of exactly this layout
+  bits                        bits in use
+  fields                      name, bits, shift and max of each, from the top
+  tick_ms                     the unit of timestamps
+  epoch_unix_ms, epoch_utc    the instant of timestamp 0
+  ids_per_second_per_worker, workers, ids_per_second
+  first_unix_ms, first_utc, last_unix_ms, last_utc
+                              the first and last millisecond with a timestamp
+  years_left, ended           from now on; whether the time ran out
+  sorts_by_time               whether the timestamp is on top
+  safe_in_javascript          whether ids fit in 53 bits
+
+A layout that cannot be is refused with what would fit; exit code 2.";
+
+/// Show what a layout can hold, how many ids it makes and how long it lasts
+#[derive(Debug, clap::Args)]
+#[command(after_long_help = EXAMPLES, after_help = "See --help for examples, the text form and the JSON fields.")]
+pub(crate) struct Args {
+    /// A name (see `snowmint layouts`) or the fields, as one argument or as several
+    #[arg(value_name = "SPEC|NAME", required = true)]
+    spec: Vec<String>,
+    /// One JSON object
+    #[arg(long)]
+    json: bool,
+}
+
+pub(crate) fn run(args: &Args) -> Result<(), Failure> {
+    let layout: Layout = args.spec.join(" ").parse().map_err(Failure::usage)?;
+    let now_unix_ms = WallClock.unix_ms();
+    let mut out = Output::new();
+    if args.json {
+        let line = serde_json::to_string(&Summary::of(&layout, now_unix_ms)).map_err(Failure::runtime)?;
+        out.line(&line)?;
+    } else {
+        draw(&mut out, &layout, now_unix_ms)?;
+    }
+    out.flush()
+}
+
+fn draw(out: &mut Output, layout: &Layout, now_unix_ms: u64) -> Result<(), Failure> {
+    let paint = out.paint;
+    let text = paint.bold(&layout.to_string());
+    out.line(&preset_name(layout).map_or_else(|| text.clone(), |name| format!("{name}  {text}")))?;
+    let drawing = Drawing {
+        layout,
+        bits: |field: Field| {
+            let initial = &field.name()[..1];
+            initial.repeat(usize::try_from(layout.width(field)).unwrap_or_default())
+        },
+        label: |field| format!("0 to {}", thousands(layout.max(field))),
+        paint,
+    };
+    for line in drawing.lines() {
+        out.line(&line)?;
+    }
+    for (name, value) in facts(layout, now_unix_ms) {
+        out.line(&format!("  {} {value}", paint.faint(&format!("{name:<18}"))))?;
+    }
+    Ok(())
+}
+
+fn facts(layout: &Layout, now_unix_ms: u64) -> [(&'static str, String); 8] {
+    let workers = layout.workers();
+    [
+        ("tick", format!("{:?}", layout.tick())),
+        (
+            "ids a second",
+            format!(
+                "{} a worker, {} in all ({} worker{})",
+                rate(layout.ids_per_second_per_worker()),
+                rate(layout.ids_per_second()),
+                thousands(workers),
+                if workers == 1 { "" } else { "s" }
+            ),
+        ),
+        ("first instant", Utc(layout.epoch_unix_ms()).to_string()),
+        ("last instant", Utc(last_unix_ms(layout)).to_string()),
+        ("years left", years_left(layout, now_unix_ms)),
+        (
+            "sorts by time",
+            if layout.sorts_by_time() {
+                "yes, the timestamp is on top".to_owned()
+            } else {
+                "no, the timestamp is not on top: ids of different workers do not sort by time".to_owned()
+            },
+        ),
+        (
+            "safe in JavaScript",
+            if layout.is_safe_in_javascript() {
+                format!("yes, {} bits of the 53 that a number keeps there", layout.bits())
+            } else {
+                format!("no, {} bits where a number keeps 53: send ids as strings", layout.bits())
+            },
+        ),
+        ("fingerprint", layout.fingerprint().to_string()),
+    ]
+}
+
+fn years_left(layout: &Layout, now_unix_ms: u64) -> String {
+    if layout.ends_at_unix_ms() <= now_unix_ms {
+        return format!("none, its time ran out on {}", date(layout.ends_at_unix_ms()));
+    }
+    let tenths = tenths_of_years_left(layout, now_unix_ms);
+    format!("{}.{}", thousands(tenths / 10), tenths % 10)
+}
+
+const fn last_unix_ms(layout: &Layout) -> u64 {
+    layout.ends_at_unix_ms() - 1
+}
+
+/// A layout in JSON; the order of the members is part of the format.
+#[derive(Serialize)]
+pub(crate) struct Summary {
+    name: Option<&'static str>,
+    layout: String,
+    fingerprint: String,
+    bits: u32,
+    fields: Vec<FieldSummary>,
+    tick_ms: u64,
+    epoch_unix_ms: u64,
+    epoch_utc: String,
+    ids_per_second_per_worker: u64,
+    workers: u64,
+    ids_per_second: u128,
+    first_unix_ms: u64,
+    first_utc: String,
+    last_unix_ms: u64,
+    last_utc: String,
+    years_left: f64,
+    ended: bool,
+    sorts_by_time: bool,
+    safe_in_javascript: bool,
+}
+
+#[derive(Serialize)]
+struct FieldSummary {
+    name: &'static str,
+    bits: u32,
+    shift: u32,
+    max: u64,
+}
+
+impl Summary {
+    pub(crate) fn of(layout: &Layout, now_unix_ms: u64) -> Self {
+        let field = |field: Field| FieldSummary {
+            name: field.name(),
+            bits: layout.width(field),
+            shift: layout.shift(field),
+            max: layout.max(field),
+        };
+        // At most 2^63 ms, which is 2.9 billion tenths of a year: exact in an f64.
+        let tenths = u32::try_from(tenths_of_years_left(layout, now_unix_ms)).unwrap_or(u32::MAX);
+        Self {
+            name: preset_name(layout),
+            layout: layout.to_string(),
+            fingerprint: layout.fingerprint().to_string(),
+            bits: layout.bits(),
+            fields: layout.fields().map(field).collect(),
+            tick_ms: u64::try_from(layout.tick().as_millis()).unwrap_or(u64::MAX),
+            epoch_unix_ms: layout.epoch_unix_ms(),
+            epoch_utc: Utc(layout.epoch_unix_ms()).to_string(),
+            ids_per_second_per_worker: layout.ids_per_second_per_worker(),
+            workers: layout.workers(),
+            ids_per_second: layout.ids_per_second(),
+            first_unix_ms: layout.epoch_unix_ms(),
+            first_utc: Utc(layout.epoch_unix_ms()).to_string(),
+            last_unix_ms: last_unix_ms(layout),
+            last_utc: Utc(last_unix_ms(layout)).to_string(),
+            years_left: f64::from(tenths) / 10.0,
+            ended: layout.ends_at_unix_ms() <= now_unix_ms,
+            sorts_by_time: layout.sorts_by_time(),
+            safe_in_javascript: layout.is_safe_in_javascript(),
+        }
+    }
+}

@@ -1,0 +1,28 @@
+//! Waits for a lease, and says why when that takes more than a moment.
+
+use std::time::Duration;
+
+use snowmint_cluster::{Keeper, LeaseFailure, LeaseStatus};
+
+/// Longer than this and whoever waits wants to know why.
+pub(crate) const MOMENT: Duration = Duration::from_secs(1);
+/// How often to say it again.
+const AGAIN: Duration = Duration::from_secs(5);
+
+/// Waits until a lease is held, however long; `tell` hears every few seconds why there is none yet.
+pub(crate) async fn wait(keeper: &Keeper, tell: impl Fn(&str)) -> Result<LeaseStatus, LeaseFailure> {
+    let mut patience = MOMENT;
+    loop {
+        match tokio::time::timeout(patience, keeper.ready()).await {
+            Ok(settled) => return settled,
+            Err(_) => tell(&why(keeper)),
+        }
+        patience = AGAIN;
+    }
+}
+
+/// Why there is no lease yet.
+pub(crate) fn why(keeper: &Keeper) -> String {
+    let waiting = keeper.status().waiting;
+    waiting.unwrap_or_else(|| "the store has not answered yet".to_owned())
+}

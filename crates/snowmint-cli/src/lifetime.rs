@@ -1,0 +1,61 @@
+//! Whether a layout still has timestamps: none left is refused, few years left are worth a warning.
+
+use snowmint::Layout;
+
+use crate::exit::Failure;
+use crate::instants::date;
+use crate::numbers::tenths_of_years_left;
+
+/// Warned of when a layout ends within so many years: moving to another takes a while.
+const WARN_YEARS: u64 = 5;
+
+/// Checks that ids can be made now; gives a warning when that ends within a few years.
+pub(crate) fn check(layout: &Layout, now_unix_ms: u64) -> Result<Option<String>, Failure> {
+    let ends = layout.ends_at_unix_ms();
+    if now_unix_ms >= ends {
+        return Err(Failure::flag(
+            "--layout",
+            format!(
+                "the time of `{layout}` ran out on {}: its ids can be read, but no more be made; \
+                 choose another layout, `snowmint layouts` shows those with a name",
+                date(ends)
+            ),
+        ));
+    }
+    if now_unix_ms < layout.epoch_unix_ms() {
+        return Err(Failure::flag(
+            "--layout",
+            format!(
+                "the time of `{layout}` begins on {}, later than now ({}): take an epoch that has passed, \
+                 or correct the clock",
+                date(layout.epoch_unix_ms()),
+                date(now_unix_ms)
+            ),
+        ));
+    }
+    let tenths = tenths_of_years_left(layout, now_unix_ms);
+    Ok((tenths < WARN_YEARS * 10).then(|| {
+        format!(
+            "the layout's time runs out on {}, in {}.{} years: no ids from then on; plan the move to another layout",
+            date(ends),
+            tenths / 10,
+            tenths % 10
+        )
+    }))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_what_has_timestamps_now_is_accepted() {
+        let layout: Layout = "time:31@1s worker:20 sequence:12 epoch:2024-01-01".parse().unwrap();
+        let (begins, ends) = (layout.epoch_unix_ms(), layout.ends_at_unix_ms());
+        assert!(check(&layout, begins - 1).is_err());
+        assert_eq!(check(&layout, begins).unwrap(), None);
+        let warning = check(&layout, ends - 1).unwrap().unwrap();
+        assert!(warning.contains("2092-01-19, in 0.0 years"), "{warning}");
+        assert!(matches!(check(&layout, ends), Err(Failure::Usage(_))));
+    }
+}

@@ -1,0 +1,239 @@
+//! `snowmint new`: makes ids here and now, under a lease from the store or, on request, without one.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use snowmint::{
+    AnchoredClock, Batch, Clock as _, DatacenterId, Generator, Id, Layout, Refusal, Rule, WallClock, WorkerId,
+};
+use snowmint_cluster::{Holder, Keeper, KeeperConfig, LeaseStatus, NoId, Pool, WorkerChoice, WorkerSource};
+use tokio::runtime::{Builder, Runtime};
+
+use crate::exit::{Failure, tell};
+use crate::form::Form;
+use crate::numbers::thousands;
+use crate::output::Output;
+use crate::{lease, lifetime, store, values};
+
+const MAX_COUNT: u64 = 10_000_000;
+/// Ids that are taken and written at a time.
+const AT_ONCE: usize = 8192;
+/// A lease that a node died with runs out within this; whoever waits longer waits in vain.
+const WINDOW: Duration = Duration::from_secs(10);
+/// How long to wait for a lease.
+const LEASE_PATIENCE: Duration = Duration::from_secs(15);
+/// How long the store may take to note that the lease is given back.
+const RELEASE_PATIENCE: Duration = Duration::from_secs(2);
+/// Whoever waits longer for a tick wants to know why.
+const LONG_TICK: Duration = Duration::from_secs(2);
+/// Pause before asking again while a lease is renewed or replaced, and how often in a row.
+const PAUSE: Duration = Duration::from_millis(20);
+const PAUSES: u32 = 500;
+
+const EXAMPLES: &str = "\
+Examples:
+  snowmint new
+  snowmint new -n 1000 --format base62
+  snowmint new --layout leaf --worker 7
+  snowmint new -n 5 --json
+  snowmint new --store none --worker 3
+
+With a store (the default is the SQLite file in the data directory) ids are
+made under a lease: a worker and a range of timestamps that the store grants
+to nobody else. They are unique among all ids of the same layout from that
+store, whatever clocks do, also while `snowmint serve` runs on it.
+
+With --store none nothing is recorded and nobody is asked.
+  Sure:      the ids of one run differ and increase; runs of one worker that
+             follow each other never repeat an id while the machine's clock
+             does not go back, for each run begins with a fresh tick.
+  Not sure:  two processes with one worker at the same time, or a clock that
+             goes back between two runs, can repeat ids.
+
+JSON, one object a line:
+  id  the id, a string in the form that --format names";
+
+/// Make ids
+#[derive(Debug, clap::Args)]
+#[command(after_long_help = EXAMPLES, after_help = "See --help for examples and what --store none does not guarantee.")]
+pub(crate) struct Args {
+    /// How many, 1 to 10,000,000
+    #[arg(short = 'n', value_name = "N", default_value = "1", value_parser = count, allow_negative_numbers = true)]
+    count: u64,
+    /// The layout: a name (see `snowmint layouts`) or its text form
+    #[arg(long, value_name = "SPEC|NAME", default_value = "twitter", env = "SNOWMINT_LAYOUT")]
+    layout: Layout,
+    /// This worker or none: a number, `ordinal` (behind the last `-` of the host's name) or `ipv4` (its low bits);
+    /// without it any that is free
+    #[arg(long, value_name = "W", value_parser = values::worker, allow_negative_numbers = true)]
+    worker: Option<WorkerSource>,
+    /// The datacenter, where the layout has one
+    #[arg(long, value_name = "D", default_value = "0", value_parser = values::node_number, allow_negative_numbers = true, env = "SNOWMINT_DATACENTER")]
+    datacenter: u32,
+    /// The form to write ids in
+    #[arg(long, value_name = "FORM", value_enum, default_value_t = Form::Dec)]
+    format: Form,
+    /// One JSON object a line
+    #[arg(long)]
+    json: bool,
+    /// Where the lease is taken: sqlite:PATH, or none; without it the file snowmint.db in the data directory
+    #[arg(long, value_name = "URL|none", env = "SNOWMINT_STORE")]
+    store: Option<String>,
+    /// The data directory
+    #[arg(long, value_name = "DIR", default_value = "./snowmint-data", env = "SNOWMINT_DATA")]
+    data: String,
+}
+
+fn count(text: &str) -> Result<u64, String> {
+    text.parse()
+        .ok()
+        .filter(|count| (1..=MAX_COUNT).contains(count))
+        .ok_or_else(|| format!("give a whole number from 1 to {}", thousands(MAX_COUNT)))
+}
+
+pub(crate) fn run(args: &Args) -> Result<(), Failure> {
+    let (worker, datacenter) = values::check_node(&args.layout, args.worker, args.datacenter)?;
+    let now_unix_ms = WallClock.unix_ms();
+    if let Some(warning) = lifetime::check(&args.layout, now_unix_ms)? {
+        tell("warning", &warning);
+    }
+    match args.store.as_deref() {
+        Some("none") => unleased(args, worker, datacenter, now_unix_ms),
+        Some(store) if store.starts_with("memory:") => Err(Failure::flag(
+            "--store",
+            "memory: is forgotten when this command ends, so the next run could repeat its ids: name a file as \
+             sqlite:PATH, or say none and choose a --worker",
+        )),
+        store => leased(args, worker, datacenter, &values::store_url(store, &args.data)),
+    }
+}
+
+fn unleased(
+    args: &Args,
+    worker: Option<WorkerId>,
+    datacenter: DatacenterId,
+    now_unix_ms: u64,
+) -> Result<(), Failure> {
+    let Some(worker) = worker else {
+        return Err(Failure::usage(
+            "--store none needs --worker: without a store nobody hands workers out, so name one that no other \
+             process uses; --help says what is then guaranteed",
+        ));
+    };
+    let layout = args.layout;
+    // The tick of now may be one in which a run before this one made the same ids.
+    let next_tick_unix_ms = now_unix_ms + 1;
+    if layout.tick() > LONG_TICK {
+        tell("waiting", &format!("ids begin with the next tick of {:?}", layout.tick()));
+    }
+    let rule = Rule::wait(layout.tick().max(Duration::from_millis(10)));
+    let generator = Generator::builder(layout)
+        .worker(worker)
+        .datacenter(datacenter)
+        .rule(rule)
+        .not_before_unix_ms(next_tick_unix_ms)
+        .build(WallClock)
+        .map_err(Failure::usage)?;
+    write_ids(args, |count| generator.try_take(count).map_err(NoId::Refused))
+}
+
+/// The keeper renews on a thread of its own, however long whoever reads the output takes.
+fn leased(args: &Args, worker: Option<WorkerId>, datacenter: DatacenterId, url: &str) -> Result<(), Failure> {
+    let runtime =
+        Builder::new_multi_thread().worker_threads(1).enable_all().build().map_err(Failure::runtime)?;
+    let keeper = runtime.block_on(start(args, worker, datacenter, url))?;
+    let written = ready(&runtime, &keeper).and_then(|status| {
+        warn_of_records_ahead(&status);
+        write_ids(args, |count| keeper.try_take(count))
+    });
+    runtime.block_on(keeper.release(RELEASE_PATIENCE));
+    written
+}
+
+async fn start(
+    args: &Args,
+    worker: Option<WorkerId>,
+    datacenter: DatacenterId,
+    url: &str,
+) -> Result<Keeper, Failure> {
+    let store = store::open(url).await?;
+    let choice = worker.map_or(WorkerChoice::Any, WorkerChoice::Only);
+    let config = KeeperConfig::new(Pool::new(args.layout, datacenter), Holder::of_this_host("cli"))
+        .worker(choice)
+        .window(WINDOW.max(args.layout.tick() * 3));
+    Keeper::start(store, config, Arc::new(AnchoredClock::new())).map_err(Failure::usage)
+}
+
+fn ready(runtime: &Runtime, keeper: &Keeper) -> Result<LeaseStatus, Failure> {
+    let waiting = lease::wait(keeper, |why| tell("waiting for a lease", why));
+    match runtime.block_on(async { tokio::time::timeout(LEASE_PATIENCE, waiting).await }) {
+        Ok(settled) => settled.map_err(Failure::runtime),
+        Err(_) => {
+            Err(Failure::runtime(format!("no lease within {LEASE_PATIENCE:?}: {}", lease::why(keeper))))
+        }
+    }
+}
+
+fn warn_of_records_ahead(status: &LeaseStatus) {
+    if status.records_ahead_ms > 0 {
+        let ahead = format!(
+            "records in the store reach {} ms further ahead than this clock: it is behind, or another's was ahead; \
+             ids are unique all the same",
+            thousands(status.records_ahead_ms)
+        );
+        tell("warning", &ahead);
+    }
+}
+
+fn write_ids(args: &Args, take: impl Fn(usize) -> Result<Batch, NoId>) -> Result<(), Failure> {
+    let mut out = Output::new();
+    let mut line = Vec::with_capacity(64);
+    let mut missing = args.count;
+    while missing > 0 {
+        let wanted = usize::try_from(missing).unwrap_or(AT_ONCE).min(AT_ONCE);
+        let batch = patiently(&take, wanted)?;
+        missing -= batch.len() as u64;
+        for id in batch {
+            write_line(args, id, &mut line);
+            out.bytes(&line)?;
+        }
+    }
+    out.flush()
+}
+
+fn write_line(args: &Args, id: Id, line: &mut Vec<u8>) {
+    line.clear();
+    if args.json {
+        line.extend_from_slice(b"{\"id\":\"");
+        args.format.write(id, line);
+        line.extend_from_slice(b"\"}\n");
+    } else {
+        args.format.write(id, line);
+        line.push(b'\n');
+    }
+}
+
+/// Takes ids; waits for the next tick, or a while for a lease that ended while this process was stopped.
+fn patiently(take: impl Fn(usize) -> Result<Batch, NoId>, wanted: usize) -> Result<Batch, Failure> {
+    let mut pauses = 0;
+    loop {
+        let no_id = match take(wanted) {
+            Ok(batch) => return Ok(batch),
+            Err(no_id) => no_id,
+        };
+        let pause = match &no_id {
+            NoId::Refused(Refusal::Ended | Refusal::LeaseEnded { .. }) | NoId::NoLease { .. }
+                if pauses < PAUSES =>
+            {
+                pauses += 1;
+                Some(PAUSE)
+            }
+            NoId::Refused(refusal) => refusal.retry_after_ms().map(|ms| Duration::from_millis(ms.get())),
+            _ => None,
+        };
+        let Some(pause) = pause else {
+            return Err(Failure::runtime(no_id));
+        };
+        std::thread::sleep(pause);
+    }
+}

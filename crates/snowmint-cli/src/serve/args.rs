@@ -1,0 +1,103 @@
+//! The flags of `snowmint serve`, each with its variable and a value that suits without being set.
+
+use std::time::Duration;
+
+use snowmint::{Layout, Rule};
+use snowmint_cluster::{Holder, NamespaceName, WorkerSource};
+
+use super::logging::{Filter, Format};
+use crate::values::{self, Listen};
+
+const EXAMPLES: &str = "\
+Examples:
+  snowmint serve
+      HTTP on 127.0.0.1:8080, the Redis protocol on 127.0.0.1:6380, one
+      SQLite file in ./snowmint-data. Then:
+      curl 'localhost:8080/v1/ids/default?count=3'
+      redis-cli -p 6380 ID.NEXT default COUNT 3
+  snowmint serve --http 0.0.0.0:8080 --resp off --data /var/lib/snowmint
+      For other machines, HTTP alone.
+  snowmint serve --http 127.0.0.1:8081 --resp 127.0.0.1:6381
+      A second node on this machine: it shares the file, and takes another
+      worker.
+  snowmint serve --namespaces orders,users \\
+      --layout 'time:41 worker:10 sequence:12 epoch:2026-01-01'
+      A layout of your own. Each namespace is pinned to it in the store: no
+      node can mint there with another one.
+  snowmint serve --worker 7
+      This worker or none: if another node holds it, this one ends and says
+      which node that is.
+
+Workers need not be configured: each node takes a lease on a free one from
+the store, and after a restart prefers the one it had. SIGTERM and SIGINT
+finish the requests in flight and give the lease back; a second one ends at
+once. After a crash the worker comes back by itself within the window.
+
+A store that cannot be reached is waited for, before any port opens. Then,
+until a lease is held, /healthz answers and /readyz and ids say why not.
+
+Exit codes: 0 ended on request; 1 the store, a port or the lease failed, or
+ended by a second signal; 2 a flag or setting cannot be.";
+
+/// Run the service: ids over HTTP and the Redis protocol
+#[derive(Debug, clap::Args)]
+#[command(after_long_help = EXAMPLES, after_help = "See --help for examples.")]
+pub(crate) struct Args {
+    /// Where to serve HTTP: HOST:PORT, port 0 for any free one, or off
+    #[arg(long, value_name = "ADDR", default_value = "127.0.0.1:8080", value_parser = values::listen, env = "SNOWMINT_HTTP")]
+    pub(super) http: Listen,
+    /// Where to serve the Redis protocol: HOST:PORT, port 0 for any free one, or off
+    #[arg(long, value_name = "ADDR", default_value = "127.0.0.1:6380", value_parser = values::listen, env = "SNOWMINT_RESP")]
+    pub(super) resp: Listen,
+    /// Where leases are recorded: sqlite:PATH, redis://, postgres://, mysql://, etcd://, zookeeper://, kubernetes:
+    /// or memory:; without it the file snowmint.db in the data directory
+    #[arg(long, value_name = "URL", env = "SNOWMINT_STORE")]
+    pub(super) store: Option<String>,
+    /// The data directory
+    #[arg(long, value_name = "DIR", default_value = "./snowmint-data", env = "SNOWMINT_DATA")]
+    pub(super) data: String,
+    /// The layout of ids: a name (see `snowmint layouts`) or its text form (see `snowmint layout --help`)
+    #[arg(long, value_name = "SPEC|NAME", default_value = "twitter", env = "SNOWMINT_LAYOUT")]
+    pub(super) layout: Layout,
+    /// The datacenter, where the layout has one
+    #[arg(long, value_name = "N", default_value = "0", value_parser = values::node_number, allow_negative_numbers = true, env = "SNOWMINT_DATACENTER")]
+    pub(super) datacenter: u32,
+    /// This worker or none: a number, `ordinal` (behind the last `-` of the host's name) or `ipv4` (its low bits);
+    /// without it any that is free
+    #[arg(long, value_name = "N", value_parser = values::worker, allow_negative_numbers = true, env = "SNOWMINT_WORKER")]
+    pub(super) worker: Option<WorkerSource>,
+    /// The namespaces that ids may be asked for, separated by commas
+    #[arg(
+        long,
+        value_name = "NAME,...",
+        default_value = "default",
+        value_delimiter = ',',
+        env = "SNOWMINT_NAMESPACES"
+    )]
+    pub(super) namespaces: Vec<NamespaceName>,
+    /// How far ahead a lease reaches: the store may be down for two thirds of it unnoticed, and a worker whose
+    /// node crashed is free again after it
+    #[arg(long, value_name = "TIME", default_value = "10s", value_parser = values::window, env = "SNOWMINT_WINDOW")]
+    pub(super) window: Duration,
+    /// How far this clock may be ahead of the store's own, where the store has one, to take a lease
+    #[arg(long, value_name = "TIME", default_value = "30s", value_parser = values::skew, env = "SNOWMINT_MAX_SKEW")]
+    pub(super) max_skew: Duration,
+    /// What to do when the clock goes back or a tick is used up: reject, wait(TIME), borrow(TIME), generation, or several
+    /// joined by ` then `
+    #[arg(long, value_name = "RULE", default_value = "wait(10ms)", env = "SNOWMINT_RULE")]
+    pub(super) rule: Rule,
+    /// The name under which this node holds its lease; without it the host's name and the HTTP port
+    #[arg(long, value_name = "NAME", value_parser = holder, env = "SNOWMINT_HOLDER")]
+    pub(super) holder: Option<Holder>,
+    /// How log lines on standard error are written
+    #[arg(long, value_name = "FORMAT", value_enum, default_value_t = Format::Text, env = "SNOWMINT_LOG_FORMAT")]
+    pub(super) log_format: Format,
+    /// What is logged: off, error, warn, info, debug or trace; also per module, as in
+    /// `warn,snowmint_cluster=debug`
+    #[arg(long, value_name = "LEVEL", default_value = "info", env = "SNOWMINT_LOG")]
+    pub(super) log: Filter,
+}
+
+fn holder(text: &str) -> Result<Holder, String> {
+    Holder::new(text).map_err(|error| error.to_string())
+}

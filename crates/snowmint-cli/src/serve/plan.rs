@@ -1,0 +1,92 @@
+//! The flags of the service as a checked whole: what passes here cannot be wrong in itself.
+//! Nothing is opened before that.
+
+use std::time::Duration;
+
+use snowmint::{DatacenterId, Generator, Layout, ManualClock, Rule};
+use snowmint_cluster::{Holder, NamespaceName, WorkerChoice};
+
+use super::args::Args;
+use super::logging::Log;
+use crate::exit::Failure;
+use crate::lifetime;
+use crate::values::{self, Listen};
+
+/// What to do, checked.
+#[derive(Debug)]
+pub(super) struct Plan {
+    pub(super) http: Listen,
+    pub(super) resp: Listen,
+    pub(super) store: String,
+    pub(super) layout: Layout,
+    pub(super) datacenter: DatacenterId,
+    pub(super) choice: WorkerChoice,
+    pub(super) namespaces: Vec<NamespaceName>,
+    pub(super) window: Duration,
+    pub(super) max_skew: Duration,
+    pub(super) rule: Rule,
+    pub(super) holder: Option<Holder>,
+    pub(super) log: Log,
+    /// What is allowed and yet worth a word in the log.
+    pub(super) warnings: Vec<String>,
+}
+
+impl Plan {
+    pub(super) fn check(args: Args, now_unix_ms: u64) -> Result<Self, Failure> {
+        let layout = args.layout;
+        let (worker, datacenter) = values::check_node(&layout, args.worker, args.datacenter)?;
+        check_ports(&args.http, &args.resp)?;
+        check_times(&layout, args.window, args.rule)?;
+        let store = values::store_url(args.store.as_deref(), &args.data);
+        let mut warnings: Vec<String> = lifetime::check(&layout, now_unix_ms)?.into_iter().collect();
+        if store.starts_with("memory:") {
+            warnings.push(
+                "--store memory: leases are forgotten when this process ends and no other process sees them: ids \
+                 are unique only as long as this one runs alone"
+                    .to_owned(),
+            );
+        }
+        Ok(Self {
+            http: args.http,
+            resp: args.resp,
+            store,
+            layout,
+            datacenter,
+            choice: worker.map_or(WorkerChoice::Any, WorkerChoice::Only),
+            namespaces: args.namespaces,
+            window: args.window,
+            max_skew: args.max_skew,
+            rule: args.rule,
+            holder: args.holder,
+            log: Log { format: args.log_format, filter: args.log },
+            warnings,
+        })
+    }
+}
+
+fn check_ports(http: &Listen, resp: &Listen) -> Result<(), Failure> {
+    match (http, resp) {
+        (Listen::Off, Listen::Off) => Err(Failure::usage(
+            "--http off and --resp off leave nothing to serve: give one of them an address",
+        )),
+        (Listen::At { address, port }, Listen::At { address: other, .. })
+            if address == other && *port != 0 =>
+        {
+            Err(Failure::usage(format!("--http and --resp are both {address}: give each a port of its own")))
+        }
+        _ => Ok(()),
+    }
+}
+
+/// What a keeper and a generator would refuse later.
+fn check_times(layout: &Layout, window: Duration, rule: Rule) -> Result<(), Failure> {
+    let tick = layout.tick();
+    if window < tick * 3 {
+        return Err(Failure::flag(
+            "--window",
+            format!("{window:?} is less than three ticks of {tick:?}: take at least {:?}", tick * 3),
+        ));
+    }
+    let generator = Generator::builder(*layout).rule(rule).build(ManualClock::at_unix_ms(0));
+    generator.map(|_| ()).map_err(|error| Failure::flag("--rule", error))
+}

@@ -1,0 +1,59 @@
+//! `snowmint store init`: makes what a store needs, or prints it for those who must ask somebody for it.
+
+use crate::exit::Failure;
+use crate::output::Output;
+use crate::store;
+use crate::workers::Place;
+
+const EXAMPLES: &str = "\
+Examples:
+  snowmint store init --store postgres://mint@db.internal/ids --dry-run
+      Prints the table, for those who must ask a DBA. Connects to nothing.
+  snowmint store init --store postgres://mint@db.internal/ids
+      Makes it. Not needed where the user may make tables: the first node does.
+
+Stores: sqlite:PATH, redis://HOST, postgres://USER@HOST/DB, mysql://USER@HOST/DB,
+etcd://H1,H2,H3, zookeeper://H1,H2,H3/PATH, kubernetes:NAMESPACE, memory:.
+Passwords do not belong in a process list: SNOWMINT_STORE_PASSWORD holds one, or
+a file that the URL names as ?password_file=PATH.";
+
+/// Look after the place where leases are recorded
+#[derive(Debug, clap::Args)]
+pub(crate) struct Args {
+    #[command(subcommand)]
+    action: Action,
+}
+
+#[derive(Debug, clap::Subcommand)]
+enum Action {
+    /// Make the tables, keys or objects that a store needs
+    #[command(after_long_help = EXAMPLES, after_help = "See --help for examples.")]
+    Init {
+        #[command(flatten)]
+        place: Place,
+        /// Print them instead, and connect to nothing
+        #[arg(long)]
+        dry_run: bool,
+    },
+}
+
+pub(crate) fn run(args: &Args) -> Result<(), Failure> {
+    let Action::Init { place, dry_run } = &args.action;
+    let url = place.url();
+    let mut out = Output::new();
+    if *dry_run {
+        let schema = snowmint_store::schema(&url).map_err(|error| Failure::flag("--store", error))?;
+        out.line(schema.trim_end())?;
+        return out.flush();
+    }
+    let runtime =
+        tokio::runtime::Builder::new_current_thread().enable_all().build().map_err(Failure::runtime)?;
+    let described = runtime.block_on(async {
+        let store = store::open(&url).await?;
+        // Some stores make what they need with the first call.
+        store.list("namespaces/").await.map_err(Failure::runtime)?;
+        Ok::<_, Failure>(store.describe())
+    })?;
+    out.line(&format!("{described} is ready"))?;
+    out.flush()
+}

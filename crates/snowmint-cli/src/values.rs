@@ -1,0 +1,143 @@
+//! Values of flags, read to checked types; each refusal says what is wrong and what would do.
+
+use std::time::Duration;
+
+use jiff::SignedDuration;
+use snowmint::{DatacenterId, Field, Layout, WorkerId};
+use snowmint_cluster::{IdentityError, WorkerSource};
+
+use crate::exit::Failure;
+
+/// The bounds that a keeper sets to its window; known here so that a bad one is refused before a port opens.
+const WINDOW: std::ops::RangeInclusive<Duration> = Duration::from_millis(500)..=Duration::from_hours(24);
+
+/// Reads where a fixed worker comes from.
+pub(crate) fn worker(text: &str) -> Result<WorkerSource, String> {
+    text.parse().map_err(|error: IdentityError| error.to_string())
+}
+
+/// Reads a datacenter; how large it may be is the layout's to say.
+pub(crate) fn node_number(text: &str) -> Result<u32, String> {
+    text.parse().map_err(|_| "give a whole number from 0 on; `snowmint layout` shows the largest".to_owned())
+}
+
+/// Reads a lease's window.
+pub(crate) fn window(text: &str) -> Result<Duration, String> {
+    let refused = || "give a time from 500ms to 24h, such as 10s, 500ms or 1m".to_owned();
+    let window = text.parse::<SignedDuration>().map_err(|_| refused())?;
+    Duration::try_from(window).ok().filter(|window| WINDOW.contains(window)).ok_or_else(refused)
+}
+
+/// Reads how far a clock may be off.
+pub(crate) fn skew(text: &str) -> Result<Duration, String> {
+    let refused = || "give a time of at most 24h, such as 30s".to_owned();
+    let skew = text.parse::<SignedDuration>().map_err(|_| refused())?;
+    Duration::try_from(skew).ok().filter(|skew| *skew <= Duration::from_hours(24)).ok_or_else(refused)
+}
+
+/// Where to listen for one protocol.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Listen {
+    /// Nowhere.
+    Off,
+    /// At `host:port`.
+    At {
+        /// As given.
+        address: String,
+        /// 0 for any free one.
+        port: u16,
+    },
+}
+
+/// Reads `host:port` or `off`.
+pub(crate) fn listen(text: &str) -> Result<Listen, String> {
+    if text == "off" {
+        return Ok(Listen::Off);
+    }
+    let parts = text.rsplit_once(':').and_then(|(host, port)| Some((host, port.parse::<u16>().ok()?)));
+    match parts {
+        Some((host, port)) if is_host(host) => Ok(Listen::At { address: text.to_owned(), port }),
+        _ => Err("give HOST:PORT such as 127.0.0.1:8080, 0.0.0.0:8080 or [::1]:8080, or off".to_owned()),
+    }
+}
+
+fn is_host(host: &str) -> bool {
+    let address = host.strip_prefix('[').and_then(|rest| rest.strip_suffix(']'));
+    match address {
+        Some(address) => address.parse::<std::net::Ipv6Addr>().is_ok(),
+        None => !host.is_empty() && !host.contains([':', '/', ' ']),
+    }
+}
+
+/// Checks a worker and a datacenter against the layout, each under its flag's name.
+pub(crate) fn check_node(
+    layout: &Layout,
+    worker: Option<WorkerSource>,
+    datacenter: u32,
+) -> Result<(Option<WorkerId>, DatacenterId), Failure> {
+    let worker = worker.map(|source| source.worker(layout)).transpose();
+    let worker = worker.map_err(|error| Failure::flag("--worker", error.to_string()))?;
+    if let Some(WorkerId(worker)) = worker {
+        check_field(layout, Field::Worker, "--worker", worker)?;
+    }
+    check_field(layout, Field::Datacenter, "--datacenter", datacenter)?;
+    Ok((worker, DatacenterId(datacenter)))
+}
+
+fn check_field(layout: &Layout, field: Field, flag: &str, value: u32) -> Result<(), Failure> {
+    if layout.width(field) == 0 && value != 0 {
+        return Err(Failure::flag(
+            flag,
+            format!("the layout `{layout}` has no {field}: leave {flag} {value} out"),
+        ));
+    }
+    layout.check(field, value.into()).map_err(|error| Failure::flag(flag, format!("{error} (`{layout}`)")))
+}
+
+/// The store's URL: the one that was given, or the SQLite file in the data directory.
+pub(crate) fn store_url(store: Option<&str>, data: &str) -> String {
+    store.map_or_else(|| format!("sqlite:{}/snowmint.db", data.trim_end_matches('/')), str::to_owned)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn addresses_have_a_host_and_a_port() {
+        assert_eq!(listen("off"), Ok(Listen::Off));
+        for good in ["127.0.0.1:8080", "0.0.0.0:0", "localhost:1", "[::1]:65535", "[::]:80"] {
+            assert!(matches!(listen(good), Ok(Listen::At { .. })), "{good}");
+        }
+        for bad in [
+            "",
+            "8080",
+            ":8080",
+            "localhost",
+            "localhost:",
+            "127.0.0.1:65536",
+            "::1:80",
+            "[x]:80",
+            "OFF",
+            "http://h:80",
+        ] {
+            assert!(listen(bad).is_err(), "{bad}");
+        }
+    }
+
+    #[test]
+    fn windows_end_at_both_bounds() {
+        for (text, ms) in [("500ms", 500), ("10s", 10_000), ("1m", 60_000), ("24h", 86_400_000)] {
+            assert_eq!(window(text), Ok(Duration::from_millis(ms)));
+        }
+        for bad in ["", "10", "499ms", "86401s", "-10s", "s", "ten"] {
+            assert!(window(bad).is_err(), "{bad}");
+        }
+    }
+
+    #[test]
+    fn the_data_directory_holds_the_file() {
+        assert_eq!(store_url(None, "./d/"), "sqlite:./d/snowmint.db");
+        assert_eq!(store_url(Some("memory:"), "./d"), "memory:");
+    }
+}

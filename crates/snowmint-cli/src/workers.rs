@@ -1,0 +1,228 @@
+//! `snowmint workers`: who holds which worker of a store, and how to take one away.
+
+use serde::Serialize;
+use snowmint::utc::Utc;
+use snowmint::{Clock as _, WallClock};
+use snowmint_cluster::lease::Tag;
+use snowmint_cluster::lease::directory::{Eviction, LeaseEntry, evict, leases};
+use snowmint_store::Store;
+
+use crate::exit::Failure;
+use crate::instants;
+use crate::output::Output;
+use crate::{store, values};
+
+const EXAMPLES: &str = "\
+Examples:
+  snowmint workers
+      The workers of ./snowmint-data/snowmint.db: pool, worker, holder, until
+      when it is granted, and whether it is held, free, or granted further
+      ahead than a clock like this one would.
+  snowmint workers release 7
+      Worker 7 of the only pool, if its lease has ended; says so otherwise.
+  snowmint workers release 7 --force
+      Takes worker 7 from whoever holds it. What was granted is not shortened,
+      since ids up to then may exist: the holder goes on until then and takes
+      another worker, and this one is free after. A node started with
+      --worker 7 takes 7 again: stop it first.
+
+JSON, one object a line: pool, worker, holder, until, until_unix_ms, state
+(held, free or unreadable) and ahead_ms (until minus now, negative when past).";
+
+/// Show who holds which worker, or take one away
+#[derive(Debug, clap::Args)]
+#[command(after_long_help = EXAMPLES, after_help = "See --help for examples.")]
+pub(crate) struct Args {
+    #[command(subcommand)]
+    action: Option<Action>,
+    #[command(flatten)]
+    place: Place,
+    /// One JSON object a line
+    #[arg(long)]
+    json: bool,
+}
+
+/// Where leases are recorded.
+#[derive(Debug, clap::Args)]
+pub(crate) struct Place {
+    /// The store; without it the file snowmint.db in the data directory
+    #[arg(long, value_name = "URL", env = "SNOWMINT_STORE", global = true)]
+    store: Option<String>,
+    /// The data directory
+    #[arg(long, value_name = "DIR", default_value = "./snowmint-data", env = "SNOWMINT_DATA", global = true)]
+    data: String,
+}
+
+#[derive(Debug, clap::Subcommand)]
+enum Action {
+    /// Take a worker from its holder
+    Release {
+        /// The worker
+        worker: u32,
+        /// The pool, where the store has several
+        #[arg(long, value_name = "POOL")]
+        pool: Option<String>,
+        /// Even if its lease has not ended
+        #[arg(long)]
+        force: bool,
+    },
+}
+
+impl Place {
+    /// The store's URL.
+    pub(crate) fn url(&self) -> String {
+        values::store_url(self.store.as_deref(), &self.data)
+    }
+
+    /// Opens the store; a file that is not there is not made by looking at it.
+    pub(crate) async fn open(&self) -> Result<std::sync::Arc<dyn Store>, Failure> {
+        let url = self.url();
+        if let Some(path) = url.strip_prefix("sqlite:")
+            && !std::path::Path::new(path.trim_start_matches("//")).exists()
+        {
+            return Err(Failure::runtime(format!(
+                "there is no data file {path}: name the store with --store or --data"
+            )));
+        }
+        store::open(&url).await
+    }
+}
+
+pub(crate) fn run(args: &Args) -> Result<(), Failure> {
+    let runtime =
+        tokio::runtime::Builder::new_current_thread().enable_all().build().map_err(Failure::runtime)?;
+    runtime.block_on(async {
+        let store = args.place.open().await?;
+        let entries = leases(&*store).await.map_err(Failure::runtime)?;
+        match &args.action {
+            None => show(&entries, args.json),
+            Some(Action::Release { worker, pool, force }) => {
+                release(&*store, &entries, *worker, pool.as_deref(), *force).await
+            }
+        }
+    })
+}
+
+#[derive(Serialize)]
+struct Row {
+    pool: String,
+    worker: u32,
+    holder: Option<String>,
+    until: Option<String>,
+    until_unix_ms: Option<u64>,
+    state: &'static str,
+    ahead_ms: Option<i64>,
+}
+
+impl Row {
+    fn of(entry: &LeaseEntry, now_unix_ms: u64) -> Self {
+        let record = entry.record.as_ref().ok();
+        let until_unix_ms = record.map(|record| record.until_unix_ms);
+        Self {
+            pool: entry.pool.clone(),
+            worker: entry.worker.0,
+            holder: record.map(|record| record.holder.to_string()),
+            until: until_unix_ms.map(|until| Utc(until).to_string()),
+            until_unix_ms,
+            state: match until_unix_ms {
+                None => "unreadable",
+                Some(until) if until > now_unix_ms => "held",
+                Some(_) => "free",
+            },
+            ahead_ms: until_unix_ms.map(|until| until.cast_signed() - now_unix_ms.cast_signed()),
+        }
+    }
+}
+
+fn show(entries: &[LeaseEntry], json: bool) -> Result<(), Failure> {
+    let now_unix_ms = WallClock.unix_ms();
+    let mut out = Output::new();
+    let mut pool = "";
+    for entry in entries {
+        let row = Row::of(entry, now_unix_ms);
+        if json {
+            out.line(&serde_json::to_string(&row).map_err(Failure::runtime)?)?;
+            continue;
+        }
+        if entry.pool != pool {
+            pool = &entry.pool;
+            out.line(&out.paint.bold(pool))?;
+            out.line(&out.paint.faint("  worker  state       until                     holder"))?;
+        }
+        let until = row.until_unix_ms.map_or(String::new(), |until| instants::age(until, now_unix_ms));
+        out.line(&format!(
+            "  {:>6}  {:<10}  {:<24}  {}  {}",
+            row.worker,
+            row.state,
+            row.until.unwrap_or_default(),
+            row.holder.unwrap_or_default(),
+            out.paint.faint(&until)
+        ))?;
+    }
+    if entries.is_empty() && !json {
+        out.line("no worker was ever taken from this store")?;
+    }
+    out.flush()
+}
+
+async fn release(
+    store: &dyn Store,
+    entries: &[LeaseEntry],
+    worker: u32,
+    pool: Option<&str>,
+    force: bool,
+) -> Result<(), Failure> {
+    let of_pool =
+        |entry: &&LeaseEntry| pool.is_none_or(|pool| entry.pool == pool) && entry.worker.0 == worker;
+    let mut found = entries.iter().filter(of_pool);
+    let Some(entry) = found.next() else {
+        return Err(Failure::usage(format!(
+            "worker {worker} was never taken from this store: nothing to release"
+        )));
+    };
+    if let Some(other) = found.next() {
+        return Err(Failure::usage(format!(
+            "worker {worker} is in several pools, {} and {}: name one with --pool",
+            entry.pool, other.pool
+        )));
+    }
+    let Ok(record) = &entry.record else {
+        return Err(Failure::runtime(format!(
+            "the record of worker {worker} in {} cannot be read: mend it by hand, or leave it: no node takes it",
+            entry.pool
+        )));
+    };
+    let now_unix_ms = WallClock.unix_ms();
+    let mut out = Output::new();
+    if record.until_unix_ms <= now_unix_ms {
+        out.line(&format!("worker {worker} is free: its lease ended at {}", Utc(record.until_unix_ms)))?;
+        return out.flush();
+    }
+    if !force {
+        return Err(Failure::runtime(format!(
+            "worker {worker} is held by {} until {}: it is free then if that node does not renew it; --force keeps it \
+             from renewing",
+            record.holder,
+            Utc(record.until_unix_ms)
+        )));
+    }
+    let evicted = evict(store, entry, random_tag()).await.map_err(Failure::runtime)?;
+    match evicted {
+        Some(Eviction::FreeFrom(until)) => {
+            out.line(&format!(
+                "worker {worker} was taken from {}: it is free from {} on; ids up to then may exist, so not before",
+                record.holder,
+                Utc(until)
+            ))?;
+            out.flush()
+        }
+        _ => Err(Failure::runtime(format!("worker {worker} was renewed or taken meanwhile: look again"))),
+    }
+}
+
+/// A tag that nobody wrote before: 128 bits of the standard library's seeded hasher.
+fn random_tag() -> Tag {
+    use std::hash::{BuildHasher as _, Hasher as _, RandomState};
+    let half = || u128::from(RandomState::new().build_hasher().finish());
+    Tag(half() << 64 | half())
+}

@@ -1,0 +1,43 @@
+//! Help, versions and what is typed wrong.
+
+use crate::run::Bench;
+
+#[test]
+fn help_teaches_and_goes_to_standard_output() {
+    let bench = Bench::new();
+    assert_eq!(bench.out(&["--version"]), concat!("snowmint ", env!("CARGO_PKG_VERSION"), "\n"));
+    for (args, wanted) in [
+        (&["--help"][..], "snowmint serve"),
+        (&["serve", "--help"], "redis-cli -p 6380 ID.NEXT default COUNT 3"),
+        (&["serve", "--help"], "SNOWMINT_LOG_FORMAT"),
+        (&["new", "--help"], "can repeat ids"),
+        (&["inspect", "--help"], "unix_ms"),
+        (&["layout", "--help"], "safe_in_javascript"),
+        (&["layouts", "--help"], "about"),
+    ] {
+        let help = bench.out(args);
+        assert!(help.contains(wanted), "{args:?}: {help}");
+        assert!(!help.contains('\x1b'), "{args:?}");
+    }
+}
+
+#[test]
+fn without_a_command_help_is_an_error() {
+    let ran = Bench::new().run(&[]);
+    assert_eq!((ran.code, ran.out.as_str()), (2, ""));
+    assert!(ran.err.contains("Usage: snowmint <COMMAND>"), "{}", ran.err);
+}
+
+#[test]
+fn what_is_typed_wrong_is_told_in_one_line() {
+    let bench = Bench::new();
+    for (args, wanted) in [
+        (&["serv"][..], "'serv'; tip: a similar subcommand exists: 'serve'"),
+        (&["new", "--wroker", "3"], "'--wroker' found; tip: a similar argument exists: '--worker'"),
+        (&["layout"], "were not provided: <SPEC|NAME>..."),
+        (&["new", "--format", "base64"], "[possible values: dec, base62, hex]"),
+    ] {
+        let told = bench.refused(args, 2);
+        assert!(told.contains(wanted), "{told}");
+    }
+}

@@ -1,0 +1,141 @@
+//! `snowmint layout` and `snowmint layouts`.
+
+use crate::run::{Bench, json};
+
+const TWITTER: &str = "\
+twitter  time:41@1ms datacenter:5 worker:5 sequence:12 epoch:2010-11-04T01:42:54.657Z
+    ┌─────────────────────────────────────────┬─────┬─────┬────────────┐
+  0 │ttttttttttttttttttttttttttttttttttttttttt│ddddd│wwwww│ssssssssssss│
+    └┬────────────────────────────────────────┴┬────┴┬────┴┬───────────┘
+     │                                         │     │     └ sequence, 12 bits: 0 to 4,095
+     │                                         │     └ worker, 5 bits: 0 to 31
+     │                                         └ datacenter, 5 bits: 0 to 31
+     └ time, 41 bits: 0 to 2,199,023,255,551
+  tick               1ms
+  ids a second       4,096,000 a worker, 4,194,304,000 in all (1,024 workers)
+  first instant      2010-11-04T01:42:54.657Z
+  last instant       2080-07-10T17:30:30.208Z
+";
+
+#[test]
+fn a_layout_is_drawn_with_its_figures() {
+    let out = Bench::new().out(&["layout", "twitter"]);
+    let rest = out.strip_prefix(TWITTER).unwrap_or_else(|| panic!("{out}"));
+    let (years, rest) = rest.split_once('\n').unwrap();
+    assert!(years.starts_with("  years left         "), "{years}");
+    assert_eq!(
+        rest,
+        "  sorts by time      yes, the timestamp is on top\n  \
+           safe in JavaScript no, 63 bits where a number keeps 53: send ids as strings\n  \
+           fingerprint        time41@1ms.datacenter5.worker5.sequence12.1288834974657\n"
+    );
+}
+
+#[test]
+fn a_layout_as_json_has_its_members_in_order() {
+    let out = Bench::new().out(&["layout", "js53", "--json"]);
+    let (before, rest) = out.split_once("\"years_left\":").unwrap();
+    assert_eq!(
+        before,
+        "{\"name\":\"js53\",\"layout\":\"time:41@1ms worker:3 sequence:9 epoch:2019-12-24T16:00:00.000Z\",\
+         \"fingerprint\":\"time41@1ms.worker3.sequence9.1577203200000\",\"bits\":53,\"fields\":[\
+         {\"name\":\"time\",\"bits\":41,\"shift\":12,\"max\":2199023255551},\
+         {\"name\":\"worker\",\"bits\":3,\"shift\":9,\"max\":7},\
+         {\"name\":\"sequence\",\"bits\":9,\"shift\":0,\"max\":511}],\
+         \"tick_ms\":1,\"epoch_unix_ms\":1577203200000,\"epoch_utc\":\"2019-12-24T16:00:00.000Z\",\
+         \"ids_per_second_per_worker\":512000,\"workers\":8,\"ids_per_second\":4096000,\
+         \"first_unix_ms\":1577203200000,\"first_utc\":\"2019-12-24T16:00:00.000Z\",\
+         \"last_unix_ms\":3776226455551,\"last_utc\":\"2089-08-30T07:47:35.551Z\","
+    );
+    assert!(
+        rest.ends_with(",\"ended\":false,\"sorts_by_time\":true,\"safe_in_javascript\":true}\n"),
+        "{rest}"
+    );
+}
+
+#[test]
+fn the_text_form_may_be_one_argument_or_several() {
+    let bench = Bench::new();
+    let several = bench.out(&["layout", "time:41", "worker:10", "sequence:12", "epoch:2026-01-01", "--json"]);
+    let one =
+        bench.out(&["layout", "--json", "time:41@1ms worker:10 sequence:12 epoch:2026-01-01T00:00:00Z"]);
+    assert_eq!(json(&several)["layout"], json(&one)["layout"]);
+    assert!(json(&one)["name"].is_null());
+}
+
+#[test]
+fn what_does_not_sort_or_has_ended_says_so() {
+    let bench = Bench::new();
+    let out = bench.out(&["layout", "worker:10", "time:41", "sequence:12", "epoch:2026-01-01"]);
+    assert!(out.contains("sorts by time      no, the timestamp is not on top"), "{out}");
+    let out = bench.out(&["layout", "baidu"]);
+    assert!(out.contains("years left         none, its time ran out on 2024-11-20\n"), "{out}");
+    let figures = json(&bench.out(&["layout", "baidu", "--json"]));
+    assert_eq!((figures["ended"].as_bool(), figures["years_left"].as_f64()), (Some(true), Some(0.0)));
+}
+
+#[test]
+fn rates_beyond_64_bits_and_below_one_are_shown() {
+    let bench = Bench::new();
+    let fast = ["layout", "time:1", "datacenter:31", "worker:30", "sequence:1", "epoch:2026-01-01"];
+    assert!(bench.out(&fast).contains("in all (2,305,843,009,213,693,952 workers)"));
+    assert!(
+        bench.out(&[&fast[..], &["--json"]].concat()).contains("\"ids_per_second\":4611686018427387904000,")
+    );
+    let slow = bench.out(&["layout", "time:30@60s", "worker:10", "sequence:4", "epoch:2026-01-01"]);
+    assert!(
+        slow.contains("less than 1 a worker, less than 1 in all") || slow.contains("less than 1 a worker"),
+        "{slow}"
+    );
+}
+
+#[test]
+fn a_layout_that_cannot_be_is_refused_with_what_would_fit() {
+    let told = Bench::new().refused(&["layout", "time:37", "worker:20", "sequence:16"], 2);
+    for wanted in
+        ["73 bits, 10 over the 63 an id has", "what would fit: sequence:6", "worker:10 (1024 workers)"]
+    {
+        assert!(told.contains(wanted), "{told}");
+    }
+}
+
+#[test]
+fn a_spec_that_is_none_is_refused() {
+    let bench = Bench::new();
+    for (spec, wanted) in [
+        (&["nonesuch"][..], "there is no layout named `nonesuch`: the presets are twitter, discord"),
+        (&["time:41", "worker:10"], "there is no epoch"),
+        (&["worker:10", "epoch:2026-01-01"], "there is no timestamp"),
+        (&["time:41", "machine:10", "epoch:2026-01-01"], "`machine:10` is not part of a layout"),
+        (&["time:41", "worker:ten", "epoch:2026-01-01"], "`ten` is not a width for worker"),
+        (&["time:41", "worker:5", "worker:5", "epoch:2026-01-01"], "worker is named twice"),
+        (&[""], "an empty text is not a layout"),
+    ] {
+        let told = bench.refused(&[&["layout"], spec].concat(), 2);
+        assert!(told.contains(wanted), "{told}");
+    }
+}
+
+#[test]
+fn the_presets_are_listed() {
+    let bench = Bench::new();
+    let out = bench.out(&["layouts"]);
+    assert_eq!(out.lines().count(), 1 + 2 * 11, "{out}");
+    for wanted in [
+        "name         ids/s a worker  ends         about\n",
+        "twitter           4,096,000  2080-07-10   Twitter Snowflake",
+        "           time:41@1ms datacenter:5 worker:5 sequence:12 epoch:2010-11-04T01:42:54.657Z\n",
+        "baidu                 8,192  2024-11-20   ENDED: ",
+        "pod-ip                2,048  2030-03-20   ",
+    ] {
+        assert!(out.contains(wanted), "{wanted:?} in {out}");
+    }
+    let lines: Vec<_> = bench.out(&["layouts", "--json"]).lines().map(json).collect();
+    assert_eq!(lines.len(), 11);
+    for line in &lines {
+        assert!(line["about"].is_string());
+        let name = line["name"].as_str().unwrap();
+        let alone = json(&bench.out(&["layout", name, "--json"]));
+        assert_eq!(alone["layout"], line["layout"]);
+    }
+}

@@ -1,0 +1,12 @@
+//! The built command from outside: its arguments, its output, its exit codes. Links none of the code it tests.
+
+#![allow(clippy::unwrap_used, reason = "a panic is how a test fails")]
+
+mod help;
+mod inspect;
+mod layout;
+mod new;
+mod run;
+mod serve;
+mod stores;
+mod workers;

@@ -1,0 +1,175 @@
+//! `snowmint new`.
+
+use std::io::{BufRead as _, BufReader};
+
+use serde_json::Value;
+
+use crate::run::{Bench, json};
+
+fn ids(out: &str) -> Vec<u64> {
+    out.lines().map(|line| line.parse().unwrap()).collect()
+}
+
+fn inspect(bench: &Bench, layout: &str, id: u64) -> Value {
+    json(&bench.out(&["inspect", "--json", "--layout", layout, &id.to_string()]))
+}
+
+#[test]
+fn two_runs_increase_and_keep_their_worker() {
+    let bench = Bench::new();
+    let first = ids(&bench.out(&["new", "-n", "1000"]));
+    let second = ids(&bench.out(&["new", "-n", "1000"]));
+    let all = [&first[..], &second].concat();
+    assert_eq!(all.len(), 2000);
+    assert!(all.is_sorted_by(|a, b| a < b));
+    assert_eq!(inspect(&bench, "twitter", all[0])["worker"], inspect(&bench, "twitter", all[1999])["worker"]);
+    assert!(bench.path("snowmint-data/snowmint.db").is_file());
+}
+
+#[test]
+fn counts_end_at_both_bounds() {
+    let bench = Bench::new();
+    assert_eq!(bench.out(&["new", "-n", "1"]).lines().count(), 1);
+    for bad in ["0", "-1", "10000001", "1000000000", "ten", "", "1.0", "1e3", "99999999999999999999999"] {
+        let told = bench.refused(&["new", "-n", bad], 2);
+        assert!(
+            told.contains(&format!("'{bad}' for '-n <N>': give a whole number from 1 to 10,000,000")),
+            "{told}"
+        );
+    }
+    assert!(!Bench::new().path("snowmint-data").exists());
+}
+
+#[test]
+fn many_ids_are_streamed_and_differ() {
+    let bench = Bench::new();
+    let all = ids(&bench.out(&["new", "-n", "200000"]));
+    assert_eq!(all.len(), 200_000);
+    assert!(all.is_sorted_by(|a, b| a < b));
+}
+
+#[test]
+fn every_form_reads_back() {
+    let bench = Bench::new();
+    for form in ["dec", "base62", "hex"] {
+        let made = bench.out(&["new", "-n", "20", "--format", form]);
+        let read = bench.run_with_input(&["inspect", "--json", "--format", form], &made);
+        assert_eq!((read.code, read.out.lines().count()), (0, 20), "{form}: {}", read.err);
+        let first = json(read.out.lines().next().unwrap());
+        let id = first["id"].as_str().unwrap();
+        let text = made.lines().next().unwrap();
+        match form {
+            "hex" => assert_eq!(text, format!("{:016x}", id.parse::<u64>().unwrap())),
+            "base62" => assert!(text.len() <= 11 && text != id, "{text}"),
+            _ => assert_eq!(text, id),
+        }
+    }
+}
+
+#[test]
+fn json_is_one_object_a_line_with_a_string() {
+    let bench = Bench::new();
+    let out = bench.out(&["new", "-n", "3", "--json"]);
+    assert_eq!(out.lines().count(), 3);
+    for line in out.lines() {
+        assert!(json(line)["id"].as_str().unwrap().parse::<u64>().is_ok(), "{line}");
+    }
+    let out = bench.out(&["new", "--json", "--format", "hex"]);
+    assert_eq!(json(&out)["id"].as_str().unwrap().len(), 16);
+}
+
+#[test]
+fn worker_and_datacenter_are_in_the_id() {
+    let bench = Bench::new();
+    let id = ids(&bench.out(&["new", "--worker", "31", "--datacenter", "7"]))[0];
+    let parts = inspect(&bench, "twitter", id);
+    assert_eq!((&parts["worker"], &parts["datacenter"]), (&Value::from(31), &Value::from(7)));
+}
+
+#[test]
+fn a_node_beyond_the_layout_is_refused() {
+    let bench = Bench::new();
+    for (args, wanted) in [
+        (
+            &["--layout", "leaf", "--worker", "1024"][..],
+            "--worker: worker 1024 is out of range: this layout has worker 0 to 1023",
+        ),
+        (&["--layout", "leaf", "--datacenter", "1"], "--datacenter: the layout"),
+        (
+            &["--datacenter", "32"],
+            "--datacenter: datacenter 32 is out of range: this layout has datacenter 0 to 31",
+        ),
+        (&["--worker", "-1"], "`-1` is no worker: give a number"),
+        (&["--worker", "4294967296"], "`4294967296` is no worker: give a number"),
+        (&["--layout", "baidu"], "--layout: the time of `time:28@1s worker:22 sequence:13"),
+        (
+            &["--layout", "time:41 worker:10 sequence:12 epoch:9000-01-01"],
+            "begins on 9000-01-01, later than now",
+        ),
+        (&["--store", "oracle://root:secret@host/db"], "--store: this build has no store `oracle:`"),
+        (&["--store", "memory:"], "--store: memory: is forgotten when this command ends"),
+    ] {
+        let told = bench.refused(&[&["new"], args].concat(), 2);
+        assert!(told.contains(wanted), "{told}");
+        assert!(!told.contains("secret"), "{told}");
+    }
+    assert!(!bench.path("snowmint-data").exists(), "nothing is made for what is refused");
+}
+
+#[test]
+fn a_store_that_fails_is_a_failure_of_the_world() {
+    let bench = Bench::new();
+    std::fs::write(
+        bench.path("noise.db"),
+        "this is no SQLite file, though it is long enough to be read as one".repeat(100),
+    )
+    .unwrap();
+    let told = bench.refused(&["new", "--store", "sqlite:noise.db"], 1);
+    assert!(told.contains("noise.db"), "{told}");
+    std::fs::write(bench.path("file"), "").unwrap();
+    bench.refused(&["new", "--data", "file/below"], 1);
+}
+
+#[test]
+fn without_a_store_a_worker_must_be_named() {
+    let bench = Bench::new();
+    assert!(bench.refused(&["new", "--store", "none"], 2).contains("--store none needs --worker"));
+    let first = ids(&bench.out(&["new", "--store", "none", "--worker", "3", "-n", "100"]));
+    let second = ids(&bench.out(&["new", "--store", "none", "--worker", "3", "-n", "100"]));
+    assert!([&first[..], &second].concat().is_sorted_by(|a, b| a < b));
+    assert_eq!(inspect(&bench, "twitter", second[0])["worker"], 3);
+    assert!(!bench.path("snowmint-data").exists());
+}
+
+/// Goal: two runs within one long tick do not begin with the same ids. Method: a tick of one second, twice.
+#[test]
+fn without_a_store_runs_in_one_tick_do_not_repeat() {
+    let bench = Bench::new();
+    let run = || ids(&bench.out(&["new", "--store", "none", "--worker", "3", "--layout", "game", "-n", "2"]));
+    let all = [run(), run(), run()].concat();
+    assert!(all.is_sorted_by(|a, b| a < b), "{all:?}");
+}
+
+/// Goal: `snowmint new -n 1000000 | head -1` is quiet and gives its lease back. Method: read one line, close the
+/// pipe, and ask for the same worker again: were it still leased there would be a wait, and a word about it.
+#[test]
+fn a_closed_pipe_ends_quietly() {
+    let bench = Bench::new();
+    let mut child = bench.command(&["new", "-n", "1000000", "--worker", "5"]).spawn().unwrap();
+    let mut line = String::new();
+    BufReader::new(child.stdout.take().unwrap()).read_line(&mut line).unwrap();
+    let ended = child.wait_with_output().unwrap();
+    assert_eq!((ended.status.code(), String::from_utf8(ended.stderr).unwrap().as_str()), (Some(0), ""));
+    let next = ids(&bench.out(&["new", "--worker", "5"]))[0];
+    assert!(next > line.trim().parse().unwrap());
+}
+
+#[cfg(target_os = "linux")]
+#[test]
+fn a_full_disk_under_the_output_is_told() {
+    let bench = Bench::new();
+    let full = std::fs::File::options().write(true).open("/dev/full").unwrap();
+    let ran = bench.command(&["new"]).stdout(full).output().unwrap();
+    assert_eq!(ran.status.code(), Some(1));
+    assert!(String::from_utf8(ran.stderr).unwrap().starts_with("error: cannot write to standard output: "));
+}

@@ -1,0 +1,194 @@
+//! Runs the command in a folder of its own, with no setting from outside.
+
+use std::fs::File;
+use std::io::{Read as _, Write as _};
+use std::net::TcpStream;
+use std::path::PathBuf;
+use std::process::{Child, Command, ExitStatus, Output, Stdio};
+use std::thread::sleep;
+use std::time::Duration;
+
+use serde_json::Value;
+use tempfile::TempDir;
+
+/// A folder to run in: relative paths, and so the data directory, lie there.
+pub(crate) struct Bench {
+    folder: TempDir,
+    env: Vec<(&'static str, String)>,
+}
+
+/// What a run came to.
+#[derive(Debug)]
+pub(crate) struct Ran {
+    pub(crate) code: i32,
+    pub(crate) out: String,
+    pub(crate) err: String,
+}
+
+impl Bench {
+    pub(crate) fn new() -> Self {
+        Self { folder: tempfile::tempdir().unwrap(), env: vec![("TZ", "UTC".to_owned())] }
+    }
+
+    pub(crate) fn with_env(mut self, name: &'static str, value: &str) -> Self {
+        self.env.push((name, value.to_owned()));
+        self
+    }
+
+    pub(crate) fn path(&self, name: &str) -> PathBuf {
+        self.folder.path().join(name)
+    }
+
+    pub(crate) fn command(&self, args: &[&str]) -> Command {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_snowmint"));
+        for (name, _) in std::env::vars() {
+            if name.starts_with("SNOWMINT_") || name == "NO_COLOR" {
+                command.env_remove(name);
+            }
+        }
+        command
+            .current_dir(self.folder.path())
+            .envs(self.env.iter().map(|(name, value)| (name, value)))
+            .args(args)
+            .stdin(Stdio::null())
+            .stdout(Stdio::piped())
+            .stderr(Stdio::piped());
+        command
+    }
+
+    pub(crate) fn run(&self, args: &[&str]) -> Ran {
+        self.command(args).output().unwrap().into()
+    }
+
+    pub(crate) fn run_with_input(&self, args: &[&str], input: &str) -> Ran {
+        let mut child = self.command(args).stdin(Stdio::piped()).spawn().unwrap();
+        let mut stdin = child.stdin.take().unwrap();
+        stdin.write_all(input.as_bytes()).unwrap();
+        drop(stdin);
+        child.wait_with_output().unwrap().into()
+    }
+
+    /// A run that must succeed without a word on standard error.
+    pub(crate) fn out(&self, args: &[&str]) -> String {
+        let ran = self.run(args);
+        assert_eq!((ran.code, ran.err.as_str()), (0, ""), "{args:?}");
+        ran.out
+    }
+
+    /// A run that must be refused with one line and nothing on standard output.
+    pub(crate) fn refused(&self, args: &[&str], code: i32) -> String {
+        let ran = self.run(args);
+        assert_eq!((ran.code, ran.out.as_str()), (code, ""), "{args:?}: {}", ran.err);
+        assert!(ran.err.starts_with("error: ") && ran.err.ends_with('\n'), "{args:?}: {}", ran.err);
+        assert_eq!(ran.err.lines().count(), 1, "{args:?}: {}", ran.err);
+        ran.err
+    }
+
+    /// Starts a server on free ports and waits until it is ready.
+    pub(crate) fn serve(&self, args: &[&str]) -> Server {
+        let mut server = self.start(args);
+        server.wait_for("ready: ids are served");
+        server
+    }
+
+    /// Starts a server on free ports.
+    pub(crate) fn start(&self, args: &[&str]) -> Server {
+        let log = tempfile::NamedTempFile::new_in(self.folder.path()).unwrap();
+        // Variables rather than flags, so that a test may give the flags.
+        let child = self
+            .command(&["serve", "--log-format", "json"])
+            .envs([("SNOWMINT_HTTP", "127.0.0.1:0"), ("SNOWMINT_RESP", "127.0.0.1:0")])
+            .args(args)
+            .stderr(File::create(log.path()).unwrap())
+            .spawn()
+            .unwrap();
+        Server { child, log }
+    }
+}
+
+impl From<Output> for Ran {
+    fn from(output: Output) -> Self {
+        Self {
+            code: output.status.code().unwrap_or(-1),
+            out: String::from_utf8(output.stdout).unwrap(),
+            err: String::from_utf8(output.stderr).unwrap(),
+        }
+    }
+}
+
+/// A server that is killed when the test is over.
+pub(crate) struct Server {
+    child: Child,
+    log: tempfile::NamedTempFile,
+}
+
+impl Server {
+    pub(crate) fn log(&self) -> String {
+        std::fs::read_to_string(self.log.path()).unwrap()
+    }
+
+    /// The first log line with this message; waits for it as long as the server runs.
+    pub(crate) fn wait_for(&mut self, message: &str) -> Value {
+        loop {
+            let ended = self.child.try_wait().unwrap();
+            let found = self.line(message);
+            match (found, ended) {
+                (Some(line), _) => return line,
+                (None, Some(status)) => panic!("{status} without {message:?}: {}", self.log()),
+                (None, None) => sleep(Duration::from_millis(5)),
+            }
+        }
+    }
+
+    fn line(&self, message: &str) -> Option<Value> {
+        self.log()
+            .lines()
+            .filter_map(|line| serde_json::from_str::<Value>(line).ok())
+            .find(|line| line["message"].as_str().is_some_and(|text| text.contains(message)))
+    }
+
+    /// What the line that says it is ready says of a field.
+    pub(crate) fn ready(&mut self, field: &str) -> String {
+        match &self.wait_for("ready: ids are served")[field] {
+            Value::String(text) => text.clone(),
+            other => other.to_string(),
+        }
+    }
+
+    pub(crate) fn http(&mut self, path: &str) -> (u16, String) {
+        let address = self.ready("http");
+        get(&address, path)
+    }
+
+    pub(crate) fn signal(&self, name: &str) {
+        let sent =
+            Command::new("sh").args(["-c", &format!("kill -{name} {}", self.child.id())]).status().unwrap();
+        assert!(sent.success());
+    }
+
+    pub(crate) fn wait(&mut self) -> ExitStatus {
+        self.child.wait().unwrap()
+    }
+}
+
+impl Drop for Server {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+/// Status and body of one HTTP request, of a version in which a body is never sent in pieces.
+pub(crate) fn get(address: &str, path: &str) -> (u16, String) {
+    let mut stream = TcpStream::connect(address).unwrap();
+    write!(stream, "GET {path} HTTP/1.0\r\nHost: test\r\n\r\n").unwrap();
+    let mut answer = String::new();
+    stream.read_to_string(&mut answer).unwrap();
+    let (head, body) = answer.split_once("\r\n\r\n").unwrap();
+    let status = head.split(' ').nth(1).unwrap().parse().unwrap();
+    (status, body.to_owned())
+}
+
+pub(crate) fn json(line: &str) -> Value {
+    serde_json::from_str(line).unwrap_or_else(|error| panic!("{error}: {line:.300}"))
+}

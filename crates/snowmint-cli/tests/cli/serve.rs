@@ -1,0 +1,224 @@
+//! `snowmint serve`, as a process with sockets and signals.
+
+use std::io::{BufRead as _, BufReader, Write as _};
+use std::net::{TcpListener, TcpStream};
+use std::thread::sleep;
+use std::time::Duration;
+
+use crate::run::{Bench, get, json};
+
+#[test]
+fn ids_come_over_http_and_the_redis_protocol() {
+    let bench = Bench::new();
+    let mut server = bench.serve(&["--namespaces", "orders,users"]);
+    let (status, body) = server.http("/v1/ids/orders?count=3");
+    assert_eq!(status, 200, "{body}");
+    let ids: Vec<u64> = json(&body)["ids"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .map(|id| id.as_str().unwrap().parse().unwrap())
+        .collect();
+    assert!(ids.len() == 3 && ids.is_sorted_by(|a, b| a < b), "{body}");
+    assert_eq!(server.http("/readyz").0, 200);
+    assert_eq!(server.http("/v1/ids/default").0, 404);
+
+    let mut stream = TcpStream::connect(server.ready("resp")).unwrap();
+    stream.write_all(b"*2\r\n$7\r\nID.NEXT\r\n$5\r\nusers\r\n").unwrap();
+    let mut reply = String::new();
+    BufReader::new(stream).read_line(&mut reply).unwrap();
+    let id: u64 = reply.strip_prefix(':').unwrap().trim().parse().unwrap();
+    assert!(id > ids[2]);
+    let inspected = json(&bench.out(&["inspect", "--json", &id.to_string()]));
+    assert_eq!(inspected["worker"].to_string(), server.ready("worker"));
+}
+
+#[test]
+fn the_line_that_says_it_is_ready_says_where_and_how_long() {
+    let bench = Bench::new();
+    let mut server = bench.serve(&["--resp", "off", "--layout", "pod-ip"]);
+    assert!(server.ready("http").starts_with("127.0.0.1:"));
+    assert_ne!(server.ready("http"), "127.0.0.1:0");
+    assert_eq!(server.ready("resp"), "off");
+    assert_eq!(server.ready("ends"), "2030-03-20");
+    assert_eq!(server.ready("layout"), "time:28@1s worker:24 sequence:11 epoch:2021-09-16T08:14:08.000Z");
+    server.wait_for("the layout's time runs out on 2030-03-20");
+}
+
+/// Goal: SIGTERM gives the lease back. Method: a window of an hour, which nobody waits for.
+#[test]
+fn a_signal_ends_in_order_and_gives_the_lease_back() {
+    for signal in ["TERM", "INT"] {
+        let bench = Bench::new();
+        let mut server = bench.serve(&["--worker", "9", "--window", "1h"]);
+        let (_, body) = server.http("/v1/ids/default");
+        let last: u64 = json(&body)["ids"][0].as_str().unwrap().parse().unwrap();
+        server.signal(signal);
+        assert_eq!(server.wait().code(), Some(0), "{}", server.log());
+        let next: u64 = bench.out(&["new", "--worker", "9"]).trim().parse().unwrap();
+        assert!(next > last);
+    }
+}
+
+#[test]
+fn new_works_beside_a_server_on_the_same_file() {
+    let bench = Bench::new();
+    let mut server = bench.serve(&[]);
+    let id = bench.out(&["new"]);
+    let worker = json(&bench.out(&["inspect", "--json", id.trim()]))["worker"].to_string();
+    assert_ne!(worker, server.ready("worker"));
+}
+
+#[test]
+fn a_port_in_use_is_told_and_costs_no_lease() {
+    let taken = TcpListener::bind("127.0.0.1:0").unwrap();
+    let address = taken.local_addr().unwrap().to_string();
+    for (flag, other) in [("--http", "--resp"), ("--resp", "--http")] {
+        let bench = Bench::new();
+        let told = bench.run(&["serve", flag, &address, other, "off", "--worker", "3", "--window", "1h"]);
+        assert_eq!(told.code, 1, "{}", told.err);
+        let line = told.err.lines().last().unwrap();
+        assert!(
+            line.starts_with(&format!("error: cannot listen on {address} ({flag}): another program")),
+            "{line}"
+        );
+        bench.out(&["new", "--worker", "3"]);
+    }
+}
+
+#[test]
+fn a_flag_that_cannot_be_is_named_before_anything_is_opened() {
+    let bench = Bench::new();
+    for (args, flag) in [
+        (&["--http", "8080"][..], "--http"),
+        (&["--http", "127.0.0.1:99999"], "--http"),
+        (&["--resp", ":6380"], "--resp"),
+        (&["--http", "off", "--resp", "off"], "--http off and --resp off"),
+        (&["--http", "127.0.0.1:7", "--resp", "127.0.0.1:7"], "--http and --resp are both"),
+        (&["--store", "leases.db"], "--store"),
+        (&["--layout", "nonesuch"], "--layout"),
+        (&["--layout", "time:37 worker:20 sequence:16"], "--layout"),
+        (&["--layout", "baidu"], "--layout"),
+        (&["--layout", "leaf", "--worker", "1024"], "--worker"),
+        (&["--worker", "x"], "--worker"),
+        (&["--worker", "-1"], "--worker"),
+        (&["--datacenter", "32"], "--datacenter"),
+        (&["--layout", "leaf", "--datacenter", "1"], "--datacenter"),
+        (&["--namespaces", "a b"], "--namespaces"),
+        (&["--namespaces", "good,"], "--namespaces"),
+        (&["--namespaces", "ümlaut"], "--namespaces"),
+        (&["--window", "10"], "--window"),
+        (&["--window", "1ms"], "--window"),
+        (&["--window", "48h"], "--window"),
+        (&["--layout", "game", "--window", "2s"], "--window"),
+        (&["--rule", "sleep(5ms)"], "--rule"),
+        (&["--layout", "game", "--rule", "borrow(10ms)"], "--rule"),
+        (&["--holder", "two words"], "--holder"),
+        (&["--log-format", "xml"], "--log-format"),
+        (&["--log", "loud"], "--log"),
+    ] {
+        let told = bench.refused(&[&["serve"], args].concat(), 2);
+        assert!(told.contains(flag), "{args:?}: {told}");
+    }
+    assert!(!bench.path("snowmint-data").exists());
+}
+
+#[test]
+fn every_flag_has_a_variable() {
+    for (name, value, flag) in [
+        ("SNOWMINT_HTTP", "x", "--http"),
+        ("SNOWMINT_RESP", "x", "--resp"),
+        ("SNOWMINT_LAYOUT", "x", "--layout"),
+        ("SNOWMINT_DATACENTER", "x", "--datacenter"),
+        ("SNOWMINT_WORKER", "x", "--worker"),
+        ("SNOWMINT_NAMESPACES", "a b", "--namespaces"),
+        ("SNOWMINT_WINDOW", "x", "--window"),
+        ("SNOWMINT_RULE", "x", "--rule"),
+        ("SNOWMINT_HOLDER", "a b", "--holder"),
+        ("SNOWMINT_LOG_FORMAT", "x", "--log-format"),
+        ("SNOWMINT_LOG", "x", "--log"),
+    ] {
+        let told = Bench::new().with_env(name, value).refused(&["serve"], 2);
+        assert!(told.contains(flag) && told.contains(&format!("the variable {name}\n")), "{told}");
+    }
+    let bench = Bench::new().with_env("SNOWMINT_STORE", "x");
+    assert!(bench.refused(&["serve", "--http", "127.0.0.1:0", "--resp", "off"], 2).contains("--store"));
+    let bench = Bench::new().with_env("SNOWMINT_DATA", "elsewhere");
+    bench.out(&["new"]);
+    assert!(bench.path("elsewhere/snowmint.db").is_file());
+}
+
+/// Method: the first node's lease reaches an hour ahead, so that the second need not watch it being renewed.
+#[test]
+fn a_worker_that_another_node_holds_is_refused_with_its_name() {
+    let bench = Bench::new();
+    let _first = bench.serve(&["--worker", "9", "--window", "1h", "--holder", "first-node"]);
+    let mut second = bench.start(&["--worker", "9", "--holder", "second-node"]);
+    assert_eq!(second.wait().code(), Some(1));
+    let log = second.log();
+    let told = log.lines().last().unwrap();
+    assert!(told.starts_with("error: worker 9 is held by first-node until "), "{told}");
+    let new = bench.refused(&["new", "--worker", "9"], 1);
+    assert!(new.contains("worker 9 is held by first-node until "), "{new}");
+}
+
+#[test]
+fn a_namespace_of_another_layout_is_refused_with_both_texts() {
+    let bench = Bench::new();
+    drop(bench.serve(&[]));
+    let told = bench.refused(&["serve", "--layout", "leaf", "--http", "127.0.0.1:0", "--resp", "off"], 2);
+    for wanted in [
+        "namespace default is pinned to `snowflake time:41@1ms datacenter:5 worker:5 sequence:12 epoch:2010",
+        "would mint `snowflake time:41@1ms worker:10 sequence:12 epoch:2010",
+    ] {
+        assert!(told.contains(wanted), "{told}");
+    }
+    drop(bench.serve(&["--layout", "leaf", "--namespaces", "other"]));
+}
+
+/// Goal: a node that has to wait for a worker says that it lives, that it is not ready, and why.
+/// Method: a layout with one worker, which another node holds for an hour.
+#[test]
+fn a_node_without_a_lease_answers_that_it_has_none() {
+    let bench = Bench::new();
+    let _first = bench.serve(&["--layout", "mastodon", "--window", "1h", "--holder", "first-node"]);
+    let mut second = bench.start(&["--layout", "mastodon", "--resp", "off"]);
+    let line = second.wait_for("no lease yet");
+    assert!(line["message"].as_str().unwrap().contains("first-node"), "{line}");
+    let address = second.wait_for("listening")["http"].as_str().unwrap().to_owned();
+    assert_eq!(get(&address, "/healthz").0, 200);
+    assert_eq!(get(&address, "/readyz").0, 503);
+    let (status, body) = get(&address, "/v1/ids/default");
+    assert!(status == 503 && body.contains("first-node"), "{status} {body}");
+    second.signal("TERM");
+    assert_eq!(second.wait().code(), Some(0), "{}", second.log());
+}
+
+/// Goal: a lease in memory is allowed and warned of.
+#[test]
+fn a_store_in_memory_is_warned_of() {
+    let bench = Bench::new();
+    let mut server = bench.serve(&["--store", "memory:"]);
+    server.wait_for("--store memory: leases are forgotten");
+    assert!(!bench.path("snowmint-data").exists());
+}
+
+/// Goal: what was minted before a kill is never minted again. Method: the next node is another worker, or waits.
+#[test]
+fn after_a_kill_ids_go_on_without_repeating() {
+    let bench = Bench::new();
+    let mut seen = Vec::new();
+    for _ in 0..3 {
+        let mut server = bench.serve(&["--window", "1s", "--holder", "node"]);
+        let (_, body) = server.http("/v1/ids/default?count=1000");
+        let ids = json(&body)["ids"].as_array().unwrap().clone();
+        seen.extend(ids.into_iter().map(|id| id.as_str().unwrap().to_owned()));
+        server.signal("KILL");
+        server.wait();
+        sleep(Duration::from_millis(1));
+    }
+    let total = seen.len();
+    seen.sort();
+    seen.dedup();
+    assert_eq!((total, seen.len()), (3000, 3000));
+}

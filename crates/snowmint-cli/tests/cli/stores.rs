@@ -1,0 +1,74 @@
+//! The command against every store that installs here, each a real server.
+
+use std::collections::HashSet;
+
+use snowmint_test_servers::{Etcd, MariaDb, Postgres, Redis, ZooKeeper};
+
+use crate::run::{Bench, json};
+
+/// Goal: a team points the command at what it runs. Method: ids, the list of workers and the doctor, on one store.
+fn works_on(url: &str) {
+    let bench = Bench::new().with_env("SNOWMINT_STORE", url);
+    assert!(!bench.out(&["store", "init", "--dry-run"]).is_empty());
+    assert!(bench.out(&["store", "init"]).ends_with("is ready\n"));
+    let mut last = 0;
+    let mut workers = HashSet::new();
+    for _ in 0..3 {
+        for id in bench.out(&["new", "-n", "100"]).lines() {
+            let id: u64 = id.parse().unwrap();
+            assert!(id > last, "{id} after {last}");
+            last = id;
+            workers.insert(id >> 12 & 31);
+        }
+    }
+    assert_eq!(workers.len(), 1, "a released worker is one's own again");
+    let row = json(bench.out(&["workers", "--json"]).lines().next().unwrap());
+    assert_eq!(row["state"].as_str(), Some("free"), "{row}");
+    assert!(bench.out(&["doctor"]).contains("ok      store"));
+}
+
+#[test]
+fn redis() {
+    let server = Redis::start();
+    works_on(&format!("redis://{}", server.address()));
+}
+
+#[test]
+fn postgres() {
+    let server = Postgres::start();
+    works_on(&format!("postgres://postgres@{}/postgres", server.address()));
+}
+
+#[test]
+fn mariadb() {
+    let server = MariaDb::start();
+    server.sql("CREATE DATABASE ids");
+    works_on(&format!("mysql://root@{}/ids", server.address()));
+}
+
+#[test]
+fn etcd() {
+    let server = Etcd::start();
+    works_on(&format!("etcd://{}", server.address()));
+}
+
+#[test]
+fn zookeeper() {
+    let server = ZooKeeper::start();
+    works_on(&format!("zookeeper://{}/ids", server.address()));
+}
+
+/// Goal: two servers on one store have two workers, and one that starts before its store waits for it.
+#[test]
+fn servers_share_a_store_and_wait_for_it() {
+    let redis = Redis::start();
+    let url = format!("redis://{}", redis.address());
+    redis.kill9();
+    let bench = Bench::new().with_env("SNOWMINT_STORE", &url);
+    let mut early = bench.start(&[]);
+    early.wait_for("the store is not there yet: no ids until it is");
+    redis.restart();
+    let first = early.ready("worker");
+    let second = bench.serve(&[]).ready("worker");
+    assert_ne!(first, second);
+}
