@@ -1,0 +1,98 @@
+//! Throw-away certificates for servers on this machine, made by `openssl`.
+//! One authority, one server certificate for `localhost` and 127.0.0.1, and one for a client.
+
+use std::fs::{self, Permissions};
+use std::os::unix::fs::PermissionsExt;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use tempfile::TempDir;
+
+use crate::program::{find, run};
+use crate::server::folder;
+
+/// A certificate authority with a certificate for a server and one for a client.
+#[derive(Debug)]
+pub struct Certificates {
+    folder: TempDir,
+    paths: [PathBuf; 5],
+}
+
+impl Certificates {
+    /// Makes new ones, good for a month.
+    ///
+    /// # Panics
+    ///
+    /// If `openssl` is not installed.
+    pub fn make() -> Self {
+        let folder = folder("certificates");
+        let path = folder.path();
+        openssl(
+            path,
+            "req -x509 -nodes -keyout ca.key -out ca.pem -days 30 -subj /CN=snowmint-test-ca \
+            -addext basicConstraints=critical,CA:TRUE -addext keyUsage=keyCertSign",
+        );
+        fs::write(
+            path.join("extensions"),
+            "subjectAltName=DNS:localhost,IP:127.0.0.1\nextendedKeyUsage=serverAuth,clientAuth\n\
+             basicConstraints=CA:FALSE\n",
+        )
+        .unwrap();
+        for name in ["server", "client"] {
+            // Common names that user names can be matched with.
+            let subject = if name == "server" { "localhost" } else { "snowmint" };
+            openssl(path, &format!("req -nodes -keyout {name}.key -out {name}.csr -subj /CN={subject}"));
+            openssl(
+                path,
+                &format!(
+                    "x509 -req -in {name}.csr -CA ca.pem -CAkey ca.key -CAcreateserial \
+                -out {name}.pem -days 30 -extfile extensions"
+                ),
+            );
+            // The users of the servers read them too; they protect nothing.
+            fs::set_permissions(path.join(format!("{name}.key")), Permissions::from_mode(0o644)).unwrap();
+        }
+        let paths =
+            ["ca.pem", "server.pem", "server.key", "client.pem", "client.key"].map(|name| path.join(name));
+        Self { folder, paths }
+    }
+
+    /// The folder of all files.
+    pub fn folder(&self) -> &Path {
+        self.folder.path()
+    }
+
+    /// The certificate of the authority, which clients have to trust.
+    pub fn authority(&self) -> &Path {
+        &self.paths[0]
+    }
+
+    /// The certificate of the server.
+    pub fn certificate(&self) -> &Path {
+        &self.paths[1]
+    }
+
+    /// The key of the server.
+    pub fn key(&self) -> &Path {
+        &self.paths[2]
+    }
+
+    /// The certificate of a client named `snowmint`.
+    pub fn client_certificate(&self) -> &Path {
+        &self.paths[3]
+    }
+
+    /// The key of that client.
+    pub fn client_key(&self) -> &Path {
+        &self.paths[4]
+    }
+}
+
+fn openssl(folder: &Path, arguments: &str) {
+    let mut command = Command::new(find("openssl", "openssl"));
+    command.current_dir(folder).args(arguments.split_whitespace());
+    if arguments.starts_with("req") {
+        command.args(["-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:P-256"]);
+    }
+    run(&mut command);
+}

@@ -1,0 +1,170 @@
+//! One PostgreSQL, which syncs every commit before it answers; user and database `postgres`.
+//! Any settings of the server, any rules for who may log in, and TLS.
+
+use std::fs::{self, Permissions};
+use std::ops::Deref;
+use std::os::unix::fs::PermissionsExt;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use tempfile::TempDir;
+
+use crate::port::Port;
+use crate::program::{User, find, missing, mortal, run};
+use crate::server::{Server, folder};
+use crate::{Certificates, probe};
+
+const PACKAGE: &str = "postgresql";
+
+/// A PostgreSQL server.
+#[derive(Debug)]
+pub struct Postgres {
+    server: Server,
+}
+
+impl Postgres {
+    /// Starts a server that lets the user `postgres` in without a password.
+    ///
+    /// # Panics
+    ///
+    /// If PostgreSQL is not installed, or with its log if it does not come up.
+    pub fn start() -> Self {
+        Self::with(&[])
+    }
+
+    /// Starts a server with more settings: `["max_connections=5"]`.
+    ///
+    /// # Panics
+    ///
+    /// As for [`start`](Self::start).
+    pub fn with(settings: &[&str]) -> Self {
+        Server::start(|| Self::make(settings, None), |it| it.server.up())
+    }
+
+    /// Starts a server that takes TLS too.
+    ///
+    /// # Panics
+    ///
+    /// As for [`start`](Self::start).
+    pub fn with_tls(certificates: &Certificates, settings: &[&str]) -> Self {
+        Server::start(|| Self::make(settings, Some(certificates)), |it| it.server.up())
+    }
+
+    /// Starts a hot standby of a server that runs: it follows, and can be read only.
+    ///
+    /// # Panics
+    ///
+    /// As for [`start`](Self::start), and if the copy cannot be made.
+    pub fn standby_of(primary: &Self) -> Self {
+        let make = || {
+            let (user, folder) = (user(), owned_folder());
+            let from = format!("host=127.0.0.1 port={} user=postgres", primary.port());
+            let mut copy = mortal(user.as_ref(), program("pg_basebackup"));
+            copy.current_dir(folder.path());
+            copy.args([
+                "--write-recovery-conf",
+                "--no-sync",
+                "--checkpoint=fast",
+                "--pgdata=data",
+                "--dbname",
+            ]);
+            run(copy.arg(from));
+            Self::from_data(folder, user, Vec::new())
+        };
+        Server::start(make, |it| it.server.up())
+    }
+
+    /// Sets who may log in, by the lines of `pg_hba.conf`, from the next connection on.
+    ///
+    /// # Panics
+    ///
+    /// If the server cannot be told.
+    pub fn set_logins(&self, rules: &str) {
+        // Local connections stay open to the tests.
+        fs::write(self.folder().join("data/pg_hba.conf"), format!("local all all trust\n{rules}\n")).unwrap();
+        self.sql("SELECT pg_reload_conf()");
+        // Reloading is asynchronous; a moment later it is done.
+        std::thread::sleep(std::time::Duration::from_millis(200));
+    }
+
+    /// Runs SQL by `psql`, as the user `postgres` over a local socket, and returns the rows as text.
+    ///
+    /// # Panics
+    ///
+    /// With the error of the server.
+    pub fn sql(&self, sql: &str) -> String {
+        let mut psql = Command::new(find("psql", PACKAGE));
+        psql.args(["-XAtq", "-v", "ON_ERROR_STOP=1", "-U", "postgres", "-d", "postgres", "-c", sql]);
+        psql.arg("-h").arg(self.folder()).arg("-p").arg(self.port().to_string());
+        let output = run(psql.env_remove("PGPASSWORD"));
+        String::from_utf8(output.stdout).unwrap().trim_end().to_owned()
+    }
+
+    fn make(settings: &[&str], certificates: Option<&Certificates>) -> Self {
+        let (user, folder) = (user(), owned_folder());
+        let mut initdb = mortal(user.as_ref(), program("initdb"));
+        initdb.current_dir(folder.path()).args(["-D", "data", "-U", "postgres", "-A", "trust", "-E", "UTF8"]);
+        // Not synced here: no test pulls the plug between making the folder and using it.
+        run(initdb.args(["--locale=C", "--no-sync", "--no-instructions"]));
+        let mut settings: Vec<String> = settings.iter().map(ToString::to_string).collect();
+        if let Some(made) = certificates {
+            settings.extend(tls_settings(made, folder.path(), user.as_ref()));
+        }
+        Self::from_data(folder, user, settings)
+    }
+
+    fn from_data(folder: TempDir, user: Option<User>, settings: Vec<String>) -> Self {
+        let (port, program) = (Port::reserve(), program("postgres"));
+        let (address, number, path) = (port.address(), port.number(), folder.path().to_owned());
+        let command = move || {
+            let mut command = mortal(user.as_ref(), &program);
+            command.args(["-D", "data", "-c", "listen_addresses=127.0.0.1", "-c", "shared_buffers=16MB"]);
+            command.arg("-c").arg(format!("port={number}"));
+            command.arg("-c").arg(format!("unix_socket_directories={}", path.display()));
+            // A later setting takes the place of an earlier one.
+            for setting in &settings {
+                command.arg("-c").arg(setting);
+            }
+            command
+        };
+        let ready = move || probe::postgres(address);
+        Self { server: Server::new("postgres", vec![port], folder, command, ready) }
+    }
+}
+
+impl Deref for Postgres {
+    type Target = Server;
+
+    fn deref(&self) -> &Server {
+        &self.server
+    }
+}
+
+/// PostgreSQL refuses to run as root.
+fn user() -> Option<User> {
+    User::unless_own("postgres", PACKAGE)
+}
+
+fn owned_folder() -> TempDir {
+    let folder = folder("postgres");
+    User::own(user().as_ref(), folder.path());
+    folder
+}
+
+/// The programs of the newest version that is installed; Debian keeps them out of the path.
+fn program(name: &str) -> PathBuf {
+    let versions = fs::read_dir("/usr/lib/postgresql").into_iter().flatten().flatten();
+    let newest = versions.filter_map(|it| it.file_name().to_str()?.parse::<u32>().ok()).max();
+    let path = newest.map(|it| PathBuf::from(format!("/usr/lib/postgresql/{it}/bin/{name}")));
+    path.filter(|it| it.is_file()).unwrap_or_else(|| panic!("{}", missing(name, PACKAGE)))
+}
+
+/// The server wants its key to be its own and nobody else's.
+fn tls_settings(made: &Certificates, folder: &Path, user: Option<&User>) -> [String; 3] {
+    let key = folder.join("server.key");
+    fs::copy(made.key(), &key).unwrap();
+    fs::set_permissions(&key, Permissions::from_mode(0o600)).unwrap();
+    User::own(user, &key);
+    let setting = |name: &str, path: &Path| format!("ssl_{name}_file={}", path.display());
+    ["ssl=on".to_owned(), setting("cert", made.certificate()), setting("key", &key)]
+}

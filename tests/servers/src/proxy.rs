@@ -1,0 +1,242 @@
+//! A TCP proxy in front of a server that does what networks do: freeze, cut, refuse, delay, lose answers.
+//! Plain threads; each connection has one for each direction.
+
+use std::io::{ErrorKind, Read, Write};
+use std::net::{Shutdown, SocketAddr, TcpListener, TcpStream};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::thread;
+use std::time::Duration;
+
+use crate::port::Port;
+
+/// How often the proxy looks for a new connection.
+const POLL: Duration = Duration::from_millis(1);
+
+/// A proxy on a port of its own. Dropped, it cuts its connections and stops.
+#[derive(Debug)]
+pub struct Proxy {
+    port: Port,
+    shared: Arc<Shared>,
+}
+
+#[derive(Debug)]
+struct Shared {
+    target: SocketAddr,
+    state: Mutex<State>,
+    changed: Condvar,
+}
+
+#[derive(Default, Debug)]
+#[expect(clippy::struct_excessive_bools, reason = "troubles that come and go apart from each other")]
+struct State {
+    frozen: bool,
+    refusing: bool,
+    losing_answers: bool,
+    delay: Duration,
+    stopped: bool,
+    /// Both ends of every connection, open or not.
+    streams: Vec<TcpStream>,
+    accepted: usize,
+}
+
+impl Proxy {
+    /// Starts a proxy that passes everything on.
+    ///
+    /// # Panics
+    ///
+    /// If no port is free.
+    pub fn start(target: SocketAddr) -> Self {
+        let port = Port::reserve();
+        let shared = Arc::new(Shared { target, state: Mutex::default(), changed: Condvar::new() });
+        let (listener, serving) = (TcpListener::bind(port.address()).unwrap(), Arc::clone(&shared));
+        thread::spawn(move || serving.serve(listener));
+        Self { port, shared }
+    }
+
+    /// Where clients connect.
+    pub fn address(&self) -> SocketAddr {
+        self.port.address()
+    }
+
+    /// Passes nothing on until [`thaw`](Self::thaw), in either direction; connections are taken and stay open, as
+    /// when a cable is pulled.
+    pub fn freeze(&self) {
+        self.shared.state().frozen = true;
+    }
+
+    /// Passes on all that was held back, and goes on.
+    pub fn thaw(&self) {
+        self.shared.state().frozen = false;
+        self.shared.changed.notify_all();
+    }
+
+    /// Closes every connection there is; new ones are taken.
+    pub fn cut(&self) {
+        self.shared.state().cut();
+    }
+
+    /// Refuses new connections until [`accept`](Self::accept), and cuts those there are.
+    ///
+    /// # Panics
+    ///
+    /// If it cannot.
+    pub fn refuse(&self) {
+        {
+            let mut state = self.shared.state();
+            state.refusing = true;
+            state.cut();
+        }
+        let refused = || TcpStream::connect_timeout(&self.address(), Duration::from_secs(1)).is_err();
+        assert!(crate::time::eventually(Duration::from_secs(5), refused), "{self:?} still takes connections");
+    }
+
+    /// Takes connections again after [`refuse`](Self::refuse).
+    ///
+    /// # Panics
+    ///
+    /// If it cannot.
+    pub fn accept(&self) {
+        self.shared.state().refusing = false;
+        let taken = || TcpStream::connect_timeout(&self.address(), Duration::from_secs(1)).is_ok();
+        assert!(crate::time::eventually(Duration::from_secs(5), taken), "{self:?} takes no connections");
+    }
+
+    /// Holds every piece of data back for that long, in both directions, before it is passed on.
+    pub fn delay(&self, delay: Duration) {
+        self.shared.state().delay = delay;
+    }
+
+    /// Passes questions on but throws the answers away, or stops doing so: writes happen and nobody hears of it.
+    pub fn lose_answers(&self, lose: bool) {
+        self.shared.state().losing_answers = lose;
+    }
+
+    /// How many connections were taken so far.
+    pub fn accepted(&self) -> usize {
+        self.shared.state().accepted
+    }
+}
+
+impl Drop for Proxy {
+    fn drop(&mut self) {
+        let mut state = self.shared.state();
+        state.stopped = true;
+        state.cut();
+        drop(state);
+        self.shared.changed.notify_all();
+    }
+}
+
+impl State {
+    fn cut(&mut self) {
+        for stream in self.streams.drain(..) {
+            // One that is closed already has nothing to shut.
+            stream.shutdown(Shutdown::Both).ok();
+        }
+    }
+}
+
+/// The way of some data.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Way {
+    ToServer,
+    ToClient,
+}
+
+impl Shared {
+    fn state(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Takes connections until the proxy is dropped; a port on which nobody listens refuses by itself.
+    fn serve(self: Arc<Self>, listener: TcpListener) {
+        let address = listener.local_addr().unwrap();
+        let mut listener = Some(listener);
+        loop {
+            let (stopped, refusing) = {
+                let state = self.state();
+                (state.stopped, state.refusing)
+            };
+            if stopped {
+                return;
+            }
+            if refusing {
+                listener = None;
+            } else if let Some(listener) = &listener {
+                listener.set_nonblocking(true).unwrap();
+                match listener.accept() {
+                    Ok((client, _)) => Self::connect(&self, client),
+                    Err(error) if error.kind() == ErrorKind::WouldBlock => thread::sleep(POLL),
+                    Err(error) => panic!("the proxy takes no connections: {error}"),
+                }
+                continue;
+            } else {
+                listener = TcpListener::bind(address).ok();
+            }
+            thread::sleep(POLL);
+        }
+    }
+
+    fn connect(self: &Arc<Self>, client: TcpStream) {
+        client.set_nonblocking(false).unwrap();
+        let connecting = Arc::clone(self);
+        // In a thread, since a server that is paused may take a while to be connected to.
+        thread::spawn(move || {
+            // A server that is down shows as a connection that closes at once.
+            let Ok(server) = TcpStream::connect_timeout(&connecting.target, Duration::from_secs(5)) else {
+                return;
+            };
+            connecting.pass(client, server);
+        });
+    }
+
+    fn pass(self: &Arc<Self>, client: TcpStream, server: TcpStream) {
+        for stream in [&client, &server] {
+            stream.set_nodelay(true).ok();
+        }
+        let copies = (client.try_clone(), server.try_clone(), client.try_clone(), server.try_clone());
+        let (Ok(client_copy), Ok(server_copy), Ok(kept), Ok(kept_too)) = copies else {
+            return;
+        };
+        {
+            let mut state = self.state();
+            if state.stopped || state.refusing {
+                return;
+            }
+            state.accepted += 1;
+            state.streams.extend([kept, kept_too]);
+        }
+        let other = Arc::clone(self);
+        thread::spawn(move || other.pump(server_copy, client_copy, Way::ToClient));
+        self.pump(client, server, Way::ToServer);
+    }
+
+    /// Passes one direction on until either end closes.
+    fn pump(&self, mut from: TcpStream, mut to: TcpStream, way: Way) {
+        let mut buffer = [0; 16 * 1024];
+        while let Ok(count @ 1..) = from.read(&mut buffer) {
+            let Some(delay) = self.gate() else {
+                break;
+            };
+            if !delay.is_zero() {
+                thread::sleep(delay);
+            }
+            if way == Way::ToClient && self.state().losing_answers {
+                continue;
+            }
+            if to.write_all(&buffer[..count]).is_err() {
+                break;
+            }
+        }
+        from.shutdown(Shutdown::Both).ok();
+        to.shutdown(Shutdown::Both).ok();
+    }
+
+    /// Waits while the proxy is frozen; then says how long to hold data back, or `None` when the proxy is gone.
+    fn gate(&self) -> Option<Duration> {
+        let state = self.state();
+        let state = self.changed.wait_while(state, |it| it.frozen && !it.stopped);
+        let state = state.unwrap_or_else(PoisonError::into_inner);
+        (!state.stopped).then_some(state.delay)
+    }
+}

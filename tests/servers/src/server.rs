@@ -1,0 +1,208 @@
+//! What all servers share: a folder, ports, a process that comes and goes, and its log.
+//! What differs is the command and the question that tells whether it is ready.
+
+use std::fmt;
+use std::fs::{self, File, OpenOptions, Permissions};
+use std::net::SocketAddr;
+use std::os::unix::fs::PermissionsExt;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use tempfile::TempDir;
+
+use crate::port::Port;
+use crate::process;
+use crate::time::{eventually, now};
+
+/// How long a server may take to be ready; the slowest take a second on an idle machine.
+const START_WITHIN: Duration = Duration::from_mins(1);
+/// How often a server is started anew, on other ports, when somebody else has taken one of its own.
+const TRIES: u32 = 5;
+
+/// A server that runs, or could be started again.
+///
+/// All methods take `&self`, so that a test can share it between tasks. Dropped, it is killed and its folder deleted.
+pub struct Server {
+    name: &'static str,
+    ports: Vec<Port>,
+    command: Box<dyn Fn() -> Command + Send + Sync>,
+    ready: Box<dyn Fn() -> bool + Send + Sync>,
+    child: Mutex<Option<Child>>,
+    // Last, so that it is deleted when nothing uses it any more.
+    folder: TempDir,
+}
+
+/// A server whose process did not become ready, and its log.
+pub(crate) struct NotReady(String);
+
+impl Server {
+    /// Puts a server together that does not run yet. The first port is the one for clients.
+    pub(crate) fn new(
+        name: &'static str,
+        ports: Vec<Port>,
+        folder: TempDir,
+        command: impl Fn() -> Command + Send + Sync + 'static,
+        ready: impl Fn() -> bool + Send + Sync + 'static,
+    ) -> Self {
+        let (command, ready) = (Box::new(command), Box::new(ready));
+        Self { name, ports, command, ready, child: Mutex::new(None), folder }
+    }
+
+    /// Makes and starts a server, on other ports where another program took the first ones meanwhile.
+    pub(crate) fn start<T>(make: impl Fn() -> T, start: impl Fn(&T) -> Result<(), NotReady>) -> T {
+        for _ in 1..TRIES {
+            let server = make();
+            match start(&server) {
+                Ok(()) => return server,
+                Err(NotReady(log)) if log.to_lowercase().contains("address already in use") => {}
+                Err(NotReady(log)) => panic!("{log}"),
+            }
+        }
+        let server = make();
+        start(&server).unwrap_or_else(|NotReady(log)| panic!("{log}"));
+        server
+    }
+
+    /// Starts the process and waits until it is ready.
+    pub(crate) fn up(&self) -> Result<(), NotReady> {
+        self.spawn();
+        self.await_ready()
+    }
+
+    /// Where clients connect.
+    pub fn address(&self) -> SocketAddr {
+        self.ports[0].address()
+    }
+
+    /// The port that clients connect to, on 127.0.0.1.
+    pub fn port(&self) -> u16 {
+        self.ports[0].number()
+    }
+
+    /// The second port, for those that tell on it how they are.
+    pub(crate) fn side_address(&self) -> SocketAddr {
+        self.ports[1].address()
+    }
+
+    /// The folder with all that the server keeps.
+    pub fn folder(&self) -> &Path {
+        self.folder.path()
+    }
+
+    /// What the server has written to its log since the first start.
+    pub fn log(&self) -> String {
+        String::from_utf8_lossy(&fs::read(self.log_path()).unwrap_or_default()).into_owned()
+    }
+
+    /// Whether the process is there, be it paused.
+    pub fn is_running(&self) -> bool {
+        self.child().as_mut().is_some_and(|it| it.try_wait().unwrap().is_none())
+    }
+
+    /// SIGKILL, as in a crash; returns when the process is gone. Nothing happens to a server that is down.
+    pub fn kill9(&self) {
+        if let Some(mut child) = self.child().take() {
+            process::kill(&mut child);
+        }
+    }
+
+    /// SIGSTOP: connections stay open and new ones are taken, but nothing is answered.
+    ///
+    /// # Panics
+    ///
+    /// If the server is down.
+    pub fn pause(&self) {
+        process::pause(self.child().as_ref().expect("a server that runs"));
+    }
+
+    /// SIGCONT: the server goes on where it was paused.
+    ///
+    /// # Panics
+    ///
+    /// If the server is down.
+    pub fn resume(&self) {
+        process::resume(self.child().as_ref().expect("a server that runs"));
+    }
+
+    /// Kills the server if it runs, starts it on the same data and ports, and waits until it is ready.
+    ///
+    /// # Panics
+    ///
+    /// With its log if it does not come up.
+    pub fn restart(&self) {
+        self.restart_without_waiting();
+        self.wait_ready();
+    }
+
+    /// As [`restart`](Self::restart), but returns at once: a member of a cluster without a majority is not ready.
+    ///
+    /// # Panics
+    ///
+    /// If the program cannot be run.
+    pub fn restart_without_waiting(&self) {
+        self.kill9();
+        self.spawn();
+    }
+
+    /// Waits until the server is ready.
+    ///
+    /// # Panics
+    ///
+    /// With its log if that takes more than a minute, or if the process ends.
+    pub fn wait_ready(&self) {
+        self.await_ready().unwrap_or_else(|NotReady(log)| panic!("{log}"));
+    }
+
+    pub(crate) fn spawn(&self) {
+        let log = OpenOptions::new().create(true).append(true).open(self.log_path()).unwrap();
+        let mut command = (self.command)();
+        command.current_dir(self.folder()).stdin(Stdio::null());
+        command.stdout(log.try_clone().unwrap()).stderr(log);
+        let child =
+            process::spawn(command).unwrap_or_else(|error| panic!("{} does not run: {error}", self.name));
+        *self.child() = Some(child);
+    }
+
+    pub(crate) fn await_ready(&self) -> Result<(), NotReady> {
+        let started = now();
+        let ready = eventually(START_WITHIN, || !self.is_running() || (self.ready)());
+        // Looked at once more: what answered may have been another program on the port that this one wanted.
+        if ready && self.is_running() {
+            return Ok(());
+        }
+        let state = if self.is_running() { "is not ready" } else { "has ended" };
+        let (name, log) = (self.name, self.log());
+        Err(NotReady(format!("{name} {state} after {:?}; its log:\n{log}", started.elapsed())))
+    }
+
+    fn log_path(&self) -> PathBuf {
+        self.folder().join("log")
+    }
+
+    fn child(&self) -> MutexGuard<'_, Option<Child>> {
+        self.child.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Drop for Server {
+    fn drop(&mut self) {
+        self.kill9();
+    }
+}
+
+impl fmt::Debug for Server {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} on {}", self.name, self.address())
+    }
+}
+
+/// A folder that the users of all servers may enter; `tempfile` makes it for its owner alone.
+pub(crate) fn folder(name: &str) -> TempDir {
+    let folder = tempfile::Builder::new().prefix(&format!("snowmint-{name}-")).tempdir().unwrap();
+    fs::set_permissions(folder.path(), Permissions::from_mode(0o755)).unwrap();
+    // Made by us, so that a server with another user writes to it through what it inherits.
+    File::create(folder.path().join("log")).unwrap();
+    folder
+}

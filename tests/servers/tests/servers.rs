@@ -1,0 +1,212 @@
+//! Every server comes up, keeps what it is told through a kill -9, and stops answering while it is paused.
+//! What the proxy does to a connection is checked byte by byte.
+
+#![allow(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::print_stdout,
+    reason = "a panic is how a test fails"
+)]
+
+use std::fs::Permissions;
+use std::io::{BufRead, BufReader, Read, Write};
+use std::net::{SocketAddr, TcpListener, TcpStream};
+use std::os::unix::fs::PermissionsExt;
+use std::thread;
+use std::time::Duration;
+
+use snowmint_test_servers::{
+    Certificates, Etcd, EtcdCluster, MariaDb, Postgres, Proxy, Redis, Server, ZooKeeper, ZooKeeperEnsemble,
+};
+
+fn redis(address: SocketAddr, command: &str) -> String {
+    let mut stream = TcpStream::connect(address).unwrap();
+    stream.write_all(format!("{command}\r\nQUIT\r\n").as_bytes()).unwrap();
+    let mut answer = String::new();
+    stream.read_to_string(&mut answer).unwrap();
+    answer
+}
+
+/// Whether the server closes a connection on which it is told nonsense, within a second: a paused one does not.
+fn reacts(server: &Server) -> bool {
+    let Ok(mut stream) = TcpStream::connect(server.address()) else {
+        return false;
+    };
+    stream.set_read_timeout(Some(Duration::from_secs(1))).unwrap();
+    stream.write_all(b"GET / HTTP/1.0\r\n\r\n").ok();
+    stream.read(&mut [0; 64]).is_ok()
+}
+
+fn comes_and_goes(server: &Server) {
+    assert!(server.is_running() && reacts(server), "{server:?}");
+    server.pause();
+    assert!(!reacts(server), "{server:?} is paused");
+    server.resume();
+    assert!(reacts(server), "{server:?} goes on");
+    server.kill9();
+    assert!(!server.is_running() && TcpStream::connect(server.address()).is_err(), "{server:?} is down");
+    server.restart();
+    assert!(reacts(server), "{server:?} is up again");
+}
+
+#[test]
+fn redis_keeps_what_it_was_told() {
+    let server = Redis::start();
+    assert_eq!(redis(server.address(), "SET a 1"), "+OK\r\n+OK\r\n");
+    comes_and_goes(&server);
+    assert_eq!(redis(server.address(), "GET a"), "$1\r\n1\r\n+OK\r\n");
+    let copy = Redis::replica_of(&server, &[]);
+    assert!(redis(copy.address(), "SET a 2").starts_with("-READONLY"));
+    drop(Redis::with_tls(&Certificates::make(), &["--requirepass", "secret"]));
+}
+
+#[test]
+fn postgres_keeps_what_it_was_told() {
+    let server = Postgres::start();
+    server.sql("CREATE TABLE a AS SELECT 1 AS n");
+    comes_and_goes(&server);
+    assert_eq!(server.sql("SELECT n FROM a"), "1");
+    assert_eq!(Postgres::standby_of(&server).sql("SELECT n FROM a"), "1");
+    assert_eq!(Postgres::with_tls(&Certificates::make(), &[]).sql("SHOW ssl"), "on");
+}
+
+#[test]
+fn mariadb_keeps_what_it_was_told() {
+    let server = MariaDb::start();
+    server.sql("CREATE TABLE test.a AS SELECT 1 AS n");
+    comes_and_goes(&server);
+    assert_eq!(server.sql("SELECT n FROM test.a"), "1");
+    assert_eq!(MariaDb::with_tls(&Certificates::make(), &[]).sql("SELECT @@have_ssl"), "YES");
+}
+
+#[test]
+fn etcd_comes_and_goes() {
+    comes_and_goes(&Etcd::start());
+    drop(Etcd::with_tls(&Certificates::make(), &[]));
+}
+
+#[test]
+fn zookeeper_comes_and_goes() {
+    comes_and_goes(&ZooKeeper::start());
+}
+
+#[test]
+fn another_leads_when_the_leader_is_killed() {
+    let etcd = EtcdCluster::start(3);
+    changes_leader(etcd.nodes(), || etcd.leader());
+    let zookeeper = ZooKeeperEnsemble::start(3);
+    changes_leader(zookeeper.nodes(), || zookeeper.leader());
+}
+
+fn changes_leader(nodes: &[Server], leader: impl Fn() -> Option<usize>) {
+    let first = leader().expect("a leader");
+    nodes[first].kill9();
+    let other = (0..1000).find_map(|_| {
+        thread::sleep(Duration::from_millis(10));
+        leader().filter(|it| *it != first)
+    });
+    assert!(other.is_some(), "nobody leads after {first}");
+    nodes[first].restart();
+}
+
+#[test]
+fn servers_started_from_a_thread_outlive_it() {
+    let server = thread::spawn(Redis::start).join().unwrap();
+    thread::sleep(Duration::from_millis(100));
+    assert!(server.is_running());
+}
+
+/// An echo server on a thread.
+fn echo() -> SocketAddr {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let address = listener.local_addr().unwrap();
+    thread::spawn(move || {
+        for stream in listener.incoming() {
+            let mut stream = stream.unwrap();
+            thread::spawn(move || std::io::copy(&mut stream.try_clone().unwrap(), &mut stream));
+        }
+    });
+    address
+}
+
+#[test]
+fn the_proxy_does_what_networks_do() {
+    let proxy = Proxy::start(echo());
+    let connect = || {
+        let stream = TcpStream::connect(proxy.address())?;
+        stream.set_read_timeout(Some(Duration::from_millis(300)))?;
+        Ok::<_, std::io::Error>(stream)
+    };
+    let mut stream = connect().unwrap();
+    let mut ask = |byte: u8| {
+        stream.write_all(&[byte])?;
+        let mut answer = [0];
+        stream.read_exact(&mut answer).map(|()| answer[0])
+    };
+    assert_eq!(ask(1).unwrap(), 1);
+    proxy.freeze();
+    assert!(ask(2).is_err());
+    proxy.thaw();
+    assert_eq!(ask(3).unwrap(), 2, "what was held back comes first");
+    assert_eq!(ask(4).unwrap(), 3);
+    assert_eq!(ask(5).unwrap(), 4);
+    proxy.cut();
+    // The answer to the last question may have come through before the cut.
+    assert!(ask(6).is_err() || ask(7).is_err());
+    assert!(connect().is_ok());
+    proxy.refuse();
+    assert!(connect().is_err());
+    proxy.accept();
+    let mut stream = connect().unwrap();
+    proxy.lose_answers(true);
+    stream.write_all(&[5]).unwrap();
+    assert!(stream.read_exact(&mut [0]).is_err());
+    proxy.lose_answers(false);
+    stream.write_all(&[6]).unwrap();
+    let mut answer = [0];
+    stream.read_exact(&mut answer).unwrap();
+    assert_eq!(answer, [6], "the answer before is lost for good");
+    proxy.delay(Duration::from_millis(50));
+    let asked = now();
+    stream.write_all(&[7]).unwrap();
+    stream.read_exact(&mut answer).unwrap();
+    assert!(asked.elapsed() >= Duration::from_millis(100), "{:?} there and back", asked.elapsed());
+}
+
+#[expect(clippy::disallowed_methods, reason = "tests measure the product by a clock of their own")]
+fn now() -> std::time::Instant {
+    std::time::Instant::now()
+}
+
+/// For the test below: starts servers, one under another user, says where, and waits to be killed.
+#[test]
+#[ignore = "no test of its own: another runs it as a child process"]
+fn child() {
+    let (redis, mariadb) = (Redis::start(), MariaDb::start());
+    println!("@{} {}", redis.address(), mariadb.address());
+    thread::sleep(Duration::from_mins(1));
+}
+
+/// Goal: no server outlives its test, however that ends. Method: kill -9 of a process that has started some.
+#[test]
+fn servers_die_with_their_process() {
+    // What it cannot clean up is put where we do.
+    let folder = tempfile::tempdir().unwrap();
+    std::fs::set_permissions(folder.path(), Permissions::from_mode(0o755)).unwrap();
+    let mut command = std::process::Command::new(std::env::current_exe().unwrap());
+    command.env("TMPDIR", folder.path());
+    command.args(["child", "--exact", "--ignored", "--nocapture"]).stdout(std::process::Stdio::piped());
+    let mut child = command.spawn().unwrap();
+    let mut lines = BufReader::new(child.stdout.take().unwrap()).lines().map_while(Result::ok);
+    let report = lines.find_map(|line| line.split_once('@').map(|it| it.1.to_owned()));
+    let addresses: Vec<SocketAddr> =
+        report.unwrap().split_whitespace().map(|it| it.parse().unwrap()).collect();
+    assert!(addresses.len() == 2 && addresses.iter().all(|it| TcpStream::connect(it).is_ok()));
+    child.kill().unwrap();
+    child.wait().unwrap();
+    let all_gone = (0..500).any(|_| {
+        thread::sleep(Duration::from_millis(10));
+        addresses.iter().all(|it| TcpStream::connect(it).is_err())
+    });
+    assert!(all_gone, "a server goes on without its test");
+}
