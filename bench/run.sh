@@ -1,0 +1,38 @@
+#!/usr/bin/env bash
+# Runs every measurement and writes RESULTS.md. Leave the machine alone meanwhile; it takes about 5 minutes.
+set -euo pipefail
+cd "$(dirname "$0")"
+
+quick=()
+out=RESULTS.md
+case "${1-}" in
+    --quick) quick=(--quick) out=/dev/stdout ;;
+    '') ;;
+    *) echo "usage: $0 [--quick]   (--quick: under a minute, to standard output)" >&2; exit 2 ;;
+esac
+
+export CARGO_TARGET_DIR="${CARGO_TARGET_DIR:-$(cd .. && pwd)/target}"
+(cd .. && cargo build --quiet --release --locked -p snowmint-cli) >&2
+cargo build --quiet --release --locked >&2
+release="$CARGO_TARGET_DIR/release"
+
+results=$(mktemp)
+trap 'rm -f "$results"' EXIT
+{
+    echo "# Results"
+    echo
+    echo "Written by \`bench/run.sh\` on $(date -u +%F), at commit $(git rev-parse --short HEAD)$(git diff --quiet HEAD -- ../crates 2>/dev/null || echo ' with changes not committed'). Read the ratios, not the nanoseconds."
+    echo
+    echo "- $(nproc) processors, $(awk -F': ' '/^model name/ { print $2; exit }' /proc/cpuinfo), $(awk '/^MemTotal/ { printf "%.0f GiB", $2 / 1048576 }' /proc/meminfo)"
+    echo "- Linux $(uname -r), $(rustc --version), $(redis-server --version | awk '{ print "redis-server", substr($3, 3) }')"
+    echo "- load before: $(cut -d' ' -f1-3 /proc/loadavg)"
+    echo "- peers: $(awk '/^name = / { name = $3 } /^version = / && name ~ /^"(ferroid|idgenerator|rs-snowflake|scru64|snowflaked|snowid|tsid|ulid|uuid)"$/ { gsub(/"/, "", name); gsub(/"/, "", $3); printf "%s%s %s", sep, name, $3; sep = ", " }' Cargo.lock)"
+    "$release/ids" "${quick[@]}"
+    SNOWMINT="$release/snowmint" ./service.sh "${quick[@]}"
+    "$release/whole" "$release/snowmint" "${quick[@]}"
+    echo
+    echo "## Instructions an id, under callgrind, on a manual clock"
+    echo
+    ./instructions.sh || echo "**more than 5% over instructions.txt, or a path without a baseline**"
+} >"$results"
+cat "$results" >"$out"

@@ -1,0 +1,168 @@
+//! Runs one hot path so many times, for `instructions.sh` to count its instructions under callgrind.
+//!
+//! The clock is a manual one: a clock of the system would count as well, and differ from machine to machine.
+
+use std::hint::black_box;
+use std::num::NonZeroU32;
+use std::process::ExitCode;
+
+use snowmint::codec::{base62, crockford32, decimal, hex};
+use snowmint::{BlockGenerator, Generator, GeneratorBuilder, Id, Layout, ManualClock, Refusal};
+
+/// 2023-11-14T22:13:20Z.
+const NOW: u64 = 1_700_000_000_000;
+
+/// Its name, and what runs it so many times.
+type Path = (&'static str, fn(u64));
+
+/// The hot paths. To add one, add a line, then `instructions.sh --update`.
+const PATHS: &[Path] = &[
+    ("shared_try_next", shared_try_next),
+    ("shared_try_next_each_in_a_new_tick", shared_in_new_ticks),
+    ("shared_try_next_refused", shared_refused),
+    ("shared_try_take_64", |n| shared_take(n, 64)),
+    ("shared_try_fill_64", |n| shared_fill::<64>(n)),
+    ("shared_try_fill_4096", |n| shared_fill::<4096>(n)),
+    ("owned_try_next", owned_try_next),
+    ("owned_try_next_each_in_a_new_tick", owned_in_new_ticks),
+    ("blocks_try_next", blocks_try_next),
+    ("split", |n| each_id(n, |id| Layout::TWITTER.split(id))),
+    ("compose", compose),
+    ("decimal_write", |n| each_id(n, decimal::encode)),
+    ("decimal_read", |n| each_text(n, decimal::encode(SAMPLE).as_str(), decimal::decode)),
+    ("hex_write", |n| each_id(n, hex::encode)),
+    ("hex_read", |n| each_text(n, hex::encode(SAMPLE).as_str(), hex::decode)),
+    ("base62_write", |n| each_id(n, base62::encode)),
+    ("base62_read", |n| each_text(n, base62::encode(SAMPLE).as_str(), base62::decode)),
+    ("crockford32_write", |n| each_id(n, crockford32::encode)),
+    ("crockford32_read", |n| each_text(n, crockford32::encode(SAMPLE).as_str(), crockford32::decode)),
+];
+
+/// 2^63 - 1: the longest text in every form.
+const SAMPLE: Id = Id::MAX;
+
+fn main() -> ExitCode {
+    let arguments: Vec<String> = std::env::args().skip(1).collect();
+    match arguments.iter().map(String::as_str).collect::<Vec<_>>()[..] {
+        ["--list"] => {
+            for (name, _) in PATHS {
+                println!("{name}");
+            }
+            ExitCode::SUCCESS
+        }
+        [name, n] => {
+            let path = PATHS.iter().find(|(path, _)| *path == name);
+            let (Some((_, run)), Ok(n)) = (path, n.parse()) else {
+                eprintln!("{name} {n}: not a path and a number");
+                return ExitCode::from(2);
+            };
+            run(n);
+            ExitCode::SUCCESS
+        }
+        _ => {
+            eprintln!("usage: instructions --list | instructions PATH N");
+            ExitCode::from(2)
+        }
+    }
+}
+
+/// A sequence that N does not use up.
+fn wide() -> Layout {
+    Layout::builder().timestamp(41).sequence(22).epoch_unix_ms(NOW - 1000).build().expect("63 bits")
+}
+
+const BUILDS: &str = "worker 0 fits";
+
+fn builder() -> GeneratorBuilder {
+    Generator::builder(wide())
+}
+
+fn shared_try_next(n: u64) {
+    let clock = ManualClock::at_unix_ms(NOW);
+    let generator = black_box(builder().build(&clock).expect(BUILDS));
+    for _ in 0..n {
+        let _ = black_box(generator.try_next());
+    }
+}
+
+fn shared_in_new_ticks(n: u64) {
+    let clock = ManualClock::at_unix_ms(NOW);
+    let generator = black_box(builder().build(&clock).expect(BUILDS));
+    for _ in 0..n {
+        clock.advance_ms(1);
+        let _ = black_box(generator.try_next());
+    }
+}
+
+fn shared_refused(n: u64) {
+    let clock = ManualClock::at_unix_ms(NOW);
+    let generator = black_box(Generator::builder(Layout::TWITTER).build(&clock).expect(BUILDS));
+    while generator.try_next().is_ok() {}
+    for _ in 0..n {
+        assert!(matches!(black_box(generator.try_next()), Err(Refusal::Exhausted { .. })));
+    }
+}
+
+fn shared_take(n: u64, size: u64) {
+    let clock = ManualClock::at_unix_ms(NOW);
+    let generator = black_box(builder().build(&clock).expect(BUILDS));
+    for _ in 0..n / size {
+        for id in generator.try_take(usize::try_from(size).unwrap_or(0)).into_iter().flatten() {
+            black_box(id);
+        }
+    }
+}
+
+fn shared_fill<const SIZE: usize>(n: u64) {
+    let clock = ManualClock::at_unix_ms(NOW);
+    let generator = black_box(builder().build(&clock).expect(BUILDS));
+    let mut ids = [0; SIZE];
+    for _ in 0..n / SIZE as u64 {
+        assert!(generator.try_fill(black_box(&mut ids)).is_ok_and(|filled| filled == SIZE));
+    }
+}
+
+fn owned_try_next(n: u64) {
+    let clock = ManualClock::at_unix_ms(NOW);
+    let mut generator = black_box(builder().build_owned(&clock).expect(BUILDS));
+    for _ in 0..n {
+        let _ = black_box(generator.try_next());
+    }
+}
+
+fn owned_in_new_ticks(n: u64) {
+    let clock = ManualClock::at_unix_ms(NOW);
+    let mut generator = black_box(builder().build_owned(&clock).expect(BUILDS));
+    for _ in 0..n {
+        clock.advance_ms(1);
+        let _ = black_box(generator.try_next());
+    }
+}
+
+fn blocks_try_next(n: u64) {
+    let clock = ManualClock::at_unix_ms(NOW);
+    let generator = builder().build(&clock).expect(BUILDS);
+    let mut mine = black_box(BlockGenerator::new(&generator, NonZeroU32::new(64).expect("not 0")));
+    for _ in 0..n {
+        let _ = black_box(mine.try_next());
+    }
+}
+
+fn compose(n: u64) {
+    let parts = Layout::TWITTER.split(SAMPLE).expect("63 bits");
+    for _ in 0..n {
+        let _ = black_box(Layout::TWITTER.compose(black_box(&parts)));
+    }
+}
+
+fn each_id<T>(n: u64, convert: impl Fn(Id) -> T) {
+    for _ in 0..n {
+        black_box(convert(black_box(SAMPLE)));
+    }
+}
+
+fn each_text<T>(n: u64, text: &str, read: impl Fn(&str) -> T) {
+    for _ in 0..n {
+        black_box(read(black_box(text)));
+    }
+}

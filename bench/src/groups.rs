@@ -1,0 +1,11 @@
+//! What is measured: one file a table.
+
+pub mod alone;
+pub mod bulk;
+pub mod call;
+pub mod pair;
+pub mod saturated;
+pub mod text;
+
+/// The names that `--only` takes.
+pub const NAMES: &[&str] = &["saturated", "alone", "pair", "bulk", "call", "text"];
