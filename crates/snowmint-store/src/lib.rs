@@ -34,11 +34,13 @@
 //! - `conformance`: the suite of checks that every backend has to pass.
 
 use std::fmt;
+use std::num::NonZeroU64;
 
 use async_trait::async_trait;
 
 #[cfg(feature = "conformance")]
 pub mod conformance;
+mod counter;
 #[cfg(feature = "_network")]
 #[allow(dead_code, unused_imports, reason = "no store uses all of it")]
 mod credentials;
@@ -80,6 +82,7 @@ mod zookeeper;
 pub use self::mysql::MySqlStore;
 #[cfg(feature = "redis")]
 pub use self::redis::RedisStore;
+pub use counter::{Counter, MAX_NUMBER, Segment, StoreCounter};
 pub use error::{StoreError, StoreErrorKind};
 #[cfg(feature = "etcd")]
 pub use etcd::EtcdStore;
@@ -200,6 +203,18 @@ pub trait Store: Send + Sync + fmt::Debug + 'static {
     ///
     /// As for [`Store::load`].
     async fn list(&self, prefix: &str) -> Result<Vec<(Key, Versioned)>, StoreError>;
+
+    /// Adds `count` to the number that a record holds in decimal, durably, and returns what it held before; an absent
+    /// record counts as 0. The numbers from there are the caller's alone.
+    ///
+    /// # Errors
+    ///
+    /// [`StoreErrorKind::OutcomeUnknown`] when it may have been added: those numbers are lost, and it is safe to call
+    /// again. [`StoreErrorKind::Corrupt`] for a record that holds no number, [`StoreErrorKind::Full`] for a sum beyond
+    /// [`MAX_NUMBER`]; with every kind but the first nothing was written.
+    async fn add(&self, key: &Key, count: NonZeroU64) -> Result<u64, StoreError> {
+        counter::add_by_compare_and_set(self, key, count).await
+    }
 
     /// The store's own time, in unix milliseconds; `None` for a store that has none.
     ///
