@@ -3,12 +3,11 @@
 
 use std::fmt;
 use std::num::NonZeroU64;
-use std::str;
 use std::sync::Arc;
 
 use async_trait::async_trait;
 
-use crate::{Expected, Key, Store, StoreError, StoreErrorKind, Swap, Versioned};
+use crate::{Expected, Key, Store, StoreError, StoreErrorKind, Swap, addition};
 
 /// The greatest number: what a signed 64-bit column holds.
 pub const MAX_NUMBER: u64 = i64::MAX as u64;
@@ -80,62 +79,13 @@ pub trait Counter: Send + Sync + fmt::Debug + 'static {
         Ok(false)
     }
 
+    /// How many numbers to reserve at first, where whoever set the counter up has said so.
+    fn suggested_count(&self) -> Option<NonZeroU64> {
+        None
+    }
+
     /// What and where this counter is, for logs and errors. Never a password.
     fn describe(&self) -> String;
-}
-
-/// What [`Store::add`] is where a store has no better way: load, and compare-and-set until nobody was in between.
-///
-/// An absent record counts as 0. A lost answer costs the numbers, so an unknown outcome is the caller's error.
-pub(crate) async fn add_by_compare_and_set<S: Store + ?Sized>(
-    store: &S,
-    key: &Key,
-    count: NonZeroU64,
-) -> Result<u64, StoreError> {
-    loop {
-        let found = store.load(key).await?;
-        let (before, expected) = match &found {
-            None => (0, Expected::Absent),
-            Some(record) => (count_of(store, key, record)?, Expected::Revision(record.revision)),
-        };
-        let after = sum(store, key, before, count)?;
-        if let Swap::Done(_) = store.compare_and_set(key, expected, after.to_string().as_bytes()).await? {
-            return Ok(before);
-        }
-    }
-}
-
-/// What a counter's record holds: a number in decimal.
-pub(crate) fn count_of<S: Store + ?Sized>(
-    store: &S,
-    key: &Key,
-    record: &Versioned,
-) -> Result<u64, StoreError> {
-    let text = str::from_utf8(&record.value).ok();
-    let number = text.and_then(|text| text.parse().ok()).filter(|number| *number <= MAX_NUMBER);
-    number.ok_or_else(|| not_a_number(store, key, &record.value))
-}
-
-/// The error for a record that holds something else than a number.
-pub(crate) fn not_a_number<S: Store + ?Sized>(store: &S, key: &Key, value: &[u8]) -> StoreError {
-    let text: String = String::from_utf8_lossy(value).chars().take(40).collect();
-    let cause = format!(
-        "the record of {key} holds {text:?}, which is no number from 0 to {MAX_NUMBER}: it is no counter, take another key"
-    );
-    StoreError::new(StoreErrorKind::Corrupt, "add", store.describe(), cause)
-}
-
-/// `before + count`, if it is still a number.
-pub(crate) fn sum<S: Store + ?Sized>(
-    store: &S,
-    key: &Key,
-    before: u64,
-    count: NonZeroU64,
-) -> Result<u64, StoreError> {
-    before.checked_add(count.get()).filter(|after| *after <= MAX_NUMBER).ok_or_else(|| {
-        let cause = format!("counter {key} is at {before}, and {count} more would go beyond {MAX_NUMBER}");
-        StoreError::new(StoreErrorKind::Full, "add", store.describe(), cause)
-    })
 }
 
 /// A record of a store as a counter of slots: slot `s` stands for the number `first + s * step`.
@@ -154,6 +104,13 @@ impl StoreCounter {
     pub fn new(store: Arc<dyn Store>, key: Key, first: u64, step: NonZeroU64) -> Self {
         Self { store, key, first, step }
     }
+
+    /// The slot of a segment's first number; `None` for a segment that is not of this counter.
+    fn slot_of(&self, segment: Segment) -> Option<u64> {
+        let offset = segment.first.checked_sub(self.first)?;
+        let ours = segment.step == self.step && offset.is_multiple_of(self.step.get());
+        ours.then(|| offset / self.step.get())
+    }
 }
 
 #[async_trait]
@@ -163,29 +120,113 @@ impl Counter for StoreCounter {
         let first = slot.checked_mul(self.step.get()).and_then(|offset| offset.checked_add(self.first));
         first.and_then(|first| Segment::new(first, self.step, count)).ok_or_else(|| {
             let cause = format!(
-                "counter {} is at slot {slot}: {count} more, {} apart, would go beyond {MAX_NUMBER}",
+                "the counter {} is at slot {slot}: {count} more, {} apart, would go beyond {MAX_NUMBER}",
                 self.key, self.step
             );
-            StoreError::new(StoreErrorKind::Full, "add", self.store.describe(), cause)
+            StoreError::new(StoreErrorKind::Full, addition::OPERATION, self.store.describe(), cause)
         })
     }
 
     async fn give_back(&self, unused: Segment) -> Result<bool, StoreError> {
+        let Some(first_unused) = self.slot_of(unused) else { return Ok(false) };
         let Some(record) = self.store.load(&self.key).await? else { return Ok(false) };
-        let slots = count_of(&*self.store, &self.key, &record)?;
-        let first_unused = (unused.first - self.first) / self.step.get();
-        if first_unused + unused.count.get() != slots {
+        let slots = addition::held(&*self.store, &self.key, Some(&record))?;
+        if first_unused.checked_add(unused.count.get()) != Some(slots) {
             return Ok(false);
         }
-        let value = first_unused.to_string();
-        let swap = self
-            .store
-            .compare_and_set(&self.key, Expected::Revision(record.revision), value.as_bytes())
-            .await?;
+        let (expected, value) = (Expected::Revision(record.revision), first_unused.to_string());
+        let swap = self.store.compare_and_set(&self.key, expected, value.as_bytes()).await?;
         Ok(matches!(swap, Swap::Done(_)))
     }
 
     fn describe(&self) -> String {
         format!("{} in {}", self.key, self.store.describe())
+    }
+}
+
+#[cfg(all(test, feature = "memory"))]
+#[allow(clippy::unwrap_used, reason = "a panic is how a test fails")]
+mod tests {
+    use super::*;
+    use crate::MemoryStore;
+
+    fn some(number: u64) -> NonZeroU64 {
+        NonZeroU64::new(number).unwrap()
+    }
+
+    fn counter(store: &Arc<dyn Store>, first: u64, step: u64) -> StoreCounter {
+        StoreCounter::new(Arc::clone(store), Key::new("counters/orders").unwrap(), first, some(step))
+    }
+
+    fn store() -> Arc<dyn Store> {
+        Arc::new(MemoryStore::new())
+    }
+
+    #[test]
+    fn a_segment_ends_where_numbers_end() {
+        let segment = Segment::new(10, some(3), some(4)).unwrap();
+        assert_eq!(
+            (segment.first(), segment.last(), segment.step(), segment.count()),
+            (10, 19, some(3), some(4))
+        );
+        assert!(Segment::new(MAX_NUMBER, some(1), some(1)).is_some());
+        for (first, step, count) in
+            [(MAX_NUMBER, 1, 2), (MAX_NUMBER + 1, 1, 1), (0, 2, 1 << 63), (1, u64::MAX, 3), (0, 1, u64::MAX)]
+        {
+            assert_eq!(Segment::new(first, some(step), some(count)), None, "{first} {step} {count}");
+        }
+    }
+
+    #[tokio::test]
+    async fn stripes_follow_one_another() {
+        let store = store();
+        let stripe = counter(&store, 2, 5);
+        let segments = [stripe.reserve(some(3)).await.unwrap(), stripe.reserve(some(1)).await.unwrap()];
+        assert_eq!(segments.map(|it| (it.first(), it.last())), [(2, 12), (17, 17)]);
+        assert_eq!(stripe.describe(), "counters/orders in memory:");
+    }
+
+    #[tokio::test]
+    async fn what_nobody_reserved_after_can_be_given_back() {
+        let store = store();
+        let counter = counter(&store, 1, 2);
+        let segment = counter.reserve(some(10)).await.unwrap();
+        let unused = Segment::new(segment.first() + 8, some(2), some(6)).unwrap();
+        assert!(counter.give_back(unused).await.unwrap());
+        let next = counter.reserve(some(1)).await.unwrap();
+        assert_eq!(next.first(), unused.first());
+        assert!(!counter.give_back(unused).await.unwrap(), "another has reserved since");
+    }
+
+    /// Goal: what this counter cannot have given changes nothing. Method: segments of other counters, at the edges.
+    #[tokio::test]
+    async fn what_is_not_of_this_counter_is_not_taken_back() {
+        let store = store();
+        let counter = counter(&store, 4, 2);
+        let segment = |first, step, count| Segment::new(first, some(step), some(count)).unwrap();
+        assert!(!counter.give_back(segment(4, 2, 1)).await.unwrap(), "nothing was reserved yet");
+        counter.reserve(some(3)).await.unwrap();
+        for other in [
+            segment(0, 2, 5),
+            segment(2, 2, 4),
+            segment(5, 2, 3),
+            segment(4, 1, 3),
+            segment(4, 2, 2),
+            segment(4, 2, 4),
+            segment(MAX_NUMBER - 1, 2, 1),
+        ] {
+            assert!(!counter.give_back(other).await.unwrap(), "{other:?}");
+        }
+        assert_eq!(store.load(&counter.key).await.unwrap().unwrap().value, b"3");
+    }
+
+    #[tokio::test]
+    async fn slots_beyond_the_last_number_are_refused() {
+        let store = store();
+        let counter = counter(&store, 0, 1 << 62);
+        assert_eq!(counter.reserve(some(2)).await.unwrap().last(), 1 << 62);
+        let error = counter.reserve(some(1)).await.unwrap_err();
+        assert_eq!(error.kind(), StoreErrorKind::Full, "{error}");
+        assert!(error.to_string().contains("slot 2") && error.to_string().contains("apart"), "{error}");
     }
 }

@@ -83,7 +83,7 @@ impl StoreError {
         matches!(self.kind, StoreErrorKind::Unavailable | StoreErrorKind::OutcomeUnknown)
     }
 
-    /// The call that failed: `open`, `load`, `compare_and_set` or `list`.
+    /// The call that failed: `open`, `load`, `compare_and_set`, `list`, `add`, `unix_ms`, or `reserve` of a counter.
     pub const fn operation(&self) -> &'static str {
         self.operation
     }

@@ -1,6 +1,9 @@
 //! Where Snowmint records leases and namespaces: text keys, small values, one conditional write.
 //! Everything that makes ids unique across nodes rests on the contract of [`Store`].
 //!
+//! Whole numbers are reserved from a [`Counter`]: a record of a store ([`StoreCounter`]), or what another system counts
+//! in ([`open_counter`]).
+//!
 //! # Examples
 //!
 //! ```
@@ -24,9 +27,9 @@
 //!
 //! - `memory` (default): [`MemoryStore`], for tests and for a node that keeps nothing.
 //! - `sqlite` (default): [`SqliteStore`], one file that the processes of one machine may share.
-//! - `redis`: [`RedisStore`], hashes of a Redis; its page says what Redis can lose.
+//! - `redis`: [`RedisStore`], hashes of a Redis, whose page says what Redis can lose; and counters in plain keys.
 //! - `postgres`: [`PostgresStore`], a table of PostgreSQL.
-//! - `mysql`: [`MySqlStore`], a table of MySQL or MariaDB.
+//! - `mysql`: [`MySqlStore`], a table of MySQL or MariaDB, and the counters of Leaf, `TinyID` and ticket tables.
 //! - `tls`: TLS for these three.
 //! - `etcd`: [`EtcdStore`], keys of an etcd cluster.
 //! - `zookeeper`: [`ZooKeeperStore`], znodes of a ZooKeeper ensemble.
@@ -38,6 +41,7 @@ use std::num::NonZeroU64;
 
 use async_trait::async_trait;
 
+mod addition;
 #[cfg(feature = "conformance")]
 pub mod conformance;
 mod counter;
@@ -64,6 +68,7 @@ mod mysql;
 mod network;
 #[cfg(feature = "postgres")]
 mod postgres;
+mod random;
 #[cfg(feature = "redis")]
 mod redis;
 #[cfg(any(feature = "redis", feature = "postgres", feature = "mysql"))]
@@ -72,8 +77,10 @@ mod revisions;
 mod sql;
 #[cfg(feature = "sqlite")]
 mod sqlite;
+mod takeover;
 #[cfg(all(feature = "tls", feature = "redis"))]
 mod tls;
+mod turns;
 mod url;
 #[cfg(feature = "zookeeper")]
 mod zookeeper;
@@ -95,6 +102,11 @@ pub use memory::MemoryStore;
 pub use postgres::PostgresStore;
 #[cfg(feature = "sqlite")]
 pub use sqlite::SqliteStore;
+#[cfg(feature = "redis")]
+pub use takeover::RedisCounter;
+#[cfg(feature = "mysql")]
+pub use takeover::{LeafCounter, TicketsCounter, TinyIdCounter};
+pub use takeover::{Surveyed, open_counter, survey};
 pub use url::{OpenError, UrlError, open, schema};
 #[cfg(feature = "zookeeper")]
 pub use zookeeper::ZooKeeperStore;
@@ -132,7 +144,7 @@ pub enum Swap {
 }
 
 /// What a writer takes the record to be.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub enum Expected {
     /// There is no such record.
     Absent,
@@ -175,7 +187,7 @@ pub enum Expected {
 /// # Cancel safety
 ///
 /// A future may be dropped at any await, for instance by a time-out. The store stays sound and usable. A dropped
-/// `compare_and_set` counts as `OutcomeUnknown`: its write may still happen, even after the drop.
+/// `compare_and_set` or `add` counts as `OutcomeUnknown`: its write may still happen, even after the drop.
 #[async_trait]
 pub trait Store: Send + Sync + fmt::Debug + 'static {
     /// Returns the record of a key, or `None` where there is none.
@@ -204,16 +216,39 @@ pub trait Store: Send + Sync + fmt::Debug + 'static {
     /// As for [`Store::load`].
     async fn list(&self, prefix: &str) -> Result<Vec<(Key, Versioned)>, StoreError>;
 
-    /// Adds `count` to the number that a record holds in decimal, durably, and returns what it held before; an absent
-    /// record counts as 0. The numbers from there are the caller's alone.
+    /// Adds `count` to the number that a record holds, durably, and returns what it held before; an absent record
+    /// counts as 0. The `count` numbers from there on are the caller's alone.
+    ///
+    /// The value is the number in decimal ASCII digits, from `0` to [`MAX_NUMBER`], without sign or zeros before it.
+    /// It is a record like any other: an addition is a write with a revision of its own, so that
+    /// [`compare_and_set`](Self::compare_and_set) and `add` can be mixed on one key.
+    ///
+    /// This default loads and compares until nobody was in between, for some seconds at most, with short random pauses
+    /// for which it needs a Tokio runtime with its timer on. Stores that can add in one step do so.
     ///
     /// # Errors
     ///
     /// [`StoreErrorKind::OutcomeUnknown`] when it may have been added: those numbers are lost, and it is safe to call
     /// again. [`StoreErrorKind::Corrupt`] for a record that holds no number, [`StoreErrorKind::Full`] for a sum beyond
     /// [`MAX_NUMBER`]; with every kind but the first nothing was written.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// # use std::num::NonZeroU64;
+    /// # use snowmint_store::{Key, MemoryStore, Store};
+    /// # tokio::runtime::Builder::new_current_thread().build()?.block_on(async {
+    /// let (store, key) = (MemoryStore::new(), Key::new("counters/orders")?);
+    /// let hundred = NonZeroU64::new(100).ok_or("not zero")?;
+    /// assert_eq!(store.add(&key, hundred).await?, 0);
+    /// assert_eq!(store.add(&key, hundred).await?, 100);
+    /// assert_eq!(store.load(&key).await?.map(|record| record.value).as_deref(), Some(&b"200"[..]));
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// # })?;
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
     async fn add(&self, key: &Key, count: NonZeroU64) -> Result<u64, StoreError> {
-        counter::add_by_compare_and_set(self, key, count).await
+        addition::by_compare_and_set(self, key, count).await
     }
 
     /// The store's own time, in unix milliseconds; `None` for a store that has none.

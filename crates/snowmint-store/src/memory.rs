@@ -2,12 +2,13 @@
 //! They are shared by all clones and gone with the last of them.
 
 use std::collections::BTreeMap;
+use std::num::NonZeroU64;
 use std::ops::Bound;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use async_trait::async_trait;
 
-use crate::{Expected, Key, Revision, Store, StoreError, Swap, Versioned};
+use crate::{Expected, Key, Revision, Store, StoreError, Swap, Versioned, addition};
 
 /// A store in memory, for tests and for a node that stands alone and keeps nothing.
 ///
@@ -20,6 +21,15 @@ struct Records {
     by_key: BTreeMap<Key, Versioned>,
     /// One counter for all keys, as in etcd: code that takes revisions of a key for consecutive fails its tests here.
     last: u64,
+}
+
+impl Records {
+    fn write(&mut self, key: &Key, value: Vec<u8>) -> Revision {
+        self.last += 1;
+        let revision = Revision(self.last);
+        self.by_key.insert(key.clone(), Versioned { value, revision });
+        revision
+    }
 }
 
 impl MemoryStore {
@@ -46,10 +56,7 @@ impl Store for MemoryStore {
         if found != expected {
             return Ok(Swap::Conflict);
         }
-        records.last += 1;
-        let revision = Revision(records.last);
-        records.by_key.insert(key.clone(), Versioned { value: value.to_vec(), revision });
-        Ok(Swap::Done(revision))
+        Ok(Swap::Done(records.write(key, value.to_vec())))
     }
 
     async fn list(&self, prefix: &str) -> Result<Vec<(Key, Versioned)>, StoreError> {
@@ -57,6 +64,13 @@ impl Store for MemoryStore {
         let from_prefix = records.by_key.range::<str, _>((Bound::Included(prefix), Bound::Unbounded));
         let found = from_prefix.take_while(|(key, _)| key.as_str().starts_with(prefix));
         Ok(found.map(|(key, record)| (key.clone(), record.clone())).collect())
+    }
+
+    async fn add(&self, key: &Key, count: NonZeroU64) -> Result<u64, StoreError> {
+        let mut records = self.records();
+        let (before, after) = addition::before_and_after(self, key, records.by_key.get(key), count)?;
+        records.write(key, after.to_string().into_bytes());
+        Ok(before)
     }
 
     fn describe(&self) -> String {

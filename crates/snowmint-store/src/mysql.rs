@@ -1,8 +1,10 @@
 //! Records as rows of one `InnoDB` table of MySQL or MariaDB, each written by a single statement.
 //! Reads ask in the same statement whether the server may still be written: a demoted primary must not be believed.
 
-mod cause;
-mod opening;
+pub(crate) mod cause;
+pub(crate) mod opening;
+
+use std::num::NonZeroU64;
 
 use async_trait::async_trait;
 use sqlx::mysql::MySqlConnection;
@@ -11,7 +13,8 @@ use self::opening::Settings;
 use crate::network::Effect;
 use crate::sql::{self, Failure, Pool};
 use crate::{
-    Expected, Key, OpenError, Store, StoreError, StoreErrorKind, Swap, UrlError, Versioned, revisions,
+    Expected, Key, OpenError, Store, StoreError, StoreErrorKind, Swap, UrlError, Versioned, addition,
+    revisions,
 };
 
 /// The table; whoever may not create it can ask for it to be created. Names compare by bytes, and a BLOB would be one
@@ -29,6 +32,13 @@ const LIST: &str = "SELECT CAST(@@global.read_only + @@global.innodb_read_only A
     FROM (SELECT 1) one LEFT JOIN snowmint_records r ON r.name >= ? AND r.name < ? ORDER BY r.name";
 const INSERT: &str = "INSERT INTO snowmint_records (revision, value, name) VALUES (?, ?, ?)";
 const UPDATE: &str = "UPDATE snowmint_records SET revision = ?, value = ? WHERE name = ? AND revision = ?";
+/// Adds to a number of at most the last parameter, and gives what it was as the id of the answer. The digits are looked
+/// for in the hexadecimal form, which no character set, line end or mode of the server can change the meaning of. CASE,
+/// as the order of conditions joined by AND is not fixed.
+const ADD: &str = "UPDATE snowmint_records SET revision = revision + ?, \
+    value = CAST(LAST_INSERT_ID(CAST(value AS UNSIGNED)) + ? AS CHAR) \
+    WHERE name = ? AND CASE WHEN HEX(value) REGEXP '^(30|3[1-9](3[0-9]){0,18})$' \
+        THEN CAST(value AS UNSIGNED) <= ? ELSE FALSE END";
 const UNIX_MS: &str = "SELECT CAST(UNIX_TIMESTAMP(NOW(3)) * 1000 AS SIGNED)";
 
 /// A store in a database of MariaDB (10.5 or later) or MySQL (8.0 or later).
@@ -85,8 +95,8 @@ impl MySqlStore {
     /// - [`OpenError::Store`], [`StoreErrorKind::Other`]: wrong password, no such database, a certificate that is not
     ///   trusted, or a table of another program.
     pub async fn open(url: &str) -> Result<Self, OpenError> {
-        let (settings, hosts, limit, name) = Settings::parse(url)?;
-        let store = Self { pool: Pool::new(settings, hosts, limit), name };
+        let (pool, name) = Settings::parse(url)?;
+        let store = Self { pool, name };
         opening::prepare_table(&store).await?;
         Ok(store)
     }
@@ -100,6 +110,50 @@ impl MySqlStore {
             return Ok(());
         }
         Err(StoreError::new(StoreErrorKind::ReadOnly, operation, &*self.name, opening::READ_ONLY))
+    }
+
+    /// Adds in one statement, or in another where there is no record yet; `None` where there is one that holds no
+    /// number, or one that is too large.
+    async fn add_once(&self, key: &Key, addend: i64) -> Result<Option<u64>, StoreError> {
+        let step = revisions::step();
+        let ask = async |mut connection: MySqlConnection| {
+            let query = sqlx::query(ADD).bind(step).bind(addend).bind(key.as_str().as_bytes());
+            let done = query.bind(i64::MAX - addend).execute(&mut connection).await;
+            (connection, done)
+        };
+        let done = self.pool.run(Effect::Writes, ask).await;
+        let done = done.map_err(|failure| self.error(addition::OPERATION, Effect::Writes, failure))?;
+        if done.rows_affected() == 1 {
+            return Ok(Some(done.last_insert_id()));
+        }
+        let inserted = self.write(addition::OPERATION, key, 0, step, addend.to_string().as_bytes()).await?;
+        Ok(inserted.then_some(0))
+    }
+
+    /// Writes a record whose revision is `before`, 0 for one that is not there: whether it was so.
+    async fn write(
+        &self,
+        operation: &'static str,
+        key: &Key,
+        before: i64,
+        after: i64,
+        value: &[u8],
+    ) -> Result<bool, StoreError> {
+        let ask = async |mut connection: MySqlConnection| {
+            let query = sqlx::query(if before == 0 { INSERT } else { UPDATE });
+            let query = query.bind(after).bind(value).bind(key.as_str().as_bytes());
+            let query = if before == 0 { query } else { query.bind(before) };
+            let done = match query.execute(&mut connection).await {
+                // An INSERT that leaves a row alone cannot be told from one that writes it: sqlx has the server
+                // count the rows it found, not those it changed. So the row in the way is an error, and no other is.
+                Err(error) if cause::is_duplicate(&error) => Ok(0),
+                done => done.map(|it| it.rows_affected()),
+            };
+            (connection, done)
+        };
+        let done = self.pool.run(Effect::Writes, ask).await;
+        let done = done.map_err(|failure| self.error(operation, Effect::Writes, failure))?;
+        Ok(done == 1)
     }
 }
 
@@ -131,21 +185,8 @@ impl Store for MySqlStore {
         let Some((before, after)) = revisions::before_and_after(expected) else {
             return Ok(Swap::Conflict);
         };
-        let ask = async |mut connection: MySqlConnection| {
-            let query = sqlx::query(if before == 0 { INSERT } else { UPDATE });
-            let query = query.bind(after).bind(value).bind(key.as_str().as_bytes());
-            let query = if before == 0 { query } else { query.bind(before) };
-            let done = match query.execute(&mut connection).await {
-                // An INSERT that leaves a row alone cannot be told from one that writes it: sqlx has the server
-                // count the rows it found, not those it changed. So the row in the way is an error, and no other is.
-                Err(error) if cause::is_duplicate(&error) => Ok(0),
-                done => done.map(|it| it.rows_affected()),
-            };
-            (connection, done)
-        };
-        let done = self.pool.run(Effect::Writes, ask).await;
-        let done = done.map_err(|failure| self.error("compare_and_set", Effect::Writes, failure))?;
-        Ok(if done == 1 { Swap::Done(sql::revision(after)) } else { Swap::Conflict })
+        let done = self.write("compare_and_set", key, before, after, value).await?;
+        Ok(if done { Swap::Done(sql::revision(after)) } else { Swap::Conflict })
     }
 
     async fn list(&self, prefix: &str) -> Result<Vec<(Key, Versioned)>, StoreError> {
@@ -166,6 +207,10 @@ impl Store for MySqlStore {
             Some((String::from_utf8_lossy(&name?).into_owned(), revision?, value?))
         };
         sql::records(&self.name, OPERATION, rows.into_iter().filter_map(row).collect())
+    }
+
+    async fn add(&self, key: &Key, count: NonZeroU64) -> Result<u64, StoreError> {
+        addition::in_one_step(self, key, count, |addend| self.add_once(key, addend)).await
     }
 
     async fn unix_ms(&self) -> Result<Option<u64>, StoreError> {

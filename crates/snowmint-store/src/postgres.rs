@@ -4,12 +4,14 @@
 mod cause;
 mod opening;
 
+use std::num::NonZeroU64;
+
 use async_trait::async_trait;
 
 use self::opening::Settings;
 use crate::network::Effect;
 use crate::sql::{self, Failure, Pool};
-use crate::{Expected, Key, OpenError, Store, StoreError, Swap, UrlError, Versioned, revisions};
+use crate::{Expected, Key, OpenError, Store, StoreError, Swap, UrlError, Versioned, addition, revisions};
 
 /// The table; whoever may not create it can ask for it to be created.
 const TABLE: &str = r#"CREATE TABLE snowmint_records (
@@ -24,6 +26,14 @@ const INSERT: &str =
     "INSERT INTO snowmint_records (name, revision, value) VALUES ($1, $2, $3) ON CONFLICT (name) DO NOTHING";
 const UPDATE: &str =
     "UPDATE snowmint_records SET revision = $2, value = $3 WHERE name = $1 AND revision = $4";
+/// Adds $3 to a number, unless the sum is beyond the range. CASE, as the order of conditions joined by AND is not fixed.
+const ADD: &str = "INSERT INTO snowmint_records AS old (name, revision, value) \
+    VALUES ($1, $2, convert_to($3::bigint::text, 'UTF8')) \
+    ON CONFLICT (name) DO UPDATE SET revision = old.revision + $2, \
+        value = convert_to((encode(old.value, 'escape')::bigint + $3)::text, 'UTF8') \
+    WHERE CASE WHEN encode(old.value, 'escape') ~ '^(0|[1-9][0-9]{0,18})$' \
+        THEN encode(old.value, 'escape')::numeric + $3 <= 9223372036854775807 ELSE false END \
+    RETURNING encode(value, 'escape')::bigint - $3";
 const UNIX_MS: &str = "SELECT floor(extract(epoch FROM clock_timestamp()) * 1000)::bigint";
 
 /// A store in a PostgreSQL database, version 12 or later.
@@ -85,6 +95,19 @@ impl PostgresStore {
     fn error(&self, operation: &'static str, effect: Effect, failure: Failure) -> StoreError {
         cause::store_error(&self.name, operation, effect, failure)
     }
+
+    /// Adds in one statement; `None` where the record holds no number, or one that is too large.
+    async fn add_once(&self, key: &Key, addend: i64) -> Result<Option<u64>, StoreError> {
+        let step = revisions::step();
+        let ask = async |mut connection| {
+            let query = sqlx::query_scalar::<_, i64>(ADD).bind(key.as_str()).bind(step).bind(addend);
+            let before = query.fetch_optional(&mut connection).await;
+            (connection, before)
+        };
+        let before = self.pool.run(Effect::Writes, ask).await;
+        let before = before.map_err(|failure| self.error(addition::OPERATION, Effect::Writes, failure))?;
+        Ok(before.map(i64::cast_unsigned))
+    }
 }
 
 /// What a DBA would run for a store that this URL names.
@@ -138,6 +161,10 @@ impl Store for PostgresStore {
         let rows = self.pool.run(Effect::Reads, ask).await;
         let rows = rows.map_err(|failure| self.error(OPERATION, Effect::Reads, failure))?;
         sql::records(&self.name, OPERATION, rows)
+    }
+
+    async fn add(&self, key: &Key, count: NonZeroU64) -> Result<u64, StoreError> {
+        addition::in_one_step(self, key, count, |addend| self.add_once(key, addend)).await
     }
 
     async fn unix_ms(&self) -> Result<Option<u64>, StoreError> {

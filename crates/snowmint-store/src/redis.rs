@@ -3,17 +3,22 @@
 
 mod cause;
 mod link;
-mod opening;
-mod scripts;
+pub(crate) mod opening;
+pub(crate) mod scripts;
+pub(crate) mod server;
+
+use std::num::NonZeroU64;
 
 use async_trait::async_trait;
-use redis::{FromRedisValue, Value, from_redis_value};
+use redis::Value;
 
-use self::link::{Failure, Link};
+use self::link::Failure;
 use self::scripts::Request;
+use self::server::Server;
 use crate::network::Effect;
 use crate::{
-    Expected, Key, OpenError, Revision, Store, StoreError, StoreErrorKind, Swap, Versioned, revisions,
+    Expected, Key, OpenError, Revision, Store, StoreError, StoreErrorKind, Swap, Versioned, addition,
+    revisions,
 };
 
 /// How many records a list asks for at once; at 64 KiB each they still fit the memory of both sides.
@@ -69,22 +74,13 @@ const PAGE: usize = 200;
 ///
 /// A dropped [`compare_and_set`](Store::compare_and_set) that was sent is still carried out.
 pub struct RedisStore {
-    link: Link,
+    server: Server,
     names: Names,
-    copies: Option<Copies>,
-    name: String,
 }
 
 /// What the keys in Redis are called.
 struct Names {
     prefix: String,
-}
-
-/// How many replicas have to have what was written, and how long to wait for them.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-struct Copies {
-    wanted: u64,
-    wait_ms: u64,
 }
 
 impl Names {
@@ -116,42 +112,17 @@ impl RedisStore {
     ///   server that would forget records.
     pub async fn open(url: &str) -> Result<Self, OpenError> {
         let store = opening::parse(url)?;
-        store.call("open", Effect::Reads, &Request::probe(&store.names)).await?;
+        store.server.call("open", Effect::Reads, &Request::probe(&store.names)).await?;
         Ok(store)
     }
 
-    /// Runs a script and, where copies are asked for, waits for them.
-    async fn call(
-        &self,
-        operation: &'static str,
-        effect: Effect,
-        request: &Request,
-    ) -> Result<Value, StoreError> {
-        let answers = self.link.call(effect, &|by_hash| request.pipeline(by_hash, self.copies)).await;
-        let mut answers = answers.map_err(|failure| self.error(operation, effect, failure))?.into_iter();
-        let (Some(answer), copies) = (answers.next(), answers.next()) else {
-            return Err(self.error(operation, effect, Failure::Strange("no answer at all".to_owned())));
-        };
-        // A conflict changed nothing that could be lost.
-        let changed = effect == Effect::Reads || answer != Value::Int(0);
-        if let Some(wanted) = self.copies.map(|it| it.wanted).filter(|_| changed) {
-            confirmed(copies, wanted).map_err(|failure| self.error(operation, effect, failure))?;
+    /// Adds in one script; `None` where the record holds no number, or one that is too large.
+    async fn add_once(&self, key: &Key, addend: i64) -> Result<Option<u64>, StoreError> {
+        let request = Request::add(&self.names, key.as_str(), revisions::step(), addend);
+        match self.server.call(addition::OPERATION, Effect::Writes, &request).await? {
+            Value::Int(0) => Ok(None),
+            before => self.server.parse(addition::OPERATION, Effect::Writes, before).map(Some),
         }
-        Ok(answer)
-    }
-
-    fn parse<T: FromRedisValue>(
-        &self,
-        operation: &'static str,
-        effect: Effect,
-        value: Value,
-    ) -> Result<T, StoreError> {
-        from_redis_value(value)
-            .map_err(|error| self.error(operation, effect, Failure::Strange(error.to_string())))
-    }
-
-    fn error(&self, operation: &'static str, effect: Effect, failure: Failure) -> StoreError {
-        cause::store_error(&self.name, operation, effect, failure)
     }
 
     /// Builds a record from its fields; none of both is no record.
@@ -170,26 +141,14 @@ impl RedisStore {
     fn strange(&self, operation: &'static str, found: &str) -> StoreError {
         let text =
             format!("{found}, so another program writes under the prefix `{}`; stop it", self.names.prefix);
-        StoreError::new(StoreErrorKind::Corrupt, operation, &*self.name, text)
+        StoreError::new(StoreErrorKind::Corrupt, operation, &*self.server.name, text)
     }
 
     /// The keys from `from` (one that is inside) or after `after`, up to and without `to`; at most [`PAGE`].
     async fn keys(&self, from: &str, to: &str) -> Result<Vec<String>, StoreError> {
         let request = Request::keys(&self.names, from, to, PAGE);
-        let found = self.call("list", Effect::Reads, &request).await?;
-        self.parse("list", Effect::Reads, found)
-    }
-}
-
-/// Whether the answer to `WAIT` names enough replicas.
-fn confirmed(answer: Option<Value>, wanted: u64) -> Result<(), Failure> {
-    match answer.map(from_redis_value::<u64>) {
-        Some(Ok(found)) if found >= wanted => Ok(()),
-        Some(Ok(found)) => Err(Failure::NotConfirmed(format!(
-            "{found} replicas have confirmed this, and wait_replicas asks for {wanted}"
-        ))),
-        Some(Err(error)) => Err(Failure::NotConfirmed(format!("Redis did not wait for replicas: {error}"))),
-        None => Err(Failure::NotConfirmed("Redis did not wait for replicas".to_owned())),
+        let found = self.server.call("list", Effect::Reads, &request).await?;
+        self.server.parse("list", Effect::Reads, found)
     }
 }
 
@@ -201,8 +160,8 @@ impl Store for RedisStore {
     async fn load(&self, key: &Key) -> Result<Option<Versioned>, StoreError> {
         const OPERATION: &str = "load";
         let request = Request::records(&self.names, [key.as_str()]);
-        let found = self.call(OPERATION, Effect::Reads, &request).await?;
-        let [fields]: [Fields; 1] = self.parse(OPERATION, Effect::Reads, found)?;
+        let found = self.server.call(OPERATION, Effect::Reads, &request).await?;
+        let [fields]: [Fields; 1] = self.server.parse(OPERATION, Effect::Reads, found)?;
         self.record(OPERATION, fields)
     }
 
@@ -211,12 +170,12 @@ impl Store for RedisStore {
             return Ok(Swap::Conflict);
         };
         let request = Request::swap(&self.names, key.as_str(), before, after, value);
-        match self.call("compare_and_set", Effect::Writes, &request).await? {
+        match self.server.call("compare_and_set", Effect::Writes, &request).await? {
             Value::Int(0) => Ok(Swap::Conflict),
             Value::Int(1) => Ok(Swap::Done(Revision(after.cast_unsigned()))),
             other => {
                 let failure = Failure::Strange(format!("the script answers {other:?}"));
-                Err(self.error("compare_and_set", Effect::Writes, failure))
+                Err(self.server.error("compare_and_set", Effect::Writes, failure))
             }
         }
     }
@@ -233,8 +192,8 @@ impl Store for RedisStore {
         while let Some(last) = names.last() {
             let next = format!("({last}");
             let request = Request::records(&self.names, names.iter().map(|it| &**it));
-            let records = self.call(OPERATION, Effect::Reads, &request).await?;
-            let records: Vec<Fields> = self.parse(OPERATION, Effect::Reads, records)?;
+            let records = self.server.call(OPERATION, Effect::Reads, &request).await?;
+            let records: Vec<Fields> = self.server.parse(OPERATION, Effect::Reads, records)?;
             let whole = names.len() < PAGE;
             for (name, fields) in names.into_iter().zip(records) {
                 let key = Key::new(name).map_err(|error| self.strange(OPERATION, &error.to_string()))?;
@@ -249,24 +208,27 @@ impl Store for RedisStore {
         Ok(found)
     }
 
+    async fn add(&self, key: &Key, count: NonZeroU64) -> Result<u64, StoreError> {
+        addition::in_one_step(self, key, count, |addend| self.add_once(key, addend)).await
+    }
+
     async fn unix_ms(&self) -> Result<Option<u64>, StoreError> {
         const OPERATION: &str = "unix_ms";
-        let answers = self.link.call(Effect::Reads, &|_| scripts::time()).await;
-        let answers = answers.map_err(|failure| self.error(OPERATION, Effect::Reads, failure))?;
+        let answers = self.server.ask(OPERATION, scripts::time).await?;
         let [(seconds, micros)]: [(u64, u64); 1] =
-            self.parse(OPERATION, Effect::Reads, Value::Array(answers))?;
+            self.server.parse(OPERATION, Effect::Reads, Value::Array(answers))?;
         Ok(Some(seconds * 1000 + micros / 1000))
     }
 
     fn describe(&self) -> String {
-        self.name.clone()
+        self.server.name.clone()
     }
 }
 
 impl std::fmt::Debug for RedisStore {
     /// The settings inside hold a password.
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        write!(f, "RedisStore({})", self.name)
+        write!(f, "RedisStore({})", self.server.name)
     }
 }
 
@@ -281,7 +243,7 @@ pub(crate) fn schema(url: &str) -> Result<String, crate::UrlError> {
          {index}   a sorted set of all keys\n\
          {fence}   a counter\n\
          # Rights of the user of the nodes:\n\
-         ACL SETUSER ... on >... resetkeys ~{tag} +eval +evalsha +hget +hmget +hset +zadd +zrangebylex \
+         ACL SETUSER ... on >... resetkeys ~{tag} +eval +evalsha +hget +hmget +hset +hincrby +zadd +zrangebylex \
          +setrange +persist +incr +wait +time +ping +info +select\n"
     ))
 }

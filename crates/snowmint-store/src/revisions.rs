@@ -1,9 +1,7 @@
 //! Revisions for stores that do not count writes themselves: each is a random step above the one before.
 //! The step is what makes a store that forgot its latest writes tell so.
 
-use std::hash::{BuildHasher, Hasher, RandomState};
-
-use crate::{Expected, Revision};
+use crate::{Expected, Revision, random};
 
 /// The most that a revision grows by; after 2^44 writes of one key there would be none left.
 const STEP: u64 = 1 << 20;
@@ -23,9 +21,9 @@ pub(crate) fn before_and_after(expected: Expected) -> Option<(i64, i64)> {
     Some((before, before.checked_add(step())?))
 }
 
-fn step() -> i64 {
-    let random = RandomState::new().build_hasher().finish();
-    (random % STEP + 1).cast_signed()
+/// From the revision of a write to that of the next.
+pub(crate) fn step() -> i64 {
+    (random::below(STEP) + 1).cast_signed()
 }
 
 /// A revision that a store returned.

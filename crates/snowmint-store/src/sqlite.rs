@@ -5,6 +5,7 @@ mod cause;
 mod file;
 mod opening;
 
+use std::num::NonZeroU64;
 use std::path::Path;
 
 use async_trait::async_trait;
@@ -13,7 +14,7 @@ use tokio::sync::{Mutex, MutexGuard};
 
 use self::cause::{Cause, Effect, store_error};
 use self::file::Files;
-use crate::{Expected, Key, Revision, Store, StoreError, StoreErrorKind, Swap, Versioned};
+use crate::{Expected, Key, Revision, Store, StoreError, StoreErrorKind, Swap, Versioned, addition};
 
 const LOAD: &str = "SELECT revision, value FROM snowmint_records WHERE key = ?1";
 const LIST: &str =
@@ -21,6 +22,13 @@ const LIST: &str =
 const INSERT: &str =
     "INSERT INTO snowmint_records (key, revision, value) VALUES (?1, ?2, ?3) ON CONFLICT (key) DO NOTHING";
 const UPDATE: &str = "UPDATE snowmint_records SET revision = ?2, value = ?3 WHERE key = ?1 AND revision = ?4";
+/// Adds ?2 to a number of at most ?3. A value is a number if it comes back the same from its way through an INTEGER.
+const ADD: &str = "INSERT INTO snowmint_records (key, revision, value) VALUES (?1, 1, CAST(CAST(?2 AS TEXT) AS BLOB)) \
+    ON CONFLICT (key) DO UPDATE SET revision = revision + 1, \
+        value = CAST(CAST(CAST(CAST(value AS TEXT) AS INTEGER) + ?2 AS TEXT) AS BLOB) \
+    WHERE CAST(CAST(CAST(CAST(value AS TEXT) AS INTEGER) AS TEXT) AS BLOB) = value \
+        AND CAST(CAST(value AS TEXT) AS INTEGER) BETWEEN 0 AND ?3 \
+    RETURNING CAST(CAST(value AS TEXT) AS INTEGER) - ?2";
 
 /// The revision of a record when it is created; each write of it adds one.
 const FIRST: i64 = 1;
@@ -109,6 +117,16 @@ impl SqliteStore {
         store_error(self.files.path(), operation, effect, error)
     }
 
+    /// Adds in one statement; `None` where the record holds no number, or one that is too large.
+    async fn add_once(&self, key: &Key, addend: i64) -> Result<Option<u64>, StoreError> {
+        let mut connection = self.connection(addition::OPERATION).await?;
+        let query = sqlx::query_scalar::<_, i64>(ADD).bind(key.as_str()).bind(addend).bind(i64::MAX - addend);
+        let before = query.fetch_optional(&mut *connection).await;
+        let before = before.map_err(|error| self.error(addition::OPERATION, Effect::Writes, error))?;
+        self.check_in_place(addition::OPERATION, StoreErrorKind::OutcomeUnknown)?;
+        Ok(before.map(i64::cast_unsigned))
+    }
+
     /// Builds a record from a row, whose types SQLite has checked but not its ranges.
     fn record(
         &self,
@@ -174,6 +192,10 @@ impl Store for SqliteStore {
             Ok((key, self.record(OPERATION, revision, value)?))
         };
         rows.into_iter().map(record).collect()
+    }
+
+    async fn add(&self, key: &Key, count: NonZeroU64) -> Result<u64, StoreError> {
+        addition::in_one_step(self, key, count, |addend| self.add_once(key, addend)).await
     }
 
     fn describe(&self) -> String {

@@ -164,6 +164,14 @@ pub enum UrlError {
         /// What stands before the first `:`.
         scheme: String,
     },
+    /// No counter of this build has that name.
+    #[error("this build takes over no counter from `{source_name}:`, only from {known}")]
+    UnknownCounter {
+        /// What stands before the first `:`.
+        source_name: String,
+        /// The forms that this build takes.
+        known: String,
+    },
     /// `sqlite:` alone.
     #[error("sqlite: needs the path of a file, such as sqlite:/var/lib/snowmint/leases.db")]
     NoPath,

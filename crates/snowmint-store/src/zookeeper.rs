@@ -2,27 +2,32 @@
 //! Reads are made up to date by a write before them, since every server answers reads from its own, perhaps old, copy.
 
 mod cause;
+mod fence;
 mod link;
 mod opening;
 mod path;
 
+use std::num::NonZeroU64;
+
 use async_trait::async_trait;
 use futures_util::future::try_join_all;
-use zookeeper_client::{Client, CreateOptions, Error, Stat};
+use zookeeper_client::{Error, Stat};
 
 use self::cause::Failure;
+use self::fence::Fence;
 use self::link::Link;
 use self::path::Paths;
 use crate::effect::Effect;
+use crate::turns::Turns;
 use crate::{
     Expected, Key, OpenError, Revision, Store, StoreError, StoreErrorKind, Swap, UrlError, Versioned,
+    addition,
 };
 
 /// How many records a list asks for at once.
 const AT_ONCE: usize = 200;
 /// The version that stands for "any" in a `setData`, and so must never be that of a record.
 const ANY_VERSION: i32 = -1;
-const WRITE: &str = "compare_and_set";
 
 /// A store in a ZooKeeper ensemble, version 3.5 or later.
 ///
@@ -106,6 +111,12 @@ impl ZooKeeperStore {
         read.await.map_err(|failure| self.error(operation, Effect::Reads, &failure))
     }
 
+    /// What one server's copy, which may be old, has at a path.
+    async fn copy(&self, operation: &'static str, path: &str) -> Result<Option<(Vec<u8>, Stat)>, StoreError> {
+        let read = self.link.read(|client| async move { some(client.get_data(path).await) });
+        read.await.map_err(|failure| self.error(operation, Effect::Reads, &failure))
+    }
+
     /// The names of the children; none where there is no znode.
     async fn children(&self, operation: &'static str, path: &str) -> Result<Vec<String>, StoreError> {
         let read = self.link.read(|client| {
@@ -139,7 +150,7 @@ impl ZooKeeperStore {
         Ok(Versioned { value, revision: self.revision(operation, &stat)? })
     }
 
-    async fn create(&self, key: &Key, value: &[u8]) -> Result<Swap, StoreError> {
+    async fn create(&self, operation: &'static str, key: &Key, value: &[u8]) -> Result<Swap, StoreError> {
         let path = self.paths.record(key);
         let options = self.link.options();
         for _ in 0..2 {
@@ -148,69 +159,75 @@ impl ZooKeeperStore {
                 async move { client.create(path, value, options).await.map(|(stat, _)| stat) }
             });
             match written.await {
-                Ok(stat) => return self.done(&stat),
+                Ok(stat) => return self.done(operation, &stat),
                 Err(Failure::Error(Error::NodeExists)) => return Ok(Swap::Conflict),
-                Err(Failure::Error(Error::NoNode)) => self.make_folder(key).await?,
-                Err(failure) => return Err(self.error(WRITE, Effect::Writes, &failure)),
+                Err(Failure::Error(Error::NoNode)) => self.make_folder(operation, key).await?,
+                Err(failure) => return Err(self.error(operation, Effect::Writes, &failure)),
             }
         }
         let vanished = "its folder is deleted as soon as it is created; find out by whom";
-        Err(StoreError::new(StoreErrorKind::Other, WRITE, &*self.name, vanished))
+        Err(StoreError::new(StoreErrorKind::Other, operation, &*self.name, vanished))
     }
 
-    async fn make_folder(&self, key: &Key) -> Result<(), StoreError> {
+    async fn make_folder(&self, operation: &'static str, key: &Key) -> Result<(), StoreError> {
         let made = self.link.read(|client| {
             let (folder, options) = (self.paths.folder(key), self.link.options());
             async move { client.mkdir(&folder, &options).await }
         });
-        made.await.map_err(|failure| self.error(WRITE, Effect::Reads, &failure))
+        made.await.map_err(|failure| self.error(operation, Effect::Reads, &failure))
     }
 
-    async fn replace(&self, key: &Key, revision: Revision, value: &[u8]) -> Result<Swap, StoreError> {
-        let path = self.paths.record(key);
-        let Some(version) = self.version(&path, revision).await? else {
-            return Ok(Swap::Conflict);
-        };
+    /// Writes a record that is at a version.
+    async fn replace(
+        &self,
+        operation: &'static str,
+        path: &str,
+        version: i32,
+        value: &[u8],
+    ) -> Result<Swap, StoreError> {
         // The write after this one could no longer be conditional.
         if version == ANY_VERSION || version == ANY_VERSION - 1 {
             let spent = "this znode was written 4,294,967,294 times, and ZooKeeper counts no further; use another store";
-            return Err(StoreError::new(StoreErrorKind::Full, WRITE, &*self.name, spent));
+            return Err(StoreError::new(StoreErrorKind::Full, operation, &*self.name, spent));
         }
-        let written = self.link.write(|client| {
-            let path = &path;
-            async move { client.set_data(path, value, Some(version)).await }
-        });
+        let written =
+            self.link.write(|client| async move { client.set_data(path, value, Some(version)).await });
         match written.await {
-            Ok(stat) => self.done(&stat),
+            Ok(stat) => self.done(operation, &stat),
             Err(Failure::Error(Error::BadVersion | Error::NoNode)) => Ok(Swap::Conflict),
-            Err(failure) => Err(self.error(WRITE, Effect::Writes, &failure)),
+            Err(failure) => Err(self.error(operation, Effect::Writes, &failure)),
         }
     }
 
     /// The version that a record has at a revision; `None` when it is at another.
-    async fn version(&self, path: &str, revision: Revision) -> Result<Option<i32>, StoreError> {
+    async fn version(
+        &self,
+        operation: &'static str,
+        path: &str,
+        revision: Revision,
+    ) -> Result<Option<i32>, StoreError> {
         let read = self.link.read(|client| {
             let path = path.to_owned();
             async move { client.check_stat(&path).await }
         });
-        let stat = read.await.map_err(|failure| self.error(WRITE, Effect::Reads, &failure))?;
+        let stat = read.await.map_err(|failure| self.error(operation, Effect::Reads, &failure))?;
         match stat {
-            Some(stat) if self.revision(WRITE, &stat)? == revision => return Ok(Some(stat.version)),
+            Some(stat) if self.revision(operation, &stat)? == revision => return Ok(Some(stat.version)),
             // Any server's copy is old enough to tell that a revision has passed.
-            Some(stat) if self.revision(WRITE, &stat)? > revision => return Ok(None),
+            Some(stat) if self.revision(operation, &stat)? > revision => return Ok(None),
             // It is behind what the caller has seen.
             _ => {}
         }
-        match self.get(WRITE, vec![path.to_owned()]).await?.pop().flatten() {
-            Some((_, stat)) if self.revision(WRITE, &stat)? == revision => Ok(Some(stat.version)),
+        match self.get(operation, vec![path.to_owned()]).await?.pop().flatten() {
+            Some((_, stat)) if self.revision(operation, &stat)? == revision => Ok(Some(stat.version)),
             _ => Ok(None),
         }
     }
 
-    fn done(&self, stat: &Stat) -> Result<Swap, StoreError> {
+    fn done(&self, operation: &'static str, stat: &Stat) -> Result<Swap, StoreError> {
         let strange = |_| {
             let found = format!("ZooKeeper answers a write with transaction {}", stat.mzxid);
-            StoreError::new(StoreErrorKind::OutcomeUnknown, WRITE, &*self.name, found)
+            StoreError::new(StoreErrorKind::OutcomeUnknown, operation, &*self.name, found)
         };
         u64::try_from(stat.mzxid).map(|it| Swap::Done(Revision(it))).map_err(strange)
     }
@@ -224,9 +241,14 @@ impl Store for ZooKeeperStore {
     }
 
     async fn compare_and_set(&self, key: &Key, expected: Expected, value: &[u8]) -> Result<Swap, StoreError> {
-        match expected {
-            Expected::Absent => self.create(key, value).await,
-            Expected::Revision(revision) => self.replace(key, revision, value).await,
+        const OPERATION: &str = "compare_and_set";
+        let Expected::Revision(revision) = expected else {
+            return self.create(OPERATION, key, value).await;
+        };
+        let path = self.paths.record(key);
+        match self.version(OPERATION, &path, revision).await? {
+            Some(version) => self.replace(OPERATION, &path, version, value).await,
+            None => Ok(Swap::Conflict),
         }
     }
 
@@ -260,6 +282,33 @@ impl Store for ZooKeeperStore {
         Ok(records)
     }
 
+    async fn add(&self, key: &Key, count: NonZeroU64) -> Result<u64, StoreError> {
+        const OPERATION: &str = addition::OPERATION;
+        let (path, mut turns) = (self.paths.record(key), Turns::new());
+        // Whichever copy: the write is refused if it is an old one. Only a refusal of ours needs to be up to date.
+        let mut found = self.copy(OPERATION, &path).await?;
+        let mut is_current = false;
+        loop {
+            let version = found.as_ref().map(|(_, stat)| stat.version);
+            let record = found.map(|it| self.record(OPERATION, it)).transpose()?;
+            let sum = addition::before_and_after(self, key, record.as_ref(), count);
+            if is_current || sum.is_ok() {
+                let (before, after) = sum?;
+                let value = after.to_string().into_bytes();
+                let swap = match version {
+                    None => self.create(OPERATION, key, &value).await?,
+                    Some(version) => self.replace(OPERATION, &path, version, &value).await?,
+                };
+                if let Swap::Done(_) = swap {
+                    return Ok(before);
+                }
+                addition::another_turn(&mut turns, self, key).await?;
+            }
+            found = self.get(OPERATION, vec![path.clone()]).await?.pop().flatten();
+            is_current = true;
+        }
+    }
+
     async fn unix_ms(&self) -> Result<Option<u64>, StoreError> {
         self.tell_time("unix_ms").await.map(Some)
     }
@@ -280,36 +329,6 @@ pub(crate) fn schema(url: &str) -> Result<String, UrlError> {
          {record}   one for each record\n\
          # Rights of the nodes on {base}: create, read and write (crw).\n"
     ))
-}
-
-/// The znode whose writes make the reads after them, on the same session, up to date.
-struct Fence {
-    base: String,
-    path: String,
-    options: CreateOptions<'static>,
-}
-
-impl Fence {
-    async fn pass(&self, client: &Client) -> Result<Stat, Error> {
-        match client.set_data(&self.path, b"", None).await {
-            Err(Error::NoNode) => self.create(client).await?,
-            passed => return passed,
-        }
-        client.set_data(&self.path, b"", None).await
-    }
-
-    /// Creates it, and with it what is missing above; others may do the same at the same instant.
-    async fn create(&self, client: &Client) -> Result<(), Error> {
-        let mut created = client.create(&self.path, b"", &self.options).await;
-        if created == Err(Error::NoNode) {
-            client.mkdir(&self.base, &self.options).await?;
-            created = client.create(&self.path, b"", &self.options).await;
-        }
-        match created {
-            Ok(_) | Err(Error::NodeExists) => Ok(()),
-            Err(error) => Err(error),
-        }
-    }
 }
 
 /// Makes `None` of "no such znode".

@@ -9,6 +9,7 @@
 )]
 
 use std::collections::BTreeMap;
+use std::num::NonZeroU64;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
@@ -16,7 +17,7 @@ use std::time::Duration;
 use async_trait::async_trait;
 use snowmint_store::conformance::{self, Area, Checked};
 use snowmint_store::{
-    Expected, Key, MemoryStore, Revision, Store, StoreError, StoreErrorKind, Swap, Versioned,
+    Expected, Key, MAX_NUMBER, MemoryStore, Revision, Store, StoreError, StoreErrorKind, Swap, Versioned,
 };
 
 #[derive(Clone, Copy, PartialEq, Debug)]
@@ -40,6 +41,18 @@ enum Fault {
     Unplugged,
     KeepsNothing,
     CachesReads,
+    AddsFromOne,
+    AddsInFloatingPoint,
+    PadsSums,
+    AddsUnseen,
+    TakesTextForZero,
+    TrimsNumbers,
+    WritesBeforeItLooks,
+    Saturates,
+    Wraps,
+    AddsTwoAtOnce,
+    AddsFromACache,
+    ForgetsSums,
 }
 
 /// A memory store with one fault.
@@ -49,11 +62,16 @@ struct Faulty {
     fault: Fault,
     calls: AtomicU64,
     earlier: Mutex<BTreeMap<Key, Option<Versioned>>>,
+    /// Where additions go that the records do not show.
+    unseen: MemoryStore,
+    /// Numbers taken and not yet given: from where on, and how many.
+    reserved: tokio::sync::Mutex<(u64, u64)>,
 }
 
 impl Faulty {
     fn new(inner: MemoryStore, fault: Fault) -> Self {
-        Self { inner, fault, calls: AtomicU64::new(0), earlier: Mutex::default() }
+        let (calls, earlier, unseen) = (AtomicU64::new(0), Mutex::default(), MemoryStore::new());
+        Self { inner, fault, calls, earlier, unseen, reserved: tokio::sync::Mutex::default() }
     }
 
     fn every(&self, nth: u64) -> bool {
@@ -168,6 +186,75 @@ impl Store for Faulty {
         }
     }
 
+    async fn add(&self, key: &Key, count: NonZeroU64) -> Result<u64, StoreError> {
+        let text = async || match self.inner.load(key).await {
+            Ok(found) => {
+                Ok(found.map(|it| String::from_utf8_lossy(&it.value).into_owned()).unwrap_or_default())
+            }
+            Err(error) => Err(error),
+        };
+        let held = async || text().await.map(|it| it.trim().parse::<u64>().unwrap_or(0));
+        let write = async |sum: String| self.write_anyway(key, sum.as_bytes()).await;
+        match self.fault {
+            Fault::AddsFromOne => self.inner.add(key, count).await.map(|before| before + 1),
+            #[expect(
+                clippy::cast_possible_truncation,
+                clippy::cast_precision_loss,
+                clippy::cast_sign_loss,
+                reason = "the fault"
+            )]
+            Fault::AddsInFloatingPoint => self.inner.add(key, count).await.map(|before| before as f64 as u64),
+            Fault::PadsSums => {
+                let before = held().await?;
+                let _ = write(format!("{:03}", before + count.get())).await?;
+                Ok(before)
+            }
+            // As where additions go to a place of their own.
+            Fault::AddsUnseen | Fault::ForgetsSums => self.unseen.add(key, count).await,
+            Fault::TakesTextForZero if held().await? == 0 => {
+                let _ = write(count.to_string()).await?;
+                Ok(0)
+            }
+            Fault::TrimsNumbers => {
+                let (number, before) = (text().await?.trim().to_owned(), held().await?);
+                if before.to_string() == number {
+                    let _ = write((before + count.get()).to_string()).await?;
+                    return Ok(before);
+                }
+                self.inner.add(key, count).await
+            }
+            Fault::WritesBeforeItLooks => {
+                let _ = write(text().await?).await?;
+                self.inner.add(key, count).await
+            }
+            Fault::Saturates | Fault::Wraps => {
+                let before = held().await?;
+                let sum = before.saturating_add(count.get()).min(MAX_NUMBER);
+                let sum = if self.fault == Fault::Wraps { before.wrapping_add(count.get()) } else { sum };
+                let _ = write(sum.to_string()).await?;
+                Ok(before)
+            }
+            Fault::AddsTwoAtOnce => {
+                let before = held().await?;
+                tokio::time::sleep(Duration::from_millis(1)).await;
+                let _ = write((before + count.get()).to_string()).await?;
+                Ok(before)
+            }
+            // Takes ten times as many and gives them out from memory, each handle for itself: none twice, no order.
+            Fault::AddsFromACache => {
+                let mut reserved = self.reserved.lock().await;
+                if reserved.1 < count.get() {
+                    let many = count.saturating_mul(NonZeroU64::new(10).unwrap());
+                    *reserved = (self.inner.add(key, many).await?, many.get());
+                }
+                let first = reserved.0;
+                *reserved = (first + count.get(), reserved.1 - count.get());
+                Ok(first)
+            }
+            _ => self.inner.add(key, count).await,
+        }
+    }
+
     async fn list(&self, prefix: &str) -> Result<Vec<(Key, Versioned)>, StoreError> {
         let mut found = self.inner.list(prefix).await?;
         match self.fault {
@@ -192,7 +279,7 @@ impl Store for Faulty {
 }
 
 /// The faults, each with the check that has to find it.
-const FAULTS: [(Fault, &str); 19] = [
+const FAULTS: [(Fault, &str); 31] = [
     (Fault::FindsWhatIsNotThere, "absent_loads_none"),
     (Fault::Unplugged, "absent_loads_none"),
     (Fault::InsertsOverRecords, "insert_happens_once"),
@@ -212,6 +299,18 @@ const FAULTS: [(Fault, &str); 19] = [
     (Fault::ChecksThenInserts, "one_of_many_inserts"),
     (Fault::CachesReads, "handles_see_each_other"),
     (Fault::KeepsNothing, "records_survive_reopening"),
+    (Fault::AddsFromOne, "adding_begins_at_0"),
+    (Fault::AddsInFloatingPoint, "adding_begins_at_0"),
+    (Fault::PadsSums, "adding_begins_at_0"),
+    (Fault::AddsUnseen, "adding_mixes_with_swaps"),
+    (Fault::TakesTextForZero, "adding_refuses_text"),
+    (Fault::TrimsNumbers, "adding_refuses_text"),
+    (Fault::WritesBeforeItLooks, "adding_refuses_text"),
+    (Fault::Saturates, "adding_stops_at_the_last_number"),
+    (Fault::Wraps, "adding_stops_at_the_last_number"),
+    (Fault::AddsTwoAtOnce, "adders_share_no_number"),
+    (Fault::AddsFromACache, "adders_share_no_number"),
+    (Fault::ForgetsSums, "added_numbers_survive_reopening"),
 ];
 
 async fn check(name: &str, handles: &[Arc<dyn Store>], open: impl AsyncFn() -> Arc<dyn Store>) -> Checked {
@@ -231,6 +330,12 @@ async fn check(name: &str, handles: &[Arc<dyn Store>], open: impl AsyncFn() -> A
         "one_of_many_inserts" => conformance::one_of_many_inserts(area, handles).await,
         "handles_see_each_other" => conformance::handles_see_each_other(area, handles).await,
         "records_survive_reopening" => conformance::records_survive_reopening(area, &open).await,
+        "adding_begins_at_0" => conformance::adding_begins_at_0(area).await,
+        "adding_mixes_with_swaps" => conformance::adding_mixes_with_swaps(area).await,
+        "adding_refuses_text" => conformance::adding_refuses_text(area).await,
+        "adding_stops_at_the_last_number" => conformance::adding_stops_at_the_last_number(area).await,
+        "adders_share_no_number" => conformance::adders_share_no_number(area, handles).await,
+        "added_numbers_survive_reopening" => conformance::added_numbers_survive_reopening(area, &open).await,
         _ => panic!("no check {name}"),
     }
 }

@@ -10,12 +10,13 @@
 
 mod outages;
 
+use std::num::NonZeroU64;
 use std::sync::Arc;
-use std::time::Duration;
 
 use outages::{SECRET, key, open, put, refused};
 use snowmint_store::{Expected, StoreErrorKind, conformance};
 use snowmint_test_servers::{MariaDb, Proxy, Server};
+use sqlx::{Connection, MySqlConnection};
 
 fn url(server: &Server) -> String {
     format!("mysql://root@{}/test", server.address())
@@ -90,7 +91,6 @@ async fn passwords_databases_and_rights() {
 
     server.sql("REVOKE UPDATE ON test.* FROM node@'%'");
     // Rights on a database are read when a session chooses it.
-    tokio::time::sleep(Duration::from_millis(100)).await;
     let store = open(&good).await;
     let error = store.compare_and_set(&key("a"), Expected::Revision(revision), b"2").await.unwrap_err();
     assert_eq!(error.kind(), StoreErrorKind::ReadOnly, "{error}");
@@ -180,20 +180,21 @@ async fn a_full_disk_is_told() {
 /// Goal: a write that waits for another is given up in time, and has written nothing. Method: lock the row.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_locked_row_is_not_waited_for_for_ever() {
-    let server = Arc::new(MariaDb::start());
+    let server = MariaDb::start();
     let store = open(&format!("{}?timeout_ms=1500", url(&server))).await;
     let revision = put(&*store, "a", b"1").await;
-    let locker = Arc::clone(&server);
-    let lock = tokio::task::spawn_blocking(move || {
-        locker.sql("BEGIN; SELECT 1 FROM test.snowmint_records FOR UPDATE; SELECT SLEEP(3); COMMIT")
-    });
-    tokio::time::sleep(Duration::from_millis(300)).await;
+    put(&*store, "sum", b"1").await;
+    let mut locker = MySqlConnection::connect(&url(&server)).await.unwrap();
+    let mut lock = locker.begin().await.unwrap();
+    let rows = sqlx::query("SELECT 1 FROM snowmint_records FOR UPDATE").fetch_all(&mut *lock).await.unwrap();
+    assert_eq!(rows.len(), 2);
     let error = store.compare_and_set(&key("a"), Expected::Revision(revision), b"2").await.unwrap_err();
-    assert!(error.is_temporary(), "{error}");
-    println!("{error}");
-    lock.await.unwrap();
-    tokio::time::sleep(Duration::from_millis(200)).await;
+    assert_eq!(error.kind(), StoreErrorKind::Unavailable, "{error}");
+    let error = store.add(&key("sum"), NonZeroU64::MIN).await.unwrap_err();
+    assert_eq!(error.kind(), StoreErrorKind::Unavailable, "{error}");
+    lock.rollback().await.unwrap();
     assert_eq!(store.load(&key("a")).await.unwrap().unwrap().revision, revision);
+    assert_eq!(store.add(&key("sum"), NonZeroU64::MIN).await.unwrap(), 1);
 }
 
 #[cfg(feature = "tls")]

@@ -10,11 +10,13 @@
 
 mod outages;
 
+use std::num::NonZeroU64;
 use std::sync::Arc;
 
 use outages::{SECRET, key, open, put, refused};
-use snowmint_store::{Expected, StoreErrorKind, conformance};
+use snowmint_store::{Expected, StoreErrorKind, Swap, conformance};
 use snowmint_test_servers::{Postgres, Proxy, Server};
+use sqlx::{Connection, PgConnection};
 
 fn url(server: &Server) -> String {
     format!("postgres://postgres@{}/postgres", server.address())
@@ -139,7 +141,7 @@ async fn a_foreign_table_is_left_alone() {
 async fn a_server_that_cannot_be_written_is_told() {
     let primary = Postgres::start();
     let store = open(&url(&primary)).await;
-    let revision = put(&*store, "a", b"1").await;
+    let mut revision = put(&*store, "a", b"1").await;
     let standby = Postgres::standby_of(&primary);
     let (kind, error) = refused(&url(&standby)).await;
     assert_eq!(kind, Some(StoreErrorKind::ReadOnly), "{error}");
@@ -149,29 +151,38 @@ async fn a_server_that_cannot_be_written_is_told() {
 
     primary.sql("ALTER SYSTEM SET default_transaction_read_only = on");
     primary.sql("SELECT pg_reload_conf()");
-    tokio::time::sleep(std::time::Duration::from_millis(300)).await;
-    let error = store.compare_and_set(&key("a"), Expected::Revision(revision), b"2").await.unwrap_err();
+    // The session learns of it in its own time; until then it writes.
+    let started = tokio::time::Instant::now();
+    let error = loop {
+        match store.compare_and_set(&key("a"), Expected::Revision(revision), b"2").await {
+            Ok(Swap::Done(after)) => revision = after,
+            Ok(Swap::Conflict) => panic!("a conflict with nobody"),
+            Err(error) => break error,
+        }
+        assert!(started.elapsed().as_secs() < 60, "the server is still written");
+    };
     assert_eq!(error.kind(), StoreErrorKind::ReadOnly, "{error}");
-    assert_eq!(store.load(&key("a")).await.unwrap().unwrap().value, b"1");
+    assert_eq!(store.load(&key("a")).await.unwrap().unwrap().revision, revision);
 }
 
 /// Goal: a write that waits for another is given up in time, and has written nothing. Method: lock the row.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_locked_row_is_not_waited_for_for_ever() {
-    let server = Arc::new(Postgres::start());
+    let server = Postgres::start();
     let store = open(&format!("{}?timeout_ms=1000", url(&server))).await;
     let revision = put(&*store, "a", b"1").await;
-    let locker = Arc::clone(&server);
-    let lock = tokio::task::spawn_blocking(move || {
-        locker.sql("BEGIN; SELECT 1 FROM snowmint_records FOR UPDATE; SELECT pg_sleep(3); COMMIT")
-    });
-    tokio::time::sleep(std::time::Duration::from_millis(300)).await;
+    put(&*store, "sum", b"1").await;
+    let mut locker = PgConnection::connect(&url(&server)).await.unwrap();
+    let mut lock = locker.begin().await.unwrap();
+    let rows = sqlx::query("SELECT 1 FROM snowmint_records FOR UPDATE").fetch_all(&mut *lock).await.unwrap();
+    assert_eq!(rows.len(), 2);
     let error = store.compare_and_set(&key("a"), Expected::Revision(revision), b"2").await.unwrap_err();
-    assert!(error.is_temporary(), "{error}");
-    println!("{error}");
-    lock.await.unwrap();
-    tokio::time::sleep(std::time::Duration::from_millis(200)).await;
+    assert_eq!(error.kind(), StoreErrorKind::Unavailable, "{error}");
+    let error = store.add(&key("sum"), NonZeroU64::MIN).await.unwrap_err();
+    assert_eq!(error.kind(), StoreErrorKind::Unavailable, "{error}");
+    lock.rollback().await.unwrap();
     assert_eq!(store.load(&key("a")).await.unwrap().unwrap().revision, revision);
+    assert_eq!(store.add(&key("sum"), NonZeroU64::MIN).await.unwrap(), 1);
 }
 
 #[cfg(feature = "tls")]

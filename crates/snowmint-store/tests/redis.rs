@@ -183,7 +183,7 @@ async fn wait_replicas_waits_for_copies() {
     // A replica that has just come confirms nothing while it takes over the data.
     let started = tokio::time::Instant::now();
     while snowmint_store::open(&url).await.is_err() {
-        assert!(started.elapsed() < Duration::from_secs(20), "the replica confirms nothing");
+        assert!(started.elapsed() < Duration::from_mins(1), "the replica confirms nothing");
     }
     let store = open(&url).await;
     let first = put(&*store, "a", b"1").await;
@@ -200,7 +200,7 @@ async fn wait_replicas_waits_for_copies() {
     let found = loop {
         match store.load(&key("a")).await {
             Ok(found) => break found,
-            Err(error) => assert!(started.elapsed() < Duration::from_secs(20), "still: {error}"),
+            Err(error) => assert!(started.elapsed() < Duration::from_mins(1), "still: {error}"),
         }
     };
     assert_eq!(found.unwrap().value, b"2");
@@ -247,7 +247,7 @@ async fn tls_is_checked() {
 }
 
 async fn eventually(mut done: impl FnMut() -> bool) {
-    for _ in 0..500 {
+    for _ in 0..6000 {
         if done() {
             return;
         }

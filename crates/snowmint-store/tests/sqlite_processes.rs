@@ -10,6 +10,7 @@
 mod common;
 
 use std::collections::BTreeSet;
+use std::num::NonZeroU64;
 use std::path::Path;
 use std::sync::Barrier;
 
@@ -27,6 +28,7 @@ fn child() {
         match role.as_str() {
             "count once" => count(&store, 1).await,
             "count" => count(&store, 100).await,
+            "add until killed" => add_until_killed(&store).await,
             "write until killed" => write_until_killed(&store).await,
             other => panic!("no role {other}"),
         }
@@ -45,6 +47,13 @@ async fn count(store: &SqliteStore, times: usize) {
             println!("@{next}");
             done += 1;
         }
+    }
+}
+
+/// Adds 7 again and again, reporting where each seven begins.
+async fn add_until_killed(store: &SqliteStore) {
+    loop {
+        println!("@{}", store.add(&key("sum"), SEVEN).await.unwrap());
     }
 }
 
@@ -67,6 +76,8 @@ async fn write_until_killed(store: &SqliteStore) {
 fn value(revision: u64) -> Vec<u8> {
     revision.to_be_bytes().repeat(2000)
 }
+
+const SEVEN: NonZeroU64 = NonZeroU64::new(7).unwrap();
 
 fn run_together(role: &str, path: &Path, processes: usize) -> Vec<u64> {
     let mut children: Vec<Running> = (0..processes).map(|_| start(role, path)).collect();
@@ -153,4 +164,36 @@ fn acknowledged_writes_survive_a_kill() {
         );
         assert_eq!(found.value, value(found.revision.0));
     }
+}
+
+/// Goal: numbers that were given are not given again, also after kill -9. Method: two processes that add to one record,
+/// killed at any point, one round after the other.
+#[test]
+fn added_numbers_are_given_once_in_spite_of_kills() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("leases.db");
+    let (mut given, mut unreported) = (BTreeSet::new(), 0);
+    for round in 0..8 {
+        let mut children = [start("add until killed", &path), start("add until killed", &path)];
+        children.iter_mut().for_each(Running::go);
+        for child in &mut children {
+            for _ in 0..=(round * 7) {
+                let first = child.report().expect("the child ended by itself").parse::<u64>().unwrap();
+                assert!(given.insert(first), "{first} was given twice");
+            }
+        }
+        for child in &mut children {
+            child.kill();
+            for first in child.reports() {
+                assert!(given.insert(first.parse().unwrap()), "{first} was given twice");
+            }
+            assert!(!child.wait());
+            // The one that was under way may have been added and not reported.
+            unreported += 1;
+        }
+    }
+    let sum =
+        block_on(async { SqliteStore::open(&path).await.unwrap().add(&key("sum"), SEVEN).await.unwrap() });
+    let (sevens, given) = (sum / 7, given.len() as u64);
+    assert!((given..=given + unreported).contains(&sevens), "{given} were reported, {sevens} were added");
 }

@@ -1,7 +1,7 @@
 //! A TCP proxy in front of a server that does what networks do: freeze, cut, refuse, delay, lose answers.
 //! Plain threads; each connection has one for each direction.
 
-use std::io::{ErrorKind, Read, Write};
+use std::io::{Read, Write};
 use std::net::{Shutdown, SocketAddr, TcpListener, TcpStream};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread;
@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use crate::port::Port;
 
-/// How often the proxy looks for a new connection.
+/// How often the proxy tries to have its port back after it refused.
 const POLL: Duration = Duration::from_millis(1);
 
 /// A proxy on a port of its own. Dropped, it cuts its connections and stops.
@@ -97,6 +97,7 @@ impl Proxy {
     /// If it cannot.
     pub fn accept(&self) {
         self.shared.state().refusing = false;
+        self.shared.changed.notify_all();
         let taken = || TcpStream::connect_timeout(&self.address(), Duration::from_secs(1)).is_ok();
         assert!(crate::time::eventually(Duration::from_secs(5), taken), "{self:?} takes no connections");
     }
@@ -124,6 +125,8 @@ impl Drop for Proxy {
         state.cut();
         drop(state);
         self.shared.changed.notify_all();
+        // Whoever waits for a connection looks around at each.
+        TcpStream::connect_timeout(&self.address(), Duration::from_secs(1)).ok();
     }
 }
 
@@ -153,32 +156,41 @@ impl Shared {
         let address = listener.local_addr().unwrap();
         let mut listener = Some(listener);
         loop {
-            let (stopped, refusing) = {
-                let state = self.state();
-                (state.stopped, state.refusing)
-            };
-            if stopped {
+            let taken = listener.as_ref().map(TcpListener::accept);
+            let mut state = self.state();
+            if state.refusing {
+                listener = None;
+                let refusing = self.changed.wait_while(state, |it| it.refusing && !it.stopped);
+                state = refusing.unwrap_or_else(PoisonError::into_inner);
+            }
+            if state.stopped {
                 return;
             }
-            if refusing {
-                listener = None;
-            } else if let Some(listener) = &listener {
-                listener.set_nonblocking(true).unwrap();
-                match listener.accept() {
-                    Ok((client, _)) => Self::connect(&self, client),
-                    Err(error) if error.kind() == ErrorKind::WouldBlock => thread::sleep(POLL),
-                    Err(error) => panic!("the proxy takes no connections: {error}"),
-                }
-                continue;
-            } else {
-                listener = TcpListener::bind(address).ok();
+            drop(state);
+            match taken {
+                Some(Ok((client, _))) if listener.is_some() => Self::connect(&self, client),
+                Some(Err(error)) => panic!("the proxy takes no connections: {error}"),
+                _ => listener = self.listen_again(address),
             }
+        }
+    }
+
+    /// The port again; `None` when the proxy is to refuse or to end before it is free.
+    fn listen_again(&self, address: SocketAddr) -> Option<TcpListener> {
+        loop {
+            if let Ok(listener) = TcpListener::bind(address) {
+                return Some(listener);
+            }
+            let state = self.state();
+            if state.refusing || state.stopped {
+                return None;
+            }
+            drop(state);
             thread::sleep(POLL);
         }
     }
 
     fn connect(self: &Arc<Self>, client: TcpStream) {
-        client.set_nonblocking(false).unwrap();
         let connecting = Arc::clone(self);
         // In a thread, since a server that is paused may take a while to be connected to.
         thread::spawn(move || {

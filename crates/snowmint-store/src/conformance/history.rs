@@ -39,6 +39,35 @@ pub(super) fn check(events: &[Event]) -> Result<(), String> {
     no_false_conflict(events, &versions, &placed)
 }
 
+/// An addition: `count` numbers from `first` on, between two ticks.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Added {
+    pub(super) start: u64,
+    pub(super) end: u64,
+    pub(super) first: u64,
+    pub(super) count: u64,
+}
+
+/// Additions that begin at 0 must follow one another without a gap, and in time. Returns their sum.
+pub(super) fn check_additions(added: &[Added]) -> Result<u64, String> {
+    let mut in_order: Vec<_> = added.iter().collect();
+    in_order.sort_unstable_by_key(|it| it.first);
+    let (mut sum, mut began_last) = (0, None::<&Added>);
+    for next in in_order {
+        if next.first != sum {
+            return Err(format!("{next:?} does not begin at {sum}, where those before it end"));
+        }
+        sum += next.count;
+        if let Some(before) = began_last.filter(|it| it.start > next.end) {
+            return Err(format!("{before:?} began after {next:?} had ended, and has smaller numbers"));
+        }
+        if began_last.is_none_or(|it| it.start < next.start) {
+            began_last = Some(next);
+        }
+    }
+    Ok(sum)
+}
+
 /// Each write must have expected what the write before it made. Returns the versions by revision.
 fn one_line(events: &[Event]) -> Result<BTreeMap<Revision, (usize, &[u8])>, String> {
     let mut writes: Vec<_> = events
@@ -166,6 +195,24 @@ mod tests {
             [swap(0, 1, 0, 5), swap(10, 20, 5, 9), read(11, 12, 9), read(11, 19, 5), refused(15, 30, 5)];
         assert_eq!(check(&either), Ok(()));
         assert_eq!(check(&[]), Ok(()));
+    }
+
+    #[test]
+    fn additions_that_share_skip_or_go_back_are_found() {
+        let added = |start, end, first, count| Added { start, end, first, count };
+        assert_eq!(check_additions(&[]), Ok(0));
+        assert_eq!(check_additions(&[added(3, 9, 0, 2), added(4, 5, 5, 1), added(0, 7, 2, 3)]), Ok(6));
+        let broken = [
+            ("numbers shared", vec![added(0, 1, 0, 2), added(2, 3, 1, 2)]),
+            ("numbers given twice", vec![added(0, 3, 0, 2), added(1, 2, 0, 2)]),
+            ("numbers left out", vec![added(0, 1, 0, 2), added(2, 3, 3, 1)]),
+            ("the first left out", vec![added(0, 1, 1, 2)]),
+            ("smaller numbers later", vec![added(2, 3, 0, 2), added(0, 1, 2, 1)]),
+            ("smaller numbers much later", vec![added(6, 7, 0, 2), added(0, 9, 2, 1), added(2, 3, 3, 1)]),
+        ];
+        for (name, events) in broken {
+            assert!(check_additions(&events).is_err(), "{name}");
+        }
     }
 
     /// Goal: each rule can fail. Method: the smallest history that breaks it and no other.

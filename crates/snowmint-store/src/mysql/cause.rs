@@ -15,11 +15,39 @@ pub(super) fn store_error(
     effect: Effect,
     failure: Failure,
 ) -> StoreError {
+    error_with(store, operation, effect, failure, |number| advice(number).to_owned())
+}
+
+/// Turns a failed statement on a table of another system into an error; `rights` are those that it needs there.
+pub(crate) fn foreign_error(
+    (source, table, rights): (&str, &str, &str),
+    operation: &'static str,
+    effect: Effect,
+    failure: Failure,
+) -> StoreError {
+    error_with(source, operation, effect, failure, |number| match number {
+        1146 => format!("this database has no table {table}, so it is another than you meant"),
+        1054 => format!("the table {table} has other columns than that system makes"),
+        1044 | 1142 | 1143 => format!("grant {rights} on {table} to the user"),
+        167 | 1264 | 1467 | 1690 => {
+            format!("the column of {table} that counts is too narrow; make it a BIGINT")
+        }
+        _ => advice(number).to_owned(),
+    })
+}
+
+fn error_with(
+    store: &str,
+    operation: &'static str,
+    effect: Effect,
+    failure: Failure,
+    advice: impl Fn(u16) -> String,
+) -> StoreError {
     let (kind, text) = match failure {
         Failure::NotSent(Refusal { kind, text }) => (kind, text),
         Failure::Late(limit) => (effect.lost(), format!("no answer within {} ms", limit.as_millis())),
         Failure::Sql(error) => match database_error(&error) {
-            Some(said) => (statement_kind(said, effect), quote(said, advice(said.number()))),
+            Some(said) => (statement_kind(said, effect), quote(said, &advice(said.number()))),
             None => (broken_kind(&error, effect), chain(&error)),
         },
     };
@@ -85,8 +113,9 @@ fn login_kind(number: u16) -> StoreErrorKind {
 /// <https://dev.mysql.com/doc/mysql-errors/8.0/en/server-error-reference.html>.
 fn statement_kind(said: &MySqlDatabaseError, effect: Effect) -> StoreErrorKind {
     match said.number() {
-        // Disk full, table full, and the operating system's error 28 by way of the storage engine.
-        1021 | 1114 => StoreErrorKind::Full,
+        // Disk full, table full, a number beyond the range of its column, and the operating system's error 28 by way
+        // of the storage engine.
+        167 | 1021 | 1114 | 1264 | 1467 | 1690 => StoreErrorKind::Full,
         1030 if said.message().contains("28") => StoreErrorKind::Full,
         // By --read-only, by a lock on everything, by a read-only transaction, by a read-only engine.
         1290 | 1223 | 1792 | 1836 => StoreErrorKind::ReadOnly,
@@ -106,7 +135,8 @@ fn advice(number: u16) -> &'static str {
     match number {
         1045 | 1698 => "check user and password",
         1049 => "create the database, or name another",
-        1044 | 1142 | 1143 => "grant SELECT, INSERT and UPDATE on snowmint_records to the user",
+        1044 => "grant the user its rights in this database",
+        1142 | 1143 => "grant SELECT, INSERT and UPDATE on snowmint_records to the user",
         1146 => "the table was there when this node started; put it back",
         1290 | 1223 | 1792 | 1836 => "name the primary, or make the server writable",
         1021 | 1114 | 1030 => "free space on the disk of the server",

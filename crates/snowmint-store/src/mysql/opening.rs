@@ -9,11 +9,13 @@ use sqlx::mysql::{MySqlConnectOptions, MySqlConnection, MySqlSslMode};
 use super::{MySqlStore, TABLE, cause};
 use crate::location::{Host, Location};
 use crate::network::{self, Effect, Refusal};
-use crate::sql::{self, Connect, Failure};
+use crate::sql::{self, Connect, Failure, Pool};
 use crate::{StoreError, StoreErrorKind, UrlError};
 
 const PORT: u16 = 3306;
-const PARAMETERS: &str = "password_file, ssl-mode, ssl-ca, ssl-cert, ssl-key, socket and timeout_ms";
+/// What may be said of a connection.
+pub(crate) const PARAMETERS: &str =
+    "password_file, ssl-mode, ssl-ca, ssl-cert, ssl-key, socket and timeout_ms";
 
 pub(super) const READ_ONLY: &str = "the server is read-only, so it is a replica or was just made one; name the primary, or several hosts with \
     commas between";
@@ -35,16 +37,28 @@ const INSPECT: &str = "SELECT CAST(t.engine AS CHAR), \
 const COLUMNS: &str = "name varbinary 200, revision bigint, value mediumblob";
 
 /// What a session needs; holds the password, so it is never shown.
-pub(super) struct Settings {
+pub(crate) struct Settings {
     options: MySqlConnectOptions,
     limit: Duration,
 }
 
 impl Settings {
-    /// Takes `mysql://...` apart: the settings, the hosts, the limit of a call, and the name for logs.
-    pub(super) fn parse(url: &str) -> Result<(Self, Vec<Host>, Duration, String), UrlError> {
+    /// Takes `mysql://...` of a store apart.
+    pub(super) fn parse(url: &str) -> Result<(Pool<Self>, String), UrlError> {
+        let mut location = Self::location(url)?;
+        let parsed = Self::take(&mut location)?;
+        location.finish(PARAMETERS)?;
+        Ok(parsed)
+    }
+
+    /// Takes a URL apart whose scheme is known to be `mysql` or `mariadb`.
+    pub(crate) fn location(url: &str) -> Result<Location, UrlError> {
         let (_, rest) = url.split_once(':').unwrap_or((url, ""));
-        let mut location = Location::parse("mysql", rest, PORT)?;
+        Location::parse("mysql", rest, PORT)
+    }
+
+    /// Takes out what a connection needs, and returns with it the name for logs; other parameters are left.
+    pub(crate) fn take(location: &mut Location) -> Result<(Pool<Self>, String), UrlError> {
         let mut options = MySqlConnectOptions::new().disable_statement_logging();
         if let Some(socket) = location.take_path("socket") {
             options = options.socket(socket);
@@ -55,7 +69,7 @@ impl Settings {
         if location.hosts.is_empty() {
             return Err(location.malformed("needs a host, such as mysql://10.0.0.7/snowmint"));
         }
-        let database = sql::database(&location)?;
+        let database = sql::database(location)?;
         let name = format!("mysql://{}/{database}", location.shown_hosts());
         options = options.database(&database);
         if let Some(user) = location.user.take() {
@@ -64,10 +78,9 @@ impl Settings {
         if let Some(password) = location.take_password()? {
             options = options.password(password.expose());
         }
-        options = tls(&mut location, options)?;
-        let limit = network::timeout(&mut location)?;
-        location.finish(PARAMETERS)?;
-        Ok((Self { options, limit }, location.hosts, limit, name))
+        options = tls(location, options)?;
+        let limit = network::timeout(location)?;
+        Ok((Pool::new(Self { options, limit }, location.hosts.clone(), limit), name))
     }
 }
 
@@ -114,7 +127,12 @@ impl Connect for Settings {
 /// Sets what every session needs, and asks whether the server can be written.
 async fn begin(connection: &mut MySqlConnection, limit: Duration) -> Result<i64, sqlx::Error> {
     // Some servers turn autocommit off for everybody. A lock is not waited for longer than a call takes.
-    let set = format!("SET SESSION autocommit = 1, innodb_lock_wait_timeout = {}", limit.as_secs().max(1));
+    // A number that a column cannot hold is an error, rather than cut to what it can.
+    let set = format!(
+        "SET SESSION autocommit = 1, innodb_lock_wait_timeout = {}, \
+         sql_mode = CONCAT(@@sql_mode, ',STRICT_ALL_TABLES')",
+        limit.as_secs().max(1)
+    );
     sqlx::raw_sql(sqlx::AssertSqlSafe(set)).execute(&mut *connection).await?;
     if sqlx::raw_sql(IS_GALERA).fetch_optional(&mut *connection).await?.is_some() {
         // Before reads, updates and inserts: wait for what other nodes have committed.
@@ -198,14 +216,14 @@ mod tests {
             ("mysql://u@h/db?password_file=/nowhere", "password_file /nowhere: No such file"),
         ];
         for (url, wanted) in cases {
-            let error = Settings::parse(url).map(|it| it.3).unwrap_err().to_string();
+            let error = Settings::parse(url).map(|it| it.1).unwrap_err().to_string();
             assert!(error.contains(wanted) && !error.contains("hunter2"), "{url}: {error}");
         }
     }
 
     #[test]
     fn a_name_for_logs_has_no_password() {
-        let name = |url| Settings::parse(url).map(|it| it.3).unwrap();
+        let name = |url| Settings::parse(url).map(|it| it.1).unwrap();
         assert_eq!(name("mariadb://u:hunter2@h1,h2:1/db"), "mysql://h1:3306,h2:1/db");
     }
 }

@@ -8,7 +8,8 @@ use redis::{
 };
 
 use super::link::Link;
-use super::{Copies, Names, RedisStore, cause};
+use super::server::{Copies, Server};
+use super::{Names, RedisStore, cause};
 use crate::location::{Host, Location};
 use crate::network::{self, Refusal};
 use crate::{StoreErrorKind, UrlError};
@@ -16,8 +17,9 @@ use crate::{StoreErrorKind, UrlError};
 const PORT: u16 = 6379;
 const PREFIX: &str = "snowmint";
 const WAIT_MS: u64 = 1000;
-const PARAMETERS: &str =
-    "prefix, password_file, wait_replicas, wait_ms, durable, ca, cert, key and timeout_ms";
+/// What may be said of a connection.
+pub(crate) const PARAMETERS: &str =
+    "password_file, wait_replicas, wait_ms, durable, ca, cert, key and timeout_ms";
 
 /// What a connection needs; holds the password, so it is never shown.
 pub(super) struct Settings {
@@ -35,18 +37,34 @@ enum Address {
     Tls(Box<ConnectionAddr>),
 }
 
-/// Takes `redis://...` or `rediss://...` apart.
+/// Takes `redis://...` or `rediss://...` of a store apart.
 pub(super) fn parse(url: &str) -> Result<RedisStore, UrlError> {
+    let mut location = location(url)?;
+    let names = Names { prefix: prefix(&mut location)? };
+    let mut server = take(&mut location)?;
+    location.finish(&format!("prefix, {PARAMETERS}"))?;
+    if names.prefix != PREFIX {
+        server.name = format!("{}?prefix={}", server.name, names.prefix);
+    }
+    Ok(RedisStore { server, names })
+}
+
+/// Takes a URL apart whose scheme is known to be `redis` or `rediss`.
+pub(crate) fn location(url: &str) -> Result<Location, UrlError> {
     let (scheme, rest) = url.split_once(':').unwrap_or((url, ""));
     let scheme = if scheme == "rediss" { "rediss" } else { "redis" };
-    let mut location = Location::parse(scheme, rest, PORT)?;
+    let location = Location::parse(scheme, rest, PORT)?;
     if location.hosts.is_empty() {
         return Err(location.malformed("needs a host, such as redis://10.0.0.7:6379"));
     }
-    let database = database(&location)?;
-    let names = Names { prefix: prefix(&mut location)? };
-    let copies = copies(&mut location)?;
-    let must_keep = durable(&mut location)? && copies.is_none();
+    Ok(location)
+}
+
+/// Takes out what a connection needs; other parameters are left.
+pub(crate) fn take(location: &mut Location) -> Result<Server, UrlError> {
+    let database = database(location)?;
+    let copies = copies(location)?;
+    let must_keep = durable(location)? && copies.is_none();
     let mut login = RedisConnectionInfo::default().set_skip_set_lib_name().set_db(database);
     if let Some(user) = location.user.take() {
         login = login.set_username(user);
@@ -54,16 +72,12 @@ pub(super) fn parse(url: &str) -> Result<RedisStore, UrlError> {
     if let Some(password) = location.take_password()? {
         login = login.set_password(password.expose());
     }
-    let address = address(&mut location)?;
+    let address = address(location)?;
     let wait = copies.map_or(0, |it| it.wait_ms);
-    let limit = network::timeout(&mut location)? + std::time::Duration::from_millis(wait);
-    location.finish(PARAMETERS)?;
-    let mut name = format!("{scheme}://{}/{database}", location.shown_hosts());
-    if names.prefix != PREFIX {
-        name = format!("{name}?prefix={}", names.prefix);
-    }
-    let link = Link::new(Settings { login, address, must_keep }, location.hosts, limit);
-    Ok(RedisStore { link, names, copies, name })
+    let limit = network::timeout(location)? + std::time::Duration::from_millis(wait);
+    let name = format!("{}://{}/{database}", location.scheme, location.shown_hosts());
+    let link = Link::new(Settings { login, address, must_keep }, location.hosts.clone(), limit);
+    Ok(Server::new(link, copies, name))
 }
 
 fn database(location: &Location) -> Result<i64, UrlError> {

@@ -5,7 +5,8 @@ use std::sync::LazyLock;
 
 use redis::{Pipeline, Script};
 
-use super::{Copies, Names};
+use super::Names;
+use super::server::Copies;
 
 /// Before a read. PERSIST is a write that needs no memory, so a server that is full can still be read; where copies
 /// are asked for, INCR makes a change that the copies have to confirm, together with all before it.
@@ -22,6 +23,40 @@ static SWAP: LazyLock<Code> = LazyLock::new(|| {
          if not at then redis.call('ZADD', KEYS[3], 0, ARGV[2]) end \
          redis.call('HSET', KEYS[2], 'r', ARGV[3], 'v', ARGV[4]) \
          return 1"
+            .to_owned(),
+    )
+});
+
+/// Numbers of Lua are exact up to 2^53 only, so digits are compared as text and added by HINCRBY. The revision goes
+/// first: it may be refused, the sum may not.
+static ADD: LazyLock<Code> = LazyLock::new(|| {
+    Code::new(
+        "redis.call('SETRANGE', KEYS[1], 0, '') \
+         local found = redis.call('HMGET', KEYS[2], 'r', 'v') \
+         local at, before, most = found[1], found[2], ARGV[4] \
+         if at then \
+           if not before or not string.find(at, '^[1-9][0-9]*$') then return 0 end \
+           if before ~= '0' and not string.find(before, '^[1-9][0-9]*$') then return 0 end \
+         elseif before then return 0 \
+         else before = '0' end \
+         if #before > #most or (#before == #most and before > most) then return 0 end \
+         if not at then redis.call('ZADD', KEYS[3], 0, ARGV[1]) end \
+         redis.call('HINCRBY', KEYS[2], 'r', ARGV[2]) \
+         redis.call('HINCRBY', KEYS[2], 'v', ARGV[3]) \
+         return before"
+            .to_owned(),
+    )
+});
+
+/// As [`ADD`], on a plain number that is there, under a name of somebody else: nothing but INCRBY touches it.
+static TAKE: LazyLock<Code> = LazyLock::new(|| {
+    Code::new(
+        "if redis.call('TYPE', KEYS[1]).ok ~= 'string' then return 0 end \
+         local before, most = redis.call('GET', KEYS[1]), ARGV[2] \
+         if before ~= '0' and not string.find(before, '^[1-9][0-9]*$') then return 0 end \
+         if #before > #most or (#before == #most and before > most) then return 0 end \
+         redis.call('INCRBY', KEYS[1], ARGV[1]) \
+         return before"
             .to_owned(),
     )
 });
@@ -54,7 +89,7 @@ impl Code {
 }
 
 /// A script with its keys and arguments.
-pub(super) struct Request {
+pub(crate) struct Request {
     code: &'static Code,
     reads: bool,
     keys: Vec<String>,
@@ -72,6 +107,25 @@ impl Request {
             keys: vec![names.fence(), names.record(key), names.index()],
             arguments: arguments.into(),
         }
+    }
+
+    /// The addition to the number of one record; it answers the number before, or 0 as a number where it refuses.
+    pub(super) fn add(names: &Names, key: &str, step: i64, addend: i64) -> Self {
+        let most = i64::MAX - addend;
+        let arguments: [Vec<u8>; 4] =
+            [key.into(), step.to_string().into(), addend.to_string().into(), most.to_string().into()];
+        Self {
+            code: &ADD,
+            reads: false,
+            keys: vec![names.fence(), names.record(key), names.index()],
+            arguments: arguments.into(),
+        }
+    }
+
+    /// The addition to a counter of another system; it answers as [`add`](Self::add) does.
+    pub(crate) fn take(counter: &str, addend: i64) -> Self {
+        let arguments: [Vec<u8>; 2] = [addend.to_string().into(), (i64::MAX - addend).to_string().into()];
+        Self { code: &TAKE, reads: false, keys: vec![counter.to_owned()], arguments: arguments.into() }
     }
 
     /// Revision and value of each of these records.
@@ -111,6 +165,27 @@ impl Request {
         }
         pipeline
     }
+}
+
+/// What kind of value a key has, and the value where it is text.
+pub(crate) fn type_and_text(key: &str) -> Pipeline {
+    let mut pipeline = redis::pipe();
+    pipeline.cmd("TYPE").arg(key).cmd("GET").arg(key);
+    pipeline
+}
+
+/// One step through all keys of a pattern, from a cursor that begins and ends at 0.
+pub(crate) fn scan(cursor: &str, pattern: &str) -> Pipeline {
+    let mut pipeline = redis::pipe();
+    pipeline.cmd("SCAN").arg(cursor).arg("MATCH").arg(pattern).arg("COUNT").arg(1000);
+    pipeline
+}
+
+/// The values of keys, none for those of another type.
+pub(crate) fn texts(keys: &[String]) -> Pipeline {
+    let mut pipeline = redis::pipe();
+    pipeline.cmd("MGET").arg(keys);
+    pipeline
 }
 
 /// The server's time.

@@ -138,7 +138,7 @@ pub(crate) async fn put(store: &SqliteStore, name: &str, value: &[u8]) -> Versio
 pub(crate) async fn close(store: SqliteStore, path: &Path) {
     drop(store);
     let log = PathBuf::from(format!("{}-wal", path.display()));
-    for _ in 0..1000 {
+    for _ in 0..30_000 {
         if !log.exists() {
             return;
         }

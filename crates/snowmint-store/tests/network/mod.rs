@@ -10,15 +10,21 @@
 )]
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::num::NonZeroU64;
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use snowmint_store::{Expected, Key, Revision, Store, StoreErrorKind, Swap, Versioned};
+use snowmint_test_servers::Proxy;
 use tokio::time::{Instant, sleep};
 
+/// The record that is added to.
+const SUM: &str = "traffic/sum";
 /// The most that one call may take, whatever fails: "some seconds".
 pub(crate) const LONGEST_CALL: Duration = Duration::from_secs(12);
+/// How long something may take to come about on a busy machine.
+pub(crate) const PATIENCE: Duration = Duration::from_mins(1);
 
 pub(crate) fn key(text: &str) -> Key {
     Key::new(text).unwrap()
@@ -40,7 +46,7 @@ pub(crate) async fn load_again(store: &dyn Store, name: &str) -> Option<Versione
     loop {
         match store.load(&key(name)).await {
             Ok(found) => return found,
-            Err(error) => assert!(started.elapsed() < Duration::from_secs(40), "still failing: {error}"),
+            Err(error) => assert!(started.elapsed() < PATIENCE, "still failing: {error}"),
         }
         sleep(Duration::from_millis(50)).await;
     }
@@ -56,7 +62,16 @@ pub(crate) async fn fails_for_now(store: &dyn Store, name: &str, expected: Expec
     let error = store.compare_and_set(&key(name), expected, b"while down").await.unwrap_err();
     assert!(error.is_temporary(), "{error}");
     assert!(started.elapsed() < LONGEST_CALL, "a write took {:?}", started.elapsed());
+    let started = Instant::now();
+    let error = store.add(&key(SUM), NonZeroU64::MIN).await.unwrap_err();
+    assert!(error.is_temporary(), "{error}");
+    assert!(started.elapsed() < LONGEST_CALL, "an addition took {:?}", started.elapsed());
     println!("down: {error}");
+}
+
+/// Adds 5 and returns what was there before; a store that was down and is up again must not have less than before.
+pub(crate) async fn add_five(store: &dyn Store) -> u64 {
+    store.add(&key(SUM), NonZeroU64::new(5).unwrap()).await.unwrap()
 }
 
 /// What one writer did to the record, or saw of it.
@@ -84,33 +99,110 @@ pub(crate) struct Report {
     pub(crate) unknown_but_written: usize,
     pub(crate) unavailable: usize,
     pub(crate) failed_reads: usize,
+    pub(crate) additions: usize,
     pub(crate) slowest: Duration,
     /// The longest time in which nobody wrote.
     pub(crate) gap: Duration,
 }
 
-struct Shared {
+/// The traffic while it goes on.
+pub(crate) struct Traffic {
     key: Key,
     stop: AtomicBool,
     /// The greatest revision that any call has returned: a call that begins now must not see less.
     floor: AtomicU64,
+    done: AtomicUsize,
+    failed_reads: AtomicUsize,
+    /// Values whose writers do not know whether they were written, as long as no reader has seen them.
+    unknown: Mutex<BTreeSet<Vec<u8>>>,
+    unknown_but_written: AtomicUsize,
 }
 
-/// Lets one writer for each handle swap one record for as long as `trouble` takes, then checks what they saw.
+impl Traffic {
+    fn new(key: Key, first: Revision) -> Self {
+        let (stop, floor, unknown) = (AtomicBool::new(false), AtomicU64::new(first.0), Mutex::default());
+        let [done, failed_reads, unknown_but_written] = [0; 3].map(AtomicUsize::new);
+        Self { key, stop, floor, done, failed_reads, unknown, unknown_but_written }
+    }
+
+    /// Waits until there were as many more writes.
+    pub(crate) async fn goes_on(&self, writes: usize) {
+        let wanted = self.done.load(Ordering::SeqCst) + writes;
+        eventually("writes", || self.done.load(Ordering::SeqCst) >= wanted).await;
+    }
+
+    /// Waits until there were more reads that failed.
+    pub(crate) async fn fails(&self) {
+        let before = self.failed_reads.load(Ordering::SeqCst);
+        eventually("reads that fail", || self.failed_reads.load(Ordering::SeqCst) > before).await;
+    }
+
+    /// Whether a write was called unknown and had happened.
+    pub(crate) fn has_unknown_but_written(&self) -> bool {
+        self.unknown_but_written.load(Ordering::SeqCst) > 0
+    }
+
+    fn read(&self, found: &Versioned) {
+        self.floor.fetch_max(found.revision.0, Ordering::SeqCst);
+        let seen = self.unknown.lock().unwrap().remove(&found.value);
+        self.unknown_but_written.fetch_add(usize::from(seen), Ordering::SeqCst);
+    }
+}
+
+/// Loses the answers of writes again and again, until one has happened whose writer does not know it.
+pub(crate) async fn lose_answers(proxy: &Proxy, traffic: &Traffic) {
+    let started = Instant::now();
+    for round in 0.. {
+        proxy.lose_answers(true);
+        sleep(Duration::from_millis(100)).await;
+        proxy.cut();
+        proxy.lose_answers(false);
+        traffic.goes_on(1).await;
+        if round >= 5 && traffic.has_unknown_but_written() {
+            return;
+        }
+        assert!(started.elapsed() < PATIENCE, "no answer of a write was lost");
+    }
+}
+
+/// Waits until a call fails: the store has seen that its connection is gone.
+pub(crate) async fn notices(store: &dyn Store) {
+    let started = Instant::now();
+    while store.load(&key("notices")).await.is_ok() {
+        assert!(started.elapsed() < PATIENCE, "the store is still up");
+    }
+}
+
+async fn eventually(what: &str, holds: impl Fn() -> bool) {
+    let started = Instant::now();
+    while !holds() {
+        assert!(started.elapsed() < PATIENCE, "waited in vain for {what}");
+        sleep(Duration::from_millis(10)).await;
+    }
+}
+
+/// Lets one writer for each handle swap one record for as long as `trouble` takes, and two more add to another, then
+/// checks what they saw.
 ///
 /// Panics if there is no single line of history that explains it: a lost or doubled write, a stale read, a write that
-/// happened though its error said it would not, a call that took too long.
-pub(crate) async fn under_trouble(handles: Vec<Arc<dyn Store>>, trouble: impl Future<Output = ()>) -> Report {
+/// happened though its error said it would not, a number that was given twice, a call that took too long.
+pub(crate) async fn under_trouble(
+    handles: Vec<Arc<dyn Store>>,
+    trouble: impl AsyncFnOnce(&Traffic),
+) -> Report {
     let name = "traffic/record";
     let first = put(&*handles[0], name, b"first").await;
-    let floor = AtomicU64::new(first.revision.0);
-    let shared = Arc::new(Shared { key: key(name), stop: AtomicBool::new(false), floor });
+    let traffic = Arc::new(Traffic::new(key(name), first.revision));
     let writers: Vec<_> = (0..)
         .zip(&handles)
-        .map(|(nth, store)| tokio::spawn(write(Arc::clone(store), Arc::clone(&shared), nth)))
+        .map(|(nth, store)| tokio::spawn(write(Arc::clone(store), Arc::clone(&traffic), nth)))
         .collect();
-    trouble.await;
-    shared.stop.store(true, Ordering::SeqCst);
+    let adders: Vec<_> = (1..=2)
+        .zip(handles.iter().rev())
+        .map(|(count, store)| tokio::spawn(add(Arc::clone(store), Arc::clone(&traffic), count)))
+        .collect();
+    trouble(&traffic).await;
+    traffic.stop.store(true, Ordering::SeqCst);
     let (mut events, mut report, mut done_at) = (Vec::new(), Report::default(), Vec::new());
     for writer in writers {
         let log = writer.await.unwrap();
@@ -120,8 +212,13 @@ pub(crate) async fn under_trouble(handles: Vec<Arc<dyn Store>>, trouble: impl Fu
         done_at.extend(log.done_at);
         events.extend(log.events);
     }
+    let mut ranges = Vec::new();
+    for adder in adders {
+        ranges.extend(adder.await.unwrap());
+    }
     let last = load_again(&*handles[0], name).await.unwrap();
-    assert!(last.revision.0 >= shared.floor.load(Ordering::SeqCst), "the last write is lost: {last:?}");
+    check_additions(ranges, add_five(&*handles[0]).await, &mut report);
+    assert!(last.revision.0 >= traffic.floor.load(Ordering::SeqCst), "the last write is lost: {last:?}");
     events.push(Event::Read(last));
     done_at.sort_unstable();
     report.gap = done_at.windows(2).map(|it| it[1] - it[0]).max().unwrap_or_default();
@@ -146,30 +243,61 @@ impl Log {
     }
 }
 
-async fn write(store: Arc<dyn Store>, shared: Arc<Shared>, writer: usize) -> Log {
+/// Adds `count` again and again, and returns the numbers it got, each time greater ones.
+async fn add(store: Arc<dyn Store>, traffic: Arc<Traffic>, count: u64) -> Vec<(u64, u64)> {
+    let mut ranges: Vec<(u64, u64)> = Vec::new();
+    while !traffic.stop.load(Ordering::SeqCst) {
+        let started = Instant::now();
+        match store.add(&key(SUM), NonZeroU64::new(count).unwrap()).await {
+            Ok(first) => {
+                let before = ranges.last().map(|range| range.1);
+                assert!(Some(first) >= before, "{first} was given after {before:?}");
+                ranges.push((first, first + count));
+            }
+            Err(error) => assert!(error.is_temporary(), "{error}"),
+        }
+        assert!(started.elapsed() < LONGEST_CALL, "an addition took {:?}", started.elapsed());
+        sleep(Duration::from_millis(20)).await;
+    }
+    ranges
+}
+
+/// No number may have been given twice, nor may the sum have gone back.
+fn check_additions(mut ranges: Vec<(u64, u64)>, sum: u64, report: &mut Report) {
+    ranges.sort_unstable();
+    for pair in ranges.windows(2) {
+        assert!(pair[0].1 <= pair[1].0, "numbers were given twice: {pair:?}");
+    }
+    let end = ranges.last().expect("additions").1;
+    assert!(sum >= end, "{end} numbers were given, and then {sum} again");
+    report.additions = ranges.len();
+}
+
+async fn write(store: Arc<dyn Store>, traffic: Arc<Traffic>, writer: usize) -> Log {
     let mut log = Log::default();
     let mut attempt = 0_u64;
-    while !shared.stop.load(Ordering::SeqCst) {
-        let (floor, started) = (shared.floor.load(Ordering::SeqCst), Instant::now());
-        let found = store.load(&shared.key).await;
+    while !traffic.stop.load(Ordering::SeqCst) {
+        let (floor, started) = (traffic.floor.load(Ordering::SeqCst), Instant::now());
+        let found = store.load(&traffic.key).await;
         log.time(started);
         let found = match found {
             Ok(found) => found.expect("a record that was written"),
             Err(error) => {
                 assert_eq!(error.kind(), StoreErrorKind::Unavailable, "{error}");
                 log.failed_reads += 1;
+                traffic.failed_reads.fetch_add(1, Ordering::SeqCst);
                 sleep(Duration::from_millis(20)).await;
                 continue;
             }
         };
         assert!(found.revision.0 >= floor, "a stale read: {} after {floor}", found.revision);
-        shared.floor.fetch_max(found.revision.0, Ordering::SeqCst);
+        traffic.read(&found);
         log.events.push(Event::Read(found.clone()));
         // Several writes on one load, as a lease is renewed.
         let mut expected = found.revision;
         for _ in 0..3 {
             attempt += 1;
-            match swap(&*store, &shared, expected, format!("{writer}.{attempt}"), &mut log).await {
+            match swap(&*store, &traffic, expected, format!("{writer}.{attempt}"), &mut log).await {
                 Some(revision) => expected = revision,
                 None => break,
             }
@@ -181,18 +309,19 @@ async fn write(store: Arc<dyn Store>, shared: Arc<Shared>, writer: usize) -> Log
 /// Swaps once; returns the new revision if it was done.
 async fn swap(
     store: &dyn Store,
-    shared: &Shared,
+    traffic: &Traffic,
     expected: Revision,
     value: String,
     log: &mut Log,
 ) -> Option<Revision> {
-    let (floor, started, value) = (shared.floor.load(Ordering::SeqCst), Instant::now(), value.into_bytes());
-    let swapped = store.compare_and_set(&shared.key, Expected::Revision(expected), &value).await;
+    let (floor, started, value) = (traffic.floor.load(Ordering::SeqCst), Instant::now(), value.into_bytes());
+    let swapped = store.compare_and_set(&traffic.key, Expected::Revision(expected), &value).await;
     log.time(started);
     match swapped {
         Ok(Swap::Done(revision)) => {
             assert!(revision.0 > floor, "written at {revision}, after {floor} was seen");
-            shared.floor.fetch_max(revision.0, Ordering::SeqCst);
+            traffic.floor.fetch_max(revision.0, Ordering::SeqCst);
+            traffic.done.fetch_add(1, Ordering::SeqCst);
             log.done_at.push(Instant::now());
             log.events.push(Event::Done { expected, wrote: Versioned { value, revision } });
             return Some(revision);
@@ -202,6 +331,7 @@ async fn swap(
             log.events.push(Event::Refused(value));
         }
         Err(error) if error.kind() == StoreErrorKind::OutcomeUnknown => {
+            traffic.unknown.lock().unwrap().insert(value.clone());
             log.events.push(Event::Unknown { expected, value });
         }
         Err(error) => {

@@ -1,0 +1,157 @@
+//! What `add` means on every store: which values are numbers, which sums fit, and why a store refused one.
+//! Also the way by compare-and-set, for stores that have no single step for it.
+
+use std::num::NonZeroU64;
+use std::str;
+
+use crate::turns::Turns;
+use crate::{Expected, Key, MAX_NUMBER, Store, StoreError, StoreErrorKind, Swap, Versioned};
+
+/// The call, as errors name it.
+pub(crate) const OPERATION: &str = "add";
+
+/// The number that a value is: digits alone, without a zero before them, at most [`MAX_NUMBER`].
+pub(crate) fn number(value: &[u8]) -> Option<u64> {
+    let text = str::from_utf8(value).ok()?;
+    let number: u64 = text.parse().ok()?;
+    (number <= MAX_NUMBER && number.to_string() == text).then_some(number)
+}
+
+/// The number that a counter's record holds; none at all is 0.
+pub(crate) fn held<S: Store + ?Sized>(
+    store: &S,
+    key: &Key,
+    record: Option<&Versioned>,
+) -> Result<u64, StoreError> {
+    let Some(record) = record else { return Ok(0) };
+    number(&record.value).ok_or_else(|| {
+        let text: String = String::from_utf8_lossy(&record.value).chars().take(40).collect();
+        let cause = format!(
+            "the record of {key} holds {text:?}, which is no number from 0 to {MAX_NUMBER}, so it is no counter and was \
+             left as it is; take another key"
+        );
+        StoreError::new(StoreErrorKind::Corrupt, OPERATION, store.describe(), cause)
+    })
+}
+
+/// What a counter's record holds, and what it would hold after `count` more.
+pub(crate) fn before_and_after<S: Store + ?Sized>(
+    store: &S,
+    key: &Key,
+    record: Option<&Versioned>,
+    count: NonZeroU64,
+) -> Result<(u64, u64), StoreError> {
+    let before = held(store, key, record)?;
+    let after = before.checked_add(count.get()).filter(|after| *after <= MAX_NUMBER);
+    let after = after.ok_or_else(|| {
+        let cause =
+            format!("the counter {key} is at {before}, and {count} more would go beyond {MAX_NUMBER}");
+        StoreError::new(StoreErrorKind::Full, OPERATION, store.describe(), cause)
+    })?;
+    Ok((before, after))
+}
+
+/// Adds by a store's own single step, which is given the addend and answers what was held before, or `None` where it
+/// refused; then the record tells why.
+#[cfg(any(feature = "sqlite", feature = "redis", feature = "postgres", feature = "mysql"))]
+pub(crate) async fn in_one_step<S, F>(
+    store: &S,
+    key: &Key,
+    count: NonZeroU64,
+    step: impl Fn(i64) -> F + Send + Sync,
+) -> Result<u64, StoreError>
+where
+    S: Store + ?Sized,
+    F: Future<Output = Result<Option<u64>, StoreError>> + Send,
+{
+    let mut turns = Turns::new();
+    loop {
+        if let Ok(addend) = i64::try_from(count.get())
+            && let Some(before) = step(addend).await?
+        {
+            return Ok(before);
+        }
+        let found = store.load(key).await?;
+        before_and_after(store, key, found.as_ref(), count)?;
+        // It can be added to now, so it was replaced meanwhile.
+        another_turn(&mut turns, store, key).await?;
+    }
+}
+
+/// Adds by loading and replacing until nobody was in between.
+pub(crate) async fn by_compare_and_set<S: Store + ?Sized>(
+    store: &S,
+    key: &Key,
+    count: NonZeroU64,
+) -> Result<u64, StoreError> {
+    let mut turns = Turns::new();
+    loop {
+        let found = store.load(key).await?;
+        let (before, after) = before_and_after(store, key, found.as_ref(), count)?;
+        let expected = found.map_or(Expected::Absent, |record| Expected::Revision(record.revision));
+        if let Swap::Done(_) = store.compare_and_set(key, expected, after.to_string().as_bytes()).await? {
+            return Ok(before);
+        }
+        another_turn(&mut turns, store, key).await?;
+    }
+}
+
+/// Waits for another turn at a record.
+pub(crate) async fn another_turn<S: Store + ?Sized>(
+    turns: &mut Turns,
+    store: &S,
+    key: &Key,
+) -> Result<(), StoreError> {
+    turns.wait().await.map_err(|waited| {
+        let cause = format!("others were first at {key} {waited}; add more at once, and so less often");
+        StoreError::new(StoreErrorKind::Unavailable, OPERATION, store.describe(), cause)
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_plain_numbers_are_numbers() {
+        assert_eq!(number(b"0"), Some(0));
+        assert_eq!(number(b"9223372036854775807"), Some(MAX_NUMBER));
+        let others: [&[u8]; 11] =
+            [b"", b"-1", b"+1", b"01", b" 1", b"1 ", b"1\n", b"1\0", b"1.0", b"9223372036854775808", b"\xff"];
+        for other in others {
+            assert_eq!(number(other), None, "{other:?}");
+        }
+    }
+
+    /// Goal: whoever is never first gives up in bounded time, and says so. Method: a clock that runs at once.
+    #[tokio::test(start_paused = true)]
+    async fn patience_ends() {
+        let (store, key) = (Losing, Key::new("counter").unwrap());
+        let error = store.add(&key, NonZeroU64::MIN).await.unwrap_err();
+        assert_eq!((error.kind(), error.operation()), (StoreErrorKind::Unavailable, "add"), "{error}");
+        assert!(error.to_string().contains("for 5 s"), "{error}");
+    }
+
+    /// A store whose every swap meets another.
+    #[derive(Debug)]
+    struct Losing;
+
+    #[async_trait::async_trait]
+    impl Store for Losing {
+        async fn load(&self, _: &Key) -> Result<Option<Versioned>, StoreError> {
+            Ok(None)
+        }
+
+        async fn compare_and_set(&self, _: &Key, _: Expected, _: &[u8]) -> Result<Swap, StoreError> {
+            Ok(Swap::Conflict)
+        }
+
+        async fn list(&self, _: &str) -> Result<Vec<(Key, Versioned)>, StoreError> {
+            Ok(Vec::new())
+        }
+
+        fn describe(&self) -> String {
+            "losing:".to_owned()
+        }
+    }
+}

@@ -1,0 +1,86 @@
+//! The server as stores and counters use it: scripts that write once, and the copies that have to confirm it.
+//! Its errors bear the name of whoever asks.
+
+use redis::{FromRedisValue, Pipeline, Value, from_redis_value};
+
+use super::cause;
+use super::link::{Failure, Link};
+use super::scripts::Request;
+use crate::StoreError;
+use crate::network::Effect;
+
+/// How many replicas have to have what was written, and how long to wait for them.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) struct Copies {
+    pub(super) wanted: u64,
+    pub(super) wait_ms: u64,
+}
+
+/// A connection to the primary, and what it is called in logs.
+pub(crate) struct Server {
+    link: Link,
+    copies: Option<Copies>,
+    pub(crate) name: String,
+}
+
+impl Server {
+    pub(super) const fn new(link: Link, copies: Option<Copies>, name: String) -> Self {
+        Self { link, copies, name }
+    }
+
+    /// Runs a script and, where copies are asked for, waits for them.
+    pub(crate) async fn call(
+        &self,
+        operation: &'static str,
+        effect: Effect,
+        request: &Request,
+    ) -> Result<Value, StoreError> {
+        let answers = self.link.call(effect, &|by_hash| request.pipeline(by_hash, self.copies)).await;
+        let mut answers = answers.map_err(|failure| self.error(operation, effect, failure))?.into_iter();
+        let (Some(answer), copies) = (answers.next(), answers.next()) else {
+            return Err(self.error(operation, effect, Failure::Strange("no answer at all".to_owned())));
+        };
+        // A conflict or a refused addition changed nothing that could be lost.
+        let changed = effect == Effect::Reads || answer != Value::Int(0);
+        if let Some(wanted) = self.copies.map(|it| it.wanted).filter(|_| changed) {
+            confirmed(copies, wanted).map_err(|failure| self.error(operation, effect, failure))?;
+        }
+        Ok(answer)
+    }
+
+    /// Sends commands that change nothing, and returns their answers.
+    pub(crate) async fn ask(
+        &self,
+        operation: &'static str,
+        commands: impl Fn() -> Pipeline + Sync,
+    ) -> Result<Vec<Value>, StoreError> {
+        let answers = self.link.call(Effect::Reads, &|_| commands()).await;
+        answers.map_err(|failure| self.error(operation, Effect::Reads, failure))
+    }
+
+    pub(crate) fn parse<T: FromRedisValue>(
+        &self,
+        operation: &'static str,
+        effect: Effect,
+        value: Value,
+    ) -> Result<T, StoreError> {
+        from_redis_value(value)
+            .map_err(|error| self.error(operation, effect, Failure::Strange(error.to_string())))
+    }
+
+    pub(super) fn error(&self, operation: &'static str, effect: Effect, failure: Failure) -> StoreError {
+        cause::store_error(&self.name, operation, effect, failure)
+    }
+}
+
+/// Whether the answer to `WAIT` names enough replicas.
+fn confirmed(answer: Option<Value>, wanted: u64) -> Result<(), Failure> {
+    match answer.map(from_redis_value::<u64>) {
+        Some(Ok(found)) if found >= wanted => Ok(()),
+        Some(Ok(found)) => Err(Failure::NotConfirmed(format!(
+            "{found} replicas have confirmed this, and wait_replicas asks for {wanted}"
+        ))),
+        Some(Err(error)) => Err(Failure::NotConfirmed(format!("Redis did not wait for replicas: {error}"))),
+        None => Err(Failure::NotConfirmed("Redis did not wait for replicas".to_owned())),
+    }
+}

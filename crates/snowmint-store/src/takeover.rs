@@ -1,0 +1,139 @@
+//! Counters of other systems, used where they are: that system and Snowmint may draw from one side by side.
+//! A new source is a file, one line in [`KNOWN`] and one arm in [`open_counter`] and in [`survey`].
+
+#[cfg(feature = "mysql")]
+mod database;
+#[cfg(feature = "mysql")]
+mod leaf;
+#[cfg(feature = "redis")]
+mod redis_counter;
+#[cfg(feature = "mysql")]
+mod tickets;
+#[cfg(feature = "mysql")]
+mod tinyid;
+
+use std::num::NonZeroU64;
+use std::sync::Arc;
+
+#[cfg(feature = "mysql")]
+pub use self::leaf::LeafCounter;
+#[cfg(feature = "redis")]
+pub use self::redis_counter::RedisCounter;
+#[cfg(feature = "mysql")]
+pub use self::tickets::TicketsCounter;
+#[cfg(feature = "mysql")]
+pub use self::tinyid::TinyIdCounter;
+use crate::{Counter, OpenError, UrlError};
+
+/// The forms this build takes, as an error shows them.
+const KNOWN: &[&str] = &[
+    #[cfg(feature = "mysql")]
+    leaf::FORM,
+    #[cfg(feature = "mysql")]
+    tinyid::FORM,
+    #[cfg(feature = "mysql")]
+    tickets::FORM,
+    #[cfg(feature = "redis")]
+    redis_counter::FORM,
+];
+
+/// A counter that another system holds, as [`survey`] found it.
+#[derive(Clone, PartialEq, Eq, Debug)]
+#[non_exhaustive]
+pub struct Surveyed {
+    /// What that system calls it: a `biz_tag`, a `biz_type`, a table, a key.
+    pub name: String,
+    /// The greatest number that may have been given; 0 where none was.
+    pub highest_number: u64,
+    /// How many numbers that system reserves at once, by its settings; 1 where it gives each by itself.
+    pub step: NonZeroU64,
+    /// From one number to the next: all numbers are `remainder` modulo `delta`, and 0 modulo 1 is every number.
+    pub delta: NonZeroU64,
+    /// See `delta`; below it.
+    pub remainder: u64,
+}
+
+/// Opens the counter of another system that a URL names: the name of that system, and how to reach where it counts.
+///
+/// | URL | what is drawn from |
+/// |---|---|
+/// | `leaf:mysql://USER@HOST/DATABASE?tag=order` | [`LeafCounter`]: a row of Leaf's `leaf_alloc` |
+/// | `tinyid:mysql://USER@HOST/DATABASE?biz_type=order` | [`TinyIdCounter`]: a row of `TinyID`'s `tiny_id_info` |
+/// | `tickets:mysql://USER@HOST/DATABASE?table=Tickets64&stub=a` | [`TicketsCounter`]: a ticket table as Flickr's |
+/// | `redis-counter:redis://HOST/0?counter=orders` | [`RedisCounter`]: a key that INCR and INCRBY count in |
+///
+/// What stands after the first `:` is the URL of a store, with all its parameters for TLS, files with passwords and
+/// time limits; see [`MySqlStore`](crate::MySqlStore) and [`RedisStore`](crate::RedisStore).
+///
+/// # Errors
+///
+/// [`OpenError::Url`] for a text that names no such counter, [`OpenError::Store`] where it cannot be reached, is not
+/// there, or holds what is no number. Nothing is created.
+///
+/// # Examples
+///
+/// ```
+/// # tokio::runtime::Builder::new_current_thread().build().unwrap().block_on(async {
+/// let error = snowmint_store::open_counter("mongo://host/db").await.unwrap_err();
+/// assert!(error.to_string().starts_with("this build takes over no counter from `mongo:`"));
+/// # });
+/// ```
+#[allow(clippy::unused_async, reason = "a build without databases has nothing to wait for")]
+pub async fn open_counter(url: &str) -> Result<Arc<dyn Counter>, OpenError> {
+    match source(url) {
+        #[cfg(feature = "mysql")]
+        leaf::SOURCE => Ok(Arc::new(LeafCounter::open(url).await?)),
+        #[cfg(feature = "mysql")]
+        tinyid::SOURCE => Ok(Arc::new(TinyIdCounter::open(url).await?)),
+        #[cfg(feature = "mysql")]
+        tickets::SOURCE => Ok(Arc::new(TicketsCounter::open(url).await?)),
+        #[cfg(feature = "redis")]
+        redis_counter::SOURCE => Ok(Arc::new(RedisCounter::open(url).await?)),
+        other => Err(unknown(other)),
+    }
+}
+
+/// Lists the counters that a URL names, by name, and changes nothing.
+///
+/// The URL is as for [`open_counter`], but `tag`, `biz_type` and `stub` may be left out, for all rows. In `counter=` of
+/// a `redis-counter:`, `*` stands for any text; of the keys that fit, those that hold a number are listed.
+///
+/// # Errors
+///
+/// As for [`open_counter`]. A row whose numbers make no sense is an error too, rather than left out.
+#[allow(clippy::unused_async, reason = "a build without databases has nothing to wait for")]
+pub async fn survey(url: &str) -> Result<Vec<Surveyed>, OpenError> {
+    match source(url) {
+        #[cfg(feature = "mysql")]
+        leaf::SOURCE => leaf::survey(url).await,
+        #[cfg(feature = "mysql")]
+        tinyid::SOURCE => tinyid::survey(url).await,
+        #[cfg(feature = "mysql")]
+        tickets::SOURCE => tickets::survey(url).await,
+        #[cfg(feature = "redis")]
+        redis_counter::SOURCE => redis_counter::survey(url).await,
+        other => Err(unknown(other)),
+    }
+}
+
+fn source(url: &str) -> &str {
+    url.split_once(':').map_or("", |(source, _)| source)
+}
+
+fn unknown(source: &str) -> OpenError {
+    let known = if KNOWN.is_empty() { "none at all".to_owned() } else { KNOWN.join(", ") };
+    UrlError::UnknownCounter { source_name: source.to_owned(), known }.into()
+}
+
+/// What stands after the name of the source, if it begins with one of these schemes.
+#[cfg(any(feature = "mysql", feature = "redis"))]
+fn inner<'a>(source: &str, form: &str, url: &'a str, schemes: &[&str]) -> Result<&'a str, UrlError> {
+    let rest = url.split_once(':').map_or("", |(_, rest)| rest);
+    match rest.split_once(':') {
+        Some((scheme, _)) if schemes.contains(&scheme) => Ok(rest),
+        _ => {
+            let problem = format!("needs {}:// after it, such as {form}", schemes.join(":// or "));
+            Err(UrlError::Malformed { scheme: source.to_owned(), problem })
+        }
+    }
+}

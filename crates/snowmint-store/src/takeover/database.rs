@@ -1,0 +1,109 @@
+//! A table of another system in a MySQL or MariaDB: how it is named, asked, and complained about.
+//! The session is that of our own store there: strict, on a server that can be written.
+
+use sqlx::mysql::MySqlConnection;
+
+use crate::location::Location;
+use crate::mysql::cause;
+use crate::mysql::opening::{PARAMETERS, Settings};
+use crate::network::Effect;
+use crate::sql::Pool;
+use crate::{StoreError, StoreErrorKind, UrlError};
+
+/// The call that takes numbers, as errors name it.
+pub(super) const RESERVE: &str = "reserve";
+
+/// What is known of a system before a URL is looked at.
+pub(super) struct System {
+    /// Its name, which begins its URLs.
+    pub(super) source: &'static str,
+    /// What a URL of it looks like.
+    pub(super) form: &'static str,
+    /// The parameters besides those of the connection.
+    pub(super) parameters: &'static str,
+    /// The rights that it takes to count in its table.
+    pub(super) rights: &'static str,
+}
+
+/// A table of a system, and the connections to its database.
+pub(super) struct Database {
+    pool: Pool<Settings>,
+    /// The URL without what nobody may see, and without what tells one counter from another.
+    name: String,
+    system: &'static System,
+    pub(super) table: String,
+}
+
+impl Database {
+    /// Takes a URL apart; `take` takes out the parameters of the system and the name of its table.
+    pub(super) fn parse<T>(
+        system: &'static System,
+        url: &str,
+        take: impl FnOnce(&mut Location) -> Result<(String, T), UrlError>,
+    ) -> Result<(Self, T), UrlError> {
+        let url = super::inner(system.source, system.form, url, &["mysql", "mariadb"])?;
+        let mut location = Settings::location(url)?;
+        let (table, taken) = take(&mut location)?;
+        let (pool, name) = Settings::take(&mut location)?;
+        location.finish(&format!("{}, {PARAMETERS}", system.parameters))?;
+        let name = format!("{}:{name}", system.source);
+        Ok((Self { pool, name, system, table }, taken))
+    }
+
+    /// Runs a statement.
+    pub(super) async fn run<T, F>(
+        &self,
+        operation: &'static str,
+        effect: Effect,
+        ask: impl Fn(MySqlConnection) -> F + Send + Sync,
+    ) -> Result<T, StoreError>
+    where
+        T: Send,
+        F: Future<Output = (MySqlConnection, Result<T, sqlx::Error>)> + Send,
+    {
+        let about = (&*self.name, &*self.table, self.system.rights);
+        let answer = self.pool.run(effect, ask).await;
+        answer.map_err(|failure| cause::foreign_error(about, operation, effect, failure))
+    }
+
+    pub(super) fn error(&self, kind: StoreErrorKind, operation: &'static str, found: String) -> StoreError {
+        StoreError::new(kind, operation, &*self.name, found)
+    }
+
+    /// The name with what tells this counter from others in the same table.
+    pub(super) fn shown(&self, which: &str) -> String {
+        format!("{}?{which}", self.name)
+    }
+
+    /// A number of the table that has to be one of ours.
+    pub(super) fn number(
+        &self,
+        operation: &'static str,
+        row: &str,
+        column: &str,
+        found: i64,
+    ) -> Result<u64, StoreError> {
+        u64::try_from(found).map_err(|_| {
+            let found = format!("{} has {column} {found} at {row}, and numbers begin at 0", self.table);
+            self.error(StoreErrorKind::Corrupt, operation, found)
+        })
+    }
+
+    /// The refusal of a number beyond the last one.
+    pub(super) fn spent(&self, row: &str, at: u64) -> StoreError {
+        let found = format!(
+            "{} is at {at} at {row}, and as many more would go beyond {}",
+            self.table,
+            crate::MAX_NUMBER
+        );
+        self.error(StoreErrorKind::Full, RESERVE, found)
+    }
+}
+
+/// A parameter that has to be there.
+pub(super) fn required(location: &mut Location, system: &System, name: &str) -> Result<String, UrlError> {
+    match location.take(name).filter(|it| !it.is_empty()) {
+        Some(value) => Ok(value),
+        None => Err(location.malformed(&format!("needs {name}=, such as {}", system.form))),
+    }
+}

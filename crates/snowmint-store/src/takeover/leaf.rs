@@ -1,0 +1,143 @@
+//! A row of Leaf's table `leaf_alloc`, advanced as Leaf does it, so that Leaf may go on beside.
+//! Leaf: <https://github.com/Meituan-Dianping/Leaf>, segment mode.
+
+use std::fmt;
+use std::num::NonZeroU64;
+
+use async_trait::async_trait;
+
+use super::Surveyed;
+use super::database::{Database, RESERVE, System, required};
+use crate::network::Effect;
+use crate::{Counter, OpenError, Segment, StoreError, StoreErrorKind};
+
+pub(super) const SOURCE: &str = "leaf";
+pub(super) const FORM: &str = "leaf:mysql://HOST/DATABASE?tag=TAG";
+static SYSTEM: System = System { source: SOURCE, form: FORM, parameters: "tag", rights: "SELECT and UPDATE" };
+const TABLE: &str = "leaf_alloc";
+
+/// What Leaf does in a transaction of two statements, UPDATE and then SELECT, in one: the id of the answer is what
+/// `max_id` has become. What is out of range is left alone.
+const TAKE: &str = "UPDATE leaf_alloc SET max_id = LAST_INSERT_ID(max_id + ?) \
+    WHERE biz_tag = ? AND max_id BETWEEN 0 AND ?";
+const ROW: &str = "SELECT CAST(max_id AS SIGNED), CAST(step AS SIGNED) FROM leaf_alloc WHERE biz_tag = ?";
+const ROWS: &str = "SELECT CAST(biz_tag AS CHAR), CAST(max_id AS SIGNED), CAST(step AS SIGNED) FROM leaf_alloc \
+    WHERE biz_tag = ? OR ? IS NULL ORDER BY biz_tag";
+
+/// A counter in the table `leaf_alloc` that Leaf made.
+///
+/// To reserve n numbers is `UPDATE leaf_alloc SET max_id = max_id + n WHERE biz_tag = ?` and the reading of `max_id` in
+/// one transaction, as in Leaf: the numbers are from the old `max_id` up to and without the new one. Leaf's own
+/// servers may draw from the same row at the same time.
+///
+/// The row has to be there: a tag that nobody inserted is most likely a mistake, and would begin anew at 1.
+///
+/// # URL
+///
+/// `leaf:mysql://USER@HOST:PORT/DATABASE?tag=TAG&...`, and the parameters of [`MySqlStore`](crate::MySqlStore).
+pub struct LeafCounter {
+    database: Database,
+    tag: String,
+    step: Option<NonZeroU64>,
+}
+
+impl LeafCounter {
+    /// Takes the URL apart, connects, and looks for the row. Nothing is written.
+    ///
+    /// # Errors
+    ///
+    /// - [`OpenError::Url`]: a mistake in the URL.
+    /// - [`OpenError::Store`], [`StoreErrorKind::Other`]: no such table, or no such row, with the statement that makes it.
+    /// - [`OpenError::Store`], other kinds: as for [`MySqlStore::open`](crate::MySqlStore::open).
+    pub async fn open(url: &str) -> Result<Self, OpenError> {
+        let (database, tag) = Database::parse(&SYSTEM, url, |location| {
+            Ok((TABLE.to_owned(), required(location, &SYSTEM, "tag")?))
+        })?;
+        let mut counter = Self { database, tag, step: None };
+        let (_, step) = counter.row("open").await?;
+        counter.step = u64::try_from(step).ok().and_then(NonZeroU64::new);
+        Ok(counter)
+    }
+
+    /// `max_id`, at least 0, and `step`, as it is.
+    async fn row(&self, operation: &'static str) -> Result<(u64, i64), StoreError> {
+        let ask = async |mut connection| {
+            let row =
+                sqlx::query_as::<_, (i64, i64)>(ROW).bind(&self.tag).fetch_optional(&mut connection).await;
+            (connection, row)
+        };
+        let row = self.database.run(operation, Effect::Reads, ask).await?;
+        let (max_id, step) = row.ok_or_else(|| {
+            let found = format!(
+                "{TABLE} has no row with the tag `{tag}`; as in Leaf, insert one: INSERT INTO {TABLE} (biz_tag, \
+                 max_id, step, description) VALUES ('{tag}', 1, 2000, '')",
+                tag = self.tag
+            );
+            self.database.error(StoreErrorKind::Other, operation, found)
+        })?;
+        Ok((self.database.number(operation, &self.shown_row(), "max_id", max_id)?, step))
+    }
+
+    fn shown_row(&self) -> String {
+        format!("biz_tag `{}`", self.tag)
+    }
+}
+
+#[async_trait]
+impl Counter for LeafCounter {
+    async fn reserve(&self, count: NonZeroU64) -> Result<Segment, StoreError> {
+        let spent = |at| self.database.spent(&self.shown_row(), at);
+        let Ok(addend) = i64::try_from(count.get()) else {
+            return Err(spent(self.row(RESERVE).await?.0));
+        };
+        let ask = async |mut connection| {
+            let query = sqlx::query(TAKE).bind(addend).bind(&self.tag).bind(i64::MAX - addend);
+            let done = query.execute(&mut connection).await;
+            (connection, done)
+        };
+        let done = self.database.run(RESERVE, Effect::Writes, ask).await?;
+        if done.rows_affected() > 1 {
+            let found = format!("{TABLE} has {} rows with the tag `{}`", done.rows_affected(), self.tag);
+            return Err(self.database.error(StoreErrorKind::Corrupt, RESERVE, found));
+        }
+        let first = done.last_insert_id().checked_sub(count.get());
+        match first.and_then(|first| Segment::new(first, NonZeroU64::MIN, count)) {
+            Some(segment) if done.rows_affected() == 1 => Ok(segment),
+            _ => Err(spent(self.row(RESERVE).await?.0)),
+        }
+    }
+
+    fn suggested_count(&self) -> Option<NonZeroU64> {
+        self.step
+    }
+
+    fn describe(&self) -> String {
+        self.database.shown(&format!("tag={}", self.tag))
+    }
+}
+
+impl fmt::Debug for LeafCounter {
+    /// The settings inside hold a password.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "LeafCounter({})", self.describe())
+    }
+}
+
+/// All rows, or the one of the tag that the URL names.
+pub(super) async fn survey(url: &str) -> Result<Vec<Surveyed>, OpenError> {
+    let (database, tag) =
+        Database::parse(&SYSTEM, url, |location| Ok((TABLE.to_owned(), location.take("tag"))))?;
+    let ask = async |mut connection| {
+        let query = sqlx::query_as::<_, (String, i64, i64)>(ROWS).bind(&tag).bind(&tag);
+        let rows = query.fetch_all(&mut connection).await;
+        (connection, rows)
+    };
+    let rows = database.run("survey", Effect::Reads, ask).await?;
+    let surveyed = |(name, max_id, step): (String, i64, i64)| {
+        let max_id = database.number("survey", &format!("biz_tag `{name}`"), "max_id", max_id)?;
+        let step = u64::try_from(step).ok().and_then(NonZeroU64::new).unwrap_or(NonZeroU64::MIN);
+        let (delta, remainder) = (NonZeroU64::MIN, 0);
+        Ok(Surveyed { name, highest_number: max_id.saturating_sub(1), step, delta, remainder })
+    };
+    Ok(rows.into_iter().map(surveyed).collect::<Result<_, StoreError>>()?)
+}

@@ -1,0 +1,219 @@
+//! A key of a Redis that counts by INCR and INCRBY, advanced in the same way, so that others may go on beside.
+
+use std::fmt;
+use std::num::NonZeroU64;
+
+use async_trait::async_trait;
+use redis::{Value, from_redis_value};
+
+use super::Surveyed;
+use crate::network::Effect;
+use crate::redis::opening::{self, PARAMETERS};
+use crate::redis::scripts::{self, Request};
+use crate::redis::server::Server;
+use crate::turns::Turns;
+use crate::{Counter, MAX_NUMBER, OpenError, Segment, StoreError, StoreErrorKind, UrlError, addition};
+
+pub(super) const SOURCE: &str = "redis-counter";
+pub(super) const FORM: &str = "redis-counter:redis://HOST/0?counter=KEY";
+const RESERVE: &str = "reserve";
+
+/// A counter in a plain key of Redis.
+///
+/// To reserve n numbers is `INCRBY key n`: the numbers are those above the value before, up to the value after. Others
+/// may INCR the same key at the same time. The key has to be there, and it has to hold a number: a script looks before
+/// it counts, so that a key which was lost does not begin anew.
+///
+/// What Redis can lose stands on the page of [`RedisStore`](crate::RedisStore), whose checks of the server and
+/// parameters (`wait_replicas`, `durable` and so on) hold here too: a counter that goes back gives numbers twice.
+///
+/// # URL
+///
+/// `redis-counter:redis://HOST:PORT/DB?counter=KEY&...`, and the parameters of [`RedisStore`](crate::RedisStore) but for
+/// `prefix`.
+pub struct RedisCounter {
+    server: Server,
+    key: String,
+    name: String,
+}
+
+/// What a key of another system holds.
+enum Held {
+    Nothing,
+    Number(u64),
+    /// As an error shows it.
+    Other(String),
+}
+
+impl RedisCounter {
+    /// Takes the URL apart, connects, and looks at the key. Nothing is written.
+    ///
+    /// # Errors
+    ///
+    /// - [`OpenError::Url`]: a mistake in the URL.
+    /// - [`OpenError::Store`], [`StoreErrorKind::Other`]: no such key.
+    /// - [`OpenError::Store`], [`StoreErrorKind::Corrupt`]: a key of another type, or one that holds no number.
+    /// - [`OpenError::Store`], other kinds: as for [`RedisStore::open`](crate::RedisStore::open).
+    pub async fn open(url: &str) -> Result<Self, OpenError> {
+        let (server, key) = parse(url)?;
+        let name = format!("{}?counter={key}", server.name);
+        let counter = Self { server, key, name };
+        counter.held("open").await?;
+        Ok(counter)
+    }
+
+    /// The number that the key holds.
+    async fn held(&self, operation: &'static str) -> Result<u64, StoreError> {
+        number(&self.server, operation, &self.key, look(&self.server, operation, &self.key).await?)
+    }
+}
+
+#[async_trait]
+impl Counter for RedisCounter {
+    async fn reserve(&self, count: NonZeroU64) -> Result<Segment, StoreError> {
+        let mut turns = Turns::new();
+        loop {
+            if let Ok(addend) = i64::try_from(count.get()) {
+                let answer =
+                    self.server.call(RESERVE, Effect::Writes, &Request::take(&self.key, addend)).await?;
+                if answer != Value::Int(0) {
+                    let before: u64 = self.server.parse(RESERVE, Effect::Writes, answer)?;
+                    // The script gives nothing whose sum is beyond the range.
+                    if let Some(segment) = Segment::new(before.saturating_add(1), NonZeroU64::MIN, count) {
+                        return Ok(segment);
+                    }
+                }
+            }
+            let before = self.held(RESERVE).await?;
+            if before.checked_add(count.get()).is_none_or(|after| after > MAX_NUMBER) {
+                let found = format!(
+                    "the key {} is at {before}, and {count} more would go beyond {MAX_NUMBER}",
+                    self.key
+                );
+                return Err(StoreError::new(StoreErrorKind::Full, RESERVE, &*self.server.name, found));
+            }
+            // It can be added to now, so it was another meanwhile.
+            turns.wait().await.map_err(|waited| {
+                let found = format!("the key {} was another {waited}", self.key);
+                StoreError::new(StoreErrorKind::Unavailable, RESERVE, &*self.server.name, found)
+            })?;
+        }
+    }
+
+    fn describe(&self) -> String {
+        self.name.clone()
+    }
+}
+
+impl fmt::Debug for RedisCounter {
+    /// The settings inside hold a password.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "RedisCounter({})", self.name)
+    }
+}
+
+/// The one key, or those that fit a pattern and hold a number.
+pub(super) async fn survey(url: &str) -> Result<Vec<Surveyed>, OpenError> {
+    const OPERATION: &str = "survey";
+    let (server, key) = parse(url)?;
+    let surveyed = |name: String, highest_number| {
+        let (step, delta) = (NonZeroU64::MIN, NonZeroU64::MIN);
+        Surveyed { name, highest_number, step, delta, remainder: 0 }
+    };
+    if !key.contains('*') {
+        let number = number(&server, OPERATION, &key, look(&server, OPERATION, &key).await?)?;
+        return Ok(vec![surveyed(key, number)]);
+    }
+    let mut keys = keys(&server, OPERATION, &key).await?;
+    // A key may come up twice in a walk.
+    keys.sort_unstable();
+    keys.dedup();
+    let mut found = Vec::new();
+    for keys in keys.chunks(1000) {
+        let answers = server.ask(OPERATION, || scripts::texts(keys)).await?;
+        let [texts]: [Vec<Option<Vec<u8>>>; 1] =
+            server.parse(OPERATION, Effect::Reads, Value::Array(answers))?;
+        for (key, text) in keys.iter().zip(texts) {
+            found.extend(
+                text.and_then(|it| addition::number(&it)).map(|number| surveyed(key.clone(), number)),
+            );
+        }
+    }
+    Ok(found)
+}
+
+/// The server and the key.
+fn parse(url: &str) -> Result<(Server, String), UrlError> {
+    let mut location = opening::location(super::inner(SOURCE, FORM, url, &["redis", "rediss"])?)?;
+    let Some(key) = location.take("counter").filter(|it| !it.is_empty()) else {
+        return Err(location.malformed(&format!("needs counter=, such as {FORM}")));
+    };
+    let mut server = opening::take(&mut location)?;
+    location.finish(&format!("counter, {PARAMETERS}"))?;
+    server.name = format!("{SOURCE}:{}", server.name);
+    Ok((server, key))
+}
+
+async fn look(server: &Server, operation: &'static str, key: &str) -> Result<Held, StoreError> {
+    let answers = server.ask(operation, || scripts::type_and_text(key)).await?;
+    let mut answers = answers.into_iter();
+    let kind: String = server.parse(operation, Effect::Reads, answers.next().unwrap_or(Value::Nil))?;
+    let text = answers.next().and_then(|it| from_redis_value::<Vec<u8>>(it).ok());
+    Ok(match (&*kind, text) {
+        ("none", _) => Held::Nothing,
+        ("string", Some(text)) => match addition::number(&text) {
+            Some(number) => Held::Number(number),
+            None => Held::Other(format!(
+                "{:?}",
+                String::from_utf8_lossy(&text).chars().take(40).collect::<String>()
+            )),
+        },
+        (kind, _) => Held::Other(format!("a {kind}")),
+    })
+}
+
+fn number(server: &Server, operation: &'static str, key: &str, held: Held) -> Result<u64, StoreError> {
+    let (kind, found) = match held {
+        Held::Number(number) => return Ok(number),
+        Held::Nothing => {
+            let found = format!("there is no key {key}; if it is to begin at 1, say SET {key} 0 first");
+            (StoreErrorKind::Other, found)
+        }
+        Held::Other(found) => {
+            let found = format!(
+                "the key {key} holds {found}, which is no number from 0 to {MAX_NUMBER}, so it is no counter and was left \
+                 as it is"
+            );
+            (StoreErrorKind::Corrupt, found)
+        }
+    };
+    Err(StoreError::new(kind, operation, &*server.name, found))
+}
+
+/// The keys that fit a pattern in which `*` alone stands for something else.
+async fn keys(server: &Server, operation: &'static str, pattern: &str) -> Result<Vec<String>, StoreError> {
+    let pattern = escape(pattern);
+    let (mut cursor, mut keys) = ("0".to_owned(), Vec::new());
+    loop {
+        let answers = server.ask(operation, || scripts::scan(&cursor, &pattern)).await?;
+        let [(next, page)]: [(String, Vec<String>); 1] =
+            server.parse(operation, Effect::Reads, Value::Array(answers))?;
+        keys.extend(page);
+        if next == "0" {
+            return Ok(keys);
+        }
+        cursor = next;
+    }
+}
+
+/// Takes their meaning from the other signs of Redis' patterns.
+fn escape(pattern: &str) -> String {
+    let mut escaped = String::new();
+    for sign in pattern.chars() {
+        if matches!(sign, '?' | '[' | ']' | '^' | '\\') {
+            escaped.push('\\');
+        }
+        escaped.push(sign);
+    }
+    escaped
+}

@@ -1,0 +1,227 @@
+//! A ticket table: one row that is replaced for each number, which the server's `AUTO_INCREMENT` counts.
+//! As at Flickr: <https://code.flickr.net/2010/02/08/ticket-servers-distributed-unique-primary-keys-on-the-cheap/>.
+
+use std::fmt;
+use std::num::NonZeroU64;
+
+use async_trait::async_trait;
+use sqlx::AssertSqlSafe;
+
+use super::Surveyed;
+use super::database::{Database, RESERVE, System};
+use crate::location::Location;
+use crate::network::Effect;
+use crate::{Counter, MAX_NUMBER, OpenError, Segment, StoreError, StoreErrorKind, UrlError};
+
+pub(super) const SOURCE: &str = "tickets";
+pub(super) const FORM: &str = "tickets:mysql://HOST/DATABASE?table=Tickets64&stub=a";
+static SYSTEM: System =
+    System { source: SOURCE, form: FORM, parameters: "table, stub", rights: "SELECT, INSERT and DELETE" };
+const TABLE: &str = "Tickets64";
+const STUB: &str = "a";
+
+/// The column that counts, and its type.
+const COLUMN: &str = "SELECT CAST(column_name AS CHAR), CAST(column_type AS CHAR) FROM information_schema.columns \
+    WHERE table_schema = DATABASE() AND table_name = ? AND extra LIKE '%auto_increment%'";
+const EXISTS: &str = "SELECT COUNT(*) FROM information_schema.tables \
+    WHERE table_schema = DATABASE() AND table_name = ?";
+
+/// A counter in a table of tickets: `REPLACE INTO Tickets64 (stub) VALUES ('a')`, and `LAST_INSERT_ID()`.
+///
+/// Each server gives the numbers that its `auto_increment_increment` and `auto_increment_offset` allow: two servers
+/// with increment 2 and offsets 1 and 2 are two counters without a number in common. What else draws tickets from the
+/// same table may go on beside.
+///
+/// Tickets are drawn one at a time, whatever count is asked for: nothing that the server promises makes several rows
+/// of one `REPLACE` consecutive.
+///
+/// The greatest number of the column's type is not given. A server that has come there may draw it again for the next
+/// ticket: where `INSERT` fails, `REPLACE` takes the place of the row that has it.
+///
+/// # URL
+///
+/// `tickets:mysql://USER@HOST:PORT/DATABASE?table=Tickets64&stub=a&...`, and the parameters of
+/// [`MySqlStore`](crate::MySqlStore). The table is `Tickets64` and the stub `a` where none is said.
+pub struct TicketsCounter {
+    database: Database,
+    stub: String,
+    /// Below this number.
+    end: u64,
+}
+
+/// The column that counts.
+struct Column {
+    name: String,
+    /// The greatest number it holds.
+    greatest: u64,
+}
+
+impl TicketsCounter {
+    /// Takes the URL apart, connects, and looks at the table. Nothing is written.
+    ///
+    /// # Errors
+    ///
+    /// - [`OpenError::Url`]: a mistake in the URL.
+    /// - [`OpenError::Store`], [`StoreErrorKind::Other`]: no such table, or one without an `AUTO_INCREMENT` column.
+    /// - [`OpenError::Store`], other kinds: as for [`MySqlStore::open`](crate::MySqlStore::open).
+    pub async fn open(url: &str) -> Result<Self, OpenError> {
+        let (database, stub) = Database::parse(&SYSTEM, url, parameters)?;
+        let column = column(&database, "open").await?;
+        let end = column.greatest.min(MAX_NUMBER + 1);
+        Ok(Self { database, stub: stub.unwrap_or_else(|| STUB.to_owned()), end })
+    }
+}
+
+#[async_trait]
+impl Counter for TicketsCounter {
+    async fn reserve(&self, _count: NonZeroU64) -> Result<Segment, StoreError> {
+        // Set to 0 first: where REPLACE counts nothing, an older number would stand there still.
+        let sql = format!(
+            "DO LAST_INSERT_ID(0); REPLACE INTO `{}` (stub) VALUES ('{}'); \
+             SELECT LAST_INSERT_ID(), CAST(@@auto_increment_increment AS UNSIGNED)",
+            self.database.table, self.stub
+        );
+        let ask = async |mut connection| {
+            let query = sqlx::raw_sql(AssertSqlSafe(sql.clone()));
+            let rows = query.fetch_all(&mut connection).await;
+            let numbers = rows.and_then(|rows| match &*rows {
+                [row] => <(u64, u64) as sqlx::FromRow<_>>::from_row(row),
+                _ => Err(sqlx::Error::RowNotFound),
+            });
+            (connection, numbers)
+        };
+        let (ticket, step) = self.database.run(RESERVE, Effect::Writes, ask).await?;
+        let table = &self.database.table;
+        if ticket == 0 {
+            let found = format!("the table {table} has no AUTO_INCREMENT column any more");
+            return Err(self.database.error(StoreErrorKind::Corrupt, RESERVE, found));
+        }
+        let step = NonZeroU64::new(step).unwrap_or(NonZeroU64::MIN);
+        let segment = Segment::new(ticket, step, NonZeroU64::MIN).filter(|_| ticket < self.end);
+        segment.ok_or_else(|| {
+            let found = format!(
+                "{table} gave ticket {ticket}, and the last one that can be told from a repetition is {}; make the \
+                 column a BIGINT UNSIGNED if it is none",
+                self.end - 1
+            );
+            self.database.error(StoreErrorKind::Full, RESERVE, found)
+        })
+    }
+
+    fn suggested_count(&self) -> Option<NonZeroU64> {
+        Some(NonZeroU64::MIN)
+    }
+
+    fn describe(&self) -> String {
+        self.database.shown(&format!("table={}&stub={}", self.database.table, self.stub))
+    }
+}
+
+impl fmt::Debug for TicketsCounter {
+    /// The settings inside hold a password.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "TicketsCounter({})", self.describe())
+    }
+}
+
+/// The one table.
+pub(super) async fn survey(url: &str) -> Result<Vec<Surveyed>, OpenError> {
+    const OPERATION: &str = "survey";
+    let (database, _) = Database::parse(&SYSTEM, url, parameters)?;
+    let column = column(&database, OPERATION).await?;
+    let sql = format!(
+        "SELECT CAST(COALESCE(MAX(`{}`), 0) AS UNSIGNED), CAST(@@auto_increment_increment AS UNSIGNED), \
+         CAST(@@auto_increment_offset AS UNSIGNED) FROM `{}`",
+        column.name, database.table
+    );
+    let ask = async |mut connection| {
+        let query = sqlx::query_as::<_, (u64, u64, u64)>(AssertSqlSafe(sql.clone()));
+        let row = query.fetch_one(&mut connection).await;
+        (connection, row)
+    };
+    let (highest_number, increment, offset) = database.run(OPERATION, Effect::Reads, ask).await?;
+    let delta = NonZeroU64::new(increment).unwrap_or(NonZeroU64::MIN);
+    // The server does not look at an offset above the increment.
+    let remainder = if offset > delta.get() { 1 % delta } else { offset % delta };
+    let (name, step) = (database.table, NonZeroU64::MIN);
+    Ok(vec![Surveyed { name, highest_number, step, delta, remainder }])
+}
+
+/// The table and the stub. Both become part of a statement, so they are of letters and digits.
+fn parameters(location: &mut Location) -> Result<(String, Option<String>), UrlError> {
+    let mut plain = |name: &str| match location.take(name) {
+        Some(text) if text.is_empty() || !text.bytes().all(|it| it.is_ascii_alphanumeric() || it == b'_') => {
+            Err(location.malformed(&format!("{name}= is of letters, digits and _, such as {FORM}")))
+        }
+        taken => Ok(taken),
+    };
+    let (table, stub) = (plain("table")?, plain("stub")?);
+    Ok((table.unwrap_or_else(|| TABLE.to_owned()), stub))
+}
+
+async fn column(database: &Database, operation: &'static str) -> Result<Column, StoreError> {
+    let ask = async |mut connection| {
+        let query = sqlx::query_as::<_, (String, String)>(COLUMN).bind(&database.table);
+        let row = query.fetch_optional(&mut connection).await;
+        (connection, row)
+    };
+    let Some((name, kind)) = database.run(operation, Effect::Reads, ask).await? else {
+        return Err(no_counter(database, operation).await?);
+    };
+    match greatest(&kind) {
+        Some(greatest) if !name.contains('`') => Ok(Column { name, greatest }),
+        _ => {
+            let found =
+                format!("{} counts in the column {name} of type {kind}, not in an integer", database.table);
+            Err(database.error(StoreErrorKind::Other, operation, found))
+        }
+    }
+}
+
+/// Why there is no column that counts.
+async fn no_counter(database: &Database, operation: &'static str) -> Result<StoreError, StoreError> {
+    let ask = async |mut connection| {
+        let query = sqlx::query_scalar::<_, i64>(EXISTS).bind(&database.table);
+        let count = query.fetch_one(&mut connection).await;
+        (connection, count)
+    };
+    let table = &database.table;
+    let found = match database.run(operation, Effect::Reads, ask).await? {
+        0 => format!(
+            "this database has no table {table}; as at Flickr, make one: CREATE TABLE {table} (id BIGINT UNSIGNED NOT \
+             NULL AUTO_INCREMENT PRIMARY KEY, stub CHAR(1) NOT NULL UNIQUE) ENGINE = InnoDB"
+        ),
+        _ => format!("the table {table} has no AUTO_INCREMENT column, so it gives no tickets"),
+    };
+    Ok(database.error(StoreErrorKind::Other, operation, found))
+}
+
+/// The greatest number of a type, such as `bigint(20) unsigned`.
+fn greatest(kind: &str) -> Option<u64> {
+    let bits = match kind.split(['(', ' ']).next()? {
+        "tinyint" => 8,
+        "smallint" => 16,
+        "mediumint" => 24,
+        "int" => 32,
+        "bigint" => 64,
+        _ => return None,
+    };
+    let bits = if kind.contains("unsigned") { bits } else { bits - 1 };
+    Some(u64::MAX >> (64 - bits))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_type_has_a_greatest_number() {
+        assert_eq!(greatest("bigint(20) unsigned"), Some(u64::MAX));
+        assert_eq!(greatest("bigint unsigned"), Some(u64::MAX));
+        assert_eq!(greatest("bigint"), Some(MAX_NUMBER));
+        assert_eq!(greatest("int(11)"), Some(0x7fff_ffff));
+        assert_eq!(greatest("mediumint unsigned"), Some(0xff_ffff));
+        assert_eq!((greatest("smallint"), greatest("tinyint(4)")), (Some(0x7fff), Some(127)));
+        assert_eq!(greatest("double"), None);
+    }
+}

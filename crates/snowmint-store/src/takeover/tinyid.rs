@@ -1,0 +1,223 @@
+//! A row of `TinyID`'s table `tiny_id_info`, advanced as `TinyID` does it, so that `TinyID` may go on beside.
+//! `TinyID`: <https://github.com/didi/tinyid>.
+
+use std::fmt;
+use std::num::NonZeroU64;
+
+use async_trait::async_trait;
+
+use super::Surveyed;
+use super::database::{Database, RESERVE, System, required};
+use crate::network::Effect;
+use crate::turns::Turns;
+use crate::{Counter, OpenError, Segment, StoreError, StoreErrorKind};
+
+pub(super) const SOURCE: &str = "tinyid";
+pub(super) const FORM: &str = "tinyid:mysql://HOST/DATABASE?biz_type=TYPE";
+static SYSTEM: System =
+    System { source: SOURCE, form: FORM, parameters: "biz_type", rights: "SELECT and UPDATE" };
+const TABLE: &str = "tiny_id_info";
+
+/// NULL in the last two means 1 and 0 there.
+const ROWS: &str = "SELECT CAST(biz_type AS CHAR), CAST(id AS SIGNED), CAST(max_id AS SIGNED), \
+    CAST(version AS SIGNED), CAST(step AS SIGNED), CAST(COALESCE(delta, 1) AS SIGNED), \
+    CAST(COALESCE(remainder, 0) AS SIGNED) \
+    FROM tiny_id_info WHERE biz_type = ? OR ? IS NULL ORDER BY biz_type";
+const TAKE: &str = "UPDATE tiny_id_info SET max_id = ?, update_time = NOW(), version = version + 1 \
+    WHERE id = ? AND max_id = ? AND version = ? AND biz_type = ?";
+
+type Columns = (String, i64, i64, i64, i64, i64, i64);
+
+/// A counter in the table `tiny_id_info` that `TinyID` made.
+///
+/// To reserve n numbers reads the row and writes it with a greater `max_id` if nobody was in between, as `TinyID` does,
+/// again and again for some seconds where somebody was. The numbers are those above the old `max_id`, up to the new
+/// one, that are `remainder` modulo `delta`. `TinyID`'s own servers may draw from the same row at the same time.
+///
+/// # URL
+///
+/// `tinyid:mysql://USER@HOST:PORT/DATABASE?biz_type=TYPE&...`, and the parameters of
+/// [`MySqlStore`](crate::MySqlStore).
+pub struct TinyIdCounter {
+    database: Database,
+    biz_type: String,
+    step: NonZeroU64,
+}
+
+/// A row, whose numbers make sense.
+struct Row {
+    biz_type: String,
+    id: i64,
+    max_id: u64,
+    version: i64,
+    step: NonZeroU64,
+    delta: NonZeroU64,
+    remainder: u64,
+}
+
+impl TinyIdCounter {
+    /// Takes the URL apart, connects, and looks for the row. Nothing is written.
+    ///
+    /// # Errors
+    ///
+    /// - [`OpenError::Url`]: a mistake in the URL.
+    /// - [`OpenError::Store`], [`StoreErrorKind::Other`]: no such table, or no such row, with the statement that makes it.
+    /// - [`OpenError::Store`], [`StoreErrorKind::Corrupt`]: a row of which no number can be drawn.
+    /// - [`OpenError::Store`], other kinds: as for [`MySqlStore::open`](crate::MySqlStore::open).
+    pub async fn open(url: &str) -> Result<Self, OpenError> {
+        let (database, biz_type) = Database::parse(&SYSTEM, url, |location| {
+            Ok((TABLE.to_owned(), required(location, &SYSTEM, "biz_type")?))
+        })?;
+        let mut counter = Self { database, biz_type, step: NonZeroU64::MIN };
+        counter.step = counter.row("open").await?.step;
+        Ok(counter)
+    }
+
+    async fn row(&self, operation: &'static str) -> Result<Row, StoreError> {
+        let mut found = rows(&self.database, operation, Some(&self.biz_type)).await?;
+        found.pop().ok_or_else(|| {
+            let found = format!(
+                "{TABLE} has no row with the biz_type `{name}`; as in TinyID, insert one: INSERT INTO {TABLE} (biz_type, \
+                 begin_id, max_id, step, delta, remainder, create_time, update_time, version) VALUES ('{name}', 0, 0, \
+                 100000, 1, 0, NOW(), NOW(), 1)",
+                name = self.biz_type
+            );
+            self.database.error(StoreErrorKind::Other, operation, found)
+        })
+    }
+
+    /// Writes the row if it is still as it was read: whether it was.
+    async fn advance(&self, row: &Row, max_id: i64) -> Result<bool, StoreError> {
+        let ask = async |mut connection| {
+            let query = sqlx::query(TAKE).bind(max_id).bind(row.id).bind(row.max_id.cast_signed());
+            let done = query.bind(row.version).bind(&row.biz_type).execute(&mut connection).await;
+            (connection, done)
+        };
+        Ok(self.database.run(RESERVE, Effect::Writes, ask).await?.rows_affected() == 1)
+    }
+}
+
+impl Row {
+    /// The numbers that `count` more stand for, and the `max_id` after them.
+    fn next(&self, count: NonZeroU64) -> Option<(Segment, i64)> {
+        let after = count.checked_mul(self.delta)?.checked_add(self.max_id)?;
+        let after = i64::try_from(after.get()).ok()?;
+        let (above, delta) = (self.max_id + 1, self.delta.get());
+        let first = above + (self.remainder + delta - above % delta) % delta;
+        Some((Segment::new(first, self.delta, count)?, after))
+    }
+}
+
+#[async_trait]
+impl Counter for TinyIdCounter {
+    async fn reserve(&self, count: NonZeroU64) -> Result<Segment, StoreError> {
+        let mut turns = Turns::new();
+        loop {
+            let row = self.row(RESERVE).await?;
+            let Some((segment, max_id)) = row.next(count) else {
+                return Err(self.database.spent(&format!("biz_type `{}`", row.biz_type), row.max_id));
+            };
+            if self.advance(&row, max_id).await? {
+                return Ok(segment);
+            }
+            turns.wait().await.map_err(|waited| {
+                let found = format!("others were first at biz_type `{}` {waited}", row.biz_type);
+                self.database.error(StoreErrorKind::Unavailable, RESERVE, found)
+            })?;
+        }
+    }
+
+    fn suggested_count(&self) -> Option<NonZeroU64> {
+        Some(self.step)
+    }
+
+    fn describe(&self) -> String {
+        self.database.shown(&format!("biz_type={}", self.biz_type))
+    }
+}
+
+impl fmt::Debug for TinyIdCounter {
+    /// The settings inside hold a password.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "TinyIdCounter({})", self.describe())
+    }
+}
+
+/// All rows, or the one of the `biz_type` that the URL names.
+pub(super) async fn survey(url: &str) -> Result<Vec<Surveyed>, OpenError> {
+    let (database, biz_type) =
+        Database::parse(&SYSTEM, url, |location| Ok((TABLE.to_owned(), location.take("biz_type"))))?;
+    let surveyed = |Row { biz_type, max_id, step, delta, remainder, .. }| Surveyed {
+        name: biz_type,
+        highest_number: max_id,
+        step,
+        delta,
+        remainder,
+    };
+    Ok(rows(&database, "survey", biz_type.as_deref()).await?.into_iter().map(surveyed).collect())
+}
+
+async fn rows(
+    database: &Database,
+    operation: &'static str,
+    biz_type: Option<&str>,
+) -> Result<Vec<Row>, StoreError> {
+    let ask = async |mut connection| {
+        let query = sqlx::query_as::<_, Columns>(ROWS).bind(biz_type).bind(biz_type);
+        let rows = query.fetch_all(&mut connection).await;
+        (connection, rows)
+    };
+    let rows = database.run(operation, Effect::Reads, ask).await?;
+    rows.into_iter().map(|columns| row(database, operation, columns)).collect()
+}
+
+fn row(database: &Database, operation: &'static str, columns: Columns) -> Result<Row, StoreError> {
+    let (biz_type, id, max_id, version, step, delta, remainder) = columns;
+    let max_id = database.number(operation, &format!("biz_type `{biz_type}`"), "max_id", max_id)?;
+    let positive = |number: i64| u64::try_from(number).ok().and_then(NonZeroU64::new);
+    let step = positive(step).unwrap_or(NonZeroU64::MIN);
+    let rest = u64::try_from(remainder).ok();
+    match (positive(delta), rest) {
+        (Some(by), Some(rest)) if rest < by.get() => {
+            Ok(Row { biz_type, id, max_id, version, step, delta: by, remainder: rest })
+        }
+        _ => {
+            let found = format!(
+                "{TABLE} has delta {delta} and remainder {remainder} at biz_type `{biz_type}`, and no number is that; \
+                 the remainder is from 0 up to and without the delta"
+            );
+            Err(database.error(StoreErrorKind::Corrupt, operation, found))
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Goal: the numbers are those `TinyID` itself would give. Method: its own rule, number by number.
+    #[test]
+    fn numbers_are_aligned_as_in_tinyid() {
+        for delta in 1..=4_u64 {
+            for remainder in 0..delta {
+                for max_id in 0..10 {
+                    let some = |number| NonZeroU64::new(number).unwrap();
+                    let row = Row {
+                        biz_type: String::new(),
+                        id: 1,
+                        max_id,
+                        version: 1,
+                        step: some(100),
+                        delta: some(delta),
+                        remainder,
+                    };
+                    let (segment, after) = row.next(some(3)).unwrap();
+                    let last = u64::try_from(after).unwrap();
+                    let given: Vec<u64> = (max_id + 1..=last).filter(|it| it % delta == remainder).collect();
+                    let ours: Vec<u64> = (0..3).map(|nth| segment.first() + nth * delta).collect();
+                    assert_eq!(ours, given, "above {max_id}, {remainder} modulo {delta}");
+                }
+            }
+        }
+    }
+}

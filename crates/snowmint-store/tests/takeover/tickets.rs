@@ -1,0 +1,126 @@
+//! Flickr's tickets, on one server and on two.
+
+use std::sync::Arc;
+
+use snowmint_store::{Counter, StoreErrorKind, open_counter, survey};
+use snowmint_test_servers::MariaDb;
+use sqlx::{Connection, MySqlConnection};
+use tokio::task::JoinSet;
+
+use super::{assert_distinct, draw, joined, open, refused, some, surveyed};
+
+/// As Flickr's page has it, but for the engine.
+const TABLE: &str = "CREATE TABLE test.Tickets64 (
+    id bigint(20) unsigned NOT NULL auto_increment,
+    stub char(1) NOT NULL default '',
+    PRIMARY KEY (id), UNIQUE KEY stub (stub)
+) ENGINE=InnoDB";
+
+fn url(server: &MariaDb) -> String {
+    format!("tickets:mysql://root@{}/test", server.address())
+}
+
+/// Flickr's own two statements.
+async fn draw_as_flickr(address: String, draws: u64) -> Vec<u64> {
+    let mut connection = MySqlConnection::connect(&format!("mysql://root@{address}/test")).await.unwrap();
+    let mut all = Vec::new();
+    for _ in 0..draws {
+        let replace = "REPLACE INTO Tickets64 (stub) VALUES ('a')";
+        sqlx::query(replace).execute(&mut connection).await.unwrap();
+        all.push(sqlx::query_scalar("SELECT LAST_INSERT_ID()").fetch_one(&mut connection).await.unwrap());
+    }
+    all
+}
+
+/// Goal: two servers, one odd and one even, and who draws from them in the old way, share no number. Method: all at
+/// once.
+#[tokio::test(flavor = "multi_thread", worker_threads = 4)]
+async fn two_servers_share_no_ticket() {
+    let settings = |offset| format!("--auto-increment-offset={offset}");
+    let servers = [1, 2].map(|offset| MariaDb::with(&["--auto-increment-increment=2", &settings(offset)]));
+    let (mut counters, mut flickr): (Vec<Arc<dyn Counter>>, _) = (Vec::new(), JoinSet::new());
+    for server in &servers {
+        server.sql(TABLE);
+        assert_eq!(surveyed(&url(server)).await[0].split(' ').nth(1), Some("0"));
+        let counter = open(&url(server)).await;
+        counters.extend([Arc::clone(&counter), counter]);
+        flickr.spawn(draw_as_flickr(server.address().to_string(), 200));
+    }
+    let ours = draw(&counters, 200).await;
+    let theirs = joined(flickr).await;
+    assert_eq!((ours.len(), theirs.len()), (4 * 200, 2 * 200));
+    assert_distinct(&[ours, theirs].concat());
+    for (nth, server) in servers.iter().enumerate() {
+        let counter = open(&url(server)).await;
+        let segment = counter.reserve(some(100)).await.unwrap();
+        assert_eq!((segment.count(), segment.step()), (some(1), some(2)));
+        let ticket = segment.first();
+        assert_eq!(ticket % 2, 1 - nth as u64);
+        assert_eq!(surveyed(&url(server)).await, [format!("Tickets64 {ticket} 1 {}/2", 1 - nth)]);
+        assert_eq!(server.sql("SELECT COUNT(*) FROM test.Tickets64"), "1");
+    }
+}
+
+#[tokio::test]
+async fn tables_and_stubs_may_have_other_names() {
+    let server = MariaDb::start();
+    server.sql(&TABLE.replace("Tickets64", "Tickets32").replace("char(1)", "varchar(20)"));
+    let url = format!("{}?table=Tickets32&stub=photos", url(&server));
+    let counter = open(&url).await;
+    assert_eq!(
+        counter.describe(),
+        format!("tickets:mysql://{}/test?table=Tickets32&stub=photos", server.address())
+    );
+    assert_eq!(counter.suggested_count(), Some(some(1)));
+    assert_eq!(counter.reserve(some(9)).await.unwrap().last(), 1);
+    assert_eq!(server.sql("SELECT id, stub FROM test.Tickets32"), "1\tphotos");
+    for bad in ["table=a%60b", "stub=a'b", "table=", "stub=%5C"] {
+        let (kind, error) = refused(&format!("tickets:mysql://root@{}/test?{bad}", server.address())).await;
+        assert_eq!(kind, None, "{error}");
+        assert!(error.contains("letters, digits"), "{error}");
+    }
+}
+
+#[tokio::test]
+async fn what_gives_no_tickets_is_told() {
+    let server = MariaDb::start();
+    let (kind, error) = refused(&url(&server)).await;
+    assert_eq!(kind, Some(StoreErrorKind::Other), "{error}");
+    assert!(error.contains("no table Tickets64") && error.contains("CREATE TABLE Tickets64"), "{error}");
+    server.sql("CREATE TABLE test.Tickets64 (id bigint PRIMARY KEY, stub char(1) UNIQUE)");
+    let (kind, error) = refused(&url(&server)).await;
+    assert_eq!(kind, Some(StoreErrorKind::Other), "{error}");
+    assert!(error.contains("no AUTO_INCREMENT column"), "{error}");
+    assert!(survey(&url(&server)).await.is_err());
+    assert!(open_counter(&url(&server).replace("/test", "/nothing")).await.is_err());
+    server.sql("DROP TABLE test.Tickets64");
+
+    server.sql(TABLE);
+    let counter = open(&url(&server)).await;
+    counter.reserve(some(1)).await.unwrap();
+    // A ticket of an earlier call must not pass for a new one.
+    server.sql("ALTER TABLE test.Tickets64 MODIFY id bigint unsigned NOT NULL DEFAULT 7");
+    let error = counter.reserve(some(1)).await.unwrap_err();
+    assert_eq!(error.kind(), StoreErrorKind::Corrupt, "{error}");
+}
+
+/// Goal: where its type ends, a table gives no ticket twice. Method: a TINYINT, up to its end and on.
+#[tokio::test]
+async fn the_last_number_of_a_column_is_not_given_again_and_again() {
+    let server = MariaDb::start();
+    server.sql(&TABLE.replace("bigint(20) unsigned", "tinyint"));
+    server.sql("ALTER TABLE test.Tickets64 AUTO_INCREMENT = 120");
+    let counter = open(&url(&server)).await;
+    let mut tickets = Vec::new();
+    let error = loop {
+        match counter.reserve(some(1)).await {
+            Ok(segment) => tickets.push(segment.first()),
+            Err(error) => break error,
+        }
+    };
+    assert_eq!(tickets, (120..127).collect::<Vec<_>>());
+    for error in [error, counter.reserve(some(1)).await.unwrap_err()] {
+        println!("{error}");
+        assert_eq!(error.kind(), StoreErrorKind::Full, "{error}");
+    }
+}
