@@ -6,7 +6,7 @@ use std::io::{ErrorKind, Write};
 use std::process::{Command, Output, Stdio};
 
 /// How each tool is installed.
-const TOOLS: [(&str, &str); 8] = [
+const TOOLS: [(&str, &str); 9] = [
     ("redis-cli", "apt-get install redis-tools"),
     ("redis-benchmark", "apt-get install redis-tools"),
     ("curl", "apt-get install curl"),
@@ -15,6 +15,7 @@ const TOOLS: [(&str, &str); 8] = [
     ("mount", "apt-get install mount"),
     ("strip", "apt-get install binutils"),
     ("sh", "apt-get install dash"),
+    ("date", "apt-get install coreutils"),
 ];
 
 /// Runs a tool to its end.

@@ -12,6 +12,7 @@
 )]
 
 pub mod binary;
+pub mod chaos;
 pub mod dice;
 pub mod disk;
 pub mod external;

@@ -304,10 +304,8 @@ impl Server {
     /// If there is none within 20 s.
     pub fn first_id(&mut self) -> (Duration, u64) {
         loop {
-            let patience = Duration::from_millis(500);
-            let asked = Resp::connect(self.resp, patience).and_then(|mut client| client.next("default", 1));
-            if let Ok(Ok(ids)) = asked {
-                return (self.spawned_at.elapsed(), ids[0]);
+            if let Some(answer) = self.ask_once() {
+                return answer;
             }
             if let Some(status) = self.exit_status() {
                 panic!("the server ended with {status}:\n{}", self.log());
@@ -317,9 +315,21 @@ impl Server {
         }
     }
 
+    /// Asks for an id once, over a new connection: how long after the start the answer came, and the id.
+    pub fn ask_once(&self) -> Option<(Duration, u64)> {
+        let mut client = Resp::connect(self.resp, Duration::from_millis(500)).ok()?;
+        let ids = client.next("default", 1).ok()?.ok()?;
+        Some((self.spawned_at.elapsed(), ids[0]))
+    }
+
     /// Tells it to end (SIGTERM).
     pub fn terminate(&self) {
         self.signal(Signal::TERM);
+    }
+
+    /// Tells it to read its files again (SIGHUP).
+    pub fn hang_up(&self) {
+        self.signal(Signal::HUP);
     }
 
     /// Ends it by force (SIGKILL) and waits until it is gone.

@@ -4,24 +4,18 @@
 
 #![allow(clippy::unwrap_used, clippy::print_stdout, reason = "a panic is how a test fails")]
 
-mod client;
 mod world;
 
-use std::fmt::Write as _;
-use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Mutex, PoisonError};
-use std::thread;
 use std::time::Duration;
 
+use snowmint_blackbox::chaos::{CLOCK_SLACK_MS, Harvest, Load, draw_while};
 use snowmint_blackbox::{Dice, figures, time};
 
-use client::{Client, Harvest};
 use world::{Faults, World};
 
 const SERVERS: usize = 4;
 const CLIENTS: usize = 12;
-/// How far an id may be from the real time: readings on two sides, and what the servers' clocks were drawn aside.
-const CLOCK_SLACK_MS: u64 = 100;
 
 /// What is tested under faults.
 struct Plan {
@@ -90,30 +84,18 @@ fn run(plan: &Plan) {
 
     let mut world = World::start(folder.path(), plan);
     let addresses = world.addresses();
-    let (drawn, over) = (AtomicUsize::new(0), AtomicBool::new(false));
-    let harvests: Vec<Harvest> = thread::scope(|scope| {
-        let clients: Vec<_> = (0..CLIENTS)
-            .map(|_| {
-                let dice = Dice::new(dice.next());
-                let (addresses, drawn, over) = (&addresses, &drawn, &over);
-                scope.spawn(move || Client::new(dice, addresses, plan.ids_a_second).draw_until(drawn, over))
-            })
-            .collect();
-        // However this thread leaves, the clients must end too, or the scope would wait for ever.
-        let _ends = SetOnDrop(&over);
-        while drawn.load(Ordering::Relaxed) < plan.ids || !world.had_enough() {
-            let state = (drawn.load(Ordering::Relaxed), world.faults());
+    let load = Load { clients: CLIENTS, ids_a_second: plan.ids_a_second };
+    let mut harvest = draw_while(&addresses, load, &mut dice, |dice, drawn| {
+        while drawn.ids() < plan.ids || !world.had_enough() {
+            let state = (drawn.ids(), world.faults());
             assert!(began.elapsed() < Duration::from_mins(2), "ids and faults so far: {state:?}");
-            world.one_more_fault(&mut dice);
+            world.one_more_fault(dice);
         }
-        over.store(true, Ordering::Relaxed);
-        clients.into_iter().map(|client| client.join().unwrap()).collect()
     });
-    let (faults, mut harvest) = world.end();
-    for each in harvests {
-        harvest.add(each);
-    }
-    let text = report(plan, seed, &faults, &harvest, began.elapsed());
+    let shares = harvest.shares();
+    let (faults, ids) = world.end();
+    harvest.ids.append(ids);
+    let text = report(plan, seed, &faults, &harvest, &shares, began.elapsed());
 
     let made = harvest.ids.made_within().unwrap();
     assert!(harvest.ids.len() >= plan.ids);
@@ -125,25 +107,24 @@ fn run(plan: &Plan) {
     figures::publish(plan.name, &text);
 }
 
-struct SetOnDrop<'a>(&'a AtomicBool);
-
-impl Drop for SetOnDrop<'_> {
-    fn drop(&mut self) {
-        self.0.store(true, Ordering::Relaxed);
-    }
-}
-
-fn report(plan: &Plan, seed: u64, faults: &Faults, harvest: &Harvest, took: Duration) -> String {
+fn report(
+    plan: &Plan,
+    seed: u64,
+    faults: &Faults,
+    harvest: &Harvest,
+    shares: &str,
+    took: Duration,
+) -> String {
     let Plan { layout, window, .. } = plan;
     let mut times = faults.first_ids.clone();
     times.sort_unstable();
-    let mut text = format!(
+    format!(
         "{SERVERS} servers on one SQLite file, {CLIENTS} clients, layout {layout}, window {window:?}, seed {seed}\n\
          ids {}, duplicates 0, in {:.1} s\n\
          restarts after SIGKILL {}, start to first id: median {:.0?}, worst {:.0?}\n\
          pauses beyond the window {}, of these {} while the file was locked for writing\n\
          first answers after a pause: {} with fresh ids, {} errors\n\
-         clock steps by an hour or two {}, seen by servers {}",
+         clock steps by an hour or two {}, seen by servers {}\n{shares}",
         harvest.ids.len(),
         took.as_secs_f64(),
         times.len(),
@@ -155,9 +136,5 @@ fn report(plan: &Plan, seed: u64, faults: &Faults, harvest: &Harvest, took: Dura
         faults.errors_after_pause,
         faults.steps,
         faults.steps_seen,
-    );
-    for (what, count) in &harvest.said {
-        let _ = write!(text, "\nclients saw: {what} {count}");
-    }
-    text
+    )
 }

@@ -1,0 +1,107 @@
+//! Six nodes on real clusters, killed, paused, cut off and with clocks that jump, nodes and coordinators alike, while
+//! clients draw: no two ids may be equal. And the table of `docs/guarantees.md`, measured.
+//!
+//! `SNOWMINT_CHAOS=long` draws seven million ids from each store. `SNOWMINT_SEED=n` repeats a schedule of faults; when
+//! they strike depends on the machine all the same.
+
+#![allow(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::print_stdout,
+    reason = "a panic is how a test fails"
+)]
+
+mod coordinators;
+mod fault_table;
+mod faults;
+mod observer;
+mod world;
+
+use std::time::Duration;
+
+use snowmint_blackbox::chaos::{Load, draw_while};
+use snowmint_blackbox::{Dice, figures, time};
+
+use coordinators::Kind;
+use world::World;
+
+/// Eight workers, of which nodes that are gone have two: as many as nodes, so that they change hands all the time. 256
+/// ids a tick: two nodes with one worker could hardly miss each other.
+const LAYOUT: &str = "time:41@1ms datacenter:11 worker:3 sequence:8 epoch:2010-11-04T01:42:54.657Z";
+const LOAD: Load = Load { clients: 12, ids_a_second: 5_000 };
+
+/// What is tested under faults.
+struct Plan {
+    /// The name of its figures.
+    name: &'static str,
+    store: Kind,
+    layout: &'static str,
+    window: Duration,
+    /// How long it takes at least.
+    length: Duration,
+    /// How many ids are drawn at least: few, so that a slow machine is only slow.
+    ids: usize,
+    /// How often each kind of fault strikes at least.
+    least_faults: u32,
+    /// The time between two faults, on average.
+    between_faults: Duration,
+}
+
+impl Plan {
+    fn new(name: &'static str, store: Kind) -> Self {
+        let long = std::env::var("SNOWMINT_CHAOS").is_ok_and(|it| it == "long");
+        let (length, ids, least_faults) = if long {
+            (Duration::from_mins(2), 7_000_000, 20)
+        } else {
+            (Duration::from_secs(25), 100_000, 2)
+        };
+        let window = Duration::from_secs(3);
+        let between_faults = Duration::from_millis(400);
+        Self { name, store, layout: LAYOUT, window, length, ids, least_faults, between_faults }
+    }
+}
+
+/// Goal: the promise of the project on etcd, whose members come and go. Method: as [`run`] says.
+#[test]
+fn no_duplicates_on_three_etcd() {
+    run(&Plan::new("chaos-etcd", Kind::Etcd));
+}
+
+/// Goal: the same on ZooKeeper, where a member that was left behind answers reads from its memory.
+#[test]
+fn no_duplicates_on_three_zookeeper() {
+    run(&Plan::new("chaos-zookeeper", Kind::ZooKeeper));
+}
+
+/// Goal: the same on PostgreSQL, which is away for everybody whenever it is away.
+#[test]
+fn no_duplicates_on_postgres() {
+    run(&Plan::new("chaos-postgres", Kind::Postgres));
+}
+
+/// One seed decides what happens to which node and coordinator; clients keep whatever ids they get and check their
+/// order as they come; equality is checked at the end, exactly, over all of them.
+fn run(plan: &Plan) {
+    let seed = Dice::seed();
+    println!("SNOWMINT_SEED={seed}");
+    let mut dice = Dice::new(seed);
+    let folder = tempfile::tempdir().unwrap();
+    let began = time::now();
+    let mut world = World::start(folder.path(), plan);
+    let addresses = world.addresses();
+    let mut harvest = draw_while(&addresses, LOAD, &mut dice, |dice, drawn| world.run(dice, drawn));
+    let shares = harvest.shares();
+    let (faults, ids) = world.end();
+    harvest.ids.append(ids);
+
+    let (count, took) = (harvest.ids.len(), began.elapsed().as_secs_f64());
+    harvest.ids.assert_unique();
+    assert!(count >= plan.ids);
+    let Plan { store, layout, window, .. } = plan;
+    let text = format!(
+        "6 nodes on {store:?}, {} clients, layout {layout}, window {window:?}, seed {seed}\n\
+         ids {count}, duplicates 0, in {took:.1} s\n{faults}\n{shares}",
+        LOAD.clients
+    );
+    figures::publish(plan.name, &text);
+}

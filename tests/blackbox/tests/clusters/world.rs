@@ -1,0 +1,280 @@
+//! Six nodes and the coordinators behind them, and what is done to both.
+//! Everything heals by itself after a while; nothing is waited for, so that faults overlap.
+
+use std::net::SocketAddrV4;
+use std::path::Path;
+use std::thread;
+use std::time::{Duration, Instant};
+
+use snowmint_blackbox::chaos::{AfterPause, Drawn, Node, Offset};
+use snowmint_blackbox::{Dice, Ids, Serve, time};
+
+use crate::Plan;
+use crate::coordinators::{Coordinators, Links, Trouble};
+use crate::faults::Faults;
+
+const NODES: usize = 6;
+/// How often it is seen to what is due.
+const STEP: Duration = Duration::from_millis(10);
+/// Workers of the layout that nobody can have, so that there are as many as nodes: whoever starts again must wait for
+/// a worker that another had a moment ago, and may think it still has.
+const TAKEN_FOR_THE_DAY: usize = 2;
+/// After all is well again, every node must serve within this, however slow the machine.
+const WELL_WITHIN: Duration = Duration::from_mins(2);
+
+pub(crate) struct World<'a> {
+    plan: &'a Plan,
+    coordinators: Coordinators,
+    /// Which coordinators are away, how, and until when.
+    away: Vec<Option<(Absence, Instant)>>,
+    /// The coordinators are left alone until then.
+    rest_until: Instant,
+    members: Vec<Member>,
+    faults: Faults,
+    /// What the faults themselves brought: the clients have their own.
+    ids: Ids,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Absence {
+    Killed,
+    Paused,
+}
+
+/// A node with its way to the store.
+struct Member {
+    node: Node,
+    links: Links,
+    trouble: Option<(Trouble, Instant)>,
+    /// Whether it has made an id since its start.
+    serves: bool,
+    started: Instant,
+    /// With what its clock was started.
+    offset: Offset,
+}
+
+impl<'a> World<'a> {
+    pub(crate) fn start(folder: &Path, plan: &'a Plan) -> Self {
+        let coordinators = Coordinators::start(plan.store);
+        let window = format!("{}ms", plan.window.as_millis());
+        take_for_the_day(folder, &coordinators, plan.layout);
+        let member = |nth: usize| {
+            let links = Links::to(&coordinators);
+            let first = format!("node-{nth}-start-0");
+            let serve = Serve::new(folder).args(["--layout", plan.layout, "--window", &window]);
+            let serve = serve.args(["--store", links.url()]).env("SNOWMINT_HOLDER", first);
+            let node = Node::start(folder, &serve);
+            Member { node, links, trouble: None, serves: true, started: time::now(), offset: Offset::None }
+        };
+        let members = (0..NODES).map(member).collect();
+        let away = coordinators.servers().iter().map(|_| None).collect();
+        let (faults, ids) = (Faults::default(), Ids::new());
+        Self { plan, coordinators, away, rest_until: time::now(), members, faults, ids }
+    }
+
+    pub(crate) fn addresses(&self) -> Vec<(SocketAddrV4, SocketAddrV4)> {
+        self.members.iter().map(|member| member.node.addresses()).collect()
+    }
+
+    /// Lets faults strike until the plan has what it wants, then heals everything and waits until all is well.
+    pub(crate) fn run(&mut self, dice: &mut Dice, drawn: &Drawn) {
+        let began = time::now();
+        let mut next_fault = began;
+        let Plan { length, ids, least_faults, .. } = *self.plan;
+        while began.elapsed() < length || drawn.ids() < ids || self.faults.least() < least_faults {
+            let state = (drawn.ids(), &self.faults);
+            assert!(began.elapsed() < length * 8 + WELL_WITHIN, "ids and faults so far: {state:?}");
+            thread::sleep(STEP);
+            self.see_to_what_is_due(time::now());
+            if next_fault <= time::now() {
+                self.one_more_fault(dice);
+                next_fault = time::now() + self.plan.between_faults.mul_f64(0.3 + 1.4 * dice.fraction());
+            }
+        }
+        self.heal();
+    }
+
+    fn one_more_fault(&mut self, dice: &mut Dice) {
+        let well: Vec<usize> = (0..NODES).filter(|&i| self.members[i].is_well()).collect();
+        let stuck = (0..NODES).find(|&i| self.members[i].is_stuck(self.plan.window));
+        let any = |dice: &mut Dice| well[dice.index(well.len())];
+        // Half of the nodes are left to serve, as far as the coordinators let them.
+        match dice.within(0, 11) {
+            0..=2 if stuck.is_some() || well.len() > NODES / 2 => {
+                let i = stuck.unwrap_or_else(|| any(dice));
+                self.kill_and_restart(i, dice);
+            }
+            3..=4 if well.len() > NODES / 2 => {
+                let longer = Duration::from_millis(dice.within(200, 1500));
+                self.members[any(dice)].node.pause(self.plan.window + longer);
+                self.faults.node_pauses += 1;
+            }
+            5..=6 if well.len() > NODES / 2 => {
+                let (i, trouble) = (any(dice), Trouble::ALL[dice.index(Trouble::ALL.len())]);
+                self.members[i].links.strike(trouble);
+                self.members[i].trouble = Some((trouble, self.in_windows(0.1, 1.6, dice)));
+                *self.faults.troubles.entry(trouble).or_default() += 1;
+            }
+            7..=9 => self.hit_coordinator(dice),
+            _ => self.step_clock(dice),
+        }
+    }
+
+    /// An instant so many windows from now.
+    fn in_windows(&self, least: f64, most: f64, dice: &mut Dice) -> Instant {
+        time::now() + self.plan.window.mul_f64(least + (most - least) * dice.fraction())
+    }
+
+    fn hit_coordinator(&mut self, dice: &mut Dice) {
+        let present: Vec<usize> = (0..self.away.len()).filter(|&i| self.away[i].is_none()).collect();
+        let majority_stays = present.len() > 1 && present.len() > self.away.len() / 2 + 1;
+        // A majority away is an outage for all: now and then, and never for long.
+        let outage = !majority_stays;
+        if present.is_empty() || time::now() < self.rest_until || (outage && dice.within(0, 2) > 0) {
+            return;
+        }
+        let leader = self.coordinators.leader().filter(|it| present.contains(it) && dice.within(0, 1) == 0);
+        let i = leader.unwrap_or_else(|| present[dice.index(present.len())]);
+        let until = self.in_windows(0.2, if outage { 1.5 } else { 2.5 }, dice);
+        let server = self.coordinators.servers()[i];
+        let absence = if dice.within(0, 1) == 0 {
+            server.kill9();
+            self.faults.coordinator_kills += 1;
+            Absence::Killed
+        } else {
+            server.pause();
+            self.faults.coordinator_pauses += 1;
+            Absence::Paused
+        };
+        self.away[i] = Some((absence, until));
+        self.faults.leaders_hit += u32::from(leader.is_some());
+        self.faults.outages += u32::from(outage);
+        if outage {
+            self.rest_until = until + self.plan.window;
+        }
+    }
+
+    /// A new name at each start, as a pod has: it finds no record of its own, and takes a worker that another had.
+    fn kill_and_restart(&mut self, i: usize, dice: &mut Dice) {
+        let offset = match dice.within(0, 9) {
+            0 => Offset::Behind,
+            // Elsewhere each would take a worker's next hour with it, and there are no spare workers.
+            1 if self.coordinators.has_time() => Offset::Ahead,
+            _ => Offset::None,
+        };
+        self.faults.starts_ahead += u32::from(offset == Offset::Ahead);
+        self.faults.starts_behind += u32::from(offset == Offset::Behind);
+        self.faults.node_kills += 1;
+        let name = format!("node-{i}-start-{}", self.faults.node_kills);
+        let member = &mut self.members[i];
+        member.node.kill_and_restart(&["--holder", &name], offset);
+        (member.serves, member.started, member.offset) = (false, time::now(), offset);
+    }
+
+    /// Not while a node starts: it would be left open by which clock its ids go.
+    fn step_clock(&mut self, dice: &mut Dice) {
+        let started: Vec<usize> = (0..NODES).filter(|&i| self.members[i].serves).collect();
+        if !started.is_empty() {
+            self.members[started[dice.index(started.len())]].node.step_clock(dice);
+            self.faults.clock_steps += 1;
+        }
+    }
+
+    fn see_to_what_is_due(&mut self, now: Instant) {
+        for (server, away) in self.coordinators.servers().into_iter().zip(&mut self.away) {
+            match away {
+                Some((absence, until)) if *until <= now => {
+                    match absence {
+                        Absence::Killed => server.restart_without_waiting(),
+                        Absence::Paused => server.resume(),
+                    }
+                    *away = None;
+                }
+                _ => {}
+            }
+        }
+        for member in &mut self.members {
+            if let Some((trouble, until)) = member.trouble
+                && until <= now
+            {
+                member.links.heal(trouble);
+                member.trouble = None;
+            }
+            if member.node.is_due() {
+                let AfterPause { ids, fresh, errors } = member.node.resume();
+                self.ids.add(&ids);
+                self.faults.fresh_after_pause += fresh;
+                self.faults.errors_after_pause += errors;
+            }
+            if let Some(log) = member.node.last_words() {
+                assert!(log.contains("ahead of the store's"), "a node ended by itself:\n{log}");
+            } else if !member.serves
+                && let Some((after, id)) = member.node.server().ask_once()
+            {
+                member.serves = true;
+                self.ids.add(&[id]);
+                self.faults.first_ids.push(after);
+            }
+        }
+    }
+
+    /// Ends every fault, sets every clock right, and waits until each node serves: by itself, as promised.
+    fn heal(&mut self) {
+        let any_time = time::now() + Duration::from_hours(1);
+        self.see_to_what_is_due(any_time);
+        for i in 0..NODES {
+            if self.members[i].node.is_paused() {
+                let after = self.members[i].node.resume();
+                self.ids.add(&after.ids);
+            }
+            if self.members[i].offset != Offset::None {
+                let name = format!("node-{i}-put-right");
+                let member = &mut self.members[i];
+                member.node.kill_and_restart(&["--holder", &name], Offset::None);
+                member.serves = false;
+            }
+        }
+        for server in self.coordinators.servers() {
+            server.wait_ready();
+        }
+        let healed = time::now();
+        for member in &mut self.members {
+            let (_, id) = time::eventually("a node serves after all is well again", WELL_WITHIN, || {
+                member.node.server().ask_once()
+            });
+            self.ids.add(&[id]);
+        }
+        self.faults.well_after = healed.elapsed();
+    }
+
+    /// Ends the nodes in good order.
+    pub(crate) fn end(mut self) -> (Faults, Ids) {
+        self.faults.steps_seen = self.members.iter().map(|member| member.node.steps_seen()).sum();
+        assert!(self.faults.steps_seen > 0, "no node saw its clock jump: libfaketime does not work here");
+        self.members.into_iter().for_each(|member| member.node.stop());
+        (self.faults, self.ids)
+    }
+}
+
+/// Grants of a day, to nodes that are gone.
+fn take_for_the_day(folder: &Path, coordinators: &Coordinators, layout: &str) {
+    let links = Links::to(coordinators);
+    for nth in 0..TAKEN_FOR_THE_DAY {
+        let name = format!("gone-{nth}");
+        let serve = Serve::new(folder).args(["--store", links.url(), "--layout", layout]);
+        let mut server = serve.args(["--window", "24h", "--holder", &name]).start();
+        server.kill();
+    }
+}
+
+impl Member {
+    /// Whether nothing is being done to it.
+    fn is_well(&self) -> bool {
+        self.serves && self.trouble.is_none() && !self.node.is_paused()
+    }
+
+    /// Whether it was given time enough to serve and does not: with a wrong clock it may never.
+    fn is_stuck(&self, window: Duration) -> bool {
+        !self.serves && self.started.elapsed() > window * 2
+    }
+}

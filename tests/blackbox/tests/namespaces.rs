@@ -1,0 +1,241 @@
+//! Namespaces of every scheme, as clients and operators meet them: Redis' commands, Leaf's paths, the command line
+//! beside a running node, signals, kills, and settings that cannot be.
+
+#![allow(clippy::unwrap_used, reason = "a panic is how a test fails")]
+
+use std::fs;
+use std::path::Path;
+use std::time::Duration;
+
+use snowmint_blackbox::external::{output, redis_py};
+use snowmint_blackbox::ids::increase;
+use snowmint_blackbox::resp::Reply;
+use snowmint_blackbox::server::assert_says;
+use snowmint_blackbox::{Ids, Serve, Server, binary, time};
+
+const PATIENCE: Duration = Duration::from_secs(30);
+
+/// Runs the command beside a server that has its data in `folder/data`.
+fn ns(folder: &Path, args: &[&str]) -> String {
+    let ran = binary::run(folder, [&["ns"], args, &["--data", "data"]].concat());
+    assert!(ran.status.success(), "{args:?}: {}", binary::text(&ran));
+    binary::text(&ran)
+}
+
+fn serve(folder: &Path) -> Serve {
+    Serve::new(folder).args(["--namespaces-poll", "100ms"])
+}
+
+/// Asks until the namespace is served.
+fn wait_for(server: &Server, namespace: &str) {
+    time::eventually(&format!("{namespace} is served"), PATIENCE, || {
+        let reply = server.client().call(&["ID.NEXT", namespace]).unwrap();
+        (!matches!(reply, Reply::Error(_))).then_some(())
+    });
+}
+
+fn increment(server: &Server, words: &[&str]) -> Result<i64, String> {
+    match server.client().call(words).unwrap() {
+        Reply::Integer(number) => Ok(number),
+        Reply::Error(text) => Err(text),
+        other => panic!("{words:?}: {other:?}"),
+    }
+}
+
+const REDIS_PY: &str = r#"
+import sys, redis
+r = redis.Redis(port=int(sys.argv[1]), protocol=int(sys.argv[2]))
+first = r.incr("n")
+assert r.incrby("n", 10) == first + 10
+assert r.incr("n", 5) == first + 15
+pipe = r.pipeline(transaction=False)
+for _ in range(1000):
+    pipe.incr("n")
+numbers = pipe.execute()
+assert numbers == list(range(first + 16, first + 1016)), numbers[:5]
+for bad in ("default", "keys", "daily"):
+    try:
+        r.incr(bad)
+        raise SystemExit(f"{bad} was incremented")
+    except redis.ResponseError as error:
+        assert "ID.NEXT" in str(error), error
+try:
+    r.get("n")
+    raise SystemExit("GET is no command")
+except redis.ResponseError as error:
+    assert "unknown command" in str(error), error
+print(numbers[-1])
+"#;
+
+/// Goal: programs that count by Redis' INCR work as they are. Method: redis-cli and redis-py, unmodified, both versions
+/// of the protocol; each answer is the last number of its run.
+#[test]
+fn redis_clients_count() {
+    let folder = tempfile::tempdir().unwrap();
+    for args in [
+        &["add", "n", "--scheme", "segment"][..],
+        &["add", "keys", "--scheme", "uuid7"],
+        &["add", "daily", "--scheme", "segment", "--reset", "daily", "--text", "{date}-{number:4}"],
+    ] {
+        ns(folder.path(), args);
+    }
+    let server = serve(folder.path()).start();
+    wait_for(&server, "n");
+    let port = server.resp().port().to_string();
+    let cli = |words: &[&str]| output("redis-cli", [&["-p", &port], words].concat()).trim().to_owned();
+    let first: u64 = cli(&["INCR", "n"]).parse().unwrap();
+    assert_eq!(cli(&["INCRBY", "n", "100"]), (first + 100).to_string());
+    assert_eq!(cli(&["-r", "3", "INCR", "n"]).lines().last().unwrap(), (first + 103).to_string());
+    let mut last = first + 103;
+    for protocol in ["2", "3"] {
+        let ended: u64 = redis_py(REDIS_PY, &[&port, protocol]).trim().parse().unwrap();
+        assert!(ended > last);
+        last = ended;
+    }
+    let text = cli(&["ID.NEXT", "daily"]);
+    assert!(text.len() == 13 && text.ends_with("-0001"), "{text}");
+    assert_eq!(cli(&["ID.NEXT", "keys"]).len(), 36);
+    for (words, told) in [
+        (&["INCRBY", "n", "0"][..], "from 1 to 100000"),
+        (&["INCRBY", "n", "-5"], "from 1 to 100000"),
+        (&["INCRBY", "n", "100001"], "from 1 to 100000"),
+        (&["INCRBY", "n", "x"], "ERR value is not an integer or out of range"),
+        (&["INCRBY", "n"], "ERR wrong number of arguments for 'incrby' command"),
+        (&["INCR", "nope"], "NONAMESPACE this server has no namespace `nope`"),
+        (&["INCR", "default"], "WRONGTYPE namespace `default` cannot be incremented"),
+    ] {
+        let error = increment(&server, words).unwrap_err();
+        assert!(error.contains(told), "{words:?}: {error}");
+    }
+    assert_eq!(
+        increment(&server, &["INCR", "n"]),
+        Ok(i64::try_from(last).unwrap() + 1),
+        "bad input takes no number"
+    );
+}
+
+/// Goal: a number that was answered never comes again, and a clean stop wastes none. Method: numbers drawn over a clean
+/// stop and over kill -9, each after which the node starts again on the same data.
+#[test]
+fn numbers_survive_stops_and_kills() {
+    let folder = tempfile::tempdir().unwrap();
+    ns(folder.path(), &["add", "n", "--scheme", "segment"]);
+    let mut ids = Ids::new();
+    let mut last = 0;
+    for round in 0..4 {
+        let mut server = serve(folder.path()).start();
+        wait_for(&server, "n");
+        let drawn = server.client().next("n", 2500).unwrap().unwrap();
+        assert!(increase(&drawn) && drawn[0] > last, "{} after {last}", drawn[0]);
+        if round % 2 == 1 {
+            // One was drawn to see that it is served.
+            assert_eq!(drawn[0], last + 2, "a clean stop gives back what was not used");
+        }
+        last = *drawn.last().unwrap();
+        ids.add(&drawn);
+        if round % 2 == 0 {
+            server.stop();
+        } else {
+            server.kill();
+        }
+    }
+    ids.assert_unique();
+}
+
+/// Goal: what an operator adds, changes and drops is served without a restart, on every node. Method: two nodes of one
+/// store, the command line beside them.
+#[test]
+fn nodes_follow_the_store() {
+    let folder = tempfile::tempdir().unwrap();
+    let nodes = [serve(folder.path()).start(), serve(folder.path()).start()];
+    ns(folder.path(), &["add", "orders", "--scheme", "segment", "--text", "A-{number:6}"]);
+    let mut seen = std::collections::BTreeSet::new();
+    for node in &nodes {
+        wait_for(node, "orders");
+        for _ in 0..50 {
+            let Reply::Bulk(text) = node.client().call(&["ID.NEXT", "orders"]).unwrap() else {
+                panic!("no text")
+            };
+            assert!(text.starts_with("A-") && seen.insert(text.clone()), "{text} twice");
+        }
+    }
+    ns(folder.path(), &["set", "orders", "--text", "B-{number:6}"]);
+    for node in &nodes {
+        time::eventually("the new text", PATIENCE, || {
+            let Reply::Bulk(text) = node.client().call(&["ID.NEXT", "orders"]).unwrap() else {
+                panic!("no text")
+            };
+            assert!(seen.insert(text.clone()), "{text} twice");
+            text.starts_with("B-").then_some(())
+        });
+    }
+    ns(folder.path(), &["drop", "orders"]);
+    for node in &nodes {
+        let error = time::eventually("the namespace is refused", PATIENCE, || {
+            match node.client().call(&["ID.NEXT", "orders"]).unwrap() {
+                Reply::Error(text) => Some(text),
+                _ => None,
+            }
+        });
+        assert!(error.contains("NONAMESPACE this server has no namespace `orders`"), "{error}");
+    }
+}
+
+/// Goal: SIGHUP reads the file again, and a bad file changes nothing and is told with its line.
+#[test]
+fn a_file_is_reloaded() {
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("ns.toml");
+    let write = |text: &str| fs::write(&file, text).unwrap();
+    write("[namespaces.a]\nscheme = \"segment\"\ntext = \"A{number}\"\n");
+    // The store is not looked at meanwhile: what changes comes by the signal.
+    let server =
+        Serve::new(folder.path()).args(["--namespaces-poll", "1h", "--namespaces-file", "ns.toml"]).start();
+    let text = |namespace: &str| server.client().call(&["ID.NEXT", namespace]).unwrap();
+    assert_eq!(text("a"), Reply::Bulk("A1".to_owned()));
+
+    write("[namespaces.a]\nscheme = \"segment\"\nstripe = \"3/2\"\n");
+    server.hang_up();
+    let log = server.log_with("nothing was reloaded", PATIENCE);
+    assert_says(&log, &["ns.toml: line 3: there is no stripe 3 of 2"]);
+    assert_eq!(text("a"), Reply::Bulk("A2".to_owned()));
+
+    write("[namespaces.a]\nscheme = \"segment\"\ntext = \"B{number}\"\n[namespaces.b]\nscheme = \"ulid\"\n");
+    server.hang_up();
+    server.log_with("reloaded namespaces=3", PATIENCE);
+    assert_eq!(text("a"), Reply::Bulk("B3".to_owned()));
+    assert!(matches!(text("b"), Reply::Bulk(id) if id.len() == 26));
+}
+
+/// Goal: the end of the numbers is seen long before, and told in words that help. Method: a small maximum.
+#[test]
+fn a_maximum_is_told_before_and_when_it_is_reached() {
+    let folder = tempfile::tempdir().unwrap();
+    ns(
+        folder.path(),
+        &["add", "n", "--scheme", "segment", "--maximum", "100", "--size-min", "1", "--size-max", "1"],
+    );
+    let server = serve(folder.path()).start();
+    wait_for(&server, "n");
+    let used = || server.metric("snowmint_numbers_used_ratio");
+    assert!(used() < 0.2, "{}", used());
+    for _ in 0..94 {
+        increment(&server, &["INCR", "n"]).unwrap();
+    }
+    server.log_with("namespace n has used nine tenths of its numbers", PATIENCE);
+    assert!(used() >= 0.9, "{}", used());
+    let mut client = server.client();
+    let error = time::eventually("the end", PATIENCE, || match client.call(&["INCR", "n"]).unwrap() {
+        Reply::Error(text) => Some(text),
+        _ => None,
+    });
+    assert!(
+        error.contains("NUMBERSENDED namespace `n` has used every number up to its maximum of 100"),
+        "{error}"
+    );
+    assert_eq!(server.get("/v1/ids/n").status, 500);
+    assert_eq!(server.get("/readyz").status, 200, "the other namespaces are served");
+    ns(folder.path(), &["set", "n", "--maximum", "1000"]);
+    let number = time::eventually("a number above", PATIENCE, || increment(&server, &["INCR", "n"]).ok());
+    assert!(number > 100, "{number}");
+}
