@@ -105,6 +105,7 @@ impl Link {
         call: &C,
     ) -> Result<C::Answer, Failure> {
         let (index, channel, token) = self.ready(connect).await?;
+        let unanswered = Unanswered { link: self, member: index };
         let mut answered = timeout(answer, call.send(channel, token.clone())).await;
         if let (Ok(Err(status)), Some(token)) = (&answered, &token)
             && wants_new_token(status)
@@ -114,10 +115,13 @@ impl Link {
             answered = timeout(answer, call.send(channel, token)).await;
         }
         match answered {
-            Ok(Ok(answer)) => Ok(answer.into_inner()),
+            Ok(Ok(answer)) => {
+                unanswered.settled();
+                Ok(answer.into_inner())
+            }
             Ok(Err(status)) => {
-                if is_about_the_member(&status) {
-                    self.move_on(index).await;
+                if !is_about_the_member(&status) {
+                    unanswered.settled();
                 }
                 Err(if is_connect_error(&status) {
                     Failure::NoConnection(status.message().to_owned())
@@ -125,10 +129,7 @@ impl Link {
                     Failure::Status(Box::new(status))
                 })
             }
-            Err(_) => {
-                self.move_on(index).await;
-                Err(Failure::NoAnswer(answer))
-            }
+            Err(_) => Err(Failure::NoAnswer(answer)),
         }
     }
 
@@ -139,17 +140,11 @@ impl Link {
     ) -> Result<(usize, Channel, Option<MetadataValue<Ascii>>), Failure> {
         let ready = async {
             let (index, channel) = self.channel().await?;
-            match timeout(READ, self.token(&channel)).await {
-                Ok(Ok(token)) => Ok((index, channel, token)),
-                Ok(Err(failure)) => {
-                    self.move_on(index).await;
-                    Err(failure)
-                }
-                Err(_) => {
-                    self.move_on(index).await;
-                    Err(Failure::NoConnection("no answer to the login".to_owned()))
-                }
-            }
+            let unanswered = Unanswered { link: self, member: index };
+            let token = timeout(READ, self.token(&channel)).await;
+            let token = token.map_err(|_| Failure::NoConnection("no answer to the login".to_owned()))??;
+            unanswered.settled();
+            Ok((index, channel, token))
         };
         let late = |_| Failure::NoConnection(format!("no connection in {} s", within.as_secs()));
         timeout(within, ready).await.map_err(late)?
@@ -174,8 +169,11 @@ impl Link {
     }
 
     /// Leaves a member that failed: its channel is opened anew when its turn comes again.
-    async fn move_on(&self, from: usize) {
-        *self.members[from].channel.lock().await = None;
+    fn move_on(&self, from: usize) {
+        // Where it is locked, another call is opening it anew.
+        if let Ok(mut channel) = self.members[from].channel.try_lock() {
+            *channel = None;
+        }
         let next = (from + 1) % self.members.len();
         // Of many calls that fail at once, one moves on.
         let _ = self.current.compare_exchange(from, next, Ordering::Relaxed, Ordering::Relaxed);
@@ -211,6 +209,26 @@ impl Link {
         if token.as_ref() == Some(refused) {
             *token = None;
         }
+    }
+}
+
+/// A call that a member has not answered yet. Dropped like that, also by a caller whose patience is shorter than ours,
+/// it leaves the member: one that is frozen would else be asked again and again.
+struct Unanswered<'a> {
+    link: &'a Link,
+    member: usize,
+}
+
+impl Unanswered<'_> {
+    /// The member did its part.
+    fn settled(self) {
+        std::mem::forget(self);
+    }
+}
+
+impl Drop for Unanswered<'_> {
+    fn drop(&mut self) {
+        self.link.move_on(self.member);
     }
 }
 
