@@ -117,6 +117,17 @@ impl Limits {
         ((cursor >> self.sequence_bits) + 1) << self.sequence_bits
     }
 
+    /// The tick that a clock has shown at least, where a cursor just below this one was used.
+    #[cfg(feature = "std")]
+    pub(crate) const fn seen_at(&self, end: Cursor) -> u64 {
+        (end.saturating_sub(1) >> self.sequence_bits).saturating_sub(self.max_ahead_ticks)
+    }
+
+    /// How far the cursor may trail the clock, in whole ticks.
+    pub(crate) const fn max_behind_ms(&self) -> u64 {
+        self.max_behind_ticks * self.tick_ms
+    }
+
     /// The first cursor that is further ahead of the clock than the rule allows.
     pub(crate) fn reach(&self, now_tick: u64) -> Cursor {
         let tick = now_tick + self.max_ahead_ticks + 1;
@@ -194,7 +205,7 @@ impl Limits {
     }
 
     /// From the clock's reading to the start of a later tick.
-    fn ms_until(&self, tick: u64, at: &Position) -> NonZeroU64 {
+    pub(crate) fn ms_until(&self, tick: u64, at: &Position) -> NonZeroU64 {
         NonZeroU64::new(self.unix_ms(tick).saturating_sub(at.now_unix_ms)).unwrap_or(NonZeroU64::MIN)
     }
 

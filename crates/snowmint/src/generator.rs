@@ -5,8 +5,11 @@ mod batch;
 mod blocks;
 mod generations;
 mod owned;
+#[cfg(feature = "std")]
+mod pool;
 mod shared;
 mod start;
+mod waiting;
 
 use core::fmt;
 use core::time::Duration;
@@ -14,6 +17,8 @@ use core::time::Duration;
 pub use batch::Batch;
 pub use blocks::BlockGenerator;
 pub use owned::OwnedGenerator;
+#[cfg(feature = "std")]
+pub use pool::{Caller, GeneratorPool, PoolError};
 pub use shared::Generator;
 pub use start::Start;
 pub(crate) use start::rolled;
@@ -28,7 +33,7 @@ const DEFAULT_MAX_BEHIND: Duration = Duration::from_millis(4);
 /// The right to use one worker for ids whose timestamps lie in `[from, until)`.
 ///
 /// Leases come from a store; see the crate `snowmint-cluster`.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Lease {
     /// The worker.
     pub worker: WorkerId,

@@ -333,6 +333,7 @@ mod tests {
     }
 
     #[test]
+    #[cfg_attr(miri, ignore = "minutes of JSON and logarithms")]
     fn the_layout_of_each_real_id_is_among_the_first_three() {
         let all: Vec<serde_json::Value> =
             serde_json::from_str(include_str!("../tests/vectors.json")).unwrap();

@@ -133,6 +133,9 @@ impl fmt::Display for IdError {
 
 impl core::error::Error for IdError {}
 
+#[cfg(feature = "sqlx")]
+mod column;
+
 #[cfg(feature = "serde")]
 mod text_or_number {
     use super::Id;

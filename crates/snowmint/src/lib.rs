@@ -37,6 +37,7 @@
 //! - `hide`: `hide::Hider`, ids for the public that tell neither time nor number.
 //! - `schemes`: `scheme`, the ids that are not 64-bit layouts: `ObjectId`, UUID v4 and v7, ULID.
 //! - `serde`: [`Id`] as a string in human-readable formats, a number in binary ones.
+//! - `sqlx`: [`Id`] as a `BIGINT` of every database that sqlx speaks to.
 
 #![cfg_attr(not(feature = "std"), no_std)]
 
@@ -68,6 +69,8 @@ pub use field::{DatacenterId, Field, Generation, Parts, Sequence, Timestamp, Wor
 pub use generator::{
     Batch, BlockGenerator, BuildError, Generator, GeneratorBuilder, Lease, OwnedGenerator, Start,
 };
+#[cfg(feature = "std")]
+pub use generator::{Caller, GeneratorPool, PoolError};
 pub use id::{Id, IdError};
 pub use layout::{Layout, LayoutBuilder, LayoutError, LayoutParseError, PRESETS, Preset, SplitError, Widths};
 pub use rule::{Rule, RuleError, Step};

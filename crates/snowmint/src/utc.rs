@@ -207,7 +207,7 @@ mod tests {
 
     #[test]
     fn every_day_until_2400_reads_back() {
-        for day in 0..157_000 {
+        for day in (0..157_000).step_by(if cfg!(miri) { 5003 } else { 1 }) {
             let ms = day * MS_PER_DAY;
             assert_eq!(parse(&Utc(ms).to_string()), Ok(ms));
         }

@@ -57,6 +57,7 @@ fn the_vectors_of_this_version_stay() {
 const IDS: u64 = 4000;
 
 #[test]
+#[cfg_attr(miri, ignore = "statistics: hundreds of thousands of ids")]
 fn one_bit_of_the_id_flips_half_of_what_is_shown() {
     let hider = Hider::new(&KEY);
     let mut flips = [[0_u32; 63]; 63];
@@ -78,6 +79,7 @@ fn one_bit_of_the_id_flips_half_of_what_is_shown() {
 }
 
 #[test]
+#[cfg_attr(miri, ignore = "statistics: hundreds of thousands of ids")]
 fn what_is_shown_has_neither_the_order_nor_the_parity_of_the_ids() {
     let hider = Hider::new(&KEY);
     let shown: Vec<u64> = (0..100_000).map(|n| hider.hide(id(1_541_815_603_606_036_480 + n)).get()).collect();

@@ -165,3 +165,11 @@ fn error_types_are_small() {
     assert!(size_of::<LayoutError>() <= 40, "{}", size_of::<LayoutError>());
     assert!(size_of::<snowmint::LayoutParseError>() <= 48);
 }
+
+#[test]
+fn a_layout_shows_its_text_and_its_end_where_it_is_debugged() {
+    assert_eq!(
+        format!("{:?}", Layout::TWITTER),
+        format!("Layout({}; ends 2080-07-10T17:30:30.209Z)", Layout::TWITTER)
+    );
+}

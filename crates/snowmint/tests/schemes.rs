@@ -1,7 +1,8 @@
 //! Goal: a forked child's ids of any scheme are none of its parent's.
 //! Method: a real fork at a standing clock, where a copied state would repeat; the child writes its ids to a pipe.
 
-#![cfg(all(feature = "schemes", target_os = "linux"))]
+// Miri cannot fork.
+#![cfg(all(feature = "schemes", target_os = "linux", not(miri)))]
 #![allow(clippy::unwrap_used, reason = "a panic is how a test fails")]
 
 use std::fs::File;

@@ -1,14 +1,14 @@
 //! Nanoseconds since the machine was started: never stepped, and time spent suspended counts on Linux.
 
-#[cfg(target_os = "linux")]
+#[cfg(all(target_os = "linux", not(miri)))]
 pub(super) fn boot_ns() -> u64 {
     use rustix::time::{ClockId, clock_gettime};
     let time = clock_gettime(ClockId::Boottime);
     time.tv_sec.cast_unsigned() * 1_000_000_000 + time.tv_nsec.cast_unsigned()
 }
 
-/// Since the first call of this process, by the standard library's monotonic clock.
-#[cfg(not(target_os = "linux"))]
+/// Since the first call of this process, by the standard library's monotonic clock; Miri has no boot time either.
+#[cfg(not(all(target_os = "linux", not(miri))))]
 #[expect(clippy::disallowed_methods, reason = "this is the clock that the rest is told to use")]
 pub(super) fn boot_ns() -> u64 {
     use std::sync::OnceLock;

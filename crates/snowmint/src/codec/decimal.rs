@@ -1,6 +1,8 @@
 //! Decimal: what every database and log shows.
 //! No sign, no blanks, at most 19 digits.
 
+mod eight;
+
 use super::radix::Radix;
 use super::{CodecError, Text};
 use crate::Id;
@@ -13,7 +15,7 @@ static RADIX: Radix = Radix::new("decimal", b"0123456789");
 /// Writes an id in decimal, without leading zeros.
 #[inline]
 pub fn encode(id: Id) -> Text<LEN> {
-    RADIX.encode(id)
+    RADIX.without_leading_zeros(encode_padded(id))
 }
 
 /// Writes an id as exactly 19 decimal digits: these texts sort like the numbers.
@@ -25,7 +27,14 @@ pub fn encode(id: Id) -> Text<LEN> {
 /// ```
 #[inline]
 pub fn encode_padded(id: Id) -> Text<LEN> {
-    RADIX.encode_padded(id)
+    let (above, low) = (id.get() / eight::LIMIT, id.get() % eight::LIMIT);
+    let (top, middle) = (above / eight::LIMIT, above % eight::LIMIT);
+    let mut bytes = [0; LEN];
+    // Of the top eight digits, an id has three.
+    bytes[..3].copy_from_slice(&eight::write(top)[5..]);
+    bytes[3..11].copy_from_slice(&eight::write(middle));
+    bytes[11..].copy_from_slice(&eight::write(low));
+    Text { bytes, start: 0 }
 }
 
 /// Reads a decimal id; leading zeros are allowed within 19 digits.
@@ -35,5 +44,31 @@ pub fn encode_padded(id: Id) -> Text<LEN> {
 /// [`CodecError`] for an empty text, a foreign character, or a number from 2^63 on.
 #[inline]
 pub fn decode(text: &str) -> Result<Id, CodecError> {
-    RADIX.decode(text)
+    match read(text.as_bytes()).and_then(|value| Id::new(value).ok()) {
+        Some(id) => Ok(id),
+        None => RADIX.decode(text),
+    }
+}
+
+/// The number of 1 to 19 digits: below 10^19, so that its parts and their sum fit.
+#[inline]
+fn read(text: &[u8]) -> Option<u64> {
+    if text.is_empty() || text.len() > LEN {
+        return None;
+    }
+    let (mut rest, mut sum, mut weight) = (text, 0, 1);
+    while let Some((above, digits)) = rest.split_last_chunk() {
+        sum += eight::read(*digits)? * weight;
+        weight *= eight::LIMIT;
+        rest = above;
+    }
+    let mut top = 0;
+    for byte in rest {
+        let digit = byte.wrapping_sub(b'0');
+        if digit > 9 {
+            return None;
+        }
+        top = top * 10 + u64::from(digit);
+    }
+    Some(top * weight + sum)
 }

@@ -1,6 +1,8 @@
 //! Hexadecimal: 16 lower-case digits that sort like the number.
 //! Reading takes either case and an optional `0x`.
 
+mod eight;
+
 use super::radix::Radix;
 use super::{CodecError, Text};
 use crate::Id;
@@ -23,5 +25,16 @@ pub fn encode(id: Id) -> Text<LEN> {
 /// [`CodecError`] for an empty text, a foreign character, or a number from 2^63 on.
 #[inline]
 pub fn decode(text: &str) -> Result<Id, CodecError> {
-    RADIX.decode(text.strip_prefix("0x").unwrap_or(text))
+    let text = text.strip_prefix("0x").unwrap_or(text);
+    match read_all(text.as_bytes()).and_then(|value| Id::new(value).ok()) {
+        Some(id) => Ok(id),
+        None => RADIX.decode(text),
+    }
+}
+
+/// The number of exactly 16 digits, which is how ids are written.
+#[inline]
+fn read_all(text: &[u8]) -> Option<u64> {
+    let (high, low) = text.split_first_chunk()?;
+    Some(eight::read(*high)? << 32 | eight::read(*low.as_array()?)?)
 }

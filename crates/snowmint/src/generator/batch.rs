@@ -56,6 +56,18 @@ impl Composer {
         self
     }
 
+    /// Whether a greater cursor of one tick has the greater id.
+    #[cfg(feature = "std")]
+    pub(super) const fn keeps_order(&self) -> bool {
+        self.start_bound == 0
+    }
+
+    /// Whether both put the same datacenter and worker into their ids.
+    #[cfg(feature = "std")]
+    pub(super) const fn has_node_of(&self, other: &Self) -> bool {
+        self.node_bits == other.node_bits
+    }
+
     const fn sequence_mask(&self) -> u64 {
         (1 << self.sequence_bits) - 1
     }
@@ -115,6 +127,12 @@ impl Batch {
     /// No ids.
     pub(super) const fn empty(fork: ForkMark) -> Self {
         Self::new(Composer::NONE, fork, 0, 0)
+    }
+
+    /// The first cursor after those of this batch.
+    #[cfg(feature = "std")]
+    pub(super) const fn end_cursor(&self) -> Cursor {
+        self.end
     }
 
     /// How many ids were not read yet.

@@ -67,7 +67,7 @@ impl<C: Clock, G: Deref<Target = Generator<C>>> BlockGenerator<G> {
     pub fn next(&mut self) -> Result<Id, Refusal> {
         loop {
             match self.try_next() {
-                Err(refusal) => super::sleep_for(refusal)?,
+                Err(refusal) => self.shared.waiting.sleep(refusal)?,
                 id => return id,
             }
         }
@@ -77,11 +77,8 @@ impl<C: Clock, G: Deref<Target = Generator<C>>> BlockGenerator<G> {
     fn next_of_block(&mut self) -> Result<Id, Refusal> {
         // Dropped first: a child that was forked must not go on with it, whatever follows.
         self.batch = Batch::empty(self.shared.fork_mark());
-        let claim = self.shared.claim(self.size.get().into())?;
-        self.shared.note_used(claim.run.start, claim.run.end);
-        self.batch = self.shared.batch(&claim);
-        self.hold = claim.hold;
-        // A claim has at least one id.
+        (self.batch, self.hold) = self.shared.try_take_held(self.size.get().into())?;
+        // What was taken has at least one id.
         self.batch.next_unchecked().ok_or(Refusal::Ended)
     }
 }

@@ -1,7 +1,14 @@
 //! The generator that threads share: one atomic cursor, no lock.
 //! Budget of `try_next` while a millisecond lasts: one look at the cycle counter and one `fetch_add`.
 
+#[cfg(feature = "std")]
+mod above;
+
+#[cfg(feature = "std")]
+pub(super) use above::{Begin, Floor, Skip};
+
 use super::generations::Generations;
+use super::waiting::Waiting;
 use super::{Batch, Composer, GeneratorBuilder, Setup};
 use crate::cursor::{ENDED, Limits, Position, Run};
 use crate::fork::ForkMark;
@@ -19,6 +26,7 @@ pub struct Generator<C> {
     cursor: Hot,
     tick: PerTick,
     generations: Generations,
+    pub(super) waiting: Waiting,
     limits: Limits,
     composer: Composer,
     fork: ForkMark,
@@ -81,6 +89,7 @@ impl<C: Clock> Generator<C> {
                 first_cursor,
             },
             generations: Generations::new(&layout, &rule, first_tick),
+            waiting: Waiting::new(limits.max_behind_ms()),
             limits,
             composer,
             fork: ForkMark::of_this_process(),
@@ -131,19 +140,24 @@ impl<C: Clock> Generator<C> {
         if count == 0 {
             return Ok(Batch::empty(self.fork));
         }
-        let wanted = count as u64;
-        if let Some(batch) = self.rest_of_tick(wanted) {
-            return Ok(batch);
+        Ok(self.try_take_held(count as u64)?.0)
+    }
+
+    /// At least one id, and how long the reading holds under which they were taken.
+    #[inline]
+    pub(super) fn try_take_held(&self, wanted: u64) -> Result<(Batch, Hold), Refusal> {
+        if let Some(taken) = self.rest_of_tick(wanted) {
+            return Ok(taken);
         }
         let claim = self.claim(wanted)?;
         self.note_used(claim.run.start, claim.run.end);
         self.publish(&claim);
-        Ok(self.batch(&claim))
+        Ok((self.batch(&claim), claim.hold))
     }
 
     /// All of `wanted` from the tick that others opened, without a clock reading, if there are as many left.
     #[inline]
-    fn rest_of_tick(&self, wanted: u64) -> Option<Batch> {
+    pub(super) fn rest_of_tick(&self, wanted: u64) -> Option<(Batch, Hold)> {
         let hold = Hold(self.tick.hold.load(Ordering::Acquire));
         if !self.may_go_on(hold) {
             return None;
@@ -151,7 +165,7 @@ impl<C: Clock> Generator<C> {
         let start = self.cursor.0.load(Ordering::Relaxed);
         let end = start.checked_add(wanted).filter(|end| *end <= self.tick.limit.load(Ordering::Relaxed))?;
         let taken = self.cursor.0.compare_exchange(start, end, Ordering::Relaxed, Ordering::Relaxed);
-        taken.is_ok().then(|| Batch::new(self.composer, self.fork, start, end))
+        taken.is_ok().then(|| (Batch::new(self.composer, self.fork, start, end), hold))
     }
 
     /// Fills `out` from its start with the next ids; gives how many there were, at least one unless it is empty.
@@ -165,6 +179,9 @@ impl<C: Clock> Generator<C> {
 
     /// Returns the next id; waits while its tick or the rule asks for it, asleep, not spinning.
     ///
+    /// While several callers wait, every second one waits a millisecond more, so that they draw in turn and not
+    /// at once, as long as that loses no id (see [`GeneratorBuilder::max_behind`]).
+    ///
     /// # Errors
     ///
     /// [`Refusal`] when waiting is no answer: the lease ended, the clock went back further than the rule
@@ -174,7 +191,7 @@ impl<C: Clock> Generator<C> {
     pub fn next(&self) -> Result<Id, Refusal> {
         loop {
             match self.try_next() {
-                Err(refusal) => super::sleep_for(refusal)?,
+                Err(refusal) => self.waiting.sleep(refusal)?,
                 id => return id,
             }
         }
@@ -209,8 +226,8 @@ impl<C: Clock> Generator<C> {
                 Err(refusal) => refusal,
                 id => return id,
             };
-            let ms = refusal.retry_after_ms().ok_or(refusal)?;
-            sleep(core::time::Duration::from_millis(ms.get())).await;
+            let wait = self.waiting.begin(refusal)?;
+            sleep(wait.time()).await;
         }
     }
 
@@ -239,21 +256,24 @@ impl<C: Clock> Generator<C> {
 
     /// Takes exactly one run of cursors out of the shared one, by a fresh reading of the clock.
     pub(super) fn claim(&self, wanted: u64) -> Result<Claim, Refusal> {
+        self.claim_by(|position, generation| {
+            self.limits.plan(position, wanted, |tick| self.generations.fitting(generation, tick))
+        })
+    }
+
+    /// Takes the run that `plan` makes of where the generator is and of the generation it is in.
+    fn claim_by(&self, plan: impl Fn(&Position, u32) -> Result<Run, Refusal>) -> Result<Claim, Refusal> {
         if !self.fork.is_same_process() {
             return Err(Refusal::Forked);
         }
         loop {
             let word = self.cursor.0.load(Ordering::Acquire);
             let (generation, cursor) = self.generations.unpack(word);
-            let highest_tick = self.tick.highest_tick.load(Ordering::Acquire);
-            let lease_end = self.tick.lease_end.load(Ordering::Relaxed);
-            let after_full_tick = self.after_full_tick(cursor);
+            let mut position = self.position(cursor);
             // Read last: what another thread's later reading led it to write would look like a clock that went back.
             let reading = self.clock.read();
-            let now_unix_ms = reading.unix_ms;
-            let position = Position { cursor, lease_end, highest_tick, after_full_tick, now_unix_ms };
-            let fitting = |tick| self.generations.fitting(generation, tick);
-            let run = self.limits.plan(&position, wanted, fitting)?;
+            position.now_unix_ms = reading.unix_ms;
+            let run = plan(&position, generation)?;
             if run.enter.is_some() {
                 self.generations.leave(generation, self.limits.free_from_tick(cursor));
             }
@@ -264,6 +284,18 @@ impl<C: Clock> Generator<C> {
                 self.note_clock(&run, position.highest_tick);
                 return Ok(Claim { run, generation, hold: reading.hold });
             }
+        }
+    }
+
+    /// What is known beside the time; the clock is to be read after it.
+    #[inline]
+    fn position(&self, cursor: u64) -> Position {
+        Position {
+            cursor,
+            lease_end: self.tick.lease_end.load(Ordering::Relaxed),
+            highest_tick: self.tick.highest_tick.load(Ordering::Acquire),
+            after_full_tick: self.after_full_tick(cursor),
+            now_unix_ms: 0,
         }
     }
 

@@ -44,3 +44,23 @@ pub(crate) const fn rolled(fresh: Cursor, last: Cursor, sequence_mask: u64) -> C
     let next = last & sequence_mask;
     if next <= sequence_mask / 2 { fresh | next } else { fresh }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn random_starts_are_those_of_split_mix_64() {
+        // Its first outputs for seed 0, from Sebastiano Vigna's `splitmix64.c`: their upper half, halved by the bound.
+        for (tick, output) in [(1, 0xe220_a839_u64), (2, 0x6e78_9e6a), (3, 0x06c4_5d18)] {
+            assert_eq!(random_start(tick, 1 << 31, 0), output >> 1);
+        }
+        assert_ne!(random_start(1, 4096, 0), random_start(1, 4096, 1), "two generators differ");
+    }
+
+    #[test]
+    fn rolling_goes_on_in_the_lower_half_and_begins_anew_in_the_upper() {
+        let rolled_from = |sequence: u64| rolled(5 << 4, 3 << 4 | sequence, 15);
+        assert_eq!((rolled_from(0), rolled_from(7), rolled_from(8)), (5 << 4, 5 << 4 | 7, 5 << 4));
+    }
+}

@@ -52,6 +52,7 @@ mod tests {
     use super::*;
 
     #[test]
+    #[cfg_attr(miri, ignore = "a minute of JSON")]
     fn every_ulid_monotonic_next_case() {
         let all: Vec<serde_json::Value> =
             serde_json::from_str(include_str!("../../tests/vectors.json")).unwrap();

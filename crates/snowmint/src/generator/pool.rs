@@ -1,0 +1,192 @@
+//! Several generators of one layout behind one face, for more ids a tick than one worker has.
+//! What is shared is a list that changes when a generator comes or goes; ids are drawn past it, by callers.
+
+mod caller;
+
+use core::fmt;
+use core::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use std::sync::{Arc, PoisonError, RwLock};
+
+pub use caller::Caller;
+
+use super::Generator;
+use crate::{Clock, Layout};
+
+/// The generators of a pool, in the order in which they were added.
+type Members<C> = Arc<[Arc<Generator<C>>]>;
+
+/// Generators of one layout, each under a worker of its own, that may come and go while ids are drawn.
+///
+/// Ids are drawn through a [`Caller`], of which each thread or connection has its own. The ids of one caller strictly
+/// increase, whichever generators they come from (where those of one [`Generator`] do). Ids of two callers are never
+/// equal, and are ordered only by their timestamps.
+///
+/// Callers are spread over the generators and share no cursor while the load lets them. One whose generator has used
+/// up its tick goes on with those that have sequences left, the smallest id first, so that a caller alone can draw
+/// what all of them have. That needs a layout with the worker above the sequence, as [`Layout::TWITTER`]; where it
+/// stands below, as in `sonyflake`, the ids of one generator lie between those of another, and a single caller in
+/// order gets what one generator has, several callers what all have.
+///
+/// Cloning it gives another handle on the same pool.
+///
+/// # Examples
+///
+/// ```
+/// use snowmint::{Generator, GeneratorPool, Layout, ManualClock, WorkerId};
+/// use std::sync::Arc;
+///
+/// let clock = ManualClock::at_unix_ms(1_700_000_000_000);
+/// let generator = |worker| Generator::builder(Layout::TWITTER).worker(WorkerId(worker)).build(&clock).map(Arc::new);
+/// let pool = GeneratorPool::new(Layout::TWITTER);
+/// pool.add(generator(1)?)?;
+/// let mut caller = pool.caller();
+/// let last = caller.try_take(4096)?.last();
+/// assert!(caller.try_next().is_err(), "all 4096 of this millisecond are used");
+///
+/// pool.add(generator(2)?)?;
+/// assert!(caller.try_next().ok() > last, "the same millisecond of another worker");
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+pub struct GeneratorPool<C> {
+    shared: Arc<Shared<C>>,
+}
+
+struct Shared<C> {
+    layout: Layout,
+    members: RwLock<Members<C>>,
+    /// Grows after each change of the members, so that callers look again only when there is something to see.
+    version: AtomicU64,
+    /// How many callers there were: each gets another generator to start with.
+    seats: AtomicUsize,
+}
+
+impl<C: Clock> GeneratorPool<C> {
+    /// A pool without generators, of a layout that all of them must have.
+    pub fn new(layout: Layout) -> Self {
+        let (version, seats) = (AtomicU64::new(0), AtomicUsize::new(0));
+        Self { shared: Arc::new(Shared { layout, members: RwLock::new(Arc::new([])), version, seats }) }
+    }
+
+    /// Adds a generator: callers that need more than they have find it at once, the others in the next millisecond.
+    ///
+    /// # Errors
+    ///
+    /// [`PoolError`] for another layout, or a worker and timestamps that a generator of the pool has.
+    pub fn add(&self, generator: Arc<Generator<C>>) -> Result<(), PoolError> {
+        self.put(generator, None)
+    }
+
+    /// Puts a generator in the place of another, which has ended or is ended by this.
+    ///
+    /// For a lease that follows on another: end the old generator, build the new one
+    /// [`not before`](super::GeneratorBuilder::not_before_unix_ms) what that returned, and replace it. Where the old one is
+    /// not in the pool, the new one is added.
+    ///
+    /// # Errors
+    ///
+    /// As [`add`](Self::add); then nothing has changed, but the old one has ended.
+    pub fn replace(&self, old: &Arc<Generator<C>>, new: Arc<Generator<C>>) -> Result<(), PoolError> {
+        old.end();
+        self.put(new, Some(old))
+    }
+
+    /// Ends a generator and takes it out: its callers go on with another one, above their last ids.
+    ///
+    /// Returns the first instant after every timestamp that was used, as [`Generator::end`].
+    pub fn remove(&self, generator: &Arc<Generator<C>>) -> Option<u64> {
+        // Ended first: a caller that still sees it then gets no id after this.
+        let used_until = generator.end();
+        let mut members = self.shared.members.write().unwrap_or_else(PoisonError::into_inner);
+        *members = members.iter().filter(|member| !Arc::ptr_eq(member, generator)).cloned().collect();
+        self.shared.version.fetch_add(1, Ordering::Release);
+        used_until
+    }
+
+    fn put(&self, new: Arc<Generator<C>>, old: Option<&Arc<Generator<C>>>) -> Result<(), PoolError> {
+        if *new.layout() != self.shared.layout {
+            return Err(PoolError::Layout { pool: self.shared.layout, generator: *new.layout() });
+        }
+        let mut members = self.shared.members.write().unwrap_or_else(PoisonError::into_inner);
+        if members.iter().any(|member| member.overlaps(&new)) {
+            return Err(PoolError::SameWorker);
+        }
+        let mut changed = members.to_vec();
+        match old.and_then(|old| changed.iter().position(|member| Arc::ptr_eq(member, old))) {
+            Some(place) => changed[place] = new,
+            None => changed.push(new),
+        }
+        *members = changed.into();
+        self.shared.version.fetch_add(1, Ordering::Release);
+        Ok(())
+    }
+
+    /// The generators of now.
+    pub fn generators(&self) -> Arc<[Arc<Generator<C>>]> {
+        self.shared.members()
+    }
+
+    /// The layout of the ids.
+    pub fn layout(&self) -> &Layout {
+        &self.shared.layout
+    }
+
+    /// A handle for one thread or one connection to draw ids through.
+    pub fn caller(&self) -> Caller<C> {
+        let seat = self.shared.seats.fetch_add(1, Ordering::Relaxed);
+        Caller::new(Arc::clone(&self.shared), seat)
+    }
+}
+
+impl<C> Shared<C> {
+    fn members(&self) -> Members<C> {
+        Arc::clone(&self.members.read().unwrap_or_else(PoisonError::into_inner))
+    }
+}
+
+impl<C> Clone for GeneratorPool<C> {
+    fn clone(&self) -> Self {
+        Self { shared: Arc::clone(&self.shared) }
+    }
+}
+
+impl<C> fmt::Debug for GeneratorPool<C> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let generators = self.shared.members().len();
+        f.debug_struct("GeneratorPool")
+            .field("layout", &self.shared.layout.to_string())
+            .field("generators", &generators)
+            .finish_non_exhaustive()
+    }
+}
+
+/// Why a generator cannot be in a pool.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum PoolError {
+    /// It has another layout.
+    Layout {
+        /// The pool's.
+        pool: Layout,
+        /// The generator's.
+        generator: Layout,
+    },
+    /// A generator of the pool has its datacenter and worker, and timestamps of its lease: both would make the same ids.
+    SameWorker,
+}
+
+impl fmt::Display for PoolError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Layout { pool, generator } => write!(
+                f,
+                "the pool's ids have the layout `{pool}`, the generator's `{generator}`: make a pool for each layout"
+            ),
+            Self::SameWorker => f.write_str(
+                "a generator of the pool has this datacenter and worker for some of the same timestamps, and would \
+                 make the same ids: give each generator a worker or a lease of its own",
+            ),
+        }
+    }
+}
+
+impl core::error::Error for PoolError {}

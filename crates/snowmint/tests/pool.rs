@@ -1,0 +1,463 @@
+//! Goal: a pool of generators repeats no id, keeps each caller's ids increasing while generators come and go, and
+//! refuses only when no generator has an id above the caller's last.
+//! Method: scripted clocks; proptest against a slow model that tries every id of the tick; threads on a real clock.
+
+#![allow(clippy::unwrap_used, reason = "a panic is how a test fails")]
+
+use std::collections::BTreeSet;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+
+use proptest::prelude::*;
+use snowmint::{
+    Caller, Generator, GeneratorPool, Id, Layout, Lease, ManualClock, Parts, PoolError, Refusal, Rule,
+    Sequence, Timestamp, WallClock, WorkerId,
+};
+
+const T0: u64 = 1_700_000_000_000;
+/// Four ids a tick and worker; the worker decides before the sequence.
+const WORKER_FIRST: &str = "time:41@1ms worker:3 sequence:2 epoch:2020-01-01";
+/// The same, but the ids of one worker lie between those of the others.
+const SEQUENCE_FIRST: &str = "time:41@1ms sequence:2 worker:3 epoch:2020-01-01";
+
+type Clock = Arc<ManualClock>;
+type Pool = GeneratorPool<Clock>;
+
+fn generator(clock: &Clock, layout: &str, worker: u32) -> Arc<Generator<Clock>> {
+    let builder = Generator::builder(layout.parse().unwrap()).worker(WorkerId(worker)).rule(Rule::REJECT);
+    Arc::new(builder.build(Arc::clone(clock)).unwrap())
+}
+
+fn pool(clock: &Clock, layout: &str, workers: u32) -> Pool {
+    let pool = GeneratorPool::new(layout.parse().unwrap());
+    for worker in 0..workers {
+        pool.add(generator(clock, layout, worker)).unwrap();
+    }
+    pool
+}
+
+fn clock() -> Clock {
+    Arc::new(ManualClock::at_unix_ms(T0))
+}
+
+/// Everything that can be had without waiting.
+fn drain(caller: &mut Caller<Clock>) -> Vec<Id> {
+    let mut ids = Vec::new();
+    while let Ok(batch) = caller.try_take(3) {
+        ids.extend(batch);
+    }
+    ids
+}
+
+fn parts(layout: &str, id: Id) -> Parts {
+    layout.parse::<Layout>().unwrap().split(id).unwrap()
+}
+
+#[test]
+fn one_caller_draws_what_all_have_in_order() {
+    for seats_before in 0..3 {
+        let clock = clock();
+        let pool = pool(&clock, WORKER_FIRST, 3);
+        // Wherever it starts, it comes round to the smallest ids first.
+        for _ in 0..seats_before {
+            let _ = pool.caller();
+        }
+        let mut caller = pool.caller();
+        drain(&mut caller);
+        let mut last = None;
+        for _ in 0..50 {
+            clock.advance_ms(1);
+            let ids = drain(&mut caller);
+            assert_eq!(ids.len(), 12, "4 ids of each of 3 workers");
+            assert!(ids.is_sorted() && last < Some(ids[0]));
+            last = ids.last().copied();
+        }
+    }
+}
+
+#[test]
+fn a_tick_that_was_slept_through_is_spent_on_all_generators() {
+    let clock = clock();
+    let mut caller = pool(&clock, WORKER_FIRST, 3).caller();
+    assert_eq!(drain(&mut caller).len(), 12);
+    clock.advance_ms(2);
+    let ids = drain(&mut caller);
+    assert_eq!(ids.len(), 24, "the tick that passed, too");
+    assert!(ids.is_sorted());
+}
+
+#[test]
+fn where_the_sequence_stands_above_the_worker_several_callers_draw_what_all_have() {
+    let clock = clock();
+    let pool = pool(&clock, SEQUENCE_FIRST, 3);
+    let mut callers: Vec<_> = (0..3).map(|_| pool.caller()).collect();
+    let mut all = BTreeSet::new();
+    for caller in &mut callers {
+        let ids = drain(caller);
+        assert!(ids.is_sorted());
+        all.extend(ids);
+    }
+    assert_eq!(all.len(), 12);
+    clock.advance_ms(1);
+    assert_eq!(drain(&mut callers[0]).len(), 4, "one alone in order: what one generator has");
+}
+
+#[test]
+fn callers_with_little_to_do_share_no_cursor() {
+    let clock = clock();
+    let pool = pool(&clock, WORKER_FIRST, 3);
+    let mut callers: Vec<_> = (0..3).map(|_| pool.caller()).collect();
+    for _ in 0..40 {
+        clock.advance_ms(1);
+        let workers: BTreeSet<_> =
+            callers.iter_mut().map(|caller| parts(WORKER_FIRST, caller.try_next().unwrap()).worker).collect();
+        assert_eq!(workers.len(), 3);
+    }
+    // After a rush they go back to their own.
+    drain(&mut callers[2]);
+    for _ in 0..40 {
+        clock.advance_ms(1);
+        callers[2].try_next().unwrap();
+    }
+    let worker = parts(WORKER_FIRST, callers[2].try_next().unwrap()).worker;
+    assert_eq!(worker, WorkerId(2));
+}
+
+#[test]
+fn a_generator_that_comes_is_used_in_the_same_tick_and_one_that_goes_is_left() {
+    let clock = clock();
+    let pool = pool(&clock, WORKER_FIRST, 1);
+    let mut caller = pool.caller();
+    let first = drain(&mut caller);
+    let second = generator(&clock, WORKER_FIRST, 5);
+    pool.add(Arc::clone(&second)).unwrap();
+    let more = drain(&mut caller);
+    assert!(more.len() == 4 && first.last() < more.first());
+    clock.advance_ms(1);
+    let before = caller.try_take(6).unwrap().last();
+    assert_eq!(pool.remove(&second), Some(T0 + 1), "it was used up to the tick before");
+    let after = drain(&mut caller);
+    assert_eq!(after.len(), 0, "worker 0 has no greater id in the tick in which 5 made one: {before:?}");
+    clock.advance_ms(1);
+    let after = drain(&mut caller);
+    assert!(after.len() == 4 && before < Some(after[0]));
+    assert_eq!(second.try_next(), Err(Refusal::Ended));
+}
+
+#[test]
+fn a_caller_whose_generator_is_gone_does_not_go_back_behind_its_last_id() {
+    let clock = clock();
+    let pool = pool(&clock, WORKER_FIRST, 2);
+    let _first = pool.caller();
+    let mut caller = pool.caller();
+    let last = caller.try_next().unwrap();
+    assert_eq!(parts(WORKER_FIRST, last).worker, WorkerId(1));
+    pool.remove(&pool.generators()[1]);
+    let refusal = caller.try_next().unwrap_err();
+    assert_eq!(
+        refusal.retry_after_ms().map(u64::from),
+        Some(1),
+        "worker 0 has a greater id in the next tick"
+    );
+    clock.set_unix_ms(T0 - 60_000);
+    let refusal = caller.try_next().unwrap_err();
+    assert!(
+        matches!(refusal, Refusal::ClockBehind { behind_ms, .. } if behind_ms.get() >= 60_000),
+        "{refusal:?}"
+    );
+    clock.set_unix_ms(T0 + 1);
+    assert!(caller.try_next().unwrap() > last);
+}
+
+#[test]
+fn a_generator_is_replaced_by_the_one_that_follows_it() {
+    let clock = clock();
+    let pool = pool(&clock, WORKER_FIRST, 1);
+    let mut caller = pool.caller();
+    let last = caller.try_next().unwrap();
+    let old = Arc::clone(&pool.generators()[0]);
+    pool.replace(&old, generator(&clock, WORKER_FIRST, 7)).unwrap();
+    let next = caller.try_next().unwrap();
+    assert!(next > last && parts(WORKER_FIRST, next).worker == WorkerId(7));
+    assert_eq!((old.try_next(), pool.generators().len()), (Err(Refusal::Ended), 1));
+}
+
+#[test]
+fn a_pool_without_generators_refuses_and_serves_once_there_is_one() {
+    let clock = clock();
+    let pool = pool(&clock, WORKER_FIRST, 0);
+    let mut caller = pool.caller();
+    assert_eq!(caller.try_next(), Err(Refusal::Ended));
+    assert_eq!(caller.try_take(0).unwrap().len(), 0);
+    pool.add(generator(&clock, WORKER_FIRST, 1)).unwrap();
+    assert_eq!(caller.try_take(0).unwrap().len(), 0);
+    caller.try_next().unwrap();
+}
+
+#[test]
+fn what_would_make_equal_ids_is_not_added() {
+    let clock = clock();
+    let pool = pool(&clock, WORKER_FIRST, 1);
+    assert_eq!(pool.add(generator(&clock, WORKER_FIRST, 0)), Err(PoolError::SameWorker));
+    let other = pool.add(generator(&clock, SEQUENCE_FIRST, 1)).unwrap_err();
+    assert!(other.to_string().contains(&SEQUENCE_FIRST.parse::<Layout>().unwrap().to_string()), "{other}");
+    // Leases of one worker that follow one another are not in each other's way.
+    let leased = |from_unix_ms, until_unix_ms| {
+        let lease = Lease { worker: WorkerId(3), from_unix_ms, until_unix_ms };
+        Arc::new(Generator::builder(*pool.layout()).lease(lease).build(Arc::clone(&clock)).unwrap())
+    };
+    pool.add(leased(T0, T0 + 10)).unwrap();
+    pool.add(leased(T0 + 10, T0 + 20)).unwrap();
+    assert_eq!(pool.add(leased(T0 + 19, T0 + 30)), Err(PoolError::SameWorker));
+    pool.generators()[2].end();
+    pool.add(leased(T0 + 19, T0 + 30)).unwrap();
+}
+
+#[test]
+fn the_refusal_that_waiting_helps_is_the_one_that_is_told() {
+    let clock = clock();
+    let pool = pool(&clock, WORKER_FIRST, 1);
+    let lease = Lease { worker: WorkerId(3), from_unix_ms: T0 - 10, until_unix_ms: T0 };
+    pool.add(Arc::new(Generator::builder(*pool.layout()).lease(lease).build(Arc::clone(&clock)).unwrap()))
+        .unwrap();
+    let mut caller = pool.caller();
+    assert_eq!(drain(&mut caller).len(), 4);
+    assert!(matches!(caller.try_next(), Err(Refusal::Exhausted { .. })));
+    pool.remove(&pool.generators()[0]);
+    assert!(matches!(caller.try_next(), Err(Refusal::LeaseEnded { .. })));
+}
+
+/// Goal: nothing of the above depends on who runs when. Method: threads draw on the wall clock while generators come
+/// and go; takes 0.3 s.
+#[test]
+fn threads_draw_while_generators_come_and_go() {
+    let layout: Layout = "time:41@1ms worker:6 sequence:6 epoch:2020-01-01".parse().unwrap();
+    let pool = GeneratorPool::new(layout);
+    let fresh = |worker: u32| {
+        let builder = Generator::builder(layout).worker(WorkerId(worker));
+        Arc::new(builder.build(WallClock).unwrap())
+    };
+    pool.add(fresh(0)).unwrap();
+    let stop = AtomicBool::new(false);
+    let all: Vec<Vec<Id>> = std::thread::scope(|scope| {
+        let draw = |count: usize| {
+            let (pool, stop) = (&pool, &stop);
+            scope.spawn(move || {
+                let mut caller = pool.caller();
+                let mut ids = Vec::new();
+                while !stop.load(Ordering::Relaxed) {
+                    match caller.try_take(count) {
+                        Ok(batch) => ids.extend(batch),
+                        Err(_) => std::thread::yield_now(),
+                    }
+                }
+                ids
+            })
+        };
+        let threads = [1, 3, 50, 1000].map(draw);
+        for worker in 1..64 {
+            std::thread::sleep(Duration::from_millis(4));
+            pool.add(fresh(worker)).unwrap();
+            if worker % 3 != 0 {
+                pool.remove(&pool.generators()[0]);
+            }
+        }
+        stop.store(true, Ordering::Relaxed);
+        threads.map(|thread| thread.join().unwrap()).into()
+    });
+    let mut seen: Vec<Id> = Vec::new();
+    for ids in all {
+        assert!(ids.windows(2).all(|two| two[0] < two[1]), "a caller's ids went back");
+        assert!(!ids.is_empty());
+        seen.extend(ids);
+    }
+    let count = seen.len();
+    seen.sort_unstable();
+    seen.dedup();
+    assert_eq!(seen.len(), count, "an id came twice");
+}
+
+#[derive(Clone, Debug)]
+enum Act {
+    Draw { caller: usize, count: usize },
+    Advance(u64),
+    GoBack(u64),
+    Add { lease_ms: u64 },
+    Remove(usize),
+    Extend { generator: usize, ms: u64 },
+}
+
+fn acts() -> impl Strategy<Value = Vec<Act>> {
+    let act = prop_oneof![
+        10 => (0..4_usize, 1..7_usize).prop_map(|(caller, count)| Act::Draw { caller, count }),
+        3 => (1..3_u64).prop_map(Act::Advance),
+        1 => (1..9_u64).prop_map(Act::GoBack),
+        2 => (1..30_u64).prop_map(|lease_ms| Act::Add { lease_ms }),
+        1 => (0..8_usize).prop_map(Act::Remove),
+        1 => (0..8_usize, 1..20_u64).prop_map(|(generator, ms)| Act::Extend { generator, ms }),
+    ];
+    prop::collection::vec(act, 1..150)
+}
+
+/// What a generator can still make, kept apart from the one under test.
+struct Model {
+    generator: Arc<Generator<Clock>>,
+    worker: WorkerId,
+    until_unix_ms: u64,
+    /// The tick and the sequence of the next id.
+    next: (u64, u16),
+}
+
+struct World {
+    layout: Layout,
+    rule: Rule,
+    max_behind: Duration,
+    clock: Clock,
+    pool: Pool,
+    models: Vec<Model>,
+    callers: Vec<(Caller<Clock>, Option<Id>)>,
+    seen: BTreeSet<Id>,
+}
+
+impl World {
+    fn new(layout: &str, rule: Rule, max_behind: Duration) -> Self {
+        let layout = layout.parse().unwrap();
+        let (clock, pool) = (clock(), GeneratorPool::new(layout));
+        let callers = (0..4).map(|_| (pool.caller(), None)).collect();
+        Self { layout, rule, max_behind, clock, pool, models: Vec::new(), callers, seen: BTreeSet::new() }
+    }
+
+    fn now(&self) -> u64 {
+        snowmint::Clock::unix_ms(&self.clock)
+    }
+
+    fn tick(&self, unix_ms: u64) -> u64 {
+        self.layout.timestamp_at(unix_ms).unwrap().0
+    }
+
+    fn add(&mut self, lease_ms: u64) {
+        // Workers that were removed are not used again: their leases would have to follow on the old ones.
+        let used = u32::try_from(self.models.len()).unwrap();
+        if used == 8 {
+            return;
+        }
+        let (worker, from_unix_ms) = (WorkerId(7 - used), self.now());
+        let lease = Lease { worker, from_unix_ms, until_unix_ms: from_unix_ms + lease_ms };
+        let builder =
+            Generator::builder(self.layout).lease(lease).rule(self.rule).max_behind(self.max_behind);
+        let generator = Arc::new(builder.build(Arc::clone(&self.clock)).unwrap());
+        self.pool.add(Arc::clone(&generator)).unwrap();
+        let next = (self.tick(from_unix_ms), 0);
+        self.models.push(Model { generator, worker, until_unix_ms: lease.until_unix_ms, next });
+    }
+
+    fn act(&mut self, act: &Act) -> Option<(usize, Result<Vec<Id>, Refusal>)> {
+        match *act {
+            Act::Advance(ms) => self.clock.advance_ms(ms),
+            Act::GoBack(ms) => self.clock.set_unix_ms(self.now() - ms),
+            Act::Add { lease_ms } => self.add(lease_ms),
+            Act::Remove(index) => {
+                if let Some(model) = self.models.get_mut(index) {
+                    self.pool.remove(&model.generator);
+                    model.until_unix_ms = 0;
+                }
+            }
+            Act::Extend { generator, ms } => {
+                if let Some(model) = self.models.get_mut(generator).filter(|model| model.until_unix_ms > 0) {
+                    model.until_unix_ms += ms;
+                    model.generator.extend_lease(model.until_unix_ms);
+                }
+            }
+            Act::Draw { caller, count } => {
+                let drawn = self.callers[caller].0.try_take(count).map(Iterator::collect::<Vec<_>>);
+                return Some((caller, drawn));
+            }
+        }
+        None
+    }
+
+    /// What holds under every rule.
+    fn check_promises(&mut self, caller: usize, ids: &[Id]) {
+        assert!(!ids.is_empty());
+        for id in ids {
+            assert!(Some(*id) > self.callers[caller].1, "a caller's ids went back");
+            assert!(self.seen.insert(*id), "{id} came twice");
+            let Parts { worker, timestamp, .. } = self.layout.split(*id).unwrap();
+            let instant = self.layout.unix_ms(timestamp);
+            let model = self.models.iter().find(|model| model.worker == worker).unwrap();
+            assert!(instant < model.until_unix_ms, "beyond the lease, or from one that was removed");
+            let max_ahead = u64::try_from(self.rule.max_ahead().as_millis()).unwrap();
+            assert!(instant <= self.now() + max_ahead, "further ahead than the rule allows");
+            self.callers[caller].1 = Some(*id);
+        }
+    }
+
+    /// Whether the model finds an id of the clock's tick above the caller's last, by trying each.
+    fn has_id(&self, caller: usize) -> bool {
+        let (now, last) = (self.now(), self.callers[caller].1);
+        let worker_of_last = last.map(|last| self.layout.split(last).unwrap().worker);
+        let removed = |model: &Model| Some(model.worker) == worker_of_last && model.until_unix_ms == 0;
+        let may_skip = self.models.iter().any(removed);
+        self.models.iter().filter(|model| now < model.until_unix_ms).any(|model| {
+            let left = (0..4_u16).filter(|sequence| (self.tick(now), *sequence) >= model.next);
+            let mut above = left.map(|sequence| {
+                let timestamp = Timestamp(self.tick(now));
+                let sequence = Sequence(sequence.into());
+                let parts = Parts { timestamp, worker: model.worker, sequence, ..Parts::default() };
+                Some(self.layout.compose(&parts).unwrap()) > last
+            });
+            if may_skip { above.any(|above| above) } else { above.next() == Some(true) }
+        })
+    }
+
+    fn note(&mut self, ids: &[Id]) {
+        for id in ids {
+            let Parts { worker, timestamp, sequence, .. } = self.layout.split(*id).unwrap();
+            let model = self.models.iter_mut().find(|model| model.worker == worker).unwrap();
+            model.next = (timestamp.0, u16::try_from(sequence.0).unwrap() + 1);
+        }
+    }
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(400))]
+
+    /// Without borrowing and without trailing, there is an id exactly when the model finds one.
+    #[test]
+    fn it_refuses_only_when_no_generator_has_an_id_above_the_last(
+        sequence_first in any::<bool>(),
+        acts in acts(),
+    ) {
+        let layout = if sequence_first { SEQUENCE_FIRST } else { WORKER_FIRST };
+        let mut world = World::new(layout, Rule::REJECT, Duration::ZERO);
+        for act in &acts {
+            let expected = matches!(act, Act::Draw { caller, .. } if world.has_id(*caller));
+            match world.act(act) {
+                Some((caller, Ok(ids))) => {
+                    prop_assert!(expected, "{act:?} gave {ids:?}");
+                    world.check_promises(caller, &ids);
+                    world.note(&ids);
+                }
+                Some((_, Err(refusal))) => prop_assert!(!expected, "{act:?} was refused: {refusal}"),
+                None => {}
+            }
+        }
+    }
+
+    #[test]
+    fn the_promises_hold_under_every_rule(
+        sequence_first in any::<bool>(),
+        rule in prop::sample::select(vec!["reject", "wait(5ms)", "borrow(3ms)", "wait(2ms) then borrow(6ms)"]),
+        max_behind in 0..6_u64,
+        acts in acts(),
+    ) {
+        let layout = if sequence_first { SEQUENCE_FIRST } else { WORKER_FIRST };
+        let mut world = World::new(layout, rule.parse().unwrap(), Duration::from_millis(max_behind));
+        for act in &acts {
+            if let Some((caller, Ok(ids))) = world.act(act) {
+                world.check_promises(caller, &ids);
+            }
+        }
+    }
+}
