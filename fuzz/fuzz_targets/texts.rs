@@ -2,7 +2,9 @@
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;
-use snowmint::codec::{base36, base58_bitcoin, base58_flickr, base62, binary, crockford32, decimal, hex, zbase32};
+use snowmint::codec::{
+    base36, base58_bitcoin, base58_flickr, base62, binary, crockford32, decimal, hex, zbase32,
+};
 use snowmint::guess;
 
 macro_rules! reads_back {
@@ -14,7 +16,18 @@ macro_rules! reads_back {
 }
 
 fuzz_target!(|text: &str| {
-    reads_back!(text, base36, base58_bitcoin, base58_flickr, base62, binary, crockford32, decimal, hex, zbase32);
+    reads_back!(
+        text,
+        base36,
+        base58_bitcoin,
+        base58_flickr,
+        base62,
+        binary,
+        crockford32,
+        decimal,
+        hex,
+        zbase32
+    );
     for guessed in guess::of_text(text, 1_800_000_000_000) {
         assert!(!format!("{guessed:?}").is_empty());
     }

@@ -1,0 +1,26 @@
+//! A text is no alphabet, or one that writes and reads every number; a hidden id is revealed.
+#![no_main]
+
+use libfuzzer_sys::fuzz_target;
+use snowmint::Id;
+use snowmint::codec::alphabet::Alphabet;
+use snowmint::hide::Hider;
+
+// An alphabet, a blank, and a text in it.
+fuzz_target!(|input: ([u8; 16], u64, &str)| {
+    let (key, number, texts) = input;
+    let (digits, text) = texts.split_once(' ').unwrap_or((texts, ""));
+    let Ok(id) = Id::new(number >> 1) else { unreachable!("63 bits") };
+    match Alphabet::new(digits) {
+        Err(error) => assert!(!error.to_string().is_empty()),
+        Ok(alphabet) => {
+            assert_eq!(alphabet.decode(&alphabet.encode(id)), Ok(id));
+            assert_eq!(alphabet.decode(&alphabet.encode_padded(id)), Ok(id));
+            if let Ok(read) = alphabet.decode(text) {
+                assert!(alphabet.encode_padded(read).ends_with(text));
+            }
+        }
+    }
+    let hider = Hider::new(&key);
+    assert_eq!(hider.reveal(hider.hide(id)), id);
+});

@@ -1,0 +1,31 @@
+//! Whatever a text or a number may be, at whatever time: guesses stand in order, and each is what it says.
+#![no_main]
+
+use libfuzzer_sys::fuzz_target;
+use snowmint::Id;
+use snowmint::guess::{self, Guess};
+use snowmint::scheme::Scheme;
+
+fuzz_target!(|input: (u64, u64, &str)| {
+    let (now, number, text) = input;
+    check(&guess::of_text(text, now));
+    if let Ok(id) = Id::new(number) {
+        check(&guess::of_id(id, now));
+    }
+    for scheme in Scheme::ALL {
+        if let Ok(id) = scheme.parse(text) {
+            assert_eq!(scheme.parse(&id.to_string()), Ok(id));
+        }
+    }
+});
+
+fn check(guesses: &[Guess]) {
+    assert!(guesses.is_sorted_by(|one, next| one.cost_bits() <= next.cost_bits()), "NaN is in no order");
+    for guess in guesses {
+        assert!(!guess.name().is_empty() && !guess.form().is_empty());
+        if let (Some((preset, parts)), Some(id)) = (guess.layout(), guess.id()) {
+            assert_eq!(preset.layout.compose(&parts), Ok(id));
+            assert_eq!(guess.unix_ms(), Some(preset.layout.unix_ms(parts.timestamp)));
+        }
+    }
+}

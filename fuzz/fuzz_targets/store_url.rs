@@ -1,0 +1,28 @@
+//! The URL of a store is refused or understood, without a word about the password in it.
+#![no_main]
+
+use libfuzzer_sys::fuzz_target;
+
+/// Nothing that a message would say by itself.
+const PASSWORD: &str = "q7Zx0kV";
+const SCHEMES: [&str; 2] = ["redis", "zookeeper"];
+
+// `user@hosts/path?parameters`, between which the password stands.
+fuzz_target!(|input: (u8, &str)| {
+    let (scheme, text) = input;
+    // A file that the URL names is read: that is another program's input.
+    if text.contains("file") || text.contains("ca") || text.contains('%') {
+        return;
+    }
+    if let Err(error) = snowmint_store::schema(text) {
+        assert!(!error.to_string().is_empty());
+    }
+    let scheme = SCHEMES[usize::from(scheme) % SCHEMES.len()];
+    let (user, rest) = text.split_once('@').unwrap_or(("", text));
+    let url = format!("{scheme}://{user}:{PASSWORD}@{rest}");
+    let said = match snowmint_store::schema(&url) {
+        Ok(schema) => schema,
+        Err(error) => error.to_string(),
+    };
+    assert!(!said.contains(PASSWORD), "{url:?} gave {said:?}");
+});
