@@ -1,26 +1,60 @@
-//! Deterministic simulation of Snowmint nodes: skewed, drifting and stepping clocks, pauses, crashes, and a
-//! store that loses answers and writes late. One seed, one trace.
+//! Deterministic simulation of Snowmint nodes: skewed, drifting and stepping clocks, pauses, crashes, operators, and
+//! stores of every kind with the failures of each. One seed, one trace.
 //!
 //! It drives the lease protocol and the generator that ship, under a virtual time, and keeps every id that any
 //! node made: none may come twice, and the ids of one process must increase.
 
+mod figures;
 mod history;
 mod node;
 mod scenario;
+mod segments;
 mod store;
+mod sums;
 mod world;
 
-pub use history::{Duplicate, Report};
-pub use scenario::Scenario;
+use std::num::NonZeroUsize;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::mpsc;
+use std::thread;
 
+pub use figures::{Count, Figures};
+pub use history::{Duplicate, Maker, Report};
+pub use scenario::{Scenario, Wish};
+pub use segments::{Planted, SegmentReport, SegmentScenario, run_segments};
 use snowmint_cluster::lease::protocol::{AfterLastGrant, Begin};
+pub use store::StoreProfile;
+pub use sums::{Sum, Sums};
 
-/// Runs the world of one seed, with the rule that ships.
-pub fn run(seed: u64) -> Report {
-    run_with::<AfterLastGrant>(&Scenario::of(seed))
+/// Runs the world of a scenario, with the rule that ships.
+pub fn run(scenario: &Scenario) -> Report {
+    run_with::<AfterLastGrant>(scenario)
 }
 
 /// Runs a scenario with another rule for where grants begin: how a planted fault is shown to be found.
 pub fn run_with<B: Begin>(scenario: &Scenario) -> Report {
     world::World::<B>::new(scenario).run()
+}
+
+/// Runs the worlds of many seeds on all processors, and gives each report as it comes, in no order.
+pub fn for_each_seed(from: u64, seeds: u64, run: impl Fn(u64) -> Report + Sync, each: impl FnMut(Report)) {
+    let threads = thread::available_parallelism().map_or(1, NonZeroUsize::get);
+    let next = AtomicU64::new(0);
+    let (reports, received) = mpsc::channel();
+    thread::scope(|scope| {
+        for _ in 0..threads {
+            let (run, next, reports) = (&run, &next, reports.clone());
+            scope.spawn(move || {
+                let seed = || Some(next.fetch_add(1, Ordering::Relaxed)).filter(|n| *n < seeds);
+                while let Some(n) = seed() {
+                    // Nobody listens any more when `each` has panicked.
+                    if reports.send(run(from.wrapping_add(n))).is_err() {
+                        break;
+                    }
+                }
+            });
+        }
+        drop(reports);
+        received.into_iter().for_each(each);
+    });
 }

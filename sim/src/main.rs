@@ -1,40 +1,59 @@
-//! Runs the simulation over many seeds and prints what came of it.
-//! `snowmint-sim --seeds 1000` for more than the tests do; `--from SEED --seeds 1` to see one again.
+//! Runs the simulation over many seeds and prints what came of it, by kind of store.
+//! `snowmint-sim --seeds 14000` for more than the tests do; `--from SEED --seeds 1` to see one again.
+
+use std::time::Instant;
 
 use clap::Parser;
-use snowmint_sim::{Scenario, run};
+use snowmint_sim::{Scenario, StoreProfile, Sums, for_each_seed, run};
 
-/// Simulates Snowmint nodes under clock faults, pauses, crashes and a faulty store.
+/// Simulates Snowmint nodes under clock faults, pauses, crashes and faulty stores.
 #[derive(Parser)]
 struct Arguments {
-    /// How many seeds to run, one after the other.
+    /// How many seeds to run.
     #[arg(long, default_value_t = 200)]
     seeds: u64,
     /// The first seed.
     #[arg(long, default_value_t = 0)]
     from: u64,
+    /// The kind of store for all seeds; without it they take the kinds in turn.
+    #[arg(long)]
+    store: Option<StoreProfile>,
     /// Print every seed's scenario and report, not only the sums.
     #[arg(long)]
     verbose: bool,
 }
 
+impl Arguments {
+    fn scenario(&self, seed: u64) -> Scenario {
+        self.store.map_or_else(|| Scenario::of(seed), |store| Scenario::with_store(seed, store))
+    }
+}
+
 #[expect(clippy::print_stdout, reason = "printing is what it is for")]
+#[expect(
+    clippy::disallowed_methods,
+    reason = "how long it took is for people; the worlds have their own time"
+)]
 fn main() -> std::process::ExitCode {
     let arguments = Arguments::parse();
-    let (mut ids, mut events, mut bad) = (0, 0, 0);
-    for seed in (0..arguments.seeds).map(|n| arguments.from.wrapping_add(n)) {
-        let report = run(seed);
-        ids += report.ids;
-        events += report.lease_events();
-        let wrong = !report.duplicates.is_empty() || report.disorder > 0;
-        bad += u64::from(wrong);
-        if wrong || arguments.verbose {
-            println!("{}\n{report}", Scenario::of(seed));
-        }
-    }
-    println!(
-        "{} seeds from {}: {ids} ids, {events} lease events, {bad} seeds with duplicates or disorder",
-        arguments.seeds, arguments.from
+    let started = Instant::now();
+    let mut sums = Sums::default();
+    for_each_seed(
+        arguments.from,
+        arguments.seeds,
+        |seed| run(&arguments.scenario(seed)),
+        |report| {
+            sums.add(&report);
+            let wrong = report.store.keeps_what_it_acknowledged() && !report.figures.promise_kept();
+            if wrong || arguments.verbose {
+                println!("{}\n{report}", arguments.scenario(report.seed));
+            }
+        },
     );
-    if bad == 0 { std::process::ExitCode::SUCCESS } else { std::process::ExitCode::FAILURE }
+    let Arguments { seeds, from, .. } = arguments;
+    println!("{sums}\n{seeds} seeds from {from} in {:.0} s", started.elapsed().as_secs_f64());
+    match sums.of_those_that_keep().broken {
+        0 => std::process::ExitCode::SUCCESS,
+        _ => std::process::ExitCode::FAILURE,
+    }
 }

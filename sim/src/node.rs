@@ -4,14 +4,16 @@
 use std::sync::Arc;
 
 use fastrand::Rng;
-use snowmint::{Generator, Id, Lease, ManualClock};
+use snowmint::{Generator, Id, Lease, ManualClock, WorkerId};
 use snowmint_cluster::Holder;
 use snowmint_cluster::lease::Pool;
-use snowmint_cluster::lease::protocol::{Begin, Protocol, Settings, WorkerChoice};
+use snowmint_cluster::lease::protocol::{Begin, Held, Protocol, Settings, WorkerChoice};
 
-use crate::Scenario;
+use crate::scenario::{Scenario, Wish};
+use crate::world::BEGIN_MS;
 
-/// A clock that is off, drifts and is stepped: local time is a line over the world's time.
+/// A clock that is off, drifts and is stepped: local time is a line over the world's time, and each reading is off
+/// that line by some jitter.
 #[derive(Clone, Copy, Debug)]
 struct Wrong {
     offset_ms: i64,
@@ -19,9 +21,10 @@ struct Wrong {
 }
 
 impl Wrong {
-    fn at(self, world_ms: u64) -> u64 {
-        let drifted = i128::from(world_ms) * i128::from(self.drift_ppm) / 1_000_000;
-        let local = i128::from(world_ms) + i128::from(self.offset_ms) + drifted;
+    fn at(self, world_ms: u64, jitter_ms: i64) -> u64 {
+        let since_begin = i128::from(world_ms) - i128::from(BEGIN_MS);
+        let drifted = since_begin * i128::from(self.drift_ppm) / 1_000_000;
+        let local = i128::from(world_ms) + i128::from(self.offset_ms) + drifted + i128::from(jitter_ms);
         u64::try_from(local).unwrap_or(0)
     }
 }
@@ -34,6 +37,10 @@ pub(crate) struct Node<B> {
     pub(crate) process: u32,
     pub(crate) protocol: Protocol<B>,
     generator: Option<Generator<Arc<ManualClock>>>,
+    /// Whether the generator has made no id.
+    unused: bool,
+    /// The lease as it was last saved.
+    saved: Option<Held>,
     last_id: Option<Id>,
     /// The call whose answer the process waits for.
     pub(crate) pending: Option<u64>,
@@ -53,8 +60,10 @@ impl<B: Begin> Node<B> {
             wrong: Wrong { offset_ms: 0, drift_ppm: 0 },
             clock: Arc::new(ManualClock::at_unix_ms(0)),
             process: 0,
-            protocol: Self::protocol(index, scenario, rng),
+            protocol: Protocol::with_begin(Self::settings(index, scenario), rng.u128(..)),
             generator: None,
+            unused: true,
+            saved: None,
             last_id: None,
             pending: None,
             paused_until_ms: 0,
@@ -72,26 +81,53 @@ impl<B: Begin> Node<B> {
     }
 
     #[expect(clippy::unwrap_used, reason = "the names below are constants that are allowed")]
-    fn protocol(index: usize, scenario: &Scenario, rng: &mut Rng) -> Protocol<B> {
+    #[expect(clippy::cast_possible_truncation, reason = "there are a handful of nodes")]
+    fn settings(index: usize, scenario: &Scenario) -> Settings {
         let name = if scenario.same_name { "node".to_owned() } else { format!("node-{index}") };
-        let settings = Settings {
-            pool: Pool::new(scenario.layout, snowmint::DatacenterId(0)),
-            choice: WorkerChoice::Any,
+        let pool = Pool::new(scenario.layout, snowmint::DatacenterId(0));
+        let choice = match scenario.wish {
+            Wish::Any => WorkerChoice::Any,
+            Wish::Fixed => WorkerChoice::Only(WorkerId(index as u32 % pool.workers())),
+        };
+        Settings {
+            pool,
+            choice,
             holder: Holder::new(name).unwrap(),
             window_ms: scenario.window_ms,
             max_skew_ms: 30_000,
-        };
-        Protocol::with_begin(settings, rng.u128(..))
+        }
     }
 
-    /// A new process in the place of the old one, often with another clock error.
-    pub(crate) fn restart(&mut self, index: usize, scenario: &Scenario, rng: &mut Rng) {
+    /// A new process in the place of the old one, often with another clock error. It goes on under the lease that the
+    /// old one saved, if that did so and did not remove it; says whether it does.
+    pub(crate) fn restart(&mut self, index: usize, scenario: &Scenario, rng: &mut Rng) -> bool {
+        // What is saved is ahead of use: nothing from the mark on was used.
+        let mark_unix_ms = self.generator.take().and_then(|generator| generator.end());
+        let saved = self.saved.take().filter(|_| rng.bool());
         let process = self.process + 1;
         let wrong = self.wrong;
         *self = Self::new(index, scenario, rng);
         self.process = process;
         if rng.bool() {
             self.wrong = wrong;
+        }
+        let (Some(saved), Some(mark_unix_ms)) = (saved, mark_unix_ms) else { return false };
+        let from_unix_ms = mark_unix_ms.max(saved.from_unix_ms) + rng.u64(..scenario.window_ms / 8);
+        if from_unix_ms >= saved.until_unix_ms {
+            return false;
+        }
+        let held = Held { from_unix_ms, ..saved };
+        self.protocol = Protocol::resume_with_begin(Self::settings(index, scenario), rng.u128(..), held);
+        let Held { worker, until_unix_ms, .. } = held;
+        self.granted(Lease { worker, from_unix_ms, until_unix_ms }, scenario);
+        self.saved = Some(held);
+        true
+    }
+
+    /// Saves the lease, or fails to: an older one stays.
+    pub(crate) fn save(&mut self, scenario: &Scenario, rng: &mut Rng) {
+        if scenario.saves && rng.u8(..4) > 0 {
+            self.saved = self.protocol.held();
         }
     }
 
@@ -100,11 +136,13 @@ impl<B: Begin> Node<B> {
         self.wrong.offset_ms += either_way(rng, scenario.step_ms);
     }
 
-    pub(crate) fn now_ms(&self, world_ms: u64) -> u64 {
-        self.wrong.at(world_ms)
+    /// A reading of the node's clock.
+    pub(crate) fn now_ms(&self, world_ms: u64, scenario: &Scenario, rng: &mut Rng) -> u64 {
+        self.wrong.at(world_ms, either_way(rng, scenario.jitter_ms))
     }
 
-    /// A lease was granted: the generator before is ended first, as the driver that ships does.
+    /// A lease was granted: the generator before is ended first, as the driver that ships does, and what was saved of
+    /// the lease before is of no more use.
     pub(crate) fn granted(&mut self, lease: Lease, scenario: &Scenario) {
         let used_until = self.end_generator();
         let built = Generator::builder(scenario.layout)
@@ -113,6 +151,8 @@ impl<B: Begin> Node<B> {
             .rule(scenario.rule)
             .build(Arc::clone(&self.clock));
         self.generator = built.ok();
+        self.unused = true;
+        self.saved = None;
     }
 
     pub(crate) fn extended(&mut self, until_unix_ms: u64) {
@@ -122,15 +162,22 @@ impl<B: Begin> Node<B> {
     }
 
     /// The first instant after every timestamp used.
-    pub(crate) fn end_generator(&mut self) -> u64 {
+    fn end_generator(&mut self) -> u64 {
         self.generator.take().and_then(|generator| generator.end()).unwrap_or(0)
     }
 
-    /// Draws up to `count` ids by a clock reading of `read_at_ms` of the world's time, which may be long ago: a
-    /// thread can be paused between reading the clock and taking its ids. Gives the ids, and how many of them
+    /// Ends the generator to give the lease back; what was saved of it is removed first. 0 if nothing was made.
+    pub(crate) fn release(&mut self) -> u64 {
+        self.saved = None;
+        let used_until = self.end_generator();
+        if self.unused { 0 } else { used_until }
+    }
+
+    /// Draws up to `count` ids by a clock reading that may be long ago: a thread can be paused between reading the
+    /// clock and taking its ids. Gives the ids, and how many of them
     /// were not larger than the one before.
-    pub(crate) fn draw(&mut self, read_at_ms: u64, count: usize) -> (Vec<Id>, u64) {
-        self.clock.set_unix_ms(self.wrong.at(read_at_ms));
+    pub(crate) fn draw(&mut self, reading_ms: u64, count: usize) -> (Vec<Id>, u64) {
+        self.clock.set_unix_ms(reading_ms);
         let Some(generator) = &self.generator else { return (Vec::new(), 0) };
         // One by one as often as together: the first goes past the clock while its reading holds.
         let ids: Vec<Id> = if count.is_multiple_of(2) {
@@ -138,6 +185,7 @@ impl<B: Begin> Node<B> {
         } else {
             (0..count).map_while(|_| generator.try_next().ok()).collect()
         };
+        self.unused &= ids.is_empty();
         let mut disorder = 0;
         for id in &ids {
             disorder += u64::from(self.last_id.is_some_and(|last| last >= *id));

@@ -7,11 +7,15 @@ use std::time::Duration;
 use fastrand::Rng;
 use snowmint::{Layout, Rule};
 
+use crate::StoreProfile;
+
 /// One simulated world.
 #[derive(Clone, Debug)]
 pub struct Scenario {
     /// The seed it was drawn from, and all that happens in it.
     pub seed: u64,
+    /// The kind of store.
+    pub store: StoreProfile,
     /// How many nodes.
     pub nodes: usize,
     /// Their layout: few workers, so that they are wanted by several, and few sequences, so that what overlaps
@@ -27,14 +31,33 @@ pub struct Scenario {
     pub skew_ms: u64,
     /// The largest rate error, in parts per million, either way.
     pub drift_ppm: u64,
+    /// The largest error of one reading, in milliseconds, either way: readings that follow each other go back.
+    pub jitter_ms: u64,
     /// The largest step of a running clock, in milliseconds, either way; 0 for anchored clocks.
     pub step_ms: u64,
     /// Milliseconds between faults of any kind, on average.
     pub fault_every_ms: u64,
+    /// Milliseconds between failures of the store itself, on average.
+    pub store_fault_every_ms: u64,
     /// Calls out of a thousand whose request, answer or time is not what it should be.
     pub store_faults_per_mille: u64,
+    /// Whether the store tells its own time, by which a clock that is far ahead is refused.
+    pub store_tells_time: bool,
+    /// Which worker each node wants.
+    pub wish: Wish,
+    /// Whether nodes save their leases, to go on under them after a crash without asking the store.
+    pub saves: bool,
     /// Whether every node bears the same name.
     pub same_name: bool,
+}
+
+/// Which worker a node wants.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Wish {
+    /// Any.
+    Any,
+    /// The one of its own number, which another node may want too.
+    Fixed,
 }
 
 const LAYOUTS: [&str; 4] = [
@@ -45,9 +68,14 @@ const LAYOUTS: [&str; 4] = [
 ];
 
 impl Scenario {
-    /// Draws the scenario of a seed.
-    #[expect(clippy::unwrap_used, reason = "the layouts above are constants that parse")]
+    /// Draws the scenario of a seed; its kind of store is the next in turn.
     pub fn of(seed: u64) -> Self {
+        Self::with_store(seed, StoreProfile::of(seed))
+    }
+
+    /// As [`of`](Self::of), with another kind of store.
+    #[expect(clippy::unwrap_used, reason = "the layouts above are constants that parse")]
+    pub fn with_store(seed: u64, store: StoreProfile) -> Self {
         let mut rng = Rng::with_seed(seed);
         let layout: Layout = LAYOUTS[rng.usize(..LAYOUTS.len())].parse().unwrap();
         let tick_ms = layout.tick().as_millis().try_into().unwrap_or(u64::MAX);
@@ -56,18 +84,25 @@ impl Scenario {
             Rule::wait(Duration::from_millis(10)),
             Rule::borrow(Duration::from_millis(tick_ms * rng.u64(1..40))),
         ];
+        let window_ms = [3_000, 9_000, 30_000][rng.usize(..3)].max(tick_ms * 3);
         Self {
             seed,
+            store,
             nodes: rng.usize(2..=6),
             layout,
             rule: rules[rng.usize(..rules.len())],
-            window_ms: [3_000, 9_000, 30_000][rng.usize(..3)].max(tick_ms * 3),
+            window_ms,
             lasts_ms: 0,
             skew_ms: [0, 50, 5_000, 3_600_000][rng.usize(..4)],
             drift_ppm: [0, 200, 20_000][rng.usize(..3)],
+            jitter_ms: [0, 0, 4, 2_000][rng.usize(..4)],
             step_ms: [0, 40, 10_000, 3_600_000][rng.usize(..4)],
-            fault_every_ms: rng.u64(500..20_000),
+            fault_every_ms: rng.u64(window_ms / 4..window_ms * 6),
+            store_fault_every_ms: rng.u64(window_ms / 2..window_ms * 16),
             store_faults_per_mille: [0, 20, 300][rng.usize(..3)],
+            store_tells_time: rng.u8(..4) == 0,
+            wish: if rng.u8(..4) == 0 { Wish::Fixed } else { Wish::Any },
+            saves: rng.bool(),
             same_name: rng.bool(),
         }
         .lasting()
@@ -84,9 +119,10 @@ impl fmt::Display for Scenario {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(
             f,
-            "seed {}: {} nodes, {}, {}, window {} ms, {} s, skew {} ms, drift {} ppm, steps {} ms, a fault every \
-             {} ms, {} per mille of store calls faulty, {}",
+            "seed {}: {}, {} nodes, {}, {}, window {} ms, {} s, skew {} ms, drift {} ppm, jitter {} ms, steps {} ms, a fault every \
+             {} ms and of the store every {} ms, {} per mille of its calls faulty, {}, {}, {}, {}",
             self.seed,
+            self.store,
             self.nodes,
             self.layout,
             self.rule,
@@ -94,9 +130,17 @@ impl fmt::Display for Scenario {
             self.lasts_ms / 1000,
             self.skew_ms,
             self.drift_ppm,
+            self.jitter_ms,
             self.step_ms,
             self.fault_every_ms,
+            self.store_fault_every_ms,
             self.store_faults_per_mille,
+            if self.store_tells_time { "it tells its time" } else { "it tells no time" },
+            match self.wish {
+                Wish::Any => "any worker",
+                Wish::Fixed => "a fixed worker each",
+            },
+            if self.saves { "leases are saved" } else { "leases are not saved" },
             if self.same_name { "one name for all" } else { "a name each" },
         )
     }

@@ -1,45 +1,30 @@
-//! The event loop: virtual time, messages to and from the store, faults. One thread, one seed.
+//! The event loop: virtual time, and what happens to nodes. One thread, one seed.
 //! Everything that happens is an entry of one queue, taken in order of time and then of creation.
 
-use std::cmp::Reverse;
-use std::collections::BTreeMap;
-use std::collections::BinaryHeap;
+mod calls;
+mod faults;
+mod queue;
 
 use fastrand::Rng;
-use snowmint_cluster::lease::protocol::{Begin, Call, Event, Failure, Input, Next};
+use snowmint_cluster::lease::protocol::{Begin, Event, Input, Next};
 
 use crate::history::{History, Maker};
 use crate::node::Node;
-use crate::store::SimStore;
-use crate::{Report, Scenario};
+use crate::store::{self, SimStore, Visit};
+use crate::{Count, Report, Scenario};
+use queue::{Due, Happening, Queue};
 
 /// The world begins here, in unix milliseconds; clocks that are off by hours still show a time after 2020.
-const BEGIN_MS: u64 = 1_750_000_000_000;
-
-#[derive(Debug)]
-enum Happening {
-    /// The node's wait is over.
-    Wake,
-    /// A request reaches the store; the answer goes to the process that asked.
-    Request { call: u64, sent: Call, answer_lost: bool },
-    /// An answer, a failure or a time-out reaches the node.
-    Answer { call: u64, input: Input },
-    /// The node is asked for ids.
-    Draw,
-    /// Something goes wrong somewhere.
-    Fault,
-}
+pub(crate) const BEGIN_MS: u64 = 1_750_000_000_000;
 
 pub(crate) struct World<'a, B> {
     scenario: &'a Scenario,
     rng: Rng,
     now_ms: u64,
-    /// Keys order the queue by time and then by creation; the values are who it happens to, and what.
-    queue: BinaryHeap<Reverse<(u64, u64)>>,
-    happenings: BTreeMap<u64, (usize, u32, Happening)>,
-    created: u64,
+    queue: Queue,
     calls: u64,
-    store: SimStore,
+    store: Box<dyn SimStore>,
+    store_down_until_ms: u64,
     nodes: Vec<Node<B>>,
     history: History,
 }
@@ -52,36 +37,34 @@ impl<'a, B: Begin> World<'a, B> {
             scenario,
             rng,
             now_ms: BEGIN_MS,
-            queue: BinaryHeap::new(),
-            happenings: BTreeMap::new(),
-            created: 0,
+            queue: Queue::default(),
             calls: 0,
-            store: SimStore::default(),
+            store: store::of(scenario.store, scenario.window_ms),
+            store_down_until_ms: 0,
             nodes,
             history: History::default(),
         };
         for node in 0..scenario.nodes {
-            let wait = world.rng.u64(..1000);
-            world.after(wait, node, Happening::Wake);
-            world.after(wait + 1, node, Happening::Draw);
+            let wait_ms = world.rng.u64(..1000);
+            world.after(wait_ms, node, Happening::Wake);
+            world.after(wait_ms + 1, node, Happening::Draw);
         }
         world.after(1, 0, Happening::Fault);
+        world.after(1, 0, Happening::StoreFault);
         world
     }
 
     pub(crate) fn run(mut self) -> Report {
         let end_ms = BEGIN_MS + self.scenario.lasts_ms;
-        while let Some(Reverse((at_ms, created))) = self.queue.pop() {
-            if at_ms > end_ms {
-                break;
-            }
-            self.now_ms = at_ms;
-            if let Some((node, process, happening)) = self.happenings.remove(&created) {
-                self.happen(node, process, happening);
-            }
+        while let Some(due) = self.queue.pop().filter(|due| due.at_ms <= end_ms) {
+            self.now_ms = due.at_ms;
+            self.happen(due);
         }
-        self.history.report.seed = self.scenario.seed;
-        self.history.judged()
+        let lapses = self.store.lapses();
+        let figures = &mut self.history.figures;
+        figures[Count::StaleReads] = lapses.stale_reads;
+        figures[Count::ForgottenWrites] = lapses.forgotten_writes;
+        self.history.judged(self.scenario.seed, self.scenario.store)
     }
 
     fn after(&mut self, ms: u64, node: usize, happening: Happening) {
@@ -90,34 +73,45 @@ impl<'a, B: Begin> World<'a, B> {
     }
 
     fn queue_for(&mut self, ms: u64, node: usize, process: u32, happening: Happening) {
-        self.created += 1;
-        self.queue.push(Reverse((self.now_ms + ms, self.created)));
-        self.happenings.insert(self.created, (node, process, happening));
+        self.queue.push(self.now_ms + ms, node, process, happening);
     }
 
-    fn happen(&mut self, index: usize, process: u32, happening: Happening) {
+    /// Lets somebody do something at the store, at this instant.
+    fn visit<T>(&mut self, client: usize, does: impl FnOnce(&mut dyn SimStore, &mut Visit<'_>) -> T) -> T {
+        let store_unix_ms = self.scenario.store_tells_time.then_some(self.now_ms);
+        let mut visit = Visit { now_ms: self.now_ms, store_unix_ms, client, rng: &mut self.rng };
+        does(self.store.as_mut(), &mut visit)
+    }
+
+    fn happen(&mut self, due: Due) {
+        let Due { node: index, process, happening, .. } = due;
         self.history.trace(self.now_ms ^ index as u64);
         match happening {
-            Happening::Request { call, sent, answer_lost } => {
-                self.reaches_store(index, process, call, sent, answer_lost);
+            Happening::Request { call, sent, answer } => {
+                self.reaches_store(index, process, call, sent, answer);
+            }
+            Happening::Confirmed { call, input, unknown, term } => {
+                let input = if self.store.term() == term { input } else { unknown };
+                self.queue_for(0, index, process, Happening::Answer { call, input });
             }
             Happening::Fault => self.fault(),
+            Happening::StoreFault => self.store_fault(),
             // The process it was meant for is gone.
             _ if self.nodes[index].process != process => {}
             // A paused process notices nothing until it goes on.
             happening if self.nodes[index].paused_until_ms > self.now_ms => {
-                let rest = self.nodes[index].paused_until_ms - self.now_ms;
-                self.after(rest, index, happening);
+                let rest_ms = self.nodes[index].paused_until_ms - self.now_ms;
+                self.after(rest_ms, index, happening);
             }
             Happening::Draw => {
                 self.draw(index, self.now_ms);
-                let wait = 1 + self.rng.u64(..300);
-                self.after(wait, index, Happening::Draw);
+                let wait_ms = 1 + self.rng.u64(..self.scenario.window_ms / 10);
+                self.after(wait_ms, index, Happening::Draw);
             }
             Happening::Wake => {
                 let release = std::mem::take(&mut self.nodes[index].wants_release);
                 let input = if release {
-                    Input::Release { used_until_unix_ms: self.nodes[index].end_generator() }
+                    Input::Release { used_until_unix_ms: self.nodes[index].release() }
                 } else {
                     Input::Wake
                 };
@@ -132,22 +126,16 @@ impl<'a, B: Begin> World<'a, B> {
         }
     }
 
-    fn reaches_store(&mut self, index: usize, process: u32, call: u64, sent: Call, answer_lost: bool) {
-        let still_waiting = self.nodes[index].process == process && self.nodes[index].pending == Some(call);
-        if !still_waiting && matches!(sent, Call::Swap { .. }) {
-            self.history.report.late_writes += 1;
-        }
-        let input = self.store.apply(sent);
-        if !answer_lost {
-            let delay = self.rng.u64(..20);
-            self.queue_for(delay, index, process, Happening::Answer { call, input });
-        }
+    /// What a node's clock shows at an instant of the world's time.
+    fn reading_ms(&mut self, index: usize, at_ms: u64) -> u64 {
+        self.nodes[index].now_ms(at_ms, self.scenario, &mut self.rng)
     }
 
     fn draw(&mut self, index: usize, read_at_ms: u64) {
         let count = 1 + self.rng.usize(..24);
-        let (ids, disorder) = self.nodes[index].draw(read_at_ms, count);
-        self.history.report.disorder += disorder;
+        let reading_ms = self.reading_ms(index, read_at_ms);
+        let (ids, disorder) = self.nodes[index].draw(reading_ms, count);
+        self.history.figures[Count::Disorder] += disorder;
         let maker = Maker { node: index, process: self.nodes[index].process, at_ms: self.now_ms };
         for id in ids {
             self.history.made(id, maker);
@@ -155,7 +143,7 @@ impl<'a, B: Begin> World<'a, B> {
     }
 
     fn step(&mut self, index: usize, input: Input) {
-        let now_ms = self.nodes[index].now_ms(self.now_ms);
+        let now_ms = self.reading_ms(index, self.now_ms);
         let turn = self.nodes[index].protocol.step(now_ms, input);
         for event in turn.events {
             self.apply(index, &event);
@@ -168,106 +156,25 @@ impl<'a, B: Begin> World<'a, B> {
     }
 
     fn apply(&mut self, index: usize, event: &Event) {
-        let report = &mut self.history.report;
+        let figures = &mut self.history.figures;
         match *event {
             Event::Granted(lease) => {
-                report.grants += 1;
+                figures[Count::Grants] += 1;
                 self.nodes[index].granted(lease, self.scenario);
+                self.nodes[index].save(self.scenario, &mut self.rng);
             }
             Event::Extended { until_unix_ms } => {
-                report.renewals += 1;
+                figures[Count::Renewals] += 1;
                 self.nodes[index].extended(until_unix_ms);
+                self.nodes[index].save(self.scenario, &mut self.rng);
             }
-            Event::Lost { .. } => report.losses += 1,
-            Event::Released => report.releases += 1,
+            Event::Lost { .. } => figures[Count::Losses] += 1,
+            Event::Released => figures[Count::Releases] += 1,
             Event::RecordsAhead { .. }
             | Event::ClockAhead { .. }
             | Event::NoneFree { .. }
             | Event::Awaited { .. }
-            | Event::Taken { .. } => report.refusals += 1,
+            | Event::Taken { .. } => figures[Count::Refusals] += 1,
         }
-    }
-
-    /// Sends a call on its way: it may be refused, or its request or answer may be lost or come late.
-    fn send(&mut self, index: usize, sent: Call) {
-        self.calls += 1;
-        let call = self.calls;
-        self.nodes[index].pending = Some(call);
-        let timeout = self.scenario.window_ms / 4;
-        let given_up = timed_out(&sent);
-        self.after(timeout, index, Happening::Answer { call, input: given_up });
-        let faulty = self.rng.u64(..1000) < self.scenario.store_faults_per_mille;
-        let delay = self.rng.u64(1..30);
-        let kind = if faulty { self.rng.u8(1..5) } else { 0 };
-        // Refused calls are known to have done nothing.
-        self.history.report.unknown_outcomes += u64::from(faulty && kind != 3);
-        match kind {
-            0 => self.after(delay, index, Happening::Request { call, sent, answer_lost: false }),
-            1 => self.after(delay, index, Happening::Request { call, sent, answer_lost: true }),
-            2 => {
-                let late = timeout + self.rng.u64(..self.scenario.window_ms * 3);
-                self.after(late, index, Happening::Request { call, sent, answer_lost: false });
-            }
-            3 => self.after(delay, index, Happening::Answer { call, input: refused(&sent) }),
-            // The request is lost: only the time-out comes.
-            _ => {}
-        }
-    }
-
-    fn fault(&mut self) {
-        let wait = 1 + self.rng.u64(..self.scenario.fault_every_ms * 2);
-        self.after(wait, 0, Happening::Fault);
-        let index = self.rng.usize(..self.scenario.nodes);
-        match self.rng.u8(..10) {
-            0..=2 => {
-                self.history.report.crashes += 1;
-                self.restart(index);
-            }
-            3..=5 => self.pause(index),
-            6 => self.nodes[index].wants_release = true,
-            _ if self.scenario.step_ms > 0 => {
-                self.history.report.steps += 1;
-                self.nodes[index].step_clock(self.scenario, &mut self.rng);
-            }
-            _ => {}
-        }
-    }
-
-    fn restart(&mut self, index: usize) {
-        self.nodes[index].restart(index, self.scenario, &mut self.rng);
-        let wait = self.rng.u64(..self.scenario.window_ms);
-        self.after(wait, index, Happening::Wake);
-        self.after(wait + 1, index, Happening::Draw);
-    }
-
-    /// Stops a node for up to three windows. The first thing it does after is to take ids by the clock it had
-    /// read before.
-    fn pause(&mut self, index: usize) {
-        self.history.report.pauses += 1;
-        let now_ms = self.now_ms;
-        let lasts = self.rng.u64(..self.scenario.window_ms * 3);
-        let node = &mut self.nodes[index];
-        node.paused_until_ms = node.paused_until_ms.max(now_ms + lasts);
-        let until_ms = node.paused_until_ms;
-        self.now_ms = until_ms;
-        self.draw(index, now_ms);
-        self.now_ms = now_ms;
-    }
-}
-
-/// What a node concludes when no answer came in time.
-fn timed_out(call: &Call) -> Input {
-    failed(call, Failure::Unknown)
-}
-
-fn refused(call: &Call) -> Input {
-    failed(call, Failure::NotDone)
-}
-
-fn failed(call: &Call, failure: Failure) -> Input {
-    match call {
-        Call::List => Input::Listed(Err(failure)),
-        Call::Load(_) => Input::Loaded(Err(failure)),
-        Call::Swap { .. } => Input::Swapped(Err(failure)),
     }
 }

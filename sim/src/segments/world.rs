@@ -1,0 +1,377 @@
+//! The event loop: virtual time, calls to and from the counters, faults. One thread, one seed.
+//! Everything that happens is an entry of one queue, taken in order of time and then of creation.
+
+use std::collections::BTreeMap;
+use std::num::NonZeroU64;
+
+use fastrand::Rng;
+use snowmint_cluster::segment::Unused;
+use snowmint_cluster::segment::combine::{Caller, Order, Outcome, Task};
+use snowmint_cluster::segment::protocol::{Call, Event, Failure, Input, Next};
+use snowmint_store::Segment;
+
+use super::counter::{SimCounter, WriteBack};
+use super::history::History;
+use super::node::Node;
+use super::{Planted, SegmentReport, SegmentScenario};
+
+/// How often a protocol that has nothing to do looks.
+const LOOK_EVERY_MS: u64 = 1000;
+
+/// What a node sends to a counter.
+#[derive(Clone, Copy, Debug)]
+enum Request {
+    Reserve(NonZeroU64),
+    Look(Segment),
+    Write { unused: Segment, write: WriteBack },
+}
+
+/// What a node gets back.
+#[derive(Clone, Copy, Debug)]
+enum Answer {
+    Reserved(Result<Segment, Failure>),
+    GaveBack(Result<bool, Failure>),
+}
+
+#[derive(Clone, Copy, Debug)]
+enum Happening {
+    Wake { wake: u64 },
+    Reaches { call: u64, counter: usize, request: Request, answer_lost: bool },
+    Answered { call: u64, answer: Answer },
+    Draw,
+    Fault,
+}
+
+pub(crate) struct World<'a> {
+    scenario: &'a SegmentScenario,
+    direct: bool,
+    rng: Rng,
+    now_ms: u64,
+    queue: BTreeMap<(u64, u64), (usize, u32, Happening)>,
+    created: u64,
+    calls: u64,
+    counters: Vec<SimCounter>,
+    nodes: Vec<Node>,
+    history: History,
+}
+
+impl<'a> World<'a> {
+    pub(crate) fn new(scenario: &'a SegmentScenario) -> Self {
+        let mut rng = Rng::with_seed(scenario.seed ^ 0x5e6);
+        let of = NonZeroU64::new(scenario.counters as u64).unwrap_or(NonZeroU64::MIN);
+        let counters = (1..=of.get()).map(|index| SimCounter::stripe(index, of)).collect();
+        let nodes = (0..scenario.nodes).map(|_| Node::new(scenario, rng.u64(..))).collect();
+        let mut world = Self {
+            scenario,
+            direct: scenario.direct && scenario.planted != Planted::DirectFromMemory,
+            rng,
+            now_ms: 0,
+            queue: BTreeMap::new(),
+            created: 0,
+            calls: 0,
+            counters,
+            nodes,
+            history: History::default(),
+        };
+        for node in 0..scenario.nodes {
+            world.begin(node);
+        }
+        world.after(1, 0, Happening::Fault);
+        world
+    }
+
+    pub(crate) fn run(mut self) -> SegmentReport {
+        while let Some(((at_ms, _), (node, process, happening))) = self.queue.pop_first() {
+            if at_ms > self.scenario.lasts_ms {
+                break;
+            }
+            self.now_ms = at_ms;
+            self.history.trace(at_ms ^ node as u64);
+            self.happen(node, process, happening);
+        }
+        let report = &mut self.history.report;
+        report.seed = self.scenario.seed;
+        // Numbers of several stripes do not grow.
+        if self.scenario.counters == 1 {
+            report.disorder = self.nodes.iter().map(|node| node.disorder).sum();
+        }
+        self.history.judged(self.scenario.direct)
+    }
+
+    fn begin(&mut self, index: usize) {
+        let wait = self.rng.u64(1..1000);
+        self.after(wait, index, Happening::Wake { wake: 0 });
+        self.after(wait + 1, index, Happening::Draw);
+    }
+
+    fn after(&mut self, ms: u64, index: usize, happening: Happening) {
+        self.queue_for(ms, index, self.nodes[index].process, happening);
+    }
+
+    fn queue_for(&mut self, ms: u64, index: usize, process: u32, happening: Happening) {
+        self.created += 1;
+        self.queue.insert((self.now_ms + ms, self.created), (index, process, happening));
+    }
+
+    fn happen(&mut self, index: usize, process: u32, happening: Happening) {
+        match happening {
+            Happening::Reaches { call, counter, request, answer_lost } => {
+                self.reaches(index, process, call, counter, request, answer_lost);
+            }
+            Happening::Fault => self.fault(),
+            // The process it was meant for is gone.
+            _ if self.nodes[index].process != process => {}
+            Happening::Draw => {
+                self.draw(index);
+                let wait = 1 + self.rng.u64(..40);
+                self.after(wait, index, Happening::Draw);
+            }
+            Happening::Wake { wake } if self.nodes[index].wake == wake => self.woken(index),
+            Happening::Wake { .. } => {}
+            Happening::Answered { call, answer } => {
+                if self.nodes[index].pending == Some(call) {
+                    self.nodes[index].pending = None;
+                    self.answered(index, answer);
+                }
+            }
+        }
+    }
+
+    fn woken(&mut self, index: usize) {
+        if self.direct { self.serve(index) } else { self.step(index, Input::Wake) }
+    }
+
+    fn answered(&mut self, index: usize, answer: Answer) {
+        match answer {
+            Answer::Reserved(answer) if self.direct => {
+                let (outcomes, _) = self.nodes[index].combiner.answered(self.now_ms, answer);
+                self.hand_out(index, outcomes);
+                self.serve(index);
+            }
+            Answer::Reserved(answer) => self.step(index, Input::Reserved(self.as_taken(answer))),
+            Answer::GaveBack(answer) => self.step(index, Input::GaveBack(answer)),
+        }
+    }
+
+    /// An answer as the node takes it; a node with a planted mistake makes one up.
+    fn as_taken(&self, answer: Result<Segment, Failure>) -> Result<Segment, Failure> {
+        match answer {
+            Err(Failure::TimedOut) if self.scenario.planted == Planted::LostAnswerUsed => {
+                let mut guessed = self.counters[0];
+                Ok(guessed.reserve(NonZeroU64::MIN))
+            }
+            answer => answer,
+        }
+    }
+
+    fn draw(&mut self, index: usize) {
+        let Some(count) = NonZeroU64::new(self.rng.u64(1..8)) else { return };
+        if self.direct {
+            let now_ms = self.now_ms;
+            let node = &mut self.nodes[index];
+            let caller = node.caller(now_ms);
+            let order = if count.get() > 4 { Order::Consecutive } else { Order::Any };
+            node.combiner.ask(caller, count, order);
+            self.serve(index);
+            return;
+        }
+        match self.nodes[index].draw(count) {
+            Some(drawn) => self.history.got(self.now_ms, self.now_ms, drawn),
+            None => self.history.report.misses += 1,
+        }
+        if self.nodes[index].keep.is_some_and(|keep| self.nodes[index].left() < keep) {
+            self.step(index, Input::Wake);
+        }
+    }
+
+    /// Asks the counter for the callers that wait.
+    fn serve(&mut self, index: usize) {
+        if self.nodes[index].pending.is_some() {
+            return;
+        }
+        match self.nodes[index].combiner.next(self.now_ms) {
+            Task::Reserve { count, timeout_ms } => self.send(index, 0, Request::Reserve(count), timeout_ms),
+            Task::Wait(ms) => self.wake_after(index, ms),
+            Task::Refuse(_) | Task::Idle => {}
+        }
+    }
+
+    fn hand_out(&mut self, index: usize, outcomes: Vec<(Caller, Outcome)>) {
+        for (caller, outcome) in outcomes {
+            let asked_ms = self.nodes[index].callers.get(&caller).copied().unwrap_or(self.now_ms);
+            match outcome {
+                Outcome::Part(part) => self.history.got(asked_ms, self.now_ms, part),
+                Outcome::Done(last) => {
+                    self.history.got(asked_ms, self.now_ms, last);
+                    self.nodes[index].callers.remove(&caller);
+                }
+                _ => drop(self.nodes[index].callers.remove(&caller)),
+            }
+        }
+    }
+
+    fn step(&mut self, index: usize, input: Input) {
+        let node = &mut self.nodes[index];
+        node.keep = None;
+        let turn = node.protocol.step(self.now_ms, node.state(), input);
+        for event in turn.events {
+            match event {
+                Event::Reserved { counter, segment } => {
+                    node.memory.push_back(Unused { counter, segment });
+                    self.history.report.reserved += 1;
+                }
+                Event::GivenBack { .. } => self.history.report.given_back += 1,
+                _ => {}
+            }
+        }
+        match turn.next {
+            Next::Call(Call::Reserve { counter, count, timeout_ms }) => {
+                self.send(index, counter, Request::Reserve(count), timeout_ms);
+            }
+            Next::Call(Call::GiveBack { unused, timeout_ms }) => {
+                self.send(index, unused.counter, Request::Look(unused.segment), timeout_ms);
+            }
+            Next::Await => {}
+            Next::Wait(ms) => self.wake_after(index, ms),
+            Next::Idle { keep } => {
+                self.nodes[index].keep = Some(keep);
+                self.wake_after(index, LOOK_EVERY_MS);
+            }
+            Next::Stop => self.restart(index),
+        }
+    }
+
+    fn wake_after(&mut self, index: usize, ms: u64) {
+        self.nodes[index].wake += 1;
+        let wake = self.nodes[index].wake;
+        self.after(ms.max(1), index, Happening::Wake { wake });
+    }
+
+    /// Sends a request on its way: it may be refused, or it or its answer may be lost or come late.
+    fn send(&mut self, index: usize, counter: usize, request: Request, timeout_ms: u64) {
+        self.calls += 1;
+        let call = self.calls;
+        self.nodes[index].pending = Some(call);
+        self.after(
+            timeout_ms,
+            index,
+            Happening::Answered { call, answer: failed(request, Failure::TimedOut) },
+        );
+        let faulty = self.rng.u64(..1000) < self.scenario.faulty_per_mille;
+        let kind = if faulty { self.rng.u8(1..5) } else { 0 };
+        let down = self.counters[counter].down_until_ms > self.now_ms;
+        self.history.report.unknown_outcomes += u64::from(faulty && kind != 3 && !down);
+        let delay = self.rng.u64(1..30);
+        let reaches = |answer_lost| Happening::Reaches { call, counter, request, answer_lost };
+        match kind {
+            _ if down => {
+                self.after(
+                    delay,
+                    index,
+                    Happening::Answered { call, answer: failed(request, Failure::Failed) },
+                );
+            }
+            0 => self.after(delay, index, reaches(false)),
+            1 => self.after(delay, index, reaches(true)),
+            2 => {
+                let late = timeout_ms + self.rng.u64(..20_000);
+                self.after(late, index, reaches(false));
+            }
+            3 => self.after(
+                delay,
+                index,
+                Happening::Answered { call, answer: failed(request, Failure::Failed) },
+            ),
+            // The request is lost: only the time-out comes.
+            _ => {}
+        }
+    }
+
+    fn reaches(
+        &mut self,
+        index: usize,
+        process: u32,
+        call: u64,
+        counter: usize,
+        request: Request,
+        answer_lost: bool,
+    ) {
+        let waited_for = self.nodes[index].process == process && self.nodes[index].pending == Some(call);
+        self.history.report.late_calls += u64::from(!waited_for);
+        let planted = self.scenario.planted;
+        let at = &mut self.counters[counter];
+        let answer = match request {
+            Request::Reserve(count) => Answer::Reserved(Ok(at.reserve(count))),
+            Request::Look(unused) => match at.look(unused) {
+                // The look is answered, and the write sent: that may take its time.
+                Some(write) => {
+                    let late = if self.rng.u8(..4) == 0 { self.rng.u64(..8000) } else { self.rng.u64(..30) };
+                    let request = Request::Write { unused, write };
+                    let write = Happening::Reaches { call, counter, request, answer_lost };
+                    self.queue_for(late, index, process, write);
+                    return;
+                }
+                None => Answer::GaveBack(Ok(false)),
+            },
+            Request::Write { write, .. } if planted == Planted::GiveBackWithoutCompare => {
+                at.overwrite(write);
+                Answer::GaveBack(Ok(true))
+            }
+            Request::Write { unused, write } => {
+                let done = at.write(write);
+                if answer_lost && planted == Planted::GiveBackAgain {
+                    let late = self.rng.u64(20..400);
+                    let request = Request::Look(unused);
+                    let again = Happening::Reaches { call, counter, request, answer_lost: false };
+                    self.queue_for(late, index, process, again);
+                }
+                Answer::GaveBack(Ok(done))
+            }
+        };
+        if !answer_lost {
+            let delay = self.rng.u64(..20);
+            self.queue_for(delay, index, process, Happening::Answered { call, answer });
+        }
+    }
+
+    fn fault(&mut self) {
+        let wait = 1 + self.rng.u64(..self.scenario.fault_every_ms * 2);
+        self.after(wait, 0, Happening::Fault);
+        let index = self.rng.usize(..self.scenario.nodes);
+        match self.rng.u8(..10) {
+            0..=2 => {
+                self.history.report.crashes += 1;
+                self.restart(index);
+            }
+            3..=6 => self.release(index),
+            _ => {
+                let counter = self.rng.usize(..self.scenario.counters);
+                self.counters[counter].down_until_ms = self.now_ms + self.rng.u64(..5000);
+            }
+        }
+    }
+
+    /// Ends the numbers of a node at once; the protocol gives back what is left.
+    fn release(&mut self, index: usize) {
+        let node = &mut self.nodes[index];
+        if self.direct || std::mem::replace(&mut node.released, true) {
+            return;
+        }
+        self.history.report.releases += 1;
+        let unused: Vec<Unused> = node.memory.drain(..).collect();
+        self.step(index, Input::Release { unused });
+    }
+
+    fn restart(&mut self, index: usize) {
+        let seed = self.rng.u64(..);
+        self.nodes[index].restart(self.scenario, seed);
+        self.begin(index);
+    }
+}
+
+fn failed(request: Request, failure: Failure) -> Answer {
+    match request {
+        Request::Reserve(_) => Answer::Reserved(Err(failure)),
+        Request::Look(_) | Request::Write { .. } => Answer::GaveBack(Err(failure)),
+    }
+}

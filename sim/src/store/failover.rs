@@ -1,0 +1,130 @@
+//! Redis with replicas that copy after the answer, and a failover that makes one of them the primary.
+//! With `wait_replicas`, reads and writes are answered when so many copies have all that the primary had.
+
+use snowmint_cluster::lease::protocol::Call;
+
+use super::records::{self, Log, Records};
+use super::{Lapses, Reply, SimStore, Visit};
+
+/// How many replicas there are.
+pub(super) const REPLICAS: usize = 2;
+
+/// When each replica has a write.
+#[derive(Clone, Copy, Debug, Default)]
+struct Copied {
+    at_ms: [u64; REPLICAS],
+}
+
+impl Copied {
+    /// When so many replicas have it; at once where none is waited for.
+    fn to(mut self, wanted: usize) -> u64 {
+        self.at_ms.sort_unstable();
+        wanted.checked_sub(1).map_or(0, |last| self.at_ms[last])
+    }
+}
+
+/// A primary that was replaced, and goes on for the clients that have not heard of it.
+#[derive(Debug)]
+struct Deposed {
+    records: Records,
+    /// One bit a client.
+    clients: u64,
+    until_ms: u64,
+}
+
+#[derive(Debug)]
+pub(super) struct Failover {
+    log: Log<Copied>,
+    longest_lag_ms: u64,
+    /// How many replicas have to confirm.
+    wanted: usize,
+    term: u64,
+    deposed: Option<Deposed>,
+    forgotten_writes: u64,
+}
+
+impl Failover {
+    pub(super) fn new(longest_lag_ms: u64, wanted: usize) -> Self {
+        Self { log: Log::default(), longest_lag_ms, wanted, term: 0, deposed: None, forgotten_writes: 0 }
+    }
+
+    /// When each replica has what is written now: not before it has what was written before.
+    fn copied(&self, visit: &mut Visit<'_>) -> Copied {
+        let before = self.log.last().copied().unwrap_or_default();
+        let at_ms = before.at_ms.map(|before| {
+            let lag_ms = if visit.rng.bool() { 0 } else { visit.rng.u64(..self.longest_lag_ms) };
+            before.max(visit.now_ms + lag_ms)
+        });
+        Copied { at_ms }
+    }
+
+    /// The clients that reach the deposed primary get answers where nobody asked to wait for replicas: it has none.
+    fn call_deposed(&mut self, visit: &mut Visit<'_>, call: &Call) -> Option<Reply> {
+        let reaches = |deposed: &&mut Deposed| {
+            deposed.until_ms > visit.now_ms && deposed.clients >> visit.client & 1 == 1
+        };
+        let deposed = self.deposed.as_mut().filter(reaches)?;
+        if self.wanted > 0 {
+            return Some(Reply::Unconfirmed { after_ms: 1 });
+        }
+        let input = deposed.records.read(call, visit.store_unix_ms).unwrap_or_else(|| {
+            let written = deposed.records.swap(call.clone(), visit.rng);
+            self.forgotten_writes += u64::from(written.is_some());
+            let input = records::swapped(written.as_ref());
+            if let Some(written) = written {
+                deposed.records.put(written);
+            }
+            input
+        });
+        Some(Reply::Now(input))
+    }
+}
+
+impl SimStore for Failover {
+    fn call(&mut self, visit: &mut Visit<'_>, call: Call) -> Reply {
+        if let Some(reply) = self.call_deposed(visit, &call) {
+            return reply;
+        }
+        let everywhere = self.log.steps_while(|copied| copied.to(REPLICAS) <= visit.now_ms);
+        self.log.settle(everywhere);
+        let input = self.log.newest().read(&call, visit.store_unix_ms).unwrap_or_else(|| {
+            let written = self.log.newest().swap(call, visit.rng);
+            let input = records::swapped(written.as_ref());
+            let copied = self.copied(visit);
+            if let Some(written) = written {
+                self.log.push(copied, written);
+            }
+            input
+        });
+        let confirmed_at_ms = self.log.last().map_or(0, |copied| copied.to(self.wanted));
+        let after_ms = confirmed_at_ms.saturating_sub(visit.now_ms);
+        let patience_ms = self.longest_lag_ms / 4;
+        match after_ms {
+            0 => Reply::Now(input),
+            _ if after_ms <= patience_ms => Reply::Confirmed { after_ms, term: self.term, input },
+            _ => Reply::Unconfirmed { after_ms: patience_ms },
+        }
+    }
+
+    fn fail(&mut self, visit: &mut Visit<'_>) {
+        let next = visit.rng.usize(..REPLICAS);
+        let records = self.log.newest().clone();
+        let received = self.log.steps_while(|copied| copied.at_ms[next] <= visit.now_ms);
+        let forgotten = self.log.forget_after(received);
+        let answered = forgotten.iter().filter(|(copied, _)| copied.to(self.wanted) <= visit.now_ms);
+        self.forgotten_writes += answered.count() as u64;
+        // The other replica begins anew as a copy of this one.
+        self.log.settle(received);
+        self.term += 1;
+        let until_ms = visit.now_ms + visit.rng.u64(..self.longest_lag_ms);
+        self.deposed = Some(Deposed { records, clients: visit.rng.u64(..), until_ms });
+    }
+
+    fn term(&self) -> u64 {
+        self.term
+    }
+
+    fn lapses(&self) -> Lapses {
+        Lapses { forgotten_writes: self.forgotten_writes, ..Lapses::default() }
+    }
+}

@@ -1,0 +1,132 @@
+//! The records of one copy of a store, and a history of them that can be seen as it was.
+//! Revisions grow by random steps, as those of the stores that count for themselves do.
+
+use std::collections::{BTreeMap, VecDeque};
+
+use fastrand::Rng;
+use snowmint::WorkerId;
+use snowmint_cluster::lease::Record;
+use snowmint_cluster::lease::protocol::{Call, Entry, Input, Listing, Swapped};
+use snowmint_store::{Expected, Revision};
+
+/// The greatest step from one revision to the next: two branches of history do not meet in one.
+const STEP: u64 = 1 << 20;
+
+/// One write that was done.
+#[derive(Clone, Debug)]
+pub(super) struct Written {
+    pub(super) worker: WorkerId,
+    pub(super) revision: Revision,
+    pub(super) record: Record,
+}
+
+/// One copy: each worker's record and its revision.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Records(BTreeMap<WorkerId, (Revision, Record)>);
+
+impl Records {
+    pub(super) fn put(&mut self, written: Written) {
+        self.0.insert(written.worker, (written.revision, written.record));
+    }
+
+    /// What a read of this copy shows; `None` for a write.
+    pub(super) fn read(&self, call: &Call, store_unix_ms: Option<u64>) -> Option<Input> {
+        match call {
+            Call::List => Some(Input::Listed(Ok(Listing {
+                entries: self.0.keys().filter_map(|worker| self.entry(*worker)).collect(),
+                store_unix_ms,
+            }))),
+            Call::Load(worker) => Some(Input::Loaded(Ok(self.entry(*worker)))),
+            Call::Swap { .. } => None,
+        }
+    }
+
+    /// What a swap writes here; `None` where the record is not as expected, and for a read.
+    pub(super) fn swap(&self, call: Call, rng: &mut Rng) -> Option<Written> {
+        let Call::Swap { worker, expected, record } = call else { return None };
+        let at = self.0.get(&worker).map(|(revision, _)| *revision);
+        if at.map_or(Expected::Absent, Expected::Revision) != expected {
+            return None;
+        }
+        let revision = Revision(at.map_or(0, |revision| revision.0) + rng.u64(1..=STEP));
+        Some(Written { worker, revision, record })
+    }
+
+    /// Gives a record a new revision and leaves it as it is.
+    pub(super) fn touch(&mut self, rng: &mut Rng) {
+        if let Some((revision, _)) = rng.choice(self.0.values_mut()) {
+            revision.0 += rng.u64(1..=STEP);
+        }
+    }
+
+    fn entry(&self, worker: WorkerId) -> Option<Entry> {
+        let (revision, record) = self.0.get(&worker)?;
+        Some(Entry { worker, revision: *revision, record: Some(record.clone()) })
+    }
+}
+
+/// The answer to a swap that wrote, or did not.
+pub(super) fn swapped(written: Option<&Written>) -> Input {
+    Input::Swapped(Ok(written.map_or(Swapped::Conflict, |written| Swapped::Done(written.revision))))
+}
+
+/// The newest records, and how to get there from older ones. `T` says of each write what the model wants to know.
+#[derive(Debug)]
+pub(super) struct Log<T> {
+    newest: Records,
+    /// The records before the first of the steps.
+    oldest: Records,
+    steps: VecDeque<(T, Written)>,
+}
+
+impl<T> Default for Log<T> {
+    fn default() -> Self {
+        Self { newest: Records::default(), oldest: Records::default(), steps: VecDeque::new() }
+    }
+}
+
+impl<T> Log<T> {
+    pub(super) fn newest(&self) -> &Records {
+        &self.newest
+    }
+
+    pub(super) fn last(&self) -> Option<&T> {
+        self.steps.back().map(|(of_step, _)| of_step)
+    }
+
+    pub(super) fn push(&mut self, of_step: T, written: Written) {
+        self.newest.put(written.clone());
+        self.steps.push_back((of_step, written));
+    }
+
+    /// How many steps come before the first that is not so.
+    pub(super) fn steps_while(&self, so: impl Fn(&T) -> bool) -> usize {
+        self.steps.iter().take_while(|(of_step, _)| so(of_step)).count()
+    }
+
+    pub(super) fn steps(&self) -> usize {
+        self.steps.len()
+    }
+
+    /// The records as they were after so many steps.
+    pub(super) fn after(&self, steps: usize) -> Records {
+        let mut records = self.oldest.clone();
+        for (_, written) in self.steps.iter().take(steps) {
+            records.put(written.clone());
+        }
+        records
+    }
+
+    /// No longer tells the first steps apart.
+    pub(super) fn settle(&mut self, steps: usize) {
+        for (_, written) in self.steps.drain(..steps) {
+            self.oldest.put(written);
+        }
+    }
+
+    /// Forgets all that came after so many steps, and gives what was forgotten.
+    pub(super) fn forget_after(&mut self, steps: usize) -> VecDeque<(T, Written)> {
+        self.newest = self.after(steps);
+        self.steps.split_off(steps)
+    }
+}
