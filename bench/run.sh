@@ -28,6 +28,7 @@ trap 'rm -f "$results"' EXIT
     echo "- load before: $(cut -d' ' -f1-3 /proc/loadavg)"
     echo "- peers: $(awk '/^name = / { name = $3 } /^version = / && name ~ /^"(ferroid|idgenerator|rs-snowflake|scru64|snowflaked|snowid|tsid|ulid|uuid)"$/ { gsub(/"/, "", name); gsub(/"/, "", $3); printf "%s%s %s", sep, name, $3; sep = ", " }' Cargo.lock)"
     "$release/ids" "${quick[@]}"
+    "$release/segments" "${quick[@]}"
     SNOWMINT="$release/snowmint" ./service.sh "${quick[@]}"
     "$release/whole" "$release/snowmint" "${quick[@]}"
     echo
