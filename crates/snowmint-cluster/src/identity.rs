@@ -46,6 +46,17 @@ impl Holder {
         Self(name)
     }
 
+    /// The name under which a node holds one of its leases, counted from 0: `web-3:8080`, `web-3:8080/2` and so on.
+    pub(crate) fn of_slot(&self, number: usize) -> Self {
+        if number == 0 {
+            return self.clone();
+        }
+        let suffix = format!("/{}", number + 1);
+        // One byte a character.
+        let name = &self.0[..self.0.len().min(MAX_LEN - suffix.len())];
+        Self(format!("{name}{suffix}"))
+    }
+
     /// The name.
     pub fn as_str(&self) -> &str {
         &self.0
@@ -247,6 +258,15 @@ mod tests {
         for bad in ["", "-1", "seven", "ip", "4294967296"] {
             assert!(bad.parse::<WorkerSource>().is_err(), "{bad}");
         }
+    }
+
+    #[test]
+    fn each_lease_of_a_node_has_a_name_of_its_own() {
+        let node = Holder::new("web-3:8080").unwrap();
+        assert_eq!(node.of_slot(0), node);
+        assert_eq!(node.of_slot(1).as_str(), "web-3:8080/2");
+        let long = Holder::new("x".repeat(100)).unwrap();
+        assert!(Holder::new(long.of_slot(7).as_str()).is_ok_and(|name| name != long));
     }
 
     #[test]

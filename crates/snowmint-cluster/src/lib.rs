@@ -9,12 +9,18 @@
 //! The protocol is a pure state machine, [`lease::protocol::Protocol`]: the simulation drives the very code
 //! that ships. [`Keeper`] is its driver: it asks the store and keeps a generator under the lease.
 
+mod dice;
 mod identity;
 pub mod lease;
-mod namespace;
+pub mod namespace;
+pub mod segment;
 mod wall_watch;
 
 pub use identity::{Holder, HolderError, IdentityError, WorkerSource};
 pub use lease::protocol::WorkerChoice;
-pub use lease::{Keeper, KeeperConfig, KeeperConfigError, LeaseFailure, LeaseStatus, NoId, Pool};
-pub use namespace::{NamespaceName, NamespaceNameError, PinError, pin, pins};
+pub use lease::{
+    Caller, Keeper, KeeperConfig, KeeperConfigError, Keepers, LeaseFailure, LeaseStatus, NoId, Pool,
+    SavedLeases, SavedLeasesError, Unusable, Workers, WorkersError,
+};
+pub use namespace::{NamespaceError, NamespaceName, NamespaceNameError, pin};
+pub use segment::{NoNumber, SegmentConfig, SegmentConfigError, SegmentStatus, Segments};

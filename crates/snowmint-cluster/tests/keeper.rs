@@ -4,19 +4,19 @@
 
 #![allow(clippy::unwrap_used, reason = "a panic is how a test fails")]
 
+mod cut_off;
+
 use std::collections::HashSet;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-use snowmint::{AnchoredClock, DatacenterId, Id, Layout, Refusal, WorkerId};
+use cut_off::{CutOff, until};
+use snowmint::{AnchoredClock, DatacenterId, Id, Layout, WorkerId};
 use snowmint_cluster::lease::{Record, Tag};
 use snowmint_cluster::{
-    Holder, Keeper, KeeperConfig, LeaseFailure, NamespaceName, NoId, PinError, Pool, WorkerChoice, pin,
+    Holder, Keeper, KeeperConfig, LeaseFailure, NamespaceError, NamespaceName, NoId, Pool, WorkerChoice, pin,
 };
-use snowmint_store::{
-    Expected, Key, MemoryStore, SqliteStore, Store, StoreError, StoreErrorKind, Swap, Versioned,
-};
+use snowmint_store::{Expected, MemoryStore, SqliteStore, Store, Swap};
 
 fn pool() -> Pool {
     Pool::new(Layout::TWITTER, DatacenterId(0))
@@ -28,16 +28,6 @@ fn config(holder: &str) -> KeeperConfig {
 
 fn start(store: &Arc<dyn Store>, config: KeeperConfig) -> Keeper {
     Keeper::start(Arc::clone(store), config, Arc::new(AnchoredClock::new())).unwrap()
-}
-
-async fn until<T>(mut look: impl FnMut() -> Option<T>) -> T {
-    for _ in 0..3000 {
-        if let Some(found) = look() {
-            return found;
-        }
-        tokio::time::sleep(Duration::from_millis(10)).await;
-    }
-    panic!("it did not happen within 30 s");
 }
 
 async fn ids(keeper: &Keeper, count: usize) -> Vec<Id> {
@@ -96,67 +86,30 @@ async fn a_second_holder_of_a_fixed_worker_is_refused_with_the_name_of_the_first
     assert!(first.try_take(1).is_ok(), "the first goes on");
 }
 
-/// A store that can be cut off: calls then fail as if the network were down.
-#[derive(Debug)]
-struct CutOff {
-    store: MemoryStore,
-    cut: AtomicBool,
-}
-
-impl CutOff {
-    fn check(&self) -> Result<(), StoreError> {
-        if self.cut.load(Ordering::Relaxed) {
-            return Err(StoreError::new(StoreErrorKind::Unavailable, "call", "cut off", "unplugged"));
-        }
-        Ok(())
-    }
-}
-
-#[async_trait::async_trait]
-impl Store for CutOff {
-    async fn load(&self, key: &Key) -> Result<Option<Versioned>, StoreError> {
-        self.check()?;
-        self.store.load(key).await
-    }
-
-    async fn compare_and_set(&self, key: &Key, expected: Expected, value: &[u8]) -> Result<Swap, StoreError> {
-        self.check()?;
-        self.store.compare_and_set(key, expected, value).await
-    }
-
-    async fn list(&self, prefix: &str) -> Result<Vec<(Key, Versioned)>, StoreError> {
-        self.check()?;
-        self.store.list(prefix).await
-    }
-
-    fn describe(&self) -> String {
-        "cut off".to_owned()
-    }
-}
-
 #[tokio::test]
 async fn without_the_store_it_mints_to_the_end_of_the_lease_and_goes_on_when_the_store_is_back() {
-    let cut_off = Arc::new(CutOff { store: MemoryStore::default(), cut: AtomicBool::new(false) });
+    let cut_off = Arc::new(CutOff::default());
     let store: Arc<dyn Store> = Arc::clone(&cut_off) as Arc<dyn Store>;
     let keeper = start(&store, config("me").window(Duration::from_millis(600)));
     let granted = keeper.ready().await.unwrap();
-    cut_off.cut.store(true, Ordering::Relaxed);
+    cut_off.cut(true);
     let mut last = keeper.try_take(1).unwrap().next().unwrap();
     // Ids go on increasing until the lease has ended, not a timestamp longer.
-    let ended = until(|| match keeper.try_take(1) {
+    let (why, ended) = until(|| match keeper.try_take(1) {
         Ok(mut batch) => {
             last = batch.next().unwrap();
             None
         }
-        Err(NoId::Refused(Refusal::LeaseEnded { until_unix_ms })) => Some(until_unix_ms),
+        Err(NoId::NoLease { why }) => Some((why, keeper.status().until_unix_ms.unwrap())),
         Err(other) => panic!("{other}"),
     })
     .await;
+    assert!(why.starts_with("the lease ended at") && why.contains("unplugged"), "{why}");
     assert!(ended >= granted.until_unix_ms.unwrap());
     let parts = Layout::TWITTER.split(last).unwrap();
     assert!(Layout::TWITTER.unix_ms(parts.timestamp) < ended);
     assert!(keeper.status().store_errors > 0);
-    cut_off.cut.store(false, Ordering::Relaxed);
+    cut_off.cut(false);
     let next = until(|| keeper.try_take(1).ok()).await.next().unwrap();
     assert!(next > last);
     assert_eq!(keeper.status().worker, granted.worker, "nobody else took it meanwhile");
@@ -199,7 +152,7 @@ async fn a_namespace_keeps_its_layout() {
     pin(&*store, &name, &Layout::TWITTER).await.unwrap();
     let other: Layout = "leaf".parse().unwrap();
     let error = pin(&*store, &name, &other).await.unwrap_err();
-    assert!(matches!(error, PinError::Mismatch { .. }));
+    assert!(matches!(error, NamespaceError::Mismatch { .. }));
     let text = error.to_string();
     assert!(text.contains(&Layout::TWITTER.to_string()) && text.contains(&other.to_string()), "{text}");
 }

@@ -2,6 +2,9 @@
 //! Minting goes past it: one pointer to the generator of now, and the generator's own atomics.
 
 mod config;
+mod mount;
+mod outage;
+mod slot;
 mod status;
 mod task;
 
@@ -12,17 +15,16 @@ use std::time::Duration;
 use arc_swap::ArcSwapOption;
 use snowmint::{AnchoredClock, Batch, Generator, Refusal};
 use snowmint_store::Store;
-use tokio::sync::{oneshot, watch};
+use tokio::sync::watch;
 use tokio::task::JoinHandle;
 
 pub use config::{KeeperConfig, KeeperConfigError};
 pub use status::{LeaseFailure, LeaseStatus};
 
-use super::protocol::Protocol;
-use crate::wall_watch::watch_wall;
-use task::Task;
+pub(super) use mount::Mount;
+pub(super) use slot::{Node, Slot};
 
-type LeasedGenerator = Generator<Arc<AnchoredClock>>;
+pub(super) type LeasedGenerator = Generator<Arc<AnchoredClock>>;
 
 /// Keeps one lease of a worker, and makes ids under it.
 ///
@@ -36,7 +38,7 @@ pub struct Keeper {
 struct Inner {
     current: Arc<ArcSwapOption<LeasedGenerator>>,
     status: watch::Receiver<LeaseStatus>,
-    release: std::sync::Mutex<Option<(oneshot::Sender<()>, JoinHandle<()>)>>,
+    slot: std::sync::Mutex<Option<Slot>>,
 }
 
 /// Why there is no id now.
@@ -69,20 +71,11 @@ impl Keeper {
         clock: Arc<AnchoredClock>,
     ) -> Result<Self, KeeperConfigError> {
         let settings = config.checked()?;
-        let seed = config::random_seed()?;
-        let (sender, status) = watch::channel(LeaseStatus::seeking(&settings.pool));
         let current = Arc::new(ArcSwapOption::empty());
-        let (release, released) = oneshot::channel();
-        let watcher = tokio::spawn(watch_wall(Arc::clone(&clock), sender.clone()));
-        let protocol = Protocol::new(settings, seed);
-        let task = Task::new(store, protocol, config, clock, Arc::clone(&current), sender);
-        let handle = tokio::spawn(async move {
-            // Ends with the task, also when that is aborted.
-            let _watching = AbortOnDrop(watcher);
-            task.run(released).await;
-        });
-        let release = std::sync::Mutex::new(Some((release, handle)));
-        Ok(Self { inner: Arc::new(Inner { current, status, release }) })
+        let mount: Arc<dyn Mount> = Arc::<ArcSwapOption<LeasedGenerator>>::clone(&current);
+        let slot = Node { store, settings, config, clock, mount }.start(0)?;
+        let (status, slot) = (slot.status.clone(), std::sync::Mutex::new(Some(slot)));
+        Ok(Self { inner: Arc::new(Inner { current, status, slot }) })
     }
 
     /// Waits until a lease is held.
@@ -96,15 +89,7 @@ impl Keeper {
     ///
     /// Nothing is lost.
     pub async fn ready(&self) -> Result<LeaseStatus, LeaseFailure> {
-        let mut status = self.inner.status.clone();
-        let settled = status.wait_for(|status| status.worker.is_some() || status.failure.is_some()).await;
-        let Ok(status) = settled else {
-            return Err(LeaseFailure::Stopped);
-        };
-        match (&status.worker, &status.failure) {
-            (None, Some(failure)) => Err(failure.clone()),
-            _ => Ok(status.clone()),
-        }
+        LeaseStatus::settled(self.inner.status.clone()).await
     }
 
     /// Takes up to `count` ids, at least one. Never waits.
@@ -163,15 +148,11 @@ impl Keeper {
     /// The lease ran out: with the reason, where there is one.
     #[cold]
     fn not_renewed(&self, ended: Refusal) -> NoId {
-        match self.trouble() {
-            Some(why) => NoId::NoLease { why: format!("{ended}; {why}") },
-            None => NoId::Refused(ended),
-        }
+        NoId::of_ended(ended, &self.inner.status.borrow())
     }
 
     fn trouble(&self) -> Option<String> {
-        let status = self.inner.status.borrow();
-        status.failure.as_ref().map(ToString::to_string).or_else(|| status.waiting.clone())
+        self.inner.status.borrow().why_none()
     }
 
     /// What is held and what has happened so far.
@@ -182,26 +163,17 @@ impl Keeper {
     /// Ends the generator for every thread and gives the lease back, so that another node may go on from the
     /// next timestamp. Returns when the store has it, or after `patience`: then the lease runs out by itself.
     pub async fn release(&self, patience: Duration) {
-        let started = self.inner.release.lock().unwrap_or_else(std::sync::PoisonError::into_inner).take();
-        if let Some((release, mut task)) = started
-            && release.send(()).is_ok()
-            && tokio::time::timeout(patience, &mut task).await.is_err()
-        {
-            tracing::warn!(
-                "the store did not answer in time: the lease was not given back, it runs out by itself"
-            );
-            task.abort();
-            // Once it has ended, no new generator can appear behind our back. Its error says that it was aborted.
-            let _ = task.await;
-            if let Some(generator) = self.inner.current.swap(None) {
-                generator.end();
-            }
+        let started = self.inner.slot.lock().unwrap_or_else(std::sync::PoisonError::into_inner).take();
+        if let Some(mut slot) = started {
+            slot.give_back();
+            slot.gone(patience).await;
         }
     }
 }
 
 /// Ends a task that would otherwise run for ever.
-struct AbortOnDrop(JoinHandle<()>);
+#[derive(Debug)]
+pub(super) struct AbortOnDrop(JoinHandle<()>);
 
 impl Drop for AbortOnDrop {
     fn drop(&mut self) {
@@ -210,8 +182,25 @@ impl Drop for AbortOnDrop {
 }
 
 impl NoId {
+    /// Of a generator whose lease ran out: with the reason, where there is one.
+    pub(super) fn of_ended(ended: Refusal, status: &LeaseStatus) -> Self {
+        let renewed = matches!(
+            (ended, status.until_unix_ms),
+            (Refusal::LeaseEnded { until_unix_ms }, Some(until)) if until_unix_ms < until
+        );
+        match (renewed, &status.unsaved) {
+            // About to be saved, before it may be used.
+            (true, None) => Self::Refused(Refusal::Ended),
+            (true, Some(why)) => Self::NoLease { why: why.clone() },
+            (false, _) => match status.why_none() {
+                Some(why) => Self::NoLease { why: format!("{ended}; {why}") },
+                None => Self::Refused(ended),
+            },
+        }
+    }
+
     /// How long to sleep before asking again.
-    fn worth_waiting(self) -> Result<Duration, Self> {
+    pub(super) fn worth_waiting(self) -> Result<Duration, Self> {
         match &self {
             Self::Refused(Refusal::Ended) => Ok(Duration::from_millis(1)),
             Self::Refused(refusal) => match refusal.retry_after_ms() {

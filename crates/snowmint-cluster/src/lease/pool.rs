@@ -7,7 +7,7 @@ use snowmint::{DatacenterId, Field, Layout, WorkerId};
 use snowmint_store::{Key, KeyError};
 
 /// A layout in a datacenter: the workers that leases are granted for.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Pool {
     layout: Layout,
     datacenter: DatacenterId,

@@ -24,12 +24,13 @@ use snowmint_store::{Expected, Revision};
 use super::pool::Pool;
 use super::record::{Record, Tag};
 use crate::Holder;
+use crate::dice::Dice;
 pub use messages::{Call, Entry, Event, Failure, Input, Listing, Next, Swapped, Turn};
 
 use candidates::{Candidate, Choice};
 
 /// Which worker a node wants.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum WorkerChoice {
     /// Any that is free.
     Any,
@@ -38,7 +39,7 @@ pub enum WorkerChoice {
 }
 
 /// What a node asks for, fixed while it runs.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Settings {
     /// Layout and datacenter.
     pub pool: Pool,
@@ -62,7 +63,7 @@ pub trait Begin: fmt::Debug {
 }
 
 /// `max(now, old.until)`: the ranges granted for one worker never overlap.
-#[derive(Debug)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct AfterLastGrant;
 
 impl Begin for AfterLastGrant {
@@ -75,7 +76,7 @@ impl Begin for AfterLastGrant {
 const MAX_ABANDONED: usize = 16;
 
 /// One attempt to write, which may turn out to have happened long after.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 struct Attempt {
     tag: Tag,
     from_unix_ms: u64,
@@ -83,7 +84,7 @@ struct Attempt {
 }
 
 /// Attempts to bring one record from one revision to the next: at most one of them can succeed.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
 struct Write {
     purpose: Purpose,
     worker: WorkerId,
@@ -96,22 +97,29 @@ struct Write {
     doubtful: bool,
 }
 
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 enum Purpose {
     Claim,
     Renew,
     Release { used_until_unix_ms: u64 },
 }
 
-#[derive(Clone, Copy, Debug)]
-struct Held {
-    worker: WorkerId,
-    revision: Revision,
-    from_unix_ms: u64,
-    until_unix_ms: u64,
+/// A lease that is held, and the record that says so.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct Held {
+    /// The worker.
+    pub worker: WorkerId,
+    /// The record's revision.
+    pub revision: Revision,
+    /// The mark of the write that granted or renewed it.
+    pub tag: Tag,
+    /// The first instant that may be used, in unix milliseconds.
+    pub from_unix_ms: u64,
+    /// The first instant that may not, in unix milliseconds.
+    pub until_unix_ms: u64,
 }
 
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
 enum State {
     Seek,
     Listing,
@@ -124,7 +132,7 @@ enum State {
 }
 
 /// The state machine of one lease; see the module's page.
-#[derive(Debug)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Protocol<B = AfterLastGrant> {
     settings: Settings,
     state: State,
@@ -148,13 +156,22 @@ impl Protocol {
     pub fn new(settings: Settings, seed: u128) -> Self {
         Self::with_begin(settings, seed)
     }
+
+    /// A machine that holds a lease from the start: the one that a process of this node held when it died. Its first
+    /// step renews it.
+    ///
+    /// The caller answers for `held`: nobody else may use any of `[from, until)`, and no id may have been made of it.
+    /// A record that was written since is another's, as in any renewal.
+    pub fn resume(settings: Settings, seed: u128, held: Held) -> Self {
+        Self::resume_with_begin(settings, seed, held)
+    }
 }
 
 impl<B: Begin> Protocol<B> {
     /// As [`new`](Protocol::new), with another rule for where grants begin.
     pub fn with_begin(settings: Settings, seed: u128) -> Self {
         #[expect(clippy::cast_possible_truncation, reason = "both halves are mixed into the dice")]
-        let dice = Dice((seed >> 64) as u64 ^ seed as u64);
+        let dice = Dice::of((seed >> 64) as u64 ^ seed as u64);
         Self {
             settings,
             state: State::Seek,
@@ -171,9 +188,19 @@ impl<B: Begin> Protocol<B> {
         }
     }
 
+    /// As [`resume`](Protocol::resume), with another rule for where grants begin.
+    pub fn resume_with_begin(settings: Settings, seed: u128, held: Held) -> Self {
+        Self { state: State::Hold, held: Some(held), ..Self::with_begin(settings, seed) }
+    }
+
     /// What the machine was told to ask for.
     pub fn settings(&self) -> &Settings {
         &self.settings
+    }
+
+    /// The lease that is held, if any.
+    pub fn held(&self) -> Option<Held> {
+        self.held
     }
 
     /// Takes the time and an answer, says what changed and what to do next.
@@ -428,8 +455,8 @@ impl<B: Begin> Protocol<B> {
         let Some(attempt) = attempt else {
             return self.wait_after_failure(State::Seek);
         };
-        let Attempt { from_unix_ms, until_unix_ms, .. } = attempt;
-        self.held = Some(Held { worker: write.worker, revision, from_unix_ms, until_unix_ms });
+        let Attempt { tag, from_unix_ms, until_unix_ms } = attempt;
+        self.held = Some(Held { worker: write.worker, revision, tag, from_unix_ms, until_unix_ms });
         match write.purpose {
             // Granted too late: nobody is told, so nothing of it is used.
             Purpose::Claim if self.release.is_some() => self.release = Some(from_unix_ms),
@@ -481,23 +508,7 @@ impl<B: Begin> Protocol<B> {
     }
 }
 
-/// Repeatable randomness for choices on which no promise rests.
-///
-/// # Source
-///
-/// `SplitMix64`, Guy Steele, Doug Lea, Christine Flood: "Fast splittable pseudorandom number generators", 2014.
-#[derive(Debug)]
-struct Dice(u64);
-
-impl Dice {
-    fn below(&mut self, bound: u64) -> u64 {
-        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        let mut z = self.0;
-        z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-        (z ^ (z >> 31)) % bound.max(1)
-    }
-}
-
+#[cfg(test)]
+mod model;
 #[cfg(test)]
 mod tests;

@@ -20,7 +20,7 @@ impl fmt::Debug for Tag {
 }
 
 /// The record `workers/<pool>/<worker>`.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Record {
     /// Who has the worker, for people to read.
     pub holder: Holder,

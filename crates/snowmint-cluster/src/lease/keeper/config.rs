@@ -6,8 +6,10 @@ use std::time::Duration;
 use snowmint::{BuildError, Field, Generator, LayoutError, ManualClock, Rule, WorkerId};
 
 use crate::Holder;
+use crate::lease::keepers::Workers;
 use crate::lease::pool::Pool;
 use crate::lease::protocol::{Settings, WorkerChoice};
+use crate::lease::saved::SavedLeases;
 
 const MIN_WINDOW: Duration = Duration::from_millis(500);
 const MAX_WINDOW: Duration = Duration::from_hours(24);
@@ -22,6 +24,7 @@ pub struct KeeperConfig {
     window: Duration,
     max_skew: Duration,
     rule: Rule,
+    saved: Option<SavedLeases>,
 }
 
 impl KeeperConfig {
@@ -34,6 +37,7 @@ impl KeeperConfig {
             window: Duration::from_secs(10),
             max_skew: Duration::from_secs(30),
             rule: Rule::default(),
+            saved: None,
         }
     }
 
@@ -63,6 +67,13 @@ impl KeeperConfig {
         self
     }
 
+    /// Saves leases in a folder, and goes on under the one that is saved there: see [`SavedLeases`]. Ids then depend on
+    /// the disk, which is written a few times a second.
+    pub fn saved(mut self, leases: SavedLeases) -> Self {
+        self.saved = Some(leases);
+        self
+    }
+
     /// Whether a keeper could be started with it.
     ///
     /// # Errors
@@ -70,6 +81,10 @@ impl KeeperConfig {
     /// As [`Keeper::start`](super::Keeper::start).
     pub fn check(&self) -> Result<(), KeeperConfigError> {
         self.checked().map(drop)
+    }
+
+    pub(super) const fn saved_leases(&self) -> Option<&SavedLeases> {
+        self.saved.as_ref()
     }
 
     pub(super) const fn generator_rule(&self) -> Rule {
@@ -81,7 +96,7 @@ impl KeeperConfig {
         (self.window / 4).min(Duration::from_secs(6))
     }
 
-    pub(super) fn checked(&self) -> Result<Settings, KeeperConfigError> {
+    pub(in crate::lease) fn checked(&self) -> Result<Settings, KeeperConfigError> {
         if !(MIN_WINDOW..=MAX_WINDOW).contains(&self.window) || self.window < self.pool.layout().tick() * 3 {
             return Err(KeeperConfigError::Window { window: self.window, tick: self.pool.layout().tick() });
         }
@@ -100,6 +115,22 @@ impl KeeperConfig {
             window_ms: ms(self.window),
             max_skew_ms: ms(self.max_skew),
         })
+    }
+}
+
+impl KeeperConfig {
+    /// As [`checked`](Self::checked), for several leases.
+    pub(in crate::lease) fn checked_for(&self, workers: Workers) -> Result<Settings, KeeperConfigError> {
+        let settings = self.checked()?;
+        if workers.max() > 1
+            && let WorkerChoice::Only(worker) = self.choice
+        {
+            return Err(KeeperConfigError::OneFixed { worker, workers });
+        }
+        if workers.max() > self.pool.workers() {
+            return Err(KeeperConfigError::TooManyWorkers { workers, limit: self.pool.workers() });
+        }
+        Ok(settings)
     }
 }
 
@@ -130,6 +161,24 @@ pub enum KeeperConfigError {
         window: Duration,
         /// The layout's tick.
         tick: Duration,
+    },
+    /// Several workers are wanted, and one in particular.
+    #[error("worker {worker} is one worker, {workers} were asked for: leave one of the two away")]
+    OneFixed {
+        /// The worker that is fixed.
+        worker: WorkerId,
+        /// How many were asked for.
+        workers: Workers,
+    },
+    /// More workers are wanted than there are.
+    #[error(
+        "{workers} workers were asked for, the layout has {limit} in a datacenter: ask for at most so many"
+    )]
+    TooManyWorkers {
+        /// How many were asked for.
+        workers: Workers,
+        /// How many there are.
+        limit: u32,
     },
     /// The system gave no random bits.
     #[error("the system gave no random bits: {0}")]

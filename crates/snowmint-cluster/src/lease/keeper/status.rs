@@ -5,6 +5,7 @@ use std::sync::Arc;
 use snowmint::WorkerId;
 use snowmint::utc::Utc;
 use snowmint_store::StoreError;
+use tokio::sync::watch;
 
 use crate::lease::pool::Pool;
 
@@ -33,12 +34,41 @@ pub struct LeaseStatus {
     pub clock_steps: u64,
     /// Why there is no lease, while one is sought.
     pub waiting: Option<String>,
+    /// What the store said when it last failed, since the lease was last granted or renewed.
+    pub trouble: Option<String>,
+    /// Why the lease is not saved, where it is to be.
+    pub unsaved: Option<String>,
     /// Why there will be none.
     pub failure: Option<LeaseFailure>,
 }
 
 impl LeaseStatus {
-    pub(super) fn seeking(pool: &Pool) -> Self {
+    /// Waits until a lease is held, or until it is certain that waiting does not help.
+    pub(in crate::lease) async fn settled(mut status: watch::Receiver<Self>) -> Result<Self, LeaseFailure> {
+        let settled = status.wait_for(|status| status.worker.is_some() || status.failure.is_some()).await;
+        let Ok(status) = settled else {
+            return Err(LeaseFailure::Stopped);
+        };
+        match (&status.worker, &status.failure) {
+            (None, Some(failure)) => Err(failure.clone()),
+            _ => Ok(status.clone()),
+        }
+    }
+
+    /// Adds what another one counted.
+    pub(in crate::lease) fn add_counts(&mut self, other: &Self) {
+        self.renewals += other.renewals;
+        self.lost += other.lost;
+        self.store_errors += other.store_errors;
+    }
+
+    /// Why there is no lease, or none that lasts.
+    pub(in crate::lease) fn why_none(&self) -> Option<String> {
+        let failure = self.failure.as_ref().map(ToString::to_string);
+        failure.or_else(|| self.waiting.clone()).or_else(|| self.trouble.clone())
+    }
+
+    pub(in crate::lease) fn seeking(pool: &Pool) -> Self {
         Self { pool: pool.to_string(), waiting: Some("it is being sought".to_owned()), ..Self::default() }
     }
 }
@@ -59,6 +89,17 @@ pub enum LeaseFailure {
         holder: String,
         /// Until when, in unix milliseconds.
         until_unix_ms: u64,
+    },
+    /// The record of the only worker wanted cannot be read.
+    #[error(
+        "the record of worker {worker}, {key}, cannot be read, so nobody can tell until when the worker is granted, or \
+         to whom: choose another worker, or remove the record with the store's own tools once no node uses the worker"
+    )]
+    Unreadable {
+        /// The worker.
+        worker: WorkerId,
+        /// The record's key in the store.
+        key: String,
     },
     /// The clock is too far ahead of the store's.
     #[error(

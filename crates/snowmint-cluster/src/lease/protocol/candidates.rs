@@ -15,7 +15,7 @@ const TRIES: usize = 4;
 /// back in this very millisecond and starts again keeps its worker. The grant begins where the record ends.
 const OWN_SLACK_MS: u64 = 5;
 
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(super) struct Candidate {
     pub(super) worker: WorkerId,
     pub(super) expected: Expected,

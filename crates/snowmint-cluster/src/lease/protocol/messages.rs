@@ -7,7 +7,7 @@ use crate::Holder;
 use crate::lease::record::Record;
 
 /// One call to the store; its answer is the next [`Input`].
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub enum Call {
     /// Every record of the pool.
     List,
@@ -25,7 +25,7 @@ pub enum Call {
 }
 
 /// A record as the store holds it.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Entry {
     /// The worker.
     pub worker: WorkerId,
@@ -36,7 +36,7 @@ pub struct Entry {
 }
 
 /// Every record of a pool, and the store's own time.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
 pub struct Listing {
     /// The records.
     pub entries: Vec<Entry>,
@@ -45,7 +45,7 @@ pub struct Listing {
 }
 
 /// How a call failed.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Failure {
     /// Nothing was written and nothing will be.
     NotDone,
@@ -54,7 +54,7 @@ pub enum Failure {
 }
 
 /// What a swap came to.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Swapped {
     /// Written, at this revision.
     Done(Revision),
@@ -63,7 +63,7 @@ pub enum Swapped {
 }
 
 /// What the machine is told.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub enum Input {
     /// The wait is over, or it begins.
     Wake,
@@ -81,7 +81,7 @@ pub enum Input {
 }
 
 /// What to do next.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub enum Next {
     /// Make this call and give its answer.
     Call(Call),
@@ -92,7 +92,7 @@ pub enum Next {
 }
 
 /// What has changed for whoever makes ids.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub enum Event {
     /// A lease was granted: make a generator, end the one before it.
     Granted(Lease),
@@ -152,7 +152,7 @@ pub enum Event {
 }
 
 /// What one step of the machine comes to.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Turn {
     /// What changed, in order.
     pub events: Vec<Event>,

@@ -1,6 +1,8 @@
 //! Goal: each arrow of the protocol's picture, and each way a write can end.
 //! Method: the machine is fed answers by hand, and the calls it makes are compared.
 
+mod bounds;
+
 use super::*;
 use snowmint::{DatacenterId, Layout};
 
@@ -63,6 +65,43 @@ fn a_lease_is_renewed_at_a_third_of_the_window_and_only_reaches_further() {
     // The clock goes back an hour: what was granted is never taken back.
     let turn = protocol.step(NOW - 3_600_000, Input::Wake);
     assert_eq!(swap_of(&turn).2.until_unix_ms, NOW + 3000 + WINDOW);
+}
+
+#[test]
+fn a_lease_that_is_resumed_is_renewed_first_and_given_back_no_further_than_its_begin() {
+    let held = Held {
+        worker: WorkerId(9),
+        revision: Revision(4),
+        tag: Tag(1),
+        from_unix_ms: NOW + 500,
+        until_unix_ms: NOW + 5000,
+    };
+    let mut protocol = Protocol::resume(settings(WorkerChoice::Any), 7, held);
+    let (worker, expected, record) = swap_of(&protocol.step(NOW, Input::Wake));
+    assert_eq!((worker, expected), (WorkerId(9), Expected::Revision(Revision(4))));
+    assert_eq!(record.until_unix_ms, NOW + WINDOW);
+    let turn = protocol.step(NOW, Input::Swapped(Ok(Swapped::Done(Revision(5)))));
+    assert_eq!(turn.events, [Event::Extended { until_unix_ms: NOW + WINDOW }]);
+    let turn = protocol.step(NOW, Input::Release { used_until_unix_ms: 0 });
+    assert_eq!(swap_of(&turn).2.until_unix_ms, NOW + 500, "what lies before is the dead process's");
+
+    let mut protocol = Protocol::resume(settings(WorkerChoice::Any), 7, held);
+    protocol.step(NOW, Input::Wake);
+    let turn = protocol.step(NOW, Input::Swapped(Ok(Swapped::Conflict)));
+    assert_eq!(turn.events, [Event::Lost { worker: WorkerId(9), until_unix_ms: NOW + 5000 }]);
+}
+
+/// Two leases of one process differ in name and tags: each is to the other what a stranger's is.
+#[test]
+fn a_second_lease_of_a_process_neither_adopts_nor_prefers_the_record_of_the_first() {
+    let second = Settings { holder: Holder::new("me/2").unwrap(), ..settings(WorkerChoice::Any) };
+    // A lapsed one: with the same name it would be preferred, and the first would lose it.
+    for until in [NOW + 3, NOW - 1] {
+        let mut protocol = Protocol::new(second.clone(), 1 << 64);
+        protocol.step(NOW, Input::Wake);
+        let turn = protocol.step(NOW, listed(vec![entry(9, "me", until, 8)]));
+        assert_eq!(swap_of(&turn).1, Expected::Absent, "a worker that nobody has");
+    }
 }
 
 #[test]

@@ -1,0 +1,211 @@
+//! Goal: two nodes and one worker: whatever happens, in whatever order, no instant is granted twice.
+//! Method: stateright walks through every state that two shipping machines, their store and the calls between them
+//! can reach. That it would find a fault is shown by planting some.
+//!
+//! Within the bounds of a [`World`] everything is tried. Clocks show any of a few times at each step, so they stop, jump
+//! and go back as they like, and waits are of any length. Calls are done, refused, lost before or after they took
+//! effect, or done after their node gave them up. Nodes crash, restart, go on under a lease that was saved, and give
+//! theirs back, at any moment and any number of times. There is no bound on how long that goes on.
+
+mod moment;
+mod names;
+
+use std::time::Instant;
+
+use snowmint::DatacenterId;
+use stateright::{Checker, HasDiscoveries, Model, Property};
+
+use self::moment::{Action, Moment};
+use super::*;
+
+/// The time from one clock reading to the next, and the slack that a node gives its own record.
+const UNIT_MS: u64 = 5;
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum StoreModel {
+    Linearizable,
+    /// Reads may show the record as it was before its last write.
+    StaleReads,
+    /// The last write may be undone.
+    Forgets,
+}
+
+/// What there is to walk through.
+#[derive(Clone, Debug)]
+struct World<B> {
+    store: StoreModel,
+    names: [&'static str; 2],
+    choice: WorkerChoice,
+    tick_ms: u64,
+    window_ms: u64,
+    /// Clocks show 0 to so many units.
+    clock_units: u64,
+    /// How many writes may be on their way at once whose nodes gave them up.
+    late_writes: usize,
+    /// Whether nodes save their leases.
+    saves: bool,
+    begin: PhantomData<fn() -> B>,
+}
+
+impl<B> World<B> {
+    /// Small enough for every run of the tests.
+    fn over(store: StoreModel) -> Self {
+        Self {
+            store,
+            names: ["a", "b"],
+            choice: WorkerChoice::Any,
+            tick_ms: UNIT_MS,
+            window_ms: UNIT_MS,
+            clock_units: 1,
+            late_writes: 1,
+            saves: true,
+            begin: PhantomData,
+        }
+    }
+
+    fn settings(&self, node: usize) -> Settings {
+        let layout = format!("time:41@{}ms sequence:1 epoch:1970-01-01", self.tick_ms);
+        Settings {
+            pool: Pool::new(layout.parse().unwrap(), DatacenterId(0)),
+            choice: self.choice,
+            holder: Holder::new(self.names[node]).unwrap(),
+            window_ms: self.window_ms,
+            max_skew_ms: 0,
+        }
+    }
+}
+
+/// A rule that a state may bear in its type.
+trait Rule: Begin + Clone + PartialEq + Eq + std::hash::Hash + Send + Sync + 'static {}
+impl<B: Begin + Clone + PartialEq + Eq + std::hash::Hash + Send + Sync + 'static> Rule for B {}
+
+const ONCE: &str = "no instant is granted twice";
+
+impl<B: Rule> Model for World<B> {
+    type State = Moment<B>;
+    type Action = Action;
+
+    fn init_states(&self) -> Vec<Moment<B>> {
+        vec![Moment::first([0, 1].map(|node| self.settings(node)))]
+    }
+
+    fn actions(&self, moment: &Moment<B>, actions: &mut Vec<Action>) {
+        moment.actions(self, actions);
+    }
+
+    fn next_state(&self, last: &Moment<B>, action: Action) -> Option<Moment<B>> {
+        let mut moment = last.clone();
+        moment.happen(self, action);
+        moment.forget_names();
+        Some(moment)
+    }
+
+    fn properties(&self) -> Vec<Property<Self>> {
+        vec![
+            Property::always(ONCE, |_, moment: &Moment<B>| !moment.granted_twice()),
+            // Were these never seen, there would be little to find.
+            Property::sometimes("both nodes have a lease", |_, moment: &Moment<B>| {
+                moment.both_were_granted()
+            }),
+            Property::sometimes("a late write is found", |_, moment: &Moment<B>| {
+                moment.late_write_is_found()
+            }),
+        ]
+    }
+}
+
+/// Walks through all of a world, or up to the first failure.
+#[expect(clippy::disallowed_methods, reason = "how long it took is for people; a world has its own time")]
+fn walk<B: Rule>(world: World<B>) -> impl Checker<World<B>> {
+    let started = Instant::now();
+    let told = format!("{world:?}");
+    let threads = std::thread::available_parallelism().map_or(1, usize::from);
+    let checker =
+        world.checker().threads(threads).finish_when(HasDiscoveries::AnyFailures).spawn_bfs().join();
+    println!(
+        "{told}: {} states, {} steps, {} deep, {:.1} s",
+        checker.unique_state_count(),
+        checker.state_count(),
+        checker.max_depth(),
+        started.elapsed().as_secs_f64()
+    );
+    checker
+}
+
+fn holds_in(world: World<AfterLastGrant>) {
+    walk(world).assert_properties();
+}
+
+/// Prints the way to the instant that is granted twice.
+fn fails_in<B: Rule>(world: World<B>) {
+    let path = walk(world).discovery(ONCE).expect("an instant is granted twice, and that is found");
+    for (moment, action) in path.into_vec() {
+        match action {
+            Some(action) => println!("{moment}\n  {action:?}"),
+            None => println!("{moment}: granted twice"),
+        }
+    }
+}
+
+#[test]
+fn no_instant_is_granted_twice() {
+    let more_time = World { clock_units: 2, saves: false, ..World::over(StoreModel::Linearizable) };
+    for world in [World::over(StoreModel::Linearizable), more_time] {
+        holds_in(world);
+    }
+}
+
+/// A node prefers its own record, and takes it a little before it ends.
+#[test]
+fn nor_to_two_nodes_of_one_name() {
+    holds_in(World { names: ["a", "a"], ..World::over(StoreModel::Linearizable) });
+}
+
+#[test]
+fn nor_where_both_want_the_same_worker() {
+    let choice = WorkerChoice::Only(WorkerId(0));
+    holds_in(World { choice, ..World::over(StoreModel::Linearizable) });
+}
+
+#[test]
+fn nor_where_a_tick_is_longer_than_a_reading_of_the_clock() {
+    let (tick_ms, window_ms) = (2 * UNIT_MS, 2 * UNIT_MS);
+    let world = World::over(StoreModel::Linearizable);
+    holds_in(World { tick_ms, window_ms, clock_units: 2, saves: false, ..world });
+}
+
+/// Reads that lag cost time, never safety: a write is compared with the newest record.
+#[test]
+fn nor_where_reads_are_stale() {
+    holds_in(World { late_writes: 0, ..World::over(StoreModel::StaleReads) });
+}
+
+#[test]
+#[ignore = "half an hour and 6 GB: for changes to the protocol"]
+fn nor_in_a_wider_world() {
+    for store in [StoreModel::Linearizable, StoreModel::StaleReads] {
+        holds_in(World { clock_units: 2, ..World::over(store) });
+    }
+    let world = World::over(StoreModel::Linearizable);
+    holds_in(World { window_ms: 2 * UNIT_MS, clock_units: 3, late_writes: 2, ..world });
+}
+
+/// The fault to plant: a grant begins by the clock alone, whatever was granted before.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+struct ByTheClockAlone;
+
+impl Begin for ByTheClockAlone {
+    fn begin(now_unix_ms: u64, _granted_until_unix_ms: u64) -> u64 {
+        now_unix_ms
+    }
+}
+
+#[test]
+fn a_planted_fault_is_found() {
+    fails_in(World::<ByTheClockAlone>::over(StoreModel::Linearizable));
+}
+
+#[test]
+fn a_store_that_forgets_is_found_out() {
+    fails_in(World::<AfterLastGrant>::over(StoreModel::Forgets));
+}

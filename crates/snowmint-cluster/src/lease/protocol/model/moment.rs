@@ -1,0 +1,361 @@
+//! One moment of the model: two machines, the record, the calls on their way, and what was granted.
+//! What can happen next, and what comes of it.
+
+use std::fmt;
+
+use snowmint_store::{Expected, Revision};
+
+use super::super::*;
+use super::{Rule, StoreModel, UNIT_MS, World};
+
+/// Instants, one bit a unit.
+pub(super) type Instants = u64;
+
+fn instants(from_unix_ms: u64, until_unix_ms: u64) -> Instants {
+    (from_unix_ms / UNIT_MS..until_unix_ms / UNIT_MS).fold(0, |bits, unit| bits | 1 << unit)
+}
+
+/// The record and its revision, as one write left it.
+pub(super) type Version = Option<(Revision, Record)>;
+
+/// Which version a read shows.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Shows {
+    Newest,
+    Before,
+}
+
+/// What becomes of a request whose node stops waiting for it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Fate {
+    Lost,
+    Late,
+}
+
+/// What follows when a call has taken effect. Times are in units.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Then {
+    /// The answer reaches the node.
+    Answer {
+        now: u64,
+    },
+    /// The answer is lost; the node gives up.
+    TimesOut {
+        now: u64,
+    },
+    Crash,
+}
+
+/// One thing that happens. Times are in units.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Action {
+    /// A wait is over.
+    Wake { node: usize, now: u64 },
+    /// A node gives its lease back; its last id was made just before `used_until`.
+    Release { node: usize, used_until: u64 },
+    /// A write is on its way, and will arrive.
+    Sent { node: usize },
+    /// It is refused: known to have done nothing.
+    Refused { node: usize, now: u64 },
+    /// The node gives up waiting for it.
+    TimesOut { node: usize, now: u64, request: Fate },
+    /// A process dies, and another begins in its place.
+    Crash { node: usize, request: Fate },
+    /// A process dies, and the next goes on under its lease: what was used of it lies before `mark`.
+    Resume { node: usize, mark: u64, request: Fate },
+    /// A call takes effect at the store.
+    Done { node: usize, shows: Shows, then: Then },
+    /// A write that its node gave up takes effect.
+    LateWrite { index: usize },
+    /// The store loses its last write.
+    Forgets,
+}
+
+/// What a node waits for.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub(super) enum Doing {
+    /// For time to pass.
+    Waits,
+    /// For a write that may be lost.
+    Asks(Call),
+    /// For a call that will take effect. A read that fails changes nothing and is made again, so it need not fail.
+    Sent(Call),
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub(super) struct Node<B> {
+    pub(super) protocol: Protocol<B>,
+    pub(super) doing: Doing,
+    /// The lease that ids are made under, `[from, until)`.
+    lease: Option<(u64, u64)>,
+    /// What the next process may go on under.
+    pub(super) saved: Option<Held>,
+}
+
+impl<B: Rule> Node<B> {
+    fn new(settings: Settings) -> Self {
+        Self { protocol: Protocol::with_begin(settings, 0), doing: Doing::Waits, lease: None, saved: None }
+    }
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub(super) struct Moment<B> {
+    pub(super) newest: Version,
+    /// The version before, where the model has a use for it.
+    pub(super) before: Option<Version>,
+    pub(super) nodes: [Node<B>; 2],
+    pub(super) late: Vec<Call>,
+    /// All that was granted to anyone and not given back unused.
+    granted: Instants,
+    /// Whether an instant was granted that had been granted before.
+    granted_twice: bool,
+}
+
+impl<B: Rule> Moment<B> {
+    pub(super) fn first(settings: [Settings; 2]) -> Self {
+        let mut first = Self {
+            newest: None,
+            before: None,
+            nodes: settings.map(Node::new),
+            late: Vec::new(),
+            granted: 0,
+            granted_twice: false,
+        };
+        first.forget_names();
+        first
+    }
+
+    pub(super) fn granted_twice(&self) -> bool {
+        self.granted_twice
+    }
+
+    /// A write that its node gave up was done all the same, and the node may still find its tag.
+    pub(super) fn late_write_is_found(&self) -> bool {
+        let bears = |tag: Tag| self.newest.as_ref().is_some_and(|(_, record)| record.tag == tag);
+        self.nodes.iter().any(|node| node.protocol.abandoned.iter().any(|(_, attempt)| bears(attempt.tag)))
+    }
+
+    /// One lost the worker and does not know yet; the other has it.
+    pub(super) fn both_were_granted(&self) -> bool {
+        self.nodes.iter().all(|node| node.lease.is_some())
+    }
+
+    /// What becomes of a node by itself is tried at once, and only then what happens at the store: it sees nothing of
+    /// the other, and its clock shows any time, so that it makes no difference when it goes on.
+    pub(super) fn actions(&self, world: &World<B>, actions: &mut Vec<Action>) {
+        let on_its_way = |node: &Node<B>| matches!(node.doing, Doing::Sent(_));
+        if let Some(node) = self.nodes.iter().position(|node| !on_its_way(node)) {
+            self.actions_of_node(world, node, actions);
+        } else {
+            self.actions_of_store(world, actions);
+        }
+    }
+
+    fn actions_of_node(&self, world: &World<B>, node: usize, actions: &mut Vec<Action>) {
+        let clock = 0..=world.clock_units;
+        if let Doing::Waits = self.nodes[node].doing {
+            actions.extend(clock.map(|now| Action::Wake { node, now }));
+            let (from, until) = self.nodes[node].lease.unwrap_or_default();
+            // 0 where nothing was made.
+            let used_until = (from / UNIT_MS..=until / UNIT_MS).chain([0]);
+            actions.extend(used_until.map(|used_until| Action::Release { node, used_until }));
+            self.deaths(node, Fate::Lost, actions);
+            return;
+        }
+        actions.push(Action::Sent { node });
+        actions.extend(clock.clone().map(|now| Action::Refused { node, now }));
+        let late = (self.late.len() < world.late_writes).then_some(Fate::Late);
+        for request in [Fate::Lost].into_iter().chain(late) {
+            actions.extend(clock.clone().map(|now| Action::TimesOut { node, now, request }));
+            self.deaths(node, request, actions);
+        }
+    }
+
+    fn deaths(&self, node: usize, request: Fate, actions: &mut Vec<Action>) {
+        actions.push(Action::Crash { node, request });
+        if let (Some(saved), Some((from, _))) = (self.nodes[node].saved, self.nodes[node].lease) {
+            let marks = from / UNIT_MS..saved.until_unix_ms / UNIT_MS;
+            actions.extend(marks.map(|mark| Action::Resume { node, mark, request }));
+        }
+    }
+
+    fn actions_of_store(&self, world: &World<B>, actions: &mut Vec<Action>) {
+        let stale = world.store == StoreModel::StaleReads && self.before.is_some();
+        for (node, of_node) in self.nodes.iter().enumerate() {
+            let mut done = |shows, then| actions.push(Action::Done { node, shows, then });
+            let writes = matches!(of_node.doing, Doing::Sent(Call::Swap { .. }));
+            for now in 0..=world.clock_units {
+                done(Shows::Newest, Then::Answer { now });
+                if writes {
+                    done(Shows::Newest, Then::TimesOut { now });
+                } else if stale {
+                    done(Shows::Before, Then::Answer { now });
+                }
+            }
+            done(Shows::Newest, Then::Crash);
+        }
+        actions.extend((0..self.late.len()).map(|index| Action::LateWrite { index }));
+        if world.store == StoreModel::Forgets && self.before.is_some() {
+            actions.push(Action::Forgets);
+        }
+    }
+
+    pub(super) fn happen(&mut self, world: &World<B>, action: Action) {
+        match action {
+            Action::Wake { node, now } => self.step(world, node, now, Input::Wake),
+            Action::Release { node, used_until } => {
+                let used_until_unix_ms = used_until * UNIT_MS;
+                self.nodes[node].saved = None;
+                if let Some((from, until)) = self.nodes[node].lease.take() {
+                    self.granted &= !instants(used_until_unix_ms.max(from), until);
+                }
+                self.step(world, node, 0, Input::Release { used_until_unix_ms });
+            }
+            Action::Sent { node } => {
+                let call = self.take_call(node);
+                self.nodes[node].doing = Doing::Sent(call);
+            }
+            Action::Refused { node, now } => {
+                self.step(world, node, now, Input::Swapped(Err(Failure::NotDone)));
+            }
+            Action::TimesOut { node, now, request } => {
+                self.give_up(node, request);
+                self.step(world, node, now, Input::Swapped(Err(Failure::Unknown)));
+            }
+            Action::Crash { node, request } => {
+                self.give_up(node, request);
+                self.restart(world, node);
+            }
+            Action::Resume { node, mark, request } => {
+                self.give_up(node, request);
+                if let Some(saved) = self.nodes[node].saved {
+                    self.resume(world, node, Held { from_unix_ms: mark * UNIT_MS, ..saved });
+                }
+            }
+            Action::Done { node, shows, then } => {
+                let call = self.take_call(node);
+                let input = self.takes_effect(world, call, shows);
+                match then {
+                    Then::Answer { now } => self.step(world, node, now, input),
+                    Then::TimesOut { now } => {
+                        self.step(world, node, now, Input::Swapped(Err(Failure::Unknown)));
+                    }
+                    Then::Crash => self.restart(world, node),
+                }
+            }
+            Action::LateWrite { index } => {
+                let call = self.late.remove(index);
+                self.takes_effect(world, call, Shows::Newest);
+            }
+            Action::Forgets => self.newest = self.before.take().flatten(),
+        }
+    }
+
+    fn resume(&mut self, world: &World<B>, node: usize, held: Held) {
+        self.nodes[node] = Node {
+            protocol: Protocol::resume_with_begin(world.settings(node), 0, held),
+            doing: Doing::Waits,
+            lease: Some((held.from_unix_ms, held.until_unix_ms)),
+            saved: Some(held),
+        };
+    }
+
+    /// The call that a node waits for; it waits no longer.
+    fn take_call(&mut self, node: usize) -> Call {
+        match std::mem::replace(&mut self.nodes[node].doing, Doing::Waits) {
+            Doing::Asks(call) | Doing::Sent(call) => call,
+            Doing::Waits => panic!("only a node that waits for a call is asked for it"),
+        }
+    }
+
+    /// What a node asked for may still be done.
+    fn give_up(&mut self, node: usize, request: Fate) {
+        if request == Fate::Late {
+            let call = self.take_call(node);
+            self.late.push(call);
+        }
+    }
+
+    fn restart(&mut self, world: &World<B>, node: usize) {
+        self.nodes[node] = Node::new(world.settings(node));
+    }
+
+    fn takes_effect(&mut self, world: &World<B>, call: Call, shows: Shows) -> Input {
+        let seen = match shows {
+            Shows::Newest => &self.newest,
+            Shows::Before => self.before.as_ref().unwrap_or(&self.newest),
+        };
+        let entry = seen.as_ref().map(|(revision, record)| Entry {
+            worker: WorkerId(0),
+            revision: *revision,
+            record: Some(record.clone()),
+        });
+        match call {
+            Call::List => {
+                let entries = entry.into_iter().collect();
+                Input::Listed(Ok(Listing { entries, store_unix_ms: None }))
+            }
+            Call::Load(_) => Input::Loaded(Ok(entry)),
+            Call::Swap { expected, record, .. } => {
+                let at = self.newest.as_ref().map(|(revision, _)| *revision);
+                if at.map_or(Expected::Absent, Expected::Revision) != expected {
+                    return Input::Swapped(Ok(Swapped::Conflict));
+                }
+                // Revisions in use are renamed after each step, and are smaller.
+                let revision = Revision(u64::MAX);
+                let before = self.newest.replace((revision, record));
+                self.before = (world.store != StoreModel::Linearizable).then_some(before);
+                Input::Swapped(Ok(Swapped::Done(revision)))
+            }
+        }
+    }
+
+    fn step(&mut self, world: &World<B>, index: usize, now: u64, input: Input) {
+        let turn = self.nodes[index].protocol.step(now * UNIT_MS, input);
+        for event in turn.events {
+            self.apply(world, index, &event);
+        }
+        match turn.next {
+            Next::Call(call @ Call::Swap { .. }) => self.nodes[index].doing = Doing::Asks(call),
+            Next::Call(read) => self.nodes[index].doing = Doing::Sent(read),
+            Next::Wait(_) => self.nodes[index].doing = Doing::Waits,
+            Next::Stop => self.restart(world, index),
+        }
+    }
+
+    fn apply(&mut self, world: &World<B>, index: usize, event: &Event) {
+        let Node { protocol, lease, saved, .. } = &mut self.nodes[index];
+        if world.saves && matches!(event, Event::Granted(_) | Event::Extended { .. }) {
+            *saved = protocol.held().filter(|_| lease.is_some() || matches!(event, Event::Granted(_)));
+        }
+        let new = match *event {
+            Event::Granted(Lease { from_unix_ms, until_unix_ms, .. }) => {
+                *lease = Some((from_unix_ms, until_unix_ms));
+                instants(from_unix_ms, until_unix_ms)
+            }
+            Event::Extended { until_unix_ms } => match lease {
+                Some((_, until)) => {
+                    instants(std::mem::replace(until, until_unix_ms.max(*until)), until_unix_ms)
+                }
+                // There is no generator any more.
+                None => 0,
+            },
+            _ => 0,
+        };
+        self.granted_twice |= self.granted & new != 0;
+        self.granted |= new;
+    }
+}
+
+impl<B> fmt::Display for Moment<B> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let until = self.newest.as_ref().map_or(0, |(_, record)| record.until_unix_ms);
+        write!(f, "record until {until}")?;
+        for (index, node) in self.nodes.iter().enumerate() {
+            if let Some((from, until)) = node.lease {
+                write!(f, ", node {index} may use {from}..{until}")?;
+            }
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,185 @@
+//! Leases that survive their process: a node that restarts while the store is down goes on under the one it had.
+//! The rule by which that is safe stands here; `file` keeps what is written, `ahead` how far a generator may go.
+//!
+//! # The rule
+//!
+//! A saved lease is the right to the timestamps `[mark, until)` of one worker, and whoever holds the lock of the folder
+//! has it. Three things make that true at every instant, so that a process may die at any of them. **`mark` is ahead of
+//! use**: a timestamp is used only after a file whose mark lies above it is on the disk, so whatever the dead process
+//! used lies below the mark, whatever its clock showed. **`until` is behind the store**: it is written only after the
+//! store confirmed it. **The file goes first**: before a lease is given back early, its file is removed, and that is on
+//! the disk too. Where the file can neither be written nor removed, ids stop at the mark. The clock of the next process
+//! decides only when it reaches the mark and when it stops: stepped back, it waits; ahead, it has less left or nothing.
+//!
+//! # What could be in two places
+//!
+//! Two processes on one folder: the second does not get the lock, which ends with the process that holds it, however
+//! that ends. A copy of the folder: the file names the folder's identity on its disk (the lock's inode) and the holder;
+//! a copy made by any tool that copies files has another identity and is refused. A copy of a whole disk, started on a
+//! host of the same name, cannot be told from the original; it can repeat ids only until the `until` that it carries, so
+//! for no longer than a window after it was made. Do not use saved leases where running disks are cloned. The folder
+//! must lie on a local file system, or on one whose locks hold.
+
+mod ahead;
+mod file;
+mod saver;
+
+use std::fs::{File, TryLockError};
+use std::io;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use snowmint::utc::Utc;
+
+use super::pool::Pool;
+pub(super) use saver::Saver;
+
+use crate::Holder;
+use file::LeaseFile;
+
+const LOCK: &str = "leases.lock";
+
+/// A folder in which the leases of one node are saved, locked for this process.
+///
+/// Cloning it gives another handle on the same lock, which is let go with the last of them.
+#[derive(Clone, Debug)]
+pub struct SavedLeases {
+    folder: Arc<LockedFolder>,
+}
+
+#[derive(Debug)]
+struct LockedFolder {
+    path: PathBuf,
+    /// What tells this folder from a copy of it.
+    identity: u64,
+    /// The store and whatever else a lease is void without.
+    origin: String,
+    _lock: File,
+}
+
+/// Why leases cannot be saved in a folder.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum SavedLeasesError {
+    /// Another process has it.
+    #[error(
+        "leases are saved in {} by another process: give each node a data directory of its own, or stop that process", .folder.display()
+    )]
+    InUse {
+        /// The folder.
+        folder: PathBuf,
+    },
+    /// It cannot be used.
+    #[error("leases cannot be saved in {}: {error}", .folder.display())]
+    Folder {
+        /// The folder.
+        folder: PathBuf,
+        /// Why not.
+        error: io::Error,
+    },
+}
+
+/// Why a saved lease is not used.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum Unusable {
+    /// It ended.
+    #[error("it ended at {}", Utc(*.until_unix_ms))]
+    Lapsed {
+        /// Its end, in unix milliseconds.
+        until_unix_ms: u64,
+    },
+    /// All of it may have been used.
+    #[error("all of it may have been used, up to its end at {}", Utc(*.until_unix_ms))]
+    NothingLeft {
+        /// Its end, in unix milliseconds.
+        until_unix_ms: u64,
+    },
+    /// The clock is far behind what was used.
+    #[error(
+        "timestamps up to {} may have been used, and this clock shows {}: it went back", Utc(*.mark_unix_ms), Utc(*.now_unix_ms)
+    )]
+    ClockBehind {
+        /// The first instant that was not used, in unix milliseconds.
+        mark_unix_ms: u64,
+        /// What the clock shows, in unix milliseconds.
+        now_unix_ms: u64,
+    },
+    /// It is another node's, or was granted for something else.
+    #[error("its {what} is {saved:?}, this node's {wanted:?}")]
+    Other {
+        /// What differs.
+        what: &'static str,
+        /// What the file says.
+        saved: String,
+        /// What this node has.
+        wanted: String,
+    },
+    /// The folder is a copy.
+    #[error("it was written in another folder, of which this is a copy: the original may be in use")]
+    Copied,
+    /// It cannot be read.
+    #[error("{path} cannot be read: {reason}")]
+    Damaged {
+        /// The file.
+        path: String,
+        /// Why not.
+        reason: String,
+    },
+}
+
+impl SavedLeases {
+    /// Locks a folder, which is created if it is not there.
+    ///
+    /// `origin` is what a lease is void without, as text: the store, without a password, and the namespaces. A lease that
+    /// was saved under another text is not used.
+    ///
+    /// # Errors
+    ///
+    /// [`SavedLeasesError::InUse`] while another process has it.
+    pub fn open(folder: &Path, origin: &str) -> Result<Self, SavedLeasesError> {
+        let failed = |error| SavedLeasesError::Folder { folder: folder.to_owned(), error };
+        std::fs::create_dir_all(folder).map_err(failed)?;
+        let lock = File::options().create(true).truncate(false).write(true).open(folder.join(LOCK));
+        let lock = lock.map_err(failed)?;
+        match lock.try_lock() {
+            Ok(()) => {}
+            Err(TryLockError::WouldBlock) => {
+                return Err(SavedLeasesError::InUse { folder: folder.to_owned() });
+            }
+            Err(TryLockError::Error(error)) => return Err(failed(error)),
+        }
+        let identity = identity_of(&lock).map_err(failed)?;
+        let (path, origin) = (folder.to_owned(), origin.to_owned());
+        Ok(Self { folder: Arc::new(LockedFolder { path, identity, origin, _lock: lock }) })
+    }
+
+    /// Whether a node may go on under the lease that was saved in its first place, and until when (unix milliseconds);
+    /// `None` where none was saved.
+    ///
+    /// # Errors
+    ///
+    /// [`Unusable`] says why the one that was saved is not used.
+    pub fn usable(&self, pool: &Pool, holder: &Holder, now_unix_ms: u64) -> Result<Option<u64>, Unusable> {
+        let saved = self.file(0).read(pool, holder)?;
+        saved.map(|saved| saved.check(now_unix_ms).map(|()| saved.until_unix_ms)).transpose()
+    }
+
+    /// The file of one of the node's leases, counted from 0.
+    pub(super) fn file(&self, place: usize) -> LeaseFile {
+        LeaseFile::new(Arc::clone(&self.folder), place)
+    }
+}
+
+/// A copy of the file has another inode.
+#[cfg(unix)]
+fn identity_of(lock: &File) -> io::Result<u64> {
+    use std::os::unix::fs::MetadataExt;
+    Ok(lock.metadata()?.ino())
+}
+
+/// Elsewhere copies are told by the holder alone.
+#[cfg(not(unix))]
+fn identity_of(_lock: &File) -> io::Result<u64> {
+    Ok(0)
+}

@@ -1,0 +1,119 @@
+//! Which definition may follow another in one namespace: what would make equal ids may not.
+
+use super::definition::{Definition, Scheme, SegmentScheme};
+use super::name::NamespaceName;
+
+/// A change that could make equal ids.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error(
+    "namespace {name} is pinned to `{pinned}`, wanted is `{wanted}`: with another {what} ids could be equal to earlier ones; \
+     go on with what is pinned, or take a new namespace"
+)]
+pub struct ChangeError {
+    /// The namespace.
+    pub name: NamespaceName,
+    /// What the store says.
+    pub pinned: String,
+    /// What was wanted.
+    pub wanted: String,
+    /// What may not change.
+    pub what: &'static str,
+}
+
+impl Definition {
+    /// Whether a namespace that is so defined may go on as `wanted`.
+    ///
+    /// Another scheme, layout, stripe, source or reset may not follow; text form, mode, sizes, start, maximum and rule
+    /// may: a counter only ever goes up, whatever the start.
+    ///
+    /// # Errors
+    ///
+    /// [`ChangeError`] with both as text.
+    pub fn may_become(&self, wanted: &Self, name: &NamespaceName) -> Result<(), ChangeError> {
+        match self.scheme.differs(&wanted.scheme) {
+            None => Ok(()),
+            Some(what) => Err(ChangeError {
+                name: name.clone(),
+                pinned: self.to_string(),
+                wanted: wanted.to_string(),
+                what,
+            }),
+        }
+    }
+}
+
+impl Scheme {
+    fn differs(&self, other: &Self) -> Option<&'static str> {
+        match (self, other) {
+            (Self::Snowflake { layout, .. }, Self::Snowflake { layout: other, .. }) => {
+                (layout != other).then_some("layout")
+            }
+            (Self::Segment(segment), Self::Segment(other)) => segment.differs(other),
+            (Self::Wide(scheme), Self::Wide(other)) if scheme == other => None,
+            _ => Some("scheme"),
+        }
+    }
+}
+
+impl SegmentScheme {
+    fn differs(&self, other: &Self) -> Option<&'static str> {
+        [
+            ("stripe or source", self.source != other.source),
+            ("reset", self.reset != other.reset),
+            ("series", self.series != other.series),
+        ]
+        .into_iter()
+        .find_map(|(what, differs)| differs.then_some(what))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use snowmint::Layout;
+
+    use super::super::fields::Fields;
+    use super::*;
+
+    fn defined(toml: &str) -> Definition {
+        toml::from_str::<Fields>(toml).unwrap().define(&Layout::TWITTER).unwrap()
+    }
+
+    /// Goal: each setting is either safe to change or refused. Method: one change at a time, from one base a scheme.
+    #[test]
+    fn what_could_make_equal_ids_may_not_change() {
+        let segment = "scheme = 'segment'\n";
+        let name = NamespaceName::new("orders").unwrap();
+        for (base, change, refused) in [
+            ("", "text = 'A{number}'", None),
+            ("", "mode = 'direct'", None),
+            ("", "start = 1000", None),
+            ("", "maximum = 1000", None),
+            ("", "size_min = 5", None),
+            ("", "size_max = 5000", None),
+            ("start = 1000", "start = 5", None),
+            ("", "stripe = '1/2'", Some("stripe or source")),
+            ("stripe = '1/2'", "stripe = '2/2'", Some("stripe or source")),
+            ("", "sources = ['leaf:mysql://h/l?tag=a']", Some("stripe or source")),
+            ("", "series = 2", Some("series")),
+            ("", "reset = 'daily'\ntext = '{date}{number}'", Some("reset")),
+        ] {
+            let changed = defined(&format!("{segment}{base}"))
+                .may_become(&defined(&format!("{segment}{change}")), &name);
+            assert_eq!(changed.as_ref().err().map(|error| error.what), refused, "{base} to {change}");
+        }
+        let snowflake = defined("scheme = 'snowflake'");
+        assert!(snowflake.may_become(&defined("scheme = 'snowflake'\nrule = 'reject'"), &name).is_ok());
+        let error = snowflake
+            .may_become(&defined("scheme = 'snowflake'\nlayout = 'sonyflake'"), &name)
+            .unwrap_err()
+            .to_string();
+        assert!(error.contains("time:41@1ms") && error.contains("another layout"), "{error}");
+        for other in ["scheme = 'segment'", "scheme = 'uuid7'"] {
+            assert_eq!(snowflake.may_become(&defined(other), &name).unwrap_err().what, "scheme");
+        }
+        assert_eq!(
+            defined("scheme = 'uuid7'").may_become(&defined("scheme = 'uuid4'"), &name).unwrap_err().what,
+            "scheme"
+        );
+    }
+}

@@ -1,0 +1,216 @@
+//! Where numbers come from that are not in the store of the service: `1/2 mysql://a/ids`, or what another system
+//! left, `leaf:mysql://db/leaf?tag=order`. A text in files, records and flags; it never holds a password.
+
+use std::fmt;
+use std::str::FromStr;
+
+use serde::{Deserialize, Serialize};
+use snowmint::Snippet;
+
+use crate::segment::{Stripe, StripeError};
+
+/// What the URL of a counter that another system left begins with.
+const TAKEOVERS: [&str; 4] = ["leaf:", "tinyid:", "tickets:", "redis-counter:"];
+/// Longest text, in bytes.
+const MAX_LEN: usize = 512;
+
+/// A store and the stripe of its numbers, or a counter of another system.
+///
+/// # Examples
+///
+/// ```
+/// use snowmint_cluster::namespace::CounterSource;
+/// let source: CounterSource = "1/2 mysql://root@a/ids".parse()?;
+/// assert_eq!(source.url(), "mysql://root@a/ids");
+/// assert!("mysql://root:secret@a/ids".parse::<CounterSource>().is_err());
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+#[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(try_from = "String", into = "String")]
+pub struct CounterSource {
+    stripe: Option<Stripe>,
+    url: String,
+}
+
+/// Why a text is no source of numbers.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum CounterSourceError {
+    /// Neither a URL nor a stripe and a URL.
+    #[error(
+        "{text} is no source: give a URL such as leaf:mysql://db/leaf?tag=order, or a stripe and a store as in `1/2 mysql://db/ids`"
+    )]
+    Malformed {
+        /// What was given.
+        text: Snippet,
+    },
+    /// The stripe is none.
+    #[error(transparent)]
+    Stripe(#[from] StripeError),
+    /// A password, which would be shown to whoever sees the definition.
+    #[error(
+        "the URL of a source has a password, which everybody would see: put it into SNOWMINT_STORE_PASSWORD or a file named by ?password_file=PATH"
+    )]
+    Password,
+    /// Too long.
+    #[error("the text of a source has at most {MAX_LEN} bytes, this one has {len}")]
+    Length {
+        /// How many bytes it has.
+        len: usize,
+    },
+}
+
+impl CounterSource {
+    /// The URL.
+    pub fn url(&self) -> &str {
+        &self.url
+    }
+
+    /// The stripe that was given; a counter of another system has none.
+    pub const fn stripe(&self) -> Option<Stripe> {
+        self.stripe
+    }
+
+    /// Whether it is a counter that another system left, rather than a store.
+    pub fn is_takeover(&self) -> bool {
+        TAKEOVERS.iter().any(|scheme| self.url.starts_with(scheme))
+    }
+
+    /// Checks that no two of them make the same number.
+    pub(super) fn check_stripes(sources: &[Self]) -> Result<(), String> {
+        for source in sources {
+            if source.is_takeover() && source.stripe.is_some() {
+                return Err(format!(
+                    "{source}: a counter of another system has its own step, leave the stripe out"
+                ));
+            }
+        }
+        let stores: Vec<_> = sources.iter().filter(|source| !source.is_takeover()).collect();
+        if stores.len() != sources.len() && !stores.is_empty() {
+            return Err(
+                "stores and counters of another system cannot be mixed: numbers would be equal".to_owned()
+            );
+        }
+        let Some(of) = stores.first().map(|source| source.stripe.unwrap_or(Stripe::WHOLE).of()) else {
+            return Self::check_distinct(sources);
+        };
+        let mut seen = std::collections::BTreeSet::new();
+        for source in &stores {
+            let stripe = source.stripe.unwrap_or(Stripe::WHOLE);
+            if stripe.of() != of || !seen.insert(stripe.index()) {
+                return Err(format!(
+                    "{source}: each source needs a stripe of its own of the same n, such as 1/{n} and 2/{n}",
+                    n = of.max(2)
+                ));
+            }
+        }
+        Ok(())
+    }
+
+    fn check_distinct(sources: &[Self]) -> Result<(), String> {
+        let mut seen = std::collections::BTreeSet::new();
+        match sources.iter().find(|source| !seen.insert(source.url())) {
+            Some(twice) => Err(format!("{twice} is given twice")),
+            None => Ok(()),
+        }
+    }
+}
+
+impl FromStr for CounterSource {
+    type Err = CounterSourceError;
+
+    fn from_str(text: &str) -> Result<Self, CounterSourceError> {
+        if text.len() > MAX_LEN {
+            return Err(CounterSourceError::Length { len: text.len() });
+        }
+        let (stripe, url) = match text.trim().split_once(' ') {
+            Some((stripe, url)) => (Some(stripe.parse()?), url.trim_start()),
+            None => (None, text.trim()),
+        };
+        if has_password(url) {
+            return Err(CounterSourceError::Password);
+        }
+        let plain = url.bytes().all(|b| b.is_ascii_graphic());
+        if !plain || !url.contains(':') {
+            return Err(CounterSourceError::Malformed { text: Snippet::of(text) });
+        }
+        Ok(Self { stripe, url: url.to_owned() })
+    }
+}
+
+/// Whether there is a `:` before the last `@` of what names user and hosts.
+fn has_password(url: &str) -> bool {
+    let rest = url.split_once("//").map_or(url, |(_, rest)| rest);
+    rest.rsplit_once('@').is_some_and(|(login, _)| login.contains(':'))
+}
+
+impl TryFrom<String> for CounterSource {
+    type Error = CounterSourceError;
+
+    fn try_from(text: String) -> Result<Self, CounterSourceError> {
+        text.parse()
+    }
+}
+
+impl From<CounterSource> for String {
+    fn from(source: CounterSource) -> Self {
+        source.to_string()
+    }
+}
+
+impl fmt::Display for CounterSource {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if let Some(stripe) = self.stripe {
+            write!(f, "{stripe} ")?;
+        }
+        f.write_str(&self.url)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn sources(texts: &[&str]) -> Vec<CounterSource> {
+        texts.iter().map(|text| text.parse().unwrap()).collect()
+    }
+
+    #[test]
+    fn texts_are_read_and_written() {
+        for text in ["leaf:mysql://u@h/leaf?tag=order", "1/2 mysql://u@h/ids", "sqlite:/a/b.db"] {
+            assert_eq!(text.parse::<CounterSource>().unwrap().to_string(), text);
+        }
+        for (bad, words) in [
+            ("", "is no source"),
+            ("orders", "is no source"),
+            ("3/2 mysql://h/ids", "there is no stripe 3 of 2"),
+            ("mysql://u:hunter2@h/ids", "SNOWMINT_STORE_PASSWORD"),
+            ("leaf:mysql://u:hunter2@h/ids?tag=a", "?password_file=PATH"),
+        ] {
+            let error = bad.parse::<CounterSource>().unwrap_err().to_string();
+            assert!(error.contains(words) && !error.contains("hunter2"), "{bad}: {error}");
+        }
+    }
+
+    #[test]
+    fn stripes_must_not_overlap() {
+        for good in [
+            &["1/2 mysql://a/ids", "2/2 mysql://b/ids"][..],
+            &["mysql://a/ids"],
+            &["2/3 mysql://a/ids"],
+            &["tickets:mysql://a/t", "tickets:mysql://b/t"],
+        ] {
+            assert_eq!(CounterSource::check_stripes(&sources(good)), Ok(()), "{good:?}");
+        }
+        for bad in [
+            &["1/2 mysql://a/ids", "1/2 mysql://b/ids"][..],
+            &["1/2 mysql://a/ids", "2/3 mysql://b/ids"],
+            &["mysql://a/ids", "mysql://b/ids"],
+            &["1/2 tickets:mysql://a/t"],
+            &["tickets:mysql://a/t", "2/2 mysql://b/ids"],
+            &["tickets:mysql://a/t", "tickets:mysql://a/t"],
+        ] {
+            assert!(CounterSource::check_stripes(&sources(bad)).is_err(), "{bad:?}");
+        }
+    }
+}

@@ -1,0 +1,299 @@
+//! The namespaces of a store: pinned, added, changed, dropped, each by one compare-and-set on one record.
+//! Whoever writes second sees what the first wrote, and is refused where the two could make equal ids.
+
+use std::time::Duration;
+
+use snowmint::utc::Utc;
+use snowmint_store::{Expected, Store, StoreError, StoreErrorKind, Swap, Versioned};
+
+use super::change::ChangeError;
+use super::definition::{Definition, Scheme};
+use super::name::NamespaceName;
+use super::record::{NamespaceRecord, PREFIX, Reach, key};
+
+/// After a write whose outcome is unknown.
+const BEFORE_LOOKING: Duration = Duration::from_millis(100);
+
+/// Why a namespace is not as wanted.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum NamespaceError {
+    /// The store's record carries another scheme, layout or source.
+    #[error(transparent)]
+    Mismatch(#[from] ChangeError),
+    /// It was dropped.
+    #[error(
+        "namespace {name} was dropped on {}: `snowmint ns add {name}` takes it up again, where its numbers ended",
+        Utc(*.dropped_unix_ms)
+    )]
+    Dropped {
+        /// The namespace.
+        name: NamespaceName,
+        /// When, in unix milliseconds.
+        dropped_unix_ms: u64,
+    },
+    /// It is there already.
+    #[error("namespace {name} is there already, as `{found}`: `snowmint ns set {name}` changes it")]
+    Exists {
+        /// The namespace.
+        name: NamespaceName,
+        /// What it is.
+        found: String,
+    },
+    /// It is not there.
+    #[error("there is no namespace {name} in {store}: `snowmint ns list` shows those that there are")]
+    Missing {
+        /// The namespace.
+        name: NamespaceName,
+        /// The store.
+        store: String,
+    },
+    /// The store's record cannot be read.
+    #[error("the record of namespace {name} in {store} cannot be read: {reason}")]
+    Unreadable {
+        /// The namespace.
+        name: NamespaceName,
+        /// The store.
+        store: String,
+        /// Why not.
+        reason: String,
+    },
+    /// The store failed.
+    #[error(transparent)]
+    Store(#[from] StoreError),
+}
+
+/// Whether a namespace that was dropped goes on where it ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Again {
+    /// It stays dropped.
+    Never,
+    /// It goes on: numbers that were given out do not come again.
+    GoOn,
+    /// It starts over, as anything: ids that were given out may come again.
+    StartOver,
+}
+
+/// A namespace of a store: its name as it stands there, and its record or why that cannot be read.
+pub type Listed = (String, Result<NamespaceRecord, String>);
+
+/// Every namespace that a store has a record of, dropped ones too, by name.
+///
+/// # Errors
+///
+/// The store's.
+pub async fn list(store: &dyn Store) -> Result<Vec<Listed>, StoreError> {
+    let records = store.list(PREFIX).await?;
+    let named = records.into_iter().filter_map(|(key, value)| {
+        let name = key.as_str().strip_prefix(PREFIX)?.to_owned();
+        Some((name, NamespaceRecord::from_bytes(&value.value)))
+    });
+    Ok(named.collect())
+}
+
+/// Pins a namespace to a definition, or checks that it is pinned to one that `wanted` may follow: what it is.
+///
+/// An earlier record keeps its text form and all that may change.
+///
+/// # Errors
+///
+/// [`NamespaceError::Mismatch`] with both texts, [`NamespaceError::Dropped`], or the store's.
+pub async fn pin(
+    store: &dyn Store,
+    name: &NamespaceName,
+    wanted: &Definition,
+) -> Result<NamespaceRecord, NamespaceError> {
+    let there = |found: Option<NamespaceRecord>| match found {
+        None => Ok(Next::Write(NamespaceRecord::new(wanted.clone(), Reach::Named))),
+        Some(record) => {
+            check(name, &record, wanted)?;
+            Ok(Next::Keep(record))
+        }
+    };
+    update(store, name, there).await
+}
+
+/// As [`pin`], and all that may change becomes as in `wanted`.
+///
+/// # Errors
+///
+/// As [`pin`].
+pub async fn define(
+    store: &dyn Store,
+    name: &NamespaceName,
+    wanted: &Definition,
+) -> Result<NamespaceRecord, NamespaceError> {
+    let there = |found: Option<NamespaceRecord>| {
+        let Some(record) = found else {
+            return Ok(Next::Write(NamespaceRecord::new(wanted.clone(), Reach::Named)));
+        };
+        check(name, &record, wanted)?;
+        if record.definition == *wanted {
+            return Ok(Next::Keep(record));
+        }
+        Ok(Next::Write(NamespaceRecord { definition: wanted.clone(), ..record }))
+    };
+    update(store, name, there).await
+}
+
+/// Adds a namespace, which every node of the store serves from then on; one that was dropped is taken up again.
+///
+/// # Errors
+///
+/// [`NamespaceError::Exists`]; [`NamespaceError::Mismatch`] for one that was dropped and was something else, unless it
+/// is to start over.
+pub async fn add(
+    store: &dyn Store,
+    name: &NamespaceName,
+    wanted: &Definition,
+    again: Again,
+) -> Result<NamespaceRecord, NamespaceError> {
+    let added = |found: Option<NamespaceRecord>| {
+        let mut definition = wanted.clone();
+        match found {
+            None => {}
+            Some(record) if record.dropped_unix_ms.is_none() => {
+                let found = record.definition.to_string();
+                return Err(NamespaceError::Exists { name: name.clone(), found });
+            }
+            Some(record) if again == Again::Never => alive(name, &record)?,
+            Some(record) => {
+                let last = record.definition.scheme.series();
+                definition.set_series(if again == Again::StartOver { last + 1 } else { last });
+                if again == Again::GoOn {
+                    record.definition.may_become(&definition, name)?;
+                }
+            }
+        }
+        Ok(Next::Write(NamespaceRecord::new(definition, Reach::Everywhere)))
+    };
+    update(store, name, added).await
+}
+
+/// Changes a namespace that is there.
+///
+/// # Errors
+///
+/// What `change` says, [`NamespaceError::Mismatch`] for a change that could make equal ids,
+/// [`NamespaceError::Missing`] and [`NamespaceError::Dropped`].
+pub async fn set<E: From<NamespaceError>>(
+    store: &dyn Store,
+    name: &NamespaceName,
+    mut change: impl FnMut(&Definition) -> Result<Definition, E>,
+) -> Result<NamespaceRecord, E> {
+    let changed = |found: Option<NamespaceRecord>| {
+        let record = found.ok_or_else(|| missing(store, name))?;
+        alive(name, &record)?;
+        let definition = change(&record.definition)?;
+        record.definition.may_become(&definition, name).map_err(NamespaceError::from)?;
+        Ok(Next::Write(NamespaceRecord { definition, ..record }))
+    };
+    update(store, name, changed).await
+}
+
+/// Drops a namespace: no node serves it any more. Its record stays, so that it is not begun again by accident.
+///
+/// # Errors
+///
+/// [`NamespaceError::Missing`] and [`NamespaceError::Dropped`].
+pub async fn drop_namespace(
+    store: &dyn Store,
+    name: &NamespaceName,
+    now_unix_ms: u64,
+) -> Result<NamespaceRecord, NamespaceError> {
+    let dropped = |found: Option<NamespaceRecord>| {
+        let record = found.ok_or_else(|| missing(store, name))?;
+        alive(name, &record)?;
+        Ok(Next::Write(NamespaceRecord { dropped_unix_ms: Some(now_unix_ms), ..record }))
+    };
+    update(store, name, dropped).await
+}
+
+/// What becomes of a record.
+enum Next {
+    Keep(NamespaceRecord),
+    Write(NamespaceRecord),
+}
+
+async fn update<E: From<NamespaceError>>(
+    store: &dyn Store,
+    name: &NamespaceName,
+    mut decide: impl FnMut(Option<NamespaceRecord>) -> Result<Next, E>,
+) -> Result<NamespaceRecord, E> {
+    let unreadable =
+        |reason: String| NamespaceError::Unreadable { name: name.clone(), store: store.describe(), reason };
+    // A name has only characters that a key may have, and is shorter.
+    let key = key(name).map_err(|error| unreadable(error.to_string()))?;
+    let mut attempted: Option<NamespaceRecord> = None;
+    loop {
+        let found = store.load(&key).await.map_err(NamespaceError::from)?;
+        let read = |value: &Versioned| NamespaceRecord::from_bytes(&value.value).map_err(unreadable);
+        let record = found.as_ref().map(read).transpose()?;
+        // A write of an unknown outcome that happened after all.
+        if attempted.is_some() && record == attempted {
+            return record.ok_or_else(|| missing(store, name).into());
+        }
+        let record = match decide(record)? {
+            Next::Keep(record) => return Ok(record),
+            Next::Write(record) => record,
+        };
+        let value = record.to_bytes().map_err(|error| unreadable(error.to_string()))?;
+        let expected = found.map_or(Expected::Absent, |found| Expected::Revision(found.revision));
+        match store.compare_and_set(&key, expected, &value).await {
+            Ok(Swap::Done(_)) => return Ok(record),
+            // Another was first: what is there now decides.
+            Ok(Swap::Conflict) => {}
+            // The write may have happened, or may yet.
+            Err(error) if error.kind() == StoreErrorKind::OutcomeUnknown => {
+                attempted = Some(record);
+                tokio::time::sleep(BEFORE_LOOKING).await;
+            }
+            Err(error) => return Err(NamespaceError::from(error).into()),
+        }
+    }
+}
+
+/// Checks that a namespace is there and may go on as `wanted`.
+///
+/// # Errors
+///
+/// [`NamespaceError::Dropped`] and [`NamespaceError::Mismatch`].
+pub fn check(
+    name: &NamespaceName,
+    record: &NamespaceRecord,
+    wanted: &Definition,
+) -> Result<(), NamespaceError> {
+    alive(name, record)?;
+    Ok(record.definition.may_become(wanted, name)?)
+}
+
+fn alive(name: &NamespaceName, record: &NamespaceRecord) -> Result<(), NamespaceError> {
+    match record.dropped_unix_ms {
+        Some(dropped_unix_ms) => Err(NamespaceError::Dropped { name: name.clone(), dropped_unix_ms }),
+        None => Ok(()),
+    }
+}
+
+fn missing(store: &dyn Store, name: &NamespaceName) -> NamespaceError {
+    NamespaceError::Missing { name: name.clone(), store: store.describe() }
+}
+
+impl Scheme {
+    const fn series(&self) -> u32 {
+        match self {
+            Self::Segment(segment) => segment.series,
+            _ => 0,
+        }
+    }
+}
+
+impl Definition {
+    fn set_series(&mut self, series: u32) {
+        if let Scheme::Segment(segment) = &mut self.scheme {
+            segment.series = series.max(1);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,283 @@
+//! The text form of a namespace's ids: `ORD-{date}-{number:6}` makes `ORD-20261121-000042`.
+//! A template that is checked when it is read, so that nothing can go wrong when an id is written.
+
+mod template;
+
+use std::fmt;
+
+use serde::{Deserialize, Serialize};
+use snowmint::codec::{base36, base62, decimal, hex};
+use snowmint::utc::Utc;
+use snowmint::{Id, Snippet};
+
+use crate::segment::Reset;
+
+const MS_PER_DAY: u64 = 86_400_000;
+/// Longest template, in bytes.
+const MAX_TEMPLATE: usize = 64;
+/// Most digits that a number is filled up to.
+const MAX_WIDTH: u8 = 32;
+
+/// How the ids of a namespace are written.
+///
+/// | field | stands for |
+/// |---|---|
+/// | `{number}`, `{number:6}` | the number in decimal, filled up with zeros to 6 digits |
+/// | `{base62}`, `{base36}`, `{hex}`, each with a width if wanted | the number in those digits |
+/// | `{id}` | an id of 96 or 128 bits, in the text form of its scheme |
+/// | `{date}` | the day in UTC as `20261121`; `{yyyy}`, `{mm}`, `{dd}` are its parts |
+///
+/// Everything else stands for itself. There is exactly one number or `{id}`, so that a text can be read back; a number
+/// of more digits than its width is written whole.
+///
+/// # Examples
+///
+/// ```
+/// use snowmint_cluster::namespace::TextForm;
+/// let form: TextForm = "ORD-{date}-{number:6}".parse()?;
+/// let mut text = Vec::new();
+/// form.write_number(42, 1_795_219_200_000, &mut text);
+/// assert_eq!(text, b"ORD-20261121-000042");
+/// assert_eq!(form.read_number("ORD-20261121-000042"), Some(42));
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+#[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(try_from = "String", into = "String")]
+pub struct TextForm {
+    parts: Box<[Part]>,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+enum Part {
+    Literal(Box<str>),
+    Number { digits: Digits, width: u8 },
+    Id,
+    Date(DatePart),
+}
+
+/// The digits of a number.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+enum Digits {
+    Decimal,
+    Base62,
+    Base36,
+    Hex,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+enum DatePart {
+    Date,
+    Year,
+    Month,
+    Day,
+}
+
+/// Why a text is no text form.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum TextFormError {
+    /// Empty or too long.
+    #[error("a text form has 1 to {MAX_TEMPLATE} characters, this one has {len}")]
+    Length {
+        /// How many bytes it has.
+        len: usize,
+    },
+    /// A character that might need an escape somewhere.
+    #[error("a text form has visible ASCII characters without quotes and `\\`, not {character:?}")]
+    Character {
+        /// The character.
+        character: char,
+    },
+    /// A brace without its partner, or a field that is none.
+    #[error(
+        "{field} is no field of a text form: there are {{number}}, {{base62}}, {{base36}}, {{hex}} (each also with a width up to \
+         {MAX_WIDTH}, as in {{number:6}}), {{id}}, {{date}}, {{yyyy}}, {{mm}} and {{dd}}"
+    )]
+    Field {
+        /// What stands there.
+        field: Snippet,
+    },
+    /// None or several fields that tell ids apart.
+    #[error(
+        "a text form has exactly one of {{number}}, {{base62}}, {{base36}}, {{hex}} and {{id}}, this one has {found}"
+    )]
+    Numbers {
+        /// How many it has.
+        found: usize,
+    },
+}
+
+/// A day in UTC.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Day {
+    /// `yyyymmdd`, years after 9999 cut to their last four digits.
+    digits: [u8; 8],
+}
+
+impl Day {
+    /// The day of an instant.
+    pub fn of(unix_ms: u64) -> Self {
+        let text = Utc(unix_ms).to_string();
+        let mut digits = [b'0'; 8];
+        // From behind: what stands before the four last digits of a year is beyond 9999.
+        let date = text.split('T').next().unwrap_or_default();
+        for (to, from) in digits.iter_mut().rev().zip(date.bytes().rev().filter(u8::is_ascii_digit)) {
+            *to = from;
+        }
+        Self { digits }
+    }
+
+    /// `20261121`.
+    pub fn as_str(&self) -> &str {
+        // Digits only.
+        std::str::from_utf8(&self.digits).unwrap_or_default()
+    }
+
+    fn part(&self, part: DatePart) -> &[u8] {
+        match part {
+            DatePart::Date => &self.digits,
+            DatePart::Year => &self.digits[..4],
+            DatePart::Month => &self.digits[4..6],
+            DatePart::Day => &self.digits[6..],
+        }
+    }
+}
+
+impl TextForm {
+    /// Appends the text of a number that was made at an instant.
+    pub fn write_number(&self, number: u64, unix_ms: u64, out: &mut Vec<u8>) {
+        self.write(unix_ms, out, |part, out| match part {
+            Part::Number { digits, width } => digits.write(number, *width, out),
+            _ => Digits::Decimal.write(number, 0, out),
+        });
+    }
+
+    /// Appends the text of an id that has a text of its own.
+    pub fn write_id(&self, id: impl fmt::Display, unix_ms: u64, out: &mut Vec<u8>) {
+        self.write(unix_ms, out, |_, out| out.extend_from_slice(id.to_string().as_bytes()));
+    }
+
+    fn write(&self, unix_ms: u64, out: &mut Vec<u8>, mut id: impl FnMut(&Part, &mut Vec<u8>)) {
+        let mut day = None;
+        for part in &self.parts {
+            match part {
+                Part::Literal(text) => out.extend_from_slice(text.as_bytes()),
+                Part::Date(part) => {
+                    let day: &Day = day.get_or_insert_with(|| Day::of(unix_ms / MS_PER_DAY * MS_PER_DAY));
+                    out.extend_from_slice(day.part(*part));
+                }
+                part => id(part, out),
+            }
+        }
+    }
+
+    /// The number that a text stands for; `None` for a text that is not of this form.
+    pub fn read_number(&self, text: &str) -> Option<u64> {
+        let found = self.find(text)?;
+        let digits = self.parts.iter().find_map(|part| match part {
+            Part::Number { digits, width } => Some((digits, width)),
+            _ => None,
+        });
+        let (digits, width) = digits?;
+        (found.len() >= usize::from(*width)).then(|| digits.read(found)).flatten()
+    }
+
+    /// What stands in the place of the number or the id; the other parts have their lengths.
+    fn find<'t>(&self, text: &'t str) -> Option<&'t str> {
+        let is_id = |part: &Part| matches!(part, Part::Number { .. } | Part::Id);
+        let at = self.parts.iter().position(is_id)?;
+        let mut rest = text;
+        for part in &self.parts[..at] {
+            let (head, tail) = rest.split_at_checked(part.len())?;
+            rest = part.fits(head).then_some(tail)?;
+        }
+        for part in self.parts[at + 1..].iter().rev() {
+            let (head, tail) = rest.split_at_checked(rest.len().checked_sub(part.len())?)?;
+            rest = part.fits(tail).then_some(head)?;
+        }
+        Some(rest)
+    }
+
+    /// Whether texts tell the day apart, the month, or the year.
+    pub(super) fn tells(&self, reset: Reset) -> bool {
+        let has = |part| self.parts.contains(&Part::Date(part));
+        let year = has(DatePart::Date) || has(DatePart::Year);
+        let month = has(DatePart::Date) || has(DatePart::Month);
+        let day = has(DatePart::Date) || has(DatePart::Day);
+        match reset {
+            Reset::Yearly => year,
+            Reset::Monthly => year && month,
+            Reset::Daily => year && month && day,
+        }
+    }
+
+    /// Whether it writes numbers, rather than ids that have a text of their own.
+    pub(super) fn is_of_numbers(&self) -> bool {
+        self.parts.iter().any(|part| matches!(part, Part::Number { .. }))
+    }
+}
+
+impl Part {
+    /// How long it is; of numbers and ids, which have none of their own, nobody asks.
+    fn len(&self) -> usize {
+        match self {
+            Self::Literal(text) => text.len(),
+            Self::Date(DatePart::Date) => 8,
+            Self::Date(DatePart::Year) => 4,
+            Self::Date(_) => 2,
+            Self::Number { .. } | Self::Id => 0,
+        }
+    }
+
+    fn fits(&self, text: &str) -> bool {
+        match self {
+            Self::Literal(literal) => **literal == *text,
+            _ => text.bytes().all(|b| b.is_ascii_digit()),
+        }
+    }
+}
+
+impl Digits {
+    fn write(self, number: u64, width: u8, out: &mut Vec<u8>) {
+        // Numbers end where ids do, at 2^63: every counter and every layout is bounded by it.
+        let id = Id::new(number).unwrap_or(Id::MAX);
+        let mut fill = |text: &str| {
+            let text = text.trim_start_matches('0');
+            let digits = text.len().max(1);
+            out.extend(std::iter::repeat_n(b'0', usize::from(width).saturating_sub(digits)));
+            out.extend_from_slice(if text.is_empty() { b"0" } else { text.as_bytes() });
+        };
+        match self {
+            Self::Decimal => fill(decimal::encode(id).as_str()),
+            Self::Base62 => fill(base62::encode(id).as_str()),
+            Self::Base36 => fill(base36::encode(id).as_str()),
+            Self::Hex => fill(hex::encode(id).as_str()),
+        }
+    }
+
+    fn read(self, text: &str) -> Option<u64> {
+        let digits = text.trim_start_matches('0');
+        if digits.is_empty() {
+            return (!text.is_empty()).then_some(0);
+        }
+        let id: Id = match self {
+            Self::Decimal => digits.parse().ok()?,
+            Self::Base62 => base62::decode(digits).ok()?,
+            Self::Base36 => base36::decode(digits).ok()?,
+            Self::Hex => hex::decode(&format!("{digits:0>16}")).ok()?,
+        };
+        Some(id.get())
+    }
+
+    const fn name(self) -> &'static str {
+        match self {
+            Self::Decimal => "number",
+            Self::Base62 => "base62",
+            Self::Base36 => "base36",
+            Self::Hex => "hex",
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,197 @@
+//! Periods after which numbers begin anew: a day, a month, a year, in UTC.
+//! Each has a counter of its own, so that nodes whose clocks differ never mix their numbers up.
+
+use std::fmt;
+
+use snowmint::utc::{self, MAX_UNIX_MS, Utc};
+
+const MS_PER_DAY: u64 = 86_400_000;
+
+/// How often numbers begin anew, in UTC.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Reset {
+    /// At midnight.
+    Daily,
+    /// At midnight of the first day of a month.
+    Monthly,
+    /// At midnight of the first of January.
+    Yearly,
+}
+
+impl Reset {
+    /// How many characters of `2026-11-21` name a period.
+    const fn text_len(self) -> usize {
+        match self {
+            Self::Daily => 10,
+            Self::Monthly => 7,
+            Self::Yearly => 4,
+        }
+    }
+
+    /// No period of this kind is longer.
+    const fn longest_ms(self) -> u64 {
+        match self {
+            Self::Daily => MS_PER_DAY,
+            Self::Monthly => 31 * MS_PER_DAY,
+            Self::Yearly => 366 * MS_PER_DAY,
+        }
+    }
+}
+
+/// Why a text names no [`Reset`].
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("{} is not how often numbers begin anew: write `daily`, `monthly` or `yearly`", snowmint::Snippet::of(.text))]
+pub struct ResetError {
+    /// What was given.
+    pub text: String,
+}
+
+impl std::str::FromStr for Reset {
+    type Err = ResetError;
+
+    fn from_str(text: &str) -> Result<Self, ResetError> {
+        match text {
+            "daily" => Ok(Self::Daily),
+            "monthly" => Ok(Self::Monthly),
+            "yearly" => Ok(Self::Yearly),
+            _ => Err(ResetError { text: text.to_owned() }),
+        }
+    }
+}
+
+impl fmt::Display for Reset {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Daily => "daily",
+            Self::Monthly => "monthly",
+            Self::Yearly => "yearly",
+        })
+    }
+}
+
+/// A day, a month or a year in UTC: what a number is unique within, where numbers begin anew.
+///
+/// Its text, `2026-11-21`, `2026-11` or `2026`, may stand in a key of a store.
+///
+/// # Examples
+///
+/// ```
+/// use snowmint_cluster::segment::{Period, Reset};
+/// let period = Period::at(Reset::Monthly, 1_795_219_200_000);
+/// assert_eq!(period.to_string(), "2026-11");
+/// assert_eq!(period.next().to_string(), "2026-12");
+/// ```
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Period {
+    reset: Reset,
+    begin_unix_ms: u64,
+}
+
+impl Period {
+    /// The period that an instant lies in, from unix milliseconds; the last one for an instant after the year 9999.
+    pub fn at(reset: Reset, unix_ms: u64) -> Self {
+        let unix_ms = unix_ms.min(MAX_UNIX_MS);
+        let day_ms = unix_ms - unix_ms % MS_PER_DAY;
+        let date = Utc(day_ms).to_string();
+        let begin = match reset {
+            Reset::Daily => None,
+            Reset::Monthly => Some(format!("{date:.7}-01")),
+            Reset::Yearly => Some(format!("{date:.4}-01-01")),
+        };
+        // The first of a month that exists is a date.
+        let begin_unix_ms = begin.and_then(|first_day| utc::parse(&first_day).ok()).unwrap_or(day_ms);
+        Self { reset, begin_unix_ms }
+    }
+
+    /// The one after it.
+    #[must_use]
+    pub fn next(self) -> Self {
+        // As long as the longest: beyond the end of this one, and not beyond that of the next.
+        Self::at(self.reset, self.begin_unix_ms + self.reset.longest_ms())
+    }
+
+    /// Its first instant, in unix milliseconds.
+    pub const fn begin_unix_ms(self) -> u64 {
+        self.begin_unix_ms
+    }
+
+    /// Which kind it is.
+    pub const fn reset(self) -> Reset {
+        self.reset
+    }
+
+    /// In one word, so that threads can share it; 0 for none. A day begins on a multiple of 4 ms.
+    pub(super) fn to_bits(period: Option<Self>) -> u64 {
+        period.map_or(0, |Self { reset, begin_unix_ms }| match reset {
+            Reset::Daily => begin_unix_ms | 1,
+            Reset::Monthly => begin_unix_ms | 2,
+            Reset::Yearly => begin_unix_ms | 3,
+        })
+    }
+
+    /// What [`to_bits`](Self::to_bits) made.
+    #[inline]
+    pub(super) const fn from_bits(bits: u64) -> Option<Self> {
+        let reset = match bits & 3 {
+            0 => return None,
+            1 => Reset::Daily,
+            2 => Reset::Monthly,
+            _ => Reset::Yearly,
+        };
+        Some(Self { reset, begin_unix_ms: bits & !3 })
+    }
+}
+
+impl fmt::Display for Period {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let date = Utc(self.begin_unix_ms).to_string();
+        f.write_str(date.get(..self.reset.text_len()).unwrap_or(&date))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn at(reset: Reset, date: &str) -> Period {
+        Period::at(reset, utc::parse(date).unwrap())
+    }
+
+    #[test]
+    fn a_period_ends_at_midnight_in_utc() {
+        for (reset, last, text, first) in [
+            (Reset::Daily, "2026-11-21T23:59:59.999Z", "2026-11-21", "2026-11-22"),
+            (Reset::Daily, "2024-02-28T23:59:59.999Z", "2024-02-28", "2024-02-29"),
+            (Reset::Monthly, "2026-02-28T23:59:59.999Z", "2026-02", "2026-03-01"),
+            (Reset::Monthly, "2026-12-31T23:59:59.999Z", "2026-12", "2027-01-01"),
+            (Reset::Yearly, "2024-12-31T23:59:59.999Z", "2024", "2025-01-01"),
+        ] {
+            let period = at(reset, last);
+            assert_eq!(period.to_string(), text);
+            assert_eq!(period.next(), at(reset, first));
+            assert_eq!(period.next().begin_unix_ms(), utc::parse(first).unwrap());
+        }
+    }
+
+    #[test]
+    fn periods_follow_one_another_without_a_gap_for_a_century() {
+        for reset in [Reset::Daily, Reset::Monthly, Reset::Yearly] {
+            let mut period = at(reset, "2000-01-01");
+            while period < at(reset, "2100-01-01") {
+                let next = period.next();
+                assert_eq!(Period::at(reset, next.begin_unix_ms() - 1), period);
+                assert_eq!(Period::at(reset, next.begin_unix_ms()), next);
+                assert_eq!(Period::from_bits(Period::to_bits(Some(next))), Some(next));
+                period = next;
+            }
+        }
+    }
+
+    #[test]
+    fn the_words_read_back() {
+        for reset in [Reset::Daily, Reset::Monthly, Reset::Yearly] {
+            assert_eq!(reset.to_string().parse(), Ok(reset));
+        }
+        assert!("weekly".parse::<Reset>().unwrap_err().to_string().contains("weekly"));
+    }
+}

@@ -1,0 +1,377 @@
+//! The driver of the segment protocol: asks the counters, and keeps numbers ready in memory.
+//! Drawing a number goes past it: one pointer to the segment of now, and one atomic step on it.
+
+mod config;
+mod desk;
+mod periods;
+mod refill;
+mod status;
+
+use std::fmt;
+use std::num::NonZeroU64;
+use std::pin::pin;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use snowmint::Clock;
+use snowmint_store::Counter;
+use tokio::sync::{Notify, mpsc, oneshot, watch};
+use tokio::task::JoinHandle;
+use tokio::time::{Instant, timeout, timeout_at};
+
+use super::combine::Order;
+use super::line::{Drawn, Line};
+use super::{Period, Reset, Run};
+pub use config::{Mode, SegmentConfig, SegmentConfigError};
+use desk::{Ask, Desk};
+pub use periods::CountersOf;
+use periods::Periods;
+use refill::Refill;
+pub use status::{NoNumber, SegmentStatus};
+
+/// How many callers may wait for the desk before others wait for them.
+const DESK_QUEUE: usize = 1024;
+
+type SharedClock = Arc<dyn Clock + Send + Sync>;
+
+/// Hands out numbers that are unique over all nodes, from segments that it reserves at counters.
+///
+/// In cached mode numbers come from memory and a task reserves the next segment in the background, long before one
+/// ends: no caller waits for the store while numbers are left. With one counter the numbers of one `Segments` grow:
+/// whoever draws after another draw returned gets greater ones, [`take_run`](Self::take_run) at the counter excepted.
+/// With several counters they grow within each stripe.
+///
+/// Cheap to clone: every clone draws from the same segments. Dropped without [`release`](Self::release), the numbers
+/// in memory are lost.
+///
+/// # Examples
+///
+/// ```
+/// use std::sync::Arc;
+/// use snowmint::AnchoredClock;
+/// use snowmint_cluster::segment::{SegmentConfig, Segments, Stripe};
+/// use snowmint_store::{Key, MemoryStore};
+///
+/// # tokio::runtime::Builder::new_current_thread().enable_time().build()?.block_on(async {
+/// let counter = Stripe::WHOLE.counter(Arc::new(MemoryStore::new()), Key::new("segments/orders")?, 1);
+/// let clock = Arc::new(AnchoredClock::new());
+/// let segments = Segments::start(vec![Arc::new(counter)], SegmentConfig::new(), clock)?;
+/// let runs = segments.take(3).await?;
+/// assert_eq!(runs.into_iter().flatten().collect::<Vec<u64>>(), [1, 2, 3]);
+/// assert_eq!(segments.try_take(1)?.first(), 4);
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// # })?;
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+#[derive(Clone)]
+pub struct Segments {
+    inner: Arc<Inner>,
+}
+
+/// What the callers and the task share.
+#[derive(Debug)]
+struct Shared {
+    line: Arc<Line>,
+    /// The task looks again.
+    few_left: Notify,
+    /// Callers that wait look again.
+    filled: Notify,
+    misses: AtomicU64,
+}
+
+struct Inner {
+    config: SegmentConfig,
+    counters: usize,
+    shared: Arc<Shared>,
+    status: watch::Receiver<SegmentStatus>,
+    desk: mpsc::Sender<Ask>,
+    stopped: AtomicBool,
+    /// Absent in direct mode, and once it was asked to end.
+    refill: Mutex<Option<(oneshot::Sender<()>, JoinHandle<()>)>>,
+}
+
+impl Segments {
+    /// Starts to reserve numbers and returns at once; [`ready`](Self::ready) waits for them.
+    ///
+    /// Several counters are asked in turn, and one that fails is left out until it answers again: they have to be
+    /// disjoint [stripes](super::Stripe) of independent stores. Must be called on a tokio runtime with timers: the
+    /// task runs there.
+    ///
+    /// # Errors
+    ///
+    /// [`SegmentConfigError`] for a value out of range, no counter, or direct mode with several.
+    pub fn start(
+        counters: Vec<Arc<dyn Counter>>,
+        config: SegmentConfig,
+        clock: impl Clock + Send + Sync + 'static,
+    ) -> Result<Self, SegmentConfigError> {
+        Self::start_with(Periods::one(counters), config, Arc::new(clock))
+    }
+
+    /// As [`start`](Self::start), with numbers that begin anew with each period: a number is then unique together with
+    /// its period, which every [`Run`] bears.
+    ///
+    /// The clock decides the period. Numbers of the next one are reserved shortly before it begins, and those of the
+    /// last one are not handed out once the task has seen it end. `counters_of` must give counters of its own to each
+    /// period, and the same to every node.
+    ///
+    /// # Errors
+    ///
+    /// As [`start`](Self::start).
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use std::sync::Arc;
+    /// use snowmint::ManualClock;
+    /// use snowmint_cluster::segment::{CountersOf, Reset, SegmentConfig, Segments, Stripe};
+    /// use snowmint_store::{Counter, Key, MemoryStore};
+    ///
+    /// # tokio::runtime::Builder::new_current_thread().enable_time().build()?.block_on(async {
+    /// let store = Arc::new(MemoryStore::new());
+    /// let counters_of: CountersOf = Arc::new(move |period| {
+    ///     let key = Key::new(format!("segments/invoices/{period}")).expect("a date fits a key");
+    ///     vec![Arc::new(Stripe::WHOLE.counter(store.clone(), key, 1)) as Arc<dyn Counter>]
+    /// });
+    /// let clock = ManualClock::at_unix_ms(1_795_219_200_000);
+    /// let segments = Segments::start_anew_each(Reset::Daily, counters_of, SegmentConfig::new(), clock)?;
+    /// let run = segments.take(1).await?[0];
+    /// assert_eq!(format!("{}/{:06}", run.period().unwrap(), run.first()), "2026-11-21/000001");
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// # })?;
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    pub fn start_anew_each(
+        reset: Reset,
+        counters_of: CountersOf,
+        config: SegmentConfig,
+        clock: impl Clock + Send + Sync + 'static,
+    ) -> Result<Self, SegmentConfigError> {
+        let periods = Periods::each(reset, counters_of, clock.unix_ms());
+        Self::start_with(periods, config, Arc::new(clock))
+    }
+
+    fn start_with(
+        periods: Periods,
+        config: SegmentConfig,
+        clock: SharedClock,
+    ) -> Result<Self, SegmentConfigError> {
+        config.check()?;
+        let counters = periods.counters().len();
+        config.check_counters(counters)?;
+        let seed = config::random_seed()?;
+        let (sender, status) = watch::channel(SegmentStatus::at_start(&config, &periods));
+        let (line, tail) = Line::open();
+        let shared = Arc::new(Shared {
+            line,
+            few_left: Notify::new(),
+            filled: Notify::new(),
+            misses: AtomicU64::new(0),
+        });
+        let (desk, asks) = mpsc::channel(DESK_QUEUE);
+        let at_desk = Desk::new(periods.clone(), &config, Arc::clone(&clock), seed, sender.clone());
+        tokio::spawn(at_desk.run(asks));
+        let refill = (config.mode == Mode::Cached).then(|| {
+            let (release, released) = oneshot::channel();
+            let settings = config.settings(periods.counters());
+            let task = Refill::new(Arc::clone(&shared), tail, periods, &settings, clock, seed, sender);
+            (release, tokio::spawn(task.run(released)))
+        });
+        let (stopped, refill) = (AtomicBool::new(false), Mutex::new(refill));
+        Ok(Self { inner: Arc::new(Inner { config, counters, shared, status, desk, stopped, refill }) })
+    }
+
+    /// Waits until there is a number. In direct mode it returns at once: only asking would tell, and cost one.
+    ///
+    /// # Errors
+    ///
+    /// [`NoNumber`] once it is certain that waiting does not help.
+    ///
+    /// # Cancel safety
+    ///
+    /// Nothing is lost.
+    pub async fn ready(&self) -> Result<SegmentStatus, NoNumber> {
+        let direct = self.inner.config.mode == Mode::Direct;
+        let mut status = self.inner.status.clone();
+        let is_settled = |status: &SegmentStatus| {
+            direct || status.refills > 0 || status.exhausted || status.failure.is_some()
+        };
+        let Ok(settled) = status.wait_for(is_settled).await.map(|settled| settled.clone()) else {
+            return Err(NoNumber::Stopped);
+        };
+        if direct || settled.refills > 0 { Ok(settled) } else { Err(self.no_number()) }
+    }
+
+    /// Takes up to `count` numbers, at least one, from memory. Never waits, never allocates.
+    ///
+    /// # Errors
+    ///
+    /// [`NoNumber`]; nothing was used up. In direct mode there are no numbers in memory.
+    #[inline]
+    pub fn try_take(&self, count: usize) -> Result<Run, NoNumber> {
+        let count = NonZeroU64::new(count as u64).unwrap_or(NonZeroU64::MIN);
+        match self.inner.shared.line.draw(count) {
+            Some(drawn) => Ok(self.drawn(drawn)),
+            None => Err(self.missed()),
+        }
+    }
+
+    #[inline]
+    fn drawn(&self, drawn: Drawn) -> Run {
+        if drawn.passed_mark {
+            self.inner.shared.few_left.notify_one();
+        }
+        Run::new(drawn.segment, Period::from_bits(drawn.label))
+    }
+
+    #[cold]
+    fn missed(&self) -> NoNumber {
+        self.inner.shared.misses.fetch_add(1, Ordering::Relaxed);
+        self.no_number()
+    }
+
+    /// Takes exactly `count` numbers, as runs in the order they were drawn; waits, asleep, while there are none. In
+    /// direct mode they are greater than all that any node returned before the call.
+    ///
+    /// # Errors
+    ///
+    /// [`NoNumber`] when waiting is no answer, or none came within the configured patience; numbers taken before are
+    /// lost, not handed out again.
+    ///
+    /// # Cancel safety
+    ///
+    /// Numbers taken so far are lost, not handed out again.
+    pub async fn take(&self, count: usize) -> Result<Vec<Run>, NoNumber> {
+        match (self.inner.config.mode, NonZeroU64::new(count as u64)) {
+            (_, None) => Ok(Vec::new()),
+            (Mode::Direct, Some(count)) => self.at_desk(count, Order::Any).await,
+            (Mode::Cached, Some(_)) => self.cached(count).await,
+        }
+    }
+
+    async fn cached(&self, count: usize) -> Result<Vec<Run>, NoNumber> {
+        let mut runs = Vec::new();
+        let mut missing = count;
+        let mut give_up_at = None;
+        while missing > 0 {
+            // Before it looks, so that it misses no segment that comes after.
+            let mut filled = pin!(self.inner.shared.filled.notified());
+            if give_up_at.is_some() {
+                filled.as_mut().enable();
+            }
+            match self.try_take(missing) {
+                Ok(run) => {
+                    // At most what was asked for.
+                    missing -= usize::try_from(run.count().get()).unwrap_or(missing);
+                    runs.push(run);
+                    give_up_at = None;
+                }
+                Err(none) if !self.is_worth_waiting(&none) => return Err(none),
+                Err(_) => match give_up_at {
+                    None => give_up_at = Some(Instant::now() + self.inner.config.patience),
+                    Some(at) => timeout_at(at, filled).await.map_err(|_| self.no_number())?,
+                },
+            }
+        }
+        Ok(runs)
+    }
+
+    fn is_worth_waiting(&self, none: &NoNumber) -> bool {
+        matches!(none, NoNumber::NotReady { .. }) && self.inner.status.borrow().failure.is_none()
+    }
+
+    /// Takes `count` consecutive numbers: from the segment in memory if they are there, else from the counter; those
+    /// are greater than what is drawn from memory after them. The rest of a segment that is long enough, but has not
+    /// enough left, is lost where the next one is there.
+    ///
+    /// # Errors
+    ///
+    /// [`NoNumber`]; several counters, or one of a stripe, have no consecutive numbers.
+    ///
+    /// # Cancel safety
+    ///
+    /// The numbers may be lost, not handed out again.
+    pub async fn take_run(&self, count: NonZeroU64) -> Result<Run, NoNumber> {
+        let runs = if self.inner.config.mode == Mode::Cached {
+            if let Some(drawn) = self.inner.shared.line.draw_whole(count) {
+                return Ok(self.drawn(drawn));
+            }
+            if count == NonZeroU64::MIN {
+                self.cached(1).await?
+            } else if let Some(step) = self.numbers_apart() {
+                return Err(NoNumber::NotConsecutive { count: count.get(), step });
+            } else {
+                self.at_desk(count, Order::Consecutive).await?
+            }
+        } else {
+            self.at_desk(count, Order::Consecutive).await?
+        };
+        runs.first().copied().ok_or_else(|| self.no_number())
+    }
+
+    /// From one number to the next, where they do not follow one another.
+    fn numbers_apart(&self) -> Option<u64> {
+        let step = self.inner.shared.line.step().map_or(1, NonZeroU64::get);
+        let apart = step.max(self.inner.counters as u64);
+        (apart > 1).then_some(apart)
+    }
+
+    async fn at_desk(&self, count: NonZeroU64, order: Order) -> Result<Vec<Run>, NoNumber> {
+        if self.inner.stopped.load(Ordering::Acquire) {
+            return Err(NoNumber::Stopped);
+        }
+        let (reply, answer) = oneshot::channel();
+        let asked = async {
+            self.inner.desk.send(Ask { count, order, reply }).await.map_err(|_| NoNumber::Stopped)?;
+            answer.await.map_err(|_| NoNumber::Stopped)?
+        };
+        match timeout(self.inner.config.patience, asked).await {
+            Ok(answer) => answer,
+            Err(_) => Err(self.no_number()),
+        }
+    }
+
+    /// Why there is none.
+    #[cold]
+    fn no_number(&self) -> NoNumber {
+        if self.inner.stopped.load(Ordering::Acquire) {
+            return NoNumber::Stopped;
+        }
+        self.inner.status.borrow().no_number(self.inner.config.mode)
+    }
+
+    /// What is in memory, and what has happened so far.
+    pub fn status(&self) -> SegmentStatus {
+        let mut status = self.inner.status.borrow().clone();
+        status.left = self.inner.shared.line.left();
+        status.misses = self.inner.shared.misses.load(Ordering::Relaxed);
+        status
+    }
+
+    /// Ends the numbers for every thread, and gives back what is left as far as nobody reserved after it. Returns
+    /// when the counters have it, or after `patience`: what was not given back by then is lost.
+    pub async fn release(&self, patience: Duration) {
+        self.inner.stopped.store(true, Ordering::Release);
+        let started = self.inner.refill.lock().unwrap_or_else(PoisonError::into_inner).take();
+        if let Some((release, mut task)) = started
+            && release.send(()).is_ok()
+            && timeout(patience, &mut task).await.is_err()
+        {
+            tracing::warn!(
+                "the counters did not answer in time: the numbers in memory are lost, not given back"
+            );
+            task.abort();
+            // Once it has ended, no new segment can appear behind our back. Its error says that it was aborted.
+            let _ = task.await;
+        }
+        self.inner.shared.line.end();
+        self.inner.shared.filled.notify_waiters();
+    }
+}
+
+impl fmt::Debug for Segments {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Segments").field("status", &self.status()).finish_non_exhaustive()
+    }
+}

@@ -1,0 +1,191 @@
+//! The task that asks a counter for callers who wait: in direct mode for all, in cached mode for long runs.
+
+use std::collections::BTreeMap;
+use std::num::NonZeroU64;
+use std::sync::Arc;
+use std::time::Duration;
+
+use snowmint_store::{Segment, StoreError};
+use tokio::sync::{mpsc, oneshot, watch};
+use tokio::time::error::Elapsed;
+use tokio::time::{sleep, timeout};
+
+use super::periods::Periods;
+use super::refill::failure_of;
+use super::{Mode, NoNumber, SegmentConfig, SegmentStatus, SharedClock};
+use crate::segment::Run;
+use crate::segment::combine::{Caller, Combiner, Health, Order, Outcome, Task};
+use crate::segment::protocol::{Failure, Range};
+
+/// What a caller asks for, and where it waits.
+pub(super) struct Ask {
+    pub(super) count: NonZeroU64,
+    pub(super) order: Order,
+    pub(super) reply: oneshot::Sender<Result<Vec<Run>, NoNumber>>,
+}
+
+struct Waiting {
+    ask: Ask,
+    runs: Vec<Run>,
+}
+
+pub(super) struct Desk {
+    mode: Mode,
+    periods: Periods,
+    combiner: Combiner,
+    range: Range,
+    seed: u64,
+    clock: SharedClock,
+    status: watch::Sender<SegmentStatus>,
+    waiting: BTreeMap<Caller, Waiting>,
+    callers: u64,
+    told_nearly: bool,
+}
+
+impl Desk {
+    pub(super) fn new(
+        periods: Periods,
+        config: &SegmentConfig,
+        clock: SharedClock,
+        seed: u64,
+        status: watch::Sender<SegmentStatus>,
+    ) -> Self {
+        let range = config.range();
+        let combiner = Combiner::new(range, seed);
+        let (mode, waiting) = (config.mode, BTreeMap::new());
+        Self { mode, periods, combiner, range, seed, clock, status, waiting, callers: 0, told_nearly: false }
+    }
+
+    /// Runs until nobody can ask any more.
+    pub(super) async fn run(mut self, mut asks: mpsc::Receiver<Ask>) {
+        loop {
+            while let Ok(ask) = asks.try_recv() {
+                self.admit(ask);
+            }
+            self.forget_gone();
+            self.follow_period();
+            match self.combiner.next(self.clock.unix_ms()) {
+                Task::Idle => match asks.recv().await {
+                    Some(ask) => self.admit(ask),
+                    None => return,
+                },
+                Task::Wait(ms) => tokio::select! {
+                    ask = asks.recv() => match ask {
+                        Some(ask) => self.admit(ask),
+                        None => return,
+                    },
+                    () = sleep(Duration::from_millis(ms)) => {}
+                },
+                Task::Refuse(caller) => self.give(caller, Outcome::Exhausted),
+                Task::Reserve { count, timeout_ms } => self.reserve(count, timeout_ms).await,
+            }
+        }
+    }
+
+    fn admit(&mut self, ask: Ask) {
+        self.callers += 1;
+        let caller = Caller(self.callers);
+        self.combiner.ask(caller, ask.count, ask.order);
+        self.waiting.insert(caller, Waiting { ask, runs: Vec::new() });
+    }
+
+    fn forget_gone(&mut self) {
+        self.waiting.retain(|_, waiting| !waiting.ask.reply.is_closed());
+        self.combiner.keep(|caller| self.waiting.contains_key(&caller));
+    }
+
+    /// Begins the period of now, if it is another: callers that wait get numbers of it.
+    fn follow_period(&mut self) {
+        let Some(periods) = self.periods.changed(self.clock.unix_ms()) else { return };
+        self.periods = periods;
+        if self.mode == Mode::Direct {
+            self.status.send_modify(|status| status.begins_anew(&self.periods));
+        }
+        self.told_nearly = false;
+        self.combiner = Combiner::new(self.range, self.seed);
+        for (caller, waiting) in &mut self.waiting {
+            waiting.runs.clear();
+            self.combiner.ask(*caller, waiting.ask.count, waiting.ask.order);
+        }
+    }
+
+    async fn reserve(&mut self, count: NonZeroU64, timeout_ms: u64) {
+        let Some(counter) = self.periods.counters().first().map(Arc::clone) else { return };
+        let answer = timeout(Duration::from_millis(timeout_ms), counter.reserve(count)).await;
+        let answer = self.judged(answer);
+        let (outcomes, health) = self.combiner.answered(self.clock.unix_ms(), answer);
+        match health {
+            Some(Health::Failing) => tracing::warn!(
+                counter = counter.describe(),
+                error = self.status.borrow().waiting.as_deref().unwrap_or_default(),
+                "no numbers can be reserved at this counter; callers wait, it is asked again"
+            ),
+            Some(Health::Recovered { failures }) => {
+                tracing::info!(counter = counter.describe(), failures, "numbers can be reserved again");
+            }
+            None => {}
+        }
+        for (caller, outcome) in outcomes {
+            self.give(caller, outcome);
+        }
+    }
+
+    fn judged(&mut self, answer: Result<Result<Segment, StoreError>, Elapsed>) -> Result<Segment, Failure> {
+        match answer {
+            Ok(Ok(segment)) => {
+                let highest = segment.last().min(self.range.maximum);
+                self.status.send_modify(|status| {
+                    status.refilled();
+                    status.reached(highest, self.range);
+                });
+                if self.range.is_nearly_exhausted(highest) && !std::mem::replace(&mut self.told_nearly, true)
+                {
+                    tracing::warn!(
+                        highest,
+                        maximum = self.range.maximum,
+                        "nine tenths of the numbers are used: raise the maximum, or take a new namespace"
+                    );
+                }
+                Ok(segment)
+            }
+            Ok(Err(error)) => {
+                self.status.send_modify(|status| status.failed(error.to_string(), error.is_temporary()));
+                Err(failure_of(&error))
+            }
+            Err(_) => {
+                self.status
+                    .send_modify(|status| status.failed("the store did not answer in time".to_owned(), true));
+                Err(Failure::TimedOut)
+            }
+        }
+    }
+
+    fn give(&mut self, caller: Caller, outcome: Outcome) {
+        let period = self.periods.period();
+        if let (Outcome::Part(part), Some(waiting)) = (outcome, self.waiting.get_mut(&caller)) {
+            waiting.runs.push(Run::new(part, period));
+            return;
+        }
+        let Some(Waiting { ask, mut runs }) = self.waiting.remove(&caller) else { return };
+        let count = ask.count.get();
+        let answer = match outcome {
+            Outcome::Done(last) | Outcome::Part(last) => {
+                runs.push(Run::new(last, period));
+                Ok(runs)
+            }
+            Outcome::Exhausted => Err(NoNumber::Exhausted { maximum: self.range.maximum }),
+            Outcome::NoRoom => Err(NoNumber::NotReady {
+                why: self
+                    .status
+                    .borrow()
+                    .waiting
+                    .clone()
+                    .unwrap_or_else(|| "the store has no room".to_owned()),
+            }),
+            Outcome::TooMany { given } => Err(NoNumber::RunTooLong { count, given }),
+            Outcome::Apart { step } => Err(NoNumber::NotConsecutive { count, step: step.get() }),
+        };
+        // A caller that went meanwhile loses its numbers.
+        let _ = ask.reply.send(answer);
+    }
+}

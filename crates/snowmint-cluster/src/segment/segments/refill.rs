@@ -1,0 +1,349 @@
+//! The task behind segments in memory: performs the protocol's calls, applies its events, keeps the status.
+
+use std::pin::pin;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::time::Duration;
+
+use snowmint_store::{Counter, StoreError, StoreErrorKind};
+use tokio::sync::oneshot::error::RecvError;
+use tokio::sync::{oneshot, watch};
+use tokio::time::error::Elapsed;
+use tokio::time::{sleep, timeout};
+
+use super::periods::Periods;
+use super::{SegmentStatus, Shared, SharedClock};
+use crate::segment::line::Tail;
+use crate::segment::protocol::{Call, Event, Failure, Input, Memory, Next, Protocol, Range, Room, Settings};
+use crate::segment::{Period, Unused};
+
+/// How often it looks when there is nothing to do: the demand is measured, a machine that slept is noticed.
+const LOOK_EVERY_MS: u64 = 1000;
+/// How long before the end of a period numbers of the next one are reserved.
+const AHEAD_MS: u64 = 60_000;
+/// How soon that is tried again.
+const AHEAD_AGAIN_MS: u64 = 5000;
+
+pub(super) struct Refill {
+    shared: Arc<Shared>,
+    tail: Tail,
+    periods: Periods,
+    ahead: Ahead,
+    protocol: Protocol,
+    range: Range,
+    clock: SharedClock,
+    seed: u64,
+    status: watch::Sender<SegmentStatus>,
+    ending: Ending,
+}
+
+/// What is reserved for the period to come.
+enum Ahead {
+    Nothing { try_at_unix_ms: u64 },
+    Reserved { periods: Periods, protocol: Box<Protocol>, segments: Vec<Unused> },
+}
+
+/// Whether and why the task is to end.
+enum Ending {
+    No,
+    /// What nobody drew is to be given back, oldest first; the protocol is told once.
+    Released(Option<Vec<Unused>>),
+    /// Nobody can draw any more, and nothing was asked for: what is in memory is lost.
+    Dropped,
+}
+
+impl Refill {
+    pub(super) fn new(
+        shared: Arc<Shared>,
+        tail: Tail,
+        periods: Periods,
+        settings: &Settings,
+        clock: SharedClock,
+        seed: u64,
+        status: watch::Sender<SegmentStatus>,
+    ) -> Self {
+        Self {
+            shared,
+            tail,
+            periods,
+            ahead: Ahead::Nothing { try_at_unix_ms: 0 },
+            protocol: Protocol::new(settings, seed),
+            range: settings.range,
+            clock,
+            seed,
+            status,
+            ending: Ending::No,
+        }
+    }
+
+    /// Runs until all was given back; `release` asks for that.
+    pub(super) async fn run(mut self, mut release: oneshot::Receiver<()>) {
+        let mut input = Input::Wake;
+        loop {
+            if matches!(self.ending, Ending::No) {
+                self.follow_period();
+            }
+            let turn = self.protocol.step(self.clock.unix_ms(), self.memory(), input);
+            for event in turn.events {
+                self.apply(event);
+            }
+            self.report();
+            input = match turn.next {
+                Next::Call(call) => self.perform(call, &mut release).await,
+                Next::Wait(ms) => self.wait(sleep(Duration::from_millis(ms)), &mut release).await,
+                Next::Idle { keep } => self.idle(keep, &mut release).await,
+                // Every call is awaited to its end, so there is none under way here.
+                Next::Await => self.wait(sleep(Duration::from_millis(1)), &mut release).await,
+                Next::Stop => break,
+            };
+            if matches!(self.ending, Ending::Dropped) {
+                return;
+            }
+        }
+        if let Ahead::Reserved { periods, protocol, segments } = self.ahead {
+            give_back(*protocol, periods, segments, self.clock).await;
+        }
+    }
+
+    fn memory(&self) -> Memory {
+        // One for what may be put in this step, and one for what it asks for.
+        let room = if self.tail.room() > 1 { Room::Left } else { Room::Full };
+        let misses = self.shared.misses.load(Ordering::Relaxed);
+        Memory { left: self.shared.line.left(), room, misses }
+    }
+
+    async fn idle(&mut self, keep: u64, release: &mut oneshot::Receiver<()>) -> Input {
+        if self.tail.wake_below(keep) < keep {
+            return Input::Wake;
+        }
+        if self.is_time_to_reserve_ahead() {
+            self.reserve_ahead().await;
+            return Input::Wake;
+        }
+        let shared = Arc::clone(&self.shared);
+        let few_left = timeout(Duration::from_millis(LOOK_EVERY_MS), shared.few_left.notified());
+        self.wait(few_left, release).await
+    }
+
+    /// Waits, and tells what to go on with: a release ends the wait.
+    async fn wait<T>(&mut self, wait: impl Future<Output = T>, release: &mut oneshot::Receiver<()>) -> Input {
+        if matches!(self.ending, Ending::No) {
+            tokio::select! {
+                biased;
+                asked = release => self.end(&asked),
+                _ = wait => {}
+            }
+        } else {
+            wait.await;
+        }
+        match &mut self.ending {
+            Ending::Released(unused) => unused.take().map_or(Input::Wake, |unused| Input::Release { unused }),
+            Ending::No | Ending::Dropped => Input::Wake,
+        }
+    }
+
+    /// Ends the numbers for every thread, at once.
+    fn end(&mut self, asked: &Result<(), RecvError>) {
+        self.ending = match asked {
+            Ok(()) => Ending::Released(Some(self.shared.line.end())),
+            Err(_) => Ending::Dropped,
+        };
+    }
+
+    async fn perform(&mut self, call: Call, release: &mut oneshot::Receiver<()>) -> Input {
+        match call {
+            Call::Reserve { counter, count, timeout_ms } => {
+                let asked = Arc::clone(&self.periods.counters()[counter]);
+                let answer = timeout(Duration::from_millis(timeout_ms), asked.reserve(count));
+                // Without an answer the period has ended, or all: the numbers are nobody's.
+                let answer = match self.answer_of(answer, release).await {
+                    Some(answer) => self.judged(&*asked, answer),
+                    None => Err(Failure::Failed),
+                };
+                if let Ending::Released(unused) = &mut self.ending
+                    && let Some(unused) = unused.take()
+                {
+                    // Told before the answer, so that its numbers are handed to nobody.
+                    self.protocol.step(self.clock.unix_ms(), Memory::default(), Input::Release { unused });
+                }
+                Input::Reserved(answer)
+            }
+            Call::GiveBack { unused, timeout_ms } => {
+                let asked = Arc::clone(&self.periods.counters()[unused.counter]);
+                let answer =
+                    timeout(Duration::from_millis(timeout_ms), asked.give_back(unused.segment)).await;
+                Input::GaveBack(self.judged(&*asked, answer))
+            }
+        }
+    }
+
+    /// The answer to a call; `None` where it comes too late for anybody.
+    async fn answer_of<T>(
+        &mut self,
+        answer: impl Future<Output = T>,
+        release: &mut oneshot::Receiver<()>,
+    ) -> Option<T> {
+        let mut answer = pin!(answer);
+        loop {
+            let look_ms = self.periods.left_ms(self.clock.unix_ms()).unwrap_or(u64::MAX);
+            let look = sleep(Duration::from_millis(look_ms.clamp(1, LOOK_EVERY_MS)));
+            tokio::select! {
+                biased;
+                asked = &mut *release, if matches!(self.ending, Ending::No) => {
+                    self.end(&asked);
+                    if matches!(self.ending, Ending::Dropped) {
+                        return None;
+                    }
+                }
+                answer = &mut answer => return Some(answer),
+                () = look => {
+                    let released = matches!(self.ending, Ending::Released(_));
+                    if !released && self.periods.changed(self.clock.unix_ms()).is_some() {
+                        return None;
+                    }
+                }
+            }
+        }
+    }
+
+    /// Counts failures and keeps their text.
+    fn judged<T>(
+        &self,
+        counter: &dyn Counter,
+        answer: Result<Result<T, StoreError>, Elapsed>,
+    ) -> Result<T, Failure> {
+        let (failure, text, temporary) = match answer {
+            Ok(Ok(value)) => return Ok(value),
+            Ok(Err(error)) => (failure_of(&error), error.to_string(), error.is_temporary()),
+            Err(_) => (Failure::TimedOut, format!("no answer in time from {}", counter.describe()), true),
+        };
+        tracing::debug!(error = %text, "a counter did not do what was asked");
+        self.status.send_modify(|status| status.failed(text, temporary));
+        Err(failure)
+    }
+
+    fn apply(&mut self, event: Event) {
+        match event {
+            Event::Reserved { counter, segment } => {
+                self.tail.put(Unused { counter, segment }, Period::to_bits(self.periods.period()));
+                self.status.send_modify(SegmentStatus::refilled);
+                self.shared.filled.notify_waiters();
+                tracing::debug!(first = segment.first(), count = segment.count().get(), "segment reserved");
+            }
+            Event::Failing { counter } => tracing::warn!(
+                counter = self.describe(counter),
+                left = self.shared.line.left(),
+                error = self.status.borrow().waiting.as_deref().unwrap_or_default(),
+                "no numbers can be reserved at this counter; it is left out and asked again"
+            ),
+            Event::Recovered { counter, failures } => {
+                tracing::info!(counter = self.describe(counter), failures, "numbers can be reserved again");
+            }
+            Event::NearlyExhausted { highest } => tracing::warn!(
+                highest,
+                maximum = self.range.maximum,
+                "nine tenths of the numbers are used: raise the maximum, or take a new namespace"
+            ),
+            Event::Exhausted => {
+                tracing::error!(maximum = self.range.maximum, "every number up to the maximum is used up");
+                self.status.send_modify(|status| status.exhausted = true);
+                self.shared.filled.notify_waiters();
+            }
+            Event::GivenBack { count } => tracing::info!(count, "numbers were given back"),
+        }
+    }
+
+    fn describe(&self, counter: usize) -> String {
+        self.periods.counters().get(counter).map_or_else(String::new, |counter| counter.describe())
+    }
+
+    fn report(&self) {
+        let left = self.shared.line.left();
+        let (protocol, range) = (&self.protocol, self.range);
+        self.status.send_modify(|status| {
+            status.left = left;
+            status.lasts = protocol.lasts_ms(left).map(Duration::from_millis);
+            status.demand_per_second = protocol.demand_per_second();
+            status.size = protocol.size();
+            status.counters_failing = protocol.failing();
+            status.reached(protocol.highest(), range);
+        });
+    }
+
+    /// Begins the period of now, if it is another.
+    fn follow_period(&mut self) {
+        let Some(periods) = self.periods.changed(self.clock.unix_ms()) else { return };
+        let nothing = Ahead::Nothing { try_at_unix_ms: 0 };
+        let (protocol, periods, segments) = match std::mem::replace(&mut self.ahead, nothing) {
+            Ahead::Reserved { periods: ahead, protocol, segments } if ahead.period() == periods.period() => {
+                (*protocol, ahead, segments)
+            }
+            _ => (self.protocol.begin_anew(periods.counters().len(), self.seed), periods, Vec::new()),
+        };
+        let before = std::mem::replace(&mut self.periods, periods);
+        let ended = std::mem::replace(&mut self.protocol, protocol);
+        let unused = self.tail.begin_anew();
+        for Unused { counter, segment } in segments {
+            self.apply(Event::Reserved { counter, segment });
+        }
+        self.status.send_modify(|status| status.begins_anew(&self.periods));
+        tracing::info!(period = ?self.periods.period().map(|period| period.to_string()), "numbers begin anew");
+        let ended = ended.begin_anew(before.counters().len(), self.seed);
+        tokio::spawn(give_back(ended, before, unused, Arc::clone(&self.clock)));
+    }
+
+    fn is_time_to_reserve_ahead(&self) -> bool {
+        let now = self.clock.unix_ms();
+        let Ahead::Nothing { try_at_unix_ms } = self.ahead else { return false };
+        // Not all nodes at once.
+        let ahead_ms = AHEAD_MS / 2 + self.seed % (AHEAD_MS / 2);
+        let soon = self.periods.left_ms(now).is_some_and(|left| left <= ahead_ms);
+        soon && now >= try_at_unix_ms && matches!(self.ending, Ending::No)
+    }
+
+    /// Reserves the first segment of the next period.
+    async fn reserve_ahead(&mut self) {
+        let now = self.clock.unix_ms();
+        self.ahead = Ahead::Nothing { try_at_unix_ms: now + AHEAD_AGAIN_MS };
+        let Some(periods) = self.periods.next() else { return };
+        let mut protocol = self.protocol.begin_anew(periods.counters().len(), self.seed);
+        let first = protocol.step(now, Memory::default(), Input::Wake);
+        let Next::Call(Call::Reserve { counter, count, timeout_ms }) = first.next else { return };
+        let asked = Arc::clone(&periods.counters()[counter]);
+        let answer = timeout(Duration::from_millis(timeout_ms), asked.reserve(count)).await;
+        let Ok(segment) = self.judged(&*asked, answer) else { return };
+        let turn = protocol.step(self.clock.unix_ms(), Memory::default(), Input::Reserved(Ok(segment)));
+        let reserved = |event: &Event| match *event {
+            Event::Reserved { counter, segment } => Some(Unused { counter, segment }),
+            _ => None,
+        };
+        let segments: Vec<Unused> = turn.events.iter().filter_map(reserved).collect();
+        if let (false, Next::Idle { .. }) = (segments.is_empty(), turn.next) {
+            self.ahead = Ahead::Reserved { periods, protocol: Box::new(protocol), segments };
+        }
+    }
+}
+
+/// Gives back what a period that is over has left, or what one that did not begin has.
+async fn give_back(mut protocol: Protocol, periods: Periods, unused: Vec<Unused>, clock: SharedClock) {
+    let mut input = Input::Release { unused };
+    while let Next::Call(Call::GiveBack { unused, timeout_ms }) =
+        protocol.step(clock.unix_ms(), Memory::default(), input).next
+    {
+        let counter = &periods.counters()[unused.counter];
+        let answer = timeout(Duration::from_millis(timeout_ms), counter.give_back(unused.segment)).await;
+        input = Input::GaveBack(
+            answer
+                .map_err(|_| Failure::TimedOut)
+                .and_then(|answer| answer.map_err(|error| failure_of(&error))),
+        );
+    }
+}
+
+/// What the protocol makes of a store's error.
+pub(super) fn failure_of(error: &StoreError) -> Failure {
+    match error.kind() {
+        StoreErrorKind::Full => Failure::Full,
+        _ => Failure::Failed,
+    }
+}

@@ -1,0 +1,62 @@
+//! What the tests of keepers share: a store that can be cut off, and waiting for what is to happen.
+
+#![allow(dead_code, reason = "no test uses all of it")]
+#![allow(clippy::unwrap_used, reason = "a panic is how a test fails")]
+
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+
+use snowmint_store::{Expected, Key, MemoryStore, Store, StoreError, StoreErrorKind, Swap, Versioned};
+
+/// Waits until `look` finds something.
+pub(crate) async fn until<T>(mut look: impl FnMut() -> Option<T>) -> T {
+    for _ in 0..3000 {
+        if let Some(found) = look() {
+            return found;
+        }
+        tokio::time::sleep(Duration::from_millis(10)).await;
+    }
+    panic!("it did not happen within 30 s");
+}
+
+/// A store that can be cut off: calls then fail as if the network were down.
+#[derive(Debug, Default)]
+pub(crate) struct CutOff {
+    store: MemoryStore,
+    cut: AtomicBool,
+}
+
+impl CutOff {
+    pub(crate) fn cut(&self, cut: bool) {
+        self.cut.store(cut, Ordering::Relaxed);
+    }
+
+    fn check(&self) -> Result<(), StoreError> {
+        if self.cut.load(Ordering::Relaxed) {
+            return Err(StoreError::new(StoreErrorKind::Unavailable, "call", "cut off", "unplugged"));
+        }
+        Ok(())
+    }
+}
+
+#[async_trait::async_trait]
+impl Store for CutOff {
+    async fn load(&self, key: &Key) -> Result<Option<Versioned>, StoreError> {
+        self.check()?;
+        self.store.load(key).await
+    }
+
+    async fn compare_and_set(&self, key: &Key, expected: Expected, value: &[u8]) -> Result<Swap, StoreError> {
+        self.check()?;
+        self.store.compare_and_set(key, expected, value).await
+    }
+
+    async fn list(&self, prefix: &str) -> Result<Vec<(Key, Versioned)>, StoreError> {
+        self.check()?;
+        self.store.list(prefix).await
+    }
+
+    fn describe(&self) -> String {
+        "cut off".to_owned()
+    }
+}

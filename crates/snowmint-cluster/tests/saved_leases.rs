@@ -1,0 +1,203 @@
+//! Goal: a node that restarts while the store is down goes on under the lease it saved, above everything that the process
+//! before it made, up to the end of the lease; and its disk may fail.
+//! Method: keepers on a store that can be cut off, which are dropped without a release as if the process had died (nothing
+//! of them is left but the folder). Real files and clocks; that no instant of a death matters is proven where the rule is
+//! written, in `saved/ahead.rs`. The slowest takes 4 s.
+
+#![allow(clippy::unwrap_used, reason = "a panic is how a test fails")]
+
+mod cut_off;
+
+use std::fs;
+use std::path::Path;
+use std::sync::Arc;
+use std::time::Duration;
+
+use cut_off::{CutOff, until};
+use snowmint::{AnchoredClock, DatacenterId, Id, Layout, WorkerId};
+use snowmint_cluster::{
+    Caller, Holder, KeeperConfig, Keepers, NoId, Pool, SavedLeases, Unusable, WorkerChoice, Workers,
+};
+use snowmint_store::Store;
+
+const WINDOW: Duration = Duration::from_secs(2);
+
+/// As soon as the process before has let it go.
+async fn open(folder: &Path) -> SavedLeases {
+    until(|| SavedLeases::open(folder, "memory: default").ok()).await
+}
+
+fn pool() -> Pool {
+    Pool::new(Layout::TWITTER, DatacenterId(0))
+}
+
+fn holder() -> Holder {
+    Holder::new("me").unwrap()
+}
+
+fn start(store: &Arc<CutOff>, saved: SavedLeases) -> Keepers {
+    start_with(store, KeeperConfig::new(pool(), holder()).window(WINDOW).saved(saved))
+}
+
+fn start_with(store: &Arc<CutOff>, config: KeeperConfig) -> Keepers {
+    let store = Arc::clone(store) as Arc<dyn Store>;
+    Keepers::start(store, config, Workers::ONE, Arc::new(AnchoredClock::new())).unwrap()
+}
+
+async fn ids(keepers: &Keepers, caller: &mut Caller, count: usize) -> Vec<Id> {
+    keepers.take(caller, count).await.unwrap().into_iter().flatten().collect()
+}
+
+fn instant(id: Id) -> u64 {
+    Layout::TWITTER.unix_ms(Layout::TWITTER.split(id).unwrap().timestamp)
+}
+
+/// Draws until there is no id any more; gives the last one and why.
+async fn draw_to_the_end(keepers: &Keepers) -> (Option<Id>, String) {
+    let mut caller = keepers.caller();
+    let mut last = None;
+    let why = until(|| match keepers.try_take(&mut caller, 1) {
+        Ok(mut batch) => {
+            last = batch.next();
+            None
+        }
+        Err(NoId::NoLease { why }) => Some(why),
+        Err(NoId::Refused(_)) => None,
+        Err(other) => panic!("{other}"),
+    })
+    .await;
+    (last, why)
+}
+
+#[tokio::test]
+async fn after_a_crash_without_the_store_it_goes_on_to_the_end_of_the_lease() {
+    let (store, folder) = (Arc::new(CutOff::default()), tempfile::tempdir().unwrap());
+    let keepers = start(&store, open(folder.path()).await);
+    let worker = keepers.ready().await.unwrap().worker;
+    let mut caller = keepers.caller();
+    let mut last = ids(&keepers, &mut caller, 10_000).await.pop().unwrap();
+    store.cut(true);
+    drop((keepers, caller));
+
+    // Twice: what the second process makes counts for the third.
+    for _ in 0..2 {
+        let saved = open(folder.path()).await;
+        let granted = saved.usable(&pool(), &holder(), instant(last)).unwrap().unwrap();
+        let keepers = start(&store, saved);
+        let status = keepers.ready().await.unwrap();
+        assert_eq!((status.worker, status.until_unix_ms), (worker, Some(granted)));
+        let mut caller = keepers.caller();
+        let made = ids(&keepers, &mut caller, 1000).await;
+        assert!(last < made[0] && instant(last) < instant(made[0]), "above all that may have been used");
+        last = *made.last().unwrap();
+    }
+
+    let keepers = start(&store, open(folder.path()).await);
+    keepers.ready().await.unwrap();
+    let (ended, why) = draw_to_the_end(&keepers).await;
+    assert!(ended > Some(last));
+    assert!(why.contains("the lease ended at") && why.contains("unplugged"), "{why}");
+    let until_unix_ms = keepers.status().until_unix_ms.unwrap();
+    assert!(instant(ended.unwrap()) < until_unix_ms);
+    drop(keepers);
+    let lapsed = open(folder.path()).await.usable(&pool(), &holder(), until_unix_ms);
+    assert_eq!(lapsed, Err(Unusable::Lapsed { until_unix_ms }));
+}
+
+#[tokio::test]
+async fn when_the_store_is_back_the_lease_is_renewed() {
+    let (store, folder) = (Arc::new(CutOff::default()), tempfile::tempdir().unwrap());
+    let keepers = start(&store, open(folder.path()).await);
+    let worker = keepers.ready().await.unwrap().worker;
+    store.cut(true);
+    drop(keepers);
+    let keepers = start(&store, open(folder.path()).await);
+    assert_eq!(keepers.ready().await.unwrap().worker, worker);
+    store.cut(false);
+    until(|| (keepers.status().renewals > 0).then_some(())).await;
+    let mut caller = keepers.caller();
+    let mut last = None;
+    let beyond = keepers.status().until_unix_ms.unwrap();
+    until(|| {
+        let mut batch = match keepers.try_take(&mut caller, 1) {
+            Ok(batch) => batch,
+            Err(NoId::Refused(refusal)) if refusal.retry_after_ms().is_some() => return None,
+            Err(other) => panic!("no gap: {other}"),
+        };
+        let id = batch.next();
+        assert!(id > last);
+        last = id;
+        id.filter(|id| instant(*id) > beyond)
+    })
+    .await;
+    assert_eq!((keepers.status().worker, keepers.status().lost), (worker, 0));
+}
+
+#[tokio::test]
+async fn a_lease_that_was_given_back_is_not_saved_any_more() {
+    let (store, folder) = (Arc::new(CutOff::default()), tempfile::tempdir().unwrap());
+    let keepers = start(&store, open(folder.path()).await);
+    keepers.ready().await.unwrap();
+    let file = folder.path().join("lease-1.json");
+    assert!(file.exists());
+    keepers.release(Duration::from_secs(5)).await;
+    assert!(!file.exists());
+    drop(keepers);
+    assert_eq!(open(folder.path()).await.usable(&pool(), &holder(), 0), Ok(None));
+}
+
+#[tokio::test]
+async fn a_saved_lease_of_another_worker_than_the_one_wanted_is_left_alone() {
+    let (store, folder) = (Arc::new(CutOff::default()), tempfile::tempdir().unwrap());
+    let fixed = |worker, saved| {
+        let only = WorkerChoice::Only(WorkerId(worker));
+        KeeperConfig::new(pool(), holder()).window(WINDOW).worker(only).saved(saved)
+    };
+    let keepers = start_with(&store, fixed(7, open(folder.path()).await));
+    assert_eq!(keepers.ready().await.unwrap().worker, Some(WorkerId(7)));
+    drop(keepers);
+    let keepers = start_with(&store, fixed(8, open(folder.path()).await));
+    assert_eq!(keepers.ready().await.unwrap().worker, Some(WorkerId(8)));
+}
+
+#[tokio::test]
+async fn where_the_lease_cannot_be_saved_ids_go_on_unsaved() {
+    let (store, folder) = (Arc::new(CutOff::default()), tempfile::tempdir().unwrap());
+    let keepers = start(&store, open(folder.path()).await);
+    keepers.ready().await.unwrap();
+    let (file, fresh) = (folder.path().join("lease-1.json"), folder.path().join("lease-1.json.new"));
+    // A file cannot be written where a folder is.
+    until(|| fs::create_dir(&fresh).ok()).await;
+    let why = until(|| keepers.status().unsaved).await;
+    assert!(why.contains("lease-1.json"), "{why}");
+    assert!(!file.exists(), "nobody goes on under what was saved last");
+    let mut caller = keepers.caller();
+    let last = ids(&keepers, &mut caller, 1).await[0];
+    until(|| {
+        let id = keepers.try_take(&mut caller, 1).expect("ids go on").next().unwrap();
+        (instant(id) > instant(last) + 2 * 2000).then_some(())
+    })
+    .await;
+    fs::remove_dir(&fresh).unwrap();
+    until(|| keepers.status().unsaved.is_none().then_some(())).await;
+    assert!(file.exists());
+}
+
+#[tokio::test]
+async fn where_the_file_can_neither_be_written_nor_removed_ids_end_where_it_says() {
+    let (store, folder) = (Arc::new(CutOff::default()), tempfile::tempdir().unwrap());
+    let data = folder.path().join("data");
+    let keepers = start(&store, open(&data).await);
+    keepers.ready().await.unwrap();
+    let gone = folder.path().join("gone");
+    fs::rename(&data, &gone).unwrap();
+    let (last, why) = draw_to_the_end(&keepers).await;
+    assert!(why.contains("can neither be saved"), "{why}");
+    let saved: serde_json::Value =
+        serde_json::from_slice(&fs::read(gone.join("lease-1.json")).unwrap()).unwrap();
+    assert!(instant(last.unwrap()) < saved["mark"].as_u64().unwrap());
+    fs::rename(&gone, &data).unwrap();
+    let mut caller = keepers.caller();
+    let next = until(|| keepers.try_take(&mut caller, 1).ok()).await.next();
+    assert!(next > last);
+}

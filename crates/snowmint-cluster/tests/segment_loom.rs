@@ -1,0 +1,201 @@
+//! Goal: no interleaving of threads draws a number twice, loses the order, misses the driver's wake-up, or draws
+//! after the end.
+//! Method: loom runs every interleaving with up to three preemptions on the line that ships, with loom's atomics in
+//! place of the real ones, and room for two segments only, so that places are used again.
+
+#![allow(clippy::unwrap_used, reason = "a panic is how a test fails")]
+#![allow(dead_code, unreachable_pub, reason = "the line is used in part")]
+
+use std::num::NonZeroU64;
+use std::sync::Arc;
+
+use loom::thread;
+use snowmint_store::Segment;
+
+#[path = "../src/segment/line.rs"]
+mod line;
+
+/// What `src/segment/sync.rs` is, for the model.
+mod sync {
+    pub(crate) use loom::sync::atomic::{AtomicU64, Ordering, fence};
+
+    pub(crate) const ROOM: u64 = 2;
+}
+
+use line::{Line, Tail, Unused};
+
+fn n(number: u64) -> NonZeroU64 {
+    NonZeroU64::new(number).unwrap()
+}
+
+fn numbers(first: u64, count: u64) -> Segment {
+    Segment::new(first, n(1), n(count)).unwrap()
+}
+
+fn put(tail: &mut Tail, first: u64, count: u64) {
+    assert!(tail.room() > 0);
+    tail.put(Unused { counter: 0, segment: numbers(first, count) }, 0);
+}
+
+fn open(segments: &[(u64, u64)]) -> (Arc<Line>, Tail) {
+    let (line, mut tail) = Line::open();
+    for (first, count) in segments {
+        put(&mut tail, *first, *count);
+    }
+    (line, tail)
+}
+
+fn of(segment: Segment) -> impl Iterator<Item = u64> {
+    segment.first()..=segment.last()
+}
+
+fn draw(line: &Line, count: u64) -> Vec<u64> {
+    line.draw(n(count)).into_iter().flat_map(|drawn| of(drawn.segment)).collect()
+}
+
+fn explore(model: impl Fn() + Send + Sync + 'static) {
+    let mut builder = loom::model::Builder::new();
+    builder.preemption_bound = Some(3);
+    builder.check(model);
+}
+
+fn all_differ(mut numbers: Vec<u64>) {
+    let count = numbers.len();
+    numbers.sort_unstable();
+    numbers.dedup();
+    assert_eq!(numbers.len(), count, "a number came twice");
+}
+
+#[test]
+fn over_the_end_of_a_segment_each_number_is_drawn_once_and_in_order() {
+    explore(|| {
+        let (line, _tail) = open(&[(1, 2), (11, 2)]);
+        let drawer = |line: Arc<Line>| move || [draw(&line, 1), draw(&line, 2)].concat();
+        let other = thread::spawn(drawer(Arc::clone(&line)));
+        let mine = drawer(Arc::clone(&line))();
+        let theirs = other.join().unwrap();
+        assert!(mine.is_sorted() && theirs.is_sorted(), "{mine:?} {theirs:?}");
+        let rest = draw(&line, 9);
+        all_differ([mine, theirs, rest].concat());
+        assert_eq!(line.left(), 0);
+    });
+}
+
+#[test]
+fn a_segment_put_while_two_draw_is_found() {
+    explore(|| {
+        let (line, mut tail) = open(&[(1, 1)]);
+        let other = {
+            let line = Arc::clone(&line);
+            thread::spawn(move || [draw(&line, 1), draw(&line, 1)].concat())
+        };
+        put(&mut tail, 11, 2);
+        let mine = draw(&line, 2);
+        let theirs = other.join().unwrap();
+        assert!(theirs.is_sorted());
+        let rest = draw(&line, 9);
+        let drawn = [mine, theirs, rest].concat();
+        assert_eq!(drawn.len(), 3, "none is lost");
+        all_differ(drawn);
+    });
+}
+
+#[test]
+fn what_is_told_as_unused_at_the_end_is_never_drawn() {
+    explore(|| {
+        let (line, _tail) = open(&[(1, 2), (11, 1)]);
+        let other = {
+            let line = Arc::clone(&line);
+            thread::spawn(move || [draw(&line, 1), draw(&line, 2)].concat())
+        };
+        let unused = line.end();
+        assert_eq!(draw(&line, 1), [0; 0], "nothing after the end");
+        let unused = unused.iter().flat_map(|unused| of(unused.segment));
+        let all: Vec<u64> = other.join().unwrap().into_iter().chain(unused).collect();
+        assert_eq!(all.len(), 3, "each is drawn or told as unused");
+        all_differ(all);
+    });
+}
+
+#[test]
+fn the_driver_is_woken_or_sees_that_few_are_left() {
+    explore(|| {
+        let (line, tail) = open(&[(1, 2), (11, 1)]);
+        let other = {
+            let line = Arc::clone(&line);
+            thread::spawn(move || {
+                let drawn = [line.draw(n(1)), line.draw(n(1))];
+                drawn.into_iter().flatten().any(|drawn| drawn.passed_mark)
+            })
+        };
+        let seen_by_driver = tail.wake_below(2) < 2;
+        let woken = other.join().unwrap();
+        assert!(woken || seen_by_driver, "one of three is left, and nobody knows");
+    });
+}
+
+#[test]
+fn a_line_that_begins_anew_while_drawn_from() {
+    explore(|| {
+        const DAYS: [u64; 2] = [1, 2];
+        let (line, mut tail) = Line::open();
+        let of_day = |count| Unused { counter: 0, segment: numbers(1, count) };
+        tail.put(of_day(2), DAYS[0]);
+        let other = {
+            let line = Arc::clone(&line);
+            thread::spawn(move || [line.draw(n(1)), line.draw(n(1))])
+        };
+        let unused = tail.begin_anew();
+        tail.put(of_day(3), DAYS[1]);
+        let mine = line.draw(n(1)).unwrap();
+        assert_eq!(mine.label, DAYS[1], "whoever draws after it draws of the next period");
+        let drawn: Vec<_> = other.join().unwrap().into_iter().flatten().chain([mine]).collect();
+        let pairs: Vec<_> = drawn.iter().map(|drawn| (drawn.label, drawn.segment.first())).collect();
+        let mut distinct = pairs.clone();
+        distinct.sort_unstable();
+        distinct.dedup();
+        assert_eq!(distinct.len(), pairs.len(), "a number came twice in a period");
+        let of_day_1 = pairs.iter().filter(|(label, _)| *label == DAYS[0]).count();
+        let unused: u64 = unused.iter().map(|unused| unused.segment.count().get()).sum();
+        assert_eq!(of_day_1 as u64 + unused, 2);
+    });
+}
+
+#[test]
+fn a_place_used_again_while_a_thread_slept_gives_it_nothing_of_another_turn() {
+    explore(|| {
+        let (line, mut tail) = open(&[(1, 1), (11, 1)]);
+        let other = {
+            let line = Arc::clone(&line);
+            thread::spawn(move || draw(&line, 1))
+        };
+        let mut mine = [draw(&line, 1), draw(&line, 1)].concat();
+        // Once the first turn is left, its place is used again.
+        if tail.room() > 0 {
+            put(&mut tail, 21, 2);
+        }
+        mine.extend(draw(&line, 1));
+        let theirs = other.join().unwrap();
+        assert!(mine.is_sorted() && theirs.is_sorted(), "{mine:?} {theirs:?}");
+        let rest = draw(&line, 9);
+        let all = [mine, theirs, rest].concat();
+        assert!(all.iter().all(|number| [1, 11, 21, 22].contains(number)), "{all:?}");
+        all_differ(all);
+    });
+}
+
+#[test]
+fn a_run_that_does_not_fit_leaves_what_is_left_behind_for_everybody() {
+    explore(|| {
+        let (line, _tail) = open(&[(1, 3), (11, 3)]);
+        let other = {
+            let line = Arc::clone(&line);
+            thread::spawn(move || [draw(&line, 2), draw(&line, 1)].concat())
+        };
+        let run: Vec<u64> = line.draw_whole(n(2)).into_iter().flat_map(|drawn| of(drawn.segment)).collect();
+        assert!(run.len() == 2 && run[1] == run[0] + 1);
+        let theirs = other.join().unwrap();
+        assert!(theirs.is_sorted());
+        all_differ([run, theirs].concat());
+    });
+}

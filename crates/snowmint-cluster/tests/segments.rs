@@ -1,0 +1,564 @@
+//! Goal: the driver of segments hands out each number once and in order, keeps callers from waiting while the reserve
+//! lasts, and gives back what is left.
+//! Method: sources on a memory store behind a counter that is slow, fails, or loses answers, mostly under tokio's
+//! paused time, in which an hour is over at once; threads for what threads share.
+
+#![allow(clippy::unwrap_used, reason = "a panic is how a test fails")]
+
+mod unsteady;
+
+use std::collections::HashSet;
+use std::num::NonZeroU64;
+use std::ops::RangeInclusive;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::time::Duration;
+
+use snowmint_cluster::segment::{
+    CountersOf, Mode, NoNumber, Period, Reset, Run, SegmentConfig, Segments, Stripe,
+};
+use snowmint_store::{Counter, Key, MAX_NUMBER, MemoryStore, Store, StoreErrorKind};
+use tokio::time::{Instant, sleep};
+
+use unsteady::{TokioClock, Unsteady};
+
+/// 2026-11-21T00:00:00Z.
+const DAY: u64 = 1_795_219_200_000;
+
+fn key() -> Key {
+    Key::new("segments/test").unwrap()
+}
+
+fn store() -> Arc<MemoryStore> {
+    Arc::new(MemoryStore::new())
+}
+
+fn unsteady(store: &Arc<MemoryStore>) -> Arc<Unsteady> {
+    Arc::new(Unsteady::new(Stripe::WHOLE.counter(Arc::clone(store) as Arc<dyn Store>, key(), 1)))
+}
+
+fn start(counters: &[Arc<Unsteady>], config: SegmentConfig) -> Segments {
+    let counters = counters.iter().map(|counter| Arc::clone(counter) as Arc<dyn Counter>).collect();
+    Segments::start(counters, config, TokioClock::at(DAY)).unwrap()
+}
+
+fn small() -> SegmentConfig {
+    SegmentConfig::new().sizes(10..=100_000).target(Duration::from_secs(1)).reserve(Duration::ZERO)
+}
+
+async fn numbers(segments: &Segments, count: usize) -> Vec<u64> {
+    segments.take(count).await.unwrap().into_iter().flatten().collect()
+}
+
+async fn counted(store: &MemoryStore) -> u64 {
+    let record = store.load(&key()).await.unwrap();
+    record.map_or(0, |record| String::from_utf8(record.value).unwrap().parse().unwrap())
+}
+
+fn n(number: u64) -> NonZeroU64 {
+    NonZeroU64::new(number).unwrap()
+}
+
+fn all_differ(mut numbers: Vec<u64>) {
+    let count = numbers.len();
+    numbers.sort_unstable();
+    numbers.dedup();
+    assert_eq!(numbers.len(), count, "a number came twice");
+}
+
+/// Draws one number every millisecond: the numbers, and how many times there was none.
+async fn draw_for(segments: &Segments, time: Duration) -> (Vec<u64>, u64) {
+    let (mut drawn, mut none) = (Vec::new(), 0);
+    let end = Instant::now() + time;
+    while Instant::now() < end {
+        sleep(Duration::from_millis(1)).await;
+        match segments.try_take(1) {
+            Ok(run) => drawn.push(run.first()),
+            Err(_) => none += 1,
+        }
+    }
+    (drawn, none)
+}
+
+#[tokio::test(start_paused = true)]
+async fn nobody_waits_for_a_slow_store_nor_through_an_outage_that_the_reserve_outlasts() {
+    let counter = unsteady(&store());
+    counter.answers_after(Duration::from_millis(50));
+    let config = small().reserve(Duration::from_secs(20));
+    let segments = start(&[Arc::clone(&counter)], config);
+    segments.ready().await.unwrap();
+    // A new source does not know the demand yet.
+    let (mut drawn, _) = draw_for(&segments, Duration::from_secs(5)).await;
+    for _ in 0..2 {
+        let (more, none) = draw_for(&segments, Duration::from_secs(30)).await;
+        assert_eq!(none, 0, "with the store");
+        drawn.extend(more);
+        assert!(segments.status().lasts.unwrap() >= Duration::from_secs(19), "{:?}", segments.status());
+        counter.fails_with(Some(StoreErrorKind::Unavailable));
+        let (more, none) = draw_for(&segments, Duration::from_secs(19)).await;
+        assert_eq!(none, 0, "without the store: {:?}", segments.status());
+        drawn.extend(more);
+        counter.fails_with(None);
+    }
+    assert!(drawn.windows(2).all(|pair| pair[0] < pair[1]), "numbers grow");
+    draw_for(&segments, Duration::from_secs(5)).await;
+    let status = segments.status();
+    assert!(status.store_errors > 0 && status.waiting.is_none(), "{status:?}");
+    assert!((900..=1100).contains(&status.demand_per_second), "{status:?}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn when_the_reserve_is_over_it_says_why_and_goes_on_once_the_store_is_back() {
+    let counter = unsteady(&store());
+    let segments = start(&[Arc::clone(&counter)], small());
+    let before = numbers(&segments, 5).await;
+    counter.fails_with(Some(StoreErrorKind::Unavailable));
+    let why = loop {
+        match segments.take(100).await {
+            Ok(_) => {}
+            Err(NoNumber::NotReady { why }) => break why,
+            Err(other) => panic!("{other}"),
+        }
+    };
+    assert!(why.contains("unplugged"), "{why}");
+    assert_eq!(segments.status().waiting, Some(why));
+    counter.fails_with(None);
+    let after = numbers(&segments, 5).await;
+    assert!(after[0] > before[4]);
+    assert_eq!(segments.status().waiting, None);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_store_that_somebody_has_to_mend_is_told_at_once() {
+    let counter = unsteady(&store());
+    counter.fails_with(Some(StoreErrorKind::ReadOnly));
+    let segments = start(&[Arc::clone(&counter)], small().patience(Duration::from_hours(1)));
+    let begin = Instant::now();
+    assert!(matches!(segments.ready().await, Err(NoNumber::NotReady { .. })));
+    assert!(matches!(segments.take(1).await, Err(NoNumber::NotReady { .. })));
+    assert!(begin.elapsed() < Duration::from_mins(1));
+    counter.fails_with(None);
+    sleep(Duration::from_secs(10)).await;
+    assert_eq!(numbers(&segments, 1).await, [1], "and it goes on once that is done");
+}
+
+#[tokio::test(start_paused = true)]
+async fn numbers_whose_answer_was_lost_are_nobodys() {
+    let store = store();
+    let counter = unsteady(&store);
+    counter.loses_every(2);
+    let segments = start(&[Arc::clone(&counter)], small());
+    let mut drawn = Vec::new();
+    while drawn.len() < 5000 {
+        drawn.extend(numbers(&segments, 7).await);
+    }
+    assert!(drawn.windows(2).all(|pair| pair[0] < pair[1]), "each once, and growing");
+    assert!(counted(&store).await > drawn.len() as u64 + segments.status().left, "some were lost");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_store_that_hangs_is_given_up_and_one_that_is_slow_is_waited_for() {
+    let counter = unsteady(&store());
+    counter.answers_after(Duration::from_secs(3));
+    let segments = start(&[Arc::clone(&counter)], small().patience(Duration::from_mins(1)));
+    assert_eq!(numbers(&segments, 3).await.len(), 3, "an answer that takes 3 s is waited for");
+    counter.answers_after(Duration::from_hours(1));
+    while segments.take(10).await.is_ok() {}
+    counter.answers_after(Duration::ZERO);
+    assert_eq!(numbers(&segments, 3).await.len(), 3);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_restart_after_a_release_wastes_nothing_and_after_a_crash_what_was_in_memory() {
+    let store = store();
+    let mut last = 0;
+    for _ in 0..20 {
+        let segments = start(&[unsteady(&store)], small());
+        let drawn = numbers(&segments, 37).await;
+        assert_eq!(drawn, (last + 1..=last + 37).collect::<Vec<u64>>(), "no gap over a restart");
+        last += 37;
+        segments.release(Duration::from_secs(5)).await;
+        assert_eq!(segments.try_take(1), Err(NoNumber::Stopped));
+        assert_eq!(segments.take(1).await, Err(NoNumber::Stopped));
+        assert_eq!(segments.take_run(n(2)).await, Err(NoNumber::Stopped));
+        assert_eq!(counted(&store).await, last);
+    }
+    let segments = start(&[unsteady(&store)], small());
+    numbers(&segments, 1).await;
+    drop(segments);
+    let segments = start(&[unsteady(&store)], small());
+    let first = numbers(&segments, 1).await[0];
+    assert!(first > last + 1 && first <= last + 40, "two small segments at most: {first} after {last}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_somebody_reserved_after_is_not_given_back() {
+    let store = store();
+    let [first, second] = [start(&[unsteady(&store)], small()), start(&[unsteady(&store)], small())];
+    let mut drawn = numbers(&first, 3).await;
+    drawn.extend(numbers(&second, 3).await);
+    let reserved = counted(&store).await;
+    first.release(Duration::from_secs(5)).await;
+    second.release(Duration::from_secs(5)).await;
+    assert!(counted(&store).await < reserved, "the one that reserved last gives back");
+    let third = start(&[unsteady(&store)], small());
+    drawn.extend(numbers(&third, 500).await);
+    all_differ(drawn);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_release_whose_answer_is_lost_gives_nothing_back_twice() {
+    let store = store();
+    let counter = unsteady(&store);
+    let segments = start(&[Arc::clone(&counter)], small());
+    let mut drawn = numbers(&segments, 3).await;
+    counter.loses_every(1);
+    segments.release(Duration::from_mins(1)).await;
+    let others = start(&[unsteady(&store)], small());
+    drawn.extend(numbers(&others, 500).await);
+    all_differ(drawn);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_release_does_not_wait_longer_than_it_is_told() {
+    let counter = unsteady(&store());
+    let segments = start(&[Arc::clone(&counter)], small());
+    numbers(&segments, 1).await;
+    counter.answers_after(Duration::from_hours(1));
+    let begin = Instant::now();
+    segments.release(Duration::from_millis(500)).await;
+    assert!(begin.elapsed() <= Duration::from_secs(1));
+    assert_eq!(segments.try_take(1), Err(NoNumber::Stopped));
+}
+
+#[tokio::test(start_paused = true)]
+async fn direct_numbers_grow_over_sources_and_callers_share_calls() {
+    let counter = unsteady(&store());
+    counter.answers_after(Duration::from_millis(50));
+    let config = || SegmentConfig::new().mode(Mode::Direct);
+    let sources = [start(&[Arc::clone(&counter)], config()), start(&[Arc::clone(&counter)], config())];
+    assert!(matches!(sources[0].try_take(1), Err(NoNumber::NotReady { why }) if why.contains("direct")));
+    let highest = Arc::new(AtomicU64::new(0));
+    let mut callers = Vec::new();
+    for caller in 0..40 {
+        let (segments, highest) = (sources[caller % 2].clone(), Arc::clone(&highest));
+        callers.push(tokio::spawn(async move {
+            let mut drawn = Vec::new();
+            for round in 0..50 {
+                let before = highest.load(Ordering::SeqCst);
+                let runs = segments.take(1 + (caller + round) % 3).await.unwrap();
+                let numbers: Vec<u64> = runs.into_iter().flatten().collect();
+                assert!(numbers[0] > before, "greater than all that was returned before");
+                highest.fetch_max(*numbers.last().unwrap(), Ordering::SeqCst);
+                drawn.extend(numbers);
+                sleep(Duration::from_millis(3 * caller as u64)).await;
+            }
+            drawn
+        }));
+    }
+    let mut all = Vec::new();
+    for caller in callers {
+        all.extend(caller.await.unwrap());
+    }
+    let calls = counter.calls();
+    assert!(calls < 1000, "2000 requests of 40 callers shared {calls} calls");
+    assert_eq!(all.len() as u64, *all.iter().max().unwrap(), "and no number is lost");
+    all_differ(all);
+}
+
+#[tokio::test(start_paused = true)]
+async fn direct_callers_hear_why_there_is_no_number_and_get_none_late() {
+    let counter = unsteady(&store());
+    counter.fails_with(Some(StoreErrorKind::Unavailable));
+    let config = SegmentConfig::new().mode(Mode::Direct).patience(Duration::from_secs(2));
+    let segments = start(&[Arc::clone(&counter)], config);
+    let begin = Instant::now();
+    let none = segments.take(1).await.unwrap_err();
+    assert!(matches!(&none, NoNumber::NotReady { why } if why.contains("unplugged")), "{none}");
+    assert_eq!(begin.elapsed().as_secs(), 2);
+    counter.fails_with(None);
+    assert_eq!(numbers(&segments, 3).await, [1, 2, 3], "callers that went are forgotten");
+    assert_eq!(segments.status().highest, 3);
+}
+
+#[tokio::test(start_paused = true)]
+async fn with_two_stripes_one_may_fail_and_nobody_notices() {
+    let counters: Vec<Arc<Unsteady>> = (1..=2)
+        .map(|index| {
+            let stripe = Stripe::new(index, 2).unwrap();
+            Arc::new(Unsteady::new(stripe.counter(store() as Arc<dyn Store>, key(), 1)))
+        })
+        .collect();
+    let segments = start(&counters, small());
+    let mut drawn = numbers(&segments, 1000).await;
+    for dead in [0, 1, 0] {
+        counters[dead].fails_with(Some(StoreErrorKind::Unavailable));
+        for _ in 0..500 {
+            drawn.extend(numbers(&segments, 10).await);
+            sleep(Duration::from_millis(10)).await;
+        }
+        assert_eq!(segments.status().counters_failing, 1);
+        counters[dead].fails_with(None);
+        for _ in 0..500 {
+            drawn.extend(numbers(&segments, 10).await);
+            sleep(Duration::from_millis(20)).await;
+        }
+        assert_eq!(segments.status().counters_failing, 0, "asked again, and back");
+    }
+    let odd = drawn.iter().filter(|number| *number % 2 == 1).count();
+    assert!(odd > drawn.len() / 10 && odd < drawn.len() * 9 / 10, "both are used: {odd} of {}", drawn.len());
+    all_differ(drawn);
+    let refused = segments.take_run(n(2)).await.unwrap_err();
+    assert_eq!(refused, NoNumber::NotConsecutive { count: 2, step: 2 });
+    assert_eq!(segments.take_run(n(1)).await.unwrap().count(), n(1));
+    counters[0].answers_after(Duration::from_hours(1));
+    for _ in 0..100 {
+        numbers(&segments, 1000).await;
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_run_is_consecutive_from_memory_or_from_the_counter() {
+    let counter = unsteady(&store());
+    let segments = start(&[Arc::clone(&counter)], small());
+    segments.ready().await.unwrap();
+    let mut drawn = Vec::new();
+    let mut add = |run: Run, count: u64| {
+        assert_eq!((run.count(), run.step()), (n(count), n(1)));
+        drawn.extend(run);
+    };
+    for count in [3, 3, 3, 3, 10, 9, 7, 2000, 1, 5] {
+        add(segments.take_run(n(count)).await.unwrap(), count);
+        for run in segments.take(2).await.unwrap() {
+            add(run, run.count().get());
+        }
+    }
+    all_differ(drawn);
+    let calls = counter.calls();
+    for _ in 0..1000 {
+        let _ = segments.take_run(n(9)).await.unwrap();
+    }
+    assert!(counter.calls() < calls + 100, "runs shorter than a segment come from memory");
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_maximum_is_the_last_number_and_told_as_such() {
+    for mode in [Mode::Cached, Mode::Direct] {
+        let store = store();
+        let config = small().mode(mode).first(1001).maximum(2000);
+        let segments = start(&[unsteady(&store)], config);
+        let mut drawn = Vec::new();
+        let end = loop {
+            match segments.take(7).await {
+                Ok(runs) => drawn.extend(runs.into_iter().flatten()),
+                Err(end) => break end,
+            }
+        };
+        // The last request could not be served in full.
+        assert!(drawn.len() >= 994 && drawn[0] == 1001, "{mode:?}: {}", drawn.len());
+        assert!(drawn.windows(2).all(|pair| pair[0] + 1 == pair[1]));
+        assert_eq!(end, NoNumber::Exhausted { maximum: 2000 });
+        assert!(end.to_string().contains("2000"));
+        let status = segments.status();
+        assert_eq!((status.highest, status.left), (2000, 0), "{status:?}");
+        assert!(status.used >= 1.0);
+        let reserved = counted(&store).await;
+        for _ in 0..100 {
+            assert_eq!(segments.take(1).await, Err(NoNumber::Exhausted { maximum: 2000 }));
+        }
+        assert_eq!(counted(&store).await, reserved, "the counter does not run on");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn numbers_end_before_they_would_turn_negative() {
+    let store = store();
+    let start_at = |first: u64| {
+        Arc::new(Unsteady::new(Stripe::WHOLE.counter(Arc::clone(&store) as Arc<dyn Store>, key(), first)))
+    };
+    let segments = start(&[start_at(MAX_NUMBER - 24)], small());
+    let mut drawn = Vec::new();
+    while let Ok(runs) = segments.take(1).await {
+        drawn.extend(runs.into_iter().flatten());
+    }
+    assert_eq!(drawn, (MAX_NUMBER - 24..=MAX_NUMBER).collect::<Vec<u64>>());
+    assert_eq!(segments.try_take(1), Err(NoNumber::Exhausted { maximum: MAX_NUMBER }));
+}
+
+/// The counters of each period, on one store that can be cut off.
+fn counters_of(store: &Arc<MemoryStore>, down: &Arc<AtomicBool>) -> CountersOf {
+    let (store, down) = (Arc::clone(store), Arc::clone(down));
+    Arc::new(move |period: Period| {
+        let key = Key::new(format!("segments/test/{period}")).unwrap();
+        let counter = Stripe::WHOLE.counter(Arc::clone(&store) as Arc<dyn Store>, key, 1);
+        vec![Arc::new(Unsteady::new(counter).down_while(Arc::clone(&down))) as Arc<dyn Counter>]
+    })
+}
+
+#[tokio::test(start_paused = true)]
+async fn numbers_begin_anew_each_day_without_a_wait_and_nodes_with_other_clocks_never_mix() {
+    let store = store();
+    let down = Arc::new(AtomicBool::new(false));
+    for mode in [Mode::Cached, Mode::Direct] {
+        // 5 minutes before midnight, and one node 20 s behind the other.
+        let sources = [0, 20_000].map(|behind_ms| {
+            let clock = TokioClock::at(DAY + 86_100_000 - behind_ms);
+            let config = small().mode(mode).reserve(Duration::from_mins(1));
+            Segments::start_anew_each(Reset::Daily, counters_of(&store, &down), config, clock).unwrap()
+        });
+        let (mut seen, mut last) = (HashSet::new(), [None, None]);
+        for second in 0..600 {
+            sleep(Duration::from_secs(1)).await;
+            // The store is down at midnight: what was reserved ahead serves.
+            down.store(mode == Mode::Cached && (295..330).contains(&second), Ordering::SeqCst);
+            for (source, last) in sources.iter().zip(&mut last) {
+                let run = source.take(1).await.unwrap()[0];
+                let drawn = (run.period().unwrap().to_string(), run.first());
+                assert!(last.as_ref() < Some(&drawn), "period and number grow: {drawn:?} after {last:?}");
+                *last = Some(drawn.clone());
+                assert!(seen.insert(drawn), "a number came twice in a period");
+            }
+        }
+        let of = |day: &str| seen.iter().filter(|(period, _)| period == day).count();
+        assert_eq!(of("2026-11-21") + of("2026-11-22"), 1200, "{mode:?}");
+        assert!(of("2026-11-21").abs_diff(620) < 10, "{mode:?}: {}", of("2026-11-21"));
+        for source in sources {
+            assert_eq!(source.status().period.unwrap().to_string(), "2026-11-22");
+            source.release(Duration::from_secs(1)).await;
+        }
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_day_that_ends_gives_back_what_it_has_left() {
+    let store = store();
+    let down = Arc::new(AtomicBool::new(false));
+    let clock = TokioClock::at(DAY + 86_399_000);
+    let segments =
+        Segments::start_anew_each(Reset::Daily, counters_of(&store, &down), small(), clock).unwrap();
+    numbers(&segments, 3).await;
+    sleep(Duration::from_secs(5)).await;
+    let record = store.load(&Key::new("segments/test/2026-11-21").unwrap()).await.unwrap().unwrap();
+    assert_eq!(record.value, b"3");
+    assert_eq!(numbers(&segments, 1).await, [1]);
+}
+
+#[tokio::test]
+async fn what_cannot_work_is_refused_before_the_store_is_asked() {
+    let refused = |counters: usize, config: SegmentConfig| {
+        let store = store();
+        let counters = (0..counters).map(|_| unsteady(&store) as Arc<dyn Counter>).collect();
+        Segments::start(counters, config, TokioClock::at(DAY)).unwrap_err().to_string()
+    };
+    let config = SegmentConfig::new;
+    for (counters, config, told) in [
+        (0, config(), "no counter"),
+        (2, config().mode(Mode::Direct), "exactly one counter"),
+        (1, config().sizes(0..=10), "0 to 10"),
+        (1, config().sizes(RangeInclusive::new(11, 10)), "11 to 10"),
+        (1, config().sizes(1..=(1 << 40) + 1), "1099511627777"),
+        (1, config().target(Duration::from_millis(9)), "9ms"),
+        (1, config().reserve(Duration::from_secs(86_401)), "86401s"),
+        (1, config().maximum(MAX_NUMBER + 1), "9223372036854775808"),
+        (1, config().first(11).maximum(10), "11 to 10"),
+        (1, config().patience(Duration::from_secs(3601)), "3601s"),
+    ] {
+        let text = refused(counters, config);
+        assert!(text.contains(told), "{text}");
+    }
+}
+
+#[test]
+fn threads_draw_each_number_once_and_in_the_order_of_time() {
+    const THREADS: usize = 4;
+    const EACH: usize = 200_000;
+    let runtime =
+        tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_time().build().unwrap();
+    let _guard = runtime.enter();
+    let config = SegmentConfig::new().sizes(50..=5000).reserve(Duration::ZERO);
+    let segments = start(&[unsteady(&store())], config);
+    let highest = AtomicU64::new(0);
+    let draw = |thread: usize| {
+        let mut drawn = Vec::with_capacity(EACH);
+        while drawn.len() < EACH {
+            let before = highest.load(Ordering::SeqCst);
+            match segments.try_take(1 + (thread + drawn.len()) % 3) {
+                Ok(run) => {
+                    assert!(run.first() > before, "{} after {before}", run.first());
+                    highest.fetch_max(run.last(), Ordering::SeqCst);
+                    drawn.extend(run);
+                }
+                Err(NoNumber::NotReady { .. }) => std::thread::yield_now(),
+                Err(other) => panic!("{other}"),
+            }
+        }
+        drawn
+    };
+    let all: Vec<u64> = std::thread::scope(|scope| {
+        let threads: Vec<_> = (0..THREADS).map(|thread| scope.spawn(move || draw(thread))).collect();
+        threads.into_iter().flat_map(|thread| thread.join().unwrap()).collect()
+    });
+    assert!(segments.status().refills > 100, "{:?}", segments.status());
+    all_differ(all);
+}
+
+#[test]
+fn a_release_while_threads_draw_ends_all_and_loses_nothing() {
+    let runtime =
+        tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_time().build().unwrap();
+    let store = store();
+    for _ in 0..50 {
+        let begin = runtime.block_on(counted(&store));
+        let segments = {
+            let _guard = runtime.enter();
+            start(&[unsteady(&store)], SegmentConfig::new().sizes(50..=5000).reserve(Duration::ZERO))
+        };
+        let drawn_some = AtomicU64::new(0);
+        let draw = || {
+            let mut drawn: Vec<u64> = Vec::new();
+            loop {
+                match segments.try_take(1) {
+                    Ok(run) => drawn.extend(run),
+                    Err(NoNumber::Stopped) => return drawn,
+                    Err(_) => std::thread::yield_now(),
+                }
+                drawn_some.fetch_add(1, Ordering::Relaxed);
+            }
+        };
+        let mut all: Vec<u64> = std::thread::scope(|scope| {
+            let threads = [scope.spawn(draw), scope.spawn(draw)];
+            while drawn_some.load(Ordering::Relaxed) < 2000 {
+                std::thread::yield_now();
+            }
+            runtime.block_on(segments.release(Duration::from_secs(30)));
+            threads.into_iter().flat_map(|thread| thread.join().unwrap()).collect()
+        });
+        all.sort_unstable();
+        let end = runtime.block_on(counted(&store));
+        assert_eq!(all, (begin + 1..=end).collect::<Vec<u64>>(), "drawn once, or given back");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_outage_is_one_line_in_the_log_and_its_end_another() {
+    let log = unsteady::Log::default();
+    let _guard = log.capture();
+    let counter = unsteady(&store());
+    let segments = start(&[Arc::clone(&counter)], small().maximum(100_000));
+    numbers(&segments, 100).await;
+    counter.fails_with(Some(StoreErrorKind::Unavailable));
+    while segments.take(100).await.is_ok() {}
+    sleep(Duration::from_mins(10)).await;
+    counter.fails_with(None);
+    numbers(&segments, 100).await;
+    let lines = log.lines();
+    assert_eq!(lines.len(), 2, "{lines:#?}");
+    assert!(
+        lines[0].contains("WARN") && lines[0].contains("unplugged") && lines[1].contains("INFO"),
+        "{lines:#?}"
+    );
+    while segments.take(1000).await.is_ok() {}
+    let lines = log.lines();
+    assert_eq!(lines.len(), 4, "{lines:#?}");
+    assert!(lines[2].contains("nine tenths") && lines[3].contains("used up"), "{lines:#?}");
+}

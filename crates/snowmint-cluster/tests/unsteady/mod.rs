@@ -1,0 +1,161 @@
+//! A counter that is slow, fails, or loses answers when told to; a clock of tokio's time; and a log that is kept.
+
+use std::fmt;
+use std::io::{self, Write};
+use std::num::NonZeroU64;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use snowmint::Clock;
+use snowmint_store::{Counter, Segment, StoreCounter, StoreError, StoreErrorKind};
+use tokio::time::{Instant, sleep};
+use tracing::level_filters::LevelFilter;
+use tracing::subscriber::DefaultGuard;
+
+/// A counter in front of another.
+#[derive(Debug)]
+pub(crate) struct Unsteady {
+    counter: StoreCounter,
+    calls: AtomicU64,
+    delay: Mutex<Duration>,
+    failure: Mutex<Option<StoreErrorKind>>,
+    /// Of so many calls, one is done and its answer lost; 0 for none.
+    loses_every: AtomicU64,
+    down: Arc<AtomicBool>,
+}
+
+impl Unsteady {
+    pub(crate) fn new(counter: StoreCounter) -> Self {
+        Self {
+            counter,
+            calls: AtomicU64::new(0),
+            delay: Mutex::new(Duration::ZERO),
+            failure: Mutex::new(None),
+            loses_every: AtomicU64::new(0),
+            down: Arc::new(AtomicBool::new(false)),
+        }
+    }
+
+    /// Fails while this is true.
+    pub(crate) fn down_while(mut self, down: Arc<AtomicBool>) -> Self {
+        self.down = down;
+        self
+    }
+
+    pub(crate) fn answers_after(&self, delay: Duration) {
+        *self.delay.lock().unwrap() = delay;
+    }
+
+    pub(crate) fn fails_with(&self, failure: Option<StoreErrorKind>) {
+        *self.failure.lock().unwrap() = failure;
+    }
+
+    pub(crate) fn loses_every(&self, calls: u64) {
+        self.loses_every.store(calls, Ordering::SeqCst);
+    }
+
+    pub(crate) fn calls(&self) -> u64 {
+        self.calls.load(Ordering::SeqCst)
+    }
+
+    /// Before a call is made: its number.
+    async fn begin(&self) -> Result<u64, StoreError> {
+        let call = self.calls.fetch_add(1, Ordering::SeqCst) + 1;
+        let delay = *self.delay.lock().unwrap();
+        if delay > Duration::ZERO {
+            sleep(delay).await;
+        }
+        let down = self.down.load(Ordering::SeqCst).then_some(StoreErrorKind::Unavailable);
+        match self.failure.lock().unwrap().or(down) {
+            Some(kind) => Err(self.error(kind)),
+            None => Ok(call),
+        }
+    }
+
+    /// After a call was made.
+    fn end<T>(&self, call: u64, answer: T) -> Result<T, StoreError> {
+        match self.loses_every.load(Ordering::SeqCst) {
+            every @ 1.. if call.is_multiple_of(every) => Err(self.error(StoreErrorKind::OutcomeUnknown)),
+            _ => Ok(answer),
+        }
+    }
+
+    fn error(&self, kind: StoreErrorKind) -> StoreError {
+        StoreError::new(kind, "add", self.describe(), "unplugged")
+    }
+}
+
+#[async_trait::async_trait]
+impl Counter for Unsteady {
+    async fn reserve(&self, count: NonZeroU64) -> Result<Segment, StoreError> {
+        let call = self.begin().await?;
+        let answer = self.counter.reserve(count).await?;
+        self.end(call, answer)
+    }
+
+    async fn give_back(&self, unused: Segment) -> Result<bool, StoreError> {
+        let call = self.begin().await?;
+        let answer = self.counter.give_back(unused).await?;
+        self.end(call, answer)
+    }
+
+    fn describe(&self) -> String {
+        self.counter.describe()
+    }
+}
+
+/// Tokio's time, which a test may pause.
+#[derive(Debug)]
+pub(crate) struct TokioClock {
+    begin: Instant,
+    begin_unix_ms: u64,
+}
+
+impl TokioClock {
+    pub(crate) fn at(unix_ms: u64) -> Self {
+        Self { begin: Instant::now(), begin_unix_ms: unix_ms }
+    }
+}
+
+impl Clock for TokioClock {
+    fn unix_ms(&self) -> u64 {
+        self.begin_unix_ms + u64::try_from(self.begin.elapsed().as_millis()).unwrap()
+    }
+}
+
+/// What was logged on this thread, from `info` on.
+#[derive(Clone, Default)]
+pub(crate) struct Log(Arc<Mutex<Vec<u8>>>);
+
+impl Log {
+    pub(crate) fn capture(&self) -> DefaultGuard {
+        let log = self.clone();
+        let subscriber = tracing_subscriber::fmt()
+            .with_max_level(LevelFilter::INFO)
+            .with_ansi(false)
+            .with_writer(move || log.clone())
+            .finish();
+        tracing::subscriber::set_default(subscriber)
+    }
+
+    pub(crate) fn lines(&self) -> Vec<String> {
+        String::from_utf8_lossy(&self.0.lock().unwrap()).lines().map(ToOwned::to_owned).collect()
+    }
+}
+
+impl Write for Log {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        self.0.lock().unwrap().write(bytes)
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
+}
+
+impl fmt::Debug for Log {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_list().entries(self.lines()).finish()
+    }
+}
