@@ -1,9 +1,10 @@
-//! HTTP/1.1: one service for a connection, matched by hand since there are five paths.
+//! HTTP/1.1: one service for a connection, matched by hand since there are few paths.
 //! JSON unless plain text is asked for; failures are problem documents (RFC 9457).
 
 mod accept;
 mod answer;
 mod body;
+mod leaf;
 mod problem;
 mod request;
 
@@ -15,6 +16,7 @@ use hyper::server::conn::http1;
 use hyper::service::service_fn;
 use hyper_util::rt::{TokioIo, TokioTimer};
 use tokio::net::TcpStream;
+use tokio::sync::Mutex;
 
 use crate::limits::http::{HEAD_WITHIN, MAX_HEAD, MAX_HEADERS};
 use crate::mint::Source;
@@ -34,9 +36,14 @@ pub(crate) const REFUSAL: &[u8] = b"HTTP/1.1 503 Service Unavailable\r\n\
 /// Serves one connection until the client leaves or the service ends.
 pub(crate) async fn serve<S: Source>(server: Arc<Server<S>>, stream: TcpStream, draining: Draining) {
     let ends = draining.clone().begun();
+    // One request at a time is answered, so nobody ever waits for it.
+    let caller = Mutex::new(server.mint.caller());
     let service = service_fn(|request| {
-        let (server, draining) = (&*server, &draining);
-        async move { Ok::<_, Infallible>(answer::answer(server, draining, &request).await) }
+        let (server, draining, caller) = (&*server, &draining, &caller);
+        async move {
+            let mut caller = caller.lock().await;
+            Ok::<_, Infallible>(answer::answer(server, &mut caller, draining, &request).await)
+        }
     });
     let connection = http1::Builder::new()
         .timer(TokioTimer::new())

@@ -6,8 +6,10 @@
 //! ```text
 //! HTTP   GET /v1/ids/{namespace}?count=1   {"ids":["…"]}, or one a line with Accept: text/plain
 //!        GET /v1/inspect/{id}              the fields of an id
+//!        GET /api/segment/get/{key}        as Leaf answers; /api/snowflake/get/{key} too
 //!        GET /healthz /readyz /metrics     for probes and Prometheus
-//! RESP   ID.NEXT namespace [COUNT n]       an integer; with COUNT an array of integers
+//! RESP   ID.NEXT namespace [COUNT n]       an integer, or a text; with COUNT an array of them
+//!        INCR namespace, INCRBY namespace n   numbers of a segment namespace, as Redis answers
 //!        ID.INSPECT id                     the fields of an id
 //!        and what Redis clients send when they connect
 //! ```
@@ -34,6 +36,7 @@ mod http;
 pub mod limits;
 mod metrics;
 pub mod mint;
+pub mod registrar;
 mod resp;
 mod server;
 mod settings;
@@ -56,6 +59,7 @@ use tokio::sync::Semaphore;
 
 pub use bind::{BindError, bind};
 pub use mint::{Mint, MintError, Source};
+pub use registrar::Registrar;
 pub use settings::{Settings, SharedClock};
 
 /// The parser of the Redis protocol, for fuzzing.

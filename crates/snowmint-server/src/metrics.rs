@@ -1,6 +1,8 @@
 //! What the service counts, and how the lease stands when it is asked: the Prometheus side.
 //! Connections count for themselves and add up here once for each write, so that no request pays for it.
 
+mod namespaces;
+
 use std::fmt;
 use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
@@ -8,6 +10,7 @@ use std::sync::atomic::AtomicU64;
 use prometheus_client::collector::Collector;
 use prometheus_client::encoding::text::encode;
 use prometheus_client::encoding::{DescriptorEncoder, EncodeMetric};
+use prometheus_client::metrics::MetricType;
 use prometheus_client::metrics::counter::{ConstCounter, Counter};
 use prometheus_client::metrics::family::Family;
 use prometheus_client::metrics::gauge::{ConstGauge, Gauge};
@@ -15,7 +18,8 @@ use prometheus_client::metrics::info::Info;
 use prometheus_client::registry::Registry;
 use snowmint_cluster::LeaseStatus;
 
-use crate::mint::{Mint, Namespace, Source};
+use crate::metrics::namespaces::NamespaceCollector;
+use crate::mint::{Mint, Source};
 use crate::settings::SharedClock;
 use crate::status::Kind;
 
@@ -50,15 +54,12 @@ struct PerProtocol {
 /// Every counter of the service.
 pub(crate) struct Metrics {
     registry: Registry,
-    ids: Box<[Counter<u64, AtomicU64>]>,
     protocols: [PerProtocol; 2],
 }
 
 impl Metrics {
     pub(crate) fn new<S: Source>(mint: &Arc<Mint<S>>, clock: &SharedClock) -> Self {
         let mut registry = Registry::with_prefix("snowmint");
-        let ids = Counters::default();
-        registry.register("ids_issued", "Ids that were given to clients", ids.clone());
         let requests = Counters::default();
         registry.register("requests", "Requests answered, by how they ended", requests.clone());
         let open = Family::<Labels, Gauge>::default();
@@ -73,20 +74,9 @@ impl Metrics {
             mint: Arc::clone(mint),
             clock: Arc::clone(clock),
         }));
-        let ids = mint
-            .namespaces()
-            .iter()
-            .map(|name| ids.get_or_create_owned(&vec![("namespace", name.to_string())]))
-            .collect();
+        registry.register_collector(Box::new(NamespaceCollector::new(Arc::clone(mint))));
         let protocols = Protocol::ALL.map(|protocol| PerProtocol::new(protocol, &requests, &open));
-        Self { registry, ids, protocols }
-    }
-
-    /// Adds ids that were given out.
-    pub(crate) fn issued(&self, namespace: Namespace, ids: u64) {
-        if let Some(counter) = self.ids.get(namespace.index()) {
-            counter.inc_by(ids);
-        }
+        Self { registry, protocols }
     }
 
     /// Adds requests that were answered as asked.
@@ -102,11 +92,6 @@ impl Metrics {
     /// Connections that are open.
     pub(crate) fn open(&self, protocol: Protocol) -> &Gauge {
         &self.protocols[protocol as usize].open
-    }
-
-    /// Ids given out since the start, over all namespaces.
-    pub(crate) fn ids_issued(&self) -> u64 {
-        self.ids.iter().map(Counter::get).sum()
     }
 
     /// Requests of one protocol that were answered since the start, well or not.
@@ -140,12 +125,12 @@ impl PerProtocol {
 }
 
 /// Asks the keeper how the lease stands, when somebody looks.
-struct LeaseCollector<S> {
+struct LeaseCollector<S: Source> {
     mint: Arc<Mint<S>>,
     clock: SharedClock,
 }
 
-impl<S> fmt::Debug for LeaseCollector<S> {
+impl<S: Source> fmt::Debug for LeaseCollector<S> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str("LeaseCollector")
     }
@@ -155,6 +140,7 @@ impl<S: Source> Collector for LeaseCollector<S> {
     fn encode(&self, mut encoder: DescriptorEncoder<'_>) -> fmt::Result {
         let status = self.mint.status();
         encode_lease(&mut encoder, &status, self.clock.unix_ms())?;
+        encode_leases(&mut encoder, &self.mint.leases())?;
         let mut counter = |name: &str, help: &str, value: u64| {
             let counter = ConstCounter::new(value);
             counter.encode(encoder.encode_descriptor(name, help, None, counter.metric_type())?)
@@ -164,6 +150,27 @@ impl<S: Source> Collector for LeaseCollector<S> {
         counter("store_errors", "Calls to the store that failed", status.store_errors)?;
         counter("clock_steps", "Steps of the wall clock that were seen", status.clock_steps)
     }
+}
+
+/// Each lease that is held, by its worker.
+#[expect(clippy::cast_precision_loss, reason = "milliseconds since 1970 are far below 2^52")]
+fn encode_leases(encoder: &mut DescriptorEncoder<'_>, leases: &[LeaseStatus]) -> fmt::Result {
+    let held: Vec<(String, u64)> = leases
+        .iter()
+        .filter_map(|lease| Some((lease.worker?.to_string(), lease.until_unix_ms?)))
+        .collect();
+    let count = ConstGauge::new(held.len() as f64);
+    count.encode(encoder.encode_descriptor("leases", "Leases that are held", None, count.metric_type())?)?;
+    if held.is_empty() {
+        return Ok(());
+    }
+    let says = "When the lease of a worker ends if it is not renewed, in seconds since 1970";
+    let mut family = encoder.encode_descriptor("lease_until_seconds", says, None, MetricType::Gauge)?;
+    for (worker, until_unix_ms) in held {
+        let until = ConstGauge::new(until_unix_ms as f64 / 1e3);
+        until.encode(family.encode_family(&[("worker", worker.as_str())])?)?;
+    }
+    Ok(())
 }
 
 #[expect(

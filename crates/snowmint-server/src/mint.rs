@@ -1,98 +1,56 @@
 //! The mint: who asks for ids of which namespace, how many, and what an id says. No protocol appears here.
-//! It is the only caller of the keeper; budget of `try_one` is what one id costs the keeper.
+//! Which namespaces there are may change while it serves; a request sees one state of it or the next.
 
+mod caller;
+mod counting;
 mod error;
+mod ids;
 mod inspect;
+mod namespace;
+mod pool;
+mod served;
+mod source;
 
-use std::future::Future;
-use std::iter::FusedIterator;
-use std::vec;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, OnceLock};
+use std::time::Duration;
 
-use snowmint::{Batch, DatacenterId, Id, Layout, Refusal, Snippet};
-use snowmint_cluster::{Keeper, LeaseStatus, NamespaceName, NoId};
+use arc_swap::ArcSwap;
+use snowmint::{DatacenterId, Id, Layout, Snippet, WallClock};
+use snowmint_cluster::namespace::Definition;
+use snowmint_cluster::{LeaseStatus, NamespaceName};
+use tokio::sync::{mpsc, oneshot};
 
+pub use caller::{Caller, Callers};
 pub use error::{MintError, NotAnId};
+pub use ids::{Ids, Minted};
 pub use inspect::{Inspection, Value};
+pub use namespace::{Maker, Namespace, Part, Taken};
+pub use pool::Pool;
+pub use served::Served;
+pub use source::Source;
 
-use crate::limits::{MAX_COUNT, MAX_WAIT};
+use crate::limits::MAX_WAIT;
+use crate::settings::SharedClock;
 
-/// Names that an error lists before it says how many more there are.
-const NAMES_SHOWN: usize = 10;
-
-/// Where ids come from: a [`Keeper`], or in tests a generator without a store.
-pub trait Source: Send + Sync + 'static {
-    /// Takes 1 to `count` ids. Never waits.
-    ///
-    /// # Errors
-    ///
-    /// [`NoId`] when there is none now.
-    fn try_take(&self, count: usize) -> Result<Batch, NoId>;
-
-    /// Takes exactly `count` ids; waits asleep while a tick is used up.
-    ///
-    /// # Errors
-    ///
-    /// [`NoId`] when waiting is no answer.
-    ///
-    /// # Cancel safety
-    ///
-    /// Ids that were taken when it is dropped are lost, and given to no one else.
-    fn take(&self, count: usize) -> impl Future<Output = Result<Vec<Batch>, NoId>> + Send;
-
-    /// How the lease stands.
-    fn status(&self) -> LeaseStatus;
-}
-
-impl Source for Keeper {
-    fn try_take(&self, count: usize) -> Result<Batch, NoId> {
-        Self::try_take(self, count)
-    }
-
-    async fn take(&self, count: usize) -> Result<Vec<Batch>, NoId> {
-        Self::take(self, count).await
-    }
-
-    fn status(&self) -> LeaseStatus {
-        Self::status(self)
-    }
-}
-
-/// Makes ids for the namespaces it was given, all of one layout, and reads ids of that layout.
+/// Makes ids for the namespaces that are served now, and reads ids of its own layout.
 #[derive(Debug)]
-pub struct Mint<S> {
-    /// Sorted, so that a name is found without hashing.
-    namespaces: Box<[NamespaceName]>,
-    source: S,
-    layout: Layout,
+pub struct Mint<S: Source> {
+    served: Arc<ArcSwap<Served<S>>>,
+    /// The workers of the service's own layout.
+    pool: Arc<Pool<S>>,
     datacenter: DatacenterId,
+    slots: AtomicUsize,
+    creator: OnceLock<mpsc::Sender<Creation>>,
 }
 
-/// A namespace that this mint has: who holds one has looked it up.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Namespace(usize);
-
-impl Namespace {
-    /// Its position in [`Mint::namespaces`].
-    pub const fn index(self) -> usize {
-        self.0
-    }
-}
-
-/// What [`Mint::try_take`] got without waiting.
+/// A name that was asked for and is no namespace yet, and who waits for it.
 #[derive(Debug)]
-pub enum Taken {
-    /// All of them.
-    All(Ids),
-    /// The tick was used up before there were enough: [`Mint::wait`] gets the rest.
-    Part(Part),
-}
-
-/// The ids that could be had at once, and how many are still missing.
-#[derive(Debug)]
-#[must_use = "ids that are not read are lost"]
-pub struct Part {
-    first: Option<Batch>,
-    missing: usize,
+pub struct Creation {
+    /// The name.
+    pub name: NamespaceName,
+    /// Hears whether it is one now.
+    pub done: oneshot::Sender<Result<(), MintError>>,
 }
 
 impl<S: Source> Mint<S> {
@@ -103,137 +61,101 @@ impl<S: Source> Mint<S> {
         layout: Layout,
         datacenter: DatacenterId,
     ) -> Self {
-        let mut namespaces: Vec<_> = namespaces.into_iter().collect();
-        namespaces.sort_unstable();
-        namespaces.dedup();
-        Self { namespaces: namespaces.into(), source, layout, datacenter }
-    }
-
-    /// Finds a namespace by its name. Nothing is ever created by asking.
-    ///
-    /// # Errors
-    ///
-    /// [`MintError::UnknownNamespace`] says which exist; [`MintError::BadNamespace`] for what is no name at all.
-    #[inline]
-    pub fn namespace(&self, name: &[u8]) -> Result<Namespace, MintError> {
-        if let [only] = &*self.namespaces
-            && only.as_str().as_bytes() == name
-        {
-            return Ok(Namespace(0));
-        }
-        self.namespaces
-            .binary_search_by(|namespace| namespace.as_str().as_bytes().cmp(name))
-            .map(Namespace)
-            .map_err(|_| self.unknown(name))
-    }
-
-    #[cold]
-    fn unknown(&self, name: &[u8]) -> MintError {
-        let text = String::from_utf8_lossy(name);
-        let name = Snippet::of(&text);
-        if NamespaceName::new(&text).is_err() {
-            return MintError::BadNamespace { name };
-        }
-        let shown: Vec<_> = self.namespaces.iter().take(NAMES_SHOWN).map(NamespaceName::as_str).collect();
-        let known = match self.namespaces.len() {
-            0 => "none".to_owned(),
-            n if n > NAMES_SHOWN => format!("{} and {} more", shown.join(", "), n - NAMES_SHOWN),
-            _ => shown.join(", "),
+        let pool = Arc::new(Pool { source, layout, slot: 0 });
+        let wall: SharedClock = Arc::new(WallClock);
+        let namespace = |name| {
+            let maker = Maker::Snowflake(Arc::clone(&pool));
+            Arc::new(Namespace::new(name, Definition::snowflake(layout), maker, &wall))
         };
-        MintError::UnknownNamespace { name, known }
+        let served = Served::new(namespaces.into_iter().map(namespace).collect());
+        Self {
+            served: Arc::new(ArcSwap::from_pointee(served)),
+            pool,
+            datacenter,
+            slots: AtomicUsize::new(1),
+            creator: OnceLock::new(),
+        }
     }
 
-    /// The next id, or `None` when a short wait would bring one. Never waits.
+    /// The state of a new connection.
+    pub fn caller(&self) -> Caller<S> {
+        Caller::new(Arc::clone(&self.served))
+    }
+
+    /// Serves these namespaces and no others from now on; what is asked for at this moment may still go to those
+    /// before.
+    pub fn serve(&self, namespaces: Vec<Arc<Namespace<S>>>) {
+        self.served.store(Arc::new(Served::new(namespaces)));
+    }
+
+    /// The namespaces that are served now.
+    pub fn served(&self) -> Arc<Served<S>> {
+        self.served.load_full()
+    }
+
+    /// A pool of another layout, for namespaces that are to be served.
+    pub fn add_pool(&self, source: S, layout: Layout) -> Arc<Pool<S>> {
+        // Only that no two are equal matters.
+        Arc::new(Pool { source, layout, slot: self.slots.fetch_add(1, Ordering::Relaxed) })
+    }
+
+    /// The pool of the service's own layout.
+    pub const fn pool(&self) -> &Arc<Pool<S>> {
+        &self.pool
+    }
+
+    /// From now on `creations` hears of names that are asked for and are no namespaces; until then they are refused.
+    pub fn create_by(&self, creations: mpsc::Sender<Creation>) {
+        // Set once, by whoever looks after the namespaces.
+        let _ = self.creator.set(creations);
+    }
+
+    /// Makes a namespace of a name that was asked for, where that is allowed.
     ///
     /// # Errors
     ///
-    /// [`MintError`] when waiting is no answer.
-    #[inline]
-    pub fn try_one(&self, _namespace: Namespace) -> Result<Option<Id>, MintError> {
-        match self.source.try_take(1) {
-            Ok(mut batch) => Ok(batch.next()),
-            Err(no_id) => self.worth_waiting(no_id, 1).map(|()| None),
+    /// `unknown` where it is not, or why not.
+    pub async fn create(&self, name: &[u8], unknown: MintError) -> Result<(), MintError> {
+        let name = std::str::from_utf8(name).ok().and_then(|name| NamespaceName::new(name).ok());
+        let (Some(creator), Some(name), MintError::UnknownNamespace { .. }) =
+            (self.creator.get(), name, &unknown)
+        else {
+            return Err(unknown);
+        };
+        let (done, heard) = oneshot::channel();
+        let asked = async {
+            creator.send(Creation { name, done }).await.ok()?;
+            heard.await.ok()
+        };
+        match tokio::time::timeout(MAX_WAIT, asked).await {
+            Ok(Some(created)) => created,
+            Ok(None) => Err(unknown),
+            Err(_) => Err(MintError::NotReady { why: "the store did not answer in time".to_owned() }),
         }
     }
 
-    /// Takes `count` ids, as many as can be had without waiting.
-    ///
-    /// # Errors
-    ///
-    /// [`MintError`]; a count out of range is refused before anything is taken.
-    pub fn try_take(&self, _namespace: Namespace, count: usize) -> Result<Taken, MintError> {
-        if !(1..=MAX_COUNT).contains(&count) {
-            let value = Snippet::of(&count.to_string());
-            return Err(MintError::BadCount { value, limit: MAX_COUNT });
-        }
-        match self.source.try_take(count) {
-            Ok(batch) if batch.len() == count => Ok(Taken::All(Ids::of(Some(batch), Vec::new()))),
-            Ok(batch) => {
-                let missing = count - batch.len();
-                Ok(Taken::Part(Part { first: Some(batch), missing }))
-            }
-            Err(no_id) => {
-                self.worth_waiting(no_id, count)?;
-                Ok(Taken::Part(Part { first: None, missing: count }))
-            }
-        }
+    /// The error for a name that is no namespace.
+    pub(crate) fn unknown(&self, name: &NamespaceName) -> MintError {
+        self.served().unknown(name.as_str().as_bytes())
     }
 
-    /// Waits for the ids that are missing, asleep, for as long as a request may wait.
-    ///
-    /// # Errors
-    ///
-    /// [`MintError`]; the ids of `part` are then lost, and were given to no one.
-    pub async fn wait(&self, part: Part) -> Result<Ids, MintError> {
-        let Part { first, missing } = part;
-        let count = missing + first.as_ref().map_or(0, Batch::len);
-        match tokio::time::timeout(MAX_WAIT, self.source.take(missing)).await {
-            Ok(Ok(rest)) => Ok(Ids::of(first, rest)),
-            Ok(Err(no_id)) => Err(self.refused(no_id, count)),
-            Err(_) => Err(MintError::Busy { count, ids_per_second: self.layout.ids_per_second_per_worker() }),
-        }
+    /// Whether a name that is no namespace may become one.
+    pub fn creates(&self) -> bool {
+        self.creator.get().is_some_and(|creator| !creator.is_closed())
     }
 
-    /// Takes `count` ids of a namespace, 1 to [`MAX_COUNT`]; waits asleep while a tick is used up.
-    ///
-    /// # Errors
-    ///
-    /// [`MintError`]; bad input changes nothing.
-    ///
-    /// # Cancel safety
-    ///
-    /// Ids that were taken when it is dropped are lost, and given to no one else.
-    pub async fn take(&self, namespace: Namespace, count: usize) -> Result<Ids, MintError> {
-        match self.try_take(namespace, count)? {
-            Taken::All(ids) => Ok(ids),
-            Taken::Part(part) => self.wait(part).await,
-        }
-    }
-
-    #[cold]
-    fn worth_waiting(&self, no_id: NoId, count: usize) -> Result<(), MintError> {
-        match no_id {
-            NoId::Refused(refusal) if refusal.retry_after_ms().is_some() => Ok(()),
-            // The generator of a lease that ended; the one that follows it is about to be there.
-            NoId::Refused(Refusal::Ended) => Ok(()),
-            no_id => Err(self.refused(no_id, count)),
-        }
-    }
-
-    fn refused(&self, no_id: NoId, count: usize) -> MintError {
-        MintError::from_no_id(no_id, count, self.layout.ids_per_second_per_worker())
-    }
-
-    /// Whether ids can be made now. It makes one, which nobody gets: only that proves lease and clock at once.
+    /// Whether ids can be made now, of every namespace that depends on the store of the service.
     ///
     /// # Errors
     ///
     /// [`MintError`] says what is missing.
     pub fn check_ready(&self) -> Result<(), MintError> {
-        self.try_one(Namespace(0)).map(|_| ())
+        let mut caller = self.caller();
+        let served = self.served();
+        served.namespaces.iter().try_for_each(|namespace| namespace.check_ready(caller.callers()))
     }
 
-    /// Takes an id in decimal apart.
+    /// Takes an id apart: a decimal one of the layout of the service, or a text of one namespace's form.
     ///
     /// # Errors
     ///
@@ -241,19 +163,29 @@ impl<S: Source> Mint<S> {
     pub fn inspect(&self, text: &[u8]) -> Result<Inspection, MintError> {
         let text = String::from_utf8_lossy(text);
         let bad = |why: NotAnId| MintError::BadId { text: Snippet::of(&text), why };
-        let id: Id = text.parse().map_err(|error| bad(NotAnId::Text(error)))?;
-        let parts = self.layout.split(id).map_err(|error| bad(error.into()))?;
-        Ok(Inspection { id, layout: self.layout, parts })
+        let layout = self.pool.layout;
+        match text.parse::<Id>() {
+            Ok(id) => {
+                let parts = layout.split(id).map_err(|error| bad(error.into()))?;
+                Ok(Inspection { id, layout, parts })
+            }
+            Err(error) => self.inspect_text(&text).ok_or_else(|| bad(NotAnId::Text(error))),
+        }
     }
 
-    /// The namespaces, sorted by name.
-    pub fn namespaces(&self) -> &[NamespaceName] {
-        &self.namespaces
+    /// The first namespace whose form a text has, and whose ids tell anything.
+    fn inspect_text(&self, text: &str) -> Option<Inspection> {
+        self.served().namespaces.iter().find_map(|namespace| {
+            let Maker::Snowflake(pool) = namespace.maker() else { return None };
+            let id = Id::new(namespace.read(text)?).ok()?;
+            let parts = pool.layout.split(id).ok()?;
+            Some(Inspection { id, layout: pool.layout, parts })
+        })
     }
 
-    /// The layout of every id.
-    pub const fn layout(&self) -> &Layout {
-        &self.layout
+    /// The layout of the service.
+    pub fn layout(&self) -> &Layout {
+        &self.pool.layout
     }
 
     /// The datacenter that is written into every id.
@@ -261,49 +193,40 @@ impl<S: Source> Mint<S> {
         self.datacenter
     }
 
-    /// How the lease stands.
+    /// How the lease of the service's own layout stands.
     pub fn status(&self) -> LeaseStatus {
-        self.source.status()
+        self.pool.source.status()
     }
-}
 
-/// Ids that were taken together: nothing is computed until one is read, however many they are.
-#[derive(Debug)]
-#[must_use = "ids that are not read are lost"]
-pub struct Ids {
-    current: Option<Batch>,
-    rest: vec::IntoIter<Batch>,
-    len: usize,
-}
-
-impl Ids {
-    fn of(first: Option<Batch>, rest: Vec<Batch>) -> Self {
-        let len = first.iter().chain(&rest).map(Batch::len).sum();
-        Self { current: first, rest: rest.into_iter(), len }
+    /// How each lease of the service's own layout stands.
+    pub fn leases(&self) -> Vec<LeaseStatus> {
+        self.pool.source.leases()
     }
-}
 
-impl Iterator for Ids {
-    type Item = Id;
-
-    #[inline]
-    fn next(&mut self) -> Option<Id> {
-        loop {
-            if let Some(id) = self.current.as_mut().and_then(Iterator::next) {
-                self.len -= 1;
-                return Some(id);
+    /// Makes no more ids; gives leases back, and numbers that nobody drew, within `patience`.
+    pub async fn release(&self, patience: Duration) {
+        let served = self.served();
+        self.serve(Vec::new());
+        let mut pools = vec![Arc::clone(&self.pool)];
+        let mut tasks = tokio::task::JoinSet::new();
+        for namespace in served.namespaces() {
+            match namespace.maker() {
+                Maker::Segment(segments) => {
+                    let segments = segments.clone();
+                    tasks.spawn(async move { segments.release(patience).await });
+                }
+                Maker::Snowflake(pool) if pools.iter().all(|it| it.slot != pool.slot) => {
+                    pools.push(Arc::clone(pool));
+                }
+                _ => {}
             }
-            self.current = Some(self.rest.next()?);
         }
-    }
-
-    fn size_hint(&self) -> (usize, Option<usize>) {
-        (self.len, Some(self.len))
+        for pool in pools {
+            tasks.spawn(async move { pool.source.release(patience).await });
+        }
+        tasks.join_all().await;
     }
 }
-
-impl ExactSizeIterator for Ids {}
-impl FusedIterator for Ids {}
 
 #[cfg(test)]
 mod tests;

@@ -9,6 +9,7 @@ mod inline;
 mod reply;
 mod session;
 mod table;
+mod tally;
 
 pub(crate) use connection::serve;
 

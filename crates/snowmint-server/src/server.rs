@@ -9,7 +9,7 @@ use crate::mint::{Mint, Source};
 use crate::settings::{Settings, SharedClock};
 
 /// The mint and everything around it.
-pub(crate) struct Server<S> {
+pub(crate) struct Server<S: Source> {
     pub(crate) mint: Arc<Mint<S>>,
     pub(crate) metrics: Metrics,
     pub(crate) clock: SharedClock,

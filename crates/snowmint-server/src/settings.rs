@@ -9,8 +9,25 @@ use snowmint::{Clock, WallClock};
 
 use crate::limits;
 
-/// The clock by which the rest of a lease and the uptime are told; no id depends on it.
+/// The clock of the service: the rest of a lease and the uptime are told by it, the day of a text, the period of a
+/// number, and the time in ids of 96 and 128 bits. No 64-bit id depends on it.
 pub type SharedClock = Arc<dyn Clock + Send + Sync>;
+
+/// The clock of the service, as it is kept in what can be shown.
+#[derive(Clone)]
+pub struct ServiceClock(pub SharedClock);
+
+impl Clock for ServiceClock {
+    fn unix_ms(&self) -> u64 {
+        self.0.unix_ms()
+    }
+}
+
+impl fmt::Debug for ServiceClock {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("ServiceClock")
+    }
+}
 
 /// Settings of the service.
 #[derive(Clone)]

@@ -21,6 +21,14 @@ pub enum Kind {
     Busy,
     /// The layout has no timestamps left.
     LayoutEnded,
+    /// As many namespaces as there may be.
+    TooManyNamespaces,
+    /// Not a counter that Redis' commands could increment.
+    NotCounting,
+    /// Not of the scheme that a path serves.
+    WrongScheme,
+    /// A namespace has used all its numbers.
+    NumbersEnded,
     /// No such path or command.
     Unknown,
     /// The path exists, not for this method.
@@ -46,7 +54,7 @@ pub struct Status {
 
 impl Kind {
     /// Every kind, in the order of the table.
-    pub const ALL: [Self; 12] = [
+    pub const ALL: [Self; 16] = [
         Self::UnknownNamespace,
         Self::BadNamespace,
         Self::BadCount,
@@ -55,6 +63,10 @@ impl Kind {
         Self::ClockBehind,
         Self::Busy,
         Self::LayoutEnded,
+        Self::TooManyNamespaces,
+        Self::NotCounting,
+        Self::WrongScheme,
+        Self::NumbersEnded,
         Self::Unknown,
         Self::BadMethod,
         Self::BadRequest,
@@ -74,6 +86,10 @@ impl Kind {
             Self::ClockBehind => row("clock-behind", 503, "The clock went back", "CLOCKBEHIND"),
             Self::Busy => row("busy", 503, "Too many ids asked for at once", "TRYAGAIN"),
             Self::LayoutEnded => row("layout-ended", 500, "The layout's time ran out", "LAYOUTENDED"),
+            Self::TooManyNamespaces => row("too-many-namespaces", 403, "Too many namespaces", "ERR"),
+            Self::NotCounting => row("not-counting", 400, "Not a counter", "WRONGTYPE"),
+            Self::WrongScheme => row("wrong-scheme", 400, "Not a namespace for this path", "ERR"),
+            Self::NumbersEnded => row("numbers-ended", 500, "The numbers ran out", "NUMBERSENDED"),
             Self::Unknown => row("unknown", 404, "No such path", "ERR"),
             Self::BadMethod => row("bad-method", 405, "Method not allowed here", "ERR"),
             Self::BadRequest => row("bad-request", 400, "Request not understood", "ERR"),
@@ -128,7 +144,12 @@ mod tests {
         let behind = clock_behind();
         let refused = |refusal| MintError::from_no_id(NoId::Refused(refusal), 1, 1);
         let id = "x".parse::<snowmint::Id>().unwrap_err();
-        let table: [(MintError, u16, &str); 12] = [
+        let table: [(MintError, u16, &str); 17] = [
+            (MintError::RunTooLong { count: 3, given: 1 }, 400, "ERR"),
+            (MintError::WrongScheme { name, what: "" }, 400, "ERR"),
+            (MintError::TooManyNamespaces { name, limit: 5 }, 403, "ERR"),
+            (MintError::NotCounting { name, why: "" }, 400, "WRONGTYPE"),
+            (MintError::NumbersEnded { name, maximum: 5 }, 500, "NUMBERSENDED"),
             (MintError::UnknownNamespace { name, known: String::new() }, 404, "NONAMESPACE"),
             (MintError::BadNamespace { name }, 400, "ERR"),
             (MintError::BadCount { value: name, limit: 1 }, 400, "ERR"),

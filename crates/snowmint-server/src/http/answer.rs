@@ -1,24 +1,28 @@
 //! A request to its answer: the mint is asked, the form chosen, the outcome counted.
 //! HEAD answers as GET would, without a body and without taking ids that nobody would see.
 
+use std::sync::Arc;
+
 use hyper::header::{CACHE_CONTROL, CONTENT_TYPE, HeaderValue};
 use hyper::{Method, Request, Response, StatusCode};
 use serde::Serialize;
 use snowmint::utc::Utc;
+use snowmint_cluster::LeaseStatus;
 
 use crate::http::accept::{Form, form};
 use crate::http::body::Body;
+use crate::http::leaf::{self, LeafFailure};
 use crate::http::problem::Problem;
 use crate::http::request::{Route, route};
 use crate::limits::parse_count;
 use crate::metrics::Protocol;
-use crate::mint::{MintError, Source};
+use crate::mint::{Caller, MintError, Namespace, Source};
 use crate::server::Server;
 use crate::shutdown::Draining;
 use crate::status::Kind;
 
 const JSON: &str = "application/json";
-const TEXT: &str = "text/plain; charset=utf-8";
+pub(super) const TEXT: &str = "text/plain; charset=utf-8";
 const OPENMETRICS: &str = "application/openmetrics-text; version=1.0.0; charset=utf-8";
 
 /// What `/readyz` says when ids can be made.
@@ -29,58 +33,105 @@ struct Readiness {
     worker: Option<u32>,
     #[serde(skip_serializing_if = "Option::is_none")]
     until: Option<String>,
+    leases: Vec<LeaseHeld>,
+}
+
+#[derive(Serialize)]
+struct LeaseHeld {
+    worker: u32,
+    until: String,
 }
 
 /// Answers one request.
 pub(super) async fn answer<S: Source, B>(
     server: &Server<S>,
+    caller: &mut Caller<S>,
     draining: &Draining,
     request: &Request<B>,
 ) -> Response<Body> {
-    match try_answer(server, draining, request).await {
+    match try_answer(server, caller, draining, request).await {
         Ok(response) => {
             server.metrics.succeeded(Protocol::Http, 1);
             response
         }
-        Err(problem) => {
+        Err(Failure::Problem(problem)) => {
             server.metrics.failed(Protocol::Http, problem.kind);
             problem.response()
         }
+        Err(Failure::Leaf(failure)) => {
+            server.metrics.failed(Protocol::Http, failure.kind());
+            failure.response()
+        }
+    }
+}
+
+/// A failure, in the form of the path that was asked for.
+enum Failure {
+    Problem(Problem),
+    Leaf(LeafFailure),
+}
+
+impl<P: Into<Problem>> From<P> for Failure {
+    fn from(problem: P) -> Self {
+        Self::Problem(problem.into())
     }
 }
 
 async fn try_answer<S: Source, B>(
     server: &Server<S>,
+    caller: &mut Caller<S>,
     draining: &Draining,
     request: &Request<B>,
-) -> Result<Response<Body>, Problem> {
+) -> Result<Response<Body>, Failure> {
     let route = route(request.uri().path(), request.uri().query())?;
     let head = request.method() == Method::HEAD;
     if !head && request.method() != Method::GET {
         let detail = format!("this path answers GET and HEAD, not {}", request.method());
-        return Err(Problem::new(Kind::BadMethod, detail));
+        return Err(Problem::new(Kind::BadMethod, detail).into());
     }
     match route {
         Route::Ids { namespace, count } => {
-            let namespace = server.mint.namespace(&namespace)?;
-            let count = parse_count(&count)?;
+            let count = parse_count(&count);
+            let namespace = find(server, caller, &namespace, count.is_ok() && !head).await?;
+            let count = count?;
             let form = form(request.headers());
             let kind = if form == Form::Json { JSON } else { TEXT };
             if head {
                 return Ok(ok(kind, Body::whole("")));
             }
-            let ids = server.mint.take(namespace, count).await?;
-            server.metrics.issued(namespace, ids.len() as u64);
-            Ok(ok(kind, Body::ids(ids, form)))
+            let ids = namespace.take(caller.callers(), count).await?;
+            namespace.add_issued(ids.len() as u64);
+            Ok(ok(kind, Body::ids(ids, form).map_err(|error| failure(&error))?))
         }
-        Route::Inspect { id } => json(&server.mint.inspect(&id)?),
+        Route::Leaf { mode, key } => {
+            leaf::answer(server, caller, mode, &key, request).await.map_err(Failure::Leaf)
+        }
+        Route::Inspect { id } => Ok(json(&server.mint.inspect(&id)?)?),
         Route::Health => Ok(ok(TEXT, Body::whole("ok\n"))),
-        Route::Ready => ready(server, draining),
+        Route::Ready => Ok(ready(server, draining)?),
         Route::Metrics => match server.metrics.text() {
             Ok(text) => Ok(ok(OPENMETRICS, Body::whole(text))),
-            Err(error) => Err(failure(&error)),
+            Err(error) => Err(failure(&error).into()),
         },
     }
+}
+
+/// The namespace of a name, made where unknown ones may be and this request is one that would use it.
+pub(super) async fn find<S: Source>(
+    server: &Server<S>,
+    caller: &mut Caller<S>,
+    name: &[u8],
+    may_create: bool,
+) -> Result<Arc<Namespace<S>>, MintError> {
+    let unknown = match caller.find(name) {
+        Ok((namespace, _)) => return Ok(Arc::clone(namespace)),
+        Err(error) => error,
+    };
+    if !may_create {
+        return Err(unknown);
+    }
+    server.mint.create(name, unknown).await?;
+    caller.find(name).map(|(namespace, _)| Arc::clone(namespace))
 }
 
 /// Ready means that ids can be made now, and that the service is not about to end.
@@ -90,10 +141,14 @@ fn ready<S: Source>(server: &Server<S>, draining: &Draining) -> Result<Response<
     }
     server.mint.check_ready()?;
     let status = server.mint.status();
+    let held = |lease: LeaseStatus| {
+        Some(LeaseHeld { worker: lease.worker?.0, until: Utc(lease.until_unix_ms?).to_string() })
+    };
     json(&Readiness {
         ready: true,
         worker: status.worker.map(|worker| worker.0),
         until: status.until_unix_ms.map(|until| Utc(until).to_string()),
+        leases: server.mint.leases().into_iter().filter_map(held).collect(),
     })
 }
 
@@ -108,7 +163,7 @@ fn failure(error: &dyn std::error::Error) -> Problem {
     Problem::new(Kind::NotReady, format!("the answer cannot be written: {error}"))
 }
 
-fn ok(kind: &'static str, body: Body) -> Response<Body> {
+pub(super) fn ok(kind: &'static str, body: Body) -> Response<Body> {
     let mut response = Response::new(body);
     *response.status_mut() = StatusCode::OK;
     let headers = response.headers_mut();

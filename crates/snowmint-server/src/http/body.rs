@@ -1,7 +1,7 @@
 //! Bodies: small ones whole, many ids in pieces that are made when the socket takes them.
 //! A hundred thousand ids are two megabytes of text; a client that reads slowly must not make us hold them.
 
-use std::convert::Infallible;
+use std::io;
 use std::pin::Pin;
 use std::task::{Context, Poll};
 
@@ -12,8 +12,10 @@ use crate::http::accept::Form;
 use crate::limits::http::{CHUNK, WHOLE_BODY_IDS};
 use crate::mint::Ids;
 
-/// Longest text of one id with what stands around it: quotes and comma, or the end of a line.
-const MAX_ID_TEXT: usize = 22;
+/// Longest text of one id with what stands around it: a text form with 26 characters of an id, quotes and a comma.
+const MAX_ID_TEXT: usize = 128;
+/// The same of a plain number.
+const MAX_NUMBER_TEXT: usize = 22;
 
 /// The body of an answer.
 #[derive(Debug)]
@@ -21,7 +23,7 @@ pub(super) enum Body {
     /// All of it, or nothing any more.
     Whole(Option<Bytes>),
     /// Ids that are still to be written.
-    Ids(Pieces),
+    Ids(Box<Pieces>),
 }
 
 /// Ids on their way.
@@ -31,6 +33,8 @@ pub(super) struct Pieces {
     form: Form,
     begun: bool,
     ended: bool,
+    /// Longest text of one of them.
+    longest: usize,
 }
 
 impl Body {
@@ -39,64 +43,66 @@ impl Body {
     }
 
     /// The ids in the form that was asked for.
-    pub(super) fn ids(ids: Ids, form: Form) -> Self {
+    pub(super) fn ids(ids: Ids, form: Form) -> io::Result<Self> {
         let few = ids.len() <= WHOLE_BODY_IDS;
-        let mut pieces = Pieces { ids, form, begun: false, ended: false };
+        let longest = if ids.are_plain_numbers() { MAX_NUMBER_TEXT } else { MAX_ID_TEXT };
+        let mut pieces = Pieces { ids, form, begun: false, ended: false, longest };
         if few {
             // One more before the first id, two that `piece` keeps free behind the last.
-            let room = (pieces.ids.len() + 3) * MAX_ID_TEXT;
-            return Self::whole(pieces.piece(room));
+            let room = (pieces.ids.len() + 3) * longest;
+            return pieces.piece(room).map(Self::whole);
         }
-        Self::Ids(pieces)
+        Ok(Self::Ids(Box::new(pieces)))
     }
 }
 
 impl Pieces {
     /// The next piece: as many ids as are sure to fit into `room` bytes.
-    fn piece(&mut self, room: usize) -> Vec<u8> {
+    fn piece(&mut self, room: usize) -> io::Result<Vec<u8>> {
         let mut out = Vec::with_capacity(room);
         if !self.begun && self.form == Form::Json {
             out.extend_from_slice(b"{\"ids\":[");
         }
-        while out.len() + 2 * MAX_ID_TEXT <= room || self.ids.len() == 0 {
+        while out.len() + 2 * self.longest <= room || self.ids.len() == 0 {
             let Some(id) = self.ids.next() else {
                 self.ended = true;
                 break;
             };
             let first = !std::mem::replace(&mut self.begun, true);
-            let mut digits = itoa::Buffer::new();
-            let digits = digits.format(id.get()).as_bytes();
             match self.form {
                 Form::Json => {
                     out.extend_from_slice(if first { b"\"" } else { b",\"" });
-                    out.extend_from_slice(digits);
+                    self.ids.write(id, &mut out);
                     out.push(b'"');
                 }
                 Form::Text => {
-                    out.extend_from_slice(digits);
+                    self.ids.write(id, &mut out);
                     out.push(b'\n');
                 }
             }
         }
+        if self.ended && self.ids.len() > 0 {
+            return Err(io::Error::other("the system gave no more random bits"));
+        }
         if self.ended && self.form == Form::Json {
             out.extend_from_slice(b"]}");
         }
-        out
+        Ok(out)
     }
 }
 
 impl hyper::body::Body for Body {
     type Data = Bytes;
-    type Error = Infallible;
+    type Error = io::Error;
 
     fn poll_frame(
         self: Pin<&mut Self>,
         _: &mut Context<'_>,
-    ) -> Poll<Option<Result<Frame<Bytes>, Infallible>>> {
+    ) -> Poll<Option<Result<Frame<Bytes>, io::Error>>> {
         Poll::Ready(match self.get_mut() {
             Self::Whole(bytes) => bytes.take().map(|bytes| Ok(Frame::data(bytes))),
             Self::Ids(pieces) if pieces.ended => None,
-            Self::Ids(pieces) => Some(Ok(Frame::data(pieces.piece(CHUNK).into()))),
+            Self::Ids(pieces) => Some(pieces.piece(CHUNK).map(|piece| Frame::data(piece.into()))),
         })
     }
 
@@ -128,16 +134,16 @@ mod tests {
     }
 
     async fn ids(count: usize) -> Ids {
-        let mint = testing::mint();
-        let namespace = mint.namespace(b"default").unwrap();
-        mint.take(namespace, count).await.unwrap()
+        let mut caller = testing::mint().caller();
+        let (namespace, callers) = caller.find(b"default").unwrap();
+        namespace.take(callers, count).await.unwrap()
     }
 
     /// Goal: the same document whether whole or in pieces, at both sides of the bound between them.
     #[tokio::test]
     async fn every_count_gives_one_well_formed_document() {
         for count in [1, 2, WHOLE_BODY_IDS, WHOLE_BODY_IDS + 1, 5000] {
-            let body = Body::ids(ids(count).await, Form::Json);
+            let body = Body::ids(ids(count).await, Form::Json).unwrap();
             assert_eq!(body.size_hint().exact().is_some(), count <= WHOLE_BODY_IDS);
             let document: serde_json::Value = serde_json::from_str(&text(body).await).unwrap();
             let listed = document["ids"].as_array().unwrap();
@@ -147,7 +153,7 @@ mod tests {
                 "a number would lose digits in JavaScript"
             );
 
-            let lines = text(Body::ids(ids(count).await, Form::Text)).await;
+            let lines = text(Body::ids(ids(count).await, Form::Text).unwrap()).await;
             assert!(lines.ends_with('\n'));
             let lines: Vec<u64> = lines.lines().map(|line| line.parse().unwrap()).collect();
             assert_eq!(lines.len(), count);
@@ -157,7 +163,7 @@ mod tests {
 
     #[tokio::test]
     async fn no_piece_is_larger_than_its_bound() {
-        let mut body = Body::ids(ids(5000).await, Form::Json);
+        let mut body = Body::ids(ids(5000).await, Form::Json).unwrap();
         let mut pieces = 0;
         while let Some(frame) = body.frame().await {
             let piece = frame.unwrap().into_data().unwrap();

@@ -9,7 +9,8 @@ use crate::http::problem::Problem;
 use crate::status::Kind;
 
 /// The paths there are, for the error that a path is not among them.
-const PATHS: &str = "/v1/ids/{namespace}, /v1/inspect/{id}, /healthz, /readyz and /metrics";
+const PATHS: &str = "/v1/ids/{namespace}, /v1/inspect/{id}, /api/segment/get/{key}, /api/snowflake/get/{key}, \
+                     /healthz, /readyz and /metrics";
 
 /// Where a request goes.
 #[derive(Debug, PartialEq, Eq)]
@@ -22,9 +23,21 @@ pub(super) enum Route<'a> {
     Inspect {
         id: Cow<'a, [u8]>,
     },
+    /// As Leaf serves ids, one at a time.
+    Leaf {
+        mode: LeafMode,
+        key: Cow<'a, [u8]>,
+    },
     Health,
     Ready,
     Metrics,
+}
+
+/// Which of Leaf's two modes is asked for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum LeafMode {
+    Segment,
+    Snowflake,
 }
 
 /// Reads path and query.
@@ -36,6 +49,14 @@ pub(super) fn route<'a>(path: &'a str, query: Option<&'a str>) -> Result<Route<'
     if let Some(id) = path.strip_prefix("/v1/inspect/").and_then(segment) {
         parameter(query, "", "/v1/inspect")?;
         return Ok(Route::Inspect { id: decode(id)? });
+    }
+    for (prefix, mode) in
+        [("/api/segment/get/", LeafMode::Segment), ("/api/snowflake/get/", LeafMode::Snowflake)]
+    {
+        // Leaf looks at no parameter, and its clients may send some.
+        if let Some(key) = path.strip_prefix(prefix).and_then(segment) {
+            return Ok(Route::Leaf { mode, key: decode(key)? });
+        }
     }
     // Probes and scrapers may add what they like.
     match path {
@@ -122,6 +143,12 @@ mod tests {
             ("/v1/ids/default", Some("count="), ids("default", "")),
             ("/v1/ids/default", Some("c%6Funt=%31&"), ids("default", "1")),
             ("/v1/inspect/12", None, Route::Inspect { id: b"12".into() }),
+            (
+                "/api/segment/get/order",
+                Some("t=1"),
+                Route::Leaf { mode: LeafMode::Segment, key: b"order".into() },
+            ),
+            ("/api/snowflake/get/a%2Db", None, Route::Leaf { mode: LeafMode::Snowflake, key: b"a-b".into() }),
             ("/healthz", Some("probe=1"), Route::Health),
             ("/readyz", None, Route::Ready),
             ("/metrics", None, Route::Metrics),

@@ -16,7 +16,7 @@ use crate::status::Kind;
 pub enum MintError {
     /// The name is one, but not of a namespace of this server. Nothing was created.
     #[error(
-        "this server has no namespace {name}, it has {known}: correct the name, or start the server with it in --namespaces"
+        "this server has no namespace {name}, it has {known}: correct the name, make it with `snowmint ns add`, or name it in --namespaces"
     )]
     UnknownNamespace {
         /// What was asked for.
@@ -24,8 +24,18 @@ pub enum MintError {
         /// Those that exist, as text.
         known: String,
     },
+    /// Unknown names become namespaces here, and there are as many as may be.
+    #[error(
+        "namespace {name} is not made: there are {limit} already, as many as may be; drop one, or raise `at_most`"
+    )]
+    TooManyNamespaces {
+        /// What was asked for.
+        name: Snippet,
+        /// How many there may be.
+        limit: usize,
+    },
     /// The text cannot be the name of any namespace.
-    #[error("{name} is not the name of a namespace: give 1 to 64 letters, digits, `.`, `_` or `-`")]
+    #[error("{name} is not the name of a namespace: give 1 to 64 letters, digits, `.`, `_`, `-` or `:`")]
     BadNamespace {
         /// What was given.
         name: Snippet,
@@ -37,6 +47,43 @@ pub enum MintError {
         value: Snippet,
         /// The most that may be asked for.
         limit: usize,
+    },
+    /// Redis' counters are plain numbers that count by one.
+    #[error("namespace {name} cannot be incremented, {why}: ask for its ids with ID.NEXT")]
+    NotCounting {
+        /// The namespace.
+        name: Snippet,
+        /// Why not.
+        why: &'static str,
+    },
+    /// The counter behind a namespace does not give so many numbers in a row.
+    #[error(
+        "{count} numbers in a row cannot be had of this namespace, its counter gives {given} at once: ask for them with ID.NEXT"
+    )]
+    RunTooLong {
+        /// How many were asked for.
+        count: u64,
+        /// How many it gives.
+        given: u64,
+    },
+    /// Leaf's paths serve plain numbers of one scheme each.
+    #[error("namespace {name} is not {what}: ask for its ids at /v1/ids")]
+    WrongScheme {
+        /// The namespace.
+        name: Snippet,
+        /// What it would have to be.
+        what: &'static str,
+    },
+    /// Every number of a namespace is used up.
+    #[error(
+        "namespace {name} has used every number up to its maximum of {maximum}: raise it with `snowmint ns set NAME --maximum N`, \
+         or take a new namespace"
+    )]
+    NumbersEnded {
+        /// The namespace.
+        name: Snippet,
+        /// Its maximum.
+        maximum: u64,
     },
     /// The text is not an id, or not one of this layout.
     #[error("{text} is not an id of this server: {why}")]
@@ -94,8 +141,12 @@ impl MintError {
     pub const fn kind(&self) -> Kind {
         match self {
             Self::UnknownNamespace { .. } => Kind::UnknownNamespace,
+            Self::TooManyNamespaces { .. } => Kind::TooManyNamespaces,
+            Self::NotCounting { .. } => Kind::NotCounting,
+            Self::WrongScheme { .. } => Kind::WrongScheme,
+            Self::NumbersEnded { .. } => Kind::NumbersEnded,
             Self::BadNamespace { .. } => Kind::BadNamespace,
-            Self::BadCount { .. } => Kind::BadCount,
+            Self::BadCount { .. } | Self::RunTooLong { .. } => Kind::BadCount,
             Self::BadId { .. } => Kind::BadId,
             Self::NotReady { .. } => Kind::NotReady,
             Self::ClockBehind { .. } => Kind::ClockBehind,

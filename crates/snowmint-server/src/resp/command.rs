@@ -2,17 +2,18 @@
 //! What has to wait, or is too long to be written at once, is handed back to the connection.
 
 use std::fmt::Write as _;
-
-use snowmint::Id;
+use std::num::NonZeroU64;
+use std::sync::Arc;
 
 use crate::limits::parse_count;
-use crate::metrics::{Metrics, Protocol};
-use crate::mint::{Ids, MintError, Namespace, Part, Source, Taken, Value};
+use crate::metrics::Protocol;
+use crate::mint::{Caller, Ids, MintError, Minted, Namespace, Part, Source, Taken, Value};
 use crate::resp::codec::Args;
 use crate::resp::info;
 use crate::resp::reply;
 use crate::resp::session::Session;
 use crate::resp::table::{self, Name, Spec, TABLE};
+use crate::resp::tally::Tally;
 use crate::server::Server;
 use crate::status::Kind;
 
@@ -21,7 +22,7 @@ const REPEATED: usize = 128;
 
 /// What is left to do after a command.
 #[derive(Debug)]
-pub(super) enum Flow {
+pub(super) enum Flow<S: Source> {
     /// Nothing: the reply is written.
     Done,
     /// Send what there is and close.
@@ -29,53 +30,29 @@ pub(super) enum Flow {
     /// Close without a word.
     Abandon,
     /// Write these ids.
-    Ids(Request, Ids),
+    Ids(Request<S>, Ids),
     /// Wait for the rest of these ids, and write them all.
-    Wait(Request, Part),
+    Wait(Request<S>, Part),
+    /// Wait for so many numbers in a row, and write the last.
+    Increment(Arc<Namespace<S>>, NonZeroU64),
+    /// Make a namespace of this name, and do the command again.
+    Create(Box<[u8]>, MintError),
 }
 
 /// Ids that were asked for.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct Request {
-    pub(super) namespace: Namespace,
+#[derive(Debug)]
+pub(super) struct Request<S: Source> {
+    pub(super) namespace: Arc<Namespace<S>>,
     /// With `COUNT` the reply is an array, also of one.
     pub(super) array: bool,
 }
 
-/// What a connection counts for itself until it writes: adding up for every command would cost more than parsing.
-#[derive(Debug, Default)]
-pub(super) struct Tally {
-    succeeded: u64,
-    issued: u64,
-    namespace: Option<Namespace>,
-}
-
-impl Tally {
-    #[inline]
-    pub(super) fn issued(&mut self, metrics: &Metrics, namespace: Namespace, ids: u64) {
-        if self.namespace != Some(namespace) {
-            self.add_up(metrics);
-            self.namespace = Some(namespace);
-        }
-        self.issued += ids;
-        self.succeeded += 1;
-    }
-
-    pub(super) fn add_up(&mut self, metrics: &Metrics) {
-        if self.succeeded > 0 {
-            metrics.succeeded(Protocol::Resp, std::mem::take(&mut self.succeeded));
-        }
-        if let (1.., Some(namespace)) = (self.issued, self.namespace) {
-            metrics.issued(namespace, std::mem::take(&mut self.issued));
-        }
-    }
-}
-
 /// One command, and all it may touch.
-pub(super) struct Call<'a, S> {
+pub(super) struct Call<'a, S: Source> {
     pub(super) server: &'a Server<S>,
     pub(super) session: &'a mut Session,
-    pub(super) tally: &'a mut Tally,
+    pub(super) caller: &'a mut Caller<S>,
+    pub(super) tally: &'a mut Tally<S>,
     pub(super) args: Args<'a>,
     pub(super) out: &'a mut Vec<u8>,
 }
@@ -83,7 +60,7 @@ pub(super) struct Call<'a, S> {
 impl<S: Source> Call<'_, S> {
     /// Does what the command says; `args` has at least a name.
     #[inline]
-    pub(super) fn run(mut self) -> Flow {
+    pub(super) fn run(mut self) -> Flow<S> {
         // The hot path: everything else goes through the table.
         if self.args.len() == 2 && self.args.at(0).eq_ignore_ascii_case(b"id.next") {
             return self.next_one();
@@ -92,22 +69,26 @@ impl<S: Source> Call<'_, S> {
     }
 
     #[inline]
-    fn next_one(&mut self) -> Flow {
-        let mint = &self.server.mint;
-        let taken =
-            mint.namespace(self.args.at(1)).and_then(|namespace| Ok((namespace, mint.try_one(namespace)?)));
-        match taken {
-            Ok((namespace, Some(id))) => {
+    fn next_one(&mut self) -> Flow<S> {
+        let (namespace, callers) = match self.caller.find(self.args.at(1)) {
+            Ok(found) => found,
+            Err(error) => return self.unfound(error),
+        };
+        match namespace.try_one(callers) {
+            Ok(Some(number)) => {
                 self.tally.issued(&self.server.metrics, namespace, 1);
-                write_id(self.out, id);
+                reply::integer(self.out, number);
                 Flow::Done
             }
-            Ok((namespace, None)) => self.next_many(namespace, 1, false),
+            Ok(None) => {
+                let namespace = Arc::clone(namespace);
+                self.next_many(namespace, 1, false)
+            }
             Err(error) => self.refuse(&error),
         }
     }
 
-    fn look_up(&mut self) -> Flow {
+    fn look_up(&mut self) -> Flow<S> {
         let Some(spec) = table::find(self.args.at(0)) else {
             return self.unknown();
         };
@@ -117,6 +98,8 @@ impl<S: Source> Call<'_, S> {
         match spec.name {
             Name::IdNext => self.next(),
             Name::IdInspect => self.inspect(),
+            Name::Incr => self.increment(),
+            Name::IncrBy => self.increment_by(),
             Name::Ping => self.ping(),
             Name::Echo => {
                 reply::bulk(self.out, self.args.at(1));
@@ -138,29 +121,73 @@ impl<S: Source> Call<'_, S> {
         }
     }
 
-    fn next(&mut self) -> Flow {
+    fn next(&mut self) -> Flow<S> {
         let count = match (self.args.len(), self.args.at(2)) {
             (2, _) => return self.next_one(),
             (4, word) if word.eq_ignore_ascii_case(b"count") => parse_count(self.args.at(3)),
             _ => return self.fail(Kind::BadRequest, "syntax error"),
         };
-        let found = self.server.mint.namespace(self.args.at(1)).and_then(|namespace| Ok((namespace, count?)));
-        match found {
-            Ok((namespace, count)) => self.next_many(namespace, count, true),
+        match (self.caller.find(self.args.at(1)), count) {
+            (Ok((namespace, _)), Ok(count)) => {
+                let namespace = Arc::clone(namespace);
+                self.next_many(namespace, count, true)
+            }
+            (Err(error), Ok(_)) => self.unfound(error),
+            // Bad input makes no namespace.
+            (Err(error), Err(_)) | (Ok(_), Err(error)) => self.refuse(&error),
+        }
+    }
+
+    fn next_many(&mut self, namespace: Arc<Namespace<S>>, count: usize, array: bool) -> Flow<S> {
+        match namespace.try_take(self.caller.callers(), count) {
+            Ok(Taken::All(ids)) => Flow::Ids(Request { namespace, array }, ids),
+            Ok(Taken::Part(part)) => Flow::Wait(Request { namespace, array }, part),
             Err(error) => self.refuse(&error),
         }
     }
 
-    fn next_many(&mut self, namespace: Namespace, count: usize, array: bool) -> Flow {
-        let request = Request { namespace, array };
-        match self.server.mint.try_take(namespace, count) {
-            Ok(Taken::All(ids)) => Flow::Ids(request, ids),
-            Ok(Taken::Part(part)) => Flow::Wait(request, part),
+    /// `INCR namespace`: the next number of a counter.
+    fn increment(&mut self) -> Flow<S> {
+        let namespace = match self.caller.find(self.args.at(1)) {
+            Ok((namespace, _)) => namespace,
+            Err(error) => return self.unfound(error),
+        };
+        match namespace.try_increment() {
+            Ok(Some(number)) => {
+                self.tally.issued(&self.server.metrics, namespace, 1);
+                reply::integer(self.out, number);
+                Flow::Done
+            }
+            Ok(None) => Flow::Increment(Arc::clone(namespace), NonZeroU64::MIN),
             Err(error) => self.refuse(&error),
         }
     }
 
-    fn inspect(&mut self) -> Flow {
+    /// `INCRBY namespace n`: n numbers in a row, of which the last is told.
+    fn increment_by(&mut self) -> Flow<S> {
+        let by = self.args.at(2);
+        let is_integer = std::str::from_utf8(by).is_ok_and(|by| by.parse::<i64>().is_ok());
+        if !is_integer {
+            return self.fail(Kind::BadCount, "value is not an integer or out of range");
+        }
+        let count = parse_count(by).map(|count| NonZeroU64::new(count as u64).unwrap_or(NonZeroU64::MIN));
+        match (self.caller.find(self.args.at(1)), count) {
+            (Ok((namespace, _)), Ok(count)) => Flow::Increment(Arc::clone(namespace), count),
+            (Err(error), Ok(_)) => self.unfound(error),
+            (Err(error), Err(_)) | (Ok(_), Err(error)) => self.refuse(&error),
+        }
+    }
+
+    /// No such namespace; it may become one.
+    #[cold]
+    fn unfound(&mut self, error: MintError) -> Flow<S> {
+        if matches!(error, MintError::UnknownNamespace { .. }) && self.server.mint.creates() {
+            return Flow::Create(self.args.at(1).into(), error);
+        }
+        self.refuse(&error)
+    }
+
+    fn inspect(&mut self) -> Flow<S> {
         let inspection = match self.server.mint.inspect(self.args.at(1)) {
             Ok(inspection) => inspection,
             Err(error) => return self.refuse(&error),
@@ -178,7 +205,7 @@ impl<S: Source> Call<'_, S> {
         self.done()
     }
 
-    fn ping(&mut self) -> Flow {
+    fn ping(&mut self) -> Flow<S> {
         match self.args.len() {
             1 => reply::simple(self.out, "PONG"),
             2 => reply::bulk(self.out, self.args.at(1)),
@@ -187,7 +214,7 @@ impl<S: Source> Call<'_, S> {
         self.done()
     }
 
-    fn command(&mut self) -> Flow {
+    fn command(&mut self) -> Flow<S> {
         let (out, version) = (&mut *self.out, self.session.version);
         let sub = self.args.at(1).to_ascii_lowercase();
         match (&*sub, self.args.len()) {
@@ -228,13 +255,13 @@ impl<S: Source> Call<'_, S> {
         self.done()
     }
 
-    fn info(&mut self) -> Flow {
+    fn info(&mut self) -> Flow<S> {
         let text = info::text(self.server, self.args.from(1));
         reply::verbatim(self.out, self.session.version, &text);
         self.done()
     }
 
-    fn config(&mut self) -> Flow {
+    fn config(&mut self) -> Flow<S> {
         if !self.args.at(1).eq_ignore_ascii_case(b"get") {
             return self.unknown_subcommand("CONFIG");
         }
@@ -250,48 +277,48 @@ impl<S: Source> Call<'_, S> {
         self.done()
     }
 
-    pub(super) fn ok(&mut self) -> Flow {
+    pub(super) fn ok(&mut self) -> Flow<S> {
         reply::simple(self.out, "OK");
         self.done()
     }
 
-    pub(super) fn done(&mut self) -> Flow {
+    pub(super) fn done(&mut self) -> Flow<S> {
         self.tally.succeeded += 1;
         Flow::Done
     }
 
     #[cold]
-    pub(super) fn fail(&mut self, kind: Kind, text: &str) -> Flow {
+    pub(super) fn fail(&mut self, kind: Kind, text: &str) -> Flow<S> {
         self.fail_as(kind, kind.status().resp, text)
     }
 
     /// As `fail`, with a prefix that clients know from Redis.
     #[cold]
-    pub(super) fn fail_as(&mut self, kind: Kind, prefix: &str, text: &str) -> Flow {
+    pub(super) fn fail_as(&mut self, kind: Kind, prefix: &str, text: &str) -> Flow<S> {
         self.server.metrics.failed(Protocol::Resp, kind);
         reply::error(self.out, prefix, text);
         Flow::Done
     }
 
     #[cold]
-    fn refuse(&mut self, error: &MintError) -> Flow {
+    fn refuse(&mut self, error: &MintError) -> Flow<S> {
         refuse(self.server, self.out, error);
         Flow::Done
     }
 
     #[cold]
-    pub(super) fn wrong_arity(&mut self, command: &str) -> Flow {
+    pub(super) fn wrong_arity(&mut self, command: &str) -> Flow<S> {
         self.fail(Kind::BadRequest, &format!("wrong number of arguments for '{command}' command"))
     }
 
     #[cold]
-    pub(super) fn unknown_subcommand(&mut self, command: &str) -> Flow {
+    pub(super) fn unknown_subcommand(&mut self, command: &str) -> Flow<S> {
         let given = shortened(self.args.at(1), REPEATED);
         self.fail(Kind::BadRequest, &format!("unknown subcommand '{given}'. Try {command} HELP."))
     }
 
     #[cold]
-    fn unknown(&mut self) -> Flow {
+    fn unknown(&mut self) -> Flow<S> {
         // A web page can make a browser send HTTP here, with commands in its body: Redis closes as well.
         let name = self.args.at(0);
         if name.eq_ignore_ascii_case(b"post") || name.eq_ignore_ascii_case(b"host:") {
@@ -320,9 +347,17 @@ pub(super) fn refuse<S: Source>(server: &Server<S>, out: &mut Vec<u8>, error: &M
     reply::error(out, error.kind().status().resp, error);
 }
 
+/// Writes an id: as an integer where it is plain, else as a text, by way of `text`.
 #[inline]
-pub(super) fn write_id(out: &mut Vec<u8>, id: Id) {
-    reply::integer(out, id.get());
+pub(super) fn write_id(out: &mut Vec<u8>, ids: &Ids, id: Minted, text: &mut Vec<u8>) {
+    match id {
+        Minted::Number(number) if ids.are_plain_numbers() => reply::integer(out, number),
+        id => {
+            text.clear();
+            ids.write(id, text);
+            reply::bulk(out, text);
+        }
+    }
 }
 
 fn shortened(bytes: &[u8], limit: usize) -> std::borrow::Cow<'_, str> {

@@ -13,11 +13,12 @@ use crate::accept::say_and_close;
 use crate::limits::resp::{MAX_READ_ROOM, READ_ROOM};
 use crate::limits::{FLUSH_AT, HEAR_OUT, WRITE_STALL};
 use crate::metrics::Protocol;
-use crate::mint::{Ids, Source};
+use crate::mint::{Caller, Ids, MintError, Source};
 use crate::resp::codec::{Parser, ProtocolError, Step};
-use crate::resp::command::{Call, Flow, Request, Tally, refuse, write_id};
+use crate::resp::command::{Call, Flow, Request, refuse, write_id};
 use crate::resp::reply;
 use crate::resp::session::Session;
+use crate::resp::tally::Tally;
 use crate::server::Server;
 use crate::shutdown::Draining;
 use crate::status::Kind;
@@ -27,6 +28,7 @@ pub(crate) async fn serve<S: Source>(server: Arc<Server<S>>, stream: TcpStream, 
     let mut connection = Connection {
         session: Session::new(server.next_client()),
         tally: Tally::default(),
+        caller: server.mint.caller(),
         room: READ_ROOM,
         out: Vec::new(),
         server,
@@ -50,11 +52,12 @@ enum End {
     Told,
 }
 
-struct Connection<S> {
+struct Connection<S: Source> {
     server: Arc<Server<S>>,
     stream: TcpStream,
     session: Session,
-    tally: Tally,
+    caller: Caller<S>,
+    tally: Tally<S>,
     /// How much is read at once.
     room: usize,
     out: Vec<u8>,
@@ -92,20 +95,21 @@ impl<S: Source> Connection<S> {
 
     /// Answers every whole command of the input, and leaves what is not one yet.
     async fn answer(&mut self, parser: &mut Parser, input: &mut Vec<u8>) -> io::Result<Option<End>> {
-        let mut start = 0;
+        let (mut start, mut created) = (0, false);
         while start < input.len() {
             let (args, len) = match parser.next(&input[start..]) {
                 Ok(Step::Command { args, len }) => (args, len),
                 Ok(Step::Incomplete) => break,
                 Err(error) => return Ok(Some(self.broken(error))),
             };
-            start += len;
             if args.is_empty() {
+                start += len;
                 continue;
             }
             let call = Call {
                 server: &self.server,
                 session: &mut self.session,
+                caller: &mut self.caller,
                 tally: &mut self.tally,
                 args,
                 out: &mut self.out,
@@ -115,16 +119,23 @@ impl<S: Source> Connection<S> {
                 Flow::Close => return Ok(Some(End::Told)),
                 Flow::Abandon => return Ok(Some(End::Quiet)),
                 Flow::Ids(request, ids) => self.write_ids(request, ids).await?,
-                Flow::Wait(request, part) => {
-                    // Replies that are there must not wait with the one that is not.
+                Flow::Create(name, unknown) => {
                     self.flush().await?;
-                    let waited = self.server.mint.wait(part).await;
-                    match waited {
-                        Ok(ids) => self.write_ids(request, ids).await?,
-                        Err(error) => refuse(&self.server, &mut self.out, &error),
+                    match self.server.mint.create(&name, unknown).await {
+                        // Once more, now that it is there.
+                        Ok(()) if !created => {
+                            created = true;
+                            continue;
+                        }
+                        Ok(()) => {
+                            self.refuse(&MintError::NotReady { why: "it was dropped meanwhile".to_owned() });
+                        }
+                        Err(error) => self.refuse(&error),
                     }
                 }
+                flow => self.wait(flow).await?,
             }
+            (start, created) = (start + len, false);
             if self.out.len() >= FLUSH_AT {
                 self.flush().await?;
             }
@@ -133,16 +144,44 @@ impl<S: Source> Connection<S> {
         Ok(None)
     }
 
-    async fn write_ids(&mut self, request: Request, ids: Ids) -> io::Result<()> {
-        self.tally.issued(&self.server.metrics, request.namespace, ids.len() as u64);
+    /// Replies that are there must not wait with the one that is not.
+    async fn wait(&mut self, flow: Flow<S>) -> io::Result<()> {
+        self.flush().await?;
+        match flow {
+            Flow::Wait(request, part) => match request.namespace.wait(self.caller.callers(), part).await {
+                Ok(ids) => self.write_ids(request, ids).await?,
+                Err(error) => self.refuse(&error),
+            },
+            Flow::Increment(namespace, count) => match namespace.take_run(count).await {
+                Ok(run) => {
+                    self.tally.issued(&self.server.metrics, &namespace, run.count().get());
+                    reply::integer(&mut self.out, run.last());
+                }
+                Err(error) => self.refuse(&error),
+            },
+            _ => {}
+        }
+        Ok(())
+    }
+
+    fn refuse(&mut self, error: &MintError) {
+        refuse(&self.server, &mut self.out, error);
+    }
+
+    async fn write_ids(&mut self, request: Request<S>, mut ids: Ids) -> io::Result<()> {
+        self.tally.issued(&self.server.metrics, &request.namespace, ids.len() as u64);
         if request.array {
             reply::array(&mut self.out, ids.len());
         }
-        for id in ids {
-            write_id(&mut self.out, id);
+        let mut text = Vec::new();
+        while let Some(id) = ids.next() {
+            write_id(&mut self.out, &ids, id, &mut text);
             if self.out.len() >= FLUSH_AT {
                 self.flush().await?;
             }
+        }
+        if ids.len() > 0 {
+            return Err(io::Error::other("the system gave no more random bits"));
         }
         Ok(())
     }

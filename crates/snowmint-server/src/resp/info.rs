@@ -53,7 +53,8 @@ fn write_section<S: Source>(text: &mut String, server: &Server<S>, section: &str
         }
         "stats" => {
             let requests = server.metrics.requests(Protocol::Resp);
-            let ids = server.metrics.ids_issued();
+            let ids =
+                server.mint.served().namespaces().iter().map(|namespace| namespace.issued()).sum::<u64>();
             write!(text, "total_commands_processed:{requests}\r\nids_issued:{ids}\r\n")
         }
         "replication" => text.write_str("role:master\r\nconnected_slaves:0\r\nloading:0\r\n"),
@@ -66,8 +67,8 @@ fn write_snowmint<S: Source>(text: &mut String, server: &Server<S>) -> std::fmt:
     let status = mint.status();
     write!(text, "layout:{}\r\ndatacenter:{}\r\n", mint.layout(), mint.datacenter())?;
     text.write_str("namespaces:")?;
-    for (index, name) in mint.namespaces().iter().enumerate() {
-        write!(text, "{}{name}", if index == 0 { "" } else { "," })?;
+    for (index, namespace) in mint.served().namespaces().iter().enumerate() {
+        write!(text, "{}{}", if index == 0 { "" } else { "," }, namespace.name())?;
     }
     text.write_str("\r\n")?;
     if let Some(worker) = status.worker {
@@ -75,6 +76,11 @@ fn write_snowmint<S: Source>(text: &mut String, server: &Server<S>) -> std::fmt:
     }
     if let Some(until_unix_ms) = status.until_unix_ms {
         write!(text, "lease_until:{}\r\n", Utc(until_unix_ms))?;
+    }
+    for lease in mint.leases() {
+        if let (Some(worker), Some(until_unix_ms)) = (lease.worker, lease.until_unix_ms) {
+            write!(text, "lease_{worker}_until:{}\r\n", Utc(until_unix_ms))?;
+        }
     }
     if let Some(why) = status.waiting {
         write!(text, "waiting:{}\r\n", why.replace(['\r', '\n'], " "))?;

@@ -36,7 +36,7 @@ impl Session {
 
 impl<S: Source> Call<'_, S> {
     /// `HELLO [2|3 [AUTH user password] [SETNAME name]]`; nothing changes unless all of it is right.
-    pub(super) fn hello(&mut self) -> Flow {
+    pub(super) fn hello(&mut self) -> Flow<S> {
         let mut version = self.session.version;
         if self.args.len() > 1 {
             version = match self.args.at(1) {
@@ -100,17 +100,17 @@ impl<S: Source> Call<'_, S> {
     }
 
     #[cold]
-    fn no_such_protocol(&mut self) -> Flow {
+    fn no_such_protocol(&mut self) -> Flow<S> {
         self.fail_as(Kind::BadRequest, "NOPROTO", "unsupported protocol version")
     }
 
     #[cold]
-    fn wrong_password(&mut self) -> Flow {
+    fn wrong_password(&mut self) -> Flow<S> {
         self.fail_as(Kind::BadRequest, "WRONGPASS", "invalid username-password pair or user is disabled.")
     }
 
     /// There are no passwords: the default user has none to give, and no other user exists.
-    pub(super) fn auth(&mut self) -> Flow {
+    pub(super) fn auth(&mut self) -> Flow<S> {
         match (self.args.len(), self.args.at(1)) {
             (2, _) => self.fail(Kind::BadRequest, NO_PASSWORD),
             (3, b"default") => self.ok(),
@@ -119,7 +119,7 @@ impl<S: Source> Call<'_, S> {
         }
     }
 
-    pub(super) fn select(&mut self) -> Flow {
+    pub(super) fn select(&mut self) -> Flow<S> {
         match self.args.at(1) {
             b"0" => self.ok(),
             other if !other.is_empty() && other.iter().all(u8::is_ascii_digit) => {
@@ -129,14 +129,14 @@ impl<S: Source> Call<'_, S> {
         }
     }
 
-    pub(super) fn reset(&mut self) -> Flow {
+    pub(super) fn reset(&mut self) -> Flow<S> {
         *self.session = Session::new(self.session.id);
         reply::simple(self.out, "RESET");
         self.done()
     }
 
     /// `CLIENT ...`: what client libraries send when they connect, and what people ask of their own connection.
-    pub(super) fn client(&mut self) -> Flow {
+    pub(super) fn client(&mut self) -> Flow<S> {
         let sub = self.args.at(1).to_ascii_lowercase();
         match (&*sub, self.args.len()) {
             (b"id", 2) => {
@@ -176,7 +176,7 @@ impl<S: Source> Call<'_, S> {
         }
     }
 
-    fn client_setinfo(&mut self) -> Flow {
+    fn client_setinfo(&mut self) -> Flow<S> {
         let attribute = self.args.at(2).to_ascii_lowercase();
         let Some(text) = client_text(self.args.at(3)) else {
             let attribute = String::from_utf8_lossy(&attribute);

@@ -8,6 +8,8 @@ use crate::resp::reply::{self, Version};
 pub(super) enum Name {
     IdNext,
     IdInspect,
+    Incr,
+    IncrBy,
     Ping,
     Echo,
     Hello,
@@ -46,8 +48,24 @@ const fn spec(
 }
 
 /// Every command.
-pub(super) static TABLE: [Spec; 13] = [
+pub(super) static TABLE: [Spec; 15] = [
     spec(Name::IdNext, "id.next", -2, &["write", "fast"], "ids", "ID.NEXT namespace [COUNT n]: new ids"),
+    spec(
+        Name::Incr,
+        "incr",
+        2,
+        &["write", "fast"],
+        "ids",
+        "INCR namespace: the next number of a segment namespace",
+    ),
+    spec(
+        Name::IncrBy,
+        "incrby",
+        3,
+        &["write", "fast"],
+        "ids",
+        "INCRBY namespace n: n numbers in a row; answers the last",
+    ),
     spec(Name::IdInspect, "id.inspect", 2, &["readonly", "fast"], "ids", "ID.INSPECT id: what an id says"),
     spec(Name::Ping, "ping", -1, &["fast"], "connection", "Answers, as Redis does"),
     spec(Name::Echo, "echo", 2, &["fast"], "connection", "Repeats a text"),

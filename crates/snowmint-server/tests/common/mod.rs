@@ -32,6 +32,12 @@ struct Inner {
     waiting: watch::Sender<usize>,
 }
 
+impl std::fmt::Debug for TestSource {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("TestSource")
+    }
+}
+
 impl TestSource {
     /// A source with a lease.
     pub fn new(layout: Layout) -> Self {
@@ -67,19 +73,23 @@ impl TestSource {
 }
 
 impl Source for TestSource {
-    fn try_take(&self, count: usize) -> Result<Batch, NoId> {
+    type Caller = ();
+
+    fn caller(&self) {}
+
+    fn try_take(&self, (): &mut (), count: usize) -> Result<Batch, NoId> {
         if !self.0.lease.load(Ordering::SeqCst) {
             return Err(NoId::NoLease { why: "the store does not answer".to_owned() });
         }
         self.0.generator.try_take(count).map_err(NoId::Refused)
     }
 
-    async fn take(&self, count: usize) -> Result<Vec<Batch>, NoId> {
+    async fn take(&self, (): &mut (), count: usize) -> Result<Vec<Batch>, NoId> {
         self.0.waiting.send_modify(|waiting| *waiting += 1);
         let (mut batches, mut missing) = (Vec::new(), count);
         while missing > 0 {
             self.0.stuck.subscribe().wait_for(|stuck| !stuck).await.unwrap();
-            match self.try_take(missing) {
+            match self.try_take(&mut (), missing) {
                 Ok(batch) => {
                     missing -= batch.len();
                     batches.push(batch);
@@ -91,6 +101,10 @@ impl Source for TestSource {
             }
         }
         Ok(batches)
+    }
+
+    async fn release(&self, _: std::time::Duration) {
+        self.set_lease(false);
     }
 
     fn status(&self) -> LeaseStatus {

@@ -8,23 +8,26 @@ use crate::testing::{self, TestSource};
 struct Client {
     server: Server<TestSource>,
     session: Session,
-    tally: Tally,
+    caller: Caller<TestSource>,
+    tally: Tally<TestSource>,
 }
 
 impl Client {
     fn new() -> Self {
-        Self { server: testing::server(), session: Session::new(7), tally: Tally::default() }
+        let server = testing::server();
+        let caller = server.mint.caller();
+        Self { server, session: Session::new(7), caller, tally: Tally::default() }
     }
 
     /// Sends a plain line; the reply, with what the connection would do about it after that.
-    fn call(&mut self, line: &str) -> (String, Flow) {
+    fn call(&mut self, line: &str) -> (String, Flow<TestSource>) {
         let (mut parser, mut out) = (Parser::default(), Vec::new());
         let line = format!("{line}\n");
         let Ok(Step::Command { args, .. }) = parser.next(line.as_bytes()) else {
             panic!("{line} is not a command")
         };
-        let Self { server, session, tally } = self;
-        let flow = Call { server, session, tally, args, out: &mut out }.run();
+        let Self { server, session, caller, tally } = self;
+        let flow = Call { server, session, caller, tally, args, out: &mut out }.run();
         (String::from_utf8(out).unwrap(), flow)
     }
 
@@ -177,7 +180,7 @@ fn what_clients_send_when_they_connect() {
         ("CONFIG GET save", "*2\r\n$4\r\nsave\r\n$0\r\n\r\n"),
         ("CONFIG GET nope", "*0\r\n"),
         ("CONFIG SET save x", "-ERR unknown subcommand 'SET'. Try CONFIG HELP.\r\n"),
-        ("COMMAND COUNT", ":13\r\n"),
+        ("COMMAND COUNT", ":15\r\n"),
         ("COMMAND INFO nope", "*1\r\n*-1\r\n"),
         (
             "COMMAND INFO echo",
@@ -187,8 +190,8 @@ fn what_clients_send_when_they_connect() {
     ] {
         assert_eq!(client.reply(line), wanted, "{line}");
     }
-    assert!(client.reply("COMMAND").starts_with("*13\r\n*10\r\n$7\r\nid.next\r\n:-2\r\n"));
-    assert!(client.reply("COMMAND LIST").starts_with("*13\r\n$7\r\nid.next\r\n"));
+    assert!(client.reply("COMMAND").starts_with("*15\r\n*10\r\n$7\r\nid.next\r\n:-2\r\n"));
+    assert!(client.reply("COMMAND LIST").starts_with("*15\r\n$7\r\nid.next\r\n"));
     assert!(
         client.reply("COMMAND DOCS id.next").starts_with("*2\r\n$7\r\nid.next\r\n*8\r\n$7\r\nsummary\r\n")
     );

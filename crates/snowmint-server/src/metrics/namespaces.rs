@@ -1,0 +1,116 @@
+//! What each namespace counts, and how its numbers stand, read when somebody looks.
+//! Namespaces come and go, so nothing is kept of them here.
+
+use std::fmt;
+use std::sync::Arc;
+
+use prometheus_client::collector::Collector;
+use prometheus_client::encoding::{DescriptorEncoder, EncodeMetric, MetricEncoder};
+use prometheus_client::metrics::MetricType;
+use prometheus_client::metrics::counter::ConstCounter;
+use prometheus_client::metrics::gauge::ConstGauge;
+use snowmint_cluster::SegmentStatus;
+
+use crate::mint::{Mint, Namespace, Source};
+
+/// Tells of the namespaces that are served at the moment it is asked.
+pub(super) struct NamespaceCollector<S: Source> {
+    mint: Arc<Mint<S>>,
+}
+
+/// A namespace with segments, as it stands.
+struct Standing {
+    name: String,
+    status: SegmentStatus,
+}
+
+impl<S: Source> NamespaceCollector<S> {
+    pub(super) const fn new(mint: Arc<Mint<S>>) -> Self {
+        Self { mint }
+    }
+}
+
+impl<S: Source> fmt::Debug for NamespaceCollector<S> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("NamespaceCollector")
+    }
+}
+
+impl<S: Source> Collector for NamespaceCollector<S> {
+    #[expect(clippy::cast_precision_loss, reason = "a graph needs no more than 52 bits")]
+    fn encode(&self, mut encoder: DescriptorEncoder<'_>) -> fmt::Result {
+        let served = self.mint.served();
+        issued(&mut encoder, served.namespaces())?;
+        let standing = |namespace: &Arc<Namespace<S>>| {
+            Some(Standing { name: namespace.name().to_string(), status: namespace.segment_status()? })
+        };
+        let all: Vec<_> = served.namespaces().iter().filter_map(standing).collect();
+        if all.is_empty() {
+            return Ok(());
+        }
+        let mut table = Table { encoder, all: &all };
+        table.gauge("numbers_left", "Numbers in memory", |it| it.left as f64)?;
+        table.gauge("segment_size", "The size of the next segment", |it| it.size as f64)?;
+        table.gauge("numbers_used_ratio", "How much of the range up to the maximum is reserved", |it| {
+            it.used
+        })?;
+        table.gauge("counters_failing", "Counters left out since their last call failed", |it| {
+            it.counters_failing as f64
+        })?;
+        table.counter("segment_refills", "Segments that were reserved", |it| it.refills)?;
+        table.counter("segment_store_errors", "Calls to a counter that failed", |it| it.store_errors)?;
+        table.counter("segment_misses", "Times there was no number in memory when one was asked for", |it| {
+            it.misses
+        })
+    }
+}
+
+fn issued<S: Source>(encoder: &mut DescriptorEncoder<'_>, all: &[Arc<Namespace<S>>]) -> fmt::Result {
+    if all.is_empty() {
+        return Ok(());
+    }
+    let mut family = encoder.encode_descriptor(
+        "ids_issued",
+        "Ids that were given to clients",
+        None,
+        MetricType::Counter,
+    )?;
+    for namespace in all {
+        let labels = [("namespace", namespace.name().as_str())];
+        ConstCounter::new(namespace.issued()).encode(family.encode_family(&labels)?)?;
+    }
+    Ok(())
+}
+
+/// Writes one metric over all namespaces with segments.
+struct Table<'a, 'e> {
+    encoder: DescriptorEncoder<'e>,
+    all: &'a [Standing],
+}
+
+impl Table<'_, '_> {
+    fn gauge(&mut self, name: &str, help: &str, value: impl Fn(&SegmentStatus) -> f64) -> fmt::Result {
+        self.metric(name, help, MetricType::Gauge, |status, row| ConstGauge::new(value(status)).encode(row))
+    }
+
+    fn counter(&mut self, name: &str, help: &str, value: impl Fn(&SegmentStatus) -> u64) -> fmt::Result {
+        self.metric(name, help, MetricType::Counter, |status, row| {
+            ConstCounter::new(value(status)).encode(row)
+        })
+    }
+
+    fn metric(
+        &mut self,
+        name: &str,
+        help: &str,
+        kind: MetricType,
+        write: impl Fn(&SegmentStatus, MetricEncoder<'_>) -> fmt::Result,
+    ) -> fmt::Result {
+        let mut family = self.encoder.encode_descriptor(name, help, None, kind)?;
+        for Standing { name, status } in self.all {
+            let labels = [("namespace", name.as_str())];
+            write(status, family.encode_family(&labels)?)?;
+        }
+        Ok(())
+    }
+}

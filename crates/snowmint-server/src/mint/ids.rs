@@ -1,0 +1,155 @@
+//! Ids that were taken together, of any scheme: nothing is computed until one is read, however many they are.
+//! What an id looks like as text is known here, so that no protocol has to know schemes.
+
+use std::fmt::Write as _;
+use std::iter::FusedIterator;
+use std::sync::Arc;
+use std::vec;
+
+use snowmint::scheme::{SchemeGenerator, SchemeId};
+use snowmint::{Batch, Layout};
+use snowmint_cluster::namespace::TextForm;
+use snowmint_cluster::segment::{Run, RunIter};
+
+use crate::settings::ServiceClock;
+
+/// What makes ids of 96 or 128 bits.
+pub(crate) type WideGenerator = SchemeGenerator<ServiceClock>;
+
+/// An id of any scheme.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum Minted {
+    /// A 64-bit id, or a number of a segment.
+    Number(u64),
+    /// An id of 96 or 128 bits.
+    Wide(SchemeId),
+}
+
+/// How the ids of a namespace are written.
+#[derive(Clone, Debug)]
+pub(super) struct Writing {
+    /// `None` for plain numbers, or the text of the scheme.
+    pub(super) form: Option<Arc<TextForm>>,
+    /// Where a number tells its instant itself.
+    pub(super) layout: Option<Layout>,
+    /// The instant for those that do not.
+    pub(super) unix_ms: u64,
+}
+
+/// Ids that were taken together.
+#[derive(Debug)]
+#[must_use = "ids that are not read are lost"]
+pub struct Ids {
+    runs: Runs,
+    writing: Writing,
+    len: usize,
+}
+
+#[derive(Debug)]
+enum Runs {
+    Snowflake { current: Option<Batch>, rest: vec::IntoIter<Batch> },
+    Segment { current: Option<RunIter>, rest: vec::IntoIter<Run> },
+    Wide { first: Option<SchemeId>, generator: Arc<WideGenerator> },
+}
+
+impl Ids {
+    pub(super) fn snowflake(first: Option<Batch>, rest: Vec<Batch>, writing: Writing) -> Self {
+        let len = first.iter().chain(&rest).map(Batch::len).sum();
+        Self { runs: Runs::Snowflake { current: first, rest: rest.into_iter() }, writing, len }
+    }
+
+    pub(super) fn segment(first: Option<Run>, rest: Vec<Run>, writing: Writing) -> Self {
+        // In the order of the stripes they came from.
+        let runs: Vec<Run> = first.into_iter().chain(rest).collect();
+        let len = runs.iter().map(count).sum();
+        Self { runs: Runs::Segment { current: None, rest: runs.into_iter() }, writing, len }
+    }
+
+    pub(super) fn wide(first: SchemeId, generator: Arc<WideGenerator>, writing: Writing, len: usize) -> Self {
+        Self { runs: Runs::Wide { first: Some(first), generator }, writing, len }
+    }
+
+    /// Whether they are numbers and written as such.
+    pub const fn are_plain_numbers(&self) -> bool {
+        self.writing.form.is_none() && !matches!(self.runs, Runs::Wide { .. })
+    }
+
+    /// Appends the text of the id that was read last.
+    pub fn write(&self, id: Minted, out: &mut Vec<u8>) {
+        self.writing.write(id, out);
+    }
+}
+
+impl Writing {
+    pub(super) fn write(&self, id: Minted, out: &mut Vec<u8>) {
+        match (id, &self.form) {
+            (Minted::Number(number), None) => {
+                out.extend_from_slice(itoa::Buffer::new().format(number).as_bytes());
+            }
+            (Minted::Number(number), Some(form)) => form.write_number(number, self.instant_of(number), out),
+            (Minted::Wide(id), Some(form)) => form.write_id(id, id.unix_ms().unwrap_or(self.unix_ms), out),
+            (Minted::Wide(id), None) => {
+                let mut text = String::new();
+                // A `String` takes whatever is written to it.
+                let _ = write!(text, "{id}");
+                out.extend_from_slice(text.as_bytes());
+            }
+        }
+    }
+
+    fn instant_of(&self, number: u64) -> u64 {
+        let told = self.layout.and_then(|layout| {
+            let parts = layout.split(snowmint::Id::new(number).ok()?).ok()?;
+            Some(layout.unix_ms(parts.timestamp))
+        });
+        told.unwrap_or(self.unix_ms)
+    }
+}
+
+impl Iterator for Ids {
+    type Item = Minted;
+
+    /// The next id. It ends early, before [`len`](ExactSizeIterator::len) is 0, only where the system has no more
+    /// randomness for an id of 96 or 128 bits.
+    #[inline]
+    fn next(&mut self) -> Option<Minted> {
+        let next = match &mut self.runs {
+            Runs::Snowflake { current, rest } => loop {
+                if let Some(id) = current.as_mut().and_then(Iterator::next) {
+                    break Some(Minted::Number(id.get()));
+                }
+                *current = Some(rest.next()?);
+            },
+            Runs::Segment { current, rest } => loop {
+                if let Some(number) = current.as_mut().and_then(Iterator::next) {
+                    break Some(Minted::Number(number));
+                }
+                let run = rest.next()?;
+                if let Some(period) = run.period() {
+                    self.writing.unix_ms = period.begin_unix_ms();
+                }
+                *current = Some(run.into_iter());
+            },
+            Runs::Wide { .. } if self.len == 0 => None,
+            Runs::Wide { first, generator } => {
+                first.take().or_else(|| generator.try_next().ok()).map(Minted::Wide)
+            }
+        };
+        if next.is_some() {
+            self.len -= 1;
+        }
+        next
+    }
+
+    fn size_hint(&self) -> (usize, Option<usize>) {
+        (self.len, Some(self.len))
+    }
+}
+
+impl ExactSizeIterator for Ids {}
+impl FusedIterator for Ids {}
+
+/// A run is at most as long as a request may ask for.
+pub(super) fn count(run: &Run) -> usize {
+    usize::try_from(run.count().get()).unwrap_or(usize::MAX)
+}

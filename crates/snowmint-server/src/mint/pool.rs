@@ -1,0 +1,49 @@
+//! The workers of one layout, from which several namespaces may make ids; and what a refusal there means to who asked.
+
+use std::time::Duration;
+
+use snowmint::{Layout, Refusal};
+use snowmint_cluster::{LeaseStatus, NoId};
+
+use super::error::MintError;
+use super::source::Source;
+
+/// The workers of one layout, from which several namespaces may make ids.
+#[derive(Debug)]
+pub struct Pool<S> {
+    pub(super) source: S,
+    pub(super) layout: Layout,
+    /// Where a caller keeps its state with this source.
+    pub(super) slot: usize,
+}
+
+impl<S: Source> Pool<S> {
+    /// How its lease stands.
+    pub fn status(&self) -> LeaseStatus {
+        self.source.status()
+    }
+
+    /// Makes no more ids and gives the lease back, within `patience`.
+    pub async fn release(&self, patience: Duration) {
+        self.source.release(patience).await;
+    }
+
+    /// The layout of its ids.
+    pub const fn layout(&self) -> &Layout {
+        &self.layout
+    }
+
+    #[cold]
+    pub(super) fn worth_waiting(&self, no_id: NoId, count: usize) -> Result<(), MintError> {
+        match no_id {
+            NoId::Refused(refusal) if refusal.retry_after_ms().is_some() => Ok(()),
+            // The generator of a lease that ended; the one that follows it is about to be there.
+            NoId::Refused(Refusal::Ended) => Ok(()),
+            no_id => Err(self.refused(no_id, count)),
+        }
+    }
+
+    pub(super) fn refused(&self, no_id: NoId, count: usize) -> MintError {
+        MintError::from_no_id(no_id, count, self.layout.ids_per_second_per_worker())
+    }
+}

@@ -1,0 +1,330 @@
+//! Tests of the registrar on a store in memory: what is written there by hand is what other nodes and the command
+//! line write. Nothing waits for a time: each look is asked for.
+
+use std::path::Path;
+use std::sync::Mutex;
+
+use snowmint::{DatacenterId, WallClock};
+use snowmint_cluster::namespace::{Fields, NamespaceRecord};
+use snowmint_store::MemoryStore;
+use tokio::sync::oneshot;
+
+use super::*;
+use crate::mint::Minted;
+use crate::testing::TestSource;
+
+const LAYOUT: Layout = Layout::TWITTER;
+const OTHER: &str = "time:41@1ms datacenter:3 worker:7 sequence:12 epoch:2020-01-01";
+
+/// A node on a store.
+struct Node {
+    mint: Arc<Mint<TestSource>>,
+    registrar: Registrar<TestSource>,
+    /// The layouts and rules that sources were started for.
+    started: Arc<Mutex<Vec<String>>>,
+}
+
+fn name(name: &str) -> NamespaceName {
+    NamespaceName::new(name).unwrap()
+}
+
+fn defined(fields: Fields) -> Definition {
+    fields.define(&LAYOUT).unwrap()
+}
+
+fn segment() -> Fields {
+    Fields { scheme: "segment".to_owned(), ..Fields::default() }
+}
+
+async fn add(store: &MemoryStore, to: &str, fields: Fields) -> NamespaceRecord {
+    registry::add(store, &name(to), &defined(fields), Again::GoOn).await.unwrap()
+}
+
+impl Node {
+    async fn start(store: &MemoryStore, names: &[&str], file: Option<&Path>) -> Self {
+        let sources = Sources {
+            names: names.iter().map(|it| name(it)).collect(),
+            file: file.map(Path::to_owned),
+            layout: LAYOUT,
+        };
+        let told = sources.read().unwrap();
+        told.pin(store).await.unwrap();
+        let mint = Arc::new(Mint::new([], TestSource::new(LAYOUT), LAYOUT, DatacenterId(1)));
+        let started = Arc::new(Mutex::new(Vec::new()));
+        let starts = Arc::clone(&started);
+        let config = RegistrarConfig {
+            store: Arc::new(store.clone()),
+            sources,
+            rule: Rule::default(),
+            open_source: Box::new(move |layout, rule| {
+                starts.lock().unwrap().push(format!("{layout}, {rule}"));
+                Ok(TestSource::new(layout))
+            }),
+            poll: Duration::from_secs(1),
+            clock: Arc::new(WallClock),
+        };
+        let mut registrar = Registrar::new(Arc::clone(&mint), told, config);
+        registrar.refresh().await.unwrap();
+        Self { mint, registrar, started }
+    }
+
+    async fn look(&mut self) {
+        self.registrar.refresh().await.unwrap();
+    }
+
+    fn served(&self) -> Vec<String> {
+        self.mint.served().namespaces().iter().map(|it| it.name().to_string()).collect()
+    }
+
+    async fn take(&self, from: &str, count: usize) -> Result<Vec<String>, MintError> {
+        let mut caller = self.mint.caller();
+        let (namespace, callers) = caller.find(from.as_bytes())?;
+        let mut ids = namespace.take(callers, count).await?;
+        let mut texts = Vec::new();
+        while let Some(id) = ids.next() {
+            let mut text = Vec::new();
+            ids.write(id, &mut text);
+            texts.push(String::from_utf8(text).unwrap());
+        }
+        Ok(texts)
+    }
+}
+
+#[tokio::test]
+async fn what_is_added_changed_and_dropped_in_the_store_is_followed() {
+    let store = MemoryStore::new();
+    let mut node = Node::start(&store, &["default"], None).await;
+    assert_eq!(node.served(), ["default"]);
+    add(&store, "orders", segment()).await;
+    node.look().await;
+    assert_eq!(node.take("orders", 3).await.unwrap(), ["1", "2", "3"]);
+
+    let form = Fields { text: "A{number:3}".parse().ok(), ..segment() };
+    registry::set(&store, &name("orders"), |_| Ok::<_, NamespaceError>(defined(form.clone()))).await.unwrap();
+    node.look().await;
+    // The same numbers go on, and so does the count of them.
+    assert_eq!(node.take("orders", 2).await.unwrap(), ["A004", "A005"]);
+
+    registry::drop_namespace(&store, &name("orders"), 5).await.unwrap();
+    node.look().await;
+    let error = node.take("orders", 1).await.unwrap_err();
+    assert!(error.to_string().contains("it has default"), "{error}");
+    // What was in memory is given back before it is taken up again.
+    while node.registrar.releasing.join_next().await.is_some() {}
+    add(&store, "orders", segment()).await;
+    node.look().await;
+    assert_eq!(node.take("orders", 1).await.unwrap(), ["6"]);
+}
+
+/// Goal: a change that needs new segments never makes a number again. Method: the sizes are changed between draws.
+#[tokio::test]
+async fn changed_sizes_make_no_number_twice() {
+    let store = MemoryStore::new();
+    let mut node = Node::start(&store, &[], None).await;
+    add(&store, "n", segment()).await;
+    let mut all = Vec::new();
+    for size in [10, 50, 7, 1000] {
+        let sized = Fields { size_min: Some(size), ..segment() };
+        registry::set(&store, &name("n"), |_| Ok::<_, NamespaceError>(defined(sized.clone()))).await.unwrap();
+        node.look().await;
+        all.extend(node.take("n", 25).await.unwrap());
+    }
+    let mut unique = all.clone();
+    unique.sort();
+    unique.dedup();
+    assert_eq!(unique.len(), all.len(), "{all:?}");
+}
+
+#[tokio::test]
+async fn a_pinned_name_is_served_only_by_nodes_that_name_it() {
+    let store = MemoryStore::new();
+    let _other = Node::start(&store, &["theirs", "shared"], None).await;
+    let mut node = Node::start(&store, &["mine", "shared"], None).await;
+    node.look().await;
+    assert_eq!(node.served(), ["mine", "shared"]);
+}
+
+#[tokio::test]
+async fn other_layouts_and_rules_each_start_one_source_which_ends_with_its_last_namespace() {
+    let store = MemoryStore::new();
+    let mut node = Node::start(&store, &["default"], None).await;
+    let of = |layout: &str, rule: Option<&str>| Fields {
+        scheme: "snowflake".to_owned(),
+        layout: layout.parse().ok(),
+        rule: rule.and_then(|rule| rule.parse().ok()),
+        ..Fields::default()
+    };
+    for (to, fields) in [
+        ("a", of("twitter", None)),
+        ("b", of(OTHER, None)),
+        ("c", of(OTHER, None)),
+        ("d", of("twitter", Some("reject"))),
+        ("e", Fields { text: "F{base62:11}".parse().ok(), ..of(OTHER, None) }),
+    ] {
+        add(&store, to, fields).await;
+    }
+    node.look().await;
+    assert_eq!(node.started.lock().unwrap().len(), 2, "{:?}", node.started);
+    for from in ["default", "a", "b", "c", "d"] {
+        assert!(node.take(from, 2).await.unwrap()[0].parse::<u64>().is_ok());
+    }
+    let text = node.take("e", 1).await.unwrap().remove(0);
+    assert!(text.len() == 12 && text.starts_with('F'), "{text}");
+    let inspection = node.mint.inspect(text.as_bytes()).unwrap();
+    assert_eq!(inspection.layout, OTHER.parse().unwrap());
+    for dropped in ["b", "c", "e"] {
+        registry::drop_namespace(&store, &name(dropped), 5).await.unwrap();
+    }
+    node.look().await;
+    assert_eq!(node.registrar.pools.len(), 1);
+    assert!(node.mint.check_ready().is_ok());
+}
+
+#[tokio::test]
+async fn ids_of_wide_schemes_have_their_text() {
+    let store = MemoryStore::new();
+    let mut node = Node::start(&store, &[], None).await;
+    let of = |scheme: &str| Fields { scheme: scheme.to_owned(), ..Fields::default() };
+    for scheme in ["uuid7", "uuid4", "ulid", "objectid"] {
+        add(&store, scheme, of(scheme)).await;
+    }
+    add(&store, "users", Fields { text: "usr_{id}".parse().ok(), ..of("ulid") }).await;
+    node.look().await;
+    for (from, len) in [("uuid7", 36), ("uuid4", 36), ("ulid", 26), ("objectid", 24), ("users", 30)] {
+        let mut texts = node.take(from, 500).await.unwrap();
+        assert!(texts.iter().all(|text| text.len() == len), "{from}: {}", texts[0]);
+        assert!(from == "uuid4" || texts.is_sorted(), "{from} grows");
+        texts.sort();
+        texts.dedup();
+        assert_eq!(texts.len(), 500, "{from}");
+    }
+}
+
+#[tokio::test]
+async fn only_plain_counters_are_incremented() {
+    let store = MemoryStore::new();
+    let mut node = Node::start(&store, &["default"], None).await;
+    add(&store, "n", segment()).await;
+    add(&store, "striped", Fields { stripe: "1/2".parse().ok(), ..segment() }).await;
+    let daily = Fields { reset: "daily".parse().ok(), text: "{date}{number}".parse().ok(), ..segment() };
+    add(&store, "daily", daily).await;
+    add(&store, "keys", Fields { scheme: "uuid7".to_owned(), ..Fields::default() }).await;
+    node.look().await;
+    let mut caller = node.mint.caller();
+    let count = |n| std::num::NonZeroU64::new(n).unwrap();
+    let (namespace, _) = caller.find(b"n").unwrap();
+    let run = namespace.take_run(count(10)).await.unwrap();
+    assert_eq!((run.first(), run.last()), (1, 10));
+    assert_eq!(namespace.take_run(count(1)).await.unwrap().last(), 11);
+    for (from, words) in [
+        ("default", "its scheme is no counter"),
+        ("keys", "its scheme is no counter"),
+        ("striped", "more than 1 apart"),
+        ("daily", "begin anew"),
+    ] {
+        let (namespace, _) = caller.find(from.as_bytes()).unwrap();
+        let error = namespace.take_run(count(1)).await.unwrap_err();
+        assert!(
+            error.to_string().contains(words) && error.to_string().contains("ID.NEXT"),
+            "{from}: {error}"
+        );
+    }
+}
+
+#[tokio::test]
+async fn a_maximum_ends_the_numbers_and_a_greater_one_goes_on() {
+    let store = MemoryStore::new();
+    let mut node = Node::start(&store, &[], None).await;
+    let limited = Fields { maximum: Some(5), size_min: Some(2), ..segment() };
+    add(&store, "n", limited.clone()).await;
+    node.look().await;
+    assert_eq!(node.take("n", 5).await.unwrap().len(), 5);
+    let error = node.take("n", 1).await.unwrap_err();
+    assert!(matches!(error, MintError::NumbersEnded { maximum: 5, .. }), "{error}");
+    assert!(node.mint.check_ready().is_ok(), "one full namespace does not take the others away");
+    let raised = Fields { maximum: Some(100), ..limited };
+    registry::set(&store, &name("n"), |_| Ok::<_, NamespaceError>(defined(raised.clone()))).await.unwrap();
+    node.look().await;
+    let next: u64 = node.take("n", 1).await.unwrap()[0].parse().unwrap();
+    assert!(next > 5, "{next}");
+}
+
+#[tokio::test]
+async fn what_cannot_be_opened_is_told_to_who_asks() {
+    let store = MemoryStore::new();
+    let mut node = Node::start(&store, &["default"], None).await;
+    let sources = vec!["mongodb://h/ids".parse().unwrap()];
+    add(&store, "a", Fields { sources: Some(sources), ..segment() }).await;
+    node.look().await;
+    let error = node.take("a", 1).await.unwrap_err();
+    assert!(error.to_string().contains("namespace a: this build has no store `mongodb:`"), "{error}");
+    assert!(node.take("default", 1).await.is_ok());
+}
+
+#[tokio::test]
+async fn a_file_is_taken_as_a_whole_or_not_at_all() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("namespaces.toml");
+    let write = |text: &str| std::fs::write(&path, text).unwrap();
+    write("[namespaces.a]\nscheme = 'segment'\n[namespaces.b]\nscheme = 'uuid7'");
+    let store = MemoryStore::new();
+    let mut node = Node::start(&store, &["default"], Some(&path)).await;
+    assert_eq!(node.served(), ["a", "b", "default"]);
+    for bad in [
+        "[namespaces.a]\nscheme = 'segment'\nstripe = '3/2'",
+        "[namespaces.a0]\nscheme = 'segment'\n[namespaces.b]\nscheme = 'ulid'",
+        "[namespaces.a]\nscheme = 'segment'\nstripe = '1/2'",
+        "no toml",
+    ] {
+        write(bad);
+        node.registrar.reload().await;
+        assert_eq!(node.served(), ["a", "b", "default"], "{bad}");
+        let listed = registry::list(&store).await.unwrap();
+        assert!(listed.iter().all(|(name, _)| name != "a0"), "nothing of a bad file is written");
+    }
+    write("[namespaces.a]\nscheme = 'segment'\ntext = 'N{number}'\n[namespaces.c]\nscheme = 'ulid'");
+    node.registrar.reload().await;
+    assert_eq!(node.served(), ["a", "c", "default"]);
+    assert_eq!(node.take("a", 1).await.unwrap(), ["N1"]);
+    std::fs::remove_file(&path).unwrap();
+    node.registrar.reload().await;
+    assert_eq!(node.served(), ["a", "c", "default"]);
+}
+
+#[tokio::test]
+async fn unknown_names_become_namespaces_up_to_a_bound() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("namespaces.toml");
+    let text = "[namespaces.seed]\nscheme = 'segment'\n[auto_create]\nlike = 'seed'\nat_most = 4\n";
+    std::fs::write(&path, text).unwrap();
+    let store = MemoryStore::new();
+    let mut node = Node::start(&store, &["default"], Some(&path)).await;
+    add(&store, "gone", segment()).await;
+    registry::drop_namespace(&store, &name("gone"), 5).await.unwrap();
+    let error = node.registrar.try_create(&name("gone")).await.unwrap_err();
+    assert!(matches!(error, MintError::UnknownNamespace { .. }), "{error}");
+    for made in ["one", "two", "one"] {
+        let (done, heard) = oneshot::channel();
+        node.registrar.create(Creation { name: name(made), done }).await;
+        heard.await.unwrap().unwrap();
+    }
+    assert_eq!(node.served(), ["default", "one", "seed", "two"]);
+    let error = node.registrar.try_create(&name("three")).await.unwrap_err();
+    assert!(matches!(error, MintError::TooManyNamespaces { limit: 4, .. }), "{error}");
+    // Every node of the store serves what was made.
+    let other = Node::start(&store, &["default"], None).await;
+    assert_eq!(other.served(), ["default", "one", "two"]);
+}
+
+#[tokio::test]
+async fn a_caller_sees_namespaces_that_come_later() {
+    let store = MemoryStore::new();
+    let mut node = Node::start(&store, &["default"], None).await;
+    let mut caller = node.mint.caller();
+    assert!(caller.find(b"a").is_err());
+    add(&store, "a", segment()).await;
+    node.look().await;
+    let (namespace, callers) = caller.find(b"a").unwrap();
+    let ids: Vec<_> = namespace.take(callers, 2).await.unwrap().collect();
+    assert_eq!(ids, [Minted::Number(1), Minted::Number(2)]);
+}

@@ -1,0 +1,171 @@
+//! What a node is told to serve: names on its command line, a file, and what the store says is for every node.
+
+use std::collections::BTreeMap;
+use std::path::PathBuf;
+
+use snowmint::Layout;
+use snowmint_cluster::namespace::{
+    AutoCreate, Definition, MAX_NAMESPACES, NamespaceError, NamespaceFile, NamespaceFileError,
+    NamespaceRecord, Reach, registry,
+};
+use snowmint_cluster::{NamespaceName, NamespaceNameError};
+use snowmint_store::{Store, StoreError};
+
+/// Where a node is told what to serve.
+#[derive(Clone, Debug)]
+pub struct Sources {
+    /// Snowflake namespaces of the layout, by name.
+    pub names: Vec<NamespaceName>,
+    /// A file of namespaces.
+    pub file: Option<PathBuf>,
+    /// The layout of the service.
+    pub layout: Layout,
+}
+
+/// What a node was told, as it stood when it was read.
+#[derive(Clone, Debug)]
+pub struct Told {
+    names: Vec<NamespaceName>,
+    file: NamespaceFile,
+    layout: Layout,
+}
+
+/// What is to be served.
+#[derive(Debug)]
+pub(super) struct Wanted {
+    pub(super) namespaces: BTreeMap<NamespaceName, Definition>,
+    /// Namespaces of the store that are not dropped.
+    pub(super) in_store: usize,
+    /// Records that cannot be read, with why: what is served of them stays as it is.
+    pub(super) unreadable: Vec<(String, String)>,
+}
+
+/// Why what a node is told cannot be.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum ToldError {
+    /// The file cannot be read.
+    #[error("cannot read the namespaces of {path}: {source}")]
+    Unread {
+        /// The file.
+        path: String,
+        /// Why not.
+        source: std::io::Error,
+    },
+    /// The file says what cannot be.
+    #[error("{path}: {source}")]
+    File {
+        /// The file.
+        path: String,
+        /// What is wrong.
+        source: NamespaceFileError,
+    },
+    /// What it says goes against the store.
+    #[error(transparent)]
+    Namespace(#[from] NamespaceError),
+}
+
+impl From<StoreError> for ToldError {
+    fn from(error: StoreError) -> Self {
+        Self::Namespace(error.into())
+    }
+}
+
+impl Sources {
+    /// Reads the file, where there is one.
+    ///
+    /// # Errors
+    ///
+    /// [`ToldError::Unread`] and [`ToldError::File`].
+    pub fn read(&self) -> Result<Told, ToldError> {
+        let file = match &self.file {
+            None => NamespaceFile::default(),
+            Some(path) => {
+                let shown = || path.display().to_string();
+                let text = std::fs::read_to_string(path)
+                    .map_err(|source| ToldError::Unread { path: shown(), source })?;
+                NamespaceFile::parse(&text, &self.layout)
+                    .map_err(|source| ToldError::File { path: shown(), source })?
+            }
+        };
+        Ok(Told { names: self.names.clone(), file, layout: self.layout })
+    }
+}
+
+impl Told {
+    /// Writes into the store what is told and not there yet, once all of it was checked against what is there.
+    ///
+    /// # Errors
+    ///
+    /// [`ToldError::Namespace`]; nothing was written, unless another node wrote at the same moment.
+    pub async fn pin(&self, store: &dyn Store) -> Result<(), ToldError> {
+        let plain = Definition::snowflake(self.layout);
+        let listed = registry::list(store).await?;
+        let records: BTreeMap<&str, &NamespaceRecord> =
+            listed.iter().filter_map(|(name, record)| Some((name.as_str(), record.as_ref().ok()?))).collect();
+        let named = self.names.iter().filter(|name| !self.file.namespaces.contains_key(name));
+        for (name, wanted) in self.file.namespaces.iter().chain(named.clone().map(|name| (name, &plain))) {
+            if let Some(record) = records.get(name.as_str()) {
+                registry::check(name, record, wanted)?;
+            }
+        }
+        for (name, wanted) in &self.file.namespaces {
+            registry::define(store, name, wanted).await?;
+        }
+        for name in named {
+            registry::pin(store, name, &plain).await?;
+        }
+        Ok(())
+    }
+
+    /// What is told of the layout of the service, without a look into the store.
+    pub(super) fn of_own_layout(&self) -> Vec<(NamespaceName, Definition)> {
+        let plain = Definition::snowflake(self.layout);
+        let in_file = self.file.namespaces.iter().filter(|(_, told)| told.scheme == plain.scheme);
+        let named = self.names.iter().filter(|name| !self.file.namespaces.contains_key(name));
+        let named = named.map(|name| (name.clone(), plain.clone()));
+        in_file.map(|(name, told)| (name.clone(), told.clone())).chain(named).collect()
+    }
+
+    /// One text of the namespaces that can be served before the store has answered, and of how they are told: under
+    /// another text it may be that other ids are pinned to the same names.
+    pub fn fingerprint(&self) -> String {
+        let told = self.of_own_layout();
+        let told: Vec<String> = told.iter().map(|(name, told)| format!("{name}={told}")).collect();
+        told.join(", ")
+    }
+
+    /// What is to be served as the store stands now.
+    pub(super) async fn wanted(&self, store: &dyn Store) -> Result<Wanted, StoreError> {
+        let listed = registry::list(store).await?;
+        let mut wanted = Wanted { namespaces: BTreeMap::new(), in_store: 0, unreadable: Vec::new() };
+        for (name, record) in listed {
+            let checked = NamespaceName::new(&name).map_err(|error: NamespaceNameError| error.to_string());
+            match checked.and_then(|checked| Ok((checked, record?))) {
+                Ok((name, record)) => self.consider(&mut wanted, name, record),
+                Err(why) => wanted.unreadable.push((name, why)),
+            }
+        }
+        Ok(wanted)
+    }
+
+    fn consider(&self, wanted: &mut Wanted, name: NamespaceName, record: NamespaceRecord) {
+        if record.dropped_unix_ms.is_some() {
+            return;
+        }
+        wanted.in_store += 1;
+        let in_file = self.file.namespaces.get(&name);
+        let is_told = in_file.is_some() || record.reach == Reach::Everywhere || self.names.contains(&name);
+        if is_told && wanted.namespaces.len() < MAX_NAMESPACES {
+            // What may change is as in the file, all else as it is pinned.
+            let follows = in_file.filter(|wanted| record.definition.may_become(wanted, &name).is_ok());
+            let definition = follows.cloned().unwrap_or(record.definition);
+            wanted.namespaces.insert(name, definition);
+        }
+    }
+
+    /// What unknown names become.
+    pub(super) const fn auto_create(&self) -> Option<&AutoCreate> {
+        self.file.auto_create.as_ref()
+    }
+}
