@@ -3,9 +3,10 @@
 use std::time::Duration;
 
 use serde::Serialize;
-use snowmint::{Clock as _, Layout, WallClock};
+use snowmint::{Clock as _, WallClock};
 use snowmint_cluster::lease::directory::{LeaseEntry, leases};
-use snowmint_cluster::pins;
+use snowmint_cluster::namespace::Scheme;
+use snowmint_cluster::namespace::registry::{self, Listed};
 use snowmint_store::Store;
 
 use crate::exit::Failure;
@@ -91,8 +92,8 @@ async fn examine(store: &dyn Store) -> Result<Vec<Finding>, Failure> {
     let entries = leases(store).await.map_err(Failure::runtime)?;
     findings.extend(far_ahead(&entries, now_unix_ms));
     findings.extend(unreadable(&entries));
-    let pinned = pins(store).await.map_err(Failure::runtime)?;
-    findings.extend(pinned.iter().map(|(name, layout)| namespace(name, layout.as_deref(), now_unix_ms)));
+    let namespaces = registry::list(store).await.map_err(Failure::runtime)?;
+    findings.extend(namespaces.iter().filter_map(|listed| namespace(listed, now_unix_ms)));
     let mut pools: Vec<&str> = entries.iter().map(|entry| entry.pool.as_str()).collect();
     pools.dedup();
     findings.extend(pools.into_iter().map(|pool| workers_left(pool, &entries, now_unix_ms)));
@@ -149,18 +150,22 @@ fn unreadable(entries: &[LeaseEntry]) -> Option<Finding> {
         .then(|| worry("records", format!("{} cannot be read and is left alone", bad.join(", "))))
 }
 
-fn namespace(name: &str, pinned: Option<&str>, now_unix_ms: u64) -> Finding {
-    let Some(pinned) = pinned else {
-        return worry("namespace", format!("{name}: its record cannot be read; no node can mint there"));
+fn namespace((name, record): &Listed, now_unix_ms: u64) -> Option<Finding> {
+    let record = match record {
+        Ok(record) if record.dropped_unix_ms.is_some() => return None,
+        Ok(record) => record,
+        Err(why) => {
+            let text = format!("{name}: its record cannot be read, no node can mint there: {why}");
+            return Some(worry("namespace", text));
+        }
     };
-    let layout = pinned.split_once(' ').and_then(|(_, layout)| layout.parse::<Layout>().ok());
-    let Some(layout) = layout else {
-        return worry("namespace", format!("{name}: `{pinned}` is not a layout this version knows"));
+    let Scheme::Snowflake { layout, .. } = &record.definition.scheme else {
+        return Some(fine("namespace", format!("{name} is {}", record.definition)));
     };
     let ends = layout.ends_at_unix_ms();
     let left = instants::age(ends, now_unix_ms);
     let text = format!("{name} is pinned to `{layout}`, which ends on {} ({left})", instants::date(ends));
-    if ends > now_unix_ms + 5 * YEAR_MS { fine("namespace", text) } else { worry("namespace", text) }
+    Some(if ends > now_unix_ms + 5 * YEAR_MS { fine("namespace", text) } else { worry("namespace", text) })
 }
 
 fn workers_left(pool: &str, entries: &[LeaseEntry], now_unix_ms: u64) -> Finding {

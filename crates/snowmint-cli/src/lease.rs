@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use snowmint_cluster::{Keeper, LeaseFailure, LeaseStatus};
+use snowmint_cluster::{Keepers, LeaseFailure, LeaseStatus};
 
 /// Longer than this and whoever waits wants to know why.
 pub(crate) const MOMENT: Duration = Duration::from_secs(1);
@@ -10,19 +10,19 @@ pub(crate) const MOMENT: Duration = Duration::from_secs(1);
 const AGAIN: Duration = Duration::from_secs(5);
 
 /// Waits until a lease is held, however long; `tell` hears every few seconds why there is none yet.
-pub(crate) async fn wait(keeper: &Keeper, tell: impl Fn(&str)) -> Result<LeaseStatus, LeaseFailure> {
+pub(crate) async fn wait(keepers: &Keepers, tell: impl Fn(&str)) -> Result<LeaseStatus, LeaseFailure> {
     let mut patience = MOMENT;
     loop {
-        match tokio::time::timeout(patience, keeper.ready()).await {
+        match tokio::time::timeout(patience, keepers.ready()).await {
             Ok(settled) => return settled,
-            Err(_) => tell(&why(keeper)),
+            Err(_) => tell(&why(keepers)),
         }
         patience = AGAIN;
     }
 }
 
 /// Why there is no lease yet.
-pub(crate) fn why(keeper: &Keeper) -> String {
-    let waiting = keeper.status().waiting;
+pub(crate) fn why(keepers: &Keepers) -> String {
+    let waiting = keepers.status().waiting;
     waiting.unwrap_or_else(|| "the store has not answered yet".to_owned())
 }

@@ -6,6 +6,7 @@ mod drawing;
 mod exit;
 mod form;
 mod guesses;
+mod import;
 mod inspect;
 mod instants;
 mod layout;
@@ -13,6 +14,7 @@ mod layouts;
 mod lease;
 mod lifetime;
 mod new;
+mod ns;
 mod numbers;
 mod output;
 mod serve;
@@ -33,6 +35,7 @@ Start with:
   snowmint new -n 3                       ids here and now
   snowmint inspect 1541815603606036480    what an id says
   snowmint layouts                        which layouts there are
+  snowmint ns list                        which namespaces there are
   snowmint workers                        who holds which worker
   snowmint doctor                         whether the store can be relied on
 
@@ -54,6 +57,8 @@ enum Command {
     Inspect(inspect::Args),
     Layout(layout::Args),
     Layouts(layouts::Args),
+    Ns(ns::Args),
+    Import(import::Args),
     Workers(workers::Args),
     Doctor(doctor::Args),
     Store(store_init::Args),
@@ -67,6 +72,8 @@ fn main() -> ExitCode {
             Command::Inspect(args) => inspect::run(&args),
             Command::Layout(args) => layout::run(&args),
             Command::Layouts(args) => layouts::run(&args),
+            Command::Ns(args) => ns::run(&args),
+            Command::Import(args) => import::run(&args),
             Command::Workers(args) => workers::run(&args),
             Command::Doctor(args) => doctor::run(&args),
             Command::Store(args) => store_init::run(&args),

@@ -6,7 +6,9 @@ use std::time::Duration;
 use snowmint::{
     AnchoredClock, Batch, Clock as _, DatacenterId, Generator, Id, Layout, Refusal, Rule, WallClock, WorkerId,
 };
-use snowmint_cluster::{Holder, Keeper, KeeperConfig, LeaseStatus, NoId, Pool, WorkerChoice, WorkerSource};
+use snowmint_cluster::{
+    Holder, KeeperConfig, Keepers, LeaseStatus, NoId, Pool, WorkerChoice, WorkerSource, Workers,
+};
 use tokio::runtime::{Builder, Runtime};
 
 use crate::exit::{Failure, tell};
@@ -141,12 +143,13 @@ fn unleased(
 fn leased(args: &Args, worker: Option<WorkerId>, datacenter: DatacenterId, url: &str) -> Result<(), Failure> {
     let runtime =
         Builder::new_multi_thread().worker_threads(1).enable_all().build().map_err(Failure::runtime)?;
-    let keeper = runtime.block_on(start(args, worker, datacenter, url))?;
-    let written = ready(&runtime, &keeper).and_then(|status| {
+    let keepers = runtime.block_on(start(args, worker, datacenter, url))?;
+    let written = ready(&runtime, &keepers).and_then(|status| {
         warn_of_records_ahead(&status);
-        write_ids(args, |count| keeper.try_take(count))
+        let mut caller = keepers.caller();
+        write_ids(args, |count| keepers.try_take(&mut caller, count))
     });
-    runtime.block_on(keeper.release(RELEASE_PATIENCE));
+    runtime.block_on(keepers.release(RELEASE_PATIENCE));
     written
 }
 
@@ -155,21 +158,22 @@ async fn start(
     worker: Option<WorkerId>,
     datacenter: DatacenterId,
     url: &str,
-) -> Result<Keeper, Failure> {
+) -> Result<Keepers, Failure> {
     let store = store::open(url).await?;
     let choice = worker.map_or(WorkerChoice::Any, WorkerChoice::Only);
     let config = KeeperConfig::new(Pool::new(args.layout, datacenter), Holder::of_this_host("cli"))
         .worker(choice)
         .window(WINDOW.max(args.layout.tick() * 3));
-    Keeper::start(store, config, Arc::new(AnchoredClock::new())).map_err(Failure::usage)
+    let clock = Arc::new(AnchoredClock::new());
+    Keepers::start(store, config, Workers::ONE, clock).map_err(Failure::usage)
 }
 
-fn ready(runtime: &Runtime, keeper: &Keeper) -> Result<LeaseStatus, Failure> {
-    let waiting = lease::wait(keeper, |why| tell("waiting for a lease", why));
+fn ready(runtime: &Runtime, keepers: &Keepers) -> Result<LeaseStatus, Failure> {
+    let waiting = lease::wait(keepers, |why| tell("waiting for a lease", why));
     match runtime.block_on(async { tokio::time::timeout(LEASE_PATIENCE, waiting).await }) {
         Ok(settled) => settled.map_err(Failure::runtime),
         Err(_) => {
-            Err(Failure::runtime(format!("no lease within {LEASE_PATIENCE:?}: {}", lease::why(keeper))))
+            Err(Failure::runtime(format!("no lease within {LEASE_PATIENCE:?}: {}", lease::why(keepers))))
         }
     }
 }
@@ -185,13 +189,13 @@ fn warn_of_records_ahead(status: &LeaseStatus) {
     }
 }
 
-fn write_ids(args: &Args, take: impl Fn(usize) -> Result<Batch, NoId>) -> Result<(), Failure> {
+fn write_ids(args: &Args, mut take: impl FnMut(usize) -> Result<Batch, NoId>) -> Result<(), Failure> {
     let mut out = Output::new();
     let mut line = Vec::with_capacity(64);
     let mut missing = args.count;
     while missing > 0 {
         let wanted = usize::try_from(missing).unwrap_or(AT_ONCE).min(AT_ONCE);
-        let batch = patiently(&take, wanted)?;
+        let batch = patiently(&mut take, wanted)?;
         missing -= batch.len() as u64;
         for id in batch {
             write_line(args, id, &mut line);
@@ -214,7 +218,7 @@ fn write_line(args: &Args, id: Id, line: &mut Vec<u8>) {
 }
 
 /// Takes ids; waits for the next tick, or a while for a lease that ended while this process was stopped.
-fn patiently(take: impl Fn(usize) -> Result<Batch, NoId>, wanted: usize) -> Result<Batch, Failure> {
+fn patiently(mut take: impl FnMut(usize) -> Result<Batch, NoId>, wanted: usize) -> Result<Batch, Failure> {
     let mut pauses = 0;
     loop {
         let no_id = match take(wanted) {

@@ -6,8 +6,11 @@
 //! ```
 
 mod args;
+mod late_store;
 mod logging;
+mod namespaces;
 mod plan;
+mod saved;
 mod stop;
 
 use std::cell::OnceCell;
@@ -17,8 +20,9 @@ use std::time::Duration;
 
 use snowmint::utc::Utc;
 use snowmint::{AnchoredClock, Clock as _, WallClock};
-use snowmint_cluster::{Holder, Keeper, KeeperConfig, PinError, Pool};
-use snowmint_server::{Listeners, Mint, Settings};
+use snowmint_cluster::{Holder, KeeperConfig, Keepers, NamespaceError, Pool, SavedLeases};
+use snowmint_server::registrar::ToldError;
+use snowmint_server::{Listeners, Mint, Registrar, Settings, SharedClock};
 use snowmint_store::{OpenError, Store};
 use tokio::net::TcpListener;
 use tokio::runtime::Builder;
@@ -28,6 +32,7 @@ pub(crate) use args::Args;
 use crate::exit::Failure;
 use crate::values::Listen;
 use crate::{instants, lease, store};
+use late_store::LateStore;
 use plan::Plan;
 use stop::Stop;
 
@@ -62,21 +67,41 @@ async fn until_stopped(plan: &Plan) -> Result<(), Failure> {
     };
     let Ports { listeners, shown } = prepared.ports;
     let clock = Arc::new(AnchoredClock::new());
-    let config = KeeperConfig::new(Pool::new(plan.layout, plan.datacenter), prepared.holder)
+    let mut config = KeeperConfig::new(Pool::new(plan.layout, plan.datacenter), prepared.holder.clone())
         .worker(plan.choice)
         .window(plan.window)
         .max_skew(plan.max_skew)
         .rule(plan.rule);
-    let keeper = Keeper::start(prepared.store, config, Arc::clone(&clock)).map_err(Failure::usage)?;
-    let settings = Settings { clock, ..Settings::default() };
-    let outcome = serve(plan, &stop, &keeper, listeners, settings, &shown).await;
-    keeper.release(RELEASE_PATIENCE).await;
+    if let Some(saved) = prepared.saved {
+        config = config.saved(saved);
+    }
+    let keepers = Keepers::start(Arc::clone(&prepared.store), config, plan.workers, Arc::clone(&clock));
+    let keepers = keepers.map_err(Failure::usage)?;
+    let settings = Settings { clock: Arc::clone(&clock) as SharedClock, ..Settings::default() };
+    let mint = Arc::new(Mint::new([], keepers.clone(), plan.layout, plan.datacenter));
+    let registrar = namespaces::registrar(plan, &mint, prepared.store, prepared.holder, clock);
+    let late = prepared.late;
+    let service = Service { keepers, mint: Arc::clone(&mint), registrar, settings, late };
+    let outcome = serve(plan, &stop, service, listeners, &shown).await;
+    mint.release(RELEASE_PATIENCE).await;
     outcome
+}
+
+/// What serves.
+struct Service {
+    keepers: Keepers,
+    mint: Arc<Mint<Keepers>>,
+    registrar: Registrar<Keepers>,
+    settings: Settings,
+    late: Option<Arc<LateStore>>,
 }
 
 /// What is there before a lease is sought.
 struct Prepared {
     store: Arc<dyn Store>,
+    /// The same, where it is not opened yet.
+    late: Option<Arc<LateStore>>,
+    saved: Option<SavedLeases>,
     ports: Ports,
     holder: Holder,
 }
@@ -94,14 +119,20 @@ struct Shown {
 }
 
 async fn prepare(plan: &Plan) -> Result<Prepared, Failure> {
-    let store = reached(|| open_and_pin(plan)).await?;
+    let saved = plan.start_without_store.then(|| saved::open(plan)).transpose()?;
+    let late = saved.as_ref().filter(|saved| saved::is_usable(plan, saved));
+    let late = late.map(|_| Arc::new(LateStore::new(saved::shown(&plan.store))));
+    let store = match &late {
+        Some(late) => Arc::clone(late) as Arc<dyn Store>,
+        None => reached(|| open_and_pin(plan), "no ids until it is").await?,
+    };
     let listeners = Listeners {
         http: open_port(&plan.http, "--http").await?,
         resp: open_port(&plan.resp, "--resp").await?,
     };
     let shown = Shown { http: address(listeners.http.as_ref()), resp: address(listeners.resp.as_ref()) };
     let holder = plan.holder.clone().unwrap_or_else(|| holder_of(&listeners));
-    Ok(Prepared { store, ports: Ports { listeners, shown }, holder })
+    Ok(Prepared { store, late, saved, ports: Ports { listeners, shown }, holder })
 }
 
 /// Why the store cannot be used yet, or at all.
@@ -116,26 +147,30 @@ async fn open_and_pin(plan: &Plan) -> Result<Arc<dyn Store>, NotYet> {
         OpenError::Store(error) if error.is_temporary() => NotYet::Later(error.to_string()),
         error => NotYet::Never(store::failure(error)),
     })?;
-    for namespace in &plan.namespaces {
-        let pinned = snowmint_cluster::pin(&*store, namespace, &plan.layout).await;
-        pinned.map_err(|error| match error {
-            PinError::Mismatch { .. } => NotYet::Never(Failure::usage(error)),
-            PinError::Store(error) if error.is_temporary() => NotYet::Later(error.to_string()),
-            error => NotYet::Never(Failure::runtime(error)),
-        })?;
-    }
+    plan.told.pin(&*store).await.map_err(|error| match error {
+        ToldError::Namespace(NamespaceError::Store(error)) if error.is_temporary() => {
+            NotYet::Later(error.to_string())
+        }
+        ToldError::Namespace(NamespaceError::Store(_) | NamespaceError::Unreadable { .. }) => {
+            NotYet::Never(Failure::runtime(error))
+        }
+        error => NotYet::Never(Failure::usage(error)),
+    })?;
     Ok(store)
 }
 
 /// Tries until the store is there, after longer and longer waits, and says so.
-async fn reached<T, F: Future<Output = Result<T, NotYet>>>(attempt: impl Fn() -> F) -> Result<T, Failure> {
+async fn reached<T, F: Future<Output = Result<T, NotYet>>>(
+    attempt: impl Fn() -> F,
+    meanwhile: &str,
+) -> Result<T, Failure> {
     let mut wait = FIRST_WAIT;
     loop {
         match attempt().await {
             Ok(reached) => return Ok(reached),
             Err(NotYet::Never(failure)) => return Err(failure),
             Err(NotYet::Later(error)) => {
-                tracing::warn!(%error, next_try_in = ?wait, "the store is not there yet: no ids until it is");
+                tracing::warn!(%error, next_try_in = ?wait, "the store is not there yet: {meanwhile}");
                 tokio::time::sleep(wait).await;
                 wait = (wait * 2).min(LONGEST_WAIT);
             }
@@ -171,12 +206,18 @@ fn holder_of(listeners: &Listeners) -> Holder {
 async fn serve(
     plan: &Plan,
     stop: &Stop,
-    keeper: &Keeper,
+    service: Service,
     listeners: Listeners,
-    settings: Settings,
     shown: &Shown,
 ) -> Result<(), Failure> {
-    let mut announced = pin!(announce_lease(plan, keeper, shown));
+    let Service { keepers, mint, mut registrar, settings, late } = service;
+    let reload = namespaces::reload_on_hangup().map_err(Failure::runtime)?;
+    tokio::select! {
+        biased;
+        () = stop.asked() => return Ok(()),
+        () = namespaces::first_look(&mut registrar, late.as_deref()) => {}
+    }
+    let mut announced = pin!(announce_lease(plan, &keepers, shown));
     let early = tokio::select! {
         biased;
         () = stop.asked() => return Ok(()),
@@ -191,17 +232,26 @@ async fn serve(
     }
     let refused = OnceCell::new();
     let ends = async {
-        if early.is_none()
-            && let Err(failure) = unless_stopped(stop, announced).await
-        {
+        let stopped = async {
+            if early.is_none() {
+                unless_stopped(stop, announced).await?;
+            }
+            stop.asked().await;
+            Ok(())
+        };
+        let ended = tokio::select! {
+            biased;
+            ended = stopped => ended,
+            failure = reach_late(plan, late.as_deref()) => Err(failure),
+        };
+        if let Err(failure) = ended {
             // Set here alone, once.
             let _ = refused.set(failure);
-            return;
         }
-        stop.asked().await;
     };
-    let mint = Mint::new(plan.namespaces.iter().cloned(), keeper.clone(), plan.layout, plan.datacenter);
-    snowmint_server::serve(Arc::new(mint), listeners, settings, ends).await;
+    let following = tokio::spawn(registrar.run(reload));
+    snowmint_server::serve(mint, listeners, settings, ends).await;
+    following.abort();
     refused.into_inner().map_or(Ok(()), Err)
 }
 
@@ -216,8 +266,19 @@ async fn unless_stopped(
     }
 }
 
-async fn announce_lease(plan: &Plan, keeper: &Keeper, shown: &Shown) -> Result<(), Failure> {
-    let waited = lease::wait(keeper, |why| tracing::warn!("no lease yet: {why}")).await;
+/// Opens a store that was not waited for. Returns only if that can never be.
+async fn reach_late(plan: &Plan, late: Option<&LateStore>) -> Failure {
+    if let Some(late) = late {
+        match reached(|| open_and_pin(plan), "ids end with the saved lease, unless it is before").await {
+            Ok(store) => late.arrive(store),
+            Err(failure) => return failure,
+        }
+    }
+    std::future::pending().await
+}
+
+async fn announce_lease(plan: &Plan, keepers: &Keepers, shown: &Shown) -> Result<(), Failure> {
+    let waited = lease::wait(keepers, |why| tracing::warn!("no lease yet: {why}")).await;
     let status = waited.map_err(Failure::runtime)?;
     tracing::info!(
         http = shown.http,

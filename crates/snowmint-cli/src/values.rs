@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use jiff::SignedDuration;
 use snowmint::{DatacenterId, Field, Layout, WorkerId};
-use snowmint_cluster::{IdentityError, WorkerSource};
+use snowmint_cluster::{IdentityError, WorkerSource, Workers, WorkersError};
 
 use crate::exit::Failure;
 
@@ -14,6 +14,11 @@ const WINDOW: std::ops::RangeInclusive<Duration> = Duration::from_millis(500)..=
 /// Reads where a fixed worker comes from.
 pub(crate) fn worker(text: &str) -> Result<WorkerSource, String> {
     text.parse().map_err(|error: IdentityError| error.to_string())
+}
+
+/// Reads how many workers a node holds.
+pub(crate) fn workers(text: &str) -> Result<Workers, String> {
+    text.parse().map_err(|error: WorkersError| error.to_string())
 }
 
 /// Reads a datacenter; how large it may be is the layout's to say.
@@ -33,6 +38,14 @@ pub(crate) fn skew(text: &str) -> Result<Duration, String> {
     let refused = || "give a time of at most 24h, such as 30s".to_owned();
     let skew = text.parse::<SignedDuration>().map_err(|_| refused())?;
     Duration::try_from(skew).ok().filter(|skew| *skew <= Duration::from_hours(24)).ok_or_else(refused)
+}
+
+/// Reads how often to look.
+pub(crate) fn poll(text: &str) -> Result<Duration, String> {
+    let refused = || "give a time from 100ms to 1h, such as 5s".to_owned();
+    let poll = text.parse::<SignedDuration>().map_err(|_| refused())?;
+    let range = Duration::from_millis(100)..=Duration::from_hours(1);
+    Duration::try_from(poll).ok().filter(|poll| range.contains(poll)).ok_or_else(refused)
 }
 
 /// Where to listen for one protocol.

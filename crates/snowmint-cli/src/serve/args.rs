@@ -1,9 +1,10 @@
 //! The flags of `snowmint serve`, each with its variable and a value that suits without being set.
 
+use std::path::PathBuf;
 use std::time::Duration;
 
 use snowmint::{Layout, Rule};
-use snowmint_cluster::{Holder, NamespaceName, WorkerSource};
+use snowmint_cluster::{Holder, NamespaceName, WorkerSource, Workers};
 
 use super::logging::{Filter, Format};
 use crate::values::{self, Listen};
@@ -24,6 +25,10 @@ Examples:
       --layout 'time:41 worker:10 sequence:12 epoch:2026-01-01'
       A layout of your own. Each namespace is pinned to it in the store: no
       node can mint there with another one.
+  snowmint serve --namespaces-file namespaces.toml
+      Numbers, UUIDs and ids with a text form, each under its name: see
+      `snowmint ns --help`. SIGHUP reads the file again; namespaces that were
+      added with `snowmint ns add` are served without a restart.
   snowmint serve --worker 7
       This worker or none: if another node holds it, this one ends and says
       which node that is.
@@ -33,7 +38,8 @@ the store, and after a restart prefers the one it had. SIGTERM and SIGINT
 finish the requests in flight and give the lease back; a second one ends at
 once. After a crash the worker comes back by itself within the window.
 
-A store that cannot be reached is waited for, before any port opens. Then,
+A store that cannot be reached is waited for, before any port opens (but see
+--start-without-store). Then,
 until a lease is held, /healthz answers and /readyz and ids say why not.
 
 Exit codes: 0 ended on request; 1 the store, a port or the lease failed, or
@@ -66,6 +72,14 @@ pub(crate) struct Args {
     /// without it any that is free
     #[arg(long, value_name = "N", value_parser = values::worker, allow_negative_numbers = true, env = "SNOWMINT_WORKER")]
     pub(super) worker: Option<WorkerSource>,
+    /// How many workers this node holds at once, 1 to 8: a number, or the least and the most, as in 1..8; it takes another
+    /// when sequences run out for a second, and gives it back when it was not needed for three windows
+    #[arg(long, value_name = "N|MIN..MAX", default_value = "1", value_parser = values::workers, env = "SNOWMINT_WORKERS")]
+    pub(super) workers: Workers,
+    /// After a restart while the store is down, go on under the lease that was saved in the data directory, up to its
+    /// end; each node then needs a data directory of its own, on a local disk that is not cloned
+    #[arg(long, env = "SNOWMINT_START_WITHOUT_STORE")]
+    pub(super) start_without_store: bool,
     /// The namespaces that ids may be asked for, separated by commas
     #[arg(
         long,
@@ -75,6 +89,12 @@ pub(crate) struct Args {
         env = "SNOWMINT_NAMESPACES"
     )]
     pub(super) namespaces: Vec<NamespaceName>,
+    /// A file of namespaces of every scheme (TOML; `snowmint ns --help` shows one); read again at SIGHUP
+    #[arg(long, value_name = "FILE", env = "SNOWMINT_NAMESPACES_FILE")]
+    pub(super) namespaces_file: Option<PathBuf>,
+    /// How often the store is asked for namespaces that were added, changed or dropped
+    #[arg(long, value_name = "TIME", default_value = "5s", value_parser = values::poll, env = "SNOWMINT_NAMESPACES_POLL")]
+    pub(super) namespaces_poll: Duration,
     /// How far ahead a lease reaches: the store may be down for two thirds of it unnoticed, and a worker whose
     /// node crashed is free again after it
     #[arg(long, value_name = "TIME", default_value = "10s", value_parser = values::window, env = "SNOWMINT_WINDOW")]

@@ -3,8 +3,9 @@
 
 use std::time::Duration;
 
-use snowmint::{DatacenterId, Generator, Layout, ManualClock, Rule};
-use snowmint_cluster::{Holder, NamespaceName, WorkerChoice};
+use snowmint::{DatacenterId, Field, Generator, Layout, ManualClock, Rule, WorkerId};
+use snowmint_cluster::{Holder, WorkerChoice, Workers};
+use snowmint_server::registrar::{Sources, Told};
 
 use super::args::Args;
 use super::logging::Log;
@@ -18,10 +19,15 @@ pub(super) struct Plan {
     pub(super) http: Listen,
     pub(super) resp: Listen,
     pub(super) store: String,
+    pub(super) data: String,
+    pub(super) start_without_store: bool,
     pub(super) layout: Layout,
     pub(super) datacenter: DatacenterId,
     pub(super) choice: WorkerChoice,
-    pub(super) namespaces: Vec<NamespaceName>,
+    pub(super) workers: Workers,
+    pub(super) sources: Sources,
+    pub(super) told: Told,
+    pub(super) poll: Duration,
     pub(super) window: Duration,
     pub(super) max_skew: Duration,
     pub(super) rule: Rule,
@@ -37,6 +43,9 @@ impl Plan {
         let (worker, datacenter) = values::check_node(&layout, args.worker, args.datacenter)?;
         check_ports(&args.http, &args.resp)?;
         check_times(&layout, args.window, args.rule)?;
+        check_workers(&layout, worker, args.workers)?;
+        let sources = Sources { names: args.namespaces, file: args.namespaces_file, layout };
+        let told = sources.read().map_err(|error| Failure::flag("--namespaces-file", error))?;
         let store = values::store_url(args.store.as_deref(), &args.data);
         let mut warnings: Vec<String> = lifetime::check(&layout, now_unix_ms)?.into_iter().collect();
         if store.starts_with("memory:") {
@@ -50,10 +59,15 @@ impl Plan {
             http: args.http,
             resp: args.resp,
             store,
+            data: args.data,
+            start_without_store: args.start_without_store,
             layout,
             datacenter,
             choice: worker.map_or(WorkerChoice::Any, WorkerChoice::Only),
-            namespaces: args.namespaces,
+            workers: args.workers,
+            sources,
+            told,
+            poll: args.namespaces_poll,
             window: args.window,
             max_skew: args.max_skew,
             rule: args.rule,
@@ -76,6 +90,20 @@ fn check_ports(http: &Listen, resp: &Listen) -> Result<(), Failure> {
         }
         _ => Ok(()),
     }
+}
+
+fn check_workers(layout: &Layout, worker: Option<WorkerId>, workers: Workers) -> Result<(), Failure> {
+    if let (Some(worker), true) = (worker, workers.max() > 1) {
+        return Err(Failure::usage(format!(
+            "--worker {worker} is one worker, --workers {workers} are several: leave one of the two out"
+        )));
+    }
+    let limit = layout.max(Field::Worker) + 1;
+    if u64::from(workers.max()) > limit {
+        let why = format!("the layout `{layout}` has {limit} in a datacenter: ask for at most so many");
+        return Err(Failure::flag("--workers", why));
+    }
+    Ok(())
 }
 
 /// What a keeper and a generator would refuse later.

@@ -3,9 +3,11 @@
 #![allow(clippy::unwrap_used, reason = "a panic is how a test fails")]
 
 mod help;
+mod import;
 mod inspect;
 mod layout;
 mod new;
+mod ns;
 mod run;
 mod serve;
 mod stores;

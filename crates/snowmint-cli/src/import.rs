@@ -1,0 +1,214 @@
+//! `snowmint import`: reads the counters of a running deployment, shows what they would become, and makes that.
+//! Nothing of the other system is changed.
+
+use std::collections::BTreeMap;
+
+use serde::Serialize;
+use snowmint::Layout;
+use snowmint_cluster::NamespaceName;
+use snowmint_cluster::namespace::registry::{self, Again};
+use snowmint_cluster::namespace::{Definition, Fields, NamespaceError};
+use snowmint_store::{MAX_NUMBER, OpenError, Surveyed};
+
+use crate::exit::{Failure, tell};
+use crate::numbers::thousands;
+use crate::output::Output;
+use crate::workers::Place;
+
+const EXAMPLES: &str = "\
+Examples:
+  snowmint import 'leaf:mysql://leaf@db/leaf'
+      Every tag of a Leaf: how far it is, and what it would become. Changes
+      nothing.
+  snowmint import 'leaf:mysql://leaf@db/leaf' --apply
+      Makes a segment namespace for each, which starts above the highest
+      number plus the step, in the store of --store.
+  snowmint import 'tickets:mysql://root@a/tickets' 'tickets:mysql://root@b/tickets'
+      Two ticket servers: one namespace above the higher of the two.
+  snowmint import 'tinyid:mysql://root@db/tinyid' --apply
+  snowmint import 'redis-counter:redis://cache/0?counter=seq:*' --apply
+
+Stop the other system before --apply, or it goes on to the numbers that
+Snowmint starts at. To run both at once instead, let Snowmint draw from the
+same counter: snowmint ns add order --scheme segment \\
+    --source 'leaf:mysql://leaf@db/leaf?tag=order'
+
+Passwords do not belong in a process list: SNOWMINT_STORE_PASSWORD holds one, or
+a file that the URL names as ?password_file=PATH.
+
+JSON, one object a line: name, highest, step, start, namespace and state (new,
+made, there or refused), why.";
+
+/// Take over the counters of a running Leaf, Tinyid, ticket server or Redis
+#[derive(Debug, clap::Args)]
+#[command(after_long_help = EXAMPLES, after_help = "See --help for examples.")]
+pub(crate) struct Args {
+    /// Where they are: leaf:, tinyid: or tickets: before the URL of a MySQL database, or redis-counter: before that
+    /// of a Redis
+    #[arg(required = true, value_name = "URL")]
+    urls: Vec<String>,
+    /// Make the namespaces; without it they are only shown
+    #[arg(long)]
+    apply: bool,
+    #[command(flatten)]
+    place: Place,
+    /// One JSON object a line
+    #[arg(long)]
+    json: bool,
+}
+
+/// What one counter becomes.
+#[derive(Debug, Serialize)]
+struct Row {
+    name: String,
+    highest: u64,
+    step: u64,
+    start: Option<u64>,
+    namespace: Option<String>,
+    state: &'static str,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    why: Option<String>,
+    #[serde(skip)]
+    plan: Option<(NamespaceName, Definition)>,
+}
+
+pub(crate) fn run(args: &Args) -> Result<(), Failure> {
+    let runtime =
+        tokio::runtime::Builder::new_current_thread().enable_all().build().map_err(Failure::runtime)?;
+    runtime.block_on(async {
+        let mut found = Vec::new();
+        for url in &args.urls {
+            let surveyed = snowmint_store::survey(url).await.map_err(|error| match error {
+                OpenError::Url(error) => Failure::usage(error),
+                error => Failure::runtime(error),
+            })?;
+            found.extend(surveyed);
+        }
+        warn_of_missing_stripes(&found);
+        let mut rows = plan(found);
+        if args.apply {
+            apply(args, &mut rows).await?;
+        }
+        show(args, &rows)
+    })
+}
+
+/// Several servers may count under one name, each its part of the numbers: the highest of all decides.
+fn plan(found: Vec<Surveyed>) -> Vec<Row> {
+    let mut merged: BTreeMap<String, (u64, u64)> = BTreeMap::new();
+    for counter in found {
+        let (highest, step) = merged.entry(counter.name).or_default();
+        *highest = (*highest).max(counter.highest_number);
+        *step = (*step).max(counter.step.get().max(counter.delta.get()));
+    }
+    merged.into_iter().map(|(name, (highest, step))| Row::of(name, highest, step)).collect()
+}
+
+impl Row {
+    fn of(name: String, highest: u64, step: u64) -> Self {
+        // What that system has reserved and not yet used is at most its step.
+        let start = highest.checked_add(step).and_then(|start| start.checked_add(1));
+        let start = start.filter(|start| *start <= MAX_NUMBER);
+        let plan = NamespaceName::new(&name).map_err(|error| error.to_string()).and_then(|namespace| {
+            let start = start.ok_or_else(|| format!("no number is left above {highest}"))?;
+            let fields = Fields { scheme: "segment".to_owned(), start: Some(start), ..Fields::default() };
+            let definition = fields.define(&Layout::TWITTER).map_err(|error| error.to_string())?;
+            Ok((namespace, definition))
+        });
+        let (state, why, plan) = match plan {
+            Ok(plan) => ("new", None, Some(plan)),
+            Err(why) => ("refused", Some(why), None),
+        };
+        let namespace = plan.as_ref().map(|(name, _)| name.to_string());
+        Self { name, highest, step, start, namespace, state, why, plan }
+    }
+}
+
+fn warn_of_missing_stripes(found: &[Surveyed]) {
+    for counter in found.iter().filter(|counter| counter.delta.get() > 1) {
+        let servers = found.iter().filter(|it| it.name == counter.name).count() as u64;
+        if servers < counter.delta.get() {
+            tell(
+                "warning",
+                &format!(
+                    "{}: its numbers are {} modulo {}, so another server makes the rest, and may be higher: name all of \
+                     them in one call",
+                    counter.name, counter.remainder, counter.delta
+                ),
+            );
+            return;
+        }
+    }
+}
+
+async fn apply(args: &Args, rows: &mut [Row]) -> Result<(), Failure> {
+    let store = crate::store::open(&args.place.url()).await?;
+    for row in rows {
+        let Some((name, definition)) = &row.plan else { continue };
+        match registry::add(&*store, name, definition, Again::Never).await {
+            Ok(_) => row.state = "made",
+            Err(error @ (NamespaceError::Exists { .. } | NamespaceError::Dropped { .. })) => {
+                row.state = "there";
+                row.why = Some(error.to_string());
+            }
+            Err(error) => return Err(Failure::runtime(error)),
+        }
+    }
+    Ok(())
+}
+
+fn show(args: &Args, rows: &[Row]) -> Result<(), Failure> {
+    let mut out = Output::new();
+    if args.json {
+        for row in rows {
+            out.line(&serde_json::to_string(row).map_err(Failure::runtime)?)?;
+        }
+        return out.flush();
+    }
+    if rows.is_empty() {
+        out.line("there are no counters")?;
+        return out.flush();
+    }
+    out.line(&out.paint.faint(&format!(
+        "{:<24}  {:>20}  {:>10}  {:>20}  state",
+        "counter", "highest number", "step", "starts at"
+    )))?;
+    for row in rows {
+        let start = row.start.map_or_else(|| "-".to_owned(), thousands);
+        out.line(&format!(
+            "{:<24}  {:>20}  {:>10}  {start:>20}  {}{}",
+            row.name,
+            thousands(row.highest),
+            thousands(row.step),
+            row.state,
+            row.why.as_ref().map(|why| format!(": {why}")).unwrap_or_default()
+        ))?;
+    }
+    if !args.apply {
+        out.line("nothing was changed; --apply makes the new ones, once the other system is stopped")?;
+    }
+    out.flush()?;
+    let left = rows.iter().filter(|row| args.apply && row.state != "made").count();
+    if left > 0 {
+        return Err(Failure::runtime(format!("{left} of {} were not made", rows.len())));
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_namespace_starts_above_all_that_may_have_been_given() {
+        let row = Row::of("order".to_owned(), 4000, 1000);
+        assert_eq!((row.start, row.state), (Some(5001), "new"));
+        assert_eq!(row.plan.unwrap().1.to_string(), "segment cached, all numbers, from 5001");
+        assert_eq!(Row::of("a b".to_owned(), 1, 1).state, "refused");
+        let full = Row::of("full".to_owned(), MAX_NUMBER, 1);
+        assert_eq!(
+            (full.state, full.why.as_deref()),
+            ("refused", Some("no number is left above 9223372036854775807"))
+        );
+    }
+}

@@ -1,0 +1,246 @@
+//! `snowmint ns`: the namespaces of a store, added, changed, dropped and listed, while nodes serve them.
+
+mod list;
+mod settings;
+
+use snowmint::{Clock as _, WallClock};
+use snowmint_cluster::NamespaceName;
+use snowmint_cluster::namespace::registry::{self, Again};
+use snowmint_cluster::namespace::{
+    Definition, DefinitionError, NamespaceError, NamespaceRecord, NumberSource, Scheme,
+};
+use snowmint_store::{OpenError, Store};
+
+use crate::exit::{Failure, tell};
+use crate::output::Output;
+use crate::workers::Place;
+use settings::{Pinned, Safe, Text};
+
+const EXAMPLES: &str = "\
+A namespace is a name that ids are asked for under. Its scheme says how they
+are made:
+  snowflake   64-bit ids in order of time, by a layout of bits
+  segment     plain growing numbers, reserved from a counter
+  uuid7, uuid4, ulid, objectid
+              ids of 96 or 128 bits, which need no coordination
+
+Examples:
+  snowmint ns add orders --scheme segment --reset daily \\
+      --text 'ORD-{date}-{number:6}'
+      ORD-20261121-000001 and so on, from 1 again each day (UTC).
+  snowmint ns add tickets --scheme segment --mode direct
+      Each number greater than all before it, whichever node is asked.
+  snowmint ns add ids --scheme segment \\
+      --source '1/2 mysql://root@a/ids' --source '2/2 mysql://root@b/ids'
+      Two ticket servers: odd numbers from one, even from the other; one of
+      them may be down.
+  snowmint ns add order --scheme segment --source 'leaf:mysql://leaf@db/leaf?tag=order'
+      From the row of a Leaf, which may go on beside. See also snowmint import.
+  snowmint ns add keys --scheme uuid7 --text 'key_{id}'
+  snowmint ns set orders --maximum 999999
+  snowmint ns drop orders
+      No node serves it any more. Its record stays: snowmint ns add orders
+      takes it up again, above the last number.
+  snowmint ns list --json
+
+Nodes look into the store every few seconds: no restart is needed. Scheme,
+layout, stripe, source and reset cannot be changed afterwards: another one
+could make equal ids. Text form, rule, mode, sizes, start and maximum can.
+
+The same in a file, for snowmint serve --namespaces-file FILE (TOML):
+  [namespaces.orders]
+  scheme = \"segment\"
+  reset = \"daily\"
+  text = \"ORD-{date}-{number:6}\"
+
+  [namespaces.ids]
+  scheme = \"segment\"
+  sources = [\"1/2 mysql://root@a/ids\", \"2/2 mysql://root@b/ids\"]
+  size_min = 100
+  size_max = 100000
+
+  [namespaces.users]
+  scheme = \"snowflake\"
+  layout = \"time:41 worker:10 sequence:12 epoch:2026-01-01\"
+
+  [auto_create]           # unknown names become namespaces; else an error
+  like = \"ids\"            # as this one
+  at_most = 100           # until the store has so many";
+
+/// Add, change, drop or list the namespaces of a store
+#[derive(Debug, clap::Args)]
+#[command(after_long_help = EXAMPLES, after_help = "See --help for examples.")]
+pub(crate) struct Args {
+    #[command(subcommand)]
+    action: Action,
+    #[command(flatten)]
+    place: Place,
+    /// JSON: of list, one object a line
+    #[arg(long, global = true)]
+    json: bool,
+}
+
+#[derive(Debug, clap::Subcommand)]
+enum Action {
+    /// Add a namespace, which every node of the store serves from then on; or take one up again that was dropped
+    #[command(after_long_help = EXAMPLES, after_help = "See --help for examples.")]
+    Add {
+        /// Its name: 1 to 64 letters, digits, `.`, `_`, `-` or `:`
+        name: NamespaceName,
+        #[command(flatten)]
+        pinned: Box<Pinned>,
+        #[command(flatten)]
+        safe: Box<Safe>,
+        /// Take up one that was dropped as if it had never been: ids that were given out come again
+        #[arg(long)]
+        start_over: bool,
+    },
+    /// Change what may be changed of a namespace
+    Set {
+        /// Its name
+        name: NamespaceName,
+        #[command(flatten)]
+        safe: Box<Safe>,
+        /// Plain numbers, or the text of the scheme, instead of a text form
+        #[arg(long, conflicts_with = "text")]
+        plain: bool,
+    },
+    /// Drop a namespace: no node serves it any more; its record stays
+    Drop {
+        /// Its name
+        name: NamespaceName,
+    },
+    /// List the namespaces, dropped ones too
+    #[command(
+        after_help = "States: served (by every node of the store), named (by nodes whose flags or file name it), \
+                            dropped, unreadable."
+    )]
+    List,
+}
+
+pub(crate) fn run(args: &Args) -> Result<(), Failure> {
+    let runtime =
+        tokio::runtime::Builder::new_current_thread().enable_all().build().map_err(Failure::runtime)?;
+    runtime.block_on(async {
+        match &args.action {
+            Action::Add { name, pinned, safe, start_over } => {
+                // The first namespace may be made before the first node runs.
+                let store = crate::store::open(&args.place.url()).await?;
+                let again = if *start_over { Again::StartOver } else { Again::GoOn };
+                add(&*store, name, pinned, safe, again).await
+            }
+            Action::Set { name, safe, plain } => {
+                let text = if *plain { Text::Plain } else { Text::Kept };
+                set(&*args.place.open().await?, name, safe, text).await
+            }
+            Action::Drop { name } => drop_one(&*args.place.open().await?, name).await,
+            Action::List => list::show(&*args.place.open().await?, args.json).await,
+        }
+    })
+}
+
+async fn add(
+    store: &dyn Store,
+    name: &NamespaceName,
+    pinned: &Pinned,
+    safe: &Safe,
+    again: Again,
+) -> Result<(), Failure> {
+    let before = find(store, name).await?;
+    let definition = match (&pinned.scheme, &before) {
+        (Some(scheme), _) => pinned.define(scheme, safe).map_err(refused)?,
+        (None, Some(before)) if !pinned.is_given() => {
+            safe.change(&before.definition, Text::Kept).map_err(refused)?
+        }
+        (None, _) => {
+            return Err(Failure::flag("--scheme", "give snowflake, segment, uuid7, uuid4, ulid or objectid"));
+        }
+    };
+    check_sources(&definition).await?;
+    let record = registry::add(store, name, &definition, again).await.map_err(failed)?;
+    let mut out = Output::new();
+    out.line(&format!("{name} is {}", record.definition))?;
+    if before.is_some() && again == Again::StartOver {
+        tell("warning", &format!("{name} starts over: ids that were given out before may come again"));
+    } else if let (Some(_), Some(last)) = (&before, list::reserved_to(store, name.as_str(), &record).await?) {
+        out.line(&format!("it goes on where it was: the next number is above {last}"))?;
+    }
+    out.flush()
+}
+
+async fn set(store: &dyn Store, name: &NamespaceName, safe: &Safe, text: Text) -> Result<(), Failure> {
+    if !safe.is_given() && text == Text::Kept {
+        return Err(Failure::usage(
+            "nothing to change: give --text, --plain, --rule, --mode, --start, --maximum, \
+                                   --size-min or --size-max",
+        ));
+    }
+    let change = |definition: &Definition| safe.change(definition, text).map_err(Refused::Definition);
+    let record = registry::set(store, name, change).await.map_err(|error| match error {
+        Refused::Definition(error) => refused(error),
+        Refused::Namespace(error) => failed(error),
+    })?;
+    let mut out = Output::new();
+    out.line(&format!("{name} is {}", record.definition))?;
+    out.flush()
+}
+
+async fn drop_one(store: &dyn Store, name: &NamespaceName) -> Result<(), Failure> {
+    registry::drop_namespace(store, name, WallClock.unix_ms()).await.map_err(failed)?;
+    let mut out = Output::new();
+    out.line(&format!(
+        "{name} is dropped: nodes refuse it within seconds; `snowmint ns add {name}` takes it up again where it was"
+    ))?;
+    out.flush()
+}
+
+/// The record of a namespace, dropped or not.
+async fn find(store: &dyn Store, name: &NamespaceName) -> Result<Option<NamespaceRecord>, Failure> {
+    let listed = registry::list(store).await.map_err(Failure::runtime)?;
+    let found = listed.into_iter().find(|(it, _)| it == name.as_str());
+    Ok(found.and_then(|(_, record)| record.ok()))
+}
+
+/// Looks whether the counters of other systems are there; one that cannot be reached from here may be from the nodes.
+async fn check_sources(definition: &Definition) -> Result<(), Failure> {
+    let Scheme::Segment(segment) = &definition.scheme else { return Ok(()) };
+    let NumberSource::Other(sources) = &segment.source else { return Ok(()) };
+    for source in sources.iter().filter(|source| source.is_takeover()) {
+        match snowmint_store::open_counter(source.url()).await {
+            Ok(_) => {}
+            Err(OpenError::Store(error)) if error.is_temporary() => {
+                tell(
+                    "warning",
+                    &format!("--source {source}: not reached from here, so not checked: {error}"),
+                );
+            }
+            Err(OpenError::Url(error)) => return Err(Failure::flag("--source", error)),
+            Err(error) => return Err(Failure::runtime(error)),
+        }
+    }
+    Ok(())
+}
+
+/// Why a change is not made.
+enum Refused {
+    Definition(DefinitionError),
+    Namespace(NamespaceError),
+}
+
+impl From<NamespaceError> for Refused {
+    fn from(error: NamespaceError) -> Self {
+        Self::Namespace(error)
+    }
+}
+
+/// Settings in the words of flags.
+fn refused(error: DefinitionError) -> Failure {
+    Failure::usage(error)
+}
+
+fn failed(error: NamespaceError) -> Failure {
+    match error {
+        NamespaceError::Store(_) | NamespaceError::Unreadable { .. } => Failure::runtime(error),
+        error => Failure::usage(error),
+    }
+}

@@ -1,0 +1,124 @@
+//! The settings of a namespace as flags; each the word that files and records have for it.
+
+use snowmint::{Layout, Rule};
+use snowmint_cluster::namespace::{CounterSource, Definition, DefinitionError, Fields, ModeWord, TextForm};
+use snowmint_cluster::segment::{Reset, Stripe};
+
+/// What `add` and `set` both take.
+#[derive(Debug, Default, clap::Args)]
+pub(super) struct Safe {
+    /// How ids are written: {number}, {number:6}, {base62}, {base36}, {hex}, {id} (of uuid7, uuid4, ulid and objectid),
+    /// {date}, {yyyy}, {mm}, {dd}, and what stands for itself
+    #[arg(long, value_name = "TEMPLATE")]
+    text: Option<TextForm>,
+    /// Of snowflake: what to do when the clock goes back; without it the rule of the service
+    #[arg(long, value_name = "RULE")]
+    rule: Option<Rule>,
+    /// Of segment: cached (from memory: fast, growing per node) or direct (from the store each time: growing over all
+    /// nodes)
+    #[arg(long, value_name = "MODE")]
+    mode: Option<ModeWord>,
+    /// Of segment: no number is below it; a counter that is below is moved on
+    #[arg(long, value_name = "N")]
+    start: Option<u64>,
+    /// Of segment: no number is above it
+    #[arg(long, value_name = "N")]
+    maximum: Option<u64>,
+    /// Of segment: how many numbers are reserved at once, at least and at first
+    #[arg(long, value_name = "N")]
+    size_min: Option<u64>,
+    /// Of segment: how many numbers are reserved at once, at most
+    #[arg(long, value_name = "N")]
+    size_max: Option<u64>,
+}
+
+/// What makes a namespace what it is, and cannot be changed afterwards.
+#[derive(Debug, Default, clap::Args)]
+pub(super) struct Pinned {
+    /// snowflake, segment, uuid7, uuid4, ulid or objectid
+    #[arg(long, value_name = "SCHEME")]
+    pub(super) scheme: Option<String>,
+    /// Of snowflake: a name (see `snowmint layouts`) or a text form (see `snowmint layout --help`)
+    #[arg(long, value_name = "SPEC|NAME")]
+    layout: Option<Layout>,
+    /// Of segment, in the store of the service: only numbers that are i modulo n, as in 1/2
+    #[arg(long, value_name = "I/N")]
+    stripe: Option<Stripe>,
+    /// Of segment: where numbers are reserved instead of the store of the service: the stripe and the URL of a store, or
+    /// the URL of a counter of another system; once for each
+    #[arg(long = "source", value_name = "SOURCE")]
+    sources: Vec<String>,
+    /// Of segment: daily, monthly or yearly, when numbers begin anew (in UTC); the text has to tell the date
+    #[arg(long, value_name = "PERIOD")]
+    reset: Option<Reset>,
+}
+
+impl Pinned {
+    /// Whether anything was given.
+    pub(super) const fn is_given(&self) -> bool {
+        self.scheme.is_some()
+            || self.layout.is_some()
+            || self.stripe.is_some()
+            || !self.sources.is_empty()
+            || self.reset.is_some()
+    }
+
+    /// The definition of a namespace of `scheme`.
+    pub(super) fn define(&self, scheme: &str, safe: &Safe) -> Result<Definition, DefinitionError> {
+        // Read here and not by the flag: its error would repeat a password.
+        let sources: Result<Vec<CounterSource>, _> =
+            self.sources.iter().map(|source| source.parse()).collect();
+        let sources = sources.map_err(|error| DefinitionError::Sources(format!("--source: {error}")))?;
+        let fields = Fields {
+            scheme: scheme.to_owned(),
+            layout: self.layout,
+            stripe: self.stripe,
+            sources: Some(sources).filter(|sources| !sources.is_empty()),
+            reset: self.reset,
+            ..Fields::default()
+        };
+        safe.over(fields).define(&Layout::TWITTER)
+    }
+}
+
+impl Safe {
+    /// Whether anything was given.
+    pub(super) const fn is_given(&self) -> bool {
+        self.text.is_some()
+            || self.rule.is_some()
+            || self.mode.is_some()
+            || self.start.is_some()
+            || self.maximum.is_some()
+            || self.size_min.is_some()
+            || self.size_max.is_some()
+    }
+
+    /// A definition with what was given instead of what it has.
+    pub(super) fn change(&self, definition: &Definition, text: Text) -> Result<Definition, DefinitionError> {
+        let mut fields = self.over(Fields::from(definition));
+        if text == Text::Plain {
+            fields.text = None;
+        }
+        fields.define(&Layout::TWITTER)
+    }
+
+    fn over(&self, fields: Fields) -> Fields {
+        Fields {
+            text: self.text.clone().or(fields.text),
+            rule: self.rule.or(fields.rule),
+            mode: self.mode.or(fields.mode),
+            start: self.start.or(fields.start),
+            maximum: self.maximum.or(fields.maximum),
+            size_min: self.size_min.or(fields.size_min),
+            size_max: self.size_max.or(fields.size_max),
+            ..fields
+        }
+    }
+}
+
+/// What becomes of a text form that nobody gave another for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Text {
+    Kept,
+    Plain,
+}

@@ -1,0 +1,61 @@
+//! `snowmint import` on a real MariaDB and a real Redis: what is there, what it becomes, and that it starts above.
+
+use snowmint_test_servers::{MariaDb, Redis};
+
+use crate::run::{Bench, json};
+
+const LEAF: &str = "CREATE TABLE test.leaf_alloc (biz_tag VARCHAR(128) NOT NULL DEFAULT '', max_id BIGINT NOT NULL \
+    DEFAULT 1, step INT NOT NULL, description VARCHAR(256), update_time TIMESTAMP NOT NULL DEFAULT CURRENT_TIMESTAMP \
+    ON UPDATE CURRENT_TIMESTAMP, PRIMARY KEY (biz_tag)) ENGINE=InnoDB;
+    INSERT INTO test.leaf_alloc (biz_tag, max_id, step) VALUES ('order', 5001, 1000), ('user', 1, 2000), \
+    ('a b', 7, 10);";
+
+/// Goal: a Leaf is read without a change, and each tag goes on above what Leaf may have given. Method: Leaf's own table
+/// with three tags, one of which cannot be a namespace.
+#[test]
+fn a_leaf_becomes_namespaces_above_its_numbers() {
+    let leaf = MariaDb::start();
+    leaf.sql(LEAF);
+    let url = format!("leaf:mysql://root@{}/test", leaf.address());
+    let bench = Bench::new();
+    let before = leaf.sql("SELECT * FROM test.leaf_alloc");
+
+    let shown = bench.out(&["import", &url]);
+    assert!(shown.contains("nothing was changed; --apply makes"), "{shown}");
+    assert!(shown.lines().any(|line| line.starts_with("order ") && line.ends_with("6,001  new")), "{shown}");
+    assert!(!bench.path("snowmint-data").exists());
+
+    let applied = bench.run(&["import", &url, "--apply"]);
+    assert_eq!(applied.code, 1, "{applied:?}");
+    assert!(applied.err.contains("error: 1 of 3 were not made"), "{applied:?}");
+    assert!(applied.out.contains("refused: `a b` is not the name"), "{applied:?}");
+    assert_eq!(leaf.sql("SELECT * FROM test.leaf_alloc"), before, "nothing of Leaf is changed");
+
+    let mut server = bench.serve(&[]);
+    let (status, first) = server.http("/api/segment/get/order");
+    assert_eq!((status, first.as_str()), (200, "6001"));
+    let again = bench.run(&["import", &url, "--apply", "--json"]);
+    let outcomes: Vec<_> =
+        again.out.lines().map(json).map(|row| row["state"].as_str().unwrap().to_owned()).collect();
+    assert_eq!(outcomes, ["refused", "there", "there"]);
+}
+
+#[test]
+fn keys_of_a_redis_become_namespaces() {
+    let redis = Redis::start();
+    let cli = |args: &[&str]| {
+        let port = redis.port().to_string();
+        let mut command = std::process::Command::new("redis-cli");
+        assert!(command.args(["-p", &port]).args(args).output().unwrap().status.success());
+    };
+    cli(&["SET", "seq:orders", "41"]);
+    cli(&["SET", "seq:name", "text"]);
+    let bench = Bench::new();
+    let url = format!("redis-counter:redis://{}/0?counter=seq:*", redis.address());
+    let shown = bench.out(&["import", &url, "--json"]);
+    let row = json(shown.lines().next().unwrap());
+    assert_eq!((&row["name"], &row["highest"]), (&"seq:orders".into(), &41.into()), "{shown}");
+    assert_eq!(shown.lines().count(), 1, "a key that holds text is no counter: {shown}");
+    let told = bench.refused(&["import", "mongo://h/d"], 2);
+    assert!(told.contains("leaf:mysql://"), "{told}");
+}

@@ -1,0 +1,109 @@
+//! `snowmint ns`: what it says, what it refuses, and what a running node makes of it.
+
+use std::time::Duration;
+
+use crate::run::{Bench, json};
+
+fn listed(bench: &Bench) -> Vec<(String, String)> {
+    let text = |value: &serde_json::Value| value.as_str().unwrap().to_owned();
+    let rows = bench.out(&["ns", "list", "--json"]);
+    rows.lines().map(json).map(|row| (text(&row["name"]), text(&row["state"]))).collect()
+}
+
+#[test]
+fn a_namespace_from_its_beginning_to_its_end() {
+    let bench = Bench::new();
+    let made = bench.out(&["ns", "add", "orders", "--scheme", "segment", "--text", "ORD-{number:6}"]);
+    assert_eq!(made, "orders is segment cached, all numbers, as ORD-{number:6}\n");
+    let changed = bench.out(&["ns", "set", "orders", "--maximum", "999999", "--plain"]);
+    assert_eq!(changed, "orders is segment cached, all numbers, to 999999\n");
+    assert_eq!(listed(&bench), [("orders".to_owned(), "served".to_owned())]);
+    assert!(bench.out(&["ns", "list"]).contains("segment cached, all numbers, to 999999  reserved to 0"));
+    assert!(bench.out(&["ns", "drop", "orders"]).contains("`snowmint ns add orders` takes it up again"));
+    assert_eq!(listed(&bench), [("orders".to_owned(), "dropped".to_owned())]);
+    // As it was, without a word about what that was.
+    let again = bench.out(&["ns", "add", "orders"]);
+    assert!(
+        again.starts_with("orders is segment cached, all numbers, to 999999\nit goes on where it was"),
+        "{again}"
+    );
+}
+
+#[test]
+fn what_cannot_be_is_refused_with_what_could() {
+    let bench = Bench::new();
+    bench.out(&["ns", "add", "n", "--scheme", "segment"]);
+    let long = "x".repeat(65);
+    for (args, wanted) in [
+        (&["ns", "add", "x"][..], "--scheme: give snowflake, segment, uuid7"),
+        (
+            &["ns", "add", "x", "--scheme", "flake"],
+            "there is no scheme `flake`: there are snowflake, segment",
+        ),
+        (&["ns", "add", "x", "--scheme", "segment", "--stripe", "3/2"], "there is no stripe 3 of 2"),
+        (&["ns", "add", "x", "--scheme", "segment", "--size-min", "0"], "segments of 0 to"),
+        (&["ns", "add", "x", "--scheme", "segment", "--start", "9", "--maximum", "5"], "numbers from 9 to 5"),
+        (&["ns", "add", "x", "--scheme", "segment", "--reset", "daily"], "add {date}"),
+        (&["ns", "add", "x", "--scheme", "segment", "--text", "{nummer}"], "there are {number}"),
+        (&["ns", "add", "x", "--scheme", "uuid7", "--start", "5"], "`start` has no meaning for scheme uuid7"),
+        (
+            &["ns", "add", "x", "--scheme", "segment", "--source", "mysql://u:hunter2@h/i"],
+            "SNOWMINT_STORE_PASSWORD",
+        ),
+        (&["ns", "add", &long, "--scheme", "segment"], "is not the name of a namespace"),
+        (&["ns", "add", "n", "--scheme", "segment"], "namespace n is there already"),
+        (&["ns", "set", "n"], "nothing to change: give --text"),
+        (&["ns", "set", "n", "--rule", "reject"], "`rule` has no meaning for scheme segment"),
+        (&["ns", "set", "nope", "--plain"], "there is no namespace nope"),
+        (&["ns", "drop", "nope"], "there is no namespace nope"),
+    ] {
+        let told = bench.refused(args, 2);
+        assert!(told.contains(wanted) && !told.contains("hunter2"), "{args:?}: {told}");
+    }
+    bench.out(&["ns", "drop", "n"]);
+    let other = bench.refused(&["ns", "add", "n", "--scheme", "segment", "--stripe", "1/2"], 2);
+    assert!(other.contains("is pinned to `segment cached, all numbers`, wanted is"), "{other}");
+    let over = bench.run(&["ns", "add", "n", "--scheme", "segment", "--stripe", "1/2", "--start-over"]);
+    assert_eq!(over.code, 0, "{over:?}");
+    assert!(
+        over.err.contains("warning: n starts over: ids that were given out before may come again"),
+        "{over:?}"
+    );
+}
+
+#[test]
+fn a_file_of_namespaces_is_checked_before_anything_is_opened() {
+    let bench = Bench::new();
+    let serve = ["serve", "--http", "127.0.0.1:0", "--resp", "off", "--namespaces-file", "ns.toml"];
+    let missing = bench.refused(&serve, 2);
+    assert!(missing.contains("--namespaces-file: cannot read the namespaces of ns.toml"), "{missing}");
+    std::fs::write(bench.path("ns.toml"), "[namespaces.a]\nscheme = \"segment\"\nstep = 0\n").unwrap();
+    let bad = bench.refused(&serve, 2);
+    assert!(bad.contains("ns.toml: line 3: unknown field `step`"), "{bad}");
+    assert!(!bench.path("snowmint-data").exists());
+}
+
+#[test]
+fn a_running_node_follows() {
+    let bench = Bench::new();
+    let mut server = bench.serve(&["--namespaces-poll", "100ms"]);
+    assert_eq!(server.http("/v1/ids/orders").0, 404);
+    bench.out(&["ns", "add", "orders", "--scheme", "segment", "--text", "ORD-{number:4}"]);
+    let mut last = String::new();
+    let mut until = |wanted: u16| loop {
+        let (status, body) = server.http("/v1/ids/orders");
+        if status == 200 {
+            assert!(body > last, "{body} after {last}");
+            last.clone_from(&body);
+        }
+        if status == wanted {
+            break body;
+        }
+        std::thread::sleep(Duration::from_millis(20));
+    };
+    assert_eq!(until(200), r#"{"ids":["ORD-0001"]}"#);
+    bench.out(&["ns", "drop", "orders"]);
+    until(404);
+    bench.out(&["ns", "add", "orders"]);
+    until(200);
+}
