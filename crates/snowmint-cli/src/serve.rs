@@ -82,7 +82,8 @@ async fn until_stopped(plan: &Plan) -> Result<(), Failure> {
     let registrar = namespaces::registrar(plan, &mint, prepared.store, prepared.holder, clock);
     let late = prepared.late;
     let service = Service { keepers, mint: Arc::clone(&mint), registrar, settings, late };
-    let outcome = serve(plan, &stop, service, listeners, &shown).await;
+    // Boxed, as is the one inside it: it lives once and long, and need not be moved about.
+    let outcome = Box::pin(serve(plan, &stop, service, listeners, &shown)).await;
     mint.release(RELEASE_PATIENCE).await;
     outcome
 }
@@ -250,7 +251,7 @@ async fn serve(
         }
     };
     let following = tokio::spawn(registrar.run(reload));
-    snowmint_server::serve(mint, listeners, settings, ends).await;
+    Box::pin(snowmint_server::serve(mint, listeners, settings, ends)).await;
     following.abort();
     refused.into_inner().map_or(Ok(()), Err)
 }

@@ -154,7 +154,7 @@ async fn a_rolling_restart_with_no_worker_to_spare_waits_for_nothing() {
     let folder = tempfile::tempdir().unwrap();
     let store: Arc<dyn Store> =
         Arc::new(SqliteStore::open(&folder.path().join("snowmint.db")).await.unwrap());
-    let config = |node: usize| config(FOUR, &format!("node-{node}")).window(Duration::from_secs(600));
+    let config = |node: usize| config(FOUR, &format!("node-{node}")).window(Duration::from_mins(10));
     let mut nodes: Vec<Keepers> = (0..4).map(|node| start(&store, config(node), "1")).collect();
     let mut workers = BTreeMap::new();
     for (node, keepers) in nodes.iter().enumerate() {
@@ -165,7 +165,7 @@ async fn a_rolling_restart_with_no_worker_to_spare_waits_for_nothing() {
     for node in 0..4 {
         nodes[node].release(PATIENCE).await;
         nodes[node] = start(&store, config(node), "1");
-        let ready = tokio::time::timeout(Duration::from_secs(60), nodes[node].ready()).await;
+        let ready = tokio::time::timeout(Duration::from_mins(1), nodes[node].ready()).await;
         assert_eq!(ready.expect("it waits for no lease to lapse").unwrap().worker, workers[&node]);
         for keepers in &nodes {
             let mut caller = keepers.caller();

@@ -155,12 +155,15 @@ impl<S: Source> Collector for LeaseCollector<S> {
 /// Each lease that is held, by its worker.
 #[expect(clippy::cast_precision_loss, reason = "milliseconds since 1970 are far below 2^52")]
 fn encode_leases(encoder: &mut DescriptorEncoder<'_>, leases: &[LeaseStatus]) -> fmt::Result {
-    let held: Vec<(String, u64)> = leases
-        .iter()
-        .filter_map(|lease| Some((lease.worker?.to_string(), lease.until_unix_ms?)))
-        .collect();
+    let held: Vec<(String, u64)> =
+        leases.iter().filter_map(|lease| Some((lease.worker?.to_string(), lease.until_unix_ms?))).collect();
     let count = ConstGauge::new(held.len() as f64);
-    count.encode(encoder.encode_descriptor("leases", "Leases that are held", None, count.metric_type())?)?;
+    count.encode(encoder.encode_descriptor(
+        "leases",
+        "Leases that are held",
+        None,
+        count.metric_type(),
+    )?)?;
     if held.is_empty() {
         return Ok(());
     }

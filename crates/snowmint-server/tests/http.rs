@@ -135,7 +135,8 @@ async fn health_is_life_and_readiness_is_a_lease() {
     let server = Running::start().await;
     let (head, body) = server.get("/readyz").await;
     assert!(head.starts_with("http/1.1 200 "), "{head}");
-    assert_eq!(body, "{\"ready\":true,\"worker\":3,\"until\":\"2023-11-14T22:14:20.000Z\"}");
+    let lease = "\"worker\":3,\"until\":\"2023-11-14T22:14:20.000Z\"";
+    assert_eq!(body, format!("{{\"ready\":true,{lease},\"leases\":[{{{lease}}}]}}"));
     server.source.set_lease(false);
     let (head, body) = server.get("/readyz").await;
     assert!(head.starts_with("http/1.1 503 ") && head.contains("retry-after: 1"), "{head}");
@@ -158,6 +159,8 @@ async fn metrics_tell_ids_requests_connections_and_the_lease() {
         "snowmint_requests_total{protocol=\"http\",outcome=\"ok\"} 1",
         "snowmint_requests_total{protocol=\"http\",outcome=\"unknown-namespace\"} 1",
         "snowmint_lease_held 1.0",
+        "snowmint_leases 1.0",
+        "snowmint_lease_until_seconds{worker=\"3\"} 1700000060.0",
         "snowmint_lease_worker 3.0",
         "snowmint_lease_remaining_seconds 60.0",
         "snowmint_lease_renewals_total 5",

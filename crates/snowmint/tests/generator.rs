@@ -95,7 +95,11 @@ fn borrow_goes_on_ahead_of_the_clock_and_never_further_than_it_says() {
     let clock = ManualClock::at_unix_ms(T0);
     let generator = generator(&clock, Rule::borrow(MS(10)));
     assert_eq!(generator.try_take(1_000_000).unwrap().len(), 4096 * 11, "this tick and ten ahead");
-    assert!(matches!(generator.try_next(), Err(Refusal::Exhausted { .. })));
+    let refusal = generator.try_next().unwrap_err();
+    assert!(
+        matches!(refusal, Refusal::Exhausted { retry_after_ms } if retry_after_ms.get() == 1),
+        "{refusal:?}"
+    );
     clock.advance_ms(1);
     assert_eq!(instant(generator.try_next().unwrap()), T0 + 11);
     clock.set_unix_ms(T0 + 2);
@@ -209,7 +213,9 @@ fn ending_is_for_every_thread_and_tells_what_was_used() {
     assert_eq!(generator.try_take(4096 * 2 + 1).unwrap().len(), 8193);
     assert_eq!(generator.end(), Some(T0 + 3));
     assert_eq!(generator.end(), None);
+    assert_eq!(generator.lease_until_unix_ms(), T0 + 10_000);
     generator.extend_lease(T0 + 100_000);
+    assert_eq!(generator.lease_until_unix_ms(), T0 + 100_000);
     assert_eq!(generator.try_next(), Err(Refusal::Ended));
     let unused = leased(&clock, T0, T0 + 10).unwrap();
     assert_eq!(unused.end(), Some(T0));
@@ -235,9 +241,23 @@ fn the_end_of_time_is_an_error_and_never_wraps() {
     let generator = generator(&clock, Rule::borrow(MS(1000)));
     let ids: Vec<Id> = generator.try_take(1_000_000).unwrap().collect();
     assert_eq!((ids.len(), ids.last().unwrap().get() >> 22), (4096, (1 << 41) - 1));
-    for now in [end - 1, end, end + 1, u64::MAX] {
+    // The last but one is where a tick shifted by the sequence would be 0 again.
+    let wrapped = Layout::TWITTER.epoch_unix_ms() + (1 << 52);
+    for now in [end - 1, end, end + 1, wrapped, u64::MAX] {
         clock.set_unix_ms(now);
         assert_eq!(generator.try_next(), Err(Refusal::TimestampOverflow { ended_unix_ms: end }));
+        let unused = self::generator(&clock, Rule::REJECT);
+        if now >= end {
+            assert_eq!(unused.try_next(), Err(Refusal::TimestampOverflow { ended_unix_ms: end }));
+        }
+    }
+}
+
+#[test]
+fn the_first_ticks_after_the_epoch_are_as_fresh_as_any() {
+    for ms in 0..6 {
+        let clock = ManualClock::at_unix_ms(Layout::TWITTER.epoch_unix_ms() + ms);
+        assert_eq!(generator(&clock, Rule::REJECT).try_next().unwrap().get(), ms << 22 | 3 << 12);
     }
 }
 
@@ -246,8 +266,13 @@ fn a_clock_before_the_epoch_is_an_error() {
     for now in [0, Layout::TWITTER.epoch_unix_ms() - 1] {
         let clock = ManualClock::at_unix_ms(now);
         let refusal = generator(&clock, Rule::default()).try_next().unwrap_err();
-        assert!(matches!(refusal, Refusal::NotBegun { now_unix_ms, .. } if now_unix_ms == now));
+        let from_unix_ms = Layout::TWITTER.epoch_unix_ms();
+        assert_eq!(refusal, Refusal::NotBegun { from_unix_ms, now_unix_ms: now });
     }
+    let clock = ManualClock::at_unix_ms(0);
+    let ended = generator(&clock, Rule::default());
+    ended.end().unwrap();
+    assert_eq!(ended.try_next(), Err(Refusal::Ended), "whatever the clock shows");
 }
 
 #[test]
@@ -262,6 +287,9 @@ fn builders_refuse_what_cannot_be() {
     let game: Layout = "game".parse().unwrap();
     let error = Generator::builder(game).rule(Rule::borrow(MS(10))).build(&clock).unwrap_err();
     assert!(error.to_string().contains("10ms") && error.to_string().contains("1s"), "{error}");
+    let whole_tick = |rule| Generator::builder(game).rule(rule).build(&clock);
+    assert!(whole_tick(Rule::borrow(MS(1000))).is_ok() && whole_tick(Rule::borrow(MS(0))).is_ok());
+    assert!(leased(&clock, T0, T0 + 1).is_ok() && leased(&clock, T0 + 1, T0).is_err());
 }
 
 #[test]

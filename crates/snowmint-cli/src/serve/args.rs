@@ -33,6 +33,10 @@ Examples:
       This worker or none: if another node holds it, this one ends and says
       which node that is.
 
+  snowmint serve --workers 1..8
+      More ids a second than one worker has: up to eight workers while the
+      load needs them.
+
 Workers need not be configured: each node takes a lease on a free one from
 the store, and after a restart prefers the one it had. SIGTERM and SIGINT
 finish the requests in flight and give the lease back; a second one ends at

@@ -7,6 +7,7 @@
 //! effect, or done after their node gave them up. Nodes crash, restart, go on under a lease that was saved, and give
 //! theirs back, at any moment and any number of times. There is no bound on how long that goes on.
 
+mod action;
 mod moment;
 mod names;
 
@@ -15,7 +16,8 @@ use std::time::Instant;
 use snowmint::DatacenterId;
 use stateright::{Checker, HasDiscoveries, Model, Property};
 
-use self::moment::{Action, Moment};
+use self::action::Action;
+use self::moment::Moment;
 use super::*;
 
 /// The time from one clock reading to the next, and the slack that a node gives its own record.
