@@ -121,11 +121,15 @@ struct Shown {
 
 async fn prepare(plan: &Plan) -> Result<Prepared, Failure> {
     let saved = plan.start_without_store.then(|| saved::open(plan)).transpose()?;
-    let late = saved.as_ref().filter(|saved| saved::is_usable(plan, saved));
-    let late = late.map(|_| Arc::new(LateStore::new(saved::shown(&plan.store))));
-    let store = match &late {
-        Some(late) => Arc::clone(late) as Arc<dyn Store>,
-        None => reached(|| open_and_pin(plan), "no ids until it is").await?,
+    let opened = match &saved {
+        Some(saved) if saved::is_usable(plan, saved) => open_soon(plan).await?,
+        _ => Some(reached(|| open_and_pin(plan), "no ids until it is").await?),
+    };
+    let (store, late) = if let Some(store) = opened {
+        (store, None)
+    } else {
+        let late = Arc::new(LateStore::new(saved::shown(&plan.store)));
+        (Arc::clone(&late) as Arc<dyn Store>, Some(late))
     };
     let listeners = Listeners {
         http: open_port(&plan.http, "--http").await?,
@@ -158,6 +162,15 @@ async fn open_and_pin(plan: &Plan) -> Result<Arc<dyn Store>, NotYet> {
         error => NotYet::Never(Failure::usage(error)),
     })?;
     Ok(store)
+}
+
+/// The store if it is there within a moment.
+async fn open_soon(plan: &Plan) -> Result<Option<Arc<dyn Store>>, Failure> {
+    match tokio::time::timeout(lease::MOMENT, open_and_pin(plan)).await {
+        Ok(Ok(store)) => Ok(Some(store)),
+        Ok(Err(NotYet::Never(failure))) => Err(failure),
+        Ok(Err(NotYet::Later(_))) | Err(_) => Ok(None),
+    }
 }
 
 /// Tries until the store is there, after longer and longer waits, and says so.

@@ -133,6 +133,27 @@ async fn when_the_store_is_back_the_lease_is_renewed() {
     assert_eq!((keepers.status().worker, keepers.status().lost), (worker, 0));
 }
 
+/// Goal: where the store is there, nobody waits for what the dead process may have used. Method: the file is made to
+/// say that this is half a minute.
+#[tokio::test]
+async fn with_the_store_another_lease_is_taken_rather_than_waited_for() {
+    let (store, folder) = (Arc::new(CutOff::default()), tempfile::tempdir().unwrap());
+    let config = |saved| KeeperConfig::new(pool(), holder()).window(Duration::from_mins(1)).saved(saved);
+    let keepers = start_with(&store, config(open(folder.path()).await));
+    let worker = keepers.ready().await.unwrap().worker;
+    let mut caller = keepers.caller();
+    let last = ids(&keepers, &mut caller, 10).await[9];
+    drop((keepers, caller));
+    let saved = open(folder.path()).await;
+    let path = folder.path().join("lease-1.json");
+    let mut file: serde_json::Value = serde_json::from_slice(&fs::read(&path).unwrap()).unwrap();
+    file["mark"] = (instant(last) + 30_000).into();
+    fs::write(&path, file.to_string()).unwrap();
+    let keepers = start_with(&store, config(saved));
+    let ready = tokio::time::timeout(Duration::from_secs(20), keepers.ready()).await;
+    assert_ne!(ready.expect("it waits for nothing").unwrap().worker, worker);
+}
+
 #[tokio::test]
 async fn a_lease_that_was_given_back_is_not_saved_any_more() {
     let (store, folder) = (Arc::new(CutOff::default()), tempfile::tempdir().unwrap());

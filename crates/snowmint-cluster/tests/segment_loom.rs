@@ -110,8 +110,13 @@ fn what_is_told_as_unused_at_the_end_is_never_drawn() {
         };
         let unused = line.end();
         assert_eq!(draw(&line, 1), [0; 0], "nothing after the end");
-        let unused = unused.iter().flat_map(|unused| of(unused.segment));
-        let all: Vec<u64> = other.join().unwrap().into_iter().chain(unused).collect();
+        let unused: Vec<u64> = unused.iter().flat_map(|unused| of(unused.segment)).collect();
+        let drawn = other.join().unwrap();
+        assert!(
+            drawn.iter().max() < unused.iter().min() || unused.is_empty(),
+            "{drawn:?} keep {unused:?} from a return"
+        );
+        let all = [drawn, unused].concat();
         assert_eq!(all.len(), 3, "each is drawn or told as unused");
         all_differ(all);
     });

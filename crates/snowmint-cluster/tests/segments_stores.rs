@@ -22,7 +22,7 @@ const CLIENTS: usize = 16;
 /// What each store's nodes hand out at least: over six stores more than five million.
 const NUMBERS: u64 = 900_000;
 /// In direct mode, in which a few are drawn at a time.
-const DIRECT_NUMBERS: u64 = 8000;
+const DIRECT_NUMBERS: u64 = 5000;
 const CRASHES_OF_NODES: usize = 12;
 
 async fn counter(url: &str, key: &str, stripe: Stripe) -> Arc<dyn Counter> {

@@ -304,7 +304,11 @@ impl Line {
 
     /// Ends the segments for every thread: what was left, oldest first. Not while a segment is being put.
     pub(super) fn end(&self) -> Vec<Unused> {
-        self.ahead().filter_map(Place::end).collect()
+        // The newest first: a number of it that was drawn after an older one has ended would keep that from being
+        // given back.
+        let mut unused: Vec<Unused> = self.ahead().rev().filter_map(Place::end).collect();
+        unused.reverse();
+        unused
     }
 }
 

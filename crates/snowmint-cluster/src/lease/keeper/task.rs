@@ -115,7 +115,7 @@ impl Task {
             Ok(Some(lease)) => lease,
             Ok(None) => return,
             Err(why) => {
-                tracing::info!("the saved lease is not used: {why}");
+                tracing::debug!("the saved lease is not used: {why}");
                 return;
             }
         };
@@ -125,6 +125,15 @@ impl Task {
             return;
         }
         let wait_ms = saved.mark_unix_ms.saturating_sub(self.clock.unix_ms());
+        // A new lease can be used at once.
+        let store_answers =
+            wait_ms > 0 && matches!(timeout(self.config.call_timeout(), self.list()).await, Ok(Ok(_)));
+        if store_answers {
+            tracing::info!(
+                "the saved lease is not used: the store is there, and another lease begins earlier"
+            );
+            return;
+        }
         self.status.send_modify(|status| {
             let from = Utc(saved.mark_unix_ms);
             status.waiting = Some(format!(
