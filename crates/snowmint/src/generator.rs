@@ -9,6 +9,7 @@ mod owned;
 mod pool;
 mod shared;
 mod start;
+#[cfg(any(feature = "std", feature = "async"))]
 mod waiting;
 
 use core::fmt;

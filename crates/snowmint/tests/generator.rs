@@ -134,6 +134,32 @@ fn a_used_up_tick_may_be_followed_late_but_an_idle_generator_is_fresh() {
 }
 
 #[test]
+fn the_cursor_trails_by_four_milliseconds_and_not_by_five() {
+    for (late, at) in [(5, 1), (6, 6)] {
+        let clock = ManualClock::at_unix_ms(T0);
+        let generator = generator(&clock, Rule::REJECT);
+        assert_eq!(generator.try_take(4096).unwrap().len(), 4096);
+        clock.advance_ms(late);
+        assert_eq!(instant(generator.try_next().unwrap()), T0 + at, "after {late} ms");
+    }
+}
+
+#[test]
+fn a_clock_that_goes_back_to_the_tick_of_the_cursor_is_not_behind() {
+    let clock = ManualClock::at_unix_ms(T0);
+    let generator = generator(&clock, Rule::REJECT);
+    assert_eq!(generator.try_take(4096).unwrap().len(), 4096);
+    clock.set_unix_ms(T0 + 3);
+    assert_eq!(instant(generator.try_next().unwrap()), T0 + 1);
+    clock.set_unix_ms(T0 + 1);
+    assert_eq!(instant(generator.try_next().unwrap()), T0 + 1);
+    clock.set_unix_ms(T0);
+    assert!(
+        matches!(generator.try_next(), Err(Refusal::ClockBehind { behind_ms, .. }) if behind_ms.get() == 1)
+    );
+}
+
+#[test]
 fn flat_out_with_a_late_sleeper_no_tick_is_lost() {
     let clock = ManualClock::at_unix_ms(T0);
     let generator = generator(&clock, Rule::REJECT);

@@ -8,6 +8,7 @@ mod above;
 pub(super) use above::{Begin, Floor, Skip};
 
 use super::generations::Generations;
+#[cfg(any(feature = "std", feature = "async"))]
 use super::waiting::Waiting;
 use super::{Batch, Composer, GeneratorBuilder, Setup};
 use crate::cursor::{ENDED, Limits, Position, Run};
@@ -26,6 +27,7 @@ pub struct Generator<C> {
     cursor: Hot,
     tick: PerTick,
     generations: Generations,
+    #[cfg(any(feature = "std", feature = "async"))]
     pub(super) waiting: Waiting,
     limits: Limits,
     composer: Composer,
@@ -89,6 +91,7 @@ impl<C: Clock> Generator<C> {
                 first_cursor,
             },
             generations: Generations::new(&layout, &rule, first_tick),
+            #[cfg(any(feature = "std", feature = "async"))]
             waiting: Waiting::new(limits.max_behind_ms()),
             limits,
             composer,
