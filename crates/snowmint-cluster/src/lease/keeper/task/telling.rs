@@ -1,0 +1,137 @@
+//! What a task tells of the store and of why there is no lease: into the status each time, into the log when it is new.
+//! While a worker is sought the records are read many times a second.
+
+use std::sync::Arc;
+
+use snowmint::{Clock, WorkerId};
+use snowmint_store::{StoreError, StoreErrorKind};
+
+use super::Task;
+use crate::lease::keeper::LeaseFailure;
+use crate::lease::keeper::outage::Tell;
+use crate::lease::protocol::{Failure, Listing, Settings, WorkerChoice};
+
+/// Between two words about one reason, whose figures change.
+const AGAIN_MS: u64 = 60_000;
+
+/// Why a lease is waited for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Reason {
+    NoneFree,
+    Awaited,
+    ClockAhead,
+    Taken,
+    Unreadable,
+    Unsaved,
+}
+
+/// What was told last, and when.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Said {
+    reason: Reason,
+    unix_ms: u64,
+}
+
+impl Task {
+    /// Counts and tells failures; a time-out says nothing about whether a write happened.
+    pub(super) fn judged<T>(
+        &mut self,
+        answer: Result<Result<T, StoreError>, tokio::time::error::Elapsed>,
+        operation: &'static str,
+    ) -> Result<T, Failure> {
+        let now = self.clock.unix_ms();
+        let error = match answer {
+            Ok(Ok(value)) => {
+                if let Some((ms, failed_calls)) = self.outage.succeeded(now) {
+                    tracing::info!(after_ms = ms, failed_calls, "the store answers again");
+                }
+                return Ok(value);
+            }
+            Ok(Err(error)) => error,
+            Err(elapsed) => {
+                StoreError::new(StoreErrorKind::OutcomeUnknown, operation, self.store.describe(), elapsed)
+            }
+        };
+        match self.outage.failed(now) {
+            Tell::Begins => tracing::warn!(%error, "the store did not do what was asked; trying again"),
+            Tell::Lasts { ms, failed_calls } => {
+                tracing::warn!(%error, for_ms = ms, failed_calls, "the store still does not do what is asked");
+            }
+            Tell::Nothing => tracing::debug!(%error, "the store did not do what was asked"),
+        }
+        let failure = match error.kind() {
+            StoreErrorKind::OutcomeUnknown => Failure::Unknown,
+            _ => Failure::NotDone,
+        };
+        self.status.send_modify(|status| {
+            status.store_errors += 1;
+            if !error.is_temporary() {
+                status.failure = Some(LeaseFailure::Store(Arc::new(error)));
+            } else if status.worker.is_none() {
+                status.waiting = Some(error.to_string());
+            } else {
+                status.trouble = Some(error.to_string());
+            }
+        });
+        Err(failure)
+    }
+
+    /// Without a record that tells when a worker frees, there is none that can be read.
+    pub(super) fn none_free(&mut self, first: Option<String>) {
+        let Settings { choice, pool, .. } = *self.protocol.settings();
+        match (first, choice) {
+            (Some(why), _) => self.waiting(Reason::NoneFree, why),
+            (None, WorkerChoice::Only(worker)) => {
+                let key = pool.key(worker).map(|key| key.to_string()).unwrap_or_default();
+                self.failed(Reason::Unreadable, LeaseFailure::Unreadable { worker, key });
+            }
+            (None, WorkerChoice::Any) => {
+                let why = "no worker is free, and no record of this pool can be read";
+                self.waiting(Reason::Unreadable, why.to_owned());
+            }
+        }
+    }
+
+    pub(super) fn records_ahead(&self, worker: WorkerId, holder: &str, ahead_ms: u64) {
+        let told = self.status.borrow().records_ahead_ms;
+        // Told again only when it grows: while no worker is free the records are read many times a second.
+        if told == 0 || ahead_ms > told + 60_000 {
+            tracing::warn!(
+                %worker,
+                holder,
+                ahead_ms,
+                "records reach further ahead than this clock: either it is behind or that node's was ahead; \
+                 taking another worker"
+            );
+        }
+        self.status.send_modify(|status| status.records_ahead_ms = ahead_ms);
+    }
+
+    /// Tells that waiting alone does not help, and goes on trying: somebody may mend it.
+    pub(super) fn failed(&mut self, reason: Reason, failure: LeaseFailure) {
+        self.waiting(reason, failure.to_string());
+        self.status.send_modify(|status| status.failure = Some(failure));
+    }
+
+    /// Told once: while a worker is sought the records are read many times a second.
+    pub(super) fn tell_unreadable(&mut self, listing: &Listing) {
+        let unreadable =
+            listing.entries.iter().find(|entry| entry.record.is_none()).map(|entry| entry.worker);
+        if self.unreadable != unreadable
+            && let Some(worker) = unreadable
+        {
+            tracing::warn!(%worker, "this worker's record cannot be read; the worker is left alone");
+        }
+        self.unreadable = unreadable;
+    }
+
+    pub(super) fn waiting(&mut self, reason: Reason, why: String) {
+        let now = self.clock.unix_ms();
+        let lately = |said: Said| said.reason == reason && now.saturating_sub(said.unix_ms) < AGAIN_MS;
+        if !self.said.is_some_and(lately) {
+            tracing::warn!("{why}");
+            self.said = Some(Said { reason, unix_ms: now });
+        }
+        self.status.send_modify(|status| status.waiting = Some(why));
+    }
+}
