@@ -84,6 +84,7 @@ fn a_store_that_goes_away_is_outlived_to_the_end_of_the_lease() {
     let ready = server.get("/readyz");
     assert_eq!(ready.status, 200, "ids are made still: {}", ready.body);
     let until = ready.json()["until"].as_str().unwrap().to_owned();
+    assert_says(ready.json()["trouble"].as_str().unwrap(), &[&store.address().to_string()]);
     println!("{} s before the end, until {until}, {} calls had failed", sign.remaining, sign.store_errors);
 
     let error = time::eventually("the end of the lease", PATIENCE, || {

@@ -34,6 +34,9 @@ struct Readiness {
     #[serde(skip_serializing_if = "Option::is_none")]
     until: Option<String>,
     leases: Vec<LeaseHeld>,
+    /// Why the lease is not being renewed: ids go on to its end, and no further.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    trouble: Option<String>,
 }
 
 #[derive(Serialize)]
@@ -149,6 +152,7 @@ fn ready<S: Source>(server: &Server<S>, draining: &Draining) -> Result<Response<
         worker: status.worker.map(|worker| worker.0),
         until: status.until_unix_ms.map(|until| Utc(until).to_string()),
         leases: server.mint.leases().into_iter().filter_map(held).collect(),
+        trouble: status.trouble,
     })
 }
 
