@@ -50,17 +50,31 @@ until_ready() {
 
 draws() { [[ $(redis-cli -p "$1" ID.NEXT default 2>/dev/null) =~ ^[0-9]+$ ]]; }
 
-redis_port=$(free_port)
-redis-server --bind 127.0.0.1 --port "$redis_port" --dir "$scratch" --save '' --appendonly no \
-    --daemonize no --loglevel warning >"$scratch/redis.log" 2>&1 &
-redis_pid=$!
-started+=("$redis_pid")
+# redis NAME OPTION...: sets port and pid.
+redis() {
+    local name=$1
+    shift
+    port=$(free_port)
+    mkdir "$scratch/$name"
+    redis-server --bind 127.0.0.1 --port "$port" --dir "$scratch/$name" --save '' --daemonize no --loglevel warning "$@" \
+        >"$scratch/$name.log" 2>&1 &
+    pid=$!
+    started+=("$pid")
+    until_ready "$pid" redis-cli -p "$port" PING
+}
+redis redis --appendonly no
+redis_port=$port redis_pid=$pid
+redis everysec --appendonly yes --appendfsync everysec
+everysec_port=$port everysec_pid=$pid
+redis always --appendonly yes --appendfsync always
+always_port=$port always_pid=$pid
+printf '[namespaces.numbers]\nscheme = "segment"\n' >"$scratch/namespaces.toml"
 
 # serve NAME LAYOUT: sets port, http and pid.
 serve() {
     port=$(free_port) http=$(free_port)
     "$snowmint" serve --http "127.0.0.1:$http" --resp "127.0.0.1:$port" --data "$scratch/$1" --layout "$2" \
-        >"$scratch/$1.log" 2>&1 &
+        --namespaces-file "$scratch/namespaces.toml" >"$scratch/$1.log" 2>&1 &
     pid=$!
     started+=("$pid")
     until_ready "$pid" draws "$port"
@@ -70,7 +84,6 @@ default_port=$port default_http=$http default_pid=$pid
 # A sequence of 20 bits: what the server could do where the layout does not hold it back.
 serve wide 'time:41@1ms worker:2 sequence:20 epoch:2026-01-01'
 wide_port=$port wide_pid=$pid
-until_ready "$redis_pid" redis-cli -p "$redis_port" PING
 
 cpu_ns() { cat /proc/"$1"/task/*/schedstat | awk '{ sum += $1 } END { printf "%.0f", sum }'; }
 
@@ -96,12 +109,19 @@ run_round() {
     benchmark "$mode" "$round" 1 "$small" '`ID.NEXT default`' "$default_port" "$default_pid" ID.NEXT default
     benchmark "$mode" "$round" 64 "$large" 'redis-server `INCR`' "$redis_port" "$redis_pid" INCR counter
     benchmark "$mode" "$round" 64 "$large" '`ID.NEXT default`' "$default_port" "$default_pid" ID.NEXT default
+    local pipeline requests
+    for pipeline in 1 64; do
+        requests=$((pipeline == 1 ? small : large))
+        benchmark "$mode" "$round" "$pipeline" "$requests" '`INCR numbers`' "$default_port" "$default_pid" INCR numbers
+        benchmark "$mode" "$round" "$pipeline" "$requests" 'redis-server `INCR`, appendfsync everysec' "$everysec_port" "$everysec_pid" INCR counter
+        benchmark "$mode" "$round" "$pipeline" "$requests" 'redis-server `INCR`, appendfsync always' "$always_port" "$always_pid" INCR counter
+    done
     benchmark "$mode" "$round" 64 "$large" '`ID.NEXT default`, sequence of 20 bits' "$wide_port" "$wide_pid" ID.NEXT default
 }
 
 modes=(unpinned)
 if command -v taskset >/dev/null && [ "$(nproc)" -ge 2 ]; then modes+=(pinned); fi
-pin() { for pid in "$redis_pid" "$default_pid" "$wide_pid"; do taskset -apc "$1" "$pid" >/dev/null; done; }
+pin() { for pid in "$redis_pid" "$everysec_pid" "$always_pid" "$default_pid" "$wide_pid"; do taskset -apc "$1" "$pid" >/dev/null; done; }
 
 run_round warm-up 0
 for round in $(seq "$rounds"); do
@@ -114,7 +134,8 @@ done 2>/dev/null
 echo
 echo "## RESP: requests a second, \`redis-benchmark -c 50\`"
 echo
-echo "Medians of $rounds interleaved rounds; the ratio is that of each round, to redis-server in the same round."
+echo "Medians of $rounds interleaved rounds; the ratio is that of each round, to redis-server without persistence in the same round."
+echo "\`INCR numbers\` is durable before it is answered, by segments in SQLite."
 echo "The default layout limits one worker to 4,096,000 ids a second. Pinned: server on one processor, client on another."
 echo
 awk -F'\t' '
@@ -129,7 +150,7 @@ awk -F'\t' '
         key = $1 FS $2 FS $3
         if (!(key in rps)) order[++keys] = key
         round = $1 FS $2 FS $4
-        if ($3 ~ /^redis-server/) base[round] = $5
+        if ($3 == "redis-server `INCR`") base[round] = $5
         rps[key] = rps[key] " " $5; p50[key] = p50[key] " " $6; p99[key] = p99[key] " " $7; cpu[key] = cpu[key] " " $8
         ratio[key] = ratio[key] " " $5 / base[round]
     }
