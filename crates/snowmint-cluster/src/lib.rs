@@ -1,4 +1,4 @@
-//! What is built on a store: leases of worker ids, and namespaces.
+//! What is built on a store: leases of worker ids, numbers in segments, and namespaces.
 //!
 //! A node may only use a timestamp that was granted to it beforehand. A lease is the right to use one worker
 //! for ids whose timestamps lie in `[from, until)`. Leases are granted by compare-and-set on one record per
@@ -8,6 +8,7 @@
 //!
 //! The protocol is a pure state machine, [`lease::protocol::Protocol`]: the simulation drives the very code
 //! that ships. [`Keeper`] is its driver: it asks the store and keeps a generator under the lease.
+//! Numbers are reserved from a counter before they are used: see [`segment`].
 
 mod dice;
 mod identity;

@@ -204,3 +204,14 @@ fn a_run_that_does_not_fit_leaves_what_is_left_behind_for_everybody() {
         all_differ([run, theirs].concat());
     });
 }
+
+#[test]
+fn a_full_line_takes_no_other_segment() {
+    explore(|| {
+        let (line, mut tail) = open(&[(1, 1), (11, 1)]);
+        assert_eq!(tail.room(), 0);
+        tail.put(Unused { counter: 0, segment: numbers(21, 1) }, 0);
+        assert_eq!([draw(&line, 1), draw(&line, 1), draw(&line, 1)].concat(), [1, 11]);
+        assert_eq!(tail.room(), 2);
+    });
+}

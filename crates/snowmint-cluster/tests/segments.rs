@@ -220,6 +220,25 @@ async fn a_release_whose_answer_is_lost_gives_nothing_back_twice() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_segment_that_comes_after_a_release_is_given_back_too() {
+    let store = store();
+    let counter = unsteady(&store);
+    let segments = start(&[Arc::clone(&counter)], small());
+    counter.answers_after(Duration::from_millis(500));
+    let drawn = numbers(&segments, 15).await;
+    // Until the next call is under way.
+    let calls = counter.calls();
+    while counter.calls() == calls {
+        sleep(Duration::from_millis(1)).await;
+    }
+    let begin = Instant::now();
+    segments.release(Duration::from_mins(1)).await;
+    assert!(begin.elapsed() < Duration::from_secs(10));
+    assert_eq!(segments.try_take(1), Err(NoNumber::Stopped));
+    assert_eq!(counted(&store).await, drawn.len() as u64);
+}
+
+#[tokio::test(start_paused = true)]
 async fn a_release_does_not_wait_longer_than_it_is_told() {
     let counter = unsteady(&store());
     let segments = start(&[Arc::clone(&counter)], small());

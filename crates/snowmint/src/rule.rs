@@ -266,6 +266,7 @@ mod tests {
         let rule: Rule = "wait(5ms) then borrow(10ms)".parse().unwrap();
         assert_eq!(rule.decide(ms(5), true), Decision::Wait);
         assert_eq!(rule.decide(ms(6), true), Decision::GoOn);
+        assert_eq!(rule.decide(ms(10), true), Decision::GoOn);
         assert_eq!(rule.decide(ms(11), true), Decision::Refuse);
         assert_eq!(Rule::REJECT.decide(ms(1), true), Decision::Refuse);
         assert_eq!(rule.max_ahead(), ms(10));
@@ -277,9 +278,12 @@ mod tests {
 
     #[test]
     fn the_text_form_reads_back() {
-        for text in
-            ["reject", "wait(5ms) then reject", "generation then borrow(1.5s) then wait(20s) then reject"]
-        {
+        for text in [
+            "reject",
+            "wait(5ms) then reject",
+            "generation then borrow(1.5s) then wait(20s) then reject",
+            "wait(1.250s) then borrow(1.005s) then wait(999ms) then borrow(86400s) then reject",
+        ] {
             assert_eq!(text.parse::<Rule>().unwrap().to_string(), text);
         }
     }
@@ -297,6 +301,12 @@ mod tests {
             "wait(1.5ms)",
             "wait(2d)",
             "wait(86401s)",
+            "wait(86400.001s)",
+            "wait(86400001ms)",
+            "wait(1.2345s)",
+            "wait(.5s)",
+            "wait(1.s)",
+            "wait(5.0ms)x",
             "reject then wait(5ms)",
             "wait(+5ms)",
             "wait(5ms) borrow(1s)",

@@ -136,6 +136,38 @@ fn when_no_generation_fits_the_next_rule_decides() {
 }
 
 #[test]
+fn a_generation_is_entered_from_the_tick_after_its_last_on_and_not_before() {
+    for (back_to, fits) in [(1, true), (0, false)] {
+        let clock = ManualClock::at_unix_ms(T0);
+        let generator = generator(&clock, BACKUP, "generation");
+        let next_at = |ms| {
+            clock.set_unix_ms(ms);
+            generator.try_next()
+        };
+        next_at(T0).unwrap();
+        next_at(T0 - 100).unwrap();
+        next_at(T0 + 100).unwrap();
+        assert_eq!(next_at(T0 + back_to).is_ok(), fits, "the first generation was used up to the end of T0");
+    }
+}
+
+#[test]
+fn a_tick_used_up_in_one_generation_is_none_to_trail_in_another() {
+    let clock = ManualClock::at_unix_ms(T0);
+    let generator = generator(&clock, BACKUP, "generation");
+    assert_eq!(generator.try_take(4096).unwrap().len(), 4096);
+    for ms in [T0 - 100, T0 - 50] {
+        clock.set_unix_ms(ms);
+        let parts = generator.layout().split(generator.try_next().unwrap()).unwrap();
+        assert_eq!(
+            (generator.layout().unix_ms(parts.timestamp), parts.generation.0),
+            (ms, 1),
+            "fresh at once"
+        );
+    }
+}
+
+#[test]
 fn ending_counts_every_generation() {
     let clock = ManualClock::at_unix_ms(T0);
     let generator = generator(&clock, STEPPED, "generation");

@@ -108,6 +108,19 @@ fn borrow_goes_on_ahead_of_the_clock_and_never_further_than_it_says() {
 }
 
 #[test]
+fn borrowing_counts_whole_ticks() {
+    for (bound, goes_on) in [(15, false), (20, true)] {
+        let clock = ManualClock::at_unix_ms(T0 + 20);
+        let builder = Generator::builder("sonyflake".parse().unwrap()).rule(Rule::borrow(MS(bound)));
+        let generator = builder.build(&clock).unwrap();
+        generator.try_next().unwrap();
+        // 11 ms before the tick of the cursor, which is the second one after the clock's.
+        clock.set_unix_ms(T0 + 9);
+        assert_eq!(generator.try_next().is_ok(), goes_on, "borrow({bound}ms)");
+    }
+}
+
+#[test]
 fn a_chain_waits_for_a_small_step_and_borrows_over_a_larger_one() {
     let clock = ManualClock::at_unix_ms(T0);
     let generator = generator(&clock, "wait(5ms) then borrow(20ms)".parse().unwrap());
@@ -145,6 +158,20 @@ fn the_cursor_trails_by_four_milliseconds_and_not_by_five() {
 }
 
 #[test]
+fn a_batch_over_the_end_of_a_tick_uses_that_tick_up() {
+    let clock = ManualClock::at_unix_ms(T0);
+    let generator = generator(&clock, Rule::borrow(MS(10)));
+    assert_eq!(generator.try_take(4097).unwrap().len(), 4097);
+    clock.advance_ms(4);
+    let id = generator.try_next().unwrap();
+    assert_eq!(
+        (instant(id), id.get() % 4096),
+        (T0 + 1, 1),
+        "the rest of the tick it reaches into can be spent"
+    );
+}
+
+#[test]
 fn a_clock_that_goes_back_to_the_tick_of_the_cursor_is_not_behind() {
     let clock = ManualClock::at_unix_ms(T0);
     let generator = generator(&clock, Rule::REJECT);
@@ -157,6 +184,22 @@ fn a_clock_that_goes_back_to_the_tick_of_the_cursor_is_not_behind() {
     assert!(
         matches!(generator.try_next(), Err(Refusal::ClockBehind { behind_ms, .. }) if behind_ms.get() == 1)
     );
+}
+
+#[test]
+fn draws_that_are_refused_take_nothing_from_the_next_tick() {
+    let clock = ManualClock::at_unix_ms(T0);
+    let generator = generator(&clock, Rule::REJECT);
+    for ms in 0..3 {
+        for sequence in 0..4096 {
+            let id = generator.try_next().unwrap();
+            assert_eq!((instant(id), id.get() % 4096), (T0 + ms, sequence));
+        }
+        for _ in 0..3 {
+            assert!(matches!(generator.try_next(), Err(Refusal::Exhausted { .. })));
+        }
+        clock.advance_ms(1);
+    }
 }
 
 #[test]
@@ -191,6 +234,13 @@ fn a_tick_used_in_part_or_whole_ends_where_the_next_begins() {
 fn leased(clock: &ManualClock, from: u64, until: u64) -> Result<Generator<&ManualClock>, BuildError> {
     let lease = Lease { worker: WorkerId(1), from_unix_ms: from, until_unix_ms: until };
     Generator::builder(Layout::TWITTER).lease(lease).rule(Rule::borrow(MS(1000))).build(clock)
+}
+
+#[test]
+fn the_begin_of_a_lease_is_no_tick_to_trail() {
+    let clock = ManualClock::at_unix_ms(T0 + 3);
+    let generator = leased(&clock, T0, T0 + 10).unwrap();
+    assert_eq!(instant(generator.try_next().unwrap()), T0 + 3);
 }
 
 #[test]

@@ -6,6 +6,7 @@
 use std::time::Duration;
 
 use proptest::prelude::*;
+use snowmint::utc::MAX_UNIX_MS;
 use snowmint::{
     DatacenterId, Field, Generation, Layout, LayoutBuilder, LayoutError, PRESETS, Parts, Sequence, Timestamp,
     WorkerId,
@@ -172,4 +173,43 @@ fn a_layout_shows_its_text_and_its_end_where_it_is_debugged() {
         format!("{:?}", Layout::TWITTER),
         format!("Layout({}; ends 2080-07-10T17:30:30.209Z)", Layout::TWITTER)
     );
+}
+
+#[test]
+fn the_last_value_inside_each_bound_can_be_built_and_the_first_outside_cannot() {
+    let layout = |timestamp, tick_ms, epoch| {
+        let tick = Duration::from_millis(tick_ms);
+        Layout::builder().timestamp(timestamp).tick(tick).epoch_unix_ms(epoch).build()
+    };
+    assert!(layout(1, 1, MAX_UNIX_MS).is_ok());
+    let epoch_unix_ms = MAX_UNIX_MS + 1;
+    assert_eq!(layout(1, 1, epoch_unix_ms), Err(LayoutError::EpochTooLate { epoch_unix_ms }));
+    assert!(layout(1, MAX_UNIX_MS, 0).is_ok());
+    assert!(matches!(layout(1, MAX_UNIX_MS + 1, 0), Err(LayoutError::Tick { .. })));
+    // 2^20 ticks of 2^43 - 1 ms, from 2^20 - 1 on, end at 2^63 - 1.
+    let tick_ms = (1 << 43) - 1;
+    assert_eq!(layout(20, tick_ms, (1 << 20) - 1).unwrap().ends_at_unix_ms(), i64::MAX as u64);
+    assert_eq!(layout(20, tick_ms, 1 << 20), Err(LayoutError::LastsTooLong { bits: 20, tick_ms }));
+    assert!(matches!(layout(99, 1, 0), Err(LayoutError::TooWide { bits: 99, .. })));
+    assert!(matches!(layout(100, 1, 0), Err(LayoutError::FieldTooWide { bits: 100, limit: 63, .. })));
+    let worker = |bits| Layout::builder().timestamp(32).worker(bits).epoch_unix_ms(0).build();
+    assert!(worker(31).is_ok());
+    assert!(matches!(worker(32), Err(LayoutError::FieldTooWide { bits: 32, limit: 31, .. })));
+}
+
+#[test]
+fn the_last_tick_is_a_timestamp_and_the_first_after_it_is_none() {
+    for layout in [Layout::TWITTER, "sonyflake".parse().unwrap()] {
+        let (epoch, end) = (layout.epoch_unix_ms(), layout.ends_at_unix_ms());
+        assert_eq!(layout.timestamp_at(epoch).map(|at| at.0), Some(0));
+        assert_eq!(layout.timestamp_at(epoch - 1), None);
+        assert_eq!(layout.timestamp_at(end - 1).map(|at| at.0), Some(layout.max(Field::Timestamp)));
+        assert_eq!(layout.timestamp_at(end), None);
+    }
+}
+
+#[test]
+fn javascript_is_safe_up_to_53_bits() {
+    let of = |bits| Layout::builder().timestamp(bits).epoch_unix_ms(0).build().unwrap();
+    assert!(of(53).is_safe_in_javascript() && !of(54).is_safe_in_javascript());
 }

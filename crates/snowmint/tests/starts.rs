@@ -83,7 +83,7 @@ fn a_random_start_wraps_inside_its_tick_and_loses_nothing() {
         for id in rest.into_iter().chain([one]) {
             assert!(seen.insert(id));
             let parts = Layout::TWITTER.split(id).unwrap();
-            assert_eq!(Layout::TWITTER.unix_ms(parts.timestamp), T0 + ms);
+            assert_eq!((Layout::TWITTER.unix_ms(parts.timestamp), parts.worker.0), (T0 + ms, 0));
         }
         clock.advance_ms(1);
     }
