@@ -73,6 +73,7 @@ fn borrowing_ahead_is_not_claimed_ahead() {
 }
 
 #[test]
+#[cfg_attr(miri, ignore = "thousands of ids one by one: minutes")]
 fn a_fill_goes_over_ticks_as_far_as_there_are_ids() {
     let clock = ManualClock::at_unix_ms(T0);
     let builder = Generator::builder(Layout::TWITTER).rule(Rule::borrow(Duration::from_millis(2)));
@@ -91,6 +92,7 @@ fn a_fill_goes_over_ticks_as_far_as_there_are_ids() {
 }
 
 #[test]
+#[cfg_attr(miri, ignore = "thousands of ids one by one: minutes")]
 fn blocks_share_a_tick_and_never_outlive_it() {
     let clock = ManualClock::at_unix_ms(T0);
     let shared = Arc::new(Generator::builder(Layout::TWITTER).build(&clock).unwrap());
@@ -163,7 +165,7 @@ proptest! {
     /// The slow, obvious way beside the fast ones: the same clock, one id at a time from the shared form.
     #[test]
     fn fills_and_batches_are_what_single_draws_would_be(
-        draws in prop::collection::vec((0_u64..3, 1_usize..9000), 1..20),
+        draws in prop::collection::vec((0_u64..3, 1_usize..if cfg!(miri) { 90 } else { 9000 }), 1..20),
         start in prop_oneof![Just(Start::Zero), Just(Start::Random { bound: 4096, seed: 9 }), Just(Start::Rolling)],
         layout in prop_oneof![Just("twitter"), Just("sonyflake"), Just("worker:3 time:41@1ms sequence:5 epoch:2020-01-01")],
     ) {

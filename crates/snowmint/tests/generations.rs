@@ -50,6 +50,7 @@ fn returns_to_one_instant(times: u64, each: u64) -> Vec<u64> {
 }
 
 #[test]
+#[cfg_attr(miri, ignore = "thousands of ids one by one: minutes")]
 fn the_published_stepped_sequence_repeats_ids_and_the_rule_does_not() {
     // Under load a turn runs past its quarter; at a low rate the fourth step back wraps to the first base.
     for (times, each) in [(2, 1500), (6, 3)] {
@@ -75,6 +76,7 @@ fn the_published_stepped_sequence_repeats_ids_and_the_rule_does_not() {
 }
 
 #[test]
+#[cfg_attr(miri, ignore = "thousands of ids one by one: minutes")]
 fn three_returns_to_one_instant_survive_and_the_fourth_is_refused_with_how_far() {
     let clock = ManualClock::at_unix_ms(T0);
     let generator = generator(&clock, STEPPED, "generation");

@@ -187,6 +187,7 @@ fn a_clock_that_goes_back_to_the_tick_of_the_cursor_is_not_behind() {
 }
 
 #[test]
+#[cfg_attr(miri, ignore = "thousands of ids one by one: minutes")]
 fn draws_that_are_refused_take_nothing_from_the_next_tick() {
     let clock = ManualClock::at_unix_ms(T0);
     let generator = generator(&clock, Rule::REJECT);
@@ -244,6 +245,7 @@ fn the_begin_of_a_lease_is_no_tick_to_trail() {
 }
 
 #[test]
+#[cfg_attr(miri, ignore = "thousands of ids one by one: minutes")]
 fn nothing_outside_the_lease_is_ever_used() {
     let clock = ManualClock::at_unix_ms(T0 - 100);
     let generator = leased(&clock, T0, T0 + 10).unwrap();
@@ -264,6 +266,7 @@ fn nothing_outside_the_lease_is_ever_used() {
 }
 
 #[test]
+#[cfg_attr(miri, ignore = "thousands of ids one by one: minutes")]
 fn a_tick_that_two_leases_share_is_used_by_neither() {
     let game: Layout = "game".parse().unwrap();
     let clock = ManualClock::at_unix_ms(T0 + 60_000_000_000);
@@ -311,6 +314,7 @@ fn the_one_that_follows_begins_after_the_last_timestamp_used() {
 }
 
 #[test]
+#[cfg_attr(miri, ignore = "thousands of ids one by one: minutes")]
 fn the_end_of_time_is_an_error_and_never_wraps() {
     let end = Layout::TWITTER.ends_at_unix_ms();
     let clock = ManualClock::at_unix_ms(end - 1);

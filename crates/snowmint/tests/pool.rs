@@ -231,6 +231,7 @@ fn the_refusal_that_waiting_helps_is_the_one_that_is_told() {
 /// Goal: nothing of the above depends on who runs when. Method: threads draw on the wall clock while generators come
 /// and go; takes 0.3 s.
 #[test]
+#[cfg_attr(miri, ignore = "thousands of ids one by one: minutes")]
 fn threads_draw_while_generators_come_and_go() {
     let layout: Layout = "time:41@1ms worker:6 sequence:6 epoch:2020-01-01".parse().unwrap();
     let pool = GeneratorPool::new(layout);

@@ -138,6 +138,18 @@ fn a_claim_that_arrives_when_its_grant_has_ended_is_claimed_anew() {
 }
 
 #[test]
+fn a_record_at_a_worker_that_was_claimed_in_vain_is_anothers_unless_it_bears_that_claims_tag() {
+    let mut protocol = only(7);
+    let claim = swap_of(&protocol.step(NOW, listed(vec![]))).2;
+    protocol.step(NOW, Input::Swapped(Err(Failure::Unknown)));
+    protocol.step(NOW, Input::Wake);
+    protocol.step(NOW, Input::Loaded(Ok(None)));
+    protocol.step(NOW + 400, Input::Wake);
+    let turn = protocol.step(NOW + 400, listed(vec![entry(7, "me", NOW + WINDOW, claim.tag.0 + 1)]));
+    assert!(matches!(turn.events[..], [Event::Awaited { .. }]), "a name proves nothing: {turn:?}");
+}
+
+#[test]
 fn a_failed_write_that_surely_did_not_happen_leaves_no_tag_behind() {
     let (mut protocol, worker) = holding();
     let refused = swap_of(&protocol.step(NOW + 3000, Input::Wake)).2;
