@@ -51,7 +51,6 @@ fn shared(clock: &Counted) -> Result<Generator<&Counted>, BuildError> {
 }
 
 #[test]
-#[cfg_attr(miri, ignore = "weak exchanges fail at random there, and each try reads the clock")]
 fn a_tick_is_drawn_from_under_one_reading() {
     let clock = Counted::new();
     let generator = shared(&clock).unwrap();
@@ -73,7 +72,6 @@ fn a_tick_is_drawn_from_under_one_reading() {
 }
 
 #[test]
-#[cfg_attr(miri, ignore = "weak exchanges fail at random there, and each try reads the clock")]
 fn a_block_opens_the_tick_for_others() {
     let clock = Counted::new();
     let generator = shared(&clock).unwrap();

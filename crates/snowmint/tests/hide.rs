@@ -100,6 +100,7 @@ fn what_is_shown_has_neither_the_order_nor_the_parity_of_the_ids() {
 #[test]
 fn another_key_is_another_order_and_no_key_is_printed() {
     let (one, other) = (Hider::new(&KEY), Hider::new(b"0123456789abcdeg"));
-    assert!((0..1000).all(|n| one.hide(id(n)) != other.hide(id(n))));
+    let ids = if cfg!(miri) { 3 } else { 1000 };
+    assert!((0..ids).all(|n| one.hide(id(n)) != other.hide(id(n))));
     assert_eq!(format!("{one:?}"), "Hider");
 }

@@ -282,7 +282,8 @@ impl<C: Clock> Generator<C> {
             }
             let generation = run.enter.unwrap_or(generation);
             let next = self.generations.pack(generation, run.end);
-            let taken = self.cursor.0.compare_exchange_weak(word, next, Ordering::AcqRel, Ordering::Relaxed);
+            // Not the weak form: what it saves here, a failure without cause would cost in another reading of the clock.
+            let taken = self.cursor.0.compare_exchange(word, next, Ordering::AcqRel, Ordering::Relaxed);
             if taken.is_ok() {
                 self.note_clock(&run, position.highest_tick);
                 return Ok(Claim { run, generation, hold: reading.hold });
