@@ -51,6 +51,9 @@ pub fn run(settings: &Settings, figures: &mut Figures) {
 /// The name of the bare reading of the processor's counter.
 pub const COUNTER: &str = "processor's counter (rdtsc)";
 
+/// The name of an addition to a word that nobody shares.
+pub const PLAIN_ADD: &str = "plain add";
+
 fn baselines() -> Vec<Subject> {
     use std::sync::atomic::{AtomicU64, Ordering};
     use std::time::SystemTime;
@@ -60,7 +63,7 @@ fn baselines() -> Vec<Subject> {
 
     vec![
         Subject::shared(FETCH_ADD, AtomicU64::new(0), |word| word.fetch_add(1, Ordering::Relaxed)).baseline(),
-        Subject::own("plain add", || {
+        Subject::own(PLAIN_ADD, || {
             let mut word = 0_u64;
             move || {
                 word += 1;

@@ -8,6 +8,9 @@ use crate::table::{Table, figure};
 use crate::timing::{counter, counter_after, counter_before, counter_step_ns};
 use crate::{ours, peers};
 
+/// Calls of a round that are not counted: before it other subjects ran, and the caches are theirs.
+const WARM_UP: usize = 200;
+
 /// Takes samples: steps of the counter that one call took, one call every so many steps.
 type Sample = Box<dyn FnMut(usize, u64, &mut Vec<f64>)>;
 
@@ -23,14 +26,16 @@ impl Call {
     pub fn new<T>(name: &'static str, mut id: impl FnMut() -> T + 'static) -> Self {
         let sample = move |calls: usize, every: u64, steps: &mut Vec<f64>| {
             let mut due = counter() + every;
-            for _ in 0..calls {
+            for call in 0..WARM_UP + calls {
                 while counter() < due {
                     std::hint::spin_loop();
                 }
                 let before = counter_before();
                 black_box(id());
                 let after = counter_after();
-                steps.push((after - before) as f64);
+                if call >= WARM_UP {
+                    steps.push((after - before) as f64);
+                }
                 due = after + every;
             }
         };

@@ -16,6 +16,9 @@ const CHUNK: u64 = 4096;
 /// The contended atomic that everything is compared with.
 pub const FETCH_ADD: &str = "contended `AtomicU64::fetch_add`";
 
+/// What strict order over threads costs at the least where each id looks at the counter first.
+pub const AFTER_COUNTER: &str = "the same, each after a look at the counter";
+
 /// Measures, prints and notes the figures.
 pub fn run(settings: &Settings, figures: &mut Figures) {
     let processors = processors();
@@ -67,9 +70,8 @@ fn baselines() -> Vec<Subject> {
     vec![
         Subject::shared(FETCH_ADD, Padded::default(), |word| word.0.fetch_add(1, Ordering::Relaxed))
             .baseline(),
-        // What strict order over threads costs at the least where each id looks at the counter first: the pause
-        // between two steps gives the other processor time to take the cache line away.
-        Subject::shared("the same, each after a look at the counter", Padded::default(), |word| {
+        // The pause between two steps gives the other processor time to take the cache line away.
+        Subject::shared(AFTER_COUNTER, Padded::default(), |word| {
             std::hint::black_box(counter());
             word.0.fetch_add(1, Ordering::Relaxed)
         })
