@@ -26,6 +26,11 @@ fn owned(clock: &ManualClock, rule: Rule) -> OwnedGenerator<&ManualClock> {
 }
 
 #[test]
+fn blocks_that_lie_side_by_side_share_no_cache_line() {
+    assert_eq!(align_of::<BlockGenerator<&Generator<ManualClock>>>() % 128, 0);
+}
+
+#[test]
 fn the_owned_form_is_fresh_in_every_tick_and_uses_all_of_it() {
     let clock = ManualClock::at_unix_ms(T0);
     let mut generator = owned(&clock, Rule::REJECT);

@@ -165,10 +165,16 @@ impl<C: Clock> Generator<C> {
         if !self.may_go_on(hold) {
             return None;
         }
-        let start = self.cursor.0.load(Ordering::Relaxed);
-        let end = start.checked_add(wanted).filter(|end| *end <= self.tick.limit.load(Ordering::Relaxed))?;
-        let taken = self.cursor.0.compare_exchange(start, end, Ordering::Relaxed, Ordering::Relaxed);
-        taken.is_ok().then(|| (Batch::new(self.composer, self.fork, start, end), hold))
+        let mut start = self.cursor.0.load(Ordering::Relaxed);
+        loop {
+            let end =
+                start.checked_add(wanted).filter(|end| *end <= self.tick.limit.load(Ordering::Relaxed))?;
+            match self.cursor.0.compare_exchange(start, end, Ordering::Relaxed, Ordering::Relaxed) {
+                Ok(_) => return Some((Batch::new(self.composer, self.fork, start, end), hold)),
+                // Another thread drew. Its reading still holds: a claim would cost one more, and write what all read.
+                Err(drawn) => start = drawn,
+            }
+        }
     }
 
     /// Fills `out` from its start with the next ids; gives how many there were, at least one unless it is empty.
