@@ -33,6 +33,12 @@ pub(crate) const REFUSAL: &[u8] = b"HTTP/1.1 503 Service Unavailable\r\n\
     {\"type\":\"urn:snowmint:too-many-clients\",\"title\":\"Too many connections\",\"status\":503,\
     \"detail\":\"as many connections are open as there may be: close some, or come back\"}";
 
+/// Whether path and query are read as a route.
+#[doc(hidden)]
+pub fn reads_route(path: &str, query: Option<&str>) -> bool {
+    request::route(path, query).is_ok()
+}
+
 /// Serves one connection until the client leaves or the service ends.
 pub(crate) async fn serve<S: Source>(server: Arc<Server<S>>, stream: TcpStream, draining: Draining) {
     let ends = draining.clone().begun();

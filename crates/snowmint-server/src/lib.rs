@@ -66,6 +66,10 @@ pub use settings::{Settings, SharedClock};
 #[doc(hidden)]
 pub use resp::codec as resp_codec;
 
+/// Whether path and query of a request are read as a route, for fuzzing.
+#[doc(hidden)]
+pub use http::reads_route as http_reads_route;
+
 use accept::Acceptor;
 use metrics::Protocol;
 use server::Server;

@@ -1,0 +1,47 @@
+//! A file of namespaces is read or refused with a line of it; a text form reads back every number that it writes; the
+//! short texts of the cluster are what they write.
+#![no_main]
+
+use std::fmt::Display;
+use std::str::FromStr;
+
+use libfuzzer_sys::fuzz_target;
+use snowmint::Layout;
+use snowmint_cluster::lease::Workers;
+use snowmint_cluster::namespace::{CounterSource, NamespaceFile, NamespaceName, TextForm};
+use snowmint_cluster::segment::Stripe;
+
+fuzz_target!(|input: (u64, u64, &str)| {
+    let (number, unix_ms, text) = input;
+    if let Err(error) = NamespaceFile::parse(text, &Layout::TWITTER) {
+        assert!(!error.message.is_empty());
+        assert!(
+            error.line.is_none_or(|line| (1..=text.matches('\n').count() + 1).contains(&line)),
+            "{error}"
+        );
+    }
+    if let Ok(form) = text.parse::<TextForm>() {
+        assert_eq!(form.to_string().parse(), Ok(form.clone()));
+        let mut written = Vec::new();
+        form.write_number(number, unix_ms, &mut written);
+        let written = std::str::from_utf8(&written).unwrap();
+        assert!(form.read_number(written).is_none_or(|read| read == number), "{written:?} of {text:?}");
+        // A number that is not the one written is not read with others of the same text.
+        if let Some(read) = form.read_number(text) {
+            let mut again = Vec::new();
+            form.write_number(read, unix_ms, &mut again);
+            assert!(form.read_number(std::str::from_utf8(&again).unwrap()) == Some(read));
+        }
+    }
+    is_what_it_writes::<CounterSource>(text);
+    is_what_it_writes::<NamespaceName>(text);
+    is_what_it_writes::<Workers>(text);
+    is_what_it_writes::<Stripe>(text);
+});
+
+fn is_what_it_writes<T: FromStr + Display + PartialEq>(text: &str) {
+    if let Ok(value) = text.parse::<T>() {
+        let written = value.to_string();
+        assert!(written.parse::<T>().is_ok_and(|again| again == value), "{text:?} is written as {written:?}");
+    }
+}
