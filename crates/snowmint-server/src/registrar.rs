@@ -2,6 +2,7 @@
 //! It alone changes which namespaces are served, so no two changes meet.
 
 mod opening;
+mod places;
 mod told;
 
 use std::collections::{BTreeMap, BTreeSet};

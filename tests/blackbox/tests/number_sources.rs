@@ -189,5 +189,23 @@ fn one_of_two_stores_may_be_down() {
         let [_, even] = draw(10);
         (even > 0).then_some(())
     });
+    drop(draw);
+    drop(client);
+    drop(server);
+
+    // A node that begins while one of them is down uses it once it is there, and then needs the other no more.
+    stores[1].kill9();
+    let server = serve(folder.path()).start();
+    wait_for(&server, "ids");
+    let mut client = server.client();
+    let log = server.log();
+    assert!(log.contains("namespace{name=ids}") && log.contains("until this one is there"), "{log}");
+    stores[1].restart();
+    stores[0].kill9();
+    time::eventually("an even number", PATIENCE, || {
+        let drawn = client.next("ids", 20).unwrap().ok()?;
+        ids.add(&drawn);
+        drawn.iter().any(|id| id % 2 == 0).then_some(())
+    });
     ids.assert_unique();
 }

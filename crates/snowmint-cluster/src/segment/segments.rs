@@ -19,6 +19,7 @@ use snowmint_store::Counter;
 use tokio::sync::{Notify, mpsc, oneshot, watch};
 use tokio::task::JoinHandle;
 use tokio::time::{Instant, timeout, timeout_at};
+use tracing::Instrument as _;
 
 use super::combine::Order;
 use super::line::{Drawn, Line};
@@ -171,12 +172,13 @@ impl Segments {
         });
         let (desk, asks) = mpsc::channel(DESK_QUEUE);
         let at_desk = Desk::new(periods.clone(), &config, Arc::clone(&clock), seed, sender.clone());
-        tokio::spawn(at_desk.run(asks));
+        // The caller's span says whose numbers these are; the tasks outlive the call.
+        tokio::spawn(at_desk.run(asks).in_current_span());
         let refill = (config.mode == Mode::Cached).then(|| {
             let (release, released) = oneshot::channel();
             let settings = config.settings(periods.counters());
             let task = Refill::new(Arc::clone(&shared), tail, periods, &settings, clock, seed, sender);
-            (release, tokio::spawn(task.run(released)))
+            (release, tokio::spawn(task.run(released).in_current_span()))
         });
         let (stopped, refill) = (AtomicBool::new(false), Mutex::new(refill));
         Ok(Self { inner: Arc::new(Inner { config, counters, shared, status, desk, stopped, refill }) })

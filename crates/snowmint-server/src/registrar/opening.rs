@@ -1,18 +1,19 @@
 //! From a definition to what makes its ids: stores and counters are opened, segments and generators started.
 
-use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::Duration;
 
-use snowmint_cluster::namespace::{CounterSource, NumberSource, SegmentScheme};
-use snowmint_cluster::segment::{CountersOf, Period, Stripe};
+use snowmint_cluster::namespace::{NumberSource, SegmentScheme};
+use snowmint_cluster::segment::{CountersOf, Period};
 use snowmint_cluster::{NamespaceName, Segments};
-use snowmint_store::{Counter, Key, Store};
-use tokio::sync::Mutex;
+use snowmint_store::{Counter, Key, OpenError, Store};
+use tracing::Instrument as _;
 
+use super::places::{Others, Place};
 use crate::settings::{ServiceClock, SharedClock};
 
-/// How long another store may take to be opened before its namespaces are served without it and it is tried again.
+/// How long the other stores of a namespace may take to be opened before it is served without those that have not
+/// answered.
 const OPEN_WITHIN: Duration = Duration::from_secs(5);
 
 /// Opens stores and counters, each store once.
@@ -20,33 +21,27 @@ const OPEN_WITHIN: Duration = Duration::from_secs(5);
 pub(super) struct Opening {
     store: Arc<dyn Store>,
     clock: ServiceClock,
-    others: Mutex<HashMap<String, Arc<dyn Store>>>,
-}
-
-/// Where the numbers of one source are reserved.
-#[derive(Clone, Debug)]
-enum Place {
-    Store { store: Arc<dyn Store>, stripe: Stripe },
-    Counter(Arc<dyn Counter>),
+    others: Arc<Others>,
 }
 
 impl Opening {
     pub(super) fn new(store: Arc<dyn Store>, clock: SharedClock) -> Self {
-        Self { store, clock: ServiceClock(clock), others: Mutex::new(HashMap::new()) }
+        Self { store, clock: ServiceClock(clock), others: Arc::default() }
     }
 
-    /// Starts the segments of a namespace; the reason where that cannot be now.
+    /// Starts the segments of a namespace, whose name stands in every line that they log; the reason where that
+    /// cannot be now.
     pub(super) async fn segments(
         &self,
         name: &NamespaceName,
         scheme: &SegmentScheme,
     ) -> Result<Segments, String> {
-        let places = match tokio::time::timeout(OPEN_WITHIN, self.places(&scheme.source)).await {
-            Ok(places) => places?,
-            Err(_) => {
-                return Err(format!("its store did not answer within {OPEN_WITHIN:?}; it is tried again"));
-            }
-        };
+        // Of the highest level: a span that a filter leaves out names nothing in the lines that stay.
+        self.start(name, scheme).instrument(tracing::error_span!("namespace", %name)).await
+    }
+
+    async fn start(&self, name: &NamespaceName, scheme: &SegmentScheme) -> Result<Segments, String> {
+        let places = self.places(&scheme.source).await?;
         let counters = Counters { places, base: scheme.counter_key(name) };
         let clock = self.clock.clone();
         let started = match scheme.reset {
@@ -68,42 +63,31 @@ impl Opening {
             }
             NumberSource::Other(sources) => sources,
         };
+        let within = OPEN_WITHIN / u32::try_from(sources.len()).unwrap_or(u32::MAX).max(1);
         let mut places = Vec::with_capacity(sources.len());
-        let (mut missing, mut first_error) = (0, None);
+        let mut errors = Vec::new();
         for source in sources {
-            match self.place(source).await {
-                Ok(place) => places.push(place),
-                Err(error) => {
-                    missing += 1;
-                    first_error.get_or_insert(error);
+            let error = match tokio::time::timeout(within, self.others.place(source)).await {
+                Ok(Ok(place)) => {
+                    places.push(place);
+                    continue;
                 }
-            }
+                Ok(Err(OpenError::Store(error))) => error.to_string(),
+                // A mistake in the settings, which no waiting mends.
+                Ok(Err(error)) => return Err(error.to_string()),
+                Err(_) => format!("{source} did not answer within {within:?}; it is tried again"),
+            };
+            errors.push(error);
+            places.push(Place::Unopened { source: source.clone(), others: Arc::clone(&self.others) });
         }
-        match first_error {
-            None => Ok(places),
-            // One of several that is down must not keep the others from serving.
-            Some(error) if !places.is_empty() => {
-                tracing::warn!(%error, missing, "numbers come from the other sources until this one is there");
-                Ok(places)
-            }
-            Some(error) => Err(error),
+        if errors.len() == places.len() {
+            return Err(errors.swap_remove(0));
         }
-    }
-
-    async fn place(&self, source: &CounterSource) -> Result<Place, String> {
-        let url = source.url();
-        if source.is_takeover() {
-            let counter = snowmint_store::open_counter(url).await;
-            return counter.map(Place::Counter).map_err(|error| error.to_string());
+        // One of several that is down must not keep the others from serving.
+        for error in errors {
+            tracing::warn!(%error, "numbers come from the other sources until this one is there");
         }
-        let stripe = source.stripe().unwrap_or(Stripe::WHOLE);
-        let mut others = self.others.lock().await;
-        if let Some(store) = others.get(url) {
-            return Ok(Place::Store { store: Arc::clone(store), stripe });
-        }
-        let store = snowmint_store::open(url).await.map_err(|error| error.to_string())?;
-        others.insert(url.to_owned(), Arc::clone(&store));
-        Ok(Place::Store { store, stripe })
+        Ok(places)
     }
 }
 
@@ -121,16 +105,7 @@ impl Counters {
             None => self.base.clone(),
             Some(period) => format!("{}/{period}", self.base),
         };
-        let counter = |place: &Place| -> Result<Arc<dyn Counter>, String> {
-            match place {
-                Place::Counter(counter) => Ok(Arc::clone(counter)),
-                Place::Store { store, stripe } => {
-                    let key = Key::new(key.clone()).map_err(|error| error.to_string())?;
-                    // From 1, whatever the start: a counter that is below that is moved on.
-                    Ok(Arc::new(stripe.counter(Arc::clone(store), key, 1)))
-                }
-            }
-        };
-        self.places.iter().map(counter).collect()
+        let key = Key::new(key).map_err(|error| error.to_string())?;
+        Ok(self.places.iter().map(|place| place.counter(&key)).collect())
     }
 }

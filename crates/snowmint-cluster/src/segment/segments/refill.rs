@@ -10,6 +10,7 @@ use tokio::sync::oneshot::error::RecvError;
 use tokio::sync::{oneshot, watch};
 use tokio::time::error::Elapsed;
 use tokio::time::{sleep, timeout};
+use tracing::Instrument as _;
 
 use super::periods::Periods;
 use super::{SegmentStatus, Shared, SharedClock};
@@ -289,7 +290,7 @@ impl Refill {
         self.status.send_modify(|status| status.begins_anew(&self.periods));
         tracing::info!(period = ?self.periods.period().map(|period| period.to_string()), "numbers begin anew");
         let ended = ended.begin_anew(before.counters().len(), self.seed);
-        tokio::spawn(give_back(ended, before, unused, Arc::clone(&self.clock)));
+        tokio::spawn(give_back(ended, before, unused, Arc::clone(&self.clock)).in_current_span());
     }
 
     fn is_time_to_reserve_ahead(&self) -> bool {

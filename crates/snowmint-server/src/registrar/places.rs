@@ -1,0 +1,96 @@
+//! Where the numbers of a source are reserved: stores and counters of other systems, each opened once.
+//! One of several that is not there yet is opened by the draw that needs it.
+
+use std::collections::HashMap;
+use std::num::NonZeroU64;
+use std::sync::Arc;
+
+use async_trait::async_trait;
+use snowmint_cluster::namespace::CounterSource;
+use snowmint_cluster::segment::Stripe;
+use snowmint_store::{Counter, Key, OpenError, Segment, Store, StoreError, StoreErrorKind};
+use tokio::sync::{Mutex, OnceCell};
+
+/// The stores that are not the service's own, by their URLs.
+#[derive(Debug, Default)]
+pub(super) struct Others(Mutex<HashMap<String, Arc<dyn Store>>>);
+
+/// Where the numbers of one source are reserved.
+#[derive(Clone, Debug)]
+pub(super) enum Place {
+    Store { store: Arc<dyn Store>, stripe: Stripe },
+    Counter(Arc<dyn Counter>),
+    Unopened { source: CounterSource, others: Arc<Others> },
+}
+
+impl Others {
+    /// Opens a source.
+    pub(super) async fn place(&self, source: &CounterSource) -> Result<Place, OpenError> {
+        let url = source.url();
+        if source.is_takeover() {
+            return snowmint_store::open_counter(url).await.map(Place::Counter);
+        }
+        let stripe = source.stripe().unwrap_or(Stripe::WHOLE);
+        let mut others = self.0.lock().await;
+        if let Some(store) = others.get(url) {
+            return Ok(Place::Store { store: Arc::clone(store), stripe });
+        }
+        let store = snowmint_store::open(url).await?;
+        others.insert(url.to_owned(), Arc::clone(&store));
+        Ok(Place::Store { store, stripe })
+    }
+}
+
+impl Place {
+    /// The counter there, at a key where the place is a store.
+    pub(super) fn counter(&self, key: &Key) -> Arc<dyn Counter> {
+        match self {
+            Self::Counter(counter) => Arc::clone(counter),
+            // From 1, whatever the start: a counter that is below that is moved on.
+            Self::Store { store, stripe } => Arc::new(stripe.counter(Arc::clone(store), key.clone(), 1)),
+            Self::Unopened { source, others } => Arc::new(LateCounter {
+                source: source.clone(),
+                others: Arc::clone(others),
+                key: key.clone(),
+                opened: OnceCell::new(),
+            }),
+        }
+    }
+}
+
+/// A counter that was not there when its namespace was opened.
+#[derive(Debug)]
+struct LateCounter {
+    source: CounterSource,
+    others: Arc<Others>,
+    key: Key,
+    opened: OnceCell<Arc<dyn Counter>>,
+}
+
+impl LateCounter {
+    async fn open(&self) -> Result<Arc<dyn Counter>, StoreError> {
+        match self.others.place(&self.source).await {
+            Ok(place) => Ok(place.counter(&self.key)),
+            Err(OpenError::Store(error)) => Err(error),
+            Err(error) => Err(StoreError::new(StoreErrorKind::Other, "open", self.source.to_string(), error)),
+        }
+    }
+}
+
+#[async_trait]
+impl Counter for LateCounter {
+    async fn reserve(&self, count: NonZeroU64) -> Result<Segment, StoreError> {
+        self.opened.get_or_try_init(|| self.open()).await?.reserve(count).await
+    }
+
+    async fn give_back(&self, unused: Segment) -> Result<bool, StoreError> {
+        match self.opened.get() {
+            Some(counter) => counter.give_back(unused).await,
+            None => Ok(false),
+        }
+    }
+
+    fn describe(&self) -> String {
+        self.opened.get().map_or_else(|| self.source.to_string(), |counter| counter.describe())
+    }
+}
