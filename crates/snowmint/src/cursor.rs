@@ -81,7 +81,7 @@ impl Limits {
             layout_end,
             max_ahead_ticks: ticks(rule.max_ahead()),
             max_behind_ticks: ticks(max_behind),
-            rule,
+            rule: rule.in_ticks_of(tick_ms),
             rolling: start == Start::Rolling,
         }
     }
@@ -174,7 +174,7 @@ impl Limits {
 
     #[inline]
     fn fresh(&self, fresh: Cursor, last: Cursor) -> Cursor {
-        if self.rolling { rolled(fresh, last, (1 << self.sequence_bits) - 1) } else { fresh }
+        if self.rolling { rolled(fresh, last, self.sequence_bits) } else { fresh }
     }
 
     /// Whether the rule lets the tick of the next id lie ahead of the clock, or which generation it enters.
@@ -186,23 +186,23 @@ impl Limits {
         now_tick: u64,
         generation_at: impl FnOnce(u64) -> Option<u32>,
     ) -> Result<Option<u32>, Refusal> {
-        let behind_ms = self.ms_until(tick, at);
+        let in_reach = tick <= now_tick + self.max_ahead_ticks;
+        let too_far_ahead =
+            || Refusal::Exhausted { retry_after_ms: self.ms_until(tick - self.max_ahead_ticks, at) };
         if at.highest_tick > now_tick {
+            // How far the clock went back; a cursor that borrowed is further ahead of it than that.
+            let behind_ms = self.ms_until(tick.min(at.highest_tick), at);
             let behind = Duration::from_millis(behind_ms.get());
             let generation = if self.rule.uses_generations() { generation_at(now_tick) } else { None };
             return match self.rule.decide(behind, generation.is_some()) {
                 Decision::NextGeneration => Ok(generation),
-                Decision::GoOn if tick <= now_tick + self.max_ahead_ticks => Ok(None),
+                Decision::GoOn if in_reach => Ok(None),
+                Decision::GoOn => Err(too_far_ahead()),
                 Decision::Wait => Err(Refusal::ClockBehind { behind_ms, wait: Wait::UntilCaughtUp }),
-                Decision::GoOn | Decision::Refuse => {
-                    Err(Refusal::ClockBehind { behind_ms, wait: Wait::Refused })
-                }
+                Decision::Refuse => Err(Refusal::ClockBehind { behind_ms, wait: Wait::Refused }),
             };
         }
-        if tick <= now_tick + self.max_ahead_ticks {
-            return Ok(None);
-        }
-        Err(Refusal::Exhausted { retry_after_ms: self.ms_until(tick - self.max_ahead_ticks, at) })
+        if in_reach { Ok(None) } else { Err(too_far_ahead()) }
     }
 
     /// From the clock's reading to the start of a later tick.

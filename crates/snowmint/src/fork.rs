@@ -1,7 +1,8 @@
 //! Tells a forked child from its parent, for the cost of one load: a child that went on with its parent's
 //! generators would repeat every id.
 //!
-//! A page marked `MADV_WIPEONFORK` holds a number that a child finds as 0, however it was forked.
+//! A page marked `MADV_WIPEONFORK` holds a number that a child finds as 0, however it was forked. Where there is no such
+//! page, other systems and some sandboxes, the process id is asked for each time.
 
 use core::sync::atomic::{AtomicU64, Ordering};
 
@@ -16,7 +17,47 @@ impl ForkMark {
     /// Whether this is still the process in which the mark was made.
     #[inline]
     pub(crate) fn is_same_process(self) -> bool {
-        self.page.load(Ordering::Relaxed) == self.made_with
+        self.page.load(Ordering::Relaxed) == self.made_with || self.is_same_process_id()
+    }
+}
+
+#[cfg(all(feature = "std", unix, not(miri), not(loom)))]
+mod by_process_id {
+    use super::{AtomicU64, ForkMark};
+
+    /// Beside the id in the mark; no page ever holds it.
+    const BY_PROCESS_ID: u64 = 1 << 63;
+    static NO_PAGE: AtomicU64 = AtomicU64::new(0);
+
+    impl ForkMark {
+        /// A mark without a page: it costs a system call each time it is looked at.
+        pub(super) fn of_process_id(id: u32) -> Self {
+            Self { page: &NO_PAGE, made_with: BY_PROCESS_ID | u64::from(id) }
+        }
+
+        #[cold]
+        pub(super) fn is_same_process_id(self) -> bool {
+            self.made_with == BY_PROCESS_ID | u64::from(std::process::id())
+        }
+    }
+
+    #[cfg(test)]
+    mod tests {
+        use super::*;
+
+        #[test]
+        fn without_a_page_the_process_id_tells() {
+            let id = std::process::id();
+            assert!(ForkMark::of_process_id(id).is_same_process());
+            assert!(!ForkMark::of_process_id(id + 1).is_same_process());
+        }
+    }
+}
+
+#[cfg(not(all(feature = "std", unix, not(miri), not(loom))))]
+impl ForkMark {
+    const fn is_same_process_id(self) -> bool {
+        false
     }
 }
 
@@ -29,13 +70,11 @@ mod wiped_on_fork {
     /// Not wiped: a child counts on from its parent, so that no number of its line comes twice.
     static NUMBERS: AtomicU64 = AtomicU64::new(1);
     static PAGE: OnceLock<Option<&'static AtomicU64>> = OnceLock::new();
-    /// Where the kernel has no such page: the mark never changes, and forks are not noticed.
-    static UNNOTICED: AtomicU64 = AtomicU64::new(0);
 
     impl ForkMark {
         pub(crate) fn of_this_process() -> Self {
             let Some(page) = *PAGE.get_or_init(map_page) else {
-                return Self { page: &UNNOTICED, made_with: 0 };
+                return Self::of_process_id(std::process::id());
             };
             let fresh = NUMBERS.fetch_add(1, Ordering::Relaxed);
             // 0 before the first generator of a process, be it born or forked.
@@ -62,9 +101,16 @@ mod wiped_on_fork {
     }
 }
 
-#[cfg(not(all(feature = "std", target_os = "linux", not(miri), not(loom))))]
+#[cfg(all(feature = "std", unix, not(target_os = "linux"), not(miri), not(loom)))]
 impl ForkMark {
-    /// Elsewhere forks are not noticed.
+    pub(crate) fn of_this_process() -> Self {
+        Self::of_process_id(std::process::id())
+    }
+}
+
+#[cfg(not(all(feature = "std", unix, not(miri), not(loom))))]
+impl ForkMark {
+    /// Without a system that forks, or without one to ask, there is nothing to notice.
     pub(crate) fn of_this_process() -> Self {
         static NEVER_WIPED: AtomicU64 = AtomicU64::new(0);
         Self { page: &NEVER_WIPED, made_with: 0 }

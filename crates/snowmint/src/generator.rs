@@ -21,11 +21,11 @@ pub use owned::OwnedGenerator;
 #[cfg(feature = "std")]
 pub use pool::{Caller, GeneratorPool, PoolError};
 pub use shared::Generator;
-pub use start::Start;
 pub(crate) use start::rolled;
+pub use start::{Start, StartError};
 
 use crate::cursor::{Cursor, Limits};
-use crate::{Clock, DatacenterId, Field, Layout, LayoutError, Rule, WorkerId};
+use crate::{Clock, DatacenterId, Field, Layout, LayoutError, Rule, Step, WorkerId};
 use batch::Composer;
 
 /// How far the cursor may trail the clock after a tick was used up.
@@ -46,6 +46,9 @@ pub struct Lease {
 
 /// Builds a [`Generator`].
 ///
+/// Neither `Clone` nor `Copy`: two generators of one worker that run at one time make equal ids, and a copy would be
+/// an easy way there. That there is one is for the caller to ensure, or for a lease.
+///
 /// # Examples
 ///
 /// ```
@@ -58,7 +61,7 @@ pub struct Lease {
 /// assert_eq!(generator.try_next(), Err(Refusal::LeaseEnded { until_unix_ms: 1_700_000_010_000 }));
 /// # Ok::<(), snowmint::BuildError>(())
 /// ```
-#[derive(Clone, Copy, Debug)]
+#[derive(Debug)]
 #[must_use]
 pub struct GeneratorBuilder {
     layout: Layout,
@@ -164,9 +167,13 @@ impl GeneratorBuilder {
         let Self { layout, rule, start, .. } = self;
         layout.check(Field::Datacenter, self.datacenter.0.into())?;
         layout.check(Field::Worker, self.worker.0.into())?;
-        let max_ahead = rule.max_ahead();
-        if !max_ahead.is_zero() && max_ahead < layout.tick() {
-            return Err(BuildError::BorrowBelowTick { max_ahead, tick: layout.tick() });
+        for step in rule.steps() {
+            match step {
+                Step::Borrow(max_ahead) if !max_ahead.is_zero() && max_ahead < layout.tick() => {
+                    return Err(BuildError::BorrowBelowTick { max_ahead, tick: layout.tick() });
+                }
+                _ => {}
+            }
         }
         if rule.uses_generations() && layout.width(Field::Generation) == 0 {
             return Err(BuildError::NoGenerations);

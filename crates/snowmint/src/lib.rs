@@ -67,7 +67,7 @@ pub use clock::{Clock, Hold, ManualClock, Reading};
 pub use error::{Refusal, Wait};
 pub use field::{DatacenterId, Field, Generation, Parts, Sequence, Timestamp, WorkerId};
 pub use generator::{
-    Batch, BlockGenerator, BuildError, Generator, GeneratorBuilder, Lease, OwnedGenerator, Start,
+    Batch, BlockGenerator, BuildError, Generator, GeneratorBuilder, Lease, OwnedGenerator, Start, StartError,
 };
 #[cfg(feature = "std")]
 pub use generator::{Caller, GeneratorPool, PoolError};

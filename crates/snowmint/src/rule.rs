@@ -9,6 +9,9 @@ use crate::Snippet;
 
 const MAX_STEPS: usize = 4;
 
+/// A day: what is longer no rule should bridge.
+const MAX_BOUND_MS: u64 = 86_400_000;
+
 /// One step of a rule.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
@@ -21,6 +24,24 @@ pub enum Step {
     Borrow(Duration),
     /// Enter another generation, one whose own timestamps all lie before the clock.
     Generation,
+}
+
+impl Step {
+    const fn name(self) -> &'static str {
+        match self {
+            Self::Reject => "reject",
+            Self::Wait(_) => "wait",
+            Self::Borrow(_) => "borrow",
+            Self::Generation => "generation",
+        }
+    }
+}
+
+/// In whole milliseconds, a day at most.
+const fn bounded(bound: Duration) -> Duration {
+    let ms = bound.as_millis();
+    #[expect(clippy::cast_possible_truncation, reason = "less than a day")]
+    Duration::from_millis(if ms < MAX_BOUND_MS as u128 { ms as u64 } else { MAX_BOUND_MS })
 }
 
 /// What to do when the clock goes back, as a chain of steps: the first step whose bound covers it decides.
@@ -67,13 +88,17 @@ impl Rule {
     pub const REJECT: Self = Self { steps: [None; MAX_STEPS] };
 
     /// Waits while the clock is behind by no more than `max`, refuses beyond.
+    ///
+    /// Bounds are whole milliseconds, a part of one is cut off; more than a day counts as a day.
     pub const fn wait(max: Duration) -> Self {
-        Self { steps: [Some(Step::Wait(max)), None, None, None] }
+        Self { steps: [Some(Step::Wait(bounded(max))), None, None, None] }
     }
 
     /// Goes on in timestamps ahead of the clock by no more than `max_ahead`, refuses beyond.
+    ///
+    /// A bound as for [`wait`](Self::wait); a generator cuts it to whole ticks of its layout.
     pub const fn borrow(max_ahead: Duration) -> Self {
-        Self { steps: [Some(Step::Borrow(max_ahead)), None, None, None] }
+        Self { steps: [Some(Step::Borrow(bounded(max_ahead))), None, None, None] }
     }
 
     /// Goes on in a generation whose own timestamps all lie before the clock, refuses where there is none.
@@ -90,8 +115,18 @@ impl Rule {
     ///
     /// # Errors
     ///
-    /// [`RuleError::TooLong`] for more than four steps before the `reject`.
-    pub fn then(mut self, next: Self) -> Result<Self, RuleError> {
+    /// [`RuleError::TooLong`] for more than four steps before the `reject`, [`RuleError::AfterReject`] for a step after
+    /// [`REJECT`](Self::REJECT), which would never be used.
+    pub fn then(self, next: Self) -> Result<Self, RuleError> {
+        match next.steps[0] {
+            Some(step) if self == Self::REJECT => {
+                Err(RuleError::AfterReject { text: Snippet::of(step.name()) })
+            }
+            _ => self.and_then(next),
+        }
+    }
+
+    fn and_then(mut self, next: Self) -> Result<Self, RuleError> {
         for step in next.steps.into_iter().flatten() {
             let free = self.steps.iter_mut().find(|slot| slot.is_none()).ok_or(RuleError::TooLong)?;
             *free = Some(step);
@@ -102,6 +137,17 @@ impl Rule {
     /// The steps in order, `reject` last.
     pub fn steps(&self) -> impl Iterator<Item = Step> {
         self.steps.into_iter().flatten().chain([Step::Reject])
+    }
+
+    /// With every borrow cut to whole ticks: a timestamp cannot be ahead by a part of one.
+    pub(crate) fn in_ticks_of(mut self, tick_ms: u64) -> Self {
+        for step in self.steps.iter_mut().flatten() {
+            if let Step::Borrow(max) = step {
+                let ms = u64::try_from(max.as_millis()).unwrap_or(MAX_BOUND_MS);
+                *max = Duration::from_millis(ms / tick_ms * tick_ms);
+            }
+        }
+        self
     }
 
     /// How far ahead of the clock a timestamp may be: the largest borrow of the chain.
@@ -137,18 +183,16 @@ impl fmt::Display for Rule {
             if i > 0 {
                 f.write_str(" then ")?;
             }
-            match step {
-                Step::Reject => f.write_str("reject")?,
-                Step::Wait(max) => write!(f, "wait({})", Bound(max))?,
-                Step::Borrow(max) => write!(f, "borrow({})", Bound(max))?,
-                Step::Generation => f.write_str("generation")?,
+            f.write_str(step.name())?;
+            if let Step::Wait(max) | Step::Borrow(max) = step {
+                write!(f, "({})", Bound(max))?;
             }
         }
         Ok(())
     }
 }
 
-/// A bound as [`read_duration`] reads it: `5ms`, `2s` or `1.5s`; what is less than a millisecond is not shown.
+/// A bound as [`read_duration`] reads it: `5ms`, `2s` or `1.5s`.
 struct Bound(Duration);
 
 impl fmt::Display for Bound {
@@ -175,8 +219,8 @@ impl FromStr for Rule {
             }
             match word {
                 "reject" => rejected = true,
-                "generation" => rule = rule.then(Self::generation())?,
-                _ => rule = rule.then(read_step(word)?)?,
+                "generation" => rule = rule.and_then(Self::generation())?,
+                _ => rule = rule.and_then(read_step(word)?)?,
             }
         }
         Ok(rule)
@@ -207,7 +251,7 @@ fn read_duration(text: &str) -> Option<Duration> {
     }
     let thousandths = fraction.parse::<u64>().ok()? * [100, 10, 1][fraction.len() - 1];
     let ms = whole.parse::<u64>().ok()?.checked_mul(ms_per_unit)? + thousandths;
-    (ms <= 86_400_000).then(|| Duration::from_millis(ms))
+    (ms <= MAX_BOUND_MS).then(|| Duration::from_millis(ms))
 }
 
 /// Why a text or a chain is not a rule.
@@ -286,6 +330,33 @@ mod tests {
         ] {
             assert_eq!(text.parse::<Rule>().unwrap().to_string(), text);
         }
+    }
+
+    #[test]
+    fn a_chain_of_all_steps_asks_each_in_turn() {
+        let rule: Rule = "wait(5ms) then borrow(10ms) then generation then reject".parse().unwrap();
+        for (behind, fits, decision) in [
+            (5, true, Decision::Wait),
+            (10, true, Decision::GoOn),
+            (11, true, Decision::NextGeneration),
+            (11, false, Decision::Refuse),
+        ] {
+            assert_eq!(rule.decide(ms(behind), fits), decision, "{behind} ms");
+        }
+        assert!(rule.uses_generations() && !Rule::wait(ms(1)).uses_generations());
+    }
+
+    #[test]
+    fn what_a_builder_makes_is_what_its_text_says() {
+        for bound in [Duration::from_micros(1500), Duration::from_hours(48), Duration::MAX] {
+            for rule in [Rule::wait(bound), Rule::borrow(bound)] {
+                assert_eq!(rule.to_string().parse(), Ok(rule), "{bound:?}");
+            }
+        }
+        assert_eq!(Rule::wait(Duration::from_micros(1999)), Rule::wait(ms(1)));
+        let after_reject = Rule::REJECT.then(Rule::wait(ms(1))).unwrap_err();
+        assert_eq!(after_reject.to_string(), "`wait` stands after reject and would never be used");
+        assert_eq!(Rule::wait(ms(1)).then(Rule::REJECT), Ok(Rule::wait(ms(1))));
     }
 
     #[test]

@@ -6,8 +6,12 @@
 #![allow(clippy::unwrap_used, reason = "a panic is how a test fails")]
 
 use std::num::NonZeroU32;
+use std::sync::Arc;
+use std::time::Duration;
 
-use snowmint::{BlockGenerator, Generator, Layout, Refusal, WallClock};
+use snowmint::{
+    BlockGenerator, CachedClock, Clock, Generator, GeneratorPool, Layout, Refusal, WallClock, WorkerId,
+};
 
 /// Runs `child` in a forked process and gives its exit code.
 #[expect(unsafe_code, reason = "forking is what is tested")]
@@ -38,6 +42,11 @@ fn a_child_is_refused_by_every_form_and_may_make_its_own() {
         owned.next().unwrap();
         block.next().unwrap();
     }
+    let pool = GeneratorPool::new(Layout::TWITTER);
+    pool.add(Arc::new(Generator::builder(Layout::TWITTER).worker(WorkerId(1)).build(WallClock).unwrap()))
+        .unwrap();
+    let mut caller = pool.caller();
+    caller.try_next().unwrap();
     let mut batch = shared.try_take(10).unwrap();
     batch.next().unwrap();
     let code = exit_code_of_fork(|| {
@@ -45,6 +54,8 @@ fn a_child_is_refused_by_every_form_and_may_make_its_own() {
             && matches!(shared.try_take(5), Err(Refusal::Forked))
             && owned.try_next() == Err(Refusal::Forked)
             && block.try_next() == Err(Refusal::Forked)
+            && caller.try_next() == Err(Refusal::Forked)
+            && batch.len() == 0
             && batch.next().is_none()
             && batch.fill(&mut [0; 4]) == 0
             && shared.end().is_none();
@@ -72,6 +83,19 @@ fn a_grandchild_is_refused_its_parents_and_its_grandparents() {
             let refused = own.try_next() == Err(Refusal::Forked) && eldest.try_next() == Err(Refusal::Forked);
             i32::from(!refused)
         })
+    });
+    assert_eq!(code, 0);
+}
+
+#[test]
+fn a_cached_clock_goes_on_in_a_child_without_its_thread() {
+    let mut clock = Some(CachedClock::start(WallClock).unwrap());
+    let code = exit_code_of_fork(|| {
+        let Some(clock) = clock.take() else { return 2 };
+        let before = clock.unix_ms();
+        std::thread::sleep(Duration::from_millis(5));
+        // Dropped here: there is no thread to wait for.
+        i32::from(clock.unix_ms() < before + 5)
     });
     assert_eq!(code, 0);
 }

@@ -104,20 +104,32 @@ fn borrow_goes_on_ahead_of_the_clock_and_never_further_than_it_says() {
     assert_eq!(instant(generator.try_next().unwrap()), T0 + 11);
     clock.set_unix_ms(T0 + 2);
     clock.set_unix_ms(T0 - 5);
-    assert!(matches!(generator.try_next(), Err(Refusal::ClockBehind { .. })), "16 ms ahead of this clock");
+    // 6 ms back, which it covers; but 16 ms behind the next id.
+    assert_eq!(generator.try_next().unwrap_err().retry_after_ms().map(u64::from), Some(6));
+    clock.set_unix_ms(T0 - 9);
+    assert_eq!(generator.try_next().unwrap_err().retry_after_ms().map(u64::from), Some(10));
+    clock.set_unix_ms(T0 - 10);
+    assert!(
+        matches!(generator.try_next(), Err(Refusal::ClockBehind { behind_ms, .. }) if behind_ms.get() == 11)
+    );
 }
 
 #[test]
 fn borrowing_counts_whole_ticks() {
-    for (bound, goes_on) in [(15, false), (20, true)] {
+    // 11 ms before the tick of the cursor, which is the second one after the clock's.
+    let behind = |rule: Rule| {
         let clock = ManualClock::at_unix_ms(T0 + 20);
-        let builder = Generator::builder("sonyflake".parse().unwrap()).rule(Rule::borrow(MS(bound)));
+        let builder = Generator::builder("sonyflake".parse().unwrap()).rule(rule);
         let generator = builder.build(&clock).unwrap();
         generator.try_next().unwrap();
-        // 11 ms before the tick of the cursor, which is the second one after the clock's.
         clock.set_unix_ms(T0 + 9);
-        assert_eq!(generator.try_next().is_ok(), goes_on, "borrow({bound}ms)");
-    }
+        generator.try_next()
+    };
+    assert!(behind(Rule::borrow(MS(20))).is_ok());
+    assert_eq!(behind(Rule::borrow(MS(15))).unwrap_err().retry_after_ms(), None, "one whole tick");
+    let chain = Rule::borrow(MS(15)).then(Rule::wait(MS(20))).unwrap();
+    let wait = behind(chain).unwrap_err().retry_after_ms();
+    assert_eq!(wait.map(u64::from), Some(11), "the next step decides");
 }
 
 #[test]
@@ -397,14 +409,17 @@ fn threads_share_one_generator_without_duplicates_and_each_sees_ids_increase() {
 }
 
 #[test]
-fn a_bound_without_an_end_borrows_to_the_end_of_the_layout_and_repeats_nothing() {
-    for bound in [Duration::MAX, MS(u64::MAX), MS((1 << 52) - 1_700_000_000_000 + 1_288_834_974_657)] {
-        let clock = ManualClock::at_unix_ms(T0);
-        let builder = Generator::builder(Layout::TWITTER).rule(Rule::borrow(bound)).max_behind(bound);
-        let generator = builder.build(&clock).unwrap();
+fn a_bound_without_an_end_borrows_a_day_or_to_the_end_of_the_layout_and_repeats_nothing() {
+    for now in [T0, Layout::TWITTER.ends_at_unix_ms() - 50] {
+        let clock = ManualClock::at_unix_ms(now);
+        let builder = Generator::builder(Layout::TWITTER).rule(Rule::borrow(Duration::MAX));
+        let generator = builder.max_behind(Duration::MAX).build(&clock).unwrap();
         let (first, second) = (generator.try_next().unwrap(), generator.try_next().unwrap());
         assert!(first < second);
         assert_eq!(generator.try_take(100_000).unwrap().len(), 100_000);
+        let taken = 2 + 100_000 + generator.try_take(usize::MAX).unwrap().len();
+        let ms_ahead = taken / 4096 - 1;
+        assert!(ms_ahead == 86_400_000 || ms_ahead == 49, "{ms_ahead}");
     }
 }
 

@@ -1,6 +1,6 @@
 //! Goal: no interleaving of threads repeats an id, leaves the lease, or gives an id after the end.
-//! Method: loom runs every interleaving with up to three preemptions of two or three threads on the generator
-//! that ships, with loom's atomics in place of core's.
+//! Method: loom runs every interleaving with up to three preemptions of two threads, and two preemptions of three, on
+//! the generator that ships, with loom's atomics in place of core's.
 //!
 //! `RUSTFLAGS="--cfg loom" cargo test -p snowmint --release --test loom`
 
@@ -37,6 +37,13 @@ fn all_differ(mut ids: Vec<Id>) {
     assert_eq!(ids.len(), count, "an id came twice");
 }
 
+/// Three threads at once: with two preemptions, which keeps it to seconds.
+fn explore_three(model: impl Fn() + Send + Sync + 'static) {
+    let mut builder = loom::model::Builder::new();
+    builder.preemption_bound = Some(2);
+    builder.check(model);
+}
+
 const TWO_A_TICK: &str = "time:41@1ms sequence:1 epoch:2020-01-01";
 
 #[test]
@@ -51,6 +58,51 @@ fn the_fast_path_and_the_end_of_a_tick() {
         let theirs = other.join().unwrap();
         let ids: Vec<Id> = [Some(first), mine, theirs].into_iter().flatten().collect();
         assert_eq!(ids.len(), 2, "exactly the two of the tick");
+        all_differ(ids);
+    });
+}
+
+#[test]
+fn three_draw_at_the_end_of_a_tick_while_the_next_begins() {
+    explore_three(|| {
+        let (clock, generator) = generator(TWO_A_TICK, Rule::REJECT, 1000);
+        let first = generator.try_next().unwrap();
+        // One overshoots and gives back, one claims the next tick, one overshoots what that opened.
+        let draw = || {
+            let generator = Arc::clone(&generator);
+            thread::spawn(move || generator.try_next().ok())
+        };
+        let (one, other) = (draw(), draw());
+        clock.advance_ms(1);
+        let mine = generator.try_next().ok();
+        let theirs = [one.join().unwrap(), other.join().unwrap()];
+        let ids: Vec<Id> = theirs.into_iter().flatten().chain(mine).chain([first]).collect();
+        assert!(ids.len() >= 2, "whoever comes last finds the next tick open");
+        all_differ(ids);
+    });
+}
+
+#[test]
+fn the_end_comes_between_two_that_draw_blocks() {
+    explore_three(|| {
+        let (_, generator) = generator("time:41@1ms sequence:3 epoch:2020-01-01", Rule::REJECT, 1000);
+        let draw = || {
+            let generator = Arc::clone(&generator);
+            thread::spawn(move || {
+                let mut block = BlockGenerator::new(&*generator, NonZeroU32::new(2).unwrap());
+                [block.try_next().ok(), block.try_next().ok()]
+            })
+        };
+        let (one, other) = (draw(), draw());
+        let used_until = generator.end().unwrap();
+        let layout = *generator.layout();
+        let ids: Vec<Id> = one.join().unwrap().into_iter().chain(other.join().unwrap()).flatten().collect();
+        for id in &ids {
+            assert!(
+                layout.unix_ms(layout.split(*id).unwrap().timestamp) < used_until,
+                "used after it was told"
+            );
+        }
         all_differ(ids);
     });
 }

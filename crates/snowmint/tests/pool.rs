@@ -212,6 +212,15 @@ fn what_would_make_equal_ids_is_not_added() {
     assert_eq!(pool.add(leased(T0 + 19, T0 + 30)), Err(PoolError::SameWorker));
     pool.generators()[2].end();
     pool.add(leased(T0 + 19, T0 + 30)).unwrap();
+    // What one that was ended has used is in the way of the next, who ever ended it.
+    let old = Arc::clone(&pool.generators()[0]);
+    old.try_next().unwrap();
+    let again = |not_before| {
+        let builder = Generator::builder(*pool.layout()).worker(WorkerId(0)).not_before_unix_ms(not_before);
+        Arc::new(builder.build(Arc::clone(&clock)).unwrap())
+    };
+    assert_eq!(pool.replace(&old, again(0)), Err(PoolError::SameWorker));
+    pool.replace(&old, again(T0 + 1)).unwrap();
 }
 
 #[test]

@@ -10,7 +10,7 @@ use snowmint::{Generator, Id, Layout, ManualClock, Start};
 
 const T0: u64 = 1_700_000_000_000;
 const DRAWS: usize = 40_000;
-const RANDOM: Start = Start::Random { bound: 4096, seed: 0x1234_5678_9abc_def0 };
+const EVEN: [Start; 2] = [Start::RANDOM, Start::Rolling];
 
 /// Ids drawn at a low rate: every draw an irregular while after the one before, `burst` at once.
 fn drawn(start: Start, burst: usize) -> Vec<Id> {
@@ -53,7 +53,7 @@ fn a_start_at_zero_skews_shards() {
 #[test]
 #[cfg_attr(miri, ignore = "statistics: tens of thousands of ids")]
 fn random_and_rolling_starts_do_not() {
-    for start in [RANDOM, Start::Rolling] {
+    for start in EVEN {
         assert_eq!(uneven(&drawn(start, 1)), [] as [u64; 0], "{start:?}");
     }
 }
@@ -61,11 +61,19 @@ fn random_and_rolling_starts_do_not() {
 #[test]
 #[cfg_attr(miri, ignore = "statistics: tens of thousands of ids")]
 fn each_of_two_and_three_consumers_in_turn_gets_an_even_share() {
-    for consumers in [2, 3] {
-        let ids = drawn(RANDOM, consumers);
-        for consumer in 0..consumers {
-            let mine: Vec<Id> = ids.iter().copied().skip(consumer).step_by(consumers).collect();
-            assert_eq!(uneven(&mine), [] as [u64; 0], "consumer {consumer} of {consumers}");
+    for (start, consumers) in EVEN.into_iter().flat_map(|start| [(start, 2), (start, 3)]) {
+        // Each draw in a tick of its own, and all of a round in one.
+        for burst in [1, consumers] {
+            let ids = drawn(start, burst);
+            for consumer in 0..consumers {
+                let mine: Vec<Id> = ids.iter().copied().skip(consumer).step_by(consumers).collect();
+                let uneven = uneven(&mine);
+                assert_eq!(
+                    uneven,
+                    [] as [u64; 0],
+                    "{start}, consumer {consumer} of {consumers}, {burst} a tick"
+                );
+            }
         }
     }
 }
@@ -73,7 +81,7 @@ fn each_of_two_and_three_consumers_in_turn_gets_an_even_share() {
 #[test]
 fn a_random_start_wraps_inside_its_tick_and_loses_nothing() {
     let clock = ManualClock::at_unix_ms(T0);
-    let generator = Generator::builder(Layout::TWITTER).start(RANDOM).build(&clock).unwrap();
+    let generator = Generator::builder(Layout::TWITTER).start(Start::RANDOM).build(&clock).unwrap();
     let mut seen = HashSet::new();
     let ticks = if cfg!(miri) { 1 } else { 20 };
     for ms in 0..ticks {
@@ -93,7 +101,7 @@ fn a_random_start_wraps_inside_its_tick_and_loses_nothing() {
 #[test]
 #[cfg_attr(miri, ignore = "statistics: tens of thousands of ids")]
 fn a_bound_keeps_the_start_below_it() {
-    let bounded = drawn(Start::Random { bound: 100, seed: 1 }, 1);
+    let bounded = drawn("random(100)".parse().unwrap(), 1);
     let starts: HashSet<u64> = bounded.iter().map(|id| id.get() % 4096).collect();
     assert!(starts.iter().all(|start| *start < 100) && starts.len() == 100);
 }
@@ -104,9 +112,12 @@ fn rolling_goes_on_from_the_last_value_and_ids_increase() {
     let ids = drawn(Start::Rolling, 3);
     assert!(ids.is_sorted_by(|a, b| a < b));
     let sequences: Vec<u64> = ids.iter().map(|id| id.get() % 4096).collect();
-    assert_eq!(sequences[..7], [0, 1, 2, 3, 4, 5, 6]);
+    for round in sequences.windows(6).step_by(3) {
+        let gap = round[3].checked_sub(round[2] + 1);
+        assert!(gap.is_some_and(|gap| gap < 8) || (round[2] >= 2047 && round[3] < 8), "{round:?}");
+    }
     assert!(
-        *sequences.iter().max().unwrap() <= 2050,
+        *sequences.iter().max().unwrap() <= 2047 + 7 + 2,
         "a tick that starts anew has at least half its sequences"
     );
 }
@@ -122,5 +133,5 @@ fn under_load_a_rolling_start_uses_every_sequence() {
         }
         clock.advance_ms(1);
     }
-    assert_eq!(made, 100 * 4096);
+    assert!((100 * 4096 - 7..=100 * 4096).contains(&made), "{made}: all but the gap before the first");
 }

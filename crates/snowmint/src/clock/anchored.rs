@@ -8,6 +8,8 @@ use super::{Clock, Hold, Reading, WallClock, counter};
 use crate::sync::{AtomicU64, Ordering};
 
 const NS_PER_MS: u64 = 1_000_000;
+/// What one call may make up for at most.
+const MOST_ELAPSED_NS: u64 = 2_000_000_000;
 /// The largest correction: 500 µs a second, what NTP itself slews by at most.
 const SLEW_PER_MILLION: u64 = 500;
 /// A change of the distance to the wall of more than this between two checks is a step, not drift.
@@ -61,7 +63,8 @@ impl AnchoredClock {
     }
 
     /// Compares with the wall clock and moves towards it, by at most 0.5 ms for each second since the last
-    /// call. A step of the wall clock is reported, and followed no faster than that.
+    /// call, 1 ms for a longer while. A step of the wall clock is reported, and followed no faster than that. On the
+    /// way back no earlier millisecond is shown again, but to a thread that was interrupted just while it read.
     pub fn follow_wall(&self) -> ClockReport {
         self.follow(boot_ns(), WallClock.unix_ms())
     }
@@ -74,10 +77,17 @@ impl AnchoredClock {
             change if change.unsigned_abs() > STEP_MS => change,
             _ => 0,
         };
-        let elapsed_ns = boot_ns.saturating_sub(last.boot_ns);
+        // Not more for a gap, of a suspended machine say: that would be the step that this clock is there to avoid.
+        let elapsed_ns = boot_ns.saturating_sub(last.boot_ns).min(MOST_ELAPSED_NS);
         let most_ns = elapsed_ns / 1_000_000 * SLEW_PER_MILLION;
         let wanted_ns = wall_ahead_ms.unsigned_abs().saturating_mul(NS_PER_MS).min(most_ns);
-        let moved = if wall_ahead_ms < 0 { wanted_ns.wrapping_neg() } else { wanted_ns };
+        let moved = if wall_ahead_ms < 0 {
+            // Back to the start of this millisecond at most, so that no earlier one is shown again.
+            let into_ms = boot_ns.wrapping_add(self.offset_ns.load(Ordering::Relaxed)) % NS_PER_MS;
+            wanted_ns.min(into_ms).wrapping_neg()
+        } else {
+            wanted_ns
+        };
         self.offset_ns.fetch_add(moved, Ordering::Relaxed);
         *last = Check { boot_ns, wall_ahead_ms };
         ClockReport { wall_ahead_ms, stepped_ms }
@@ -123,11 +133,7 @@ mod tests {
             let stepped = WALL.wrapping_add_signed(1000 + step);
             let report = clock.follow(6 * S, stepped);
             assert_eq!(report, ClockReport { wall_ahead_ms: step, stepped_ms: step });
-            assert_eq!(
-                clock.at(6 * S).abs_diff(WALL + 1000),
-                u64::from(step < 0),
-                "half a millisecond at most"
-            );
+            assert_eq!(clock.at(6 * S), WALL + 1000);
             let again = clock.follow(7 * S, stepped + 1000);
             assert_eq!(again.stepped_ms, 0, "one step is reported once");
         }
@@ -144,16 +150,33 @@ mod tests {
     }
 
     #[test]
-    fn slewing_back_never_makes_a_second_run_backwards() {
+    fn slewing_back_never_shows_an_earlier_millisecond() {
         let clock = AnchoredClock::anchored(0, WALL);
         let mut last = 0;
-        for ms in 0..20_000 {
-            let now = clock.at(ms * NS_PER_MS);
-            assert!(now + 1 >= last, "at most the half millisecond of one correction");
-            last = now;
-            if ms % 1000 == 0 {
-                clock.follow(ms * NS_PER_MS, WALL - 100_000);
+        for tenth in 0..200_000 {
+            let boot_ns = tenth * NS_PER_MS / 10;
+            let before = clock.at(boot_ns);
+            assert!(before >= last);
+            if tenth % 10_007 == 0 {
+                clock.follow(boot_ns, WALL - 100_000);
             }
+            last = clock.at(boot_ns);
+            assert_eq!(last, before, "no reading is taken back");
+        }
+        let behind_ms = WALL + 19_999 - last;
+        assert!((5..=10).contains(&behind_ms), "{behind_ms} ms in twenty seconds");
+    }
+
+    #[test]
+    fn a_gap_is_not_made_up_for_at_once() {
+        for step in [3_600_000_i64, -3_600_000] {
+            let clock = AnchoredClock::anchored(0, WALL);
+            clock.follow(S, WALL.wrapping_add_signed(1000 + step));
+            // Suspended for ten hours.
+            let boot_ns = 36_000 * S + NS_PER_MS / 2;
+            let before = clock.at(boot_ns);
+            clock.follow(boot_ns, (WALL + 36_000_000).wrapping_add_signed(step));
+            assert!(clock.at(boot_ns).abs_diff(before) <= 1);
         }
     }
 

@@ -1,19 +1,21 @@
 //! A clock that a background thread reads once a millisecond: reading it is one load.
 //! A choice, not a default: it costs a wake-up every millisecond, and the time it shows may be old.
 
-use std::io;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::thread::{Builder, JoinHandle};
 use std::time::Duration;
+use std::{fmt, io};
 
 use super::{Clock, Hold, Reading};
+use crate::fork::ForkMark;
 
 /// Another clock's time, as of at most a few milliseconds ago.
 ///
 /// A thread reads the other clock every millisecond, for as long as this one exists: about 2% of a core and
 /// 1000 wake-ups a second. The time is 1 ms old at most while that thread is scheduled in time; on a machine
-/// with more to do than processors, up to 16 ms were seen. Uniqueness does not depend on it.
+/// with more to do than processors, up to 16 ms were seen. Uniqueness does not depend on it. A forked child has no such
+/// thread: there each reading reads the other clock.
 ///
 /// # Examples
 ///
@@ -27,14 +29,24 @@ use super::{Clock, Hold, Reading};
 pub struct CachedClock {
     shown: Arc<Shown>,
     thread: Option<JoinHandle<()>>,
+    fork: ForkMark,
 }
 
 /// On a cache line of its own: it is written every millisecond and read for every id.
-#[derive(Debug)]
 #[repr(align(128))]
 struct Shown {
     unix_ms: AtomicU64,
     stop: AtomicBool,
+    clock: Box<dyn Clock + Send + Sync>,
+}
+
+impl fmt::Debug for Shown {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Shown")
+            .field("unix_ms", &self.unix_ms)
+            .field("stop", &self.stop)
+            .finish_non_exhaustive()
+    }
 }
 
 impl CachedClock {
@@ -43,26 +55,28 @@ impl CachedClock {
     /// # Errors
     ///
     /// The system's, when it cannot start a thread.
-    pub fn start(clock: impl Clock + Send + 'static) -> io::Result<Self> {
-        let shown =
-            Arc::new(Shown { unix_ms: AtomicU64::new(clock.unix_ms()), stop: AtomicBool::new(false) });
+    pub fn start(clock: impl Clock + Send + Sync + 'static) -> io::Result<Self> {
+        let unix_ms = AtomicU64::new(clock.unix_ms());
+        let shown = Arc::new(Shown { unix_ms, stop: AtomicBool::new(false), clock: Box::new(clock) });
         let shared = Arc::clone(&shown);
         let thread = Builder::new().name("snowmint-clock".to_owned()).spawn(move || {
             while !shared.stop.load(Ordering::Relaxed) {
-                shared.unix_ms.store(clock.unix_ms(), Ordering::Relaxed);
+                shared.unix_ms.store(shared.clock.unix_ms(), Ordering::Relaxed);
                 std::thread::sleep(Duration::from_millis(1));
             }
         })?;
-        Ok(Self { shown, thread: Some(thread) })
+        Ok(Self { shown, thread: Some(thread), fork: ForkMark::of_this_process() })
     }
 }
 
 impl Drop for CachedClock {
     fn drop(&mut self) {
         self.shown.stop.store(true, Ordering::Relaxed);
-        if let Some(thread) = self.thread.take() {
+        match self.thread.take() {
             // It panics only if the clock it reads does; there is nobody left here to tell.
-            let _ = thread.join();
+            Some(thread) if self.fork.is_same_process() => drop(thread.join()),
+            // A forked child has nobody to join.
+            thread => std::mem::forget(thread),
         }
     }
 }
@@ -70,7 +84,11 @@ impl Drop for CachedClock {
 impl Clock for CachedClock {
     #[inline]
     fn unix_ms(&self) -> u64 {
-        self.shown.unix_ms.load(Ordering::Relaxed)
+        if self.fork.is_same_process() {
+            self.shown.unix_ms.load(Ordering::Relaxed)
+        } else {
+            self.shown.clock.unix_ms()
+        }
     }
 
     #[inline]

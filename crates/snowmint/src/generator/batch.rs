@@ -18,6 +18,7 @@ pub(crate) struct Composer {
     generation_shift: u32,
     /// 0 for starts that are not random.
     start_bound: u32,
+    /// Two workers start at different values.
     start_seed: u64,
 }
 
@@ -34,18 +35,18 @@ impl Composer {
     };
 
     pub(crate) fn new(layout: &Layout, datacenter: DatacenterId, worker: WorkerId, start: Start) -> Self {
-        let (bound, start_seed) =
-            if let Start::Random { bound, seed } = start { (bound, seed) } else { (0, 0) };
+        let bound = if let Start::Random { bound } = start { bound.get() } else { 0 };
         let sequences = layout.max(Field::Sequence) + 1;
+        let node_bits = u64::from(datacenter.0) << layout.shift(Field::Datacenter)
+            | u64::from(worker.0) << layout.shift(Field::Worker);
         Self {
-            node_bits: u64::from(datacenter.0) << layout.shift(Field::Datacenter)
-                | u64::from(worker.0) << layout.shift(Field::Worker),
+            node_bits,
             sequence_bits: layout.width(Field::Sequence),
             sequence_shift: layout.shift(Field::Sequence),
             timestamp_shift: layout.shift(Field::Timestamp),
             generation_shift: layout.shift(Field::Generation),
             start_bound: u32::try_from(u64::from(bound).min(sequences)).unwrap_or(u32::MAX),
-            start_seed,
+            start_seed: node_bits,
         }
     }
 
@@ -203,8 +204,9 @@ impl Iterator for Batch {
     }
 
     fn size_hint(&self) -> (usize, Option<usize>) {
-        // A batch was asked for with a `usize`, so its length is one.
-        let len = usize::try_from(self.left()).unwrap_or(usize::MAX);
+        // A batch was asked for with a `usize`, so its length is one. What a child inherits is its parent's.
+        let left = if self.fork.is_same_process() { self.left() } else { 0 };
+        let len = usize::try_from(left).unwrap_or(usize::MAX);
         (len, Some(len))
     }
 }

@@ -84,7 +84,8 @@ impl<C: Clock> GeneratorPool<C> {
     ///
     /// # Errors
     ///
-    /// As [`add`](Self::add); then nothing has changed, but the old one has ended.
+    /// As [`add`](Self::add), also where the new one would begin before the old one's last timestamp; then nothing has
+    /// changed, but the old one has ended.
     pub fn replace(&self, old: &Arc<Generator<C>>, new: Arc<Generator<C>>) -> Result<(), PoolError> {
         old.end();
         self.put(new, Some(old))
@@ -182,8 +183,8 @@ impl fmt::Display for PoolError {
                 "the pool's ids have the layout `{pool}`, the generator's `{generator}`: make a pool for each layout"
             ),
             Self::SameWorker => f.write_str(
-                "a generator of the pool has this datacenter and worker for some of the same timestamps, and would \
-                 make the same ids: give each generator a worker or a lease of its own",
+                "a generator of the pool has, or had, this datacenter and worker for some of the same timestamps: both \
+                 would make the same ids; give each generator a worker or a lease of its own, or begin after the other's end",
             ),
         }
     }

@@ -53,6 +53,8 @@ struct PerTick {
     limit: AtomicU64,
     /// The first cursor beyond the lease; only grows.
     lease_end: AtomicU64,
+    /// The first cursor of the ticks after all that was used, once the generator was ended; all ones before.
+    used_end: AtomicU64,
     /// The two below only tell a clock that went back from a tick that was used up, and how far the cursor may
     /// trail: a stale value costs freshness, never uniqueness.
     highest_tick: AtomicU64,
@@ -85,6 +87,7 @@ impl<C: Clock> Generator<C> {
                 hold: AtomicU64::new(Hold::NONE.0),
                 limit: AtomicU64::new(0),
                 lease_end: AtomicU64::new(lease_end),
+                used_end: AtomicU64::new(u64::MAX),
                 // A clock further behind the lease's begin than its first tick is a clock that is behind.
                 highest_tick: AtomicU64::new(first_tick.saturating_sub(1)),
                 after_full_tick: AtomicU64::new(0),
@@ -257,8 +260,8 @@ impl<C: Clock> Generator<C> {
     #[cold]
     fn overshot(&self, cursor: u64, limit: u64) {
         let back = self.cursor.0.compare_exchange(cursor + 1, cursor, Ordering::Relaxed, Ordering::Relaxed);
-        if back.is_err() && limit.trailing_zeros() >= self.limits.sequence_bits {
-            // The limit is the end of a tick, and everything below it was handed out.
+        if back.is_err() {
+            // Every limit is the end of a tick: others draw on from there.
             self.tick.after_full_tick.fetch_max(limit >> self.limits.sequence_bits, Ordering::Relaxed);
         }
     }
@@ -397,6 +400,7 @@ impl<C: Clock> Generator<C> {
         // Beyond the lease there is only what was taken and could not be used.
         let cursor = cursor.min(self.tick.lease_end.load(Ordering::Relaxed)).max(self.tick.first_cursor);
         let tick = self.limits.free_from_tick(cursor).max(self.generations.highest_mark());
+        self.tick.used_end.store(tick << self.limits.sequence_bits, Ordering::Relaxed);
         Some(self.limits.unix_ms(tick))
     }
 

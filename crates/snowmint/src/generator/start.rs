@@ -1,31 +1,108 @@
 //! Where the sequence of a fresh tick starts. A tick that always starts at 0 makes only even ids when ids are
 //! rare, and sends most of them to one shard.
 
+use core::fmt;
+use core::num::NonZeroU32;
+use core::str::FromStr;
+
+use crate::Snippet;
 use crate::cursor::Cursor;
 
 /// Where the sequence of a fresh tick starts.
 ///
-/// | start | rare ids, modulo n | order inside a tick | ids a tick |
-/// |---|---|---|---|
-/// | `Zero` | skewed: the sequence is mostly 0 | increasing | all |
-/// | `Random` | even | increasing until the sequence wraps | all |
-/// | `Rolling` | even, also for consumers that draw in turn | increasing | at least half in a tick that follows an idle one, all under load |
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+/// | start | text | rare ids, modulo n | order inside a tick | ids a tick |
+/// |---|---|---|---|---|
+/// | `Zero` | `zero` | skewed: the sequence is mostly 0 | increasing | all |
+/// | `Random` | `random`, `random(100)` | even, where n is small beside the bound | increasing until the sequence wraps | all |
+/// | `Rolling` | `rolling` | even | increasing | about half at least in a tick that follows an idle one, all under load |
+///
+/// Even also for each of several consumers that draw in turn: none of them gets, say, the even ids only. Where a tick
+/// starts is a function of the tick and the worker: nobody has to find randomness, and nothing is to be kept secret.
+///
+/// # Source
+///
+/// `Random` is the start of a new millisecond in Leaf (`random(100)`); going on from the last value is what `CosId`
+/// does. `ShardingSphere` issue 31901 tells what consumers in turn get from a start that alternates.
+///
+/// # Examples
+///
+/// ```
+/// use snowmint::{Generator, Layout, ManualClock, Start};
+/// let clock = ManualClock::at_unix_ms(1_700_000_000_000);
+/// let generator = Generator::builder(Layout::TWITTER).start("random(100)".parse()?).build(&clock)?;
+/// assert!(generator.try_next()?.get() % 4096 < 100);
+/// assert_eq!(Start::RANDOM.to_string(), "random");
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub enum Start {
     /// At 0, as Twitter's.
     #[default]
     Zero,
-    /// At a random value below `bound`, another one in each tick; the sequence wraps inside its tick, so that none
-    /// is lost. A bound of at least the sequences of a tick means any of them.
+    /// At a value below `bound` that looks random, another one in each tick; the sequence wraps inside its tick, so
+    /// that none is lost. A bound of at least the sequences of a tick means any of them.
     Random {
         /// The first value that is not taken.
-        bound: u32,
-        /// Makes the values of two generators differ: take it from the system's randomness.
-        seed: u64,
+        bound: NonZeroU32,
     },
-    /// Where the sequence of the tick before stopped, while that is in the lower half.
+    /// Up to eight values after where the sequence of the tick before stopped, while that was in the lower half;
+    /// else among the first eight.
     Rolling,
 }
+
+impl Start {
+    /// At any value of the sequence.
+    pub const RANDOM: Self = Self::Random { bound: NonZeroU32::MAX };
+}
+
+impl fmt::Display for Start {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match *self {
+            Self::Zero => f.write_str("zero"),
+            Self::RANDOM => f.write_str("random"),
+            Self::Random { bound } => write!(f, "random({bound})"),
+            Self::Rolling => f.write_str("rolling"),
+        }
+    }
+}
+
+impl FromStr for Start {
+    type Err = StartError;
+
+    fn from_str(text: &str) -> Result<Self, StartError> {
+        let bound = || text.strip_prefix("random(")?.strip_suffix(')');
+        match text {
+            "zero" => Ok(Self::Zero),
+            "random" => Ok(Self::RANDOM),
+            "rolling" => Ok(Self::Rolling),
+            _ => bound()
+                .filter(|digits| digits.bytes().all(|b| b.is_ascii_digit()))
+                .and_then(|digits| digits.parse().ok())
+                .map(|bound| Self::Random { bound })
+                .ok_or(StartError { text: Snippet::of(text) }),
+        }
+    }
+}
+
+/// A text that is no start of a sequence.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct StartError {
+    /// The text.
+    pub text: Snippet,
+}
+
+impl fmt::Display for StartError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(
+            f,
+            "{} is no start of a sequence: there are zero, random, random(N) with N from 1 to {}, and rolling",
+            self.text,
+            u32::MAX
+        )
+    }
+}
+
+impl core::error::Error for StartError {}
 
 /// The random start of one tick: a pure function, so that an id stays a pure function of its cursor.
 ///
@@ -39,10 +116,17 @@ pub(crate) const fn random_start(tick: u64, bound: u32, seed: u64) -> u64 {
     (((z ^ (z >> 31)) >> 32) * bound as u64) >> 32
 }
 
+/// The values that a rolling start skips at most. Without a gap that varies, two consumers in turn would get the even
+/// and the odd ids.
+const MAX_GAP: u32 = 8;
+
 /// The first cursor of a fresh tick that rolls on from the last one used.
-pub(crate) const fn rolled(fresh: Cursor, last: Cursor, sequence_mask: u64) -> Cursor {
-    let next = last & sequence_mask;
-    if next <= sequence_mask / 2 { fresh | next } else { fresh }
+pub(crate) const fn rolled(fresh: Cursor, last: Cursor, sequence_bits: u32) -> Cursor {
+    let mask = (1 << sequence_bits) - 1;
+    let from = if last & mask <= mask / 2 { last & mask } else { 0 };
+    let gap = random_start(fresh >> sequence_bits, MAX_GAP, 0);
+    // With few bits of sequence the gap would take most of a tick.
+    fresh | if gap <= mask / 8 { from + gap } else { from }
 }
 
 #[cfg(test)]
@@ -60,7 +144,35 @@ mod tests {
 
     #[test]
     fn rolling_goes_on_in_the_lower_half_and_begins_anew_in_the_upper() {
-        let rolled_from = |sequence: u64| rolled(5 << 4, 3 << 4 | sequence, 15);
-        assert_eq!((rolled_from(0), rolled_from(7), rolled_from(8)), (5 << 4, 5 << 4 | 7, 5 << 4));
+        let mut gaps = [false; 8];
+        for tick in 1..100 {
+            let rolled_from = |sequence: u64| rolled(tick << 12, 3 << 12 | sequence, 12) - (tick << 12);
+            let gap = rolled_from(0);
+            gaps[usize::try_from(gap).unwrap()] = true;
+            assert_eq!((rolled_from(7), rolled_from(2047), rolled_from(2048)), (7 + gap, 2047 + gap, gap));
+        }
+        assert_eq!(gaps, [true; 8]);
+        for sequence in 0..8 {
+            let rolled = rolled(5 << 3, 3 << 3 | sequence, 3);
+            assert!(
+                rolled == 5 << 3 | sequence || sequence > 3 || rolled == 5 << 3 | (sequence + 1),
+                "{rolled}"
+            );
+            assert_eq!(rolled >> 3, 5, "it stays in its tick");
+        }
+    }
+
+    #[test]
+    fn the_text_form_reads_back_and_nothing_else_is_read() {
+        for text in ["zero", "random", "random(100)", "random(1)", "rolling"] {
+            assert_eq!(text.parse::<Start>().unwrap().to_string(), text);
+        }
+        assert_eq!("random(4294967295)".parse(), Ok(Start::RANDOM));
+        for bad in
+            ["", "Zero", "random()", "random(0)", "random(4294967296)", "random(+1)", "random(1", "random 1"]
+        {
+            let error = bad.parse::<Start>().unwrap_err();
+            assert!(error.to_string().contains("random(N)"), "{bad}: {error}");
+        }
     }
 }

@@ -3,7 +3,7 @@
 
 use super::super::batch::Batch;
 use super::{Generator, Position, Run};
-use crate::cursor::{Cursor, ENDED};
+use crate::cursor::Cursor;
 use crate::sync::Ordering;
 use crate::{Clock, Field, Id, Refusal};
 
@@ -105,12 +105,12 @@ impl<C: Clock> Generator<C> {
         self.composer.id(end.saturating_sub(1))
     }
 
-    /// Whether both may make an id of one worker and one timestamp.
+    /// Whether both may make, or have made, an id of one worker and one timestamp.
     pub(in super::super) fn overlaps(&self, other: &Self) -> bool {
+        // Of one that was ended, what it used counts; while its end is not known yet, all of its lease.
         let span = |generator: &Self| {
-            let ended = generator.cursor.0.load(Ordering::Acquire) >= ENDED;
-            let end = generator.tick.lease_end.load(Ordering::Relaxed);
-            (generator.tick.first_cursor, if ended { 0 } else { end })
+            let lease_end = generator.tick.lease_end.load(Ordering::Relaxed);
+            (generator.tick.first_cursor, lease_end.min(generator.tick.used_end.load(Ordering::Relaxed)))
         };
         let ((from, until), (other_from, other_until)) = (span(self), span(other));
         self.composer.has_node_of(&other.composer) && from < other_until && other_from < until
