@@ -115,6 +115,14 @@ fn borrow_goes_on_ahead_of_the_clock_and_never_further_than_it_says() {
 }
 
 #[test]
+fn the_first_tick_of_a_layout_borrows_from_the_next_as_any() {
+    let clock = ManualClock::at_unix_ms(Layout::TWITTER.epoch_unix_ms());
+    let generator = generator(&clock, Rule::borrow(MS(10)));
+    assert_eq!(generator.try_take(4096).unwrap().len(), 4096);
+    assert_eq!(instant(generator.try_next().unwrap()), Layout::TWITTER.epoch_unix_ms() + 1);
+}
+
+#[test]
 fn borrowing_counts_whole_ticks() {
     // 11 ms before the tick of the cursor, which is the second one after the clock's.
     let behind = |rule: Rule| {

@@ -12,7 +12,7 @@ use std::time::Duration;
 use proptest::prelude::*;
 use snowmint::{
     Caller, Generator, GeneratorPool, Id, Layout, Lease, ManualClock, Parts, PoolError, Refusal, Rule,
-    Sequence, Timestamp, WallClock, WorkerId,
+    Sequence, Start, Timestamp, WallClock, WorkerId,
 };
 
 const T0: u64 = 1_700_000_000_000;
@@ -221,6 +221,25 @@ fn what_would_make_equal_ids_is_not_added() {
     };
     assert_eq!(pool.replace(&old, again(0)), Err(PoolError::SameWorker));
     pool.replace(&old, again(T0 + 1)).unwrap();
+}
+
+#[test]
+fn a_random_start_costs_a_pool_no_id() {
+    let clock = clock();
+    let layout: Layout = "time:41@1ms worker:3 sequence:4 epoch:2020-01-01".parse().unwrap();
+    let pool = GeneratorPool::new(layout);
+    for worker in 0..3 {
+        let builder = Generator::builder(layout).worker(WorkerId(worker)).start(Start::RANDOM);
+        pool.add(Arc::new(builder.rule(Rule::REJECT).build(Arc::clone(&clock)).unwrap())).unwrap();
+    }
+    // Not the first caller: it begins with another worker and then needs those with smaller ids, too.
+    pool.caller();
+    let mut caller = pool.caller();
+    for _ in 0..20 {
+        let ids: BTreeSet<Id> = drain(&mut caller).into_iter().collect();
+        assert_eq!(ids.len(), 3 * 16, "every sequence of each worker, in whatever order");
+        clock.advance_ms(1);
+    }
 }
 
 #[test]
