@@ -28,7 +28,8 @@ pub(crate) async fn watch_wall(clock: Arc<AnchoredClock>, status: watch::Sender<
         }
         status.send_if_modified(|status| {
             status.wall_ahead_ms = report.wall_ahead_ms;
-            status.clock_steps += u64::from(report.stepped_ms != 0);
+            // Several pools may watch one clock: only one of them sees a step, all of them count it.
+            status.clock_steps = report.steps;
             false
         });
     }

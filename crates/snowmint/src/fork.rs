@@ -1,8 +1,9 @@
 //! Tells a forked child from its parent, for the cost of one load: a child that went on with its parent's
 //! generators would repeat every id.
 //!
-//! A page marked `MADV_WIPEONFORK` holds a number that a child finds as 0, however it was forked. Where there is no such
-//! page, other systems and some sandboxes, the process id is asked for each time.
+//! A page marked `MADV_WIPEONFORK` holds a number that a child finds as 0, however it was forked. Where the kernel has no
+//! such page (other unix systems, some sandboxes) a handler of `fork` empties the word instead; a child made by a bare
+//! system call is then not noticed.
 
 use core::sync::atomic::{AtomicU64, Ordering};
 
@@ -17,65 +18,28 @@ impl ForkMark {
     /// Whether this is still the process in which the mark was made.
     #[inline]
     pub(crate) fn is_same_process(self) -> bool {
-        self.page.load(Ordering::Relaxed) == self.made_with || self.is_same_process_id()
+        self.page.load(Ordering::Relaxed) == self.made_with
     }
 }
 
 #[cfg(all(feature = "std", unix, not(miri), not(loom)))]
-mod by_process_id {
-    use super::{AtomicU64, ForkMark};
-
-    /// Beside the id in the mark; no page ever holds it.
-    const BY_PROCESS_ID: u64 = 1 << 63;
-    static NO_PAGE: AtomicU64 = AtomicU64::new(0);
-
-    impl ForkMark {
-        /// A mark without a page: it costs a system call each time it is looked at.
-        pub(super) fn of_process_id(id: u32) -> Self {
-            Self { page: &NO_PAGE, made_with: BY_PROCESS_ID | u64::from(id) }
-        }
-
-        #[cold]
-        pub(super) fn is_same_process_id(self) -> bool {
-            self.made_with == BY_PROCESS_ID | u64::from(std::process::id())
-        }
-    }
-
-    #[cfg(test)]
-    mod tests {
-        use super::*;
-
-        #[test]
-        fn without_a_page_the_process_id_tells() {
-            let id = std::process::id();
-            assert!(ForkMark::of_process_id(id).is_same_process());
-            assert!(!ForkMark::of_process_id(id + 1).is_same_process());
-        }
-    }
-}
-
-#[cfg(not(all(feature = "std", unix, not(miri), not(loom))))]
-impl ForkMark {
-    const fn is_same_process_id(self) -> bool {
-        false
-    }
-}
-
-#[cfg(all(feature = "std", target_os = "linux", not(miri), not(loom)))]
-mod wiped_on_fork {
+mod emptied_on_fork {
     use std::sync::OnceLock;
 
     use super::{AtomicU64, ForkMark, Ordering};
 
-    /// Not wiped: a child counts on from its parent, so that no number of its line comes twice.
+    /// Not emptied: a child counts on from its parent, so that no number of its line comes twice.
     static NUMBERS: AtomicU64 = AtomicU64::new(1);
-    static PAGE: OnceLock<Option<&'static AtomicU64>> = OnceLock::new();
+    static PAGE: OnceLock<&'static AtomicU64> = OnceLock::new();
+    /// In place of the page, emptied by a handler.
+    static WORD: AtomicU64 = AtomicU64::new(0);
 
     impl ForkMark {
         pub(crate) fn of_this_process() -> Self {
-            let Some(page) = *PAGE.get_or_init(map_page) else {
-                return Self::of_process_id(std::process::id());
-            };
+            Self::on(PAGE.get_or_init(|| map_page().unwrap_or_else(word)))
+        }
+
+        fn on(page: &'static AtomicU64) -> Self {
             let fresh = NUMBERS.fetch_add(1, Ordering::Relaxed);
             // 0 before the first generator of a process, be it born or forked.
             let made_with = match page.compare_exchange(0, fresh, Ordering::Relaxed, Ordering::Relaxed) {
@@ -86,6 +50,7 @@ mod wiped_on_fork {
         }
     }
 
+    #[cfg(target_os = "linux")]
     #[expect(unsafe_code, reason = "std cannot map a page that the kernel wipes in a forked child")]
     fn map_page() -> Option<&'static AtomicU64> {
         use rustix::mm::{Advice, MapFlags, ProtFlags, madvise, mmap_anonymous};
@@ -99,12 +64,58 @@ mod wiped_on_fork {
             Some(&*page.cast::<AtomicU64>())
         }
     }
-}
 
-#[cfg(all(feature = "std", unix, not(target_os = "linux"), not(miri), not(loom)))]
-impl ForkMark {
-    pub(crate) fn of_this_process() -> Self {
-        Self::of_process_id(std::process::id())
+    #[cfg(not(target_os = "linux"))]
+    fn map_page() -> Option<&'static AtomicU64> {
+        None
+    }
+
+    #[expect(unsafe_code, reason = "std has no way to be told of a fork")]
+    fn word() -> &'static AtomicU64 {
+        use core::ffi::c_int;
+
+        type Handler = extern "C" fn();
+        unsafe extern "C" {
+            /// POSIX.1-2001.
+            fn pthread_atfork(
+                prepare: Option<Handler>,
+                parent: Option<Handler>,
+                child: Option<Handler>,
+            ) -> c_int;
+        }
+        extern "C" fn empty() {
+            WORD.store(0, Ordering::Relaxed);
+        }
+        // SAFETY: the handler stores one atomic word, which is allowed in a child of a process with many threads; it
+        // lives as long as the program. It fails only for want of memory: then forks are not noticed.
+        let _ = unsafe { pthread_atfork(None, None, Some(empty)) };
+        &WORD
+    }
+
+    #[cfg(test)]
+    mod tests {
+        use super::*;
+
+        #[test]
+        #[expect(unsafe_code, reason = "forking is what is tested")]
+        fn without_a_page_a_handler_empties_the_word() {
+            let mark = ForkMark::on(word());
+            assert!(mark.is_same_process() && ForkMark::on(&WORD).is_same_process());
+            // SAFETY: the child looks at atomics and leaves by `_exit`.
+            let status = unsafe {
+                let child = libc::fork();
+                if child == 0 {
+                    let noticed = !mark.is_same_process();
+                    let own = ForkMark::on(&WORD);
+                    libc::_exit(i32::from(!(noticed && own.is_same_process() && !mark.is_same_process())));
+                }
+                let mut status = -1;
+                libc::waitpid(child, &raw mut status, 0);
+                status
+            };
+            assert_eq!(status, 0);
+            assert!(mark.is_same_process(), "the parent goes on");
+        }
     }
 }
 
@@ -112,7 +123,7 @@ impl ForkMark {
 impl ForkMark {
     /// Without a system that forks, or without one to ask, there is nothing to notice.
     pub(crate) fn of_this_process() -> Self {
-        static NEVER_WIPED: AtomicU64 = AtomicU64::new(0);
-        Self { page: &NEVER_WIPED, made_with: 0 }
+        static NEVER_EMPTIED: AtomicU64 = AtomicU64::new(0);
+        Self { page: &NEVER_EMPTIED, made_with: 0 }
     }
 }

@@ -144,7 +144,7 @@ impl Day {
 }
 
 impl TextForm {
-    /// Appends the text of a number that was made at an instant.
+    /// Appends the text of a number of at most 63 bits, as all numbers of segments are, that was made at an instant.
     pub fn write_number(&self, number: u64, unix_ms: u64, out: &mut Vec<u8>) {
         self.write(unix_ms, out, |part, out| match part {
             Part::Number { digits, width } => digits.write(number, *width, out),

@@ -33,6 +33,7 @@ pub struct AnchoredClock {
 struct Check {
     boot_ns: u64,
     wall_ahead_ms: i64,
+    steps: u64,
 }
 
 /// What [`AnchoredClock::follow_wall`] saw.
@@ -42,6 +43,8 @@ pub struct ClockReport {
     pub wall_ahead_ms: i64,
     /// By how much the wall clock was stepped since the last check, in milliseconds; 0 when it was not.
     pub stepped_ms: i64,
+    /// How many steps were seen since the clock was made, whoever looked.
+    pub steps: u64,
 }
 
 impl AnchoredClock {
@@ -54,7 +57,7 @@ impl AnchoredClock {
         let offset_ns = wall_ms.wrapping_mul(NS_PER_MS).wrapping_sub(boot_ns);
         Self {
             offset_ns: AtomicU64::new(offset_ns),
-            last_check: Mutex::new(Check { boot_ns, wall_ahead_ms: 0 }),
+            last_check: Mutex::new(Check { boot_ns, wall_ahead_ms: 0, steps: 0 }),
         }
     }
 
@@ -89,8 +92,9 @@ impl AnchoredClock {
             wanted_ns
         };
         self.offset_ns.fetch_add(moved, Ordering::Relaxed);
-        *last = Check { boot_ns, wall_ahead_ms };
-        ClockReport { wall_ahead_ms, stepped_ms }
+        let steps = last.steps + u64::from(stepped_ms != 0);
+        *last = Check { boot_ns, wall_ahead_ms, steps };
+        ClockReport { wall_ahead_ms, stepped_ms, steps }
     }
 }
 
@@ -132,10 +136,14 @@ mod tests {
             let clock = AnchoredClock::anchored(5 * S, WALL);
             let stepped = WALL.wrapping_add_signed(1000 + step);
             let report = clock.follow(6 * S, stepped);
-            assert_eq!(report, ClockReport { wall_ahead_ms: step, stepped_ms: step });
+            assert_eq!(report, ClockReport { wall_ahead_ms: step, stepped_ms: step, steps: 1 });
             assert_eq!(clock.at(6 * S), WALL + 1000);
             let again = clock.follow(7 * S, stepped + 1000);
-            assert_eq!(again.stepped_ms, 0, "one step is reported once");
+            assert_eq!(
+                (again.stepped_ms, again.steps),
+                (0, 1),
+                "one step is reported once, and counted for all"
+            );
         }
     }
 

@@ -45,8 +45,8 @@ pub enum Start {
         /// The first value that is not taken.
         bound: NonZeroU32,
     },
-    /// Up to eight values after where the sequence of the tick before stopped, while that was in the lower half;
-    /// else among the first eight.
+    /// 0 to 7 values after where the sequence of the tick before stopped, while that was in the lower half; else at one
+    /// of the first 8. A sequence of less than 6 bits skips none, and consumers in turn may get uneven shares.
     Rolling,
 }
 
@@ -116,17 +116,17 @@ pub(crate) const fn random_start(tick: u64, bound: u32, seed: u64) -> u64 {
     (((z ^ (z >> 31)) >> 32) * bound as u64) >> 32
 }
 
-/// The values that a rolling start skips at most. Without a gap that varies, two consumers in turn would get the even
+/// A rolling start skips less than so many values. Without a gap that varies, two consumers in turn would get the even
 /// and the odd ids.
-const MAX_GAP: u32 = 8;
+const GAPS: u32 = 8;
 
 /// The first cursor of a fresh tick that rolls on from the last one used.
 pub(crate) const fn rolled(fresh: Cursor, last: Cursor, sequence_bits: u32) -> Cursor {
     let mask = (1 << sequence_bits) - 1;
     let from = if last & mask <= mask / 2 { last & mask } else { 0 };
-    let gap = random_start(fresh >> sequence_bits, MAX_GAP, 0);
-    // With few bits of sequence the gap would take most of a tick.
-    fresh | if gap <= mask / 8 { from + gap } else { from }
+    let gap = random_start(fresh >> sequence_bits, GAPS, 0);
+    // In few bits of sequence the gaps would take most of a tick.
+    fresh | if GAPS as u64 <= mask / 4 { from + gap } else { from }
 }
 
 #[cfg(test)]
@@ -153,13 +153,13 @@ mod tests {
         }
         assert_eq!(gaps, [true; 8]);
         for sequence in 0..8 {
-            let rolled = rolled(5 << 3, 3 << 3 | sequence, 3);
-            assert!(
-                rolled == 5 << 3 | sequence || sequence > 3 || rolled == 5 << 3 | (sequence + 1),
-                "{rolled}"
-            );
-            assert_eq!(rolled >> 3, 5, "it stays in its tick");
+            let goes_on = if sequence <= 3 { sequence } else { 0 };
+            assert_eq!(rolled(5 << 3, 3 << 3 | sequence, 3), 5 << 3 | goes_on, "no gaps in three bits");
         }
+        assert!(
+            (0..64).all(|sequence| rolled(5 << 6, 3 << 6 | sequence, 6) >> 6 == 5),
+            "it stays in its tick"
+        );
     }
 
     #[test]
