@@ -153,21 +153,25 @@ impl Limits {
         let Some(since_epoch) = at.now_unix_ms.checked_sub(self.epoch_unix_ms) else {
             return Err(self.not_begun(at));
         };
-        let now_tick = if self.tick_ms == 1 { since_epoch } else { since_epoch / self.tick_ms };
+        let clock_tick = if self.tick_ms == 1 { since_epoch } else { since_epoch / self.tick_ms };
+        let trails = at.after_full_tick > 0 && clock_tick <= at.after_full_tick + self.max_behind_ticks;
         // Far beyond any layout's end; keeps the shift below from losing bits.
-        let now_tick = now_tick.min(self.layout_end >> self.sequence_bits);
+        let now_tick = clock_tick.min(self.layout_end >> self.sequence_bits);
         let fresh = now_tick << self.sequence_bits;
-        let trails = at.after_full_tick > 0 && now_tick <= at.after_full_tick + self.max_behind_ticks;
         let mut start = if at.cursor >= fresh || trails { at.cursor } else { self.fresh(fresh, at.cursor) };
         if start >= at.lease_end {
             return Err(self.at_end(at, start));
         }
         let mut enter = None;
+        let mut reach = self.reach(now_tick);
         if (start >> self.sequence_bits) > now_tick {
             enter = self.ahead_of_clock(at, start >> self.sequence_bits, now_tick, generation_at)?;
             start = if enter.is_some() { fresh } else { start };
+        } else if at.highest_tick > now_tick {
+            // On what lies ahead of a clock that went back the rule decides, however many are wanted.
+            reach = self.next_boundary(fresh);
         }
-        let end = start.saturating_add(wanted).min(at.lease_end).min(self.reach(now_tick));
+        let end = start.saturating_add(wanted).min(at.lease_end).min(reach);
         debug_assert!(start < end, "a run has at least one cursor");
         Ok(Run { start, end, now_tick, enter })
     }

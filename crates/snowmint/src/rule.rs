@@ -55,7 +55,8 @@ const fn bounded(bound: Duration) -> Duration {
 ///
 /// `generation` needs a layout with generation bits: on top of the sequence they are the stepped base sequence of
 /// the literature, on top of the worker the backup worker id. Each generation keeps its own high-water mark and is
-/// entered only above it; where none fits, the next step decides. Ids then follow the clock back: they are unique
+/// entered only above it; where none fits, the next step decides. Of generation bits four are used at most, 16
+/// generations. Ids then follow the clock back: they are unique
 /// as ever, and increase only between two steps of the clock.
 ///
 /// # Examples
