@@ -41,6 +41,23 @@ macro_rules! is_not_clone {
 }
 
 #[test]
+fn a_fill_goes_on_where_single_reads_stopped_and_stops_where_the_slice_does() {
+    let layout: Layout = "time:41@1ms sequence:2 epoch:2020-01-01".parse().unwrap();
+    let clock = ManualClock::at_unix_ms(T0);
+    let builder = || Generator::builder(layout).rule(Rule::borrow(Duration::from_millis(5)));
+    let single = builder().build(&clock).unwrap();
+    let expected: Vec<u64> = (0..9).map(|_| single.try_next().unwrap().get()).collect();
+    let generator = builder().build(&clock).unwrap();
+    let mut batch = generator.try_take(9).unwrap();
+    assert_eq!(batch.next().map(Id::get), Some(expected[0]));
+    // Three of the first tick, two of the next.
+    let mut five = [0; 5];
+    assert_eq!((batch.fill(&mut five), five.as_slice()), (5, &expected[1..6]));
+    let mut rest = [0; 9];
+    assert_eq!((batch.fill(&mut rest), &rest[..3]), (3, &expected[6..]));
+}
+
+#[test]
 fn nothing_that_holds_ids_can_be_copied() {
     is_not_clone!(
         Generator<ManualClock>,

@@ -180,6 +180,22 @@ fn ending_counts_every_generation() {
 }
 
 #[test]
+fn what_was_ended_stays_ended_in_every_generation() {
+    let clock = ManualClock::at_unix_ms(T0);
+    let generator = generator(&clock, STEPPED, "generation");
+    generator.try_next().unwrap();
+    clock.set_unix_ms(T0 - 50);
+    generator.try_next().unwrap();
+    assert_eq!(generator.end(), Some(T0 + 1));
+    for ms in [0, 1, 100] {
+        clock.set_unix_ms(T0 + ms);
+        assert_eq!(generator.try_next(), Err(Refusal::Ended));
+        assert!(matches!(generator.try_take(3), Err(Refusal::Ended)));
+        assert_eq!(generator.end(), None);
+    }
+}
+
+#[test]
 fn a_layout_without_generations_refuses_the_rule() {
     let built =
         Generator::builder(Layout::TWITTER).rule(Rule::generation()).build(ManualClock::at_unix_ms(0));
