@@ -128,6 +128,39 @@ async fn after_an_outage_each_lease_goes_on_with_its_own_worker() {
     assert_eq!(keepers.status().lost, 0, "neither took the other's");
 }
 
+/// Goal: when the store is away for longer than all leases last, that is told, whichever of them ended last: waiting is
+/// no answer any more. Method: their renewals are apart by then, one way and the other.
+#[tokio::test]
+async fn leases_that_ended_one_after_the_other_are_an_error_and_nothing_to_wait_for() {
+    for last in [1, 0] {
+        let cut_off = Arc::new(CutOff::default());
+        let store: Arc<dyn Store> = Arc::clone(&cut_off) as Arc<dyn Store>;
+        let keepers = start(&store, config("twitter", "me").window(Duration::from_millis(600)), "2");
+        all_held(&keepers, 2).await;
+        until(|| {
+            let ends: Vec<_> = keepers.leases().iter().map(|lease| lease.until_unix_ms.unwrap()).collect();
+            (ends[1 - last] + 5 < ends[last]).then_some(())
+        })
+        .await;
+        cut_off.cut(true);
+        let mut caller = keepers.caller();
+        let refused = async {
+            loop {
+                if let Err(no_id) = keepers.take(&mut caller, 1).await {
+                    return no_id;
+                }
+            }
+        };
+        let refused = tokio::time::timeout(Duration::from_secs(10), refused).await;
+        let ended = snowmint::utc::Utc(keepers.status().until_unix_ms.unwrap());
+        for no_id in [refused.expect("it waits for nothing"), keepers.try_take(&mut caller, 1).unwrap_err()] {
+            let NoId::NoLease { why } = no_id else { panic!("{no_id:?}") };
+            assert!(why.starts_with(&format!("the lease ended at {ended}")), "{why}, not {ended}");
+            assert!(why.contains("unplugged"), "{why}");
+        }
+    }
+}
+
 #[tokio::test]
 async fn pools_side_by_side_on_one_store_do_not_meet() {
     let store = memory();

@@ -15,6 +15,7 @@ use std::time::Duration;
 
 use cut_off::{CutOff, until};
 use snowmint::{AnchoredClock, DatacenterId, Id, Layout, WorkerId};
+use snowmint_cluster::lease::{Tag, directory};
 use snowmint_cluster::{
     Caller, Holder, KeeperConfig, Keepers, NoId, Pool, SavedLeases, Unusable, WorkerChoice, Workers,
 };
@@ -50,6 +51,14 @@ async fn ids(keepers: &Keepers, caller: &mut Caller, count: usize) -> Vec<Id> {
 
 fn instant(id: Id) -> u64 {
     Layout::TWITTER.unix_ms(Layout::TWITTER.split(id).unwrap().timestamp)
+}
+
+/// As if timestamps up to there had been used.
+fn mark_at(folder: &Path, unix_ms: u64) {
+    let path = folder.join("lease-1.json");
+    let mut file: serde_json::Value = serde_json::from_slice(&fs::read(&path).unwrap()).unwrap();
+    file["mark"] = unix_ms.into();
+    fs::write(&path, file.to_string()).unwrap();
 }
 
 /// Draws until there is no id any more; gives the last one and why.
@@ -145,13 +154,29 @@ async fn with_the_store_another_lease_is_taken_rather_than_waited_for() {
     let last = ids(&keepers, &mut caller, 10).await[9];
     drop((keepers, caller));
     let saved = open(folder.path()).await;
-    let path = folder.path().join("lease-1.json");
-    let mut file: serde_json::Value = serde_json::from_slice(&fs::read(&path).unwrap()).unwrap();
-    file["mark"] = (instant(last) + 30_000).into();
-    fs::write(&path, file.to_string()).unwrap();
+    mark_at(folder.path(), instant(last) + 30_000);
     let keepers = start_with(&store, config(saved));
     let ready = tokio::time::timeout(Duration::from_secs(20), keepers.ready()).await;
     assert_ne!(ready.expect("it waits for nothing").unwrap().worker, worker);
+}
+
+/// As above, but the store comes back while the saved lease is waited for.
+#[tokio::test]
+async fn when_the_store_comes_back_first_another_lease_is_taken() {
+    let (store, folder) = (Arc::new(CutOff::default()), tempfile::tempdir().unwrap());
+    let config = |saved| KeeperConfig::new(pool(), holder()).window(Duration::from_mins(1)).saved(saved);
+    let keepers = start_with(&store, config(open(folder.path()).await));
+    let worker = keepers.ready().await.unwrap().worker;
+    let last = ids(&keepers, &mut keepers.caller(), 10).await[9];
+    store.cut(true);
+    drop(keepers);
+    let saved = open(folder.path()).await;
+    mark_at(folder.path(), instant(last) + 30_000);
+    let keepers = start_with(&store, config(saved));
+    until(|| keepers.status().waiting.filter(|why| why.contains("the saved lease is used from"))).await;
+    store.cut(false);
+    let ready = tokio::time::timeout(Duration::from_secs(20), keepers.ready()).await;
+    assert_ne!(ready.expect("it waits no longer").unwrap().worker, worker);
 }
 
 #[tokio::test]
@@ -221,4 +246,62 @@ async fn where_the_file_can_neither_be_written_nor_removed_ids_end_where_it_says
     let mut caller = keepers.caller();
     let next = until(|| keepers.try_take(&mut caller, 1).ok()).await.next();
     assert!(next > last);
+}
+
+/// Goal: a lease that cannot be saved when it is granted is used as soon as it can be, and no other before. Method: the
+/// worker is taken away while the folder is.
+#[tokio::test]
+async fn a_lease_granted_while_the_disk_is_away_is_used_once_it_is_back() {
+    let (store, folder) = (Arc::new(CutOff::default()), tempfile::tempdir().unwrap());
+    let data = folder.path().join("data");
+    let keepers = start(&store, open(&data).await);
+    let first = keepers.ready().await.unwrap().worker;
+    let mut caller = keepers.caller();
+    let last = ids(&keepers, &mut caller, 10).await[9];
+    let gone = folder.path().join("gone");
+    fs::rename(&data, &gone).unwrap();
+    loop {
+        let entries = directory::leases(&*store).await.unwrap();
+        let evicted = directory::evict(&*store, &entries[0], Tag(1)).await.unwrap();
+        if matches!(evicted, Some(directory::Eviction::FreeFrom(_))) {
+            break;
+        }
+    }
+    until(|| keepers.status().worker.is_none().then_some(())).await;
+    assert_eq!((keepers.status().lost, keepers.status().until_unix_ms), (1, None));
+    let refused = keepers.try_take(&mut caller, 1).unwrap_err().to_string();
+    assert!(refused.contains("can neither be saved nor its file removed"), "{refused}");
+    // Renewals do not make it usable either.
+    let renewals = keepers.status().renewals;
+    until(|| (keepers.status().renewals > renewals).then_some(())).await;
+    assert!(keepers.status().worker.is_none() && keepers.try_take(&mut caller, 1).is_err());
+    fs::rename(&gone, &data).unwrap();
+    let next = until(|| keepers.try_take(&mut caller, 1).ok()).await.next().unwrap();
+    let worker = Some(Layout::TWITTER.split(next).unwrap().worker);
+    assert!(next > last && worker != first);
+    // Told a moment after it is put up.
+    until(|| (keepers.status().worker == worker).then_some(())).await;
+}
+
+/// Goal: whatever a keeper was doing when it is ended, nothing is made after that. Method: the disk stands still where the
+/// file is a pipe that nobody reads, and the release finds the keeper between putting its generator up and saving.
+#[cfg(unix)]
+#[tokio::test]
+async fn a_generator_that_was_just_put_up_ends_with_its_keeper() {
+    let (store, folder) = (Arc::new(CutOff::default()), tempfile::tempdir().unwrap());
+    let saved = open(folder.path()).await;
+    let pipe = folder.path().join("lease-1.json.new");
+    assert!(std::process::Command::new("mkfifo").arg(&pipe).status().unwrap().success());
+    let keepers = start(&store, saved);
+    // The write that begins the lease stands still, and the next one queues behind it.
+    tokio::time::sleep(Duration::from_millis(500)).await;
+    fs::read(&pipe).unwrap();
+    let mut caller = keepers.caller();
+    let _lost = until(|| keepers.try_take(&mut caller, 1).ok()).await;
+    assert_eq!(keepers.status().worker, None, "it waits for the second write");
+    keepers.release(Duration::from_millis(300)).await;
+    let after = keepers.try_take(&mut caller, 1);
+    // Let go in any case: the test's end waits for the write.
+    fs::read(&pipe).unwrap();
+    assert!(matches!(after, Err(NoId::NoLease { .. })), "{after:?}");
 }

@@ -13,7 +13,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use arc_swap::ArcSwapOption;
-use snowmint::{AnchoredClock, Batch, Generator, Refusal};
+use snowmint::{AnchoredClock, Batch, Clock, Generator, Refusal};
 use snowmint_store::Store;
 use tokio::sync::watch;
 use tokio::task::JoinHandle;
@@ -37,6 +37,7 @@ pub struct Keeper {
 
 struct Inner {
     current: Arc<ArcSwapOption<LeasedGenerator>>,
+    clock: Arc<AnchoredClock>,
     status: watch::Receiver<LeaseStatus>,
     slot: std::sync::Mutex<Option<Slot>>,
 }
@@ -73,9 +74,9 @@ impl Keeper {
         let settings = config.checked()?;
         let current = Arc::new(ArcSwapOption::empty());
         let mount: Arc<dyn Mount> = Arc::<ArcSwapOption<LeasedGenerator>>::clone(&current);
-        let slot = Node { store, settings, config, clock, mount }.start(0)?;
+        let slot = Node { store, settings, config, clock: Arc::clone(&clock), mount }.start(0)?;
         let (status, slot) = (slot.status.clone(), std::sync::Mutex::new(Some(slot)));
-        Ok(Self { inner: Arc::new(Inner { current, status, slot }) })
+        Ok(Self { inner: Arc::new(Inner { current, clock, status, slot }) })
     }
 
     /// Waits until a lease is held.
@@ -148,7 +149,8 @@ impl Keeper {
     /// The lease ran out: with the reason, where there is one.
     #[cold]
     fn not_renewed(&self, ended: Refusal) -> NoId {
-        NoId::of_ended(ended, &self.inner.status.borrow())
+        let now_unix_ms = self.inner.clock.unix_ms();
+        NoId::of_ended(ended, std::slice::from_ref(&*self.inner.status.borrow()), now_unix_ms)
     }
 
     fn trouble(&self) -> Option<String> {
@@ -182,20 +184,24 @@ impl Drop for AbortOnDrop {
 }
 
 impl NoId {
-    /// Of a generator whose lease ran out: with the reason, where there is one.
-    pub(super) fn of_ended(ended: Refusal, status: &LeaseStatus) -> Self {
-        let renewed = matches!(
-            (ended, status.until_unix_ms),
-            (Refusal::LeaseEnded { until_unix_ms }, Some(until)) if until_unix_ms < until
-        );
-        match (renewed, &status.unsaved) {
+    /// Of generators whose leases ran out, the last of them as `ended` says: with the reason, where there is one.
+    ///
+    /// Worth waiting for only while one of the leases was granted for longer than that, by the clock too: an end that
+    /// has passed is no sign of a renewal, whichever lease it is of.
+    pub(super) fn of_ended(ended: Refusal, leases: &[LeaseStatus], now_unix_ms: u64) -> Self {
+        let Refusal::LeaseEnded { until_unix_ms } = ended else { return Self::Refused(ended) };
+        let lasts_ms = until_unix_ms.max(now_unix_ms);
+        let lasting = || leases.iter().filter(|lease| lease.until_unix_ms > Some(lasts_ms));
+        if lasting().any(|lease| lease.unsaved.is_none()) {
             // About to be saved, before it may be used.
-            (true, None) => Self::Refused(Refusal::Ended),
-            (true, Some(why)) => Self::NoLease { why: why.clone() },
-            (false, _) => match status.why_none() {
-                Some(why) => Self::NoLease { why: format!("{ended}; {why}") },
-                None => Self::Refused(ended),
-            },
+            return Self::Refused(Refusal::Ended);
+        }
+        if let Some(why) = lasting().find_map(|lease| lease.unsaved.clone()) {
+            return Self::NoLease { why };
+        }
+        match leases.iter().find_map(LeaseStatus::why_none) {
+            Some(why) => Self::NoLease { why: format!("{ended}; {why}") },
+            None => Self::Refused(ended),
         }
     }
 

@@ -145,7 +145,9 @@ impl Keepers {
             match refusal {
                 Refusal::Ended if self.inner.pool.generators().is_empty() => return Err(self.no_lease()),
                 Refusal::Ended => std::hint::spin_loop(),
-                ended @ Refusal::LeaseEnded { .. } => return Err(NoId::of_ended(ended, &self.status())),
+                ended @ Refusal::LeaseEnded { .. } => {
+                    return Err(NoId::of_ended(ended, &self.leases(), self.inner.clock.unix_ms()));
+                }
                 Refusal::Exhausted { .. } => {
                     if let Some(demand) = &self.inner.demand {
                         demand.exhausted(self.inner.clock.unix_ms() / self.inner.tick_ms);

@@ -299,7 +299,7 @@ impl<B: Begin> Protocol<B> {
 
     fn listed(&mut self, now: u64, answer: Result<Listing, Failure>) -> Next {
         let Ok(Listing { entries, store_unix_ms }) = answer else {
-            return self.wait_after_failure(State::Seek);
+            return self.wait_after_failure(now, State::Seek);
         };
         self.failures = 0;
         if self.release.is_some() {
@@ -376,7 +376,7 @@ impl<B: Begin> Protocol<B> {
     fn claim_next(&mut self, now: u64) -> Next {
         let Some(candidate) = self.candidates.pop_front() else {
             // All were snatched away since they were listed.
-            return self.wait_after_failure(State::Seek);
+            return self.wait_after_failure(now, State::Seek);
         };
         self.attempt(
             now,
@@ -407,13 +407,13 @@ impl<B: Begin> Protocol<B> {
             }
             Err(Failure::Unknown) => {
                 write.doubtful = true;
-                self.wait_after_failure(State::Settle(write))
+                self.wait_after_failure(now, State::Settle(write))
             }
             Err(Failure::NotDone) => {
                 if !write.doubtful {
                     write.attempts.clear();
                 }
-                self.wait_after_failure(State::Settle(write))
+                self.wait_after_failure(now, State::Settle(write))
             }
         }
     }
@@ -421,7 +421,7 @@ impl<B: Begin> Protocol<B> {
     /// A load tells what became of a write: a record that bears one of its tags is ours.
     fn settled(&mut self, now: u64, write: Write, answer: Result<Option<Entry>, Failure>) -> Next {
         let Ok(entry) = answer else {
-            return self.wait_after_failure(State::Settle(write));
+            return self.wait_after_failure(now, State::Settle(write));
         };
         let ours = entry.as_ref().and_then(|entry| {
             let tag = entry.record.as_ref()?.tag;
@@ -453,7 +453,7 @@ impl<B: Begin> Protocol<B> {
         self.failures = 0;
         self.watched = None;
         let Some(attempt) = attempt else {
-            return self.wait_after_failure(State::Seek);
+            return self.wait_after_failure(now, State::Seek);
         };
         let Attempt { tag, from_unix_ms, until_unix_ms } = attempt;
         self.held = Some(Held { worker: write.worker, revision, tag, from_unix_ms, until_unix_ms });
@@ -463,6 +463,8 @@ impl<B: Begin> Protocol<B> {
             Purpose::Claim => {
                 self.events.push(Event::Granted(Lease { worker: write.worker, from_unix_ms, until_unix_ms }));
             }
+            // Its generator has ended: what was granted further is given back.
+            Purpose::Renew if self.release.is_some() => {}
             Purpose::Renew => self.events.push(Event::Extended { until_unix_ms }),
             Purpose::Release { used_until_unix_ms }
                 if until_unix_ms <= used_until_unix_ms.max(from_unix_ms) =>
@@ -475,8 +477,10 @@ impl<B: Begin> Protocol<B> {
         if self.release.is_some() {
             return self.go_on(now, State::Hold);
         }
-        self.state = State::Hold;
-        Next::Wait(self.jittered(self.settings.window_ms / 3))
+        // Counted from the end that was granted: an answer that came late has used up some of it, or all.
+        let third_ms = self.settings.window_ms / 3;
+        let left_ms = until_unix_ms.saturating_sub(now);
+        self.wait(State::Hold, left_ms.saturating_sub(2 * third_ms).min(third_ms))
     }
 
     fn another_was_first(&mut self, now: u64, write: &Write) -> Next {
@@ -489,10 +493,17 @@ impl<B: Begin> Protocol<B> {
         self.go_on(now, State::Seek)
     }
 
-    /// Waits longer after each failure in a row: 1/200 of the window at first, at most 1/6 of it.
-    fn wait_after_failure(&mut self, state: State) -> Next {
+    /// Waits longer after each failure in a row: 1/200 of the window at first, at most 1/6 of it, and of a lease that is
+    /// held at most a quarter of what is left: its end must not pass in a wait while the store is there again.
+    fn wait_after_failure(&mut self, now: u64, state: State) -> Next {
         let first = self.settings.window_ms / 200 + 1;
-        let wait_ms = (first << self.failures.min(10)).min(self.settings.window_ms / 6);
+        let left_ms = self.held.map_or(0, |held| held.until_unix_ms.saturating_sub(now));
+        let most_ms = match left_ms {
+            // None is held, or it has ended: there is nothing to hurry for.
+            0 => u64::MAX,
+            left_ms => first.max(left_ms / 4),
+        };
+        let wait_ms = (first << self.failures.min(10)).min(self.settings.window_ms / 6).min(most_ms);
         self.failures = self.failures.saturating_add(1);
         self.wait(state, wait_ms)
     }

@@ -14,20 +14,22 @@
 //! # What could be in two places
 //!
 //! Two processes on one folder: the second does not get the lock, which ends with the process that holds it, however
-//! that ends. A copy of the folder: the file names the folder's identity on its disk (the lock's inode) and the holder;
-//! a copy made by any tool that copies files has another identity and is refused. A copy of a whole disk, started on a
-//! host of the same name, cannot be told from the original; it can repeat ids only until the `until` that it carries, so
-//! for no longer than a window after it was made. Do not use saved leases where running disks are cloned. The folder
-//! must lie on a local file system, or on one whose locks hold.
+//! that ends. A copy of the folder: the file names the folder's identity (the lock file's inode, which differs within
+//! one file system, and its birth, which no tool that copies files can set) and the holder; a copy has another identity
+//! and is refused, and where files have no birth time nothing is saved. A copy of a whole disk, started on a host of
+//! the same name, cannot be told from the original; it can repeat ids only until the `until` that it carries, so for no
+//! longer than a window after it was made. Do not use saved leases where running disks are cloned. The folder must lie
+//! on a local file system, or on one whose locks hold.
 
 mod ahead;
 mod file;
 mod saver;
 
-use std::fs::{File, TryLockError};
+use std::fs::{File, Metadata, TryLockError};
 use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::time::{SystemTime, UNIX_EPOCH};
 
 use snowmint::utc::Utc;
 
@@ -51,7 +53,7 @@ pub struct SavedLeases {
 struct LockedFolder {
     path: PathBuf,
     /// What tells this folder from a copy of it.
-    identity: u64,
+    identity: String,
     /// The store and whatever else a lease is void without.
     origin: String,
     _lock: File,
@@ -171,15 +173,71 @@ impl SavedLeases {
     }
 }
 
-/// A copy of the file has another inode.
-#[cfg(unix)]
-fn identity_of(lock: &File) -> io::Result<u64> {
-    use std::os::unix::fs::MetadataExt;
-    Ok(lock.metadata()?.ino())
+/// Of two files that exist at one time, no two have the same: inodes differ within a file system, births between two.
+///
+/// # Errors
+///
+/// Where the file system does not tell a birth time: the inode alone is the same on two fresh volumes.
+fn identity_of(lock: &File) -> io::Result<String> {
+    let metadata = lock.metadata()?;
+    identity(inode_of(&metadata), metadata.created())
 }
 
-/// Elsewhere copies are told by the holder alone.
+fn identity(inode: u64, born: io::Result<SystemTime>) -> io::Result<String> {
+    let since = born.and_then(|born| born.duration_since(UNIX_EPOCH).map_err(io::Error::other));
+    let since = since.map_err(|error| {
+        let remedy = "without the time at which a file was made, a copy of the folder cannot be told from it: choose a \
+                      folder on a local disk (ext4, XFS, Btrfs)";
+        io::Error::new(error.kind(), format!("{error}; {remedy}"))
+    })?;
+    Ok(format!("{inode}-{}", since.as_nanos()))
+}
+
+#[cfg(unix)]
+fn inode_of(metadata: &Metadata) -> u64 {
+    std::os::unix::fs::MetadataExt::ino(metadata)
+}
+
+/// Elsewhere copies are told by their birth alone.
 #[cfg(not(unix))]
-fn identity_of(_lock: &File) -> io::Result<u64> {
-    Ok(0)
+fn inode_of(_metadata: &Metadata) -> u64 {
+    0
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use super::*;
+
+    #[test]
+    fn files_of_one_inode_on_two_disks_are_told_apart_by_their_birth() {
+        let born = UNIX_EPOCH + Duration::new(1_790_000_000, 123_456_789);
+        let first = identity(12, Ok(born)).unwrap();
+        assert_eq!(first, "12-1790000000123456789");
+        assert_eq!(first, identity(12, Ok(born)).unwrap());
+        assert_ne!(first, identity(12, Ok(born + Duration::from_nanos(100))).unwrap());
+        assert_ne!(first, identity(13, Ok(born)).unwrap());
+    }
+
+    #[test]
+    fn without_a_birth_time_nothing_is_saved() {
+        let untold = io::Error::new(io::ErrorKind::Unsupported, "no creation time");
+        let refused = identity(12, Err(untold)).unwrap_err();
+        assert_eq!(refused.kind(), io::ErrorKind::Unsupported);
+        assert!(refused.to_string().contains("no creation time; without the time"), "{refused}");
+        assert!(identity(12, Ok(UNIX_EPOCH - Duration::from_secs(1))).is_err());
+    }
+
+    #[test]
+    fn a_lock_keeps_its_identity_and_one_made_later_has_another() {
+        let folder = tempfile::tempdir().unwrap();
+        let open = || SavedLeases::open(folder.path(), "o").unwrap().folder.identity.clone();
+        let first = open();
+        assert_eq!(first, open());
+        std::fs::remove_file(folder.path().join(LOCK)).unwrap();
+        // Births are told in ticks of the system, of 10 ms at most.
+        std::thread::sleep(Duration::from_millis(20));
+        assert_ne!(first, open(), "though it may have the same inode");
+    }
 }

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use snowmint::{BuildError, Field, Generator, LayoutError, ManualClock, Rule, WorkerId};
+use snowmint::{BuildError, Field, Generator, LayoutError, ManualClock, Rule, Start, WorkerId};
 
 use crate::Holder;
 use crate::lease::keepers::Workers;
@@ -24,6 +24,7 @@ pub struct KeeperConfig {
     window: Duration,
     max_skew: Duration,
     rule: Rule,
+    sequence_start: Start,
     saved: Option<SavedLeases>,
 }
 
@@ -37,6 +38,7 @@ impl KeeperConfig {
             window: Duration::from_secs(10),
             max_skew: Duration::from_secs(30),
             rule: Rule::default(),
+            sequence_start: Start::default(),
             saved: None,
         }
     }
@@ -47,8 +49,9 @@ impl KeeperConfig {
         self
     }
 
-    /// How far a lease reaches ahead: the store may be down for two thirds of it with no effect, and after a
-    /// crash the worker stays taken for up to all of it. Between 500 ms and a day.
+    /// How far a lease reaches ahead: the store may be down for two thirds of it with no effect (two fifths, where its
+    /// calls hang instead of failing), and after a crash the worker stays taken for up to all of it. Between 500 ms and
+    /// a day.
     pub const fn window(mut self, window: Duration) -> Self {
         self.window = window;
         self
@@ -64,6 +67,13 @@ impl KeeperConfig {
     /// What to do when the clock goes back.
     pub const fn rule(mut self, rule: Rule) -> Self {
         self.rule = rule;
+        self
+    }
+
+    /// Where the sequence of a fresh tick starts; at 0 if not set. For rare ids that are spread by `id % n`: see
+    /// [`Start`], also for what a random start takes from their order.
+    pub const fn sequence_start(mut self, start: Start) -> Self {
+        self.sequence_start = start;
         self
     }
 
@@ -89,6 +99,10 @@ impl KeeperConfig {
 
     pub(super) const fn generator_rule(&self) -> Rule {
         self.rule
+    }
+
+    pub(super) const fn generator_start(&self) -> Start {
+        self.sequence_start
     }
 
     /// How long a call to the store may take before its outcome counts as unknown.

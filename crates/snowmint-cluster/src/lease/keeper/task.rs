@@ -14,10 +14,11 @@ use tokio::time::{sleep, timeout};
 
 use super::mount::Mount;
 use super::outage::Outage;
-use super::{AbortOnDrop, KeeperConfig, LeaseFailure, LeaseStatus, LeasedGenerator};
+use super::{AbortOnDrop, KeeperConfig, LeaseFailure, LeaseStatus};
 use crate::lease::protocol::{Call, Entry, Event, Input, Listing, Next, Protocol, Settings, Swapped};
 use crate::lease::record::Record;
 use crate::lease::saved::Saver;
+use leasing::Mounted;
 use telling::{Reason, Said};
 
 /// What a task is made of.
@@ -39,8 +40,9 @@ pub(in crate::lease) struct Task {
     config: KeeperConfig,
     clock: Arc<AnchoredClock>,
     mount: Arc<dyn Mount>,
-    /// The one that is mounted.
-    generator: Option<Arc<LeasedGenerator>>,
+    mounted: Option<Mounted>,
+    /// The first instant after all that its generators used, in unix milliseconds.
+    used_until_unix_ms: u64,
     status: watch::Sender<LeaseStatus>,
     saver: Option<Arc<Saver>>,
     outage: Outage,
@@ -53,11 +55,7 @@ pub(in crate::lease) struct Task {
 /// Nothing is held any more, however the task ended, and no generator is left behind.
 impl Drop for Task {
     fn drop(&mut self) {
-        self.end_generator();
-        self.status.send_modify(|status| {
-            status.worker = None;
-            status.until_unix_ms = None;
-        });
+        self.unmount();
     }
 }
 
@@ -65,7 +63,6 @@ impl Task {
     pub(in crate::lease) fn new(parts: Parts) -> Self {
         let Parts { store, settings, seed, config, clock, mount, status, saver } = parts;
         let protocol = Protocol::new(settings, seed);
-        let (generator, outage, unreadable, said) = (None, Outage::default(), None, None);
         Self {
             store,
             protocol,
@@ -73,12 +70,13 @@ impl Task {
             config,
             clock,
             mount,
-            generator,
+            mounted: None,
+            used_until_unix_ms: 0,
             status,
             saver,
-            outage,
-            unreadable,
-            said,
+            outage: Outage::default(),
+            unreadable: None,
+            said: None,
         }
     }
 

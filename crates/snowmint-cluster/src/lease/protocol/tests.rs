@@ -161,6 +161,26 @@ fn a_lost_answer_is_settled_by_the_tag() {
     assert_eq!(turn.events, [Event::Extended { until_unix_ms: written.until_unix_ms }]);
 }
 
+/// The longer ago it was written, the less is left of what it granted.
+#[test]
+fn a_lease_that_is_learned_of_late_is_renewed_earlier() {
+    for (late_ms, most_ms) in [(100, 2900), (2900, 100), (2999, 1), (5000, 1), (17_000, 1)] {
+        let (mut protocol, worker) = holding();
+        let written = swap_of(&protocol.step(NOW + 3000, Input::Wake)).2;
+        protocol.step(NOW + 3000, Input::Swapped(Err(Failure::Unknown)));
+        let late = NOW + 3000 + late_ms;
+        protocol.step(late, Input::Wake);
+        let found = Entry { worker, revision: Revision(2), record: Some(written) };
+        let turn = protocol.step(late, Input::Loaded(Ok(Some(found))));
+        assert!(
+            matches!(turn.next, Next::Wait(ms) if (most_ms * 7 / 8..=most_ms).contains(&ms)),
+            "{late_ms}: {turn:?}"
+        );
+        let again = swap_of(&protocol.step(late, Input::Wake));
+        assert_eq!((again.0, again.2.until_unix_ms), (worker, late + WINDOW));
+    }
+}
+
 #[test]
 fn a_write_that_arrives_late_is_recognised_after_a_second_attempt() {
     let (mut protocol, worker) = holding();
@@ -218,6 +238,7 @@ fn release_during_a_doubtful_renewal_gives_back_what_the_record_shows() {
     let turn = protocol.step(NOW + 5000, Input::Loaded(Ok(Some(found))));
     let (_, expected, record) = swap_of(&turn);
     assert_eq!((expected, record.until_unix_ms), (Expected::Revision(Revision(2)), NOW + 4000));
+    assert_eq!(turn.events, [], "nobody may mint under it any more");
 }
 
 /// Found by the simulation: the late grant was told, used, and then given back as if it never was.

@@ -76,7 +76,7 @@ struct Wire {
     revision: u64,
     tag: String,
     origin: String,
-    folder: u64,
+    folder: String,
 }
 
 impl LeaseFile {
@@ -136,7 +136,7 @@ impl LeaseFile {
             revision: lease.revision.0,
             tag: format!("{:032x}", lease.tag.0),
             origin: self.folder.origin.clone(),
-            folder: self.folder.identity,
+            folder: self.folder.identity.clone(),
         };
         let fresh = self.path.with_extension("json.new");
         let mut file = File::create(&fresh)?;

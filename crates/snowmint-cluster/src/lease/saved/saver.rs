@@ -26,7 +26,7 @@ pub(in crate::lease) struct Saver {
     settings: Settings,
     clock: Arc<AnchoredClock>,
     status: watch::Sender<LeaseStatus>,
-    active: Mutex<Option<Active>>,
+    active: Arc<Mutex<Option<Active>>>,
 }
 
 #[derive(Debug)]
@@ -43,7 +43,7 @@ impl Saver {
         clock: Arc<AnchoredClock>,
         status: watch::Sender<LeaseStatus>,
     ) -> Self {
-        Self { file: saved.file(place), settings, clock, status, active: Mutex::new(None) }
+        Self { file: saved.file(place), settings, clock, status, active: Arc::new(Mutex::new(None)) }
     }
 
     /// What was saved by the process before this one, if it can be used now.
@@ -60,11 +60,13 @@ impl Saver {
 
     /// Saves a lease that was granted; gives the first instant that its generator may not use yet, in unix milliseconds,
     /// which is the begin of the lease where the disk lets nothing be promised.
-    pub(in crate::lease) async fn begin(&self, held: Held) -> u64 {
-        let mut active = self.active.lock().await;
-        let begun = active.insert(Active { ahead: Ahead::new(held, self.ahead_ms()), generator: None });
-        self.save(begun).await;
-        begun.ahead.limit_unix_ms()
+    pub(in crate::lease) async fn begin(self: &Arc<Self>, held: Held) -> u64 {
+        let begun = self.on_disk(move |saver, active| {
+            let begun = active.insert(Active { ahead: Ahead::new(held, saver.ahead_ms()), generator: None });
+            saver.save(begun);
+            begun.ahead.limit_unix_ms()
+        });
+        begun.await.unwrap_or(held.from_unix_ms)
     }
 
     /// The generator that goes on as far as is saved.
@@ -75,41 +77,61 @@ impl Saver {
     }
 
     /// The store confirmed a later end.
-    pub(in crate::lease) async fn extended(&self, held: Held) {
-        if let Some(active) = &mut *self.active.lock().await {
-            active.ahead.extended(held);
-            self.save(active).await;
-        }
+    pub(in crate::lease) async fn extended(self: &Arc<Self>, held: Held) {
+        let extended = self.on_disk(move |saver, active| {
+            if let Some(active) = active {
+                active.ahead.extended(held);
+                saver.save(active);
+            }
+        });
+        // It fails only where the process ends.
+        let _ = extended.await;
     }
 
     /// Before a lease is given back early: nothing may be saved of it.
-    pub(in crate::lease) async fn remove(&self) -> io::Result<()> {
-        let mut active = self.active.lock().await;
-        *active = None;
-        self.on_disk(LeaseFile::remove).await
+    pub(in crate::lease) async fn remove(self: &Arc<Self>) -> io::Result<()> {
+        let removed = self.on_disk(|saver, active| {
+            *active = None;
+            saver.file.remove()
+        });
+        removed.await?
     }
 
     /// Saves again and again, well before what was saved is used up. Runs until it is aborted.
-    pub(in crate::lease) async fn run(&self) {
+    pub(in crate::lease) async fn run(self: &Arc<Self>) {
         loop {
             sleep(Duration::from_millis(self.ahead_ms() / 4 + 1)).await;
-            if let Some(active) = &mut *self.active.lock().await {
-                self.save(active).await;
-            }
+            let saved = self.on_disk(|saver, active| {
+                if let Some(active) = active {
+                    saver.save(active);
+                }
+            });
+            // As above.
+            let _ = saved.await;
         }
     }
 
-    async fn save(&self, active: &mut Active) {
+    /// Off the threads that serve. The lock goes with what is done, also when nobody waits for it any more: a write that
+    /// was begun must not end after the file was removed.
+    async fn on_disk<T: Send + 'static>(
+        self: &Arc<Self>,
+        does: impl FnOnce(&Self, &mut Option<Active>) -> T + Send + 'static,
+    ) -> io::Result<T> {
+        let mut active = Arc::clone(&self.active).lock_owned().await;
+        let saver = Arc::clone(self);
+        spawn_blocking(move || does(&saver, &mut active)).await.map_err(io::Error::other)
+    }
+
+    fn save(&self, active: &mut Active) {
         let next = active.ahead.next(self.clock.unix_ms());
-        let (pool, holder) = (self.settings.pool, self.settings.holder.clone());
-        match self.on_disk(move |file| file.write(&pool, &holder, &next)).await {
+        match self.file.write(&self.settings.pool, &self.settings.holder, &next) {
             Ok(()) => {
                 active.ahead.written(&next);
                 if self.tell(None) {
                     tracing::info!("the lease is saved again");
                 }
             }
-            Err(error) => self.could_not_save(active, &error).await,
+            Err(error) => self.could_not_save(active, &error),
         }
         if let Some(generator) = &active.generator {
             generator.extend_lease(active.ahead.limit_unix_ms());
@@ -117,9 +139,9 @@ impl Saver {
     }
 
     /// Without a file, no process goes on under the lease after this one, and nothing has to be written ahead.
-    async fn could_not_save(&self, active: &mut Active, error: &io::Error) {
-        let file = self.file.path().display().to_string();
-        match self.on_disk(LeaseFile::remove).await {
+    fn could_not_save(&self, active: &mut Active, error: &io::Error) {
+        let file = self.file.path().display();
+        match self.file.remove() {
             Ok(()) => {
                 active.ahead.removed();
                 let why = format!("the lease cannot be saved in {file}: {error}");
@@ -145,12 +167,61 @@ impl Saver {
             new
         })
     }
+}
 
-    async fn on_disk(
-        &self,
-        does: impl FnOnce(&LeaseFile) -> io::Result<()> + Send + 'static,
-    ) -> io::Result<()> {
-        let file = self.file.clone();
-        spawn_blocking(move || does(&file)).await.map_err(io::Error::other)?
+/// Goal: what is written is over before the file is removed, though nobody waits for the write any more.
+/// Method: the write goes to a pipe that nobody reads, and stands still until somebody does.
+#[cfg(unix)]
+#[cfg(test)]
+mod tests {
+    use std::path::Path;
+    use std::process::Command;
+
+    use snowmint::{DatacenterId, Layout, WorkerId};
+    use snowmint_store::Revision;
+    use tokio::time::timeout;
+
+    use super::*;
+    use crate::Holder;
+    use crate::lease::pool::Pool;
+    use crate::lease::protocol::WorkerChoice;
+    use crate::lease::record::Tag;
+
+    fn saver(folder: &Path) -> Arc<Saver> {
+        let settings = Settings {
+            pool: Pool::new(Layout::TWITTER, DatacenterId(0)),
+            choice: WorkerChoice::Any,
+            holder: Holder::new("me").unwrap(),
+            window_ms: 10_000,
+            max_skew_ms: 30_000,
+        };
+        let saved = SavedLeases::open(folder, "o").unwrap();
+        let status = watch::channel(LeaseStatus::default()).0;
+        Arc::new(Saver::new(&saved, 0, settings, Arc::new(AnchoredClock::new()), status))
+    }
+
+    #[tokio::test]
+    async fn a_write_that_nobody_waits_for_ends_before_the_file_is_removed() {
+        let folder = tempfile::tempdir().unwrap();
+        let saver = saver(folder.path());
+        let pipe = folder.path().join("lease-1.json.new");
+        assert!(Command::new("mkfifo").arg(&pipe).status().unwrap().success());
+        let held = Held {
+            worker: WorkerId(1),
+            revision: Revision(1),
+            tag: Tag(1),
+            from_unix_ms: 1_790_000_000_000,
+            until_unix_ms: 1_790_000_010_000,
+        };
+        let short = Duration::from_millis(100);
+        assert!(timeout(short, saver.begin(held)).await.is_err(), "it stands still");
+        let removing = saver.remove();
+        tokio::pin!(removing);
+        let early = timeout(short, &mut removing).await;
+        // Let go in any case: the test's end waits for the write.
+        std::fs::read(&pipe).unwrap();
+        assert!(early.is_err(), "the write was still to come");
+        removing.await.unwrap();
+        assert!(!folder.path().join("lease-1.json").exists());
     }
 }

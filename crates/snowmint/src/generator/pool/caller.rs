@@ -193,8 +193,11 @@ fn comes_first(begin: &Begin, least: &Begin) -> bool {
     (begin.skips, begin.id) < (least.skips, least.id)
 }
 
-/// The refusal that says more about when there are ids again.
+/// The refusal that says more about when there are ids again; of leases that ended, the one that ended last.
 fn more_useful(a: Refusal, b: Refusal) -> Refusal {
+    if let (Refusal::LeaseEnded { until_unix_ms: a }, Refusal::LeaseEnded { until_unix_ms: b }) = (a, b) {
+        return Refusal::LeaseEnded { until_unix_ms: a.max(b) };
+    }
     let rank = |refusal: Refusal| match refusal {
         Refusal::LeaseEnded { .. } => 2,
         Refusal::Ended => 3,

@@ -5,12 +5,30 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use snowmint::utc::Utc;
-use snowmint::{Clock, Generator, Lease};
+use snowmint::{Clock, Generator, Lease, WorkerId};
 use tokio::time::{sleep, timeout};
 
 use super::Task;
 use super::telling::Reason;
+use crate::lease::keeper::LeasedGenerator;
 use crate::lease::protocol::{Held, Input, Protocol, WorkerChoice};
+
+/// Between two looks at the store while a saved lease cannot be used yet.
+const LOOK_AGAIN: Duration = Duration::from_secs(1);
+
+/// The generator that callers draw from, and the begin of the lease that it was made for.
+pub(super) struct Mounted {
+    generator: Arc<LeasedGenerator>,
+    worker: WorkerId,
+    from_unix_ms: u64,
+}
+
+impl Mounted {
+    /// A renewal moves only the end of a lease.
+    fn is_under(&self, held: Held) -> bool {
+        (self.worker, self.from_unix_ms) == (held.worker, held.from_unix_ms)
+    }
+}
 
 impl Task {
     pub(super) async fn granted(&mut self, lease: Lease) {
@@ -22,7 +40,8 @@ impl Task {
         }
     }
 
-    /// Puts a generator under a lease in the place of the one before. Gives whether ids can be made.
+    /// Puts a generator under a lease in the place of the one before. Gives whether ids can be made; if not, none is
+    /// mounted.
     async fn mount_under(&mut self, held: Held) -> bool {
         let Held { worker, from_unix_ms, mut until_unix_ms, .. } = held;
         if let Some(saver) = &self.saver {
@@ -31,31 +50,35 @@ impl Task {
         if until_unix_ms <= from_unix_ms {
             let why = format!("the lease of worker {worker} can neither be saved nor its file removed");
             self.waiting(Reason::Unsaved, why);
+            self.unmount();
             return false;
         }
         // The one before is ended first and the next begins after its last timestamp: ids go on increasing.
-        let used_until = self.generator.as_ref().and_then(|generator| generator.end()).unwrap_or(0);
+        self.end_mounted();
         let pool = self.protocol.settings().pool;
         let built = Generator::builder(*pool.layout())
             .datacenter(pool.datacenter())
             .lease(Lease { worker, from_unix_ms, until_unix_ms })
-            .not_before_unix_ms(used_until)
+            .not_before_unix_ms(self.used_until_unix_ms)
             .rule(self.config.generator_rule())
+            .start(self.config.generator_start())
             .build(Arc::clone(&self.clock));
         let generator = match built {
             Ok(generator) => Arc::new(generator),
             // Checked when the keeper was configured; were it to happen, no id is made.
             Err(error) => {
-                self.end_generator();
                 tracing::error!(%error, "no generator can be made under the lease");
+                self.unmount();
                 return false;
             }
         };
-        self.mount.put(self.generator.as_ref(), Some(Arc::clone(&generator)));
+        let old = self.mounted.as_ref().map(|mounted| &mounted.generator);
+        self.mount.put(old, Some(Arc::clone(&generator)));
+        // Before anything is waited for: whoever ends the task there ends this generator.
+        self.mounted = Some(Mounted { generator: Arc::clone(&generator), worker, from_unix_ms });
         if let Some(saver) = &self.saver {
-            saver.attach(Arc::clone(&generator)).await;
+            saver.attach(generator).await;
         }
-        self.generator = Some(generator);
         self.said = None;
         self.status.send_modify(|status| {
             status.worker = Some(worker);
@@ -66,19 +89,27 @@ impl Task {
     }
 
     pub(super) async fn extended(&mut self, until_unix_ms: u64) {
-        match (&self.saver, &self.generator, self.protocol.held()) {
-            (Some(_), None, Some(held)) => {
-                self.mount_under(held).await;
+        // The machine that tells of a renewal holds the lease.
+        let Some(held) = self.protocol.held() else { return };
+        let usable = match (&self.saver, self.mounted.as_ref().filter(|mounted| mounted.is_under(held))) {
+            // The lease could not be saved when it was granted.
+            (_, None) => self.mount_under(held).await,
+            (Some(saver), Some(_)) => {
+                saver.extended(held).await;
+                true
             }
-            (Some(saver), Some(_), Some(held)) => saver.extended(held).await,
-            (None, Some(generator), _) => generator.extend_lease(until_unix_ms),
-            _ => {}
-        }
+            (None, Some(mounted)) => {
+                mounted.generator.extend_lease(until_unix_ms);
+                true
+            }
+        };
         tracing::debug!(until = %Utc(until_unix_ms), "lease renewed");
         self.status.send_modify(|status| {
-            status.until_unix_ms = Some(until_unix_ms);
             status.renewals += 1;
-            (status.trouble, status.failure) = (None, None);
+            if usable {
+                status.until_unix_ms = Some(until_unix_ms);
+                (status.trouble, status.failure) = (None, None);
+            }
         });
     }
 
@@ -98,23 +129,12 @@ impl Task {
             tracing::info!(worker = %saved.worker, "the saved lease is not used: it is of another worker");
             return;
         }
-        let wait_ms = saved.mark_unix_ms.saturating_sub(self.clock.unix_ms());
-        // A new lease can be used at once.
-        let store_answers =
-            wait_ms > 0 && matches!(timeout(self.config.call_timeout(), self.list()).await, Ok(Ok(_)));
-        if store_answers {
+        if self.store_answers_before(saved.mark_unix_ms).await {
             tracing::info!(
                 "the saved lease is not used: the store is there, and another lease begins earlier"
             );
             return;
         }
-        self.status.send_modify(|status| {
-            let from = Utc(saved.mark_unix_ms);
-            status.waiting = Some(format!(
-                "the saved lease is used from {from} on, before that the last process may have used it"
-            ));
-        });
-        sleep(Duration::from_millis(wait_ms)).await;
         let held = saved.held();
         if self.mount_under(held).await {
             tracing::warn!(
@@ -127,12 +147,33 @@ impl Task {
         }
     }
 
+    /// Waits for the begin of what is left of a saved lease; gives whether the store was there first: a new lease can be
+    /// used at once.
+    async fn store_answers_before(&self, mark_unix_ms: u64) -> bool {
+        let why = format!(
+            "the saved lease is used from {} on, before that the last process may have used it",
+            Utc(mark_unix_ms)
+        );
+        loop {
+            let left = Duration::from_millis(mark_unix_ms.saturating_sub(self.clock.unix_ms()));
+            if left.is_zero() {
+                return false;
+            }
+            if matches!(timeout(self.config.call_timeout().min(left), self.list()).await, Ok(Ok(_))) {
+                return true;
+            }
+            self.status.send_modify(|status| status.waiting = Some(why.clone()));
+            let left = Duration::from_millis(mark_unix_ms.saturating_sub(self.clock.unix_ms()));
+            sleep(left.min(LOOK_AGAIN)).await;
+        }
+    }
+
     /// Ends the generator; gives what the store is to be told.
     ///
     /// That is 0 where nothing was made, and the end of the lease where the generator cannot tell, or where the lease
     /// is still saved: then another process may use the rest.
     pub(super) async fn release(&mut self) -> Input {
-        let used_until_unix_ms = self.end_generator();
+        let used_until_unix_ms = self.unmount();
         let removed = match &self.saver {
             Some(saver) => saver.remove().await,
             None => Ok(()),
@@ -146,10 +187,20 @@ impl Task {
         }
     }
 
-    pub(super) fn end_generator(&mut self) -> u64 {
-        let Some(generator) = self.generator.take() else { return 0 };
-        let used_until = generator.end();
+    /// Ends the generator and takes it out; gives the first instant after what it used, in unix milliseconds, 0 where
+    /// there was none.
+    pub(super) fn unmount(&mut self) -> u64 {
+        let used_until = self.end_mounted();
+        let Some(Mounted { generator, .. }) = self.mounted.take() else { return 0 };
         self.mount.put(Some(&generator), None);
+        self.status.send_modify(|status| (status.worker, status.until_unix_ms) = (None, None));
         used_until.unwrap_or(u64::MAX)
+    }
+
+    /// Ends the generator, which stays where it is until another takes its place.
+    fn end_mounted(&mut self) -> Option<u64> {
+        let used_until = self.mounted.as_ref()?.generator.end();
+        self.used_until_unix_ms = self.used_until_unix_ms.max(used_until.unwrap_or_default());
+        used_until
     }
 }

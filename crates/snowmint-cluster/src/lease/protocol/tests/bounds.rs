@@ -171,3 +171,62 @@ fn a_release_gives_back_no_less_than_was_used_and_no_more_than_was_granted() {
         assert_eq!((turn.events.as_slice(), turn.next), ([Event::Released].as_slice(), Next::Stop));
     }
 }
+
+#[test]
+fn the_wait_after_a_failure_is_a_quarter_at_most_of_what_is_left_of_a_lease() {
+    let (mut protocol, _) = holding();
+    for (now, wait) in [
+        (3000, 46),
+        (3000, 92),
+        (3000, 184),
+        (3000, 368),
+        (3000, 736),
+        (3000, 1472),
+        (3000, 1500),
+        (7000, 500),
+        (8800, 50),
+        (8840, 46),
+        (8999, 46),
+        (9000, 1500),
+        (20_000, 1500),
+    ] {
+        let failed = match protocol.step(NOW + now, Input::Wake).next {
+            Next::Call(Call::Swap { .. }) => Input::Swapped(Err(Failure::NotDone)),
+            _ => Input::Loaded(Err(Failure::NotDone)),
+        };
+        waits(&protocol.step(NOW + now, failed), wait);
+    }
+}
+
+/// Goal: a store that is away for two thirds of the window, but for two retries, is not noticed. Method: it goes at the
+/// worst moment, right before a renewal; every dice of a hundred.
+#[test]
+fn an_outage_of_two_thirds_of_the_window_is_bridged() {
+    for seed in 0..100_u128 {
+        let mut protocol = Protocol::new(settings(WorkerChoice::Any), seed << 64 | seed);
+        protocol.step(NOW, Input::Wake);
+        let (worker, _, granted) = swap_of(&protocol.step(NOW, listed(vec![])));
+        protocol.step(NOW, Input::Swapped(Ok(Swapped::Done(Revision(1)))));
+        let (mut now, back) = (NOW + 3000, NOW + 3000 + 5900);
+        let mut turn = protocol.step(now, Input::Wake);
+        while turn.events.is_empty() {
+            let input = match turn.next {
+                Next::Wait(ms) => {
+                    now += ms;
+                    Input::Wake
+                }
+                Next::Call(Call::Swap { .. }) if now < back => Input::Swapped(Err(Failure::NotDone)),
+                Next::Call(Call::Load(_)) if now < back => Input::Loaded(Err(Failure::NotDone)),
+                Next::Call(Call::Swap { .. }) => Input::Swapped(Ok(Swapped::Done(Revision(2)))),
+                Next::Call(Call::Load(_)) => {
+                    let (revision, record) = (Revision(1), Some(granted.clone()));
+                    Input::Loaded(Ok(Some(Entry { worker, revision, record })))
+                }
+                other => panic!("{other:?}"),
+            };
+            turn = protocol.step(now, input);
+        }
+        assert!(matches!(turn.events[..], [Event::Extended { .. }]), "{turn:?}");
+        assert!(now < NOW + WINDOW, "{seed}: {} ms after its end", now - NOW - WINDOW);
+    }
+}
