@@ -4,6 +4,8 @@
 use core::fmt;
 use core::ops::Deref;
 
+use crate::Snippet;
+
 pub mod alphabet;
 pub mod base36;
 pub mod base58_bitcoin;
@@ -14,9 +16,12 @@ pub mod binary;
 pub mod bytes;
 pub mod crockford32;
 pub mod decimal;
+mod form;
 pub mod hex;
 mod radix;
 pub mod zbase32;
+
+pub use form::Form;
 
 /// The text of an id, on the stack: at most `N` ASCII characters, right-aligned. `N` is below 256.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -64,36 +69,40 @@ impl<const N: usize> fmt::Debug for Text<N> {
 pub enum CodecError {
     /// There is nothing to read.
     Empty {
-        /// The form's name.
-        form: &'static str,
+        /// The form.
+        form: Form,
     },
-    /// More characters than the largest id has in this form.
+    /// More than the largest id has in this form.
     TooLong {
-        /// The form's name.
-        form: &'static str,
+        /// The form.
+        form: Form,
         /// How many bytes there are.
         len: usize,
-        /// How many there may be.
+        /// How many digits, of a byte each, there may be.
         limit: usize,
     },
     /// A character that the form does not have.
     Foreign {
-        /// The form's name.
-        form: &'static str,
-        /// The first byte that is not a digit of the form.
-        byte: u8,
-        /// Its position, from 0.
+        /// The form.
+        form: Form,
+        /// The first character that is not a digit of the form.
+        character: char,
+        /// Its position, from 0; all before it are digits, of a byte each.
         at: usize,
     },
     /// The number is 2^63 or more.
     Overflow {
-        /// The form's name.
-        form: &'static str,
+        /// The form.
+        form: Form,
+        /// The number as it was given, of bytes in hexadecimal.
+        text: Snippet,
     },
     /// Another spelling of an id than the one text it has in this form.
     NotCanonical {
-        /// The form's name.
-        form: &'static str,
+        /// The form.
+        form: Form,
+        /// What was given.
+        text: Snippet,
     },
 }
 
@@ -102,18 +111,22 @@ impl fmt::Display for CodecError {
         match self {
             Self::Empty { form } => write!(f, "an empty text is not a {form} id: give at least one digit"),
             Self::TooLong { form, len, limit } => {
-                write!(f, "{len} characters are not a {form} id: it has at most {limit}")
+                write!(
+                    f,
+                    "{len} bytes are not a {form} id: it has at most {limit} digits, so give one id and nothing around it"
+                )
             }
-            Self::Foreign { form, byte, at } => write!(
+            Self::Foreign { form, character, at } => write!(
                 f,
-                "`{}` at position {at} is not a digit of a {form} id",
-                char::from(*byte).escape_debug()
+                "`{}` at position {at} is not a digit of a {form} id: take it out, or read the text in its own form",
+                character.escape_debug()
             ),
-            Self::Overflow { form } => {
-                write!(f, "this {form} number is 2^63 or more: ids end at 9223372036854775807")
-            }
-            Self::NotCanonical { form } => {
-                write!(f, "this is not how {form} writes an id: check its padding and leading zeros")
+            Self::Overflow { form, text } => write!(
+                f,
+                "{text} is not a {form} id: it is 2^63 or more, and ids end at 9223372036854775807; check its form"
+            ),
+            Self::NotCanonical { form, text } => {
+                write!(f, "{text} is not how {form} writes an id: check its padding and leading zeros")
             }
         }
     }

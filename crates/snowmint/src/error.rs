@@ -10,19 +10,20 @@ use crate::utc::Utc;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Refusal {
-    /// The sequence of this tick is used up, and the rule does not borrow (further) ahead.
+    /// The sequence of this tick is used up, and the rule does not borrow (further) ahead. So it is too in the last tick
+    /// before a lease begins.
     Exhausted {
         /// Milliseconds until the next tick that may be used.
         retry_after_ms: NonZeroU64,
     },
-    /// The clock went back behind timestamps that were already used.
+    /// The clock went back behind timestamps that were already used, or has not come to the begin of the lease.
     ClockBehind {
         /// Milliseconds until the clock is where it was.
         behind_ms: NonZeroU64,
         /// What the rule says to do about it.
         wait: Wait,
     },
-    /// The clock shows a time before the layout's epoch, or before the lease begins.
+    /// The clock shows a time before the layout's epoch.
     NotBegun {
         /// The first instant that may be used, in unix milliseconds.
         from_unix_ms: u64,
@@ -37,6 +38,10 @@ pub enum Refusal {
     /// The generator was ended for good; a new lease needs a new generator.
     Ended,
     /// This process is a fork of the one that made the generator, which may be making the same ids.
+    ///
+    /// Forks are noticed on Linux by a page that the kernel wipes in the child, on other unix systems (and where Linux has
+    /// no such page to give) by a handler of `fork`, which a child made by a bare system call goes past. Without the
+    /// feature `std` they are not noticed.
     Forked,
     /// The layout has no timestamp for now: its time ran out.
     TimestampOverflow {

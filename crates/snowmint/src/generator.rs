@@ -242,7 +242,8 @@ impl fmt::Display for BuildError {
         match self {
             Self::Value(error) => write!(f, "{error}"),
             Self::EmptyLease { from_unix_ms, until_unix_ms } => {
-                write!(f, "the lease is empty: it would last from {from_unix_ms} to {until_unix_ms} unix ms")
+                let (from, until) = (crate::utc::Utc(*from_unix_ms), crate::utc::Utc(*until_unix_ms));
+                write!(f, "the lease is empty, from {from} to {until}: give one that ends after it begins")
             }
             Self::NoGenerations => f.write_str(
                 "the rule has a `generation` step, the layout no generation field: add one, such as generation:2",

@@ -137,63 +137,6 @@ impl core::error::Error for IdError {}
 mod column;
 
 #[cfg(feature = "serde")]
-mod text_or_number {
-    use super::Id;
-    use core::fmt;
-    use serde::de::{self, Deserialize, Deserializer, Visitor};
-    use serde::ser::{Serialize, Serializer};
-
-    /// A string where people read it (JavaScript keeps only 53 bits of a number), a number elsewhere.
-    impl Serialize for Id {
-        fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-            if serializer.is_human_readable() {
-                serializer.serialize_str(crate::codec::decimal::encode(*self).as_str())
-            } else {
-                serializer.serialize_u64(self.get())
-            }
-        }
-    }
-
-    impl<'de> Deserialize<'de> for Id {
-        fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-            if deserializer.is_human_readable() {
-                deserializer.deserialize_str(IdVisitor)
-            } else {
-                deserializer.deserialize_u64(IdVisitor)
-            }
-        }
-    }
-
-    struct IdVisitor;
-
-    impl Visitor<'_> for IdVisitor {
-        type Value = Id;
-
-        fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-            f.write_str("an id as a string of decimal digits, at most 9223372036854775807")
-        }
-
-        fn visit_str<E: de::Error>(self, text: &str) -> Result<Id, E> {
-            text.parse().map_err(E::custom)
-        }
-
-        fn visit_u64<E: de::Error>(self, value: u64) -> Result<Id, E> {
-            Id::new(value).map_err(E::custom)
-        }
-    }
-
-    #[cfg(test)]
-    mod tests {
-        use super::*;
-
-        #[test]
-        fn json_is_a_string_and_a_bare_number_is_rejected() {
-            let id = Id::new(13_587).unwrap();
-            assert_eq!(serde_json::to_string(&id).unwrap(), "\"13587\"");
-            assert_eq!(serde_json::from_str::<Id>("\"13587\"").unwrap(), id);
-            for bad in ["\"invalid\"", "\"\"", "\"9223372036854775808\""] {
-                assert!(serde_json::from_str::<Id>(bad).is_err(), "{bad}");
-            }
-        }
-    }
-}
+pub mod serde_as_number;
+#[cfg(feature = "serde")]
+mod text_or_number;

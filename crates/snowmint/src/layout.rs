@@ -141,9 +141,43 @@ impl Layout {
         self.unix_ms(Timestamp(self.max(Field::Timestamp) + 1))
     }
 
+    /// How much time is left from an instant on, until timestamps run out.
+    ///
+    /// `unix_ms` is in unix milliseconds. The answer is in whole milliseconds: from zero, at and after
+    /// [`ends_at_unix_ms`](Self::ends_at_unix_ms), to all that lies between 1970 and that end. Before the epoch it
+    /// holds the time until the epoch too, in which there are no timestamps either.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use snowmint::Layout;
+    /// use std::time::Duration;
+    /// let layout: Layout = "time:31@1s worker:20 sequence:12 epoch:2024-01-01".parse()?;
+    /// let epoch = layout.epoch_unix_ms();
+    /// assert_eq!(layout.left_at(epoch), Duration::from_secs(1 << 31));
+    /// assert_eq!(layout.left_at(epoch + 1), Duration::from_secs(1 << 31) - Duration::from_millis(1));
+    /// assert_eq!(layout.left_at(layout.ends_at_unix_ms()), Duration::ZERO);
+    /// # Ok::<(), snowmint::LayoutParseError>(())
+    /// ```
+    pub const fn left_at(&self, unix_ms: u64) -> Duration {
+        Duration::from_millis(self.ends_at_unix_ms().saturating_sub(unix_ms))
+    }
+
     /// The smallest id of the tick that holds an instant, for `WHERE id >= ...`.
     ///
     /// `None` outside the layout's time, or where the timestamp is not on top.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use snowmint::Layout;
+    /// let layout: Layout = "time:31@1s worker:20 sequence:12 epoch:2024-01-01".parse()?;
+    /// let (day, next) = (1_704_067_200_000, 1_704_153_600_000);
+    /// let (first, last) = (layout.first_id_at(day), layout.last_id_at(next - 1));
+    /// assert_eq!(first.map(|id| id.get()), Some(0));
+    /// assert_eq!(last.map(|id| id.get()), Some((86_400 << 32) - 1));
+    /// # Ok::<(), snowmint::LayoutParseError>(())
+    /// ```
     pub fn first_id_at(&self, unix_ms: u64) -> Option<Id> {
         let timestamp = self.timestamp_at(unix_ms).filter(|_| self.sorts_by_time())?;
         Some(Id::from_layout(timestamp.0 << self.shift(Field::Timestamp)))
@@ -373,7 +407,8 @@ impl LayoutBuilder {
                     return Err(LayoutError::NoBits { field });
                 }
                 if bits > 99 || (bits > FIELD_BITS && !matches!(field, Field::Timestamp)) {
-                    let limit = if matches!(field, Field::Timestamp) { ID_BITS } else { FIELD_BITS };
+                    let limit =
+                        if matches!(field, Field::Timestamp) { error::TIMESTAMP_BITS } else { FIELD_BITS };
                     return Err(LayoutError::FieldTooWide { field, bits, limit });
                 }
                 match field {

@@ -36,7 +36,8 @@
 //! - `std` (default): wall and anchored clocks, `Generator::next` that waits.
 //! - `hide`: `hide::Hider`, ids for the public that tell neither time nor number.
 //! - `schemes`: `scheme`, the ids that are not 64-bit layouts: `ObjectId`, UUID v4 and v7, ULID.
-//! - `serde`: [`Id`] as a string in human-readable formats, a number in binary ones.
+//! - `async`: `Generator::next_with`, for async tasks: `next` that waits on the runtime's timer, not by blocking a thread.
+//! - `serde`: [`Id`] as a string in human-readable formats, a number in binary ones; `serde_as_number` for a number in all.
 //! - `sqlx`: [`Id`] as a `BIGINT` of every database that sqlx speaks to.
 
 #![cfg_attr(not(feature = "std"), no_std)]
@@ -71,6 +72,8 @@ pub use generator::{
 };
 #[cfg(feature = "std")]
 pub use generator::{Caller, GeneratorPool, PoolError};
+#[cfg(feature = "serde")]
+pub use id::serde_as_number;
 pub use id::{Id, IdError};
 pub use layout::{Layout, LayoutBuilder, LayoutError, LayoutParseError, PRESETS, Preset, SplitError, Widths};
 pub use rule::{Rule, RuleError, Step};

@@ -7,9 +7,10 @@ mod uuid;
 
 use core::fmt;
 use core::str::FromStr;
-use std::sync::{Mutex, PoisonError};
+use std::sync::{Arc, Mutex, PoisonError};
 
 use ::uuid::Uuid;
+use arc_swap::{ArcSwap, Guard};
 
 use crate::fork::ForkMark;
 use crate::utc::Utc;
@@ -88,7 +89,7 @@ impl Scheme {
     ///
     /// [`SchemeRefusal::NoRandom`] when the operating system has no randomness yet.
     pub fn generator<C: Clock>(self, clock: C) -> Result<SchemeGenerator<C>, SchemeRefusal> {
-        Ok(SchemeGenerator { scheme: self, clock, source: Mutex::new(Source::new(self)?) })
+        Ok(SchemeGenerator { scheme: self, clock, source: ArcSwap::from_pointee(Source::new(self)?) })
     }
 }
 
@@ -240,9 +241,11 @@ const fn bits(value: u128, shift: u32, width: u32) -> u128 {
 
 /// Makes ids of one [`Scheme`]; but for UUID v4, each is greater than the one before, whatever the clock does.
 ///
-/// It is shared by threads behind one short lock, asks the operating system for randomness, never waits, and does
-/// not allocate. A forked child draws new randomness, so it does not go on where its parent was. What keeps the
-/// ids of two generators apart is chance alone: 40 random bits for an `ObjectId`, 73 or more for the others.
+/// It is shared by threads behind one short lock, asks the operating system for randomness (for every id but an
+/// `ObjectId`), never waits, and does not allocate. A forked child draws new randomness and has a lock of its own, so
+/// it neither goes on where its parent was nor waits for a thread that only its parent has; its first id allocates.
+/// [`Refusal::Forked`](crate::Refusal::Forked) says where forks are noticed. What keeps the ids of two generators apart
+/// is chance alone: 40 random bits for an `ObjectId`, 73 or more for the others.
 ///
 /// # Examples
 ///
@@ -258,7 +261,8 @@ const fn bits(value: u128, shift: u32, width: u32) -> u128 {
 pub struct SchemeGenerator<C> {
     scheme: Scheme,
     clock: C,
-    source: Mutex<Source>,
+    /// Of this process, or of the one it was forked from until the first id is drawn.
+    source: ArcSwap<Source>,
 }
 
 impl<C: Clock> SchemeGenerator<C> {
@@ -273,18 +277,12 @@ impl<C: Clock> SchemeGenerator<C> {
     ///
     /// [`SchemeRefusal`] when there is no randomness, or the clock shows a time the scheme cannot hold. Nothing
     /// was used up; calling again is safe.
-    ///
-    /// # Panics
-    ///
-    /// Where the operating system gave randomness when the generator was made and no longer does (UUID v7).
     pub fn try_next(&self) -> Result<SchemeId, SchemeRefusal> {
         let unix_ms = self.clock.unix_ms();
-        // Each change to a source is one assignment: a panic elsewhere leaves it whole.
-        let mut source = self.source.lock().unwrap_or_else(PoisonError::into_inner);
-        if !source.mark.is_same_process() {
-            *source = Source::new(self.scheme)?;
-        }
-        let value = match &mut source.state {
+        let source = self.source_of_this_process()?;
+        // Each change to a state is one assignment: a panic elsewhere leaves it whole.
+        let mut state = source.state.lock().unwrap_or_else(PoisonError::into_inner);
+        let value = match &mut *state {
             State::ObjectId(state) => state.next(unix_ms)?,
             State::Uuid4 => uuid::next_v4()?,
             State::Uuid7(state) => state.next(unix_ms)?,
@@ -292,12 +290,24 @@ impl<C: Clock> SchemeGenerator<C> {
         };
         Ok(SchemeId { scheme: self.scheme, value })
     }
+
+    /// Looked up without a lock: what was locked when the process was forked stays so in the child.
+    fn source_of_this_process(&self) -> Result<Guard<Arc<Source>>, SchemeRefusal> {
+        let found = self.source.load();
+        if found.mark.is_same_process() {
+            return Ok(found);
+        }
+        // Of threads that come here at once, one has its source used by all.
+        self.source.compare_and_swap(&found, Arc::new(Source::new(self.scheme)?));
+        Ok(self.source.load())
+    }
 }
 
+/// What the ids of one process come from.
 #[derive(Debug)]
 struct Source {
     mark: ForkMark,
-    state: State,
+    state: Mutex<State>,
 }
 
 #[derive(Debug)]
@@ -313,10 +323,10 @@ impl Source {
         let state = match scheme {
             Scheme::ObjectId => State::ObjectId(object_id::State::new()?),
             Scheme::Uuid4 => State::Uuid4,
-            Scheme::Uuid7 => State::Uuid7(uuid::State::new()?),
+            Scheme::Uuid7 => State::Uuid7(uuid::State::new()),
             Scheme::Ulid => State::Ulid(ulid::State::new()),
         };
-        Ok(Self { mark: ForkMark::of_this_process(), state })
+        Ok(Self { mark: ForkMark::of_this_process(), state: Mutex::new(state) })
     }
 }
 
@@ -492,12 +502,19 @@ mod tests {
             (Scheme::Uuid7, 281_474_976_710_656),
             (Scheme::Ulid, 281_474_976_710_656),
         ] {
-            let clock = ManualClock::at_unix_ms(ends);
+            let clock = ManualClock::at_unix_ms(0);
             let generator = scheme.generator(&clock).unwrap();
-            let refused = SchemeRefusal::TimestampOverflow { scheme, now_unix_ms: ends, ends_unix_ms: ends };
-            assert_eq!(generator.try_next(), Err(refused));
+            // Bits that a shift would drop, for each number of bits below the timestamp.
+            let wrapped = [32, 40, 48, 54].map(|bits| ((1 << bits) + 5) * 1000);
+            let far = [ends, ends + 5000, u64::MAX].into_iter().chain(wrapped).filter(|ms| *ms >= ends);
+            for now_unix_ms in far {
+                clock.set_unix_ms(now_unix_ms);
+                let refused = SchemeRefusal::TimestampOverflow { scheme, now_unix_ms, ends_unix_ms: ends };
+                assert_eq!(generator.try_next(), Err(refused));
+            }
             clock.set_unix_ms(ends - 1);
-            assert!(generator.try_next().is_ok());
+            let last = generator.try_next().unwrap();
+            assert_eq!(last.unix_ms().map(|ms| ms / 1000), Some((ends - 1) / 1000), "nothing was used up");
         }
     }
 

@@ -20,8 +20,17 @@ impl Snippet {
         while !text.is_char_boundary(end) {
             end -= 1;
         }
+        Self::cut_at(text.as_bytes(), end)
+    }
+
+    /// Keeps the start of a text of ASCII characters.
+    pub(crate) const fn of_ascii(text: &[u8]) -> Self {
+        Self::cut_at(text, if text.len() < ROOM { text.len() } else { ROOM })
+    }
+
+    const fn cut_at(text: &[u8], end: usize) -> Self {
         let mut bytes = [0; ROOM];
-        bytes[..end].copy_from_slice(&text.as_bytes()[..end]);
+        bytes.split_at_mut(end).0.copy_from_slice(text.split_at(end).0);
         #[expect(clippy::cast_possible_truncation, reason = "end is at most ROOM, which is 30")]
         Self { bytes, len: end as u8, cut: end < text.len() }
     }

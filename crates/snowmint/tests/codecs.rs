@@ -106,11 +106,11 @@ proptest! {
             let mut text = (form.encode)(id);
             let at = at.min(text.len() - 1);
             text.replace_range(at..=at, &bad);
-            let byte = bad.as_bytes()[0];
+            let bad = bad.chars().next().unwrap();
             match (form.decode)(&text) {
                 // Padding before the end is the first thing foreign to base64.
-                Err(CodecError::Foreign { byte: b'=', at: place, .. }) => prop_assert!(place < at),
-                Err(CodecError::Foreign { byte: found, at: place, .. }) => prop_assert_eq!((found, place), (byte, at)),
+                Err(CodecError::Foreign { character: '=', at: place, .. }) => prop_assert!(place < at),
+                Err(CodecError::Foreign { character, at: place, .. }) => prop_assert_eq!((character, place), (bad, at)),
                 Err(CodecError::TooLong { len, .. }) => prop_assert_eq!(len, text.len()),
                 other => prop_assert!(false, "{} {text}: {other:?}", form.name),
             }
@@ -169,15 +169,68 @@ fn the_shuffled_alphabet_of_the_articles() {
         assert_eq!(alphabet.decode(&alphabet.encode(id)), Ok(id));
     }
     assert_eq!(alphabet.encode(Id::new(62).unwrap()).as_str(), "ho");
-    let overflow = "v".repeat(11);
-    assert_eq!(
-        alphabet.decode(&overflow).unwrap_err().to_string(),
-        "this custom-alphabet number is 2^63 or more: ids end at 9223372036854775807"
-    );
-    assert_eq!(
-        alphabet.decode("oh!").unwrap_err().to_string(),
-        "`!` at position 2 is not a digit of a custom-alphabet id"
-    );
+}
+
+#[test]
+fn each_refusal_names_the_value_the_limit_and_the_remedy() {
+    let custom = Alphabet::new("ohrf").unwrap();
+    let beyond = |form: &str, text: &str| {
+        format!(
+            "`{text}` is not a {form} id: it is 2^63 or more, and ids end at 9223372036854775807; check its form"
+        )
+    };
+    let foreign = |form: &str, character: &str, at: usize| {
+        format!(
+            "`{character}` at position {at} is not a digit of a {form} id: take it out, or read the text in its own form"
+        )
+    };
+    let too_long = |form: &str, len: usize, limit: usize| {
+        format!(
+            "{len} bytes are not a {form} id: it has at most {limit} digits, so give one id and nothing around it"
+        )
+    };
+    let spelled = |text: &str| {
+        format!("`{text}` is not how base64-of-decimal writes an id: check its padding and leading zeros")
+    };
+    let top = "f".repeat(32);
+    for (error, words) in [
+        (decimal::decode(""), "an empty text is not a decimal id: give at least one digit".to_owned()),
+        (decimal::decode("9223372036854775808"), beyond("decimal", "9223372036854775808")),
+        (base62::decode("zzzzzzzzzzz"), beyond("base62", "zzzzzzzzzzz")),
+        (base36::decode("ZZZZZZZZZZZZZ"), beyond("base36", "ZZZZZZZZZZZZZ")),
+        (hex::decode("ffffffffffffffff"), beyond("hexadecimal", "ffffffffffffffff")),
+        (hex::decode("0x8000000000000000"), beyond("hexadecimal", "0x8000000000000000")),
+        (custom.decode(&top), beyond("custom-alphabet", &format!("{}…", &top[..30]))),
+        (bytes::decode([0x80, 0, 0, 0, 0, 0, 0xab, 0xcd]), beyond("big-endian", "0x800000000000abcd")),
+        (decimal::decode("12é"), foreign("decimal", "é", 2)),
+        (base62::decode("1€2"), foreign("base62", "€", 1)),
+        (decimal::decode("1\u{1b}2"), foreign("decimal", "\\u{1b}", 1)),
+        (custom.decode("oh!"), foreign("custom-alphabet", "!", 2)),
+        (hex::decode("12g"), foreign("hexadecimal", "g", 2)),
+        (hex::decode("0x12g"), foreign("hexadecimal", "g", 4)),
+        (decimal::decode("12345678901234567890"), too_long("decimal", 20, 19)),
+        (hex::decode("0x11111111111111111"), too_long("hexadecimal", 19, 16)),
+        (hex::decode("0x"), "an empty text is not a hexadecimal id: give at least one digit".to_owned()),
+        (
+            base64_of_decimal::decode(""),
+            "an empty text is not a base64-of-decimal id: give at least one digit".to_owned(),
+        ),
+        // 9223372036854775808, 2^63.
+        (
+            base64_of_decimal::decode("OTIyMzM3MjAzNjg1NDc3NTgwOA=="),
+            beyond("base64-of-decimal", "OTIyMzM3MjAzNjg1NDc3NTgwOA=="),
+        ),
+        (base64_of_decimal::decode("MTé="), foreign("base64-of-decimal", "é", 2)),
+        (base64_of_decimal::decode("MTIzNDU=Ng=="), foreign("base64-of-decimal", "=", 7)),
+        // Bytes that are no text; letters; 21 digits; nothing; `00`.
+        (base64_of_decimal::decode("////"), spelled("////")),
+        (base64_of_decimal::decode("YWJj"), spelled("YWJj")),
+        (base64_of_decimal::decode(&"MTIz".repeat(7)), spelled(&"MTIz".repeat(7))),
+        (base64_of_decimal::decode("===="), spelled("====")),
+        (base64_of_decimal::decode("MDA="), spelled("MDA=")),
+    ] {
+        assert_eq!(error.unwrap_err().to_string(), words);
+    }
 }
 
 #[test]
@@ -196,7 +249,10 @@ fn crockford_reads_what_people_type() {
 #[test]
 fn case_matters_where_the_form_says_so() {
     assert_eq!(base36::decode("1Y2P0IJ32E8E7"), Ok(Id::MAX));
-    assert!(matches!(base36::decode("1y2P0IJ32E8E7"), Err(CodecError::Foreign { byte: b'y', at: 1, .. })));
+    assert!(matches!(
+        base36::decode("1y2P0IJ32E8E7"),
+        Err(CodecError::Foreign { character: 'y', at: 1, .. })
+    ));
     assert_eq!(base36::decode_either_case("1y2P0IJ32E8e7"), Ok(Id::MAX));
     assert_eq!(hex::decode("0x7FFFffffFFFFffff"), Ok(Id::MAX));
     assert_ne!(base62::decode("a"), base62::decode("A"));
@@ -209,11 +265,6 @@ fn base64_has_one_text_for_an_id() {
     for bad in ["", "MA", "MA=", "MB==", "MA===", "MDA=", "=MA=", "M", "ODkwMzk5NDA3MDAwNzg0ODk2ODkwMzk5"] {
         assert!(base64_of_decimal::decode(bad).is_err(), "{bad}");
     }
-    let spelled = base64_of_decimal::decode("MDA=").unwrap_err().to_string();
-    assert_eq!(
-        spelled,
-        "this is not how base64-of-decimal writes an id: check its padding and leading zeros"
-    );
 }
 
 #[test]

@@ -8,8 +8,8 @@ use std::time::Duration;
 use proptest::prelude::*;
 use snowmint::utc::MAX_UNIX_MS;
 use snowmint::{
-    DatacenterId, Field, Generation, Layout, LayoutBuilder, LayoutError, PRESETS, Parts, Sequence, Timestamp,
-    WorkerId,
+    DatacenterId, Field, Generation, Generator, Id, Layout, LayoutBuilder, LayoutError, Lease, ManualClock,
+    PRESETS, Parts, Sequence, Timestamp, WorkerId,
 };
 
 /// Any order of any fields, with widths that may or may not add up.
@@ -24,6 +24,18 @@ fn builders() -> impl Strategy<Value = (Vec<(Field, u32)>, u64, u64)> {
 fn build(fields: &[(Field, u32)], tick_ms: u64, epoch: u64) -> Result<Layout, LayoutError> {
     let start: LayoutBuilder = Layout::builder().tick(Duration::from_millis(tick_ms)).epoch_unix_ms(epoch);
     fields.iter().filter(|(_, bits)| *bits > 0).fold(start, |b, (field, bits)| b.field(*field, *bits)).build()
+}
+
+type Small = (Vec<(Field, u32)>, u32, u64, u64, u64);
+
+/// Fields below the timestamp, the timestamp's bits, a tick and an epoch in milliseconds, and milliseconds after that:
+/// few enough bits to go through all ids.
+fn small_layouts() -> impl Strategy<Value = Small> {
+    let others = Just(vec![Field::Datacenter, Field::Worker, Field::Generation, Field::Sequence]);
+    let below = (others.prop_shuffle(), prop::collection::vec(1_u32..=2, 1..=4))
+        .prop_map(|(order, widths)| order.into_iter().zip(widths).collect());
+    let ticks = prop_oneof![Just(1_u64), Just(10), Just(256), Just(1000), 2_u64..100_000];
+    (below, 1_u32..=4, ticks, 1_u64..4_000_000_000_000, any::<u32>().prop_map(u64::from))
 }
 
 proptest! {
@@ -79,6 +91,42 @@ proptest! {
         prop_assert_eq!(layout.last_id_at(at - 1).map(|id| id.get() + 1), (ms > 0).then_some(first.get()));
     }
 
+    /// Every id of a small layout, the slow way: those of a tick lie between its first and its last, and no others do.
+    #[test]
+    fn the_ids_of_a_coarse_tick_are_those_between_its_first_and_its_last(
+        (below, bits, tick, epoch, at) in small_layouts(),
+    ) {
+        let fields: Vec<(Field, u32)> = [(Field::Timestamp, bits)].into_iter().chain(below).collect();
+        let layout = build(&fields, tick, epoch).unwrap();
+        let at = (epoch + at % (tick << bits)).saturating_sub(tick / 2);
+        let inside = at >= epoch;
+        let ids = (0..1 << layout.bits()).map(|id| Id::new(id).unwrap());
+        let of_tick: Vec<Id> = ids
+            .filter(|id| {
+                let from = layout.unix_ms(layout.split(*id).unwrap().timestamp);
+                (from..from + tick).contains(&at)
+            })
+            .collect();
+        prop_assert_eq!(!of_tick.is_empty(), inside);
+        prop_assert_eq!(layout.first_id_at(at), of_tick.first().copied());
+        prop_assert_eq!(layout.last_id_at(at), of_tick.last().copied());
+        prop_assert_eq!(of_tick.len(), if inside { 1 << (layout.bits() - bits) } else { 0 });
+        // The bounds of the layout's time, to the millisecond.
+        let (first, end) = (layout.first_id_at(epoch), layout.ends_at_unix_ms());
+        prop_assert_eq!(first.map(Id::get), Some(0));
+        prop_assert_eq!(layout.last_id_at(end - 1).map(Id::get), Some((1 << layout.bits()) - 1));
+        prop_assert_eq!((layout.first_id_at(end), layout.last_id_at(end)), (None, None));
+        prop_assert_eq!((layout.first_id_at(epoch - 1), layout.last_id_at(epoch - 1)), (None, None));
+    }
+
+    #[test]
+    fn an_instant_has_no_first_id_where_the_timestamp_is_not_on_top((below, bits, tick, epoch, at) in small_layouts()) {
+        let mut fields = below;
+        fields.insert(1, (Field::Timestamp, bits));
+        let layout = build(&fields, tick, epoch).unwrap();
+        prop_assert_eq!((layout.first_id_at(epoch + at), layout.last_id_at(epoch + at)), (None, None));
+    }
+
     #[test]
     fn no_text_makes_the_parser_panic(text in "\\PC{0,80}") {
         let _ = text.parse::<Layout>();
@@ -100,7 +148,18 @@ fn each_refusal_names_the_value_the_limit_and_the_remedy() {
     for (text, words) in [
         ("", &["empty", "time:41@1ms"][..]),
         ("tweeter", &["`tweeter`", "twitter"]),
-        ("time:41 worker:x epoch:2020-01-01", &["`x`", "worker:10"]),
+        ("time:41 worker:x epoch:2020-01-01", &["`x`", "1 to 31 bits", "worker:10"]),
+        ("time:41 worker:+10 epoch:2020-01-01", &["`+10`", "worker:10"]),
+        ("time:+41 worker:10 epoch:2020-01-01", &["`+41`", "1 to 62 bits"]),
+        ("time:41 worker:-1 epoch:2020-01-01", &["`-1`", "worker:10"]),
+        ("time:41 worker: epoch:2020-01-01", &["``", "worker:10"]),
+        ("time:41 worker:4294967306 epoch:2020-01-01", &["`4294967306`", "1 to 31 bits"]),
+        ("time:41@+10ms worker:1 epoch:2020-01-01", &["`+10ms`", "10ms"]),
+        (
+            "time:41@18446744073709551615s epoch:2020-01-01",
+            &["`18446744073709551615s`", "at most 253402300799999ms"],
+        ),
+        ("time:1@253402300800000ms epoch:2020-01-01", &["253402300800s", "from 1ms to 253402300799999ms"]),
         ("time:41@5us worker:1 epoch:2020-01-01", &["`5us`", "10ms"]),
         ("time:41@0ms worker:1 epoch:2020-01-01", &["0ns", "1ms"]),
         ("worker:10 epoch:2020-01-01", &["no timestamp", "time:41"]),
@@ -111,7 +170,16 @@ fn each_refusal_names_the_value_the_limit_and_the_remedy() {
         ("time:41 shard:3 epoch:2020-01-01", &["`shard:3`", "datacenter:BITS"]),
         ("time:41 worker:3 epoch:yesterday", &["`yesterday`", "2010-11-04"]),
         ("time:41 epoch:2020-01-01 epoch:2021-01-01", &["twice"]),
-        ("time:63 epoch:2020-01-01", &["hundreds of millions of years"]),
+        ("time:100 epoch:2020-01-01", &["time:100", "at most 62 bits"]),
+        ("time:64 epoch:2020-01-01", &["64 bits", "1 over the 63", "time:62@1ms ("]),
+        (
+            "time:63 epoch:2020-01-01",
+            &["time:63@1ms lasts 292277024 years", "9223372036854775807 ms", "time:62@1ms"],
+        ),
+        (
+            "time:60@1s epoch:2020-01-01",
+            &["time:60@1s lasts 36534628", "9223372036854775807 ms", "time:53@1s"],
+        ),
     ] {
         let error = text.parse::<Layout>().unwrap_err().to_string();
         for word in words {
@@ -120,29 +188,61 @@ fn each_refusal_names_the_value_the_limit_and_the_remedy() {
     }
 }
 
+/// Goal: no width and no epoch of a preset changes unseen: ids were made with them.
 #[test]
-fn presets_have_unique_names_and_read_by_name() {
+fn presets_are_exactly_these() {
+    let expected = [
+        ("twitter", "time:41@1ms datacenter:5 worker:5 sequence:12 epoch:2010-11-04T01:42:54.657Z"),
+        ("discord", "time:41@1ms datacenter:5 worker:5 sequence:12 epoch:2015-01-01T00:00:00.000Z"),
+        ("sonyflake", "time:39@10ms sequence:8 worker:16 epoch:2014-09-01T00:00:00.000Z"),
+        ("leaf", "time:41@1ms worker:10 sequence:12 epoch:2010-11-04T01:42:54.657Z"),
+        ("baidu", "time:28@1s worker:22 sequence:13 epoch:2016-05-19T16:00:00.000Z"),
+        ("instagram", "time:40@1ms worker:13 sequence:10 epoch:2011-08-24T21:07:01.721Z"),
+        ("mastodon", "time:47@1ms sequence:16 epoch:1970-01-01T00:00:00.000Z"),
+        ("yitter", "time:51@1ms worker:6 sequence:6 epoch:2020-02-19T18:20:02.000Z"),
+        ("pod-ip", "time:28@1s worker:24 sequence:11 epoch:2021-09-16T08:14:08.000Z"),
+        ("game", "time:31@1s worker:20 sequence:12 epoch:2024-01-01T00:00:00.000Z"),
+        ("js53", "time:41@1ms worker:3 sequence:9 epoch:2019-12-24T16:00:00.000Z"),
+        ("js53-second", "time:31@1s worker:3 sequence:19 epoch:2019-12-24T16:00:00.000Z"),
+        ("cosid", "time:41@1ms worker:10 sequence:12 epoch:2019-12-24T16:00:00.000Z"),
+        ("cosid-second", "time:31@1s worker:10 sequence:22 epoch:2019-12-24T16:00:00.000Z"),
+        ("sonyflake2", "time:39@10ms sequence:8 worker:16 epoch:2025-01-01T00:00:00.000Z"),
+        ("baidu-sample", "time:29@1s worker:21 sequence:13 epoch:2016-09-19T16:00:00.000Z"),
+        ("seata", "worker:10 time:41@1ms sequence:12 epoch:2020-05-02T16:00:00.000Z"),
+        ("shardingsphere", "time:41@1ms worker:10 sequence:12 epoch:2016-11-01T00:00:00.000Z"),
+        ("tsid", "time:41@1ms worker:10 sequence:12 epoch:2020-01-01T00:00:00.000Z"),
+        ("icicle", "time:41@1ms worker:10 sequence:12 epoch:2016-02-18T09:43:20.316Z"),
+        ("mesh", "time:41@1ms datacenter:5 worker:5 sequence:12 epoch:2019-12-31T16:00:00.000Z"),
+        ("ferroid-instagram", "time:40@1ms worker:13 sequence:10 epoch:2011-01-01T00:00:00.000Z"),
+        ("scru64", "time:39@256ms sequence:24 epoch:1970-01-01T00:00:00.000Z"),
+    ];
+    let texts: Vec<_> = PRESETS.iter().map(|preset| (preset.name, preset.layout.to_string())).collect();
+    assert_eq!(texts, expected.map(|(name, text)| (name, text.to_owned())));
+}
+
+#[test]
+fn presets_have_names_and_layouts_of_their_own_and_read_by_name() {
     for (i, preset) in PRESETS.iter().enumerate() {
         assert_eq!(preset.name.parse(), Ok(preset.layout));
-        assert!(PRESETS[..i].iter().all(|earlier| earlier.name != preset.name));
+        let earlier = &PRESETS[..i];
+        assert!(earlier.iter().all(|other| other.name != preset.name && other.layout != preset.layout));
+        assert!(!preset.about.is_empty() && !preset.source.is_empty(), "{}", preset.name);
     }
-    let names: Vec<&str> = PRESETS.iter().map(|preset| preset.name).collect();
-    assert_eq!(
-        names,
-        [
-            "twitter",
-            "discord",
-            "sonyflake",
-            "leaf",
-            "baidu",
-            "instagram",
-            "mastodon",
-            "yitter",
-            "pod-ip",
-            "game",
-            "js53"
-        ]
-    );
+}
+
+/// Goal: what is left and the end of a layout agree, at its bounds too.
+#[test]
+fn what_is_left_runs_to_the_end_and_stays_at_nothing() {
+    for preset in PRESETS {
+        let (layout, ends) = (preset.layout, preset.layout.ends_at_unix_ms());
+        for ms in [0, 1, 999, layout.max(Field::Timestamp)] {
+            assert_eq!(layout.left_at(ends - ms), Duration::from_millis(ms), "{}", preset.name);
+        }
+        let all = Duration::from_millis(ends - layout.epoch_unix_ms());
+        assert_eq!(layout.left_at(layout.epoch_unix_ms()), all);
+        assert_eq!(layout.left_at(0), all + Duration::from_millis(layout.epoch_unix_ms()));
+        assert_eq!((layout.left_at(ends + 1), layout.left_at(u64::MAX)), (Duration::ZERO, Duration::ZERO));
+    }
 }
 
 #[test]
@@ -156,7 +256,7 @@ fn capacity_is_what_the_figures_say() {
     assert_eq!((game.workers(), game.ids_per_second_per_worker()), (1_048_576, 4096));
     let js53: Layout = "js53".parse().unwrap();
     assert!(js53.is_safe_in_javascript() && !twitter.is_safe_in_javascript());
-    let seata: Layout = "worker:10 time:41 sequence:12 epoch:2020-05-03".parse().unwrap();
+    let seata: Layout = "seata".parse().unwrap();
     assert!(!seata.sorts_by_time() && seata.first_id_at(1_600_000_000_000).is_none());
 }
 
@@ -165,6 +265,44 @@ fn error_types_are_small() {
     assert!(size_of::<snowmint::Refusal>() <= 24, "{}", size_of::<snowmint::Refusal>());
     assert!(size_of::<LayoutError>() <= 40, "{}", size_of::<LayoutError>());
     assert!(size_of::<snowmint::LayoutParseError>() <= 48);
+    assert!(size_of::<snowmint::IdError>() <= 16);
+    assert!(size_of::<snowmint::SplitError>() <= 16);
+    assert!(size_of::<snowmint::utc::UtcError>() <= 40);
+    assert!(size_of::<snowmint::RuleError>() <= 40);
+    assert!(size_of::<snowmint::StartError>() <= 40);
+    assert!(size_of::<snowmint::BuildError>() <= 48);
+    // It holds two layouts.
+    #[cfg(feature = "std")]
+    assert!(size_of::<snowmint::PoolError>() <= 2 * size_of::<Layout>() + 8);
+}
+
+/// What an error tells to take instead can be taken, and is the most there is.
+#[test]
+fn the_widest_timestamp_that_an_error_offers_can_be_built() {
+    for tick_ms in [1, 7, 10, 256, 1000, 60_000, (1 << 43) - 1, MAX_UNIX_MS] {
+        let build = |bits, epoch| {
+            let tick = Duration::from_millis(tick_ms);
+            Layout::builder().timestamp(bits).tick(tick).epoch_unix_ms(epoch).build()
+        };
+        let error = build(63, 0).unwrap_err().to_string();
+        let offered = error.rsplit_once("take at most time:").unwrap().1.split_once('@').unwrap().0;
+        let offered: u32 = offered.parse().unwrap();
+        assert!(build(offered, MAX_UNIX_MS).is_ok(), "{error}");
+        assert!(build(offered + 1, MAX_UNIX_MS).is_err(), "{error}");
+    }
+}
+
+#[test]
+fn an_empty_lease_is_told_in_utc_with_the_remedy() {
+    let lease =
+        Lease { worker: WorkerId(1), from_unix_ms: 1_700_000_000_000, until_unix_ms: 1_700_000_000_000 };
+    let error =
+        Generator::builder(Layout::TWITTER).lease(lease).build(ManualClock::at_unix_ms(0)).unwrap_err();
+    assert_eq!(
+        error.to_string(),
+        "the lease is empty, from 2023-11-14T22:13:20.000Z to 2023-11-14T22:13:20.000Z: give one that ends after it \
+         begins"
+    );
 }
 
 #[test]
@@ -191,7 +329,7 @@ fn the_last_value_inside_each_bound_can_be_built_and_the_first_outside_cannot() 
     assert_eq!(layout(20, tick_ms, (1 << 20) - 1).unwrap().ends_at_unix_ms(), i64::MAX as u64);
     assert_eq!(layout(20, tick_ms, 1 << 20), Err(LayoutError::LastsTooLong { bits: 20, tick_ms }));
     assert!(matches!(layout(99, 1, 0), Err(LayoutError::TooWide { bits: 99, .. })));
-    assert!(matches!(layout(100, 1, 0), Err(LayoutError::FieldTooWide { bits: 100, limit: 63, .. })));
+    assert!(matches!(layout(100, 1, 0), Err(LayoutError::FieldTooWide { bits: 100, limit: 62, .. })));
     let worker = |bits| Layout::builder().timestamp(32).worker(bits).epoch_unix_ms(0).build();
     assert!(worker(31).is_ok());
     assert!(matches!(worker(32), Err(LayoutError::FieldTooWide { bits: 32, limit: 31, .. })));

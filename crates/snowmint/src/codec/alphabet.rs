@@ -4,7 +4,7 @@
 use core::fmt;
 
 use super::radix::{Radix, width_of_bits};
-use super::{CodecError, Text};
+use super::{CodecError, Form, Text};
 use crate::Id;
 
 /// The longest text: base 2.
@@ -58,7 +58,7 @@ impl Alphabet {
             first_at[byte as usize] = at;
             at += 1;
         }
-        Ok(Self(Radix::for_bits("custom-alphabet", digits, 64)))
+        Ok(Self(Radix::for_bits(Form::Alphabet, digits, 64)))
     }
 
     /// How many characters the alphabet has.

@@ -6,14 +6,14 @@
 //! a cache key, say); [`decode_either_case`] reads both.
 
 use super::radix::Radix;
-use super::{CodecError, Text};
+use super::{CodecError, Form, Text};
 use crate::Id;
 
 /// Characters of the largest id.
 pub const LEN: usize = 13;
 
-static UPPER: Radix = Radix::new("base36", b"0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZ");
-static LOWER: Radix = Radix::new("base36", b"0123456789abcdefghijklmnopqrstuvwxyz").either_case();
+static UPPER: Radix = Radix::new(Form::Base36, b"0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZ");
+static LOWER: Radix = Radix::new(Form::Base36, b"0123456789abcdefghijklmnopqrstuvwxyz").either_case();
 
 /// Writes an id in base36, in upper case, without leading zeros.
 ///

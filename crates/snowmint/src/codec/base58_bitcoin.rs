@@ -5,14 +5,14 @@
 //! wrong number, not an error: that is why neither is called just base58.
 
 use super::radix::Radix;
-use super::{CodecError, Text};
+use super::{CodecError, Form, Text};
 use crate::Id;
 
 /// Characters of the largest id.
 pub const LEN: usize = 11;
 
 static RADIX: Radix =
-    Radix::new("base58 (Bitcoin)", b"123456789ABCDEFGHJKLMNPQRSTUVWXYZabcdefghijkmnopqrstuvwxyz");
+    Radix::new(Form::Base58Bitcoin, b"123456789ABCDEFGHJKLMNPQRSTUVWXYZabcdefghijkmnopqrstuvwxyz");
 
 /// Writes an id in base58, without leading zeros (the digit `1`).
 ///

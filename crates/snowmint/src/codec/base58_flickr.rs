@@ -5,14 +5,14 @@
 //! wrong number, not an error: that is why neither is called just base58.
 
 use super::radix::Radix;
-use super::{CodecError, Text};
+use super::{CodecError, Form, Text};
 use crate::Id;
 
 /// Characters of the largest id.
 pub const LEN: usize = 11;
 
 static RADIX: Radix =
-    Radix::new("base58 (Flickr)", b"123456789abcdefghijkmnopqrstuvwxyzABCDEFGHJKLMNPQRSTUVWXYZ");
+    Radix::new(Form::Base58Flickr, b"123456789abcdefghijkmnopqrstuvwxyzABCDEFGHJKLMNPQRSTUVWXYZ");
 
 /// Writes an id in base58, without leading zeros (the digit `1`).
 ///

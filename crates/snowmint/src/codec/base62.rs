@@ -5,13 +5,14 @@
 //! (read those with an [`Alphabet`](super::alphabet::Alphabet)).
 
 use super::radix::Radix;
-use super::{CodecError, Text};
+use super::{CodecError, Form, Text};
 use crate::Id;
 
 /// Characters of the largest id.
 pub const LEN: usize = 11;
 
-static RADIX: Radix = Radix::new("base62", b"0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz");
+static RADIX: Radix =
+    Radix::new(Form::Base62, b"0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz");
 
 /// Writes an id in base62, without leading zeros.
 ///

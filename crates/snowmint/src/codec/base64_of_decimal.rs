@@ -2,13 +2,13 @@
 //! Up to 28 characters, longer than the number itself: nothing to choose for new ids.
 
 use super::radix::Radix;
-use super::{CodecError, Text, decimal};
-use crate::Id;
+use super::{CodecError, Form, Text, decimal};
+use crate::{Id, Snippet};
 
 /// Characters of the largest id.
 pub const LEN: usize = 28;
 
-const FORM: &str = "base64-of-decimal";
+const FORM: Form = Form::Base64OfDecimal;
 static RADIX: Radix = Radix::new(FORM, DIGITS);
 const DIGITS: &[u8; 64] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
 
@@ -50,13 +50,18 @@ pub fn decode(text: &str) -> Result<Id, CodecError> {
     if text.len() > LEN {
         return Err(CodecError::TooLong { form: FORM, len: text.len(), limit: LEN });
     }
+    if text.is_empty() {
+        return Err(CodecError::Empty { form: FORM });
+    }
+    let not_canonical = CodecError::NotCanonical { form: FORM, text: Snippet::of(text) };
+    let digits = text.trim_end_matches('=');
     let mut decimal = [0; LEN / 4 * 3];
     let mut len = 0;
-    for (i, group) in text.trim_end_matches('=').as_bytes().chunks(4).enumerate() {
+    for group in digits.as_bytes().chunks(4) {
         let mut bits = 0;
         for (j, byte) in group.iter().enumerate() {
-            let foreign = CodecError::Foreign { form: FORM, byte: *byte, at: i * 4 + j };
-            bits |= u32::from(RADIX.digit(*byte).ok_or(foreign)?) << (18 - 6 * j);
+            let digit = RADIX.digit(*byte).ok_or_else(|| RADIX.foreign(digits).unwrap_or(not_canonical))?;
+            bits |= u32::from(digit) << (18 - 6 * j);
         }
         for k in 0..group.len() - 1 {
             #[expect(clippy::cast_possible_truncation, reason = "one byte of three is asked for")]
@@ -65,8 +70,13 @@ pub fn decode(text: &str) -> Result<Id, CodecError> {
             len += 1;
         }
     }
-    let decimal = core::str::from_utf8(&decimal[..len]).unwrap_or("?");
-    let id = decimal::decode(decimal)?;
-    // Wrong padding, bits left over and leading zeros would give one id several texts.
-    if encode(id).as_str() == text { Ok(id) } else { Err(CodecError::NotCanonical { form: FORM }) }
+    match core::str::from_utf8(&decimal[..len]).map(decimal::decode) {
+        // Wrong padding, bits left over and leading zeros would give one id several texts.
+        Ok(Ok(id)) if encode(id).as_str() == text => Ok(id),
+        Ok(Err(CodecError::Overflow { .. })) => {
+            Err(CodecError::Overflow { form: FORM, text: Snippet::of(text) })
+        }
+        // What is wrong with what it holds has no place in the text itself.
+        _ => Err(not_canonical),
+    }
 }

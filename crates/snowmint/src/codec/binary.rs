@@ -2,13 +2,13 @@
 //! The padded form sorts like the number.
 
 use super::radix::Radix;
-use super::{CodecError, Text};
+use super::{CodecError, Form, Text};
 use crate::Id;
 
 /// Characters of the largest id.
 pub const LEN: usize = 63;
 
-static RADIX: Radix = Radix::new("binary", b"01");
+static RADIX: Radix = Radix::new(Form::Binary, b"01");
 
 /// Writes an id in binary, without leading zeros.
 ///

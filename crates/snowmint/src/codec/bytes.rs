@@ -1,8 +1,8 @@
 //! Eight bytes, the highest first: what sorts like the number in a key-value store or a BINARY(8) column.
 //! The same bytes as bwmarrin/snowflake's `IntBytes` and noeqd's answer.
 
-use super::CodecError;
-use crate::Id;
+use super::{CodecError, Form};
+use crate::{Id, Snippet};
 
 /// Bytes of every id in this form.
 pub const LEN: usize = 8;
@@ -28,6 +28,18 @@ pub const fn encode(id: Id) -> [u8; LEN] {
 pub const fn decode(bytes: [u8; LEN]) -> Result<Id, CodecError> {
     match Id::new(u64::from_be_bytes(bytes)) {
         Ok(id) => Ok(id),
-        Err(_) => Err(CodecError::Overflow { form: "big-endian" }),
+        Err(_) => Err(CodecError::Overflow { form: Form::Bytes, text: hexadecimal(bytes) }),
     }
+}
+
+const fn hexadecimal(bytes: [u8; LEN]) -> Snippet {
+    const DIGITS: &[u8; 16] = b"0123456789abcdef";
+    let mut text = *b"0x0000000000000000";
+    let mut i = 0;
+    while i < LEN {
+        text[2 + 2 * i] = DIGITS[(bytes[i] >> 4) as usize];
+        text[3 + 2 * i] = DIGITS[(bytes[i] & 15) as usize];
+        i += 1;
+    }
+    Snippet::of_ascii(&text)
 }

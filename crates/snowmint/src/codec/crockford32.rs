@@ -2,14 +2,14 @@
 //! The same text as TSID's and ferroid's; it sorts like the number.
 
 use super::radix::Radix;
-use super::{CodecError, Text};
+use super::{CodecError, Form, Text};
 use crate::Id;
 
 /// Characters of every id in this form.
 pub const LEN: usize = 13;
 
 // Reading takes what people mistake for a digit: the letters I and L for 1, and O for 0.
-static RADIX: Radix = Radix::new("Crockford base32", b"0123456789ABCDEFGHJKMNPQRSTVWXYZ")
+static RADIX: Radix = Radix::new(Form::Crockford32, b"0123456789ABCDEFGHJKMNPQRSTVWXYZ")
     .alias(b'I', 1)
     .alias(b'L', 1)
     .alias(b'O', 0)

@@ -4,13 +4,13 @@
 mod eight;
 
 use super::radix::Radix;
-use super::{CodecError, Text};
+use super::{CodecError, Form, Text};
 use crate::Id;
 
 /// Characters of the largest id.
 pub const LEN: usize = 19;
 
-static RADIX: Radix = Radix::new("decimal", b"0123456789");
+static RADIX: Radix = Radix::new(Form::Decimal, b"0123456789");
 
 /// Writes an id in decimal, without leading zeros.
 #[inline]

@@ -4,13 +4,13 @@
 mod eight;
 
 use super::radix::Radix;
-use super::{CodecError, Text};
-use crate::Id;
+use super::{CodecError, Form, Text};
+use crate::{Id, Snippet};
 
 /// Characters of every id in this form.
 pub const LEN: usize = 16;
 
-static RADIX: Radix = Radix::new("hexadecimal", b"0123456789abcdef").either_case();
+static RADIX: Radix = Radix::new(Form::Hex, b"0123456789abcdef").either_case();
 
 /// Writes an id as 16 lower-case hexadecimal digits.
 #[inline]
@@ -25,11 +25,23 @@ pub fn encode(id: Id) -> Text<LEN> {
 /// [`CodecError`] for an empty text, a foreign character, or a number from 2^63 on.
 #[inline]
 pub fn decode(text: &str) -> Result<Id, CodecError> {
-    let text = text.strip_prefix("0x").unwrap_or(text);
-    match read_all(text.as_bytes()).and_then(|value| Id::new(value).ok()) {
+    let digits = text.strip_prefix("0x").unwrap_or(text);
+    match read_all(digits.as_bytes()).and_then(|value| Id::new(value).ok()) {
         Some(id) => Ok(id),
-        None => RADIX.decode(text),
+        None => RADIX.decode(digits).map_err(|error| of_whole(error, text, text.len() - digits.len())),
     }
+}
+
+/// The same error of the text with its prefix.
+#[cold]
+fn of_whole(mut error: CodecError, whole: &str, prefix: usize) -> CodecError {
+    match &mut error {
+        CodecError::Foreign { at, .. } => *at += prefix,
+        CodecError::TooLong { len, .. } => *len += prefix,
+        CodecError::Overflow { text, .. } => *text = Snippet::of(whole),
+        CodecError::Empty { .. } | CodecError::NotCanonical { .. } => {}
+    }
+    error
 }
 
 /// The number of exactly 16 digits, which is how ids are written.

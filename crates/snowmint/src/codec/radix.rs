@@ -12,8 +12,8 @@
 )]
 
 use super::alphabet::MAX_LEN;
-use super::{CodecError, Text};
-use crate::Id;
+use super::{CodecError, Form, Text};
+use crate::{Id, Snippet};
 
 /// Marks a byte that is no digit; every digit's value is below 128.
 const FOREIGN: u8 = 255;
@@ -21,7 +21,7 @@ const FOREIGN: u8 = 255;
 /// A base and its digits.
 #[derive(Clone, Copy)]
 pub(super) struct Radix {
-    form: &'static str,
+    form: Form,
     /// The digits; 128 of them so that a masked index needs no bounds check.
     digits: [u8; 128],
     /// The value of each byte, [`FOREIGN`] where it is no digit.
@@ -42,12 +42,12 @@ pub(super) struct Radix {
 
 impl Radix {
     /// A form for ids: numbers of 63 bits.
-    pub(super) const fn new(form: &'static str, digits: &[u8]) -> Self {
+    pub(super) const fn new(form: Form, digits: &[u8]) -> Self {
         Self::for_bits(form, digits, 63)
     }
 
     /// A form for numbers of `bits` bits; `digits` are distinct ASCII characters, 2 to 94 of them.
-    pub(super) const fn for_bits(form: &'static str, digits: &[u8], bits: u32) -> Self {
+    pub(super) const fn for_bits(form: Form, digits: &[u8], bits: u32) -> Self {
         let base = digits.len() as u64;
         let len = width_of_bits(base, bits);
         // Few chunks, then chunks of equal length: their chains of multiplications end together.
@@ -169,9 +169,8 @@ impl Radix {
     /// Reads 1 to `len` digits.
     #[inline(always)]
     pub(super) fn decode(&self, text: &str) -> Result<Id, CodecError> {
-        let text = text.as_bytes();
-        match self.read(text) {
-            Some(value) => Id::new(value).map_err(|_| CodecError::Overflow { form: self.form }),
+        match self.read(text.as_bytes()).and_then(|value| Id::new(value).ok()) {
+            Some(id) => Ok(id),
             None => Err(self.diagnose(text)),
         }
     }
@@ -202,10 +201,10 @@ impl Radix {
         ((seen | digit) < 128).then_some(value)
     }
 
-    /// Why there is no number in a text.
+    /// Why a text is not an id.
     #[cold]
     #[inline(never)]
-    fn diagnose(&self, text: &[u8]) -> CodecError {
+    fn diagnose(&self, text: &str) -> CodecError {
         let form = self.form;
         if text.is_empty() {
             return CodecError::Empty { form };
@@ -213,12 +212,14 @@ impl Radix {
         if text.len() > self.len {
             return CodecError::TooLong { form, len: text.len(), limit: self.len };
         }
-        for (at, &byte) in text.iter().enumerate() {
-            if self.values[usize::from(byte)] == FOREIGN {
-                return CodecError::Foreign { form, byte, at };
-            }
-        }
-        CodecError::Overflow { form }
+        self.foreign(text).unwrap_or(CodecError::Overflow { form, text: Snippet::of(text) })
+    }
+
+    /// The first character of a text that is no digit.
+    pub(super) fn foreign(&self, text: &str) -> Option<CodecError> {
+        let is_digit = |character| u8::try_from(character).is_ok_and(|byte| self.digit(byte).is_some());
+        let (at, character) = text.char_indices().find(|(_, character)| !is_digit(*character))?;
+        Some(CodecError::Foreign { form: self.form, character, at })
     }
 }
 
@@ -304,7 +305,7 @@ mod tests {
         for base in bases {
             let digits = &graphic[..base];
             for bits in [63, 64] {
-                let radix = Radix::for_bits("any", digits, bits);
+                let radix = Radix::for_bits(Form::Alphabet, digits, bits);
                 assert!(radix.chunk <= 1 << 32 && radix.len.div_ceil(radix.chunk_len) <= 3);
                 let scattered = (1..scattered).map(|n| n.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 1);
                 for value in edges(base as u64).step_by(step).chain(scattered) {

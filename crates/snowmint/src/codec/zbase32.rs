@@ -2,13 +2,13 @@
 //! At most 13 characters; it does not sort like the number.
 
 use super::radix::Radix;
-use super::{CodecError, Text};
+use super::{CodecError, Form, Text};
 use crate::Id;
 
 /// Characters of the largest id.
 pub const LEN: usize = 13;
 
-static RADIX: Radix = Radix::new("z-base-32", b"ybndrfg8ejkmcpqxot1uwisza345h769");
+static RADIX: Radix = Radix::new(Form::ZBase32, b"ybndrfg8ejkmcpqxot1uwisza345h769");
 
 /// Writes an id in z-base-32, without leading zeros (the digit `y`).
 ///

@@ -4,7 +4,12 @@ use core::fmt;
 use core::time::Duration;
 
 use super::{FIELD_BITS, ID_BITS};
+use crate::utc::MAX_UNIX_MS;
 use crate::{Field, Id};
+
+/// The widest a timestamp may be: a tick has at least 1 ms, and instants are signed 64-bit numbers of them.
+pub(super) const TIMESTAMP_BITS: u32 = 62;
+const MS_PER_YEAR: u128 = 31_556_952_000;
 
 /// The widths that were asked for, in bits, for the error that says what would fit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -42,7 +47,7 @@ impl Widths {
             separator = "; ";
         }
         if self.timestamp > over {
-            let left = self.timestamp - over;
+            let left = (self.timestamp - over).min(bits_that_last(self.tick_ms));
             let tick_ms = if years_tenths(left, self.tick_ms) < 10 { 1000 } else { self.tick_ms };
             let years = years_tenths(left, tick_ms);
             write!(f, "{separator}time:{left}@{} ({}.{} years)", TickText(tick_ms), years / 10, years % 10)?;
@@ -69,8 +74,15 @@ impl Widths {
 
 /// Tenths of a year that a timestamp lasts.
 fn years_tenths(bits: u32, tick_ms: u64) -> u128 {
-    const MS_PER_TENTH_OF_A_YEAR: u128 = 3_155_695_200;
-    (1_u128 << bits) * u128::from(tick_ms) / MS_PER_TENTH_OF_A_YEAR
+    (1_u128 << bits) * u128::from(tick_ms) * 10 / MS_PER_YEAR
+}
+
+/// The most bits of a timestamp whose ticks end before instants do, whatever the epoch.
+const fn bits_that_last(tick_ms: u64) -> u32 {
+    match (i64::MAX as u64 - MAX_UNIX_MS).checked_div(tick_ms) {
+        Some(ticks @ 1..) => ticks.ilog2(),
+        _ => 0,
+    }
 }
 
 /// `10ms` or `1s`.
@@ -121,7 +133,7 @@ pub enum LayoutError {
         /// The epoch.
         epoch_unix_ms: u64,
     },
-    /// The tick is not a whole number of milliseconds.
+    /// The tick is not a whole number of milliseconds, or longer than all time up to the year 9999.
     Tick {
         /// The tick.
         tick: Duration,
@@ -152,6 +164,9 @@ impl fmt::Display for LayoutError {
                 write!(f, "the fields add up to {bits} bits, {over} over the {ID_BITS} an id has; ")?;
                 widths.write_what_fits(f, over)
             }
+            Self::FieldTooWide { field: Field::Timestamp, bits, .. } => {
+                write!(f, "time:{bits} is too wide: the timestamp has at most {TIMESTAMP_BITS} bits")
+            }
             Self::FieldTooWide { field, bits, limit } => {
                 write!(f, "{field}:{bits} is too wide: that field has at most {limit} bits")
             }
@@ -168,13 +183,18 @@ impl fmt::Display for LayoutError {
             Self::Tick { tick } => {
                 write!(
                     f,
-                    "a tick of {tick:?} is not possible: take a whole number of milliseconds, from 1ms on"
+                    "a tick of {tick:?} is not possible: take a whole number of milliseconds from 1ms to {MAX_UNIX_MS}ms"
                 )
             }
             Self::LastsTooLong { bits, tick_ms } => write!(
                 f,
-                "time:{bits}@{} lasts for hundreds of millions of years: take fewer bits",
-                TickText(tick_ms)
+                "time:{bits}@{tick} lasts {} years, beyond the last instant there is, {} ms after 1970 or {} years: take \
+                 at most time:{}@{tick}",
+                years_tenths(bits, tick_ms) / 10,
+                i64::MAX,
+                i64::MAX as u128 / MS_PER_YEAR,
+                bits_that_last(tick_ms),
+                tick = TickText(tick_ms)
             ),
             Self::ValueTooLarge { field, value, max } => {
                 write!(f, "{field} {value} is out of range: this layout has {field} 0 to {max}")

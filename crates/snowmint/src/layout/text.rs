@@ -5,8 +5,9 @@ use core::fmt;
 use core::str::FromStr;
 use core::time::Duration;
 
-use super::{Layout, LayoutBuilder, LayoutError, PRESETS, TickText};
-use crate::utc::{self, Utc, UtcError};
+use super::error::TIMESTAMP_BITS;
+use super::{FIELD_BITS, Layout, LayoutBuilder, LayoutError, PRESETS, TickText};
+use crate::utc::{self, MAX_UNIX_MS, Utc, UtcError};
 use crate::{Field, Snippet};
 
 impl fmt::Display for Layout {
@@ -70,8 +71,9 @@ fn read_word(builder: LayoutBuilder, word: &str) -> Result<LayoutBuilder, Layout
         (Field::Timestamp, Some((width, tick))) => (width, Some(read_tick(tick)?)),
         _ => (value, None),
     };
-    let width = width.parse().map_err(|_| LayoutParseError::Width { field, text: Snippet::of(width) })?;
-    let builder = builder.field(field, width);
+    let bits = read_number(width).and_then(|bits| u32::try_from(bits).ok());
+    let bits = bits.ok_or(LayoutParseError::Width { field, text: Snippet::of(width) })?;
+    let builder = builder.field(field, bits);
     Ok(tick.map_or(builder, |tick| builder.tick(tick)))
 }
 
@@ -81,11 +83,13 @@ fn read_tick(text: &str) -> Result<Duration, LayoutParseError> {
         Some(digits) => (digits, 1),
         None => (text.strip_suffix('s').ok_or(malformed)?, 1000),
     };
-    if !digits.bytes().all(|b| b.is_ascii_digit()) {
-        return Err(malformed);
-    }
-    let ms = digits.parse::<u64>().ok().and_then(|n| n.checked_mul(ms_per_unit)).ok_or(malformed)?;
+    let ms = read_number(digits).and_then(|n| n.checked_mul(ms_per_unit)).ok_or(malformed)?;
     Ok(Duration::from_millis(ms))
+}
+
+/// Digits only: the standard library takes a sign too.
+fn read_number(digits: &str) -> Option<u64> {
+    if digits.bytes().all(|b| b.is_ascii_digit()) { digits.parse().ok() } else { None }
 }
 
 /// Why a text is not a layout.
@@ -157,9 +161,12 @@ impl fmt::Display for LayoutParseError {
                  generation:BITS, sequence:BITS and epoch:INSTANT"
             ),
             Self::Width { field, text } => {
-                write!(f, "{text} is not a width for {field}: give a number of bits, such as {field}:10")
+                let widest = if *field == Field::Timestamp { TIMESTAMP_BITS } else { FIELD_BITS };
+                write!(f, "{text} is not a width for {field}: give 1 to {widest} bits, such as {field}:10")
             }
-            Self::Tick { text } => write!(f, "{text} is not a tick: write it like 1ms, 10ms or 1s"),
+            Self::Tick { text } => {
+                write!(f, "{text} is not a tick: write it like 1ms, 10ms or 1s, at most {MAX_UNIX_MS}ms")
+            }
             Self::EpochTwice => f.write_str("epoch is named twice: it may stand once"),
             Self::Epoch(error) => write!(f, "the epoch: {error}"),
             Self::Layout(error) => write!(f, "{error}"),

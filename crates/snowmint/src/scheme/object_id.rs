@@ -16,7 +16,8 @@ pub(super) const FIELDS: &[SchemeField] = &[
 ];
 
 const COUNTER_BITS: u32 = 24;
-const COUNTER_MAX: u64 = (1 << COUNTER_BITS) - 1;
+const COUNTER_MAX: u128 = (1 << COUNTER_BITS) - 1;
+const TIMESTAMP_MAX: u128 = u32::MAX as u128;
 
 pub(super) fn parse(text: &str) -> Option<SchemeId> {
     let is_form = text.len() == 24 && text.bytes().all(|byte| byte.is_ascii_hexdigit());
@@ -33,24 +34,24 @@ pub(super) fn parse(text: &str) -> Option<SchemeId> {
 /// second. Here time and counter are one number that only grows, so the timestamp goes ahead instead.
 #[derive(Debug)]
 pub(super) struct State {
-    random: u64,
-    /// The last id's `timestamp << 24 | counter`.
-    cursor: u64,
+    random: u128,
+    /// The last id's `timestamp << 24 | counter`; wide enough for whatever a clock may show.
+    cursor: u128,
 }
 
 impl State {
     pub(super) fn new() -> Result<Self, SchemeRefusal> {
-        let random = u64::from_be_bytes(random()?);
+        let random = u128::from(u64::from_be_bytes(random()?));
         Ok(Self { random: random >> COUNTER_BITS, cursor: random & COUNTER_MAX })
     }
 
     pub(super) fn next(&mut self, unix_ms: u64) -> Result<u128, SchemeRefusal> {
         // The counter goes on over seconds, as the specification asks.
         let counter = self.cursor.wrapping_add(1) & COUNTER_MAX;
-        let fresh = (unix_ms / 1000) << COUNTER_BITS | counter;
+        let fresh = u128::from(unix_ms / 1000) << COUNTER_BITS | counter;
         let next = if fresh >> COUNTER_BITS > self.cursor >> COUNTER_BITS { fresh } else { self.cursor + 1 };
         let timestamp = next >> COUNTER_BITS;
-        if timestamp > u64::from(u32::MAX) {
+        if timestamp > TIMESTAMP_MAX {
             return Err(SchemeRefusal::TimestampOverflow {
                 scheme: Scheme::ObjectId,
                 now_unix_ms: unix_ms,
@@ -58,8 +59,7 @@ impl State {
             });
         }
         self.cursor = next;
-        let (timestamp, random) = (u128::from(timestamp), u128::from(self.random));
-        Ok(timestamp << 64 | random << COUNTER_BITS | u128::from(next & COUNTER_MAX))
+        Ok(timestamp << 64 | self.random << COUNTER_BITS | next & COUNTER_MAX)
     }
 }
 
@@ -79,7 +79,7 @@ mod tests {
             let value = state.next(unix_ms).unwrap();
             let id = SchemeId { scheme: Scheme::ObjectId, value };
             let values: Vec<u128> = id.values().map(|(_, value)| value).collect();
-            assert_eq!(values, [timestamp, 0xab, u128::from(counter)]);
+            assert_eq!(values, [timestamp, 0xab, counter]);
         }
     }
 

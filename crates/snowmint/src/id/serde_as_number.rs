@@ -1,0 +1,69 @@
+//! An [`Id`] as a number in every format, JSON too: `#[serde(with = "snowmint::serde_as_number")]` on a field.
+//!
+//! **JavaScript reads JSON numbers as 64-bit floats**, which hold whole numbers only up to 2^53: of a larger id it changes
+//! the last digits without an error, and two ids may become one. Use this where no JavaScript (nor another program that
+//! reads numbers as floats, such as `jq` before 1.7) is on the way, or where
+//! [`Layout::is_safe_in_javascript`](crate::Layout::is_safe_in_javascript) holds for the ids' layout. Without this module an
+//! id is a string in JSON, which everything keeps.
+//!
+//! A string is refused, as is a number that is negative, has a fraction or is 2^63 or more.
+//!
+//! ```
+//! use snowmint::Id;
+//!
+//! #[derive(serde::Serialize, serde::Deserialize)]
+//! struct Order {
+//!     #[serde(with = "snowmint::serde_as_number")]
+//!     id: Id,
+//!     customer: Id,
+//! }
+//!
+//! let order: Order = serde_json::from_str(r#"{"id":13587,"customer":"1541815603606036480"}"#)?;
+//! assert_eq!(order.id, Id::new(13587)?);
+//! assert_eq!(serde_json::to_string(&order)?, r#"{"id":13587,"customer":"1541815603606036480"}"#);
+//! # Ok::<(), Box<dyn std::error::Error>>(())
+//! ```
+
+use core::fmt;
+
+use serde::de::{self, Deserializer, Visitor};
+use serde::ser::Serializer;
+
+use super::Id;
+
+/// Writes an id as an unsigned 64-bit number.
+///
+/// # Errors
+///
+/// Those of the format.
+pub fn serialize<S: Serializer>(id: &Id, serializer: S) -> Result<S::Ok, S::Error> {
+    serializer.serialize_u64(id.get())
+}
+
+/// Reads a number that is an id.
+///
+/// # Errors
+///
+/// For anything but a whole number in `0..2^63`, and those of the format.
+pub fn deserialize<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Id, D::Error> {
+    deserializer.deserialize_u64(NumberVisitor)
+}
+
+struct NumberVisitor;
+
+impl Visitor<'_> for NumberVisitor {
+    type Value = Id;
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("an id as a whole number from 0 to 9223372036854775807")
+    }
+
+    fn visit_u64<E: de::Error>(self, value: u64) -> Result<Id, E> {
+        Id::new(value).map_err(E::custom)
+    }
+
+    /// What formats without unsigned numbers give.
+    fn visit_i64<E: de::Error>(self, value: i64) -> Result<Id, E> {
+        Id::try_from(value).map_err(E::custom)
+    }
+}
