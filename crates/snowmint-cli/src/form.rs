@@ -16,6 +16,15 @@ pub(crate) enum Form {
 }
 
 impl Form {
+    /// The form's name in the library.
+    pub(crate) const fn name(self) -> &'static str {
+        match self {
+            Self::Dec => "decimal",
+            Self::Base62 => "base62",
+            Self::Hex => "hex",
+        }
+    }
+
     pub(crate) fn read(self, text: &str) -> Result<Id, CodecError> {
         match self {
             Self::Dec => text.parse(),

@@ -2,6 +2,7 @@
 
 use std::io::{self, IsTerminal as _};
 
+use serde::Serialize;
 use snowmint::codec::{base62, hex};
 use snowmint::guess::Guess;
 use snowmint::utc::Utc;
@@ -11,24 +12,25 @@ use snowmint_server::mint::Inspection;
 use crate::drawing::Drawing;
 use crate::exit::{Failure, tell};
 use crate::form::Form;
-use crate::guesses;
+use crate::guesses::{self, Entry};
 use crate::instants;
 use crate::layouts::preset_name;
 use crate::numbers::thousands;
 use crate::output::Output;
+use crate::reading::Reading;
 use crate::tokens::each_word;
 
 const EXAMPLES: &str = "\
 Examples:
   snowmint inspect 1541815603606036480
-      Without --layout and --format the likeliest reading is drawn, and what
-      else it may be is listed: other layouts, other texts, UUID, ULID, ObjectId.
+      Without --layout the likeliest reading is drawn, and what else it may be
+      is listed: other layouts, other texts, UUID, ULID, ObjectId, a number.
   snowmint inspect --layout sonyflake 500000000000000000
   snowmint inspect 01ARZ3NDEKTSV4RRFFQ69G5FAV
   snowmint new -n 3 | snowmint inspect
   snowmint inspect --format base62 1ptWyK4WgZU --json
 
-JSON, one object a line, read by --layout (twitter if not given) and --format:
+JSON, one object a line, read by --layout and --format, or as the likeliest:
   id         the id in decimal, a string: JavaScript keeps only 53 bits
   layout     the layout it was read by, as text
   timestamp  ticks since the layout's epoch
@@ -37,6 +39,16 @@ JSON, one object a line, read by --layout (twitter if not given) and --format:
   datacenter, worker, generation, sequence
              the other fields; only those that the layout has
   binary     all 64 bits, a blank before each field
+  guesses    without --layout, what it may be, the likeliest first, which is
+             the one that the members above read it as:
+    name       a layout of `snowmint layouts`, a scheme, or `number`
+    form       the text form it is read in, such as decimal or base62
+    unix_ms, utc
+               the instant it would have been made; not where it tells none
+    cost_bits  how unlikely: each bit more is half as likely; what is a
+               million times less likely than the first is left out
+A plain number has only `id` and `guesses`; a UUID, ULID or ObjectId has its
+text as `id`, `scheme`, `unix_ms` and `utc` if it tells an instant, and fields.
 
 An id that cannot be read is told on standard error and the others are
 shown; the exit code is then 2.";
@@ -99,45 +111,64 @@ impl Inspector<'_> {
     }
 
     fn one(&mut self, text: &str) -> Result<(), Failure> {
-        if self.args.layout.is_none() && self.args.format.is_none() && !self.args.json {
-            let guesses = guesses::likely(text, self.now_unix_ms);
-            if self.guessed(text, &guesses)? {
-                self.shown += 1;
-                return Ok(());
-            }
-        }
-        match self.read(text) {
-            Ok(inspection) if self.args.json => self.json(&inspection)?,
-            Ok(inspection) => self.draw(&inspection)?,
-            Err(why) => {
-                // What was shown so far comes before what is told now, where both go to one terminal.
-                self.out.flush()?;
-                tell("error", &why);
-                self.refused += 1;
-                return Ok(());
-            }
+        let guesses = self.guesses(text);
+        let reading = match guesses.first().and_then(Reading::of) {
+            Some(likeliest) => likeliest,
+            None => match self.read(text) {
+                Ok(inspection) => Reading::Layout(inspection),
+                Err(why) => return self.refuse(&why),
+            },
+        };
+        if self.args.json {
+            self.json(&reading, &guesses)?;
+        } else {
+            self.draw(&reading, &guesses)?;
         }
         self.shown += 1;
         Ok(())
     }
 
-    /// Draws the likeliest reading and lists the others; `false` where nothing is likely.
-    fn guessed(&mut self, text: &str, guesses: &[Guess]) -> Result<bool, Failure> {
-        let Some(first) = guesses.first() else { return Ok(false) };
-        if let (Some((preset, parts)), Some(id)) = (first.layout(), first.id()) {
-            self.draw(&Inspection { id, layout: preset.layout, parts })?;
-        } else if let Some(facts) = guesses::scheme_facts(first, self.now_unix_ms) {
-            self.gap()?;
-            self.out.line(&format!("{}  {}", self.out.paint.bold(text), first.name()))?;
-            self.facts(facts)?;
-        } else {
-            return Ok(false);
+    fn refuse(&mut self, why: &str) -> Result<(), Failure> {
+        // What was shown so far comes before what is told now, where both go to one terminal.
+        self.out.flush()?;
+        tell("error", why);
+        self.refused += 1;
+        Ok(())
+    }
+
+    /// What a text may be, most likely first; nothing where the layout is named, or the text is no id.
+    fn guesses(&self, text: &str) -> Vec<Guess> {
+        match (self.args.layout, self.args.format) {
+            (Some(_), _) => Vec::new(),
+            (None, None) => guesses::of_text(text, self.now_unix_ms),
+            (None, Some(form)) => guesses::of_form(text, form, self.now_unix_ms),
+        }
+    }
+
+    /// Draws a reading and lists what else it may be.
+    fn draw(&mut self, reading: &Reading, guesses: &[Guess]) -> Result<(), Failure> {
+        match reading {
+            Reading::Layout(inspection) => self.bits(inspection)?,
+            Reading::Scheme(id) => {
+                self.title(&id.to_string(), id.scheme().name())?;
+                self.facts(guesses::scheme_facts(id, self.now_unix_ms))?;
+            }
+            Reading::Number(id) => {
+                self.title(&id.to_string(), "number")?;
+                self.facts(texts(*id))?;
+            }
         }
         for other in guesses::others(guesses, self.now_unix_ms) {
             let name = self.out.paint.faint("or     ");
             self.out.line(&format!("  {name} {other}"))?;
         }
-        Ok(true)
+        Ok(())
+    }
+
+    fn title(&mut self, id: &str, name: &str) -> Result<(), Failure> {
+        self.gap()?;
+        let title = format!("{}  {name}", self.out.paint.bold(id));
+        self.out.line(&title)
     }
 
     /// An empty line between two ids.
@@ -145,7 +176,7 @@ impl Inspector<'_> {
         if self.shown > 0 { self.out.line("") } else { Ok(()) }
     }
 
-    fn facts(&mut self, facts: impl IntoIterator<Item = (String, String)>) -> Result<(), Failure> {
+    fn facts(&mut self, facts: impl IntoIterator<Item = (&'static str, String)>) -> Result<(), Failure> {
         for (name, value) in facts {
             let name = self.out.paint.faint(&format!("{name:<7}"));
             self.out.line(&format!("  {name} {value}"))?;
@@ -166,17 +197,16 @@ impl Inspector<'_> {
         Ok(Inspection { id, layout, parts })
     }
 
-    fn json(&mut self, inspection: &Inspection) -> Result<(), Failure> {
-        let line = serde_json::to_string(inspection).map_err(Failure::runtime)?;
+    fn json(&mut self, reading: &Reading, guesses: &[Guess]) -> Result<(), Failure> {
+        let told = Told { reading, guesses: guesses::entries(guesses, self.args.format) };
+        let line = serde_json::to_string(&told).map_err(Failure::runtime)?;
         self.out.line(&line)
     }
 
-    fn draw(&mut self, inspection: &Inspection) -> Result<(), Failure> {
+    fn bits(&mut self, inspection: &Inspection) -> Result<(), Failure> {
         let Inspection { id, layout, parts } = inspection;
-        self.gap()?;
         let name = preset_name(layout).map_or_else(|| layout.to_string(), str::to_owned);
-        let title = format!("{}  {}", self.out.paint.bold(&id.to_string()), name);
-        self.out.line(&title)?;
+        self.title(&id.to_string(), &name)?;
         let drawing = Drawing {
             layout,
             bits: |field| binary(parts.value(field), layout.width(field)),
@@ -186,9 +216,18 @@ impl Inspector<'_> {
         for line in drawing.lines() {
             self.out.line(&line)?;
         }
-        let facts = facts(*id, layout, inspection.unix_ms(), self.now_unix_ms);
-        self.facts(facts.map(|(name, value)| (name.to_owned(), value)))
+        self.facts(instant(layout, inspection.unix_ms(), self.now_unix_ms))?;
+        self.facts(texts(*id))
     }
+}
+
+/// One line of JSON.
+#[derive(Serialize)]
+struct Told<'a> {
+    #[serde(flatten)]
+    reading: &'a Reading,
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    guesses: Vec<Entry>,
 }
 
 fn binary(value: u64, width: u32) -> String {
@@ -196,7 +235,7 @@ fn binary(value: u64, width: u32) -> String {
     format!("{value:0width$b}")
 }
 
-fn facts(id: Id, layout: &Layout, unix_ms: u64, now_unix_ms: u64) -> [(&'static str, String); 5] {
+fn instant(layout: &Layout, unix_ms: u64, now_unix_ms: u64) -> [(&'static str, String); 3] {
     let tick = layout.tick();
     let precision =
         if tick.as_millis() == 1 { String::new() } else { format!(", the start of a tick of {tick:?}") };
@@ -204,7 +243,9 @@ fn facts(id: Id, layout: &Layout, unix_ms: u64, now_unix_ms: u64) -> [(&'static 
         ("utc", format!("{}{precision}", Utc(unix_ms))),
         ("local", instants::local(unix_ms)),
         ("age", instants::age(unix_ms, now_unix_ms)),
-        ("hex", hex::encode(id).to_string()),
-        ("base62", base62::encode(id).to_string()),
     ]
+}
+
+fn texts(id: Id) -> [(&'static str, String); 2] {
+    [("hex", hex::encode(id).to_string()), ("base62", base62::encode(id).to_string())]
 }

@@ -9,10 +9,13 @@ use crate::layout::Summary;
 use crate::numbers::rate;
 use crate::output::Output;
 
+/// Columns for a name.
+const NAME: usize = 18;
+
 /// List the layouts that have a name
 #[derive(Debug, clap::Args)]
 #[command(
-    after_long_help = "JSON, one object a line: `about`, and the members that `snowmint layout --help` lists."
+    after_long_help = "JSON, one object a line: `about` and `source`, and the members that `snowmint layout --help` lists."
 )]
 pub(crate) struct Args {
     /// One JSON object a line
@@ -46,15 +49,17 @@ struct Entry {
     #[serde(flatten)]
     layout: Summary,
     about: &'static str,
+    source: &'static str,
 }
 
 fn json(preset: &Preset, now_unix_ms: u64) -> Result<String, Failure> {
-    let entry = Entry { layout: Summary::of(&preset.layout, now_unix_ms), about: preset.about };
+    let layout = Summary::of(&preset.layout, now_unix_ms);
+    let entry = Entry { layout, about: preset.about, source: preset.source };
     serde_json::to_string(&entry).map_err(Failure::runtime)
 }
 
 fn heading(out: &Output) -> String {
-    let text = format!("{:<10} {:>16}  {:<12} about", "name", "ids/s a worker", "ends");
+    let text = format!("{:<NAME$} {:>16}  {:<12} about", "name", "ids/s a worker", "ends");
     out.paint.faint(&text)
 }
 
@@ -66,8 +71,8 @@ fn entry(out: &mut Output, preset: &Preset, now_unix_ms: u64) -> Result<(), Fail
     let ended = layout.ends_at_unix_ms() <= now_unix_ms;
     let ends = if ended { paint.alarm(&format!("{ends:<12}")) } else { format!("{ends:<12}") };
     let mark = if ended { paint.alarm("ENDED: ") } else { String::new() };
-    let name = paint.bold(&format!("{:<10}", preset.name));
+    let name = paint.bold(&format!("{:<NAME$}", preset.name));
     let rate = rate(layout.ids_per_second_per_worker());
     out.line(&format!("{name} {rate:>16}  {ends} {mark}{}", preset.about))?;
-    out.line(&format!("{:<10} {}", "", paint.faint(&layout.to_string())))
+    out.line(&format!("{:<NAME$} {}", "", paint.faint(&layout.to_string())))
 }

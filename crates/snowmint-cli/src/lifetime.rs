@@ -1,24 +1,20 @@
 //! Whether a layout still has timestamps: none left is refused, few years left are worth a warning.
 
 use snowmint::Layout;
+use snowmint_server::forecast;
 
 use crate::exit::Failure;
 use crate::instants::date;
-use crate::numbers::tenths_of_years_left;
-
-/// Warned of when a layout ends within so many years: moving to another takes a while.
-const WARN_YEARS: u64 = 5;
 
 /// Checks that ids can be made now; gives a warning when that ends within a few years.
 pub(crate) fn check(layout: &Layout, now_unix_ms: u64) -> Result<Option<String>, Failure> {
-    let ends = layout.ends_at_unix_ms();
-    if now_unix_ms >= ends {
+    if layout.left_at(now_unix_ms).is_zero() {
         return Err(Failure::flag(
             "--layout",
             format!(
                 "the time of `{layout}` ran out on {}: its ids can be read, but no more be made; \
                  choose another layout, `snowmint layouts` shows those with a name",
-                date(ends)
+                date(layout.ends_at_unix_ms())
             ),
         ));
     }
@@ -33,15 +29,7 @@ pub(crate) fn check(layout: &Layout, now_unix_ms: u64) -> Result<Option<String>,
             ),
         ));
     }
-    let tenths = tenths_of_years_left(layout, now_unix_ms);
-    Ok((tenths < WARN_YEARS * 10).then(|| {
-        format!(
-            "the layout's time runs out on {}, in {}.{} years: no ids from then on; plan the move to another layout",
-            date(ends),
-            tenths / 10,
-            tenths % 10
-        )
-    }))
+    Ok(forecast::warning(layout, now_unix_ms))
 }
 
 #[cfg(test)]
@@ -54,6 +42,9 @@ mod tests {
         let (begins, ends) = (layout.epoch_unix_ms(), layout.ends_at_unix_ms());
         assert!(check(&layout, begins - 1).is_err());
         assert_eq!(check(&layout, begins).unwrap(), None);
+        // 5 average Gregorian years.
+        assert_eq!(check(&layout, ends - 157_784_760_000).unwrap(), None);
+        assert!(check(&layout, ends - 157_784_760_000 + 1).unwrap().is_some());
         let warning = check(&layout, ends - 1).unwrap().unwrap();
         assert!(warning.contains("2092-01-19, in 0.0 years"), "{warning}");
         assert!(matches!(check(&layout, ends), Err(Failure::Usage(_))));

@@ -17,6 +17,7 @@ mod new;
 mod ns;
 mod numbers;
 mod output;
+mod reading;
 mod serve;
 mod store;
 mod store_init;

@@ -28,7 +28,8 @@ pub(crate) fn rate(ids_per_second: impl Into<u128>) -> String {
 
 /// Tenths of a year from `now_unix_ms` until the layout's time runs out; 0 once it has.
 pub(crate) fn tenths_of_years_left(layout: &Layout, now_unix_ms: u64) -> u64 {
-    layout.ends_at_unix_ms().saturating_sub(now_unix_ms) / (MS_PER_YEAR / 10)
+    let tenths = layout.left_at(now_unix_ms).as_millis() / u128::from(MS_PER_YEAR / 10);
+    u64::try_from(tenths).unwrap_or(u64::MAX)
 }
 
 #[cfg(test)]

@@ -32,6 +32,7 @@
 
 mod accept;
 mod bind;
+pub mod forecast;
 mod http;
 pub mod limits;
 mod metrics;

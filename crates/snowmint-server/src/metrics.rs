@@ -74,7 +74,7 @@ impl Metrics {
             mint: Arc::clone(mint),
             clock: Arc::clone(clock),
         }));
-        registry.register_collector(Box::new(NamespaceCollector::new(Arc::clone(mint))));
+        registry.register_collector(Box::new(NamespaceCollector::new(Arc::clone(mint), Arc::clone(clock))));
         let protocols = Protocol::ALL.map(|protocol| PerProtocol::new(protocol, &requests, &open));
         Self { registry, protocols }
     }

@@ -156,6 +156,8 @@ async fn metrics_tell_ids_requests_connections_and_the_lease() {
     for line in [
         "snowmint_ids_issued_total{namespace=\"default\"} 7",
         "snowmint_ids_issued_total{namespace=\"orders\"} 0",
+        "snowmint_layout_seconds_left{namespace=\"default\"} 1787858230.209",
+        "snowmint_layout_seconds_left{namespace=\"orders\"} 1787858230.209",
         "snowmint_requests_total{protocol=\"http\",outcome=\"ok\"} 1",
         "snowmint_requests_total{protocol=\"http\",outcome=\"unknown-namespace\"} 1",
         "snowmint_lease_held 1.0",

@@ -25,7 +25,7 @@ const YEAR_MS: u64 = 31_556_952_000;
 /// | part | bits |
 /// |---|---|
 /// | text form | 0 decimal, 2 to 8 for others, more for a length or padding that the form rarely has |
-/// | layout | 1 `twitter`, 2 `leaf` and `discord`, up to 7: how rare it is |
+/// | layout | 1 `twitter`, 2 `leaf` and `discord`, up to 9: how rare it is |
 /// | timestamp | log2 of the ticks from its epoch (or 2006) to a year from now |
 /// | | 1 more each time the span from the epoch is halved: systems make more ids each year |
 /// | | 6 more in the future |
@@ -221,8 +221,11 @@ fn rarity_bits(name: &str) -> f64 {
         "twitter" => 1.0,
         "leaf" | "discord" => 2.0,
         "sonyflake" | "mastodon" => 4.0,
-        "instagram" | "baidu" | "yitter" => 5.0,
-        "pod-ip" | "game" => 7.0,
+        "instagram" | "baidu" | "yitter" | "tsid" => 5.0,
+        "pod-ip" | "game" | "js53-second" | "cosid-second" | "scru64" => 7.0,
+        "icicle" | "mesh" | "ferroid-instagram" => 8.0,
+        // Else it would claim ids of v1's first years, of which there are more.
+        "sonyflake2" => 9.0,
         _ => 6.0,
     }
 }
@@ -230,8 +233,8 @@ fn rarity_bits(name: &str) -> f64 {
 /// The field whose values are spread over all its bits by design: an address, or a number that is partly random.
 fn scattered_field(name: &str) -> Option<Field> {
     match name {
-        "sonyflake" | "pod-ip" => Some(Field::Worker),
-        "instagram" | "mastodon" => Some(Field::Sequence),
+        "sonyflake" | "sonyflake2" | "pod-ip" => Some(Field::Worker),
+        "instagram" | "ferroid-instagram" | "mastodon" | "scru64" => Some(Field::Sequence),
         _ => None,
     }
 }
@@ -365,19 +368,27 @@ mod tests {
 
     #[test]
     fn ids_that_are_made_today_come_first_under_their_own_layout() {
-        for preset in PRESETS.iter().filter(|preset| preset.name != "leaf") {
-            let Some(timestamp) = preset.layout.timestamp_at(NOW - 86_400_000) else { continue };
+        // Only an epoch tells these from `twitter` and from each other: they are listed beside it.
+        let bits_of_twitter = ["leaf", "cosid", "shardingsphere", "tsid", "icicle", "mesh"];
+        for preset in PRESETS {
+            let Some(timestamp) = preset.layout.timestamp_at(NOW - 12_345_678) else { continue };
             let mut parts = Parts { timestamp, worker: crate::WorkerId(3), ..Parts::default() };
             match preset.name {
-                "sonyflake" => parts.worker.0 = 61_469,
+                "sonyflake" | "sonyflake2" => parts.worker.0 = 61_469,
                 "pod-ip" => parts.worker.0 = 15_808_307,
-                "instagram" => parts.sequence.0 = 905,
+                "instagram" | "ferroid-instagram" => parts.sequence.0 = 905,
+                "scru64" => (parts.worker.0, parts.sequence.0) = (0, 2_777_946),
                 "mastodon" => (parts.worker.0, parts.sequence.0) = (0, 40_911),
                 _ => {}
             }
             let guesses = of_id(preset.layout.compose(&parts).unwrap(), NOW);
-            let rank = guesses.iter().position(|guess| guess.name() == preset.name);
-            assert!(rank.is_some_and(|rank| rank < 3), "{}: {guesses:#?}", preset.name);
+            let rank = guesses.iter().position(|guess| guess.name() == preset.name).unwrap();
+            let before = guesses[..rank].iter().map(Guess::name);
+            let of_other_bits = before.clone().filter(|name| {
+                !bits_of_twitter.contains(&preset.name)
+                    || !(["twitter", "discord"].contains(name) || bits_of_twitter.contains(name))
+            });
+            assert!(of_other_bits.count() < 3, "{} after {:?}", preset.name, before.collect::<Vec<_>>());
         }
     }
 

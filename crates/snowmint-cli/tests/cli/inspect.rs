@@ -1,5 +1,7 @@
 //! `snowmint inspect`.
 
+use serde_json::Value;
+
 use crate::run::{Bench, json};
 
 const TWEET: &str = "1541815603606036480";
@@ -54,13 +56,99 @@ fn what_is_no_number_is_recognised_by_itself() {
 #[test]
 fn a_known_id_as_json() {
     assert_eq!(
-        Bench::new().out(&["inspect", TWEET, "--json"]),
+        Bench::new().out(&["inspect", TWEET, "--json", "--layout", "twitter"]),
         "{\"id\":\"1541815603606036480\",\
          \"layout\":\"time:41@1ms datacenter:5 worker:5 sequence:12 epoch:2010-11-04T01:42:54.657Z\",\
          \"timestamp\":367597485448,\"unix_ms\":1656432460105,\"utc\":\"2022-06-28T16:07:40.105Z\",\
          \"datacenter\":11,\"worker\":26,\"sequence\":0,\
          \"binary\":\"0 00101010110010110100001000111110110001000 01011 11010 000000000000\"}\n"
     );
+}
+
+/// The name, the form and the instant of each guess.
+fn guesses(read: &Value) -> Vec<(&str, &str, Option<u64>)> {
+    let all = read["guesses"].as_array().unwrap();
+    let costs: Vec<f64> = all.iter().map(|guess| guess["cost_bits"].as_f64().unwrap()).collect();
+    assert!(costs.is_sorted() && costs.last().unwrap() - costs[0] <= 20.0, "{read}");
+    assert!(all.iter().all(|guess| guess["utc"].is_string() == guess["unix_ms"].is_u64()), "{read}");
+    let names: std::collections::BTreeSet<_> = all.iter().map(|guess| guess["name"].as_str()).collect();
+    assert_eq!(names.len(), all.len(), "each name once: {read}");
+    all.iter()
+        .map(|it| (it["name"].as_str().unwrap(), it["form"].as_str().unwrap(), it["unix_ms"].as_u64()))
+        .collect()
+}
+
+/// Goal: JSON names the other readings too, and is itself the likeliest. Method: Discord's own example, which differs
+/// from an old tweet by the epoch alone; ids of the same layout, of `CosId`'s, and of Yitter's.
+#[test]
+fn json_lists_what_an_id_may_be_the_likeliest_first() {
+    let bench = Bench::new();
+    for (id, name, unix_ms) in [
+        ("175928847299117063", "discord", 1_462_015_105_796),
+        (TWEET, "twitter", 1_656_432_460_105),
+        ("295913926632165376", "cosid", 1_647_754_577_924),
+        ("129053495681099", "yitter", 1_613_643_603_094),
+    ] {
+        let read = json(&bench.out(&["inspect", "--json", id]));
+        let guesses = guesses(&read);
+        assert!(guesses.contains(&(name, "decimal", Some(unix_ms))), "{name}: {read}");
+        assert_eq!(read["unix_ms"].as_u64(), guesses[0].2, "the fields are those of the first: {read}");
+        assert_eq!(read["id"], id);
+    }
+    let yitter = json(&bench.out(&["inspect", "--json", "129053495681099"]));
+    assert_eq!((&yitter["worker"], &yitter["sequence"]), (&Value::from(1), &Value::from(11)), "{yitter}");
+    let named = json(&bench.out(&["inspect", "--json", "--layout", "discord", "175928847299117063"]));
+    assert!(named["guesses"].is_null() && named["unix_ms"] == 1_462_015_105_796_u64, "{named}");
+}
+
+#[test]
+fn json_reads_other_texts_and_schemes_by_itself() {
+    let bench = Bench::new();
+    let read = json(&bench.out(&["inspect", "--json", "1ptWyK4WgZU"]));
+    assert_eq!(guesses(&read)[0], ("twitter", "base62", Some(1_656_432_460_105)));
+    assert_eq!(read["id"], TWEET);
+    let read = json(&bench.out(&["inspect", "--json", "--format", "base62", "1ptWyK4WgZU"]));
+    assert_eq!(guesses(&read)[0], ("twitter", "base62", Some(1_656_432_460_105)));
+
+    let read = json(&bench.out(&["inspect", "--json", "01arz3ndektsv4rrffq69g5fav"]));
+    assert_eq!(guesses(&read), [("ulid", "ulid", Some(1_469_922_850_259))]);
+    assert_eq!((&read["id"], &read["scheme"]), (&"01ARZ3NDEKTSV4RRFFQ69G5FAV".into(), &"ulid".into()));
+    assert_eq!(read["unix_ms"], 1_469_922_850_259_u64);
+    assert_eq!(read["random"], "d6764c61efb99302bd5b");
+    let read = json(&bench.out(&["inspect", "--json", "919108f7-52d1-4320-9bac-f847db4148a8"]));
+    assert_eq!(guesses(&read), [("uuid4", "uuid4", None)]);
+    assert!(read["unix_ms"].is_null() && read["version"] == 4, "{read}");
+}
+
+/// Goal: no layout is drawn where a plain number is likeliest, in either form.
+#[test]
+fn a_plain_number_is_called_one() {
+    let bench = Bench::new();
+    for number in ["0", "7", "4000000"] {
+        let out = bench.out(&["inspect", number]);
+        assert!(out.starts_with(&format!("{number}  number\n  hex     ")), "{out}");
+        assert!(!out.contains("twitter") && !out.contains("┌"), "{out}");
+        let read = json(&bench.out(&["inspect", "--json", number]));
+        assert_eq!(guesses(&read)[0], ("number", "decimal", None));
+        assert!(read["id"] == number && read["layout"].is_null() && read["unix_ms"].is_null(), "{read}");
+    }
+    let out = bench.out(&["inspect", "--format", "base62", "zz"]);
+    assert!(out.starts_with("3843  number\n"), "{out}");
+    let named = bench.out(&["inspect", "--layout", "twitter", "7"]);
+    assert!(named.starts_with("7  twitter\n"), "a layout that is named is taken: {named}");
+}
+
+/// Goal: layouts that differ in their epoch alone leave room for others. Method: an id of `CosId`'s, which five presets
+/// read alike.
+#[test]
+fn layouts_of_the_same_bits_do_not_fill_the_list() {
+    let out = Bench::new().out(&["inspect", "295913926632165376"]);
+    let others: Vec<&str> = out.lines().filter(|line| line.starts_with("  or ")).collect();
+    assert_eq!(others.len(), 4, "{out}");
+    assert!(
+        others[..3].iter().all(|line| ["leaf", "discord", "tsid"].iter().any(|name| line.contains(name)))
+    );
+    assert!(others[3].contains("game") || others[3].contains("sonyflake"), "{out}");
 }
 
 #[test]
@@ -112,6 +200,7 @@ fn an_id_with_bits_that_the_layout_has_not_is_refused() {
 #[test]
 fn other_forms_are_read_when_named() {
     let bench = Bench::new();
+    let bench = bench.with_env("SNOWMINT_LAYOUT", "twitter");
     let wanted = bench.out(&["inspect", "--json", TWEET]);
     for (form, text) in [
         ("base62", "1ptWyK4WgZU"),

@@ -120,20 +120,21 @@ fn a_spec_that_is_none_is_refused() {
 fn the_presets_are_listed() {
     let bench = Bench::new();
     let out = bench.out(&["layouts"]);
-    assert_eq!(out.lines().count(), 1 + 2 * 11, "{out}");
+    assert_eq!(out.lines().count(), 1 + 2 * 23, "{out}");
     for wanted in [
-        "name         ids/s a worker  ends         about\n",
-        "twitter           4,096,000  2080-07-10   Twitter Snowflake",
-        "           time:41@1ms datacenter:5 worker:5 sequence:12 epoch:2010-11-04T01:42:54.657Z\n",
-        "baidu                 8,192  2024-11-20   ENDED: ",
-        "pod-ip                2,048  2030-03-20   ",
+        "name                 ids/s a worker  ends         about\n",
+        "twitter                   4,096,000  2080-07-10   Twitter Snowflake",
+        "                   time:41@1ms datacenter:5 worker:5 sequence:12 epoch:2010-11-04T01:42:54.657Z\n",
+        "baidu                         8,192  2024-11-20   ENDED: ",
+        "pod-ip                        2,048  2030-03-20   ",
+        "ferroid-instagram         1,024,000  2045-11-03   ",
     ] {
         assert!(out.contains(wanted), "{wanted:?} in {out}");
     }
     let lines: Vec<_> = bench.out(&["layouts", "--json"]).lines().map(json).collect();
-    assert_eq!(lines.len(), 11);
+    assert_eq!(lines.len(), 23);
     for line in &lines {
-        assert!(line["about"].is_string());
+        assert!(line["about"].is_string() && line["source"].is_string());
         let name = line["name"].as_str().unwrap();
         let alone = json(&bench.out(&["layout", name, "--json"]));
         assert_eq!(alone["layout"], line["layout"]);

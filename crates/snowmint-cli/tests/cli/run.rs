@@ -127,9 +127,10 @@ impl Server {
         std::fs::read_to_string(self.log.path()).unwrap()
     }
 
-    /// The first log line with this message; waits for it as long as the server runs.
+    /// The first log line with this message; waits for it as long as the server runs, at most a minute.
     pub(crate) fn wait_for(&mut self, message: &str) -> Value {
-        loop {
+        // So many looks, 5 ms apart.
+        for _ in 0..12_000 {
             let ended = self.child.try_wait().unwrap();
             let found = self.line(message);
             match (found, ended) {
@@ -138,6 +139,7 @@ impl Server {
                 (None, None) => sleep(Duration::from_millis(5)),
             }
         }
+        panic!("a minute without {message:?}: {}", self.log());
     }
 
     fn line(&self, message: &str) -> Option<Value> {

@@ -10,12 +10,15 @@ use prometheus_client::metrics::MetricType;
 use prometheus_client::metrics::counter::ConstCounter;
 use prometheus_client::metrics::gauge::ConstGauge;
 use snowmint_cluster::SegmentStatus;
+use snowmint_cluster::namespace::Scheme;
 
 use crate::mint::{Mint, Namespace, Source};
+use crate::settings::SharedClock;
 
 /// Tells of the namespaces that are served at the moment it is asked.
 pub(super) struct NamespaceCollector<S: Source> {
     mint: Arc<Mint<S>>,
+    clock: SharedClock,
 }
 
 /// A namespace with segments, as it stands.
@@ -25,8 +28,8 @@ struct Standing {
 }
 
 impl<S: Source> NamespaceCollector<S> {
-    pub(super) const fn new(mint: Arc<Mint<S>>) -> Self {
-        Self { mint }
+    pub(super) const fn new(mint: Arc<Mint<S>>, clock: SharedClock) -> Self {
+        Self { mint, clock }
     }
 }
 
@@ -41,6 +44,7 @@ impl<S: Source> Collector for NamespaceCollector<S> {
     fn encode(&self, mut encoder: DescriptorEncoder<'_>) -> fmt::Result {
         let served = self.mint.served();
         issued(&mut encoder, served.namespaces())?;
+        layouts(&mut encoder, served.namespaces(), self.clock.unix_ms())?;
         let standing = |namespace: &Arc<Namespace<S>>| {
             Some(Standing { name: namespace.name().to_string(), status: namespace.segment_status()? })
         };
@@ -78,6 +82,28 @@ fn issued<S: Source>(encoder: &mut DescriptorEncoder<'_>, all: &[Arc<Namespace<S
     for namespace in all {
         let labels = [("namespace", namespace.name().as_str())];
         ConstCounter::new(namespace.issued()).encode(family.encode_family(&labels)?)?;
+    }
+    Ok(())
+}
+
+fn layouts<S: Source>(
+    encoder: &mut DescriptorEncoder<'_>,
+    all: &[Arc<Namespace<S>>],
+    now_unix_ms: u64,
+) -> fmt::Result {
+    let left = |namespace: &Arc<Namespace<S>>| match &namespace.definition().scheme {
+        Scheme::Snowflake { layout, .. } => Some((namespace.name().to_string(), layout.left_at(now_unix_ms))),
+        _ => None,
+    };
+    let all: Vec<_> = all.iter().filter_map(left).collect();
+    if all.is_empty() {
+        return Ok(());
+    }
+    let says = "Until the timestamps of the namespace's layout run out";
+    let mut family = encoder.encode_descriptor("layout_seconds_left", says, None, MetricType::Gauge)?;
+    for (name, left) in all {
+        let labels = [("namespace", name.as_str())];
+        ConstGauge::new(left.as_secs_f64()).encode(family.encode_family(&labels)?)?;
     }
     Ok(())
 }
