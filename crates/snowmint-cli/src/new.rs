@@ -4,7 +4,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use snowmint::{
-    AnchoredClock, Batch, Clock as _, DatacenterId, Generator, Id, Layout, Refusal, Rule, WallClock, WorkerId,
+    AnchoredClock, Batch, Clock as _, DatacenterId, Generator, Id, Layout, Refusal, Rule, Start, WallClock,
+    WorkerId,
 };
 use snowmint_cluster::{
     Holder, KeeperConfig, Keepers, LeaseStatus, NoId, Pool, WorkerChoice, WorkerSource, Workers,
@@ -46,9 +47,10 @@ to nobody else. They are unique among all ids of the same layout from that
 store, whatever clocks do, also while `snowmint serve` runs on it.
 
 With --store none nothing is recorded and nobody is asked.
-  Sure:      the ids of one run differ and increase; runs of one worker that
-             follow each other never repeat an id while the machine's clock
-             does not go back, for each run begins with a fresh tick.
+  Sure:      the ids of one run differ and increase (with a random start from
+             one tick to the next); runs of one worker that follow each other
+             never repeat an id while the machine's clock does not go back,
+             for each run begins with a fresh tick.
   Not sure:  two processes with one worker at the same time, or a clock that
              goes back between two runs, can repeat ids.
 
@@ -72,6 +74,11 @@ pub(crate) struct Args {
     /// The datacenter, where the layout has one
     #[arg(long, value_name = "D", default_value = "0", value_parser = values::node_number, allow_negative_numbers = true, env = "SNOWMINT_DATACENTER")]
     datacenter: u32,
+    /// Where the sequence of a fresh millisecond starts: zero, random, random(N) (below N) or rolling. Not zero where
+    /// `id % n` picks a shard: each run would begin with sequence 0. With random, ids increase only from one millisecond
+    /// to the next
+    #[arg(long, value_name = "START", default_value = "zero", env = "SNOWMINT_SEQUENCE_START")]
+    sequence_start: Start,
     /// The form to write ids in
     #[arg(long, value_name = "FORM", value_enum, default_value_t = Form::Dec)]
     format: Form,
@@ -133,6 +140,7 @@ fn unleased(
         .worker(worker)
         .datacenter(datacenter)
         .rule(rule)
+        .start(args.sequence_start)
         .not_before_unix_ms(next_tick_unix_ms)
         .build(WallClock)
         .map_err(Failure::usage)?;
@@ -163,6 +171,7 @@ async fn start(
     let choice = worker.map_or(WorkerChoice::Any, WorkerChoice::Only);
     let config = KeeperConfig::new(Pool::new(args.layout, datacenter), Holder::of_this_host("cli"))
         .worker(choice)
+        .sequence_start(args.sequence_start)
         .window(WINDOW.max(args.layout.tick() * 3));
     let clock = Arc::new(AnchoredClock::new());
     Keepers::start(store, config, Workers::ONE, clock).map_err(Failure::usage)

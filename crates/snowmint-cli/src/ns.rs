@@ -45,7 +45,8 @@ Examples:
 
 Nodes look into the store every few seconds: no restart is needed. Scheme,
 layout, stripe, source and reset cannot be changed afterwards: another one
-could make equal ids. Text form, rule, mode, sizes, start and maximum can.
+could make equal ids. Text form, rule, sequence start, mode, sizes, start and
+maximum can.
 
 The same in a file, for snowmint serve --namespaces-file FILE (TOML):
   [namespaces.orders]
@@ -171,8 +172,8 @@ async fn add(
 async fn set(store: &dyn Store, name: &NamespaceName, safe: &Safe, text: Text) -> Result<(), Failure> {
     if !safe.is_given() && text == Text::Kept {
         return Err(Failure::usage(
-            "nothing to change: give --text, --plain, --rule, --mode, --start, --maximum, \
-                                   --size-min or --size-max",
+            "nothing to change: give --text, --plain, --rule, --sequence-start, --mode, --start, --maximum, \
+             --size-min or --size-max",
         ));
     }
     let change = |definition: &Definition| safe.change(definition, text).map_err(Refused::Definition);

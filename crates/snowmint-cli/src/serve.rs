@@ -71,7 +71,8 @@ async fn until_stopped(plan: &Plan) -> Result<(), Failure> {
         .worker(plan.choice)
         .window(plan.window)
         .max_skew(plan.max_skew)
-        .rule(plan.rule);
+        .rule(plan.rule)
+        .sequence_start(plan.sequence_start);
     if let Some(saved) = prepared.saved {
         config = config.saved(saved);
     }

@@ -25,9 +25,9 @@ pub use registry::NamespaceError;
 pub use text_form::{Day, TextForm, TextFormError};
 
 impl Definition {
-    /// 64-bit ids of a layout, by the rule of the service and written as numbers.
+    /// 64-bit ids of a layout, by the rule and the sequence start of the service, written as numbers.
     pub const fn snowflake(layout: Layout) -> Self {
-        Self { scheme: Scheme::Snowflake { layout, rule: None }, text: None }
+        Self { scheme: Scheme::Snowflake { layout, rule: None, sequence_start: None }, text: None }
     }
 }
 

@@ -10,7 +10,7 @@ use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
-use snowmint::{Layout, Rule};
+use snowmint::{Layout, Rule, Start};
 use snowmint_cluster::NamespaceName;
 use snowmint_cluster::namespace::registry::{self, Again};
 use snowmint_cluster::namespace::{Definition, NamespaceError, Scheme};
@@ -21,6 +21,7 @@ use tokio::time::{MissedTickBehavior, interval};
 
 pub use told::{Sources, Told, ToldError};
 
+use crate::forecast;
 use crate::mint::{Creation, Maker, Mint, MintError, Namespace, Pool, Source};
 use crate::settings::{ServiceClock, SharedClock};
 use opening::Opening;
@@ -32,8 +33,9 @@ const FEW_LEFT: f64 = 0.9;
 /// How long numbers and leases of what is no longer served may take to be given back.
 const RELEASE_WITHIN: Duration = Duration::from_secs(3);
 
-/// Starts a source of ids for another layout or rule than the service's own; the reason where that cannot be.
-pub type OpenSource<S> = Box<dyn Fn(Layout, Rule) -> Result<S, String> + Send + Sync>;
+/// Starts a source of ids for another layout, rule or sequence start than the service's own; the reason where that
+/// cannot be.
+pub type OpenSource<S> = Box<dyn Fn(Layout, Rule, Start) -> Result<S, String> + Send + Sync>;
 
 /// What a registrar works with.
 pub struct RegistrarConfig<S: Source> {
@@ -43,7 +45,9 @@ pub struct RegistrarConfig<S: Source> {
     pub sources: Sources,
     /// The rule of the service, which its own pool has.
     pub rule: Rule,
-    /// Starts sources for other layouts.
+    /// Where sequences start in the service's own pool.
+    pub sequence_start: Start,
+    /// Starts sources for other layouts, rules and sequence starts.
     pub open_source: OpenSource<S>,
     /// How often the store is asked what is to be served.
     pub poll: Duration,
@@ -67,7 +71,7 @@ pub struct Registrar<S: Source> {
     config: RegistrarConfig<S>,
     told: Told,
     opening: Opening,
-    /// Pools of other layouts and rules, by their texts.
+    /// Pools of other layouts, rules and sequence starts, by their texts.
     pools: BTreeMap<String, Arc<Pool<S>>>,
     /// What was already said in the log, so that it is said once.
     complaints: BTreeSet<String>,
@@ -165,6 +169,7 @@ impl<S: Source> Registrar<S> {
             (_, Some(_)) => tracing::info!(%name, now = %definition, "namespace changed"),
             (_, None) => tracing::info!(%name, %definition, "namespace served"),
         }
+        self.warn_of_little_time(&name, &definition.scheme);
         Arc::new(match before {
             Some(before) => before.changed(definition, maker),
             None => Namespace::new(name, definition, maker, &self.config.clock),
@@ -173,7 +178,9 @@ impl<S: Source> Registrar<S> {
 
     async fn open(&mut self, name: &NamespaceName, scheme: &Scheme) -> Maker<S> {
         let opened = match scheme {
-            Scheme::Snowflake { layout, rule } => self.pool(layout, *rule).map(Maker::Snowflake),
+            Scheme::Snowflake { layout, rule, sequence_start } => {
+                self.pool(layout, *rule, *sequence_start).map(Maker::Snowflake)
+            }
             Scheme::Segment(scheme) => self.opening.segments(name, scheme).await.map(Maker::Segment),
             Scheme::Wide(scheme) => scheme
                 .generator(ServiceClock(Arc::clone(&self.config.clock)))
@@ -183,17 +190,24 @@ impl<S: Source> Registrar<S> {
         opened.unwrap_or_else(|why| Maker::Missing(why.into()))
     }
 
-    /// The pool of a layout under a rule: the service's own, or one of its own worker.
-    fn pool(&mut self, layout: &Layout, rule: Option<Rule>) -> Result<Arc<Pool<S>>, String> {
+    /// The pool of a layout under a rule with a sequence start: the service's own, or one of its own worker.
+    fn pool(
+        &mut self,
+        layout: &Layout,
+        rule: Option<Rule>,
+        start: Option<Start>,
+    ) -> Result<Arc<Pool<S>>, String> {
         let rule = rule.unwrap_or(self.config.rule);
-        if *layout == *self.mint.layout() && rule == self.config.rule {
+        let start = start.unwrap_or(self.config.sequence_start);
+        let own = (*self.mint.layout(), self.config.rule, self.config.sequence_start);
+        if (*layout, rule, start) == own {
             return Ok(Arc::clone(self.mint.pool()));
         }
-        let text = format!("{layout}, {rule}");
+        let text = format!("{layout}, {rule}, {start}");
         if let Some(pool) = self.pools.get(&text) {
             return Ok(Arc::clone(pool));
         }
-        let source = (self.config.open_source)(*layout, rule)?;
+        let source = (self.config.open_source)(*layout, rule, start)?;
         let pool = self.mint.add_pool(source, *layout);
         self.pools.insert(text, Arc::clone(&pool));
         Ok(pool)
@@ -227,6 +241,15 @@ impl<S: Source> Registrar<S> {
         }
         // Those that are done already.
         while self.releasing.try_join_next().is_some() {}
+    }
+
+    /// Says in the log that a namespace's layout ends within a few years.
+    fn warn_of_little_time(&mut self, name: &NamespaceName, scheme: &Scheme) {
+        if let Scheme::Snowflake { layout, .. } = scheme
+            && let Some(warning) = forecast::warning(layout, self.config.clock.unix_ms())
+        {
+            self.complain(&format!("namespace {name}: {warning}"));
+        }
     }
 
     /// Says in the log which namespaces have used nine tenths of their numbers, each once.

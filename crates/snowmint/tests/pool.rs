@@ -242,6 +242,26 @@ fn a_random_start_costs_a_pool_no_id() {
     }
 }
 
+/// Goal: with a random start the ids of a caller go up from tick to tick, whichever generators they come from. Method:
+/// a generator whose earlier tick was used up, and so trails the clock, when the other's later tick is.
+#[test]
+fn with_a_random_start_no_caller_goes_back_behind_its_last_tick() {
+    let clock = clock();
+    let layout: Layout = WORKER_FIRST.parse().unwrap();
+    let pool = GeneratorPool::new(layout);
+    for worker in 0..2 {
+        let builder = Generator::builder(layout).worker(WorkerId(worker)).start(Start::RANDOM);
+        pool.add(Arc::new(builder.build(Arc::clone(&clock)).unwrap())).unwrap();
+    }
+    let (mut caller, mut other) = (pool.caller(), pool.caller());
+    assert_eq!(other.try_take(4).unwrap().len(), 4);
+    clock.advance_ms(2);
+    let timestamps: Vec<_> =
+        drain(&mut caller).into_iter().map(|id| parts(WORKER_FIRST, id).timestamp).collect();
+    assert_eq!(timestamps.len(), 8, "what both have");
+    assert!(timestamps.is_sorted(), "{timestamps:?}");
+}
+
 #[test]
 fn the_refusal_that_waiting_helps_is_the_one_that_is_told() {
     let clock = clock();

@@ -5,6 +5,7 @@
 
 use std::fs;
 use std::path::Path;
+use std::thread;
 use std::time::Duration;
 
 use snowmint_blackbox::external::{output, redis_py};
@@ -112,6 +113,62 @@ fn redis_clients_count() {
         Ok(i64::try_from(last).unwrap() + 1),
         "bad input takes no number"
     );
+}
+
+/// How many of the ids that were drawn one in a while go to each of eight shards.
+fn shards(ids: &[u64]) -> [usize; 8] {
+    std::array::from_fn(|shard| ids.iter().filter(|id| **id % 8 == shard as u64).count())
+}
+
+/// Draws one id after another from each namespace, each in a millisecond of its own.
+fn draw_rarely<const N: usize>(server: &Server, namespaces: [&str; N], count: usize) -> [Vec<u64>; N] {
+    let mut client = server.client();
+    let mut drawn = [const { Vec::new() }; N];
+    for _ in 0..count {
+        // First: whoever waited for the namespaces drew from them just now.
+        thread::sleep(Duration::from_millis(2));
+        for (namespace, ids) in namespaces.iter().zip(&mut drawn) {
+            ids.extend(client.next(namespace, 1).unwrap().unwrap());
+        }
+    }
+    drawn
+}
+
+/// Goal: `id % 8` spreads rare ids where the sequence start is random or rolling, and only there; ids stay unique and
+/// increase from tick to tick. Method: ids drawn one at a time with pauses, by the flag of the service and by those of
+/// namespaces of the same layout.
+#[test]
+fn rare_ids_go_to_every_shard_where_they_are_told_to() {
+    let folder = tempfile::tempdir().unwrap();
+    for start in ["zero", "rolling"] {
+        ns(folder.path(), &["add", start, "--scheme", "snowflake", "--sequence-start", start]);
+    }
+    let server = serve(folder.path()).args(["--sequence-start", "random"]).start();
+    for namespace in ["zero", "rolling"] {
+        wait_for(&server, namespace);
+    }
+    let drawn = draw_rarely(&server, ["default", "zero", "rolling"], 1000);
+    let mut all = Ids::new();
+    for ids in &drawn {
+        assert!(increase(ids));
+        all.add(ids);
+    }
+    all.assert_unique();
+    let [random, zero, rolling] = &drawn;
+    // A fair share is 125, with a standard deviation of about 10.
+    for ids in [random, rolling] {
+        assert!(shards(ids).iter().all(|count| (60..200).contains(count)), "{:?}", shards(ids));
+    }
+    assert_eq!(shards(zero), [1000, 0, 0, 0, 0, 0, 0, 0]);
+    server.stop();
+
+    let folder = tempfile::tempdir().unwrap();
+    ns(folder.path(), &["add", "spread", "--scheme", "snowflake", "--sequence-start", "random"]);
+    let server = serve(folder.path()).start();
+    wait_for(&server, "spread");
+    let [default, spread] = draw_rarely(&server, ["default", "spread"], 200);
+    assert!(default.iter().all(|id| id % 2 == 0), "without the flag rare ids are even");
+    assert!(shards(&spread).iter().all(|count| *count > 0), "{:?}", shards(&spread));
 }
 
 /// Goal: a number that was answered never comes again, and a clean stop wastes none. Method: numbers drawn over a clean

@@ -189,7 +189,6 @@ fn one_of_two_stores_may_be_down() {
         let [_, even] = draw(10);
         (even > 0).then_some(())
     });
-    drop(draw);
     drop(client);
     drop(server);
 

@@ -1,6 +1,6 @@
 //! The settings of a namespace as flags; each the word that files and records have for it.
 
-use snowmint::{Layout, Rule};
+use snowmint::{Layout, Rule, Start};
 use snowmint_cluster::namespace::{CounterSource, Definition, DefinitionError, Fields, ModeWord, TextForm};
 use snowmint_cluster::segment::{Reset, Stripe};
 
@@ -14,6 +14,10 @@ pub(super) struct Safe {
     /// Of snowflake: what to do when the clock goes back; without it the rule of the service
     #[arg(long, value_name = "RULE")]
     rule: Option<Rule>,
+    /// Of snowflake: where the sequence of a fresh tick starts, zero, random, random(N) or rolling (see `snowmint serve
+    /// --help`); not zero where ids are rare and `id % n` picks a shard; without it the start of the service
+    #[arg(long, value_name = "START")]
+    sequence_start: Option<Start>,
     /// Of segment: cached (from memory: fast, growing per node) or direct (from the store each time: growing over all
     /// nodes)
     #[arg(long, value_name = "MODE")]
@@ -86,6 +90,7 @@ impl Safe {
     pub(super) const fn is_given(&self) -> bool {
         self.text.is_some()
             || self.rule.is_some()
+            || self.sequence_start.is_some()
             || self.mode.is_some()
             || self.start.is_some()
             || self.maximum.is_some()
@@ -106,6 +111,7 @@ impl Safe {
         Fields {
             text: self.text.clone().or(fields.text),
             rule: self.rule.or(fields.rule),
+            sequence_start: self.sequence_start.or(fields.sequence_start),
             mode: self.mode.or(fields.mode),
             start: self.start.or(fields.start),
             maximum: self.maximum.or(fields.maximum),

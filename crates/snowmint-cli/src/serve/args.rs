@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 use std::time::Duration;
 
-use snowmint::{Layout, Rule};
+use snowmint::{Layout, Rule, Start};
 use snowmint_cluster::{Holder, NamespaceName, WorkerSource, Workers};
 
 use super::logging::{Filter, Format};
@@ -110,6 +110,11 @@ pub(crate) struct Args {
     /// joined by ` then `
     #[arg(long, value_name = "RULE", default_value = "wait(10ms)", env = "SNOWMINT_RULE")]
     pub(super) rule: Rule,
+    /// Where the sequence of a fresh millisecond starts: zero, random, random(N) (below N) or rolling. Not zero where ids
+    /// are rare and `id % n` picks a shard: most then go to one, as they end in sequence 0. Rolling keeps ids in order;
+    /// with random those of a connection increase only from one millisecond to the next
+    #[arg(long, value_name = "START", default_value = "zero", env = "SNOWMINT_SEQUENCE_START")]
+    pub(super) sequence_start: Start,
     /// The name under which this node holds its lease; without it the host's name and the HTTP port
     #[arg(long, value_name = "NAME", value_parser = holder, env = "SNOWMINT_HOLDER")]
     pub(super) holder: Option<Holder>,

@@ -3,7 +3,7 @@
 use std::io;
 use std::sync::Arc;
 
-use snowmint::{AnchoredClock, DatacenterId, Field, Layout, Rule};
+use snowmint::{AnchoredClock, DatacenterId, Field, Layout, Rule, Start};
 use snowmint_cluster::{Holder, KeeperConfig, Keepers, Pool, Workers};
 use snowmint_server::registrar::RegistrarConfig;
 use snowmint_server::{Mint, Registrar};
@@ -25,11 +25,15 @@ pub(super) fn registrar(
     let (own, datacenter) = (plan.layout, plan.datacenter);
     let (window, max_skew, most) = (plan.window, plan.max_skew, plan.workers.max());
     let (leases, lease_clock) = (Arc::clone(&store), Arc::clone(&clock));
-    let open_source = move |layout: Layout, rule: Rule| {
+    let open_source = move |layout: Layout, rule: Rule, start: Start| {
         let pool = Pool::new(layout, datacenter_in(&layout, datacenter));
         // In the pool of the service's own layout its name already holds a worker.
-        let holder = if layout == own { beside(&holder, rule)? } else { holder.clone() };
-        let config = KeeperConfig::new(pool, holder).window(window).max_skew(max_skew).rule(rule);
+        let holder = if layout == own { beside(&holder, rule, start)? } else { holder.clone() };
+        let config = KeeperConfig::new(pool, holder)
+            .window(window)
+            .max_skew(max_skew)
+            .rule(rule)
+            .sequence_start(start);
         let workers = Workers::new(1, most.min(pool.workers())).map_err(|error| error.to_string())?;
         Keepers::start(Arc::clone(&leases), config, workers, Arc::clone(&lease_clock))
             .map_err(|error| error.to_string())
@@ -38,6 +42,7 @@ pub(super) fn registrar(
         store,
         sources: plan.sources.clone(),
         rule: plan.rule,
+        sequence_start: plan.sequence_start,
         open_source: Box::new(open_source),
         poll: plan.poll,
         clock,
@@ -51,8 +56,8 @@ fn datacenter_in(layout: &Layout, datacenter: DatacenterId) -> DatacenterId {
 }
 
 /// The name under which another worker of the same pool is held, the same after each start.
-fn beside(holder: &Holder, rule: Rule) -> Result<Holder, String> {
-    let name = format!("{holder}~{rule}").replace(' ', "-");
+fn beside(holder: &Holder, rule: Rule, start: Start) -> Result<Holder, String> {
+    let name = format!("{holder}~{rule}~{start}").replace(' ', "-");
     Holder::new(name).map_err(|error| error.to_string())
 }
 

@@ -3,7 +3,7 @@
 
 use std::time::Duration;
 
-use snowmint::{DatacenterId, Field, Generator, Layout, ManualClock, Rule, WorkerId};
+use snowmint::{DatacenterId, Field, Generator, Layout, ManualClock, Rule, Start, WorkerId};
 use snowmint_cluster::{Holder, WorkerChoice, Workers};
 use snowmint_server::registrar::{Sources, Told};
 
@@ -31,6 +31,7 @@ pub(super) struct Plan {
     pub(super) window: Duration,
     pub(super) max_skew: Duration,
     pub(super) rule: Rule,
+    pub(super) sequence_start: Start,
     pub(super) holder: Option<Holder>,
     pub(super) log: Log,
     /// What is allowed and yet worth a word in the log.
@@ -47,7 +48,9 @@ impl Plan {
         let sources = Sources { names: args.namespaces, file: args.namespaces_file, layout };
         let told = sources.read().map_err(|error| Failure::flag("--namespaces-file", error))?;
         let store = values::store_url(args.store.as_deref(), &args.data);
-        let mut warnings: Vec<String> = lifetime::check(&layout, now_unix_ms)?.into_iter().collect();
+        // Little time left is told of each namespace that is served.
+        lifetime::check(&layout, now_unix_ms)?;
+        let mut warnings = Vec::new();
         if store.starts_with("memory:") {
             warnings.push(
                 "--store memory: leases are forgotten when this process ends and no other process sees them: ids \
@@ -71,6 +74,7 @@ impl Plan {
             window: args.window,
             max_skew: args.max_skew,
             rule: args.rule,
+            sequence_start: args.sequence_start,
             holder: args.holder,
             log: Log { format: args.log_format, filter: args.log },
             warnings,

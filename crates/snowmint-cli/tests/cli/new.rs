@@ -27,6 +27,20 @@ fn two_runs_increase_and_keep_their_worker() {
 }
 
 #[test]
+fn a_run_starts_where_it_is_told_to() {
+    let bench = Bench::new();
+    for place in [&["--store", "none", "--worker", "3"][..], &[]] {
+        let sequences = |start: &[&str]| {
+            let one = |_| ids(&bench.out(&[&["new"], place, start].concat()))[0] % 4096;
+            std::array::from_fn::<u64, 3, _>(one)
+        };
+        assert_eq!(sequences(&[]), [0; 3]);
+        assert_ne!(sequences(&["--sequence-start", "random"]), [0; 3]);
+        assert!(sequences(&["--sequence-start", "random(5)"]).iter().all(|it| *it < 5));
+    }
+}
+
+#[test]
 fn counts_end_at_both_bounds() {
     let bench = Bench::new();
     assert_eq!(bench.out(&["new", "-n", "1"]).lines().count(), 1);

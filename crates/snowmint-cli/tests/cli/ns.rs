@@ -30,6 +30,17 @@ fn a_namespace_from_its_beginning_to_its_end() {
 }
 
 #[test]
+fn a_sequence_start_is_set_changed_and_listed() {
+    let bench = Bench::new();
+    let made = bench.out(&["ns", "add", "ids", "--scheme", "snowflake", "--sequence-start", "random(100)"]);
+    assert!(made.ends_with(", sequence start random(100)\n"), "{made}");
+    let changed = bench.out(&["ns", "set", "ids", "--sequence-start", "rolling"]);
+    assert!(changed.ends_with(", sequence start rolling\n"), "{changed}");
+    assert!(bench.out(&["ns", "list"]).contains(", sequence start rolling"));
+    assert_eq!(json(&bench.out(&["ns", "list", "--json"]))["sequence_start"], "rolling");
+}
+
+#[test]
 fn what_cannot_be_is_refused_with_what_could() {
     let bench = Bench::new();
     bench.out(&["ns", "add", "n", "--scheme", "segment"]);
@@ -54,6 +65,18 @@ fn what_cannot_be_is_refused_with_what_could() {
         (&["ns", "add", "n", "--scheme", "segment"], "namespace n is there already"),
         (&["ns", "set", "n"], "nothing to change: give --text"),
         (&["ns", "set", "n", "--rule", "reject"], "`rule` has no meaning for scheme segment"),
+        (
+            &["ns", "set", "n", "--sequence-start", "random"],
+            "`sequence_start` has no meaning for scheme segment, it belongs to snowflake",
+        ),
+        (
+            &["ns", "add", "x", "--scheme", "ulid", "--sequence-start", "zero"],
+            "`sequence_start` has no meaning for scheme ulid",
+        ),
+        (
+            &["ns", "add", "x", "--scheme", "snowflake", "--sequence-start", "random(0)"],
+            "there are zero, random, random(N)",
+        ),
         (&["ns", "set", "nope", "--plain"], "there is no namespace nope"),
         (&["ns", "drop", "nope"], "there is no namespace nope"),
     ] {

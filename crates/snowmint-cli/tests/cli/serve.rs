@@ -5,6 +5,9 @@ use std::net::{TcpListener, TcpStream};
 use std::thread::sleep;
 use std::time::Duration;
 
+use snowmint::utc::Utc;
+use snowmint::{Clock as _, Layout, WallClock};
+
 use crate::run::{Bench, get, json};
 
 #[test]
@@ -33,16 +36,50 @@ fn ids_come_over_http_and_the_redis_protocol() {
     assert_eq!(inspected["worker"].to_string(), server.ready("worker"));
 }
 
+/// The layout of `pod-ip` with another epoch: five of its eight and a half years have gone by. And the day on which its
+/// time runs out.
+fn layout_that_ends_soon() -> (Layout, String) {
+    let epoch = WallClock.unix_ms() - 5 * 365 * 86_400_000;
+    let layout: Layout = format!("time:28@1s worker:24 sequence:11 epoch:{epoch}").parse().unwrap();
+    let ends = Utc(layout.ends_at_unix_ms()).to_string();
+    (layout, ends[..10].to_owned())
+}
+
 #[test]
 fn the_line_that_says_it_is_ready_says_where_and_how_long() {
     let bench = Bench::new();
-    let mut server = bench.serve(&["--resp", "off", "--layout", "pod-ip"]);
+    let (layout, ends) = layout_that_ends_soon();
+    let mut server = bench.serve(&["--resp", "off", "--layout", &layout.to_string()]);
     assert!(server.ready("http").starts_with("127.0.0.1:"));
     assert_ne!(server.ready("http"), "127.0.0.1:0");
     assert_eq!(server.ready("resp"), "off");
-    assert_eq!(server.ready("ends"), "2030-03-20");
-    assert_eq!(server.ready("layout"), "time:28@1s worker:24 sequence:11 epoch:2021-09-16T08:14:08.000Z");
-    server.wait_for("the layout's time runs out on 2030-03-20");
+    assert_eq!(server.ready("ends"), ends);
+    assert_eq!(server.ready("layout"), layout.to_string());
+    server.wait_for(&format!("namespace default: the layout's time runs out on {ends}, in 3.5 years: "));
+}
+
+/// Goal: a namespace's own layout is warned of as the service's is. Method: one of a file and one of the store, under a
+/// layout of the service that lasts for decades.
+#[test]
+fn namespaces_are_warned_of_before_their_layouts_end() {
+    let bench = Bench::new();
+    let (of_file, ends) = layout_that_ends_soon();
+    let of_store = of_file.to_string().replace("worker:24", "worker:23");
+    let toml = format!("[namespaces.filed]\nscheme = 'snowflake'\nlayout = '{of_file}'\n");
+    std::fs::write(bench.path("ns.toml"), toml).unwrap();
+    bench.run(&["ns", "add", "stored", "--scheme", "snowflake", "--layout", &of_store]);
+    let mut server = bench.serve(&["--resp", "off", "--namespaces-file", "ns.toml"]);
+    for name in ["filed", "stored"] {
+        server.wait_for(&format!("namespace {name}: the layout's time runs out on {ends}, in 3.5 years: "));
+    }
+    assert!(!server.log().contains("namespace default: the layout's time"), "{}", server.log());
+    let (_, metrics) = server.http("/metrics");
+    let left = |name: &str| {
+        let label = format!("snowmint_layout_seconds_left{{namespace=\"{name}\"}} ");
+        metrics.lines().find_map(|line| line.strip_prefix(&label)).unwrap().parse::<f64>().unwrap()
+    };
+    let years = |name| left(name) / 31_556_952.0;
+    assert!(years("filed") > 3.5 && years("filed") < 3.6 && years("default") > 40.0, "{metrics}");
 }
 
 /// Goal: SIGTERM gives the lease back. Method: a window of an hour, which nobody waits for.
@@ -112,6 +149,7 @@ fn a_flag_that_cannot_be_is_named_before_anything_is_opened() {
         (&["--window", "48h"], "--window"),
         (&["--layout", "game", "--window", "2s"], "--window"),
         (&["--rule", "sleep(5ms)"], "--rule"),
+        (&["--sequence-start", "often"], "--sequence-start"),
         (&["--layout", "game", "--rule", "borrow(10ms)"], "--rule"),
         (&["--holder", "two words"], "--holder"),
         (&["--log-format", "xml"], "--log-format"),
@@ -134,6 +172,7 @@ fn every_flag_has_a_variable() {
         ("SNOWMINT_NAMESPACES", "a b", "--namespaces"),
         ("SNOWMINT_WINDOW", "x", "--window"),
         ("SNOWMINT_RULE", "x", "--rule"),
+        ("SNOWMINT_SEQUENCE_START", "random(0)", "--sequence-start"),
         ("SNOWMINT_HOLDER", "a b", "--holder"),
         ("SNOWMINT_LOG_FORMAT", "x", "--log-format"),
         ("SNOWMINT_LOG", "x", "--log"),

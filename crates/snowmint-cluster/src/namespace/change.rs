@@ -23,8 +23,9 @@ pub struct ChangeError {
 impl Definition {
     /// Whether a namespace that is so defined may go on as `wanted`.
     ///
-    /// Another scheme, layout, stripe, source or reset may not follow; text form, mode, sizes, start, maximum and rule
-    /// may: a counter only ever goes up, whatever the start.
+    /// Another scheme, layout, stripe, source or reset may not follow; text form, mode, sizes, start, maximum, rule and
+    /// sequence start may: a counter only ever goes up, whatever the start, and another sequence start takes a worker of
+    /// its own.
     ///
     /// # Errors
     ///
@@ -102,7 +103,11 @@ mod tests {
             assert_eq!(changed.as_ref().err().map(|error| error.what), refused, "{base} to {change}");
         }
         let snowflake = defined("scheme = 'snowflake'");
-        assert!(snowflake.may_become(&defined("scheme = 'snowflake'\nrule = 'reject'"), &name).is_ok());
+        for change in ["rule = 'reject'", "sequence_start = 'random'"] {
+            assert!(
+                snowflake.may_become(&defined(&format!("scheme = 'snowflake'\n{change}")), &name).is_ok()
+            );
+        }
         let error = snowflake
             .may_become(&defined("scheme = 'snowflake'\nlayout = 'sonyflake'"), &name)
             .unwrap_err()

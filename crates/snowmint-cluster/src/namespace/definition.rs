@@ -3,7 +3,7 @@
 
 use std::fmt;
 
-use snowmint::{Layout, Rule};
+use snowmint::{Layout, Rule, Start};
 use snowmint_store::MAX_NUMBER;
 
 use super::counter_source::CounterSource;
@@ -34,6 +34,8 @@ pub enum Scheme {
         layout: Layout,
         /// What to do when the clock goes back; `None` for the rule of the service.
         rule: Option<Rule>,
+        /// Where the sequence of a fresh tick starts; `None` for the start of the service.
+        sequence_start: Option<Start>,
     },
     /// Plain numbers, reserved in segments.
     Segment(SegmentScheme),
@@ -245,10 +247,13 @@ impl fmt::Display for Definition {
     /// All of it in one line, for people: `segment cached 1/2 from 1 as ORD-{number:6}`.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match &self.scheme {
-            Scheme::Snowflake { layout, rule } => {
+            Scheme::Snowflake { layout, rule, sequence_start } => {
                 write!(f, "snowflake {layout}")?;
                 if let Some(rule) = rule {
                     write!(f, ", {rule}")?;
+                }
+                if let Some(start) = sequence_start {
+                    write!(f, ", sequence start {start}")?;
                 }
             }
             Scheme::Segment(segment) => write!(f, "segment {segment}")?,

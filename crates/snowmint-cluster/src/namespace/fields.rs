@@ -5,7 +5,7 @@ use std::fmt::Display;
 use std::str::FromStr;
 
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
-use snowmint::{Layout, Rule, Snippet};
+use snowmint::{Layout, Rule, Snippet, Start};
 use snowmint_store::MAX_NUMBER;
 
 use super::counter_source::CounterSource;
@@ -35,6 +35,10 @@ pub struct Fields {
     /// Of snowflake: what to do when the clock goes back; without it the rule of the service.
     #[serde(default, with = "text", skip_serializing_if = "Option::is_none")]
     pub rule: Option<Rule>,
+    /// Of snowflake: where the sequence of a fresh tick starts, `zero`, `random`, `random(100)` or `rolling`; without it
+    /// the start of the service.
+    #[serde(default, with = "text", skip_serializing_if = "Option::is_none")]
+    pub sequence_start: Option<Start>,
     /// Of segments: `cached` or `direct`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub mode: Option<ModeWord>,
@@ -101,7 +105,11 @@ impl Fields {
         let scheme = match self.scheme.as_str() {
             "snowflake" => {
                 self.refuse_segment("snowflake")?;
-                Scheme::Snowflake { layout: self.layout.unwrap_or(*layout), rule: self.rule }
+                Scheme::Snowflake {
+                    layout: self.layout.unwrap_or(*layout),
+                    rule: self.rule,
+                    sequence_start: self.sequence_start,
+                }
             }
             "segment" => {
                 self.refuse_snowflake("segment")?;
@@ -142,7 +150,11 @@ impl Fields {
     }
 
     fn refuse_snowflake(&self, scheme: &'static str) -> Result<(), DefinitionError> {
-        let given = [("layout", self.layout.is_some()), ("rule", self.rule.is_some())];
+        let given = [
+            ("layout", self.layout.is_some()),
+            ("rule", self.rule.is_some()),
+            ("sequence_start", self.sequence_start.is_some()),
+        ];
         refuse(given, scheme, "it belongs to snowflake")
     }
 
@@ -182,9 +194,10 @@ impl From<&Definition> for Fields {
         };
         match &definition.scheme {
             Scheme::Wide(_) => {}
-            Scheme::Snowflake { layout, rule } => {
+            Scheme::Snowflake { layout, rule, sequence_start } => {
                 fields.layout = Some(*layout);
                 fields.rule = *rule;
+                fields.sequence_start = *sequence_start;
             }
             Scheme::Segment(segment) => fields.set_segment(segment),
         }

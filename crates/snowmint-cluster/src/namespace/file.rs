@@ -144,7 +144,7 @@ mod tests {
     #[test]
     fn every_setting_is_read() {
         let file = parse(
-            "[namespaces.users]\nscheme = 'snowflake'\n\n[namespaces.\"a.b\"]\nscheme = 'segment'\nstripe = '1/2'\n\n\
+            "[namespaces.users]\nscheme = 'snowflake'\nsequence_start = 'rolling'\n\n[namespaces.\"a.b\"]\nscheme = 'segment'\nstripe = '1/2'\n\n\
              [namespaces.keys]\nscheme = 'uuid7'\n\n[auto_create]\nlike = 'a.b'\nat_most = 100\n",
         )
         .unwrap();
@@ -153,6 +153,7 @@ mod tests {
         assert_eq!(shown[0], "a.b: segment cached, stripe 1/2");
         assert_eq!(shown[1], "keys: uuid7");
         assert!(shown[2].starts_with("users: snowflake time:41@1ms"));
+        assert!(shown[2].ends_with(", sequence start rolling"), "{}", shown[2]);
         assert_eq!(file.auto_create.unwrap().at_most, 100);
         assert_eq!(parse(""), Ok(NamespaceFile::default()));
     }
@@ -167,6 +168,14 @@ mod tests {
             (
                 "\n\n[namespaces.a]\nscheme = 'uuid7'\nstart = 5",
                 "line 3: `start` has no meaning for scheme uuid7",
+            ),
+            (
+                "[namespaces.a]\nscheme = 'segment'\nsequence_start = 'random'",
+                "line 1: `sequence_start` has no meaning for scheme segment, it belongs to snowflake",
+            ),
+            (
+                "[namespaces.a]\nscheme = 'snowflake'\nsequence_start = 'random(0)'",
+                "line 3: `random(0)` is no start of a sequence",
             ),
             ("[namespaces.a]\nscheme = 'segment'\nsize_min = 0", "line 1: segments of 0 to"),
             ("[namespaces.a]\nscheme = 'segment'\nstart = 5\nmaximum = 4", "line 1: numbers from 5 to 4"),

@@ -92,6 +92,7 @@ mod tests {
     fn records_read_back() {
         for toml in [
             "scheme = 'snowflake'\nrule = 'reject'",
+            "scheme = 'snowflake'\nsequence_start = 'random(100)'",
             "scheme = 'segment'",
             "scheme = 'segment'\nmode = 'direct'\nstripe = '2/3'\nstart = 5\nmaximum = 500\nseries = 3\nsize_min = 4\nsize_max = 9",
             "scheme = 'segment'\nsources = ['1/2 mysql://a/i', '2/2 mysql://b/i']\nreset = 'yearly'\ntext = '{yyyy}-{base62:4}'",
@@ -127,6 +128,7 @@ mod tests {
             (r#"{"scheme":"later"}"#, "there is no scheme `later`"),
             (r#"{"scheme":"segment","shuffle":"x"}"#, "unknown field `shuffle`"),
             (r#"{"scheme":"segment","stripe":"3/2"}"#, "no stripe 3 of 2"),
+            (r#"{"scheme":"segment","sequence_start":"zero"}"#, "no meaning for scheme segment"),
             (r#"{"scheme":"segment","dropped":"yesterday"}"#, "is not an instant"),
         ] {
             let error = NamespaceRecord::from_bytes(bad.as_bytes()).unwrap_err();

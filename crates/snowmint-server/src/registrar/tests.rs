@@ -4,7 +4,7 @@
 use std::path::Path;
 use std::sync::Mutex;
 
-use snowmint::{DatacenterId, WallClock};
+use snowmint::{Clock as _, DatacenterId, WallClock};
 use snowmint_cluster::namespace::{Fields, NamespaceRecord};
 use snowmint_store::MemoryStore;
 use tokio::sync::oneshot;
@@ -20,7 +20,7 @@ const OTHER: &str = "time:41@1ms datacenter:3 worker:7 sequence:12 epoch:2020-01
 struct Node {
     mint: Arc<Mint<TestSource>>,
     registrar: Registrar<TestSource>,
-    /// The layouts and rules that sources were started for.
+    /// The layouts, rules and sequence starts that sources were started for.
     started: Arc<Mutex<Vec<String>>>,
 }
 
@@ -56,8 +56,9 @@ impl Node {
             store: Arc::new(store.clone()),
             sources,
             rule: Rule::default(),
-            open_source: Box::new(move |layout, rule| {
-                starts.lock().unwrap().push(format!("{layout}, {rule}"));
+            sequence_start: Start::Zero,
+            open_source: Box::new(move |layout, rule, start| {
+                starts.lock().unwrap().push(format!("{layout}, {rule}, {start}"));
                 Ok(TestSource::new(layout))
             }),
             poll: Duration::from_secs(1),
@@ -178,6 +179,53 @@ async fn other_layouts_and_rules_each_start_one_source_which_ends_with_its_last_
     node.look().await;
     assert_eq!(node.registrar.pools.len(), 1);
     assert!(node.mint.check_ready().is_ok());
+}
+
+/// Goal: a namespace of the store is warned of before its layout ends, and only then. Method: layouts that end a
+/// half a year from now and in decades.
+#[tokio::test]
+async fn a_namespace_whose_layout_ends_soon_is_warned_of() {
+    let store = MemoryStore::new();
+    let mut node = Node::start(&store, &["default"], None).await;
+    let half_a_year_ms = 15_778_476_000;
+    let day_ms = 86_400_000;
+    let epoch = WallClock.unix_ms() + half_a_year_ms + day_ms - (1000 << 28);
+    let of = |layout: &str| Fields {
+        scheme: "snowflake".to_owned(),
+        layout: layout.parse().ok(),
+        ..Fields::default()
+    };
+    add(&store, "old", of(&format!("time:28@1s datacenter:3 worker:21 sequence:11 epoch:{epoch}"))).await;
+    add(&store, "new", of(OTHER)).await;
+    node.look().await;
+    node.look().await;
+    let told: Vec<_> = node.registrar.complaints.iter().collect();
+    let is_of = |text: &String, name: &str| text.starts_with(&format!("namespace {name}: the layout's time"));
+    assert!(matches!(told[..], [text] if is_of(text, "old") && text.contains(", in 0.5 years")), "{told:?}");
+}
+
+#[tokio::test]
+async fn each_sequence_start_has_a_source_of_its_own_under_the_other_settings_of_the_service() {
+    let store = MemoryStore::new();
+    let mut node = Node::start(&store, &["default"], None).await;
+    let of = |start: &str| Fields {
+        scheme: "snowflake".to_owned(),
+        sequence_start: start.parse().ok(),
+        ..Fields::default()
+    };
+    for (to, start) in
+        [("own", "zero"), ("a", "random"), ("b", "random"), ("c", "random(100)"), ("d", "rolling")]
+    {
+        add(&store, to, of(start)).await;
+    }
+    node.look().await;
+    let started = node.started.lock().unwrap().clone();
+    let expected =
+        ["random", "random(100)", "rolling"].map(|it| format!("{LAYOUT}, {}, {it}", Rule::default()));
+    assert_eq!(started, expected);
+    registry::set(&store, &name("c"), |_| Ok::<_, NamespaceError>(defined(of("zero")))).await.unwrap();
+    node.look().await;
+    assert_eq!(node.registrar.pools.len(), 2, "the source of random(100) ended");
 }
 
 #[tokio::test]

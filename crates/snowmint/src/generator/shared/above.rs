@@ -35,15 +35,17 @@ pub(in super::super) struct Begin {
 }
 
 impl<C: Clock> Generator<C> {
-    /// The first cursor with a greater id than one of the same layout; 0 where ids of one generator do not increase
-    /// either.
+    /// The first cursor with a greater id than one of the same layout, or, with a random start, with a timestamp that is
+    /// no smaller; 0 where ids of one generator do not increase either.
     pub(in super::super) fn floor_above(&self, last: Id) -> Cursor {
-        let increase = self.layout.sorts_by_time() && self.composer.keeps_order();
-        if !increase || self.generations.in_use() {
+        if !self.layout.sorts_by_time() || self.generations.in_use() {
             return 0;
         }
         let field = |field| last.get() >> self.layout.shift(field) & self.layout.max(field);
         let tick = field(Field::Timestamp) << self.limits.sequence_bits;
+        if !self.composer.keeps_order() {
+            return tick;
+        }
         let same = tick | field(Field::Sequence);
         // A node above the sequence makes the whole tick greater or none of it; a sequence above the node is passed
         // at the same value or at the next.
