@@ -162,14 +162,9 @@ impl Limits {
         if start >= at.lease_end {
             return Err(self.at_end(at, start));
         }
-        let mut enter = None;
-        let mut reach = self.reach(now_tick);
-        if (start >> self.sequence_bits) > now_tick {
-            enter = self.ahead_of_clock(at, start >> self.sequence_bits, now_tick, generation_at)?;
-            start = if enter.is_some() { fresh } else { start };
-        } else if at.highest_tick > now_tick {
-            // On what lies ahead of a clock that went back the rule decides, however many are wanted.
-            reach = self.next_boundary(fresh);
+        let (mut reach, mut enter) = (self.reach(now_tick), None);
+        if at.highest_tick > now_tick || start >> self.sequence_bits > now_tick {
+            (start, reach, enter) = self.beside_the_clock(at, start, now_tick, generation_at)?;
         }
         let end = start.saturating_add(wanted).min(at.lease_end).min(reach);
         debug_assert!(start < end, "a run has at least one cursor");
@@ -181,8 +176,25 @@ impl Limits {
         if self.rolling { rolled(fresh, last, self.sequence_bits) } else { fresh }
     }
 
-    /// Whether the rule lets the tick of the next id lie ahead of the clock, or which generation it enters.
+    /// Start, reach and generation of a run where the clock went back, or where its tick is used up.
     #[cold]
+    fn beside_the_clock(
+        &self,
+        at: &Position,
+        start: Cursor,
+        now_tick: u64,
+        generation_at: impl FnOnce(u64) -> Option<u32>,
+    ) -> Result<(Cursor, Cursor, Option<u32>), Refusal> {
+        let (fresh, tick) = (now_tick << self.sequence_bits, start >> self.sequence_bits);
+        if tick <= now_tick {
+            // On what lies ahead of a clock that went back the rule decides, however many are wanted.
+            return Ok((start, self.next_boundary(fresh), None));
+        }
+        let enter = self.ahead_of_clock(at, tick, now_tick, generation_at)?;
+        Ok((if enter.is_some() { fresh } else { start }, self.reach(now_tick), enter))
+    }
+
+    /// Whether the rule lets the tick of the next id lie ahead of the clock, or which generation it enters.
     fn ahead_of_clock(
         &self,
         at: &Position,
