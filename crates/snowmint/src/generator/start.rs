@@ -152,6 +152,11 @@ mod tests {
             assert_eq!((rolled_from(7), rolled_from(2047), rolled_from(2048)), (7 + gap, 2047 + gap, gap));
         }
         assert_eq!(gaps, [true; 8]);
+        assert_eq!(
+            rolled(1 << 12, 0, 12),
+            1 << 12 | 0xe220_a839 >> 29,
+            "the upper bits of the first output for seed 0"
+        );
         for sequence in 0..8 {
             let goes_on = if sequence <= 3 { sequence } else { 0 };
             assert_eq!(rolled(5 << 3, 3 << 3 | sequence, 3), 5 << 3 | goes_on, "no gaps in three bits");
