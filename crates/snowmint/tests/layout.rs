@@ -261,6 +261,19 @@ fn capacity_is_what_the_figures_say() {
 }
 
 #[test]
+fn an_error_offers_no_field_of_no_bits() {
+    // 20 bits too many, as many as the time has.
+    let error = "time:20@1ms datacenter:1 worker:31 sequence:31 epoch:2020-01-01"
+        .parse::<Layout>()
+        .unwrap_err()
+        .to_string();
+    assert!(
+        error.contains("sequence:11") && error.contains("worker:11") && !error.contains("time:0@"),
+        "{error}"
+    );
+}
+
+#[test]
 fn error_types_are_small() {
     assert!(size_of::<snowmint::Refusal>() <= 24, "{}", size_of::<snowmint::Refusal>());
     assert!(size_of::<LayoutError>() <= 40, "{}", size_of::<LayoutError>());

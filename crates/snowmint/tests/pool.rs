@@ -224,21 +224,25 @@ fn what_would_make_equal_ids_is_not_added() {
 }
 
 #[test]
-fn a_random_start_costs_a_pool_no_id() {
-    let clock = clock();
-    let layout: Layout = "time:41@1ms worker:3 sequence:4 epoch:2020-01-01".parse().unwrap();
-    let pool = GeneratorPool::new(layout);
-    for worker in 0..3 {
-        let builder = Generator::builder(layout).worker(WorkerId(worker)).start(Start::RANDOM);
-        pool.add(Arc::new(builder.rule(Rule::REJECT).build(Arc::clone(&clock)).unwrap())).unwrap();
-    }
-    // Not the first caller: it begins with another worker and then needs those with smaller ids, too.
-    pool.caller();
-    let mut caller = pool.caller();
-    for _ in 0..20 {
-        let ids: BTreeSet<Id> = drain(&mut caller).into_iter().collect();
-        assert_eq!(ids.len(), 3 * 16, "every sequence of each worker, in whatever order");
-        clock.advance_ms(1);
+fn where_ids_do_not_increase_a_pool_loses_none() {
+    let random = ("time:41@1ms worker:3 sequence:4 epoch:2020-01-01", Start::RANDOM);
+    let worker_on_top = ("worker:3 time:41@1ms sequence:4 epoch:2020-01-01", Start::Zero);
+    for (layout, start) in [random, worker_on_top] {
+        let clock = clock();
+        let layout: Layout = layout.parse().unwrap();
+        let pool = GeneratorPool::new(layout);
+        for worker in 0..3 {
+            let builder = Generator::builder(layout).worker(WorkerId(worker)).start(start);
+            pool.add(Arc::new(builder.rule(Rule::REJECT).build(Arc::clone(&clock)).unwrap())).unwrap();
+        }
+        // Not the first caller: it begins with another worker and then needs those with smaller ids, too.
+        pool.caller();
+        let mut caller = pool.caller();
+        for _ in 0..20 {
+            let ids: BTreeSet<Id> = drain(&mut caller).into_iter().collect();
+            assert_eq!(ids.len(), 3 * 16, "every sequence of each worker, in whatever order: {layout}");
+            clock.advance_ms(1);
+        }
     }
 }
 
