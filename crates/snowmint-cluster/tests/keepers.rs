@@ -135,7 +135,7 @@ async fn leases_that_ended_one_after_the_other_are_an_error_and_nothing_to_wait_
     for last in [1, 0] {
         let cut_off = Arc::new(CutOff::default());
         let store: Arc<dyn Store> = Arc::clone(&cut_off) as Arc<dyn Store>;
-        let keepers = start(&store, config("twitter", "me").window(Duration::from_millis(600)), "2");
+        let keepers = start(&store, config("twitter", "me").window(Duration::from_secs(2)), "2");
         all_held(&keepers, 2).await;
         until(|| {
             let ends: Vec<_> = keepers.leases().iter().map(|lease| lease.until_unix_ms.unwrap()).collect();

@@ -3,17 +3,18 @@
 
 use std::collections::HashMap;
 use std::num::NonZeroU64;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError};
 
 use async_trait::async_trait;
 use snowmint_cluster::namespace::CounterSource;
 use snowmint_cluster::segment::Stripe;
 use snowmint_store::{Counter, Key, OpenError, Segment, Store, StoreError, StoreErrorKind};
-use tokio::sync::{Mutex, OnceCell};
+use tokio::sync::OnceCell;
 
-/// The stores that are not the service's own, by their URLs.
+/// The stores that are not the service's own, by their URLs. The lock is held to find one, never while it is opened: one
+/// that hangs must not keep the others from being opened.
 #[derive(Debug, Default)]
-pub(super) struct Others(Mutex<HashMap<String, Arc<dyn Store>>>);
+pub(super) struct Others(Mutex<HashMap<String, Arc<OnceCell<Arc<dyn Store>>>>>);
 
 /// Where the numbers of one source are reserved.
 #[derive(Clone, Debug)]
@@ -31,13 +32,14 @@ impl Others {
             return snowmint_store::open_counter(url).await.map(Place::Counter);
         }
         let stripe = source.stripe().unwrap_or(Stripe::WHOLE);
-        let mut others = self.0.lock().await;
-        if let Some(store) = others.get(url) {
-            return Ok(Place::Store { store: Arc::clone(store), stripe });
-        }
-        let store = snowmint_store::open(url).await?;
-        others.insert(url.to_owned(), Arc::clone(&store));
+        let store = Arc::clone(self.cell(url).get_or_try_init(|| snowmint_store::open(url)).await?);
         Ok(Place::Store { store, stripe })
+    }
+
+    fn cell(&self, url: &str) -> Arc<OnceCell<Arc<dyn Store>>> {
+        // Each change is one insertion: a panic elsewhere leaves the map whole.
+        let mut others = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        Arc::clone(others.entry(url.to_owned()).or_default())
     }
 }
 
