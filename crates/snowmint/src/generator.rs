@@ -168,11 +168,11 @@ impl GeneratorBuilder {
         layout.check(Field::Datacenter, self.datacenter.0.into())?;
         layout.check(Field::Worker, self.worker.0.into())?;
         for step in rule.steps() {
-            match step {
-                Step::Borrow(max_ahead) if !max_ahead.is_zero() && max_ahead < layout.tick() => {
-                    return Err(BuildError::BorrowBelowTick { max_ahead, tick: layout.tick() });
-                }
-                _ => {}
+            if let Step::Borrow(max_ahead) = step
+                && !max_ahead.is_zero()
+                && max_ahead < layout.tick()
+            {
+                return Err(BuildError::BorrowBelowTick { max_ahead, tick: layout.tick() });
             }
         }
         if rule.uses_generations() && layout.width(Field::Generation) == 0 {
