@@ -38,6 +38,7 @@
 
 use std::fmt;
 use std::num::NonZeroU64;
+use std::time::Duration;
 
 use async_trait::async_trait;
 
@@ -172,7 +173,9 @@ pub enum Expected {
 ///    unchanged.
 /// 4. **Durable before `Done`.** A record that was acknowledged, or returned by `load` or `list`, survives a crash
 ///    of every process and a loss of power (or, for a replicated store, of as many servers as the store tolerates).
-///    [`MemoryStore`] lives only as long as its process and is the stated exception.
+///    [`MemoryStore`] lives only as long as its process and is one stated exception. A store whose
+///    [`may_lose`](Self::may_lose) is not zero is the other: a restart or failover may take back the writes that it
+///    acknowledged within that time before, always the newest and never one from their middle.
 /// 5. **Errors are honest.** An error other than [`StoreErrorKind::OutcomeUnknown`] means that nothing was written
 ///    and nothing will be. With `OutcomeUnknown` the write may have happened, may happen later, or never; a reader
 ///    settles it, since values that leases write bear a tag of their writer.
@@ -261,6 +264,15 @@ pub trait Store: Send + Sync + fmt::Debug + 'static {
     /// As for [`Store::load`].
     async fn unix_ms(&self) -> Result<Option<u64>, StoreError> {
         Ok(None)
+    }
+
+    /// How much of its newest writes this store may lose after it acknowledged them, as time before the loss.
+    ///
+    /// Zero for a store that keeps point 4 of the contract. For any other store, a write may be relied on only once it
+    /// has *settled*: a load or conditional write that was sent at least this long after the acknowledgement arrived
+    /// still found it. Leases, segments and namespace definitions wait for that.
+    fn may_lose(&self) -> Duration {
+        Duration::ZERO
     }
 
     /// What and where this store is, for logs: `sqlite:/var/lib/snowmint/leases.db`. Never a password.

@@ -5,6 +5,7 @@ pub(crate) mod cause;
 pub(crate) mod opening;
 
 use std::num::NonZeroU64;
+use std::time::Duration;
 
 use async_trait::async_trait;
 use sqlx::mysql::MySqlConnection;
@@ -68,6 +69,7 @@ const UNIX_MS: &str = "SELECT CAST(UNIX_TIMESTAMP(NOW(3)) * 1000 AS SIGNED)";
 /// | `ssl-ca` | a PEM file with authorities to trust besides the system's; without `ssl-mode` it means `verify_identity` |
 /// | `ssl-cert`, `ssl-key` | PEM files with a client certificate and its key |
 /// | `socket` | the path of a local socket to use in place of a host |
+/// | `may_lose` | how much of the newest writes a failover may lose, such as `2s`; 0 if not said; see [`Store::may_lose`] |
 /// | `timeout_ms` | how long a call may take, 5000 if not said |
 ///
 /// MySQL's `caching_sha2_password` needs TLS or a local socket.
@@ -221,6 +223,10 @@ impl Store for MySqlStore {
         let time = self.pool.run(Effect::Reads, ask).await;
         let time = time.map_err(|failure| self.error("unix_ms", Effect::Reads, failure))?;
         Ok(u64::try_from(time).ok())
+    }
+
+    fn may_lose(&self) -> Duration {
+        self.pool.may_lose
     }
 
     fn describe(&self) -> String {

@@ -112,6 +112,27 @@ pub(crate) fn take_number(
     }
 }
 
+/// The longest loss that `may_lose` may state.
+const MAX_LOSS: Duration = Duration::from_secs(300);
+
+/// How much of its newest writes a failover may cost the store: `may_lose`, such as `2s`, `500ms` or `0`.
+pub(crate) fn may_lose(location: &mut Location, default: Duration) -> Result<Duration, UrlError> {
+    let Some(text) = location.take("may_lose") else {
+        return Ok(default);
+    };
+    let (digits, unit_ms) = match text.strip_suffix("ms") {
+        Some(digits) => (digits, 1),
+        None => text.strip_suffix('s').map_or((&*text, 0), |digits| (digits, 1000)),
+    };
+    let number = digits.bytes().all(|it| it.is_ascii_digit()).then(|| digits.parse::<u64>().ok()).flatten();
+    match number
+        .and_then(|number| if unit_ms == 0 && number > 0 { None } else { number.checked_mul(unit_ms) })
+    {
+        Some(ms) if Duration::from_millis(ms) <= MAX_LOSS => Ok(Duration::from_millis(ms)),
+        _ => Err(location.malformed("invalid may_lose: expected a time from 0 to 300s, such as 2s or 500ms")),
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -147,6 +168,27 @@ mod tests {
         let refused = async |rest| connect(&hosts(rest), "none", limit).await.unwrap_err().kind;
         assert_eq!(refused("//copy1,copy2").await, StoreErrorKind::ReadOnly);
         assert_eq!(refused("//copy1,b").await, StoreErrorKind::Unavailable);
+    }
+
+    #[test]
+    fn a_loss_is_a_time_with_its_unit() {
+        let may_lose = |rest: &str| {
+            may_lose(&mut Location::parse("redis", rest, 1).unwrap(), Duration::from_secs(2))
+                .map(|it| it.as_millis())
+        };
+        for (rest, ms) in [("//h", 2000), ("//h?may_lose=0", 0), ("//h?may_lose=0s", 0)] {
+            assert_eq!(may_lose(rest).unwrap(), ms, "{rest}");
+        }
+        for (rest, ms) in [("//h?may_lose=500ms", 500), ("//h?may_lose=300s", 300_000)] {
+            assert_eq!(may_lose(rest).unwrap(), ms, "{rest}");
+        }
+        for bad in
+            ["2", "", "s", "ms", "+1s", "-1s", "1.5s", "301s", "300001ms", "18446744073709551615s", "2m"]
+        {
+            let rest = format!("//h?may_lose={bad}");
+            let error = may_lose(&rest).unwrap_err().to_string();
+            assert!(error.contains("such as 2s or 500ms"), "{bad}: {error}");
+        }
     }
 
     #[test]

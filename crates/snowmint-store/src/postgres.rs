@@ -5,6 +5,7 @@ mod cause;
 mod opening;
 
 use std::num::NonZeroU64;
+use std::time::Duration;
 
 use async_trait::async_trait;
 
@@ -61,6 +62,7 @@ const UNIX_MS: &str = "SELECT floor(extract(epoch FROM clock_timestamp()) * 1000
 /// | `sslrootcert` | a PEM file with authorities to trust besides the system's; without `sslmode` it means `verify-full` |
 /// | `sslcert`, `sslkey` | PEM files with a client certificate and its key |
 /// | `socket` | the folder of a local socket to use in place of a host; its name has the port in it |
+/// | `may_lose` | how much of the newest writes a failover may lose, such as `2s`; 0 if not said; see [`Store::may_lose`] |
 /// | `timeout_ms` | how long a call may take, 5000 if not said |
 ///
 /// # Cancel safety
@@ -86,8 +88,8 @@ impl PostgresStore {
     /// - [`OpenError::Store`], [`Other`](crate::StoreErrorKind::Other): wrong password, no such database, a certificate that is not
     ///   trusted, or a table of another program.
     pub async fn open(url: &str) -> Result<Self, OpenError> {
-        let (settings, hosts, limit, name) = Settings::parse(url)?;
-        let store = Self { pool: Pool::new(settings, hosts, limit), name };
+        let (pool, name) = Settings::parse(url)?;
+        let store = Self { pool, name };
         opening::prepare_table(&store).await?;
         Ok(store)
     }
@@ -175,6 +177,10 @@ impl Store for PostgresStore {
         let time = self.pool.run(Effect::Reads, ask).await;
         let time = time.map_err(|failure| self.error("unix_ms", Effect::Reads, failure))?;
         Ok(u64::try_from(time).ok())
+    }
+
+    fn may_lose(&self) -> Duration {
+        self.pool.may_lose
     }
 
     fn describe(&self) -> String {

@@ -8,6 +8,7 @@ pub(crate) mod scripts;
 pub(crate) mod server;
 
 use std::num::NonZeroU64;
+use std::time::Duration;
 
 use async_trait::async_trait;
 use redis::Value;
@@ -63,6 +64,7 @@ const PAGE: usize = 200;
 /// |---|---|
 /// | `prefix` | what all names begin with, `snowmint` if not said |
 /// | `password_file` | a file whose first line is the password |
+/// | `may_lose` | how much of the newest writes a failover or restart may lose, `2s` if not said; see [`Store::may_lose`] |
 /// | `wait_replicas` | how many replicas have to have a write before it is acknowledged, 0 if not said |
 /// | `wait_ms` | how long to wait for them, 1000 if not said; then a write is [`StoreErrorKind::OutcomeUnknown`] |
 /// | `durable` | `no`: take a server that writes nothing to its disk |
@@ -218,6 +220,10 @@ impl Store for RedisStore {
         let [(seconds, micros)]: [(u64, u64); 1] =
             self.server.parse(OPERATION, Effect::Reads, Value::Array(answers))?;
         Ok(Some(seconds * 1000 + micros / 1000))
+    }
+
+    fn may_lose(&self) -> Duration {
+        self.server.may_lose
     }
 
     fn describe(&self) -> String {

@@ -15,7 +15,7 @@ use crate::{StoreError, StoreErrorKind, UrlError};
 const PORT: u16 = 3306;
 /// What may be said of a connection.
 pub(crate) const PARAMETERS: &str =
-    "password_file, ssl-mode, ssl-ca, ssl-cert, ssl-key, socket and timeout_ms";
+    "password_file, may_lose, ssl-mode, ssl-ca, ssl-cert, ssl-key, socket and timeout_ms";
 
 pub(super) const READ_ONLY: &str = "the server is read-only, so it is a replica or was just made one; name the primary, or several hosts with \
     commas between";
@@ -80,7 +80,8 @@ impl Settings {
         }
         options = tls(location, options)?;
         let limit = network::timeout(location)?;
-        Ok((Pool::new(Self { options, limit }, location.hosts.clone(), limit), name))
+        let may_lose = network::may_lose(location, Duration::ZERO)?;
+        Ok((Pool::new(Self { options, limit }, location.hosts.clone(), limit, may_lose), name))
     }
 }
 

@@ -9,11 +9,12 @@ use sqlx::postgres::{PgConnectOptions, PgConnection, PgSslMode};
 use super::{PostgresStore, TABLE, cause};
 use crate::location::{Host, Location};
 use crate::network::{self, Effect, Refusal};
-use crate::sql::{self, Connect, Failure};
+use crate::sql::{self, Connect, Failure, Pool};
 use crate::{StoreError, StoreErrorKind, UrlError};
 
 const PORT: u16 = 5432;
-const PARAMETERS: &str = "password_file, sslmode, sslrootcert, sslcert, sslkey, socket and timeout_ms";
+const PARAMETERS: &str =
+    "password_file, may_lose, sslmode, sslrootcert, sslcert, sslkey, socket and timeout_ms";
 
 /// A commit waits for the disk, and for the synchronous standbys where there are any. `remote_apply` asks for more.
 /// At a stricter isolation than this, statements that meet fail instead of waiting for each other. The server gives
@@ -43,8 +44,8 @@ pub(super) struct Settings {
 }
 
 impl Settings {
-    /// Takes `postgres://...` apart: the settings, the hosts, the limit of a call, and the name for logs.
-    pub(super) fn parse(url: &str) -> Result<(Self, Vec<Host>, Duration, String), UrlError> {
+    /// Takes `postgres://...` of a store apart, and returns with it the name for logs.
+    pub(super) fn parse(url: &str) -> Result<(Pool<Self>, String), UrlError> {
         let (_, rest) = url.split_once(':').unwrap_or((url, ""));
         let mut location = Location::parse("postgres", rest, PORT)?;
         let mut options =
@@ -69,8 +70,9 @@ impl Settings {
         }
         options = tls(&mut location, options)?;
         let limit = network::timeout(&mut location)?;
+        let may_lose = network::may_lose(&mut location, Duration::ZERO)?;
         location.finish(PARAMETERS)?;
-        Ok((Self { options, limit }, location.hosts, limit, name))
+        Ok((Pool::new(Self { options, limit }, location.hosts, limit, may_lose), name))
     }
 }
 
@@ -194,14 +196,14 @@ mod tests {
             ("postgres://u@h/db?password_file=/nowhere", "password_file /nowhere: No such file"),
         ];
         for (url, wanted) in cases {
-            let error = Settings::parse(url).map(|it| it.3).unwrap_err().to_string();
+            let error = Settings::parse(url).map(|it| it.1).unwrap_err().to_string();
             assert!(error.contains(wanted) && !error.contains("hunter2"), "{url}: {error}");
         }
     }
 
     #[test]
     fn a_name_for_logs_has_no_password() {
-        let name = |url| Settings::parse(url).map(|it| it.3).unwrap();
+        let name = |url| Settings::parse(url).map(|it| it.1).unwrap();
         assert_eq!(name("postgres://u:hunter2@h1,h2:1/db"), "postgres://h1:5432,h2:1/db");
         assert_eq!(name("postgres:///db?socket=/run"), "postgres://localhost:5432/db");
     }

@@ -1,6 +1,8 @@
 //! From a URL to a connection on a server that can be trusted with records.
 //! A server that would lose them without a failure anywhere is refused, with what to change.
 
+use std::time::Duration;
+
 use redis::aio::MultiplexedConnection;
 use redis::{
     ConnectionAddr, ConnectionInfo, IntoConnectionInfo, RedisConnectionInfo, RedisResult,
@@ -19,7 +21,9 @@ const PREFIX: &str = "snowmint";
 const WAIT_MS: u64 = 1000;
 /// What may be said of a connection.
 pub(crate) const PARAMETERS: &str =
-    "password_file, wait_replicas, wait_ms, durable, ca, cert, key and timeout_ms";
+    "password_file, may_lose, wait_replicas, wait_ms, durable, ca, cert, key and timeout_ms";
+/// What a Redis may lose unless the URL says otherwise: a second of its log, or of what its replicas lag.
+const MAY_LOSE: Duration = Duration::from_secs(2);
 
 /// What a connection needs; holds the password, so it is never shown.
 pub(super) struct Settings {
@@ -74,10 +78,11 @@ pub(crate) fn take(location: &mut Location) -> Result<Server, UrlError> {
     }
     let address = address(location)?;
     let wait = copies.map_or(0, |it| it.wait_ms);
-    let limit = network::timeout(location)? + std::time::Duration::from_millis(wait);
+    let limit = network::timeout(location)? + Duration::from_millis(wait);
+    let may_lose = network::may_lose(location, MAY_LOSE)?;
     let name = format!("{}://{}/{database}", location.scheme, location.shown_hosts());
     let link = Link::new(Settings { login, address, must_keep }, location.hosts.clone(), limit);
-    Ok(Server::new(link, copies, name))
+    Ok(Server::new(link, copies, may_lose, name))
 }
 
 fn database(location: &Location) -> Result<i64, UrlError> {

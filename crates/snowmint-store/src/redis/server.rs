@@ -1,6 +1,8 @@
 //! The server as stores and counters use it: scripts that write once, and the copies that have to confirm it.
 //! Its errors bear the name of whoever asks.
 
+use std::time::Duration;
+
 use redis::{FromRedisValue, Pipeline, Value, from_redis_value};
 
 use super::cause;
@@ -20,12 +22,13 @@ pub(crate) struct Copies {
 pub(crate) struct Server {
     link: Link,
     copies: Option<Copies>,
+    pub(crate) may_lose: Duration,
     pub(crate) name: String,
 }
 
 impl Server {
-    pub(super) const fn new(link: Link, copies: Option<Copies>, name: String) -> Self {
-        Self { link, copies, name }
+    pub(super) const fn new(link: Link, copies: Option<Copies>, may_lose: Duration, name: String) -> Self {
+        Self { link, copies, may_lose, name }
     }
 
     /// Runs a script and, where copies are asked for, waits for them.

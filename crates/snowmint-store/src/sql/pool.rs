@@ -37,6 +37,8 @@ pub(crate) struct Pool<D: Connect> {
     connect: D,
     hosts: Hosts,
     limit: Duration,
+    /// How much of the newest writes the database may lose.
+    pub(crate) may_lose: Duration,
     permits: Semaphore,
     idle: Mutex<Vec<Idle<D::Connection>>>,
 }
@@ -47,9 +49,9 @@ struct Idle<C> {
 }
 
 impl<D: Connect> Pool<D> {
-    pub(crate) fn new(connect: D, hosts: Vec<Host>, limit: Duration) -> Self {
+    pub(crate) fn new(connect: D, hosts: Vec<Host>, limit: Duration, may_lose: Duration) -> Self {
         let permits = Semaphore::new(CONNECTIONS);
-        Self { connect, hosts: Hosts::new(hosts), limit, permits, idle: Mutex::new(Vec::new()) }
+        Self { connect, hosts: Hosts::new(hosts), limit, may_lose, permits, idle: Mutex::new(Vec::new()) }
     }
 
     /// Runs a statement. One that only reads is tried once more, on a new connection, if its own breaks.
