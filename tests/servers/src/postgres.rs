@@ -1,25 +1,31 @@
 //! One PostgreSQL, which syncs every commit before it answers; user and database `postgres`.
-//! Any settings of the server, any rules for who may log in, and TLS.
+//! Any settings of the server, any rules for who may log in, TLS, standbys that stream from it, and promotions.
 
 use std::fs::{self, Permissions};
 use std::ops::Deref;
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::process::Command;
+use std::time::Duration;
 
 use tempfile::TempDir;
 
 use crate::port::Port;
 use crate::program::{User, find, missing, mortal, run};
 use crate::server::{Server, folder};
+use crate::time::eventually;
 use crate::{Certificates, probe};
 
 const PACKAGE: &str = "postgresql";
+/// How long a standby may take to follow, and a setting to take effect.
+const FOLLOWS_WITHIN: Duration = Duration::from_mins(1);
 
 /// A PostgreSQL server.
 #[derive(Debug)]
 pub struct Postgres {
     server: Server,
+    /// The settings of its command line, which its standbys get too: some must be alike.
+    settings: Vec<String>,
 }
 
 impl Postgres {
@@ -56,9 +62,36 @@ impl Postgres {
     ///
     /// As for [`start`](Self::start), and if the copy cannot be made.
     pub fn standby_of(primary: &Self) -> Self {
+        Self::standby_named(primary, "standby")
+    }
+
+    /// Starts a hot standby with a name, and waits until it streams.
+    ///
+    /// It is synchronous if `synchronous_standby_names` of the primary has its name. Set that with
+    /// [`with`](Self::with) or [`set`](Self::set). It takes over the other settings of the primary's command line.
+    ///
+    /// # Examples
+    ///
+    /// ```no_run
+    /// use snowmint_test_servers::Postgres;
+    ///
+    /// let primary = Postgres::with(&["synchronous_standby_names=FIRST 1 (s1)"]);
+    /// let standby = Postgres::standby_named(&primary, "s1");
+    /// standby.kill9(); // from here on, each commit on the primary waits
+    /// standby.restart();
+    /// primary.kill9();
+    /// standby.promote();
+    /// primary.restart(); // the old primary as it was: two servers take writes
+    /// ```
+    ///
+    /// # Panics
+    ///
+    /// As for [`standby_of`](Self::standby_of), and if it does not stream within a minute.
+    pub fn standby_named(primary: &Self, name: &str) -> Self {
         let make = || {
             let (user, folder) = (user(), owned_folder());
-            let from = format!("host=127.0.0.1 port={} user=postgres", primary.port());
+            let from =
+                format!("host=127.0.0.1 port={} user=postgres application_name={name}", primary.port());
             let mut copy = mortal(user.as_ref(), program("pg_basebackup"));
             copy.current_dir(folder.path());
             copy.args([
@@ -69,9 +102,64 @@ impl Postgres {
                 "--dbname",
             ]);
             run(copy.arg(from));
-            Self::from_data(folder, user, Vec::new())
+            let other = |it: &&String| !it.starts_with("synchronous_standby_names") && !it.starts_with("ssl");
+            Self::from_data(folder, user, primary.settings.iter().filter(other).cloned().collect())
         };
-        Server::start(make, |it| it.server.up())
+        let standby = Server::start(make, |it| it.server.up());
+        primary.await_standby(name);
+        standby
+    }
+
+    /// Waits until a standby of this name streams from this server.
+    ///
+    /// # Panics
+    ///
+    /// If that takes more than a minute.
+    pub fn await_standby(&self, name: &str) {
+        // Before its first answer, no standby counts as synchronous.
+        let streams = format!(
+            "SELECT count(*) FROM pg_stat_replication \
+             WHERE application_name = '{name}' AND state = 'streaming' AND flush_lsn IS NOT NULL"
+        );
+        let found = eventually(FOLLOWS_WITHIN, || self.sql(&streams) == "1");
+        assert!(found, "no standby {name} streams from {self:?}: {}", self.log());
+    }
+
+    /// Makes a standby a primary: it ends its recovery, begins a timeline of its own and takes writes.
+    ///
+    /// # Panics
+    ///
+    /// If the server is no standby, or is not a primary within a minute.
+    pub fn promote(&self) {
+        assert_eq!(self.sql("SELECT pg_promote()"), "t", "{}", self.log());
+    }
+
+    /// Changes a setting while the server runs, and returns when sessions see it. It outlives a restart, but not a
+    /// setting of the same name in [`with`](Self::with), which wins.
+    ///
+    /// # Panics
+    ///
+    /// If the server refuses the setting.
+    pub fn set(&self, name: &str, value: &str) {
+        self.sql(&format!("ALTER SYSTEM SET {name} = {}", quoted(value)));
+        self.sql("SELECT pg_reload_conf()");
+        let shown = format!("SELECT current_setting('{name}') = {}", quoted(value));
+        assert!(eventually(FOLLOWS_WITHIN, || self.sql(&shown) == "t"), "{name} is not {value}");
+        // The checkpointer decides whether commits wait for standbys, and shows no one when it has read the setting.
+        std::thread::sleep(Duration::from_millis(200));
+    }
+
+    /// Stops the server in order, but ends its sessions (`pg_ctl stop -m fast`), and starts it again.
+    ///
+    /// Standbys have to be up or killed: the server waits for one that is paused.
+    ///
+    /// # Panics
+    ///
+    /// If it does not stop, or with its log if it does not come up.
+    pub fn restart_fast(&self) {
+        let mut stop = mortal(user().as_ref(), program("pg_ctl"));
+        run(stop.current_dir(self.folder()).args(["stop", "-D", "data", "-m", "fast"]));
+        self.restart();
     }
 
     /// Sets who may log in, by the lines of `pg_hba.conf`, from the next connection on.
@@ -84,7 +172,7 @@ impl Postgres {
         fs::write(self.folder().join("data/pg_hba.conf"), format!("local all all trust\n{rules}\n")).unwrap();
         self.sql("SELECT pg_reload_conf()");
         // Reloading is asynchronous; a moment later it is done.
-        std::thread::sleep(std::time::Duration::from_millis(200));
+        std::thread::sleep(Duration::from_millis(200));
     }
 
     /// Runs SQL by `psql`, as the user `postgres` over a local socket, and returns the rows as text.
@@ -114,7 +202,7 @@ impl Postgres {
     }
 
     fn from_data(folder: TempDir, user: Option<User>, settings: Vec<String>) -> Self {
-        let (port, program) = (Port::reserve(), program("postgres"));
+        let (port, program, shared) = (Port::reserve(), program("postgres"), settings.clone());
         let (address, number, path) = (port.address(), port.number(), folder.path().to_owned());
         let command = move || {
             let mut command = mortal(user.as_ref(), &program);
@@ -128,7 +216,7 @@ impl Postgres {
             command
         };
         let ready = move || probe::postgres(address);
-        Self { server: Server::new("postgres", vec![port], folder, command, ready) }
+        Self { server: Server::new("postgres", vec![port], folder, command, ready), settings: shared }
     }
 }
 
@@ -138,6 +226,10 @@ impl Deref for Postgres {
     fn deref(&self) -> &Server {
         &self.server
     }
+}
+
+fn quoted(value: &str) -> String {
+    format!("'{}'", value.replace('\'', "''"))
 }
 
 /// PostgreSQL refuses to run as root.

@@ -70,6 +70,31 @@ fn postgres_keeps_what_it_was_told() {
     assert_eq!(Postgres::with_tls(&Certificates::make(), &[]).sql("SHOW ssl"), "on");
 }
 
+/// Goal: a synchronous standby has what was acknowledged, and two servers can be primaries. Method: promote, restart.
+#[test]
+fn a_standby_of_postgres_takes_over() {
+    let primary = Postgres::with(&["synchronous_standby_names=FIRST 1 (s1)", "max_connections=30"]);
+    let standby = Postgres::standby_named(&primary, "s1");
+    assert_eq!(primary.sql("SELECT sync_state FROM pg_stat_replication"), "sync");
+    primary.sql("CREATE TABLE a AS SELECT 1 AS n");
+    standby.kill9();
+    primary.restart_fast();
+    standby.restart();
+    primary.await_standby("s1");
+    primary.sql("INSERT INTO a VALUES (2)");
+    primary.kill9();
+    standby.promote();
+    assert_eq!(standby.sql("SELECT sum(n) FROM a"), "3");
+    primary.restart();
+    let mark = "SELECT pg_is_in_recovery(), left(pg_walfile_name(pg_current_wal_lsn()), 8)";
+    assert_eq!((primary.sql(mark), standby.sql(mark)), ("f|00000001".to_owned(), "f|00000002".to_owned()));
+    let other = Postgres::start();
+    other.set("synchronous_standby_names", "s1");
+    assert_eq!(other.sql("SHOW synchronous_standby_names"), "s1");
+    other.set("synchronous_standby_names", "");
+    other.sql("CREATE TABLE a AS SELECT 1 AS n");
+}
+
 #[test]
 fn mariadb_keeps_what_it_was_told() {
     let server = MariaDb::start();
