@@ -8,6 +8,11 @@ use snowmint::Id;
 use snowmint_test_servers::{MariaDb, Postgres};
 use sqlx::{Connection, MySqlConnection, PgConnection, SqliteConnection};
 
+/// What programs wrap ids in.
+#[derive(Debug, PartialEq, sqlx::Type)]
+#[sqlx(transparent)]
+struct OrderId(Id);
+
 macro_rules! ids_go_in_and_come_back {
     ($connection:ty, $url:expr, $place:literal) => {
         let mut connection = <$connection>::connect($url).await.unwrap();
@@ -50,6 +55,18 @@ async fn postgres() {
     let server = Postgres::start();
     let url = format!("postgres://postgres@{}/postgres", server.address());
     ids_go_in_and_come_back!(PgConnection, &url, "$1");
+
+    let mut connection = PgConnection::connect(&url).await.unwrap();
+    let wanted = vec![OrderId(Id::MAX), OrderId(Id::new(7).unwrap())];
+    let found: Vec<OrderId> = sqlx::query_scalar("SELECT id FROM orders WHERE id = ANY($1)")
+        .bind(&wanted)
+        .fetch_all(&mut connection)
+        .await
+        .unwrap();
+    assert_eq!(found, [OrderId(Id::MAX)]);
+    let array: Vec<Id> =
+        sqlx::query_scalar("SELECT $1::bigint[]").bind(&wanted).fetch_one(&mut connection).await.unwrap();
+    assert_eq!(array, wanted.iter().map(|id| id.0).collect::<Vec<_>>());
 }
 
 #[tokio::test]
@@ -57,4 +74,14 @@ async fn mariadb() {
     let server = MariaDb::start();
     let url = format!("mysql://root@{}/test", server.address());
     ids_go_in_and_come_back!(MySqlConnection, &url, "?");
+
+    // An unsigned column is another type; the documented cast reads it.
+    let mut connection = MySqlConnection::connect(&url).await.unwrap();
+    sqlx::query("CREATE TABLE wide (id BIGINT UNSIGNED PRIMARY KEY)").execute(&mut connection).await.unwrap();
+    sqlx::query("INSERT INTO wide VALUES (?)").bind(Id::MAX).execute(&mut connection).await.unwrap();
+    let read = sqlx::query_scalar::<_, Id>("SELECT id FROM wide").fetch_one(&mut connection).await;
+    assert!(read.unwrap_err().to_string().contains("BIGINT UNSIGNED"));
+    let read: Id =
+        sqlx::query_scalar("SELECT CAST(id AS SIGNED) FROM wide").fetch_one(&mut connection).await.unwrap();
+    assert_eq!(read, Id::MAX);
 }

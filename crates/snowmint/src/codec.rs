@@ -24,7 +24,9 @@ pub mod zbase32;
 pub use form::Form;
 
 /// The text of an id, on the stack: at most `N` ASCII characters, right-aligned. `N` is below 256.
-#[derive(Clone, Copy, PartialEq, Eq)]
+///
+/// Texts compare, order and hash as their characters do.
+#[derive(Clone, Copy)]
 pub struct Text<const N: usize> {
     bytes: [u8; N],
     start: u8,
@@ -40,6 +42,33 @@ impl<const N: usize> Text<N> {
     /// The text as bytes, all of them ASCII.
     pub fn as_bytes(&self) -> &[u8] {
         &self.bytes[usize::from(self.start)..]
+    }
+}
+
+/// Not derived: what lies before the first character is no part of the text.
+impl<const N: usize> PartialEq for Text<N> {
+    fn eq(&self, other: &Self) -> bool {
+        self.as_bytes() == other.as_bytes()
+    }
+}
+
+impl<const N: usize> Eq for Text<N> {}
+
+impl<const N: usize> PartialOrd for Text<N> {
+    fn partial_cmp(&self, other: &Self) -> Option<core::cmp::Ordering> {
+        Some(self.cmp(other))
+    }
+}
+
+impl<const N: usize> Ord for Text<N> {
+    fn cmp(&self, other: &Self) -> core::cmp::Ordering {
+        self.as_bytes().cmp(other.as_bytes())
+    }
+}
+
+impl<const N: usize> core::hash::Hash for Text<N> {
+    fn hash<H: core::hash::Hasher>(&self, state: &mut H) {
+        self.as_str().hash(state);
     }
 }
 

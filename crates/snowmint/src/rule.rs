@@ -97,6 +97,11 @@ impl Rule {
 
     /// Goes on in timestamps ahead of the clock by no more than `max_ahead`, refuses beyond.
     ///
+    /// **Without a lease, a generator that borrowed must not be rebuilt for the same worker until `max_ahead` has passed.**
+    /// The new generator starts at the clock and repeats the borrowed timestamps. Pass the end of the old one
+    /// ([`SharedGenerator::end`](crate::SharedGenerator::end)) to
+    /// [`not_before_unix_ms`](crate::GeneratorBuilder::not_before_unix_ms), or wait. A lease prevents it.
+    ///
     /// A bound as for [`wait`](Self::wait); a generator cuts it to whole ticks of its layout.
     pub const fn borrow(max_ahead: Duration) -> Self {
         Self { steps: [Some(Step::Borrow(bounded(max_ahead))), None, None, None] }
@@ -251,7 +256,7 @@ fn read_duration(text: &str) -> Option<Duration> {
         return None;
     }
     let thousandths = fraction.parse::<u64>().ok()? * [100, 10, 1][fraction.len() - 1];
-    let ms = whole.parse::<u64>().ok()?.checked_mul(ms_per_unit)? + thousandths;
+    let ms = whole.parse::<u64>().ok()?.checked_mul(ms_per_unit)?.checked_add(thousandths)?;
     (ms <= MAX_BOUND_MS).then(|| Duration::from_millis(ms))
 }
 
@@ -375,6 +380,7 @@ mod tests {
             "wait(86401s)",
             "wait(86400.001s)",
             "wait(86400001ms)",
+            "wait(18446744073709551.999s)",
             "wait(1.2345s)",
             "wait(.5s)",
             "wait(1.s)",

@@ -69,7 +69,8 @@ impl Scheme {
         }
     }
 
-    /// Reads an id of this scheme. Letters may be of either case; a UUID may be without hyphens.
+    /// Reads an id of this scheme. Letters may be of either case; a UUID may be without hyphens, but not in braces or
+    /// after `urn:uuid:`.
     ///
     /// # Errors
     ///
@@ -80,6 +81,34 @@ impl Scheme {
             Self::ObjectId => object_id::parse(text).ok_or(malformed),
             Self::Uuid4 | Self::Uuid7 => uuid::parse(self, text).ok_or(malformed)?,
             Self::Ulid => ulid::parse(text).ok_or(malformed),
+        }
+    }
+
+    /// Reads an id of this scheme from its bytes, the highest first, as [`SchemeId::write_bytes`] writes them and a
+    /// `BINARY(16)`, `uuid` or BSON column holds them.
+    ///
+    /// # Errors
+    ///
+    /// [`SchemeError::Length`] unless there are [`byte_len`](Self::byte_len) bytes, [`SchemeError::Version`] for a UUID of
+    /// another version.
+    ///
+    /// ```
+    /// use snowmint::scheme::Scheme;
+    /// let id = Scheme::ObjectId.parse("507f1f77bcf86cd799439011")?;
+    /// assert_eq!(Scheme::ObjectId.from_bytes(id.write_bytes(&mut [0; 16]))?, id);
+    /// # Ok::<(), snowmint::scheme::SchemeError>(())
+    /// ```
+    pub fn from_bytes(self, bytes: &[u8]) -> Result<SchemeId, SchemeError> {
+        let len = self.byte_len();
+        if bytes.len() != len {
+            return Err(SchemeError::Length { scheme: self, found: bytes.len() });
+        }
+        let mut padded = [0; 16];
+        padded[16 - len..].copy_from_slice(bytes);
+        let value = u128::from_be_bytes(padded);
+        match self {
+            Self::Uuid4 | Self::Uuid7 => uuid::of_version(self, Uuid::from_u128(value)),
+            Self::ObjectId | Self::Ulid => Ok(SchemeId { scheme: self, value }),
         }
     }
 
@@ -352,6 +381,13 @@ pub enum SchemeError {
         /// The text.
         text: Snippet,
     },
+    /// Another number of bytes than an id of the scheme has.
+    Length {
+        /// The scheme.
+        scheme: Scheme,
+        /// How many bytes there are.
+        found: usize,
+    },
     /// A UUID of another version, or of another standard.
     Version {
         /// The scheme.
@@ -374,10 +410,19 @@ impl fmt::Display for SchemeError {
             Self::Malformed { scheme, text } => {
                 let form = match scheme {
                     Scheme::ObjectId => "it has 24 hexadecimal digits",
-                    Scheme::Uuid4 | Scheme::Uuid7 => "it has 32 hexadecimal digits, with hyphens or without",
+                    Scheme::Uuid4 | Scheme::Uuid7 => {
+                        "it has 32 hexadecimal digits, with hyphens or without, and nothing around them"
+                    }
                     Scheme::Ulid => "it has 26 Crockford digits and is at most 7ZZZZZZZZZZZZZZZZZZZZZZZZZ",
                 };
                 write!(f, "{text} is not an id of scheme {scheme}: {form}")
+            }
+            Self::Length { scheme, found } => {
+                write!(
+                    f,
+                    "invalid length of {found} bytes: an id of scheme {scheme} has {}",
+                    scheme.byte_len()
+                )
             }
             Self::Version { scheme, found: 0 } => {
                 write!(f, "this UUID is not of RFC 9562, {scheme} is: its 17th digit must be 8, 9, a or b")
@@ -459,6 +504,32 @@ mod tests {
             for other in Scheme::ALL.into_iter().filter(|other| *other != scheme) {
                 assert!(other.parse(&id.to_string()).is_err(), "{id} read as {other}");
             }
+        }
+    }
+
+    #[test]
+    fn ids_read_back_from_their_bytes_and_nothing_else_does() {
+        for scheme in Scheme::ALL {
+            let id = scheme.generator(ManualClock::at_unix_ms(NOW)).unwrap().try_next().unwrap();
+            let mut buffer = [0; 16];
+            let bytes = id.write_bytes(&mut buffer);
+            assert_eq!(scheme.from_bytes(bytes), Ok(id));
+            let length = |found| Err(SchemeError::Length { scheme, found });
+            assert_eq!(scheme.from_bytes(&bytes[1..]), length(scheme.byte_len() - 1));
+            assert_eq!(scheme.from_bytes(&[0; 17]), length(17));
+        }
+        let version = |scheme, found| Err(SchemeError::Version { scheme, found });
+        assert_eq!(Scheme::Uuid7.from_bytes(&[0; 16]), version(Scheme::Uuid7, 0));
+        let v4 = Scheme::Uuid4.parse("919108f7-52d1-4320-9bac-f847db4148a8").unwrap();
+        assert_eq!(Scheme::Uuid7.from_bytes(v4.write_bytes(&mut [0; 16])), version(Scheme::Uuid7, 4));
+    }
+
+    #[test]
+    fn uuids_are_read_with_hyphens_or_without_and_in_no_other_form() {
+        let text = "919108f7-52d1-4320-9bac-f847db4148a8";
+        assert_eq!(Scheme::Uuid4.parse(text), Scheme::Uuid4.parse(&text.replace('-', "")));
+        for other in [format!("{{{text}}}"), format!("urn:uuid:{text}"), format!(" {text}")] {
+            assert!(matches!(Scheme::Uuid4.parse(&other), Err(SchemeError::Malformed { .. })), "{other}");
         }
     }
 

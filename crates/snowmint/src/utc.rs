@@ -38,6 +38,11 @@ pub enum UtcError {
         /// What was given.
         text: Snippet,
     },
+    /// Four digits alone: as unix milliseconds they lie in 1970, and a year was most likely meant.
+    Year {
+        /// What was given.
+        text: Snippet,
+    },
     /// Before 1970 or after 9999.
     OutOfRange {
         /// What was given.
@@ -52,6 +57,10 @@ impl fmt::Display for UtcError {
                 f,
                 "{text} is not an instant: write it like 2010-11-04T01:42:54.657Z, 2010-11-04, or in unix milliseconds"
             ),
+            Self::Year { text } => write!(
+                f,
+                "{text} is ambiguous: for the start of a year write 2024-01-01, for unix milliseconds add a leading 0"
+            ),
             Self::OutOfRange { text } => {
                 write!(f, "{text} is out of range: instants lie between 1970-01-01 and 9999-12-31")
             }
@@ -62,7 +71,8 @@ impl fmt::Display for UtcError {
 impl core::error::Error for UtcError {}
 
 /// Reads an instant: RFC 3339 (`2010-11-04T01:42:54.657Z`, or an offset such as `+08:00`), a date, or unix
-/// milliseconds. Fractions beyond a millisecond are refused rather than cut.
+/// milliseconds. Fractions beyond a millisecond are rejected rather than cut, and so are four digits alone, which may be
+/// a year.
 ///
 /// # Errors
 ///
@@ -70,6 +80,9 @@ impl core::error::Error for UtcError {}
 pub fn parse(text: &str) -> Result<u64, UtcError> {
     let malformed = UtcError::Malformed { text: Snippet::of(text) };
     let out_of_range = UtcError::OutOfRange { text: Snippet::of(text) };
+    if text.len() == 4 && !text.starts_with('0') && text.bytes().all(|b| b.is_ascii_digit()) {
+        return Err(UtcError::Year { text: Snippet::of(text) });
+    }
     if !text.is_empty() && text.bytes().all(|b| b.is_ascii_digit()) {
         return text.parse().ok().filter(|ms| *ms <= MAX_UNIX_MS).ok_or(out_of_range);
     }
@@ -241,6 +254,15 @@ mod tests {
         for far in ["1969-12-31", "253402300800000", "99999999999999999999999"] {
             assert!(matches!(parse(far), Err(UtcError::OutOfRange { .. })), "{far}");
         }
+    }
+
+    #[test]
+    fn a_bare_year_is_not_taken_for_milliseconds() {
+        for year in ["1970", "2024", "9999", "1000"] {
+            assert!(matches!(parse(year), Err(UtcError::Year { .. })), "{year}");
+        }
+        assert_eq!((parse("0"), parse("999"), parse("02024")), (Ok(0), Ok(999), Ok(2024)));
+        assert_eq!(parse("10000"), Ok(10_000));
     }
 
     #[test]

@@ -277,3 +277,39 @@ fn error_types_are_small() {
             && size_of::<snowmint::scheme::SchemeRefusal>() <= 24
     );
 }
+
+/// Goal: equal texts are equal values, however they were made. Method: the same characters from a padded form and from
+/// one without leading zeros, whose hidden bytes differ.
+#[test]
+fn texts_compare_order_and_hash_by_their_characters_alone() {
+    use std::collections::HashSet;
+    let wide = Id::MAX;
+    let (padded, plain) = (base62::encode_padded(wide), base62::encode(wide));
+    assert_eq!(padded, plain);
+    let dashes = Alphabet::new("-0123456789").unwrap();
+    let digits = Alphabet::new("0123456789-").unwrap();
+    // One character each, after padding of their own.
+    let (one, other) = (dashes.encode(Id::new(1).unwrap()), digits.encode(Id::new(0).unwrap()));
+    assert_eq!((one.as_str(), other.as_str()), ("0", "0"));
+    assert_eq!(one, other);
+    assert!(one <= other && one >= other);
+    assert_eq!(HashSet::from([one, other]).len(), 1);
+    assert!(decimal::encode(Id::new(9).unwrap()) > decimal::encode(Id::new(10).unwrap()), "as texts order");
+}
+
+#[test]
+fn scru64_has_twelve_digits_and_refuses_what_needs_more() {
+    let most = 36_u64.pow(12) - 1;
+    assert_eq!(base36::encode_scru64(Id::new(most).unwrap()).unwrap().as_str(), "zzzzzzzzzzzz");
+    assert_eq!(base36::encode_scru64(Id::new(0).unwrap()).unwrap().as_str(), "000000000000");
+    for value in [most + 1, i64::MAX as u64] {
+        let error = base36::encode_scru64(Id::new(value).unwrap()).unwrap_err();
+        assert!(matches!(error, CodecError::Overflow { .. }), "{error}");
+    }
+}
+
+#[test]
+#[should_panic = "invalid number of bits: expected 0 to 127"]
+fn a_width_of_128_bits_is_refused() {
+    let _ = Alphabet::new("01").unwrap().width_of_bits(128);
+}

@@ -200,6 +200,8 @@ fn presets_are_exactly_these() {
         ("instagram", "time:40@1ms worker:13 sequence:10 epoch:2011-08-24T21:07:01.721Z"),
         ("mastodon", "time:47@1ms sequence:16 epoch:1970-01-01T00:00:00.000Z"),
         ("yitter", "time:51@1ms worker:6 sequence:6 epoch:2020-02-19T18:20:02.000Z"),
+        ("yitter-csharp", "time:51@1ms worker:6 sequence:6 epoch:2020-02-20T02:20:02.020Z"),
+        ("yitter-typescript", "time:51@1ms worker:6 sequence:6 epoch:2020-01-01T00:00:00.000Z"),
         ("pod-ip", "time:28@1s worker:24 sequence:11 epoch:2021-09-16T08:14:08.000Z"),
         ("game", "time:31@1s worker:20 sequence:12 epoch:2024-01-01T00:00:00.000Z"),
         ("js53", "time:41@1ms worker:3 sequence:9 epoch:2019-12-24T16:00:00.000Z"),

@@ -6,14 +6,17 @@
 //! a cache key, say); [`decode_either_case`] reads both.
 
 use super::radix::Radix;
-use super::{CodecError, Form, Text};
-use crate::Id;
+use super::{CodecError, Form, Text, decimal};
+use crate::{Id, Snippet};
 
 /// Characters of the largest id.
 pub const LEN: usize = 13;
 
 static UPPER: Radix = Radix::new(Form::Base36, b"0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZ");
 static LOWER: Radix = Radix::new(Form::Base36, b"0123456789abcdefghijklmnopqrstuvwxyz").either_case();
+
+/// 62 bits, of which its ids use a little less: 12 digits.
+static SCRU64: Radix = Radix::for_bits(Form::Base36, b"0123456789abcdefghijklmnopqrstuvwxyz", 62);
 
 /// Writes an id in base36, in upper case, without leading zeros.
 ///
@@ -36,6 +39,33 @@ pub fn encode_padded(id: Id) -> Text<LEN> {
 #[inline]
 pub fn encode_lower(id: Id) -> Text<LEN> {
     LOWER.encode(id)
+}
+
+/// Digits of a SCRU64 id.
+pub const SCRU64_LEN: usize = 12;
+
+/// Writes an id as exactly 12 base36 digits in lower case, as SCRU64 does: these texts sort like the numbers.
+///
+/// [`decode_either_case`] reads them.
+///
+/// # Errors
+///
+/// [`CodecError::Overflow`] from 36^12 (4,738,381,338,321,616,896) on: SCRU64's ids are smaller.
+///
+/// # Source
+///
+/// SCRU64 specification, "Textual Representation".
+///
+/// ```
+/// use snowmint::{codec::base36, Id};
+/// assert_eq!(base36::encode_scru64(Id::new(110_204_547_994_485_514)?)?.as_str(), "0u375nxqh5cq");
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+pub fn encode_scru64(id: Id) -> Result<Text<SCRU64_LEN>, CodecError> {
+    if id.get() >= 36_u64.pow(12) {
+        return Err(CodecError::Overflow { form: Form::Base36, text: Snippet::of(&decimal::encode(id)) });
+    }
+    Ok(SCRU64.encode_padded(id))
 }
 
 /// Reads 1 to 13 base36 digits in upper case, padded or not.

@@ -223,8 +223,10 @@ impl Radix {
     }
 }
 
-/// Digits that the largest number of `bits` bits has.
+/// Digits that the largest number of `bits` bits has; panics for 128 bits or more.
 pub(super) const fn width_of_bits(base: u64, bits: u32) -> usize {
+    // In release builds the shift below would wrap to 0 bits.
+    assert!(bits < u128::BITS, "invalid number of bits: expected 0 to 127");
     let mut left = (1_u128 << bits) - 1;
     let mut width = 0;
     while left > 0 || width == 0 {

@@ -14,7 +14,11 @@ use crate::cursor::Cursor;
 /// |---|---|---|---|---|
 /// | `Zero` | `zero` | skewed: the sequence is mostly 0 | increasing | all |
 /// | `Random` | `random`, `random(100)` | even, where n is small beside the bound | increasing until the sequence wraps | all |
-/// | `Rolling` | `rolling` | even | increasing | about half at least in a tick that follows an idle one, all under load |
+/// | `Rolling` | `rolling` | even for n up to half of the sequence | increasing | about half at least in a tick that follows an idle one, all under load |
+///
+/// `Rolling` is even for a modulus n up to half of the sequence's values. Beyond that some remainders never occur: a tick
+/// starts in the lower half of the sequence or a few values above, so that for ids modulo 4096 under `twitter` about half
+/// of the remainders stay empty while ids are rare. For such a modulus take `Random`.
 ///
 /// Even also for each of several consumers that draw in turn: none of them gets, say, the even ids only. Where a tick
 /// starts is a function of the tick and the worker: nobody has to find randomness, and nothing is to be kept secret.

@@ -1,5 +1,8 @@
 //! An id as a column of a SQL database: a `BIGINT`, through whatever sqlx does for an `i64` there.
 //! A negative number in a column is no id, and reading it is an error.
+//!
+//! MySQL's `BIGINT UNSIGNED` is another type to sqlx, and reading an id from such a column is a type error: ids fit the
+//! signed `BIGINT`, so declare the column that way, or read it as `CAST(id AS SIGNED)`.
 
 use sqlx::decode::Decode;
 use sqlx::encode::{Encode, IsNull};
@@ -36,5 +39,13 @@ where
 {
     fn decode(value: DB::ValueRef<'r>) -> Result<Self, BoxDynError> {
         Ok(Self::try_from(i64::decode(value)?)?)
+    }
+}
+
+/// `WHERE id = ANY($1)` with a `Vec<Id>`, columns of type `BIGINT[]`, and transparent newtypes.
+#[cfg(feature = "sqlx-postgres")]
+impl sqlx::postgres::PgHasArrayType for Id {
+    fn array_type_info() -> sqlx::postgres::PgTypeInfo {
+        <i64 as sqlx::postgres::PgHasArrayType>::array_type_info()
     }
 }

@@ -49,6 +49,72 @@ pub fn deserialize<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Id, D::
     deserializer.deserialize_u64(NumberVisitor)
 }
 
+/// An `Option<Id>` as a number or null: `#[serde(with = "snowmint::serde_as_number::option")]` on a field.
+///
+/// A missing field is an error, as with every `with`; add `default` to the attribute to read it as `None`.
+///
+/// ```
+/// use snowmint::Id;
+///
+/// #[derive(serde::Serialize, serde::Deserialize)]
+/// struct Order {
+///     #[serde(with = "snowmint::serde_as_number::option", default)]
+///     parent: Option<Id>,
+/// }
+///
+/// let order: Order = serde_json::from_str(r#"{"parent":13587}"#)?;
+/// assert_eq!(order.parent, Some(Id::new(13587)?));
+/// assert_eq!(serde_json::from_str::<Order>("{}")?.parent, None);
+/// assert_eq!(serde_json::to_string(&Order { parent: None })?, r#"{"parent":null}"#);
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+pub mod option {
+    use super::{Deserializer, Id, OptionVisitor, Serializer};
+
+    /// Writes an id as an unsigned 64-bit number, or nothing.
+    ///
+    /// # Errors
+    ///
+    /// Those of the format.
+    pub fn serialize<S: Serializer>(id: &Option<Id>, serializer: S) -> Result<S::Ok, S::Error> {
+        match id {
+            Some(id) => serializer.serialize_some(&id.get()),
+            None => serializer.serialize_none(),
+        }
+    }
+
+    /// Reads a number that is an id, or nothing.
+    ///
+    /// # Errors
+    ///
+    /// As for [`super::deserialize`].
+    pub fn deserialize<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<Id>, D::Error> {
+        deserializer.deserialize_option(OptionVisitor)
+    }
+}
+
+struct OptionVisitor;
+
+impl<'de> Visitor<'de> for OptionVisitor {
+    type Value = Option<Id>;
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("an id as a whole number from 0 to 9223372036854775807, or nothing")
+    }
+
+    fn visit_none<E: de::Error>(self) -> Result<Option<Id>, E> {
+        Ok(None)
+    }
+
+    fn visit_unit<E: de::Error>(self) -> Result<Option<Id>, E> {
+        Ok(None)
+    }
+
+    fn visit_some<D: Deserializer<'de>>(self, deserializer: D) -> Result<Option<Id>, D::Error> {
+        deserialize(deserializer).map(Some)
+    }
+}
+
 struct NumberVisitor;
 
 impl Visitor<'_> for NumberVisitor {

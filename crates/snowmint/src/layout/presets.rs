@@ -110,8 +110,20 @@ pub const PRESETS: &[Preset] = &[
     preset(
         "yitter",
         of_ms(51, 1_582_136_402_000).worker(6).sequence(6),
-        "Yitter IdGenerator's default: short ids, 64 workers, 64 ids a ms each",
-        "yitter/IdGenerator, IdGeneratorOptions.cs",
+        "Yitter IdGenerator's default in Go, Java, Rust, Python, C, PHP: short ids, 64 workers",
+        "yitter/IdGenerator, Go/source/idgen/IdGeneratorOptions.go",
+    ),
+    preset(
+        "yitter-csharp",
+        of_ms(51, 1_582_165_202_020).worker(6).sequence(6),
+        "Yitter IdGenerator's default in C#: yitter with an epoch 8 hours later",
+        "yitter/IdGenerator, C#.NET/source/Yitter.IdGenerator/Contract/IdGeneratorOptions.cs",
+    ),
+    preset(
+        "yitter-typescript",
+        of_ms(51, 1_577_836_800_000).worker(6).sequence(6),
+        "Yitter IdGenerator's default in TypeScript: yitter with an epoch of 2020-01-01",
+        "yitter/IdGenerator, TypeScript/snowflakeIdv1.ts",
     ),
     preset(
         "pod-ip",

@@ -23,15 +23,23 @@ pub(super) const FIELDS_V7: &[SchemeField] = &[
 
 /// `None` where the text is no UUID at all.
 pub(super) fn parse(scheme: Scheme, text: &str) -> Option<Result<SchemeId, SchemeError>> {
-    let uuid = Uuid::try_parse(text).ok()?;
+    // The crate also reads braces and `urn:uuid:`, which `Scheme::parse` does not promise.
+    if !matches!(text.len(), 32 | 36) {
+        return None;
+    }
+    Uuid::try_parse(text).ok().map(|uuid| of_version(scheme, uuid))
+}
+
+/// Rejects a UUID of another version, or of another variant than that of RFC 9562.
+pub(super) fn of_version(scheme: Scheme, uuid: Uuid) -> Result<SchemeId, SchemeError> {
     let wanted = if scheme == Scheme::Uuid4 { 4 } else { 7 };
     let of_rfc = uuid.get_variant() == Variant::RFC4122;
     #[expect(clippy::cast_possible_truncation, reason = "a version has 4 bits")]
     let found = if of_rfc { uuid.get_version_num() as u8 } else { 0 };
     if found != wanted {
-        return Some(Err(SchemeError::Version { scheme, found }));
+        return Err(SchemeError::Version { scheme, found });
     }
-    Some(Ok(SchemeId { scheme, value: uuid.as_u128() }))
+    Ok(SchemeId { scheme, value: uuid.as_u128() })
 }
 
 pub(super) fn next_v4() -> Result<u128, SchemeRefusal> {

@@ -78,6 +78,9 @@ pub(crate) fn base36_lower(text: &str, decimal: &str) -> Id {
     let id = base36::decode_either_case(text).unwrap();
     assert_eq!(id.to_string(), decimal);
     assert_eq!(format!("{:0>1$}", base36::encode_lower(id).as_str(), text.len()), text);
+    if text.len() == base36::SCRU64_LEN {
+        assert_eq!(base36::encode_scru64(id).unwrap().as_str(), text);
+    }
     id
 }
 
