@@ -43,6 +43,6 @@ pub use etcd::{Etcd, EtcdCluster};
 pub use mariadb::MariaDb;
 pub use postgres::Postgres;
 pub use proxy::Proxy;
-pub use redis::Redis;
+pub use redis::{Redis, RedisSentinels};
 pub use server::Server;
 pub use zookeeper::{ZooKeeper, ZooKeeperEnsemble};

@@ -1,13 +1,25 @@
-//! One Redis, which syncs every write to its file before it answers.
-//! More of them can be its copies; with certificates it also takes TLS, on a port of its own.
+//! One Redis, which syncs every write to its file before it answers, and the Sentinels that watch several.
+//! A replica can be promoted and a primary demoted; with certificates a server also takes TLS, on a port of its own.
 
+use std::fs;
 use std::net::SocketAddr;
 use std::ops::Deref;
+use std::path::Path;
 use std::process::Command;
+use std::time::Duration;
 
+use crate::etcd::start_all;
 use crate::port::Port;
 use crate::server::{Server, folder};
+use crate::time::eventually;
 use crate::{Certificates, probe, program};
+
+/// The settings of a server or a Sentinel, in its folder. Sentinels write there what they decide, also for the servers.
+const SETTINGS: &str = "redis.conf";
+/// The name by which Sentinels know the primary.
+const WATCHED: &str = "main";
+/// How long replicas, elections and failovers may take on a busy machine.
+const PATIENCE: Duration = Duration::from_mins(1);
 
 /// A Redis server.
 #[derive(Debug)]
@@ -54,6 +66,50 @@ impl Redis {
         Self::with(&[&["--replicaof", &of], settings].concat())
     }
 
+    /// Sends a command and returns the answer as text, one line for each of its elements; an error is its text.
+    ///
+    /// # Panics
+    ///
+    /// If `redis-cli` is not installed.
+    pub fn command(&self, command: &[&str]) -> String {
+        ask(self.address(), command)
+    }
+
+    /// A field of `INFO`, such as `role`; empty where the server has none or is down.
+    pub fn info(&self, field: &str) -> String {
+        let told = self.command(&["INFO", "everything"]);
+        let value = told.lines().find_map(|line| line.strip_prefix(field)?.strip_prefix(':'));
+        value.map(str::trim).unwrap_or_default().to_owned()
+    }
+
+    /// Makes this server a primary, with all that it has received.
+    ///
+    /// # Panics
+    ///
+    /// If it does not obey.
+    pub fn promote(&self) {
+        assert_eq!(self.command(&["REPLICAOF", "NO", "ONE"]), "OK");
+    }
+
+    /// Makes this server a replica of another, whose data replaces its own.
+    ///
+    /// # Panics
+    ///
+    /// If it does not obey.
+    pub fn follow(&self, primary: &Self) {
+        assert_eq!(self.command(&["REPLICAOF", "127.0.0.1", &primary.port().to_string()]), "OK");
+    }
+
+    /// Waits until this server is a replica that is connected to its primary.
+    ///
+    /// # Panics
+    ///
+    /// If that takes more than a minute.
+    pub fn wait_connected(&self) {
+        let connected = eventually(PATIENCE, || self.info("master_link_status") == "up");
+        assert!(connected, "{self:?} follows nobody; its log:\n{}", self.log());
+    }
+
     /// Where clients connect with TLS; nobody listens there unless the server has certificates.
     pub fn tls_address(&self) -> SocketAddr {
         self.tls
@@ -68,27 +124,27 @@ impl Redis {
         let program = program::find("redis-server", "redis-server");
         let (port, tls) = (Port::reserve(), Port::reserve());
         let (address, tls_address) = (port.address(), tls.address());
-        let mut arguments = words(&format!(
-            "--bind 127.0.0.1 --port {} --daemonize no --protected-mode no --loglevel notice \
-             --appendonly yes --appendfsync always --repl-diskless-sync-delay 0",
-            port.number()
-        ));
-        arguments.extend(["--save".to_owned(), String::new()]);
+        let mut lines = vec![
+            "bind 127.0.0.1".to_owned(),
+            format!("port {}", port.number()),
+            "protected-mode no\nappendonly yes\nappendfsync always\nsave \"\"\nrepl-diskless-sync-delay 0"
+                .to_owned(),
+        ];
         if let Some(made) = certificates {
-            arguments.extend(words(&format!("--tls-port {} --tls-auth-clients no", tls.number())));
+            lines.push(format!("tls-port {}\ntls-auth-clients no", tls.number()));
             let files = [("cert", made.certificate()), ("key", made.key()), ("ca-cert", made.authority())];
-            for (option, path) in files {
-                arguments.extend([format!("--tls-{option}-file"), path.display().to_string()]);
-            }
+            lines.extend(files.map(|(option, path)| format!("tls-{option}-file {}", path.display())));
         }
-        arguments.extend(settings.iter().map(ToString::to_string));
+        lines.extend(as_lines(settings));
+        let folder = folder("redis");
+        write_settings(folder.path(), &lines);
         let command = move || -> Command {
             let mut command = program::mortal(None, &program);
-            command.args(&arguments);
+            command.arg(SETTINGS);
             command
         };
         let ready = move || probe::redis(address);
-        let server = Server::new("redis", vec![port, tls], folder("redis"), command, ready);
+        let server = Server::new("redis", vec![port, tls], folder, command, ready);
         Self { server, tls: tls_address }
     }
 }
@@ -101,6 +157,122 @@ impl Deref for Redis {
     }
 }
 
-fn words(text: &str) -> Vec<String> {
-    text.split_whitespace().map(str::to_owned).collect()
+/// Sentinels that watch a primary and promote one of its replicas when most of them find it down.
+///
+/// They take a primary for down after half a second without an answer.
+#[derive(Debug)]
+pub struct RedisSentinels {
+    nodes: Vec<Server>,
+}
+
+impl RedisSentinels {
+    /// Starts that many Sentinels and waits until they know each other and the replicas.
+    ///
+    /// # Panics
+    ///
+    /// If `redis-server` is not installed, or if they do not agree within a minute. Replicas have to be connected.
+    pub fn start(count: usize, primary: &Redis) -> Self {
+        let make = || Self { nodes: (0..count).map(|_| sentinel(primary, count / 2 + 1)).collect() };
+        let sentinels = Server::start(make, |it| start_all(&it.nodes));
+        let replicas = primary.info("connected_slaves");
+        let others = (count - 1).to_string();
+        for node in &sentinels.nodes {
+            let know = eventually(PATIENCE, || {
+                let told = ask(node.address(), &["SENTINEL", "MASTER", WATCHED]);
+                let lines: Vec<&str> = told.lines().collect();
+                let has = |name, value: &str| lines.windows(2).any(|it| it == [name, value]);
+                has("num-other-sentinels", &others) && has("num-slaves", &replicas)
+            });
+            assert!(know, "{node:?} does not know the others; its log:\n{}", node.log());
+        }
+        sentinels
+    }
+
+    /// The Sentinels; those that are down are among them.
+    pub fn nodes(&self) -> &[Server] {
+        &self.nodes
+    }
+
+    /// Where most of them say that the primary is.
+    pub fn primary(&self) -> Option<SocketAddr> {
+        let told: Vec<SocketAddr> = self.nodes.iter().filter_map(told_primary).collect();
+        let most = told.iter().max_by_key(|it| told.iter().filter(|other| other == it).count())?;
+        Some(*most).filter(|it| told.iter().filter(|other| *other == it).count() > self.nodes.len() / 2)
+    }
+
+    /// Waits until most of them name another primary than this one, which accepts writes then, and returns its address.
+    ///
+    /// # Panics
+    ///
+    /// If that takes more than a minute.
+    pub fn wait_replaced(&self, primary: &Redis) -> SocketAddr {
+        let other = || self.primary().filter(|it| *it != primary.address());
+        let replaced = eventually(PATIENCE, || {
+            other().is_some_and(|it| ask(it, &["ROLE"]).lines().next() == Some("master"))
+        });
+        let log = self.nodes.iter().map(Server::log).collect::<String>();
+        other()
+            .filter(|_| replaced)
+            .unwrap_or_else(|| panic!("no failover from {primary:?}; the logs:\n{log}"))
+    }
+
+    /// Tells one of them to fail over now, with the primary alive: a planned switchover, which may lose writes.
+    ///
+    /// # Panics
+    ///
+    /// If it refuses, as it does for some time after the failover before.
+    pub fn fail_over(&self) {
+        assert_eq!(ask(self.nodes[0].address(), &["SENTINEL", "FAILOVER", WATCHED]), "OK");
+    }
+}
+
+fn told_primary(node: &Server) -> Option<SocketAddr> {
+    let told = ask(node.address(), &["SENTINEL", "GET-MASTER-ADDR-BY-NAME", WATCHED]);
+    let (host, port) = told.split_once('\n')?;
+    format!("{host}:{port}").parse().ok()
+}
+
+fn sentinel(primary: &Redis, quorum: usize) -> Server {
+    let program = program::find("redis-server", "redis-server");
+    let (port, folder) = (Port::reserve(), folder("sentinel"));
+    let lines = [
+        format!("bind 127.0.0.1\nport {}\nprotected-mode no", port.number()),
+        format!("sentinel monitor {WATCHED} 127.0.0.1 {} {quorum}", primary.port()),
+        format!("sentinel down-after-milliseconds {WATCHED} 500\nsentinel failover-timeout {WATCHED} 5000"),
+    ];
+    write_settings(folder.path(), &lines);
+    let command = move || {
+        let mut command = program::mortal(None, &program);
+        command.args([SETTINGS, "--sentinel"]);
+        command
+    };
+    let address = port.address();
+    Server::new("redis-sentinel", vec![port], folder, command, move || probe::redis(address))
+}
+
+/// Asks by `redis-cli`, beside the product.
+fn ask(address: SocketAddr, command: &[&str]) -> String {
+    let mut cli = Command::new(program::find("redis-cli", "redis-tools"));
+    cli.args(["-h", &address.ip().to_string(), "-p", &address.port().to_string()]).args(command);
+    String::from_utf8_lossy(&cli.output().unwrap().stdout).trim_end().to_owned()
+}
+
+fn write_settings(folder: &Path, lines: &[String]) {
+    fs::write(folder.join(SETTINGS), lines.join("\n") + "\n").unwrap();
+}
+
+/// Turns `--name value value` into lines of a settings file.
+fn as_lines(settings: &[&str]) -> Vec<String> {
+    let mut lines: Vec<String> = Vec::new();
+    for word in settings {
+        match (word.strip_prefix("--"), lines.last_mut()) {
+            (None, Some(line)) if word.is_empty() => line.push_str(" \"\""),
+            (None, Some(line)) => {
+                line.push(' ');
+                line.push_str(word);
+            }
+            (name, _) => lines.push(name.unwrap_or(word).to_owned()),
+        }
+    }
+    lines
 }

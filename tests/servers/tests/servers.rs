@@ -16,7 +16,8 @@ use std::thread;
 use std::time::Duration;
 
 use snowmint_test_servers::{
-    Certificates, Etcd, EtcdCluster, MariaDb, Postgres, Proxy, Redis, Server, ZooKeeper, ZooKeeperEnsemble,
+    Certificates, Etcd, EtcdCluster, MariaDb, Postgres, Proxy, Redis, RedisSentinels, Server, ZooKeeper,
+    ZooKeeperEnsemble,
 };
 
 fn redis(address: SocketAddr, command: &str) -> String {
@@ -58,6 +59,40 @@ fn redis_keeps_what_it_was_told() {
     let copy = Redis::replica_of(&server, &[]);
     assert!(redis(copy.address(), "SET a 2").starts_with("-READONLY"));
     drop(Redis::with_tls(&Certificates::make(), &["--requirepass", "secret"]));
+}
+
+#[test]
+fn redis_changes_roles() {
+    let (first, second) = (Redis::start(), Redis::start());
+    second.follow(&first);
+    second.wait_connected();
+    assert_eq!(first.command(&["SET", "a", "1"]), "OK");
+    assert_eq!(first.command(&["WAIT", "1", "10000"]), "1");
+    second.promote();
+    first.follow(&second);
+    first.wait_connected();
+    assert_eq!([&first, &second].map(|it| it.info("role")), ["slave", "master"]);
+    assert_eq!(second.command(&["GET", "a"]), "1");
+}
+
+#[test]
+fn sentinels_promote_a_replica() {
+    let first = Redis::start();
+    let second = Redis::replica_of(&first, &[]);
+    second.wait_connected();
+    let sentinels = RedisSentinels::start(3, &first);
+    assert_eq!((sentinels.nodes().len(), sentinels.primary()), (3, Some(first.address())));
+    assert_eq!(first.command(&["SET", "a", "1"]), "OK");
+    first.kill9();
+    assert_eq!(sentinels.wait_replaced(&first), second.address());
+    assert_eq!(second.command(&["GET", "a"]), "1");
+    // The old primary comes back as one, until the Sentinels make it follow the new one; it stays so.
+    first.restart();
+    first.wait_connected();
+    first.restart();
+    assert_eq!(first.info("role"), "slave");
+    sentinels.fail_over();
+    assert_eq!(sentinels.wait_replaced(&second), first.address());
 }
 
 #[test]
