@@ -66,6 +66,7 @@ mod memory;
 #[cfg(feature = "mysql")]
 mod mysql;
 #[cfg(any(feature = "redis", feature = "postgres", feature = "mysql"))]
+#[allow(dead_code, unused_imports, reason = "no store uses all of it")]
 mod network;
 #[cfg(feature = "postgres")]
 mod postgres;

@@ -3,7 +3,7 @@
 
 mod pool;
 
-pub(crate) use self::pool::{Connect, Failure, Pool};
+pub(crate) use self::pool::{Connect, Connected, Failure, Pool};
 use crate::location::Location;
 use crate::{Key, Revision, StoreError, StoreErrorKind, UrlError, Versioned, revisions};
 

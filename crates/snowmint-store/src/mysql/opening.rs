@@ -8,8 +8,8 @@ use sqlx::mysql::{MySqlConnectOptions, MySqlConnection, MySqlSslMode};
 
 use super::{MySqlStore, TABLE, cause};
 use crate::location::{Host, Location};
-use crate::network::{self, Effect, Refusal};
-use crate::sql::{self, Connect, Failure, Pool};
+use crate::network::{self, Effect, Refusal, Writable};
+use crate::sql::{self, Connect, Connected, Failure, Pool};
 use crate::{StoreError, StoreErrorKind, UrlError};
 
 const PORT: u16 = 3306;
@@ -116,12 +116,17 @@ fn tls(location: &mut Location, mut options: MySqlConnectOptions) -> Result<MySq
 
 impl Connect for Settings {
     type Connection = MySqlConnection;
+    type Mark = ();
 
-    async fn connect(&self, host: Host) -> Result<MySqlConnection, Refusal> {
+    async fn connect(&self, host: Host) -> Connected<Self> {
         let options = self.options.clone().host(host.name()).port(host.port());
         let mut connection = options.connect().await.map_err(|error| cause::refusal(&error))?;
         let read_only = begin(&mut connection, self.limit).await.map_err(|error| cause::refusal(&error))?;
-        if read_only == 0 { Ok(connection) } else { Err(Refusal::new(StoreErrorKind::ReadOnly, READ_ONLY)) }
+        if read_only == 0 {
+            Ok(Writable { connection, server: None, mark: () })
+        } else {
+            Err(Refusal::new(StoreErrorKind::ReadOnly, READ_ONLY))
+        }
     }
 }
 

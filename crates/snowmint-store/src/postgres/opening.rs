@@ -8,8 +8,8 @@ use sqlx::postgres::{PgConnectOptions, PgConnection, PgSslMode};
 
 use super::{PostgresStore, TABLE, cause};
 use crate::location::{Host, Location};
-use crate::network::{self, Effect, Refusal};
-use crate::sql::{self, Connect, Failure, Pool};
+use crate::network::{self, Effect, Refusal, Writable};
+use crate::sql::{self, Connect, Connected, Failure, Pool};
 use crate::{StoreError, StoreErrorKind, UrlError};
 
 const PORT: u16 = 5432;
@@ -107,14 +107,15 @@ fn tls(location: &mut Location, mut options: PgConnectOptions) -> Result<PgConne
 
 impl Connect for Settings {
     type Connection = PgConnection;
+    type Mark = ();
 
-    async fn connect(&self, host: Host) -> Result<PgConnection, Refusal> {
+    async fn connect(&self, host: Host) -> Connected<Self> {
         let options = self.options.clone().host(host.name()).port(host.port());
         let mut connection = options.connect().await.map_err(|error| cause::refusal(&error))?;
         let patience = (self.limit * 9 / 10).as_millis().to_string();
         let begin = sqlx::query_as::<_, (bool, String, String, String)>(BEGIN).persistent(false);
         match begin.bind(patience).fetch_one(&mut connection).await {
-            Ok((false, ..)) => Ok(connection),
+            Ok((false, ..)) => Ok(Writable { connection, server: None, mark: () }),
             // Its answers may lag behind the primary, so it must not even be read.
             Ok((true, ..)) => {
                 let text =

@@ -11,7 +11,7 @@ use tokio::time::{Instant, timeout_at};
 use super::cause;
 use super::opening::{self, Settings};
 use crate::location::Host;
-use crate::network::{Effect, Hosts, IDLE, Refusal};
+use crate::network::{Effect, Hosts, IDLE, Refusal, Writable};
 
 /// How often one call may be sent: the script by its hash and by its source, to a node that it moved to, and a read
 /// once more when its connection breaks.
@@ -153,7 +153,8 @@ impl Link {
             let connected = client.get_multiplexed_async_connection_with_config(&config).await;
             let mut connection = connected.map_err(|error| cause::refusal(&error))?;
             opening::check_server(&self.settings, &mut connection).await?;
-            Ok(connection)
+            // Not compared: all primaries of a Redis Cluster accept writes, each for other keys.
+            Ok(Writable { connection, server: None, mark: () })
         };
         if let Some(host) = moved_to {
             let half = deadline.saturating_duration_since(Instant::now()) / 2;

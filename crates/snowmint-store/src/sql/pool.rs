@@ -8,7 +8,7 @@ use tokio::sync::{Semaphore, SemaphorePermit};
 use tokio::time::{Instant, timeout_at};
 
 use crate::location::Host;
-use crate::network::{Effect, Hosts, IDLE, Refusal};
+use crate::network::{ASK_AGAIN, Answer, Effect, Hosts, IDLE, Mark, Refusal};
 
 /// How many statements run at once.
 const CONNECTIONS: usize = 4;
@@ -16,10 +16,15 @@ const CONNECTIONS: usize = 4;
 /// What makes a connection ready for statements.
 pub(crate) trait Connect: Send + Sync + 'static {
     type Connection: sqlx::Connection;
+    /// What tells how far the history of a server goes.
+    type Mark: Mark + Send;
 
     /// Connects, sets what every session needs, and makes sure that this is a server to write to.
-    fn connect(&self, host: Host) -> impl Future<Output = Result<Self::Connection, Refusal>> + Send;
+    fn connect(&self, host: Host) -> impl Future<Output = Connected<Self>> + Send;
 }
+
+/// What came of connecting to a host.
+pub(crate) type Connected<D> = Answer<<D as Connect>::Connection, <D as Connect>::Mark>;
 
 /// Why a statement failed.
 #[derive(Debug)]
@@ -35,7 +40,7 @@ pub(crate) enum Failure {
 /// The connections to one database.
 pub(crate) struct Pool<D: Connect> {
     connect: D,
-    hosts: Hosts,
+    hosts: Hosts<D::Mark>,
     limit: Duration,
     /// How much of the newest writes the database may lose.
     pub(crate) may_lose: Duration,
@@ -45,6 +50,9 @@ pub(crate) struct Pool<D: Connect> {
 
 struct Idle<C> {
     connection: C,
+    /// When it was connected.
+    made: Instant,
+    /// When it was last used.
     since: Instant,
 }
 
@@ -94,10 +102,10 @@ impl<D: Connect> Pool<D> {
         T: Send,
         F: Future<Output = (D::Connection, Result<T, sqlx::Error>)> + Send,
     {
-        let connection = self.take(deadline).await.map_err(Failure::NotSent)?;
+        let (connection, made) = self.take(deadline).await.map_err(Failure::NotSent)?;
         match timeout_at(deadline, ask(connection)).await {
             Ok((connection, Ok(value))) => {
-                self.idle().push(Idle { connection, since: Instant::now() });
+                self.idle().push(Idle { connection, made, since: Instant::now() });
                 Ok(value)
             }
             Ok((_, Err(error))) => {
@@ -114,22 +122,27 @@ impl<D: Connect> Pool<D> {
         }
     }
 
-    /// A connection that stands: one that was just used, or has just answered, or is new.
-    async fn take(&self, deadline: Instant) -> Result<D::Connection, Refusal> {
-        while let Some(Idle { mut connection, since }) = self.next_idle() {
+    /// A connection that stands, and when it was made: one that was just used, or has just answered, or is new.
+    async fn take(&self, deadline: Instant) -> Result<(D::Connection, Instant), Refusal> {
+        while let Some(Idle { mut connection, made, since }) = self.next_idle() {
+            if self.hosts.are_several() && made.elapsed() >= ASK_AGAIN {
+                continue;
+            }
             let unused = since.elapsed();
             if unused < IDLE {
-                return Ok(connection);
+                return Ok((connection, made));
             }
             // Half of what is left, so that there is time for a new one.
             let half = deadline.saturating_duration_since(Instant::now()) / 2;
             let asked = timeout_at(Instant::now() + half, sqlx::Connection::ping(&mut connection)).await;
             if matches!(asked, Ok(Ok(()))) {
-                return Ok(connection);
+                return Ok((connection, made));
             }
             self.idle().clear();
         }
-        self.hosts.connect(deadline, |host| self.connect.connect(host)).await
+        let made = Instant::now();
+        let connection = self.hosts.connect(deadline, |host| self.connect.connect(host)).await?;
+        Ok((connection, made))
     }
 
     /// The one that was used last.
