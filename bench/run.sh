@@ -12,9 +12,10 @@ case "${1-}" in
 esac
 
 export CARGO_TARGET_DIR="${CARGO_TARGET_DIR:-$(cd .. && pwd)/target}"
-(cd .. && cargo build --quiet --release --locked -p snowmint-cli) >&2
+(cd .. && cargo build --quiet --profile dist --locked -p snowmint-cli) >&2
 cargo build --quiet --release --locked >&2
 release="$CARGO_TARGET_DIR/release"
+dist="$CARGO_TARGET_DIR/dist"
 
 results=$(mktemp)
 trap 'rm -f "$results"' EXIT
@@ -29,8 +30,8 @@ trap 'rm -f "$results"' EXIT
     echo "- peers: $(awk '/^name = / { name = $3 } /^version = / && name ~ /^"(ferroid|idgenerator|rs-snowflake|scru64|snowflaked|snowid|tsid|ulid|uuid)"$/ { gsub(/"/, "", name); gsub(/"/, "", $3); printf "%s%s %s", sep, name, $3; sep = ", " }' Cargo.lock)"
     "$release/ids" "${quick[@]}"
     "$release/segments" "${quick[@]}"
-    SNOWMINT="$release/snowmint" ./service.sh "${quick[@]}"
-    "$release/whole" "$release/snowmint" "${quick[@]}"
+    SNOWMINT="$dist/snowmint" ./service.sh "${quick[@]}"
+    "$release/whole" "$dist/snowmint" "${quick[@]}"
     echo
     echo "## Instructions an id, under callgrind, on a manual clock"
     echo

@@ -8,14 +8,14 @@ rounds=5 small=100000 large=2000000 http_seconds=2
 case "${1-}" in
     --quick) rounds=1 small=20000 large=300000 http_seconds=1 ;;
     '') ;;
-    *) echo "usage: $0 [--quick]   (SNOWMINT=path of the binary, if not the release build)" >&2; exit 2 ;;
+    *) echo "usage: $0 [--quick]   (SNOWMINT=path of the binary, if not the dist build)" >&2; exit 2 ;;
 esac
 for tool in redis-server redis-benchmark redis-cli; do
     command -v "$tool" >/dev/null || { echo "$tool is not installed: apt-get install redis-server redis-tools" >&2; exit 1; }
 done
 
-snowmint="${SNOWMINT:-${CARGO_TARGET_DIR:-../target}/release/snowmint}"
-[ -x "$snowmint" ] || { echo "no binary: cargo build --release -p snowmint-cli" >&2; exit 1; }
+snowmint="${SNOWMINT:-${CARGO_TARGET_DIR:-../target}/dist/snowmint}"
+[ -x "$snowmint" ] || { echo "no binary: cargo build --profile dist -p snowmint-cli" >&2; exit 1; }
 
 scratch=$(mktemp -d)
 started=()
