@@ -13,7 +13,6 @@ mod plan;
 mod saved;
 mod stop;
 
-use std::cell::OnceCell;
 use std::pin::{Pin, pin};
 use std::sync::Arc;
 use std::time::Duration;
@@ -25,7 +24,8 @@ use snowmint_server::registrar::ToldError;
 use snowmint_server::{Listeners, Mint, Registrar, Settings, SharedClock};
 use snowmint_store::{OpenError, Store};
 use tokio::net::TcpListener;
-use tokio::runtime::Builder;
+use tokio::runtime::{Builder, Handle};
+use tokio::sync::oneshot;
 
 pub(crate) use args::Args;
 
@@ -36,7 +36,7 @@ use late_store::LateStore;
 use plan::Plan;
 use stop::Stop;
 
-/// More than two gain nothing for what one node is asked, and each costs memory.
+/// Threads that serve requests. More than two gain nothing for what one node is asked, and each costs memory.
 const THREADS: usize = 2;
 /// Between tries to reach a store that is not there at the start.
 const FIRST_WAIT: Duration = Duration::from_millis(200);
@@ -50,20 +50,24 @@ pub(crate) fn run(args: Args) -> Result<(), Failure> {
     for warning in &plan.warnings {
         tracing::warn!("{warning}");
     }
-    let runtime =
-        Builder::new_multi_thread().worker_threads(THREADS).enable_all().build().map_err(Failure::runtime)?;
-    let outcome = runtime.block_on(until_stopped(&plan));
+    // Leases, segments and the store live on this thread alone: no load of requests keeps a lease from being renewed.
+    let control = Builder::new_current_thread().enable_all().build().map_err(Failure::runtime)?;
+    let serving =
+        Builder::new_multi_thread().worker_threads(THREADS).thread_name("serve").enable_all().build();
+    let serving = serving.map_err(Failure::runtime)?;
+    let outcome = control.block_on(until_stopped(&plan, serving.handle()));
     // What is still running has nothing left to do for anybody.
-    runtime.shutdown_background();
+    serving.shutdown_background();
+    control.shutdown_background();
     outcome
 }
 
-async fn until_stopped(plan: &Plan) -> Result<(), Failure> {
+async fn until_stopped(plan: &Plan, serving: &Handle) -> Result<(), Failure> {
     let stop = Stop::listen().map_err(Failure::runtime)?;
     let prepared = tokio::select! {
         biased;
         () = stop.asked() => return Ok(()),
-        prepared = prepare(plan) => prepared?,
+        prepared = prepare(plan, serving) => prepared?,
     };
     let Ports { listeners, shown } = prepared.ports;
     let clock = Arc::new(AnchoredClock::new());
@@ -78,13 +82,17 @@ async fn until_stopped(plan: &Plan) -> Result<(), Failure> {
     }
     let keepers = Keepers::start(Arc::clone(&prepared.store), config, plan.workers, Arc::clone(&clock));
     let keepers = keepers.map_err(Failure::usage)?;
-    let settings = Settings { clock: Arc::clone(&clock) as SharedClock, ..Settings::default() };
+    let settings = Settings {
+        clock: Arc::clone(&clock) as SharedClock,
+        drain_delay: plan.drain_delay,
+        ..Settings::default()
+    };
     let mint = Arc::new(Mint::new([], keepers.clone(), plan.layout, plan.datacenter));
     let registrar = namespaces::registrar(plan, &mint, prepared.store, prepared.holder, clock);
     let late = prepared.late;
     let service = Service { keepers, mint: Arc::clone(&mint), registrar, settings, late };
     // Boxed, as is the one inside it: it lives once and long, and need not be moved about.
-    let outcome = Box::pin(serve(plan, &stop, service, listeners, &shown)).await;
+    let outcome = Box::pin(serve(plan, &stop, service, listeners, &shown, serving)).await;
     mint.release(RELEASE_PATIENCE).await;
     outcome
 }
@@ -120,7 +128,7 @@ struct Shown {
     resp: String,
 }
 
-async fn prepare(plan: &Plan) -> Result<Prepared, Failure> {
+async fn prepare(plan: &Plan, serving: &Handle) -> Result<Prepared, Failure> {
     let saved = plan.start_without_store.then(|| saved::open(plan)).transpose()?;
     let opened = match &saved {
         Some(saved) if saved::is_usable(plan, saved) => open_soon(plan).await?,
@@ -133,8 +141,8 @@ async fn prepare(plan: &Plan) -> Result<Prepared, Failure> {
         (Arc::clone(&late) as Arc<dyn Store>, Some(late))
     };
     let listeners = Listeners {
-        http: open_port(&plan.http, "--http").await?,
-        resp: open_port(&plan.resp, "--resp").await?,
+        http: open_port(&plan.http, "--http", serving).await?,
+        resp: open_port(&plan.resp, "--resp", serving).await?,
     };
     let shown = Shown { http: address(listeners.http.as_ref()), resp: address(listeners.resp.as_ref()) };
     let holder = plan.holder.clone().unwrap_or_else(|| holder_of(&listeners));
@@ -193,12 +201,18 @@ async fn reached<T, F: Future<Output = Result<T, NotYet>>>(
     }
 }
 
-async fn open_port(listen: &Listen, flag: &'static str) -> Result<Option<TcpListener>, Failure> {
+/// Opens a port on the threads that serve it, so that they alone wait for its clients.
+async fn open_port(
+    listen: &Listen,
+    flag: &'static str,
+    serving: &Handle,
+) -> Result<Option<TcpListener>, Failure> {
     match listen {
         Listen::Off => Ok(None),
         Listen::At { address, .. } => {
-            let opened = snowmint_server::bind(address, flag).await;
-            opened.map(Some).map_err(Failure::runtime)
+            let address = address.clone();
+            let opened = serving.spawn(async move { snowmint_server::bind(&address, flag).await }).await;
+            opened.map_err(Failure::runtime)?.map(Some).map_err(Failure::runtime)
         }
     }
 }
@@ -224,6 +238,7 @@ async fn serve(
     service: Service,
     listeners: Listeners,
     shown: &Shown,
+    serving: &Handle,
 ) -> Result<(), Failure> {
     let Service { keepers, mint, mut registrar, settings, late } = service;
     let reload = namespaces::reload_on_hangup().map_err(Failure::runtime)?;
@@ -245,8 +260,14 @@ async fn serve(
             "listening; ids are refused until a lease is held"
         );
     }
-    let refused = OnceCell::new();
+    let (end, ends) = oneshot::channel::<()>();
     let ends = async {
+        // Dropped without a word, it means the same.
+        let _ = ends.await;
+    };
+    let served = serving.spawn(snowmint_server::serve(mint, listeners, settings, ends));
+    let following = tokio::spawn(registrar.run(reload));
+    let ended = {
         let stopped = async {
             if early.is_none() {
                 unless_stopped(stop, announced).await?;
@@ -254,20 +275,17 @@ async fn serve(
             stop.asked().await;
             Ok(())
         };
-        let ended = tokio::select! {
+        tokio::select! {
             biased;
             ended = stopped => ended,
             failure = reach_late(plan, late.as_deref()) => Err(failure),
-        };
-        if let Err(failure) = ended {
-            // Set here alone, once.
-            let _ = refused.set(failure);
         }
     };
-    let following = tokio::spawn(registrar.run(reload));
-    Box::pin(snowmint_server::serve(mint, listeners, settings, ends)).await;
+    // Its receiver is gone only if serving has ended already.
+    let _ = end.send(());
+    let served = served.await.map_err(Failure::runtime);
     following.abort();
-    refused.into_inner().map_or(Ok(()), Err)
+    ended.and(served.map(|_| ()))
 }
 
 async fn unless_stopped(

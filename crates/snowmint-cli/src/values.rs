@@ -48,6 +48,13 @@ pub(crate) fn poll(text: &str) -> Result<Duration, String> {
     Duration::try_from(poll).ok().filter(|poll| range.contains(poll)).ok_or_else(refused)
 }
 
+/// Reads how long to go on serving after a signal.
+pub(crate) fn drain_delay(text: &str) -> Result<Duration, String> {
+    let refused = || "expected a time from 0s to 10m, such as 5s".to_owned();
+    let delay = text.parse::<SignedDuration>().map_err(|_| refused())?;
+    Duration::try_from(delay).ok().filter(|delay| *delay <= Duration::from_mins(10)).ok_or_else(refused)
+}
+
 /// Where to listen for one protocol.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Listen {

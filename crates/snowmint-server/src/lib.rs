@@ -93,7 +93,7 @@ pub struct Ended {
     pub cut: usize,
 }
 
-/// Serves until `ends` completes; then accepts no more, lets requests in flight finish, closes idle
+/// Serves until `ends` completes; goes on for [`Settings::drain_delay`], not ready; then accepts no more, lets requests in flight finish, closes idle
 /// connections, and returns within [`Settings::drain`]. The lease may be released after that.
 ///
 /// # Cancel safety
@@ -128,6 +128,11 @@ pub async fn serve<S: Source>(
     };
     let ending = async {
         ends.await;
+        if !settings.drain_delay.is_zero() {
+            tracing::info!(delay = ?settings.drain_delay, "leaving: /readyz says 503, requests are still served");
+            shutdown.leave();
+            tokio::time::sleep(settings.drain_delay).await;
+        }
         tracing::info!("shutting down: no new connections, requests in flight are finished");
         shutdown.begin();
     };

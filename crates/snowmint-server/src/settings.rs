@@ -36,13 +36,21 @@ pub struct Settings {
     pub max_connections: usize,
     /// How long requests in flight may take to finish once the service was told to end.
     pub drain: Duration,
+    /// How long requests are still served after the service was told to end, while `/readyz` answers 503: what a load
+    /// balancer needs to notice. Zero ends at once.
+    pub drain_delay: Duration,
     /// The clock to tell the rest of a lease by: best the one of the keeper.
     pub clock: SharedClock,
 }
 
 impl Default for Settings {
     fn default() -> Self {
-        Self { max_connections: limits::MAX_CONNECTIONS, drain: limits::DRAIN, clock: Arc::new(WallClock) }
+        Self {
+            max_connections: limits::MAX_CONNECTIONS,
+            drain: limits::DRAIN,
+            drain_delay: Duration::ZERO,
+            clock: Arc::new(WallClock),
+        }
     }
 }
 
@@ -51,6 +59,7 @@ impl fmt::Debug for Settings {
         f.debug_struct("Settings")
             .field("max_connections", &self.max_connections)
             .field("drain", &self.drain)
+            .field("drain_delay", &self.drain_delay)
             .finish_non_exhaustive()
     }
 }

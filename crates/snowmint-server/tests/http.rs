@@ -8,7 +8,7 @@ mod common;
 #[path = "common/running.rs"]
 mod running;
 
-use running::{Running, settings, split};
+use running::{Client, Running, settings, split};
 use serde_json::Value;
 use snowmint_server::Settings;
 use snowmint_server::limits::MAX_COUNT;
@@ -245,4 +245,31 @@ async fn the_end_lets_a_waiting_request_finish() {
     assert!(head.starts_with("http/1.1 200 "), "{head}");
     assert_eq!(ids(&String::from_utf8(body).unwrap()).len(), 50_000);
     assert_eq!(ending.await.unwrap().cut, 0);
+}
+
+/// Goal: a node that leaves says so to balancers and serves everybody meanwhile. Method: a delay that does not end in
+/// the test.
+#[tokio::test]
+async fn a_node_that_leaves_is_not_ready_and_still_serves() {
+    use std::time::Duration;
+    let server = Running::with(Settings { drain_delay: Duration::from_hours(1), ..settings() }).await;
+    let mut connected = server.http().await;
+    let (http, resp) = (server.http, server.resp);
+    let ending = server.end();
+    loop {
+        let mut probe = Client::at(http).await;
+        probe.send(b"GET /readyz HTTP/1.1\r\nhost: test\r\nconnection: close\r\n\r\n").await;
+        if split(&probe.rest().await).0.starts_with("http/1.1 503") {
+            break;
+        }
+    }
+    // It was connected before, and hears that its next request is better sent to another node.
+    connected.send(b"GET /v1/ids/default HTTP/1.1\r\nhost: test\r\n\r\n").await;
+    let (head, body) = split(&connected.rest().await);
+    assert!(head.starts_with("http/1.1 200") && head.contains("connection: close"), "{head}");
+    assert_eq!(ids(std::str::from_utf8(&body).unwrap()).len(), 1);
+    let mut redis = Client::at(resp).await;
+    assert_eq!(redis.ask("PING").await, "+PONG");
+    assert!(!ending.is_finished());
+    ending.abort();
 }

@@ -115,6 +115,10 @@ pub(crate) struct Args {
     /// with random those of a connection increase only from one millisecond to the next
     #[arg(long, value_name = "START", default_value = "zero", env = "SNOWMINT_SEQUENCE_START")]
     pub(super) sequence_start: Start,
+    /// How long to go on serving after SIGTERM while `/readyz` answers 503, so that a load balancer notices; about 5s
+    /// behind one
+    #[arg(long, value_name = "TIME", default_value = "0s", value_parser = values::drain_delay, env = "SNOWMINT_DRAIN_DELAY")]
+    pub(super) drain_delay: Duration,
     /// The name under which this node holds its lease; without it the host's name and the HTTP port
     #[arg(long, value_name = "NAME", value_parser = holder, env = "SNOWMINT_HOLDER")]
     pub(super) holder: Option<Holder>,

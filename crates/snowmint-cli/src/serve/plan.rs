@@ -32,6 +32,7 @@ pub(super) struct Plan {
     pub(super) max_skew: Duration,
     pub(super) rule: Rule,
     pub(super) sequence_start: Start,
+    pub(super) drain_delay: Duration,
     pub(super) holder: Option<Holder>,
     pub(super) log: Log,
     /// What is allowed and yet worth a word in the log.
@@ -75,6 +76,7 @@ impl Plan {
             max_skew: args.max_skew,
             rule: args.rule,
             sequence_start: args.sequence_start,
+            drain_delay: args.drain_delay,
             holder: args.holder,
             log: Log { format: args.log_format, filter: args.log },
             warnings,

@@ -3,7 +3,7 @@
 
 use std::sync::Arc;
 
-use hyper::header::{CACHE_CONTROL, CONTENT_TYPE, HeaderValue};
+use hyper::header::{CACHE_CONTROL, CONNECTION, CONTENT_TYPE, HeaderValue};
 use hyper::{Method, Request, Response, StatusCode};
 use serde::Serialize;
 use snowmint::utc::Utc;
@@ -52,7 +52,7 @@ pub(super) async fn answer<S: Source, B>(
     draining: &Draining,
     request: &Request<B>,
 ) -> Response<Body> {
-    match try_answer(server, caller, draining, request).await {
+    let mut response = match try_answer(server, caller, draining, request).await {
         Ok(response) => {
             server.metrics.succeeded(Protocol::Http, 1);
             response
@@ -65,7 +65,12 @@ pub(super) async fn answer<S: Source, B>(
             server.metrics.failed(Protocol::Http, failure.kind());
             failure.response()
         }
+    };
+    if draining.is_leaving() {
+        // The client's next request goes to another node, rather than to a connection that is being closed.
+        response.headers_mut().insert(CONNECTION, HeaderValue::from_static("close"));
     }
+    response
 }
 
 /// A failure, in the form of the path that was asked for.
@@ -139,7 +144,7 @@ pub(super) async fn find<S: Source>(
 
 /// Ready means that ids can be made now, and that the service is not about to end.
 fn ready<S: Source>(server: &Server<S>, draining: &Draining) -> Result<Response<Body>, Problem> {
-    if draining.has_begun() {
+    if draining.is_leaving() {
         return Err(MintError::NotReady { why: "the service is shutting down".to_owned() }.into());
     }
     server.mint.check_ready()?;

@@ -136,9 +136,7 @@ impl<S: Source> Connection<S> {
                 flow => self.wait(flow).await?,
             }
             (start, created) = (start + len, false);
-            if self.out.len() >= FLUSH_AT {
-                self.flush().await?;
-            }
+            self.flush_full().await?;
         }
         input.drain(..start);
         Ok(None)
@@ -176,9 +174,7 @@ impl<S: Source> Connection<S> {
         let mut text = Vec::new();
         while let Some(id) = ids.next() {
             write_id(&mut self.out, &ids, id, &mut text);
-            if self.out.len() >= FLUSH_AT {
-                self.flush().await?;
-            }
+            self.flush_full().await?;
         }
         if ids.len() > 0 {
             return Err(io::Error::other("the system gave no more random bits"));
@@ -192,6 +188,16 @@ impl<S: Source> Connection<S> {
         self.server.metrics.failed(Protocol::Resp, Kind::BadRequest);
         reply::error(&mut self.out, Kind::BadRequest.status().resp, error);
         End::Told
+    }
+
+    /// Sends a full buffer, and lets other connections run: a client that reads as fast as we write never makes us wait,
+    /// and two of them would keep every thread for as long as they have requests in line.
+    async fn flush_full(&mut self) -> io::Result<()> {
+        if self.out.len() >= FLUSH_AT {
+            self.flush().await?;
+            tokio::task::yield_now().await;
+        }
+        Ok(())
     }
 
     /// Sends what there is, and adds up what was counted on the way.

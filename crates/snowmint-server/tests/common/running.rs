@@ -64,11 +64,11 @@ impl Running {
     }
 
     pub async fn resp(&self) -> Client {
-        Client { stream: TcpStream::connect(self.resp).await.unwrap(), buffer: Vec::new() }
+        Client::at(self.resp).await
     }
 
     pub async fn http(&self) -> Client {
-        Client { stream: TcpStream::connect(self.http).await.unwrap(), buffer: Vec::new() }
+        Client::at(self.http).await
     }
 
     /// One HTTP request on a connection of its own: status line and headers, then the body.
@@ -116,6 +116,10 @@ pub struct Client {
 }
 
 impl Client {
+    pub async fn at(address: SocketAddr) -> Self {
+        Self { stream: TcpStream::connect(address).await.unwrap(), buffer: Vec::new() }
+    }
+
     pub async fn send(&mut self, bytes: &[u8]) {
         self.stream.write_all(bytes).await.unwrap();
     }
