@@ -14,7 +14,10 @@ use tokio::sync::OnceCell;
 /// The stores that are not the service's own, by their URLs. The lock is held to find one, never while it is opened: one
 /// that hangs must not keep the others from being opened.
 #[derive(Debug, Default)]
-pub(super) struct Others(Mutex<HashMap<String, Arc<OnceCell<Arc<dyn Store>>>>>);
+pub(super) struct Others(Mutex<HashMap<String, Opened>>);
+
+/// A store once it is open.
+type Opened = Arc<OnceCell<Arc<dyn Store>>>;
 
 /// Where the numbers of one source are reserved.
 #[derive(Clone, Debug)]
@@ -36,7 +39,7 @@ impl Others {
         Ok(Place::Store { store, stripe })
     }
 
-    fn cell(&self, url: &str) -> Arc<OnceCell<Arc<dyn Store>>> {
+    fn cell(&self, url: &str) -> Opened {
         // Each change is one insertion: a panic elsewhere leaves the map whole.
         let mut others = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         Arc::clone(others.entry(url.to_owned()).or_default())
