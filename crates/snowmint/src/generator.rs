@@ -66,7 +66,8 @@ pub struct Lease {
 pub struct GeneratorBuilder {
     layout: Layout,
     datacenter: DatacenterId,
-    worker: WorkerId,
+    /// Set by hand.
+    worker: Option<WorkerId>,
     lease: Option<Lease>,
     not_before_unix_ms: u64,
     rule: Rule,
@@ -90,7 +91,7 @@ impl GeneratorBuilder {
         Self {
             layout,
             datacenter: DatacenterId::default(),
-            worker: WorkerId::default(),
+            worker: None,
             lease: None,
             not_before_unix_ms: 0,
             rule: Rule::default(),
@@ -105,15 +106,15 @@ impl GeneratorBuilder {
         self
     }
 
-    /// The worker, set by hand: that no other generator uses it, now or later, is for the caller to ensure.
+    /// The worker, set by hand, 0 if not set: that no other generator uses it, now or later, is for the caller to
+    /// ensure. Beside a [`lease`](Self::lease), [`build`](Self::build) rejects any worker but the lease's.
     pub fn worker(mut self, worker: WorkerId) -> Self {
-        self.worker = worker;
+        self.worker = Some(worker);
         self
     }
 
-    /// The lease: worker and timestamps that a store granted.
+    /// The lease: worker and timestamps that a store granted. It names no datacenter: set the one it was granted for.
     pub fn lease(mut self, lease: Lease) -> Self {
-        self.worker = lease.worker;
         self.lease = Some(lease);
         self
     }
@@ -148,8 +149,8 @@ impl GeneratorBuilder {
     ///
     /// # Errors
     ///
-    /// [`BuildError`] for a worker or datacenter that the layout cannot hold, a lease that is empty, or a rule
-    /// that does not go with the layout.
+    /// [`BuildError`] for a worker or datacenter that the layout cannot hold, a worker that is not the lease's, a
+    /// lease that is empty, or a rule that does not go with the layout.
     pub fn build<C: Clock>(self, clock: C) -> Result<Generator<C>, BuildError> {
         Ok(Generator::new(&self.checked()?, clock))
     }
@@ -166,7 +167,14 @@ impl GeneratorBuilder {
     fn checked(self) -> Result<Setup, BuildError> {
         let Self { layout, rule, start, .. } = self;
         layout.check(Field::Datacenter, self.datacenter.0.into())?;
-        layout.check(Field::Worker, self.worker.0.into())?;
+        let worker = match (self.lease, self.worker) {
+            (Some(Lease { worker: leased, .. }), Some(worker)) if worker != leased => {
+                return Err(BuildError::OtherWorker { leased, worker });
+            }
+            (Some(lease), _) => lease.worker,
+            (None, by_hand) => by_hand.unwrap_or_default(),
+        };
+        layout.check(Field::Worker, worker.0.into())?;
         for step in rule.steps() {
             if let Step::Borrow(max_ahead) = step
                 && !max_ahead.is_zero()
@@ -190,7 +198,7 @@ impl GeneratorBuilder {
         Ok(Setup {
             layout,
             limits,
-            composer: Composer::new(&layout, self.datacenter, self.worker, start),
+            composer: Composer::new(&layout, self.datacenter, worker, start),
             first_cursor: limits.cursor_from(from.max(self.not_before_unix_ms)),
             lease_end: limits.cursor_until(until),
             rule,
@@ -213,6 +221,13 @@ fn sleep_for(refusal: crate::Refusal) -> Result<(), crate::Refusal> {
 pub enum BuildError {
     /// The worker or the datacenter does not fit the layout.
     Value(LayoutError),
+    /// The worker set by hand is not the lease's, so that nothing would keep other nodes from making the same ids.
+    OtherWorker {
+        /// The lease's worker.
+        leased: WorkerId,
+        /// The worker set by hand.
+        worker: WorkerId,
+    },
     /// The lease ends before it begins.
     EmptyLease {
         /// Its begin, in unix milliseconds.
@@ -241,6 +256,10 @@ impl fmt::Display for BuildError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Value(error) => write!(f, "{error}"),
+            Self::OtherWorker { leased, worker } => write!(
+                f,
+                "worker {worker} was set beside a lease of worker {leased}: leave the worker out, the lease determines it"
+            ),
             Self::EmptyLease { from_unix_ms, until_unix_ms } => {
                 let (from, until) = (crate::utc::Utc(*from_unix_ms), crate::utc::Utc(*until_unix_ms));
                 write!(f, "the lease is empty, from {from} to {until}: give one that ends after it begins")

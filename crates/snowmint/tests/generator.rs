@@ -10,8 +10,8 @@ use std::time::Duration;
 
 use proptest::prelude::*;
 use snowmint::{
-    BuildError, Clock, DatacenterId, Generator, Id, Layout, Lease, ManualClock, Refusal, Rule, WallClock,
-    WorkerId,
+    BuildError, Clock, DatacenterId, Generator, GeneratorBuilder, Id, Layout, Lease, ManualClock, Refusal,
+    Rule, WallClock, WorkerId,
 };
 
 const T0: u64 = 1_700_000_000_000;
@@ -490,6 +490,36 @@ fn scripts() -> impl Strategy<Value = Vec<(i64, usize)>> {
 }
 
 proptest! {
+    /// Goal: no id of another worker comes from a lease. Method: worker and lease in both orders, equal or not.
+    #[test]
+    fn the_worker_of_a_leased_generator_is_the_lease_s(
+        leased in 0_u32..32,
+        by_hand in prop_oneof![(0_u32..32).prop_map(Some), Just(None)],
+        equal in any::<bool>(),
+        lease_first in any::<bool>(),
+    ) {
+        let by_hand = if equal { by_hand.map(|_| leased) } else { by_hand }.map(WorkerId);
+        let lease = Lease { worker: WorkerId(leased), from_unix_ms: T0, until_unix_ms: T0 + 1 };
+        let set = |builder: GeneratorBuilder| match by_hand {
+            Some(worker) => builder.worker(worker),
+            None => builder,
+        };
+        let builder = Generator::builder(Layout::TWITTER);
+        let builder = if lease_first { set(builder.lease(lease)) } else { set(builder).lease(lease) };
+        match (builder.build(ManualClock::at_unix_ms(T0)), by_hand.filter(|worker| *worker != lease.worker)) {
+            (Ok(generator), None) => {
+                let id = generator.try_next().unwrap();
+                prop_assert_eq!(Layout::TWITTER.split(id).unwrap().worker, lease.worker);
+            }
+            (Err(error), Some(worker)) => {
+                let text = error.to_string();
+                let (leased, by_hand) = (format!("lease of worker {leased}"), format!("worker {worker} "));
+                prop_assert!(text.contains(&leased) && text.contains(&by_hand), "{text}");
+            }
+            (built, _) => prop_assert!(false, "{by_hand:?} beside {lease:?} gave {built:?}"),
+        }
+    }
+
     #[test]
     fn under_any_clock_ids_are_unique_increasing_and_within_their_bounds(
         script in scripts(),

@@ -223,6 +223,44 @@ fn what_would_make_equal_ids_is_not_added() {
     pool.replace(&old, again(T0 + 1)).unwrap();
 }
 
+/// Goal: a pool repeats no id, whatever came and went before. Method: a worker is removed or replaced, and comes back
+/// for the same timestamps, later ones, and those of which nothing was used.
+#[test]
+fn what_was_removed_is_not_forgotten() {
+    let clock = clock();
+    let pool = pool(&clock, WORKER_FIRST, 0);
+    let fresh = |worker, not_before| {
+        let builder =
+            Generator::builder(*pool.layout()).worker(WorkerId(worker)).not_before_unix_ms(not_before);
+        Arc::new(builder.build(Arc::clone(&clock)).unwrap())
+    };
+    let (removed, replaced, unused) = (fresh(1, 0), fresh(2, 0), fresh(3, T0));
+    for generator in [&removed, &replaced, &unused] {
+        pool.add(Arc::clone(generator)).unwrap();
+    }
+    let mut caller = pool.caller();
+    let first = drain(&mut caller);
+    let used_until = pool.remove(&removed).unwrap();
+    assert_eq!(pool.add(fresh(1, 0)), Err(PoolError::SameWorker));
+    assert_eq!(pool.add(fresh(1, used_until - 1)), Err(PoolError::SameWorker), "a tick of it was used");
+    pool.replace(&replaced, fresh(4, used_until)).unwrap();
+    assert_eq!(pool.add(fresh(2, 0)), Err(PoolError::SameWorker));
+    pool.remove(&unused);
+    // Twice: what is remembered lasts, and a second generator of the worker is remembered, too.
+    for ms in 0..2 {
+        pool.add(fresh(1, used_until + ms)).unwrap();
+        clock.advance_ms(1);
+        caller.try_next().unwrap();
+        assert_eq!(pool.add(fresh(1, 0)), Err(PoolError::SameWorker));
+        let last = Arc::clone(pool.generators().last().unwrap());
+        assert_eq!(pool.remove(&last), Some(used_until + ms + 1));
+    }
+    assert_eq!(pool.add(fresh(1, used_until + 1)), Err(PoolError::SameWorker));
+    let other = GeneratorPool::new(*pool.layout());
+    other.add(fresh(1, 0)).unwrap();
+    assert_eq!(first.len(), 12, "{first:?}");
+}
+
 #[test]
 fn where_ids_do_not_increase_a_pool_loses_none() {
     let random = ("time:41@1ms worker:3 sequence:4 epoch:2020-01-01", Start::RANDOM);
@@ -336,7 +374,7 @@ enum Act {
     Draw { caller: usize, count: usize },
     Advance(u64),
     GoBack(u64),
-    Add { lease_ms: u64 },
+    Add { worker: u32, lease_ms: u64 },
     Remove(usize),
     Extend { generator: usize, ms: u64 },
 }
@@ -346,9 +384,9 @@ fn acts() -> impl Strategy<Value = Vec<Act>> {
         10 => (0..4_usize, 1..7_usize).prop_map(|(caller, count)| Act::Draw { caller, count }),
         3 => (1..3_u64).prop_map(Act::Advance),
         1 => (1..9_u64).prop_map(Act::GoBack),
-        2 => (1..30_u64).prop_map(|lease_ms| Act::Add { lease_ms }),
-        1 => (0..8_usize).prop_map(Act::Remove),
-        1 => (0..8_usize, 1..20_u64).prop_map(|(generator, ms)| Act::Extend { generator, ms }),
+        3 => (0..8_u32, 1..30_u64).prop_map(|(worker, lease_ms)| Act::Add { worker, lease_ms }),
+        1 => (0..12_usize).prop_map(Act::Remove),
+        1 => (0..12_usize, 1..20_u64).prop_map(|(generator, ms)| Act::Extend { generator, ms }),
     ];
     prop::collection::vec(act, 1..150)
 }
@@ -357,7 +395,10 @@ fn acts() -> impl Strategy<Value = Vec<Act>> {
 struct Model {
     generator: Arc<Generator<Clock>>,
     worker: WorkerId,
+    /// 0 once it was removed.
     until_unix_ms: u64,
+    /// What it had used up to when it was removed.
+    used_until_unix_ms: u64,
     /// The tick and the sequence of the next id.
     next: (u64, u16),
 }
@@ -370,6 +411,8 @@ struct World {
     pool: Pool,
     models: Vec<Model>,
     callers: Vec<(Caller<Clock>, Option<Id>)>,
+    /// Which of the models made the last id of each caller.
+    makers: [Option<usize>; 4],
     seen: BTreeSet<Id>,
 }
 
@@ -378,7 +421,8 @@ impl World {
         let layout = layout.parse().unwrap();
         let (clock, pool) = (clock(), GeneratorPool::new(layout));
         let callers = (0..4).map(|_| (pool.caller(), None)).collect();
-        Self { layout, rule, max_behind, clock, pool, models: Vec::new(), callers, seen: BTreeSet::new() }
+        let (models, makers, seen) = (Vec::new(), [None; 4], BTreeSet::new());
+        Self { layout, rule, max_behind, clock, pool, models, callers, makers, seen }
     }
 
     fn now(&self) -> u64 {
@@ -389,30 +433,39 @@ impl World {
         self.layout.timestamp_at(unix_ms).unwrap().0
     }
 
-    fn add(&mut self, lease_ms: u64) {
-        // Workers that were removed are not used again: their leases would have to follow on the old ones.
-        let used = u32::try_from(self.models.len()).unwrap();
-        if used == 8 {
+    /// The model of the generator that has a worker now, or had it last.
+    fn model_of(&self, worker: WorkerId) -> Option<usize> {
+        self.models.iter().rposition(|model| model.worker == worker)
+    }
+
+    /// A worker that was removed comes back only after all that it had used.
+    fn add(&mut self, worker: WorkerId, lease_ms: u64) {
+        let of_worker = || self.models.iter().filter(|model| model.worker == worker);
+        if of_worker().any(|model| model.until_unix_ms > 0) {
             return;
         }
-        let (worker, from_unix_ms) = (WorkerId(7 - used), self.now());
+        let from_unix_ms = self.now();
+        let used = of_worker().any(|model| from_unix_ms < model.used_until_unix_ms);
         let lease = Lease { worker, from_unix_ms, until_unix_ms: from_unix_ms + lease_ms };
         let builder =
             Generator::builder(self.layout).lease(lease).rule(self.rule).max_behind(self.max_behind);
         let generator = Arc::new(builder.build(Arc::clone(&self.clock)).unwrap());
-        self.pool.add(Arc::clone(&generator)).unwrap();
-        let next = (self.tick(from_unix_ms), 0);
-        self.models.push(Model { generator, worker, until_unix_ms: lease.until_unix_ms, next });
+        let added = self.pool.add(Arc::clone(&generator));
+        assert_eq!(added, if used { Err(PoolError::SameWorker) } else { Ok(()) });
+        if added.is_ok() {
+            let (next, until_unix_ms) = ((self.tick(from_unix_ms), 0), lease.until_unix_ms);
+            self.models.push(Model { generator, worker, until_unix_ms, used_until_unix_ms: 0, next });
+        }
     }
 
     fn act(&mut self, act: &Act) -> Option<(usize, Result<Vec<Id>, Refusal>)> {
         match *act {
             Act::Advance(ms) => self.clock.advance_ms(ms),
             Act::GoBack(ms) => self.clock.set_unix_ms(self.now() - ms),
-            Act::Add { lease_ms } => self.add(lease_ms),
+            Act::Add { worker, lease_ms } => self.add(WorkerId(worker), lease_ms),
             Act::Remove(index) => {
-                if let Some(model) = self.models.get_mut(index) {
-                    self.pool.remove(&model.generator);
+                if let Some(model) = self.models.get_mut(index).filter(|model| model.until_unix_ms > 0) {
+                    model.used_until_unix_ms = self.pool.remove(&model.generator).unwrap();
                     model.until_unix_ms = 0;
                 }
             }
@@ -438,7 +491,9 @@ impl World {
             assert!(self.seen.insert(*id), "{id} came twice");
             let Parts { worker, timestamp, .. } = self.layout.split(*id).unwrap();
             let instant = self.layout.unix_ms(timestamp);
-            let model = self.models.iter().find(|model| model.worker == worker).unwrap();
+            let maker = self.model_of(worker).unwrap();
+            self.makers[caller] = Some(maker);
+            let model = &self.models[maker];
             assert!(instant < model.until_unix_ms, "beyond the lease, or from one that was removed");
             let max_ahead = u64::try_from(self.rule.max_ahead().as_millis()).unwrap();
             assert!(instant <= self.now() + max_ahead, "further ahead than the rule allows");
@@ -449,9 +504,7 @@ impl World {
     /// Whether the model finds an id of the clock's tick above the caller's last, by trying each.
     fn has_id(&self, caller: usize) -> bool {
         let (now, last) = (self.now(), self.callers[caller].1);
-        let worker_of_last = last.map(|last| self.layout.split(last).unwrap().worker);
-        let removed = |model: &Model| Some(model.worker) == worker_of_last && model.until_unix_ms == 0;
-        let may_skip = self.models.iter().any(removed);
+        let may_skip = self.makers[caller].is_some_and(|maker| self.models[maker].until_unix_ms == 0);
         self.models.iter().filter(|model| now < model.until_unix_ms).any(|model| {
             let left = (0..4_u16).filter(|sequence| (self.tick(now), *sequence) >= model.next);
             let mut above = left.map(|sequence| {
@@ -467,8 +520,8 @@ impl World {
     fn note(&mut self, ids: &[Id]) {
         for id in ids {
             let Parts { worker, timestamp, sequence, .. } = self.layout.split(*id).unwrap();
-            let model = self.models.iter_mut().find(|model| model.worker == worker).unwrap();
-            model.next = (timestamp.0, u16::try_from(sequence.0).unwrap() + 1);
+            let maker = self.model_of(worker).unwrap();
+            self.models[maker].next = (timestamp.0, u16::try_from(sequence.0).unwrap() + 1);
         }
     }
 }

@@ -63,10 +63,10 @@ impl Composer {
         self.start_bound == 0
     }
 
-    /// Whether both put the same datacenter and worker into their ids.
+    /// The datacenter and the worker, where the layout has them.
     #[cfg(feature = "std")]
-    pub(super) const fn has_node_of(&self, other: &Self) -> bool {
-        self.node_bits == other.node_bits
+    pub(super) const fn node_bits(&self) -> u64 {
+        self.node_bits
     }
 
     const fn sequence_mask(&self) -> u64 {

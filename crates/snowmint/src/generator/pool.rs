@@ -5,11 +5,13 @@ mod caller;
 
 use core::fmt;
 use core::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use std::collections::BTreeMap;
 use std::sync::{Arc, PoisonError, RwLock};
 
 pub use caller::Caller;
 
 use super::Generator;
+use crate::cursor::Cursor;
 use crate::{Clock, Layout};
 
 /// The generators of a pool, in the order in which they were added.
@@ -19,7 +21,8 @@ type Members<C> = Arc<[Arc<Generator<C>>]>;
 ///
 /// Ids are drawn through a [`Caller`], of which each thread or connection has its own. The ids of one caller strictly
 /// increase, whichever generators they come from (where those of one [`Generator`] do). Ids of two callers are never
-/// equal, and are ordered only by their timestamps.
+/// equal, and are ordered only by their timestamps. The pool remembers the last timestamp of each worker that was
+/// removed: a generator that comes back with the same worker has to begin after it.
 ///
 /// Callers are spread over the generators and share no cursor while the load lets them. One whose generator has used
 /// up its tick goes on with those that have sequences left, the smallest id first, so that a caller alone can draw
@@ -53,25 +56,47 @@ pub struct GeneratorPool<C> {
 
 struct Shared<C> {
     layout: Layout,
-    members: RwLock<Members<C>>,
+    listed: RwLock<Listed<C>>,
     /// Grows after each change of the members, so that callers look again only when there is something to see.
     version: AtomicU64,
     /// How many callers there were: each gets another generator to start with.
     seats: AtomicUsize,
 }
 
+struct Listed<C> {
+    members: Members<C>,
+    /// For each datacenter and worker that was taken out, the first cursor after all that were used. No larger than the
+    /// layout's number of nodes.
+    used: BTreeMap<u64, Cursor>,
+}
+
+impl<C: Clock> Listed<C> {
+    /// Whether an id of the generator was made before, or may be made by another.
+    fn may_repeat(&self, new: &Generator<C>) -> bool {
+        self.used.get(&new.node()).is_some_and(|used| new.begins_before(*used))
+            || self.members.iter().any(|member| member.overlaps(new))
+    }
+
+    /// Remembers a generator that was ended and is taken out.
+    fn remember(&mut self, old: &Generator<C>) {
+        let used = self.used.entry(old.node()).or_default();
+        *used = old.span_end().max(*used);
+    }
+}
+
 impl<C: Clock> GeneratorPool<C> {
     /// A pool without generators, of a layout that all of them must have.
     pub fn new(layout: Layout) -> Self {
         let (version, seats) = (AtomicU64::new(0), AtomicUsize::new(0));
-        Self { shared: Arc::new(Shared { layout, members: RwLock::new(Arc::new([])), version, seats }) }
+        let listed = RwLock::new(Listed { members: Arc::new([]), used: BTreeMap::new() });
+        Self { shared: Arc::new(Shared { layout, listed, version, seats }) }
     }
 
     /// Adds a generator: callers that need more than they have find it at once, the others in the next millisecond.
     ///
     /// # Errors
     ///
-    /// [`PoolError`] for another layout, or a worker and timestamps that a generator of the pool has.
+    /// [`PoolError`] for another layout, or a worker and timestamps that a generator of the pool has or had.
     pub fn add(&self, generator: Arc<Generator<C>>) -> Result<(), PoolError> {
         self.put(generator, None)
     }
@@ -97,8 +122,13 @@ impl<C: Clock> GeneratorPool<C> {
     pub fn remove(&self, generator: &Arc<Generator<C>>) -> Option<u64> {
         // Ended first: a caller that still sees it then gets no id after this.
         let used_until = generator.end();
-        let mut members = self.shared.members.write().unwrap_or_else(PoisonError::into_inner);
-        *members = members.iter().filter(|member| !Arc::ptr_eq(member, generator)).cloned().collect();
+        let mut listed = self.shared.listed.write().unwrap_or_else(PoisonError::into_inner);
+        let (gone, staying): (Vec<_>, Vec<_>) =
+            listed.members.iter().cloned().partition(|member| Arc::ptr_eq(member, generator));
+        for old in &gone {
+            listed.remember(old);
+        }
+        listed.members = staying.into();
         self.shared.version.fetch_add(1, Ordering::Release);
         used_until
     }
@@ -107,16 +137,19 @@ impl<C: Clock> GeneratorPool<C> {
         if *new.layout() != self.shared.layout {
             return Err(PoolError::Layout { pool: self.shared.layout, generator: *new.layout() });
         }
-        let mut members = self.shared.members.write().unwrap_or_else(PoisonError::into_inner);
-        if members.iter().any(|member| member.overlaps(&new)) {
+        let mut listed = self.shared.listed.write().unwrap_or_else(PoisonError::into_inner);
+        if listed.may_repeat(&new) {
             return Err(PoolError::SameWorker);
         }
-        let mut changed = members.to_vec();
+        let mut changed = listed.members.to_vec();
         match old.and_then(|old| changed.iter().position(|member| Arc::ptr_eq(member, old))) {
-            Some(place) => changed[place] = new,
+            Some(place) => {
+                let old = std::mem::replace(&mut changed[place], new);
+                listed.remember(&old);
+            }
             None => changed.push(new),
         }
-        *members = changed.into();
+        listed.members = changed.into();
         self.shared.version.fetch_add(1, Ordering::Release);
         Ok(())
     }
@@ -140,7 +173,7 @@ impl<C: Clock> GeneratorPool<C> {
 
 impl<C> Shared<C> {
     fn members(&self) -> Members<C> {
-        Arc::clone(&self.members.read().unwrap_or_else(PoisonError::into_inner))
+        Arc::clone(&self.listed.read().unwrap_or_else(PoisonError::into_inner).members)
     }
 }
 
@@ -171,7 +204,8 @@ pub enum PoolError {
         /// The generator's.
         generator: Layout,
     },
-    /// A generator of the pool has its datacenter and worker, and timestamps of its lease: both would make the same ids.
+    /// A generator of the pool has, or had, its datacenter and worker, and timestamps of its lease: both would make the
+    /// same ids.
     SameWorker,
 }
 

@@ -107,14 +107,27 @@ impl<C: Clock> Generator<C> {
         self.composer.id(end.saturating_sub(1))
     }
 
+    /// The datacenter and the worker of its ids, as they stand in them.
+    pub(in super::super) const fn node(&self) -> u64 {
+        self.composer.node_bits()
+    }
+
+    /// The first cursor after all that it may use. Of one that was ended, what it used counts; while its end is not known
+    /// yet, all of its lease.
+    pub(in super::super) fn span_end(&self) -> Cursor {
+        let lease_end = self.tick.lease_end.load(Ordering::Relaxed);
+        lease_end.min(self.tick.used_end.load(Ordering::Relaxed))
+    }
+
+    /// Whether it may use, or has used, cursors before one of the same layout.
+    pub(in super::super) const fn begins_before(&self, cursor: Cursor) -> bool {
+        self.tick.first_cursor < cursor
+    }
+
     /// Whether both may make, or have made, an id of one worker and one timestamp.
     pub(in super::super) fn overlaps(&self, other: &Self) -> bool {
-        // Of one that was ended, what it used counts; while its end is not known yet, all of its lease.
-        let span = |generator: &Self| {
-            let lease_end = generator.tick.lease_end.load(Ordering::Relaxed);
-            (generator.tick.first_cursor, lease_end.min(generator.tick.used_end.load(Ordering::Relaxed)))
-        };
-        let ((from, until), (other_from, other_until)) = (span(self), span(other));
-        self.composer.has_node_of(&other.composer) && from < other_until && other_from < until
+        self.node() == other.node()
+            && self.begins_before(other.span_end())
+            && other.begins_before(self.span_end())
     }
 }
