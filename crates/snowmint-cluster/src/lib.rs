@@ -21,7 +21,7 @@ pub use identity::{Holder, HolderError, IdentityError, WorkerSource};
 pub use lease::protocol::WorkerChoice;
 pub use lease::{
     Caller, Keeper, KeeperConfig, KeeperConfigError, Keepers, LeaseFailure, LeaseStatus, NoId, Pool,
-    SavedLeases, SavedLeasesError, Unusable, Workers, WorkersError,
+    SavedLeases, SavedLeasesError, SavedPlaceError, Unusable, Workers, WorkersError,
 };
 pub use namespace::{NamespaceError, NamespaceName, NamespaceNameError, pin};
 pub use segment::{NoNumber, SegmentConfig, SegmentConfigError, SegmentStatus, Segments};

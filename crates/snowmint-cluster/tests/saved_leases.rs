@@ -8,6 +8,7 @@
 
 mod cut_off;
 
+use std::collections::BTreeSet;
 use std::fs;
 use std::path::Path;
 use std::sync::Arc;
@@ -17,7 +18,8 @@ use cut_off::{CutOff, until};
 use snowmint::{AnchoredClock, DatacenterId, Id, Layout, WorkerId};
 use snowmint_cluster::lease::{Tag, directory};
 use snowmint_cluster::{
-    Caller, Holder, KeeperConfig, Keepers, NoId, Pool, SavedLeases, Unusable, WorkerChoice, Workers,
+    Caller, Holder, KeeperConfig, KeeperConfigError, Keepers, NoId, Pool, SavedLeases, SavedPlaceError,
+    Unusable, WorkerChoice, Workers,
 };
 use snowmint_store::Store;
 
@@ -111,6 +113,55 @@ async fn after_a_crash_without_the_store_it_goes_on_to_the_end_of_the_lease() {
     drop(keepers);
     let lapsed = open(folder.path()).await.usable(&pool(), &holder(), until_unix_ms);
     assert_eq!(lapsed, Err(Unusable::Lapsed { until_unix_ms }));
+}
+
+/// Goal: two keepers never go on under one saved lease. Method: a process that died left a lease, the store is away, and
+/// two keepers are started on one folder: through a clone of its handle, and after its lock file was lost.
+#[tokio::test]
+async fn one_keeper_at_a_time_saves_leases_in_a_folder() {
+    let (store, folder) = (Arc::new(CutOff::default()), tempfile::tempdir().unwrap());
+    drop({
+        let keepers = start(&store, open(folder.path()).await);
+        keepers.ready().await.unwrap();
+        keepers
+    });
+    store.cut(true);
+    let saved = open(folder.path()).await;
+    let config = |saved| KeeperConfig::new(pool(), holder()).window(WINDOW).saved(saved);
+    let try_start = |saved| {
+        let store = Arc::clone(&store) as Arc<dyn Store>;
+        Keepers::start(store, config(saved), Workers::ONE, Arc::new(AnchoredClock::new()))
+    };
+    let first = try_start(saved.clone()).unwrap();
+    let refused = |second: Result<Keepers, KeeperConfigError>| async {
+        let error = match second {
+            Err(error) => error,
+            Ok(second) => {
+                let (one, other) = tokio::join!(async { draw(&first).await }, async { draw(&second).await });
+                panic!("{} of {} ids came twice", one.intersection(&other).count(), one.len());
+            }
+        };
+        assert!(matches!(error, KeeperConfigError::Saved(SavedPlaceError::Taken { .. })), "{error:?}");
+        assert!(error.to_string().contains(folder.path().to_str().unwrap()), "{error}");
+    };
+    refused(try_start(saved.clone())).await;
+    fs::remove_file(folder.path().join("leases.lock")).unwrap();
+    let link = folder.path().with_extension("link");
+    std::os::unix::fs::symlink(folder.path(), &link).unwrap();
+    let through_link = SavedLeases::open(&link, "memory: default").unwrap();
+    fs::remove_file(&link).unwrap();
+    refused(try_start(through_link)).await;
+
+    drop(first);
+    let again = until(|| try_start(saved.clone()).ok()).await;
+    assert!(!draw(&again).await.is_empty());
+}
+
+/// What it makes in a while.
+async fn draw(keepers: &Keepers) -> BTreeSet<Id> {
+    keepers.ready().await.unwrap();
+    let mut caller = keepers.caller();
+    ids(keepers, &mut caller, 10_000).await.into_iter().collect()
 }
 
 #[tokio::test]

@@ -14,7 +14,8 @@
 //! # What could be in two places
 //!
 //! Two processes on one folder: the second does not get the lock, which ends with the process that holds it, however
-//! that ends. A copy of the folder: the file names the folder's identity (the lock file's inode, which differs within
+//! that ends. Two keepers of one process, through clones of the handle or because somebody removed the lock file:
+//! `places` gives each place of a folder one owner. A forked child, which shares the lock: it saves nothing. A copy of the folder: the file names the folder's identity (the lock file's inode, which differs within
 //! one file system, and its birth, which no tool that copies files can set) and the holder; a copy has another identity
 //! and is refused, and where files have no birth time nothing is saved. A copy of a whole disk, started on a host of
 //! the same name, cannot be told from the original; it can repeat ids only until the `until` that it carries, so for no
@@ -23,6 +24,7 @@
 
 mod ahead;
 mod file;
+mod places;
 mod saver;
 
 use std::fs::{File, Metadata, TryLockError};
@@ -34,16 +36,19 @@ use std::time::{SystemTime, UNIX_EPOCH};
 use snowmint::utc::Utc;
 
 use super::pool::Pool;
+pub use places::SavedPlaceError;
 pub(super) use saver::Saver;
 
 use crate::Holder;
 use file::LeaseFile;
+use places::{FolderId, Place};
 
 const LOCK: &str = "leases.lock";
 
 /// A folder in which the leases of one node are saved, locked for this process.
 ///
-/// Cloning it gives another handle on the same lock, which is let go with the last of them.
+/// Cloning it gives another handle on the same lock, which is let go with the last of them. One keeper at a time saves
+/// its leases there: a second one does not start, until the first has ended or was dropped.
 #[derive(Clone, Debug)]
 pub struct SavedLeases {
     folder: Arc<LockedFolder>,
@@ -52,6 +57,9 @@ pub struct SavedLeases {
 #[derive(Debug)]
 struct LockedFolder {
     path: PathBuf,
+    id: FolderId,
+    /// The process that took the lock: a forked child inherits it, too.
+    process: u32,
     /// What tells this folder from a copy of it.
     identity: String,
     /// The store and whatever else a lease is void without.
@@ -152,8 +160,9 @@ impl SavedLeases {
             Err(TryLockError::Error(error)) => return Err(failed(error)),
         }
         let identity = identity_of(&lock).map_err(failed)?;
-        let (path, origin) = (folder.to_owned(), origin.to_owned());
-        Ok(Self { folder: Arc::new(LockedFolder { path, identity, origin, _lock: lock }) })
+        let id = FolderId::of(folder).map_err(failed)?;
+        let (path, origin, process) = (folder.to_owned(), origin.to_owned(), std::process::id());
+        Ok(Self { folder: Arc::new(LockedFolder { path, id, process, identity, origin, _lock: lock }) })
     }
 
     /// Whether a node may go on under the lease that was saved in its first place, and until when (unix milliseconds);
@@ -165,6 +174,15 @@ impl SavedLeases {
     pub fn usable(&self, pool: &Pool, holder: &Holder, now_unix_ms: u64) -> Result<Option<u64>, Unusable> {
         let saved = self.file(0).read(pool, holder)?;
         saved.map(|saved| saved.check(now_unix_ms).map(|()| saved.until_unix_ms)).transpose()
+    }
+
+    /// Makes the caller the one that saves the lease of a place, counted from 0.
+    fn place(&self, place: usize) -> Result<Place, SavedPlaceError> {
+        let LockedFolder { path, id, process, .. } = &*self.folder;
+        if *process != std::process::id() {
+            return Err(SavedPlaceError::Forked { folder: path.clone() });
+        }
+        Place::take(id, place).ok_or_else(|| SavedPlaceError::Taken { folder: path.clone() })
     }
 
     /// The file of one of the node's leases, counted from 0.
@@ -218,6 +236,30 @@ mod tests {
         assert_eq!(first, identity(12, Ok(born)).unwrap());
         assert_ne!(first, identity(12, Ok(born + Duration::from_nanos(100))).unwrap());
         assert_ne!(first, identity(13, Ok(born)).unwrap());
+    }
+
+    #[test]
+    fn a_forked_child_saves_nothing_in_its_parents_folder() {
+        let folder = tempfile::tempdir().unwrap();
+        let mut saved = SavedLeases::open(folder.path(), "o").unwrap();
+        saved.place(0).unwrap();
+        Arc::get_mut(&mut saved.folder).unwrap().process += 1;
+        let refused = saved.place(0).unwrap_err();
+        assert_eq!(refused, SavedPlaceError::Forked { folder: folder.path().to_owned() });
+    }
+
+    #[test]
+    fn each_place_of_a_folder_has_one_owner_at_a_time() {
+        let (folder, other) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
+        let saved = SavedLeases::open(folder.path(), "o").unwrap();
+        let first = saved.place(0).unwrap();
+        let taken = saved.clone().place(0).unwrap_err();
+        assert_eq!(taken, SavedPlaceError::Taken { folder: folder.path().to_owned() });
+        let second = saved.place(1).unwrap();
+        SavedLeases::open(other.path(), "o").unwrap().place(0).unwrap();
+        drop(first);
+        saved.place(0).unwrap();
+        assert!(saved.place(1).is_err(), "still {second:?}");
     }
 
     #[test]

@@ -9,7 +9,7 @@ use crate::Holder;
 use crate::lease::keepers::Workers;
 use crate::lease::pool::Pool;
 use crate::lease::protocol::{Settings, WorkerChoice};
-use crate::lease::saved::SavedLeases;
+use crate::lease::saved::{SavedLeases, SavedPlaceError};
 
 const MIN_WINDOW: Duration = Duration::from_millis(500);
 const MAX_WINDOW: Duration = Duration::from_hours(24);
@@ -166,6 +166,9 @@ pub enum KeeperConfigError {
     /// The rule does not go with the layout.
     #[error(transparent)]
     Rule(#[from] BuildError),
+    /// Its leases cannot be saved in the folder.
+    #[error(transparent)]
+    Saved(#[from] SavedPlaceError),
     /// The window is too short or too long.
     #[error(
         "a window of {window:?} is out of range: take {MIN_WINDOW:?} to {MAX_WINDOW:?}, and at least three ticks of {tick:?}"

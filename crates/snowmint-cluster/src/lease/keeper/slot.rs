@@ -47,8 +47,9 @@ impl Node {
         let watcher = (number == 0)
             .then(|| AbortOnDrop(tokio::spawn(watch_wall(Arc::clone(&self.clock), sender.clone()))));
         let saver = self.config.saved_leases().map(|saved| {
-            Arc::new(Saver::new(saved, number, settings.clone(), Arc::clone(&self.clock), sender.clone()))
+            Saver::new(saved, number, settings.clone(), Arc::clone(&self.clock), sender.clone()).map(Arc::new)
         });
+        let saver = saver.transpose()?;
         let task = Task::new(Parts {
             store: Arc::clone(&self.store),
             settings,

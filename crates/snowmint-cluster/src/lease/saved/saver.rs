@@ -12,7 +12,8 @@ use tokio::time::sleep;
 
 use super::ahead::Ahead;
 use super::file::{LeaseFile, SavedLease};
-use super::{SavedLeases, Unusable};
+use super::places::Place;
+use super::{SavedLeases, SavedPlaceError, Unusable};
 use crate::lease::keeper::{LeaseStatus, LeasedGenerator};
 use crate::lease::protocol::{Held, Settings};
 
@@ -23,6 +24,7 @@ const MAX_AHEAD_MS: u64 = 2_000;
 #[derive(Debug)]
 pub(in crate::lease) struct Saver {
     file: LeaseFile,
+    _place: Place,
     settings: Settings,
     clock: Arc<AnchoredClock>,
     status: watch::Sender<LeaseStatus>,
@@ -36,14 +38,16 @@ struct Active {
 }
 
 impl Saver {
+    /// One at a time for each place of a folder, until it is dropped.
     pub(in crate::lease) fn new(
         saved: &SavedLeases,
         place: usize,
         settings: Settings,
         clock: Arc<AnchoredClock>,
         status: watch::Sender<LeaseStatus>,
-    ) -> Self {
-        Self { file: saved.file(place), settings, clock, status, active: Arc::new(Mutex::new(None)) }
+    ) -> Result<Self, SavedPlaceError> {
+        let (file, place) = (saved.file(place), saved.place(place)?);
+        Ok(Self { file, _place: place, settings, clock, status, active: Arc::new(Mutex::new(None)) })
     }
 
     /// What was saved by the process before this one, if it can be used now.
@@ -197,7 +201,7 @@ mod tests {
         };
         let saved = SavedLeases::open(folder, "o").unwrap();
         let status = watch::channel(LeaseStatus::default()).0;
-        Arc::new(Saver::new(&saved, 0, settings, Arc::new(AnchoredClock::new()), status))
+        Arc::new(Saver::new(&saved, 0, settings, Arc::new(AnchoredClock::new()), status).unwrap())
     }
 
     #[tokio::test]
