@@ -79,6 +79,8 @@ mod revisions;
 mod sql;
 #[cfg(feature = "sqlite")]
 mod sqlite;
+#[cfg(any(feature = "sqlite", feature = "postgres", feature = "mysql"))]
+mod statement;
 mod takeover;
 #[cfg(all(feature = "tls", feature = "redis"))]
 mod tls;

@@ -13,6 +13,7 @@ use sqlx::mysql::MySqlConnection;
 use self::opening::Settings;
 use crate::network::Effect;
 use crate::sql::{self, Failure, Pool};
+use crate::statement::exactly_one;
 use crate::{
     Expected, Key, OpenError, Store, StoreError, StoreErrorKind, Swap, UrlError, Versioned, addition,
     revisions,
@@ -173,7 +174,7 @@ impl Store for MySqlStore {
         const OPERATION: &str = "load";
         let ask = async |mut connection| {
             let query = sqlx::query_as::<_, (i64, Option<i64>, Option<Vec<u8>>)>(LOAD);
-            let row = query.bind(key.as_str().as_bytes()).fetch_one(&mut connection).await;
+            let row = exactly_one(query.bind(key.as_str().as_bytes()).fetch_all(&mut connection)).await;
             (connection, row)
         };
         let row = self.pool.run(Effect::Reads, ask).await;
@@ -217,7 +218,8 @@ impl Store for MySqlStore {
 
     async fn unix_ms(&self) -> Result<Option<u64>, StoreError> {
         let ask = async |mut connection| {
-            let time = sqlx::query_scalar::<_, i64>(UNIX_MS).fetch_one(&mut connection).await;
+            let query = sqlx::query_scalar::<_, i64>(UNIX_MS);
+            let time = exactly_one(query.fetch_all(&mut connection)).await;
             (connection, time)
         };
         let time = self.pool.run(Effect::Reads, ask).await;

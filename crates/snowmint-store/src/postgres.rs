@@ -12,6 +12,7 @@ use async_trait::async_trait;
 use self::opening::Settings;
 use crate::network::Effect;
 use crate::sql::{self, Failure, Pool};
+use crate::statement::{at_most_one, exactly_one};
 use crate::{Expected, Key, OpenError, Store, StoreError, Swap, UrlError, Versioned, addition, revisions};
 
 /// The table; whoever may not create it can ask for it to be created.
@@ -103,7 +104,7 @@ impl PostgresStore {
         let step = revisions::step();
         let ask = async |mut connection| {
             let query = sqlx::query_scalar::<_, i64>(ADD).bind(key.as_str()).bind(step).bind(addend);
-            let before = query.fetch_optional(&mut connection).await;
+            let before = at_most_one(query.fetch_all(&mut connection)).await;
             (connection, before)
         };
         let before = self.pool.run(Effect::Writes, ask).await;
@@ -126,7 +127,7 @@ impl Store for PostgresStore {
         const OPERATION: &str = "load";
         let ask = async |mut connection| {
             let query = sqlx::query_as::<_, (i64, Vec<u8>)>(LOAD).bind(key.as_str());
-            let row = query.fetch_optional(&mut connection).await;
+            let row = at_most_one(query.fetch_all(&mut connection)).await;
             (connection, row)
         };
         let row = self.pool.run(Effect::Reads, ask).await;
@@ -171,7 +172,8 @@ impl Store for PostgresStore {
 
     async fn unix_ms(&self) -> Result<Option<u64>, StoreError> {
         let ask = async |mut connection| {
-            let time = sqlx::query_scalar::<_, i64>(UNIX_MS).fetch_one(&mut connection).await;
+            let query = sqlx::query_scalar::<_, i64>(UNIX_MS);
+            let time = exactly_one(query.fetch_all(&mut connection)).await;
             (connection, time)
         };
         let time = self.pool.run(Effect::Reads, ask).await;

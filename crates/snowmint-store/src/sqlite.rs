@@ -14,7 +14,9 @@ use tokio::sync::{Mutex, MutexGuard};
 
 use self::cause::{Cause, Effect, store_error};
 use self::file::Files;
-use crate::{Expected, Key, Revision, Store, StoreError, StoreErrorKind, Swap, Versioned, addition};
+use crate::{
+    Expected, Key, Revision, Store, StoreError, StoreErrorKind, Swap, Versioned, addition, statement,
+};
 
 const LOAD: &str = "SELECT revision, value FROM snowmint_records WHERE key = ?1";
 const LIST: &str =
@@ -121,7 +123,7 @@ impl SqliteStore {
     async fn add_once(&self, key: &Key, addend: i64) -> Result<Option<u64>, StoreError> {
         let mut connection = self.connection(addition::OPERATION).await?;
         let query = sqlx::query_scalar::<_, i64>(ADD).bind(key.as_str()).bind(addend).bind(i64::MAX - addend);
-        let before = query.fetch_optional(&mut *connection).await;
+        let before = statement::at_most_one(query.fetch_all(&mut *connection)).await;
         let before = before.map_err(|error| self.error(addition::OPERATION, Effect::Writes, error))?;
         self.check_in_place(addition::OPERATION, StoreErrorKind::OutcomeUnknown)?;
         Ok(before.map(i64::cast_unsigned))
@@ -152,7 +154,7 @@ impl Store for SqliteStore {
         const OPERATION: &str = "load";
         let mut connection = self.connection(OPERATION).await?;
         let query = sqlx::query_as::<_, (i64, Vec<u8>)>(LOAD).bind(key.as_str());
-        let row = query.fetch_optional(&mut *connection).await;
+        let row = statement::at_most_one(query.fetch_all(&mut *connection)).await;
         self.check_in_place(OPERATION, StoreErrorKind::Other)?;
         let row = row.map_err(|error| self.error(OPERATION, Effect::Reads, error))?;
         row.map(|(revision, value)| self.record(OPERATION, revision, value)).transpose()
@@ -160,7 +162,7 @@ impl Store for SqliteStore {
 
     async fn compare_and_set(&self, key: &Key, expected: Expected, value: &[u8]) -> Result<Swap, StoreError> {
         const OPERATION: &str = "compare_and_set";
-        let Some((sql, before, after)) = statement(expected) else {
+        let Some((sql, before, after)) = write_statement(expected) else {
             return Ok(Swap::Conflict);
         };
         let mut connection = self.connection(OPERATION).await?;
@@ -214,7 +216,7 @@ pub(crate) fn schema(path: &Path) -> Result<String, crate::UrlError> {
 ///
 /// `None` for a revision that no record here can have: they run from [`FIRST`] and stay in the range of SQLite's
 /// integers.
-fn statement(expected: Expected) -> Option<(&'static str, i64, i64)> {
+fn write_statement(expected: Expected) -> Option<(&'static str, i64, i64)> {
     match expected {
         Expected::Absent => Some((INSERT, 0, FIRST)),
         Expected::Revision(Revision(revision)) => {
@@ -230,8 +232,8 @@ mod tests {
 
     #[test]
     fn a_revision_that_no_record_can_have_makes_no_statement() {
-        let revision = |it| statement(Expected::Revision(Revision(it)));
-        assert_eq!(statement(Expected::Absent), Some((INSERT, 0, 1)));
+        let revision = |it| write_statement(Expected::Revision(Revision(it)));
+        assert_eq!(write_statement(Expected::Absent), Some((INSERT, 0, 1)));
         assert_eq!(revision(1), Some((UPDATE, 1, 2)));
         assert_eq!(revision(i64::MAX as u64 - 1), Some((UPDATE, i64::MAX - 1, i64::MAX)));
         for none in [0, i64::MAX as u64, 1 << 63, u64::MAX] {
@@ -249,7 +251,7 @@ mod tests {
                    (SELECT * FROM pragma_busy_timeout), (SELECT * FROM pragma_application_id), \
                    (SELECT * FROM pragma_user_version)";
         let found: (i64, String, i64, i64, i64) =
-            sqlx::query_as(ask).fetch_one(&mut *connection).await.unwrap();
+            statement::exactly_one(sqlx::query_as(ask).fetch_all(&mut *connection)).await.unwrap();
         assert_eq!(found, (2, "wal".to_owned(), 5000, i64::from(opening::APPLICATION_ID), 1));
     }
 }

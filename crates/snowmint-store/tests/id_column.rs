@@ -3,6 +3,7 @@
 //! The library's own tests link no database.
 
 #![allow(clippy::unwrap_used, reason = "a panic is how a test fails")]
+#![allow(clippy::disallowed_methods, reason = "the rows of reads that fit into one page")]
 
 use snowmint::Id;
 use snowmint_test_servers::{MariaDb, Postgres};

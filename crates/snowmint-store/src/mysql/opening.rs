@@ -10,6 +10,7 @@ use super::{MySqlStore, TABLE, cause};
 use crate::location::{Host, Location};
 use crate::network::{self, Effect, Refusal, Writable};
 use crate::sql::{self, Connect, Connected, Failure, Pool};
+use crate::statement::{at_most_one, exactly_one};
 use crate::{StoreError, StoreErrorKind, UrlError};
 
 const PORT: u16 = 3306;
@@ -140,13 +141,13 @@ async fn begin(connection: &mut MySqlConnection, limit: Duration) -> Result<i64,
         limit.as_secs().max(1)
     );
     sqlx::raw_sql(sqlx::AssertSqlSafe(set)).execute(&mut *connection).await?;
-    if sqlx::raw_sql(IS_GALERA).fetch_optional(&mut *connection).await?.is_some() {
+    if !sqlx::raw_sql(IS_GALERA).fetch_all(&mut *connection).await?.is_empty() {
         // Before reads, updates and inserts: wait for what other nodes have committed.
         sqlx::raw_sql("SET SESSION wsrep_sync_wait = 7").execute(&mut *connection).await?;
     }
     // Kept as a prepared statement, as all are: closing one is a packet without an answer, and Nagle's algorithm would
     // hold the next statement back until the server confirms that packet, 40 ms later.
-    sqlx::query_scalar(IS_READ_ONLY).fetch_one(connection).await
+    exactly_one(sqlx::query_scalar(IS_READ_ONLY).fetch_all(connection)).await
 }
 
 /// Creates the table unless it is there, and makes sure that it is ours.
@@ -172,7 +173,7 @@ type Found = (Option<String>, Option<String>, Option<String>);
 
 async fn inspect(store: &MySqlStore) -> Result<Option<Found>, StoreError> {
     let ask = async |mut connection| {
-        let row = sqlx::query_as(INSPECT).fetch_optional(&mut connection).await;
+        let row = at_most_one(sqlx::query_as(INSPECT).fetch_all(&mut connection)).await;
         (connection, row)
     };
     let found: Result<_, Failure> = store.pool.run(Effect::Reads, ask).await;

@@ -10,6 +10,7 @@ use super::{PostgresStore, TABLE, cause};
 use crate::location::{Host, Location};
 use crate::network::{self, Effect, Refusal, Writable};
 use crate::sql::{self, Connect, Connected, Failure, Pool};
+use crate::statement::{at_most_one, exactly_one};
 use crate::{StoreError, StoreErrorKind, UrlError};
 
 const PORT: u16 = 5432;
@@ -114,7 +115,7 @@ impl Connect for Settings {
         let mut connection = options.connect().await.map_err(|error| cause::refusal(&error))?;
         let patience = (self.limit * 9 / 10).as_millis().to_string();
         let begin = sqlx::query_as::<_, (bool, String, String, String)>(BEGIN).persistent(false);
-        match begin.bind(patience).fetch_one(&mut connection).await {
+        match exactly_one(begin.bind(patience).fetch_all(&mut connection)).await {
             Ok((false, ..)) => Ok(Writable { connection, server: None, mark: () }),
             // Its answers may lag behind the primary, so it must not even be read.
             Ok((true, ..)) => {
@@ -150,7 +151,8 @@ type Found = (String, String, String, bool);
 
 async fn inspect(store: &PostgresStore) -> Result<Option<Found>, StoreError> {
     let ask = async |mut connection| {
-        let row = sqlx::query_as(INSPECT).persistent(false).fetch_optional(&mut connection).await;
+        let query = sqlx::query_as(INSPECT).persistent(false);
+        let row = at_most_one(query.fetch_all(&mut connection)).await;
         (connection, row)
     };
     let found: Result<_, Failure> = store.pool.run(Effect::Reads, ask).await;

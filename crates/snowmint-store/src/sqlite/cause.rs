@@ -95,6 +95,8 @@ fn kind(error: &sqlx::Error, effect: Effect, path: &Path) -> StoreErrorKind {
         return kind_without_code(error, effect);
     };
     match primary {
+        // Also at a commit: SQLite says so while it writes to the log, and what it has written there counts only with
+        // the last frame, which is then missing or torn. A failed sync of a whole log is IOERR.
         primary::FULL => StoreErrorKind::Full,
         primary::CORRUPT | primary::NOTADB => StoreErrorKind::Corrupt,
         primary::READONLY | primary::PERM => StoreErrorKind::ReadOnly,
@@ -116,8 +118,9 @@ fn kind(error: &sqlx::Error, effect: Effect, path: &Path) -> StoreErrorKind {
 /// For errors of the layer above SQLite: the thread that runs the statements, and the reading of its rows.
 fn kind_without_code(error: &sqlx::Error, effect: Effect) -> StoreErrorKind {
     match error {
-        sqlx::Error::ColumnDecode { .. } | sqlx::Error::Decode(_) => StoreErrorKind::Corrupt,
+        // A write whose row cannot be read has been carried out all the same.
         _ if effect == Effect::Writes => StoreErrorKind::OutcomeUnknown,
+        sqlx::Error::ColumnDecode { .. } | sqlx::Error::Decode(_) => StoreErrorKind::Corrupt,
         _ => StoreErrorKind::Other,
     }
 }

@@ -9,6 +9,7 @@ use sqlx::{AssertSqlSafe, ConnectOptions, Connection};
 
 use super::cause::{Cause, Effect, RESTORE, describe, is_busy, read_only_advice, store_error};
 use super::file::{self, Files};
+use crate::statement::exactly_one;
 use crate::{StoreError, StoreErrorKind};
 
 /// Marks a file as ours in SQLite's header: "Snmt".
@@ -198,7 +199,7 @@ impl Header {
              (SELECT page_size FROM pragma_page_size), \
              count(*), count(*) FILTER (WHERE type = 'table' AND name = 'snowmint_records') FROM sqlite_schema",
         );
-        let row = query.fetch_one(connection).await?;
+        let row = exactly_one(query.fetch_all(connection)).await?;
         let (application_id, user_version, journal_mode, page_bytes, objects, records) = row;
         Ok(Self { application_id, user_version, journal_mode, page_bytes, objects, records })
     }
@@ -259,7 +260,8 @@ async fn create(connection: &mut SqliteConnection) -> Result<(), Failure> {
 
 /// With a write-ahead log readers do not wait for a writer; the setting stays in the file.
 async fn use_write_ahead_log(connection: &mut SqliteConnection) -> Result<(), Failure> {
-    let mode: String = sqlx::query_scalar("PRAGMA journal_mode = WAL").fetch_one(connection).await?;
+    let query = sqlx::query_scalar("PRAGMA journal_mode = WAL");
+    let mode: String = exactly_one(query.fetch_all(connection)).await?;
     if mode == "wal" {
         return Ok(());
     }
@@ -274,7 +276,8 @@ async fn check_sound(path: &Path, page_bytes: u32, connection: &mut SqliteConnec
         let found = format!("the file ends inside a page, after {length} bytes");
         return refuse(StoreErrorKind::Corrupt, found, RESTORE);
     }
-    let verdict: String = sqlx::query_scalar("PRAGMA quick_check(1)").fetch_one(connection).await?;
+    let query = sqlx::query_scalar("PRAGMA quick_check(1)");
+    let verdict: String = exactly_one(query.fetch_all(connection)).await?;
     if verdict == "ok" {
         return Ok(());
     }

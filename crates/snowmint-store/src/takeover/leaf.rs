@@ -9,6 +9,7 @@ use async_trait::async_trait;
 use super::Surveyed;
 use super::database::{Database, RESERVE, System, required};
 use crate::network::Effect;
+use crate::statement::at_most_one;
 use crate::{Counter, OpenError, Segment, StoreError, StoreErrorKind};
 
 pub(super) const SOURCE: &str = "leaf";
@@ -62,8 +63,8 @@ impl LeafCounter {
     /// `max_id`, at least 0, and `step`, as it is.
     async fn row(&self, operation: &'static str) -> Result<(u64, i64), StoreError> {
         let ask = async |mut connection| {
-            let row =
-                sqlx::query_as::<_, (i64, i64)>(ROW).bind(&self.tag).fetch_optional(&mut connection).await;
+            let query = sqlx::query_as::<_, (i64, i64)>(ROW).bind(&self.tag);
+            let row = at_most_one(query.fetch_all(&mut connection)).await;
             (connection, row)
         };
         let row = self.database.run(operation, Effect::Reads, ask).await?;

@@ -11,6 +11,7 @@ use super::Surveyed;
 use super::database::{Database, RESERVE, System};
 use crate::location::Location;
 use crate::network::Effect;
+use crate::statement::{at_most_one, exactly_one};
 use crate::{Counter, MAX_NUMBER, OpenError, Segment, StoreError, StoreErrorKind, UrlError};
 
 pub(super) const SOURCE: &str = "tickets";
@@ -136,7 +137,7 @@ pub(super) async fn survey(url: &str) -> Result<Vec<Surveyed>, OpenError> {
     );
     let ask = async |mut connection| {
         let query = sqlx::query_as::<_, (u64, u64, u64)>(AssertSqlSafe(sql.clone()));
-        let row = query.fetch_one(&mut connection).await;
+        let row = exactly_one(query.fetch_all(&mut connection)).await;
         (connection, row)
     };
     let (highest_number, increment, offset) = database.run(OPERATION, Effect::Reads, ask).await?;
@@ -162,7 +163,7 @@ fn parameters(location: &mut Location) -> Result<(String, Option<String>), UrlEr
 async fn column(database: &Database, operation: &'static str) -> Result<Column, StoreError> {
     let ask = async |mut connection| {
         let query = sqlx::query_as::<_, (String, String)>(COLUMN).bind(&database.table);
-        let row = query.fetch_optional(&mut connection).await;
+        let row = at_most_one(query.fetch_all(&mut connection)).await;
         (connection, row)
     };
     let Some((name, kind)) = database.run(operation, Effect::Reads, ask).await? else {
@@ -182,7 +183,7 @@ async fn column(database: &Database, operation: &'static str) -> Result<Column, 
 async fn no_counter(database: &Database, operation: &'static str) -> Result<StoreError, StoreError> {
     let ask = async |mut connection| {
         let query = sqlx::query_scalar::<_, i64>(EXISTS).bind(&database.table);
-        let count = query.fetch_one(&mut connection).await;
+        let count = exactly_one(query.fetch_all(&mut connection)).await;
         (connection, count)
     };
     let table = &database.table;
