@@ -32,6 +32,10 @@ struct State {
     frozen: bool,
     refusing: bool,
     losing_answers: bool,
+    /// How many bytes of answers pass before all connections are cut.
+    answers_left: Option<usize>,
+    /// How many bytes of answers have passed.
+    answered: usize,
     delay: Duration,
     stopped: bool,
     /// Both ends of every connection, open or not.
@@ -112,6 +116,21 @@ impl Proxy {
         self.shared.state().losing_answers = lose;
     }
 
+    /// Passes that many more bytes of answers, and cuts every connection at the next one; then passes everything on.
+    pub fn cut_answers_after(&self, bytes: usize) {
+        self.shared.state().answers_left = Some(bytes);
+    }
+
+    /// Takes [`cut_answers_after`](Self::cut_answers_after) back, unless it has cut.
+    pub fn pass_answers(&self) {
+        self.shared.state().answers_left = None;
+    }
+
+    /// How many bytes of answers have passed so far.
+    pub fn answered(&self) -> usize {
+        self.shared.state().answered
+    }
+
     /// How many connections were taken so far.
     pub fn accepted(&self) -> usize {
         self.shared.state().accepted
@@ -131,6 +150,18 @@ impl Drop for Proxy {
 }
 
 impl State {
+    /// How many of the bytes of an answer pass, and whether all connections are cut behind them.
+    fn answer(&mut self, bytes: usize) -> (usize, bool) {
+        let passed = self.answers_left.map_or(bytes, |left| left.min(bytes));
+        self.answered += passed;
+        self.answers_left = self.answers_left.map(|left| left - passed);
+        let cut = passed < bytes;
+        if cut {
+            self.answers_left = None;
+        }
+        (passed, cut)
+    }
+
     fn cut(&mut self) {
         for stream in self.streams.drain(..) {
             // One that is closed already has nothing to shut.
@@ -236,8 +267,13 @@ impl Shared {
             if way == Way::ToClient && self.state().losing_answers {
                 continue;
             }
-            if to.write_all(&buffer[..count]).is_err() {
+            let (passed, cut) =
+                if way == Way::ToClient { self.state().answer(count) } else { (count, false) };
+            if to.write_all(&buffer[..passed]).is_err() {
                 break;
+            }
+            if cut {
+                self.state().cut();
             }
         }
         from.shutdown(Shutdown::Both).ok();

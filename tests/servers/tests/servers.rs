@@ -233,6 +233,31 @@ fn the_proxy_does_what_networks_do() {
     assert!(asked.elapsed() >= Duration::from_millis(100), "{:?} there and back", asked.elapsed());
 }
 
+#[test]
+fn the_proxy_cuts_behind_a_byte() {
+    let proxy = Proxy::start(echo());
+    let ask = |bytes: &[u8]| {
+        let mut stream = TcpStream::connect(proxy.address()).unwrap();
+        stream.write_all(bytes).unwrap();
+        let mut answer = Vec::new();
+        // Until the connection is closed, or for long enough that nothing follows.
+        stream.set_read_timeout(Some(Duration::from_millis(300))).unwrap();
+        let closed = stream.read_to_end(&mut answer).is_ok();
+        (answer, closed)
+    };
+    assert_eq!(ask(b"12345"), (b"12345".to_vec(), false));
+    assert_eq!(proxy.answered(), 5);
+    for passed in 0..5 {
+        proxy.cut_answers_after(passed);
+        assert_eq!(ask(b"12345"), (b"12345"[..passed].to_vec(), true));
+    }
+    assert_eq!(proxy.answered(), 5 + 10);
+    proxy.cut_answers_after(5);
+    assert_eq!(ask(b"12345"), (b"12345".to_vec(), false));
+    proxy.pass_answers();
+    assert_eq!(ask(b"12345"), (b"12345".to_vec(), false));
+}
+
 #[expect(clippy::disallowed_methods, reason = "tests measure the product by a clock of their own")]
 fn now() -> std::time::Instant {
     std::time::Instant::now()
