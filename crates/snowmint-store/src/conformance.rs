@@ -1,5 +1,8 @@
 //! The checks that every backend has to pass, one function for each line of the contract of [`Store`].
 //! They write under fresh keys, some ten thousand, and cannot delete them: give them a store to throw away.
+//!
+//! [`run`] checks a store that works. What has to hold while it fails is checked by [`failing`], whose troubles the
+//! test of the backend makes.
 
 /// Fails the check unless the condition holds.
 macro_rules! ensure {
@@ -11,6 +14,7 @@ macro_rules! ensure {
 }
 
 mod additions;
+pub mod failing;
 mod history;
 mod lists;
 mod records;

@@ -15,6 +15,7 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use async_trait::async_trait;
+use snowmint_store::conformance::failing::{Account, Operation};
 use snowmint_store::conformance::{self, Area, Checked};
 use snowmint_store::{
     Expected, Key, MAX_NUMBER, MemoryStore, Revision, Store, StoreError, StoreErrorKind, Swap, Versioned,
@@ -371,5 +372,148 @@ async fn the_whole_suite_finds_every_fault() {
         });
         let violation = suite.await.expect_err(&format!("the suite did not find {fault:?}"));
         println!("{fault:?}: {violation}");
+    }
+}
+
+/// What a store does wrong while it fails.
+#[derive(Clone, Copy, PartialEq, Debug)]
+enum Lie {
+    /// Answers before the commit, which fails.
+    GivesNumbersUncommitted,
+    AcknowledgesWritesUncommitted,
+    /// Says that nothing was written, and has written.
+    RefusesNumbersItTook,
+    RefusesWritesItMade,
+    /// Shows what was never written, or no longer what was.
+    ShowsWritesItRefused,
+    HidesWrites,
+    CallsReadsUnknown,
+    /// None: every call fails, with an outcome that is unknown, after its write or before.
+    None,
+}
+
+const LIES: [Lie; 7] = [
+    Lie::GivesNumbersUncommitted,
+    Lie::AcknowledgesWritesUncommitted,
+    Lie::RefusesNumbersItTook,
+    Lie::RefusesWritesItMade,
+    Lie::ShowsWritesItRefused,
+    Lie::HidesWrites,
+    Lie::CallsReadsUnknown,
+];
+
+/// A memory store that fails at every third call, and lies about it.
+#[derive(Debug)]
+struct Failing {
+    inner: MemoryStore,
+    lie: Lie,
+    calls: AtomicU64,
+    refused: Mutex<Option<Vec<u8>>>,
+}
+
+impl Failing {
+    fn error(kind: StoreErrorKind) -> StoreError {
+        StoreError::new(kind, "call", "failing:", "the disk is full")
+    }
+
+    /// Every third time, in turn before the write and after it.
+    fn turn(&self) -> Option<bool> {
+        let call = self.calls.fetch_add(1, Ordering::SeqCst);
+        call.is_multiple_of(3).then_some(call.is_multiple_of(2))
+    }
+}
+
+#[async_trait]
+impl Store for Failing {
+    async fn load(&self, key: &Key) -> Result<Option<Versioned>, StoreError> {
+        let mut found = self.inner.load(key).await?;
+        match self.lie {
+            Lie::CallsReadsUnknown if self.turn().is_some() => {
+                return Err(Self::error(StoreErrorKind::OutcomeUnknown));
+            }
+            Lie::HidesWrites if self.turn().is_some() => return Ok(None),
+            Lie::ShowsWritesItRefused => {
+                if let (Some(record), Some(refused)) = (&mut found, self.refused.lock().unwrap().clone()) {
+                    record.value = refused;
+                }
+            }
+            _ => {}
+        }
+        Ok(found)
+    }
+
+    async fn compare_and_set(&self, key: &Key, expected: Expected, value: &[u8]) -> Result<Swap, StoreError> {
+        let Some(written) = self.turn() else {
+            return self.inner.compare_and_set(key, expected, value).await;
+        };
+        match self.lie {
+            Lie::AcknowledgesWritesUncommitted => Ok(Swap::Done(Revision(1 << 40))),
+            Lie::RefusesWritesItMade => {
+                let _ = self.inner.compare_and_set(key, expected, value).await?;
+                Err(Self::error(StoreErrorKind::Full))
+            }
+            Lie::ShowsWritesItRefused => {
+                *self.refused.lock().unwrap() = Some(value.to_vec());
+                Err(Self::error(StoreErrorKind::Full))
+            }
+            _ => {
+                if written {
+                    let _ = self.inner.compare_and_set(key, expected, value).await?;
+                }
+                Err(Self::error(StoreErrorKind::OutcomeUnknown))
+            }
+        }
+    }
+
+    async fn add(&self, key: &Key, count: NonZeroU64) -> Result<u64, StoreError> {
+        let Some(written) = self.turn() else { return self.inner.add(key, count).await };
+        match self.lie {
+            Lie::GivesNumbersUncommitted => {
+                let held = self.inner.load(key).await?.map(|it| String::from_utf8(it.value).unwrap());
+                Ok(held.map_or(0, |it| it.parse().unwrap()))
+            }
+            Lie::RefusesNumbersItTook => {
+                self.inner.add(key, count).await?;
+                Err(Self::error(StoreErrorKind::Full))
+            }
+            _ => {
+                if written {
+                    self.inner.add(key, count).await?;
+                }
+                Err(Self::error(StoreErrorKind::OutcomeUnknown))
+            }
+        }
+    }
+
+    async fn list(&self, prefix: &str) -> Result<Vec<(Key, Versioned)>, StoreError> {
+        self.inner.list(prefix).await
+    }
+
+    fn describe(&self) -> String {
+        format!("failing:{:?}", self.lie)
+    }
+}
+
+async fn account_for(lie: Lie) -> Checked {
+    let inner = MemoryStore::new();
+    let (calls, refused) = (AtomicU64::new(0), Mutex::default());
+    let failing = Failing { inner: inner.clone(), lie, calls, refused };
+    let mut account = Account::new();
+    for _ in 0..20 {
+        for operation in Operation::ALL {
+            let _ = account.call(&failing, operation).await?;
+        }
+        account.check(&inner).await?;
+    }
+    Ok(())
+}
+
+/// Goal: an account finds every lie of a store that fails, and finds nothing where it only fails. Method: one lie each.
+#[tokio::test]
+async fn an_account_finds_every_lie() {
+    account_for(Lie::None).await.unwrap();
+    for lie in LIES {
+        let found = account_for(lie).await.expect_err(&format!("no account found {lie:?}"));
+        println!("{lie:?}: {found:?}");
     }
 }

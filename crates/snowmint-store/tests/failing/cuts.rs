@@ -1,0 +1,163 @@
+//! The connection is cut behind each byte of an answer, or as many of them as there is time for.
+
+use std::collections::BTreeSet;
+use std::num::NonZeroU64;
+use std::sync::Arc;
+use std::time::Duration;
+
+use snowmint_store::conformance::failing::{Account, Numbers, Operation, Outcome};
+use snowmint_store::{Counter, Store, StoreErrorKind};
+use snowmint_test_servers::{Etcd, MariaDb, Postgres, Proxy, Redis, ZooKeeper};
+use tokio::time::{Instant, sleep, timeout};
+
+use crate::servers::{COUNTERS, check_skipped, make_counters, make_key};
+use crate::{BOUND, PATIENCE, call, comes_back, saw};
+
+/// How many of the last bytes of an answer are cut one by one: there is what acknowledges it.
+const LAST: usize = 24;
+
+/// So many places to cut an answer of that many bytes: the beginning, the last bytes, and some between them.
+fn places(bytes: usize, most: usize) -> BTreeSet<usize> {
+    let tail = LAST.min(most / 2).min(bytes);
+    let rest = most - tail;
+    let spread = (0..rest).map(|nth| nth * (bytes - tail) / rest);
+    spread.chain(bytes - tail..bytes).collect()
+}
+
+/// Cuts the answer to each operation.
+async fn cut_store(store: Arc<dyn Store>, direct: Arc<dyn Store>, proxy: &Proxy, most: usize) {
+    let started = Instant::now();
+    let mut account = Account::new();
+    let mut cuts = 0;
+    for operation in Operation::ALL {
+        let mut outcomes = Vec::new();
+        // As it is behind each cut: on a new connection that has served one load.
+        proxy.cut();
+        comes_back(&mut account, &*store).await;
+        let before = proxy.answered();
+        assert!(call(&mut account, &*store, operation).await.is_acknowledged());
+        for bytes in places(proxy.answered() - before, most) {
+            proxy.cut_answers_after(bytes);
+            outcomes.push(call(&mut account, &*store, operation).await);
+            proxy.pass_answers();
+            cuts += 1;
+            comes_back(&mut account, &*store).await;
+        }
+        // A read may be sent again; a write whose answer was cut is not known.
+        let writes = matches!(operation, Operation::CompareAndSet | Operation::Add);
+        assert_eq!(writes, saw(&outcomes, StoreErrorKind::OutcomeUnknown), "{operation:?}: {outcomes:?}");
+    }
+    account.check(&*store).await.unwrap();
+    account.check(&*direct).await.unwrap();
+    println!("{}: {cuts} cuts in {:?}", direct.describe(), started.elapsed());
+}
+
+/// Cuts the answers to reservations, and returns what was given.
+async fn cut_counter(counter: &dyn Counter, direct: &dyn Counter, proxy: &Proxy, most: usize) -> Numbers {
+    let started = Instant::now();
+    let (mut numbers, mut outcomes) = (Numbers::new(), Vec::new());
+    proxy.cut();
+    reserve_again(&mut numbers, counter).await;
+    proxy.cut();
+    let before = proxy.answered();
+    reserve_again(&mut numbers, counter).await;
+    let places = places(proxy.answered() - before, most);
+    println!("{}: {} cuts", direct.describe(), places.len());
+    for bytes in places {
+        proxy.cut();
+        // The first call may meet the connection that was cut.
+        let _ = reserve(&mut numbers, counter).await;
+        proxy.cut_answers_after(bytes);
+        outcomes.push(reserve(&mut numbers, counter).await);
+        proxy.pass_answers();
+        reserve_again(&mut numbers, counter).await;
+    }
+    assert!(saw(&outcomes, StoreErrorKind::OutcomeUnknown), "{outcomes:?}");
+    assert!(reserve(&mut numbers, direct).await.is_acknowledged());
+    println!("{}: {:?}, {numbers:?}", direct.describe(), started.elapsed());
+    numbers
+}
+
+pub(crate) async fn reserve(numbers: &mut Numbers, counter: &dyn Counter) -> Outcome {
+    let count = NonZeroU64::new(3).unwrap();
+    timeout(BOUND, numbers.reserve(counter, count)).await.expect("a reservation in bounded time").unwrap()
+}
+
+pub(crate) async fn reserve_again(numbers: &mut Numbers, counter: &dyn Counter) {
+    let started = Instant::now();
+    while !reserve(numbers, counter).await.is_acknowledged() {
+        assert!(started.elapsed() < PATIENCE, "{} does not come back", counter.describe());
+        sleep(Duration::from_millis(5)).await;
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn postgres_gives_nothing_twice() {
+    let server = Postgres::start();
+    let proxy = Proxy::start(server.address());
+    let url = |address| format!("postgres://postgres@{address}/postgres");
+    let (store, direct) =
+        (crate::open(&url(proxy.address())).await, crate::open(&url(server.address())).await);
+    cut_store(store, direct, &proxy, 40).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn mariadb_and_its_counters_give_nothing_twice() {
+    let server = MariaDb::start();
+    let proxy = Proxy::start(server.address());
+    let url = |address| format!("mysql://root@{address}/test");
+    let (store, direct) =
+        (crate::open(&url(proxy.address())).await, crate::open(&url(server.address())).await);
+    cut_store(store, direct, &proxy, 40).await;
+
+    make_counters(&server);
+    for (system, parameters) in COUNTERS {
+        let open = async |address| {
+            let url = format!("{system}:mysql://root@{address}/test{parameters}");
+            snowmint_store::open_counter(&url).await.unwrap()
+        };
+        let (counter, direct) = (open(proxy.address()).await, open(server.address()).await);
+        let numbers = cut_counter(&*counter, &*direct, &proxy, 40).await;
+        check_skipped(&*counter, &numbers);
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn redis_and_its_counter_give_nothing_twice() {
+    let server = Redis::start();
+    let proxy = Proxy::start(server.address());
+    let url = |address| format!("redis://{address}/0");
+    let (store, direct) =
+        (crate::open(&url(proxy.address())).await, crate::open(&url(server.address())).await);
+    cut_store(store, direct, &proxy, 40).await;
+
+    make_key(&server);
+    let open = async |address| {
+        snowmint_store::open_counter(&format!("redis-counter:redis://{address}/0?counter=orders"))
+            .await
+            .unwrap()
+    };
+    let (counter, direct) = (open(proxy.address()).await, open(server.address()).await);
+    let numbers = cut_counter(&*counter, &*direct, &proxy, 40).await;
+    check_skipped(&*counter, &numbers);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn etcd_gives_nothing_twice() {
+    let server = Etcd::start();
+    let proxy = Proxy::start(server.address());
+    let url = |address| format!("etcd://{address}");
+    let (store, direct) =
+        (crate::open(&url(proxy.address())).await, crate::open(&url(server.address())).await);
+    cut_store(store, direct, &proxy, 40).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn zookeeper_gives_nothing_twice() {
+    let server = ZooKeeper::start();
+    let proxy = Proxy::start(server.address());
+    let url = |address| format!("zookeeper://{address}");
+    let (store, direct) =
+        (crate::open(&url(proxy.address())).await, crate::open(&url(server.address())).await);
+    cut_store(store, direct, &proxy, 20).await;
+}
