@@ -9,11 +9,6 @@ use snowmint::Id;
 use snowmint_test_servers::{MariaDb, Postgres};
 use sqlx::{Connection, MySqlConnection, PgConnection, SqliteConnection};
 
-/// What programs wrap ids in.
-#[derive(Debug, PartialEq, sqlx::Type)]
-#[sqlx(transparent)]
-struct OrderId(Id);
-
 macro_rules! ids_go_in_and_come_back {
     ($connection:ty, $url:expr, $place:literal) => {
         let mut connection = <$connection>::connect($url).await.unwrap();
@@ -58,16 +53,16 @@ async fn postgres() {
     ids_go_in_and_come_back!(PgConnection, &url, "$1");
 
     let mut connection = PgConnection::connect(&url).await.unwrap();
-    let wanted = vec![OrderId(Id::MAX), OrderId(Id::new(7).unwrap())];
-    let found: Vec<OrderId> = sqlx::query_scalar("SELECT id FROM orders WHERE id = ANY($1)")
+    let wanted = vec![Id::MAX, Id::new(7).unwrap()];
+    let found: Vec<Id> = sqlx::query_scalar("SELECT id FROM orders WHERE id = ANY($1)")
         .bind(&wanted)
         .fetch_all(&mut connection)
         .await
         .unwrap();
-    assert_eq!(found, [OrderId(Id::MAX)]);
+    assert_eq!(found, [Id::MAX]);
     let array: Vec<Id> =
         sqlx::query_scalar("SELECT $1::bigint[]").bind(&wanted).fetch_one(&mut connection).await.unwrap();
-    assert_eq!(array, wanted.iter().map(|id| id.0).collect::<Vec<_>>());
+    assert_eq!(array, wanted);
 }
 
 #[tokio::test]
