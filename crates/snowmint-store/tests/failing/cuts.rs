@@ -1,56 +1,15 @@
-//! The connection is cut behind each byte of an answer, or as many of them as there is time for.
+//! Stores and counters on real servers whose connections are cut behind the bytes of an answer.
 
-use std::collections::BTreeSet;
 use std::num::NonZeroU64;
-use std::sync::Arc;
 use std::time::Duration;
 
-use snowmint_store::conformance::failing::{Account, Numbers, Operation, Outcome};
-use snowmint_store::{Counter, Store, StoreErrorKind};
+use snowmint_store::conformance::failing::{Numbers, Outcome};
+use snowmint_store::{Counter, StoreErrorKind};
 use snowmint_test_servers::{Etcd, MariaDb, Postgres, Proxy, Redis, ZooKeeper};
 use tokio::time::{Instant, sleep, timeout};
 
+use crate::cut::{BOUND, PATIENCE, cut_store, places, saw};
 use crate::servers::{COUNTERS, check_skipped, make_counters, make_key};
-use crate::{BOUND, PATIENCE, call, comes_back, saw};
-
-/// How many of the last bytes of an answer are cut one by one: there is what acknowledges it.
-const LAST: usize = 24;
-
-/// So many places to cut an answer of that many bytes: the beginning, the last bytes, and some between them.
-fn places(bytes: usize, most: usize) -> BTreeSet<usize> {
-    let tail = LAST.min(most / 2).min(bytes);
-    let rest = most - tail;
-    let spread = (0..rest).map(|nth| nth * (bytes - tail) / rest);
-    spread.chain(bytes - tail..bytes).collect()
-}
-
-/// Cuts the answer to each operation.
-async fn cut_store(store: Arc<dyn Store>, direct: Arc<dyn Store>, proxy: &Proxy, most: usize) {
-    let started = Instant::now();
-    let mut account = Account::new();
-    let mut cuts = 0;
-    for operation in Operation::ALL {
-        let mut outcomes = Vec::new();
-        // As it is behind each cut: on a new connection that has served one load.
-        proxy.cut();
-        comes_back(&mut account, &*store).await;
-        let before = proxy.answered();
-        assert!(call(&mut account, &*store, operation).await.is_acknowledged());
-        for bytes in places(proxy.answered() - before, most) {
-            proxy.cut_answers_after(bytes);
-            outcomes.push(call(&mut account, &*store, operation).await);
-            proxy.pass_answers();
-            cuts += 1;
-            comes_back(&mut account, &*store).await;
-        }
-        // A read may be sent again; a write whose answer was cut is not known.
-        let writes = matches!(operation, Operation::CompareAndSet | Operation::Add);
-        assert_eq!(writes, saw(&outcomes, StoreErrorKind::OutcomeUnknown), "{operation:?}: {outcomes:?}");
-    }
-    account.check(&*store).await.unwrap();
-    account.check(&*direct).await.unwrap();
-    println!("{}: {cuts} cuts in {:?}", direct.describe(), started.elapsed());
-}
 
 /// Cuts the answers to reservations, and returns what was given.
 async fn cut_counter(counter: &dyn Counter, direct: &dyn Counter, proxy: &Proxy, most: usize) -> Numbers {

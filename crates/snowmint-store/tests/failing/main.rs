@@ -13,6 +13,8 @@
 
 #[path = "../common/mod.rs"]
 mod common;
+#[path = "../cut/mod.rs"]
+mod cut;
 mod cuts;
 mod disks;
 mod servers;
@@ -22,14 +24,10 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use common::role;
-use snowmint_store::conformance::failing::{Account, Operation, Outcome};
-use snowmint_store::{Store, StoreErrorKind};
+use cut::{BOUND, PATIENCE, call};
+use snowmint_store::Store;
+use snowmint_store::conformance::failing::{Account, Operation};
 use tokio::time::{Instant, sleep, timeout};
-
-/// No call may take longer: the limit of the stores, and time for a busy machine.
-const BOUND: Duration = Duration::from_secs(15);
-/// How long something may take to come about on a busy machine.
-const PATIENCE: Duration = Duration::from_mins(1);
 
 /// What the child processes of the tests do.
 #[test]
@@ -48,20 +46,6 @@ fn child() {
         }
     });
     println!("@done");
-}
-
-/// A call in bounded time.
-async fn call(account: &mut Account, store: &dyn Store, operation: Operation) -> Outcome {
-    timeout(BOUND, account.call(store, operation)).await.expect("a call in bounded time").unwrap()
-}
-
-/// Reads until that succeeds.
-async fn comes_back(account: &mut Account, store: &dyn Store) {
-    let started = Instant::now();
-    while !call(account, store, Operation::Load).await.is_acknowledged() {
-        assert!(started.elapsed() < PATIENCE, "{} does not come back", store.describe());
-        sleep(Duration::from_millis(5)).await;
-    }
 }
 
 /// Writes until that succeeds: a session may learn of a change in its own time.
@@ -92,11 +76,6 @@ async fn until_writes_fail(account: &mut Account, store: &dyn Store, failures: u
         }
         assert!(round < 3000, "no write fails");
     }
-}
-
-/// Whether one of the outcomes is of that kind.
-fn saw(outcomes: &[Outcome], kind: StoreErrorKind) -> bool {
-    outcomes.contains(&Outcome::Failed(kind))
 }
 
 async fn open(url: &str) -> Arc<dyn Store> {

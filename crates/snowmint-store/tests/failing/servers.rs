@@ -9,9 +9,10 @@ use snowmint_test_servers::{Etcd, MariaDb, Postgres, Redis, ZooKeeper};
 use tokio::time::{Instant, sleep};
 
 use crate::common::run_mounted;
+use crate::cut::{PATIENCE, call, comes_back, saw};
 use crate::cuts::{reserve, reserve_again};
 use crate::disks::Ballast;
-use crate::{PATIENCE, call, comes_back, open, until_writes_fail};
+use crate::{open, until_writes_fail};
 
 /// The counters of other systems in MariaDB, with the parameters of their URLs.
 pub(crate) const COUNTERS: [(&str, &str); 3] =
@@ -231,7 +232,7 @@ async fn read_only_servers_give_nothing_twice() {
         set(1);
         for _ in 0..3 {
             let outcome = reserve(&mut numbers, &*counter).await;
-            assert!(crate::saw(&[outcome], StoreErrorKind::ReadOnly), "{system}: {outcome:?}");
+            assert!(saw(&[outcome], StoreErrorKind::ReadOnly), "{system}: {outcome:?}");
         }
         set(0);
         reserve_again(&mut numbers, &*counter).await;

@@ -10,8 +10,9 @@ use snowmint_store::{SqliteStore, StoreErrorKind};
 use tokio::time::{Instant, sleep};
 
 use crate::common::{close, run_mounted};
+use crate::cut::{PATIENCE, call, saw};
 use crate::disks::Ballast;
-use crate::{PATIENCE, call, saw, until_writes_fail};
+use crate::until_writes_fail;
 
 const PAGE: u64 = 4096;
 
@@ -147,7 +148,7 @@ pub(crate) async fn io_errors(folder: &Path) {
     let path = folder.join("leases.db");
     let mut account = Account::new();
     let mut seen = Vec::new();
-    for nth in 0..30 {
+    for nth in 0..18 {
         let store = SqliteStore::open(&path).await.unwrap();
         account.check(&store).await.unwrap();
         let broken = folder.join(if nth % 3 == 0 { "broken-write" } else { "broken-sync" });

@@ -9,6 +9,8 @@
 )]
 
 mod api_server;
+#[path = "../cut/mod.rs"]
+mod cut;
 #[path = "../network/mod.rs"]
 mod network;
 
@@ -142,6 +144,14 @@ async fn a_crash_loses_nothing_and_the_handle_recovers() {
     assert_eq!(load_again(&*store, "a").await, Some(record));
     put(&*store, "a", b"after").await;
     assert!(add_five(&*store).await >= 5);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn an_answer_that_is_cut_gives_nothing_twice() {
+    let server = ApiServer::start(None).await;
+    let proxy = Proxy::start(server.address());
+    let store = open(&format!("kubernetes:team-a?server=http://{}", proxy.address())).await;
+    cut::cut_store(store, open(&url(&server)).await, &proxy, 40).await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
