@@ -27,6 +27,7 @@
 mod certificates;
 mod etcd;
 mod mariadb;
+mod mariadb_pair;
 mod port;
 mod postgres;
 mod probe;
@@ -41,6 +42,7 @@ mod zookeeper;
 pub use certificates::Certificates;
 pub use etcd::{Etcd, EtcdCluster};
 pub use mariadb::MariaDb;
+pub use mariadb_pair::MariaDbPair;
 pub use postgres::Postgres;
 pub use proxy::Proxy;
 pub use redis::{Redis, RedisSentinels};

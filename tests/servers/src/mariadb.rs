@@ -4,10 +4,12 @@
 use std::fs;
 use std::ops::Deref;
 use std::process::Command;
+use std::time::Duration;
 
 use crate::port::Port;
 use crate::program::{User, find, mortal, run};
 use crate::server::{Server, folder};
+use crate::time::eventually;
 use crate::{Certificates, probe};
 
 const PACKAGE: &str = "mariadb-server";
@@ -62,6 +64,16 @@ impl MariaDb {
         let server = Server::start(|| Self::make(settings, certificates), |it| it.server.up());
         server.sql("CREATE DATABASE IF NOT EXISTS test");
         server
+    }
+
+    /// Waits until a query gives 1, as in `SELECT COUNT(*) FROM ...`.
+    ///
+    /// # Panics
+    ///
+    /// If it does not within a minute; `what` says what was waited for.
+    pub fn wait_until(&self, what: &str, sql: &str) {
+        let holds = eventually(Duration::from_mins(1), || self.sql(sql) == "1");
+        assert!(holds, "{what} on {:?}: {sql} gives {}", self.server, self.sql(sql));
     }
 
     fn make(settings: &[&str], certificates: Option<&Certificates>) -> Self {
