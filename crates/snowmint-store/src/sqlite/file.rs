@@ -35,6 +35,15 @@ impl Files {
     }
 }
 
+/// Syncs the write-ahead log, if there is one. SQLite locks the other two files and not this one, so it may be opened.
+pub(super) fn sync_log(path: &Path) -> io::Result<()> {
+    match std::fs::File::open(beside(&path.canonicalize()?, "-wal")) {
+        Ok(log) => log.sync_all(),
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(()),
+        Err(error) => Err(error),
+    }
+}
+
 /// The length of a file that ends inside a page. With a log beside it that is the mark of a crash, which SQLite
 /// repairs; without one the rest of the page is lost.
 pub(super) fn cut_length(path: &Path, page_bytes: u64) -> Option<u64> {

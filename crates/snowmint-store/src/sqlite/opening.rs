@@ -174,6 +174,8 @@ async fn settle(path: &Path, connection: &mut SqliteConnection) -> Result<(), Fa
     if header.journal_mode != "wal" {
         use_write_ahead_log(connection).await?;
     }
+    // What a process wrote and did not sync before it died is shown from now on: a loss of power must not take it back.
+    file::sync_log(path).map_err(sqlx::Error::from)?;
     check_sound(path, header.page_bytes, connection).await
 }
 

@@ -175,6 +175,24 @@ pub(crate) async fn io_errors(folder: &Path) {
             .unwrap_or_else(|found| panic!("{nth}: {found:?}"));
     }
     assert!(saw(&seen, StoreErrorKind::OutcomeUnknown), "{seen:?}");
+    shows_nothing_that_is_not_synced(folder, &path).await;
+}
+
+/// Goal: what a process wrote to the log and did not sync before it died is on disk before anybody reads it. Method: the
+/// files that such a process leaves, opened while no sync succeeds.
+async fn shows_nothing_that_is_not_synced(folder: &Path, path: &Path) {
+    let store = SqliteStore::open(path).await.unwrap();
+    let _ = writes(&mut Account::new(), &store).await;
+    std::fs::create_dir(folder.join("after")).unwrap();
+    let left = folder.join("after/leases.db");
+    for suffix in ["", "-wal"] {
+        std::fs::copy(format!("{}{suffix}", path.display()), format!("{}{suffix}", left.display())).unwrap();
+    }
+    std::fs::write(folder.join("broken-sync"), b"").unwrap();
+    let opened = SqliteStore::open(&left).await;
+    assert!(opened.is_err(), "the log was read without being synced");
+    std::fs::remove_file(folder.join("broken-sync")).unwrap();
+    SqliteStore::open(&left).await.unwrap();
 }
 
 async fn writes(account: &mut Account, store: &SqliteStore) -> Vec<Outcome> {
