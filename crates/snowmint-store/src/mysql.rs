@@ -1,23 +1,22 @@
 //! Records as rows of one `InnoDB` table of MySQL or MariaDB, each written by a single statement.
-//! Reads ask in the same statement whether the server may still be written: a demoted primary must not be believed.
+//! Every statement asks too whether the server may still be written: a demoted primary must not be believed.
 
 pub(crate) mod cause;
+mod history;
 pub(crate) mod opening;
+pub(crate) mod session;
 
 use std::num::NonZeroU64;
 use std::time::Duration;
 
 use async_trait::async_trait;
-use sqlx::mysql::MySqlConnection;
 
 use self::opening::Settings;
+use self::session::{Session, writable};
 use crate::network::Effect;
 use crate::sql::{self, Failure, Pool};
 use crate::statement::exactly_one;
-use crate::{
-    Expected, Key, OpenError, Store, StoreError, StoreErrorKind, Swap, UrlError, Versioned, addition,
-    revisions,
-};
+use crate::{Expected, Key, OpenError, Store, StoreError, Swap, UrlError, Versioned, addition, revisions};
 
 /// The table; whoever may not create it can ask for it to be created. Names compare by bytes, and a BLOB would be one
 /// byte too short for the longest value.
@@ -27,20 +26,35 @@ const TABLE: &str = "CREATE TABLE IF NOT EXISTS snowmint_records (
     value MEDIUMBLOB NOT NULL
 ) ENGINE = InnoDB";
 /// One row always, so that there is an answer to the first question too.
-const LOAD: &str = "SELECT CAST(@@global.read_only + @@global.innodb_read_only AS SIGNED), r.revision, r.value \
-    FROM (SELECT 1) one LEFT JOIN snowmint_records r ON r.name = ?";
-const LIST: &str = "SELECT CAST(@@global.read_only + @@global.innodb_read_only AS SIGNED), \
-    r.name, r.revision, r.value \
-    FROM (SELECT 1) one LEFT JOIN snowmint_records r ON r.name >= ? AND r.name < ? ORDER BY r.name";
-const INSERT: &str = "INSERT INTO snowmint_records (revision, value, name) VALUES (?, ?, ?)";
-const UPDATE: &str = "UPDATE snowmint_records SET revision = ?, value = ? WHERE name = ? AND revision = ?";
+const LOAD: &str = concat!(
+    "SELECT CAST(",
+    writable!(),
+    " AS SIGNED), r.revision, r.value FROM (SELECT 1) one LEFT JOIN snowmint_records r ON r.name = ?"
+);
+const LIST: &str = concat!(
+    "SELECT CAST(",
+    writable!(),
+    " AS SIGNED), r.name, r.revision, r.value \
+    FROM (SELECT 1) one LEFT JOIN snowmint_records r ON r.name >= ? AND r.name < ? ORDER BY r.name"
+);
+const INSERT: &str = concat!(
+    "INSERT INTO snowmint_records (revision, value, name) SELECT ?, ?, ? FROM (SELECT 1) one WHERE ",
+    writable!()
+);
+const UPDATE: &str = concat!(
+    "UPDATE snowmint_records SET revision = ?, value = ? WHERE name = ? AND revision = ? AND ",
+    writable!()
+);
 /// Adds to a number of at most the last parameter, and gives what it was as the id of the answer. The digits are looked
 /// for in the hexadecimal form, which no character set, line end or mode of the server can change the meaning of. CASE,
 /// as the order of conditions joined by AND is not fixed.
-const ADD: &str = "UPDATE snowmint_records SET revision = revision + ?, \
+const ADD: &str = concat!(
+    "UPDATE snowmint_records SET revision = revision + ?, \
     value = CAST(LAST_INSERT_ID(CAST(value AS UNSIGNED)) + ? AS CHAR) \
     WHERE name = ? AND CASE WHEN HEX(value) REGEXP '^(30|3[1-9](3[0-9]){0,18})$' \
-        THEN CAST(value AS UNSIGNED) <= ? ELSE FALSE END";
+        THEN CAST(value AS UNSIGNED) <= ? ELSE FALSE END AND ",
+    writable!()
+);
 const UNIX_MS: &str = "SELECT CAST(UNIX_TIMESTAMP(NOW(3)) * 1000 AS SIGNED)";
 
 /// A store in a database of MariaDB (10.5 or later) or MySQL (8.0 or later).
@@ -50,10 +64,14 @@ const UNIX_MS: &str = "SELECT CAST(UNIX_TIMESTAMP(NOW(3)) * 1000 AS SIGNED)";
 ///
 /// Each write is one statement and one commit. It is as durable as the server is set to be:
 /// `innodb_flush_log_at_trx_commit` has to be 1 (the default), as with another value a crash of the machine loses the
-/// last second. A server with `read_only` on is taken for a replica and refused. After a failover to a replica,
-/// what it had not received is lost, and with it leases that nodes still hold: semi-synchronous or group replication
-/// keeps them, asynchronous replication does not. In a Galera cluster every session waits for what other nodes
-/// have committed (`wsrep_sync_wait`).
+/// last second. A server with `read_only` on is taken for a replica and refused, and every write is conditional on
+/// that setting, since a user with `SUPER` or `READ ONLY ADMIN` could write in spite of it.
+///
+/// After a failover to a replica, what it had not received is lost, and with it leases that nodes still hold:
+/// semi-synchronous or group replication keeps them, asynchronous replication does not and needs `may_lose`. Where
+/// semi-synchronous replication is enabled and `may_lose` is 0, a write counts only when a replica has confirmed it, and
+/// a read commits a row of its own, so that what it shows is on a replica too. In a Galera cluster every session waits
+/// for what other nodes have committed (`wsrep_sync_wait`).
 ///
 /// A call takes at most `timeout_ms`, with connecting. Up to 4 statements run at once, each on a connection of its
 /// own; a connection that breaks is replaced by the next call.
@@ -61,7 +79,9 @@ const UNIX_MS: &str = "SELECT CAST(UNIX_TIMESTAMP(NOW(3)) * 1000 AS SIGNED)";
 /// # URL
 ///
 /// `mysql://USER:PASSWORD@HOST:PORT,HOST/DATABASE?NAME=VALUE&...`, with port 3306 where none is said; `mariadb://`
-/// means the same. The hosts are tried in turn until one can be written.
+/// means the same. Of several hosts the one that accepts writes is used; two that do are refused, unless they are
+/// nodes of one Galera cluster. A server that lacks transactions which this store has seen elsewhere, by its GTIDs, is
+/// refused until the process is restarted.
 ///
 /// | parameter | meaning |
 /// |---|---|
@@ -96,7 +116,12 @@ impl MySqlStore {
     /// - [`OpenError::Store`], [`StoreErrorKind::ReadOnly`]: only read-only servers were found, or the table is
     ///   missing and the user may not create it.
     /// - [`OpenError::Store`], [`StoreErrorKind::Other`]: wrong password, no such database, a certificate that is not
-    ///   trusted, or a table of another program.
+    ///   trusted, a table of another program, a log of statements, two servers that both accept writes, or one that
+    ///   lacks transactions which were seen elsewhere.
+    ///
+    /// [`StoreErrorKind::Unavailable`]: crate::StoreErrorKind::Unavailable
+    /// [`StoreErrorKind::ReadOnly`]: crate::StoreErrorKind::ReadOnly
+    /// [`StoreErrorKind::Other`]: crate::StoreErrorKind::Other
     pub async fn open(url: &str) -> Result<Self, OpenError> {
         let (pool, name) = Settings::parse(url)?;
         let store = Self { pool, name };
@@ -108,21 +133,14 @@ impl MySqlStore {
         cause::store_error(&self.name, operation, effect, failure)
     }
 
-    fn check_writable(&self, operation: &'static str, read_only: i64) -> Result<(), StoreError> {
-        if read_only == 0 {
-            return Ok(());
-        }
-        Err(StoreError::new(StoreErrorKind::ReadOnly, operation, &*self.name, opening::READ_ONLY))
-    }
-
     /// Adds in one statement, or in another where there is no record yet; `None` where there is one that holds no
     /// number, or one that is too large.
     async fn add_once(&self, key: &Key, addend: i64) -> Result<Option<u64>, StoreError> {
         let step = revisions::step();
-        let ask = async |mut connection: MySqlConnection| {
+        let ask = async |mut session: Session| {
             let query = sqlx::query(ADD).bind(step).bind(addend).bind(key.as_str().as_bytes());
-            let done = query.bind(i64::MAX - addend).execute(&mut connection).await;
-            (connection, done)
+            let done = session.write(query.bind(i64::MAX - addend)).await;
+            (session, done)
         };
         let done = self.pool.run(Effect::Writes, ask).await;
         let done = done.map_err(|failure| self.error(addition::OPERATION, Effect::Writes, failure))?;
@@ -142,17 +160,17 @@ impl MySqlStore {
         after: i64,
         value: &[u8],
     ) -> Result<bool, StoreError> {
-        let ask = async |mut connection: MySqlConnection| {
+        let ask = async |mut session: Session| {
             let query = sqlx::query(if before == 0 { INSERT } else { UPDATE });
             let query = query.bind(after).bind(value).bind(key.as_str().as_bytes());
             let query = if before == 0 { query } else { query.bind(before) };
-            let done = match query.execute(&mut connection).await {
+            let done = match session.write(query).await {
                 // An INSERT that leaves a row alone cannot be told from one that writes it: sqlx has the server
                 // count the rows it found, not those it changed. So the row in the way is an error, and no other is.
-                Err(error) if cause::is_duplicate(&error) => Ok(0),
+                Err(Failure::Sql(error)) if cause::is_duplicate(&error) => Ok(0),
                 done => done.map(|it| it.rows_affected()),
             };
-            (connection, done)
+            (session, done)
         };
         let done = self.pool.run(Effect::Writes, ask).await;
         let done = done.map_err(|failure| self.error(operation, Effect::Writes, failure))?;
@@ -164,7 +182,8 @@ impl MySqlStore {
 pub(crate) fn schema(url: &str) -> Result<String, UrlError> {
     Settings::parse(url)?;
     Ok(format!(
-        "{TABLE};\n-- and for the user of the nodes:\n-- GRANT SELECT, INSERT, UPDATE ON snowmint_records TO ...;\n"
+        "{TABLE};\n-- and for the user of the nodes, who needs neither SUPER nor READ ONLY ADMIN:\n\
+         -- GRANT SELECT, INSERT, UPDATE ON snowmint_records TO ...;\n"
     ))
 }
 
@@ -172,14 +191,14 @@ pub(crate) fn schema(url: &str) -> Result<String, UrlError> {
 impl Store for MySqlStore {
     async fn load(&self, key: &Key) -> Result<Option<Versioned>, StoreError> {
         const OPERATION: &str = "load";
-        let ask = async |mut connection| {
+        let ask = async |mut session: Session| {
             let query = sqlx::query_as::<_, (i64, Option<i64>, Option<Vec<u8>>)>(LOAD);
-            let row = exactly_one(query.bind(key.as_str().as_bytes()).fetch_all(&mut connection)).await;
-            (connection, row)
+            let row = exactly_one(query.bind(key.as_str().as_bytes()).fetch_all(&mut session.sql)).await;
+            let row = session.believe(row, |row| row.0).await;
+            (session, row)
         };
         let row = self.pool.run(Effect::Reads, ask).await;
         let row = row.map_err(|failure| self.error(OPERATION, Effect::Reads, failure))?;
-        self.check_writable(OPERATION, row.0)?;
         let found = row.1.zip(row.2);
         found.map(|(revision, value)| sql::record(&self.name, OPERATION, revision, value)).transpose()
     }
@@ -197,15 +216,15 @@ impl Store for MySqlStore {
         let Some((from, to)) = sql::bounds(prefix) else {
             return Ok(Vec::new());
         };
-        let ask = async |mut connection| {
+        let ask = async |mut session: Session| {
             type Joined = (i64, Option<Vec<u8>>, Option<i64>, Option<Vec<u8>>);
             let query = sqlx::query_as::<_, Joined>(LIST).bind(from.as_bytes()).bind(to.as_bytes());
-            let rows = query.fetch_all(&mut connection).await;
-            (connection, rows)
+            let rows = query.fetch_all(&mut session.sql).await;
+            let rows = session.believe(rows, |rows| rows.first().map_or(1, |it| it.0)).await;
+            (session, rows)
         };
         let rows = self.pool.run(Effect::Reads, ask).await;
         let rows = rows.map_err(|failure| self.error(OPERATION, Effect::Reads, failure))?;
-        self.check_writable(OPERATION, rows.first().map_or(0, |it| it.0))?;
         let row = |(_, name, revision, value): (i64, Option<Vec<u8>>, Option<i64>, Option<Vec<u8>>)| {
             Some((String::from_utf8_lossy(&name?).into_owned(), revision?, value?))
         };
@@ -217,10 +236,10 @@ impl Store for MySqlStore {
     }
 
     async fn unix_ms(&self) -> Result<Option<u64>, StoreError> {
-        let ask = async |mut connection| {
+        let ask = async |mut session: Session| {
             let query = sqlx::query_scalar::<_, i64>(UNIX_MS);
-            let time = exactly_one(query.fetch_all(&mut connection)).await;
-            (connection, time)
+            let time = exactly_one(query.fetch_all(&mut session.sql)).await;
+            (session, time)
         };
         let time = self.pool.run(Effect::Reads, ask).await;
         let time = time.map_err(|failure| self.error("unix_ms", Effect::Reads, failure))?;

@@ -144,6 +144,23 @@ async fn a_server_that_cannot_be_written_is_told() {
     let (kind, error) = refused(&url(&server)).await;
     assert_eq!(kind, Some(StoreErrorKind::ReadOnly), "{error}");
     server.sql("SET GLOBAL read_only = 0");
+    let rows = "SELECT name, revision, value FROM test.snowmint_records ORDER BY name";
+    store.add(&key("sum"), NonZeroU64::MIN).await.unwrap();
+    let before = server.sql(rows);
+    for write in 0..4 {
+        // On a connection that was made while the server could be written.
+        store.load(&key("a")).await.unwrap();
+        server.sql("SET GLOBAL read_only = 1");
+        let error = match write {
+            0 => store.compare_and_set(&key("a"), Expected::Revision(revision), b"2").await.unwrap_err(),
+            1 => store.compare_and_set(&key("b"), Expected::Absent, b"2").await.unwrap_err(),
+            2 => store.add(&key("sum"), NonZeroU64::MIN).await.unwrap_err(),
+            _ => store.add(&key("other"), NonZeroU64::MIN).await.unwrap_err(),
+        };
+        assert_eq!(error.kind(), StoreErrorKind::ReadOnly, "{error}");
+        assert_eq!(server.sql(rows), before, "write {write}");
+        server.sql("SET GLOBAL read_only = 0");
+    }
 
     server.sql(&format!("CREATE USER node@'%' IDENTIFIED BY '{SECRET}'; GRANT ALL ON test.* TO node@'%'"));
     let node = open(&format!("mysql://node:{SECRET}@{}/test", server.address())).await;
@@ -154,6 +171,18 @@ async fn a_server_that_cannot_be_written_is_told() {
     let several = format!("mysql://root@{},{}/test", server.address(), other.address());
     let store = open(&several).await;
     assert!(store.load(&key("a")).await.unwrap().is_none(), "the server that can be written is taken");
+}
+
+/// Goal: replicas never leave out a write that depends on whether the server can be written. Method: the format of the
+/// log in which they carry out statements again, on servers with and without a log.
+#[tokio::test]
+async fn a_log_of_statements_is_refused() {
+    let server = MariaDb::with(&["--log-bin=binlog", "--binlog-format=STATEMENT"]);
+    let (kind, error) = refused(&url(&server)).await;
+    assert_eq!(kind, Some(StoreErrorKind::Other), "{error}");
+    assert!(error.contains("set binlog_format to MIXED or ROW"), "{error}");
+    let server = MariaDb::with(&["--binlog-format=STATEMENT"]);
+    open(&url(&server)).await;
 }
 
 /// Goal: no room left is told as such, nothing of the refused write stays, and what was there does. Method: a data

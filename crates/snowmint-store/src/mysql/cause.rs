@@ -44,7 +44,7 @@ fn error_with(
     advice: impl Fn(u16) -> String,
 ) -> StoreError {
     let (kind, text) = match failure {
-        Failure::NotSent(Refusal { kind, text }) => (kind, text),
+        Failure::NotSent(Refusal { kind, text }) | Failure::Refused(Refusal { kind, text }) => (kind, text),
         Failure::Late(limit) => (effect.lost(), format!("no answer within {} ms", limit.as_millis())),
         Failure::Sql(error) => match database_error(&error) {
             Some(said) => (statement_kind(said, effect), quote(said, &advice(said.number()))),
@@ -57,6 +57,11 @@ fn error_with(
 /// Whether a row with this name was there already.
 pub(super) fn is_duplicate(error: &sqlx::Error) -> bool {
     database_error(error).is_some_and(|said| said.number() == 1062)
+}
+
+/// Whether a sum was out of range, which is how a statement without a WHERE fails itself.
+pub(crate) fn is_out_of_range(error: &sqlx::Error) -> bool {
+    database_error(error).is_some_and(|said| said.number() == 1690)
 }
 
 /// Says what a DBA has to run when we may not.

@@ -3,27 +3,22 @@
 
 use std::time::Duration;
 
-use sqlx::ConnectOptions;
 use sqlx::mysql::{MySqlConnectOptions, MySqlConnection, MySqlSslMode};
+use sqlx::{ConnectOptions, Connection};
 
+use super::history::History;
+use super::session::{self, Durability, Session};
 use super::{MySqlStore, TABLE, cause};
 use crate::location::{Host, Location};
-use crate::network::{self, Effect, Refusal, Writable};
+use crate::network::{self, Effect, Writable};
 use crate::sql::{self, Connect, Connected, Failure, Pool};
-use crate::statement::{at_most_one, exactly_one};
+use crate::statement::at_most_one;
 use crate::{StoreError, StoreErrorKind, UrlError};
 
 const PORT: u16 = 3306;
 /// What may be said of a connection.
 pub(crate) const PARAMETERS: &str =
     "password_file, may_lose, ssl-mode, ssl-ca, ssl-cert, ssl-key, socket and timeout_ms";
-
-pub(super) const READ_ONLY: &str = "the server is read-only, so it is a replica or was just made one; name the primary, or several hosts with \
-    commas between";
-
-const IS_READ_ONLY: &str = "SELECT CAST(@@global.read_only + @@global.innodb_read_only AS SIGNED)";
-/// One row in a Galera cluster, none elsewhere.
-const IS_GALERA: &str = "SHOW VARIABLES WHERE Variable_name = 'wsrep_on' AND Value = 'ON'";
 
 /// What there is of that name: the engine, the columns, and the column that is the primary key. Each part names the
 /// table for itself, since the server would otherwise go through all of its tables.
@@ -41,6 +36,7 @@ const COLUMNS: &str = "name varbinary 200, revision bigint, value mediumblob";
 pub(crate) struct Settings {
     options: MySqlConnectOptions,
     limit: Duration,
+    durability: Durability,
 }
 
 impl Settings {
@@ -82,7 +78,8 @@ impl Settings {
         options = tls(location, options)?;
         let limit = network::timeout(location)?;
         let may_lose = network::may_lose(location, Duration::ZERO)?;
-        Ok((Pool::new(Self { options, limit }, location.hosts.clone(), limit, may_lose), name))
+        let durability = if may_lose.is_zero() { Durability::Keeps } else { Durability::MayLose };
+        Ok((Pool::new(Self { options, limit, durability }, location.hosts.clone(), limit, may_lose), name))
     }
 }
 
@@ -116,38 +113,36 @@ fn tls(location: &mut Location, mut options: MySqlConnectOptions) -> Result<MySq
 }
 
 impl Connect for Settings {
-    type Connection = MySqlConnection;
-    type Mark = ();
+    type Connection = Session;
+    type Mark = History;
 
     async fn connect(&self, host: Host) -> Connected<Self> {
         let options = self.options.clone().host(host.name()).port(host.port());
         let mut connection = options.connect().await.map_err(|error| cause::refusal(&error))?;
-        let read_only = begin(&mut connection, self.limit).await.map_err(|error| cause::refusal(&error))?;
-        if read_only == 0 {
-            Ok(Writable { connection, server: None, mark: () })
-        } else {
-            Err(Refusal::new(StoreErrorKind::ReadOnly, READ_ONLY))
-        }
+        set_up(&mut connection, self.limit).await.map_err(|error| cause::refusal(&error))?;
+        let begun = session::begin(&mut connection, self.durability).await?;
+        let session = Session::new(connection, &begun);
+        Ok(Writable { connection: session, server: Some(begun.server), mark: begun.history })
+    }
+
+    async fn answers(session: &mut Session) -> bool {
+        session.sql.ping().await.is_ok()
     }
 }
 
-/// Sets what every session needs, and asks whether the server can be written.
-async fn begin(connection: &mut MySqlConnection, limit: Duration) -> Result<i64, sqlx::Error> {
+/// Sets what every session needs.
+async fn set_up(connection: &mut MySqlConnection, limit: Duration) -> Result<(), sqlx::Error> {
     // Some servers turn autocommit off for everybody. A lock is not waited for longer than a call takes.
     // A number that a column cannot hold is an error, rather than cut to what it can.
+    // MySQL shows the AUTO_INCREMENT of a table as it was up to a day ago; MariaDB takes the last part for a comment.
     let set = format!(
         "SET SESSION autocommit = 1, innodb_lock_wait_timeout = {}, \
-         sql_mode = CONCAT(@@sql_mode, ',STRICT_ALL_TABLES')",
+         sql_mode = CONCAT(@@sql_mode, ',STRICT_ALL_TABLES') \
+         /*!80000 , information_schema_stats_expiry = 0 */",
         limit.as_secs().max(1)
     );
-    sqlx::raw_sql(sqlx::AssertSqlSafe(set)).execute(&mut *connection).await?;
-    if !sqlx::raw_sql(IS_GALERA).fetch_all(&mut *connection).await?.is_empty() {
-        // Before reads, updates and inserts: wait for what other nodes have committed.
-        sqlx::raw_sql("SET SESSION wsrep_sync_wait = 7").execute(&mut *connection).await?;
-    }
-    // Kept as a prepared statement, as all are: closing one is a packet without an answer, and Nagle's algorithm would
-    // hold the next statement back until the server confirms that packet, 40 ms later.
-    exactly_one(sqlx::query_scalar(IS_READ_ONLY).fetch_all(connection)).await
+    sqlx::raw_sql(sqlx::AssertSqlSafe(set)).execute(connection).await?;
+    Ok(())
 }
 
 /// Creates the table unless it is there, and makes sure that it is ours.
@@ -155,9 +150,9 @@ pub(super) async fn prepare_table(store: &MySqlStore) -> Result<(), StoreError> 
     if let Some(found) = inspect(store).await? {
         return check(store, &found);
     }
-    let ask = async |mut connection| {
-        let created = sqlx::raw_sql(TABLE).execute(&mut connection).await;
-        (connection, created)
+    let ask = async |mut session: Session| {
+        let created = sqlx::raw_sql(TABLE).execute(&mut session.sql).await;
+        (session, created)
     };
     // A failure settles nothing: another node may have been first, so look again before it is told.
     let created = store.pool.run(Effect::Reads, ask).await;
@@ -172,9 +167,9 @@ pub(super) async fn prepare_table(store: &MySqlStore) -> Result<(), StoreError> 
 type Found = (Option<String>, Option<String>, Option<String>);
 
 async fn inspect(store: &MySqlStore) -> Result<Option<Found>, StoreError> {
-    let ask = async |mut connection| {
-        let row = at_most_one(sqlx::query_as(INSPECT).fetch_all(&mut connection)).await;
-        (connection, row)
+    let ask = async |mut session: Session| {
+        let row = at_most_one(sqlx::query_as(INSPECT).fetch_all(&mut session.sql)).await;
+        (session, row)
     };
     let found: Result<_, Failure> = store.pool.run(Effect::Reads, ask).await;
     found.map_err(|failure| store.error("open", Effect::Reads, failure))

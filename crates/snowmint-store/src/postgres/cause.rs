@@ -16,7 +16,7 @@ pub(super) fn store_error(
     failure: Failure,
 ) -> StoreError {
     let (kind, text) = match failure {
-        Failure::NotSent(Refusal { kind, text }) => (kind, text),
+        Failure::NotSent(Refusal { kind, text }) | Failure::Refused(Refusal { kind, text }) => (kind, text),
         Failure::Late(limit) => (effect.lost(), format!("no answer within {} ms", limit.as_millis())),
         Failure::Sql(error) => match database_error(&error) {
             Some(said) => (statement_kind(said, effect), quote(said, advice(said.code()))),

@@ -3,8 +3,8 @@
 
 use std::time::Duration;
 
-use sqlx::ConnectOptions;
 use sqlx::postgres::{PgConnectOptions, PgConnection, PgSslMode};
+use sqlx::{ConnectOptions, Connection};
 
 use super::{PostgresStore, TABLE, cause};
 use crate::location::{Host, Location};
@@ -125,6 +125,10 @@ impl Connect for Settings {
             }
             Err(error) => Err(cause::refusal(&error)),
         }
+    }
+
+    async fn answers(connection: &mut PgConnection) -> bool {
+        connection.ping().await.is_ok()
     }
 }
 

@@ -15,12 +15,15 @@ const CONNECTIONS: usize = 4;
 
 /// What makes a connection ready for statements.
 pub(crate) trait Connect: Send + Sync + 'static {
-    type Connection: sqlx::Connection;
+    type Connection: Send;
     /// What tells how far the history of a server goes.
     type Mark: Mark + Send;
 
     /// Connects, sets what every session needs, and makes sure that this is a server to write to.
     fn connect(&self, host: Host) -> impl Future<Output = Connected<Self>> + Send;
+
+    /// Whether a connection answers.
+    fn answers(connection: &mut Self::Connection) -> impl Future<Output = bool> + Send;
 }
 
 /// What came of connecting to a host.
@@ -33,8 +36,16 @@ pub(crate) enum Failure {
     NotSent(Refusal),
     /// It was sent, and the database or the connection failed it.
     Sql(sqlx::Error),
+    /// It was sent, and showed that the server is not one to use any more.
+    Refused(Refusal),
     /// It was sent, and no answer came in time.
     Late(Duration),
+}
+
+impl From<sqlx::Error> for Failure {
+    fn from(error: sqlx::Error) -> Self {
+        Self::Sql(error)
+    }
 }
 
 /// The connections to one database.
@@ -65,14 +76,15 @@ impl<D: Connect> Pool<D> {
     /// Runs a statement. One that only reads is tried once more, on a new connection, if its own breaks.
     ///
     /// `ask` gives the connection back with the result; a dropped future drops it, half-read answers and all.
-    pub(crate) async fn run<T, F>(
+    pub(crate) async fn run<T, E, F>(
         &self,
         effect: Effect,
         ask: impl Fn(D::Connection) -> F + Send + Sync,
     ) -> Result<T, Failure>
     where
         T: Send,
-        F: Future<Output = (D::Connection, Result<T, sqlx::Error>)> + Send,
+        E: Into<Failure> + Send,
+        F: Future<Output = (D::Connection, Result<T, E>)> + Send,
     {
         let deadline = Instant::now() + self.limit;
         let permit = self.permit(deadline).await?;
@@ -93,14 +105,15 @@ impl<D: Connect> Pool<D> {
         permit.ok().and_then(Result::ok).ok_or_else(|| Failure::NotSent(Refusal::late(self.limit)))
     }
 
-    async fn run_once<T, F>(
+    async fn run_once<T, E, F>(
         &self,
         deadline: Instant,
         ask: &(impl Fn(D::Connection) -> F + Send + Sync),
     ) -> Result<T, Failure>
     where
         T: Send,
-        F: Future<Output = (D::Connection, Result<T, sqlx::Error>)> + Send,
+        E: Into<Failure> + Send,
+        F: Future<Output = (D::Connection, Result<T, E>)> + Send,
     {
         let (connection, made) = self.take(deadline).await.map_err(Failure::NotSent)?;
         match timeout_at(deadline, ask(connection)).await {
@@ -109,11 +122,12 @@ impl<D: Connect> Pool<D> {
                 Ok(value)
             }
             Ok((_, Err(error))) => {
-                if error.as_database_error().is_none() {
+                let failure = error.into();
+                if !matches!(&failure, Failure::Sql(error) if error.as_database_error().is_some()) {
                     // What broke one has most likely broken all.
                     self.idle().clear();
                 }
-                Err(Failure::Sql(error))
+                Err(failure)
             }
             Err(_) => {
                 self.idle().clear();
@@ -134,8 +148,8 @@ impl<D: Connect> Pool<D> {
             }
             // Half of what is left, so that there is time for a new one.
             let half = deadline.saturating_duration_since(Instant::now()) / 2;
-            let asked = timeout_at(Instant::now() + half, sqlx::Connection::ping(&mut connection)).await;
-            if matches!(asked, Ok(Ok(()))) {
+            let asked = timeout_at(Instant::now() + half, D::answers(&mut connection)).await;
+            if asked.unwrap_or(false) {
                 return Ok((connection, made));
             }
             self.idle().clear();

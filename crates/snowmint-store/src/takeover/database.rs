@@ -1,13 +1,12 @@
 //! A table of another system in a MySQL or MariaDB: how it is named, asked, and complained about.
 //! The session is that of our own store there: strict, on a server that can be written.
 
-use sqlx::mysql::MySqlConnection;
-
 use crate::location::Location;
 use crate::mysql::cause;
 use crate::mysql::opening::{PARAMETERS, Settings};
+use crate::mysql::session::Session;
 use crate::network::Effect;
-use crate::sql::Pool;
+use crate::sql::{Failure, Pool};
 use crate::{StoreError, StoreErrorKind, UrlError};
 
 /// The call that takes numbers, as errors name it.
@@ -51,15 +50,16 @@ impl Database {
     }
 
     /// Runs a statement.
-    pub(super) async fn run<T, F>(
+    pub(super) async fn run<T, E, F>(
         &self,
         operation: &'static str,
         effect: Effect,
-        ask: impl Fn(MySqlConnection) -> F + Send + Sync,
+        ask: impl Fn(Session) -> F + Send + Sync,
     ) -> Result<T, StoreError>
     where
         T: Send,
-        F: Future<Output = (MySqlConnection, Result<T, sqlx::Error>)> + Send,
+        E: Into<Failure> + Send,
+        F: Future<Output = (Session, Result<T, E>)> + Send,
     {
         let about = (&*self.name, &*self.table, self.system.rights);
         let answer = self.pool.run(effect, ask).await;

@@ -8,6 +8,7 @@ use async_trait::async_trait;
 
 use super::Surveyed;
 use super::database::{Database, RESERVE, System, required};
+use crate::mysql::session::{Session, writable};
 use crate::network::Effect;
 use crate::statement::at_most_one;
 use crate::{Counter, OpenError, Segment, StoreError, StoreErrorKind};
@@ -19,8 +20,10 @@ const TABLE: &str = "leaf_alloc";
 
 /// What Leaf does in a transaction of two statements, UPDATE and then SELECT, in one: the id of the answer is what
 /// `max_id` has become. What is out of range is left alone.
-const TAKE: &str = "UPDATE leaf_alloc SET max_id = LAST_INSERT_ID(max_id + ?) \
-    WHERE biz_tag = ? AND max_id BETWEEN 0 AND ?";
+const TAKE: &str = concat!(
+    "UPDATE leaf_alloc SET max_id = LAST_INSERT_ID(max_id + ?) WHERE biz_tag = ? AND max_id BETWEEN 0 AND ? AND ",
+    writable!()
+);
 const ROW: &str = "SELECT CAST(max_id AS SIGNED), CAST(step AS SIGNED) FROM leaf_alloc WHERE biz_tag = ?";
 const ROWS: &str = "SELECT CAST(biz_tag AS CHAR), CAST(max_id AS SIGNED), CAST(step AS SIGNED) FROM leaf_alloc \
     WHERE biz_tag = ? OR ? IS NULL ORDER BY biz_tag";
@@ -62,10 +65,10 @@ impl LeafCounter {
 
     /// `max_id`, at least 0, and `step`, as it is.
     async fn row(&self, operation: &'static str) -> Result<(u64, i64), StoreError> {
-        let ask = async |mut connection| {
+        let ask = async |mut session: Session| {
             let query = sqlx::query_as::<_, (i64, i64)>(ROW).bind(&self.tag);
-            let row = at_most_one(query.fetch_all(&mut connection)).await;
-            (connection, row)
+            let row = at_most_one(query.fetch_all(&mut session.sql)).await;
+            (session, row)
         };
         let row = self.database.run(operation, Effect::Reads, ask).await?;
         let (max_id, step) = row.ok_or_else(|| {
@@ -91,10 +94,10 @@ impl Counter for LeafCounter {
         let Ok(addend) = i64::try_from(count.get()) else {
             return Err(spent(self.row(RESERVE).await?.0));
         };
-        let ask = async |mut connection| {
+        let ask = async |mut session: Session| {
             let query = sqlx::query(TAKE).bind(addend).bind(&self.tag).bind(i64::MAX - addend);
-            let done = query.execute(&mut connection).await;
-            (connection, done)
+            let done = session.write(query).await;
+            (session, done)
         };
         let done = self.database.run(RESERVE, Effect::Writes, ask).await?;
         if done.rows_affected() > 1 {
@@ -128,10 +131,10 @@ impl fmt::Debug for LeafCounter {
 pub(super) async fn survey(url: &str) -> Result<Vec<Surveyed>, OpenError> {
     let (database, tag) =
         Database::parse(&SYSTEM, url, |location| Ok((TABLE.to_owned(), location.take("tag"))))?;
-    let ask = async |mut connection| {
+    let ask = async |mut session: Session| {
         let query = sqlx::query_as::<_, (String, i64, i64)>(ROWS).bind(&tag).bind(&tag);
-        let rows = query.fetch_all(&mut connection).await;
-        (connection, rows)
+        let rows = query.fetch_all(&mut session.sql).await;
+        (session, rows)
     };
     let rows = database.run("survey", Effect::Reads, ask).await?;
     let surveyed = |(name, max_id, step): (String, i64, i64)| {

@@ -10,6 +10,8 @@ use sqlx::AssertSqlSafe;
 use super::Surveyed;
 use super::database::{Database, RESERVE, System};
 use crate::location::Location;
+use crate::mysql::cause;
+use crate::mysql::session::{Session, writable};
 use crate::network::Effect;
 use crate::statement::{at_most_one, exactly_one};
 use crate::{Counter, MAX_NUMBER, OpenError, Segment, StoreError, StoreErrorKind, UrlError};
@@ -27,7 +29,8 @@ const COLUMN: &str = "SELECT CAST(column_name AS CHAR), CAST(column_type AS CHAR
 const EXISTS: &str = "SELECT COUNT(*) FROM information_schema.tables \
     WHERE table_schema = DATABASE() AND table_name = ?";
 
-/// A counter in a table of tickets: `REPLACE INTO Tickets64 (stub) VALUES ('a')`, and `LAST_INSERT_ID()`.
+/// A counter in a table of tickets: `REPLACE INTO Tickets64 (stub)` where the server can be written, and
+/// `LAST_INSERT_ID()`.
 ///
 /// Each server gives the numbers that its `auto_increment_increment` and `auto_increment_offset` allow: two servers
 /// with increment 2 and offsets 1 and 2 are two counters without a number in common. What else draws tickets from the
@@ -76,20 +79,27 @@ impl TicketsCounter {
 #[async_trait]
 impl Counter for TicketsCounter {
     async fn reserve(&self, _count: NonZeroU64) -> Result<Segment, StoreError> {
-        // Set to 0 first: where REPLACE counts nothing, an older number would stand there still.
+        // Set to 0 first: where REPLACE counts nothing, an older number would stand there still. VALUES with a sum
+        // that fails, as REPLACE ... SELECT would lock the counter, and whoever else draws tickets would meet deadlocks.
         let sql = format!(
-            "DO LAST_INSERT_ID(0); REPLACE INTO `{}` (stub) VALUES ('{}'); \
+            "DO LAST_INSERT_ID(0); REPLACE INTO `{}` (stub) VALUES (CASE WHEN {} THEN '{}' ELSE ~0 + 1 END); \
              SELECT LAST_INSERT_ID(), CAST(@@auto_increment_increment AS UNSIGNED)",
-            self.database.table, self.stub
+            self.database.table,
+            writable!(),
+            self.stub
         );
-        let ask = async |mut connection| {
+        let ask = async |mut session: Session| {
             let query = sqlx::raw_sql(AssertSqlSafe(sql.clone()));
-            let rows = query.fetch_all(&mut connection).await;
+            let rows = query.fetch_all(&mut session.sql).await;
             let numbers = rows.and_then(|rows| match &*rows {
                 [row] => <(u64, u64) as sqlx::FromRow<_>>::from_row(row),
                 _ => Err(sqlx::Error::RowNotFound),
             });
-            (connection, numbers)
+            let numbers = match numbers {
+                Err(error) if cause::is_out_of_range(&error) => Err(Session::read_only()),
+                numbers => session.settle(numbers, |(ticket, _)| *ticket > 0).await,
+            };
+            (session, numbers)
         };
         let (ticket, step) = self.database.run(RESERVE, Effect::Writes, ask).await?;
         let table = &self.database.table;
@@ -130,22 +140,33 @@ pub(super) async fn survey(url: &str) -> Result<Vec<Surveyed>, OpenError> {
     const OPERATION: &str = "survey";
     let (database, _) = Database::parse(&SYSTEM, url, parameters)?;
     let column = column(&database, OPERATION).await?;
+    // A table that was emptied has no greatest number, and the server goes on where it was. Some forget that in a
+    // restart, and then the greatest number is the better one.
     let sql = format!(
-        "SELECT CAST(COALESCE(MAX(`{}`), 0) AS UNSIGNED), CAST(@@auto_increment_increment AS UNSIGNED), \
-         CAST(@@auto_increment_offset AS UNSIGNED) FROM `{}`",
-        column.name, database.table
+        "SELECT CAST(COALESCE(MAX(`{}`), 0) AS UNSIGNED), CAST(COALESCE((SELECT auto_increment FROM \
+         information_schema.tables WHERE table_schema = DATABASE() AND table_name = '{table}'), 1) AS UNSIGNED), \
+         CAST(@@auto_increment_increment AS UNSIGNED), CAST(@@auto_increment_offset AS UNSIGNED) FROM `{table}`",
+        column.name,
+        table = database.table
     );
-    let ask = async |mut connection| {
-        let query = sqlx::query_as::<_, (u64, u64, u64)>(AssertSqlSafe(sql.clone()));
-        let row = exactly_one(query.fetch_all(&mut connection)).await;
-        (connection, row)
+    let ask = async |mut session: Session| {
+        let query = sqlx::query_as::<_, (u64, u64, u64, u64)>(AssertSqlSafe(sql.clone()));
+        let row = exactly_one(query.fetch_all(&mut session.sql)).await;
+        (session, row)
     };
-    let (highest_number, increment, offset) = database.run(OPERATION, Effect::Reads, ask).await?;
+    let (highest_row, next, increment, offset) = database.run(OPERATION, Effect::Reads, ask).await?;
     let delta = NonZeroU64::new(increment).unwrap_or(NonZeroU64::MIN);
     // The server does not look at an offset above the increment.
     let remainder = if offset > delta.get() { 1 % delta } else { offset % delta };
+    let highest_number = highest_row.max(last_below(next, delta, remainder));
     let (name, step) = (database.table, NonZeroU64::MIN);
     Ok(vec![Surveyed { name, highest_number, step, delta, remainder }])
+}
+
+/// The greatest number below another that is `remainder` modulo `delta`; 0 where there is none.
+fn last_below(next: u64, delta: NonZeroU64, remainder: u64) -> u64 {
+    let last = next.saturating_sub(1);
+    last.checked_sub(remainder).map_or(0, |above| last - above % delta)
 }
 
 /// The table and the stub. Both become part of a statement, so they are of letters and digits.
@@ -161,10 +182,10 @@ fn parameters(location: &mut Location) -> Result<(String, Option<String>), UrlEr
 }
 
 async fn column(database: &Database, operation: &'static str) -> Result<Column, StoreError> {
-    let ask = async |mut connection| {
+    let ask = async |mut session: Session| {
         let query = sqlx::query_as::<_, (String, String)>(COLUMN).bind(&database.table);
-        let row = at_most_one(query.fetch_all(&mut connection)).await;
-        (connection, row)
+        let row = at_most_one(query.fetch_all(&mut session.sql)).await;
+        (session, row)
     };
     let Some((name, kind)) = database.run(operation, Effect::Reads, ask).await? else {
         return Err(no_counter(database, operation).await?);
@@ -181,10 +202,10 @@ async fn column(database: &Database, operation: &'static str) -> Result<Column, 
 
 /// Why there is no column that counts.
 async fn no_counter(database: &Database, operation: &'static str) -> Result<StoreError, StoreError> {
-    let ask = async |mut connection| {
+    let ask = async |mut session: Session| {
         let query = sqlx::query_scalar::<_, i64>(EXISTS).bind(&database.table);
-        let count = exactly_one(query.fetch_all(&mut connection)).await;
-        (connection, count)
+        let count = exactly_one(query.fetch_all(&mut session.sql)).await;
+        (session, count)
     };
     let table = &database.table;
     let found = match database.run(operation, Effect::Reads, ask).await? {
@@ -214,6 +235,20 @@ fn greatest(kind: &str) -> Option<u64> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    /// Goal: what a server may have given last. Method: looked for number by number.
+    #[test]
+    fn the_last_number_below_the_next_one() {
+        for delta in 1..=4 {
+            for remainder in 0..delta {
+                for next in 1..12 {
+                    let last = (1..next).rev().find(|it| it % delta == remainder).unwrap_or(0);
+                    let found = last_below(next, NonZeroU64::new(delta).unwrap(), remainder);
+                    assert_eq!(found, last, "below {next}, {remainder} modulo {delta}");
+                }
+            }
+        }
+    }
 
     #[test]
     fn a_type_has_a_greatest_number() {

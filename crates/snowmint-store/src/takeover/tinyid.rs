@@ -8,6 +8,7 @@ use async_trait::async_trait;
 
 use super::Surveyed;
 use super::database::{Database, RESERVE, System, required};
+use crate::mysql::session::{Session, writable};
 use crate::network::Effect;
 use crate::turns::Turns;
 use crate::{Counter, OpenError, Segment, StoreError, StoreErrorKind};
@@ -23,8 +24,11 @@ const ROWS: &str = "SELECT CAST(biz_type AS CHAR), CAST(id AS SIGNED), CAST(max_
     CAST(version AS SIGNED), CAST(step AS SIGNED), CAST(COALESCE(delta, 1) AS SIGNED), \
     CAST(COALESCE(remainder, 0) AS SIGNED) \
     FROM tiny_id_info WHERE biz_type = ? OR ? IS NULL ORDER BY biz_type";
-const TAKE: &str = "UPDATE tiny_id_info SET max_id = ?, update_time = NOW(), version = version + 1 \
-    WHERE id = ? AND max_id = ? AND version = ? AND biz_type = ?";
+const TAKE: &str = concat!(
+    "UPDATE tiny_id_info SET max_id = ?, update_time = NOW(), version = version + 1 \
+    WHERE id = ? AND max_id = ? AND version = ? AND biz_type = ? AND ",
+    writable!()
+);
 
 type Columns = (String, i64, i64, i64, i64, i64, i64);
 
@@ -88,10 +92,10 @@ impl TinyIdCounter {
 
     /// Writes the row if it is still as it was read: whether it was.
     async fn advance(&self, row: &Row, max_id: i64) -> Result<bool, StoreError> {
-        let ask = async |mut connection| {
+        let ask = async |mut session: Session| {
             let query = sqlx::query(TAKE).bind(max_id).bind(row.id).bind(row.max_id.cast_signed());
-            let done = query.bind(row.version).bind(&row.biz_type).execute(&mut connection).await;
-            (connection, done)
+            let done = session.write(query.bind(row.version).bind(&row.biz_type)).await;
+            (session, done)
         };
         Ok(self.database.run(RESERVE, Effect::Writes, ask).await?.rows_affected() == 1)
     }
@@ -162,10 +166,10 @@ async fn rows(
     operation: &'static str,
     biz_type: Option<&str>,
 ) -> Result<Vec<Row>, StoreError> {
-    let ask = async |mut connection| {
+    let ask = async |mut session: Session| {
         let query = sqlx::query_as::<_, Columns>(ROWS).bind(biz_type).bind(biz_type);
-        let rows = query.fetch_all(&mut connection).await;
-        (connection, rows)
+        let rows = query.fetch_all(&mut session.sql).await;
+        (session, rows)
     };
     let rows = database.run(operation, Effect::Reads, ask).await?;
     rows.into_iter().map(|columns| row(database, operation, columns)).collect()

@@ -61,6 +61,24 @@ async fn two_servers_share_no_ticket() {
     }
 }
 
+/// Goal: the survey never falls below what was given. Method: a table that was emptied, on servers with each offset.
+#[tokio::test]
+async fn an_emptied_table_is_where_the_server_goes_on() {
+    for (offset, highest) in [(1, "9"), (2, "10")] {
+        let offset = format!("--auto-increment-offset={offset}");
+        let server = MariaDb::with(&["--auto-increment-increment=2", &offset]);
+        server.sql(&format!("{TABLE} AUTO_INCREMENT=11"));
+        let found = surveyed(&url(&server)).await.remove(0);
+        assert_eq!(found.split(' ').nth(1), Some(highest), "{found}");
+        let counter = open(&url(&server)).await;
+        let given = counter.reserve(some(1)).await.unwrap().first();
+        assert!(given > highest.parse().unwrap());
+        server.sql("DELETE FROM test.Tickets64");
+        let found = surveyed(&url(&server)).await.remove(0);
+        assert_eq!(found.split(' ').nth(1), Some(&*given.to_string()), "{found}");
+    }
+}
+
 #[tokio::test]
 async fn tables_and_stubs_may_have_other_names() {
     let server = MariaDb::start();

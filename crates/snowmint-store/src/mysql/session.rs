@@ -1,0 +1,257 @@
+//! A session on a primary: what it says of itself at the beginning, and what each statement has to know of it after.
+//! A server may be demoted, or lose its replicas, at any time; so each write is conditional, and each is confirmed.
+
+use std::collections::BTreeMap;
+
+use sqlx::Row;
+use sqlx::mysql::{MySql, MySqlArguments, MySqlConnection, MySqlQueryResult};
+use sqlx::query::Query;
+
+use super::cause;
+use super::history::History;
+use crate::network::{Refusal, chain};
+use crate::sql::Failure;
+use crate::statement::exactly_one;
+use crate::{StoreErrorKind, random};
+
+/// Whether the server accepts writes, as a condition of the statement that writes. A user with `SUPER` or
+/// `READ ONLY ADMIN` may write in spite of `read_only`, so the server itself refuses nothing to such a user.
+///
+/// `SET GLOBAL read_only` waits for the statements that are writing, and keeps others from beginning, until it has
+/// changed the value: one that found the server writable has committed before that statement returns.
+/// `super_read_only` of MySQL sets `read_only` too. As text, since later versions have more values than two, and a word
+/// counts as 0.
+macro_rules! writable {
+    () => {
+        "CAST(@@global.read_only AS CHAR) IN ('0', 'OFF') AND CAST(@@global.innodb_read_only AS CHAR) IN ('0', 'OFF')"
+    };
+}
+pub(crate) use writable;
+
+const READ_ONLY: &str = "the server is read-only, so it is a replica or was just made one; name the primary, or several hosts with \
+    commas between";
+const FELL_BACK: &str = "semi-synchronous replication is enabled, but this server does not wait for a replica now, so a failover may lose \
+    what it commits; connect a replica and let it catch up, or set may_lose";
+const UNCONFIRMED: &str = "the server committed without the confirmation of a replica, although semi-synchronous replication is enabled; a failover \
+    may lose the write";
+
+const IS_WRITABLE: &str = concat!("SELECT CAST(", writable!(), " AS SIGNED)");
+const VARIABLES: &str = "SHOW VARIABLES WHERE Variable_name IN ('read_only', 'super_read_only', 'innodb_read_only', \
+    'log_bin', 'binlog_format', 'wsrep_on', 'server_uuid', 'server_uid', 'server_id', 'hostname', 'port', 'datadir', \
+    'version', 'gtid_binlog_state', 'gtid_executed', 'rpl_semi_sync_master_enabled', 'rpl_semi_sync_source_enabled')";
+/// Not in one with the variables: MySQL cuts long ones there.
+const MARIADB_HISTORY: &str = "SELECT CONCAT_WS(',', @@global.gtid_binlog_state, @@global.gtid_slave_pos)";
+const MYSQL_HISTORY: &str = "SELECT @@global.gtid_executed";
+const GALERA: &str = "SHOW GLOBAL STATUS WHERE Variable_name = 'wsrep_cluster_state_uuid'";
+/// MySQL has the later names since 8.0.26, with the plugin of the same name.
+const REPLICATION: &str = "SHOW GLOBAL STATUS WHERE Variable_name IN ('rpl_semi_sync_master_status', \
+    'rpl_semi_sync_source_status', 'rpl_semi_sync_master_no_tx', 'rpl_semi_sync_source_no_tx')";
+
+/// Rows that no list shows, as no key begins with `~`. Several, so that those who read do not wait for each other.
+const FENCES: u64 = 16;
+const FENCE: &str =
+    concat!("UPDATE snowmint_records SET revision = revision + 1 WHERE name = ? AND ", writable!());
+const NEW_FENCE: &str = concat!(
+    "INSERT INTO snowmint_records (name, revision, value) SELECT ?, 1, '' FROM (SELECT 1) one WHERE ",
+    writable!()
+);
+
+/// A session on a server that accepts writes.
+pub(crate) struct Session {
+    pub(crate) sql: MySqlConnection,
+    /// How many commits no replica has confirmed, where each commit has to be confirmed by one.
+    unconfirmed: Option<u64>,
+}
+
+/// What a server says of itself when a session begins.
+pub(super) struct Begun {
+    /// Equal for two hosts only if they are one server, or one Galera cluster.
+    pub(super) server: String,
+    pub(super) history: History,
+    /// How many commits no replica has confirmed, where semi-synchronous replication is on.
+    unconfirmed: Option<u64>,
+}
+
+/// Whether commits can be lost by a failover.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum Durability {
+    /// Whatever was committed has to stay.
+    Keeps,
+    /// The user has stated a loss.
+    MayLose,
+}
+
+/// Asks the server what it is, and refuses one that must not be believed.
+pub(super) async fn begin(sql: &mut MySqlConnection, durability: Durability) -> Result<Begun, Refusal> {
+    let refused = |error: sqlx::Error| cause::refusal(&error);
+    let variables = named(sql, VARIABLES).await.map_err(refused)?;
+    let value = |name: &str| variables.get(name).map_or("", |it| &**it);
+    let is_off = |name: &str| matches!(value(name), "OFF" | "0" | "");
+    if !(is_off("read_only") && is_off("super_read_only") && is_off("innodb_read_only")) {
+        return Err(Refusal::new(StoreErrorKind::ReadOnly, READ_ONLY));
+    }
+    if !is_off("log_bin") && value("binlog_format") == "STATEMENT" {
+        let text = "the server has binlog_format=STATEMENT, with which a replica would leave out writes that depend on \
+            read_only; set binlog_format to MIXED or ROW";
+        return Err(Refusal::new(StoreErrorKind::Other, text));
+    }
+    let galera = !is_off("wsrep_on");
+    if galera {
+        // Before reads, updates and inserts: wait for what other nodes have committed.
+        sqlx::raw_sql("SET SESSION wsrep_sync_wait = 7").execute(&mut *sql).await.map_err(refused)?;
+    }
+    let server = if galera {
+        let status = named(sql, GALERA).await.map_err(refused)?;
+        format!("galera {}", status.values().next().map_or("", |it| it))
+    } else {
+        // None of them is on every server, or differs on every two.
+        let of = ["server_uuid", "server_uid", "server_id", "hostname", "port", "datadir"];
+        of.map(value).join(" ")
+    };
+    let history = match durability {
+        // Its members number transactions each for itself, and it keeps what it confirmed.
+        Durability::Keeps if !galera => {
+            let statement =
+                if variables.contains_key("gtid_binlog_state") { MARIADB_HISTORY } else { MYSQL_HISTORY };
+            if variables.contains_key("gtid_binlog_state") || variables.contains_key("gtid_executed") {
+                let row = exactly_one(sqlx::query(statement).fetch_all(&mut *sql)).await.map_err(refused)?;
+                History::parse(&row.try_get_unchecked::<String, _>(0).map_err(refused)?)
+            } else {
+                History::default()
+            }
+        }
+        _ => History::default(),
+    };
+    let enabled = !is_off("rpl_semi_sync_master_enabled") || !is_off("rpl_semi_sync_source_enabled");
+    let unconfirmed = match durability {
+        Durability::Keeps if enabled => {
+            let (waits, unconfirmed) = replication(sql).await.map_err(refused)?;
+            if !waits {
+                return Err(Refusal::new(StoreErrorKind::Unavailable, FELL_BACK));
+            }
+            Some(unconfirmed)
+        }
+        _ => None,
+    };
+    Ok(Begun { server, history, unconfirmed })
+}
+
+impl Session {
+    pub(super) fn new(sql: MySqlConnection, begun: &Begun) -> Self {
+        Self { sql, unconfirmed: begun.unconfirmed }
+    }
+
+    /// Carries out a write that has [`writable!`] as a condition. Where it changed nothing, the server is asked whether
+    /// that is why; where it changed something, whether a replica has it.
+    pub(crate) async fn write(
+        &mut self,
+        statement: Query<'_, MySql, MySqlArguments>,
+    ) -> Result<MySqlQueryResult, Failure> {
+        let done = statement.execute(&mut self.sql).await;
+        self.settle(done, |done| done.rows_affected() > 0).await
+    }
+
+    /// As [`write`](Self::write), for a write that was carried out already.
+    pub(crate) async fn settle<T>(
+        &mut self,
+        done: Result<T, sqlx::Error>,
+        wrote: impl Fn(&T) -> bool,
+    ) -> Result<T, Failure> {
+        let done = done?;
+        if wrote(&done) {
+            self.confirm().await?;
+        } else {
+            self.check_writable().await?;
+        }
+        Ok(done)
+    }
+
+    /// Passes on what a read has shown, if the server was writable then and whatever it shows cannot be lost any more.
+    pub(super) async fn believe<T>(
+        &mut self,
+        shown: Result<T, sqlx::Error>,
+        writable: impl Fn(&T) -> i64,
+    ) -> Result<T, Failure> {
+        let shown = shown?;
+        if writable(&shown) == 0 {
+            return Err(Self::read_only());
+        }
+        self.fence().await?;
+        Ok(shown)
+    }
+
+    /// The refusal of a server that was demoted; nothing was written there.
+    pub(crate) fn read_only() -> Failure {
+        Failure::Refused(Refusal::new(StoreErrorKind::ReadOnly, READ_ONLY))
+    }
+
+    /// Refuses a server that was demoted; the statement before has changed nothing.
+    async fn check_writable(&mut self) -> Result<(), Failure> {
+        match exactly_one(sqlx::query_scalar::<_, i64>(IS_WRITABLE).fetch_all(&mut self.sql)).await {
+            Ok(0) => Err(Self::read_only()),
+            Ok(_) => Ok(()),
+            Err(error) => Err(Failure::Refused(Refusal::new(StoreErrorKind::Unavailable, chain(&error)))),
+        }
+    }
+
+    /// Makes sure that the commit before was confirmed by a replica, where it has to be: a commit whose wait timed out
+    /// or was killed looks like any other, and only the count of those tells.
+    async fn confirm(&mut self) -> Result<(), Failure> {
+        let Some(before) = self.unconfirmed else { return Ok(()) };
+        let text = match replication(&mut self.sql).await {
+            Ok((true, now)) if now == before => return Ok(()),
+            Ok(_) => UNCONFIRMED.to_owned(),
+            Err(error) => chain(&error),
+        };
+        Err(Failure::Refused(Refusal::new(StoreErrorKind::OutcomeUnknown, text)))
+    }
+
+    /// Makes sure that a replica has whatever the reads before have shown. A primary shows rows that no replica has:
+    /// while a commit waits (`AFTER_COMMIT`), and after a wait that was killed, or a crash during one. Replicas get
+    /// commits in order, so one more commit that is confirmed confirms all before.
+    async fn fence(&mut self) -> Result<(), Failure> {
+        if self.unconfirmed.is_none() {
+            return Ok(());
+        }
+        let name = format!("~fence/{}", random::below(FENCES));
+        let fenced = match self.write(sqlx::query(FENCE).bind(name.as_bytes())).await {
+            Ok(done) if done.rows_affected() > 0 => Ok(()),
+            Ok(_) => match self.write(sqlx::query(NEW_FENCE).bind(name.as_bytes())).await {
+                // Another node was first: one more commit.
+                Err(Failure::Sql(error)) if cause::is_duplicate(&error) => {
+                    self.write(sqlx::query(FENCE).bind(name.as_bytes())).await.map(|_| ())
+                }
+                done => done.map(|_| ()),
+            },
+            Err(failure) => Err(failure),
+        };
+        fenced.map_err(|failure| match failure {
+            // Nothing of the caller's was written.
+            Failure::Refused(Refusal { kind: StoreErrorKind::OutcomeUnknown, text }) => {
+                Failure::Refused(Refusal::new(StoreErrorKind::Unavailable, text))
+            }
+            failure => failure,
+        })
+    }
+}
+
+/// Rows of a name and a value, the names in small letters.
+async fn named(
+    sql: &mut MySqlConnection,
+    statement: &'static str,
+) -> Result<BTreeMap<String, String>, sqlx::Error> {
+    let rows = sqlx::query(statement).fetch_all(sql).await?;
+    let pair = |row: &sqlx::mysql::MySqlRow| {
+        let name: String = row.try_get_unchecked(0)?;
+        Ok((name.to_lowercase(), row.try_get_unchecked(1)?))
+    };
+    rows.iter().map(pair).collect()
+}
+
+/// Whether commits wait for a replica, and how many did not.
+async fn replication(sql: &mut MySqlConnection) -> Result<(bool, u64), sqlx::Error> {
+    let status = named(sql, REPLICATION).await?;
+    let waits = status.iter().any(|(name, value)| name.ends_with("_status") && value == "ON");
+    let unconfirmed = status.iter().filter(|(name, _)| name.ends_with("_no_tx"));
+    Ok((waits, unconfirmed.filter_map(|(_, value)| value.parse::<u64>().ok()).sum()))
+}

@@ -1,0 +1,322 @@
+//! The MySQL store and the counters of other systems on a primary and a replica that change roles: whatever was given
+//! on one server is never given again on the other, also to users whom `read_only` does not stop.
+
+#![cfg(feature = "mysql")]
+#![allow(clippy::unwrap_used, clippy::expect_used, reason = "a panic is how a test fails")]
+
+use std::collections::BTreeSet;
+use std::num::NonZeroU64;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::time::Duration;
+
+use snowmint_store::{Counter, Expected, Key, Store, StoreError, StoreErrorKind, Swap, open_counter};
+use snowmint_test_servers::{MariaDb, MariaDbPair};
+use tokio::task::{JoinSet, spawn_blocking};
+use tokio::time::sleep;
+
+const TABLES: &str = "USE test;
+    CREATE TABLE leaf_alloc (biz_tag VARCHAR(128) PRIMARY KEY, max_id BIGINT NOT NULL, step INT NOT NULL,
+        description VARCHAR(256), update_time TIMESTAMP);
+    INSERT INTO leaf_alloc (biz_tag, max_id, step) VALUES ('a', 1, 10);
+    CREATE TABLE tiny_id_info (id BIGINT UNSIGNED AUTO_INCREMENT PRIMARY KEY, biz_type VARCHAR(63) NOT NULL UNIQUE,
+        begin_id BIGINT, max_id BIGINT NOT NULL, step INT, delta INT, remainder INT, create_time TIMESTAMP,
+        update_time TIMESTAMP, version BIGINT NOT NULL);
+    INSERT INTO tiny_id_info (biz_type, begin_id, max_id, step, delta, remainder, version)
+        VALUES ('a', 0, 0, 10, 1, 0, 1);
+    CREATE TABLE Tickets64 (id BIGINT UNSIGNED NOT NULL AUTO_INCREMENT PRIMARY KEY, stub CHAR(1) NOT NULL UNIQUE)";
+
+fn key(name: &str) -> Key {
+    Key::new(name).unwrap()
+}
+
+async fn open(url: &str) -> Arc<dyn Store> {
+    snowmint_store::open(url).await.unwrap()
+}
+
+async fn refused(url: &str) -> (Option<StoreErrorKind>, String) {
+    match snowmint_store::open(url).await {
+        Err(snowmint_store::OpenError::Store(error)) => (Some(error.kind()), error.to_string()),
+        Err(error) => (None, error.to_string()),
+        Ok(store) => panic!("{} was opened", store.describe()),
+    }
+}
+
+/// What numbers are drawn from.
+#[derive(Clone)]
+enum Source {
+    /// `add` on a store.
+    Sum(Arc<dyn Store>),
+    /// A record that is loaded and replaced, as leases are.
+    Record(Arc<dyn Store>),
+    Counter(Arc<dyn Counter>),
+}
+
+impl Source {
+    /// The numbers of one draw.
+    async fn draw(&self) -> Result<Vec<u64>, StoreError> {
+        let ten = NonZeroU64::new(10).unwrap();
+        match self {
+            Self::Sum(store) => {
+                Ok((0..10).zip(store.add(&key("sum"), ten).await?..).map(|it| it.1).collect())
+            }
+            Self::Record(store) => {
+                let found = store.load(&key("record")).await?;
+                let number =
+                    found.as_ref().map_or(0, |it| String::from_utf8_lossy(&it.value).parse().unwrap());
+                let expected = found.map_or(Expected::Absent, |it| Expected::Revision(it.revision));
+                let value = (number + 1_u64).to_string();
+                let swap = store.compare_and_set(&key("record"), expected, value.as_bytes()).await?;
+                Ok(if matches!(swap, Swap::Done(_)) { vec![number] } else { Vec::new() })
+            }
+            Self::Counter(counter) => {
+                let segment = counter.reserve(ten).await?;
+                Ok((0..segment.count().get())
+                    .map(|nth| segment.first() + nth * segment.step().get())
+                    .collect())
+            }
+        }
+    }
+}
+
+/// Who draws at once, as a user who may write to a server that is read-only and as one who may not.
+struct Writers {
+    stop: Arc<AtomicBool>,
+    draws: Vec<Arc<AtomicUsize>>,
+    tasks: JoinSet<(&'static str, Vec<u64>)>,
+}
+
+impl Writers {
+    async fn start(pair: &MariaDbPair) -> Self {
+        pair.primary().sql(TABLES);
+        let mut writers = Self { stop: Arc::default(), draws: Vec::new(), tasks: JoinSet::new() };
+        for user in ["root", "node"] {
+            let url = format!("{}?timeout_ms=2000", pair.url(user));
+            let store = open(&url).await;
+            writers.spawn("sum", &Source::Sum(Arc::clone(&store)));
+            writers.spawn("record", &Source::Record(store));
+            for (name, parameter) in [("leaf", "&tag=a"), ("tinyid", "&biz_type=a"), ("tickets", "")] {
+                let counter = open_counter(&format!("{name}:{url}{parameter}")).await.unwrap();
+                writers.spawn(name, &Source::Counter(counter));
+            }
+        }
+        writers
+    }
+
+    fn spawn(&mut self, name: &'static str, source: &Source) {
+        let (source, stop, draws) = (source.clone(), Arc::clone(&self.stop), Arc::new(AtomicUsize::new(0)));
+        self.draws.push(Arc::clone(&draws));
+        self.tasks.spawn(async move {
+            let mut given = Vec::new();
+            while !stop.load(Ordering::Relaxed) {
+                match source.draw().await {
+                    Ok(numbers) => {
+                        given.extend(numbers);
+                        draws.fetch_add(1, Ordering::Relaxed);
+                    }
+                    // Nothing else is to be expected of servers that come and go.
+                    Err(error) => {
+                        let kinds = [
+                            StoreErrorKind::ReadOnly,
+                            StoreErrorKind::Unavailable,
+                            StoreErrorKind::OutcomeUnknown,
+                        ];
+                        assert!(kinds.contains(&error.kind()), "{error}");
+                        sleep(Duration::from_millis(10)).await;
+                    }
+                }
+            }
+            (name, given)
+        });
+    }
+
+    /// Waits until each has drawn some more.
+    async fn go_on(&self) {
+        let before: Vec<_> = self.draws.iter().map(|it| it.load(Ordering::Relaxed)).collect();
+        for (draws, before) in self.draws.iter().zip(before) {
+            while draws.load(Ordering::Relaxed) < before + 5 {
+                assert!(!self.tasks.is_empty());
+                sleep(Duration::from_millis(10)).await;
+            }
+        }
+    }
+
+    async fn stop(self) {
+        self.stop.store(true, Ordering::Relaxed);
+        let mut given: BTreeSet<(&str, u64)> = BTreeSet::new();
+        let (mut total, mut twice) = (0, Vec::new());
+        for (name, numbers) in self.tasks.join_all().await {
+            total += numbers.len();
+            twice.extend(
+                numbers.into_iter().filter(|number| !given.insert((name, *number))).map(|it| (name, it)),
+            );
+        }
+        assert!(
+            total > 0 && twice.is_empty(),
+            "{} of {total} numbers were given twice: {twice:?}",
+            twice.len()
+        );
+    }
+}
+
+/// Runs what blocks beside the writers.
+async fn on(pair: &Arc<MariaDbPair>, act: impl FnOnce(&MariaDbPair) + Send + 'static) {
+    let pair = Arc::clone(pair);
+    spawn_blocking(move || act(&pair)).await.unwrap();
+}
+
+async fn start() -> Arc<MariaDbPair> {
+    Arc::new(spawn_blocking(MariaDbPair::start).await.unwrap())
+}
+
+/// Goal: a primary that was demoted gives nothing more. Method: several there and back, with all who draw at work.
+#[tokio::test(flavor = "multi_thread", worker_threads = 4)]
+async fn planned_switchovers_give_nothing_twice() {
+    let pair = start().await;
+    let writers = Writers::start(&pair).await;
+    for _ in 0..3 {
+        writers.go_on().await;
+        on(&pair, MariaDbPair::switch_over).await;
+    }
+    writers.go_on().await;
+    writers.stop().await;
+}
+
+/// Goal: no counter of another system moves on a server that was demoted. Method: users whom that does not stop, on
+/// connections that were made before.
+#[tokio::test]
+async fn a_demoted_server_takes_no_write_of_any_counter() {
+    let server = MariaDb::start();
+    server.sql(TABLES);
+    let state = "SELECT max_id FROM test.leaf_alloc; SELECT max_id, version FROM test.tiny_id_info; \
+        SELECT * FROM test.Tickets64; SELECT auto_increment FROM information_schema.tables WHERE table_name = 'Tickets64'";
+    for (name, parameter) in [("leaf", "?tag=a"), ("tinyid", "?biz_type=a"), ("tickets", "")] {
+        let url = format!("{name}:mysql://root@{}/test{parameter}", server.address());
+        let counter = open_counter(&url).await.unwrap();
+        counter.reserve(NonZeroU64::MIN).await.unwrap();
+        let before = server.sql(state);
+        server.sql("SET GLOBAL read_only = 1");
+        let error = counter.reserve(NonZeroU64::MIN).await.unwrap_err();
+        assert_eq!(error.kind(), StoreErrorKind::ReadOnly, "{error}");
+        assert_eq!(server.sql(state), before, "{name}");
+        server.sql("SET GLOBAL read_only = 0");
+        counter.reserve(NonZeroU64::MIN).await.unwrap();
+    }
+}
+
+/// Goal: what a primary acknowledged before it was killed is on the replica. Method: kill it under load, twice.
+#[tokio::test(flavor = "multi_thread", worker_threads = 4)]
+async fn forced_failovers_give_nothing_twice() {
+    let pair = start().await;
+    let writers = Writers::start(&pair).await;
+    writers.go_on().await;
+    on(&pair, MariaDbPair::fail_over).await;
+    writers.go_on().await;
+    on(&pair, MariaDbPair::rejoin).await;
+    writers.go_on().await;
+    on(&pair, MariaDbPair::fail_over).await;
+    writers.go_on().await;
+    writers.stop().await;
+}
+
+/// Goal: of two primaries neither is used. Method: promote the replica and leave the primary as it is.
+#[tokio::test(flavor = "multi_thread", worker_threads = 4)]
+async fn two_primaries_are_refused() {
+    let pair = start().await;
+    let store = open(&pair.url("root")).await;
+    assert_eq!(store.add(&key("sum"), NonZeroU64::MIN).await.unwrap(), 0);
+    on(&pair, MariaDbPair::promote_replica).await;
+    let (kind, error) = refused(&pair.url("node")).await;
+    assert_eq!(kind, Some(StoreErrorKind::Other), "{error}");
+    let both = [pair.primary(), pair.replica()].map(|it| it.address().to_string());
+    assert!(both.iter().all(|it| error.contains(it)) && error.contains("both accept writes"), "{error}");
+    // One server by two names is no second primary.
+    pair.replica().kill9();
+    let port = pair.primary().port();
+    open(&format!("mysql://root@127.0.0.1:{port},localhost:{port}/test")).await;
+}
+
+/// Goal: a write counts, and is shown, only when a replica has it. Method: a replica that does not answer; waits that
+/// are killed, and that time out.
+#[tokio::test(flavor = "multi_thread", worker_threads = 4)]
+async fn what_no_replica_has_is_not_shown() {
+    let pair = start().await;
+    let store = open(&format!("{}?timeout_ms=1500", pair.url("root"))).await;
+    let reader = open(&format!("{}?timeout_ms=1500", pair.url("node"))).await;
+    for point in ["AFTER_SYNC", "AFTER_COMMIT"] {
+        pair.primary().sql(&format!("SET GLOBAL rpl_semi_sync_master_wait_point = '{point}'"));
+        let name = key(point);
+        assert_eq!(reader.load(&name).await.unwrap(), None);
+        pair.replica().sql("STOP SLAVE IO_THREAD");
+        let writing = {
+            let (store, name) = (Arc::clone(&store), name.clone());
+            tokio::spawn(async move { store.compare_and_set(&name, Expected::Absent, b"mine").await })
+        };
+        let sessions = "FROM information_schema.processlist WHERE state LIKE 'Waiting for semi-sync ACK%'";
+        loop {
+            let id = pair.primary().sql(&format!("SELECT MAX(id) {sessions}"));
+            if id != "NULL" {
+                pair.primary().sql(&format!("KILL QUERY {id}"));
+                break;
+            }
+        }
+        // The server says OK to a wait that was killed.
+        let error = writing.await.unwrap().unwrap_err();
+        assert_eq!(error.kind(), StoreErrorKind::OutcomeUnknown, "{point}: {error}");
+        let written = format!("SELECT COUNT(*) FROM test.snowmint_records WHERE name = '{point}'");
+        assert_eq!((&*pair.primary().sql(&written), &*pair.replica().sql(&written)), ("1", "0"), "{point}");
+        for error in [reader.load(&name).await.unwrap_err(), reader.list("").await.unwrap_err()] {
+            assert_eq!(error.kind(), StoreErrorKind::Unavailable, "{point}: {error}");
+        }
+        pair.replica().sql("START SLAVE IO_THREAD");
+        let found = loop {
+            match reader.load(&name).await {
+                Ok(found) => break found.unwrap(),
+                Err(error) => assert_eq!(error.kind(), StoreErrorKind::Unavailable, "{point}: {error}"),
+            }
+        };
+        assert_eq!(found.value, b"mine");
+        pair.replica().wait_until("having it", &written);
+    }
+    assert!(reader.list("").await.unwrap().iter().all(|(name, _)| name.as_str().starts_with("AFTER")));
+
+    // Waits that time out, from when on the server waits no more.
+    pair.replica().sql("STOP SLAVE IO_THREAD");
+    pair.primary().sql("SET GLOBAL rpl_semi_sync_master_timeout = 1");
+    let error = store.add(&key("sum"), NonZeroU64::MIN).await.unwrap_err();
+    assert_eq!(error.kind(), StoreErrorKind::OutcomeUnknown, "{error}");
+    for error in [
+        store.load(&key("sum")).await.unwrap_err(),
+        store.add(&key("sum"), NonZeroU64::MIN).await.unwrap_err(),
+    ] {
+        assert_eq!(error.kind(), StoreErrorKind::Unavailable, "{error}");
+        assert!(error.to_string().contains("does not wait for a replica"), "{error}");
+    }
+    assert_eq!(pair.primary().sql("SELECT value FROM test.snowmint_records WHERE name = 'sum'"), "1");
+    // Whoever has stated a loss is served.
+    let lossy = open(&format!("{}?may_lose=2s", pair.url("root"))).await;
+    assert_eq!(lossy.add(&key("sum"), NonZeroU64::MIN).await.unwrap(), 1);
+}
+
+/// Goal: a server that lost transactions is not used. Method: one that forgets its log, and a restart.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_server_that_lacks_what_was_seen_is_refused() {
+    let server = MariaDb::with(&["--log-bin=binlog", "--server-id=7"]);
+    let url = format!("mysql://root@{}/test", server.address());
+    let store = open(&url).await;
+    store.add(&key("sum"), NonZeroU64::MIN).await.unwrap();
+    server.restart();
+    assert_eq!(store.add(&key("sum"), NonZeroU64::MIN).await.unwrap(), 1);
+    server.sql("RESET MASTER");
+    server.restart();
+    // The first call may be the one that finds the connection broken.
+    let error = match store.load(&key("sum")).await {
+        Err(error) if error.kind() == StoreErrorKind::Unavailable => {
+            store.load(&key("sum")).await.unwrap_err()
+        }
+        answer => answer.unwrap_err(),
+    };
+    assert_eq!(error.kind(), StoreErrorKind::Other, "{error}");
+    assert!(error.to_string().contains("domain 0, server 7, and this node has seen"), "{error}");
+    open(&url).await.load(&key("sum")).await.unwrap();
+}
