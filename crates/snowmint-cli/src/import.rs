@@ -23,9 +23,9 @@ Examples:
   snowmint import 'leaf:mysql://leaf@db/leaf' --apply
       Makes a segment namespace for each, which starts above the highest
       number plus the step, in the store of --store.
-  snowmint import 'tickets:mysql://root@a/tickets' 'tickets:mysql://root@b/tickets'
+  snowmint import 'tickets:mysql://mint@a/tickets' 'tickets:mysql://mint@b/tickets'
       Two ticket servers: one namespace above the higher of the two.
-  snowmint import 'tinyid:mysql://root@db/tinyid' --apply
+  snowmint import 'tinyid:mysql://mint@db/tinyid' --apply
   snowmint import 'redis-counter:redis://cache/0?counter=seq:*' --apply
 
 Stop the other system before --apply, or it goes on to the numbers that

@@ -31,7 +31,7 @@ Examples:
   snowmint ns add tickets --scheme segment --mode direct
       Each number greater than all before it, whichever node is asked.
   snowmint ns add ids --scheme segment \\
-      --source '1/2 mysql://root@a/ids' --source '2/2 mysql://root@b/ids'
+      --source '1/2 mysql://mint@a/ids' --source '2/2 mysql://mint@b/ids'
       Two ticket servers: odd numbers from one, even from the other; one of
       them may be down.
   snowmint ns add order --scheme segment --source 'leaf:mysql://leaf@db/leaf?tag=order'
@@ -56,7 +56,7 @@ The same in a file, for snowmint serve --namespaces-file FILE (TOML):
 
   [namespaces.ids]
   scheme = \"segment\"
-  sources = [\"1/2 mysql://root@a/ids\", \"2/2 mysql://root@b/ids\"]
+  sources = [\"1/2 mysql://mint@a/ids\", \"2/2 mysql://mint@b/ids\"]
   size_min = 100
   size_max = 100000
 

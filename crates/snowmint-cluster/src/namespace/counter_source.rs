@@ -20,8 +20,8 @@ const MAX_LEN: usize = 512;
 ///
 /// ```
 /// use snowmint_cluster::namespace::CounterSource;
-/// let source: CounterSource = "1/2 mysql://root@a/ids".parse()?;
-/// assert_eq!(source.url(), "mysql://root@a/ids");
+/// let source: CounterSource = "1/2 mysql://mint@a/ids".parse()?;
+/// assert_eq!(source.url(), "mysql://mint@a/ids");
 /// assert!("mysql://root:secret@a/ids".parse::<CounterSource>().is_err());
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
