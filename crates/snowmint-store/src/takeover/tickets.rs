@@ -80,7 +80,7 @@ impl TicketsCounter {
 impl Counter for TicketsCounter {
     async fn reserve(&self, _count: NonZeroU64) -> Result<Segment, StoreError> {
         // Set to 0 first: where REPLACE counts nothing, an older number would stand there still. VALUES with a sum
-        // that fails, as REPLACE ... SELECT would lock the counter, and whoever else draws tickets would meet deadlocks.
+        // that fails, as REPLACE ... SELECT would lock the counter of the table until its end.
         let sql = format!(
             "DO LAST_INSERT_ID(0); REPLACE INTO `{}` (stub) VALUES (CASE WHEN {} THEN '{}' ELSE ~0 + 1 END); \
              SELECT LAST_INSERT_ID(), CAST(@@auto_increment_increment AS UNSIGNED)",
