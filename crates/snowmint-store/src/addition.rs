@@ -96,6 +96,22 @@ pub(crate) async fn by_compare_and_set<S: Store + ?Sized>(
     }
 }
 
+/// Raises a counter to `least`, where it holds less.
+pub(crate) async fn raise_to<S: Store + ?Sized>(store: &S, key: &Key, least: u64) -> Result<(), StoreError> {
+    let mut turns = Turns::new();
+    loop {
+        let found = store.load(key).await?;
+        if held(store, key, found.as_ref())? >= least {
+            return Ok(());
+        }
+        let expected = found.map_or(Expected::Absent, |record| Expected::Revision(record.revision));
+        if let Swap::Done(_) = store.compare_and_set(key, expected, least.to_string().as_bytes()).await? {
+            return Ok(());
+        }
+        another_turn(&mut turns, store, key).await?;
+    }
+}
+
 /// Waits for another turn at a record.
 pub(crate) async fn another_turn<S: Store + ?Sized>(
     turns: &mut Turns,

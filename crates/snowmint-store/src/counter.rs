@@ -4,10 +4,20 @@
 use std::fmt;
 use std::num::NonZeroU64;
 use std::sync::Arc;
+use std::time::Duration;
 
 use async_trait::async_trait;
 
-use crate::{Expected, Key, Store, StoreError, StoreErrorKind, Swap, addition};
+use crate::turns::Turns;
+use crate::{
+    Claims, Expected, Key, Mark, Overlaps, Store, StoreError, StoreErrorKind, Swap, Versioned, addition,
+};
+
+/// The calls, as errors name them.
+const RESERVE: &str = "reserve";
+const FIND: &str = "find";
+/// Where the claims of a counter are.
+const CLAIMS: &str = "claims/";
 
 /// The greatest number: what a signed 64-bit column holds.
 pub const MAX_NUMBER: u64 = i64::MAX as u64;
@@ -55,7 +65,8 @@ impl Segment {
 /// # Contract
 ///
 /// 1. A segment that [`reserve`](Self::reserve) returned is durable, and no number of it is in any other segment that
-///    this counter ever returned, to anybody.
+///    this counter ever returned, to anybody. Where [`may_lose`](Self::may_lose) is not zero, this holds for a segment of
+///    [`reserve_marked`](Self::reserve_marked) that has settled, and for no other.
 /// 2. A `reserve` that starts after another has returned gets greater numbers, whoever calls.
 /// 3. An error, whatever its kind, costs at most numbers that nobody gets: it is always safe to call again.
 ///
@@ -68,6 +79,48 @@ pub trait Counter: Send + Sync + fmt::Debug + 'static {
     ///
     /// The store's; [`StoreErrorKind::Full`] when the numbers up to [`MAX_NUMBER`] are used up.
     async fn reserve(&self, count: NonZeroU64) -> Result<Segment, StoreError>;
+
+    /// How much of the newest reservations this counter may lose after it acknowledged them, as time before the loss.
+    ///
+    /// See [`Store::may_lose`]. Where it is not zero, use numbers of [`reserve_marked`](Self::reserve_marked) alone, and
+    /// only once they have settled: [`holds`](Self::holds), called at least this long after the answer arrived, is true.
+    fn may_lose(&self) -> Duration {
+        Duration::ZERO
+    }
+
+    /// Reserves as [`reserve`](Self::reserve) does, and writes a mark by which [`holds`](Self::holds) finds the
+    /// reservation again. Numbers whose mark is not found are lost: do not use one of them.
+    ///
+    /// # Errors
+    ///
+    /// As for [`reserve`](Self::reserve). [`StoreErrorKind::Unavailable`] too where other reservations show that the
+    /// counter went back; it has been raised above them, so the next call gets other numbers.
+    async fn reserve_marked(&self, count: NonZeroU64) -> Result<(Segment, Mark), StoreError> {
+        let _ = count;
+        let cause = "this counter writes no marks, so nothing shows that a reservation has settled";
+        Err(StoreError::new(StoreErrorKind::Other, RESERVE, self.describe(), cause))
+    }
+
+    /// Whether the reservation of a mark is still there.
+    ///
+    /// # Errors
+    ///
+    /// The store's; it is safe to call again.
+    async fn holds(&self, mark: Mark) -> Result<bool, StoreError> {
+        let _ = mark;
+        Ok(false)
+    }
+
+    /// Makes every number that is reserved from here on greater than `number`, without a number that somebody else may
+    /// have: whether this counter can do that. Nothing changes where it is above already.
+    ///
+    /// # Errors
+    ///
+    /// The store's; it is safe to call again.
+    async fn raise_above(&self, number: u64) -> Result<bool, StoreError> {
+        let _ = number;
+        Ok(false)
+    }
 
     /// Gives back the upper end of a segment, `unused`, if nobody reserved after it: whether it was taken back.
     ///
@@ -111,6 +164,43 @@ impl StoreCounter {
         let ours = segment.step == self.step && offset.is_multiple_of(self.step.get());
         ours.then(|| offset / self.step.get())
     }
+
+    /// Where the claims of this counter are.
+    fn claims_key(&self, operation: &'static str) -> Result<Key, StoreError> {
+        Key::new(format!("{CLAIMS}{}", self.key))
+            .map_err(|error| StoreError::new(StoreErrorKind::Other, operation, self.describe(), error))
+    }
+
+    fn claims(
+        &self,
+        operation: &'static str,
+        key: &Key,
+        record: Option<&Versioned>,
+    ) -> Result<Claims, StoreError> {
+        let Some(record) = record else { return Ok(Claims::default()) };
+        Claims::parse(&record.value).ok_or_else(|| {
+            let cause = format!("the record {key} holds no claims of reservations; it was left as it is");
+            StoreError::new(StoreErrorKind::Corrupt, operation, self.store.describe(), cause)
+        })
+    }
+
+    /// Writes that these slots are reserved, unless somebody else's are among them.
+    async fn claim(&self, mark: Mark, first: u64, end: u64) -> Result<Result<(), Overlaps>, StoreError> {
+        let (key, mut turns) = (self.claims_key(RESERVE)?, Turns::new());
+        loop {
+            let found = self.store.load(&key).await?;
+            let mut claims = self.claims(RESERVE, &key, found.as_ref())?;
+            if let Err(overlaps) = claims.claim(mark, first, end) {
+                return Ok(Err(overlaps));
+            }
+            let expected = found.map_or(Expected::Absent, |record| Expected::Revision(record.revision));
+            let swap = self.store.compare_and_set(&key, expected, claims.to_text().as_bytes()).await?;
+            if let Swap::Done(_) = swap {
+                return Ok(Ok(()));
+            }
+            addition::another_turn(&mut turns, &*self.store, &key).await?;
+        }
+    }
 }
 
 #[async_trait]
@@ -127,7 +217,46 @@ impl Counter for StoreCounter {
         })
     }
 
+    fn may_lose(&self) -> Duration {
+        self.store.may_lose()
+    }
+
+    async fn reserve_marked(&self, count: NonZeroU64) -> Result<(Segment, Mark), StoreError> {
+        let (segment, mark) = (self.reserve(count).await?, Mark::fresh());
+        // What was reserved are slots of this counter, and their sum fits.
+        let first = self.slot_of(segment).unwrap_or_default();
+        match self.claim(mark, first, first.saturating_add(count.get())).await? {
+            Ok(()) => Ok((segment, mark)),
+            Err(Overlaps { end }) => {
+                addition::raise_to(&*self.store, &self.key, end).await?;
+                let cause = format!(
+                    "the store has lost additions to {}: it gave slot {first} again, and slots up to {end} are taken; \
+                     the counter was raised to {end} and none of these numbers is used",
+                    self.key
+                );
+                Err(StoreError::new(StoreErrorKind::Unavailable, RESERVE, self.store.describe(), cause))
+            }
+        }
+    }
+
+    async fn holds(&self, mark: Mark) -> Result<bool, StoreError> {
+        let key = self.claims_key(FIND)?;
+        let found = self.store.load(&key).await?;
+        Ok(self.claims(FIND, &key, found.as_ref())?.holds(mark))
+    }
+
+    async fn raise_above(&self, number: u64) -> Result<bool, StoreError> {
+        let below = number.checked_sub(self.first).map(|offset| offset / self.step.get());
+        let slots = below.map_or(0, |slot| slot.saturating_add(1)).min(MAX_NUMBER);
+        addition::raise_to(&*self.store, &self.key, slots).await?;
+        Ok(true)
+    }
+
+    /// Where the store may lose writes, nothing is given back: the claims of the numbers stay.
     async fn give_back(&self, unused: Segment) -> Result<bool, StoreError> {
+        if self.may_lose() > Duration::ZERO {
+            return Ok(false);
+        }
         let Some(first_unused) = self.slot_of(unused) else { return Ok(false) };
         let Some(record) = self.store.load(&self.key).await? else { return Ok(false) };
         let slots = addition::held(&*self.store, &self.key, Some(&record))?;
@@ -218,6 +347,50 @@ mod tests {
             assert!(!counter.give_back(other).await.unwrap(), "{other:?}");
         }
         assert_eq!(store.load(&counter.key).await.unwrap().unwrap().value, b"3");
+    }
+
+    #[tokio::test]
+    async fn a_counter_is_raised_to_its_next_number_above_and_never_lowered() {
+        let store = store();
+        for (first, step) in [(1, 1), (4, 3), (100, 7)] {
+            let counter = StoreCounter::new(
+                Arc::clone(&store),
+                Key::new(format!("c/{first}")).unwrap(),
+                first,
+                some(step),
+            );
+            let mut highest = 0;
+            for number in [0, 1, 3, 4, 5, 99, 100, 101, 3, 1000, 998, 0] {
+                assert!(counter.raise_above(number).await.unwrap());
+                let reserved = counter.reserve(some(1)).await.unwrap();
+                assert!(reserved.first() > number && reserved.first() > highest, "{first} {step} {number}");
+                let most = first.max(number + step).max(highest + step);
+                assert!(reserved.first() <= most, "no further than needed: {first} {step} {number}");
+                highest = reserved.last();
+            }
+        }
+    }
+
+    /// Goal: of two reservations of one number, one is claimed. Method: the counter goes back as by a failover, the
+    /// claims stay.
+    #[tokio::test]
+    async fn a_counter_behind_its_claims_gives_no_number_again() {
+        let store = store();
+        let counter = counter(&store, 1, 1);
+        let (segment, mark) = counter.reserve_marked(some(10)).await.unwrap();
+        assert_eq!((segment.first(), counter.holds(mark).await.unwrap()), (1, true));
+        assert!(!counter.holds(Mark::fresh()).await.unwrap());
+        let record = store.load(&counter.key).await.unwrap().unwrap();
+        let back = store.compare_and_set(&counter.key, Expected::Revision(record.revision), b"5").await;
+        assert!(matches!(back.unwrap(), Swap::Done(_)));
+        let error = counter.reserve_marked(some(3)).await.unwrap_err();
+        assert_eq!(error.kind(), StoreErrorKind::Unavailable);
+        assert!(
+            error.to_string().contains("slot 5 again") && error.to_string().contains("raised to 10"),
+            "{error}"
+        );
+        let (next, _) = counter.reserve_marked(some(3)).await.unwrap();
+        assert_eq!((next.first(), counter.holds(mark).await.unwrap()), (11, true));
     }
 
     #[tokio::test]

@@ -43,6 +43,7 @@ use std::time::Duration;
 use async_trait::async_trait;
 
 mod addition;
+mod claims;
 #[cfg(feature = "conformance")]
 pub mod conformance;
 mod counter;
@@ -93,6 +94,7 @@ mod zookeeper;
 pub use self::mysql::MySqlStore;
 #[cfg(feature = "redis")]
 pub use self::redis::RedisStore;
+pub use claims::{Claims, Mark, Overlaps};
 pub use counter::{Counter, MAX_NUMBER, Segment, StoreCounter};
 pub use error::{StoreError, StoreErrorKind};
 #[cfg(feature = "etcd")]

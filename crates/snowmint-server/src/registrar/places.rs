@@ -4,11 +4,12 @@
 use std::collections::HashMap;
 use std::num::NonZeroU64;
 use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
 
 use async_trait::async_trait;
 use snowmint_cluster::namespace::CounterSource;
 use snowmint_cluster::segment::Stripe;
-use snowmint_store::{Counter, Key, OpenError, Segment, Store, StoreError, StoreErrorKind};
+use snowmint_store::{Counter, Key, Mark, OpenError, Segment, Store, StoreError, StoreErrorKind};
 use tokio::sync::OnceCell;
 
 /// The stores that are not the service's own, by their URLs. The lock is held to find one, never while it is opened: one
@@ -85,7 +86,31 @@ impl LateCounter {
 #[async_trait]
 impl Counter for LateCounter {
     async fn reserve(&self, count: NonZeroU64) -> Result<Segment, StoreError> {
-        self.opened.get_or_try_init(|| self.open()).await?.reserve(count).await
+        let was_opened = self.opened.initialized();
+        let counter = self.opened.get_or_try_init(|| self.open()).await?;
+        if !was_opened && counter.may_lose() > Duration::ZERO {
+            // Whoever asked did not know yet that these numbers have to settle.
+            let cause =
+                "the source was opened just now and may lose reservations; the next call waits for them";
+            return Err(StoreError::new(StoreErrorKind::Unavailable, "reserve", self.describe(), cause));
+        }
+        counter.reserve(count).await
+    }
+
+    fn may_lose(&self) -> Duration {
+        self.opened.get().map_or(Duration::ZERO, |counter| counter.may_lose())
+    }
+
+    async fn reserve_marked(&self, count: NonZeroU64) -> Result<(Segment, Mark), StoreError> {
+        self.opened.get_or_try_init(|| self.open()).await?.reserve_marked(count).await
+    }
+
+    async fn holds(&self, mark: Mark) -> Result<bool, StoreError> {
+        self.opened.get_or_try_init(|| self.open()).await?.holds(mark).await
+    }
+
+    async fn raise_above(&self, number: u64) -> Result<bool, StoreError> {
+        self.opened.get_or_try_init(|| self.open()).await?.raise_above(number).await
     }
 
     async fn give_back(&self, unused: Segment) -> Result<bool, StoreError> {

@@ -61,6 +61,36 @@ static TAKE: LazyLock<Code> = LazyLock::new(|| {
     )
 });
 
+/// As [`TAKE`], with a mark of the reservation in one step: what keeps the mark keeps the addition.
+static TAKE_MARKED: LazyLock<Code> = LazyLock::new(|| {
+    Code::new(
+        "if redis.call('TYPE', KEYS[1]).ok ~= 'string' then return 0 end \
+         local before, most = redis.call('GET', KEYS[1]), ARGV[2] \
+         if before ~= '0' and not string.find(before, '^[1-9][0-9]*$') then return 0 end \
+         if #before > #most or (#before == #most and before > most) then return 0 end \
+         redis.call('LPUSH', KEYS[2], ARGV[3]) \
+         redis.call('LTRIM', KEYS[2], 0, 255) \
+         redis.call('INCRBY', KEYS[1], ARGV[1]) \
+         return before"
+            .to_owned(),
+    )
+});
+
+/// Adds to a counter of another system if it holds what was read.
+static RAISE: LazyLock<Code> = LazyLock::new(|| {
+    Code::new(
+        "if redis.call('TYPE', KEYS[1]).ok ~= 'string' or redis.call('GET', KEYS[1]) ~= ARGV[1] then return 0 end \
+         redis.call('INCRBY', KEYS[1], ARGV[2]) \
+         return 1"
+            .to_owned(),
+    )
+});
+
+/// The marks of reservations. PERSIST is a write, so that no replica answers.
+static MARKS: LazyLock<Code> = LazyLock::new(|| {
+    Code::new("redis.call('PERSIST', KEYS[1]) return redis.call('LRANGE', KEYS[1], 0, -1)".to_owned())
+});
+
 static RECORDS: LazyLock<Code> = LazyLock::new(|| {
     Code::new(format!(
         "{READ_FENCE}local found = {{}} \
@@ -126,6 +156,25 @@ impl Request {
     pub(crate) fn take(counter: &str, addend: i64) -> Self {
         let arguments: [Vec<u8>; 2] = [addend.to_string().into(), (i64::MAX - addend).to_string().into()];
         Self { code: &TAKE, reads: false, keys: vec![counter.to_owned()], arguments: arguments.into() }
+    }
+
+    /// The addition to a counter of another system, and a mark beside it; it answers as [`add`](Self::add) does.
+    pub(crate) fn take_marked(counter: &str, marks: &str, addend: i64, mark: &str) -> Self {
+        let arguments: [Vec<u8>; 3] =
+            [addend.to_string().into(), (i64::MAX - addend).to_string().into(), mark.into()];
+        let keys = vec![counter.to_owned(), marks.to_owned()];
+        Self { code: &TAKE_MARKED, reads: false, keys, arguments: arguments.into() }
+    }
+
+    /// The addition to a counter of another system that holds `before`; it answers 0 as a number where it does not.
+    pub(crate) fn raise(counter: &str, before: u64, addend: u64) -> Self {
+        let arguments: [Vec<u8>; 2] = [before.to_string().into(), addend.to_string().into()];
+        Self { code: &RAISE, reads: false, keys: vec![counter.to_owned()], arguments: arguments.into() }
+    }
+
+    /// The newest marks of reservations.
+    pub(crate) fn marks(marks: &str) -> Self {
+        Self { code: &MARKS, reads: false, keys: vec![marks.to_owned()], arguments: Vec::new() }
     }
 
     /// Revision and value of each of these records.

@@ -44,6 +44,12 @@ impl Database {
         let mut location = Settings::location(url)?;
         let (table, taken) = take(&mut location)?;
         let (pool, name) = Settings::take(&mut location)?;
+        if !pool.may_lose.is_zero() {
+            return Err(location.malformed(
+                "invalid may_lose: expected 0, since this table has no place for the marks that show which reservations \
+                 survived a failover; let the database wait for its replicas, or move the numbers with snowmint import",
+            ));
+        }
         location.finish(&format!("{}, {PARAMETERS}", system.parameters))?;
         let name = format!("{}:{name}", system.source);
         Ok((Self { pool, name, system, table }, taken))

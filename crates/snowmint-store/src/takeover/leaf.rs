@@ -11,7 +11,7 @@ use super::database::{Database, RESERVE, System, required};
 use crate::mysql::session::{Session, writable};
 use crate::network::Effect;
 use crate::statement::at_most_one;
-use crate::{Counter, OpenError, Segment, StoreError, StoreErrorKind};
+use crate::{Counter, MAX_NUMBER, OpenError, Segment, StoreError, StoreErrorKind};
 
 pub(super) const SOURCE: &str = "leaf";
 pub(super) const FORM: &str = "leaf:mysql://HOST/DATABASE?tag=TAG";
@@ -24,6 +24,9 @@ const TAKE: &str = concat!(
     "UPDATE leaf_alloc SET max_id = LAST_INSERT_ID(max_id + ?) WHERE biz_tag = ? AND max_id BETWEEN 0 AND ? AND ",
     writable!()
 );
+/// Only ever upwards, whoever takes meanwhile.
+const RAISE: &str =
+    concat!("UPDATE leaf_alloc SET max_id = ? WHERE biz_tag = ? AND max_id < ? AND ", writable!());
 const ROW: &str = "SELECT CAST(max_id AS SIGNED), CAST(step AS SIGNED) FROM leaf_alloc WHERE biz_tag = ?";
 const ROWS: &str = "SELECT CAST(biz_tag AS CHAR), CAST(max_id AS SIGNED), CAST(step AS SIGNED) FROM leaf_alloc \
     WHERE biz_tag = ? OR ? IS NULL ORDER BY biz_tag";
@@ -109,6 +112,18 @@ impl Counter for LeafCounter {
             Some(segment) if done.rows_affected() == 1 => Ok(segment),
             _ => Err(spent(self.row(RESERVE).await?.0)),
         }
+    }
+
+    async fn raise_above(&self, number: u64) -> Result<bool, StoreError> {
+        let least = number.saturating_add(1).min(MAX_NUMBER).cast_signed();
+        let ask = async |mut session: Session| {
+            let query = sqlx::query(RAISE).bind(least).bind(&self.tag).bind(least);
+            let done = session.write(query).await;
+            (session, done)
+        };
+        self.database.run("raise", Effect::Writes, ask).await?;
+        // A row that has gone changed nothing.
+        Ok(self.row("raise").await?.0 > number)
     }
 
     fn suggested_count(&self) -> Option<NonZeroU64> {

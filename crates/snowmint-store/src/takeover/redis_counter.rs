@@ -2,6 +2,7 @@
 
 use std::fmt;
 use std::num::NonZeroU64;
+use std::time::Duration;
 
 use async_trait::async_trait;
 use redis::{Value, from_redis_value};
@@ -12,7 +13,7 @@ use crate::redis::opening::{self, PARAMETERS};
 use crate::redis::scripts::{self, Request};
 use crate::redis::server::Server;
 use crate::turns::Turns;
-use crate::{Counter, MAX_NUMBER, OpenError, Segment, StoreError, StoreErrorKind, UrlError, addition};
+use crate::{Counter, MAX_NUMBER, Mark, OpenError, Segment, StoreError, StoreErrorKind, UrlError, addition};
 
 pub(super) const SOURCE: &str = "redis-counter";
 pub(super) const FORM: &str = "redis-counter:redis://HOST/0?counter=KEY";
@@ -25,7 +26,11 @@ const RESERVE: &str = "reserve";
 /// it counts, so that a key which was lost does not begin anew.
 ///
 /// What Redis can lose stands on the page of [`RedisStore`](crate::RedisStore), whose checks of the server and
-/// parameters (`wait_replicas`, `durable` and so on) hold here too: a counter that goes back gives numbers twice.
+/// parameters (`wait_replicas`, `durable` and so on) hold here too. Unless the URL says `may_lose=0`, each reservation also
+/// pushes a mark on the list `snowmint:marks:{KEY}`, in the script that counts, and its numbers are used once that mark has
+/// settled. A `KEY` with a hash tag of its own keeps it: `snowmint:marks:KEY`. The user then needs these rights besides
+/// those on the counter: `~snowmint:marks:* +lpush +ltrim +lrange +persist`. Whoever else counts in the key by INCR has
+/// no marks: what they get, a failover may give again.
 ///
 /// # URL
 ///
@@ -34,6 +39,8 @@ const RESERVE: &str = "reserve";
 pub struct RedisCounter {
     server: Server,
     key: String,
+    /// The list of the marks.
+    marks: String,
     name: String,
 }
 
@@ -57,7 +64,7 @@ impl RedisCounter {
     pub async fn open(url: &str) -> Result<Self, OpenError> {
         let (server, key) = parse(url)?;
         let name = format!("{}?counter={key}", server.name);
-        let counter = Self { server, key, name };
+        let counter = Self { server, marks: marks_of(&key), key, name };
         counter.held("open").await?;
         Ok(counter)
     }
@@ -68,14 +75,17 @@ impl RedisCounter {
     }
 }
 
-#[async_trait]
-impl Counter for RedisCounter {
-    async fn reserve(&self, count: NonZeroU64) -> Result<Segment, StoreError> {
+impl RedisCounter {
+    /// Counts by a script that is given the addend.
+    async fn take(
+        &self,
+        count: NonZeroU64,
+        request: impl Fn(i64) -> Request + Send + Sync,
+    ) -> Result<Segment, StoreError> {
         let mut turns = Turns::new();
         loop {
             if let Ok(addend) = i64::try_from(count.get()) {
-                let answer =
-                    self.server.call(RESERVE, Effect::Writes, &Request::take(&self.key, addend)).await?;
+                let answer = self.server.call(RESERVE, Effect::Writes, &request(addend)).await?;
                 if answer != Value::Int(0) {
                     let before: u64 = self.server.parse(RESERVE, Effect::Writes, answer)?;
                     // The script gives nothing whose sum is beyond the range.
@@ -99,6 +109,51 @@ impl Counter for RedisCounter {
             })?;
         }
     }
+}
+
+#[async_trait]
+impl Counter for RedisCounter {
+    async fn reserve(&self, count: NonZeroU64) -> Result<Segment, StoreError> {
+        self.take(count, |addend| Request::take(&self.key, addend)).await
+    }
+
+    fn may_lose(&self) -> Duration {
+        self.server.may_lose
+    }
+
+    async fn reserve_marked(&self, count: NonZeroU64) -> Result<(Segment, Mark), StoreError> {
+        let mark = Mark::fresh();
+        let shown = mark.to_string();
+        let take = |addend| Request::take_marked(&self.key, &self.marks, addend, &shown);
+        Ok((self.take(count, take).await?, mark))
+    }
+
+    async fn holds(&self, mark: Mark) -> Result<bool, StoreError> {
+        const OPERATION: &str = "find";
+        let answer = self.server.call(OPERATION, Effect::Reads, &Request::marks(&self.marks)).await?;
+        let marks: Vec<String> = self.server.parse(OPERATION, Effect::Reads, answer)?;
+        Ok(marks.contains(&mark.to_string()))
+    }
+
+    async fn raise_above(&self, number: u64) -> Result<bool, StoreError> {
+        const OPERATION: &str = "raise";
+        let mut turns = Turns::new();
+        loop {
+            let before = self.held(OPERATION).await?;
+            let missing = number.saturating_sub(before);
+            if missing == 0 {
+                return Ok(true);
+            }
+            let raise = Request::raise(&self.key, before, missing);
+            if self.server.call(OPERATION, Effect::Writes, &raise).await? != Value::Int(0) {
+                return Ok(true);
+            }
+            turns.wait().await.map_err(|waited| {
+                let found = format!("others were first at the key {} {waited}", self.key);
+                StoreError::new(StoreErrorKind::Unavailable, OPERATION, &*self.server.name, found)
+            })?;
+        }
+    }
 
     fn describe(&self) -> String {
         self.name.clone()
@@ -110,6 +165,15 @@ impl fmt::Debug for RedisCounter {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "RedisCounter({})", self.name)
     }
+}
+
+/// Where the marks of a counter are: on the same node of a cluster, under a name that no counter has by chance.
+fn marks_of(key: &str) -> String {
+    let tagged = key
+        .split_once('{')
+        .and_then(|(_, rest)| rest.split_once('}'))
+        .is_some_and(|(tag, _)| !tag.is_empty());
+    if tagged { format!("snowmint:marks:{key}") } else { format!("snowmint:marks:{{{key}}}") }
 }
 
 /// The one key, or those that fit a pattern and hold a number.
@@ -216,4 +280,20 @@ fn escape(pattern: &str) -> String {
         escaped.push(sign);
     }
     escaped
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn marks_are_in_the_slot_of_their_counter() {
+        for (key, marks) in [
+            ("orders", "snowmint:marks:{orders}"),
+            ("seq:{eu}:orders", "snowmint:marks:seq:{eu}:orders"),
+            ("a{}b", "snowmint:marks:{a{}b}"),
+        ] {
+            assert_eq!(marks_of(key), marks);
+        }
+    }
 }

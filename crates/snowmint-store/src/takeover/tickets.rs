@@ -49,6 +49,8 @@ const EXISTS: &str = "SELECT COUNT(*) FROM information_schema.tables \
 pub struct TicketsCounter {
     database: Database,
     stub: String,
+    /// The column that counts.
+    column: String,
     /// Below this number.
     end: u64,
 }
@@ -72,7 +74,8 @@ impl TicketsCounter {
         let (database, stub) = Database::parse(&SYSTEM, url, parameters)?;
         let column = column(&database, "open").await?;
         let end = column.greatest.min(MAX_NUMBER + 1);
-        Ok(Self { database, stub: stub.unwrap_or_else(|| STUB.to_owned()), end })
+        let stub = stub.unwrap_or_else(|| STUB.to_owned());
+        Ok(Self { database, stub, column: column.name, end })
     }
 }
 
@@ -117,6 +120,22 @@ impl Counter for TicketsCounter {
             );
             self.database.error(StoreErrorKind::Full, RESERVE, found)
         })
+    }
+
+    /// A row with this number takes the place of the stub's: the server counts on from the greatest number it has seen.
+    async fn raise_above(&self, number: u64) -> Result<bool, StoreError> {
+        if number >= self.end {
+            return Ok(false);
+        }
+        let Database { table, .. } = &self.database;
+        let sql =
+            format!("REPLACE INTO `{table}` (`{}`, stub) VALUES ({number}, '{}')", self.column, self.stub);
+        let ask = async |mut connection| {
+            let done = sqlx::raw_sql(AssertSqlSafe(sql.clone())).execute(&mut connection).await;
+            (connection, done)
+        };
+        self.database.run("raise", Effect::Writes, ask).await?;
+        Ok(true)
     }
 
     fn suggested_count(&self) -> Option<NonZeroU64> {

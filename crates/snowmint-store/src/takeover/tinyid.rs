@@ -11,7 +11,7 @@ use super::database::{Database, RESERVE, System, required};
 use crate::mysql::session::{Session, writable};
 use crate::network::Effect;
 use crate::turns::Turns;
-use crate::{Counter, OpenError, Segment, StoreError, StoreErrorKind};
+use crate::{Counter, MAX_NUMBER, OpenError, Segment, StoreError, StoreErrorKind};
 
 pub(super) const SOURCE: &str = "tinyid";
 pub(super) const FORM: &str = "tinyid:mysql://HOST/DATABASE?biz_type=TYPE";
@@ -127,6 +127,21 @@ impl Counter for TinyIdCounter {
             turns.wait().await.map_err(|waited| {
                 let found = format!("others were first at biz_type `{}` {waited}", row.biz_type);
                 self.database.error(StoreErrorKind::Unavailable, RESERVE, found)
+            })?;
+        }
+    }
+
+    async fn raise_above(&self, number: u64) -> Result<bool, StoreError> {
+        const OPERATION: &str = "raise";
+        let mut turns = Turns::new();
+        loop {
+            let row = self.row(OPERATION).await?;
+            if row.max_id >= number || self.advance(&row, number.min(MAX_NUMBER).cast_signed()).await? {
+                return Ok(true);
+            }
+            turns.wait().await.map_err(|waited| {
+                let found = format!("others were first at biz_type `{}` {waited}", row.biz_type);
+                self.database.error(StoreErrorKind::Unavailable, OPERATION, found)
             })?;
         }
     }
