@@ -1,18 +1,29 @@
 //! A counter of the simulated world: linearizable, as the contract of a real store says.
 //! Giving back is a look and then a conditional write, and either may come late.
+//! A counter that forgets goes back to how it was some time ago, with all that lies in its store.
 
 use std::num::NonZeroU64;
 
-use snowmint_store::Segment;
+use snowmint_store::{Claims, Mark, Segment};
 
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Debug)]
 pub(crate) struct SimCounter {
     stripe: u64,
     of: NonZeroU64,
-    slots: u64,
-    revision: u64,
+    now: State,
+    /// How it was after each write, oldest first, where that may be asked.
+    before: Vec<(u64, State)>,
     /// It refuses calls until then.
     pub(crate) down_until_ms: u64,
+}
+
+#[derive(Clone, Debug, Default)]
+struct State {
+    slots: u64,
+    revision: u64,
+    claims: Claims,
+    /// How many marks were written without a look at others: a mistake.
+    bare_marks: u64,
 }
 
 /// A write that gives numbers back, if nothing was written since the look.
@@ -24,35 +35,88 @@ pub(crate) struct WriteBack {
 
 impl SimCounter {
     pub(crate) fn stripe(index: u64, of: NonZeroU64) -> Self {
-        Self { stripe: index, of, slots: 0, revision: 0, down_until_ms: 0 }
+        Self { stripe: index, of, now: State::default(), before: Vec::new(), down_until_ms: 0 }
     }
 
     #[expect(clippy::expect_used, reason = "no world reserves 2^63 numbers")]
     pub(crate) fn reserve(&mut self, count: NonZeroU64) -> Segment {
-        let first = self.stripe + self.slots * self.of.get();
-        self.slots += count.get();
-        self.revision += 1;
+        let first = self.stripe + self.now.slots * self.of.get();
+        self.now.slots += count.get();
+        self.now.revision += 1;
         Segment::new(first, self.of, count).expect("few numbers")
     }
 
     /// The write that gives numbers back; `None` where somebody reserved after them.
     pub(crate) fn look(&self, unused: Segment) -> Option<WriteBack> {
-        let slots = (unused.first() - self.stripe) / self.of.get();
-        (slots + unused.count().get() == self.slots).then_some(WriteBack { revision: self.revision, slots })
+        let slots = self.slot_of(unused);
+        let is_last = slots + unused.count().get() == self.now.slots;
+        is_last.then_some(WriteBack { revision: self.now.revision, slots })
     }
 
     pub(crate) fn write(&mut self, write: WriteBack) -> bool {
-        let unchanged = self.revision == write.revision;
+        let unchanged = self.now.revision == write.revision;
         if unchanged {
-            self.slots = write.slots;
-            self.revision += 1;
+            self.overwrite(write);
         }
         unchanged
     }
 
     /// The same, whoever reserved meanwhile: a mistake.
     pub(crate) fn overwrite(&mut self, write: WriteBack) {
-        self.slots = write.slots;
-        self.revision += 1;
+        self.now.slots = write.slots;
+        self.now.revision += 1;
+    }
+
+    fn slot_of(&self, segment: Segment) -> u64 {
+        (segment.first() - self.stripe) / self.of.get()
+    }
+
+    /// Claims a segment under a mark: whether nobody else has. Else the counter is raised, as the real one is.
+    pub(crate) fn claim(&mut self, mark: Mark, segment: Segment) -> bool {
+        let first = self.slot_of(segment);
+        match self.now.claims.claim(mark, first, first + segment.count().get()) {
+            Ok(()) => true,
+            Err(overlaps) => {
+                self.now.slots = self.now.slots.max(overlaps.end);
+                self.now.revision += 1;
+                false
+            }
+        }
+    }
+
+    /// Writes a mark that says nothing of the numbers: a mistake.
+    pub(crate) fn mark_alone(&mut self, mark: Mark) {
+        let unique = self.now.bare_marks;
+        self.now.bare_marks += 1;
+        // Each is beyond the one before.
+        let _ = self.now.claims.claim(mark, unique, unique + 1);
+    }
+
+    pub(crate) fn holds(&self, mark: Mark) -> bool {
+        self.now.claims.holds(mark)
+    }
+
+    pub(crate) fn raise_above(&mut self, number: u64) {
+        let slots = number.checked_sub(self.stripe).map_or(0, |it| it / self.of.get() + 1);
+        if slots > self.now.slots {
+            self.now.slots = slots;
+            self.now.revision += 1;
+        }
+    }
+
+    /// Keeps how it is now, after a write.
+    pub(crate) fn remember(&mut self, now_ms: u64) {
+        self.before.push((now_ms, self.now.clone()));
+    }
+
+    /// Goes back to how it was then. What was written in that millisecond is kept.
+    pub(crate) fn go_back_to(&mut self, then_ms: u64) {
+        while self.before.last().is_some_and(|(at_ms, _)| *at_ms > then_ms) {
+            self.before.pop();
+        }
+        // Revisions do not come back: the steps between them are random.
+        let revision = self.now.revision + 1;
+        self.now = self.before.last().map(|(_, state)| state.clone()).unwrap_or_default();
+        self.now.revision = revision;
     }
 }

@@ -23,6 +23,12 @@ pub struct SegmentReport {
     pub crashes: u64,
     /// Releases.
     pub releases: u64,
+    /// Times a store lost its newest writes, or was restored.
+    pub losses: u64,
+    /// Reservations that a node found lost, and so did not use.
+    pub lost: u64,
+    /// Segments from a counter that had gone back, of which no number was used.
+    pub went_back: u64,
     /// Times there was no number when one was asked for.
     pub misses: u64,
     /// Draws with a number that another draw had too.

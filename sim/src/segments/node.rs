@@ -6,7 +6,7 @@ use std::num::NonZeroU64;
 
 use snowmint_cluster::segment::Unused;
 use snowmint_cluster::segment::combine::{Caller, Combiner};
-use snowmint_cluster::segment::protocol::{Memory, Protocol, Range, Settings};
+use snowmint_cluster::segment::protocol::{Memory, Protocol, Range, Seen, Settings};
 use snowmint_store::{MAX_NUMBER, Segment};
 
 use super::SegmentScenario;
@@ -42,6 +42,7 @@ impl Node {
             first_size: scenario.sizes.0,
             target_ms: 500,
             reserve_ms: scenario.reserve_ms,
+            settle_ms: scenario.may_lose_ms,
             range,
         };
         Self {
@@ -66,6 +67,14 @@ impl Node {
         let (process, disorder) = (self.process + 1, self.disorder);
         *self = Self::new(scenario, seed);
         (self.process, self.disorder) = (process, disorder);
+    }
+
+    /// Makes it forget what the counters have given: a mistake.
+    pub(crate) fn forget_highest(&mut self, scenario: &SegmentScenario) {
+        let other = Self::new(scenario, 0);
+        let seen = vec![Seen::default(); scenario.counters];
+        self.protocol = std::mem::replace(&mut self.protocol, other.protocol).sharing(&seen);
+        self.combiner = std::mem::replace(&mut self.combiner, other.combiner).sharing(Seen::default());
     }
 
     pub(crate) fn left(&self) -> u64 {

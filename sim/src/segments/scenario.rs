@@ -16,6 +16,12 @@ pub enum Planted {
     LostAnswerUsed,
     /// Callers in direct mode get numbers that were reserved before they asked.
     DirectFromMemory,
+    /// Numbers are used at once, whatever the store may lose.
+    UseUnsettled,
+    /// What settles is a mark that is written after the addition, and says nothing of its numbers.
+    MarkAlone,
+    /// Nobody remembers what a counter has given.
+    ForgetHighest,
 }
 
 /// One simulated world.
@@ -39,6 +45,12 @@ pub struct SegmentScenario {
     pub fault_every_ms: u64,
     /// Calls out of a thousand whose request, answer or time is not what it should be.
     pub faulty_per_mille: u64,
+    /// How much the stores may lose, as the nodes know it, in milliseconds.
+    pub may_lose_ms: u64,
+    /// How much they do lose at most, every few seconds.
+    pub loses_ms: u64,
+    /// Whether a counter goes back by half of the world's time, once.
+    pub restored: bool,
     /// What is wrong with the code, if anything.
     pub planted: Planted,
 }
@@ -59,8 +71,26 @@ impl SegmentScenario {
             lasts_ms: 60_000,
             fault_every_ms: rng.u64(200..5000),
             faulty_per_mille: [0, 20, 300][rng.usize(..3)],
+            may_lose_ms: 0,
+            loses_ms: 0,
+            restored: false,
             planted: Planted::Nothing,
         }
+    }
+
+    /// The same world, over stores that lose up to `loses_ms` of their newest writes every few seconds; the nodes are
+    /// told `may_lose_ms`.
+    #[must_use]
+    pub const fn losing(mut self, may_lose_ms: u64, loses_ms: u64) -> Self {
+        (self.may_lose_ms, self.loses_ms, self.direct) = (may_lose_ms, loses_ms, false);
+        self
+    }
+
+    /// One node that does not crash, and a counter that is restored while it runs.
+    #[must_use]
+    pub const fn restored(mut self) -> Self {
+        (self.nodes, self.restored, self.fault_every_ms) = (1, true, u64::MAX / 4);
+        self
     }
 
     /// The same world, with a mistake in the code.

@@ -6,9 +6,9 @@ use std::num::NonZeroU64;
 
 use fastrand::Rng;
 use snowmint_cluster::segment::Unused;
-use snowmint_cluster::segment::combine::{Caller, Order, Outcome, Task};
+use snowmint_cluster::segment::combine::{Caller, Health, Order, Outcome, Task};
 use snowmint_cluster::segment::protocol::{Call, Event, Failure, Input, Next};
-use snowmint_store::Segment;
+use snowmint_store::{Mark, Segment};
 
 use super::counter::{SimCounter, WriteBack};
 use super::history::History;
@@ -17,11 +17,16 @@ use super::{Planted, SegmentReport, SegmentScenario};
 
 /// How often a protocol that has nothing to do looks.
 const LOOK_EVERY_MS: u64 = 1000;
+/// How often a store loses its newest writes, at most.
+const LOSES_EVERY_MS: u64 = 6000;
 
 /// What a node sends to a counter.
 #[derive(Clone, Copy, Debug)]
 enum Request {
     Reserve(NonZeroU64),
+    Claim(Mark, Segment),
+    Confirm(Mark),
+    Raise(u64),
     Look(Segment),
     Write { unused: Segment, write: WriteBack },
 }
@@ -30,6 +35,9 @@ enum Request {
 #[derive(Clone, Copy, Debug)]
 enum Answer {
     Reserved(Result<Segment, Failure>),
+    Marked(Mark, Segment),
+    Confirmed(Result<bool, Failure>),
+    Raised(Result<bool, Failure>),
     GaveBack(Result<bool, Failure>),
 }
 
@@ -40,6 +48,8 @@ enum Happening {
     Answered { call: u64, answer: Answer },
     Draw,
     Fault,
+    Lose,
+    Restore,
 }
 
 pub(crate) struct World<'a> {
@@ -76,7 +86,15 @@ impl<'a> World<'a> {
         for node in 0..scenario.nodes {
             world.begin(node);
         }
-        world.after(1, 0, Happening::Fault);
+        if !scenario.restored {
+            world.after(1, 0, Happening::Fault);
+        }
+        if scenario.loses_ms > 0 {
+            world.after(LOSES_EVERY_MS, 0, Happening::Lose);
+        }
+        if scenario.restored {
+            world.after(scenario.lasts_ms / 2, 0, Happening::Restore);
+        }
         world
     }
 
@@ -119,6 +137,12 @@ impl<'a> World<'a> {
                 self.reaches(index, process, call, counter, request, answer_lost);
             }
             Happening::Fault => self.fault(),
+            Happening::Lose => self.lose(),
+            Happening::Restore => {
+                let counter = self.rng.usize(..self.scenario.counters);
+                self.counters[counter].go_back_to(self.now_ms / 2);
+                self.history.report.losses += 1;
+            }
             // The process it was meant for is gone.
             _ if self.nodes[index].process != process => {}
             Happening::Draw => {
@@ -143,12 +167,26 @@ impl<'a> World<'a> {
 
     fn answered(&mut self, index: usize, answer: Answer) {
         match answer {
+            Answer::Raised(answer) if self.direct => {
+                self.nodes[index].combiner.raised(self.now_ms, answer);
+                self.serve(index);
+            }
             Answer::Reserved(answer) if self.direct => {
-                let (outcomes, _) = self.nodes[index].combiner.answered(self.now_ms, answer);
+                let (outcomes, health) = self.nodes[index].combiner.answered(self.now_ms, answer);
+                self.history.report.went_back += u64::from(matches!(health, Some(Health::WentBack { .. })));
                 self.hand_out(index, outcomes);
                 self.serve(index);
             }
             Answer::Reserved(answer) => self.step(index, Input::Reserved(self.as_taken(answer))),
+            Answer::Marked(_, segment) if self.scenario.planted == Planted::UseUnsettled => {
+                self.step(index, Input::Reserved(Ok(segment)));
+            }
+            Answer::Marked(mark, segment) => {
+                let settle_ms = self.scenario.may_lose_ms;
+                self.step(index, Input::ReservedMarked { segment, mark, settle_ms });
+            }
+            Answer::Confirmed(answer) => self.step(index, Input::Confirmed(answer)),
+            Answer::Raised(answer) => self.step(index, Input::Raised(answer)),
             Answer::GaveBack(answer) => self.step(index, Input::GaveBack(answer)),
         }
     }
@@ -157,7 +195,7 @@ impl<'a> World<'a> {
     fn as_taken(&self, answer: Result<Segment, Failure>) -> Result<Segment, Failure> {
         match answer {
             Err(Failure::TimedOut) if self.scenario.planted == Planted::LostAnswerUsed => {
-                let mut guessed = self.counters[0];
+                let mut guessed = self.counters[0].clone();
                 Ok(guessed.reserve(NonZeroU64::MIN))
             }
             answer => answer,
@@ -191,8 +229,9 @@ impl<'a> World<'a> {
         }
         match self.nodes[index].combiner.next(self.now_ms) {
             Task::Reserve { count, timeout_ms } => self.send(index, 0, Request::Reserve(count), timeout_ms),
+            Task::Raise { above, timeout_ms } => self.send(index, 0, Request::Raise(above), timeout_ms),
             Task::Wait(ms) => self.wake_after(index, ms),
-            Task::Refuse(_) | Task::Idle => {}
+            Task::Refuse(_) | Task::GiveUp { .. } | Task::Idle => {}
         }
     }
 
@@ -211,6 +250,9 @@ impl<'a> World<'a> {
     }
 
     fn step(&mut self, index: usize, input: Input) {
+        if self.scenario.planted == Planted::ForgetHighest {
+            self.nodes[index].forget_highest(self.scenario);
+        }
         let node = &mut self.nodes[index];
         node.keep = None;
         let turn = node.protocol.step(self.now_ms, node.state(), input);
@@ -221,12 +263,20 @@ impl<'a> World<'a> {
                     self.history.report.reserved += 1;
                 }
                 Event::GivenBack { .. } => self.history.report.given_back += 1,
+                Event::Lost { .. } => self.history.report.lost += 1,
+                Event::WentBack { .. } => self.history.report.went_back += 1,
                 _ => {}
             }
         }
         match turn.next {
             Next::Call(Call::Reserve { counter, count, timeout_ms }) => {
                 self.send(index, counter, Request::Reserve(count), timeout_ms);
+            }
+            Next::Call(Call::Confirm { counter, mark, timeout_ms }) => {
+                self.send(index, counter, Request::Confirm(mark), timeout_ms);
+            }
+            Next::Call(Call::Raise { counter, above, timeout_ms }) => {
+                self.send(index, counter, Request::Raise(above), timeout_ms);
             }
             Next::Call(Call::GiveBack { unused, timeout_ms }) => {
                 self.send(index, unused.counter, Request::Look(unused.segment), timeout_ms);
@@ -300,8 +350,38 @@ impl<'a> World<'a> {
         self.history.report.late_calls += u64::from(!waited_for);
         let planted = self.scenario.planted;
         let at = &mut self.counters[counter];
+        let lossy = self.scenario.may_lose_ms > 0;
         let answer = match request {
+            Request::Reserve(count) if lossy => {
+                // The addition, then the claim: that may take its time.
+                let (segment, mark) = (at.reserve(count), Mark(self.rng.u64(..)));
+                at.remember(self.now_ms);
+                let late = if self.rng.u8(..4) == 0 { self.rng.u64(..8000) } else { self.rng.u64(..30) };
+                let request = Request::Claim(mark, segment);
+                self.queue_for(
+                    late,
+                    index,
+                    process,
+                    Happening::Reaches { call, counter, request, answer_lost },
+                );
+                return;
+            }
             Request::Reserve(count) => Answer::Reserved(Ok(at.reserve(count))),
+            Request::Claim(mark, segment) if planted == Planted::MarkAlone => {
+                at.mark_alone(mark);
+                Answer::Marked(mark, segment)
+            }
+            Request::Claim(mark, segment) if at.claim(mark, segment) => Answer::Marked(mark, segment),
+            Request::Claim(..) => {
+                self.history.report.went_back += 1;
+                Answer::Reserved(Err(Failure::Failed))
+            }
+            Request::Confirm(mark) => Answer::Confirmed(Ok(at.holds(mark))),
+            Request::Raise(above) => {
+                at.raise_above(above);
+                Answer::Raised(Ok(true))
+            }
+            Request::Look(_) if lossy => Answer::GaveBack(Ok(false)),
             Request::Look(unused) => match at.look(unused) {
                 // The look is answered, and the write sent: that may take its time.
                 Some(write) => {
@@ -328,6 +408,9 @@ impl<'a> World<'a> {
                 Answer::GaveBack(Ok(done))
             }
         };
+        if lossy || self.scenario.restored {
+            self.counters[counter].remember(self.now_ms);
+        }
         if !answer_lost {
             let delay = self.rng.u64(..20);
             self.queue_for(delay, index, process, Happening::Answered { call, answer });
@@ -351,6 +434,16 @@ impl<'a> World<'a> {
         }
     }
 
+    /// A store loses what it has written last.
+    fn lose(&mut self) {
+        let wait = 1 + self.rng.u64(..LOSES_EVERY_MS);
+        self.after(wait, 0, Happening::Lose);
+        let counter = self.rng.usize(..self.scenario.counters);
+        let lost_ms = self.rng.u64(..=self.scenario.loses_ms);
+        self.counters[counter].go_back_to(self.now_ms.saturating_sub(lost_ms));
+        self.history.report.losses += 1;
+    }
+
     /// Ends the numbers of a node at once; the protocol gives back what is left.
     fn release(&mut self, index: usize) {
         let node = &mut self.nodes[index];
@@ -371,7 +464,9 @@ impl<'a> World<'a> {
 
 fn failed(request: Request, failure: Failure) -> Answer {
     match request {
-        Request::Reserve(_) => Answer::Reserved(Err(failure)),
+        Request::Reserve(_) | Request::Claim(..) => Answer::Reserved(Err(failure)),
+        Request::Confirm(_) => Answer::Confirmed(Err(failure)),
+        Request::Raise(_) => Answer::Raised(Err(failure)),
         Request::Look(_) | Request::Write { .. } => Answer::GaveBack(Err(failure)),
     }
 }

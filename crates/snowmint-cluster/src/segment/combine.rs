@@ -9,10 +9,12 @@ use std::num::NonZeroU64;
 
 use snowmint_store::Segment;
 
-use super::protocol::{Counters, Failure, Pick, Range, Within};
+use super::protocol::{Counters, Failure, Pick, Raise, Range, Seen, Why, Within};
 
 /// The most numbers of one call for several callers; one that asks for more gets a call of its own.
 const MOST: u64 = 1 << 40;
+/// The most numbers by which a counter that cannot be raised is moved on in one call.
+const MOST_BELOW: u64 = 1 << 20;
 
 /// One caller, until it is answered; counted up.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -38,6 +40,11 @@ pub enum Outcome {
     Exhausted,
     /// Nothing: the store has no room for so many.
     NoRoom,
+    /// Nothing: the counter went back and cannot be raised.
+    Stuck {
+        /// The greatest number received from it.
+        highest: u64,
+    },
     /// Nothing: the counter gave only so many at once.
     TooMany {
         /// How many it gave.
@@ -60,10 +67,24 @@ pub enum Task {
         /// After how many milliseconds to give up.
         timeout_ms: u64,
     },
+    /// Make every number to come greater than this one, and give the answer.
+    Raise {
+        /// The number.
+        above: u64,
+        /// After how many milliseconds to give up.
+        timeout_ms: u64,
+    },
     /// Look again after this many milliseconds.
     Wait(u64),
     /// Tell this caller that the numbers are used up, and look again.
     Refuse(Caller),
+    /// Tell this caller that the counter went back and cannot be raised, and look again.
+    GiveUp {
+        /// The caller.
+        caller: Caller,
+        /// The greatest number received from it.
+        highest: u64,
+    },
     /// Nothing: nobody asks.
     Idle,
 }
@@ -77,6 +98,23 @@ pub enum Health {
     Recovered {
         /// How many.
         failures: u32,
+    },
+    /// It gave numbers that it had given before: none of them is used.
+    WentBack {
+        /// What it gave.
+        segment: Segment,
+        /// The greatest number received from it before.
+        highest: u64,
+    },
+    /// It went back, and was raised.
+    Raised {
+        /// Above this number.
+        above: u64,
+    },
+    /// It went back, and cannot be raised.
+    Stuck {
+        /// The greatest number received from it.
+        highest: u64,
     },
 }
 
@@ -93,6 +131,8 @@ struct Asked {
     callers: usize,
     count: NonZeroU64,
     at_ms: u64,
+    /// The answer may not begin below this number.
+    least: u64,
 }
 
 /// The state machine; see the module's page.
@@ -102,7 +142,16 @@ pub struct Combiner {
     counter: Counters,
     asks: VecDeque<Ask>,
     asked: Option<Asked>,
-    /// How far the counter is below the first number.
+    seen: Seen,
+    /// The counter is to be raised before it is asked again.
+    raise: Option<Raise>,
+    /// It is being raised since then.
+    raising_since_ms: Option<u64>,
+    /// It cannot be raised.
+    fixed: bool,
+    /// It went back and cannot be raised.
+    stuck: Option<u64>,
+    /// How far a counter that cannot be raised is below the first number.
     below: u64,
     /// Whether the first caller is served alone, since there was no room for all.
     alone: bool,
@@ -111,8 +160,26 @@ pub struct Combiner {
 impl Combiner {
     /// A machine for one counter; `seed` decides how long it waits after failures.
     pub fn new(range: Range, seed: u64) -> Self {
-        let counter = Counters::new(1, seed);
-        Self { range, counter, asks: VecDeque::new(), asked: None, below: 0, alone: false }
+        Self {
+            range,
+            counter: Counters::new(1, seed),
+            asks: VecDeque::new(),
+            asked: None,
+            seen: Seen::default(),
+            raise: None,
+            raising_since_ms: None,
+            fixed: false,
+            stuck: None,
+            below: 0,
+            alone: false,
+        }
+    }
+
+    /// The same machine, which shares with others what was received from the counter.
+    #[must_use]
+    pub fn sharing(mut self, seen: Seen) -> Self {
+        self.seen = seen;
+        self
     }
 
     /// A caller asks for numbers.
@@ -129,18 +196,27 @@ impl Combiner {
 
     /// What to do next. While a call is under way, only its answer.
     pub fn next(&mut self, now_ms: u64) -> Task {
-        if self.asks.is_empty() || self.asked.is_some() {
+        if self.asks.is_empty() || self.asked.is_some() || self.raising_since_ms.is_some() {
             return Task::Idle;
         }
-        match self.counter.pick(now_ms) {
-            Pick::Ask { timeout_ms, .. } => {
+        if let Some(highest) = self.stuck {
+            let refused = self.asks.pop_front();
+            return refused.map_or(Task::Idle, |ask| Task::GiveUp { caller: ask.caller, highest });
+        }
+        match (self.counter.pick(now_ms), self.raise) {
+            (Pick::Ask { timeout_ms, .. }, Some(raise)) => {
+                self.raising_since_ms = Some(now_ms);
+                Task::Raise { above: raise.above, timeout_ms }
+            }
+            (Pick::Ask { timeout_ms, .. }, None) => {
                 let (callers, count) = self.batch();
-                self.asked = Some(Asked { callers, count, at_ms: now_ms });
+                let least = self.seen.end();
+                self.asked = Some(Asked { callers, count, at_ms: now_ms, least });
                 Task::Reserve { count, timeout_ms }
             }
-            Pick::Wait(ms) => Task::Wait(ms),
+            (Pick::Wait(ms), _) => Task::Wait(ms),
             // The counter would only run further beyond the maximum.
-            Pick::Exhausted => self.asks.pop_front().map_or(Task::Idle, |ask| Task::Refuse(ask.caller)),
+            (Pick::Exhausted, _) => self.asks.pop_front().map_or(Task::Idle, |ask| Task::Refuse(ask.caller)),
         }
     }
 
@@ -154,7 +230,10 @@ impl Combiner {
             }
             (callers, count) = (callers + 1, sum);
         }
-        (callers, NonZeroU64::new(count.saturating_add(self.below)).unwrap_or(NonZeroU64::MIN))
+        (
+            callers,
+            NonZeroU64::new(count.saturating_add(self.below.min(MOST_BELOW))).unwrap_or(NonZeroU64::MIN),
+        )
     }
 
     /// Takes the answer to the call: what each caller gets, and whether the counter does better or worse.
@@ -167,11 +246,43 @@ impl Combiner {
         match answer {
             Ok(segment) => {
                 let failures = self.counter.succeeded(0, now_ms.saturating_sub(asked.at_ms));
+                if segment.first() < asked.least {
+                    let above = self.seen.end().saturating_sub(1);
+                    self.raise = Some(Raise { above, why: Why::WentBack });
+                    return (Vec::new(), Some(Health::WentBack { segment, highest: asked.least - 1 }));
+                }
+                self.seen.saw(segment);
                 let health = (failures > 0).then_some(Health::Recovered { failures });
                 (self.hand_out(asked.callers, segment), health)
             }
             Err(failure) => self.failed(now_ms, asked, failure),
         }
+    }
+
+    /// Takes the answer to the call that raises the counter: whether it can be raised.
+    pub fn raised(&mut self, now_ms: u64, answer: Result<bool, Failure>) -> Option<Health> {
+        let (since_ms, raise) = (self.raising_since_ms.take()?, self.raise?);
+        let can = match answer {
+            Ok(can) => can,
+            Err(failure) => {
+                if failure == Failure::TimedOut {
+                    self.counter.timed_out(0);
+                }
+                return self.counter.failed(0, now_ms).then_some(Health::Failing);
+            }
+        };
+        self.raise = None;
+        let failures = self.counter.succeeded(0, now_ms.saturating_sub(since_ms));
+        match (can, raise.why) {
+            (true, Why::WentBack) => return Some(Health::Raised { above: raise.above }),
+            (false, Why::WentBack) => {
+                self.stuck = Some(raise.above);
+                return Some(Health::Stuck { highest: raise.above });
+            }
+            (false, Why::Start) => self.fixed = true,
+            (true, Why::Start) => {}
+        }
+        (failures > 0).then_some(Health::Recovered { failures })
     }
 
     fn hand_out(&mut self, callers: usize, segment: Segment) -> Vec<(Caller, Outcome)> {
@@ -183,7 +294,12 @@ impl Combiner {
         let mut rest = match self.range.cut(segment) {
             Within::Some(segment) => Some(segment),
             Within::Below { missing } => {
-                self.below = missing;
+                if self.fixed {
+                    self.below = missing;
+                } else {
+                    let above = self.range.first.saturating_sub(1);
+                    self.raise = Some(Raise { above, why: Why::Start });
+                }
                 return Vec::new();
             }
             Within::Above => None,

@@ -4,28 +4,35 @@
 //! ```text
 //!         few numbers left            numbers: put them in line, look again
 //!  Idle ───────────────────▶ Reserve ──────────────────────────────────────▶ Idle
-//!    │                        │   ▲
-//!    │                 failed │   │ after a while, longer each time; or at once, at another counter
-//!    │                        ▼   │
-//!    │ release               Wait ┘
+//!    │                        │   ▲ │ below the first number, or below what
+//!    │                 failed │   │ │ was received before: none is used
+//!    │                        ▼   │ ▼
+//!    │ release               Wait ┴ Raise
 //!    └──────────▶ GiveBack, newest first, each once ──────────▶ Stop
 //! ```
 //!
 //! A number is used only after the counter said that it is reserved. A call whose answer is lost costs the numbers it
 //! may have reserved: they are nobody's.
+//!
+//! Where a store may lose what it acknowledged, a number is used only once its reservation has *settled*: `Confirm`,
+//! sent at least that long after the answer arrived, finds it. Other calls go on meanwhile. The time has to be one that
+//! never runs ahead of real time: one that stands still while the machine sleeps only makes the wait longer.
 
 mod counters;
 mod demand;
 mod messages;
 mod range;
+mod seen;
 
+use std::collections::VecDeque;
 use std::num::NonZeroU64;
 use std::ops::RangeInclusive;
 
-use snowmint_store::Segment;
+use snowmint_store::{Mark, Segment};
 
 pub use messages::{Call, Event, Failure, Input, Memory, Next, Room, Turn};
 pub use range::Range;
+pub use seen::Seen;
 
 pub(super) use counters::{Counters, Pick};
 pub(super) use range::Within;
@@ -38,6 +45,13 @@ use demand::Demand;
 const ROOM_WAIT_MS: u64 = 10;
 /// How long giving back may take, in milliseconds, for each segment.
 const GIVE_BACK_TIMEOUT_MS: u64 = 2000;
+/// How long the look at a reservation may take, in milliseconds, and how soon it is tried again.
+const CONFIRM_TIMEOUT_MS: u64 = 2000;
+const CONFIRM_AGAIN_MS: u64 = 200;
+/// How soon to look again at the numbers in memory while others settle, in milliseconds.
+const SETTLING_WAIT_MS: u64 = 100;
+/// How many reservations may settle at a time.
+const MAX_SETTLING: usize = 64;
 
 /// What a source of numbers asks for, fixed while it runs.
 #[derive(Clone, Debug)]
@@ -52,6 +66,8 @@ pub struct Settings {
     pub target_ms: u64,
     /// How long a counter may be away with no effect, in milliseconds; 0 for no more than a segment in reserve.
     pub reserve_ms: u64,
+    /// How long a reservation takes to settle, in milliseconds; 0 where the store keeps what it acknowledged.
+    pub settle_ms: u64,
     /// The numbers that may be handed out.
     pub range: Range,
 }
@@ -61,6 +77,34 @@ struct Asked {
     counter: usize,
     count: NonZeroU64,
     at_ms: u64,
+    /// The answer may not begin below this number.
+    least: u64,
+}
+
+/// A reservation that a store may still lose.
+#[derive(Clone, Copy, Debug)]
+struct Settling {
+    counter: usize,
+    segment: Segment,
+    mark: Mark,
+    /// When to look whether it is there, not before.
+    due_ms: u64,
+}
+
+/// Why a counter is raised.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Why {
+    /// It is below the first number that may be handed out.
+    Start,
+    /// It gave numbers that it had given before.
+    WentBack,
+}
+
+/// A counter is raised above this number.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Raise {
+    pub(super) above: u64,
+    pub(super) why: Why,
 }
 
 /// What is known of a counter's numbers.
@@ -74,12 +118,18 @@ struct Known {
     below: u64,
     /// How many to ask for at most, since there was no room for more.
     most: Option<NonZeroU64>,
+    /// It is to be raised before it is asked again.
+    raise: Option<Raise>,
+    /// It cannot be raised.
+    fixed: bool,
 }
 
 #[derive(Clone, Copy, Debug)]
 enum State {
     Idle,
     Reserving(Asked),
+    Confirming(Settling),
+    Raising { counter: usize, at_ms: u64, raise: Raise },
     GivingBack(Unused),
     Stopped,
 }
@@ -95,10 +145,16 @@ pub struct Protocol {
     put: u64,
     /// By counter.
     known: Vec<Known>,
+    /// By counter.
+    seen: Vec<Seen>,
+    /// Oldest first.
+    settling: VecDeque<Settling>,
     /// What nobody drew, oldest first, once it is to be given back.
     release: Option<Vec<Unused>>,
     told_nearly: bool,
     told_exhausted: bool,
+    /// A counter went back and cannot be raised.
+    stuck: bool,
     events: Vec<Event>,
 }
 
@@ -107,7 +163,7 @@ impl Protocol {
     pub fn new(settings: &Settings, seed: u64) -> Self {
         let reserve_ms = match settings.reserve_ms {
             0 => 0,
-            away_ms => away_ms.saturating_add(TO_NOTICE_MS),
+            away_ms => away_ms.saturating_add(TO_NOTICE_MS).saturating_add(settings.settle_ms),
         };
         let demand = Demand::new(settings.sizes.clone(), settings.first_size, settings.target_ms, reserve_ms);
         Self::at(settings.counters, settings.range, demand, seed)
@@ -129,11 +185,21 @@ impl Protocol {
             demand,
             put: 0,
             known: vec![Known::default(); counters],
+            seen: (0..counters).map(|_| Seen::default()).collect(),
+            settling: VecDeque::new(),
             release: None,
             told_nearly: false,
             told_exhausted: false,
+            stuck: false,
             events: Vec::new(),
         }
+    }
+
+    /// The same machine, which shares with others what was received from each counter.
+    #[must_use]
+    pub fn sharing(mut self, seen: &[Seen]) -> Self {
+        self.seen.clone_from_slice(seen);
+        self
     }
 
     /// Takes the time, what is in memory and an answer, says what changed and what to do next.
@@ -145,8 +211,20 @@ impl Protocol {
                 self.state = State::Stopped;
                 return self.turn(Next::Stop);
             }
-            (State::Reserving(asked), Input::Reserved(answer)) => {
-                memory.left += self.reserved(now_ms, asked, answer);
+            (State::Reserving(asked), Input::Reserved(Ok(segment))) => {
+                memory.left += self.reserved(now_ms, asked, segment, None);
+            }
+            (State::Reserving(asked), Input::ReservedMarked { segment, mark, settle_ms }) => {
+                // One more, since the instants are whole milliseconds.
+                let due_ms = now_ms.saturating_add(settle_ms).saturating_add(1);
+                self.reserved(now_ms, asked, segment, Some((mark, due_ms)));
+            }
+            (State::Reserving(asked), Input::Reserved(Err(failure))) => self.failed(now_ms, asked, failure),
+            (State::Confirming(settling), Input::Confirmed(answer)) => {
+                memory.left += self.confirmed(now_ms, settling, answer);
+            }
+            (State::Raising { counter, at_ms, raise }, Input::Raised(answer)) => {
+                self.raised(now_ms, counter, now_ms.saturating_sub(at_ms), raise, answer);
             }
             (State::GivingBack(unused), Input::GaveBack(answer)) => self.gave_back(unused, answer),
             (state, Input::Release { unused }) => {
@@ -197,7 +275,9 @@ impl Protocol {
     fn next(&mut self, now_ms: u64, memory: Memory) -> Next {
         match self.state {
             State::Idle => {}
-            State::Reserving(_) | State::GivingBack(_) => return Next::Await,
+            State::Reserving(_) | State::Confirming(_) | State::Raising { .. } | State::GivingBack(_) => {
+                return Next::Await;
+            }
             State::Stopped => return Next::Stop,
         }
         if let Some(unused) = &mut self.release {
@@ -205,17 +285,33 @@ impl Protocol {
             return self.give_back(newest);
         }
         let keep = self.demand.keep();
-        if memory.left >= keep {
-            return Next::Idle { keep };
-        }
-        if memory.room == Room::Full {
+        if memory.room == Room::Full && (memory.left < keep || !self.settling.is_empty()) {
             return Next::Wait(ROOM_WAIT_MS);
         }
+        if let Some(settling) = self.take_due(now_ms) {
+            self.state = State::Confirming(settling);
+            let Settling { counter, mark, .. } = settling;
+            return Next::Call(Call::Confirm { counter, mark, timeout_ms: CONFIRM_TIMEOUT_MS });
+        }
+        let coming: u64 = self.settling.iter().map(|it| it.segment.count().get()).sum();
+        let left = memory.left.saturating_add(coming);
+        if left >= keep || self.settling.len() >= MAX_SETTLING {
+            return self.wait_for_settling(now_ms, None).unwrap_or(Next::Idle { keep });
+        }
         match self.counters.pick(now_ms) {
-            Pick::Ask { counter, timeout_ms } => self.reserve(now_ms, counter, timeout_ms, memory.left),
-            Pick::Wait(ms) => Next::Wait(ms),
+            Pick::Ask { counter, timeout_ms } => match self.known[counter].raise {
+                Some(raise) => {
+                    self.state = State::Raising { counter, at_ms: now_ms, raise };
+                    Next::Call(Call::Raise { counter, above: raise.above, timeout_ms })
+                }
+                None => self.reserve(now_ms, counter, timeout_ms, left),
+            },
+            Pick::Wait(ms) => self.wait_for_settling(now_ms, Some(ms)).unwrap_or(Next::Wait(ms)),
             Pick::Exhausted => {
-                if !std::mem::replace(&mut self.told_exhausted, true) {
+                if let Some(wait) = self.wait_for_settling(now_ms, None) {
+                    return wait;
+                }
+                if !self.stuck && !std::mem::replace(&mut self.told_exhausted, true) {
                     self.events.push(Event::Exhausted);
                 }
                 Next::Idle { keep: 0 }
@@ -223,47 +319,150 @@ impl Protocol {
         }
     }
 
+    /// Until the next reservation may be looked at, and not for long: the numbers in memory become fewer meanwhile.
+    fn wait_for_settling(&self, now_ms: u64, most_ms: Option<u64>) -> Option<Next> {
+        let due_ms = self.settling.iter().map(|it| it.due_ms).min()?;
+        let wait_ms = due_ms.saturating_sub(now_ms).min(SETTLING_WAIT_MS).min(most_ms.unwrap_or(u64::MAX));
+        Some(Next::Wait(wait_ms.max(1)))
+    }
+
+    /// A reservation that may be looked at: of each counter the oldest first, so that its numbers come in order.
+    fn take_due(&mut self, now_ms: u64) -> Option<Settling> {
+        let is_first = |at: &usize| {
+            let counter = self.settling[*at].counter;
+            self.settling.iter().position(|it| it.counter == counter) == Some(*at)
+        };
+        let due = (0..self.settling.len()).filter(is_first).find(|at| self.settling[*at].due_ms <= now_ms)?;
+        self.settling.remove(due)
+    }
+
     fn reserve(&mut self, now_ms: u64, counter: usize, timeout_ms: u64, left: u64) -> Next {
         let known = self.known[counter];
-        let wanted = self.demand.wanted(left).saturating_add(known.below);
+        let wanted = self.demand.wanted(left).saturating_add(known.below).min(self.demand.largest());
         // Close to the maximum no more than there is, so that a counter does not run far beyond it.
         let room = self.range.maximum.saturating_sub(known.highest).max(1);
         let most = known.most.map_or(u64::MAX, NonZeroU64::get);
         let count = NonZeroU64::new(wanted.min(room).min(most)).unwrap_or(NonZeroU64::MIN);
-        self.state = State::Reserving(Asked { counter, count, at_ms: now_ms });
+        let least = self.seen[counter].end();
+        self.state = State::Reserving(Asked { counter, count, at_ms: now_ms, least });
         Next::Call(Call::Reserve { counter, count, timeout_ms })
     }
 
-    /// How many numbers came.
-    fn reserved(&mut self, now_ms: u64, asked: Asked, answer: Result<Segment, Failure>) -> u64 {
+    /// How many numbers came that may be used now; those that have to settle come later.
+    fn reserved(&mut self, now_ms: u64, asked: Asked, segment: Segment, settle: Option<(Mark, u64)>) -> u64 {
         let counter = asked.counter;
-        let segment = match answer {
-            Ok(segment) => segment,
-            Err(failure) => {
-                self.failed(now_ms, asked, failure);
-                return 0;
+        self.succeeded(counter, now_ms.saturating_sub(asked.at_ms));
+        if segment.first() < asked.least {
+            self.went_back(counter, segment, asked.least - 1);
+            return 0;
+        }
+        self.seen[counter].saw(segment);
+        let known = &mut self.known[counter];
+        known.highest = known.highest.max(segment.last().min(self.range.maximum));
+        (known.step, known.below, known.most) = (segment.step().get(), 0, None);
+        self.tell_nearly_exhausted();
+        match (self.range.cut(segment), settle) {
+            (Within::Some(segment), None) if self.release.is_none() => return self.put(counter, segment),
+            // Too late for anybody to draw from it.
+            (Within::Some(segment), None) => {
+                self.release.get_or_insert_default().push(Unused { counter, segment });
             }
-        };
-        let failures = self.counters.succeeded(counter, now_ms.saturating_sub(asked.at_ms));
+            (Within::Some(segment), Some((mark, due_ms))) => {
+                self.settling.push_back(Settling { counter, segment, mark, due_ms });
+            }
+            (Within::Below { missing }, _) => self.is_below(counter, missing),
+            (Within::Above, _) => self.counters.exhausted(counter),
+        }
+        0
+    }
+
+    fn put(&mut self, counter: usize, segment: Segment) -> u64 {
+        let count = segment.count().get();
+        self.put += count;
+        self.events.push(Event::Reserved { counter, segment });
+        count
+    }
+
+    fn succeeded(&mut self, counter: usize, took_ms: u64) {
+        let failures = self.counters.succeeded(counter, took_ms);
         if failures > 0 {
             self.events.push(Event::Recovered { counter, failures });
         }
-        let highest = self.known[counter].highest.max(segment.last().min(self.range.maximum));
-        self.known[counter] = Known { highest, step: segment.step().get(), below: 0, most: None };
-        self.tell_nearly_exhausted();
-        match self.range.cut(segment) {
-            Within::Some(segment) if self.release.is_none() => {
-                let count = segment.count().get();
-                self.put += count;
-                self.events.push(Event::Reserved { counter, segment });
-                return count;
+    }
+
+    /// What nobody can use is not given back either: it may be somebody else's.
+    fn went_back(&mut self, counter: usize, segment: Segment, highest: u64) {
+        self.events.push(Event::WentBack { counter, segment, highest });
+        self.known[counter].raise = Some(self.above_all(counter));
+    }
+
+    fn above_all(&self, counter: usize) -> Raise {
+        Raise { above: self.seen[counter].end().saturating_sub(1), why: Why::WentBack }
+    }
+
+    /// Each node would add what is missing: raised, the counter comes to the first number and no further.
+    fn is_below(&mut self, counter: usize, missing: u64) {
+        let known = &mut self.known[counter];
+        if known.fixed {
+            known.below = missing;
+        } else {
+            known.raise = Some(Raise { above: self.range.first.saturating_sub(1), why: Why::Start });
+        }
+    }
+
+    /// How many numbers have settled.
+    fn confirmed(&mut self, now_ms: u64, settling: Settling, answer: Result<bool, Failure>) -> u64 {
+        let Settling { counter, segment, .. } = settling;
+        match answer {
+            Ok(true) if self.release.is_none() => return self.put(counter, segment),
+            // Nobody draws any more, and others see the reservation as taken.
+            Ok(true) => {}
+            Ok(false) => {
+                self.events.push(Event::Lost { counter, segment });
+                self.known[counter].raise = Some(self.above_all(counter));
             }
-            // Too late for anybody to draw from it.
-            Within::Some(segment) => self.release.get_or_insert_default().push(Unused { counter, segment }),
-            Within::Below { missing } => self.known[counter].below = missing,
-            Within::Above => self.counters.exhausted(counter),
+            Err(_) => {
+                let due_ms = now_ms.saturating_add(CONFIRM_AGAIN_MS);
+                self.settling.push_front(Settling { due_ms, ..settling });
+            }
         }
         0
+    }
+
+    fn raised(
+        &mut self,
+        now_ms: u64,
+        counter: usize,
+        took_ms: u64,
+        raise: Raise,
+        answer: Result<bool, Failure>,
+    ) {
+        match answer {
+            Ok(can) => {
+                self.succeeded(counter, took_ms);
+                self.known[counter].raise = None;
+                match (can, raise.why) {
+                    (true, Why::Start) => {}
+                    (false, Why::Start) => self.known[counter].fixed = true,
+                    (true, Why::WentBack) => {
+                        self.events.push(Event::Raised { counter, above: raise.above });
+                    }
+                    (false, Why::WentBack) => {
+                        self.stuck = true;
+                        self.counters.exhausted(counter);
+                        self.events.push(Event::Stuck { counter, highest: raise.above });
+                    }
+                }
+            }
+            Err(failure) => {
+                if failure == Failure::TimedOut {
+                    self.counters.timed_out(counter);
+                }
+                if self.counters.failed(counter, now_ms) {
+                    self.events.push(Event::Failing { counter });
+                }
+            }
+        }
     }
 
     fn failed(&mut self, now_ms: u64, asked: Asked, failure: Failure) {

@@ -1,6 +1,7 @@
 //! The driver of the segment protocol: asks the counters, and keeps numbers ready in memory.
 //! Drawing a number goes past it: one pointer to the segment of now, and one atomic step on it.
 
+mod asking;
 mod config;
 mod desk;
 mod periods;
@@ -101,7 +102,8 @@ impl Segments {
     ///
     /// # Errors
     ///
-    /// [`SegmentConfigError`] for a value out of range, no counter, or direct mode with several.
+    /// [`SegmentConfigError`] for a value out of range, no counter, direct mode with several, or with one that may lose
+    /// what it acknowledged.
     pub fn start(
         counters: Vec<Arc<dyn Counter>>,
         config: SegmentConfig,
@@ -159,8 +161,8 @@ impl Segments {
         clock: SharedClock,
     ) -> Result<Self, SegmentConfigError> {
         config.check()?;
+        config.check_counters(periods.counters())?;
         let counters = periods.counters().len();
-        config.check_counters(counters)?;
         let seed = config::random_seed()?;
         let (sender, status) = watch::channel(SegmentStatus::at_start(&config, &periods));
         let (line, tail) = Line::open();

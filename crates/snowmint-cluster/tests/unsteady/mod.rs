@@ -8,7 +8,7 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use snowmint::Clock;
-use snowmint_store::{Counter, Segment, StoreCounter, StoreError, StoreErrorKind};
+use snowmint_store::{Counter, Mark, Segment, StoreCounter, StoreError, StoreErrorKind};
 use tokio::time::{Instant, sleep};
 use tracing::level_filters::LevelFilter;
 use tracing::subscriber::DefaultGuard;
@@ -91,6 +91,28 @@ impl Counter for Unsteady {
     async fn reserve(&self, count: NonZeroU64) -> Result<Segment, StoreError> {
         let call = self.begin().await?;
         let answer = self.counter.reserve(count).await?;
+        self.end(call, answer)
+    }
+
+    async fn raise_above(&self, number: u64) -> Result<bool, StoreError> {
+        let call = self.begin().await?;
+        let answer = self.counter.raise_above(number).await?;
+        self.end(call, answer)
+    }
+
+    fn may_lose(&self) -> Duration {
+        self.counter.may_lose()
+    }
+
+    async fn reserve_marked(&self, count: NonZeroU64) -> Result<(Segment, Mark), StoreError> {
+        let call = self.begin().await?;
+        let answer = self.counter.reserve_marked(count).await?;
+        self.end(call, answer)
+    }
+
+    async fn holds(&self, mark: Mark) -> Result<bool, StoreError> {
+        let call = self.begin().await?;
+        let answer = self.counter.holds(mark).await?;
         self.end(call, answer)
     }
 

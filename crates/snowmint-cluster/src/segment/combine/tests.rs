@@ -91,8 +91,8 @@ fn what_cannot_be_consecutive_is_refused() {
     combiner.ask(Caller(2), n(2), Order::Consecutive);
     combiner.ask(Caller(3), n(1), Order::Consecutive);
     reserve(&mut combiner);
-    let (given, _) = combiner.answered(0, Ok(Segment::new(1, n(2), n(3)).unwrap()));
-    let one = Segment::new(1, n(2), n(1)).unwrap();
+    let (given, _) = combiner.answered(0, Ok(Segment::new(3, n(2), n(3)).unwrap()));
+    let one = Segment::new(3, n(2), n(1)).unwrap();
     assert_eq!(given, [(Caller(2), Outcome::Apart { step: n(2) }), (Caller(3), Outcome::Done(one))]);
 }
 
@@ -132,7 +132,57 @@ fn a_counter_below_the_first_number_is_moved_on() {
     combiner.ask(Caller(1), n(1), Order::Any);
     reserve(&mut combiner);
     assert_eq!(combiner.answered(0, Ok(numbers(1, 1))).0, []);
-    assert_eq!(reserve(&mut combiner), 499);
-    let (given, _) = combiner.answered(0, Ok(numbers(2, 499)));
+    let Task::Raise { above: 499, .. } = combiner.next(0) else { panic!() };
+    assert_eq!(combiner.next(0), Task::Idle);
+    assert_eq!(combiner.raised(0, Ok(true)), None);
+    assert_eq!(reserve(&mut combiner), 1);
+    let (given, _) = combiner.answered(0, Ok(numbers(500, 1)));
     assert_eq!(given, [(Caller(1), Outcome::Done(numbers(500, 1)))]);
+}
+
+#[test]
+fn a_counter_that_cannot_be_raised_to_the_first_number_is_moved_on_by_addition() {
+    let mut combiner = Combiner::new(Range { first: 500, maximum: 1000 }, 1);
+    combiner.ask(Caller(1), n(1), Order::Any);
+    reserve(&mut combiner);
+    combiner.answered(0, Ok(numbers(1, 1)));
+    combiner.next(0);
+    combiner.raised(0, Ok(false));
+    assert_eq!(reserve(&mut combiner), 1);
+    combiner.answered(0, Ok(numbers(2, 1)));
+    assert_eq!(reserve(&mut combiner), 498);
+    let (given, _) = combiner.answered(0, Ok(numbers(3, 498)));
+    assert_eq!(given, [(Caller(1), Outcome::Done(numbers(500, 1)))]);
+}
+
+#[test]
+fn from_a_counter_that_went_back_nobody_gets_a_number() {
+    let mut combiner = combiner();
+    combiner.ask(Caller(1), n(2), Order::Any);
+    reserve(&mut combiner);
+    combiner.answered(0, Ok(numbers(100, 2)));
+    combiner.ask(Caller(2), n(2), Order::Any);
+    reserve(&mut combiner);
+    let went_back = Health::WentBack { segment: numbers(101, 2), highest: 101 };
+    assert_eq!(combiner.answered(0, Ok(numbers(101, 2))), (vec![], Some(went_back)));
+    let Task::Raise { above: 101, .. } = combiner.next(0) else { panic!() };
+    assert_eq!(combiner.raised(0, Ok(true)), Some(Health::Raised { above: 101 }));
+    assert_eq!(reserve(&mut combiner), 2);
+    let (given, _) = combiner.answered(0, Ok(numbers(102, 2)));
+    assert_eq!(given, [(Caller(2), Outcome::Done(numbers(102, 2)))]);
+}
+
+#[test]
+fn who_asks_a_counter_that_went_back_and_cannot_be_raised_is_told() {
+    let mut combiner = combiner();
+    combiner.ask(Caller(1), n(2), Order::Any);
+    reserve(&mut combiner);
+    combiner.answered(0, Ok(numbers(100, 2)));
+    combiner.ask(Caller(2), n(2), Order::Any);
+    reserve(&mut combiner);
+    combiner.answered(0, Ok(numbers(1, 2)));
+    combiner.next(0);
+    assert_eq!(combiner.raised(0, Ok(false)), Some(Health::Stuck { highest: 101 }));
+    assert_eq!(combiner.next(0), Task::GiveUp { caller: Caller(2), highest: 101 });
+    assert_eq!(combiner.next(0), Task::Idle);
 }

@@ -103,6 +103,11 @@ impl Demand {
         self.keep().saturating_sub(left).clamp(least, *self.sizes.end())
     }
 
+    /// The largest size of a segment.
+    pub(crate) const fn largest(&self) -> u64 {
+        *self.sizes.end()
+    }
+
     pub(crate) const fn size(&self) -> u64 {
         self.size
     }

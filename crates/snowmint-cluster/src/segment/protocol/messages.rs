@@ -2,7 +2,7 @@
 
 use std::num::NonZeroU64;
 
-use snowmint_store::Segment;
+use snowmint_store::{Mark, Segment};
 
 use crate::segment::Unused;
 
@@ -15,6 +15,24 @@ pub enum Call {
         counter: usize,
         /// How many.
         count: NonZeroU64,
+        /// After how many milliseconds to give up.
+        timeout_ms: u64,
+    },
+    /// Look whether a reservation is still there, for a store that may lose it.
+    Confirm {
+        /// At which counter.
+        counter: usize,
+        /// The mark of the reservation.
+        mark: Mark,
+        /// After how many milliseconds to give up.
+        timeout_ms: u64,
+    },
+    /// Make every number to come greater than this one.
+    Raise {
+        /// Which counter.
+        counter: usize,
+        /// The number.
+        above: u64,
         /// After how many milliseconds to give up.
         timeout_ms: u64,
     },
@@ -46,6 +64,19 @@ pub enum Input {
     Wake,
     /// The answer to [`Call::Reserve`].
     Reserved(Result<Segment, Failure>),
+    /// The answer to [`Call::Reserve`] of a counter that may lose what it acknowledged.
+    ReservedMarked {
+        /// The numbers, not to be used before they have settled.
+        segment: Segment,
+        /// What finds the reservation again.
+        mark: Mark,
+        /// How long after this answer the reservation has to be there still, in milliseconds.
+        settle_ms: u64,
+    },
+    /// The answer to [`Call::Confirm`]: whether the reservation is there.
+    Confirmed(Result<bool, Failure>),
+    /// The answer to [`Call::Raise`]: whether the counter can be raised.
+    Raised(Result<bool, Failure>),
     /// The answer to [`Call::GiveBack`]: whether the numbers were taken back.
     GaveBack(Result<bool, Failure>),
     /// The line was ended: give back what nobody drew. At any time, also while an answer is awaited.
@@ -123,6 +154,36 @@ pub enum Event {
     },
     /// Every number up to the maximum is reserved, at every counter. Told once.
     Exhausted,
+    /// A counter gave numbers that it had given before: none of them is used, and the counter is to be raised.
+    WentBack {
+        /// The counter.
+        counter: usize,
+        /// What it gave.
+        segment: Segment,
+        /// The greatest number received from it before.
+        highest: u64,
+    },
+    /// A store lost a reservation that it had acknowledged: its numbers are not used.
+    Lost {
+        /// The counter.
+        counter: usize,
+        /// The numbers.
+        segment: Segment,
+    },
+    /// A counter that had gone back was raised.
+    Raised {
+        /// The counter.
+        counter: usize,
+        /// Above this number.
+        above: u64,
+    },
+    /// A counter that went back cannot be raised: it is not asked again.
+    Stuck {
+        /// The counter.
+        counter: usize,
+        /// The greatest number received from it.
+        highest: u64,
+    },
     /// Numbers were given back.
     GivenBack {
         /// How many.

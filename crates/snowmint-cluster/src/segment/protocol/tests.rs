@@ -9,6 +9,7 @@ fn settings() -> Settings {
         first_size: 10,
         target_ms: 10_000,
         reserve_ms: 0,
+        settle_ms: 0,
         range: Range { first: 1, maximum: snowmint_store::MAX_NUMBER },
     }
 }
@@ -202,10 +203,136 @@ fn a_counter_below_the_first_number_is_moved_on_in_one_call() {
     let mut protocol = Protocol::new(&Settings { range, ..settings() }, 1);
     let turn = protocol.step(0, left(0), Input::Wake);
     let turn = answer(&mut protocol, 0, left(0), &turn, 1);
-    assert_eq!(turn.events, []);
-    assert_eq!(asked(&turn).1, 999_989 + 10);
+    assert_eq!((&turn.events[..], raises(&turn)), (&[][..], 999_999));
+    // Another node was first, and has taken some.
+    let turn = protocol.step(0, left(0), Input::Raised(Ok(true)));
+    let turn = answer(&mut protocol, 0, left(0), &turn, 1_000_010);
+    assert_eq!(turn.events, [Event::Reserved { counter: 0, segment: numbers(1_000_010, 10) }]);
+}
+
+#[test]
+fn a_counter_that_cannot_be_raised_to_the_first_number_is_moved_on_by_no_more_than_the_largest_size() {
+    let range = Range { first: 2500, maximum: 3000 };
+    let mut protocol = Protocol::new(&Settings { range, ..settings() }, 1);
+    let turn = protocol.step(0, left(0), Input::Wake);
+    let turn = answer(&mut protocol, 0, left(0), &turn, 1);
+    raises(&turn);
+    let (mut turn, mut next) = (protocol.step(0, left(0), Input::Raised(Ok(false))), 11);
+    let mut counts = Vec::new();
+    while turn.events.is_empty() {
+        let (_, count) = asked(&turn);
+        counts.push(count);
+        turn = protocol.step(0, left(0), Input::Reserved(Ok(numbers(next, count))));
+        next += count;
+    }
+    assert_eq!(counts, [10, 1000, 1000, 489]);
+    assert_eq!(turn.events, [Event::Reserved { counter: 0, segment: numbers(2500, 10) }]);
+}
+
+#[track_caller]
+fn raises(turn: &Turn) -> u64 {
+    match turn.next {
+        Next::Call(Call::Raise { above, .. }) => above,
+        other => panic!("{other:?}"),
+    }
+}
+
+#[test]
+fn of_a_segment_from_a_counter_that_went_back_no_number_is_used() {
+    let mut protocol = Protocol::new(&Settings { sizes: 10..=10, ..settings() }, 1);
+    let turn = protocol.step(0, left(0), Input::Wake);
+    answer(&mut protocol, 0, left(0), &turn, 101);
+    // The last number was 110.
+    for first in [1, 91, 101, 105, 110] {
+        let turn = protocol.step(0, left(0), Input::Wake);
+        let turn = answer(&mut protocol, 0, left(0), &turn, first);
+        let segment = numbers(first, 10);
+        assert_eq!(turn.events, [Event::WentBack { counter: 0, segment, highest: 110 }]);
+        assert_eq!(raises(&turn), 110);
+        let turn = protocol.step(0, left(0), Input::Raised(Err(Failure::Failed)));
+        let Next::Wait(ms) = turn.next else { panic!("{turn:?}") };
+        assert_eq!(raises(&protocol.step(ms, left(0), Input::Wake)), 110, "again, before anything else");
+        let turn = protocol.step(ms, left(10), Input::Raised(Ok(true)));
+        let recovered = Event::Recovered { counter: 0, failures: 1 };
+        assert_eq!(turn.events, [recovered, Event::Raised { counter: 0, above: 110 }]);
+    }
+    let turn = protocol.step(0, left(0), Input::Wake);
+    let turn = answer(&mut protocol, 0, left(0), &turn, 111);
+    assert_eq!(turn.events, [Event::Reserved { counter: 0, segment: numbers(111, 10) }]);
+}
+
+#[test]
+fn what_others_in_the_process_received_counts_too_but_not_what_came_after_the_call() {
+    let seen = [Seen::default()];
+    let mut protocol = Protocol::new(&Settings { sizes: 10..=10, ..settings() }, 1).sharing(&seen);
+    let turn = protocol.step(0, left(0), Input::Wake);
+    // Another asked later, and was answered first.
+    seen[0].saw(numbers(11, 10));
+    let turn = answer(&mut protocol, 0, left(0), &turn, 1);
+    assert_eq!(turn.events, [Event::Reserved { counter: 0, segment: numbers(1, 10) }]);
+    let turn = protocol.step(0, left(0), Input::Wake);
     let turn = answer(&mut protocol, 0, left(0), &turn, 11);
-    assert_eq!(turn.events, [Event::Reserved { counter: 0, segment: numbers(1_000_000, 10) }]);
+    assert_eq!(turn.events, [Event::WentBack { counter: 0, segment: numbers(11, 10), highest: 20 }]);
+}
+
+#[test]
+fn a_counter_that_went_back_and_cannot_be_raised_is_not_asked_again() {
+    let mut protocol = Protocol::new(&settings(), 1);
+    let turn = protocol.step(0, left(0), Input::Wake);
+    answer(&mut protocol, 0, left(0), &turn, 101);
+    let turn = protocol.step(0, left(0), Input::Wake);
+    let turn = answer(&mut protocol, 0, left(0), &turn, 1);
+    raises(&turn);
+    let turn = protocol.step(0, left(0), Input::Raised(Ok(false)));
+    assert_eq!(turn.events, [Event::Stuck { counter: 0, highest: 110 }]);
+    assert_eq!(turn.next, Next::Idle { keep: 0 });
+}
+
+/// Answers a call with numbers that have to settle for 2 s.
+#[track_caller]
+fn marked(protocol: &mut Protocol, now_ms: u64, memory: Memory, turn: &Turn, first: u64) -> Turn {
+    let segment = numbers(first, asked(turn).1);
+    let answer = Input::ReservedMarked { segment, mark: Mark(first), settle_ms: 2000 };
+    protocol.step(now_ms, memory, answer)
+}
+
+fn confirms(turn: &Turn) -> Option<u64> {
+    match turn.next {
+        Next::Call(Call::Confirm { mark, .. }) => Some(mark.0),
+        _ => None,
+    }
+}
+
+#[test]
+fn numbers_are_used_once_they_have_settled_and_in_order() {
+    let mut protocol = Protocol::new(&Settings { sizes: 10..=10, ..settings() }, 1);
+    let turn = protocol.step(0, left(0), Input::Wake);
+    let turn = marked(&mut protocol, 100, left(0), &turn, 1);
+    assert_eq!((&turn.events[..], turn.next), (&[][..], Next::Wait(100)), "they are on their way");
+    for now_ms in [200, 2099, 2100] {
+        assert_eq!(confirms(&protocol.step(now_ms, left(0), Input::Wake)), None, "{now_ms}");
+    }
+    assert_eq!(confirms(&protocol.step(2101, left(0), Input::Wake)), Some(1));
+    let turn = protocol.step(2102, left(0), Input::Confirmed(Err(Failure::TimedOut)));
+    assert_eq!((&turn.events[..], confirms(&turn)), (&[][..], None));
+    assert_eq!(confirms(&protocol.step(2302, left(0), Input::Wake)), Some(1), "tried again");
+    let turn = protocol.step(2302, left(0), Input::Confirmed(Ok(true)));
+    assert_eq!(turn.events, [Event::Reserved { counter: 0, segment: numbers(1, 10) }]);
+}
+
+#[test]
+fn of_a_reservation_that_the_store_lost_no_number_is_used() {
+    let mut protocol = Protocol::new(&settings(), 1);
+    let turn = protocol.step(0, left(0), Input::Wake);
+    marked(&mut protocol, 0, left(0), &turn, 1);
+    assert_eq!(confirms(&protocol.step(2001, left(0), Input::Wake)), Some(1));
+    let turn = protocol.step(2001, left(0), Input::Confirmed(Ok(false)));
+    assert_eq!(turn.events, [Event::Lost { counter: 0, segment: numbers(1, 10) }]);
+    assert_eq!(raises(&turn), 10);
+    let turn = protocol.step(2001, left(0), Input::Release { unused: Vec::new() });
+    assert_eq!(turn.next, Next::Await);
+    let turn = protocol.step(2001, left(0), Input::Raised(Ok(true)));
+    assert_eq!((turn.events, turn.next), (vec![Event::Raised { counter: 0, above: 10 }], Next::Stop));
 }
 
 fn unused(first: u64, count: u64) -> Unused {

@@ -156,16 +156,32 @@ impl SegmentConfig {
             first_size: suggested.max().map_or(*self.sizes.start(), NonZeroU64::get),
             target_ms: ms(self.target),
             reserve_ms: ms(self.reserve),
+            settle_ms: counters.iter().map(|counter| ms(counter.may_lose())).max().unwrap_or(0),
             range: self.range(),
         }
     }
 
-    pub(super) fn check_counters(&self, counters: usize) -> Result<(), SegmentConfigError> {
+    pub(super) fn check_counters(&self, counters: &[Arc<dyn Counter>]) -> Result<(), SegmentConfigError> {
         match (self.mode, counters) {
-            (_, 0) => Err(SegmentConfigError::NoCounter),
-            (Mode::Direct, 2..) => Err(SegmentConfigError::DirectOverStripes { counters }),
-            _ => Ok(()),
+            (_, []) => Err(SegmentConfigError::NoCounter),
+            (Mode::Direct, [counter]) => Self::check_direct(&**counter),
+            (Mode::Direct, _) => Err(SegmentConfigError::DirectOverStripes { counters: counters.len() }),
+            (Mode::Cached, _) => Ok(()),
         }
+    }
+
+    /// Whether numbers may come straight from a counter.
+    ///
+    /// # Errors
+    ///
+    /// [`SegmentConfigError::DirectMayLose`] for one that may lose what it acknowledged: each number would have to wait
+    /// until its reservation has settled.
+    pub fn check_direct(counter: &dyn Counter) -> Result<(), SegmentConfigError> {
+        let may_lose = counter.may_lose();
+        if may_lose.is_zero() {
+            return Ok(());
+        }
+        Err(SegmentConfigError::DirectMayLose { counter: counter.describe(), may_lose })
     }
 }
 
@@ -227,6 +243,17 @@ pub enum SegmentConfigError {
     DirectOverStripes {
         /// How many were given.
         counters: usize,
+    },
+    /// The store may lose what it acknowledged.
+    #[error(
+        "direct mode needs a store that keeps what it acknowledged, and {counter} may lose the writes of the last \
+         {may_lose:?}: use cached mode, or another store; or set may_lose=0 if this one loses nothing"
+    )]
+    DirectMayLose {
+        /// The counter.
+        counter: String,
+        /// How much it may lose.
+        may_lose: Duration,
     },
     /// The system gave no random bits.
     #[error("the system gave no random bits: {0}")]

@@ -5,13 +5,14 @@ use std::num::NonZeroU64;
 use std::sync::Arc;
 use std::time::Duration;
 
-use snowmint_store::{Segment, StoreError};
+use snowmint_store::{Counter, Segment, StoreError, StoreErrorKind};
 use tokio::sync::{mpsc, oneshot, watch};
 use tokio::time::error::Elapsed;
-use tokio::time::{sleep, timeout};
+use tokio::time::{Instant, sleep, timeout};
 
+use super::asking::reserve_settled;
 use super::periods::Periods;
-use super::refill::failure_of;
+use super::refill::{WENT_BACK, failure_of, stuck, went_back};
 use super::{Mode, NoNumber, SegmentConfig, SegmentStatus, SharedClock};
 use crate::segment::Run;
 use crate::segment::combine::{Caller, Combiner, Health, Order, Outcome, Task};
@@ -36,6 +37,8 @@ pub(super) struct Desk {
     range: Range,
     seed: u64,
     clock: SharedClock,
+    /// The combiner's time runs from here.
+    began: Instant,
     status: watch::Sender<SegmentStatus>,
     waiting: BTreeMap<Caller, Waiting>,
     callers: u64,
@@ -51,9 +54,23 @@ impl Desk {
         status: watch::Sender<SegmentStatus>,
     ) -> Self {
         let range = config.range();
-        let combiner = Combiner::new(range, seed);
-        let (mode, waiting) = (config.mode, BTreeMap::new());
-        Self { mode, periods, combiner, range, seed, clock, status, waiting, callers: 0, told_nearly: false }
+        Self {
+            mode: config.mode,
+            combiner: combiner(range, seed, &periods),
+            periods,
+            range,
+            seed,
+            clock,
+            began: Instant::now(),
+            status,
+            waiting: BTreeMap::new(),
+            callers: 0,
+            told_nearly: false,
+        }
+    }
+
+    fn now_ms(&self) -> u64 {
+        u64::try_from(self.began.elapsed().as_millis()).unwrap_or(u64::MAX)
     }
 
     /// Runs until nobody can ask any more.
@@ -64,7 +81,7 @@ impl Desk {
             }
             self.forget_gone();
             self.follow_period();
-            match self.combiner.next(self.clock.unix_ms()) {
+            match self.combiner.next(self.now_ms()) {
                 Task::Idle => match asks.recv().await {
                     Some(ask) => self.admit(ask),
                     None => return,
@@ -77,6 +94,8 @@ impl Desk {
                     () = sleep(Duration::from_millis(ms)) => {}
                 },
                 Task::Refuse(caller) => self.give(caller, Outcome::Exhausted),
+                Task::GiveUp { caller, highest } => self.give(caller, Outcome::Stuck { highest }),
+                Task::Raise { above, timeout_ms } => self.raise(above, timeout_ms).await,
                 Task::Reserve { count, timeout_ms } => self.reserve(count, timeout_ms).await,
             }
         }
@@ -102,7 +121,7 @@ impl Desk {
             self.status.send_modify(|status| status.begins_anew(&self.periods));
         }
         self.told_nearly = false;
-        self.combiner = Combiner::new(self.range, self.seed);
+        self.combiner = combiner(self.range, self.seed, &self.periods);
         for (caller, waiting) in &mut self.waiting {
             waiting.runs.clear();
             self.combiner.ask(*caller, waiting.ask.count, waiting.ask.order);
@@ -111,43 +130,91 @@ impl Desk {
 
     async fn reserve(&mut self, count: NonZeroU64, timeout_ms: u64) {
         let Some(counter) = self.periods.counters().first().map(Arc::clone) else { return };
-        let answer = timeout(Duration::from_millis(timeout_ms), counter.reserve(count)).await;
-        let answer = self.judged(answer);
-        let (outcomes, health) = self.combiner.answered(self.clock.unix_ms(), answer);
-        match health {
-            Some(Health::Failing) => tracing::warn!(
-                counter = counter.describe(),
-                error = self.status.borrow().waiting.as_deref().unwrap_or_default(),
-                "no numbers can be reserved at this counter; callers wait, it is asked again"
-            ),
-            Some(Health::Recovered { failures }) => {
-                tracing::info!(counter = counter.describe(), failures, "numbers can be reserved again");
+        let answer = match self.check_mode(&*counter) {
+            Ok(()) => {
+                let within = Duration::from_millis(timeout_ms) + counter.may_lose() * 2;
+                timeout(within, reserve_settled(&*counter, count)).await
             }
-            None => {}
-        }
+            Err(error) => Ok(Err(error)),
+        };
+        let answer = self.judged(answer);
+        let (outcomes, health) = self.combiner.answered(self.now_ms(), answer);
+        self.tell(&*counter, health);
         for (caller, outcome) in outcomes {
             self.give(caller, outcome);
         }
     }
 
-    fn judged(&mut self, answer: Result<Result<Segment, StoreError>, Elapsed>) -> Result<Segment, Failure> {
-        match answer {
-            Ok(Ok(segment)) => {
-                let highest = segment.last().min(self.range.maximum);
-                self.status.send_modify(|status| {
-                    status.refilled();
-                    status.reached(highest, self.range);
-                });
-                if self.range.is_nearly_exhausted(highest) && !std::mem::replace(&mut self.told_nearly, true)
-                {
-                    tracing::warn!(
-                        highest,
-                        maximum = self.range.maximum,
-                        "nine tenths of the numbers are used: raise the maximum, or take a new namespace"
-                    );
-                }
-                Ok(segment)
+    /// Direct numbers do not wait until they have settled. What a counter may lose may be known only now.
+    fn check_mode(&self, counter: &dyn Counter) -> Result<(), StoreError> {
+        match (self.mode, SegmentConfig::check_direct(counter)) {
+            (Mode::Direct, Err(error)) => {
+                Err(StoreError::new(StoreErrorKind::Other, "reserve", counter.describe(), error.to_string()))
             }
+            _ => Ok(()),
+        }
+    }
+
+    async fn raise(&mut self, above: u64, timeout_ms: u64) {
+        let Some(counter) = self.periods.counters().first().map(Arc::clone) else { return };
+        let answer = timeout(Duration::from_millis(timeout_ms), counter.raise_above(above)).await;
+        let answer = self.failure(answer);
+        let health = self.combiner.raised(self.now_ms(), answer);
+        self.tell(&*counter, health);
+    }
+
+    fn tell(&self, counter: &dyn Counter, health: Option<Health>) {
+        let counter = counter.describe();
+        match health {
+            Some(Health::Failing) => tracing::warn!(
+                counter,
+                error = self.status.borrow().waiting.as_deref().unwrap_or_default(),
+                "no numbers can be reserved at this counter; callers wait, it is asked again"
+            ),
+            Some(Health::Recovered { failures }) => {
+                tracing::info!(counter, failures, "numbers can be reserved again");
+            }
+            Some(Health::WentBack { segment, highest }) => {
+                let first = segment.first();
+                self.status.send_modify(|status| status.refused(went_back(&counter, first, highest), true));
+                tracing::error!(counter, first, highest, "{WENT_BACK}");
+            }
+            Some(Health::Raised { above }) => {
+                tracing::warn!(counter, above, "counter raised above what it had given");
+            }
+            Some(Health::Stuck { highest }) => {
+                self.status.send_modify(|status| status.refused(stuck(&counter, highest), false));
+                tracing::error!(
+                    counter,
+                    highest,
+                    "the counter went back and cannot be raised; it is not used again"
+                );
+            }
+            None => {}
+        }
+    }
+
+    fn judged(&mut self, answer: Result<Result<Segment, StoreError>, Elapsed>) -> Result<Segment, Failure> {
+        let segment = self.failure(answer)?;
+        let highest = segment.last().min(self.range.maximum);
+        self.status.send_modify(|status| {
+            status.refilled();
+            status.reached(highest, self.range);
+        });
+        if self.range.is_nearly_exhausted(highest) && !std::mem::replace(&mut self.told_nearly, true) {
+            tracing::warn!(
+                highest,
+                maximum = self.range.maximum,
+                "nine tenths of the numbers are used: raise the maximum, or take a new namespace"
+            );
+        }
+        Ok(segment)
+    }
+
+    /// Counts failures and keeps their text.
+    fn failure<T>(&self, answer: Result<Result<T, StoreError>, Elapsed>) -> Result<T, Failure> {
+        match answer {
+            Ok(Ok(value)) => Ok(value),
             Ok(Err(error)) => {
                 self.status.send_modify(|status| status.failed(error.to_string(), error.is_temporary()));
                 Err(failure_of(&error))
@@ -182,10 +249,23 @@ impl Desk {
                     .clone()
                     .unwrap_or_else(|| "the store has no room".to_owned()),
             }),
+            Outcome::Stuck { highest } => {
+                let counter = self.periods.counters().first().map_or_else(String::new, |it| it.describe());
+                Err(NoNumber::NotReady { why: stuck(&counter, highest) })
+            }
             Outcome::TooMany { given } => Err(NoNumber::RunTooLong { count, given }),
             Outcome::Apart { step } => Err(NoNumber::NotConsecutive { count, step: step.get() }),
         };
         // A caller that went meanwhile loses its numbers.
         let _ = ask.reply.send(answer);
+    }
+}
+
+/// A machine for the counter of a period.
+fn combiner(range: Range, seed: u64, periods: &Periods) -> Combiner {
+    let combiner = Combiner::new(range, seed);
+    match periods.seen() {
+        [seen, ..] => combiner.sharing(seen.clone()),
+        [] => combiner,
     }
 }

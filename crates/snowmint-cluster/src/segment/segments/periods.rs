@@ -1,9 +1,11 @@
 //! Which counters numbers come from now: the same for ever, or those of a period.
 
-use std::sync::Arc;
+use std::collections::BTreeMap;
+use std::sync::{Arc, Mutex, PoisonError};
 
 use snowmint_store::Counter;
 
+use crate::segment::protocol::Seen;
 use crate::segment::{Period, Reset};
 
 /// The counters of a period, where numbers begin anew: each period has its own, the same on every node.
@@ -11,22 +13,51 @@ pub type CountersOf = Arc<dyn Fn(Period) -> Vec<Arc<dyn Counter>> + Send + Sync>
 
 /// A clock that went back by less than this over the beginning of a period is not followed: it would only come again.
 const HOLD_MS: u64 = 1000;
+/// Of so many periods it is known what was received.
+const REMEMBERED: usize = 8;
+
+/// What was received from the counters of each period, by all tasks of one source of numbers.
+type SeenOf = Arc<Mutex<BTreeMap<Period, Vec<Seen>>>>;
 
 /// The counters of now.
 #[derive(Clone)]
 pub(super) struct Periods {
     counters: Vec<Arc<dyn Counter>>,
     each: Option<(Period, CountersOf)>,
+    seen: Vec<Seen>,
+    seen_of: SeenOf,
 }
 
 impl Periods {
-    pub(super) const fn one(counters: Vec<Arc<dyn Counter>>) -> Self {
-        Self { counters, each: None }
+    pub(super) fn one(counters: Vec<Arc<dyn Counter>>) -> Self {
+        let seen = counters.iter().map(|_| Seen::default()).collect();
+        Self { counters, each: None, seen, seen_of: SeenOf::default() }
     }
 
     pub(super) fn each(reset: Reset, counters_of: CountersOf, now_unix_ms: u64) -> Self {
-        let period = Period::at(reset, now_unix_ms);
-        Self { counters: counters_of(period), each: Some((period, counters_of)) }
+        Self::of(Period::at(reset, now_unix_ms), counters_of, SeenOf::default())
+    }
+
+    fn of(period: Period, counters_of: CountersOf, seen_of: SeenOf) -> Self {
+        let counters = counters_of(period);
+        let seen = {
+            // Each change is one insertion or removal: a panic elsewhere leaves the map whole.
+            let mut all = seen_of.lock().unwrap_or_else(PoisonError::into_inner);
+            let seen =
+                all.entry(period).or_insert_with(|| counters.iter().map(|_| Seen::default()).collect());
+            let mut seen = seen.clone();
+            seen.resize_with(counters.len(), Seen::default);
+            while all.len() > REMEMBERED {
+                all.pop_first();
+            }
+            seen
+        };
+        Self { counters, each: Some((period, counters_of)), seen, seen_of }
+    }
+
+    /// What was received from each counter.
+    pub(super) fn seen(&self) -> &[Seen] {
+        &self.seen
     }
 
     pub(super) fn counters(&self) -> &[Arc<dyn Counter>] {
@@ -46,15 +77,13 @@ impl Periods {
             return None;
         }
         let now = Period::at(period.reset(), now_unix_ms);
-        (now != *period)
-            .then(|| Self { counters: counters_of(now), each: Some((now, Arc::clone(counters_of))) })
+        (now != *period).then(|| Self::of(now, Arc::clone(counters_of), Arc::clone(&self.seen_of)))
     }
 
     /// The counters of the period after this one.
     pub(super) fn next(&self) -> Option<Self> {
         let (period, counters_of) = self.each.as_ref()?;
-        let next = period.next();
-        Some(Self { counters: counters_of(next), each: Some((next, Arc::clone(counters_of))) })
+        Some(Self::of(period.next(), Arc::clone(counters_of), Arc::clone(&self.seen_of)))
     }
 
     /// How long this period goes on, in milliseconds.

@@ -9,9 +9,10 @@ use snowmint_store::{Counter, StoreError, StoreErrorKind};
 use tokio::sync::oneshot::error::RecvError;
 use tokio::sync::{oneshot, watch};
 use tokio::time::error::Elapsed;
-use tokio::time::{sleep, timeout};
+use tokio::time::{Instant, sleep, timeout};
 use tracing::Instrument as _;
 
+use super::asking::{self, Reserved, reserve_settled};
 use super::periods::Periods;
 use super::{SegmentStatus, Shared, SharedClock};
 use crate::segment::line::Tail;
@@ -24,6 +25,11 @@ const LOOK_EVERY_MS: u64 = 1000;
 const AHEAD_MS: u64 = 60_000;
 /// How soon that is tried again.
 const AHEAD_AGAIN_MS: u64 = 5000;
+/// How many calls that may take.
+const AHEAD_CALLS: usize = 3;
+/// What a log line says of a counter that went back.
+pub(super) const WENT_BACK: &str = "the counter gave numbers that it had given before; none of them is used and the counter \
+    is raised. Its store was restored, or lost more than it may; see `snowmint store recover --help`";
 
 pub(super) struct Refill {
     shared: Arc<Shared>,
@@ -33,6 +39,9 @@ pub(super) struct Refill {
     protocol: Protocol,
     range: Range,
     clock: SharedClock,
+    /// The protocol's time runs from here. No step of the wall clock moves it, and it stands still while the machine
+    /// sleeps: what has to settle then only waits longer.
+    began: Instant,
     seed: u64,
     status: watch::Sender<SegmentStatus>,
     ending: Ending,
@@ -64,13 +73,14 @@ impl Refill {
         status: watch::Sender<SegmentStatus>,
     ) -> Self {
         Self {
+            protocol: Protocol::new(settings, seed).sharing(periods.seen()),
             shared,
             tail,
             periods,
             ahead: Ahead::Nothing { try_at_unix_ms: 0 },
-            protocol: Protocol::new(settings, seed),
             range: settings.range,
             clock,
+            began: Instant::now(),
             seed,
             status,
             ending: Ending::No,
@@ -84,7 +94,7 @@ impl Refill {
             if matches!(self.ending, Ending::No) {
                 self.follow_period();
             }
-            let turn = self.protocol.step(self.clock.unix_ms(), self.memory(), input);
+            let turn = self.protocol.step(self.now_ms(), self.memory(), input);
             for event in turn.events {
                 self.apply(event);
             }
@@ -102,8 +112,12 @@ impl Refill {
             }
         }
         if let Ahead::Reserved { periods, protocol, segments } = self.ahead {
-            give_back(*protocol, periods, segments, self.clock).await;
+            give_back(*protocol, periods, segments, self.began).await;
         }
+    }
+
+    fn now_ms(&self) -> u64 {
+        ms_since(self.began)
     }
 
     fn memory(&self) -> Memory {
@@ -155,7 +169,7 @@ impl Refill {
         match call {
             Call::Reserve { counter, count, timeout_ms } => {
                 let asked = Arc::clone(&self.periods.counters()[counter]);
-                let answer = timeout(Duration::from_millis(timeout_ms), asked.reserve(count));
+                let answer = timeout(Duration::from_millis(timeout_ms), asking::reserve(&*asked, count));
                 // Without an answer the period has ended, or all: the numbers are nobody's.
                 let answer = match self.answer_of(answer, release).await {
                     Some(answer) => self.judged(&*asked, answer),
@@ -165,9 +179,19 @@ impl Refill {
                     && let Some(unused) = unused.take()
                 {
                     // Told before the answer, so that its numbers are handed to nobody.
-                    self.protocol.step(self.clock.unix_ms(), Memory::default(), Input::Release { unused });
+                    self.protocol.step(self.now_ms(), Memory::default(), Input::Release { unused });
                 }
-                Input::Reserved(answer)
+                Reserved::input(answer)
+            }
+            Call::Confirm { counter, mark, timeout_ms } => {
+                let asked = Arc::clone(&self.periods.counters()[counter]);
+                let answer = timeout(Duration::from_millis(timeout_ms), asked.holds(mark)).await;
+                Input::Confirmed(self.judged(&*asked, answer))
+            }
+            Call::Raise { counter, above, timeout_ms } => {
+                let asked = Arc::clone(&self.periods.counters()[counter]);
+                let answer = timeout(Duration::from_millis(timeout_ms), asked.raise_above(above)).await;
+                Input::Raised(self.judged(&*asked, answer))
             }
             Call::GiveBack { unused, timeout_ms } => {
                 let asked = Arc::clone(&self.periods.counters()[unused.counter]);
@@ -250,6 +274,41 @@ impl Refill {
                 self.status.send_modify(|status| status.exhausted = true);
                 self.shared.filled.notify_waiters();
             }
+            Event::WentBack { counter, segment, highest } => {
+                let counter = self.describe(counter);
+                let first = segment.first();
+                self.status.send_modify(|status| status.refused(went_back(&counter, first, highest), true));
+                tracing::error!(counter, first, highest, "{WENT_BACK}");
+            }
+            Event::Lost { counter, segment } => {
+                let (counter, first, last) = (self.describe(counter), segment.first(), segment.last());
+                let why =
+                    format!("{counter} lost the reservation of {first} to {last}, which it had acknowledged");
+                self.status.send_modify(|status| status.refused(why, true));
+                tracing::warn!(
+                    counter,
+                    first,
+                    last,
+                    "the store lost a reservation; none of its numbers is used"
+                );
+            }
+            Event::Raised { counter, above } => {
+                tracing::warn!(
+                    counter = self.describe(counter),
+                    above,
+                    "counter raised above what it had given"
+                );
+            }
+            Event::Stuck { counter, highest } => {
+                let counter = self.describe(counter);
+                self.status.send_modify(|status| status.refused(stuck(&counter, highest), false));
+                tracing::error!(
+                    counter,
+                    highest,
+                    "the counter went back and cannot be raised; it is not used again"
+                );
+                self.shared.filled.notify_waiters();
+            }
             Event::GivenBack { count } => tracing::info!(count, "numbers were given back"),
         }
     }
@@ -279,7 +338,7 @@ impl Refill {
             Ahead::Reserved { periods: ahead, protocol, segments } if ahead.period() == periods.period() => {
                 (*protocol, ahead, segments)
             }
-            _ => (self.protocol.begin_anew(periods.counters().len(), self.seed), periods, Vec::new()),
+            _ => (self.begin_anew(&periods), periods, Vec::new()),
         };
         let before = std::mem::replace(&mut self.periods, periods);
         let ended = std::mem::replace(&mut self.protocol, protocol);
@@ -290,7 +349,11 @@ impl Refill {
         self.status.send_modify(|status| status.begins_anew(&self.periods));
         tracing::info!(period = ?self.periods.period().map(|period| period.to_string()), "numbers begin anew");
         let ended = ended.begin_anew(before.counters().len(), self.seed);
-        tokio::spawn(give_back(ended, before, unused, Arc::clone(&self.clock)).in_current_span());
+        tokio::spawn(give_back(ended, before, unused, self.began).in_current_span());
+    }
+
+    fn begin_anew(&self, periods: &Periods) -> Protocol {
+        self.protocol.begin_anew(periods.counters().len(), self.seed).sharing(periods.seen())
     }
 
     fn is_time_to_reserve_ahead(&self) -> bool {
@@ -307,18 +370,32 @@ impl Refill {
         let now = self.clock.unix_ms();
         self.ahead = Ahead::Nothing { try_at_unix_ms: now + AHEAD_AGAIN_MS };
         let Some(periods) = self.periods.next() else { return };
-        let mut protocol = self.protocol.begin_anew(periods.counters().len(), self.seed);
-        let first = protocol.step(now, Memory::default(), Input::Wake);
-        let Next::Call(Call::Reserve { counter, count, timeout_ms }) = first.next else { return };
-        let asked = Arc::clone(&periods.counters()[counter]);
-        let answer = timeout(Duration::from_millis(timeout_ms), asked.reserve(count)).await;
-        let Ok(segment) = self.judged(&*asked, answer) else { return };
-        let turn = protocol.step(self.clock.unix_ms(), Memory::default(), Input::Reserved(Ok(segment)));
-        let reserved = |event: &Event| match *event {
-            Event::Reserved { counter, segment } => Some(Unused { counter, segment }),
-            _ => None,
-        };
-        let segments: Vec<Unused> = turn.events.iter().filter_map(reserved).collect();
+        let mut protocol = self.begin_anew(&periods);
+        let (mut turn, mut segments) =
+            (protocol.step(self.now_ms(), Memory::default(), Input::Wake), Vec::new());
+        // Reserve; or find that it is below the first number, raise, and reserve.
+        for _ in 0..AHEAD_CALLS {
+            let input = match turn.next {
+                Next::Call(Call::Reserve { counter, count, timeout_ms }) => {
+                    let asked = Arc::clone(&periods.counters()[counter]);
+                    let within = Duration::from_millis(timeout_ms) + asked.may_lose() * 2;
+                    Input::Reserved(
+                        self.judged(&*asked, timeout(within, reserve_settled(&*asked, count)).await),
+                    )
+                }
+                Next::Call(Call::Raise { counter, above, timeout_ms }) => {
+                    let asked = Arc::clone(&periods.counters()[counter]);
+                    let answer = timeout(Duration::from_millis(timeout_ms), asked.raise_above(above)).await;
+                    Input::Raised(self.judged(&*asked, answer))
+                }
+                _ => break,
+            };
+            turn = protocol.step(self.now_ms(), Memory::default(), input);
+            segments.extend(turn.events.iter().filter_map(|event| match *event {
+                Event::Reserved { counter, segment } => Some(Unused { counter, segment }),
+                _ => None,
+            }));
+        }
         if let (false, Next::Idle { .. }) = (segments.is_empty(), turn.next) {
             self.ahead = Ahead::Reserved { periods, protocol: Box::new(protocol), segments };
         }
@@ -326,10 +403,10 @@ impl Refill {
 }
 
 /// Gives back what a period that is over has left, or what one that did not begin has.
-async fn give_back(mut protocol: Protocol, periods: Periods, unused: Vec<Unused>, clock: SharedClock) {
+async fn give_back(mut protocol: Protocol, periods: Periods, unused: Vec<Unused>, began: Instant) {
     let mut input = Input::Release { unused };
     while let Next::Call(Call::GiveBack { unused, timeout_ms }) =
-        protocol.step(clock.unix_ms(), Memory::default(), input).next
+        protocol.step(ms_since(began), Memory::default(), input).next
     {
         let counter = &periods.counters()[unused.counter];
         let answer = timeout(Duration::from_millis(timeout_ms), counter.give_back(unused.segment)).await;
@@ -339,6 +416,18 @@ async fn give_back(mut protocol: Protocol, periods: Periods, unused: Vec<Unused>
                 .and_then(|answer| answer.map_err(|error| failure_of(&error))),
         );
     }
+}
+
+fn ms_since(began: Instant) -> u64 {
+    u64::try_from(began.elapsed().as_millis()).unwrap_or(u64::MAX)
+}
+
+pub(super) fn went_back(counter: &str, first: u64, highest: u64) -> String {
+    format!("{counter} went back: it gave {first} after {highest}; it is raised above that")
+}
+
+pub(super) fn stuck(counter: &str, highest: u64) -> String {
+    format!("{counter} went back and cannot be raised: set it above {highest}, then restart this node")
 }
 
 /// What the protocol makes of a store's error.

@@ -29,6 +29,8 @@ pub struct SegmentStatus {
     pub refills: u64,
     /// How many calls to the store failed.
     pub store_errors: u64,
+    /// How many segments were not used, since their counter had gone back or its store had lost them.
+    pub refused: u64,
     /// How many times there was no number when one was asked for.
     pub misses: u64,
     /// How many counters there are.
@@ -60,6 +62,13 @@ impl SegmentStatus {
         self.store_errors += 1;
         self.failure = (!temporary).then(|| text.clone());
         self.waiting = Some(text);
+    }
+
+    /// A segment was not used.
+    pub(super) fn refused(&mut self, why: String, temporary: bool) {
+        self.refused += 1;
+        self.failure = (!temporary).then(|| why.clone());
+        self.waiting = Some(why);
     }
 
     pub(super) fn refilled(&mut self) {
