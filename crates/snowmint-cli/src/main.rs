@@ -21,6 +21,7 @@ mod reading;
 mod serve;
 mod store;
 mod store_init;
+mod store_recover;
 mod tokens;
 mod usage;
 mod values;

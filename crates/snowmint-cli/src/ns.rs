@@ -9,6 +9,7 @@ use snowmint_cluster::namespace::registry::{self, Again};
 use snowmint_cluster::namespace::{
     Definition, DefinitionError, NamespaceError, NamespaceRecord, NumberSource, Scheme,
 };
+use snowmint_cluster::segment::{Mode, SegmentConfig};
 use snowmint_store::{OpenError, Store};
 
 use crate::exit::{Failure, tell};
@@ -158,6 +159,7 @@ async fn add(
         }
     };
     check_sources(&definition).await?;
+    check_mode(store, &definition)?;
     let record = registry::add(store, name, &definition, again).await.map_err(failed)?;
     let mut out = Output::new();
     out.line(&format!("{name} is {}", record.definition))?;
@@ -175,6 +177,9 @@ async fn set(store: &dyn Store, name: &NamespaceName, safe: &Safe, text: Text) -
             "nothing to change: give --text, --plain, --rule, --sequence-start, --mode, --start, --maximum, \
              --size-min or --size-max",
         ));
+    }
+    if let Some(before) = find(store, name).await? {
+        check_mode(store, &safe.change(&before.definition, text).map_err(refused)?)?;
     }
     let change = |definition: &Definition| safe.change(definition, text).map_err(Refused::Definition);
     let record = registry::set(store, name, change).await.map_err(|error| match error {
@@ -208,6 +213,10 @@ async fn check_sources(definition: &Definition) -> Result<(), Failure> {
     let NumberSource::Other(sources) = &segment.source else { return Ok(()) };
     for source in sources.iter().filter(|source| source.is_takeover()) {
         match snowmint_store::open_counter(source.url()).await {
+            Ok(counter) if segment.mode == Mode::Direct => {
+                SegmentConfig::check_direct(counter.may_lose(), &counter.describe())
+                    .map_err(|error| Failure::flag("--source", error))?;
+            }
             Ok(_) => {}
             Err(OpenError::Store(error)) if error.is_temporary() => {
                 tell(
@@ -220,6 +229,18 @@ async fn check_sources(definition: &Definition) -> Result<(), Failure> {
         }
     }
     Ok(())
+}
+
+/// Looks whether numbers may come straight from the store.
+fn check_mode(store: &dyn Store, definition: &Definition) -> Result<(), Failure> {
+    let Scheme::Segment(segment) = &definition.scheme else { return Ok(()) };
+    match (segment.mode, &segment.source) {
+        (Mode::Direct, NumberSource::Own(_)) => {
+            SegmentConfig::check_direct(store.may_lose(), &store.describe())
+                .map_err(|error| Failure::flag("--mode", error))
+        }
+        _ => Ok(()),
+    }
 }
 
 /// Why a change is not made.

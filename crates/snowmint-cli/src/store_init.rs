@@ -1,9 +1,10 @@
-//! `snowmint store init`: makes what a store needs, or prints it for those who must ask somebody for it.
+//! `snowmint store`: makes what a store needs, or prints it for those who must ask somebody for it; and makes one that
+//! was restored safe to use.
 
 use crate::exit::Failure;
 use crate::output::Output;
-use crate::store;
 use crate::workers::Place;
+use crate::{store, store_recover};
 
 const EXAMPLES: &str = "\
 Examples:
@@ -35,10 +36,16 @@ enum Action {
         #[arg(long)]
         dry_run: bool,
     },
+    /// Make a restored store safe: raise its counters and leases above what nodes may have used
+    #[command(after_long_help = store_recover::EXAMPLES, after_help = "See --help for examples.")]
+    Recover(store_recover::Args),
 }
 
 pub(crate) fn run(args: &Args) -> Result<(), Failure> {
-    let Action::Init { place, dry_run } = &args.action;
+    let (place, dry_run) = match &args.action {
+        Action::Init { place, dry_run } => (place, dry_run),
+        Action::Recover(args) => return store_recover::run(args),
+    };
     let url = place.url();
     let mut out = Output::new();
     if *dry_run {

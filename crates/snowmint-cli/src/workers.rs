@@ -221,7 +221,7 @@ async fn release(
 }
 
 /// A tag that nobody wrote before: 128 bits of the standard library's seeded hasher.
-fn random_tag() -> Tag {
+pub(crate) fn random_tag() -> Tag {
     use std::hash::{BuildHasher as _, Hasher as _, RandomState};
     let half = || u128::from(RandomState::new().build_hasher().finish());
     Tag(half() << 64 | half())

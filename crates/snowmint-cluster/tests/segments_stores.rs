@@ -237,7 +237,10 @@ async fn postgres() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn redis() {
     let server = Redis::start();
-    hands_out_each_number_once(&format!("redis://{}", server.address()), Some(&server)).await;
+    // A restart loses nothing of what its append-only file has: the kernel lives.
+    let url = format!("redis://{}?may_lose=0", server.address());
+    hands_out_each_number_once(&url, Some(&server)).await;
+    cached(&format!("redis://{}", server.address()), Some(&server)).await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

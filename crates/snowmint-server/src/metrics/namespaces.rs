@@ -61,6 +61,14 @@ impl<S: Source> Collector for NamespaceCollector<S> {
         table.gauge("counters_failing", "Counters left out since their last call failed", |it| {
             it.counters_failing as f64
         })?;
+        table.whole_gauge("numbers_highest", "The greatest number received from the counters", |it| {
+            it.highest.cast_signed()
+        })?;
+        table.counter(
+            "segments_refused",
+            "Segments that were not used, since their counter had gone back or the store had lost them",
+            |it| it.refused,
+        )?;
         table.counter("segment_refills", "Segments that were reserved", |it| it.refills)?;
         table.counter("segment_store_errors", "Calls to a counter that failed", |it| it.store_errors)?;
         table.counter("segment_misses", "Times there was no number in memory when one was asked for", |it| {
@@ -116,6 +124,11 @@ struct Table<'a, 'e> {
 
 impl Table<'_, '_> {
     fn gauge(&mut self, name: &str, help: &str, value: impl Fn(&SegmentStatus) -> f64) -> fmt::Result {
+        self.metric(name, help, MetricType::Gauge, |status, row| ConstGauge::new(value(status)).encode(row))
+    }
+
+    /// One whose every digit counts.
+    fn whole_gauge(&mut self, name: &str, help: &str, value: impl Fn(&SegmentStatus) -> i64) -> fmt::Result {
         self.metric(name, help, MetricType::Gauge, |status, row| ConstGauge::new(value(status)).encode(row))
     }
 

@@ -164,24 +164,23 @@ impl SegmentConfig {
     pub(super) fn check_counters(&self, counters: &[Arc<dyn Counter>]) -> Result<(), SegmentConfigError> {
         match (self.mode, counters) {
             (_, []) => Err(SegmentConfigError::NoCounter),
-            (Mode::Direct, [counter]) => Self::check_direct(&**counter),
+            (Mode::Direct, [counter]) => Self::check_direct(counter.may_lose(), &counter.describe()),
             (Mode::Direct, _) => Err(SegmentConfigError::DirectOverStripes { counters: counters.len() }),
             (Mode::Cached, _) => Ok(()),
         }
     }
 
-    /// Whether numbers may come straight from a counter.
+    /// Whether numbers may come straight from a store or counter, by how much it may lose and what it is called.
     ///
     /// # Errors
     ///
     /// [`SegmentConfigError::DirectMayLose`] for one that may lose what it acknowledged: each number would have to wait
     /// until its reservation has settled.
-    pub fn check_direct(counter: &dyn Counter) -> Result<(), SegmentConfigError> {
-        let may_lose = counter.may_lose();
+    pub fn check_direct(may_lose: Duration, described: &str) -> Result<(), SegmentConfigError> {
         if may_lose.is_zero() {
             return Ok(());
         }
-        Err(SegmentConfigError::DirectMayLose { counter: counter.describe(), may_lose })
+        Err(SegmentConfigError::DirectMayLose { counter: described.to_owned(), may_lose })
     }
 }
 

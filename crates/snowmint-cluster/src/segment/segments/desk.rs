@@ -147,7 +147,7 @@ impl Desk {
 
     /// Direct numbers do not wait until they have settled. What a counter may lose may be known only now.
     fn check_mode(&self, counter: &dyn Counter) -> Result<(), StoreError> {
-        match (self.mode, SegmentConfig::check_direct(counter)) {
+        match (self.mode, SegmentConfig::check_direct(counter.may_lose(), &counter.describe())) {
             (Mode::Direct, Err(error)) => {
                 Err(StoreError::new(StoreErrorKind::Other, "reserve", counter.describe(), error.to_string()))
             }

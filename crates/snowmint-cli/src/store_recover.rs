@@ -1,0 +1,409 @@
+//! `snowmint store recover`: makes a store that was restored safe to use, before nodes reach it.
+//! Counters go above every number that may have been given, leases beyond every instant that may still be used.
+
+use std::collections::BTreeMap;
+use std::str::FromStr;
+use std::time::Duration;
+
+use snowmint::utc::Utc;
+use snowmint::{Clock as _, WallClock};
+use snowmint_cluster::lease::{Record, Tag};
+use snowmint_cluster::namespace::{NumberSource, Scheme, registry};
+use snowmint_cluster::segment::{Period, Stripe};
+use snowmint_cluster::{Holder, NamespaceName};
+use snowmint_store::{Counter as _, Expected, Key, MAX_NUMBER, Store, StoreCounter, Swap, Versioned};
+use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
+use tokio::net::TcpStream;
+
+use crate::exit::Failure;
+use crate::numbers::thousands;
+use crate::output::Output;
+use crate::values;
+use crate::workers::{Place, random_tag};
+
+pub(crate) const EXAMPLES: &str = "\
+Run it after a restore and before any node reaches the store; see \"Restore a
+store\" in docs/operations.md for the whole procedure. It prints what it would
+change, and changes it with --yes.
+
+Counters go above every number that may have been given since the backup. Say
+one of these, or several:
+  --nodes      the nodes still run: each tells the highest numbers it received.
+               A node that has ended tells nothing: use --add too.
+  --numbers-at-least orders=1200000
+               the highest number in your own tables
+  --add N      N more for every counter: more than a backup interval takes
+  --add 0      nothing was lost: the counters stay as they are
+
+Leases: every record gets a fresh tag and ends no sooner than now and --window;
+workers without a record get one. So no node takes a worker that another one
+still holds, and running nodes notice. Nodes may wait that long for a worker.
+
+Examples:
+  snowmint store recover --store etcd://a,b,c --nodes http://n1:8080,http://n2:8080
+  snowmint store recover --data /var/lib/snowmint --add 1000000 --window 10s --yes";
+
+/// The most workers of a pool that get a record.
+const MOST_WORKERS: u32 = 4096;
+/// How long before its begin a period may have numbers already.
+const PERIOD_AHEAD_MS: u64 = 120_000;
+/// How often a record is written anew when somebody else writes it meanwhile.
+const TRIES: usize = 20;
+const NODE_WITHIN: Duration = Duration::from_secs(5);
+const MOST_METRICS: u64 = 64 << 20;
+
+/// What is known of the time since the backup.
+#[derive(Debug, clap::Args)]
+pub(crate) struct Args {
+    #[command(flatten)]
+    place: Place,
+    /// Nodes that still run, by their HTTP addresses: http://HOST:PORT,...
+    #[arg(long, value_name = "URLS", value_delimiter = ',')]
+    nodes: Vec<String>,
+    /// Highest number of a namespace that may have been given
+    #[arg(long, value_name = "NAMESPACE=NUMBER")]
+    numbers_at_least: Vec<AtLeast>,
+    /// Raise every counter by this many
+    #[arg(long, value_name = "N")]
+    add: Option<u64>,
+    /// Longest lease window of any node
+    #[arg(long, value_name = "TIME", default_value = "10s", value_parser = values::window)]
+    window: Duration,
+    /// Change the store instead of printing the plan
+    #[arg(long)]
+    yes: bool,
+}
+
+/// A namespace and a number.
+#[derive(Clone, Debug)]
+struct AtLeast {
+    name: String,
+    number: u64,
+}
+
+impl FromStr for AtLeast {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        let parts = text.rsplit_once('=').and_then(|(name, number)| Some((name, number.parse().ok()?)));
+        match parts {
+            Some((name, number)) if number <= MAX_NUMBER && !name.is_empty() => {
+                Ok(Self { name: name.to_owned(), number })
+            }
+            _ => Err(format!(
+                "expected NAMESPACE=NUMBER, such as orders=1200000, with a number up to {MAX_NUMBER}"
+            )),
+        }
+    }
+}
+
+/// What the nodes that run told.
+#[derive(Debug, Default)]
+struct Told {
+    highest: BTreeMap<String, u64>,
+    until_unix_ms: u64,
+}
+
+/// A counter, and what is to become of it.
+struct Counter {
+    key: Key,
+    stripe: Stripe,
+    /// Slots, as the record holds them.
+    now: u64,
+    /// Above this number.
+    above: u64,
+    /// So many slots more than now.
+    add: u64,
+}
+
+pub(crate) fn run(args: &Args) -> Result<(), Failure> {
+    let runtime =
+        tokio::runtime::Builder::new_current_thread().enable_all().build().map_err(Failure::runtime)?;
+    runtime.block_on(recover(args))
+}
+
+async fn recover(args: &Args) -> Result<(), Failure> {
+    let store = args.place.open().await?;
+    let mut told = Told::default();
+    for node in &args.nodes {
+        told.take(&metrics_of(node).await?);
+    }
+    let counters = counters(&*store, args, &told).await?;
+    if !counters.is_empty() && args.add.is_none() && args.numbers_at_least.is_empty() && args.nodes.is_empty()
+    {
+        return Err(Failure::usage(format!(
+            "{} has {} counters, and their numbers may have been given since the backup: give --nodes, \
+             --numbers-at-least or --add; --add 0 says that they are right",
+            store.describe(),
+            counters.len()
+        )));
+    }
+    let now_unix_ms = WallClock.unix_ms();
+    let window_ms = u64::try_from(args.window.as_millis()).unwrap_or(u64::MAX);
+    let until_unix_ms = now_unix_ms.saturating_add(window_ms).max(told.until_unix_ms);
+    let mut out = Output::new();
+    for counter in &counters {
+        let after = if args.yes { counter.raise(&store).await? } else { counter.after() };
+        out.line(&format!(
+            "counter {:<40} {:>20} -> {:>20}",
+            counter.key.as_str(),
+            thousands(counter.now),
+            thousands(after)
+        ))?;
+    }
+    leases(&*store, until_unix_ms, args.yes, &mut out).await?;
+    if args.yes {
+        out.line(&format!(
+            "{} may be used; no worker is free before {}",
+            store.describe(),
+            Utc(until_unix_ms)
+        ))?;
+    } else {
+        out.line("nothing was changed; --yes does it. Keep nodes away from this store until then")?;
+    }
+    out.flush()
+}
+
+impl Told {
+    /// Takes what stands in the metrics of a node.
+    fn take(&mut self, metrics: &str) {
+        for line in metrics.lines() {
+            if let Some((name, value)) = labelled(line, "snowmint_numbers_highest", "namespace")
+                && let Ok(number) = value.parse::<u64>()
+            {
+                let highest = self.highest.entry(name.to_owned()).or_default();
+                *highest = number.max(*highest);
+            }
+            if let Some((_, value)) = labelled(line, "snowmint_lease_until_seconds", "worker")
+                && let Ok(until) = Duration::try_from_secs_f64(value.parse().unwrap_or(0.0))
+            {
+                let until_unix_ms = u64::try_from(until.as_millis()).unwrap_or(u64::MAX).saturating_add(1);
+                self.until_unix_ms = self.until_unix_ms.max(until_unix_ms);
+            }
+        }
+    }
+}
+
+/// The label and the value of a line such as `name{label="a"} 7`.
+fn labelled<'a>(line: &'a str, name: &str, label: &str) -> Option<(&'a str, &'a str)> {
+    let rest = line.strip_prefix(name)?.strip_prefix('{')?.strip_prefix(label)?.strip_prefix("=\"")?;
+    rest.split_once("\"} ")
+}
+
+/// What a node tells at `/metrics`.
+async fn metrics_of(node: &str) -> Result<String, Failure> {
+    let address = node.trim_end_matches('/');
+    let address = address.strip_prefix("http://").unwrap_or(address);
+    if address.contains('/') || !address.contains(':') {
+        return Err(Failure::flag("--nodes", format!("invalid node {node:?}: expected http://HOST:PORT")));
+    }
+    let ask = async {
+        let mut stream = TcpStream::connect(address).await?;
+        // Version 1.0, so that the answer comes in one piece.
+        stream.write_all(format!("GET /metrics HTTP/1.0\r\nHost: {address}\r\n\r\n").as_bytes()).await?;
+        let mut answer = String::new();
+        stream.take(MOST_METRICS).read_to_string(&mut answer).await?;
+        std::io::Result::Ok(answer)
+    };
+    let fail = |why: &dyn std::fmt::Display| {
+        Failure::runtime(format!(
+            "node {node} told nothing, and it may have given the highest numbers: {why}; leave it out of --nodes if it \
+             does not run, and give --add or --numbers-at-least"
+        ))
+    };
+    let answer = match tokio::time::timeout(NODE_WITHIN, ask).await {
+        Ok(answer) => answer.map_err(|error| fail(&error))?,
+        Err(_) => return Err(fail(&"no answer within 5 s")),
+    };
+    match answer.split_once("\r\n\r\n") {
+        Some((head, body)) if head.lines().next().is_some_and(|status| status.contains(" 200 ")) => {
+            Ok(body.to_owned())
+        }
+        _ => Err(fail(&"/metrics did not answer 200")),
+    }
+}
+
+/// The counters of the namespaces, and every other one that the store has.
+async fn counters(store: &dyn Store, args: &Args, told: &Told) -> Result<Vec<Counter>, Failure> {
+    let mut found = BTreeMap::new();
+    for (key, record) in store.list("segments/").await.map_err(Failure::runtime)? {
+        if let Some(now) = number(&record) {
+            found.insert(key, (Stripe::WHOLE, now, 0));
+        }
+    }
+    let mut at_least: BTreeMap<&str, u64> = BTreeMap::new();
+    let stated = args.numbers_at_least.iter().map(|it| (it.name.as_str(), it.number));
+    for (name, number) in stated.chain(told.highest.iter().map(|(name, number)| (name.as_str(), *number))) {
+        let highest = at_least.entry(name).or_default();
+        *highest = number.max(*highest);
+    }
+    let now_unix_ms = WallClock.unix_ms();
+    for (name, record) in registry::list(store).await.map_err(Failure::runtime)? {
+        let (Ok(record), Ok(namespace)) = (record, NamespaceName::new(&name)) else { continue };
+        let Scheme::Segment(segment) = &record.definition.scheme else { continue };
+        let above = at_least.remove(name.as_str()).unwrap_or(0);
+        let NumberSource::Own(stripe) = &segment.source else { continue };
+        let base = segment.counter_key(&namespace);
+        let mut keys = Vec::new();
+        match segment.reset {
+            None => keys.push(base),
+            Some(reset) => {
+                let period = Period::at(reset, now_unix_ms);
+                keys.push(format!("{base}/{period}"));
+                let next = period.next();
+                let next_key = format!("{base}/{next}");
+                let soon = next.begin_unix_ms().saturating_sub(now_unix_ms) < PERIOD_AHEAD_MS;
+                if soon || found.contains_key(next_key.as_str()) {
+                    keys.push(next_key);
+                }
+            }
+        }
+        for key in keys {
+            let key = Key::new(key).map_err(Failure::runtime)?;
+            let counter = found.entry(key).or_insert((Stripe::WHOLE, 0, 0));
+            (counter.0, counter.2) = (*stripe, above);
+        }
+    }
+    let stated = args.numbers_at_least.iter().find(|it| at_least.contains_key(it.name.as_str()));
+    if let Some(AtLeast { name, .. }) = stated {
+        return Err(Failure::flag(
+            "--numbers-at-least",
+            format!(
+                "{} has no segment namespace {name}; `snowmint ns list` shows those that there are",
+                store.describe()
+            ),
+        ));
+    }
+    let add = args.add.unwrap_or(0);
+    let counter = |(key, (stripe, now, above))| Counter { key, stripe, now, above, add };
+    Ok(found.into_iter().map(counter).collect())
+}
+
+fn number(record: &Versioned) -> Option<u64> {
+    std::str::from_utf8(&record.value).ok()?.parse().ok()
+}
+
+impl Counter {
+    /// The slots that it will hold at least.
+    fn after(&self) -> u64 {
+        let (index, of) = (u64::from(self.stripe.index()), u64::from(self.stripe.of()));
+        let slots = self.above.checked_sub(index).map_or(0, |offset| offset / of + 1);
+        self.now.saturating_add(self.add).max(slots).min(MAX_NUMBER)
+    }
+
+    /// Raises it: the slots that it holds then.
+    async fn raise(&self, store: &std::sync::Arc<dyn Store>) -> Result<u64, Failure> {
+        let after = self.after();
+        let slots =
+            StoreCounter::new(std::sync::Arc::clone(store), self.key.clone(), 1, std::num::NonZeroU64::MIN);
+        // Number n is slot n - 1, so to be above the number is to hold as many slots.
+        slots.raise_above(after).await.map_err(Failure::runtime)?;
+        Ok(after)
+    }
+}
+
+/// Lets no lease end before an instant.
+async fn leases(store: &dyn Store, until_unix_ms: u64, yes: bool, out: &mut Output) -> Result<(), Failure> {
+    let mut pools: BTreeMap<String, Vec<Key>> = BTreeMap::new();
+    for (key, _) in store.list("workers/").await.map_err(Failure::runtime)? {
+        let Some((pool, _)) = key.as_str().rsplit_once('/') else { continue };
+        pools.entry(pool.to_owned()).or_default().push(key);
+    }
+    for (pool, mut keys) in pools {
+        let (held, workers) = (keys.len(), workers_of(&pool));
+        if workers <= MOST_WORKERS {
+            for worker in 0..workers {
+                let key = Key::new(format!("{pool}/{worker:010}")).map_err(Failure::runtime)?;
+                if !keys[..held].contains(&key) {
+                    keys.push(key);
+                }
+            }
+        } else {
+            out.line(&format!(
+                "{pool} has {workers} workers, too many to reserve those without a record: start no node before {}",
+                Utc(until_unix_ms)
+            ))?;
+        }
+        out.line(&format!(
+            "leases  {pool}: {} records, {} new, until {}",
+            thousands(held as u64),
+            thousands((keys.len() - held) as u64),
+            Utc(until_unix_ms)
+        ))?;
+        if yes {
+            for key in keys {
+                extend(store, &key, until_unix_ms).await?;
+            }
+        }
+    }
+    Ok(())
+}
+
+/// How many workers the layout of a pool has, from its text; one where it names none.
+fn workers_of(pool: &str) -> u32 {
+    let bits = pool.split(['/', '.']).find_map(|field| field.strip_prefix("worker")?.parse::<u32>().ok());
+    1_u32.checked_shl(bits.unwrap_or(0)).unwrap_or(u32::MAX)
+}
+
+/// Writes a lease that ends no sooner, under a tag that no node wrote: its holder notices.
+async fn extend(store: &dyn Store, key: &Key, until_unix_ms: u64) -> Result<(), Failure> {
+    for _ in 0..TRIES {
+        let found = store.load(key).await.map_err(Failure::runtime)?;
+        let tag: Tag = random_tag();
+        let record = match &found {
+            None => {
+                let holder = Holder::new("snowmint-store-recover").map_err(Failure::runtime)?;
+                Record { holder, until_unix_ms, tag }
+            }
+            // No node takes a worker whose record cannot be read.
+            Some(found) => match Record::from_bytes(&found.value) {
+                Err(_) => return Ok(()),
+                Ok(record) => {
+                    let until_unix_ms = until_unix_ms.max(record.until_unix_ms);
+                    Record { until_unix_ms, tag, ..record }
+                }
+            },
+        };
+        let expected = found.map_or(Expected::Absent, |found| Expected::Revision(found.revision));
+        let swap =
+            store.compare_and_set(key, expected, &record.to_bytes()).await.map_err(Failure::runtime)?;
+        if let Swap::Done(_) = swap {
+            return Ok(());
+        }
+    }
+    Err(Failure::runtime(format!("{key} is written by others all the time: keep nodes away from this store")))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_nodes_tell_is_read() {
+        let mut told = Told::default();
+        told.take("snowmint_numbers_highest{namespace=\"a\"} 9223372036854775807\nother 1\n");
+        told.take(
+            "snowmint_numbers_highest{namespace=\"a\"} 5\nsnowmint_numbers_highest{namespace=\"b\"} 7\n",
+        );
+        told.take("snowmint_lease_until_seconds{worker=\"3\"} 1790000000.5\n");
+        assert_eq!(told.highest, BTreeMap::from([("a".to_owned(), MAX_NUMBER), ("b".to_owned(), 7)]));
+        assert_eq!(told.until_unix_ms, 1_790_000_000_501);
+    }
+
+    #[test]
+    fn a_pool_tells_how_many_workers_it_has() {
+        let pool = "workers/time41@1ms.datacenter5.worker5.sequence12.1288834974657.in0";
+        assert_eq!((workers_of(pool), workers_of("workers/time41@1ms.sequence22.0.in0")), (32, 1));
+    }
+
+    #[test]
+    fn numbers_are_stated_with_their_namespace() {
+        let AtLeast { name, number } = "a=b=7".parse().unwrap();
+        assert_eq!((name.as_str(), number), ("a=b", 7));
+        assert!(
+            ["", "a", "a=", "=7", "a=-1", "a=9223372036854775808"]
+                .iter()
+                .all(|it| it.parse::<AtLeast>().is_err())
+        );
+    }
+}
