@@ -17,10 +17,10 @@ use std::time::Duration;
 use snowmint_cluster::segment::{
     CountersOf, Mode, NoNumber, Period, Reset, Run, SegmentConfig, Segments, Stripe,
 };
-use snowmint_store::{Counter, Key, MAX_NUMBER, MemoryStore, Store, StoreErrorKind};
+use snowmint_store::{Counter, Expected, Key, MAX_NUMBER, MemoryStore, Store, StoreErrorKind, Swap};
 use tokio::time::{Instant, sleep};
 
-use unsteady::{TokioClock, Unsteady};
+use unsteady::{Log, TokioClock, Unsteady};
 
 /// 2026-11-21T00:00:00Z.
 const DAY: u64 = 1_795_219_200_000;
@@ -567,7 +567,7 @@ fn a_release_while_threads_draw_ends_all_and_loses_nothing() {
 
 #[tokio::test(start_paused = true)]
 async fn an_outage_is_one_line_in_the_log_and_its_end_another() {
-    let log = unsteady::Log::default();
+    let log = Log::default();
     let _guard = log.capture();
     let counter = unsteady(&store());
     let segments = start(&[Arc::clone(&counter)], small().maximum(100_000));
@@ -587,4 +587,124 @@ async fn an_outage_is_one_line_in_the_log_and_its_end_another() {
     let lines = log.lines();
     assert_eq!(lines.len(), 4, "{lines:#?}");
     assert!(lines[2].contains("nine tenths") && lines[3].contains("used up"), "{lines:#?}");
+}
+
+/// Goal: nodes that start together with a `start` share the numbers from there, and no segment is larger than allowed.
+#[tokio::test(start_paused = true)]
+async fn a_start_is_reached_by_raising_so_that_no_node_takes_more_than_a_segment() {
+    for mode in [Mode::Cached, Mode::Direct] {
+        let store = store();
+        let config = SegmentConfig::new().mode(mode).sizes(100..=1000).first(500_000).maximum(520_000);
+        let counters: Vec<_> = (0..3).map(|_| unsteady(&store)).collect();
+        for counter in &counters {
+            counter.answers_after(Duration::from_millis(5));
+        }
+        let nodes: Vec<_> =
+            counters.iter().map(|counter| start(&[Arc::clone(counter)], config.clone())).collect();
+        let mut all = Vec::new();
+        for _ in 0..1000 {
+            for node in &nodes {
+                all.extend(numbers(node, 1).await);
+            }
+        }
+        assert!(
+            all.iter().all(|number| (500_000..510_000).contains(number)),
+            "{mode:?}: {:?}",
+            all.iter().max()
+        );
+        all_differ(all);
+        assert!(counted(&store).await < 510_000, "{mode:?}: {}", counted(&store).await);
+    }
+}
+
+async fn set_back(store: &MemoryStore, slots: u64) {
+    let record = store.load(&key()).await.unwrap().unwrap();
+    let expected = Expected::Revision(record.revision);
+    let swap = store.compare_and_set(&key(), expected, slots.to_string().as_bytes()).await.unwrap();
+    assert!(matches!(swap, Swap::Done(_)));
+}
+
+/// Goal: a counter that went back under a node is noticed before one number is given again, in every way to draw.
+/// Method: the record is set to what it was, again and again, between draws from memory, by runs and directly.
+#[tokio::test(start_paused = true)]
+async fn a_counter_that_went_back_gives_no_number_again_and_is_raised() {
+    for mode in [Mode::Cached, Mode::Direct] {
+        let log = Log::default();
+        let _captured = log.capture();
+        let store = store();
+        let segments = start(&[unsteady(&store)], small().sizes(10..=50).mode(mode));
+        let mut all = Vec::new();
+        for round in 0..10 {
+            let before = counted(&store).await;
+            for count in [1, 30, 7, 200] {
+                all.extend(numbers(&segments, count).await);
+                all.extend(segments.take_run(n(150)).await.unwrap());
+            }
+            set_back(&store, before / 2 + round).await;
+            for count in [300, 5] {
+                all.extend(segments.take_run(n(150)).await.unwrap());
+                all.extend(numbers(&segments, count).await);
+            }
+        }
+        all_differ(all);
+        let status = segments.status();
+        assert!(status.refused >= 10, "{mode:?}: {status:?}");
+        assert!(status.waiting.is_none(), "{mode:?}: {status:?}");
+        let told = |words: &str| log.lines().iter().filter(|line| line.contains(words)).count();
+        assert!(told("ERROR") >= 10 && told("gave numbers that it had given before") >= 10, "{log:?}");
+        assert!(told("counter raised above") >= 10, "{log:?}");
+    }
+}
+
+const MAY_LOSE: Duration = Duration::from_secs(2);
+
+fn losing(store: &Arc<MemoryStore>) -> Arc<Unsteady> {
+    let counter = Stripe::WHOLE.counter(Arc::clone(store) as Arc<dyn Store>, key(), 1);
+    Arc::new(Unsteady::new(counter).may_lose(MAY_LOSE))
+}
+
+#[tokio::test(start_paused = true)]
+async fn numbers_of_a_store_that_may_lose_them_are_used_once_they_have_settled() {
+    let store = store();
+    let segments = start(&[losing(&store)], small().reserve(Duration::from_secs(10)));
+    let began = Instant::now();
+    assert!(segments.try_take(1).is_err());
+    let first = numbers(&segments, 1).await;
+    assert_eq!((&first[..], began.elapsed() >= MAY_LOSE), (&[1][..], true), "{:?}", began.elapsed());
+    let began = Instant::now();
+    let run = segments.take_run(n(5000)).await.unwrap();
+    assert!(run.count() == n(5000) && began.elapsed() >= MAY_LOSE, "a long run settles too");
+    // Numbers come ahead, so nobody waits for that.
+    let (_, _) = draw_for(&segments, Duration::from_secs(10)).await;
+    let (drawn, none) = draw_for(&segments, Duration::from_secs(60)).await;
+    assert_eq!((drawn.len(), none), (60_000, 0), "{:?}", segments.status());
+}
+
+/// Goal: additions that a store lost are never used. Method: the store goes back to how it was before them while they
+/// settle, claims and all, and another node draws.
+#[tokio::test(start_paused = true)]
+async fn numbers_that_the_store_lost_before_they_settled_are_used_by_nobody_else() {
+    let store = store();
+    let segments = start(&[losing(&store)], small());
+    sleep(MAY_LOSE / 2).await;
+    // The failover: the record of the counter and the claims are as they were, empty.
+    set_back(&store, 0).await;
+    let claims = Key::new("claims/segments/test").unwrap();
+    let record = store.load(&claims).await.unwrap().unwrap();
+    let swap = store.compare_and_set(&claims, Expected::Revision(record.revision), b"0").await.unwrap();
+    assert!(matches!(swap, Swap::Done(_)));
+    let other = start(&[losing(&store)], small());
+    let mut all = numbers(&other, 25).await;
+    assert_eq!(all[0], 1);
+    all.extend(numbers(&segments, 25).await);
+    all_differ(all);
+    assert!(segments.status().refused > 0, "{:?}", segments.status());
+}
+
+#[tokio::test]
+async fn direct_numbers_need_a_store_that_keeps_what_it_acknowledged() {
+    let counters: Vec<Arc<dyn Counter>> = vec![losing(&store())];
+    let direct = small().mode(Mode::Direct);
+    let error = Segments::start(counters, direct, TokioClock::at(DAY)).unwrap_err().to_string();
+    assert!(error.contains("direct mode needs a store that keeps") && error.contains("2s"), "{error}");
 }

@@ -127,6 +127,13 @@ impl Clients {
     }
 }
 
+/// How many runs begin with a number that another one has.
+fn duplicates(given: &[Given]) -> usize {
+    let mut runs: Vec<Run> = given.iter().map(|given| given.run).collect();
+    runs.sort_unstable_by_key(Run::first);
+    runs.windows(2).filter(|pair| pair[1].first() <= pair[0].last()).count()
+}
+
 /// Runs with a step: of each, no number of another with the same remainder lies between its first and its last.
 fn no_number_twice(given: &[Given]) -> u64 {
     let mut runs: Vec<Run> = given.iter().map(|given| given.run).collect();
@@ -241,6 +248,44 @@ async fn redis() {
     let url = format!("redis://{}?may_lose=0", server.address());
     hands_out_each_number_once(&url, Some(&server)).await;
     cached(&format!("redis://{}", server.address()), Some(&server)).await;
+}
+
+/// Goal: a failover that loses acknowledged additions makes no number come twice; without the wait it does. Method: a
+/// replica is promoted while nodes draw, the old primary goes on for a second and is killed: what it acknowledged
+/// meanwhile is lost.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn redis_promotes_a_replica_that_lacks_the_newest_additions() {
+    const MAY_LOSE: Duration = Duration::from_secs(5);
+    let lost = lose_by_failover("may_lose=0", Duration::MAX).await;
+    assert!(lost > 0, "the failover lost nothing, so it shows nothing");
+    let kept = lose_by_failover("may_lose=5s", MAY_LOSE).await;
+    println!("redis failover: {lost} duplicates at may_lose=0, {kept} at may_lose=5s");
+    assert_eq!(kept, 0);
+}
+
+async fn lose_by_failover(setting: &str, most: Duration) -> usize {
+    let primary = Redis::start();
+    let replica = Redis::replica_of(&primary, &[]);
+    replica.wait_connected();
+    let url = format!("redis://{},{}?{setting}", primary.address(), replica.address());
+    let config = SegmentConfig::new()
+        .sizes(20..=20)
+        .target(Duration::from_millis(10))
+        .reserve(Duration::ZERO)
+        .patience(Duration::from_mins(1));
+    let nodes = nodes(&url, "segments/failover", &config).await;
+    let clients = Clients::start(&nodes, 4);
+    clients.until_given_more(1000).await;
+    let begin = Instant::now();
+    replica.promote();
+    sleep(Duration::from_secs(1)).await;
+    primary.kill9();
+    let lost = begin.elapsed();
+    // Beyond what the nodes were told the test would say nothing.
+    assert!(lost < most, "the machine is too slow: {lost:?}");
+    clients.until_given_more(2000).await;
+    let (given, _) = clients.stop().await;
+    duplicates(&given)
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

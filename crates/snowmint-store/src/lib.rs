@@ -189,8 +189,8 @@ pub enum Expected {
 /// 7. **Time is bounded.** A call on a store that cannot be reached returns an error after some seconds; it does not
 ///    wait for ever. Callers put their own limit on top.
 ///
-/// Restoring a backup breaks points 3 and 4 from outside: the store forgets leases that nodes still hold. Stop the
-/// nodes and wait until their leases have ended before such a store is used.
+/// Restoring a backup breaks points 3 and 4 from outside: the store forgets leases that nodes still hold, and numbers
+/// that they were given. Raise both with `snowmint store recover` before such a store is used.
 ///
 /// # Cancel safety
 ///

@@ -8,6 +8,7 @@ mod inspect;
 mod layout;
 mod new;
 mod ns;
+mod recover;
 mod run;
 mod serve;
 mod stores;

@@ -23,6 +23,7 @@ pub(crate) struct Unsteady {
     /// Of so many calls, one is done and its answer lost; 0 for none.
     loses_every: AtomicU64,
     down: Arc<AtomicBool>,
+    may_lose: Duration,
 }
 
 impl Unsteady {
@@ -34,7 +35,14 @@ impl Unsteady {
             failure: Mutex::new(None),
             loses_every: AtomicU64::new(0),
             down: Arc::new(AtomicBool::new(false)),
+            may_lose: Duration::ZERO,
         }
+    }
+
+    /// Says that it may lose that much.
+    pub(crate) fn may_lose(mut self, may_lose: Duration) -> Self {
+        self.may_lose = may_lose;
+        self
     }
 
     /// Fails while this is true.
@@ -101,7 +109,7 @@ impl Counter for Unsteady {
     }
 
     fn may_lose(&self) -> Duration {
-        self.counter.may_lose()
+        self.may_lose
     }
 
     async fn reserve_marked(&self, count: NonZeroU64) -> Result<(Segment, Mark), StoreError> {
