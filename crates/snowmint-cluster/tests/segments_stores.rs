@@ -269,13 +269,13 @@ async fn lose_by_failover(setting: &str, most: Duration) -> usize {
     replica.wait_connected();
     let url = format!("redis://{},{}?{setting}", primary.address(), replica.address());
     let config = SegmentConfig::new()
-        .sizes(20..=20)
+        .sizes(50..=50)
         .target(Duration::from_millis(10))
         .reserve(Duration::ZERO)
         .patience(Duration::from_mins(1));
     let nodes = nodes(&url, "segments/failover", &config).await;
     let clients = Clients::start(&nodes, 4);
-    clients.until_given_more(1000).await;
+    clients.until_given_more(300).await;
     let begin = Instant::now();
     replica.promote();
     sleep(Duration::from_secs(1)).await;
@@ -283,7 +283,7 @@ async fn lose_by_failover(setting: &str, most: Duration) -> usize {
     let lost = begin.elapsed();
     // Beyond what the nodes were told the test would say nothing.
     assert!(lost < most, "the machine is too slow: {lost:?}");
-    clients.until_given_more(2000).await;
+    clients.until_given_more(600).await;
     let (given, _) = clients.stop().await;
     duplicates(&given)
 }
