@@ -265,7 +265,7 @@ impl Desk {
 fn combiner(range: Range, seed: u64, periods: &Periods) -> Combiner {
     let combiner = Combiner::new(range, seed);
     match periods.seen() {
-        [seen, ..] => combiner.sharing(seen.clone()),
+        [received, ..] => combiner.sharing(received.clone()),
         [] => combiner,
     }
 }
