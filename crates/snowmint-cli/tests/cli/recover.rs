@@ -21,7 +21,7 @@ fn draw(server: &mut Server, seen: &mut HashSet<String>) -> usize {
                 None
             })
         });
-        let ids = json(&answer.expect("ids are served"));
+        let ids = json(&answer.unwrap());
         for id in ids["ids"].as_array().unwrap() {
             twice += usize::from(!seen.insert(format!("{path} {id}")));
         }
