@@ -128,11 +128,19 @@ impl Counter for TicketsCounter {
             return Ok(false);
         }
         let Database { table, .. } = &self.database;
-        let sql =
-            format!("REPLACE INTO `{table}` (`{}`, stub) VALUES ({number}, '{}')", self.column, self.stub);
-        let ask = async |mut connection| {
-            let done = sqlx::raw_sql(AssertSqlSafe(sql.clone())).execute(&mut connection).await;
-            (connection, done)
+        let sql = format!(
+            "REPLACE INTO `{table}` (`{}`, stub) VALUES (CASE WHEN {} THEN {number} ELSE ~0 + 1 END, '{}')",
+            self.column,
+            writable!(),
+            self.stub
+        );
+        let ask = async |mut session: Session| {
+            let done = sqlx::raw_sql(AssertSqlSafe(sql.clone())).execute(&mut session.sql).await;
+            let done = match done {
+                Err(error) if cause::is_out_of_range(&error) => Err(Session::read_only()),
+                done => session.settle(done, |_| true).await,
+            };
+            (session, done)
         };
         self.database.run("raise", Effect::Writes, ask).await?;
         Ok(true)
