@@ -2,6 +2,7 @@
 //! Every session is set so that a commit is on disk before it is acknowledged, whatever the server's defaults.
 
 mod cause;
+mod confirmed;
 mod opening;
 
 use std::num::NonZeroU64;
@@ -9,11 +10,38 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 
+use self::confirmed::confirmed;
 use self::opening::Settings;
 use crate::network::Effect;
 use crate::sql::{self, Failure, Pool};
 use crate::statement::{at_most_one, exactly_one};
 use crate::{Expected, Key, OpenError, Store, StoreError, Swap, UrlError, Versioned, addition, revisions};
+
+macro_rules! read_mark {
+    () => {
+        "/* snowmint read */ "
+    };
+}
+
+/// The fence of a read: one row, and a commit that waits for the synchronous standbys where there are any.
+///
+/// A write becomes visible on the primary when its wait for the standbys ends, also when that ends because its session
+/// was terminated or cancelled, or the server restarted. A read would then show what a promoted standby does not have.
+/// So a read writes a message to the log of the server (WAL), which nothing applies, and commits. A snapshot shows only
+/// rows whose commits are in the log; the commit of the message comes after them; standbys confirm the log from its
+/// beginning up to a place. So a read whose commit is confirmed has shown only what the standbys have. Writes need no
+/// fence: each replaces, under the row's lock, a version whose commit is in the log before its own, so that what confirms
+/// the one confirms the other. A conflict needs none, as nobody may do anything because of one but load.
+///
+/// The join is an outer one, as a record that is not there has to be fenced as well: a primary that was replaced by its
+/// standby would go on to show that. The server decides by the setting of the same statement. What was written before
+/// standbys were required is covered by the first read after that.
+macro_rules! fence {
+    () => {
+        "(SELECT CASE WHEN current_setting('synchronous_standby_names') <> '' \
+            THEN pg_logical_emit_message(true, 'snowmint', '') END) AS fence"
+    };
+}
 
 /// The table; whoever may not create it can ask for it to be created.
 const TABLE: &str = r#"CREATE TABLE snowmint_records (
@@ -21,9 +49,21 @@ const TABLE: &str = r#"CREATE TABLE snowmint_records (
     revision bigint NOT NULL,
     value bytea NOT NULL
 )"#;
-const LOAD: &str = "SELECT revision, value FROM snowmint_records WHERE name = $1";
-const LIST: &str =
-    "SELECT name, revision, value FROM snowmint_records WHERE name >= $1 AND name < $2 ORDER BY name";
+
+/// How reads begin, so that they are told apart in the server's list of sessions.
+const READ_MARK: &str = read_mark!();
+const LOAD: &str = concat!(
+    read_mark!(),
+    "SELECT revision, value FROM ",
+    fence!(),
+    " LEFT JOIN snowmint_records ON name = $1"
+);
+const LIST: &str = concat!(
+    read_mark!(),
+    "SELECT name, revision, value FROM ",
+    fence!(),
+    " LEFT JOIN snowmint_records ON name >= $1 AND name < $2 ORDER BY name"
+);
 const INSERT: &str =
     "INSERT INTO snowmint_records (name, revision, value) VALUES ($1, $2, $3) ON CONFLICT (name) DO NOTHING";
 const UPDATE: &str =
@@ -104,7 +144,8 @@ impl PostgresStore {
         let step = revisions::step();
         let ask = async |mut connection| {
             let query = sqlx::query_scalar::<_, i64>(ADD).bind(key.as_str()).bind(step).bind(addend);
-            let before = at_most_one(query.fetch_all(&mut connection)).await;
+            // To its end: the row comes before the commit.
+            let before = at_most_one(confirmed(query.fetch_all(&mut connection))).await;
             (connection, before)
         };
         let before = self.pool.run(Effect::Writes, ask).await;
@@ -112,6 +153,9 @@ impl PostgresStore {
         Ok(before.map(i64::cast_unsigned))
     }
 }
+
+/// Name, revision and value; none of them where there is no record.
+type ListRow = (Option<String>, Option<i64>, Option<Vec<u8>>);
 
 /// What a DBA would run for a store that this URL names.
 pub(crate) fn schema(url: &str) -> Result<String, UrlError> {
@@ -126,12 +170,14 @@ impl Store for PostgresStore {
     async fn load(&self, key: &Key) -> Result<Option<Versioned>, StoreError> {
         const OPERATION: &str = "load";
         let ask = async |mut connection| {
-            let query = sqlx::query_as::<_, (i64, Vec<u8>)>(LOAD).bind(key.as_str());
-            let row = at_most_one(query.fetch_all(&mut connection)).await;
+            let query = sqlx::query_as::<_, (Option<i64>, Option<Vec<u8>>)>(LOAD).bind(key.as_str());
+            // To its end: the row comes before the commit of the fence.
+            let row = at_most_one(confirmed(query.fetch_all(&mut connection))).await;
             (connection, row)
         };
         let row = self.pool.run(Effect::Reads, ask).await;
         let row = row.map_err(|failure| self.error(OPERATION, Effect::Reads, failure))?;
+        let row = row.and_then(|(revision, value)| revision.zip(value));
         row.map(|(revision, value)| sql::record(&self.name, OPERATION, revision, value)).transpose()
     }
 
@@ -143,7 +189,7 @@ impl Store for PostgresStore {
             let query = sqlx::query(if before == 0 { INSERT } else { UPDATE });
             let query = query.bind(key.as_str()).bind(after).bind(value);
             let query = if before == 0 { query } else { query.bind(before) };
-            let done = query.execute(&mut connection).await;
+            let done = confirmed(query.execute(&mut connection)).await;
             (connection, done)
         };
         let done = self.pool.run(Effect::Writes, ask).await;
@@ -157,13 +203,14 @@ impl Store for PostgresStore {
             return Ok(Vec::new());
         };
         let ask = async |mut connection| {
-            let query = sqlx::query_as::<_, sql::Row>(LIST).bind(&*from).bind(&*to);
-            let rows = query.fetch_all(&mut connection).await;
+            let query = sqlx::query_as::<_, ListRow>(LIST).bind(&*from).bind(&*to);
+            let rows = confirmed(query.fetch_all(&mut connection)).await;
             (connection, rows)
         };
         let rows = self.pool.run(Effect::Reads, ask).await;
         let rows = rows.map_err(|failure| self.error(OPERATION, Effect::Reads, failure))?;
-        sql::records(&self.name, OPERATION, rows)
+        let rows = rows.into_iter().filter_map(|(name, revision, value)| Some((name?, revision?, value?)));
+        sql::records(&self.name, OPERATION, rows.collect())
     }
 
     async fn add(&self, key: &Key, count: NonZeroU64) -> Result<u64, StoreError> {

@@ -1,9 +1,12 @@
 //! What a PostgreSQL error means for a record, and what an operator can do about it.
 //! An ERROR undoes its statement; what is FATAL, or cuts the connection, may come after the commit.
 
+use std::time::Duration;
+
 use sqlx::postgres::{PgDatabaseError, PgSeverity};
 
 use super::TABLE;
+use super::confirmed::Unconfirmed;
 use crate::network::{Effect, Refusal, chain};
 use crate::sql::Failure;
 use crate::{StoreError, StoreErrorKind};
@@ -17,10 +20,13 @@ pub(super) fn store_error(
 ) -> StoreError {
     let (kind, text) = match failure {
         Failure::NotSent(Refusal { kind, text }) | Failure::Refused(Refusal { kind, text }) => (kind, text),
-        Failure::Late(limit) => (effect.lost(), format!("no answer within {} ms", limit.as_millis())),
+        Failure::Late(limit) => (effect.lost(), late(limit)),
         Failure::Sql(error) => match database_error(&error) {
             Some(said) => (statement_kind(said, effect), quote(said, advice(said.code()))),
-            None => (broken_kind(&error, effect), chain(&error)),
+            None => match Unconfirmed::within(&error) {
+                Some(unconfirmed) => (effect.lost(), unconfirmed.to_string()),
+                None => (broken_kind(&error, effect), chain(&error)),
+            },
         },
     };
     StoreError::new(kind, operation, store, text)
@@ -44,6 +50,12 @@ pub(super) fn refusal(error: &sqlx::Error) -> Refusal {
         Some(said) => Refusal::new(login_kind(said.code()), quote(said, advice(said.code()))),
         None => Refusal::new(broken_kind(error, Effect::Reads), chain(error)),
     }
+}
+
+/// A server that hangs and a server that waits for a standby look alike from here.
+fn late(limit: Duration) -> String {
+    let limit = limit.as_millis();
+    format!("no answer within {limit} ms; if the server runs, check that its synchronous standbys do too")
 }
 
 fn database_error(error: &sqlx::Error) -> Option<&PgDatabaseError> {

@@ -6,12 +6,12 @@ use std::time::Duration;
 use sqlx::postgres::{PgConnectOptions, PgConnection, PgSslMode};
 use sqlx::{ConnectOptions, Connection};
 
-use super::{PostgresStore, TABLE, cause};
+use super::{PostgresStore, READ_MARK, TABLE, cause, confirmed};
 use crate::location::{Host, Location};
 use crate::network::{self, Effect, Refusal, Writable};
 use crate::sql::{self, Connect, Connected, Failure, Pool};
 use crate::statement::{at_most_one, exactly_one};
-use crate::{StoreError, StoreErrorKind, UrlError};
+use crate::{StoreError, StoreErrorKind, UrlError, random};
 
 const PORT: u16 = 5432;
 const PARAMETERS: &str =
@@ -19,12 +19,22 @@ const PARAMETERS: &str =
 
 /// A commit waits for the disk, and for the synchronous standbys where there are any. `remote_apply` asks for more.
 /// At a stricter isolation than this, statements that meet fail instead of waiting for each other. The server gives
-/// a statement up a little before we do, so that we hear that nothing was written.
+/// a statement up a little before we do, so that we hear that nothing was written. Its limit does not count the wait for
+/// standbys. Warnings are heard whatever the user's default is: see [`confirmed`].
+///
+/// A read that was given up leaves a session on the server that goes on waiting for the standby. To keep these few, each
+/// new session ends those of its own store ($2 in its name) that have waited longer than a call may take ($3). That
+/// loses nothing: they wrote nothing but the fence.
 const BEGIN: &str = "SELECT pg_is_in_recovery(), \
     set_config('synchronous_commit', CASE current_setting('synchronous_commit') \
         WHEN 'remote_apply' THEN 'remote_apply' ELSE 'on' END, false), \
     set_config('default_transaction_isolation', 'read committed', false), \
-    set_config('statement_timeout', $1, false)";
+    set_config('client_min_messages', 'warning', false), \
+    set_config('statement_timeout', $1, false), \
+    (SELECT count(pg_terminate_backend(pid)) FROM pg_stat_activity \
+        WHERE application_name = $2 AND usename = session_user AND pid <> pg_backend_pid() \
+        AND wait_event = 'SyncRep' AND starts_with(query, $4) \
+        AND query_start < clock_timestamp() - $3 * interval '1 millisecond')";
 
 /// What there is of that name: kind, persistence, columns, and whether names are unique.
 const INSPECT: &str = "SELECT c.relkind::text, c.relpersistence::text, \
@@ -41,6 +51,8 @@ const COLUMNS: &str = "name text C, revision bigint, value bytea";
 /// What a session needs; holds the password, so it is never shown.
 pub(super) struct Settings {
     options: PgConnectOptions,
+    /// What the sessions of this store are called on the server, and no others.
+    sessions: String,
     limit: Duration,
 }
 
@@ -49,8 +61,9 @@ impl Settings {
     pub(super) fn parse(url: &str) -> Result<(Pool<Self>, String), UrlError> {
         let (_, rest) = url.split_once(':').unwrap_or((url, ""));
         let mut location = Location::parse("postgres", rest, PORT)?;
+        let sessions = format!("snowmint-{:016x}", random::below(u64::MAX));
         let mut options =
-            PgConnectOptions::new_without_pgpass().application_name("snowmint").disable_statement_logging();
+            PgConnectOptions::new_without_pgpass().application_name(&sessions).disable_statement_logging();
         if let Some(socket) = location.take_path("socket") {
             options = options.socket(socket);
             if location.hosts.is_empty() {
@@ -73,7 +86,7 @@ impl Settings {
         let limit = network::timeout(&mut location)?;
         let may_lose = network::may_lose(&mut location, Duration::ZERO)?;
         location.finish(PARAMETERS)?;
-        Ok((Pool::new(Self { options, limit }, location.hosts, limit, may_lose), name))
+        Ok((Pool::new(Self { options, sessions, limit }, location.hosts, limit, may_lose), name))
     }
 }
 
@@ -113,12 +126,16 @@ impl Connect for Settings {
     async fn connect(&self, host: Host) -> Connected<Self> {
         let options = self.options.clone().host(host.name()).port(host.port());
         let mut connection = options.connect().await.map_err(|error| cause::refusal(&error))?;
-        let patience = (self.limit * 9 / 10).as_millis().to_string();
-        let begin = sqlx::query_as::<_, (bool, String, String, String)>(BEGIN).persistent(false);
-        match exactly_one(begin.bind(patience).fetch_all(&mut connection)).await {
-            Ok((false, ..)) => Ok(Writable { connection, server: None, mark: () }),
+        let (limit, patience) = (self.limit.as_millis(), (self.limit * 9 / 10).as_millis().to_string());
+        let begin = sqlx::query_as::<_, (bool,)>(BEGIN).persistent(false).bind(patience).bind(&self.sessions);
+        let begin = begin.bind(i64::try_from(limit).unwrap_or(i64::MAX)).bind(READ_MARK);
+        match exactly_one(begin.fetch_all(&mut connection)).await {
+            Ok((false,)) => {
+                confirmed::check_hearing(&mut connection).await?;
+                Ok(Writable { connection, server: None, mark: () })
+            }
             // Its answers may lag behind the primary, so it must not even be read.
-            Ok((true, ..)) => {
+            Ok((true,)) => {
                 let text =
                     "is a standby, which cannot be written; name the primary, or both with a comma between";
                 Err(Refusal::new(StoreErrorKind::ReadOnly, text))

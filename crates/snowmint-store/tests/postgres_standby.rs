@@ -1,0 +1,292 @@
+//! The PostgreSQL store with standbys: what is visible on the primary but not confirmed by a synchronous standby must
+//! not be counted on, whatever becomes of the session that waits for the standby.
+
+#![cfg(feature = "postgres")]
+#![allow(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::print_stdout,
+    reason = "a panic is how a test fails"
+)]
+
+mod outages;
+
+use std::num::NonZeroU64;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread;
+use std::time::Duration;
+
+use outages::{SECRET, key, open, put};
+use snowmint_store::{Expected, Revision, Store, StoreError, StoreErrorKind, Swap, conformance};
+use snowmint_test_servers::{Postgres, Server};
+use tokio::task::{JoinHandle, block_in_place};
+use tokio::time::{Instant, sleep};
+
+/// How long something may take to come about on a busy machine.
+const PATIENCE: Duration = Duration::from_mins(1);
+const WAITING: &str = "SELECT pid FROM pg_stat_activity WHERE wait_event = 'SyncRep'";
+const CANCEL: &str = "SELECT pg_cancel_backend(pid) FROM pg_stat_activity WHERE wait_event = 'SyncRep'";
+const TERMINATE: &str = "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE wait_event = 'SyncRep'";
+
+/// Of a user that has no rights but those on the table.
+fn url(server: &Server) -> String {
+    format!("postgres://node:{SECRET}@{}/postgres?timeout_ms=1500", server.address())
+}
+
+/// A primary whose commits wait for a standby, and that standby.
+fn pair() -> (Postgres, Postgres) {
+    let primary = Postgres::with(&["synchronous_standby_names=FIRST 1 (s1)"]);
+    let standby = Postgres::standby_named(&primary, "s1");
+    primary.sql(&format!("CREATE USER node PASSWORD '{SECRET}'"));
+    primary.sql(&snowmint_store::schema(&url(&primary)).unwrap());
+    primary.sql("GRANT SELECT, INSERT, UPDATE ON snowmint_records TO node");
+    (primary, standby)
+}
+
+async fn eventually(what: &str, holds: impl Fn() -> bool) {
+    let started = Instant::now();
+    while !block_in_place(&holds) {
+        assert!(started.elapsed() < PATIENCE, "waited in vain for {what}");
+        sleep(Duration::from_millis(10)).await;
+    }
+}
+
+/// Starts a write and returns when it waits for the standby.
+async fn wait_for_standby<T: Send + 'static>(
+    primary: &Postgres,
+    write: impl Future<Output = T> + Send + 'static,
+) -> JoinHandle<T> {
+    let write = tokio::spawn(write);
+    eventually("a write that waits", || !primary.sql(WAITING).is_empty()).await;
+    write
+}
+
+/// Starts a write of `a` that waits for the standby.
+async fn write(
+    primary: &Postgres,
+    store: &Arc<dyn Store>,
+    before: Revision,
+) -> JoinHandle<Result<Swap, StoreError>> {
+    let store = Arc::clone(store);
+    let write = async move { store.compare_and_set(&key("a"), Expected::Revision(before), b"2").await };
+    wait_for_standby(primary, write).await
+}
+
+/// What the primary shows of `a` to those who do not fence.
+fn shown(primary: &Postgres) -> String {
+    primary.sql("SELECT encode(value, 'escape') FROM snowmint_records WHERE name = 'a'")
+}
+
+/// Reads fail until the standby confirms what they show.
+async fn reads_fail(primary: &Postgres) {
+    let reader = open(&url(primary)).await;
+    let error = reader.load(&key("a")).await.unwrap_err();
+    assert_eq!(error.kind(), StoreErrorKind::Unavailable, "{error}");
+    let error = reader.list("").await.unwrap_err();
+    assert_eq!(error.kind(), StoreErrorKind::Unavailable, "{error}");
+    // Also where no record is: an old primary would say so for ever.
+    let error = reader.load(&key("none")).await.unwrap_err();
+    assert_eq!(error.kind(), StoreErrorKind::Unavailable, "{error}");
+}
+
+/// Ends the wait of a write for the standby, and returns what the writer was told.
+type End = fn(&Postgres);
+
+/// Goal: nobody counts on a write that the standby lacks, and after its promotion nothing has happened. Method: end
+/// the wait of a write in every way there is, read, promote.
+async fn an_unconfirmed_write_counts_for_nobody(end: End) {
+    let (primary, standby) = block_in_place(pair);
+    let store = open(&url(&primary)).await;
+    let before = put(&*store, "a", b"1").await;
+    block_in_place(|| standby.kill9());
+    let write = write(&primary, &store, before).await;
+    block_in_place(|| end(&primary));
+    let error = write.await.unwrap().unwrap_err();
+    assert_eq!(error.kind(), StoreErrorKind::OutcomeUnknown, "{error}");
+    println!("{error}");
+    assert_eq!(block_in_place(|| shown(&primary)), "2", "the trap is set");
+    reads_fail(&primary).await;
+
+    block_in_place(|| primary.kill9());
+    block_in_place(|| standby.restart());
+    block_in_place(|| standby.promote());
+    let store = open(&url(&standby)).await;
+    let found = store.load(&key("a")).await.unwrap().unwrap();
+    assert_eq!((found.revision, &*found.value), (before, &b"1"[..]));
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_terminated_wait_counts_for_nobody() {
+    an_unconfirmed_write_counts_for_nobody(|primary| drop(primary.sql(TERMINATE))).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_cancelled_wait_counts_for_nobody() {
+    an_unconfirmed_write_counts_for_nobody(|primary| drop(primary.sql(CANCEL))).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_fast_restart_counts_for_nobody() {
+    an_unconfirmed_write_counts_for_nobody(Postgres::restart_fast).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_crash_counts_for_nobody() {
+    an_unconfirmed_write_counts_for_nobody(|primary| {
+        primary.kill9();
+        primary.restart();
+    })
+    .await;
+}
+
+/// Goal: limits on statements, the server's and ours, end no wait as if it were confirmed. Method: a wait that outlasts
+/// them; then the standby comes back and confirms.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_time_limit_confirms_nothing() {
+    let (primary, standby) = block_in_place(pair);
+    block_in_place(|| primary.sql("ALTER ROLE node SET statement_timeout = 100"));
+    let store = open(&url(&primary)).await;
+    let before = put(&*store, "a", b"1").await;
+    block_in_place(|| standby.kill9());
+    let write = write(&primary, &store, before).await;
+    let error = write.await.unwrap().unwrap_err();
+    assert_eq!(error.kind(), StoreErrorKind::OutcomeUnknown, "{error}");
+    reads_fail(&primary).await;
+    assert_eq!(block_in_place(|| shown(&primary)), "1", "the commit still waits");
+    block_in_place(|| standby.restart());
+    eventually("the commit", || shown(&primary) == "2").await;
+    assert_eq!(store.load(&key("a")).await.unwrap().unwrap().value, b"2");
+    eventually("the standby", || shown(&standby) == "2").await;
+}
+
+/// Goal: no read and no addition is taken for confirmed, even if each of their waits is cancelled. Method: somebody who
+/// cancels whatever waits, again and again.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn waits_that_are_cancelled_again_and_again_confirm_nothing() {
+    let (primary, standby) = block_in_place(pair);
+    let store = open(&url(&primary)).await;
+    let before = put(&*store, "a", b"1").await;
+    assert_eq!(store.add(&key("sum"), NonZeroU64::MIN).await.unwrap(), 0);
+    block_in_place(|| standby.kill9());
+    let primary = Arc::new(primary);
+    let canceller = Canceller::start(&primary);
+    let swap = store.compare_and_set(&key("a"), Expected::Revision(before), b"2").await;
+    assert_eq!(swap.unwrap_err().kind(), StoreErrorKind::OutcomeUnknown);
+    for _ in 0..3 {
+        let error = store.add(&key("sum"), NonZeroU64::MIN).await.unwrap_err();
+        assert_eq!(error.kind(), StoreErrorKind::OutcomeUnknown, "{error}");
+    }
+    println!("{}", store.load(&key("a")).await.unwrap_err());
+    reads_fail(&primary).await;
+    drop(canceller);
+    assert_eq!(block_in_place(|| shown(&primary)), "2", "the trap is set");
+    // Confirmed by the standby, the same records are there for all; what was added without an answer is lost.
+    block_in_place(|| standby.restart());
+    assert_eq!(load_when_confirmed(&*store).await, b"2");
+    assert_eq!(store.add(&key("sum"), NonZeroU64::MIN).await.unwrap(), 4);
+}
+
+/// Cancels whatever waits for a standby, until it is dropped.
+struct Canceller {
+    stop: Arc<AtomicBool>,
+    thread: Option<thread::JoinHandle<()>>,
+}
+
+impl Canceller {
+    fn start(primary: &Arc<Postgres>) -> Self {
+        let (stop, primary) = (Arc::new(AtomicBool::new(false)), Arc::clone(primary));
+        let stopped = Arc::clone(&stop);
+        let cancel = move || {
+            while !stopped.load(Ordering::Relaxed) {
+                primary.sql(CANCEL);
+            }
+        };
+        Self { stop, thread: Some(thread::spawn(cancel)) }
+    }
+}
+
+impl Drop for Canceller {
+    fn drop(&mut self) {
+        self.stop.store(true, Ordering::Relaxed);
+        self.thread.take().map(thread::JoinHandle::join);
+    }
+}
+
+async fn load_when_confirmed(store: &dyn Store) -> Vec<u8> {
+    let started = Instant::now();
+    loop {
+        match store.load(&key("a")).await {
+            Ok(found) => return found.unwrap().value,
+            Err(error) => assert!(started.elapsed() < PATIENCE, "{error}"),
+        }
+    }
+}
+
+/// Goal: reads that wait in vain leave few sessions behind on the server, which has a limit. Method: count them.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn reads_that_are_given_up_do_not_pile_up() {
+    let (primary, standby) = block_in_place(pair);
+    let store = open(&url(&primary)).await;
+    put(&*store, "a", b"1").await;
+    block_in_place(|| standby.kill9());
+    for _ in 0..5 {
+        store.load(&key("a")).await.unwrap_err();
+    }
+    let left = block_in_place(|| primary.sql(WAITING));
+    assert!(left.lines().count() <= 2, "left behind: {left}");
+}
+
+/// Goal: the contract holds with a synchronous standby, and for a user without more rights. Method: the suite.
+#[tokio::test(flavor = "multi_thread", worker_threads = 4)]
+async fn it_keeps_the_contract_with_a_synchronous_standby() {
+    let (primary, standby) = block_in_place(pair);
+    let url = url(&primary).replace("1500", "10000");
+    conformance::run(async || open(&url).await).await.unwrap();
+    drop(standby);
+}
+
+/// Goal: a server without synchronous standbys pays no commit for a read, and one that gets them does. Method: look at
+/// the transaction ids it has used.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn reads_write_only_where_standbys_are_waited_for() {
+    let primary = block_in_place(Postgres::start);
+    let store = open(&format!("postgres://postgres@{}/postgres", primary.address())).await;
+    put(&*store, "a", b"1").await;
+    let used = || block_in_place(|| primary.sql("SELECT pg_snapshot_xmax(pg_current_snapshot())"));
+    let before = used();
+    store.load(&key("a")).await.unwrap().unwrap();
+    assert_eq!(store.list("").await.unwrap().len(), 1);
+    assert_eq!(used(), before);
+    let standby = block_in_place(|| Postgres::standby_named(&primary, "s1"));
+    block_in_place(|| primary.set("synchronous_standby_names", "ANY 1 (s1)"));
+    store.load(&key("a")).await.unwrap().unwrap();
+    assert_ne!(used(), before);
+    // The same session learns of the setting.
+    block_in_place(|| standby.kill9());
+    let started = Instant::now();
+    while store.load(&key("a")).await.is_ok() {
+        assert!(started.elapsed() < PATIENCE, "reads do not wait for the standby");
+    }
+}
+
+/// Goal: what an asynchronous standby may lack is stated by the URL. Method: write, promote, read.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn an_asynchronous_standby_may_lose_what_the_url_says() {
+    let primary = block_in_place(Postgres::start);
+    let standby = block_in_place(|| Postgres::standby_named(&primary, "s1"));
+    let url = |server: &Server| format!("postgres://postgres@{}/postgres", server.address());
+    assert_eq!(open(&url(&primary)).await.may_lose(), Duration::ZERO);
+    let store = open(&format!("{}?may_lose=1500ms", url(&primary))).await;
+    assert_eq!(store.may_lose(), Duration::from_millis(1500));
+    let before = put(&*store, "a", b"1").await;
+    eventually("the standby", || shown(&standby) == "1").await;
+    block_in_place(|| standby.kill9());
+    // Acknowledged, and lost: this is what settling is for.
+    put(&*store, "a", b"2").await;
+    block_in_place(|| primary.kill9());
+    block_in_place(|| standby.restart());
+    block_in_place(|| standby.promote());
+    let found = open(&url(&standby)).await.load(&key("a")).await.unwrap().unwrap();
+    assert_eq!((found.revision, &*found.value), (before, &b"1"[..]));
+}
