@@ -3,6 +3,7 @@
 
 mod cause;
 mod confirmed;
+mod history;
 mod opening;
 
 use std::num::NonZeroU64;

@@ -290,3 +290,117 @@ async fn an_asynchronous_standby_may_lose_what_the_url_says() {
     let found = open(&url(&standby)).await.load(&key("a")).await.unwrap().unwrap();
     assert_eq!((found.revision, &*found.value), (before, &b"1"[..]));
 }
+
+/// Both hosts, in the order of a URL, for calls of a few seconds.
+fn both(one: &Server, other: &Server) -> String {
+    format!(
+        "postgres://node:{SECRET}@{},{}/postgres?timeout_ms=1500&may_lose=2s",
+        one.address(),
+        other.address()
+    )
+}
+
+/// A primary with an asynchronous standby: the old primary can go on by itself after a promotion.
+fn asynchronous_pair() -> (Postgres, Postgres) {
+    let primary = Postgres::start();
+    primary.sql(&format!("CREATE USER node PASSWORD '{SECRET}'"));
+    primary.sql(&snowmint_store::schema(&url(&primary)).unwrap());
+    primary.sql("GRANT SELECT, INSERT, UPDATE ON snowmint_records TO node");
+    let standby = Postgres::standby_named(&primary, "s1");
+    (primary, standby)
+}
+
+/// Goal: of two primaries none is used by anybody who can see both, and both are named. Method: promote the standby,
+/// restart the old primary as it was; nodes that were connected before, and nodes that come anew.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn two_primaries_are_refused_and_named() {
+    let (primary, standby) = block_in_place(asynchronous_pair);
+    let store = open(&both(&primary, &standby)).await;
+    put(&*store, "a", b"1").await;
+    eventually("the standby", || shown(&standby) == "1").await;
+    block_in_place(|| primary.kill9());
+    block_in_place(|| standby.promote());
+    let before = put_when_up(&*store).await;
+    block_in_place(|| primary.restart());
+    for url in [both(&primary, &standby), both(&standby, &primary)] {
+        let (kind, error) = outages::refused(&url).await;
+        assert_eq!(kind, Some(StoreErrorKind::Other), "{error}");
+        assert!(error.contains("both accept writes"), "{error}");
+        for server in [&primary, &standby] {
+            assert!(error.contains(&server.address().to_string()), "{error}");
+        }
+    }
+    // A node that holds a session on one of them learns of it soon, and has written nothing to the other.
+    let started = Instant::now();
+    let error = loop {
+        match store.load(&key("a")).await {
+            Ok(found) => assert_eq!(found.unwrap().revision, before),
+            Err(error) => break error,
+        }
+        assert!(started.elapsed() < PATIENCE, "the second primary is not noticed");
+        sleep(Duration::from_millis(50)).await;
+    };
+    assert_eq!(error.kind(), StoreErrorKind::Other, "{error}");
+    // Two names of one server are no two primaries.
+    block_in_place(|| primary.kill9());
+    let port = standby.port();
+    open(&both(&standby, &standby)).await;
+    open(&format!("postgres://node:{SECRET}@localhost:{port},127.0.0.1:{port}/postgres")).await;
+}
+
+/// Writes `a` as soon as a primary is found.
+async fn put_when_up(store: &dyn Store) -> Revision {
+    let started = Instant::now();
+    loop {
+        match store.load(&key("a")).await {
+            Ok(found) => {
+                let expected = Expected::Revision(found.unwrap().revision);
+                match store.compare_and_set(&key("a"), expected, b"new").await.unwrap() {
+                    Swap::Done(revision) => return revision,
+                    Swap::Conflict => panic!("a conflict with nobody"),
+                }
+            }
+            Err(error) => assert!(started.elapsed() < PATIENCE, "{error}"),
+        }
+        sleep(Duration::from_millis(20)).await;
+    }
+}
+
+/// Goal: who has used the promoted server does not go back to the old primary, be it the only one that is up. Method:
+/// promote, use, kill the new primary, start the old one.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn an_old_primary_is_not_gone_back_to() {
+    let (primary, standby) = block_in_place(asynchronous_pair);
+    let store = open(&both(&primary, &standby)).await;
+    put(&*store, "a", b"1").await;
+    eventually("the standby", || shown(&standby) == "1").await;
+    block_in_place(|| primary.kill9());
+    block_in_place(|| standby.promote());
+    let before = put_when_up(&*store).await;
+    block_in_place(|| standby.kill9());
+    block_in_place(|| primary.restart());
+    let error = store.load(&key("a")).await.unwrap_err();
+    assert!(error.to_string().contains("timeline 1"), "{error}");
+    let error = store.compare_and_set(&key("a"), Expected::Revision(before), b"x").await.unwrap_err();
+    assert_ne!(error.kind(), StoreErrorKind::OutcomeUnknown, "{error}");
+    println!("{error}");
+    block_in_place(|| primary.kill9());
+    block_in_place(|| standby.restart());
+    put_when_up(&*store).await;
+}
+
+/// Goal: another database is not taken for the one that was used. Method: two servers of which one runs at a time.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn another_database_is_not_taken_for_this_one() {
+    let (one, other) = block_in_place(|| (Postgres::start(), Postgres::start()));
+    block_in_place(|| other.kill9());
+    let url = format!("postgres://postgres@{},{}/postgres", one.address(), other.address());
+    let store = open(&url).await;
+    put(&*store, "a", b"1").await;
+    block_in_place(|| one.kill9());
+    block_in_place(|| other.restart());
+    let error = store.load(&key("a")).await.unwrap_err();
+    assert!(error.to_string().contains("another database"), "{error}");
+    // Who starts now has seen none.
+    open(&url).await;
+}

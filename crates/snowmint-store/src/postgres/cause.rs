@@ -58,6 +58,11 @@ fn late(limit: Duration) -> String {
     format!("no answer within {limit} ms; if the server runs, check that its synchronous standbys do too")
 }
 
+/// Whether the server lacks a function, or the right to call it.
+pub(super) fn is_not_offered(error: &sqlx::Error) -> bool {
+    database_error(error).is_some_and(|said| matches!(said.code(), "42501" | "42883" | "0A000"))
+}
+
 fn database_error(error: &sqlx::Error) -> Option<&PgDatabaseError> {
     error.as_database_error()?.try_downcast_ref()
 }

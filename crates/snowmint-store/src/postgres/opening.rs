@@ -6,6 +6,7 @@ use std::time::Duration;
 use sqlx::postgres::{PgConnectOptions, PgConnection, PgSslMode};
 use sqlx::{ConnectOptions, Connection};
 
+use super::history::History;
 use super::{PostgresStore, READ_MARK, TABLE, cause, confirmed};
 use crate::location::{Host, Location};
 use crate::network::{self, Effect, Refusal, Writable};
@@ -25,7 +26,7 @@ const PARAMETERS: &str =
 /// A read that was given up leaves a session on the server that goes on waiting for the standby. To keep these few, each
 /// new session ends those of its own store ($2 in its name) that have waited longer than a call may take ($3). That
 /// loses nothing: they wrote nothing but the fence.
-const BEGIN: &str = "SELECT pg_is_in_recovery(), \
+const BEGIN: &str = "SELECT pg_is_in_recovery(), pg_postmaster_start_time()::text, \
     set_config('synchronous_commit', CASE current_setting('synchronous_commit') \
         WHEN 'remote_apply' THEN 'remote_apply' ELSE 'on' END, false), \
     set_config('default_transaction_isolation', 'read committed', false), \
@@ -121,21 +122,24 @@ fn tls(location: &mut Location, mut options: PgConnectOptions) -> Result<PgConne
 
 impl Connect for Settings {
     type Connection = PgConnection;
-    type Mark = ();
+    type Mark = History;
 
     async fn connect(&self, host: Host) -> Connected<Self> {
         let options = self.options.clone().host(host.name()).port(host.port());
         let mut connection = options.connect().await.map_err(|error| cause::refusal(&error))?;
         let (limit, patience) = (self.limit.as_millis(), (self.limit * 9 / 10).as_millis().to_string());
-        let begin = sqlx::query_as::<_, (bool,)>(BEGIN).persistent(false).bind(patience).bind(&self.sessions);
+        let begin =
+            sqlx::query_as::<_, (bool, String)>(BEGIN).persistent(false).bind(patience).bind(&self.sessions);
         let begin = begin.bind(i64::try_from(limit).unwrap_or(i64::MAX)).bind(READ_MARK);
         match exactly_one(begin.fetch_all(&mut connection)).await {
-            Ok((false,)) => {
+            Ok((false, started)) => {
                 confirmed::check_hearing(&mut connection).await?;
-                Ok(Writable { connection, server: None, mark: () })
+                let mark = History::of(&mut connection).await?;
+                // No two servers start in the same microsecond, and a standby has all else in common with its primary.
+                Ok(Writable { connection, server: Some(started), mark })
             }
             // Its answers may lag behind the primary, so it must not even be read.
-            Ok((true,)) => {
+            Ok((true, _)) => {
                 let text =
                     "is a standby, which cannot be written; name the primary, or both with a comma between";
                 Err(Refusal::new(StoreErrorKind::ReadOnly, text))
