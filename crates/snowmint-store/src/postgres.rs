@@ -40,7 +40,7 @@ macro_rules! read_mark {
 macro_rules! fence {
     () => {
         "(SELECT CASE WHEN current_setting('synchronous_standby_names') <> '' \
-            THEN pg_logical_emit_message(true, 'snowmint', '') END) AS fence"
+            THEN pg_logical_emit_message(true, 'snowmint', ''::text) END) AS fence"
     };
 }
 
@@ -84,18 +84,37 @@ const UNIX_MS: &str = "SELECT floor(extract(epoch FROM clock_timestamp()) * 1000
 /// Records are rows of the table `snowmint_records`, which is created when the store is first opened. A user who may
 /// not create tables needs `SELECT`, `INSERT` and `UPDATE` on one that is there; [`schema`](crate::schema) shows it.
 ///
-/// Each write is one statement and one commit, with `synchronous_commit` on. A server that is a hot standby is
-/// refused. After a failover to a standby, everything acknowledged is there only if the standby was synchronous
-/// (`synchronous_standby_names`): with asynchronous replication the last writes are lost, and with them leases that
-/// nodes still hold. A failover has to fence the old primary, or both take writes.
+/// Each write is one statement and one commit, with `synchronous_commit` on. A server that is a hot standby is refused.
+///
+/// # Failover
+///
+/// Where `synchronous_standby_names` is set, each write and each read waits until the standbys have confirmed it. So a
+/// node never relies on a row that a promoted standby lacks, even if the wait of its writer was cancelled or terminated,
+/// or the primary restarted. A read costs a commit there, about as much as a write; without synchronous standbys it
+/// costs none. While a required standby is away, reads fail as writes do. Requirements:
+///
+/// - Each standby that may be promoted is among those that every commit waits for: `FIRST 1 (s1)` with one standby,
+///   `ANY 2 (s1, s2)` with two. With fewer, such as `ANY 1 (s1, s2)`, the failover has to pick the standby that has
+///   most, and stop the old primary first.
+/// - Whoever empties `synchronous_standby_names` while a standby is away does not promote that standby.
+/// - PostgreSQL 13.21, 14.18, 15.13, 16.9, 17.5 or later: earlier ones may acknowledge without the standby just after a
+///   restart.
+/// - A pooler between, such as `PgBouncer`, works in session mode.
+///
+/// With asynchronous standbys, a failover loses the newest writes: state how much as [`may_lose`](Store::may_lose).
+///
+/// A failover should stop the old primary. If it comes back, two servers accept writes. So with several hosts in the URL,
+/// all are asked whenever a connection is made, every 10 s at least; if two accept writes, none is used and the error
+/// names both. A server on a lower timeline than this store has seen, or with another database, is refused. A process
+/// that starts and reaches the old primary alone has seen neither and cannot tell.
 ///
 /// A call takes at most `timeout_ms`, with connecting. Up to 4 statements run at once, each on a connection of its
 /// own; a connection that breaks is replaced by the next call.
 ///
 /// # URL
 ///
-/// `postgres://USER:PASSWORD@HOST:PORT,HOST/DATABASE?NAME=VALUE&...`, with port 5432 where none is said. The hosts
-/// are tried in turn until one is a primary.
+/// `postgres://USER:PASSWORD@HOST:PORT,HOST/DATABASE?NAME=VALUE&...`, with port 5432 where none is said. The one
+/// that is the primary is used.
 ///
 /// | parameter | meaning |
 /// |---|---|
@@ -111,6 +130,12 @@ const UNIX_MS: &str = "SELECT floor(extract(epoch FROM clock_timestamp()) * 1000
 ///
 /// A dropped [`compare_and_set`](Store::compare_and_set) closes its connection; a statement that was sent may still
 /// be carried out.
+///
+/// # Logs
+///
+/// The store hears the warnings of the server through `tracing`, since that is how `sqlx` passes them on. So a build with
+/// the feature `max_level_off` or `max_level_error` of `tracing` (or their `release_` forms) is refused when it opens a
+/// store.
 pub struct PostgresStore {
     pool: Pool<Settings>,
     name: String,

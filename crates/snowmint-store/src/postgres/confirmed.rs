@@ -181,6 +181,19 @@ mod tests {
         assert_eq!(quiet.await.unwrap(), 7);
     }
 
+    /// Goal: warnings are heard whatever the program logs. Method: it logs nothing, and has met the warning before.
+    #[tokio::test]
+    async fn a_program_that_logs_nothing_hears_warnings() {
+        tracing::subscriber::set_global_default(tracing::subscriber::NoSubscriber::new()).unwrap();
+        let warn = || tracing::warn!(target: TARGET, message = CANCELLED);
+        warn();
+        let answer = confirmed(async {
+            warn();
+            Ok(7)
+        });
+        assert!(answer.await.is_err());
+    }
+
     /// Goal: nothing heard is taken for another statement's. Method: two that are polled in turn by one thread.
     #[tokio::test]
     async fn each_statement_hears_its_own_warnings() {
