@@ -169,7 +169,7 @@ async fn a_server_that_cannot_be_written_is_told() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_locked_row_is_not_waited_for_for_ever() {
     let server = Postgres::start();
-    let store = open(&format!("{}?timeout_ms=1000", url(&server))).await;
+    let store = open(&format!("{}?timeout_ms=5000", url(&server))).await;
     let revision = put(&*store, "a", b"1").await;
     put(&*store, "sum", b"1").await;
     let mut locker = PgConnection::connect(&url(&server)).await.unwrap();

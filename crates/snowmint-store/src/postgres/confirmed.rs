@@ -8,12 +8,12 @@ use std::io;
 use std::pin::pin;
 use std::sync::LazyLock;
 
-use sqlx::postgres::PgConnection;
 use tracing::field::{Field, Visit};
 use tracing::level_filters::LevelFilter;
 use tracing::subscriber::Interest;
 use tracing::{Dispatch, Event, Level, Metadata, Subscriber, dispatcher, span};
 
+use super::cause;
 use crate::StoreErrorKind;
 use crate::network::Refusal;
 
@@ -57,13 +57,11 @@ pub(super) async fn confirmed<T>(
     }
 }
 
-/// Makes sure that a warning is heard: it is not if the program was built with `tracing` silenced.
-pub(super) async fn check_hearing(connection: &mut PgConnection) -> Result<(), Refusal> {
-    // Outside of a transaction, this does nothing but warn.
-    let (answer, warning) = with_warning(sqlx::raw_sql("COMMIT").execute(connection)).await;
-    match (answer, warning) {
-        (Err(error), _) => Err(super::cause::refusal(&error)),
-        (Ok(_), Some(_)) => Ok(()),
+/// Runs what begins a session and ends with a warning. It is not heard if the program was built with `tracing` silenced.
+pub(super) async fn hearing<T>(opening: impl Future<Output = Result<T, sqlx::Error>>) -> Result<T, Refusal> {
+    match with_warning(opening).await {
+        (Err(error), _) => Err(cause::refusal(&error)),
+        (Ok(answer), Some(_)) => Ok(answer),
         (Ok(_), None) => {
             let text = "warnings of PostgreSQL do not reach this program, so it could not tell if a standby has \
                 confirmed a commit; build it without the features max_level_* and release_max_level_* of tracing";
@@ -192,6 +190,18 @@ mod tests {
             Ok(7)
         });
         assert!(answer.await.is_err());
+    }
+
+    /// Goal: a program that cannot hear warnings opens no store. Method: an opening without the warning.
+    #[tokio::test]
+    async fn a_session_without_its_warning_is_refused() {
+        let refusal = hearing(async { Ok(7) }).await.unwrap_err();
+        assert!(refusal.text.contains("release_max_level_"), "{refusal:?}");
+        let opening = async {
+            tracing::warn!(target: TARGET, "there is no transaction in progress");
+            Ok(7)
+        };
+        assert_eq!(hearing(opening).await.unwrap(), 7);
     }
 
     /// Goal: nothing heard is taken for another statement's. Method: two that are polled in turn by one thread.

@@ -1,10 +1,12 @@
 //! Which database a server holds, and on which timeline: each promotion begins a new one, with a greater number.
 //! By it, a primary that was replaced is known also after its replacement is gone.
 
+use sqlx::FromRow;
 use sqlx::postgres::PgConnection;
 
 use super::cause;
 use crate::network::{Mark, Refusal};
+use crate::statement::exactly_one;
 
 /// Any user may ask this, unless somebody took that right away. The file of the log that is written now has the timeline
 /// in its name; `pg_control_checkpoint()` shows the old one until the first checkpoint after a promotion.
@@ -26,7 +28,8 @@ struct Known {
 impl History {
     /// Asks a primary. Databases that only speak the language of PostgreSQL may have no such thing.
     pub(super) async fn of(connection: &mut PgConnection) -> Result<Self, Refusal> {
-        match sqlx::query_as::<_, (i64, i64)>(HISTORY).persistent(false).fetch_one(connection).await {
+        let row = exactly_one(sqlx::raw_sql(HISTORY).fetch_all(connection)).await;
+        match row.and_then(|row| <(i64, i64)>::from_row(&row)) {
             Ok((system, timeline)) => Ok(Self { known: Some(Known { system, timeline }) }),
             Err(error) if cause::is_not_offered(&error) => Ok(Self::default()),
             Err(error) => Err(cause::refusal(&error)),

@@ -4,7 +4,7 @@
 use std::time::Duration;
 
 use sqlx::postgres::{PgConnectOptions, PgConnection, PgSslMode};
-use sqlx::{ConnectOptions, Connection};
+use sqlx::{ConnectOptions, FromRow};
 
 use super::history::History;
 use super::{PostgresStore, READ_MARK, TABLE, cause, confirmed};
@@ -24,18 +24,26 @@ const PARAMETERS: &str =
 /// standbys. Warnings are heard whatever the user's default is: see [`confirmed`].
 ///
 /// A read that was given up leaves a session on the server that goes on waiting for the standby. To keep these few, each
-/// new session ends those of its own store ($2 in its name) that have waited longer than a call may take ($3). That
-/// loses nothing: they wrote nothing but the fence.
-const BEGIN: &str = "SELECT pg_is_in_recovery(), pg_postmaster_start_time()::text, \
-    set_config('synchronous_commit', CASE current_setting('synchronous_commit') \
-        WHEN 'remote_apply' THEN 'remote_apply' ELSE 'on' END, false), \
-    set_config('default_transaction_isolation', 'read committed', false), \
-    set_config('client_min_messages', 'warning', false), \
-    set_config('statement_timeout', $1, false), \
-    (SELECT count(pg_terminate_backend(pid)) FROM pg_stat_activity \
-        WHERE application_name = $2 AND usename = session_user AND pid <> pg_backend_pid() \
-        AND wait_event = 'SyncRep' AND starts_with(query, $4) \
-        AND query_start < clock_timestamp() - $3 * interval '1 millisecond')";
+/// new session ends those of its own store that have waited longer than a call may take. That loses nothing: they wrote
+/// nothing but the fence.
+///
+/// The COMMIT does nothing but warn, to try out that warnings are heard. All in one message, without parameters.
+fn begin(sessions: &str, limit: Duration) -> String {
+    let (limit, patience) = (limit.as_millis(), (limit * 9 / 10).as_millis());
+    format!(
+        "SELECT pg_is_in_recovery(), pg_postmaster_start_time()::text, \
+        set_config('synchronous_commit', CASE current_setting('synchronous_commit') \
+            WHEN 'remote_apply' THEN 'remote_apply' ELSE 'on' END, false), \
+        set_config('default_transaction_isolation', 'read committed', false), \
+        set_config('client_min_messages', 'warning', false), \
+        set_config('statement_timeout', '{patience}', false), \
+        (SELECT count(pg_terminate_backend(pid)) FROM pg_stat_activity \
+            WHERE application_name = '{sessions}' AND usename = session_user AND pid <> pg_backend_pid() \
+            AND wait_event = 'SyncRep' AND starts_with(query, '{READ_MARK}') \
+            AND query_start < clock_timestamp() - {limit} * interval '1 millisecond'); \
+        COMMIT"
+    )
+}
 
 /// What there is of that name: kind, persistence, columns, and whether names are unique.
 const INSPECT: &str = "SELECT c.relkind::text, c.relpersistence::text, \
@@ -127,13 +135,10 @@ impl Connect for Settings {
     async fn connect(&self, host: Host) -> Connected<Self> {
         let options = self.options.clone().host(host.name()).port(host.port());
         let mut connection = options.connect().await.map_err(|error| cause::refusal(&error))?;
-        let (limit, patience) = (self.limit.as_millis(), (self.limit * 9 / 10).as_millis().to_string());
-        let begin =
-            sqlx::query_as::<_, (bool, String)>(BEGIN).persistent(false).bind(patience).bind(&self.sessions);
-        let begin = begin.bind(i64::try_from(limit).unwrap_or(i64::MAX)).bind(READ_MARK);
-        match exactly_one(begin.fetch_all(&mut connection)).await {
+        let begin = sqlx::raw_sql(sqlx::AssertSqlSafe(begin(&self.sessions, self.limit)));
+        let row = confirmed::hearing(exactly_one(begin.fetch_all(&mut connection))).await?;
+        match <(bool, String)>::from_row(&row) {
             Ok((false, started)) => {
-                confirmed::check_hearing(&mut connection).await?;
                 let mark = History::of(&mut connection).await?;
                 // No two servers start in the same microsecond, and a standby has all else in common with its primary.
                 Ok(Writable { connection, server: Some(started), mark })
