@@ -141,6 +141,50 @@ async fn a_leader_that_fails_forks_no_history() {
     under_trouble(handles, trouble).await;
 }
 
+/// Goal: a member that is cut off from the others, and lacks what they wrote, neither answers a read nor acknowledges a
+/// write. Method: it sleeps while they write, and wakes up when they sleep; once the leader, once a follower.
+#[tokio::test(flavor = "multi_thread", worker_threads = 4)]
+async fn a_member_that_is_cut_off_answers_nothing() {
+    let cluster = EtcdCluster::start(3);
+    let (nodes, addresses) = (cluster.nodes(), cluster.addresses());
+    for round in 0..2 {
+        let leader = leader(&cluster).await;
+        let cut_off = if round == 0 { leader } else { (leader + 1) % 3 };
+        let others: Vec<usize> = (0..3).filter(|it| *it != cut_off).collect();
+        let behind = open(&format!("etcd://{}", addresses[cut_off])).await;
+        let hosts: Vec<String> = others.iter().map(|it| addresses[*it].to_string()).collect();
+        let writer = open(&format!("etcd://{}", hosts.join(","))).await;
+        let before = put(&*writer, "a", b"before").await;
+        assert_eq!(load_again(&*behind, "a").await, Some(before.clone()));
+        nodes[cut_off].pause();
+        load_again(&*writer, "a").await;
+        let after = put(&*writer, "a", b"after").await;
+        for other in &others {
+            nodes[*other].pause();
+        }
+        nodes[cut_off].resume();
+        println!("without the others it would answer {:?}", serializable(addresses[cut_off], "snowmint/a"));
+        fails_for_now(&*behind, "a", Expected::Revision(before.revision)).await;
+        let list = behind.list("").await.unwrap_err();
+        assert_eq!(list.kind(), StoreErrorKind::Unavailable, "{list}");
+        for other in &others {
+            nodes[*other].resume();
+        }
+        assert_eq!(load_again(&*behind, "a").await, Some(after));
+    }
+}
+
+/// What a member has itself, without asking the others.
+fn serializable(member: std::net::SocketAddr, key: &str) -> String {
+    let endpoint = format!("--endpoints=http://{member}");
+    let output = Command::new("etcdctl")
+        .env("ETCDCTL_API", "3")
+        .args([&endpoint, "get", key, "--print-value-only", "--consistency=s"])
+        .output()
+        .expect("this test needs `etcdctl` of etcd-client");
+    String::from_utf8(output.stdout).unwrap()
+}
+
 async fn leader(cluster: &EtcdCluster) -> usize {
     for _ in 0..6000 {
         if let Some(leader) = cluster.leader() {

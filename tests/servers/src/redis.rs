@@ -110,6 +110,19 @@ impl Redis {
         assert!(connected, "{self:?} follows nobody; its log:\n{}", self.log());
     }
 
+    /// Waits until this server is a replica that has all that its primary has now.
+    ///
+    /// # Panics
+    ///
+    /// If that takes more than a minute.
+    pub fn wait_synced(&self, primary: &Self) {
+        self.wait_connected();
+        let offset = |server: &Self, field| server.info(field).parse::<u64>().unwrap_or_default();
+        let wanted = offset(primary, "master_repl_offset");
+        let synced = eventually(PATIENCE, || offset(self, "slave_repl_offset") >= wanted);
+        assert!(synced, "{self:?} lags; its log:\n{}", self.log());
+    }
+
     /// Where clients connect with TLS; nobody listens there unless the server has certificates.
     pub fn tls_address(&self) -> SocketAddr {
         self.tls

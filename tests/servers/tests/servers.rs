@@ -65,9 +65,8 @@ fn redis_keeps_what_it_was_told() {
 fn redis_changes_roles() {
     let (first, second) = (Redis::start(), Redis::start());
     second.follow(&first);
-    second.wait_connected();
     assert_eq!(first.command(&["SET", "a", "1"]), "OK");
-    assert_eq!(first.command(&["WAIT", "1", "10000"]), "1");
+    second.wait_synced(&first);
     second.promote();
     first.follow(&second);
     first.wait_connected();
@@ -83,6 +82,7 @@ fn sentinels_promote_a_replica() {
     let sentinels = RedisSentinels::start(3, &first);
     assert_eq!((sentinels.nodes().len(), sentinels.primary()), (3, Some(first.address())));
     assert_eq!(first.command(&["SET", "a", "1"]), "OK");
+    second.wait_synced(&first);
     first.kill9();
     assert_eq!(sentinels.wait_replaced(&first), second.address());
     assert_eq!(second.command(&["GET", "a"]), "1");
