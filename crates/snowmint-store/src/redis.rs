@@ -22,14 +22,19 @@ use crate::{
     revisions,
 };
 
+const LIST: &str = "list";
 /// How many records a list asks for at once; at 64 KiB each they still fit the memory of both sides.
 const PAGE: usize = 200;
+
+/// How often a list rebuilds its index before it gives up on whoever deletes it.
+const REBUILDS: usize = 3;
 
 /// A store in Redis, version 5 or later, or in what speaks its protocol.
 ///
 /// The record of the key `workers/pool/7` is the hash `{snowmint}:record:workers/pool/7` with the fields `r`, its
-/// revision, and `v`, its value. The sorted set `{snowmint}:index` holds the keys, and `{snowmint}:fence` counts. All
-/// share one hash tag, so that a Redis Cluster keeps them on one node; the store follows when that node changes.
+/// revision, and `v`, its value. The sorted set `{snowmint}:index` holds the keys, `{snowmint}:count` how many they are,
+/// and `{snowmint}:fence` counts. All share one hash tag, so that a Redis Cluster keeps them on one node; the store
+/// follows when that node changes. An index that was deleted is rebuilt.
 ///
 /// # What Redis can lose
 ///
@@ -94,6 +99,11 @@ impl Names {
         format!("{{{}}}:index", self.prefix)
     }
 
+    /// How many keys the index should have, so that it shows when it was deleted.
+    fn count(&self) -> String {
+        format!("{{{}}}:count", self.prefix)
+    }
+
     /// Never holds anything but a count; the writes that prove that a server can be written go there.
     fn fence(&self) -> String {
         format!("{{{}}}:fence", self.prefix)
@@ -149,8 +159,27 @@ impl RedisStore {
     /// The keys from `from` (one that is inside) or after `after`, up to and without `to`; at most [`PAGE`].
     async fn keys(&self, from: &str, to: &str) -> Result<Vec<String>, StoreError> {
         let request = Request::keys(&self.names, from, to, PAGE);
-        let found = self.server.call("list", Effect::Reads, &request).await?;
-        self.server.parse("list", Effect::Reads, found)
+        for _ in 0..=REBUILDS {
+            match self.server.call(LIST, Effect::Reads, &request).await? {
+                Value::Int(0) => self.rebuild_index().await?,
+                found => return self.server.parse(LIST, Effect::Reads, found),
+            }
+        }
+        let text = format!("the key {} is deleted again and again; find out by whom", self.names.index());
+        Err(StoreError::new(StoreErrorKind::Unavailable, LIST, &*self.server.name, text))
+    }
+
+    /// Builds the index from the records themselves.
+    async fn rebuild_index(&self) -> Result<(), StoreError> {
+        let records = self.names.record("");
+        let found = self.server.scan(LIST, &format!("{}*", scripts::literal(&records))).await?;
+        let keys = found.keys.iter().filter_map(|it| it.strip_prefix(&records));
+        let request = Request::index(&self.names, &found.server, keys);
+        // Done twice it is the same, as for a read.
+        match self.server.call(LIST, Effect::Reads, &request).await? {
+            Value::Int(0) => Err(self.server.moved_on(LIST)),
+            _ => Ok(()),
+        }
     }
 }
 
@@ -183,7 +212,6 @@ impl Store for RedisStore {
     }
 
     async fn list(&self, prefix: &str) -> Result<Vec<(Key, Versioned)>, StoreError> {
-        const OPERATION: &str = "list";
         let mut found = Vec::new();
         if !Key::may_begin_with(prefix) {
             return Ok(found);
@@ -194,13 +222,13 @@ impl Store for RedisStore {
         while let Some(last) = names.last() {
             let next = format!("({last}");
             let request = Request::records(&self.names, names.iter().map(|it| &**it));
-            let records = self.server.call(OPERATION, Effect::Reads, &request).await?;
-            let records: Vec<Fields> = self.server.parse(OPERATION, Effect::Reads, records)?;
+            let records = self.server.call(LIST, Effect::Reads, &request).await?;
+            let records: Vec<Fields> = self.server.parse(LIST, Effect::Reads, records)?;
             let whole = names.len() < PAGE;
             for (name, fields) in names.into_iter().zip(records) {
-                let key = Key::new(name).map_err(|error| self.strange(OPERATION, &error.to_string()))?;
+                let key = Key::new(name).map_err(|error| self.strange(LIST, &error.to_string()))?;
                 // The index is written before its record, in the same script.
-                found.extend(self.record(OPERATION, fields)?.map(|record| (key, record)));
+                found.extend(self.record(LIST, fields)?.map(|record| (key, record)));
             }
             if whole {
                 break;
@@ -241,15 +269,16 @@ impl std::fmt::Debug for RedisStore {
 /// What would be created for a store that this URL names.
 pub(crate) fn schema(url: &str) -> Result<String, crate::UrlError> {
     let names = opening::parse(url)?.names;
-    let (record, index, fence) = (names.record("KEY"), names.index(), names.fence());
+    let (record, index, count, fence) = (names.record("KEY"), names.index(), names.count(), names.fence());
     let tag = format!("{{{}}}:*", names.prefix);
     Ok(format!(
         "# Keys, created with the first record; none expires:\n\
          {record}   a hash with the fields r (revision) and v (value)\n\
          {index}   a sorted set of all keys\n\
+         {count}   a hash with the field n, how many keys there are\n\
          {fence}   a counter\n\
          # Rights of the user of the nodes:\n\
-         ACL SETUSER ... on >... resetkeys ~{tag} +eval +evalsha +hget +hmget +hset +hincrby +zadd +zrangebylex \
-         +setrange +persist +incr +wait +time +ping +info +select\n"
+         ACL SETUSER ... on >... resetkeys ~{tag} +eval +evalsha +hget +hmget +hset +hincrby +zadd +zcard +zrangebylex \
+         +setrange +persist +incr +scan +wait +time +ping +info +select\n"
     ))
 }

@@ -213,6 +213,46 @@ async fn wait_replicas_waits_for_copies() {
     assert_eq!(cli(primary.address(), &["HGET", "{snowmint}:record:b", "v"]), "3");
 }
 
+/// Goal: a list is complete whatever happened to what finds its records. Method: parts of that are deleted, in every
+/// combination, also while others write; a prefix full of characters that mean something in a pattern.
+#[tokio::test(flavor = "multi_thread", worker_threads = 4)]
+async fn a_deleted_index_is_rebuilt() {
+    const RECORDS: usize = 450;
+    let server = Redis::start();
+    let store = open(&format!("{}?prefix=te[a]m*?", url(&server))).await;
+    // Nothing of ours.
+    server.command(&["HSET", "{team*?}:record:a", "r", "1", "v", "foreign"]);
+    assert!(store.list("").await.unwrap().is_empty());
+    for nth in 0..RECORDS {
+        put(&*store, &format!("rebuilt/{nth}"), b"1").await;
+    }
+    let (index, count) = ("{te[a]m*?}:index", "{te[a]m*?}:count");
+    let complete = async |trouble: &str| {
+        assert_eq!(store.list("rebuilt/").await.unwrap().len(), RECORDS, "{trouble}");
+        let kept = [server.command(&["ZCARD", index]), server.command(&["HGET", count, "n"])];
+        assert_eq!(kept, [RECORDS, RECORDS].map(|it| it.to_string()), "{trouble}");
+    };
+    for keys in [&[index][..], &[count], &[index, count]] {
+        server.command(&[&["DEL"], keys].concat());
+        complete(&format!("without {keys:?}")).await;
+        server.command(&[&["DEL"], keys].concat());
+        put(&*store, "rebuilt/7", b"2").await;
+        store.add(&key("rebuilt/8"), std::num::NonZeroU64::MIN).await.unwrap();
+        complete(&format!("with writes after {keys:?} went")).await;
+    }
+    server.command(&["ZREM", index, "rebuilt/44", "rebuilt/9"]);
+    complete("without two").await;
+    server.command(&["DEL", index]);
+    let writer = async {
+        for nth in 0..100 {
+            put(&*store, &format!("more/{nth}"), b"1").await;
+        }
+    };
+    let (listed, ()) = tokio::join!(store.list("rebuilt/"), writer);
+    assert_eq!(listed.unwrap().len(), RECORDS);
+    assert_eq!(store.list("").await.unwrap().len(), RECORDS + 100);
+}
+
 #[tokio::test]
 async fn it_follows_a_cluster() {
     let settings = ["--cluster-enabled", "yes", "--cluster-require-full-coverage", "no"];

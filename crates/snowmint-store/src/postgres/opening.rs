@@ -4,7 +4,7 @@
 use std::time::Duration;
 
 use sqlx::postgres::{PgConnectOptions, PgConnection, PgSslMode};
-use sqlx::{ConnectOptions, FromRow};
+use sqlx::{ConnectOptions, Connection, FromRow};
 
 use super::history::History;
 use super::{PostgresStore, READ_MARK, TABLE, cause, confirmed};

@@ -20,7 +20,8 @@ static SWAP: LazyLock<Code> = LazyLock::new(|| {
         "redis.call('SETRANGE', KEYS[1], 0, '') \
          local at = redis.call('HGET', KEYS[2], 'r') \
          if (at or '0') ~= ARGV[1] then return 0 end \
-         if not at then redis.call('ZADD', KEYS[3], 0, ARGV[2]) end \
+         if not at then redis.call('HINCRBY', KEYS[4], 'n', 1) end \
+         redis.call('ZADD', KEYS[3], 0, ARGV[2]) \
          redis.call('HSET', KEYS[2], 'r', ARGV[3], 'v', ARGV[4]) \
          return 1"
             .to_owned(),
@@ -40,7 +41,8 @@ static ADD: LazyLock<Code> = LazyLock::new(|| {
          elseif before then return 0 \
          else before = '0' end \
          if #before > #most or (#before == #most and before > most) then return 0 end \
-         if not at then redis.call('ZADD', KEYS[3], 0, ARGV[1]) end \
+         if not at then redis.call('HINCRBY', KEYS[4], 'n', 1) end \
+         redis.call('ZADD', KEYS[3], 0, ARGV[1]) \
          redis.call('HINCRBY', KEYS[2], 'r', ARGV[2]) \
          redis.call('HINCRBY', KEYS[2], 'v', ARGV[3]) \
          return before"
@@ -99,10 +101,26 @@ static RECORDS: LazyLock<Code> = LazyLock::new(|| {
     ))
 });
 
+/// Answers 0 where the index is not complete: it does not have as many keys as were ever added, or nobody knows how many.
 static KEYS: LazyLock<Code> = LazyLock::new(|| {
     Code::new(format!(
-        "{READ_FENCE}return redis.call('ZRANGEBYLEX', KEYS[2], ARGV[2], ARGV[3], 'LIMIT', 0, ARGV[4])"
+        "{READ_FENCE}\
+         if tonumber(redis.call('HGET', KEYS[3], 'n') or -1) ~= redis.call('ZCARD', KEYS[2]) then return 0 end \
+         return redis.call('ZRANGEBYLEX', KEYS[2], ARGV[2], ARGV[3], 'LIMIT', 0, ARGV[4])"
     ))
+});
+
+/// Puts the keys of all records into the index, on the server on which they were found: only that one can know that
+/// these are all. A record that came meanwhile was put there by whoever wrote it.
+static INDEX: LazyLock<Code> = LazyLock::new(|| {
+    Code::new(
+        "redis.call('SETRANGE', KEYS[1], 0, '') \
+         if (string.match(redis.call('INFO', 'server'), 'run_id:(%w+)') or '') ~= ARGV[1] then return 0 end \
+         for at = 2, #ARGV do redis.call('ZADD', KEYS[2], 0, ARGV[at]) end \
+         redis.call('HSET', KEYS[3], 'n', redis.call('ZCARD', KEYS[2])) \
+         return 1"
+            .to_owned(),
+    )
 });
 
 /// A script, and the name that a server that has seen it knows it by.
@@ -134,7 +152,7 @@ impl Request {
         Self {
             code: &SWAP,
             reads: false,
-            keys: vec![names.fence(), names.record(key), names.index()],
+            keys: vec![names.fence(), names.record(key), names.index(), names.count()],
             arguments: arguments.into(),
         }
     }
@@ -147,7 +165,7 @@ impl Request {
         Self {
             code: &ADD,
             reads: false,
-            keys: vec![names.fence(), names.record(key), names.index()],
+            keys: vec![names.fence(), names.record(key), names.index(), names.count()],
             arguments: arguments.into(),
         }
     }
@@ -184,11 +202,18 @@ impl Request {
         Self { code: &RECORDS, reads: true, keys, arguments: Vec::new() }
     }
 
-    /// The keys in a range, in their order.
+    /// The keys in a range, in their order; 0 where the index has to be rebuilt first.
     pub(super) fn keys(names: &Names, from: &str, to: &str, limit: usize) -> Self {
         let arguments: [Vec<u8>; 3] = [from.into(), to.into(), limit.to_string().into()];
-        let keys = vec![names.fence(), names.index()];
+        let keys = vec![names.fence(), names.index(), names.count()];
         Self { code: &KEYS, reads: true, keys, arguments: arguments.into() }
+    }
+
+    /// The index as it should be, from the keys of all records of a server; 0 on any other server.
+    pub(super) fn index<'a>(names: &Names, server: &'a str, keys: impl IntoIterator<Item = &'a str>) -> Self {
+        let arguments = [server].into_iter().chain(keys).map(Into::into).collect();
+        let keys = vec![names.fence(), names.index(), names.count()];
+        Self { code: &INDEX, reads: false, keys, arguments }
     }
 
     /// A read of nothing: it tells whether scripts run and names can be reached.
@@ -223,11 +248,24 @@ pub(crate) fn type_and_text(key: &str) -> Pipeline {
     pipeline
 }
 
-/// One step through all keys of a pattern, from a cursor that begins and ends at 0.
-pub(crate) fn scan(cursor: &str, pattern: &str) -> Pipeline {
+/// One step through all keys of a pattern, from a cursor that begins and ends at 0, and whose keys these are.
+pub(super) fn scan(cursor: &str, pattern: &str) -> Pipeline {
     let mut pipeline = redis::pipe();
     pipeline.cmd("SCAN").arg(cursor).arg("MATCH").arg(pattern).arg("COUNT").arg(1000);
+    pipeline.cmd("INFO").arg("server");
     pipeline
+}
+
+/// A pattern that fits this text alone.
+pub(crate) fn literal(text: &str) -> String {
+    let mut pattern = String::new();
+    for sign in text.chars() {
+        if matches!(sign, '*' | '?' | '[' | ']' | '^' | '\\') {
+            pattern.push('\\');
+        }
+        pattern.push(sign);
+    }
+    pattern
 }
 
 /// The values of keys, none for those of another type.

@@ -7,15 +7,23 @@ use redis::{FromRedisValue, Pipeline, Value, from_redis_value};
 
 use super::cause;
 use super::link::{Failure, Link};
-use super::scripts::Request;
-use crate::StoreError;
+use super::scripts::{self, Request};
 use crate::network::Effect;
+use crate::{StoreError, StoreErrorKind};
 
 /// How many replicas have to have what was written, and how long to wait for them.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct Copies {
     pub(super) wanted: u64,
     pub(super) wait_ms: u64,
+}
+
+/// What a walk through all keys of a server found.
+#[derive(Default)]
+pub(crate) struct Found {
+    /// What the server calls this run of itself.
+    pub(super) server: String,
+    pub(crate) keys: Vec<String>,
 }
 
 /// A connection to the primary, and what it is called in logs.
@@ -59,6 +67,37 @@ impl Server {
     ) -> Result<Vec<Value>, StoreError> {
         let answers = self.link.call(Effect::Reads, &|_| commands()).await;
         answers.map_err(|failure| self.error(operation, Effect::Reads, failure))
+    }
+
+    /// All keys that fit a pattern, some of them twice.
+    ///
+    /// A walk that began on one server and ended on another may have missed some, and is an error.
+    pub(crate) async fn scan(&self, operation: &'static str, pattern: &str) -> Result<Found, StoreError> {
+        let (mut cursor, mut found) = ("0".to_owned(), None::<Found>);
+        loop {
+            let answers = self.ask(operation, || scripts::scan(&cursor, pattern)).await?;
+            let mut answers = answers.into_iter();
+            let (next, page): (String, Vec<String>) =
+                self.parse(operation, Effect::Reads, answers.next().unwrap_or(Value::Nil))?;
+            let told: String = answers.next().and_then(|it| from_redis_value(it).ok()).unwrap_or_default();
+            let server =
+                told.lines().find_map(|line| line.strip_prefix("run_id:")).unwrap_or_default().trim();
+            let found = found.get_or_insert_with(|| Found { server: server.to_owned(), keys: Vec::new() });
+            if found.server != server {
+                return Err(self.moved_on(operation));
+            }
+            found.keys.extend(page);
+            if next == "0" {
+                return Ok(std::mem::take(found));
+            }
+            cursor = next;
+        }
+    }
+
+    /// The error of a call in several steps whose steps were not all on one server.
+    pub(super) fn moved_on(&self, operation: &'static str) -> StoreError {
+        let text = "another server took over during the call; retry";
+        StoreError::new(StoreErrorKind::Unavailable, operation, &*self.name, text)
     }
 
     pub(crate) fn parse<T: FromRedisValue>(

@@ -188,7 +188,9 @@ pub(super) async fn survey(url: &str) -> Result<Vec<Surveyed>, OpenError> {
         let number = number(&server, OPERATION, &key, look(&server, OPERATION, &key).await?)?;
         return Ok(vec![surveyed(key, number)]);
     }
-    let mut keys = keys(&server, OPERATION, &key).await?;
+    // `*` alone stands for other text.
+    let pattern = key.split('*').map(scripts::literal).collect::<Vec<_>>().join("*");
+    let mut keys = server.scan(OPERATION, &pattern).await?.keys;
     // A key may come up twice in a walk.
     keys.sort_unstable();
     keys.dedup();
@@ -252,34 +254,6 @@ fn number(server: &Server, operation: &'static str, key: &str, held: Held) -> Re
         }
     };
     Err(StoreError::new(kind, operation, &*server.name, found))
-}
-
-/// The keys that fit a pattern in which `*` alone stands for something else.
-async fn keys(server: &Server, operation: &'static str, pattern: &str) -> Result<Vec<String>, StoreError> {
-    let pattern = escape(pattern);
-    let (mut cursor, mut keys) = ("0".to_owned(), Vec::new());
-    loop {
-        let answers = server.ask(operation, || scripts::scan(&cursor, &pattern)).await?;
-        let [(next, page)]: [(String, Vec<String>); 1] =
-            server.parse(operation, Effect::Reads, Value::Array(answers))?;
-        keys.extend(page);
-        if next == "0" {
-            return Ok(keys);
-        }
-        cursor = next;
-    }
-}
-
-/// Takes their meaning from the other signs of Redis' patterns.
-fn escape(pattern: &str) -> String {
-    let mut escaped = String::new();
-    for sign in pattern.chars() {
-        if matches!(sign, '?' | '[' | ']' | '^' | '\\') {
-            escaped.push('\\');
-        }
-        escaped.push(sign);
-    }
-    escaped
 }
 
 #[cfg(test)]
