@@ -2,6 +2,7 @@
 //! Reads run as scripts too: only a server that could be written now is believed.
 
 mod cause;
+mod history;
 mod link;
 pub(crate) mod opening;
 pub(crate) mod scripts;
@@ -34,42 +35,57 @@ const REBUILDS: usize = 3;
 /// The record of the key `workers/pool/7` is the hash `{snowmint}:record:workers/pool/7` with the fields `r`, its
 /// revision, and `v`, its value. The sorted set `{snowmint}:index` holds the keys, `{snowmint}:count` how many they are,
 /// and `{snowmint}:fence` counts. All share one hash tag, so that a Redis Cluster keeps them on one node; the store
-/// follows when that node changes. An index that was deleted is rebuilt.
+/// follows when that node changes, also to nodes that the URL does not name. An index that was deleted is rebuilt.
 ///
 /// # What Redis can lose
 ///
-/// Redis acknowledges writes that it can lose later, and with them leases that nodes still hold: two nodes may then
-/// have the same worker id until the forgotten lease ends.
+/// Redis acknowledges writes that it can lose later, always the newest. `may_lose` states how much that can be; see
+/// [`Store::may_lose`] for what is built on it. It covers two losses:
 ///
-/// - *A restart* loses what was not written to disk. A Redis without an append-only file is refused when the store
-///   is opened, unless `durable=no` or `wait_replicas` is said. With `appendfsync always` nothing acknowledged is lost;
-///   with `everysec`, the default, the last second is lost when the machine fails (not when the process does).
-/// - *A failover* to a replica (by Sentinel, a cluster, or a cloud) loses what the replica had not received.
-///   `wait_replicas=N` makes every write wait until N replicas have it, and every read until N replicas have all that
-///   it saw. The failover must then choose among replicas that have it: N has to be all replicas, or the choice must
-///   be of the one that is furthest, which Sentinel makes among those it can see. This narrows the loss and does not
-///   exclude it; where it must be excluded, use etcd, ZooKeeper, or a database with synchronous replicas.
-/// - *A primary that was cut off* may take writes until it learns that it was replaced; `min-replicas-to-write` on the
-///   server ends that, for reads of this store too.
-/// - *Eviction* deletes keys when memory is short: a server whose `maxmemory-policy` may evict records is refused.
+/// - *A restart* loses what was not yet on the disk: nothing with `appendfsync always`; up to 2 s of writes with
+///   `everysec`, the default of Redis, and only if the machine fails, not the process. With `appendfsync no` it is about
+///   30 s on Linux.
+/// - *A failover* to a replica (by Sentinel, a cluster, or a cloud) loses what the replica had not received, and all
+///   that the old primary acknowledges until it learns that it was replaced. Name all servers in the URL: a node that
+///   reaches them notices a second primary within 1 s. For nodes that do not, set `min-replicas-to-write 1` and
+///   `min-replicas-max-lag N` on every server: a primary without its replicas then refuses writes, and reads of this
+///   store, after N s and a heartbeat, so `may_lose` has to be N + 2 s.
 ///
-/// Revisions grow by random steps, so a node whose write was forgotten finds a conflict when it writes next.
+/// `wait_replicas=N` makes every write wait until N replicas have it, and every read until N replicas have all that it
+/// saw. It narrows the loss and does not exclude it: N has to be all replicas, or the failover must choose the one that
+/// is furthest.
+///
+/// # What is refused
+///
+/// A server is refused when it is opened and within 1 s after a change:
+///
+/// - *Without an append-only file* (`appendonly no`), it would forget everything at its next restart; accepted with
+///   `durable=no` or `wait_replicas`.
+/// - *With an eviction policy* that may delete records (`maxmemory-policy allkeys-*` with `maxmemory`).
+/// - *A replica*: it would answer with old records. Every read begins with a write that changes nothing, so that a
+///   demoted primary refuses it even on a connection that stood before.
+/// - *Two servers of the URL that both accept writes*, until one of them follows the other. A Redis Cluster is exempt,
+///   and so is an old primary that comes back restarted while this store uses its successor.
+/// - *A primary that was replaced* since this store was opened (by its `master_replid`), and one that does not continue
+///   the primary in use while that gives no answer.
 ///
 /// # Calls
 ///
-/// A call takes at most `timeout_ms` (and `wait_ms`), with connecting. One connection carries all calls; it is
-/// replaced when it breaks, and asked whether it stands after a pause.
+/// A call takes at most `timeout_ms` (and `wait_ms`), with connecting. One connection carries all calls. At most once a
+/// second a call first asks all hosts of the URL for their role and settings, on connections that are kept.
 ///
 /// # URL
 ///
 /// `redis://USER:PASSWORD@HOST:PORT,HOST/DB?NAME=VALUE&...`, with port 6379 and database 0 where none is said; the user
-/// may be left out. `rediss://` is the same over TLS. The hosts are tried in turn until one is a primary.
+/// may be left out. `rediss://` is the same over TLS. Of several hosts the store uses the primary and follows it when that
+/// changes; with Sentinel, name all servers that Sentinel watches, not the Sentinels. Of a cluster name a few nodes: the
+/// store remembers the others.
 ///
 /// | parameter | meaning |
 /// |---|---|
 /// | `prefix` | what all names begin with, `snowmint` if not said |
 /// | `password_file` | a file whose first line is the password |
-/// | `may_lose` | how much of the newest writes a failover or restart may lose, `2s` if not said; see [`Store::may_lose`] |
+/// | `may_lose` | how much of the newest writes a failover or restart may lose, `2s` if not said; a lease window has to be at least three times as long |
 /// | `wait_replicas` | how many replicas have to have a write before it is acknowledged, 0 if not said |
 /// | `wait_ms` | how long to wait for them, 1000 if not said; then a write is [`StoreErrorKind::OutcomeUnknown`] |
 /// | `durable` | `no`: take a server that writes nothing to its disk |
@@ -279,6 +295,6 @@ pub(crate) fn schema(url: &str) -> Result<String, crate::UrlError> {
          {fence}   a counter\n\
          # Rights of the user of the nodes:\n\
          ACL SETUSER ... on >... resetkeys ~{tag} +eval +evalsha +hget +hmget +hset +hincrby +zadd +zcard +zrangebylex \
-         +setrange +persist +incr +scan +wait +time +ping +info +select\n"
+         +setrange +persist +incr +scan +wait +time +ping +info +select +cluster|slots\n"
     ))
 }

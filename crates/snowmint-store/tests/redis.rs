@@ -16,7 +16,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use outages::{SECRET, key, open, put, refused};
-use snowmint_store::{Expected, StoreErrorKind, Swap, conformance};
+use snowmint_store::{Expected, Store, StoreError, StoreErrorKind, Swap, conformance};
 use snowmint_test_servers::{Proxy, Redis, Server};
 
 fn url(server: &Server) -> String {
@@ -253,6 +253,66 @@ async fn a_deleted_index_is_rebuilt() {
     assert_eq!(store.list("").await.unwrap().len(), RECORDS + 100);
 }
 
+/// Goal: what is set on a server while it is in use counts as much as what was set before.
+#[tokio::test]
+async fn settings_that_change_are_noticed() {
+    let server = Redis::start();
+    let store = open(&url(&server)).await;
+    let first = put(&*store, "a", b"1").await;
+    for (wrong, right, says) in [
+        (["appendonly", "no"], ["appendonly", "yes"], "set appendonly yes"),
+        (
+            ["maxmemory-policy", "allkeys-lru"],
+            ["maxmemory-policy", "noeviction"],
+            "set maxmemory-policy noeviction",
+        ),
+    ] {
+        server.command(&["CONFIG", "SET", "maxmemory", "100mb"]);
+        server.command(&["CONFIG", "SET", wrong[0], wrong[1]]);
+        let error = until_it_fails(&*store).await;
+        assert_eq!(error.kind(), StoreErrorKind::Other, "{error}");
+        assert!(error.to_string().contains(says), "{error}");
+        let error = store.compare_and_set(&key("a"), Expected::Revision(first), b"2").await.unwrap_err();
+        assert_eq!(error.kind(), StoreErrorKind::Other, "{error}");
+        server.command(&["CONFIG", "SET", right[0], right[1]]);
+        assert_eq!(store.load(&key("a")).await.unwrap().unwrap().value, b"1");
+    }
+}
+
+/// Goal: a cluster is not lost with the nodes that the URL names. Method: the one that is named dies, then the owner,
+/// and a replica that nobody has named takes over.
+#[tokio::test]
+async fn a_cluster_is_followed_beyond_the_nodes_of_the_url() {
+    let settings = ["--cluster-enabled", "yes", "--cluster-require-full-coverage", "no"];
+    let [seed, owner, heir] = [(); 3].map(|()| Redis::with(&settings));
+    owner.command(&["CLUSTER", "ADDSLOTSRANGE", "0", "16383"]);
+    for node in [&seed, &heir] {
+        node.command(&["CLUSTER", "MEET", "127.0.0.1", &owner.port().to_string()]);
+        eventually(|| node.command(&["GET", "x"]).starts_with("MOVED")).await;
+    }
+    let id = owner.command(&["CLUSTER", "MYID"]);
+    eventually(|| heir.command(&["CLUSTER", "REPLICATE", &id]) == "OK").await;
+    heir.wait_connected();
+    eventually(|| owner.command(&["CLUSTER", "SLOTS"]).contains(&heir.port().to_string())).await;
+    let store = open(&url(&seed)).await;
+    put(&*store, "a", b"1").await;
+    seed.kill9();
+    put(&*store, "a", b"2").await;
+    heir.wait_synced(&owner);
+    owner.kill9();
+    assert_eq!(heir.command(&["CLUSTER", "FAILOVER", "TAKEOVER"]), "OK");
+    let started = tokio::time::Instant::now();
+    let found = loop {
+        match store.load(&key("a")).await {
+            Ok(found) => break found,
+            Err(error) => assert!(started.elapsed() < Duration::from_mins(1), "still: {error}"),
+        }
+    };
+    assert_eq!(found.unwrap().value, b"2");
+    put(&*store, "a", b"3").await;
+    assert_eq!(heir.command(&["HGET", "{snowmint}:record:a", "v"]), "3");
+}
+
 #[tokio::test]
 async fn it_follows_a_cluster() {
     let settings = ["--cluster-enabled", "yes", "--cluster-require-full-coverage", "no"];
@@ -283,6 +343,18 @@ async fn tls_is_checked() {
         let (kind, error) = refused(&url).await;
         assert_eq!(kind, Some(StoreErrorKind::Other), "{error}");
         assert!(error.contains("certificate"), "{error}");
+    }
+}
+
+/// Loads until the store refuses to, as it must within some seconds.
+async fn until_it_fails(store: &dyn Store) -> StoreError {
+    let started = tokio::time::Instant::now();
+    loop {
+        if let Err(error) = store.load(&key("a")).await {
+            return error;
+        }
+        assert!(started.elapsed() < Duration::from_secs(20), "it goes on");
+        tokio::time::sleep(Duration::from_millis(20)).await;
     }
 }
 

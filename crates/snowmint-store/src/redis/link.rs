@@ -1,6 +1,8 @@
 //! One connection to the primary, shared by all calls and replaced when it breaks.
-//! Of its own rather than the crate's manager, to tell for certain whether a command was sent.
+//! Of its own rather than the crate's manager, to tell for certain whether a command was sent. Every second all hosts
+//! are asked anew, on connections that stand: settings change, and so does who is the primary.
 
+use std::sync::{MutexGuard, PoisonError};
 use std::time::Duration;
 
 use redis::aio::MultiplexedConnection;
@@ -9,13 +11,24 @@ use tokio::sync::Mutex;
 use tokio::time::{Instant, timeout_at};
 
 use super::cause;
-use super::opening::{self, Settings};
+use super::history::History;
+use super::opening::{self, Settings, Told};
+use crate::StoreErrorKind;
 use crate::location::Host;
 use crate::network::{Effect, Hosts, IDLE, Refusal, Writable};
 
 /// How often one call may be sent: the script by its hash and by its source, to a node that it moved to, and a read
 /// once more when its connection breaks.
 const SENDS: usize = 4;
+
+/// A call is not sent unless all hosts were asked in this time before it. Less than what a failover loses by the
+/// default of `may_lose`: a grant that a replaced primary has acknowledged is then not confirmed by it.
+const ASK_EVERY: Duration = Duration::from_secs(1);
+/// How long a host that swallowed a question is not asked, while another is the primary.
+const SILENCE: Duration = Duration::from_secs(10);
+/// How often a member of a cluster is asked for the others, and how many of them are remembered.
+const LEARN_EVERY: Duration = Duration::from_secs(5);
+const MEMBERS: usize = 16;
 
 /// Why a call failed.
 #[derive(Debug)]
@@ -39,6 +52,8 @@ pub(super) struct Link {
     hosts: Hosts,
     limit: Duration,
     state: Mutex<State>,
+    /// Apart from the state, which is locked while hosts are asked; never locked across an await.
+    known: std::sync::Mutex<Known>,
 }
 
 #[derive(Default)]
@@ -46,18 +61,74 @@ struct State {
     open: Option<Open>,
     /// Where a cluster says that the keys are now.
     moved_to: Option<Host>,
-    /// Counts connections, so that a failure closes the one it happened on and no later one.
-    count: u64,
 }
 
 struct Open {
-    connection: MultiplexedConnection,
+    server: Connected,
     used: Instant,
+    asked: Instant,
+}
+
+/// A connection to a host.
+#[derive(Clone)]
+struct Connected {
+    connection: MultiplexedConnection,
+    host: Host,
+    /// Its own, so that a failure closes the connection that it happened on and no later one.
+    number: u64,
+    in_a_cluster: bool,
+}
+
+/// A host that was asked, and what it told.
+type Answer = (Connected, Told);
+
+/// What is known of the hosts, from asking them.
+#[derive(Default)]
+struct Known {
+    /// Connections that carried an answer last, to replicas too.
+    standing: Vec<Connected>,
+    /// Counts connections.
+    count: u64,
+    /// Those that have not answered yet.
+    asking: Vec<Host>,
+    /// Those that are not asked until then.
+    silent: Vec<(Host, Instant)>,
+    /// The nodes of the cluster, for when those of the URL are gone.
+    members: Vec<Host>,
+    learned: Option<Instant>,
+    history: History,
+}
+
+impl Known {
+    /// Notes that a host is asked, and takes out its connection.
+    fn begin(&mut self, host: &Host) -> Result<Option<Connected>, Refusal> {
+        if self.silent.iter().any(|(it, until)| it == host && *until > Instant::now()) {
+            return Err(Refusal::new(StoreErrorKind::Unavailable, "gave no answer some seconds ago"));
+        }
+        self.asking.push(host.clone());
+        let at = self.standing.iter().position(|it| it.host == *host);
+        Ok(at.map(|at| self.standing.swap_remove(at)))
+    }
+
+    /// Notes how the question to all hosts ended: those that still think are not asked again for a while, unless
+    /// the primary may be among them.
+    fn end(&mut self, found: bool) {
+        let until = Instant::now() + SILENCE;
+        let silent = self.asking.drain(..).map(|host| (host, until));
+        if found {
+            self.silent.retain(|(_, until)| *until > Instant::now());
+            self.silent.extend(silent);
+        } else {
+            drop(silent);
+            self.silent.clear();
+        }
+    }
 }
 
 impl Link {
     pub(super) fn new(settings: Settings, hosts: Vec<Host>, limit: Duration) -> Self {
-        Self { settings, hosts: Hosts::new(hosts), limit, state: Mutex::default() }
+        let hosts = Hosts::new(hosts);
+        Self { settings, hosts, limit, state: Mutex::default(), known: std::sync::Mutex::default() }
     }
 
     /// Sends commands, the first of which may be a script by its hash, and returns their answers.
@@ -122,57 +193,182 @@ impl Link {
         }
     }
 
-    /// A connection that stands, with its number: one that was just used, or has just answered, or is new.
+    /// A connection that stands, with its number, to a server that was the primary when all hosts were asked last.
     async fn connection(&self, deadline: Instant) -> Result<(MultiplexedConnection, u64), Refusal> {
         let mut state =
             timeout_at(deadline, self.state.lock()).await.map_err(|_| Refusal::late(self.limit))?;
-        if let Some(mut open) = state.open.take() {
-            let half = deadline.saturating_duration_since(Instant::now()) / 2;
-            if open.used.elapsed() < IDLE || answers_ping(&mut open.connection, half).await {
-                let connection = open.connection.clone();
-                state.open = Some(Open { used: Instant::now(), ..open });
-                return Ok((connection, state.count));
+        let open = match state.open.take() {
+            Some(open) if open.asked.elapsed() >= ASK_EVERY => self.ask_again(open.server, deadline).await?,
+            Some(mut open) if open.used.elapsed() >= IDLE => {
+                if answers_ping(&mut open.server.connection, half(deadline)).await {
+                    open
+                } else {
+                    self.connect(None, deadline).await?
+                }
             }
-        }
-        let connection = self.connect(deadline, state.moved_to.take()).await?;
-        state.count += 1;
-        state.open = Some(Open { connection: connection.clone(), used: Instant::now() });
-        Ok((connection, state.count))
+            Some(open) => open,
+            None => self.connect(state.moved_to.take(), deadline).await?,
+        };
+        let found = (open.server.connection.clone(), open.server.number);
+        state.open = Some(Open { used: Instant::now(), ..open });
+        Ok(found)
     }
 
-    async fn connect(
-        &self,
-        deadline: Instant,
-        moved_to: Option<Host>,
-    ) -> Result<MultiplexedConnection, Refusal> {
-        let connect = async |host| {
-            let client = self.settings.connection_info(&host).and_then(Client::open);
-            let client = client.map_err(|error| cause::refusal(&error))?;
-            // Time is kept here, for connecting and for answers.
-            let config = AsyncConnectionConfig::new().set_connection_timeout(None).set_response_timeout(None);
-            let connected = client.get_multiplexed_async_connection_with_config(&config).await;
-            let mut connection = connected.map_err(|error| cause::refusal(&error))?;
-            opening::check_server(&self.settings, &mut connection).await?;
-            // Not compared: all primaries of a Redis Cluster accept writes, each for other keys.
-            Ok(Writable { connection, server: None, mark: () })
-        };
+    /// Asks all hosts who is the primary; in a cluster, which decides that by itself, the one with our keys.
+    async fn ask_again(&self, server: Connected, deadline: Instant) -> Result<Open, Refusal> {
+        if !server.in_a_cluster {
+            return self.connect(None, deadline).await;
+        }
+        match self.ask(&Hosts::new(vec![server.host]), Instant::now() + half(deadline)).await {
+            Err(refusal) if refusal.kind == StoreErrorKind::Other => Err(refusal),
+            Err(_) => self.connect(None, deadline).await,
+            asked => asked,
+        }
+    }
+
+    async fn connect(&self, moved_to: Option<Host>, deadline: Instant) -> Result<Open, Refusal> {
         if let Some(host) = moved_to {
-            let half = deadline.saturating_duration_since(Instant::now()) / 2;
-            let moved = Hosts::new(vec![host]).connect(Instant::now() + half, connect).await;
-            if moved.is_ok() {
-                return moved;
+            match self.ask(&Hosts::new(vec![host]), Instant::now() + half(deadline)).await {
+                Err(refusal) if refusal.kind != StoreErrorKind::Other => {}
+                asked => return asked,
             }
         }
-        self.hosts.connect(deadline, connect).await
+        let until = if self.known().members.is_empty() { deadline } else { Instant::now() + half(deadline) };
+        let refusal = match self.ask(&self.hosts, until).await {
+            Err(refusal) if refusal.kind != StoreErrorKind::Other => refusal,
+            asked => return asked,
+        };
+        let members = self.known().members.clone();
+        if members.is_empty() {
+            return Err(refusal);
+        }
+        self.ask(&Hosts::new(members), deadline).await.map_err(|other| {
+            let text = format!("{}; other nodes of the cluster: {}", refusal.text, other.text);
+            Refusal { text, ..refusal }
+        })
+    }
+
+    /// Asks hosts who is the primary, on connections that stand or new ones.
+    async fn ask(&self, hosts: &Hosts, deadline: Instant) -> Result<Open, Refusal> {
+        let asked = Instant::now();
+        let has_known = {
+            let mut known = self.known();
+            known.history.begin();
+            known.history.is_known()
+        };
+        let in_parts = has_known && hosts.are_several();
+        let until = if in_parts { Instant::now() + half(deadline) } else { deadline };
+        let mut found = self.ask_all(hosts, until).await;
+        // Those that were left out for the sake of a primary that is gone may have a say now.
+        if in_parts && found.is_err() && self.known().history.is_gone() {
+            found = self.ask_all(hosts, deadline).await;
+        }
+        let (server, told) = found?;
+        if let Some(line) = told.line() {
+            self.known().history.accept(&server.host, line);
+        }
+        told.check_settings(&self.settings).map_err(|refusal| {
+            let text = format!("{}: {}", server.host, refusal.text);
+            Refusal { text, ..refusal }
+        })?;
+        Ok(Open { server, used: Instant::now(), asked })
+    }
+
+    async fn ask_all(&self, hosts: &Hosts, deadline: Instant) -> Result<Answer, Refusal> {
+        // Left by a call that was dropped.
+        self.known().asking.clear();
+        let found = hosts.connect(deadline, |host| self.ask_one(host, deadline)).await;
+        self.known().end(found.is_ok());
+        found
+    }
+
+    /// Whether a host accepts writes. Whether it may be used is asked once it is certain that no other does.
+    async fn ask_one(&self, host: Host, deadline: Instant) -> Result<Writable<Answer, ()>, Refusal> {
+        let standing = self.known().begin(&host)?;
+        let answer = self.server(&host, standing, deadline).await;
+        let mut known = self.known();
+        known.asking.retain(|it| *it != host);
+        let (server, told) = answer?;
+        known.standing.push(server.clone());
+        told.check_role().inspect_err(|_| known.history.is_none(&host))?;
+        let line = told.line();
+        if let Some(line) = &line {
+            let judged = known.history.judge(&host, line);
+            judged.map_err(|text| Refusal::new(StoreErrorKind::Unavailable, text))?;
+        }
+        drop(known);
+        Ok(Writable { connection: (server, told), server: line.map(|it| it.now), mark: () })
+    }
+
+    /// A connection to a host, and what the server there tells.
+    async fn server(
+        &self,
+        host: &Host,
+        standing: Option<Connected>,
+        deadline: Instant,
+    ) -> Result<Answer, Refusal> {
+        let mut again = None;
+        if let Some(mut server) = standing {
+            let told = timeout_at(Instant::now() + half(deadline), Told::by(&mut server.connection)).await;
+            again = told.ok().and_then(Result::ok).map(|told| (server, told));
+        }
+        let is_new = again.is_none();
+        let (mut server, told) = match again {
+            Some(again) => again,
+            None => self.new_connection(host).await?,
+        };
+        server.in_a_cluster = told.is_in_a_cluster();
+        let learn = is_new || self.known().learned.is_none_or(|it| it.elapsed() >= LEARN_EVERY);
+        if learn && server.in_a_cluster {
+            let mut members = opening::members(&mut server.connection, host).await;
+            members.truncate(MEMBERS);
+            if !members.is_empty() {
+                let mut known = self.known();
+                (known.members, known.learned) = (members, Some(Instant::now()));
+            }
+        }
+        Ok((server, told))
+    }
+
+    async fn new_connection(&self, host: &Host) -> Result<Answer, Refusal> {
+        let client = self.settings.connection_info(host).and_then(Client::open);
+        let client = client.map_err(|error| cause::refusal(&error))?;
+        // Time is kept here, for connecting and for answers.
+        let config = AsyncConnectionConfig::new().set_connection_timeout(None).set_response_timeout(None);
+        let connected = client.get_multiplexed_async_connection_with_config(&config).await;
+        let mut connection = connected.map_err(|error| {
+            if error.is_connection_refusal() {
+                self.known().history.is_none(host);
+            }
+            cause::refusal(&error)
+        })?;
+        let told = Told::by(&mut connection).await?;
+        let number = {
+            let mut known = self.known();
+            known.count += 1;
+            known.count
+        };
+        Ok((Connected { connection, host: host.clone(), number, in_a_cluster: false }, told))
     }
 
     async fn close(&self, number: u64, moved_to: Option<Host>) {
         let mut state = self.state.lock().await;
-        if state.count == number {
+        if state.open.as_ref().is_some_and(|it| it.server.number == number) {
             state.open = None;
             state.moved_to = moved_to;
         }
+        self.known().standing.retain(|it| it.number != number);
     }
+
+    /// A panic leaves nothing half done here, so a poisoned lock is as good as any other.
+    fn known(&self) -> MutexGuard<'_, Known> {
+        self.known.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// Half of the time that is left.
+fn half(deadline: Instant) -> Duration {
+    deadline.saturating_duration_since(Instant::now()) / 2
 }
 
 async fn answers_ping(connection: &mut MultiplexedConnection, limit: Duration) -> bool {

@@ -5,10 +5,11 @@ use std::time::Duration;
 
 use redis::aio::MultiplexedConnection;
 use redis::{
-    ConnectionAddr, ConnectionInfo, IntoConnectionInfo, RedisConnectionInfo, RedisResult,
+    ConnectionAddr, ConnectionInfo, IntoConnectionInfo, RedisConnectionInfo, RedisResult, Value,
     from_redis_value_ref,
 };
 
+use super::history::Line;
 use super::link::Link;
 use super::server::{Copies, Server};
 use super::{Names, RedisStore, cause};
@@ -177,54 +178,116 @@ fn tls_address(example: &ConnectionAddr, host: String, port: u16) -> ConnectionA
     ConnectionAddr::TcpTls { host, port, insecure: false, tls_params }
 }
 
-/// Refuses a server whose answers may be old, and one that forgets records by its settings.
-///
-/// A server that does not tell is not refused: those of clouds hide their settings.
-pub(super) async fn check_server(
-    settings: &Settings,
-    connection: &mut MultiplexedConnection,
-) -> Result<(), Refusal> {
-    let mut info = redis::pipe();
-    for section in ["replication", "memory", "persistence"] {
-        info.cmd("INFO").arg(section);
+/// What a server tells of itself. Those of clouds may hide some of it, and are then not refused for it.
+pub(super) struct Told {
+    text: String,
+}
+
+impl Told {
+    /// Asks a server.
+    pub(super) async fn by(connection: &mut MultiplexedConnection) -> Result<Self, Refusal> {
+        let mut info = redis::pipe();
+        for section in ["replication", "memory", "persistence", "cluster"] {
+            info.cmd("INFO").arg(section);
+        }
+        let answers = connection.send_packed_commands(&info, 0, info.len()).await;
+        let answers = answers.map_err(|error| cause::refusal(&error))?;
+        let told = answers.iter().filter_map(|answer| from_redis_value_ref::<String>(answer).ok());
+        Ok(Self { text: told.collect::<Vec<_>>().concat() })
     }
-    let answers = connection.send_packed_commands(&info, 0, info.len()).await;
-    let answers = answers.map_err(|error| cause::refusal(&error))?;
-    let told = answers.iter().filter_map(|answer| from_redis_value_ref::<String>(answer).ok());
-    let told = told.collect::<Vec<_>>().concat();
-    match complaint(&told, settings.must_keep) {
-        Some((kind, text)) => Err(Refusal::new(kind, text)),
-        None => Ok(()),
+
+    fn field(&self, name: &str) -> &str {
+        let value = self.text.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(':'));
+        value.map(str::trim).unwrap_or_default()
+    }
+
+    /// Whether it is one of several primaries, each of which holds other keys.
+    pub(super) fn is_in_a_cluster(&self) -> bool {
+        self.field("cluster_enabled") == "1"
+    }
+
+    /// Which line of writes it adds to. `None` for members of clusters, which have an order of their own.
+    pub(super) fn line(&self) -> Option<Line> {
+        // All zeros where there is none.
+        let known = |field| Some(self.field(field)).filter(|it| it.contains(|sign| sign != '0'));
+        let known = |field| known(field).unwrap_or_default().to_owned();
+        let line = Line { now: known("master_replid"), before: known("master_replid2") };
+        let is_known = !line.now.is_empty() && self.field("role") == "master" && !self.is_in_a_cluster();
+        is_known.then_some(line)
+    }
+
+    /// Refuses a server whose answers may be old.
+    pub(super) fn check_role(&self) -> Result<(), Refusal> {
+        if self.field("role") == "slave" {
+            let text = "is a replica, which cannot be written; name the primary, or several hosts with commas between";
+            return Err(Refusal::new(StoreErrorKind::ReadOnly, text));
+        }
+        if self.field("loading") == "1" {
+            return Err(Refusal::new(StoreErrorKind::Unavailable, "is reading its data"));
+        }
+        Ok(())
+    }
+
+    /// Refuses a server that forgets records by its settings.
+    pub(super) fn check_settings(&self, settings: &Settings) -> Result<(), Refusal> {
+        let complaint = self.complaint(settings.must_keep);
+        complaint.map_or(Ok(()), |text| Err(Refusal::new(StoreErrorKind::Other, text)))
+    }
+
+    fn complaint(&self, must_keep: bool) -> Option<String> {
+        let policy = self.field("maxmemory_policy");
+        if policy.starts_with("allkeys-") && self.field("maxmemory") != "0" {
+            return Some(format!(
+                "deletes records when its memory is short (maxmemory-policy {policy}), and two nodes may then mint \
+                 the same ids; set maxmemory-policy noeviction"
+            ));
+        }
+        if must_keep && self.field("aof_enabled") == "0" {
+            let text = "forgets records when it restarts (appendonly no), and two nodes may then mint the same ids; \
+                set appendonly yes and appendfsync always, or wait_replicas=, or accept it with durable=no";
+            return Some(text.to_owned());
+        }
+        None
     }
 }
 
-fn complaint(told: &str, must_keep: bool) -> Option<(StoreErrorKind, String)> {
-    let field = |name: &str| {
-        let value = told.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(':'));
-        value.map(str::trim).unwrap_or_default()
+/// The nodes that a member of a cluster knows, the shard of that member first; none if it may not tell.
+pub(super) async fn members(connection: &mut MultiplexedConnection, asked: &Host) -> Vec<Host> {
+    let mut slots = redis::cmd("CLUSTER");
+    slots.arg("SLOTS");
+    let Ok(Value::Array(ranges)) = connection.send_packed_command(&slots).await else {
+        return Vec::new();
     };
-    if field("role") == "slave" {
-        let text =
-            "is a replica, which cannot be written; name the primary, or several hosts with commas between";
-        return Some((StoreErrorKind::ReadOnly, text.to_owned()));
+    let mut shards: Vec<Vec<Host>> = ranges.iter().map(|range| shard(range, asked)).collect();
+    shards.sort_by_key(|hosts| !hosts.contains(asked));
+    let mut members = Vec::new();
+    for host in shards.into_iter().flatten() {
+        if !members.contains(&host) {
+            members.push(host);
+        }
     }
-    if field("loading") == "1" {
-        return Some((StoreErrorKind::Unavailable, "is reading its data".to_owned()));
-    }
-    let policy = field("maxmemory_policy");
-    if policy.starts_with("allkeys-") && field("maxmemory") != "0" {
-        let text = format!(
-            "deletes records when its memory is short (maxmemory-policy {policy}), and two nodes may then mint the \
-             same ids; set maxmemory-policy noeviction"
-        );
-        return Some((StoreErrorKind::Other, text));
-    }
-    if must_keep && field("aof_enabled") == "0" {
-        let text = "forgets records when it restarts (appendonly no), and two nodes may then mint the same ids; set \
-            appendonly yes and appendfsync always, or wait_replicas=, or accept it with durable=no";
-        return Some((StoreErrorKind::Other, text.to_owned()));
-    }
-    None
+    members
+}
+
+/// The nodes of one range of slots, which come after its first and its last.
+fn shard(range: &Value, asked: &Host) -> Vec<Host> {
+    let Value::Array(range) = range else {
+        return Vec::new();
+    };
+    let node = |node: &Value| {
+        let Value::Array(parts) = node else {
+            return None;
+        };
+        let name: Option<String> = from_redis_value_ref(parts.first()?).ok()?;
+        let port = from_redis_value_ref(parts.get(1)?).ok()?;
+        match name.as_deref() {
+            // Where the node was asked is where it is.
+            None | Some("") => Some(Host::new(asked.name().to_owned(), port)),
+            Some("?") => None,
+            Some(name) => Some(Host::new(name.to_owned(), port)),
+        }
+    };
+    range.iter().skip(2).filter_map(node).collect()
 }
 
 #[cfg(test)]
@@ -264,16 +327,47 @@ mod tests {
 
     #[test]
     fn a_server_that_forgets_is_refused() {
-        let kind = |told: &str| complaint(told, true).map(|it| it.0);
-        assert_eq!(kind(""), None);
-        assert_eq!(
-            kind("role:master\r\nmaxmemory:0\r\nmaxmemory_policy:allkeys-lru\r\naof_enabled:1\r\n"),
-            None
-        );
-        assert_eq!(kind("maxmemory:9\r\nmaxmemory_policy:volatile-lru\r\n"), None);
-        assert_eq!(kind("maxmemory:9\r\nmaxmemory_policy:allkeys-lru\r\n"), Some(StoreErrorKind::Other));
-        assert_eq!(kind("role:slave\r\naof_enabled:0\r\n"), Some(StoreErrorKind::ReadOnly));
-        assert_eq!(kind("aof_enabled:0\r\n"), Some(StoreErrorKind::Other));
-        assert_eq!(complaint("aof_enabled:0\r\n", false), None);
+        let told = |text: &str| Told { text: text.to_owned() };
+        let refused = |text| told(text).complaint(true).is_some();
+        assert!(!refused(""));
+        assert!(!refused("role:master\r\nmaxmemory:0\r\nmaxmemory_policy:allkeys-lru\r\naof_enabled:1\r\n"));
+        assert!(!refused("maxmemory:9\r\nmaxmemory_policy:volatile-lru\r\n"));
+        assert!(refused("maxmemory:9\r\nmaxmemory_policy:allkeys-lru\r\n"));
+        assert!(refused("aof_enabled:0\r\n"));
+        assert!(told("aof_enabled:0\r\n").complaint(false).is_none());
+        let role = |text| told(text).check_role().err().map(|it| it.kind);
+        assert_eq!(role("role:slave\r\naof_enabled:0\r\n"), Some(StoreErrorKind::ReadOnly));
+        assert_eq!(role("role:master\r\nloading:1\r\n"), Some(StoreErrorKind::Unavailable));
+        assert_eq!(role("role:master\r\nloading:0\r\n"), None);
+    }
+
+    #[test]
+    fn only_a_primary_by_itself_has_a_line() {
+        let line = |text: &str| Told { text: text.to_owned() }.line().map(|it| (it.now, it.before));
+        let (now, before) = line("role:master\r\nmaster_replid:a0\r\nmaster_replid2:b0\r\n").unwrap();
+        assert_eq!((&*now, &*before), ("a0", "b0"));
+        assert_eq!(line("role:master\r\nmaster_replid:a\r\nmaster_replid2:000\r\n").unwrap().1, "");
+        for other in [
+            "role:slave\r\nmaster_replid:a\r\n",
+            "role:master\r\nmaster_replid:\r\n",
+            "master_replid:a\r\n",
+            "role:master\r\nmaster_replid:a\r\ncluster_enabled:1\r\n",
+        ] {
+            assert_eq!(line(other), None, "{other}");
+        }
+    }
+
+    #[test]
+    fn a_cluster_tells_its_nodes_in_several_ways() {
+        let text = |text: &str| Value::BulkString(text.into());
+        let node = |name: Value, port| {
+            Value::Array(vec![name, Value::Int(port), text("id"), Value::Array(Vec::new())])
+        };
+        let nodes = [node(text("10.0.0.2"), 2), node(Value::Nil, 3), node(text(""), 4), node(text("?"), 5)];
+        let range = Value::Array([Value::Int(0), Value::Int(99)].into_iter().chain(nodes).collect());
+        let found = shard(&range, &Host::new("10.0.0.1".to_owned(), 1));
+        let found: Vec<String> = found.iter().map(ToString::to_string).collect();
+        assert_eq!(found, ["10.0.0.2:2", "10.0.0.1:3", "10.0.0.1:4"]);
+        assert!(shard(&Value::Nil, &Host::new("h".to_owned(), 1)).is_empty());
     }
 }
