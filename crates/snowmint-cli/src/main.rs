@@ -1,6 +1,9 @@
 //! The command `snowmint`: serve, mint, inspect and lay out ids.
 //! Wiring only: each subcommand is a file of its own.
 
+// That the task which opens stores may move between threads is proven through every type of their TLS.
+#![recursion_limit = "256"]
+
 mod doctor;
 mod drawing;
 mod exit;
