@@ -197,9 +197,11 @@ async fn answers<F: Future + Unpin>(
     .await;
 }
 
-/// Says what every host said. While one of them cannot be reached it may be the right one, so a later try may help.
+/// Says what every host said. While one of them cannot be reached it may be the right one, and while all of several are
+/// read-only one of them is about to be promoted, so a later try may help.
 fn all_of(refusals: &[Refusal]) -> Refusal {
-    let temporary = refusals.iter().any(|it| it.kind == StoreErrorKind::Unavailable);
+    let any = |kind| refusals.iter().any(|it| it.kind == kind);
+    let temporary = any(StoreErrorKind::Unavailable) || (refusals.len() > 1 && any(StoreErrorKind::ReadOnly));
     let kind = match refusals.first() {
         Some(first) if !temporary => first.kind,
         _ => StoreErrorKind::Unavailable,
@@ -368,7 +370,8 @@ mod tests {
     async fn a_host_that_may_come_back_makes_a_refusal_temporary() {
         let limit = Duration::from_secs(1);
         let refused = async |rest| connect(&hosts(rest), limit).await.unwrap_err().kind;
-        assert_eq!(refused("//copy-1,copy-2").await, StoreErrorKind::ReadOnly);
+        assert_eq!(refused("//copy-1").await, StoreErrorKind::ReadOnly);
+        assert_eq!(refused("//copy-1,copy-2").await, StoreErrorKind::Unavailable, "one may be promoted");
         assert_eq!(refused("//copy-1,b").await, StoreErrorKind::Unavailable);
     }
 
