@@ -27,6 +27,10 @@ pub enum Count {
     StaleReads,
     /// Writes, answered with success, that the store forgot.
     ForgottenWrites,
+    /// Times a node found that the store had forgotten what it had acknowledged of its lease.
+    Forgotten,
+    /// Leases that ended at once, since another node had been granted the same.
+    Overlaps,
     /// Failures of the store itself.
     StoreFaults,
     /// Calls that found the store down.
@@ -49,7 +53,7 @@ pub enum Count {
 
 impl Count {
     /// All that is counted, and what it is called.
-    pub const ALL: [(Self, &'static str); 19] = [
+    pub const ALL: [(Self, &'static str); 21] = [
         (Self::Ids, "ids"),
         (Self::Grants, "grants"),
         (Self::Renewals, "renewals"),
@@ -60,6 +64,8 @@ impl Count {
         (Self::LateWrites, "late writes"),
         (Self::StaleReads, "stale reads"),
         (Self::ForgottenWrites, "forgotten writes"),
+        (Self::Forgotten, "found forgotten"),
+        (Self::Overlaps, "overlaps"),
         (Self::StoreFaults, "store faults"),
         (Self::CallsWhileDown, "calls while down"),
         (Self::Evictions, "evictions"),

@@ -7,7 +7,7 @@ use fastrand::Rng;
 use snowmint::{Generator, Id, Lease, ManualClock, WorkerId};
 use snowmint_cluster::Holder;
 use snowmint_cluster::lease::Pool;
-use snowmint_cluster::lease::protocol::{Begin, Held, Protocol, Settings, WorkerChoice};
+use snowmint_cluster::lease::protocol::{Begin, Held, Now, Protocol, Settings, WorkerChoice};
 
 use crate::scenario::{Scenario, Wish};
 use crate::world::BEGIN_MS;
@@ -39,6 +39,8 @@ pub(crate) struct Node<B> {
     generator: Option<Generator<Arc<ManualClock>>>,
     /// Whether the generator has made no id.
     unused: bool,
+    /// What a generator used whose lease ended at once.
+    used_until_unix_ms: u64,
     /// The lease as it was last saved.
     saved: Option<Held>,
     last_id: Option<Id>,
@@ -63,6 +65,7 @@ impl<B: Begin> Node<B> {
             protocol: Protocol::with_begin(Self::settings(index, scenario), rng.u128(..)),
             generator: None,
             unused: true,
+            used_until_unix_ms: 0,
             saved: None,
             last_id: None,
             pending: None,
@@ -95,6 +98,7 @@ impl<B: Begin> Node<B> {
             holder: Holder::new(name).unwrap(),
             window_ms: scenario.window_ms,
             max_skew_ms: 30_000,
+            may_lose_ms: scenario.may_lose_ms,
         }
     }
 
@@ -141,10 +145,15 @@ impl<B: Begin> Node<B> {
         self.wrong.at(world_ms, either_way(rng, scenario.jitter_ms))
     }
 
+    /// Both clocks of the node: the one that may be wrong, and the steady one.
+    pub(crate) fn now(&self, world_ms: u64, scenario: &Scenario, rng: &mut Rng) -> Now {
+        Now { unix_ms: self.now_ms(world_ms, scenario, rng), steady_ms: world_ms - BEGIN_MS }
+    }
+
     /// A lease was granted: the generator before is ended first, as the driver that ships does, and what was saved of
     /// the lease before is of no more use.
     pub(crate) fn granted(&mut self, lease: Lease, scenario: &Scenario) {
-        let used_until = self.end_generator();
+        let used_until = self.end_generator().max(self.used_until_unix_ms);
         let built = Generator::builder(scenario.layout)
             .lease(lease)
             .not_before_unix_ms(used_until)
@@ -159,6 +168,12 @@ impl<B: Begin> Node<B> {
         if let Some(generator) = &self.generator {
             generator.extend_lease(until_unix_ms);
         }
+    }
+
+    /// Another node has the same lease: not one more id.
+    pub(crate) fn overlap(&mut self) {
+        self.saved = None;
+        self.used_until_unix_ms = self.end_generator().max(self.used_until_unix_ms);
     }
 
     /// The first instant after every timestamp used.

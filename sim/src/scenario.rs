@@ -25,6 +25,9 @@ pub struct Scenario {
     pub rule: Rule,
     /// Their window, in milliseconds.
     pub window_ms: u64,
+    /// How much of its newest writes the nodes take the store to lose at most, in milliseconds; at most a third of the
+    /// window.
+    pub may_lose_ms: u64,
     /// How long the world lasts, in milliseconds.
     pub lasts_ms: u64,
     /// The largest error of a clock at its start, in milliseconds, either way.
@@ -92,6 +95,7 @@ impl Scenario {
             layout,
             rule: rules[rng.usize(..rules.len())],
             window_ms,
+            may_lose_ms: 0,
             lasts_ms: 0,
             skew_ms: [0, 50, 5_000, 3_600_000][rng.usize(..4)],
             drift_ppm: [0, 200, 20_000][rng.usize(..3)],
@@ -105,7 +109,17 @@ impl Scenario {
             saves: rng.bool(),
             same_name: rng.bool(),
         }
+        .with_its_loss(&mut rng)
         .lasting()
+    }
+
+    /// Any loss up to the most that is allowed, and that often.
+    fn with_its_loss(mut self, rng: &mut Rng) -> Self {
+        let most_ms = self.window_ms / 3;
+        if self.store.tells_its_loss() {
+            self.may_lose_ms = if rng.u8(..3) == 0 { most_ms } else { rng.u64(1..=most_ms) };
+        }
+        self
     }
 
     /// Long enough for some thousands of renewals.
@@ -119,7 +133,7 @@ impl fmt::Display for Scenario {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(
             f,
-            "seed {}: {}, {} nodes, {}, {}, window {} ms, {} s, skew {} ms, drift {} ppm, jitter {} ms, steps {} ms, a fault every \
+            "seed {}: {}, {} nodes, {}, {}, window {} ms, may lose {} ms, {} s, skew {} ms, drift {} ppm, jitter {} ms, steps {} ms, a fault every \
              {} ms and of the store every {} ms, {} per mille of its calls faulty, {}, {}, {}, {}",
             self.seed,
             self.store,
@@ -127,6 +141,7 @@ impl fmt::Display for Scenario {
             self.layout,
             self.rule,
             self.window_ms,
+            self.may_lose_ms,
             self.lasts_ms / 1000,
             self.skew_ms,
             self.drift_ppm,

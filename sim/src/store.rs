@@ -6,17 +6,20 @@ mod follower;
 mod one_copy;
 mod profile;
 mod records;
+mod restored;
 
 use std::fmt;
 
 use fastrand::Rng;
 use snowmint_cluster::lease::protocol::{Call, Input};
 
-use failover::Failover;
+use crate::Scenario;
+use failover::{Failover, Losing};
 use follower::Follower;
 use one_copy::OneCopy;
 pub use profile::StoreProfile;
 pub(crate) use profile::{CallFault, StoreFault};
+use restored::Restored;
 
 /// A call's visit to a store: when, from whom, and the dice of the world.
 pub(crate) struct Visit<'a> {
@@ -60,15 +63,25 @@ pub(crate) trait SimStore: fmt::Debug {
         0
     }
 
+    /// Whether a request that was sent in that term never arrives.
+    fn drops_requests_of(&self, _term: u64) -> bool {
+        false
+    }
+
     fn lapses(&self) -> Lapses {
         Lapses::default()
     }
 }
 
-/// The model of a kind of store; its copies lag by as much as two windows where nobody waits for them.
-pub(crate) fn of(profile: StoreProfile, window_ms: u64) -> Box<dyn SimStore> {
-    let replicas = |wanted| Box::new(Failover::new(window_ms / 2, wanted));
-    match profile {
+/// How many times what was told `redis-losing-more` may lose.
+const TIMES_MORE: u64 = 4;
+
+/// The model of the store of a scenario; its copies lag by as much as two windows where nobody waits for them.
+pub(crate) fn of(scenario: &Scenario) -> Box<dyn SimStore> {
+    let Scenario { store, window_ms, may_lose_ms, .. } = *scenario;
+    let replicas = |wanted| Box::new(Failover::new(window_ms / 2, wanted, Losing::Anything));
+    let losing = |most_ms| Box::new(Failover::new(window_ms / 2, 0, Losing::Within { most_ms, killed: 0 }));
+    match store {
         StoreProfile::Linearizable | StoreProfile::OneServer | StoreProfile::Kubernetes => {
             Box::new(OneCopy::default())
         }
@@ -76,5 +89,12 @@ pub(crate) fn of(profile: StoreProfile, window_ms: u64) -> Box<dyn SimStore> {
         StoreProfile::RedisForgetting => replicas(0),
         StoreProfile::RedisWaitingForOne => replicas(1),
         StoreProfile::RedisWaiting => replicas(failover::REPLICAS),
+        StoreProfile::Redis => losing(may_lose_ms),
+        StoreProfile::RedisLosingMore => losing(may_lose_ms * TIMES_MORE),
+        StoreProfile::AsyncStandby => {
+            let losing = Losing::Within { most_ms: may_lose_ms, killed: 50 };
+            Box::new(Failover::new(may_lose_ms.max(1), 0, losing))
+        }
+        StoreProfile::Restored => Box::new(Restored::new(window_ms * 3)),
     }
 }

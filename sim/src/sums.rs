@@ -1,5 +1,5 @@
 //! The figures of many worlds, by kind of store.
-//! A kind that keeps what it acknowledged must show no duplicate in any of its seeds.
+//! A kind that loses no more than its nodes were told must show no duplicate in any of its seeds.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -35,10 +35,10 @@ impl Sums {
         self.0.get(&store).copied().unwrap_or_default()
     }
 
-    /// The sum of all kinds that keep what they acknowledged.
-    pub fn of_those_that_keep(&self) -> Sum {
+    /// The sum of all kinds that lose no more than their nodes were told.
+    pub fn of_those_that_lose_no_more(&self) -> Sum {
         let mut all = Sum::default();
-        for sum in self.0.iter().filter(|(store, _)| store.keeps_what_it_acknowledged()).map(|(_, sum)| sum) {
+        for sum in self.0.iter().filter(|(store, _)| store.loses_no_more_than_told()).map(|(_, sum)| sum) {
             all.seeds += sum.seeds;
             all.broken += sum.broken;
             all.figures += sum.figures;
@@ -56,6 +56,6 @@ impl fmt::Display for Sum {
 impl fmt::Display for Sums {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         self.0.iter().try_for_each(|(store, sum)| writeln!(f, "{store}: {sum}"))?;
-        write!(f, "all that keep what they acknowledged: {}", self.of_those_that_keep())
+        write!(f, "all that lose no more than told: {}", self.of_those_that_lose_no_more())
     }
 }

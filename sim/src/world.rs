@@ -39,7 +39,7 @@ impl<'a, B: Begin> World<'a, B> {
             now_ms: BEGIN_MS,
             queue: Queue::default(),
             calls: 0,
-            store: store::of(scenario.store, scenario.window_ms),
+            store: store::of(scenario),
             store_down_until_ms: 0,
             nodes,
             history: History::default(),
@@ -87,8 +87,10 @@ impl<'a, B: Begin> World<'a, B> {
         let Due { node: index, process, happening, .. } = due;
         self.history.trace(self.now_ms ^ index as u64);
         match happening {
-            Happening::Request { call, sent, answer } => {
-                self.reaches_store(index, process, call, sent, answer);
+            Happening::Request { call, sent, answer, term } => {
+                if !self.store.drops_requests_of(term) {
+                    self.reaches_store(index, process, call, sent, answer);
+                }
             }
             Happening::Confirmed { call, input, unknown, term } => {
                 let input = if self.store.term() == term { input } else { unknown };
@@ -143,8 +145,8 @@ impl<'a, B: Begin> World<'a, B> {
     }
 
     fn step(&mut self, index: usize, input: Input) {
-        let now_ms = self.reading_ms(index, self.now_ms);
-        let turn = self.nodes[index].protocol.step(now_ms, input);
+        let now = self.nodes[index].now(self.now_ms, self.scenario, &mut self.rng);
+        let turn = self.nodes[index].protocol.step(now, input);
         for event in turn.events {
             self.apply(index, &event);
         }
@@ -168,6 +170,12 @@ impl<'a, B: Begin> World<'a, B> {
                 self.nodes[index].extended(until_unix_ms);
                 self.nodes[index].save(self.scenario, &mut self.rng);
             }
+            Event::StoreForgot { .. } => figures[Count::Forgotten] += 1,
+            Event::Overlap { .. } => {
+                figures[Count::Overlaps] += 1;
+                self.nodes[index].overlap();
+            }
+            Event::Claimed { .. } => {}
             Event::Lost { .. } => figures[Count::Losses] += 1,
             Event::Released => figures[Count::Releases] += 1,
             Event::RecordsAhead { .. }

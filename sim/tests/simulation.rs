@@ -1,5 +1,5 @@
-//! Goal: no fault of clocks, processes, operators or stores makes two equal ids, as long as the store keeps what it
-//! acknowledged; and where it does not, the duplicates are found.
+//! Goal: no fault of clocks, processes, operators or stores makes two equal ids, as long as the store loses no more of what it
+//! acknowledged than the nodes were told; and where it does, the duplicates are found.
 //! Method: hundreds of seeded worlds run the code that ships over models of each kind of store; every id of every
 //! node is compared. That the comparison would find a fault is shown by planting one.
 
@@ -9,7 +9,7 @@ use snowmint_cluster::lease::protocol::Begin;
 use snowmint_sim::{Count, Report, Scenario, StoreProfile, Sums, for_each_seed, run, run_with};
 
 /// Seeds of the default run: together more than a million grants, renewals, losses and releases.
-const SEEDS: u64 = 560;
+const SEEDS: u64 = 880;
 
 #[test]
 fn no_id_comes_twice_and_each_process_counts_up() {
@@ -20,7 +20,7 @@ fn no_id_comes_twice_and_each_process_counts_up() {
         |seed| run(&Scenario::of(seed)),
         |report| {
             let scenario = Scenario::of(report.seed);
-            let fine = report.figures.promise_kept() || !report.store.keeps_what_it_acknowledged();
+            let fine = report.figures.promise_kept() || !report.store.loses_no_more_than_told();
             assert!(fine, "{scenario}\n{report}");
             assert!(report.figures[Count::Grants] > 0, "nothing happened: {scenario}\n{report}");
             sums.add(&report);
@@ -30,10 +30,13 @@ fn no_id_comes_twice_and_each_process_counts_up() {
     for store in StoreProfile::ALL {
         let sum = sums.of(store);
         assert!(sum.figures.lease_events() > 100_000, "{store}: {sum}");
-        let broken_as_told = (sum.broken == 0) == store.keeps_what_it_acknowledged();
-        assert!(broken_as_told, "a store that forgets must be found out, and no other: {store}: {sum}");
+        let broken_as_told = (sum.broken == 0) == store.loses_no_more_than_told();
+        assert!(
+            broken_as_told,
+            "a store that loses more than it says must be found out, and no other: {store}: {sum}"
+        );
     }
-    let kept = sums.of_those_that_keep();
+    let kept = sums.of_those_that_lose_no_more();
     assert!(kept.figures.lease_events() >= 1_000_000, "{kept}");
     for often in [Count::Losses, Count::UnknownOutcomes, Count::LateWrites, Count::Evictions, Count::Resumed]
     {
@@ -45,14 +48,35 @@ fn no_id_comes_twice_and_each_process_counts_up() {
 #[test]
 fn each_kind_of_store_fails_in_its_own_way() {
     let mut sums = Sums::default();
-    for_each_seed(0, 70, |seed| run(&Scenario::of(seed)), |report| sums.add(&report));
+    for_each_seed(0, 110, |seed| run(&Scenario::of(seed)), |report| sums.add(&report));
     for store in StoreProfile::ALL {
         let figures = sums.of(store).figures;
         assert_eq!(figures[Count::StaleReads] > 0, store == StoreProfile::StaleReads, "{store}: {figures}");
-        let forgets = !store.keeps_what_it_acknowledged();
-        assert_eq!(figures[Count::ForgottenWrites] > 0, forgets, "{store}: {figures}");
+        assert_eq!(figures[Count::ForgottenWrites] > 0, store.forgets(), "{store}: {figures}");
         assert!(figures[Count::CallsWhileDown] > 100, "{store}: {figures}");
     }
+}
+
+/// Goal: nodes notice that a store lost what it had acknowledged, and never say so of one that did not. Method: both kinds of
+/// seeds; a stale read looks like a loss, which costs a window and no more.
+#[test]
+fn a_store_that_forgot_is_noticed_and_no_other_is_blamed() {
+    let mut sums = Sums::default();
+    for_each_seed(0, 220, |seed| run(&Scenario::of(seed)), |report| sums.add(&report));
+    for store in StoreProfile::ALL {
+        let figures = sums.of(store).figures;
+        let (noticed, overlaps) = (figures[Count::Forgotten], figures[Count::Overlaps]);
+        assert!(noticed > 0 || !store.forgets(), "{store}: {figures}");
+        if store.forgets() || store == StoreProfile::StaleReads {
+            continue;
+        }
+        assert_eq!(overlaps, 0, "{store}: {figures}");
+        // A proxy sends a request twice, and the second is refused: the node is told that nothing was written.
+        if store != StoreProfile::Kubernetes {
+            assert_eq!(noticed, 0, "{store}: {figures}");
+        }
+    }
+    assert!(sums.of(StoreProfile::Restored).figures[Count::Overlaps] > 0, "{sums}");
 }
 
 #[test]
@@ -76,7 +100,7 @@ impl Begin for ByTheClockAlone {
 
 #[test]
 fn a_planted_fault_is_found_whatever_the_store() {
-    for store in StoreProfile::ALL.into_iter().filter(|store| store.keeps_what_it_acknowledged()) {
+    for store in StoreProfile::ALL.into_iter().filter(|store| store.loses_no_more_than_told()) {
         let scenarios = (0..SEEDS).map(|seed| Scenario::with_store(seed, store));
         let found: Option<Report> =
             scenarios.map(|it| run_with::<ByTheClockAlone>(&it)).find(|it| !it.duplicates.is_empty());

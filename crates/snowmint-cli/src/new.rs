@@ -151,8 +151,8 @@ fn unleased(
 fn leased(args: &Args, worker: Option<WorkerId>, datacenter: DatacenterId, url: &str) -> Result<(), Failure> {
     let runtime =
         Builder::new_multi_thread().worker_threads(1).enable_all().build().map_err(Failure::runtime)?;
-    let keepers = runtime.block_on(start(args, worker, datacenter, url))?;
-    let written = ready(&runtime, &keepers).and_then(|status| {
+    let (keepers, patience) = runtime.block_on(start(args, worker, datacenter, url))?;
+    let written = ready(&runtime, &keepers, patience).and_then(|status| {
         warn_of_records_ahead(&status);
         let mut caller = keepers.caller();
         write_ids(args, |count| keepers.try_take(&mut caller, count))
@@ -166,24 +166,25 @@ async fn start(
     worker: Option<WorkerId>,
     datacenter: DatacenterId,
     url: &str,
-) -> Result<Keepers, Failure> {
+) -> Result<(Keepers, Duration), Failure> {
     let store = store::open(url).await?;
+    // A claim is used once the store can no longer lose it.
+    let patience = LEASE_PATIENCE + store.may_lose();
     let choice = worker.map_or(WorkerChoice::Any, WorkerChoice::Only);
     let config = KeeperConfig::new(Pool::new(args.layout, datacenter), Holder::of_this_host("cli"))
         .worker(choice)
         .sequence_start(args.sequence_start)
-        .window(WINDOW.max(args.layout.tick() * 3));
+        .window(WINDOW.max(args.layout.tick() * 3).max(store.may_lose() * 3));
     let clock = Arc::new(AnchoredClock::new());
-    Keepers::start(store, config, Workers::ONE, clock).map_err(Failure::usage)
+    let keepers = Keepers::start(store, config, Workers::ONE, clock).map_err(Failure::usage)?;
+    Ok((keepers, patience))
 }
 
-fn ready(runtime: &Runtime, keepers: &Keepers) -> Result<LeaseStatus, Failure> {
+fn ready(runtime: &Runtime, keepers: &Keepers, patience: Duration) -> Result<LeaseStatus, Failure> {
     let waiting = lease::wait(keepers, |why| tell("waiting for a lease", why));
-    match runtime.block_on(async { tokio::time::timeout(LEASE_PATIENCE, waiting).await }) {
+    match runtime.block_on(async { tokio::time::timeout(patience, waiting).await }) {
         Ok(settled) => settled.map_err(Failure::runtime),
-        Err(_) => {
-            Err(Failure::runtime(format!("no lease within {LEASE_PATIENCE:?}: {}", lease::why(keepers))))
-        }
+        Err(_) => Err(Failure::runtime(format!("no lease within {patience:?}: {}", lease::why(keepers)))),
     }
 }
 

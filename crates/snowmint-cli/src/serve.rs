@@ -161,6 +161,8 @@ async fn open_and_pin(plan: &Plan) -> Result<Arc<dyn Store>, NotYet> {
         OpenError::Store(error) if error.is_temporary() => NotYet::Later(error.to_string()),
         error => NotYet::Never(store::failure(error)),
     })?;
+    KeeperConfig::check_window(plan.window, store.may_lose())
+        .map_err(|error| NotYet::Never(Failure::flag("--window", error)))?;
     plan.told.pin(&*store).await.map_err(|error| match error {
         ToldError::Namespace(NamespaceError::Store(error)) if error.is_temporary() => {
             NotYet::Later(error.to_string())

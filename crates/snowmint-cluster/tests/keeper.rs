@@ -126,7 +126,8 @@ async fn a_worker_taken_by_another_is_replaced_without_a_gap() {
     loop {
         let found = store.load(&key).await.unwrap().unwrap();
         let until_unix_ms = Record::from_bytes(&found.value).unwrap().until_unix_ms + 60_000;
-        let thief = Record { holder: Holder::new("thief").unwrap(), until_unix_ms, tag: Tag(1) };
+        let thief =
+            Record { holder: Holder::new("thief").unwrap(), from_unix_ms: None, until_unix_ms, tag: Tag(1) };
         let expected = Expected::Revision(found.revision);
         if matches!(store.compare_and_set(&key, expected, &thief.to_bytes()).await.unwrap(), Swap::Done(_)) {
             break;
@@ -170,4 +171,69 @@ async fn what_cannot_work_is_refused_before_the_store_is_asked() {
     let pool = Pool::new(Layout::TWITTER, DatacenterId(32));
     let datacenter = refused(KeeperConfig::new(pool, Holder::new("me").unwrap()));
     assert_eq!(datacenter, "datacenter 32 is out of range: this layout has datacenter 0 to 31");
+}
+
+#[tokio::test]
+async fn a_window_shorter_than_three_times_what_the_store_may_lose_is_refused() {
+    let store: Arc<dyn Store> = Arc::new(CutOff::losing(Duration::from_secs(2)));
+    let clock = Arc::new(AnchoredClock::new());
+    let window = |ms| {
+        let config = config("me").window(Duration::from_millis(ms));
+        Keeper::start(Arc::clone(&store), config, Arc::clone(&clock)).map(drop)
+    };
+    let error = window(5999).unwrap_err().to_string();
+    assert!(
+        error.contains("window 5.999s") && error.contains("2s of writes") && error.contains("6s"),
+        "{error}"
+    );
+    window(6000).unwrap();
+}
+
+/// Over a store that may lose its newest writes, the first id comes when the claim has settled, and not before.
+#[tokio::test]
+async fn a_claim_is_used_once_it_has_settled() {
+    let loses = Duration::from_millis(700);
+    let store: Arc<dyn Store> = Arc::new(CutOff::losing(loses));
+    let began = tokio::time::Instant::now();
+    let keeper = start(&store, config("me"));
+    let waiting = until(|| keeper.status().waiting.filter(|why| why.contains("claimed"))).await;
+    assert!(waiting.contains("once it has settled"), "{waiting}");
+    keeper.ready().await.unwrap();
+    assert!(began.elapsed() >= loses, "{:?}", began.elapsed());
+    ids(&keeper, 10).await;
+    assert_eq!(keeper.status().store_forgot, 0);
+}
+
+/// Goal: what another node was granted too, since the store forgot, is not used from then on. Method: the record is replaced by
+/// one whose lease begins a second ago.
+#[tokio::test]
+async fn a_lease_that_another_was_granted_too_ends_at_once() {
+    let store: Arc<dyn Store> = Arc::new(MemoryStore::default());
+    let keeper = start(&store, config("me"));
+    let first = keeper.ready().await.unwrap().worker.unwrap();
+    ids(&keeper, 1).await;
+    let key = pool().key(first).unwrap();
+    loop {
+        let found = store.load(&key).await.unwrap().unwrap();
+        let until_unix_ms = Record::from_bytes(&found.value).unwrap().until_unix_ms;
+        let thief = Record {
+            holder: Holder::new("thief").unwrap(),
+            from_unix_ms: Some(until_unix_ms - 1000),
+            until_unix_ms: until_unix_ms + 60_000,
+            tag: Tag(1),
+        };
+        let expected = Expected::Revision(found.revision);
+        if matches!(store.compare_and_set(&key, expected, &thief.to_bytes()).await.unwrap(), Swap::Done(_)) {
+            break;
+        }
+    }
+    until(|| (keeper.status().overlaps == 1).then_some(())).await;
+    let status = keeper.status();
+    assert_eq!((status.worker, status.store_forgot, status.lost), (None, 1, 0));
+    assert!(status.waiting.as_ref().is_some_and(|why| why.contains("thief")), "{status:?}");
+    let none = keeper.try_take(1).unwrap_err();
+    assert!(matches!(none, NoId::NoLease { .. }), "{none}");
+    // After a window another is taken.
+    let next = until(|| keeper.status().worker).await;
+    assert_ne!(next, first);
 }

@@ -147,6 +147,13 @@ impl<S: Source> Collector for LeaseCollector<S> {
         };
         counter("lease_renewals", "Renewals of the lease that the store confirmed", status.renewals)?;
         counter("leases_lost", "Leases that another node took over or that ran out", status.lost)?;
+        counter(
+            "store_forgot",
+            "Times the store had lost what it acknowledged of a lease",
+            status.store_forgot,
+        )?;
+        let overlaps = "Leases ended at once since the store forgot them and granted them to another node";
+        counter("lease_overlaps", overlaps, status.overlaps)?;
         counter("store_errors", "Calls to the store that failed", status.store_errors)?;
         counter("clock_steps", "Steps of the wall clock that were seen", status.clock_steps)
     }

@@ -9,10 +9,24 @@ use super::{Lapses, Reply, SimStore, Visit};
 /// How many replicas there are.
 pub(super) const REPLICAS: usize = 2;
 
-/// When each replica has a write.
+/// When a write was acknowledged where nobody waits for replicas, and when each of these has it.
 #[derive(Clone, Copy, Debug, Default)]
 struct Copied {
+    written_ms: u64,
     at_ms: [u64; REPLICAS],
+}
+
+/// Which acknowledged writes a failover may lose.
+#[derive(Clone, Copy, Debug)]
+pub(super) enum Losing {
+    /// Whatever the next primary has not received, and all that the old one acknowledges after.
+    Anything,
+    /// None that was acknowledged longer ago than this when the old primary stops.
+    Within {
+        most_ms: u64,
+        /// How many failovers out of a hundred are the old primary's death.
+        killed: u8,
+    },
 }
 
 impl Copied {
@@ -30,6 +44,19 @@ struct Deposed {
     /// One bit a client.
     clients: u64,
     until_ms: u64,
+    /// How long it goes on at most once it has acknowledged a write that is lost.
+    after_first_loss_ms: u64,
+    /// When that was.
+    first_loss_ms: Option<u64>,
+}
+
+impl Deposed {
+    fn lost(&mut self, now_ms: u64) {
+        if self.first_loss_ms.is_none() {
+            self.first_loss_ms = Some(now_ms);
+            self.until_ms = self.until_ms.min(now_ms + self.after_first_loss_ms);
+        }
+    }
 }
 
 #[derive(Debug)]
@@ -38,14 +65,16 @@ pub(super) struct Failover {
     longest_lag_ms: u64,
     /// How many replicas have to confirm.
     wanted: usize,
+    losing: Losing,
     term: u64,
     deposed: Option<Deposed>,
     forgotten_writes: u64,
 }
 
 impl Failover {
-    pub(super) fn new(longest_lag_ms: u64, wanted: usize) -> Self {
-        Self { log: Log::default(), longest_lag_ms, wanted, term: 0, deposed: None, forgotten_writes: 0 }
+    pub(super) fn new(longest_lag_ms: u64, wanted: usize, losing: Losing) -> Self {
+        let (log, deposed) = (Log::default(), None);
+        Self { log, longest_lag_ms, wanted, losing, term: 0, deposed, forgotten_writes: 0 }
     }
 
     /// When each replica has what is written now: not before it has what was written before.
@@ -55,7 +84,7 @@ impl Failover {
             let lag_ms = if visit.rng.bool() { 0 } else { visit.rng.u64(..self.longest_lag_ms) };
             before.max(visit.now_ms + lag_ms)
         });
-        Copied { at_ms }
+        Copied { written_ms: visit.now_ms, at_ms }
     }
 
     /// The clients that reach the deposed primary get answers where nobody asked to wait for replicas: it has none.
@@ -72,6 +101,7 @@ impl Failover {
             self.forgotten_writes += u64::from(written.is_some());
             let input = records::swapped(written.as_ref());
             if let Some(written) = written {
+                deposed.lost(visit.now_ms);
                 deposed.records.put(written);
             }
             input
@@ -109,15 +139,39 @@ impl SimStore for Failover {
     fn fail(&mut self, visit: &mut Visit<'_>) {
         let next = visit.rng.usize(..REPLICAS);
         let records = self.log.newest().clone();
-        let received = self.log.steps_while(|copied| copied.at_ms[next] <= visit.now_ms);
+        let now_ms = visit.now_ms;
+        let copied = self.log.steps_while(|copied| copied.at_ms[next] <= now_ms);
+        let received = match self.losing {
+            Losing::Anything => copied,
+            Losing::Within { most_ms, .. } => {
+                copied.max(self.log.steps_while(|copied| copied.written_ms + most_ms < now_ms))
+            }
+        };
         let forgotten = self.log.forget_after(received);
-        let answered = forgotten.iter().filter(|(copied, _)| copied.to(self.wanted) <= visit.now_ms);
+        let answered = forgotten.iter().filter(|(copied, _)| copied.to(self.wanted) <= now_ms);
         self.forgotten_writes += answered.count() as u64;
         // The other replica begins anew as a copy of this one.
         self.log.settle(received);
         self.term += 1;
-        let until_ms = visit.now_ms + visit.rng.u64(..self.longest_lag_ms);
-        self.deposed = Some(Deposed { records, clients: visit.rng.u64(..), until_ms });
+        let mut deposed = Deposed {
+            records,
+            clients: visit.rng.u64(..),
+            until_ms: now_ms + visit.rng.u64(..self.longest_lag_ms),
+            after_first_loss_ms: u64::MAX / 2,
+            first_loss_ms: None,
+        };
+        if let Losing::Within { most_ms, killed } = self.losing {
+            // As long as it may be, as often as not.
+            deposed.after_first_loss_ms = if visit.rng.bool() { most_ms } else { visit.rng.u64(..=most_ms) };
+            deposed.until_ms = now_ms + deposed.after_first_loss_ms.max(self.longest_lag_ms);
+            if let Some((first, _)) = forgotten.front() {
+                deposed.lost(first.written_ms);
+            }
+            if visit.rng.u8(..100) < killed {
+                deposed.until_ms = now_ms;
+            }
+        }
+        self.deposed = Some(deposed);
     }
 
     fn term(&self) -> u64 {

@@ -21,13 +21,22 @@ pub enum StoreProfile {
     /// Redis with two replicas and `wait_replicas=1`, whose failover takes either: not enough.
     RedisWaitingForOne,
     /// Redis with two replicas and no `wait_replicas`: a failover forgets what the next primary has not received, and
-    /// the old primary goes on for clients that have not heard of it.
+    /// the old primary goes on for clients that have not heard of it. The nodes do not know that it may lose anything.
     RedisForgetting,
+    /// The same, but what it loses it acknowledged within `may_lose`, and the nodes know that: leases settle.
+    Redis,
+    /// The same, but it loses four times as much as the nodes were told.
+    RedisLosingMore,
+    /// PostgreSQL or MySQL with an asynchronous standby: the primary is killed, or fenced late, and the standby promoted
+    /// without the newest writes. The nodes know how many that may be.
+    AsyncStandby,
+    /// A store that keeps what it acknowledges, restored from a backup of up to three windows ago while nodes run.
+    Restored,
 }
 
 impl StoreProfile {
     /// Every kind; seeds take them in turn.
-    pub const ALL: [Self; 7] = [
+    pub const ALL: [Self; 11] = [
         Self::Linearizable,
         Self::StaleReads,
         Self::OneServer,
@@ -35,18 +44,34 @@ impl StoreProfile {
         Self::RedisWaiting,
         Self::RedisWaitingForOne,
         Self::RedisForgetting,
+        Self::Redis,
+        Self::RedisLosingMore,
+        Self::AsyncStandby,
+        Self::Restored,
     ];
 
     /// The kind of a seed.
     pub const fn of(seed: u64) -> Self {
-        #[expect(clippy::cast_possible_truncation, reason = "a remainder of seven")]
+        #[expect(clippy::cast_possible_truncation, reason = "a remainder of eleven")]
         let turn = (seed % Self::ALL.len() as u64) as usize;
         Self::ALL[turn]
     }
 
-    /// Whether what it acknowledged stays: then no id may come twice. Without it they do, and must be found.
-    pub const fn keeps_what_it_acknowledged(self) -> bool {
-        !matches!(self, Self::RedisForgetting | Self::RedisWaitingForOne)
+    /// Whether it loses no more than its nodes were told: then no id may come twice. Else they do, and must be found.
+    pub const fn loses_no_more_than_told(self) -> bool {
+        use StoreProfile::{RedisForgetting, RedisLosingMore, RedisWaitingForOne, Restored};
+        !matches!(self, RedisForgetting | RedisLosingMore | RedisWaitingForOne | Restored)
+    }
+
+    /// Whether it loses writes that it acknowledged.
+    pub const fn forgets(self) -> bool {
+        use StoreProfile::{AsyncStandby, Redis};
+        !self.loses_no_more_than_told() || matches!(self, Redis | AsyncStandby)
+    }
+
+    /// Whether nodes are told that it may lose its newest writes.
+    pub(crate) const fn tells_its_loss(self) -> bool {
+        matches!(self, Self::Redis | Self::RedisLosingMore | Self::AsyncStandby)
     }
 
     /// What happens to calls on the way to it and back.
@@ -65,7 +90,13 @@ impl StoreProfile {
             // Followers lag as they like, all the time.
             Self::Linearizable | Self::OneServer | Self::StaleReads => &[Down],
             Self::Kubernetes => &[Down, Own, Own, Own],
-            Self::RedisWaiting | Self::RedisWaitingForOne | Self::RedisForgetting => &[Down, Own, Own],
+            Self::Restored => &[Down, Own],
+            Self::RedisWaiting
+            | Self::RedisWaitingForOne
+            | Self::RedisForgetting
+            | Self::Redis
+            | Self::RedisLosingMore
+            | Self::AsyncStandby => &[Down, Own, Own],
         }
     }
 }
@@ -80,6 +111,10 @@ impl fmt::Display for StoreProfile {
             Self::RedisWaiting => "redis-waiting",
             Self::RedisWaitingForOne => "redis-waiting-for-one",
             Self::RedisForgetting => "redis-forgetting",
+            Self::Redis => "redis",
+            Self::RedisLosingMore => "redis-losing-more",
+            Self::AsyncStandby => "async-standby",
+            Self::Restored => "restored",
         })
     }
 }

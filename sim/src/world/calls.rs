@@ -21,7 +21,8 @@ impl<B: Begin> World<'_, B> {
         // Refused calls are known to have done nothing.
         let unknown = !matches!(fault, None | Some(CallFault::Refused));
         self.history.figures[Count::UnknownOutcomes] += u64::from(unknown);
-        let request = |sent, answer| Happening::Request { call, sent, answer };
+        let term = self.store.term();
+        let request = |sent, answer| Happening::Request { call, sent, answer, term };
         match fault {
             None => self.after(delay_ms, index, request(sent, Answer::Arrives)),
             Some(CallFault::AnswerLost) => self.after(delay_ms, index, request(sent, Answer::Lost)),

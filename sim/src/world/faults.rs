@@ -80,7 +80,8 @@ impl<B: Begin> World<'_, B> {
         };
         let Some(entry) = self.rng.choice(listing.entries) else { return };
         let Some(record) = entry.record else { return };
-        let record = Record { tag: Tag(self.rng.u128(..)), ..record };
+        let from_unix_ms = Some(record.until_unix_ms);
+        let record = Record { tag: Tag(self.rng.u128(..)), from_unix_ms, ..record };
         let expected = Expected::Revision(entry.revision);
         let swap = Call::Swap { worker: entry.worker, expected, record };
         self.history.figures[Count::Evictions] += 1;

@@ -10,8 +10,8 @@ use snowmint_cluster::lease::protocol::{Call, Input};
 pub(super) enum Happening {
     /// The node's wait is over.
     Wake,
-    /// A request reaches the store; the answer goes to the process that asked.
-    Request { call: u64, sent: Call, answer: Answer },
+    /// A request of this term reaches the store; the answer goes to the process that asked.
+    Request { call: u64, sent: Call, answer: Answer, term: u64 },
     /// The store's copies have confirmed what it answered in this term.
     Confirmed { call: u64, input: Input, unknown: Input, term: u64 },
     /// An answer, a failure or a time-out reaches the node.

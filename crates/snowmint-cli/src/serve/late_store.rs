@@ -3,6 +3,7 @@
 
 use std::num::NonZeroU64;
 use std::sync::{Arc, OnceLock};
+use std::time::Duration;
 
 use async_trait::async_trait;
 use snowmint_store::{Expected, Key, Store, StoreError, StoreErrorKind, Swap, Versioned};
@@ -56,6 +57,11 @@ impl Store for LateStore {
         self.store("unix_ms")?.unix_ms().await
     }
 
+    /// Before it arrives nothing is acknowledged.
+    fn may_lose(&self) -> Duration {
+        self.arrived.get().map_or(Duration::ZERO, |store| store.may_lose())
+    }
+
     fn describe(&self) -> String {
         self.arrived.get().map_or_else(|| self.name.clone(), |store| store.describe())
     }
@@ -77,7 +83,7 @@ mod tests {
             assert!(store.compare_and_set(&key, Expected::Absent, b"v").await.is_err());
             store.arrive(Arc::new(MemoryStore::new()));
             assert_eq!(store.load(&key).await.unwrap(), None, "nothing was written before");
-            assert_eq!(store.describe(), "memory:");
+            assert_eq!((store.describe(), store.may_lose()), ("memory:".to_owned(), Duration::ZERO));
         });
     }
 }

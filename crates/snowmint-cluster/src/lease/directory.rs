@@ -56,8 +56,8 @@ pub async fn leases(store: &dyn Store) -> Result<Vec<LeaseEntry>, StoreError> {
 /// The store's; with [`OutcomeUnknown`](snowmint_store::StoreErrorKind::OutcomeUnknown) look at the lease again.
 pub async fn evict(store: &dyn Store, entry: &LeaseEntry, tag: Tag) -> Result<Option<Eviction>, StoreError> {
     let Ok(record) = &entry.record else { return Ok(None) };
-    // The same end under a tag that its holder never wrote: to the holder it is another's.
-    let evicted = Record { tag, ..record.clone() };
+    // The same end under a tag that its holder never wrote: to the holder it is another's. Nothing is granted anew.
+    let evicted = Record { tag, from_unix_ms: Some(record.until_unix_ms), ..record.clone() };
     let expected = Expected::Revision(entry.revision);
     let swap = store.compare_and_set(&entry.key, expected, &evicted.to_bytes()).await?;
     Ok(Some(match swap {

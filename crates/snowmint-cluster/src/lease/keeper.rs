@@ -4,6 +4,7 @@
 mod config;
 mod mount;
 mod outage;
+mod quiet;
 mod slot;
 mod status;
 mod task;
@@ -64,17 +65,17 @@ impl Keeper {
     ///
     /// # Errors
     ///
-    /// [`KeeperConfigError`] for a datacenter or worker beyond the layout, a window too short or too long, or a
-    /// rule that does not go with the layout.
+    /// [`KeeperConfigError`] for a datacenter or worker beyond the layout, a window too short or too long, also for what
+    /// the store may lose, or a rule that does not go with the layout.
     pub fn start(
         store: Arc<dyn Store>,
         config: KeeperConfig,
         clock: Arc<AnchoredClock>,
     ) -> Result<Self, KeeperConfigError> {
-        let settings = config.checked()?;
+        let settings = config.checked(store.may_lose())?;
         let current = Arc::new(ArcSwapOption::empty());
         let mount: Arc<dyn Mount> = Arc::<ArcSwapOption<LeasedGenerator>>::clone(&current);
-        let slot = Node { store, settings, config, clock: Arc::clone(&clock), mount }.start(0)?;
+        let slot = Node::new(store, settings, config, Arc::clone(&clock), mount).start(0)?;
         let (status, slot) = (slot.status.clone(), std::sync::Mutex::new(Some(slot)));
         Ok(Self { inner: Arc::new(Inner { current, clock, status, slot }) })
     }

@@ -89,7 +89,7 @@ impl Keepers {
         workers: Workers,
         clock: Arc<AnchoredClock>,
     ) -> Result<Self, KeeperConfigError> {
-        let settings = config.checked_for(workers)?;
+        let settings = config.checked_for(workers, store.may_lose())?;
         let layout = *settings.pool.layout();
         let pool = GeneratorPool::new(layout);
         let mount: Arc<dyn Mount> = Arc::new(pool.clone());
@@ -97,7 +97,7 @@ impl Keepers {
         let capacity = demand.clone().map(|demand| {
             (Capacity::new(workers, &layout, Duration::from_millis(settings.window_ms)), demand)
         });
-        let node = Node { store, settings, config, clock: Arc::clone(&clock), mount };
+        let node = Node::new(store, settings, config, Arc::clone(&clock), mount);
         let governor = Governor::start(node, workers, capacity)?;
         let (first, leases) = (governor.first(), governor.leases());
         let (release, asked) = oneshot::channel();

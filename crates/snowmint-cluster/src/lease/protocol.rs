@@ -7,9 +7,43 @@
 //!    ▲  none free: wait │ conflict:   │ renew: swap              │
 //!    │                  │ next one    ▼                          │
 //!    ├──────────────────┘           Renew ───────────────────────┘
-//!    │ lost: another node wrote       │ unknown outcome: load, and settle by the tag
+//!    │ lost: another node wrote       │ unknown outcome or conflict: load, and decide by the tag
 //!    └────────────────────────────────┘
 //! ```
+//!
+//! # Stores that may lose acknowledged writes
+//!
+//! A store whose [`may_lose`](snowmint_store::Store::may_lose) is L may fail over to a copy without the newest writes:
+//! the end of its history, never a part of its middle, and only writes that it acknowledged less than L before. Over such
+//! a store a lease is used only as far as it has *settled*: a load or a conditional write, sent at least L after the
+//! answer that showed the grant, still found it. Time is counted from the arrival of the one to the sending of the other,
+//! by a steady clock. A renewal settles the grant before it, so renewals cost no extra call. A claim settles with the
+//! first renewal, L later, and nobody is told of it before.
+//!
+//! Why no instant is used twice:
+//!
+//! 1. *What has settled stays.* If the grant had been lost, it was lost within L of its acknowledgement, so the confirming
+//!    call met the history without it and did not find it. Found, it is older than L and no later failover loses it.
+//! 2. *All that is used lies on one line of history.* Every node uses settled grants only. By 1 all of them are in the
+//!    history that survives, in one order for each worker.
+//! 3. *On one line, ranges do not overlap.* A claim begins at `max(now, old.until)`, a renewal never shortens, and a
+//!    release ends after the last timestamp used. Each write was conditional on the one before it.
+//!
+//! A claim over a lapsed record whose renewal was lost is therefore harmless: its holder had not settled that renewal and
+//! did not use it. A lost release only wastes time: whatever was written after it is lost with it. What nobody settled is
+//! never used, whatever order late writes arrive in.
+//!
+//! # A store that forgot
+//!
+//! A node that finds its record older than what was acknowledged (a tag of its own line, or no record) knows that the store
+//! forgot, by a failover or a restore. It writes its lease again from what it found, uses nothing new until that has
+//! settled, and claims no other worker for one window: nodes that still hold leases need that long to write theirs again.
+//! If another holder's grant begins before the end of what this node may use, the two overlap: the node stops at once.
+//! Records carry where their lease begins for this purpose alone.
+//!
+//! These two rules detect what the store must not do. They do not make a loss of more than L safe: a node that claims a
+//! worker after the loss, or wakes and renews a lease that had ended, before the holder's next renewal can repeat up to that
+//! much of it.
 
 mod candidates;
 mod messages;
@@ -52,6 +86,19 @@ pub struct Settings {
     /// How far the clock may be ahead of the store's own time when a lease is sought, in milliseconds: a clock far
     /// ahead would take a worker's future with it.
     pub max_skew_ms: u64,
+    /// How much of its newest writes the store may lose, in milliseconds: a grant is used once it has settled for so long. 0 for a
+    /// store that keeps what it acknowledges.
+    pub may_lose_ms: u64,
+}
+
+/// When a step is taken, by two clocks.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Now {
+    /// The clock that timestamps are made by, in unix milliseconds. It may be stepped, slewed or wrong.
+    pub unix_ms: u64,
+    /// A clock that only ever counts time that has passed, in milliseconds since any instant: grants settle by it. It may
+    /// show less than has passed, for instance while the machine was suspended, never more.
+    pub steady_ms: u64,
 }
 
 /// Where a granted range begins: the rule on which uniqueness rests.
@@ -89,6 +136,8 @@ struct Write {
     purpose: Purpose,
     worker: WorkerId,
     expected: Expected,
+    /// The tag of the record to replace, where that is known and there is one.
+    known_tag: Option<Tag>,
     /// Where the lease that is held begins; for a claim, nothing is held yet.
     held_from_unix_ms: Option<u64>,
     granted_until_unix_ms: u64,
@@ -115,8 +164,36 @@ pub struct Held {
     pub tag: Tag,
     /// The first instant that may be used, in unix milliseconds.
     pub from_unix_ms: u64,
-    /// The first instant that may not, in unix milliseconds.
+    /// The first instant that may not, in unix milliseconds: the end of the newest grant that has settled.
     pub until_unix_ms: u64,
+}
+
+/// A lease in the store, and how much of it may be used.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+struct Holding {
+    /// Up to what has settled.
+    held: Held,
+    /// Whether anything of it has settled.
+    granted: bool,
+    /// Whether the tag is still that of a process before this one, which may have written another since.
+    resumed: bool,
+    /// The end of the newest grant that was acknowledged.
+    acknowledged_until_unix_ms: u64,
+    /// When that was, by the steady clock; `None` once it has settled or was forgotten.
+    acknowledged_steady_ms: Option<u64>,
+}
+
+impl Holding {
+    /// Whether a record that bears this tag was written by this line of processes before the one that is held.
+    const fn is_older(&self, found: Tag) -> bool {
+        let back = self.held.tag.number().wrapping_sub(found.number());
+        let before = 0 < back && back <= u32::MAX as u64;
+        self.is_of_our_line(found) && (!self.resumed || before)
+    }
+
+    const fn is_of_our_line(&self, found: Tag) -> bool {
+        self.held.tag.line() == found.line()
+    }
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
@@ -125,8 +202,8 @@ enum State {
     Listing,
     Swapping(Write),
     /// A write whose outcome a load will tell.
-    Settle(Write),
-    Settling(Write),
+    Look(Write),
+    Looking(Write),
     Hold,
     Stopped,
 }
@@ -136,7 +213,7 @@ enum State {
 pub struct Protocol<B = AfterLastGrant> {
     settings: Settings,
     state: State,
-    held: Option<Held>,
+    held: Option<Holding>,
     candidates: VecDeque<Candidate>,
     /// Claims that were given up without knowing what became of them, the last few: a record that bears the tag of
     /// one is ours after all.
@@ -145,6 +222,10 @@ pub struct Protocol<B = AfterLastGrant> {
     watched: Option<Revision>,
     release: Option<u64>,
     failures: u32,
+    /// When the call that is on its way was sent, by the steady clock.
+    sent_steady_ms: u64,
+    /// No worker is claimed before, by the steady clock.
+    quiet_until_steady_ms: u64,
     next_tag: u128,
     dice: Dice,
     events: Vec<Event>,
@@ -152,7 +233,8 @@ pub struct Protocol<B = AfterLastGrant> {
 }
 
 impl Protocol {
-    /// A machine that seeks a lease; `seed` must be fresh and random for each one: tags are counted up from it.
+    /// A machine that seeks a lease; `seed` must be fresh and random for each one: tags are counted up from it. Its upper
+    /// half stays the same in all tags of a machine and of those that resume its lease.
     pub fn new(settings: Settings, seed: u128) -> Self {
         Self::with_begin(settings, seed)
     }
@@ -181,6 +263,8 @@ impl<B: Begin> Protocol<B> {
             watched: None,
             release: None,
             failures: 0,
+            sent_steady_ms: 0,
+            quiet_until_steady_ms: 0,
             next_tag: seed,
             dice,
             events: Vec::new(),
@@ -190,7 +274,16 @@ impl<B: Begin> Protocol<B> {
 
     /// As [`resume`](Protocol::resume), with another rule for where grants begin.
     pub fn resume_with_begin(settings: Settings, seed: u128, held: Held) -> Self {
-        Self { state: State::Hold, held: Some(held), ..Self::with_begin(settings, seed) }
+        let holding = Holding {
+            held,
+            granted: true,
+            resumed: true,
+            acknowledged_until_unix_ms: held.until_unix_ms,
+            acknowledged_steady_ms: None,
+        };
+        // The line of the process before, continued at a random place of its own.
+        let next_tag = held.tag.line() | u128::from(Tag(seed).number());
+        Self { state: State::Hold, held: Some(holding), next_tag, ..Self::with_begin(settings, seed) }
     }
 
     /// What the machine was told to ask for.
@@ -198,47 +291,79 @@ impl<B: Begin> Protocol<B> {
         &self.settings
     }
 
-    /// The lease that is held, if any.
+    /// The lease that is held, as far as it has settled, if any.
     pub fn held(&self) -> Option<Held> {
-        self.held
+        self.held.filter(|holding| holding.granted).map(|holding| holding.held)
+    }
+
+    /// The store's `may_lose` is this from now on: of a store that was opened after the machine was made.
+    pub const fn store_may_lose(&mut self, may_lose_ms: u64) {
+        self.settings.may_lose_ms = may_lose_ms;
+    }
+
+    /// Claims no worker before an instant of the steady clock: another lease of this node found that the store forgot.
+    pub fn claim_nothing_before(&mut self, steady_ms: u64) {
+        self.quiet_until_steady_ms = self.quiet_until_steady_ms.max(steady_ms);
+    }
+
+    /// Until when no worker is claimed, by the steady clock; 0 or past where one may be.
+    pub const fn quiet_until_steady_ms(&self) -> u64 {
+        self.quiet_until_steady_ms
     }
 
     /// Takes the time and an answer, says what changed and what to do next.
-    pub fn step(&mut self, now_unix_ms: u64, input: Input) -> Turn {
+    pub fn step(&mut self, now: Now, input: Input) -> Turn {
         let state = std::mem::replace(&mut self.state, State::Stopped);
         let next = match (state, input) {
             (State::Stopped, _) => Next::Stop,
             (state, Input::Release { used_until_unix_ms }) => {
                 // Asked twice, the second time there is no generator left to tell what was used.
                 self.release = self.release.max(Some(used_until_unix_ms));
-                self.go_on(now_unix_ms, state)
+                self.go_on(now, state)
             }
-            (State::Listing, Input::Listed(answer)) => self.listed(now_unix_ms, answer),
-            (State::Swapping(write), Input::Swapped(answer)) => self.swapped(now_unix_ms, write, answer),
-            (State::Settling(write), Input::Loaded(answer)) => self.settled(now_unix_ms, write, answer),
-            (state, _) => self.go_on(now_unix_ms, state),
+            (State::Listing, Input::Listed(answer)) => self.listed(now, answer),
+            (State::Swapping(write), Input::Swapped(answer)) => self.swapped(now, write, answer),
+            (State::Looking(write), Input::Loaded(answer)) => self.looked(now, write, answer),
+            (state, _) => self.go_on(now, state),
         };
+        if let Next::Call(_) = next {
+            self.sent_steady_ms = now.steady_ms;
+        }
         Turn { events: std::mem::take(&mut self.events), next }
     }
 
     /// Goes on after a wait.
-    fn go_on(&mut self, now: u64, state: State) -> Next {
+    fn go_on(&mut self, now: Now, state: State) -> Next {
         match (state, self.release, self.held) {
-            (State::Hold, Some(used_until_unix_ms), Some(held)) => {
-                self.write(now, Purpose::Release { used_until_unix_ms }, held)
+            (State::Hold, Some(used_until_unix_ms), Some(holding)) => {
+                self.write(now, Purpose::Release { used_until_unix_ms }, &holding)
             }
-            (State::Hold, None, Some(held)) => self.write(now, Purpose::Renew, held),
-            (State::Settle(write) | State::Settling(write) | State::Swapping(write), ..) => {
+            (State::Hold, None, Some(holding)) => {
+                let settles = holding.acknowledged_steady_ms.map(|at| at + self.settings.may_lose_ms);
+                match settles.map_or(0, |settles| settles.saturating_sub(now.steady_ms)) {
+                    0 => self.write(now, Purpose::Renew, &holding),
+                    // Sent now, it would settle nothing.
+                    left_ms => self.wait_all(State::Hold, left_ms),
+                }
+            }
+            (State::Look(write) | State::Looking(write) | State::Swapping(write), ..) => {
                 let call = Call::Load(write.worker);
-                self.state = State::Settling(write);
+                self.state = State::Looking(write);
                 Next::Call(call)
             }
             (_, Some(_), _) => self.stop(),
-            _ => {
-                self.state = State::Listing;
-                Next::Call(Call::List)
-            }
+            _ => match self.quiet_ms(now) {
+                0 => {
+                    self.state = State::Listing;
+                    Next::Call(Call::List)
+                }
+                left_ms => self.wait_all(State::Seek, left_ms),
+            },
         }
+    }
+
+    const fn quiet_ms(&self, now: Now) -> u64 {
+        self.quiet_until_steady_ms.saturating_sub(now.steady_ms)
     }
 
     fn stop(&mut self) -> Next {
@@ -249,15 +374,17 @@ impl<B: Begin> Protocol<B> {
         Next::Stop
     }
 
-    fn write(&mut self, now: u64, purpose: Purpose, held: Held) -> Next {
+    fn write(&mut self, now: Now, purpose: Purpose, holding: &Holding) -> Next {
+        let Holding { held, acknowledged_until_unix_ms, .. } = holding;
         self.attempt(
             now,
             Write {
                 purpose,
                 worker: held.worker,
                 expected: Expected::Revision(held.revision),
+                known_tag: Some(held.tag),
                 held_from_unix_ms: Some(held.from_unix_ms),
-                granted_until_unix_ms: held.until_unix_ms,
+                granted_until_unix_ms: *acknowledged_until_unix_ms,
                 attempts: Vec::new(),
                 doubtful: false,
             },
@@ -265,8 +392,8 @@ impl<B: Begin> Protocol<B> {
     }
 
     /// Sends one more attempt of a write, under a fresh tag.
-    fn attempt(&mut self, now: u64, mut write: Write) -> Next {
-        let granted = write.granted_until_unix_ms;
+    fn attempt(&mut self, now: Now, mut write: Write) -> Next {
+        let (now, granted) = (now.unix_ms, write.granted_until_unix_ms);
         let layout = *self.settings.pool.layout();
         let now_tick =
             layout.timestamp_at(now).map_or(layout.epoch_unix_ms().max(now), |tick| layout.unix_ms(tick));
@@ -278,9 +405,11 @@ impl<B: Begin> Protocol<B> {
             // What lies before the lease was another's: the record never goes back behind its begin.
             Purpose::Release { used_until_unix_ms } => used_until_unix_ms.max(from_unix_ms).min(granted),
         };
-        self.next_tag = self.next_tag.wrapping_add(1);
-        let attempt = Attempt { tag: Tag(self.next_tag), from_unix_ms, until_unix_ms };
-        let record = Record { holder: self.settings.holder.clone(), until_unix_ms, tag: attempt.tag };
+        let tag = Tag(self.next_tag).next();
+        self.next_tag = tag.0;
+        let attempt = Attempt { tag, from_unix_ms, until_unix_ms };
+        let holder = self.settings.holder.clone();
+        let record = Record { holder, from_unix_ms: Some(from_unix_ms), until_unix_ms, tag };
         let call = Call::Swap { worker: write.worker, expected: write.expected, record };
         write.attempts.push(attempt);
         self.state = State::Swapping(write);
@@ -297,7 +426,7 @@ impl<B: Begin> Protocol<B> {
         }
     }
 
-    fn listed(&mut self, now: u64, answer: Result<Listing, Failure>) -> Next {
+    fn listed(&mut self, now: Now, answer: Result<Listing, Failure>) -> Next {
         let Ok(Listing { entries, store_unix_ms }) = answer else {
             return self.wait_after_failure(now, State::Seek);
         };
@@ -306,25 +435,30 @@ impl<B: Begin> Protocol<B> {
             return self.stop();
         }
         let max_skew_ms = self.settings.max_skew_ms;
-        let ahead_ms = store_unix_ms.map_or(0, |store| now.saturating_sub(store));
+        let ahead_ms = store_unix_ms.map_or(0, |store| now.unix_ms.saturating_sub(store));
         if ahead_ms > max_skew_ms {
             self.events.push(Event::ClockAhead { ahead_ms, max_skew_ms });
             return self.wait(State::Seek, self.settings.window_ms / 12);
         }
-        if let Some(event) = candidates::records_ahead(&entries, now, self.settings.window_ms) {
+        if self.quiet_ms(now) > 0 {
+            return self.go_on(now, State::Seek);
+        }
+        if let Some(event) = candidates::records_ahead(&entries, now.unix_ms, self.settings.window_ms) {
             self.events.push(event);
         }
         if let Some((write, attempt, revision)) = self.arrived_after_all(now, &entries) {
             return self.succeeded(now, &write, Some(attempt), revision);
         }
-        match candidates::choose(&self.settings, &entries, now, &mut self.dice) {
+        match candidates::choose(&self.settings, &entries, now.unix_ms, &mut self.dice) {
             Choice::Claim(candidates) => {
                 self.candidates = candidates;
                 self.claim_next(now)
             }
             Choice::NoneFree { first } => {
                 let wait_ms = match &first {
-                    Some((_, _, until)) => until.saturating_sub(now).min(self.settings.window_ms / 12),
+                    Some((_, _, until)) => {
+                        until.saturating_sub(now.unix_ms).min(self.settings.window_ms / 12)
+                    }
                     None => self.settings.window_ms / 12,
                 };
                 self.events.push(Event::NoneFree { first });
@@ -338,20 +472,21 @@ impl<B: Begin> Protocol<B> {
 
     /// A claim that was given up and has been written since, if its grant lasts: nobody minted under it, so it is
     /// as good as one that was answered.
-    fn arrived_after_all(&mut self, now: u64, entries: &[Entry]) -> Option<(Write, Attempt, Revision)> {
+    fn arrived_after_all(&mut self, now: Now, entries: &[Entry]) -> Option<(Write, Attempt, Revision)> {
         let (entry, attempt) = entries.iter().find_map(|entry| {
             let tag = entry.record.as_ref()?.tag;
             let of_entry =
                 |(worker, attempt): &&(WorkerId, Attempt)| *worker == entry.worker && attempt.tag == tag;
             self.abandoned.iter().find(of_entry).map(|(_, attempt)| (entry, *attempt))
         })?;
-        if attempt.until_unix_ms <= now {
+        if attempt.until_unix_ms <= now.unix_ms {
             return None;
         }
         let write = Write {
             purpose: Purpose::Claim,
             worker: entry.worker,
             expected: Expected::Revision(entry.revision),
+            known_tag: Some(attempt.tag),
             held_from_unix_ms: None,
             granted_until_unix_ms: attempt.until_unix_ms,
             attempts: Vec::new(),
@@ -362,18 +497,21 @@ impl<B: Begin> Protocol<B> {
     }
 
     /// The only worker wanted is granted to someone: it is taken if they renew it, free once it lapses.
-    fn watch(&mut self, now: u64, worker: WorkerId, revision: Revision, holder: Holder, until: u64) -> Next {
+    fn watch(&mut self, now: Now, worker: WorkerId, revision: Revision, holder: Holder, until: u64) -> Next {
         let renewed = self.watched.replace(revision).is_some_and(|seen| seen != revision);
-        let far_ahead = until.saturating_sub(now) > 2 * self.settings.window_ms;
+        let far_ahead = until.saturating_sub(now.unix_ms) > 2 * self.settings.window_ms;
         if renewed || far_ahead {
             self.events.push(Event::Taken { worker, holder, until_unix_ms: until });
         } else {
             self.events.push(Event::Awaited { worker, holder, until_unix_ms: until });
         }
-        self.wait(State::Seek, until.saturating_sub(now).min(self.settings.window_ms / 12))
+        self.wait(State::Seek, until.saturating_sub(now.unix_ms).min(self.settings.window_ms / 12))
     }
 
-    fn claim_next(&mut self, now: u64) -> Next {
+    fn claim_next(&mut self, now: Now) -> Next {
+        if self.quiet_ms(now) > 0 {
+            return self.go_on(now, State::Seek);
+        }
         let Some(candidate) = self.candidates.pop_front() else {
             // All were snatched away since they were listed.
             return self.wait_after_failure(now, State::Seek);
@@ -384,6 +522,7 @@ impl<B: Begin> Protocol<B> {
                 purpose: Purpose::Claim,
                 worker: candidate.worker,
                 expected: candidate.expected,
+                known_tag: None,
                 held_from_unix_ms: None,
                 granted_until_unix_ms: candidate.granted_until_unix_ms,
                 attempts: Vec::new(),
@@ -392,112 +531,266 @@ impl<B: Begin> Protocol<B> {
         )
     }
 
-    fn swapped(&mut self, now: u64, mut write: Write, answer: Result<Swapped, Failure>) -> Next {
+    fn swapped(&mut self, now: Now, mut write: Write, answer: Result<Swapped, Failure>) -> Next {
         match answer {
             Ok(Swapped::Done(revision)) => {
                 let attempt = write.attempts.pop();
                 self.succeeded(now, &write, attempt, revision)
             }
             // Every attempt is known to have failed, so the record is another's.
-            Ok(Swapped::Conflict) if !write.doubtful => self.another_was_first(now, &write),
+            Ok(Swapped::Conflict) if write.purpose == Purpose::Claim && !write.doubtful => {
+                self.claim_failed(now)
+            }
             Ok(Swapped::Conflict) => {
                 let call = Call::Load(write.worker);
-                self.state = State::Settling(write);
+                self.state = State::Looking(write);
                 Next::Call(call)
             }
             Err(Failure::Unknown) => {
                 write.doubtful = true;
-                self.wait_after_failure(now, State::Settle(write))
+                self.wait_after_failure(now, State::Look(write))
             }
             Err(Failure::NotDone) => {
                 if !write.doubtful {
                     write.attempts.clear();
                 }
-                self.wait_after_failure(now, State::Settle(write))
+                self.wait_after_failure(now, State::Look(write))
             }
         }
     }
 
     /// A load tells what became of a write: a record that bears one of its tags is ours.
-    fn settled(&mut self, now: u64, write: Write, answer: Result<Option<Entry>, Failure>) -> Next {
+    fn looked(&mut self, now: Now, write: Write, answer: Result<Option<Entry>, Failure>) -> Next {
         let Ok(entry) = answer else {
-            return self.wait_after_failure(now, State::Settle(write));
+            return self.wait_after_failure(now, State::Look(write));
         };
-        let ours = entry.as_ref().and_then(|entry| {
-            let tag = entry.record.as_ref()?.tag;
-            let attempt = write.attempts.iter().find(|attempt| attempt.tag == tag)?;
-            Some((*attempt, entry.revision))
-        });
-        if let Some((attempt, revision)) = ours {
+        let tag = entry.as_ref().and_then(|entry| Some(entry.record.as_ref()?.tag));
+        let revision = entry.as_ref().map(|entry| entry.revision);
+        let ours = write.attempts.iter().find(|attempt| Some(attempt.tag) == tag).copied();
+        if let (Some(attempt), Some(revision)) = (ours, revision) {
             return self.succeeded(now, &write, Some(attempt), revision);
         }
-        let found = entry.map_or(Expected::Absent, |entry| Expected::Revision(entry.revision));
-        if found != write.expected {
-            return self.another_was_first(now, &write);
-        }
+        let found = revision.map_or(Expected::Absent, Expected::Revision);
         if write.purpose == Purpose::Claim {
-            // The worker may become ours later: the next listing shows it.
-            self.abandoned.extend(write.attempts.iter().map(|attempt| (write.worker, *attempt)));
-            self.abandoned.drain(..self.abandoned.len().saturating_sub(MAX_ABANDONED));
-            return if self.release.is_some() { self.stop() } else { self.claim_next(now) };
+            if found == write.expected {
+                // The worker may become ours later: the next listing shows it.
+                self.abandoned.extend(write.attempts.iter().map(|attempt| (write.worker, *attempt)));
+                self.abandoned.drain(..self.abandoned.len().saturating_sub(MAX_ABANDONED));
+            }
+            return self.claim_failed(now);
         }
-        // Not written yet. It may still arrive; then the next attempt conflicts and the load after it tells.
-        let purpose = match self.release {
-            Some(used_until_unix_ms) => Purpose::Release { used_until_unix_ms },
-            None => Purpose::Renew,
+        let readable = entry.as_ref().is_none_or(|entry| entry.record.is_some());
+        if tag == write.known_tag && readable {
+            return self.not_written_yet(now, write, found);
+        }
+        match (entry, self.held) {
+            (None, Some(holding)) => self.write_again(now, write, &holding, None),
+            (Some(Entry { revision, record: Some(record), .. }), Some(holding)) => {
+                if holding.is_older(record.tag) {
+                    self.write_again(now, write, &holding, Some((revision, record)))
+                } else {
+                    self.another_has_it(now, &write, &holding, Some(&record))
+                }
+            }
+            (_, Some(holding)) => self.another_has_it(now, &write, &holding, None),
+            // Only a claim is written without a lease.
+            (_, None) => self.go_on(now, State::Seek),
+        }
+    }
+
+    /// The record is as it was, though perhaps at another revision, as when somebody labels an object. An attempt may still
+    /// arrive; then the next one conflicts and the load after it tells.
+    fn not_written_yet(&mut self, now: Now, write: Write, found: Expected) -> Next {
+        if write.known_tag == self.held.map(|holding| holding.held.tag) {
+            self.still_there();
+        }
+        let write = if found == write.expected {
+            write
+        } else {
+            Write { expected: found, attempts: Vec::new(), doubtful: false, ..write }
         };
+        let purpose = self.purpose_now();
         self.attempt(now, Write { purpose, ..write })
     }
 
-    fn succeeded(&mut self, now: u64, write: &Write, attempt: Option<Attempt>, revision: Revision) -> Next {
+    const fn purpose_now(&self) -> Purpose {
+        match self.release {
+            Some(used_until_unix_ms) => Purpose::Release { used_until_unix_ms },
+            None => Purpose::Renew,
+        }
+    }
+
+    /// An older record of our own, or none: the lease is written again from there.
+    fn write_again(
+        &mut self,
+        now: Now,
+        write: Write,
+        holding: &Holding,
+        found: Option<(Revision, Record)>,
+    ) -> Next {
+        self.store_forgot(now, holding, found.as_ref().map(|(_, record)| record.until_unix_ms));
+        // What had not settled is lost; the new grant settles by itself.
+        self.held = Some(Holding { acknowledged_steady_ms: None, ..*holding });
+        let known_tag = found.as_ref().map(|(_, record)| record.tag);
+        let expected = found.map_or(Expected::Absent, |(revision, _)| Expected::Revision(revision));
+        let (purpose, attempts) = (self.purpose_now(), Vec::new());
+        self.attempt(now, Write { purpose, expected, known_tag, attempts, doubtful: false, ..write })
+    }
+
+    fn store_forgot(&mut self, now: Now, holding: &Holding, found_until_unix_ms: Option<u64>) {
+        self.claim_nothing_before(now.steady_ms + self.settings.window_ms);
+        self.events.push(Event::StoreForgot {
+            worker: holding.held.worker,
+            acknowledged_until_unix_ms: holding.acknowledged_until_unix_ms,
+            found_until_unix_ms,
+        });
+    }
+
+    fn succeeded(&mut self, now: Now, write: &Write, attempt: Option<Attempt>, revision: Revision) -> Next {
         self.failures = 0;
         self.watched = None;
         let Some(attempt) = attempt else {
             return self.wait_after_failure(now, State::Seek);
         };
         let Attempt { tag, from_unix_ms, until_unix_ms } = attempt;
-        self.held = Some(Held { worker: write.worker, revision, tag, from_unix_ms, until_unix_ms });
+        if write.purpose != Purpose::Claim {
+            // It replaced the grant before it, which therefore was there.
+            self.still_there();
+        }
+        let (granted, settled_until_unix_ms) = match self.held {
+            Some(Holding { granted: true, held, .. }) => (true, held.until_unix_ms),
+            _ => (false, from_unix_ms),
+        };
+        self.held = Some(Holding {
+            held: Held {
+                worker: write.worker,
+                revision,
+                tag,
+                from_unix_ms,
+                until_unix_ms: settled_until_unix_ms,
+            },
+            granted,
+            resumed: false,
+            acknowledged_until_unix_ms: until_unix_ms,
+            acknowledged_steady_ms: Some(now.steady_ms),
+        });
         match write.purpose {
             // Granted too late: nobody is told, so nothing of it is used.
             Purpose::Claim if self.release.is_some() => self.release = Some(from_unix_ms),
-            Purpose::Claim => {
-                self.events.push(Event::Granted(Lease { worker: write.worker, from_unix_ms, until_unix_ms }));
-            }
-            // Its generator has ended: what was granted further is given back.
-            Purpose::Renew if self.release.is_some() => {}
-            Purpose::Renew => self.events.push(Event::Extended { until_unix_ms }),
             Purpose::Release { used_until_unix_ms }
                 if until_unix_ms <= used_until_unix_ms.max(from_unix_ms) =>
             {
                 return self.stop();
             }
-            // The record shows an earlier attempt, a renewal: the release is still to be written.
-            Purpose::Release { .. } => {}
+            // A record that shows a renewal instead of the release: the release is still to be written.
+            Purpose::Claim | Purpose::Renew | Purpose::Release { .. } => {}
         }
         if self.release.is_some() {
             return self.go_on(now, State::Hold);
         }
-        // Counted from the end that was granted: an answer that came late has used up some of it, or all.
-        let third_ms = self.settings.window_ms / 3;
-        let left_ms = until_unix_ms.saturating_sub(now);
-        self.wait(State::Hold, left_ms.saturating_sub(2 * third_ms).min(third_ms))
+        let settles_in_ms = self.settings.may_lose_ms;
+        if settles_in_ms == 0 {
+            self.settle();
+        } else if write.purpose == Purpose::Claim {
+            self.events.push(Event::Claimed { worker: write.worker, settles_in_ms });
+        }
+        self.wait_to_renew(now, until_unix_ms)
     }
 
-    fn another_was_first(&mut self, now: u64, write: &Write) -> Next {
-        if write.purpose == Purpose::Claim {
-            return if self.release.is_some() { self.stop() } else { self.claim_next(now) };
+    /// The answer shows the newest grant: it has settled if the call was sent long enough after it was acknowledged.
+    fn still_there(&mut self) {
+        let acknowledged = self.held.and_then(|holding| holding.acknowledged_steady_ms);
+        if acknowledged.is_some_and(|at| self.sent_steady_ms >= at + self.settings.may_lose_ms) {
+            self.settle();
         }
-        if let Some(held) = self.held.take() {
-            self.events.push(Event::Lost { worker: held.worker, until_unix_ms: held.until_unix_ms });
+    }
+
+    /// The newest grant may be used.
+    fn settle(&mut self) {
+        // Its generator has ended: nobody is told, so nothing more is used.
+        if self.release.is_some() {
+            return;
+        }
+        let Some(Holding { held, granted, acknowledged_until_unix_ms, acknowledged_steady_ms, .. }) =
+            &mut self.held
+        else {
+            return;
+        };
+        *acknowledged_steady_ms = None;
+        held.until_unix_ms = *acknowledged_until_unix_ms;
+        let Held { worker, from_unix_ms, until_unix_ms, .. } = *held;
+        self.events.push(if std::mem::replace(granted, true) {
+            Event::Extended { until_unix_ms }
+        } else {
+            Event::Granted(Lease { worker, from_unix_ms, until_unix_ms })
+        });
+    }
+
+    /// Counted from the end that was granted: an answer that came late has used up some of it, or all.
+    ///
+    /// Over a store that may lose writes, a grant is of use one renewal later; they come twice as often there, so that the
+    /// store may be away for as long, but not before they can settle the one before.
+    fn wait_to_renew(&mut self, now: Now, until_unix_ms: u64) -> Next {
+        let left_ms = until_unix_ms.saturating_sub(now.unix_ms);
+        let Settings { window_ms, may_lose_ms, .. } = self.settings;
+        let third_ms = window_ms / 3;
+        match self.held {
+            Some(Holding { granted: false, .. }) => self.wait_all(State::Hold, may_lose_ms),
+            _ if may_lose_ms == 0 => {
+                self.wait(State::Hold, left_ms.saturating_sub(2 * third_ms).min(third_ms))
+            }
+            _ => {
+                let every_ms = may_lose_ms.max(window_ms / 6);
+                let wait_ms = left_ms.saturating_sub(window_ms.saturating_sub(every_ms)).min(every_ms);
+                let later_ms = self.dice.below(every_ms / 8 + 1);
+                self.wait_all(State::Hold, wait_ms.max(may_lose_ms) + later_ms)
+            }
+        }
+    }
+
+    fn claim_failed(&mut self, now: Now) -> Next {
+        if self.release.is_some() { self.stop() } else { self.claim_next(now) }
+    }
+
+    /// The record is another's, or cannot be read: what has settled lasts, unless the other's grant overlaps it.
+    fn another_has_it(
+        &mut self,
+        now: Now,
+        write: &Write,
+        holding: &Holding,
+        record: Option<&Record>,
+    ) -> Next {
+        self.held = None;
+        let Held { worker, until_unix_ms, .. } = holding.held;
+        // A release whose outcome is unknown may have given the rest back already.
+        let given_back_from = write.attempts.iter().map(|attempt| attempt.until_unix_ms).min();
+        let covers_until =
+            |end_unix_ms: u64| given_back_from.map_or(end_unix_ms, |from| from.min(end_unix_ms));
+        let begins = record.and_then(|record| Some((record, record.from_unix_ms?)));
+        if let Some((record, from_unix_ms)) = begins
+            && from_unix_ms < covers_until(holding.acknowledged_until_unix_ms)
+            // The process before this one renewed it after it was saved.
+            && !holding.is_of_our_line(record.tag)
+        {
+            // No node that saw what the store had acknowledged would begin there.
+            self.store_forgot(now, holding, None);
+            if holding.granted && from_unix_ms < covers_until(until_unix_ms) {
+                let holder = record.holder.clone();
+                self.events.push(Event::Overlap { worker, holder, from_unix_ms, until_unix_ms });
+                return self.go_on(now, State::Seek);
+            }
+        }
+        if holding.granted {
+            self.events.push(Event::Lost { worker, until_unix_ms });
         }
         self.go_on(now, State::Seek)
     }
 
     /// Waits longer after each failure in a row: 1/200 of the window at first, at most 1/6 of it, and of a lease that is
     /// held at most a quarter of what is left: its end must not pass in a wait while the store is there again.
-    fn wait_after_failure(&mut self, now: u64, state: State) -> Next {
+    fn wait_after_failure(&mut self, now: Now, state: State) -> Next {
         let first = self.settings.window_ms / 200 + 1;
-        let left_ms = self.held.map_or(0, |held| held.until_unix_ms.saturating_sub(now));
+        let left_ms = self.held().map_or(0, |held| held.until_unix_ms.saturating_sub(now.unix_ms));
         let most_ms = match left_ms {
             // None is held, or it has ended: there is nothing to hurry for.
             0 => u64::MAX,
@@ -511,6 +804,12 @@ impl<B: Begin> Protocol<B> {
     fn wait(&mut self, state: State, wait_ms: u64) -> Next {
         self.state = state;
         Next::Wait(self.jittered(wait_ms.max(1)))
+    }
+
+    /// Waits no less than so long.
+    fn wait_all(&mut self, state: State, wait_ms: u64) -> Next {
+        self.state = state;
+        Next::Wait(wait_ms.max(1))
     }
 
     /// Between 7/8 of the time and all of it, so that nodes that started together do not stay together.

@@ -24,9 +24,15 @@ pub(crate) async fn until<T>(mut look: impl FnMut() -> Option<T>) -> T {
 pub(crate) struct CutOff {
     store: MemoryStore,
     cut: AtomicBool,
+    may_lose: Duration,
 }
 
 impl CutOff {
+    /// One that says that it may lose so much of its newest writes.
+    pub(crate) fn losing(may_lose: Duration) -> Self {
+        Self { may_lose, ..Self::default() }
+    }
+
     pub(crate) fn cut(&self, cut: bool) {
         self.cut.store(cut, Ordering::Relaxed);
     }
@@ -54,6 +60,10 @@ impl Store for CutOff {
     async fn list(&self, prefix: &str) -> Result<Vec<(Key, Versioned)>, StoreError> {
         self.check()?;
         self.store.list(prefix).await
+    }
+
+    fn may_lose(&self) -> Duration {
+        self.may_lose
     }
 
     fn describe(&self) -> String {

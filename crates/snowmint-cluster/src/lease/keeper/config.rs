@@ -13,6 +13,8 @@ use crate::lease::saved::{SavedLeases, SavedPlaceError};
 
 const MIN_WINDOW: Duration = Duration::from_millis(500);
 const MAX_WINDOW: Duration = Duration::from_hours(24);
+/// A window is at least so many times what the store may lose: a claim and the renewal after it settle within it.
+const WINDOW_PER_LOSS: u32 = 3;
 
 /// How a [`Keeper`](super::Keeper) seeks and keeps its lease.
 #[derive(Clone, Debug)]
@@ -51,7 +53,7 @@ impl KeeperConfig {
 
     /// How far a lease reaches ahead: the store may be down for two thirds of it with no effect (two fifths, where its
     /// calls hang instead of failing), and after a crash the worker stays taken for up to all of it. Between 500 ms and
-    /// a day.
+    /// a day, and at least three times what the store [may lose](snowmint_store::Store::may_lose).
     pub const fn window(mut self, window: Duration) -> Self {
         self.window = window;
         self
@@ -84,13 +86,25 @@ impl KeeperConfig {
         self
     }
 
-    /// Whether a keeper could be started with it.
+    /// Whether a keeper could be started with it, over a store that keeps what it acknowledges.
     ///
     /// # Errors
     ///
     /// As [`Keeper::start`](super::Keeper::start).
     pub fn check(&self) -> Result<(), KeeperConfigError> {
-        self.checked().map(drop)
+        self.checked(Duration::ZERO).map(drop)
+    }
+
+    /// Whether a window is long enough for a store that may lose so much of its newest writes.
+    ///
+    /// # Errors
+    ///
+    /// [`KeeperConfigError::WindowForStore`] with both.
+    pub fn check_window(window: Duration, may_lose: Duration) -> Result<(), KeeperConfigError> {
+        if window < may_lose * WINDOW_PER_LOSS {
+            return Err(KeeperConfigError::WindowForStore { window, may_lose });
+        }
+        Ok(())
     }
 
     pub(super) const fn saved_leases(&self) -> Option<&SavedLeases> {
@@ -110,10 +124,11 @@ impl KeeperConfig {
         (self.window / 4).min(Duration::from_secs(6))
     }
 
-    pub(in crate::lease) fn checked(&self) -> Result<Settings, KeeperConfigError> {
+    pub(in crate::lease) fn checked(&self, may_lose: Duration) -> Result<Settings, KeeperConfigError> {
         if !(MIN_WINDOW..=MAX_WINDOW).contains(&self.window) || self.window < self.pool.layout().tick() * 3 {
             return Err(KeeperConfigError::Window { window: self.window, tick: self.pool.layout().tick() });
         }
+        Self::check_window(self.window, may_lose)?;
         let layout = self.pool.layout();
         layout.check(Field::Datacenter, self.pool.datacenter().0.into())?;
         if let WorkerChoice::Only(WorkerId(worker)) = self.choice {
@@ -128,14 +143,19 @@ impl KeeperConfig {
             holder: self.holder.clone(),
             window_ms: ms(self.window),
             max_skew_ms: ms(self.max_skew),
+            may_lose_ms: settle_ms(may_lose),
         })
     }
 }
 
 impl KeeperConfig {
     /// As [`checked`](Self::checked), for several leases.
-    pub(in crate::lease) fn checked_for(&self, workers: Workers) -> Result<Settings, KeeperConfigError> {
-        let settings = self.checked()?;
+    pub(in crate::lease) fn checked_for(
+        &self,
+        workers: Workers,
+        may_lose: Duration,
+    ) -> Result<Settings, KeeperConfigError> {
+        let settings = self.checked(may_lose)?;
         if workers.max() > 1
             && let WorkerChoice::Only(worker) = self.choice
         {
@@ -146,6 +166,15 @@ impl KeeperConfig {
         }
         Ok(settings)
     }
+}
+
+/// How long a grant takes to settle, in milliseconds: one more than the store may lose, since readings of the clock are cut
+/// to whole milliseconds.
+pub(super) fn settle_ms(may_lose: Duration) -> u64 {
+    if may_lose.is_zero() {
+        return 0;
+    }
+    u64::try_from(may_lose.as_micros().div_ceil(1000)).unwrap_or(u64::MAX - 1) + 1
 }
 
 /// Fresh random bits for the tags of one process.
@@ -178,6 +207,18 @@ pub enum KeeperConfigError {
         window: Duration,
         /// The layout's tick.
         tick: Duration,
+    },
+    /// The window is too short for what the store may lose.
+    #[error(
+        "invalid window {window:?}: the store may lose its newest {may_lose:?} of writes, so a window is at least {:?}; \
+         choose a longer window, or a smaller may_lose in the store's URL if its failover loses less",
+        *.may_lose * WINDOW_PER_LOSS
+    )]
+    WindowForStore {
+        /// The window.
+        window: Duration,
+        /// What the store may lose.
+        may_lose: Duration,
     },
     /// Several workers are wanted, and one in particular.
     #[error("worker {worker} is one worker, {workers} were asked for: leave one of the two away")]

@@ -11,6 +11,7 @@ use tokio::task::JoinHandle;
 
 use super::config::{KeeperConfig, KeeperConfigError, random_seed};
 use super::mount::Mount;
+use super::quiet::Quiet;
 use super::task::{Parts, Task};
 use super::{AbortOnDrop, LeaseStatus};
 use crate::lease::protocol::Settings;
@@ -24,6 +25,7 @@ pub(in crate::lease) struct Node {
     pub(in crate::lease) config: KeeperConfig,
     pub(in crate::lease) clock: Arc<AnchoredClock>,
     pub(in crate::lease) mount: Arc<dyn Mount>,
+    quiet: Arc<Quiet>,
 }
 
 /// A lease that is sought or held, until it is given back.
@@ -35,6 +37,16 @@ pub(in crate::lease) struct Slot {
 }
 
 impl Node {
+    pub(in crate::lease) fn new(
+        store: Arc<dyn Store>,
+        settings: Settings,
+        config: KeeperConfig,
+        clock: Arc<AnchoredClock>,
+        mount: Arc<dyn Mount>,
+    ) -> Self {
+        Self { store, settings, config, clock, mount, quiet: Arc::new(Quiet::new()) }
+    }
+
     /// Starts to seek the lease of a slot, counted from 0. Must be called on a tokio runtime.
     ///
     /// Slots share a holder's name but for a suffix, and have tags of their own: a record of one is to another like
@@ -59,6 +71,7 @@ impl Node {
             mount: Arc::clone(&self.mount),
             status: sender,
             saver,
+            quiet: Arc::clone(&self.quiet),
         });
         let (release, released) = oneshot::channel();
         let task = tokio::spawn(async move {

@@ -23,6 +23,10 @@ pub struct LeaseStatus {
     pub renewals: u64,
     /// How often another node took the worker.
     pub lost: u64,
+    /// How often the store was found to have lost what it had acknowledged of the lease.
+    pub store_forgot: u64,
+    /// How often another node was granted what the lease covered, after the store forgot: the lease ended at once.
+    pub overlaps: u64,
     /// How many calls to the store failed.
     pub store_errors: u64,
     /// How far the store's records reach ahead of what a clock like ours writes, in milliseconds; 0 if they do
@@ -59,6 +63,8 @@ impl LeaseStatus {
     pub(in crate::lease) fn add_counts(&mut self, other: &Self) {
         self.renewals += other.renewals;
         self.lost += other.lost;
+        self.store_forgot += other.store_forgot;
+        self.overlaps += other.overlaps;
         self.store_errors += other.store_errors;
     }
 

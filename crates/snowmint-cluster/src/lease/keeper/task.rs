@@ -12,10 +12,14 @@ use snowmint_store::{Key, KeyError, Store, StoreError, StoreErrorKind, Swap, Ver
 use tokio::sync::{oneshot, watch};
 use tokio::time::{sleep, timeout};
 
+use super::config::settle_ms;
 use super::mount::Mount;
 use super::outage::Outage;
+use super::quiet::Quiet;
 use super::{AbortOnDrop, KeeperConfig, LeaseFailure, LeaseStatus};
-use crate::lease::protocol::{Call, Entry, Event, Input, Listing, Next, Protocol, Settings, Swapped};
+use crate::lease::protocol::{
+    Call, Entry, Event, Input, Listing, Next, Now, Protocol, Settings, Swapped, Turn,
+};
 use crate::lease::record::Record;
 use crate::lease::saved::Saver;
 use leasing::Mounted;
@@ -31,6 +35,7 @@ pub(in crate::lease) struct Parts {
     pub(in crate::lease) mount: Arc<dyn Mount>,
     pub(in crate::lease) status: watch::Sender<LeaseStatus>,
     pub(in crate::lease) saver: Option<Arc<Saver>>,
+    pub(super) quiet: Arc<Quiet>,
 }
 
 pub(in crate::lease) struct Task {
@@ -45,6 +50,7 @@ pub(in crate::lease) struct Task {
     used_until_unix_ms: u64,
     status: watch::Sender<LeaseStatus>,
     saver: Option<Arc<Saver>>,
+    quiet: Arc<Quiet>,
     outage: Outage,
     /// The last worker whose record could not be read: told once.
     unreadable: Option<WorkerId>,
@@ -61,7 +67,7 @@ impl Drop for Task {
 
 impl Task {
     pub(in crate::lease) fn new(parts: Parts) -> Self {
-        let Parts { store, settings, seed, config, clock, mount, status, saver } = parts;
+        let Parts { store, settings, seed, config, clock, mount, status, saver, quiet } = parts;
         let protocol = Protocol::new(settings, seed);
         Self {
             store,
@@ -74,6 +80,7 @@ impl Task {
             used_until_unix_ms: 0,
             status,
             saver,
+            quiet,
             outage: Outage::default(),
             unreadable: None,
             said: None,
@@ -96,7 +103,7 @@ impl Task {
         };
         let mut input = if asked_to_release { self.release().await } else { Input::Wake };
         loop {
-            let turn = self.protocol.step(self.clock.unix_ms(), input);
+            let turn = self.step(input);
             for event in turn.events {
                 self.apply(event).await;
             }
@@ -121,6 +128,16 @@ impl Task {
                 },
             };
         }
+    }
+
+    fn step(&mut self, input: Input) -> Turn {
+        // A store that is opened late says only then what it may lose.
+        self.protocol.store_may_lose(settle_ms(self.store.may_lose()));
+        self.protocol.claim_nothing_before(self.quiet.until_steady_ms());
+        let now = Now { unix_ms: self.clock.unix_ms(), steady_ms: self.quiet.steady_ms() };
+        let turn = self.protocol.step(now, input);
+        self.quiet.until(self.protocol.quiet_until_steady_ms());
+        turn
     }
 
     async fn perform(&mut self, call: Call) -> Input {
@@ -177,6 +194,13 @@ impl Task {
         match event {
             Event::Granted(lease) => self.granted(lease).await,
             Event::Extended { until_unix_ms } => self.extended(until_unix_ms).await,
+            Event::Claimed { worker, settles_in_ms } => self.claimed(worker, settles_in_ms),
+            Event::StoreForgot { worker, acknowledged_until_unix_ms, found_until_unix_ms } => {
+                self.store_forgot(worker, acknowledged_until_unix_ms, found_until_unix_ms);
+            }
+            Event::Overlap { worker, holder, from_unix_ms, until_unix_ms } => {
+                self.overlap(worker, &holder, from_unix_ms..until_unix_ms).await;
+            }
             Event::Lost { worker, until_unix_ms } => {
                 tracing::warn!(
                     %worker,

@@ -40,6 +40,7 @@ impl Leases {
         let mut one = held.next().or(all.first()).cloned().unwrap_or_default();
         one.until_unix_ms = all.iter().filter_map(|status| status.until_unix_ms).max();
         (one.renewals, one.lost, one.store_errors) = (past.renewals, past.lost, past.store_errors);
+        (one.store_forgot, one.overlaps) = (past.store_forgot, past.overlaps);
         for status in &all {
             one.add_counts(status);
         }

@@ -101,6 +101,34 @@ pub enum Event {
         /// Its new end, in unix milliseconds.
         until_unix_ms: u64,
     },
+    /// A worker was claimed, of a store that may lose the claim: the lease is granted once that has settled.
+    Claimed {
+        /// The worker.
+        worker: WorkerId,
+        /// How long that takes at least, in milliseconds.
+        settles_in_ms: u64,
+    },
+    /// The store has an older record of this lease than it had acknowledged, or none: it failed over, or was restored. The
+    /// lease is written again, unless another node has the worker; no other is claimed for one window.
+    StoreForgot {
+        /// The worker.
+        worker: WorkerId,
+        /// The end that the store had acknowledged, in unix milliseconds.
+        acknowledged_until_unix_ms: u64,
+        /// The end of this lease that it shows, in unix milliseconds; `None` where it shows none.
+        found_until_unix_ms: Option<u64>,
+    },
+    /// Another holder was granted what this lease covers, since the store forgot: it ends at once.
+    Overlap {
+        /// The worker.
+        worker: WorkerId,
+        /// Who else has it.
+        holder: Holder,
+        /// Where the other's grant begins, in unix milliseconds.
+        from_unix_ms: u64,
+        /// Where this node's lease would have ended, in unix milliseconds.
+        until_unix_ms: u64,
+    },
     /// Another node took the worker's later timestamps: what was granted stays, another lease is sought.
     Lost {
         /// The worker.

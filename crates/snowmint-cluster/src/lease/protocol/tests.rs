@@ -2,6 +2,7 @@
 //! Method: the machine is fed answers by hand, and the calls it makes are compared.
 
 mod bounds;
+mod settling;
 
 use super::*;
 use snowmint::{DatacenterId, Layout};
@@ -16,7 +17,13 @@ fn settings(choice: WorkerChoice) -> Settings {
         holder: Holder::new("me").unwrap(),
         window_ms: WINDOW,
         max_skew_ms: 30_000,
+        may_lose_ms: 0,
     }
+}
+
+/// An instant at which both clocks agree.
+fn at(unix_ms: u64) -> Now {
+    Now { unix_ms, steady_ms: unix_ms }
 }
 
 fn listed(entries: Vec<Entry>) -> Input {
@@ -28,7 +35,12 @@ fn protocol() -> Protocol {
 }
 
 fn entry(worker: u32, holder: &str, until: u64, tag: u128) -> Entry {
-    let record = Record { holder: Holder::new(holder).unwrap(), until_unix_ms: until, tag: Tag(tag) };
+    let record = Record {
+        holder: Holder::new(holder).unwrap(),
+        from_unix_ms: None,
+        until_unix_ms: until,
+        tag: Tag(tag),
+    };
     Entry { worker: WorkerId(worker), revision: Revision(5), record: Some(record) }
 }
 
@@ -42,11 +54,11 @@ fn swap_of(turn: &Turn) -> (WorkerId, Expected, Record) {
 /// A machine that holds a lease until `NOW + WINDOW`.
 fn holding() -> (Protocol, WorkerId) {
     let mut protocol = protocol();
-    protocol.step(NOW, Input::Wake);
-    let turn = protocol.step(NOW, listed(vec![]));
+    protocol.step(at(NOW), Input::Wake);
+    let turn = protocol.step(at(NOW), listed(vec![]));
     let (worker, expected, record) = swap_of(&turn);
     assert_eq!((expected, record.until_unix_ms), (Expected::Absent, NOW + WINDOW));
-    let turn = protocol.step(NOW, Input::Swapped(Ok(Swapped::Done(Revision(1)))));
+    let turn = protocol.step(at(NOW), Input::Swapped(Ok(Swapped::Done(Revision(1)))));
     let lease = Lease { worker, from_unix_ms: NOW, until_unix_ms: NOW + WINDOW };
     assert_eq!(turn.events, [Event::Granted(lease)]);
     assert!(matches!(turn.next, Next::Wait(ms) if (WINDOW / 4..=WINDOW / 3).contains(&ms)));
@@ -56,14 +68,14 @@ fn holding() -> (Protocol, WorkerId) {
 #[test]
 fn a_lease_is_renewed_at_a_third_of_the_window_and_only_reaches_further() {
     let (mut protocol, worker) = holding();
-    let turn = protocol.step(NOW + 3000, Input::Wake);
+    let turn = protocol.step(at(NOW + 3000), Input::Wake);
     let (renewed, expected, record) = swap_of(&turn);
     assert_eq!((renewed, expected), (worker, Expected::Revision(Revision(1))));
     assert_eq!(record.until_unix_ms, NOW + 3000 + WINDOW);
-    let turn = protocol.step(NOW + 3000, Input::Swapped(Ok(Swapped::Done(Revision(2)))));
+    let turn = protocol.step(at(NOW + 3000), Input::Swapped(Ok(Swapped::Done(Revision(2)))));
     assert_eq!(turn.events, [Event::Extended { until_unix_ms: NOW + 3000 + WINDOW }]);
     // The clock goes back an hour: what was granted is never taken back.
-    let turn = protocol.step(NOW - 3_600_000, Input::Wake);
+    let turn = protocol.step(at(NOW - 3_600_000), Input::Wake);
     assert_eq!(swap_of(&turn).2.until_unix_ms, NOW + 3000 + WINDOW);
 }
 
@@ -77,17 +89,18 @@ fn a_lease_that_is_resumed_is_renewed_first_and_given_back_no_further_than_its_b
         until_unix_ms: NOW + 5000,
     };
     let mut protocol = Protocol::resume(settings(WorkerChoice::Any), 7, held);
-    let (worker, expected, record) = swap_of(&protocol.step(NOW, Input::Wake));
+    let (worker, expected, record) = swap_of(&protocol.step(at(NOW), Input::Wake));
     assert_eq!((worker, expected), (WorkerId(9), Expected::Revision(Revision(4))));
     assert_eq!(record.until_unix_ms, NOW + WINDOW);
-    let turn = protocol.step(NOW, Input::Swapped(Ok(Swapped::Done(Revision(5)))));
+    let turn = protocol.step(at(NOW), Input::Swapped(Ok(Swapped::Done(Revision(5)))));
     assert_eq!(turn.events, [Event::Extended { until_unix_ms: NOW + WINDOW }]);
-    let turn = protocol.step(NOW, Input::Release { used_until_unix_ms: 0 });
+    let turn = protocol.step(at(NOW), Input::Release { used_until_unix_ms: 0 });
     assert_eq!(swap_of(&turn).2.until_unix_ms, NOW + 500, "what lies before is the dead process's");
 
     let mut protocol = Protocol::resume(settings(WorkerChoice::Any), 7, held);
-    protocol.step(NOW, Input::Wake);
-    let turn = protocol.step(NOW, Input::Swapped(Ok(Swapped::Conflict)));
+    protocol.step(at(NOW), Input::Wake);
+    protocol.step(at(NOW), Input::Swapped(Ok(Swapped::Conflict)));
+    let turn = protocol.step(at(NOW), Input::Loaded(Ok(Some(entry(9, "other", NOW + 9000, 1 << 64)))));
     assert_eq!(turn.events, [Event::Lost { worker: WorkerId(9), until_unix_ms: NOW + 5000 }]);
 }
 
@@ -98,8 +111,8 @@ fn a_second_lease_of_a_process_neither_adopts_nor_prefers_the_record_of_the_firs
     // A lapsed one: with the same name it would be preferred, and the first would lose it.
     for until in [NOW + 3, NOW - 1] {
         let mut protocol = Protocol::new(second.clone(), 1 << 64);
-        protocol.step(NOW, Input::Wake);
-        let turn = protocol.step(NOW, listed(vec![entry(9, "me", until, 8)]));
+        protocol.step(at(NOW), Input::Wake);
+        let turn = protocol.step(at(NOW), listed(vec![entry(9, "me", until, 8)]));
         assert_eq!(swap_of(&turn).1, Expected::Absent, "a worker that nobody has");
     }
 }
@@ -110,16 +123,16 @@ fn a_lapsed_worker_is_granted_from_where_it_ended_and_ones_own_comes_first() {
         (0..32).map(|w| entry(w, if w == 9 { mine } else { "other" }, NOW - u64::from(w), 1)).collect()
     };
     let mut protocol = protocol();
-    protocol.step(NOW, Input::Wake);
-    let turn = protocol.step(NOW, listed(workers("me")));
+    protocol.step(at(NOW), Input::Wake);
+    let turn = protocol.step(at(NOW), listed(workers("me")));
     assert_eq!(swap_of(&turn).0, WorkerId(9));
-    let turn = protocol.step(NOW, Input::Swapped(Ok(Swapped::Conflict)));
+    let turn = protocol.step(at(NOW), Input::Swapped(Ok(Swapped::Conflict)));
     assert_eq!(swap_of(&turn).0, WorkerId(31), "then the one that lapsed first");
-    let turn = protocol.step(NOW - 100, Input::Swapped(Ok(Swapped::Conflict)));
+    let turn = protocol.step(at(NOW - 100), Input::Swapped(Ok(Swapped::Conflict)));
     let (worker, _, record) = swap_of(&turn);
     assert_eq!(worker, WorkerId(30));
     assert_eq!(record.until_unix_ms, NOW - 30 + WINDOW, "the clock went back: max(now, old.until) + window");
-    let turn = protocol.step(NOW - 100, Input::Swapped(Ok(Swapped::Done(Revision(6)))));
+    let turn = protocol.step(at(NOW - 100), Input::Swapped(Ok(Swapped::Done(Revision(6)))));
     let lease = Lease { worker, from_unix_ms: NOW - 30, until_unix_ms: NOW - 30 + WINDOW };
     assert_eq!(turn.events, [Event::Granted(lease)]);
 }
@@ -127,10 +140,11 @@ fn a_lapsed_worker_is_granted_from_where_it_ended_and_ones_own_comes_first() {
 #[test]
 fn ones_own_worker_is_kept_though_its_last_tick_has_not_ended() {
     let mut protocol = protocol();
-    protocol.step(NOW, Input::Wake);
-    let turn = protocol.step(NOW, listed(vec![entry(9, "me", NOW + 1, 1), entry(8, "other", NOW + 1, 1)]));
+    protocol.step(at(NOW), Input::Wake);
+    let turn =
+        protocol.step(at(NOW), listed(vec![entry(9, "me", NOW + 1, 1), entry(8, "other", NOW + 1, 1)]));
     assert_eq!(swap_of(&turn).0, WorkerId(9));
-    let turn = protocol.step(NOW, Input::Swapped(Ok(Swapped::Done(Revision(6)))));
+    let turn = protocol.step(at(NOW), Input::Swapped(Ok(Swapped::Done(Revision(6)))));
     assert!(
         matches!(turn.events[..], [Event::Granted(Lease { from_unix_ms, .. })] if from_unix_ms == NOW + 1)
     );
@@ -140,8 +154,8 @@ fn ones_own_worker_is_kept_though_its_last_tick_has_not_ended() {
 fn all_workers_taken_says_which_frees_first() {
     let entries: Vec<Entry> = (0..32).map(|w| entry(w, "other", NOW + 5000 - u64::from(w), 1)).collect();
     let mut protocol = protocol();
-    protocol.step(NOW, Input::Wake);
-    let turn = protocol.step(NOW, listed(entries));
+    protocol.step(at(NOW), Input::Wake);
+    let turn = protocol.step(at(NOW), listed(entries));
     let first = Some((WorkerId(31), Holder::new("other").unwrap(), NOW + 4969));
     assert_eq!(turn.events, [Event::NoneFree { first }]);
     assert!(matches!(turn.next, Next::Wait(_)));
@@ -150,14 +164,14 @@ fn all_workers_taken_says_which_frees_first() {
 #[test]
 fn a_lost_answer_is_settled_by_the_tag() {
     let (mut protocol, worker) = holding();
-    let turn = protocol.step(NOW + 3000, Input::Wake);
+    let turn = protocol.step(at(NOW + 3000), Input::Wake);
     let written = swap_of(&turn).2;
-    let turn = protocol.step(NOW + 5000, Input::Swapped(Err(Failure::Unknown)));
+    let turn = protocol.step(at(NOW + 5000), Input::Swapped(Err(Failure::Unknown)));
     assert!(matches!(turn.next, Next::Wait(_)));
-    let turn = protocol.step(NOW + 5100, Input::Wake);
+    let turn = protocol.step(at(NOW + 5100), Input::Wake);
     assert_eq!(turn.next, Next::Call(Call::Load(worker)));
     let found = Entry { worker, revision: Revision(2), record: Some(written.clone()) };
-    let turn = protocol.step(NOW + 5100, Input::Loaded(Ok(Some(found))));
+    let turn = protocol.step(at(NOW + 5100), Input::Loaded(Ok(Some(found))));
     assert_eq!(turn.events, [Event::Extended { until_unix_ms: written.until_unix_ms }]);
 }
 
@@ -166,17 +180,17 @@ fn a_lost_answer_is_settled_by_the_tag() {
 fn a_lease_that_is_learned_of_late_is_renewed_earlier() {
     for (late_ms, most_ms) in [(100, 2900), (2900, 100), (2999, 1), (5000, 1), (17_000, 1)] {
         let (mut protocol, worker) = holding();
-        let written = swap_of(&protocol.step(NOW + 3000, Input::Wake)).2;
-        protocol.step(NOW + 3000, Input::Swapped(Err(Failure::Unknown)));
+        let written = swap_of(&protocol.step(at(NOW + 3000), Input::Wake)).2;
+        protocol.step(at(NOW + 3000), Input::Swapped(Err(Failure::Unknown)));
         let late = NOW + 3000 + late_ms;
-        protocol.step(late, Input::Wake);
+        protocol.step(at(late), Input::Wake);
         let found = Entry { worker, revision: Revision(2), record: Some(written) };
-        let turn = protocol.step(late, Input::Loaded(Ok(Some(found))));
+        let turn = protocol.step(at(late), Input::Loaded(Ok(Some(found))));
         assert!(
             matches!(turn.next, Next::Wait(ms) if (most_ms * 7 / 8..=most_ms).contains(&ms)),
             "{late_ms}: {turn:?}"
         );
-        let again = swap_of(&protocol.step(late, Input::Wake));
+        let again = swap_of(&protocol.step(at(late), Input::Wake));
         assert_eq!((again.0, again.2.until_unix_ms), (worker, late + WINDOW));
     }
 }
@@ -184,32 +198,35 @@ fn a_lease_that_is_learned_of_late_is_renewed_earlier() {
 #[test]
 fn a_write_that_arrives_late_is_recognised_after_a_second_attempt() {
     let (mut protocol, worker) = holding();
-    let late = swap_of(&protocol.step(NOW + 3000, Input::Wake)).2;
-    protocol.step(NOW + 5000, Input::Swapped(Err(Failure::Unknown)));
-    protocol.step(NOW + 5100, Input::Wake);
+    let late = swap_of(&protocol.step(at(NOW + 3000), Input::Wake)).2;
+    protocol.step(at(NOW + 5000), Input::Swapped(Err(Failure::Unknown)));
+    protocol.step(at(NOW + 5100), Input::Wake);
     // Nothing there yet: the same revision is tried again under another tag.
     let before = Entry {
         worker,
         revision: Revision(1),
         record: Some(entry(0, "me", NOW + WINDOW, 8).record.unwrap()),
     };
-    let turn = protocol.step(NOW + 5200, Input::Loaded(Ok(Some(before))));
+    let turn = protocol.step(at(NOW + 5200), Input::Loaded(Ok(Some(before))));
     let (_, expected, second) = swap_of(&turn);
     assert_eq!(expected, Expected::Revision(Revision(1)));
     assert_ne!(second.tag, late.tag);
     // The first one arrived in between.
-    let turn = protocol.step(NOW + 5300, Input::Swapped(Ok(Swapped::Conflict)));
+    let turn = protocol.step(at(NOW + 5300), Input::Swapped(Ok(Swapped::Conflict)));
     assert_eq!(turn.next, Next::Call(Call::Load(worker)), "a conflict after a doubtful write proves nothing");
     let found = Entry { worker, revision: Revision(2), record: Some(late.clone()) };
-    let turn = protocol.step(NOW + 5400, Input::Loaded(Ok(Some(found))));
+    let turn = protocol.step(at(NOW + 5400), Input::Loaded(Ok(Some(found))));
     assert_eq!(turn.events, [Event::Extended { until_unix_ms: late.until_unix_ms }]);
 }
 
 #[test]
 fn a_record_of_another_means_lost_and_another_worker_is_sought_at_once() {
     let (mut protocol, worker) = holding();
-    protocol.step(NOW + 3000, Input::Wake);
-    let turn = protocol.step(NOW + 3000, Input::Swapped(Ok(Swapped::Conflict)));
+    protocol.step(at(NOW + 3000), Input::Wake);
+    let turn = protocol.step(at(NOW + 3000), Input::Swapped(Ok(Swapped::Conflict)));
+    assert_eq!((turn.events.as_slice(), &turn.next), ([].as_slice(), &Next::Call(Call::Load(worker))));
+    let others = entry(worker.0, "other", NOW + 3 * WINDOW, 1 << 64);
+    let turn = protocol.step(at(NOW + 3000), Input::Loaded(Ok(Some(others))));
     assert_eq!(turn.events, [Event::Lost { worker, until_unix_ms: NOW + WINDOW }]);
     assert_eq!(turn.next, Next::Call(Call::List));
 }
@@ -217,25 +234,25 @@ fn a_record_of_another_means_lost_and_another_worker_is_sought_at_once() {
 #[test]
 fn release_writes_the_end_of_what_was_used() {
     let (mut protocol, worker) = holding();
-    let turn = protocol.step(NOW + 100, Input::Release { used_until_unix_ms: NOW + 90 });
+    let turn = protocol.step(at(NOW + 100), Input::Release { used_until_unix_ms: NOW + 90 });
     let (released, expected, record) = swap_of(&turn);
     assert_eq!(
         (released, expected, record.until_unix_ms),
         (worker, Expected::Revision(Revision(1)), NOW + 90)
     );
-    let turn = protocol.step(NOW + 100, Input::Swapped(Ok(Swapped::Done(Revision(2)))));
+    let turn = protocol.step(at(NOW + 100), Input::Swapped(Ok(Swapped::Done(Revision(2)))));
     assert_eq!((turn.events.as_slice(), turn.next), ([Event::Released].as_slice(), Next::Stop));
 }
 
 #[test]
 fn release_during_a_doubtful_renewal_gives_back_what_the_record_shows() {
     let (mut protocol, worker) = holding();
-    let renewal = swap_of(&protocol.step(NOW + 3000, Input::Wake)).2;
-    protocol.step(NOW + 5000, Input::Swapped(Err(Failure::Unknown)));
-    let turn = protocol.step(NOW + 5000, Input::Release { used_until_unix_ms: NOW + 4000 });
+    let renewal = swap_of(&protocol.step(at(NOW + 3000), Input::Wake)).2;
+    protocol.step(at(NOW + 5000), Input::Swapped(Err(Failure::Unknown)));
+    let turn = protocol.step(at(NOW + 5000), Input::Release { used_until_unix_ms: NOW + 4000 });
     assert_eq!(turn.next, Next::Call(Call::Load(worker)));
     let found = Entry { worker, revision: Revision(2), record: Some(renewal) };
-    let turn = protocol.step(NOW + 5000, Input::Loaded(Ok(Some(found))));
+    let turn = protocol.step(at(NOW + 5000), Input::Loaded(Ok(Some(found))));
     let (_, expected, record) = swap_of(&turn);
     assert_eq!((expected, record.until_unix_ms), (Expected::Revision(Revision(2)), NOW + 4000));
     assert_eq!(turn.events, [], "nobody may mint under it any more");
@@ -245,16 +262,16 @@ fn release_during_a_doubtful_renewal_gives_back_what_the_record_shows() {
 #[test]
 fn a_claim_that_is_settled_after_the_release_was_asked_for_is_given_back_unused() {
     let mut protocol = protocol();
-    protocol.step(NOW, Input::Wake);
-    let (worker, _, claim) = swap_of(&protocol.step(NOW, listed(vec![])));
-    protocol.step(NOW + 100, Input::Swapped(Err(Failure::Unknown)));
-    let turn = protocol.step(NOW + 200, Input::Release { used_until_unix_ms: 0 });
+    protocol.step(at(NOW), Input::Wake);
+    let (worker, _, claim) = swap_of(&protocol.step(at(NOW), listed(vec![])));
+    protocol.step(at(NOW + 100), Input::Swapped(Err(Failure::Unknown)));
+    let turn = protocol.step(at(NOW + 200), Input::Release { used_until_unix_ms: 0 });
     assert_eq!(turn.next, Next::Call(Call::Load(worker)));
     let found = Entry { worker, revision: Revision(1), record: Some(claim) };
-    let turn = protocol.step(NOW + 300, Input::Loaded(Ok(Some(found))));
+    let turn = protocol.step(at(NOW + 300), Input::Loaded(Ok(Some(found))));
     assert_eq!(turn.events, [], "nobody may mint under it");
     assert_eq!(swap_of(&turn).2.until_unix_ms, NOW, "back to where it began, not to where another's may lie");
-    let turn = protocol.step(NOW + 300, Input::Swapped(Ok(Swapped::Done(Revision(2)))));
+    let turn = protocol.step(at(NOW + 300), Input::Swapped(Ok(Swapped::Done(Revision(2)))));
     assert_eq!(turn.next, Next::Stop);
 }
 
@@ -262,11 +279,11 @@ fn a_claim_that_is_settled_after_the_release_was_asked_for_is_given_back_unused(
 #[test]
 fn a_release_asked_for_twice_keeps_what_was_used() {
     let (mut protocol, worker) = holding();
-    protocol.step(NOW + 100, Input::Release { used_until_unix_ms: NOW + 90 });
-    protocol.step(NOW + 200, Input::Swapped(Err(Failure::NotDone)));
-    protocol.step(NOW + 300, Input::Release { used_until_unix_ms: 0 });
+    protocol.step(at(NOW + 100), Input::Release { used_until_unix_ms: NOW + 90 });
+    protocol.step(at(NOW + 200), Input::Swapped(Err(Failure::NotDone)));
+    protocol.step(at(NOW + 300), Input::Release { used_until_unix_ms: 0 });
     let before = Entry { revision: Revision(1), ..entry(worker.0, "me", NOW + WINDOW, 8) };
-    let turn = protocol.step(NOW + 300, Input::Loaded(Ok(Some(before))));
+    let turn = protocol.step(at(NOW + 300), Input::Loaded(Ok(Some(before))));
     assert_eq!(swap_of(&turn).2.until_unix_ms, NOW + 90);
 }
 
@@ -274,13 +291,13 @@ fn a_release_asked_for_twice_keeps_what_was_used() {
 fn the_only_worker_wanted_is_refused_once_another_is_seen_to_renew_it() {
     let mut protocol = Protocol::new(settings(WorkerChoice::Only(WorkerId(7))), 7);
     let holder = Holder::new("other").unwrap();
-    protocol.step(NOW, Input::Wake);
-    let turn = protocol.step(NOW, listed(vec![entry(7, "other", NOW + 5000, 1)]));
+    protocol.step(at(NOW), Input::Wake);
+    let turn = protocol.step(at(NOW), listed(vec![entry(7, "other", NOW + 5000, 1)]));
     assert!(matches!(turn.events[..], [Event::Awaited { .. }]), "it may be a leftover of a crash: {turn:?}");
-    protocol.step(NOW + 700, Input::Wake);
+    protocol.step(at(NOW + 700), Input::Wake);
     let mut renewed = entry(7, "other", NOW + 8000, 2);
     renewed.revision = Revision(6);
-    let turn = protocol.step(NOW + 700, listed(vec![renewed]));
+    let turn = protocol.step(at(NOW + 700), listed(vec![renewed]));
     assert_eq!(turn.events, [Event::Taken { worker: WorkerId(7), holder, until_unix_ms: NOW + 8000 }]);
 }
 
@@ -288,15 +305,15 @@ fn the_only_worker_wanted_is_refused_once_another_is_seen_to_renew_it() {
 #[test]
 fn a_claim_that_lands_after_it_was_given_up_is_ours() {
     let mut protocol = Protocol::new(settings(WorkerChoice::Only(WorkerId(7))), 7);
-    protocol.step(NOW, Input::Wake);
-    let claim = swap_of(&protocol.step(NOW, listed(vec![]))).2;
-    protocol.step(NOW + 100, Input::Swapped(Err(Failure::Unknown)));
-    protocol.step(NOW + 200, Input::Wake);
-    let turn = protocol.step(NOW + 300, Input::Loaded(Ok(None)));
+    protocol.step(at(NOW), Input::Wake);
+    let claim = swap_of(&protocol.step(at(NOW), listed(vec![]))).2;
+    protocol.step(at(NOW + 100), Input::Swapped(Err(Failure::Unknown)));
+    protocol.step(at(NOW + 200), Input::Wake);
+    let turn = protocol.step(at(NOW + 300), Input::Loaded(Ok(None)));
     assert!(matches!(turn.next, Next::Wait(_)), "given up: {turn:?}");
-    protocol.step(NOW + 400, Input::Wake);
+    protocol.step(at(NOW + 400), Input::Wake);
     let landed = Entry { worker: WorkerId(7), revision: Revision(3), record: Some(claim) };
-    let turn = protocol.step(NOW + 400, listed(vec![landed]));
+    let turn = protocol.step(at(NOW + 400), listed(vec![landed]));
     let lease = Lease { worker: WorkerId(7), from_unix_ms: NOW, until_unix_ms: NOW + WINDOW };
     assert_eq!(turn.events, [Event::Granted(lease)]);
 }
@@ -304,18 +321,18 @@ fn a_claim_that_lands_after_it_was_given_up_is_ours() {
 #[test]
 fn the_only_worker_wanted_is_taken_once_it_lapses() {
     let mut protocol = Protocol::new(settings(WorkerChoice::Only(WorkerId(7))), 7);
-    protocol.step(NOW, Input::Wake);
-    protocol.step(NOW, listed(vec![entry(7, "other", NOW + 5000, 1)]));
-    protocol.step(NOW + 5000, Input::Wake);
-    let turn = protocol.step(NOW + 5000, listed(vec![entry(7, "other", NOW + 5000, 1)]));
+    protocol.step(at(NOW), Input::Wake);
+    protocol.step(at(NOW), listed(vec![entry(7, "other", NOW + 5000, 1)]));
+    protocol.step(at(NOW + 5000), Input::Wake);
+    let turn = protocol.step(at(NOW + 5000), listed(vec![entry(7, "other", NOW + 5000, 1)]));
     assert_eq!(swap_of(&turn).0, WorkerId(7));
 }
 
 #[test]
 fn records_an_hour_ahead_are_told_with_the_figures_and_left_alone() {
     let mut protocol = protocol();
-    protocol.step(NOW, Input::Wake);
-    let turn = protocol.step(NOW, listed(vec![entry(3, "me", NOW + 3_600_000, 1)]));
+    protocol.step(at(NOW), Input::Wake);
+    let turn = protocol.step(at(NOW), listed(vec![entry(3, "me", NOW + 3_600_000, 1)]));
     let holder = Holder::new("me").unwrap();
     let ahead_ms = 3_600_000 - WINDOW;
     assert_eq!(turn.events, [Event::RecordsAhead { worker: WorkerId(3), holder, ahead_ms }]);
@@ -326,12 +343,12 @@ fn records_an_hour_ahead_are_told_with_the_figures_and_left_alone() {
 fn a_clock_far_ahead_of_the_stores_takes_no_lease_and_one_behind_does() {
     let listing = |store| Input::Listed(Ok(Listing { entries: vec![], store_unix_ms: Some(store) }));
     let mut protocol = protocol();
-    protocol.step(NOW, Input::Wake);
-    let turn = protocol.step(NOW, listing(NOW - 30_001));
+    protocol.step(at(NOW), Input::Wake);
+    let turn = protocol.step(at(NOW), listing(NOW - 30_001));
     assert_eq!(turn.events, [Event::ClockAhead { ahead_ms: 30_001, max_skew_ms: 30_000 }]);
     assert!(matches!(turn.next, Next::Wait(_)));
-    protocol.step(NOW, Input::Wake);
-    swap_of(&protocol.step(NOW, listing(NOW + 3_600_000)));
+    protocol.step(at(NOW), Input::Wake);
+    swap_of(&protocol.step(at(NOW), listing(NOW + 3_600_000)));
 }
 
 #[test]
@@ -339,8 +356,8 @@ fn a_failing_store_is_asked_again_after_longer_and_longer_waits() {
     let mut protocol = protocol();
     let mut waits = Vec::new();
     for _ in 0..12 {
-        protocol.step(NOW, Input::Wake);
-        match protocol.step(NOW, Input::Listed(Err(Failure::NotDone))).next {
+        protocol.step(at(NOW), Input::Wake);
+        match protocol.step(at(NOW), Input::Listed(Err(Failure::NotDone))).next {
             Next::Wait(ms) => waits.push(ms),
             other => panic!("{other:?}"),
         }
@@ -353,11 +370,11 @@ fn leases_end_on_ticks_so_that_no_tick_is_shared() {
     let layout: Layout = "time:31@1s worker:20 sequence:12 epoch:2020-01-01".parse().unwrap();
     let pool = Pool::new(layout, DatacenterId(0));
     let mut protocol = Protocol::new(Settings { pool, ..settings(WorkerChoice::Any) }, 1);
-    protocol.step(NOW + 250, Input::Wake);
-    let turn = protocol.step(NOW + 250, listed(vec![]));
+    protocol.step(at(NOW + 250), Input::Wake);
+    let turn = protocol.step(at(NOW + 250), listed(vec![]));
     assert_eq!(swap_of(&turn).2.until_unix_ms, NOW + WINDOW, "the tick that now lies in, and a window");
-    let turn = protocol.step(NOW + 250, Input::Swapped(Ok(Swapped::Done(Revision(1)))));
+    let turn = protocol.step(at(NOW + 250), Input::Swapped(Ok(Swapped::Done(Revision(1)))));
     assert!(matches!(turn.events[..], [Event::Granted(Lease { from_unix_ms: NOW, .. })]));
-    let turn = protocol.step(NOW + 3250, Input::Wake);
+    let turn = protocol.step(at(NOW + 3250), Input::Wake);
     assert_eq!(swap_of(&turn).2.until_unix_ms, NOW + 4000 + WINDOW);
 }

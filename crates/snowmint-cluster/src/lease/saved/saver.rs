@@ -198,6 +198,7 @@ mod tests {
             holder: Holder::new("me").unwrap(),
             window_ms: 10_000,
             max_skew_ms: 30_000,
+            may_lose_ms: 0,
         };
         let saved = SavedLeases::open(folder, "o").unwrap();
         let status = watch::channel(LeaseStatus::default()).0;

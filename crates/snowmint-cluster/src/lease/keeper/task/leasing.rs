@@ -1,6 +1,7 @@
 //! What a task does when a lease begins, goes on and ends: the generator under it, and the file in which it is saved.
 //! A generator that follows another begins after it; one that is saved goes no further than its file says.
 
+use std::ops::Range;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -10,6 +11,7 @@ use tokio::time::{sleep, timeout};
 
 use super::Task;
 use super::telling::Reason;
+use crate::Holder;
 use crate::lease::keeper::LeasedGenerator;
 use crate::lease::protocol::{Held, Input, Protocol, WorkerChoice};
 
@@ -185,6 +187,37 @@ impl Task {
                 Input::Release { used_until_unix_ms: u64::MAX }
             }
         }
+    }
+
+    /// Another node was granted what this lease covers: not one more id is made of it, and nobody goes on under it.
+    pub(super) async fn overlap(&mut self, worker: WorkerId, holder: &Holder, both: Range<u64>) {
+        let used_until_unix_ms = self.unmount();
+        let (from, until) = (Utc(both.start), Utc(both.end));
+        if used_until_unix_ms > both.start {
+            tracing::error!(
+                %worker, %holder, %from, until = %Utc(used_until_unix_ms.min(both.end)),
+                "duplicate ids are possible: the store forgot this node's lease and granted its worker to another node; \
+                 check ids of this worker with timestamps between these instants; this node stopped using the worker"
+            );
+        } else {
+            tracing::error!(
+                %worker, %holder, %from, %until,
+                "the store forgot this node's lease and granted its worker to another node; this node stopped using the \
+                 worker before that grant began: no id was made twice"
+            );
+        }
+        if let Some(saver) = &self.saver
+            && let Err(error) = saver.remove().await
+        {
+            tracing::error!(%error, "the file of a lease that another node holds cannot be removed: remove it before the next start");
+        }
+        self.status.send_modify(|status| {
+            status.overlaps += 1;
+            status.waiting = Some(format!(
+                "the store forgot the lease of worker {worker} and granted it to {holder}; no other worker is claimed for one \
+                 window"
+            ));
+        });
     }
 
     /// Ends the generator and takes it out; gives the first instant after what it used, in unix milliseconds, 0 where

@@ -3,6 +3,7 @@
 
 use std::sync::Arc;
 
+use snowmint::utc::Utc;
 use snowmint::{Clock, WorkerId};
 use snowmint_store::{StoreError, StoreErrorKind};
 
@@ -74,6 +75,27 @@ impl Task {
             }
         });
         Err(failure)
+    }
+
+    /// A start is not hurried by this, so it is no warning.
+    pub(super) fn claimed(&self, worker: WorkerId, settles_in_ms: u64) {
+        tracing::info!(%worker, settles_in_ms, "worker claimed; the lease is used once the store can no longer lose it");
+        let why = format!(
+            "worker {worker} was claimed; its lease is used once it has settled, in {settles_in_ms} ms (may_lose of the store)"
+        );
+        self.status.send_modify(|status| status.waiting = Some(why));
+    }
+
+    pub(super) fn store_forgot(&self, worker: WorkerId, acknowledged_until: u64, found_until: Option<u64>) {
+        tracing::error!(
+            %worker,
+            acknowledged_until = %Utc(acknowledged_until),
+            found_until = found_until.map(|until| tracing::field::display(Utc(until))),
+            store = self.store.describe(),
+            "the store lost writes that it had acknowledged: it failed over or was restored; this node writes its lease again \
+             and claims no other worker for one window"
+        );
+        self.status.send_modify(|status| status.store_forgot += 1);
     }
 
     /// Without a record that tells when a worker frees, there is none that can be read.

@@ -51,4 +51,6 @@ pub(super) enum Action {
     LateWrite { index: usize },
     /// The store loses its last write.
     Forgets,
+    /// So much time passes by every steady clock as the store may lose: what is written stays.
+    Ages,
 }

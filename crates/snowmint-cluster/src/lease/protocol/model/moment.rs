@@ -7,7 +7,11 @@ use snowmint_store::{Expected, Revision};
 
 use super::super::*;
 use super::action::{Action, Fate, Shows, Then};
+use super::names::FRESH;
 use super::{Rule, StoreModel, UNIT_MS, World};
+
+/// What the steady clock shows at each step; earlier readings are moved back when time passes, and not more than needed.
+pub(super) const STEADY_MS: u64 = 10;
 
 /// Instants, one bit a unit.
 pub(super) type Instants = u64;
@@ -42,7 +46,12 @@ pub(super) struct Node<B> {
 
 impl<B: Rule> Node<B> {
     fn new(settings: Settings) -> Self {
-        Self { protocol: Protocol::with_begin(settings, 0), doing: Doing::Waits, lease: None, saved: None }
+        Self {
+            protocol: Protocol::with_begin(settings, FRESH),
+            doing: Doing::Waits,
+            lease: None,
+            saved: None,
+        }
     }
 }
 
@@ -60,7 +69,7 @@ pub(super) struct Moment<B> {
 }
 
 impl<B: Rule> Moment<B> {
-    pub(super) fn first(settings: [Settings; 2]) -> Self {
+    pub(super) fn first(settings: [Settings; 2], has_lines: bool) -> Self {
         let mut first = Self {
             newest: None,
             before: None,
@@ -69,7 +78,7 @@ impl<B: Rule> Moment<B> {
             granted: 0,
             granted_twice: false,
         };
-        first.forget_names();
+        first.forget_names(has_lines);
         first
     }
 
@@ -91,6 +100,13 @@ impl<B: Rule> Moment<B> {
     /// What becomes of a node by itself is tried at once, and only then what happens at the store: it sees nothing of
     /// the other, and its clock shows any time, so that it makes no difference when it goes on.
     pub(super) fn actions(&self, world: &World<B>, actions: &mut Vec<Action>) {
+        if world.store == StoreModel::ForgetsTheNewest {
+            // Here it does make a difference: time passes for the store and for nodes.
+            actions.push(Action::Ages);
+            (0..2).for_each(|node| self.actions_of_node(world, node, actions));
+            self.actions_of_store(world, actions);
+            return;
+        }
         let on_its_way = |node: &Node<B>| matches!(node.doing, Doing::Sent(_));
         if let Some(node) = self.nodes.iter().position(|node| !on_its_way(node)) {
             self.actions_of_node(world, node, actions);
@@ -103,6 +119,9 @@ impl<B: Rule> Moment<B> {
         let clock = 0..=world.clock_units;
         if let Doing::Waits = self.nodes[node].doing {
             actions.extend(clock.map(|now| Action::Wake { node, now }));
+            if !world.ends {
+                return;
+            }
             let (from, until) = self.nodes[node].lease.unwrap_or_default();
             // 0 where nothing was made.
             let used_until = (from / UNIT_MS..=until / UNIT_MS).chain([0]);
@@ -110,12 +129,17 @@ impl<B: Rule> Moment<B> {
             self.deaths(node, Fate::Lost, actions);
             return;
         }
+        if let Doing::Sent(_) = self.nodes[node].doing {
+            return;
+        }
         actions.push(Action::Sent { node });
         actions.extend(clock.clone().map(|now| Action::Refused { node, now }));
         let late = (self.late.len() < world.late_writes).then_some(Fate::Late);
         for request in [Fate::Lost].into_iter().chain(late) {
             actions.extend(clock.clone().map(|now| Action::TimesOut { node, now, request }));
-            self.deaths(node, request, actions);
+            if world.ends {
+                self.deaths(node, request, actions);
+            }
         }
     }
 
@@ -130,6 +154,9 @@ impl<B: Rule> Moment<B> {
     fn actions_of_store(&self, world: &World<B>, actions: &mut Vec<Action>) {
         let stale = world.store == StoreModel::StaleReads && self.before.is_some();
         for (node, of_node) in self.nodes.iter().enumerate() {
+            if !matches!(of_node.doing, Doing::Sent(_)) {
+                continue;
+            }
             let mut done = |shows, then| actions.push(Action::Done { node, shows, then });
             let writes = matches!(of_node.doing, Doing::Sent(Call::Swap { .. }));
             for now in 0..=world.clock_units {
@@ -140,10 +167,13 @@ impl<B: Rule> Moment<B> {
                     done(Shows::Before, Then::Answer { now });
                 }
             }
-            done(Shows::Newest, Then::Crash);
+            if world.ends {
+                done(Shows::Newest, Then::Crash);
+            }
         }
         actions.extend((0..self.late.len()).map(|index| Action::LateWrite { index }));
-        if world.store == StoreModel::Forgets && self.before.is_some() {
+        let forgets = matches!(world.store, StoreModel::Forgets | StoreModel::ForgetsTheNewest);
+        if forgets && self.before.is_some() {
             actions.push(Action::Forgets);
         }
     }
@@ -196,12 +226,16 @@ impl<B: Rule> Moment<B> {
                 self.takes_effect(world, call, Shows::Newest);
             }
             Action::Forgets => self.newest = self.before.take().flatten(),
+            Action::Ages => {
+                self.before = None;
+                self.nodes.iter_mut().for_each(|node| time_passes(&mut node.protocol));
+            }
         }
     }
 
     fn resume(&mut self, world: &World<B>, node: usize, held: Held) {
         self.nodes[node] = Node {
-            protocol: Protocol::resume_with_begin(world.settings(node), 0, held),
+            protocol: Protocol::resume_with_begin(world.settings(node), FRESH, held),
             doing: Doing::Waits,
             lease: Some((held.from_unix_ms, held.until_unix_ms)),
             saved: Some(held),
@@ -259,12 +293,17 @@ impl<B: Rule> Moment<B> {
     }
 
     fn step(&mut self, world: &World<B>, index: usize, now: u64, input: Input) {
-        let turn = self.nodes[index].protocol.step(now * UNIT_MS, input);
+        let now = Now { unix_ms: now * UNIT_MS, steady_ms: STEADY_MS };
+        let turn = self.nodes[index].protocol.step(now, input);
         for event in turn.events {
             self.apply(world, index, &event);
         }
         match turn.next {
-            Next::Call(call @ Call::Swap { .. }) => self.nodes[index].doing = Doing::Asks(call),
+            Next::Call(Call::Swap { worker, expected, mut record }) => {
+                // A lease that overlaps another's is not to be, so nothing may depend on its being noticed.
+                record.from_unix_ms = None;
+                self.nodes[index].doing = Doing::Asks(Call::Swap { worker, expected, record });
+            }
             Next::Call(read) => self.nodes[index].doing = Doing::Sent(read),
             Next::Wait(_) => self.nodes[index].doing = Doing::Waits,
             Next::Stop => self.restart(world, index),
@@ -292,6 +331,16 @@ impl<B: Rule> Moment<B> {
         };
         self.granted_twice |= self.granted & new != 0;
         self.granted |= new;
+    }
+}
+
+/// All that a machine remembers of the steady clock was earlier by one.
+fn time_passes<B>(protocol: &mut Protocol<B>) {
+    let earlier = |steady_ms: &mut u64| *steady_ms = steady_ms.saturating_sub(1);
+    earlier(&mut protocol.sent_steady_ms);
+    earlier(&mut protocol.quiet_until_steady_ms);
+    if let Some(Holding { acknowledged_steady_ms: Some(at), .. }) = &mut protocol.held {
+        earlier(at);
     }
 }
 

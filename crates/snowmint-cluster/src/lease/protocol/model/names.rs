@@ -1,11 +1,13 @@
 //! Which moments are one: tags and revisions are only ever compared for equality, so their values do not matter, and
 //! waits are of any length, so what they are drawn from does not matter either.
 
+use std::collections::BTreeSet;
+
 use snowmint_store::{Expected, Revision};
 
 use super::super::*;
 use super::Rule;
-use super::moment::{Doing, Moment};
+use super::moment::{Doing, Moment, STEADY_MS};
 use crate::dice::Dice;
 
 /// A name that stands in a moment.
@@ -14,19 +16,43 @@ enum Name<'a> {
     Revision(&'a mut Revision),
 }
 
-/// Gives the first of each kind of name the number 0, the second 1, and so on.
+/// The seed of a process that begins: its line is its own, until it is renamed.
+pub(super) const FRESH: u128 = 1 << 127;
+/// Above the numbers of all tags that are in use.
+const NEXT: u128 = 1 << 40;
+
+/// Gives the first line of tags and the first revision the number 1, the second 2, and so on, and tags of one line the
+/// numbers from 1 in their order.
 #[derive(Default)]
 struct Renaming {
-    tags: Vec<Tag>,
+    has_lines: bool,
+    lines: Vec<u128>,
+    tags: BTreeSet<u128>,
     revisions: Vec<Revision>,
 }
 
 impl Renaming {
+    fn learn(&mut self, name: Name<'_>) {
+        if let (Name::Tag(tag), true) = (name, self.has_lines) {
+            place(&mut self.lines, tag.line());
+            self.tags.insert(tag.0);
+        }
+    }
+
     fn rename(&mut self, name: Name<'_>) {
         match name {
-            Name::Tag(tag) => *tag = Tag(place(&mut self.tags, *tag) as u128),
+            // Each is a line of its own.
+            Name::Tag(tag) if !self.has_lines => *tag = Tag(self.line(tag.0)),
+            Name::Tag(tag) => {
+                let number = self.tags.range(tag.line()..=tag.0).count() as u128;
+                *tag = Tag(self.line(tag.line()) | number);
+            }
             Name::Revision(revision) => *revision = Revision(place(&mut self.revisions, *revision) as u64),
         }
+    }
+
+    fn line(&mut self, line: u128) -> u128 {
+        (place(&mut self.lines, line) as u128 + 1) << 64
     }
 }
 
@@ -42,7 +68,7 @@ impl<B: Rule> Moment<B> {
     ///
     /// An attempt that is neither in the store nor on its way there can never be recognised and is forgotten; the
     /// machine itself forgets claims only after sixteen.
-    pub(super) fn forget_names(&mut self) {
+    pub(super) fn forget_names(&mut self, has_lines: bool) {
         let at = self.newest.as_ref().map_or(Expected::Absent, |(revision, _)| Expected::Revision(*revision));
         let back_to = self.before.as_ref().map(|version| {
             version.as_ref().map_or(Expected::Absent, |(revision, _)| Expected::Revision(*revision))
@@ -57,24 +83,39 @@ impl<B: Rule> Moment<B> {
                 alive.push(*tag);
             }
         });
+        let mut renaming = Renaming { has_lines, ..Renaming::default() };
         for (index, node) in self.nodes.iter_mut().enumerate() {
             let protocol = &mut node.protocol;
             protocol.abandoned.retain(|(_, attempt)| alive.contains(&attempt.tag));
-            if let State::Swapping(write) | State::Settle(write) | State::Settling(write) =
-                &mut protocol.state
-            {
+            if let State::Swapping(write) | State::Look(write) | State::Looking(write) = &mut protocol.state {
                 write.attempts.retain(|attempt| alive.contains(&attempt.tag));
             }
-            // Above every name that is in use, and apart from those that the other node will give.
-            protocol.next_tag = (index as u128 + 1) << 64;
+            if protocol.next_tag & FRESH > 0 || !has_lines {
+                // Apart from the line that the other node begins in the same step.
+                protocol.next_tag = FRESH | (index as u128) << 64;
+            }
+            place(&mut renaming.lines, Tag(protocol.next_tag).line());
+            if let (false, Some(holding)) = (has_lines, &mut protocol.held) {
+                holding.resumed = false;
+            }
+            forget_times(protocol);
             protocol.failures = 0;
             protocol.dice = Dice::of(0);
         }
-        let mut renaming = Renaming::default();
+        self.each_name_outside(&mut |name| renaming.learn(name));
+        for node in &mut self.nodes {
+            each_name_inside(&mut node.protocol, &mut |name| renaming.learn(name));
+            each_name_of_held(node.saved.as_mut(), &mut |name| renaming.learn(name));
+        }
+        for node in &mut self.nodes {
+            // Above every name that is in use.
+            let line = renaming.line(Tag(node.protocol.next_tag).line());
+            node.protocol.next_tag = line | NEXT;
+        }
         self.each_name_outside(&mut |name| renaming.rename(name));
         for node in &mut self.nodes {
             each_name_inside(&mut node.protocol, &mut |name| renaming.rename(name));
-            each_name_of_held(&mut node.saved, &mut |name| renaming.rename(name));
+            each_name_of_held(node.saved.as_mut(), &mut |name| renaming.rename(name));
         }
     }
 
@@ -109,7 +150,7 @@ fn each_name_of_expected(expected: &mut Expected, each: &mut dyn FnMut(Name<'_>)
     }
 }
 
-fn each_name_of_held(held: &mut Option<Held>, each: &mut dyn FnMut(Name<'_>)) {
+fn each_name_of_held(held: Option<&mut Held>, each: &mut dyn FnMut(Name<'_>)) {
     if let Some(held) = held {
         each(Name::Revision(&mut held.revision));
         each(Name::Tag(&mut held.tag));
@@ -124,6 +165,8 @@ fn each_name_inside<B>(protocol: &mut Protocol<B>, each: &mut dyn FnMut(Name<'_>
         candidates,
         abandoned,
         watched,
+        sent_steady_ms: _,
+        quiet_until_steady_ms: _,
         settings: _,
         release: _,
         failures: _,
@@ -132,11 +175,12 @@ fn each_name_inside<B>(protocol: &mut Protocol<B>, each: &mut dyn FnMut(Name<'_>
         events: _,
         begin: _,
     } = protocol;
-    if let State::Swapping(write) | State::Settle(write) | State::Settling(write) = state {
+    if let State::Swapping(write) | State::Look(write) | State::Looking(write) = state {
         each_name_of_expected(&mut write.expected, each);
+        write.known_tag.iter_mut().for_each(|tag| each(Name::Tag(tag)));
         write.attempts.iter_mut().for_each(|attempt| each(Name::Tag(&mut attempt.tag)));
     }
-    each_name_of_held(held, each);
+    each_name_of_held(held.as_mut().map(|holding| &mut holding.held), each);
     for candidate in candidates {
         each_name_of_expected(&mut candidate.expected, each);
     }
@@ -146,4 +190,20 @@ fn each_name_inside<B>(protocol: &mut Protocol<B>, each: &mut dyn FnMut(Name<'_>
     if let Some(revision) = watched {
         each(Name::Revision(revision));
     }
+}
+
+/// Of the steady clock only three things matter: whether the newest grant may settle by a call that is sent now, whether it
+/// does by the one that is on its way, and whether claims have to wait.
+fn forget_times<B>(protocol: &mut Protocol<B>) {
+    if let (0, Some(holding)) = (protocol.settings.may_lose_ms, &mut protocol.held) {
+        holding.acknowledged_steady_ms = None;
+    }
+    let sent_ms = std::mem::take(&mut protocol.sent_steady_ms);
+    if let Some(Holding { acknowledged_steady_ms: Some(at), .. }) = &mut protocol.held {
+        let settles_it = sent_ms > *at;
+        *at = (*at).clamp(STEADY_MS - 1, STEADY_MS);
+        protocol.sent_steady_ms = if settles_it { STEADY_MS } else { *at };
+    }
+    let quiet = protocol.quiet_until_steady_ms > STEADY_MS;
+    protocol.quiet_until_steady_ms = if quiet { STEADY_MS + 1 } else { 0 };
 }

@@ -5,13 +5,13 @@ use super::*;
 
 fn only(worker: u32) -> Protocol {
     let mut protocol = Protocol::new(settings(WorkerChoice::Only(WorkerId(worker))), 7);
-    protocol.step(NOW, Input::Wake);
+    protocol.step(at(NOW), Input::Wake);
     protocol
 }
 
 fn seeking() -> Protocol {
     let mut protocol = protocol();
-    protocol.step(NOW, Input::Wake);
+    protocol.step(at(NOW), Input::Wake);
     protocol
 }
 
@@ -31,21 +31,21 @@ fn waits(turn: &Turn, ms: u64) {
 #[test]
 fn a_clock_as_far_ahead_as_it_may_be_takes_a_lease() {
     let listing = |store| Input::Listed(Ok(Listing { entries: vec![], store_unix_ms: Some(store) }));
-    swap_of(&seeking().step(NOW, listing(NOW - 30_000)));
-    waits(&seeking().step(NOW, listing(NOW - 30_001)), WINDOW / 12);
+    swap_of(&seeking().step(at(NOW), listing(NOW - 30_000)));
+    waits(&seeking().step(at(NOW), listing(NOW - 30_001)), WINDOW / 12);
 }
 
 #[test]
 fn where_none_is_free_it_looks_again_when_the_first_is_and_soon_anyway() {
-    waits(&seeking().step(NOW, listed(all_taken(NOW + 8))), 8);
-    waits(&seeking().step(NOW, listed(all_taken(NOW + 8000))), WINDOW / 12);
-    waits(&only(3).step(NOW, listed(all_taken(NOW + 8))), 8);
-    waits(&only(3).step(NOW, listed(all_taken(NOW + 8000))), WINDOW / 12);
+    waits(&seeking().step(at(NOW), listed(all_taken(NOW + 8))), 8);
+    waits(&seeking().step(at(NOW), listed(all_taken(NOW + 8000))), WINDOW / 12);
+    waits(&only(3).step(at(NOW), listed(all_taken(NOW + 8))), 8);
+    waits(&only(3).step(at(NOW), listed(all_taken(NOW + 8000))), WINDOW / 12);
 }
 
 #[test]
 fn a_grant_of_more_than_two_windows_is_no_leftover_of_a_crash() {
-    let event = |until| only(3).step(NOW, listed(vec![entry(3, "other", until, 1)])).events.pop();
+    let event = |until| only(3).step(at(NOW), listed(vec![entry(3, "other", until, 1)])).events.pop();
     assert!(matches!(event(NOW + 2 * WINDOW), Some(Event::Awaited { .. })));
     assert!(matches!(event(NOW + 2 * WINDOW + 1), Some(Event::Taken { .. })));
 }
@@ -54,15 +54,15 @@ fn a_grant_of_more_than_two_windows_is_no_leftover_of_a_crash() {
 fn a_worker_seen_twice_at_one_revision_is_still_awaited() {
     let mut protocol = only(3);
     for now in [NOW, NOW + 700, NOW + 1400] {
-        let turn = protocol.step(now, listed(vec![entry(3, "other", NOW + 5000, 1)]));
+        let turn = protocol.step(at(now), listed(vec![entry(3, "other", NOW + 5000, 1)]));
         assert!(matches!(turn.events[..], [Event::Awaited { .. }]), "{turn:?}");
-        protocol.step(now, Input::Wake);
+        protocol.step(at(now), Input::Wake);
     }
 }
 
 #[test]
 fn a_record_of_two_windows_ahead_is_as_it_should_be() {
-    let events = |until| seeking().step(NOW, listed(vec![entry(3, "other", until, 1)])).events;
+    let events = |until| seeking().step(at(NOW), listed(vec![entry(3, "other", until, 1)])).events;
     assert_eq!(events(NOW + 2 * WINDOW), []);
     assert!(
         matches!(events(NOW + 2 * WINDOW + 1)[..], [Event::RecordsAhead { ahead_ms, .. }] if ahead_ms == WINDOW + 1)
@@ -74,7 +74,7 @@ fn ones_own_worker_is_taken_early_by_five_milliseconds_at_most() {
     let worker = |until| {
         let mut entries = all_taken(NOW + 5000);
         entries[9] = entry(9, "me", until, 1);
-        seeking().step(NOW, listed(entries))
+        seeking().step(at(NOW), listed(entries))
     };
     assert_eq!(swap_of(&worker(NOW + 5)).0, WorkerId(9));
     assert!(matches!(worker(NOW + 6).events[..], [Event::NoneFree { .. }]));
@@ -83,7 +83,7 @@ fn ones_own_worker_is_taken_early_by_five_milliseconds_at_most() {
 #[test]
 fn anothers_worker_is_free_from_its_end_on_and_not_before() {
     let claims = |now| {
-        let turn = only(3).step(now, listed(vec![entry(3, "other", NOW, 1)]));
+        let turn = only(3).step(at(now), listed(vec![entry(3, "other", NOW, 1)]));
         matches!(turn.next, Next::Call(Call::Swap { .. }))
     };
     assert!(claims(NOW) && !claims(NOW - 1));
@@ -94,11 +94,11 @@ fn four_of_each_kind_are_tried_before_looking_again() {
     let mut entries = all_taken(NOW - 1);
     entries.truncate(20);
     let mut protocol = seeking();
-    let mut turn = protocol.step(NOW, listed(entries));
+    let mut turn = protocol.step(at(NOW), listed(entries));
     let mut tried = Vec::new();
     while let Next::Call(Call::Swap { worker, expected, .. }) = turn.next {
         tried.push((worker.0, expected == Expected::Absent));
-        turn = protocol.step(NOW, Input::Swapped(Ok(Swapped::Conflict)));
+        turn = protocol.step(at(NOW), Input::Swapped(Ok(Swapped::Conflict)));
     }
     waits(&turn, WINDOW / 200 + 1);
     let (free, lapsed) = tried.split_at(4);
@@ -111,11 +111,11 @@ fn each_failure_doubles_the_wait_and_a_success_ends_the_row() {
     let mut protocol = protocol();
     for _ in 0..2 {
         for wait in [46, 92, 184, 368, 736, 1472, 1500, 1500] {
-            protocol.step(NOW, Input::Wake);
-            waits(&protocol.step(NOW, Input::Listed(Err(Failure::NotDone))), wait);
+            protocol.step(at(NOW), Input::Wake);
+            waits(&protocol.step(at(NOW), Input::Listed(Err(Failure::NotDone))), wait);
         }
-        protocol.step(NOW, Input::Wake);
-        let turn = protocol.step(NOW, listed(all_taken(NOW + 8000)));
+        protocol.step(at(NOW), Input::Wake);
+        let turn = protocol.step(at(NOW), listed(all_taken(NOW + 8000)));
         waits(&turn, WINDOW / 12);
     }
 }
@@ -123,14 +123,14 @@ fn each_failure_doubles_the_wait_and_a_success_ends_the_row() {
 #[test]
 fn a_claim_that_arrives_when_its_grant_has_ended_is_claimed_anew() {
     let mut protocol = only(7);
-    let claim = swap_of(&protocol.step(NOW, listed(vec![]))).2;
-    protocol.step(NOW, Input::Swapped(Err(Failure::Unknown)));
-    protocol.step(NOW, Input::Wake);
-    protocol.step(NOW, Input::Loaded(Ok(None)));
+    let claim = swap_of(&protocol.step(at(NOW), listed(vec![]))).2;
+    protocol.step(at(NOW), Input::Swapped(Err(Failure::Unknown)));
+    protocol.step(at(NOW), Input::Wake);
+    protocol.step(at(NOW), Input::Loaded(Ok(None)));
     let late = NOW + WINDOW;
-    protocol.step(late, Input::Wake);
+    protocol.step(at(late), Input::Wake);
     let landed = Entry { worker: WorkerId(7), revision: Revision(3), record: Some(claim) };
-    let turn = protocol.step(late, listed(vec![landed]));
+    let turn = protocol.step(at(late), listed(vec![landed]));
     assert_eq!(turn.events, [], "nothing of it is left");
     let (worker, expected, record) = swap_of(&turn);
     assert_eq!((worker, expected), (WorkerId(7), Expected::Revision(Revision(3))));
@@ -140,34 +140,34 @@ fn a_claim_that_arrives_when_its_grant_has_ended_is_claimed_anew() {
 #[test]
 fn a_record_at_a_worker_that_was_claimed_in_vain_is_anothers_unless_it_bears_that_claims_tag() {
     let mut protocol = only(7);
-    let claim = swap_of(&protocol.step(NOW, listed(vec![]))).2;
-    protocol.step(NOW, Input::Swapped(Err(Failure::Unknown)));
-    protocol.step(NOW, Input::Wake);
-    protocol.step(NOW, Input::Loaded(Ok(None)));
-    protocol.step(NOW + 400, Input::Wake);
-    let turn = protocol.step(NOW + 400, listed(vec![entry(7, "me", NOW + WINDOW, claim.tag.0 + 1)]));
+    let claim = swap_of(&protocol.step(at(NOW), listed(vec![]))).2;
+    protocol.step(at(NOW), Input::Swapped(Err(Failure::Unknown)));
+    protocol.step(at(NOW), Input::Wake);
+    protocol.step(at(NOW), Input::Loaded(Ok(None)));
+    protocol.step(at(NOW + 400), Input::Wake);
+    let turn = protocol.step(at(NOW + 400), listed(vec![entry(7, "me", NOW + WINDOW, claim.tag.0 + 1)]));
     assert!(matches!(turn.events[..], [Event::Awaited { .. }]), "a name proves nothing: {turn:?}");
 }
 
 #[test]
 fn a_failed_write_that_surely_did_not_happen_leaves_no_tag_behind() {
     let (mut protocol, worker) = holding();
-    let refused = swap_of(&protocol.step(NOW + 3000, Input::Wake)).2;
-    waits(&protocol.step(NOW + 3000, Input::Swapped(Err(Failure::NotDone))), WINDOW / 200 + 1);
-    protocol.step(NOW + 3100, Input::Wake);
-    // Such a record cannot be: were it there, someone else would have written it.
+    let refused = swap_of(&protocol.step(at(NOW + 3000), Input::Wake)).2;
+    waits(&protocol.step(at(NOW + 3000), Input::Swapped(Err(Failure::NotDone))), WINDOW / 200 + 1);
+    protocol.step(at(NOW + 3100), Input::Wake);
+    // Such a record cannot be: were it there, the store would not be what it says.
     let found = Entry { worker, revision: Revision(2), record: Some(refused) };
-    let turn = protocol.step(NOW + 3100, Input::Loaded(Ok(Some(found))));
-    assert_eq!(turn.events, [Event::Lost { worker, until_unix_ms: NOW + WINDOW }]);
+    let turn = protocol.step(at(NOW + 3100), Input::Loaded(Ok(Some(found))));
+    assert!(matches!(turn.events[..], [Event::StoreForgot { .. }]), "not taken for the renewal: {turn:?}");
 }
 
 #[test]
 fn a_release_gives_back_no_less_than_was_used_and_no_more_than_was_granted() {
     for (used, until) in [(0, NOW), (NOW + 90, NOW + 90), (NOW + WINDOW + 1, NOW + WINDOW)] {
         let (mut protocol, _) = holding();
-        let turn = protocol.step(NOW + 100, Input::Release { used_until_unix_ms: used });
+        let turn = protocol.step(at(NOW + 100), Input::Release { used_until_unix_ms: used });
         assert_eq!(swap_of(&turn).2.until_unix_ms, until);
-        let turn = protocol.step(NOW + 100, Input::Swapped(Ok(Swapped::Done(Revision(2)))));
+        let turn = protocol.step(at(NOW + 100), Input::Swapped(Ok(Swapped::Done(Revision(2)))));
         assert_eq!((turn.events.as_slice(), turn.next), ([Event::Released].as_slice(), Next::Stop));
     }
 }
@@ -190,11 +190,11 @@ fn the_wait_after_a_failure_is_a_quarter_at_most_of_what_is_left_of_a_lease() {
         (9000, 1500),
         (20_000, 1500),
     ] {
-        let failed = match protocol.step(NOW + now, Input::Wake).next {
+        let failed = match protocol.step(at(NOW + now), Input::Wake).next {
             Next::Call(Call::Swap { .. }) => Input::Swapped(Err(Failure::NotDone)),
             _ => Input::Loaded(Err(Failure::NotDone)),
         };
-        waits(&protocol.step(NOW + now, failed), wait);
+        waits(&protocol.step(at(NOW + now), failed), wait);
     }
 }
 
@@ -204,11 +204,11 @@ fn the_wait_after_a_failure_is_a_quarter_at_most_of_what_is_left_of_a_lease() {
 fn an_outage_of_two_thirds_of_the_window_is_bridged() {
     for seed in 0..100_u128 {
         let mut protocol = Protocol::new(settings(WorkerChoice::Any), seed << 64 | seed);
-        protocol.step(NOW, Input::Wake);
-        let (worker, _, granted) = swap_of(&protocol.step(NOW, listed(vec![])));
-        protocol.step(NOW, Input::Swapped(Ok(Swapped::Done(Revision(1)))));
+        protocol.step(at(NOW), Input::Wake);
+        let (worker, _, granted) = swap_of(&protocol.step(at(NOW), listed(vec![])));
+        protocol.step(at(NOW), Input::Swapped(Ok(Swapped::Done(Revision(1)))));
         let (mut now, back) = (NOW + 3000, NOW + 3000 + 5900);
-        let mut turn = protocol.step(now, Input::Wake);
+        let mut turn = protocol.step(at(now), Input::Wake);
         while turn.events.is_empty() {
             let input = match turn.next {
                 Next::Wait(ms) => {
@@ -224,7 +224,7 @@ fn an_outage_of_two_thirds_of_the_window_is_bridged() {
                 }
                 other => panic!("{other:?}"),
             };
-            turn = protocol.step(now, input);
+            turn = protocol.step(at(now), input);
         }
         assert!(matches!(turn.events[..], [Event::Extended { .. }]), "{turn:?}");
         assert!(now < NOW + WINDOW, "{seed}: {} ms after its end", now - NOW - WINDOW);

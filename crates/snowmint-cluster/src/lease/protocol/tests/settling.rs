@@ -1,0 +1,295 @@
+//! Goal: over a store that may lose its newest writes, nothing is used before it has settled; and a store that forgot is
+//! recognised, whatever it may lose. Method: as beside, with both clocks apart.
+
+use super::*;
+
+const LOSES: u64 = 2_000;
+
+/// The steady clock has nothing to do with the other one.
+fn then(unix_ms: u64, steady_ms: u64) -> Now {
+    Now { unix_ms, steady_ms }
+}
+
+fn done(revision: u64) -> Input {
+    Input::Swapped(Ok(Swapped::Done(Revision(revision))))
+}
+
+fn found(worker: WorkerId, revision: u64, record: &Record) -> Input {
+    let record = Some(record.clone());
+    Input::Loaded(Ok(Some(Entry { worker, revision: Revision(revision), record })))
+}
+
+fn careful() -> Protocol {
+    Protocol::new(Settings { may_lose_ms: LOSES, ..settings(WorkerChoice::Any) }, 7 << 64)
+}
+
+/// A machine whose claim was acknowledged at 100 by the steady clock, and the record that it wrote.
+fn claimed() -> (Protocol, WorkerId, Record) {
+    let mut protocol = careful();
+    protocol.step(then(NOW, 0), Input::Wake);
+    let (worker, _, record) = swap_of(&protocol.step(then(NOW, 0), listed(vec![])));
+    let turn = protocol.step(then(NOW, 100), done(1));
+    assert_eq!(turn.events, [Event::Claimed { worker, settles_in_ms: LOSES }], "nobody mints under it yet");
+    assert_eq!(turn.next, Next::Wait(LOSES));
+    (protocol, worker, record)
+}
+
+/// A machine whose claim has settled at 2100, and the renewal that it wrote then, acknowledged at 2200.
+fn settled() -> (Protocol, WorkerId, Record) {
+    let (mut protocol, worker, _) = claimed();
+    let turn = protocol.step(then(NOW + 2000, 2100), Input::Wake);
+    let (_, expected, renewal) = swap_of(&turn);
+    assert_eq!((expected, renewal.until_unix_ms), (Expected::Revision(Revision(1)), NOW + 2000 + WINDOW));
+    let turn = protocol.step(then(NOW + 2000, 2200), done(2));
+    let lease = Lease { worker, from_unix_ms: NOW, until_unix_ms: NOW + WINDOW };
+    assert_eq!(turn.events, [Event::Granted(lease)], "the claim, not yet the renewal");
+    (protocol, worker, renewal)
+}
+
+#[test]
+fn a_claim_is_used_once_it_has_settled_and_each_renewal_settles_the_one_before() {
+    let (mut protocol, ..) = settled();
+    assert_eq!(protocol.held().map(|held| held.until_unix_ms), Some(NOW + WINDOW));
+    protocol.step(then(NOW + 4200, 4300), Input::Wake);
+    let turn = protocol.step(then(NOW + 4200, 4300), done(3));
+    assert_eq!(turn.events, [Event::Extended { until_unix_ms: NOW + 2000 + WINDOW }]);
+    // Twice as often as elsewhere, so that an outage is bridged for as long; never before it can settle anything.
+    assert!(matches!(turn.next, Next::Wait(2000..=2250)), "{turn:?}");
+}
+
+#[test]
+fn nothing_is_sent_before_it_could_settle_what_went_before() {
+    let (mut protocol, ..) = claimed();
+    for (steady_ms, left_ms) in [(100, 2000), (2099, 1)] {
+        // By the other clock hours have passed.
+        let turn = protocol.step(then(NOW + 8_000_000, steady_ms), Input::Wake);
+        assert_eq!((turn.events, turn.next), (vec![], Next::Wait(left_ms)));
+    }
+    swap_of(&protocol.step(then(NOW - 8_000_000, 2100), Input::Wake));
+}
+
+#[test]
+fn what_counts_is_when_the_confirming_call_was_sent_not_when_it_was_answered() {
+    let (mut protocol, worker, _) = settled();
+    let renewal = swap_of(&protocol.step(then(NOW + 4200, 4200), Input::Wake)).2;
+    protocol.step(then(NOW + 4200, 4200), Input::Swapped(Err(Failure::Unknown)));
+    let turn = protocol.step(then(NOW + 4300, 4300), Input::Wake);
+    assert_eq!(turn.next, Next::Call(Call::Load(worker)));
+    // The load finds the renewal that was in doubt: it is acknowledged now, and settles the one before.
+    let turn = protocol.step(then(NOW + 9000, 9000), found(worker, 3, &renewal));
+    assert_eq!(turn.events, [Event::Extended { until_unix_ms: NOW + 2000 + WINDOW }]);
+    // Sent 1999 after: too early.
+    let turn = protocol.step(then(NOW + 9000, 10_999), Input::Wake);
+    assert_eq!((turn.events, turn.next), (vec![], Next::Wait(1)));
+    // Sent in time, answered much later.
+    protocol.step(then(NOW + 9000, 11_000), Input::Wake);
+    let turn = protocol.step(then(NOW + 9000, 99_000), done(4));
+    assert_eq!(turn.events, [Event::Extended { until_unix_ms: renewal.until_unix_ms }]);
+}
+
+#[test]
+fn a_load_that_finds_the_grant_settles_it_though_the_renewal_failed() {
+    let (mut protocol, worker, record) = claimed();
+    protocol.step(then(NOW + 2000, 2100), Input::Wake);
+    protocol.step(then(NOW + 2000, 2100), Input::Swapped(Err(Failure::NotDone)));
+    protocol.step(then(NOW + 2100, 2200), Input::Wake);
+    let turn = protocol.step(then(NOW + 2100, 2200), found(worker, 1, &record));
+    let lease = Lease { worker, from_unix_ms: NOW, until_unix_ms: NOW + WINDOW };
+    assert_eq!(turn.events, [Event::Granted(lease)]);
+    swap_of(&turn);
+}
+
+#[test]
+fn a_claim_that_arrived_after_all_settles_from_when_it_was_seen() {
+    let mut protocol = careful();
+    protocol.step(then(NOW, 0), Input::Wake);
+    let (worker, _, claim) = swap_of(&protocol.step(then(NOW, 0), listed(vec![])));
+    protocol.step(then(NOW, 0), Input::Swapped(Err(Failure::Unknown)));
+    protocol.step(then(NOW, 50), Input::Wake);
+    let turn = protocol.step(then(NOW, 60), Input::Loaded(Ok(None)));
+    // It tries the others that were free, in vain.
+    let mut turn = turn;
+    while let Next::Call(Call::Swap { .. }) = turn.next {
+        turn = protocol.step(then(NOW, 60), Input::Swapped(Ok(Swapped::Conflict)));
+    }
+    protocol.step(then(NOW, 5000), Input::Wake);
+    let landed = Entry { worker, revision: Revision(3), record: Some(claim) };
+    let turn = protocol.step(then(NOW, 5000), listed(vec![landed]));
+    assert_eq!(turn.events, [Event::Claimed { worker, settles_in_ms: LOSES }]);
+    let turn = protocol.step(then(NOW, 6999), Input::Wake);
+    assert_eq!(turn.next, Next::Wait(1));
+}
+
+#[test]
+fn a_renewal_that_was_forgotten_is_never_used_and_is_written_again() {
+    let (mut protocol, worker, lost) = settled();
+    let claim_until = NOW + WINDOW;
+    protocol.step(then(NOW + 4200, 4200), Input::Wake);
+    let turn = protocol.step(then(NOW + 4200, 4200), Input::Swapped(Ok(Swapped::Conflict)));
+    assert_eq!(turn.next, Next::Call(Call::Load(worker)), "whose record is it?");
+    // The claim, of the same line.
+    let claim = Record { until_unix_ms: claim_until, tag: Tag(lost.tag.0 - 1), ..lost.clone() };
+    let turn = protocol.step(then(NOW + 4200, 4200), found(worker, 1, &claim));
+    assert_eq!(
+        turn.events,
+        [Event::StoreForgot {
+            worker,
+            acknowledged_until_unix_ms: lost.until_unix_ms,
+            found_until_unix_ms: Some(claim_until)
+        }]
+    );
+    let (_, expected, again) = swap_of(&turn);
+    assert_eq!((expected, again.until_unix_ms), (Expected::Revision(Revision(1)), NOW + 4200 + WINDOW));
+    let turn = protocol.step(then(NOW + 4200, 4300), done(9));
+    assert_eq!(turn.events, [], "it settles first, by itself");
+    assert_eq!(protocol.held().map(|held| held.until_unix_ms), Some(claim_until));
+    protocol.step(then(NOW + 6300, 6300), Input::Wake);
+    let turn = protocol.step(then(NOW + 6300, 6300), done(10));
+    assert_eq!(turn.events, [Event::Extended { until_unix_ms: NOW + 4200 + WINDOW }]);
+}
+
+#[test]
+fn a_forgotten_claim_is_written_again_and_was_never_used() {
+    let (mut protocol, worker, _) = claimed();
+    protocol.step(then(NOW + 2000, 2100), Input::Wake);
+    protocol.step(then(NOW + 2000, 2100), Input::Swapped(Ok(Swapped::Conflict)));
+    let turn = protocol.step(then(NOW + 2000, 2100), Input::Loaded(Ok(None)));
+    let acknowledged_until_unix_ms = NOW + WINDOW;
+    let forgot = Event::StoreForgot { worker, acknowledged_until_unix_ms, found_until_unix_ms: None };
+    assert_eq!(turn.events, [forgot]);
+    assert_eq!(swap_of(&turn).1, Expected::Absent);
+    assert_eq!(protocol.held(), None);
+}
+
+/// A store that keeps what it acknowledges, restored from a backup: revisions go back too.
+#[test]
+fn a_restored_store_is_noticed_and_the_lease_is_written_again_at_once() {
+    for gone in [true, false] {
+        let (mut protocol, worker) = holding();
+        let renewal = swap_of(&protocol.step(at(NOW + 3000), Input::Wake)).2;
+        protocol.step(at(NOW + 3000), done(9));
+        protocol.step(at(NOW + 6000), Input::Wake);
+        protocol.step(at(NOW + 6000), Input::Swapped(Ok(Swapped::Conflict)));
+        // Of hours ago, by the same process.
+        let old = Record { until_unix_ms: NOW - 5_000_000, tag: Tag(renewal.tag.0 - 1), ..renewal };
+        let answer = if gone { Input::Loaded(Ok(None)) } else { found(worker, 3, &old) };
+        let turn = protocol.step(at(NOW + 6000), answer);
+        assert!(matches!(turn.events[..], [Event::StoreForgot { .. }]), "{turn:?}");
+        let expected = if gone { Expected::Absent } else { Expected::Revision(Revision(3)) };
+        assert_eq!(swap_of(&turn).1, expected);
+        let turn = protocol.step(at(NOW + 6000), done(4));
+        assert_eq!(turn.events, [Event::Extended { until_unix_ms: NOW + 6000 + WINDOW }]);
+        // It claims nothing else for a window, though it loses this one.
+        protocol.step(at(NOW + 9000), Input::Wake);
+        protocol.step(at(NOW + 9000), Input::Swapped(Ok(Swapped::Conflict)));
+        let other = entry(worker.0, "other", NOW + 90_000, 1 << 64).record.unwrap();
+        let turn = protocol.step(at(NOW + 9000), found(worker, 7, &other));
+        assert!(matches!(turn.events[..], [Event::Lost { .. }]), "it names no begin: {turn:?}");
+        assert_eq!(turn.next, Next::Wait(WINDOW - 3000));
+        let turn = protocol.step(at(NOW + 15_000), Input::Wake);
+        assert_eq!(turn.next, Next::Call(Call::List));
+    }
+}
+
+/// Goal: a grant of another that overlaps ends the lease at once, and one that begins where it should does not.
+#[test]
+fn anothers_grant_that_overlaps_ends_the_lease() {
+    for (from, overlaps) in [(NOW + WINDOW - 1, true), (NOW + WINDOW, false)] {
+        let (mut protocol, worker) = holding();
+        protocol.step(at(NOW + 3000), Input::Wake);
+        protocol.step(at(NOW + 3000), Input::Swapped(Ok(Swapped::Conflict)));
+        let other = entry(worker.0, "other", NOW + 90_000, 1 << 64).record.unwrap();
+        let turn =
+            protocol.step(at(NOW + 3000), found(worker, 7, &Record { from_unix_ms: Some(from), ..other }));
+        let ended = turn.events.iter().any(|event| matches!(event, Event::Overlap { .. }));
+        assert_eq!(ended, overlaps, "{turn:?}");
+        assert_eq!(matches!(turn.events[..], [Event::Lost { .. }]), !overlaps, "{turn:?}");
+        assert_eq!(protocol.held(), None);
+        assert_eq!(turn.next == Next::Wait(WINDOW), overlaps, "{turn:?}");
+    }
+}
+
+/// Over a store that may lose writes: what had not settled was not used, so another may have it.
+#[test]
+fn anothers_grant_after_what_has_settled_ends_nothing() {
+    let (mut protocol, worker, renewal) = settled();
+    protocol.step(then(NOW + 4200, 4200), Input::Wake);
+    protocol.step(then(NOW + 4200, 4200), Input::Swapped(Ok(Swapped::Conflict)));
+    let from_unix_ms = Some(NOW + WINDOW);
+    let other = Record { from_unix_ms, until_unix_ms: NOW + 2 * WINDOW, tag: Tag(1), ..renewal };
+    let turn = protocol.step(then(NOW + 4200, 4200), found(worker, 7, &other));
+    assert!(matches!(turn.events[..], [Event::StoreForgot { .. }, Event::Lost { .. }]), "{turn:?}");
+}
+
+/// The record moved without being changed, as when somebody labels a Kubernetes object.
+#[test]
+fn ones_own_record_at_another_revision_is_renewed_from_there() {
+    let (mut protocol, worker) = holding();
+    let renewal = swap_of(&protocol.step(at(NOW + 3000), Input::Wake)).2;
+    protocol.step(at(NOW + 3000), done(2));
+    protocol.step(at(NOW + 6000), Input::Wake);
+    protocol.step(at(NOW + 6000), Input::Swapped(Ok(Swapped::Conflict)));
+    let turn = protocol.step(at(NOW + 6000), found(worker, 5, &renewal));
+    assert_eq!(turn.events, []);
+    assert_eq!(swap_of(&turn).1, Expected::Revision(Revision(5)));
+}
+
+/// A process that resumes knows the tags of the one before it: an older one means that the store forgot, a newer one that the
+/// other renewed after it saved.
+#[test]
+fn a_resumed_lease_tells_older_from_newer_tags_of_its_line() {
+    let line = 5 << 64;
+    let held = Held {
+        worker: WorkerId(9),
+        revision: Revision(4),
+        tag: Tag(line | 70),
+        from_unix_ms: NOW,
+        until_unix_ms: NOW + 5000,
+    };
+    for (number, forgot) in [(69, true), (71, false), (1 << 60, false)] {
+        let mut protocol = Protocol::resume(settings(WorkerChoice::Any), 7 << 64 | 1 << 50, held);
+        let tag = swap_of(&protocol.step(at(NOW), Input::Wake)).2.tag;
+        assert_eq!((tag.line(), tag.number()), (line, (1 << 50) + 1), "its own place in the same line");
+        protocol.step(at(NOW), Input::Swapped(Ok(Swapped::Conflict)));
+        let found = Entry { revision: Revision(3), ..entry(9, "me", NOW + 4000, line | number) };
+        let turn = protocol.step(at(NOW), Input::Loaded(Ok(Some(found))));
+        assert_eq!(matches!(turn.events[..], [Event::StoreForgot { .. }]), forgot, "{turn:?}");
+        assert_eq!(matches!(turn.events[..], [Event::Lost { .. }]), !forgot, "{turn:?}");
+    }
+}
+
+#[test]
+fn a_release_of_a_forgotten_lease_is_written_over_what_is_there() {
+    let (mut protocol, worker) = holding();
+    protocol.step(at(NOW + 100), Input::Release { used_until_unix_ms: NOW + 90 });
+    protocol.step(at(NOW + 100), Input::Swapped(Ok(Swapped::Conflict)));
+    let turn = protocol.step(at(NOW + 100), Input::Loaded(Ok(None)));
+    let (released, expected, record) = swap_of(&turn);
+    assert_eq!((released, expected, record.until_unix_ms), (worker, Expected::Absent, NOW + 90));
+    let turn = protocol.step(at(NOW + 100), done(1));
+    assert_eq!(turn.next, Next::Stop);
+}
+
+#[test]
+fn another_lease_of_the_node_found_that_the_store_forgot() {
+    let mut protocol = protocol();
+    protocol.claim_nothing_before(NOW + 500);
+    assert_eq!(protocol.step(at(NOW), Input::Wake).next, Next::Wait(500));
+    protocol.step(at(NOW + 500), Input::Wake);
+    protocol.claim_nothing_before(NOW + 800);
+    assert_eq!(protocol.step(at(NOW + 600), listed(vec![])).next, Next::Wait(200));
+}
+
+/// Found by the simulation: the release had arrived, and another had begun where it ended.
+#[test]
+fn a_release_that_arrived_unnoticed_makes_no_overlap() {
+    let (mut protocol, worker) = holding();
+    protocol.step(at(NOW + 100), Input::Release { used_until_unix_ms: NOW + 90 });
+    protocol.step(at(NOW + 100), Input::Swapped(Err(Failure::Unknown)));
+    protocol.step(at(NOW + 200), Input::Wake);
+    let other = entry(worker.0, "other", NOW + 90_000, 1 << 64).record.unwrap();
+    let next = Record { from_unix_ms: Some(NOW + 90), ..other };
+    let turn = protocol.step(at(NOW + 200), found(worker, 7, &next));
+    assert!(matches!(turn.events[..], [Event::Lost { .. }]), "{turn:?}");
+    assert_eq!(turn.next, Next::Stop);
+}
