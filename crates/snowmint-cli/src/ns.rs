@@ -161,6 +161,7 @@ async fn add(
     check_sources(&definition).await?;
     check_mode(store, &definition)?;
     let record = registry::add(store, name, &definition, again).await.map_err(failed)?;
+    registry::settle(store, name, &record).await.map_err(failed)?;
     let mut out = Output::new();
     out.line(&format!("{name} is {}", record.definition))?;
     if before.is_some() && again == Again::StartOver {
@@ -186,13 +187,15 @@ async fn set(store: &dyn Store, name: &NamespaceName, safe: &Safe, text: Text) -
         Refused::Definition(error) => refused(error),
         Refused::Namespace(error) => failed(error),
     })?;
+    registry::settle(store, name, &record).await.map_err(failed)?;
     let mut out = Output::new();
     out.line(&format!("{name} is {}", record.definition))?;
     out.flush()
 }
 
 async fn drop_one(store: &dyn Store, name: &NamespaceName) -> Result<(), Failure> {
-    registry::drop_namespace(store, name, WallClock.unix_ms()).await.map_err(failed)?;
+    let record = registry::drop_namespace(store, name, WallClock.unix_ms()).await.map_err(failed)?;
+    registry::settle(store, name, &record).await.map_err(failed)?;
     let mut out = Output::new();
     out.line(&format!(
         "{name} is dropped: nodes refuse it within seconds; `snowmint ns add {name}` takes it up again where it was"

@@ -31,11 +31,19 @@ impl Definition {
     }
 }
 
-/// Pins a namespace to a layout, or checks that it is pinned to this one.
+/// Pins a namespace to a layout, or checks that it is pinned to this one, and waits until that has settled: for as long as the
+/// store [may lose](Store::may_lose) it.
 ///
 /// # Errors
 ///
 /// [`NamespaceError::Mismatch`] with both texts when another layout or scheme is pinned.
 pub async fn pin(store: &dyn Store, name: &NamespaceName, layout: &Layout) -> Result<(), NamespaceError> {
-    registry::pin(store, name, &Definition::snowflake(*layout)).await.map(drop)
+    loop {
+        let pinned = registry::pin(store, name, &Definition::snowflake(*layout)).await?;
+        match registry::settle(store, name, &pinned).await {
+            // What is there now decides.
+            Err(NamespaceError::Unsettled { .. }) => {}
+            settled => return settled,
+        }
+    }
 }

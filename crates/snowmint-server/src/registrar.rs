@@ -343,6 +343,11 @@ impl<S: Source> Registrar<S> {
                 return Err(self.mint.unknown(name));
             }
         }
+        if !self.config.store.may_lose().is_zero()
+            && let Err(error) = self.told.settle(&*self.config.store).await
+        {
+            return Err(MintError::NotReady { why: format!("namespace {name} is not settled: {error}") });
+        }
         self.follow_store().await;
         if is_served(&self.mint) { Ok(()) } else { Err(self.mint.unknown(name)) }
     }

@@ -1,10 +1,16 @@
 //! The namespaces of a store: pinned, added, changed, dropped, each by one compare-and-set on one record.
 //! Whoever writes second sees what the first wrote, and is refused where the two could make equal ids.
+//!
+//! A store that [may lose](Store::may_lose) its newest writes may lose a definition after it was acknowledged; another node
+//! could then define the same name otherwise. So a definition is served only once it has *settled*: a read that was sent at
+//! least that long after the record was first seen still finds it, at the same revision. [`Settled`] and [`settle`] do that.
 
+use std::collections::BTreeMap;
 use std::time::Duration;
 
 use snowmint::utc::Utc;
-use snowmint_store::{Expected, Store, StoreError, StoreErrorKind, Swap, Versioned};
+use snowmint_store::{Expected, Revision, Store, StoreError, StoreErrorKind, Swap, Versioned};
+use tokio::time::Instant;
 
 use super::change::ChangeError;
 use super::definition::{Definition, Scheme};
@@ -58,6 +64,19 @@ pub enum NamespaceError {
         /// Why not.
         reason: String,
     },
+    /// The store lost it, or another change followed, before it had settled.
+    #[error(
+        "namespace {name} in {store} changed again or was lost within {may_lose:?} (may_lose): `snowmint ns list` shows what \
+         there is now; try again"
+    )]
+    Unsettled {
+        /// The namespace.
+        name: NamespaceName,
+        /// The store.
+        store: String,
+        /// What the store may lose.
+        may_lose: Duration,
+    },
     /// The store failed.
     #[error(transparent)]
     Store(#[from] StoreError),
@@ -83,12 +102,106 @@ pub type Listed = (String, Result<NamespaceRecord, String>);
 ///
 /// The store's.
 pub async fn list(store: &dyn Store) -> Result<Vec<Listed>, StoreError> {
+    let listed = list_versioned(store).await?;
+    Ok(listed.into_iter().map(|(name, _, record)| (name, record)).collect())
+}
+
+async fn list_versioned(
+    store: &dyn Store,
+) -> Result<Vec<(String, Revision, Result<NamespaceRecord, String>)>, StoreError> {
     let records = store.list(PREFIX).await?;
     let named = records.into_iter().filter_map(|(key, value)| {
         let name = key.as_str().strip_prefix(PREFIX)?.to_owned();
-        Some((name, NamespaceRecord::from_bytes(&value.value)))
+        Some((name, value.revision, NamespaceRecord::from_bytes(&value.value)))
     });
     Ok(named.collect())
+}
+
+/// Follows the namespaces of a store, and tells which of them have settled.
+#[derive(Debug, Default)]
+pub struct Settled(BTreeMap<String, Sighting>);
+
+/// A record since it was first seen, and the newest one of that name that has settled.
+#[derive(Debug)]
+struct Sighting {
+    revision: Revision,
+    since: Instant,
+    settled: Option<Result<NamespaceRecord, String>>,
+}
+
+impl Settled {
+    /// As [`list`], each namespace as it was when it last settled: one that is new, or whose change is, stays out or as it was
+    /// until a later call finds it again.
+    ///
+    /// # Errors
+    ///
+    /// The store's; nothing changed.
+    pub async fn list(&mut self, store: &dyn Store) -> Result<Vec<Listed>, StoreError> {
+        let sent = Instant::now();
+        let listed = list_versioned(store).await?;
+        let (arrived, may_lose) = (Instant::now(), store.may_lose());
+        let mut next = BTreeMap::new();
+        let mut all = Vec::with_capacity(listed.len());
+        for (name, revision, record) in listed {
+            let mut sighting = match self.0.remove(&name) {
+                Some(known) if known.revision == revision => known,
+                known => {
+                    let settled = known.and_then(|known| known.settled);
+                    Sighting { revision, since: arrived, settled }
+                }
+            };
+            if may_lose.is_zero() || sent.saturating_duration_since(sighting.since) >= may_lose {
+                sighting.settled = Some(record);
+            }
+            all.extend(sighting.settled.clone().map(|record| (name.clone(), record)));
+            next.insert(name, sighting);
+        }
+        self.0 = next;
+        Ok(all)
+    }
+
+    /// Looks twice, so far apart that all that the first look found has settled unless it changed meanwhile. Returns at once
+    /// for a store that keeps what it acknowledges.
+    ///
+    /// # Errors
+    ///
+    /// The store's.
+    pub async fn settle(&mut self, store: &dyn Store) -> Result<Vec<Listed>, StoreError> {
+        if !store.may_lose().is_zero() {
+            self.list(store).await?;
+            tokio::time::sleep(store.may_lose()).await;
+        }
+        self.list(store).await
+    }
+}
+
+/// Waits until a record that was just read or written has settled. Returns at once for a store that keeps what it
+/// acknowledges.
+///
+/// # Errors
+///
+/// [`NamespaceError::Unsettled`] where another record is there by then, or none.
+pub async fn settle(
+    store: &dyn Store,
+    name: &NamespaceName,
+    record: &NamespaceRecord,
+) -> Result<(), NamespaceError> {
+    let may_lose = store.may_lose();
+    if may_lose.is_zero() {
+        return Ok(());
+    }
+    let unreadable =
+        |reason: String| NamespaceError::Unreadable { name: name.clone(), store: store.describe(), reason };
+    let key = key(name).map_err(|error| unreadable(error.to_string()))?;
+    let seen = store.load(&key).await?;
+    let is_it = |found: &Versioned| NamespaceRecord::from_bytes(&found.value).as_ref() == Ok(record);
+    if seen.as_ref().is_some_and(is_it) {
+        tokio::time::sleep(may_lose).await;
+        if store.load(&key).await? == seen {
+            return Ok(());
+        }
+    }
+    Err(NamespaceError::Unsettled { name: name.clone(), store: store.describe(), may_lose })
 }
 
 /// Pins a namespace to a definition, or checks that it is pinned to one that `wanted` may follow: what it is.

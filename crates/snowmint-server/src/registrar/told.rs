@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
+use std::sync::Arc;
 
 use snowmint::Layout;
 use snowmint_cluster::namespace::{
@@ -10,6 +11,7 @@ use snowmint_cluster::namespace::{
 };
 use snowmint_cluster::{NamespaceName, NamespaceNameError};
 use snowmint_store::{Store, StoreError};
+use tokio::sync::Mutex;
 
 /// Where a node is told what to serve.
 #[derive(Clone, Debug)]
@@ -28,6 +30,8 @@ pub struct Told {
     names: Vec<NamespaceName>,
     file: NamespaceFile,
     layout: Layout,
+    /// What the store is known to keep; clones share it.
+    settled: Arc<Mutex<registry::Settled>>,
 }
 
 /// What is to be served.
@@ -88,32 +92,56 @@ impl Sources {
                     .map_err(|source| ToldError::File { path: shown(), source })?
             }
         };
-        Ok(Told { names: self.names.clone(), file, layout: self.layout })
+        Ok(Told { names: self.names.clone(), file, layout: self.layout, settled: Arc::default() })
     }
 }
 
 impl Told {
-    /// Writes into the store what is told and not there yet, once all of it was checked against what is there.
+    /// Writes into the store what is told and not there yet, once all of it was checked against what is there. Waits until
+    /// all that is told has settled: for as long as the store may lose it.
     ///
     /// # Errors
     ///
     /// [`ToldError::Namespace`]; nothing was written, unless another node wrote at the same moment.
     pub async fn pin(&self, store: &dyn Store) -> Result<(), ToldError> {
-        let plain = Definition::snowflake(self.layout);
-        let listed = registry::list(store).await?;
-        let records: BTreeMap<&str, &NamespaceRecord> =
-            listed.iter().filter_map(|(name, record)| Some((name.as_str(), record.as_ref().ok()?))).collect();
-        let named = self.names.iter().filter(|name| !self.file.namespaces.contains_key(name));
-        for (name, wanted) in self.file.namespaces.iter().chain(named.clone().map(|name| (name, &plain))) {
-            if let Some(record) = records.get(name.as_str()) {
-                registry::check(name, record, wanted)?;
+        loop {
+            self.write(store).await?;
+            if store.may_lose().is_zero() {
+                return Ok(());
+            }
+            let settled = self.settled.lock().await.settle(store).await?;
+            let is_settled = |name: &NamespaceName| {
+                settled.iter().any(|(listed, record)| listed == name.as_str() && record.is_ok())
+            };
+            if self.names.iter().chain(self.file.namespaces.keys()).all(is_settled) {
+                // What settled may be another node's.
+                return self.check(&settled);
             }
         }
+    }
+
+    async fn write(&self, store: &dyn Store) -> Result<(), ToldError> {
+        let plain = Definition::snowflake(self.layout);
+        self.check(&registry::list(store).await?)?;
+        let named = self.names.iter().filter(|name| !self.file.namespaces.contains_key(name));
         for (name, wanted) in &self.file.namespaces {
             registry::define(store, name, wanted).await?;
         }
         for name in named {
             registry::pin(store, name, &plain).await?;
+        }
+        Ok(())
+    }
+
+    fn check(&self, listed: &[registry::Listed]) -> Result<(), ToldError> {
+        let plain = Definition::snowflake(self.layout);
+        let records: BTreeMap<&str, &NamespaceRecord> =
+            listed.iter().filter_map(|(name, record)| Some((name.as_str(), record.as_ref().ok()?))).collect();
+        let named = self.names.iter().filter(|name| !self.file.namespaces.contains_key(name));
+        for (name, wanted) in self.file.namespaces.iter().chain(named.map(|name| (name, &plain))) {
+            if let Some(record) = records.get(name.as_str()) {
+                registry::check(name, record, wanted)?;
+            }
         }
         Ok(())
     }
@@ -135,9 +163,14 @@ impl Told {
         told.join(", ")
     }
 
-    /// What is to be served as the store stands now.
+    /// Waits until what is in the store has settled.
+    pub(super) async fn settle(&self, store: &dyn Store) -> Result<(), StoreError> {
+        self.settled.lock().await.settle(store).await.map(drop)
+    }
+
+    /// What is to be served as the store stands now, as far as it has settled.
     pub(super) async fn wanted(&self, store: &dyn Store) -> Result<Wanted, StoreError> {
-        let listed = registry::list(store).await?;
+        let listed = self.settled.lock().await.list(store).await?;
         let mut wanted = Wanted { namespaces: BTreeMap::new(), in_store: 0, unreadable: Vec::new() };
         for (name, record) in listed {
             let checked = NamespaceName::new(&name).map_err(|error: NamespaceNameError| error.to_string());

@@ -1,7 +1,8 @@
 //! Tests of the registry on a store in memory.
 
+use async_trait::async_trait;
 use snowmint::Layout;
-use snowmint_store::MemoryStore;
+use snowmint_store::{Key, MemoryStore};
 
 use super::super::fields::Fields;
 use super::*;
@@ -65,4 +66,70 @@ async fn a_change_is_checked_against_what_is_there() {
     let set = set(&store, &name(), to("scheme = 'segment'\nmaximum = 99")).await.unwrap();
     assert_eq!(set.definition, defined("scheme = 'segment'\nmaximum = 99"));
     assert_eq!(set.reach, Reach::Everywhere);
+}
+
+/// Goal: over a store that may lose its newest writes, a definition counts once it has settled. Method: a store in memory that
+/// says so, under paused time.
+#[tokio::test(start_paused = true)]
+async fn a_definition_counts_once_it_has_settled() {
+    let (store, loses) = (Forgetful::default(), Duration::from_secs(2));
+    let (first, second) = (defined("scheme = 'segment'"), defined("scheme = 'segment'\nmaximum = 99"));
+    let mut settled = Settled::default();
+    add(&store, &name(), &first, Again::GoOn).await.unwrap();
+    assert_eq!(settled.list(&store).await.unwrap(), [], "seen for the first time");
+    tokio::time::sleep(loses - Duration::from_millis(1)).await;
+    assert_eq!(settled.list(&store).await.unwrap(), []);
+    tokio::time::sleep(Duration::from_millis(1)).await;
+    let of = |definition: &Definition| {
+        [("orders".to_owned(), Ok(NamespaceRecord::new(definition.clone(), Reach::Everywhere)))]
+    };
+    assert_eq!(settled.list(&store).await.unwrap(), of(&first));
+    set(&store, &name(), |_: &Definition| Ok::<_, NamespaceError>(second.clone())).await.unwrap();
+    assert_eq!(settled.list(&store).await.unwrap(), of(&first), "the change has not settled");
+    assert_eq!(settled.settle(&store).await.unwrap(), of(&second));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_definition_that_is_lost_or_followed_by_another_does_not_settle() {
+    let store = Forgetful::default();
+    let record = add(&store, &name(), &defined("scheme = 'segment'"), Again::GoOn).await.unwrap();
+    let began = Instant::now();
+    settle(&store, &name(), &record).await.unwrap();
+    assert!(began.elapsed() >= Duration::from_secs(2), "{:?}", began.elapsed());
+    let follow = async {
+        tokio::time::sleep(Duration::from_secs(1)).await;
+        drop_namespace(&store, &name(), 5).await.unwrap();
+    };
+    let name = name();
+    let (settling, ()) = tokio::join!(settle(&store, &name, &record), follow);
+    let error = settling.unwrap_err();
+    assert!(matches!(error, NamespaceError::Unsettled { .. }), "{error}");
+    assert!(error.to_string().contains("within 2s (may_lose)"), "{error}");
+}
+
+/// A store in memory that says that it may lose 2 s.
+#[derive(Debug, Default)]
+struct Forgetful(MemoryStore);
+
+#[async_trait]
+impl Store for Forgetful {
+    async fn load(&self, key: &Key) -> Result<Option<Versioned>, StoreError> {
+        self.0.load(key).await
+    }
+
+    async fn compare_and_set(&self, key: &Key, expected: Expected, value: &[u8]) -> Result<Swap, StoreError> {
+        self.0.compare_and_set(key, expected, value).await
+    }
+
+    async fn list(&self, prefix: &str) -> Result<Vec<(Key, Versioned)>, StoreError> {
+        self.0.list(prefix).await
+    }
+
+    fn may_lose(&self) -> Duration {
+        Duration::from_secs(2)
+    }
+
+    fn describe(&self) -> String {
+        self.0.describe()
+    }
 }
