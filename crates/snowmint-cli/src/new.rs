@@ -67,8 +67,10 @@ pub(crate) struct Args {
     /// The layout: a name (see `snowmint layouts`) or its text form
     #[arg(long, value_name = "SPEC|NAME", default_value = "twitter", env = "SNOWMINT_LAYOUT")]
     layout: Layout,
-    /// This worker or none: a number, `ordinal` (behind the last `-` of the host's name) or `ipv4` (its low bits);
-    /// without it any that is free
+    /// Require this worker: a number, `ordinal` (behind the last `-` of the host's name), `ipv4` or `ipv4:NETWORK`, such
+    /// as ipv4:10.244.0.0/16 (the low bits of this host's address, as many as the worker has). Without a network, hosts
+    /// of two subnets can get the same worker: with a store the second one is refused, with none nothing notices.
+    /// Without this flag any worker that is free
     #[arg(long, value_name = "W", value_parser = values::worker, allow_negative_numbers = true)]
     worker: Option<WorkerSource>,
     /// The datacenter, where the layout has one
@@ -107,7 +109,16 @@ pub(crate) fn run(args: &Args) -> Result<(), Failure> {
         tell("warning", &warning);
     }
     match args.store.as_deref() {
-        Some("none") => unleased(args, worker, datacenter, now_unix_ms),
+        Some("none") => {
+            if args.worker == Some(WorkerSource::Ipv4(None)) {
+                tell(
+                    "warning",
+                    "--worker ipv4 --store none: hosts of two subnets can get the same worker and repeat ids; state the \
+                     network that all of them share, such as ipv4:10.244.0.0/16, or name a store",
+                );
+            }
+            unleased(args, worker, datacenter, now_unix_ms)
+        }
         Some(store) if store.starts_with("memory:") => Err(Failure::flag(
             "--store",
             "memory: is forgotten when this command ends, so the next run could repeat its ids: name a file as \

@@ -72,15 +72,60 @@ impl fmt::Display for Holder {
 /// Where a fixed worker comes from.
 ///
 /// A worker that is fixed goes through a lease as any other where there is a store: a second holder is refused with
-/// the name of the first.
+/// the name of the first. Without a store nothing tells two nodes with one worker apart.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum WorkerSource {
     /// Set by hand.
     Number(u32),
     /// The number after the last `-` of the host's name: what a Kubernetes `StatefulSet` calls its pods.
     Ordinal,
-    /// The low bits of the host's IPv4 address.
-    Ipv4,
+    /// The low bits of the host's IPv4 address, as many as the worker has: of the only address, or of the one in this
+    /// network. Hosts of two networks can share low bits; hosts of one stated network cannot.
+    Ipv4(Option<Ipv4Network>),
+}
+
+/// An IPv4 network, such as `10.244.0.0/16`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Ipv4Network {
+    address: Ipv4Addr,
+    prefix: u32,
+}
+
+impl Ipv4Network {
+    const fn host_bits(self) -> u32 {
+        32 - self.prefix
+    }
+
+    const fn mask(self) -> u32 {
+        match self.prefix {
+            0 => 0,
+            prefix => u32::MAX << (32 - prefix),
+        }
+    }
+
+    const fn holds(self, address: Ipv4Addr) -> bool {
+        address.to_bits() & self.mask() == self.address.to_bits()
+    }
+}
+
+impl FromStr for Ipv4Network {
+    type Err = IdentityError;
+
+    fn from_str(text: &str) -> Result<Self, IdentityError> {
+        let refused = || IdentityError::NoNetwork { text: Snippet::of(text) };
+        let (address, prefix) = text.split_once('/').ok_or_else(refused)?;
+        let address = address.parse().map_err(|_| refused())?;
+        let prefix = prefix.parse().ok().filter(|prefix| *prefix <= 32).ok_or_else(refused)?;
+        let network = Self { address, prefix };
+        // The address of a host is most likely a mistake for that of its network.
+        if network.holds(address) { Ok(network) } else { Err(refused()) }
+    }
+}
+
+impl fmt::Display for Ipv4Network {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}/{}", self.address, self.prefix)
+    }
 }
 
 /// Why no worker follows from where this node runs.
@@ -88,8 +133,19 @@ pub enum WorkerSource {
 #[non_exhaustive]
 pub enum IdentityError {
     /// Not a source of workers.
-    #[error("{text} is no worker: give a number, `ordinal` (of a StatefulSet's pod) or `ipv4`")]
+    #[error(
+        "invalid worker {text}: expected a number, `ordinal` (of a StatefulSet's pod), `ipv4` or `ipv4:NETWORK`, such as \
+         ipv4:10.244.0.0/16"
+    )]
     NoSource {
+        /// What was given.
+        text: Snippet,
+    },
+    /// Not a network.
+    #[error(
+        "invalid network {text}: expected the first address of a network and its prefix, such as 10.244.0.0/16"
+    )]
+    NoNetwork {
         /// What was given.
         text: Snippet,
     },
@@ -102,11 +158,30 @@ pub enum IdentityError {
         /// The host's name.
         host: String,
     },
+    /// The layout has no bits for a worker.
+    #[error(
+        "the layout `{layout}` has no worker, so an address cannot tell nodes apart: take a layout with a worker"
+    )]
+    NoWorkerBits {
+        /// The layout.
+        layout: String,
+    },
     /// There is no address to take bits from. Taking 0 would give every such node the same worker.
     #[error("this host has no IPv4 address but loopback: give a number, or leave the worker to the store")]
     NoAddress,
+    /// No address in the network that was stated.
+    #[error("this host has no address in {network}, it has {found}: state the network that the nodes share")]
+    NotInNetwork {
+        /// The network.
+        network: Ipv4Network,
+        /// The addresses it has.
+        found: String,
+    },
     /// More than one address, none better than the others.
-    #[error("this host has several IPv4 addresses, {first} and {second}: give the worker as a number")]
+    #[error(
+        "this host has several IPv4 addresses to choose from, {first} and {second}: state the network that the nodes share, \
+         such as ipv4:10.244.0.0/16, or give the worker as a number"
+    )]
     SeveralAddresses {
         /// One of them.
         first: Ipv4Addr,
@@ -115,15 +190,13 @@ pub enum IdentityError {
     },
     /// Two hosts of the network can have the same low bits.
     #[error(
-        "the network {address}/{prefix} leaves {host_bits} bits to a host, the layout has {worker_bits} for the worker: \
-         two of its hosts could have one worker; take a layout with {host_bits} worker bits, or leave the worker to \
-         the store"
+        "the network {network} has {host_bits} bits for a host, the layout has {worker_bits} for the worker: two hosts \
+         could have one worker; take a layout with {host_bits} worker bits, state a smaller network, or leave the worker \
+         to the store"
     )]
     NetworkTooWide {
-        /// The host's address.
-        address: Ipv4Addr,
-        /// Bits of the network's prefix.
-        prefix: u32,
+        /// The network.
+        network: Ipv4Network,
         /// Bits that tell its hosts apart.
         host_bits: u32,
         /// Bits the layout has.
@@ -145,10 +218,7 @@ impl WorkerSource {
         match self {
             Self::Number(number) => Ok(WorkerId(number)),
             Self::Ordinal => ordinal_of(&host_name()),
-            Self::Ipv4 => {
-                let (address, prefix) = only_address(&addresses()?)?;
-                worker_of_address(address, prefix, layout)
-            }
+            Self::Ipv4(stated) => worker_of_addresses(&addresses()?, stated, layout),
         }
     }
 }
@@ -159,11 +229,14 @@ impl FromStr for WorkerSource {
     fn from_str(text: &str) -> Result<Self, IdentityError> {
         match text {
             "ordinal" => Ok(Self::Ordinal),
-            "ipv4" => Ok(Self::Ipv4),
-            number => {
-                let text = Snippet::of(text);
-                number.parse().map(Self::Number).map_err(|_| IdentityError::NoSource { text })
-            }
+            "ipv4" => Ok(Self::Ipv4(None)),
+            other => match other.strip_prefix("ipv4:") {
+                Some(network) => Ok(Self::Ipv4(Some(network.parse()?))),
+                None => other
+                    .parse()
+                    .map(Self::Number)
+                    .map_err(|_| IdentityError::NoSource { text: Snippet::of(text) }),
+            },
         }
     }
 }
@@ -175,32 +248,53 @@ fn ordinal_of(host: &str) -> Result<WorkerId, IdentityError> {
     ordinal.map(WorkerId).ok_or_else(|| IdentityError::NoOrdinal { host: host.to_owned() })
 }
 
-/// The low bits of an address that the network's prefix leaves to its hosts.
-fn worker_of_address(address: Ipv4Addr, prefix: u32, layout: &Layout) -> Result<WorkerId, IdentityError> {
-    let host_bits = 32 - prefix.min(32);
+/// The low bits of an address, as many as the worker has: all that can tell two hosts apart.
+fn worker_of_addresses(
+    addresses: &[(Ipv4Addr, u32)],
+    stated: Option<Ipv4Network>,
+    layout: &Layout,
+) -> Result<WorkerId, IdentityError> {
     let worker_bits = layout.width(Field::Worker);
-    if host_bits > worker_bits {
-        return Err(IdentityError::NetworkTooWide { address, prefix, host_bits, worker_bits });
+    if worker_bits == 0 {
+        return Err(IdentityError::NoWorkerBits { layout: layout.to_string() });
     }
-    let mask = (1_u64 << host_bits) - 1;
-    // At most 32 bits of a 32-bit number.
-    Ok(WorkerId(u32::try_from(u64::from(address.to_bits()) & mask).unwrap_or(u32::MAX)))
+    let (address, prefix) = only_address(addresses, stated)?;
+    let own = Ipv4Network { address, prefix };
+    let network = stated
+        .unwrap_or(Ipv4Network { address: Ipv4Addr::from_bits(address.to_bits() & own.mask()), prefix });
+    let host_bits = network.host_bits();
+    if host_bits > worker_bits {
+        return Err(IdentityError::NetworkTooWide { network, host_bits, worker_bits });
+    }
+    let cut = 32_u32.saturating_sub(worker_bits);
+    Ok(WorkerId(address.to_bits() << cut >> cut))
 }
 
-fn only_address(addresses: &[(Ipv4Addr, u32)]) -> Result<(Ipv4Addr, u32), IdentityError> {
-    let mut usable =
-        addresses.iter().filter(|(address, _)| !address.is_loopback() && !address.is_link_local());
-    let Some(first) = usable.next() else { return Err(IdentityError::NoAddress) };
-    match usable.next() {
-        Some(second) => Err(IdentityError::SeveralAddresses { first: first.0, second: second.0 }),
-        None => Ok(*first),
+fn only_address(
+    addresses: &[(Ipv4Addr, u32)],
+    stated: Option<Ipv4Network>,
+) -> Result<(Ipv4Addr, u32), IdentityError> {
+    let usable = addresses.iter().filter(|(address, _)| match stated {
+        Some(network) => network.holds(*address),
+        None => !address.is_loopback() && !address.is_link_local(),
+    });
+    let mut usable = usable.copied();
+    match (usable.next(), usable.next(), stated) {
+        (Some(only), None, _) => Ok(only),
+        (Some((first, _)), Some((second, _)), _) => Err(IdentityError::SeveralAddresses { first, second }),
+        (None, _, None) => Err(IdentityError::NoAddress),
+        (None, _, Some(network)) => {
+            let found: Vec<_> = addresses.iter().map(|(address, _)| address.to_string()).collect();
+            let found = if found.is_empty() { "none".to_owned() } else { found.join(", ") };
+            Err(IdentityError::NotInNetwork { network, found })
+        }
     }
 }
 
 fn addresses() -> Result<Vec<(Ipv4Addr, u32)>, IdentityError> {
     let interfaces = if_addrs::get_if_addrs().map_err(|error| IdentityError::Addresses(error.to_string()))?;
     let ipv4 = interfaces.into_iter().filter_map(|interface| match interface.addr {
-        if_addrs::IfAddr::V4(v4) => Some((v4.ip, v4.netmask.to_bits().count_ones())),
+        if_addrs::IfAddr::V4(v4) => Some((v4.ip, v4.netmask.to_bits().leading_ones())),
         if_addrs::IfAddr::V6(_) => None,
     });
     Ok(ipv4.collect())
@@ -229,33 +323,92 @@ mod tests {
         }
     }
 
+    const LEAF: &str = "time:41 worker:10 sequence:12 epoch:2026-01-01";
+
+    fn worker(text: &str, addresses: &[([u8; 4], u32)], layout: &str) -> Result<u32, IdentityError> {
+        let WorkerSource::Ipv4(stated) = text.parse()? else { panic!("{text}") };
+        let addresses: Vec<_> = addresses.iter().map(|(it, prefix)| (Ipv4Addr::from(*it), *prefix)).collect();
+        worker_of_addresses(&addresses, stated, &layout.parse().unwrap()).map(|worker| worker.0)
+    }
+
+    /// Goal: as many low bits as the worker has, whatever the interface's prefix. Method: pods of two nodes, as
+    /// Kubernetes gives them addresses: a network a node, or a /32 a pod.
     #[test]
-    fn an_address_gives_its_low_bits_only_where_they_tell_hosts_apart() {
-        let pod_ip: Layout = "pod-ip".parse().unwrap();
-        let address = Ipv4Addr::new(10, 1, 2, 3);
-        assert_eq!(worker_of_address(address, 8, &pod_ip), Ok(WorkerId(0x01_02_03)));
-        assert_eq!(worker_of_address(address, 24, &pod_ip), Ok(WorkerId(3)));
-        let refused = worker_of_address(address, 7, &pod_ip).unwrap_err().to_string();
-        assert!(refused.contains("25 bits") && refused.contains("24 for the worker"), "{refused}");
-        let leaf: Layout = "leaf".parse().unwrap();
-        assert!(
-            worker_of_address(address, 16, &leaf).is_err() && worker_of_address(address, 22, &leaf).is_ok()
-        );
+    fn an_address_gives_as_many_low_bits_as_the_worker_has() {
+        let [one, two] = [[10, 244, 1, 5], [10, 244, 2, 5]];
+        for prefix in [24, 32] {
+            assert_eq!(worker("ipv4", &[(one, prefix)], LEAF), Ok(0x105));
+            assert_eq!(worker("ipv4", &[(two, prefix)], LEAF), Ok(0x205));
+        }
+        assert_eq!(worker("ipv4", &[([10, 1, 2, 3], 8)], "pod-ip"), Ok(0x01_02_03));
+        assert_eq!(worker("ipv4:10.244.0.0/22", &[(one, 24)], LEAF), Ok(0x105));
+        let wide = "time:31@1s worker:31 sequence:1 epoch:2026-01-01";
+        assert_eq!(worker("ipv4:10.0.0.0/8", &[(one, 24)], wide), Ok(0x0af4_0105));
+    }
+
+    /// Goal: every address of a network that is taken has a worker of its own. Method: all of them, in small networks.
+    #[test]
+    fn no_two_addresses_of_a_stated_network_share_a_worker() {
+        for (text, prefix) in
+            [("ipv4:10.244.0.0/22", 22), ("ipv4:10.244.3.0/24", 24), ("ipv4:10.0.0.8/31", 31)]
+        {
+            let network: Ipv4Network = text.trim_start_matches("ipv4:").parse().unwrap();
+            let workers: std::collections::BTreeSet<_> = (0..1_u32 << (32 - prefix))
+                .map(|host| (network.address.to_bits() | host).to_be_bytes())
+                .map(|address| worker(text, &[(address, 32)], LEAF).unwrap())
+                .collect();
+            assert_eq!(workers.len(), 1 << (32 - prefix), "{text}");
+        }
     }
 
     #[test]
-    fn no_address_and_several_are_errors() {
-        let (lo, a, b) = (Ipv4Addr::LOCALHOST, Ipv4Addr::new(10, 0, 0, 1), Ipv4Addr::new(10, 0, 0, 2));
-        assert_eq!(only_address(&[(lo, 8)]), Err(IdentityError::NoAddress));
-        assert_eq!(only_address(&[(lo, 8), (a, 24)]), Ok((a, 24)));
-        assert!(matches!(only_address(&[(a, 24), (b, 24)]), Err(IdentityError::SeveralAddresses { .. })));
+    fn a_network_that_cannot_tell_hosts_apart_is_refused_with_the_figures() {
+        let address = [10, 244, 1, 5];
+        for (text, prefix) in [("ipv4:10.244.0.0/16", 24), ("ipv4", 16)] {
+            let refused = worker(text, &[(address, prefix)], LEAF).unwrap_err().to_string();
+            for word in
+                ["10.244.0.0/16", "16 bits for a host", "10 for the worker", "a layout with 16 worker bits"]
+            {
+                assert!(refused.contains(word), "{text}: {refused}");
+            }
+        }
+        let none = "time:41 sequence:12 epoch:2026-01-01";
+        assert!(matches!(worker("ipv4", &[(address, 24)], none), Err(IdentityError::NoWorkerBits { .. })));
+    }
+
+    #[test]
+    fn the_stated_network_picks_the_interface() {
+        let (lo, pod, host) = (([127, 0, 0, 1], 8), ([10, 244, 1, 5], 24), ([192, 168, 7, 9], 24));
+        assert_eq!(worker("ipv4", &[lo], LEAF), Err(IdentityError::NoAddress));
+        assert_eq!(worker("ipv4", &[lo, pod], LEAF), Ok(0x105));
+        let several = worker("ipv4", &[lo, pod, host], LEAF).unwrap_err().to_string();
+        assert!(several.contains("10.244.1.5 and 192.168.7.9: state the network"), "{several}");
+        assert_eq!(worker("ipv4:192.168.7.0/24", &[lo, pod, host], LEAF), Ok(0x309));
+        let outside = worker("ipv4:10.9.0.0/24", &[lo, pod], LEAF).unwrap_err().to_string();
+        assert!(outside.contains("no address in 10.9.0.0/24, it has 127.0.0.1, 10.244.1.5"), "{outside}");
+        assert_eq!(worker("ipv4:127.0.0.0/24", &[lo, pod], LEAF), Ok(1), "where it is stated");
     }
 
     #[test]
     fn sources_read_from_text() {
         assert_eq!("7".parse(), Ok(WorkerSource::Number(7)));
         assert_eq!("ordinal".parse(), Ok(WorkerSource::Ordinal));
-        for bad in ["", "-1", "seven", "ip", "4294967296"] {
+        assert_eq!("ipv4".parse(), Ok(WorkerSource::Ipv4(None)));
+        let network = "10.244.0.0/16".parse::<Ipv4Network>().unwrap();
+        assert_eq!("ipv4:10.244.0.0/16".parse(), Ok(WorkerSource::Ipv4(Some(network))));
+        for bad in [
+            "",
+            "-1",
+            "seven",
+            "ip",
+            "4294967296",
+            "ipv4:",
+            "ipv4:10.244.0.0",
+            "ipv4:10.244.0.0/33",
+            "ipv4:10.244.1.5/16",
+            "ipv4:10.244/16",
+            "ipv4:::/0",
+        ] {
             assert!(bad.parse::<WorkerSource>().is_err(), "{bad}");
         }
     }

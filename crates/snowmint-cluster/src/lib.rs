@@ -17,7 +17,7 @@ pub mod namespace;
 pub mod segment;
 mod wall_watch;
 
-pub use identity::{Holder, HolderError, IdentityError, WorkerSource};
+pub use identity::{Holder, HolderError, IdentityError, Ipv4Network, WorkerSource};
 pub use lease::protocol::WorkerChoice;
 pub use lease::{
     Caller, Keeper, KeeperConfig, KeeperConfigError, Keepers, LeaseFailure, LeaseStatus, NoId, Pool,

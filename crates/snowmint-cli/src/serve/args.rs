@@ -72,8 +72,10 @@ pub(crate) struct Args {
     /// The datacenter, where the layout has one
     #[arg(long, value_name = "N", default_value = "0", value_parser = values::node_number, allow_negative_numbers = true, env = "SNOWMINT_DATACENTER")]
     pub(super) datacenter: u32,
-    /// This worker or none: a number, `ordinal` (behind the last `-` of the host's name) or `ipv4` (its low bits);
-    /// without it any that is free
+    /// Require this worker: a number, `ordinal` (behind the last `-` of the host's name), `ipv4` or `ipv4:NETWORK`, such
+    /// as ipv4:10.244.0.0/16 (the low bits of this host's address, as many as the worker has). Without a network, hosts
+    /// of two subnets can get the same worker: with a store the second one is refused, with none nothing notices.
+    /// Without this flag any worker that is free
     #[arg(long, value_name = "N", value_parser = values::worker, allow_negative_numbers = true, env = "SNOWMINT_WORKER")]
     pub(super) worker: Option<WorkerSource>,
     /// How many workers this node holds at once, 1 to 8: a number, or the least and the most, as in 1..8; it takes another

@@ -113,8 +113,8 @@ fn a_node_beyond_the_layout_is_refused() {
             &["--datacenter", "32"],
             "--datacenter: datacenter 32 is out of range: this layout has datacenter 0 to 31",
         ),
-        (&["--worker", "-1"], "`-1` is no worker: give a number"),
-        (&["--worker", "4294967296"], "`4294967296` is no worker: give a number"),
+        (&["--worker", "-1"], "invalid worker `-1`: expected a number"),
+        (&["--worker", "4294967296"], "invalid worker `4294967296`: expected a number"),
         (&["--layout", "baidu"], "--layout: the time of `time:28@1s worker:22 sequence:13"),
         (
             &["--layout", "time:41 worker:10 sequence:12 epoch:9000-01-01"],
