@@ -173,7 +173,7 @@ fn draw(resp: SocketAddr) -> std::io::Result<bool> {
     stream.write_all(b"*2\r\n$7\r\nID.NEXT\r\n$7\r\ndefault\r\n")?;
     let mut answer = String::new();
     BufReader::new(stream).read_line(&mut answer)?;
-    Ok(answer.starts_with(':'))
+    Ok(answer.starts_with('$'))
 }
 
 fn free_port() -> std::io::Result<SocketAddr> {

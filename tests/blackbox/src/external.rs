@@ -1,16 +1,19 @@
-//! Clients that others wrote: redis-cli, redis-benchmark, redis-py, curl. One that is missing is a failure that
+//! Clients that others wrote: redis-cli, redis-benchmark, redis-py, node-redis, ioredis, curl. One that is missing is a failure that
 //! says how to install it, never a skip.
 
 use std::ffi::OsStr;
 use std::io::{ErrorKind, Write};
 use std::process::{Command, Output, Stdio};
 
+use crate::binary;
+
 /// How each tool is installed.
-const TOOLS: [(&str, &str); 9] = [
+const TOOLS: [(&str, &str); 10] = [
     ("redis-cli", "apt-get install redis-tools"),
     ("redis-benchmark", "apt-get install redis-tools"),
     ("curl", "apt-get install curl"),
     ("python3", "apt-get install python3"),
+    ("node", "apt-get install nodejs npm"),
     ("unshare", "apt-get install util-linux"),
     ("mount", "apt-get install mount"),
     ("strip", "apt-get install binutils"),
@@ -73,8 +76,25 @@ pub fn redis_py(script: &str, args: &[&str]) -> String {
     output("python3", args)
 }
 
+/// Runs a script by Node.js that uses node-redis or ioredis, and returns what it wrote to its standard output.
+///
+/// # Panics
+///
+/// If Node.js or one of the two is not installed, or the script failed.
+pub fn node(script: &str, args: &[&str]) -> String {
+    let modules = binary::workspace().join("target/node");
+    let folder = modules.display().to_string();
+    assert!(
+        modules.join("node_modules/redis").is_dir() && modules.join("node_modules/ioredis").is_dir(),
+        "node-redis or ioredis is missing: install them with `./check tools`, or `npm install --prefix {folder} redis ioredis`"
+    );
+    // Modules are looked for where the process runs.
+    let words = ["-c", "cd \"$0\" && exec node -e \"$@\"", &folder, script, "--"];
+    output("sh", words.into_iter().chain(args.iter().copied()))
+}
+
 fn succeeded(tool: &str, output: &Output) -> String {
-    assert!(output.status.success(), "{tool} failed: {}\n{}", output.status, crate::binary::text(output));
+    assert!(output.status.success(), "{tool} failed: {}\n{}", output.status, binary::text(output));
     String::from_utf8(output.stdout.clone()).unwrap()
 }
 

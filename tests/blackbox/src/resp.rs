@@ -27,7 +27,7 @@ pub enum Reply {
 }
 
 impl Reply {
-    /// The ids in the reply to `ID.NEXT`: one integer, or an array of them.
+    /// The ids in the reply to `ID.NEXT`: one bulk string of digits, or an array of them.
     ///
     /// # Errors
     ///
@@ -35,10 +35,12 @@ impl Reply {
     ///
     /// # Panics
     ///
-    /// If it is neither, or an integer is negative.
+    /// If it is neither.
     pub fn ids(self) -> Result<Vec<u64>, String> {
         let id = |reply| match reply {
-            Self::Integer(id) => u64::try_from(id).expect("ids are not negative"),
+            Self::Bulk(digits) => {
+                digits.parse().unwrap_or_else(|_| panic!("an id was expected, not {digits:?}"))
+            }
             other => panic!("an id was expected, not {other:?}"),
         };
         match self {

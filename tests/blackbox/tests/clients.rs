@@ -1,11 +1,11 @@
-//! Clients that others wrote, unmodified: redis-cli, redis-benchmark, redis-py and curl.
+//! Clients that others wrote, unmodified: redis-cli, redis-benchmark, redis-py, node-redis, ioredis and curl.
 //!
 //! Each test draws ids with one of them in the ways its users do, and checks shape, order and uniqueness.
 
 #![allow(clippy::unwrap_used, reason = "a panic is how a test fails")]
 
 use serde_json::Value;
-use snowmint_blackbox::external::{output, redis_py, run, run_with_input};
+use snowmint_blackbox::external::{node, output, redis_py, run, run_with_input};
 use snowmint_blackbox::ids::increase;
 use snowmint_blackbox::resp::command;
 use snowmint_blackbox::{Ids, Serve, Server, binary};
@@ -109,6 +109,7 @@ import sys, threading, redis
 port = int(sys.argv[1])
 ids, lock = [], threading.Lock()
 def add(new):
+    new = [int(id) for id in new]
     for a, b in zip(new, new[1:]):
         assert a < b, (a, b)
     with lock:
@@ -118,10 +119,14 @@ for protocol in (2, 3):
         r = redis.Redis(port=port, protocol=protocol, decode_responses=decode, client_name="blackbox")
         assert r.ping() is True
         one = r.execute_command("ID.NEXT", "default")
-        assert type(one) is int, one
+        assert type(one) is (str if decode else bytes), one
+        one = int(one)
         many = r.execute_command("ID.NEXT", "default", "COUNT", 1000)
         assert type(many) is list and len(many) == 1000, many
-        add([one] + many)
+        whole = r.execute_command("ID.NEXT", "default", "INTEGER")
+        wholes = r.execute_command("ID.NEXT", "default", "COUNT", 3, "INTEGER")
+        assert all(type(id) is int for id in [whole] + wholes), wholes
+        add([one] + many + [whole] + wholes)
         with r.pipeline(transaction=False) as pipe:
             for i in range(200):
                 pipe.execute_command("ID.NEXT", "default")
@@ -131,7 +136,7 @@ for protocol in (2, 3):
             out = pipe.execute(raise_on_error=False)
         assert isinstance(out[201], redis.ResponseError) and "nope" in str(out[201]), out[201]
         add(out[:200] + out[200] + out[202:])
-        parts = r.execute_command("ID.INSPECT", one)
+        parts = r.execute_command("ID.INSPECT", str(one))
         if type(parts) is list:
             parts = dict(zip(parts[::2], parts[1::2]))
         key = "worker" if decode else b"worker"
@@ -166,6 +171,66 @@ fn redis_py_with_both_protocols_pipelines_and_pools() {
     assert!(printed.len() > 20_000);
     let mut ids = Ids::new();
     ids.add(&printed);
+    ids.assert_unique();
+}
+
+const NODE_REDIS: &str = r"
+const { createClient } = require('redis');
+(async () => {
+  for (const RESP of [2, 3]) {
+    const client = createClient({ url: `redis://127.0.0.1:${process.argv[1]}`, RESP });
+    client.on('error', (error) => { throw error; });
+    await client.connect();
+    await check((words) => client.sendCommand(words));
+    await client.quit();
+  }
+})();
+";
+
+const IOREDIS: &str = r"
+const Redis = require('ioredis');
+(async () => {
+  const client = new Redis(Number(process.argv[1]), '127.0.0.1');
+  client.on('error', (error) => { throw error; });
+  await check(([command, ...words]) => client.call(command, ...words));
+  await client.quit();
+})();
+";
+
+/// What both do: JavaScript's numbers hold 53 bits, so each id has to come as a string of its digits.
+const CHECK: &str = r"
+const assert = require('assert');
+async function check(call) {
+  const ids = [];
+  for (let i = 0; i < 1000; i++) ids.push(await call(['ID.NEXT', 'default']));
+  ids.push(...await call(['ID.NEXT', 'default', 'COUNT', '1000']));
+  assert(ids.every((id) => typeof id === 'string'), `not strings: ${ids[0]}`);
+  assert.strictEqual(new Set(ids).size, 2000);
+  console.log(ids.join('\n'));
+  // Numbers that fit are integers for who wants them, and INCR answers as in Redis.
+  const number = await call(['ID.NEXT', 'n', 'INTEGER']);
+  assert.strictEqual(await call(['INCR', 'n']), number + 1);
+  assert.deepStrictEqual(await call(['ID.NEXT', 'n', 'COUNT', '2', 'INTEGER']), [number + 2, number + 3]);
+  assert.strictEqual(await call(['ID.NEXT', 'n']), String(number + 4));
+  await assert.rejects(call(['ID.NEXT', 'keys', 'INTEGER']), /WRONGTYPE.*leave INTEGER out/);
+}
+";
+
+/// Goal: JavaScript's clients keep every digit. Method: stock node-redis in both versions of the protocol and ioredis,
+/// a thousand ids one by one and a thousand at once.
+#[test]
+fn javascript_clients_keep_every_digit() {
+    let folder = tempfile::tempdir().unwrap();
+    for args in [&["n", "--scheme", "segment"][..], &["keys", "--scheme", "uuid7"]] {
+        let ran = binary::run(folder.path(), [&["ns", "add"], args, &["--data", "data"]].concat());
+        assert!(ran.status.success(), "{}", binary::text(&ran));
+    }
+    let server = Serve::new(folder.path()).start();
+    let mut ids = Ids::new();
+    for script in [NODE_REDIS, IOREDIS] {
+        ids.add(&lines(&node(&format!("{CHECK}{script}"), &[&port(&server)])));
+    }
+    assert_eq!(ids.len(), 3 * 2000);
     ids.assert_unique();
 }
 

@@ -28,9 +28,9 @@ fn ids_come_over_http_and_the_redis_protocol() {
 
     let mut stream = TcpStream::connect(server.ready("resp")).unwrap();
     stream.write_all(b"*2\r\n$7\r\nID.NEXT\r\n$5\r\nusers\r\n").unwrap();
-    let mut reply = String::new();
-    BufReader::new(stream).read_line(&mut reply).unwrap();
-    let id: u64 = reply.strip_prefix(':').unwrap().trim().parse().unwrap();
+    let mut replies = BufReader::new(stream).lines().map(Result::unwrap);
+    assert_eq!(replies.next().as_deref(), Some("$19"));
+    let id: u64 = replies.next().unwrap().parse().unwrap();
     assert!(id > ids[2]);
     let inspected = json(&bench.out(&["inspect", "--json", &id.to_string()]));
     assert_eq!(inspected["worker"].to_string(), server.ready("worker"));

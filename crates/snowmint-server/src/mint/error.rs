@@ -56,6 +56,14 @@ pub enum MintError {
         /// Why not.
         why: &'static str,
     },
+    /// Ids that are not plain numbers have no integer to answer.
+    #[error("the ids of namespace {name} are no integers, {why}: leave INTEGER out")]
+    NotIntegers {
+        /// The namespace.
+        name: Snippet,
+        /// Why not.
+        why: &'static str,
+    },
     /// The counter behind a namespace does not give so many numbers in a row.
     #[error(
         "{count} numbers in a row cannot be had of this namespace, its counter gives {given} at once: ask for them with ID.NEXT"
@@ -142,7 +150,7 @@ impl MintError {
         match self {
             Self::UnknownNamespace { .. } => Kind::UnknownNamespace,
             Self::TooManyNamespaces { .. } => Kind::TooManyNamespaces,
-            Self::NotCounting { .. } => Kind::NotCounting,
+            Self::NotCounting { .. } | Self::NotIntegers { .. } => Kind::NotCounting,
             Self::WrongScheme { .. } => Kind::WrongScheme,
             Self::NumbersEnded { .. } => Kind::NumbersEnded,
             Self::BadNamespace { .. } => Kind::BadNamespace,

@@ -5,6 +5,8 @@ use std::fmt::Write as _;
 use std::num::NonZeroU64;
 use std::sync::Arc;
 
+use snowmint::Snippet;
+
 use crate::limits::parse_count;
 use crate::metrics::Protocol;
 use crate::mint::{Caller, Ids, MintError, Minted, Namespace, Part, Source, Taken, Value};
@@ -43,8 +45,24 @@ pub(super) enum Flow<S: Source> {
 #[derive(Debug)]
 pub(super) struct Request<S: Source> {
     pub(super) namespace: Arc<Namespace<S>>,
+    pub(super) answer: Answer,
+}
+
+/// How ids are answered.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Answer {
     /// With `COUNT` the reply is an array, also of one.
     pub(super) array: bool,
+    pub(super) id: Written,
+}
+
+/// How one id is answered.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Written {
+    /// As a bulk string, which no client rounds.
+    Text,
+    /// As an integer, on request.
+    Integer,
 }
 
 /// One command, and all it may touch.
@@ -77,12 +95,12 @@ impl<S: Source> Call<'_, S> {
         match namespace.try_one(callers) {
             Ok(Some(number)) => {
                 self.tally.issued(&self.server.metrics, namespace, 1);
-                reply::integer(self.out, number);
+                reply::digits(self.out, number);
                 Flow::Done
             }
             Ok(None) => {
                 let namespace = Arc::clone(namespace);
-                self.next_many(namespace, 1, false)
+                self.next_many(namespace, 1, Answer { array: false, id: Written::Text })
             }
             Err(error) => self.refuse(&error),
         }
@@ -121,27 +139,43 @@ impl<S: Source> Call<'_, S> {
         }
     }
 
+    /// `ID.NEXT namespace [COUNT n] [INTEGER]`.
     fn next(&mut self) -> Flow<S> {
-        let count = match (self.args.len(), self.args.at(2)) {
-            (2, _) => return self.next_one(),
-            (4, word) if word.eq_ignore_ascii_case(b"count") => parse_count(self.args.at(3)),
-            _ => return self.fail(Kind::BadRequest, "syntax error"),
-        };
-        match (self.caller.find(self.args.at(1)), count) {
-            (Ok((namespace, _)), Ok(count)) => {
-                let namespace = Arc::clone(namespace);
-                self.next_many(namespace, count, true)
+        if self.args.len() == 2 {
+            return self.next_one();
+        }
+        let (mut asked, mut id, mut at) = (None, Written::Text, 2);
+        while at < self.args.len() {
+            let word = self.args.at(at);
+            if word.eq_ignore_ascii_case(b"integer") && id == Written::Text {
+                id = Written::Integer;
+                at += 1;
+            } else if word.eq_ignore_ascii_case(b"count") && asked.is_none() && at + 1 < self.args.len() {
+                asked = Some(parse_count(self.args.at(at + 1)));
+                at += 2;
+            } else {
+                return self.fail(Kind::BadRequest, "syntax error");
             }
+        }
+        let answer = Answer { array: asked.is_some(), id };
+        match (self.caller.find(self.args.at(1)), asked.unwrap_or(Ok(1))) {
+            (Ok((namespace, _)), Ok(count)) => match check_written(namespace, id) {
+                Ok(()) => {
+                    let namespace = Arc::clone(namespace);
+                    self.next_many(namespace, count, answer)
+                }
+                Err(error) => self.refuse(&error),
+            },
             (Err(error), Ok(_)) => self.unfound(error),
             // Bad input makes no namespace.
             (Err(error), Err(_)) | (Ok(_), Err(error)) => self.refuse(&error),
         }
     }
 
-    fn next_many(&mut self, namespace: Arc<Namespace<S>>, count: usize, array: bool) -> Flow<S> {
+    fn next_many(&mut self, namespace: Arc<Namespace<S>>, count: usize, answer: Answer) -> Flow<S> {
         match namespace.try_take(self.caller.callers(), count) {
-            Ok(Taken::All(ids)) => Flow::Ids(Request { namespace, array }, ids),
-            Ok(Taken::Part(part)) => Flow::Wait(Request { namespace, array }, part),
+            Ok(Taken::All(ids)) => Flow::Ids(Request { namespace, answer }, ids),
+            Ok(Taken::Part(part)) => Flow::Wait(Request { namespace, answer }, part),
             Err(error) => self.refuse(&error),
         }
     }
@@ -198,7 +232,7 @@ impl<S: Source> Call<'_, S> {
             reply::bulk(self.out, name.as_bytes());
             match value {
                 Value::Number(number) => reply::integer(self.out, number),
-                Value::Id(id) => reply::integer(self.out, id.get()),
+                Value::Id(id) => reply::digits(self.out, id.get()),
                 Value::Text(text) => reply::bulk(self.out, text.as_bytes()),
             }
         }
@@ -347,12 +381,26 @@ pub(super) fn refuse<S: Source>(server: &Server<S>, out: &mut Vec<u8>, error: &M
     reply::error(out, error.kind().status().resp, error);
 }
 
-/// Writes an id: as an integer where it is plain, else as a text, by way of `text`.
+/// Whether the ids of a namespace can be answered so.
+fn check_written<S: Source>(namespace: &Namespace<S>, id: Written) -> Result<(), MintError> {
+    if id == Written::Text || namespace.definition().is_plain_number() {
+        return Ok(());
+    }
+    let why = if namespace.definition().text.is_some() {
+        "they have a text form"
+    } else {
+        "they have over 64 bits"
+    };
+    Err(MintError::NotIntegers { name: Snippet::of(namespace.name().as_str()), why })
+}
+
+/// Writes an id, by way of `text` where it is no plain number.
 #[inline]
-pub(super) fn write_id(out: &mut Vec<u8>, ids: &Ids, id: Minted, text: &mut Vec<u8>) {
-    match id {
-        Minted::Number(number) if ids.are_plain_numbers() => reply::integer(out, number),
-        id => {
+pub(super) fn write_id(out: &mut Vec<u8>, ids: &Ids, id: Minted, written: Written, text: &mut Vec<u8>) {
+    match (id, written) {
+        (Minted::Number(number), Written::Integer) => reply::integer(out, number),
+        (Minted::Number(number), Written::Text) if ids.are_plain_numbers() => reply::digits(out, number),
+        (id, _) => {
             text.clear();
             ids.write(id, text);
             reply::bulk(out, text);

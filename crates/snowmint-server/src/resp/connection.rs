@@ -168,12 +168,12 @@ impl<S: Source> Connection<S> {
 
     async fn write_ids(&mut self, request: Request<S>, mut ids: Ids) -> io::Result<()> {
         self.tally.issued(&self.server.metrics, &request.namespace, ids.len() as u64);
-        if request.array {
+        if request.answer.array {
             reply::array(&mut self.out, ids.len());
         }
         let mut text = Vec::new();
         while let Some(id) = ids.next() {
-            write_id(&mut self.out, &ids, id, &mut text);
+            write_id(&mut self.out, &ids, id, request.answer.id, &mut text);
             self.flush_full().await?;
         }
         if ids.len() > 0 {

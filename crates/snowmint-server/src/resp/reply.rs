@@ -31,6 +31,12 @@ pub(super) fn bulk(out: &mut Vec<u8>, bytes: &[u8]) {
     out.extend_from_slice(b"\r\n");
 }
 
+/// `$3 123`: a number as text. Clients whose numbers are doubles, as JavaScript's, keep all its digits.
+#[inline]
+pub(super) fn digits(out: &mut Vec<u8>, value: u64) {
+    bulk(out, itoa::Buffer::new().format(value).as_bytes());
+}
+
 /// `*2`, followed by so many replies.
 pub(super) fn array(out: &mut Vec<u8>, len: usize) {
     header(out, b'*', len as u64);
@@ -105,6 +111,7 @@ mod tests {
     fn replies_of_both_versions() {
         use Version::{Resp2, Resp3};
         assert_eq!(written(|out| integer(out, 9_223_372_036_854_775_807)), ":9223372036854775807\r\n");
+        assert_eq!(written(|out| digits(out, 9_223_372_036_854_775_807)), "$19\r\n9223372036854775807\r\n");
         assert_eq!(written(|out| simple(out, "OK")), "+OK\r\n");
         assert_eq!(written(|out| bulk(out, b"")), "$0\r\n\r\n");
         assert_eq!(written(|out| map(out, Resp2, 7)), "*14\r\n");

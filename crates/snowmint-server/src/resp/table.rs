@@ -49,7 +49,14 @@ const fn spec(
 
 /// Every command.
 pub(super) static TABLE: [Spec; 15] = [
-    spec(Name::IdNext, "id.next", -2, &["write", "fast"], "ids", "ID.NEXT namespace [COUNT n]: new ids"),
+    spec(
+        Name::IdNext,
+        "id.next",
+        -2,
+        &["write", "fast"],
+        "ids",
+        "ID.NEXT namespace [COUNT n] [INTEGER]: new ids",
+    ),
     spec(
         Name::Incr,
         "incr",

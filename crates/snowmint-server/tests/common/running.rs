@@ -148,21 +148,23 @@ impl Client {
         self.line().await
     }
 
-    /// Reads so many integers.
-    pub async fn integers(&mut self, count: usize) -> Vec<u64> {
+    /// Reads so many ids: bulk strings, of two lines each.
+    pub async fn ids(&mut self, count: usize) -> Vec<u64> {
         let mut bytes = std::mem::take(&mut self.buffer);
         let mut lines = lines_of(&bytes);
-        while lines < count {
+        while lines < 2 * count {
             let known = bytes.len();
-            assert!(self.stream.read_buf(&mut bytes).await.unwrap() > 0, "closed within integers");
+            assert!(self.stream.read_buf(&mut bytes).await.unwrap() > 0, "closed within ids");
             lines += lines_of(&bytes[known..]);
         }
         let text = String::from_utf8(bytes).unwrap();
         let lines: Vec<_> = text.split_inclusive("\r\n").collect();
-        self.buffer = lines[count..].concat().into_bytes();
-        lines[..count]
-            .iter()
-            .map(|line| line.trim_end().strip_prefix(':').unwrap().parse().unwrap())
-            .collect()
+        self.buffer = lines[2 * count..].concat().into_bytes();
+        let id = |lines: &[&str]| {
+            let (len, digits) = (lines[0].trim_end().strip_prefix('$').unwrap(), lines[1].trim_end());
+            assert_eq!(len.parse(), Ok(digits.len()));
+            digits.parse().unwrap()
+        };
+        lines[..2 * count].chunks(2).map(id).collect()
     }
 }

@@ -38,13 +38,29 @@ impl Client {
     }
 }
 
+/// Goal: no client rounds an id, whichever version of the protocol it chose: an id is text unless it asks for an integer.
 #[test]
-fn one_id_is_an_integer() {
+fn one_id_is_a_bulk_string_and_an_integer_only_on_request() {
     let mut client = Client::new();
     let first = client.reply("ID.NEXT default");
+    client.reply("HELLO 3");
     let second = client.reply("id.next orders");
-    let number = |reply: &str| reply.trim().strip_prefix(':').unwrap().parse::<u64>().unwrap();
+    let number = |reply: &str| {
+        let digits = reply.trim_end().strip_prefix("$19\r\n").unwrap_or_else(|| panic!("{reply}"));
+        digits.parse::<u64>().unwrap()
+    };
     assert!(number(&first) < number(&second));
+    for (line, array) in [
+        ("ID.NEXT default INTEGER", false),
+        ("ID.NEXT default integer COUNT 1", true),
+        ("ID.NEXT default COUNT 1 INTEGER", true),
+    ] {
+        let Flow::Ids(Request { answer, .. }, mut ids) = client.call(line).1 else { panic!("{line}") };
+        assert_eq!(answer, Answer { array, id: Written::Integer }, "{line}");
+        let (mut out, id) = (Vec::new(), ids.next().unwrap());
+        write_id(&mut out, &ids, id, answer.id, &mut Vec::new());
+        assert!(out.starts_with(b":") && out.len() == 22, "{line}: {}", String::from_utf8_lossy(&out));
+    }
 }
 
 #[test]
@@ -52,13 +68,15 @@ fn a_count_makes_an_array_even_of_one() {
     let mut client = Client::new();
     for (line, len) in [("ID.NEXT default COUNT 1", 1), ("Id.Next default cOuNt 0010", 10)] {
         let (reply, flow) = client.call(line);
-        let Flow::Ids(Request { array: true, .. }, ids) = flow else { panic!("{flow:?}") };
+        let Flow::Ids(Request { answer: Answer { array: true, id: Written::Text }, .. }, ids) = flow else {
+            panic!("{flow:?}")
+        };
         assert_eq!((reply.as_str(), ids.len()), ("", len));
     }
     // More than the tick has: the rest has to be waited for.
     assert!(matches!(
         client.call("ID.NEXT default COUNT 100000").1,
-        Flow::Wait(Request { array: true, .. }, _)
+        Flow::Wait(Request { answer: Answer { array: true, .. }, .. }, _)
     ));
 }
 
@@ -70,6 +88,10 @@ fn what_is_wrong_with_id_next_is_told() {
         ("ID.NEXT default COUNT", "-ERR syntax error\r\n"),
         ("ID.NEXT default LIMIT 5", "-ERR syntax error\r\n"),
         ("ID.NEXT default COUNT 5 6", "-ERR syntax error\r\n"),
+        ("ID.NEXT default COUNT 5 COUNT 6", "-ERR syntax error\r\n"),
+        ("ID.NEXT default INTEGER INTEGER", "-ERR syntax error\r\n"),
+        ("ID.NEXT default INTEGER COUNT", "-ERR syntax error\r\n"),
+        ("ID.NEXT nope INTEGER", "-NONAMESPACE "),
         (
             "ID.NEXT default COUNT 0",
             "-ERR `0` ids cannot be asked for at once: give a whole number from 1 to 100000\r\n",
@@ -109,7 +131,10 @@ fn unknown_commands_are_told_as_redis_does() {
 fn inspect_in_both_versions() {
     let mut client = Client::new();
     let resp2 = client.reply("ID.INSPECT 1541815603606036480");
-    assert!(resp2.starts_with("*18\r\n$2\r\nid\r\n:1541815603606036480\r\n$6\r\nlayout\r\n"), "{resp2}");
+    assert!(
+        resp2.starts_with("*18\r\n$2\r\nid\r\n$19\r\n1541815603606036480\r\n$6\r\nlayout\r\n"),
+        "{resp2}"
+    );
     assert!(resp2.contains("$6\r\nworker\r\n:26\r\n"), "{resp2}");
     client.reply("HELLO 3");
     let resp3 = client.reply("ID.INSPECT 1541815603606036480");
