@@ -46,8 +46,9 @@ Examples:
 
 Nodes look into the store every few seconds: no restart is needed. Scheme,
 layout, stripe, source and reset cannot be changed afterwards: another one
-could make equal ids. Text form, rule, sequence start, mode, sizes, start and
-maximum can.
+could make equal ids. Rule, sequence start, mode, sizes, start and maximum
+can; the text form where no id can get the text of an earlier one, as by
+another width or another literal at its start.
 
 The same in a file, for snowmint serve --namespaces-file FILE (TOML):
   [namespaces.orders]

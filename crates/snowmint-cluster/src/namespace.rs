@@ -14,7 +14,7 @@ mod text_form;
 use snowmint::Layout;
 use snowmint_store::Store;
 
-pub use change::ChangeError;
+pub use change::{ChangeError, TextChangeError};
 pub use counter_source::{CounterSource, CounterSourceError};
 pub use definition::{Definition, DefinitionError, NumberSource, Scheme, SegmentScheme, SizeBounds};
 pub use fields::{Fields, ModeWord};

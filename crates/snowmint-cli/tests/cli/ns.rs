@@ -29,6 +29,27 @@ fn a_namespace_from_its_beginning_to_its_end() {
     );
 }
 
+/// Goal: no text is written twice, by any flag that changes how ids are written.
+#[test]
+fn a_text_that_was_given_does_not_come_again() {
+    let bench = Bench::new();
+    bench.out(&["ns", "add", "n", "--scheme", "segment"]);
+    let told = bench.refused(&["ns", "set", "n", "--text", "{hex}"], 2);
+    for words in ["cannot change its text form to `{hex}`", "written as `{number}`", "take a new namespace"] {
+        assert!(told.contains(words), "{told}");
+    }
+    bench.out(&["ns", "set", "n", "--text", "A{number}"]);
+    bench.refused(&["ns", "set", "n", "--text", "{base62}"], 2);
+    bench.out(&["ns", "set", "n", "--plain"]);
+    bench.out(&["ns", "drop", "n"]);
+    bench.refused(&["ns", "add", "n", "--scheme", "segment", "--text", "{hex}"], 2);
+    std::fs::write(bench.path("ns.toml"), "[namespaces.m]\nscheme = \"segment\"\ntext = \"{hex}\"\n")
+        .unwrap();
+    bench.out(&["ns", "add", "m", "--scheme", "segment"]);
+    let serve = ["serve", "--http", "127.0.0.1:0", "--resp", "off", "--namespaces-file", "ns.toml"];
+    assert!(bench.refused(&serve, 2).contains("namespace m cannot change its text form"));
+}
+
 #[test]
 fn a_sequence_start_is_set_changed_and_listed() {
     let bench = Bench::new();

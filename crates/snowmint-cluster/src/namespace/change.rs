@@ -2,6 +2,8 @@
 
 use super::definition::{Definition, Scheme, SegmentScheme};
 use super::name::NamespaceName;
+use super::text_form::TextForm;
+use super::text_form::overlap::{Periods, Plain, can_meet};
 
 /// A change that could make equal ids.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -20,12 +22,51 @@ pub struct ChangeError {
     pub what: &'static str,
 }
 
+/// A text form that could write an id as an earlier one was written.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error(
+    "namespace {name} cannot change its text form to `{wanted}`: a new id could get the text of an earlier id, written as \
+     `{earlier}`; change only the width of its number, or begin it with a literal that no earlier text begins with, such as \
+     `B-`, or take a new namespace"
+)]
+pub struct TextChangeError {
+    /// The namespace.
+    pub name: NamespaceName,
+    /// The form that earlier ids have.
+    pub earlier: String,
+    /// The form that was wanted.
+    pub wanted: String,
+}
+
 impl Definition {
+    /// Whether ids may be written as in `wanted` where earlier ones are written as here. Ids count as made from the moment
+    /// a namespace is there: nobody can say that there are none.
+    ///
+    /// # Errors
+    ///
+    /// [`TextChangeError`] with both forms, unless no text can stand for two ids.
+    pub(super) fn may_be_written_as(
+        &self,
+        text: Option<&TextForm>,
+        name: &NamespaceName,
+    ) -> Result<(), TextChangeError> {
+        let plain = if matches!(self.scheme, Scheme::Wide(_)) { Plain::Id } else { Plain::Number };
+        let periods = if self.scheme.reset().is_some() { Periods::Many } else { Periods::One };
+        if !can_meet(self.text.as_ref(), text, periods, plain) {
+            return Ok(());
+        }
+        let shown = |form: Option<&TextForm>| {
+            let plain = if plain == Plain::Id { "{id}" } else { "{number}" };
+            form.map_or_else(|| plain.to_owned(), ToString::to_string)
+        };
+        Err(TextChangeError { name: name.clone(), earlier: shown(self.text.as_ref()), wanted: shown(text) })
+    }
+
     /// Whether a namespace that is so defined may go on as `wanted`.
     ///
-    /// Another scheme, layout, stripe, source or reset may not follow; text form, mode, sizes, start, maximum, rule and
-    /// sequence start may: a counter only ever goes up, whatever the start, and another sequence start takes a worker of
-    /// its own.
+    /// Another scheme, layout, stripe, source or reset may not follow; mode, sizes, start, maximum, rule and sequence start
+    /// may: a counter only ever goes up, whatever the start, and another sequence start takes a worker of its own. Whether
+    /// another text form may, says its record, which knows all earlier ones.
     ///
     /// # Errors
     ///

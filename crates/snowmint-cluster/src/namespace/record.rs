@@ -7,14 +7,17 @@ use snowmint::Layout;
 use snowmint::utc::{self, Utc};
 use snowmint_store::{Key, KeyError};
 
+use super::change::TextChangeError;
 use super::definition::Definition;
 use super::fields::Fields;
 use super::name::NamespaceName;
+use super::text_form::TextForm;
 
 /// What the keys of all records begin with.
 pub(super) const PREFIX: &str = "namespaces/";
 const EVERYWHERE: &str = "everywhere";
 const DROPPED: &str = "dropped";
+const EARLIER_TEXTS: &str = "earlier_texts";
 
 /// What a store holds of a namespace.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -25,6 +28,8 @@ pub struct NamespaceRecord {
     pub reach: Reach,
     /// When it was dropped, in unix milliseconds; `None` for one that is there.
     pub dropped_unix_ms: Option<u64>,
+    /// The text forms that it had before; `None` among them for ids without one. Ids are written so somewhere.
+    pub earlier_texts: Vec<Option<TextForm>>,
 }
 
 /// Which nodes serve a namespace.
@@ -39,7 +44,40 @@ pub enum Reach {
 impl NamespaceRecord {
     /// A namespace that is there.
     pub const fn new(definition: Definition, reach: Reach) -> Self {
-        Self { definition, reach, dropped_unix_ms: None }
+        Self { definition, reach, dropped_unix_ms: None, earlier_texts: Vec::new() }
+    }
+
+    /// Whether ids may be written as in `wanted` from now on.
+    ///
+    /// # Errors
+    ///
+    /// [`TextChangeError`] where a text could come again, in the form that it has or in one that it had.
+    pub fn may_be_written_as(
+        &self,
+        wanted: &Definition,
+        name: &NamespaceName,
+    ) -> Result<(), TextChangeError> {
+        let text = wanted.text.as_ref();
+        self.definition.may_be_written_as(text, name)?;
+        for earlier in &self.earlier_texts {
+            let earlier = Definition { text: earlier.clone(), ..self.definition.clone() };
+            earlier.may_be_written_as(text, name)?;
+        }
+        Ok(())
+    }
+
+    /// The record with another definition, which may follow the one it has; the text form it had is kept in mind.
+    ///
+    /// # Errors
+    ///
+    /// As for [`may_be_written_as`](Self::may_be_written_as).
+    pub(super) fn redefined(self, wanted: Definition, name: &NamespaceName) -> Result<Self, TextChangeError> {
+        self.may_be_written_as(&wanted, name)?;
+        let Self { definition, reach, dropped_unix_ms, mut earlier_texts } = self;
+        if definition.text != wanted.text && !earlier_texts.contains(&definition.text) {
+            earlier_texts.push(definition.text);
+        }
+        Ok(Self { definition: wanted, reach, dropped_unix_ms, earlier_texts })
     }
 
     pub(super) fn to_bytes(&self) -> Result<Vec<u8>, serde_json::Error> {
@@ -47,6 +85,9 @@ impl NamespaceRecord {
         if let Value::Object(fields) = &mut value {
             if self.reach == Reach::Everywhere {
                 fields.insert(EVERYWHERE.to_owned(), Value::Bool(true));
+            }
+            if !self.earlier_texts.is_empty() {
+                fields.insert(EARLIER_TEXTS.to_owned(), serde_json::to_value(&self.earlier_texts)?);
             }
             if let Some(unix_ms) = self.dropped_unix_ms {
                 fields.insert(DROPPED.to_owned(), Value::String(Utc(unix_ms).to_string()));
@@ -69,6 +110,10 @@ impl NamespaceRecord {
                 Some(utc::parse(when.as_str().unwrap_or_default()).map_err(|error| error.to_string())?)
             }
         };
+        let earlier_texts = match fields.remove(EARLIER_TEXTS) {
+            None => Vec::new(),
+            Some(texts) => serde_json::from_value(texts).map_err(|error| error.to_string())?,
+        };
         let snowflake = fields.get("scheme").and_then(Value::as_str) == Some("snowflake");
         if snowflake && !fields.contains_key("layout") {
             return Err("it pins no layout".to_owned());
@@ -76,7 +121,7 @@ impl NamespaceRecord {
         let fields = Fields::deserialize(Value::Object(fields)).map_err(|error| error.to_string())?;
         // A snowflake record always names its own layout, so this one is never taken.
         let definition = fields.define(&Layout::TWITTER).map_err(|error| error.to_string())?;
-        Ok(Self { definition, reach, dropped_unix_ms })
+        Ok(Self { definition, reach, dropped_unix_ms, earlier_texts })
     }
 }
 
@@ -102,7 +147,9 @@ mod tests {
             for (reach, dropped_unix_ms) in
                 [(Reach::Named, None), (Reach::Everywhere, Some(1_795_219_200_000))]
             {
-                let record = NamespaceRecord { definition: definition.clone(), reach, dropped_unix_ms };
+                let earlier_texts = vec![None, "A{number}".parse().ok()];
+                let record =
+                    NamespaceRecord { definition: definition.clone(), reach, dropped_unix_ms, earlier_texts };
                 assert_eq!(NamespaceRecord::from_bytes(&record.to_bytes().unwrap()), Ok(record), "{toml}");
             }
         }

@@ -12,7 +12,7 @@ use snowmint::utc::Utc;
 use snowmint_store::{Expected, Revision, Store, StoreError, StoreErrorKind, Swap, Versioned};
 use tokio::time::Instant;
 
-use super::change::ChangeError;
+use super::change::{ChangeError, TextChangeError};
 use super::definition::{Definition, Scheme};
 use super::name::NamespaceName;
 use super::record::{NamespaceRecord, PREFIX, Reach, key};
@@ -27,6 +27,9 @@ pub enum NamespaceError {
     /// The store's record carries another scheme, layout or source.
     #[error(transparent)]
     Mismatch(#[from] ChangeError),
+    /// A new id could get the text of an earlier one.
+    #[error(transparent)]
+    Text(#[from] TextChangeError),
     /// It was dropped.
     #[error(
         "namespace {name} was dropped on {}: `snowmint ns add {name}` takes it up again, where its numbers ended",
@@ -244,7 +247,7 @@ pub async fn define(
         if record.definition == *wanted {
             return Ok(Next::Keep(record));
         }
-        Ok(Next::Write(NamespaceRecord { definition: wanted.clone(), ..record }))
+        Ok(Next::Write(record.redefined(wanted.clone(), name)?))
     };
     update(store, name, there).await
 }
@@ -275,6 +278,12 @@ pub async fn add(
                 definition.set_series(if again == Again::StartOver { last + 1 } else { last });
                 if again == Again::GoOn {
                     record.definition.may_become(&definition, name)?;
+                    let record = record.redefined(definition, name)?;
+                    return Ok(Next::Write(NamespaceRecord {
+                        reach: Reach::Everywhere,
+                        dropped_unix_ms: None,
+                        ..record
+                    }));
                 }
             }
         }
@@ -299,7 +308,8 @@ pub async fn set<E: From<NamespaceError>>(
         alive(name, &record)?;
         let definition = change(&record.definition)?;
         record.definition.may_become(&definition, name).map_err(NamespaceError::from)?;
-        Ok(Next::Write(NamespaceRecord { definition, ..record }))
+        let record = record.redefined(definition, name).map_err(NamespaceError::from)?;
+        Ok(Next::Write(record))
     };
     update(store, name, changed).await
 }
@@ -378,6 +388,20 @@ pub fn check(
 ) -> Result<(), NamespaceError> {
     alive(name, record)?;
     Ok(record.definition.may_become(wanted, name)?)
+}
+
+/// As [`check`], and that ids may be written as in `wanted`.
+///
+/// # Errors
+///
+/// As [`check`], and [`NamespaceError::Text`].
+pub fn check_with_text(
+    name: &NamespaceName,
+    record: &NamespaceRecord,
+    wanted: &Definition,
+) -> Result<(), NamespaceError> {
+    check(name, record, wanted)?;
+    Ok(record.may_be_written_as(wanted, name)?)
 }
 
 fn alive(name: &NamespaceName, record: &NamespaceRecord) -> Result<(), NamespaceError> {

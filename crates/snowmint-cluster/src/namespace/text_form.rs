@@ -1,6 +1,7 @@
 //! The text form of a namespace's ids: `ORD-{date}-{number:6}` makes `ORD-20261121-000042`.
 //! A template that is checked when it is read, so that nothing can go wrong when an id is written.
 
+pub(super) mod overlap;
 mod template;
 
 use std::fmt;

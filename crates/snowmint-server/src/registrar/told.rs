@@ -139,8 +139,13 @@ impl Told {
             listed.iter().filter_map(|(name, record)| Some((name.as_str(), record.as_ref().ok()?))).collect();
         let named = self.names.iter().filter(|name| !self.file.namespaces.contains_key(name));
         for (name, wanted) in self.file.namespaces.iter().chain(named.map(|name| (name, &plain))) {
-            if let Some(record) = records.get(name.as_str()) {
-                registry::check(name, record, wanted)?;
+            match records.get(name.as_str()) {
+                // A name alone keeps the text form that is pinned.
+                Some(record) if self.file.namespaces.contains_key(name) => {
+                    registry::check_with_text(name, record, wanted)?;
+                }
+                Some(record) => registry::check(name, record, wanted)?,
+                None => {}
             }
         }
         Ok(())
@@ -191,7 +196,7 @@ impl Told {
         let is_told = in_file.is_some() || record.reach == Reach::Everywhere || self.names.contains(&name);
         if is_told && wanted.namespaces.len() < MAX_NAMESPACES {
             // What may change is as in the file, all else as it is pinned.
-            let follows = in_file.filter(|wanted| record.definition.may_become(wanted, &name).is_ok());
+            let follows = in_file.filter(|wanted| registry::check_with_text(&name, &record, wanted).is_ok());
             let definition = follows.cloned().unwrap_or(record.definition);
             wanted.namespaces.insert(name, definition);
         }

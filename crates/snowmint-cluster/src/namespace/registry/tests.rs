@@ -51,7 +51,9 @@ async fn a_pin_keeps_what_may_change_and_a_definition_changes_it() {
     assert_eq!(pin(&store, &name(), &plain).await.unwrap().definition, form);
     assert_eq!(define(&store, &name(), &plain).await.unwrap().definition, plain);
     let listed = list(&store).await.unwrap();
-    assert_eq!(listed, [("orders".to_owned(), Ok(NamespaceRecord::new(plain, Reach::Named)))]);
+    let earlier_texts = vec![form.text];
+    let record = NamespaceRecord { earlier_texts, ..NamespaceRecord::new(plain, Reach::Named) };
+    assert_eq!(listed, [("orders".to_owned(), Ok(record))]);
 }
 
 #[tokio::test]
@@ -132,4 +134,41 @@ impl Store for Forgetful {
     fn describe(&self) -> String {
         self.0.describe()
     }
+}
+
+fn form(text: &str) -> Definition {
+    let text = if text.is_empty() { String::new() } else { format!("\ntext = '{text}'") };
+    defined(&format!("scheme = 'segment'{text}"))
+}
+
+/// Goal: no id gets the text of an earlier one, whatever the namespace changes to and by which way. Method: forms that
+/// write 21 as `15` did before, over one form in between, by each call that writes a form.
+#[tokio::test]
+async fn a_text_form_that_could_repeat_a_text_is_refused() {
+    let store = MemoryStore::new();
+    let to =
+        async |text: &str| set(&store, &name(), |_: &Definition| Ok::<_, NamespaceError>(form(text))).await;
+    add(&store, &name(), &form(""), Again::GoOn).await.unwrap();
+    let error = to("{hex}").await.unwrap_err();
+    assert!(matches!(error, NamespaceError::Text(_)), "{error}");
+    for word in ["to `{hex}`", "written as `{number}`", "take a new namespace"] {
+        assert!(error.to_string().contains(word), "{error}");
+    }
+    // In between it is another form; ids that were written before stay written.
+    to("X-{number:4}").await.unwrap();
+    for (text, words) in [("{hex}", "written as `{number}`"), ("X-{base62:4}", "written as `X-{number:4}`")] {
+        let error = to(text).await.unwrap_err().to_string();
+        assert!(error.contains(words), "{text}: {error}");
+        let error = define(&store, &name(), &form(text)).await.unwrap_err().to_string();
+        assert!(error.contains(words), "{text}: {error}");
+    }
+    drop_namespace(&store, &name(), 5).await.unwrap();
+    let error = add(&store, &name(), &form("{hex}"), Again::GoOn).await.unwrap_err();
+    assert!(matches!(error, NamespaceError::Text(_)), "{error}");
+    add(&store, &name(), &form(""), Again::GoOn).await.unwrap();
+    for text in ["X-{number:6}", "Y-{hex}", "", "Z{number}"] {
+        to(text).await.unwrap_or_else(|error| panic!("{text}: {error}"));
+    }
+    // A name alone keeps the form.
+    assert_eq!(pin(&store, &name(), &form("{hex}")).await.unwrap().definition, form("Z{number}"));
 }

@@ -1,0 +1,257 @@
+//! Whether two text forms can write two different ids as one text. Decided by what every text of a form has in common,
+//! so that a "no" is a proof; a "yes" may be a false alarm.
+
+use super::{DatePart, Digits, Part, TextForm};
+
+/// What may stand at one place of a text.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Place {
+    Literal(u8),
+    /// A digit of a date, by which digit of `yyyymmdd` it is.
+    Date(u8),
+    /// A digit of a number, or a character of an id that has a text of its own.
+    Body(Option<Digits>),
+}
+
+/// A form with each place of it by itself: the number or id stands between `before` and `after`.
+struct Shape {
+    before: Vec<Place>,
+    body: Option<Digits>,
+    width: usize,
+    after: Vec<Place>,
+}
+
+/// Whether two different ids can have one text, one under each of two forms; `None` is the plain form, of numbers in
+/// decimal or of ids in the text of their scheme. Both forms are of one scheme. `periods` says that equal numbers of
+/// two periods are two ids.
+pub(in crate::namespace) fn can_meet(
+    one: Option<&TextForm>,
+    other: Option<&TextForm>,
+    periods: Periods,
+    plain: Plain,
+) -> bool {
+    if one == other {
+        // A text form is read back as one number, and tells its period.
+        return false;
+    }
+    let (one, other) = (Shape::of(one, plain), Shape::of(other, plain));
+    !(one.is_read_alike(&other, periods) || one.is_apart(&other) || other.is_apart(&one))
+}
+
+/// Whether the numbers of a namespace begin anew.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(in crate::namespace) enum Periods {
+    One,
+    Many,
+}
+
+/// What ids without a text form look like.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(in crate::namespace) enum Plain {
+    Number,
+    Id,
+}
+
+impl Shape {
+    fn of(form: Option<&TextForm>, plain: Plain) -> Self {
+        let body = if plain == Plain::Number { Some(Digits::Decimal) } else { None };
+        let mut shape = Self { before: Vec::new(), body, width: 0, after: Vec::new() };
+        let Some(form) = form else { return shape };
+        let mut is_before = true;
+        for part in &form.parts {
+            let mut places = Vec::new();
+            match part {
+                Part::Literal(text) => places.extend(text.bytes().map(Place::Literal)),
+                Part::Date(part) => {
+                    let digits = match part {
+                        DatePart::Date => 0..8,
+                        DatePart::Year => 0..4,
+                        DatePart::Month => 4..6,
+                        DatePart::Day => 6..8,
+                    };
+                    places.extend(digits.map(Place::Date));
+                }
+                Part::Number { digits, width } => {
+                    (shape.body, shape.width, is_before) = (Some(*digits), usize::from(*width), false);
+                }
+                Part::Id => (shape.body, is_before) = (None, false),
+            }
+            if is_before { shape.before.extend(places) } else { shape.after.extend(places) }
+        }
+        shape
+    }
+
+    /// Whether the number or id of a text stands at the same place in both and is read in the same way, so that one text
+    /// is one id; where periods are part of an id, the date too.
+    fn is_read_alike(&self, other: &Self, periods: Periods) -> bool {
+        let dates = |places: &[Place]| -> Vec<_> {
+            let date = |place: &Place| if let Place::Date(digit) = place { Some(*digit) } else { None };
+            places.iter().map(date).collect()
+        };
+        let same_dates =
+            || dates(&self.before) == dates(&other.before) && dates(&self.after) == dates(&other.after);
+        self.body == other.body
+            && self.before.len() == other.before.len()
+            && self.after.len() == other.after.len()
+            && (periods == Periods::One || same_dates())
+    }
+
+    /// Whether no text is of both: of other lengths, or with other characters at some place from either end, or with one
+    /// that the other never has.
+    fn is_apart(&self, other: &Self) -> bool {
+        let ((_, longest), (shortest, _)) = (self.lengths(), other.lengths());
+        longest < shortest
+            || self.forwards().zip(other.forwards()).any(|(a, b)| !a.meets(b))
+            || self.backwards().zip(other.backwards()).any(|(a, b)| !a.meets(b))
+            || self.fixed().any(|place| !other.all().any(|it| it.meets(place)))
+    }
+
+    /// The least and the greatest length of a text.
+    fn lengths(&self) -> (usize, usize) {
+        let (least, most) = self.body_lengths();
+        let rest = self.before.len() + self.after.len();
+        (least + rest, most + rest)
+    }
+
+    /// Of numbers up to 2^63. Ids with a text of their own are as long as each other, and not shorter than this.
+    fn body_lengths(&self) -> (usize, usize) {
+        let most = match self.body {
+            Some(Digits::Decimal) => 19,
+            Some(Digits::Hex) => 16,
+            Some(Digits::Base36) => 13,
+            Some(Digits::Base62) => 11,
+            None => return (24, 24),
+        };
+        (self.width.max(1), self.width.max(most))
+    }
+
+    fn body(&self) -> impl Iterator<Item = Place> {
+        std::iter::repeat_n(Place::Body(self.body), self.body_lengths().0)
+    }
+
+    /// What stands at each place from the start, as far as that is the same in all texts.
+    fn forwards(&self) -> impl Iterator<Item = Place> {
+        self.before.iter().copied().chain(self.body())
+    }
+
+    /// The same from the end.
+    fn backwards(&self) -> impl Iterator<Item = Place> {
+        self.after.iter().rev().copied().chain(self.body())
+    }
+
+    /// What stands in every text somewhere.
+    fn fixed(&self) -> impl Iterator<Item = Place> {
+        self.before.iter().chain(&self.after).copied().filter(|place| matches!(place, Place::Literal(_)))
+    }
+
+    fn all(&self) -> impl Iterator<Item = Place> {
+        self.before.iter().chain(&self.after).copied().chain([Place::Body(self.body)])
+    }
+}
+
+impl Place {
+    /// Whether one character may stand at both.
+    fn meets(self, other: Self) -> bool {
+        (0..=u8::MAX).any(|byte| self.takes(byte) && other.takes(byte))
+    }
+
+    const fn takes(self, byte: u8) -> bool {
+        match self {
+            Self::Literal(it) => it == byte,
+            Self::Date(_) | Self::Body(Some(Digits::Decimal)) => byte.is_ascii_digit(),
+            Self::Body(Some(Digits::Hex)) => matches!(byte, b'0'..=b'9' | b'a'..=b'f'),
+            Self::Body(Some(Digits::Base36)) => matches!(byte, b'0'..=b'9' | b'A'..=b'Z'),
+            Self::Body(Some(Digits::Base62)) => byte.is_ascii_alphanumeric(),
+            Self::Body(None) => byte.is_ascii_alphanumeric() || byte == b'-',
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::HashMap;
+
+    use proptest::prelude::*;
+
+    use super::*;
+
+    fn form(text: &str) -> Option<TextForm> {
+        (!text.is_empty()).then(|| text.parse().unwrap())
+    }
+
+    fn meet(one: &str, other: &str, periods: Periods) -> bool {
+        let plain = if one.contains("{id}") || other.contains("{id}") { Plain::Id } else { Plain::Number };
+        let forms = (form(one), form(other));
+        let met = can_meet(forms.0.as_ref(), forms.1.as_ref(), periods, plain);
+        assert_eq!(met, can_meet(forms.1.as_ref(), forms.0.as_ref(), periods, plain), "{one} and {other}");
+        met
+    }
+
+    #[test]
+    fn forms_that_can_write_one_text_are_told_from_those_that_cannot() {
+        for (one, other) in [
+            ("", "{number:6}"),
+            ("A-{number:6}", "A-{number:8}"),
+            ("A{number}", "B{number}"),
+            ("", "ORD-{number:6}"),
+            ("", "{number}x"),
+            ("{base62}", "{base62}-v2"),
+            ("{number}", "{hex:20}"),
+            ("{date}{number}", "{date}-{number}"),
+            ("{id}", "usr_{id}"),
+            ("", "usr_{id}"),
+            ("A{hex}", "B{number}"),
+            ("{yyyy}{mm}{dd}-{number}", "{date}-{number}"),
+        ] {
+            assert!(!meet(one, other, Periods::One), "{one} and {other}");
+        }
+        for (one, other) in [
+            ("", "{hex}"),
+            ("{number:6}", "{base62:6}"),
+            ("{number}", "{number}0"),
+            ("{number}", "1{number}"),
+            ("A{number}", "A1{number}"),
+            ("{date}{number}", "{number}"),
+            ("{hex}", "a{hex}"),
+            ("x{id}", "{id}x"),
+        ] {
+            assert!(meet(one, other, Periods::One), "{one} and {other}");
+        }
+        // 10 December and 12 October.
+        assert!(meet("{yyyy}{mm}{dd}-{number}", "{yyyy}{dd}{mm}-{number}", Periods::Many));
+        assert!(!meet("{yyyy}{mm}{dd}-{number}", "{yyyy}{dd}{mm}-{number}", Periods::One));
+        assert!(!meet("{date}-{number}", "{date}-{number:6}", Periods::Many));
+    }
+
+    fn template() -> impl Strategy<Value = String> {
+        let literal =
+            || prop_oneof![Just(""), Just("1"), Just("a"), Just("-"), Just("0a"), Just("{mm}"), Just("{dd}")];
+        let number = prop_oneof![Just("number"), Just("hex"), Just("base62"), Just("base36")];
+        let width = prop_oneof![Just(""), Just(":2"), Just(":3")];
+        (literal(), number, width, literal())
+            .prop_map(|(before, number, width, after)| format!("{before}{{{number}{width}}}{after}"))
+    }
+
+    proptest! {
+        /// Goal: what is allowed never writes one text for two numbers. Method: all texts of small numbers and of some
+        /// around 2^63 under both forms, on several days.
+        #[test]
+        fn forms_that_cannot_meet_do_not(one in template(), other in template()) {
+            prop_assume!(!meet(&one, &other, Periods::One));
+            let (one, other) = (form(&one).unwrap(), form(&other).unwrap());
+            let numbers = (0..4000_u64).chain((u64::MAX >> 1) - 50..=u64::MAX >> 1);
+            let days = [1_795_219_200_000, 1_765_324_800_000];
+            let mut texts = HashMap::new();
+            for number in numbers {
+                for form in [&one, &other] {
+                    for day in days {
+                        let mut text = Vec::new();
+                        form.write_number(number, day, &mut text);
+                        let before = texts.insert(text, number);
+                        prop_assert!(before.is_none_or(|before| before == number), "{} and {}", before.unwrap(), number);
+                    }
+                }
+            }
+        }
+    }
+}
