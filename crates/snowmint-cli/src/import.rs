@@ -82,10 +82,10 @@ pub(crate) fn run(args: &Args) -> Result<(), Failure> {
                 OpenError::Url(error) => Failure::usage(error),
                 error => Failure::runtime(error),
             })?;
-            found.extend(surveyed);
+            found.extend(surveyed.into_iter().map(|counter| (url.clone(), counter)));
         }
         warn_of_missing_stripes(&found);
-        let mut rows = plan(found);
+        let mut rows = plan(&found);
         if args.apply {
             apply(args, &mut rows).await?;
         }
@@ -94,14 +94,37 @@ pub(crate) fn run(args: &Args) -> Result<(), Failure> {
 }
 
 /// Several servers may count under one name, each its part of the numbers: the highest of all decides.
-fn plan(found: Vec<Surveyed>) -> Vec<Row> {
-    let mut merged: BTreeMap<String, (u64, u64)> = BTreeMap::new();
-    for counter in found {
-        let (highest, step) = merged.entry(counter.name).or_default();
+///
+/// Two that count under one name and can give one number are two counters: they do not become one namespace.
+fn plan(found: &[(String, Surveyed)]) -> Vec<Row> {
+    let mut merged: BTreeMap<&str, (u64, u64)> = BTreeMap::new();
+    let mut overlaps: BTreeMap<&str, String> = BTreeMap::new();
+    for (at, (url, counter)) in found.iter().enumerate() {
+        let (highest, step) = merged.entry(&counter.name).or_default();
         *highest = (*highest).max(counter.highest_number);
         *step = (*step).max(counter.step.get().max(counter.delta.get()));
+        let same = |(_, it): &&(String, Surveyed)| it.name == counter.name && it.overlaps(counter);
+        if let Some((other, _)) = found[..at].iter().find(same) {
+            let why = format!(
+                "{} and {} both have it and give the same numbers, so they are two counters, or one named twice: import one \
+                 of them, and the other into another store",
+                without_login(other),
+                without_login(url)
+            );
+            overlaps.insert(&counter.name, why);
+        }
     }
-    merged.into_iter().map(|(name, (highest, step))| Row::of(name, highest, step)).collect()
+    let row = |(name, (highest, step)): (&str, (u64, u64))| match overlaps.remove(name) {
+        None => Row::of(name.to_owned(), highest, step),
+        Some(why) => Row::refused(name.to_owned(), highest, step, why),
+    };
+    merged.into_iter().map(row).collect()
+}
+
+/// A URL as it may be shown.
+fn without_login(url: &str) -> String {
+    let Some((scheme, rest)) = url.split_once("//") else { return url.to_owned() };
+    format!("{scheme}//{}", rest.rsplit_once('@').map_or(rest, |(_, rest)| rest))
 }
 
 impl Row {
@@ -122,11 +145,17 @@ impl Row {
         let namespace = plan.as_ref().map(|(name, _)| name.to_string());
         Self { name, highest, step, start, namespace, state, why, plan }
     }
+
+    fn refused(name: String, highest: u64, step: u64, why: String) -> Self {
+        let (state, why) = ("refused", Some(why));
+        Self { name, highest, step, start: None, namespace: None, state, why, plan: None }
+    }
 }
 
-fn warn_of_missing_stripes(found: &[Surveyed]) {
-    for counter in found.iter().filter(|counter| counter.delta.get() > 1) {
-        let servers = found.iter().filter(|it| it.name == counter.name).count() as u64;
+fn warn_of_missing_stripes(found: &[(String, Surveyed)]) {
+    let counters = found.iter().map(|(_, counter)| counter);
+    for counter in counters.clone().filter(|counter| counter.delta.get() > 1) {
+        let servers = counters.clone().filter(|it| it.name == counter.name).count() as u64;
         if servers < counter.delta.get() {
             tell(
                 "warning",

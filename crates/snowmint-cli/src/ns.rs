@@ -35,6 +35,7 @@ Examples:
       --source '1/2 mysql://mint@a/ids' --source '2/2 mysql://mint@b/ids'
       Two ticket servers: odd numbers from one, even from the other; one of
       them may be down.
+      Sources that could give one number are refused.
   snowmint ns add order --scheme segment --source 'leaf:mysql://leaf@db/leaf?tag=order'
       From the row of a Leaf, which may go on beside. See also snowmint import.
   snowmint ns add keys --scheme uuid7 --text 'key_{id}'
@@ -215,13 +216,20 @@ async fn find(store: &dyn Store, name: &NamespaceName) -> Result<Option<Namespac
 async fn check_sources(definition: &Definition) -> Result<(), Failure> {
     let Scheme::Segment(segment) = &definition.scheme else { return Ok(()) };
     let NumberSource::Other(sources) = &segment.source else { return Ok(()) };
+    let mut found = Vec::new();
     for source in sources.iter().filter(|source| source.is_takeover()) {
-        match snowmint_store::open_counter(source.url()).await {
-            Ok(counter) if segment.mode == Mode::Direct => {
-                SegmentConfig::check_direct(counter.may_lose(), &counter.describe())
-                    .map_err(|error| Failure::flag("--source", error))?;
+        let opened = async {
+            let counter = snowmint_store::open_counter(source.url()).await?;
+            Ok((counter, snowmint_store::survey(source.url()).await?))
+        };
+        match opened.await {
+            Ok((counter, counters)) => {
+                if segment.mode == Mode::Direct {
+                    SegmentConfig::check_direct(counter.may_lose(), &counter.describe())
+                        .map_err(|error| Failure::flag("--source", error))?;
+                }
+                found.extend(counters.into_iter().map(|counter| (source, counter)));
             }
-            Ok(_) => {}
             Err(OpenError::Store(error)) if error.is_temporary() => {
                 tell(
                     "warning",
@@ -230,6 +238,19 @@ async fn check_sources(definition: &Definition) -> Result<(), Failure> {
             }
             Err(OpenError::Url(error)) => return Err(Failure::flag("--source", error)),
             Err(error) => return Err(Failure::runtime(error)),
+        }
+    }
+    let pairs =
+        found.iter().enumerate().flat_map(|(at, one)| found[..at].iter().map(move |other| (other, one)));
+    for ((one, theirs), (other, ours)) in pairs {
+        if theirs.overlaps(ours) {
+            let why = format!(
+                "{one} gives numbers that are {} modulo {}, {other} those that are {} modulo {}: some come from both, so \
+                 they would be given twice; give each numbers of its own (remainder and delta of TinyID, \
+                 auto_increment_offset and auto_increment_increment of ticket servers), or leave one out",
+                theirs.remainder, theirs.delta, ours.remainder, ours.delta
+            );
+            return Err(Failure::flag("--source", why));
         }
     }
     Ok(())

@@ -1,6 +1,7 @@
 //! Keeps the mint in step with what is to be served: what flags and a file say, and what the store says is for all.
 //! It alone changes which namespaces are served, so no two changes meet.
 
+mod claims;
 mod opening;
 mod places;
 mod told;

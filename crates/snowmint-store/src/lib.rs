@@ -72,6 +72,7 @@ mod network;
 #[cfg(feature = "postgres")]
 mod postgres;
 mod random;
+mod reach;
 #[cfg(feature = "redis")]
 mod redis;
 #[cfg(any(feature = "redis", feature = "postgres", feature = "mysql"))]
@@ -106,6 +107,7 @@ pub use kubernetes::KubernetesStore;
 pub use memory::MemoryStore;
 #[cfg(feature = "postgres")]
 pub use postgres::PostgresStore;
+pub use reach::StoreReach;
 #[cfg(feature = "sqlite")]
 pub use sqlite::SqliteStore;
 #[cfg(feature = "redis")]
@@ -278,6 +280,11 @@ pub trait Store: Send + Sync + fmt::Debug + 'static {
     /// still found it. Leases, segments and namespace definitions wait for that.
     fn may_lose(&self) -> Duration {
         Duration::ZERO
+    }
+
+    /// Which processes see what is recorded here. Ids are unique among those, and only among those.
+    fn reach(&self) -> StoreReach {
+        StoreReach::Network
     }
 
     /// What and where this store is, for logs: `sqlite:/var/lib/snowmint/leases.db`. Never a password.

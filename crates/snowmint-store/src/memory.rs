@@ -8,7 +8,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use async_trait::async_trait;
 
-use crate::{Expected, Key, Revision, Store, StoreError, Swap, Versioned, addition};
+use crate::{Expected, Key, Revision, Store, StoreError, StoreReach, Swap, Versioned, addition};
 
 /// A store in memory, for tests and for a node that stands alone and keeps nothing.
 ///
@@ -71,6 +71,10 @@ impl Store for MemoryStore {
         let (before, after) = addition::before_and_after(self, key, records.by_key.get(key), count)?;
         records.write(key, after.to_string().into_bytes());
         Ok(before)
+    }
+
+    fn reach(&self) -> StoreReach {
+        StoreReach::Process
     }
 
     fn describe(&self) -> String {

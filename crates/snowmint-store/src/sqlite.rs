@@ -15,7 +15,8 @@ use tokio::sync::{Mutex, MutexGuard};
 use self::cause::{Cause, Effect, store_error};
 use self::file::Files;
 use crate::{
-    Expected, Key, Revision, Store, StoreError, StoreErrorKind, Swap, Versioned, addition, statement,
+    Expected, Key, Revision, Store, StoreError, StoreErrorKind, StoreReach, Swap, Versioned, addition,
+    statement,
 };
 
 const LOAD: &str = "SELECT revision, value FROM snowmint_records WHERE key = ?1";
@@ -198,6 +199,10 @@ impl Store for SqliteStore {
 
     async fn add(&self, key: &Key, count: NonZeroU64) -> Result<u64, StoreError> {
         addition::in_one_step(self, key, count, |addend| self.add_once(key, addend)).await
+    }
+
+    fn reach(&self) -> StoreReach {
+        StoreReach::Machine
     }
 
     fn describe(&self) -> String {

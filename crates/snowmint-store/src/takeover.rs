@@ -23,7 +23,7 @@ pub use self::redis_counter::RedisCounter;
 pub use self::tickets::TicketsCounter;
 #[cfg(feature = "mysql")]
 pub use self::tinyid::TinyIdCounter;
-use crate::{Counter, OpenError, UrlError};
+use crate::{Counter, OpenError, Segment, UrlError};
 
 /// The forms this build takes, as an error shows them.
 const KNOWN: &[&str] = &[
@@ -51,6 +51,40 @@ pub struct Surveyed {
     pub delta: NonZeroU64,
     /// See `delta`; below it.
     pub remainder: u64,
+}
+
+impl Surveyed {
+    /// Whether some number can come from both: whether `remainder` is equal modulo every divisor of both deltas.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// # use std::num::NonZeroU64;
+    /// use snowmint_store::Surveyed;
+    /// let of = |remainder, delta| Surveyed::numbers(remainder, NonZeroU64::new(delta).expect("not 0"));
+    /// assert!(!of(1, 2).overlaps(&of(0, 2)));
+    /// assert!(of(1, 2).overlaps(&of(2, 3)), "5 is both");
+    /// ```
+    pub const fn overlaps(&self, other: &Self) -> bool {
+        let (mut common, mut rest) = (self.delta.get(), other.delta.get());
+        while rest != 0 {
+            (common, rest) = (rest, common % rest);
+        }
+        self.remainder % common == other.remainder % common
+    }
+
+    /// Whether every number of a segment is one of these.
+    pub const fn holds(&self, segment: Segment) -> bool {
+        let delta = self.delta.get();
+        let alone = segment.count().get() == 1;
+        segment.first() % delta == self.remainder && (alone || segment.step().get().is_multiple_of(delta))
+    }
+
+    /// A counter without a name that gives the numbers which are `remainder` modulo `delta`, and gave none yet.
+    pub const fn numbers(remainder: u64, delta: NonZeroU64) -> Self {
+        let step = NonZeroU64::MIN;
+        Self { name: String::new(), highest_number: 0, step, delta, remainder: remainder % delta.get() }
+    }
 }
 
 /// Opens the counter of another system that a URL names: the name of that system, and how to reach where it counts.

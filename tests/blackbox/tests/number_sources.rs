@@ -208,3 +208,163 @@ fn one_of_two_stores_may_be_down() {
     });
     ids.assert_unique();
 }
+
+/// Goal: sources that can give one number are refused wherever they are named, and both are named. Method: real Redis
+/// keys and ticket servers, by the command line, by a file, and in a store that an earlier version wrote.
+#[test]
+fn overlapping_sources_are_refused() {
+    let (folder, redis) = (tempfile::tempdir().unwrap(), Redis::start());
+    let port = redis.port().to_string();
+    for key in ["a", "b"] {
+        output("redis-cli", ["-p", &port, "SET", key, "100"]);
+    }
+    let key = |key: &str| format!("redis-counter:redis://{}/0?counter={key}", redis.address());
+    let tickets: [MariaDb; 2] = ["1", "1"].map(|offset| {
+        MariaDb::with(&["--auto-increment-increment=2", &format!("--auto-increment-offset={offset}")])
+    });
+    for server in &tickets {
+        server.sql(TICKETS);
+    }
+    let table = |nth: usize| format!("tickets:mysql://root@{}/test", tickets[nth].address());
+    let sets = [
+        ("keys", [key("a"), key("b")], "gives every number"),
+        (
+            "twice",
+            [table(0), table(0).replace("127.0.0.1", "localhost") + "?stub=a"],
+            "name the same counter",
+        ),
+        ("tickets", [table(0), table(1)], "1 modulo 2"),
+    ];
+    for (name, [one, other], words) in &sets {
+        let add =
+            ["ns", "add", name, "--data", "data", "--scheme", "segment", "--source", one, "--source", other];
+        let refused = binary::run(folder.path(), add);
+        assert_eq!(refused.status.code(), Some(2), "{}", binary::text(&refused));
+        assert_says(&binary::text(&refused), &[words, one, other]);
+    }
+    // Known without a connection: the file is refused as a whole.
+    let file = |[one, other]: &[String; 2]| {
+        let text = format!("[namespaces.n]\nscheme = \"segment\"\nsources = [\"{one}\", \"{other}\"]\n");
+        fs::write(folder.path().join("ns.toml"), text).unwrap();
+    };
+    for (_, sources, words) in &sets[..2] {
+        file(sources);
+        let args = [
+            "serve",
+            "--data",
+            "data",
+            "--http",
+            "off",
+            "--resp",
+            "127.0.0.1:0",
+            "--namespaces-file",
+            "ns.toml",
+        ];
+        let refused = binary::run(folder.path(), args);
+        assert_eq!(refused.status.code(), Some(2), "{}", binary::text(&refused));
+        assert_says(&binary::text(&refused), &["ns.toml: line 1", words]);
+    }
+    // Known once both are open.
+    file(&sets[2].1);
+    let server = serve(folder.path()).args(["--namespaces-file", "ns.toml"]).start();
+    let error = increment(&server, &["ID.NEXT", "n"]).unwrap_err();
+    assert_says(&error, &["NOTREADY", "1 modulo 2", &table(0), &table(1)]);
+    assert_eq!(server.take(3).len(), 3, "the other namespaces are served");
+    // Mended there, it is served without a restart: each number once.
+    tickets[1].sql("SET GLOBAL auto_increment_offset = 2");
+    let draw = || match server.client().call(&["ID.NEXT", "n", "COUNT", "4"]).unwrap() {
+        Reply::Array(ids) => Some(ids),
+        _ => None,
+    };
+    let mut ids = time::eventually("numbers of both", PATIENCE, draw);
+    ids.extend((0..20).filter_map(|_| draw()).flatten());
+    let distinct: std::collections::BTreeSet<_> = ids.iter().map(|id| format!("{id:?}")).collect();
+    assert_eq!(distinct.len(), ids.len(), "{ids:?}");
+    server.stop();
+
+    // What an earlier version wrote into the store is shown, and not served.
+    let record =
+        format!(r#"{{"scheme":"segment","sources":["{}","{}"],"everywhere":true}}"#, key("a"), key("b"));
+    ns(folder.path(), &["add", "old", "--scheme", "segment"]);
+    let script = "import sqlite3, sys\n\
+                  c = sqlite3.connect(sys.argv[1])\n\
+                  c.execute(\"update snowmint_records set value = ?, revision = revision + 1 where key = 'namespaces/old'\", [sys.argv[2].encode()])\n\
+                  c.commit()";
+    output("python3", ["-c", script, &folder.path().join("data/snowmint.db").display().to_string(), &record]);
+    let server = serve(folder.path()).start();
+    let error = increment(&server, &["ID.NEXT", "old"]).unwrap_err();
+    assert_says(&error, &["NOTREADY", "gives every number", &key("a"), &key("b")]);
+    assert!(ns(folder.path(), &["list"]).contains(&key("a")));
+    ns(folder.path(), &["drop", "old"]);
+}
+
+/// Goal: a ticket server whose settings change while a node draws from it gives nothing of another's numbers. Method:
+/// the offset of one of two is set to that of the other.
+#[test]
+fn a_source_that_leaves_its_numbers_is_not_used() {
+    let folder = tempfile::tempdir().unwrap();
+    let tickets: [MariaDb; 2] = ["1", "2"].map(|offset| {
+        MariaDb::with(&["--auto-increment-increment=2", &format!("--auto-increment-offset={offset}")])
+    });
+    let table = |server: &MariaDb| format!("tickets:mysql://root@{}/test", server.address());
+    for server in &tickets {
+        server.sql(TICKETS);
+    }
+    let [one, other] = [table(&tickets[0]), table(&tickets[1])];
+    ns(
+        folder.path(),
+        &[
+            "add",
+            "n",
+            "--scheme",
+            "segment",
+            "--size-max",
+            "1",
+            "--size-min",
+            "1",
+            "--source",
+            &one,
+            "--source",
+            &other,
+        ],
+    );
+    let server = serve(folder.path()).start();
+    wait_for(&server, "n");
+    tickets[1].sql("SET GLOBAL auto_increment_offset = 1");
+    // Sessions keep their settings: the server's own connections are ended, as a restart would.
+    let sessions = "SELECT GROUP_CONCAT(CONCAT('KILL ', id) SEPARATOR ';') FROM information_schema.processlist \
+                    WHERE id <> CONNECTION_ID() AND user = 'root'";
+    tickets[1].sql(&tickets[1].sql(sessions));
+    let mut ids = Ids::new();
+    let mut client = server.client();
+    for _ in 0..100 {
+        if let Ok(drawn) = client.next("n", 1).unwrap() {
+            ids.add(&drawn);
+        }
+    }
+    assert!(ids.len() > 20, "the other source goes on: {}", ids.len());
+    ids.assert_unique();
+}
+
+/// Goal: what only one process or one machine sees is no source of a namespace that others share.
+#[test]
+fn a_source_that_not_every_node_sees_is_refused() {
+    let (folder, redis) = (tempfile::tempdir().unwrap(), Redis::start());
+    let store = format!("redis://{}/0", redis.address());
+    let file = format!("sqlite:{}", folder.path().join("ids.db").display());
+    let add = |store: &str, source: &str| {
+        let args = ["ns", "add", "n", "--store", store, "--scheme", "segment", "--source", source];
+        let ran = binary::run(folder.path(), args);
+        (ran.status.code(), binary::text(&ran))
+    };
+    for (source, words) in [("memory:", "forgets it when it ends"), (&*file, "nodes on other machines")] {
+        let (code, text) = add(&store, source);
+        assert_eq!(code, Some(2), "{text}");
+        assert_says(&text, &[source, words]);
+    }
+    let (code, text) = add("sqlite:own.db", &file);
+    assert_eq!(code, Some(0), "processes of one machine share a file: {text}");
+}
+
+const TICKETS: &str = "CREATE TABLE test.Tickets64 (id bigint(20) unsigned NOT NULL auto_increment, \
+    stub char(1) NOT NULL default '', PRIMARY KEY (id), UNIQUE KEY stub (stub)) ENGINE=InnoDB";

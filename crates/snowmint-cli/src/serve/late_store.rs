@@ -6,7 +6,7 @@ use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use async_trait::async_trait;
-use snowmint_store::{Expected, Key, Store, StoreError, StoreErrorKind, Swap, Versioned};
+use snowmint_store::{Expected, Key, Store, StoreError, StoreErrorKind, StoreReach, Swap, Versioned};
 
 /// A store that arrives once.
 #[derive(Debug)]
@@ -60,6 +60,10 @@ impl Store for LateStore {
     /// Before it arrives nothing is acknowledged.
     fn may_lose(&self) -> Duration {
         self.arrived.get().map_or(Duration::ZERO, |store| store.may_lose())
+    }
+
+    fn reach(&self) -> StoreReach {
+        StoreReach::of_url(&self.name)
     }
 
     fn describe(&self) -> String {

@@ -1,16 +1,24 @@
 //! Where numbers come from that are not in the store of the service: `1/2 mysql://a/ids`, or what another system
 //! left, `leaf:mysql://db/leaf?tag=order`. A text in files, records and flags; it never holds a password.
 
+mod place;
+
 use std::fmt;
+use std::path::Path;
 use std::str::FromStr;
 
 use serde::{Deserialize, Serialize};
 use snowmint::Snippet;
+use snowmint_store::StoreReach;
+
+use self::place::Place;
 
 use crate::segment::{Stripe, StripeError};
 
 /// What the URL of a counter that another system left begins with.
 const TAKEOVERS: [&str; 4] = ["leaf:", "tinyid:", "tickets:", "redis-counter:"];
+/// Those of them that give every number, so that a second source beside one repeats its numbers.
+const WHOLE: [&str; 2] = ["leaf", "redis-counter"];
 /// Longest text, in bytes.
 const MAX_LEN: usize = 512;
 
@@ -92,7 +100,7 @@ impl CounterSource {
             );
         }
         let Some(of) = stores.first().map(|source| source.stripe.unwrap_or(Stripe::WHOLE).of()) else {
-            return Self::check_distinct(sources);
+            return Ok(());
         };
         let mut seen = std::collections::BTreeSet::new();
         for source in &stores {
@@ -107,12 +115,58 @@ impl CounterSource {
         Ok(())
     }
 
-    fn check_distinct(sources: &[Self]) -> Result<(), String> {
-        let mut seen = std::collections::BTreeSet::new();
-        match sources.iter().find(|source| !seen.insert(source.url())) {
-            Some(twice) => Err(format!("{twice} is given twice")),
-            None => Ok(()),
+    /// Checks that no two of them can give one number, as far as their texts say, and that every node of a store with
+    /// this reach counts in the same places.
+    pub(super) fn check_disjoint(sources: &[Self], reach: Option<StoreReach>) -> Result<(), String> {
+        for source in sources {
+            source.check_reach(reach)?;
         }
+        for (at, source) in sources.iter().enumerate() {
+            let before = &sources[..at];
+            if let Some(twice) = before.iter().find(|it| Place::of(&it.url).is(&Place::of(&source.url))) {
+                return Err(format!("`{twice}` and `{source}` name the same counter: leave one of them out"));
+            }
+        }
+        let gives_all = |source: &&Self| WHOLE.contains(&split_takeover(&source.url).0);
+        match sources.iter().find(gives_all) {
+            Some(whole) if sources.len() > 1 => {
+                let other = sources.iter().find(|it| *it != whole).unwrap_or(whole);
+                Err(format!(
+                    "`{whole}` gives every number, so `{other}` would give the same ones again: a namespace draws from one \
+                     Leaf row or one Redis counter, and from nothing else; add a namespace for the other"
+                ))
+            }
+            _ => Ok(()),
+        }
+    }
+
+    fn check_reach(&self, reach: Option<StoreReach>) -> Result<(), String> {
+        let file = self.url.strip_prefix("sqlite:").map(|path| path.strip_prefix("//").unwrap_or(path));
+        match (StoreReach::of_url(&self.url), reach) {
+            (StoreReach::Process, _) => Err(format!(
+                "`{self}` as a source: each process has a memory of its own and forgets it when it ends, so numbers would be \
+                 given twice; name a store that keeps its records, or leave the source out"
+            )),
+            (StoreReach::Machine, Some(StoreReach::Network)) => Err(format!(
+                "`{self}` as a source: nodes on other machines share this namespace and do not see that file, so each would \
+                 give the same numbers; name a store on the network, or leave the source out"
+            )),
+            (StoreReach::Machine, _) if file.is_some_and(|path| !Path::new(path).is_absolute()) => {
+                Err(format!(
+                    "`{self}` as a source: processes with another working directory would open another file; give the path from \
+                 `/` on"
+                ))
+            }
+            _ => Ok(()),
+        }
+    }
+}
+
+/// The name of the other system whose counter a URL names, or nothing for a store; and the URL of the store.
+fn split_takeover(url: &str) -> (&str, &str) {
+    match url.split_once(':') {
+        Some((system, rest)) if TAKEOVERS.iter().any(|it| url.starts_with(it)) => (system, rest),
+        _ => ("", url),
     }
 }
 
@@ -208,9 +262,52 @@ mod tests {
             &["mysql://a/ids", "mysql://b/ids"],
             &["1/2 tickets:mysql://a/t"],
             &["tickets:mysql://a/t", "2/2 mysql://b/ids"],
-            &["tickets:mysql://a/t", "tickets:mysql://a/t"],
         ] {
             assert!(CounterSource::check_stripes(&sources(bad)).is_err(), "{bad:?}");
+        }
+    }
+
+    /// Goal: no set of sources that gives a number twice passes, and each refusal names what overlaps. Method: sets, and
+    /// words of their errors.
+    #[test]
+    fn sources_must_not_overlap() {
+        use StoreReach::{Machine, Network};
+        let check = |texts: &[&str], reach| CounterSource::check_disjoint(&sources(texts), Some(reach));
+        for (good, reach) in [
+            (&["leaf:mysql://a/l?tag=x"][..], Network),
+            (&["redis-counter:redis://a/0?counter=x"], Network),
+            (&["tickets:mysql://a/t", "tickets:mysql://b/t"], Network),
+            (&["tinyid:mysql://a/t?biz_type=x", "tinyid:mysql://b/t?biz_type=x"], Network),
+            (&["1/2 mysql://a/ids", "2/2 mysql://b/ids"], Network),
+            (&["1/2 sqlite:/a.db", "2/2 sqlite:/b.db"], Machine),
+        ] {
+            assert_eq!(check(good, reach), Ok(()), "{good:?}");
+        }
+        for (bad, reach, words) in [
+            (
+                &["redis-counter:redis://a/0?counter=x", "redis-counter:redis://a/0?counter=y"][..],
+                Network,
+                &["counter=x` gives every number", "counter=y"][..],
+            ),
+            (&["leaf:mysql://a/l?tag=x", "leaf:mysql://b/l?tag=x"], Network, &["//a/l", "//b/l"]),
+            (
+                &["tickets:mysql://a/t", "leaf:mysql://b/l?tag=x"],
+                Network,
+                &["//b/l?tag=x` gives every number"],
+            ),
+            (
+                &["tickets:mysql://a/t", "tickets:mysql://a:3306/t?stub=a"],
+                Network,
+                &["name the same counter"],
+            ),
+            (&["1/2 mysql://a/ids", "2/2 mysql://u@a/ids"], Network, &["name the same counter"]),
+            (&["memory:"], Machine, &["forgets"]),
+            (&["1/2 memory:", "2/2 mysql://a/ids"], Network, &["`1/2 memory:`"]),
+            (&["sqlite:/a.db"], Network, &["do not see that file", "a store on the network"]),
+            (&["sqlite:a.db"], Machine, &["from `/` on"]),
+        ] {
+            let error = check(bad, reach).unwrap_err();
+            assert!(words.iter().all(|word| error.contains(word)), "{bad:?}: {error}");
         }
     }
 }

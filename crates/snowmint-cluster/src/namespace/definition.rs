@@ -4,7 +4,7 @@
 use std::fmt;
 
 use snowmint::{Layout, Rule, Start};
-use snowmint_store::MAX_NUMBER;
+use snowmint_store::{MAX_NUMBER, StoreReach};
 
 use super::counter_source::CounterSource;
 use super::name::NamespaceName;
@@ -141,6 +141,18 @@ impl Definition {
         }
     }
 
+    /// As [`SegmentScheme::check_sources`]; other schemes have no sources.
+    ///
+    /// # Errors
+    ///
+    /// [`DefinitionError::Sources`] names the sources and says what to do.
+    pub fn check_sources(&self, reach: StoreReach) -> Result<(), DefinitionError> {
+        match &self.scheme {
+            Scheme::Segment(segment) => segment.check_sources(reach),
+            _ => Ok(()),
+        }
+    }
+
     /// Whether an id is a number and written as one.
     pub const fn is_plain_number(&self) -> bool {
         self.text.is_none() && !matches!(self.scheme, Scheme::Wide(_))
@@ -197,13 +209,31 @@ impl SegmentScheme {
         SegmentConfig::new().mode(self.mode).sizes(min..=max).first(self.start).maximum(self.maximum)
     }
 
+    /// Checks that no two sources of its numbers can give the same one, as far as their texts say, and that all nodes of
+    /// a store with this reach count in the same places.
+    ///
+    /// What a source really gives is known only once it is open; whoever opens several compares that.
+    ///
+    /// # Errors
+    ///
+    /// [`DefinitionError::Sources`] names the sources and says what to do.
+    pub fn check_sources(&self, reach: StoreReach) -> Result<(), DefinitionError> {
+        self.sources_disjoint(Some(reach))
+    }
+
+    /// As [`check_sources`](Self::check_sources); without a reach, where the store is not known yet.
+    pub(super) fn sources_disjoint(&self, reach: Option<StoreReach>) -> Result<(), DefinitionError> {
+        let NumberSource::Other(sources) = &self.source else { return Ok(()) };
+        CounterSource::check_disjoint(sources, reach).map_err(DefinitionError::Sources)
+    }
+
     fn check(&self) -> Result<(), DefinitionError> {
         self.config().check()?;
         let NumberSource::Other(sources) = &self.source else { return Ok(()) };
-        self.check_sources(sources)
+        self.check_stripes(sources)
     }
 
-    fn check_sources(&self, sources: &[CounterSource]) -> Result<(), DefinitionError> {
+    fn check_stripes(&self, sources: &[CounterSource]) -> Result<(), DefinitionError> {
         let refuse = |why: String| Err(DefinitionError::Sources(why));
         if !(1..=MAX_SOURCES).contains(&sources.len()) {
             return refuse(format!("there are 1 to {MAX_SOURCES} sources, not {}", sources.len()));

@@ -102,6 +102,16 @@ impl Fields {
     ///
     /// [`DefinitionError`] says which setting does not go with the others.
     pub fn define(self, layout: &Layout) -> Result<Definition, DefinitionError> {
+        let definition = self.define_pinned(layout)?;
+        if let Scheme::Segment(segment) = &definition.scheme {
+            segment.sources_disjoint(None)?;
+        }
+        Ok(definition)
+    }
+
+    /// As [`define`](Self::define), of a record: sources that overlap stay readable, so that the namespace can be listed
+    /// and dropped; nobody serves it.
+    pub(super) fn define_pinned(self, layout: &Layout) -> Result<Definition, DefinitionError> {
         let scheme = match self.scheme.as_str() {
             "snowflake" => {
                 self.refuse_segment("snowflake")?;

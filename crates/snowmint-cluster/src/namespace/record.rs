@@ -120,7 +120,7 @@ impl NamespaceRecord {
         }
         let fields = Fields::deserialize(Value::Object(fields)).map_err(|error| error.to_string())?;
         // A snowflake record always names its own layout, so this one is never taken.
-        let definition = fields.define(&Layout::TWITTER).map_err(|error| error.to_string())?;
+        let definition = fields.define_pinned(&Layout::TWITTER).map_err(|error| error.to_string())?;
         Ok(Self { definition, reach, dropped_unix_ms, earlier_texts })
     }
 }

@@ -13,7 +13,7 @@ use snowmint_store::{Expected, Revision, Store, StoreError, StoreErrorKind, Swap
 use tokio::time::Instant;
 
 use super::change::{ChangeError, TextChangeError};
-use super::definition::{Definition, Scheme};
+use super::definition::{Definition, DefinitionError, Scheme};
 use super::name::NamespaceName;
 use super::record::{NamespaceRecord, PREFIX, Reach, key};
 
@@ -30,6 +30,14 @@ pub enum NamespaceError {
     /// A new id could get the text of an earlier one.
     #[error(transparent)]
     Text(#[from] TextChangeError),
+    /// Two of its sources can give one number, or not every node counts in the same place.
+    #[error("namespace {name}: {source}")]
+    Sources {
+        /// The namespace.
+        name: NamespaceName,
+        /// Which sources, and why.
+        source: DefinitionError,
+    },
     /// It was dropped.
     #[error(
         "namespace {name} was dropped on {}: `snowmint ns add {name}` takes it up again, where its numbers ended",
@@ -360,6 +368,10 @@ async fn update<E: From<NamespaceError>>(
             Next::Keep(record) => return Ok(record),
             Next::Write(record) => record,
         };
+        if record.dropped_unix_ms.is_none() {
+            let checked = record.definition.check_sources(store.reach());
+            checked.map_err(|source| NamespaceError::Sources { name: name.clone(), source })?;
+        }
         let value = record.to_bytes().map_err(|error| unreadable(error.to_string()))?;
         let expected = found.map_or(Expected::Absent, |found| Expected::Revision(found.revision));
         match store.compare_and_set(&key, expected, &value).await {

@@ -9,7 +9,8 @@ use snowmint_cluster::{NamespaceName, Segments};
 use snowmint_store::{Counter, Key, OpenError, Store};
 use tracing::Instrument as _;
 
-use super::places::{Others, Place};
+use super::claims::Claims;
+use super::places::{Others, Place, PlaceError, Unopened};
 use crate::settings::{ServiceClock, SharedClock};
 
 /// How long the other stores of a namespace may take to be opened before it is served without those that have not
@@ -41,6 +42,8 @@ impl Opening {
     }
 
     async fn start(&self, name: &NamespaceName, scheme: &SegmentScheme) -> Result<Segments, String> {
+        // Also of a record that was written before this was checked.
+        scheme.check_sources(self.store.reach()).map_err(|error| error.to_string())?;
         let places = self.places(&scheme.source).await?;
         let counters = Counters { places, base: scheme.counter_key(name) };
         let clock = self.clock.clone();
@@ -66,19 +69,22 @@ impl Opening {
         let within = OPEN_WITHIN / u32::try_from(sources.len()).unwrap_or(u32::MAX).max(1);
         let mut places = Vec::with_capacity(sources.len());
         let mut errors = Vec::new();
+        let claims = (sources.len() > 1).then(Arc::<Claims>::default);
         for source in sources {
-            let error = match tokio::time::timeout(within, self.others.place(source)).await {
+            let unopened =
+                Unopened { source: source.clone(), others: Arc::clone(&self.others), claims: claims.clone() };
+            let error = match tokio::time::timeout(within, unopened.open()).await {
                 Ok(Ok(place)) => {
                     places.push(place);
                     continue;
                 }
-                Ok(Err(OpenError::Store(error))) => error.to_string(),
-                // A mistake in the settings, which no waiting mends.
+                Ok(Err(PlaceError::Open(OpenError::Store(error)))) => error.to_string(),
+                // A mistake in the settings, here or there, which no waiting mends.
                 Ok(Err(error)) => return Err(error.to_string()),
-                Err(_) => format!("{source} did not answer within {within:?}; it is tried again"),
+                Err(_) => format!("{} did not answer within {within:?}; it is tried again", unopened.source),
             };
             errors.push(error);
-            places.push(Place::Unopened { source: source.clone(), others: Arc::clone(&self.others) });
+            places.push(Place::Unopened(unopened));
         }
         if errors.len() == places.len() {
             return Err(errors.swap_remove(0));

@@ -12,6 +12,8 @@ use snowmint_cluster::segment::Stripe;
 use snowmint_store::{Counter, Key, Mark, OpenError, Segment, Store, StoreError, StoreErrorKind};
 use tokio::sync::OnceCell;
 
+use super::claims::{Bound, Claims, Overlap};
+
 /// The stores that are not the service's own, by their URLs. The lock is held to find one, never while it is opened: one
 /// that hangs must not keep the others from being opened.
 #[derive(Debug, Default)]
@@ -25,16 +27,51 @@ type Opened = Arc<OnceCell<Arc<dyn Store>>>;
 pub(super) enum Place {
     Store { store: Arc<dyn Store>, stripe: Stripe },
     Counter(Arc<dyn Counter>),
-    Unopened { source: CounterSource, others: Arc<Others> },
+    Unopened(Unopened),
+}
+
+/// A source that is not open yet, and what the others of its namespace give.
+#[derive(Clone, Debug)]
+pub(super) struct Unopened {
+    pub(super) source: CounterSource,
+    pub(super) others: Arc<Others>,
+    /// `None` for the only source of a namespace.
+    pub(super) claims: Option<Arc<Claims>>,
+}
+
+/// Why a source is not opened.
+#[derive(Debug, thiserror::Error)]
+pub(super) enum PlaceError {
+    #[error(transparent)]
+    Open(#[from] OpenError),
+    #[error(transparent)]
+    Overlap(#[from] Overlap),
+}
+
+impl Unopened {
+    /// Opens the source, unless it can give numbers of another source of its namespace.
+    pub(super) async fn open(&self) -> Result<Place, PlaceError> {
+        let url = self.source.url();
+        if !self.source.is_takeover() {
+            // Of stores the stripes say it.
+            return Ok(self.others.store(&self.source).await?);
+        }
+        let counter = snowmint_store::open_counter(url).await?;
+        let Some(claims) = &self.claims else { return Ok(Place::Counter(counter)) };
+        let Some(numbers) = snowmint_store::survey(url).await?.pop() else {
+            let gone =
+                StoreError::new(StoreErrorKind::Other, "survey", counter.describe(), "it is gone again");
+            return Err(OpenError::Store(gone).into());
+        };
+        claims.claim(&self.source.to_string(), &numbers)?;
+        Ok(Place::Counter(Arc::new(Bound { counter, numbers })))
+    }
 }
 
 impl Others {
-    /// Opens a source.
-    pub(super) async fn place(&self, source: &CounterSource) -> Result<Place, OpenError> {
+    /// Opens a store, once.
+    async fn store(&self, source: &CounterSource) -> Result<Place, OpenError> {
         let url = source.url();
-        if source.is_takeover() {
-            return snowmint_store::open_counter(url).await.map(Place::Counter);
-        }
         let stripe = source.stripe().unwrap_or(Stripe::WHOLE);
         let store = Arc::clone(self.cell(url).get_or_try_init(|| snowmint_store::open(url)).await?);
         Ok(Place::Store { store, stripe })
@@ -54,12 +91,9 @@ impl Place {
             Self::Counter(counter) => Arc::clone(counter),
             // From 1, whatever the start: a counter that is below that is moved on.
             Self::Store { store, stripe } => Arc::new(stripe.counter(Arc::clone(store), key.clone(), 1)),
-            Self::Unopened { source, others } => Arc::new(LateCounter {
-                source: source.clone(),
-                others: Arc::clone(others),
-                key: key.clone(),
-                opened: OnceCell::new(),
-            }),
+            Self::Unopened(place) => {
+                Arc::new(LateCounter { place: place.clone(), key: key.clone(), opened: OnceCell::new() })
+            }
         }
     }
 }
@@ -67,18 +101,19 @@ impl Place {
 /// A counter that was not there when its namespace was opened.
 #[derive(Debug)]
 struct LateCounter {
-    source: CounterSource,
-    others: Arc<Others>,
+    place: Unopened,
     key: Key,
     opened: OnceCell<Arc<dyn Counter>>,
 }
 
 impl LateCounter {
     async fn open(&self) -> Result<Arc<dyn Counter>, StoreError> {
-        match self.others.place(&self.source).await {
+        match self.place.open().await {
             Ok(place) => Ok(place.counter(&self.key)),
-            Err(OpenError::Store(error)) => Err(error),
-            Err(error) => Err(StoreError::new(StoreErrorKind::Other, "open", self.source.to_string(), error)),
+            Err(PlaceError::Open(OpenError::Store(error))) => Err(error),
+            Err(error) => {
+                Err(StoreError::new(StoreErrorKind::Other, "open", self.place.source.to_string(), error))
+            }
         }
     }
 }
@@ -121,6 +156,6 @@ impl Counter for LateCounter {
     }
 
     fn describe(&self) -> String {
-        self.opened.get().map_or_else(|| self.source.to_string(), |counter| counter.describe())
+        self.opened.get().map_or_else(|| self.place.source.to_string(), |counter| counter.describe())
     }
 }

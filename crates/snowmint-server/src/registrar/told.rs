@@ -115,14 +115,14 @@ impl Told {
             };
             if self.names.iter().chain(self.file.namespaces.keys()).all(is_settled) {
                 // What settled may be another node's.
-                return self.check(&settled);
+                return self.check(store.reach(), &settled);
             }
         }
     }
 
     async fn write(&self, store: &dyn Store) -> Result<(), ToldError> {
         let plain = Definition::snowflake(self.layout);
-        self.check(&registry::list(store).await?)?;
+        self.check(store.reach(), &registry::list(store).await?)?;
         let named = self.names.iter().filter(|name| !self.file.namespaces.contains_key(name));
         for (name, wanted) in &self.file.namespaces {
             registry::define(store, name, wanted).await?;
@@ -133,12 +133,14 @@ impl Told {
         Ok(())
     }
 
-    fn check(&self, listed: &[registry::Listed]) -> Result<(), ToldError> {
+    fn check(&self, reach: StoreReach, listed: &[registry::Listed]) -> Result<(), ToldError> {
         let plain = Definition::snowflake(self.layout);
         let records: BTreeMap<&str, &NamespaceRecord> =
             listed.iter().filter_map(|(name, record)| Some((name.as_str(), record.as_ref().ok()?))).collect();
         let named = self.names.iter().filter(|name| !self.file.namespaces.contains_key(name));
         for (name, wanted) in self.file.namespaces.iter().chain(named.map(|name| (name, &plain))) {
+            let checked = wanted.check_sources(reach);
+            checked.map_err(|source| NamespaceError::Sources { name: name.clone(), source })?;
             match records.get(name.as_str()) {
                 // A name alone keeps the text form that is pinned.
                 Some(record) if self.file.namespaces.contains_key(name) => {

@@ -172,3 +172,51 @@ async fn a_text_form_that_could_repeat_a_text_is_refused() {
     // A name alone keeps the form.
     assert_eq!(pin(&store, &name(), &form("{hex}")).await.unwrap().definition, form("Z{number}"));
 }
+
+/// Goal: a store that every node reaches has no namespace whose numbers not every node finds. Method: a store that says
+/// it is on the network, by each call that writes a definition; a dropped one may be written whatever its sources.
+#[tokio::test]
+async fn sources_that_not_every_node_sees_are_refused() {
+    let store = MemoryStore::new();
+    let file = defined("scheme = 'segment'\nsources = ['sqlite:/var/ids.db']");
+    add(&store, &name(), &file, Again::GoOn).await.unwrap();
+    drop_namespace(&store, &name(), 5).await.unwrap();
+    let shared = OnTheNetwork(store);
+    for error in [
+        add(&shared, &name(), &file, Again::GoOn).await.unwrap_err(),
+        add(&shared, &NamespaceName::new("b").unwrap(), &file, Again::Never).await.unwrap_err(),
+        pin(&shared, &NamespaceName::new("b").unwrap(), &file).await.unwrap_err(),
+        define(&shared, &NamespaceName::new("b").unwrap(), &file).await.unwrap_err(),
+    ] {
+        assert!(matches!(error, NamespaceError::Sources { .. }), "{error}");
+        assert!(error.to_string().contains("nodes on other machines"), "{error}");
+    }
+}
+
+/// A store whose nodes are on several machines.
+#[derive(Debug)]
+struct OnTheNetwork(MemoryStore);
+
+#[async_trait::async_trait]
+impl Store for OnTheNetwork {
+    async fn load(&self, key: &snowmint_store::Key) -> Result<Option<Versioned>, StoreError> {
+        self.0.load(key).await
+    }
+
+    async fn compare_and_set(
+        &self,
+        key: &snowmint_store::Key,
+        expected: Expected,
+        value: &[u8],
+    ) -> Result<Swap, StoreError> {
+        self.0.compare_and_set(key, expected, value).await
+    }
+
+    async fn list(&self, prefix: &str) -> Result<Vec<(snowmint_store::Key, Versioned)>, StoreError> {
+        self.0.list(prefix).await
+    }
+
+    fn describe(&self) -> String {
+        "redis://h/0".to_owned()
+    }
+}
