@@ -11,7 +11,7 @@ mod pool;
 mod served;
 mod source;
 
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
@@ -41,6 +41,9 @@ pub struct Mint<S: Source> {
     pool: Arc<Pool<S>>,
     datacenter: DatacenterId,
     slots: AtomicUsize,
+    /// Namespaces that are served though the store has lost their records.
+    unrecorded: ArcSwap<Vec<NamespaceName>>,
+    records_lost: AtomicU64,
     creator: OnceLock<mpsc::Sender<Creation>>,
 }
 
@@ -73,6 +76,8 @@ impl<S: Source> Mint<S> {
             pool,
             datacenter,
             slots: AtomicUsize::new(1),
+            unrecorded: ArcSwap::default(),
+            records_lost: AtomicU64::new(0),
             creator: OnceLock::new(),
         }
     }
@@ -91,6 +96,38 @@ impl<S: Source> Mint<S> {
     /// The namespaces that are served now.
     pub fn served(&self) -> Arc<Served<S>> {
         self.served.load_full()
+    }
+
+    /// Notes which namespaces are served though the store has lost their records, and how many records it lost since.
+    pub(crate) fn note_unrecorded(&self, names: Vec<NamespaceName>, newly_lost: u64) {
+        self.unrecorded.store(Arc::new(names));
+        self.records_lost.fetch_add(newly_lost, Ordering::Relaxed);
+    }
+
+    /// Namespaces that are served though the store has lost their records.
+    pub fn unrecorded(&self) -> Arc<Vec<NamespaceName>> {
+        self.unrecorded.load_full()
+    }
+
+    /// Records of served namespaces that the store has lost since the start.
+    pub fn records_lost(&self) -> u64 {
+        self.records_lost.load(Ordering::Relaxed)
+    }
+
+    /// What keeps this node from going on for ever as it does now, though it makes ids; `None` where all is well.
+    pub fn trouble(&self) -> Option<String> {
+        let unrecorded = self.unrecorded();
+        let names: Vec<_> = unrecorded.iter().map(NamespaceName::as_str).collect();
+        let lost = (!names.is_empty()).then(|| {
+            format!("the store has lost the records of namespaces that are served: {}", names.join(", "))
+        });
+        let served = self.served();
+        let missing = served.namespaces().iter().filter(|it| matches!(it.maker(), Maker::Missing(_)));
+        let missing: Vec<_> = missing.map(|it| it.name().as_str()).collect();
+        let missing = (!missing.is_empty())
+            .then(|| format!("namespaces that cannot be served, the log says why: {}", missing.join(", ")));
+        let trouble: Vec<_> = self.status().trouble.into_iter().chain(lost).chain(missing).collect();
+        (!trouble.is_empty()).then(|| trouble.join("; "))
     }
 
     /// A pool of another layout, for namespaces that are to be served.

@@ -2,6 +2,7 @@
 //! It alone changes which namespaces are served, so no two changes meet.
 
 mod claims;
+mod lost;
 mod opening;
 mod places;
 mod told;
@@ -25,6 +26,7 @@ pub use told::{Sources, Told, ToldError};
 use crate::forecast;
 use crate::mint::{Creation, Maker, Mint, MintError, Namespace, Pool, Source};
 use crate::settings::{ServiceClock, SharedClock};
+use lost::Lost;
 use opening::Opening;
 
 /// Names that may wait to become namespaces.
@@ -76,6 +78,7 @@ pub struct Registrar<S: Source> {
     pools: BTreeMap<String, Arc<Pool<S>>>,
     /// What was already said in the log, so that it is said once.
     complaints: BTreeSet<String>,
+    lost: Lost,
     in_store: usize,
     /// What is given back at the moment.
     releasing: JoinSet<()>,
@@ -92,6 +95,7 @@ impl<S: Source> Registrar<S> {
             config,
             pools: BTreeMap::new(),
             complaints: BTreeSet::new(),
+            lost: Lost::default(),
             in_store: 0,
             releasing: JoinSet::new(),
         }
@@ -106,13 +110,17 @@ impl<S: Source> Registrar<S> {
         let wanted = self.told.wanted(&*self.config.store).await?;
         self.in_store = wanted.in_store;
         let served = self.mint.served();
-        let mut next = Vec::with_capacity(wanted.namespaces.len());
+        let mut next = self.without_record(&wanted).await;
         for (name, why) in &wanted.unreadable {
             self.complain(&format!("namespace {name} stays as it is, its record cannot be read: {why}"));
             next.extend(served.namespaces().iter().filter(|it| it.name().as_str() == name).cloned());
         }
         for (name, definition) in wanted.namespaces {
             let before = served.namespaces().iter().find(|it| *it.name() == name);
+            if let Some(stopped) = self.found_again(before, &name, &definition) {
+                next.push(stopped);
+                continue;
+            }
             next.push(self.follow(before, name, definition).await);
         }
         if Self::differ(served.namespaces(), &next) {

@@ -296,3 +296,46 @@ fn a_maximum_is_told_before_and_when_it_is_reached() {
     let number = time::eventually("a number above", PATIENCE, || increment(&server, &["INCR", "n"]).ok());
     assert!(number > 100, "{number}");
 }
+
+/// Goal: a store that lost its records takes no namespace away, and says so until they are back. Method: the records of
+/// namespaces are deleted from the data file of a running node, of one that its flags name and of one added to the store.
+#[test]
+fn a_store_that_lost_its_records_takes_no_namespace_away() {
+    let folder = tempfile::tempdir().unwrap();
+    ns(folder.path(), &["add", "orders", "--scheme", "segment", "--text", "A{number}"]);
+    let server = serve(folder.path()).start();
+    wait_for(&server, "orders");
+    let delete = "import sqlite3, sys\n\
+                  c = sqlite3.connect(sys.argv[1], timeout=10)\n\
+                  c.execute(\"delete from snowmint_records where key like 'namespaces/%'\")\n\
+                  c.commit()";
+    let file = folder.path().join("data/snowmint.db").display().to_string();
+    let shown = |metric: &str| server.metric(metric).to_string();
+    assert_eq!(shown("snowmint_namespace_records_lost_total"), "0");
+    output("python3", ["-c", delete, &file]);
+    server.log_with("this node serves them until it ends", PATIENCE);
+    for _ in 0..20 {
+        assert_eq!(server.take(10).len(), 10);
+        assert!(matches!(server.client().call(&["ID.NEXT", "orders"]).unwrap(), Reply::Bulk(_)));
+    }
+    let ready = server.get("/readyz");
+    assert_eq!(ready.status, 200);
+    assert_says(&ready.body, &["trouble", "lost the records of namespaces that are served: orders"]);
+    assert_eq!(shown("snowmint_namespace_records_lost_total"), "2");
+    assert_eq!(shown("snowmint_namespaces_unrecorded"), "1");
+    let listed = ns(folder.path(), &["list"]);
+    assert!(
+        listed.contains("default ") && !listed.contains("orders"),
+        "the flag's is pinned again: {listed}"
+    );
+
+    ns(folder.path(), &["add", "orders", "--scheme", "segment", "--text", "A{number}"]);
+    time::eventually("no more trouble", PATIENCE, || {
+        let ready = server.get("/readyz").body;
+        (!ready.contains("trouble")).then_some(())
+    });
+    ns(folder.path(), &["drop", "orders"]);
+    time::eventually("a drop is a drop", PATIENCE, || {
+        (server.get("/v1/ids/orders").status == 404).then_some(())
+    });
+}

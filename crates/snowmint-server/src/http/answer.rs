@@ -34,7 +34,7 @@ struct Readiness {
     #[serde(skip_serializing_if = "Option::is_none")]
     until: Option<String>,
     leases: Vec<LeaseHeld>,
-    /// Why the lease is not being renewed: ids go on to its end, and no further.
+    /// Why the lease is not being renewed (ids go on to its end, and no further), and which records the store has lost.
     #[serde(skip_serializing_if = "Option::is_none")]
     trouble: Option<String>,
 }
@@ -157,7 +157,7 @@ fn ready<S: Source>(server: &Server<S>, draining: &Draining) -> Result<Response<
         worker: status.worker.map(|worker| worker.0),
         until: status.until_unix_ms.map(|until| Utc(until).to_string()),
         leases: server.mint.leases().into_iter().filter_map(held).collect(),
-        trouble: status.trouble,
+        trouble: server.mint.trouble(),
     })
 }
 

@@ -43,6 +43,17 @@ impl<S: Source> Collector for NamespaceCollector<S> {
     #[expect(clippy::cast_precision_loss, reason = "a graph needs no more than 52 bits")]
     fn encode(&self, mut encoder: DescriptorEncoder<'_>) -> fmt::Result {
         let served = self.mint.served();
+        let unrecorded = ConstGauge::new(self.mint.unrecorded().len() as f64);
+        let says = "Namespaces that are served though the store has lost their records";
+        unrecorded.encode(encoder.encode_descriptor(
+            "namespaces_unrecorded",
+            says,
+            None,
+            MetricType::Gauge,
+        )?)?;
+        let lost = ConstCounter::new(self.mint.records_lost());
+        let says = "Records of served namespaces that the store has lost";
+        lost.encode(encoder.encode_descriptor("namespace_records_lost", says, None, MetricType::Counter)?)?;
         issued(&mut encoder, served.namespaces())?;
         layouts(&mut encoder, served.namespaces(), self.clock.unix_ms())?;
         let standing = |namespace: &Arc<Namespace<S>>| {

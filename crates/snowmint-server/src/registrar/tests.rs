@@ -6,7 +6,7 @@ use std::sync::Mutex;
 
 use snowmint::{Clock as _, DatacenterId, WallClock};
 use snowmint_cluster::namespace::{Fields, NamespaceRecord};
-use snowmint_store::MemoryStore;
+use snowmint_store::{Expected, Key, MemoryStore, Swap, Versioned};
 use tokio::sync::oneshot;
 
 use super::*;
@@ -42,18 +42,22 @@ async fn add(store: &MemoryStore, to: &str, fields: Fields) -> NamespaceRecord {
 
 impl Node {
     async fn start(store: &MemoryStore, names: &[&str], file: Option<&Path>) -> Self {
+        Self::on(Arc::new(store.clone()), names, file).await
+    }
+
+    async fn on(store: Arc<dyn Store>, names: &[&str], file: Option<&Path>) -> Self {
         let sources = Sources {
             names: names.iter().map(|it| name(it)).collect(),
             file: file.map(Path::to_owned),
             layout: LAYOUT,
         };
         let told = sources.read().unwrap();
-        told.pin(store).await.unwrap();
+        told.pin(&*store).await.unwrap();
         let mint = Arc::new(Mint::new([], TestSource::new(LAYOUT), LAYOUT, DatacenterId(1)));
         let started = Arc::new(Mutex::new(Vec::new()));
         let starts = Arc::clone(&started);
         let config = RegistrarConfig {
-            store: Arc::new(store.clone()),
+            store,
             sources,
             rule: Rule::default(),
             sequence_start: Start::Zero,
@@ -375,4 +379,92 @@ async fn a_caller_sees_namespaces_that_come_later() {
     let (namespace, callers) = caller.find(b"a").unwrap();
     let ids: Vec<_> = namespace.take(callers, 2).await.unwrap().collect();
     assert_eq!(ids, [Minted::Number(1), Minted::Number(2)]);
+}
+
+/// A store that can lose all its records.
+#[derive(Debug, Default)]
+struct Forgetful(Mutex<MemoryStore>);
+
+impl Forgetful {
+    fn now(&self) -> MemoryStore {
+        self.0.lock().unwrap().clone()
+    }
+
+    fn forget(&self) {
+        *self.0.lock().unwrap() = MemoryStore::new();
+    }
+}
+
+#[async_trait::async_trait]
+impl Store for Forgetful {
+    async fn load(&self, key: &Key) -> Result<Option<Versioned>, StoreError> {
+        self.now().load(key).await
+    }
+
+    async fn compare_and_set(&self, key: &Key, expected: Expected, value: &[u8]) -> Result<Swap, StoreError> {
+        self.now().compare_and_set(key, expected, value).await
+    }
+
+    async fn list(&self, prefix: &str) -> Result<Vec<(Key, Versioned)>, StoreError> {
+        self.now().list(prefix).await
+    }
+
+    fn describe(&self) -> String {
+        "forgetful".to_owned()
+    }
+}
+
+/// Goal: a missing record is no drop: what is served stays served and is told, what this node names is pinned again, and
+/// another layout under the old name is never mixed in. Method: a store that loses all, once and again.
+#[tokio::test]
+async fn a_store_that_lost_its_records_takes_no_namespace_away() {
+    let store = Arc::new(Forgetful::default());
+    let mut node = Node::on(Arc::clone(&store) as Arc<dyn Store>, &["default"], None).await;
+    add(&store.now(), "orders", Fields { text: "A{number}".parse().ok(), ..segment() }).await;
+    add(&store.now(), "keys", Fields { scheme: "uuid7".to_owned(), ..Fields::default() }).await;
+    node.look().await;
+    assert_eq!((node.mint.trouble(), node.mint.records_lost()), (None, 0));
+    store.forget();
+    for _ in 0..3 {
+        node.look().await;
+        assert_eq!(node.served(), ["default", "keys", "orders"]);
+        for name in node.served() {
+            node.take(&name, 1).await.unwrap();
+        }
+    }
+    let trouble = node.mint.trouble().unwrap();
+    assert!(trouble.ends_with("lost the records of namespaces that are served: keys, orders"), "{trouble}");
+    assert_eq!(node.mint.records_lost(), 3);
+    let listed = registry::list(&store.now()).await.unwrap();
+    let pinned =
+        NamespaceRecord::new(Definition::snowflake(LAYOUT), snowmint_cluster::namespace::Reach::Named);
+    assert_eq!(listed, [("default".to_owned(), Ok(pinned))], "pinned again, and nothing else");
+
+    // Added again as it was, it goes on; dropped, it ends.
+    add(&store.now(), "keys", Fields { scheme: "uuid7".to_owned(), ..Fields::default() }).await;
+    add(&store.now(), "orders", Fields { text: "A{number}".parse().ok(), ..segment() }).await;
+    node.look().await;
+    assert_eq!(node.mint.trouble(), None);
+    registry::drop_namespace(&store.now(), &name("keys"), 5).await.unwrap();
+    node.look().await;
+    assert_eq!(node.served(), ["default", "orders"]);
+
+    // Another node was first, with another layout: two layouts in one namespace could make equal ids.
+    store.forget();
+    let other = Definition::snowflake(OTHER.parse().unwrap());
+    registry::pin(&store.now(), &name("default"), &other).await.unwrap();
+    for _ in 0..3 {
+        node.look().await;
+        let error = node.take("default", 1).await.unwrap_err().to_string();
+        assert!(
+            error.contains("lost or replaced by another") && error.contains("restart this node"),
+            "{error}"
+        );
+    }
+    let trouble = node.mint.trouble().unwrap();
+    assert!(
+        trouble.ends_with("are served: orders; namespaces that cannot be served, the log says why: default"),
+        "{trouble}"
+    );
+    node.take("orders", 1).await.unwrap();
 }

@@ -1,6 +1,6 @@
 //! What a node is told to serve: names on its command line, a file, and what the store says is for every node.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::PathBuf;
 use std::sync::Arc;
 
@@ -10,7 +10,7 @@ use snowmint_cluster::namespace::{
     NamespaceRecord, Reach, registry,
 };
 use snowmint_cluster::{NamespaceName, NamespaceNameError};
-use snowmint_store::{Store, StoreError};
+use snowmint_store::{Store, StoreError, StoreReach};
 use tokio::sync::Mutex;
 
 /// Where a node is told what to serve.
@@ -35,13 +35,17 @@ pub struct Told {
 }
 
 /// What is to be served.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub(super) struct Wanted {
     pub(super) namespaces: BTreeMap<NamespaceName, Definition>,
     /// Namespaces of the store that are not dropped.
     pub(super) in_store: usize,
     /// Records that cannot be read, with why: what is served of them stays as it is.
     pub(super) unreadable: Vec<(String, String)>,
+    /// Everything that the store has a record of, dropped or not.
+    pub(super) recorded: BTreeSet<String>,
+    /// Of `namespaces` those that every node of the store serves.
+    pub(super) everywhere: BTreeSet<NamespaceName>,
 }
 
 /// Why what a node is told cannot be.
@@ -178,7 +182,8 @@ impl Told {
     /// What is to be served as the store stands now, as far as it has settled.
     pub(super) async fn wanted(&self, store: &dyn Store) -> Result<Wanted, StoreError> {
         let listed = self.settled.lock().await.list(store).await?;
-        let mut wanted = Wanted { namespaces: BTreeMap::new(), in_store: 0, unreadable: Vec::new() };
+        let mut wanted =
+            Wanted { recorded: listed.iter().map(|(name, _)| name.clone()).collect(), ..Wanted::default() };
         for (name, record) in listed {
             let checked = NamespaceName::new(&name).map_err(|error: NamespaceNameError| error.to_string());
             match checked.and_then(|checked| Ok((checked, record?))) {
@@ -195,13 +200,21 @@ impl Told {
         }
         wanted.in_store += 1;
         let in_file = self.file.namespaces.get(&name);
-        let is_told = in_file.is_some() || record.reach == Reach::Everywhere || self.names.contains(&name);
+        let is_told = record.reach == Reach::Everywhere || self.tells(&name);
         if is_told && wanted.namespaces.len() < MAX_NAMESPACES {
             // What may change is as in the file, all else as it is pinned.
             let follows = in_file.filter(|wanted| registry::check_with_text(&name, &record, wanted).is_ok());
+            if record.reach == Reach::Everywhere {
+                wanted.everywhere.insert(name.clone());
+            }
             let definition = follows.cloned().unwrap_or(record.definition);
             wanted.namespaces.insert(name, definition);
         }
+    }
+
+    /// Whether a flag or the file names it.
+    pub(super) fn tells(&self, name: &NamespaceName) -> bool {
+        self.names.contains(name) || self.file.namespaces.contains_key(name)
     }
 
     /// What unknown names become.
