@@ -22,7 +22,7 @@ use snowmint::{AnchoredClock, Clock as _, WallClock};
 use snowmint_cluster::{Holder, KeeperConfig, Keepers, NamespaceError, Pool, SavedLeases};
 use snowmint_server::registrar::ToldError;
 use snowmint_server::{Listeners, Mint, Registrar, Settings, SharedClock};
-use snowmint_store::{OpenError, Store};
+use snowmint_store::{OpenError, Store, StoreReach};
 use tokio::net::TcpListener;
 use tokio::runtime::{Builder, Handle};
 use tokio::sync::oneshot;
@@ -259,6 +259,9 @@ async fn serve(
         tracing::warn!(
             http = shown.http,
             resp = shown.resp,
+            version = env!("CARGO_PKG_VERSION"),
+            store = saved::shown(&plan.store),
+            reach = StoreReach::of_url(&plan.store).to_string(),
             "listening; ids are refused until a lease is held"
         );
     }
@@ -322,6 +325,9 @@ async fn announce_lease(plan: &Plan, keepers: &Keepers, shown: &Shown) -> Result
         until = %Utc(status.until_unix_ms.unwrap_or_default()),
         layout = %plan.layout,
         ends = instants::date(plan.layout.ends_at_unix_ms()),
+        version = env!("CARGO_PKG_VERSION"),
+        store = saved::shown(&plan.store),
+        reach = StoreReach::of_url(&plan.store).to_string(),
         "ready: ids are served"
     );
     Ok(())

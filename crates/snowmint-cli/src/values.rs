@@ -69,6 +69,26 @@ pub(crate) enum Listen {
     },
 }
 
+impl Listen {
+    /// Whether only this machine can connect. A name other than `localhost` may be any address.
+    pub(crate) fn is_loopback(&self) -> bool {
+        let Self::At { address, .. } = self else { return true };
+        let host = address.rsplit_once(':').map_or(address.as_str(), |(host, _)| host);
+        let host = host.trim_start_matches('[').trim_end_matches(']');
+        host.eq_ignore_ascii_case("localhost")
+            || host.parse::<std::net::IpAddr>().is_ok_and(|address| address.to_canonical().is_loopback())
+    }
+}
+
+impl std::fmt::Display for Listen {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(match self {
+            Self::Off => "off",
+            Self::At { address, .. } => address,
+        })
+    }
+}
+
 /// Reads `host:port` or `off`.
 pub(crate) fn listen(text: &str) -> Result<Listen, String> {
     if text == "off" {
@@ -142,6 +162,23 @@ mod tests {
             "http://h:80",
         ] {
             assert!(listen(bad).is_err(), "{bad}");
+        }
+    }
+
+    #[test]
+    fn loopback_is_told_from_all_else() {
+        for (text, is_loopback) in [
+            ("off", true),
+            ("127.0.0.1:80", true),
+            ("127.8.0.1:80", true),
+            ("[::1]:80", true),
+            ("localhost:80", true),
+            ("0.0.0.0:80", false),
+            ("[::]:80", false),
+            ("10.1.2.3:80", false),
+            ("web-1:80", false),
+        ] {
+            assert_eq!(listen(text).unwrap().is_loopback(), is_loopback, "{text}");
         }
     }
 

@@ -17,7 +17,8 @@ Examples:
       curl 'localhost:8080/v1/ids/default?count=3'
       redis-cli -p 6380 ID.NEXT default COUNT 3
   snowmint serve --http 0.0.0.0:8080 --resp off --data /var/lib/snowmint
-      For other machines, HTTP alone.
+      For clients on other machines, HTTP alone. The file coordinates the
+      nodes of this machine only: nodes on several machines need one --store.
   snowmint serve --http 127.0.0.1:8081 --resp 127.0.0.1:6381
       A second node on this machine: it shares the file, and takes another
       worker.

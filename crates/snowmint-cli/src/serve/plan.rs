@@ -59,6 +59,13 @@ impl Plan {
                     .to_owned(),
             );
         }
+        let outside = [&args.http, &args.resp].into_iter().find(|listen| !listen.is_loopback());
+        if let (None, Some(listen)) = (&args.store, outside) {
+            warnings.push(format!(
+                "listening on {listen} without --store: {store} coordinates the processes of this machine only, and a node on \
+                 another machine would make the same ids; name one store for all nodes with --store, or keep to one machine"
+            ));
+        }
         Ok(Self {
             http: args.http,
             resp: args.resp,

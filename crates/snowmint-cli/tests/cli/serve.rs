@@ -242,6 +242,27 @@ fn a_store_in_memory_is_warned_of() {
     assert!(!bench.path("snowmint-data").exists());
 }
 
+/// Goal: whoever starts a node sees which processes its ids are unique among, and is warned where others can connect
+/// that a file does not coordinate. Method: the ready line, and the log of nodes that listen here and there.
+#[test]
+fn the_reach_of_the_store_is_told() {
+    let bench = Bench::new();
+    let warning = "coordinates the processes of this machine only";
+    let mut server = bench.serve(&["--resp", "off"]);
+    assert_eq!(server.ready("version"), env!("CARGO_PKG_VERSION"));
+    assert_eq!(server.ready("store"), "sqlite:./snowmint-data/snowmint.db");
+    assert_eq!(server.ready("reach"), "processes of this machine that use this file");
+    assert!(!server.log().contains(warning), "{}", server.log());
+    let mut outside = bench.serve(&["--resp", "0.0.0.0:0"]);
+    outside.ready("reach");
+    outside.wait_for(&format!(
+        "listening on 0.0.0.0:0 without --store: sqlite:./snowmint-data/snowmint.db {warning}"
+    ));
+    let mut named = bench.serve(&["--resp", "0.0.0.0:0", "--store", "sqlite:named.db"]);
+    assert_eq!(named.ready("store"), "sqlite:named.db");
+    assert!(!named.log().contains(warning), "{}", named.log());
+}
+
 /// Goal: what was minted before a kill is never minted again. Method: the next node is another worker, or waits.
 #[test]
 fn after_a_kill_ids_go_on_without_repeating() {
