@@ -120,7 +120,7 @@ fn a_spec_that_is_none_is_refused() {
 fn the_presets_are_listed() {
     let bench = Bench::new();
     let out = bench.out(&["layouts"]);
-    assert_eq!(out.lines().count(), 1 + 2 * 23, "{out}");
+    assert_eq!(out.lines().count(), 1 + 2 * 25, "{out}");
     for wanted in [
         "name                 ids/s a worker  ends         about\n",
         "twitter                   4,096,000  2080-07-10   Twitter Snowflake",
@@ -132,7 +132,7 @@ fn the_presets_are_listed() {
         assert!(out.contains(wanted), "{wanted:?} in {out}");
     }
     let lines: Vec<_> = bench.out(&["layouts", "--json"]).lines().map(json).collect();
-    assert_eq!(lines.len(), 23);
+    assert_eq!(lines.len(), 25);
     for line in &lines {
         assert!(line["about"].is_string() && line["source"].is_string());
         let name = line["name"].as_str().unwrap();

@@ -584,10 +584,10 @@ impl<B: Begin> Protocol<B> {
             return self.not_written_yet(now, write, found);
         }
         match (entry, self.held) {
-            (None, Some(holding)) => self.write_again(now, write, &holding, None),
+            (None, Some(holding)) => self.write_again(now, &write, &holding, None),
             (Some(Entry { revision, record: Some(record), .. }), Some(holding)) => {
                 if holding.is_older(record.tag) {
-                    self.write_again(now, write, &holding, Some((revision, record)))
+                    self.write_again(now, &write, &holding, Some((revision, record)))
                 } else {
                     self.another_has_it(now, &write, &holding, Some(&record))
                 }
@@ -624,7 +624,7 @@ impl<B: Begin> Protocol<B> {
     fn write_again(
         &mut self,
         now: Now,
-        write: Write,
+        write: &Write,
         holding: &Holding,
         found: Option<(Revision, Record)>,
     ) -> Next {
@@ -634,7 +634,8 @@ impl<B: Begin> Protocol<B> {
         let known_tag = found.as_ref().map(|(_, record)| record.tag);
         let expected = found.map_or(Expected::Absent, |(revision, _)| Expected::Revision(revision));
         let (purpose, attempts) = (self.purpose_now(), Vec::new());
-        self.attempt(now, Write { purpose, expected, known_tag, attempts, doubtful: false, ..write })
+        let again = Write { purpose, expected, known_tag, attempts, doubtful: false, ..*write };
+        self.attempt(now, again)
     }
 
     fn store_forgot(&mut self, now: Now, holding: &Holding, found_until_unix_ms: Option<u64>) {

@@ -139,8 +139,8 @@ fn yitter(case: &Case<'_>) {
         format!("time:{} worker:{worker} sequence:{sequence} epoch:{epoch}", 63 - worker - sequence)
             .parse()
             .unwrap();
-    let ports = ["yitter", "yitter-typescript"].map(preset);
-    let port = ports.into_iter().find(|port| port.epoch_unix_ms() == epoch).expect("a port has this epoch");
+    let presets = ["yitter", "yitter-typescript"].map(preset);
+    let port = presets.into_iter().find(|port| port.epoch_unix_ms() == epoch).unwrap();
     let has_own_widths = (worker, sequence) != (6, 6);
     assert!(has_own_widths || layout == port, "{layout} is the default");
     let parts = parts_of(&layout, case.id());

@@ -74,12 +74,12 @@ async fn a_change_is_checked_against_what_is_there() {
 /// says so, under paused time.
 #[tokio::test(start_paused = true)]
 async fn a_definition_counts_once_it_has_settled() {
-    let (store, loses) = (Forgetful::default(), Duration::from_secs(2));
+    let store = Forgetful::default();
     let (first, second) = (defined("scheme = 'segment'"), defined("scheme = 'segment'\nmaximum = 99"));
     let mut settled = Settled::default();
     add(&store, &name(), &first, Again::GoOn).await.unwrap();
     assert_eq!(settled.list(&store).await.unwrap(), [], "seen for the first time");
-    tokio::time::sleep(loses - Duration::from_millis(1)).await;
+    tokio::time::sleep(Duration::from_millis(1999)).await;
     assert_eq!(settled.list(&store).await.unwrap(), []);
     tokio::time::sleep(Duration::from_millis(1)).await;
     let of = |definition: &Definition| {
@@ -199,20 +199,15 @@ struct OnTheNetwork(MemoryStore);
 
 #[async_trait::async_trait]
 impl Store for OnTheNetwork {
-    async fn load(&self, key: &snowmint_store::Key) -> Result<Option<Versioned>, StoreError> {
+    async fn load(&self, key: &Key) -> Result<Option<Versioned>, StoreError> {
         self.0.load(key).await
     }
 
-    async fn compare_and_set(
-        &self,
-        key: &snowmint_store::Key,
-        expected: Expected,
-        value: &[u8],
-    ) -> Result<Swap, StoreError> {
+    async fn compare_and_set(&self, key: &Key, expected: Expected, value: &[u8]) -> Result<Swap, StoreError> {
         self.0.compare_and_set(key, expected, value).await
     }
 
-    async fn list(&self, prefix: &str) -> Result<Vec<(snowmint_store::Key, Versioned)>, StoreError> {
+    async fn list(&self, prefix: &str) -> Result<Vec<(Key, Versioned)>, StoreError> {
         self.0.list(prefix).await
     }
 

@@ -242,7 +242,7 @@ fn a_resumed_lease_tells_older_from_newer_tags_of_its_line() {
     let held = Held {
         worker: WorkerId(9),
         revision: Revision(4),
-        tag: Tag(line | 70),
+        tag: Tag(line + 70),
         from_unix_ms: NOW,
         until_unix_ms: NOW + 5000,
     };
