@@ -317,8 +317,13 @@ impl Server {
 
     /// Asks for an id once, over a new connection: how long after the start the answer came, and the id.
     pub fn ask_once(&self) -> Option<(Duration, u64)> {
+        self.ask_once_of("default")
+    }
+
+    /// As [`ask_once`](Self::ask_once), of a namespace.
+    pub fn ask_once_of(&self, namespace: &str) -> Option<(Duration, u64)> {
         let mut client = Resp::connect(self.resp, Duration::from_millis(500)).ok()?;
-        let ids = client.next("default", 1).ok()?.ok()?;
+        let ids = client.next(namespace, 1).ok()?.ok()?;
         Some((self.spawned_at.elapsed(), ids[0]))
     }
 

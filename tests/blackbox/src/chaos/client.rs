@@ -16,18 +16,28 @@ use crate::{Dice, Resp, time};
 pub struct Load {
     /// How many clients there are.
     pub clients: usize,
+    /// A namespace of numbers that they draw from too, on half of their connections.
+    pub numbers: Option<&'static str>,
     /// What each of them aims at, so that the faults have time to strike and the machine is not saturated.
     pub ids_a_second: u64,
 }
 
 /// How many ids were drawn so far, for whoever waits for enough.
 #[derive(Debug, Default)]
-pub struct Drawn(AtomicUsize);
+pub struct Drawn {
+    ids: AtomicUsize,
+    numbers: AtomicUsize,
+}
 
 impl Drawn {
     /// The number.
     pub fn ids(&self) -> usize {
-        self.0.load(Ordering::Relaxed)
+        self.ids.load(Ordering::Relaxed)
+    }
+
+    /// The number of numbers.
+    pub fn numbers(&self) -> usize {
+        self.numbers.load(Ordering::Relaxed)
     }
 }
 
@@ -49,8 +59,7 @@ pub fn draw_while(
         let clients: Vec<_> = (0..load.clients)
             .map(|_| {
                 let dice = Dice::new(dice.next());
-                let client =
-                    Client { dice, addresses, ids_a_second: load.ids_a_second, harvest: Harvest::new(began) };
+                let client = Client { dice, addresses, load, harvest: Harvest::new(began) };
                 let (drawn, over) = (&drawn, &over);
                 scope.spawn(move || client.draw_until(drawn, over))
             })
@@ -80,8 +89,24 @@ impl Drop for SetOnDrop<'_> {
 struct Client<'a> {
     dice: Dice,
     addresses: &'a [(SocketAddrV4, SocketAddrV4)],
-    ids_a_second: u64,
+    load: Load,
     harvest: Harvest,
+}
+
+/// From what a connection draws.
+#[derive(Clone, Copy)]
+enum Source {
+    Ids,
+    Numbers(&'static str),
+}
+
+impl Source {
+    const fn namespace(self) -> &'static str {
+        match self {
+            Self::Ids => "default",
+            Self::Numbers(namespace) => namespace,
+        }
+    }
 }
 
 enum Connection {
@@ -96,10 +121,14 @@ impl Client<'_> {
                 thread::sleep(Duration::from_millis(20));
                 continue;
             };
+            let source = match self.load.numbers {
+                Some(namespace) if self.dice.within(0, 1) == 0 => Source::Numbers(namespace),
+                _ => Source::Ids,
+            };
             // Ids must increase while a connection talks to one process.
             let mut last = 0;
             for _ in 0..self.dice.within(5, 60) {
-                match self.draw(&mut connection, &mut last, drawn) {
+                match self.draw(&mut connection, source, &mut last, drawn) {
                     Ok(0) => {
                         thread::sleep(Duration::from_millis(20));
                         // Most ask elsewhere then, some stay until there are ids again.
@@ -107,7 +136,7 @@ impl Client<'_> {
                             break;
                         }
                     }
-                    Ok(got) => thread::sleep(Duration::from_micros(1_000_000 * got / self.ids_a_second)),
+                    Ok(got) => thread::sleep(Duration::from_micros(1_000_000 * got / self.load.ids_a_second)),
                     Err(()) => break,
                 }
                 if over.load(Ordering::Relaxed) {
@@ -131,7 +160,13 @@ impl Client<'_> {
     }
 
     /// Makes one exchange: how many ids it brought, or that the connection is lost.
-    fn draw(&mut self, connection: &mut Connection, last: &mut u64, drawn: &Drawn) -> Result<u64, ()> {
+    fn draw(
+        &mut self,
+        connection: &mut Connection,
+        source: Source,
+        last: &mut u64,
+        drawn: &Drawn,
+    ) -> Result<u64, ()> {
         let count = usize::try_from(self.dice.within(1, 1000)).unwrap();
         let mut got = 0;
         let mut missing = 1;
@@ -140,11 +175,24 @@ impl Client<'_> {
         let mut take = |answer: Result<&[u64], &str>, how: &str| match answer {
             Ok(ids) => {
                 for &id in ids {
-                    assert!(id > *last, "{id} after {last} on one connection");
+                    // Numbers need not increase where the store went back.
+                    assert!(
+                        id > *last || matches!(source, Source::Numbers(_)),
+                        "{id} after {last} on one connection"
+                    );
                     *last = id;
                 }
-                harvest.answered(how, ids);
-                drawn.0.fetch_add(ids.len(), Ordering::Relaxed);
+                harvest.answered(how);
+                match source {
+                    Source::Ids => {
+                        harvest.ids.add(ids);
+                        drawn.ids.fetch_add(ids.len(), Ordering::Relaxed);
+                    }
+                    Source::Numbers(_) => {
+                        harvest.numbers.add(ids);
+                        drawn.numbers.fetch_add(ids.len(), Ordering::Relaxed);
+                    }
+                }
                 got += ids.len() as u64;
             }
             Err(error) => {
@@ -152,16 +200,18 @@ impl Client<'_> {
             }
         };
         let exchanged = match connection {
-            Connection::Http(http) => http.get(&format!("/v1/ids/default?count={count}"), "").map(|answer| {
-                take(answer.ids().as_deref().map_err(String::as_str), "answers by HTTP");
-            }),
-            Connection::Resp(resp) if count % 2 == 0 => resp.next("default", count).map(|answer| {
+            Connection::Http(http) => {
+                http.get(&format!("/v1/ids/{}?count={count}", source.namespace()), "").map(|answer| {
+                    take(answer.ids().as_deref().map_err(String::as_str), "answers by HTTP");
+                })
+            }
+            Connection::Resp(resp) if count % 2 == 0 => resp.next(source.namespace(), count).map(|answer| {
                 take(answer.as_deref().map_err(String::as_str), "replies with COUNT");
             }),
             Connection::Resp(resp) => {
                 let singles = count / 10 + 1;
                 missing = singles as u64;
-                resp.pipeline("default", singles, |answer| {
+                resp.pipeline(source.namespace(), singles, |answer| {
                     missing -= 1;
                     let answer = answer.as_ref().map(std::slice::from_ref).map_err(String::as_str);
                     take(answer, "replies to pipelined singles");

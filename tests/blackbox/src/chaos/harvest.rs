@@ -15,6 +15,8 @@ const SLICE: Duration = Duration::from_millis(100);
 pub struct Harvest {
     /// The ids of every answer.
     pub ids: Ids,
+    /// The numbers of every answer.
+    pub numbers: Ids,
     began: Instant,
     /// Answers and failures, by kind.
     said: BTreeMap<String, u64>,
@@ -29,6 +31,7 @@ impl Harvest {
     pub const fn new(began: Instant) -> Self {
         Self {
             ids: Ids::new(),
+            numbers: Ids::new(),
             began,
             said: BTreeMap::new(),
             requests: 0,
@@ -41,6 +44,7 @@ impl Harvest {
     /// Adds what another client got.
     pub fn add(&mut self, other: Self) {
         self.ids.append(other.ids);
+        self.numbers.append(other.numbers);
         for (what, count) in other.said {
             *self.said.entry(what).or_default() += count;
         }
@@ -49,9 +53,8 @@ impl Harvest {
         self.slices_with_answers.extend(other.slices_with_answers);
     }
 
-    /// Notes a request that was answered with ids.
-    pub(super) fn answered(&mut self, how: &str, ids: &[u64]) {
-        self.ids.add(ids);
+    /// Notes a request that was answered with ids or numbers.
+    pub(super) fn answered(&mut self, how: &str) {
         self.note(how);
         self.requests += 1;
         self.answered += 1;

@@ -84,7 +84,7 @@ fn run(plan: &Plan) {
 
     let mut world = World::start(folder.path(), plan);
     let addresses = world.addresses();
-    let load = Load { clients: CLIENTS, ids_a_second: plan.ids_a_second };
+    let load = Load { clients: CLIENTS, numbers: None, ids_a_second: plan.ids_a_second };
     let mut harvest = draw_while(&addresses, load, &mut dice, |dice, drawn| {
         while drawn.ids() < plan.ids || !world.had_enough() {
             let state = (drawn.ids(), world.faults());

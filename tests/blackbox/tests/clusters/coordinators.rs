@@ -6,6 +6,8 @@ use std::time::Duration;
 
 use snowmint_test_servers::{EtcdCluster, MariaDb, Postgres, Proxy, Redis, Server, ZooKeeperEnsemble};
 
+use crate::switchovers::{MariaDbs, PostgresPair, Redises, Replicated, Synchronous, hosts_of};
+
 /// How many members a cluster has.
 const MEMBERS: usize = 3;
 
@@ -17,6 +19,12 @@ pub(crate) enum Kind {
     Postgres,
     MariaDb,
     Redis,
+    /// With a replica that confirms each commit.
+    MariaDbPair,
+    PostgresSynchronous,
+    PostgresAsynchronous,
+    /// With two replicas and three Sentinels.
+    RedisSentinels,
 }
 
 /// The servers of a store.
@@ -27,6 +35,7 @@ pub(crate) enum Coordinators {
     Postgres(Postgres),
     MariaDb(MariaDb),
     Redis(Redis),
+    Replicated(Box<dyn Replicated>),
 }
 
 impl Coordinators {
@@ -37,6 +46,18 @@ impl Coordinators {
             Kind::Postgres => Self::Postgres(Postgres::start()),
             Kind::MariaDb => Self::MariaDb(MariaDb::start()),
             Kind::Redis => Self::Redis(Redis::start()),
+            Kind::MariaDbPair => Self::Replicated(Box::new(MariaDbs::start())),
+            Kind::PostgresSynchronous => Self::Replicated(Box::new(PostgresPair::start(Synchronous::Yes))),
+            Kind::PostgresAsynchronous => Self::Replicated(Box::new(PostgresPair::start(Synchronous::No))),
+            Kind::RedisSentinels => Self::Replicated(Box::new(Redises::start())),
+        }
+    }
+
+    /// Those whose primary can be changed.
+    pub(crate) fn replicated(&self) -> Option<&dyn Replicated> {
+        match self {
+            Self::Replicated(replicated) => Some(&**replicated),
+            _ => None,
         }
     }
 
@@ -47,6 +68,7 @@ impl Coordinators {
             Self::Postgres(server) => vec![server],
             Self::MariaDb(server) => vec![server],
             Self::Redis(server) => vec![server],
+            Self::Replicated(replicated) => replicated.servers(),
         }
     }
 
@@ -55,6 +77,7 @@ impl Coordinators {
         match self {
             Self::Etcd(cluster) => cluster.leader(),
             Self::ZooKeeper(ensemble) => ensemble.leader(),
+            Self::Replicated(replicated) => Some(replicated.primary()),
             _ => None,
         }
     }
@@ -66,13 +89,14 @@ impl Coordinators {
 
     /// What a node is told that reaches them at these addresses.
     fn url(&self, hosts: &[SocketAddr]) -> String {
-        let hosts = hosts.iter().map(ToString::to_string).collect::<Vec<_>>().join(",");
+        let hosts = hosts_of(hosts);
         match self {
             Self::Etcd(_) => format!("etcd://{hosts}"),
             Self::ZooKeeper(_) => format!("zookeeper://{hosts}/snowmint"),
             Self::Postgres(_) => format!("postgres://postgres@{hosts}/postgres"),
             Self::MariaDb(_) => format!("mysql://root@{hosts}/test"),
             Self::Redis(_) => format!("redis://{hosts}"),
+            Self::Replicated(replicated) => replicated.url(&hosts),
         }
     }
 }

@@ -6,6 +6,7 @@ use std::fmt;
 use std::time::Duration;
 
 use crate::coordinators::Trouble;
+use crate::switchovers::Switch;
 
 #[derive(Debug, Default)]
 pub(crate) struct Faults {
@@ -23,6 +24,12 @@ pub(crate) struct Faults {
     pub(crate) leaders_hit: u32,
     pub(crate) outages: u32,
     pub(crate) troubles: BTreeMap<Trouble, u32>,
+    /// How often another server became the primary, for each way that there is.
+    pub(crate) switches: BTreeMap<Switch, u32>,
+    /// How often it was not to be, because replicas lagged.
+    pub(crate) put_off: u32,
+    /// Nodes that ended because no server took writes when they sought their first lease.
+    pub(crate) ended_at_start: u32,
     /// From the moment all faults had ended until every node served.
     pub(crate) well_after: Duration,
 }
@@ -30,9 +37,18 @@ pub(crate) struct Faults {
 impl Faults {
     /// How often the rarest kind of fault has struck.
     pub(crate) fn least(&self) -> u32 {
-        let coordinators = [self.coordinator_kills, self.coordinator_pauses];
         let nodes = [self.node_kills, self.node_pauses, self.clock_steps, self.troubles.values().sum()];
-        coordinators.into_iter().chain(nodes).min().unwrap_or_default()
+        nodes.into_iter().fold(self.least_of_coordinators(), u32::min)
+    }
+
+    /// The same, of those that strike coordinators and leave them what they were.
+    pub(crate) fn least_of_coordinators(&self) -> u32 {
+        self.coordinator_kills.min(self.coordinator_pauses)
+    }
+
+    /// How often the rarest way of changing the primary was taken; any number where there is none.
+    pub(crate) fn least_switches(&self) -> u32 {
+        self.switches.values().copied().min().unwrap_or(u32::MAX)
     }
 }
 
@@ -66,6 +82,17 @@ impl fmt::Display for Faults {
         let troubles: Vec<String> =
             self.troubles.iter().map(|(what, count)| format!("{what:?} {count}")).collect();
         writeln!(f, "nodes' way to the store: {}", troubles.join(", "))?;
+        if !self.switches.is_empty() {
+            let switches: Vec<String> =
+                self.switches.iter().map(|(what, count)| format!("{what:?} {count}")).collect();
+            writeln!(
+                f,
+                "changes of the primary: {}; put off {}; nodes ended at their start {}",
+                switches.join(", "),
+                self.put_off,
+                self.ended_at_start
+            )?;
+        }
         write!(f, "every node served {:.1?} after the last fault had ended", self.well_after)
     }
 }

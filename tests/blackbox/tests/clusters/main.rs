@@ -1,7 +1,8 @@
 //! Six nodes on real clusters, killed, paused, cut off and with clocks that jump, nodes and coordinators alike, while
 //! clients draw: no two ids may be equal. And the table of `docs/guarantees.md`, measured.
 //!
-//! `SNOWMINT_CHAOS=long` draws seven million ids from each store. `SNOWMINT_SEED=n` repeats a schedule of faults; when
+//! `SNOWMINT_CHAOS=long` draws seven million ids from each store, and ten million ids and ten million numbers from each of
+//! those whose primary changes. `SNOWMINT_SEED=n` repeats a schedule of faults; when
 //! they strike depends on the machine all the same.
 
 #![allow(
@@ -15,6 +16,7 @@ mod coordinators;
 mod fault_table;
 mod faults;
 mod observer;
+mod switchovers;
 mod world;
 
 use std::time::Duration;
@@ -28,7 +30,16 @@ use world::World;
 /// Eight workers, of which nodes that are gone have two: as many as nodes, so that they change hands all the time. 256
 /// ids a tick: two nodes with one worker could hardly miss each other.
 const LAYOUT: &str = "time:41@1ms datacenter:11 worker:3 sequence:8 epoch:2010-11-04T01:42:54.657Z";
-const LOAD: Load = Load { clients: 12, ids_a_second: 5_000 };
+const LOAD: Load = Load { clients: 12, numbers: None, ids_a_second: 5_000 };
+/// Half of it ids, half of it numbers.
+const LOAD_WITH_NUMBERS: Load = Load { clients: 12, numbers: Some("numbers"), ids_a_second: 8_000 };
+
+/// How long the shorter form with switchovers takes at least.
+const SHORT: Duration = Duration::from_secs(15);
+
+const WINDOW: Duration = Duration::from_secs(3);
+/// At least three times what is lost.
+const LOSSY_WINDOW: Duration = Duration::from_secs(4);
 
 /// What is tested under faults.
 struct Plan {
@@ -41,6 +52,8 @@ struct Plan {
     length: Duration,
     /// How many ids are drawn at least: few, so that a slow machine is only slow.
     ids: usize,
+    /// A namespace of numbers, of which as many are drawn.
+    numbers: Option<&'static str>,
     /// How often each kind of fault strikes at least.
     least_faults: u32,
     /// The time between two faults, on average.
@@ -55,9 +68,19 @@ impl Plan {
         } else {
             (Duration::from_secs(25), 100_000, 2)
         };
-        let window = Duration::from_secs(3);
+        let window = WINDOW;
         let between_faults = Duration::from_millis(400);
-        Self { name, store, layout: LAYOUT, window, length, ids, least_faults, between_faults }
+        Self { name, store, layout: LAYOUT, window, length, ids, numbers: None, least_faults, between_faults }
+    }
+
+    /// With replicas: the primary changes, and numbers are drawn too. Ten million of each are twenty million ids.
+    fn with_switchovers(name: &'static str, store: Kind, window: Duration) -> Self {
+        let plan = Self::new(name, store);
+        let long = plan.ids > 1_000_000;
+        let ids = if long { 10_000_000 } else { plan.ids };
+        let (length, least_faults) = if long { (plan.length, plan.least_faults) } else { (SHORT, 1) };
+        let between_faults = Duration::from_millis(200);
+        Self { numbers: LOAD_WITH_NUMBERS.numbers, window, ids, length, least_faults, between_faults, ..plan }
     }
 }
 
@@ -79,6 +102,31 @@ fn no_duplicates_on_postgres() {
     run(&Plan::new("chaos-postgres", Kind::Postgres));
 }
 
+/// Goal: the same where the primary changes, on MariaDB with a replica that confirms each commit, for ids and numbers.
+#[test]
+fn no_duplicates_on_mariadb_with_switchovers() {
+    run(&Plan::with_switchovers("chaos-mariadb-pair", Kind::MariaDbPair, WINDOW));
+}
+
+/// Goal: the same on PostgreSQL with a synchronous standby.
+#[test]
+fn no_duplicates_on_postgres_with_a_synchronous_standby() {
+    run(&Plan::with_switchovers("chaos-postgres-synchronous", Kind::PostgresSynchronous, WINDOW));
+}
+
+/// Goal: the same on PostgreSQL with an asynchronous standby, whose promotion loses the newest writes: no more than
+/// `may_lose` says, as `switchovers` sees to.
+#[test]
+fn no_duplicates_on_postgres_with_an_asynchronous_standby() {
+    run(&Plan::with_switchovers("chaos-postgres-asynchronous", Kind::PostgresAsynchronous, LOSSY_WINDOW));
+}
+
+/// Goal: the same on Redis with replicas and Sentinels, under the same conditions.
+#[test]
+fn no_duplicates_on_redis_with_sentinels() {
+    run(&Plan::with_switchovers("chaos-redis-sentinels", Kind::RedisSentinels, LOSSY_WINDOW));
+}
+
 /// One seed decides what happens to which node and coordinator; clients keep whatever ids they get and check their
 /// order as they come; equality is checked at the end, exactly, over all of them.
 fn run(plan: &Plan) {
@@ -89,19 +137,25 @@ fn run(plan: &Plan) {
     let began = time::now();
     let mut world = World::start(folder.path(), plan);
     let addresses = world.addresses();
-    let mut harvest = draw_while(&addresses, LOAD, &mut dice, |dice, drawn| world.run(dice, drawn));
+    let load = if plan.numbers.is_some() { LOAD_WITH_NUMBERS } else { LOAD };
+    let mut harvest = draw_while(&addresses, load, &mut dice, |dice, drawn| world.run(dice, drawn));
     let shares = harvest.shares();
-    let (faults, ids) = world.end();
+    let (faults, ids, numbers) = world.end();
     harvest.ids.append(ids);
+    harvest.numbers.append(numbers);
 
-    let (count, took) = (harvest.ids.len(), began.elapsed().as_secs_f64());
+    let took = began.elapsed().as_secs_f64();
+    let (count, numbers) = (harvest.ids.len(), harvest.numbers.len());
+    assert!(count >= plan.ids && (plan.numbers.is_none() || numbers >= plan.ids));
+    let numbers_twice = harvest.numbers.duplicates().len();
+    println!("{numbers_twice} of {numbers} numbers are duplicates after {faults:?}");
     harvest.ids.assert_unique();
-    assert!(count >= plan.ids);
+    assert_eq!(numbers_twice, 0, "of {numbers} numbers so many are duplicates");
     let Plan { store, layout, window, .. } = plan;
     let text = format!(
         "6 nodes on {store:?}, {} clients, layout {layout}, window {window:?}, seed {seed}\n\
-         ids {count}, duplicates 0, in {took:.1} s\n{faults}\n{shares}",
-        LOAD.clients
+         ids {count}, numbers {numbers}, duplicates 0, in {took:.1} s\n{faults}\n{shares}",
+        load.clients
     );
     figures::publish(plan.name, &text);
 }

@@ -1,6 +1,7 @@
 //! Six nodes and the coordinators behind them, and what is done to both.
 //! Everything heals by itself after a while; nothing is waited for, so that faults overlap.
 
+use std::fs;
 use std::net::SocketAddrV4;
 use std::path::Path;
 use std::thread;
@@ -12,6 +13,7 @@ use snowmint_blackbox::{Dice, Ids, Serve, time};
 use crate::Plan;
 use crate::coordinators::{Coordinators, Links, Trouble};
 use crate::faults::Faults;
+use crate::switchovers::{Replicated, Switch, Switched};
 
 const NODES: usize = 6;
 /// How often it is seen to what is due.
@@ -19,6 +21,10 @@ const STEP: Duration = Duration::from_millis(10);
 /// Workers of the layout that nobody can have, so that there are as many as nodes: whoever starts again must wait for
 /// a worker that another had a moment ago, and may think it still has.
 const TAKEN_FOR_THE_DAY: usize = 2;
+/// How long a primary that changed is left alone, at least.
+const SETTLING: Duration = Duration::from_millis(700);
+/// How many numbers a node reserves at most: so few that some reservation is always among the newest writes.
+const MOST_NUMBERS: u64 = 20_000;
 /// After all is well again, every node must serve within this, however slow the machine.
 const WELL_WITHIN: Duration = Duration::from_mins(2);
 
@@ -33,12 +39,15 @@ pub(crate) struct World<'a> {
     faults: Faults,
     /// What the faults themselves brought: the clients have their own.
     ids: Ids,
+    numbers: Ids,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Absence {
     Killed,
     Paused,
+    /// Another is the primary now.
+    Replaced,
 }
 
 /// A node with its way to the store.
@@ -46,6 +55,8 @@ struct Member {
     node: Node,
     links: Links,
     trouble: Option<(Trouble, Instant)>,
+    /// Whether it has ended by itself since its start.
+    ended: bool,
     /// Whether it has made an id since its start.
     serves: bool,
     started: Instant,
@@ -63,13 +74,32 @@ impl<'a> World<'a> {
             let first = format!("node-{nth}-start-0");
             let serve = Serve::new(folder).args(["--layout", plan.layout, "--window", &window]);
             let serve = serve.args(["--store", links.url()]).env("SNOWMINT_HOLDER", first);
+            let serve = plan.numbers.iter().fold(serve, |serve, name| {
+                let file = folder.join("namespaces.toml");
+                fs::write(
+                    &file,
+                    format!("[namespaces.{name}]\nscheme = \"segment\"\nsize_max = {MOST_NUMBERS}\n"),
+                )
+                .unwrap();
+                serve.args([Path::new("--namespaces-file"), &file])
+            });
             let node = Node::start(folder, &serve);
-            Member { node, links, trouble: None, serves: true, started: time::now(), offset: Offset::None }
+            Member {
+                node,
+                links,
+                trouble: None,
+                ended: false,
+                serves: true,
+                started: time::now(),
+                offset: Offset::None,
+            }
         };
         let members = (0..NODES).map(member).collect();
         let away = coordinators.servers().iter().map(|_| None).collect();
-        let (faults, ids) = (Faults::default(), Ids::new());
-        Self { plan, coordinators, away, rest_until: time::now(), members, faults, ids }
+        let (mut faults, ids) = (Faults::default(), Ids::new());
+        let switches = coordinators.replicated().map_or(&[][..], Replicated::switches);
+        faults.switches = switches.iter().map(|switch| (*switch, 0)).collect();
+        Self { plan, coordinators, away, rest_until: time::now(), members, faults, ids, numbers: Ids::new() }
     }
 
     pub(crate) fn addresses(&self) -> Vec<(SocketAddrV4, SocketAddrV4)> {
@@ -80,9 +110,13 @@ impl<'a> World<'a> {
     pub(crate) fn run(&mut self, dice: &mut Dice, drawn: &Drawn) {
         let began = time::now();
         let mut next_fault = began;
-        let Plan { length, ids, least_faults, .. } = *self.plan;
-        while began.elapsed() < length || drawn.ids() < ids || self.faults.least() < least_faults {
-            let state = (drawn.ids(), &self.faults);
+        let Plan { length, ids, least_faults, numbers, .. } = *self.plan;
+        let enough = |faults: &Faults| {
+            let drawn_enough = drawn.ids() >= ids && (numbers.is_none() || drawn.numbers() >= ids);
+            drawn_enough && faults.least() >= least_faults && faults.least_switches() >= least_faults
+        };
+        while began.elapsed() < length || !enough(&self.faults) {
+            let state = (drawn.ids(), drawn.numbers(), &self.faults);
             assert!(began.elapsed() < length * 8 + WELL_WITHIN, "ids and faults so far: {state:?}");
             thread::sleep(STEP);
             self.see_to_what_is_due(time::now());
@@ -99,7 +133,8 @@ impl<'a> World<'a> {
         let stuck = (0..NODES).find(|&i| self.members[i].is_stuck(self.plan.window));
         let any = |dice: &mut Dice| well[dice.index(well.len())];
         // Half of the nodes are left to serve, as far as the coordinators let them.
-        match dice.within(0, 11) {
+        let kinds = if self.coordinators.replicated().is_some() { 17 } else { 11 };
+        match dice.within(0, kinds) {
             0..=2 if stuck.is_some() || well.len() > NODES / 2 => {
                 let i = stuck.unwrap_or_else(|| any(dice));
                 self.kill_and_restart(i, dice);
@@ -115,7 +150,12 @@ impl<'a> World<'a> {
                 self.members[i].trouble = Some((trouble, self.in_windows(0.1, 1.6, dice)));
                 *self.faults.troubles.entry(trouble).or_default() += 1;
             }
+            // Changes of the primary take turns with the rest: there are more kinds of them.
+            7..=9 if self.faults.least_of_coordinators() > self.faults.least_switches() => {
+                self.change_primary(dice);
+            }
             7..=9 => self.hit_coordinator(dice),
+            12..=17 => self.change_primary(dice),
             _ => self.step_clock(dice),
         }
     }
@@ -130,14 +170,27 @@ impl<'a> World<'a> {
         let majority_stays = present.len() > 1 && present.len() > self.away.len() / 2 + 1;
         // A majority away is an outage for all: now and then, and never for long.
         let outage = !majority_stays;
-        if present.is_empty() || time::now() < self.rest_until || (outage && dice.within(0, 2) > 0) {
+        let replicated = self.coordinators.replicated();
+        // One that comes back as a replica needs its primary.
+        let one_is_away = present.len() < self.away.len();
+        let unwanted = if replicated.is_some() { one_is_away } else { outage && dice.within(0, 2) > 0 };
+        if present.is_empty() || time::now() < self.rest_until || unwanted {
             return;
         }
         let leader = self.coordinators.leader().filter(|it| present.contains(it) && dice.within(0, 1) == 0);
         let i = leader.unwrap_or_else(|| present[dice.index(present.len())]);
-        let until = self.in_windows(0.2, if outage { 1.5 } else { 2.5 }, dice);
+        // Where the primary changes, nothing else may be in its way for long.
+        let most = if replicated.is_some() {
+            0.6
+        } else if outage {
+            1.5
+        } else {
+            2.5
+        };
+        let until = self.in_windows(0.2, most, dice);
         let server = self.coordinators.servers()[i];
-        let absence = if dice.within(0, 1) == 0 {
+        let rather_killed = self.faults.coordinator_kills.cmp(&self.faults.coordinator_pauses);
+        let absence = if rather_killed.then(dice.within(0, 1).cmp(&1)).is_lt() {
             server.kill9();
             self.faults.coordinator_kills += 1;
             Absence::Killed
@@ -150,8 +203,33 @@ impl<'a> World<'a> {
         self.faults.leaders_hit += u32::from(leader.is_some());
         self.faults.outages += u32::from(outage);
         if outage {
-            self.rest_until = until + self.plan.window;
+            self.rest_until = until + if replicated.is_some() { SETTLING } else { self.plan.window };
         }
+    }
+
+    /// With all servers there: the way that was taken least.
+    fn change_primary(&mut self, dice: &mut Dice) {
+        let Some(replicated) = self.coordinators.replicated() else { return };
+        if self.away.iter().any(Option::is_some) || time::now() < self.rest_until {
+            return;
+        }
+        let least = self.faults.least_switches();
+        let rare: Vec<Switch> =
+            self.faults.switches.iter().filter(|(_, count)| **count == least).map(|(it, _)| *it).collect();
+        let switch = rare[dice.index(rare.len())];
+        match replicated.switch(switch, dice) {
+            Switched::PutOff => {
+                self.faults.put_off += 1;
+                return;
+            }
+            Switched::Done => {}
+            Switched::WithoutOld(old) => {
+                let until = self.in_windows(0.0, 0.4, dice);
+                self.away[old] = Some((Absence::Replaced, until));
+            }
+        }
+        *self.faults.switches.entry(switch).or_default() += 1;
+        self.rest_until = time::now() + SETTLING;
     }
 
     /// A new name at each start, as a pod has: it finds no record of its own, and takes a worker that another had.
@@ -168,7 +246,7 @@ impl<'a> World<'a> {
         let name = format!("node-{i}-start-{}", self.faults.node_kills);
         let member = &mut self.members[i];
         member.node.kill_and_restart(&["--holder", &name], offset);
-        (member.serves, member.started, member.offset) = (false, time::now(), offset);
+        (member.ended, member.serves, member.started, member.offset) = (false, false, time::now(), offset);
     }
 
     /// Not while a node starts: it would be left open by which clock its ids go.
@@ -181,12 +259,18 @@ impl<'a> World<'a> {
     }
 
     fn see_to_what_is_due(&mut self, now: Instant) {
-        for (server, away) in self.coordinators.servers().into_iter().zip(&mut self.away) {
+        let replicated = self.coordinators.replicated();
+        for (i, (server, away)) in self.coordinators.servers().into_iter().zip(&mut self.away).enumerate() {
             match away {
                 Some((absence, until)) if *until <= now => {
-                    match absence {
-                        Absence::Killed => server.restart_without_waiting(),
-                        Absence::Paused => server.resume(),
+                    match (absence, replicated) {
+                        (Absence::Killed, Some(replicated)) => {
+                            server.restart();
+                            replicated.returned(i);
+                        }
+                        (Absence::Replaced, Some(replicated)) => replicated.rejoin(i),
+                        (Absence::Paused, _) => server.resume(),
+                        _ => server.restart_without_waiting(),
                     }
                     *away = None;
                 }
@@ -207,7 +291,13 @@ impl<'a> World<'a> {
                 self.faults.errors_after_pause += errors;
             }
             if let Some(log) = member.node.last_words() {
-                assert!(log.contains("ahead of the store's"), "a node ended by itself:\n{log}");
+                // One that seeks its first lease while no server takes writes may end; it is started again later.
+                let found_no_primary =
+                    replicated.is_some() && !member.serves && log.contains("it cannot be written");
+                let refused = log.contains("ahead of the store's");
+                assert!(refused || found_no_primary, "a node ended by itself:\n{log}");
+                self.faults.ended_at_start += u32::from(found_no_primary && !member.ended);
+                member.ended = true;
             } else if !member.serves
                 && let Some((after, id)) = member.node.server().ask_once()
             {
@@ -227,11 +317,11 @@ impl<'a> World<'a> {
                 let after = self.members[i].node.resume();
                 self.ids.add(&after.ids);
             }
-            if self.members[i].offset != Offset::None {
+            if self.members[i].offset != Offset::None || self.members[i].ended {
                 let name = format!("node-{i}-put-right");
                 let member = &mut self.members[i];
                 member.node.kill_and_restart(&["--holder", &name], Offset::None);
-                member.serves = false;
+                (member.ended, member.serves) = (false, false);
             }
         }
         for server in self.coordinators.servers() {
@@ -243,16 +333,23 @@ impl<'a> World<'a> {
                 member.node.server().ask_once()
             });
             self.ids.add(&[id]);
+            if let Some(name) = self.plan.numbers {
+                let number =
+                    time::eventually("a node gives numbers after all is well again", WELL_WITHIN, || {
+                        member.node.server().ask_once_of(name)
+                    });
+                self.numbers.add(&[number.1]);
+            }
         }
         self.faults.well_after = healed.elapsed();
     }
 
     /// Ends the nodes in good order.
-    pub(crate) fn end(mut self) -> (Faults, Ids) {
+    pub(crate) fn end(mut self) -> (Faults, Ids, Ids) {
         self.faults.steps_seen = self.members.iter().map(|member| member.node.steps_seen()).sum();
         assert!(self.faults.steps_seen > 0, "no node saw its clock jump: libfaketime does not work here");
         self.members.into_iter().for_each(|member| member.node.stop());
-        (self.faults, self.ids)
+        (self.faults, self.ids, self.numbers)
     }
 }
 
