@@ -345,8 +345,7 @@ fn workers_of(pool: &str) -> u32 {
     1_u32.checked_shl(bits.unwrap_or(0)).unwrap_or(u32::MAX)
 }
 
-/// Writes a lease that ends no sooner, under a tag that no node wrote: its holder notices, and seeks another. Nobody makes
-/// ids under the new record, so it names no begin: it overlaps nothing.
+/// Writes a lease that ends no sooner, under a tag that no node wrote: its holder notices.
 async fn extend(store: &dyn Store, key: &Key, until_unix_ms: u64) -> Result<(), Failure> {
     for _ in 0..TRIES {
         let found = store.load(key).await.map_err(Failure::runtime)?;
@@ -354,14 +353,15 @@ async fn extend(store: &dyn Store, key: &Key, until_unix_ms: u64) -> Result<(), 
         let record = match &found {
             None => {
                 let holder = Holder::new("snowmint-store-recover").map_err(Failure::runtime)?;
-                Record { holder, from_unix_ms: None, until_unix_ms, tag }
+                Record { holder, from_unix_ms: Some(until_unix_ms), until_unix_ms, tag }
             }
             // No node takes a worker whose record cannot be read.
             Some(found) => match Record::from_bytes(&found.value) {
                 Err(_) => return Ok(()),
                 Ok(record) => {
                     let until_unix_ms = until_unix_ms.max(record.until_unix_ms);
-                    Record { from_unix_ms: None, until_unix_ms, tag, ..record }
+                    // Nothing is granted: a node that still holds the worker goes on to the end of its lease.
+                    Record { from_unix_ms: Some(until_unix_ms), until_unix_ms, tag, ..record }
                 }
             },
         };

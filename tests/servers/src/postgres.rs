@@ -90,18 +90,7 @@ impl Postgres {
     pub fn standby_named(primary: &Self, name: &str) -> Self {
         let make = || {
             let (user, folder) = (user(), owned_folder());
-            let from =
-                format!("host=127.0.0.1 port={} user=postgres application_name={name}", primary.port());
-            let mut copy = mortal(user.as_ref(), program("pg_basebackup"));
-            copy.current_dir(folder.path());
-            copy.args([
-                "--write-recovery-conf",
-                "--no-sync",
-                "--checkpoint=fast",
-                "--pgdata=data",
-                "--dbname",
-            ]);
-            run(copy.arg(from));
+            copy(primary, name, user.as_ref(), folder.path());
             let other = |it: &&String| !it.starts_with("synchronous_standby_names") && !it.starts_with("ssl");
             Self::from_data(folder, user, primary.settings.iter().filter(other).cloned().collect())
         };
@@ -149,17 +138,41 @@ impl Postgres {
         std::thread::sleep(Duration::from_millis(200));
     }
 
-    /// Stops the server in order, but ends its sessions (`pg_ctl stop -m fast`), and starts it again.
+    /// Stops the server in order, but ends its sessions (`pg_ctl stop -m fast`); standbys that stream have all it wrote.
     ///
-    /// Standbys have to be up or killed: the server waits for one that is paused.
+    /// Standbys have to be up or killed: the server waits for one that is paused. Returns whether it stopped within 5 s;
+    /// else it may still do so.
+    ///
+    /// # Panics
+    ///
+    /// If `pg_ctl` cannot be run.
+    pub fn stop_fast(&self) -> bool {
+        let mut stop = mortal(user().as_ref(), program("pg_ctl"));
+        let stop = stop.current_dir(self.folder()).args(["stop", "-D", "data", "-m", "fast", "-t", "5"]);
+        stop.output().unwrap().status.success()
+    }
+
+    /// As [`stop_fast`](Self::stop_fast), and starts it again.
     ///
     /// # Panics
     ///
     /// If it does not stop, or with its log if it does not come up.
     pub fn restart_fast(&self) {
-        let mut stop = mortal(user().as_ref(), program("pg_ctl"));
-        run(stop.current_dir(self.folder()).args(["stop", "-D", "data", "-m", "fast"]));
+        assert!(self.stop_fast(), "{self:?} does not stop: {}", self.log());
         self.restart();
+    }
+
+    /// Throws away what the server has and makes it a standby with a name, on the same port; returns when it streams.
+    ///
+    /// # Panics
+    ///
+    /// As for [`standby_named`](Self::standby_named).
+    pub fn rejoin(&self, primary: &Self, name: &str) {
+        self.kill9();
+        fs::remove_dir_all(self.folder().join("data")).unwrap();
+        copy(primary, name, user().as_ref(), self.folder());
+        self.restart();
+        primary.await_standby(name);
     }
 
     /// Sets who may log in, by the lines of `pg_hba.conf`, from the next connection on.
@@ -226,6 +239,15 @@ impl Deref for Postgres {
     fn deref(&self) -> &Server {
         &self.server
     }
+}
+
+/// Copies what a server has, with the settings of a standby that follows it under a name.
+fn copy(primary: &Postgres, name: &str, user: Option<&User>, folder: &Path) {
+    let from = format!("host=127.0.0.1 port={} user=postgres application_name={name}", primary.port());
+    let mut copy = mortal(user, program("pg_basebackup"));
+    copy.current_dir(folder);
+    copy.args(["--write-recovery-conf", "--no-sync", "--checkpoint=fast", "--pgdata=data", "--dbname"]);
+    run(copy.arg(from));
 }
 
 fn quoted(value: &str) -> String {

@@ -100,6 +100,21 @@ impl Redis {
         assert_eq!(self.command(&["REPLICAOF", "127.0.0.1", &primary.port().to_string()]), "OK");
     }
 
+    /// Starts a server that was killed as a replica of another, whose data replaces its own: it is never a primary.
+    ///
+    /// # Panics
+    ///
+    /// With its log if it does not come up.
+    pub fn rejoin(&self, primary: &Self) {
+        self.kill9();
+        let path = self.folder().join(SETTINGS);
+        let settings = fs::read_to_string(&path).unwrap();
+        let kept = settings.lines().filter(|line| !line.starts_with("replicaof"));
+        let follows = format!("replicaof 127.0.0.1 {}", primary.port());
+        write_settings(self.folder(), &kept.map(str::to_owned).chain([follows]).collect::<Vec<_>>());
+        self.restart();
+    }
+
     /// Waits until this server is a replica that is connected to its primary.
     ///
     /// # Panics
@@ -227,6 +242,34 @@ impl RedisSentinels {
         other()
             .filter(|_| replaced)
             .unwrap_or_else(|| panic!("no failover from {primary:?}; the logs:\n{log}"))
+    }
+
+    /// Changes how long they find a primary silent before they take it for down.
+    ///
+    /// # Panics
+    ///
+    /// If one refuses.
+    pub fn patience(&self, silence: Duration) {
+        let ms = silence.as_millis().to_string();
+        for node in &self.nodes {
+            let told = ask(node.address(), &["SENTINEL", "SET", WATCHED, "down-after-milliseconds", &ms]);
+            assert_eq!(told, "OK");
+        }
+    }
+
+    /// Tells them to fail over until they have done so, whether the primary is alive or not, and returns the new one.
+    ///
+    /// # Panics
+    ///
+    /// If that takes more than a minute.
+    pub fn replace(&self, primary: &Redis) -> SocketAddr {
+        let replaced = eventually(PATIENCE, || {
+            // Refused while a failover is under way, and where no replica was heard of for a moment.
+            ask(self.nodes[0].address(), &["SENTINEL", "FAILOVER", WATCHED]);
+            eventually(Duration::from_secs(3), || self.primary().is_some_and(|it| it != primary.address()))
+        });
+        assert!(replaced, "no failover from {primary:?}");
+        self.wait_replaced(primary)
     }
 
     /// Tells one of them to fail over now, with the primary alive: a planned switchover, which may lose writes.

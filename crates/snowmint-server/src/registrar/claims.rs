@@ -3,9 +3,10 @@
 
 use std::num::NonZeroU64;
 use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
 
 use async_trait::async_trait;
-use snowmint_store::{Counter, Segment, StoreError, StoreErrorKind, Surveyed};
+use snowmint_store::{Counter, Mark, Segment, StoreError, StoreErrorKind, Surveyed};
 
 /// The numbers of the sources of one namespace that were opened.
 #[derive(Debug, Default)]
@@ -57,10 +58,8 @@ pub(super) struct Bound {
     pub(super) numbers: Surveyed,
 }
 
-#[async_trait]
-impl Counter for Bound {
-    async fn reserve(&self, count: NonZeroU64) -> Result<Segment, StoreError> {
-        let segment = self.counter.reserve(count).await?;
+impl Bound {
+    fn check(&self, segment: Segment) -> Result<Segment, StoreError> {
         if self.numbers.holds(segment) {
             return Ok(segment);
         }
@@ -73,6 +72,30 @@ impl Counter for Bound {
             segment.step()
         );
         Err(StoreError::new(StoreErrorKind::Corrupt, "reserve", self.describe(), found))
+    }
+}
+
+#[async_trait]
+impl Counter for Bound {
+    async fn reserve(&self, count: NonZeroU64) -> Result<Segment, StoreError> {
+        self.check(self.counter.reserve(count).await?)
+    }
+
+    fn may_lose(&self) -> Duration {
+        self.counter.may_lose()
+    }
+
+    async fn reserve_marked(&self, count: NonZeroU64) -> Result<(Segment, Mark), StoreError> {
+        let (segment, mark) = self.counter.reserve_marked(count).await?;
+        Ok((self.check(segment)?, mark))
+    }
+
+    async fn holds(&self, mark: Mark) -> Result<bool, StoreError> {
+        self.counter.holds(mark).await
+    }
+
+    async fn raise_above(&self, number: u64) -> Result<bool, StoreError> {
+        self.counter.raise_above(number).await
     }
 
     async fn give_back(&self, unused: Segment) -> Result<bool, StoreError> {
