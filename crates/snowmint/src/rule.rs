@@ -99,7 +99,7 @@ impl Rule {
     ///
     /// **Without a lease, a generator that borrowed must not be rebuilt for the same worker until `max_ahead` has passed.**
     /// The new generator starts at the clock and repeats the borrowed timestamps. Pass the end of the old one
-    /// ([`SharedGenerator::end`](crate::SharedGenerator::end)) to
+    /// ([`Generator::end`](crate::Generator::end)) to
     /// [`not_before_unix_ms`](crate::GeneratorBuilder::not_before_unix_ms), or wait. A lease prevents it.
     ///
     /// A bound as for [`wait`](Self::wait); a generator cuts it to whole ticks of its layout.
