@@ -37,6 +37,7 @@ pub(crate) enum Failure {
     /// It was sent, and the database or the connection failed it.
     Sql(sqlx::Error),
     /// It was sent, and showed that the server is not one to use any more.
+    #[cfg_attr(not(feature = "mysql"), allow(dead_code, reason = "PostgreSQL says so by an error"))]
     Refused(Refusal),
     /// It was sent, and no answer came in time.
     Late(Duration),
