@@ -241,8 +241,8 @@ async fn counters(store: &dyn Store, args: &Args, told: &Told) -> Result<Vec<Cou
     for (name, record) in registry::list(store).await.map_err(Failure::runtime)? {
         let (Ok(record), Ok(namespace)) = (record, NamespaceName::new(&name)) else { continue };
         let Scheme::Segment(segment) = &record.definition.scheme else { continue };
-        let above = at_least.remove(name.as_str()).unwrap_or(0);
         let NumberSource::Own(stripe) = &segment.source else { continue };
+        let above = at_least.remove(name.as_str()).unwrap_or(0);
         let base = segment.counter_key(&namespace);
         let mut keys = Vec::new();
         match segment.reset {
@@ -270,6 +270,16 @@ async fn counters(store: &dyn Store, args: &Args, told: &Told) -> Result<Vec<Cou
             "--numbers-at-least",
             format!(
                 "{} has no segment namespace {name}; `snowmint ns list` shows those that there are",
+                store.describe()
+            ),
+        ));
+    }
+    if let (Some((name, number)), None) = (at_least.iter().find(|(_, number)| **number > 0), args.add) {
+        return Err(Failure::flag(
+            "--nodes",
+            format!(
+                "a node has given number {number} of {name}, whose counter is not known in {}: recover the stores of its \
+                 sources too, each with --add N or --numbers-at-least, and say --add 0 here if all other counters are right",
                 store.describe()
             ),
         ));
@@ -308,6 +318,12 @@ async fn leases(store: &dyn Store, until_unix_ms: u64, yes: bool, out: &mut Outp
     for (key, _) in store.list("workers/").await.map_err(Failure::runtime)? {
         let Some((pool, _)) = key.as_str().rsplit_once('/') else { continue };
         pools.entry(pool.to_owned()).or_default().push(key);
+    }
+    if pools.is_empty() {
+        out.line(&format!(
+            "leases  no records, so no worker can be reserved: start no node before {}",
+            Utc(until_unix_ms)
+        ))?;
     }
     for (pool, mut keys) in pools {
         let (held, workers) = (keys.len(), workers_of(&pool));

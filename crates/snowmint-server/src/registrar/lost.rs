@@ -6,7 +6,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use snowmint_cluster::NamespaceName;
-use snowmint_cluster::namespace::{Definition, NamespaceError, registry};
+use snowmint_cluster::namespace::registry::{self, Again};
+use snowmint_cluster::namespace::{Definition, NamespaceError};
 use tokio::time::Instant;
 
 use super::Registrar;
@@ -58,10 +59,20 @@ impl<S: Source> Registrar<S> {
     /// Pins a namespace to what it was served as, where a flag or the file names it.
     async fn pin_again(&self, namespace: &Namespace<S>) -> Result<(), NamespaceError> {
         let name = namespace.name();
-        if self.told.tells(name) {
-            registry::pin(&*self.config.store, name, namespace.definition()).await?;
+        if !self.told.tells(name) {
+            return Ok(());
         }
-        Ok(())
+        let store = &*self.config.store;
+        if self.lost.everywhere.contains(name) {
+            // Nodes that do not name it served it too, and must go on.
+            match registry::add(store, name, namespace.definition(), Again::Never).await {
+                Ok(_) => return Ok(()),
+                // Another node was first: what it wrote is compared below.
+                Err(NamespaceError::Exists { .. }) => {}
+                Err(error) => return Err(error),
+            }
+        }
+        registry::pin(store, name, namespace.definition()).await.map(drop)
     }
 
     /// A namespace whose record was lost and is there again, or is named by this node: as it is to be served where ids by

@@ -24,8 +24,9 @@ const SENDS: usize = 4;
 /// A call is not sent unless all hosts were asked in this time before it. Less than what a failover loses by the
 /// default of `may_lose`: a grant that a replaced primary has acknowledged is then not confirmed by it.
 const ASK_EVERY: Duration = Duration::from_secs(1);
-/// How long a host that swallowed a question is not asked, while another is the primary.
-const SILENCE: Duration = Duration::from_secs(10);
+/// How long a host that swallowed a question is not asked, while another is the primary. No longer than the others: a
+/// host that was promoted while it was silent is heard of as soon as it answers again.
+const SILENCE: Duration = ASK_EVERY;
 /// How often a member of a cluster is asked for the others, and how many of them are remembered.
 const LEARN_EVERY: Duration = Duration::from_secs(5);
 const MEMBERS: usize = 16;

@@ -139,8 +139,10 @@ impl<D: Connect> Pool<D> {
 
     /// A connection that stands, and when it was made: one that was just used, or has just answered, or is new.
     async fn take(&self, deadline: Instant) -> Result<(D::Connection, Instant), Refusal> {
+        // A replaced primary must be noticed before it confirms what it acknowledged after it was replaced.
+        let ask_again = if self.may_lose.is_zero() { ASK_AGAIN } else { ASK_AGAIN.min(self.may_lose / 2) };
         while let Some(Idle { mut connection, made, since }) = self.next_idle() {
-            if self.hosts.are_several() && made.elapsed() >= ASK_AGAIN {
+            if self.hosts.are_several() && made.elapsed() >= ask_again {
                 continue;
             }
             let unused = since.elapsed();

@@ -39,7 +39,13 @@ impl Reserved {
 pub(super) async fn reserve(counter: &dyn Counter, count: NonZeroU64) -> Result<Reserved, StoreError> {
     let settle = counter.may_lose();
     if settle.is_zero() {
-        return counter.reserve(count).await.map(Reserved::Settled);
+        let segment = counter.reserve(count).await?;
+        // A source that was opened in this very moment may lose what it has just acknowledged.
+        return if counter.may_lose().is_zero() {
+            Ok(Reserved::Settled(segment))
+        } else {
+            Err(lost(counter, segment))
+        };
     }
     let (segment, mark) = counter.reserve_marked(count).await?;
     Ok(Reserved::Marked { segment, mark, settle })
