@@ -157,13 +157,23 @@ enum NotYet {
 }
 
 async fn open_and_pin(plan: &Plan) -> Result<Arc<dyn Store>, NotYet> {
+    let store = open(plan).await?;
+    pin(plan, &*store).await?;
+    Ok(store)
+}
+
+async fn open(plan: &Plan) -> Result<Arc<dyn Store>, NotYet> {
     let store = snowmint_store::open(&plan.store).await.map_err(|error| match error {
         OpenError::Store(error) if error.is_temporary() => NotYet::Later(error.to_string()),
         error => NotYet::Never(store::failure(error)),
     })?;
     KeeperConfig::check_window(plan.window, store.may_lose())
         .map_err(|error| NotYet::Never(Failure::flag("--window", error)))?;
-    plan.told.pin(&*store).await.map_err(|error| match error {
+    Ok(store)
+}
+
+async fn pin(plan: &Plan, store: &dyn Store) -> Result<(), NotYet> {
+    plan.told.pin(store).await.map_err(|error| match error {
         ToldError::Namespace(NamespaceError::Store(error)) if error.is_temporary() => {
             NotYet::Later(error.to_string())
         }
@@ -171,16 +181,23 @@ async fn open_and_pin(plan: &Plan) -> Result<Arc<dyn Store>, NotYet> {
             NotYet::Never(Failure::runtime(error))
         }
         error => NotYet::Never(Failure::usage(error)),
-    })?;
-    Ok(store)
+    })
 }
 
-/// The store if it is there within a moment.
+/// The store if it is there within a moment, and as long again as what is pinned there takes to settle.
 async fn open_soon(plan: &Plan) -> Result<Option<Arc<dyn Store>>, Failure> {
-    match tokio::time::timeout(lease::MOMENT, open_and_pin(plan)).await {
-        Ok(Ok(store)) => Ok(Some(store)),
-        Ok(Err(NotYet::Never(failure))) => Err(failure),
-        Ok(Err(NotYet::Later(_))) | Err(_) => Ok(None),
+    let opened = async {
+        let opening = tokio::time::timeout(lease::MOMENT, open(plan)).await;
+        let store = opening.unwrap_or_else(|_| Err(NotYet::Later("no answer in time".to_owned())))?;
+        let settled = lease::MOMENT + 2 * store.may_lose();
+        let pinning = tokio::time::timeout(settled, pin(plan, &*store)).await;
+        pinning.unwrap_or_else(|_| Err(NotYet::Later("no answer in time".to_owned())))?;
+        Ok(store)
+    };
+    match opened.await {
+        Ok(store) => Ok(Some(store)),
+        Err(NotYet::Never(failure)) => Err(failure),
+        Err(NotYet::Later(_)) => Ok(None),
     }
 }
 
