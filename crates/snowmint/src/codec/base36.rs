@@ -58,7 +58,7 @@ pub const SCRU64_LEN: usize = 12;
 ///
 /// ```
 /// use snowmint::{codec::base36, Id};
-/// assert_eq!(base36::encode_scru64(Id::new(110_204_547_994_485_514)?)?.as_str(), "0u375nxqh5cq");
+/// assert_eq!(base36::encode_scru64(Id::new(4_738_381_338_304_839_680)?)?.as_str(), "zzzzzzzq0em8");
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
 pub fn encode_scru64(id: Id) -> Result<Text<SCRU64_LEN>, CodecError> {
