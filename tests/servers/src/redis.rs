@@ -271,15 +271,6 @@ impl RedisSentinels {
         assert!(replaced, "no failover from {primary:?}");
         self.wait_replaced(primary)
     }
-
-    /// Tells one of them to fail over now, with the primary alive: a planned switchover, which may lose writes.
-    ///
-    /// # Panics
-    ///
-    /// If it refuses, as it does for some time after the failover before.
-    pub fn fail_over(&self) {
-        assert_eq!(ask(self.nodes[0].address(), &["SENTINEL", "FAILOVER", WATCHED]), "OK");
-    }
 }
 
 fn told_primary(node: &Server) -> Option<SocketAddr> {
