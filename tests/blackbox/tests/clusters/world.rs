@@ -291,9 +291,10 @@ impl<'a> World<'a> {
                 self.faults.errors_after_pause += errors;
             }
             if let Some(log) = member.node.last_words() {
-                // One that seeks its first lease while no server takes writes may end; it is started again later.
+                // One that seeks its first lease while no server takes writes, or two do, may end; it is started again later.
+                let said = ["it cannot be written", "both accept writes"];
                 let found_no_primary =
-                    replicated.is_some() && !member.serves && log.contains("it cannot be written");
+                    replicated.is_some() && !member.serves && said.iter().any(|it| log.contains(it));
                 let refused = log.contains("ahead of the store's");
                 assert!(refused || found_no_primary, "a node ended by itself:\n{log}");
                 self.faults.ended_at_start += u32::from(found_no_primary && !member.ended);
