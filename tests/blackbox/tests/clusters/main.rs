@@ -1,9 +1,9 @@
 //! Six nodes on real clusters, killed, paused, cut off and with clocks that jump, nodes and coordinators alike, while
 //! clients draw: no two ids may be equal. And the table of `docs/guarantees.md`, measured.
 //!
-//! `SNOWMINT_CHAOS=long` draws seven million ids from each store, and ten million ids and ten million numbers from each of
-//! those whose primary changes. `SNOWMINT_SEED=n` repeats a schedule of faults; when
-//! they strike depends on the machine all the same.
+//! `SNOWMINT_CHAOS=long` draws seven million ids from each store, and twenty million ids and five million numbers from
+//! each of those whose primary changes. `SNOWMINT_SEED=n` repeats a schedule of faults; when they strike depends on the
+//! machine all the same.
 
 #![allow(
     clippy::unwrap_used,
@@ -31,8 +31,10 @@ use world::World;
 /// ids a tick: two nodes with one worker could hardly miss each other.
 const LAYOUT: &str = "time:41@1ms datacenter:11 worker:3 sequence:8 epoch:2010-11-04T01:42:54.657Z";
 const LOAD: Load = Load { clients: 12, numbers: None, ids_a_second: 5_000 };
-/// Half of it ids, half of it numbers.
+/// Half of the connections draw ids, half of them numbers.
 const LOAD_WITH_NUMBERS: Load = Load { clients: 12, numbers: Some("numbers"), ids_a_second: 8_000 };
+/// The same, for twenty million ids in minutes.
+const LONG_LOAD_WITH_NUMBERS: Load = Load { ids_a_second: 24_000, ..LOAD_WITH_NUMBERS };
 
 /// How long the shorter form with switchovers takes at least.
 const SHORT: Duration = Duration::from_secs(15);
@@ -52,8 +54,9 @@ struct Plan {
     length: Duration,
     /// How many ids are drawn at least: few, so that a slow machine is only slow.
     ids: usize,
-    /// A namespace of numbers, of which as many are drawn.
-    numbers: Option<&'static str>,
+    load: Load,
+    /// How many numbers are drawn at least, where the load has some.
+    numbers: usize,
     /// How often each kind of fault strikes at least.
     least_faults: u32,
     /// The time between two faults, on average.
@@ -70,17 +73,20 @@ impl Plan {
         };
         let window = WINDOW;
         let between_faults = Duration::from_millis(400);
-        Self { name, store, layout: LAYOUT, window, length, ids, numbers: None, least_faults, between_faults }
+        let (layout, load, numbers) = (LAYOUT, LOAD, 0);
+        Self { name, store, layout, window, length, ids, load, numbers, least_faults, between_faults }
     }
 
-    /// With replicas: the primary changes, and numbers are drawn too. Ten million of each are twenty million ids.
+    /// With replicas: the primary changes, and numbers are drawn too.
     fn with_switchovers(name: &'static str, store: Kind, window: Duration) -> Self {
         let plan = Self::new(name, store);
-        let long = plan.ids > 1_000_000;
-        let ids = if long { 10_000_000 } else { plan.ids };
-        let (length, least_faults) = if long { (plan.length, plan.least_faults) } else { (SHORT, 1) };
         let between_faults = Duration::from_millis(200);
-        Self { numbers: LOAD_WITH_NUMBERS.numbers, window, ids, length, least_faults, between_faults, ..plan }
+        if plan.ids > 1_000_000 {
+            let (ids, numbers, load) = (20_000_000, 5_000_000, LONG_LOAD_WITH_NUMBERS);
+            return Self { window, ids, load, numbers, between_faults, ..plan };
+        }
+        let (numbers, load) = (plan.ids, LOAD_WITH_NUMBERS);
+        Self { window, length: SHORT, load, numbers, least_faults: 1, between_faults, ..plan }
     }
 }
 
@@ -137,8 +143,7 @@ fn run(plan: &Plan) {
     let began = time::now();
     let mut world = World::start(folder.path(), plan);
     let addresses = world.addresses();
-    let load = if plan.numbers.is_some() { LOAD_WITH_NUMBERS } else { LOAD };
-    let mut harvest = draw_while(&addresses, load, &mut dice, |dice, drawn| world.run(dice, drawn));
+    let mut harvest = draw_while(&addresses, plan.load, &mut dice, |dice, drawn| world.run(dice, drawn));
     let shares = harvest.shares();
     let (faults, ids, numbers) = world.end();
     harvest.ids.append(ids);
@@ -146,7 +151,7 @@ fn run(plan: &Plan) {
 
     let took = began.elapsed().as_secs_f64();
     let (count, numbers) = (harvest.ids.len(), harvest.numbers.len());
-    assert!(count >= plan.ids && (plan.numbers.is_none() || numbers >= plan.ids));
+    assert!(count >= plan.ids && numbers >= plan.numbers);
     let numbers_twice = harvest.numbers.duplicates().len();
     println!("{numbers_twice} of {numbers} numbers are duplicates after {faults:?}");
     harvest.ids.assert_unique();
@@ -155,7 +160,7 @@ fn run(plan: &Plan) {
     let text = format!(
         "6 nodes on {store:?}, {} clients, layout {layout}, window {window:?}, seed {seed}\n\
          ids {count}, numbers {numbers}, duplicates 0, in {took:.1} s\n{faults}\n{shares}",
-        load.clients
+        plan.load.clients
     );
     figures::publish(plan.name, &text);
 }

@@ -74,7 +74,7 @@ impl<'a> World<'a> {
             let first = format!("node-{nth}-start-0");
             let serve = Serve::new(folder).args(["--layout", plan.layout, "--window", &window]);
             let serve = serve.args(["--store", links.url()]).env("SNOWMINT_HOLDER", first);
-            let serve = plan.numbers.iter().fold(serve, |serve, name| {
+            let serve = plan.load.numbers.iter().fold(serve, |serve, name| {
                 let file = folder.join("namespaces.toml");
                 fs::write(
                     &file,
@@ -112,7 +112,7 @@ impl<'a> World<'a> {
         let mut next_fault = began;
         let Plan { length, ids, least_faults, numbers, .. } = *self.plan;
         let enough = |faults: &Faults| {
-            let drawn_enough = drawn.ids() >= ids && (numbers.is_none() || drawn.numbers() >= ids);
+            let drawn_enough = drawn.ids() >= ids && drawn.numbers() >= numbers;
             drawn_enough && faults.least() >= least_faults && faults.least_switches() >= least_faults
         };
         while began.elapsed() < length || !enough(&self.faults) {
@@ -334,7 +334,7 @@ impl<'a> World<'a> {
                 member.node.server().ask_once()
             });
             self.ids.add(&[id]);
-            if let Some(name) = self.plan.numbers {
+            if let Some(name) = self.plan.load.numbers {
                 let number =
                     time::eventually("a node gives numbers after all is well again", WELL_WITHIN, || {
                         member.node.server().ask_once_of(name)
