@@ -83,7 +83,7 @@ impl Plan {
         let between_faults = Duration::from_millis(200);
         if plan.ids > 1_000_000 {
             let (ids, numbers, load) = (20_000_000, 5_000_000, LONG_LOAD_WITH_NUMBERS);
-            return Self { window, ids, load, numbers, between_faults, ..plan };
+            return Self { window, ids, load, numbers, least_faults: 10, between_faults, ..plan };
         }
         let (numbers, load) = (plan.ids, LOAD_WITH_NUMBERS);
         Self { window, length: SHORT, load, numbers, least_faults: 1, between_faults, ..plan }
