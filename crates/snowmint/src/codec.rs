@@ -16,11 +16,15 @@ pub mod binary;
 pub mod bytes;
 pub mod crockford32;
 pub mod decimal;
+#[cfg(feature = "std")]
+mod digits;
 mod form;
 pub mod hex;
 mod radix;
 pub mod zbase32;
 
+#[cfg(feature = "std")]
+pub use digits::{Digits, DigitsError};
 pub use form::Form;
 
 /// The text of an id, on the stack: at most `N` ASCII characters, right-aligned. `N` is below 256.
@@ -42,6 +46,18 @@ impl<const N: usize> Text<N> {
     /// The text as bytes, all of them ASCII.
     pub fn as_bytes(&self) -> &[u8] {
         &self.bytes[usize::from(self.start)..]
+    }
+
+    /// The same text with room for more; `M` is at least `N`.
+    #[cfg(feature = "std")]
+    fn widened<const M: usize>(&self) -> Text<M> {
+        let text = self.as_bytes();
+        let start = M - text.len();
+        let mut bytes = [0; M];
+        bytes[start..].copy_from_slice(text);
+        // `M` is below 256, as every `N` is.
+        #[expect(clippy::cast_possible_truncation, reason = "start is at most M, which is below 256")]
+        Text { bytes, start: start as u8 }
     }
 }
 

@@ -5,9 +5,10 @@ use crate::codec::{
     CodecError, base36, base58_bitcoin, base58_flickr, base62, base64_of_decimal, binary, crockford32,
     decimal, hex, zbase32,
 };
+use crate::inspect::Decoded;
 #[cfg(feature = "schemes")]
 use crate::scheme::{Scheme, SchemeId};
-use crate::{Field, Id, PRESETS, Parts, Preset};
+use crate::{Field, Id, Layout, PRESETS, Parts, Preset};
 
 /// No system of this field is older than 2006-01-01T00:00:00Z.
 const EARLIEST_UNIX_MS: u64 = 1_136_073_600_000;
@@ -102,6 +103,16 @@ impl Guess {
         }
     }
 
+    /// The text, taken apart as what this guess says.
+    pub const fn decoded(&self) -> Decoded {
+        match self.what {
+            What::Layout { preset, parts, id } => Decoded::Snowflake { id, layout: preset.layout, parts },
+            #[cfg(feature = "schemes")]
+            What::Scheme(id) => Decoded::Scheme(id),
+            What::Number(id) => Decoded::Number(id),
+        }
+    }
+
     /// When it was made, in unix milliseconds; `None` where it does not tell.
     pub const fn unix_ms(&self) -> Option<u64> {
         match self.what {
@@ -175,10 +186,10 @@ impl Form {
 const FORMS: &[Form] = &[
     Form::new("decimal", |_| Some(0.0), decimal::decode),
     Form::new("hex", cost_of_hex, hex::decode),
-    Form::new("crockford32", cost_of_crockford, crockford32::decode),
+    Form::new("base32", cost_of_crockford, crockford32::decode),
     Form::new("base62", |text| Some(3.0 + unlike(text, 11, '0')), base62::decode),
     Form::new("base36", cost_of_base36, base36::decode_either_case),
-    Form::new("base58_bitcoin", |text| Some(5.0 + unlike(text, 11, '1')), base58_bitcoin::decode),
+    Form::new("base58", |text| Some(5.0 + unlike(text, 11, '1')), base58_bitcoin::decode),
     Form::new("base58_flickr", |text| Some(6.0 + unlike(text, 11, '1')), base58_flickr::decode),
     Form::new("zbase32", |text| Some(7.0 + unlike(text, 13, 'y')), zbase32::decode),
     Form::new("base64_of_decimal", |_| Some(2.0), base64_of_decimal::decode),
@@ -239,10 +250,27 @@ fn scattered_field(name: &str) -> Option<Field> {
     }
 }
 
+/// How many bits it takes to describe what a text was read as, where its kind is known to be in use; `None` where its
+/// instant is not plausible.
+pub(crate) fn cost_of(decoded: &Decoded, now_unix_ms: u64) -> Option<f64> {
+    match decoded {
+        Decoded::Snowflake { layout, parts, .. } => {
+            let preset = PRESETS.iter().find(|preset| preset.layout == *layout);
+            cost_under(layout, preset.and_then(|preset| scattered_field(preset.name)), parts, now_unix_ms)
+        }
+        #[cfg(feature = "schemes")]
+        Decoded::Scheme(id) => cost_of_scheme(id, now_unix_ms),
+        Decoded::Number(id) => Some(2.0 * log2(id.get())),
+    }
+}
+
 fn add_numbers(guesses: &mut Vec<Guess>, id: Id, form: &'static str, form_bits: f64, now_unix_ms: u64) {
     for preset in PRESETS {
         let Ok(parts) = preset.layout.split(id) else { continue };
-        let Some(id_bits) = cost_under(preset, &parts, now_unix_ms) else { continue };
+        let Some(id_bits) = cost_under(&preset.layout, scattered_field(preset.name), &parts, now_unix_ms)
+        else {
+            continue;
+        };
         let cost_bits = form_bits + rarity_bits(preset.name) + id_bits;
         guesses.push(Guess { form, what: What::Layout { preset, parts, id }, cost_bits });
     }
@@ -251,14 +279,13 @@ fn add_numbers(guesses: &mut Vec<Guess>, id: Id, form: &'static str, form_bits: 
 }
 
 /// Bits that describe an id's fields; `None` where its instant is not plausible.
-fn cost_under(preset: &Preset, parts: &Parts, now_unix_ms: u64) -> Option<f64> {
-    let layout = &preset.layout;
+fn cost_under(layout: &Layout, scattered: Option<Field>, parts: &Parts, now_unix_ms: u64) -> Option<f64> {
     let instant = layout.unix_ms(parts.timestamp);
     let tick_ms = u64::try_from(layout.tick().as_millis()).unwrap_or(u64::MAX);
     let mut bits = cost_of_instant(instant, layout.epoch_unix_ms(), tick_ms, now_unix_ms)?;
     for field in layout.fields().filter(|field| *field != Field::Timestamp) {
         let width = f64::from(layout.width(field));
-        let is_scattered = scattered_field(preset.name) == Some(field);
+        let is_scattered = scattered == Some(field);
         bits += if is_scattered { width } else { (2.0 * log2(parts.value(field)) + 1.0).min(width + 1.0) };
     }
     Some(bits)
@@ -285,20 +312,20 @@ fn log2(value: u64) -> f64 {
 fn add_schemes(guesses: &mut Vec<Guess>, text: &str, now_unix_ms: u64) {
     for scheme in Scheme::ALL {
         let Ok(id) = scheme.parse(text) else { continue };
-        let tick_ms = if scheme == Scheme::ObjectId { 1000 } else { 1 };
-        let instant_bits = match id.unix_ms() {
-            Some(instant) => cost_of_instant(instant, 0, tick_ms, now_unix_ms),
-            None => Some(0.0),
-        };
-        let Some(instant_bits) = instant_bits else { continue };
-        let random_bits: u32 =
-            id.fields().iter().filter(|field| !field.is_number).map(|field| field.width).sum();
-        guesses.push(Guess {
-            form: scheme.name(),
-            what: What::Scheme(id),
-            cost_bits: instant_bits + f64::from(random_bits),
-        });
+        let Some(cost_bits) = cost_of_scheme(&id, now_unix_ms) else { continue };
+        guesses.push(Guess { form: scheme.name(), what: What::Scheme(id), cost_bits });
     }
+}
+
+#[cfg(feature = "schemes")]
+fn cost_of_scheme(id: &SchemeId, now_unix_ms: u64) -> Option<f64> {
+    let tick_ms = if id.scheme() == Scheme::ObjectId { 1000 } else { 1 };
+    let instant_bits = match id.unix_ms() {
+        Some(instant) => cost_of_instant(instant, 0, tick_ms, now_unix_ms)?,
+        None => 0.0,
+    };
+    let random_bits: u32 = id.fields().iter().filter(|field| !field.is_number).map(|field| field.width).sum();
+    Some(instant_bits + f64::from(random_bits))
 }
 
 #[cfg(test)]
@@ -351,7 +378,7 @@ mod tests {
             assert!(found.is_some_and(|rank| rank < 3), "{text} {name}: {:#?}", of_text(text, now));
             for (text, form) in [
                 (hex::encode(id).to_string(), "hex"),
-                (crockford32::encode(id).to_string(), "crockford32"),
+                (crockford32::encode(id).to_string(), "base32"),
                 (base62::encode(id).to_string(), "base62"),
                 (base64_of_decimal::encode(id).to_string(), "base64_of_decimal"),
                 (binary::encode(id).to_string(), "binary"),

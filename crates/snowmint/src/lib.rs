@@ -54,6 +54,8 @@ pub mod guess;
 #[cfg(feature = "hide")]
 pub mod hide;
 mod id;
+#[cfg(feature = "std")]
+pub mod inspect;
 mod layout;
 mod rule;
 #[cfg(feature = "schemes")]

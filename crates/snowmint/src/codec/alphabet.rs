@@ -61,6 +61,12 @@ impl Alphabet {
         Ok(Self(Radix::for_bits(Form::Alphabet, digits, 64)))
     }
 
+    /// Its characters, in their order.
+    pub fn as_str(&self) -> &str {
+        // Checked to be ASCII when it was made.
+        core::str::from_utf8(self.0.digits()).unwrap_or_default()
+    }
+
     /// How many characters the alphabet has.
     pub const fn base(&self) -> u64 {
         self.0.base()
@@ -109,6 +115,20 @@ impl Alphabet {
     #[inline]
     pub fn decode(&self, text: &str) -> Result<Id, CodecError> {
         self.0.decode(text)
+    }
+}
+
+impl PartialEq for Alphabet {
+    fn eq(&self, other: &Self) -> bool {
+        self.0.digits() == other.0.digits()
+    }
+}
+
+impl Eq for Alphabet {}
+
+impl core::hash::Hash for Alphabet {
+    fn hash<H: core::hash::Hasher>(&self, state: &mut H) {
+        self.0.digits().hash(state);
     }
 }
 

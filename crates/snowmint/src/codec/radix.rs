@@ -100,6 +100,11 @@ impl Radix {
         Some(self.values[usize::from(byte)]).filter(|value| *value != FOREIGN)
     }
 
+    /// Every digit, in their order.
+    pub(super) fn digits(&self) -> &[u8] {
+        &self.digits[..usize::try_from(self.base).unwrap_or(self.digits.len())]
+    }
+
     pub(super) const fn base(&self) -> u64 {
         self.base
     }

@@ -1,0 +1,259 @@
+//! A text form that is chosen at run time: by a flag, or by the text form of a namespace.
+
+use core::fmt;
+use core::str::FromStr;
+use std::sync::Arc;
+
+use super::alphabet::{self, Alphabet, AlphabetError};
+use super::{CodecError, Text, base36, base58_bitcoin, base58_flickr, base62, crockford32, decimal, hex};
+use crate::{Id, Snippet};
+
+/// What a custom alphabet begins with as text.
+const ALPHABET: &str = "alphabet=";
+
+/// The digits that ids are written in, chosen at run time.
+///
+/// | text | digits | as |
+/// |---|---|---|
+/// | `decimal` or `dec` | `0-9` | [`decimal`] |
+/// | `hex` | `0-9a-f`, 16 of them | [`hex`] |
+/// | `base32` | Crockford's, 13 of them | [`crockford32`] |
+/// | `base36` | `0-9A-Z` | [`base36`] |
+/// | `base58` | Bitcoin's order, `1-9A-Za-z` without `0`, `O`, `I`, `l` | [`base58_bitcoin`] |
+/// | `base58_flickr` | Flickr's order, with lower case first | [`base58_flickr`] |
+/// | `base62` | `0-9A-Za-z` | [`base62`] |
+/// | `alphabet=CHARS` | 2 to 94 characters in an order of your own | [`alphabet`] |
+///
+/// [`Display`](fmt::Display) writes the text that [`FromStr`] reads.
+///
+/// # Examples
+///
+/// ```
+/// use snowmint::{Id, codec::Digits};
+/// let digits: Digits = "base58".parse()?;
+/// assert_eq!(digits.encode(Id::MAX).as_str(), "NQm6nKp8qFC");
+/// assert_eq!(digits.decode("NQm6nKp8qFC")?, Id::MAX);
+/// let shuffled: Digits = "alphabet=q7PzVw3".parse()?;
+/// assert_eq!(shuffled.encode(Id::new(50)?).as_str(), "7q7");
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+#[non_exhaustive]
+pub enum Digits {
+    /// Decimal.
+    Decimal,
+    /// Hexadecimal, in lower case.
+    Hex,
+    /// Crockford's base32.
+    Base32,
+    /// Base36, in upper case.
+    Base36,
+    /// Base58 in Bitcoin's order.
+    Base58,
+    /// Base58 in Flickr's order.
+    Base58Flickr,
+    /// Base62.
+    Base62,
+    /// An alphabet of one's own, such as a shuffled one.
+    Alphabet(Arc<Alphabet>),
+}
+
+impl Digits {
+    /// Those that have a name of their own.
+    pub const NAMED: [Self; 7] = [
+        Self::Decimal,
+        Self::Hex,
+        Self::Base32,
+        Self::Base36,
+        Self::Base58,
+        Self::Base58Flickr,
+        Self::Base62,
+    ];
+
+    /// The name without the characters of an alphabet, which may be a secret.
+    pub const fn name(&self) -> &'static str {
+        match self {
+            Self::Decimal => "decimal",
+            Self::Hex => "hex",
+            Self::Base32 => "base32",
+            Self::Base36 => "base36",
+            Self::Base58 => "base58",
+            Self::Base58Flickr => "base58_flickr",
+            Self::Base62 => "base62",
+            Self::Alphabet(_) => "alphabet",
+        }
+    }
+
+    /// Writes an id: in hex and base32 all digits, in the others without leading zeros.
+    pub fn encode(&self, id: Id) -> Text<{ alphabet::MAX_LEN }> {
+        match self {
+            Self::Decimal => decimal::encode(id).widened(),
+            Self::Hex => hex::encode(id).widened(),
+            Self::Base32 => crockford32::encode(id).widened(),
+            Self::Base36 => base36::encode(id).widened(),
+            Self::Base58 => base58_bitcoin::encode(id).widened(),
+            Self::Base58Flickr => base58_flickr::encode(id).widened(),
+            Self::Base62 => base62::encode(id).widened(),
+            Self::Alphabet(alphabet) => alphabet.encode(id),
+        }
+    }
+
+    /// Reads an id, padded or not. Hex and base32 take letters of either case, hex an optional `0x`.
+    ///
+    /// # Errors
+    ///
+    /// [`CodecError`] for an empty text, a foreign character, or a number from 2^63 on.
+    pub fn decode(&self, text: &str) -> Result<Id, CodecError> {
+        match self {
+            Self::Decimal => decimal::decode(text),
+            Self::Hex => hex::decode(text),
+            Self::Base32 => crockford32::decode(text),
+            Self::Base36 => base36::decode(text),
+            Self::Base58 => base58_bitcoin::decode(text),
+            Self::Base58Flickr => base58_flickr::decode(text),
+            Self::Base62 => base62::decode(text),
+            Self::Alphabet(alphabet) => alphabet.decode(text),
+        }
+    }
+
+    /// The digit that stands for 0, with which texts are padded.
+    pub fn zero(&self) -> u8 {
+        match self {
+            Self::Base58 | Self::Base58Flickr => b'1',
+            Self::Alphabet(alphabet) => alphabet.as_str().bytes().next().unwrap_or(b'0'),
+            _ => b'0',
+        }
+    }
+
+    /// How many digits the largest id has.
+    pub fn width(&self) -> usize {
+        self.encode(Id::MAX).len()
+    }
+
+    /// Whether a text of these digits can have this character.
+    pub fn writes(&self, byte: u8) -> bool {
+        match self {
+            Self::Decimal => byte.is_ascii_digit(),
+            Self::Hex => matches!(byte, b'0'..=b'9' | b'a'..=b'f'),
+            Self::Base36 => matches!(byte, b'0'..=b'9' | b'A'..=b'Z'),
+            Self::Base32 => {
+                matches!(byte, b'0'..=b'9' | b'A'..=b'Z') && !matches!(byte, b'I' | b'L' | b'O' | b'U')
+            }
+            Self::Base58 | Self::Base58Flickr => {
+                byte.is_ascii_alphanumeric() && !matches!(byte, b'0' | b'O' | b'I' | b'l')
+            }
+            Self::Base62 => byte.is_ascii_alphanumeric(),
+            Self::Alphabet(alphabet) => alphabet.as_str().as_bytes().contains(&byte),
+        }
+    }
+}
+
+impl fmt::Display for Digits {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Alphabet(alphabet) => write!(f, "{ALPHABET}{}", alphabet.as_str()),
+            named => f.pad(named.name()),
+        }
+    }
+}
+
+impl FromStr for Digits {
+    type Err = DigitsError;
+
+    fn from_str(text: &str) -> Result<Self, DigitsError> {
+        if let Some(alphabet) = text.strip_prefix(ALPHABET) {
+            return Ok(Self::Alphabet(Arc::new(Alphabet::new(alphabet)?)));
+        }
+        let name = if text == "dec" { "decimal" } else { text };
+        let named = Self::NAMED.into_iter().find(|digits| digits.name() == name);
+        named.ok_or(DigitsError::Unknown { text: Snippet::of(text) })
+    }
+}
+
+/// Why a text names no digits.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum DigitsError {
+    /// No digits have this name.
+    Unknown {
+        /// What was given.
+        text: Snippet,
+    },
+    /// The characters after `alphabet=` are not an alphabet.
+    Alphabet(AlphabetError),
+}
+
+impl From<AlphabetError> for DigitsError {
+    fn from(error: AlphabetError) -> Self {
+        Self::Alphabet(error)
+    }
+}
+
+impl fmt::Display for DigitsError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Unknown { text } => {
+                write!(f, "unknown text form {text}: expected ")?;
+                Digits::NAMED.iter().try_for_each(|digits| write!(f, "{digits}, "))?;
+                f.write_str("or alphabet=CHARS")
+            }
+            Self::Alphabet(error) => error.fmt(f),
+        }
+    }
+}
+
+impl core::error::Error for DigitsError {
+    fn source(&self) -> Option<&(dyn core::error::Error + 'static)> {
+        match self {
+            Self::Unknown { .. } => None,
+            Self::Alphabet(error) => Some(error),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const SHUFFLED: &str = "alphabet=ohrfjdgPzp3T2XkNulQBFas9eJDmW7VKSC51cbUL8tRiOqIwZn406YEMyGxHAv";
+
+    #[test]
+    fn digits_are_what_their_text_names() {
+        for text in ["decimal", "hex", "base32", "base36", "base58", "base58_flickr", "base62", SHUFFLED] {
+            let digits: Digits = text.parse().unwrap();
+            assert_eq!(digits.to_string(), text);
+            assert!(text.starts_with(digits.name()) && !format!("{digits:?}").contains("ohrf"), "{digits:?}");
+            for id in [0, 61, 1_541_815_603_606_036_480, Id::MAX.get()].map(|id| Id::new(id).unwrap()) {
+                let written = digits.encode(id);
+                assert_eq!(digits.decode(&written), Ok(id), "{text} {written}");
+                assert!(written.bytes().all(|byte| digits.writes(byte)), "{text} {written}");
+                let padded = format!(
+                    "{}{}",
+                    char::from(digits.zero()).to_string().repeat(digits.width() - written.len()),
+                    written
+                );
+                assert_eq!(digits.decode(&padded), Ok(id), "{text} {padded}");
+            }
+        }
+        assert_eq!("dec".parse(), Ok(Digits::Decimal));
+        assert_eq!(SHUFFLED.parse::<Digits>(), SHUFFLED.parse());
+        assert_ne!("alphabet=01".parse::<Digits>(), "alphabet=10".parse());
+    }
+
+    #[test]
+    fn what_names_no_digits_is_refused_with_those_that_there_are() {
+        for (bad, words) in [
+            (
+                "base64",
+                "unknown text form `base64`: expected decimal, hex, base32, base36, base58, base58_flickr, base62, or alphabet=CHARS",
+            ),
+            ("", "unknown text form ``"),
+            ("BASE58", "unknown text form `BASE58`"),
+            ("alphabet=", "an alphabet of 0 characters"),
+            ("alphabet=aba", "`a` stands at positions 0 and 2"),
+        ] {
+            let error = bad.parse::<Digits>().unwrap_err().to_string();
+            assert!(error.contains(words), "{bad}: {error}");
+        }
+    }
+}

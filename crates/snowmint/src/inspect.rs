@@ -1,0 +1,437 @@
+//! What an id says: its fields by a layout or a scheme, and what else it may be.
+//! Values by name in one order, which a command line and every protocol write in their own way.
+//!
+//! ```
+//! use snowmint::inspect::Inspection;
+//! let now = 1_785_542_400_000; // 2026-08-01
+//! let inspection = Inspection::of_text("1541815603606036480", Vec::new(), now).ok_or("not an id")?;
+//! let likeliest = inspection.likeliest();
+//! assert_eq!((&*likeliest.decoded.name(), likeliest.form), ("twitter", "decimal"));
+//! assert_eq!(likeliest.decoded.unix_ms(), Some(1_656_432_460_105));
+//! # Ok::<(), Box<dyn std::error::Error>>(())
+//! ```
+
+use std::borrow::Cow;
+use std::fmt::Write as _;
+
+use crate::codec::{CodecError, Digits};
+use crate::guess::{self, Guess};
+#[cfg(feature = "schemes")]
+use crate::scheme::SchemeId;
+use crate::utc::Utc;
+use crate::{Field, Id, Layout, PRESETS, Parts, SplitError};
+
+/// Candidates that are a million times less likely than the first are noise.
+const NOISE_BITS: f64 = 20.0;
+/// The most candidates that namespaces give: those of more layouts help nobody.
+const MAX_OWNED: usize = 16;
+/// The most namespaces that a candidate names.
+const MAX_NAMESPACES: usize = 10;
+
+/// A text taken apart.
+#[derive(Clone, Copy, Debug, PartialEq)]
+#[non_exhaustive]
+pub enum Decoded {
+    /// An id of a layout.
+    Snowflake {
+        /// The id.
+        id: Id,
+        /// The layout it was read by.
+        layout: Layout,
+        /// Its fields.
+        parts: Parts,
+    },
+    /// An id of a scheme, such as a UUID.
+    #[cfg(feature = "schemes")]
+    Scheme(SchemeId),
+    /// A plain number, as segments and databases count.
+    Number(Id),
+}
+
+/// A named value of an id.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Value {
+    /// A whole number.
+    Number(u64),
+    /// A number of bits, rounded to tenths.
+    Bits(f64),
+    /// A text. The id is one too: JavaScript keeps only 53 bits of a number.
+    Text(String),
+    /// Several texts.
+    Texts(Vec<String>),
+    /// Several sets of values.
+    List(Vec<Values>),
+}
+
+/// Values by name; their order is part of every format that shows them.
+pub type Values = Vec<(&'static str, Value)>;
+
+impl Decoded {
+    /// Takes an id apart by a layout.
+    ///
+    /// # Errors
+    ///
+    /// [`SplitError`] for an id with bits that the layout does not have.
+    pub fn by_layout(id: Id, layout: Layout) -> Result<Self, SplitError> {
+        layout.split(id).map(|parts| Self::Snowflake { id, layout, parts })
+    }
+
+    /// The name of the preset or scheme, the text of a layout without a name, or `number`.
+    pub fn name(&self) -> Cow<'static, str> {
+        match self {
+            Self::Snowflake { layout, .. } => PRESETS
+                .iter()
+                .find(|preset| preset.layout == *layout)
+                .map_or_else(|| layout.to_string().into(), |preset| preset.name.into()),
+            #[cfg(feature = "schemes")]
+            Self::Scheme(id) => id.scheme().name().into(),
+            Self::Number(_) => "number".into(),
+        }
+    }
+
+    /// The instant that the id says it was made, in unix milliseconds: the start of its tick.
+    pub const fn unix_ms(&self) -> Option<u64> {
+        match self {
+            Self::Snowflake { layout, parts, .. } => Some(layout.unix_ms(parts.timestamp)),
+            #[cfg(feature = "schemes")]
+            Self::Scheme(id) => id.unix_ms(),
+            Self::Number(_) => None,
+        }
+    }
+
+    /// Everything that the id says, in the order in which it is shown; of the fields only those that there are.
+    pub fn values(&self) -> Values {
+        match self {
+            Self::Snowflake { id, layout, parts } => snowflake_values(*id, layout, parts),
+            #[cfg(feature = "schemes")]
+            Self::Scheme(id) => scheme_values(id),
+            Self::Number(id) => vec![("id", Value::Text(id.to_string()))],
+        }
+    }
+}
+
+fn snowflake_values(id: Id, layout: &Layout, parts: &Parts) -> Values {
+    let unix_ms = layout.unix_ms(parts.timestamp);
+    let mut values = vec![
+        ("id", Value::Text(id.to_string())),
+        ("layout", Value::Text(layout.to_string())),
+        ("timestamp", Value::Number(parts.timestamp.0)),
+        ("unix_ms", Value::Number(unix_ms)),
+        ("utc", Value::Text(Utc(unix_ms).to_string())),
+    ];
+    for field in [Field::Datacenter, Field::Worker, Field::Generation, Field::Sequence] {
+        if layout.width(field) > 0 {
+            values.push((field.name(), Value::Number(parts.value(field))));
+        }
+    }
+    values.push(("binary", Value::Text(binary(layout, parts))));
+    values
+}
+
+/// The 64 bits, with a blank before each field.
+fn binary(layout: &Layout, parts: &Parts) -> String {
+    let mut bits = "0".repeat((u64::BITS - layout.bits()) as usize);
+    for field in layout.fields() {
+        let width = layout.width(field) as usize;
+        // A `String` takes whatever is written to it.
+        let _ = write!(bits, " {:0width$b}", parts.value(field));
+    }
+    bits
+}
+
+/// Numbers of at most 64 bits stay numbers; random bits, and what is wider, are texts.
+#[cfg(feature = "schemes")]
+fn scheme_values(id: &SchemeId) -> Values {
+    let mut values =
+        vec![("id", Value::Text(id.to_string())), ("scheme", Value::Text(id.scheme().name().to_owned()))];
+    if let Some(unix_ms) = id.unix_ms() {
+        values.push(("unix_ms", Value::Number(unix_ms)));
+        values.push(("utc", Value::Text(Utc(unix_ms).to_string())));
+    }
+    values.extend(id.values().map(|(field, value)| match u64::try_from(value) {
+        Ok(value) if field.is_number => (field.name, Value::Number(value)),
+        _ => (field.name, Value::Text(field.show(value).to_string())),
+    }));
+    values
+}
+
+/// One of the things that a text may be.
+#[derive(Clone, Debug, PartialEq)]
+#[non_exhaustive]
+pub struct Candidate {
+    /// The text, taken apart.
+    pub decoded: Decoded,
+    /// The text form it was read in, such as `decimal` or `base62`; a scheme's own form has the scheme's name.
+    pub form: &'static str,
+    /// Namespaces that make such ids, up to 10 of them.
+    pub namespaces: Vec<String>,
+    /// How many bits it takes to describe the text, if it is this: each bit more is half as likely. `None` where the
+    /// instant is not plausible.
+    pub cost_bits: Option<f64>,
+}
+
+impl Candidate {
+    /// A text of a namespace, in its form.
+    pub fn of_namespace(namespace: &str, decoded: Decoded, form: &'static str, now_unix_ms: u64) -> Self {
+        let cost_bits = guess::cost_of(&decoded, now_unix_ms);
+        Self { decoded, form, namespaces: vec![namespace.to_owned()], cost_bits }
+    }
+
+    fn of_guess(guess: &Guess) -> Self {
+        Self {
+            decoded: guess.decoded(),
+            form: guess.form(),
+            namespaces: Vec::new(),
+            cost_bits: Some(guess.cost_bits()),
+        }
+    }
+
+    fn values(&self) -> Values {
+        let mut values = vec![
+            ("name", Value::Text(self.decoded.name().into_owned())),
+            ("form", Value::Text(self.form.to_owned())),
+        ];
+        if let Some(unix_ms) = self.decoded.unix_ms() {
+            values.push(("unix_ms", Value::Number(unix_ms)));
+            values.push(("utc", Value::Text(Utc(unix_ms).to_string())));
+        }
+        if let Some(cost_bits) = self.cost_bits {
+            values.push(("cost_bits", Value::Bits((cost_bits * 10.0).round() / 10.0)));
+        }
+        if !self.namespaces.is_empty() {
+            values.push(("namespaces", Value::Texts(self.namespaces.clone())));
+        }
+        values
+    }
+}
+
+/// What a text may be, and what the likeliest of that says.
+#[derive(Clone, Debug)]
+pub struct Inspection {
+    likeliest: Candidate,
+    /// Each name once, with the likeliest.
+    candidates: Vec<Candidate>,
+}
+
+impl Inspection {
+    /// Lists what a text may be. First what namespaces make (`of_namespaces`), then what else it may be, each likeliest
+    /// first; last what namespaces would have made at an instant that is not plausible.
+    ///
+    /// `None` for what is no id; also for a word that would be a plain number in another base than ten, as any word is.
+    pub fn of_text(text: &str, of_namespaces: Vec<Candidate>, now_unix_ms: u64) -> Option<Self> {
+        let mut guesses = guess::of_text(text, now_unix_ms);
+        let is_any_word = guesses.first().is_some_and(|first| {
+            matches!(first.decoded(), Decoded::Number(_)) && first.form() != Digits::Decimal.name()
+        });
+        if is_any_word {
+            guesses.clear();
+        }
+        Self::of_candidates(merged(of_namespaces, &guesses))
+    }
+
+    /// Lists what a text in a named form may be, as [`of_text`](Self::of_text).
+    ///
+    /// # Errors
+    ///
+    /// [`CodecError`] where the text is not of that form.
+    pub fn of_digits(text: &str, digits: &Digits, now_unix_ms: u64) -> Result<Self, CodecError> {
+        let id = digits.decode(text)?;
+        let mut candidates = merged(Vec::new(), &guess::of_id(id, now_unix_ms));
+        for candidate in &mut candidates {
+            candidate.form = digits.name();
+        }
+        Ok(Self::of_candidates(candidates).unwrap_or_else(|| Self::known(Decoded::Number(id), digits.name())))
+    }
+
+    /// A text of which it is known what it is.
+    pub fn known(decoded: Decoded, form: &'static str) -> Self {
+        let likeliest = Candidate { decoded, form, namespaces: Vec::new(), cost_bits: None };
+        Self { likeliest, candidates: Vec::new() }
+    }
+
+    fn of_candidates(candidates: Vec<Candidate>) -> Option<Self> {
+        Some(Self { likeliest: candidates.first()?.clone(), candidates })
+    }
+
+    /// What the text most likely is.
+    pub const fn likeliest(&self) -> &Candidate {
+        &self.likeliest
+    }
+
+    /// Everything that the text may be, the likeliest first; empty where it is known what it is.
+    pub fn candidates(&self) -> &[Candidate] {
+        &self.candidates
+    }
+
+    /// What the likeliest says, and `guesses`: what the text may be, each with its name, text form and instant.
+    pub fn values(&self) -> Values {
+        let mut values = self.likeliest.decoded.values();
+        if !self.candidates.is_empty() {
+            values.push(("guesses", Value::List(self.candidates.iter().map(Candidate::values).collect())));
+        }
+        values
+    }
+}
+
+/// What namespaces make and what else a text may be, in the order in which it is shown.
+fn merged(of_namespaces: Vec<Candidate>, guesses: &[Guess]) -> Vec<Candidate> {
+    let mut candidates = one_of_each(of_namespaces);
+    let cost = |candidate: &Candidate| candidate.cost_bits.unwrap_or(f64::INFINITY);
+    candidates.sort_by(|one, other| cost(one).total_cmp(&cost(other)));
+    candidates.truncate(MAX_OWNED);
+    let bound = guesses.first().map_or(f64::INFINITY, Guess::cost_bits) + NOISE_BITS;
+    let is_likely = |(at, guess): &(usize, &Guess)| {
+        guess.cost_bits() < bound && guesses[..*at].iter().all(|before| before.name() != guess.name())
+    };
+    let others: Vec<Candidate> = guesses
+        .iter()
+        .enumerate()
+        .filter(is_likely)
+        .map(|(_, guess)| Candidate::of_guess(guess))
+        .filter(|other| candidates.iter().all(|it| it.decoded != other.decoded))
+        .collect();
+    let implausible = candidates.iter().position(|it| it.cost_bits.is_none()).unwrap_or(candidates.len());
+    candidates.splice(implausible..implausible, others);
+    candidates
+}
+
+/// What several namespaces make alike stands once, with the names of all.
+fn one_of_each(candidates: Vec<Candidate>) -> Vec<Candidate> {
+    let mut each: Vec<Candidate> = Vec::new();
+    for candidate in candidates {
+        match each.iter_mut().find(|it| it.decoded == candidate.decoded && it.form == candidate.form) {
+            Some(same) => same.namespaces.extend(candidate.namespaces),
+            None => each.push(candidate),
+        }
+    }
+    for candidate in &mut each {
+        candidate.namespaces.truncate(MAX_NAMESPACES);
+    }
+    each
+}
+
+#[cfg(feature = "serde")]
+mod json {
+    use serde::ser::{Serialize, SerializeMap as _, Serializer};
+
+    use super::{Inspection, Value, Values};
+
+    impl Serialize for Inspection {
+        /// One object of all [values](Inspection::values), in their order.
+        fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+            Object(&self.values()).serialize(serializer)
+        }
+    }
+
+    struct Object<'a>(&'a Values);
+
+    impl Serialize for Object<'_> {
+        fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+            let mut map = serializer.serialize_map(Some(self.0.len()))?;
+            for (name, value) in self.0 {
+                map.serialize_entry(name, value)?;
+            }
+            map.end()
+        }
+    }
+
+    impl Serialize for Value {
+        fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+            match self {
+                Self::Number(number) => serializer.serialize_u64(*number),
+                Self::Bits(bits) => serializer.serialize_f64(*bits),
+                Self::Text(text) => serializer.serialize_str(text),
+                Self::Texts(texts) => serializer.collect_seq(texts),
+                Self::List(list) => serializer.collect_seq(list.iter().map(Object)),
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const NOW: u64 = 1_785_542_400_000;
+
+    fn of_layout(namespace: &str, layout: &str, id: u64) -> Candidate {
+        let decoded = Decoded::by_layout(Id::new(id).unwrap(), layout.parse().unwrap()).unwrap();
+        Candidate::of_namespace(namespace, decoded, "decimal", NOW)
+    }
+
+    fn names(inspection: &Inspection) -> Vec<String> {
+        inspection.candidates().iter().map(|it| it.decoded.name().into_owned()).collect()
+    }
+
+    #[test]
+    fn only_the_fields_that_the_layout_has() {
+        let names = |layout: &str| -> Vec<_> {
+            of_layout("a", layout, 1 << 40).decoded.values().into_iter().map(|(name, _)| name).collect()
+        };
+        let plain = names("time:31@1s worker:20 sequence:12 epoch:2024-01-01");
+        assert_eq!(plain, ["id", "layout", "timestamp", "unix_ms", "utc", "worker", "sequence", "binary"]);
+        assert!(
+            names("time:31@1s generation:2 worker:18 sequence:12 epoch:2024-01-01").contains(&"generation")
+        );
+    }
+
+    /// Goal: of two layouts that namespaces have, the one that tells a plausible id comes first, and the others stay in the
+    /// list. Method: an id of layout `game`, which `twitter` reads as one of 2013.
+    #[test]
+    fn an_id_is_read_by_the_namespace_that_it_fits() {
+        let game: Layout = "game".parse().unwrap();
+        let timestamp = game.timestamp_at(NOW - 1000).unwrap();
+        let parts = Parts { timestamp, worker: crate::WorkerId(3), ..Parts::default() };
+        let id = game.compose(&parts).unwrap();
+        let of_namespaces = || {
+            let of = |name: &str, layout: &str| of_layout(name, layout, id.get());
+            vec![of("default", "twitter"), of("users", "twitter"), of("players", "game")]
+        };
+        let inspection = Inspection::of_text(&id.to_string(), of_namespaces(), NOW).unwrap();
+        assert_eq!(names(&inspection)[..2], ["game", "twitter"]);
+        assert_eq!(inspection.likeliest().decoded.unix_ms(), Some(NOW - 1000));
+        assert_eq!(inspection.candidates()[1].namespaces, ["default", "users"]);
+        let mut once = names(&inspection);
+        once.sort_unstable();
+        once.dedup();
+        assert_eq!(once.len(), inspection.candidates().len(), "{inspection:?}");
+        // What only another system's layout explains is listed too.
+        let foreign = Inspection::of_text(&id.to_string(), of_namespaces()[..1].to_vec(), NOW).unwrap();
+        assert!(names(&foreign)[0] == "twitter" && names(&foreign).contains(&"game".to_owned()));
+    }
+
+    #[test]
+    fn an_instant_that_is_not_plausible_comes_last() {
+        let id = 7_102_577_116_159_582_209;
+        let of_namespaces = vec![of_layout("default", "twitter", id)];
+        let inspection = Inspection::of_text(&id.to_string(), of_namespaces, NOW).unwrap();
+        let last = inspection.candidates().last().unwrap();
+        assert!(inspection.candidates().len() > 1 && last.namespaces == ["default"], "{inspection:?}");
+        assert_eq!(last.cost_bits, None);
+    }
+
+    #[test]
+    fn what_is_no_id_is_none() {
+        for text in ["", "-5", "x", "hello", "9223372036854775808"] {
+            assert!(Inspection::of_text(text, Vec::new(), NOW).is_none(), "{text}");
+        }
+        let base62 = Inspection::of_digits("zz", &Digits::Base62, NOW).unwrap();
+        assert_eq!((&*base62.likeliest().decoded.name(), base62.likeliest().form), ("number", "base62"));
+        assert!(Inspection::of_digits("-", &Digits::Base62, NOW).is_err());
+    }
+
+    #[cfg(feature = "serde")]
+    #[test]
+    fn a_known_id_as_json() {
+        let id = Id::new(1_541_815_603_606_036_480).unwrap();
+        let known = Inspection::known(Decoded::by_layout(id, Layout::TWITTER).unwrap(), "decimal");
+        assert_eq!(
+            serde_json::to_string(&known).unwrap(),
+            "{\"id\":\"1541815603606036480\",\
+             \"layout\":\"time:41@1ms datacenter:5 worker:5 sequence:12 epoch:2010-11-04T01:42:54.657Z\",\
+             \"timestamp\":367597485448,\"unix_ms\":1656432460105,\"utc\":\"2022-06-28T16:07:40.105Z\",\
+             \"datacenter\":11,\"worker\":26,\"sequence\":0,\
+             \"binary\":\"0 00101010110010110100001000111110110001000 01011 11010 000000000000\"}"
+        );
+    }
+}
