@@ -7,15 +7,17 @@ mod template;
 use std::fmt;
 
 use serde::{Deserialize, Serialize};
-use snowmint::codec::{base36, base62, decimal, hex};
+use snowmint::codec::{Digits, DigitsError};
 use snowmint::utc::Utc;
 use snowmint::{Id, Snippet};
 
 use crate::segment::Reset;
 
 const MS_PER_DAY: u64 = 86_400_000;
-/// Longest template, in bytes.
+/// Longest template in bytes, without its alphabet.
 const MAX_TEMPLATE: usize = 64;
+/// No text is longer: its digits are at most 63, of base 2.
+const MAX_TEXT: usize = MAX_TEMPLATE + 64;
 /// Most digits that a number is filled up to.
 const MAX_WIDTH: u8 = 32;
 
@@ -24,12 +26,16 @@ const MAX_WIDTH: u8 = 32;
 /// | field | stands for |
 /// |---|---|
 /// | `{number}`, `{number:6}` | the number in decimal, filled up with zeros to 6 digits |
-/// | `{base62}`, `{base36}`, `{hex}`, each with a width if wanted | the number in those digits |
+/// | `{hex}`, `{base32}`, `{base36}`, `{base58}`, `{base62}`, each with a width if wanted | the number in those [`Digits`] |
+/// | `{alphabet=CHARS}`, `{alphabet=CHARS:11}` | the number in an alphabet of your own, 2 to 94 characters but `{`, `}`, `:`, quotes and `\\` |
 /// | `{id}` | an id of 96 or 128 bits, in the text form of its scheme |
 /// | `{date}` | the day in UTC as `20261121`; `{yyyy}`, `{mm}`, `{dd}` are its parts |
 ///
-/// Everything else stands for itself. There is exactly one number or `{id}`, so that a text can be read back; a number
+/// Everything else is literal text. There is exactly one number or `{id}`, so that a text can be read back; a number
 /// of more digits than its width is written whole.
+///
+/// A shuffled alphabet hides the number from people who see a text, not from those who can ask the service or see
+/// several texts whose numbers they know: see [`Alphabet`](snowmint::codec::alphabet::Alphabet).
 ///
 /// # Examples
 ///
@@ -56,15 +62,6 @@ enum Part {
     Date(DatePart),
 }
 
-/// The digits of a number.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-enum Digits {
-    Decimal,
-    Base62,
-    Base36,
-    Hex,
-}
-
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 enum DatePart {
     Date,
@@ -78,9 +75,9 @@ enum DatePart {
 #[non_exhaustive]
 pub enum TextFormError {
     /// Empty or too long.
-    #[error("a text form has 1 to {MAX_TEMPLATE} characters, this one has {len}")]
+    #[error("invalid text form of {len} characters: expected 1 to {MAX_TEMPLATE}, not counting an alphabet")]
     Length {
-        /// How many bytes it has.
+        /// How many bytes it has, without its alphabet.
         len: usize,
     },
     /// A character that might need an escape somewhere.
@@ -89,18 +86,29 @@ pub enum TextFormError {
         /// The character.
         character: char,
     },
-    /// A brace without its partner, or a field that is none.
+    /// A brace without its partner, or an unknown field.
     #[error(
-        "{field} is no field of a text form: there are {{number}}, {{base62}}, {{base36}}, {{hex}} (each also with a width up to \
-         {MAX_WIDTH}, as in {{number:6}}), {{id}}, {{date}}, {{yyyy}}, {{mm}} and {{dd}}"
+        "unknown field {field} in a text form: expected {{number}}, {{hex}}, {{base32}}, {{base36}}, {{base58}}, {{base62}}, \
+         {{alphabet=CHARS}} (each also with a width up to {MAX_WIDTH}, as in {{number:6}}), {{id}}, {{date}}, {{yyyy}}, {{mm}} \
+         or {{dd}}"
     )]
     Field {
         /// What stands there.
         field: Snippet,
     },
+    /// The characters of an alphabet cannot be digits.
+    #[error("invalid alphabet in a text form: {why}")]
+    Alphabet {
+        /// What is wrong with them.
+        why: DigitsError,
+    },
+    /// A character of an alphabet that has a meaning in templates.
+    #[error("invalid alphabet in a text form: expected characters without {{, }} and :")]
+    AlphabetCharacter,
     /// None or several fields that tell ids apart.
     #[error(
-        "a text form has exactly one of {{number}}, {{base62}}, {{base36}}, {{hex}} and {{id}}, this one has {found}"
+        "invalid text form with {found} fields that tell ids apart: expected exactly one of {{number}}, {{hex}}, {{base32}}, \
+         {{base36}}, {{base58}}, {{base62}}, {{alphabet=CHARS}} and {{id}}"
     )]
     Numbers {
         /// How many it has.
@@ -148,8 +156,8 @@ impl TextForm {
     /// Appends the text of a number of at most 63 bits, as all numbers of segments are, that was made at an instant.
     pub fn write_number(&self, number: u64, unix_ms: u64, out: &mut Vec<u8>) {
         self.write(unix_ms, out, |part, out| match part {
-            Part::Number { digits, width } => digits.write(number, *width, out),
-            _ => Digits::Decimal.write(number, 0, out),
+            Part::Number { digits, width } => write_number(digits, number, *width, out),
+            _ => write_number(&Digits::Decimal, number, 0, out),
         });
     }
 
@@ -175,16 +183,41 @@ impl TextForm {
     /// The number that a text stands for; `None` for a text that is not of this form.
     pub fn read_number(&self, text: &str) -> Option<u64> {
         let found = self.find(text)?;
-        let digits = self.parts.iter().find_map(|part| match part {
-            Part::Number { digits, width } => Some((digits, width)),
+        let (digits, width) = self.number()?;
+        (found.len() >= usize::from(width)).then(|| read_number(digits, found)).flatten()
+    }
+
+    /// The part of a text that is an id with a text of its own; `None` for a text that is not of this form.
+    pub fn read_id<'t>(&self, text: &'t str) -> Option<&'t str> {
+        if self.is_of_numbers() { None } else { self.find(text) }
+    }
+
+    /// The digits that its numbers are written in.
+    pub fn digits(&self) -> Option<&Digits> {
+        self.number().map(|(digits, _)| digits)
+    }
+
+    /// The template without the characters of an alphabet, for those who may not know them.
+    pub fn template(&self) -> String {
+        let full = self.to_string();
+        match self.digits() {
+            Some(digits @ Digits::Alphabet(_)) => full.replacen(&format!("{{{digits}"), "{alphabet", 1),
+            _ => full,
+        }
+    }
+
+    fn number(&self) -> Option<(&Digits, u8)> {
+        self.parts.iter().find_map(|part| match part {
+            Part::Number { digits, width } => Some((digits, *width)),
             _ => None,
-        });
-        let (digits, width) = digits?;
-        (found.len() >= usize::from(*width)).then(|| digits.read(found)).flatten()
+        })
     }
 
     /// What stands in the place of the number or the id; the other parts have their lengths.
     fn find<'t>(&self, text: &'t str) -> Option<&'t str> {
+        if text.len() > MAX_TEXT {
+            return None;
+        }
         let is_id = |part: &Part| matches!(part, Part::Number { .. } | Part::Id);
         let at = self.parts.iter().position(is_id)?;
         let mut rest = text;
@@ -238,46 +271,30 @@ impl Part {
     }
 }
 
-impl Digits {
-    fn write(self, number: u64, width: u8, out: &mut Vec<u8>) {
-        // Numbers end where ids do, at 2^63: every counter and every layout is bounded by it.
-        let id = Id::new(number).unwrap_or(Id::MAX);
-        let mut fill = |text: &str| {
-            let text = text.trim_start_matches('0');
-            let digits = text.len().max(1);
-            out.extend(std::iter::repeat_n(b'0', usize::from(width).saturating_sub(digits)));
-            out.extend_from_slice(if text.is_empty() { b"0" } else { text.as_bytes() });
-        };
-        match self {
-            Self::Decimal => fill(decimal::encode(id).as_str()),
-            Self::Base62 => fill(base62::encode(id).as_str()),
-            Self::Base36 => fill(base36::encode(id).as_str()),
-            Self::Hex => fill(hex::encode(id).as_str()),
-        }
-    }
+/// Writes a number, padded with zeros up to a width.
+fn write_number(digits: &Digits, number: u64, width: u8, out: &mut Vec<u8>) {
+    // Numbers end where ids do, at 2^63: every counter and every layout is bounded by it.
+    let text = digits.encode(Id::new(number).unwrap_or(Id::MAX));
+    let (zero, text) = (digits.zero(), text.as_bytes());
+    // The last digit stays, also of 0.
+    let first = text.iter().position(|digit| *digit != zero).unwrap_or(text.len() - 1);
+    let text = &text[first..];
+    out.extend(std::iter::repeat_n(zero, usize::from(width).saturating_sub(text.len())));
+    out.extend_from_slice(text);
+}
 
-    fn read(self, text: &str) -> Option<u64> {
-        let digits = text.trim_start_matches('0');
-        if digits.is_empty() {
-            return (!text.is_empty()).then_some(0);
-        }
-        let id: Id = match self {
-            Self::Decimal => digits.parse().ok()?,
-            Self::Base62 => base62::decode(digits).ok()?,
-            Self::Base36 => base36::decode(digits).ok()?,
-            Self::Hex => hex::decode(&format!("{digits:0>16}")).ok()?,
-        };
-        Some(id.get())
+/// Reads a number, however many zeros it is padded with.
+fn read_number(digits: &Digits, text: &str) -> Option<u64> {
+    let significant = text.trim_start_matches(char::from(digits.zero()));
+    if significant.is_empty() {
+        return (!text.is_empty()).then_some(0);
     }
-
-    const fn name(self) -> &'static str {
-        match self {
-            Self::Decimal => "number",
-            Self::Base62 => "base62",
-            Self::Base36 => "base36",
-            Self::Hex => "hex",
-        }
-    }
+    let id = match digits {
+        // All 16 digits: those of an id have no `0x`.
+        Digits::Hex => digits.decode(&format!("{significant:0>16}")),
+        digits => digits.decode(significant),
+    };
+    Some(id.ok()?.get())
 }
 
 #[cfg(test)]

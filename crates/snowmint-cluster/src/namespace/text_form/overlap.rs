@@ -1,7 +1,9 @@
 //! Whether two text forms can write two different ids as one text. Decided by what every text of a form has in common,
 //! so that a "no" is a proof; a "yes" may be a false alarm.
 
-use super::{DatePart, Digits, Part, TextForm};
+use snowmint::codec::Digits;
+
+use super::{DatePart, Part, TextForm};
 
 /// What may stand at one place of a text.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -9,9 +11,12 @@ enum Place {
     Literal(u8),
     /// A digit of a date, by which digit of `yyyymmdd` it is.
     Date(u8),
-    /// A digit of a number, or a character of an id that has a text of its own.
-    Body(Option<Digits>),
+    /// A digit of a number, or a character of an id that has a text of its own: one of these.
+    Body(Characters),
 }
+
+/// ASCII characters, a bit for each.
+type Characters = u128;
 
 /// A form with each place of it by itself: the number or id stands between `before` and `after`.
 struct Shape {
@@ -72,7 +77,7 @@ impl Shape {
                     places.extend(digits.map(Place::Date));
                 }
                 Part::Number { digits, width } => {
-                    (shape.body, shape.width, is_before) = (Some(*digits), usize::from(*width), false);
+                    (shape.body, shape.width, is_before) = (Some(digits.clone()), usize::from(*width), false);
                 }
                 Part::Id => (shape.body, is_before) = (None, false),
             }
@@ -115,18 +120,22 @@ impl Shape {
 
     /// Of numbers up to 2^63. Ids with a text of their own are as long as each other, and not shorter than this.
     fn body_lengths(&self) -> (usize, usize) {
-        let most = match self.body {
-            Some(Digits::Decimal) => 19,
-            Some(Digits::Hex) => 16,
-            Some(Digits::Base36) => 13,
-            Some(Digits::Base62) => 11,
-            None => return (24, 24),
-        };
+        let Some(digits) = &self.body else { return (24, 24) };
+        let most = digits.width();
         (self.width.max(1), self.width.max(most))
     }
 
+    /// What a number or id is written with.
+    fn characters(&self) -> Characters {
+        let writes = |byte: &u8| match &self.body {
+            Some(digits) => digits.writes(*byte),
+            None => byte.is_ascii_alphanumeric() || *byte == b'-',
+        };
+        (0..128).filter(writes).fold(0, |all, byte| all | 1 << byte)
+    }
+
     fn body(&self) -> impl Iterator<Item = Place> {
-        std::iter::repeat_n(Place::Body(self.body), self.body_lengths().0)
+        std::iter::repeat_n(Place::Body(self.characters()), self.body_lengths().0)
     }
 
     /// What stands at each place from the start, as far as that is the same in all texts.
@@ -145,24 +154,22 @@ impl Shape {
     }
 
     fn all(&self) -> impl Iterator<Item = Place> {
-        self.before.iter().chain(&self.after).copied().chain([Place::Body(self.body)])
+        self.before.iter().chain(&self.after).copied().chain([Place::Body(self.characters())])
     }
 }
 
 impl Place {
     /// Whether one character may stand at both.
-    fn meets(self, other: Self) -> bool {
-        (0..=u8::MAX).any(|byte| self.takes(byte) && other.takes(byte))
+    const fn meets(self, other: Self) -> bool {
+        self.characters() & other.characters() != 0
     }
 
-    const fn takes(self, byte: u8) -> bool {
+    /// What may stand there; templates are ASCII.
+    const fn characters(self) -> Characters {
         match self {
-            Self::Literal(it) => it == byte,
-            Self::Date(_) | Self::Body(Some(Digits::Decimal)) => byte.is_ascii_digit(),
-            Self::Body(Some(Digits::Hex)) => matches!(byte, b'0'..=b'9' | b'a'..=b'f'),
-            Self::Body(Some(Digits::Base36)) => matches!(byte, b'0'..=b'9' | b'A'..=b'Z'),
-            Self::Body(Some(Digits::Base62)) => byte.is_ascii_alphanumeric(),
-            Self::Body(None) => byte.is_ascii_alphanumeric() || byte == b'-',
+            Self::Literal(byte) => 1 << (byte & 127),
+            Self::Date(_) => 0x3ff << b'0',
+            Self::Body(characters) => characters,
         }
     }
 }
@@ -201,6 +208,10 @@ mod tests {
             ("{id}", "usr_{id}"),
             ("", "usr_{id}"),
             ("A{hex}", "B{number}"),
+            ("{base32}", "{base32:13}"),
+            ("{alphabet=xyz}", "{number}"),
+            ("{base58}0", "{base58}-"),
+            ("{alphabet=ab}", "{alphabet=ab:9}"),
             ("{yyyy}{mm}{dd}-{number}", "{date}-{number}"),
         ] {
             assert!(!meet(one, other, Periods::One), "{one} and {other}");
@@ -214,6 +225,9 @@ mod tests {
             ("{date}{number}", "{number}"),
             ("{hex}", "a{hex}"),
             ("x{id}", "{id}x"),
+            ("{base58}", "{base62}"),
+            ("{base32}", "{base36}"),
+            ("{alphabet=01}", "{alphabet=10}"),
         ] {
             assert!(meet(one, other, Periods::One), "{one} and {other}");
         }
@@ -226,7 +240,16 @@ mod tests {
     fn template() -> impl Strategy<Value = String> {
         let literal =
             || prop_oneof![Just(""), Just("1"), Just("a"), Just("-"), Just("0a"), Just("{mm}"), Just("{dd}")];
-        let number = prop_oneof![Just("number"), Just("hex"), Just("base62"), Just("base36")];
+        let number = prop_oneof![
+            Just("number"),
+            Just("hex"),
+            Just("base32"),
+            Just("base36"),
+            Just("base58"),
+            Just("base62"),
+            Just("alphabet=10"),
+            Just("alphabet=a0-1m"),
+        ];
         let width = prop_oneof![Just(""), Just(":2"), Just(":3")];
         (literal(), number, width, literal())
             .prop_map(|(before, number, width, after)| format!("{before}{{{number}{width}}}{after}"))
