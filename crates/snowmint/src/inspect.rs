@@ -215,7 +215,7 @@ pub struct Inspection {
 
 impl Inspection {
     /// Lists what a text may be. First what namespaces make (`of_namespaces`), then what else it may be, each likeliest
-    /// first; last what namespaces would have made at an instant that is not plausible.
+    /// first; last what namespaces make, but is a million times less likely than the likeliest of all.
     ///
     /// `None` for what is no id; also for a word that would be a plain number in another base than ten, as any word is.
     pub fn of_text(text: &str, of_namespaces: Vec<Candidate>, now_unix_ms: u64) -> Option<Self> {
@@ -279,7 +279,8 @@ fn merged(of_namespaces: Vec<Candidate>, guesses: &[Guess]) -> Vec<Candidate> {
     let cost = |candidate: &Candidate| candidate.cost_bits.unwrap_or(f64::INFINITY);
     candidates.sort_by(|one, other| cost(one).total_cmp(&cost(other)));
     candidates.truncate(MAX_OWNED);
-    let bound = guesses.first().map_or(f64::INFINITY, Guess::cost_bits) + NOISE_BITS;
+    let least = |costs: [Option<f64>; 2]| costs.into_iter().flatten().fold(f64::INFINITY, f64::min);
+    let bound = least([candidates.first().map(cost), guesses.first().map(Guess::cost_bits)]) + NOISE_BITS;
     let is_likely = |(at, guess): &(usize, &Guess)| {
         guess.cost_bits() < bound && guesses[..*at].iter().all(|before| before.name() != guess.name())
     };
@@ -290,8 +291,8 @@ fn merged(of_namespaces: Vec<Candidate>, guesses: &[Guess]) -> Vec<Candidate> {
         .map(|(_, guess)| Candidate::of_guess(guess))
         .filter(|other| candidates.iter().all(|it| it.decoded != other.decoded))
         .collect();
-    let implausible = candidates.iter().position(|it| it.cost_bits.is_none()).unwrap_or(candidates.len());
-    candidates.splice(implausible..implausible, others);
+    let unlikely = candidates.partition_point(|it| cost(it) < bound);
+    candidates.splice(unlikely..unlikely, others);
     candidates
 }
 
@@ -408,6 +409,20 @@ mod tests {
         let last = inspection.candidates().last().unwrap();
         assert!(inspection.candidates().len() > 1 && last.namespaces == ["default"], "{inspection:?}");
         assert_eq!(last.cost_bits, None);
+    }
+
+    #[test]
+    fn a_small_number_is_a_number_where_namespaces_make_others_too() {
+        let of_namespaces = vec![of_layout("default", "twitter", 7), of_layout("players", "game", 7)];
+        let inspection = Inspection::of_text("7", of_namespaces.clone(), NOW).unwrap();
+        assert_eq!(names(&inspection), ["number", "game", "twitter"]);
+        let number = Decoded::Number(Id::new(7).unwrap());
+        let order = Candidate::of_namespace("orders", number, "decimal", NOW);
+        let inspection = Inspection::of_text("7", [of_namespaces, vec![order]].concat(), NOW).unwrap();
+        assert_eq!(
+            (names(&inspection).len(), &inspection.likeliest().namespaces[..]),
+            (3, &["orders".to_owned()][..])
+        );
     }
 
     #[test]
