@@ -1,8 +1,10 @@
-//! A text is no alphabet, or one that writes and reads every number; a hidden id is revealed.
+//! A text is no alphabet, or one that writes and reads every number, by itself and where a flag names it; a hidden id is
+//! revealed.
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;
 use snowmint::Id;
+use snowmint::codec::Digits;
 use snowmint::codec::alphabet::Alphabet;
 use snowmint::hide::Hider;
 
@@ -20,6 +22,14 @@ fuzz_target!(|input: ([u8; 16], u64, &str)| {
                 assert!(alphabet.encode_padded(read).ends_with(text));
             }
         }
+    }
+    let named = format!("alphabet={digits}").parse::<Digits>();
+    assert_eq!(named.is_ok(), Alphabet::new(digits).is_ok());
+    for named in [named, digits.parse()].into_iter().flatten() {
+        assert_eq!(named.to_string().parse(), Ok(named.clone()));
+        let written = named.encode(id);
+        assert_eq!(named.decode(&written), Ok(id));
+        assert!(written.bytes().all(|byte| named.writes(byte)) && written.len() <= named.width());
     }
     let hider = Hider::new(&key);
     assert_eq!(hider.reveal(hider.hide(id)), id);

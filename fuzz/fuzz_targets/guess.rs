@@ -4,11 +4,16 @@
 use libfuzzer_sys::fuzz_target;
 use snowmint::Id;
 use snowmint::guess::{self, Guess};
+use snowmint::inspect::Inspection;
 use snowmint::scheme::Scheme;
 
 fuzz_target!(|input: (u64, u64, &str)| {
     let (now, number, text) = input;
     check(&guess::of_text(text, now));
+    if let Some(inspection) = Inspection::of_text(text, Vec::new(), now) {
+        assert_eq!(inspection.candidates().first(), Some(inspection.likeliest()));
+        assert!(inspection.values().iter().any(|(name, _)| *name == "id"));
+    }
     if let Ok(id) = Id::new(number) {
         check(&guess::of_id(id, now));
     }

@@ -2,33 +2,34 @@
 
 use std::io::{self, IsTerminal as _};
 
-use serde::Serialize;
-use snowmint::codec::{base62, hex};
-use snowmint::guess::Guess;
+use snowmint::codec::{Digits, base62, hex};
+use snowmint::inspect::{Decoded, Inspection};
 use snowmint::utc::Utc;
-use snowmint::{Clock as _, Id, Layout, Snippet, WallClock};
-use snowmint_server::mint::Inspection;
+use snowmint::{Clock as _, Id, Layout, Parts, Snippet, WallClock};
 
 use crate::drawing::Drawing;
 use crate::exit::{Failure, tell};
-use crate::form::Form;
-use crate::guesses::{self, Entry};
-use crate::instants;
-use crate::layouts::preset_name;
 use crate::numbers::thousands;
 use crate::output::Output;
-use crate::reading::Reading;
 use crate::tokens::each_word;
+use crate::{guesses, instants, values};
 
 const EXAMPLES: &str = "\
 Examples:
   snowmint inspect 1541815603606036480
-      Without --layout the likeliest reading is drawn, and what else it may be
-      is listed: other layouts, other texts, UUID, ULID, ObjectId, a number.
+      Without --layout, draws the likeliest reading and lists the others:
+      other layouts, other text forms, UUID, ULID, ObjectId, a plain number.
   snowmint inspect --layout sonyflake 500000000000000000
   snowmint inspect 01ARZ3NDEKTSV4RRFFQ69G5FAV
   snowmint new -n 3 | snowmint inspect
   snowmint inspect --format base62 1ptWyK4WgZU --json
+  snowmint inspect --format base58 4aaW4SzAyQK
+
+Text forms for --format: decimal (or dec), hex, base32 (Crockford), base36,
+base58 (Bitcoin's order), base58_flickr, base62, and alphabet=CHARS for an
+alphabet of your own. Without --format all but the last are recognised.
+A running service reads the texts of its namespaces, see docs/protocols.md:
+  curl 'localhost:8080/v1/inspect/ORD-20261121-000042?namespace=orders'
 
 JSON, one object a line, read by --layout and --format, or as the likeliest:
   id         the id in decimal, a string: JavaScript keeps only 53 bits
@@ -38,35 +39,35 @@ JSON, one object a line, read by --layout and --format, or as the likeliest:
   utc        the same instant as text
   datacenter, worker, generation, sequence
              the other fields; only those that the layout has
-  binary     all 64 bits, a blank before each field
-  guesses    without --layout, what it may be, the likeliest first, which is
-             the one that the members above read it as:
+  binary     all 64 bits, a space before each field
+  guesses    only without --layout: the possible readings, the likeliest first;
+             the members above are those of the first
     name       a layout of `snowmint layouts`, a scheme, or `number`
-    form       the text form it is read in, such as decimal or base62
+    form       the text form, such as decimal or base62
     unix_ms, utc
-               the instant it would have been made; not where it tells none
-    cost_bits  how unlikely: each bit more is half as likely; what is a
-               million times less likely than the first is left out
-A plain number has only `id` and `guesses`; a UUID, ULID or ObjectId has its
-text as `id`, `scheme`, `unix_ms` and `utc` if it tells an instant, and fields.
+               the instant of that reading, if it has one
+    cost_bits  how unlikely: each bit more is half as likely. Readings a million
+               times less likely than the first are omitted
+A plain number has only `id` and `guesses`. A UUID, ULID or ObjectId has its
+text as `id`, `scheme`, `unix_ms` and `utc` if it has an instant, and its fields.
 
-An id that cannot be read is told on standard error and the others are
-shown; the exit code is then 2.";
+Text that is not an id is reported on standard error, the others are shown, and
+the exit code is 2.";
 
-/// Take ids apart: draw their bits, name their fields and the instant they were made
+/// Explain ids: draw their bits, and show their fields and the instant they were made
 #[derive(Debug, clap::Args)]
 #[command(after_long_help = EXAMPLES, after_help = "See --help for examples and the JSON fields.")]
 pub(crate) struct Args {
-    /// Ids; without any they are read from standard input, separated by blanks, lines or commas
+    /// Ids; if there are none, reads them from standard input, separated by blanks, lines or commas
     #[arg(value_name = "ID", allow_negative_numbers = true)]
     ids: Vec<String>,
-    /// The layout the ids were made with: a name (see `snowmint layouts`) or its text form; without it the likeliest
+    /// Read the ids by this layout: a name (see `snowmint layouts`) or a text form; without it by the likeliest
     #[arg(long, value_name = "SPEC|NAME", env = "SNOWMINT_LAYOUT")]
     layout: Option<Layout>,
-    /// The form the ids are written in; without it the likeliest
-    #[arg(long, value_name = "FORM", value_enum)]
-    format: Option<Form>,
-    /// One JSON object a line
+    /// Read the ids in this text form, such as hex or base58; without it in the likeliest
+    #[arg(long, value_name = "FORM", value_parser = values::digits)]
+    format: Option<Digits>,
+    /// Print one JSON object a line
     #[arg(long)]
     json: bool,
 }
@@ -111,18 +112,14 @@ impl Inspector<'_> {
     }
 
     fn one(&mut self, text: &str) -> Result<(), Failure> {
-        let guesses = self.guesses(text);
-        let reading = match guesses.first().and_then(Reading::of) {
-            Some(likeliest) => likeliest,
-            None => match self.read(text) {
-                Ok(inspection) => Reading::Layout(inspection),
-                Err(why) => return self.refuse(&why),
-            },
+        let inspection = match self.read(text) {
+            Ok(inspection) => inspection,
+            Err(why) => return self.refuse(&why),
         };
         if self.args.json {
-            self.json(&reading, &guesses)?;
+            self.out.line(&serde_json::to_string(&inspection).map_err(Failure::runtime)?)?;
         } else {
-            self.draw(&reading, &guesses)?;
+            self.draw(&inspection)?;
         }
         self.shown += 1;
         Ok(())
@@ -136,29 +133,46 @@ impl Inspector<'_> {
         Ok(())
     }
 
-    /// What a text may be, most likely first; nothing where the layout is named, or the text is no id.
-    fn guesses(&self, text: &str) -> Vec<Guess> {
-        match (self.args.layout, self.args.format) {
-            (Some(_), _) => Vec::new(),
-            (None, None) => guesses::of_text(text, self.now_unix_ms),
-            (None, Some(form)) => guesses::of_form(text, form, self.now_unix_ms),
-        }
+    /// By the layout and in the form that are named, else as what is likeliest.
+    fn read(&self, text: &str) -> Result<Inspection, String> {
+        let form = self.args.format.as_ref();
+        let Some(layout) = self.args.layout else {
+            let read = match form {
+                Some(form) => {
+                    Inspection::of_digits(text, form, self.now_unix_ms).map_err(|error| error.to_string())
+                }
+                None => Inspection::of_text(text, Vec::new(), self.now_unix_ms)
+                    .ok_or_else(|| format!("{}{OTHER_FORMS}", why_not_decimal(text))),
+            };
+            return read.map_err(|why| format!("{} is not an id: {why}", Snippet::of(text)));
+        };
+        let hint = if form.is_none() { OTHER_FORMS } else { "" };
+        let form = form.unwrap_or(&Digits::Decimal);
+        let id = form
+            .decode(text)
+            .map_err(|error| format!("{} is not an id: {error}{hint}", Snippet::of(text)))?;
+        let decoded = Decoded::by_layout(id, layout).map_err(|error| {
+            format!("{} is not an id of this layout: {error}; name it with --layout", Snippet::of(text))
+        })?;
+        Ok(Inspection::known(decoded, form.name()))
     }
 
-    /// Draws a reading and lists what else it may be.
-    fn draw(&mut self, reading: &Reading, guesses: &[Guess]) -> Result<(), Failure> {
-        match reading {
-            Reading::Layout(inspection) => self.bits(inspection)?,
-            Reading::Scheme(id) => {
+    /// Draws the likeliest reading and lists the others.
+    fn draw(&mut self, inspection: &Inspection) -> Result<(), Failure> {
+        let decoded = &inspection.likeliest().decoded;
+        match decoded {
+            Decoded::Snowflake { id, layout, parts } => self.bits(*id, layout, parts, &decoded.name())?,
+            Decoded::Scheme(id) => {
                 self.title(&id.to_string(), id.scheme().name())?;
                 self.facts(guesses::scheme_facts(id, self.now_unix_ms))?;
             }
-            Reading::Number(id) => {
+            Decoded::Number(id) => {
                 self.title(&id.to_string(), "number")?;
                 self.facts(texts(*id))?;
             }
+            other => self.title("", &other.name())?,
         }
-        for other in guesses::others(guesses, self.now_unix_ms) {
+        for other in guesses::others(inspection.candidates(), self.now_unix_ms) {
             let name = self.out.paint.faint("or     ");
             self.out.line(&format!("  {name} {other}"))?;
         }
@@ -184,29 +198,8 @@ impl Inspector<'_> {
         Ok(())
     }
 
-    fn read(&self, text: &str) -> Result<Inspection, String> {
-        let layout = self.args.layout.unwrap_or(Layout::TWITTER);
-        let format = self.args.format.unwrap_or(Form::Dec);
-        let id = format.read(text).map_err(|error| {
-            let hint = if format == Form::Dec { "; for ids in base62 or hex add --format" } else { "" };
-            format!("{} is not an id: {error}{hint}", Snippet::of(text))
-        })?;
-        let parts = layout.split(id).map_err(|error| {
-            format!("{} is not an id of this layout: {error}; name it with --layout", Snippet::of(text))
-        })?;
-        Ok(Inspection { id, layout, parts })
-    }
-
-    fn json(&mut self, reading: &Reading, guesses: &[Guess]) -> Result<(), Failure> {
-        let told = Told { reading, guesses: guesses::entries(guesses, self.args.format) };
-        let line = serde_json::to_string(&told).map_err(Failure::runtime)?;
-        self.out.line(&line)
-    }
-
-    fn bits(&mut self, inspection: &Inspection) -> Result<(), Failure> {
-        let Inspection { id, layout, parts } = inspection;
-        let name = preset_name(layout).map_or_else(|| layout.to_string(), str::to_owned);
-        self.title(&id.to_string(), &name)?;
+    fn bits(&mut self, id: Id, layout: &Layout, parts: &Parts, name: &str) -> Result<(), Failure> {
+        self.title(&id.to_string(), name)?;
         let drawing = Drawing {
             layout,
             bits: |field| binary(parts.value(field), layout.width(field)),
@@ -216,18 +209,17 @@ impl Inspector<'_> {
         for line in drawing.lines() {
             self.out.line(&line)?;
         }
-        self.facts(instant(layout, inspection.unix_ms(), self.now_unix_ms))?;
-        self.facts(texts(*id))
+        self.facts(instant(layout, layout.unix_ms(parts.timestamp), self.now_unix_ms))?;
+        self.facts(texts(id))
     }
 }
 
-/// One line of JSON.
-#[derive(Serialize)]
-struct Told<'a> {
-    #[serde(flatten)]
-    reading: &'a Reading,
-    #[serde(skip_serializing_if = "Vec::is_empty")]
-    guesses: Vec<Entry>,
+/// What to do where a text is not decimal.
+const OTHER_FORMS: &str = "; name another text form with --format";
+
+fn why_not_decimal(text: &str) -> String {
+    text.parse::<Id>()
+        .map_or_else(|error| error.to_string(), |_| "no layout, scheme or form reads it".to_owned())
 }
 
 fn binary(value: u64, width: u32) -> String {

@@ -7,7 +7,6 @@
 mod doctor;
 mod drawing;
 mod exit;
-mod form;
 mod guesses;
 mod import;
 mod inspect;
@@ -20,7 +19,6 @@ mod new;
 mod ns;
 mod numbers;
 mod output;
-mod reading;
 mod serve;
 mod store;
 mod store_init;

@@ -3,6 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use snowmint::codec::Digits;
 use snowmint::{
     AnchoredClock, Batch, Clock as _, DatacenterId, Generator, Id, Layout, Refusal, Rule, Start, WallClock,
     WorkerId,
@@ -13,7 +14,6 @@ use snowmint_cluster::{
 use tokio::runtime::{Builder, Runtime};
 
 use crate::exit::{Failure, tell};
-use crate::form::Form;
 use crate::numbers::thousands;
 use crate::output::Output;
 use crate::{lease, lifetime, store, values};
@@ -21,7 +21,7 @@ use crate::{lease, lifetime, store, values};
 const MAX_COUNT: u64 = 10_000_000;
 /// Ids that are taken and written at a time.
 const AT_ONCE: usize = 8192;
-/// A lease that a node died with runs out within this; whoever waits longer waits in vain.
+/// The lease of a node that died ends within this time.
 const WINDOW: Duration = Duration::from_secs(10);
 /// How long to wait for a lease.
 const LEASE_PATIENCE: Duration = Duration::from_secs(15);
@@ -37,22 +37,23 @@ const EXAMPLES: &str = "\
 Examples:
   snowmint new
   snowmint new -n 1000 --format base62
+  snowmint new --format alphabet=0123456789bcdfghjkmnpqrstvwxyz
   snowmint new --layout leaf --worker 7
   snowmint new -n 5 --json
   snowmint new --store none --worker 3
 
-With a store (the default is the SQLite file in the data directory) ids are
-made under a lease: a worker and a range of timestamps that the store grants
-to nobody else. They are unique among all ids of the same layout from that
-store, whatever clocks do, also while `snowmint serve` runs on it.
+With a store (by default the SQLite file in the data directory) ids are made
+under a lease: a worker and a range of timestamps that the store grants to no
+other process. They are unique among all ids of the same layout from that
+store, whatever clocks do, even while `snowmint serve` runs on it.
 
-With --store none nothing is recorded and nobody is asked.
-  Sure:      the ids of one run differ and increase (with a random start from
-             one tick to the next); runs of one worker that follow each other
-             never repeat an id while the machine's clock does not go back,
-             for each run begins with a fresh tick.
-  Not sure:  two processes with one worker at the same time, or a clock that
-             goes back between two runs, can repeat ids.
+With --store none nothing is recorded.
+  Guaranteed:      the ids of one run are unique and increase (with a random
+                   start from one tick to the next). Later runs of the same
+                   worker never repeat an id unless the machine's clock goes
+                   back: each run starts in a new tick.
+  Not guaranteed:  two processes that use one worker at the same time, or a
+                   clock that goes back between two runs, can repeat ids.
 
 JSON, one object a line:
   id  the id, a string in the form that --format names";
@@ -61,36 +62,37 @@ JSON, one object a line:
 #[derive(Debug, clap::Args)]
 #[command(after_long_help = EXAMPLES, after_help = "See --help for examples and what --store none does not guarantee.")]
 pub(crate) struct Args {
-    /// How many, 1 to 10,000,000
+    /// Number of ids, 1 to 10,000,000
     #[arg(short = 'n', value_name = "N", default_value = "1", value_parser = count, allow_negative_numbers = true)]
     count: u64,
-    /// The layout: a name (see `snowmint layouts`) or its text form
+    /// Layout of the ids: a name (see `snowmint layouts`) or its fields
     #[arg(long, value_name = "SPEC|NAME", default_value = "twitter", env = "SNOWMINT_LAYOUT")]
     layout: Layout,
-    /// Require this worker: a number, `ordinal` (behind the last `-` of the host's name), `ipv4` or `ipv4:NETWORK`, such
-    /// as ipv4:10.244.0.0/16 (the low bits of this host's address, as many as the worker has). Without a network, hosts
-    /// of two subnets can get the same worker: with a store the second one is refused, with none nothing notices.
-    /// Without this flag any worker that is free
+    /// Require this worker: a number, `ordinal` (after the last `-` of the host name), `ipv4` or `ipv4:NETWORK`, such as
+    /// ipv4:10.244.0.0/16 (the low bits of this host's address, as wide as the worker field). Without a network, hosts
+    /// of two subnets can get the same worker: a store rejects the second one, --store none does not. Without this flag
+    /// any free worker
     #[arg(long, value_name = "W", value_parser = values::worker, allow_negative_numbers = true)]
     worker: Option<WorkerSource>,
-    /// The datacenter, where the layout has one
+    /// Datacenter, if the layout has one
     #[arg(long, value_name = "D", default_value = "0", value_parser = values::node_number, allow_negative_numbers = true, env = "SNOWMINT_DATACENTER")]
     datacenter: u32,
-    /// Where the sequence of a fresh millisecond starts: zero, random, random(N) (below N) or rolling. Not zero where
-    /// `id % n` picks a shard: each run would begin with sequence 0. With random, ids increase only from one millisecond
+    /// Start of the sequence in each new millisecond: zero, random, random(N) (below N) or rolling. Do not use zero if
+    /// `id % n` picks a shard: each run would start with sequence 0. With random, ids increase only from one millisecond
     /// to the next
     #[arg(long, value_name = "START", default_value = "zero", env = "SNOWMINT_SEQUENCE_START")]
     sequence_start: Start,
-    /// The form to write ids in
-    #[arg(long, value_name = "FORM", value_enum, default_value_t = Form::Dec)]
-    format: Form,
-    /// One JSON object a line
+    /// Write ids in this text form: decimal (or dec), hex, base32 (Crockford), base36, base58 (Bitcoin's order),
+    /// `base58_flickr`, base62, or alphabet=CHARS: 2 to 94 characters in an order of your own, such as shuffled ones
+    #[arg(long, value_name = "FORM", default_value = "decimal", value_parser = values::digits)]
+    format: Digits,
+    /// Print one JSON object a line
     #[arg(long)]
     json: bool,
-    /// Where the lease is taken: sqlite:PATH, or none; without it the file snowmint.db in the data directory
+    /// Store of the lease, such as sqlite:PATH, or none; without it the file snowmint.db in the data directory
     #[arg(long, value_name = "URL|none", env = "SNOWMINT_STORE")]
     store: Option<String>,
-    /// The data directory
+    /// Data directory
     #[arg(long, value_name = "DIR", default_value = "./snowmint-data", env = "SNOWMINT_DATA")]
     data: String,
 }
@@ -99,7 +101,7 @@ fn count(text: &str) -> Result<u64, String> {
     text.parse()
         .ok()
         .filter(|count| (1..=MAX_COUNT).contains(count))
-        .ok_or_else(|| format!("give a whole number from 1 to {}", thousands(MAX_COUNT)))
+        .ok_or_else(|| format!("expected a whole number from 1 to {}", thousands(MAX_COUNT)))
 }
 
 pub(crate) fn run(args: &Args) -> Result<(), Failure> {
@@ -121,8 +123,8 @@ pub(crate) fn run(args: &Args) -> Result<(), Failure> {
         }
         Some(store) if store.starts_with("memory:") => Err(Failure::flag(
             "--store",
-            "memory: is forgotten when this command ends, so the next run could repeat its ids: name a file as \
-             sqlite:PATH, or say none and choose a --worker",
+            "memory: is forgotten when this command ends, so the next run could repeat its ids: use sqlite:PATH, or \
+             none with a --worker",
         )),
         store => leased(args, worker, datacenter, &values::store_url(store, &args.data)),
     }
@@ -136,15 +138,14 @@ fn unleased(
 ) -> Result<(), Failure> {
     let Some(worker) = worker else {
         return Err(Failure::usage(
-            "--store none needs --worker: without a store nobody hands workers out, so name one that no other \
-             process uses; --help says what is then guaranteed",
+            "--store none needs --worker: name a worker that no other process uses; --help says what is guaranteed",
         ));
     };
     let layout = args.layout;
     // The tick of now may be one in which a run before this one made the same ids.
     let next_tick_unix_ms = now_unix_ms + 1;
     if layout.tick() > LONG_TICK {
-        tell("waiting", &format!("ids begin with the next tick of {:?}", layout.tick()));
+        tell("waiting", &format!("ids start with the next tick of {:?}", layout.tick()));
     }
     let rule = Rule::wait(layout.tick().max(Duration::from_millis(10)));
     let generator = Generator::builder(layout)
@@ -202,8 +203,8 @@ fn ready(runtime: &Runtime, keepers: &Keepers, patience: Duration) -> Result<Lea
 fn warn_of_records_ahead(status: &LeaseStatus) {
     if status.records_ahead_ms > 0 {
         let ahead = format!(
-            "records in the store reach {} ms further ahead than this clock: it is behind, or another's was ahead; \
-             ids are unique all the same",
+            "records in the store are {} ms ahead of this clock: this clock is behind, or another one was ahead; ids \
+             are still unique",
             thousands(status.records_ahead_ms)
         );
         tell("warning", &ahead);
@@ -230,10 +231,16 @@ fn write_line(args: &Args, id: Id, line: &mut Vec<u8>) {
     line.clear();
     if args.json {
         line.extend_from_slice(b"{\"id\":\"");
-        args.format.write(id, line);
+        for byte in args.format.encode(id).bytes() {
+            // An alphabet may have either.
+            if matches!(byte, b'"' | b'\\') {
+                line.push(b'\\');
+            }
+            line.push(byte);
+        }
         line.extend_from_slice(b"\"}\n");
     } else {
-        args.format.write(id, line);
+        line.extend_from_slice(args.format.encode(id).as_bytes());
         line.push(b'\n');
     }
 }

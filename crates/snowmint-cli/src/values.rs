@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use jiff::SignedDuration;
+use snowmint::codec::{Digits, DigitsError};
 use snowmint::{DatacenterId, Field, Layout, WorkerId};
 use snowmint_cluster::{IdentityError, WorkerSource, Workers, WorkersError};
 
@@ -19,6 +20,11 @@ pub(crate) fn worker(text: &str) -> Result<WorkerSource, String> {
 /// Reads how many workers a node holds.
 pub(crate) fn workers(text: &str) -> Result<Workers, String> {
     text.parse().map_err(|error: WorkersError| error.to_string())
+}
+
+/// Reads the digits that ids are written in.
+pub(crate) fn digits(text: &str) -> Result<Digits, String> {
+    text.parse().map_err(|error: DigitsError| error.to_string())
 }
 
 /// Reads a datacenter; how large it may be is the layout's to say.

@@ -5,12 +5,12 @@
 //!
 //! ```text
 //! HTTP   GET /v1/ids/{namespace}?count=1   {"ids":["…"]}, or one a line with Accept: text/plain
-//!        GET /v1/inspect/{id}              the fields of an id
+//!        GET /v1/inspect/{id}              the fields of an id, with ?namespace= or ?layout= by that
 //!        GET /api/segment/get/{key}        as Leaf answers; /api/snowflake/get/{key} too
 //!        GET /healthz /readyz /metrics     for probes and Prometheus
 //! RESP   ID.NEXT namespace [COUNT n]       an integer, or a text; with COUNT an array of them
 //!        INCR namespace, INCRBY namespace n   numbers of a segment namespace, as Redis answers
-//!        ID.INSPECT id                     the fields of an id
+//!        ID.INSPECT id [NAMESPACE name | LAYOUT spec]   the fields of an id
 //!        and what Redis clients send when they connect
 //! ```
 //!

@@ -5,7 +5,6 @@ mod caller;
 mod counting;
 mod error;
 mod ids;
-mod inspect;
 mod namespace;
 mod pool;
 mod served;
@@ -16,7 +15,8 @@ use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use arc_swap::ArcSwap;
-use snowmint::{DatacenterId, Id, Layout, Snippet, WallClock};
+use snowmint::inspect::{Candidate, Decoded, Inspection};
+use snowmint::{Clock as _, DatacenterId, Id, Layout, Snippet, WallClock};
 use snowmint_cluster::namespace::Definition;
 use snowmint_cluster::{LeaseStatus, NamespaceName};
 use tokio::sync::{mpsc, oneshot};
@@ -24,7 +24,6 @@ use tokio::sync::{mpsc, oneshot};
 pub use caller::{Caller, Callers};
 pub use error::{MintError, NotAnId};
 pub use ids::{Ids, Minted};
-pub use inspect::{Inspection, Value};
 pub use namespace::{Maker, Namespace, Part, Taken};
 pub use pool::Pool;
 pub use served::Served;
@@ -45,6 +44,17 @@ pub struct Mint<S: Source> {
     unrecorded: ArcSwap<Vec<NamespaceName>>,
     records_lost: AtomicU64,
     creator: OnceLock<mpsc::Sender<Creation>>,
+}
+
+/// By what an id is taken apart.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum InspectBy<'a> {
+    /// By whatever it may be an id of, those of the served namespaces first.
+    Anything,
+    /// By the text form and the scheme of the namespace of this name.
+    Namespace(&'a [u8]),
+    /// By the layout of this name or text.
+    Layout(&'a [u8]),
 }
 
 /// A name that was asked for and is no namespace yet, and who waits for it.
@@ -192,32 +202,54 @@ impl<S: Source> Mint<S> {
         served.namespaces.iter().try_for_each(|namespace| namespace.check_ready(caller.callers()))
     }
 
-    /// Takes an id apart: a decimal one of the layout of the service, or a text of one namespace's form.
+    /// Takes an id apart, in any text form and scheme of the namespace, or as whatever it may be.
     ///
     /// # Errors
     ///
-    /// [`MintError::BadId`] for what is no id, or not one of this layout.
-    pub fn inspect(&self, text: &[u8]) -> Result<Inspection, MintError> {
+    /// [`MintError::BadId`] and [`MintError::NotOfNamespace`] for what is no such id, [`MintError::BadLayout`] for what is no
+    /// layout, [`MintError::UnknownNamespace`]. No namespace is ever made by this.
+    pub fn inspect(&self, text: &[u8], by: InspectBy<'_>) -> Result<Inspection, MintError> {
         let text = String::from_utf8_lossy(text);
         let bad = |why: NotAnId| MintError::BadId { text: Snippet::of(&text), why };
-        let layout = self.pool.layout;
-        match text.parse::<Id>() {
-            Ok(id) => {
-                let parts = layout.split(id).map_err(|error| bad(error.into()))?;
-                Ok(Inspection { id, layout, parts })
+        match by {
+            InspectBy::Anything => {
+                let now_unix_ms = WallClock.unix_ms();
+                let inspection = Inspection::of_text(&text, self.candidates(&text, now_unix_ms), now_unix_ms);
+                inspection
+                    .ok_or_else(|| bad(text.parse::<Id>().map_or_else(NotAnId::Text, |_| NotAnId::Nothing)))
             }
-            Err(error) => self.inspect_text(&text).ok_or_else(|| bad(NotAnId::Text(error))),
+            InspectBy::Namespace(name) => {
+                let served = self.served();
+                let namespace = &served.namespaces[served.position(name)?];
+                match namespace.inspect(&text) {
+                    Ok((decoded, form)) => Ok(Inspection::known(decoded, form)),
+                    Err(why) => {
+                        let name = Snippet::of(namespace.name().as_str());
+                        Err(MintError::NotOfNamespace { text: Snippet::of(&text), name, why })
+                    }
+                }
+            }
+            InspectBy::Layout(layout) => {
+                let layout = String::from_utf8_lossy(layout);
+                let layout: Layout = layout.parse().map_err(|why| MintError::BadLayout {
+                    layout: Snippet::of(&layout),
+                    why: Box::new(why),
+                })?;
+                let id: Id = text.parse().map_err(|error| bad(NotAnId::Text(error)))?;
+                let decoded = Decoded::by_layout(id, layout).map_err(|error| bad(error.into()))?;
+                Ok(Inspection::known(decoded, "decimal"))
+            }
         }
     }
 
-    /// The first namespace whose form a text has, and whose ids tell anything.
-    fn inspect_text(&self, text: &str) -> Option<Inspection> {
-        self.served().namespaces.iter().find_map(|namespace| {
-            let Maker::Snowflake(pool) = namespace.maker() else { return None };
-            let id = Id::new(namespace.read(text)?).ok()?;
-            let parts = pool.layout.split(id).ok()?;
-            Some(Inspection { id, layout: pool.layout, parts })
-        })
+    /// What a text is to each namespace that is served.
+    fn candidates(&self, text: &str, now_unix_ms: u64) -> Vec<Candidate> {
+        let served = self.served();
+        let read = |namespace: &Arc<Namespace<S>>| {
+            let (decoded, form) = namespace.inspect(text).ok()?;
+            Some(Candidate::of_namespace(namespace.name().as_str(), decoded, form, now_unix_ms))
+        };
+        served.namespaces.iter().filter_map(read).collect()
     }
 
     /// The layout of the service.

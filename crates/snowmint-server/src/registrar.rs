@@ -15,7 +15,7 @@ use std::time::Duration;
 use snowmint::{Layout, Rule, Start};
 use snowmint_cluster::NamespaceName;
 use snowmint_cluster::namespace::registry::{self, Again};
-use snowmint_cluster::namespace::{Definition, NamespaceError, Scheme};
+use snowmint_cluster::namespace::{Definition, NamespaceError, Scheme, TextForm};
 use snowmint_store::{Store, StoreError};
 use tokio::sync::{Notify, mpsc};
 use tokio::task::JoinSet;
@@ -107,7 +107,7 @@ impl<S: Source> Registrar<S> {
     ///
     /// The store's; nothing changed.
     pub async fn refresh(&mut self) -> Result<(), StoreError> {
-        let wanted = self.told.wanted(&*self.config.store).await?;
+        let mut wanted = self.told.wanted(&*self.config.store).await?;
         self.in_store = wanted.in_store;
         let served = self.mint.served();
         let mut next = self.without_record(&wanted).await;
@@ -121,7 +121,8 @@ impl<S: Source> Registrar<S> {
                 next.push(stopped);
                 continue;
             }
-            next.push(self.follow(before, name, definition).await);
+            let earlier_texts = wanted.earlier_texts.remove(&name).unwrap_or_default();
+            next.push(self.follow(before, name, definition, earlier_texts).await);
         }
         if Self::differ(served.namespaces(), &next) {
             self.mint.serve(next);
@@ -135,7 +136,7 @@ impl<S: Source> Registrar<S> {
     pub async fn serve_told(&mut self) {
         let mut next = Vec::new();
         for (name, definition) in self.told.of_own_layout() {
-            next.push(self.follow(None, name, definition).await);
+            next.push(self.follow(None, name, definition, Vec::new()).await);
         }
         self.mint.serve(next);
     }
@@ -160,12 +161,17 @@ impl<S: Source> Registrar<S> {
         before: Option<&Arc<Namespace<S>>>,
         name: NamespaceName,
         definition: Definition,
+        earlier_texts: Vec<Option<TextForm>>,
     ) -> Arc<Namespace<S>> {
         let running = before.filter(|it| !matches!(it.maker(), Maker::Missing(_)));
         if let Some(running) = running
             && *running.definition() == definition
         {
-            return Arc::clone(running);
+            if running.earlier_texts() == earlier_texts {
+                return Arc::clone(running);
+            }
+            let same = running.changed(definition, running.maker().clone());
+            return Arc::new(same.with_earlier_texts(earlier_texts));
         }
         let maker = match running {
             Some(running) if running.definition().scheme == definition.scheme => running.maker().clone(),
@@ -179,10 +185,11 @@ impl<S: Source> Registrar<S> {
             (_, None) => tracing::info!(%name, %definition, "namespace served"),
         }
         self.warn_of_little_time(&name, &definition.scheme);
-        Arc::new(match before {
+        let namespace = match before {
             Some(before) => before.changed(definition, maker),
             None => Namespace::new(name, definition, maker, &self.config.clock),
-        })
+        };
+        Arc::new(namespace.with_earlier_texts(earlier_texts))
     }
 
     async fn open(&mut self, name: &NamespaceName, scheme: &Scheme) -> Maker<S> {

@@ -144,7 +144,8 @@ mod tests {
         let behind = clock_behind();
         let refused = |refusal| MintError::from_no_id(NoId::Refused(refusal), 1, 1);
         let id = "x".parse::<snowmint::Id>().unwrap_err();
-        let table: [(MintError, u16, &str); 17] = [
+        let layout = "x".parse::<Layout>().unwrap_err();
+        let table: [(MintError, u16, &str); 19] = [
             (MintError::RunTooLong { count: 3, given: 1 }, 400, "ERR"),
             (MintError::WrongScheme { name, what: "" }, 400, "ERR"),
             (MintError::TooManyNamespaces { name, limit: 5 }, 403, "ERR"),
@@ -154,6 +155,8 @@ mod tests {
             (MintError::BadNamespace { name }, 400, "ERR"),
             (MintError::BadCount { value: name, limit: 1 }, 400, "ERR"),
             (MintError::BadId { text: name, why: id.into() }, 400, "ERR"),
+            (MintError::NotOfNamespace { text: name, name, why: id.into() }, 400, "ERR"),
+            (MintError::BadLayout { layout: name, why: layout.into() }, 400, "ERR"),
             (MintError::from_no_id(NoId::NoLease { why: "no store".into() }, 1, 1), 503, "NOTREADY"),
             (refused(Refusal::LeaseEnded { until_unix_ms: 0 }), 503, "NOTREADY"),
             (refused(Refusal::Ended), 503, "NOTREADY"),

@@ -72,6 +72,15 @@ async fn problems_have_status_type_and_what_helps() {
         ("/v1/ids/default%2", 400, "bad-request", "two hexadecimal digits"),
         ("/v1/inspect/x", 400, "bad-id", "`x` is not an id of this server"),
         ("/v1/inspect/9223372036854775808", 400, "bad-id", "2^63"),
+        ("/v1/inspect/x?namespace=orders", 400, "bad-id", "`x` is not an id of namespace `orders`"),
+        ("/v1/inspect/1?namespace=nope", 404, "unknown-namespace", "it has default, orders"),
+        ("/v1/inspect/1?layout=time:99", 400, "bad-request", "invalid layout `time:99`"),
+        (
+            "/v1/inspect/1?layout=js53&namespace=orders",
+            400,
+            "bad-request",
+            "surplus query parameter `namespace`",
+        ),
         ("/", 404, "unknown", "/v1/ids/{namespace}"),
     ] {
         let (head, body) = server.get(path).await;
@@ -128,6 +137,20 @@ async fn inspect_shows_what_the_mint_wrote() {
         (&parts["unix_ms"], &parts["utc"]),
         (&common::START_UNIX_MS.into(), &"2023-11-14T22:13:20.000Z".into())
     );
+    let guesses = parts["guesses"].as_array().unwrap();
+    assert_eq!((&guesses[0]["name"], &guesses[0]["namespaces"][1]), (&"twitter".into(), &"orders".into()));
+    assert!(guesses[1..].iter().all(|guess| guess["namespaces"].is_null()), "{body}");
+    for by in [
+        "namespace=orders",
+        "layout=twitter",
+        "layout=time:41,datacenter:5,worker:5,sequence:12,epoch:1288834974657",
+    ] {
+        let (_, body) = server.get(&format!("/v1/inspect/{id}?{by}")).await;
+        let known: Value = serde_json::from_str(&body).unwrap();
+        assert!(known["guesses"].is_null() && known["unix_ms"] == parts["unix_ms"], "{by}: {body}");
+    }
+    let (_, body) = server.get(&format!("/v1/inspect/{id}?layout=game")).await;
+    assert!(body.contains("time:31@1s"), "{body}");
 }
 
 #[tokio::test]

@@ -35,7 +35,7 @@ fn what_is_typed_wrong_is_told_in_one_line() {
         (&["serv"][..], "'serv'; tip: a similar subcommand exists: 'serve'"),
         (&["new", "--wroker", "3"], "'--wroker' found; tip: a similar argument exists: '--worker'"),
         (&["layout"], "were not provided: <SPEC|NAME>..."),
-        (&["new", "--format", "base64"], "[possible values: dec, base62, hex]"),
+        (&["new", "--format", "base64"], "unknown text form `base64`: expected decimal, hex, base32"),
     ] {
         let told = bench.refused(args, 2);
         assert!(told.contains(wanted), "{told}");

@@ -208,6 +208,9 @@ fn other_forms_are_read_when_named() {
         ("hex", "1565a11f6217a000"),
         ("hex", "0x1565A11F6217A000"),
         ("dec", "0001541815603606036480"),
+        ("base32", "1asd13xh1f800"),
+        ("base58", "4aaW4SzAyQK"),
+        ("alphabet=9876543210", "8458184396393963519"),
     ] {
         let ran = bench.run(&["inspect", "--json", "--format", form, text]);
         if text.len() > 19 || (form == "base62" && text.len() > 11) {
@@ -217,7 +220,7 @@ fn other_forms_are_read_when_named() {
         }
     }
     let told = bench.run(&["inspect", "--layout", "twitter", "1ptWyK4WgZU"]).err;
-    assert!(told.ends_with("for ids in base62 or hex add --format\n"), "{told}");
+    assert!(told.ends_with("; name another text form with --format\n"), "{told}");
 }
 
 #[test]

@@ -47,7 +47,7 @@ fn counts_end_at_both_bounds() {
     for bad in ["0", "-1", "10000001", "1000000000", "ten", "", "1.0", "1e3", "99999999999999999999999"] {
         let told = bench.refused(&["new", "-n", bad], 2);
         assert!(
-            told.contains(&format!("'{bad}' for '-n <N>': give a whole number from 1 to 10,000,000")),
+            told.contains(&format!("'{bad}' for '-n <N>': expected a whole number from 1 to 10,000,000")),
             "{told}"
         );
     }
@@ -62,10 +62,13 @@ fn many_ids_are_streamed_and_differ() {
     assert!(all.is_sorted_by(|a, b| a < b));
 }
 
+/// Base62 in another order.
+const SHUFFLED: &str = "alphabet=ohrfjdgPzp3T2XkNulQBFas9eJDmW7VKSC51cbUL8tRiOqIwZn406YEMyGxHAv";
+
 #[test]
 fn every_form_reads_back() {
     let bench = Bench::new();
-    for form in ["dec", "base62", "hex"] {
+    for form in ["dec", "decimal", "base62", "hex", "base32", "base36", "base58", "base58_flickr", SHUFFLED] {
         let made = bench.out(&["new", "-n", "20", "--format", form]);
         let read = bench.run_with_input(&["inspect", "--json", "--format", form], &made);
         assert_eq!((read.code, read.out.lines().count()), (0, 20), "{form}: {}", read.err);
@@ -74,8 +77,9 @@ fn every_form_reads_back() {
         let text = made.lines().next().unwrap();
         match form {
             "hex" => assert_eq!(text, format!("{:016x}", id.parse::<u64>().unwrap())),
-            "base62" => assert!(text.len() <= 11 && text != id, "{text}"),
-            _ => assert_eq!(text, id),
+            "dec" | "decimal" => assert_eq!(text, id),
+            "base32" => assert_eq!(text.len(), 13),
+            _ => assert!(text.len() <= 13 && text != id, "{text}"),
         }
     }
 }
@@ -90,6 +94,9 @@ fn json_is_one_object_a_line_with_a_string() {
     }
     let out = bench.out(&["new", "--json", "--format", "hex"]);
     assert_eq!(json(&out)["id"].as_str().unwrap().len(), 16);
+    // Characters that JSON escapes.
+    let out = bench.out(&["new", "--json", "--format", "alphabet=\"\\"]);
+    assert!(json(&out)["id"].as_str().unwrap().trim_matches(['"', '\\']).is_empty(), "{out}");
 }
 
 #[test]
@@ -115,7 +122,7 @@ fn a_node_beyond_the_layout_is_refused() {
         ),
         (&["--worker", "-1"], "invalid worker `-1`: expected a number"),
         (&["--worker", "4294967296"], "invalid worker `4294967296`: expected a number"),
-        (&["--layout", "baidu"], "--layout: the time of `time:28@1s worker:22 sequence:13"),
+        (&["--layout", "baidu"], "--layout: layout `time:28@1s worker:22 sequence:13"),
         (
             &["--layout", "time:41 worker:10 sequence:12 epoch:9000-01-01"],
             "begins on 9000-01-01, later than now",

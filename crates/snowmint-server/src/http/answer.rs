@@ -114,7 +114,7 @@ async fn try_answer<S: Source, B>(
         Route::Leaf { mode, key } => {
             leaf::answer(server, caller, mode, &key, request).await.map_err(Failure::Leaf)
         }
-        Route::Inspect { id } => Ok(json(&server.mint.inspect(&id)?)?),
+        Route::Inspect { id, by } => Ok(json(&server.mint.inspect(&id, by.as_ref())?)?),
         Route::Health => Ok(ok(TEXT, Body::whole("ok\n"))),
         Route::Ready => Ok(ready(server, draining)?),
         Route::Metrics => match server.metrics.text() {

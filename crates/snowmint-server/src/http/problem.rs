@@ -77,7 +77,9 @@ impl From<MintError> for Problem {
             MintError::UnknownNamespace { name, .. } | MintError::BadNamespace { name } => {
                 (Some(name.as_str().to_owned()), None)
             }
-            MintError::BadId { text, .. } => (Some(text.as_str().to_owned()), None),
+            MintError::BadId { text, .. }
+            | MintError::NotOfNamespace { text, .. }
+            | MintError::BadLayout { layout: text, .. } => (Some(text.as_str().to_owned()), None),
             _ => (None, None),
         };
         problem

@@ -6,6 +6,7 @@ use std::borrow::Cow;
 use snowmint::Snippet;
 
 use crate::http::problem::Problem;
+use crate::mint::InspectBy;
 use crate::status::Kind;
 
 /// The paths there are, for the error that a path is not among them.
@@ -22,6 +23,7 @@ pub(super) enum Route<'a> {
     },
     Inspect {
         id: Cow<'a, [u8]>,
+        by: By<'a>,
     },
     /// As Leaf serves ids, one at a time.
     Leaf {
@@ -31,6 +33,24 @@ pub(super) enum Route<'a> {
     Health,
     Ready,
     Metrics,
+}
+
+/// By what an id is to be read.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) enum By<'a> {
+    Anything,
+    Namespace(Cow<'a, [u8]>),
+    Layout(Cow<'a, [u8]>),
+}
+
+impl By<'_> {
+    pub(super) fn as_ref(&self) -> InspectBy<'_> {
+        match self {
+            Self::Anything => InspectBy::Anything,
+            Self::Namespace(name) => InspectBy::Namespace(name),
+            Self::Layout(layout) => InspectBy::Layout(layout),
+        }
+    }
 }
 
 /// Which of Leaf's two modes is asked for.
@@ -43,12 +63,17 @@ pub(super) enum LeafMode {
 /// Reads path and query.
 pub(super) fn route<'a>(path: &'a str, query: Option<&'a str>) -> Result<Route<'a>, Problem> {
     if let Some(namespace) = path.strip_prefix("/v1/ids/").and_then(segment) {
-        let count = parameter(query, "count", "/v1/ids")?.unwrap_or(Cow::Borrowed(b"1"));
+        let count =
+            parameter(query, &["count"], "/v1/ids")?.map_or(Cow::Borrowed(&b"1"[..]), |(_, count)| count);
         return Ok(Route::Ids { namespace: decode(namespace)?, count });
     }
     if let Some(id) = path.strip_prefix("/v1/inspect/").and_then(segment) {
-        parameter(query, "", "/v1/inspect")?;
-        return Ok(Route::Inspect { id: decode(id)? });
+        let by = match parameter(query, &["namespace", "layout"], "/v1/inspect")? {
+            None => By::Anything,
+            Some(("namespace", name)) => By::Namespace(name),
+            Some((_, layout)) => By::Layout(layout),
+        };
+        return Ok(Route::Inspect { id: decode(id)?, by });
     }
     for (prefix, mode) in
         [("/api/segment/get/", LeafMode::Segment), ("/api/snowflake/get/", LeafMode::Snowflake)]
@@ -75,8 +100,15 @@ fn segment(rest: &str) -> Option<&str> {
     (!rest.is_empty() && !rest.contains('/')).then_some(rest)
 }
 
-/// The value of the one parameter that a path takes, none where `known` is empty.
-fn parameter<'a>(query: Option<&'a str>, known: &str, path: &str) -> Result<Option<Cow<'a, [u8]>>, Problem> {
+/// A parameter of a query: its name, and its value decoded.
+type Parameter<'a> = (&'static str, Cow<'a, [u8]>);
+
+/// The one parameter that a request has, of those that its path takes.
+fn parameter<'a>(
+    query: Option<&'a str>,
+    known: &[&'static str],
+    path: &str,
+) -> Result<Option<Parameter<'a>>, Problem> {
     let mut found = None;
     for pair in query.unwrap_or_default().split('&').filter(|pair| !pair.is_empty()) {
         let (name, value) = pair.split_once('=').unwrap_or((pair, ""));
@@ -86,17 +118,25 @@ fn parameter<'a>(query: Option<&'a str>, known: &str, path: &str) -> Result<Opti
                 format!("{what} query parameter {}: {path} takes {takes}", Snippet::of(name)),
             )
         };
-        if known.is_empty() {
-            return Err(bad("unknown", "none"));
-        }
-        if *decode(name)? != *known.as_bytes() {
-            return Err(bad("unknown", &format!("`{known}` only")));
-        }
-        if found.replace(decode(value)?).is_some() {
-            return Err(bad("repeated", "it once"));
+        let decoded = decode(name)?;
+        let Some(name) = known.iter().find(|known| *decoded == *known.as_bytes()) else {
+            return Err(bad("unknown", &format!("`{}` only", known.join("` or `"))));
+        };
+        match found.replace((*name, decode_value(value)?)) {
+            None => {}
+            Some((before, _)) if before == *name => return Err(bad("repeated", "it once")),
+            Some((before, _)) => return Err(bad("surplus", &format!("either `{before}` or it"))),
         }
     }
     Ok(found)
+}
+
+/// Undoes the encoding of a query, where `+` stands for a blank.
+fn decode_value(text: &str) -> Result<Cow<'_, [u8]>, Problem> {
+    if text.contains('+') {
+        return decode(&text.replace('+', " ")).map(|decoded| Cow::Owned(decoded.into_owned()));
+    }
+    decode(text)
 }
 
 /// Undoes percent-encoding.
@@ -142,7 +182,17 @@ mod tests {
             ("/v1/ids/default", Some(""), ids("default", "1")),
             ("/v1/ids/default", Some("count="), ids("default", "")),
             ("/v1/ids/default", Some("c%6Funt=%31&"), ids("default", "1")),
-            ("/v1/inspect/12", None, Route::Inspect { id: b"12".into() }),
+            ("/v1/inspect/12", None, Route::Inspect { id: b"12".into(), by: By::Anything }),
+            (
+                "/v1/inspect/ORD%2F1",
+                Some("namespace=orders"),
+                Route::Inspect { id: b"ORD/1".into(), by: By::Namespace(b"orders".into()) },
+            ),
+            (
+                "/v1/inspect/12",
+                Some("layout=time:41+worker%3A10%20sequence:12"),
+                Route::Inspect { id: b"12".into(), by: By::Layout(b"time:41 worker:10 sequence:12".into()) },
+            ),
             (
                 "/api/segment/get/order",
                 Some("t=1"),
@@ -183,7 +233,19 @@ mod tests {
                 "/v1/inspect/1",
                 Some("x"),
                 Kind::BadRequest,
-                "unknown query parameter `x`: /v1/inspect takes none",
+                "unknown query parameter `x`: /v1/inspect takes `namespace` or `layout` only",
+            ),
+            (
+                "/v1/inspect/1",
+                Some("namespace=a&layout=twitter"),
+                Kind::BadRequest,
+                "surplus query parameter `layout`: /v1/inspect takes either `namespace` or it",
+            ),
+            (
+                "/v1/inspect/1",
+                Some("layout=a&layout=b"),
+                Kind::BadRequest,
+                "repeated query parameter `layout`: /v1/inspect takes it once",
             ),
         ] {
             let problem = route(path, query).unwrap_err();

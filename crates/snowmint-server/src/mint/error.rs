@@ -4,8 +4,9 @@
 use std::time::Duration;
 
 use snowmint::codec::CodecError;
-use snowmint::{Refusal, Snippet, SplitError};
+use snowmint::{LayoutParseError, Refusal, Snippet, SplitError};
 use snowmint_cluster::NoId;
+use snowmint_cluster::namespace::InspectError;
 
 use crate::limits::MAX_WAIT;
 use crate::status::Kind;
@@ -93,6 +94,24 @@ pub enum MintError {
         /// Its maximum.
         maximum: u64,
     },
+    /// The text is not an id of the namespace that was named.
+    #[error("{text} is not an id of namespace {name}: {why}")]
+    NotOfNamespace {
+        /// What was given.
+        text: Snippet,
+        /// The namespace.
+        name: Snippet,
+        /// What is wrong with it.
+        why: InspectError,
+    },
+    /// The text is neither the name nor the fields of a layout.
+    #[error("invalid layout {layout}: {why}")]
+    BadLayout {
+        /// What was given.
+        layout: Snippet,
+        /// What is wrong with it.
+        why: Box<LayoutParseError>,
+    },
     /// The text is not an id, or not one of this layout.
     #[error("{text} is not an id of this server: {why}")]
     BadId {
@@ -142,6 +161,9 @@ pub enum NotAnId {
     /// It has bits that the layout does not have.
     #[error(transparent)]
     Layout(#[from] SplitError),
+    /// It is a number that nothing explains.
+    #[error("no namespace of this server, layout or scheme explains it")]
+    Nothing,
 }
 
 impl MintError {
@@ -155,7 +177,8 @@ impl MintError {
             Self::NumbersEnded { .. } => Kind::NumbersEnded,
             Self::BadNamespace { .. } => Kind::BadNamespace,
             Self::BadCount { .. } | Self::RunTooLong { .. } => Kind::BadCount,
-            Self::BadId { .. } => Kind::BadId,
+            Self::BadId { .. } | Self::NotOfNamespace { .. } => Kind::BadId,
+            Self::BadLayout { .. } => Kind::BadRequest,
             Self::NotReady { .. } => Kind::NotReady,
             Self::ClockBehind { .. } => Kind::ClockBehind,
             Self::Busy { .. } => Kind::Busy,

@@ -5,8 +5,9 @@ use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
 
 use prometheus_client::metrics::counter::Counter;
+use snowmint::inspect::Decoded;
 use snowmint::{Batch, Clock as _, Id, Snippet};
-use snowmint_cluster::namespace::{Definition, NumberSource, Scheme, TextForm};
+use snowmint_cluster::namespace::{Definition, InspectError, NumberSource, Scheme, TextForm};
 use snowmint_cluster::segment::Run;
 use snowmint_cluster::{NamespaceName, NoNumber, SegmentStatus, Segments};
 
@@ -24,6 +25,8 @@ pub struct Namespace<S> {
     name: NamespaceName,
     definition: Definition,
     form: Option<Arc<TextForm>>,
+    /// Text forms that it had before, in which ids are written somewhere; `None` for ids without one.
+    earlier_texts: Vec<Option<TextForm>>,
     maker: Maker<S>,
     clock: ServiceClock,
     issued: Counter<u64, AtomicU64>,
@@ -85,6 +88,7 @@ impl<S: Source> Namespace<S> {
             name,
             definition,
             form,
+            earlier_texts: Vec::new(),
             maker,
             clock: ServiceClock(Arc::clone(clock)),
             issued: Counter::default(),
@@ -98,6 +102,7 @@ impl<S: Source> Namespace<S> {
             name: self.name.clone(),
             form: definition.text.clone().map(Arc::new),
             definition,
+            earlier_texts: self.earlier_texts.clone(),
             maker,
             clock: self.clock.clone(),
             issued: self.issued.clone(),
@@ -250,9 +255,24 @@ impl<S: Source> Namespace<S> {
         }
     }
 
-    /// The number that a text of this namespace's form stands for.
-    pub fn read(&self, text: &str) -> Option<u64> {
-        self.form.as_ref()?.read_number(text)
+    /// The same namespace with the text forms that it had before.
+    #[must_use]
+    pub fn with_earlier_texts(self, earlier_texts: Vec<Option<TextForm>>) -> Self {
+        Self { earlier_texts, ..self }
+    }
+
+    /// The text forms that it had before.
+    pub fn earlier_texts(&self) -> &[Option<TextForm>] {
+        &self.earlier_texts
+    }
+
+    /// Takes a text of this namespace apart, in the form it has or one that it had.
+    ///
+    /// # Errors
+    ///
+    /// [`InspectError`] for what is no text of its ids.
+    pub fn inspect(&self, text: &str) -> Result<(Decoded, &'static str), InspectError> {
+        self.definition.inspect(text, &self.earlier_texts)
     }
 
     /// Its name.

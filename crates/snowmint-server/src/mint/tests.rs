@@ -1,6 +1,8 @@
 //! Tests of the mint against a source without a store, under a clock that is moved by hand.
 //! Both sides of every bound, and every way to be refused.
 
+use snowmint_cluster::namespace::Fields;
+
 use super::*;
 use crate::limits::MAX_COUNT;
 use crate::status::Kind;
@@ -124,21 +126,124 @@ async fn a_wait_is_bounded() {
     );
 }
 
+fn anything(mint: &Mint<TestSource>, text: &[u8]) -> Result<Inspection, MintError> {
+    mint.inspect(text, InspectBy::Anything)
+}
+
 #[test]
-fn inspect_takes_only_ids_of_the_layout() {
+fn inspect_reads_what_the_mint_wrote_and_no_other_text() {
     let mint = mint();
     let id = one(&mint, b"default").unwrap().unwrap();
-    let inspection = mint.inspect(id.to_string().as_bytes()).unwrap();
-    assert_eq!((inspection.parts.worker.0, inspection.parts.datacenter.0), (3, 1));
-    assert_eq!(inspection.unix_ms(), crate::testing::START_UNIX_MS);
-    for bad in [&b""[..], b"x", b"-1", b"9223372036854775808", b"1.0", b" 1", b"\xff"] {
-        assert_eq!(mint.inspect(bad).unwrap_err().kind(), Kind::BadId, "{}", bad.escape_ascii());
+    let inspection = anything(&mint, id.to_string().as_bytes()).unwrap();
+    let likeliest = inspection.likeliest();
+    let Decoded::Snowflake { parts, .. } = likeliest.decoded else { panic!("{inspection:?}") };
+    assert_eq!((parts.worker.0, parts.datacenter.0), (3, 1));
+    assert_eq!(likeliest.decoded.unix_ms(), Some(crate::testing::START_UNIX_MS));
+    assert_eq!(likeliest.namespaces, ["default", "orders"]);
+    for bad in [&b""[..], b"x", b"-1", b"9223372036854775808", b"1.0", b"\xff"] {
+        assert_eq!(anything(&mint, bad).unwrap_err().kind(), Kind::BadId, "{}", bad.escape_ascii());
     }
-    let narrow: Layout = "time:31@1s worker:10 sequence:12 epoch:2020-01-01".parse().unwrap();
-    let mint = mint_of(
-        TestSource::new("time:31@1s datacenter:2 worker:8 sequence:12 epoch:2020-01-01".parse().unwrap()),
-        narrow,
-    );
-    let error = mint.inspect(b"9223372036854775807").unwrap_err();
-    assert!(error.to_string().contains("another layout made it"), "{error}");
+}
+
+/// A mint of namespaces that only read.
+fn mint_of_definitions(definitions: &[(&str, Fields)]) -> Mint<TestSource> {
+    let mint = mint();
+    let wall: SharedClock = Arc::new(WallClock);
+    let namespace = |(name, fields): &(&str, Fields)| {
+        let name = NamespaceName::new(name).unwrap();
+        let definition = fields.clone().define(&LAYOUT).unwrap();
+        Arc::new(Namespace::new(name, definition, Maker::Missing("".into()), &wall))
+    };
+    mint.serve(definitions.iter().map(namespace).collect());
+    mint
+}
+
+fn fields(scheme: &str, layout: &str, text: &str) -> Fields {
+    Fields {
+        scheme: scheme.to_owned(),
+        layout: layout.parse().ok(),
+        text: text.parse().ok(),
+        ..Fields::default()
+    }
+}
+
+/// Goal: an id is read by the namespace or layout that is named, and by the one that it fits where none is. Method: an id
+/// of layout `game`, which the service's own layout reads as one of 2013, and one text of each kind.
+#[test]
+fn inspect_goes_by_what_is_named_or_by_what_fits() {
+    let game: Layout = "game".parse().unwrap();
+    let now = WallClock.unix_ms();
+    let timestamp = game.timestamp_at(now).unwrap();
+    let id = game.compose(&snowmint::Parts { timestamp, ..snowmint::Parts::default() }).unwrap().to_string();
+    let mint = mint_of_definitions(&[
+        ("default", fields("snowflake", "", "")),
+        ("keys", fields("uuid7", "", "key_{id}")),
+        ("orders", fields("segment", "", "ORD-{alphabet=zyxwvutsrq}")),
+        ("players", fields("snowflake", "game", "")),
+        ("users", fields("snowflake", "", "U{base58:11}")),
+    ]);
+    let shown = |inspection: Inspection| {
+        let likeliest = inspection.likeliest();
+        (likeliest.decoded.name().into_owned(), likeliest.form, likeliest.namespaces.clone())
+    };
+    let named = |name: &str, form, namespaces: &[&str]| {
+        (name.to_owned(), form, namespaces.iter().map(|&it| it.to_owned()).collect::<Vec<_>>())
+    };
+    let by = |text: &str, by| shown(mint.inspect(text.as_bytes(), by).unwrap());
+    let key = "key_017f22e2-79b0-7cc3-98c4-dc0c0c07398f";
+    for (text, name, form, namespace) in [
+        (&*id, "game", "decimal", "players"),
+        (key, "uuid7", "uuid7", "keys"),
+        ("ORD-yz", "number", "alphabet", "orders"),
+        ("U4aaW4SzAyQK", "twitter", "base58", "users"),
+    ] {
+        assert_eq!(by(text, InspectBy::Anything), named(name, form, &[namespace]), "{text}");
+        let known = mint.inspect(text.as_bytes(), InspectBy::Namespace(namespace.as_bytes())).unwrap();
+        assert!(known.candidates().is_empty(), "{known:?}");
+        assert_eq!(shown(known), named(name, form, &[]), "{text}");
+    }
+    assert_eq!(by(&id, InspectBy::Layout(b"twitter")), named("twitter", "decimal", &[]));
+    assert_eq!(by("01ARZ3NDEKTSV4RRFFQ69G5FAV", InspectBy::Anything), named("ulid", "ulid", &[]));
+    let all = anything(&mint, id.as_bytes()).unwrap();
+    let listed: Vec<_> = all.candidates().iter().map(|it| it.decoded.name().into_owned()).collect();
+    assert_eq!(listed[..2], ["game", "twitter"], "both are listed");
+}
+
+#[test]
+fn inspect_tells_what_is_wrong_with_what_is_named() {
+    let mint = mint_of_definitions(&[
+        ("default", fields("snowflake", "", "")),
+        ("orders", fields("segment", "", "ORD-{alphabet=zyxwvutsrq:6}")),
+    ]);
+    for (text, by, kind, words) in [
+        ("7", InspectBy::Namespace(b"nope"), Kind::UnknownNamespace, "it has default, orders"),
+        ("7", InspectBy::Namespace(b"a b"), Kind::BadNamespace, "is not the name of a namespace"),
+        (
+            "7",
+            InspectBy::Namespace(b"orders"),
+            Kind::BadId,
+            "`7` is not an id of namespace `orders`: its ids are written as ORD-{alphabet:6}",
+        ),
+        (
+            "x",
+            InspectBy::Namespace(b"default"),
+            Kind::BadId,
+            "`x` is not an id of namespace `default`: `x` at position 0",
+        ),
+        ("7", InspectBy::Layout(b"time:99"), Kind::BadRequest, "invalid layout `time:99`: "),
+        ("7", InspectBy::Layout(b"gane"), Kind::BadRequest, "invalid layout `gane`: "),
+        ("7", InspectBy::Layout(b""), Kind::BadRequest, "invalid layout ``: "),
+        (
+            "x",
+            InspectBy::Layout(b"twitter"),
+            Kind::BadId,
+            "`x` is not an id of this server: `x` at position 0",
+        ),
+        ("9223372036854775807", InspectBy::Layout(b"js53"), Kind::BadId, "another layout made it"),
+    ] {
+        let error = mint.inspect(text.as_bytes(), by).unwrap_err();
+        assert!(error.kind() == kind && error.to_string().contains(words), "{text} {by:?}: {error}");
+    }
+    let long = "z".repeat(60_000);
+    assert_eq!(anything(&mint, long.as_bytes()).unwrap_err().kind(), Kind::BadId);
 }

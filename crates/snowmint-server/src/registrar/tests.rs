@@ -4,13 +4,14 @@
 use std::path::Path;
 use std::sync::Mutex;
 
+use snowmint::inspect::Decoded;
 use snowmint::{Clock as _, DatacenterId, WallClock};
 use snowmint_cluster::namespace::{Fields, NamespaceRecord};
 use snowmint_store::{Expected, Key, MemoryStore, Swap, Versioned};
 use tokio::sync::oneshot;
 
 use super::*;
-use crate::mint::Minted;
+use crate::mint::{InspectBy, Minted};
 use crate::testing::TestSource;
 
 const LAYOUT: Layout = Layout::TWITTER;
@@ -175,14 +176,42 @@ async fn other_layouts_and_rules_each_start_one_source_which_ends_with_its_last_
     }
     let text = node.take("e", 1).await.unwrap().remove(0);
     assert!(text.len() == 12 && text.starts_with('F'), "{text}");
-    let inspection = node.mint.inspect(text.as_bytes()).unwrap();
-    assert_eq!(inspection.layout, OTHER.parse().unwrap());
+    let inspection = node.mint.inspect(text.as_bytes(), InspectBy::Anything).unwrap();
+    let likeliest = inspection.likeliest();
+    assert!(
+        matches!(likeliest.decoded, Decoded::Snowflake { layout, .. } if layout == OTHER.parse().unwrap())
+    );
+    assert_eq!((&likeliest.namespaces[..], likeliest.form), (&["e".to_owned()][..], "base62"));
     for dropped in ["b", "c", "e"] {
         registry::drop_namespace(&store, &name(dropped), 5).await.unwrap();
     }
     node.look().await;
     assert_eq!(node.registrar.pools.len(), 1);
     assert!(node.mint.check_ready().is_ok());
+}
+
+/// Goal: ids that were written before a text form changed are still read. Method: a node that saw the change, and one that
+/// starts after it.
+#[tokio::test]
+async fn texts_of_earlier_forms_are_inspected() {
+    let store = MemoryStore::new();
+    let mut node = Node::start(&store, &["default"], None).await;
+    let fields =
+        Fields { scheme: "segment".to_owned(), text: "A-{base58:6}".parse().ok(), ..Fields::default() };
+    add(&store, "orders", fields.clone()).await;
+    node.look().await;
+    let changed = Fields { text: "B-{base58:8}".parse().ok(), ..fields }.define(&LAYOUT).unwrap();
+    registry::set(&store, &name("orders"), |_| Ok::<_, NamespaceError>(changed.clone())).await.unwrap();
+    node.look().await;
+    let late = Node::start(&store, &["default"], None).await;
+    for node in [node, late] {
+        for text in ["A-11111z", "B-1111111z"] {
+            let read = node.mint.inspect(text.as_bytes(), InspectBy::Namespace(b"orders")).unwrap();
+            assert!(matches!(read.likeliest().decoded, Decoded::Number(id) if id.get() == 57), "{read:?}");
+        }
+        let error = node.mint.inspect(b"C-11111z", InspectBy::Namespace(b"orders")).unwrap_err();
+        assert!(error.to_string().ends_with("its ids are written as B-{base58:8}"), "{error}");
+    }
 }
 
 /// Goal: a namespace of the store is warned of before its layout ends, and only then. Method: layouts that end a

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use snowmint::Layout;
 use snowmint_cluster::namespace::{
     AutoCreate, Definition, MAX_NAMESPACES, NamespaceError, NamespaceFile, NamespaceFileError,
-    NamespaceRecord, Reach, registry,
+    NamespaceRecord, Reach, TextForm, registry,
 };
 use snowmint_cluster::{NamespaceName, NamespaceNameError};
 use snowmint_store::{Store, StoreError, StoreReach};
@@ -38,6 +38,8 @@ pub struct Told {
 #[derive(Debug, Default)]
 pub(super) struct Wanted {
     pub(super) namespaces: BTreeMap<NamespaceName, Definition>,
+    /// The text forms that they had before, where they had some.
+    pub(super) earlier_texts: BTreeMap<NamespaceName, Vec<Option<TextForm>>>,
     /// Namespaces of the store that are not dropped.
     pub(super) in_store: usize,
     /// Records that cannot be read, with why: what is served of them stays as it is.
@@ -206,6 +208,9 @@ impl Told {
             let follows = in_file.filter(|wanted| registry::check_with_text(&name, &record, wanted).is_ok());
             if record.reach == Reach::Everywhere {
                 wanted.everywhere.insert(name.clone());
+            }
+            if !record.earlier_texts.is_empty() {
+                wanted.earlier_texts.insert(name.clone(), record.earlier_texts);
             }
             let definition = follows.cloned().unwrap_or(record.definition);
             wanted.namespaces.insert(name, definition);

@@ -6,13 +6,14 @@ use std::num::NonZeroU64;
 use std::sync::Arc;
 
 use snowmint::Snippet;
+use snowmint::inspect::{Value, Values};
 
 use crate::limits::parse_count;
 use crate::metrics::Protocol;
-use crate::mint::{Caller, Ids, MintError, Minted, Namespace, Part, Source, Taken, Value};
+use crate::mint::{Caller, Ids, InspectBy, MintError, Minted, Namespace, Part, Source, Taken};
 use crate::resp::codec::Args;
 use crate::resp::info;
-use crate::resp::reply;
+use crate::resp::reply::{self, Version};
 use crate::resp::session::Session;
 use crate::resp::table::{self, Name, Spec, TABLE};
 use crate::resp::tally::Tally;
@@ -221,22 +222,26 @@ impl<S: Source> Call<'_, S> {
         self.refuse(&error)
     }
 
+    /// `ID.INSPECT id [NAMESPACE name | LAYOUT spec]`; the fields of a layout may be one argument or several.
     fn inspect(&mut self) -> Flow<S> {
-        let inspection = match self.server.mint.inspect(self.args.at(1)) {
-            Ok(inspection) => inspection,
-            Err(error) => return self.refuse(&error),
-        };
-        let values = inspection.values();
-        reply::map(self.out, self.session.version, values.len());
-        for (name, value) in values {
-            reply::bulk(self.out, name.as_bytes());
-            match value {
-                Value::Number(number) => reply::integer(self.out, number),
-                Value::Id(id) => reply::digits(self.out, id.get()),
-                Value::Text(text) => reply::bulk(self.out, text.as_bytes()),
+        let named = self.args.at(2);
+        let layout;
+        let by = match self.args.len() {
+            2 => InspectBy::Anything,
+            4 if named.eq_ignore_ascii_case(b"namespace") => InspectBy::Namespace(self.args.at(3)),
+            4.. if named.eq_ignore_ascii_case(b"layout") => {
+                layout = self.args.from(3).collect::<Vec<_>>().join(&b' ');
+                InspectBy::Layout(&layout)
             }
+            _ => return self.fail(Kind::BadRequest, "syntax error"),
+        };
+        match self.server.mint.inspect(self.args.at(1), by) {
+            Ok(inspection) => {
+                write_values(self.out, self.session.version, &inspection.values());
+                self.done()
+            }
+            Err(error) => self.refuse(&error),
         }
-        self.done()
     }
 
     fn ping(&mut self) -> Flow<S> {
@@ -404,6 +409,32 @@ pub(super) fn write_id(out: &mut Vec<u8>, ids: &Ids, id: Minted, written: Writte
             text.clear();
             ids.write(id, text);
             reply::bulk(out, text);
+        }
+    }
+}
+
+/// Writes what an id says: a map, whose values may be lists of maps.
+fn write_values(out: &mut Vec<u8>, version: Version, values: &Values) {
+    reply::map(out, version, values.len());
+    for (name, value) in values {
+        reply::bulk(out, name.as_bytes());
+        match value {
+            Value::Number(number) => reply::integer(out, *number),
+            // RESP2 has no fractions.
+            Value::Bits(bits) => reply::bulk(out, bits.to_string().as_bytes()),
+            Value::Text(text) => reply::bulk(out, text.as_bytes()),
+            Value::Texts(texts) => {
+                reply::array(out, texts.len());
+                for text in texts {
+                    reply::bulk(out, text.as_bytes());
+                }
+            }
+            Value::List(list) => {
+                reply::array(out, list.len());
+                for values in list {
+                    write_values(out, version, values);
+                }
+            }
         }
     }
 }

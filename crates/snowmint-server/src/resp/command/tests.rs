@@ -105,6 +105,12 @@ fn what_is_wrong_with_id_next_is_told() {
         ("ID.NEXT nope COUNT 0", "-NONAMESPACE "),
         ("ID.NEXT \"a\\r\\n+OK\"", "-ERR `a\\r\\n+OK` is not the name of a namespace"),
         ("ID.INSPECT x", "-ERR `x` is not an id of this server: "),
+        ("ID.INSPECT x NAMESPACE default", "-ERR `x` is not an id of namespace `default`: "),
+        ("ID.INSPECT 7 NAMESPACE nope", "-NONAMESPACE this server has no namespace `nope`"),
+        ("ID.INSPECT 7 LAYOUT time:99", "-ERR invalid layout `time:99`: "),
+        ("ID.INSPECT 7 LAYOUT", "-ERR syntax error"),
+        ("ID.INSPECT 7 NAMESPACE default x", "-ERR syntax error"),
+        ("ID.INSPECT 7 OF default", "-ERR syntax error"),
         ("ID.INSPECT", "-ERR wrong number of arguments for 'id.inspect' command\r\n"),
     ] {
         let reply = client.reply(line);
@@ -130,15 +136,29 @@ fn unknown_commands_are_told_as_redis_does() {
 #[test]
 fn inspect_in_both_versions() {
     let mut client = Client::new();
-    let resp2 = client.reply("ID.INSPECT 1541815603606036480");
+    let resp2 = client.reply("ID.INSPECT 1541815603606036480 NAMESPACE default");
     assert!(
         resp2.starts_with("*18\r\n$2\r\nid\r\n$19\r\n1541815603606036480\r\n$6\r\nlayout\r\n"),
         "{resp2}"
     );
     assert!(resp2.contains("$6\r\nworker\r\n:26\r\n"), "{resp2}");
+    assert_eq!(client.reply("id.inspect 1541815603606036480 layout twitter"), resp2);
+    let spec = "time:41 datacenter:5 worker:5 sequence:12 epoch:2010-11-04T01:42:54.657Z";
+    assert_eq!(client.reply(&format!("id.inspect 1541815603606036480 layout {spec}")), resp2);
+    let all = client.reply("ID.INSPECT 1541815603606036480");
+    let (head, guesses) = all.split_once("$7\r\nguesses\r\n").unwrap();
+    assert_eq!(head.replacen("*20", "*18", 1), resp2);
+    let first = "*12\r\n$4\r\nname\r\n$7\r\ntwitter\r\n$4\r\nform\r\n$7\r\ndecimal\r\n";
+    let owners = "$10\r\nnamespaces\r\n*2\r\n$7\r\ndefault\r\n$6\r\norders\r\n";
+    assert!(
+        guesses.contains(first) && guesses.contains(owners) && guesses.contains("$4\r\nleaf\r\n"),
+        "{guesses}"
+    );
     client.reply("HELLO 3");
-    let resp3 = client.reply("ID.INSPECT 1541815603606036480");
+    let resp3 = client.reply("ID.INSPECT 1541815603606036480 NAMESPACE default");
     assert_eq!(resp3, resp2.replacen("*18", "%9", 1));
+    let all = client.reply("ID.INSPECT 1541815603606036480");
+    assert!(all.starts_with("%10\r\n") && all.contains("\r\n%6\r\n$4\r\nname\r\n$7\r\ntwitter\r\n"), "{all}");
 }
 
 #[test]
