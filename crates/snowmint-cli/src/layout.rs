@@ -1,4 +1,4 @@
-//! `snowmint layout`: what a layout can hold and how long it lasts, or why it cannot be and what would fit.
+//! `snowmint layout`: what a layout can hold and how long it lasts, or what is wrong with it and what would fit.
 
 use serde::Serialize;
 use snowmint::utc::Utc;
@@ -20,8 +20,8 @@ Examples:
 A layout names its fields from the top bit down, each with its bits:
   time:BITS@TICK   ticks since the epoch; the tick is 1ms, 10ms, 1s ...;
                    without @TICK it is 1ms
-  datacenter:BITS  the high part of who made the id; optional
-  worker:BITS      who made the id
+  datacenter:BITS  the high part of the node; optional
+  worker:BITS      the node
   generation:BITS  changes when the clock goes back; optional
   sequence:BITS    counts ids inside one tick
   epoch:INSTANT    the instant of tick 0, such as 2026-01-01; never change it
@@ -36,20 +36,20 @@ JSON, one object:
   ids_per_second_per_worker, workers, ids_per_second
   first_unix_ms, first_utc, last_unix_ms, last_utc
                               the first and last millisecond with a timestamp
-  years_left, ended           from now on; whether the time ran out
+  years_left, ended           from now on; whether the layout has ended
   sorts_by_time               whether the timestamp is on top
   safe_in_javascript          whether ids fit in 53 bits
 
-A layout that cannot be is refused with what would fit; exit code 2.";
+Invalid layouts are rejected with a suggestion that fits; exit code 2.";
 
-/// Show what a layout can hold, how many ids it makes and how long it lasts
+/// Show the fields, capacity and lifetime of a layout
 #[derive(Debug, clap::Args)]
 #[command(after_long_help = EXAMPLES, after_help = "See --help for examples, the text form and the JSON fields.")]
 pub(crate) struct Args {
-    /// A name (see `snowmint layouts`) or the fields, as one argument or as several
+    /// Name (see `snowmint layouts`) or fields, as one argument or several
     #[arg(value_name = "SPEC|NAME", required = true)]
     spec: Vec<String>,
-    /// One JSON object
+    /// Print one JSON object
     #[arg(long)]
     json: bool,
 }
@@ -128,7 +128,7 @@ fn facts(layout: &Layout, now_unix_ms: u64) -> [(&'static str, String); 8] {
 
 fn years_left(layout: &Layout, now_unix_ms: u64) -> String {
     if layout.ends_at_unix_ms() <= now_unix_ms {
-        return format!("none, its time ran out on {}", date(layout.ends_at_unix_ms()));
+        return format!("none, it ended on {}", date(layout.ends_at_unix_ms()));
     }
     let tenths = tenths_of_years_left(layout, now_unix_ms);
     format!("{}.{}", thousands(tenths / 10), tenths % 10)

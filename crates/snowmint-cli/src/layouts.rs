@@ -18,7 +18,7 @@ const NAME: usize = 18;
     after_long_help = "JSON, one object a line: `about` and `source`, and the members that `snowmint layout --help` lists."
 )]
 pub(crate) struct Args {
-    /// One JSON object a line
+    /// Print one JSON object a line
     #[arg(long)]
     json: bool,
 }

@@ -12,8 +12,8 @@ pub(crate) fn check(layout: &Layout, now_unix_ms: u64) -> Result<Option<String>,
         return Err(Failure::flag(
             "--layout",
             format!(
-                "the time of `{layout}` ran out on {}: its ids can be read, but no more be made; \
-                 choose another layout, `snowmint layouts` shows those with a name",
+                "layout `{layout}` ended on {}: its ids can be read, but no new ones made; choose another layout, see \
+                 `snowmint layouts`",
                 date(layout.ends_at_unix_ms())
             ),
         ));
@@ -22,8 +22,7 @@ pub(crate) fn check(layout: &Layout, now_unix_ms: u64) -> Result<Option<String>,
         return Err(Failure::flag(
             "--layout",
             format!(
-                "the time of `{layout}` begins on {}, later than now ({}): take an epoch that has passed, \
-                 or correct the clock",
+                "layout `{layout}` begins on {}, later than now ({}): choose an epoch in the past, or correct the clock",
                 date(layout.epoch_unix_ms()),
                 date(now_unix_ms)
             ),

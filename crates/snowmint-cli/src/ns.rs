@@ -18,19 +18,18 @@ use crate::workers::Place;
 use settings::{Pinned, Safe, Text};
 
 const EXAMPLES: &str = "\
-A namespace is a name that ids are asked for under. Its scheme says how they
-are made:
+A namespace is a named source of ids. Its scheme says how they are made:
   snowflake   64-bit ids in order of time, by a layout of bits
-  segment     plain growing numbers, reserved from a counter
+  segment     plain increasing numbers, reserved from a counter
   uuid7, uuid4, ulid, objectid
               ids of 96 or 128 bits, which need no coordination
 
 Examples:
   snowmint ns add orders --scheme segment --reset daily \\
       --text 'ORD-{date}-{number:6}'
-      ORD-20261121-000001 and so on, from 1 again each day (UTC).
+      ORD-20261121-000001 and so on, restarting at 1 each day (UTC).
   snowmint ns add tickets --scheme segment --mode direct
-      Each number greater than all before it, whichever node is asked.
+      Each number is greater than all earlier ones, on every node.
   snowmint ns add ids --scheme segment \\
       --source '1/2 mysql://mint@a/ids' --source '2/2 mysql://mint@b/ids'
       Two ticket servers: odd numbers from one, even from the other; one of
@@ -41,15 +40,29 @@ Examples:
   snowmint ns add keys --scheme uuid7 --text 'key_{id}'
   snowmint ns set orders --maximum 999999
   snowmint ns drop orders
-      No node serves it any more. Its record stays: snowmint ns add orders
-      takes it up again, above the last number.
+      Nodes stop serving it. Its record stays: `snowmint ns add orders`
+      resumes it above the last number.
   snowmint ns list --json
 
-Nodes look into the store every few seconds: no restart is needed. Scheme,
-layout, stripe, source and reset cannot be changed afterwards: another one
-could make equal ids. Rule, sequence start, mode, sizes, start and maximum
-can; the text form where no id can get the text of an earlier one, as by
-another width or another literal at its start.
+Text forms (--text): literal text around one number field, or around {id}.
+  {number}         decimal; {number:6} pads it with zeros to 6 digits
+  {hex} {base32} {base36} {base58} {base62}
+                   other digits, each with a width if wanted; base32 is
+                   Crockford's, base58 has Bitcoin's order
+  {alphabet=CHARS:11}
+                   2 to 94 characters in an order of your own, without { } :
+                   quotes and \\. Shuffled ones hide the number from people who
+                   see an id, not from those who can ask the service
+  {id}             the text of uuid7, uuid4, ulid and objectid
+  {date} {yyyy} {mm} {dd}
+                   the day in UTC
+  snowmint ns add tickets --scheme segment --text 'T-{base32:8}'
+
+Nodes read the store every few seconds: no restart is needed. Scheme, layout,
+stripe, source and reset are fixed: a change could produce duplicates. Rule,
+sequence start, mode, sizes, start and maximum can change. The text form can
+change if no new text can equal an earlier one: another width, or another
+literal at its start.
 
 The same in a file, for snowmint serve --namespaces-file FILE (TOML):
   [namespaces.orders]
@@ -67,9 +80,9 @@ The same in a file, for snowmint serve --namespaces-file FILE (TOML):
   scheme = \"snowflake\"
   layout = \"time:41 worker:10 sequence:12 epoch:2026-01-01\"
 
-  [auto_create]           # unknown names become namespaces; else an error
-  like = \"ids\"            # as this one
-  at_most = 100           # until the store has so many";
+  [auto_create]           # create a namespace for an unknown name
+  like = \"ids\"            # as a copy of this one
+  at_most = 100           # while the store has fewer";
 
 /// Add, change, drop or list the namespaces of a store
 #[derive(Debug, clap::Args)]
@@ -79,42 +92,42 @@ pub(crate) struct Args {
     action: Action,
     #[command(flatten)]
     place: Place,
-    /// JSON: of list, one object a line
+    /// Print JSON, one object a line (list only)
     #[arg(long, global = true)]
     json: bool,
 }
 
 #[derive(Debug, clap::Subcommand)]
 enum Action {
-    /// Add a namespace, which every node of the store serves from then on; or take one up again that was dropped
+    /// Add a namespace that every node of the store serves, or resume a dropped one
     #[command(after_long_help = EXAMPLES, after_help = "See --help for examples.")]
     Add {
-        /// Its name: 1 to 64 letters, digits, `.`, `_`, `-` or `:`
+        /// Name of the namespace: 1 to 64 letters, digits, `.`, `_`, `-` or `:`
         name: NamespaceName,
         #[command(flatten)]
         pinned: Box<Pinned>,
         #[command(flatten)]
         safe: Box<Safe>,
-        /// Take up one that was dropped as if it had never been: ids that were given out come again
+        /// Restart a dropped namespace from the beginning: it repeats ids that it gave before
         #[arg(long)]
         start_over: bool,
     },
-    /// Change what may be changed of a namespace
+    /// Change the settings of a namespace
     Set {
-        /// Its name
+        /// Name of the namespace
         name: NamespaceName,
         #[command(flatten)]
         safe: Box<Safe>,
-        /// Plain numbers, or the text of the scheme, instead of a text form
+        /// Remove the text form: write plain numbers, or the text of the scheme
         #[arg(long, conflicts_with = "text")]
         plain: bool,
     },
-    /// Drop a namespace: no node serves it any more; its record stays
+    /// Drop a namespace: nodes stop serving it, its record stays
     Drop {
-        /// Its name
+        /// Name of the namespace
         name: NamespaceName,
     },
-    /// List the namespaces, dropped ones too
+    /// List all namespaces, including dropped ones
     #[command(
         after_help = "States: served (by every node of the store), named (by nodes whose flags or file name it), \
                             dropped, unreadable."
@@ -157,7 +170,10 @@ async fn add(
             safe.change(&before.definition, Text::Kept).map_err(refused)?
         }
         (None, _) => {
-            return Err(Failure::flag("--scheme", "give snowflake, segment, uuid7, uuid4, ulid or objectid"));
+            return Err(Failure::flag(
+                "--scheme",
+                "missing scheme: expected snowflake, segment, uuid7, uuid4, ulid or objectid",
+            ));
         }
     };
     check_sources(&definition).await?;
@@ -167,9 +183,9 @@ async fn add(
     let mut out = Output::new();
     out.line(&format!("{name} is {}", record.definition))?;
     if before.is_some() && again == Again::StartOver {
-        tell("warning", &format!("{name} starts over: ids that were given out before may come again"));
+        tell("warning", &format!("{name} starts over: it may repeat ids that it gave before"));
     } else if let (Some(_), Some(last)) = (&before, list::reserved_to(store, name.as_str(), &record).await?) {
-        out.line(&format!("it goes on where it was: the next number is above {last}"))?;
+        out.line(&format!("resumed: the next number is above {last}"))?;
     }
     out.flush()
 }
@@ -177,7 +193,7 @@ async fn add(
 async fn set(store: &dyn Store, name: &NamespaceName, safe: &Safe, text: Text) -> Result<(), Failure> {
     if !safe.is_given() && text == Text::Kept {
         return Err(Failure::usage(
-            "nothing to change: give --text, --plain, --rule, --sequence-start, --mode, --start, --maximum, \
+            "nothing to change: expected --text, --plain, --rule, --sequence-start, --mode, --start, --maximum, \
              --size-min or --size-max",
         ));
     }
@@ -200,7 +216,7 @@ async fn drop_one(store: &dyn Store, name: &NamespaceName) -> Result<(), Failure
     registry::settle(store, name, &record).await.map_err(failed)?;
     let mut out = Output::new();
     out.line(&format!(
-        "{name} is dropped: nodes refuse it within seconds; `snowmint ns add {name}` takes it up again where it was"
+        "{name} is dropped: nodes reject it within seconds; `snowmint ns add {name}` resumes it above its last number"
     ))?;
     out.flush()
 }

@@ -9,16 +9,16 @@ use crate::{store, store_recover};
 const EXAMPLES: &str = "\
 Examples:
   snowmint store init --store postgres://mint@db.internal/ids --dry-run
-      Prints the table, for those who must ask a DBA. Connects to nothing.
+      Prints the table for a DBA. Connects to nothing.
   snowmint store init --store postgres://mint@db.internal/ids
-      Makes it. Not needed where the user may make tables: the first node does.
+      Creates it. Not needed if the user may create tables: the first node does.
 
 Stores: sqlite:PATH, redis://HOST, postgres://USER@HOST/DB, mysql://USER@HOST/DB,
 etcd://H1,H2,H3, zookeeper://H1,H2,H3/PATH, kubernetes:NAMESPACE, memory:.
-Passwords do not belong in a process list: SNOWMINT_STORE_PASSWORD holds one, or
-a file that the URL names as ?password_file=PATH.";
+Keep passwords out of the process list: set SNOWMINT_STORE_PASSWORD, or name a
+file in the URL as ?password_file=PATH.";
 
-/// Look after the place where leases are recorded
+/// Prepare a store, or recover one after a restore
 #[derive(Debug, clap::Args)]
 pub(crate) struct Args {
     #[command(subcommand)]
@@ -27,16 +27,16 @@ pub(crate) struct Args {
 
 #[derive(Debug, clap::Subcommand)]
 enum Action {
-    /// Make the tables, keys or objects that a store needs
+    /// Create the tables, keys or objects that a store needs
     #[command(after_long_help = EXAMPLES, after_help = "See --help for examples.")]
     Init {
         #[command(flatten)]
         place: Place,
-        /// Print them instead, and connect to nothing
+        /// Print them without connecting
         #[arg(long)]
         dry_run: bool,
     },
-    /// Make a restored store safe: raise its counters and leases above what nodes may have used
+    /// Make a restored store safe: raise its counters and leases above everything nodes may have used
     #[command(after_long_help = store_recover::EXAMPLES, after_help = "See --help for examples.")]
     Recover(store_recover::Args),
 }

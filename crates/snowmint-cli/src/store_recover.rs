@@ -28,8 +28,8 @@ change, and changes it with --yes.
 
 Counters go above every number that may have been given since the backup. Say
 one of these, or several:
-  --nodes      the nodes still run: each tells the highest numbers it received.
-               A node that has ended tells nothing: use --add too.
+  --nodes      the nodes still run: each reports the highest numbers it
+               received. A stopped node reports nothing: use --add too.
   --numbers-at-least orders=1200000
                the highest number in your own tables
   --add N      N more for every counter: more than a backup interval takes
@@ -132,8 +132,8 @@ async fn recover(args: &Args) -> Result<(), Failure> {
     if !counters.is_empty() && args.add.is_none() && args.numbers_at_least.is_empty() && args.nodes.is_empty()
     {
         return Err(Failure::usage(format!(
-            "{} has {} counters, and their numbers may have been given since the backup: give --nodes, \
-             --numbers-at-least or --add; --add 0 says that they are right",
+            "{} has {} counters whose numbers may have been used since the backup: set --nodes, --numbers-at-least or \
+             --add; --add 0 keeps them",
             store.describe(),
             counters.len()
         )));
@@ -159,7 +159,9 @@ async fn recover(args: &Args) -> Result<(), Failure> {
             Utc(until_unix_ms)
         ))?;
     } else {
-        out.line("nothing was changed; --yes does it. Keep nodes away from this store until then")?;
+        out.line(
+            "nothing was changed: add --yes to change it, and keep nodes away from this store until then",
+        )?;
     }
     out.flush()
 }
@@ -207,8 +209,8 @@ async fn metrics_of(node: &str) -> Result<String, Failure> {
     };
     let fail = |why: &dyn std::fmt::Display| {
         Failure::runtime(format!(
-            "node {node} told nothing, and it may have given the highest numbers: {why}; leave it out of --nodes if it \
-             does not run, and give --add or --numbers-at-least"
+            "no numbers from node {node}, which may have given the highest: {why}; if it does not run, remove it from \
+             --nodes and set --add or --numbers-at-least"
         ))
     };
     let answer = match tokio::time::timeout(NODE_WITHIN, ask).await {
@@ -269,7 +271,7 @@ async fn counters(store: &dyn Store, args: &Args, told: &Told) -> Result<Vec<Cou
         return Err(Failure::flag(
             "--numbers-at-least",
             format!(
-                "{} has no segment namespace {name}; `snowmint ns list` shows those that there are",
+                "{} has no segment namespace {name}; `snowmint ns list` lists all namespaces",
                 store.describe()
             ),
         ));
@@ -388,7 +390,7 @@ async fn extend(store: &dyn Store, key: &Key, until_unix_ms: u64) -> Result<(), 
             return Ok(());
         }
     }
-    Err(Failure::runtime(format!("{key} is written by others all the time: keep nodes away from this store")))
+    Err(Failure::runtime(format!("{key} is still being written: keep nodes away from this store")))
 }
 
 #[cfg(test)]

@@ -15,21 +15,20 @@ use crate::{store, values};
 const EXAMPLES: &str = "\
 Examples:
   snowmint workers
-      The workers of ./snowmint-data/snowmint.db: pool, worker, holder, until
-      when it is granted, and whether it is held, free, or granted further
-      ahead than a clock like this one would.
+      Lists the workers of ./snowmint-data/snowmint.db: pool, worker, state
+      (held or free), end of the lease, holder.
   snowmint workers release 7
-      Worker 7 of the only pool, if its lease has ended; says so otherwise.
+      Reports whether worker 7 is free, or who holds it until when.
   snowmint workers release 7 --force
-      Takes worker 7 from whoever holds it. What was granted is not shortened,
-      since ids up to then may exist: the holder goes on until then and takes
-      another worker, and this one is free after. A node started with
-      --worker 7 takes 7 again: stop it first.
+      Takes worker 7 from its holder. The lease keeps its end, since ids up to
+      then may exist: the holder uses it until then and takes another worker,
+      and worker 7 is free afterwards. A node started with --worker 7 takes it
+      again: stop that node first.
 
 JSON, one object a line: pool, worker, holder, until, until_unix_ms, state
 (held, free or unreadable) and ahead_ms (until minus now, negative when past).";
 
-/// Show who holds which worker, or take one away
+/// List workers and their holders, or take a worker from its holder
 #[derive(Debug, clap::Args)]
 #[command(after_long_help = EXAMPLES, after_help = "See --help for examples.")]
 pub(crate) struct Args {
@@ -37,7 +36,7 @@ pub(crate) struct Args {
     action: Option<Action>,
     #[command(flatten)]
     place: Place,
-    /// One JSON object a line
+    /// Print one JSON object a line
     #[arg(long)]
     json: bool,
 }
@@ -57,12 +56,12 @@ pub(crate) struct Place {
 enum Action {
     /// Take a worker from its holder
     Release {
-        /// The worker
+        /// Number of the worker
         worker: u32,
-        /// The pool, where the store has several
+        /// Pool of the worker, if the store has several
         #[arg(long, value_name = "POOL")]
         pool: Option<String>,
-        /// Even if its lease has not ended
+        /// Take it even if its lease has not ended
         #[arg(long)]
         force: bool,
     },
@@ -81,7 +80,7 @@ impl Place {
             && !std::path::Path::new(path.trim_start_matches("//")).exists()
         {
             return Err(Failure::runtime(format!(
-                "there is no data file {path}: name the store with --store or --data"
+                "data file {path} not found: name the store with --store or --data"
             )));
         }
         store::open(&url).await
@@ -160,7 +159,7 @@ fn show(entries: &[LeaseEntry], json: bool) -> Result<(), Failure> {
         ))?;
     }
     if entries.is_empty() && !json {
-        out.line("no worker was ever taken from this store")?;
+        out.line("this store has no workers yet")?;
     }
     out.flush()
 }
@@ -177,7 +176,7 @@ async fn release(
     let mut found = entries.iter().filter(of_pool);
     let Some(entry) = found.next() else {
         return Err(Failure::usage(format!(
-            "worker {worker} was never taken from this store: nothing to release"
+            "unknown worker {worker}: this store has no record of it; `snowmint workers` lists all"
         )));
     };
     if let Some(other) = found.next() {
@@ -188,7 +187,7 @@ async fn release(
     }
     let Ok(record) = &entry.record else {
         return Err(Failure::runtime(format!(
-            "the record of worker {worker} in {} cannot be read: mend it by hand, or leave it: no node takes it",
+            "unreadable record of worker {worker} in {}: repair it by hand, or keep it; no node takes this worker",
             entry.pool
         )));
     };
@@ -200,8 +199,8 @@ async fn release(
     }
     if !force {
         return Err(Failure::runtime(format!(
-            "worker {worker} is held by {} until {}: it is free then if that node does not renew it; --force keeps it \
-             from renewing",
+            "worker {worker} is held by {} until {}, and free then unless that node renews it: add --force to stop \
+             renewals",
             record.holder,
             Utc(record.until_unix_ms)
         )));
@@ -210,13 +209,13 @@ async fn release(
     match evicted {
         Some(Eviction::FreeFrom(until)) => {
             out.line(&format!(
-                "worker {worker} was taken from {}: it is free from {} on; ids up to then may exist, so not before",
+                "worker {worker} was taken from {}: it is free from {} on, since ids up to then may exist",
                 record.holder,
                 Utc(until)
             ))?;
             out.flush()
         }
-        _ => Err(Failure::runtime(format!("worker {worker} was renewed or taken meanwhile: look again"))),
+        _ => Err(Failure::runtime(format!("worker {worker} was renewed or taken at the same moment: retry"))),
     }
 }
 

@@ -29,7 +29,7 @@ pub(super) async fn show(store: &dyn Store, json: bool) -> Result<(), Failure> {
     let listed = registry::list(store).await.map_err(Failure::runtime)?;
     let mut out = Output::new();
     if listed.is_empty() && !json {
-        out.line("no namespace was ever made in this store; `snowmint ns add` makes one, `snowmint serve` the first")?;
+        out.line("this store has no namespaces: `snowmint ns add` adds one, `snowmint serve` the first")?;
     }
     for (name, record) in &listed {
         let row = Row::of(store, name, record).await?;

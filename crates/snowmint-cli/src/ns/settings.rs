@@ -7,31 +7,31 @@ use snowmint_cluster::segment::{Reset, Stripe};
 /// What `add` and `set` both take.
 #[derive(Debug, Default, clap::Args)]
 pub(super) struct Safe {
-    /// How ids are written: {number}, {number:6}, {base62}, {base36}, {hex}, {id} (of uuid7, uuid4, ulid and objectid),
-    /// {date}, {yyyy}, {mm}, {dd}, and what stands for itself
+    /// Write ids in this form: literal text around {number}, {number:6}, {hex}, {base32}, {base36}, {base58}, {base62},
+    /// {alphabet=CHARS}, or {id} (of uuid7, uuid4, ulid, objectid), with {date}, {yyyy}, {mm}, {dd}
     #[arg(long, value_name = "TEMPLATE")]
     text: Option<TextForm>,
-    /// Of snowflake: what to do when the clock goes back; without it the rule of the service
+    /// Rule for a clock that goes back (snowflake); without it the rule of the service
     #[arg(long, value_name = "RULE")]
     rule: Option<Rule>,
-    /// Of snowflake: where the sequence of a fresh tick starts, zero, random, random(N) or rolling (see `snowmint serve
-    /// --help`); not zero where ids are rare and `id % n` picks a shard; without it the start of the service
+    /// Start of the sequence in each new tick (snowflake): zero, random, random(N) or rolling (see `snowmint serve
+    /// --help`). Do not use zero if ids are rare and `id % n` picks a shard. Without it the start of the service
     #[arg(long, value_name = "START")]
     sequence_start: Option<Start>,
-    /// Of segment: cached (from memory: fast, growing per node) or direct (from the store each time: growing over all
-    /// nodes)
+    /// Mode (segment): cached (from memory: fast, increasing on each node) or direct (from the store each time:
+    /// increasing over all nodes)
     #[arg(long, value_name = "MODE")]
     mode: Option<ModeWord>,
-    /// Of segment: no number is below it; a counter that is below is moved on
+    /// Smallest number (segment); raises a counter that is below it
     #[arg(long, value_name = "N")]
     start: Option<u64>,
-    /// Of segment: no number is above it
+    /// Largest number (segment)
     #[arg(long, value_name = "N")]
     maximum: Option<u64>,
-    /// Of segment: how many numbers are reserved at once, at least and at first
+    /// Smallest and first size of a reservation (segment)
     #[arg(long, value_name = "N")]
     size_min: Option<u64>,
-    /// Of segment: how many numbers are reserved at once, at most
+    /// Largest size of a reservation (segment)
     #[arg(long, value_name = "N")]
     size_max: Option<u64>,
 }
@@ -39,20 +39,20 @@ pub(super) struct Safe {
 /// What makes a namespace what it is, and cannot be changed afterwards.
 #[derive(Debug, Default, clap::Args)]
 pub(super) struct Pinned {
-    /// snowflake, segment, uuid7, uuid4, ulid or objectid
+    /// Scheme: snowflake, segment, uuid7, uuid4, ulid or objectid
     #[arg(long, value_name = "SCHEME")]
     pub(super) scheme: Option<String>,
-    /// Of snowflake: a name (see `snowmint layouts`) or a text form (see `snowmint layout --help`)
+    /// Layout (snowflake): a name (see `snowmint layouts`) or its fields (see `snowmint layout --help`)
     #[arg(long, value_name = "SPEC|NAME")]
     layout: Option<Layout>,
-    /// Of segment, in the store of the service: only numbers that are i modulo n, as in 1/2
+    /// Stripe (segment, in the store of the service): only numbers that are I modulo N, such as 1/2
     #[arg(long, value_name = "I/N")]
     stripe: Option<Stripe>,
     /// Of segment: where numbers are reserved instead of the store of the service: the stripe and the URL of a store, or
     /// the URL of a counter of another system; once for each
     #[arg(long = "source", value_name = "SOURCE")]
     sources: Vec<String>,
-    /// Of segment: daily, monthly or yearly, when numbers begin anew (in UTC); the text has to tell the date
+    /// Reset period (segment): daily, monthly or yearly, in UTC. The text form must contain the date
     #[arg(long, value_name = "PERIOD")]
     reset: Option<Reset>,
 }

@@ -69,7 +69,7 @@ fn what_does_not_sort_or_has_ended_says_so() {
     let out = bench.out(&["layout", "worker:10", "time:41", "sequence:12", "epoch:2026-01-01"]);
     assert!(out.contains("sorts by time      no, the timestamp is not on top"), "{out}");
     let out = bench.out(&["layout", "baidu"]);
-    assert!(out.contains("years left         none, its time ran out on 2024-11-20\n"), "{out}");
+    assert!(out.contains("years left         none, it ended on 2024-11-20\n"), "{out}");
     let figures = json(&bench.out(&["layout", "baidu", "--json"]));
     assert_eq!((figures["ended"].as_bool(), figures["years_left"].as_f64()), (Some(true), Some(0.0)));
 }
