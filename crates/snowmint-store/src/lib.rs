@@ -75,7 +75,7 @@ mod random;
 mod reach;
 #[cfg(feature = "redis")]
 mod redis;
-#[cfg(any(feature = "redis", feature = "postgres", feature = "mysql"))]
+#[cfg(any(feature = "sqlite", feature = "redis", feature = "postgres", feature = "mysql"))]
 mod revisions;
 #[cfg(any(feature = "postgres", feature = "mysql"))]
 mod sql;
@@ -115,7 +115,7 @@ pub use takeover::RedisCounter;
 #[cfg(feature = "mysql")]
 pub use takeover::{LeafCounter, TicketsCounter, TinyIdCounter};
 pub use takeover::{Surveyed, open_counter, survey};
-pub use url::{OpenError, UrlError, open, schema};
+pub use url::{OpenError, UrlError, open, open_to_read, schema};
 #[cfg(feature = "zookeeper")]
 pub use zookeeper::ZooKeeperStore;
 
@@ -280,6 +280,16 @@ pub trait Store: Send + Sync + fmt::Debug + 'static {
     /// still found it. Leases, segments and namespace definitions wait for that.
     fn may_lose(&self) -> Duration {
         Duration::ZERO
+    }
+
+    /// Moves what the store keeps beside its main file into that file, so that the file can be copied or moved alone
+    /// while no process uses it. Does nothing for stores without such files.
+    ///
+    /// # Errors
+    ///
+    /// As for [`Store::load`]; [`StoreErrorKind::Unavailable`] if another process uses the file.
+    async fn checkpoint(&self) -> Result<(), StoreError> {
+        Ok(())
     }
 
     /// Which processes see what is recorded here. Ids are unique among those, and only among those.

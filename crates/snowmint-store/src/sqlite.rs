@@ -16,7 +16,7 @@ use self::cause::{Cause, Effect, store_error};
 use self::file::Files;
 use crate::{
     Expected, Key, Revision, Store, StoreError, StoreErrorKind, StoreReach, Swap, Versioned, addition,
-    statement,
+    revisions, statement,
 };
 
 const LOAD: &str = "SELECT revision, value FROM snowmint_records WHERE key = ?1";
@@ -26,15 +26,12 @@ const INSERT: &str =
     "INSERT INTO snowmint_records (key, revision, value) VALUES (?1, ?2, ?3) ON CONFLICT (key) DO NOTHING";
 const UPDATE: &str = "UPDATE snowmint_records SET revision = ?2, value = ?3 WHERE key = ?1 AND revision = ?4";
 /// Adds ?2 to a number of at most ?3. A value is a number if it comes back the same from its way through an INTEGER.
-const ADD: &str = "INSERT INTO snowmint_records (key, revision, value) VALUES (?1, 1, CAST(CAST(?2 AS TEXT) AS BLOB)) \
-    ON CONFLICT (key) DO UPDATE SET revision = revision + 1, \
+const ADD: &str = "INSERT INTO snowmint_records (key, revision, value) VALUES (?1, ?4, CAST(CAST(?2 AS TEXT) AS BLOB)) \
+    ON CONFLICT (key) DO UPDATE SET revision = revision + ?4, \
         value = CAST(CAST(CAST(CAST(value AS TEXT) AS INTEGER) + ?2 AS TEXT) AS BLOB) \
     WHERE CAST(CAST(CAST(CAST(value AS TEXT) AS INTEGER) AS TEXT) AS BLOB) = value \
         AND CAST(CAST(value AS TEXT) AS INTEGER) BETWEEN 0 AND ?3 \
     RETURNING CAST(CAST(value AS TEXT) AS INTEGER) - ?2";
-
-/// The revision of a record when it is created; each write of it adds one.
-const FIRST: i64 = 1;
 
 /// A store in one SQLite file.
 ///
@@ -94,6 +91,17 @@ impl SqliteStore {
         Ok(Self { files, connection: Mutex::new(connection) })
     }
 
+    /// Opens a file to look at it, also where it cannot be written: every write then fails with
+    /// [`StoreErrorKind::ReadOnly`]. Creates and changes nothing.
+    ///
+    /// # Errors
+    ///
+    /// As for [`open`](Self::open); also if the file has a write-ahead log that cannot be shared without writing.
+    pub async fn open_to_read(path: &Path) -> Result<Self, StoreError> {
+        let (files, connection) = opening::open_to_read(path).await?;
+        Ok(Self { files, connection: Mutex::new(connection) })
+    }
+
     /// Takes the connection, unless what it writes to is no longer what others open.
     async fn connection(
         &self,
@@ -124,6 +132,7 @@ impl SqliteStore {
     async fn add_once(&self, key: &Key, addend: i64) -> Result<Option<u64>, StoreError> {
         let mut connection = self.connection(addition::OPERATION).await?;
         let query = sqlx::query_scalar::<_, i64>(ADD).bind(key.as_str()).bind(addend).bind(i64::MAX - addend);
+        let query = query.bind(revisions::step());
         let before = statement::at_most_one(query.fetch_all(&mut *connection)).await;
         let before = before.map_err(|error| self.error(addition::OPERATION, Effect::Writes, error))?;
         self.check_in_place(addition::OPERATION, StoreErrorKind::OutcomeUnknown)?;
@@ -137,9 +146,9 @@ impl SqliteStore {
         revision: i64,
         value: Vec<u8>,
     ) -> Result<Versioned, StoreError> {
-        match u64::try_from(revision) {
-            Ok(revision) => Ok(Versioned { value, revision: Revision(revision) }),
-            Err(_) => Err(self.strange_row(operation, format!("a record has revision {revision}"))),
+        match revisions::from_store(revision) {
+            Some(revision) => Ok(Versioned { value, revision }),
+            None => Err(self.strange_row(operation, format!("a record has revision {revision}"))),
         }
     }
 
@@ -201,6 +210,19 @@ impl Store for SqliteStore {
         addition::in_one_step(self, key, count, |addend| self.add_once(key, addend)).await
     }
 
+    async fn checkpoint(&self) -> Result<(), StoreError> {
+        const OPERATION: &str = "checkpoint";
+        let mut connection = self.connection(OPERATION).await?;
+        let query = sqlx::query_as::<_, (i64, i64, i64)>("PRAGMA wal_checkpoint(TRUNCATE)");
+        let done = statement::exactly_one(query.fetch_all(&mut *connection)).await;
+        let (busy, ..) = done.map_err(|error| self.error(OPERATION, Effect::Reads, error))?;
+        if busy == 0 {
+            return Ok(());
+        }
+        let cause = Cause::new("another process uses the file", "stop every process that uses it");
+        Err(StoreError::new(StoreErrorKind::Unavailable, OPERATION, self.describe(), cause))
+    }
+
     fn reach(&self) -> StoreReach {
         StoreReach::Machine
     }
@@ -219,32 +241,15 @@ pub(crate) fn schema(path: &Path) -> Result<String, crate::UrlError> {
 
 /// The statement for a write with the revisions before and after it; before is 0 where there was no record.
 ///
-/// `None` for a revision that no record here can have: they run from [`FIRST`] and stay in the range of SQLite's
-/// integers.
+/// `None` for a revision that no record here can have, or that none can follow.
 fn write_statement(expected: Expected) -> Option<(&'static str, i64, i64)> {
-    match expected {
-        Expected::Absent => Some((INSERT, 0, FIRST)),
-        Expected::Revision(Revision(revision)) => {
-            let before = i64::try_from(revision).ok().filter(|it| *it >= FIRST)?;
-            Some((UPDATE, before, before.checked_add(1)?))
-        }
-    }
+    let (before, after) = revisions::before_and_after(expected)?;
+    Some((if before == 0 { INSERT } else { UPDATE }, before, after))
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn a_revision_that_no_record_can_have_makes_no_statement() {
-        let revision = |it| write_statement(Expected::Revision(Revision(it)));
-        assert_eq!(write_statement(Expected::Absent), Some((INSERT, 0, 1)));
-        assert_eq!(revision(1), Some((UPDATE, 1, 2)));
-        assert_eq!(revision(i64::MAX as u64 - 1), Some((UPDATE, i64::MAX - 1, i64::MAX)));
-        for none in [0, i64::MAX as u64, 1 << 63, u64::MAX] {
-            assert_eq!(revision(none), None, "{none}");
-        }
-    }
 
     /// Goal: what makes a write durable and shared is really set. Method: ask the connection itself.
     #[tokio::test]

@@ -76,6 +76,29 @@ pub async fn open(url: &str) -> Result<Arc<dyn Store>, OpenError> {
     }
 }
 
+/// Opens a store to look at it. An SQLite file is opened even if it cannot be written; every write then fails with
+/// [`StoreErrorKind::ReadOnly`](crate::StoreErrorKind::ReadOnly).
+///
+/// # Errors
+///
+/// As for [`open`].
+///
+/// # Cancel safety
+///
+/// As for [`open`].
+pub async fn open_to_read(url: &str) -> Result<Arc<dyn Store>, OpenError> {
+    match open(url).await {
+        #[cfg(feature = "sqlite")]
+        Err(OpenError::Store(error)) if error.kind() == crate::StoreErrorKind::ReadOnly => {
+            match url.strip_prefix("sqlite:") {
+                Some(rest) => Ok(Arc::new(crate::SqliteStore::open_to_read(sqlite_path(rest)?).await?)),
+                None => Err(OpenError::Store(error)),
+            }
+        }
+        opened => opened,
+    }
+}
+
 /// Says what a store creates when it is first used: statements for a DBA, or the names of keys.
 ///
 /// Looks at the URL and at the files it names, and connects to nothing.

@@ -12,8 +12,8 @@ mod common;
 
 use std::path::Path;
 
-use common::{close, put};
-use snowmint_store::{SqliteStore, Store, StoreError, StoreErrorKind};
+use common::{close, key, put};
+use snowmint_store::{Expected, SqliteStore, Store, StoreError, StoreErrorKind, Swap};
 use sqlx::sqlite::{SqliteConnectOptions, SqliteConnection};
 use sqlx::{AssertSqlSafe, ConnectOptions, Connection};
 
@@ -163,7 +163,7 @@ async fn a_locked_file_is_unavailable() {
     let store = SqliteStore::open(&path).await.unwrap();
     let mut other: SqliteConnection = SqliteConnectOptions::new().filename(&path).connect().await.unwrap();
     sqlx::raw_sql("BEGIN IMMEDIATE").execute(&mut other).await.unwrap();
-    let write = store.compare_and_set(&common::key("a"), snowmint_store::Expected::Absent, b"value").await;
+    let write = store.compare_and_set(&key("a"), Expected::Absent, b"value").await;
     let error = write.unwrap_err();
     println!("{error}");
     assert_eq!(error.kind(), StoreErrorKind::Unavailable);
@@ -171,4 +171,33 @@ async fn a_locked_file_is_unavailable() {
     sqlx::raw_sql("ROLLBACK").execute(&mut other).await.unwrap();
     assert_eq!(store.list("").await.unwrap(), []);
     put(&store, "a", b"value").await;
+}
+
+/// Goal: after a restore, nobody takes the record of another for its own. Method: a file goes back to its backup while it is
+/// open (as by `.restore` of SQLite's shell), and another holder writes as often as the first one had.
+#[tokio::test]
+async fn a_revision_from_before_a_restore_fits_no_record() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("leases.db");
+    let store = SqliteStore::open(&path).await.unwrap();
+    let backup = put(&store, "workers/pool/7", b"first").await;
+    let lost = put(&store, "workers/pool/7", b"first, renewed").await;
+    run_sql(&path, &format!("UPDATE snowmint_records SET revision = {}, value = x'00'", backup.revision.0))
+        .await;
+    put(&store, "workers/pool/7", b"another's").await;
+    let expected = Expected::Revision(lost.revision);
+    let swap = store.compare_and_set(&key("workers/pool/7"), expected, b"mine").await.unwrap();
+    assert_eq!(swap, Swap::Conflict);
+}
+
+/// Goal: what was recorded is in the file itself after a checkpoint. Method: the file is copied alone.
+#[tokio::test]
+async fn after_a_checkpoint_the_file_is_whole() {
+    let folder = tempfile::tempdir().unwrap();
+    let (path, copy) = (folder.path().join("leases.db"), folder.path().join("copy.db"));
+    let store = SqliteStore::open(&path).await.unwrap();
+    put(&store, "workers/pool/7", b"first").await;
+    store.checkpoint().await.unwrap();
+    std::fs::copy(&path, &copy).unwrap();
+    assert_eq!(SqliteStore::open(&copy).await.unwrap().list("").await.unwrap().len(), 1);
 }

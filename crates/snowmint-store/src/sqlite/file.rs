@@ -24,6 +24,16 @@ impl Files {
         Ok(Self { path, watched })
     }
 
+    /// As [`note`](Self::note), of a file that is only read: its companions may be missing.
+    pub(super) fn note_what_is_there(path: PathBuf) -> io::Result<Self> {
+        let real = path.canonicalize()?;
+        let companions = [beside(&real, "-wal"), beside(&real, "-shm")].into_iter().filter(|it| it.exists());
+        let watched = std::iter::once(path.clone()).chain(companions);
+        let watched =
+            watched.map(|it| identity(&it).map(|identity| (it, identity))).collect::<io::Result<_>>()?;
+        Ok(Self { path, watched })
+    }
+
     /// The path that was opened.
     pub(super) fn path(&self) -> &Path {
         &self.path
@@ -51,6 +61,11 @@ pub(super) fn cut_length(path: &Path, page_bytes: u64) -> Option<u64> {
     let length = real.metadata().ok()?.len();
     let log_is_empty = beside(&real, "-wal").metadata().map_or(true, |it| it.len() == 0);
     (log_is_empty && !length.is_multiple_of(page_bytes)).then_some(length)
+}
+
+/// Whether records may be in the write-ahead log rather than in the file.
+pub(super) fn has_log(path: &Path) -> bool {
+    path.canonicalize().and_then(|real| beside(&real, "-wal").metadata()).is_ok_and(|log| log.len() > 0)
 }
 
 fn beside(path: &Path, suffix: &str) -> PathBuf {

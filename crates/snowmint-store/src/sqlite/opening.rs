@@ -67,6 +67,28 @@ pub(super) async fn open(path: &Path) -> Result<(Files, SqliteConnection), Store
     Ok((files, connection))
 }
 
+/// Opens the file to read it, and changes nothing.
+pub(super) async fn open_to_read(path: &Path) -> Result<(Files, SqliteConnection), StoreError> {
+    let opened = async {
+        let path = std::path::absolute(path).map_err(sqlx::Error::from)?;
+        let connection = connect_to_read(&path).await?;
+        let files = Files::note_what_is_there(path).map_err(sqlx::Error::from)?;
+        Ok((files, connection))
+    };
+    opened.await.map_err(|failure: Failure| failure.into_store_error(path))
+}
+
+async fn connect_to_read(path: &Path) -> Result<SqliteConnection, Failure> {
+    let options = options(path).create_if_missing(false).read_only(true);
+    // Without a log nobody has the file open, or its companions would be there: it is read as it lies.
+    let options = options.immutable(!file::has_log(path));
+    let mut connection = options.connect().await?;
+    let header = Header::read(&mut connection).await?;
+    header.check()?;
+    check_sound(path, header.page_bytes, &mut connection).await?;
+    Ok(connection)
+}
+
 /// Looks at what can be seen from outside, where the reason for a refusal is still plain.
 fn prepare(path: &Path) -> Result<PathBuf, Failure> {
     // SQLite gives a meaning of its own to relative names such as `:memory:` and `file:x`.
