@@ -205,7 +205,8 @@ impl Task {
                 tracing::warn!(
                     %worker,
                     until = %Utc(until_unix_ms),
-                    "this worker was taken away, by another node or by hand; minting goes on until then, another is sought"
+                    "another node, `snowmint workers release` or `snowmint store recover` took this worker; ids go on until the \
+                     lease ends, and another worker is sought"
                 );
                 self.status.send_modify(|status| status.lost += 1);
             }

@@ -9,7 +9,7 @@ use snowmint_store::{StoreError, StoreErrorKind};
 
 use super::Task;
 use crate::lease::keeper::LeaseFailure;
-use crate::lease::keeper::outage::Tell;
+use crate::lease::keeper::outage::{Access, Tell};
 use crate::lease::protocol::{Failure, Listing, Settings, WorkerChoice};
 
 /// Between two words about one reason, whose figures change.
@@ -41,9 +41,10 @@ impl Task {
         operation: &'static str,
     ) -> Result<T, Failure> {
         let now = self.clock.unix_ms();
+        let access = if operation == "compare_and_set" { Access::Writes } else { Access::Reads };
         let error = match answer {
             Ok(Ok(value)) => {
-                if let Some((ms, failed_calls)) = self.outage.succeeded(now) {
+                if let Some((ms, failed_calls)) = self.outage.succeeded(now, access) {
                     tracing::info!(after_ms = ms, failed_calls, "the store answers again");
                 }
                 return Ok(value);
@@ -53,12 +54,18 @@ impl Task {
                 StoreError::new(StoreErrorKind::OutcomeUnknown, operation, self.store.describe(), elapsed)
             }
         };
-        match self.outage.failed(now) {
+        // A store that could not be reached is there again when a read succeeds; one that refuses writes is not.
+        let failed = if error.kind() == StoreErrorKind::Unavailable { Access::Reads } else { access };
+        match self.outage.failed(now, failed) {
             Tell::Begins => tracing::warn!(%error, "the store did not do what was asked; trying again"),
             Tell::Lasts { ms, failed_calls } => {
                 tracing::warn!(%error, for_ms = ms, failed_calls, "the store still does not do what is asked");
             }
             Tell::Nothing => tracing::debug!(%error, "the store did not do what was asked"),
+        }
+        let until = self.status.borrow().until_unix_ms;
+        if let Some(until) = until.filter(|until| self.outage.outlasted(now, *until)) {
+            tracing::error!(until = %Utc(until), "the lease has ended; no ids under it until the store can be written");
         }
         let failure = match error.kind() {
             StoreErrorKind::OutcomeUnknown => Failure::Unknown,
