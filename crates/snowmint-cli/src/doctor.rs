@@ -3,15 +3,19 @@
 use std::time::Duration;
 
 use serde::Serialize;
+use snowmint::utc::Utc;
 use snowmint::{Clock as _, WallClock};
 use snowmint_cluster::lease::directory::{LeaseEntry, leases};
 use snowmint_cluster::namespace::Scheme;
 use snowmint_cluster::namespace::registry::{self, Listed};
-use snowmint_store::Store;
+use snowmint_store::{Expected, Key, Store};
 
 use crate::exit::Failure;
 use crate::instants;
+use crate::nodes::{self, Silence, Told};
+use crate::numbers::thousands;
 use crate::output::Output;
+use crate::store_recover::{self, Behind};
 use crate::workers::Place;
 
 const EXAMPLES: &str = "\
@@ -19,11 +23,16 @@ Examples:
   snowmint doctor
       Looks at ./snowmint-data/snowmint.db.
   snowmint doctor --store sqlite:/var/lib/snowmint/snowmint.db --json
+  snowmint doctor --store etcd://a,b,c --nodes http://n1:8080,http://n2:8080
+      Also asks nodes whether the store lost what it had acknowledged.
 
-Looks at: whether the store answers and how fast; this machine's clock against
-the store's, where it has one, and against what other nodes wrote; which
-namespaces are pinned to which layout; how many workers are left, and for how
-long each layout lasts. Nothing is written.
+Looks at: whether the store answers and how fast; whether it can be written, by
+one record, `doctor`; this machine's clock against the store's, where it has
+one, and against what other nodes wrote; which namespaces are pinned to which
+layout, and counters whose namespace has no record; how many workers are left,
+which lease ends first, and for how long each layout lasts.
+With --nodes: whether a node found that the store lost leases, namespaces or
+numbers, and whether a counter is behind the numbers that nodes received.
 
 Exit codes: 0 all is well; 1 the store fails, or something needs looking after.";
 
@@ -34,13 +43,33 @@ const FAR_AHEAD_MS: u64 = 60_000;
 const FEW_LEFT: u64 = 8;
 const YEAR_MS: u64 = 31_556_952_000;
 const CALLS: usize = 5;
+/// The key of the record that shows whether the store can be written.
+const RECORD: &str = "doctor";
+/// What the keys of counters begin with.
+const COUNTERS: &str = "segments/";
+/// What a node counts of a store that lost what it acknowledged.
+const MET: [(&str, &str); 4] = [
+    ("snowmint_store_forgot_total", "lease records that the store lost"),
+    (
+        "snowmint_lease_overlaps_total",
+        "leases that the store granted to another node too (duplicates are possible)",
+    ),
+    ("snowmint_namespace_records_lost_total", "namespace records that the store lost"),
+    (
+        "snowmint_segments_refused_total",
+        "segments not used since their counter went back or the store lost them",
+    ),
+];
 
-/// Check a store, its clock, its layouts and what is left of its workers
+/// Check whether a store answers and can be written, its clock, layouts, workers and nodes
 #[derive(Debug, clap::Args)]
 #[command(after_long_help = EXAMPLES, after_help = "See --help for examples.")]
 pub(crate) struct Args {
     #[command(flatten)]
     place: Place,
+    /// Nodes that use the store, by their HTTP addresses: http://HOST:PORT,...
+    #[arg(long, value_name = "URLS", value_delimiter = ',')]
+    nodes: Vec<String>,
     /// One JSON object a line: check, ok, text
     #[arg(long)]
     json: bool,
@@ -65,8 +94,8 @@ pub(crate) fn run(args: &Args) -> Result<(), Failure> {
     let runtime =
         tokio::runtime::Builder::new_current_thread().enable_all().build().map_err(Failure::runtime)?;
     let findings = runtime.block_on(async {
-        let store = args.place.open().await?;
-        examine(&*store).await
+        let store = args.place.open_to_read().await?;
+        examine(&*store, &args.nodes).await
     })?;
     let mut out = Output::new();
     for finding in &findings {
@@ -85,8 +114,8 @@ pub(crate) fn run(args: &Args) -> Result<(), Failure> {
     Ok(())
 }
 
-async fn examine(store: &dyn Store) -> Result<Vec<Finding>, Failure> {
-    let mut findings = vec![latency(store).await?];
+async fn examine(store: &dyn Store, nodes: &[String]) -> Result<Vec<Finding>, Failure> {
+    let mut findings = vec![latency(store).await?, write(store).await];
     let now_unix_ms = WallClock.unix_ms();
     findings.push(clock(store, now_unix_ms).await?);
     let entries = leases(store).await.map_err(Failure::runtime)?;
@@ -94,9 +123,11 @@ async fn examine(store: &dyn Store) -> Result<Vec<Finding>, Failure> {
     findings.extend(unreadable(&entries));
     let namespaces = registry::list(store).await.map_err(Failure::runtime)?;
     findings.extend(namespaces.iter().filter_map(|listed| namespace(listed, now_unix_ms)));
+    findings.extend(without_namespace(store, &namespaces).await?);
     let mut pools: Vec<&str> = entries.iter().map(|entry| entry.pool.as_str()).collect();
     pools.dedup();
     findings.extend(pools.into_iter().map(|pool| workers_left(pool, &entries, now_unix_ms)));
+    findings.extend(nodes_and_counters(store, nodes).await?);
     Ok(findings)
 }
 
@@ -110,6 +141,25 @@ async fn latency(store: &dyn Store) -> Result<Finding, Failure> {
     }
     let text = format!("{} answers; the slowest of {CALLS} calls took {slowest:.1?}", store.describe());
     Ok(if slowest < Duration::from_secs(1) { fine("store", text) } else { worry("store", text) })
+}
+
+/// Writes a record of its own: a full disk or a read-only database shows in nothing else.
+#[expect(clippy::disallowed_methods, reason = "how long a call takes is what is asked")]
+async fn write(store: &dyn Store) -> Finding {
+    let written = async {
+        let key = Key::new(RECORD).map_err(|error| error.to_string())?;
+        let found = store.load(&key).await.map_err(|error| error.to_string())?;
+        let expected = found.map_or(Expected::Absent, |found| Expected::Revision(found.revision));
+        let value = format!("{{\"written\":\"{}\"}}", Utc(WallClock.unix_ms()));
+        let started = std::time::Instant::now();
+        // Where another doctor was first, its write went through.
+        let swap = store.compare_and_set(&key, expected, value.as_bytes()).await;
+        swap.map(|_| started.elapsed()).map_err(|error| error.to_string())
+    };
+    match written.await {
+        Ok(took) => fine("write", format!("a write took {took:.1?}")),
+        Err(why) => worry("write", format!("nodes can renew no lease and reserve no numbers: {why}")),
+    }
 }
 
 async fn clock(store: &dyn Store, now_unix_ms: u64) -> Result<Finding, Failure> {
@@ -126,6 +176,10 @@ fn far_ahead(entries: &[LeaseEntry], now_unix_ms: u64) -> Option<Finding> {
     let furthest = entries.iter().filter_map(|entry| Some((entry, entry.record.as_ref().ok()?)));
     let (entry, record) = furthest.max_by_key(|(_, record)| record.until_unix_ms)?;
     let ahead_ms = record.until_unix_ms.saturating_sub(now_unix_ms);
+    if ahead_ms == 0 {
+        let text = format!("no worker is held; the last lease ended at {}", Utc(record.until_unix_ms));
+        return Some(fine("leases", text));
+    }
     let text = format!(
         "worker {} of {} is granted to {} for {} s from now",
         entry.worker,
@@ -169,16 +223,80 @@ fn namespace((name, record): &Listed, now_unix_ms: u64) -> Option<Finding> {
 }
 
 fn workers_left(pool: &str, entries: &[LeaseEntry], now_unix_ms: u64) -> Finding {
-    let held = entries.iter().filter(|entry| entry.pool == pool).filter(|entry| {
-        // One that cannot be read is taken by nobody.
-        entry.record.as_ref().map_or(true, |record| record.until_unix_ms > now_unix_ms)
-    });
-    let held = held.count() as u64;
+    let of_pool = || entries.iter().filter(|entry| entry.pool == pool);
+    // One that cannot be read is taken by nobody.
+    let unreadable = of_pool().filter(|entry| entry.record.is_err()).count() as u64;
+    let held = of_pool().filter_map(|entry| Some((entry.worker, entry.record.as_ref().ok()?)));
+    let held: Vec<_> = held.filter(|(_, record)| record.until_unix_ms > now_unix_ms).collect();
     // A layout without a worker field has one.
     let workers = 1_u64 << worker_bits(pool).unwrap_or(0);
-    let left = workers.saturating_sub(held);
-    let text = format!("{left} of {workers} workers of {pool} are free");
+    let left = workers.saturating_sub(held.len() as u64 + unreadable);
+    let mut text = format!("{left} of {workers} workers of {pool} are free");
+    if let Some((worker, record)) = held.iter().min_by_key(|(_, record)| record.until_unix_ms) {
+        let (holder, until) = (&record.holder, Utc(record.until_unix_ms));
+        text = format!(
+            "{text}; the first lease to end is that of worker {worker}, {holder}, at {until} unless renewed"
+        );
+    }
     if left * FEW_LEFT >= workers { fine("workers", text) } else { worry("workers", text) }
+}
+
+/// Counters of namespaces of which there is no record: a drop leaves one.
+async fn without_namespace(store: &dyn Store, namespaces: &[Listed]) -> Result<Option<Finding>, Failure> {
+    let counters = store.list(COUNTERS).await.map_err(Failure::runtime)?;
+    let mut lost: Vec<&str> = counters
+        .iter()
+        .filter_map(|(key, _)| key.as_str().strip_prefix(COUNTERS)?.split('/').next())
+        .filter(|counted| namespaces.iter().all(|(name, _)| name != counted))
+        .collect();
+    lost.dedup();
+    let text = || {
+        format!(
+            "{} gave numbers but has no record, so the store lost it: restore the store, or add the namespace again as it \
+             was; its counter goes on",
+            lost.join(", ")
+        )
+    };
+    Ok((!lost.is_empty()).then(|| worry("namespace", text())))
+}
+
+/// What nodes met that the store alone does not show.
+async fn nodes_and_counters(store: &dyn Store, nodes: &[String]) -> Result<Vec<Finding>, Failure> {
+    let (mut findings, mut told) = (Vec::new(), Told::default());
+    for node in nodes {
+        match nodes::metrics_of(node).await {
+            Ok(metrics) => {
+                told.take(&metrics);
+                findings.push(node_met(node, &metrics));
+            }
+            Err(silence @ Silence::Address { .. }) => return Err(silence.with("")),
+            Err(silence) => findings.push(worry("node", silence.to_string())),
+        }
+    }
+    // Read after the nodes were asked: it has all that they told, or has lost it.
+    for Behind { key, given, at_least } in store_recover::behind(store, &told).await? {
+        let text = format!(
+            "{key} has given {} numbers and nodes received {}: the store went back; see \"Restore a store\" in \
+             docs/operations.md",
+            thousands(given),
+            thousands(at_least)
+        );
+        findings.push(worry("counter", text));
+    }
+    Ok(findings)
+}
+
+fn node_met(node: &str, metrics: &str) -> Finding {
+    let met: Vec<String> = MET
+        .iter()
+        .map(|(metric, what)| (nodes::sum_of(metrics, metric), what))
+        .filter(|(count, _)| *count > 0)
+        .map(|(count, what)| format!("{what}: {}", thousands(count)))
+        .collect();
+    if met.is_empty() {
+        return fine("node", format!("{node} has not found the store to lose anything since it started"));
+    }
+    worry("node", format!("{node}, since it started: {}; its log says when", met.join(", ")))
 }
 
 /// The width of the worker field, as a pool's name tells it.

@@ -16,6 +16,7 @@ mod layouts;
 mod lease;
 mod lifetime;
 mod new;
+mod nodes;
 mod ns;
 mod numbers;
 mod output;

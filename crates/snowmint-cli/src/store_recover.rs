@@ -12,10 +12,9 @@ use snowmint_cluster::namespace::{NumberSource, Scheme, registry};
 use snowmint_cluster::segment::{Period, Stripe};
 use snowmint_cluster::{Holder, NamespaceName};
 use snowmint_store::{Counter as _, Expected, Key, MAX_NUMBER, Store, StoreCounter, Swap, Versioned};
-use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
-use tokio::net::TcpStream;
 
 use crate::exit::Failure;
+use crate::nodes::{self, Told};
 use crate::numbers::thousands;
 use crate::output::Output;
 use crate::values;
@@ -49,8 +48,6 @@ const MOST_WORKERS: u32 = 4096;
 const PERIOD_AHEAD_MS: u64 = 120_000;
 /// How often a record is written anew when somebody else writes it meanwhile.
 const TRIES: usize = 20;
-const NODE_WITHIN: Duration = Duration::from_secs(5);
-const MOST_METRICS: u64 = 64 << 20;
 
 /// What is known of the time since the backup.
 #[derive(Debug, clap::Args)]
@@ -97,13 +94,6 @@ impl FromStr for AtLeast {
     }
 }
 
-/// What the nodes that run told.
-#[derive(Debug, Default)]
-struct Told {
-    highest: BTreeMap<String, u64>,
-    until_unix_ms: u64,
-}
-
 /// A counter, and what is to become of it.
 struct Counter {
     key: Key,
@@ -126,9 +116,15 @@ async fn recover(args: &Args) -> Result<(), Failure> {
     let store = args.place.open().await?;
     let mut told = Told::default();
     for node in &args.nodes {
-        told.take(&metrics_of(node).await?);
+        let metrics = nodes::metrics_of(node).await;
+        told.take(&metrics.map_err(|why| {
+            why.with(
+                "it may have given the highest numbers: if it does not run, remove it from --nodes and set --add or \
+                 --numbers-at-least",
+            )
+        })?);
     }
-    let counters = counters(&*store, args, &told).await?;
+    let counters = counters(&*store, &args.numbers_at_least, args.add, &told).await?;
     if !counters.is_empty() && args.add.is_none() && args.numbers_at_least.is_empty() && args.nodes.is_empty()
     {
         return Err(Failure::usage(format!(
@@ -153,6 +149,8 @@ async fn recover(args: &Args) -> Result<(), Failure> {
     }
     leases(&*store, until_unix_ms, args.yes, &mut out).await?;
     if args.yes {
+        // An operator may move the file of SQLite to its place without the log beside it.
+        store.checkpoint().await.map_err(Failure::runtime)?;
         out.line(&format!(
             "{} may be used; no worker is free before {}",
             store.describe(),
@@ -166,67 +164,13 @@ async fn recover(args: &Args) -> Result<(), Failure> {
     out.flush()
 }
 
-impl Told {
-    /// Takes what stands in the metrics of a node.
-    fn take(&mut self, metrics: &str) {
-        for line in metrics.lines() {
-            if let Some((name, value)) = labelled(line, "snowmint_numbers_highest", "namespace")
-                && let Ok(number) = value.parse::<u64>()
-            {
-                let highest = self.highest.entry(name.to_owned()).or_default();
-                *highest = number.max(*highest);
-            }
-            if let Some((_, value)) = labelled(line, "snowmint_lease_until_seconds", "worker")
-                && let Ok(until) = Duration::try_from_secs_f64(value.parse().unwrap_or(0.0))
-            {
-                let until_unix_ms = u64::try_from(until.as_millis()).unwrap_or(u64::MAX).saturating_add(1);
-                self.until_unix_ms = self.until_unix_ms.max(until_unix_ms);
-            }
-        }
-    }
-}
-
-/// The label and the value of a line such as `name{label="a"} 7`.
-fn labelled<'a>(line: &'a str, name: &str, label: &str) -> Option<(&'a str, &'a str)> {
-    let rest = line.strip_prefix(name)?.strip_prefix('{')?.strip_prefix(label)?.strip_prefix("=\"")?;
-    rest.split_once("\"} ")
-}
-
-/// What a node tells at `/metrics`.
-async fn metrics_of(node: &str) -> Result<String, Failure> {
-    let address = node.trim_end_matches('/');
-    let address = address.strip_prefix("http://").unwrap_or(address);
-    if address.contains('/') || !address.contains(':') {
-        return Err(Failure::flag("--nodes", format!("invalid node {node:?}: expected http://HOST:PORT")));
-    }
-    let ask = async {
-        let mut stream = TcpStream::connect(address).await?;
-        // Version 1.0, so that the answer comes in one piece.
-        stream.write_all(format!("GET /metrics HTTP/1.0\r\nHost: {address}\r\n\r\n").as_bytes()).await?;
-        let mut answer = String::new();
-        stream.take(MOST_METRICS).read_to_string(&mut answer).await?;
-        std::io::Result::Ok(answer)
-    };
-    let fail = |why: &dyn std::fmt::Display| {
-        Failure::runtime(format!(
-            "no numbers from node {node}, which may have given the highest: {why}; if it does not run, remove it from \
-             --nodes and set --add or --numbers-at-least"
-        ))
-    };
-    let answer = match tokio::time::timeout(NODE_WITHIN, ask).await {
-        Ok(answer) => answer.map_err(|error| fail(&error))?,
-        Err(_) => return Err(fail(&"no answer within 5 s")),
-    };
-    match answer.split_once("\r\n\r\n") {
-        Some((head, body)) if head.lines().next().is_some_and(|status| status.contains(" 200 ")) => {
-            Ok(body.to_owned())
-        }
-        _ => Err(fail(&"/metrics did not answer 200")),
-    }
-}
-
 /// The counters of the namespaces, and every other one that the store has.
-async fn counters(store: &dyn Store, args: &Args, told: &Told) -> Result<Vec<Counter>, Failure> {
+async fn counters(
+    store: &dyn Store,
+    numbers_at_least: &[AtLeast],
+    add: Option<u64>,
+    told: &Told,
+) -> Result<Vec<Counter>, Failure> {
     let mut found = BTreeMap::new();
     for (key, record) in store.list("segments/").await.map_err(Failure::runtime)? {
         if let Some(now) = number(&record) {
@@ -234,7 +178,7 @@ async fn counters(store: &dyn Store, args: &Args, told: &Told) -> Result<Vec<Cou
         }
     }
     let mut at_least: BTreeMap<&str, u64> = BTreeMap::new();
-    let stated = args.numbers_at_least.iter().map(|it| (it.name.as_str(), it.number));
+    let stated = numbers_at_least.iter().map(|it| (it.name.as_str(), it.number));
     for (name, number) in stated.chain(told.highest.iter().map(|(name, number)| (name.as_str(), *number))) {
         let highest = at_least.entry(name).or_default();
         *highest = number.max(*highest);
@@ -266,7 +210,7 @@ async fn counters(store: &dyn Store, args: &Args, told: &Told) -> Result<Vec<Cou
             (counter.0, counter.2) = (*stripe, above);
         }
     }
-    let stated = args.numbers_at_least.iter().find(|it| at_least.contains_key(it.name.as_str()));
+    let stated = numbers_at_least.iter().find(|it| at_least.contains_key(it.name.as_str()));
     if let Some(AtLeast { name, .. }) = stated {
         return Err(Failure::flag(
             "--numbers-at-least",
@@ -276,7 +220,7 @@ async fn counters(store: &dyn Store, args: &Args, told: &Told) -> Result<Vec<Cou
             ),
         ));
     }
-    if let (Some((name, number)), None) = (at_least.iter().find(|(_, number)| **number > 0), args.add) {
+    if let (Some((name, number)), None) = (at_least.iter().find(|(_, number)| **number > 0), add) {
         return Err(Failure::flag(
             "--nodes",
             format!(
@@ -286,9 +230,25 @@ async fn counters(store: &dyn Store, args: &Args, told: &Told) -> Result<Vec<Cou
             ),
         ));
     }
-    let add = args.add.unwrap_or(0);
+    let add = add.unwrap_or(0);
     let counter = |(key, (stripe, now, above))| Counter { key, stripe, now, above, add };
     Ok(found.into_iter().map(counter).collect())
+}
+
+/// A counter whose store lacks numbers that nodes received.
+pub(crate) struct Behind {
+    pub(crate) key: Key,
+    /// How many numbers the counter has given.
+    pub(crate) given: u64,
+    /// How many it must have given at least.
+    pub(crate) at_least: u64,
+}
+
+/// The counters that are behind what nodes told, which has to be older than this call.
+pub(crate) async fn behind(store: &dyn Store, told: &Told) -> Result<Vec<Behind>, Failure> {
+    let counters = counters(store, &[], Some(0), told).await?;
+    let behind = counters.into_iter().filter(|counter| counter.after() > counter.now);
+    Ok(behind.map(|it| Behind { at_least: it.after(), given: it.now, key: it.key }).collect())
 }
 
 fn number(record: &Versioned) -> Option<u64> {
@@ -396,18 +356,6 @@ async fn extend(store: &dyn Store, key: &Key, until_unix_ms: u64) -> Result<(), 
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn what_nodes_tell_is_read() {
-        let mut told = Told::default();
-        told.take("snowmint_numbers_highest{namespace=\"a\"} 9223372036854775807\nother 1\n");
-        told.take(
-            "snowmint_numbers_highest{namespace=\"a\"} 5\nsnowmint_numbers_highest{namespace=\"b\"} 7\n",
-        );
-        told.take("snowmint_lease_until_seconds{worker=\"3\"} 1790000000.5\n");
-        assert_eq!(told.highest, BTreeMap::from([("a".to_owned(), MAX_NUMBER), ("b".to_owned(), 7)]));
-        assert_eq!(told.until_unix_ms, 1_790_000_000_501);
-    }
 
     #[test]
     fn a_pool_tells_how_many_workers_it_has() {

@@ -75,6 +75,15 @@ impl Place {
 
     /// Opens the store; a file that is not there is not made by looking at it.
     pub(crate) async fn open(&self) -> Result<std::sync::Arc<dyn Store>, Failure> {
+        store::open(&self.url_of_store()?).await
+    }
+
+    /// As [`open`](Self::open), also where the store cannot be written.
+    pub(crate) async fn open_to_read(&self) -> Result<std::sync::Arc<dyn Store>, Failure> {
+        store::open_to_read(&self.url_of_store()?).await
+    }
+
+    fn url_of_store(&self) -> Result<String, Failure> {
         let url = self.url();
         if let Some(path) = url.strip_prefix("sqlite:")
             && !std::path::Path::new(path.trim_start_matches("//")).exists()
@@ -83,7 +92,7 @@ impl Place {
                 "data file {path} not found: name the store with --store or --data"
             )));
         }
-        store::open(&url).await
+        Ok(url)
     }
 }
 
@@ -91,7 +100,10 @@ pub(crate) fn run(args: &Args) -> Result<(), Failure> {
     let runtime =
         tokio::runtime::Builder::new_current_thread().enable_all().build().map_err(Failure::runtime)?;
     runtime.block_on(async {
-        let store = args.place.open().await?;
+        let store = match &args.action {
+            None => args.place.open_to_read().await?,
+            Some(_) => args.place.open().await?,
+        };
         let entries = leases(&*store).await.map_err(Failure::runtime)?;
         match &args.action {
             None => show(&entries, args.json),

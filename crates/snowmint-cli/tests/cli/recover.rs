@@ -1,11 +1,10 @@
-//! `snowmint store recover` on real stores that were restored from a backup: ids and numbers of before and after.
+//! `snowmint store recover` and what it has to be told. Restores of every store, with nodes that run, are in
+//! `tests/blackbox/tests/restores`.
 
 use std::collections::HashSet;
 use std::fs;
 use std::path::Path;
 use std::process::Command;
-
-use snowmint_test_servers::Etcd;
 
 use crate::run::{Bench, Server, json};
 
@@ -30,9 +29,8 @@ fn draw(server: &mut Server, seen: &mut HashSet<String>) -> usize {
 }
 
 fn tool(program: &str, args: &[&str]) {
-    let ran = Command::new(program).args(args).env("ETCDCTL_API", "3").output();
-    let ran = ran
-        .unwrap_or_else(|error| panic!("{program} is missing: {error}; apt-get install sqlite3 etcd-client"));
+    let ran = Command::new(program).args(args).output();
+    let ran = ran.unwrap_or_else(|error| panic!("{program} is missing: {error}; apt-get install sqlite3"));
     assert!(ran.status.success(), "{program} {args:?}: {}", String::from_utf8_lossy(&ran.stderr));
 }
 
@@ -102,34 +100,6 @@ fn a_restored_sqlite_file_gives_no_number_again_once_it_was_recovered() {
 }
 
 #[test]
-fn a_restored_etcd_gives_no_number_again_once_it_was_recovered() {
-    let (old, new) = (Etcd::start(), Etcd::start());
-    let bench = Bench::new();
-    let snapshot = bench.path("snapshot").display().to_string();
-    let endpoint = format!("http://{}", old.address());
-    let urls = [&old, &new].map(|it| format!("etcd://{}", it.address()));
-    let twice = restored(
-        &bench,
-        &urls[0],
-        &urls[1],
-        || tool("etcdctl", &["--endpoints", &endpoint, "snapshot", "save", &snapshot]),
-        || {
-            new.kill9();
-            let data = new.folder().join("data");
-            fs::remove_dir_all(&data).unwrap();
-            tool("etcdctl", &["snapshot", "restore", &snapshot, "--data-dir", data.to_str().unwrap()]);
-            new.restart();
-        },
-        |bench, address| {
-            let node = format!("http://{address}");
-            bench
-                .out(&["store", "recover", "--store", &urls[1], "--nodes", &node, "--window", "2s", "--yes"]);
-        },
-    );
-    assert_eq!(twice, 0);
-}
-
-#[test]
 fn what_is_not_known_has_to_be_said() {
     let bench = Bench::new();
     bench.out(&["ns", "add", "tickets", "--scheme", "segment"]);
@@ -138,7 +108,7 @@ fn what_is_not_known_has_to_be_said() {
     let told = bench.refused(&["store", "recover", "--numbers-at-least", "orders=7"], 2);
     assert!(told.contains("no segment namespace orders"), "{told}");
     let told = bench.refused(&["store", "recover", "--nodes", "http://127.0.0.1:1"], 1);
-    assert!(told.contains("no numbers from node"), "{told}");
+    assert!(told.contains("no metrics from node"), "{told}");
     let plan = bench.out(&["store", "recover", "--numbers-at-least", "tickets=700", "--add", "5"]);
     assert!(plan.contains("700") && plan.contains("nothing was changed"), "{plan}");
 }

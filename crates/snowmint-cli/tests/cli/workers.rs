@@ -1,5 +1,7 @@
 //! `snowmint workers` and `snowmint doctor`.
 
+use std::process::Command;
+
 use crate::run::{Bench, json};
 
 #[test]
@@ -29,7 +31,7 @@ fn the_doctor_looks_at_everything_and_finds_a_healthy_store_healthy() {
     let bench = Bench::new();
     bench.out(&["new"]);
     let out = bench.out(&["doctor"]);
-    for check in ["store", "clock", "leases", "workers"] {
+    for check in ["store", "write", "clock", "leases", "workers"] {
         assert!(out.lines().any(|line| line.starts_with("ok ") && line.contains(check)), "{check}: {out}");
     }
     assert!(out.contains("32 of 32 workers") || out.contains("31 of 32 workers"), "{out}");
@@ -53,5 +55,61 @@ fn a_held_worker_is_released_only_by_force_and_what_was_granted_is_not_shortened
         doctor.code == 1 && doctor.out.contains("LOOK    leases"),
         "an hour ahead is worth a look: {}",
         doctor.out
+    );
+}
+
+/// Changes the data file as a restore does.
+fn sql(bench: &Bench, sql: &str) {
+    let data = bench.path("snowmint-data/snowmint.db");
+    let ran = Command::new("sqlite3").arg(data).args([".timeout 5000", sql]).output();
+    let ran = ran.unwrap_or_else(|error| panic!("sqlite3 is missing: {error}; apt-get install sqlite3"));
+    assert!(ran.status.success(), "{}", String::from_utf8_lossy(&ran.stderr));
+}
+
+/// Goal: what a store lost is found where anybody can know it. Method: a node draws numbers and ids; then its counter and its
+/// lease go back, and the record of the namespace is gone.
+#[test]
+fn the_doctor_finds_what_the_store_lost() {
+    let bench = Bench::new();
+    bench.out(&["ns", "add", "tickets", "--scheme", "segment"]);
+    let mut server = bench.serve(&["--worker", "5", "--window", "3s"]);
+    let node = format!("http://{}", server.ready("http"));
+    let highest = |server: &mut crate::run::Server| {
+        let (_, metrics) = server.http("/metrics");
+        let line =
+            metrics.lines().find(|line| line.starts_with("snowmint_numbers_highest{namespace=\"tickets\"}"));
+        line.and_then(|line| line.rsplit(' ').next()?.parse::<u64>().ok())
+    };
+    server.http("/v1/ids/tickets");
+    let received = (0..2000).find_map(|_| {
+        std::thread::sleep(std::time::Duration::from_millis(5));
+        highest(&mut server).filter(|highest| *highest > 0)
+    });
+    assert!(received.is_some(), "no numbers: {}", server.log());
+    let out = bench.out(&["doctor", "--nodes", &node]);
+    assert!(
+        out.contains("ok      node") && out.contains("the first lease to end is that of worker 5"),
+        "{out}"
+    );
+
+    let looks = |nodes: &str, found: &[&str]| {
+        let ran = bench.run(&["doctor", "--nodes", nodes]);
+        assert_eq!(ran.code, 1, "{}{}", ran.out, ran.err);
+        for words in found {
+            let is_found = ran.out.lines().any(|line| line.starts_with("LOOK") && line.contains(words));
+            assert!(is_found, "{words}: {}", ran.out);
+        }
+    };
+    sql(&bench, "UPDATE snowmint_records SET value = CAST('5' AS BLOB) WHERE key = 'segments/tickets'");
+    looks(&node, &["segments/tickets has given 5 numbers and nodes received"]);
+    sql(&bench, "DELETE FROM snowmint_records WHERE key LIKE 'workers/%' OR key = 'namespaces/tickets'");
+    server.wait_for("the store lost writes that it had acknowledged");
+    looks(
+        &format!("{node},http://127.0.0.1:1"),
+        &[
+            "tickets gave numbers but has no record",
+            "lease records that the store lost: 1",
+            "no metrics from node http://127.0.0.1:1",
+        ],
     );
 }

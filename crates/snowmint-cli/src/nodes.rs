@@ -1,0 +1,135 @@
+//! What running nodes tell at `/metrics`: the numbers they received, how long their leases last, and what they met.
+
+use std::collections::BTreeMap;
+use std::fmt;
+use std::time::Duration;
+
+use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
+use tokio::net::TcpStream;
+
+use crate::exit::Failure;
+
+const NODE_WITHIN: Duration = Duration::from_secs(5);
+const MOST_METRICS: u64 = 64 << 20;
+
+/// What the nodes told that were asked.
+#[derive(Debug, Default)]
+pub(crate) struct Told {
+    /// The highest number that one of them received, by namespace.
+    pub(crate) highest: BTreeMap<String, u64>,
+    /// The latest end of a lease.
+    pub(crate) until_unix_ms: u64,
+}
+
+impl Told {
+    /// Takes what stands in the metrics of a node.
+    pub(crate) fn take(&mut self, metrics: &str) {
+        for line in metrics.lines() {
+            if let Some((name, value)) = labelled(line, "snowmint_numbers_highest", "namespace")
+                && let Ok(number) = value.parse::<u64>()
+            {
+                let highest = self.highest.entry(name.to_owned()).or_default();
+                *highest = number.max(*highest);
+            }
+            if let Some((_, value)) = labelled(line, "snowmint_lease_until_seconds", "worker")
+                && let Ok(until) = Duration::try_from_secs_f64(value.parse().unwrap_or(0.0))
+            {
+                let until_unix_ms = u64::try_from(until.as_millis()).unwrap_or(u64::MAX).saturating_add(1);
+                self.until_unix_ms = self.until_unix_ms.max(until_unix_ms);
+            }
+        }
+    }
+}
+
+/// The label and the value of a line such as `name{label="a"} 7`.
+fn labelled<'a>(line: &'a str, name: &str, label: &str) -> Option<(&'a str, &'a str)> {
+    let rest = line.strip_prefix(name)?.strip_prefix('{')?.strip_prefix(label)?.strip_prefix("=\"")?;
+    rest.split_once("\"} ")
+}
+
+/// The sum of a metric over its labels; 0 where a node has none of that name.
+pub(crate) fn sum_of(metrics: &str, name: &str) -> u64 {
+    let values = metrics.lines().filter_map(|line| {
+        let rest = line.strip_prefix(name)?;
+        rest.starts_with([' ', '{']).then(|| rest.rsplit(' ').next()?.parse::<u64>().ok())?
+    });
+    values.sum()
+}
+
+/// Why a node told nothing.
+#[derive(Debug)]
+pub(crate) enum Silence {
+    /// It has no address.
+    Address { node: String },
+    /// It did not answer, or not as a node does.
+    Node { node: String, why: String },
+}
+
+impl fmt::Display for Silence {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Address { node } => write!(f, "invalid node {node:?}: expected http://HOST:PORT"),
+            Self::Node { node, why } => write!(f, "no metrics from node {node}: {why}"),
+        }
+    }
+}
+
+impl Silence {
+    /// As a failure that says what to do.
+    pub(crate) fn with(self, advice: &str) -> Failure {
+        match self {
+            Self::Address { .. } => Failure::flag("--nodes", self),
+            Self::Node { .. } => Failure::runtime(format!("{self}; {advice}")),
+        }
+    }
+}
+
+/// What a node tells at `/metrics`.
+pub(crate) async fn metrics_of(node: &str) -> Result<String, Silence> {
+    let address = node.trim_end_matches('/');
+    let address = address.strip_prefix("http://").unwrap_or(address);
+    if address.contains('/') || !address.contains(':') {
+        return Err(Silence::Address { node: node.to_owned() });
+    }
+    let ask = async {
+        let mut stream = TcpStream::connect(address).await?;
+        // Version 1.0, so that the answer comes in one piece.
+        stream.write_all(format!("GET /metrics HTTP/1.0\r\nHost: {address}\r\n\r\n").as_bytes()).await?;
+        let mut answer = String::new();
+        stream.take(MOST_METRICS).read_to_string(&mut answer).await?;
+        std::io::Result::Ok(answer)
+    };
+    let silent = |why: &dyn fmt::Display| Silence::Node { node: node.to_owned(), why: why.to_string() };
+    let answer = match tokio::time::timeout(NODE_WITHIN, ask).await {
+        Ok(answer) => answer.map_err(|error| silent(&error))?,
+        Err(_) => return Err(silent(&"no answer within 5 s")),
+    };
+    match answer.split_once("\r\n\r\n") {
+        Some((head, body)) if head.lines().next().is_some_and(|status| status.contains(" 200 ")) => {
+            Ok(body.to_owned())
+        }
+        _ => Err(silent(&"/metrics did not answer 200")),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_nodes_tell_is_read() {
+        let mut told = Told::default();
+        told.take("snowmint_numbers_highest{namespace=\"a\"} 9223372036854775807\nother 1\n");
+        told.take(
+            "snowmint_numbers_highest{namespace=\"a\"} 5\nsnowmint_numbers_highest{namespace=\"b\"} 7\n",
+        );
+        told.take("snowmint_lease_until_seconds{worker=\"3\"} 1790000000.5\n");
+        let highest = BTreeMap::from([("a".to_owned(), 9_223_372_036_854_775_807), ("b".to_owned(), 7)]);
+        assert_eq!((told.highest, told.until_unix_ms), (highest, 1_790_000_000_501));
+        let metrics = "a_total{namespace=\"a\"} 5\na_total{namespace=\"b\"} 7\na_totals 1\nb_total 3\n";
+        assert_eq!(
+            (sum_of(metrics, "a_total"), sum_of(metrics, "b_total"), sum_of(metrics, "c")),
+            (12, 3, 0)
+        );
+    }
+}
