@@ -8,13 +8,19 @@ use std::process::{Command, Output, Stdio};
 use crate::binary;
 
 /// How each tool is installed.
-const TOOLS: [(&str, &str); 10] = [
+const TOOLS: [(&str, &str); 16] = [
     ("redis-cli", "apt-get install redis-tools"),
     ("redis-benchmark", "apt-get install redis-tools"),
+    ("sqlite3", "apt-get install sqlite3"),
+    ("etcdctl", "apt-get install etcd-client"),
+    ("pg_dump", "apt-get install postgresql-client"),
+    ("psql", "apt-get install postgresql-client"),
+    ("mariadb-dump", "apt-get install mariadb-client"),
     ("curl", "apt-get install curl"),
     ("python3", "apt-get install python3"),
     ("node", "apt-get install nodejs npm"),
     ("unshare", "apt-get install util-linux"),
+    ("nsenter", "apt-get install util-linux"),
     ("mount", "apt-get install mount"),
     ("strip", "apt-get install binutils"),
     ("sh", "apt-get install dash"),

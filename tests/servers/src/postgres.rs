@@ -175,6 +175,17 @@ impl Postgres {
         primary.await_standby(name);
     }
 
+    /// Makes a base backup (`pg_basebackup`) in a folder that does not exist yet.
+    ///
+    /// # Panics
+    ///
+    /// If that fails.
+    pub fn back_up(&self, folder: &Path) {
+        let from = format!("host=127.0.0.1 port={} user=postgres", self.port());
+        let mut copy = Command::new(program("pg_basebackup"));
+        run(copy.args(["--no-sync", "--checkpoint=fast", "--dbname", &from, "--pgdata"]).arg(folder));
+    }
+
     /// Sets who may log in, by the lines of `pg_hba.conf`, from the next connection on.
     ///
     /// # Panics

@@ -4,7 +4,7 @@
 use std::fs;
 use std::net::SocketAddr;
 use std::ops::Deref;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::Duration;
 
@@ -113,6 +113,39 @@ impl Redis {
         let follows = format!("replicaof 127.0.0.1 {}", primary.port());
         write_settings(self.folder(), &kept.map(str::to_owned).chain([follows]).collect::<Vec<_>>());
         self.restart();
+    }
+
+    /// Saves all that the server has in an RDB file (`BGSAVE`), and returns its path.
+    ///
+    /// # Panics
+    ///
+    /// If that takes more than a minute.
+    pub fn save(&self) -> PathBuf {
+        assert_eq!(self.command(&["BGSAVE"]), "Background saving started");
+        let saved = eventually(PATIENCE, || self.info("rdb_bgsave_in_progress") == "0");
+        assert!(saved && self.info("rdb_last_bgsave_status") == "ok", "{}", self.log());
+        self.folder().join("dump.rdb")
+    }
+
+    /// Throws away what the server has and starts it with an RDB file in its place. Then it appends to its file again:
+    /// with `appendonly yes` from the start it would not read the RDB file.
+    ///
+    /// # Panics
+    ///
+    /// With its log if it does not come up.
+    pub fn load(&self, file: &Path) {
+        self.kill9();
+        fs::remove_dir_all(self.folder().join("appendonlydir")).unwrap();
+        fs::copy(file, self.folder().join("dump.rdb")).unwrap();
+        let settings = fs::read_to_string(self.folder().join(SETTINGS)).unwrap();
+        write_settings(self.folder(), &[settings.replace("appendonly yes", "appendonly no")]);
+        self.restart();
+        assert_eq!(self.command(&["CONFIG", "SET", "appendonly", "yes"]), "OK");
+        let written = eventually(PATIENCE, || {
+            ["aof_rewrite_in_progress", "aof_rewrite_scheduled"].iter().all(|it| self.info(it) == "0")
+        });
+        assert!(written && self.info("aof_last_bgrewrite_status") == "ok", "{}", self.log());
+        write_settings(self.folder(), &[settings]);
     }
 
     /// Waits until this server is a replica that is connected to its primary.

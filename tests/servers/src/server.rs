@@ -13,8 +13,8 @@ use std::time::Duration;
 use tempfile::TempDir;
 
 use crate::port::Port;
-use crate::process;
 use crate::time::{eventually, now};
+use crate::{process, program};
 
 /// How long a server may take to be ready; the slowest take a second on an idle machine.
 const START_WITHIN: Duration = Duration::from_mins(1);
@@ -134,6 +134,21 @@ impl Server {
     pub fn restart(&self) {
         self.restart_without_waiting();
         self.wait_ready();
+    }
+
+    /// Kills the server and puts a copy of a folder in the place of its own of that name: a restore. It is down then.
+    ///
+    /// # Panics
+    ///
+    /// If the folder cannot be copied.
+    pub fn replace(&self, name: &str, from: &Path) {
+        self.kill9();
+        let old = self.folder().join(name);
+        fs::remove_dir_all(&old).unwrap();
+        program::run(Command::new("cp").arg("-a").args([from, &old]));
+        // Its own user reads it, whoever made the copy.
+        let owner = format!("--reference={}", self.folder().display());
+        program::run(Command::new("chown").args(["-R", &owner]).arg(&old));
     }
 
     /// As [`restart`](Self::restart), but returns at once: a member of a cluster without a majority is not ready.
