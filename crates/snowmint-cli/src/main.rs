@@ -71,7 +71,7 @@ enum Command {
 fn main() -> ExitCode {
     let outcome = match Cli::try_parse() {
         Ok(cli) => match cli.command {
-            Command::Serve(args) => serve::run(*args),
+            Command::Serve(args) => serve::start(*args),
             Command::New(args) => new::run(&args),
             Command::Inspect(args) => inspect::run(&args),
             Command::Layout(args) => layout::run(&args),
@@ -82,7 +82,7 @@ fn main() -> ExitCode {
             Command::Doctor(args) => doctor::run(&args),
             Command::Store(args) => store_init::run(&args),
         },
-        Err(error) => usage::explain(&error),
+        Err(error) => serve::told_as_logged(usage::explain(&error)),
     };
     exit::finish(outcome)
 }

@@ -44,7 +44,18 @@ const LONGEST_WAIT: Duration = Duration::from_secs(5);
 /// How long the store may take to note that the lease is given back.
 const RELEASE_PATIENCE: Duration = Duration::from_secs(3);
 
-pub(crate) fn run(args: Args) -> Result<(), Failure> {
+/// Serves until it is stopped; a failure is told in the form of the log.
+pub(crate) fn start(args: Args) -> Result<(), Failure> {
+    let format = args.log_format;
+    run(args).map_err(|failure| format.tell(failure))
+}
+
+/// What the flags were refused for, in the form that the log would have had.
+pub(crate) fn told_as_logged(outcome: Result<(), Failure>) -> Result<(), Failure> {
+    outcome.map_err(|failure| logging::asked_for().tell(failure))
+}
+
+fn run(args: Args) -> Result<(), Failure> {
     let plan = Plan::check(args, WallClock.unix_ms())?;
     logging::start(&plan.log);
     for warning in &plan.warnings {
@@ -338,7 +349,7 @@ async fn announce_lease(plan: &Plan, keepers: &Keepers, shown: &Shown) -> Result
     tracing::info!(
         http = shown.http,
         resp = shown.resp,
-        worker = status.worker.map(|worker| worker.0),
+        worker = status.worker.map(|worker| worker.to_string()),
         until = %Utc(status.until_unix_ms.unwrap_or_default()),
         layout = %plan.layout,
         ends = instants::date(plan.layout.ends_at_unix_ms()),

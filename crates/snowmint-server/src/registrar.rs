@@ -181,8 +181,8 @@ impl<S: Source> Registrar<S> {
             (Maker::Missing(why), _) => {
                 self.complain(&format!("namespace {name} cannot be served yet: {why}"));
             }
-            (_, Some(_)) => tracing::info!(%name, now = %definition, "namespace changed"),
-            (_, None) => tracing::info!(%name, %definition, "namespace served"),
+            (_, Some(_)) => tracing::info!(namespace = %name, now = %definition, "namespace changed"),
+            (_, None) => tracing::info!(namespace = %name, %definition, "namespace served"),
         }
         self.warn_of_little_time(&name, &definition.scheme);
         let namespace = match before {
@@ -235,7 +235,7 @@ impl<S: Source> Registrar<S> {
         for namespace in before {
             let now = served.namespaces().iter().find(|it| it.name() == namespace.name());
             if now.is_none() {
-                tracing::info!(name = %namespace.name(), "namespace no longer served");
+                tracing::info!(namespace = %namespace.name(), "namespace no longer served");
             }
             let goes_on = now.is_some_and(|now| now.definition().scheme == namespace.definition().scheme);
             if let (Maker::Segment(segments), false) = (namespace.maker(), goes_on) {
@@ -324,7 +324,7 @@ impl<S: Source> Registrar<S> {
         self.told = told;
         self.complaints.clear();
         self.follow_store().await;
-        tracing::info!(namespaces = self.mint.served().namespaces().len(), "reloaded");
+        tracing::info!(served = self.mint.served().namespaces().len(), "reloaded");
     }
 
     async fn create(&mut self, creation: Creation) {
@@ -348,7 +348,7 @@ impl<S: Source> Registrar<S> {
             return Err(MintError::TooManyNamespaces { name: shown, limit: auto_create.at_most });
         }
         match registry::add(&*self.config.store, name, &auto_create.definition, Again::Never).await {
-            Ok(_) => tracing::info!(%name, "namespace made, since it was asked for"),
+            Ok(_) => tracing::info!(namespace = %name, "namespace made, since it was asked for"),
             // By another node, just now.
             Err(NamespaceError::Exists { .. }) => {}
             Err(error @ NamespaceError::Store(_)) => {

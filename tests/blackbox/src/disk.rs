@@ -1,11 +1,13 @@
 //! Places that only root can make: a disk that is read-only or full, in a mount namespace of the server's own, so
 //! that nothing on this machine is touched and nothing is left behind.
 
+use std::ffi::OsStr;
 use std::fs::{self, File};
 use std::io::{ErrorKind, Write};
 use std::path::{Path, PathBuf};
+use std::process::{Command, Output};
 
-use crate::external;
+use crate::{binary, external};
 
 /// A disk under a folder, seen only by the process that is started on it.
 #[derive(Clone, Debug)]
@@ -50,6 +52,17 @@ impl Disk {
             String::from_utf8_lossy(&allowed.stderr).trim()
         );
         Self { folder: folder.to_owned(), script }
+    }
+
+    /// Runs the binary under test to its end on this disk.
+    ///
+    /// # Panics
+    ///
+    /// If it cannot be run.
+    pub fn run(&self, args: impl IntoIterator<Item = impl AsRef<OsStr>>) -> Output {
+        let words = self.wrapper();
+        let mut command = binary::clean(Command::new(&words[0]));
+        command.args(&words[1..]).arg(binary::snowmint()).args(args).output().expect("the binary can be run")
     }
 
     /// The words before a program's own that start it on this disk, under the process id that was started.

@@ -259,7 +259,7 @@ fn a_file_is_reloaded() {
 
     write("[namespaces.a]\nscheme = \"segment\"\ntext = \"B{number}\"\n[namespaces.b]\nscheme = \"ulid\"\n");
     server.hang_up();
-    server.log_with("reloaded namespaces=3", PATIENCE);
+    server.log_with("reloaded served=3", PATIENCE);
     assert_eq!(text("a"), Reply::Bulk("B3".to_owned()));
     assert!(matches!(text("b"), Reply::Bulk(id) if id.len() == 26));
 }

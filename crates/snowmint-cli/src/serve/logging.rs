@@ -10,6 +10,7 @@ use tracing_subscriber::layer::SubscriberExt as _;
 use tracing_subscriber::registry;
 use tracing_subscriber::util::SubscriberInitExt as _;
 
+use crate::exit::Failure;
 use crate::output::wants_colour;
 
 /// How log lines are written.
@@ -19,6 +20,31 @@ pub(crate) enum Format {
     Text,
     /// A JSON object a line
     Json,
+}
+
+impl Format {
+    /// Tells why the process ends as its log would: where that is JSON, nothing else stands between its lines.
+    pub(crate) fn tell(self, failure: Failure) -> Failure {
+        match self {
+            Self::Text => failure,
+            Self::Json => failure.told_in_json(),
+        }
+    }
+}
+
+/// The format that the command line or the environment of `serve` names, before they are known to be right.
+pub(crate) fn asked_for() -> Format {
+    const FLAG: &str = "--log-format";
+    let words: Vec<String> = std::env::args_os().map(|word| word.to_string_lossy().into_owned()).collect();
+    if words.get(1).is_none_or(|command| command != "serve") {
+        return Format::Text;
+    }
+    let named = words.iter().enumerate().rev().find_map(|(at, word)| match word.strip_prefix(FLAG)? {
+        "" => words.get(at + 1).cloned(),
+        rest => rest.strip_prefix('=').map(str::to_owned),
+    });
+    let named = named.or_else(|| std::env::var("SNOWMINT_LOG_FORMAT").ok());
+    named.and_then(|named| Format::from_str(&named, false).ok()).unwrap_or(Format::Text)
 }
 
 /// Which lines are written.
@@ -55,7 +81,7 @@ pub(crate) fn start(log: &Log) {
     let filtered = registry().with(log.filter.0.clone());
     match log.format {
         Format::Text => filtered.with(lines).init(),
-        Format::Json => filtered.with(lines.json().flatten_event(true)).init(),
+        Format::Json => filtered.with(lines.json().flatten_event(true).with_span_list(false)).init(),
     }
 }
 

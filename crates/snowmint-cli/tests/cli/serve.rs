@@ -195,8 +195,9 @@ fn a_worker_that_another_node_holds_is_refused_with_its_name() {
     let mut second = bench.start(&["--worker", "9", "--holder", "second-node"]);
     assert_eq!(second.wait().code(), Some(1));
     let log = second.log();
-    let told = log.lines().last().unwrap();
-    assert!(told.starts_with("error: worker 9 is held by first-node until "), "{told}");
+    let told = json(log.lines().last().unwrap());
+    let message = told["message"].as_str().unwrap();
+    assert!(message.starts_with("worker 9 is held by first-node until "), "{told}");
     let new = bench.refused(&["new", "--worker", "9"], 1);
     assert!(new.contains("worker 9 is held by first-node until "), "{new}");
 }

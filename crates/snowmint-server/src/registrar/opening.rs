@@ -38,7 +38,7 @@ impl Opening {
         scheme: &SegmentScheme,
     ) -> Result<Segments, String> {
         // Of the highest level: a span that a filter leaves out names nothing in the lines that stay.
-        self.start(name, scheme).instrument(tracing::error_span!("namespace", %name)).await
+        self.start(name, scheme).instrument(tracing::error_span!("numbers", namespace = %name)).await
     }
 
     async fn start(&self, name: &NamespaceName, scheme: &SegmentScheme) -> Result<Segments, String> {
