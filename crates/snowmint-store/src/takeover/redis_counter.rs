@@ -5,6 +5,7 @@ use std::num::NonZeroU64;
 use std::time::Duration;
 
 use async_trait::async_trait;
+use crc::{CRC_16_XMODEM, Crc};
 use redis::{Value, from_redis_value};
 
 use super::Surveyed;
@@ -18,6 +19,9 @@ use crate::{Counter, MAX_NUMBER, Mark, OpenError, Segment, StoreError, StoreErro
 pub(super) const SOURCE: &str = "redis-counter";
 pub(super) const FORM: &str = "redis-counter:redis://HOST/0?counter=KEY";
 const RESERVE: &str = "reserve";
+/// Which of its nodes a Redis Cluster keeps a key on: <https://redis.io/docs/latest/operate/oss_and_stack/reference/cluster-spec/>.
+const SLOTS: u16 = 16_384;
+const CRC16: Crc<u16> = Crc::<u16>::new(&CRC_16_XMODEM);
 
 /// A counter in a plain key of Redis.
 ///
@@ -28,7 +32,8 @@ const RESERVE: &str = "reserve";
 /// What Redis can lose stands on the page of [`RedisStore`](crate::RedisStore), whose checks of the server and
 /// parameters (`wait_replicas`, `durable` and so on) hold here too. Unless the URL says `may_lose=0`, each reservation also
 /// pushes a mark on the list `snowmint:marks:{KEY}`, in the script that counts, and its numbers are used once that mark has
-/// settled. A `KEY` with a hash tag of its own keeps it: `snowmint:marks:KEY`. The user then needs these rights besides
+/// settled. A `KEY` with a hash tag of its own keeps it: `snowmint:marks:KEY`; for one that has a `}` and no hash tag, the
+/// list is `snowmint:marks:{N}:KEY` with a number that a cluster keeps on the same node. The user then needs these rights besides
 /// those on the counter: `~snowmint:marks:* +lpush +ltrim +lrange +persist`. Whoever else counts in the key by INCR has
 /// no marks: what they get, a failover may give again.
 ///
@@ -169,11 +174,30 @@ impl fmt::Debug for RedisCounter {
 
 /// Where the marks of a counter are: on the same node of a cluster, under a name that no counter has by chance.
 fn marks_of(key: &str) -> String {
-    let tagged = key
-        .split_once('{')
-        .and_then(|(_, rest)| rest.split_once('}'))
-        .is_some_and(|(tag, _)| !tag.is_empty());
-    if tagged { format!("snowmint:marks:{key}") } else { format!("snowmint:marks:{{{key}}}") }
+    if hash_tag(key).is_some() {
+        format!("snowmint:marks:{key}")
+    } else if key.contains('}') {
+        // No tag holds a `}`, so another text of the same slot is the tag.
+        format!("snowmint:marks:{{{}}}:{key}", text_of(slot(key)))
+    } else {
+        format!("snowmint:marks:{{{key}}}")
+    }
+}
+
+/// What stands between the first `{` and the first `}` after it, unless that is nothing.
+fn hash_tag(key: &str) -> Option<&str> {
+    let (tag, _) = key.split_once('{')?.1.split_once('}')?;
+    Some(tag).filter(|tag| !tag.is_empty())
+}
+
+fn slot(hashed: &str) -> u16 {
+    CRC16.checksum(hashed.as_bytes()) % SLOTS
+}
+
+/// The smallest number whose text has this slot: every node comes to the same one.
+fn text_of(wanted: u16) -> String {
+    let mut texts = (0_u32..).map(|number| number.to_string());
+    texts.find(|text| slot(text) == wanted).unwrap_or_default()
 }
 
 /// The one key, or those that fit a pattern and hold a number.
@@ -258,16 +282,34 @@ fn number(server: &Server, operation: &'static str, key: &str, held: Held) -> Re
 
 #[cfg(test)]
 mod tests {
+    use std::collections::BTreeSet;
+
     use super::*;
 
+    /// Goal: one script may count and mark. Method: the slot of both, by the rule of Redis Cluster and its own example.
     #[test]
     fn marks_are_in_the_slot_of_their_counter() {
+        assert_eq!(slot("123456789"), 0x31c3);
         for (key, marks) in [
             ("orders", "snowmint:marks:{orders}"),
+            ("a{b", "snowmint:marks:{a{b}"),
             ("seq:{eu}:orders", "snowmint:marks:seq:{eu}:orders"),
-            ("a{}b", "snowmint:marks:{a{}b}"),
+            ("a{}b", "snowmint:marks:{3991}:a{}b"),
+            ("a}b", "snowmint:marks:{20658}:a}b"),
+            ("}", "snowmint:marks:{5305}:}"),
+            ("x{}y{z}", "snowmint:marks:{55482}:x{}y{z}"),
+            ("}{t}", "snowmint:marks:}{t}"),
         ] {
-            assert_eq!(marks_of(key), marks);
+            let slot_of = |key: &str| slot(hash_tag(key).unwrap_or(key));
+            let found = marks_of(key);
+            assert_eq!(slot_of(&found), slot_of(key), "{key}: {found}");
+            assert_eq!(found, marks);
         }
+    }
+
+    #[test]
+    fn every_slot_has_a_text() {
+        let slots: BTreeSet<u16> = (0..200_000).map(|number: u32| slot(&number.to_string())).collect();
+        assert_eq!(slots.len(), usize::from(SLOTS));
     }
 }

@@ -47,6 +47,24 @@ async fn numbers_are_those_above_the_value() {
     assert_eq!(surveyed(&url(&server, "many:*")).await.len(), 2500);
 }
 
+/// Goal: one script counts and marks on a cluster, whatever braces a key has. Method: a cluster of one node, which refuses
+/// keys of two slots.
+#[tokio::test]
+async fn a_mark_is_on_the_node_of_its_counter() {
+    let server = Redis::with(&["--cluster-enabled", "yes"]);
+    cli(&server, &["CLUSTER", "ADDSLOTSRANGE", "0", "16383"]);
+    while !cli(&server, &["CLUSTER", "INFO"]).contains("cluster_state:ok") {
+        tokio::time::sleep(std::time::Duration::from_millis(20)).await;
+    }
+    for key in ["orders", "a}b", "a{}b", "}", "seq:{eu}:a}"] {
+        cli(&server, &["SET", key, "7"]);
+        let encoded = key.replace('{', "%7B").replace('}', "%7D");
+        let counter = open(&url(&server, &encoded)).await;
+        let (segment, mark) = counter.reserve_marked(some(3)).await.unwrap_or_else(|error| panic!("{error}"));
+        assert_eq!((segment.first(), counter.holds(mark).await.unwrap()), (8, true), "{key}");
+    }
+}
+
 /// Goal: who INCRs the key and Snowmint share no number. Method: 8 tasks draw, and 2 INCR and INCRBY.
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
 async fn others_may_go_on_beside() {
