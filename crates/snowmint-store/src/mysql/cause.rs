@@ -64,6 +64,11 @@ pub(crate) fn is_out_of_range(error: &sqlx::Error) -> bool {
     database_error(error).is_some_and(|said| said.number() == 1690)
 }
 
+/// Whether the server ended a statement that waited for another which waited for it. All that it wrote is undone.
+pub(crate) fn is_deadlock(failure: &Failure) -> bool {
+    matches!(failure, Failure::Sql(error) if database_error(error).is_some_and(|said| said.number() == 1213))
+}
+
 /// Says what a DBA has to run when we may not.
 pub(super) fn table_is_missing(store: &str, failure: Failure) -> StoreError {
     if let Failure::Sql(error) = &failure

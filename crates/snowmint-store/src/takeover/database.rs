@@ -7,6 +7,7 @@ use crate::mysql::opening::{PARAMETERS, Settings};
 use crate::mysql::session::Session;
 use crate::network::Effect;
 use crate::sql::{Failure, Pool};
+use crate::turns::Turns;
 use crate::{StoreError, StoreErrorKind, UrlError};
 
 /// The call that takes numbers, as errors name it.
@@ -55,7 +56,7 @@ impl Database {
         Ok((Self { pool, name, system, table }, taken))
     }
 
-    /// Runs a statement.
+    /// Runs a statement. One that met others in a deadlock is run again: the server ended it, and it wrote nothing.
     pub(super) async fn run<T, E, F>(
         &self,
         operation: &'static str,
@@ -68,8 +69,15 @@ impl Database {
         F: Future<Output = (Session, Result<T, E>)> + Send,
     {
         let about = (&*self.name, &*self.table, self.system.rights);
-        let answer = self.pool.run(effect, ask).await;
-        answer.map_err(|failure| cause::foreign_error(about, operation, effect, failure))
+        let mut turns = Turns::new();
+        loop {
+            match self.pool.run(effect, &ask).await {
+                Err(failure) if cause::is_deadlock(&failure) && turns.wait().await.is_ok() => {}
+                answer => {
+                    return answer.map_err(|failure| cause::foreign_error(about, operation, effect, failure));
+                }
+            }
+        }
     }
 
     pub(super) fn error(&self, kind: StoreErrorKind, operation: &'static str, found: String) -> StoreError {

@@ -18,8 +18,12 @@ use crate::{Counter, MAX_NUMBER, OpenError, Segment, StoreError, StoreErrorKind,
 
 pub(super) const SOURCE: &str = "tickets";
 pub(super) const FORM: &str = "tickets:mysql://HOST/DATABASE?table=Tickets64&stub=a";
-static SYSTEM: System =
-    System { source: SOURCE, form: FORM, parameters: "table, stub", rights: "SELECT, INSERT and DELETE" };
+static SYSTEM: System = System {
+    source: SOURCE,
+    form: FORM,
+    parameters: "table, stub",
+    rights: "SELECT, INSERT, UPDATE and DELETE",
+};
 const TABLE: &str = "Tickets64";
 const STUB: &str = "a";
 
@@ -122,17 +126,19 @@ impl Counter for TicketsCounter {
         })
     }
 
-    /// A row with this number takes the place of the stub's: the server counts on from the greatest number it has seen.
+    /// The row of the stub gets this number, unless it has a greater one: the server counts on from the greatest it has seen.
+    /// Some forget that in a restart and count on from the greatest row, so no row is ever lowered.
     async fn raise_above(&self, number: u64) -> Result<bool, StoreError> {
         if number >= self.end {
             return Ok(false);
         }
         let Database { table, .. } = &self.database;
         let sql = format!(
-            "REPLACE INTO `{table}` (`{}`, stub) VALUES (CASE WHEN {} THEN {number} ELSE ~0 + 1 END, '{}')",
-            self.column,
+            "INSERT INTO `{table}` (`{column}`, stub) VALUES (CASE WHEN {} THEN {number} ELSE ~0 + 1 END, '{}') \
+             ON DUPLICATE KEY UPDATE `{column}` = GREATEST(`{column}`, {number})",
             writable!(),
-            self.stub
+            self.stub,
+            column = self.column,
         );
         let ask = async |mut session: Session| {
             let done = sqlx::raw_sql(AssertSqlSafe(sql.clone())).execute(&mut session.sql).await;

@@ -61,6 +61,59 @@ async fn two_servers_share_no_ticket() {
     }
 }
 
+/// Goal: raised, a counter never goes down, also where the server counts on from its greatest row after a restart. Method:
+/// a row above what it is raised to, and rows of other stubs.
+#[tokio::test]
+async fn a_row_is_never_lowered() {
+    let server = MariaDb::start();
+    server.sql(&TABLE.replace("char(1)", "varchar(20)"));
+    server.sql("INSERT INTO test.Tickets64 VALUES (500, 'a'), (700, 'b')");
+    let counter = open(&url(&server)).await;
+    let rows = || server.sql("SELECT GROUP_CONCAT(id, stub ORDER BY id) FROM test.Tickets64");
+    for number in [100, 500, 700] {
+        assert!(counter.raise_above(number).await.unwrap());
+        assert!(["500a,700b", "700b"].contains(&&*rows()), "{number}: {}", rows());
+    }
+    assert_eq!(rows(), "500a,700b");
+    let next = counter.reserve(some(1)).await.unwrap().first();
+    assert!(next > 700, "{next}");
+    assert!(counter.raise_above(2000).await.unwrap());
+    assert_eq!(rows(), "700b,2000a");
+    assert_eq!(counter.reserve(some(1)).await.unwrap().first(), 2001);
+    let other = open(&format!("{}?stub=c", url(&server))).await;
+    assert!(other.raise_above(3000).await.unwrap());
+    assert_eq!((other.reserve(some(1)).await.unwrap().first(), &*rows()), (3001, "700b,2001a,3001c"));
+}
+
+/// Goal: a deadlock with others who draw is no failure, since the server undid the statement. Method: a transaction that is
+/// heavier than a ticket, so that the server ends the ticket, locks the row first and the stub after.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_ticket_that_met_a_deadlock_is_drawn_again() {
+    let server = MariaDb::start();
+    server.sql(TABLE);
+    server.sql("CREATE TABLE test.heavy (n int) ENGINE=InnoDB");
+    let counter = open(&url(&server)).await;
+    assert_eq!(counter.reserve(some(1)).await.unwrap().first(), 1);
+    let mut other =
+        MySqlConnection::connect(&format!("mysql://root@{}/test", server.address())).await.unwrap();
+    sqlx::raw_sql("BEGIN; INSERT INTO heavy SELECT seq FROM seq_1_to_1000; SELECT * FROM Tickets64 WHERE id = 1 FOR UPDATE")
+        .fetch_all(&mut other)
+        .await
+        .unwrap();
+    let drawing = tokio::spawn(async move { counter.reserve(some(1)).await });
+    server.wait_until(
+        "the ticket waits for the row",
+        "SELECT COUNT(*) FROM information_schema.innodb_trx WHERE trx_state = 'LOCK WAIT'",
+    );
+    sqlx::raw_sql("SELECT * FROM Tickets64 FORCE INDEX (stub) WHERE stub = 'a' FOR UPDATE; COMMIT")
+        .fetch_all(&mut other)
+        .await
+        .unwrap();
+    let deadlocks = server.sql("SHOW GLOBAL STATUS LIKE 'Innodb_deadlocks'");
+    assert_eq!(deadlocks, "Innodb_deadlocks\t1");
+    assert!(drawing.await.unwrap().unwrap().first() > 1);
+}
+
 /// Goal: the survey never falls below what was given. Method: a table that was emptied, on servers with each offset.
 #[tokio::test]
 async fn an_emptied_table_is_where_the_server_goes_on() {
