@@ -38,11 +38,10 @@ pub(super) use counters::{Counters, Pick};
 pub(super) use range::Within;
 
 use super::Unused;
+use super::sync::ROOM;
 use counters::TO_NOTICE_MS;
 use demand::Demand;
 
-/// How soon to look again where numbers are few and there is room for no other segment, in milliseconds.
-const ROOM_WAIT_MS: u64 = 10;
 /// How long giving back may take, in milliseconds, for each segment.
 const GIVE_BACK_TIMEOUT_MS: u64 = 2000;
 /// How long the look at a reservation may take, in milliseconds, and how soon it is tried again.
@@ -286,7 +285,8 @@ impl Protocol {
         }
         let keep = self.demand.keep();
         if memory.room == Room::Full && (memory.left < keep || !self.settling.is_empty()) {
-            return Next::Wait(ROOM_WAIT_MS);
+            // There is room again once about a segment of them is drawn.
+            return Next::Idle { keep: memory.left - memory.left / ROOM };
         }
         if let Some(settling) = self.take_due(now_ms) {
             self.state = State::Confirming(settling);

@@ -134,8 +134,11 @@ fn sizes_grow_while_segments_are_spent_fast_and_the_reserve_outlasts_an_outage()
 #[test]
 fn nothing_is_reserved_that_there_is_no_room_for() {
     let mut protocol = Protocol::new(&settings(), 1);
-    let full = Memory { room: Room::Full, ..Memory::default() };
-    assert!(matches!(protocol.step(0, full, Input::Wake).next, Next::Wait(_)));
+    // Woken once about one of the segments in line is drawn, not before.
+    for (left, keep) in [(1, 1), (9, 9)] {
+        let full = Memory { left, room: Room::Full, ..Memory::default() };
+        assert_eq!(protocol.step(0, full, Input::Wake).next, Next::Idle { keep });
+    }
     asked(&protocol.step(10, left(0), Input::Wake));
 }
 
