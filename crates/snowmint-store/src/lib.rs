@@ -294,7 +294,7 @@ pub trait Store: Send + Sync + fmt::Debug + 'static {
 
     /// Which processes see what is recorded here. Ids are unique among those, and only among those.
     fn reach(&self) -> StoreReach {
-        StoreReach::Network
+        StoreReach::of_url(&self.describe())
     }
 
     /// What and where this store is, for logs: `sqlite:/var/lib/snowmint/leases.db`. Never a password.
