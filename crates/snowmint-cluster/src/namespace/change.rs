@@ -1,6 +1,6 @@
 //! Which definition may follow another in one namespace: what would make equal ids may not.
 
-use super::definition::{Definition, Scheme, SegmentScheme};
+use super::definition::{Definition, NumberSource, Scheme, SegmentScheme};
 use super::name::NamespaceName;
 use super::text_form::TextForm;
 use super::text_form::overlap::{Periods, Plain, can_meet};
@@ -64,7 +64,8 @@ impl Definition {
 
     /// Whether a namespace that is so defined may go on as `wanted`.
     ///
-    /// Another scheme, layout, stripe, source or reset may not follow; mode, sizes, start, maximum, rule and sequence start
+    /// Another scheme, layout, stripe, source or reset may not follow; how a source is reached (its user, TLS, files and time
+    /// limits), mode, sizes, start, maximum, rule and sequence start
     /// may: a counter only ever goes up, whatever the start, and another sequence start takes a worker of its own. Whether
     /// another text form may, says its record, which knows all earlier ones.
     ///
@@ -100,12 +101,26 @@ impl Scheme {
 impl SegmentScheme {
     fn differs(&self, other: &Self) -> Option<&'static str> {
         [
-            ("stripe or source", self.source != other.source),
+            ("stripe or source", !self.source.is_same(&other.source)),
             ("reset", self.reset != other.reset),
             ("series", self.series != other.series),
         ]
         .into_iter()
         .find_map(|(what, differs)| differs.then_some(what))
+    }
+}
+
+impl NumberSource {
+    /// Whether both count in the same places, however those are reached.
+    fn is_same(&self, other: &Self) -> bool {
+        match (self, other) {
+            (Self::Own(stripe), Self::Own(other)) => stripe == other,
+            (Self::Other(sources), Self::Other(others)) => {
+                sources.len() == others.len()
+                    && sources.iter().zip(others).all(|(one, other)| one.is_same(other))
+            }
+            _ => false,
+        }
     }
 }
 
@@ -142,6 +157,28 @@ mod tests {
             let changed = defined(&format!("{segment}{base}"))
                 .may_become(&defined(&format!("{segment}{change}")), &name);
             assert_eq!(changed.as_ref().err().map(|error| error.what), refused, "{base} to {change}");
+        }
+        let sources = |source: &str| format!("sources = ['{source}']");
+        for (source, other, may) in [
+            (
+                "leaf:mysql://u@h/l?tag=a",
+                "leaf:mysql://v@h:3306/l?tag=a&ssl-mode=required&timeout_ms=9",
+                true,
+            ),
+            ("1/2 mysql://h/i", "1/2 mariadb://h/i?password_file=/p", true),
+            ("1/2 mysql://h/i", "2/2 mysql://h/i", false),
+            ("leaf:mysql://h/l?tag=a", "leaf:mysql://h/l?tag=b", false),
+            ("leaf:mysql://h/l?tag=a", "leaf:mysql://g/l?tag=a", false),
+            ("leaf:mysql://h/l?tag=a", "tinyid:mysql://h/l?biz_type=a", false),
+            ("1/2 mysql://g,h/i", "1/2 mysql://h/i", false),
+            ("1/2 mysql://localhost/i", "1/2 mysql://127.0.0.1/i", false),
+            ("1/2 redis://h/0", "1/2 redis://h/0?may_lose=0", false),
+            ("1/2 redis://h/0?prefix=a", "1/2 redis://h/0", false),
+        ] {
+            let (one, other) = (sources(source), sources(other));
+            let changed =
+                defined(&format!("{segment}{one}")).may_become(&defined(&format!("{segment}{other}")), &name);
+            assert_eq!(changed.is_ok(), may, "{one} to {other}");
         }
         let snowflake = defined("scheme = 'snowflake'");
         for change in ["rule = 'reject'", "sequence_start = 'random'"] {

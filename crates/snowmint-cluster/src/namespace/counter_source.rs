@@ -57,7 +57,7 @@ pub enum CounterSourceError {
     Stripe(#[from] StripeError),
     /// A password, which would be shown to whoever sees the definition.
     #[error(
-        "the URL of a source has a password, which everybody would see: put it into SNOWMINT_STORE_PASSWORD or a file named by ?password_file=PATH"
+        "the URL of a source has a password, which everybody would see: put it into SNOWMINT_STORE_PASSWORD, or into a file that the URL names as ?password_file=PATH"
     )]
     Password,
     /// Too long.
@@ -82,6 +82,16 @@ impl CounterSource {
     /// Whether it is a counter that another system left, rather than a store.
     pub fn is_takeover(&self) -> bool {
         TAKEOVERS.iter().any(|scheme| self.url.starts_with(scheme))
+    }
+
+    /// Whether both are of the same system, with the same stripe.
+    pub(super) fn is_alike(&self, other: &Self) -> bool {
+        self.stripe == other.stripe && split_takeover(&self.url).0 == split_takeover(&other.url).0
+    }
+
+    /// Whether both count in the same place with the same stripe, as their texts say, however that is reached.
+    pub fn is_same(&self, other: &Self) -> bool {
+        self == other || (self.stripe == other.stripe && Place::of(&self.url).is_same(&Place::of(&other.url)))
     }
 
     /// Checks that no two of them make the same number.
@@ -147,10 +157,19 @@ impl CounterSource {
                 "`{self}` as a source: each process has a memory of its own and forgets it when it ends, so numbers would be \
                  given twice; name a store that keeps its records, or leave the source out"
             )),
-            (StoreReach::Machine, Some(StoreReach::Network)) => Err(format!(
-                "`{self}` as a source: nodes on other machines share this namespace and do not see that file, so each would \
-                 give the same numbers; name a store on the network, or leave the source out"
-            )),
+            (StoreReach::Machine, Some(StoreReach::Network)) => {
+                let (what, instead) = match file {
+                    Some(_) => ("do not see that file", "name a store on the network"),
+                    None => (
+                        "would each reach a server of their own there",
+                        "name the server by an address that leads every machine to the same one",
+                    ),
+                };
+                Err(format!(
+                    "`{self}` as a source: nodes on other machines share this namespace and {what}, so each would give the \
+                     same numbers; {instead}, or leave the source out"
+                ))
+            }
             (StoreReach::Machine, _) if file.is_some_and(|path| !Path::new(path).is_absolute()) => {
                 Err(format!(
                     "`{self}` as a source: processes with another working directory would open another file; give the path from \
@@ -192,10 +211,14 @@ impl FromStr for CounterSource {
     }
 }
 
-/// Whether there is a `:` before the last `@` of what names user and hosts.
+/// Whether there is a `:` before the last `@` of what names user and hosts, or a parameter that would hold a password.
 fn has_password(url: &str) -> bool {
     let rest = url.split_once("//").map_or(url, |(_, rest)| rest);
+    let query = url.split_once('?').map_or("", |(_, query)| query);
+    let is_one =
+        |name: &str| name != "password_file" && ["pass", "pwd", "secret"].iter().any(|it| name.contains(it));
     rest.rsplit_once('@').is_some_and(|(login, _)| login.contains(':'))
+        || query.split('&').any(|it| is_one(&it.split('=').next().unwrap_or(it).to_ascii_lowercase()))
 }
 
 impl TryFrom<String> for CounterSource {
@@ -240,6 +263,8 @@ mod tests {
             ("3/2 mysql://h/ids", "there is no stripe 3 of 2"),
             ("mysql://u:hunter2@h/ids", "SNOWMINT_STORE_PASSWORD"),
             ("leaf:mysql://u:hunter2@h/ids?tag=a", "?password_file=PATH"),
+            ("redis-counter:redis://:hunter2@h/0?counter=a", "?password_file=PATH"),
+            ("1/2 postgres://u@h/ids?sslmode=require&Password=hunter2", "?password_file=PATH"),
         ] {
             let error = bad.parse::<CounterSource>().unwrap_err().to_string();
             assert!(error.contains(words) && !error.contains("hunter2"), "{bad}: {error}");
@@ -280,6 +305,7 @@ mod tests {
             (&["tinyid:mysql://a/t?biz_type=x", "tinyid:mysql://b/t?biz_type=x"], Network),
             (&["1/2 mysql://a/ids", "2/2 mysql://b/ids"], Network),
             (&["1/2 sqlite:/a.db", "2/2 sqlite:/b.db"], Machine),
+            (&["tickets:mysql://localhost/t", "tickets:mysql://localhost:3307/t"], Machine),
         ] {
             assert_eq!(check(good, reach), Ok(()), "{good:?}");
         }
@@ -305,6 +331,9 @@ mod tests {
             (&["1/2 memory:", "2/2 mysql://a/ids"], Network, &["`1/2 memory:`"]),
             (&["sqlite:/a.db"], Network, &["do not see that file", "a store on the network"]),
             (&["sqlite:a.db"], Machine, &["from `/` on"]),
+            (&["tickets:mysql://localhost/t"], Network, &["a server of their own", "leads every machine"]),
+            (&["1/2 mysql://a/i", "2/2 mysql://127.0.0.1:3307/i"], Network, &["`2/2 mysql://127"]),
+            (&["leaf:mysql://h/l?tag=a&socket=/run/mysqld.sock"], Network, &["a server of their own"]),
         ] {
             let error = check(bad, reach).unwrap_err();
             assert!(words.iter().all(|word| error.contains(word)), "{bad:?}: {error}");

@@ -11,6 +11,7 @@ use super::change::TextChangeError;
 use super::definition::Definition;
 use super::fields::Fields;
 use super::name::NamespaceName;
+use super::numbers::Numbers;
 use super::text_form::TextForm;
 
 /// What the keys of all records begin with.
@@ -18,6 +19,7 @@ pub(super) const PREFIX: &str = "namespaces/";
 const EVERYWHERE: &str = "everywhere";
 const DROPPED: &str = "dropped";
 const EARLIER_TEXTS: &str = "earlier_texts";
+const NUMBERS: &str = "numbers";
 
 /// What a store holds of a namespace.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -30,6 +32,9 @@ pub struct NamespaceRecord {
     pub dropped_unix_ms: Option<u64>,
     /// The text forms that it had before; `None` among them for ids without one. Ids are written so somewhere.
     pub earlier_texts: Vec<Option<TextForm>>,
+    /// Which numbers each of its sources gives, in their order, as they were first found; `None` for one that was not
+    /// used yet, and for one whose stripe says it.
+    pub numbers: Vec<Option<Numbers>>,
 }
 
 /// Which nodes serve a namespace.
@@ -44,7 +49,7 @@ pub enum Reach {
 impl NamespaceRecord {
     /// A namespace that is there.
     pub const fn new(definition: Definition, reach: Reach) -> Self {
-        Self { definition, reach, dropped_unix_ms: None, earlier_texts: Vec::new() }
+        Self { definition, reach, dropped_unix_ms: None, earlier_texts: Vec::new(), numbers: Vec::new() }
     }
 
     /// Whether ids may be written as in `wanted` from now on.
@@ -73,11 +78,11 @@ impl NamespaceRecord {
     /// As for [`may_be_written_as`](Self::may_be_written_as).
     pub(super) fn redefined(self, wanted: Definition, name: &NamespaceName) -> Result<Self, TextChangeError> {
         self.may_be_written_as(&wanted, name)?;
-        let Self { definition, reach, dropped_unix_ms, mut earlier_texts } = self;
+        let Self { definition, reach, dropped_unix_ms, mut earlier_texts, numbers } = self;
         if definition.text != wanted.text && !earlier_texts.contains(&definition.text) {
             earlier_texts.push(definition.text);
         }
-        Ok(Self { definition: wanted, reach, dropped_unix_ms, earlier_texts })
+        Ok(Self { definition: wanted, reach, dropped_unix_ms, earlier_texts, numbers })
     }
 
     pub(super) fn to_bytes(&self) -> Result<Vec<u8>, serde_json::Error> {
@@ -88,6 +93,9 @@ impl NamespaceRecord {
             }
             if !self.earlier_texts.is_empty() {
                 fields.insert(EARLIER_TEXTS.to_owned(), serde_json::to_value(&self.earlier_texts)?);
+            }
+            if !self.numbers.is_empty() {
+                fields.insert(NUMBERS.to_owned(), serde_json::to_value(&self.numbers)?);
             }
             if let Some(unix_ms) = self.dropped_unix_ms {
                 fields.insert(DROPPED.to_owned(), Value::String(Utc(unix_ms).to_string()));
@@ -114,6 +122,10 @@ impl NamespaceRecord {
             None => Vec::new(),
             Some(texts) => serde_json::from_value(texts).map_err(|error| error.to_string())?,
         };
+        let numbers = match fields.remove(NUMBERS) {
+            None => Vec::new(),
+            Some(numbers) => serde_json::from_value(numbers).map_err(|error| error.to_string())?,
+        };
         let snowflake = fields.get("scheme").and_then(Value::as_str) == Some("snowflake");
         if snowflake && !fields.contains_key("layout") {
             return Err("it pins no layout".to_owned());
@@ -121,7 +133,7 @@ impl NamespaceRecord {
         let fields = Fields::deserialize(Value::Object(fields)).map_err(|error| error.to_string())?;
         // A snowflake record always names its own layout, so this one is never taken.
         let definition = fields.define_pinned(&Layout::TWITTER).map_err(|error| error.to_string())?;
-        Ok(Self { definition, reach, dropped_unix_ms, earlier_texts })
+        Ok(Self { definition, reach, dropped_unix_ms, earlier_texts, numbers })
     }
 }
 
@@ -148,8 +160,9 @@ mod tests {
                 [(Reach::Named, None), (Reach::Everywhere, Some(1_795_219_200_000))]
             {
                 let earlier_texts = vec![None, "A{number}".parse().ok()];
-                let record =
-                    NamespaceRecord { definition: definition.clone(), reach, dropped_unix_ms, earlier_texts };
+                let numbers = vec![None, serde_json::from_str(r#"{"remainder":1,"delta":2}"#).unwrap()];
+                let definition = definition.clone();
+                let record = NamespaceRecord { definition, reach, dropped_unix_ms, earlier_texts, numbers };
                 assert_eq!(NamespaceRecord::from_bytes(&record.to_bytes().unwrap()), Ok(record), "{toml}");
             }
         }
@@ -177,6 +190,7 @@ mod tests {
             (r#"{"scheme":"segment","stripe":"3/2"}"#, "no stripe 3 of 2"),
             (r#"{"scheme":"segment","sequence_start":"zero"}"#, "no meaning for scheme segment"),
             (r#"{"scheme":"segment","dropped":"yesterday"}"#, "is not an instant"),
+            (r#"{"scheme":"segment","numbers":[{"remainder":2,"delta":2}]}"#, "invalid remainder 2"),
         ] {
             let error = NamespaceRecord::from_bytes(bad.as_bytes()).unwrap_err();
             assert!(error.contains(words), "{bad}: {error}");

@@ -5,6 +5,8 @@
 //! could then define the same name otherwise. So a definition is served only once it has *settled*: a read that was sent at
 //! least that long after the record was first seen still finds it, at the same revision. [`Settled`] and [`settle`] do that.
 
+mod sources;
+
 use std::collections::BTreeMap;
 use std::time::Duration;
 
@@ -15,7 +17,10 @@ use tokio::time::Instant;
 use super::change::{ChangeError, TextChangeError};
 use super::definition::{Definition, DefinitionError, Scheme};
 use super::name::NamespaceName;
+use super::numbers::NumbersError;
 use super::record::{NamespaceRecord, PREFIX, Reach, key};
+
+pub use sources::{claim_numbers, may_give, move_sources};
 
 /// After a write whose outcome is unknown.
 const BEFORE_LOOKING: Duration = Duration::from_millis(100);
@@ -37,6 +42,14 @@ pub enum NamespaceError {
         name: NamespaceName,
         /// Which sources, and why.
         source: DefinitionError,
+    },
+    /// A source gives numbers of another one, or others than at first.
+    #[error("namespace {name}: {source}")]
+    Numbers {
+        /// The namespace.
+        name: NamespaceName,
+        /// Which source, and what to do.
+        source: NumbersError,
     },
     /// It was dropped.
     #[error(

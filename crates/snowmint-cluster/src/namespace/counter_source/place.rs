@@ -20,6 +20,24 @@ const WHICH: [(&str, &str); 7] = [
     ("server", ""),
 ];
 
+/// The parameters that say how to connect: whatever they are, the place is the same.
+const HOW: [&str; 14] = [
+    "password_file",
+    "timeout_ms",
+    "ssl-mode",
+    "ssl-ca",
+    "ssl-cert",
+    "ssl-key",
+    "sslmode",
+    "sslrootcert",
+    "sslcert",
+    "sslkey",
+    "ca",
+    "cert",
+    "key",
+    "wait_ms",
+];
+
 /// Where a URL leads.
 #[derive(Debug)]
 pub(super) struct Place {
@@ -30,6 +48,8 @@ pub(super) struct Place {
     /// Of a store on the network the database, of a file its path.
     path: String,
     which: Vec<String>,
+    /// The same as they are written: other texts may be other places.
+    as_written: (BTreeSet<String>, BTreeSet<(String, String)>),
 }
 
 impl Place {
@@ -59,6 +79,14 @@ impl Place {
             .filter_map(|it| it.split_once('='))
             .map(|(name, it)| (name, decoded(it)))
             .collect();
+        let as_written = (
+            hosts.split(',').map(|host| host_as_written(host, port)).collect(),
+            parameters
+                .iter()
+                .filter(|(name, _)| !HOW.contains(name))
+                .map(|(name, value)| ((*name).to_owned(), value.clone()))
+                .collect(),
+        );
         let which = WHICH.iter().map(|(name, unset)| {
             let given = parameters.iter().find(|(it, _)| it == name);
             given.map_or_else(|| (*unset).to_owned(), |(_, value)| value.clone())
@@ -68,7 +96,13 @@ impl Place {
             hosts: hosts.split(',').filter(|host| !host.is_empty()).map(|host| spelled(host, port)).collect(),
             path,
             which: which.collect(),
+            as_written,
         }
+    }
+
+    /// Whether both surely are one place, as far as their texts say: only how it is reached may differ.
+    pub(super) fn is_same(&self, other: &Self) -> bool {
+        self.is(other) && self.as_written == other.as_written
     }
 
     /// Whether both name one place: one host in common is enough.
@@ -81,6 +115,13 @@ impl Place {
 
 fn decoded(text: &str) -> String {
     percent_decode_str(text).decode_utf8_lossy().into_owned()
+}
+
+/// A host and its port, without what makes no difference.
+fn host_as_written(host: &str, default_port: u16) -> String {
+    let host = host.to_ascii_lowercase();
+    let has_port = host.rsplit_once(':').is_some_and(|(name, _)| !name.contains(':') || name.ends_with(']'));
+    if has_port { host } else { format!("{host}:{default_port}") }
 }
 
 /// A host in one spelling, with its port.

@@ -5,6 +5,7 @@ use snowmint::Layout;
 use snowmint_store::{Key, MemoryStore};
 
 use super::super::fields::Fields;
+use super::super::numbers::Numbers;
 use super::*;
 
 fn name() -> NamespaceName {
@@ -107,6 +108,70 @@ async fn a_definition_that_is_lost_or_followed_by_another_does_not_settle() {
     let error = settling.unwrap_err();
     assert!(matches!(error, NamespaceError::Unsettled { .. }), "{error}");
     assert!(error.to_string().contains("within 2s (may_lose)"), "{error}");
+}
+
+fn numbers(remainder: u64, delta: u64) -> Numbers {
+    serde_json::from_str(&format!(r#"{{"remainder":{remainder},"delta":{delta}}}"#)).unwrap()
+}
+
+/// Goal: two sources that give the same numbers are never both used, even where nobody sees both at one time; and one stays
+/// with what it gave at first. Method: each source is claimed as by a node of its own.
+#[tokio::test]
+async fn sources_are_compared_by_what_the_record_remembers() {
+    let store = MemoryStore::new();
+    let of = |user: &str| {
+        let source = |host: &str| format!("'tickets:mysql://{user}@{host}/t'");
+        defined(&format!("scheme = 'segment'\nsources = [{}, {}, {}]", source("a"), source("b"), source("c")))
+    };
+    let wanted = of("x");
+    let missing = claim_numbers(&store, &name(), &wanted, 0, numbers(1, 2)).await.unwrap_err();
+    assert!(matches!(missing, NamespaceError::Missing { .. }), "{missing}");
+    add(&store, &name(), &wanted, Again::GoOn).await.unwrap();
+    let claim = async |nth, found| claim_numbers(&store, &name(), &of("y"), nth, found).await;
+    assert_eq!(claim(1, numbers(1, 2)).await.unwrap(), numbers(1, 2));
+    let overlap = claim(0, numbers(1, 4)).await.unwrap_err().to_string();
+    for words in ["namespace orders", "x@a/t", "x@b/t", "1 modulo 2", "1 modulo 4", "given twice"] {
+        assert!(overlap.contains(words), "{words}: {overlap}");
+    }
+    assert_eq!(claim(2, numbers(0, 4)).await.unwrap(), numbers(0, 4));
+    assert_eq!(claim(0, numbers(2, 4)).await.unwrap(), numbers(2, 4));
+    // Fewer numbers of the same are no harm, all others are.
+    assert_eq!(claim(1, numbers(3, 8)).await.unwrap(), numbers(1, 2));
+    for found in [numbers(0, 2), numbers(0, 1), numbers(0, 4)] {
+        let changed = claim(1, found).await.unwrap_err().to_string();
+        assert!(changed.contains("1 modulo 2 when it was first used"), "{changed}");
+    }
+    let moved = defined("scheme = 'segment'\nsources = ['tickets:mysql://z/t']");
+    let error = claim_numbers(&store, &name(), &moved, 0, numbers(1, 2)).await.unwrap_err();
+    assert!(matches!(error, NamespaceError::Mismatch(_)), "{error}");
+
+    // It is remembered through changes, and while it is dropped.
+    set(&store, &name(), |_: &Definition| Ok::<_, NamespaceError>(of("z"))).await.unwrap();
+    drop_namespace(&store, &name(), 5).await.unwrap();
+    assert!(matches!(claim(1, numbers(1, 2)).await, Err(NamespaceError::Dropped { .. })));
+    add(&store, &name(), &of("x"), Again::GoOn).await.unwrap();
+    assert!(claim(1, numbers(0, 2)).await.is_err());
+    drop_namespace(&store, &name(), 5).await.unwrap();
+    add(&store, &name(), &of("x"), Again::StartOver).await.unwrap();
+}
+
+/// Goal: a source is used only once no node can miss what it gives. Method: a store that may lose 2 s, under paused time,
+/// with another claim in the middle of the wait.
+#[tokio::test(start_paused = true)]
+async fn what_a_source_gives_counts_once_it_has_settled() {
+    let store = Forgetful::default();
+    let wanted = defined("scheme = 'segment'\nsources = ['tickets:mysql://a/t', 'tickets:mysql://b/t']");
+    add(&store, &name(), &wanted, Again::GoOn).await.unwrap();
+    let began = Instant::now();
+    let claim = async |nth, wait| {
+        tokio::time::sleep(Duration::from_secs(wait)).await;
+        let claimed = claim_numbers(&store, &name(), &wanted, nth, numbers(nth as u64, 2)).await.unwrap();
+        (claimed, began.elapsed())
+    };
+    let ((one, one_after), (other, other_after)) = tokio::join!(claim(0, 0), claim(1, 1));
+    assert_eq!((one, other), (numbers(0, 2), numbers(1, 2)));
+    assert!(one_after >= Duration::from_secs(4), "another write was in between: {one_after:?}");
+    assert!(other_after >= Duration::from_secs(3), "{other_after:?}");
 }
 
 /// A store in memory that says that it may lose 2 s.
