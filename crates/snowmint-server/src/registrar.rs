@@ -4,6 +4,7 @@
 mod claims;
 mod lost;
 mod opening;
+mod pending;
 mod places;
 mod told;
 
@@ -13,21 +14,26 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use snowmint::{Layout, Rule, Start};
-use snowmint_cluster::NamespaceName;
 use snowmint_cluster::namespace::registry::{self, Again};
-use snowmint_cluster::namespace::{Definition, NamespaceError, Scheme, TextForm};
+use snowmint_cluster::namespace::{
+    Definition, NamespaceError, NumberSource, Numbers, Scheme, SegmentScheme, TextForm,
+};
+use snowmint_cluster::{NamespaceName, NoNumber};
 use snowmint_store::{Store, StoreError};
-use tokio::sync::{Notify, mpsc};
+use tokio::sync::{Notify, mpsc, oneshot};
 use tokio::task::JoinSet;
 use tokio::time::{MissedTickBehavior, interval};
+use tracing::Instrument as _;
 
 pub use told::{Sources, Told, ToldError};
 
 use crate::forecast;
 use crate::mint::{Creation, Maker, Mint, MintError, Namespace, Pool, Source};
 use crate::settings::{ServiceClock, SharedClock};
+use claims::Claims;
 use lost::Lost;
-use opening::Opening;
+use opening::{Opening, Started};
+use pending::{Opened, Pending};
 
 /// Names that may wait to become namespaces.
 const CREATIONS: usize = 64;
@@ -35,6 +41,10 @@ const CREATIONS: usize = 64;
 const FEW_LEFT: f64 = 0.9;
 /// How long numbers and leases of what is no longer served may take to be given back.
 const RELEASE_WITHIN: Duration = Duration::from_secs(3);
+/// How soon to look again whether numbers are there, where a source says that somebody has to mend something first.
+const LOOK_AGAIN: Duration = Duration::from_secs(1);
+/// What a namespace says until its sources have answered.
+const BEING_OPENED: &str = "its sources are being opened; retry in a moment";
 
 /// Starts a source of ids for another layout, rule or sequence start than the service's own; the reason where that
 /// cannot be.
@@ -74,6 +84,11 @@ pub struct Registrar<S: Source> {
     config: RegistrarConfig<S>,
     told: Told,
     opening: Opening,
+    pending: Pending,
+    /// What the sources of each namespace may give, where it has several.
+    claims: BTreeMap<NamespaceName, Arc<Claims>>,
+    /// Who asked for names whose sources are being opened.
+    asked: Vec<Creation>,
     /// Pools of other layouts, rules and sequence starts, by their texts.
     pools: BTreeMap<String, Arc<Pool<S>>>,
     /// What was already said in the log, so that it is said once.
@@ -92,6 +107,9 @@ impl<S: Source> Registrar<S> {
             mint,
             told,
             opening,
+            pending: Pending::default(),
+            claims: BTreeMap::new(),
+            asked: Vec::new(),
             config,
             pools: BTreeMap::new(),
             complaints: BTreeSet::new(),
@@ -101,7 +119,8 @@ impl<S: Source> Registrar<S> {
         }
     }
 
-    /// Looks into the store once and serves what is to be served.
+    /// Looks into the store once and serves what is to be served. Sources other than the store are opened meanwhile and
+    /// after; see [`opened`](Self::opened).
     ///
     /// # Errors
     ///
@@ -115,6 +134,7 @@ impl<S: Source> Registrar<S> {
             self.complain(&format!("namespace {name} stays as it is, its record cannot be read: {why}"));
             next.extend(served.namespaces().iter().filter(|it| it.name().as_str() == name).cloned());
         }
+        self.watch_claims(&wanted.numbers).await;
         for (name, definition) in wanted.namespaces {
             let before = served.namespaces().iter().find(|it| *it.name() == name);
             if let Some(stopped) = self.found_again(before, &name, &definition) {
@@ -124,11 +144,64 @@ impl<S: Source> Registrar<S> {
             let earlier_texts = wanted.earlier_texts.remove(&name).unwrap_or_default();
             next.push(self.follow(before, name, definition, earlier_texts).await);
         }
+        let is_wanted = |name: &NamespaceName| next.iter().any(|it| it.name() == name);
+        self.pending.keep(is_wanted);
+        self.claims.retain(|name, _| is_wanted(name));
         if Self::differ(served.namespaces(), &next) {
             self.mint.serve(next);
             self.release(served.namespaces());
         }
         Ok(())
+    }
+
+    /// Claims again what the store forgot of the numbers that sources give.
+    async fn watch_claims(&self, recorded: &BTreeMap<NamespaceName, Vec<Option<Numbers>>>) {
+        for (name, claims) in &self.claims {
+            if let Some(recorded) = recorded.get(name)
+                && !claims.are_in(recorded)
+            {
+                claims.claim_again().instrument(tracing::error_span!("namespace", %name)).await;
+            }
+        }
+    }
+
+    /// Waits until all sources that are being opened are there or have failed.
+    ///
+    /// # Cancel safety
+    ///
+    /// Nothing is lost: those that are not there yet are served once they are.
+    pub async fn opened(&mut self) {
+        while let Some(opened) = self.pending.next().await {
+            self.serve_opened(opened);
+        }
+    }
+
+    /// Serves what was opened in place of what the namespace had.
+    fn serve_opened(&mut self, opened: Opened) {
+        let Opened { name, definition, started } = opened;
+        let served = self.mint.served();
+        let Some(before) = served.namespaces().iter().find(|it| *it.name() == name) else { return };
+        let is_missing = matches!(before.maker(), Maker::Missing(_));
+        let maker = match started {
+            Ok(Started { segments, claims }) => {
+                match claims {
+                    Some(claims) => self.claims.insert(name.clone(), claims),
+                    None => self.claims.remove(&name),
+                };
+                Maker::Segment(segments)
+            }
+            Err(why) if is_missing => Maker::Missing(why.into()),
+            Err(why) => {
+                self.complain(&format!("namespace {name} goes on as it was, its change waits: {why}"));
+                return;
+            }
+        };
+        let changed = self.replaced(Some(before), name, definition, maker);
+        let next = served.namespaces().iter();
+        let next = next.map(|it| Arc::clone(if Arc::ptr_eq(it, before) { &changed } else { it })).collect();
+        self.mint.serve(next);
+        self.release(served.namespaces());
+        self.answer_asked();
     }
 
     /// Serves what was told of the service's own layout, for a node that goes on before its store has answered. That
@@ -163,33 +236,95 @@ impl<S: Source> Registrar<S> {
         definition: Definition,
         earlier_texts: Vec<Option<TextForm>>,
     ) -> Arc<Namespace<S>> {
+        let followed = self.follow_definition(before, name, definition).await;
+        if followed.earlier_texts() == earlier_texts {
+            return followed;
+        }
+        let same = followed.changed(followed.definition().clone(), followed.maker().clone());
+        Arc::new(same.with_earlier_texts(earlier_texts))
+    }
+
+    async fn follow_definition(
+        &mut self,
+        before: Option<&Arc<Namespace<S>>>,
+        name: NamespaceName,
+        definition: Definition,
+    ) -> Arc<Namespace<S>> {
+        if let Some(why) = self.claims.get(&name).and_then(|claims| claims.refused()) {
+            self.claims.remove(&name);
+            return self.replaced(before, name, definition, Maker::Missing(why.into()));
+        }
         let running = before.filter(|it| !matches!(it.maker(), Maker::Missing(_)));
         if let Some(running) = running
-            && *running.definition() == definition
+            && running.definition().scheme == definition.scheme
         {
-            if running.earlier_texts() == earlier_texts {
+            self.pending.keep(|it| *it != name);
+            if *running.definition() == definition {
                 return Arc::clone(running);
             }
-            let same = running.changed(definition, running.maker().clone());
-            return Arc::new(same.with_earlier_texts(earlier_texts));
+            let maker = running.maker().clone();
+            return self.replaced(before, name, definition, maker);
         }
-        let maker = match running {
-            Some(running) if running.definition().scheme == definition.scheme => running.maker().clone(),
-            _ => self.open(&name, &definition.scheme).await,
-        };
-        match (&maker, before) {
-            (Maker::Missing(why), _) => {
+        if let Scheme::Segment(segment) = &definition.scheme {
+            let goes_on = running.filter(|it| is_same_series(&it.definition().scheme, segment));
+            if goes_on.is_some() || matches!(segment.source, NumberSource::Other(_)) {
+                self.open_later(&name, &definition, segment, goes_on.is_some());
+                return match before {
+                    // What it has goes on until then, and so does what was said of it.
+                    Some(before) if goes_on.is_some() || *before.definition() == definition => {
+                        Arc::clone(before)
+                    }
+                    Some(before) => Arc::new(before.changed(definition, Maker::Missing(BEING_OPENED.into()))),
+                    None => {
+                        let maker = Maker::Missing(BEING_OPENED.into());
+                        Arc::new(Namespace::new(name, definition, maker, &self.config.clock))
+                    }
+                };
+            }
+        }
+        let maker = self.open(&name, &definition.scheme).await;
+        self.replaced(before, name, definition, maker)
+    }
+
+    /// Opens what a namespace draws from, and waits for its first numbers where others are handed out until then.
+    fn open_later(
+        &mut self,
+        name: &NamespaceName,
+        definition: &Definition,
+        segment: &SegmentScheme,
+        others_are_there: bool,
+    ) {
+        let (opening, of, segment) = (self.opening.clone(), name.clone(), segment.clone());
+        self.pending.want(name, definition, || async move {
+            let started = opening.segments(&of, &segment).await?;
+            while others_are_there && let Err(NoNumber::NotReady { .. }) = started.segments.ready().await {
+                tokio::time::sleep(LOOK_AGAIN).await;
+            }
+            Ok(started)
+        });
+    }
+
+    /// The namespace with what makes its ids now.
+    fn replaced(
+        &mut self,
+        before: Option<&Arc<Namespace<S>>>,
+        name: NamespaceName,
+        definition: Definition,
+        maker: Maker<S>,
+    ) -> Arc<Namespace<S>> {
+        let was_served = before.is_some_and(|it| !matches!(it.maker(), Maker::Missing(_)));
+        match &maker {
+            Maker::Missing(why) => {
                 self.complain(&format!("namespace {name} cannot be served yet: {why}"));
             }
-            (_, Some(_)) => tracing::info!(namespace = %name, now = %definition, "namespace changed"),
-            (_, None) => tracing::info!(namespace = %name, %definition, "namespace served"),
+            _ if was_served => tracing::info!(namespace = %name, now = %definition, "namespace changed"),
+            _ => tracing::info!(namespace = %name, %definition, "namespace served"),
         }
         self.warn_of_little_time(&name, &definition.scheme);
-        let namespace = match before {
+        Arc::new(match before {
             Some(before) => before.changed(definition, maker),
             None => Namespace::new(name, definition, maker, &self.config.clock),
-        };
-        Arc::new(namespace.with_earlier_texts(earlier_texts))
+        })
     }
 
     async fn open(&mut self, name: &NamespaceName, scheme: &Scheme) -> Maker<S> {
@@ -197,7 +332,10 @@ impl<S: Source> Registrar<S> {
             Scheme::Snowflake { layout, rule, sequence_start } => {
                 self.pool(layout, *rule, *sequence_start).map(Maker::Snowflake)
             }
-            Scheme::Segment(scheme) => self.opening.segments(name, scheme).await.map(Maker::Segment),
+            Scheme::Segment(scheme) => {
+                let started = self.opening.segments(name, scheme).await;
+                started.map(|started| Maker::Segment(started.segments))
+            }
             Scheme::Wide(scheme) => scheme
                 .generator(ServiceClock(Arc::clone(&self.config.clock)))
                 .map(|generator| Maker::Wide(Arc::new(generator)))
@@ -303,7 +441,8 @@ impl<S: Source> Registrar<S> {
                     self.warn_of_few_numbers();
                 }
                 () = reload.notified() => self.reload().await,
-                Some(creation) = creations.recv() => self.create(creation).await,
+                Some(opened) = self.pending.next() => self.serve_opened(opened),
+                Some(creation) = creations.recv() => self.create(creation, &mut creations).await,
             }
         }
     }
@@ -327,45 +466,85 @@ impl<S: Source> Registrar<S> {
         tracing::info!(served = self.mint.served().namespaces().len(), "reloaded");
     }
 
-    async fn create(&mut self, creation: Creation) {
-        let Creation { name, done } = creation;
-        let created = self.try_create(&name).await;
-        // Whoever asked may have left.
-        let _ = done.send(created);
+    /// Makes all namespaces that are asked for by now, and waits once until all of them have settled.
+    async fn create(&mut self, first: Creation, more: &mut mpsc::Receiver<Creation>) {
+        let (mut next, mut made) = (Some(first), Vec::new());
+        let mut written = 0;
+        while let Some(creation) = next {
+            let is_made = made.iter().any(|it: &Creation| it.name == creation.name);
+            match if is_made { Ok(New::There) } else { self.write(&creation.name, written).await } {
+                Ok(New::Served) => answer(creation.done, Ok(())),
+                Ok(New::There) => made.push(creation),
+                Ok(New::Written) => {
+                    written += 1;
+                    made.push(creation);
+                }
+                Err(error) => answer(creation.done, Err(error)),
+            }
+            next = if made.len() < CREATIONS { more.try_recv().ok() } else { None };
+        }
+        if made.is_empty() {
+            return;
+        }
+        if !self.config.store.may_lose().is_zero()
+            && let Err(error) = self.told.settle(&*self.config.store).await
+        {
+            for Creation { name, done } in made {
+                let why = format!("namespace {name} is not settled: {error}");
+                answer(done, Err(MintError::NotReady { why }));
+            }
+            return;
+        }
+        self.follow_store().await;
+        self.asked.extend(made);
+        self.answer_asked();
     }
 
-    async fn try_create(&mut self, name: &NamespaceName) -> Result<(), MintError> {
+    /// Writes a namespace that is asked for into the store; `written` were written since the last look.
+    async fn write(&self, name: &NamespaceName, written: usize) -> Result<New, MintError> {
         // Somebody else asked for it a moment ago.
-        let is_served = |mint: &Mint<S>| mint.served().namespaces().iter().any(|it| it.name() == name);
-        if is_served(&self.mint) {
-            return Ok(());
+        if self.is_served(name) {
+            return Ok(New::Served);
         }
         let shown = snowmint::Snippet::of(name.as_str());
         let Some(auto_create) = self.told.auto_create() else {
             return Err(self.mint.unknown(name));
         };
-        if self.in_store >= auto_create.at_most {
+        if self.in_store + written >= auto_create.at_most {
             return Err(MintError::TooManyNamespaces { name: shown, limit: auto_create.at_most });
         }
         match registry::add(&*self.config.store, name, &auto_create.definition, Again::Never).await {
-            Ok(_) => tracing::info!(namespace = %name, "namespace made, since it was asked for"),
+            Ok(_) => {
+                tracing::info!(namespace = %name, "namespace made, since it was asked for");
+                Ok(New::Written)
+            }
             // By another node, just now.
-            Err(NamespaceError::Exists { .. }) => {}
+            Err(NamespaceError::Exists { .. }) => Ok(New::There),
             Err(error @ NamespaceError::Store(_)) => {
-                return Err(MintError::NotReady { why: format!("namespace {name} cannot be made: {error}") });
+                Err(MintError::NotReady { why: format!("namespace {name} cannot be made: {error}") })
             }
             Err(error) => {
                 tracing::info!(%error, "namespace not made");
-                return Err(self.mint.unknown(name));
+                Err(self.mint.unknown(name))
             }
         }
-        if !self.config.store.may_lose().is_zero()
-            && let Err(error) = self.told.settle(&*self.config.store).await
-        {
-            return Err(MintError::NotReady { why: format!("namespace {name} is not settled: {error}") });
+    }
+
+    /// Answers those whose names are served, or are not after the last look; the others wait for their sources.
+    fn answer_asked(&mut self) {
+        for Creation { name, done } in std::mem::take(&mut self.asked) {
+            if self.pending.has(&name) {
+                self.asked.push(Creation { name, done });
+            } else if self.is_served(&name) {
+                answer(done, Ok(()));
+            } else {
+                answer(done, Err(self.mint.unknown(&name)));
+            }
         }
-        self.follow_store().await;
-        if is_served(&self.mint) { Ok(()) } else { Err(self.mint.unknown(name)) }
+    }
+
+    fn is_served(&self, name: &NamespaceName) -> bool {
+        self.mint.served().namespaces().iter().any(|it| it.name() == name)
     }
 
     /// Says something in the log that would otherwise be said at each look.
@@ -374,6 +553,23 @@ impl<S: Source> Registrar<S> {
             tracing::warn!("{text}");
         }
     }
+}
+
+/// What came of a name that was asked for.
+enum New {
+    Served,
+    Written,
+    There,
+}
+
+fn answer(done: oneshot::Sender<Result<(), MintError>>, created: Result<(), MintError>) {
+    // Whoever asked may have left.
+    let _ = done.send(created);
+}
+
+/// Whether numbers of the one go on in the other.
+fn is_same_series(before: &Scheme, after: &SegmentScheme) -> bool {
+    matches!(before, Scheme::Segment(before) if before.series == after.series && before.reset == after.reset)
 }
 
 #[cfg(test)]

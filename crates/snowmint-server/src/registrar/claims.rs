@@ -1,76 +1,103 @@
-//! Which numbers each source of one namespace gives, as found when it was opened: two that overlap are not used
-//! together, and one that leaves its numbers later is not used any more.
+//! Which numbers each source of one namespace gives, as the store remembers them: two that overlap are not used together,
+//! whether they are there at the same time or not, and one that leaves its numbers is not used any more.
 
+use std::collections::BTreeMap;
 use std::num::NonZeroU64;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use async_trait::async_trait;
-use snowmint_store::{Counter, Mark, Segment, StoreError, StoreErrorKind, Surveyed};
+use snowmint_cluster::NamespaceName;
+use snowmint_cluster::namespace::{Definition, NamespaceError, Numbers, registry};
+use snowmint_store::{Counter, Mark, Segment, Store, StoreError, StoreErrorKind};
 
-/// The numbers of the sources of one namespace that were opened.
+/// The numbers of the sources of one namespace that this node uses.
+#[derive(Debug)]
+pub(super) struct Claims {
+    store: Arc<dyn Store>,
+    name: NamespaceName,
+    wanted: Definition,
+    held: Mutex<Held>,
+}
+
 #[derive(Debug, Default)]
-pub(super) struct Claims(Mutex<Vec<(String, Surveyed)>>);
-
-/// Two sources that can give one number.
-#[derive(Debug, thiserror::Error)]
-#[error(
-    "sources {one} (numbers that are {one_remainder} modulo {one_delta}) and {other} ({other_remainder} modulo {other_delta}) \
-     overlap, so numbers would be given twice: give them numbers of their own (remainder and delta of TinyID, \
-     auto_increment_offset and auto_increment_increment of ticket servers), or take one of them out"
-)]
-pub(super) struct Overlap {
-    one: String,
-    one_remainder: u64,
-    one_delta: NonZeroU64,
-    other: String,
-    other_remainder: u64,
-    other_delta: NonZeroU64,
+struct Held {
+    /// By the place of the source in the definition.
+    numbers: BTreeMap<usize, Numbers>,
+    /// Why no source is used any more.
+    refused: Option<String>,
 }
 
 impl Claims {
-    /// Claims the numbers of a source, unless another has claimed some of them.
-    pub(super) fn claim(&self, source: &str, numbers: &Surveyed) -> Result<(), Overlap> {
-        // Each change is one insertion or removal: a panic elsewhere leaves the list whole.
-        let mut claims = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some((other, theirs)) =
-            claims.iter().find(|(it, theirs)| it != source && theirs.overlaps(numbers))
-        {
-            return Err(Overlap {
-                one: other.clone(),
-                one_remainder: theirs.remainder,
-                one_delta: theirs.delta,
-                other: source.to_owned(),
-                other_remainder: numbers.remainder,
-                other_delta: numbers.delta,
-            });
+    pub(super) fn new(store: Arc<dyn Store>, name: NamespaceName, wanted: Definition) -> Self {
+        Self { store, name, wanted, held: Mutex::default() }
+    }
+
+    /// Claims the numbers of a source: what it may give, once every node can know it.
+    pub(super) async fn claim(&self, nth: usize, found: Numbers) -> Result<Numbers, NamespaceError> {
+        let claimed = registry::claim_numbers(&*self.store, &self.name, &self.wanted, nth, found).await?;
+        self.held().numbers.insert(nth, claimed);
+        Ok(claimed)
+    }
+
+    /// Whether a record remembers all that this node claimed. It does not where the store lost it.
+    pub(super) fn are_in(&self, recorded: &[Option<Numbers>]) -> bool {
+        self.held().numbers.iter().all(|(nth, numbers)| recorded.get(*nth) == Some(&Some(*numbers)))
+    }
+
+    /// Claims again what this node uses. Where another has claimed numbers of it meanwhile, none of the sources is used
+    /// any more.
+    pub(super) async fn claim_again(&self) {
+        let numbers = self.held().numbers.clone();
+        for (nth, numbers) in numbers {
+            match self.claim(nth, numbers).await {
+                Ok(_) => {
+                    tracing::warn!(nth, %numbers, "the store lost which numbers a source gives; written again");
+                }
+                Err(error @ NamespaceError::Numbers { .. }) => {
+                    tracing::error!(%error, "the sources of this namespace are not used any more");
+                    self.held().refused = Some(error.to_string());
+                }
+                // Tried again after the next look into the store.
+                Err(error) => tracing::debug!(%error, "the numbers of a source were not claimed again"),
+            }
         }
-        claims.retain(|(it, _)| it != source);
-        claims.push((source.to_owned(), numbers.clone()));
-        Ok(())
+    }
+
+    /// Why none of the sources is used any more.
+    pub(super) fn refused(&self) -> Option<String> {
+        self.held().refused.clone()
+    }
+
+    fn held(&self) -> MutexGuard<'_, Held> {
+        // Each change is one insertion: a panic elsewhere leaves it whole.
+        self.held.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-/// A counter that must keep to the numbers it gave when it was opened: its server's settings may change later.
+/// A counter that must keep to the numbers it gave when it was first used: its server's settings may change later.
 #[derive(Debug)]
 pub(super) struct Bound {
     pub(super) counter: Arc<dyn Counter>,
-    pub(super) numbers: Surveyed,
+    pub(super) numbers: Numbers,
+    pub(super) claims: Arc<Claims>,
 }
 
 impl Bound {
     fn check(&self, segment: Segment) -> Result<Segment, StoreError> {
-        if self.numbers.holds(segment) {
+        let found = if let Some(why) = self.claims.refused() {
+            why
+        } else if self.numbers.surveyed().holds(segment) {
             return Ok(segment);
-        }
-        let Surveyed { remainder, delta, .. } = self.numbers;
-        let found = format!(
-            "it gave {} in steps of {}, and only numbers that are {remainder} modulo {delta} when it was opened: another \
-             source may give the others; set its remainder and delta, or auto_increment_offset and \
-             auto_increment_increment, back",
-            segment.first(),
-            segment.step()
-        );
+        } else {
+            format!(
+                "it gave {} in steps of {}, and only numbers that are {} when it was first used: another source may give the \
+                 others; set its remainder and delta, or auto_increment_offset and auto_increment_increment, back",
+                segment.first(),
+                segment.step(),
+                self.numbers
+            )
+        };
         Err(StoreError::new(StoreErrorKind::Corrupt, "reserve", self.describe(), found))
     }
 }

@@ -3,10 +3,14 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use snowmint_cluster::namespace::{NumberSource, SegmentScheme};
+use snowmint_cluster::namespace::{
+    CounterSource, Definition, NumberSource, Numbers, NumbersError, Scheme, SegmentScheme,
+};
 use snowmint_cluster::segment::{CountersOf, Period};
 use snowmint_cluster::{NamespaceName, Segments};
 use snowmint_store::{Counter, Key, OpenError, Store};
+use tokio::task::JoinSet;
+use tokio::time::timeout;
 use tracing::Instrument as _;
 
 use super::claims::Claims;
@@ -17,12 +21,19 @@ use crate::settings::{ServiceClock, SharedClock};
 /// answered.
 const OPEN_WITHIN: Duration = Duration::from_secs(5);
 
-/// Opens stores and counters, each store once.
-#[derive(Debug)]
+/// Opens stores and counters, each store once; clones share them.
+#[derive(Clone, Debug)]
 pub(super) struct Opening {
     store: Arc<dyn Store>,
     clock: ServiceClock,
     others: Arc<Others>,
+}
+
+/// Numbers that were started, and what their sources may give where there are several.
+#[derive(Debug)]
+pub(super) struct Started {
+    pub(super) segments: Segments,
+    pub(super) claims: Option<Arc<Claims>>,
 }
 
 impl Opening {
@@ -31,20 +42,31 @@ impl Opening {
     }
 
     /// Starts the segments of a namespace, whose name stands in every line that they log; the reason where that
-    /// cannot be now.
+    /// cannot be now. Waits for nothing where the numbers are in the store of the service.
     pub(super) async fn segments(
         &self,
         name: &NamespaceName,
         scheme: &SegmentScheme,
-    ) -> Result<Segments, String> {
+    ) -> Result<Started, String> {
         // Of the highest level: a span that a filter leaves out names nothing in the lines that stay.
         self.start(name, scheme).instrument(tracing::error_span!("numbers", namespace = %name)).await
     }
 
-    async fn start(&self, name: &NamespaceName, scheme: &SegmentScheme) -> Result<Segments, String> {
+    async fn start(&self, name: &NamespaceName, scheme: &SegmentScheme) -> Result<Started, String> {
         // Also of a record that was written before this was checked.
         scheme.check_sources(self.store.reach()).map_err(|error| error.to_string())?;
-        let places = self.places(&scheme.source).await?;
+        let (places, claims) = match &scheme.source {
+            NumberSource::Own(stripe) => {
+                (vec![Place::Store { store: Arc::clone(&self.store), stripe: *stripe }], None)
+            }
+            NumberSource::Other(sources) => {
+                let claims = (sources.len() > 1).then(|| {
+                    let wanted = Definition { scheme: Scheme::Segment(scheme.clone()), text: None };
+                    Arc::new(Claims::new(Arc::clone(&self.store), name.clone(), wanted))
+                });
+                (self.places(sources, claims.as_ref()).await?, claims)
+            }
+        };
         let counters = Counters { places, base: scheme.counter_key(name) };
         let clock = self.clock.clone();
         let started = match scheme.reset {
@@ -56,38 +78,51 @@ impl Opening {
                 Segments::start_anew_each(reset, of, scheme.config(), clock)
             }
         };
-        started.map_err(|error| error.to_string())
+        let segments = started.map_err(|error| error.to_string())?;
+        Ok(Started { segments, claims })
     }
 
-    async fn places(&self, source: &NumberSource) -> Result<Vec<Place>, String> {
-        let sources = match source {
-            NumberSource::Own(stripe) => {
-                return Ok(vec![Place::Store { store: Arc::clone(&self.store), stripe: *stripe }]);
-            }
-            NumberSource::Other(sources) => sources,
+    /// Opens all sources at the same time, once what is known of them shows no number that two of them give.
+    async fn places(
+        &self,
+        sources: &[CounterSource],
+        claims: Option<&Arc<Claims>>,
+    ) -> Result<Vec<Place>, String> {
+        let unopened = |(nth, source): (usize, &CounterSource)| Unopened {
+            nth,
+            source: source.clone(),
+            others: Arc::clone(&self.others),
+            claims: claims.map(Arc::clone),
         };
-        let within = OPEN_WITHIN / u32::try_from(sources.len()).unwrap_or(u32::MAX).max(1);
-        let mut places = Vec::with_capacity(sources.len());
+        let all: Vec<Unopened> = sources.iter().enumerate().map(unopened).collect();
         let mut errors = Vec::new();
-        let claims = (sources.len() > 1).then(Arc::<Claims>::default);
-        for source in sources {
-            let unopened =
-                Unopened { source: source.clone(), others: Arc::clone(&self.others), claims: claims.clone() };
-            let error = match tokio::time::timeout(within, unopened.open()).await {
-                Ok(Ok(place)) => {
-                    places.push(place);
-                    continue;
+        let survey =
+            |it: Unopened| (it.source.clone(), async move { it.survey().await.map(|found| (it, found)) });
+        let found = at_once(all.iter().cloned().map(survey), &mut errors).await?;
+        // Before anything is remembered: which of two is to be mended is for the operator to say.
+        let numbers = found.iter().filter_map(|(it, found)| Some((it, (*found)?)));
+        for (at, (one, theirs)) in numbers.clone().enumerate() {
+            if let Some((other, ours)) = numbers.clone().skip(at + 1).find(|(_, ours)| ours.overlaps(theirs))
+            {
+                return Err(NumbersError::Overlap {
+                    one: one.source.to_string(),
+                    one_numbers: theirs,
+                    other: other.source.to_string(),
+                    other_numbers: ours,
                 }
-                Ok(Err(PlaceError::Open(OpenError::Store(error)))) => error.to_string(),
-                // A mistake in the settings, here or there, which no waiting mends.
-                Ok(Err(error)) => return Err(error.to_string()),
-                Err(_) => format!("{} did not answer within {within:?}; it is tried again", unopened.source),
-            };
-            errors.push(error);
-            places.push(Place::Unopened(unopened));
+                .to_string());
+            }
         }
-        if errors.len() == places.len() {
-            return Err(errors.swap_remove(0));
+        let open = |(it, found): (Unopened, Option<Numbers>)| {
+            (it.source.clone(), async move { it.open_found(found).await.map(|place| (it.nth, place)) })
+        };
+        let opened = at_once(found.into_iter().map(open), &mut errors).await?;
+        if opened.is_empty() {
+            return Err(errors.into_iter().next().unwrap_or_default());
+        }
+        let mut places: Vec<Place> = all.into_iter().map(Place::Unopened).collect();
+        for (nth, place) in opened {
+            places[nth] = place;
         }
         // One of several that is down must not keep the others from serving.
         for error in errors {
@@ -95,6 +130,39 @@ impl Opening {
         }
         Ok(places)
     }
+}
+
+/// Asks all sources at once: what came of those that answered in time. What waiting may mend goes to `errors`.
+///
+/// # Errors
+///
+/// A mistake in the settings, here or there, which no waiting mends.
+async fn at_once<T, F>(
+    asked: impl IntoIterator<Item = (CounterSource, F)>,
+    errors: &mut Vec<String>,
+) -> Result<Vec<T>, String>
+where
+    T: Send + 'static,
+    F: Future<Output = Result<T, PlaceError>> + Send + 'static,
+{
+    let mut asking = JoinSet::new();
+    for (source, answer) in asked {
+        asking.spawn(async move { (source, timeout(OPEN_WITHIN, answer).await) });
+    }
+    let mut answers = Vec::new();
+    while let Some(answer) = asking.join_next().await {
+        let (source, answer) = answer.map_err(|error| error.to_string())?;
+        match answer {
+            Ok(Ok(answer)) => answers.push(answer),
+            Ok(Err(error)) if error.is_temporary() => errors.push(error.to_string()),
+            Ok(Err(PlaceError::Open(OpenError::Store(error)))) => errors.push(error.to_string()),
+            Ok(Err(error)) => return Err(error.to_string()),
+            Err(_) => {
+                errors.push(format!("{source} did not answer within {OPEN_WITHIN:?}; it is tried again"));
+            }
+        }
+    }
+    Ok(answers)
 }
 
 /// The counters of one namespace.

@@ -7,12 +7,14 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use async_trait::async_trait;
-use snowmint_cluster::namespace::CounterSource;
+use snowmint_cluster::namespace::{CounterSource, NamespaceError, Numbers};
 use snowmint_cluster::segment::Stripe;
 use snowmint_store::{Counter, Key, Mark, OpenError, Segment, Store, StoreError, StoreErrorKind};
 use tokio::sync::OnceCell;
+use tokio::task::JoinSet;
+use tracing::Instrument as _;
 
-use super::claims::{Bound, Claims, Overlap};
+use super::claims::{Bound, Claims};
 
 /// The stores that are not the service's own, by their URLs. The lock is held to find one, never while it is opened: one
 /// that hangs must not keep the others from being opened.
@@ -33,6 +35,8 @@ pub(super) enum Place {
 /// A source that is not open yet, and what the others of its namespace give.
 #[derive(Clone, Debug)]
 pub(super) struct Unopened {
+    /// Its place among the sources of its namespace.
+    pub(super) nth: usize,
     pub(super) source: CounterSource,
     pub(super) others: Arc<Others>,
     /// `None` for the only source of a namespace.
@@ -45,26 +49,59 @@ pub(super) enum PlaceError {
     #[error(transparent)]
     Open(#[from] OpenError),
     #[error(transparent)]
-    Overlap(#[from] Overlap),
+    Claim(#[from] NamespaceError),
+}
+
+impl PlaceError {
+    /// Whether waiting may help.
+    pub(super) fn is_temporary(&self) -> bool {
+        match self {
+            Self::Open(OpenError::Store(error)) | Self::Claim(NamespaceError::Store(error)) => {
+                error.is_temporary()
+            }
+            _ => false,
+        }
+    }
 }
 
 impl Unopened {
     /// Opens the source, unless it can give numbers of another source of its namespace.
     pub(super) async fn open(&self) -> Result<Place, PlaceError> {
+        let found = self.survey().await?;
+        self.open_found(found).await
+    }
+
+    /// Which numbers it gives, where another source could give them too. Nothing is claimed yet.
+    pub(super) async fn survey(&self) -> Result<Option<Numbers>, PlaceError> {
+        // Of stores the stripes say it.
+        if !self.source.is_takeover() || self.claims.is_none() {
+            return Ok(None);
+        }
         let url = self.source.url();
+        if let Some(numbers) = snowmint_store::survey(url).await?.first() {
+            return Ok(Some(Numbers::of(numbers)));
+        }
+        // Says what is missing there.
+        let counter = snowmint_store::open_counter(url).await?;
+        let gone = StoreError::new(StoreErrorKind::Other, "survey", counter.describe(), "it is gone again");
+        Err(OpenError::Store(gone).into())
+    }
+
+    /// Opens the source that was found to give these numbers. Its connections are made after the survey's, so that they have
+    /// no older settings of the server.
+    pub(super) async fn open_found(&self, found: Option<Numbers>) -> Result<Place, PlaceError> {
         if !self.source.is_takeover() {
-            // Of stores the stripes say it.
             return Ok(self.others.store(&self.source).await?);
         }
-        let counter = snowmint_store::open_counter(url).await?;
-        let Some(claims) = &self.claims else { return Ok(Place::Counter(counter)) };
-        let Some(numbers) = snowmint_store::survey(url).await?.pop() else {
-            let gone =
-                StoreError::new(StoreErrorKind::Other, "survey", counter.describe(), "it is gone again");
-            return Err(OpenError::Store(gone).into());
+        let numbers = match (&self.claims, found) {
+            (Some(claims), Some(found)) => Some((claims, claims.claim(self.nth, found).await?)),
+            _ => None,
         };
-        claims.claim(&self.source.to_string(), &numbers)?;
-        Ok(Place::Counter(Arc::new(Bound { counter, numbers })))
+        let counter = snowmint_store::open_counter(self.source.url()).await?;
+        Ok(Place::Counter(match numbers {
+            Some((claims, numbers)) => Arc::new(Bound { counter, numbers, claims: Arc::clone(claims) }),
+            None => counter,
+        }))
     }
 }
 
@@ -92,7 +129,8 @@ impl Place {
             // From 1, whatever the start: a counter that is below that is moved on.
             Self::Store { store, stripe } => Arc::new(stripe.counter(Arc::clone(store), key.clone(), 1)),
             Self::Unopened(place) => {
-                Arc::new(LateCounter { place: place.clone(), key: key.clone(), opened: OnceCell::new() })
+                let (opened, opening) = (OnceCell::new(), tokio::sync::Mutex::default());
+                Arc::new(LateCounter { place: place.clone(), key: key.clone(), opened, opening })
             }
         }
     }
@@ -104,13 +142,31 @@ struct LateCounter {
     place: Unopened,
     key: Key,
     opened: OnceCell<Arc<dyn Counter>>,
+    /// At most one that opens it.
+    opening: tokio::sync::Mutex<JoinSet<Result<Place, PlaceError>>>,
 }
 
 impl LateCounter {
+    /// Opens it by a task, which goes on where the call that asked is given up: that has less time than a store may need to
+    /// keep what the source gives.
     async fn open(&self) -> Result<Arc<dyn Counter>, StoreError> {
-        match self.place.open().await {
+        let mut opening = self.opening.lock().await;
+        if opening.is_empty() {
+            let place = self.place.clone();
+            opening.spawn(async move { place.open().await }.in_current_span());
+        }
+        let opened = match opening.join_next().await {
+            Some(Ok(opened)) => opened,
+            ended => {
+                let cause = format!("opening it ended early: {ended:?}");
+                return Err(StoreError::new(StoreErrorKind::Unavailable, "open", self.describe(), cause));
+            }
+        };
+        match opened {
             Ok(place) => Ok(place.counter(&self.key)),
-            Err(PlaceError::Open(OpenError::Store(error))) => Err(error),
+            Err(
+                PlaceError::Open(OpenError::Store(error)) | PlaceError::Claim(NamespaceError::Store(error)),
+            ) => Err(error),
             Err(error) => {
                 Err(StoreError::new(StoreErrorKind::Other, "open", self.place.source.to_string(), error))
             }

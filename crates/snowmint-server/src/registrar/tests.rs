@@ -71,11 +71,32 @@ impl Node {
         };
         let mut registrar = Registrar::new(Arc::clone(&mint), told, config);
         registrar.refresh().await.unwrap();
+        registrar.opened().await;
         Self { mint, registrar, started }
     }
 
     async fn look(&mut self) {
         self.registrar.refresh().await.unwrap();
+        self.registrar.opened().await;
+    }
+
+    /// Asks for names that may not be there yet, all at the same time.
+    async fn ask(&mut self, names: &[&str]) -> Vec<Result<(), MintError>> {
+        let (sender, mut more) = mpsc::channel(CREATIONS);
+        let mut awaited = Vec::new();
+        for asked in names {
+            let (done, reply) = oneshot::channel();
+            sender.try_send(Creation { name: name(asked), done }).unwrap();
+            awaited.push(reply);
+        }
+        while let Ok(first) = more.try_recv() {
+            self.registrar.create(first, &mut more).await;
+        }
+        let mut answers = Vec::new();
+        for reply in awaited {
+            answers.push(reply.await.unwrap());
+        }
+        answers
     }
 
     fn served(&self) -> Vec<String> {
@@ -382,19 +403,115 @@ async fn unknown_names_become_namespaces_up_to_a_bound() {
     let mut node = Node::start(&store, &["default"], Some(&path)).await;
     add(&store, "gone", segment()).await;
     registry::drop_namespace(&store, &name("gone"), 5).await.unwrap();
-    let error = node.registrar.try_create(&name("gone")).await.unwrap_err();
-    assert!(matches!(error, MintError::UnknownNamespace { .. }), "{error}");
-    for made in ["one", "two", "one"] {
-        let (done, heard) = oneshot::channel();
-        node.registrar.create(Creation { name: name(made), done }).await;
-        heard.await.unwrap().unwrap();
-    }
+    let answers = node.ask(&["gone", "one", "two", "one", "three"]).await;
+    assert!(matches!(answers[0], Err(MintError::UnknownNamespace { .. })), "{answers:?}");
+    assert!(answers[1..4].iter().all(Result::is_ok), "{answers:?}");
+    assert!(matches!(answers[4], Err(MintError::TooManyNamespaces { limit: 4, .. })), "{answers:?}");
     assert_eq!(node.served(), ["default", "one", "seed", "two"]);
-    let error = node.registrar.try_create(&name("three")).await.unwrap_err();
-    assert!(matches!(error, MintError::TooManyNamespaces { limit: 4, .. }), "{error}");
+    let answers = node.ask(&["one", "three"]).await;
+    assert!(matches!(answers[..], [Ok(()), Err(MintError::TooManyNamespaces { .. })]), "{answers:?}");
     // Every node of the store serves what was made.
     let other = Node::start(&store, &["default"], None).await;
     assert_eq!(other.served(), ["default", "one", "two"]);
+}
+
+/// Goal: many names that are asked for at once wait for their settling once, not one after the other. Method: a store that
+/// may lose 2 s, under paused time.
+#[tokio::test(start_paused = true)]
+async fn all_names_that_are_asked_for_settle_at_once() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("namespaces.toml");
+    std::fs::write(
+        &path,
+        "[namespaces.seed]\nscheme = 'uuid7'\n[auto_create]\nlike = 'seed'\nat_most = 100\n",
+    )
+    .unwrap();
+    let store = Arc::new(Shaky { may_lose: Duration::from_secs(2), ..Shaky::default() });
+    let mut node = Node::on(store, &["default"], Some(&path)).await;
+    let names: Vec<String> = (0..40).map(|nth| format!("n{nth}")).collect();
+    let names: Vec<&str> = names.iter().map(String::as_str).collect();
+    let began = tokio::time::Instant::now();
+    assert!(node.ask(&names).await.iter().all(Result::is_ok));
+    assert!(began.elapsed() < Duration::from_secs(4), "{:?}", began.elapsed());
+    assert_eq!(node.served().len(), 42);
+}
+
+/// Goal: a change while no numbers can be reserved leaves what is in memory in use, and takes its place once there are
+/// others. Method: a store whose counters are away, and changes of all that needs other segments.
+#[tokio::test]
+async fn a_change_in_an_outage_keeps_the_numbers_in_memory() {
+    let store = Arc::new(Shaky::default());
+    let records = store.records.clone();
+    let mut node = Node::on(Arc::clone(&store) as Arc<dyn Store>, &[], None).await;
+    let first = Fields { size_min: Some(100), ..segment() };
+    add(&records, "n", first.clone()).await;
+    node.look().await;
+    let mut all = node.take("n", 10).await.unwrap();
+    store.counters_away.store(true, std::sync::atomic::Ordering::Relaxed);
+    for changed in [
+        Fields { size_min: Some(500), ..first.clone() },
+        Fields { size_min: Some(500), start: Some(7), text: "{number:4}".parse().ok(), ..first.clone() },
+        Fields { size_min: Some(600), start: Some(7), text: "{number:4}".parse().ok(), ..first.clone() },
+    ] {
+        registry::set(&records, &name("n"), |_| Ok::<_, NamespaceError>(defined(changed.clone())))
+            .await
+            .unwrap();
+        node.registrar.refresh().await.unwrap();
+        assert!(tokio::time::timeout(Duration::from_millis(50), node.registrar.opened()).await.is_err());
+        all.extend(node.take("n", 10).await.unwrap());
+    }
+    // Taken back, it goes on with what it has.
+    store.counters_away.store(false, std::sync::atomic::Ordering::Relaxed);
+    node.registrar.opened().await;
+    let last = node.take("n", 10).await.unwrap();
+    assert!(last.iter().all(|number| number.len() == 4), "{last:?}");
+    all.extend(last);
+    let numbers: Vec<u64> = all.iter().map(|number| number.parse().unwrap()).collect();
+    assert!(numbers.is_sorted_by(|one, next| one < next), "each once, and growing: {numbers:?}");
+    store.counters_away.store(true, std::sync::atomic::Ordering::Relaxed);
+    registry::drop_namespace(&records, &name("n"), 5).await.unwrap();
+    node.registrar.refresh().await.unwrap();
+    assert!(
+        !node.registrar.pending.has(&name("n")) && node.take("n", 1).await.is_err(),
+        "a dropped one ends at once"
+    );
+}
+
+/// A store that says what it may lose, and whose counters may be away.
+#[derive(Debug, Default)]
+struct Shaky {
+    records: MemoryStore,
+    may_lose: Duration,
+    counters_away: std::sync::atomic::AtomicBool,
+}
+
+#[async_trait::async_trait]
+impl Store for Shaky {
+    async fn load(&self, key: &Key) -> Result<Option<Versioned>, StoreError> {
+        self.records.load(key).await
+    }
+
+    async fn compare_and_set(&self, key: &Key, expected: Expected, value: &[u8]) -> Result<Swap, StoreError> {
+        if key.as_str().starts_with("segments/")
+            && self.counters_away.load(std::sync::atomic::Ordering::Relaxed)
+        {
+            let kind = snowmint_store::StoreErrorKind::Unavailable;
+            return Err(StoreError::new(kind, "add", self.describe(), "away"));
+        }
+        self.records.compare_and_set(key, expected, value).await
+    }
+
+    async fn list(&self, prefix: &str) -> Result<Vec<(Key, Versioned)>, StoreError> {
+        self.records.list(prefix).await
+    }
+
+    fn may_lose(&self) -> Duration {
+        self.may_lose
+    }
+
+    fn describe(&self) -> String {
+        "shaky".to_owned()
+    }
 }
 
 #[tokio::test]

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use snowmint::Layout;
 use snowmint_cluster::namespace::{
     AutoCreate, Definition, MAX_NAMESPACES, NamespaceError, NamespaceFile, NamespaceFileError,
-    NamespaceRecord, Reach, TextForm, registry,
+    NamespaceRecord, Numbers, Reach, TextForm, registry,
 };
 use snowmint_cluster::{NamespaceName, NamespaceNameError};
 use snowmint_store::{Store, StoreError, StoreReach};
@@ -46,6 +46,8 @@ pub(super) struct Wanted {
     pub(super) unreadable: Vec<(String, String)>,
     /// Everything that the store has a record of, dropped or not.
     pub(super) recorded: BTreeSet<String>,
+    /// Which numbers the sources of each of `namespaces` give, as far as its record remembers it.
+    pub(super) numbers: BTreeMap<NamespaceName, Vec<Option<Numbers>>>,
     /// Of `namespaces` those that every node of the store serves.
     pub(super) everywhere: BTreeSet<NamespaceName>,
 }
@@ -213,6 +215,7 @@ impl Told {
                 wanted.earlier_texts.insert(name.clone(), record.earlier_texts);
             }
             let definition = follows.cloned().unwrap_or(record.definition);
+            wanted.numbers.insert(name.clone(), record.numbers);
             wanted.namespaces.insert(name, definition);
         }
     }
