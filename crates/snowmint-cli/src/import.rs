@@ -7,7 +7,7 @@ use serde::Serialize;
 use snowmint::Layout;
 use snowmint_cluster::NamespaceName;
 use snowmint_cluster::namespace::registry::{self, Again};
-use snowmint_cluster::namespace::{Definition, Fields, NamespaceError};
+use snowmint_cluster::namespace::{CounterSource, Definition, Fields, NamespaceError};
 use snowmint_store::{MAX_NUMBER, OpenError, Surveyed};
 
 use crate::exit::{Failure, tell};
@@ -37,7 +37,7 @@ Passwords do not belong in a process list: SNOWMINT_STORE_PASSWORD holds one, or
 a file that the URL names as ?password_file=PATH.
 
 JSON, one object a line: name, highest, step, start, namespace and state (new,
-made, there or refused), why.";
+made, there or refused), why, and the store where it was made.";
 
 /// Take over the counters of a running Leaf, Tinyid, ticket server or Redis
 #[derive(Debug, clap::Args)]
@@ -68,6 +68,9 @@ struct Row {
     state: &'static str,
     #[serde(skip_serializing_if = "Option::is_none")]
     why: Option<String>,
+    /// Where it was made.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    store: Option<String>,
     #[serde(skip)]
     plan: Option<(NamespaceName, Definition)>,
 }
@@ -78,6 +81,8 @@ pub(crate) fn run(args: &Args) -> Result<(), Failure> {
     runtime.block_on(async {
         let mut found = Vec::new();
         for url in &args.urls {
+            // Refused here as for --source, before it is shown anywhere.
+            url.parse::<CounterSource>().map_err(Failure::usage)?;
             let surveyed = snowmint_store::survey(url).await.map_err(|error| match error {
                 OpenError::Url(error) => Failure::usage(error),
                 error => Failure::runtime(error),
@@ -86,10 +91,8 @@ pub(crate) fn run(args: &Args) -> Result<(), Failure> {
         }
         warn_of_missing_stripes(&found);
         let mut rows = plan(&found);
-        if args.apply {
-            apply(args, &mut rows).await?;
-        }
-        show(args, &rows)
+        let store = if args.apply { Some(apply(args, &mut rows).await?) } else { None };
+        show(args, &rows, store.as_deref())
     })
 }
 
@@ -143,12 +146,12 @@ impl Row {
             Err(why) => ("refused", Some(why), None),
         };
         let namespace = plan.as_ref().map(|(name, _)| name.to_string());
-        Self { name, highest, step, start, namespace, state, why, plan }
+        Self { name, highest, step, start, namespace, state, why, store: None, plan }
     }
 
     fn refused(name: String, highest: u64, step: u64, why: String) -> Self {
         let (state, why) = ("refused", Some(why));
-        Self { name, highest, step, start: None, namespace: None, state, why, plan: None }
+        Self { name, highest, step, start: None, namespace: None, state, why, store: None, plan: None }
     }
 }
 
@@ -170,12 +173,16 @@ fn warn_of_missing_stripes(found: &[(String, Surveyed)]) {
     }
 }
 
-async fn apply(args: &Args, rows: &mut [Row]) -> Result<(), Failure> {
-    let store = crate::store::open(&args.place.url()).await?;
+/// Makes the namespaces: in which store.
+async fn apply(args: &Args, rows: &mut [Row]) -> Result<String, Failure> {
+    let store = args.place.open_to_write().await?;
     for row in rows {
         let Some((name, definition)) = &row.plan else { continue };
         match registry::add(&*store, name, definition, Again::Never).await {
-            Ok(_) => row.state = "made",
+            Ok(_) => {
+                row.state = "made";
+                row.store = Some(store.describe());
+            }
             Err(error @ (NamespaceError::Exists { .. } | NamespaceError::Dropped { .. })) => {
                 row.state = "there";
                 row.why = Some(error.to_string());
@@ -183,10 +190,10 @@ async fn apply(args: &Args, rows: &mut [Row]) -> Result<(), Failure> {
             Err(error) => return Err(Failure::runtime(error)),
         }
     }
-    Ok(())
+    Ok(store.describe())
 }
 
-fn show(args: &Args, rows: &[Row]) -> Result<(), Failure> {
+fn show(args: &Args, rows: &[Row], store: Option<&str>) -> Result<(), Failure> {
     let mut out = Output::new();
     if args.json {
         for row in rows {
@@ -213,8 +220,14 @@ fn show(args: &Args, rows: &[Row]) -> Result<(), Failure> {
             row.why.as_ref().map(|why| format!(": {why}")).unwrap_or_default()
         ))?;
     }
-    if !args.apply {
-        out.line("nothing was changed; --apply makes the new ones, once the other system is stopped")?;
+    match store {
+        None => {
+            out.line("nothing was changed; --apply makes the new ones, once the other system is stopped")?;
+        }
+        Some(store) => {
+            let made = rows.iter().filter(|row| row.state == "made").count();
+            out.line(&format!("{made} made in {store}"))?;
+        }
     }
     out.flush()?;
     let left = rows.iter().filter(|row| args.apply && row.state != "made").count();

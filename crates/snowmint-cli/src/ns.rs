@@ -2,15 +2,16 @@
 
 mod list;
 mod settings;
+mod sources;
 
 use snowmint::{Clock as _, WallClock};
 use snowmint_cluster::NamespaceName;
 use snowmint_cluster::namespace::registry::{self, Again};
 use snowmint_cluster::namespace::{
-    Definition, DefinitionError, NamespaceError, NamespaceRecord, NumberSource, Scheme,
+    CounterSource, Definition, DefinitionError, NamespaceError, NamespaceRecord, NumberSource, Scheme,
 };
 use snowmint_cluster::segment::{Mode, SegmentConfig};
-use snowmint_store::{OpenError, Store};
+use snowmint_store::Store;
 
 use crate::exit::{Failure, tell};
 use crate::output::Output;
@@ -39,6 +40,8 @@ Examples:
       From the row of a Leaf, which may go on beside. See also snowmint import.
   snowmint ns add keys --scheme uuid7 --text 'key_{id}'
   snowmint ns set orders --maximum 999999
+  snowmint ns set order --source 'leaf:mysql://mint@db/leaf?tag=order&ssl-mode=required'
+      The same row, by another user and over TLS.
   snowmint ns drop orders
       Nodes stop serving it. Its record stays: `snowmint ns add orders`
       resumes it above the last number.
@@ -59,10 +62,11 @@ Text forms (--text): literal text around one number field, or around {id}.
   snowmint ns add tickets --scheme segment --text 'T-{base32:8}'
 
 Nodes read the store every few seconds: no restart is needed. Scheme, layout,
-stripe, source and reset are fixed: a change could produce duplicates. Rule,
-sequence start, mode, sizes, start and maximum can change. The text form can
-change if no new text can equal an earlier one: another width, or another
-literal at its start.
+stripe and reset are fixed: a change could produce duplicates. Rule, sequence
+start, mode, sizes, start and maximum can change. The place of a source can
+change (--source) if it is the same counter, or if the old one is stopped for
+good and --above says how far it came. The text form can change if no new text
+can equal an earlier one: another width, or another literal at its start.
 
 The same in a file, for snowmint serve --namespaces-file FILE (TOML):
   [namespaces.orders]
@@ -121,6 +125,18 @@ enum Action {
         /// Remove the text form: write plain numbers, or the text of the scheme
         #[arg(long, conflicts_with = "text")]
         plain: bool,
+        /// Where its sources are now, all of them, each with its stripe: another user, TLS or file of the same place, another
+        /// name of the same server, or with --above another server that goes on
+        #[arg(
+            long = "source",
+            value_name = "SOURCE",
+            conflicts_with_all = ["text", "plain", "rule", "sequence_start", "mode", "start", "maximum", "size_min", "size_max"]
+        )]
+        sources: Vec<String>,
+        /// For a source whose old server is stopped for good: raise the new one above this number, the highest that the old
+        /// one can have given
+        #[arg(long, value_name = "N", requires = "sources")]
+        above: Option<u64>,
     },
     /// Drop a namespace: nodes stop serving it, its record stays
     Drop {
@@ -141,14 +157,18 @@ pub(crate) fn run(args: &Args) -> Result<(), Failure> {
     runtime.block_on(async {
         match &args.action {
             Action::Add { name, pinned, safe, start_over } => {
-                // The first namespace may be made before the first node runs.
-                let store = crate::store::open(&args.place.url()).await?;
+                let store = args.place.open_to_write().await?;
                 let again = if *start_over { Again::StartOver } else { Again::GoOn };
                 add(&*store, name, pinned, safe, again).await
             }
-            Action::Set { name, safe, plain } => {
+            Action::Set { name, safe, plain, sources, above } => {
                 let text = if *plain { Text::Plain } else { Text::Kept };
-                set(&*args.place.open().await?, name, safe, text).await
+                let store = args.place.open().await?;
+                if sources.is_empty() {
+                    set(&*store, name, safe, text).await
+                } else {
+                    move_sources(&*store, name, sources, *above).await
+                }
             }
             Action::Drop { name } => drop_one(&*args.place.open().await?, name).await,
             Action::List => list::show(&*args.place.open().await?, args.json).await,
@@ -169,19 +189,33 @@ async fn add(
         (None, Some(before)) if !pinned.is_given() => {
             safe.change(&before.definition, Text::Kept).map_err(refused)?
         }
-        (None, _) => {
-            return Err(Failure::flag(
-                "--scheme",
-                "missing scheme: expected snowflake, segment, uuid7, uuid4, ulid or objectid",
-            ));
+        (None, Some(_)) => {
+            let why = format!(
+                "missing: --layout, --stripe, --source and --reset define a namespace anew; give --scheme too, or leave them out \
+                 to take {name} up as it was"
+            );
+            return Err(Failure::flag("--scheme", why));
+        }
+        (None, None) => {
+            let segment = if safe.is_of_segment() || pinned.is_of_segment() {
+                "; --stripe, --source, --reset, --mode, --start, --maximum, --size-min and --size-max belong to segment"
+            } else {
+                ""
+            };
+            let why = format!(
+                "missing for the new namespace {name}: expected snowflake, segment, uuid7, uuid4, ulid or objectid{segment}"
+            );
+            return Err(Failure::flag("--scheme", why));
         }
     };
-    check_sources(&definition).await?;
+    let found = sources::check(name, &definition, before.as_ref().filter(|_| again == Again::GoOn)).await?;
     check_mode(store, &definition)?;
     let record = registry::add(store, name, &definition, again).await.map_err(failed)?;
     registry::settle(store, name, &record).await.map_err(failed)?;
+    sources::remember(store, name, &record.definition, &found).await?;
     let mut out = Output::new();
     out.line(&format!("{name} is {}", record.definition))?;
+    out.line(&format!("recorded in {}", store.describe()))?;
     if before.is_some() && again == Again::StartOver {
         tell("warning", &format!("{name} starts over: it may repeat ids that it gave before"));
     } else if let (Some(_), Some(last)) = (&before, list::reserved_to(store, name.as_str(), &record).await?) {
@@ -194,7 +228,7 @@ async fn set(store: &dyn Store, name: &NamespaceName, safe: &Safe, text: Text) -
     if !safe.is_given() && text == Text::Kept {
         return Err(Failure::usage(
             "nothing to change: expected --text, --plain, --rule, --sequence-start, --mode, --start, --maximum, \
-             --size-min or --size-max",
+             --size-min, --size-max or --source",
         ));
     }
     if let Some(before) = find(store, name).await? {
@@ -205,6 +239,31 @@ async fn set(store: &dyn Store, name: &NamespaceName, safe: &Safe, text: Text) -
         Refused::Definition(error) => refused(error),
         Refused::Namespace(error) => failed(error),
     })?;
+    registry::settle(store, name, &record).await.map_err(failed)?;
+    let mut out = Output::new();
+    out.line(&format!("{name} is {}", record.definition))?;
+    out.flush()
+}
+
+/// Changes where its sources are.
+async fn move_sources(
+    store: &dyn Store,
+    name: &NamespaceName,
+    given: &[String],
+    above: Option<u64>,
+) -> Result<(), Failure> {
+    // Read here and not by the flag: its error would repeat a password.
+    let wanted: Result<Vec<CounterSource>, _> = given.iter().map(|source| source.parse()).collect();
+    let wanted = wanted.map_err(|error| Failure::flag("--source", error))?;
+    if let Some(before) = find(store, name).await? {
+        let mut definition = before.definition.clone();
+        if let Scheme::Segment(segment) = &mut definition.scheme {
+            segment.source = NumberSource::Other(wanted.clone());
+        }
+        sources::check(name, &definition, Some(&before)).await?;
+        sources::check_move(name, &before, &wanted, above).await?;
+    }
+    let record = registry::move_sources(store, name, &wanted).await.map_err(failed)?;
     registry::settle(store, name, &record).await.map_err(failed)?;
     let mut out = Output::new();
     out.line(&format!("{name} is {}", record.definition))?;
@@ -226,50 +285,6 @@ async fn find(store: &dyn Store, name: &NamespaceName) -> Result<Option<Namespac
     let listed = registry::list(store).await.map_err(Failure::runtime)?;
     let found = listed.into_iter().find(|(it, _)| it == name.as_str());
     Ok(found.and_then(|(_, record)| record.ok()))
-}
-
-/// Looks whether the counters of other systems are there; one that cannot be reached from here may be from the nodes.
-async fn check_sources(definition: &Definition) -> Result<(), Failure> {
-    let Scheme::Segment(segment) = &definition.scheme else { return Ok(()) };
-    let NumberSource::Other(sources) = &segment.source else { return Ok(()) };
-    let mut found = Vec::new();
-    for source in sources.iter().filter(|source| source.is_takeover()) {
-        let opened = async {
-            let counter = snowmint_store::open_counter(source.url()).await?;
-            Ok((counter, snowmint_store::survey(source.url()).await?))
-        };
-        match opened.await {
-            Ok((counter, counters)) => {
-                if segment.mode == Mode::Direct {
-                    SegmentConfig::check_direct(counter.may_lose(), &counter.describe())
-                        .map_err(|error| Failure::flag("--source", error))?;
-                }
-                found.extend(counters.into_iter().map(|counter| (source, counter)));
-            }
-            Err(OpenError::Store(error)) if error.is_temporary() => {
-                tell(
-                    "warning",
-                    &format!("--source {source}: not reached from here, so not checked: {error}"),
-                );
-            }
-            Err(OpenError::Url(error)) => return Err(Failure::flag("--source", error)),
-            Err(error) => return Err(Failure::runtime(error)),
-        }
-    }
-    let pairs =
-        found.iter().enumerate().flat_map(|(at, one)| found[..at].iter().map(move |other| (other, one)));
-    for ((one, theirs), (other, ours)) in pairs {
-        if theirs.overlaps(ours) {
-            let why = format!(
-                "{one} gives numbers that are {} modulo {}, {other} those that are {} modulo {}: some come from both, so \
-                 they would be given twice; give each numbers of its own (remainder and delta of TinyID, \
-                 auto_increment_offset and auto_increment_increment of ticket servers), or leave one out",
-                theirs.remainder, theirs.delta, ours.remainder, ours.delta
-            );
-            return Err(Failure::flag("--source", why));
-        }
-    }
-    Ok(())
 }
 
 /// Looks whether numbers may come straight from the store.

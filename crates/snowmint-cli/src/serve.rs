@@ -278,11 +278,14 @@ async fn serve(
         () = namespaces::first_look(&mut registrar, late.as_deref()) => {}
     }
     let mut announced = pin!(announce_lease(plan, &keepers, shown));
+    let soon = tokio::time::Instant::now() + lease::MOMENT;
     let early = tokio::select! {
         biased;
         () = stop.asked() => return Ok(()),
-        early = tokio::time::timeout(lease::MOMENT, announced.as_mut()) => early.ok().transpose()?,
+        early = tokio::time::timeout_at(soon, announced.as_mut()) => early.ok().transpose()?,
     };
+    // Sources that answer at once are served from the first request on; none is waited for longer.
+    let _ = tokio::time::timeout_at(soon, registrar.opened()).await;
     if early.is_none() {
         tracing::warn!(
             http = shown.http,

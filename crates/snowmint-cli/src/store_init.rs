@@ -56,6 +56,7 @@ pub(crate) fn run(args: &Args) -> Result<(), Failure> {
     let runtime =
         tokio::runtime::Builder::new_current_thread().enable_all().build().map_err(Failure::runtime)?;
     let described = runtime.block_on(async {
+        place.check()?;
         let store = store::open(&url).await?;
         // Some stores make what they need with the first call.
         store.list("namespaces/").await.map_err(Failure::runtime)?;

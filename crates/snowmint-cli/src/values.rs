@@ -145,6 +145,16 @@ pub(crate) fn store_url(store: Option<&str>, data: &str) -> String {
     store.map_or_else(|| format!("sqlite:{}/snowmint.db", data.trim_end_matches('/')), str::to_owned)
 }
 
+/// Checks that the data directory is none of the files in one.
+pub(crate) fn check_data(store: Option<&str>, data: &str) -> Result<(), Failure> {
+    if store.is_none() && std::path::Path::new(data).is_file() {
+        let why =
+            format!("{data} is a file: expected a directory; for a SQLite file use --store sqlite:{data}");
+        return Err(Failure::flag("--data", why));
+    }
+    Ok(())
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

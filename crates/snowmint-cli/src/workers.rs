@@ -73,6 +73,20 @@ impl Place {
         values::store_url(self.store.as_deref(), &self.data)
     }
 
+    /// Checks what is known before anything is opened.
+    pub(crate) fn check(&self) -> Result<(), Failure> {
+        values::check_data(self.store.as_deref(), &self.data)
+    }
+
+    /// Opens the store to write into it what nodes are to find there.
+    pub(crate) async fn open_to_write(&self) -> Result<std::sync::Arc<dyn Store>, Failure> {
+        if self.url().starts_with("memory:") {
+            let why = "memory: is forgotten when this command ends: name a store that keeps its records";
+            return Err(Failure::flag("--store", why));
+        }
+        self.open().await
+    }
+
     /// Opens the store; a file that is not there is not made by looking at it.
     pub(crate) async fn open(&self) -> Result<std::sync::Arc<dyn Store>, Failure> {
         store::open(&self.url_of_store()?).await
@@ -85,11 +99,12 @@ impl Place {
 
     fn url_of_store(&self) -> Result<String, Failure> {
         let url = self.url();
+        self.check()?;
         if let Some(path) = url.strip_prefix("sqlite:")
             && !std::path::Path::new(path.trim_start_matches("//")).exists()
         {
             return Err(Failure::runtime(format!(
-                "data file {path} not found: name the store with --store or --data"
+                "data file {path} not found: name the store with --store or --data, or create it with `snowmint store init`"
             )));
         }
         Ok(url)

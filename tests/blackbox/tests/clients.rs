@@ -221,6 +221,7 @@ async function check(call) {
 #[test]
 fn javascript_clients_keep_every_digit() {
     let folder = tempfile::tempdir().unwrap();
+    binary::run(folder.path(), ["store", "init", "--data", "data"]);
     for args in [&["n", "--scheme", "segment"][..], &["keys", "--scheme", "uuid7"]] {
         let ran = binary::run(folder.path(), [&["ns", "add"], args, &["--data", "data"]].concat());
         assert!(ran.status.success(), "{}", binary::text(&ran));

@@ -33,6 +33,7 @@ fn ask_greedily(client: &Resp, stop: &AtomicBool) {
 #[test]
 fn greedy_pipelines_starve_neither_other_clients_nor_the_lease() {
     let folder = tempfile::tempdir().unwrap();
+    binary::run(folder.path(), ["store", "init", "--data", "data"]);
     let added = binary::run(folder.path(), ["ns", "add", "random", "--scheme", "uuid4", "--data", "data"]);
     assert!(added.status.success(), "{}", binary::text(&added));
     let server = Serve::new(folder.path()).args(["--window", "3s"]).start();

@@ -18,6 +18,7 @@ const PATIENCE: Duration = Duration::from_secs(30);
 
 /// Runs the command beside a server that has its data in `folder/data`.
 fn ns(folder: &Path, args: &[&str]) -> String {
+    binary::run(folder, ["store", "init", "--data", "data"]);
     let ran = binary::run(folder, [&["ns"], args, &["--data", "data"]].concat());
     assert!(ran.status.success(), "{args:?}: {}", binary::text(&ran));
     binary::text(&ran)

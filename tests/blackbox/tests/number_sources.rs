@@ -17,9 +17,16 @@ const PATIENCE: Duration = Duration::from_secs(30);
 
 /// Runs the command beside a server that has its data in `folder/data`.
 fn ns(folder: &Path, args: &[&str]) -> String {
+    init(folder);
     let ran = binary::run(folder, [&["ns"], args, &["--data", "data"]].concat());
     assert!(ran.status.success(), "{args:?}: {}", binary::text(&ran));
     binary::text(&ran)
+}
+
+/// Makes the store, which `ns add` does not do by itself.
+fn init(folder: &Path) {
+    let ran = binary::run(folder, ["store", "init", "--data", "data"]);
+    assert!(ran.status.success(), "{}", binary::text(&ran));
 }
 
 fn serve(folder: &Path) -> Serve {
@@ -235,6 +242,7 @@ fn overlapping_sources_are_refused() {
         ),
         ("tickets", [table(0), table(1)], "1 modulo 2"),
     ];
+    init(folder.path());
     for (name, [one, other], words) in &sets {
         let add =
             ["ns", "add", name, "--data", "data", "--scheme", "segment", "--source", one, "--source", other];
@@ -346,24 +354,235 @@ fn a_source_that_leaves_its_numbers_is_not_used() {
     ids.assert_unique();
 }
 
-/// Goal: what only one process or one machine sees is no source of a namespace that others share.
+/// Goal: what only one process or one machine sees is no source of a namespace that others share. Method: a store by an
+/// address that is not known for this machine's own, and by one that is.
 #[test]
 fn a_source_that_not_every_node_sees_is_refused() {
     let (folder, redis) = (tempfile::tempdir().unwrap(), Redis::start());
-    let store = format!("redis://{}/0", redis.address());
+    // The resolver takes this number for 127.0.0.1.
+    let store = format!("redis://2130706433:{}/0", redis.port());
+    let loopback = format!("redis://{}/0", redis.address());
+    let tickets = "tickets:mysql://root@localhost/test";
     let file = format!("sqlite:{}", folder.path().join("ids.db").display());
     let add = |store: &str, source: &str| {
         let args = ["ns", "add", "n", "--store", store, "--scheme", "segment", "--source", source];
         let ran = binary::run(folder.path(), args);
         (ran.status.code(), binary::text(&ran))
     };
-    for (source, words) in [("memory:", "forgets it when it ends"), (&*file, "nodes on other machines")] {
+    for (source, words) in [
+        ("memory:", "forgets it when it ends"),
+        (&*file, "nodes on other machines"),
+        (tickets, "each reach a server of their own"),
+    ] {
         let (code, text) = add(&store, source);
         assert_eq!(code, Some(2), "{text}");
         assert_says(&text, &[source, words]);
     }
+    let (code, text) = add(&loopback, &file);
+    assert_eq!(code, Some(0), "the store is this machine's own too: {text}");
+    binary::run(folder.path(), ["store", "init", "--store", "sqlite:own.db"]);
     let (code, text) = add("sqlite:own.db", &file);
     assert_eq!(code, Some(0), "processes of one machine share a file: {text}");
+}
+
+/// Goal: two ticket servers that give the same numbers are noticed though no node ever sees both. Method: each node starts
+/// while another of the two is down, and so does the command that adds them.
+#[test]
+fn overlapping_sources_that_are_never_there_together_are_noticed() {
+    let folder = tempfile::tempdir().unwrap();
+    let tickets: [MariaDb; 2] = ["1", "1"].map(|offset| {
+        MariaDb::with(&["--auto-increment-increment=2", &format!("--auto-increment-offset={offset}")])
+    });
+    for server in &tickets {
+        server.sql(TICKETS);
+        server.kill9();
+    }
+    let [one, other] =
+        tickets.each_ref().map(|server| format!("tickets:mysql://root@{}/test", server.address()));
+    ns(folder.path(), &["add", "n", "--scheme", "segment", "--source", &one, "--source", &other]);
+    let mut ids = Ids::new();
+    tickets[0].restart();
+    let server = serve(folder.path()).start();
+    wait_for(&server, "n");
+    ids.add(&server.client().next("n", 10).unwrap().unwrap());
+    server.stop();
+    tickets[0].kill9();
+
+    tickets[1].restart();
+    let server = serve(folder.path()).start();
+    let error =
+        time::eventually("the overlap is told", PATIENCE, || match server.client().next("n", 10).unwrap() {
+            Ok(drawn) => {
+                ids.add(&drawn);
+                panic!("{drawn:?} from the other server");
+            }
+            Err(error) => error.contains("modulo").then_some(error),
+        });
+    assert_says(&error, &["NOTREADY", "1 modulo 2", &one, &other]);
+    // Mended, it gives the other half, and no node takes it for anything else any more.
+    tickets[1].sql("SET GLOBAL auto_increment_offset = 2");
+    let drawn =
+        time::eventually("numbers of the other", PATIENCE, || server.client().next("n", 10).unwrap().ok());
+    assert!(drawn.iter().all(|id| id % 2 == 0), "{drawn:?}");
+    ids.add(&drawn);
+    ids.assert_unique();
+    let refused = binary::run(
+        folder.path(),
+        ["ns", "set", "n", "--data", "data", "--source", &other, "--source", &one, "--above", "1"],
+    );
+    assert_eq!(refused.status.code(), Some(2), "{}", binary::text(&refused));
+    assert_says(&binary::text(&refused), &["0 modulo 2", "1 modulo 2 when it was first used"]);
+}
+
+/// Goal: a source that comes late is used too where the store may lose writes, so that what it gives has to settle there
+/// first. Method: a Redis as the store, and ticket servers of which one is down at the start and the other one after it.
+#[test]
+fn a_late_source_is_used_over_a_store_that_may_lose_writes() {
+    let (folder, redis) = (tempfile::tempdir().unwrap(), Redis::start());
+    let tickets: [MariaDb; 2] = ["1", "2"].map(|offset| {
+        MariaDb::with(&["--auto-increment-increment=2", &format!("--auto-increment-offset={offset}")])
+    });
+    for server in &tickets {
+        server.sql(TICKETS);
+    }
+    tickets[1].kill9();
+    let source = |nth: usize| format!("tickets:mysql://root@{}/test", tickets[nth].address());
+    let file =
+        format!("[namespaces.n]\nscheme = \"segment\"\nsources = [\"{}\", \"{}\"]\n", source(0), source(1));
+    fs::write(folder.path().join("ns.toml"), file).unwrap();
+    let store = format!("redis://{}/0", redis.address());
+    let server = serve(folder.path()).args(["--store", &store, "--namespaces-file", "ns.toml"]).start();
+    wait_for(&server, "n");
+    tickets[1].restart();
+    let mut ids = Ids::new();
+    time::eventually("an even number", PATIENCE, || {
+        let drawn = server.client().next("n", 1).unwrap().ok()?;
+        ids.add(&drawn);
+        (drawn[0] % 2 == 0).then_some(())
+    });
+    ids.assert_unique();
+}
+
+/// Goal: a source that accepts and says nothing delays no other namespace, nor the start. Method: a dozen namespaces at such
+/// a server, each of which would take its own time-out if one came after the other.
+#[test]
+fn a_source_that_says_nothing_delays_no_other() {
+    let folder = tempfile::tempdir().unwrap();
+    let silent = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    let address = silent.local_addr().unwrap();
+    std::thread::spawn(move || {
+        let mut held = Vec::new();
+        while let Ok((connection, _)) = silent.accept() {
+            held.push(connection);
+        }
+    });
+    let table = |nth: usize| {
+        format!(
+            "[namespaces.slow{nth}]\nscheme = \"segment\"\nsources = [\"leaf:mysql://u@{address}/l?tag=t{nth}\"]\n"
+        )
+    };
+    let text: String = (0..12).map(table).collect();
+    fs::write(folder.path().join("ns.toml"), text + "[namespaces.own]\nscheme = \"segment\"\n").unwrap();
+    let server = serve(folder.path()).args(["--namespaces-file", "ns.toml"]).start();
+    assert_eq!(server.get("/healthz").status, 200);
+    assert_eq!(increment(&server, &["INCR", "own"]), Ok(1));
+    let error = increment(&server, &["INCR", "slow3"]).unwrap_err();
+    assert_says(&error, &["NOTREADY", "namespace slow3"]);
+    // The look into the store goes on as well.
+    for nth in 0..3 {
+        let name = format!("later{nth}");
+        ns(folder.path(), &["add", &name, "--scheme", "segment"]);
+        wait_for(&server, &name);
+        ns(folder.path(), &["drop", &name]);
+        time::eventually("it is dropped", PATIENCE, || {
+            increment(&server, &["INCR", &name]).err().filter(|it| it.starts_with("NONAMESPACE"))
+        });
+    }
+    assert_eq!(server.get("/healthz").status, 200);
+    assert_eq!(increment(&server, &["INCR", "own"]), Ok(2));
+}
+
+/// Goal: a change while its source is down leaves a namespace what it has in memory. Method: a Leaf that is killed, a change
+/// of sizes, and numbers before and after it is back.
+#[test]
+fn a_change_while_the_source_is_down_keeps_the_reserve() {
+    let (folder, leaf) = (tempfile::tempdir().unwrap(), MariaDb::start());
+    leaf.sql(LEAF);
+    let source = format!("leaf:mysql://root@{}/test?tag=order", leaf.address());
+    ns(folder.path(), &["add", "order", "--scheme", "segment", "--size-min", "1000", "--source", &source]);
+    let server = serve(folder.path()).start();
+    wait_for(&server, "order");
+    let mut ids = Ids::new();
+    let mut draw = || ids.add(&server.client().next("order", 20).unwrap().unwrap());
+    draw();
+    leaf.kill9();
+    ns(folder.path(), &["set", "order", "--size-min", "2000"]);
+    // A namespace that is added after the change is seen after it.
+    ns(folder.path(), &["add", "later", "--scheme", "segment"]);
+    wait_for(&server, "later");
+    for _ in 0..10 {
+        draw();
+    }
+    leaf.restart();
+    server.log_with("namespace changed", PATIENCE);
+    for _ in 0..10 {
+        draw();
+    }
+    ids.assert_unique();
+}
+
+/// Goal: a source may be at another place where that is the same counter, or goes on above the old one; nothing else is taken
+/// for it. Method: one Redis by two names, another one, and the first one killed.
+#[test]
+fn a_source_may_move_under_the_same_numbers() {
+    let (folder, servers) = (tempfile::tempdir().unwrap(), [Redis::start(), Redis::start()]);
+    for (server, value) in servers.iter().zip(["100", "5000"]) {
+        output("redis-cli", ["-p", &server.port().to_string(), "SET", "n", value]);
+    }
+    let key = |host: &str, nth: usize| {
+        format!("redis-counter:redis://{host}:{}/0?counter=n&may_lose=0", servers[nth].port())
+    };
+    ns(
+        folder.path(),
+        &["add", "n", "--scheme", "segment", "--size-min", "10", "--source", &key("127.0.0.1", 0)],
+    );
+    let server = serve(folder.path()).start();
+    wait_for(&server, "n");
+    let mut ids = Ids::new();
+    ids.add(&server.client().next("n", 5).unwrap().unwrap());
+    let set = |source: &str, more: &[&str]| {
+        let args = [&["ns", "set", "n", "--data", "data", "--source", source], more].concat();
+        let ran = binary::run(folder.path(), args);
+        (ran.status.code(), binary::text(&ran))
+    };
+    for (source, words) in [
+        (key("127.0.0.1", 1), &["two counters", "--above N"][..]),
+        (key("127.0.0.1", 0).replace("counter=n", "counter=m"), &["no key m"]),
+        (key("u:hunter2@127.0.0.1", 0), &["password_file"]),
+        ("leaf:mysql://127.0.0.1/l?tag=n".to_owned(), &["not reached"]),
+    ] {
+        let (code, text) = set(&source, &[]);
+        assert_ne!(code, Some(0), "{text}");
+        assert_says(&text, words);
+        assert!(!text.contains("hunter2"), "{text}");
+    }
+    for same in [key("127.0.0.1", 0) + "&timeout_ms=3000", key("localhost", 0)] {
+        let (code, text) = set(&same, &[]);
+        assert_eq!(code, Some(0), "{text}");
+    }
+    servers[0].kill9();
+    let moved = key("127.0.0.1", 1);
+    let (code, text) = set(&moved, &[]);
+    assert_eq!(code, Some(2), "{text}");
+    assert_says(&text, &["does not answer", "--above N"]);
+    let (code, text) = set(&moved, &["--above", "9000"]);
+    assert_eq!(code, Some(0), "{text}");
+    time::eventually("numbers of the other server", PATIENCE, || {
+        let drawn = server.client().next("n", 1).unwrap().ok()?;
+        ids.add(&drawn);
+        (drawn[0] > 9000).then_some(())
+    });
+    ids.assert_unique();
 }
 
 const TICKETS: &str = "CREATE TABLE test.Tickets64 (id bigint(20) unsigned NOT NULL auto_increment, \

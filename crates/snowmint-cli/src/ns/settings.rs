@@ -67,6 +67,11 @@ impl Pinned {
             || self.reset.is_some()
     }
 
+    /// Whether something of segments was given.
+    pub(super) const fn is_of_segment(&self) -> bool {
+        self.stripe.is_some() || !self.sources.is_empty() || self.reset.is_some()
+    }
+
     /// The definition of a namespace of `scheme`.
     pub(super) fn define(&self, scheme: &str, safe: &Safe) -> Result<Definition, DefinitionError> {
         // Read here and not by the flag: its error would repeat a password.
@@ -92,6 +97,15 @@ impl Safe {
             || self.rule.is_some()
             || self.sequence_start.is_some()
             || self.mode.is_some()
+            || self.start.is_some()
+            || self.maximum.is_some()
+            || self.size_min.is_some()
+            || self.size_max.is_some()
+    }
+
+    /// Whether something of segments was given.
+    pub(super) const fn is_of_segment(&self) -> bool {
+        self.mode.is_some()
             || self.start.is_some()
             || self.maximum.is_some()
             || self.size_min.is_some()

@@ -48,6 +48,7 @@ impl Plan {
         check_workers(&layout, worker, args.workers)?;
         let sources = Sources { names: args.namespaces, file: args.namespaces_file, layout };
         let told = sources.read().map_err(|error| Failure::flag("--namespaces-file", error))?;
+        values::check_data(args.store.as_deref(), &args.data)?;
         let store = values::store_url(args.store.as_deref(), &args.data);
         // Little time left is told of each namespace that is served.
         lifetime::check(&layout, now_unix_ms)?;

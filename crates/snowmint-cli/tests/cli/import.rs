@@ -25,8 +25,12 @@ fn a_leaf_becomes_namespaces_above_its_numbers() {
     assert!(shown.lines().any(|line| line.starts_with("order ") && line.ends_with("6,001  new")), "{shown}");
     assert!(!bench.path("snowmint-data").exists());
 
+    let told = bench.refused(&["import", &url, "--apply"], 1);
+    assert!(told.contains("snowmint store init"), "{told}");
+    bench.out(&["store", "init"]);
     let applied = bench.run(&["import", &url, "--apply"]);
     assert_eq!(applied.code, 1, "{applied:?}");
+    assert!(applied.out.contains("2 made in sqlite:/"), "{applied:?}");
     assert!(applied.err.contains("error: 1 of 3 were not made"), "{applied:?}");
     assert!(applied.out.contains("refused: `a b` is not the name"), "{applied:?}");
     assert_eq!(leaf.sql("SELECT * FROM test.leaf_alloc"), before, "nothing of Leaf is changed");

@@ -12,9 +12,11 @@ fn listed(bench: &Bench) -> Vec<(String, String)> {
 
 #[test]
 fn a_namespace_from_its_beginning_to_its_end() {
-    let bench = Bench::new();
+    let bench = Bench::with_store();
     let made = bench.out(&["ns", "add", "orders", "--scheme", "segment", "--text", "ORD-{number:6}"]);
-    assert_eq!(made, "orders is segment cached, all numbers, as ORD-{number:6}\n");
+    let store = bench.path("snowmint-data/snowmint.db");
+    let recorded = format!("recorded in sqlite:{}\n", store.display());
+    assert_eq!(made, format!("orders is segment cached, all numbers, as ORD-{{number:6}}\n{recorded}"));
     let changed = bench.out(&["ns", "set", "orders", "--maximum", "999999", "--plain"]);
     assert_eq!(changed, "orders is segment cached, all numbers, to 999999\n");
     assert_eq!(listed(&bench), [("orders".to_owned(), "served".to_owned())]);
@@ -24,9 +26,8 @@ fn a_namespace_from_its_beginning_to_its_end() {
     // As it was, without a word about what that was.
     let again = bench.out(&["ns", "add", "orders"]);
     assert!(
-        again.starts_with(
-            "orders is segment cached, all numbers, to 999999\nresumed: the next number is above 0"
-        ),
+        again.starts_with("orders is segment cached, all numbers, to 999999\n")
+            && again.contains("\nresumed: the next number is above 0"),
         "{again}"
     );
 }
@@ -34,7 +35,7 @@ fn a_namespace_from_its_beginning_to_its_end() {
 /// Goal: no text is written twice, by any flag that changes how ids are written.
 #[test]
 fn a_text_that_was_given_does_not_come_again() {
-    let bench = Bench::new();
+    let bench = Bench::with_store();
     bench.out(&["ns", "add", "n", "--scheme", "segment"]);
     let told = bench.refused(&["ns", "set", "n", "--text", "{hex}"], 2);
     for words in ["cannot change its text form to `{hex}`", "written as `{number}`", "take a new namespace"] {
@@ -57,10 +58,10 @@ fn a_text_that_was_given_does_not_come_again() {
 #[test]
 fn ids_of_a_shuffled_alphabet_are_made_and_read_back() {
     const DIGITS: &str = "alphabet=ohrfjdgPzp3T2XkNulQBFas9eJDmW7VKSC51cbUL8tRiOqIwZn406YEMyGxHAv";
-    let bench = Bench::new();
+    let bench = Bench::with_store();
     let text = format!("T-{{{DIGITS}:11}}");
     let made = bench.out(&["ns", "add", "tickets", "--scheme", "snowflake", "--text", &text]);
-    assert!(made.ends_with(&format!(", as {text}\n")), "{made}");
+    assert!(made.contains(&format!(", as {text}\n")), "{made}");
     std::fs::write(
         bench.path("ns.toml"),
         format!("[namespaces.orders]\nscheme = \"segment\"\ntext = \"{{{DIGITS}:4}}\"\n"),
@@ -87,9 +88,9 @@ fn ids_of_a_shuffled_alphabet_are_made_and_read_back() {
 
 #[test]
 fn a_sequence_start_is_set_changed_and_listed() {
-    let bench = Bench::new();
+    let bench = Bench::with_store();
     let made = bench.out(&["ns", "add", "ids", "--scheme", "snowflake", "--sequence-start", "random(100)"]);
-    assert!(made.ends_with(", sequence start random(100)\n"), "{made}");
+    assert!(made.contains(", sequence start random(100)\n"), "{made}");
     let changed = bench.out(&["ns", "set", "ids", "--sequence-start", "rolling"]);
     assert!(changed.ends_with(", sequence start rolling\n"), "{changed}");
     assert!(bench.out(&["ns", "list"]).contains(", sequence start rolling"));
@@ -98,11 +99,31 @@ fn a_sequence_start_is_set_changed_and_listed() {
 
 #[test]
 fn what_cannot_be_is_refused_with_what_could() {
-    let bench = Bench::new();
+    let bench = Bench::with_store();
     bench.out(&["ns", "add", "n", "--scheme", "segment"]);
     let long = "x".repeat(65);
     for (args, wanted) in [
-        (&["ns", "add", "x"][..], "--scheme: missing scheme: expected snowflake, segment, uuid7"),
+        (
+            &["ns", "add", "x"][..],
+            "--scheme: missing for the new namespace x: expected snowflake, segment, uuid7",
+        ),
+        (&["ns", "add", "x", "--maximum", "3"], "--maximum, --size-min and --size-max belong to segment"),
+        (&["ns", "add", "x", "--scheme", "segment", "--maximum", "0"], "numbers from 1 to 0"),
+        (
+            &["ns", "add", "n", "--stripe", "1/2"],
+            "--scheme: missing: --layout, --stripe, --source and --reset define",
+        ),
+        (&["ns", "add", "n", "--maximum", "3"], "`snowmint ns set n` changes it"),
+        (&["ns", "add", "y", "--scheme", "segment", "--store", "memory:"], "--store: memory: is forgotten"),
+        (
+            &["ns", "list", "--data", "snowmint-data/snowmint.db"],
+            "--data: snowmint-data/snowmint.db is a file: expected a directory; for a SQLite file use --store sqlite:snowmint-data/snowmint.db",
+        ),
+        (&["store", "init", "--data", "snowmint-data/snowmint.db"], "is a file: expected a directory"),
+        (&["serve", "--data", "snowmint-data/snowmint.db"], "is a file: expected a directory"),
+        (&["import", "leaf:mysql://u:hunter2@127.0.0.1/leaf", "--apply"], "?password_file=PATH"),
+        (&["ns", "set", "n", "--source", "leaf:mysql://u:hunter2@h/l?tag=a"], "?password_file=PATH"),
+        (&["ns", "set", "n", "--above", "7"], "--source"),
         (
             &["ns", "add", "x", "--scheme", "flake"],
             "there is no scheme `flake`: there are snowflake, segment",
@@ -140,8 +161,12 @@ fn what_cannot_be_is_refused_with_what_could() {
         assert!(told.contains(wanted) && !told.contains("hunter2"), "{args:?}: {told}");
     }
     bench.out(&["ns", "drop", "n"]);
+    // As it was but for what is given, or as something else, which is refused.
+    let small = bench.out(&["ns", "add", "n", "--maximum", "3"]);
+    assert!(small.starts_with("n is segment cached, all numbers, to 3\n"), "{small}");
+    bench.out(&["ns", "drop", "n"]);
     let other = bench.refused(&["ns", "add", "n", "--scheme", "segment", "--stripe", "1/2"], 2);
-    assert!(other.contains("is pinned to `segment cached, all numbers`, wanted is"), "{other}");
+    assert!(other.contains("is pinned to `segment cached, all numbers, to 3`, wanted is"), "{other}");
     let over = bench.run(&["ns", "add", "n", "--scheme", "segment", "--stripe", "1/2", "--start-over"]);
     assert_eq!(over.code, 0, "{over:?}");
     assert!(over.err.contains("warning: n starts over: it may repeat ids that it gave before"), "{over:?}");
@@ -182,4 +207,19 @@ fn a_running_node_follows() {
     until(404);
     bench.out(&["ns", "add", "orders"]);
     until(200);
+}
+
+/// Goal: a definition goes where nodes look for it, and not into a file that a mistyped path has just made.
+#[test]
+fn a_store_is_not_made_by_adding_to_it() {
+    let bench = Bench::new();
+    for args in [&["ns", "add", "n", "--scheme", "segment"][..], &["ns", "list"], &["ns", "drop", "n"]] {
+        let told = bench.refused(args, 1);
+        assert!(
+            told.contains("data file ./snowmint-data/snowmint.db not found")
+                && told.contains("snowmint store init"),
+            "{told}"
+        );
+    }
+    assert!(!bench.path("snowmint-data").exists());
 }

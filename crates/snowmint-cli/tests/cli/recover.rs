@@ -45,6 +45,7 @@ fn restored(
     recover: impl Fn(&Bench, &str),
 ) -> usize {
     let sizes = ["--size-min", "100", "--size-max", "100"];
+    bench.out(&["store", "init", "--store", old]);
     let add = [&["ns", "add", "tickets", "--scheme", "segment", "--store", old][..], &sizes].concat();
     bench.out(&add);
     let window = ["--window", "2s", "--namespaces-poll", "100ms"];
@@ -101,7 +102,7 @@ fn a_restored_sqlite_file_gives_no_number_again_once_it_was_recovered() {
 
 #[test]
 fn what_is_not_known_has_to_be_said() {
-    let bench = Bench::new();
+    let bench = Bench::with_store();
     bench.out(&["ns", "add", "tickets", "--scheme", "segment"]);
     let told = bench.refused(&["store", "recover"], 2);
     assert!(told.contains("--add 0 keeps them"), "{told}");

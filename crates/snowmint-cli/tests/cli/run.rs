@@ -30,6 +30,13 @@ impl Bench {
         Self { folder: tempfile::tempdir().unwrap(), env: vec![("TZ", "UTC".to_owned())] }
     }
 
+    /// With a store, as a node or `store init` makes it.
+    pub(crate) fn with_store() -> Self {
+        let bench = Self::new();
+        bench.out(&["store", "init"]);
+        bench
+    }
+
     pub(crate) fn with_env(mut self, name: &'static str, value: &str) -> Self {
         self.env.push((name, value.to_owned()));
         self

@@ -67,7 +67,8 @@ fn namespaces_are_warned_of_before_their_layouts_end() {
     let of_store = of_file.to_string().replace("worker:24", "worker:23");
     let toml = format!("[namespaces.filed]\nscheme = 'snowflake'\nlayout = '{of_file}'\n");
     std::fs::write(bench.path("ns.toml"), toml).unwrap();
-    bench.run(&["ns", "add", "stored", "--scheme", "snowflake", "--layout", &of_store]);
+    bench.out(&["store", "init"]);
+    bench.out(&["ns", "add", "stored", "--scheme", "snowflake", "--layout", &of_store]);
     let mut server = bench.serve(&["--resp", "off", "--namespaces-file", "ns.toml"]);
     for name in ["filed", "stored"] {
         server.wait_for(&format!("namespace {name}: the layout's time runs out on {ends}, in 3.5 years: "));
@@ -252,7 +253,7 @@ fn the_reach_of_the_store_is_told() {
     let mut server = bench.serve(&["--resp", "off"]);
     assert_eq!(server.ready("version"), env!("CARGO_PKG_VERSION"));
     assert_eq!(server.ready("store"), "sqlite:./snowmint-data/snowmint.db");
-    assert_eq!(server.ready("reach"), "processes of this machine that use this file");
+    assert_eq!(server.ready("reach"), "processes of this machine that use this store");
     assert!(!server.log().contains(warning), "{}", server.log());
     let mut outside = bench.serve(&["--resp", "0.0.0.0:0"]);
     outside.ready("reach");

@@ -1,0 +1,164 @@
+//! What `ns` finds at the sources of a namespace: whether they are disjoint, and whether one may be at another place.
+
+use std::sync::Arc;
+
+use snowmint_cluster::NamespaceName;
+use snowmint_cluster::namespace::{
+    CounterSource, Definition, NamespaceRecord, NumberSource, Numbers, NumbersError, Scheme, SegmentScheme,
+    registry,
+};
+use snowmint_cluster::segment::{Mode, SegmentConfig, Stripe};
+use snowmint_store::{Counter, Key, OpenError, Store, StoreError};
+
+use super::failed;
+use crate::exit::{Failure, tell};
+
+/// How many numbers two counters give in turns to show that they are one. Two of two counters cannot grow so.
+const TURNS: usize = 4;
+
+/// What a source was found to give, by its place in the definition.
+pub(super) type Found = Vec<(usize, Numbers)>;
+
+/// Looks whether the counters of other systems are there, and give no number twice: also not one of those that `before`
+/// remembers. One that cannot be reached from here may be from the nodes.
+pub(super) async fn check(
+    name: &NamespaceName,
+    definition: &Definition,
+    before: Option<&NamespaceRecord>,
+) -> Result<Found, Failure> {
+    let Scheme::Segment(segment) = &definition.scheme else { return Ok(Found::new()) };
+    let NumberSource::Other(sources) = &segment.source else { return Ok(Found::new()) };
+    let mut found = Found::new();
+    for (nth, source) in sources.iter().enumerate().filter(|(_, source)| source.is_takeover()) {
+        let opened = async {
+            let counter = snowmint_store::open_counter(source.url()).await?;
+            Ok((counter, snowmint_store::survey(source.url()).await?))
+        };
+        match opened.await {
+            Ok((counter, counters)) => {
+                if segment.mode == Mode::Direct {
+                    SegmentConfig::check_direct(counter.may_lose(), &counter.describe())
+                        .map_err(|error| Failure::flag("--source", error))?;
+                }
+                found.extend(counters.first().map(|counter| (nth, Numbers::of(counter))));
+            }
+            Err(OpenError::Store(error)) if error.is_temporary() => {
+                tell(
+                    "warning",
+                    &format!("--source {source}: not reached from here, so not checked: {error}"),
+                );
+            }
+            Err(OpenError::Url(error)) => return Err(Failure::flag("--source", error)),
+            Err(error) => return Err(Failure::runtime(error)),
+        }
+    }
+    let pairs =
+        found.iter().enumerate().flat_map(|(at, one)| found[..at].iter().map(move |other| (other, one)));
+    for ((one, theirs), (other, ours)) in pairs {
+        if theirs.overlaps(*ours) {
+            let error = NumbersError::Overlap {
+                one: sources[*one].to_string(),
+                one_numbers: *theirs,
+                other: sources[*other].to_string(),
+                other_numbers: *ours,
+            };
+            return Err(Failure::flag("--source", error));
+        }
+    }
+    if let Some(before) = before {
+        for (nth, numbers) in &found {
+            registry::may_give(name, before, *nth, *numbers).map_err(failed)?;
+        }
+    }
+    Ok(found)
+}
+
+/// Has the store remember what the sources were found to give.
+pub(super) async fn remember(
+    store: &dyn Store,
+    name: &NamespaceName,
+    definition: &Definition,
+    found: &Found,
+) -> Result<(), Failure> {
+    if let Scheme::Segment(SegmentScheme { source: NumberSource::Other(sources), .. }) = &definition.scheme
+        && sources.len() > 1
+    {
+        for (nth, numbers) in found {
+            registry::claim_numbers(store, name, definition, *nth, *numbers).await.map_err(failed)?;
+        }
+    }
+    Ok(())
+}
+
+/// Makes sure that numbers at the new places of a namespace's sources are none that the old ones gave or will give.
+pub(super) async fn check_move(
+    name: &NamespaceName,
+    record: &NamespaceRecord,
+    sources: &[CounterSource],
+    above: Option<u64>,
+) -> Result<(), Failure> {
+    let Scheme::Segment(segment) = &record.definition.scheme else { return Ok(()) };
+    let NumberSource::Other(old) = &segment.source else { return Ok(()) };
+    for (old, new) in old.iter().zip(sources).filter(|(old, new)| !old.is_same(new)) {
+        if segment.reset.is_some() {
+            let why = format!(
+                "{new} is another place than {old}, and numbers of {name} begin anew with each period: take a new namespace"
+            );
+            return Err(Failure::flag("--source", why));
+        }
+        let key = Key::new(segment.counter_key(name)).map_err(Failure::runtime)?;
+        let counter = open(new, &key).await.map_err(|error| {
+            Failure::runtime(format!(
+                "--source {new}: not reached from here, so it cannot be compared with {old}: {error}"
+            ))
+        })?;
+        match (open(old, &key).await, above) {
+            (Ok(before), _) => {
+                if !are_one(&*before, &*counter).await.map_err(Failure::runtime)? {
+                    let why = format!(
+                        "{new} and {old} both answer and are two counters, so numbers would be given twice: stop the old one \
+                         for good, then say --above N with the highest number that it can have given"
+                    );
+                    return Err(Failure::flag("--source", why));
+                }
+            }
+            (Err(_), Some(number)) => {
+                if !counter.raise_above(number).await.map_err(Failure::runtime)? {
+                    return Err(Failure::flag("--above", format!("{new} cannot be raised above {number}")));
+                }
+            }
+            (Err(error), None) => {
+                let why = format!(
+                    "{old} does not answer, so it cannot be compared with {new}: say --above N with the highest number that it \
+                     can have given, once nothing writes there any more; it said: {error}"
+                );
+                return Err(Failure::flag("--source", why));
+            }
+        }
+    }
+    Ok(())
+}
+
+/// The counter of a source.
+async fn open(source: &CounterSource, key: &Key) -> Result<Arc<dyn Counter>, OpenError> {
+    if source.is_takeover() {
+        return snowmint_store::open_counter(source.url()).await;
+    }
+    let store = snowmint_store::open(source.url()).await?;
+    Ok(Arc::new(source.stripe().unwrap_or(Stripe::WHOLE).counter(store, key.clone(), 1)))
+}
+
+/// Whether two counters are one: numbers that they give in turns grow.
+async fn are_one(one: &dyn Counter, other: &dyn Counter) -> Result<bool, StoreError> {
+    let mut last = None;
+    for _ in 0..TURNS {
+        for counter in [one, other] {
+            let first = counter.reserve(std::num::NonZeroU64::MIN).await?.first();
+            if last.is_some_and(|last| first <= last) {
+                return Ok(false);
+            }
+            last = Some(first);
+        }
+    }
+    Ok(true)
+}
