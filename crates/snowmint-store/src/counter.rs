@@ -1,16 +1,18 @@
 //! Counters: where whole numbers are reserved, each for one caller and before it is used.
 //! A record of a [`Store`] is one; a table or a key that another system left is another.
 
+use std::collections::HashSet;
 use std::fmt;
 use std::num::NonZeroU64;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use async_trait::async_trait;
 
+use crate::claims::{self, Sightings};
 use crate::turns::Turns;
 use crate::{
-    Claims, Expected, Key, Mark, Overlaps, Store, StoreError, StoreErrorKind, Swap, Versioned, addition,
+    Claims, Expected, Key, Mark, Refused, Store, StoreError, StoreErrorKind, Swap, Versioned, addition,
 };
 
 /// The calls, as errors name them.
@@ -94,7 +96,8 @@ pub trait Counter: Send + Sync + fmt::Debug + 'static {
     /// # Errors
     ///
     /// As for [`reserve`](Self::reserve). [`StoreErrorKind::Unavailable`] too where other reservations show that the
-    /// counter went back; it has been raised above them, so the next call gets other numbers.
+    /// counter went back; it has been raised above them, so the next call gets other numbers. The same where so many
+    /// reservations of all nodes have not settled that the store keeps no more of them: larger ones need fewer.
     async fn reserve_marked(&self, count: NonZeroU64) -> Result<(Segment, Mark), StoreError> {
         let _ = count;
         let cause = "this counter writes no marks, so nothing shows that a reservation has settled";
@@ -150,12 +153,14 @@ pub struct StoreCounter {
     key: Key,
     first: u64,
     step: NonZeroU64,
+    /// Clones share what they saw of the claims.
+    seen: Arc<Mutex<Sightings>>,
 }
 
 impl StoreCounter {
     /// The counter at a key, whose first number is `first` and every other `step` more than the one before.
     pub fn new(store: Arc<dyn Store>, key: Key, first: u64, step: NonZeroU64) -> Self {
-        Self { store, key, first, step }
+        Self { store, key, first, step, seen: Arc::default() }
     }
 
     /// The slot of a segment's first number; `None` for a segment that is not of this counter.
@@ -177,21 +182,42 @@ impl StoreCounter {
         key: &Key,
         record: Option<&Versioned>,
     ) -> Result<Claims, StoreError> {
-        let Some(record) = record else { return Ok(Claims::default()) };
-        Claims::parse(&record.value).ok_or_else(|| {
-            let cause = format!("the record {key} holds no claims of reservations; it was left as it is");
-            StoreError::new(StoreErrorKind::Corrupt, operation, self.store.describe(), cause)
-        })
+        let claims = match record {
+            None => Claims::default(),
+            Some(record) => Claims::parse(&record.value).ok_or_else(|| {
+                let cause = format!("the record {key} holds no claims of reservations; it was left as it is");
+                StoreError::new(StoreErrorKind::Corrupt, operation, self.store.describe(), cause)
+            })?,
+        };
+        self.seen().saw(claims.marks());
+        Ok(claims)
     }
 
-    /// Writes that these slots are reserved, unless somebody else's are among them.
-    async fn claim(&self, mark: Mark, first: u64, end: u64) -> Result<Result<(), Overlaps>, StoreError> {
+    /// What this process saw of the claims; never locked across an await.
+    fn seen(&self) -> MutexGuard<'_, Sightings> {
+        // Each change replaces the whole: a panic elsewhere leaves it so.
+        self.seen.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// The marks whose claims may leave the record.
+    fn settled(&self) -> HashSet<Mark> {
+        self.seen().settled(self.may_lose()).collect()
+    }
+
+    /// Writes that these slots are reserved, unless somebody else's are among them. Begins with the record as it was
+    /// `found` before.
+    async fn claim(
+        &self,
+        mut found: Option<Versioned>,
+        mark: Mark,
+        (first, end): (u64, u64),
+    ) -> Result<Result<(), Refused>, StoreError> {
         let (key, mut turns) = (self.claims_key(RESERVE)?, Turns::new());
         loop {
-            let found = self.store.load(&key).await?;
             let mut claims = self.claims(RESERVE, &key, found.as_ref())?;
-            if let Err(overlaps) = claims.claim(mark, first, end) {
-                return Ok(Err(overlaps));
+            let settled = self.settled();
+            if let Err(refused) = claims.claim(mark, first, end, |mark| settled.contains(&mark)) {
+                return Ok(Err(refused));
             }
             let expected = found.map_or(Expected::Absent, |record| Expected::Revision(record.revision));
             let swap = self.store.compare_and_set(&key, expected, claims.to_text().as_bytes()).await?;
@@ -199,7 +225,12 @@ impl StoreCounter {
                 return Ok(Ok(()));
             }
             addition::another_turn(&mut turns, &*self.store, &key).await?;
+            found = self.store.load(&key).await?;
         }
+    }
+
+    fn full(&self) -> StoreError {
+        claims::full(self.key.as_str(), &self.store.describe(), self.may_lose())
     }
 }
 
@@ -222,12 +253,20 @@ impl Counter for StoreCounter {
     }
 
     async fn reserve_marked(&self, count: NonZeroU64) -> Result<(Segment, Mark), StoreError> {
+        // Before the addition, so that a full record costs no numbers.
+        let key = self.claims_key(RESERVE)?;
+        let found = self.store.load(&key).await?;
+        let (claims, settled) = (self.claims(RESERVE, &key, found.as_ref())?, self.settled());
+        if !claims.have_room(|mark| settled.contains(&mark)) {
+            return Err(self.full());
+        }
         let (segment, mark) = (self.reserve(count).await?, Mark::fresh());
         // What was reserved are slots of this counter, and their sum fits.
         let first = self.slot_of(segment).unwrap_or_default();
-        match self.claim(mark, first, first.saturating_add(count.get())).await? {
+        match self.claim(found, mark, (first, first.saturating_add(count.get()))).await? {
             Ok(()) => Ok((segment, mark)),
-            Err(Overlaps { end }) => {
+            Err(Refused::Full) => Err(self.full()),
+            Err(Refused::Overlaps { end }) => {
                 addition::raise_to(&*self.store, &self.key, end).await?;
                 let cause = format!(
                     "the store has lost additions to {}: it gave slot {first} again, and slots up to {end} are taken; \
@@ -391,6 +430,34 @@ mod tests {
         );
         let (next, _) = counter.reserve_marked(some(3)).await.unwrap();
         assert_eq!((next.first(), counter.holds(mark).await.unwrap()), (11, true));
+    }
+
+    /// Goal: reservations that have not settled are never given up for another: that one is refused, costs no number, and
+    /// goes on once they have. Method: as many reservations at once as a record holds.
+    #[tokio::test(start_paused = true)]
+    async fn a_full_record_of_claims_holds_the_next_reservation_back() {
+        let store = store();
+        let (counter, other) = (counter(&store, 1, 1), counter(&store, 1, 1));
+        let mut marks = Vec::new();
+        for _ in 0..claims::MOST {
+            marks.push(counter.reserve_marked(some(2)).await.unwrap().1);
+        }
+        for counter in [&counter, &other] {
+            let error = counter.reserve_marked(some(2)).await.unwrap_err();
+            assert_eq!(error.kind(), StoreErrorKind::Unavailable);
+            assert!(
+                error.to_string().contains("1024 reservations of counters/orders have not settled"),
+                "{error}"
+            );
+        }
+        assert_eq!(store.load(&counter.key).await.unwrap().unwrap().value, b"2048");
+        assert!(counter.holds(marks[0]).await.unwrap());
+        tokio::time::advance(Duration::from_secs(1)).await;
+        // The other node knows them as long as this one does, since it looked.
+        let (segment, mark) = other.reserve_marked(some(2)).await.unwrap();
+        assert_eq!((segment.first(), other.holds(mark).await.unwrap()), (2049, true));
+        assert!(!counter.holds(marks[0]).await.unwrap(), "it has settled long ago");
+        assert!(counter.holds(marks[claims::MOST - 1]).await.unwrap(), "the newest stay in any case");
     }
 
     #[tokio::test]

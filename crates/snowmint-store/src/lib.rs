@@ -77,6 +77,7 @@ mod reach;
 mod redis;
 #[cfg(any(feature = "sqlite", feature = "redis", feature = "postgres", feature = "mysql"))]
 mod revisions;
+mod settled;
 #[cfg(any(feature = "postgres", feature = "mysql"))]
 mod sql;
 #[cfg(feature = "sqlite")]
@@ -95,7 +96,7 @@ mod zookeeper;
 pub use self::mysql::MySqlStore;
 #[cfg(feature = "redis")]
 pub use self::redis::RedisStore;
-pub use claims::{Claims, Mark, Overlaps};
+pub use claims::{Claims, Mark, Refused};
 pub use counter::{Counter, MAX_NUMBER, Segment, StoreCounter};
 pub use error::{StoreError, StoreErrorKind};
 #[cfg(feature = "etcd")]
@@ -108,6 +109,7 @@ pub use memory::MemoryStore;
 #[cfg(feature = "postgres")]
 pub use postgres::PostgresStore;
 pub use reach::StoreReach;
+pub use settled::{Reserved, reserve, reserve_settled};
 #[cfg(feature = "sqlite")]
 pub use sqlite::SqliteStore;
 #[cfg(feature = "redis")]

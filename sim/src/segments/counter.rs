@@ -4,7 +4,7 @@
 
 use std::num::NonZeroU64;
 
-use snowmint_store::{Claims, Mark, Segment};
+use snowmint_store::{Claims, Mark, Refused, Segment};
 
 #[derive(Clone, Debug)]
 pub(crate) struct SimCounter {
@@ -74,10 +74,12 @@ impl SimCounter {
     /// Claims a segment under a mark: whether nobody else has. Else the counter is raised, as the real one is.
     pub(crate) fn claim(&mut self, mark: Mark, segment: Segment) -> bool {
         let first = self.slot_of(segment);
-        match self.now.claims.claim(mark, first, first + segment.count().get()) {
+        // As early as a claim may leave: at once.
+        match self.now.claims.claim(mark, first, first + segment.count().get(), |_| true) {
             Ok(()) => true,
-            Err(overlaps) => {
-                self.now.slots = self.now.slots.max(overlaps.end);
+            Err(Refused::Full) => false,
+            Err(Refused::Overlaps { end }) => {
+                self.now.slots = self.now.slots.max(end);
                 self.now.revision += 1;
                 false
             }
@@ -89,7 +91,7 @@ impl SimCounter {
         let unique = self.now.bare_marks;
         self.now.bare_marks += 1;
         // Each is beyond the one before.
-        let _ = self.now.claims.claim(mark, unique, unique + 1);
+        let _ = self.now.claims.claim(mark, unique, unique + 1, |_| true);
     }
 
     pub(crate) fn holds(&self, mark: Mark) -> bool {

@@ -11,7 +11,7 @@ use std::hash::{BuildHasher, Hasher, RandomState};
 use std::num::NonZeroU64;
 
 use super::{Checked, Finding};
-use crate::{Counter, Expected, Key, Revision, Store, StoreError, StoreErrorKind, Swap, Versioned};
+use crate::{Counter, Expected, Key, Revision, Store, StoreError, StoreErrorKind, Swap, Versioned, reserve};
 
 /// A call on a store that may fail.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
@@ -68,18 +68,26 @@ impl Numbers {
         Self { next: None, skipped: 0, unknown: 0 }
     }
 
-    /// Reserves from a counter, and checks that it gives no number again.
+    /// Reserves from a counter as nodes do, waits until that has settled, and checks that no number is given again.
     ///
     /// # Errors
     ///
     /// What it gave instead.
     pub async fn reserve(&mut self, counter: &dyn Counter, count: NonZeroU64) -> Result<Outcome, Finding> {
-        match counter.reserve(count).await {
+        let reserved = match reserve(counter, count).await {
+            Ok(reserved) => reserved,
+            Err(error) => return Ok(self.failed(&error, count)),
+        };
+        match reserved.settle(counter).await {
             Ok(segment) => {
                 self.given(segment.first(), segment.last() + 1)?;
                 Ok(Outcome::Acknowledged)
             }
-            Err(error) => Ok(self.failed(&error, count)),
+            Err(error) => {
+                // It was reserved, and nobody uses it.
+                self.unknown += count.get();
+                Ok(Outcome::of(&error))
+            }
         }
     }
 

@@ -7,6 +7,7 @@ use redis::{Pipeline, Script};
 
 use super::Names;
 use super::server::Copies;
+use crate::claims::{KEPT, MOST};
 
 /// Before a read. PERSIST is a write that needs no memory, so a server that is full can still be read; where copies
 /// are asked for, INCR makes a change that the copies have to confirm, together with all before it.
@@ -63,15 +64,23 @@ static TAKE: LazyLock<Code> = LazyLock::new(|| {
     )
 });
 
-/// As [`TAKE`], with a mark of the reservation in one step: what keeps the mark keeps the addition.
+/// As [`TAKE`], with a mark of the reservation in one step: what keeps the mark keeps the addition. Answers 1 as a
+/// number where there are as many marks as may be. Of those beyond as many as are kept, the oldest leave the list if
+/// they are among the settled ones that it is given.
 static TAKE_MARKED: LazyLock<Code> = LazyLock::new(|| {
     Code::new(
         "if redis.call('TYPE', KEYS[1]).ok ~= 'string' then return 0 end \
          local before, most = redis.call('GET', KEYS[1]), ARGV[2] \
          if before ~= '0' and not string.find(before, '^[1-9][0-9]*$') then return 0 end \
          if #before > #most or (#before == #most and before > most) then return 0 end \
+         local settled, given = {}, #ARGV - 5 \
+         for at = 6, #ARGV do settled[ARGV[at]] = true end \
+         local beyond = #redis.call('LRANGE', KEYS[2], ARGV[4] - 1, ARGV[4] - 2 + given) \
+         local last, leave = beyond > 0 and redis.call('LRANGE', KEYS[2], -beyond, -1) or {}, 0 \
+         while leave < beyond and settled[last[#last - leave]] do leave = leave + 1 end \
+         if #redis.call('LRANGE', KEYS[2], ARGV[5] - 1 + leave, ARGV[5] - 1 + leave) > 0 then return 1 end \
          redis.call('LPUSH', KEYS[2], ARGV[3]) \
-         redis.call('LTRIM', KEYS[2], 0, 255) \
+         if leave > 0 then redis.call('LTRIM', KEYS[2], 0, -leave - 1) end \
          redis.call('INCRBY', KEYS[1], ARGV[1]) \
          return before"
             .to_owned(),
@@ -176,12 +185,20 @@ impl Request {
         Self { code: &TAKE, reads: false, keys: vec![counter.to_owned()], arguments: arguments.into() }
     }
 
-    /// The addition to a counter of another system, and a mark beside it; it answers as [`add`](Self::add) does.
-    pub(crate) fn take_marked(counter: &str, marks: &str, addend: i64, mark: &str) -> Self {
-        let arguments: [Vec<u8>; 3] =
-            [addend.to_string().into(), (i64::MAX - addend).to_string().into(), mark.into()];
+    /// The addition to a counter of another system, and a mark beside it; it answers as [`add`](Self::add) does, and 1 as
+    /// a number where there is no room for the mark. Of the marks that have settled, the oldest first.
+    pub(crate) fn take_marked(
+        counter: &str,
+        marks: &str,
+        addend: i64,
+        mark: &str,
+        settled: impl IntoIterator<Item = String>,
+    ) -> Self {
+        let most = (i64::MAX - addend).to_string();
+        let arguments = [addend.to_string(), most, mark.to_owned(), KEPT.to_string(), MOST.to_string()];
         let keys = vec![counter.to_owned(), marks.to_owned()];
-        Self { code: &TAKE_MARKED, reads: false, keys, arguments: arguments.into() }
+        let arguments = arguments.into_iter().chain(settled).map(String::into_bytes).collect();
+        Self { code: &TAKE_MARKED, reads: false, keys, arguments }
     }
 
     /// The addition to a counter of another system that holds `before`; it answers 0 as a number where it does not.

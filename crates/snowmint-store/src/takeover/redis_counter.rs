@@ -2,6 +2,7 @@
 
 use std::fmt;
 use std::num::NonZeroU64;
+use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use async_trait::async_trait;
@@ -9,6 +10,7 @@ use crc::{CRC_16_XMODEM, Crc};
 use redis::{Value, from_redis_value};
 
 use super::Surveyed;
+use crate::claims::{self, Sightings};
 use crate::network::Effect;
 use crate::redis::opening::{self, PARAMETERS};
 use crate::redis::scripts::{self, Request};
@@ -22,6 +24,12 @@ const RESERVE: &str = "reserve";
 /// Which of its nodes a Redis Cluster keeps a key on: <https://redis.io/docs/latest/operate/oss_and_stack/reference/cluster-spec/>.
 const SLOTS: u16 = 16_384;
 const CRC16: Crc<u16> = Crc::<u16>::new(&CRC_16_XMODEM);
+const FIND: &str = "find";
+/// What a script answers that counted nothing: the key is not as it has to be, and there is no room for a mark.
+const REFUSED: Value = Value::Int(0);
+const NO_ROOM: Value = Value::Int(1);
+/// How many marks that have settled are named at a time, to leave the list.
+const LEAVING: usize = 64;
 
 /// A counter in a plain key of Redis.
 ///
@@ -46,6 +54,8 @@ pub struct RedisCounter {
     key: String,
     /// The list of the marks.
     marks: String,
+    /// What was seen of that list.
+    seen: Mutex<Sightings>,
     name: String,
 }
 
@@ -69,7 +79,7 @@ impl RedisCounter {
     pub async fn open(url: &str) -> Result<Self, OpenError> {
         let (server, key) = parse(url)?;
         let name = format!("{}?counter={key}", server.name);
-        let counter = Self { server, marks: marks_of(&key), key, name };
+        let counter = Self { server, marks: marks_of(&key), key, seen: Mutex::default(), name };
         counter.held("open").await?;
         Ok(counter)
     }
@@ -91,7 +101,12 @@ impl RedisCounter {
         loop {
             if let Ok(addend) = i64::try_from(count.get()) {
                 let answer = self.server.call(RESERVE, Effect::Writes, &request(addend)).await?;
-                if answer != Value::Int(0) {
+                if answer == NO_ROOM {
+                    // What has settled since leaves the list with the next call.
+                    self.look_at_marks(RESERVE).await?;
+                    return Err(claims::full(&self.key, &self.server.name, self.server.may_lose));
+                }
+                if answer != REFUSED {
                     let before: u64 = self.server.parse(RESERVE, Effect::Writes, answer)?;
                     // The script gives nothing whose sum is beyond the range.
                     if let Some(segment) = Segment::new(before.saturating_add(1), NonZeroU64::MIN, count) {
@@ -114,6 +129,22 @@ impl RedisCounter {
             })?;
         }
     }
+
+    /// The marks of reservations, oldest first.
+    async fn look_at_marks(&self, operation: &'static str) -> Result<Vec<Mark>, StoreError> {
+        let answer = self.server.call(operation, Effect::Reads, &Request::marks(&self.marks)).await?;
+        let marks: Vec<String> = self.server.parse(operation, Effect::Reads, answer)?;
+        let marks: Vec<Mark> =
+            marks.iter().rev().filter_map(|it| u64::from_str_radix(it, 16).ok()).map(Mark).collect();
+        self.seen().saw(marks.iter().copied());
+        Ok(marks)
+    }
+
+    /// What this process saw of the marks; never locked across an await.
+    fn seen(&self) -> MutexGuard<'_, Sightings> {
+        // Each change replaces the whole: a panic elsewhere leaves it so.
+        self.seen.lock().unwrap_or_else(PoisonError::into_inner)
+    }
 }
 
 #[async_trait]
@@ -129,15 +160,15 @@ impl Counter for RedisCounter {
     async fn reserve_marked(&self, count: NonZeroU64) -> Result<(Segment, Mark), StoreError> {
         let mark = Mark::fresh();
         let shown = mark.to_string();
-        let take = |addend| Request::take_marked(&self.key, &self.marks, addend, &shown);
+        let settled: Vec<String> =
+            self.seen().settled(self.may_lose()).take(LEAVING).map(|it| it.to_string()).collect();
+        let take =
+            |addend| Request::take_marked(&self.key, &self.marks, addend, &shown, settled.iter().cloned());
         Ok((self.take(count, take).await?, mark))
     }
 
     async fn holds(&self, mark: Mark) -> Result<bool, StoreError> {
-        const OPERATION: &str = "find";
-        let answer = self.server.call(OPERATION, Effect::Reads, &Request::marks(&self.marks)).await?;
-        let marks: Vec<String> = self.server.parse(OPERATION, Effect::Reads, answer)?;
-        Ok(marks.contains(&mark.to_string()))
+        Ok(self.look_at_marks(FIND).await?.contains(&mark))
     }
 
     async fn raise_above(&self, number: u64) -> Result<bool, StoreError> {
@@ -150,7 +181,7 @@ impl Counter for RedisCounter {
                 return Ok(true);
             }
             let raise = Request::raise(&self.key, before, missing);
-            if self.server.call(OPERATION, Effect::Writes, &raise).await? != Value::Int(0) {
+            if self.server.call(OPERATION, Effect::Writes, &raise).await? != REFUSED {
                 return Ok(true);
             }
             turns.wait().await.map_err(|waited| {

@@ -92,9 +92,11 @@ async fn redis_and_its_counter_give_nothing_twice() {
 
     make_key(&server);
     let open = async |address| {
-        snowmint_store::open_counter(&format!("redis-counter:redis://{address}/0?counter=orders"))
-            .await
-            .unwrap()
+        snowmint_store::open_counter(&format!(
+            "redis-counter:redis://{address}/0?counter=orders&may_lose=100ms"
+        ))
+        .await
+        .unwrap()
     };
     let (counter, direct) = (open(proxy.address()).await, open(server.address()).await);
     let numbers = cut_counter(&*counter, &*direct, &proxy, 40).await;

@@ -155,7 +155,7 @@ async fn redis(folder: &Path) {
     let server = Redis::start();
     make_key(&server);
     let store = open(&format!("redis://{}/0?timeout_ms=2000", server.address())).await;
-    let url = format!("redis-counter:redis://{}/0?counter=orders", server.address());
+    let url = format!("redis-counter:redis://{}/0?counter=orders&may_lose=100ms", server.address());
     let counter = snowmint_store::open_counter(&url).await.unwrap();
     let (mut account, mut numbers) = (Account::new(), Numbers::new());
     account.check(&*store).await.unwrap();

@@ -95,6 +95,46 @@ async fn others_may_go_on_beside() {
     assert_eq!(cli(&server, &["GET", "orders"]), all.len().to_string());
 }
 
+/// Goal: no mark leaves before its reservation has settled; where there is no room for another, nothing is counted.
+/// Method: more marks at once than there may be.
+#[tokio::test]
+async fn a_full_list_of_marks_holds_the_next_reservation_back() {
+    const MOST: usize = 1024;
+    let server = Redis::start();
+    cli(&server, &["SET", "orders", "0"]);
+    // Long enough that none settles meanwhile, however slow this machine is.
+    let counter = open(&format!("{}&may_lose=300s", url(&server, "orders"))).await;
+    let mut marks = Vec::new();
+    for _ in 0..MOST {
+        marks.push(counter.reserve_marked(some(1)).await.unwrap().1);
+    }
+    let error = counter.reserve_marked(some(1)).await.unwrap_err();
+    assert_eq!(error.kind(), StoreErrorKind::Unavailable);
+    assert!(
+        error.to_string().contains("1024 reservations of orders have not settled (may_lose=300s)"),
+        "{error}"
+    );
+    assert_eq!(cli(&server, &["GET", "orders"]), "1024");
+    assert!(counter.holds(marks[0]).await.unwrap());
+
+    // Of those that have settled, all but the newest 256 leave, 64 with each reservation.
+    let counter = open(&format!("{}&may_lose=1ms", url(&server, "orders"))).await;
+    while counter.reserve_marked(some(1)).await.is_err() {
+        tokio::time::sleep(std::time::Duration::from_millis(50)).await;
+    }
+    assert_eq!(cli(&server, &["LLEN", "snowmint:marks:{orders}"]), "961");
+    for _ in 0..20 {
+        counter.holds(marks[0]).await.unwrap();
+        marks.push(counter.reserve_marked(some(1)).await.unwrap().1);
+    }
+    let held: usize = cli(&server, &["LLEN", "snowmint:marks:{orders}"]).parse().unwrap();
+    assert!((256..300).contains(&held), "{held}");
+    assert!(!counter.holds(marks[0]).await.unwrap());
+    assert!(
+        counter.holds(marks[marks.len() - 1]).await.unwrap() && counter.holds(marks[MOST - 1]).await.unwrap()
+    );
+}
+
 #[tokio::test]
 async fn what_is_no_counter_is_told_and_left_alone() {
     let server = Redis::start();
