@@ -206,6 +206,27 @@ fn a_run_that_does_not_fit_leaves_what_is_left_behind_for_everybody() {
 }
 
 #[test]
+fn after_numbers_below_a_run_have_ended_nobody_draws_one_of_them() {
+    explore(|| {
+        let (line, mut tail) = open(&[(1, 3)]);
+        let other = {
+            let line = Arc::clone(&line);
+            thread::spawn(move || [draw(&line, 1), draw(&line, 1)].concat())
+        };
+        let ended = line.end_below(0, 10);
+        assert_eq!(line.end_below(0, 10), 0, "each is ended once");
+        put(&mut tail, 21, 2);
+        let mine = draw(&line, 1);
+        assert!(mine.iter().all(|number| *number >= 21), "{mine:?}");
+        let theirs = other.join().unwrap();
+        assert!(theirs.is_sorted(), "{theirs:?}");
+        let below = theirs.iter().filter(|number| **number < 10).count() as u64;
+        assert_eq!(below + ended, 3, "each is drawn or was ended: {theirs:?}");
+        all_differ([mine, theirs].concat());
+    });
+}
+
+#[test]
 fn a_full_line_takes_no_other_segment() {
     explore(|| {
         let (line, mut tail) = open(&[(1, 1), (11, 1)]);

@@ -20,7 +20,7 @@ use snowmint_cluster::segment::{
 use snowmint_store::{Counter, Expected, Key, MAX_NUMBER, MemoryStore, Store, StoreErrorKind, Swap};
 use tokio::time::{Instant, sleep};
 
-use unsteady::{Log, TokioClock, Unsteady};
+use unsteady::{Log, Losing, SteppedClock, TokioClock, Unsteady};
 
 /// 2026-11-21T00:00:00Z.
 const DAY: u64 = 1_795_219_200_000;
@@ -707,4 +707,156 @@ async fn direct_numbers_need_a_store_that_keeps_what_it_acknowledged() {
     let direct = small().mode(Mode::Direct);
     let error = Segments::start(counters, direct, TokioClock::at(DAY)).unwrap_err().to_string();
     assert!(error.contains("direct mode needs a store that keeps") && error.contains("2s"), "{error}");
+}
+
+/// A node of a counter in a store that may lose writes.
+fn start_on(store: &Arc<Losing>, config: SegmentConfig) -> Segments {
+    let counter = Stripe::WHOLE.counter(Arc::clone(store) as Arc<dyn Store>, key(), 1);
+    Segments::start(vec![Arc::new(counter)], config, TokioClock::at(DAY)).unwrap()
+}
+
+/// Goal: however many reservations of one counter settle at a time, none is taken for lost, and none is lost unnoticed.
+/// Method: nodes whose segments are tiny, more of them than one record has room for; then failovers.
+#[tokio::test(start_paused = true)]
+async fn many_small_reservations_settle_and_what_a_failover_loses_is_used_by_nobody() {
+    let store = Losing::up_to(MAY_LOSE);
+    let config = SegmentConfig::new().sizes(1..=1).reserve(Duration::from_secs(2));
+    let log = Log::default();
+    let _captured = log.capture();
+    let nodes: Vec<Segments> = (0..80).map(|_| start_on(&store, config.clone())).collect();
+    let mut all = Vec::new();
+    let draw_for = async |all: &mut Vec<u64>, time: Duration| {
+        let end = Instant::now() + time;
+        while Instant::now() < end {
+            sleep(Duration::from_millis(100)).await;
+            for node in &nodes {
+                while let Ok(run) = node.try_take(1) {
+                    all.extend(run);
+                }
+            }
+        }
+    };
+    draw_for(&mut all, Duration::from_secs(8)).await;
+    assert!(all.len() > 500, "{}", all.len());
+    for node in &nodes {
+        assert_eq!(node.status().refused, 0, "none was taken for lost: {:?}", node.status());
+    }
+    let held_back = log.lines().iter().filter(|line| line.contains("have not settled (may_lose=2s)")).count();
+    assert!(held_back > 0, "some are held back, and told");
+    for round in 0..2 {
+        store.fail_over(MAY_LOSE / (1 + round % 2)).await;
+        draw_for(&mut all, Duration::from_millis(2500)).await;
+    }
+    let refused: u64 = nodes.iter().map(|node| node.status().refused).sum();
+    assert!(refused > 0, "the failovers lost reservations");
+    all_differ(all);
+}
+
+/// Goal: the log tells a loss that affects nothing from one that may. Method: a store loses what it may, then more.
+#[tokio::test(start_paused = true)]
+async fn a_loss_of_what_had_not_settled_is_a_warning_and_any_other_an_error() {
+    let (log, store) = (Log::default(), Losing::up_to(MAY_LOSE));
+    let _captured = log.capture();
+    let node = start_on(&store, small().reserve(Duration::from_secs(4)));
+    let told = |words: &str| log.lines().iter().filter(|line| line.contains(words)).count();
+    let mut all = numbers(&node, 10).await;
+    all.extend(draw_for(&node, Duration::from_secs(20)).await.0);
+    for _ in 0..3 {
+        store.fail_over(MAY_LOSE).await;
+        all.extend(draw_for(&node, Duration::from_secs(10)).await.0);
+    }
+    assert!(told("no id is affected; the counter is raised") > 0, "{log:?}");
+    assert!(told("ERROR") == 0 && told("restored") == 0, "{log:?}");
+    store.fail_over(Duration::from_secs(15)).await;
+    all.extend(draw_for(&node, Duration::from_secs(20)).await.0);
+    assert!(told("ERROR") > 0 && told("snowmint store recover") > 0, "{log:?}");
+    all_differ(all);
+}
+
+/// Goal: on one node numbers grow, whatever part of them comes from memory and from the counter. Method: runs longer and
+/// shorter than the segments in memory, mixed with single numbers, and many long ones.
+#[tokio::test(start_paused = true)]
+async fn numbers_of_a_node_grow_also_after_a_long_run() {
+    for may_lose in [Duration::ZERO, MAY_LOSE] {
+        let node = start_on(&Losing::up_to(may_lose), small());
+        let mut last = 0;
+        for count in [1, 7000, 1, 3, 200, 1, 40, 9, 60, 5000, 2, 1] {
+            let run = node.take_run(n(count)).await.unwrap();
+            assert!(run.first() > last, "{count} from {} on after {last}", run.first());
+            let one = numbers(&node, 1).await[0];
+            assert!(one > run.last(), "{one} after {}", run.last());
+            last = one;
+        }
+    }
+    let store = store();
+    let node = start(&[unsteady(&store)], small().reserve(Duration::from_secs(30)));
+    for _ in 0..200 {
+        assert_eq!(node.take_run(n(1000)).await.unwrap().count(), n(1000));
+        numbers(&node, 1).await;
+        sleep(Duration::from_millis(100)).await;
+    }
+    let lost = counted(&store).await - 200_200 - node.status().left;
+    assert!(lost < 60_000, "segments grow until runs come from memory: {lost} lost, {:?}", node.status());
+}
+
+/// Goal: a clock that goes back over the begin of a period gives no number again, and nothing is taken for a fault.
+/// Method: steps back and forth over midnight, and over more periods than are remembered.
+#[tokio::test(start_paused = true)]
+async fn a_clock_that_steps_over_periods_gives_no_number_again_and_no_alarm() {
+    const DAY_MS: u64 = 86_400_000;
+    for mode in [Mode::Cached, Mode::Direct] {
+        let (log, store, down) = (Log::default(), store(), Arc::default());
+        let _captured = log.capture();
+        let clock = SteppedClock::at(DAY);
+        let config = small().mode(mode);
+        let node = Segments::start_anew_each(Reset::Daily, counters_of(&store, &down), config, clock.clone())
+            .unwrap();
+        let mut seen = HashSet::new();
+        let days = [0, 1, 0, 1, 2, 0, 20, 1, 0, 20, 5, 0];
+        for day in days {
+            clock.is_ahead_by(day * DAY_MS);
+            sleep(Duration::from_secs(3)).await;
+            for count in [3, 40, 1] {
+                for run in node.take(count).await.unwrap() {
+                    let period = run.period().unwrap();
+                    assert_eq!(period.begin_unix_ms(), DAY + day * DAY_MS);
+                    for number in run {
+                        assert!(seen.insert((period, number)), "{number} of {period} came twice");
+                    }
+                }
+            }
+            let run = node.take_run(n(500)).await.unwrap();
+            let period = run.period().unwrap();
+            assert!(run.into_iter().all(|number| seen.insert((period, number))), "{mode:?}");
+            // There are numbers in memory when the clock steps.
+            sleep(Duration::from_millis(100)).await;
+        }
+        let alarms: Vec<_> =
+            log.lines().into_iter().filter(|line| line.contains("WARN") || line.contains("ERROR")).collect();
+        assert!(alarms.is_empty() && node.status().refused == 0, "{mode:?}: {alarms:#?}");
+    }
+}
+
+/// Goal: the period of now goes on while numbers of the next one are awaited. Method: the next day's counter hangs.
+#[tokio::test(start_paused = true)]
+async fn a_slow_reservation_for_the_next_period_keeps_nobody_waiting() {
+    let (store, down) = (store(), Arc::default());
+    let of_now = counters_of(&store, &down);
+    let hanging = Arc::clone(&store);
+    let counters_of: CountersOf = Arc::new(move |period: Period| {
+        if period.begin_unix_ms() == DAY {
+            return of_now(period);
+        }
+        let key = Key::new(format!("segments/test/{period}")).unwrap();
+        let counter = Unsteady::new(Stripe::WHOLE.counter(Arc::clone(&hanging) as Arc<dyn Store>, key, 1));
+        counter.answers_after(Duration::from_mins(10));
+        vec![Arc::new(counter)]
+    });
+    let clock = TokioClock::at(DAY + 86_400_000 - 90_000);
+    let node = Segments::start_anew_each(Reset::Daily, counters_of, small().sizes(10..=300), clock).unwrap();
+    node.ready().await.unwrap();
+    // Until the size fits the demand.
+    draw_for(&node, Duration::from_secs(20)).await;
+    let (drawn, misses) = draw_for(&node, Duration::from_secs(69)).await;
+    assert_eq!((drawn.len(), misses), (69_000, 0), "{:?}", node.status());
 }

@@ -59,6 +59,7 @@ use super::pool::Pool;
 use super::record::{Record, Tag};
 use crate::Holder;
 use crate::dice::Dice;
+use crate::segment::protocol::Forgot;
 pub use messages::{Call, Entry, Event, Failure, Input, Listing, Next, Swapped, Turn};
 
 use candidates::{Candidate, Choice};
@@ -628,7 +629,8 @@ impl<B: Begin> Protocol<B> {
         holding: &Holding,
         found: Option<(Revision, Record)>,
     ) -> Next {
-        self.store_forgot(now, holding, found.as_ref().map(|(_, record)| record.until_unix_ms));
+        let found_until_unix_ms = found.as_ref().map(|(_, record)| record.until_unix_ms);
+        self.store_forgot(now, holding, found_until_unix_ms, found_until_unix_ms.unwrap_or(0));
         // What had not settled is lost; the new grant settles by itself.
         self.held = Some(Holding { acknowledged_steady_ms: None, ..*holding });
         let known_tag = found.as_ref().map(|(_, record)| record.tag);
@@ -638,12 +640,21 @@ impl<B: Begin> Protocol<B> {
         self.attempt(now, again)
     }
 
-    fn store_forgot(&mut self, now: Now, holding: &Holding, found_until_unix_ms: Option<u64>) {
+    /// The store shows less than it had acknowledged, and has kept this node's right up to an instant.
+    fn store_forgot(
+        &mut self,
+        now: Now,
+        holding: &Holding,
+        found_until_unix_ms: Option<u64>,
+        kept_until_unix_ms: u64,
+    ) {
+        let kept = !holding.granted || kept_until_unix_ms >= holding.held.until_unix_ms;
         self.claim_nothing_before(now.steady_ms + self.settings.window_ms);
         self.events.push(Event::StoreForgot {
             worker: holding.held.worker,
             acknowledged_until_unix_ms: holding.acknowledged_until_unix_ms,
             found_until_unix_ms,
+            forgot: if kept { Forgot::Unsettled } else { Forgot::Settled },
         });
     }
 
@@ -774,8 +785,10 @@ impl<B: Begin> Protocol<B> {
             && !holding.is_of_our_line(record.tag)
         {
             // No node that saw what the store had acknowledged would begin there.
-            self.store_forgot(now, holding, None);
-            if holding.granted && from_unix_ms < covers_until(until_unix_ms) {
+            let overlaps = holding.granted && from_unix_ms < covers_until(until_unix_ms);
+            // What was given back may be another's, and nobody uses it.
+            self.store_forgot(now, holding, None, if overlaps { from_unix_ms } else { until_unix_ms });
+            if overlaps {
                 let holder = record.holder.clone();
                 self.events.push(Event::Overlap { worker, holder, from_unix_ms, until_unix_ms });
                 return self.go_on(now, State::Seek);

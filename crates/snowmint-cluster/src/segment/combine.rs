@@ -9,7 +9,7 @@ use std::num::NonZeroU64;
 
 use snowmint_store::Segment;
 
-use super::protocol::{Counters, Failure, Pick, Raise, Range, Seen, Why, Within};
+use super::protocol::{Counters, Failure, Forgot, Pick, Raise, Range, Seen, Why, Within};
 
 /// The most numbers of one call for several callers; one that asks for more gets a call of its own.
 const MOST: u64 = 1 << 40;
@@ -105,6 +105,8 @@ pub enum Health {
         segment: Segment,
         /// The greatest number received from it before.
         highest: u64,
+        /// What it forgot.
+        forgot: Forgot,
     },
     /// It went back, and was raised.
     Raised {
@@ -246,12 +248,14 @@ impl Combiner {
         match answer {
             Ok(segment) => {
                 let failures = self.counter.succeeded(0, now_ms.saturating_sub(asked.at_ms));
-                if segment.first() < asked.least {
+                if let Some(forgot) = self.seen.forgot(segment, asked.least) {
                     let above = self.seen.end().saturating_sub(1);
                     self.raise = Some(Raise { above, why: Why::WentBack });
-                    return (Vec::new(), Some(Health::WentBack { segment, highest: asked.least - 1 }));
+                    let highest = asked.least - 1;
+                    return (Vec::new(), Some(Health::WentBack { segment, highest, forgot }));
                 }
-                self.seen.saw(segment);
+                self.seen.received(segment);
+                self.seen.settled(segment);
                 let health = (failures > 0).then_some(Health::Recovered { failures });
                 (self.hand_out(asked.callers, segment), health)
             }

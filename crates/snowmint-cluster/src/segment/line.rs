@@ -200,6 +200,15 @@ impl Place {
     fn step(&self) -> u64 {
         self.segment.step.load(Ordering::Relaxed)
     }
+
+    fn label(&self) -> u64 {
+        self.segment.label.load(Ordering::Relaxed)
+    }
+
+    /// The greatest of its numbers, drawn or not.
+    fn last(&self) -> Option<u64> {
+        Some(self.part(0, self.len())?.last())
+    }
 }
 
 /// The end of a line that numbers are drawn from.
@@ -300,6 +309,14 @@ impl Line {
     /// How many numbers are in memory.
     pub(super) fn left(&self) -> u64 {
         self.ahead().map(Place::left).sum()
+    }
+
+    /// Ends the segments whose numbers all lie below one, of those with this label: how many were left of them. Whoever
+    /// draws after it gets greater numbers. Not while a segment is being put.
+    pub(super) fn end_below(&self, label: u64, number: u64) -> u64 {
+        let below = |place: &&Place| place.label() == label && place.last().is_some_and(|last| last < number);
+        let ended = self.ahead().filter(below).filter_map(Place::end);
+        ended.map(|unused| unused.segment.count().get()).sum()
     }
 
     /// Ends the segments for every thread: what was left, oldest first. Not while a segment is being put.

@@ -32,7 +32,7 @@ use snowmint_store::{Mark, Segment};
 
 pub use messages::{Call, Event, Failure, Input, Memory, Next, Room, Turn};
 pub use range::Range;
-pub use seen::Seen;
+pub use seen::{Forgot, Seen};
 
 pub(super) use counters::{Counters, Pick};
 pub(super) use range::Within;
@@ -203,7 +203,8 @@ impl Protocol {
 
     /// Takes the time, what is in memory and an answer, says what changed and what to do next.
     pub fn step(&mut self, now_ms: u64, memory: Memory, input: Input) -> Turn {
-        self.demand.observe(now_ms, self.put.saturating_sub(memory.left), memory.misses);
+        let drawn = (self.put + memory.beside).saturating_sub(memory.left).saturating_sub(memory.skipped);
+        self.demand.observe(now_ms, drawn, memory.misses);
         let mut memory = memory;
         match (std::mem::replace(&mut self.state, State::Idle), input) {
             (State::Stopped, _) => {
@@ -352,11 +353,14 @@ impl Protocol {
     fn reserved(&mut self, now_ms: u64, asked: Asked, segment: Segment, settle: Option<(Mark, u64)>) -> u64 {
         let counter = asked.counter;
         self.succeeded(counter, now_ms.saturating_sub(asked.at_ms));
-        if segment.first() < asked.least {
-            self.went_back(counter, segment, asked.least - 1);
+        if let Some(forgot) = self.seen[counter].forgot(segment, asked.least) {
+            self.went_back(counter, segment, asked.least - 1, forgot);
             return 0;
         }
-        self.seen[counter].saw(segment);
+        self.seen[counter].received(segment);
+        if settle.is_none() {
+            self.seen[counter].settled(segment);
+        }
         let known = &mut self.known[counter];
         known.highest = known.highest.max(segment.last().min(self.range.maximum));
         (known.step, known.below, known.most) = (segment.step().get(), 0, None);
@@ -391,8 +395,8 @@ impl Protocol {
     }
 
     /// What nobody can use is not given back either: it may be somebody else's.
-    fn went_back(&mut self, counter: usize, segment: Segment, highest: u64) {
-        self.events.push(Event::WentBack { counter, segment, highest });
+    fn went_back(&mut self, counter: usize, segment: Segment, highest: u64, forgot: Forgot) {
+        self.events.push(Event::WentBack { counter, segment, highest, forgot });
         self.known[counter].raise = Some(self.above_all(counter));
     }
 
@@ -414,12 +418,15 @@ impl Protocol {
     fn confirmed(&mut self, now_ms: u64, settling: Settling, answer: Result<bool, Failure>) -> u64 {
         let Settling { counter, segment, .. } = settling;
         match answer {
-            Ok(true) if self.release.is_none() => return self.put(counter, segment),
+            Ok(true) if self.release.is_none() => {
+                self.seen[counter].settled(segment);
+                return self.put(counter, segment);
+            }
             // Nobody draws any more, and others see the reservation as taken.
             Ok(true) => {}
             Ok(false) => {
+                // How far the counter went back, the next reservation shows.
                 self.events.push(Event::Lost { counter, segment });
-                self.known[counter].raise = Some(self.above_all(counter));
             }
             Err(_) => {
                 let due_ms = now_ms.saturating_add(CONFIRM_AGAIN_MS);
@@ -502,6 +509,7 @@ impl Protocol {
             self.state = State::Stopped;
             return Next::Stop;
         };
+        self.seen[unused.counter].giving_back(unused.segment);
         self.state = State::GivingBack(unused);
         Next::Call(Call::GiveBack { unused, timeout_ms: GIVE_BACK_TIMEOUT_MS })
     }
@@ -510,7 +518,12 @@ impl Protocol {
     fn gave_back(&mut self, unused: Unused, answer: Result<bool, Failure>) {
         if answer == Ok(true) {
             self.events.push(Event::GivenBack { count: unused.segment.count().get() });
-        } else if let Some(older) = &mut self.release {
+            return;
+        }
+        if answer == Ok(false) {
+            self.seen[unused.counter].received(unused.segment);
+        }
+        if let Some(older) = &mut self.release {
             // Somebody reserved after these, so after the older ones of this counter too.
             older.retain(|older| older.counter != unused.counter);
         }

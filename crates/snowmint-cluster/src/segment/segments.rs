@@ -1,7 +1,6 @@
 //! The driver of the segment protocol: asks the counters, and keeps numbers ready in memory.
 //! Drawing a number goes past it: one pointer to the segment of now, and one atomic step on it.
 
-mod asking;
 mod config;
 mod desk;
 mod periods;
@@ -12,7 +11,7 @@ use std::fmt;
 use std::num::NonZeroU64;
 use std::pin::pin;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use snowmint::Clock;
@@ -23,8 +22,9 @@ use tokio::time::{Instant, timeout, timeout_at};
 use tracing::Instrument as _;
 
 use super::combine::Order;
-use super::line::{Drawn, Line};
-use super::{Period, Reset, Run};
+use super::line::{Drawn, Line, Tail};
+use super::protocol::{Memory, Room};
+use super::{Period, Reset, Run, Unused};
 pub use config::{Mode, SegmentConfig, SegmentConfigError};
 use desk::{Ask, Desk};
 pub use periods::CountersOf;
@@ -41,8 +41,7 @@ type SharedClock = Arc<dyn Clock + Send + Sync>;
 ///
 /// In cached mode numbers come from memory and a task reserves the next segment in the background, long before one
 /// ends: no caller waits for the store while numbers are left. With one counter the numbers of one `Segments` grow:
-/// whoever draws after another draw returned gets greater ones, [`take_run`](Self::take_run) at the counter excepted.
-/// With several counters they grow within each stripe.
+/// whoever draws after another draw returned gets greater ones. With several counters they grow within each stripe.
 ///
 /// Cheap to clone: every clone draws from the same segments. Dropped without [`release`](Self::release), the numbers
 /// in memory are lost.
@@ -80,6 +79,62 @@ struct Shared {
     /// Callers that wait look again.
     filled: Notify,
     misses: AtomicU64,
+    /// Locked while it changes, while segments below it are ended, and while one is put in line.
+    floor: Mutex<Floor>,
+}
+
+/// Below which number nothing is handed out from memory any more.
+#[derive(Debug, Default)]
+struct Floor {
+    /// Of which period.
+    label: u64,
+    number: u64,
+    /// How many numbers were left out since the period began, and how many were handed out straight from the counter.
+    skipped: u64,
+    beside: u64,
+}
+
+impl Shared {
+    /// A run is about to be handed out: what is in memory below it, or comes there later, is left out.
+    fn pass(&self, run: &Run) {
+        let (label, number) = (Period::to_bits(run.period()), run.first());
+        let ended = {
+            let mut floor = self.floor();
+            if floor.label != label || floor.number < number {
+                (floor.label, floor.number) = (label, number);
+            }
+            let ended = self.line.end_below(label, number);
+            floor.skipped += ended;
+            floor.beside += run.count().get();
+            ended
+        };
+        if ended > 0 {
+            self.few_left.notify_one();
+        }
+    }
+
+    /// Puts a segment at the end of the line, unless greater numbers were handed out before: whether it did.
+    fn put(&self, tail: &mut Tail, unused: Unused, label: u64) -> bool {
+        let mut floor = self.floor();
+        if floor.label == label && unused.segment.last() < floor.number {
+            floor.skipped += unused.segment.count().get();
+            return false;
+        }
+        tail.put(unused, label);
+        true
+    }
+
+    /// What is in memory, and what went past it.
+    fn memory(&self, room: Room) -> Memory {
+        let misses = self.misses.load(Ordering::Relaxed);
+        let floor = self.floor();
+        Memory { left: self.line.left(), room, misses, skipped: floor.skipped, beside: floor.beside }
+    }
+
+    fn floor(&self) -> MutexGuard<'_, Floor> {
+        // A panic elsewhere leaves a floor that is too low at worst, for one run.
+        self.floor.lock().unwrap_or_else(PoisonError::into_inner)
+    }
 }
 
 struct Inner {
@@ -171,6 +226,7 @@ impl Segments {
             few_left: Notify::new(),
             filled: Notify::new(),
             misses: AtomicU64::new(0),
+            floor: Mutex::default(),
         });
         let (desk, asks) = mpsc::channel(DESK_QUEUE);
         let at_desk = Desk::new(periods.clone(), &config, Arc::clone(&clock), seed, sender.clone());
@@ -285,9 +341,9 @@ impl Segments {
         matches!(none, NoNumber::NotReady { .. }) && self.inner.status.borrow().failure.is_none()
     }
 
-    /// Takes `count` consecutive numbers: from the segment in memory if they are there, else from the counter; those
-    /// are greater than what is drawn from memory after them. The rest of a segment that is long enough, but has not
-    /// enough left, is lost where the next one is there.
+    /// Takes `count` consecutive numbers: from the segment in memory if they are there, else from the counter. What is in
+    /// memory below those is lost then, so that numbers keep growing. So is the rest of a segment that is long enough,
+    /// but has not enough left, where the next one is there.
     ///
     /// # Errors
     ///
@@ -305,13 +361,37 @@ impl Segments {
                 self.cached(1).await?
             } else if let Some(step) = self.numbers_apart() {
                 return Err(NoNumber::NotConsecutive { count: count.get(), step });
+            } else if let Some(drawn) = self.draw_whole_soon(count).await {
+                return Ok(self.drawn(drawn));
             } else {
                 self.at_desk(count, Order::Consecutive).await?
             }
         } else {
             self.at_desk(count, Order::Consecutive).await?
         };
-        runs.first().copied().ok_or_else(|| self.no_number())
+        let run = runs.first().copied().ok_or_else(|| self.no_number())?;
+        if self.inner.config.mode == Mode::Cached {
+            self.inner.shared.pass(&run);
+        }
+        Ok(run)
+    }
+
+    /// Consecutive numbers from the segment that comes next, where one of its size has so many: a run from the counter
+    /// would leave it out.
+    async fn draw_whole_soon(&self, count: NonZeroU64) -> Option<Drawn> {
+        let Inner { shared, status, stopped, config, .. } = &*self.inner;
+        if count.get() > status.borrow().size || stopped.load(Ordering::Acquire) {
+            return None;
+        }
+        // Before it looks, so that it misses no segment that comes after.
+        let mut filled = pin!(shared.filled.notified());
+        filled.as_mut().enable();
+        if let Some(drawn) = shared.line.draw_whole(count) {
+            return Some(drawn);
+        }
+        shared.few_left.notify_one();
+        timeout(config.patience / 4, filled).await.ok()?;
+        shared.line.draw_whole(count)
     }
 
     /// From one number to the next, where they do not follow one another.
@@ -377,5 +457,41 @@ impl Segments {
 impl fmt::Debug for Segments {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Segments").field("status", &self.status()).finish_non_exhaustive()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use snowmint_store::Segment;
+
+    use super::*;
+
+    fn numbers(first: u64, count: u64) -> Segment {
+        Segment::new(first, NonZeroU64::MIN, NonZeroU64::new(count).unwrap()).unwrap()
+    }
+
+    /// Goal: a segment that was on its way while greater numbers were handed out is left out, in its own period alone.
+    #[test]
+    fn what_comes_late_is_left_out() {
+        let (line, mut tail) = Line::open();
+        let (few_left, filled, misses) = (Notify::new(), Notify::new(), AtomicU64::new(0));
+        let shared = Shared { line, few_left, filled, misses, floor: Mutex::default() };
+        let mut put = |first, count, label| {
+            shared.put(&mut tail, Unused { counter: 0, segment: numbers(first, count) }, label)
+        };
+        assert!(put(1, 10, 0));
+        shared.pass(&Run::new(numbers(51, 100), None));
+        let left_and_skipped = || {
+            let memory = shared.memory(Room::Left);
+            (memory.left, memory.skipped)
+        };
+        assert_eq!(left_and_skipped(), (0, 10));
+        assert!(!put(11, 40, 0) && put(151, 10, 0) && put(11, 10, 1), "below, above, another period");
+        assert_eq!(left_and_skipped(), (20, 50));
+        let drawn = shared.line.draw(NonZeroU64::MIN).unwrap();
+        assert_eq!(drawn.segment.first(), 151);
+        // An earlier run that comes later changes nothing.
+        shared.pass(&Run::new(numbers(31, 20), None));
+        assert!(!put(41, 10, 0));
     }
 }

@@ -1,4 +1,5 @@
-//! A counter that is slow, fails, or loses answers when told to; a clock of tokio's time; and a log that is kept.
+//! A counter that is slow, fails, or loses answers when told to; a store that loses its newest writes; clocks of tokio's
+//! time; and a log that is kept.
 
 use std::fmt;
 use std::io::{self, Write};
@@ -8,7 +9,10 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use snowmint::Clock;
-use snowmint_store::{Counter, Mark, Segment, StoreCounter, StoreError, StoreErrorKind};
+use snowmint_store::{
+    Counter, Expected, Key, Mark, MemoryStore, Segment, Store, StoreCounter, StoreError, StoreErrorKind,
+    Swap, Versioned,
+};
 use tokio::time::{Instant, sleep};
 use tracing::level_filters::LevelFilter;
 use tracing::subscriber::DefaultGuard;
@@ -151,6 +155,89 @@ impl TokioClock {
 impl Clock for TokioClock {
     fn unix_ms(&self) -> u64 {
         self.begin_unix_ms + u64::try_from(self.begin.elapsed().as_millis()).unwrap()
+    }
+}
+
+/// Tokio's time, and steps on top of it.
+#[derive(Clone, Debug)]
+pub(crate) struct SteppedClock {
+    clock: Arc<TokioClock>,
+    ahead_ms: Arc<AtomicU64>,
+}
+
+impl SteppedClock {
+    pub(crate) fn at(unix_ms: u64) -> Self {
+        Self { clock: Arc::new(TokioClock::at(unix_ms)), ahead_ms: Arc::default() }
+    }
+
+    pub(crate) fn is_ahead_by(&self, ms: u64) {
+        self.ahead_ms.store(ms, Ordering::SeqCst);
+    }
+}
+
+impl Clock for SteppedClock {
+    fn unix_ms(&self) -> u64 {
+        self.clock.unix_ms() + self.ahead_ms.load(Ordering::SeqCst)
+    }
+}
+
+/// A store in memory that can lose its newest writes, and says how much.
+#[derive(Debug, Default)]
+pub(crate) struct Losing {
+    now: MemoryStore,
+    may_lose: Duration,
+    writes: Mutex<Vec<Written>>,
+}
+
+/// When a write was acknowledged, of what, and what was there before.
+type Written = (Instant, Key, Option<Vec<u8>>);
+
+impl Losing {
+    pub(crate) fn up_to(may_lose: Duration) -> Arc<Self> {
+        Arc::new(Self { may_lose, ..Self::default() })
+    }
+
+    /// Takes back the writes of that much time before now. Counters and claims that were not there before are as empty.
+    pub(crate) async fn fail_over(&self, lost: Duration) {
+        let from = Instant::now().checked_sub(lost).unwrap();
+        let mut writes = std::mem::take(&mut *self.writes.lock().unwrap());
+        while let Some((at, key, before)) = writes.pop_if(|(at, ..)| *at > from) {
+            assert!(at > from);
+            let found = self.now.load(&key).await.unwrap().unwrap();
+            let expected = Expected::Revision(found.revision);
+            let before = before.unwrap_or_else(|| b"0".to_vec());
+            assert!(matches!(self.now.compare_and_set(&key, expected, &before).await, Ok(Swap::Done(_))));
+        }
+        *self.writes.lock().unwrap() = writes;
+    }
+}
+
+#[async_trait::async_trait]
+impl Store for Losing {
+    async fn load(&self, key: &Key) -> Result<Option<Versioned>, StoreError> {
+        self.now.load(key).await
+    }
+
+    async fn compare_and_set(&self, key: &Key, expected: Expected, value: &[u8]) -> Result<Swap, StoreError> {
+        // Neither call waits for anything, so nobody is in between.
+        let before = self.now.load(key).await?.map(|found| found.value);
+        let swap = self.now.compare_and_set(key, expected, value).await?;
+        if let Swap::Done(_) = swap {
+            self.writes.lock().unwrap().push((Instant::now(), key.clone(), before));
+        }
+        Ok(swap)
+    }
+
+    async fn list(&self, prefix: &str) -> Result<Vec<(Key, Versioned)>, StoreError> {
+        self.now.list(prefix).await
+    }
+
+    fn may_lose(&self) -> Duration {
+        self.may_lose
+    }
+
+    fn describe(&self) -> String {
+        "losing:".to_owned()
     }
 }
 

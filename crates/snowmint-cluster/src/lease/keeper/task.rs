@@ -195,8 +195,8 @@ impl Task {
             Event::Granted(lease) => self.granted(lease).await,
             Event::Extended { until_unix_ms } => self.extended(until_unix_ms).await,
             Event::Claimed { worker, settles_in_ms } => self.claimed(worker, settles_in_ms),
-            Event::StoreForgot { worker, acknowledged_until_unix_ms, found_until_unix_ms } => {
-                self.store_forgot(worker, acknowledged_until_unix_ms, found_until_unix_ms);
+            Event::StoreForgot { worker, acknowledged_until_unix_ms, found_until_unix_ms, forgot } => {
+                self.store_forgot(worker, acknowledged_until_unix_ms, found_until_unix_ms, forgot);
             }
             Event::Overlap { worker, holder, from_unix_ms, until_unix_ms } => {
                 self.overlap(worker, &holder, from_unix_ms..until_unix_ms).await;

@@ -5,6 +5,7 @@ use snowmint_store::{Expected, Revision};
 
 use crate::Holder;
 use crate::lease::record::Record;
+use crate::segment::protocol::Forgot;
 
 /// One call to the store; its answer is the next [`Input`].
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
@@ -117,6 +118,8 @@ pub enum Event {
         acknowledged_until_unix_ms: u64,
         /// The end of this lease that it shows, in unix milliseconds; `None` where it shows none.
         found_until_unix_ms: Option<u64>,
+        /// Whether any of what it forgot may have been used.
+        forgot: Forgot,
     },
     /// Another holder was granted what this lease covers, since the store forgot: it ends at once.
     Overlap {

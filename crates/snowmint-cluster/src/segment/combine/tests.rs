@@ -163,7 +163,8 @@ fn from_a_counter_that_went_back_nobody_gets_a_number() {
     combiner.answered(0, Ok(numbers(100, 2)));
     combiner.ask(Caller(2), n(2), Order::Any);
     reserve(&mut combiner);
-    let went_back = Health::WentBack { segment: numbers(101, 2), highest: 101 };
+    let forgot = Forgot::Settled;
+    let went_back = Health::WentBack { segment: numbers(101, 2), highest: 101, forgot };
     assert_eq!(combiner.answered(0, Ok(numbers(101, 2))), (vec![], Some(went_back)));
     let Task::Raise { above: 101, .. } = combiner.next(0) else { panic!() };
     assert_eq!(combiner.raised(0, Ok(true)), Some(Health::Raised { above: 101 }));

@@ -4,6 +4,7 @@ use std::num::NonZeroU64;
 
 use snowmint_store::{Mark, Segment};
 
+use super::Forgot;
 use crate::segment::Unused;
 
 /// One call to a counter; its answer is the next [`Input`].
@@ -95,6 +96,10 @@ pub struct Memory {
     pub room: Room,
     /// How many times there was none when one was asked for, since the start.
     pub misses: u64,
+    /// How many were left out since the start, as greater ones were handed out before them: they are no demand.
+    pub skipped: u64,
+    /// How many were handed out since the start that never were in memory: they are.
+    pub beside: u64,
 }
 
 /// Whether another segment could be put in line, besides one whose numbers are on their way.
@@ -162,8 +167,10 @@ pub enum Event {
         segment: Segment,
         /// The greatest number received from it before.
         highest: u64,
+        /// What it forgot.
+        forgot: Forgot,
     },
-    /// A store lost a reservation that it had acknowledged: its numbers are not used.
+    /// A store lost a reservation that it had acknowledged, before it had settled: its numbers are not used.
     Lost {
         /// The counter.
         counter: usize,

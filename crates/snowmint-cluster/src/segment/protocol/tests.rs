@@ -250,7 +250,10 @@ fn of_a_segment_from_a_counter_that_went_back_no_number_is_used() {
         let turn = protocol.step(0, left(0), Input::Wake);
         let turn = answer(&mut protocol, 0, left(0), &turn, first);
         let segment = numbers(first, 10);
-        assert_eq!(turn.events, [Event::WentBack { counter: 0, segment, highest: 110 }]);
+        assert_eq!(
+            turn.events,
+            [Event::WentBack { counter: 0, segment, highest: 110, forgot: Forgot::Settled }]
+        );
         assert_eq!(raises(&turn), 110);
         let turn = protocol.step(0, left(0), Input::Raised(Err(Failure::Failed)));
         let Next::Wait(ms) = turn.next else { panic!("{turn:?}") };
@@ -270,12 +273,13 @@ fn what_others_in_the_process_received_counts_too_but_not_what_came_after_the_ca
     let mut protocol = Protocol::new(&Settings { sizes: 10..=10, ..settings() }, 1).sharing(&seen);
     let turn = protocol.step(0, left(0), Input::Wake);
     // Another asked later, and was answered first.
-    seen[0].saw(numbers(11, 10));
+    seen[0].received(numbers(11, 10));
     let turn = answer(&mut protocol, 0, left(0), &turn, 1);
     assert_eq!(turn.events, [Event::Reserved { counter: 0, segment: numbers(1, 10) }]);
     let turn = protocol.step(0, left(0), Input::Wake);
     let turn = answer(&mut protocol, 0, left(0), &turn, 11);
-    assert_eq!(turn.events, [Event::WentBack { counter: 0, segment: numbers(11, 10), highest: 20 }]);
+    let (segment, forgot) = (numbers(11, 10), Forgot::Unsettled);
+    assert_eq!(turn.events, [Event::WentBack { counter: 0, segment, highest: 20, forgot }]);
 }
 
 #[test]
@@ -331,6 +335,10 @@ fn of_a_reservation_that_the_store_lost_no_number_is_used() {
     assert_eq!(confirms(&protocol.step(2001, left(0), Input::Wake)), Some(1));
     let turn = protocol.step(2001, left(0), Input::Confirmed(Ok(false)));
     assert_eq!(turn.events, [Event::Lost { counter: 0, segment: numbers(1, 10) }]);
+    // The next one shows whether the counter lost that alone, or more.
+    let turn = marked(&mut protocol, 2001, left(0), &turn, 1);
+    let (segment, forgot) = (numbers(1, 10), Forgot::Unsettled);
+    assert_eq!(turn.events, [Event::WentBack { counter: 0, segment, highest: 10, forgot }]);
     assert_eq!(raises(&turn), 10);
     let turn = protocol.step(2001, left(0), Input::Release { unused: Vec::new() });
     assert_eq!(turn.next, Next::Await);
@@ -375,6 +383,21 @@ fn what_may_have_been_given_back_is_not_given_back_again() {
         assert_eq!(given_back(&turn), unused(11, 10));
         let turn = protocol.step(0, left(0), Input::GaveBack(answer));
         assert_eq!((turn.events, turn.next), (vec![], Next::Stop), "{answer:?}: nor are the older ones");
+    }
+}
+
+/// Goal: numbers that were given back may come again, without an alarm. Method: a counter that took them, and one that did
+/// not.
+#[test]
+fn what_was_given_back_is_no_longer_counted_as_received() {
+    for (answer, end) in [(Ok(true), 5), (Ok(false), 11), (Err(Failure::TimedOut), 5)] {
+        let seen = [Seen::default()];
+        let mut protocol = Protocol::new(&settings(), 1).sharing(&seen);
+        let turn = protocol.step(0, left(0), Input::Wake);
+        self::answer(&mut protocol, 0, left(0), &turn, 1);
+        protocol.step(0, left(0), Input::Release { unused: vec![unused(5, 6)] });
+        protocol.step(0, left(0), Input::GaveBack(answer));
+        assert_eq!(seen[0].end(), end, "{answer:?}");
     }
 }
 

@@ -5,14 +5,13 @@ use std::num::NonZeroU64;
 use std::sync::Arc;
 use std::time::Duration;
 
-use snowmint_store::{Counter, Segment, StoreError, StoreErrorKind};
+use snowmint_store::{Counter, Segment, StoreError, StoreErrorKind, reserve_settled};
 use tokio::sync::{mpsc, oneshot, watch};
 use tokio::time::error::Elapsed;
 use tokio::time::{Instant, sleep, timeout};
 
-use super::asking::reserve_settled;
 use super::periods::Periods;
-use super::refill::{WENT_BACK, failure_of, stuck, went_back};
+use super::refill::{failure_of, stuck, tell_of_loss};
 use super::{Mode, NoNumber, SegmentConfig, SegmentStatus, SharedClock};
 use crate::segment::Run;
 use crate::segment::combine::{Caller, Combiner, Health, Order, Outcome, Task};
@@ -174,13 +173,11 @@ impl Desk {
             Some(Health::Recovered { failures }) => {
                 tracing::info!(counter, failures, "numbers can be reserved again");
             }
-            Some(Health::WentBack { segment, highest }) => {
-                let first = segment.first();
-                self.status.send_modify(|status| status.refused(went_back(&counter, first, highest), true));
-                tracing::error!(counter, first, highest, "{WENT_BACK}");
+            Some(Health::WentBack { segment, highest, forgot }) => {
+                tell_of_loss(&self.status, &counter, segment.first(), highest, forgot);
             }
             Some(Health::Raised { above }) => {
-                tracing::warn!(counter, above, "counter raised above what it had given");
+                tracing::info!(counter, above, "counter raised above what it had given");
             }
             Some(Health::Stuck { highest }) => {
                 self.status.send_modify(|status| status.refused(stuck(&counter, highest), false));

@@ -48,7 +48,10 @@ impl Periods {
             let mut seen = seen.clone();
             seen.resize_with(counters.len(), Seen::default);
             while all.len() > REMEMBERED {
-                all.pop_first();
+                // A clock may step to any period and back: the one furthest from where it is now.
+                let far = |it: &Period| it.begin_unix_ms().abs_diff(period.begin_unix_ms());
+                let Some(furthest) = all.keys().copied().max_by_key(far) else { break };
+                all.remove(&furthest);
             }
             seen
         };

@@ -2,21 +2,22 @@
 
 use std::pin::pin;
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
 use std::time::Duration;
 
-use snowmint_store::{Counter, StoreError, StoreErrorKind};
+use snowmint_store::{Counter, Reserved, StoreError, StoreErrorKind, reserve, reserve_settled};
 use tokio::sync::oneshot::error::RecvError;
 use tokio::sync::{oneshot, watch};
+use tokio::task::JoinSet;
 use tokio::time::error::Elapsed;
 use tokio::time::{Instant, sleep, timeout};
 use tracing::Instrument as _;
 
-use super::asking::{self, Reserved, reserve_settled};
 use super::periods::Periods;
 use super::{SegmentStatus, Shared, SharedClock};
 use crate::segment::line::Tail;
-use crate::segment::protocol::{Call, Event, Failure, Input, Memory, Next, Protocol, Range, Room, Settings};
+use crate::segment::protocol::{
+    Call, Event, Failure, Forgot, Input, Memory, Next, Protocol, Range, Room, Settings,
+};
 use crate::segment::{Period, Unused};
 
 /// How often it looks when there is nothing to do: the demand is measured, a machine that slept is noticed.
@@ -27,10 +28,6 @@ const AHEAD_MS: u64 = 60_000;
 const AHEAD_AGAIN_MS: u64 = 5000;
 /// How many calls that may take.
 const AHEAD_CALLS: usize = 3;
-/// What a log line says of a counter that went back.
-pub(super) const WENT_BACK: &str = "the counter gave numbers that it had given before; none of them is used and the counter \
-    is raised. Its store was restored, or lost more than it may; see `snowmint store recover --help`";
-
 pub(super) struct Refill {
     shared: Arc<Shared>,
     tail: Tail,
@@ -49,8 +46,19 @@ pub(super) struct Refill {
 
 /// What is reserved for the period to come.
 enum Ahead {
-    Nothing { try_at_unix_ms: u64 },
-    Reserved { periods: Periods, protocol: Box<Protocol>, segments: Vec<Unused> },
+    Nothing {
+        try_at_unix_ms: u64,
+    },
+    /// A task of its own asks, so that the period of now is not kept waiting; it ends with this.
+    Asking(JoinSet<Option<Reservation>>),
+    Reserved(Reservation),
+}
+
+/// The first numbers of a period, and the machine that goes on from there.
+struct Reservation {
+    periods: Periods,
+    protocol: Box<Protocol>,
+    segments: Vec<Unused>,
 }
 
 /// Whether and why the task is to end.
@@ -111,7 +119,12 @@ impl Refill {
                 return;
             }
         }
-        if let Ahead::Reserved { periods, protocol, segments } = self.ahead {
+        let ahead = match self.ahead {
+            Ahead::Nothing { .. } => None,
+            Ahead::Asking(mut asking) => asking.join_next().await.and_then(Result::ok).flatten(),
+            Ahead::Reserved(reservation) => Some(reservation),
+        };
+        if let Some(Reservation { periods, protocol, segments }) = ahead {
             give_back(*protocol, periods, segments, self.began).await;
         }
     }
@@ -123,17 +136,16 @@ impl Refill {
     fn memory(&self) -> Memory {
         // One for what may be put in this step, and one for what it asks for.
         let room = if self.tail.room() > 1 { Room::Left } else { Room::Full };
-        let misses = self.shared.misses.load(Ordering::Relaxed);
-        Memory { left: self.shared.line.left(), room, misses }
+        self.shared.memory(room)
     }
 
     async fn idle(&mut self, keep: u64, release: &mut oneshot::Receiver<()>) -> Input {
         if self.tail.wake_below(keep) < keep {
             return Input::Wake;
         }
+        self.take_ahead();
         if self.is_time_to_reserve_ahead() {
-            self.reserve_ahead().await;
-            return Input::Wake;
+            self.reserve_ahead();
         }
         let shared = Arc::clone(&self.shared);
         let few_left = timeout(Duration::from_millis(LOOK_EVERY_MS), shared.few_left.notified());
@@ -169,7 +181,7 @@ impl Refill {
         match call {
             Call::Reserve { counter, count, timeout_ms } => {
                 let asked = Arc::clone(&self.periods.counters()[counter]);
-                let answer = timeout(Duration::from_millis(timeout_ms), asking::reserve(&*asked, count));
+                let answer = timeout(Duration::from_millis(timeout_ms), reserve(&*asked, count));
                 // Without an answer the period has ended, or all: the numbers are nobody's.
                 let answer = match self.answer_of(answer, release).await {
                     Some(answer) => self.judged(&*asked, answer),
@@ -181,7 +193,7 @@ impl Refill {
                     // Told before the answer, so that its numbers are handed to nobody.
                     self.protocol.step(self.now_ms(), Memory::default(), Input::Release { unused });
                 }
-                Reserved::input(answer)
+                input(answer)
             }
             Call::Confirm { counter, mark, timeout_ms } => {
                 let asked = Arc::clone(&self.periods.counters()[counter]);
@@ -237,20 +249,16 @@ impl Refill {
         counter: &dyn Counter,
         answer: Result<Result<T, StoreError>, Elapsed>,
     ) -> Result<T, Failure> {
-        let (failure, text, temporary) = match answer {
-            Ok(Ok(value)) => return Ok(value),
-            Ok(Err(error)) => (failure_of(&error), error.to_string(), error.is_temporary()),
-            Err(_) => (Failure::TimedOut, format!("no answer in time from {}", counter.describe()), true),
-        };
-        tracing::debug!(error = %text, "a counter did not do what was asked");
-        self.status.send_modify(|status| status.failed(text, temporary));
-        Err(failure)
+        judged(&self.status, counter, answer)
     }
 
     fn apply(&mut self, event: Event) {
         match event {
             Event::Reserved { counter, segment } => {
-                self.tail.put(Unused { counter, segment }, Period::to_bits(self.periods.period()));
+                let (unused, label) = (Unused { counter, segment }, Period::to_bits(self.periods.period()));
+                if !self.shared.put(&mut self.tail, unused, label) {
+                    return;
+                }
                 self.status.send_modify(SegmentStatus::refilled);
                 self.shared.filled.notify_waiters();
                 tracing::debug!(first = segment.first(), count = segment.count().get(), "segment reserved");
@@ -274,11 +282,8 @@ impl Refill {
                 self.status.send_modify(|status| status.exhausted = true);
                 self.shared.filled.notify_waiters();
             }
-            Event::WentBack { counter, segment, highest } => {
-                let counter = self.describe(counter);
-                let first = segment.first();
-                self.status.send_modify(|status| status.refused(went_back(&counter, first, highest), true));
-                tracing::error!(counter, first, highest, "{WENT_BACK}");
+            Event::WentBack { counter, segment, highest, forgot } => {
+                tell_of_loss(&self.status, &self.describe(counter), segment.first(), highest, forgot);
             }
             Event::Lost { counter, segment } => {
                 let (counter, first, last) = (self.describe(counter), segment.first(), segment.last());
@@ -289,11 +294,11 @@ impl Refill {
                     counter,
                     first,
                     last,
-                    "the store lost a reservation; none of its numbers is used"
+                    "the store lost a reservation before it had settled; none of its numbers was used, no id is affected"
                 );
             }
             Event::Raised { counter, above } => {
-                tracing::warn!(
+                tracing::info!(
                     counter = self.describe(counter),
                     above,
                     "counter raised above what it had given"
@@ -333,22 +338,32 @@ impl Refill {
     /// Begins the period of now, if it is another.
     fn follow_period(&mut self) {
         let Some(periods) = self.periods.changed(self.clock.unix_ms()) else { return };
+        self.take_ahead();
         let nothing = Ahead::Nothing { try_at_unix_ms: 0 };
         let (protocol, periods, segments) = match std::mem::replace(&mut self.ahead, nothing) {
-            Ahead::Reserved { periods: ahead, protocol, segments } if ahead.period() == periods.period() => {
-                (*protocol, ahead, segments)
+            Ahead::Reserved(ahead) if ahead.periods.period() == periods.period() => {
+                (*ahead.protocol, ahead.periods, ahead.segments)
             }
-            _ => (self.begin_anew(&periods), periods, Vec::new()),
+            // The clock stepped to another period.
+            Ahead::Reserved(Reservation { periods: ahead, protocol, segments }) => {
+                tokio::spawn(give_back(*protocol, ahead, segments, self.began).in_current_span());
+                (self.begin_anew(&periods), periods, Vec::new())
+            }
+            Ahead::Nothing { .. } | Ahead::Asking(_) => (self.begin_anew(&periods), periods, Vec::new()),
         };
         let before = std::mem::replace(&mut self.periods, periods);
         let ended = std::mem::replace(&mut self.protocol, protocol);
         let unused = self.tail.begin_anew();
+        {
+            let mut floor = self.shared.floor();
+            (floor.skipped, floor.beside) = (0, 0);
+        }
         for Unused { counter, segment } in segments {
             self.apply(Event::Reserved { counter, segment });
         }
         self.status.send_modify(|status| status.begins_anew(&self.periods));
         tracing::info!(period = self.periods.period().map(|period| period.to_string()), "numbers begin anew");
-        let ended = ended.begin_anew(before.counters().len(), self.seed);
+        let ended = ended.begin_anew(before.counters().len(), self.seed).sharing(before.seen());
         tokio::spawn(give_back(ended, before, unused, self.began).in_current_span());
     }
 
@@ -365,40 +380,90 @@ impl Refill {
         soon && now >= try_at_unix_ms && matches!(self.ending, Ending::No)
     }
 
-    /// Reserves the first segment of the next period.
-    async fn reserve_ahead(&mut self) {
-        let now = self.clock.unix_ms();
-        self.ahead = Ahead::Nothing { try_at_unix_ms: now + AHEAD_AGAIN_MS };
+    /// Has the first segment of the next period reserved.
+    fn reserve_ahead(&mut self) {
+        self.ahead = Ahead::Nothing { try_at_unix_ms: self.clock.unix_ms() + AHEAD_AGAIN_MS };
         let Some(periods) = self.periods.next() else { return };
-        let mut protocol = self.begin_anew(&periods);
-        let (mut turn, mut segments) =
-            (protocol.step(self.now_ms(), Memory::default(), Input::Wake), Vec::new());
-        // Reserve; or find that it is below the first number, raise, and reserve.
-        for _ in 0..AHEAD_CALLS {
-            let input = match turn.next {
-                Next::Call(Call::Reserve { counter, count, timeout_ms }) => {
-                    let asked = Arc::clone(&periods.counters()[counter]);
-                    let within = Duration::from_millis(timeout_ms) + asked.may_lose() * 2;
-                    Input::Reserved(
-                        self.judged(&*asked, timeout(within, reserve_settled(&*asked, count)).await),
-                    )
-                }
-                Next::Call(Call::Raise { counter, above, timeout_ms }) => {
-                    let asked = Arc::clone(&periods.counters()[counter]);
-                    let answer = timeout(Duration::from_millis(timeout_ms), asked.raise_above(above)).await;
-                    Input::Raised(self.judged(&*asked, answer))
-                }
-                _ => break,
+        let protocol = self.begin_anew(&periods);
+        let (status, began) = (self.status.clone(), self.began);
+        let mut asking = JoinSet::new();
+        asking.spawn(reserve_ahead(periods, protocol, status, began).in_current_span());
+        self.ahead = Ahead::Asking(asking);
+    }
+
+    /// Takes what was reserved for the next period, once it is.
+    fn take_ahead(&mut self) {
+        if let Ahead::Asking(asking) = &mut self.ahead
+            && let Some(answer) = asking.try_join_next()
+        {
+            self.ahead = match answer {
+                Ok(Some(reservation)) => Ahead::Reserved(reservation),
+                Ok(None) | Err(_) => Ahead::Nothing { try_at_unix_ms: self.clock.unix_ms() + AHEAD_AGAIN_MS },
             };
-            turn = protocol.step(self.now_ms(), Memory::default(), input);
-            segments.extend(turn.events.iter().filter_map(|event| match *event {
-                Event::Reserved { counter, segment } => Some(Unused { counter, segment }),
-                _ => None,
-            }));
         }
-        if let (false, Next::Idle { .. }) = (segments.is_empty(), turn.next) {
-            self.ahead = Ahead::Reserved { periods, protocol: Box::new(protocol), segments };
+    }
+}
+
+/// Reserves the first segment of a period.
+async fn reserve_ahead(
+    periods: Periods,
+    mut protocol: Protocol,
+    status: watch::Sender<SegmentStatus>,
+    began: Instant,
+) -> Option<Reservation> {
+    let mut turn = protocol.step(ms_since(began), Memory::default(), Input::Wake);
+    let mut segments = Vec::new();
+    // Reserve; or find that it is below the first number, raise, and reserve.
+    for _ in 0..AHEAD_CALLS {
+        let input = match turn.next {
+            Next::Call(Call::Reserve { counter, count, timeout_ms }) => {
+                let asked = &*periods.counters()[counter];
+                let within = Duration::from_millis(timeout_ms) + asked.may_lose() * 2;
+                let answer = timeout(within, reserve_settled(asked, count)).await;
+                Input::Reserved(judged(&status, asked, answer))
+            }
+            Next::Call(Call::Raise { counter, above, timeout_ms }) => {
+                let asked = &*periods.counters()[counter];
+                let answer = timeout(Duration::from_millis(timeout_ms), asked.raise_above(above)).await;
+                Input::Raised(judged(&status, asked, answer))
+            }
+            _ => break,
+        };
+        turn = protocol.step(ms_since(began), Memory::default(), input);
+        segments.extend(turn.events.iter().filter_map(|event| match *event {
+            Event::Reserved { counter, segment } => Some(Unused { counter, segment }),
+            _ => None,
+        }));
+    }
+    let is_ready = matches!((segments.is_empty(), turn.next), (false, Next::Idle { .. }));
+    is_ready.then(|| Reservation { periods, protocol: Box::new(protocol), segments })
+}
+
+/// Counts failures and keeps their text.
+fn judged<T>(
+    status: &watch::Sender<SegmentStatus>,
+    counter: &dyn Counter,
+    answer: Result<Result<T, StoreError>, Elapsed>,
+) -> Result<T, Failure> {
+    let (failure, text, temporary) = match answer {
+        Ok(Ok(value)) => return Ok(value),
+        Ok(Err(error)) => (failure_of(&error), error.to_string(), error.is_temporary()),
+        Err(_) => (Failure::TimedOut, format!("no answer in time from {}", counter.describe()), true),
+    };
+    tracing::debug!(error = %text, "a counter did not do what was asked");
+    status.send_modify(|status| status.failed(text, temporary));
+    Err(failure)
+}
+
+/// A reservation, as the protocol takes it.
+fn input(answer: Result<Reserved, Failure>) -> Input {
+    match answer {
+        Ok(Reserved::Settled(segment)) => Input::Reserved(Ok(segment)),
+        Ok(Reserved::Marked { segment, mark, settle }) => {
+            let settle_ms = u64::try_from(settle.as_nanos().div_ceil(1_000_000)).unwrap_or(u64::MAX);
+            Input::ReservedMarked { segment, mark, settle_ms }
         }
+        Err(failure) => Input::Reserved(Err(failure)),
     }
 }
 
@@ -422,8 +487,32 @@ fn ms_since(began: Instant) -> u64 {
     u64::try_from(began.elapsed().as_millis()).unwrap_or(u64::MAX)
 }
 
-pub(super) fn went_back(counter: &str, first: u64, highest: u64) -> String {
-    format!("{counter} went back: it gave {first} after {highest}; it is raised above that")
+/// Says in the log and the status that a counter gave numbers that it had given before, and what that means.
+pub(super) fn tell_of_loss(
+    status: &watch::Sender<SegmentStatus>,
+    counter: &str,
+    first: u64,
+    highest: u64,
+    forgot: Forgot,
+) {
+    let why = format!("{counter} went back: it gave {first} after {highest}; it is raised above that");
+    status.send_modify(|status| status.refused(why, true));
+    match forgot {
+        Forgot::Unsettled => tracing::warn!(
+            counter,
+            first,
+            highest,
+            "the store lost reservations that had not settled, as may_lose allows; none of their numbers was used, no id is \
+             affected; the counter is raised"
+        ),
+        Forgot::Settled => tracing::error!(
+            counter,
+            first,
+            highest,
+            "the counter gave numbers that it had given before; none of them is used and the counter is raised. Its store \
+             was restored, or lost more than it may; see `snowmint store recover --help`"
+        ),
+    }
 }
 
 pub(super) fn stuck(counter: &str, highest: u64) -> String {

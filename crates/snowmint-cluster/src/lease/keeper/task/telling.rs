@@ -11,6 +11,7 @@ use super::Task;
 use crate::lease::keeper::LeaseFailure;
 use crate::lease::keeper::outage::{Access, Tell};
 use crate::lease::protocol::{Failure, Listing, Settings, WorkerChoice};
+use crate::segment::protocol::Forgot;
 
 /// Between two words about one reason, whose figures change.
 const AGAIN_MS: u64 = 60_000;
@@ -93,15 +94,28 @@ impl Task {
         self.status.send_modify(|status| status.waiting = Some(why));
     }
 
-    pub(super) fn store_forgot(&self, worker: WorkerId, acknowledged_until: u64, found_until: Option<u64>) {
-        tracing::error!(
-            %worker,
-            acknowledged_until = %Utc(acknowledged_until),
-            found_until = found_until.map(|until| tracing::field::display(Utc(until))),
-            store = self.store.describe(),
-            "the store lost writes that it had acknowledged: it failed over or was restored; this node writes its lease again \
-             and claims no other worker for one window"
-        );
+    pub(super) fn store_forgot(
+        &self,
+        worker: WorkerId,
+        acknowledged_until: u64,
+        found_until: Option<u64>,
+        forgot: Forgot,
+    ) {
+        let acknowledged_until = Utc(acknowledged_until);
+        let found_until = found_until.map(|until| tracing::field::display(Utc(until)));
+        let store = self.store.describe();
+        match forgot {
+            Forgot::Unsettled => tracing::warn!(
+                %worker, %acknowledged_until, found_until, store,
+                "the store lost a grant of this lease before it had settled, as may_lose allows: none of it was used, no id \
+                 is affected; this node claims no other worker for one window"
+            ),
+            Forgot::Settled => tracing::error!(
+                %worker, %acknowledged_until, found_until, store,
+                "the store lost writes that it had acknowledged: it was restored, or lost more than it may; this node \
+                 claims no other worker for one window"
+            ),
+        }
         self.status.send_modify(|status| status.store_forgot += 1);
     }
 

@@ -135,7 +135,8 @@ fn a_renewal_that_was_forgotten_is_never_used_and_is_written_again() {
         [Event::StoreForgot {
             worker,
             acknowledged_until_unix_ms: lost.until_unix_ms,
-            found_until_unix_ms: Some(claim_until)
+            found_until_unix_ms: Some(claim_until),
+            forgot: Forgot::Unsettled,
         }]
     );
     let (_, expected, again) = swap_of(&turn);
@@ -155,7 +156,8 @@ fn a_forgotten_claim_is_written_again_and_was_never_used() {
     protocol.step(then(NOW + 2000, 2100), Input::Swapped(Ok(Swapped::Conflict)));
     let turn = protocol.step(then(NOW + 2000, 2100), Input::Loaded(Ok(None)));
     let acknowledged_until_unix_ms = NOW + WINDOW;
-    let forgot = Event::StoreForgot { worker, acknowledged_until_unix_ms, found_until_unix_ms: None };
+    let (found_until_unix_ms, forgot) = (None, Forgot::Unsettled);
+    let forgot = Event::StoreForgot { worker, acknowledged_until_unix_ms, found_until_unix_ms, forgot };
     assert_eq!(turn.events, [forgot]);
     assert_eq!(swap_of(&turn).1, Expected::Absent);
     assert_eq!(protocol.held(), None);
@@ -174,7 +176,7 @@ fn a_restored_store_is_noticed_and_the_lease_is_written_again_at_once() {
         let old = Record { until_unix_ms: NOW - 5_000_000, tag: Tag(renewal.tag.0 - 1), ..renewal };
         let answer = if gone { Input::Loaded(Ok(None)) } else { found(worker, 3, &old) };
         let turn = protocol.step(at(NOW + 6000), answer);
-        assert!(matches!(turn.events[..], [Event::StoreForgot { .. }]), "{turn:?}");
+        assert!(matches!(turn.events[..], [Event::StoreForgot { forgot: Forgot::Settled, .. }]), "{turn:?}");
         let expected = if gone { Expected::Absent } else { Expected::Revision(Revision(3)) };
         assert_eq!(swap_of(&turn).1, expected);
         let turn = protocol.step(at(NOW + 6000), done(4));
@@ -218,7 +220,8 @@ fn anothers_grant_after_what_has_settled_ends_nothing() {
     let from_unix_ms = Some(NOW + WINDOW);
     let other = Record { from_unix_ms, until_unix_ms: NOW + 2 * WINDOW, tag: Tag(1), ..renewal };
     let turn = protocol.step(then(NOW + 4200, 4200), found(worker, 7, &other));
-    assert!(matches!(turn.events[..], [Event::StoreForgot { .. }, Event::Lost { .. }]), "{turn:?}");
+    let [Event::StoreForgot { forgot, .. }, Event::Lost { .. }] = turn.events[..] else { panic!("{turn:?}") };
+    assert_eq!(forgot, Forgot::Unsettled);
 }
 
 /// The record moved without being changed, as when somebody labels a Kubernetes object.
