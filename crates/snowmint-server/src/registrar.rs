@@ -134,9 +134,15 @@ impl<S: Source> Registrar<S> {
             self.complain(&format!("namespace {name} stays as it is, its record cannot be read: {why}"));
             next.extend(served.namespaces().iter().filter(|it| it.name().as_str() == name).cloned());
         }
-        self.watch_claims(&wanted.numbers).await;
+        self.watch_claims(&wanted.records).await;
         for (name, definition) in wanted.namespaces {
             let before = served.namespaces().iter().find(|it| *it.name() == name);
+            if self.put_back_if_older(&name, wanted.records.get(&name)).await
+                && let Some(before) = before
+            {
+                next.push(Arc::clone(before));
+                continue;
+            }
             if let Some(stopped) = self.found_again(before, &name, &definition) {
                 next.push(stopped);
                 continue;
@@ -155,10 +161,10 @@ impl<S: Source> Registrar<S> {
     }
 
     /// Claims again what the store forgot of the numbers that sources give.
-    async fn watch_claims(&self, recorded: &BTreeMap<NamespaceName, Vec<Option<Numbers>>>) {
+    async fn watch_claims(&self, records: &BTreeMap<NamespaceName, NamespaceRecord>) {
         for (name, claims) in &self.claims {
-            if let Some(recorded) = recorded.get(name)
-                && !claims.are_in(recorded)
+            if let Some(record) = records.get(name)
+                && !claims.are_in(&record.numbers)
             {
                 claims.claim_again().instrument(tracing::error_span!("namespace", %name)).await;
             }
@@ -450,7 +456,7 @@ impl<S: Source> Registrar<S> {
     /// Reads the file again; it is taken as a whole or not at all.
     async fn reload(&mut self) {
         let told = match self.config.sources.read() {
-            Ok(told) => told,
+            Ok(told) => told.in_place_of(&self.told),
             Err(error) => {
                 tracing::error!(%error, "nothing was reloaded: the namespaces stay as they were");
                 return;

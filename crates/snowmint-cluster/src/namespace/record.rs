@@ -20,6 +20,7 @@ const EVERYWHERE: &str = "everywhere";
 const DROPPED: &str = "dropped";
 const EARLIER_TEXTS: &str = "earlier_texts";
 const NUMBERS: &str = "numbers";
+const EDITION: &str = "edition";
 
 /// What a store holds of a namespace.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -35,6 +36,9 @@ pub struct NamespaceRecord {
     /// Which numbers each of its sources gives, in their order, as they were first found; `None` for one that was not
     /// used yet, and for one whose stripe says it.
     pub numbers: Vec<Option<Numbers>>,
+    /// How many times it was written. Unlike the store's revision it outlives the store: of two records the one with the
+    /// greater edition is the newer.
+    pub edition: u64,
 }
 
 /// Which nodes serve a namespace.
@@ -49,7 +53,8 @@ pub enum Reach {
 impl NamespaceRecord {
     /// A namespace that is there.
     pub const fn new(definition: Definition, reach: Reach) -> Self {
-        Self { definition, reach, dropped_unix_ms: None, earlier_texts: Vec::new(), numbers: Vec::new() }
+        let (dropped_unix_ms, earlier_texts, numbers) = (None, Vec::new(), Vec::new());
+        Self { definition, reach, dropped_unix_ms, earlier_texts, numbers, edition: 1 }
     }
 
     /// Whether ids may be written as in `wanted` from now on.
@@ -78,11 +83,40 @@ impl NamespaceRecord {
     /// As for [`may_be_written_as`](Self::may_be_written_as).
     pub(super) fn redefined(self, wanted: Definition, name: &NamespaceName) -> Result<Self, TextChangeError> {
         self.may_be_written_as(&wanted, name)?;
-        let Self { definition, reach, dropped_unix_ms, mut earlier_texts, numbers } = self;
-        if definition.text != wanted.text && !earlier_texts.contains(&definition.text) {
-            earlier_texts.push(definition.text);
+        let text = self.definition.text.clone();
+        let mut record = Self { definition: wanted, ..self };
+        record.remember(text);
+        Ok(record)
+    }
+
+    /// Keeps a text form in mind that ids were written in.
+    fn remember(&mut self, text: Option<TextForm>) {
+        if self.definition.text != text && !self.earlier_texts.contains(&text) {
+            self.earlier_texts.push(text);
         }
-        Ok(Self { definition: wanted, reach, dropped_unix_ms, earlier_texts, numbers })
+    }
+
+    /// What this record has to become so that it is no older than one that was `seen` before, and forgets no text form of
+    /// it; `None` where it is so already.
+    pub fn brought_up_to(&self, seen: &Self) -> Option<Self> {
+        if self.definition.scheme.series() != seen.definition.scheme.series() {
+            // The numbers started over, under texts of their own.
+            return None;
+        }
+        let (newer, older) = if seen.edition > self.edition { (seen, self) } else { (self, seen) };
+        let mut record = newer.clone();
+        for text in older.earlier_texts.iter().chain([&older.definition.text]) {
+            record.remember(text.clone());
+        }
+        // What a source gave at first holds for as long as the numbers do.
+        record.numbers.resize(record.numbers.len().max(older.numbers.len()), None);
+        for (kept, older) in record.numbers.iter_mut().zip(&older.numbers) {
+            *kept = kept.or(*older);
+        }
+        if older.reach == Reach::Everywhere {
+            record.reach = Reach::Everywhere;
+        }
+        (record != *self).then_some(record)
     }
 
     pub(super) fn to_bytes(&self) -> Result<Vec<u8>, serde_json::Error> {
@@ -96,6 +130,9 @@ impl NamespaceRecord {
             }
             if !self.numbers.is_empty() {
                 fields.insert(NUMBERS.to_owned(), serde_json::to_value(&self.numbers)?);
+            }
+            if self.edition > 1 {
+                fields.insert(EDITION.to_owned(), Value::from(self.edition));
             }
             if let Some(unix_ms) = self.dropped_unix_ms {
                 fields.insert(DROPPED.to_owned(), Value::String(Utc(unix_ms).to_string()));
@@ -126,6 +163,12 @@ impl NamespaceRecord {
             None => Vec::new(),
             Some(numbers) => serde_json::from_value(numbers).map_err(|error| error.to_string())?,
         };
+        let edition = match fields.remove(EDITION) {
+            None => 1,
+            Some(edition) => {
+                edition.as_u64().ok_or_else(|| format!("invalid edition {edition}: expected a number"))?
+            }
+        };
         let snowflake = fields.get("scheme").and_then(Value::as_str) == Some("snowflake");
         if snowflake && !fields.contains_key("layout") {
             return Err("it pins no layout".to_owned());
@@ -133,7 +176,7 @@ impl NamespaceRecord {
         let fields = Fields::deserialize(Value::Object(fields)).map_err(|error| error.to_string())?;
         // A snowflake record always names its own layout, so this one is never taken.
         let definition = fields.define_pinned(&Layout::TWITTER).map_err(|error| error.to_string())?;
-        Ok(Self { definition, reach, dropped_unix_ms, earlier_texts, numbers })
+        Ok(Self { definition, reach, dropped_unix_ms, earlier_texts, numbers, edition })
     }
 }
 
@@ -162,7 +205,9 @@ mod tests {
                 let earlier_texts = vec![None, "A{number}".parse().ok()];
                 let numbers = vec![None, serde_json::from_str(r#"{"remainder":1,"delta":2}"#).unwrap()];
                 let definition = definition.clone();
-                let record = NamespaceRecord { definition, reach, dropped_unix_ms, earlier_texts, numbers };
+                let edition = 7;
+                let record =
+                    NamespaceRecord { definition, reach, dropped_unix_ms, earlier_texts, numbers, edition };
                 assert_eq!(NamespaceRecord::from_bytes(&record.to_bytes().unwrap()), Ok(record), "{toml}");
             }
         }
@@ -191,9 +236,40 @@ mod tests {
             (r#"{"scheme":"segment","sequence_start":"zero"}"#, "no meaning for scheme segment"),
             (r#"{"scheme":"segment","dropped":"yesterday"}"#, "is not an instant"),
             (r#"{"scheme":"segment","numbers":[{"remainder":2,"delta":2}]}"#, "invalid remainder 2"),
+            (r#"{"scheme":"segment","edition":"2"}"#, "invalid edition"),
         ] {
             let error = NamespaceRecord::from_bytes(bad.as_bytes()).unwrap_err();
             assert!(error.contains(words), "{bad}: {error}");
         }
+    }
+
+    /// Goal: whichever record the store has, what a node saw before is not forgotten, and a newer one stays. Method: two
+    /// records of one namespace, in each order.
+    #[test]
+    fn a_record_is_brought_up_to_what_was_seen() {
+        let defined = |toml: &str| toml::from_str::<Fields>(toml).unwrap().define(&Layout::TWITTER).unwrap();
+        let name = NamespaceName::new("n").unwrap();
+        let first = NamespaceRecord::new(defined("scheme = 'segment'"), Reach::Everywhere);
+        let second =
+            first.clone().redefined(defined("scheme = 'segment'\ntext = 'A{number}'"), &name).unwrap();
+        let second = NamespaceRecord { edition: 2, ..second };
+        assert_eq!(first.brought_up_to(&second), Some(second.clone()));
+        assert_eq!((second.brought_up_to(&first), first.brought_up_to(&first)), (None, None));
+        // Another node wrote it from its flags alone, and somebody changed it.
+        let pinned = NamespaceRecord::new(defined("scheme = 'segment'\ntext = 'B{number}'"), Reach::Named);
+        for edition in [1, 2, 9] {
+            let found = NamespaceRecord { edition, ..pinned.clone() };
+            let texts = [None, "A{number}".parse().ok(), "B{number}".parse().ok()];
+            let record = found.brought_up_to(&second).unwrap();
+            assert_eq!(record.reach, Reach::Everywhere);
+            let newer = if edition < 2 { &second } else { &found };
+            assert_eq!(record.definition, newer.definition, "{edition}");
+            for text in texts {
+                assert!(record.definition.text == text || record.earlier_texts.contains(&text), "{record:?}");
+            }
+            assert_eq!(record.brought_up_to(&second), None);
+        }
+        let over = NamespaceRecord::new(defined("scheme = 'segment'\nseries = 2"), Reach::Everywhere);
+        assert_eq!(over.brought_up_to(&second), None);
     }
 }

@@ -313,6 +313,26 @@ pub async fn add(
     update(store, name, added).await
 }
 
+/// Writes a namespace back as a node last saw it, where the store has lost its record or has an older one: what it is then.
+///
+/// Where another was first, the newer of the two records stays, and the text forms of both are kept in mind.
+///
+/// # Errors
+///
+/// As [`pin`].
+pub async fn put_back(
+    store: &dyn Store,
+    name: &NamespaceName,
+    seen: &NamespaceRecord,
+) -> Result<NamespaceRecord, NamespaceError> {
+    let put = |found: Option<NamespaceRecord>| {
+        let Some(found) = found else { return Ok(Next::Write(seen.clone())) };
+        check(name, &found, &seen.definition)?;
+        Ok(found.brought_up_to(seen).map_or(Next::Keep(found), Next::Write))
+    };
+    update(store, name, put).await
+}
+
 /// Changes a namespace that is there.
 ///
 /// # Errors
@@ -377,9 +397,10 @@ async fn update<E: From<NamespaceError>>(
         if attempted.is_some() && record == attempted {
             return record.ok_or_else(|| missing(store, name).into());
         }
+        let edition = record.as_ref().map_or(1, |record| record.edition.saturating_add(1));
         let record = match decide(record)? {
             Next::Keep(record) => return Ok(record),
-            Next::Write(record) => record,
+            Next::Write(record) => NamespaceRecord { edition: record.edition.max(edition), ..record },
         };
         if record.dropped_unix_ms.is_none() {
             let checked = record.definition.check_sources(store.reach());
@@ -441,7 +462,7 @@ fn missing(store: &dyn Store, name: &NamespaceName) -> NamespaceError {
 }
 
 impl Scheme {
-    const fn series(&self) -> u32 {
+    pub(super) const fn series(&self) -> u32 {
         match self {
             Self::Segment(segment) => segment.series,
             _ => 0,

@@ -1,13 +1,12 @@
 //! Namespaces whose records the store has lost: a record that is missing is not a drop, which leaves one behind.
 //! They are served on as they were, and pinned again where this node is told of them.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::Duration;
 
 use snowmint_cluster::NamespaceName;
-use snowmint_cluster::namespace::registry::{self, Again};
-use snowmint_cluster::namespace::{Definition, NamespaceError};
+use snowmint_cluster::namespace::{Definition, NamespaceError, NamespaceRecord, Reach, registry};
 use tokio::time::Instant;
 
 use super::Registrar;
@@ -22,8 +21,8 @@ const TOLD_EACH: Duration = Duration::from_mins(1);
 pub(super) struct Lost {
     /// Those that have not been found again, as they were.
     names: BTreeSet<NamespaceName>,
-    /// Those that every node served when their records were last seen.
-    everywhere: BTreeSet<NamespaceName>,
+    /// The newest record of each that is served.
+    seen: BTreeMap<NamespaceName, NamespaceRecord>,
     told: Option<Instant>,
 }
 
@@ -36,7 +35,8 @@ impl<S: Source> Registrar<S> {
         for namespace in served.namespaces() {
             let name = namespace.name();
             let is_told = self.told.tells(name);
-            if wanted.recorded.contains(name.as_str()) || !(is_told || self.lost.everywhere.contains(name)) {
+            let is_for_all = self.lost.seen.get(name).is_some_and(|it| it.reach == Reach::Everywhere);
+            if wanted.recorded.contains(name.as_str()) || !(is_told || is_for_all) {
                 continue;
             }
             newly_lost += u64::from(self.lost.names.insert(name.clone()));
@@ -50,29 +50,63 @@ impl<S: Source> Registrar<S> {
             }
             next.push(Arc::clone(namespace));
         }
-        self.lost.everywhere = &wanted.everywhere | &unrecorded.iter().cloned().collect();
+        // What is recorded is compared with what was seen; the rest may come again.
+        let goes_on = |name: &NamespaceName| {
+            wanted.records.contains_key(name)
+                || !wanted.recorded.contains(name.as_str())
+                    && served.namespaces().iter().any(|it| it.name() == name)
+        };
+        self.lost.seen.retain(|name, _| goes_on(name));
         self.tell_of_lost(&unrecorded, &again);
         self.mint.note_unrecorded(unrecorded, newly_lost);
         next
     }
 
-    /// Pins a namespace to what it was served as, where a flag or the file names it.
-    async fn pin_again(&self, namespace: &Namespace<S>) -> Result<(), NamespaceError> {
+    /// Writes the record of a namespace back as it was last seen, where a flag or the file names it.
+    async fn pin_again(&mut self, namespace: &Namespace<S>) -> Result<(), NamespaceError> {
         let name = namespace.name();
         if !self.told.tells(name) {
             return Ok(());
         }
-        let store = &*self.config.store;
-        if self.lost.everywhere.contains(name) {
-            // Nodes that do not name it served it too, and must go on.
-            match registry::add(store, name, namespace.definition(), Again::Never).await {
-                Ok(_) => return Ok(()),
-                // Another node was first: what it wrote is compared below.
-                Err(NamespaceError::Exists { .. }) => {}
-                Err(error) => return Err(error),
+        let as_served = || NamespaceRecord::new(namespace.definition().clone(), Reach::Named);
+        let seen = self.lost.seen.get(name).cloned().unwrap_or_else(as_served);
+        let record = registry::put_back(&*self.config.store, name, &seen).await?;
+        self.lost.seen.insert(name.clone(), record);
+        Ok(())
+    }
+
+    /// Notes the record of a namespace. Where an earlier one was newer, or knew more text forms, it is written back:
+    /// whether the namespace is to stay as it is until that is seen.
+    pub(super) async fn put_back_if_older(
+        &mut self,
+        name: &NamespaceName,
+        record: Option<&NamespaceRecord>,
+    ) -> bool {
+        let Some(record) = record else { return false };
+        let newer = match self.lost.seen.get(name) {
+            Some(seen) if record.brought_up_to(seen).is_some() => seen.clone(),
+            _ => {
+                self.lost.seen.insert(name.clone(), record.clone());
+                return false;
+            }
+        };
+        match registry::put_back(&*self.config.store, name, &newer).await {
+            Ok(record) => {
+                self.complain(&format!(
+                    "the store had an older record of namespace {name} than this node: it is as it was last seen again, in \
+                     edition {}",
+                    record.edition
+                ));
+                self.lost.seen.insert(name.clone(), record);
+                true
+            }
+            Err(NamespaceError::Store(_)) => true,
+            // It is another namespace now, or none: what that means depends on who names it.
+            Err(_) => {
+                self.lost.seen.insert(name.clone(), record.clone());
+                false
             }
         }
-        registry::pin(store, name, namespace.definition()).await.map(drop)
     }
 
     /// A namespace whose record was lost and is there again, or is named by this node: as it is to be served where ids by

@@ -46,10 +46,8 @@ pub(super) struct Wanted {
     pub(super) unreadable: Vec<(String, String)>,
     /// Everything that the store has a record of, dropped or not.
     pub(super) recorded: BTreeSet<String>,
-    /// Which numbers the sources of each of `namespaces` give, as far as its record remembers it.
-    pub(super) numbers: BTreeMap<NamespaceName, Vec<Option<Numbers>>>,
-    /// Of `namespaces` those that every node of the store serves.
-    pub(super) everywhere: BTreeSet<NamespaceName>,
+    /// The records of `namespaces`.
+    pub(super) records: BTreeMap<NamespaceName, NamespaceRecord>,
 }
 
 /// Why what a node is told cannot be.
@@ -178,6 +176,12 @@ impl Told {
         told.join(", ")
     }
 
+    /// The same, in the place of what was told before: what has settled stays so.
+    #[must_use]
+    pub(super) fn in_place_of(self, before: &Self) -> Self {
+        Self { settled: Arc::clone(&before.settled), ..self }
+    }
+
     /// Waits until what is in the store has settled.
     pub(super) async fn settle(&self, store: &dyn Store) -> Result<(), StoreError> {
         self.settled.lock().await.settle(store).await.map(drop)
@@ -208,15 +212,12 @@ impl Told {
         if is_told && wanted.namespaces.len() < MAX_NAMESPACES {
             // What may change is as in the file, all else as it is pinned.
             let follows = in_file.filter(|wanted| registry::check_with_text(&name, &record, wanted).is_ok());
-            if record.reach == Reach::Everywhere {
-                wanted.everywhere.insert(name.clone());
-            }
             if !record.earlier_texts.is_empty() {
-                wanted.earlier_texts.insert(name.clone(), record.earlier_texts);
+                wanted.earlier_texts.insert(name.clone(), record.earlier_texts.clone());
             }
-            let definition = follows.cloned().unwrap_or(record.definition);
-            wanted.numbers.insert(name.clone(), record.numbers);
-            wanted.namespaces.insert(name, definition);
+            let definition = follows.unwrap_or(&record.definition).clone();
+            wanted.namespaces.insert(name.clone(), definition);
+            wanted.records.insert(name, record);
         }
     }
 

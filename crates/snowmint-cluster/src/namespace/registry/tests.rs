@@ -2,7 +2,7 @@
 
 use async_trait::async_trait;
 use snowmint::Layout;
-use snowmint_store::{Key, MemoryStore};
+use snowmint_store::{Key, MemoryStore, StoreReach};
 
 use super::super::fields::Fields;
 use super::super::numbers::Numbers;
@@ -53,7 +53,7 @@ async fn a_pin_keeps_what_may_change_and_a_definition_changes_it() {
     assert_eq!(define(&store, &name(), &plain).await.unwrap().definition, plain);
     let listed = list(&store).await.unwrap();
     let earlier_texts = vec![form.text];
-    let record = NamespaceRecord { earlier_texts, ..NamespaceRecord::new(plain, Reach::Named) };
+    let record = NamespaceRecord { earlier_texts, edition: 2, ..NamespaceRecord::new(plain, Reach::Named) };
     assert_eq!(listed, [("orders".to_owned(), Ok(record))]);
 }
 
@@ -75,7 +75,7 @@ async fn a_change_is_checked_against_what_is_there() {
 /// says so, under paused time.
 #[tokio::test(start_paused = true)]
 async fn a_definition_counts_once_it_has_settled() {
-    let store = Forgetful::default();
+    let store = forgetful();
     let (first, second) = (defined("scheme = 'segment'"), defined("scheme = 'segment'\nmaximum = 99"));
     let mut settled = Settled::default();
     add(&store, &name(), &first, Again::GoOn).await.unwrap();
@@ -83,18 +83,19 @@ async fn a_definition_counts_once_it_has_settled() {
     tokio::time::sleep(Duration::from_millis(1999)).await;
     assert_eq!(settled.list(&store).await.unwrap(), []);
     tokio::time::sleep(Duration::from_millis(1)).await;
-    let of = |definition: &Definition| {
-        [("orders".to_owned(), Ok(NamespaceRecord::new(definition.clone(), Reach::Everywhere)))]
+    let of = |definition: &Definition, edition| {
+        let record = NamespaceRecord::new(definition.clone(), Reach::Everywhere);
+        [("orders".to_owned(), Ok(NamespaceRecord { edition, ..record }))]
     };
-    assert_eq!(settled.list(&store).await.unwrap(), of(&first));
+    assert_eq!(settled.list(&store).await.unwrap(), of(&first, 1));
     set(&store, &name(), |_: &Definition| Ok::<_, NamespaceError>(second.clone())).await.unwrap();
-    assert_eq!(settled.list(&store).await.unwrap(), of(&first), "the change has not settled");
-    assert_eq!(settled.settle(&store).await.unwrap(), of(&second));
+    assert_eq!(settled.list(&store).await.unwrap(), of(&first, 1), "the change has not settled");
+    assert_eq!(settled.settle(&store).await.unwrap(), of(&second, 2));
 }
 
 #[tokio::test(start_paused = true)]
 async fn a_definition_that_is_lost_or_followed_by_another_does_not_settle() {
-    let store = Forgetful::default();
+    let store = forgetful();
     let record = add(&store, &name(), &defined("scheme = 'segment'"), Again::GoOn).await.unwrap();
     let began = Instant::now();
     settle(&store, &name(), &record).await.unwrap();
@@ -159,7 +160,7 @@ async fn sources_are_compared_by_what_the_record_remembers() {
 /// with another claim in the middle of the wait.
 #[tokio::test(start_paused = true)]
 async fn what_a_source_gives_counts_once_it_has_settled() {
-    let store = Forgetful::default();
+    let store = forgetful();
     let wanted = defined("scheme = 'segment'\nsources = ['tickets:mysql://a/t', 'tickets:mysql://b/t']");
     add(&store, &name(), &wanted, Again::GoOn).await.unwrap();
     let began = Instant::now();
@@ -174,30 +175,43 @@ async fn what_a_source_gives_counts_once_it_has_settled() {
     assert!(other_after >= Duration::from_secs(3), "{other_after:?}");
 }
 
-/// A store in memory that says that it may lose 2 s.
-#[derive(Debug, Default)]
-struct Forgetful(MemoryStore);
+/// A store in memory that says of itself what a test needs.
+#[derive(Debug)]
+struct Said {
+    store: MemoryStore,
+    may_lose: Duration,
+    reach: StoreReach,
+}
+
+/// One that may lose 2 s.
+fn forgetful() -> Said {
+    Said { store: MemoryStore::new(), may_lose: Duration::from_secs(2), reach: StoreReach::Process }
+}
 
 #[async_trait]
-impl Store for Forgetful {
+impl Store for Said {
     async fn load(&self, key: &Key) -> Result<Option<Versioned>, StoreError> {
-        self.0.load(key).await
+        self.store.load(key).await
     }
 
     async fn compare_and_set(&self, key: &Key, expected: Expected, value: &[u8]) -> Result<Swap, StoreError> {
-        self.0.compare_and_set(key, expected, value).await
+        self.store.compare_and_set(key, expected, value).await
     }
 
     async fn list(&self, prefix: &str) -> Result<Vec<(Key, Versioned)>, StoreError> {
-        self.0.list(prefix).await
+        self.store.list(prefix).await
     }
 
     fn may_lose(&self) -> Duration {
-        Duration::from_secs(2)
+        self.may_lose
+    }
+
+    fn reach(&self) -> StoreReach {
+        self.reach
     }
 
     fn describe(&self) -> String {
-        self.0.describe()
+        self.store.describe()
     }
 }
 
@@ -246,7 +260,7 @@ async fn sources_that_not_every_node_sees_are_refused() {
     let file = defined("scheme = 'segment'\nsources = ['sqlite:/var/ids.db']");
     add(&store, &name(), &file, Again::GoOn).await.unwrap();
     drop_namespace(&store, &name(), 5).await.unwrap();
-    let shared = OnTheNetwork(store);
+    let shared = Said { store, may_lose: Duration::ZERO, reach: StoreReach::Network };
     for error in [
         add(&shared, &name(), &file, Again::GoOn).await.unwrap_err(),
         add(&shared, &NamespaceName::new("b").unwrap(), &file, Again::Never).await.unwrap_err(),
@@ -258,25 +272,32 @@ async fn sources_that_not_every_node_sees_are_refused() {
     }
 }
 
-/// A store whose nodes are on several machines.
-#[derive(Debug)]
-struct OnTheNetwork(MemoryStore);
-
-#[async_trait::async_trait]
-impl Store for OnTheNetwork {
-    async fn load(&self, key: &Key) -> Result<Option<Versioned>, StoreError> {
-        self.0.load(key).await
+/// Goal: a record that is written back is no older than any that was seen, whoever of several nodes is first. Method: two
+/// nodes saw records of different age, and put them back in each order; another changed the record meanwhile.
+#[tokio::test]
+async fn a_record_that_is_put_back_is_the_newest_that_was_seen() {
+    let lost = MemoryStore::new();
+    let older = add(&lost, &name(), &form(""), Again::GoOn).await.unwrap();
+    let set = async |store: &MemoryStore, text: &str| {
+        set(store, &name(), |_: &Definition| Ok::<_, NamespaceError>(form(text))).await.unwrap()
+    };
+    set(&lost, "A{number}").await;
+    let newer = set(&lost, "B{number}").await;
+    assert_eq!(newer.edition, 3);
+    for order in [[&older, &newer], [&newer, &older]] {
+        let store = MemoryStore::new();
+        for seen in order {
+            put_back(&store, &name(), seen).await.unwrap();
+        }
+        let record = put_back(&store, &name(), &older).await.unwrap();
+        assert_eq!((&record.definition, record.reach), (&newer.definition, Reach::Everywhere));
+        assert_eq!(record.earlier_texts, [None, "A{number}".parse().ok()]);
+        let later = set(&store, "C{number}").await;
+        assert!(later.edition > newer.edition);
+        assert_eq!(put_back(&store, &name(), &newer).await.unwrap(), later, "what is newer stays");
     }
-
-    async fn compare_and_set(&self, key: &Key, expected: Expected, value: &[u8]) -> Result<Swap, StoreError> {
-        self.0.compare_and_set(key, expected, value).await
-    }
-
-    async fn list(&self, prefix: &str) -> Result<Vec<(Key, Versioned)>, StoreError> {
-        self.0.list(prefix).await
-    }
-
-    fn describe(&self) -> String {
-        "redis://h/0".to_owned()
-    }
+    let store = MemoryStore::new();
+    pin(&store, &name(), &defined("scheme = 'uuid7'")).await.unwrap();
+    let error = put_back(&store, &name(), &newer).await.unwrap_err();
+    assert!(matches!(error, NamespaceError::Mismatch(_)), "{error}");
 }
