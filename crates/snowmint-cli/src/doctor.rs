@@ -5,7 +5,7 @@ use std::time::Duration;
 use serde::Serialize;
 use snowmint::utc::Utc;
 use snowmint::{Clock as _, WallClock};
-use snowmint_cluster::lease::directory::{LeaseEntry, leases};
+use snowmint_cluster::lease::directory::{LeaseEntry, leases, strange_keys};
 use snowmint_cluster::namespace::Scheme;
 use snowmint_cluster::namespace::registry::{self, Listed};
 use snowmint_store::{Expected, Key, Store};
@@ -124,6 +124,11 @@ async fn examine(store: &dyn Store, nodes: &[String]) -> Result<Vec<Finding>, Fa
     let namespaces = registry::list(store).await.map_err(Failure::runtime)?;
     findings.extend(namespaces.iter().filter_map(|listed| namespace(listed, now_unix_ms)));
     findings.extend(without_namespace(store, &namespaces).await?);
+    let strange = strange_keys(store).await.map_err(Failure::runtime)?;
+    findings.extend(
+        strange.iter().map(|key| worry("records", format!("`{key}`: its key names no worker; remove it"))),
+    );
+    findings.extend(store.skipped().into_iter().map(|what| worry("records", format!("skipped {what}"))));
     let mut pools: Vec<&str> = entries.iter().map(|entry| entry.pool.as_str()).collect();
     pools.dedup();
     findings.extend(pools.into_iter().map(|pool| workers_left(pool, &entries, now_unix_ms)));

@@ -18,7 +18,7 @@ use crate::nodes::{self, Told};
 use crate::numbers::thousands;
 use crate::output::Output;
 use crate::values;
-use crate::workers::{Place, random_tag};
+use crate::workers::{Place, random_tag, warn_of_skipped};
 
 pub(crate) const EXAMPLES: &str = "\
 Run it after a restore and before any node reaches the store; see \"Restore a
@@ -148,6 +148,7 @@ async fn recover(args: &Args) -> Result<(), Failure> {
         ))?;
     }
     leases(&*store, until_unix_ms, args.yes, &mut out).await?;
+    warn_of_skipped(&*store);
     if args.yes {
         // An operator may move the file of SQLite to its place without the log beside it.
         store.checkpoint().await.map_err(Failure::runtime)?;

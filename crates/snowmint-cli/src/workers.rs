@@ -4,10 +4,10 @@ use serde::Serialize;
 use snowmint::utc::Utc;
 use snowmint::{Clock as _, WallClock};
 use snowmint_cluster::lease::Tag;
-use snowmint_cluster::lease::directory::{Eviction, LeaseEntry, evict, leases};
+use snowmint_cluster::lease::directory::{Eviction, LeaseEntry, evict, leases, strange_keys};
 use snowmint_store::Store;
 
-use crate::exit::Failure;
+use crate::exit::{Failure, tell};
 use crate::instants;
 use crate::output::Output;
 use crate::{store, values};
@@ -120,6 +120,10 @@ pub(crate) fn run(args: &Args) -> Result<(), Failure> {
             Some(_) => args.place.open().await?,
         };
         let entries = leases(&*store).await.map_err(Failure::runtime)?;
+        for key in strange_keys(&*store).await.map_err(Failure::runtime)? {
+            tell("warning", &format!("skipped `{key}`: its key names no worker; remove it"));
+        }
+        warn_of_skipped(&*store);
         match &args.action {
             None => show(&entries, args.json),
             Some(Action::Release { worker, pool, force }) => {
@@ -127,6 +131,13 @@ pub(crate) fn run(args: &Args) -> Result<(), Failure> {
             }
         }
     })
+}
+
+/// Says on standard error what lists of the store left out.
+pub(crate) fn warn_of_skipped(store: &dyn Store) {
+    for what in store.skipped() {
+        tell("warning", &format!("skipped {what}"));
+    }
 }
 
 #[derive(Serialize)]

@@ -127,6 +127,9 @@ impl<S: Source> Registrar<S> {
     /// The store's; nothing changed.
     pub async fn refresh(&mut self) -> Result<(), StoreError> {
         let mut wanted = self.told.wanted(&*self.config.store).await?;
+        for what in self.config.store.skipped() {
+            self.complain(&format!("the lists of the store skip {what}"));
+        }
         self.in_store = wanted.in_store;
         let served = self.mint.served();
         let mut next = self.without_record(&wanted).await;

@@ -17,6 +17,7 @@ use self::link::Link;
 use self::wire::compare::{CompareResult, CompareTarget, TargetUnion};
 use self::wire::request_op::Request as Operation;
 use crate::effect::Effect;
+use crate::skipped::Skipped;
 use crate::{
     Expected, Key, OpenError, Revision, Store, StoreError, StoreErrorKind, Swap, UrlError, Versioned,
 };
@@ -58,6 +59,7 @@ pub struct EtcdStore {
     link: Link,
     prefix: String,
     name: String,
+    skipped: Skipped,
 }
 
 impl EtcdStore {
@@ -71,7 +73,7 @@ impl EtcdStore {
     pub async fn open(url: &str) -> Result<Self, OpenError> {
         let (link, prefix) = opening::settings(url)?;
         let name = format!("etcd://{}/{prefix}", link.shown_hosts());
-        let store = Self { link, prefix, name };
+        let store = Self { link, prefix, name, skipped: Skipped::default() };
         let probe = wire::RangeRequest { limit: 1, ..store.under_prefix("") };
         store.range("open", &probe).await?;
         Ok(store)
@@ -192,9 +194,12 @@ impl Store for EtcdStore {
             for found in page.kvs {
                 let key = str::from_utf8(&found.key).ok().and_then(|it| it.strip_prefix(&self.prefix));
                 let Some(key) = key.and_then(|it| Key::new(it).ok()) else {
-                    let found = String::from_utf8_lossy(&found.key).into_owned();
-                    return Err(self
-                        .strange(OPERATION, format!("`{found}` is no key of Snowmint; use another prefix")));
+                    let found = String::from_utf8_lossy(&found.key);
+                    self.skipped.note(
+                        &found,
+                        "it is no key of Snowmint, so another program writes under this prefix",
+                    );
+                    continue;
                 };
                 records.push((key, self.record(OPERATION, found)?));
             }
@@ -202,6 +207,10 @@ impl Store for EtcdStore {
                 return Ok(records);
             }
         }
+    }
+
+    fn skipped(&self) -> Vec<String> {
+        self.skipped.all()
     }
 
     fn describe(&self) -> String {

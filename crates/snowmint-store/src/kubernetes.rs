@@ -16,6 +16,7 @@ use self::cause::Failure;
 use self::link::Link;
 use self::object::{Body, Lease, LeaseList};
 use crate::effect::Effect;
+use crate::skipped::Skipped;
 use crate::{
     Expected, Key, OpenError, Revision, Store, StoreError, StoreErrorKind, Swap, UrlError, Versioned,
 };
@@ -77,6 +78,7 @@ pub struct KubernetesStore {
     /// `/apis/coordination.k8s.io/v1/namespaces/NAMESPACE/leases`
     path: String,
     name: String,
+    skipped: Skipped,
 }
 
 impl KubernetesStore {
@@ -91,7 +93,8 @@ impl KubernetesStore {
         let settings = opening::settings(url)?;
         let name = format!("kubernetes:{}?server={}", settings.namespace, settings.link.server());
         let path = format!("/apis/coordination.k8s.io/v1/namespaces/{}/leases", settings.namespace);
-        let store = Self { link: settings.link, prefix: settings.prefix, path, name };
+        let store =
+            Self { link: settings.link, prefix: settings.prefix, path, name, skipped: Skipped::default() };
         store.tell_time("open").await?;
         Ok(store)
     }
@@ -218,8 +221,16 @@ impl Store for KubernetesStore {
             let Some(leases) = self.list_once().await? else {
                 continue;
             };
-            let records: Result<Vec<_>, _> = leases.into_iter().map(|it| self.record("list", it)).collect();
-            let mut records = records?;
+            let mut records = Vec::with_capacity(leases.len());
+            for lease in leases {
+                // That of a server is no fault of one Lease.
+                lease.revision().map_err(|found| self.strange("list", found))?;
+                let name = lease.name().to_owned();
+                match lease.into_record() {
+                    Ok(record) => records.push(record),
+                    Err(why) => self.skipped.note(&name, &why),
+                }
+            }
             records.retain(|(key, _)| key.as_str().starts_with(prefix));
             records.sort_unstable_by(|a, b| a.0.cmp(&b.0));
             return Ok(records);
@@ -230,6 +241,10 @@ impl Store for KubernetesStore {
 
     async fn unix_ms(&self) -> Result<Option<u64>, StoreError> {
         self.tell_time("unix_ms").await.map(Some)
+    }
+
+    fn skipped(&self) -> Vec<String> {
+        self.skipped.all()
     }
 
     fn describe(&self) -> String {

@@ -78,6 +78,8 @@ mod redis;
 #[cfg(any(feature = "sqlite", feature = "redis", feature = "postgres", feature = "mysql"))]
 mod revisions;
 mod settled;
+#[cfg(any(feature = "sqlite", feature = "_network"))]
+mod skipped;
 #[cfg(any(feature = "postgres", feature = "mysql"))]
 mod sql;
 #[cfg(feature = "sqlite")]
@@ -217,7 +219,8 @@ pub trait Store: Send + Sync + fmt::Debug + 'static {
     /// With every other kind nothing was written.
     async fn compare_and_set(&self, key: &Key, expected: Expected, value: &[u8]) -> Result<Swap, StoreError>;
 
-    /// Returns every record whose key starts with `prefix`, in the order of their keys.
+    /// Returns every record whose key starts with `prefix`, in the order of their keys. What is in their place and is no
+    /// record of Snowmint's, or one that cannot be read, is left out, and told by [`skipped`](Self::skipped).
     ///
     /// The prefix is plain text: `workers/a` also finds `workers/ab/1`, so end it with `/` to stay inside one
     /// folder; no character of it is a wildcard; the empty text finds all. Each record is as some instant of the
@@ -273,6 +276,12 @@ pub trait Store: Send + Sync + fmt::Debug + 'static {
     /// As for [`Store::load`].
     async fn unix_ms(&self) -> Result<Option<u64>, StoreError> {
         Ok(None)
+    }
+
+    /// What lists left out so far, each with the reason, for people: somebody else writes in this store's place, or did. No
+    /// node takes it for free: a write to its key finds it there.
+    fn skipped(&self) -> Vec<String> {
+        Vec::new()
     }
 
     /// How much of its newest writes this store may lose after it acknowledged them, as time before the loss.

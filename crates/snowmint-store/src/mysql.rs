@@ -14,6 +14,7 @@ use async_trait::async_trait;
 use self::opening::Settings;
 use self::session::{Session, writable};
 use crate::network::Effect;
+use crate::skipped::Skipped;
 use crate::sql::{self, Failure, Pool};
 use crate::statement::exactly_one;
 use crate::{Expected, Key, OpenError, Store, StoreError, Swap, UrlError, Versioned, addition, revisions};
@@ -102,6 +103,7 @@ const UNIX_MS: &str = "SELECT CAST(UNIX_TIMESTAMP(NOW(3)) * 1000 AS SIGNED)";
 pub struct MySqlStore {
     pool: Pool<Settings>,
     name: String,
+    skipped: Skipped,
 }
 
 impl MySqlStore {
@@ -124,7 +126,7 @@ impl MySqlStore {
     /// [`StoreErrorKind::Other`]: crate::StoreErrorKind::Other
     pub async fn open(url: &str) -> Result<Self, OpenError> {
         let (pool, name) = Settings::parse(url)?;
-        let store = Self { pool, name };
+        let store = Self { pool, name, skipped: Skipped::default() };
         opening::prepare_table(&store).await?;
         Ok(store)
     }
@@ -228,7 +230,7 @@ impl Store for MySqlStore {
         let row = |(_, name, revision, value): (i64, Option<Vec<u8>>, Option<i64>, Option<Vec<u8>>)| {
             Some((String::from_utf8_lossy(&name?).into_owned(), revision?, value?))
         };
-        sql::records(&self.name, OPERATION, rows.into_iter().filter_map(row).collect())
+        Ok(sql::records(&self.name, OPERATION, &self.skipped, rows.into_iter().filter_map(row).collect()))
     }
 
     async fn add(&self, key: &Key, count: NonZeroU64) -> Result<u64, StoreError> {
@@ -248,6 +250,10 @@ impl Store for MySqlStore {
 
     fn may_lose(&self) -> Duration {
         self.pool.may_lose
+    }
+
+    fn skipped(&self) -> Vec<String> {
+        self.skipped.all()
     }
 
     fn describe(&self) -> String {

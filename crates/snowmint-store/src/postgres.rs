@@ -14,6 +14,7 @@ use async_trait::async_trait;
 use self::confirmed::confirmed;
 use self::opening::Settings;
 use crate::network::Effect;
+use crate::skipped::Skipped;
 use crate::sql::{self, Failure, Pool};
 use crate::statement::{at_most_one, exactly_one};
 use crate::{Expected, Key, OpenError, Store, StoreError, Swap, UrlError, Versioned, addition, revisions};
@@ -139,6 +140,7 @@ const UNIX_MS: &str = "SELECT floor(extract(epoch FROM clock_timestamp()) * 1000
 pub struct PostgresStore {
     pool: Pool<Settings>,
     name: String,
+    skipped: Skipped,
 }
 
 impl PostgresStore {
@@ -156,7 +158,7 @@ impl PostgresStore {
     ///   trusted, or a table of another program.
     pub async fn open(url: &str) -> Result<Self, OpenError> {
         let (pool, name) = Settings::parse(url)?;
-        let store = Self { pool, name };
+        let store = Self { pool, name, skipped: Skipped::default() };
         opening::prepare_table(&store).await?;
         Ok(store)
     }
@@ -236,7 +238,7 @@ impl Store for PostgresStore {
         let rows = self.pool.run(Effect::Reads, ask).await;
         let rows = rows.map_err(|failure| self.error(OPERATION, Effect::Reads, failure))?;
         let rows = rows.into_iter().filter_map(|(name, revision, value)| Some((name?, revision?, value?)));
-        sql::records(&self.name, OPERATION, rows.collect())
+        Ok(sql::records(&self.name, OPERATION, &self.skipped, rows.collect()))
     }
 
     async fn add(&self, key: &Key, count: NonZeroU64) -> Result<u64, StoreError> {
@@ -256,6 +258,10 @@ impl Store for PostgresStore {
 
     fn may_lose(&self) -> Duration {
         self.pool.may_lose
+    }
+
+    fn skipped(&self) -> Vec<String> {
+        self.skipped.all()
     }
 
     fn describe(&self) -> String {

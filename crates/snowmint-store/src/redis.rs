@@ -18,6 +18,7 @@ use self::link::Failure;
 use self::scripts::Request;
 use self::server::Server;
 use crate::network::Effect;
+use crate::skipped::Skipped;
 use crate::{
     Expected, Key, OpenError, Revision, Store, StoreError, StoreErrorKind, Swap, Versioned, addition,
     revisions,
@@ -99,6 +100,7 @@ const REBUILDS: usize = 3;
 pub struct RedisStore {
     server: Server,
     names: Names,
+    skipped: Skipped,
 }
 
 /// What the keys in Redis are called.
@@ -242,9 +244,12 @@ impl Store for RedisStore {
             let records: Vec<Fields> = self.server.parse(LIST, Effect::Reads, records)?;
             let whole = names.len() < PAGE;
             for (name, fields) in names.into_iter().zip(records) {
-                let key = Key::new(name).map_err(|error| self.strange(LIST, &error.to_string()))?;
-                // The index is written before its record, in the same script.
-                found.extend(self.record(LIST, fields)?.map(|record| (key, record)));
+                let record = Key::new(&*name).map_err(|error| self.strange(LIST, &error.to_string()));
+                match record.and_then(|key| Ok((key, self.record(LIST, fields)?))) {
+                    // The index is written before its record, in the same script.
+                    Ok((key, record)) => found.extend(record.map(|record| (key, record))),
+                    Err(error) => self.skipped.note(&self.names.record(&name), &error.to_string()),
+                }
             }
             if whole {
                 break;
@@ -268,6 +273,10 @@ impl Store for RedisStore {
 
     fn may_lose(&self) -> Duration {
         self.server.may_lose
+    }
+
+    fn skipped(&self) -> Vec<String> {
+        self.skipped.all()
     }
 
     fn describe(&self) -> String {

@@ -5,6 +5,7 @@ mod pool;
 
 pub(crate) use self::pool::{Connect, Connected, Failure, Pool};
 use crate::location::Location;
+use crate::skipped::Skipped;
 use crate::{Key, Revision, StoreError, StoreErrorKind, UrlError, Versioned, revisions};
 
 /// A row of the table: name, revision, value.
@@ -30,17 +31,22 @@ pub(crate) fn record(
     Ok(Versioned { value, revision })
 }
 
-/// Builds a list from its rows.
+/// Builds a list from its rows, without those that are no records.
 pub(crate) fn records(
     store: &str,
     operation: &'static str,
+    skipped: &Skipped,
     rows: Vec<Row>,
-) -> Result<Vec<(Key, Versioned)>, StoreError> {
-    let entry = |(name, revision, value)| {
-        let key = Key::new(name).map_err(|error| strange(store, operation, &error.to_string()))?;
-        Ok((key, record(store, operation, revision, value)?))
-    };
-    rows.into_iter().map(entry).collect()
+) -> Vec<(Key, Versioned)> {
+    let mut records = Vec::with_capacity(rows.len());
+    for (name, revision, value) in rows {
+        let key = Key::new(&*name).map_err(|error| strange(store, operation, &error.to_string()));
+        match key.and_then(|key| Ok((key, record(store, operation, revision, value)?))) {
+            Ok(record) => records.push(record),
+            Err(error) => skipped.note(&name, &error.to_string()),
+        }
+    }
+    records
 }
 
 /// The revision after a write, which is at least 1.

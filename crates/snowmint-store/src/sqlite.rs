@@ -14,6 +14,7 @@ use tokio::sync::{Mutex, MutexGuard};
 
 use self::cause::{Cause, Effect, store_error};
 use self::file::Files;
+use crate::skipped::Skipped;
 use crate::{
     Expected, Key, Revision, Store, StoreError, StoreErrorKind, StoreReach, Swap, Versioned, addition,
     revisions, statement,
@@ -53,6 +54,7 @@ const ADD: &str = "INSERT INTO snowmint_records (key, revision, value) VALUES (?
 pub struct SqliteStore {
     files: Files,
     connection: Mutex<SqliteConnection>,
+    skipped: Skipped,
 }
 
 impl SqliteStore {
@@ -88,7 +90,7 @@ impl SqliteStore {
     /// ```
     pub async fn open(path: &Path) -> Result<Self, StoreError> {
         let (files, connection) = opening::open(path).await?;
-        Ok(Self { files, connection: Mutex::new(connection) })
+        Ok(Self { files, connection: Mutex::new(connection), skipped: Skipped::default() })
     }
 
     /// Opens a file to look at it, also where it cannot be written: every write then fails with
@@ -199,11 +201,15 @@ impl Store for SqliteStore {
         let rows = query.fetch_all(&mut *connection).await;
         self.check_in_place(OPERATION, StoreErrorKind::Other)?;
         let rows = rows.map_err(|error| self.error(OPERATION, Effect::Reads, error))?;
-        let record = |(key, revision, value)| {
-            let key = Key::new(key).map_err(|error| self.strange_row(OPERATION, error.to_string()))?;
-            Ok((key, self.record(OPERATION, revision, value)?))
-        };
-        rows.into_iter().map(record).collect()
+        let mut records = Vec::with_capacity(rows.len());
+        for (name, revision, value) in rows {
+            let key = Key::new(&*name).map_err(|error| self.strange_row(OPERATION, error.to_string()));
+            match key.and_then(|key| Ok((key, self.record(OPERATION, revision, value)?))) {
+                Ok(record) => records.push(record),
+                Err(error) => self.skipped.note(&name, &error.to_string()),
+            }
+        }
+        Ok(records)
     }
 
     async fn add(&self, key: &Key, count: NonZeroU64) -> Result<u64, StoreError> {
@@ -225,6 +231,10 @@ impl Store for SqliteStore {
 
     fn reach(&self) -> StoreReach {
         StoreReach::Machine
+    }
+
+    fn skipped(&self) -> Vec<String> {
+        self.skipped.all()
     }
 
     fn describe(&self) -> String {

@@ -18,6 +18,7 @@ use self::fence::Fence;
 use self::link::Link;
 use self::path::Paths;
 use crate::effect::Effect;
+use crate::skipped::Skipped;
 use crate::turns::Turns;
 use crate::{
     Expected, Key, OpenError, Revision, Store, StoreError, StoreErrorKind, Swap, UrlError, Versioned,
@@ -64,6 +65,7 @@ pub struct ZooKeeperStore {
     link: Link,
     paths: Paths,
     name: String,
+    skipped: Skipped,
 }
 
 impl ZooKeeperStore {
@@ -77,7 +79,7 @@ impl ZooKeeperStore {
     pub async fn open(url: &str) -> Result<Self, OpenError> {
         let (link, paths) = opening::settings(url)?;
         let name = format!("zookeeper://{}{}", link.shown_hosts(), paths.base());
-        let store = Self { link, paths, name };
+        let store = Self { link, paths, name, skipped: Skipped::default() };
         store.tell_time("open").await?;
         Ok(store)
     }
@@ -261,8 +263,9 @@ impl Store for ZooKeeperStore {
             };
             for child in self.children(OPERATION, &self.paths.child(&name)).await? {
                 let Some(key) = path::key_of_names(&folder, &child) else {
-                    let found = format!("`{name}/{child}` is no key of Snowmint; use another path");
-                    return Err(self.strange(OPERATION, found));
+                    let why = "it is no key of Snowmint, so another program writes under this path";
+                    self.skipped.note(&format!("{name}/{child}"), why);
+                    continue;
                 };
                 keys.push(key);
             }
@@ -311,6 +314,10 @@ impl Store for ZooKeeperStore {
 
     async fn unix_ms(&self) -> Result<Option<u64>, StoreError> {
         self.tell_time("unix_ms").await.map(Some)
+    }
+
+    fn skipped(&self) -> Vec<String> {
+        self.skipped.all()
     }
 
     fn describe(&self) -> String {

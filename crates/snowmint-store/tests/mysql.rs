@@ -29,6 +29,21 @@ async fn it_keeps_the_contract() {
     conformance::run(async || open(&url).await).await.unwrap();
 }
 
+/// Goal: a row that is no record keeps nobody from the others, and is told. Method: rows that somebody else wrote.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_row_that_is_no_record_is_skipped_and_told() {
+    let server = MariaDb::start();
+    let store = open(&url(&server)).await;
+    put(&*store, "workers/a/1", b"ours").await;
+    server.sql("INSERT INTO test.snowmint_records VALUES ('what is this?', 7, ''), ('workers/a/2', -7, '')");
+    let listed = store.list("").await.unwrap();
+    assert!(matches!(&listed[..], [(found, _)] if *found == key("workers/a/1")), "{listed:?}");
+    let skipped = store.skipped();
+    assert!(skipped.len() == 2 && skipped[0].contains("what is this?"), "{skipped:?}");
+    assert!(skipped[1].contains("workers/a/2") && skipped[1].contains("revision -7"), "{skipped:?}");
+    assert_eq!(store.load(&key("workers/a/2")).await.unwrap_err().kind(), StoreErrorKind::Corrupt);
+}
+
 /// Goal: the contract holds whatever the defaults of the server are. Method: the most unfit ones.
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
 async fn it_keeps_the_contract_under_strange_defaults() {

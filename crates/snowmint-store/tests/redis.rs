@@ -144,6 +144,14 @@ async fn what_a_server_refuses_has_a_kind() {
     let error = store.compare_and_set(&key("b"), Expected::Absent, b"").await.unwrap_err();
     assert_eq!(error.kind(), StoreErrorKind::Corrupt, "{error}");
 
+    // It keeps nobody from the other records, and neither does a name that is no key.
+    cli(server.address(), &["ZADD", "{snowmint}:index", "0", "b", "0", "what is this?"]);
+    cli(server.address(), &["HINCRBY", "{snowmint}:count", "n", "2"]);
+    assert_eq!(store.list("").await.unwrap().len(), 1);
+    let skipped = store.skipped();
+    assert!(skipped.iter().any(|it| it.contains(":record:b`")), "{skipped:?}");
+    assert!(skipped.len() == 2 && skipped.iter().any(|it| it.contains("what is this?")), "{skipped:?}");
+
     // A server that has forgotten all scripts gets them again.
     cli(server.address(), &["SCRIPT", "FLUSH"]);
     assert_ne!(swap().await.unwrap(), Swap::Conflict);

@@ -9,6 +9,7 @@ use snowmint_store::{Key, Store};
 
 use crate::exit::Failure;
 use crate::output::Output;
+use crate::workers::warn_of_skipped;
 
 /// One namespace as a JSON object.
 #[derive(Serialize)]
@@ -27,6 +28,7 @@ struct Row {
 
 pub(super) async fn show(store: &dyn Store, json: bool) -> Result<(), Failure> {
     let listed = registry::list(store).await.map_err(Failure::runtime)?;
+    warn_of_skipped(store);
     let mut out = Output::new();
     if listed.is_empty() && !json {
         out.line("this store has no namespaces: `snowmint ns add` adds one, `snowmint serve` the first")?;

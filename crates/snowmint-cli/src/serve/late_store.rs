@@ -57,6 +57,10 @@ impl Store for LateStore {
         self.store("unix_ms")?.unix_ms().await
     }
 
+    fn skipped(&self) -> Vec<String> {
+        self.arrived.get().map(|store| store.skipped()).unwrap_or_default()
+    }
+
     /// Before it arrives nothing is acknowledged.
     fn may_lose(&self) -> Duration {
         self.arrived.get().map_or(Duration::ZERO, |store| store.may_lose())

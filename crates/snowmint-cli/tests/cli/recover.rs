@@ -28,7 +28,7 @@ fn draw(server: &mut Server, seen: &mut HashSet<String>) -> usize {
     twice
 }
 
-fn tool(program: &str, args: &[&str]) {
+pub(crate) fn tool(program: &str, args: &[&str]) {
     let ran = Command::new(program).args(args).output();
     let ran = ran.unwrap_or_else(|error| panic!("{program} is missing: {error}; apt-get install sqlite3"));
     assert!(ran.status.success(), "{program} {args:?}: {}", String::from_utf8_lossy(&ran.stderr));
@@ -112,4 +112,24 @@ fn what_is_not_known_has_to_be_said() {
     assert!(told.contains("no metrics from node"), "{told}");
     let plan = bench.out(&["store", "recover", "--numbers-at-least", "tickets=700", "--add", "5"]);
     assert!(plan.contains("700") && plan.contains("nothing was changed"), "{plan}");
+}
+
+/// Goal: a number that a node gave is not passed over because its namespace counts elsewhere, and a store without a record
+/// of a lease says what that means. Method: a namespace that is served, and is counted in another store than the one that
+/// is recovered; a store that no node has used.
+#[test]
+fn numbers_that_fit_no_counter_of_the_store_are_refused_and_a_store_without_leases_says_so() {
+    let bench = Bench::new();
+    let [old, new] = ["old.db", "new.db"].map(|name| format!("sqlite:{}", bench.path(name).display()));
+    bench.out(&["ns", "add", "tickets", "--scheme", "segment", "--store", &old]);
+    bench.out(&["ns", "add", "orders", "--scheme", "segment", "--store", &new]);
+    let mut node = bench.serve(&["--store", &old]);
+    assert_eq!(draw(&mut node, &mut HashSet::new()), 0);
+    let address = format!("http://{}", node.ready("http"));
+    let recover = ["store", "recover", "--store", &new, "--nodes", &address];
+    let told = bench.refused(&recover, 2);
+    assert!(told.contains("of tickets, whose counter is not known in") && told.contains("--add 0"), "{told}");
+    let plan = bench.out(&[&recover[..], &["--add", "0"]].concat());
+    assert!(plan.contains("counter segments/orders"), "{plan}");
+    assert!(plan.contains("no records, so no worker can be reserved: start no node before"), "{plan}");
 }

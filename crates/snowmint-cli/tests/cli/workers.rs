@@ -2,6 +2,7 @@
 
 use std::process::Command;
 
+use crate::recover::tool;
 use crate::run::{Bench, json};
 
 #[test]
@@ -35,6 +36,31 @@ fn the_doctor_looks_at_everything_and_finds_a_healthy_store_healthy() {
         assert!(out.lines().any(|line| line.starts_with("ok ") && line.contains(check)), "{check}: {out}");
     }
     assert!(out.contains("32 of 32 workers") || out.contains("31 of 32 workers"), "{out}");
+}
+
+/// Goal: what somebody else wrote into a store stops nothing, and each command and the node name it. Method: rows that no
+/// node writes.
+#[test]
+fn what_lists_skip_is_told_by_name() {
+    let bench = Bench::new();
+    bench.out(&["new"]);
+    let file = bench.path("snowmint-data/snowmint.db").display().to_string();
+    let strange = "('workers/what?', 1, x''), ('namespaces/what?', 1, x''), ('workers/pool/first', 1, x'')";
+    tool("sqlite3", &[&file, &format!("INSERT INTO snowmint_records VALUES {strange}")]);
+    let listed = [&["workers"][..], &["ns", "list"]].map(|command| bench.run(command));
+    for (ran, key) in listed.iter().zip(["workers/what?", "namespaces/what?"]) {
+        assert_eq!(ran.code, 0, "{}", ran.err);
+        assert!(ran.err.contains(&format!("warning: skipped `{key}`")), "{}", ran.err);
+    }
+    assert!(listed[0].err.contains("`workers/pool/first`: its key names no worker"), "{}", listed[0].err);
+    let doctor = bench.run(&["doctor"]);
+    assert_eq!(doctor.code, 1, "{}", doctor.out);
+    for key in ["workers/what?", "namespaces/what?", "workers/pool/first"] {
+        assert!(doctor.out.contains(&format!("`{key}`")), "{key}: {}", doctor.out);
+    }
+    let mut node = bench.serve(&[]);
+    assert_eq!(node.http("/v1/ids/default").0, 200);
+    assert!(node.log().contains("the lists of the store skip `namespaces/what?`"), "{}", node.log());
 }
 
 /// Goal: a worker is taken from a running node only by force, and never before what it was granted has ended.

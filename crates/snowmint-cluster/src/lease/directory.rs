@@ -39,12 +39,28 @@ pub enum Eviction {
 pub async fn leases(store: &dyn Store) -> Result<Vec<LeaseEntry>, StoreError> {
     let records = store.list(PREFIX).await?;
     let entries = records.into_iter().filter_map(|(key, value)| {
-        let (pool, worker) = key.as_str().strip_prefix(PREFIX)?.rsplit_once('/')?;
-        let (pool, worker) = (pool.to_owned(), WorkerId(worker.parse().ok()?));
+        let (pool, worker) = worker_of(&key)?;
+        let pool = pool.to_owned();
         let record = Record::from_bytes(&value.value);
         Some(LeaseEntry { pool, worker, record, key, revision: value.revision })
     });
     Ok(entries.collect())
+}
+
+/// The keys among the leases that name no worker: no node uses such a record, and none removes it.
+///
+/// # Errors
+///
+/// The store's.
+pub async fn strange_keys(store: &dyn Store) -> Result<Vec<Key>, StoreError> {
+    let keys = store.list(PREFIX).await?.into_iter().map(|(key, _)| key);
+    Ok(keys.filter(|key| worker_of(key).is_none()).collect())
+}
+
+/// The pool and the worker that a key names.
+fn worker_of(key: &Key) -> Option<(&str, WorkerId)> {
+    let (pool, worker) = key.as_str().strip_prefix(PREFIX)?.rsplit_once('/')?;
+    Some((pool, WorkerId(worker.parse().ok()?)))
 }
 
 /// Takes a worker from its holder, without shortening what was granted: ids up to that instant may exist, so nobody

@@ -93,9 +93,24 @@ pub(super) struct ListMetadata {
 }
 
 impl Lease {
+    pub(super) fn name(&self) -> &str {
+        &self.metadata.name
+    }
+
+    /// The version that the server gave it, or what is wrong with that.
+    pub(super) fn revision(&self) -> Result<Revision, String> {
+        let version = &self.metadata.resource_version;
+        // Digits alone: `parse` would take a `+` too.
+        let revision = version.bytes().all(|it| it.is_ascii_digit()).then(|| version.parse().ok());
+        revision.flatten().map(Revision).ok_or_else(|| {
+            format!("the server's resourceVersion `{version}` is no number, so it may not grow")
+        })
+    }
+
     /// The record, or what is wrong with it.
     pub(super) fn into_record(self) -> Result<(Key, Versioned), String> {
-        let Metadata { name, resource_version, mut annotations } = self.metadata;
+        let revision = self.revision()?;
+        let Metadata { name, mut annotations, .. } = self.metadata;
         let strange = |what: &str| format!("the Lease `{name}` {what}; is it one of Snowmint's?");
         let key = annotations.remove(KEY).ok_or_else(|| strange("has no annotation snowmint.dev/key"))?;
         let key = Key::new(key).map_err(|error| strange(&format!("has a bad key: {error}")))?;
@@ -106,15 +121,7 @@ impl Lease {
             }
             _ => return Err(strange("has no annotation snowmint.dev/record, or two")),
         };
-        // Digits alone: `parse` would take a `+` too.
-        let revision =
-            resource_version.bytes().all(|it| it.is_ascii_digit()).then(|| resource_version.parse().ok());
-        match revision.flatten() {
-            Some(revision) => Ok((key, Versioned { value, revision: Revision(revision) })),
-            None => Err(format!(
-                "the server's resourceVersion `{resource_version}` is no number, so it may not grow"
-            )),
-        }
+        Ok((key, Versioned { value, revision }))
     }
 }
 

@@ -15,6 +15,7 @@ use super::server::{Copies, Server};
 use super::{Names, RedisStore, cause};
 use crate::location::{Host, Location};
 use crate::network::{self, Refusal};
+use crate::skipped::Skipped;
 use crate::{StoreErrorKind, UrlError};
 
 const PORT: u16 = 6379;
@@ -51,7 +52,7 @@ pub(super) fn parse(url: &str) -> Result<RedisStore, UrlError> {
     if names.prefix != PREFIX {
         server.name = format!("{}?prefix={}", server.name, names.prefix);
     }
-    Ok(RedisStore { server, names })
+    Ok(RedisStore { server, names, skipped: Skipped::default() })
 }
 
 /// Takes a URL apart whose scheme is known to be `redis` or `rediss`.

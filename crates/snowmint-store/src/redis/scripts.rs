@@ -102,10 +102,15 @@ static MARKS: LazyLock<Code> = LazyLock::new(|| {
     Code::new("redis.call('PERSIST', KEYS[1]) return redis.call('LRANGE', KEYS[1], 0, -1)".to_owned())
 });
 
+/// What is no hash has a revision that is no number: it is told, and keeps nobody from the others.
 static RECORDS: LazyLock<Code> = LazyLock::new(|| {
     Code::new(format!(
         "{READ_FENCE}local found = {{}} \
-         for at = 2, #KEYS do found[at - 1] = redis.call('HMGET', KEYS[at], 'r', 'v') end \
+         for at = 2, #KEYS do \
+           local record = redis.pcall('HMGET', KEYS[at], 'r', 'v') \
+           if record.err then record = {{'none', ''}} end \
+           found[at - 1] = record \
+         end \
          return found"
     ))
 });
