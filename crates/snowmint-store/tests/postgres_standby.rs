@@ -310,10 +310,9 @@ fn asynchronous_pair() -> (Postgres, Postgres) {
     (primary, standby)
 }
 
-/// Goal: of two primaries none is used by anybody who can see both, and both are named. Method: promote the standby,
-/// restart the old primary as it was; nodes that were connected before, and nodes that come anew.
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn two_primaries_are_refused_and_named() {
+/// Such a pair, of which the standby was promoted and the old primary is down; a store that has used both, and the
+/// revision of `a` that it wrote last.
+async fn promoted_pair() -> (Postgres, Postgres, Arc<dyn Store>, Revision) {
     let (primary, standby) = block_in_place(asynchronous_pair);
     let store = open(&both(&primary, &standby)).await;
     put(&*store, "a", b"1").await;
@@ -321,6 +320,14 @@ async fn two_primaries_are_refused_and_named() {
     block_in_place(|| primary.kill9());
     block_in_place(|| standby.promote());
     let before = put_when_up(&*store).await;
+    (primary, standby, store, before)
+}
+
+/// Goal: of two primaries none is used by anybody who can see both, and both are named. Method: promote the standby,
+/// restart the old primary as it was; nodes that were connected before, and nodes that come anew.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn two_primaries_are_refused_and_named() {
+    let (primary, standby, store, before) = promoted_pair().await;
     block_in_place(|| primary.restart());
     for url in [both(&primary, &standby), both(&standby, &primary)] {
         let (kind, error) = outages::refused(&url).await;
@@ -370,13 +377,7 @@ async fn put_when_up(store: &dyn Store) -> Revision {
 /// promote, use, kill the new primary, start the old one.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn an_old_primary_is_not_gone_back_to() {
-    let (primary, standby) = block_in_place(asynchronous_pair);
-    let store = open(&both(&primary, &standby)).await;
-    put(&*store, "a", b"1").await;
-    eventually("the standby", || shown(&standby) == "1").await;
-    block_in_place(|| primary.kill9());
-    block_in_place(|| standby.promote());
-    let before = put_when_up(&*store).await;
+    let (primary, standby, store, before) = promoted_pair().await;
     block_in_place(|| standby.kill9());
     block_in_place(|| primary.restart());
     let error = store.load(&key("a")).await.unwrap_err();

@@ -10,13 +10,14 @@
 )]
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::net::SocketAddr;
 use std::num::NonZeroU64;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use snowmint_store::{Expected, Key, Revision, Store, StoreErrorKind, Swap, Versioned};
-use snowmint_test_servers::Proxy;
+use snowmint_test_servers::{Proxy, Server};
 use tokio::time::{Instant, sleep};
 
 /// The record that is added to.
@@ -50,6 +51,54 @@ pub(crate) async fn load_again(store: &dyn Store, name: &str) -> Option<Versione
         }
         sleep(Duration::from_millis(50)).await;
     }
+}
+
+/// Writes as soon as the others have a leader.
+pub(crate) async fn put_again(store: &dyn Store, name: &str, value: &[u8]) -> Versioned {
+    let started = Instant::now();
+    loop {
+        let found = load_again(store, name).await;
+        let expected = found.map_or(Expected::Absent, |it| Expected::Revision(it.revision));
+        match store.compare_and_set(&key(name), expected, value).await {
+            Ok(Swap::Done(revision)) => return Versioned { value: value.to_vec(), revision },
+            Ok(Swap::Conflict) => panic!("{name}: a conflict with nobody"),
+            Err(error) => assert!(started.elapsed() < PATIENCE, "still failing: {error}"),
+        }
+    }
+}
+
+/// Checks that one of three members which is cut off from the others, and lacks what they wrote, neither answers a read nor
+/// acknowledges a write: it sleeps while they write, and wakes up when they sleep. `alone` is given its address then.
+pub(crate) async fn cut_off_it_answers_nothing(
+    scheme: &str,
+    nodes: &[Server],
+    cut_off: usize,
+    alone: impl FnOnce(SocketAddr),
+) {
+    let open = async |hosts: Vec<String>| {
+        snowmint_store::open(&format!("{scheme}://{}", hosts.join(","))).await.unwrap()
+    };
+    let others: Vec<&Server> =
+        nodes.iter().enumerate().filter(|(it, _)| *it != cut_off).map(|(_, it)| it).collect();
+    let cut_off = &nodes[cut_off];
+    let behind = open(vec![cut_off.address().to_string()]).await;
+    let writer = open(others.iter().map(|it| it.address().to_string()).collect()).await;
+    let before = put_again(&*writer, "a", b"before").await;
+    assert_eq!(load_again(&*behind, "a").await, Some(before.clone()));
+    cut_off.pause();
+    let after = put_again(&*writer, "a", b"after").await;
+    for other in &others {
+        other.pause();
+    }
+    cut_off.resume();
+    alone(cut_off.address());
+    fails_for_now(&*behind, "a", Expected::Revision(before.revision)).await;
+    let list = behind.list("").await.unwrap_err();
+    assert_eq!(list.kind(), StoreErrorKind::Unavailable, "{list}");
+    for other in &others {
+        other.resume();
+    }
+    assert_eq!(load_again(&*behind, "a").await, Some(after));
 }
 
 /// Calls a store that is down: both kinds of call fail in bounded time, and say that it may pass.
