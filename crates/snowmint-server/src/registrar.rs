@@ -16,7 +16,7 @@ use std::time::Duration;
 use snowmint::{Layout, Rule, Start};
 use snowmint_cluster::namespace::registry::{self, Again};
 use snowmint_cluster::namespace::{
-    Definition, NamespaceError, NumberSource, Numbers, Scheme, SegmentScheme, TextForm,
+    Definition, NamespaceError, NamespaceRecord, NumberSource, Scheme, SegmentScheme, TextForm,
 };
 use snowmint_cluster::{NamespaceName, NoNumber};
 use snowmint_store::{Store, StoreError};

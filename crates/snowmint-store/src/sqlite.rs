@@ -101,7 +101,7 @@ impl SqliteStore {
     /// As for [`open`](Self::open); also if the file has a write-ahead log that cannot be shared without writing.
     pub async fn open_to_read(path: &Path) -> Result<Self, StoreError> {
         let (files, connection) = opening::open_to_read(path).await?;
-        Ok(Self { files, connection: Mutex::new(connection) })
+        Ok(Self { files, connection: Mutex::new(connection), skipped: Skipped::default() })
     }
 
     /// Takes the connection, unless what it writes to is no longer what others open.

@@ -53,8 +53,14 @@ pub enum Reach {
 impl NamespaceRecord {
     /// A namespace that is there.
     pub const fn new(definition: Definition, reach: Reach) -> Self {
-        let (dropped_unix_ms, earlier_texts, numbers) = (None, Vec::new(), Vec::new());
-        Self { definition, reach, dropped_unix_ms, earlier_texts, numbers, edition: 1 }
+        Self {
+            definition,
+            reach,
+            dropped_unix_ms: None,
+            earlier_texts: Vec::new(),
+            numbers: Vec::new(),
+            edition: 1,
+        }
     }
 
     /// Whether ids may be written as in `wanted` from now on.
@@ -271,5 +277,13 @@ mod tests {
         }
         let over = NamespaceRecord::new(defined("scheme = 'segment'\nseries = 2"), Reach::Everywhere);
         assert_eq!(over.brought_up_to(&second), None);
+        // What sources give is kept in both directions.
+        let numbers = |json: &str| serde_json::from_str::<Option<Numbers>>(json).unwrap();
+        let (odd, even) = (numbers(r#"{"remainder":1,"delta":2}"#), numbers(r#"{"remainder":0,"delta":2}"#));
+        let older = NamespaceRecord { numbers: vec![odd, None], ..first.clone() };
+        let newer = NamespaceRecord { numbers: vec![None, even, None], ..second };
+        for (found, seen) in [(&older, &newer), (&newer, &older)] {
+            assert_eq!(found.brought_up_to(seen).unwrap().numbers, [odd, even, None]);
+        }
     }
 }

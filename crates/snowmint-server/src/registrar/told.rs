@@ -7,7 +7,7 @@ use std::sync::Arc;
 use snowmint::Layout;
 use snowmint_cluster::namespace::{
     AutoCreate, Definition, MAX_NAMESPACES, NamespaceError, NamespaceFile, NamespaceFileError,
-    NamespaceRecord, Numbers, Reach, TextForm, registry,
+    NamespaceRecord, Reach, TextForm, registry,
 };
 use snowmint_cluster::{NamespaceName, NamespaceNameError};
 use snowmint_store::{Store, StoreError, StoreReach};
