@@ -54,10 +54,16 @@ impl MariaDb {
     ///
     /// With the error of the server.
     pub fn sql(&self, sql: &str) -> String {
+        let output = run(&mut self.client(sql));
+        String::from_utf8(output.stdout).unwrap().trim_end().to_owned()
+    }
+
+    /// The client, about to run SQL.
+    pub(crate) fn client(&self, sql: &str) -> Command {
         let mut client = Command::new(find("mariadb", "mariadb-client"));
         client.args(["--no-defaults", "--batch", "--skip-column-names", "--user=root", "--execute", sql]);
-        let output = run(client.arg(format!("--socket={}", self.folder().join("socket").display())));
-        String::from_utf8(output.stdout).unwrap().trim_end().to_owned()
+        client.arg(format!("--socket={}", self.folder().join("socket").display()));
+        client
     }
 
     fn launch(settings: &[&str], certificates: Option<&Certificates>) -> Self {

@@ -83,6 +83,38 @@ impl MariaDbPair {
         new.sql("SET GLOBAL read_only = 0");
     }
 
+    /// Lets the replica receive and confirm nothing more, so that commits on the primary wait; returns when it has
+    /// applied all that it has confirmed.
+    ///
+    /// A replica of MariaDB that is killed would throw away what it has confirmed and not applied, and get it from the
+    /// primary again.
+    ///
+    /// # Panics
+    ///
+    /// If the replica is down.
+    pub fn cut_replica(&self) {
+        let replica = self.replica();
+        replica.sql("STOP SLAVE IO_THREAD");
+        replica.wait_until(
+            "applying what was received",
+            "SELECT COUNT(*) FROM information_schema.processlist WHERE state LIKE 'Slave has read all relay log%'",
+        );
+    }
+
+    /// Ends the waits of all commits for the replica: the primary then shows rows that the replica lacks.
+    ///
+    /// # Panics
+    ///
+    /// If the primary is down.
+    pub fn end_waits(&self) {
+        let waiting =
+            "SELECT id FROM information_schema.processlist WHERE state LIKE 'Waiting for semi-sync ACK%'";
+        for id in self.primary().sql(waiting).lines() {
+            // An error says that the session has ended meanwhile.
+            self.primary().client(&format!("KILL QUERY {id}")).output().unwrap();
+        }
+    }
+
     /// Kills the primary and promotes the replica, which then has no replica of its own. What it was sent is applied
     /// first.
     ///
@@ -100,12 +132,8 @@ impl MariaDbPair {
     ///
     /// If the replica is down.
     pub fn promote_replica(&self) {
+        self.cut_replica();
         let new = self.replica();
-        new.sql("STOP SLAVE IO_THREAD");
-        new.wait_until(
-            "applying what was received",
-            "SELECT COUNT(*) FROM information_schema.processlist WHERE state LIKE 'Slave has read all relay log%'",
-        );
         new.sql("STOP SLAVE; RESET SLAVE ALL; SET GLOBAL read_only = 0");
         self.swap();
     }
