@@ -2,7 +2,7 @@
 //! A [`Secret`] shows itself to nobody: no log, no error and no `Debug` holds one.
 
 use std::fmt;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use crate::UrlError;
 
@@ -30,26 +30,48 @@ impl fmt::Debug for Secret {
     }
 }
 
-/// Finds the password of a store: what the URL has, else the first line of the file, else the environment.
-///
-/// # Errors
-///
-/// [`UrlError::PasswordFile`] when the file cannot be read. A file that is named and cannot be read is never
-/// replaced by the environment.
-pub(crate) fn password(in_url: Option<Secret>, file: Option<&Path>) -> Result<Option<Secret>, UrlError> {
-    let in_environment = std::env::var(VARIABLE).ok().map(Secret::new);
-    choose(in_url, file, in_environment)
+/// Where the password of a store comes from.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub(crate) enum Password {
+    /// The URL or the environment, neither of which changes while the process runs; or there is none.
+    Fixed(Option<Secret>),
+    /// The first line of a file, which somebody may replace at any time.
+    File(PathBuf),
 }
 
-fn choose(
-    in_url: Option<Secret>,
-    file: Option<&Path>,
-    in_environment: Option<Secret>,
-) -> Result<Option<Secret>, UrlError> {
-    match (in_url, file) {
-        (Some(secret), _) => Ok(Some(secret)),
-        (None, Some(path)) => read(path).map(Some),
-        (None, None) => Ok(in_environment.filter(|it| !it.0.is_empty())),
+impl Password {
+    /// Finds the password of a store: what the URL has, else the first line of the file, else the environment.
+    ///
+    /// # Errors
+    ///
+    /// [`UrlError::PasswordFile`] when the file cannot be read. A file that is named and cannot be read is never
+    /// replaced by the environment.
+    pub(crate) fn find(in_url: Option<Secret>, file: Option<PathBuf>) -> Result<Self, UrlError> {
+        let in_environment = std::env::var(VARIABLE).ok().map(Secret::new);
+        let found = Self::choose(in_url, file, in_environment);
+        // Tried now, so that a mistake in the URL is told as one.
+        found.read()?;
+        Ok(found)
+    }
+
+    fn choose(in_url: Option<Secret>, file: Option<PathBuf>, in_environment: Option<Secret>) -> Self {
+        match (in_url, file) {
+            (Some(secret), _) => Self::Fixed(Some(secret)),
+            (None, Some(path)) => Self::File(path),
+            (None, None) => Self::Fixed(in_environment.filter(|it| !it.0.is_empty())),
+        }
+    }
+
+    /// The password as it is now: a file is read each time, so that a new one counts from the next connection on.
+    ///
+    /// # Errors
+    ///
+    /// As for [`find`](Self::find).
+    pub(crate) fn read(&self) -> Result<Option<Secret>, UrlError> {
+        match self {
+            Self::Fixed(secret) => Ok(secret.clone()),
+            Self::File(path) => read(path).map(Some),
+        }
     }
 }
 
@@ -67,25 +89,31 @@ fn read(path: &Path) -> Result<Secret, UrlError> {
 mod tests {
     use super::*;
 
+    fn choose(in_url: Option<Secret>, file: Option<&Path>, in_environment: &str) -> Password {
+        Password::choose(in_url, file.map(Path::to_path_buf), Some(Secret::new(in_environment.to_owned())))
+    }
+
     #[test]
     fn the_nearest_password_wins() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("password");
         std::fs::write(&path, "from file\nmore\n").unwrap();
         let secret = |text: &str| Some(Secret::new(text.to_owned()));
-        assert_eq!(choose(secret("url"), Some(&path), secret("env")).unwrap(), secret("url"));
-        assert_eq!(choose(None, Some(&path), secret("env")).unwrap(), secret("from file"));
-        assert_eq!(choose(None, None, secret("env")).unwrap(), secret("env"));
-        assert_eq!(choose(None, None, secret("")).unwrap(), None);
-        assert_eq!(choose(None, None, None).unwrap(), None);
+        assert_eq!(choose(secret("url"), Some(&path), "env").read().unwrap(), secret("url"));
+        let from_file = choose(None, Some(&path), "env");
+        assert_eq!(from_file.read().unwrap(), secret("from file"));
+        std::fs::write(&path, "rotated\n").unwrap();
+        assert_eq!(from_file.read().unwrap(), secret("rotated"));
+        assert_eq!(choose(None, None, "env").read().unwrap(), secret("env"));
+        assert_eq!(choose(None, None, "").read().unwrap(), None);
+        assert_eq!(Password::choose(None, None, None).read().unwrap(), None);
     }
 
     #[test]
     fn a_file_without_a_password_is_refused() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("password");
-        let refused =
-            || choose(None, Some(&path), Some(Secret::new("env".to_owned()))).unwrap_err().to_string();
+        let refused = || choose(None, Some(&path), "env").read().unwrap_err().to_string();
         assert!(refused().contains("No such file"), "{}", refused());
         std::fs::write(&path, "\nsecond").unwrap();
         assert!(refused().contains("is empty") && !refused().contains("second"), "{}", refused());

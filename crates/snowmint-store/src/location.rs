@@ -5,7 +5,7 @@ use std::fmt;
 use std::path::{Path, PathBuf};
 
 use crate::UrlError;
-use crate::credentials::{self, Secret};
+use crate::credentials::{self, Password, Secret};
 
 /// The parts of a URL.
 #[derive(Debug)]
@@ -18,6 +18,23 @@ pub(crate) struct Location {
     /// With its leading `/`; empty where the URL has none.
     pub(crate) path: String,
     parameters: Vec<(String, String)>,
+}
+
+/// A user, and where the password is.
+#[cfg(any(test, feature = "etcd", feature = "zookeeper"))]
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub(crate) struct Login {
+    pub(crate) user: String,
+    password: Password,
+}
+
+#[cfg(any(test, feature = "etcd", feature = "zookeeper"))]
+impl Login {
+    /// The password as it is now.
+    pub(crate) fn password(&self) -> Result<Secret, UrlError> {
+        // There is one, or there would be no login; a file without one is an error.
+        Ok(self.password.read()?.unwrap_or_else(|| Secret::new(String::new())))
+    }
 }
 
 /// A host and its port.
@@ -96,25 +113,26 @@ impl Location {
 
     /// The user with the password, which may stand elsewhere; no user, no password.
     #[cfg(any(test, feature = "etcd", feature = "zookeeper"))]
-    pub(crate) fn take_login(&mut self) -> Result<Option<(String, Secret)>, UrlError> {
+    pub(crate) fn take_login(&mut self) -> Result<Option<Login>, UrlError> {
         let file = self.take_path("password_file");
         let Some(user) = self.user.take() else {
             let without = file.is_some() || self.password.is_some();
             return if without { Err(self.malformed("has a password but no user")) } else { Ok(None) };
         };
-        let password = credentials::password(self.password.take(), file.as_deref())?;
-        let missing = || {
+        let password = Password::find(self.password.take(), file)?;
+        if password == Password::Fixed(None) {
             let variable = credentials::VARIABLE;
-            self.malformed(&format!("has a user but no password; say ?password_file=PATH or set {variable}"))
-        };
-        Ok(Some((user, password.ok_or_else(missing)?)))
+            let text = format!("has a user but no password; say ?password_file=PATH or set {variable}");
+            return Err(self.malformed(&text));
+        }
+        Ok(Some(Login { user, password }))
     }
 
     /// The password, for stores where a user and a password may each go without the other.
     #[cfg(any(feature = "redis", feature = "postgres", feature = "mysql"))]
-    pub(crate) fn take_password(&mut self) -> Result<Option<Secret>, UrlError> {
+    pub(crate) fn take_password(&mut self) -> Result<Password, UrlError> {
         let file = self.take_path("password_file");
-        credentials::password(self.password.take(), file.as_deref())
+        Password::find(self.password.take(), file)
     }
 
     /// Refuses parameters that nobody took: a mistyped `ca` must not mean "no check".
@@ -214,8 +232,8 @@ mod tests {
         assert!(found.finish("ca").unwrap_err().to_string().contains("no parameter `tls`, only ca"));
         assert_eq!(found.take("tls").as_deref(), Some(""));
         assert_eq!(found.finish("ca"), Ok(()));
-        let (user, password) = found.take_login().unwrap().unwrap();
-        assert_eq!((&*user, password.expose()), ("u@x", "p/:"));
+        let login = found.take_login().unwrap().unwrap();
+        assert_eq!((&*login.user, login.password().unwrap().expose()), ("u@x", "p/:"));
     }
 
     #[test]
@@ -225,8 +243,8 @@ mod tests {
         std::fs::write(&path, "from file\n").unwrap();
         let login = |rest: &str| parse(rest).unwrap().take_login();
         assert_eq!(login("//h").unwrap(), None);
-        let (user, password) = login(&format!("//u@h?password_file={}", path.display())).unwrap().unwrap();
-        assert_eq!((&*user, password.expose()), ("u", "from file"));
+        let found = login(&format!("//u@h?password_file={}", path.display())).unwrap().unwrap();
+        assert_eq!((&*found.user, found.password().unwrap().expose()), ("u", "from file"));
         assert!(login("//:secret@h").unwrap_err().to_string().ends_with("has a password but no user"));
     }
 

@@ -63,9 +63,9 @@ const UNIX_MS: &str = "SELECT CAST(UNIX_TIMESTAMP(NOW(3)) * 1000 AS SIGNED)";
 /// Records are rows of the table `snowmint_records`, which is created when the store is first opened. A user who may
 /// not create tables needs `SELECT`, `INSERT` and `UPDATE` on one that is there; [`schema`](crate::schema) shows it.
 ///
-/// Each write is one statement and one commit. It is as durable as the server is set to be:
-/// `innodb_flush_log_at_trx_commit` has to be 1 (the default), as with another value a crash of the machine loses the
-/// last second. A server with `read_only` on is taken for a replica and refused, and every write is conditional on
+/// Each write is one statement and one commit. A server with `innodb_flush_log_at_trx_commit` at 0 or 2 is refused, as
+/// a crash of the server (0) or of the machine (2) loses its last second, unless `may_lose` says so; nodes of a Galera
+/// cluster keep for each other what one of them loses. A server with `read_only` on is taken for a replica and refused, and every write is conditional on
 /// that setting, since a user with `SUPER` or `READ ONLY ADMIN` could write in spite of it.
 ///
 /// After a failover to a replica, what it had not received is lost, and with it leases that nodes still hold:
@@ -86,7 +86,7 @@ const UNIX_MS: &str = "SELECT CAST(UNIX_TIMESTAMP(NOW(3)) * 1000 AS SIGNED)";
 ///
 /// | parameter | meaning |
 /// |---|---|
-/// | `password_file` | a file whose first line is the password |
+/// | `password_file` | a file whose first line is the password; it is read for each connection |
 /// | `ssl-mode` | `disabled`, `preferred` (the default), `required`, `verify_ca` or `verify_identity` |
 /// | `ssl-ca` | a PEM file with authorities to trust besides the system's; without `ssl-mode` it means `verify_identity` |
 /// | `ssl-cert`, `ssl-key` | PEM files with a client certificate and its key |

@@ -11,6 +11,7 @@ use std::time::Duration;
 
 use tokio::time::{Instant, timeout_at};
 
+use crate::credentials::{Password, Secret};
 pub(crate) use crate::effect::{Effect, chain};
 use crate::location::{Host, Location};
 use crate::{StoreErrorKind, UrlError};
@@ -22,7 +23,7 @@ const TIMEOUT: Duration = Duration::from_secs(5);
 pub(crate) const IDLE: Duration = Duration::from_millis(500);
 /// How long the other hosts may take to answer once one has accepted.
 const PATIENCE: Duration = Duration::from_secs(1);
-/// A connection to one of several hosts is replaced when it is so old, so that all of them are asked again.
+/// No call goes to one of several hosts unless all of them were asked in this time before it.
 pub(crate) const ASK_AGAIN: Duration = Duration::from_secs(10);
 
 /// Why there is no connection. Nothing was sent on it.
@@ -51,6 +52,25 @@ pub(crate) struct Writable<C, M> {
     pub(crate) server: Option<String>,
     /// How far its history goes.
     pub(crate) mark: M,
+    pub(crate) standing: Standing,
+}
+
+/// Whether a failover may still lose what a server shows of its history.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Standing {
+    /// It may not, so no later server may lack it.
+    Kept,
+    /// It may, as long as no commit after it is confirmed: a replica that lacks it is a good new primary.
+    Unconfirmed,
+}
+
+/// The server that was chosen among the hosts.
+#[derive(Debug)]
+pub(crate) struct Chosen<C, M> {
+    pub(crate) connection: C,
+    pub(crate) server: Option<String>,
+    /// Its mark while that is [`Standing::Unconfirmed`], for [`Hosts::see`] once it is confirmed.
+    pub(crate) unconfirmed: Option<M>,
 }
 
 /// What a host answers.
@@ -93,7 +113,7 @@ impl<M: Mark> Hosts<M> {
         self.all.len() > 1
     }
 
-    /// Remembers a mark of a server that is connected, so that no later one may lack what it had.
+    /// Remembers a mark that a failover cannot lose any more, so that no later server may lack what it had.
     pub(crate) fn see(&self, mark: M) {
         self.seen().see(mark);
     }
@@ -107,7 +127,7 @@ impl<M: Mark> Hosts<M> {
         &self,
         deadline: Instant,
         connect: impl Fn(Host) -> F,
-    ) -> Result<C, Refusal>
+    ) -> Result<Chosen<C, M>, Refusal>
     where
         F: Future<Output = Answer<C, M>>,
     {
@@ -127,7 +147,7 @@ impl<M: Mark> Hosts<M> {
     }
 
     /// Of the answers of all hosts, the first that can be believed.
-    fn choose<C>(&self, answers: Vec<(usize, Answer<C, M>)>) -> Result<C, Refusal> {
+    fn choose<C>(&self, answers: Vec<(usize, Answer<C, M>)>) -> Result<Chosen<C, M>, Refusal> {
         let servers =
             answers.iter().filter_map(|(at, answer)| Some((at, answer.as_ref().ok()?.server.as_ref()?)));
         let servers: Vec<_> = servers.collect();
@@ -145,11 +165,17 @@ impl<M: Mark> Hosts<M> {
         let mut seen = self.seen();
         for (at, answer) in answers {
             let refusal = match answer {
-                Ok(Writable { connection, mark, .. }) => match mark.lacks(&seen) {
+                Ok(Writable { connection, server, mark, standing }) => match mark.lacks(&seen) {
                     None => {
-                        seen.see(mark);
                         self.first.store(at, Ordering::Relaxed);
-                        return Ok(connection);
+                        let unconfirmed = match standing {
+                            Standing::Unconfirmed => Some(mark),
+                            Standing::Kept => {
+                                seen.see(mark);
+                                None
+                            }
+                        };
+                        return Ok(Chosen { connection, server, unconfirmed });
                     }
                     Some(lack) => {
                         let text = format!(
@@ -209,6 +235,11 @@ fn all_of(refusals: &[Refusal]) -> Refusal {
     Refusal::new(kind, refusals.iter().map(|it| &*it.text).collect::<Vec<_>>().join("; "))
 }
 
+/// The password as it is now. One that cannot be read may be about to be replaced.
+pub(crate) fn current(password: &Password) -> Result<Option<Secret>, Refusal> {
+    password.read().map_err(|error| Refusal::new(StoreErrorKind::Unavailable, error.to_string()))
+}
+
 /// The limit of a call: `timeout_ms`, from 100 ms to a minute.
 pub(crate) fn timeout(location: &mut Location) -> Result<Duration, UrlError> {
     let limit = take_number(location, "timeout_ms", 100..=60_000)?;
@@ -230,6 +261,15 @@ pub(crate) fn take_number(
             let (from, to) = range.into_inner();
             Err(location.malformed(&format!("{name}= is a number from {from} to {to}")))
         }
+    }
+}
+
+/// Whether to refuse a server whose settings keep nothing on a disk: `durable`, `yes` unless the URL says `no`.
+pub(crate) fn durable(location: &mut Location) -> Result<bool, UrlError> {
+    match location.take("durable").as_deref() {
+        None | Some("yes") => Ok(true),
+        Some("no") => Ok(false),
+        Some(_) => Err(location.malformed("durable= is yes or no")),
     }
 }
 
@@ -272,9 +312,9 @@ mod tests {
             }
             let server = words.next().filter(|it| *it != "any").map(ToOwned::to_owned);
             let mark = words.next().map_or(0, |it| it.parse().unwrap());
-            Ok(Writable { connection: name.clone(), server, mark })
+            Ok(Writable { connection: name.clone(), server, mark, standing: Standing::Kept })
         };
-        hosts.connect(Instant::now() + limit, attempt).await
+        hosts.connect(Instant::now() + limit, attempt).await.map(|it| it.connection)
     }
 
     impl Mark for u64 {
@@ -364,6 +404,22 @@ mod tests {
             "the host that is down may be the one that has it"
         );
         assert!(refusal.text.contains("up-a-5:1: the server is in epoch 5, and 6 was seen"), "{refusal:?}");
+    }
+
+    /// Goal: what a failover may still lose is not asked of the next server. Method: a mark that is not confirmed.
+    #[tokio::test(start_paused = true)]
+    async fn a_mark_counts_once_it_is_confirmed() {
+        let limit = Duration::from_secs(3);
+        let hosts = hosts("//h");
+        let connected = async |mark, standing| {
+            let answer = async |_| Ok(Writable { connection: (), server: None, mark, standing });
+            hosts.connect(Instant::now() + limit, answer).await.map(|it| it.unconfirmed)
+        };
+        assert_eq!(connected(7, Standing::Unconfirmed).await.unwrap(), Some(7));
+        assert_eq!(connected(5, Standing::Kept).await.unwrap(), None);
+        connected(4, Standing::Unconfirmed).await.unwrap_err();
+        hosts.see(7);
+        connected(6, Standing::Kept).await.unwrap_err();
     }
 
     #[tokio::test]

@@ -85,7 +85,7 @@ const REBUILDS: usize = 3;
 /// | parameter | meaning |
 /// |---|---|
 /// | `prefix` | what all names begin with, `snowmint` if not said |
-/// | `password_file` | a file whose first line is the password |
+/// | `password_file` | a file whose first line is the password; it is read for each connection |
 /// | `may_lose` | how much of the newest writes a failover or restart may lose, `2s` if not said; a lease window has to be at least three times as long |
 /// | `wait_replicas` | how many replicas have to have a write before it is acknowledged, 0 if not said |
 /// | `wait_ms` | how long to wait for them, 1000 if not said; then a write is [`StoreErrorKind::OutcomeUnknown`] |

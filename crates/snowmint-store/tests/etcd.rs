@@ -10,6 +10,7 @@
 
 mod network;
 
+use std::io::Write as _;
 use std::process::Command;
 use std::sync::Arc;
 use std::time::Duration;
@@ -80,6 +81,16 @@ async fn records_are_plain_keys() {
         matches!(&skipped[..], [it] if it.contains("what is this?") && it.contains("no key")),
         "{skipped:?}"
     );
+}
+
+/// Replaces the password of the user `snow`.
+fn etcd_password(etcd: &Etcd, password: &str) {
+    let mut passwd = Command::new("etcdctl");
+    passwd.env("ETCDCTL_API", "3").arg(format!("--endpoints={}", etcd.address()));
+    passwd.args(["--user=root:hunter2", "user", "passwd", "snow", "--interactive=false"]);
+    let mut passwd = passwd.stdin(std::process::Stdio::piped()).spawn().unwrap();
+    writeln!(passwd.stdin.take().unwrap(), "{password}").unwrap();
+    assert!(passwd.wait().unwrap().success());
 }
 
 fn etcdctl(etcd: &Etcd, arguments: &[&str]) -> String {
@@ -265,6 +276,16 @@ async fn a_login_is_checked_renewed_and_not_shown() {
     // Long enough for the token to expire.
     sleep(Duration::from_secs(3)).await;
     put(&store, "a", b"2").await;
+    // A new password ends the tokens of its user; it is read from the file for the next one.
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("password");
+    std::fs::write(&file, "s/e@cret\n").unwrap();
+    let rotated =
+        EtcdStore::open(&format!("etcd://snow@{host}?password_file={}", file.display())).await.unwrap();
+    std::fs::write(&file, "another\n").unwrap();
+    etcd_password(&etcd, "another");
+    put(&rotated, "a", b"rotated").await;
+    etcd_password(&etcd, "s/e@cret");
     // A change of users makes older tokens useless for writes.
     etcdctl(&etcd, &["--user=root:hunter2", "role", "add", "another"]);
     let found = store.load(&key("a")).await.unwrap().unwrap();
@@ -285,10 +306,16 @@ async fn tls_is_checked_on_both_sides() {
     let host = etcd.address();
     let store = open(&format!("etcds://{host}?ca={authority}&cert={cert}&key={key_file}")).await;
     put(&*store, "a", b"value").await;
-    for (url, why) in [
-        (format!("etcd://{host}"), "no TLS"),
-        (format!("etcds://{host}"), "an authority nobody trusts"),
-        (format!("etcds://{host}?ca={authority}"), "no client certificate"),
+    let plain = Etcd::start();
+    for (url, why, says) in [
+        (format!("etcd://{host}"), "no TLS", "etcd takes clients over TLS alone, say etcds://"),
+        (format!("etcds://{host}"), "an authority nobody trusts", "UnknownIssuer"),
+        (format!("etcds://{host}?ca={authority}"), "no client certificate", "say cert= and key="),
+        (
+            format!("etcds://{}?ca={authority}", plain.address()),
+            "TLS to a server without",
+            "etcd speaks no TLS there",
+        ),
     ] {
         let started = Instant::now();
         let error = EtcdStore::open(&url).await.expect_err(why);
@@ -297,6 +324,7 @@ async fn tls_is_checked_on_both_sides() {
             matches!(&error, OpenError::Store(it) if it.kind() == StoreErrorKind::Unavailable),
             "{error}"
         );
+        assert!(error.to_string().contains(says), "{why}: {error}");
         assert!(started.elapsed() < network::LONGEST_CALL, "{why}: {:?}", started.elapsed());
     }
 }

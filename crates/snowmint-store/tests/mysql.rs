@@ -123,6 +123,49 @@ async fn passwords_databases_and_rights() {
     }
 }
 
+/// Goal: a password that is replaced while a node runs costs nothing. Method: change it on the server and in the file,
+/// then end all sessions.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_new_password_is_read_from_its_file() {
+    let server = MariaDb::start();
+    server.sql(&format!("CREATE USER node@'%' IDENTIFIED BY '{SECRET}'; GRANT ALL ON test.* TO node@'%'"));
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("password");
+    std::fs::write(&file, format!("{SECRET}\n")).unwrap();
+    let store =
+        open(&format!("mysql://node@{}/test?password_file={}", server.address(), file.display())).await;
+    put(&*store, "a", b"1").await;
+    server.sql("SET PASSWORD FOR node@'%' = PASSWORD('another'); KILL USER node");
+    let error = store.load(&key("a")).await.unwrap_err();
+    assert!(error.to_string().contains("check user and password"), "{error}");
+    std::fs::write(&file, "another\n").unwrap();
+    assert_eq!(store.load(&key("a")).await.unwrap().unwrap().value, b"1");
+}
+
+/// Goal: a server that acknowledges commits before they are on its disk is refused, unless the user has stated the loss.
+#[tokio::test]
+async fn a_server_that_syncs_later_is_refused() {
+    let server = MariaDb::start();
+    for (value, ends) in [(0, "server"), (2, "machine")] {
+        server.sql(&format!("SET GLOBAL innodb_flush_log_at_trx_commit = {value}"));
+        for parameter in ["", "?may_lose=1900ms"] {
+            let (kind, error) = refused(&format!("{}{parameter}", url(&server))).await;
+            assert_eq!(kind, Some(StoreErrorKind::Other), "{error}");
+            assert!(error.contains(&format!("innodb_flush_log_at_trx_commit is {value}")), "{error}");
+            assert!(
+                error.contains(&format!("crash of the {ends}")) && error.contains("may_lose=2s"),
+                "{error}"
+            );
+        }
+        open(&format!("{}?may_lose=2s", url(&server))).await;
+    }
+    server.sql("SET GLOBAL innodb_flush_log_at_timeout = 10");
+    refused(&format!("{}?may_lose=10s", url(&server))).await;
+    open(&format!("{}?may_lose=11s", url(&server))).await;
+    server.sql("SET GLOBAL innodb_flush_log_at_trx_commit = 3");
+    open(&url(&server)).await;
+}
+
 #[tokio::test]
 async fn a_foreign_table_is_left_alone() {
     let server = MariaDb::start();

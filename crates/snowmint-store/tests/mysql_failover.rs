@@ -298,6 +298,40 @@ async fn what_no_replica_has_is_not_shown() {
     assert_eq!(lossy.add(&key("sum"), NonZeroU64::MIN).await.unwrap(), 1);
 }
 
+/// Goal: transactions that no replica has are not counted as seen, so the promoted replica, which never had them, is
+/// used. Method: cut the replica off, leave writes unconfirmed on the primary, ask there on new and on old connections
+/// and from a node that starts, also while it shows those writes; then kill the primary and promote the replica.
+#[tokio::test(flavor = "multi_thread", worker_threads = 4)]
+async fn what_no_replica_has_locks_nobody_out() {
+    let pair = start().await;
+    let writers = Writers::start(&pair).await;
+    writers.go_on().await;
+    let url = format!("{}?timeout_ms=1000", pair.url("node"));
+    let store = open(&url).await;
+    on(&pair, MariaDbPair::cut_replica).await;
+    // Each of these calls breaks its connection, so the next makes a new one.
+    for _ in 0..3 {
+        let error = store.load(&key("sum")).await.unwrap_err();
+        assert_eq!(error.kind(), StoreErrorKind::Unavailable, "{error}");
+        on(&pair, MariaDbPair::end_waits).await;
+    }
+    let starting = tokio::spawn({
+        let url = url.clone();
+        async move { snowmint_store::open(&url).await }
+    });
+    on(&pair, |pair| {
+        let stranded = pair.primary().sql("SELECT @@gtid_binlog_pos");
+        assert_ne!(pair.replica().sql("SELECT @@gtid_slave_pos"), stranded, "nothing is stranded");
+        pair.fail_over();
+    })
+    .await;
+    drop(starting.await.unwrap());
+    // All of them go on, on the promoted server.
+    store.load(&key("sum")).await.unwrap();
+    writers.go_on().await;
+    writers.stop().await;
+}
+
 /// Goal: a server that lost transactions is not used. Method: one that forgets its log, and a restart.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_server_that_lacks_what_was_seen_is_refused() {

@@ -87,7 +87,18 @@ async fn passwords_and_rights() {
     let folder = tempfile::tempdir().unwrap();
     let file = folder.path().join("password");
     std::fs::write(&file, format!("{SECRET}\n")).unwrap();
-    open(&format!("redis://{address}?password_file={}", file.display())).await;
+    let store = open(&format!("redis://{address}?password_file={}", file.display())).await;
+    // A new password is read from the file for the next connection.
+    let admin = |password, command: &[&str]| {
+        cli(server.address(), &[&["-a", password, "--no-auth-warning"], command].concat())
+    };
+    assert_eq!(admin(SECRET, &["CONFIG", "SET", "requirepass", "another"]), "OK");
+    std::fs::write(&file, "another\n").unwrap();
+    assert_ne!(admin("another", &["CLIENT", "KILL", "TYPE", "normal"]), "0");
+    while let Err(error) = store.load(&key("a")).await {
+        assert_eq!(error.kind(), StoreErrorKind::Unavailable, "{error}");
+    }
+    assert_eq!(admin("another", &["CONFIG", "SET", "requirepass", SECRET]), "OK");
 
     for (login, says) in [
         (String::new(), "NOAUTH"),

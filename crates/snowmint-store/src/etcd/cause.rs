@@ -17,8 +17,19 @@ pub(super) enum Failure {
     Login(Box<Status>),
     /// It was sent, and no answer came in this time.
     NoAnswer(Duration),
-    /// It was sent, and this came back, from etcd or from the connection.
+    /// It was sent, and this came back from etcd.
     Status(Box<Status>),
+    /// It was sent, and the connection failed. TLS 1.3 tells a client that its certificate is wanted only after it has sent
+    /// its first request, and that reason does not come through; nor does an alert to a client that speaks no TLS.
+    Broken(String, Speaks),
+}
+
+/// What is spoken with the members.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum Speaks {
+    Plain,
+    Tls,
+    TlsWithCertificate,
 }
 
 pub(super) fn store_error(
@@ -41,7 +52,7 @@ fn kind(effect: Effect, failure: &Failure) -> StoreErrorKind {
     match failure {
         Failure::NoConnection(_) => StoreErrorKind::Unavailable,
         Failure::Login(status) => of_status(Effect::Reads, status).unwrap_or(StoreErrorKind::Unavailable),
-        Failure::NoAnswer(_) => effect.lost(),
+        Failure::NoAnswer(_) | Failure::Broken(..) => effect.lost(),
         Failure::Status(status) => of_status(effect, status).unwrap_or(effect.lost()),
     }
 }
@@ -71,12 +82,30 @@ fn of_status(effect: Effect, status: &Status) -> Option<StoreErrorKind> {
 
 fn text(effect: Effect, failure: &Failure) -> String {
     match failure {
+        Failure::NoConnection(why)
+            if ["InvalidContentType", "tls handshake eof"].iter().any(|it| why.contains(it)) =>
+        {
+            format!("{why}; if etcd speaks no TLS there, say etcd:// without tls=, ca=, cert= and key=")
+        }
         Failure::NoConnection(why) => format!("{why}; see that etcd runs and can be reached from here"),
         Failure::NoAnswer(waited) => {
             format!("no answer in {} s; see that a majority of etcd's members runs", waited.as_secs())
         }
         Failure::Login(status) => {
             format!("etcd says \"{}\" to user and password; check both", status.message())
+        }
+        Failure::Broken(why, Speaks::Plain) => {
+            format!(
+                "{why}; if etcd takes clients over TLS alone, say etcds:// and ca=; else see that it runs"
+            )
+        }
+        Failure::Broken(why, Speaks::Tls) => {
+            format!("{why}; if etcd wants a client certificate, say cert= and key=; else see that it runs")
+        }
+        Failure::Broken(why, Speaks::TlsWithCertificate) => {
+            format!(
+                "{why}; see that a majority of etcd's members runs, and that it trusts the certificate of cert="
+            )
         }
         Failure::Status(status) => format!("etcd says \"{}\"; {}", status.message(), advice(effect, status)),
     }

@@ -12,12 +12,12 @@ use tonic::metadata::{Ascii, MetadataValue};
 use tonic::transport::{Channel, Endpoint};
 use tonic::{Code, Request, Response, Status};
 
-use super::cause::Failure;
+use super::cause::{Failure, Speaks};
 use super::wire;
 use super::wire::auth_client::AuthClient;
 use super::wire::kv_client::KvClient;
-use crate::credentials::Secret;
 use crate::effect::chain;
+use crate::location::Login;
 
 /// How long one member may take to be connected to, its TLS included.
 const CONNECT: Duration = Duration::from_millis(1500);
@@ -38,7 +38,8 @@ pub(super) struct Link {
     /// The member that is asked first.
     current: AtomicUsize,
     shown_hosts: String,
-    login: Option<(String, Secret)>,
+    login: Option<Login>,
+    speaks: Speaks,
     token: Mutex<Option<MetadataValue<Ascii>>>,
 }
 
@@ -57,14 +58,15 @@ impl Link {
     pub(super) fn new(
         endpoints: Vec<Endpoint>,
         shown_hosts: String,
-        login: Option<(String, Secret)>,
+        login: Option<Login>,
+        speaks: Speaks,
     ) -> Self {
         let member = |endpoint: Endpoint| {
             let endpoint = endpoint.connect_timeout(CONNECT).tcp_keepalive(Some(Duration::from_secs(10)));
             Member { endpoint, channel: Mutex::new(None) }
         };
         let members = endpoints.into_iter().map(member).collect();
-        Self { members, current: AtomicUsize::new(0), shown_hosts, login, token: Mutex::new(None) }
+        Self { members, current: AtomicUsize::new(0), shown_hosts, login, speaks, token: Mutex::new(None) }
     }
 
     pub(super) fn shown_hosts(&self) -> &str {
@@ -123,10 +125,10 @@ impl Link {
                 if !is_about_the_member(&status) {
                     unanswered.settled();
                 }
-                Err(if is_connect_error(&status) {
-                    Failure::NoConnection(status.message().to_owned())
-                } else {
-                    Failure::Status(Box::new(status))
+                Err(match status.source() {
+                    Some(error) if is_connect_error(&status) => Failure::NoConnection(chain(error)),
+                    Some(error) => Failure::Broken(chain(error), self.speaks),
+                    None => Failure::Status(Box::new(status)),
                 })
             }
             Err(_) => Err(Failure::NoAnswer(answer)),
@@ -181,15 +183,16 @@ impl Link {
 
     /// The token of the login, fetched when there is none.
     async fn token(&self, channel: &Channel) -> Result<Option<MetadataValue<Ascii>>, Failure> {
-        let Some((user, password)) = &self.login else {
+        let Some(login) = &self.login else {
             return Ok(None);
         };
         let mut token = self.token.lock().await;
         if token.is_some() {
             return Ok(token.clone());
         }
+        let password = login.password().map_err(|error| Failure::NoConnection(error.to_string()))?;
         let request =
-            wire::AuthenticateRequest { name: user.clone(), password: password.expose().to_owned() };
+            wire::AuthenticateRequest { name: login.user.clone(), password: password.expose().to_owned() };
         match AuthClient::new(channel.clone()).authenticate(request).await {
             Ok(answer) => {
                 let fresh = MetadataValue::try_from(answer.into_inner().token);

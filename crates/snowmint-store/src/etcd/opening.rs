@@ -3,6 +3,7 @@
 
 use tonic::transport::{Certificate, ClientTlsConfig, Endpoint, Identity};
 
+use super::cause::Speaks;
 use super::link::Link;
 use crate::UrlError;
 use crate::effect::chain;
@@ -41,7 +42,10 @@ pub(super) fn settings(url: &str) -> Result<(Link, String), UrlError> {
     let mut location = location(url)?;
     let login = location.take_login()?;
     let prefix = prefix(&mut location)?;
-    let tls = tls(&mut location)?;
+    let (tls, speaks) = match tls(&mut location)? {
+        Some((tls, speaks)) => (Some(tls), speaks),
+        None => (None, Speaks::Plain),
+    };
     location.finish(PARAMETERS)?;
     let endpoint = |host: &Host| {
         let scheme = if tls.is_some() { "https" } else { "http" };
@@ -53,10 +57,10 @@ pub(super) fn settings(url: &str) -> Result<(Link, String), UrlError> {
         }
     };
     let endpoints: Result<Vec<_>, _> = location.hosts.iter().map(endpoint).collect();
-    Ok((Link::new(endpoints?, location.shown_hosts(), login), prefix))
+    Ok((Link::new(endpoints?, location.shown_hosts(), login, speaks), prefix))
 }
 
-fn tls(location: &mut Location) -> Result<Option<ClientTlsConfig>, UrlError> {
+fn tls(location: &mut Location) -> Result<Option<(ClientTlsConfig, Speaks)>, UrlError> {
     let said = match location.take("tls").as_deref() {
         None => None,
         Some("true" | "") => Some(true),
@@ -79,10 +83,11 @@ fn tls(location: &mut Location) -> Result<Option<ClientTlsConfig>, UrlError> {
         None => ClientTlsConfig::new().with_native_roots(),
     };
     match (cert, key) {
-        (None, None) => Ok(Some(config)),
+        (None, None) => Ok(Some((config, Speaks::Tls))),
         (Some(cert), Some(key)) => {
             let (cert, key) = (location.read_file("cert", &cert)?, location.read_file("key", &key)?);
-            Ok(Some(config.identity(Identity::from_pem(cert, key))))
+            let config = config.identity(Identity::from_pem(cert, key));
+            Ok(Some((config, Speaks::TlsWithCertificate)))
         }
         _ => Err(location.malformed("cert= and key= go together")),
     }

@@ -7,10 +7,11 @@ use sqlx::mysql::{MySqlConnectOptions, MySqlConnection, MySqlSslMode};
 use sqlx::{ConnectOptions, Connection};
 
 use super::history::History;
-use super::session::{self, Durability, Session};
+use super::session::{self, Session};
 use super::{MySqlStore, TABLE, cause};
+use crate::credentials::Password;
 use crate::location::{Host, Location};
-use crate::network::{self, Effect, Writable};
+use crate::network::{self, Effect, Standing, Writable};
 use crate::sql::{self, Connect, Connected, Failure, Pool};
 use crate::statement::at_most_one;
 use crate::{StoreError, StoreErrorKind, UrlError};
@@ -32,11 +33,12 @@ const INSPECT: &str = "SELECT CAST(t.engine AS CHAR), \
     FROM information_schema.tables t WHERE t.table_schema = DATABASE() AND t.table_name = 'snowmint_records'";
 const COLUMNS: &str = "name varbinary 200, revision bigint, value mediumblob";
 
-/// What a session needs; holds the password, so it is never shown.
+/// What a session needs; may hold the password, so it is never shown.
 pub(crate) struct Settings {
     options: MySqlConnectOptions,
+    password: Password,
     limit: Duration,
-    durability: Durability,
+    may_lose: Duration,
 }
 
 impl Settings {
@@ -72,14 +74,12 @@ impl Settings {
         if let Some(user) = location.user.take() {
             options = options.username(&user);
         }
-        if let Some(password) = location.take_password()? {
-            options = options.password(password.expose());
-        }
+        let password = location.take_password()?;
         options = tls(location, options)?;
         let limit = network::timeout(location)?;
         let may_lose = network::may_lose(location, Duration::ZERO)?;
-        let durability = if may_lose.is_zero() { Durability::Keeps } else { Durability::MayLose };
-        Ok((Pool::new(Self { options, limit, durability }, location.hosts.clone(), limit, may_lose), name))
+        let settings = Self { options, password, limit, may_lose };
+        Ok((Pool::new(settings, location.hosts.clone(), limit, may_lose), name))
     }
 }
 
@@ -117,16 +117,24 @@ impl Connect for Settings {
     type Mark = History;
 
     async fn connect(&self, host: Host) -> Connected<Self> {
-        let options = self.options.clone().host(host.name()).port(host.port());
+        let mut options = self.options.clone().host(host.name()).port(host.port());
+        if let Some(password) = network::current(&self.password)? {
+            options = options.password(password.expose());
+        }
         let mut connection = options.connect().await.map_err(|error| cause::refusal(&error))?;
         set_up(&mut connection, self.limit).await.map_err(|error| cause::refusal(&error))?;
-        let begun = session::begin(&mut connection, self.durability).await?;
+        let begun = session::begin(&mut connection, self.may_lose).await?;
         let session = Session::new(connection, &begun);
-        Ok(Writable { connection: session, server: Some(begun.server), mark: begun.history })
+        let standing = session.standing();
+        Ok(Writable { connection: session, server: Some(begun.server), mark: begun.history, standing })
     }
 
     async fn answers(session: &mut Session) -> bool {
         session.sql.ping().await.is_ok()
+    }
+
+    fn standing(session: &Session) -> Standing {
+        session.standing()
     }
 }
 

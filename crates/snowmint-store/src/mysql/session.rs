@@ -2,6 +2,7 @@
 //! A server may be demoted, or lose its replicas, at any time; so each write is conditional, and each is confirmed.
 
 use std::collections::BTreeMap;
+use std::time::Duration;
 
 use sqlx::Row;
 use sqlx::mysql::{MySql, MySqlArguments, MySqlConnection, MySqlQueryResult};
@@ -9,7 +10,7 @@ use sqlx::query::Query;
 
 use super::cause;
 use super::history::History;
-use crate::network::{Refusal, chain};
+use crate::network::{Refusal, Standing, chain};
 use crate::sql::Failure;
 use crate::statement::exactly_one;
 use crate::{StoreErrorKind, random};
@@ -38,7 +39,8 @@ const UNCONFIRMED: &str = "the server committed without the confirmation of a re
 const IS_WRITABLE: &str = concat!("SELECT CAST(", writable!(), " AS SIGNED)");
 const VARIABLES: &str = "SHOW VARIABLES WHERE Variable_name IN ('read_only', 'super_read_only', 'innodb_read_only', \
     'log_bin', 'binlog_format', 'wsrep_on', 'server_uuid', 'server_uid', 'server_id', 'hostname', 'port', 'datadir', \
-    'version', 'gtid_binlog_state', 'gtid_executed', 'rpl_semi_sync_master_enabled', 'rpl_semi_sync_source_enabled')";
+    'version', 'gtid_binlog_state', 'gtid_executed', 'rpl_semi_sync_master_enabled', 'rpl_semi_sync_source_enabled', \
+    'innodb_flush_log_at_trx_commit', 'innodb_flush_log_at_timeout')";
 /// Not in one with the variables: MySQL cuts long ones there.
 const MARIADB_HISTORY: &str = "SELECT CONCAT_WS(',', @@global.gtid_binlog_state, @@global.gtid_slave_pos)";
 const MYSQL_HISTORY: &str = "SELECT @@global.gtid_executed";
@@ -61,6 +63,8 @@ pub(crate) struct Session {
     pub(crate) sql: MySqlConnection,
     /// How many commits no replica has confirmed, where each commit has to be confirmed by one.
     unconfirmed: Option<u64>,
+    /// Of what the server had when the session began.
+    standing: Standing,
 }
 
 /// What a server says of itself when a session begins.
@@ -72,17 +76,8 @@ pub(super) struct Begun {
     unconfirmed: Option<u64>,
 }
 
-/// Whether commits can be lost by a failover.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(super) enum Durability {
-    /// Whatever was committed has to stay.
-    Keeps,
-    /// The user has stated a loss.
-    MayLose,
-}
-
-/// Asks the server what it is, and refuses one that must not be believed.
-pub(super) async fn begin(sql: &mut MySqlConnection, durability: Durability) -> Result<Begun, Refusal> {
+/// Asks the server what it is, and refuses one that must not be believed; `may_lose` is the loss that the user has stated.
+pub(super) async fn begin(sql: &mut MySqlConnection, may_lose: Duration) -> Result<Begun, Refusal> {
     let refused = |error: sqlx::Error| cause::refusal(&error);
     let variables = named(sql, VARIABLES).await.map_err(refused)?;
     let value = |name: &str| variables.get(name).map_or("", |it| &**it);
@@ -96,6 +91,11 @@ pub(super) async fn begin(sql: &mut MySqlConnection, durability: Durability) -> 
         return Err(Refusal::new(StoreErrorKind::Other, text));
     }
     let galera = !is_off("wsrep_on");
+    if !galera {
+        let (flush, seconds) =
+            (value("innodb_flush_log_at_trx_commit"), value("innodb_flush_log_at_timeout"));
+        check_flush(flush, seconds.parse().unwrap_or(1), may_lose)?;
+    }
     if galera {
         // Before reads, updates and inserts: wait for what other nodes have committed.
         sqlx::raw_sql("SET SESSION wsrep_sync_wait = 7").execute(&mut *sql).await.map_err(refused)?;
@@ -108,37 +108,41 @@ pub(super) async fn begin(sql: &mut MySqlConnection, durability: Durability) -> 
         let of = ["server_uuid", "server_uid", "server_id", "hostname", "port", "datadir"];
         of.map(value).join(" ")
     };
-    let history = match durability {
-        // Its members number transactions each for itself, and it keeps what it confirmed.
-        Durability::Keeps if !galera => {
-            let statement =
-                if variables.contains_key("gtid_binlog_state") { MARIADB_HISTORY } else { MYSQL_HISTORY };
-            if variables.contains_key("gtid_binlog_state") || variables.contains_key("gtid_executed") {
-                let row = exactly_one(sqlx::query(statement).fetch_all(&mut *sql)).await.map_err(refused)?;
-                History::parse(&row.try_get_unchecked::<String, _>(0).map_err(refused)?)
-            } else {
-                History::default()
-            }
-        }
-        _ => History::default(),
+    let keeps = may_lose.is_zero();
+    let in_mariadb = variables.contains_key("gtid_binlog_state");
+    // The members of a Galera cluster number transactions each for itself, and it keeps what it confirmed.
+    let history = if keeps && !galera && (in_mariadb || variables.contains_key("gtid_executed")) {
+        let statement = if in_mariadb { MARIADB_HISTORY } else { MYSQL_HISTORY };
+        let row = exactly_one(sqlx::query(statement).fetch_all(&mut *sql)).await.map_err(refused)?;
+        History::parse(&row.try_get_unchecked::<String, _>(0).map_err(refused)?)
+    } else {
+        History::default()
     };
     let enabled = !is_off("rpl_semi_sync_master_enabled") || !is_off("rpl_semi_sync_source_enabled");
-    let unconfirmed = match durability {
-        Durability::Keeps if enabled => {
-            let (waits, unconfirmed) = replication(sql).await.map_err(refused)?;
-            if !waits {
-                return Err(Refusal::new(StoreErrorKind::Unavailable, FELL_BACK));
-            }
-            Some(unconfirmed)
+    let unconfirmed = if keeps && enabled {
+        let (waits, unconfirmed) = replication(sql).await.map_err(refused)?;
+        if !waits {
+            return Err(Refusal::new(StoreErrorKind::Unavailable, FELL_BACK));
         }
-        _ => None,
+        Some(unconfirmed)
+    } else {
+        None
     };
     Ok(Begun { server, history, unconfirmed })
 }
 
 impl Session {
     pub(super) fn new(sql: MySqlConnection, begun: &Begun) -> Self {
-        Self { sql, unconfirmed: begun.unconfirmed }
+        let waits = begun.unconfirmed.is_some();
+        let standing = if waits { Standing::Unconfirmed } else { Standing::Kept };
+        Self { sql, unconfirmed: begun.unconfirmed, standing }
+    }
+
+    /// Whether a failover may still lose what the server had when the session began: a primary has transactions that
+    /// wait for a replica, and those whose wait was killed. Replicas get commits in order, so the first commit of this
+    /// session that is confirmed confirms all that.
+    pub(super) const fn standing(&self) -> Standing {
+        self.standing
     }
 
     /// Carries out a write that has [`writable!`] as a condition. Where it changed nothing, the server is asked whether
@@ -199,7 +203,10 @@ impl Session {
     async fn confirm(&mut self) -> Result<(), Failure> {
         let Some(before) = self.unconfirmed else { return Ok(()) };
         let text = match replication(&mut self.sql).await {
-            Ok((true, now)) if now == before => return Ok(()),
+            Ok((true, now)) if now == before => {
+                self.standing = Standing::Kept;
+                return Ok(());
+            }
             Ok(_) => UNCONFIRMED.to_owned(),
             Err(error) => chain(&error),
         };
@@ -233,6 +240,27 @@ impl Session {
             failure => failure,
         })
     }
+}
+
+/// Refuses a server that acknowledges commits before they are on its disk, unless the user has stated the loss: with 0
+/// whatever ends the server loses those of the last seconds, with 2 whatever ends the machine. 1 and MariaDB's 3 lose none.
+fn check_flush(flush: &str, every_seconds: u64, may_lose: Duration) -> Result<(), Refusal> {
+    let ends = match flush {
+        "0" => "server",
+        "2" => "machine",
+        _ => return Ok(()),
+    };
+    // The flush is begun that often, and takes its time.
+    let loss = Duration::from_secs(every_seconds + 1);
+    if may_lose >= loss {
+        return Ok(());
+    }
+    let text = format!(
+        "innodb_flush_log_at_trx_commit is {flush}, so a crash of the {ends} loses about the last {every_seconds} s of \
+         commits, and two nodes may then mint the same ids; set it to 1, or accept the loss with may_lose={}s",
+        loss.as_secs()
+    );
+    Err(Refusal::new(StoreErrorKind::Other, text))
 }
 
 /// Rows of a name and a value, the names in small letters.

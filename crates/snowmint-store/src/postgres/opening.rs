@@ -7,31 +7,34 @@ use sqlx::postgres::{PgConnectOptions, PgConnection, PgSslMode};
 use sqlx::{ConnectOptions, Connection, FromRow};
 
 use super::history::History;
-use super::{PostgresStore, READ_MARK, TABLE, cause, confirmed};
+use super::{PostgresStore, TABLE, cause, confirmed};
+use crate::credentials::Password;
 use crate::location::{Host, Location};
-use crate::network::{self, Effect, Refusal, Writable};
+use crate::network::{self, Effect, Refusal, Standing, Writable};
 use crate::sql::{self, Connect, Connected, Failure, Pool};
 use crate::statement::{at_most_one, exactly_one};
-use crate::{StoreError, StoreErrorKind, UrlError, random};
+use crate::{StoreError, StoreErrorKind, UrlError};
 
 const PORT: u16 = 5432;
 const PARAMETERS: &str =
-    "password_file, may_lose, sslmode, sslrootcert, sslcert, sslkey, socket and timeout_ms";
+    "password_file, may_lose, durable, sslmode, sslrootcert, sslcert, sslkey, socket and timeout_ms";
 
 /// A commit waits for the disk, and for the synchronous standbys where there are any. `remote_apply` asks for more.
 /// At a stricter isolation than this, statements that meet fail instead of waiting for each other. The server gives
 /// a statement up a little before we do, so that we hear that nothing was written. Its limit does not count the wait for
 /// standbys. Warnings are heard whatever the user's default is: see [`confirmed`].
 ///
-/// A read that was given up leaves a session on the server that goes on waiting for the standby. To keep these few, each
-/// new session ends those of its own store that have waited longer than a call may take. That loses nothing: they wrote
-/// nothing but the fence.
+/// A call that was given up leaves a session on the server that goes on waiting for the standby. To keep these few, each
+/// new session ends those with its own name that have waited longer than a call may take: the name has that limit in it,
+/// so nobody waits for them any more, whichever node they are of. Reads wrote nothing but the fence. The outcome of
+/// a write was unknown and stays so: the end of its wait makes its row visible, and a read counts on no row before a
+/// standby has it.
 ///
 /// The COMMIT does nothing but warn, to try out that warnings are heard. All in one message, without parameters.
 fn begin(sessions: &str, limit: Duration) -> String {
     let (limit, patience) = (limit.as_millis(), (limit * 9 / 10).as_millis());
     format!(
-        "SELECT pg_is_in_recovery(), pg_postmaster_start_time()::text, \
+        "SELECT pg_is_in_recovery(), pg_postmaster_start_time()::text, current_setting('fsync'), \
         set_config('synchronous_commit', CASE current_setting('synchronous_commit') \
             WHEN 'remote_apply' THEN 'remote_apply' ELSE 'on' END, false), \
         set_config('default_transaction_isolation', 'read committed', false), \
@@ -39,11 +42,14 @@ fn begin(sessions: &str, limit: Duration) -> String {
         set_config('statement_timeout', '{patience}', false), \
         (SELECT count(pg_terminate_backend(pid)) FROM pg_stat_activity \
             WHERE application_name = '{sessions}' AND usename = session_user AND pid <> pg_backend_pid() \
-            AND wait_event = 'SyncRep' AND starts_with(query, '{READ_MARK}') \
-            AND query_start < clock_timestamp() - {limit} * interval '1 millisecond'); \
+            AND wait_event = 'SyncRep' AND query_start < clock_timestamp() - {limit} * interval '1 millisecond'); \
         COMMIT"
     )
 }
+
+/// No time bounds what is lost, so no `may_lose` covers it.
+const FSYNC_OFF: &str = "does not wait for its disk (fsync off), so a crash of the machine may lose any of what it committed, and \
+    two nodes may then mint the same ids; set fsync on, or accept it with durable=no";
 
 /// What there is of that name: kind, persistence, columns, and whether names are unique.
 const INSPECT: &str = "SELECT c.relkind::text, c.relpersistence::text, \
@@ -57,12 +63,15 @@ const INSPECT: &str = "SELECT c.relkind::text, c.relpersistence::text, \
     FROM pg_class c WHERE c.oid = to_regclass('snowmint_records')";
 const COLUMNS: &str = "name text C, revision bigint, value bytea";
 
-/// What a session needs; holds the password, so it is never shown.
+/// What a session needs; may hold the password, so it is never shown.
 pub(super) struct Settings {
     options: PgConnectOptions,
-    /// What the sessions of this store are called on the server, and no others.
+    password: Password,
+    /// What sessions whose calls may take as long are called on the server, and no others.
     sessions: String,
     limit: Duration,
+    /// Whether to refuse a server that does not write to its disk.
+    must_keep: bool,
 }
 
 impl Settings {
@@ -70,9 +79,13 @@ impl Settings {
     pub(super) fn parse(url: &str) -> Result<(Pool<Self>, String), UrlError> {
         let (_, rest) = url.split_once(':').unwrap_or((url, ""));
         let mut location = Location::parse("postgres", rest, PORT)?;
-        let sessions = format!("snowmint-{:016x}", random::below(u64::MAX));
-        let mut options =
-            PgConnectOptions::new_without_pgpass().application_name(&sessions).disable_statement_logging();
+        let limit = network::timeout(&mut location)?;
+        let sessions = format!("snowmint-{}ms", limit.as_millis());
+        // Some poolers refuse a setting of digits of numbers with a fraction, of which there are none here.
+        let mut options = PgConnectOptions::new_without_pgpass()
+            .application_name(&sessions)
+            .extra_float_digits(None)
+            .disable_statement_logging();
         if let Some(socket) = location.take_path("socket") {
             options = options.socket(socket);
             if location.hosts.is_empty() {
@@ -88,14 +101,13 @@ impl Settings {
         if let Some(user) = location.user.take() {
             options = options.username(&user);
         }
-        if let Some(password) = location.take_password()? {
-            options = options.password(password.expose());
-        }
+        let password = location.take_password()?;
         options = tls(&mut location, options)?;
-        let limit = network::timeout(&mut location)?;
         let may_lose = network::may_lose(&mut location, Duration::ZERO)?;
+        let must_keep = network::durable(&mut location)?;
         location.finish(PARAMETERS)?;
-        Ok((Pool::new(Self { options, sessions, limit }, location.hosts, limit, may_lose), name))
+        let settings = Self { options, password, sessions, limit, must_keep };
+        Ok((Pool::new(settings, location.hosts, limit, may_lose), name))
     }
 }
 
@@ -103,6 +115,8 @@ fn tls(location: &mut Location, mut options: PgConnectOptions) -> Result<PgConne
     let mode = location.take("sslmode");
     let root = location.take_path("sslrootcert");
     let mode = match mode.as_deref() {
+        // As libpq has it: an authority that is named is asked.
+        Some("require") if root.is_some() => PgSslMode::VerifyCa,
         Some(text) => text.parse().map_err(|_| {
             location.malformed("sslmode= is disable, allow, prefer, require, verify-ca or verify-full")
         })?,
@@ -133,24 +147,27 @@ impl Connect for Settings {
     type Mark = History;
 
     async fn connect(&self, host: Host) -> Connected<Self> {
-        let options = self.options.clone().host(host.name()).port(host.port());
+        let mut options = self.options.clone().host(host.name()).port(host.port());
+        if let Some(password) = network::current(&self.password)? {
+            options = options.password(password.expose());
+        }
         let mut connection = options.connect().await.map_err(|error| cause::refusal(&error))?;
         let begin = sqlx::raw_sql(sqlx::AssertSqlSafe(begin(&self.sessions, self.limit)));
         let row = confirmed::hearing(exactly_one(begin.fetch_all(&mut connection))).await?;
-        match <(bool, String)>::from_row(&row) {
-            Ok((false, started)) => {
-                let mark = History::of(&mut connection).await?;
-                // No two servers start in the same microsecond, and a standby has all else in common with its primary.
-                Ok(Writable { connection, server: Some(started), mark })
-            }
-            // Its answers may lag behind the primary, so it must not even be read.
-            Ok((true, _)) => {
-                let text =
-                    "is a standby, which cannot be written; name the primary, or both with a comma between";
-                Err(Refusal::new(StoreErrorKind::ReadOnly, text))
-            }
-            Err(error) => Err(cause::refusal(&error)),
+        let (in_recovery, started, fsync) =
+            <(bool, String, String)>::from_row(&row).map_err(|error| cause::refusal(&error))?;
+        // Its answers may lag behind the primary, so it must not even be read.
+        if in_recovery {
+            let text =
+                "is a standby, which cannot be written; name the primary, or both with a comma between";
+            return Err(Refusal::new(StoreErrorKind::ReadOnly, text));
         }
+        if fsync == "off" && self.must_keep {
+            return Err(Refusal::new(StoreErrorKind::Other, FSYNC_OFF));
+        }
+        let mark = History::of(&mut connection).await?;
+        // No two servers start in the same microsecond, and a standby has all else in common with its primary.
+        Ok(Writable { connection, server: Some(started), mark, standing: Standing::Kept })
     }
 
     async fn answers(connection: &mut PgConnection) -> bool {
@@ -225,6 +242,7 @@ mod tests {
             ("postgres://u:hunter2@h/db?sslmode=on", "sslmode= is disable"),
             ("postgres://u:hunter2@h/db?sslrootcert=/nowhere", "sslrootcert=/nowhere: No such file"),
             ("postgres://u:hunter2@h/db?sslcert=/nowhere", "go together"),
+            ("postgres://u:hunter2@h/db?durable=maybe", "durable= is"),
             ("postgres://u:hunter2@h/db?ssl=1", "no parameter `ssl`"),
             ("postgres://u@h/db?password_file=/nowhere", "password_file /nowhere: No such file"),
         ];

@@ -15,7 +15,7 @@ use super::history::History;
 use super::opening::{self, Settings, Told};
 use crate::StoreErrorKind;
 use crate::location::Host;
-use crate::network::{Effect, Hosts, IDLE, Refusal, Writable};
+use crate::network::{Effect, Hosts, IDLE, Refusal, Standing, Writable};
 
 /// How often one call may be sent: the script by its hash and by its source, to a node that it moved to, and a read
 /// once more when its connection breaks.
@@ -280,7 +280,7 @@ impl Link {
         self.known().asking.clear();
         let found = hosts.connect(deadline, |host| self.ask_one(host, deadline)).await;
         self.known().end(found.is_ok());
-        found
+        found.map(|it| it.connection)
     }
 
     /// Whether a host accepts writes. Whether it may be used is asked once it is certain that no other does.
@@ -298,7 +298,8 @@ impl Link {
             judged.map_err(|text| Refusal::new(StoreErrorKind::Unavailable, text))?;
         }
         drop(known);
-        Ok(Writable { connection: (server, told), server: line.map(|it| it.now), mark: () })
+        let server_now = line.map(|it| it.now);
+        Ok(Writable { connection: (server, told), server: server_now, mark: (), standing: Standing::Kept })
     }
 
     /// A connection to a host, and what the server there tells.
@@ -332,8 +333,8 @@ impl Link {
     }
 
     async fn new_connection(&self, host: &Host) -> Result<Answer, Refusal> {
-        let client = self.settings.connection_info(host).and_then(Client::open);
-        let client = client.map_err(|error| cause::refusal(&error))?;
+        let info = self.settings.connection_info(host)?;
+        let client = Client::open(info).map_err(|error| cause::refusal(&error))?;
         // Time is kept here, for connecting and for answers.
         let config = AsyncConnectionConfig::new().set_connection_timeout(None).set_response_timeout(None);
         let connected = client.get_multiplexed_async_connection_with_config(&config).await;

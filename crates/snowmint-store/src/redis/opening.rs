@@ -5,14 +5,14 @@ use std::time::Duration;
 
 use redis::aio::MultiplexedConnection;
 use redis::{
-    ConnectionAddr, ConnectionInfo, IntoConnectionInfo, RedisConnectionInfo, RedisResult, Value,
-    from_redis_value_ref,
+    ConnectionAddr, ConnectionInfo, IntoConnectionInfo, RedisConnectionInfo, Value, from_redis_value_ref,
 };
 
 use super::history::Line;
 use super::link::Link;
 use super::server::{Copies, Server};
 use super::{Names, RedisStore, cause};
+use crate::credentials::Password;
 use crate::location::{Host, Location};
 use crate::network::{self, Refusal};
 use crate::skipped::Skipped;
@@ -27,9 +27,10 @@ pub(crate) const PARAMETERS: &str =
 /// What a Redis may lose unless the URL says otherwise: a second of its log, or of what its replicas lag.
 const MAY_LOSE: Duration = Duration::from_secs(2);
 
-/// What a connection needs; holds the password, so it is never shown.
+/// What a connection needs; may hold the password, so it is never shown.
 pub(super) struct Settings {
     login: RedisConnectionInfo,
+    password: Password,
     address: Address,
     /// Whether to refuse a server that writes nothing to its disk.
     must_keep: bool,
@@ -70,20 +71,18 @@ pub(crate) fn location(url: &str) -> Result<Location, UrlError> {
 pub(crate) fn take(location: &mut Location) -> Result<Server, UrlError> {
     let database = database(location)?;
     let copies = copies(location)?;
-    let must_keep = durable(location)? && copies.is_none();
+    let must_keep = network::durable(location)? && copies.is_none();
     let mut login = RedisConnectionInfo::default().set_skip_set_lib_name().set_db(database);
     if let Some(user) = location.user.take() {
         login = login.set_username(user);
     }
-    if let Some(password) = location.take_password()? {
-        login = login.set_password(password.expose());
-    }
+    let password = location.take_password()?;
     let address = address(location)?;
     let wait = copies.map_or(0, |it| it.wait_ms);
     let limit = network::timeout(location)? + Duration::from_millis(wait);
     let may_lose = network::may_lose(location, MAY_LOSE)?;
     let name = format!("{}://{}/{database}", location.scheme, location.shown_hosts());
-    let link = Link::new(Settings { login, address, must_keep }, location.hosts.clone(), limit);
+    let link = Link::new(Settings { login, password, address, must_keep }, location.hosts.clone(), limit);
     Ok(Server::new(link, copies, may_lose, name))
 }
 
@@ -115,14 +114,6 @@ fn copies(location: &mut Location) -> Result<Option<Copies>, UrlError> {
     match (wanted, wait_ms) {
         (None, Some(_)) => Err(location.malformed("wait_ms= goes with wait_replicas=")),
         (wanted, wait_ms) => Ok(wanted.map(|wanted| Copies { wanted, wait_ms: wait_ms.unwrap_or(WAIT_MS) })),
-    }
-}
-
-fn durable(location: &mut Location) -> Result<bool, UrlError> {
-    match location.take("durable").as_deref() {
-        None | Some("yes") => Ok(true),
-        Some("no") => Ok(false),
-        Some(_) => Err(location.malformed("durable= is yes or no")),
     }
 }
 
@@ -159,14 +150,19 @@ fn address(location: &mut Location) -> Result<Address, UrlError> {
 
 impl Settings {
     /// What the client of a host needs.
-    pub(super) fn connection_info(&self, host: &Host) -> RedisResult<ConnectionInfo> {
+    pub(super) fn connection_info(&self, host: &Host) -> Result<ConnectionInfo, Refusal> {
         let (name, port) = (host.name().to_owned(), host.port());
         let address = match &self.address {
             Address::Plain => ConnectionAddr::Tcp(name, port),
             #[cfg(feature = "tls")]
             Address::Tls(example) => tls_address(example, name, port),
         };
-        Ok(address.into_connection_info()?.set_redis_settings(self.login.clone()))
+        let info = address.into_connection_info().map_err(|error| cause::refusal(&error))?;
+        let login = match network::current(&self.password)? {
+            Some(password) => self.login.clone().set_password(password.expose()),
+            None => self.login.clone(),
+        };
+        Ok(info.set_redis_settings(login))
     }
 }
 

@@ -1,29 +1,39 @@
 //! A few connections to a database, each used by one call at a time and thrown away at the first sign of trouble.
 //! Of its own rather than sqlx's, to tell for certain whether a statement was sent, and to try several hosts.
 
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use tokio::sync::{Semaphore, SemaphorePermit};
+use tokio::task::JoinSet;
 use tokio::time::{Instant, timeout_at};
 
 use crate::location::Host;
-use crate::network::{ASK_AGAIN, Answer, Effect, Hosts, IDLE, Mark, Refusal};
+use crate::network::{ASK_AGAIN, Answer, Chosen, Effect, Hosts, IDLE, Mark, Refusal, Standing};
+use crate::{StoreErrorKind, random};
 
 /// How many statements run at once.
 const CONNECTIONS: usize = 4;
+/// A connection is used for so long at most, and up to a fifth less, so that a fleet does not connect all at once: what
+/// is asked of a server when a session begins is asked again, and a password that was replaced is tried.
+const LIFETIME: Duration = Duration::from_mins(10);
 
 /// What makes a connection ready for statements.
 pub(crate) trait Connect: Send + Sync + 'static {
-    type Connection: Send;
+    type Connection: Send + 'static;
     /// What tells how far the history of a server goes.
-    type Mark: Mark + Send;
+    type Mark: Mark + Send + 'static;
 
     /// Connects, sets what every session needs, and makes sure that this is a server to write to.
     fn connect(&self, host: Host) -> impl Future<Output = Connected<Self>> + Send;
 
     /// Whether a connection answers.
     fn answers(connection: &mut Self::Connection) -> impl Future<Output = bool> + Send;
+
+    /// Whether a failover may still lose what the server had when this connection was made.
+    fn standing(_connection: &Self::Connection) -> Standing {
+        Standing::Kept
+    }
 }
 
 /// What came of connecting to a host.
@@ -51,27 +61,56 @@ impl From<sqlx::Error> for Failure {
 
 /// The connections to one database.
 pub(crate) struct Pool<D: Connect> {
-    connect: D,
-    hosts: Hosts<D::Mark>,
-    limit: Duration,
+    shared: Arc<Shared<D>>,
     /// How much of the newest writes the database may lose.
     pub(crate) may_lose: Duration,
     permits: Semaphore,
-    idle: Mutex<Vec<Idle<D::Connection>>>,
+    /// At most one task, which asks the hosts beside the calls.
+    asking: Mutex<JoinSet<()>>,
 }
 
-struct Idle<C> {
-    connection: C,
-    /// When it was connected.
-    made: Instant,
+/// What calls share with the task that asks beside them.
+struct Shared<D: Connect> {
+    connect: D,
+    hosts: Hosts<D::Mark>,
+    limit: Duration,
+    /// No call goes to a server that was not found to be the primary in this time before it.
+    ask_again: Duration,
+    state: Mutex<State<D>>,
+}
+
+struct State<D: Connect> {
+    idle: Vec<Open<D>>,
+    primary: Option<Primary>,
+    /// When they were last asked beside the calls.
+    refreshed: Option<Instant>,
+}
+
+/// What came of asking all hosts.
+struct Primary {
+    server: Option<String>,
+    /// When they were asked.
+    asked: Instant,
+}
+
+struct Open<D: Connect> {
+    connection: D::Connection,
+    server: Option<String>,
+    /// When it is replaced.
+    ends: Instant,
     /// When it was last used.
     since: Instant,
+    /// What its server had when it was made, as long as a failover may lose that.
+    unconfirmed: Option<D::Mark>,
 }
 
 impl<D: Connect> Pool<D> {
     pub(crate) fn new(connect: D, hosts: Vec<Host>, limit: Duration, may_lose: Duration) -> Self {
-        let permits = Semaphore::new(CONNECTIONS);
-        Self { connect, hosts: Hosts::new(hosts), limit, may_lose, permits, idle: Mutex::new(Vec::new()) }
+        // A replaced primary must be noticed before it confirms what it acknowledged after it was replaced.
+        let ask_again = if may_lose.is_zero() { ASK_AGAIN } else { ASK_AGAIN.min(may_lose / 2) };
+        let state = Mutex::new(State { idle: Vec::new(), primary: None, refreshed: None });
+        let shared = Arc::new(Shared { connect, hosts: Hosts::new(hosts), limit, ask_again, state });
+        Self { shared, may_lose, permits: Semaphore::new(CONNECTIONS), asking: Mutex::default() }
     }
 
     /// Runs a statement. One that only reads is tried once more, on a new connection, if its own breaks.
@@ -87,7 +126,7 @@ impl<D: Connect> Pool<D> {
         E: Into<Failure> + Send,
         F: Future<Output = (D::Connection, Result<T, E>)> + Send,
     {
-        let deadline = Instant::now() + self.limit;
+        let deadline = Instant::now() + self.shared.limit;
         let permit = self.permit(deadline).await?;
         let first = self.run_once(deadline, &ask).await;
         let answer = match first {
@@ -103,7 +142,7 @@ impl<D: Connect> Pool<D> {
     async fn permit(&self, deadline: Instant) -> Result<SemaphorePermit<'_>, Failure> {
         let permit = timeout_at(deadline, self.permits.acquire()).await;
         // The semaphore is never closed, so its own error stands for the same as a time-out.
-        permit.ok().and_then(Result::ok).ok_or_else(|| Failure::NotSent(Refusal::late(self.limit)))
+        permit.ok().and_then(Result::ok).ok_or_else(|| Failure::NotSent(Refusal::late(self.shared.limit)))
     }
 
     async fn run_once<T, E, F>(
@@ -116,59 +155,293 @@ impl<D: Connect> Pool<D> {
         E: Into<Failure> + Send,
         F: Future<Output = (D::Connection, Result<T, E>)> + Send,
     {
-        let (connection, made) = self.take(deadline).await.map_err(Failure::NotSent)?;
+        let shared = &*self.shared;
+        let Open { connection, server, ends, unconfirmed, .. } =
+            self.take(deadline).await.map_err(Failure::NotSent)?;
         match timeout_at(deadline, ask(connection)).await {
             Ok((connection, Ok(value))) => {
-                self.idle().push(Idle { connection, made, since: Instant::now() });
+                let unconfirmed = shared.confirm(&connection, unconfirmed);
+                let open = Open { connection, server, ends, since: Instant::now(), unconfirmed };
+                shared.state().keep(open);
                 Ok(value)
             }
             Ok((_, Err(error))) => {
                 let failure = error.into();
                 if !matches!(&failure, Failure::Sql(error) if error.as_database_error().is_some()) {
                     // What broke one has most likely broken all.
-                    self.idle().clear();
+                    shared.state().idle.clear();
                 }
                 Err(failure)
             }
             Err(_) => {
-                self.idle().clear();
-                Err(Failure::Late(self.limit))
+                shared.state().idle.clear();
+                Err(Failure::Late(shared.limit))
             }
         }
     }
 
-    /// A connection that stands, and when it was made: one that was just used, or has just answered, or is new.
-    async fn take(&self, deadline: Instant) -> Result<(D::Connection, Instant), Refusal> {
-        // A replaced primary must be noticed before it confirms what it acknowledged after it was replaced.
-        let ask_again = if self.may_lose.is_zero() { ASK_AGAIN } else { ASK_AGAIN.min(self.may_lose / 2) };
-        while let Some(Idle { mut connection, made, since }) = self.next_idle() {
-            if self.hosts.are_several() && made.elapsed() >= ask_again {
-                continue;
-            }
-            let unused = since.elapsed();
+    /// A connection that stands, to a server that was the primary when all hosts were asked last: one that was just
+    /// used, or has just answered, or is new.
+    async fn take(&self, deadline: Instant) -> Result<Open<D>, Refusal> {
+        while let Some(mut open) = self.shared.next_idle() {
+            let unused = open.since.elapsed();
             if unused < IDLE {
-                return Ok((connection, made));
+                self.ask_ahead();
+                return Ok(open);
             }
             // Half of what is left, so that there is time for a new one.
             let half = deadline.saturating_duration_since(Instant::now()) / 2;
-            let asked = timeout_at(Instant::now() + half, D::answers(&mut connection)).await;
+            let asked = timeout_at(Instant::now() + half, D::answers(&mut open.connection)).await;
             if asked.unwrap_or(false) {
-                return Ok((connection, made));
+                self.ask_ahead();
+                return Ok(open);
             }
-            self.idle().clear();
+            self.shared.state().idle.clear();
         }
-        let made = Instant::now();
-        let connection = self.hosts.connect(deadline, |host| self.connect.connect(host)).await?;
-        Ok((connection, made))
+        self.shared.connect(deadline).await
     }
 
-    /// The one that was used last.
-    fn next_idle(&self) -> Option<Idle<D::Connection>> {
-        self.idle().pop()
+    /// Asks all hosts beside the calls when half of the time has passed in which that must be done, so that no call
+    /// waits for a host that is silent.
+    fn ask_ahead(&self) {
+        let shared = &self.shared;
+        if !shared.hosts.are_several() {
+            return;
+        }
+        let mut asking = self.asking.lock().unwrap_or_else(PoisonError::into_inner);
+        while asking.try_join_next().is_some() {}
+        if asking.is_empty() && shared.begin_refresh() {
+            let shared = Arc::clone(shared);
+            asking.spawn(async move { shared.refresh().await });
+        }
+    }
+}
+
+impl<D: Connect> State<D> {
+    /// For the next call, unless there are enough.
+    fn keep(&mut self, open: Open<D>) {
+        if self.idle.len() < CONNECTIONS {
+            self.idle.push(open);
+        }
+    }
+}
+
+impl<D: Connect> Shared<D> {
+    /// Asks all hosts, and connects to the one that is the primary.
+    async fn connect(&self, deadline: Instant) -> Result<Open<D>, Refusal> {
+        let asked = Instant::now();
+        let found = self.hosts.connect(deadline, |host| self.connect.connect(host)).await?;
+        let Chosen { connection, server, unconfirmed } = found;
+        {
+            let mut state = self.state();
+            if state.primary.as_ref().is_none_or(|it| it.asked < asked) {
+                state.primary = Some(Primary { server: server.clone(), asked });
+                state.idle.retain(|it| it.server == server);
+            }
+        }
+        let less = random::below(LIFETIME.as_secs() / 5);
+        let ends = asked + LIFETIME - Duration::from_secs(less);
+        Ok(Open { connection, server, ends, since: Instant::now(), unconfirmed })
     }
 
-    /// A panic cannot leave the list half changed, so a poisoned lock is as good as any other.
-    fn idle(&self) -> MutexGuard<'_, Vec<Idle<D::Connection>>> {
-        self.idle.lock().unwrap_or_else(PoisonError::into_inner)
+    /// Asks all hosts once more. Where one must not be used, the next call asks them itself before it goes anywhere, and
+    /// hears why; where none could be connected to, the connections that stand serve for the rest of the time.
+    async fn refresh(&self) {
+        let found = self.connect(Instant::now() + self.limit).await;
+        let mut state = self.state();
+        match found {
+            Ok(open) => state.keep(open),
+            Err(refusal) if refusal.kind == StoreErrorKind::Unavailable => {}
+            Err(_) => {
+                state.idle.clear();
+                state.primary = None;
+            }
+        }
+    }
+
+    /// Remembers what the server had when the connection was made, once a commit after it is confirmed.
+    fn confirm(&self, connection: &D::Connection, unconfirmed: Option<D::Mark>) -> Option<D::Mark> {
+        match unconfirmed {
+            Some(mark) if D::standing(connection) == Standing::Kept => {
+                self.hosts.see(mark);
+                None
+            }
+            unconfirmed => unconfirmed,
+        }
+    }
+
+    /// The one that was used last, of those that may be used still.
+    fn next_idle(&self) -> Option<Open<D>> {
+        let several = self.hosts.are_several();
+        let mut state = self.state();
+        let State { idle, primary, .. } = &mut *state;
+        let primary = primary.as_ref().filter(|it| it.asked.elapsed() < self.ask_again);
+        let may_be_used = |open: &Open<D>| {
+            open.ends > Instant::now() && (!several || primary.is_some_and(|it| it.server == open.server))
+        };
+        idle.retain(may_be_used);
+        idle.pop()
+    }
+
+    /// Whether it is time to ask all hosts beside the calls; not at each call while that fails.
+    fn begin_refresh(&self) -> bool {
+        let mut state = self.state();
+        let is_due = state.primary.as_ref().is_none_or(|it| it.asked.elapsed() >= self.ask_again / 2)
+            && state.refreshed.is_none_or(|it| it.elapsed() >= self.ask_again / 4);
+        if is_due {
+            state.refreshed = Some(Instant::now());
+        }
+        is_due
+    }
+
+    /// A panic cannot leave it half changed, so a poisoned lock is as good as any other.
+    fn state(&self) -> MutexGuard<'_, State<D>> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::HashMap;
+
+    use tokio::time::sleep;
+
+    use super::*;
+    use crate::network::Writable;
+
+    /// What hosts say, and how often they were asked.
+    #[derive(Clone, Default)]
+    struct Hosts(Arc<Mutex<HashMap<&'static str, Says>>>, Arc<Mutex<Vec<Instant>>>);
+
+    #[derive(Clone, Copy)]
+    enum Says {
+        /// That it accepts writes.
+        Primary,
+        Replica,
+        Nothing,
+        /// That it has too many connections.
+        Refuses,
+    }
+
+    impl Hosts {
+        fn set(&self, host: &'static str, says: Says) {
+            self.0.lock().unwrap().insert(host, says);
+        }
+
+        /// How often the host `a` was asked.
+        fn asked(&self) -> usize {
+            self.1.lock().unwrap().len()
+        }
+    }
+
+    impl Connect for Hosts {
+        type Connection = String;
+        type Mark = ();
+
+        async fn connect(&self, host: Host) -> Connected<Self> {
+            if host.name() == "a" {
+                self.1.lock().unwrap().push(Instant::now());
+            }
+            let says = self.0.lock().unwrap()[host.name()];
+            match says {
+                Says::Primary => {
+                    let name = host.name().to_owned();
+                    let server = Some(name.clone());
+                    Ok(Writable { connection: name, server, mark: (), standing: Standing::Kept })
+                }
+                Says::Replica => Err(Refusal::new(StoreErrorKind::ReadOnly, "a replica")),
+                Says::Nothing => std::future::pending().await,
+                Says::Refuses => Err(Refusal::new(StoreErrorKind::Unavailable, "too many connections")),
+            }
+        }
+
+        async fn answers(_: &mut String) -> bool {
+            true
+        }
+    }
+
+    fn pool(b: Says, may_lose: Duration) -> (Pool<Hosts>, Hosts) {
+        let hosts = Hosts::default();
+        hosts.set("a", Says::Primary);
+        hosts.set("b", b);
+        let of = ["a", "b"].map(|name| Host::new(name.to_owned(), 1)).to_vec();
+        (Pool::new(hosts.clone(), of, Duration::from_secs(5), may_lose), hosts)
+    }
+
+    /// The server that a call was answered by, and how long it took.
+    async fn call(pool: &Pool<Hosts>) -> (Result<String, Failure>, Duration) {
+        let started = Instant::now();
+        let ask = async |name: String| (name.clone(), Ok::<_, Failure>(name));
+        (pool.run(Effect::Writes, ask).await, started.elapsed())
+    }
+
+    /// Goal: no call goes to a server unless all hosts were asked shortly before. Method: calls far apart and close
+    /// together, and a second primary, which has to be noticed in that time.
+    #[tokio::test(start_paused = true)]
+    async fn all_hosts_are_asked_again_in_time() {
+        for (may_lose, within) in [(0, 10_000), (2_000, 1_000), (60_000, 10_000)] {
+            let within = Duration::from_millis(within);
+            let (pool, hosts) = pool(Says::Replica, Duration::from_millis(may_lose));
+            call(&pool).await.0.unwrap();
+            assert_eq!(hosts.asked(), 1);
+            call(&pool).await.0.unwrap();
+            assert_eq!(hosts.asked(), 1, "may_lose {may_lose}: asked lately");
+            sleep(within).await;
+            call(&pool).await.0.unwrap();
+            assert_eq!(hosts.asked(), 2, "may_lose {may_lose}: not asked for {within:?}");
+            // Close together: a call is never answered later than that after the other host was promoted.
+            hosts.set("b", Says::Primary);
+            let promoted = Instant::now();
+            while call(&pool).await.0.is_ok() {
+                assert!(promoted.elapsed() < within, "may_lose {may_lose}: a replaced primary is used");
+                sleep(within / 20).await;
+            }
+        }
+    }
+
+    /// Goal: no call waits for a host that is silent, but for the first. Method: calls close together.
+    #[tokio::test(start_paused = true)]
+    async fn a_silent_host_delays_no_call() {
+        let (pool, hosts) = pool(Says::Nothing, Duration::ZERO);
+        let (answer, took) = call(&pool).await;
+        assert_eq!((answer.unwrap(), took), ("a".to_owned(), Duration::from_secs(1)));
+        for _ in 0..600 {
+            sleep(Duration::from_millis(100)).await;
+            let (answer, took) = call(&pool).await;
+            assert_eq!((answer.unwrap(), took), ("a".to_owned(), Duration::ZERO));
+        }
+        assert!((6..=13).contains(&hosts.asked()), "asked {} times in a minute", hosts.asked());
+    }
+
+    /// Goal: a primary that takes no more connections for a moment costs nothing, and is not asked at each call. Method:
+    /// calls close together; it refuses for half of the time in which hosts must be asked.
+    #[tokio::test(start_paused = true)]
+    async fn a_refused_connection_beside_the_calls_costs_none() {
+        let (pool, hosts) = pool(Says::Replica, Duration::ZERO);
+        call(&pool).await.0.unwrap();
+        hosts.set("a", Says::Refuses);
+        for _ in 0..99 {
+            sleep(Duration::from_millis(100)).await;
+            call(&pool).await.0.unwrap();
+        }
+        assert!((2..=4).contains(&hosts.asked()), "asked {} times in 10 s", hosts.asked());
+        sleep(Duration::from_millis(100)).await;
+        call(&pool).await.0.unwrap_err();
+        hosts.set("a", Says::Primary);
+        call(&pool).await.0.unwrap();
+    }
+
+    /// Goal: each connection is replaced in the end, for new passwords and for what sessions are told when they begin.
+    #[tokio::test(start_paused = true)]
+    async fn a_connection_has_a_lifetime() {
+        let hosts = Hosts::default();
+        hosts.set("a", Says::Primary);
+        let one = vec![Host::new("a".to_owned(), 1)];
+        let pool = Pool::new(hosts.clone(), one, Duration::from_secs(5), Duration::ZERO);
+        for _ in 0..25 {
+            call(&pool).await.0.unwrap();
+            sleep(Duration::from_mins(1)).await;
+        }
+        assert!((3..=4).contains(&hosts.asked()), "connected {} times in 25 minutes", hosts.asked());
     }
 }

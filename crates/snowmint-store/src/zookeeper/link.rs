@@ -9,7 +9,7 @@ use tokio::time::{Instant, timeout, timeout_at};
 use zookeeper_client::{Acls, Client, CreateMode, CreateOptions, Error, SessionState};
 
 use super::cause::{Failure, is_about_the_session};
-use crate::credentials::Secret;
+use crate::location::Login;
 
 /// How long a session outlives its connection; nothing hangs on it.
 const SESSION: Duration = Duration::from_secs(6);
@@ -29,7 +29,7 @@ const WRITE: Duration = Duration::from_secs(5);
 /// The way to an ensemble.
 pub(super) struct Link {
     hosts: String,
-    login: Option<(String, Secret)>,
+    login: Option<Login>,
     client: Mutex<Option<Client>>,
 }
 
@@ -40,7 +40,7 @@ impl fmt::Debug for Link {
 }
 
 impl Link {
-    pub(super) fn new(hosts: String, login: Option<(String, Secret)>) -> Self {
+    pub(super) fn new(hosts: String, login: Option<Login>) -> Self {
         Self { hosts, login, client: Mutex::new(None) }
     }
 
@@ -108,7 +108,7 @@ impl Link {
             let mut client = self.client.lock().await;
             // The client would connect again by itself, later, and send then what is given to it now.
             if let Some(client) = client.as_ref().filter(|it| it.state() == SessionState::SyncConnected) {
-                return Ok::<_, Error>(client.clone());
+                return Ok::<_, String>(client.clone());
             }
             *client = None;
             let opened = self.connect().await?;
@@ -116,23 +116,24 @@ impl Link {
         });
         match opened.await {
             Ok(Ok(client)) => Ok(client),
-            Ok(Err(error)) => Err(Failure::NoSession(error.to_string())),
+            Ok(Err(why)) => Err(Failure::NoSession(why)),
             Err(_) => Err(Failure::NoSession(format!("no session in {} s", CONNECT.as_secs()))),
         }
     }
 
-    async fn connect(&self) -> Result<Client, Error> {
+    async fn connect(&self) -> Result<Client, String> {
         let connector = Client::connector()
             .with_session_timeout(SESSION)
             .with_connection_timeout(SILENCE)
             .with_fail_eagerly();
         let connector = match &self.login {
-            Some((user, password)) => {
-                connector.with_auth("digest", format!("{user}:{}", password.expose()).as_bytes())
+            Some(login) => {
+                let password = login.password().map_err(|error| error.to_string())?;
+                connector.with_auth("digest", format!("{}:{}", login.user, password.expose()).as_bytes())
             }
             None => connector,
         };
-        connector.connect(&self.hosts).await
+        connector.connect(&self.hosts).await.map_err(|error| error.to_string())
     }
 
     /// Drops a session, unless another call has done so already.

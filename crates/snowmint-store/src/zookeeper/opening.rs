@@ -36,7 +36,7 @@ pub(super) fn settings(url: &str) -> Result<(Link, Paths), UrlError> {
     let login = location.take_login()?;
     location.finish("password_file")?;
     let base = base(&location)?;
-    if login.as_ref().is_some_and(|(user, _)| user.contains(':')) {
+    if login.as_ref().is_some_and(|it| it.user.contains(':')) {
         return Err(location.malformed("a user of ZooKeeper's `digest` has no `:` in its name"));
     }
     Ok((Link::new(location.shown_hosts(), login), Paths::new(base)))
