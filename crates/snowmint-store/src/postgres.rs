@@ -19,9 +19,14 @@ use crate::sql::{self, Failure, Pool};
 use crate::statement::{at_most_one, exactly_one};
 use crate::{Expected, Key, OpenError, Store, StoreError, Swap, UrlError, Versioned, addition, revisions};
 
-macro_rules! read_mark {
+/// 0, and an error in a session that lost the settings that it began with: a pooler which gives each transaction to
+/// another session would else acknowledge commits that are not on the disk, or whose wait for a standby was cancelled.
+/// What fails has to be computed from a setting, or the server would compute it when it plans.
+macro_rules! guard {
     () => {
-        "/* snowmint read */ "
+        "CASE WHEN current_setting('synchronous_commit') IN ('on', 'remote_apply') \
+                AND current_setting('client_min_messages') = 'warning' THEN 0 \
+            ELSE ('synchronous_commit = ' || current_setting('synchronous_commit'))::bigint END"
     };
 }
 
@@ -40,8 +45,12 @@ macro_rules! read_mark {
 /// standbys were required is covered by the first read after that.
 macro_rules! fence {
     () => {
-        "(SELECT CASE WHEN current_setting('synchronous_standby_names') <> '' \
+        concat!(
+            "(SELECT CASE WHEN (",
+            guard!(),
+            ") = 0 AND current_setting('synchronous_standby_names') <> '' \
             THEN pg_logical_emit_message(true, 'snowmint', ''::text) END) AS fence"
+        )
     };
 }
 
@@ -52,32 +61,35 @@ const TABLE: &str = r#"CREATE TABLE snowmint_records (
     value bytea NOT NULL
 )"#;
 
-/// How reads begin, so that they are told apart in the server's list of sessions.
-const READ_MARK: &str = read_mark!();
-const LOAD: &str = concat!(
-    read_mark!(),
-    "SELECT revision, value FROM ",
-    fence!(),
-    " LEFT JOIN snowmint_records ON name = $1"
-);
+const LOAD: &str =
+    concat!("SELECT revision, value FROM ", fence!(), " LEFT JOIN snowmint_records ON name = $1");
 const LIST: &str = concat!(
-    read_mark!(),
     "SELECT name, revision, value FROM ",
     fence!(),
     " LEFT JOIN snowmint_records ON name >= $1 AND name < $2 ORDER BY name"
 );
-const INSERT: &str =
-    "INSERT INTO snowmint_records (name, revision, value) VALUES ($1, $2, $3) ON CONFLICT (name) DO NOTHING";
-const UPDATE: &str =
-    "UPDATE snowmint_records SET revision = $2, value = $3 WHERE name = $1 AND revision = $4";
+const INSERT: &str = concat!(
+    "INSERT INTO snowmint_records (name, revision, value) VALUES ($1, $2 + ",
+    guard!(),
+    ", $3) ON CONFLICT (name) DO NOTHING"
+);
+/// Where no row is as expected nothing is guarded, as nothing is written and the next call is a load.
+const UPDATE: &str = concat!(
+    "UPDATE snowmint_records SET revision = $2 + ",
+    guard!(),
+    ", value = $3 WHERE name = $1 AND revision = $4"
+);
 /// Adds $3 to a number, unless the sum is beyond the range. CASE, as the order of conditions joined by AND is not fixed.
-const ADD: &str = "INSERT INTO snowmint_records AS old (name, revision, value) \
-    VALUES ($1, $2, convert_to($3::bigint::text, 'UTF8')) \
+const ADD: &str = concat!(
+    "INSERT INTO snowmint_records AS old (name, revision, value) VALUES ($1, $2 + ",
+    guard!(),
+    ", convert_to($3::bigint::text, 'UTF8')) \
     ON CONFLICT (name) DO UPDATE SET revision = old.revision + $2, \
         value = convert_to((encode(old.value, 'escape')::bigint + $3)::text, 'UTF8') \
     WHERE CASE WHEN encode(old.value, 'escape') ~ '^(0|[1-9][0-9]{0,18})$' \
         THEN encode(old.value, 'escape')::numeric + $3 <= 9223372036854775807 ELSE false END \
-    RETURNING encode(value, 'escape')::bigint - $3";
+    RETURNING encode(value, 'escape')::bigint - $3"
+);
 const UNIX_MS: &str = "SELECT floor(extract(epoch FROM clock_timestamp()) * 1000)::bigint";
 
 /// A store in a PostgreSQL database, version 12 or later.
@@ -100,7 +112,8 @@ const UNIX_MS: &str = "SELECT floor(extract(epoch FROM clock_timestamp()) * 1000
 /// - Whoever empties `synchronous_standby_names` while a standby is away does not promote that standby.
 /// - PostgreSQL 13.21, 14.18, 15.13, 16.9, 17.5 or later: earlier ones may acknowledge without the standby just after a
 ///   restart.
-/// - A pooler between, such as `PgBouncer`, works in session mode.
+/// - A pooler between, such as `PgBouncer`, pools sessions (`pool_mode = session`). Where it gives transactions to
+///   other sessions, calls are refused: settings and prepared statements belong to a session.
 ///
 /// With asynchronous standbys, a failover loses the newest writes: state how much as [`may_lose`](Store::may_lose).
 ///
@@ -119,12 +132,13 @@ const UNIX_MS: &str = "SELECT floor(extract(epoch FROM clock_timestamp()) * 1000
 ///
 /// | parameter | meaning |
 /// |---|---|
-/// | `password_file` | a file whose first line is the password |
+/// | `password_file` | a file whose first line is the password; it is read for each connection |
 /// | `sslmode` | `disable`, `allow`, `prefer` (the default), `require`, `verify-ca` or `verify-full` |
-/// | `sslrootcert` | a PEM file with authorities to trust besides the system's; without `sslmode` it means `verify-full` |
+/// | `sslrootcert` | a PEM file with authorities to trust besides the system's; without `sslmode` it means `verify-full`, with `require` it means `verify-ca` |
 /// | `sslcert`, `sslkey` | PEM files with a client certificate and its key |
 /// | `socket` | the folder of a local socket to use in place of a host; its name has the port in it |
 /// | `may_lose` | how much of the newest writes a failover may lose, such as `2s`; 0 if not said; see [`Store::may_lose`] |
+/// | `durable` | `no` accepts a server with `fsync` off, which is refused otherwise |
 /// | `timeout_ms` | how long a call may take, 5000 if not said |
 ///
 /// # Cancel safety

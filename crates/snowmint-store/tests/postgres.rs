@@ -15,7 +15,7 @@ use std::sync::Arc;
 
 use outages::{SECRET, key, open, put, refused};
 use snowmint_store::{Expected, StoreErrorKind, Swap, conformance};
-use snowmint_test_servers::{Postgres, Proxy, Server};
+use snowmint_test_servers::{PgBouncer, Postgres, Proxy, Server};
 use sqlx::{Connection, PgConnection};
 
 fn url(server: &Server) -> String {
@@ -120,6 +120,125 @@ async fn passwords_databases_and_rights() {
     }
 }
 
+/// Goal: a password that is replaced while a node runs costs nothing. Method: change it on the server and in the file,
+/// then end all sessions.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_new_password_is_read_from_its_file() {
+    let server = Postgres::start();
+    server.sql(&format!("CREATE USER node SUPERUSER PASSWORD '{SECRET}'"));
+    server.set_logins("host all all 127.0.0.1/32 scram-sha-256");
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("password");
+    std::fs::write(&file, format!("{SECRET}\n")).unwrap();
+    let url = format!("postgres://node@{}/postgres?password_file={}", server.address(), file.display());
+    let store = open(&url).await;
+    put(&*store, "a", b"1").await;
+    server.sql("ALTER USER node PASSWORD 'another'");
+    server.sql("SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE usename = 'node'");
+    // The first call may be the one that finds the session ended.
+    let error = match store.load(&key("a")).await.unwrap_err() {
+        error if error.kind() == StoreErrorKind::Unavailable => store.load(&key("a")).await.unwrap_err(),
+        error => error,
+    };
+    assert!(error.to_string().contains("check user and password"), "{error}");
+    std::fs::remove_file(&file).unwrap();
+    let error = store.load(&key("a")).await.unwrap_err();
+    assert_eq!(error.kind(), StoreErrorKind::Unavailable, "{error}");
+    assert!(error.to_string().contains("password_file"), "{error}");
+    std::fs::write(&file, "another\n").unwrap();
+    assert_eq!(store.load(&key("a")).await.unwrap().unwrap().value, b"1");
+    let names = server.sql("SELECT DISTINCT application_name FROM pg_stat_activity WHERE usename = 'node'");
+    assert_eq!(names, "snowmint-5000ms");
+}
+
+/// Goal: the contract holds through a pooler of sessions. Method: the suite.
+#[tokio::test(flavor = "multi_thread", worker_threads = 4)]
+async fn it_keeps_the_contract_through_a_pooler_of_sessions() {
+    let server = Postgres::start();
+    let pooler = PgBouncer::start(&server, "session", 60);
+    let url = format!("postgres://postgres@{}/postgres", pooler.address());
+    conformance::run(async || open(&url).await).await.unwrap();
+}
+
+/// Goal: a pooler that gives transactions to other sessions is refused, with the reason, before it acknowledges a write
+/// in a session without the settings. Method: a server whose default is not to wait for its disk, sessions of another
+/// program between ours, and two nodes.
+#[tokio::test(flavor = "multi_thread", worker_threads = 4)]
+async fn a_pooler_of_transactions_is_refused() {
+    let server = Postgres::with(&["synchronous_commit=off"]);
+    for mode in ["transaction", "statement"] {
+        let pooler = PgBouncer::start(&server, mode, 3);
+        let url = format!("postgres://postgres@{}/postgres?timeout_ms=2000", pooler.address());
+        let opened = (snowmint_store::open(&url).await, snowmint_store::open(&url).await);
+        let mut refused = None;
+        for (nth, store) in [opened.0, opened.1].into_iter().enumerate() {
+            match store {
+                Err(error) => refused = Some(error.to_string()),
+                Ok(store) => {
+                    let calls = (0..16).map(|call| {
+                        let store = Arc::clone(&store);
+                        tokio::spawn(async move {
+                            store.add(&key(format!("{nth}/{call}")), NonZeroU64::MIN).await
+                        })
+                    });
+                    for call in calls.collect::<Vec<_>>() {
+                        refused = call.await.unwrap().err().map(|it| it.to_string()).or(refused);
+                    }
+                }
+            }
+        }
+        let refused = refused.expect("no call was refused");
+        println!("{mode}: {refused}");
+        assert!(refused.contains("pool_mode = session"), "{mode}: {refused}");
+    }
+}
+
+/// Goal: no write is acknowledged in a session that lost what it began with. Method: take the settings from the sessions
+/// of a store, as a pooler does that hands them on.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_session_that_lost_its_settings_is_not_used() {
+    let server = Postgres::with(&["synchronous_commit=off"]);
+    let pooler = PgBouncer::start(&server, "transaction", 1);
+    let url = format!("postgres://postgres@{}/postgres?timeout_ms=2000", pooler.address());
+    // The one session behind the pooler is the store's and ours.
+    let options: sqlx::postgres::PgConnectOptions = url.split('?').next().unwrap().parse().unwrap();
+    let mut other = PgConnection::connect_with(&options.extra_float_digits(None)).await.unwrap();
+    let revision = put(&*open(&url).await, "a", b"1").await;
+    let rows = || server.sql("SELECT * FROM snowmint_records ORDER BY name");
+    let before = rows();
+    for settings in ["synchronous_commit = off", "client_min_messages = error"] {
+        for call in 0..5 {
+            // Else the statements that another connection has prepared there would be what is in the way.
+            sqlx::raw_sql("DEALLOCATE ALL").execute(&mut other).await.unwrap();
+            let store = open(&url).await;
+            let set = format!("DEALLOCATE ALL; SET {settings}");
+            sqlx::raw_sql(sqlx::AssertSqlSafe(set)).execute(&mut other).await.unwrap();
+            let answer = match call {
+                0 => store.compare_and_set(&key("a"), Expected::Revision(revision), b"2").await.map(drop),
+                1 => store.compare_and_set(&key("b"), Expected::Absent, b"2").await.map(drop),
+                2 => store.add(&key("sum"), NonZeroU64::MIN).await.map(drop),
+                3 => store.load(&key("a")).await.map(drop),
+                _ => store.list("").await.map(drop),
+            };
+            let error = answer.unwrap_err();
+            assert_eq!(error.kind(), StoreErrorKind::Other, "{settings}, call {call}: {error}");
+            let says = ["synchronous_commit = ", "pool_mode = session"];
+            assert!(says.iter().all(|it| error.to_string().contains(it)), "{settings}, call {call}: {error}");
+            assert_eq!(rows(), before, "{settings}, call {call}");
+        }
+    }
+}
+
+/// Goal: a server that does not wait for its disk is refused, unless the user accepts that.
+#[tokio::test]
+async fn a_server_that_does_not_sync_is_refused() {
+    let server = Postgres::with(&["fsync=off"]);
+    let (kind, error) = refused(&url(&server)).await;
+    assert_eq!(kind, Some(StoreErrorKind::Other), "{error}");
+    assert!(error.contains("set fsync on, or accept it with durable=no"), "{error}");
+    open(&format!("{}?durable=no", url(&server))).await;
+}
+
 #[tokio::test]
 async fn a_foreign_table_is_left_alone() {
     let server = Postgres::start();
@@ -217,7 +336,10 @@ async fn tls_is_checked() {
     put(&*store, "a", b"1").await;
     open(&url("127.0.0.1", "sslmode=require")).await;
     open(&url("127.0.0.1", &format!("sslmode=verify-full&{}", root(&certificates)))).await;
-    for parameters in [root(&others), "sslmode=verify-full".to_owned()] {
+    // As libpq: an authority that is named is asked, and the host is not.
+    open(&url("127.0.0.1", &format!("sslmode=require&{}", root(&certificates)))).await;
+    let foreign = format!("sslmode=require&{}", root(&others));
+    for parameters in [root(&others), foreign, "sslmode=verify-full".to_owned()] {
         let (kind, error) = refused(&url("localhost", &parameters)).await;
         assert_eq!(kind, Some(StoreErrorKind::Other), "{error}");
         assert!(error.contains("certificate"), "{error}");
