@@ -86,6 +86,18 @@ async fn a_second_holder_of_a_fixed_worker_is_refused_with_the_name_of_the_first
     assert!(first.try_take(1).is_ok(), "the first goes on");
 }
 
+/// Goal: a read that the node gave up by itself is told as one. Method: a store that answers nothing.
+#[tokio::test]
+async fn a_call_that_was_given_up_says_so() {
+    let silent = Arc::new(CutOff::default());
+    silent.fall_silent();
+    let store: Arc<dyn Store> = silent;
+    let keeper = start(&store, config("me").window(Duration::from_millis(800)));
+    let why = until(|| keeper.status().waiting).await;
+    assert!(why.contains("no answer within 200 ms, this node's limit for a call"), "{why}");
+    assert!(!why.contains("written or not"), "{why}");
+}
+
 #[tokio::test]
 async fn without_the_store_it_mints_to_the_end_of_the_lease_and_goes_on_when_the_store_is_back() {
     let cut_off = Arc::new(CutOff::default());

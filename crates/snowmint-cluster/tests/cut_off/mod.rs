@@ -1,4 +1,4 @@
-//! What the tests of keepers share: a store that can be cut off, and waiting for what is to happen.
+//! What the tests of keepers share: a store that can be cut off or fall silent, and waiting for what is to happen.
 
 #![allow(dead_code, reason = "no test uses all of it")]
 #![allow(clippy::unwrap_used, reason = "a panic is how a test fails")]
@@ -24,6 +24,7 @@ pub(crate) async fn until<T>(mut look: impl FnMut() -> Option<T>) -> T {
 pub(crate) struct CutOff {
     store: MemoryStore,
     cut: AtomicBool,
+    silent: AtomicBool,
     may_lose: Duration,
 }
 
@@ -37,7 +38,15 @@ impl CutOff {
         self.cut.store(cut, Ordering::Relaxed);
     }
 
-    fn check(&self) -> Result<(), StoreError> {
+    /// From now on no call is answered.
+    pub(crate) fn fall_silent(&self) {
+        self.silent.store(true, Ordering::Relaxed);
+    }
+
+    async fn check(&self) -> Result<(), StoreError> {
+        if self.silent.load(Ordering::Relaxed) {
+            std::future::pending::<()>().await;
+        }
         if self.cut.load(Ordering::Relaxed) {
             return Err(StoreError::new(StoreErrorKind::Unavailable, "call", "cut off", "unplugged"));
         }
@@ -48,17 +57,17 @@ impl CutOff {
 #[async_trait::async_trait]
 impl Store for CutOff {
     async fn load(&self, key: &Key) -> Result<Option<Versioned>, StoreError> {
-        self.check()?;
+        self.check().await?;
         self.store.load(key).await
     }
 
     async fn compare_and_set(&self, key: &Key, expected: Expected, value: &[u8]) -> Result<Swap, StoreError> {
-        self.check()?;
+        self.check().await?;
         self.store.compare_and_set(key, expected, value).await
     }
 
     async fn list(&self, prefix: &str) -> Result<Vec<(Key, Versioned)>, StoreError> {
-        self.check()?;
+        self.check().await?;
         self.store.list(prefix).await
     }
 

@@ -35,7 +35,7 @@ pub(super) struct Said {
 }
 
 impl Task {
-    /// Counts and tells failures; a time-out says nothing about whether a write happened.
+    /// Counts and tells failures. A call that the node gave up itself says so; whether a write happened is then unknown.
     pub(super) fn judged<T>(
         &mut self,
         answer: Result<Result<T, StoreError>, tokio::time::error::Elapsed>,
@@ -51,8 +51,14 @@ impl Task {
                 return Ok(value);
             }
             Ok(Err(error)) => error,
-            Err(elapsed) => {
-                StoreError::new(StoreErrorKind::OutcomeUnknown, operation, self.store.describe(), elapsed)
+            Err(_) => {
+                let kind = match access {
+                    Access::Reads => StoreErrorKind::Unavailable,
+                    Access::Writes => StoreErrorKind::OutcomeUnknown,
+                };
+                let limit = self.config.call_timeout().as_millis();
+                let text = format!("no answer within {limit} ms, this node's limit for a call");
+                StoreError::new(kind, operation, self.store.describe(), text)
             }
         };
         // A store that could not be reached is there again when a read succeeds; one that refuses writes is not.
