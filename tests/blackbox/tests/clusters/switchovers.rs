@@ -37,8 +37,8 @@ pub(crate) enum Switch {
     Losing,
     /// The replica is promoted while the primary is alive, which is killed a moment later.
     Split,
-    /// The replica is killed, so that writes wait; the primary ends its sessions and starts again, which shows those writes
-    /// to readers; then it is killed and the replica promoted, which never had them.
+    /// The replica is away, so that writes wait; the primary ends their waits, which shows those writes to readers; then it
+    /// is killed and the replica promoted, which never had them.
     Stranded,
 }
 
@@ -256,7 +256,7 @@ impl Replicated for MariaDbs {
     }
 
     fn switches(&self) -> &'static [Switch] {
-        &[Switch::Planned, Switch::Forced, Switch::Split]
+        &[Switch::Planned, Switch::Forced, Switch::Split, Switch::Stranded]
     }
 
     /// One that is killed comes back read-only, and would commit without waiting for its replica.
@@ -283,6 +283,13 @@ impl Replicated for MariaDbs {
                 self.pair.promote_replica();
                 thread::sleep(Duration::from_millis(dice.within(0, 1000)));
                 self.pair.replica().kill9();
+            }
+            Switch::Stranded => {
+                self.pair.cut_replica();
+                thread::sleep(Duration::from_millis(dice.within(300, 1000)));
+                self.pair.end_waits();
+                thread::sleep(Duration::from_millis(dice.within(300, 1000)));
+                self.pair.fail_over();
             }
             _ => self.pair.fail_over(),
         }
