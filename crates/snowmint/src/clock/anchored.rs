@@ -1,5 +1,5 @@
 //! Boot time counted from an anchor on the wall clock: suspend counts, a step of the wall does not.
-//! It is drawn towards the wall by a small rate, so that it follows the world without ever being stepped.
+//! It is drawn towards the wall by a small rate, so that it follows the world. It is stepped only forward, and only on request.
 
 use std::sync::Mutex;
 
@@ -70,6 +70,25 @@ impl AnchoredClock {
     /// way back no earlier millisecond is shown again, but to a thread that was interrupted just while it read.
     pub fn follow_wall(&self) -> ClockReport {
         self.follow(boot_ns(), WallClock.unix_ms())
+    }
+
+    /// Moves this clock forward to an instant, in unix milliseconds; it never moves back. Returns how far it moved, in
+    /// milliseconds.
+    ///
+    /// A virtual machine that was paused wakes with its boot time where it was, and a program may start before the wall
+    /// clock is set: this clock then stays behind. Call this at a point where a jump does no harm, for instance when a lease
+    /// was granted by the later time.
+    pub fn advance_to(&self, unix_ms: u64) -> u64 {
+        self.advance(boot_ns(), unix_ms)
+    }
+
+    fn advance(&self, boot_ns: u64, unix_ms: u64) -> u64 {
+        let mut last = self.last_check.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
+        let behind_ms = unix_ms.min(u64::MAX / NS_PER_MS).saturating_sub(self.at(boot_ns));
+        self.offset_ns.fetch_add(behind_ms * NS_PER_MS, Ordering::Relaxed);
+        // The next check must not take this for a step of the wall.
+        last.wall_ahead_ms = last.wall_ahead_ms.saturating_sub_unsigned(behind_ms);
+        behind_ms
     }
 
     fn follow(&self, boot_ns: u64, wall_ms: u64) -> ClockReport {
@@ -186,6 +205,23 @@ mod tests {
             clock.follow(boot_ns, (WALL + 36_000_000).wrapping_add_signed(step));
             assert!(clock.at(boot_ns).abs_diff(before) <= 1);
         }
+    }
+
+    #[test]
+    fn it_is_brought_forward_and_never_back_and_that_is_no_step_of_the_wall() {
+        let (clock, hours_ms) = (AnchoredClock::anchored(0, WALL), 8 * 3_600_000);
+        clock.follow(S, WALL + 1000 + hours_ms);
+        assert_eq!(clock.advance(2 * S, WALL + 2000 + hours_ms), hours_ms);
+        assert_eq!(clock.at(2 * S), WALL + 2000 + hours_ms);
+        for earlier in [0, WALL, WALL + 2000 + hours_ms] {
+            assert_eq!(clock.advance(2 * S, earlier), 0);
+            assert_eq!(clock.at(2 * S), WALL + 2000 + hours_ms);
+        }
+        let report = clock.follow(3 * S, WALL + 3000 + hours_ms);
+        assert_eq!(report, ClockReport { wall_ahead_ms: 0, stepped_ms: 0, steps: 1 });
+        assert_eq!(clock.at(3 * S), WALL + 3000 + hours_ms);
+        clock.advance(3 * S, u64::MAX);
+        assert_eq!(clock.at(3 * S), u64::MAX / NS_PER_MS, "no reading runs over");
     }
 
     #[test]
