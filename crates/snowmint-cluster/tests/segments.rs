@@ -14,6 +14,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
 
+use snowmint::ManualClock;
 use snowmint_cluster::segment::{
     CountersOf, Mode, NoNumber, Period, Reset, Run, SegmentConfig, Segments, Stripe,
 };
@@ -460,6 +461,34 @@ async fn a_day_that_ends_gives_back_what_it_has_left() {
     let record = store.load(&Key::new("segments/test/2026-11-21").unwrap()).await.unwrap().unwrap();
     assert_eq!(record.value, b"3");
     assert_eq!(numbers(&segments, 1).await, [1]);
+}
+
+/// Goal: a period ends at its boundary. Method: a clock that is moved over midnight while no time passes for the task; then
+/// time that passes while nobody draws.
+#[tokio::test(start_paused = true)]
+async fn no_number_of_a_period_is_given_after_its_end() {
+    const BEFORE_MS: u64 = 300;
+    let down = Arc::new(AtomicBool::new(false));
+    let clock = Arc::new(ManualClock::at_unix_ms(DAY + 86_400_000 - BEFORE_MS));
+    let of = counters_of(&store(), &down);
+    let segments = Segments::start_anew_each(Reset::Daily, of, small(), Arc::clone(&clock)).unwrap();
+    let day = |run: &Run| run.period().unwrap().to_string();
+    let first = segments.take(3).await.unwrap();
+    assert_eq!(day(&first[0]), "2026-11-21");
+    let begun = Instant::now();
+    clock.advance_ms(BEFORE_MS);
+    assert!(segments.try_take(1).is_err(), "a number of yesterday at midnight");
+    let next = segments.take(1).await.unwrap()[0];
+    assert_eq!((day(&next), next.first()), ("2026-11-22".to_owned(), 1));
+    assert_eq!(day(&segments.take_run(n(2)).await.unwrap()), "2026-11-22");
+    assert_eq!(begun.elapsed(), Duration::ZERO, "nobody waited for the task to look");
+
+    let clock = TokioClock::at(DAY + 86_400_000 - BEFORE_MS);
+    let of = counters_of(&store(), &down);
+    let segments = Segments::start_anew_each(Reset::Daily, of, small(), clock).unwrap();
+    segments.take(1).await.unwrap();
+    sleep(Duration::from_millis(BEFORE_MS + 1)).await;
+    assert_eq!(segments.status().period.unwrap().to_string(), "2026-11-22");
 }
 
 #[tokio::test]

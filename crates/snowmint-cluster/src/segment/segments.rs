@@ -81,6 +81,8 @@ struct Shared {
     misses: AtomicU64,
     /// Locked while it changes, while segments below it are ended, and while one is put in line.
     floor: Mutex<Floor>,
+    /// The first instant after the period of the numbers in memory, in unix milliseconds.
+    period_ends_unix_ms: AtomicU64,
 }
 
 /// Below which number nothing is handed out from memory any more.
@@ -139,6 +141,7 @@ impl Shared {
 
 struct Inner {
     config: SegmentConfig,
+    clock: SharedClock,
     counters: usize,
     shared: Arc<Shared>,
     status: watch::Receiver<SegmentStatus>,
@@ -170,9 +173,10 @@ impl Segments {
     /// As [`start`](Self::start), with numbers that begin anew with each period: a number is then unique together with
     /// its period, which every [`Run`] bears.
     ///
-    /// The clock decides the period. Numbers of the next one are reserved shortly before it begins, and those of the
-    /// last one are not handed out once the task has seen it end. `counters_of` must give counters of its own to each
-    /// period, and the same to every node.
+    /// The clock decides the period: best the wall clock. Numbers of the next one are reserved shortly before it begins. From
+    /// memory, no number of a period is handed out after its end; a clock that goes back over the begin of a period by more
+    /// than a second is followed within a second. `counters_of` must give counters of its own to each period, and the same to
+    /// every node.
     ///
     /// # Errors
     ///
@@ -227,6 +231,7 @@ impl Segments {
             filled: Notify::new(),
             misses: AtomicU64::new(0),
             floor: Mutex::default(),
+            period_ends_unix_ms: AtomicU64::new(periods.ends_unix_ms()),
         });
         let (desk, asks) = mpsc::channel(DESK_QUEUE);
         let at_desk = Desk::new(periods.clone(), &config, Arc::clone(&clock), seed, sender.clone());
@@ -235,11 +240,12 @@ impl Segments {
         let refill = (config.mode == Mode::Cached).then(|| {
             let (release, released) = oneshot::channel();
             let settings = config.settings(periods.counters());
-            let task = Refill::new(Arc::clone(&shared), tail, periods, &settings, clock, seed, sender);
+            let task =
+                Refill::new(Arc::clone(&shared), tail, periods, &settings, Arc::clone(&clock), seed, sender);
             (release, tokio::spawn(task.run(released).in_current_span()))
         });
         let (stopped, refill) = (AtomicBool::new(false), Mutex::new(refill));
-        Ok(Self { inner: Arc::new(Inner { config, counters, shared, status, desk, stopped, refill }) })
+        Ok(Self { inner: Arc::new(Inner { config, clock, counters, shared, status, desk, stopped, refill }) })
     }
 
     /// Waits until there is a number. In direct mode it returns at once: only asking would tell, and cost one.
@@ -271,18 +277,25 @@ impl Segments {
     #[inline]
     pub fn try_take(&self, count: usize) -> Result<Run, NoNumber> {
         let count = NonZeroU64::new(count as u64).unwrap_or(NonZeroU64::MIN);
-        match self.inner.shared.line.draw(count) {
-            Some(drawn) => Ok(self.drawn(drawn)),
+        match self.inner.shared.line.draw(count).and_then(|drawn| self.drawn(drawn)) {
+            Some(run) => Ok(run),
             None => Err(self.missed()),
         }
     }
 
+    /// The numbers that were drawn, unless their period has ended: then nobody needs them, and the task is woken.
     #[inline]
-    fn drawn(&self, drawn: Drawn) -> Run {
-        if drawn.passed_mark {
+    fn drawn(&self, drawn: Drawn) -> Option<Run> {
+        let period = Period::from_bits(drawn.label);
+        let ended = period.is_some() && self.period_has_ended();
+        if drawn.passed_mark || ended {
             self.inner.shared.few_left.notify_one();
         }
-        Run::new(drawn.segment, Period::from_bits(drawn.label))
+        (!ended).then(|| Run::new(drawn.segment, period))
+    }
+
+    fn period_has_ended(&self) -> bool {
+        self.inner.clock.unix_ms() >= self.inner.shared.period_ends_unix_ms.load(Ordering::Relaxed)
     }
 
     #[cold]
@@ -354,8 +367,9 @@ impl Segments {
     /// The numbers may be lost, not handed out again.
     pub async fn take_run(&self, count: NonZeroU64) -> Result<Run, NoNumber> {
         let runs = if self.inner.config.mode == Mode::Cached {
-            if let Some(drawn) = self.inner.shared.line.draw_whole(count) {
-                return Ok(self.drawn(drawn));
+            let drawn = self.inner.shared.line.draw_whole(count);
+            if let Some(run) = drawn.and_then(|drawn| self.drawn(drawn)) {
+                return Ok(run);
             }
             if count == NonZeroU64::MIN {
                 self.cached(1).await?

@@ -89,6 +89,11 @@ impl Periods {
         Some(Self::of(period.next(), Arc::clone(counters_of), Arc::clone(&self.seen_of)))
     }
 
+    /// The first instant after this period, in unix milliseconds; none where numbers never begin anew.
+    pub(super) fn ends_unix_ms(&self) -> u64 {
+        self.period().map_or(u64::MAX, |period| period.next().begin_unix_ms())
+    }
+
     /// How long this period goes on, in milliseconds.
     pub(super) fn left_ms(&self, now_unix_ms: u64) -> Option<u64> {
         let (period, _) = self.each.as_ref()?;

@@ -109,7 +109,7 @@ impl Refill {
             self.report();
             input = match turn.next {
                 Next::Call(call) => self.perform(call, &mut release).await,
-                Next::Wait(ms) => self.wait(sleep(Duration::from_millis(ms)), &mut release).await,
+                Next::Wait(ms) => self.wait(sleep(self.look_again_in(ms)), &mut release).await,
                 Next::Idle { keep } => self.idle(keep, &mut release).await,
                 // Every call is awaited to its end, so there is none under way here.
                 Next::Await => self.wait(sleep(Duration::from_millis(1)), &mut release).await,
@@ -133,6 +133,12 @@ impl Refill {
         ms_since(self.began)
     }
 
+    /// A wait, cut at the end of the period.
+    fn look_again_in(&self, ms: u64) -> Duration {
+        let left_ms = self.periods.left_ms(self.clock.unix_ms()).unwrap_or(u64::MAX);
+        Duration::from_millis(ms.min(left_ms.max(1)))
+    }
+
     fn memory(&self) -> Memory {
         // One for what may be put in this step, and one for what it asks for.
         let room = if self.tail.room() > 1 { Room::Left } else { Room::Full };
@@ -148,7 +154,7 @@ impl Refill {
             self.reserve_ahead();
         }
         let shared = Arc::clone(&self.shared);
-        let few_left = timeout(Duration::from_millis(LOOK_EVERY_MS), shared.few_left.notified());
+        let few_left = timeout(self.look_again_in(LOOK_EVERY_MS), shared.few_left.notified());
         self.wait(few_left, release).await
     }
 
@@ -222,8 +228,7 @@ impl Refill {
     ) -> Option<T> {
         let mut answer = pin!(answer);
         loop {
-            let look_ms = self.periods.left_ms(self.clock.unix_ms()).unwrap_or(u64::MAX);
-            let look = sleep(Duration::from_millis(look_ms.clamp(1, LOOK_EVERY_MS)));
+            let look = sleep(self.look_again_in(LOOK_EVERY_MS));
             tokio::select! {
                 biased;
                 asked = &mut *release, if matches!(self.ending, Ending::No) => {
@@ -358,6 +363,7 @@ impl Refill {
             let mut floor = self.shared.floor();
             (floor.skipped, floor.beside) = (0, 0);
         }
+        self.shared.period_ends_unix_ms.store(self.periods.ends_unix_ms(), Ordering::Relaxed);
         for Unused { counter, segment } in segments {
             self.apply(Event::Reserved { counter, segment });
         }
