@@ -64,8 +64,10 @@ pub struct RegistrarConfig<S: Source> {
     pub open_source: OpenSource<S>,
     /// How often the store is asked what is to be served.
     pub poll: Duration,
-    /// Tells segments their period, and texts the day.
+    /// The time in ids of 96 and 128 bits.
     pub clock: SharedClock,
+    /// The wall clock: it tells numbers their period, and texts the day.
+    pub wall: SharedClock,
 }
 
 impl<S: Source> fmt::Debug for RegistrarConfig<S> {
@@ -102,7 +104,7 @@ pub struct Registrar<S: Source> {
 impl<S: Source> Registrar<S> {
     /// A registrar of what was told and pinned.
     pub fn new(mint: Arc<Mint<S>>, told: Told, config: RegistrarConfig<S>) -> Self {
-        let opening = Opening::new(Arc::clone(&config.store), Arc::clone(&config.clock));
+        let opening = Opening::new(Arc::clone(&config.store), Arc::clone(&config.wall));
         Self {
             mint,
             told,
@@ -286,7 +288,7 @@ impl<S: Source> Registrar<S> {
                     Some(before) => Arc::new(before.changed(definition, Maker::Missing(BEING_OPENED.into()))),
                     None => {
                         let maker = Maker::Missing(BEING_OPENED.into());
-                        Arc::new(Namespace::new(name, definition, maker, &self.config.clock))
+                        Arc::new(Namespace::new(name, definition, maker, &self.config.wall))
                     }
                 };
             }
@@ -332,7 +334,7 @@ impl<S: Source> Registrar<S> {
         self.warn_of_little_time(&name, &definition.scheme);
         Arc::new(match before {
             Some(before) => before.changed(definition, maker),
-            None => Namespace::new(name, definition, maker, &self.config.clock),
+            None => Namespace::new(name, definition, maker, &self.config.wall),
         })
     }
 

@@ -9,8 +9,8 @@ use snowmint::{Clock, WallClock};
 
 use crate::limits;
 
-/// The clock of the service: the rest of a lease and the uptime are told by it, the day of a text, the period of a
-/// number, and the time in ids of 96 and 128 bits. No 64-bit id depends on it.
+/// A clock of the service. The rest of a lease, the uptime and the time in ids of 96 and 128 bits are told by the node's; the
+/// day of a text and the period of a number by the wall clock. No 64-bit id depends on it.
 pub type SharedClock = Arc<dyn Clock + Send + Sync>;
 
 /// The clock of the service, as it is kept in what can be shown.

@@ -3,7 +3,7 @@
 use std::io;
 use std::sync::Arc;
 
-use snowmint::{AnchoredClock, DatacenterId, Field, Layout, Rule, Start};
+use snowmint::{AnchoredClock, DatacenterId, Field, Layout, Rule, Start, WallClock};
 use snowmint_cluster::{Holder, KeeperConfig, Keepers, Pool, Workers};
 use snowmint_server::registrar::RegistrarConfig;
 use snowmint_server::{Mint, Registrar};
@@ -46,6 +46,7 @@ pub(super) fn registrar(
         open_source: Box::new(open_source),
         poll: plan.poll,
         clock,
+        wall: Arc::new(WallClock),
     };
     Registrar::new(Arc::clone(mint), plan.told.clone(), config)
 }

@@ -25,7 +25,7 @@ const OPEN_WITHIN: Duration = Duration::from_secs(5);
 #[derive(Clone, Debug)]
 pub(super) struct Opening {
     store: Arc<dyn Store>,
-    clock: ServiceClock,
+    wall: ServiceClock,
     others: Arc<Others>,
 }
 
@@ -37,8 +37,8 @@ pub(super) struct Started {
 }
 
 impl Opening {
-    pub(super) fn new(store: Arc<dyn Store>, clock: SharedClock) -> Self {
-        Self { store, clock: ServiceClock(clock), others: Arc::default() }
+    pub(super) fn new(store: Arc<dyn Store>, wall: SharedClock) -> Self {
+        Self { store, wall: ServiceClock(wall), others: Arc::default() }
     }
 
     /// Starts the segments of a namespace, whose name stands in every line that they log; the reason where that
@@ -68,7 +68,7 @@ impl Opening {
             }
         };
         let counters = Counters { places, base: scheme.counter_key(name) };
-        let clock = self.clock.clone();
+        let clock = self.wall.clone();
         let started = match scheme.reset {
             None => Segments::start(counters.at(None)?, scheme.config(), clock),
             Some(reset) => {

@@ -5,7 +5,7 @@ use std::path::Path;
 use std::sync::Mutex;
 
 use snowmint::inspect::Decoded;
-use snowmint::{Clock as _, DatacenterId, WallClock};
+use snowmint::{Clock as _, DatacenterId, ManualClock, WallClock};
 use snowmint_cluster::namespace::{Fields, NamespaceRecord};
 use snowmint_store::{Expected, Key, MemoryStore, Swap, Versioned};
 use tokio::sync::oneshot;
@@ -47,6 +47,10 @@ impl Node {
     }
 
     async fn on(store: Arc<dyn Store>, names: &[&str], file: Option<&Path>) -> Self {
+        Self::by(Arc::new(WallClock), store, names, file).await
+    }
+
+    async fn by(wall: SharedClock, store: Arc<dyn Store>, names: &[&str], file: Option<&Path>) -> Self {
         let sources = Sources {
             names: names.iter().map(|it| name(it)).collect(),
             file: file.map(Path::to_owned),
@@ -68,6 +72,7 @@ impl Node {
             }),
             poll: Duration::from_secs(1),
             clock: Arc::new(WallClock),
+            wall,
         };
         let mut registrar = Registrar::new(Arc::clone(&mint), told, config);
         registrar.refresh().await.unwrap();
@@ -300,6 +305,32 @@ async fn ids_of_wide_schemes_have_their_text() {
         texts.dedup();
         assert_eq!(texts.len(), 500, "{from}");
     }
+}
+
+/// Goal: the day in a text and the period of a number are those of the wall clock, whatever clock ids are made by. Method:
+/// a wall clock that is stepped by hand, by a day forward and back.
+#[tokio::test(start_paused = true)]
+async fn days_and_periods_follow_the_wall_clock() {
+    const DAY_MS: u64 = 86_400_000;
+    let wall = Arc::new(ManualClock::at_unix_ms(1_795_219_200_000));
+    let store = MemoryStore::new();
+    let dated = Fields { text: "{date}-{number}".parse().ok(), ..segment() };
+    add(&store, "plain", dated.clone()).await;
+    add(&store, "daily", Fields { reset: "daily".parse().ok(), ..dated }).await;
+    let shown: SharedClock = Arc::<ManualClock>::clone(&wall);
+    let node = Node::by(shown, Arc::new(store.clone()), &["default"], None).await;
+    assert_eq!(node.take("plain", 1).await.unwrap(), ["20261121-1"]);
+    assert_eq!(node.take("daily", 2).await.unwrap(), ["20261121-1", "20261121-2"]);
+    wall.advance_ms(DAY_MS);
+    assert_eq!(node.take("plain", 1).await.unwrap(), ["20261122-2"]);
+    assert_eq!(node.take("daily", 1).await.unwrap(), ["20261122-1"]);
+    wall.set_unix_ms(wall.unix_ms() - DAY_MS);
+    assert_eq!(node.take("plain", 1).await.unwrap(), ["20261121-3"]);
+    // A clock that went back is noticed within a second.
+    tokio::time::sleep(Duration::from_secs(2)).await;
+    let again = node.take("daily", 1).await.unwrap().remove(0);
+    let number: u64 = again.strip_prefix("20261121-").unwrap().parse().unwrap();
+    assert!(number > 2, "no number of that day comes twice: {again}");
 }
 
 #[tokio::test]
