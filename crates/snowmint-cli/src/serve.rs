@@ -18,7 +18,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use snowmint::utc::Utc;
-use snowmint::{AnchoredClock, Clock as _, WallClock};
+use snowmint::{Clock as _, WallClock};
 use snowmint_cluster::{Holder, KeeperConfig, Keepers, NamespaceError, Pool, SavedLeases};
 use snowmint_server::registrar::ToldError;
 use snowmint_server::{Listeners, Mint, Registrar, Settings, SharedClock};
@@ -81,7 +81,7 @@ async fn until_stopped(plan: &Plan, serving: &Handle) -> Result<(), Failure> {
         prepared = prepare(plan, serving) => prepared?,
     };
     let Ports { listeners, shown } = prepared.ports;
-    let clock = Arc::new(AnchoredClock::new());
+    let clock = plan.clock.start();
     let mut config = KeeperConfig::new(Pool::new(plan.layout, plan.datacenter), prepared.holder.clone())
         .worker(plan.choice)
         .window(plan.window)
@@ -91,10 +91,10 @@ async fn until_stopped(plan: &Plan, serving: &Handle) -> Result<(), Failure> {
     if let Some(saved) = prepared.saved {
         config = config.saved(saved);
     }
-    let keepers = Keepers::start(Arc::clone(&prepared.store), config, plan.workers, Arc::clone(&clock));
+    let keepers = Keepers::start(Arc::clone(&prepared.store), config, plan.workers, clock.clone());
     let keepers = keepers.map_err(Failure::usage)?;
     let settings = Settings {
-        clock: Arc::clone(&clock) as SharedClock,
+        clock: Arc::new(clock.clone()) as SharedClock,
         drain_delay: plan.drain_delay,
         ..Settings::default()
     };

@@ -14,6 +14,7 @@ mod dice;
 mod identity;
 pub mod lease;
 pub mod namespace;
+mod node_clock;
 pub mod segment;
 mod wall_watch;
 
@@ -24,4 +25,5 @@ pub use lease::{
     SavedLeases, SavedLeasesError, SavedPlaceError, Unusable, Workers, WorkersError,
 };
 pub use namespace::{NamespaceError, NamespaceName, NamespaceNameError, pin};
+pub use node_clock::NodeClock;
 pub use segment::{NoNumber, SegmentConfig, SegmentConfigError, SegmentStatus, Segments};

@@ -1,29 +1,29 @@
-//! Watches the wall clock beside the anchored one: follows slow corrections, reports steps.
-//! A step of the wall clock while running is a log line and a metric, not an event.
+//! Watches the wall clock beside the clock of the node: follows slow corrections, reports steps.
+//! To an anchored clock a step of the wall clock is a log line and a metric, not an event.
 
-use std::sync::Arc;
 use std::time::Duration;
 
-use snowmint::AnchoredClock;
 use tokio::sync::watch;
 use tokio::time::{MissedTickBehavior, interval};
 
+use crate::NodeClock;
 use crate::lease::LeaseStatus;
 
 const EVERY: Duration = Duration::from_secs(1);
 
 /// Runs until it is aborted.
-pub(crate) async fn watch_wall(clock: Arc<AnchoredClock>, status: watch::Sender<LeaseStatus>) {
+pub(crate) async fn watch_wall(clock: NodeClock, status: watch::Sender<LeaseStatus>) {
     let mut ticks = interval(EVERY);
     ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
     loop {
         ticks.tick().await;
-        let report = clock.follow_wall();
+        let report = clock.watch();
         if report.stepped_ms != 0 {
             tracing::warn!(
                 stepped_ms = report.stepped_ms,
                 wall_ahead_ms = report.wall_ahead_ms,
-                "the wall clock was stepped; ids go on by the clock this process was started with"
+                "the wall clock was stepped; {}",
+                clock.on_step()
             );
         }
         status.send_if_modified(|status| {

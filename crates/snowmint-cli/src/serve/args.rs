@@ -1,10 +1,11 @@
 //! The flags of `snowmint serve`, each with its variable and a value that suits without being set.
 
 use std::path::PathBuf;
+use std::sync::Arc;
 use std::time::Duration;
 
-use snowmint::{Layout, Rule, Start};
-use snowmint_cluster::{Holder, NamespaceName, WorkerSource, Workers};
+use snowmint::{AnchoredClock, Layout, Rule, Start};
+use snowmint_cluster::{Holder, NamespaceName, NodeClock, WorkerSource, Workers};
 
 use super::logging::{Filter, Format};
 use crate::values::{self, Listen};
@@ -109,8 +110,12 @@ pub(crate) struct Args {
     /// How far this clock may be ahead of the store's own, where the store has one, to take a lease
     #[arg(long, value_name = "TIME", default_value = "30s", value_parser = values::skew, env = "SNOWMINT_MAX_SKEW")]
     pub(super) max_skew: Duration,
+    /// Which clock timestamps follow. With `anchored`, ids never stop for a clock that is stepped; choose `wall` where ids
+    /// must show the wall clock's time at once after each step. No choice can repeat an id
+    #[arg(long, value_name = "CLOCK", value_enum, default_value_t = ClockChoice::Anchored, env = "SNOWMINT_CLOCK")]
+    pub(super) clock: ClockChoice,
     /// What to do when the clock goes back or a tick is used up: reject, wait(TIME), borrow(TIME), generation, or several
-    /// joined by ` then `
+    /// joined by ` then `. The clock goes back only with `--clock wall`: see there
     #[arg(long, value_name = "RULE", default_value = "wait(10ms)", env = "SNOWMINT_RULE")]
     pub(super) rule: Rule,
     /// Where the sequence of a fresh millisecond starts: zero, random, random(N) (below N) or rolling. Not zero where ids
@@ -132,6 +137,28 @@ pub(crate) struct Args {
     /// `warn,snowmint_cluster=debug`
     #[arg(long, value_name = "LEVEL", default_value = "info", env = "SNOWMINT_LOG")]
     pub(super) log: Filter,
+}
+
+/// Which clock a node makes ids by.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
+pub(super) enum ClockChoice {
+    /// The wall clock's time at the start, and boot time since, drawn towards the wall clock by 0.5 ms a second. A step of
+    /// the wall clock is a log line; a node that fell behind catches up where the store or another node agrees
+    Anchored,
+    /// The wall clock and each of its steps. After a step forward there are no ids for up to a second, until the lease is
+    /// renewed; after a step back --rule decides: reject (errors), wait, borrow (go on ahead of the clock) or generation
+    /// (another backup worker id or sequence base, by the layout, back to the begin of this node's lease at most)
+    Wall,
+}
+
+impl ClockChoice {
+    /// The clock, from now on.
+    pub(super) fn start(self) -> NodeClock {
+        match self {
+            Self::Anchored => NodeClock::from(Arc::new(AnchoredClock::new())),
+            Self::Wall => NodeClock::wall(),
+        }
+    }
 }
 
 fn holder(text: &str) -> Result<Holder, String> {

@@ -3,8 +3,8 @@
 use std::io;
 use std::sync::Arc;
 
-use snowmint::{AnchoredClock, DatacenterId, Field, Layout, Rule, Start, WallClock};
-use snowmint_cluster::{Holder, KeeperConfig, Keepers, Pool, Workers};
+use snowmint::{DatacenterId, Field, Layout, Rule, Start, WallClock};
+use snowmint_cluster::{Holder, KeeperConfig, Keepers, NodeClock, Pool, Workers};
 use snowmint_server::registrar::RegistrarConfig;
 use snowmint_server::{Mint, Registrar};
 use snowmint_store::Store;
@@ -20,11 +20,11 @@ pub(super) fn registrar(
     mint: &Arc<Mint<Keepers>>,
     store: Arc<dyn Store>,
     holder: Holder,
-    clock: Arc<AnchoredClock>,
+    clock: NodeClock,
 ) -> Registrar<Keepers> {
     let (own, datacenter) = (plan.layout, plan.datacenter);
     let (window, max_skew, most) = (plan.window, plan.max_skew, plan.workers.max());
-    let (leases, lease_clock) = (Arc::clone(&store), Arc::clone(&clock));
+    let (leases, lease_clock) = (Arc::clone(&store), clock.clone());
     let open_source = move |layout: Layout, rule: Rule, start: Start| {
         let pool = Pool::new(layout, datacenter_in(&layout, datacenter));
         // In the pool of the service's own layout its name already holds a worker.
@@ -35,7 +35,7 @@ pub(super) fn registrar(
             .rule(rule)
             .sequence_start(start);
         let workers = Workers::new(1, most.min(pool.workers())).map_err(|error| error.to_string())?;
-        Keepers::start(Arc::clone(&leases), config, workers, Arc::clone(&lease_clock))
+        Keepers::start(Arc::clone(&leases), config, workers, lease_clock.clone())
             .map_err(|error| error.to_string())
     };
     let config = RegistrarConfig {
@@ -45,7 +45,7 @@ pub(super) fn registrar(
         sequence_start: plan.sequence_start,
         open_source: Box::new(open_source),
         poll: plan.poll,
-        clock,
+        clock: Arc::new(clock),
         wall: Arc::new(WallClock),
     };
     Registrar::new(Arc::clone(mint), plan.told.clone(), config)

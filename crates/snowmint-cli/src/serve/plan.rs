@@ -7,7 +7,7 @@ use snowmint::{DatacenterId, Field, Generator, Layout, ManualClock, Rule, Start,
 use snowmint_cluster::{Holder, WorkerChoice, Workers};
 use snowmint_server::registrar::{Sources, Told};
 
-use super::args::Args;
+use super::args::{Args, ClockChoice};
 use super::logging::Log;
 use crate::exit::Failure;
 use crate::lifetime;
@@ -30,6 +30,7 @@ pub(super) struct Plan {
     pub(super) poll: Duration,
     pub(super) window: Duration,
     pub(super) max_skew: Duration,
+    pub(super) clock: ClockChoice,
     pub(super) rule: Rule,
     pub(super) sequence_start: Start,
     pub(super) drain_delay: Duration,
@@ -82,6 +83,7 @@ impl Plan {
             poll: args.namespaces_poll,
             window: args.window,
             max_skew: args.max_skew,
+            clock: args.clock,
             rule: args.rule,
             sequence_start: args.sequence_start,
             drain_delay: args.drain_delay,

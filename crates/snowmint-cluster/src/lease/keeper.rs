@@ -14,18 +14,19 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use arc_swap::ArcSwapOption;
-use snowmint::{AnchoredClock, Batch, Clock, Generator, Refusal};
+use snowmint::{Batch, Clock, Generator, Refusal};
 use snowmint_store::Store;
 use tokio::sync::watch;
 use tokio::task::JoinHandle;
 
+use crate::NodeClock;
 pub use config::{KeeperConfig, KeeperConfigError};
 pub use status::{LeaseFailure, LeaseStatus};
 
 pub(super) use mount::Mount;
 pub(super) use slot::{Node, Slot};
 
-pub(super) type LeasedGenerator = Generator<Arc<AnchoredClock>>;
+pub(super) type LeasedGenerator = Generator<NodeClock>;
 
 /// Keeps one lease of a worker, and makes ids under it.
 ///
@@ -38,7 +39,7 @@ pub struct Keeper {
 
 struct Inner {
     current: Arc<ArcSwapOption<LeasedGenerator>>,
-    clock: Arc<AnchoredClock>,
+    clock: NodeClock,
     status: watch::Receiver<LeaseStatus>,
     slot: std::sync::Mutex<Option<Slot>>,
 }
@@ -70,12 +71,12 @@ impl Keeper {
     pub fn start(
         store: Arc<dyn Store>,
         config: KeeperConfig,
-        clock: Arc<AnchoredClock>,
+        clock: impl Into<NodeClock>,
     ) -> Result<Self, KeeperConfigError> {
-        let settings = config.checked(store.may_lose())?;
+        let (settings, clock) = (config.checked(store.may_lose())?, clock.into());
         let current = Arc::new(ArcSwapOption::empty());
         let mount: Arc<dyn Mount> = Arc::<ArcSwapOption<LeasedGenerator>>::clone(&current);
-        let slot = Node::new(store, settings, config, Arc::clone(&clock), mount).start(0)?;
+        let slot = Node::new(store, settings, config, clock.clone(), mount).start(0)?;
         let (status, slot) = (slot.status.clone(), std::sync::Mutex::new(Some(slot)));
         Ok(Self { inner: Arc::new(Inner { current, clock, status, slot }) })
     }

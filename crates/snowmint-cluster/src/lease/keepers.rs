@@ -11,7 +11,7 @@ use std::fmt;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
-use snowmint::{AnchoredClock, Batch, Clock, GeneratorPool, Refusal};
+use snowmint::{Batch, Clock, GeneratorPool, Refusal};
 use snowmint_store::Store;
 use tokio::sync::{oneshot, watch};
 use tokio::task::JoinHandle;
@@ -20,6 +20,7 @@ pub use caller::Caller;
 pub use workers::{Workers, WorkersError};
 
 use super::keeper::{KeeperConfig, KeeperConfigError, LeaseFailure, LeaseStatus, Mount, NoId, Node};
+use crate::NodeClock;
 use capacity::Capacity;
 use demand::Demand;
 use governor::{Governor, Leases};
@@ -64,8 +65,8 @@ pub struct Keepers {
 }
 
 struct Inner {
-    pool: GeneratorPool<Arc<AnchoredClock>>,
-    clock: Arc<AnchoredClock>,
+    pool: GeneratorPool<NodeClock>,
+    clock: NodeClock,
     tick_ms: u64,
     /// `None` where the number of leases is fixed: then nobody has to count.
     demand: Option<Arc<Demand>>,
@@ -87,9 +88,9 @@ impl Keepers {
         store: Arc<dyn Store>,
         config: KeeperConfig,
         workers: Workers,
-        clock: Arc<AnchoredClock>,
+        clock: impl Into<NodeClock>,
     ) -> Result<Self, KeeperConfigError> {
-        let settings = config.checked_for(workers, store.may_lose())?;
+        let (settings, clock) = (config.checked_for(workers, store.may_lose())?, clock.into());
         let layout = *settings.pool.layout();
         let pool = GeneratorPool::new(layout);
         let mount: Arc<dyn Mount> = Arc::new(pool.clone());
@@ -97,7 +98,7 @@ impl Keepers {
         let capacity = demand.clone().map(|demand| {
             (Capacity::new(workers, &layout, Duration::from_millis(settings.window_ms)), demand)
         });
-        let node = Node::new(store, settings, config, Arc::clone(&clock), mount);
+        let node = Node::new(store, settings, config, clock.clone(), mount);
         let governor = Governor::start(node, workers, capacity)?;
         let (first, leases) = (governor.first(), governor.leases());
         let (release, asked) = oneshot::channel();

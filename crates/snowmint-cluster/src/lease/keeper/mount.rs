@@ -4,9 +4,10 @@
 use std::sync::Arc;
 
 use arc_swap::ArcSwapOption;
-use snowmint::{AnchoredClock, GeneratorPool};
+use snowmint::GeneratorPool;
 
 use super::LeasedGenerator;
+use crate::NodeClock;
 
 /// A place for generators.
 pub(in crate::lease) trait Mount: Send + Sync {
@@ -20,7 +21,7 @@ impl Mount for ArcSwapOption<LeasedGenerator> {
     }
 }
 
-impl Mount for GeneratorPool<Arc<AnchoredClock>> {
+impl Mount for GeneratorPool<NodeClock> {
     fn put(&self, old: Option<&Arc<LeasedGenerator>>, new: Option<Arc<LeasedGenerator>>) {
         let put = match (old, new) {
             (Some(old), Some(new)) => self.replace(old, new),

@@ -4,7 +4,6 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use snowmint::AnchoredClock;
 use snowmint_store::Store;
 use tokio::sync::{oneshot, watch};
 use tokio::task::JoinHandle;
@@ -14,6 +13,7 @@ use super::mount::Mount;
 use super::quiet::Quiet;
 use super::task::{Parts, Task};
 use super::{AbortOnDrop, LeaseStatus};
+use crate::NodeClock;
 use crate::lease::protocol::Settings;
 use crate::lease::saved::Saver;
 use crate::wall_watch::watch_wall;
@@ -23,7 +23,7 @@ pub(in crate::lease) struct Node {
     pub(in crate::lease) store: Arc<dyn Store>,
     pub(in crate::lease) settings: Settings,
     pub(in crate::lease) config: KeeperConfig,
-    pub(in crate::lease) clock: Arc<AnchoredClock>,
+    pub(in crate::lease) clock: NodeClock,
     pub(in crate::lease) mount: Arc<dyn Mount>,
     quiet: Arc<Quiet>,
 }
@@ -41,7 +41,7 @@ impl Node {
         store: Arc<dyn Store>,
         settings: Settings,
         config: KeeperConfig,
-        clock: Arc<AnchoredClock>,
+        clock: NodeClock,
         mount: Arc<dyn Mount>,
     ) -> Self {
         Self { store, settings, config, clock, mount, quiet: Arc::new(Quiet::new()) }
@@ -56,10 +56,10 @@ impl Node {
         let seed = random_seed()?;
         let (sender, status) = watch::channel(LeaseStatus::seeking(&settings.pool));
         // One watcher is enough, and the first slot lasts.
-        let watcher = (number == 0)
-            .then(|| AbortOnDrop(tokio::spawn(watch_wall(Arc::clone(&self.clock), sender.clone()))));
+        let watcher =
+            (number == 0).then(|| AbortOnDrop(tokio::spawn(watch_wall(self.clock.clone(), sender.clone()))));
         let saver = self.config.saved_leases().map(|saved| {
-            Saver::new(saved, number, settings.clone(), Arc::clone(&self.clock), sender.clone()).map(Arc::new)
+            Saver::new(saved, number, settings.clone(), self.clock.clone(), sender.clone()).map(Arc::new)
         });
         let saver = saver.transpose()?;
         let task = Task::new(Parts {
@@ -67,7 +67,7 @@ impl Node {
             settings,
             seed,
             config: self.config.clone(),
-            clock: Arc::clone(&self.clock),
+            clock: self.clock.clone(),
             mount: Arc::clone(&self.mount),
             status: sender,
             saver,

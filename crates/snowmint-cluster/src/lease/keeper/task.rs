@@ -1,13 +1,14 @@
 //! The task behind a keeper: performs the protocol's calls, applies its events, keeps the status.
 
+mod catching_up;
 mod leasing;
 mod telling;
 
 use std::sync::Arc;
 use std::time::Duration;
 
+use snowmint::WorkerId;
 use snowmint::utc::Utc;
-use snowmint::{AnchoredClock, Clock, WorkerId};
 use snowmint_store::{Key, KeyError, Store, StoreError, StoreErrorKind, Swap, Versioned};
 use tokio::sync::{oneshot, watch};
 use tokio::time::{sleep, timeout};
@@ -17,11 +18,13 @@ use super::mount::Mount;
 use super::outage::Outage;
 use super::quiet::Quiet;
 use super::{AbortOnDrop, KeeperConfig, LeaseFailure, LeaseStatus};
+use crate::NodeClock;
 use crate::lease::protocol::{
     Call, Entry, Event, Input, Listing, Next, Now, Protocol, Settings, Swapped, Turn,
 };
 use crate::lease::record::Record;
 use crate::lease::saved::Saver;
+use catching_up::ByWall;
 use leasing::Mounted;
 use telling::{Reason, Said};
 
@@ -31,7 +34,7 @@ pub(in crate::lease) struct Parts {
     pub(in crate::lease) settings: Settings,
     pub(in crate::lease) seed: u128,
     pub(in crate::lease) config: KeeperConfig,
-    pub(in crate::lease) clock: Arc<AnchoredClock>,
+    pub(in crate::lease) clock: NodeClock,
     pub(in crate::lease) mount: Arc<dyn Mount>,
     pub(in crate::lease) status: watch::Sender<LeaseStatus>,
     pub(in crate::lease) saver: Option<Arc<Saver>>,
@@ -43,7 +46,11 @@ pub(in crate::lease) struct Task {
     protocol: Protocol,
     seed: u128,
     config: KeeperConfig,
-    clock: Arc<AnchoredClock>,
+    clock: NodeClock,
+    /// Hears when it jumped forward.
+    jumps: watch::Receiver<u64>,
+    /// Whether leases are counted by the wall clock, which is ahead, until one is granted.
+    by_wall: ByWall,
     mount: Arc<dyn Mount>,
     mounted: Option<Mounted>,
     /// The first instant after all that its generators used, in unix milliseconds.
@@ -74,7 +81,9 @@ impl Task {
             protocol,
             seed,
             config,
+            jumps: clock.jumps(),
             clock,
+            by_wall: ByWall::No,
             mount,
             mounted: None,
             used_until_unix_ms: 0,
@@ -103,6 +112,9 @@ impl Task {
         };
         let mut input = if asked_to_release { self.release().await } else { Input::Wake };
         loop {
+            if !asked_to_release {
+                self.look_at_wall(&input).await;
+            }
             let turn = self.step(input);
             for event in turn.events {
                 self.apply(event).await;
@@ -124,6 +136,8 @@ impl Task {
                         asked_to_release = true;
                         self.release().await
                     }
+                    // A lease may have ended by that.
+                    Ok(()) = self.jumps.changed() => Input::Wake,
                     () = sleep(Duration::from_millis(ms)) => Input::Wake,
                 },
             };
@@ -134,7 +148,7 @@ impl Task {
         // A store that is opened late says only then what it may lose.
         self.protocol.store_may_lose(settle_ms(self.store.may_lose()));
         self.protocol.claim_nothing_before(self.quiet.until_steady_ms());
-        let now = Now { unix_ms: self.clock.unix_ms(), steady_ms: self.quiet.steady_ms() };
+        let now = Now { unix_ms: self.count_by(), steady_ms: self.quiet.steady_ms() };
         let turn = self.protocol.step(now, input);
         self.quiet.until(self.protocol.quiet_until_steady_ms());
         turn

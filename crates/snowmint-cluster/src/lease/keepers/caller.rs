@@ -4,19 +4,20 @@
 use std::fmt;
 use std::sync::Arc;
 
-use snowmint::{AnchoredClock, Batch, Refusal};
+use snowmint::{Batch, Refusal};
 
 use super::demand::{COUNTED_ALONE, Demand};
+use crate::NodeClock;
 
 /// Draws ids of a node's leases, each greater than the last one it drew; see [`Keepers`](super::Keepers).
 pub struct Caller {
-    pool: snowmint::Caller<Arc<AnchoredClock>>,
+    pool: snowmint::Caller<NodeClock>,
     demand: Option<Arc<Demand>>,
     uncounted: u64,
 }
 
 impl Caller {
-    pub(super) fn new(pool: snowmint::Caller<Arc<AnchoredClock>>, demand: Option<Arc<Demand>>) -> Self {
+    pub(super) fn new(pool: snowmint::Caller<NodeClock>, demand: Option<Arc<Demand>>) -> Self {
         Self { pool, demand, uncounted: 0 }
     }
 

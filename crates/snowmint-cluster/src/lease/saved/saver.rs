@@ -5,7 +5,7 @@ use std::io;
 use std::sync::Arc;
 use std::time::Duration;
 
-use snowmint::{AnchoredClock, Clock};
+use snowmint::Clock;
 use tokio::sync::{Mutex, watch};
 use tokio::task::spawn_blocking;
 use tokio::time::sleep;
@@ -14,6 +14,7 @@ use super::ahead::Ahead;
 use super::file::{LeaseFile, SavedLease};
 use super::places::Place;
 use super::{SavedLeases, SavedPlaceError, Unusable};
+use crate::NodeClock;
 use crate::lease::keeper::{LeaseStatus, LeasedGenerator};
 use crate::lease::protocol::{Held, Settings};
 
@@ -26,7 +27,7 @@ pub(in crate::lease) struct Saver {
     file: LeaseFile,
     _place: Place,
     settings: Settings,
-    clock: Arc<AnchoredClock>,
+    clock: NodeClock,
     status: watch::Sender<LeaseStatus>,
     active: Arc<Mutex<Option<Active>>>,
 }
@@ -43,7 +44,7 @@ impl Saver {
         saved: &SavedLeases,
         place: usize,
         settings: Settings,
-        clock: Arc<AnchoredClock>,
+        clock: NodeClock,
         status: watch::Sender<LeaseStatus>,
     ) -> Result<Self, SavedPlaceError> {
         let (file, place) = (saved.file(place), saved.place(place)?);
@@ -202,7 +203,7 @@ mod tests {
         };
         let saved = SavedLeases::open(folder, "o").unwrap();
         let status = watch::channel(LeaseStatus::default()).0;
-        Arc::new(Saver::new(&saved, 0, settings, Arc::new(AnchoredClock::new()), status).unwrap())
+        Arc::new(Saver::new(&saved, 0, settings, NodeClock::wall(), status).unwrap())
     }
 
     #[tokio::test]

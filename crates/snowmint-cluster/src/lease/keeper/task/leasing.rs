@@ -57,6 +57,7 @@ impl Task {
         }
         // The one before is ended first and the next begins after its last timestamp: ids go on increasing.
         self.end_mounted();
+        self.catch_up();
         let pool = self.protocol.settings().pool;
         let built = Generator::builder(*pool.layout())
             .datacenter(pool.datacenter())
@@ -64,7 +65,7 @@ impl Task {
             .not_before_unix_ms(self.used_until_unix_ms)
             .rule(self.config.generator_rule())
             .start(self.config.generator_start())
-            .build(Arc::clone(&self.clock));
+            .build(self.clock.clone());
         let generator = match built {
             Ok(generator) => Arc::new(generator),
             // Checked when the keeper was configured; were it to happen, no id is made.
@@ -93,15 +94,17 @@ impl Task {
     pub(super) async fn extended(&mut self, until_unix_ms: u64) {
         // The machine that tells of a renewal holds the lease.
         let Some(held) = self.protocol.held() else { return };
-        let usable = match (&self.saver, self.mounted.as_ref().filter(|mounted| mounted.is_under(held))) {
+        let usable = match self.mounted.as_ref().filter(|mounted| mounted.is_under(held)) {
             // The lease could not be saved when it was granted.
-            (_, None) => self.mount_under(held).await,
-            (Some(saver), Some(_)) => {
-                saver.extended(held).await;
-                true
-            }
-            (None, Some(mounted)) => {
-                mounted.generator.extend_lease(until_unix_ms);
+            None => self.mount_under(held).await,
+            Some(mounted) => {
+                if self.saver.is_none() {
+                    mounted.generator.extend_lease(until_unix_ms);
+                }
+                self.catch_up();
+                if let Some(saver) = &self.saver {
+                    saver.extended(held).await;
+                }
                 true
             }
         };
