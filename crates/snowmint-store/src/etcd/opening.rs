@@ -8,6 +8,7 @@ use super::link::Link;
 use crate::UrlError;
 use crate::effect::chain;
 use crate::location::{Host, Location};
+use crate::network;
 
 const PORT: u16 = 2379;
 const PREFIX: &str = "snowmint/";
@@ -61,12 +62,7 @@ pub(super) fn settings(url: &str) -> Result<(Link, String), UrlError> {
 }
 
 fn tls(location: &mut Location) -> Result<Option<(ClientTlsConfig, Speaks)>, UrlError> {
-    let said = match location.take("tls").as_deref() {
-        None => None,
-        Some("true" | "") => Some(true),
-        Some("false") => Some(false),
-        Some(_) => return Err(location.malformed("tls= is true or false")),
-    };
+    let said = network::take_switch(location, "tls")?;
     let (ca, cert, key) = (location.take_path("ca"), location.take_path("cert"), location.take_path("key"));
     let wanted = location.scheme == "etcds" || ca.is_some() || cert.is_some() || key.is_some();
     if said == Some(false) && wanted {
@@ -106,6 +102,17 @@ mod tests {
     }
 
     #[test]
+    fn a_switch_takes_each_word_that_is_usual() {
+        for (word, uses_tls) in
+            [("1", true), ("true", true), ("on", true), ("0", false), ("false", false), ("no", false)]
+        {
+            let url = format!("etcd://h?tls={word}");
+            let mut location = Location::parse(&url).unwrap();
+            assert_eq!(tls(&mut location).unwrap().is_some(), uses_tls, "{word}");
+        }
+    }
+
+    #[test]
     fn a_mistake_in_a_url_is_told() {
         let cases = [
             ("etcd:h1", "needs `//`"),
@@ -113,7 +120,7 @@ mod tests {
             ("etcd://h/path", "?prefix=TEXT"),
             ("etcd://h?prefix=/", "prefix= needs a text"),
             ("etcd://h?tsl=true", "no parameter `tsl`"),
-            ("etcd://h?tls=yes", "tls= is true or false"),
+            ("etcd://h?tls=maybe", "tls= is true or false"),
             ("etcds://h?tls=false", "does not go with"),
             ("etcd://h?ca=/nowhere/ca.pem", "ca=/nowhere/ca.pem: No such file"),
             ("etcd://u@h?password_file=/nowhere", "password_file /nowhere: No such file"),

@@ -301,7 +301,7 @@ mod tests {
             ("redis://:hunter2@h?wait_replicas=x", "from 0 to 100"),
             ("redis://:hunter2@h?wait_replicas=1&wait_ms=0", "from 1 to 60000"),
             ("redis://:hunter2@h?wait_ms=5", "goes with wait_replicas="),
-            ("redis://:hunter2@h?durable=maybe", "durable= is yes or no"),
+            ("redis://:hunter2@h?durable=maybe", "durable= is true or false"),
             ("redis://:hunter2@h?ca=/nowhere", "no parameter `ca`"),
             ("redis://h?password_file=/nowhere", "password_file /nowhere: No such file"),
             #[cfg(feature = "tls")]
