@@ -9,6 +9,7 @@ mod args;
 mod late_store;
 mod logging;
 mod namespaces;
+mod open_files;
 mod plan;
 mod saved;
 mod stop;
@@ -93,11 +94,16 @@ async fn until_stopped(plan: &Plan, serving: &Handle) -> Result<(), Failure> {
     }
     let keepers = Keepers::start(Arc::clone(&prepared.store), config, plan.workers, clock.clone());
     let keepers = keepers.map_err(Failure::usage)?;
-    let settings = Settings {
+    let mut settings = Settings {
+        max_connections: plan.max_connections,
+        timeouts: plan.timeouts,
+        allowed_hosts: plan.allowed_hosts.clone(),
         clock: Arc::new(clock.clone()) as SharedClock,
+        drain: plan.drain_timeout,
         drain_delay: plan.drain_delay,
         ..Settings::default()
     };
+    open_files::fit(&mut settings);
     let mint = Arc::new(Mint::new([], keepers.clone(), plan.layout, plan.datacenter));
     let registrar = namespaces::registrar(plan, &mint, prepared.store, prepared.holder, clock);
     let late = prepared.late;

@@ -61,6 +61,28 @@ pub(crate) fn drain_delay(text: &str) -> Result<Duration, String> {
     Duration::try_from(delay).ok().filter(|delay| *delay <= Duration::from_mins(10)).ok_or_else(refused)
 }
 
+/// Reads how many connections there may be.
+pub(crate) fn connections(text: &str) -> Result<usize, String> {
+    let refused = || "expected a whole number from 1 to 1000000".to_owned();
+    text.parse().ok().filter(|it| (1..=1_000_000).contains(it)).ok_or_else(refused)
+}
+
+/// Reads how long a connection may be idle; 0 for any time.
+pub(crate) fn idle_timeout(text: &str) -> Result<Duration, String> {
+    let refused = || "expected a time from 1s to 24h, such as 10m, or 0s for no limit".to_owned();
+    let idle = text.parse::<SignedDuration>().map_err(|_| refused())?;
+    let range = Duration::from_secs(1)..=Duration::from_hours(24);
+    Duration::try_from(idle).ok().filter(|idle| idle.is_zero() || range.contains(idle)).ok_or_else(refused)
+}
+
+/// Reads how long a client may take.
+pub(crate) fn timeout(text: &str) -> Result<Duration, String> {
+    let refused = || "expected a time from 100ms to 1h, such as 30s".to_owned();
+    let timeout = text.parse::<SignedDuration>().map_err(|_| refused())?;
+    let range = Duration::from_millis(100)..=Duration::from_hours(1);
+    Duration::try_from(timeout).ok().filter(|it| range.contains(it)).ok_or_else(refused)
+}
+
 /// Where to listen for one protocol.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Listen {

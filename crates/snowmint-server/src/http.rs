@@ -4,7 +4,9 @@
 mod accept;
 mod answer;
 mod body;
+mod hosts;
 mod leaf;
+mod pace;
 mod problem;
 mod request;
 
@@ -14,24 +16,21 @@ use std::sync::Arc;
 
 use hyper::server::conn::http1;
 use hyper::service::service_fn;
-use hyper_util::rt::{TokioIo, TokioTimer};
+use hyper_util::rt::TokioIo;
 use tokio::net::TcpStream;
 use tokio::sync::Mutex;
 
-use crate::limits::http::{HEAD_WITHIN, MAX_HEAD, MAX_HEADERS};
+use crate::accept::Place;
+use crate::http::pace::{Answered, Pace, Paced};
+use crate::limits::http::{MAX_HEAD, MAX_HEADERS};
+use crate::limits::{HEAR_OUT, LINGER};
 use crate::mint::Source;
 use crate::server::Server;
+use crate::settings::Timeouts;
 use crate::shutdown::Draining;
 
-/// What a client hears that finds no place.
-pub(crate) const REFUSAL: &[u8] = b"HTTP/1.1 503 Service Unavailable\r\n\
-    content-type: application/problem+json\r\n\
-    cache-control: no-store\r\n\
-    retry-after: 1\r\n\
-    connection: close\r\n\
-    content-length: 166\r\n\r\n\
-    {\"type\":\"urn:snowmint:too-many-clients\",\"title\":\"Too many connections\",\"status\":503,\
-    \"detail\":\"as many connections are open as there may be: close some, or come back\"}";
+pub(crate) use accept::Exposition;
+pub use hosts::{AllowedHosts, HostError};
 
 /// Whether path and query are read as a route.
 #[doc(hidden)]
@@ -39,30 +38,52 @@ pub fn reads_route(path: &str, query: Option<&str>) -> bool {
     request::route(path, query).is_ok()
 }
 
-/// Serves one connection until the client leaves or the service ends.
-pub(crate) async fn serve<S: Source>(server: Arc<Server<S>>, stream: TcpStream, draining: Draining) {
+/// Serves one connection until the client leaves or takes too long, or the service ends.
+pub(crate) async fn serve<S: Source>(
+    server: Arc<Server<S>>,
+    stream: TcpStream,
+    place: Place,
+    draining: Draining,
+) {
     let ends = draining.clone().begun();
+    let timeouts = match place {
+        Place::Client => server.timeouts,
+        Place::Reserved => Timeouts { request: server.timeouts.request.min(LINGER), ..server.timeouts },
+    };
+    let pace = Pace::new(timeouts);
     // One request at a time is answered, so nobody ever waits for it.
     let caller = Mutex::new(server.mint.caller());
     let service = service_fn(|request| {
-        let (server, draining, caller) = (&*server, &draining, &caller);
+        let (server, draining, caller, answering) = (&*server, &draining, &caller, pace.request());
         async move {
             let mut caller = caller.lock().await;
-            Ok::<_, Infallible>(answer::answer(server, &mut caller, draining, &request).await)
+            let answer = answer::answer(server, &mut caller, draining, place, &request).await;
+            Ok::<_, Infallible>(answer.map(|body| Answered::new(body, answering)))
         }
     });
     let connection = http1::Builder::new()
-        .timer(TokioTimer::new())
-        .header_read_timeout(HEAD_WITHIN)
+        // Its one limit is for idle connections too: see `pace`.
+        .header_read_timeout(None)
         .max_buf_size(MAX_HEAD)
         .max_headers(MAX_HEADERS)
         // Not `pipeline_flush`: while requests are queued, hyper then holds back every answer, however long.
-        .serve_connection(TokioIo::new(stream), service);
-    let (mut connection, mut ends) = (pin!(connection), pin!(ends));
+        .serve_connection(Paced { stream: TokioIo::new(stream), pace: pace.clone() }, service);
+    let (mut connection, mut ends, exceeded) = (pin!(connection), pin!(ends), pin!(pace.exceeded()));
     let ended = tokio::select! {
         biased;
         ended = &mut connection => ended,
+        () = exceeded => {
+            tracing::debug!("HTTP client took too long");
+            return;
+        }
         () = &mut ends => {
+            if pace.is_fresh() {
+                // It was let in a moment ago, and its first request may be under way.
+                let ended = tokio::time::timeout(HEAR_OUT, connection.as_mut()).await;
+                if ended.is_ok() {
+                    return;
+                }
+            }
             // The request in flight is finished, an idle connection closed.
             connection.as_mut().graceful_shutdown();
             connection.await
@@ -70,22 +91,5 @@ pub(crate) async fn serve<S: Source>(server: Arc<Server<S>>, stream: TcpStream, 
     };
     if let Err(error) = ended {
         tracing::debug!(%error, "HTTP connection broke");
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::status::Kind;
-
-    #[test]
-    fn the_fixed_refusal_agrees_with_itself_and_with_the_table() {
-        let text = std::str::from_utf8(REFUSAL).unwrap();
-        let (head, body) = text.split_once("\r\n\r\n").unwrap();
-        assert!(head.ends_with(&format!("content-length: {}", body.len())), "it has {}", body.len());
-        let problem: serde_json::Value = serde_json::from_str(body).unwrap();
-        let status = Kind::TooManyClients.status();
-        assert_eq!(problem["type"], format!("urn:snowmint:{}", status.name));
-        assert_eq!((&problem["title"], &problem["status"]), (&status.title.into(), &status.http.into()));
     }
 }

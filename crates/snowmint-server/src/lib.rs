@@ -35,6 +35,7 @@ mod bind;
 pub mod forecast;
 mod http;
 pub mod limits;
+mod memory;
 mod metrics;
 pub mod mint;
 pub mod registrar;
@@ -59,9 +60,10 @@ use tokio::net::TcpListener;
 use tokio::sync::Semaphore;
 
 pub use bind::{BindError, bind};
+pub use http::{AllowedHosts, HostError};
 pub use mint::{Mint, MintError, Source};
 pub use registrar::Registrar;
-pub use settings::{Settings, SharedClock};
+pub use settings::{Settings, SharedClock, Timeouts};
 
 /// The parser of the Redis protocol, for fuzzing.
 #[doc(hidden)]
@@ -108,23 +110,25 @@ pub async fn serve<S: Source>(
     let server = Arc::new(Server::new(mint, &settings));
     let shutdown = Shutdown::new();
     let places = Arc::new(Semaphore::new(settings.max_connections.min(Semaphore::MAX_PERMITS)));
-    let acceptor = |protocol, refusal| Acceptor {
+    let acceptor = |protocol| Acceptor {
         protocol,
         metrics: &server.metrics,
+        crowd: &server.crowd,
         places: Arc::clone(&places),
-        refusal,
+        reserved: settings.reserved_connections,
+        write_timeout: settings.timeouts.write,
         draining: shutdown.listener(),
         drain: settings.drain,
     };
     let http = async {
         let Some(listener) = listeners.http else { return 0 };
-        let connection = |stream| http::serve(Arc::clone(&server), stream, shutdown.listener());
-        acceptor(Protocol::Http, http::REFUSAL).run(listener, connection).await
+        let connection = |stream, place| http::serve(Arc::clone(&server), stream, place, shutdown.listener());
+        acceptor(Protocol::Http).run(listener, connection).await
     };
     let resp = async {
         let Some(listener) = listeners.resp else { return 0 };
-        let connection = |stream| resp::serve(Arc::clone(&server), stream, shutdown.listener());
-        acceptor(Protocol::Resp, resp::REFUSAL).run(listener, connection).await
+        let connection = |stream, place| resp::serve(Arc::clone(&server), stream, place, shutdown.listener());
+        acceptor(Protocol::Resp).run(listener, connection).await
     };
     let ending = async {
         ends.await;
@@ -136,7 +140,11 @@ pub async fn serve<S: Source>(
         tracing::info!("shutting down: no new connections, requests in flight are finished");
         shutdown.begin();
     };
-    let (http_cut, resp_cut, ()) = tokio::join!(http, resp, ending);
+    let serving = async { tokio::join!(http, resp, ending) };
+    let (http_cut, resp_cut, ()) = tokio::select! {
+        ended = serving => ended,
+        never = server.crowd.tidy_up_after() => never,
+    };
     let cut = http_cut + resp_cut;
     if cut > 0 {
         tracing::warn!(cut, within = ?settings.drain, "connections did not finish in time and were cut");

@@ -26,8 +26,31 @@ pub const FLUSH_AT: usize = 64 * 1024;
 /// How long a client is still answered that goes on sending after the service was told to end.
 pub const HEAR_OUT: Duration = Duration::from_secs(1);
 
-/// A client that takes nothing of what it asked for is disconnected after so long.
-pub const WRITE_STALL: Duration = Duration::from_mins(1);
+/// How long a connection may be idle, unless the settings say otherwise: longer than load balancers keep their own idle
+/// connections, so that they close first.
+pub const IDLE_TIMEOUT: Duration = Duration::from_mins(10);
+
+/// How long a request may take to arrive once it has begun, unless the settings say otherwise.
+pub const REQUEST_TIMEOUT: Duration = Duration::from_secs(30);
+
+/// How long a client may take nothing of its answer, unless the settings say otherwise.
+pub const WRITE_TIMEOUT: Duration = Duration::from_mins(1);
+
+/// Connections of each protocol beyond the most there may be: HTTP answers `/healthz`, `/readyz` and `/metrics` on them,
+/// and every other request with the reason why it is refused. When all are taken, the oldest one gives way.
+pub const RESERVED: usize = 64;
+
+/// Open files that connections leave to the store, the log and the process itself.
+pub const OTHER_FILES: usize = 32;
+
+/// How long a connection beyond the most there may be may take.
+pub const LINGER: Duration = Duration::from_secs(1);
+
+/// A connection that is idle for this long gives its buffers back.
+pub const REST: Duration = Duration::from_secs(1);
+
+/// Bytes of an answer that the system holds for a client and has not sent yet.
+pub const UNSENT: u32 = 128 * 1024;
 
 /// After how long a silent connection is probed, so that a vanished peer does not hold its place.
 pub const KEEPALIVE: Duration = Duration::from_mins(5);
@@ -46,20 +69,20 @@ pub mod resp {
     pub const READ_ROOM: usize = 4 * 1024;
     /// Room that it grows to while reads fill what there is.
     pub const MAX_READ_ROOM: usize = 64 * 1024;
+    /// Bytes of the commands between `MULTI` and `EXEC`.
+    pub const MAX_QUEUED: usize = 256 * 1024;
+    /// The same over all connections.
+    pub const MAX_QUEUED_IN_ALL: usize = 16 * 1024 * 1024;
     /// Bytes of a name or version that a client gives itself, held as long as it is connected.
     pub const MAX_CLIENT_NAME: usize = 256;
 }
 
 /// Bounds of HTTP.
 pub mod http {
-    use std::time::Duration;
-
     /// Bytes of a request's line and headers.
     pub const MAX_HEAD: usize = 16 * 1024;
     /// Headers of a request.
     pub const MAX_HEADERS: usize = 64;
-    /// How long a request's headers may take to arrive.
-    pub const HEAD_WITHIN: Duration = Duration::from_secs(30);
     /// Bytes of a body that is sent in pieces.
     pub const CHUNK: usize = 16 * 1024;
     /// Up to so many ids, a body has a length; beyond, it is sent in pieces.

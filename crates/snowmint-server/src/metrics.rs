@@ -1,14 +1,18 @@
 //! What the service counts, and how the lease stands when it is asked: the Prometheus side.
 //! Connections count for themselves and add up here once for each write, so that no request pays for it.
 
+mod exposition;
+mod latency;
 mod namespaces;
+mod process;
 
 use std::fmt;
 use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
+use std::time::Duration;
 
 use prometheus_client::collector::Collector;
-use prometheus_client::encoding::text::encode;
+use prometheus_client::encoding::text::{encode_eof, encode_registry};
 use prometheus_client::encoding::{DescriptorEncoder, EncodeMetric};
 use prometheus_client::metrics::MetricType;
 use prometheus_client::metrics::counter::{ConstCounter, Counter};
@@ -16,9 +20,13 @@ use prometheus_client::metrics::family::Family;
 use prometheus_client::metrics::gauge::{ConstGauge, Gauge};
 use prometheus_client::metrics::info::Info;
 use prometheus_client::registry::Registry;
+use snowmint::Field;
 use snowmint_cluster::LeaseStatus;
 
+use crate::http::Exposition;
+use crate::metrics::latency::{Latency, LatencyCollector};
 use crate::metrics::namespaces::NamespaceCollector;
+use crate::metrics::process::ProcessCollector;
 use crate::mint::{Mint, Source};
 use crate::settings::SharedClock;
 use crate::status::Kind;
@@ -49,11 +57,14 @@ struct PerProtocol {
     ok: Counter<u64, AtomicU64>,
     failed: [Counter<u64, AtomicU64>; Kind::ALL.len()],
     open: Gauge,
+    latency: Arc<Latency>,
 }
 
 /// Every counter of the service.
 pub(crate) struct Metrics {
     registry: Registry,
+    /// What every program tells of itself under the same names.
+    process: Registry,
     protocols: [PerProtocol; 2],
 }
 
@@ -76,12 +87,22 @@ impl Metrics {
         }));
         registry.register_collector(Box::new(NamespaceCollector::new(Arc::clone(mint), Arc::clone(clock))));
         let protocols = Protocol::ALL.map(|protocol| PerProtocol::new(protocol, &requests, &open));
-        Self { registry, protocols }
+        let latencies =
+            Protocol::ALL.map(|protocol| (protocol, Arc::clone(&protocols[protocol as usize].latency)));
+        registry.register_collector(Box::new(LatencyCollector(latencies)));
+        let mut process = Registry::default();
+        process.register_collector(Box::new(ProcessCollector::new(clock.unix_ms())));
+        Self { registry, process, protocols }
     }
 
     /// Adds requests that were answered as asked.
     pub(crate) fn succeeded(&self, protocol: Protocol, requests: u64) {
         self.protocols[protocol as usize].ok.inc_by(requests);
+    }
+
+    /// Adds requests that took so long each.
+    pub(crate) fn took(&self, protocol: Protocol, requests: u64, time: Duration) {
+        self.protocols[protocol as usize].latency.took(requests, time);
     }
 
     /// Adds one request that was not.
@@ -100,10 +121,15 @@ impl Metrics {
         counters.ok.get() + counters.failed.iter().map(Counter::get).sum::<u64>()
     }
 
-    /// Everything, in the text form of `OpenMetrics`.
-    pub(crate) fn text(&self) -> Result<String, fmt::Error> {
-        let mut text = String::with_capacity(4096);
-        encode(&mut text, &self.registry)?;
+    /// Everything, in one of the two text forms.
+    pub(crate) fn text(&self, exposition: Exposition) -> Result<String, fmt::Error> {
+        let mut text = String::with_capacity(16 * 1024);
+        encode_registry(&mut text, &self.registry)?;
+        encode_registry(&mut text, &self.process)?;
+        if exposition == Exposition::Text {
+            return Ok(exposition::classic(&text));
+        }
+        encode_eof(&mut text)?;
         Ok(text)
     }
 }
@@ -120,6 +146,7 @@ impl PerProtocol {
             ok: outcome("ok"),
             failed: Kind::ALL.map(|kind| outcome(kind.status().name)),
             open: open.get_or_create_owned(&labels),
+            latency: Arc::default(),
         }
     }
 }
@@ -141,6 +168,10 @@ impl<S: Source> Collector for LeaseCollector<S> {
         let status = self.mint.status();
         encode_lease(&mut encoder, &status, self.clock.unix_ms())?;
         encode_leases(&mut encoder, &self.mint.leases())?;
+        let workers = i64::try_from(self.mint.layout().max(Field::Worker) + 1).unwrap_or(i64::MAX);
+        let workers = ConstGauge::new(workers);
+        let says = "Workers that the layout has for all nodes of a datacenter: less the sum of their leases, those that are left";
+        workers.encode(encoder.encode_descriptor("workers", says, None, workers.metric_type())?)?;
         let mut counter = |name: &str, help: &str, value: u64| {
             let counter = ConstCounter::new(value);
             counter.encode(encoder.encode_descriptor(name, help, None, counter.metric_type())?)

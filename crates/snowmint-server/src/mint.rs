@@ -74,7 +74,7 @@ impl<S: Source> Mint<S> {
         layout: Layout,
         datacenter: DatacenterId,
     ) -> Self {
-        let pool = Arc::new(Pool { source, layout, slot: 0 });
+        let pool = Arc::new(Pool::new(source, layout, 0));
         let wall: SharedClock = Arc::new(WallClock);
         let namespace = |name| {
             let maker = Maker::Snowflake(Arc::clone(&pool));
@@ -143,7 +143,7 @@ impl<S: Source> Mint<S> {
     /// A pool of another layout, for namespaces that are to be served.
     pub fn add_pool(&self, source: S, layout: Layout) -> Arc<Pool<S>> {
         // Only that no two are equal matters.
-        Arc::new(Pool { source, layout, slot: self.slots.fetch_add(1, Ordering::Relaxed) })
+        Arc::new(Pool::new(source, layout, self.slots.fetch_add(1, Ordering::Relaxed)))
     }
 
     /// The pool of the service's own layout.

@@ -10,8 +10,6 @@ mod reply;
 mod session;
 mod table;
 mod tally;
+mod transaction;
 
 pub(crate) use connection::serve;
-
-/// What a client hears that finds no place, in the words of Redis.
-pub(crate) const REFUSAL: &[u8] = b"-ERR max number of clients reached\r\n";

@@ -2,11 +2,13 @@
 //! One of it exists for each service; it holds no connection.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 
+use crate::http::AllowedHosts;
+use crate::memory::Crowd;
 use crate::metrics::Metrics;
 use crate::mint::{Mint, Source};
-use crate::settings::{Settings, SharedClock};
+use crate::settings::{Settings, SharedClock, Timeouts};
 
 /// The mint and everything around it.
 pub(crate) struct Server<S: Source> {
@@ -15,6 +17,11 @@ pub(crate) struct Server<S: Source> {
     pub(crate) clock: SharedClock,
     pub(crate) started_unix_ms: u64,
     pub(crate) max_connections: usize,
+    pub(crate) timeouts: Timeouts,
+    pub(crate) allowed_hosts: AllowedHosts,
+    /// Bytes of commands between `MULTI` and `EXEC`, over all connections.
+    pub(crate) queued: AtomicUsize,
+    pub(crate) crowd: Arc<Crowd>,
     clients: AtomicU64,
 }
 
@@ -27,6 +34,10 @@ impl<S: Source> Server<S> {
             clock: Arc::clone(&settings.clock),
             started_unix_ms: settings.clock.unix_ms(),
             max_connections: settings.max_connections,
+            timeouts: settings.timeouts,
+            allowed_hosts: settings.allowed_hosts.clone(),
+            queued: AtomicUsize::new(0),
+            crowd: Arc::default(),
             clients: AtomicU64::new(0),
         }
     }

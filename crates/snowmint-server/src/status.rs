@@ -37,6 +37,10 @@ pub enum Kind {
     BadRequest,
     /// As many clients as there may be.
     TooManyClients,
+    /// Addressed to a host that this server is not.
+    UnknownHost,
+    /// A web page of another site asks for ids.
+    CrossSite,
 }
 
 /// How one kind is said.
@@ -54,7 +58,7 @@ pub struct Status {
 
 impl Kind {
     /// Every kind, in the order of the table.
-    pub const ALL: [Self; 16] = [
+    pub const ALL: [Self; 18] = [
         Self::UnknownNamespace,
         Self::BadNamespace,
         Self::BadCount,
@@ -71,6 +75,8 @@ impl Kind {
         Self::BadMethod,
         Self::BadRequest,
         Self::TooManyClients,
+        Self::UnknownHost,
+        Self::CrossSite,
     ];
 
     /// How it is said.
@@ -94,6 +100,8 @@ impl Kind {
             Self::BadMethod => row("bad-method", 405, "Method not allowed here", "ERR"),
             Self::BadRequest => row("bad-request", 400, "Request not understood", "ERR"),
             Self::TooManyClients => row("too-many-clients", 503, "Too many connections", "ERR"),
+            Self::UnknownHost => row("unknown-host", 421, "Not a host of this server", "ERR"),
+            Self::CrossSite => row("cross-site", 403, "Request of another web site", "ERR"),
         }
     }
 }

@@ -10,8 +10,8 @@ mod running;
 
 use running::{Client, Running, settings, split};
 use serde_json::Value;
-use snowmint_server::Settings;
 use snowmint_server::limits::MAX_COUNT;
+use snowmint_server::{AllowedHosts, Settings, Timeouts};
 
 fn ids(body: &str) -> Vec<u64> {
     let document: Value = serde_json::from_str(body).unwrap();
@@ -102,13 +102,105 @@ async fn problems_have_status_type_and_what_helps() {
 #[tokio::test]
 async fn other_methods_are_told_what_is_allowed() {
     let server = Running::start().await;
-    for path in ["/v1/ids/default", "/v1/inspect/1", "/healthz", "/metrics"] {
-        let (head, body) = server.request(&format!("POST {path} HTTP/1.1\r\ncontent-length: 0")).await;
-        assert!(head.starts_with("http/1.1 405 ") && head.contains("allow: get, head"), "{head}");
-        assert!(String::from_utf8(body).unwrap().contains("not POST"));
+    for (method, path, allowed) in [
+        ("POST", "/v1/inspect/1", "get, head"),
+        ("POST", "/healthz", "get, head"),
+        ("POST", "/metrics", "get, head"),
+        ("PUT", "/v1/ids/default", "get, head, post"),
+    ] {
+        let (head, body) = server.request(&format!("{method} {path} HTTP/1.1\r\ncontent-length: 0")).await;
+        assert!(
+            head.starts_with("http/1.1 405 ") && head.contains(&format!("allow: {allowed}\r\n")),
+            "{head}"
+        );
+        assert!(String::from_utf8(body).unwrap().contains(&format!("method {method} is not allowed here")));
     }
     let (head, _) = server.request("POST /nowhere HTTP/1.1\r\ncontent-length: 0").await;
     assert!(head.starts_with("http/1.1 404 "), "{head}");
+}
+
+/// Goal: who prefers POST for what uses something up may, and no count in a body is passed over.
+#[tokio::test]
+async fn ids_are_drawn_by_post_as_well() {
+    let server = Running::start().await;
+    for length in ["", "\r\ncontent-length: 0"] {
+        let (head, body) = server.request(&format!("POST /v1/ids/default?count=3 HTTP/1.1{length}")).await;
+        assert!(head.starts_with("http/1.1 200 "), "{head}");
+        assert_eq!(ids(std::str::from_utf8(&body).unwrap()).len(), 3);
+    }
+    let mut client = server.http().await;
+    client.send(b"POST /v1/ids/default HTTP/1.1\r\nhost: test\r\nconnection: close\r\ncontent-length: 11\r\n\r\n{\"count\":5}").await;
+    let (head, body) = split(&client.rest().await);
+    let body = String::from_utf8(body).unwrap();
+    assert!(
+        head.starts_with("http/1.1 400 ") && body.contains("give the count in the query"),
+        "{head} {body}"
+    );
+}
+
+/// Goal: a page of another site uses up no ids, and what a browser does on its own site works.
+#[tokio::test]
+async fn other_web_sites_draw_no_ids() {
+    let server = Running::start().await;
+    for (path, site, status) in [
+        ("GET /v1/ids/default", "cross-site", "403"),
+        ("POST /v1/ids/default", "cross-site", "403"),
+        ("GET /api/snowflake/get/default", "cross-site", "403"),
+        ("GET /healthz", "cross-site", "200"),
+        ("GET /v1/ids/default", "same-origin", "200"),
+        ("GET /v1/ids/default", "none", "200"),
+    ] {
+        let (head, body) = server.request(&format!("{path} HTTP/1.1\r\nsec-fetch-site: {site}")).await;
+        assert!(head.starts_with(&format!("http/1.1 {status} ")), "{path} {site}: {head}");
+        assert_eq!(
+            String::from_utf8(body).unwrap().contains("urn:snowmint:cross-site"),
+            status == "403",
+            "{path}"
+        );
+    }
+    let (_, metrics) = server.get("/metrics").await;
+    assert!(metrics.contains("snowmint_ids_issued_total{namespace=\"default\"} 2\n"), "{metrics}");
+}
+
+/// Goal: RFC 9112, 3.2: a request without a host, or with two, is refused; HTTP/1.0 knows none.
+#[tokio::test]
+async fn a_host_is_said_once() {
+    let server = Running::start().await;
+    for (head, status) in [
+        ("GET /healthz HTTP/1.1", "400"),
+        ("GET /healthz HTTP/1.1\r\nhost: a\r\nhost: a", "400"),
+        ("GET /healthz HTTP/1.1\r\nhost: a b", "400"),
+        ("GET /healthz HTTP/1.1\r\nhost:", "200"),
+        ("GET /healthz HTTP/1.0", "200"),
+    ] {
+        let mut client = server.http().await;
+        client.send(format!("{head}\r\nconnection: close\r\n\r\n").as_bytes()).await;
+        let (answer, _) = split(&client.rest().await);
+        assert!(
+            answer.starts_with(&format!("http/1.1 {status} "))
+                || answer.starts_with(&format!("http/1.0 {status} ")),
+            "{head}: {answer}"
+        );
+    }
+}
+
+/// Goal: a page that leads a name of its own to this machine reads nothing here.
+#[tokio::test]
+async fn names_of_others_are_not_served_where_hosts_are_checked() {
+    let allowed_hosts = AllowedHosts::new(["test"]).unwrap();
+    let server = Running::with(Settings { allowed_hosts, ..settings() }).await;
+    assert!(server.get("/healthz").await.0.starts_with("http/1.1 200 "));
+    for path in ["/v1/ids/default", "/metrics"] {
+        let mut client = server.http().await;
+        client
+            .send(
+                format!("GET {path} HTTP/1.1\r\nhost: evil.example\r\nconnection: close\r\n\r\n").as_bytes(),
+            )
+            .await;
+        let (head, body) = split(&client.rest().await);
+        assert!(head.starts_with("http/1.1 421 "), "{head}");
+        assert!(String::from_utf8(body).unwrap().contains("--allowed-hosts"));
+    }
 }
 
 #[tokio::test]
@@ -175,8 +267,15 @@ async fn metrics_tell_ids_requests_connections_and_the_lease() {
     server.get("/v1/ids/default?count=7").await;
     server.get("/v1/ids/nope").await;
     let (head, body) = server.get("/metrics").await;
-    assert!(head.contains("content-type: application/openmetrics-text"), "{head}");
+    assert!(head.contains("content-type: text/plain; version=0.0.4"), "{head}");
     for line in [
+        "# TYPE snowmint_ids_issued_total counter",
+        "# TYPE snowmint_build_info gauge",
+        "# TYPE snowmint_request_duration_seconds histogram",
+        "snowmint_request_duration_seconds_count{protocol=\"http\"} 2",
+        "snowmint_request_duration_seconds_bucket{le=\"+Inf\",protocol=\"resp\"} 0",
+        "snowmint_workers 32",
+        "process_start_time_seconds 1700000000.0",
         "snowmint_ids_issued_total{namespace=\"default\"} 7",
         "snowmint_ids_issued_total{namespace=\"orders\"} 0",
         "snowmint_layout_seconds_left{namespace=\"default\"} 1787858230.209",
@@ -194,11 +293,23 @@ async fn metrics_tell_ids_requests_connections_and_the_lease() {
         "snowmint_clock_wall_ahead_seconds -1.5",
         "snowmint_clock_steps_total 0",
         "snowmint_records_ahead_seconds 0.0",
-        "# EOF",
     ] {
         assert!(body.lines().any(|found| found == line), "{line} in {body}");
     }
-    assert!(body.contains("snowmint_build_info{version=\""), "{body}");
+    assert!(!body.contains("# EOF") && body.contains("snowmint_build_info{version=\""), "{body}");
+    for name in
+        ["process_cpu_seconds_total", "process_resident_memory_bytes", "process_open_fds", "process_max_fds"]
+    {
+        let line = body
+            .lines()
+            .find_map(|line| line.strip_prefix(name))
+            .unwrap_or_else(|| panic!("{name} in {body}"));
+        assert!(line.trim().parse::<f64>().unwrap() > 0.0, "{name}{line}");
+    }
+    let (head, open) = server.request("GET /metrics HTTP/1.1\r\naccept: application/openmetrics-text").await;
+    assert!(head.contains("content-type: application/openmetrics-text"), "{head}");
+    let open = String::from_utf8(open).unwrap();
+    assert!(open.ends_with("# EOF\n") && open.contains("# TYPE snowmint_ids_issued counter\n"), "{open}");
     assert!(body.contains("snowmint_connections{protocol=\"http\"} "), "{body}");
     server.source.set_lease(false);
     let (_, body) = server.get("/metrics").await;
@@ -245,10 +356,94 @@ async fn a_full_house_is_told() {
     let mut first = server.resp().await;
     assert_eq!(first.ask("PING").await, "+PONG");
     let mut second = server.http().await;
-    second.send(b"GET /healthz HTTP/1.1\r\nhost: test\r\n\r\n").await;
+    second.send(b"GET /v1/ids/default HTTP/1.1\r\nhost: test\r\n\r\n").await;
     let (head, body) = split(&second.rest().await);
     assert!(head.starts_with("http/1.1 503 ") && head.contains("retry-after: 1"), "{head}");
+    assert!(head.contains("connection: close"), "{head}");
     assert!(String::from_utf8(body).unwrap().contains("urn:snowmint:too-many-clients"));
+}
+
+/// Goal: no flood of either port makes health and metrics fail. Method: every place is taken, and three times as many
+/// clients as there are reserved places connect and say nothing, before and after each question.
+#[tokio::test]
+async fn health_and_metrics_answer_in_a_full_house() {
+    let full = Settings { max_connections: 1, reserved_connections: 4, ..settings() };
+    let server = Running::with(full).await;
+    let mut first = server.resp().await;
+    assert_eq!(first.ask("PING").await, "+PONG");
+    let mut silent = Vec::new();
+    for path in ["/healthz", "/readyz", "/metrics"] {
+        for _ in 0..12 {
+            silent.push(server.http().await);
+            silent.push(server.resp().await);
+        }
+        let (head, body) = server.get(path).await;
+        assert!(head.starts_with("http/1.1 200 ") && head.contains("connection: close"), "{path}: {head}");
+        assert!(path != "/metrics" || body.contains("outcome=\"too-many-clients\""), "{body}");
+    }
+    assert_eq!(first.ask("PING").await, "+PONG");
+}
+
+/// Goal: a connection is idle for as long as it may be, and no longer; half a request has less time, and an idle client
+/// does not get that for it. Method: a clock that jumps to the next timer whenever nothing else is to be done.
+#[tokio::test(start_paused = true)]
+async fn idle_connections_and_half_requests_are_closed() {
+    use std::time::Duration;
+    use tokio::time::Instant;
+    let (idle, request) = (Duration::from_secs(600), Duration::from_secs(30));
+    let timeouts = Timeouts { idle: Some(idle), request, ..Timeouts::default() };
+    let server = Running::with(Settings { timeouts, ..settings() }).await;
+    let asked = b"GET /healthz HTTP/1.1\r\nhost: test\r\n\r\n";
+    for (bytes, within) in [(&b""[..], request), (&b"GET /hea"[..], request), (asked, idle)] {
+        let mut client = server.http().await;
+        let began = Instant::now();
+        client.send(bytes).await;
+        client.rest().await;
+        let took = began.elapsed();
+        assert!(
+            took >= within && took < within + Duration::from_secs(2),
+            "{}: {took:?}",
+            bytes.escape_ascii()
+        );
+    }
+    // Bytes that come one by one move nothing.
+    let mut client = server.http().await;
+    client.send(asked).await;
+    assert_eq!(client.line().await, "HTTP/1.1 200 OK");
+    tokio::time::sleep(Duration::from_secs(60)).await;
+    let began = Instant::now();
+    for byte in b"GET /healthz HTTP/1.1\r\nhost" {
+        client.send(&[*byte]).await;
+        tokio::time::sleep(Duration::from_secs(1)).await;
+    }
+    client.rest().await;
+    let took = began.elapsed();
+    assert!(took >= request && took < request + Duration::from_secs(2), "{took:?}");
+    // An answer that takes long is no idleness.
+    server.source.set_stuck(true);
+    let mut client = server.http().await;
+    client.send(b"GET /v1/ids/default?count=50000 HTTP/1.1\r\nhost: test\r\nconnection: close\r\n\r\n").await;
+    server.source.waiting(1).await;
+    tokio::time::sleep(Duration::from_secs(5)).await;
+    server.source.set_stuck(false);
+    assert!(split(&client.rest().await).0.starts_with("http/1.1 200 "));
+}
+
+/// Goal: a client whose connection was let in as the service ended is answered. Method: it connects, the service ends, and
+/// only then it asks.
+#[tokio::test]
+async fn the_first_request_of_a_new_connection_is_answered_at_the_end() {
+    let server = Running::start().await;
+    let (mut http, mut resp) = (server.http().await, server.resp().await);
+    let ending = server.end();
+    tokio::task::yield_now().await;
+    http.send(b"GET /v1/ids/default HTTP/1.1\r\nhost: test\r\n\r\n").await;
+    resp.send(b"ID.NEXT default\r\n").await;
+    let (head, _) = split(&http.rest().await);
+    assert!(head.starts_with("http/1.1 200 ") && head.contains("connection: close"), "{head}");
+    assert_eq!(resp.ids(1).await.len(), 1);
+    assert!(resp.rest().await.is_empty());
+    assert_eq!(ending.await.unwrap().cut, 0);
 }
 
 /// Goal: the end answers what waits, closes what idles, and then returns.

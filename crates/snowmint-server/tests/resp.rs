@@ -8,11 +8,14 @@ mod common;
 #[path = "common/running.rs"]
 mod running;
 
+use std::time::Duration;
+
 use running::{Running, settings};
-use snowmint_server::Settings;
 use snowmint_server::limits::MAX_COUNT;
-use snowmint_server::limits::resp::{MAX_BULK, MAX_INLINE};
+use snowmint_server::limits::resp::{MAX_BULK, MAX_INLINE, MAX_QUEUED_IN_ALL};
+use snowmint_server::{Settings, Timeouts};
 use tokio::io::AsyncWriteExt;
+use tokio::time::Instant;
 
 #[tokio::test]
 async fn ids_one_by_one_and_many_at_once_strictly_increase() {
@@ -144,6 +147,182 @@ async fn a_client_that_never_reads_stops_only_itself() {
     // 26 bytes each: far above what two sockets hold, far below the 200,000,000,000 ids that were asked for.
     assert!(issued <= 30 * MAX_COUNT as u64, "{issued} ids were made for it");
     sending.abort();
+}
+
+/// Goal: a connection is idle for as long as it may be, and half a command has less time. Method: a clock that jumps to the
+/// next timer whenever nothing else is to be done.
+#[tokio::test(start_paused = true)]
+async fn idle_connections_and_half_commands_are_closed() {
+    let timeouts = Timeouts {
+        idle: Some(Duration::from_secs(600)),
+        request: Duration::from_secs(30),
+        ..Timeouts::default()
+    };
+    let server = Running::with(Settings { timeouts, ..settings() }).await;
+    let late = "-ERR Protocol error: incomplete command after 30s\r\n";
+    for (bytes, within, said) in [
+        ("", 600, String::new()),
+        ("PING\r\n", 600, "+PONG\r\n".to_owned()),
+        ("PIN", 30, late.to_owned()),
+        ("PING\r\n*1\r\n$4\r\nPI", 30, format!("+PONG\r\n{late}")),
+    ] {
+        let mut client = server.resp().await;
+        let began = Instant::now();
+        client.send(bytes.as_bytes()).await;
+        assert_eq!(String::from_utf8(client.rest().await).unwrap(), said);
+        let took = began.elapsed().as_secs();
+        assert!(took >= within && took <= within + 2, "{bytes:?}: {took} s");
+    }
+    // Bytes that come one by one move nothing; commands do.
+    let mut client = server.resp().await;
+    let began = Instant::now();
+    for _ in 0..40 {
+        assert_eq!(client.ask("PING").await, "+PONG");
+        tokio::time::sleep(Duration::from_secs(300)).await;
+    }
+    for byte in b"*4\r\n$7\r\nid.next\r\n$7\r\ndefa" {
+        client.send(&[*byte]).await;
+        tokio::time::sleep(Duration::from_secs(1)).await;
+    }
+    assert_eq!(String::from_utf8(client.rest().await).unwrap(), late);
+    assert!(began.elapsed().as_secs() <= 40 * 300 + 32, "{:?}", began.elapsed());
+}
+
+#[tokio::test]
+async fn idle_for_ever_where_that_is_wanted() {
+    tokio::time::pause();
+    let timeouts = Timeouts { idle: None, ..Timeouts::default() };
+    let server = Running::with(Settings { timeouts, ..settings() }).await;
+    let (mut resp, mut http) = (server.resp().await, server.http().await);
+    let health = b"GET /healthz HTTP/1.1\r\nhost: test\r\n\r\n";
+    http.send(health).await;
+    assert_eq!(http.line().await, "HTTP/1.1 200 OK");
+    tokio::time::sleep(Duration::from_hours(3)).await;
+    assert_eq!(resp.ask("PING").await, "+PONG");
+    http.send(health).await;
+    // Behind the body of the first answer.
+    while !http.line().await.ends_with("HTTP/1.1 200 OK") {}
+}
+
+/// Goal: a request for one id does not compete with every request for many that is waiting. Method: ids that nobody gets for
+/// now; of three requests for many, one waits for the generator, and a request for one id beside it.
+#[tokio::test]
+async fn requests_for_many_ids_wait_in_line() {
+    let server = Running::start().await;
+    let source = server.source.clone();
+    source.set_stuck(true);
+    let mut many = [server.resp().await, server.resp().await, server.resp().await];
+    for client in &mut many {
+        // The answer to the first shows that the second has begun to wait.
+        client.send(b"PING\r\nID.NEXT default COUNT 50000\r\n").await;
+        assert_eq!(client.line().await, "+PONG");
+    }
+    source.waiting(1).await;
+    assert_eq!(source.waits(), 1);
+    let mut one = server.resp().await;
+    one.send(b"ID.NEXT default\r\n").await;
+    source.waiting(2).await;
+    assert_eq!(source.waits(), 2);
+    source.set_stuck(false);
+    assert_eq!(one.ids(1).await.len(), 1);
+    for client in &mut many {
+        assert_eq!(client.line().await, "*50000");
+        assert_eq!(client.ids(50_000).await.len(), 50_000);
+    }
+}
+
+/// Goal: MULTI to EXEC as clients of Redis use it: queued, then done in a row, errors among the replies; nothing is done
+/// where a command could not be queued.
+#[tokio::test]
+async fn transactions_are_done_in_a_row() {
+    let server = Running::start().await;
+    let mut client = server.resp().await;
+    for (line, reply) in [
+        ("EXEC", "-ERR EXEC without MULTI"),
+        ("DISCARD", "-ERR DISCARD without MULTI"),
+        ("UNWATCH", "+OK"),
+        ("MULTI", "+OK"),
+        ("MULTI", "-ERR MULTI calls can not be nested"),
+        ("WATCH default", "-ERR WATCH inside MULTI is not allowed"),
+        ("PING", "+QUEUED"),
+        ("ID.NEXT default", "+QUEUED"),
+        ("ID.NEXT nope", "+QUEUED"),
+        ("ID.NEXT default COUNT 2", "+QUEUED"),
+        ("EXEC", "*4"),
+    ] {
+        assert_eq!(client.ask(line).await, reply, "{line}");
+    }
+    assert_eq!(client.line().await, "+PONG");
+    let first = client.ids(1).await;
+    assert!(client.line().await.starts_with("-NONAMESPACE"));
+    assert_eq!(client.line().await, "*2");
+    let all = [first, client.ids(2).await].concat();
+    assert!(all.is_sorted_by(|a, b| a < b), "{all:?}");
+    for (line, reply) in [
+        ("MULTI", "+OK"),
+        ("PING", "+QUEUED"),
+        ("DISCARD", "+OK"),
+        ("MULTI", "+OK"),
+        ("ID.NEXT", "-ERR wrong number of arguments for 'id.next' command"),
+        ("PING", "+QUEUED"),
+        ("EXEC", "-EXECABORT Transaction discarded because of previous errors."),
+        ("MULTI", "+OK"),
+        ("EXEC", "*0"),
+        ("MULTI", "+OK"),
+        ("PING", "+QUEUED"),
+        ("RESET", "+RESET"),
+        ("EXEC", "-ERR EXEC without MULTI"),
+        ("PING", "+PONG"),
+    ] {
+        assert_eq!(client.ask(line).await, reply, "{line}");
+    }
+    assert!(client.ask("WATCH default").await.starts_with("-ERR WATCH is not supported"));
+    // More than a batch has at once: the replies have to be waited for, between others.
+    let lines = format!("MULTI\r\nID.NEXT default COUNT {MAX_COUNT}\r\nPING\r\nEXEC\r\n");
+    client.send(lines.as_bytes()).await;
+    for reply in ["+OK", "+QUEUED", "+QUEUED", "*2", &format!("*{MAX_COUNT}")] {
+        assert_eq!(client.line().await, reply);
+    }
+    assert_eq!(client.ids(MAX_COUNT).await.len(), MAX_COUNT);
+    assert_eq!(client.line().await, "+PONG");
+}
+
+/// Goal: what clients queue is bounded, for one and for all, and given back however a transaction ends.
+#[tokio::test]
+async fn transactions_hold_a_bounded_number_of_bytes() {
+    let server = Running::start().await;
+    let echo = format!("ECHO {}", "x".repeat(60_000));
+    let mut held = Vec::new();
+    // As many as fit for all, and then one that is refused, whoever it is of.
+    for _ in 0..MAX_QUEUED_IN_ALL / (4 * 60_007) {
+        let mut client = server.resp().await;
+        assert_eq!(client.ask("MULTI").await, "+OK");
+        for _ in 0..4 {
+            assert_eq!(client.ask(&echo).await, "+QUEUED");
+        }
+        held.push(client);
+    }
+    let mut other = server.resp().await;
+    assert_eq!(other.ask("MULTI").await, "+OK");
+    let mut refused = false;
+    for _ in 0..4 {
+        refused |= other.ask(&echo).await.starts_with("-ERR transaction too large");
+    }
+    assert!(refused);
+    assert!(other.ask("EXEC").await.starts_with("-EXECABORT"));
+    // One more is too many for one, too.
+    let first = &mut held[0];
+    assert!(first.ask(&echo).await.starts_with("-ERR transaction too large"));
+    assert!(first.ask("PING").await == "+QUEUED" && first.ask("EXEC").await.starts_with("-EXECABORT"));
+    drop(held);
+    loop {
+        assert_eq!(other.ask("MULTI").await, "+OK");
+        let queued = other.ask(&echo).await;
+        if queued == "+QUEUED" && other.ask(&echo).await == "+QUEUED" && other.ask(&echo).await == "+QUEUED" {
+            break;
+        }
+        other.ask("DISCARD").await;
+    }
 }
 
 #[tokio::test]

@@ -4,6 +4,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
+use clap::builder::BoolishValueParser;
 use snowmint::{AnchoredClock, Layout, Rule, Start};
 use snowmint_cluster::{Holder, NamespaceName, NodeClock, WorkerSource, Workers};
 
@@ -42,7 +43,10 @@ Examples:
 Workers need not be configured: each node takes a lease on a free one from
 the store, and after a restart prefers the one it had. SIGTERM and SIGINT
 finish the requests in flight and give the lease back; a second one ends at
-once. After a crash the worker comes back by itself within the window.
+once. Behind a load balancer, give it --drain-delay 5s: /readyz answers 503
+and requests are still served, until the balancer has noticed. SIGHUP reads
+--namespaces-file again; SIGUSR1 and SIGUSR2 do nothing. After a crash the
+worker comes back by itself within the window.
 
 A store that cannot be reached is waited for, before any port opens (but see
 --start-without-store). Then,
@@ -86,7 +90,7 @@ pub(crate) struct Args {
     pub(super) workers: Workers,
     /// After a restart while the store is down, go on under the lease that was saved in the data directory, up to its
     /// end; each node then needs a data directory of its own, on a local disk that is not cloned
-    #[arg(long, env = "SNOWMINT_START_WITHOUT_STORE")]
+    #[arg(long, env = "SNOWMINT_START_WITHOUT_STORE", value_parser = BoolishValueParser::new())]
     pub(super) start_without_store: bool,
     /// The namespaces that ids may be asked for, separated by commas
     #[arg(
@@ -123,6 +127,29 @@ pub(crate) struct Args {
     /// with random those of a connection increase only from one millisecond to the next
     #[arg(long, value_name = "START", default_value = "zero", env = "SNOWMINT_SEQUENCE_START")]
     pub(super) sequence_start: Start,
+    /// The most client connections at once, over both protocols. When they are taken, new clients are refused; /healthz,
+    /// /readyz and /metrics are still answered, on 64 connections that are kept for them. Lowered with a warning where
+    /// the system allows fewer open files (ulimit -n), of which serve takes all it may have
+    #[arg(long, value_name = "N", default_value = "10000", value_parser = values::connections, env = "SNOWMINT_MAX_CONNECTIONS")]
+    pub(super) max_connections: usize,
+    /// Close connections on which nothing was asked for this long; 0s for never. Keep it longer than the idle timeout of
+    /// load balancers and connection pools in front, so that they close first
+    #[arg(long, value_name = "TIME", default_value = "10m", value_parser = values::idle_timeout, env = "SNOWMINT_IDLE_TIMEOUT")]
+    pub(super) idle_timeout: Duration,
+    /// How long a request may take to arrive once it has begun: the head of an HTTP request, a whole Redis command
+    #[arg(long, value_name = "TIME", default_value = "30s", value_parser = values::timeout, env = "SNOWMINT_REQUEST_TIMEOUT")]
+    pub(super) request_timeout: Duration,
+    /// Close connections whose client takes nothing of its answer for this long
+    #[arg(long, value_name = "TIME", default_value = "1m", value_parser = values::timeout, env = "SNOWMINT_WRITE_TIMEOUT")]
+    pub(super) write_timeout: Duration,
+    /// Serve HTTP requests to these host names besides localhost and IP addresses; * for any. Checked where --http is a
+    /// loopback address, against web pages that lead a name of their own to it (DNS rebinding), or where this flag is
+    /// given; a reverse proxy that passes the client's Host needs it
+    #[arg(long, value_name = "NAME,...", value_delimiter = ',', env = "SNOWMINT_ALLOWED_HOSTS")]
+    pub(super) allowed_hosts: Vec<String>,
+    /// How long requests in flight may take to finish after SIGTERM and the drain delay, before they are cut
+    #[arg(long, value_name = "TIME", default_value = "5s", value_parser = values::drain_delay, env = "SNOWMINT_DRAIN_TIMEOUT")]
+    pub(super) drain_timeout: Duration,
     /// How long to go on serving after SIGTERM while `/readyz` answers 503, so that a load balancer notices; about 5s
     /// behind one
     #[arg(long, value_name = "TIME", default_value = "0s", value_parser = values::drain_delay, env = "SNOWMINT_DRAIN_DELAY")]

@@ -6,6 +6,7 @@ use std::time::Duration;
 use snowmint::{DatacenterId, Field, Generator, Layout, ManualClock, Rule, Start, WorkerId};
 use snowmint_cluster::{Holder, WorkerChoice, Workers};
 use snowmint_server::registrar::{Sources, Told};
+use snowmint_server::{AllowedHosts, Timeouts};
 
 use super::args::{Args, ClockChoice};
 use super::logging::Log;
@@ -33,7 +34,11 @@ pub(super) struct Plan {
     pub(super) clock: ClockChoice,
     pub(super) rule: Rule,
     pub(super) sequence_start: Start,
+    pub(super) max_connections: usize,
+    pub(super) timeouts: Timeouts,
+    pub(super) allowed_hosts: AllowedHosts,
     pub(super) drain_delay: Duration,
+    pub(super) drain_timeout: Duration,
     pub(super) holder: Option<Holder>,
     pub(super) log: Log,
     /// What is allowed and yet worth a word in the log.
@@ -53,6 +58,7 @@ impl Plan {
         let store = values::store_url(args.store.as_deref(), &args.data);
         // Little time left is told of each namespace that is served.
         lifetime::check(&layout, now_unix_ms)?;
+        let allowed_hosts = allowed_hosts(&args.http, &args.allowed_hosts)?;
         let mut warnings = Vec::new();
         if store.starts_with("memory:") {
             warnings.push(
@@ -86,12 +92,29 @@ impl Plan {
             clock: args.clock,
             rule: args.rule,
             sequence_start: args.sequence_start,
+            max_connections: args.max_connections,
+            timeouts: Timeouts {
+                idle: Some(args.idle_timeout).filter(|idle| !idle.is_zero()),
+                request: args.request_timeout,
+                write: args.write_timeout,
+            },
+            allowed_hosts,
             drain_delay: args.drain_delay,
+            drain_timeout: args.drain_timeout,
             holder: args.holder,
             log: Log { format: args.log_format, filter: args.log },
             warnings,
         })
     }
+}
+
+/// Names of other machines lead to other listeners than loopback ones, and there nobody knows which they are.
+fn allowed_hosts(http: &Listen, names: &[String]) -> Result<AllowedHosts, Failure> {
+    if names.is_empty() && !http.is_loopback() {
+        return Ok(AllowedHosts::Any);
+    }
+    AllowedHosts::new(names.iter().map(String::as_str))
+        .map_err(|error| Failure::flag("--allowed-hosts", error))
 }
 
 fn check_ports(http: &Listen, resp: &Listen) -> Result<(), Failure> {

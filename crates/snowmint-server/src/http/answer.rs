@@ -3,14 +3,17 @@
 
 use std::sync::Arc;
 
-use hyper::header::{CACHE_CONTROL, CONNECTION, CONTENT_TYPE, HeaderValue};
-use hyper::{Method, Request, Response, StatusCode};
+use hyper::header::{CACHE_CONTROL, CONNECTION, CONTENT_TYPE, HeaderName, HeaderValue};
+use hyper::{HeaderMap, Method, Request, Response, StatusCode};
 use serde::Serialize;
 use snowmint::utc::Utc;
 use snowmint_cluster::LeaseStatus;
+use tokio::time::Instant;
 
-use crate::http::accept::{Form, form};
+use crate::accept::Place;
+use crate::http::accept::{Exposition, Form, exposition, form};
 use crate::http::body::Body;
+use crate::http::hosts::check_host;
 use crate::http::leaf::{self, LeafFailure};
 use crate::http::problem::Problem;
 use crate::http::request::{Route, route};
@@ -24,6 +27,9 @@ use crate::status::Kind;
 const JSON: &str = "application/json";
 pub(super) const TEXT: &str = "text/plain; charset=utf-8";
 const OPENMETRICS: &str = "application/openmetrics-text; version=1.0.0; charset=utf-8";
+const PROMETHEUS: &str = "text/plain; version=0.0.4; charset=utf-8";
+/// Where browsers say which site a request comes from.
+const FETCH_SITE: HeaderName = HeaderName::from_static("sec-fetch-site");
 
 /// What `/readyz` says when ids can be made.
 #[derive(Serialize)]
@@ -46,13 +52,15 @@ struct LeaseHeld {
 }
 
 /// Answers one request.
-pub(super) async fn answer<S: Source, B>(
+pub(super) async fn answer<S: Source, B: hyper::body::Body>(
     server: &Server<S>,
     caller: &mut Caller<S>,
     draining: &Draining,
+    place: Place,
     request: &Request<B>,
 ) -> Response<Body> {
-    let mut response = match try_answer(server, caller, draining, request).await {
+    let began = Instant::now();
+    let mut response = match try_answer(server, caller, draining, place, request).await {
         Ok(response) => {
             server.metrics.succeeded(Protocol::Http, 1);
             response
@@ -66,7 +74,8 @@ pub(super) async fn answer<S: Source, B>(
             failure.response()
         }
     };
-    if draining.is_leaving() {
+    server.metrics.took(Protocol::Http, 1, began.elapsed());
+    if draining.is_leaving() || place == Place::Reserved {
         // The client's next request goes to another node, rather than to a connection that is being closed.
         response.headers_mut().insert(CONNECTION, HeaderValue::from_static("close"));
     }
@@ -85,17 +94,22 @@ impl<P: Into<Problem>> From<P> for Failure {
     }
 }
 
-async fn try_answer<S: Source, B>(
+async fn try_answer<S: Source, B: hyper::body::Body>(
     server: &Server<S>,
     caller: &mut Caller<S>,
     draining: &Draining,
+    place: Place,
     request: &Request<B>,
 ) -> Result<Response<Body>, Failure> {
+    check_host(&server.allowed_hosts, request)?;
     let route = route(request.uri().path(), request.uri().query())?;
+    if place == Place::Reserved && !matches!(route, Route::Health | Route::Ready | Route::Metrics) {
+        return Err(Problem::too_many_clients(server.max_connections).into());
+    }
     let head = request.method() == Method::HEAD;
-    if !head && request.method() != Method::GET {
-        let detail = format!("this path answers GET and HEAD, not {}", request.method());
-        return Err(Problem::new(Kind::BadMethod, detail).into());
+    check_method(&route, request)?;
+    if route.draws() {
+        check_site(request.headers())?;
     }
     match route {
         Route::Ids { namespace, count } => {
@@ -117,11 +131,44 @@ async fn try_answer<S: Source, B>(
         Route::Inspect { id, by } => Ok(json(&server.mint.inspect(&id, by.as_ref())?)?),
         Route::Health => Ok(ok(TEXT, Body::whole("ok\n"))),
         Route::Ready => Ok(ready(server, draining)?),
-        Route::Metrics => match server.metrics.text() {
-            Ok(text) => Ok(ok(OPENMETRICS, Body::whole(text))),
-            Err(error) => Err(failure(&error).into()),
-        },
+        Route::Metrics => {
+            let exposition = exposition(request.headers());
+            let kind = if exposition == Exposition::OpenMetrics { OPENMETRICS } else { PROMETHEUS };
+            match server.metrics.text(exposition) {
+                Ok(text) => Ok(ok(kind, Body::whole(text))),
+                Err(error) => Err(failure(&error).into()),
+            }
+        }
     }
+}
+
+/// Paths are read; those that draw ids take POST as well, as many prefer for what changes something.
+fn check_method<B: hyper::body::Body>(route: &Route<'_>, request: &Request<B>) -> Result<(), Problem> {
+    match *request.method() {
+        Method::GET | Method::HEAD => Ok(()),
+        Method::POST if route.draws() => {
+            // Not read: a count in it would be passed over, and the answer be to another request.
+            if request.body().is_end_stream() {
+                return Ok(());
+            }
+            let detail = "this path takes no body: give the count in the query, as in ?count=5";
+            Err(Problem::new(Kind::BadRequest, detail.to_owned()))
+        }
+        ref method => {
+            Err(Problem::bad_method(method, if route.draws() { "GET, HEAD, POST" } else { "GET, HEAD" }))
+        }
+    }
+}
+
+/// A page of another site can make a browser ask here, with nobody's intent and without reading the answer: it must use up
+/// no ids.
+fn check_site(headers: &HeaderMap) -> Result<(), Problem> {
+    if headers.get_all(FETCH_SITE).iter().any(|site| site.as_bytes() == b"cross-site") {
+        let detail =
+            "ids are not given to pages of other web sites: ask from a page of this site, or from a server";
+        return Err(Problem::new(Kind::CrossSite, detail.to_owned()));
+    }
+    Ok(())
 }
 
 /// The namespace of a name, made where unknown ones may be and this request is one that would use it.

@@ -4,7 +4,7 @@
 use std::time::Duration;
 
 use hyper::header::{ALLOW, CACHE_CONTROL, CONTENT_TYPE, HeaderValue, RETRY_AFTER};
-use hyper::{Response, StatusCode};
+use hyper::{Method, Response, StatusCode};
 use serde::Serialize;
 
 use crate::http::body::Body;
@@ -20,6 +20,8 @@ pub(super) struct Problem {
     value: Option<String>,
     limit: Option<usize>,
     retry_after: Option<Duration>,
+    /// The methods there are.
+    allow: Option<&'static str>,
 }
 
 #[derive(Serialize)]
@@ -36,7 +38,22 @@ struct Document<'a> {
 
 impl Problem {
     pub(super) const fn new(kind: Kind, detail: String) -> Self {
-        Self { kind, detail, value: None, limit: None, retry_after: None }
+        Self { kind, detail, value: None, limit: None, retry_after: None, allow: None }
+    }
+
+    /// The path exists, not for this method.
+    pub(super) fn bad_method(method: &Method, allow: &'static str) -> Self {
+        let detail = format!("method {method} is not allowed here: use one of {allow}");
+        Self { allow: Some(allow), ..Self::new(Kind::BadMethod, detail) }
+    }
+
+    /// As many connections are open as there may be.
+    pub(super) fn too_many_clients(limit: usize) -> Self {
+        let detail = format!(
+            "connection limit ({limit}) reached: retry later, or raise --max-connections on the server"
+        );
+        let retry_after = Some(Duration::from_secs(1));
+        Self { limit: Some(limit), retry_after, ..Self::new(Kind::TooManyClients, detail) }
     }
 
     pub(super) fn response(&self) -> Response<Body> {
@@ -57,8 +74,8 @@ impl Problem {
         let headers = response.headers_mut();
         headers.insert(CONTENT_TYPE, HeaderValue::from_static("application/problem+json"));
         headers.insert(CACHE_CONTROL, HeaderValue::from_static("no-store"));
-        if self.kind == Kind::BadMethod {
-            headers.insert(ALLOW, HeaderValue::from_static("GET, HEAD"));
+        if let Some(allow) = self.allow {
+            headers.insert(ALLOW, HeaderValue::from_static(allow));
         }
         if let Some(after) = self.retry_after {
             let seconds = after.as_millis().div_ceil(1000).max(1);

@@ -53,6 +53,13 @@ impl By<'_> {
     }
 }
 
+impl Route<'_> {
+    /// Whether ids are used up by asking here.
+    pub(super) const fn draws(&self) -> bool {
+        matches!(self, Self::Ids { .. } | Self::Leaf { .. })
+    }
+}
+
 /// Which of Leaf's two modes is asked for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum LeafMode {

@@ -192,7 +192,7 @@ impl<S: Source> Namespace<S> {
             Maker::Snowflake(pool) => {
                 let first = if let First::Batch(batch) = first { Some(batch) } else { None };
                 let count = missing + first.as_ref().map_or(0, Batch::len);
-                match tokio::time::timeout(MAX_WAIT, pool.source.take(callers.of(pool), missing)).await {
+                match tokio::time::timeout(MAX_WAIT, pool.take(callers.of(pool), missing)).await {
                     Ok(Ok(rest)) => Ok(Ids::snowflake(first, rest, self.writing())),
                     Ok(Err(no_id)) => Err(pool.refused(no_id, count)),
                     Err(_) => {

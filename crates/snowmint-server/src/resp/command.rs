@@ -17,6 +17,7 @@ use crate::resp::reply::{self, Version};
 use crate::resp::session::Session;
 use crate::resp::table::{self, Name, Spec, TABLE};
 use crate::resp::tally::Tally;
+use crate::resp::transaction::{Queued, Transaction};
 use crate::server::Server;
 use crate::status::Kind;
 
@@ -40,6 +41,8 @@ pub(super) enum Flow<S: Source> {
     Increment(Arc<Namespace<S>>, NonZeroU64),
     /// Make a namespace of this name, and do the command again.
     Create(Box<[u8]>, MintError),
+    /// Do these commands, and answer all of them.
+    Execute(Queued),
 }
 
 /// Ids that were asked for.
@@ -73,6 +76,8 @@ pub(super) struct Call<'a, S: Source> {
     pub(super) caller: &'a mut Caller<S>,
     pub(super) tally: &'a mut Tally<S>,
     pub(super) args: Args<'a>,
+    /// The command as it came.
+    pub(super) bytes: &'a [u8],
     pub(super) out: &'a mut Vec<u8>,
 }
 
@@ -81,10 +86,11 @@ impl<S: Source> Call<'_, S> {
     #[inline]
     pub(super) fn run(mut self) -> Flow<S> {
         // The hot path: everything else goes through the table.
-        if self.args.len() == 2 && self.args.at(0).eq_ignore_ascii_case(b"id.next") {
+        let at_once = matches!(self.session.transaction, Transaction::None);
+        if at_once && self.args.len() == 2 && self.args.at(0).eq_ignore_ascii_case(b"id.next") {
             return self.next_one();
         }
-        self.look_up()
+        self.look_up(at_once)
     }
 
     #[inline]
@@ -107,12 +113,17 @@ impl<S: Source> Call<'_, S> {
         }
     }
 
-    fn look_up(&mut self) -> Flow<S> {
+    fn look_up(&mut self, at_once: bool) -> Flow<S> {
         let Some(spec) = table::find(self.args.at(0)) else {
+            self.fail_transaction();
             return self.unknown();
         };
         if !spec.takes(self.args.len()) {
+            self.fail_transaction();
             return self.wrong_arity(spec.text);
+        }
+        if !at_once {
+            return self.in_transaction(spec);
         }
         match spec.name {
             Name::IdNext => self.next(),
@@ -132,12 +143,19 @@ impl<S: Source> Call<'_, S> {
             Name::Select => self.select(),
             Name::Auth => self.auth(),
             Name::Reset => self.reset(),
-            Name::Quit => {
-                reply::simple(self.out, "OK");
-                self.tally.succeeded += 1;
-                Flow::Close
-            }
+            Name::Quit => self.quit(),
+            Name::Multi => self.multi(),
+            Name::Exec => self.exec(),
+            Name::Discard => self.discard(),
+            Name::Watch => self.watch(),
+            Name::Unwatch => self.ok(),
         }
+    }
+
+    pub(super) fn quit(&mut self) -> Flow<S> {
+        reply::simple(self.out, "OK");
+        self.tally.succeeded += 1;
+        Flow::Close
     }
 
     /// `ID.NEXT namespace [COUNT n] [INTEGER]`.
@@ -307,7 +325,7 @@ impl<S: Source> Call<'_, S> {
         if self.args.len() < 3 {
             return self.wrong_arity("config|get");
         }
-        let found = info::config(self.args.from(2));
+        let found = info::config(self.server, self.args.from(2));
         reply::map(self.out, self.session.version, found.len());
         for (name, value) in found {
             reply::bulk(self.out, name.as_bytes());

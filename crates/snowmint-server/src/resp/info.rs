@@ -13,8 +13,8 @@ use crate::server::Server;
 const REDIS_VERSION: &str = "7.2.0";
 
 /// Settings of Redis that tools ask for and stumble over when there are none.
-const CONFIG: [(&str, &str); 5] =
-    [("appendonly", "no"), ("databases", "1"), ("maxmemory", "0"), ("save", ""), ("timeout", "0")];
+const CONFIG: [(&str, &str); 4] =
+    [("appendonly", "no"), ("databases", "1"), ("maxmemory", "0"), ("save", "")];
 
 const SECTIONS: [&str; 5] = ["server", "clients", "stats", "replication", "snowmint"];
 
@@ -90,10 +90,17 @@ fn write_snowmint<S: Source>(text: &mut String, server: &Server<S>) -> std::fmt:
 }
 
 /// The settings whose names match one of the patterns; `*` stands for any text.
-pub(super) fn config<'a>(patterns: impl Iterator<Item = &'a [u8]>) -> Vec<(&'static str, &'static str)> {
+pub(super) fn config<'a, S: Source>(
+    server: &Server<S>,
+    patterns: impl Iterator<Item = &'a [u8]>,
+) -> Vec<(&'static str, String)> {
     let patterns: Vec<_> = patterns.map(<[u8]>::to_ascii_lowercase).collect();
+    let idle = server.timeouts.idle.map_or(0, |idle| idle.as_secs());
+    let own = [("maxclients", server.max_connections.to_string()), ("timeout", idle.to_string())];
     CONFIG
         .into_iter()
+        .map(|(name, value)| (name, value.to_owned()))
+        .chain(own)
         .filter(|(name, _)| patterns.iter().any(|pattern| &**pattern == b"*" || pattern == name.as_bytes()))
         .collect()
 }
@@ -121,8 +128,11 @@ mod tests {
 
     #[test]
     fn what_redis_benchmark_asks() {
-        assert_eq!(config([&b"save"[..]].into_iter()), [("save", "")]);
-        assert_eq!(config([&b"APPENDONLY"[..], b"x"].into_iter()), [("appendonly", "no")]);
-        assert_eq!(config([&b"*"[..]].into_iter()).len(), CONFIG.len());
+        let server = testing::server();
+        let config = |patterns: &[&'static [u8]]| config(&server, patterns.iter().copied());
+        assert_eq!(config(&[b"save"]), [("save", String::new())]);
+        assert_eq!(config(&[b"APPENDONLY", b"x"]), [("appendonly", "no".to_owned())]);
+        assert_eq!(config(&[b"timeout"]), [("timeout", "600".to_owned())]);
+        assert_eq!(config(&[b"*"]).len(), CONFIG.len() + 2);
     }
 }

@@ -5,6 +5,7 @@ use crate::limits::resp::MAX_CLIENT_NAME;
 use crate::mint::Source;
 use crate::resp::command::{Call, Flow};
 use crate::resp::reply::{self, Version};
+use crate::resp::transaction::Transaction;
 use crate::status::Kind;
 
 const NO_PASSWORD: &str = "AUTH <password> called without any password configured for the default user. Are you \
@@ -20,6 +21,7 @@ pub(super) struct Session {
     name: String,
     library: String,
     library_version: String,
+    pub(super) transaction: Transaction,
 }
 
 impl Session {
@@ -30,6 +32,7 @@ impl Session {
             name: String::new(),
             library: String::new(),
             library_version: String::new(),
+            transaction: Transaction::None,
         }
     }
 }
@@ -130,6 +133,7 @@ impl<S: Source> Call<'_, S> {
     }
 
     pub(super) fn reset(&mut self) -> Flow<S> {
+        self.session.transaction.end(&self.server.queued);
         *self.session = Session::new(self.session.id);
         reply::simple(self.out, "RESET");
         self.done()
@@ -195,7 +199,7 @@ impl<S: Source> Call<'_, S> {
     }
 
     fn client_line(&self) -> String {
-        let Session { id, version, name, library, library_version } = &*self.session;
+        let Session { id, version, name, library, library_version, .. } = &*self.session;
         let proto = if *version == Version::Resp3 { 3 } else { 2 };
         format!("id={id} name={name} db=0 resp={proto} lib-name={library} lib-ver={library_version}\n")
     }

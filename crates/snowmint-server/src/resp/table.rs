@@ -21,6 +21,11 @@ pub(super) enum Name {
     Auth,
     Reset,
     Quit,
+    Multi,
+    Exec,
+    Discard,
+    Watch,
+    Unwatch,
 }
 
 /// What is to be known of a command.
@@ -48,7 +53,7 @@ const fn spec(
 }
 
 /// Every command.
-pub(super) static TABLE: [Spec; 15] = [
+pub(super) static TABLE: [Spec; 20] = [
     spec(
         Name::IdNext,
         "id.next",
@@ -92,6 +97,11 @@ pub(super) static TABLE: [Spec; 15] = [
     spec(Name::Auth, "auth", -2, &["noscript", "fast"], "connection", "There are no passwords"),
     spec(Name::Reset, "reset", 1, &["noscript", "fast"], "connection", "Forgets what this connection chose"),
     spec(Name::Quit, "quit", -1, &["fast"], "connection", "Closes this connection"),
+    spec(Name::Multi, "multi", 1, &["noscript", "fast"], "transactions", "Queues the commands up to EXEC"),
+    spec(Name::Exec, "exec", 1, &["noscript"], "transactions", "Does the queued commands in a row"),
+    spec(Name::Discard, "discard", 1, &["noscript", "fast"], "transactions", "Drops the queued commands"),
+    spec(Name::Watch, "watch", -2, &["noscript", "fast"], "transactions", "Not supported: nothing to watch"),
+    spec(Name::Unwatch, "unwatch", 1, &["noscript", "fast"], "transactions", "Answers, as Redis does"),
 ];
 
 /// Finds a command by its name, in any case.

@@ -66,6 +66,11 @@ impl TestSource {
         self.0.waiting.subscribe().wait_for(|waiting| *waiting >= requests).await.unwrap();
     }
 
+    /// How many requests have begun to wait so far.
+    pub fn waits(&self) -> usize {
+        *self.0.waiting.borrow()
+    }
+
     /// The clock.
     pub fn clock(&self) -> &ManualClock {
         self.0.generator.clock()

@@ -27,7 +27,7 @@ impl Client {
             panic!("{line} is not a command")
         };
         let Self { server, session, caller, tally } = self;
-        let flow = Call { server, session, caller, tally, args, out: &mut out }.run();
+        let flow = Call { server, session, caller, tally, args, bytes: line.as_bytes(), out: &mut out }.run();
         (String::from_utf8(out).unwrap(), flow)
     }
 
@@ -225,7 +225,7 @@ fn what_clients_send_when_they_connect() {
         ("CONFIG GET save", "*2\r\n$4\r\nsave\r\n$0\r\n\r\n"),
         ("CONFIG GET nope", "*0\r\n"),
         ("CONFIG SET save x", "-ERR unknown subcommand 'SET'. Try CONFIG HELP.\r\n"),
-        ("COMMAND COUNT", ":15\r\n"),
+        ("COMMAND COUNT", ":20\r\n"),
         ("COMMAND INFO nope", "*1\r\n*-1\r\n"),
         (
             "COMMAND INFO echo",
@@ -235,8 +235,8 @@ fn what_clients_send_when_they_connect() {
     ] {
         assert_eq!(client.reply(line), wanted, "{line}");
     }
-    assert!(client.reply("COMMAND").starts_with("*15\r\n*10\r\n$7\r\nid.next\r\n:-2\r\n"));
-    assert!(client.reply("COMMAND LIST").starts_with("*15\r\n$7\r\nid.next\r\n"));
+    assert!(client.reply("COMMAND").starts_with("*20\r\n*10\r\n$7\r\nid.next\r\n:-2\r\n"));
+    assert!(client.reply("COMMAND LIST").starts_with("*20\r\n$7\r\nid.next\r\n"));
     assert!(
         client.reply("COMMAND DOCS id.next").starts_with("*2\r\n$7\r\nid.next\r\n*8\r\n$7\r\nsummary\r\n")
     );
@@ -254,7 +254,7 @@ fn the_tally_reaches_the_metrics_by_namespace() {
         client.reply(line);
     }
     client.tally.add_up(&client.server.metrics);
-    let text = client.server.metrics.text().unwrap();
+    let text = client.server.metrics.text(crate::http::Exposition::OpenMetrics).unwrap();
     for wanted in [
         "snowmint_ids_issued_total{namespace=\"default\"} 2\n",
         "snowmint_ids_issued_total{namespace=\"orders\"} 1\n",
