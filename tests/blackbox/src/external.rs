@@ -8,7 +8,9 @@ use std::process::{Command, Output, Stdio};
 use crate::binary;
 
 /// How each tool is installed.
-const TOOLS: [(&str, &str); 16] = [
+const TOOLS: [(&str, &str); 18] = [
+    ("haproxy", "apt-get install haproxy"),
+    ("nginx", "apt-get install nginx libnginx-mod-stream"),
     ("redis-cli", "apt-get install redis-tools"),
     ("redis-benchmark", "apt-get install redis-tools"),
     ("sqlite3", "apt-get install sqlite3"),

@@ -11,6 +11,7 @@
     reason = "this is test code: a panic is how a test fails, and figures go to the test's output"
 )]
 
+pub mod balancer;
 pub mod binary;
 pub mod chaos;
 pub mod dice;
@@ -32,4 +33,5 @@ pub use disk::Disk;
 pub use faketime::FakeClock;
 pub use ids::Ids;
 pub use resp::{Reply, Resp};
+pub use rustix::process::Signal;
 pub use server::{Ended, Serve, Server};

@@ -12,7 +12,7 @@ use std::process::{Child, Command, ExitStatus};
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::{Duration, Instant};
 
-use rustix::process::{Pid, Signal};
+use rustix::process::{Pid, Resource, Rlimit, Signal, setrlimit};
 
 use crate::disk::Disk;
 use crate::faketime::{FakeClock, tidy_up_after};
@@ -36,6 +36,7 @@ pub struct Serve {
     environment: Vec<(OsString, OsString)>,
     ports: Option<(SocketAddrV4, SocketAddrV4)>,
     disk: Option<Disk>,
+    open_files: Option<(u64, u64)>,
 }
 
 impl Serve {
@@ -48,6 +49,7 @@ impl Serve {
             environment: Vec::new(),
             ports: None,
             disk: None,
+            open_files: None,
         }
     }
 
@@ -78,6 +80,12 @@ impl Serve {
     /// On these addresses and no others.
     pub const fn ports(mut self, http: SocketAddrV4, resp: SocketAddrV4) -> Self {
         self.ports = Some((http, resp));
+        self
+    }
+
+    /// With a soft and a hard limit of open files.
+    pub const fn open_files(mut self, soft: u64, hard: u64) -> Self {
+        self.open_files = Some((soft, hard));
         self
     }
 
@@ -127,6 +135,9 @@ impl Serve {
             .stdout(file.try_clone().expect("a file can be shared"))
             .stderr(file);
         let spawned_at = time::now();
+        if let Some(limits) = self.open_files {
+            limit_open_files(&mut command, limits);
+        }
         let child = spawn_bound_to_this_thread(&mut command);
         Server { child, http, resp, log, spawned_at }
     }
@@ -425,7 +436,12 @@ impl Server {
         log.contains("another program uses this port") || log.contains("in use")
     }
 
-    fn signal(&self, signal: Signal) {
+    /// Sends it a signal.
+    ///
+    /// # Panics
+    ///
+    /// If it has no number.
+    pub fn signal(&self, signal: Signal) {
         // Ours and not yet waited for, so the number cannot have become another process's.
         let pid =
             i32::try_from(self.child.id()).ok().and_then(Pid::from_raw).expect("a process has a number");
@@ -452,9 +468,16 @@ pub fn was_killed(status: ExitStatus) -> bool {
     status.signal().is_some()
 }
 
+#[expect(unsafe_code, reason = "only the child itself can be limited, between fork and exec")]
+fn limit_open_files(command: &mut Command, (soft, hard): (u64, u64)) {
+    let limits = Rlimit { current: Some(soft), maximum: Some(hard) };
+    // SAFETY: the closure makes one system call and allocates nothing, so it may run between fork and exec.
+    unsafe { command.pre_exec(move || Ok(setrlimit(Resource::Nofile, limits)?)) };
+}
+
 /// Starts a process that the system kills when this thread ends, however it ends.
 #[expect(unsafe_code, reason = "only the child itself can ask for that, between fork and exec")]
-fn spawn_bound_to_this_thread(command: &mut Command) -> Child {
+pub(crate) fn spawn_bound_to_this_thread(command: &mut Command) -> Child {
     let parent = rustix::process::getpid();
     let bind = move || {
         rustix::process::set_parent_process_death_signal(Some(Signal::KILL))?;

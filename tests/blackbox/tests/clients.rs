@@ -136,6 +136,25 @@ for protocol in (2, 3):
             out = pipe.execute(raise_on_error=False)
         assert isinstance(out[201], redis.ResponseError) and "nope" in str(out[201]), out[201]
         add(out[:200] + out[200] + out[202:])
+        # Its default: MULTI, the commands, EXEC.
+        with r.pipeline() as pipe:
+            for i in range(200):
+                pipe.execute_command("ID.NEXT", "default")
+            pipe.execute_command("ID.NEXT", "default", "COUNT", 3)
+            pipe.execute_command("ID.NEXT", "nope")
+            pipe.ping()
+            out = pipe.execute(raise_on_error=False)
+        assert isinstance(out[201], redis.ResponseError) and "nope" in str(out[201]), out[201]
+        assert out[202] is True, out
+        add(out[:200] + out[200])
+        with r.pipeline() as pipe:
+            pipe.execute_command("NO.SUCH")
+            try:
+                pipe.execute()
+                raise SystemExit("an unknown command was done")
+            except redis.ResponseError as e:
+                assert "NO.SUCH" in str(e) or "discarded" in str(e), e
+        add(r.transaction(lambda pipe: pipe.execute_command("ID.NEXT", "default")))
         parts = r.execute_command("ID.INSPECT", str(one))
         if type(parts) is list:
             parts = dict(zip(parts[::2], parts[1::2]))
@@ -292,7 +311,9 @@ fn curl() {
     }
     let (metrics, status, _) = curl(&[], "/metrics");
     assert_eq!(status, "200");
-    for name in ["snowmint_ids_issued_total{namespace=\"default\"}", "snowmint_lease_held 1", "# EOF"] {
+    for name in
+        ["snowmint_ids_issued_total{namespace=\"default\"}", "snowmint_lease_held 1", "process_open_fds "]
+    {
         assert!(metrics.contains(name), "{name} is missing:\n{metrics}");
     }
 

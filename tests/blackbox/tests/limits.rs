@@ -8,6 +8,7 @@ use std::io::{ErrorKind, Read, Write};
 use std::net::{Shutdown, TcpStream};
 use std::time::Duration;
 
+use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use snowmint_blackbox::resp::command;
 use snowmint_blackbox::{Resp, Serve, Server, proc, time};
 
@@ -134,7 +135,7 @@ fn replies_that_nobody_reads() {
 fn answers_that_nobody_reads() {
     let folder = tempfile::tempdir().unwrap();
     let server = Serve::new(folder.path()).start();
-    let request = "GET /v1/ids/default?count=100000 HTTP/1.1\r\nHost: x\r\n\r\n".repeat(100);
+    let request = "GET /v1/ids/default?count=100000 HTTP/1.1\r\nHost: localhost\r\n\r\n".repeat(100);
     let stuck: Vec<TcpStream> = (0..8)
         .map(|_| {
             let mut stream = TcpStream::connect(server.http()).unwrap();
@@ -174,6 +175,82 @@ fn slow_loris() {
     println!("peak {} KiB with {CLIENTS} slow clients", proc::peak_rss_kib(server.pid()));
 }
 
+/// Goal: a crowd leaves no memory behind, whatever protocol it spoke. Method: thousands of clients ask once, stay, and go.
+#[test]
+fn memory_comes_back_after_a_crowd() {
+    const CROWD: usize = 3000;
+    const SPARE_KIB: u64 = 8 * 1024;
+    raise_open_files();
+    let folder = tempfile::tempdir().unwrap();
+    let server = Serve::new(folder.path()).start();
+    let before = proc::rss_kib(server.pid());
+    let mut crowd = Vec::new();
+    for i in 0..CROWD {
+        let (address, request) = if i % 2 == 0 {
+            (server.http(), "GET /v1/ids/default?count=100 HTTP/1.1\r\nHost: localhost\r\n\r\n")
+        } else {
+            (server.resp(), "ID.NEXT default COUNT 100\r\n")
+        };
+        let mut stream = TcpStream::connect(address).unwrap();
+        stream.write_all(request.as_bytes()).unwrap();
+        crowd.push(stream);
+    }
+    for stream in &mut crowd {
+        assert!(stream.read(&mut [0; 64]).unwrap() > 0, "an answer");
+    }
+    let crowded = proc::rss_kib(server.pid());
+    drop(crowd);
+    let left = time::eventually("memory comes back", Duration::from_secs(20), || {
+        Some(proc::rss_kib(server.pid())).filter(|now| *now < before + SPARE_KIB)
+    });
+    println!("{before} KiB, {crowded} KiB with {CROWD} clients, {left} KiB after them");
+    assert!(crowded > before + 2 * SPARE_KIB, "{crowded} KiB: the crowd is too small to show anything");
+}
+
+/// A test that opens thousands of connections needs the files for its own ends of them.
+fn raise_open_files() {
+    let maximum = getrlimit(Resource::Nofile).maximum;
+    setrlimit(Resource::Nofile, Rlimit { current: maximum, maximum }).unwrap();
+}
+
+/// Goal: the soft limit of open files, which is low for every program at first, is none of the server's. Method: more
+/// clients than it allows, all of which are served at once.
+#[test]
+fn the_soft_limit_of_open_files_is_raised() {
+    let folder = tempfile::tempdir().unwrap();
+    let server = Serve::new(folder.path()).open_files(64, 4096).start();
+    let mut clients: Vec<Resp> = (0..300).map(|_| server.client()).collect();
+    for client in &mut clients {
+        assert_eq!(client.next("default", 1).unwrap().unwrap().len(), 1);
+    }
+    assert!((server.metric("process_max_fds") - 4096.0).abs() < 0.5);
+    assert!(server.log().contains("connection limit lowered"), "{}", server.log());
+}
+
+/// Goal: where files are few, a flood of either port takes only the places of clients: health is answered, an honest client
+/// is served, and the log is not flooded. Method: 64 open files, hundreds of clients that say nothing.
+#[test]
+fn a_flood_where_open_files_are_few() {
+    let folder = tempfile::tempdir().unwrap();
+    let server = Serve::new(folder.path()).open_files(64, 64).start();
+    let mut honest = server.client();
+    honest.next("default", 1).unwrap().unwrap();
+    let mut silent = Vec::new();
+    for _ in 0..5 {
+        for _ in 0..60 {
+            silent.extend([server.http(), server.resp()].map(|address| TcpStream::connect(address).unwrap()));
+        }
+        for path in ["/healthz", "/readyz", "/metrics"] {
+            assert_eq!(server.get(path).status, 200, "{path}");
+        }
+        assert_eq!(honest.next("default", 1).unwrap().unwrap().len(), 1);
+    }
+    let log = server.log();
+    assert!(log.contains("connection limit lowered") && log.contains("connection limit reached"), "{log}");
+    assert!(!log.contains("cannot accept"), "{log}");
+    assert!(log.matches("WARN").count() <= 4, "{log}");
+}
+
 /// Goal: bad HTTP is answered as such and bounded: a line, headers and a body beyond the limits. Method: a little too
 /// much, which must be answered, and far too much, where the answer may be lost while the client still sends.
 #[test]
@@ -184,17 +261,24 @@ fn http_beyond_its_limits() {
     let (little, much) = (20 << 10, 1 << 20);
     let headers = |count| "X-Y: z\r\n".repeat(count);
     for (request, statuses) in [
-        (format!("GET /{} HTTP/1.1\r\nHost: x\r\n\r\n", long(little)), &["400", "414", "431"][..]),
-        (format!("GET /{} HTTP/1.1\r\nHost: x\r\n\r\n", long(much)), &["400", "414", "431", "reset"]),
-        (format!("GET /healthz HTTP/1.1\r\nHost: x\r\nX: {}\r\n\r\n", long(little)), &["400", "431"]),
-        (format!("GET /healthz HTTP/1.1\r\nHost: x\r\nX: {}\r\n\r\n", long(much)), &["400", "431", "reset"]),
-        (format!("GET /healthz HTTP/1.1\r\nHost: x\r\n{}\r\n", headers(100)), &["400", "431"]),
-        (format!("GET /healthz HTTP/1.1\r\nHost: x\r\n{}\r\n", headers(10_000)), &["400", "431", "reset"]),
+        (format!("GET /{} HTTP/1.1\r\nHost: localhost\r\n\r\n", long(little)), &["400", "414", "431"][..]),
+        (format!("GET /{} HTTP/1.1\r\nHost: localhost\r\n\r\n", long(much)), &["400", "414", "431", "reset"]),
+        (format!("GET /healthz HTTP/1.1\r\nHost: localhost\r\nX: {}\r\n\r\n", long(little)), &["400", "431"]),
+        (
+            format!("GET /healthz HTTP/1.1\r\nHost: localhost\r\nX: {}\r\n\r\n", long(much)),
+            &["400", "431", "reset"],
+        ),
+        (format!("GET /healthz HTTP/1.1\r\nHost: localhost\r\n{}\r\n", headers(100)), &["400", "431"]),
+        (
+            format!("GET /healthz HTTP/1.1\r\nHost: localhost\r\n{}\r\n", headers(10_000)),
+            &["400", "431", "reset"],
+        ),
         ("GET /healthz HTTP/9.9\r\n\r\n".to_owned(), &["400", "505"]),
         ("nonsense\r\n\r\n".to_owned(), &["400"]),
         (
-            "POST /v1/ids/default HTTP/1.1\r\nHost: x\r\nContent-Length: 1073741824\r\n\r\nx".to_owned(),
-            &["405", "413"],
+            "POST /v1/ids/default HTTP/1.1\r\nHost: localhost\r\nContent-Length: 1073741824\r\n\r\nx"
+                .to_owned(),
+            &["400", "413"],
         ),
     ] {
         let mut stream = TcpStream::connect(server.http()).unwrap();

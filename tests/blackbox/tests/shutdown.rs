@@ -10,7 +10,7 @@ use std::time::Duration;
 use snowmint_blackbox::http::Http;
 use snowmint_blackbox::ids::{increase, worker};
 use snowmint_blackbox::resp::command;
-use snowmint_blackbox::{Ids, Reply, Resp, Serve, time};
+use snowmint_blackbox::{Ids, Reply, Resp, Serve, Signal, time};
 
 /// The exit may take as long as the server lets requests finish, and a little more.
 const ENDS_WITHIN: Duration = Duration::from_secs(10);
@@ -29,7 +29,7 @@ fn what_was_asked_before_the_signal_is_answered() {
         client.write(&command(&["ID.NEXT", "default", "COUNT", "7"]).repeat(EACH)).unwrap();
     }
     for client in &mut http {
-        client.write(b"GET /v1/ids/default?count=3 HTTP/1.1\r\nHost: x\r\n\r\n").unwrap();
+        client.write(b"GET /v1/ids/default?count=3 HTTP/1.1\r\nHost: localhost\r\n\r\n").unwrap();
     }
     // In the server's sockets by now, answered or not.
     thread::sleep(Duration::from_millis(50));
@@ -195,4 +195,23 @@ fn a_second_signal() {
     }
     ids.add(&serve.start().take(1000));
     ids.assert_unique();
+}
+
+/// Goal: signals that others give a meaning of their own end nothing, at any time of a server's life. Method: each is sent
+/// while it serves and while it waits for its store.
+#[test]
+fn signals_that_ask_for_nothing_end_nothing() {
+    let folder = tempfile::tempdir().unwrap();
+    let nowhere = format!("redis://{}", snowmint_blackbox::port::free());
+    let mut waiting = Serve::new(folder.path()).args(["--store", &nowhere]).spawn();
+    waiting.log_with("the store is not there yet", ENDS_WITHIN);
+    let mut serving = Serve::new(folder.path()).start();
+    for signal in [Signal::USR1, Signal::USR2, Signal::HUP, Signal::PIPE] {
+        waiting.signal(signal);
+        serving.signal(signal);
+        serving.take(1);
+    }
+    serving.log_with("SIGHUP: reloading", ENDS_WITHIN);
+    assert_eq!((waiting.exit_status(), serving.exit_status()), (None, None));
+    serving.stop();
 }
