@@ -32,6 +32,7 @@ trap 'rm -f "$results"' EXIT
     "$release/segments" "${quick[@]}"
     SNOWMINT="$dist/snowmint" ./service.sh "${quick[@]}"
     "$release/whole" "$dist/snowmint" "${quick[@]}"
+    "$release/hostile" "$dist/snowmint" "${quick[@]}"
     echo
     echo "## Instructions an id, under callgrind, on a manual clock"
     echo

@@ -8,6 +8,7 @@ pub mod allocations;
 pub mod groups;
 pub mod ours;
 pub mod peers;
+pub mod server;
 pub mod settings;
 pub mod stats;
 pub mod subject;

@@ -1,0 +1,149 @@
+//! The built server as a process: started on free ports, looked at from outside, ended with the measurement.
+
+use std::fs;
+use std::io::{BufRead as _, BufReader, Write as _};
+use std::net::{SocketAddr, TcpListener, TcpStream};
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::time::{Duration, Instant};
+
+use rustix::process::{Pid, Signal, kill_process};
+
+/// How long anything may take before a measurement gives up.
+pub const PATIENCE: Duration = Duration::from_secs(30);
+
+/// What a measurement of the server returns.
+pub type Outcome<T> = Result<T, Box<dyn std::error::Error>>;
+
+/// A directory that goes when it is dropped.
+#[derive(Debug)]
+pub struct Scratch(pub PathBuf);
+
+impl Scratch {
+    /// A new one.
+    ///
+    /// # Errors
+    ///
+    /// As the system says.
+    pub fn new(name: &str) -> Outcome<Self> {
+        let path = std::env::temp_dir().join(format!("snowmint-{name}-{}", std::process::id()));
+        fs::create_dir_all(&path)?;
+        Ok(Self(path))
+    }
+}
+
+impl Drop for Scratch {
+    fn drop(&mut self) {
+        let _ = fs::remove_dir_all(&self.0);
+    }
+}
+
+/// A running server.
+#[derive(Debug)]
+pub struct Server {
+    child: Child,
+    /// Where it speaks HTTP.
+    pub http: SocketAddr,
+    /// Where it speaks RESP.
+    pub resp: SocketAddr,
+}
+
+impl Server {
+    /// Starts a server and draws one id; the time is that from before the start to the answer.
+    ///
+    /// # Errors
+    ///
+    /// If it ends, or gives no id in time.
+    pub fn start(binary: &Path, data: &Path, flags: &[&str]) -> Outcome<(Self, Duration)> {
+        let (http, resp) = (free_port()?, free_port()?);
+        let started = Instant::now();
+        let child = Command::new(binary)
+            .args(["serve", "--http", &http.to_string(), "--resp", &resp.to_string(), "--data"])
+            .arg(data)
+            // The same node each time, as behind a fixed port.
+            .args(["--holder", "bench"])
+            .args(flags)
+            .stdin(Stdio::null())
+            .stdout(Stdio::null())
+            .stderr(Stdio::null())
+            .spawn()?;
+        let mut server = Self { child, http, resp };
+        loop {
+            if let Ok(true) = draw(resp) {
+                return Ok((server, started.elapsed()));
+            }
+            if let Some(status) = server.child.try_wait()? {
+                return Err(format!("snowmint serve ended: {status}").into());
+            }
+            if started.elapsed() > PATIENCE {
+                return Err(format!("no id within {PATIENCE:?}").into());
+            }
+            std::thread::sleep(Duration::from_micros(200));
+        }
+    }
+
+    /// Ends it by a signal.
+    ///
+    /// # Errors
+    ///
+    /// As the system says.
+    pub fn stop(mut self, signal: Signal) -> Outcome<()> {
+        let pid = Pid::from_child(&self.child);
+        kill_process(pid, signal)?;
+        self.child.wait()?;
+        Ok(())
+    }
+
+    fn proc(&self, file: &str) -> Outcome<String> {
+        Ok(fs::read_to_string(format!("/proc/{}/{file}", self.child.id()))?)
+    }
+
+    /// A field of a file of `/proc`, in KiB.
+    ///
+    /// # Errors
+    ///
+    /// If it is not there.
+    pub fn kib(&self, file: &str, field: &str) -> Outcome<f64> {
+        let text = self.proc(file)?;
+        let line = text.lines().find_map(|line| line.strip_prefix(field));
+        Ok(line.and_then(|rest| rest.split_whitespace().next()).ok_or(format!("no {field}"))?.parse()?)
+    }
+
+    /// CPU time so far, all threads.
+    ///
+    /// # Errors
+    ///
+    /// If the process is gone.
+    pub fn cpu_ms(&self) -> Outcome<f64> {
+        let mut ms = 0.0;
+        for task in fs::read_dir(format!("/proc/{}/task", self.child.id()))? {
+            let text = fs::read_to_string(task?.path().join("schedstat"))?;
+            let ns: f64 = text.split_whitespace().next().ok_or("an empty schedstat")?.parse()?;
+            ms += ns / 1e6;
+        }
+        Ok(ms)
+    }
+}
+
+impl Drop for Server {
+    fn drop(&mut self) {
+        // Of one that was stopped there is nothing left to kill.
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+/// Asks once for an id; `false` when the answer is an error, such as that there is no lease yet.
+fn draw(resp: SocketAddr) -> std::io::Result<bool> {
+    let mut stream = TcpStream::connect(resp)?;
+    stream.set_nodelay(true)?;
+    stream.set_read_timeout(Some(PATIENCE))?;
+    stream.write_all(b"*2\r\n$7\r\nID.NEXT\r\n$7\r\ndefault\r\n")?;
+    let mut answer = String::new();
+    BufReader::new(stream).read_line(&mut answer)?;
+    Ok(answer.starts_with('$'))
+}
+
+fn free_port() -> std::io::Result<SocketAddr> {
+    TcpListener::bind("127.0.0.1:0")?.local_addr()
+}
