@@ -93,7 +93,7 @@ impl Acceptor<'_> {
                             }
                             self.spawn(&mut connections, stream, Some(place), &connection);
                         }
-                        Err(_) => self.admit(&mut reserved, &mut full, stream, &connection),
+                        Err(_) => self.admit(&mut reserved, &mut full, stream, &connection).await,
                     }
                 }
                 Err(error) => self.after_failure(&error, &mut failing).await,
@@ -133,8 +133,13 @@ impl Acceptor<'_> {
     /// Takes in a connection for which there is no place any more: the oldest of its kind gives way, for a health check
     /// sends its request at once and one of a flood often never.
     #[cold]
-    fn admit<F, Fut>(&self, reserved: &mut Reserved, full: &mut Trouble, stream: TcpStream, connection: &F)
-    where
+    async fn admit<F, Fut>(
+        &self,
+        reserved: &mut Reserved,
+        full: &mut Trouble,
+        stream: TcpStream,
+        connection: &F,
+    ) where
         F: Fn(TcpStream, Place) -> Fut,
         Fut: Future<Output = ()> + Send + 'static,
     {
@@ -146,11 +151,17 @@ impl Acceptor<'_> {
                  --max-connections, or lower --idle-timeout"
             );
         }
-        reserved.oldest_first.retain(|task| !task.is_finished());
-        while reserved.oldest_first.len() >= self.reserved {
-            let Some(oldest) = reserved.oldest_first.pop_front() else { break };
-            oldest.abort();
-            self.metrics.failed(self.protocol, Kind::TooManyClients);
+        // Joined, for its file is not free before it is gone.
+        loop {
+            reserved.oldest_first.retain(|task| !task.is_finished());
+            if reserved.tasks.len() < self.reserved {
+                break;
+            }
+            if let Some(oldest) = reserved.oldest_first.pop_front() {
+                oldest.abort();
+                self.metrics.failed(self.protocol, Kind::TooManyClients);
+            }
+            reserved.tasks.join_next().await;
         }
         let task = self.spawn(&mut reserved.tasks, stream, None, connection);
         reserved.oldest_first.push_back(task);

@@ -50,11 +50,11 @@ pub(crate) async fn serve<S: Source>(
         Place::Client => server.timeouts,
         Place::Reserved => Timeouts { request: server.timeouts.request.min(LINGER), ..server.timeouts },
     };
-    let pace = Pace::new(timeouts);
+    let client = Pace::new(timeouts);
     // One request at a time is answered, so nobody ever waits for it.
     let caller = Mutex::new(server.mint.caller());
     let service = service_fn(|request| {
-        let (server, draining, caller, answering) = (&*server, &draining, &caller, pace.request());
+        let (server, draining, caller, answering) = (&*server, &draining, &caller, client.request());
         async move {
             let mut caller = caller.lock().await;
             let answer = answer::answer(server, &mut caller, draining, place, &request).await;
@@ -62,13 +62,13 @@ pub(crate) async fn serve<S: Source>(
         }
     });
     let connection = http1::Builder::new()
-        // Its one limit is for idle connections too: see `pace`.
+        // Its one limit is for idle connections too: see `client`.
         .header_read_timeout(None)
         .max_buf_size(MAX_HEAD)
         .max_headers(MAX_HEADERS)
         // Not `pipeline_flush`: while requests are queued, hyper then holds back every answer, however long.
-        .serve_connection(Paced { stream: TokioIo::new(stream), pace: pace.clone() }, service);
-    let (mut connection, mut ends, exceeded) = (pin!(connection), pin!(ends), pin!(pace.exceeded()));
+        .serve_connection(Paced { stream: TokioIo::new(stream), pace: client.clone() }, service);
+    let (mut connection, mut ends, exceeded) = (pin!(connection), pin!(ends), pin!(client.exceeded()));
     let ended = tokio::select! {
         biased;
         ended = &mut connection => ended,
@@ -77,7 +77,7 @@ pub(crate) async fn serve<S: Source>(
             return;
         }
         () = &mut ends => {
-            if pace.is_fresh() {
+            if client.is_fresh() {
                 // It was let in a moment ago, and its first request may be under way.
                 let ended = tokio::time::timeout(HEAR_OUT, connection.as_mut()).await;
                 if ended.is_ok() {

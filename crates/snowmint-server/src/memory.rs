@@ -97,6 +97,6 @@ mod tests {
         });
         assert!(!crowd.has_thinned(AGAIN), "never many at once");
         (0..MANY).for_each(|_| crowd.rested());
-        assert!(!crowd.has_thinned(AGAIN - LOOK) && crowd.has_thinned(AGAIN) && !crowd.has_thinned(AGAIN));
+        assert!(!crowd.has_thinned(AGAIN / 2) && crowd.has_thinned(AGAIN) && !crowd.has_thinned(AGAIN));
     }
 }

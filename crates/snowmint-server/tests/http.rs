@@ -390,7 +390,7 @@ async fn health_and_metrics_answer_in_a_full_house() {
 async fn idle_connections_and_half_requests_are_closed() {
     use std::time::Duration;
     use tokio::time::Instant;
-    let (idle, request) = (Duration::from_secs(600), Duration::from_secs(30));
+    let (idle, request) = (Duration::from_mins(10), Duration::from_secs(30));
     let timeouts = Timeouts { idle: Some(idle), request, ..Timeouts::default() };
     let server = Running::with(Settings { timeouts, ..settings() }).await;
     let asked = b"GET /healthz HTTP/1.1\r\nhost: test\r\n\r\n";
@@ -410,7 +410,7 @@ async fn idle_connections_and_half_requests_are_closed() {
     let mut client = server.http().await;
     client.send(asked).await;
     assert_eq!(client.line().await, "HTTP/1.1 200 OK");
-    tokio::time::sleep(Duration::from_secs(60)).await;
+    tokio::time::sleep(Duration::from_mins(1)).await;
     let began = Instant::now();
     for byte in b"GET /healthz HTTP/1.1\r\nhost" {
         client.send(&[*byte]).await;

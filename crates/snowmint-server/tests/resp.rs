@@ -154,7 +154,7 @@ async fn a_client_that_never_reads_stops_only_itself() {
 #[tokio::test(start_paused = true)]
 async fn idle_connections_and_half_commands_are_closed() {
     let timeouts = Timeouts {
-        idle: Some(Duration::from_secs(600)),
+        idle: Some(Duration::from_mins(10)),
         request: Duration::from_secs(30),
         ..Timeouts::default()
     };
@@ -178,7 +178,7 @@ async fn idle_connections_and_half_commands_are_closed() {
     let began = Instant::now();
     for _ in 0..40 {
         assert_eq!(client.ask("PING").await, "+PONG");
-        tokio::time::sleep(Duration::from_secs(300)).await;
+        tokio::time::sleep(Duration::from_mins(5)).await;
     }
     for byte in b"*4\r\n$7\r\nid.next\r\n$7\r\ndefa" {
         client.send(&[*byte]).await;
@@ -384,7 +384,7 @@ async fn the_end_lets_a_waiting_request_finish() {
 
 #[tokio::test]
 async fn the_end_cuts_what_does_not_finish() {
-    let drain = std::time::Duration::from_millis(50);
+    let drain = Duration::from_millis(50);
     let server = Running::with(Settings { drain, ..settings() }).await;
     let (source, mut client) = (server.source.clone(), server.resp().await);
     source.set_stuck(true);

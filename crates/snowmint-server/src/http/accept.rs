@@ -47,7 +47,7 @@ fn prefers(headers: &HeaderMap, types: [&str; 2], subtypes: [&str; 2]) -> bool {
         for (which, weight) in weights.iter_mut().enumerate() {
             match (kind, subtype) {
                 (kind, subtype) if kind == types[which] && subtype == subtypes[which] => {
-                    weight.offer(3, thousandths)
+                    weight.offer(3, thousandths);
                 }
                 (kind, "*") if kind == types[which] => weight.offer(2, thousandths),
                 ("*", "*") => weight.offer(1, thousandths),

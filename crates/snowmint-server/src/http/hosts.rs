@@ -3,7 +3,7 @@
 
 use std::net::Ipv6Addr;
 
-use hyper::header::HOST;
+use hyper::header::{HOST, HeaderValue};
 use hyper::http::uri::Authority;
 use hyper::{Request, Version};
 use snowmint::Snippet;
@@ -93,7 +93,7 @@ pub(super) fn check_host<B>(allowed: &AllowedHosts, request: &Request<B>) -> Res
     if let Some(authority) = request.uri().authority() {
         return check_name(allowed, authority.host());
     }
-    match host.map(|host| host.as_bytes()) {
+    match host.map(HeaderValue::as_bytes) {
         None | Some(b"") => Ok(()),
         Some(bytes) => match Authority::try_from(bytes) {
             Ok(authority) if !authority.as_str().contains('@') => check_name(allowed, authority.host()),

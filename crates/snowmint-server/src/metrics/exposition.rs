@@ -33,7 +33,9 @@ pub(super) fn classic(text: &str) -> String {
 }
 
 fn push(out: &mut String, parts: &[&str]) {
-    parts.iter().for_each(|part| out.push_str(part));
+    for part in parts {
+        out.push_str(part);
+    }
     out.push('\n');
 }
 
