@@ -375,8 +375,8 @@ impl Segments {
                 self.cached(1).await?
             } else if let Some(step) = self.numbers_apart() {
                 return Err(NoNumber::NotConsecutive { count: count.get(), step });
-            } else if let Some(drawn) = self.draw_whole_soon(count).await {
-                return Ok(self.drawn(drawn));
+            } else if let Some(run) = self.draw_whole_soon(count).await.and_then(|drawn| self.drawn(drawn)) {
+                return Ok(run);
             } else {
                 self.at_desk(count, Order::Consecutive).await?
             }
@@ -489,7 +489,14 @@ mod tests {
     fn what_comes_late_is_left_out() {
         let (line, mut tail) = Line::open();
         let (few_left, filled, misses) = (Notify::new(), Notify::new(), AtomicU64::new(0));
-        let shared = Shared { line, few_left, filled, misses, floor: Mutex::default() };
+        let shared = Shared {
+            line,
+            few_left,
+            filled,
+            misses,
+            floor: Mutex::default(),
+            period_ends_unix_ms: AtomicU64::new(u64::MAX),
+        };
         let mut put = |first, count, label| {
             shared.put(&mut tail, Unused { counter: 0, segment: numbers(first, count) }, label)
         };

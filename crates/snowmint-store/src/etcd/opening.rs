@@ -107,7 +107,7 @@ mod tests {
             [("1", true), ("true", true), ("on", true), ("0", false), ("false", false), ("no", false)]
         {
             let url = format!("etcd://h?tls={word}");
-            let mut location = Location::parse(&url).unwrap();
+            let mut location = location(&url).unwrap();
             assert_eq!(tls(&mut location).unwrap().is_some(), uses_tls, "{word}");
         }
     }

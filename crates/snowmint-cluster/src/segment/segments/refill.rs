@@ -2,6 +2,7 @@
 
 use std::pin::pin;
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use snowmint_store::{Counter, Reserved, StoreError, StoreErrorKind, reserve, reserve_settled};
