@@ -308,7 +308,7 @@ fn a_store_that_lost_its_records_takes_no_namespace_away() {
     wait_for(&server, "orders");
     let delete = "import sqlite3, sys\n\
                   c = sqlite3.connect(sys.argv[1], timeout=10)\n\
-                  c.execute(\"delete from snowmint_records where key like 'namespaces/%'\")\n\
+                  c.execute(\"delete from snowmint_records where key like 'namespaces/%' or key like 'versions/%'\")\n\
                   c.commit()";
     let file = folder.path().join("data/snowmint.db").display().to_string();
     let shown = |metric: &str| server.metric(metric).to_string();

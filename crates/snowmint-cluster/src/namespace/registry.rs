@@ -4,6 +4,11 @@
 //! A store that [may lose](Store::may_lose) its newest writes may lose a definition after it was acknowledged; another node
 //! could then define the same name otherwise. So a definition is served only once it has *settled*: a read that was sent at
 //! least that long after the record was first seen still finds it, at the same revision. [`Settled`] and [`settle`] do that.
+//!
+//! Nodes that follow the namespaces read one record, `versions/namespaces`, and list the others when it has moved. Whoever
+//! writes a namespace moves it *afterwards*: a node that reads the new version lists later than the write, and one that
+//! listed too early for the write remembers the version before. A writer may die in between, and versions before this one do
+//! not move it at all, so nodes list once a minute anyway.
 
 mod sources;
 
@@ -11,7 +16,7 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use snowmint::utc::Utc;
-use snowmint_store::{Expected, Revision, Store, StoreError, StoreErrorKind, Swap, Versioned};
+use snowmint_store::{Expected, Key, Revision, Store, StoreError, StoreErrorKind, Swap, Versioned};
 use tokio::time::Instant;
 
 use super::change::{ChangeError, TextChangeError};
@@ -22,6 +27,10 @@ use super::record::{NamespaceRecord, PREFIX, Reach, key};
 
 pub use sources::{claim_numbers, may_give, move_sources};
 
+/// The record that moves with every change: fresh random digits, so that no two versions are alike, whatever the store lost.
+const VERSION: &str = "versions/namespaces";
+/// A node lists at least so often, though no change was told, and up to an eighth of that earlier.
+const LIST_EACH: Duration = Duration::from_mins(1);
 /// After a write whose outcome is unknown.
 const BEFORE_LOOKING: Duration = Duration::from_millis(100);
 
@@ -143,13 +152,24 @@ async fn list_versioned(
 
 /// Follows the namespaces of a store, and tells which of them have settled.
 #[derive(Debug, Default)]
-pub struct Settled(BTreeMap<String, Sighting>);
+pub struct Settled {
+    sightings: BTreeMap<String, Sighting>,
+    /// What the last list showed, until when it need not be repeated, and the version that was read before it.
+    seen: Option<Seen>,
+}
+
+#[derive(Debug)]
+struct Seen {
+    version: Option<Versioned>,
+    list_again: Instant,
+}
 
 /// A record since it was first seen, and the newest one of that name that has settled.
 #[derive(Debug)]
 struct Sighting {
     revision: Revision,
     since: Instant,
+    has_settled: bool,
     settled: Option<Result<NamespaceRecord, String>>,
 }
 
@@ -161,26 +181,55 @@ impl Settled {
     ///
     /// The store's; nothing changed.
     pub async fn list(&mut self, store: &dyn Store) -> Result<Vec<Listed>, StoreError> {
+        let version = version(store).await?;
+        self.list_after(store, version).await
+    }
+
+    /// As [`list`](Self::list), but lists only if a change was told, if something has not settled yet, or if the last time was
+    /// a minute ago. Else it reads one record.
+    ///
+    /// # Errors
+    ///
+    /// The store's; nothing changed.
+    pub async fn follow(&mut self, store: &dyn Store) -> Result<Vec<Listed>, StoreError> {
+        let version = version(store).await?;
+        let is_seen = |seen: &Seen| seen.version == version && Instant::now() < seen.list_again;
+        if self.seen.as_ref().is_some_and(is_seen) && self.sightings.values().all(|it| it.has_settled) {
+            let known = self.sightings.iter();
+            return Ok(known.filter_map(|(name, it)| Some((name.clone(), it.settled.clone()?))).collect());
+        }
+        self.list_after(store, version).await
+    }
+
+    async fn list_after(
+        &mut self,
+        store: &dyn Store,
+        version: Option<Versioned>,
+    ) -> Result<Vec<Listed>, StoreError> {
         let sent = Instant::now();
         let listed = list_versioned(store).await?;
         let (arrived, may_lose) = (Instant::now(), store.may_lose());
         let mut next = BTreeMap::new();
         let mut all = Vec::with_capacity(listed.len());
         for (name, revision, record) in listed {
-            let mut sighting = match self.0.remove(&name) {
+            let mut sighting = match self.sightings.remove(&name) {
                 Some(known) if known.revision == revision => known,
                 known => {
                     let settled = known.and_then(|known| known.settled);
-                    Sighting { revision, since: arrived, settled }
+                    Sighting { revision, since: arrived, has_settled: false, settled }
                 }
             };
             if may_lose.is_zero() || sent.saturating_duration_since(sighting.since) >= may_lose {
+                sighting.has_settled = true;
                 sighting.settled = Some(record);
             }
             all.extend(sighting.settled.clone().map(|record| (name.clone(), record)));
             next.insert(name, sighting);
         }
-        self.0 = next;
+        self.sightings = next;
+        // Nodes that started together do not list together for ever.
+        let earlier = LIST_EACH / 8 * (getrandom::u32().unwrap_or_default() >> 24) / 256;
+        self.seen = Some(Seen { version, list_again: arrived + LIST_EACH - earlier });
         Ok(all)
     }
 
@@ -196,6 +245,34 @@ impl Settled {
             tokio::time::sleep(store.may_lose()).await;
         }
         self.list(store).await
+    }
+}
+
+/// What the record of the version holds.
+async fn version(store: &dyn Store) -> Result<Option<Versioned>, StoreError> {
+    store.load(&version_key(store)?).await
+}
+
+fn version_key(store: &dyn Store) -> Result<Key, StoreError> {
+    let key = Key::new(VERSION);
+    key.map_err(|error| StoreError::new(StoreErrorKind::Other, "key", store.describe(), error))
+}
+
+/// Tells nodes that follow the namespaces of a change, after it was written.
+///
+/// A conflict is as good: another change was told after this one was written.
+async fn tell_of_change(store: &dyn Store) {
+    let told = async {
+        let before = version(store).await?;
+        let expected = before.map_or(Expected::Absent, |before| Expected::Revision(before.revision));
+        let random = getrandom::u64().map_err(|error| {
+            StoreError::new(StoreErrorKind::Other, "random number", store.describe(), error)
+        })?;
+        let value = format!("{random:016x}");
+        store.compare_and_set(&version_key(store)?, expected, value.as_bytes()).await
+    };
+    if let Err(error) = told.await {
+        tracing::warn!(%error, "the change of a namespace could not be told to running nodes; they see it within a minute");
     }
 }
 
@@ -395,6 +472,7 @@ async fn update<E: From<NamespaceError>>(
         let record = found.as_ref().map(read).transpose()?;
         // A write of an unknown outcome that happened after all.
         if attempted.is_some() && record == attempted {
+            tell_of_change(store).await;
             return record.ok_or_else(|| missing(store, name).into());
         }
         let edition = record.as_ref().map_or(1, |record| record.edition.saturating_add(1));
@@ -409,7 +487,10 @@ async fn update<E: From<NamespaceError>>(
         let value = record.to_bytes().map_err(|error| unreadable(error.to_string()))?;
         let expected = found.map_or(Expected::Absent, |found| Expected::Revision(found.revision));
         match store.compare_and_set(&key, expected, &value).await {
-            Ok(Swap::Done(_)) => return Ok(record),
+            Ok(Swap::Done(_)) => {
+                tell_of_change(store).await;
+                return Ok(record);
+            }
             // Another was first: what is there now decides.
             Ok(Swap::Conflict) => {}
             // The write may have happened, or may yet.

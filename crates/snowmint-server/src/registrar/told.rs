@@ -187,9 +187,10 @@ impl Told {
         self.settled.lock().await.settle(store).await.map(drop)
     }
 
-    /// What is to be served as the store stands now, as far as it has settled.
+    /// What is to be served as the store stands now, as far as it has settled: its records are listed when a change was told,
+    /// and once a minute.
     pub(super) async fn wanted(&self, store: &dyn Store) -> Result<Wanted, StoreError> {
-        let listed = self.settled.lock().await.list(store).await?;
+        let listed = self.settled.lock().await.follow(store).await?;
         let mut wanted =
             Wanted { recorded: listed.iter().map(|(name, _)| name.clone()).collect(), ..Wanted::default() };
         for (name, record) in listed {

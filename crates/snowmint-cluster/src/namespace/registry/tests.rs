@@ -1,5 +1,8 @@
 //! Tests of the registry on a store in memory.
 
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+
 use async_trait::async_trait;
 use snowmint::Layout;
 use snowmint_store::{Key, MemoryStore, StoreReach};
@@ -300,4 +303,129 @@ async fn a_record_that_is_put_back_is_the_newest_that_was_seen() {
     pin(&store, &name(), &defined("scheme = 'uuid7'")).await.unwrap();
     let error = put_back(&store, &name(), &newer).await.unwrap_err();
     assert!(matches!(error, NamespaceError::Mismatch(_)), "{error}");
+}
+
+/// Goal: in steady state a node reads one record, and yet sees every change: one that was told, one that was not, one that was
+/// written between its two reads. Method: a store that counts lists, and writes at the worst moment; paused time.
+#[tokio::test(start_paused = true)]
+async fn a_node_that_follows_lists_only_what_has_changed() {
+    let store = Counting::default();
+    let mut node = Settled::default();
+    let names = |listed: &[Listed]| listed.iter().map(|(name, _)| name.clone()).collect::<Vec<_>>();
+    let lists = |store: &Counting| store.lists.swap(0, Ordering::Relaxed);
+    assert_eq!((node.follow(&store).await.unwrap(), lists(&store)), (vec![], 1));
+    for _ in 0..5 {
+        tokio::time::sleep(Duration::from_secs(5)).await;
+        assert_eq!((node.follow(&store).await.unwrap(), lists(&store)), (vec![], 0));
+    }
+    add(&store, &name(), &defined("scheme = 'segment'"), Again::GoOn).await.unwrap();
+    assert_eq!((names(&node.follow(&store).await.unwrap()), lists(&store)), (vec!["orders".to_owned()], 1));
+    assert_eq!((names(&node.follow(&store).await.unwrap()), lists(&store)), (vec!["orders".to_owned()], 0));
+    // Another node adds one after this one has read the version, and a third after the list.
+    set(&store, &name(), |_: &Definition| {
+        Ok::<_, NamespaceError>(defined("scheme = 'segment'\nmaximum = 9"))
+    })
+    .await
+    .unwrap();
+    *store.before_a_list.lock().unwrap() = Some("early");
+    *store.after_a_list.lock().unwrap() = Some("late");
+    let seen = names(&node.follow(&store).await.unwrap());
+    assert_eq!((seen, lists(&store)), (vec!["early".to_owned(), "orders".to_owned()], 1));
+    let seen = names(&node.follow(&store).await.unwrap());
+    assert_eq!((seen.len(), lists(&store)), (3, 1));
+    // An earlier version of Snowmint changes a record and tells nobody.
+    let record = NamespaceRecord::new(defined("scheme = 'uuid7'"), Reach::Everywhere).to_bytes().unwrap();
+    let silent = Key::new("namespaces/silent").unwrap();
+    let _ = store.store.compare_and_set(&silent, Expected::Absent, &record).await.unwrap();
+    assert_eq!((node.follow(&store).await.unwrap().len(), lists(&store)), (3, 0));
+    tokio::time::sleep(Duration::from_mins(1)).await;
+    assert_eq!((node.follow(&store).await.unwrap().len(), lists(&store)), (4, 1));
+}
+
+/// A change that could not be told is made all the same; a store that lost its newest writes shows another version.
+#[tokio::test(start_paused = true)]
+async fn a_change_that_is_not_told_is_seen_within_a_minute_and_a_loss_at_once() {
+    let store = Counting::default();
+    let mut node = Settled::default();
+    node.follow(&store).await.unwrap();
+    store.refuses_versions.store(true, Ordering::Relaxed);
+    add(&store, &name(), &defined("scheme = 'segment'"), Again::GoOn).await.unwrap();
+    assert_eq!(node.follow(&store).await.unwrap().len(), 0);
+    tokio::time::sleep(Duration::from_mins(1)).await;
+    assert_eq!(node.follow(&store).await.unwrap().len(), 1);
+    store.refuses_versions.store(false, Ordering::Relaxed);
+    drop_namespace(&store, &name(), 5).await.unwrap();
+    node.follow(&store).await.unwrap();
+    // All is lost, and as much was written since.
+    let restored = Counting::default();
+    for _ in 0..2 {
+        add(&restored, &name(), &defined("scheme = 'segment'"), Again::GoOn).await.ok();
+    }
+    let seen = node.follow(&restored).await.unwrap();
+    assert!(matches!(&seen[..], [(_, Ok(record))] if record.dropped_unix_ms.is_none()), "{seen:?}");
+}
+
+/// Over a store that may lose its newest writes a change is listed until it has settled, and no longer.
+#[tokio::test(start_paused = true)]
+async fn a_node_that_follows_lists_until_all_has_settled() {
+    let store = Counting { may_lose: Duration::from_secs(2), ..Counting::default() };
+    let mut node = Settled::default();
+    add(&store, &name(), &defined("scheme = 'segment'"), Again::GoOn).await.unwrap();
+    let mut seen = Vec::new();
+    for _ in 0..6 {
+        seen.push((node.follow(&store).await.unwrap().len(), store.lists.swap(0, Ordering::Relaxed)));
+        tokio::time::sleep(Duration::from_secs(1)).await;
+    }
+    assert_eq!(seen, [(0, 1), (0, 1), (1, 1), (1, 0), (1, 0), (1, 0)]);
+}
+
+/// A store in memory that counts lists, and on which others write before and after one.
+#[derive(Debug, Default)]
+struct Counting {
+    store: MemoryStore,
+    lists: AtomicU64,
+    before_a_list: Mutex<Option<&'static str>>,
+    after_a_list: Mutex<Option<&'static str>>,
+    refuses_versions: AtomicBool,
+    may_lose: Duration,
+}
+
+impl Counting {
+    async fn added_by_another(&self, when: &Mutex<Option<&'static str>>) {
+        let added = when.lock().unwrap().take();
+        if let Some(name) = added {
+            let name = NamespaceName::new(name).unwrap();
+            add(&self.store, &name, &defined("scheme = 'segment'"), Again::GoOn).await.unwrap();
+        }
+    }
+}
+
+#[async_trait]
+impl Store for Counting {
+    async fn load(&self, key: &Key) -> Result<Option<Versioned>, StoreError> {
+        self.store.load(key).await
+    }
+
+    async fn compare_and_set(&self, key: &Key, expected: Expected, value: &[u8]) -> Result<Swap, StoreError> {
+        if key.as_str() == VERSION && self.refuses_versions.load(Ordering::Relaxed) {
+            return Err(StoreError::new(StoreErrorKind::Unavailable, "call", "counting", "unplugged"));
+        }
+        self.store.compare_and_set(key, expected, value).await
+    }
+
+    async fn list(&self, prefix: &str) -> Result<Vec<(Key, Versioned)>, StoreError> {
+        self.lists.fetch_add(1, Ordering::Relaxed);
+        self.added_by_another(&self.before_a_list).await;
+        let listed = self.store.list(prefix).await;
+        self.added_by_another(&self.after_a_list).await;
+        listed
+    }
+
+    fn may_lose(&self) -> Duration {
+        self.may_lose
+    }
+
+    fn describe(&self) -> String {
+        "counting".to_owned()
+    }
 }
