@@ -243,6 +243,25 @@ async fn a_lease_that_was_given_back_is_not_saved_any_more() {
     assert_eq!(open(folder.path()).await.usable(&pool(), &holder(), 0), Ok(None));
 }
 
+/// Once a release has returned, nothing of the keeper saves leases any more: the next one starts. Method: on several threads,
+/// where what was aborted ends a moment later; again and again.
+#[tokio::test(flavor = "multi_thread", worker_threads = 4)]
+async fn a_keeper_starts_in_the_place_of_one_that_was_released() {
+    let (store, folder) = (Arc::new(CutOff::default()), tempfile::tempdir().unwrap());
+    let saved = open(folder.path()).await;
+    for _ in 0..200 {
+        let keepers = start(&store, saved.clone());
+        keepers.ready().await.unwrap();
+        keepers.release(Duration::from_secs(5)).await;
+    }
+    // Nor does one that was left to run out.
+    store.cut(true);
+    for _ in 0..20 {
+        let keepers = start(&store, saved.clone());
+        keepers.release(Duration::ZERO).await;
+    }
+}
+
 #[tokio::test]
 async fn a_saved_lease_of_another_worker_than_the_one_wanted_is_left_alone() {
     let (store, folder) = (Arc::new(CutOff::default()), tempfile::tempdir().unwrap());

@@ -18,6 +18,9 @@ use crate::lease::protocol::Settings;
 use crate::lease::saved::Saver;
 use crate::wall_watch::watch_wall;
 
+/// How long the place of a saved lease may take to be free again, once its task has ended: a disk may stand still.
+const PLACE_FREE_WITHIN: Duration = Duration::from_secs(1);
+
 /// What all slots of a node have in common.
 pub(in crate::lease) struct Node {
     pub(in crate::lease) store: Arc<dyn Store>,
@@ -34,6 +37,8 @@ pub(in crate::lease) struct Slot {
     pub(in crate::lease) status: watch::Receiver<LeaseStatus>,
     release: Option<oneshot::Sender<()>>,
     task: JoinHandle<()>,
+    /// Closed when nothing of the slot saves leases any more.
+    saver_lives: watch::Receiver<()>,
 }
 
 impl Node {
@@ -58,8 +63,10 @@ impl Node {
         // One watcher is enough, and the first slot lasts.
         let watcher =
             (number == 0).then(|| AbortOnDrop(tokio::spawn(watch_wall(self.clock.clone(), sender.clone()))));
+        let (lives, saver_lives) = watch::channel(());
         let saver = self.config.saved_leases().map(|saved| {
-            Saver::new(saved, number, settings.clone(), self.clock.clone(), sender.clone()).map(Arc::new)
+            let (settings, clock) = (settings.clone(), self.clock.clone());
+            Saver::new(saved, number, settings, clock, sender.clone(), lives).map(Arc::new)
         });
         let saver = saver.transpose()?;
         let task = Task::new(Parts {
@@ -79,7 +86,7 @@ impl Node {
             let _watching = watcher;
             task.run(released).await;
         });
-        Ok(Slot { status, release: Some(release), task })
+        Ok(Slot { status, release: Some(release), task, saver_lives })
     }
 }
 
@@ -97,21 +104,20 @@ impl Slot {
         self.release.is_none()
     }
 
-    /// Whether its lease was given back, or left to run out.
+    /// Whether its lease was given back, or left to run out, and another slot may save one in its place.
     pub(in crate::lease) fn is_gone(&self) -> bool {
-        self.task.is_finished()
+        self.task.is_finished() && self.saver_lives.has_changed().is_err()
     }
 
     /// Waits until the lease was given back; after `patience` it is left to run out.
     pub(in crate::lease) async fn gone(&mut self, patience: Duration) {
-        if self.task.is_finished() {
-            return;
-        }
-        if tokio::time::timeout(patience, &mut self.task).await.is_err() {
+        if !self.task.is_finished() && tokio::time::timeout(patience, &mut self.task).await.is_err() {
             self.leave();
             // Once it has ended, no new generator can appear behind our back. Its error says that it was aborted.
             let _ = (&mut self.task).await;
         }
+        // What it began to save ends by itself. It fails when that has ended, and times out where the disk stands still.
+        let _ = tokio::time::timeout(PLACE_FREE_WITHIN, self.saver_lives.changed()).await;
     }
 
     /// Leaves the lease to run out.

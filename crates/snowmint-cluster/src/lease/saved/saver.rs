@@ -25,11 +25,13 @@ const MAX_AHEAD_MS: u64 = 2_000;
 #[derive(Debug)]
 pub(in crate::lease) struct Saver {
     file: LeaseFile,
-    _place: Place,
     settings: Settings,
     clock: NodeClock,
     status: watch::Sender<LeaseStatus>,
     active: Arc<Mutex<Option<Active>>>,
+    _place: Place,
+    // Dropped last: who waits for that may take the place.
+    _lives: watch::Sender<()>,
 }
 
 #[derive(Debug)]
@@ -39,16 +41,18 @@ struct Active {
 }
 
 impl Saver {
-    /// One at a time for each place of a folder, until it is dropped.
+    /// One at a time for each place of a folder, until it is dropped; then `lives` is closed.
     pub(in crate::lease) fn new(
         saved: &SavedLeases,
         place: usize,
         settings: Settings,
         clock: NodeClock,
         status: watch::Sender<LeaseStatus>,
+        lives: watch::Sender<()>,
     ) -> Result<Self, SavedPlaceError> {
         let (file, place) = (saved.file(place), saved.place(place)?);
-        Ok(Self { file, _place: place, settings, clock, status, active: Arc::new(Mutex::new(None)) })
+        let active = Arc::new(Mutex::new(None));
+        Ok(Self { file, settings, clock, status, active, _place: place, _lives: lives })
     }
 
     /// What was saved by the process before this one, if it can be used now.
@@ -200,10 +204,11 @@ mod tests {
             window_ms: 10_000,
             max_skew_ms: 30_000,
             may_lose_ms: 0,
+            small_pool: 64,
         };
         let saved = SavedLeases::open(folder, "o").unwrap();
-        let status = watch::channel(LeaseStatus::default()).0;
-        Arc::new(Saver::new(&saved, 0, settings, NodeClock::wall(), status).unwrap())
+        let (status, lives) = (watch::channel(LeaseStatus::default()).0, watch::channel(()).0);
+        Arc::new(Saver::new(&saved, 0, settings, NodeClock::wall(), status, lives).unwrap())
     }
 
     #[tokio::test]
