@@ -99,6 +99,7 @@ impl<B: Begin> Node<B> {
             window_ms: scenario.window_ms,
             max_skew_ms: 30_000,
             may_lose_ms: scenario.may_lose_ms,
+            small_pool: scenario.small_pool,
         }
     }
 

@@ -52,6 +52,8 @@ pub struct Scenario {
     pub saves: bool,
     /// Whether every node bears the same name.
     pub same_name: bool,
+    /// Pools of at most so many workers are listed at once; in others a few workers are looked at first.
+    pub small_pool: u32,
 }
 
 /// Which worker a node wants.
@@ -63,11 +65,13 @@ pub enum Wish {
     Fixed,
 }
 
-const LAYOUTS: [&str; 4] = [
+const LAYOUTS: [&str; 5] = [
     "time:41@1ms worker:2 sequence:3 epoch:2020-01-01",
     "time:39@10ms sequence:2 worker:3 epoch:2020-01-01",
     "time:31@1s worker:2 sequence:6 epoch:2020-01-01",
     "time:36@250ms worker:1 sequence:4 epoch:2020-01-01",
+    // More than a block of ten, which is looked at by one call.
+    "time:38@10ms worker:4 sequence:2 epoch:2020-01-01",
 ];
 
 impl Scenario {
@@ -108,6 +112,7 @@ impl Scenario {
             wish: if rng.u8(..4) == 0 { Wish::Fixed } else { Wish::Any },
             saves: rng.bool(),
             same_name: rng.bool(),
+            small_pool: [0, 2, 64][rng.usize(..3)],
         }
         .with_its_loss(&mut rng)
         .lasting()
@@ -134,7 +139,7 @@ impl fmt::Display for Scenario {
         write!(
             f,
             "seed {}: {}, {} nodes, {}, {}, window {} ms, may lose {} ms, {} s, skew {} ms, drift {} ppm, jitter {} ms, steps {} ms, a fault every \
-             {} ms and of the store every {} ms, {} per mille of its calls faulty, {}, {}, {}, {}",
+             {} ms and of the store every {} ms, {} per mille of its calls faulty, {}, {}, {}, {}, pools of up to {} are listed",
             self.seed,
             self.store,
             self.nodes,
@@ -157,6 +162,7 @@ impl fmt::Display for Scenario {
             },
             if self.saves { "leases are saved" } else { "leases are not saved" },
             if self.same_name { "one name for all" } else { "a name each" },
+            self.small_pool,
         )
     }
 }

@@ -6,7 +6,7 @@ use std::collections::{BTreeMap, VecDeque};
 use fastrand::Rng;
 use snowmint::WorkerId;
 use snowmint_cluster::lease::Record;
-use snowmint_cluster::lease::protocol::{Call, Entry, Input, Listing, Swapped};
+use snowmint_cluster::lease::protocol::{Call, Entry, Input, Listing, StoreTime, Swapped};
 use snowmint_store::{Expected, Revision};
 
 /// The greatest step from one revision to the next: two branches of history do not meet in one.
@@ -32,10 +32,13 @@ impl Records {
     /// What a read of this copy shows; `None` for a write.
     pub(super) fn read(&self, call: &Call, store_unix_ms: Option<u64>) -> Option<Input> {
         match call {
-            Call::List => Some(Input::Listed(Ok(Listing {
-                entries: self.0.keys().filter_map(|worker| self.entry(*worker)).collect(),
-                store_unix_ms,
-            }))),
+            Call::Look { scope, time } => {
+                let all = scope.range(u32::MAX);
+                let inside = self.0.keys().filter(|worker| all.contains(&worker.0));
+                let store_unix_ms = store_unix_ms.filter(|_| *time == StoreTime::Wanted);
+                let entries = inside.filter_map(|worker| self.entry(*worker)).collect();
+                Some(Input::Listed(Ok(Listing { entries, store_unix_ms })))
+            }
             Call::Load(worker) => Some(Input::Loaded(Ok(self.entry(*worker)))),
             Call::Swap { .. } => None,
         }

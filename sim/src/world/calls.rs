@@ -94,7 +94,7 @@ impl<B: Begin> World<'_, B> {
 /// A call of that kind, failed.
 fn failed(call: &Call, failure: Failure) -> Input {
     match call {
-        Call::List => Input::Listed(Err(failure)),
+        Call::Look { .. } => Input::Listed(Err(failure)),
         Call::Load(_) => Input::Loaded(Err(failure)),
         Call::Swap { .. } => Input::Swapped(Err(failure)),
     }

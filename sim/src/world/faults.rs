@@ -1,7 +1,7 @@
 //! What goes wrong with nodes, with the store, and what operators do to leases meanwhile.
 //! When it does is drawn; the seed decides all of it.
 
-use snowmint_cluster::lease::protocol::{Begin, Call, Input};
+use snowmint_cluster::lease::protocol::{Begin, Call, Input, Scope, StoreTime};
 use snowmint_cluster::lease::{Record, Tag};
 use snowmint_store::Expected;
 
@@ -73,8 +73,9 @@ impl<B: Begin> World<'_, B> {
     /// An operator takes a worker from its holder: the same end, under a tag that no node wrote.
     fn evict(&mut self) {
         let operator = self.scenario.nodes;
+        let all = Call::Look { scope: Scope::Pool, time: StoreTime::Known };
         let Reply::Now(Input::Listed(Ok(listing))) =
-            self.visit(operator, |store, visit| store.call(visit, Call::List))
+            self.visit(operator, |store, visit| store.call(visit, all))
         else {
             return;
         };

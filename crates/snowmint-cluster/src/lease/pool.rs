@@ -6,6 +6,8 @@ use std::fmt;
 use snowmint::{DatacenterId, Field, Layout, WorkerId};
 use snowmint_store::{Key, KeyError};
 
+use super::protocol::Block;
+
 /// A layout in a datacenter: the workers that leases are granted for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Pool {
@@ -50,6 +52,11 @@ impl Pool {
         Key::new(format!("workers/{self}/{:010}", worker.0))
     }
 
+    /// What the keys of the records of a block begin with.
+    pub fn prefix_of(&self, block: Block) -> String {
+        format!("workers/{self}/{}", block.digits())
+    }
+
     /// The worker whose record a key names; `None` for a key that is none of this pool's.
     pub fn worker_of(&self, key: &Key) -> Option<WorkerId> {
         let worker = key.as_str().strip_prefix(&self.prefix())?.parse().ok()?;
@@ -70,6 +77,25 @@ impl fmt::Display for Pool {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::lease::protocol::BlockSize;
+
+    #[test]
+    fn a_block_has_the_prefix_of_its_workers_and_of_no_other() {
+        let layout: Layout = "time:41@1ms worker:12 sequence:10 epoch:2020-01-01".parse().unwrap();
+        let pool = Pool::new(layout, DatacenterId(0));
+        for size in [BlockSize::Ten, BlockSize::Hundred] {
+            for worker in [0, 9, 10, 99, 100, 1023, 1999, 2000, 4095].map(WorkerId) {
+                let block = Block::of(worker, size);
+                assert_eq!(block.range().len(), size.workers() as usize);
+                for other in 0..pool.workers() {
+                    let key = pool.key(WorkerId(other)).unwrap();
+                    let inside = key.as_str().starts_with(&pool.prefix_of(block));
+                    assert_eq!(inside, block.range().contains(&other), "{worker} {size:?} {other}");
+                }
+                assert!(block.range().contains(&worker.0));
+            }
+        }
+    }
 
     #[test]
     fn keys_read_back_and_pools_differ() {

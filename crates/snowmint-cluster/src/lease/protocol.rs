@@ -2,7 +2,7 @@
 //! No I/O, no time of its own: the driver and the simulation drive the same code.
 //!
 //! ```text
-//!            list            swap                    window / 3
+//!            look            swap                    window / 3
 //!  Seek ───────────▶ Claim ────────▶ Hold ◀──────────────────────┐
 //!    ▲  none free: wait │ conflict:   │ renew: swap              │
 //!    │                  │ next one    ▼                          │
@@ -10,6 +10,11 @@
 //!    │ lost: another node wrote       │ unknown outcome or conflict: load, and decide by the tag
 //!    └────────────────────────────────┘
 //! ```
+//!
+//! A worker that is wanted alone is loaded. A small pool is listed. In a larger one a node looks at two workers, then at ten,
+//! then at a hundred, until it finds one to claim: first where its name leads, where it finds its own again. Whichever way a
+//! record was found, the claim is conditional on the revision that was seen, and begins after the end that this revision
+//! shows.
 //!
 //! # Stores that may lose acknowledged writes
 //!
@@ -47,6 +52,7 @@
 
 mod candidates;
 mod messages;
+mod probing;
 
 use std::collections::VecDeque;
 use std::fmt;
@@ -60,9 +66,12 @@ use super::record::{Record, Tag};
 use crate::Holder;
 use crate::dice::Dice;
 use crate::segment::protocol::Forgot;
-pub use messages::{Call, Entry, Event, Failure, Input, Listing, Next, Swapped, Turn};
+pub use messages::{
+    Block, BlockSize, Call, Entry, Event, Failure, Input, Listing, Next, Scope, StoreTime, Swapped, Turn,
+};
 
-use candidates::{Candidate, Choice};
+use candidates::{Candidate, Choice, Found};
+use probing::Probing;
 
 /// Which worker a node wants.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -90,6 +99,8 @@ pub struct Settings {
     /// How much of its newest writes the store may lose, in milliseconds: a grant is used once it has settled for so long. 0 for a
     /// store that keeps what it acknowledges.
     pub may_lose_ms: u64,
+    /// A pool of at most so many workers is listed at once; in a larger one only a few are looked at.
+    pub small_pool: u32,
 }
 
 /// When a step is taken, by two clocks.
@@ -122,6 +133,9 @@ impl Begin for AfterLastGrant {
 
 /// Claims that are remembered after they were given up; a late write is a matter of the last few.
 const MAX_ABANDONED: usize = 16;
+/// The longest wait for a store that fails, or for a worker that may become free: however long the window, ids are back so
+/// soon after the store.
+const LONGEST_WAIT_MS: u64 = 2_000;
 
 /// One attempt to write, which may turn out to have happened long after.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -185,11 +199,20 @@ struct Holding {
 }
 
 impl Holding {
-    /// Whether a record that bears this tag was written by this line of processes before the one that is held.
-    const fn is_older(&self, found: Tag) -> bool {
-        let back = self.held.tag.number().wrapping_sub(found.number());
-        let before = 0 < back && back <= u32::MAX as u64;
-        self.is_of_our_line(found) && (!self.resumed || before)
+    /// Who wrote a record that bears neither the tag that is held nor one that may be on its way.
+    fn writer_of(&self, found: Tag) -> Writer {
+        let (held, found_number) = (self.held.tag.number(), found.number());
+        let is_after = |first: u64, then: u64| (1..=u64::from(u32::MAX)).contains(&then.wrapping_sub(first));
+        if !self.is_of_our_line(found) {
+            Writer::Another
+        } else if !self.resumed {
+            if is_after(held, found_number) { Writer::UsSince } else { Writer::UsBefore }
+        } else if is_after(found_number, held) {
+            Writer::UsBefore
+        } else {
+            // The process before this one may have written after it was saved.
+            Writer::Another
+        }
     }
 
     const fn is_of_our_line(&self, found: Tag) -> bool {
@@ -197,10 +220,24 @@ impl Holding {
     }
 }
 
+/// Who wrote a record, by its tag.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Writer {
+    /// This line of processes, before the grant that is held: the store forgot that grant.
+    UsBefore,
+    /// This process, after the grant that is held, though the store said that nothing was written.
+    UsSince,
+    /// Somebody else.
+    Another,
+}
+
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 enum State {
     Seek,
-    Listing,
+    /// The next look is put off for a while.
+    BetweenLooks,
+    /// A look at these, of which one may be free.
+    Looked(Scope),
     Swapping(Write),
     /// A write whose outcome a load will tell.
     Look(Write),
@@ -216,6 +253,7 @@ pub struct Protocol<B = AfterLastGrant> {
     state: State,
     held: Option<Holding>,
     candidates: VecDeque<Candidate>,
+    probing: Probing,
     /// Claims that were given up without knowing what became of them, the last few: a record that bears the tag of
     /// one is ours after all.
     abandoned: VecDeque<(WorkerId, Attempt)>,
@@ -260,6 +298,7 @@ impl<B: Begin> Protocol<B> {
             state: State::Seek,
             held: None,
             candidates: VecDeque::new(),
+            probing: Probing::default(),
             abandoned: VecDeque::new(),
             watched: None,
             release: None,
@@ -322,7 +361,7 @@ impl<B: Begin> Protocol<B> {
                 self.release = self.release.max(Some(used_until_unix_ms));
                 self.go_on(now, state)
             }
-            (State::Listing, Input::Listed(answer)) => self.listed(now, answer),
+            (State::Looked(scope), Input::Listed(answer)) => self.listed(now, scope, answer),
             (State::Swapping(write), Input::Swapped(answer)) => self.swapped(now, write, answer),
             (State::Looking(write), Input::Loaded(answer)) => self.looked(now, write, answer),
             (state, _) => self.go_on(now, state),
@@ -353,14 +392,66 @@ impl<B: Begin> Protocol<B> {
                 Next::Call(call)
             }
             (_, Some(_), _) => self.stop(),
-            _ => match self.quiet_ms(now) {
-                0 => {
-                    self.state = State::Listing;
-                    Next::Call(Call::List)
-                }
+            (state, ..) => match self.quiet_ms(now) {
+                0 if state == State::BetweenLooks => self.look_on(now),
+                0 => self.seek(now),
                 left_ms => self.wait_all(State::Seek, left_ms),
             },
         }
+    }
+
+    /// Looks for a worker, from the beginning.
+    fn seek(&mut self, now: Now) -> Next {
+        self.candidates.clear();
+        if self.lists_at_once() {
+            return self.look_at(now, Scope::Pool);
+        }
+        self.probing.begin(&self.settings);
+        self.look_on(now)
+    }
+
+    fn lists_at_once(&self) -> bool {
+        let Settings { choice, pool, small_pool, .. } = &self.settings;
+        *choice == WorkerChoice::Any && pool.workers() <= *small_pool
+    }
+
+    /// Looks at what is next; after the last one claims what was found, or looks further.
+    fn look_on(&mut self, now: Now) -> Next {
+        if let Some(scope) = self.probing.next.pop_front() {
+            return self.look_at(now, scope);
+        }
+        if !self.candidates.is_empty() {
+            return self.claim_next(now);
+        }
+        let paused_ms = self.probing.hundred_from_steady_ms.saturating_sub(now.steady_ms);
+        let frees_first = self.probing.frees_first;
+        let frees_ms = frees_first.map_or(u64::MAX, |(_, until)| until.saturating_sub(now.unix_ms));
+        if frees_ms < paused_ms {
+            let later_ms = self.dice.below(frees_ms / 8 + 1);
+            return self.wait_all(State::Seek, frees_ms + later_ms);
+        }
+        let workers = self.settings.pool.workers();
+        let hundred = self.probing.next_hundred(workers, &mut self.dice);
+        self.probing.next.push_back(hundred);
+        let spread_ms = self.probing.spread_ms(workers, &mut self.dice);
+        self.wait_all(State::BetweenLooks, paused_ms + spread_ms)
+    }
+
+    fn look_at(&mut self, now: Now, scope: Scope) -> Next {
+        let compared_lately =
+            |compared: u64| now.steady_ms.saturating_sub(compared) < self.settings.window_ms;
+        let time = match scope {
+            Scope::Worker(_) | Scope::Block(_) if self.settings.choice == WorkerChoice::Any => {
+                if self.probing.compared_steady_ms.is_some_and(compared_lately) {
+                    StoreTime::Known
+                } else {
+                    StoreTime::Wanted
+                }
+            }
+            _ => StoreTime::Wanted,
+        };
+        self.state = State::Looked(scope);
+        Next::Call(Call::Look { scope, time })
     }
 
     const fn quiet_ms(&self, now: Now) -> u64 {
@@ -427,48 +518,125 @@ impl<B: Begin> Protocol<B> {
         }
     }
 
-    fn listed(&mut self, now: Now, answer: Result<Listing, Failure>) -> Next {
-        let Ok(Listing { entries, store_unix_ms }) = answer else {
+    fn listed(&mut self, now: Now, scope: Scope, answer: Result<Listing, Failure>) -> Next {
+        let Ok(listing) = answer else {
+            if !self.lists_at_once() && scope.is_wide() {
+                self.probing.looked_in_vain(now.steady_ms, &mut self.dice);
+            }
             return self.wait_after_failure(now, State::Seek);
         };
+        if let Some(next) = self.before_a_choice(now, &listing) {
+            return next;
+        }
+        let entries = listing.entries;
+        match scope {
+            _ if self.settings.choice != WorkerChoice::Any || self.lists_at_once() => {
+                self.choose_of_all(now, scope, &entries)
+            }
+            Scope::Worker(worker) => self.saw_one(now, worker, entries.first()),
+            Scope::Block(_) | Scope::Pool => self.choose_of_some(now, scope, &entries),
+        }
+    }
+
+    fn saw_one(&mut self, now: Now, worker: WorkerId, entry: Option<&Entry>) -> Next {
+        match candidates::find(&self.settings, worker, entry, now.unix_ms) {
+            Found::Free(candidate) | Found::Own(candidate) => {
+                self.candidates.push_front(candidate);
+                return self.claim_next(now);
+            }
+            Found::Lapsed(candidate) => self.candidates.push_back(candidate),
+            Found::Taken { until_unix_ms } => self.probing.found_taken(worker, until_unix_ms),
+            Found::Unreadable => {}
+        }
+        self.look_on(now)
+    }
+
+    /// What comes before any choice, whatever was read: `None` if a worker may be claimed by it.
+    fn before_a_choice(&mut self, now: Now, listing: &Listing) -> Option<Next> {
+        let Listing { entries, store_unix_ms } = listing;
         self.failures = 0;
         if self.release.is_some() {
-            return self.stop();
+            return Some(self.stop());
         }
-        let max_skew_ms = self.settings.max_skew_ms;
-        let ahead_ms = store_unix_ms.map_or(0, |store| now.unix_ms.saturating_sub(store));
-        if ahead_ms > max_skew_ms {
-            self.events.push(Event::ClockAhead { ahead_ms, max_skew_ms });
-            return self.wait(State::Seek, self.settings.window_ms / 12);
+        if let Some(store_unix_ms) = store_unix_ms {
+            let max_skew_ms = self.settings.max_skew_ms;
+            let ahead_ms = now.unix_ms.saturating_sub(*store_unix_ms);
+            if ahead_ms > max_skew_ms {
+                self.probing.compared_steady_ms = None;
+                self.events.push(Event::ClockAhead { ahead_ms, max_skew_ms });
+                let wait_ms = self.look_again_ms();
+                return Some(self.wait(State::Seek, wait_ms));
+            }
+            self.probing.compared_steady_ms = Some(now.steady_ms);
         }
         if self.quiet_ms(now) > 0 {
-            return self.go_on(now, State::Seek);
+            return Some(self.go_on(now, State::Seek));
         }
-        if let Some(event) = candidates::records_ahead(&entries, now.unix_ms, self.settings.window_ms) {
+        if let Some(event) = candidates::records_ahead(entries, now.unix_ms, self.settings.window_ms) {
             self.events.push(event);
         }
-        if let Some((write, attempt, revision)) = self.arrived_after_all(now, &entries) {
-            return self.succeeded(now, &write, Some(attempt), revision);
-        }
-        match candidates::choose(&self.settings, &entries, now.unix_ms, &mut self.dice) {
+        let (write, attempt, revision) = self.arrived_after_all(now, entries)?;
+        Some(self.succeeded(now, &write, Some(attempt), revision))
+    }
+
+    /// These are all that could be claimed.
+    fn choose_of_all(&mut self, now: Now, scope: Scope, entries: &[Entry]) -> Next {
+        match candidates::choose(&self.settings, scope, entries, now.unix_ms, &mut self.dice) {
             Choice::Claim(candidates) => {
                 self.candidates = candidates;
                 self.claim_next(now)
             }
             Choice::NoneFree { first } => {
-                let wait_ms = match &first {
-                    Some((_, _, until)) => {
-                        until.saturating_sub(now.unix_ms).min(self.settings.window_ms / 12)
-                    }
-                    None => self.settings.window_ms / 12,
-                };
+                let until = first.as_ref().map(|(.., until)| *until);
                 self.events.push(Event::NoneFree { first });
-                self.wait(State::Seek, wait_ms)
+                self.wait_until_free(now, until)
             }
             Choice::Watch { worker, revision, holder, until_unix_ms } => {
                 self.watch(now, worker, revision, holder, until_unix_ms)
             }
         }
+    }
+
+    /// There are others: a large pool is never looked through at once.
+    fn choose_of_some(&mut self, now: Now, scope: Scope, entries: &[Entry]) -> Next {
+        match candidates::choose(&self.settings, scope, entries, now.unix_ms, &mut self.dice) {
+            Choice::Claim(candidates) => {
+                let seen_before = std::mem::replace(&mut self.candidates, candidates);
+                self.candidates.extend(seen_before);
+            }
+            Choice::NoneFree { first } => {
+                if let Some((worker, _, until_unix_ms)) = &first {
+                    self.probing.found_taken(*worker, *until_unix_ms);
+                }
+                if self.candidates.is_empty() && scope.is_wide() {
+                    self.probing.looked_in_vain(now.steady_ms, &mut self.dice);
+                    self.events.push(Event::NoneFree { first });
+                }
+            }
+            // Only where one worker is wanted.
+            Choice::Watch { .. } => {}
+        }
+        if self.candidates.is_empty() { self.look_on(now) } else { self.claim_next(now) }
+    }
+
+    /// Waits for the first worker that may become free, and looks again before that: one may be given back.
+    ///
+    /// Not before its end, and nodes that wait for the same one come one after the other.
+    fn wait_until_free(&mut self, now: Now, until_unix_ms: Option<u64>) -> Next {
+        let most_ms = self.look_again_ms();
+        let left_ms = until_unix_ms.map_or(most_ms, |until| until.saturating_sub(now.unix_ms)).min(most_ms);
+        let later_ms = self.dice.below(left_ms / 8 + 1);
+        self.wait_all(State::Seek, left_ms + later_ms)
+    }
+
+    /// How long at most until a node looks again for a worker: the longer, the more a look at all of them costs.
+    fn look_again_ms(&self) -> u64 {
+        let Settings { choice, pool, window_ms, small_pool, .. } = self.settings;
+        let times = match choice {
+            WorkerChoice::Any => 1 + u64::from(pool.workers() / small_pool.max(1)),
+            WorkerChoice::Only(_) => 1,
+        };
+        (window_ms / 12 * times).min(LONGEST_WAIT_MS)
     }
 
     /// A claim that was given up and has been written since, if its grant lasts: nobody minted under it, so it is
@@ -506,7 +674,7 @@ impl<B: Begin> Protocol<B> {
         } else {
             self.events.push(Event::Awaited { worker, holder, until_unix_ms: until });
         }
-        self.wait(State::Seek, until.saturating_sub(now.unix_ms).min(self.settings.window_ms / 12))
+        self.wait_until_free(now, Some(until))
     }
 
     fn claim_next(&mut self, now: Now) -> Next {
@@ -514,8 +682,12 @@ impl<B: Begin> Protocol<B> {
             return self.go_on(now, State::Seek);
         }
         let Some(candidate) = self.candidates.pop_front() else {
-            // All were snatched away since they were listed.
-            return self.wait_after_failure(now, State::Seek);
+            // All were snatched away since they were seen.
+            if self.settings.choice != WorkerChoice::Any || self.lists_at_once() {
+                return self.wait_after_failure(now, State::Seek);
+            }
+            let wait_ms = self.probing.snatched_ms(self.settings.pool.workers(), &mut self.dice);
+            return self.wait_all(State::BetweenLooks, wait_ms);
         };
         self.attempt(
             now,
@@ -587,10 +759,10 @@ impl<B: Begin> Protocol<B> {
         match (entry, self.held) {
             (None, Some(holding)) => self.write_again(now, &write, &holding, None),
             (Some(Entry { revision, record: Some(record), .. }), Some(holding)) => {
-                if holding.is_older(record.tag) {
-                    self.write_again(now, &write, &holding, Some((revision, record)))
-                } else {
-                    self.another_has_it(now, &write, &holding, Some(&record))
+                match holding.writer_of(record.tag) {
+                    Writer::UsBefore => self.write_again(now, &write, &holding, Some((revision, record))),
+                    Writer::UsSince => self.written_after_all(now, &write, revision, &record),
+                    Writer::Another => self.another_has_it(now, &write, &holding, Some(&record)),
                 }
             }
             (_, Some(holding)) => self.another_has_it(now, &write, &holding, None),
@@ -612,6 +784,21 @@ impl<B: Begin> Protocol<B> {
         };
         let purpose = self.purpose_now();
         self.attempt(now, Write { purpose, ..write })
+    }
+
+    /// The record is ours though the store said that nothing was written, as when a proxy sends a request twice and the
+    /// second one is refused. Nobody was told of that grant, so nothing of it was used; it is not shortened by a renewal.
+    fn written_after_all(&mut self, now: Now, write: &Write, revision: Revision, record: &Record) -> Next {
+        let again = Write {
+            purpose: self.purpose_now(),
+            expected: Expected::Revision(revision),
+            known_tag: Some(record.tag),
+            granted_until_unix_ms: write.granted_until_unix_ms.max(record.until_unix_ms),
+            attempts: Vec::new(),
+            doubtful: false,
+            ..*write
+        };
+        self.attempt(now, again)
     }
 
     const fn purpose_now(&self) -> Purpose {
@@ -661,6 +848,7 @@ impl<B: Begin> Protocol<B> {
     fn succeeded(&mut self, now: Now, write: &Write, attempt: Option<Attempt>, revision: Revision) -> Next {
         self.failures = 0;
         self.watched = None;
+        self.probing = Probing::default();
         let Some(attempt) = attempt else {
             return self.wait_after_failure(now, State::Seek);
         };
@@ -800,19 +988,23 @@ impl<B: Begin> Protocol<B> {
         self.go_on(now, State::Seek)
     }
 
-    /// Waits longer after each failure in a row: 1/200 of the window at first, at most 1/6 of it, and of a lease that is
-    /// held at most a quarter of what is left: its end must not pass in a wait while the store is there again.
+    /// Waits longer after each failure in a row: 1/200 of the window at first, at most 1/6 of it and 2 s, and of a lease
+    /// that is held at most a quarter of what is left: its end must not pass in a wait while the store is there again.
+    ///
+    /// Half of it at least: nodes that failed together do not come back together.
     fn wait_after_failure(&mut self, now: Now, state: State) -> Next {
-        let first = self.settings.window_ms / 200 + 1;
+        let longest_ms = (self.settings.window_ms / 6).min(LONGEST_WAIT_MS);
+        let first = (self.settings.window_ms / 200 + 1).min(longest_ms);
         let left_ms = self.held().map_or(0, |held| held.until_unix_ms.saturating_sub(now.unix_ms));
         let most_ms = match left_ms {
             // None is held, or it has ended: there is nothing to hurry for.
             0 => u64::MAX,
             left_ms => first.max(left_ms / 4),
         };
-        let wait_ms = (first << self.failures.min(10)).min(self.settings.window_ms / 6).min(most_ms);
+        let wait_ms = (first << self.failures.min(10)).min(longest_ms).min(most_ms);
         self.failures = self.failures.saturating_add(1);
-        self.wait(state, wait_ms)
+        let sooner_ms = self.dice.below(wait_ms / 2 + 1);
+        self.wait_all(state, wait_ms - sooner_ms)
     }
 
     fn wait(&mut self, state: State, wait_ms: u64) -> Next {

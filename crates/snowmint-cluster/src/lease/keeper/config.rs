@@ -13,6 +13,8 @@ use crate::lease::saved::{SavedLeases, SavedPlaceError};
 
 const MIN_WINDOW: Duration = Duration::from_millis(500);
 const MAX_WINDOW: Duration = Duration::from_hours(24);
+/// A list of so many workers costs about as much as a look at one.
+const SMALL_POOL: u32 = 64;
 /// A window is at least so many times what the store may lose: a claim and the renewal after it settle within it.
 const WINDOW_PER_LOSS: u32 = 3;
 
@@ -144,6 +146,7 @@ impl KeeperConfig {
             window_ms: ms(self.window),
             max_skew_ms: ms(self.max_skew),
             may_lose_ms: settle_ms(may_lose),
+            small_pool: SMALL_POOL,
         })
     }
 }

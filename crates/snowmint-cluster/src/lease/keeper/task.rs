@@ -20,7 +20,7 @@ use super::quiet::Quiet;
 use super::{AbortOnDrop, KeeperConfig, LeaseFailure, LeaseStatus};
 use crate::NodeClock;
 use crate::lease::protocol::{
-    Call, Entry, Event, Input, Listing, Next, Now, Protocol, Settings, Swapped, Turn,
+    Call, Entry, Event, Input, Listing, Next, Now, Protocol, Scope, Settings, StoreTime, Swapped, Turn,
 };
 use crate::lease::record::Record;
 use crate::lease::saved::Saver;
@@ -157,11 +157,11 @@ impl Task {
     async fn perform(&mut self, call: Call) -> Input {
         let patience = self.config.call_timeout();
         match call {
-            Call::List => {
-                let answer = timeout(patience, self.list()).await;
+            Call::Look { scope, time } => {
+                let answer = timeout(patience, self.look(scope, time)).await;
                 let listed = self.judged(answer, "list");
                 if let Ok(listing) = &listed {
-                    self.tell_unreadable(listing);
+                    self.tell_unreadable(scope, listing);
                 }
                 Input::Listed(listed)
             }
@@ -183,13 +183,25 @@ impl Task {
         }
     }
 
-    async fn list(&self) -> Result<Listing, StoreError> {
+    async fn look(&self, scope: Scope, time: StoreTime) -> Result<Listing, StoreError> {
         let pool = self.protocol.settings().pool;
-        let records = self.store.list(&pool.prefix()).await?;
-        // Read last: what the listing took must not look like a clock that is ahead.
-        let store_unix_ms = self.store.unix_ms().await?;
+        let entries = match scope {
+            Scope::Worker(worker) => self.load(worker).await?.into_iter().collect(),
+            Scope::Block(block) => self.list(&pool.prefix_of(block)).await?,
+            Scope::Pool => self.list(&pool.prefix()).await?,
+        };
+        // Read last: what the look took must not seem to be a clock that is ahead.
+        let store_unix_ms = match time {
+            StoreTime::Wanted => self.store.unix_ms().await?,
+            StoreTime::Known => None,
+        };
+        Ok(Listing { entries, store_unix_ms })
+    }
+
+    async fn list(&self, prefix: &str) -> Result<Vec<Entry>, StoreError> {
+        let pool = self.protocol.settings().pool;
         let entry = |(key, value): (Key, Versioned)| Some(entry(pool.worker_of(&key)?, &value));
-        Ok(Listing { entries: records.into_iter().filter_map(entry).collect(), store_unix_ms })
+        Ok(self.store.list(prefix).await?.into_iter().filter_map(entry).collect())
     }
 
     async fn load(&self, worker: WorkerId) -> Result<Option<Entry>, StoreError> {

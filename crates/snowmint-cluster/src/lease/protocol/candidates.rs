@@ -1,12 +1,13 @@
-//! Which workers to try, from the records of a pool: the one this holder had, then free ones, then lapsed ones.
+//! Which workers to try, from some records of a pool: the one this holder had, then free ones, then lapsed ones.
 //! Pure choice; whether it succeeds is decided by compare-and-set.
 
 use std::collections::{BTreeSet, VecDeque};
+use std::ops::Range;
 
 use snowmint::WorkerId;
 use snowmint_store::{Expected, Revision};
 
-use super::{Dice, Entry, Event, Record, Settings, WorkerChoice};
+use super::{Dice, Entry, Event, Record, Scope, Settings, WorkerChoice};
 use crate::Holder;
 
 /// How many of each kind to try before looking again.
@@ -33,9 +34,43 @@ pub(super) enum Choice {
     Watch { worker: WorkerId, revision: Revision, holder: Holder, until_unix_ms: u64 },
 }
 
-pub(super) fn choose(settings: &Settings, entries: &[Entry], now: u64, dice: &mut Dice) -> Choice {
+/// What one record says of its worker.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) enum Found {
+    /// There is none: nobody ever had the worker.
+    Free(Candidate),
+    /// This holder had it, and its lease has ended.
+    Own(Candidate),
+    /// Another had it, and its lease has ended.
+    Lapsed(Candidate),
+    /// It is granted.
+    Taken { until_unix_ms: u64 },
+    /// Nobody can tell.
+    Unreadable,
+}
+
+/// What a worker's record says; `None` where it has none.
+pub(super) fn find(settings: &Settings, worker: WorkerId, entry: Option<&Entry>, now: u64) -> Found {
+    let Some(entry) = entry else { return Found::Free(free(worker)) };
+    let Some(record) = &entry.record else { return Found::Unreadable };
+    let is_own = record.holder == settings.holder;
+    match lapsed(entry, if is_own { now + OWN_SLACK_MS } else { now }) {
+        Some(candidate) if is_own => Found::Own(candidate),
+        Some(candidate) => Found::Lapsed(candidate),
+        None => Found::Taken { until_unix_ms: record.until_unix_ms },
+    }
+}
+
+/// Of the workers of a scope, whose records these are.
+pub(super) fn choose(
+    settings: &Settings,
+    scope: Scope,
+    entries: &[Entry],
+    now: u64,
+    dice: &mut Dice,
+) -> Choice {
     match settings.choice {
-        WorkerChoice::Any => choose_any(settings, entries, now, dice),
+        WorkerChoice::Any => choose_any(settings, scope, entries, now, dice),
         WorkerChoice::Only(worker) => choose_only(worker, entries, now),
     }
 }
@@ -56,12 +91,15 @@ fn choose_only(worker: WorkerId, entries: &[Entry], now: u64) -> Choice {
     }
 }
 
-fn choose_any(settings: &Settings, entries: &[Entry], now: u64, dice: &mut Dice) -> Choice {
+fn choose_any(settings: &Settings, scope: Scope, entries: &[Entry], now: u64, dice: &mut Dice) -> Choice {
     let mut lapsed: Vec<(bool, u64, Candidate)> = entries
         .iter()
         .filter_map(|entry| {
-            let mine = entry.record.as_ref().is_some_and(|record| record.holder == settings.holder);
-            let candidate = lapsed(entry, if mine { now + OWN_SLACK_MS } else { now })?;
+            let (mine, candidate) = match find(settings, entry.worker, Some(entry), now) {
+                Found::Own(candidate) => (true, candidate),
+                Found::Lapsed(candidate) => (false, candidate),
+                Found::Free(_) | Found::Taken { .. } | Found::Unreadable => return None,
+            };
             Some((mine, candidate.granted_until_unix_ms, candidate))
         })
         .collect();
@@ -69,7 +107,7 @@ fn choose_any(settings: &Settings, entries: &[Entry], now: u64, dice: &mut Dice)
     let of =
         |mine: bool| lapsed.iter().filter(move |(own, ..)| *own == mine).map(|(.., candidate)| *candidate);
     let mut candidates: VecDeque<Candidate> = of(true).take(TRIES).collect();
-    candidates.extend(free_workers(settings.pool.workers(), entries, dice));
+    candidates.extend(free_workers(scope.range(settings.pool.workers()), entries, dice));
     candidates.extend(of(false).take(TRIES));
     if candidates.is_empty() {
         Choice::NoneFree { first: frees_first(entries) }
@@ -92,11 +130,12 @@ fn lapsed(entry: &Entry, now: u64) -> Option<Candidate> {
 }
 
 /// A few workers without a record, from a random one on: nodes that start together want different ones.
-fn free_workers(workers: u32, entries: &[Entry], dice: &mut Dice) -> Vec<Candidate> {
+fn free_workers(workers: Range<u32>, entries: &[Entry], dice: &mut Dice) -> Vec<Candidate> {
     let taken: BTreeSet<u32> = entries.iter().map(|entry| entry.worker.0).collect();
-    let start = dice.below(u64::from(workers));
-    (0..u64::from(workers))
-        .filter_map(|i| u32::try_from((start + i) % u64::from(workers)).ok())
+    let count = u64::from(workers.end - workers.start);
+    let start = dice.below(count);
+    (0..count)
+        .filter_map(|i| Some(workers.start + u32::try_from((start + i) % count).ok()?))
         .filter(|worker| !taken.contains(worker))
         .take(TRIES)
         .map(|worker| free(WorkerId(worker)))

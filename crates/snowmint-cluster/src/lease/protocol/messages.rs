@@ -1,5 +1,7 @@
 //! What the machine is told and what it says: calls and their answers, events, and what to do next.
 
+use std::ops::Range;
+
 use snowmint::{Lease, WorkerId};
 use snowmint_store::{Expected, Revision};
 
@@ -10,8 +12,13 @@ use crate::segment::protocol::Forgot;
 /// One call to the store; its answer is the next [`Input`].
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub enum Call {
-    /// Every record of the pool.
-    List,
+    /// Some records of the pool, and the store's own time where that is wanted.
+    Look {
+        /// Which records.
+        scope: Scope,
+        /// Whether the store is asked for its time.
+        time: StoreTime,
+    },
     /// One worker's record.
     Load(WorkerId),
     /// Write one worker's record if it is as expected.
@@ -25,6 +32,90 @@ pub enum Call {
     },
 }
 
+/// Which records of a pool to read, by one call.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Scope {
+    /// That of one worker.
+    Worker(WorkerId),
+    /// Those of some workers.
+    Block(Block),
+    /// All.
+    Pool,
+}
+
+impl Scope {
+    /// Whether there is nothing wider in a large pool.
+    pub(super) const fn is_wide(self) -> bool {
+        matches!(self, Self::Pool | Self::Block(Block { size: BlockSize::Hundred, .. }))
+    }
+
+    /// The numbers of its workers, in a pool of so many.
+    pub fn range(self, workers: u32) -> Range<u32> {
+        let all = match self {
+            Self::Worker(WorkerId(worker)) => worker..worker.saturating_add(1),
+            Self::Block(block) => block.range(),
+            Self::Pool => 0..workers,
+        };
+        all.start.min(workers)..all.end.min(workers)
+    }
+}
+
+/// Workers whose numbers differ in the last digits only, so that one prefix of their keys lists them.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct Block {
+    number: u32,
+    size: BlockSize,
+}
+
+/// How many workers a block has.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum BlockSize {
+    /// Ten.
+    Ten,
+    /// A hundred.
+    Hundred,
+}
+
+impl BlockSize {
+    /// As a number.
+    pub const fn workers(self) -> u32 {
+        match self {
+            Self::Ten => 10,
+            Self::Hundred => 100,
+        }
+    }
+}
+
+impl Block {
+    /// The block in which a worker is.
+    pub const fn of(worker: WorkerId, size: BlockSize) -> Self {
+        Self { number: worker.0 / size.workers(), size }
+    }
+
+    /// The numbers of its workers; the pool may have fewer.
+    pub const fn range(self) -> Range<u32> {
+        let first = self.number * self.size.workers();
+        first..first.saturating_add(self.size.workers())
+    }
+
+    /// What the ten digits of all its workers begin with.
+    pub fn digits(self) -> String {
+        match self.size {
+            BlockSize::Ten => format!("{:09}", self.number),
+            BlockSize::Hundred => format!("{:08}", self.number),
+        }
+    }
+}
+
+/// Whether a look asks the store for its time, too.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum StoreTime {
+    /// It does.
+    Wanted,
+    /// The clock was compared with it lately.
+    Known,
+}
+
 /// A record as the store holds it.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Entry {
@@ -36,12 +127,12 @@ pub struct Entry {
     pub record: Option<Record>,
 }
 
-/// Every record of a pool, and the store's own time.
+/// The records that were asked for, and the store's own time.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
 pub struct Listing {
     /// The records.
     pub entries: Vec<Entry>,
-    /// The store's time when it listed them, in unix milliseconds, if it has any.
+    /// The store's time when it listed them, in unix milliseconds, if it has any and was asked.
     pub store_unix_ms: Option<u64>,
 }
 
@@ -68,7 +159,7 @@ pub enum Swapped {
 pub enum Input {
     /// The wait is over, or it begins.
     Wake,
-    /// The answer to [`Call::List`].
+    /// The answer to [`Call::Look`].
     Listed(Result<Listing, Failure>),
     /// The answer to [`Call::Load`].
     Loaded(Result<Option<Entry>, Failure>),
@@ -155,7 +246,7 @@ pub enum Event {
         /// How far it may be, in milliseconds.
         max_skew_ms: u64,
     },
-    /// Every worker is taken.
+    /// Every worker is taken, or all of the last hundred that were looked at.
     NoneFree {
         /// Which frees first, who has it, and when, in unix milliseconds; `None` when none can be read.
         first: Option<(WorkerId, Holder, u64)>,

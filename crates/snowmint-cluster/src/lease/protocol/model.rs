@@ -46,6 +46,8 @@ struct World<B> {
     clock_units: u64,
     /// What the nodes take the store to lose at most, in steps of the steady clock.
     may_lose_ms: u64,
+    /// Whether a node lists the only worker there is, or looks at it first.
+    small_pool: u32,
     /// How many writes may be on their way at once whose nodes gave them up.
     late_writes: usize,
     /// Whether nodes save their leases.
@@ -69,6 +71,7 @@ impl<B> World<B> {
             window_ms: UNIT_MS,
             clock_units: 1,
             may_lose_ms: 0,
+            small_pool: 1,
             late_writes: 1,
             saves: true,
             has_lines: false,
@@ -86,6 +89,7 @@ impl<B> World<B> {
             window_ms: self.window_ms,
             max_skew_ms: 0,
             may_lose_ms: self.may_lose_ms,
+            small_pool: self.small_pool,
         }
     }
 }
@@ -173,6 +177,12 @@ fn no_instant_is_granted_twice() {
     for world in [World::over(StoreModel::Linearizable), more_time] {
         holds_in(world);
     }
+}
+
+/// As in a large pool: a look at one worker, and then at all there are.
+#[test]
+fn nor_where_a_worker_is_looked_at_before_all_are_listed() {
+    holds_in(World { small_pool: 0, saves: false, ..World::over(StoreModel::Linearizable) });
 }
 
 /// A node prefers its own record, and takes it a little before it ends.

@@ -2,6 +2,8 @@
 //! Method: the machine is fed answers by hand, and the calls it makes are compared.
 
 mod bounds;
+mod fleet;
+mod seeking;
 mod settling;
 
 use super::*;
@@ -9,6 +11,8 @@ use snowmint::{DatacenterId, Layout};
 
 const NOW: u64 = 1_700_000_000_000;
 const WINDOW: u64 = 9_000;
+/// What a node does first in a small pool.
+const LIST: Call = Call::Look { scope: Scope::Pool, time: StoreTime::Wanted };
 
 fn settings(choice: WorkerChoice) -> Settings {
     Settings {
@@ -18,6 +22,7 @@ fn settings(choice: WorkerChoice) -> Settings {
         window_ms: WINDOW,
         max_skew_ms: 30_000,
         may_lose_ms: 0,
+        small_pool: 64,
     }
 }
 
@@ -228,7 +233,7 @@ fn a_record_of_another_means_lost_and_another_worker_is_sought_at_once() {
     let others = entry(worker.0, "other", NOW + 3 * WINDOW, 1 << 64);
     let turn = protocol.step(at(NOW + 3000), Input::Loaded(Ok(Some(others))));
     assert_eq!(turn.events, [Event::Lost { worker, until_unix_ms: NOW + WINDOW }]);
-    assert_eq!(turn.next, Next::Call(Call::List));
+    assert_eq!(turn.next, Next::Call(LIST));
 }
 
 #[test]
@@ -291,7 +296,8 @@ fn a_release_asked_for_twice_keeps_what_was_used() {
 fn the_only_worker_wanted_is_refused_once_another_is_seen_to_renew_it() {
     let mut protocol = Protocol::new(settings(WorkerChoice::Only(WorkerId(7))), 7);
     let holder = Holder::new("other").unwrap();
-    protocol.step(at(NOW), Input::Wake);
+    let look = Call::Look { scope: Scope::Worker(WorkerId(7)), time: StoreTime::Wanted };
+    assert_eq!(protocol.step(at(NOW), Input::Wake).next, Next::Call(look));
     let turn = protocol.step(at(NOW), listed(vec![entry(7, "other", NOW + 5000, 1)]));
     assert!(matches!(turn.events[..], [Event::Awaited { .. }]), "it may be a leftover of a crash: {turn:?}");
     protocol.step(at(NOW + 700), Input::Wake);

@@ -134,7 +134,7 @@ impl Task {
             tracing::info!(worker = %saved.worker, "the saved lease is not used: it is of another worker");
             return;
         }
-        if self.store_answers_before(saved.mark_unix_ms).await {
+        if self.store_answers_before(saved.worker, saved.mark_unix_ms).await {
             tracing::info!(
                 "the saved lease is not used: the store is there, and another lease begins earlier"
             );
@@ -154,7 +154,7 @@ impl Task {
 
     /// Waits for the begin of what is left of a saved lease; gives whether the store was there first: a new lease can be
     /// used at once.
-    async fn store_answers_before(&self, mark_unix_ms: u64) -> bool {
+    async fn store_answers_before(&self, worker: WorkerId, mark_unix_ms: u64) -> bool {
         let why = format!(
             "the saved lease is used from {} on, before that the last process may have used it",
             Utc(mark_unix_ms)
@@ -164,7 +164,7 @@ impl Task {
             if left.is_zero() {
                 return false;
             }
-            if matches!(timeout(self.config.call_timeout().min(left), self.list()).await, Ok(Ok(_))) {
+            if matches!(timeout(self.config.call_timeout().min(left), self.load(worker)).await, Ok(Ok(_))) {
                 return true;
             }
             self.status.send_modify(|status| status.waiting = Some(why.clone()));

@@ -10,7 +10,7 @@ use snowmint_store::{StoreError, StoreErrorKind};
 use super::Task;
 use crate::lease::keeper::LeaseFailure;
 use crate::lease::keeper::outage::{Access, Tell};
-use crate::lease::protocol::{Failure, Listing, Settings, WorkerChoice};
+use crate::lease::protocol::{Failure, Listing, Scope, Settings, WorkerChoice};
 use crate::segment::protocol::Forgot;
 
 /// Between two words about one reason, whose figures change.
@@ -163,7 +163,7 @@ impl Task {
     }
 
     /// Told once: while a worker is sought the records are read many times a second.
-    pub(super) fn tell_unreadable(&mut self, listing: &Listing) {
+    pub(super) fn tell_unreadable(&mut self, scope: Scope, listing: &Listing) {
         let unreadable =
             listing.entries.iter().find(|entry| entry.record.is_none()).map(|entry| entry.worker);
         if self.unreadable != unreadable
@@ -171,7 +171,10 @@ impl Task {
         {
             tracing::warn!(%worker, "this worker's record cannot be read; the worker is left alone");
         }
-        self.unreadable = unreadable;
+        // Of the others nothing was seen.
+        if unreadable.is_some() || scope == Scope::Pool {
+            self.unreadable = unreadable;
+        }
     }
 
     pub(super) fn waiting(&mut self, reason: Reason, why: String) {

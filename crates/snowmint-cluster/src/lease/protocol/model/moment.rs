@@ -273,7 +273,7 @@ impl<B: Rule> Moment<B> {
             record: Some(record.clone()),
         });
         match call {
-            Call::List => {
+            Call::Look { .. } => {
                 let entries = entry.into_iter().collect();
                 Input::Listed(Ok(Listing { entries, store_unix_ms: None }))
             }

@@ -165,6 +165,7 @@ fn each_name_inside<B>(protocol: &mut Protocol<B>, each: &mut dyn FnMut(Name<'_>
         candidates,
         abandoned,
         watched,
+        probing: _,
         sent_steady_ms: _,
         quiet_until_steady_ms: _,
         settings: _,
@@ -192,8 +193,9 @@ fn each_name_inside<B>(protocol: &mut Protocol<B>, each: &mut dyn FnMut(Name<'_>
     }
 }
 
-/// Of the steady clock only three things matter: whether the newest grant may settle by a call that is sent now, whether it
-/// does by the one that is on its way, and whether claims have to wait.
+/// Of the steady clock only four things matter: whether the newest grant may settle by a call that is sent now, whether it
+/// does by the one that is on its way, and whether claims and looks have to
+/// wait.
 fn forget_times<B>(protocol: &mut Protocol<B>) {
     if let (0, Some(holding)) = (protocol.settings.may_lose_ms, &mut protocol.held) {
         holding.acknowledged_steady_ms = None;
@@ -206,4 +208,11 @@ fn forget_times<B>(protocol: &mut Protocol<B>) {
     }
     let quiet = protocol.quiet_until_steady_ms > STEADY_MS;
     protocol.quiet_until_steady_ms = if quiet { STEADY_MS + 1 } else { 0 };
+    let probing = &mut protocol.probing;
+    let put_off = probing.hundred_from_steady_ms > STEADY_MS;
+    probing.hundred_from_steady_ms = if put_off { STEADY_MS + 1 } else { 0 };
+    // There is one worker, and waits are of any length.
+    probing.frees_first = None;
+    probing.in_vain = 0;
+    probing.snatched = 0;
 }

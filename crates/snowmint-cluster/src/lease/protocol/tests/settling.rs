@@ -189,7 +189,7 @@ fn a_restored_store_is_noticed_and_the_lease_is_written_again_at_once() {
         assert!(matches!(turn.events[..], [Event::Lost { .. }]), "it names no begin: {turn:?}");
         assert_eq!(turn.next, Next::Wait(WINDOW - 3000));
         let turn = protocol.step(at(NOW + 15_000), Input::Wake);
-        assert_eq!(turn.next, Next::Call(Call::List));
+        assert_eq!(turn.next, Next::Call(LIST));
     }
 }
 

@@ -1,0 +1,237 @@
+//! Goal: in a large pool a node finds a worker by a few looks, its own again after a restart, and never reads the whole
+//! pool at once; whatever it claims, it begins no earlier than the record ends that it saw.
+//! Method: as beside, in a pool of 1,024 workers, each of which answers as the test says.
+
+use std::collections::BTreeMap;
+
+use super::*;
+
+const WORKERS: u32 = 1024;
+
+fn large(holder: &str, seed: u128) -> Protocol {
+    let layout: Layout = "time:41@1ms worker:10 sequence:12 epoch:2020-01-01".parse().unwrap();
+    let pool = Pool::new(layout, DatacenterId(0));
+    let holder = Holder::new(holder).unwrap();
+    Protocol::new(Settings { pool, holder, ..settings(WorkerChoice::Any) }, seed << 64)
+}
+
+/// What the store holds, and what was asked of it.
+#[derive(Default)]
+struct Pretend {
+    entries: BTreeMap<u32, Entry>,
+    looks: Vec<Scope>,
+    times: usize,
+}
+
+impl Pretend {
+    /// Every worker granted to others, or ended, at an instant.
+    fn full(until_unix_ms: u64) -> Self {
+        let entries = (0..WORKERS).map(|worker| (worker, entry(worker, "other", until_unix_ms, 1)));
+        Self { entries: entries.collect(), ..Self::default() }
+    }
+
+    /// Answers looks until the machine does something else.
+    fn lead(&mut self, protocol: &mut Protocol, now: Now) -> Turn {
+        let mut turn = protocol.step(now, Input::Wake);
+        while let Next::Call(Call::Look { scope, time }) = turn.next {
+            self.looks.push(scope);
+            self.times += usize::from(time == StoreTime::Wanted);
+            let store_unix_ms = Some(now.unix_ms).filter(|_| time == StoreTime::Wanted);
+            let entries = self.entries.range(scope.range(WORKERS)).map(|(_, entry)| entry.clone());
+            let listing = Listing { entries: entries.collect(), store_unix_ms };
+            let events = std::mem::take(&mut turn.events);
+            turn = protocol.step(now, Input::Listed(Ok(listing)));
+            turn.events.splice(0..0, events);
+        }
+        turn
+    }
+
+    /// The scopes of the looks so far, which are forgotten.
+    fn sizes(&mut self) -> Vec<usize> {
+        let looks = std::mem::take(&mut self.looks);
+        looks.into_iter().map(|scope| scope.range(u32::MAX).len()).collect()
+    }
+}
+
+#[test]
+fn a_node_looks_where_its_name_leads_claims_what_is_free_and_finds_it_again() {
+    let mut homes = std::collections::BTreeSet::new();
+    for number in 0..200_u128 {
+        let name = format!("node-{number}:8080");
+        let (mut store, mut protocol) = (Pretend::default(), large(&name, number));
+        let (worker, expected, record) = swap_of(&store.lead(&mut protocol, at(NOW)));
+        assert_eq!((expected, &store.looks[..]), (Expected::Absent, &[Scope::Worker(worker)][..]));
+        homes.insert(worker);
+        // Another process of that name, when the lease has ended; the clock has gone back since.
+        store.entries.insert(worker.0, Entry { worker, revision: Revision(5), record: Some(record) });
+        let mut protocol = large(&name, 1000 + number);
+        let (again, expected, record) = swap_of(&store.lead(&mut protocol, at(NOW + WINDOW - 2)));
+        assert_eq!((again, expected), (worker, Expected::Revision(Revision(5))));
+        assert_eq!(record.from_unix_ms, Some(NOW + WINDOW), "where the record ends");
+    }
+    assert!(homes.len() > 170, "names are spread: {}", homes.len());
+}
+
+#[test]
+fn workers_of_others_are_taken_after_a_look_at_ten_those_that_ended_first_before() {
+    let mut store = Pretend::full(NOW);
+    for (worker, entry) in &mut store.entries {
+        entry.record.as_mut().unwrap().until_unix_ms = NOW - u64::from(*worker);
+    }
+    let mut protocol = large("me", 1);
+    let mut turn = store.lead(&mut protocol, at(NOW));
+    assert_eq!(store.times, 1, "one clock reading of the store for all looks");
+    let (looks, sizes) = (store.looks.clone(), store.sizes());
+    assert_eq!(sizes, [1, 1, 10]);
+    let mut tried = Vec::new();
+    while let Next::Call(Call::Swap { worker, .. }) = turn.next {
+        tried.push(worker.0);
+        turn = protocol.step(at(NOW), Input::Swapped(Ok(Swapped::Conflict)));
+    }
+    let ten = looks[2].range(WORKERS).rev().take(4);
+    let ones = looks[..2].iter().flat_map(|scope| scope.range(WORKERS));
+    assert_eq!(tried, ten.chain(ones).collect::<Vec<_>>());
+    assert!(matches!(turn.next, Next::Wait(..=256)), "{turn:?}");
+}
+
+#[test]
+fn a_node_finds_its_own_among_the_lapsed_workers_of_others() {
+    let mut store = Pretend::full(NOW);
+    let mut protocol = large("me", 1);
+    store.lead(&mut protocol, at(NOW));
+    let ten = store.looks[2].range(WORKERS);
+    store.entries.insert(ten.start + 3, entry(ten.start + 3, "me", NOW + 1, 1));
+    let (worker, ..) = swap_of(&store.lead(&mut large("me", 2), at(NOW)));
+    assert_eq!(worker, WorkerId(ten.start + 3));
+}
+
+#[test]
+fn a_worker_that_is_snatched_away_is_followed_by_the_next_look() {
+    let (mut store, mut protocol) = (Pretend::default(), large("me", 1));
+    let (first, ..) = swap_of(&store.lead(&mut protocol, at(NOW)));
+    let turn = protocol.step(at(NOW), Input::Swapped(Ok(Swapped::Conflict)));
+    assert!(matches!(turn.next, Next::Wait(..=256)), "not together with the other: {turn:?}");
+    let turn = protocol.step(at(NOW), Input::Wake);
+    let Next::Call(Call::Look { scope: Scope::Worker(second), time: StoreTime::Known }) = turn.next else {
+        panic!("{turn:?}")
+    };
+    assert_ne!(first, second);
+    let turn = protocol.step(at(NOW), listed(vec![]));
+    assert_eq!(swap_of(&turn).0, second);
+}
+
+/// No worker is free: a look at a hundred after a short while, which other nodes begin at other instants; then a wait for the
+/// worker that frees first, a look at it, and another hundred when the pause is over, which grows.
+#[test]
+fn a_full_pool_is_looked_through_a_hundred_at_a_time() {
+    let mut store = Pretend::full(NOW + 600_000);
+    let mut protocol = large("me", 1);
+    store.lead(&mut protocol, at(NOW));
+    assert_eq!(store.sizes(), [1, 1, 10]);
+    let (mut now, mut seen) = (NOW, std::collections::BTreeSet::new());
+    for pause in [250, 500, 1_000, 2_000, 4_000, 4_000, 4_000, 4_000, 4_000, 4_000, 4_000] {
+        let turn = store.lead(&mut protocol, at(now));
+        seen.insert(store.looks[0].range(u32::MAX).start);
+        assert_eq!(store.sizes(), [100]);
+        assert!(matches!(turn.events[..], [.., Event::NoneFree { .. }]), "{turn:?}");
+        let Next::Wait(ms) = turn.next else { panic!("{turn:?}") };
+        assert!((pause..=pause * 3 / 2).contains(&ms), "{ms}, not {pause}");
+        now += ms;
+    }
+    assert_eq!(seen.len(), 11, "each of them once");
+}
+
+#[test]
+fn whichever_worker_is_given_back_in_a_full_pool_it_is_found() {
+    for free in [0, 99, 100, 1000, 1023] {
+        let mut store = Pretend::full(NOW + 600_000);
+        store.entries.insert(free, entry(free, "gone", NOW, 1));
+        let (mut protocol, mut now) = (large("me", 1), NOW);
+        let mut turn = store.lead(&mut protocol, at(now));
+        while let Next::Wait(ms) = turn.next {
+            now += ms;
+            turn = store.lead(&mut protocol, at(now));
+        }
+        assert_eq!(swap_of(&turn).0, WorkerId(free));
+        assert!(now < NOW + 120_000, "{} ms", now - NOW);
+    }
+}
+
+#[test]
+fn the_worker_that_frees_first_is_looked_at_when_it_does() {
+    let mut store = Pretend::full(NOW + 60_000);
+    let mut protocol = large("me", 1);
+    for (_, entry) in store.entries.iter_mut().filter(|(worker, _)| *worker % 100 == 42) {
+        entry.record.as_mut().unwrap().until_unix_ms = NOW + 1_200;
+    }
+    let (mut turn, mut now) = (store.lead(&mut protocol, at(NOW)), NOW);
+    while now < NOW + 1_200 {
+        let Next::Wait(ms) = turn.next else { panic!("{turn:?}") };
+        now = NOW + 1_200.min(now - NOW + ms);
+        turn = store.lead(&mut protocol, at(now));
+    }
+    let (worker, expected, record) = swap_of(&turn);
+    assert_eq!((worker.0 % 100, expected), (42, Expected::Revision(Revision(5))));
+    assert_eq!(record.from_unix_ms, Some(NOW + 1_200));
+}
+
+#[test]
+fn a_wide_look_that_fails_is_put_off_and_narrow_ones_go_on() {
+    let mut store = Pretend::full(NOW + 60_000);
+    let mut protocol = large("me", 1);
+    store.lead(&mut protocol, at(NOW));
+    let turn = protocol.step(at(NOW), Input::Wake);
+    assert!(matches!(turn.next, Next::Call(Call::Look { scope: Scope::Block(_), .. })), "{turn:?}");
+    protocol.step(at(NOW), Input::Listed(Err(Failure::Unknown)));
+    store.sizes();
+    let turn = store.lead(&mut protocol, at(NOW + 50));
+    assert!(!store.sizes().contains(&100));
+    assert!(matches!(turn.next, Next::Wait(200..=375)), "{turn:?}");
+}
+
+#[test]
+fn nodes_of_one_name_do_not_meet_for_ever() {
+    let mut last = std::collections::BTreeSet::new();
+    for seed in 0..50 {
+        let mut store = Pretend::full(NOW + 60_000);
+        let mut protocol = large("same", seed);
+        store.lead(&mut protocol, at(NOW));
+        store.lead(&mut protocol, at(NOW));
+        last.insert(store.looks[3].range(WORKERS).start);
+    }
+    assert!(last.len() > 8, "of eleven: {last:?}");
+}
+
+#[test]
+fn a_clock_ahead_of_the_stores_takes_no_lease_by_a_look_either() {
+    for choice in [WorkerChoice::Any, WorkerChoice::Only(WorkerId(3))] {
+        let mut protocol = large("me", 1);
+        protocol.settings.choice = choice;
+        let turn = protocol.step(at(NOW), Input::Wake);
+        let wanted = |next: &Next| matches!(next, Next::Call(Call::Look { time: StoreTime::Wanted, .. }));
+        assert!(wanted(&turn.next), "{turn:?}");
+        let store_unix_ms = Some(NOW - 30_001);
+        let turn = protocol.step(at(NOW), Input::Listed(Ok(Listing { entries: vec![], store_unix_ms })));
+        assert_eq!(turn.events, [Event::ClockAhead { ahead_ms: 30_001, max_skew_ms: 30_000 }]);
+        assert!(matches!(turn.next, Next::Wait(..=2000)));
+        assert!(wanted(&protocol.step(at(NOW), Input::Wake).next), "again");
+    }
+}
+
+#[test]
+fn a_claim_that_landed_late_is_recognised_by_a_look() {
+    let (mut store, mut protocol) = (Pretend::default(), large("me", 1));
+    let (worker, _, claim) = swap_of(&store.lead(&mut protocol, at(NOW)));
+    protocol.step(at(NOW + 100), Input::Swapped(Err(Failure::Unknown)));
+    protocol.step(at(NOW + 200), Input::Wake);
+    // Given up; the look that follows fails, so that it begins again.
+    let turn = protocol.step(at(NOW + 300), Input::Loaded(Ok(None)));
+    assert!(matches!(turn.next, Next::Wait(_)), "{turn:?}");
+    let turn = protocol.step(at(NOW + 300), Input::Wake);
+    assert!(matches!(turn.next, Next::Call(Call::Look { .. })), "{turn:?}");
+    protocol.step(at(NOW + 300), Input::Listed(Err(Failure::NotDone)));
+    store.entries.insert(worker.0, Entry { worker, revision: Revision(3), record: Some(claim) });
+    let turn = store.lead(&mut protocol, at(NOW + 400));
+    let lease = Lease { worker, from_unix_ms: NOW, until_unix_ms: NOW + WINDOW };
+    assert_eq!(turn.events, [Event::Granted(lease)]);
+}
