@@ -33,6 +33,7 @@ trap 'rm -f "$results"' EXIT
     SNOWMINT="$dist/snowmint" ./service.sh "${quick[@]}"
     "$release/whole" "$dist/snowmint" "${quick[@]}"
     "$release/hostile" "$dist/snowmint" "${quick[@]}"
+    [ ${#quick[@]} -gt 0 ] || "$release/fleet"
     echo
     echo "## Instructions an id, under callgrind, on a manual clock"
     echo

@@ -1,0 +1,276 @@
+//! A fleet of 1,000 nodes on each store: how long until every node has a lease when they start together, when they start
+//! again after an orderly stop, and after all of them were killed; and what they ask of the store while nothing happens.
+//!
+//! The nodes are keepers in one process, as many as a service has for its one layout. They share some handles of the real
+//! server, which is on the same machine; each handle of a database has up to four connections. Prints Markdown.
+
+use std::num::NonZeroU64;
+use std::process::ExitCode;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::{Duration, Instant};
+
+use async_trait::async_trait;
+use snowmint::{AnchoredClock, DatacenterId, Layout};
+use snowmint_bench::table::Table;
+use snowmint_cluster::{Holder, Keeper, KeeperConfig, Pool};
+use snowmint_store::{Expected, Key, Store, StoreError, StoreReach, Swap, Versioned, open};
+use snowmint_test_servers::{Etcd, MariaDb, Postgres, Redis, ZooKeeper};
+
+const LAYOUT: &str = "time:41@1ms worker:10 sequence:12 epoch:2020-01-01";
+const WINDOW: Duration = Duration::from_secs(10);
+/// A start is given up after.
+const PATIENCE: Duration = Duration::from_mins(2);
+const STORES: [&str; 6] = ["sqlite", "postgres", "mariadb", "redis", "etcd", "zookeeper"];
+
+type Failure = Box<dyn std::error::Error>;
+
+fn main() -> ExitCode {
+    let mut nodes = 1000;
+    let mut stores: Vec<String> = Vec::new();
+    let mut args = std::env::args().skip(1);
+    while let Some(arg) = args.next() {
+        match (arg.as_str(), args.next()) {
+            ("--nodes", Some(count)) if count.parse::<usize>().is_ok() => {
+                nodes = count.parse().unwrap_or(nodes)
+            }
+            ("--only", Some(store)) if STORES.contains(&store.as_str()) => stores.push(store),
+            _ => {
+                eprintln!("usage: fleet [--nodes N] [--only {}]...", STORES.join("|"));
+                return ExitCode::from(2);
+            }
+        }
+    }
+    if stores.is_empty() {
+        stores = STORES.map(ToOwned::to_owned).into();
+    }
+    let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build();
+    let done = runtime.map_err(Failure::from).and_then(|runtime| runtime.block_on(run(nodes, &stores)));
+    match done {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            eprintln!("fleet: {error}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+async fn run(nodes: usize, stores: &[String]) -> Result<(), Failure> {
+    let heading = format!("{nodes} nodes on one store: until all have a lease of 1,024 workers");
+    let columns =
+        ["store", "handles", "start", "nodes with a lease", "after", "calls a node", "most calls of one"];
+    let mut starts = Table::new(&heading, &columns);
+    let heading = format!("{nodes} nodes at rest: calls a node in a window of {} s", WINDOW.as_secs());
+    let mut steady = Table::new(&heading, &["store", "writes", "loads", "lists"]);
+    for store in stores {
+        let server = Server::start(store)?;
+        let handles = server.handles().await?;
+        let mut fleet = Fleet { nodes, handles, clock: Arc::new(AnchoredClock::new()) };
+        for start in ["first", "after a release of all", "after a crash of all"] {
+            let (keepers, counts, figures) = fleet.start().await?;
+            starts.row(&[
+                store.clone(),
+                fleet.handles.len().to_string(),
+                start.to_owned(),
+                figures.leased.to_string(),
+                format!("{:.2} s", figures.after.as_secs_f64()),
+                format!("{:.2}", figures.calls as f64 / nodes as f64),
+                figures.most.to_string(),
+            ]);
+            eprintln!("{store}, {start}: {figures:?}");
+            match start {
+                "first" => {
+                    steady.row(&fleet.rest(store, &counts).await);
+                    release(keepers).await;
+                }
+                // Killed: nothing is given back.
+                _ => drop(keepers),
+            }
+        }
+    }
+    starts.print();
+    println!(
+        "\nCalls are those of the trait `Store`, until a node has its lease; the store's time is one of them."
+    );
+    steady.print();
+    Ok(())
+}
+
+async fn release(keepers: Vec<Keeper>) {
+    let mut releasing = tokio::task::JoinSet::new();
+    for keeper in keepers {
+        releasing.spawn(async move { keeper.release(PATIENCE).await });
+    }
+    releasing.join_all().await;
+}
+
+/// What came of a start.
+#[derive(Debug)]
+struct Figures {
+    leased: usize,
+    after: Duration,
+    calls: u64,
+    most: u64,
+}
+
+struct Fleet {
+    nodes: usize,
+    handles: Vec<Arc<dyn Store>>,
+    clock: Arc<AnchoredClock>,
+}
+
+impl Fleet {
+    async fn start(&mut self) -> Result<(Vec<Keeper>, Vec<Arc<Counts>>, Figures), Failure> {
+        let pool = Pool::new(LAYOUT.parse::<Layout>()?, DatacenterId(0));
+        let (mut keepers, mut counts) = (Vec::new(), Vec::new());
+        let mut waiting = tokio::task::JoinSet::new();
+        let began = Instant::now();
+        for node in 0..self.nodes {
+            let counted = Arc::new(Counts::default());
+            let inner = Arc::clone(&self.handles[node % self.handles.len()]);
+            let store = Arc::new(Counted { inner, counts: Arc::clone(&counted) });
+            let config = KeeperConfig::new(pool, Holder::new(format!("web-{node}:8080"))?).window(WINDOW);
+            let keeper = Keeper::start(store, config, Arc::clone(&self.clock))?;
+            let (ready, counts_of_it) = (keeper.clone(), Arc::clone(&counted));
+            waiting.spawn(async move {
+                let ready = tokio::time::timeout(PATIENCE, ready.ready()).await;
+                (matches!(ready, Ok(Ok(_))), began.elapsed(), counts_of_it.calls())
+            });
+            keepers.push(keeper);
+            counts.push(counted);
+        }
+        let all = waiting.join_all().await;
+        let figures = Figures {
+            leased: all.iter().filter(|(leased, ..)| *leased).count(),
+            after: all.iter().map(|(_, after, _)| *after).max().unwrap_or_default(),
+            calls: all.iter().map(|(.., calls)| calls).sum(),
+            most: all.iter().map(|(.., calls)| *calls).max().unwrap_or_default(),
+        };
+        Ok((keepers, counts, figures))
+    }
+
+    /// What the nodes ask while nothing happens.
+    async fn rest(&self, store: &str, counts: &[Arc<Counts>]) -> [String; 4] {
+        let sum = |of: fn(&Counts) -> &AtomicU64| {
+            counts.iter().map(|it| of(it).load(Ordering::Relaxed)).sum::<u64>()
+        };
+        let so_far = || [sum(|it| &it.writes), sum(|it| &it.loads), sum(|it| &it.lists)];
+        let before = so_far();
+        tokio::time::sleep(WINDOW).await;
+        let after = so_far();
+        let each = |i: usize| format!("{:.2}", (after[i] - before[i]) as f64 / self.nodes as f64);
+        [store.to_owned(), each(0), each(1), each(2)]
+    }
+}
+
+/// How often a node asked the store.
+#[derive(Debug, Default)]
+struct Counts {
+    loads: AtomicU64,
+    writes: AtomicU64,
+    lists: AtomicU64,
+    times: AtomicU64,
+}
+
+impl Counts {
+    fn calls(&self) -> u64 {
+        [&self.loads, &self.writes, &self.lists, &self.times]
+            .map(|count| count.load(Ordering::Relaxed))
+            .iter()
+            .sum()
+    }
+}
+
+/// A store whose calls are counted.
+#[derive(Debug)]
+struct Counted {
+    inner: Arc<dyn Store>,
+    counts: Arc<Counts>,
+}
+
+#[async_trait]
+impl Store for Counted {
+    async fn load(&self, key: &Key) -> Result<Option<Versioned>, StoreError> {
+        self.counts.loads.fetch_add(1, Ordering::Relaxed);
+        self.inner.load(key).await
+    }
+
+    async fn compare_and_set(&self, key: &Key, expected: Expected, value: &[u8]) -> Result<Swap, StoreError> {
+        self.counts.writes.fetch_add(1, Ordering::Relaxed);
+        self.inner.compare_and_set(key, expected, value).await
+    }
+
+    async fn list(&self, prefix: &str) -> Result<Vec<(Key, Versioned)>, StoreError> {
+        self.counts.lists.fetch_add(1, Ordering::Relaxed);
+        self.inner.list(prefix).await
+    }
+
+    async fn add(&self, key: &Key, count: NonZeroU64) -> Result<u64, StoreError> {
+        self.counts.writes.fetch_add(1, Ordering::Relaxed);
+        self.inner.add(key, count).await
+    }
+
+    async fn unix_ms(&self) -> Result<Option<u64>, StoreError> {
+        let told = self.inner.unix_ms().await;
+        // A store that has no time of its own is not asked over the network.
+        if !matches!(told, Ok(None)) {
+            self.counts.times.fetch_add(1, Ordering::Relaxed);
+        }
+        told
+    }
+
+    fn may_lose(&self) -> Duration {
+        self.inner.may_lose()
+    }
+
+    fn reach(&self) -> StoreReach {
+        self.inner.reach()
+    }
+
+    fn describe(&self) -> String {
+        self.inner.describe()
+    }
+}
+
+/// A real server, or the folder of a file.
+enum Server {
+    Sqlite(tempfile::TempDir),
+    Postgres(Postgres),
+    MariaDb(MariaDb),
+    Redis(Redis),
+    Etcd(Etcd),
+    ZooKeeper(ZooKeeper),
+}
+
+impl Server {
+    fn start(store: &str) -> Result<Self, Failure> {
+        Ok(match store {
+            "sqlite" => Self::Sqlite(tempfile::tempdir()?),
+            "postgres" => Self::Postgres(Postgres::with(&["max_connections=250"])),
+            "mariadb" => Self::MariaDb(MariaDb::with(&["--max-connections=250"])),
+            "redis" => Self::Redis(Redis::start()),
+            "etcd" => Self::Etcd(Etcd::start()),
+            "zookeeper" => Self::ZooKeeper(ZooKeeper::start()),
+            other => return Err(format!("unknown store {other}").into()),
+        })
+    }
+
+    /// SQLite is for the processes of one machine, of which there are not many.
+    async fn handles(&self) -> Result<Vec<Arc<dyn Store>>, Failure> {
+        let (count, url) = match self {
+            Self::Sqlite(folder) => (8, format!("sqlite:{}", folder.path().join("snowmint.db").display())),
+            Self::Postgres(server) => (50, format!("postgres://postgres@{}/postgres", server.address())),
+            Self::MariaDb(server) => (50, format!("mysql://root@{}/test", server.address())),
+            Self::Redis(server) => (50, format!("redis://{}", server.address())),
+            Self::Etcd(server) => (50, format!("etcd://{}", server.address())),
+            Self::ZooKeeper(server) => (50, format!("zookeeper://{}", server.address())),
+        };
+        let mut handles: Vec<Arc<dyn Store>> = Vec::new();
+        for _ in 0..count {
+            let handle = open(&url).await?;
+            handle.load(&Key::new("bench/warm")?).await?;
+            handles.push(handle);
+        }
+        Ok(handles)
+    }
+}
