@@ -106,6 +106,16 @@ impl Location {
         Some(self.parameters.swap_remove(at).1)
     }
 
+    /// A parameter that is on or off, in any of the words that are usual for it; without a value it is on.
+    pub(crate) fn take_switch(&mut self, name: &str) -> Result<Option<bool>, UrlError> {
+        match self.take(name).as_deref() {
+            None => Ok(None),
+            Some("" | "1" | "true" | "yes" | "on") => Ok(Some(true)),
+            Some("0" | "false" | "no" | "off") => Ok(Some(false)),
+            Some(_) => Err(self.malformed(&format!("{name}= is true or false"))),
+        }
+    }
+
     /// A parameter that is a path of a file.
     pub(crate) fn take_path(&mut self, name: &str) -> Option<PathBuf> {
         self.take(name).map(PathBuf::from)

@@ -267,18 +267,7 @@ pub(crate) fn take_number(
 /// Whether to refuse a server whose settings keep nothing on a disk: `durable`, `yes` unless the URL says `no`.
 #[cfg(any(feature = "redis", feature = "postgres"))]
 pub(crate) fn durable(location: &mut Location) -> Result<bool, UrlError> {
-    Ok(take_switch(location, "durable")?.unwrap_or(true))
-}
-
-/// A parameter that is on or off, in any of the words that are usual for it; without a value it is on.
-#[cfg(any(feature = "redis", feature = "etcd", feature = "postgres"))]
-pub(crate) fn take_switch(location: &mut Location, name: &str) -> Result<Option<bool>, UrlError> {
-    match location.take(name).as_deref() {
-        None => Ok(None),
-        Some("" | "1" | "true" | "yes" | "on") => Ok(Some(true)),
-        Some("0" | "false" | "no" | "off") => Ok(Some(false)),
-        Some(_) => Err(location.malformed(&format!("{name}= is true or false"))),
-    }
+    Ok(location.take_switch("durable")?.unwrap_or(true))
 }
 
 /// The longest loss that `may_lose` may state.

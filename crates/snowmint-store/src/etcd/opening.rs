@@ -8,7 +8,6 @@ use super::link::Link;
 use crate::UrlError;
 use crate::effect::chain;
 use crate::location::{Host, Location};
-use crate::network;
 
 const PORT: u16 = 2379;
 const PREFIX: &str = "snowmint/";
@@ -62,7 +61,7 @@ pub(super) fn settings(url: &str) -> Result<(Link, String), UrlError> {
 }
 
 fn tls(location: &mut Location) -> Result<Option<(ClientTlsConfig, Speaks)>, UrlError> {
-    let said = network::take_switch(location, "tls")?;
+    let said = location.take_switch("tls")?;
     let (ca, cert, key) = (location.take_path("ca"), location.take_path("cert"), location.take_path("key"));
     let wanted = location.scheme == "etcds" || ca.is_some() || cert.is_some() || key.is_some();
     if said == Some(false) && wanted {
