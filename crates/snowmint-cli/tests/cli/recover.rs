@@ -121,6 +121,9 @@ fn what_is_not_known_has_to_be_said() {
 fn numbers_that_fit_no_counter_of_the_store_are_refused_and_a_store_without_leases_says_so() {
     let bench = Bench::new();
     let [old, new] = ["old.db", "new.db"].map(|name| format!("sqlite:{}", bench.path(name).display()));
+    for store in [&old, &new] {
+        bench.out(&["store", "init", "--store", store]);
+    }
     bench.out(&["ns", "add", "tickets", "--scheme", "segment", "--store", &old]);
     bench.out(&["ns", "add", "orders", "--scheme", "segment", "--store", &new]);
     let mut node = bench.serve(&["--store", &old]);

@@ -96,7 +96,7 @@ fn sql(bench: &Bench, sql: &str) {
 /// lease go back, and the record of the namespace is gone.
 #[test]
 fn the_doctor_finds_what_the_store_lost() {
-    let bench = Bench::new();
+    let bench = Bench::with_store();
     bench.out(&["ns", "add", "tickets", "--scheme", "segment"]);
     let mut server = bench.serve(&["--worker", "5", "--window", "3s"]);
     let node = format!("http://{}", server.ready("http"));
