@@ -13,5 +13,7 @@ mod sync;
 pub use line::Unused;
 pub use period::{Period, Reset, ResetError};
 pub use run::{Run, RunIter};
-pub use segments::{CountersOf, Mode, NoNumber, SegmentConfig, SegmentConfigError, SegmentStatus, Segments};
+pub use segments::{
+    CountersOf, Mode, NoNumber, Received, SegmentConfig, SegmentConfigError, SegmentStatus, Segments,
+};
 pub use stripe::{Stripe, StripeError};

@@ -27,7 +27,7 @@ use super::protocol::{Memory, Room};
 use super::{Period, Reset, Run, Unused};
 pub use config::{Mode, SegmentConfig, SegmentConfigError};
 use desk::{Ask, Desk};
-pub use periods::CountersOf;
+pub use periods::{CountersOf, Received};
 use periods::Periods;
 use refill::Refill;
 pub use status::{NoNumber, SegmentStatus};
@@ -167,7 +167,22 @@ impl Segments {
         config: SegmentConfig,
         clock: impl Clock + Send + Sync + 'static,
     ) -> Result<Self, SegmentConfigError> {
-        Self::start_with(Periods::one(counters), config, Arc::new(clock))
+        Self::start_with(Periods::one(counters, Vec::new()), config, Arc::new(clock))
+    }
+
+    /// As [`start`](Self::start), where earlier `Segments` of this process may have asked the same counters: `received` holds
+    /// what they got, counter by counter. A counter that went back below that is noticed.
+    ///
+    /// # Errors
+    ///
+    /// As [`start`](Self::start).
+    pub fn start_after(
+        received: Vec<Received>,
+        counters: Vec<Arc<dyn Counter>>,
+        config: SegmentConfig,
+        clock: impl Clock + Send + Sync + 'static,
+    ) -> Result<Self, SegmentConfigError> {
+        Self::start_with(Periods::one(counters, received), config, Arc::new(clock))
     }
 
     /// As [`start`](Self::start), with numbers that begin anew with each period: a number is then unique together with
@@ -210,7 +225,22 @@ impl Segments {
         config: SegmentConfig,
         clock: impl Clock + Send + Sync + 'static,
     ) -> Result<Self, SegmentConfigError> {
-        let periods = Periods::each(reset, counters_of, clock.unix_ms());
+        Self::start_anew_each_after(Vec::new(), reset, counters_of, config, clock)
+    }
+
+    /// As [`start_anew_each`](Self::start_anew_each), after what earlier `Segments` of this process `received`.
+    ///
+    /// # Errors
+    ///
+    /// As [`start`](Self::start).
+    pub fn start_anew_each_after(
+        received: Vec<Received>,
+        reset: Reset,
+        counters_of: CountersOf,
+        config: SegmentConfig,
+        clock: impl Clock + Send + Sync + 'static,
+    ) -> Result<Self, SegmentConfigError> {
+        let periods = Periods::each(reset, counters_of, received, clock.unix_ms());
         Self::start_with(periods, config, Arc::new(clock))
     }
 

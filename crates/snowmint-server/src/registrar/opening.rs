@@ -1,12 +1,13 @@
 //! From a definition to what makes its ids: stores and counters are opened, segments and generators started.
 
-use std::sync::Arc;
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use snowmint_cluster::namespace::{
     CounterSource, Definition, NumberSource, Numbers, NumbersError, Scheme, SegmentScheme,
 };
-use snowmint_cluster::segment::{CountersOf, Period};
+use snowmint_cluster::segment::{CountersOf, Period, Received};
 use snowmint_cluster::{NamespaceName, Segments};
 use snowmint_store::{Counter, Key, OpenError, Store};
 use tokio::task::JoinSet;
@@ -27,6 +28,9 @@ pub(super) struct Opening {
     store: Arc<dyn Store>,
     wall: ServiceClock,
     others: Arc<Others>,
+    /// What this process received, by counter: for as long as it lives, so that a counter that goes back while a namespace
+    /// changes, or is dropped and added again, is noticed.
+    received: Arc<Mutex<HashMap<String, Received>>>,
 }
 
 /// Numbers that were started, and what their sources may give where there are several.
@@ -38,7 +42,7 @@ pub(super) struct Started {
 
 impl Opening {
     pub(super) fn new(store: Arc<dyn Store>, wall: SharedClock) -> Self {
-        Self { store, wall: ServiceClock(wall), others: Arc::default() }
+        Self { store, wall: ServiceClock(wall), others: Arc::default(), received: Arc::default() }
     }
 
     /// Starts the segments of a namespace, whose name stands in every line that they log; the reason where that
@@ -68,18 +72,31 @@ impl Opening {
             }
         };
         let counters = Counters { places, base: scheme.counter_key(name) };
+        let received = self.received(&counters.base, &scheme.source);
         let clock = self.wall.clone();
         let started = match scheme.reset {
-            None => Segments::start(counters.at(None)?, scheme.config(), clock),
+            None => Segments::start_after(received, counters.at(None)?, scheme.config(), clock),
             Some(reset) => {
                 // The keys of all periods are as long.
                 counters.at(Some(Period::at(reset, 0)))?;
                 let of: CountersOf = Arc::new(move |period| counters.at(Some(period)).unwrap_or_default());
-                Segments::start_anew_each(reset, of, scheme.config(), clock)
+                Segments::start_anew_each_after(received, reset, of, scheme.config(), clock)
             }
         };
         let segments = started.map_err(|error| error.to_string())?;
         Ok(Started { segments, claims })
+    }
+
+    /// What was received so far from each counter of a namespace.
+    fn received(&self, base: &str, source: &NumberSource) -> Vec<Received> {
+        let places = match source {
+            NumberSource::Own(stripe) => vec![stripe.to_string()],
+            // By their places: how one is reached may change, and one that moves takes its numbers along.
+            NumberSource::Other(sources) => (0..sources.len()).map(|nth| format!("source {nth}")).collect(),
+        };
+        // Each change is one insertion: a panic elsewhere leaves the map whole.
+        let mut all = self.received.lock().unwrap_or_else(PoisonError::into_inner);
+        places.iter().map(|place| all.entry(format!("{base} {place}")).or_default().clone()).collect()
     }
 
     /// Opens all sources at the same time, once what is known of them shows no number that two of them give.

@@ -167,6 +167,54 @@ async fn changed_sizes_make_no_number_twice() {
     assert_eq!(unique.len(), all.len(), "{all:?}");
 }
 
+/// Goal: what a node received stays known while a namespace changes, and while it is dropped and added again. Method: its
+/// counter is set back by hand before each, as a restore does, and numbers are drawn at the counter and from memory.
+#[tokio::test]
+async fn a_counter_that_goes_back_before_a_change_gives_no_number_twice() {
+    for mode in ["direct", "cached"] {
+        let store = MemoryStore::new();
+        let mut node = Node::start(&store, &[], None).await;
+        let of = |maximum| Fields { mode: mode.parse().ok(), maximum: Some(maximum), ..segment() };
+        add(&store, "n", of(1_000_000)).await;
+        node.look().await;
+        let mut all = node.take("n", 100).await.unwrap();
+        let key = Key::new("segments/n").unwrap();
+        let early = store.load(&key).await.unwrap().unwrap().value;
+        all.extend(node.take("n", 20_000).await.unwrap());
+        let set_back = async || {
+            let found = store.load(&key).await.unwrap().unwrap();
+            let expected = Expected::Revision(found.revision);
+            let swap = store.compare_and_set(&key, expected, &early).await.unwrap();
+            assert!(matches!(swap, Swap::Done(_)));
+        };
+        let highest = |node: &Node| {
+            let served = node.mint.served();
+            served.namespaces()[0].segment_status().unwrap().highest
+        };
+
+        set_back().await;
+        let changed = |_: &Definition| Ok::<_, NamespaceError>(defined(of(2_000_000)));
+        registry::set(&store, &name("n"), changed).await.unwrap();
+        node.look().await;
+        assert!(highest(&node) >= 20_100, "{mode}: {}", highest(&node));
+        all.extend(node.take("n", 100).await.unwrap());
+
+        registry::drop_namespace(&store, &name("n"), 5).await.unwrap();
+        node.look().await;
+        while node.registrar.releasing.join_next().await.is_some() {}
+        set_back().await;
+        add(&store, "n", of(3_000_000)).await;
+        node.look().await;
+        assert!(highest(&node) >= 20_200, "{mode}: {}", highest(&node));
+        all.extend(node.take("n", 100).await.unwrap());
+
+        let taken = all.len();
+        all.sort();
+        all.dedup();
+        assert_eq!(all.len(), taken, "{mode}");
+    }
+}
+
 #[tokio::test]
 async fn a_pinned_name_is_served_only_by_nodes_that_name_it() {
     let store = MemoryStore::new();

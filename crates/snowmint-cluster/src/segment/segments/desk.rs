@@ -117,7 +117,7 @@ impl Desk {
         let Some(periods) = self.periods.changed(self.clock.unix_ms()) else { return };
         self.periods = periods;
         if self.mode == Mode::Direct {
-            self.status.send_modify(|status| status.begins_anew(&self.periods));
+            self.status.send_modify(|status| status.begins_anew(&self.periods, self.range));
         }
         self.told_nearly = false;
         self.combiner = combiner(self.range, self.seed, &self.periods);

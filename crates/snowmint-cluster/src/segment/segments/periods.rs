@@ -16,8 +16,30 @@ const HOLD_MS: u64 = 1000;
 /// Of so many periods it is known what was received.
 const REMEMBERED: usize = 8;
 
-/// What was received from the counters of each period, by all tasks of one source of numbers.
-type SeenOf = Arc<Mutex<BTreeMap<Period, Vec<Seen>>>>;
+/// What was received from one counter, in each period or ever.
+///
+/// Shared by all [`Segments`](super::Segments) that ask the counter one after another, it shows the later ones that the counter
+/// went back to what an earlier one received. Lives as long as its clones.
+#[derive(Clone, Debug, Default)]
+pub struct Received(Arc<Mutex<BTreeMap<Option<Period>, Seen>>>);
+
+impl Received {
+    /// What was received in a period, or ever.
+    fn of(&self, period: Option<Period>) -> Seen {
+        // Each change is one insertion or removal: a panic elsewhere leaves the map whole.
+        let mut all = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let seen = all.entry(period).or_default().clone();
+        while all.len() > REMEMBERED {
+            // A clock may step to any period and back: the one furthest from where it is now.
+            let begin = |it: Option<Period>| it.map_or(0, Period::begin_unix_ms);
+            let far = |it: &Option<Period>| begin(*it).abs_diff(begin(period));
+            let furthest = all.keys().copied().filter(Option::is_some).max_by_key(far);
+            let Some(furthest) = furthest else { break };
+            all.remove(&furthest);
+        }
+        seen
+    }
+}
 
 /// The counters of now.
 #[derive(Clone)]
@@ -25,37 +47,42 @@ pub(super) struct Periods {
     counters: Vec<Arc<dyn Counter>>,
     each: Option<(Period, CountersOf)>,
     seen: Vec<Seen>,
-    seen_of: SeenOf,
+    /// By counter, as many as there are counters at least.
+    received: Vec<Received>,
 }
 
 impl Periods {
-    pub(super) fn one(counters: Vec<Arc<dyn Counter>>) -> Self {
-        let seen = counters.iter().map(|_| Seen::default()).collect();
-        Self { counters, each: None, seen, seen_of: SeenOf::default() }
+    pub(super) fn one(counters: Vec<Arc<dyn Counter>>, received: Vec<Received>) -> Self {
+        Self::at(counters, None, received)
     }
 
-    pub(super) fn each(reset: Reset, counters_of: CountersOf, now_unix_ms: u64) -> Self {
-        Self::of(Period::at(reset, now_unix_ms), counters_of, SeenOf::default())
+    pub(super) fn each(
+        reset: Reset,
+        counters_of: CountersOf,
+        received: Vec<Received>,
+        now_unix_ms: u64,
+    ) -> Self {
+        Self::of(Period::at(reset, now_unix_ms), counters_of, received)
     }
 
-    fn of(period: Period, counters_of: CountersOf, seen_of: SeenOf) -> Self {
-        let counters = counters_of(period);
-        let seen = {
-            // Each change is one insertion or removal: a panic elsewhere leaves the map whole.
-            let mut all = seen_of.lock().unwrap_or_else(PoisonError::into_inner);
-            let seen =
-                all.entry(period).or_insert_with(|| counters.iter().map(|_| Seen::default()).collect());
-            let mut seen = seen.clone();
-            seen.resize_with(counters.len(), Seen::default);
-            while all.len() > REMEMBERED {
-                // A clock may step to any period and back: the one furthest from where it is now.
-                let far = |it: &Period| it.begin_unix_ms().abs_diff(period.begin_unix_ms());
-                let Some(furthest) = all.keys().copied().max_by_key(far) else { break };
-                all.remove(&furthest);
-            }
-            seen
-        };
-        Self { counters, each: Some((period, counters_of)), seen, seen_of }
+    fn of(period: Period, counters_of: CountersOf, received: Vec<Received>) -> Self {
+        Self::at(counters_of(period), Some((period, counters_of)), received)
+    }
+
+    fn at(
+        counters: Vec<Arc<dyn Counter>>,
+        each: Option<(Period, CountersOf)>,
+        mut received: Vec<Received>,
+    ) -> Self {
+        received.resize_with(received.len().max(counters.len()), Received::default);
+        let period = each.as_ref().map(|(period, _)| *period);
+        let seen = received.iter().take(counters.len()).map(|received| received.of(period)).collect();
+        Self { counters, each, seen, received }
+    }
+
+    /// The greatest number that was received before, 0 for none.
+    pub(super) fn highest(&self) -> u64 {
+        self.seen.iter().map(|seen| seen.end().saturating_sub(1)).max().unwrap_or(0)
     }
 
     /// What was received from each counter.
@@ -80,13 +107,13 @@ impl Periods {
             return None;
         }
         let now = Period::at(period.reset(), now_unix_ms);
-        (now != *period).then(|| Self::of(now, Arc::clone(counters_of), Arc::clone(&self.seen_of)))
+        (now != *period).then(|| Self::of(now, Arc::clone(counters_of), self.received.clone()))
     }
 
     /// The counters of the period after this one.
     pub(super) fn next(&self) -> Option<Self> {
         let (period, counters_of) = self.each.as_ref()?;
-        Some(Self::of(period.next(), Arc::clone(counters_of), Arc::clone(&self.seen_of)))
+        Some(Self::of(period.next(), Arc::clone(counters_of), self.received.clone()))
     }
 
     /// The first instant after this period, in unix milliseconds; none where numbers never begin anew.

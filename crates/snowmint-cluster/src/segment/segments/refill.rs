@@ -368,7 +368,7 @@ impl Refill {
         for Unused { counter, segment } in segments {
             self.apply(Event::Reserved { counter, segment });
         }
-        self.status.send_modify(|status| status.begins_anew(&self.periods));
+        self.status.send_modify(|status| status.begins_anew(&self.periods, self.range));
         tracing::info!(period = self.periods.period().map(|period| period.to_string()), "numbers begin anew");
         let ended = ended.begin_anew(before.counters().len(), self.seed).sharing(before.seen());
         tokio::spawn(give_back(ended, before, unused, self.began).in_current_span());

@@ -17,7 +17,7 @@ pub struct SegmentStatus {
     pub lasts: Option<Duration>,
     /// The demand measured, in numbers a second.
     pub demand_per_second: u64,
-    /// The greatest number reserved so far, 0 before the first.
+    /// The greatest number reserved so far, 0 before the first; also by earlier ones with the same [`Received`](super::Received).
     pub highest: u64,
     /// The greatest number that will be handed out.
     pub maximum: u64,
@@ -54,6 +54,8 @@ impl SegmentStatus {
             size: *config.sizes.start(),
             counters: periods.counters().len(),
             period: periods.period(),
+            highest: periods.highest(),
+            used: config.range().used(periods.highest()),
             ..Self::default()
         }
     }
@@ -77,10 +79,10 @@ impl SegmentStatus {
         self.waiting = None;
     }
 
-    pub(super) fn begins_anew(&mut self, periods: &Periods) {
+    pub(super) fn begins_anew(&mut self, periods: &Periods, range: Range) {
         self.period = periods.period();
-        self.highest = 0;
-        self.used = 0.0;
+        self.highest = periods.highest();
+        self.used = range.used(self.highest);
         self.exhausted = false;
     }
 
