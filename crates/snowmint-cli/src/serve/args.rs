@@ -172,7 +172,8 @@ pub(super) enum ClockChoice {
     /// The wall clock's time at the start, and boot time since, drawn towards the wall clock by 0.5 ms a second. A step of
     /// the wall clock is a log line; a node that fell behind catches up where the store or another node agrees
     Anchored,
-    /// The wall clock and each of its steps. After a step forward there are no ids for up to a second, until the lease is
+    /// The wall clock and each of its steps. One wrong step forward takes the worker until that time, also after the clock is
+    /// put right. After a step forward there are no ids for up to about a second (twice may_lose, if more), until the lease is
     /// renewed; after a step back --rule decides: reject (errors), wait, borrow (go on ahead of the clock) or generation
     /// (another backup worker id or sequence base, by the layout, back to the begin of this node's lease at most)
     Wall,
