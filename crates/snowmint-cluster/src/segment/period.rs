@@ -110,6 +110,13 @@ impl Period {
         Self::at(self.reset, self.begin_unix_ms + self.reset.longest_ms())
     }
 
+    /// Whether it is over before the end of a period of its kind that is given: that one is a later period.
+    #[inline]
+    pub(super) const fn is_before_one_that_ends_at(self, ends_unix_ms: u64) -> bool {
+        // Two periods are longer than the longest one.
+        ends_unix_ms.saturating_sub(self.begin_unix_ms) > self.reset.longest_ms()
+    }
+
     /// Its first instant, in unix milliseconds.
     pub const fn begin_unix_ms(self) -> u64 {
         self.begin_unix_ms
@@ -182,6 +189,20 @@ mod tests {
                 assert_eq!(Period::at(reset, next.begin_unix_ms() - 1), period);
                 assert_eq!(Period::at(reset, next.begin_unix_ms()), next);
                 assert_eq!(Period::from_bits(Period::to_bits(Some(next))), Some(next));
+                period = next;
+            }
+        }
+    }
+
+    #[test]
+    fn a_period_is_told_from_a_later_one_by_the_end() {
+        for reset in [Reset::Daily, Reset::Monthly, Reset::Yearly] {
+            let mut period = at(reset, "2000-01-01");
+            while period < at(reset, "2030-01-01") {
+                let next = period.next();
+                let ends = [period, next, next.next()].map(|it| it.next().begin_unix_ms());
+                assert_eq!(ends.map(|ends| period.is_before_one_that_ends_at(ends)), [false, true, true]);
+                assert!(!next.is_before_one_that_ends_at(ends[0]), "the clock went back");
                 period = next;
             }
         }

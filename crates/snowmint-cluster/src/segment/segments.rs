@@ -27,8 +27,8 @@ use super::protocol::{Memory, Room};
 use super::{Period, Reset, Run, Unused};
 pub use config::{Mode, SegmentConfig, SegmentConfigError};
 use desk::{Ask, Desk};
-pub use periods::{CountersOf, Received};
 use periods::Periods;
+pub use periods::{CountersOf, Received};
 use refill::Refill;
 pub use status::{NoNumber, SegmentStatus};
 
@@ -317,15 +317,17 @@ impl Segments {
     #[inline]
     fn drawn(&self, drawn: Drawn) -> Option<Run> {
         let period = Period::from_bits(drawn.label);
-        let ended = period.is_some() && self.period_has_ended();
+        let ended = period.is_some_and(|period| self.has_ended(period));
         if drawn.passed_mark || ended {
             self.inner.shared.few_left.notify_one();
         }
         (!ended).then(|| Run::new(drawn.segment, period))
     }
 
-    fn period_has_ended(&self) -> bool {
-        self.inner.clock.unix_ms() >= self.inner.shared.period_ends_unix_ms.load(Ordering::Relaxed)
+    /// Whether the period of numbers that were drawn has ended. Another may have begun since they were.
+    fn has_ended(&self, period: Period) -> bool {
+        let ends_unix_ms = self.inner.shared.period_ends_unix_ms.load(Ordering::Relaxed);
+        period.is_before_one_that_ends_at(ends_unix_ms) || self.inner.clock.unix_ms() >= ends_unix_ms
     }
 
     #[cold]
@@ -402,7 +404,8 @@ impl Segments {
                 return Ok(run);
             }
             if count == NonZeroU64::MIN {
-                self.cached(1).await?
+                // From memory, in its turn: nothing is passed.
+                return self.cached(1).await?.first().copied().ok_or_else(|| self.no_number());
             } else if let Some(step) = self.numbers_apart() {
                 return Err(NoNumber::NotConsecutive { count: count.get(), step });
             } else if let Some(run) = self.draw_whole_soon(count).await.and_then(|drawn| self.drawn(drawn)) {
