@@ -31,7 +31,7 @@ use crate::forecast;
 use crate::mint::{Creation, Maker, Mint, MintError, Namespace, Pool, Source};
 use crate::settings::{ServiceClock, SharedClock};
 use claims::Claims;
-use lost::Lost;
+use lost::{Followed, Lost};
 use opening::{Opening, Started};
 use pending::{Opened, Pending};
 
@@ -140,13 +140,25 @@ impl<S: Source> Registrar<S> {
             next.extend(served.namespaces().iter().filter(|it| it.name().as_str() == name).cloned());
         }
         self.watch_claims(&wanted.records).await;
+        for (name, record) in &wanted.dropped {
+            if matches!(self.put_back_if_older(name, record).await, Ok(Followed::No)) {
+                next.extend(served.namespaces().iter().find(|it| it.name() == name).cloned());
+            }
+        }
         for (name, definition) in wanted.namespaces {
             let before = served.namespaces().iter().find(|it| *it.name() == name);
-            if self.put_back_if_older(&name, wanted.records.get(&name)).await
-                && let Some(before) = before
-            {
-                next.push(Arc::clone(before));
-                continue;
+            if let Some(record) = wanted.records.get(&name) {
+                match self.put_back_if_older(&name, record).await {
+                    Ok(Followed::Yes) => {}
+                    Ok(Followed::No) => {
+                        next.extend(before.cloned());
+                        continue;
+                    }
+                    Err(error) => {
+                        next.extend(before.map(|before| self.stopped(before, &error)));
+                        continue;
+                    }
+                }
             }
             if let Some(stopped) = self.found_again(before, &name, &definition) {
                 next.push(stopped);

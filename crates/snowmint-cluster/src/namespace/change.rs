@@ -86,7 +86,7 @@ impl Definition {
 }
 
 impl Scheme {
-    fn differs(&self, other: &Self) -> Option<&'static str> {
+    pub(super) fn differs(&self, other: &Self) -> Option<&'static str> {
         match (self, other) {
             (Self::Snowflake { layout, .. }, Self::Snowflake { layout: other, .. }) => {
                 (layout != other).then_some("layout")

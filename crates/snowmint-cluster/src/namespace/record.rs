@@ -8,7 +8,7 @@ use snowmint::utc::{self, Utc};
 use snowmint_store::{Key, KeyError};
 
 use super::change::TextChangeError;
-use super::definition::Definition;
+use super::definition::{Definition, Scheme};
 use super::fields::Fields;
 use super::name::NamespaceName;
 use super::numbers::Numbers;
@@ -102,12 +102,25 @@ impl NamespaceRecord {
         }
     }
 
+    /// Whether a record that was `seen` before was written later: the store went back.
+    pub const fn is_older_than(&self, seen: &Self) -> bool {
+        self.edition < seen.edition
+    }
+
+    /// Whether one of the two started over: other ids, or numbers from the first on.
+    fn is_another_than(&self, seen: &Self) -> bool {
+        match (&self.definition.scheme, &seen.definition.scheme) {
+            (Scheme::Segment(one), Scheme::Segment(other)) => one.series != other.series,
+            (one, other) => one.differs(other).is_some(),
+        }
+    }
+
     /// What this record has to become so that it is no older than one that was `seen` before, and forgets no text form of
     /// it; `None` where it is so already.
     pub fn brought_up_to(&self, seen: &Self) -> Option<Self> {
-        if self.definition.scheme.series() != seen.definition.scheme.series() {
-            // The numbers started over, under texts of their own.
-            return None;
+        if self.is_another_than(seen) {
+            // What starts over has texts of its own. It also has the greater edition: with a lower one the store went back.
+            return self.is_older_than(seen).then(|| seen.clone());
         }
         let (newer, older) = if seen.edition > self.edition { (seen, self) } else { (self, seen) };
         let mut record = newer.clone();
@@ -276,7 +289,15 @@ mod tests {
             assert_eq!(record.brought_up_to(&second), None);
         }
         let over = NamespaceRecord::new(defined("scheme = 'segment'\nseries = 2"), Reach::Everywhere);
-        assert_eq!(over.brought_up_to(&second), None);
+        let over = NamespaceRecord { edition: 2, ..over };
+        assert_eq!(over.brought_up_to(&second), None, "equal editions say nothing");
+        // A record from before it started over went back, whatever it became.
+        for fields in ["scheme = 'segment'\nseries = 2", "scheme = 'snowflake'", "scheme = 'uuid7'"] {
+            let over = NamespaceRecord::new(defined(fields), Reach::Everywhere);
+            let over = NamespaceRecord { edition: 4, ..over };
+            assert_eq!(second.brought_up_to(&over), Some(over.clone()), "{fields}");
+            assert_eq!(over.brought_up_to(&second), None, "{fields}");
+        }
         // What sources give is kept in both directions.
         let numbers = |json: &str| serde_json::from_str::<Option<Numbers>>(json).unwrap();
         let (odd, even) = (numbers(r#"{"remainder":1,"delta":2}"#), numbers(r#"{"remainder":0,"delta":2}"#));

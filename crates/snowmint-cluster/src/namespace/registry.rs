@@ -392,11 +392,12 @@ pub async fn add(
 
 /// Writes a namespace back as a node last saw it, where the store has lost its record or has an older one: what it is then.
 ///
-/// Where another was first, the newer of the two records stays, and the text forms of both are kept in mind.
+/// Where another was first, the newer of the two records stays, and the text forms of both are kept in mind. An older one is
+/// replaced whatever it is: another layout, an earlier series, a drop.
 ///
 /// # Errors
 ///
-/// As [`pin`].
+/// As [`pin`], for a record that is no older.
 pub async fn put_back(
     store: &dyn Store,
     name: &NamespaceName,
@@ -404,7 +405,9 @@ pub async fn put_back(
 ) -> Result<NamespaceRecord, NamespaceError> {
     let put = |found: Option<NamespaceRecord>| {
         let Some(found) = found else { return Ok(Next::Write(seen.clone())) };
-        check(name, &found, &seen.definition)?;
+        if !found.is_older_than(seen) {
+            check(name, &found, &seen.definition)?;
+        }
         Ok(found.brought_up_to(seen).map_or(Next::Keep(found), Next::Write))
     };
     update(store, name, put).await

@@ -21,9 +21,17 @@ const TOLD_EACH: Duration = Duration::from_mins(1);
 pub(super) struct Lost {
     /// Those that have not been found again, as they were.
     names: BTreeSet<NamespaceName>,
-    /// The newest record of each that is served.
+    /// The newest record of each that is served, or was dropped.
     seen: BTreeMap<NamespaceName, NamespaceRecord>,
     told: Option<Instant>,
+}
+
+/// Whether what is served becomes what a record says.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Followed {
+    Yes,
+    /// The record is not to be followed: what is served stays as it is.
+    No,
 }
 
 impl<S: Source> Registrar<S> {
@@ -53,6 +61,8 @@ impl<S: Source> Registrar<S> {
         // What is recorded is compared with what was seen; the rest may come again.
         let goes_on = |name: &NamespaceName| {
             wanted.records.contains_key(name)
+                || wanted.dropped.contains_key(name)
+                || wanted.unreadable.iter().any(|(unreadable, _)| unreadable == name.as_str())
                 || !wanted.recorded.contains(name.as_str())
                     && served.namespaces().iter().any(|it| it.name() == name)
         };
@@ -75,22 +85,32 @@ impl<S: Source> Registrar<S> {
         Ok(())
     }
 
-    /// Notes the record of a namespace. Where an earlier one was newer, or knew more text forms, it is written back:
-    /// whether the namespace is to stay as it is until that is seen.
+    /// Notes the record of a namespace. Where an earlier one was newer, or knew more text forms, it is written back: a
+    /// record that went back is never followed, whatever it says.
+    ///
+    /// # Errors
+    ///
+    /// Where two records say different things and neither is the newer: what differs.
     pub(super) async fn put_back_if_older(
         &mut self,
         name: &NamespaceName,
-        record: Option<&NamespaceRecord>,
-    ) -> bool {
-        let Some(record) = record else { return false };
-        let newer = match self.lost.seen.get(name) {
-            Some(seen) if record.brought_up_to(seen).is_some() => seen.clone(),
-            _ => {
-                self.lost.seen.insert(name.clone(), record.clone());
-                return false;
-            }
+        record: &NamespaceRecord,
+    ) -> Result<Followed, NamespaceError> {
+        let Some(seen) = self.lost.seen.get(name).cloned() else {
+            self.lost.seen.insert(name.clone(), record.clone());
+            return Ok(Followed::Yes);
         };
-        match registry::put_back(&*self.config.store, name, &newer).await {
+        let is_older = record.is_older_than(&seen);
+        // Versions that wrote no edition left all records at the first.
+        if record.edition == seen.edition && seen.edition > 1 {
+            seen.definition.may_become(&record.definition, name)?;
+        }
+        let is_dropped = record.dropped_unix_ms.is_some();
+        if !is_older && (is_dropped || record.brought_up_to(&seen).is_none()) {
+            self.lost.seen.insert(name.clone(), record.clone());
+            return Ok(Followed::Yes);
+        }
+        match registry::put_back(&*self.config.store, name, &seen).await {
             Ok(record) => {
                 self.complain(&format!(
                     "the store had an older record of namespace {name} than this node: it is as it was last seen again, in \
@@ -98,13 +118,20 @@ impl<S: Source> Registrar<S> {
                     record.edition
                 ));
                 self.lost.seen.insert(name.clone(), record);
-                true
+                Ok(Followed::No)
             }
-            Err(NamespaceError::Store(_)) => true,
+            Err(NamespaceError::Store(_)) => Ok(Followed::No),
+            // Another was faster, or it cannot be written: the next look shows what is there now.
+            Err(error) if is_older => {
+                self.complain(&format!(
+                    "the store has an older record of namespace {name} than this node, which stays with what it saw: {error}"
+                ));
+                Ok(Followed::No)
+            }
             // It is another namespace now, or none: what that means depends on who names it.
             Err(_) => {
                 self.lost.seen.insert(name.clone(), record.clone());
-                false
+                Ok(Followed::Yes)
             }
         }
     }
@@ -136,7 +163,11 @@ impl<S: Source> Registrar<S> {
     }
 
     /// The namespace without anything that makes ids.
-    fn stopped(&mut self, before: &Arc<Namespace<S>>, error: &NamespaceError) -> Arc<Namespace<S>> {
+    pub(super) fn stopped(
+        &mut self,
+        before: &Arc<Namespace<S>>,
+        error: &NamespaceError,
+    ) -> Arc<Namespace<S>> {
         let why = format!(
             "its record in the store was lost or replaced by another: {error}; restart this node once it is settled which one \
              holds"

@@ -701,6 +701,55 @@ async fn a_lost_record_is_put_back_as_the_newest_that_any_node_saw() {
     }
 }
 
+/// Goal: a record from before a start-over or a drop is written over, never followed. Method: a store that goes back to it by
+/// hand, under a node that saw what came after.
+#[tokio::test]
+async fn a_record_that_goes_back_over_a_start_over_or_a_drop_is_not_followed() {
+    let layout = |layout: &str| Fields {
+        scheme: "snowflake".to_owned(),
+        layout: layout.parse().ok(),
+        ..Fields::default()
+    };
+    for (first, then) in [
+        (segment(), Some(segment())),
+        (layout(OTHER), Some(layout("twitter"))),
+        (layout(OTHER), Some(segment())),
+        (segment(), None),
+    ] {
+        let store = MemoryStore::new();
+        let mut node = Node::start(&store, &[], None).await;
+        add(&store, "n", first).await;
+        let key = Key::new("namespaces/n").unwrap();
+        let early = store.load(&key).await.unwrap().unwrap().value;
+        node.look().await;
+        node.take("n", 3).await.unwrap();
+        registry::drop_namespace(&store, &name("n"), 5).await.unwrap();
+        if let Some(then) = then.clone() {
+            registry::add(&store, &name("n"), &defined(then), Again::StartOver).await.unwrap();
+        }
+        node.look().await;
+        let served = node.served();
+        let (_, record) = registry::list(&store).await.unwrap().remove(0);
+        let set = async |key: &Key, value: &[u8]| {
+            let found = store.load(key).await.unwrap().unwrap();
+            let swap = store.compare_and_set(key, Expected::Revision(found.revision), value).await.unwrap();
+            assert!(matches!(swap, Swap::Done(_)));
+        };
+        set(&key, &early).await;
+        set(&Key::new("versions/namespaces").unwrap(), b"early").await;
+        let numbers = if then.is_some() { node.take("n", 3).await.unwrap() } else { Vec::new() };
+        for _ in 0..3 {
+            node.look().await;
+            assert_eq!(node.served(), served, "{then:?}");
+        }
+        assert_eq!(registry::list(&store).await.unwrap(), [("n".to_owned(), record)], "{then:?}");
+        if then.is_some() {
+            let next = node.take("n", 3).await.unwrap();
+            assert!(next.iter().all(|number| !numbers.contains(number)), "{next:?} after {numbers:?}");
+        }
+    }
+}
+
 /// Goal: a reload takes nothing for lost. Method: a store that may lose writes, where a record changes during the reload.
 #[tokio::test(start_paused = true)]
 async fn a_reload_over_a_store_that_may_lose_writes_takes_no_record_for_lost() {

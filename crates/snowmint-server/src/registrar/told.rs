@@ -48,6 +48,8 @@ pub(super) struct Wanted {
     pub(super) recorded: BTreeSet<String>,
     /// The records of `namespaces`.
     pub(super) records: BTreeMap<NamespaceName, NamespaceRecord>,
+    /// The records of those that were dropped.
+    pub(super) dropped: BTreeMap<NamespaceName, NamespaceRecord>,
 }
 
 /// Why what a node is told cannot be.
@@ -205,6 +207,7 @@ impl Told {
 
     fn consider(&self, wanted: &mut Wanted, name: NamespaceName, record: NamespaceRecord) {
         if record.dropped_unix_ms.is_some() {
+            wanted.dropped.insert(name, record);
             return;
         }
         wanted.in_store += 1;
