@@ -3,7 +3,7 @@
 //!
 //! Nothing that was issued can be issued again by this: a grant begins at `max(now, old.until)` whatever the clock, and the
 //! clock only moves forward. A wall clock that is wrong could take a worker's future with it, so it is believed only
-//! where somebody else agrees: the store's own clock or, where it has none, another node's record.
+//! where somebody else agrees: the store's own clock or, where it has none, the record of another node that renewed lately.
 
 use std::time::Duration;
 
@@ -12,6 +12,7 @@ use snowmint::{Clock, WallClock};
 use tokio::time::timeout;
 
 use super::Task;
+use crate::Holder;
 use crate::lease::protocol::Input;
 
 /// What is less is left to the slow correction.
@@ -21,8 +22,12 @@ const LEAST_MS: u64 = 1000;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum ByWall {
     No,
-    /// The time that the last step was taken by, in unix milliseconds.
+    /// For the step that was judged and its answer: the wall clock may be stepped again meanwhile, so time goes on by the
+    /// node's clock.
     Yes {
+        /// How far the node's clock was behind the wall clock when that was believed.
+        ahead_ms: u64,
+        /// The time that the last step was taken by, in unix milliseconds.
         unix_ms: u64,
     },
 }
@@ -45,8 +50,9 @@ struct Clocks {
     wall: u64,
     /// `None` for a store without a clock.
     store: Option<u64>,
-    /// What the clock of a node showed at least that wrote one of the records; 0 if they were not read.
-    records: u64,
+    /// What the clock of another node showed that wrote one of the records, in the record that is nearest to the wall clock;
+    /// `None` if there is none, or they were not read.
+    other: Option<u64>,
 }
 
 impl Clocks {
@@ -56,7 +62,8 @@ impl Clocks {
         match (occasion, self.store) {
             (Occasion::Sought | Occasion::Ended, Some(store)) => agrees(store),
             (Occasion::Lasts, Some(store)) => agrees(store) && self.node.saturating_add(max_skew_ms) < store,
-            (_, None) => agrees(self.records),
+            // One that is far ahead shows a clock that was wrong, not that this one is right.
+            (_, None) => self.other.is_some_and(|other| other.abs_diff(self.wall) <= max_skew_ms),
         }
     }
 }
@@ -71,13 +78,18 @@ impl Task {
         }
         match input {
             Input::Listed(Ok(listing)) => {
-                let ends =
-                    listing.entries.iter().filter_map(|entry| Some(entry.record.as_ref()?.until_unix_ms));
+                let settings = self.protocol.settings();
+                let others = listing.entries.iter().filter_map(|entry| entry.record.as_ref());
+                let others = others.filter(|record| !is_same_node(&record.holder, &settings.holder));
                 // A record reaches a window beyond the clock of the node that wrote it.
-                let records = ends.max().unwrap_or(0).saturating_sub(self.protocol.settings().window_ms);
-                self.judge_wall(Occasion::Sought, listing.store_unix_ms, records);
+                let clocks = others.map(|record| record.until_unix_ms.saturating_sub(settings.window_ms));
+                let wall = WallClock.unix_ms();
+                let other = clocks.min_by_key(|other| other.abs_diff(wall));
+                self.judge_wall(Occasion::Sought, listing.store_unix_ms, other);
             }
             Input::Wake => {
+                // What was answered before says nothing of the wall clock of now.
+                self.by_wall = ByWall::No;
                 let Some(held) = self.protocol.held() else { return };
                 let occasion = if held.until_unix_ms <= self.clock.unix_ms() {
                     Occasion::Ended
@@ -90,17 +102,17 @@ impl Task {
                 // A store that does not answer is asked again at the next renewal, and must not hold up this one.
                 let patience = self.config.call_timeout() / 4;
                 if let Ok(Ok(store_unix_ms)) = timeout(patience, self.store.unix_ms()).await {
-                    self.judge_wall(occasion, store_unix_ms, 0);
+                    self.judge_wall(occasion, store_unix_ms, None);
                 }
             }
             _ => {}
         }
     }
 
-    fn judge_wall(&mut self, occasion: Occasion, store: Option<u64>, records: u64) {
-        let clocks = Clocks { node: self.clock.unix_ms(), wall: WallClock.unix_ms(), store, records };
+    fn judge_wall(&mut self, occasion: Occasion, store: Option<u64>, other: Option<u64>) {
+        let clocks = Clocks { node: self.clock.unix_ms(), wall: WallClock.unix_ms(), store, other };
         self.by_wall = if clocks.trust_wall(occasion, self.protocol.settings().max_skew_ms) {
-            ByWall::Yes { unix_ms: clocks.wall }
+            ByWall::Yes { ahead_ms: clocks.wall.saturating_sub(clocks.node), unix_ms: clocks.wall }
         } else {
             ByWall::No
         };
@@ -111,8 +123,8 @@ impl Task {
         let now = self.clock.unix_ms();
         match &mut self.by_wall {
             ByWall::No => now,
-            ByWall::Yes { unix_ms } => {
-                *unix_ms = now.max(WallClock.unix_ms());
+            ByWall::Yes { ahead_ms, unix_ms } => {
+                *unix_ms = now.saturating_add(*ahead_ms);
                 *unix_ms
             }
         }
@@ -121,7 +133,7 @@ impl Task {
     /// A lease was granted or renewed: the clock goes on by the time that it was counted by, if what may be used of the lease
     /// reaches beyond that. Over a store that may lose writes, what a renewal granted is of use only after the next one.
     pub(super) fn catch_up(&mut self) {
-        let ByWall::Yes { unix_ms } = self.by_wall else { return };
+        let ByWall::Yes { unix_ms, .. } = self.by_wall else { return };
         if self.protocol.held().is_none_or(|held| held.until_unix_ms <= unix_ms) {
             return;
         }
@@ -136,6 +148,12 @@ impl Task {
     }
 }
 
+/// Whether two holders are of one node, which names those after its first `name/2` and on.
+fn is_same_node(one: &Holder, other: &Holder) -> bool {
+    let node = |holder: &Holder| holder.as_str().split('/').next().map(ToOwned::to_owned);
+    node(one) == node(other)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -147,28 +165,40 @@ mod tests {
     #[test]
     fn a_wall_clock_that_is_ahead_is_believed_where_the_store_or_another_node_agrees() {
         use Occasion::{Ended, Lasts, Sought};
-        for (store, records, sought, ended, lasts) in [
+        for (store, other, sought, ended, lasts) in [
             // Nobody else knows the time, or all that is known is like the node's.
-            (None, 0, false, false, false),
-            (None, NOW, false, false, false),
+            (None, None, false, false, false),
+            (None, Some(NOW), false, false, false),
             // Another node's clock shows what the wall clock does.
-            (None, NOW + HOUR - SKEW, true, true, true),
+            (None, Some(NOW + HOUR - SKEW), true, true, true),
+            (None, Some(NOW + HOUR + SKEW), true, true, true),
+            // It was wrong itself, by a day.
+            (None, Some(NOW + HOUR + SKEW + 1), false, false, false),
+            (None, Some(NOW + 24 * HOUR), false, false, false),
             // The wall clock is wrong, the node's is right; records do not count where the store has a clock.
-            (Some(NOW), NOW + HOUR, false, false, false),
-            (Some(NOW + SKEW), 0, false, false, false),
+            (Some(NOW), Some(NOW + HOUR), false, false, false),
+            (Some(NOW + SKEW), None, false, false, false),
             // The node's clock is wrong, by more than clocks may differ.
-            (Some(NOW + HOUR), 0, true, true, true),
-            (Some(NOW + HOUR - SKEW), 0, true, true, true),
-            (Some(NOW + 2 * HOUR), 0, true, true, true),
+            (Some(NOW + HOUR), None, true, true, true),
+            (Some(NOW + HOUR - SKEW), None, true, true, true),
+            (Some(NOW + 2 * HOUR), None, true, true, true),
         ] {
-            let clocks = Clocks { node: NOW, wall: NOW + HOUR, store, records };
+            let clocks = Clocks { node: NOW, wall: NOW + HOUR, store, other };
             let trusts = [Sought, Ended, Lasts].map(|occasion| clocks.trust_wall(occasion, SKEW));
-            assert_eq!(trusts, [sought, ended, lasts], "{store:?} {records}");
+            assert_eq!(trusts, [sought, ended, lasts], "{store:?} {other:?}");
         }
-        let near = Clocks { node: NOW, wall: NOW + 20_000, store: Some(NOW + SKEW), records: 0 };
+        let near = Clocks { node: NOW, wall: NOW + 20_000, store: Some(NOW + SKEW), other: None };
         assert!(
             near.trust_wall(Ended, SKEW) && !near.trust_wall(Lasts, SKEW),
             "clocks may differ by so much"
         );
+    }
+
+    #[test]
+    fn a_node_agrees_with_no_record_of_its_own() {
+        let holder = |text: &str| Holder::new(text).unwrap();
+        for (other, is_same) in [("n1", true), ("n1/2", true), ("n10", false), ("n2", false)] {
+            assert_eq!(is_same_node(&holder(other), &holder("n1")), is_same, "{other}");
+        }
     }
 }
