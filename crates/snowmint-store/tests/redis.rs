@@ -168,6 +168,25 @@ async fn what_a_server_refuses_has_a_kind() {
     assert_ne!(swap().await.unwrap(), Swap::Conflict);
 }
 
+/// Goal: a record that lost its revision is not taken for a free key. Method: remove each field beside the store, and
+/// take the key as one that finds it missing in a list would.
+#[tokio::test]
+async fn a_damaged_record_is_not_overwritten() {
+    let server = Redis::start();
+    let store = open(&url(&server)).await;
+    for field in ["r", "v"] {
+        put(&*store, field, b"held").await;
+        let record = format!("{{snowmint}}:record:{field}");
+        assert_eq!(cli(server.address(), &["HDEL", &record, field]), "1");
+        assert!(store.list("").await.unwrap().is_empty(), "it is skipped");
+        let left = cli(server.address(), &["HGETALL", &record]);
+        let swap = store.compare_and_set(&key(field), Expected::Absent, b"mine").await;
+        assert_eq!(swap.unwrap(), Swap::Conflict, "without {field}");
+        assert_eq!(cli(server.address(), &["HGETALL", &record]), left, "without {field}");
+        assert_eq!(store.load(&key(field)).await.unwrap_err().kind(), StoreErrorKind::Corrupt);
+    }
+}
+
 #[tokio::test]
 async fn a_replica_is_refused_and_the_primary_found() {
     let primary = Redis::start();

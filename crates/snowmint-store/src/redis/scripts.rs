@@ -15,12 +15,14 @@ const READ_FENCE: &str =
     "if ARGV[1] == '1' then redis.call('INCR', KEYS[1]) else redis.call('PERSIST', KEYS[1]) end ";
 
 /// Before a write. An empty SETRANGE makes no key and changes none, but is refused where memory has run out: only the
-/// first write of a script is checked for that, and it must not be one that leaves half a record behind.
+/// first write of a script is checked for that, and it must not be one that leaves half a record behind. A value without
+/// a revision is a damaged record, which somebody may hold, and not a free key.
 static SWAP: LazyLock<Code> = LazyLock::new(|| {
     Code::new(
         "redis.call('SETRANGE', KEYS[1], 0, '') \
-         local at = redis.call('HGET', KEYS[2], 'r') \
-         if (at or '0') ~= ARGV[1] then return 0 end \
+         local found = redis.call('HMGET', KEYS[2], 'r', 'v') \
+         local at = found[1] \
+         if (at or '0') ~= ARGV[1] or (found[2] and not at) then return 0 end \
          if not at then redis.call('HINCRBY', KEYS[4], 'n', 1) end \
          redis.call('ZADD', KEYS[3], 0, ARGV[2]) \
          redis.call('HSET', KEYS[2], 'r', ARGV[3], 'v', ARGV[4]) \
