@@ -298,6 +298,45 @@ async fn what_no_replica_has_is_not_shown() {
     assert_eq!(lossy.add(&key("sum"), NonZeroU64::MIN).await.unwrap(), 1);
 }
 
+/// Goal: a connection that stands notices that semi-synchronous replication was enabled. Method: enable it after a write,
+/// cut the replica off, and kill the wait of the next write; the server says OK to that.
+#[tokio::test(flavor = "multi_thread", worker_threads = 4)]
+async fn a_wait_that_begins_later_is_noticed() {
+    let pair = start().await;
+    let enable = |value| pair.primary().sql(&format!("SET GLOBAL rpl_semi_sync_master_enabled = {value}"));
+    let url = format!("{}?timeout_ms=5000", pair.url("node"));
+    for write in [false, true] {
+        enable(0);
+        let store = open(&url).await;
+        store.add(&key("sum"), NonZeroU64::MIN).await.unwrap();
+        enable(1);
+        pair.primary().wait_until(
+            "waiting for the replica",
+            "SELECT variable_value = 'ON' FROM information_schema.global_status \
+             WHERE variable_name = 'rpl_semi_sync_master_status'",
+        );
+        on(&pair, MariaDbPair::cut_replica).await;
+        let asking = tokio::spawn(async move {
+            let one = NonZeroU64::MIN;
+            if write { store.add(&key("sum"), one).await.map(drop) } else { store.load(&key("sum")).await.map(drop) }
+        });
+        pair.primary().wait_until(
+            "a commit that waits",
+            "SELECT COUNT(*) FROM information_schema.processlist WHERE state LIKE 'Waiting for semi-sync ACK%'",
+        );
+        on(&pair, MariaDbPair::end_waits).await;
+        let error = asking.await.unwrap().unwrap_err();
+        let kind = if write { StoreErrorKind::OutcomeUnknown } else { StoreErrorKind::Unavailable };
+        assert_eq!(error.kind(), kind, "{error}");
+        pair.replica().sql("START SLAVE IO_THREAD");
+        pair.primary().wait_until(
+            "a replica that confirms",
+            "SELECT variable_value > 0 FROM information_schema.global_status \
+             WHERE variable_name = 'rpl_semi_sync_master_clients'",
+        );
+    }
+}
+
 /// Goal: transactions that no replica has are not counted as seen, so the promoted replica, which never had them, is
 /// used. Method: cut the replica off, leave writes unconfirmed on the primary, ask there on new and on old connections
 /// and from a node that starts, also while it shows those writes; then kill the primary and promote the replica.

@@ -39,15 +39,22 @@ const UNCONFIRMED: &str = "the server committed without the confirmation of a re
 const IS_WRITABLE: &str = concat!("SELECT CAST(", writable!(), " AS SIGNED)");
 const VARIABLES: &str = "SHOW VARIABLES WHERE Variable_name IN ('read_only', 'super_read_only', 'innodb_read_only', \
     'log_bin', 'binlog_format', 'wsrep_on', 'server_uuid', 'server_uid', 'server_id', 'hostname', 'port', 'datadir', \
-    'version', 'gtid_binlog_state', 'gtid_executed', 'rpl_semi_sync_master_enabled', 'rpl_semi_sync_source_enabled', \
-    'innodb_flush_log_at_trx_commit', 'innodb_flush_log_at_timeout')";
+    'version', 'gtid_binlog_state', 'gtid_executed', 'innodb_flush_log_at_trx_commit', 'innodb_flush_log_at_timeout')";
 /// Not in one with the variables: MySQL cuts long ones there.
 const MARIADB_HISTORY: &str = "SELECT CONCAT_WS(',', @@global.gtid_binlog_state, @@global.gtid_slave_pos)";
 const MYSQL_HISTORY: &str = "SELECT @@global.gtid_executed";
 const GALERA: &str = "SHOW GLOBAL STATUS WHERE Variable_name = 'wsrep_cluster_state_uuid'";
-/// MySQL has the later names since 8.0.26, with the plugin of the same name.
-const REPLICATION: &str = "SHOW GLOBAL STATUS WHERE Variable_name IN ('rpl_semi_sync_master_status', \
-    'rpl_semi_sync_source_status', 'rpl_semi_sync_master_no_tx', 'rpl_semi_sync_source_no_tx')";
+/// How commits wait for replicas: in one statement, so that nothing changes between its parts.
+const MARIADB_REPLICATION: &str = "SELECT variable_name, variable_value FROM information_schema.global_status \
+    WHERE variable_name IN ('rpl_semi_sync_master_status', 'rpl_semi_sync_master_no_tx') \
+    UNION ALL SELECT 'rpl_semi_sync_master_enabled', CAST(@@global.rpl_semi_sync_master_enabled AS CHAR)";
+/// MySQL has the later names since 8.0.26, with the plugin of the same name, and no variables without a plugin. These
+/// tables are what its SHOW reads: they are there without the performance schema, and for every user.
+const MYSQL_REPLICATION: &str = "SELECT variable_name, variable_value FROM performance_schema.global_status \
+    WHERE variable_name IN ('rpl_semi_sync_master_status', 'rpl_semi_sync_source_status', \
+        'rpl_semi_sync_master_no_tx', 'rpl_semi_sync_source_no_tx') \
+    UNION ALL SELECT variable_name, variable_value FROM performance_schema.global_variables \
+    WHERE variable_name IN ('rpl_semi_sync_master_enabled', 'rpl_semi_sync_source_enabled')";
 
 /// Rows that no list shows, as no key begins with `~`. Several, so that those who read do not wait for each other.
 const FENCES: u64 = 16;
@@ -61,8 +68,8 @@ const NEW_FENCE: &str = concat!(
 /// A session on a server that accepts writes.
 pub(crate) struct Session {
     pub(crate) sql: MySqlConnection,
-    /// How many commits no replica has confirmed, where each commit has to be confirmed by one.
-    unconfirmed: Option<u64>,
+    /// How the server waits for replicas, where that matters.
+    watch: Option<Watch>,
     /// Of what the server had when the session began.
     standing: Standing,
 }
@@ -72,8 +79,26 @@ pub(super) struct Begun {
     /// Equal for two hosts only if they are one server, or one Galera cluster.
     pub(super) server: String,
     pub(super) history: History,
-    /// How many commits no replica has confirmed, where semi-synchronous replication is on.
-    unconfirmed: Option<u64>,
+    watch: Option<Watch>,
+}
+
+/// How a server waits for replicas. An operator may enable semi-synchronous replication at any time, so this is asked
+/// for with every write and every read.
+#[derive(Clone, Copy)]
+struct Watch {
+    statement: &'static str,
+    /// As it was asked for last.
+    seen: Replication,
+}
+
+/// What a server says of semi-synchronous replication.
+#[derive(Clone, Copy)]
+struct Replication {
+    enabled: bool,
+    /// Whether commits wait for a replica now.
+    waits: bool,
+    /// How many commits did not wait, or not until a replica had them.
+    unconfirmed: u64,
 }
 
 /// Asks the server what it is, and refuses one that must not be believed; `may_lose` is the loss that the user has stated.
@@ -81,7 +106,7 @@ pub(super) async fn begin(sql: &mut MySqlConnection, may_lose: Duration) -> Resu
     let refused = |error: sqlx::Error| cause::refusal(&error);
     let variables = named(sql, VARIABLES).await.map_err(refused)?;
     let value = |name: &str| variables.get(name).map_or("", |it| &**it);
-    let is_off = |name: &str| matches!(value(name), "OFF" | "0" | "");
+    let is_off = |name: &str| !is_on(value(name));
     if !(is_off("read_only") && is_off("super_read_only") && is_off("innodb_read_only")) {
         return Err(Refusal::new(StoreErrorKind::ReadOnly, READ_ONLY));
     }
@@ -118,24 +143,25 @@ pub(super) async fn begin(sql: &mut MySqlConnection, may_lose: Duration) -> Resu
     } else {
         History::default()
     };
-    let enabled = !is_off("rpl_semi_sync_master_enabled") || !is_off("rpl_semi_sync_source_enabled");
-    let unconfirmed = if keeps && enabled {
-        let (waits, unconfirmed) = replication(sql).await.map_err(refused)?;
-        if !waits {
+    // Without a binary log there are no replicas, and a running server does not begin one.
+    let watch = if keeps && !is_off("log_bin") {
+        let statement = if in_mariadb { MARIADB_REPLICATION } else { MYSQL_REPLICATION };
+        let seen = replication(sql, statement).await.map_err(refused)?;
+        if seen.enabled && !seen.waits {
             return Err(Refusal::new(StoreErrorKind::Unavailable, FELL_BACK));
         }
-        Some(unconfirmed)
+        Some(Watch { statement, seen })
     } else {
         None
     };
-    Ok(Begun { server, history, unconfirmed })
+    Ok(Begun { server, history, watch })
 }
 
 impl Session {
     pub(super) fn new(sql: MySqlConnection, begun: &Begun) -> Self {
-        let waits = begun.unconfirmed.is_some();
+        let waits = begun.watch.is_some_and(|watch| watch.seen.enabled);
         let standing = if waits { Standing::Unconfirmed } else { Standing::Kept };
-        Self { sql, unconfirmed: begun.unconfirmed, standing }
+        Self { sql, watch: begun.watch, standing }
     }
 
     /// Whether a failover may still lose what the server had when the session began: a primary has transactions that
@@ -201,9 +227,14 @@ impl Session {
     /// Makes sure that the commit before was confirmed by a replica, where it has to be: a commit whose wait timed out
     /// or was killed looks like any other, and only the count of those tells.
     async fn confirm(&mut self) -> Result<(), Failure> {
-        let Some(before) = self.unconfirmed else { return Ok(()) };
-        let text = match replication(&mut self.sql).await {
-            Ok((true, now)) if now == before => {
+        let Some(Watch { statement, seen }) = self.watch else { return Ok(()) };
+        let text = match replication(&mut self.sql, statement).await {
+            Ok(now) if !seen.enabled && !now.enabled => {
+                self.watch = Some(Watch { statement, seen: now });
+                return Ok(());
+            }
+            // Where it was enabled meanwhile, the commit may have come before that, and has not waited.
+            Ok(now) if seen.enabled && now.enabled && now.waits && now.unconfirmed == seen.unconfirmed => {
                 self.standing = Standing::Kept;
                 return Ok(());
             }
@@ -217,8 +248,17 @@ impl Session {
     /// while a commit waits (`AFTER_COMMIT`), and after a wait that was killed, or a crash during one. Replicas get
     /// commits in order, so one more commit that is confirmed confirms all before.
     async fn fence(&mut self) -> Result<(), Failure> {
-        if self.unconfirmed.is_none() {
-            return Ok(());
+        let Some(Watch { statement, seen }) = self.watch else { return Ok(()) };
+        if !seen.enabled {
+            let unavailable = |text| Failure::Refused(Refusal::new(StoreErrorKind::Unavailable, text));
+            let now = replication(&mut self.sql, statement).await.map_err(|error| unavailable(chain(&error)))?;
+            self.watch = Some(Watch { statement, seen: now });
+            if !now.enabled {
+                return Ok(());
+            }
+            if !now.waits {
+                return Err(unavailable(FELL_BACK.to_owned()));
+            }
         }
         let name = format!("~fence/{}", random::below(FENCES));
         let fenced = match self.write(sqlx::query(FENCE).bind(name.as_bytes())).await {
@@ -276,10 +316,21 @@ async fn named(
     rows.iter().map(pair).collect()
 }
 
-/// Whether commits wait for a replica, and how many did not.
-async fn replication(sql: &mut MySqlConnection) -> Result<(bool, u64), sqlx::Error> {
-    let status = named(sql, REPLICATION).await?;
-    let waits = status.iter().any(|(name, value)| name.ends_with("_status") && value == "ON");
+/// Asks how commits wait for replicas.
+async fn replication(
+    sql: &mut MySqlConnection,
+    statement: &'static str,
+) -> Result<Replication, sqlx::Error> {
+    let status = named(sql, statement).await?;
+    let any_is_on = |end: &str| status.iter().any(|(name, value)| name.ends_with(end) && is_on(value));
     let unconfirmed = status.iter().filter(|(name, _)| name.ends_with("_no_tx"));
-    Ok((waits, unconfirmed.filter_map(|(_, value)| value.parse::<u64>().ok()).sum()))
+    Ok(Replication {
+        enabled: any_is_on("_enabled"),
+        waits: any_is_on("_status"),
+        unconfirmed: unconfirmed.filter_map(|(_, value)| value.parse::<u64>().ok()).sum(),
+    })
+}
+
+fn is_on(value: &str) -> bool {
+    !matches!(value, "OFF" | "0" | "")
 }
