@@ -64,8 +64,8 @@ const UNIX_MS: &str = "SELECT CAST(UNIX_TIMESTAMP(NOW(3)) * 1000 AS SIGNED)";
 /// not create tables needs `SELECT`, `INSERT` and `UPDATE` on one that is there; [`schema`](crate::schema) shows it.
 ///
 /// Each write is one statement and one commit. A server with `innodb_flush_log_at_trx_commit` at 0 or 2 is refused, as
-/// a crash of the server (0) or of the machine (2) loses its last second, unless `may_lose` says so; nodes of a Galera
-/// cluster keep for each other what one of them loses. A server with `read_only` on is taken for a replica and refused, and every write is conditional on
+/// a crash of the server (0) or of the machine (2) loses its last second, unless `may_lose` says so, and so is one with a
+/// binary log and `sync_binlog` other than 1, for crashes of the machine; nodes of a Galera cluster keep for each other what one of them loses. A server with `read_only` on is taken for a replica and refused, and every write is conditional on
 /// that setting, since a user with `SUPER` or `READ ONLY ADMIN` could write in spite of it.
 ///
 /// After a failover to a replica, what it had not received is lost, and with it leases that nodes still hold:

@@ -166,6 +166,29 @@ async fn a_server_that_syncs_later_is_refused() {
     open(&url(&server)).await;
 }
 
+/// Goal: a server whose commits are durable only with its binary log, and that syncs this later, is refused too.
+#[tokio::test]
+async fn a_binary_log_that_is_synced_later_is_refused() {
+    let server = MariaDb::with(&["--log-bin=binlog", "--sync-binlog=0"]);
+    for value in [0, 100] {
+        server.sql(&format!("SET GLOBAL sync_binlog = {value}"));
+        for parameter in ["", "?may_lose=1900ms"] {
+            let (kind, error) = refused(&format!("{}{parameter}", url(&server))).await;
+            assert_eq!(kind, Some(StoreErrorKind::Other), "{error}");
+            assert!(error.contains(&format!("sync_binlog is {value}")), "{error}");
+            assert!(
+                error.contains("SET GLOBAL sync_binlog = 1") && error.contains("may_lose=2s"),
+                "{error}"
+            );
+        }
+        open(&format!("{}?may_lose=2s", url(&server))).await;
+    }
+    server.sql("SET GLOBAL sync_binlog = 1");
+    open(&url(&server)).await;
+    let server = MariaDb::with(&["--sync-binlog=0"]);
+    open(&url(&server)).await;
+}
+
 #[tokio::test]
 async fn a_foreign_table_is_left_alone() {
     let server = MariaDb::start();

@@ -117,7 +117,7 @@ impl MariaDb {
             let mut command = mortal(user.as_ref(), &program);
             command.args(["--no-defaults", "--innodb-buffer-pool-size=16M", "--innodb-log-file-size=8M"]);
             command.args(["--innodb-flush-log-at-trx-commit=1", "--skip-log-bin", "--skip-name-resolve"]);
-            command.args(["--performance-schema=OFF"]).args(&arguments);
+            command.args(["--performance-schema=OFF", "--sync-binlog=1"]).args(&arguments);
             command
         };
         Self { server: Server::new("mariadb", vec![port], folder, command, move || probe::mariadb(address)) }

@@ -38,7 +38,7 @@ const UNCONFIRMED: &str = "the server committed without the confirmation of a re
 
 const IS_WRITABLE: &str = concat!("SELECT CAST(", writable!(), " AS SIGNED)");
 const VARIABLES: &str = "SHOW VARIABLES WHERE Variable_name IN ('read_only', 'super_read_only', 'innodb_read_only', \
-    'log_bin', 'binlog_format', 'wsrep_on', 'server_uuid', 'server_uid', 'server_id', 'hostname', 'port', 'datadir', \
+    'log_bin', 'sync_binlog', 'binlog_format', 'wsrep_on', 'server_uuid', 'server_uid', 'server_id', 'hostname', 'port', 'datadir', \
     'version', 'gtid_binlog_state', 'gtid_executed', 'innodb_flush_log_at_trx_commit', 'innodb_flush_log_at_timeout')";
 /// Not in one with the variables: MySQL cuts long ones there.
 const MARIADB_HISTORY: &str = "SELECT CONCAT_WS(',', @@global.gtid_binlog_state, @@global.gtid_slave_pos)";
@@ -117,9 +117,11 @@ pub(super) async fn begin(sql: &mut MySqlConnection, may_lose: Duration) -> Resu
     }
     let galera = !is_off("wsrep_on");
     if !galera {
-        let (flush, seconds) =
-            (value("innodb_flush_log_at_trx_commit"), value("innodb_flush_log_at_timeout"));
-        check_flush(flush, seconds.parse().unwrap_or(1), may_lose)?;
+        let every_seconds = value("innodb_flush_log_at_timeout").parse().unwrap_or(1);
+        check_flush(value("innodb_flush_log_at_trx_commit"), every_seconds, may_lose)?;
+        if !is_off("log_bin") {
+            check_binlog_sync(value("sync_binlog"), every_seconds, may_lose)?;
+        }
     }
     if galera {
         // Before reads, updates and inserts: wait for what other nodes have committed.
@@ -290,14 +292,33 @@ fn check_flush(flush: &str, every_seconds: u64, may_lose: Duration) -> Result<()
         "2" => "machine",
         _ => return Ok(()),
     };
+    check_loss("innodb_flush_log_at_trx_commit", flush, ends, every_seconds, may_lose)
+}
+
+/// Refuses a server that syncs its binary log later: with such a log only that sync makes a commit durable, as InnoDB
+/// rolls back what the log lacks. What InnoDB has flushed as committed stays.
+fn check_binlog_sync(sync: &str, every_seconds: u64, may_lose: Duration) -> Result<(), Refusal> {
+    match sync {
+        "1" => Ok(()),
+        _ => check_loss("sync_binlog", sync, "machine", every_seconds, may_lose),
+    }
+}
+
+fn check_loss(
+    setting: &str,
+    value: &str,
+    ends: &str,
+    every_seconds: u64,
+    may_lose: Duration,
+) -> Result<(), Refusal> {
     // The flush is begun that often, and takes its time.
     let loss = Duration::from_secs(every_seconds + 1);
     if may_lose >= loss {
         return Ok(());
     }
     let text = format!(
-        "innodb_flush_log_at_trx_commit is {flush}, so a crash of the {ends} loses about the last {every_seconds} s of \
-         commits, and two nodes may then mint the same ids; set it to 1, or accept the loss with may_lose={}s",
+        "{setting} is {value}, so a crash of the {ends} loses about the last {every_seconds} s of commits, and two nodes \
+         may then mint the same ids; SET GLOBAL {setting} = 1, or accept the loss with may_lose={}s",
         loss.as_secs()
     );
     Err(Refusal::new(StoreErrorKind::Other, text))
