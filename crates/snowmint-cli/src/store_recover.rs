@@ -11,7 +11,9 @@ use snowmint_cluster::lease::{Record, Tag};
 use snowmint_cluster::namespace::{NumberSource, Scheme, registry};
 use snowmint_cluster::segment::{Period, Stripe};
 use snowmint_cluster::{Holder, NamespaceName};
-use snowmint_store::{Counter as _, Expected, Key, MAX_NUMBER, Store, StoreCounter, Swap, Versioned};
+use snowmint_store::{
+    Counter as _, Expected, Key, MAX_NUMBER, Store, StoreCounter, StoreErrorKind, Swap, Versioned,
+};
 
 use crate::exit::Failure;
 use crate::nodes::{self, Told};
@@ -137,7 +139,12 @@ async fn recover(args: &Args) -> Result<(), Failure> {
     let now_unix_ms = WallClock.unix_ms();
     let window_ms = u64::try_from(args.window.as_millis()).unwrap_or(u64::MAX);
     let until_unix_ms = now_unix_ms.saturating_add(window_ms).max(told.until_unix_ms);
+    let pools = pools(&*store).await?;
+    // Before anything is written, since a write may fail at what was skipped.
+    warn_of_skipped(&*store);
     let mut out = Output::new();
+    // Before the counters: what is repeated after a failure gives leases the same end, but adds to counters again.
+    leases(&*store, pools, until_unix_ms, args.yes, &mut out).await?;
     for counter in &counters {
         let after = if args.yes { counter.raise(&store).await? } else { counter.after() };
         out.line(&format!(
@@ -147,8 +154,6 @@ async fn recover(args: &Args) -> Result<(), Failure> {
             thousands(after)
         ))?;
     }
-    leases(&*store, until_unix_ms, args.yes, &mut out).await?;
-    warn_of_skipped(&*store);
     if args.yes {
         // An operator may move the file of SQLite to its place without the log beside it.
         store.checkpoint().await.map_err(Failure::runtime)?;
@@ -275,13 +280,24 @@ impl Counter {
     }
 }
 
-/// Lets no lease end before an instant.
-async fn leases(store: &dyn Store, until_unix_ms: u64, yes: bool, out: &mut Output) -> Result<(), Failure> {
+/// The pools, and the workers of each that have a record.
+async fn pools(store: &dyn Store) -> Result<BTreeMap<String, Vec<Key>>, Failure> {
     let mut pools: BTreeMap<String, Vec<Key>> = BTreeMap::new();
     for (key, _) in store.list("workers/").await.map_err(Failure::runtime)? {
         let Some((pool, _)) = key.as_str().rsplit_once('/') else { continue };
         pools.entry(pool.to_owned()).or_default().push(key);
     }
+    Ok(pools)
+}
+
+/// Lets no lease end before an instant.
+async fn leases(
+    store: &dyn Store,
+    pools: BTreeMap<String, Vec<Key>>,
+    until_unix_ms: u64,
+    yes: bool,
+    out: &mut Output,
+) -> Result<(), Failure> {
     if pools.is_empty() {
         out.line(&format!(
             "leases  no records, so no worker can be reserved: start no node before {}",
@@ -311,7 +327,9 @@ async fn leases(store: &dyn Store, until_unix_ms: u64, yes: bool, out: &mut Outp
         ))?;
         if yes {
             for key in keys {
-                extend(store, &key, until_unix_ms).await?;
+                if let Some(damage) = extend(store, &key, until_unix_ms).await? {
+                    out.line(&format!("damaged {key}: {damage}; it was left, so no node takes this worker"))?;
+                }
             }
         }
     }
@@ -324,19 +342,22 @@ fn workers_of(pool: &str) -> u32 {
     1_u32.checked_shl(bits.unwrap_or(0)).unwrap_or(u32::MAX)
 }
 
-/// Writes a lease that ends no sooner, under a tag that no node wrote: its holder notices.
-async fn extend(store: &dyn Store, key: &Key, until_unix_ms: u64) -> Result<(), Failure> {
+/// Writes a lease that ends no sooner, under a tag that no node wrote: its holder notices. A record that cannot be read
+/// is left, as no node takes its worker: what is wrong with it.
+async fn extend(store: &dyn Store, key: &Key, until_unix_ms: u64) -> Result<Option<String>, Failure> {
     for _ in 0..TRIES {
-        let found = store.load(key).await.map_err(Failure::runtime)?;
+        let found = match store.load(key).await {
+            Err(error) if error.kind() == StoreErrorKind::Corrupt => return Ok(Some(error.to_string())),
+            found => found.map_err(Failure::runtime)?,
+        };
         let tag: Tag = random_tag();
         let record = match &found {
             None => {
                 let holder = Holder::new("snowmint-store-recover").map_err(Failure::runtime)?;
                 Record { holder, from_unix_ms: Some(until_unix_ms), until_unix_ms, tag }
             }
-            // No node takes a worker whose record cannot be read.
             Some(found) => match Record::from_bytes(&found.value) {
-                Err(_) => return Ok(()),
+                Err(error) => return Ok(Some(error.to_string())),
                 Ok(record) => {
                     let until_unix_ms = until_unix_ms.max(record.until_unix_ms);
                     // Nothing is granted: a node that still holds the worker goes on to the end of its lease.
@@ -348,7 +369,7 @@ async fn extend(store: &dyn Store, key: &Key, until_unix_ms: u64) -> Result<(), 
         let swap =
             store.compare_and_set(key, expected, &record.to_bytes()).await.map_err(Failure::runtime)?;
         if let Swap::Done(_) = swap {
-            return Ok(());
+            return Ok(None);
         }
     }
     Err(Failure::runtime(format!("{key} is still being written: keep nodes away from this store")))

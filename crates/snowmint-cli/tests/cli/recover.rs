@@ -136,3 +136,28 @@ fn numbers_that_fit_no_counter_of_the_store_are_refused_and_a_store_without_leas
     assert!(plan.contains("counter segments/orders"), "{plan}");
     assert!(plan.contains("no records, so no worker can be reserved: start no node before"), "{plan}");
 }
+
+/// Goal: a worker record that cannot be read stops no recovery half way, and is named. Method: damage one of those that a
+/// first recovery wrote, and recover again.
+#[test]
+fn a_damaged_worker_is_named_and_the_others_are_recovered() {
+    let bench = Bench::new();
+    let file = bench.path("data.db");
+    let store = format!("sqlite:{}", file.display());
+    bench.out(&["store", "init", "--store", &store]);
+    bench.out(&["ns", "add", "tickets", "--scheme", "segment", "--store", &store]);
+    drop(bench.serve(&["--store", &store, "--window", "2s"]));
+    let recover = ["store", "recover", "--store", &store, "--add", "7", "--window", "2s", "--yes"];
+    bench.out(&recover);
+    let damage = "UPDATE snowmint_records SET revision = -1 WHERE key LIKE 'workers/%/0000000003'";
+    tool("sqlite3", &[file.to_str().unwrap(), damage]);
+    let ran = bench.run(&recover);
+    assert_eq!(ran.code, 0, "{}", ran.err);
+    assert!(ran.err.starts_with("warning: skipped `workers/") && ran.err.lines().count() == 1, "{}", ran.err);
+    let damaged = ran.out.lines().position(|line| {
+        line.starts_with("damaged workers/") && line.contains("/0000000003: ") && line.contains("it was left")
+    });
+    let counter = ran.out.lines().position(|line| line.starts_with("counter segments/tickets"));
+    assert!(damaged.is_some() && damaged < counter, "{}", ran.out);
+    assert!(ran.out.contains("may be used; no worker is free before"), "{}", ran.out);
+}
