@@ -265,7 +265,7 @@ pub(crate) fn take_number(
 }
 
 /// Whether to refuse a server whose settings keep nothing on a disk: `durable`, `yes` unless the URL says `no`.
-#[cfg(any(feature = "redis", feature = "postgres"))]
+#[cfg(any(feature = "redis", feature = "postgres", feature = "mysql"))]
 pub(crate) fn durable(location: &mut Location) -> Result<bool, UrlError> {
     Ok(location.take_switch("durable")?.unwrap_or(true))
 }

@@ -176,10 +176,7 @@ async fn a_binary_log_that_is_synced_later_is_refused() {
             let (kind, error) = refused(&format!("{}{parameter}", url(&server))).await;
             assert_eq!(kind, Some(StoreErrorKind::Other), "{error}");
             assert!(error.contains(&format!("sync_binlog is {value}")), "{error}");
-            assert!(
-                error.contains("SET GLOBAL sync_binlog = 1") && error.contains("may_lose=2s"),
-                "{error}"
-            );
+            assert!(error.contains("SET GLOBAL sync_binlog = 1") && error.contains("may_lose=2s"), "{error}");
         }
         open(&format!("{}?may_lose=2s", url(&server))).await;
     }

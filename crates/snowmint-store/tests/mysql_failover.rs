@@ -318,7 +318,11 @@ async fn a_wait_that_begins_later_is_noticed() {
         on(&pair, MariaDbPair::cut_replica).await;
         let asking = tokio::spawn(async move {
             let one = NonZeroU64::MIN;
-            if write { store.add(&key("sum"), one).await.map(drop) } else { store.load(&key("sum")).await.map(drop) }
+            if write {
+                store.add(&key("sum"), one).await.map(drop)
+            } else {
+                store.load(&key("sum")).await.map(drop)
+            }
         });
         pair.primary().wait_until(
             "a commit that waits",

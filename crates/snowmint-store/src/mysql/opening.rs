@@ -7,7 +7,7 @@ use sqlx::mysql::{MySqlConnectOptions, MySqlConnection, MySqlSslMode};
 use sqlx::{ConnectOptions, Connection};
 
 use super::history::History;
-use super::session::{self, Session};
+use super::session::{self, Crashes, Session};
 use super::{MySqlStore, TABLE, cause};
 use crate::credentials::Password;
 use crate::location::{Host, Location};
@@ -39,13 +39,14 @@ pub(crate) struct Settings {
     password: Password,
     limit: Duration,
     may_lose: Duration,
+    crashes: Crashes,
 }
 
 impl Settings {
     /// Takes `mysql://...` of a store apart.
     pub(super) fn parse(url: &str) -> Result<(Pool<Self>, String), UrlError> {
         let mut location = Self::location(url)?;
-        let parsed = Self::take(&mut location)?;
+        let parsed = Self::take(&mut location, Crashes::LoseWhatIsStated)?;
         location.finish(PARAMETERS)?;
         Ok(parsed)
     }
@@ -57,7 +58,7 @@ impl Settings {
     }
 
     /// Takes out what a connection needs, and returns with it the name for logs; other parameters are left.
-    pub(crate) fn take(location: &mut Location) -> Result<(Pool<Self>, String), UrlError> {
+    pub(crate) fn take(location: &mut Location, crashes: Crashes) -> Result<(Pool<Self>, String), UrlError> {
         let mut options = MySqlConnectOptions::new().disable_statement_logging();
         if let Some(socket) = location.take_path("socket") {
             options = options.socket(socket);
@@ -78,7 +79,7 @@ impl Settings {
         options = tls(location, options)?;
         let limit = network::timeout(location)?;
         let may_lose = network::may_lose(location, Duration::ZERO)?;
-        let settings = Self { options, password, limit, may_lose };
+        let settings = Self { options, password, limit, may_lose, crashes };
         Ok((Pool::new(settings, location.hosts.clone(), limit, may_lose), name))
     }
 }
@@ -123,7 +124,7 @@ impl Connect for Settings {
         }
         let mut connection = options.connect().await.map_err(|error| cause::refusal(&error))?;
         set_up(&mut connection, self.limit).await.map_err(|error| cause::refusal(&error))?;
-        let begun = session::begin(&mut connection, self.may_lose).await?;
+        let begun = session::begin(&mut connection, self.may_lose, self.crashes).await?;
         let session = Session::new(connection, &begun);
         let standing = session.standing();
         Ok(Writable { connection: session, server: Some(begun.server), mark: begun.history, standing })

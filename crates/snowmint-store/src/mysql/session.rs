@@ -101,8 +101,23 @@ struct Replication {
     unconfirmed: u64,
 }
 
+/// What a crash of a server or its machine may take back.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Crashes {
+    /// As much as `may_lose` states.
+    LoseWhatIsStated,
+    /// Nothing, and no loss can be stated, as in the table of another system.
+    LoseNothing,
+    /// Anything: the user accepts it, or nothing is written.
+    LoseAnything,
+}
+
 /// Asks the server what it is, and refuses one that must not be believed; `may_lose` is the loss that the user has stated.
-pub(super) async fn begin(sql: &mut MySqlConnection, may_lose: Duration) -> Result<Begun, Refusal> {
+pub(super) async fn begin(
+    sql: &mut MySqlConnection,
+    may_lose: Duration,
+    crashes: Crashes,
+) -> Result<Begun, Refusal> {
     let refused = |error: sqlx::Error| cause::refusal(&error);
     let variables = named(sql, VARIABLES).await.map_err(refused)?;
     let value = |name: &str| variables.get(name).map_or("", |it| &**it);
@@ -116,11 +131,11 @@ pub(super) async fn begin(sql: &mut MySqlConnection, may_lose: Duration) -> Resu
         return Err(Refusal::new(StoreErrorKind::Other, text));
     }
     let galera = !is_off("wsrep_on");
-    if !galera {
+    if !galera && crashes != Crashes::LoseAnything {
         let every_seconds = value("innodb_flush_log_at_timeout").parse().unwrap_or(1);
-        check_flush(value("innodb_flush_log_at_trx_commit"), every_seconds, may_lose)?;
+        check_flush(value("innodb_flush_log_at_trx_commit"), every_seconds, may_lose, crashes)?;
         if !is_off("log_bin") {
-            check_binlog_sync(value("sync_binlog"), every_seconds, may_lose)?;
+            check_binlog_sync(value("sync_binlog"), every_seconds, may_lose, crashes)?;
         }
     }
     if galera {
@@ -253,7 +268,8 @@ impl Session {
         let Some(Watch { statement, seen }) = self.watch else { return Ok(()) };
         if !seen.enabled {
             let unavailable = |text| Failure::Refused(Refusal::new(StoreErrorKind::Unavailable, text));
-            let now = replication(&mut self.sql, statement).await.map_err(|error| unavailable(chain(&error)))?;
+            let now =
+                replication(&mut self.sql, statement).await.map_err(|error| unavailable(chain(&error)))?;
             self.watch = Some(Watch { statement, seen: now });
             if !now.enabled {
                 return Ok(());
@@ -286,21 +302,26 @@ impl Session {
 
 /// Refuses a server that acknowledges commits before they are on its disk, unless the user has stated the loss: with 0
 /// whatever ends the server loses those of the last seconds, with 2 whatever ends the machine. 1 and MariaDB's 3 lose none.
-fn check_flush(flush: &str, every_seconds: u64, may_lose: Duration) -> Result<(), Refusal> {
+fn check_flush(flush: &str, every_seconds: u64, may_lose: Duration, crashes: Crashes) -> Result<(), Refusal> {
     let ends = match flush {
         "0" => "server",
         "2" => "machine",
         _ => return Ok(()),
     };
-    check_loss("innodb_flush_log_at_trx_commit", flush, ends, every_seconds, may_lose)
+    check_loss("innodb_flush_log_at_trx_commit", flush, ends, every_seconds, may_lose, crashes)
 }
 
 /// Refuses a server that syncs its binary log later: with such a log only that sync makes a commit durable, as InnoDB
 /// rolls back what the log lacks. What InnoDB has flushed as committed stays.
-fn check_binlog_sync(sync: &str, every_seconds: u64, may_lose: Duration) -> Result<(), Refusal> {
+fn check_binlog_sync(
+    sync: &str,
+    every_seconds: u64,
+    may_lose: Duration,
+    crashes: Crashes,
+) -> Result<(), Refusal> {
     match sync {
         "1" => Ok(()),
-        _ => check_loss("sync_binlog", sync, "machine", every_seconds, may_lose),
+        _ => check_loss("sync_binlog", sync, "machine", every_seconds, may_lose, crashes),
     }
 }
 
@@ -310,16 +331,20 @@ fn check_loss(
     ends: &str,
     every_seconds: u64,
     may_lose: Duration,
+    crashes: Crashes,
 ) -> Result<(), Refusal> {
     // The flush is begun that often, and takes its time.
     let loss = Duration::from_secs(every_seconds + 1);
     if may_lose >= loss {
         return Ok(());
     }
+    let accept = match crashes {
+        Crashes::LoseWhatIsStated => format!("may_lose={}s", loss.as_secs()),
+        Crashes::LoseNothing | Crashes::LoseAnything => "durable=no".to_owned(),
+    };
     let text = format!(
         "{setting} is {value}, so a crash of the {ends} loses about the last {every_seconds} s of commits, and two nodes \
-         may then mint the same ids; SET GLOBAL {setting} = 1, or accept the loss with may_lose={}s",
-        loss.as_secs()
+         may then mint the same ids; SET GLOBAL {setting} = 1, or accept the loss with {accept}"
     );
     Err(Refusal::new(StoreErrorKind::Other, text))
 }
@@ -338,10 +363,7 @@ async fn named(
 }
 
 /// Asks how commits wait for replicas.
-async fn replication(
-    sql: &mut MySqlConnection,
-    statement: &'static str,
-) -> Result<Replication, sqlx::Error> {
+async fn replication(sql: &mut MySqlConnection, statement: &'static str) -> Result<Replication, sqlx::Error> {
     let status = named(sql, statement).await?;
     let any_is_on = |end: &str| status.iter().any(|(name, value)| name.ends_with(end) && is_on(value));
     let unconfirmed = status.iter().filter(|(name, _)| name.ends_with("_no_tx"));

@@ -4,8 +4,8 @@
 use crate::location::Location;
 use crate::mysql::cause;
 use crate::mysql::opening::{PARAMETERS, Settings};
-use crate::mysql::session::Session;
-use crate::network::Effect;
+use crate::mysql::session::{Crashes, Session};
+use crate::network::{self, Effect};
 use crate::sql::{Failure, Pool};
 use crate::turns::Turns;
 use crate::{StoreError, StoreErrorKind, UrlError};
@@ -25,6 +25,15 @@ pub(super) struct System {
     pub(super) rights: &'static str,
 }
 
+/// What a table is opened for.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum Purpose {
+    /// To count in it.
+    Draw,
+    /// To see where it is.
+    Survey,
+}
+
 /// A table of a system, and the connections to its database.
 pub(super) struct Database {
     pool: Pool<Settings>,
@@ -38,20 +47,24 @@ impl Database {
     /// Takes a URL apart; `take` takes out the parameters of the system and the name of its table.
     pub(super) fn parse<T>(
         system: &'static System,
+        purpose: Purpose,
         url: &str,
         take: impl FnOnce(&mut Location) -> Result<(String, T), UrlError>,
     ) -> Result<(Self, T), UrlError> {
         let url = super::inner(system.source, system.form, url, &["mysql", "mariadb"])?;
         let mut location = Settings::location(url)?;
         let (table, taken) = take(&mut location)?;
-        let (pool, name) = Settings::take(&mut location)?;
+        let is_durable = network::durable(&mut location)?;
+        let crashes =
+            if purpose == Purpose::Draw && is_durable { Crashes::LoseNothing } else { Crashes::LoseAnything };
+        let (pool, name) = Settings::take(&mut location, crashes)?;
         if !pool.may_lose.is_zero() {
             return Err(location.malformed(
                 "invalid may_lose: expected 0, since this table has no place for the marks that show which reservations \
                  survived a failover; let the database wait for its replicas, or move the numbers with snowmint import",
             ));
         }
-        location.finish(&format!("{}, {PARAMETERS}", system.parameters))?;
+        location.finish(&format!("{}, {PARAMETERS} and durable", system.parameters))?;
         let name = format!("{}:{name}", system.source);
         Ok((Self { pool, name, system, table }, taken))
     }

@@ -7,7 +7,7 @@ use std::num::NonZeroU64;
 use async_trait::async_trait;
 
 use super::Surveyed;
-use super::database::{Database, RESERVE, System, required};
+use super::database::{Database, Purpose, RESERVE, System, required};
 use crate::mysql::session::{Session, writable};
 use crate::network::Effect;
 use crate::statement::at_most_one;
@@ -41,7 +41,8 @@ const ROWS: &str = "SELECT CAST(biz_tag AS CHAR), CAST(max_id AS SIGNED), CAST(s
 ///
 /// # URL
 ///
-/// `leaf:mysql://USER@HOST:PORT/DATABASE?tag=TAG&...`, and the parameters of [`MySqlStore`](crate::MySqlStore).
+/// `leaf:mysql://USER@HOST:PORT/DATABASE?tag=TAG&...`, the parameters of [`MySqlStore`](crate::MySqlStore), and
+/// `durable=no` to take a server that syncs commits later than it acknowledges them.
 pub struct LeafCounter {
     database: Database,
     tag: String,
@@ -57,7 +58,7 @@ impl LeafCounter {
     /// - [`OpenError::Store`], [`StoreErrorKind::Other`]: no such table, or no such row, with the statement that makes it.
     /// - [`OpenError::Store`], other kinds: as for [`MySqlStore::open`](crate::MySqlStore::open).
     pub async fn open(url: &str) -> Result<Self, OpenError> {
-        let (database, tag) = Database::parse(&SYSTEM, url, |location| {
+        let (database, tag) = Database::parse(&SYSTEM, Purpose::Draw, url, |location| {
             Ok((TABLE.to_owned(), required(location, &SYSTEM, "tag")?))
         })?;
         let mut counter = Self { database, tag, step: None };
@@ -144,8 +145,9 @@ impl fmt::Debug for LeafCounter {
 
 /// All rows, or the one of the tag that the URL names.
 pub(super) async fn survey(url: &str) -> Result<Vec<Surveyed>, OpenError> {
-    let (database, tag) =
-        Database::parse(&SYSTEM, url, |location| Ok((TABLE.to_owned(), location.take("tag"))))?;
+    let (database, tag) = Database::parse(&SYSTEM, Purpose::Survey, url, |location| {
+        Ok((TABLE.to_owned(), location.take("tag")))
+    })?;
     let ask = async |mut session: Session| {
         let query = sqlx::query_as::<_, (String, i64, i64)>(ROWS).bind(&tag).bind(&tag);
         let rows = query.fetch_all(&mut session.sql).await;

@@ -8,7 +8,7 @@ use async_trait::async_trait;
 use sqlx::AssertSqlSafe;
 
 use super::Surveyed;
-use super::database::{Database, RESERVE, System};
+use super::database::{Database, Purpose, RESERVE, System};
 use crate::location::Location;
 use crate::mysql::cause;
 use crate::mysql::session::{Session, writable};
@@ -75,7 +75,7 @@ impl TicketsCounter {
     /// - [`OpenError::Store`], [`StoreErrorKind::Other`]: no such table, or one without an `AUTO_INCREMENT` column.
     /// - [`OpenError::Store`], other kinds: as for [`MySqlStore::open`](crate::MySqlStore::open).
     pub async fn open(url: &str) -> Result<Self, OpenError> {
-        let (database, stub) = Database::parse(&SYSTEM, url, parameters)?;
+        let (database, stub) = Database::parse(&SYSTEM, Purpose::Draw, url, parameters)?;
         let column = column(&database, "open").await?;
         let end = column.greatest.min(MAX_NUMBER + 1);
         let stub = stub.unwrap_or_else(|| STUB.to_owned());
@@ -171,7 +171,7 @@ impl fmt::Debug for TicketsCounter {
 /// The one table.
 pub(super) async fn survey(url: &str) -> Result<Vec<Surveyed>, OpenError> {
     const OPERATION: &str = "survey";
-    let (database, _) = Database::parse(&SYSTEM, url, parameters)?;
+    let (database, _) = Database::parse(&SYSTEM, Purpose::Survey, url, parameters)?;
     let column = column(&database, OPERATION).await?;
     // A table that was emptied has no greatest number, and the server goes on where it was. Some forget that in a
     // restart, and then the greatest number is the better one.

@@ -7,7 +7,7 @@ use std::num::NonZeroU64;
 use async_trait::async_trait;
 
 use super::Surveyed;
-use super::database::{Database, RESERVE, System, required};
+use super::database::{Database, Purpose, RESERVE, System, required};
 use crate::mysql::session::{Session, writable};
 use crate::network::Effect;
 use crate::turns::Turns;
@@ -69,7 +69,7 @@ impl TinyIdCounter {
     /// - [`OpenError::Store`], [`StoreErrorKind::Corrupt`]: a row of which no number can be drawn.
     /// - [`OpenError::Store`], other kinds: as for [`MySqlStore::open`](crate::MySqlStore::open).
     pub async fn open(url: &str) -> Result<Self, OpenError> {
-        let (database, biz_type) = Database::parse(&SYSTEM, url, |location| {
+        let (database, biz_type) = Database::parse(&SYSTEM, Purpose::Draw, url, |location| {
             Ok((TABLE.to_owned(), required(location, &SYSTEM, "biz_type")?))
         })?;
         let mut counter = Self { database, biz_type, step: NonZeroU64::MIN };
@@ -164,8 +164,9 @@ impl fmt::Debug for TinyIdCounter {
 
 /// All rows, or the one of the `biz_type` that the URL names.
 pub(super) async fn survey(url: &str) -> Result<Vec<Surveyed>, OpenError> {
-    let (database, biz_type) =
-        Database::parse(&SYSTEM, url, |location| Ok((TABLE.to_owned(), location.take("biz_type"))))?;
+    let (database, biz_type) = Database::parse(&SYSTEM, Purpose::Survey, url, |location| {
+        Ok((TABLE.to_owned(), location.take("biz_type")))
+    })?;
     let surveyed = |Row { biz_type, max_id, step, delta, remainder, .. }| Surveyed {
         name: biz_type,
         highest_number: max_id,

@@ -164,3 +164,21 @@ async fn tables_databases_rights_and_passwords() {
     assert!(open_counter(&login(SECRET)).await.is_err());
     server.restart();
 }
+
+/// Goal: a server that syncs commits later can be surveyed, is not drawn from, and the error says what a URL can accept.
+#[tokio::test]
+async fn a_server_that_syncs_later_is_surveyed_and_drawn_from_only_on_request() {
+    let server = server();
+    server.sql("SET GLOBAL innodb_flush_log_at_trx_commit = 2");
+    let url = url(&server, "order");
+    for url in [url.clone(), format!("{url}&durable=no")] {
+        assert_eq!(survey(&url).await.unwrap().len(), 1);
+    }
+    let (kind, error) = refused(&url).await;
+    assert_eq!(kind, Some(StoreErrorKind::Other), "{error}");
+    assert!(
+        error.contains("innodb_flush_log_at_trx_commit is 2") && error.contains("with durable=no"),
+        "{error}"
+    );
+    open(&format!("{url}&durable=no")).await.reserve(some(1)).await.unwrap();
+}
