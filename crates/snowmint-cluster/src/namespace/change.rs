@@ -64,8 +64,8 @@ impl Definition {
 
     /// Whether a namespace that is so defined may go on as `wanted`.
     ///
-    /// Another scheme, layout, stripe, source or reset may not follow; how a source is reached (its user, TLS, files and time
-    /// limits), mode, sizes, start, maximum, rule and sequence start
+    /// Another scheme, layout, stripe, source or reset may not follow; how a source is reached (its user, but for PostgreSQL, TLS,
+    /// files and time limits), mode, sizes, start, maximum, rule and sequence start
     /// may: a counter only ever goes up, whatever the start, and another sequence start takes a worker of its own. Whether
     /// another text form may, says its record, which knows all earlier ones.
     ///
@@ -167,6 +167,10 @@ mod tests {
             ),
             ("1/2 mysql://h/i", "1/2 mariadb://h/i?password_file=/p", true),
             ("1/2 mysql://h/i", "2/2 mysql://h/i", false),
+            // Each user may have a table of its own there, by `search_path`.
+            ("1/2 postgres://u@h/i", "1/2 postgresql://v@h/i", false),
+            ("1/2 postgres://u@h/i", "1/2 postgres://h/i", false),
+            ("1/2 postgres://u@h/i", "1/2 postgresql://%75@h:5432/i?sslmode=require", true),
             ("leaf:mysql://h/l?tag=a", "leaf:mysql://h/l?tag=b", false),
             ("leaf:mysql://h/l?tag=a", "leaf:mysql://g/l?tag=a", false),
             ("leaf:mysql://h/l?tag=a", "tinyid:mysql://h/l?biz_type=a", false),

@@ -50,6 +50,8 @@ pub(super) struct Place {
     which: Vec<String>,
     /// The same as they are written: other texts may be other places.
     as_written: (BTreeSet<String>, BTreeSet<(String, String)>),
+    /// The user, where another one may see another table: PostgreSQL looks into the schema of a user's name first.
+    user: String,
 }
 
 impl Place {
@@ -69,7 +71,9 @@ impl Place {
             Some(rest) => rest.split_at(rest.find('/').unwrap_or(rest.len())),
             None => ("", rest.trim_start_matches("//")),
         };
-        let hosts = authority.rsplit_once('@').map_or(authority, |(_, hosts)| hosts);
+        let (login, hosts) = authority.rsplit_once('@').unwrap_or(("", authority));
+        // A password is refused, but not by every writer of a record.
+        let user = if scheme == "postgres" { login.split(':').next().unwrap_or(login) } else { "" };
         let path = match path.trim_end_matches('/') {
             "" if scheme == "redis" => "/0".to_owned(),
             path => decoded(path),
@@ -97,12 +101,13 @@ impl Place {
             path,
             which: which.collect(),
             as_written,
+            user: decoded(user),
         }
     }
 
     /// Whether both surely are one place, as far as their texts say: only how it is reached may differ.
     pub(super) fn is_same(&self, other: &Self) -> bool {
-        self.is(other) && self.as_written == other.as_written
+        self.is(other) && self.as_written == other.as_written && self.user == other.user
     }
 
     /// Whether both name one place: one host in common is enough.
