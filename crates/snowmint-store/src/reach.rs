@@ -8,8 +8,11 @@ use std::net::IpAddr;
 pub enum StoreReach {
     /// This process alone.
     Process,
-    /// The processes of one machine: a file, or a server that the URL names by an address of the machine itself.
+    /// The processes of one machine: a file.
     Machine,
+    /// A server that the URL names by an address of the machine itself, or by a unix socket: another one on each machine, or
+    /// one for many machines where a proxy on each leads there. The text does not say which.
+    Loopback,
     /// Every node that uses the store.
     Network,
 }
@@ -17,8 +20,7 @@ pub enum StoreReach {
 impl StoreReach {
     /// The reach of the store, or of the counter of another system, that a URL names.
     ///
-    /// A loopback address or a unix socket leads each machine to a server of its own, so it reaches no other machine, as far
-    /// as the text says.
+    /// A loopback address or a unix socket may lead each machine to a server of its own.
     ///
     /// # Examples
     ///
@@ -26,13 +28,13 @@ impl StoreReach {
     /// use snowmint_store::StoreReach;
     /// assert_eq!(StoreReach::of_url("sqlite:/var/lib/snowmint/leases.db"), StoreReach::Machine);
     /// assert_eq!(StoreReach::of_url("etcd://a,b,c"), StoreReach::Network);
-    /// assert_eq!(StoreReach::of_url("tickets:mysql://localhost/ids"), StoreReach::Machine);
+    /// assert_eq!(StoreReach::of_url("tickets:mysql://localhost/ids"), StoreReach::Loopback);
     /// ```
     pub fn of_url(url: &str) -> Self {
         match url.split_once(':') {
             Some(("memory", _)) => Self::Process,
             Some(("sqlite", _)) => Self::Machine,
-            _ if leads_here(url) => Self::Machine,
+            _ if leads_here(url) => Self::Loopback,
             _ => Self::Network,
         }
     }
@@ -68,7 +70,7 @@ impl fmt::Display for StoreReach {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
             Self::Process => "this process alone",
-            Self::Machine => "processes of this machine that use this store",
+            Self::Machine | Self::Loopback => "processes of this machine that use this store",
             Self::Network => "every node that uses this store",
         })
     }
@@ -92,10 +94,10 @@ mod tests {
             "mysql://a,localhost/ids",
             "redis://127.1/0",
             "tinyid:mysql:///ids?biz_type=a&socket=/run/mysqld/mysqld.sock",
-            "sqlite:/a.db",
         ] {
-            assert_eq!(StoreReach::of_url(here), StoreReach::Machine, "{here}");
+            assert_eq!(StoreReach::of_url(here), StoreReach::Loopback, "{here}");
         }
+        assert_eq!(StoreReach::of_url("sqlite:/a.db"), StoreReach::Machine);
         for network in [
             "mysql://db/ids",
             "mysql://localhost@db/ids",

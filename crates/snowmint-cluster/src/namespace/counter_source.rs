@@ -157,19 +157,15 @@ impl CounterSource {
                 "`{self}` as a source: each process has a memory of its own and forgets it when it ends, so numbers would be \
                  given twice; name a store that keeps its records, or leave the source out"
             )),
-            (StoreReach::Machine, Some(StoreReach::Network)) => {
-                let (what, instead) = match file {
-                    Some(_) => ("do not see that file", "name a store on the network"),
-                    None => (
-                        "would each reach a server of their own there",
-                        "name the server by an address that leads every machine to the same one",
-                    ),
-                };
-                Err(format!(
-                    "`{self}` as a source: nodes on other machines share this namespace and {what}, so each would give the \
-                     same numbers; {instead}, or leave the source out"
-                ))
-            }
+            (StoreReach::Machine, Some(StoreReach::Network | StoreReach::Loopback)) => Err(format!(
+                "`{self}` as a source: nodes on other machines may share this namespace and do not see that file, so each would \
+                 give the same numbers; name a store on the network, or leave the source out"
+            )),
+            (StoreReach::Loopback, Some(StoreReach::Network)) => Err(format!(
+                "`{self}` as a source: nodes on other machines share this namespace and would each reach a server of their own \
+                 there, so each would give the same numbers; name the server by an address that leads every machine to the same \
+                 one, or leave the source out"
+            )),
             (StoreReach::Machine, _) if file.is_some_and(|path| !Path::new(path).is_absolute()) => {
                 Err(format!(
                     "`{self}` as a source: processes with another working directory would open another file; give the path from \
@@ -296,7 +292,7 @@ mod tests {
     /// words of their errors.
     #[test]
     fn sources_must_not_overlap() {
-        use StoreReach::{Machine, Network};
+        use StoreReach::{Loopback, Machine, Network};
         let check = |texts: &[&str], reach| CounterSource::check_disjoint(&sources(texts), Some(reach));
         for (good, reach) in [
             (&["leaf:mysql://a/l?tag=x"][..], Network),
@@ -306,6 +302,7 @@ mod tests {
             (&["1/2 mysql://a/ids", "2/2 mysql://b/ids"], Network),
             (&["1/2 sqlite:/a.db", "2/2 sqlite:/b.db"], Machine),
             (&["tickets:mysql://localhost/t", "tickets:mysql://localhost:3307/t"], Machine),
+            (&["tickets:mysql://localhost/t"], Loopback),
         ] {
             assert_eq!(check(good, reach), Ok(()), "{good:?}");
         }
@@ -330,6 +327,8 @@ mod tests {
             (&["memory:"], Machine, &["forgets"]),
             (&["1/2 memory:", "2/2 mysql://a/ids"], Network, &["`1/2 memory:`"]),
             (&["sqlite:/a.db"], Network, &["do not see that file", "a store on the network"]),
+            // A proxy on each machine may lead there.
+            (&["sqlite:/a.db"], Loopback, &["do not see that file"]),
             (&["sqlite:a.db"], Machine, &["from `/` on"]),
             (&["tickets:mysql://localhost/t"], Network, &["a server of their own", "leads every machine"]),
             (&["1/2 mysql://a/i", "2/2 mysql://127.0.0.1:3307/i"], Network, &["`2/2 mysql://127"]),
