@@ -147,7 +147,10 @@ impl<S: Source> Registrar<S> {
         }
         for (name, definition) in wanted.namespaces {
             let before = served.namespaces().iter().find(|it| *it.name() == name);
-            if let Some(record) = wanted.records.get(&name) {
+            if self.is_refused(&name) {
+                // What this node saw before is what others refuse: the store's record is what holds.
+                self.lost.note(&name, wanted.records.get(&name));
+            } else if let Some(record) = wanted.records.get(&name) {
                 match self.put_back_if_older(&name, record).await {
                     Ok(Followed::Yes) => {}
                     Ok(Followed::No) => {
@@ -186,6 +189,11 @@ impl<S: Source> Registrar<S> {
                 claims.claim_again().instrument(tracing::error_span!("namespace", %name)).await;
             }
         }
+    }
+
+    /// Whether another has claimed numbers that the sources of a namespace give here.
+    fn is_refused(&self, name: &NamespaceName) -> bool {
+        self.claims.get(name).is_some_and(|claims| claims.refused().is_some())
     }
 
     /// Waits until all sources that are being opened are there or have failed.

@@ -127,10 +127,15 @@ impl NamespaceRecord {
         for text in older.earlier_texts.iter().chain([&older.definition.text]) {
             record.remember(text.clone());
         }
-        // What a source gave at first holds for as long as the numbers do.
-        record.numbers.resize(record.numbers.len().max(older.numbers.len()), None);
-        for (kept, older) in record.numbers.iter_mut().zip(&older.numbers) {
-            *kept = kept.or(*older);
+        // What a source gave at first holds for as long as the numbers do. What the store has is what nodes compare with by
+        // now: what was seen never joins a claim there that it overlaps.
+        record.numbers.clone_from(&self.numbers);
+        record.numbers.resize(self.numbers.len().max(seen.numbers.len()), None);
+        for (nth, seen) in seen.numbers.iter().enumerate() {
+            let Some(seen) = *seen else { continue };
+            if !record.numbers.iter().flatten().any(|kept| kept.overlaps(seen)) {
+                record.numbers[nth].get_or_insert(seen);
+            }
         }
         if older.reach == Reach::Everywhere {
             record.reach = Reach::Everywhere;
@@ -305,6 +310,13 @@ mod tests {
         let newer = NamespaceRecord { numbers: vec![None, even, None], ..second };
         for (found, seen) in [(&older, &newer), (&newer, &older)] {
             assert_eq!(found.brought_up_to(seen).unwrap().numbers, [odd, even, None]);
+        }
+        // Two that overlap never stand in one record: the store's stays, whichever record is the newer.
+        let other = NamespaceRecord { numbers: vec![None, odd], ..first };
+        for edition in [1, 9] {
+            let found = NamespaceRecord { edition, ..other.clone() };
+            let record = found.brought_up_to(&NamespaceRecord { edition: 5, ..older.clone() });
+            assert_eq!(record.unwrap_or(found).numbers, [None, odd], "{edition}");
         }
     }
 }

@@ -40,9 +40,16 @@ impl Claims {
         Ok(claimed)
     }
 
-    /// Whether a record remembers all that this node claimed. It does not where the store lost it.
+    /// Whether a record remembers all that this node claimed, and nothing that overlaps it. It does not where the store lost
+    /// it.
     pub(super) fn are_in(&self, recorded: &[Option<Numbers>]) -> bool {
-        self.held().numbers.iter().all(|(nth, numbers)| recorded.get(*nth) == Some(&Some(*numbers)))
+        let overlaps = |nth: usize, numbers: Numbers| {
+            let others = recorded.iter().enumerate().filter(|(at, _)| *at != nth);
+            others.filter_map(|(_, it)| *it).any(|theirs| theirs.overlaps(numbers))
+        };
+        self.held().numbers.iter().all(|(nth, numbers)| {
+            recorded.get(*nth) == Some(&Some(*numbers)) && !overlaps(*nth, *numbers)
+        })
     }
 
     /// Claims again what this node uses. Where another has claimed numbers of it meanwhile, none of the sources is used

@@ -34,6 +34,15 @@ pub(super) enum Followed {
     No,
 }
 
+impl Lost {
+    /// Notes the record of a namespace as the one that holds, also where an earlier one was newer.
+    pub(super) fn note(&mut self, name: &NamespaceName, record: Option<&NamespaceRecord>) {
+        if let Some(record) = record {
+            self.seen.insert(name.clone(), record.clone());
+        }
+    }
+}
+
 impl<S: Source> Registrar<S> {
     /// The namespaces that are served and that the store no longer has a record of, as they are to be served.
     pub(super) async fn without_record(&mut self, wanted: &Wanted) -> Vec<Arc<Namespace<S>>> {

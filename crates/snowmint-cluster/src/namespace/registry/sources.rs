@@ -106,20 +106,20 @@ pub fn may_give(
         _ => None,
     };
     let shown = |nth| text(nth).unwrap_or_else(|| format!("number {nth}"));
-    if let Some(recorded) = record.numbers.get(nth).copied().flatten() {
-        if !recorded.contains(found) {
-            return refused(NumbersError::Changed { source_text: shown(nth), recorded, found });
-        }
-        return Ok(Some(recorded));
+    let recorded = record.numbers.get(nth).copied().flatten();
+    if let Some(recorded) = recorded.filter(|recorded| !recorded.contains(found)) {
+        return refused(NumbersError::Changed { source_text: shown(nth), recorded, found });
     }
+    // Also where it is recorded: a record of an earlier version may hold two that overlap.
+    let given = recorded.unwrap_or(found);
     let others = record.numbers.iter().enumerate().filter_map(|(at, it)| Some((at, (*it)?)));
-    match others.into_iter().find(|(at, theirs)| *at != nth && theirs.overlaps(found)) {
+    match others.into_iter().find(|(at, theirs)| *at != nth && theirs.overlaps(given)) {
         Some((at, theirs)) => refused(NumbersError::Overlap {
             one: shown(at),
             one_numbers: theirs,
             other: shown(nth),
-            other_numbers: found,
+            other_numbers: given,
         }),
-        None => Ok(None),
+        None => Ok(recorded),
     }
 }

@@ -159,6 +159,24 @@ async fn sources_are_compared_by_what_the_record_remembers() {
     add(&store, &name(), &of("x"), Again::StartOver).await.unwrap();
 }
 
+/// Goal: of two sources that give the same numbers not both are used, though a store that was restored forgot the first
+/// claim and got it back by hand or by an earlier version. Method: a record that holds both.
+#[tokio::test]
+async fn claims_that_overlap_are_refused_where_both_are_recorded() {
+    let store = MemoryStore::new();
+    let wanted = defined("scheme = 'segment'\nsources = ['tickets:mysql://a/t', 'tickets:mysql://b/t']");
+    let odd = Some(numbers(1, 2));
+    let both = NamespaceRecord {
+        numbers: vec![odd, odd],
+        ..NamespaceRecord::new(wanted.clone(), Reach::Everywhere)
+    };
+    put_back(&store, &name(), &both).await.unwrap();
+    for nth in [0, 1] {
+        let error = claim_numbers(&store, &name(), &wanted, nth, numbers(1, 2)).await.unwrap_err();
+        assert!(error.to_string().contains("given twice"), "{error}");
+    }
+}
+
 /// Goal: a source is used only once no node can miss what it gives. Method: a store that may lose 2 s, under paused time,
 /// with another claim in the middle of the wait.
 #[tokio::test(start_paused = true)]
