@@ -18,8 +18,7 @@ use super::claims::Claims;
 use super::places::{Others, Place, PlaceError, Unopened};
 use crate::settings::{ServiceClock, SharedClock};
 
-/// How long the other stores of a namespace may take to be opened before it is served without those that have not
-/// answered.
+/// How long the other stores of a namespace may take to answer before it is served without those that have not.
 const OPEN_WITHIN: Duration = Duration::from_secs(5);
 
 /// Opens stores and counters, each store once; clones share them.
@@ -99,6 +98,12 @@ impl Opening {
         places.iter().map(|place| all.entry(format!("{base} {place}")).or_default().clone()).collect()
     }
 
+    /// How long a source that answered may take until it is open: what it gives settles in the store of the service first,
+    /// and a second time where the claim of another source came in between.
+    fn claim_within(&self) -> Duration {
+        OPEN_WITHIN + 2 * self.store.may_lose()
+    }
+
     /// Opens all sources at the same time, once what is known of them shows no number that two of them give.
     async fn places(
         &self,
@@ -115,7 +120,7 @@ impl Opening {
         let mut errors = Vec::new();
         let survey =
             |it: Unopened| (it.source.clone(), async move { it.survey().await.map(|found| (it, found)) });
-        let found = at_once(all.iter().cloned().map(survey), &mut errors).await?;
+        let found = at_once(all.iter().cloned().map(survey), OPEN_WITHIN, &mut errors).await?;
         // Before anything is remembered: which of two is to be mended is for the operator to say.
         let numbers = found.iter().filter_map(|(it, found)| Some((it, (*found)?)));
         for (at, (one, theirs)) in numbers.clone().enumerate() {
@@ -133,7 +138,7 @@ impl Opening {
         let open = |(it, found): (Unopened, Option<Numbers>)| {
             (it.source.clone(), async move { it.open_found(found).await.map(|place| (it.nth, place)) })
         };
-        let opened = at_once(found.into_iter().map(open), &mut errors).await?;
+        let opened = at_once(found.into_iter().map(open), self.claim_within(), &mut errors).await?;
         if opened.is_empty() {
             return Err(errors.into_iter().next().unwrap_or_default());
         }
@@ -156,6 +161,7 @@ impl Opening {
 /// A mistake in the settings, here or there, which no waiting mends.
 async fn at_once<T, F>(
     asked: impl IntoIterator<Item = (CounterSource, F)>,
+    within: Duration,
     errors: &mut Vec<String>,
 ) -> Result<Vec<T>, String>
 where
@@ -164,7 +170,7 @@ where
 {
     let mut asking = JoinSet::new();
     for (source, answer) in asked {
-        asking.spawn(async move { (source, timeout(OPEN_WITHIN, answer).await) });
+        asking.spawn(async move { (source, timeout(within, answer).await) });
     }
     let mut answers = Vec::new();
     while let Some(answer) = asking.join_next().await {
@@ -175,7 +181,7 @@ where
             Ok(Err(PlaceError::Open(OpenError::Store(error)))) => errors.push(error.to_string()),
             Ok(Err(error)) => return Err(error.to_string()),
             Err(_) => {
-                errors.push(format!("{source} did not answer within {OPEN_WITHIN:?}; it is tried again"));
+                errors.push(format!("{source} did not answer within {within:?}; it is tried again"));
             }
         }
     }
@@ -198,5 +204,77 @@ impl Counters {
         };
         let key = Key::new(key).map_err(|error| error.to_string())?;
         Ok(self.places.iter().map(|place| place.counter(&key)).collect())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use async_trait::async_trait;
+    use snowmint::{Layout, WallClock};
+    use snowmint_cluster::namespace::registry::{self, Again};
+    use snowmint_cluster::namespace::{Fields, NamespaceError};
+    use snowmint_store::{Expected, MemoryStore, StoreError, Swap, Versioned};
+
+    use super::*;
+
+    /// A store that may lose 10 s.
+    #[derive(Debug)]
+    struct Forgetful(MemoryStore);
+
+    #[async_trait]
+    impl Store for Forgetful {
+        async fn load(&self, key: &Key) -> Result<Option<Versioned>, StoreError> {
+            self.0.load(key).await
+        }
+
+        async fn compare_and_set(
+            &self,
+            key: &Key,
+            expected: Expected,
+            value: &[u8],
+        ) -> Result<Swap, StoreError> {
+            self.0.compare_and_set(key, expected, value).await
+        }
+
+        async fn list(&self, prefix: &str) -> Result<Vec<(Key, Versioned)>, StoreError> {
+            self.0.list(prefix).await
+        }
+
+        fn may_lose(&self) -> Duration {
+            Duration::from_secs(10)
+        }
+
+        fn describe(&self) -> String {
+            self.0.describe()
+        }
+    }
+
+    /// Goal: sources are used though their claims take longer to settle than a source may take to answer. Method: paused
+    /// time, a store that may lose 10 s, and two claims at the same time, so that one of them settles twice.
+    #[tokio::test(start_paused = true)]
+    async fn claims_have_the_time_to_settle() {
+        let store: Arc<dyn Store> = Arc::new(Forgetful(MemoryStore::new()));
+        let name = NamespaceName::new("n").unwrap();
+        let sources = ["tickets:mysql://a/t", "tickets:mysql://b/t"].map(|it| it.parse().unwrap());
+        let fields = Fields {
+            scheme: "segment".to_owned(),
+            sources: Some(sources.to_vec()),
+            ..Fields::default()
+        };
+        let wanted = fields.define(&Layout::TWITTER).unwrap();
+        registry::add(&*store, &name, &wanted, Again::GoOn).await.unwrap();
+        let opening = Opening::new(Arc::clone(&store), Arc::new(WallClock));
+        let claims = Arc::new(Claims::new(store, name, wanted));
+        let claim = |(nth, source): (usize, CounterSource)| {
+            let claims = Arc::clone(&claims);
+            let found = serde_json::from_str(&format!(r#"{{"remainder":{nth},"delta":2}}"#)).unwrap();
+            (source, async move {
+                claims.claim(nth, found).await.map_err(|error: NamespaceError| PlaceError::from(error))
+            })
+        };
+        let mut errors = Vec::new();
+        let asked = sources.into_iter().enumerate().map(claim);
+        let claimed = at_once(asked, opening.claim_within(), &mut errors).await.unwrap();
+        assert_eq!((claimed.len(), errors), (2, Vec::new()));
     }
 }
