@@ -65,7 +65,9 @@ Nodes read the store every few seconds: no restart is needed. Scheme, layout,
 stripe and reset are fixed: a change could produce duplicates. Rule, sequence
 start, mode, sizes, start and maximum can change. The place of a source can
 change (--source) if it is the same counter, or if the old one is stopped for
-good and --above says how far it came. The text form can change if no new text
+good and --above says how far it came: at least the largest
+snowmint_numbers_highest of all nodes, since nodes hold numbers in reserve that
+a table of the old one, or its copy, may not show. The text form can change if no new text
 can equal an earlier one: another width, or another literal at its start.
 
 The same in a file, for snowmint serve --namespaces-file FILE (TOML):
@@ -134,7 +136,7 @@ enum Action {
         )]
         sources: Vec<String>,
         /// For a source whose old server is stopped for good: raise the new one above this number, the highest that the old
-        /// one can have given
+        /// one can have given: no less than the largest snowmint_numbers_highest of all nodes, whatever a table shows
         #[arg(long, value_name = "N", requires = "sources")]
         above: Option<u64>,
     },
@@ -255,15 +257,19 @@ async fn move_sources(
     // Read here and not by the flag: its error would repeat a password.
     let wanted: Result<Vec<CounterSource>, _> = given.iter().map(|source| source.parse()).collect();
     let wanted = wanted.map_err(|error| Failure::flag("--source", error))?;
+    let mut compared = Vec::new();
     if let Some(before) = find(store, name).await? {
         let mut definition = before.definition.clone();
         if let Scheme::Segment(segment) = &mut definition.scheme {
-            segment.source = NumberSource::Other(wanted.clone());
+            let old = std::mem::replace(&mut segment.source, NumberSource::Other(wanted.clone()));
+            if let NumberSource::Other(old) = old {
+                compared = old;
+            }
         }
         sources::check(name, &definition, Some(&before)).await?;
         sources::check_move(name, &before, &wanted, above).await?;
     }
-    let record = registry::move_sources(store, name, &wanted).await.map_err(failed)?;
+    let record = registry::move_sources(store, name, &compared, &wanted).await.map_err(failed)?;
     registry::settle(store, name, &record).await.map_err(failed)?;
     let mut out = Output::new();
     out.line(&format!("{name} is {}", record.definition))?;

@@ -1,5 +1,6 @@
 //! What `ns` finds at the sources of a namespace: whether they are disjoint, and whether one may be at another place.
 
+use std::path::Path;
 use std::sync::Arc;
 
 use snowmint_cluster::NamespaceName;
@@ -112,7 +113,7 @@ pub(super) async fn check_move(
                 "--source {new}: not reached from here, so it cannot be compared with {old}: {error}"
             ))
         })?;
-        match (open(old, &key).await, above) {
+        match (open_old(old, &key).await, above) {
             (Ok(before), _) => {
                 if !are_one(&*before, &*counter).await.map_err(Failure::runtime)? {
                     let why = format!(
@@ -123,9 +124,7 @@ pub(super) async fn check_move(
                 }
             }
             (Err(_), Some(number)) => {
-                if !counter.raise_above(number).await.map_err(Failure::runtime)? {
-                    return Err(Failure::flag("--above", format!("{new} cannot be raised above {number}")));
-                }
+                raise(&*counter, number, new).await?;
             }
             (Err(error), None) => {
                 let why = format!(
@@ -137,6 +136,33 @@ pub(super) async fn check_move(
         }
     }
     Ok(())
+}
+
+/// Raises the counter of a source above a number, for good.
+async fn raise(counter: &dyn Counter, number: u64, source: &CounterSource) -> Result<(), Failure> {
+    let raised = async || {
+        if counter.raise_above(number).await.map_err(Failure::runtime)? {
+            return Ok(());
+        }
+        Err(Failure::flag("--above", format!("{source} cannot be raised above {number}")))
+    };
+    raised().await?;
+    if !counter.may_lose().is_zero() {
+        // What a failover lost meanwhile is raised again.
+        tokio::time::sleep(counter.may_lose()).await;
+        raised().await?;
+    }
+    Ok(())
+}
+
+/// The counter of a source as it was. A file that is gone is not made again by looking at it.
+async fn open_old(source: &CounterSource, key: &Key) -> Result<Arc<dyn Counter>, String> {
+    if let Some(path) = source.url().strip_prefix("sqlite:")
+        && !Path::new(path.strip_prefix("//").unwrap_or(path)).exists()
+    {
+        return Err("there is no such file".to_owned());
+    }
+    open(source, key).await.map_err(|error| error.to_string())
 }
 
 /// The counter of a source.

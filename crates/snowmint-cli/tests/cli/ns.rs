@@ -223,3 +223,22 @@ fn a_store_is_not_made_by_adding_to_it() {
     }
     assert!(!bench.path("snowmint-data").exists());
 }
+
+/// Goal: the numbers of a file go on where the file is now. Method: move it, and tell the namespace with the same command
+/// twice, first without saying how far it came: no file is made at its old place.
+#[test]
+fn a_source_whose_file_was_moved_is_followed() {
+    let bench = Bench::new();
+    let [old, new] = ["old.db", "new.db"].map(|file| format!("sqlite:{}", bench.path(file).display()));
+    bench.out(&["store", "init", "--store", &old]);
+    bench.out(&["store", "init"]);
+    bench.out(&["ns", "add", "n", "--scheme", "segment", "--source", &old]);
+    for end in ["", "-wal", "-shm"] {
+        let _ = std::fs::rename(bench.path(&format!("old.db{end}")), bench.path(&format!("new.db{end}")));
+    }
+    let unsaid = bench.refused(&["ns", "set", "n", "--source", &new], 2);
+    assert!(unsaid.contains("there is no such file") && unsaid.contains("--above N"), "{unsaid}");
+    let moved = bench.out(&["ns", "set", "n", "--source", &new, "--above", "9000"]);
+    assert!(moved.contains("new.db"), "{moved}");
+    assert!(!bench.path("old.db").exists());
+}

@@ -52,6 +52,17 @@ pub enum NamespaceError {
         /// Which sources, and why.
         source: DefinitionError,
     },
+    /// Somebody changed its sources after they were compared with those that are wanted.
+    #[error(
+        "the sources of namespace {name} were changed meanwhile, it is `{found}` now: nothing was written; compare the new \
+         sources with these, by the same command again"
+    )]
+    OtherSources {
+        /// The namespace.
+        name: NamespaceName,
+        /// What it is now.
+        found: String,
+    },
     /// A source gives numbers of another one, or others than at first.
     #[error("namespace {name}: {source}")]
     Numbers {

@@ -52,16 +52,18 @@ pub async fn claim_numbers(
 
 /// Changes where the sources of a namespace are, under the same stripes. What is remembered of their numbers stays.
 ///
-/// The caller knows that each new place is the same counter as the old one, or goes on above all that the old one gave while
-/// that gives no more: this compares their texts alone.
+/// The caller knows that each new place is the same counter as the one in `compared`, or goes on above all that this gave
+/// while it gives no more: here their texts alone are compared.
 ///
 /// # Errors
 ///
 /// [`NamespaceError::Mismatch`] for another number of sources, another stripe, or another system;
+/// [`NamespaceError::OtherSources`] where its sources are not those in `compared` any more;
 /// [`NamespaceError::Missing`], [`NamespaceError::Dropped`], [`NamespaceError::Sources`], or the store's.
 pub async fn move_sources(
     store: &dyn Store,
     name: &NamespaceName,
+    compared: &[CounterSource],
     sources: &[CounterSource],
 ) -> Result<NamespaceRecord, NamespaceError> {
     let moved = |record: Option<NamespaceRecord>| -> Result<Next, NamespaceError> {
@@ -71,6 +73,10 @@ pub async fn move_sources(
         if let Scheme::Segment(segment) = &mut record.definition.scheme {
             let may_move = match &segment.source {
                 NumberSource::Own(_) => false,
+                NumberSource::Other(old) if old != compared && old != sources => {
+                    let found = before.to_string();
+                    return Err(NamespaceError::OtherSources { name: name.clone(), found });
+                }
                 NumberSource::Other(old) => {
                     old.len() == sources.len() && old.iter().zip(sources).all(|(old, new)| old.is_alike(new))
                 }

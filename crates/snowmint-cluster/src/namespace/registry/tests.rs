@@ -159,6 +159,23 @@ async fn sources_are_compared_by_what_the_record_remembers() {
     add(&store, &name(), &of("x"), Again::StartOver).await.unwrap();
 }
 
+/// Goal: sources move only from where they were compared. Method: another move in between.
+#[tokio::test]
+async fn sources_that_moved_meanwhile_are_compared_first() {
+    let store = MemoryStore::new();
+    let sources = ["a", "b", "c"].map(|host| [format!("redis-counter:redis://{host}/0?counter=n").parse().unwrap()]);
+    let [a, b, c] = &sources;
+    let toml = format!("scheme = 'segment'\nsources = ['{}']", a[0]);
+    add(&store, &name(), &defined(&toml), Again::GoOn).await.unwrap();
+    let moved = move_sources(&store, &name(), a, b).await.unwrap();
+    let error = move_sources(&store, &name(), a, c).await.unwrap_err();
+    assert!(matches!(error, NamespaceError::OtherSources { .. }), "{error}");
+    assert!(error.to_string().contains("redis://b/0"), "{error}");
+    // The same move by two is one.
+    assert_eq!(move_sources(&store, &name(), a, b).await.unwrap().definition, moved.definition);
+    move_sources(&store, &name(), b, c).await.unwrap();
+}
+
 /// Goal: of two sources that give the same numbers not both are used, though a store that was restored forgot the first
 /// claim and got it back by hand or by an earlier version. Method: a record that holds both.
 #[tokio::test]
