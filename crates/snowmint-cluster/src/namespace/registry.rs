@@ -25,7 +25,7 @@ use super::name::NamespaceName;
 use super::numbers::NumbersError;
 use super::record::{NamespaceRecord, PREFIX, Reach, key};
 
-pub use sources::{claim_numbers, may_give, move_sources};
+pub use sources::{Claimed, Recorded, claim_numbers, may_give, move_sources};
 
 /// The record that moves with every change: fresh random digits, so that no two versions are alike, whatever the store lost.
 const VERSION: &str = "versions/namespaces";

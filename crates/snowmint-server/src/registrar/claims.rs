@@ -8,7 +8,8 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use snowmint_cluster::NamespaceName;
-use snowmint_cluster::namespace::{Definition, NamespaceError, Numbers, registry};
+use snowmint_cluster::namespace::registry::{self, Claimed, Recorded};
+use snowmint_cluster::namespace::{Definition, NamespaceError, Numbers};
 use snowmint_store::{Counter, Mark, Segment, Store, StoreError, StoreErrorKind};
 
 /// The numbers of the sources of one namespace that this node uses.
@@ -35,8 +36,12 @@ impl Claims {
 
     /// Claims the numbers of a source: what it may give, once every node can know it.
     pub(super) async fn claim(&self, nth: usize, found: Numbers) -> Result<Numbers, NamespaceError> {
+        Ok(self.record(nth, found).await?.numbers)
+    }
+
+    async fn record(&self, nth: usize, found: Numbers) -> Result<Claimed, NamespaceError> {
         let claimed = registry::claim_numbers(&*self.store, &self.name, &self.wanted, nth, found).await?;
-        self.held().numbers.insert(nth, claimed);
+        self.held().numbers.insert(nth, claimed.numbers);
         Ok(claimed)
     }
 
@@ -57,8 +62,10 @@ impl Claims {
     pub(super) async fn claim_again(&self) {
         let numbers = self.held().numbers.clone();
         for (nth, numbers) in numbers {
-            match self.claim(nth, numbers).await {
-                Ok(_) => {
+            match self.record(nth, numbers).await {
+                // The record that was looked at was older than the claim.
+                Ok(Claimed { was: Recorded::Before, .. }) => {}
+                Ok(Claimed { was: Recorded::Now, .. }) => {
                     tracing::warn!(nth, %numbers, "the store lost which numbers a source gives; written again");
                 }
                 Err(error @ NamespaceError::Numbers { .. }) => {

@@ -10,6 +10,24 @@ use super::super::numbers::{Numbers, NumbersError};
 use super::super::record::NamespaceRecord;
 use super::{NamespaceError, Next, alive, check, missing, settle, update};
 
+/// What a source may give.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Claimed {
+    /// These numbers.
+    pub numbers: Numbers,
+    /// Whether the record remembered it before, or was written for it.
+    pub was: Recorded,
+}
+
+/// Whether a record remembered the numbers of a source.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Recorded {
+    /// It did.
+    Before,
+    /// It was written for it.
+    Now,
+}
+
 /// Remembers which numbers a source of a namespace gives, or compares them with what is remembered: what it may give, once
 /// that has settled. `wanted` is the namespace as this node serves it, and `nth` the place of the source in it.
 ///
@@ -26,8 +44,9 @@ pub async fn claim_numbers(
     wanted: &Definition,
     nth: usize,
     found: Numbers,
-) -> Result<Numbers, NamespaceError> {
-    let claimed = |record: Option<NamespaceRecord>| -> Result<Next, NamespaceError> {
+) -> Result<Claimed, NamespaceError> {
+    let mut was = Recorded::Before;
+    let mut claimed = |record: Option<NamespaceRecord>| -> Result<Next, NamespaceError> {
         let mut record = record.ok_or_else(|| missing(store, name))?;
         check(name, &record, wanted)?;
         if may_give(name, &record, nth, found)?.is_some() {
@@ -37,14 +56,18 @@ pub async fn claim_numbers(
             record.numbers.resize(nth + 1, None);
         }
         record.numbers[nth] = Some(found);
+        was = Recorded::Now;
         Ok(Next::Write(record))
     };
     loop {
-        let record = update(store, name, claimed).await?;
+        let record = update(store, name, &mut claimed).await?;
         match settle(store, name, &record).await {
             // Another source of it was claimed meanwhile, or the claim was lost.
             Err(NamespaceError::Unsettled { .. }) => {}
-            Ok(()) => return Ok(record.numbers.get(nth).copied().flatten().unwrap_or(found)),
+            Ok(()) => {
+                let numbers = record.numbers.get(nth).copied().flatten().unwrap_or(found);
+                return Ok(Claimed { numbers, was });
+            }
             Err(error) => return Err(error),
         }
     }

@@ -131,7 +131,9 @@ async fn sources_are_compared_by_what_the_record_remembers() {
     let missing = claim_numbers(&store, &name(), &wanted, 0, numbers(1, 2)).await.unwrap_err();
     assert!(matches!(missing, NamespaceError::Missing { .. }), "{missing}");
     add(&store, &name(), &wanted, Again::GoOn).await.unwrap();
-    let claim = async |nth, found| claim_numbers(&store, &name(), &of("y"), nth, found).await;
+    let claim = async |nth, found| {
+        claim_numbers(&store, &name(), &of("y"), nth, found).await.map(|claimed| claimed.numbers)
+    };
     assert_eq!(claim(1, numbers(1, 2)).await.unwrap(), numbers(1, 2));
     let overlap = claim(0, numbers(1, 4)).await.unwrap_err().to_string();
     for words in ["namespace orders", "x@a/t", "x@b/t", "1 modulo 2", "1 modulo 4", "given twice"] {
@@ -139,6 +141,8 @@ async fn sources_are_compared_by_what_the_record_remembers() {
     }
     assert_eq!(claim(2, numbers(0, 4)).await.unwrap(), numbers(0, 4));
     assert_eq!(claim(0, numbers(2, 4)).await.unwrap(), numbers(2, 4));
+    let again = claim_numbers(&store, &name(), &wanted, 0, numbers(2, 4)).await.unwrap();
+    assert_eq!(again, Claimed { numbers: numbers(2, 4), was: Recorded::Before }, "nothing is written twice");
     // Fewer numbers of the same are no harm, all others are.
     assert_eq!(claim(1, numbers(3, 8)).await.unwrap(), numbers(1, 2));
     for found in [numbers(0, 2), numbers(0, 1), numbers(0, 4)] {
@@ -205,7 +209,7 @@ async fn what_a_source_gives_counts_once_it_has_settled() {
     let claim = async |nth, wait| {
         tokio::time::sleep(Duration::from_secs(wait)).await;
         let claimed = claim_numbers(&store, &name(), &wanted, nth, numbers(nth as u64, 2)).await.unwrap();
-        (claimed, began.elapsed())
+        (claimed.numbers, began.elapsed())
     };
     let ((one, one_after), (other, other_after)) = tokio::join!(claim(0, 0), claim(1, 1));
     assert_eq!((one, other), (numbers(0, 2), numbers(1, 2)));
