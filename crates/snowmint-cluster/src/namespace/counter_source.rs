@@ -19,6 +19,9 @@ use crate::segment::{Stripe, StripeError};
 const TAKEOVERS: [&str; 4] = ["leaf:", "tinyid:", "tickets:", "redis-counter:"];
 /// Those of them that give every number, so that a second source beside one repeats its numbers.
 const WHOLE: [&str; 2] = ["leaf", "redis-counter"];
+/// The parameter that says of an address on loopback that every node reaches the same server by it, and its only value. It is
+/// ours: no server and no driver hears of it.
+const SHARED: (&str, &str) = ("shared", "yes");
 /// Longest text, in bytes.
 const MAX_LEN: usize = 512;
 
@@ -37,7 +40,9 @@ const MAX_LEN: usize = 512;
 #[serde(try_from = "String", into = "String")]
 pub struct CounterSource {
     stripe: Option<Stripe>,
+    /// Without [`SHARED`].
     url: String,
+    is_shared: bool,
 }
 
 /// Why a text is no source of numbers.
@@ -60,6 +65,15 @@ pub enum CounterSourceError {
         "the URL of a source has a password, which everybody would see: put it into SNOWMINT_STORE_PASSWORD, or into a file that the URL names as ?password_file=PATH"
     )]
     Password,
+    /// Another value of `shared`.
+    #[error(
+        "invalid value {value} of shared in the URL of a source: expected shared=yes, which says that every node reaches the \
+         same server by this address"
+    )]
+    Shared {
+        /// What was given.
+        value: Snippet,
+    },
     /// Too long.
     #[error("the text of a source has at most {MAX_LEN} bytes, this one has {len}")]
     Length {
@@ -69,7 +83,7 @@ pub enum CounterSourceError {
 }
 
 impl CounterSource {
-    /// The URL.
+    /// The URL, as a store or counter is opened by it: without `shared=yes`.
     pub fn url(&self) -> &str {
         &self.url
     }
@@ -161,10 +175,11 @@ impl CounterSource {
                 "`{self}` as a source: nodes on other machines may share this namespace and do not see that file, so each would \
                  give the same numbers; name a store on the network, or leave the source out"
             )),
-            (StoreReach::Loopback, Some(StoreReach::Network)) => Err(format!(
+            (StoreReach::Loopback, Some(StoreReach::Network)) if !self.is_shared => Err(format!(
                 "`{self}` as a source: nodes on other machines share this namespace and would each reach a server of their own \
                  there, so each would give the same numbers; name the server by an address that leads every machine to the same \
-                 one, or leave the source out"
+                 one; where a proxy on every machine leads there, add the parameter shared=yes to its URL; or leave the source \
+                 out"
             )),
             (StoreReach::Machine, _) if file.is_some_and(|path| !Path::new(path).is_absolute()) => {
                 Err(format!(
@@ -203,8 +218,29 @@ impl FromStr for CounterSource {
         if !plain || !url.contains(':') {
             return Err(CounterSourceError::Malformed { text: Snippet::of(text) });
         }
-        Ok(Self { stripe, url: url.to_owned() })
+        let (url, is_shared) = split_shared(url)?;
+        Ok(Self { stripe, url, is_shared })
     }
+}
+
+/// A URL without the parameter that says that every node reaches the same server by it, and whether it had it.
+fn split_shared(url: &str) -> Result<(String, bool), CounterSourceError> {
+    // In the path of a file a `?` is a character as any other.
+    let Some((base, query)) = url.split_once('?').filter(|_| !url.starts_with("sqlite:")) else {
+        return Ok((url.to_owned(), false));
+    };
+    let (mut others, mut is_shared) = (Vec::new(), false);
+    for parameter in query.split('&') {
+        match parameter.split_once('=').unwrap_or((parameter, "")) {
+            it if it == SHARED => is_shared = true,
+            (name, value) if name == SHARED.0 => {
+                return Err(CounterSourceError::Shared { value: Snippet::of(value) });
+            }
+            _ => others.push(parameter),
+        }
+    }
+    let url = if others.is_empty() { base.to_owned() } else { format!("{base}?{}", others.join("&")) };
+    Ok((url, is_shared))
 }
 
 /// Whether there is a `:` before the last `@` of what names user and hosts, or a parameter that would hold a password.
@@ -236,7 +272,12 @@ impl fmt::Display for CounterSource {
         if let Some(stripe) = self.stripe {
             write!(f, "{stripe} ")?;
         }
-        f.write_str(&self.url)
+        f.write_str(&self.url)?;
+        if self.is_shared {
+            let first = if self.url.contains('?') { '&' } else { '?' };
+            write!(f, "{first}{}={}", SHARED.0, SHARED.1)?;
+        }
+        Ok(())
     }
 }
 
@@ -253,10 +294,25 @@ mod tests {
         for text in ["leaf:mysql://u@h/leaf?tag=order", "1/2 mysql://u@h/ids", "sqlite:/a/b.db"] {
             assert_eq!(text.parse::<CounterSource>().unwrap().to_string(), text);
         }
+        // What says that it is shared is kept, and no driver hears of it.
+        for (text, url) in [
+            ("1/2 mysql://localhost/ids?shared=yes", "mysql://localhost/ids"),
+            ("leaf:mysql://[::1]/l?tag=a&shared=yes", "leaf:mysql://[::1]/l?tag=a"),
+        ] {
+            let source: CounterSource = text.parse().unwrap();
+            assert_eq!((source.to_string(), source.url()), (text.to_owned(), url));
+        }
+        let [shared, plain] =
+            &sources(&["leaf:mysql://localhost/l?shared=yes&tag=a", "leaf:mysql://localhost/l?tag=a"])[..]
+        else {
+            panic!("two sources");
+        };
+        assert!(shared.is_same(plain) && shared != plain, "a record that is there may say it later");
         for (bad, words) in [
             ("", "is no source"),
             ("orders", "is no source"),
             ("3/2 mysql://h/ids", "there is no stripe 3 of 2"),
+            ("mysql://localhost/ids?shared=no", "expected shared=yes"),
             ("mysql://u:hunter2@h/ids", "SNOWMINT_STORE_PASSWORD"),
             ("leaf:mysql://u:hunter2@h/ids?tag=a", "?password_file=PATH"),
             ("redis-counter:redis://:hunter2@h/0?counter=a", "?password_file=PATH"),
@@ -303,6 +359,7 @@ mod tests {
             (&["1/2 sqlite:/a.db", "2/2 sqlite:/b.db"], Machine),
             (&["tickets:mysql://localhost/t", "tickets:mysql://localhost:3307/t"], Machine),
             (&["tickets:mysql://localhost/t"], Loopback),
+            (&["tickets:mysql://localhost/t?shared=yes", "tickets:mysql://b/t"], Network),
         ] {
             assert_eq!(check(good, reach), Ok(()), "{good:?}");
         }
@@ -330,7 +387,12 @@ mod tests {
             // A proxy on each machine may lead there.
             (&["sqlite:/a.db"], Loopback, &["do not see that file"]),
             (&["sqlite:a.db"], Machine, &["from `/` on"]),
-            (&["tickets:mysql://localhost/t"], Network, &["a server of their own", "leads every machine"]),
+            (
+                &["tickets:mysql://localhost/t"],
+                Network,
+                &["a server of their own", "leads every machine", "shared=yes"],
+            ),
+            (&["sqlite:/a.db?shared=yes"], Network, &["do not see that file"]),
             (&["1/2 mysql://a/i", "2/2 mysql://127.0.0.1:3307/i"], Network, &["`2/2 mysql://127"]),
             (&["leaf:mysql://h/l?tag=a&socket=/run/mysqld.sock"], Network, &["a server of their own"]),
         ] {
