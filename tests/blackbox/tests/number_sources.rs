@@ -382,7 +382,10 @@ fn a_source_that_not_every_node_sees_is_refused() {
     assert_eq!(code, Some(2), "a proxy on each machine may lead to the store: {text}");
     assert_says(&text, &[&file, "do not see that file"]);
     let (code, text) = add(&loopback, tickets);
-    assert!(!text.contains("a server of their own"), "what leads to the store leads there too: {code:?} {text}");
+    assert!(
+        !text.contains("a server of their own"),
+        "what leads to the store leads there too: {code:?} {text}"
+    );
     binary::run(folder.path(), ["store", "init", "--store", "sqlite:own.db"]);
     let (code, text) = add("sqlite:own.db", &file);
     assert_eq!(code, Some(0), "processes of one machine share a file: {text}");

@@ -52,9 +52,10 @@ impl Claims {
             let others = recorded.iter().enumerate().filter(|(at, _)| *at != nth);
             others.filter_map(|(_, it)| *it).any(|theirs| theirs.overlaps(numbers))
         };
-        self.held().numbers.iter().all(|(nth, numbers)| {
-            recorded.get(*nth) == Some(&Some(*numbers)) && !overlaps(*nth, *numbers)
-        })
+        self.held()
+            .numbers
+            .iter()
+            .all(|(nth, numbers)| recorded.get(*nth) == Some(&Some(*numbers)) && !overlaps(*nth, *numbers))
     }
 
     /// Claims again what this node uses. Where another has claimed numbers of it meanwhile, none of the sources is used

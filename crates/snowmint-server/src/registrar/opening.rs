@@ -256,11 +256,8 @@ mod tests {
         let store: Arc<dyn Store> = Arc::new(Forgetful(MemoryStore::new()));
         let name = NamespaceName::new("n").unwrap();
         let sources = ["tickets:mysql://a/t", "tickets:mysql://b/t"].map(|it| it.parse().unwrap());
-        let fields = Fields {
-            scheme: "segment".to_owned(),
-            sources: Some(sources.to_vec()),
-            ..Fields::default()
-        };
+        let fields =
+            Fields { scheme: "segment".to_owned(), sources: Some(sources.to_vec()), ..Fields::default() };
         let wanted = fields.define(&Layout::TWITTER).unwrap();
         registry::add(&*store, &name, &wanted, Again::GoOn).await.unwrap();
         let opening = Opening::new(Arc::clone(&store), Arc::new(WallClock));

@@ -167,7 +167,8 @@ async fn sources_are_compared_by_what_the_record_remembers() {
 #[tokio::test]
 async fn sources_that_moved_meanwhile_are_compared_first() {
     let store = MemoryStore::new();
-    let sources = ["a", "b", "c"].map(|host| [format!("redis-counter:redis://{host}/0?counter=n").parse().unwrap()]);
+    let sources =
+        ["a", "b", "c"].map(|host| [format!("redis-counter:redis://{host}/0?counter=n").parse().unwrap()]);
     let [a, b, c] = &sources;
     let toml = format!("scheme = 'segment'\nsources = ['{}']", a[0]);
     add(&store, &name(), &defined(&toml), Again::GoOn).await.unwrap();
