@@ -38,8 +38,8 @@ struct State {
     answered: usize,
     delay: Duration,
     stopped: bool,
-    /// Both ends of every connection, open or not.
-    streams: Vec<TcpStream>,
+    /// Both ends of every open connection, with its number.
+    streams: Vec<(usize, TcpStream)>,
     accepted: usize,
 }
 
@@ -163,7 +163,7 @@ impl State {
     }
 
     fn cut(&mut self) {
-        for stream in self.streams.drain(..) {
+        for (_, stream) in self.streams.drain(..) {
             // One that is closed already has nothing to shut.
             stream.shutdown(Shutdown::Both).ok();
         }
@@ -241,17 +241,21 @@ impl Shared {
         let (Ok(client_copy), Ok(server_copy), Ok(kept), Ok(kept_too)) = copies else {
             return;
         };
-        {
+        let number = {
             let mut state = self.state();
             if state.stopped || state.refusing {
                 return;
             }
             state.accepted += 1;
-            state.streams.extend([kept, kept_too]);
-        }
+            let number = state.accepted;
+            state.streams.extend([(number, kept), (number, kept_too)]);
+            number
+        };
         let other = Arc::clone(self);
         thread::spawn(move || other.pump(server_copy, client_copy, Way::ToClient));
         self.pump(client, server, Way::ToServer);
+        // Copies of closed streams would keep their files open: a long run makes thousands.
+        self.state().streams.retain(|(of, _)| *of != number);
     }
 
     /// Passes one direction on until either end closes.
