@@ -341,8 +341,17 @@ async fn a_record_that_is_put_back_is_the_newest_that_was_seen() {
     }
     let store = MemoryStore::new();
     pin(&store, &name(), &defined("scheme = 'uuid7'")).await.unwrap();
-    let error = put_back(&store, &name(), &newer).await.unwrap_err();
-    assert!(matches!(error, NamespaceError::Mismatch(_)), "{error}");
+    let record = put_back(&store, &name(), &newer).await.unwrap();
+    assert_eq!(record.definition, newer.definition, "a lower edition went back, whatever it says");
+    let other = NamespaceRecord {
+        edition: record.edition,
+        ..NamespaceRecord::new(defined("scheme = 'uuid7'"), Reach::Named)
+    };
+    let error = put_back(&store, &name(), &other).await.unwrap_err();
+    assert!(
+        matches!(error, NamespaceError::Mismatch(_)),
+        "of two with one edition neither is the newer: {error}"
+    );
 }
 
 /// Goal: in steady state a node reads one record, and yet sees every change: one that was told, one that was not, one that was
