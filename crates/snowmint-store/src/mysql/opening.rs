@@ -7,7 +7,7 @@ use sqlx::mysql::{MySqlConnectOptions, MySqlConnection, MySqlSslMode};
 use sqlx::{ConnectOptions, Connection};
 
 use super::history::History;
-use super::session::{self, Crashes, Session};
+use super::session::{self, CrashLoss, Session};
 use super::{MySqlStore, TABLE, cause};
 use crate::credentials::Password;
 use crate::location::{Host, Location};
@@ -39,14 +39,14 @@ pub(crate) struct Settings {
     password: Password,
     limit: Duration,
     may_lose: Duration,
-    crashes: Crashes,
+    crashes: CrashLoss,
 }
 
 impl Settings {
     /// Takes `mysql://...` of a store apart.
     pub(super) fn parse(url: &str) -> Result<(Pool<Self>, String), UrlError> {
         let mut location = Self::location(url)?;
-        let parsed = Self::take(&mut location, Crashes::LoseWhatIsStated)?;
+        let parsed = Self::take(&mut location, CrashLoss::AsStated)?;
         location.finish(PARAMETERS)?;
         Ok(parsed)
     }
@@ -58,7 +58,10 @@ impl Settings {
     }
 
     /// Takes out what a connection needs, and returns with it the name for logs; other parameters are left.
-    pub(crate) fn take(location: &mut Location, crashes: Crashes) -> Result<(Pool<Self>, String), UrlError> {
+    pub(crate) fn take(
+        location: &mut Location,
+        crashes: CrashLoss,
+    ) -> Result<(Pool<Self>, String), UrlError> {
         let mut options = MySqlConnectOptions::new().disable_statement_logging();
         if let Some(socket) = location.take_path("socket") {
             options = options.socket(socket);

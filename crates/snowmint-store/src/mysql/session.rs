@@ -103,20 +103,20 @@ struct Replication {
 
 /// What a crash of a server or its machine may take back.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) enum Crashes {
+pub(crate) enum CrashLoss {
     /// As much as `may_lose` states.
-    LoseWhatIsStated,
+    AsStated,
     /// Nothing, and no loss can be stated, as in the table of another system.
-    LoseNothing,
+    Nothing,
     /// Anything: the user accepts it, or nothing is written.
-    LoseAnything,
+    Anything,
 }
 
 /// Asks the server what it is, and refuses one that must not be believed; `may_lose` is the loss that the user has stated.
 pub(super) async fn begin(
     sql: &mut MySqlConnection,
     may_lose: Duration,
-    crashes: Crashes,
+    crashes: CrashLoss,
 ) -> Result<Begun, Refusal> {
     let refused = |error: sqlx::Error| cause::refusal(&error);
     let variables = named(sql, VARIABLES).await.map_err(refused)?;
@@ -131,7 +131,7 @@ pub(super) async fn begin(
         return Err(Refusal::new(StoreErrorKind::Other, text));
     }
     let galera = !is_off("wsrep_on");
-    if !galera && crashes != Crashes::LoseAnything {
+    if !galera && crashes != CrashLoss::Anything {
         let every_seconds = value("innodb_flush_log_at_timeout").parse().unwrap_or(1);
         check_flush(value("innodb_flush_log_at_trx_commit"), every_seconds, may_lose, crashes)?;
         if !is_off("log_bin") {
@@ -302,7 +302,12 @@ impl Session {
 
 /// Refuses a server that acknowledges commits before they are on its disk, unless the user has stated the loss: with 0
 /// whatever ends the server loses those of the last seconds, with 2 whatever ends the machine. 1 and MariaDB's 3 lose none.
-fn check_flush(flush: &str, every_seconds: u64, may_lose: Duration, crashes: Crashes) -> Result<(), Refusal> {
+fn check_flush(
+    flush: &str,
+    every_seconds: u64,
+    may_lose: Duration,
+    crashes: CrashLoss,
+) -> Result<(), Refusal> {
     let ends = match flush {
         "0" => "server",
         "2" => "machine",
@@ -311,13 +316,13 @@ fn check_flush(flush: &str, every_seconds: u64, may_lose: Duration, crashes: Cra
     check_loss("innodb_flush_log_at_trx_commit", flush, ends, every_seconds, may_lose, crashes)
 }
 
-/// Refuses a server that syncs its binary log later: with such a log only that sync makes a commit durable, as InnoDB
-/// rolls back what the log lacks. What InnoDB has flushed as committed stays.
+/// Refuses a server that syncs its binary log later: with such a log only that sync makes a commit durable, as `InnoDB`
+/// rolls back what the log lacks. What `InnoDB` has flushed as committed stays.
 fn check_binlog_sync(
     sync: &str,
     every_seconds: u64,
     may_lose: Duration,
-    crashes: Crashes,
+    crashes: CrashLoss,
 ) -> Result<(), Refusal> {
     match sync {
         "1" => Ok(()),
@@ -331,7 +336,7 @@ fn check_loss(
     ends: &str,
     every_seconds: u64,
     may_lose: Duration,
-    crashes: Crashes,
+    crashes: CrashLoss,
 ) -> Result<(), Refusal> {
     // The flush is begun that often, and takes its time.
     let loss = Duration::from_secs(every_seconds + 1);
@@ -339,8 +344,8 @@ fn check_loss(
         return Ok(());
     }
     let accept = match crashes {
-        Crashes::LoseWhatIsStated => format!("may_lose={}s", loss.as_secs()),
-        Crashes::LoseNothing | Crashes::LoseAnything => "durable=no".to_owned(),
+        CrashLoss::AsStated => format!("may_lose={}s", loss.as_secs()),
+        CrashLoss::Nothing | CrashLoss::Anything => "durable=no".to_owned(),
     };
     let text = format!(
         "{setting} is {value}, so a crash of the {ends} loses about the last {every_seconds} s of commits, and two nodes \

@@ -4,7 +4,7 @@
 use crate::location::Location;
 use crate::mysql::cause;
 use crate::mysql::opening::{PARAMETERS, Settings};
-use crate::mysql::session::{Crashes, Session};
+use crate::mysql::session::{CrashLoss, Session};
 use crate::network::{self, Effect};
 use crate::sql::{Failure, Pool};
 use crate::turns::Turns;
@@ -56,7 +56,7 @@ impl Database {
         let (table, taken) = take(&mut location)?;
         let is_durable = network::durable(&mut location)?;
         let crashes =
-            if purpose == Purpose::Draw && is_durable { Crashes::LoseNothing } else { Crashes::LoseAnything };
+            if purpose == Purpose::Draw && is_durable { CrashLoss::Nothing } else { CrashLoss::Anything };
         let (pool, name) = Settings::take(&mut location, crashes)?;
         if !pool.may_lose.is_zero() {
             return Err(location.malformed(
