@@ -398,7 +398,8 @@ impl Segments {
     ///
     /// The numbers may be lost, not handed out again.
     pub async fn take_run(&self, count: NonZeroU64) -> Result<Run, NoNumber> {
-        let runs = if self.inner.config.mode == Mode::Cached {
+        let cached = self.inner.config.mode == Mode::Cached;
+        if cached {
             let drawn = self.inner.shared.line.draw_whole(count);
             if let Some(run) = drawn.and_then(|drawn| self.drawn(drawn)) {
                 return Ok(run);
@@ -406,18 +407,17 @@ impl Segments {
             if count == NonZeroU64::MIN {
                 // From memory, in its turn: nothing is passed.
                 return self.cached(1).await?.first().copied().ok_or_else(|| self.no_number());
-            } else if let Some(step) = self.numbers_apart() {
-                return Err(NoNumber::NotConsecutive { count: count.get(), step });
-            } else if let Some(run) = self.draw_whole_soon(count).await.and_then(|drawn| self.drawn(drawn)) {
-                return Ok(run);
-            } else {
-                self.at_desk(count, Order::Consecutive).await?
             }
-        } else {
-            self.at_desk(count, Order::Consecutive).await?
-        };
+            if let Some(step) = self.numbers_apart() {
+                return Err(NoNumber::NotConsecutive { count: count.get(), step });
+            }
+            if let Some(run) = self.draw_whole_soon(count).await.and_then(|drawn| self.drawn(drawn)) {
+                return Ok(run);
+            }
+        }
+        let runs = self.at_desk(count, Order::Consecutive).await?;
         let run = runs.first().copied().ok_or_else(|| self.no_number())?;
-        if self.inner.config.mode == Mode::Cached {
+        if cached {
             self.inner.shared.pass(&run);
         }
         Ok(run)

@@ -31,11 +31,10 @@ impl Received {
         let seen = all.entry(period).or_default().clone();
         while all.len() > REMEMBERED {
             // A clock may step to any period and back: the one furthest from where it is now.
-            let begin = |it: Option<Period>| it.map_or(0, Period::begin_unix_ms);
-            let far = |it: &Option<Period>| begin(*it).abs_diff(begin(period));
-            let furthest = all.keys().copied().filter(Option::is_some).max_by_key(far);
+            let now = period.map_or(0, Period::begin_unix_ms);
+            let furthest = all.keys().copied().flatten().max_by_key(|it| it.begin_unix_ms().abs_diff(now));
             let Some(furthest) = furthest else { break };
-            all.remove(&furthest);
+            all.remove(&Some(furthest));
         }
         seen
     }
