@@ -136,7 +136,7 @@ enum Action {
         )]
         sources: Vec<String>,
         /// For a source whose old server is stopped for good: raise the new one above this number, the highest that the old
-        /// one can have given: no less than the largest snowmint_numbers_highest of all nodes, whatever a table shows
+        /// one can have given: no less than the largest `snowmint_numbers_highest` of all nodes, whatever a table shows
         #[arg(long, value_name = "N", requires = "sources")]
         above: Option<u64>,
     },

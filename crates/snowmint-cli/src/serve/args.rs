@@ -173,7 +173,7 @@ pub(super) enum ClockChoice {
     /// the wall clock is a log line; a node that fell behind catches up where the store or another node agrees
     Anchored,
     /// The wall clock and each of its steps. One wrong step forward takes the worker until that time, also after the clock is
-    /// put right. After a step forward there are no ids for up to about a second (twice may_lose, if more), until the lease is
+    /// put right. After a step forward there are no ids for up to about a second (twice `may_lose`, if more), until the lease is
     /// renewed; after a step back --rule decides: reject (errors), wait, borrow (go on ahead of the clock) or generation
     /// (another backup worker id or sequence base, by the layout, back to the begin of this node's lease at most)
     Wall,
