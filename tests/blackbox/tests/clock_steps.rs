@@ -84,7 +84,7 @@ fn a_node_that_is_behind_seeks_a_lease_by_the_wall_clock() {
     step_and_wait(&behind, &clock, "+0");
     let others = serve.start();
     let mut taker = serve.start();
-    behind.log_with("this worker was taken away", PATIENCE);
+    behind.log_with("took this worker", PATIENCE);
     take(&taker, 0, &mut ids);
     taker.kill();
     wait_for_ids_of(&behind, 0, &mut ids);
@@ -134,6 +134,8 @@ fn text(server: &Server, namespace: &str) -> String {
 #[test]
 fn dates_and_periods_follow_the_wall_clock() {
     let folder = tempfile::tempdir().unwrap();
+    let ran = binary::run(folder.path(), ["store", "init", "--data", "data"]);
+    assert!(ran.status.success(), "{}", binary::text(&ran));
     let add = |name: &str, more: &[&str]| {
         let args = ["ns", "add", name, "--scheme", "segment", "--text", "{date}-{number}", "--data", "data"];
         let ran = binary::run(folder.path(), [&args[..], more].concat());
