@@ -41,7 +41,10 @@ pub(crate) fn under_running_nodes(store: &dyn Restorable) {
         world.nodes.iter().map(|node| node.server.metric("snowmint_segments_refused_total")).sum();
     assert!(refused > 0.0, "no node has noticed that the counter went back");
     for node in world.nodes.iter().take(NODES).filter(|node| !ended(node)) {
-        assert_says(&node.server.log(), &["the store lost writes that it had acknowledged"]);
+        // Over a store that may lose writes, the last grant may not have settled yet: then none of it was used.
+        let log = node.server.log();
+        let told = ["the store lost writes that it had acknowledged", "the store lost a grant of this lease"];
+        assert!(told.iter().any(|words| log.contains(words)), "{log}");
     }
 }
 
@@ -78,9 +81,10 @@ impl<'a> World<'a> {
     pub(crate) fn start(store: &'a dyn Restorable, window: &'static str) -> Self {
         let folder = tempfile::tempdir().unwrap();
         let words = ["ns", "add", "tickets", "--scheme", "segment", "--size-min", "100", "--size-max", "100"];
-        run(&folder, words.iter().chain(&["--store", &store.url()]));
-        let mut world =
-            Self { store, folder, window, url: store.url(), nodes: Vec::new(), earlier: Vec::new() };
+        let url = store.url();
+        run(&folder, ["store", "init", "--store", &url].iter());
+        run(&folder, words.iter().chain(&["--store", &url]));
+        let mut world = Self { store, folder, window, url, nodes: Vec::new(), earlier: Vec::new() };
         world.start_all();
         world.start_another();
         world.draw_from_all();
