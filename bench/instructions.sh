@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # Instructions an id, counted by callgrind, on each hot path. Fails where one rose by more than 5% over
-# instructions.txt. `--update` writes that file.
+# instructions/counts.txt. `--update` writes that file.
 set -euo pipefail
 cd "$(dirname "$0")"
 
@@ -15,8 +15,8 @@ esac
 command -v valgrind >/dev/null || { echo "valgrind is not installed: apt-get install valgrind" >&2; exit 1; }
 
 export CARGO_TARGET_DIR="${CARGO_TARGET_DIR:-$PWD/target}"
-cargo build --quiet --release --locked --bin instructions >&2
-program="$CARGO_TARGET_DIR/release/instructions"
+cargo build --quiet --release --locked --manifest-path instructions/Cargo.toml >&2
+program="$CARGO_TARGET_DIR/release/snowmint-instructions"
 
 count() {
     valgrind --tool=callgrind --callgrind-out-file=/dev/null "$program" "$1" "$2" 2>&1 |
@@ -39,8 +39,8 @@ if [ "$update" = yes ]; then
     {
         echo "# Instructions an id; written by instructions.sh --update with $(rustc --version | cut -d' ' -f1,2), $(uname -m)."
         cat "$counts"
-    } >instructions.txt
-    echo "instructions.txt is written"
+    } >instructions/counts.txt
+    echo "instructions/counts.txt is written"
     exit
 fi
 
@@ -59,4 +59,4 @@ awk -F'\t' -v limit="$limit_percent" '
         for (path in before) { printf "| %s | gone | %s | |\n", path, before[path]; failed = 1 }
         exit failed
     }
-' instructions.txt "$counts"
+' instructions/counts.txt "$counts"

@@ -37,6 +37,6 @@ trap 'rm -f "$results"' EXIT
     echo
     echo "## Instructions an id, under callgrind, on a manual clock"
     echo
-    ./instructions.sh || echo "**more than 5% over instructions.txt, or a path without a baseline**"
+    ./instructions.sh || echo "**more than 5% over instructions/counts.txt, or a path without a baseline**"
 } >"$results"
 cat "$results" >"$out"
