@@ -117,8 +117,8 @@ async fn until_stopped(plan: &Plan, serving: &Handle) -> Result<(), Failure> {
 /// What serves.
 struct Service {
     keepers: Keepers,
-    mint: Arc<Mint<Keepers>>,
-    registrar: Registrar<Keepers>,
+    mint: Arc<Mint>,
+    registrar: Registrar,
     settings: Settings,
     late: Option<Arc<LateStore>>,
 }

@@ -24,7 +24,6 @@ use crate::accept::Place;
 use crate::http::pace::{Answered, Pace, Paced};
 use crate::limits::http::{MAX_HEAD, MAX_HEADERS};
 use crate::limits::{HEAR_OUT, LINGER};
-use crate::mint::Source;
 use crate::server::Server;
 use crate::settings::Timeouts;
 use crate::shutdown::Draining;
@@ -39,12 +38,7 @@ pub fn reads_route(path: &str, query: Option<&str>) -> bool {
 }
 
 /// Serves one connection until the client leaves or takes too long, or the service ends.
-pub(crate) async fn serve<S: Source>(
-    server: Arc<Server<S>>,
-    stream: TcpStream,
-    place: Place,
-    draining: Draining,
-) {
+pub(crate) async fn serve(server: Arc<Server>, stream: TcpStream, place: Place, draining: Draining) {
     let ends = draining.clone().begun();
     let timeouts = match place {
         Place::Client => server.timeouts,

@@ -8,7 +8,7 @@
 //!        GET /v1/inspect/{id}              the fields of an id, with ?namespace= or ?layout= by that
 //!        GET /api/segment/get/{key}        as Leaf answers; /api/snowflake/get/{key} too
 //!        GET /healthz /readyz /metrics     for probes and Prometheus
-//! RESP   ID.NEXT namespace [COUNT n]       an integer, or a text; with COUNT an array of them
+//! RESP   ID.NEXT namespace [COUNT n] [INTEGER]   an id as text; with COUNT an array of them
 //!        INCR namespace, INCRBY namespace n   numbers of a segment namespace, as Redis answers
 //!        ID.INSPECT id [NAMESPACE name | LAYOUT spec]   the fields of an id
 //!        and what Redis clients send when they connect
@@ -17,10 +17,10 @@
 //! # Examples
 //!
 //! ```no_run
-//! # async fn run(keeper: snowmint_cluster::Keeper, layout: snowmint::Layout) -> Result<(), Box<dyn std::error::Error>> {
+//! # async fn run(leases: snowmint_cluster::Keepers, layout: snowmint::Layout) -> Result<(), Box<dyn std::error::Error>> {
 //! use snowmint_server::{Listeners, Mint, Settings, bind, serve};
 //! let namespace = snowmint_cluster::NamespaceName::new("default")?;
-//! let mint = Mint::new([namespace], keeper, layout, snowmint::DatacenterId(0));
+//! let mint = Mint::new([namespace], leases, layout, snowmint::DatacenterId(0));
 //! let listeners = Listeners {
 //!     http: Some(bind("127.0.0.1:8080", "--http").await?),
 //!     resp: Some(bind("127.0.0.1:6380", "--resp").await?),
@@ -61,7 +61,7 @@ use tokio::sync::Semaphore;
 
 pub use bind::{BindError, bind};
 pub use http::{AllowedHosts, HostError};
-pub use mint::{Mint, MintError, Source};
+pub use mint::{IdHandle, IdSource, Mint, MintError};
 pub use registrar::Registrar;
 pub use settings::{Settings, SharedClock, Timeouts};
 
@@ -101,8 +101,8 @@ pub struct Ended {
 /// # Cancel safety
 ///
 /// Dropping it closes every connection at once.
-pub async fn serve<S: Source>(
-    mint: Arc<Mint<S>>,
+pub async fn serve(
+    mint: Arc<Mint>,
     listeners: Listeners,
     settings: Settings,
     ends: impl Future<Output = ()>,

@@ -27,7 +27,7 @@ use crate::http::Exposition;
 use crate::metrics::latency::{Latency, LatencyCollector};
 use crate::metrics::namespaces::NamespaceCollector;
 use crate::metrics::process::ProcessCollector;
-use crate::mint::{Mint, Source};
+use crate::mint::Mint;
 use crate::settings::SharedClock;
 use crate::status::Kind;
 
@@ -69,7 +69,7 @@ pub(crate) struct Metrics {
 }
 
 impl Metrics {
-    pub(crate) fn new<S: Source>(mint: &Arc<Mint<S>>, clock: &SharedClock) -> Self {
+    pub(crate) fn new(mint: &Arc<Mint>, clock: &SharedClock) -> Self {
         let mut registry = Registry::with_prefix("snowmint");
         let requests = Counters::default();
         registry.register("requests", "Requests answered, by how they ended", requests.clone());
@@ -152,18 +152,18 @@ impl PerProtocol {
 }
 
 /// Asks the keeper how the lease stands, when somebody looks.
-struct LeaseCollector<S: Source> {
-    mint: Arc<Mint<S>>,
+struct LeaseCollector {
+    mint: Arc<Mint>,
     clock: SharedClock,
 }
 
-impl<S: Source> fmt::Debug for LeaseCollector<S> {
+impl fmt::Debug for LeaseCollector {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str("LeaseCollector")
     }
 }
 
-impl<S: Source> Collector for LeaseCollector<S> {
+impl Collector for LeaseCollector {
     fn encode(&self, mut encoder: DescriptorEncoder<'_>) -> fmt::Result {
         let status = self.mint.status();
         encode_lease(&mut encoder, &status, self.clock.unix_ms())?;

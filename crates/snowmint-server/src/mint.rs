@@ -27,17 +27,17 @@ pub use ids::{Ids, Minted};
 pub use namespace::{Maker, Namespace, Part, Taken};
 pub use pool::Pool;
 pub use served::Served;
-pub use source::Source;
+pub use source::{IdHandle, IdSource};
 
 use crate::limits::MAX_WAIT;
 use crate::settings::SharedClock;
 
 /// Makes ids for the namespaces that are served now, and reads ids of its own layout.
 #[derive(Debug)]
-pub struct Mint<S: Source> {
-    served: Arc<ArcSwap<Served<S>>>,
+pub struct Mint {
+    served: Arc<ArcSwap<Served>>,
     /// The workers of the service's own layout.
-    pool: Arc<Pool<S>>,
+    pool: Arc<Pool>,
     datacenter: DatacenterId,
     slots: AtomicUsize,
     /// Namespaces that are served though the store has lost their records.
@@ -66,15 +66,15 @@ pub struct Creation {
     pub done: oneshot::Sender<Result<(), MintError>>,
 }
 
-impl<S: Source> Mint<S> {
+impl Mint {
     /// A mint of these namespaces, which the caller has pinned to `layout`.
     pub fn new(
         namespaces: impl IntoIterator<Item = NamespaceName>,
-        source: S,
+        source: impl IdSource,
         layout: Layout,
         datacenter: DatacenterId,
     ) -> Self {
-        let pool = Arc::new(Pool::new(source, layout, 0));
+        let pool = Arc::new(Pool::new(Box::new(source), layout, 0));
         let wall: SharedClock = Arc::new(WallClock);
         let namespace = |name| {
             let maker = Maker::Snowflake(Arc::clone(&pool));
@@ -93,18 +93,18 @@ impl<S: Source> Mint<S> {
     }
 
     /// The state of a new connection.
-    pub fn caller(&self) -> Caller<S> {
+    pub fn caller(&self) -> Caller {
         Caller::new(Arc::clone(&self.served))
     }
 
     /// Serves these namespaces and no others from now on; what is asked for at this moment may still go to those
     /// before.
-    pub fn serve(&self, namespaces: Vec<Arc<Namespace<S>>>) {
+    pub fn serve(&self, namespaces: Vec<Arc<Namespace>>) {
         self.served.store(Arc::new(Served::new(namespaces)));
     }
 
     /// The namespaces that are served now.
-    pub fn served(&self) -> Arc<Served<S>> {
+    pub fn served(&self) -> Arc<Served> {
         self.served.load_full()
     }
 
@@ -141,13 +141,13 @@ impl<S: Source> Mint<S> {
     }
 
     /// A pool of another layout, for namespaces that are to be served.
-    pub fn add_pool(&self, source: S, layout: Layout) -> Arc<Pool<S>> {
+    pub fn add_pool(&self, source: Box<dyn IdSource>, layout: Layout) -> Arc<Pool> {
         // Only that no two are equal matters.
         Arc::new(Pool::new(source, layout, self.slots.fetch_add(1, Ordering::Relaxed)))
     }
 
     /// The pool of the service's own layout.
-    pub const fn pool(&self) -> &Arc<Pool<S>> {
+    pub const fn pool(&self) -> &Arc<Pool> {
         &self.pool
     }
 
@@ -245,7 +245,7 @@ impl<S: Source> Mint<S> {
     /// What a text is to each namespace that is served.
     fn candidates(&self, text: &str, now_unix_ms: u64) -> Vec<Candidate> {
         let served = self.served();
-        let read = |namespace: &Arc<Namespace<S>>| {
+        let read = |namespace: &Arc<Namespace>| {
             let (decoded, form) = namespace.inspect(text).ok()?;
             Some(Candidate::of_namespace(namespace.name().as_str(), decoded, form, now_unix_ms))
         };

@@ -28,7 +28,7 @@ use tracing::Instrument as _;
 pub use told::{Sources, Told, ToldError};
 
 use crate::forecast;
-use crate::mint::{Creation, Maker, Mint, MintError, Namespace, Pool, Source};
+use crate::mint::{Creation, IdSource, Maker, Mint, MintError, Namespace, Pool};
 use crate::settings::{ServiceClock, SharedClock};
 use claims::Claims;
 use lost::{Followed, Lost};
@@ -48,10 +48,10 @@ const BEING_OPENED: &str = "its sources are being opened; retry in a moment";
 
 /// Starts a source of ids for another layout, rule or sequence start than the service's own; the reason where that
 /// cannot be.
-pub type OpenSource<S> = Box<dyn Fn(Layout, Rule, Start) -> Result<S, String> + Send + Sync>;
+pub type OpenSource = Box<dyn Fn(Layout, Rule, Start) -> Result<Box<dyn IdSource>, String> + Send + Sync>;
 
 /// What a registrar works with.
-pub struct RegistrarConfig<S: Source> {
+pub struct RegistrarConfig {
     /// The store of the service.
     pub store: Arc<dyn Store>,
     /// Where the node is told what to serve.
@@ -61,7 +61,7 @@ pub struct RegistrarConfig<S: Source> {
     /// Where sequences start in the service's own pool.
     pub sequence_start: Start,
     /// Starts sources for other layouts, rules and sequence starts.
-    pub open_source: OpenSource<S>,
+    pub open_source: OpenSource,
     /// How often the store is asked what is to be served.
     pub poll: Duration,
     /// The time in ids of 96 and 128 bits.
@@ -70,7 +70,7 @@ pub struct RegistrarConfig<S: Source> {
     pub wall: SharedClock,
 }
 
-impl<S: Source> fmt::Debug for RegistrarConfig<S> {
+impl fmt::Debug for RegistrarConfig {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("RegistrarConfig")
             .field("sources", &self.sources)
@@ -81,9 +81,9 @@ impl<S: Source> fmt::Debug for RegistrarConfig<S> {
 
 /// Keeps the mint in step with what is to be served.
 #[derive(Debug)]
-pub struct Registrar<S: Source> {
-    mint: Arc<Mint<S>>,
-    config: RegistrarConfig<S>,
+pub struct Registrar {
+    mint: Arc<Mint>,
+    config: RegistrarConfig,
     told: Told,
     opening: Opening,
     pending: Pending,
@@ -92,7 +92,7 @@ pub struct Registrar<S: Source> {
     /// Who asked for names whose sources are being opened.
     asked: Vec<Creation>,
     /// Pools of other layouts, rules and sequence starts, by their texts.
-    pools: BTreeMap<String, Arc<Pool<S>>>,
+    pools: BTreeMap<String, Arc<Pool>>,
     /// What was already said in the log, so that it is said once.
     complaints: BTreeSet<String>,
     lost: Lost,
@@ -101,9 +101,9 @@ pub struct Registrar<S: Source> {
     releasing: JoinSet<()>,
 }
 
-impl<S: Source> Registrar<S> {
+impl Registrar {
     /// A registrar of what was told and pinned.
-    pub fn new(mint: Arc<Mint<S>>, told: Told, config: RegistrarConfig<S>) -> Self {
+    pub fn new(mint: Arc<Mint>, told: Told, config: RegistrarConfig) -> Self {
         let opening = Opening::new(Arc::clone(&config.store), Arc::clone(&config.wall));
         Self {
             mint,
@@ -254,7 +254,7 @@ impl<S: Source> Registrar<S> {
         }
     }
 
-    fn differ(before: &[Arc<Namespace<S>>], next: &[Arc<Namespace<S>>]) -> bool {
+    fn differ(before: &[Arc<Namespace>], next: &[Arc<Namespace>]) -> bool {
         before.len() != next.len()
             || !next.iter().all(|namespace| before.iter().any(|it| Arc::ptr_eq(it, namespace)))
     }
@@ -262,11 +262,11 @@ impl<S: Source> Registrar<S> {
     /// The namespace as it is to be served: as before where nothing changed.
     async fn follow(
         &mut self,
-        before: Option<&Arc<Namespace<S>>>,
+        before: Option<&Arc<Namespace>>,
         name: NamespaceName,
         definition: Definition,
         earlier_texts: Vec<Option<TextForm>>,
-    ) -> Arc<Namespace<S>> {
+    ) -> Arc<Namespace> {
         let followed = self.follow_definition(before, name, definition).await;
         if followed.earlier_texts() == earlier_texts {
             return followed;
@@ -277,10 +277,10 @@ impl<S: Source> Registrar<S> {
 
     async fn follow_definition(
         &mut self,
-        before: Option<&Arc<Namespace<S>>>,
+        before: Option<&Arc<Namespace>>,
         name: NamespaceName,
         definition: Definition,
-    ) -> Arc<Namespace<S>> {
+    ) -> Arc<Namespace> {
         if let Some(why) = self.claims.get(&name).and_then(|claims| claims.refused()) {
             self.claims.remove(&name);
             return self.replaced(before, name, definition, Maker::Missing(why.into()));
@@ -338,11 +338,11 @@ impl<S: Source> Registrar<S> {
     /// The namespace with what makes its ids now.
     fn replaced(
         &mut self,
-        before: Option<&Arc<Namespace<S>>>,
+        before: Option<&Arc<Namespace>>,
         name: NamespaceName,
         definition: Definition,
-        maker: Maker<S>,
-    ) -> Arc<Namespace<S>> {
+        maker: Maker,
+    ) -> Arc<Namespace> {
         let was_served = before.is_some_and(|it| !matches!(it.maker(), Maker::Missing(_)));
         match &maker {
             Maker::Missing(why) => {
@@ -358,7 +358,7 @@ impl<S: Source> Registrar<S> {
         })
     }
 
-    async fn open(&mut self, name: &NamespaceName, scheme: &Scheme) -> Maker<S> {
+    async fn open(&mut self, name: &NamespaceName, scheme: &Scheme) -> Maker {
         let opened = match scheme {
             Scheme::Snowflake { layout, rule, sequence_start } => {
                 self.pool(layout, *rule, *sequence_start).map(Maker::Snowflake)
@@ -381,7 +381,7 @@ impl<S: Source> Registrar<S> {
         layout: &Layout,
         rule: Option<Rule>,
         start: Option<Start>,
-    ) -> Result<Arc<Pool<S>>, String> {
+    ) -> Result<Arc<Pool>, String> {
         let rule = rule.unwrap_or(self.config.rule);
         let start = start.unwrap_or(self.config.sequence_start);
         let own = (*self.mint.layout(), self.config.rule, self.config.sequence_start);
@@ -399,7 +399,7 @@ impl<S: Source> Registrar<S> {
     }
 
     /// Gives back what is no longer used of what was served before.
-    fn release(&mut self, before: &[Arc<Namespace<S>>]) {
+    fn release(&mut self, before: &[Arc<Namespace>]) {
         let served = self.mint.served();
         for namespace in before {
             let now = served.namespaces().iter().find(|it| it.name() == namespace.name());
@@ -412,9 +412,9 @@ impl<S: Source> Registrar<S> {
                 self.releasing.spawn(async move { segments.release(RELEASE_WITHIN).await });
             }
         }
-        let in_use = |pool: &Arc<Pool<S>>| {
+        let in_use = |pool: &Arc<Pool>| {
             let uses =
-                |it: &Arc<Namespace<S>>| matches!(it.maker(), Maker::Snowflake(of) if Arc::ptr_eq(of, pool));
+                |it: &Arc<Namespace>| matches!(it.maker(), Maker::Snowflake(of) if Arc::ptr_eq(of, pool));
             served.namespaces().iter().any(uses)
         };
         let unused: Vec<_> =

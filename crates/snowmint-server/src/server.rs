@@ -7,12 +7,12 @@ use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use crate::http::AllowedHosts;
 use crate::memory::Crowd;
 use crate::metrics::Metrics;
-use crate::mint::{Mint, Source};
+use crate::mint::Mint;
 use crate::settings::{Settings, SharedClock, Timeouts};
 
 /// The mint and everything around it.
-pub(crate) struct Server<S: Source> {
-    pub(crate) mint: Arc<Mint<S>>,
+pub(crate) struct Server {
+    pub(crate) mint: Arc<Mint>,
     pub(crate) metrics: Metrics,
     pub(crate) clock: SharedClock,
     pub(crate) started_unix_ms: u64,
@@ -25,8 +25,8 @@ pub(crate) struct Server<S: Source> {
     clients: AtomicU64,
 }
 
-impl<S: Source> Server<S> {
-    pub(crate) fn new(mint: Arc<Mint<S>>, settings: &Settings) -> Self {
+impl Server {
+    pub(crate) fn new(mint: Arc<Mint>, settings: &Settings) -> Self {
         let metrics = Metrics::new(&mint, &settings.clock);
         Self {
             mint,

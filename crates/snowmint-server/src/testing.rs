@@ -11,11 +11,11 @@ use crate::mint::Mint;
 use crate::server::Server;
 use crate::settings::Settings;
 
-pub(crate) fn server() -> Server<TestSource> {
+pub(crate) fn server() -> Server {
     server_of(mint())
 }
 
-pub(crate) fn server_of(mint: Mint<TestSource>) -> Server<TestSource> {
+pub(crate) fn server_of(mint: Mint) -> Server {
     let settings =
         Settings { clock: Arc::new(ManualClock::at_unix_ms(START_UNIX_MS)), ..Settings::default() };
     Server::new(Arc::new(mint), &settings)

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use snowmint::{DatacenterId, Field, Layout, Rule, Start, WallClock};
 use snowmint_cluster::{Holder, KeeperConfig, Keepers, NodeClock, Pool, Workers};
 use snowmint_server::registrar::RegistrarConfig;
-use snowmint_server::{Mint, Registrar};
+use snowmint_server::{IdSource, Mint, Registrar};
 use snowmint_store::Store;
 use tokio::sync::Notify;
 
@@ -17,11 +17,11 @@ use super::{FIRST_WAIT, LONGEST_WAIT};
 /// What keeps the mint in step with flags, file and store.
 pub(super) fn registrar(
     plan: &Plan,
-    mint: &Arc<Mint<Keepers>>,
+    mint: &Arc<Mint>,
     store: Arc<dyn Store>,
     holder: Holder,
     clock: NodeClock,
-) -> Registrar<Keepers> {
+) -> Registrar {
     let (own, datacenter) = (plan.layout, plan.datacenter);
     let (window, max_skew, most) = (plan.window, plan.max_skew, plan.workers.max());
     let (leases, lease_clock) = (Arc::clone(&store), clock.clone());
@@ -36,6 +36,7 @@ pub(super) fn registrar(
             .sequence_start(start);
         let workers = Workers::new(1, most.min(pool.workers())).map_err(|error| error.to_string())?;
         Keepers::start(Arc::clone(&leases), config, workers, lease_clock.clone())
+            .map(|keepers| Box::new(keepers) as Box<dyn IdSource>)
             .map_err(|error| error.to_string())
     };
     let config = RegistrarConfig {
@@ -64,7 +65,7 @@ fn beside(holder: &Holder, rule: Rule, start: Start) -> Result<Holder, String> {
 
 /// Looks until the store has answered once, so that no namespace is refused that is there; without it, serves what
 /// was told.
-pub(super) async fn first_look(registrar: &mut Registrar<Keepers>, late: Option<&LateStore>) {
+pub(super) async fn first_look(registrar: &mut Registrar, late: Option<&LateStore>) {
     if late.is_some() {
         registrar.serve_told().await;
         return;

@@ -19,7 +19,7 @@ use crate::http::problem::Problem;
 use crate::http::request::{Route, route};
 use crate::limits::parse_count;
 use crate::metrics::Protocol;
-use crate::mint::{Caller, MintError, Namespace, Source};
+use crate::mint::{Caller, MintError, Namespace};
 use crate::server::Server;
 use crate::shutdown::Draining;
 use crate::status::Kind;
@@ -52,9 +52,9 @@ struct LeaseHeld {
 }
 
 /// Answers one request.
-pub(super) async fn answer<S: Source, B: hyper::body::Body>(
-    server: &Server<S>,
-    caller: &mut Caller<S>,
+pub(super) async fn answer<B: hyper::body::Body>(
+    server: &Server,
+    caller: &mut Caller,
     draining: &Draining,
     place: Place,
     request: &Request<B>,
@@ -94,9 +94,9 @@ impl<P: Into<Problem>> From<P> for Failure {
     }
 }
 
-async fn try_answer<S: Source, B: hyper::body::Body>(
-    server: &Server<S>,
-    caller: &mut Caller<S>,
+async fn try_answer<B: hyper::body::Body>(
+    server: &Server,
+    caller: &mut Caller,
     draining: &Draining,
     place: Place,
     request: &Request<B>,
@@ -172,12 +172,12 @@ fn check_site(headers: &HeaderMap) -> Result<(), Problem> {
 }
 
 /// The namespace of a name, made where unknown ones may be and this request is one that would use it.
-pub(super) async fn find<S: Source>(
-    server: &Server<S>,
-    caller: &mut Caller<S>,
+pub(super) async fn find(
+    server: &Server,
+    caller: &mut Caller,
     name: &[u8],
     may_create: bool,
-) -> Result<Arc<Namespace<S>>, MintError> {
+) -> Result<Arc<Namespace>, MintError> {
     let unknown = match caller.find(name) {
         Ok((namespace, _)) => return Ok(Arc::clone(namespace)),
         Err(error) => error,
@@ -190,7 +190,7 @@ pub(super) async fn find<S: Source>(
 }
 
 /// Ready means that ids can be made now, and that the service is not about to end.
-fn ready<S: Source>(server: &Server<S>, draining: &Draining) -> Result<Response<Body>, Problem> {
+fn ready(server: &Server, draining: &Draining) -> Result<Response<Body>, Problem> {
     if draining.is_leaving() {
         return Err(MintError::NotReady { why: "the service is shutting down".to_owned() }.into());
     }

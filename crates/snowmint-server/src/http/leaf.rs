@@ -10,7 +10,7 @@ use snowmint_cluster::namespace::Scheme;
 use crate::http::answer::{TEXT, find, ok};
 use crate::http::body::Body;
 use crate::http::request::LeafMode;
-use crate::mint::{Caller, MintError, Minted, Source};
+use crate::mint::{Caller, MintError, Minted};
 use crate::server::Server;
 use crate::status::Kind;
 
@@ -37,9 +37,9 @@ pub(super) struct LeafFailure {
 }
 
 /// Answers as Leaf.
-pub(super) async fn answer<S: Source, B>(
-    server: &Server<S>,
-    caller: &mut Caller<S>,
+pub(super) async fn answer<B>(
+    server: &Server,
+    caller: &mut Caller,
     mode: LeafMode,
     key: &[u8],
     request: &Request<B>,
@@ -56,9 +56,9 @@ pub(super) async fn answer<S: Source, B>(
     }
 }
 
-async fn take<S: Source>(
-    server: &Server<S>,
-    caller: &mut Caller<S>,
+async fn take(
+    server: &Server,
+    caller: &mut Caller,
     mode: LeafMode,
     key: &[u8],
 ) -> Result<Vec<u8>, MintError> {

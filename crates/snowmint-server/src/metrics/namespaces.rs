@@ -12,12 +12,12 @@ use prometheus_client::metrics::gauge::ConstGauge;
 use snowmint_cluster::SegmentStatus;
 use snowmint_cluster::namespace::Scheme;
 
-use crate::mint::{Mint, Namespace, Source};
+use crate::mint::{Mint, Namespace};
 use crate::settings::SharedClock;
 
 /// Tells of the namespaces that are served at the moment it is asked.
-pub(super) struct NamespaceCollector<S: Source> {
-    mint: Arc<Mint<S>>,
+pub(super) struct NamespaceCollector {
+    mint: Arc<Mint>,
     clock: SharedClock,
 }
 
@@ -27,19 +27,19 @@ struct Standing {
     status: SegmentStatus,
 }
 
-impl<S: Source> NamespaceCollector<S> {
-    pub(super) const fn new(mint: Arc<Mint<S>>, clock: SharedClock) -> Self {
+impl NamespaceCollector {
+    pub(super) const fn new(mint: Arc<Mint>, clock: SharedClock) -> Self {
         Self { mint, clock }
     }
 }
 
-impl<S: Source> fmt::Debug for NamespaceCollector<S> {
+impl fmt::Debug for NamespaceCollector {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str("NamespaceCollector")
     }
 }
 
-impl<S: Source> Collector for NamespaceCollector<S> {
+impl Collector for NamespaceCollector {
     #[expect(clippy::cast_precision_loss, reason = "a graph needs no more than 52 bits")]
     fn encode(&self, mut encoder: DescriptorEncoder<'_>) -> fmt::Result {
         let served = self.mint.served();
@@ -56,7 +56,7 @@ impl<S: Source> Collector for NamespaceCollector<S> {
         lost.encode(encoder.encode_descriptor("namespace_records_lost", says, None, MetricType::Counter)?)?;
         issued(&mut encoder, served.namespaces())?;
         layouts(&mut encoder, served.namespaces(), self.clock.unix_ms())?;
-        let standing = |namespace: &Arc<Namespace<S>>| {
+        let standing = |namespace: &Arc<Namespace>| {
             Some(Standing { name: namespace.name().to_string(), status: namespace.segment_status()? })
         };
         let all: Vec<_> = served.namespaces().iter().filter_map(standing).collect();
@@ -88,7 +88,7 @@ impl<S: Source> Collector for NamespaceCollector<S> {
     }
 }
 
-fn issued<S: Source>(encoder: &mut DescriptorEncoder<'_>, all: &[Arc<Namespace<S>>]) -> fmt::Result {
+fn issued(encoder: &mut DescriptorEncoder<'_>, all: &[Arc<Namespace>]) -> fmt::Result {
     if all.is_empty() {
         return Ok(());
     }
@@ -105,12 +105,8 @@ fn issued<S: Source>(encoder: &mut DescriptorEncoder<'_>, all: &[Arc<Namespace<S
     Ok(())
 }
 
-fn layouts<S: Source>(
-    encoder: &mut DescriptorEncoder<'_>,
-    all: &[Arc<Namespace<S>>],
-    now_unix_ms: u64,
-) -> fmt::Result {
-    let left = |namespace: &Arc<Namespace<S>>| match &namespace.definition().scheme {
+fn layouts(encoder: &mut DescriptorEncoder<'_>, all: &[Arc<Namespace>], now_unix_ms: u64) -> fmt::Result {
+    let left = |namespace: &Arc<Namespace>| match &namespace.definition().scheme {
         Scheme::Snowflake { layout, .. } => Some((namespace.name().to_string(), layout.left_at(now_unix_ms))),
         _ => None,
     };

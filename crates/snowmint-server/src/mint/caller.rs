@@ -10,29 +10,29 @@ use super::error::MintError;
 use super::namespace::Namespace;
 use super::pool::Pool;
 use super::served::Served;
-use super::source::Source;
+use super::source::IdHandle;
 
 /// What one connection keeps between its requests.
-pub struct Caller<S: Source> {
-    served: Cache<Arc<ArcSwap<Served<S>>>, Arc<Served<S>>>,
+pub struct Caller {
+    served: Cache<Arc<ArcSwap<Served>>, Arc<Served>>,
     /// Where the namespace was that was asked for last.
     last: usize,
-    callers: Callers<S>,
+    callers: Callers,
 }
 
 /// The state of a connection with each source of ids, made when it first asks there.
-pub struct Callers<S: Source> {
-    of_slot: Vec<Option<S::Caller>>,
+pub struct Callers {
+    of_slot: Vec<Option<Box<dyn IdHandle>>>,
 }
 
-impl<S: Source> fmt::Debug for Caller<S> {
+impl fmt::Debug for Caller {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Caller").field("callers", &self.callers).finish_non_exhaustive()
     }
 }
 
-impl<S: Source> Caller<S> {
-    pub(super) fn new(served: Arc<ArcSwap<Served<S>>>) -> Self {
+impl Caller {
+    pub(super) fn new(served: Arc<ArcSwap<Served>>) -> Self {
         Self { served: Cache::new(served), last: 0, callers: Callers { of_slot: Vec::new() } }
     }
 
@@ -42,7 +42,7 @@ impl<S: Source> Caller<S> {
     ///
     /// [`MintError::UnknownNamespace`] says which exist; [`MintError::BadNamespace`] for what is no name at all.
     #[inline]
-    pub fn find(&mut self, name: &[u8]) -> Result<(&Arc<Namespace<S>>, &mut Callers<S>), MintError> {
+    pub fn find(&mut self, name: &[u8]) -> Result<(&Arc<Namespace>, &mut Callers), MintError> {
         let served = self.served.load();
         let again = served.namespaces.get(self.last).is_some_and(|it| it.name().as_str().as_bytes() == name);
         if !again {
@@ -55,24 +55,24 @@ impl<S: Source> Caller<S> {
     }
 
     /// Its state with the sources.
-    pub(crate) const fn callers(&mut self) -> &mut Callers<S> {
+    pub(crate) const fn callers(&mut self) -> &mut Callers {
         &mut self.callers
     }
 }
 
-impl<S: Source> fmt::Debug for Callers<S> {
+impl fmt::Debug for Callers {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Callers").field("slots", &self.of_slot.len()).finish()
     }
 }
 
-impl<S: Source> Callers<S> {
+impl Callers {
     #[inline]
-    pub(super) fn of(&mut self, pool: &Pool<S>) -> &mut S::Caller {
+    pub(super) fn of(&mut self, pool: &Pool) -> &mut dyn IdHandle {
         if self.of_slot.len() <= pool.slot {
             self.grow(pool.slot);
         }
-        self.of_slot[pool.slot].get_or_insert_with(|| pool.source.caller())
+        self.of_slot[pool.slot].get_or_insert_with(|| pool.source.handle()).as_mut()
     }
 
     #[cold]

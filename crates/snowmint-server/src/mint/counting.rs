@@ -9,9 +9,8 @@ use snowmint_cluster::segment::Run;
 
 use super::error::MintError;
 use super::namespace::{Maker, Namespace};
-use super::source::Source;
 
-impl<S: Source> Namespace<S> {
+impl Namespace {
     /// Takes `count` numbers that follow one another without a gap: what Redis' INCRBY means.
     ///
     /// # Errors

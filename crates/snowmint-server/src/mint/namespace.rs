@@ -15,28 +15,27 @@ use super::caller::Callers;
 use super::error::MintError;
 use super::ids::{self, Ids, WideGenerator, Writing};
 use super::pool::Pool;
-use super::source::Source;
 use crate::limits::{MAX_COUNT, MAX_WAIT};
 use crate::settings::{ServiceClock, SharedClock};
 
 /// A namespace that is served.
 #[derive(Debug)]
-pub struct Namespace<S> {
+pub struct Namespace {
     name: NamespaceName,
     definition: Definition,
     form: Option<Arc<TextForm>>,
     /// Text forms that it had before, in which ids are written somewhere; `None` for ids without one.
     earlier_texts: Vec<Option<TextForm>>,
-    maker: Maker<S>,
+    maker: Maker,
     clock: ServiceClock,
     issued: Counter<u64, AtomicU64>,
 }
 
 /// What makes the ids of a namespace; cheap to clone, and clones make them together.
-#[derive(Debug)]
-pub enum Maker<S> {
+#[derive(Clone, Debug)]
+pub enum Maker {
     /// 64-bit ids of a layout.
-    Snowflake(Arc<Pool<S>>),
+    Snowflake(Arc<Pool>),
     /// Numbers of segments.
     Segment(Segments),
     /// Ids of 96 or 128 bits.
@@ -69,20 +68,9 @@ enum First {
     Run(Run),
 }
 
-impl<S> Clone for Maker<S> {
-    fn clone(&self) -> Self {
-        match self {
-            Self::Snowflake(pool) => Self::Snowflake(Arc::clone(pool)),
-            Self::Segment(segments) => Self::Segment(segments.clone()),
-            Self::Wide(generator) => Self::Wide(Arc::clone(generator)),
-            Self::Missing(why) => Self::Missing(Arc::clone(why)),
-        }
-    }
-}
-
-impl<S: Source> Namespace<S> {
+impl Namespace {
     /// A namespace with what makes its ids; `clock` tells the day of a text whose number does not.
-    pub fn new(name: NamespaceName, definition: Definition, maker: Maker<S>, clock: &SharedClock) -> Self {
+    pub fn new(name: NamespaceName, definition: Definition, maker: Maker, clock: &SharedClock) -> Self {
         let form = definition.text.clone().map(Arc::new);
         Self {
             name,
@@ -97,7 +85,7 @@ impl<S: Source> Namespace<S> {
 
     /// The same namespace after its definition changed: it goes on counting.
     #[must_use]
-    pub fn changed(&self, definition: Definition, maker: Maker<S>) -> Self {
+    pub fn changed(&self, definition: Definition, maker: Maker) -> Self {
         Self {
             name: self.name.clone(),
             form: definition.text.clone().map(Arc::new),
@@ -116,12 +104,12 @@ impl<S: Source> Namespace<S> {
     ///
     /// [`MintError`] when waiting is no answer.
     #[inline]
-    pub fn try_one(&self, callers: &mut Callers<S>) -> Result<Option<u64>, MintError> {
+    pub fn try_one(&self, callers: &mut Callers) -> Result<Option<u64>, MintError> {
         if self.form.is_some() {
             return Ok(None);
         }
         match &self.maker {
-            Maker::Snowflake(pool) => match pool.source.try_take(callers.of(pool), 1) {
+            Maker::Snowflake(pool) => match callers.of(pool).try_take(1) {
                 Ok(mut batch) => Ok(batch.next().map(Id::get)),
                 Err(no_id) => pool.worth_waiting(no_id, 1).map(|()| None),
             },
@@ -138,13 +126,13 @@ impl<S: Source> Namespace<S> {
     /// # Errors
     ///
     /// [`MintError`]; a count out of range is refused before anything is taken.
-    pub fn try_take(&self, callers: &mut Callers<S>, count: usize) -> Result<Taken, MintError> {
+    pub fn try_take(&self, callers: &mut Callers, count: usize) -> Result<Taken, MintError> {
         if !(1..=MAX_COUNT).contains(&count) {
             let value = Snippet::of(&count.to_string());
             return Err(MintError::BadCount { value, limit: MAX_COUNT });
         }
         let (first, got) = match &self.maker {
-            Maker::Snowflake(pool) => match pool.source.try_take(callers.of(pool), count) {
+            Maker::Snowflake(pool) => match callers.of(pool).try_take(count) {
                 Ok(batch) if batch.len() == count => {
                     return Ok(Taken::All(Ids::snowflake(Some(batch), Vec::new(), self.writing())));
                 }
@@ -186,7 +174,7 @@ impl<S: Source> Namespace<S> {
     /// # Errors
     ///
     /// [`MintError`]; the ids of `part` are then lost, and were given to no one.
-    pub async fn wait(&self, callers: &mut Callers<S>, part: Part) -> Result<Ids, MintError> {
+    pub async fn wait(&self, callers: &mut Callers, part: Part) -> Result<Ids, MintError> {
         let Part { first, missing } = part;
         match &self.maker {
             Maker::Snowflake(pool) => {
@@ -220,7 +208,7 @@ impl<S: Source> Namespace<S> {
     /// # Cancel safety
     ///
     /// Ids that were taken when it is dropped are lost, and given to no one else.
-    pub async fn take(&self, callers: &mut Callers<S>, count: usize) -> Result<Ids, MintError> {
+    pub async fn take(&self, callers: &mut Callers, count: usize) -> Result<Ids, MintError> {
         match self.try_take(callers, count)? {
             Taken::All(ids) => Ok(ids),
             Taken::Part(part) => self.wait(callers, part).await,
@@ -233,9 +221,9 @@ impl<S: Source> Namespace<S> {
     /// # Errors
     ///
     /// [`MintError`] says what is missing.
-    pub fn check_ready(&self, callers: &mut Callers<S>) -> Result<(), MintError> {
+    pub fn check_ready(&self, callers: &mut Callers) -> Result<(), MintError> {
         match (&self.maker, &self.definition.scheme) {
-            (Maker::Snowflake(pool), _) => match pool.source.try_take(callers.of(pool), 1) {
+            (Maker::Snowflake(pool), _) => match callers.of(pool).try_take(1) {
                 Ok(_) => Ok(()),
                 Err(no_id) => pool.worth_waiting(no_id, 1),
             },
@@ -286,7 +274,7 @@ impl<S: Source> Namespace<S> {
     }
 
     /// What makes its ids.
-    pub const fn maker(&self) -> &Maker<S> {
+    pub const fn maker(&self) -> &Maker {
         &self.maker
     }
 

@@ -7,12 +7,12 @@ use snowmint_cluster::{LeaseStatus, NoId};
 use tokio::sync::Semaphore;
 
 use super::error::MintError;
-use super::source::Source;
+use super::source::{IdHandle, IdSource};
 
 /// The workers of one layout, from which several namespaces may make ids.
 #[derive(Debug)]
-pub struct Pool<S> {
-    pub(super) source: S,
+pub struct Pool {
+    pub(super) source: Box<dyn IdSource>,
     pub(super) layout: Layout,
     /// Where a caller keeps its state with this source.
     pub(super) slot: usize,
@@ -23,17 +23,17 @@ pub struct Pool<S> {
 /// Requests for no more than this wait beside the one for many whose turn it is.
 const FEW: usize = 64;
 
-impl<S: Source> Pool<S> {
-    pub(super) const fn new(source: S, layout: Layout, slot: usize) -> Self {
+impl Pool {
+    pub(super) const fn new(source: Box<dyn IdSource>, layout: Layout, slot: usize) -> Self {
         Self { source, layout, slot, turn: Semaphore::const_new(1) }
     }
 
     /// Takes exactly so many ids; waits where it has to. Those who wait wake up together in the next tick, and each takes
     /// all it can: hundreds of requests for many ids would leave nothing to one for a single id. So they wait in line.
-    pub(super) async fn take(&self, caller: &mut S::Caller, count: usize) -> Result<Vec<Batch>, NoId> {
+    pub(super) async fn take(&self, handle: &mut dyn IdHandle, count: usize) -> Result<Vec<Batch>, NoId> {
         // It is never closed: without it, all would go as well, but for fairness.
         let _turn = if count > FEW { self.turn.acquire().await.ok() } else { None };
-        self.source.take(caller, count).await
+        handle.take(count).await
     }
 
     /// How its lease stands.

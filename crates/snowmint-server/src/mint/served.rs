@@ -7,27 +7,26 @@ use snowmint_cluster::NamespaceName;
 
 use super::error::MintError;
 use super::namespace::Namespace;
-use super::source::Source;
 
 /// Names that an error lists before it says how many more there are.
 const NAMES_SHOWN: usize = 10;
 
 /// The namespaces that are served.
 #[derive(Debug)]
-pub struct Served<S> {
+pub struct Served {
     /// Sorted, so that a name is found without hashing.
-    pub(super) namespaces: Box<[Arc<Namespace<S>>]>,
+    pub(super) namespaces: Box<[Arc<Namespace>]>,
 }
 
-impl<S: Source> Served<S> {
-    pub(super) fn new(mut namespaces: Vec<Arc<Namespace<S>>>) -> Self {
+impl Served {
+    pub(super) fn new(mut namespaces: Vec<Arc<Namespace>>) -> Self {
         namespaces.sort_unstable_by(|a, b| a.name().cmp(b.name()));
         namespaces.dedup_by(|a, b| a.name() == b.name());
         Self { namespaces: namespaces.into() }
     }
 
     /// The namespaces, sorted by name.
-    pub fn namespaces(&self) -> &[Arc<Namespace<S>>] {
+    pub fn namespaces(&self) -> &[Arc<Namespace>] {
         &self.namespaces
     }
 

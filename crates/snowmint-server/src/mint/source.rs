@@ -1,41 +1,18 @@
-//! Where snowflake ids come from: a keeper of one lease, of several, or in tests a generator without a store.
-//! A caller is what a connection keeps between its requests, so that its ids go on from its own last one.
+//! Where snowflake ids come from: the leases of this node, or in tests a generator without a store.
+//! Each connection asks by a handle of its own, so that its ids go on from its own last one.
 
-use std::future::Future;
+use std::fmt;
 use std::time::Duration;
 
+use async_trait::async_trait;
 use snowmint::Batch;
-use snowmint_cluster::{Keeper, Keepers, LeaseStatus, NoId};
+use snowmint_cluster::{Caller, Keepers, LeaseStatus, NoId};
 
-/// Where ids come from: [`Keepers`], a [`Keeper`], or in tests a generator without a store.
-pub trait Source: Send + Sync + 'static {
-    /// What one connection keeps between its calls; `()` where all callers are alike.
-    type Caller: Send + 'static;
-
-    /// The state of a new caller.
-    fn caller(&self) -> Self::Caller;
-
-    /// Takes 1 to `count` ids. Never waits.
-    ///
-    /// # Errors
-    ///
-    /// [`NoId`] when there is none now.
-    fn try_take(&self, caller: &mut Self::Caller, count: usize) -> Result<Batch, NoId>;
-
-    /// Takes exactly `count` ids; waits asleep while a tick is used up.
-    ///
-    /// # Errors
-    ///
-    /// [`NoId`] when waiting is no answer.
-    ///
-    /// # Cancel safety
-    ///
-    /// Ids that were taken when it is dropped are lost, and given to no one else.
-    fn take(
-        &self,
-        caller: &mut Self::Caller,
-        count: usize,
-    ) -> impl Future<Output = Result<Vec<Batch>, NoId>> + Send;
+/// Where ids come from: [`Keepers`], or in tests a generator without a store.
+#[async_trait]
+pub trait IdSource: fmt::Debug + Send + Sync + 'static {
+    /// A handle for one connection.
+    fn handle(&self) -> Box<dyn IdHandle>;
 
     /// How the lease stands; several as one.
     fn status(&self) -> LeaseStatus;
@@ -46,46 +23,35 @@ pub trait Source: Send + Sync + 'static {
     }
 
     /// Makes no more ids and gives the lease back, within `patience`.
-    fn release(&self, patience: Duration) -> impl Future<Output = ()> + Send;
+    async fn release(&self, patience: Duration);
 }
 
-impl Source for Keeper {
-    type Caller = ();
+/// What one connection draws its ids from.
+#[async_trait]
+pub trait IdHandle: Send {
+    /// Takes 1 to `count` ids. Never waits.
+    ///
+    /// # Errors
+    ///
+    /// [`NoId`] when there is none now.
+    fn try_take(&mut self, count: usize) -> Result<Batch, NoId>;
 
-    fn caller(&self) {}
-
-    #[inline]
-    fn try_take(&self, (): &mut (), count: usize) -> Result<Batch, NoId> {
-        Self::try_take(self, count)
-    }
-
-    async fn take(&self, (): &mut (), count: usize) -> Result<Vec<Batch>, NoId> {
-        Self::take(self, count).await
-    }
-
-    fn status(&self) -> LeaseStatus {
-        Self::status(self)
-    }
-
-    async fn release(&self, patience: Duration) {
-        Self::release(self, patience).await;
-    }
+    /// Takes exactly `count` ids; waits asleep while a tick is used up.
+    ///
+    /// # Errors
+    ///
+    /// [`NoId`] when waiting is no answer.
+    ///
+    /// # Cancel safety
+    ///
+    /// Ids that were taken when it is dropped are lost, and given to no one else.
+    async fn take(&mut self, count: usize) -> Result<Vec<Batch>, NoId>;
 }
 
-impl Source for Keepers {
-    type Caller = snowmint_cluster::Caller;
-
-    fn caller(&self) -> Self::Caller {
-        Self::caller(self)
-    }
-
-    #[inline]
-    fn try_take(&self, caller: &mut Self::Caller, count: usize) -> Result<Batch, NoId> {
-        Self::try_take(self, caller, count)
-    }
-
-    async fn take(&self, caller: &mut Self::Caller, count: usize) -> Result<Vec<Batch>, NoId> {
-        Self::take(self, caller, count).await
+#[async_trait]
+impl IdSource for Keepers {
+    fn handle(&self) -> Box<dyn IdHandle> {
+        Box::new(LeasesHandle { caller: self.caller(), keepers: self.clone() })
     }
 
     fn status(&self) -> LeaseStatus {
@@ -98,5 +64,21 @@ impl Source for Keepers {
 
     async fn release(&self, patience: Duration) {
         Self::release(self, patience).await;
+    }
+}
+
+struct LeasesHandle {
+    keepers: Keepers,
+    caller: Caller,
+}
+
+#[async_trait]
+impl IdHandle for LeasesHandle {
+    fn try_take(&mut self, count: usize) -> Result<Batch, NoId> {
+        self.keepers.try_take(&mut self.caller, count)
+    }
+
+    async fn take(&mut self, count: usize) -> Result<Vec<Batch>, NoId> {
+        self.keepers.take(&mut self.caller, count).await
     }
 }

@@ -10,19 +10,19 @@ use crate::testing::{TestSource, mint, mint_of};
 
 const LAYOUT: Layout = Layout::TWITTER;
 
-fn one(mint: &Mint<TestSource>, name: &[u8]) -> Result<Option<Id>, MintError> {
+fn one(mint: &Mint, name: &[u8]) -> Result<Option<Id>, MintError> {
     let mut caller = mint.caller();
     let (namespace, callers) = caller.find(name)?;
     Ok(namespace.try_one(callers)?.map(|number| Id::new(number).unwrap()))
 }
 
-fn try_take(mint: &Mint<TestSource>, count: usize) -> Result<Taken, MintError> {
+fn try_take(mint: &Mint, count: usize) -> Result<Taken, MintError> {
     let mut caller = mint.caller();
     let (namespace, callers) = caller.find(b"default")?;
     namespace.try_take(callers, count)
 }
 
-async fn take(mint: &Mint<TestSource>, name: &[u8], count: usize) -> Result<Ids, MintError> {
+async fn take(mint: &Mint, name: &[u8], count: usize) -> Result<Ids, MintError> {
     let mut caller = mint.caller();
     let (namespace, callers) = caller.find(name)?;
     namespace.take(callers, count).await
@@ -126,7 +126,7 @@ async fn a_wait_is_bounded() {
     );
 }
 
-fn anything(mint: &Mint<TestSource>, text: &[u8]) -> Result<Inspection, MintError> {
+fn anything(mint: &Mint, text: &[u8]) -> Result<Inspection, MintError> {
     mint.inspect(text, InspectBy::Anything)
 }
 
@@ -146,7 +146,7 @@ fn inspect_reads_what_the_mint_wrote_and_no_other_text() {
 }
 
 /// A mint of namespaces that only read.
-fn mint_of_definitions(definitions: &[(&str, Fields)]) -> Mint<TestSource> {
+fn mint_of_definitions(definitions: &[(&str, Fields)]) -> Mint {
     let mint = mint();
     let wall: SharedClock = Arc::new(WallClock);
     let namespace = |(name, fields): &(&str, Fields)| {

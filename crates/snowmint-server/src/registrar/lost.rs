@@ -11,7 +11,7 @@ use tokio::time::Instant;
 
 use super::Registrar;
 use super::told::Wanted;
-use crate::mint::{Maker, Namespace, Source};
+use crate::mint::{Maker, Namespace};
 
 /// At most so often a lasting loss is told.
 const TOLD_EACH: Duration = Duration::from_mins(1);
@@ -43,9 +43,9 @@ impl Lost {
     }
 }
 
-impl<S: Source> Registrar<S> {
+impl Registrar {
     /// The namespaces that are served and that the store no longer has a record of, as they are to be served.
-    pub(super) async fn without_record(&mut self, wanted: &Wanted) -> Vec<Arc<Namespace<S>>> {
+    pub(super) async fn without_record(&mut self, wanted: &Wanted) -> Vec<Arc<Namespace>> {
         let served = self.mint.served();
         let mut next = Vec::new();
         let (mut unrecorded, mut again, mut newly_lost) = (Vec::new(), Vec::new(), 0);
@@ -82,7 +82,7 @@ impl<S: Source> Registrar<S> {
     }
 
     /// Writes the record of a namespace back as it was last seen, where a flag or the file names it.
-    async fn pin_again(&mut self, namespace: &Namespace<S>) -> Result<(), NamespaceError> {
+    async fn pin_again(&mut self, namespace: &Namespace) -> Result<(), NamespaceError> {
         let name = namespace.name();
         if !self.told.tells(name) {
             return Ok(());
@@ -151,10 +151,10 @@ impl<S: Source> Registrar<S> {
     /// What only the store names may become anything: somebody had it start over, and was told what that means.
     pub(super) fn found_again(
         &mut self,
-        before: Option<&Arc<Namespace<S>>>,
+        before: Option<&Arc<Namespace>>,
         name: &NamespaceName,
         definition: &Definition,
-    ) -> Option<Arc<Namespace<S>>> {
+    ) -> Option<Arc<Namespace>> {
         if !self.lost.names.contains(name) && !self.told.tells(name) {
             return None;
         }
@@ -172,11 +172,7 @@ impl<S: Source> Registrar<S> {
     }
 
     /// The namespace without anything that makes ids.
-    pub(super) fn stopped(
-        &mut self,
-        before: &Arc<Namespace<S>>,
-        error: &NamespaceError,
-    ) -> Arc<Namespace<S>> {
+    pub(super) fn stopped(&mut self, before: &Arc<Namespace>, error: &NamespaceError) -> Arc<Namespace> {
         let why = format!(
             "its record in the store was lost or replaced by another: {error}; restart this node once it is settled which one \
              holds"

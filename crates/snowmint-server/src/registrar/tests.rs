@@ -19,8 +19,8 @@ const OTHER: &str = "time:41@1ms datacenter:3 worker:7 sequence:12 epoch:2020-01
 
 /// A node on a store.
 struct Node {
-    mint: Arc<Mint<TestSource>>,
-    registrar: Registrar<TestSource>,
+    mint: Arc<Mint>,
+    registrar: Registrar,
     /// The layouts, rules and sequence starts that sources were started for.
     started: Arc<Mutex<Vec<String>>>,
 }
@@ -68,7 +68,7 @@ impl Node {
             sequence_start: Start::Zero,
             open_source: Box::new(move |layout, rule, start| {
                 starts.lock().unwrap().push(format!("{layout}, {rule}, {start}"));
-                Ok(TestSource::new(layout))
+                Ok(Box::new(TestSource::new(layout)) as _)
             }),
             poll: Duration::from_secs(1),
             clock: Arc::new(WallClock),

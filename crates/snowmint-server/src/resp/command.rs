@@ -10,7 +10,7 @@ use snowmint::inspect::{Value, Values};
 
 use crate::limits::parse_count;
 use crate::metrics::Protocol;
-use crate::mint::{Caller, Ids, InspectBy, MintError, Minted, Namespace, Part, Source, Taken};
+use crate::mint::{Caller, Ids, InspectBy, MintError, Minted, Namespace, Part, Taken};
 use crate::resp::codec::Args;
 use crate::resp::info;
 use crate::resp::reply::{self, Version};
@@ -26,7 +26,7 @@ const REPEATED: usize = 128;
 
 /// What is left to do after a command.
 #[derive(Debug)]
-pub(super) enum Flow<S: Source> {
+pub(super) enum Flow {
     /// Nothing: the reply is written.
     Done,
     /// Send what there is and close.
@@ -34,11 +34,11 @@ pub(super) enum Flow<S: Source> {
     /// Close without a word.
     Abandon,
     /// Write these ids.
-    Ids(Request<S>, Ids),
+    Ids(Request, Ids),
     /// Wait for the rest of these ids, and write them all.
-    Wait(Request<S>, Part),
+    Wait(Request, Part),
     /// Wait for so many numbers in a row, and write the last.
-    Increment(Arc<Namespace<S>>, NonZeroU64),
+    Increment(Arc<Namespace>, NonZeroU64),
     /// Make a namespace of this name, and do the command again.
     Create(Box<[u8]>, MintError),
     /// Do these commands, and answer all of them.
@@ -47,8 +47,8 @@ pub(super) enum Flow<S: Source> {
 
 /// Ids that were asked for.
 #[derive(Debug)]
-pub(super) struct Request<S: Source> {
-    pub(super) namespace: Arc<Namespace<S>>,
+pub(super) struct Request {
+    pub(super) namespace: Arc<Namespace>,
     pub(super) answer: Answer,
 }
 
@@ -70,21 +70,21 @@ pub(super) enum Written {
 }
 
 /// One command, and all it may touch.
-pub(super) struct Call<'a, S: Source> {
-    pub(super) server: &'a Server<S>,
+pub(super) struct Call<'a> {
+    pub(super) server: &'a Server,
     pub(super) session: &'a mut Session,
-    pub(super) caller: &'a mut Caller<S>,
-    pub(super) tally: &'a mut Tally<S>,
+    pub(super) caller: &'a mut Caller,
+    pub(super) tally: &'a mut Tally,
     pub(super) args: Args<'a>,
     /// The command as it came.
     pub(super) bytes: &'a [u8],
     pub(super) out: &'a mut Vec<u8>,
 }
 
-impl<S: Source> Call<'_, S> {
+impl Call<'_> {
     /// Does what the command says; `args` has at least a name.
     #[inline]
-    pub(super) fn run(mut self) -> Flow<S> {
+    pub(super) fn run(mut self) -> Flow {
         // The hot path: everything else goes through the table.
         let at_once = matches!(self.session.transaction, Transaction::None);
         if at_once && self.args.len() == 2 && self.args.at(0).eq_ignore_ascii_case(b"id.next") {
@@ -94,7 +94,7 @@ impl<S: Source> Call<'_, S> {
     }
 
     #[inline]
-    fn next_one(&mut self) -> Flow<S> {
+    fn next_one(&mut self) -> Flow {
         let (namespace, callers) = match self.caller.find(self.args.at(1)) {
             Ok(found) => found,
             Err(error) => return self.unfound(error),
@@ -113,7 +113,7 @@ impl<S: Source> Call<'_, S> {
         }
     }
 
-    fn look_up(&mut self, at_once: bool) -> Flow<S> {
+    fn look_up(&mut self, at_once: bool) -> Flow {
         let Some(spec) = table::find(self.args.at(0)) else {
             self.fail_transaction();
             return self.unknown();
@@ -152,14 +152,14 @@ impl<S: Source> Call<'_, S> {
         }
     }
 
-    pub(super) fn quit(&mut self) -> Flow<S> {
+    pub(super) fn quit(&mut self) -> Flow {
         reply::simple(self.out, "OK");
         self.tally.succeeded += 1;
         Flow::Close
     }
 
     /// `ID.NEXT namespace [COUNT n] [INTEGER]`.
-    fn next(&mut self) -> Flow<S> {
+    fn next(&mut self) -> Flow {
         if self.args.len() == 2 {
             return self.next_one();
         }
@@ -191,7 +191,7 @@ impl<S: Source> Call<'_, S> {
         }
     }
 
-    fn next_many(&mut self, namespace: Arc<Namespace<S>>, count: usize, answer: Answer) -> Flow<S> {
+    fn next_many(&mut self, namespace: Arc<Namespace>, count: usize, answer: Answer) -> Flow {
         match namespace.try_take(self.caller.callers(), count) {
             Ok(Taken::All(ids)) => Flow::Ids(Request { namespace, answer }, ids),
             Ok(Taken::Part(part)) => Flow::Wait(Request { namespace, answer }, part),
@@ -200,7 +200,7 @@ impl<S: Source> Call<'_, S> {
     }
 
     /// `INCR namespace`: the next number of a counter.
-    fn increment(&mut self) -> Flow<S> {
+    fn increment(&mut self) -> Flow {
         let namespace = match self.caller.find(self.args.at(1)) {
             Ok((namespace, _)) => namespace,
             Err(error) => return self.unfound(error),
@@ -217,7 +217,7 @@ impl<S: Source> Call<'_, S> {
     }
 
     /// `INCRBY namespace n`: n numbers in a row, of which the last is told.
-    fn increment_by(&mut self) -> Flow<S> {
+    fn increment_by(&mut self) -> Flow {
         let by = self.args.at(2);
         let is_integer = std::str::from_utf8(by).is_ok_and(|by| by.parse::<i64>().is_ok());
         if !is_integer {
@@ -233,7 +233,7 @@ impl<S: Source> Call<'_, S> {
 
     /// No such namespace; it may become one.
     #[cold]
-    fn unfound(&mut self, error: MintError) -> Flow<S> {
+    fn unfound(&mut self, error: MintError) -> Flow {
         if matches!(error, MintError::UnknownNamespace { .. }) && self.server.mint.creates() {
             return Flow::Create(self.args.at(1).into(), error);
         }
@@ -241,7 +241,7 @@ impl<S: Source> Call<'_, S> {
     }
 
     /// `ID.INSPECT id [NAMESPACE name | LAYOUT spec]`; the fields of a layout may be one argument or several.
-    fn inspect(&mut self) -> Flow<S> {
+    fn inspect(&mut self) -> Flow {
         let named = self.args.at(2);
         let layout;
         let by = match self.args.len() {
@@ -262,7 +262,7 @@ impl<S: Source> Call<'_, S> {
         }
     }
 
-    fn ping(&mut self) -> Flow<S> {
+    fn ping(&mut self) -> Flow {
         match self.args.len() {
             1 => reply::simple(self.out, "PONG"),
             2 => reply::bulk(self.out, self.args.at(1)),
@@ -271,7 +271,7 @@ impl<S: Source> Call<'_, S> {
         self.done()
     }
 
-    fn command(&mut self) -> Flow<S> {
+    fn command(&mut self) -> Flow {
         let (out, version) = (&mut *self.out, self.session.version);
         let sub = self.args.at(1).to_ascii_lowercase();
         match (&*sub, self.args.len()) {
@@ -312,13 +312,13 @@ impl<S: Source> Call<'_, S> {
         self.done()
     }
 
-    fn info(&mut self) -> Flow<S> {
+    fn info(&mut self) -> Flow {
         let text = info::text(self.server, self.args.from(1));
         reply::verbatim(self.out, self.session.version, &text);
         self.done()
     }
 
-    fn config(&mut self) -> Flow<S> {
+    fn config(&mut self) -> Flow {
         if !self.args.at(1).eq_ignore_ascii_case(b"get") {
             return self.unknown_subcommand("CONFIG");
         }
@@ -334,48 +334,48 @@ impl<S: Source> Call<'_, S> {
         self.done()
     }
 
-    pub(super) fn ok(&mut self) -> Flow<S> {
+    pub(super) fn ok(&mut self) -> Flow {
         reply::simple(self.out, "OK");
         self.done()
     }
 
-    pub(super) fn done(&mut self) -> Flow<S> {
+    pub(super) fn done(&mut self) -> Flow {
         self.tally.succeeded += 1;
         Flow::Done
     }
 
     #[cold]
-    pub(super) fn fail(&mut self, kind: Kind, text: &str) -> Flow<S> {
+    pub(super) fn fail(&mut self, kind: Kind, text: &str) -> Flow {
         self.fail_as(kind, kind.status().resp, text)
     }
 
     /// As `fail`, with a prefix that clients know from Redis.
     #[cold]
-    pub(super) fn fail_as(&mut self, kind: Kind, prefix: &str, text: &str) -> Flow<S> {
+    pub(super) fn fail_as(&mut self, kind: Kind, prefix: &str, text: &str) -> Flow {
         self.server.metrics.failed(Protocol::Resp, kind);
         reply::error(self.out, prefix, text);
         Flow::Done
     }
 
     #[cold]
-    fn refuse(&mut self, error: &MintError) -> Flow<S> {
+    fn refuse(&mut self, error: &MintError) -> Flow {
         refuse(self.server, self.out, error);
         Flow::Done
     }
 
     #[cold]
-    pub(super) fn wrong_arity(&mut self, command: &str) -> Flow<S> {
+    pub(super) fn wrong_arity(&mut self, command: &str) -> Flow {
         self.fail(Kind::BadRequest, &format!("wrong number of arguments for '{command}' command"))
     }
 
     #[cold]
-    pub(super) fn unknown_subcommand(&mut self, command: &str) -> Flow<S> {
+    pub(super) fn unknown_subcommand(&mut self, command: &str) -> Flow {
         let given = shortened(self.args.at(1), REPEATED);
         self.fail(Kind::BadRequest, &format!("unknown subcommand '{given}'. Try {command} HELP."))
     }
 
     #[cold]
-    fn unknown(&mut self) -> Flow<S> {
+    fn unknown(&mut self) -> Flow {
         // A web page can make a browser send HTTP here, with commands in its body: Redis closes as well.
         let name = self.args.at(0);
         if name.eq_ignore_ascii_case(b"post") || name.eq_ignore_ascii_case(b"host:") {
@@ -399,13 +399,13 @@ impl<S: Source> Call<'_, S> {
 
 /// Writes a refusal of the mint.
 #[cold]
-pub(super) fn refuse<S: Source>(server: &Server<S>, out: &mut Vec<u8>, error: &MintError) {
+pub(super) fn refuse(server: &Server, out: &mut Vec<u8>, error: &MintError) {
     server.metrics.failed(Protocol::Resp, error.kind());
     reply::error(out, error.kind().status().resp, error);
 }
 
 /// Whether the ids of a namespace can be answered so.
-fn check_written<S: Source>(namespace: &Namespace<S>, id: Written) -> Result<(), MintError> {
+fn check_written(namespace: &Namespace, id: Written) -> Result<(), MintError> {
     if id == Written::Text || namespace.definition().is_plain_number() {
         return Ok(());
     }

@@ -14,7 +14,7 @@ use crate::accept::{Place, say_and_close};
 use crate::limits::resp::{MAX_READ_ROOM, READ_ROOM};
 use crate::limits::{FLUSH_AT, HEAR_OUT, REST};
 use crate::metrics::Protocol;
-use crate::mint::{Caller, Ids, MintError, Source};
+use crate::mint::{Caller, Ids, MintError};
 use crate::resp::codec::{Parser, ProtocolError, Step};
 use crate::resp::command::{Call, Flow, Request, refuse, write_id};
 use crate::resp::reply;
@@ -30,12 +30,7 @@ use crate::status::Kind;
 const REFUSAL: &[u8] = b"-ERR max number of clients reached\r\n";
 
 /// Serves one connection until the client leaves, takes too long or breaks the protocol, or the service ends.
-pub(crate) async fn serve<S: Source>(
-    server: Arc<Server<S>>,
-    stream: TcpStream,
-    place: Place,
-    draining: Draining,
-) {
+pub(crate) async fn serve(server: Arc<Server>, stream: TcpStream, place: Place, draining: Draining) {
     if place == Place::Reserved {
         server.metrics.failed(Protocol::Resp, Kind::TooManyClients);
         return say_and_close(stream, REFUSAL).await;
@@ -77,18 +72,18 @@ enum Followed {
     End(End),
 }
 
-struct Connection<S: Source> {
-    server: Arc<Server<S>>,
+struct Connection {
+    server: Arc<Server>,
     stream: TcpStream,
     session: Session,
-    caller: Caller<S>,
-    tally: Tally<S>,
+    caller: Caller,
+    tally: Tally,
     /// How much is read at once.
     room: usize,
     out: Vec<u8>,
 }
 
-impl<S: Source> Connection<S> {
+impl Connection {
     async fn run(&mut self, draining: Draining) -> io::Result<End> {
         let mut ends = pin!(draining.clone().begun());
         // A client that was let in a moment ago is heard out: its first command may be under way.
@@ -203,7 +198,7 @@ impl<S: Source> Connection<S> {
     /// Does the command at the start of `input`: what is left to do of it, and how long it is. `None` if it is not there
     /// as a whole.
     #[inline]
-    fn call(&mut self, parser: &mut Parser, input: &[u8]) -> Result<Option<(Flow<S>, usize)>, ProtocolError> {
+    fn call(&mut self, parser: &mut Parser, input: &[u8]) -> Result<Option<(Flow, usize)>, ProtocolError> {
         let (args, len) = match parser.next(input)? {
             Step::Command { args, len } => (args, len),
             Step::Incomplete => return Ok(None),
@@ -245,7 +240,7 @@ impl<S: Source> Connection<S> {
     }
 
     /// Does what is left to do of a command; `created` says that its namespace has been made.
-    async fn follow(&mut self, flow: Flow<S>, created: bool) -> io::Result<Followed> {
+    async fn follow(&mut self, flow: Flow, created: bool) -> io::Result<Followed> {
         match flow {
             Flow::Close => return Ok(Followed::End(End::Told)),
             Flow::Abandon => return Ok(Followed::End(End::Quiet)),
@@ -276,7 +271,7 @@ impl<S: Source> Connection<S> {
     }
 
     /// Replies that are there must not wait with the one that is not.
-    async fn wait(&mut self, flow: Flow<S>) -> io::Result<()> {
+    async fn wait(&mut self, flow: Flow) -> io::Result<()> {
         self.flush().await?;
         match flow {
             Flow::Wait(request, part) => match request.namespace.wait(self.caller.callers(), part).await {
@@ -299,7 +294,7 @@ impl<S: Source> Connection<S> {
         refuse(&self.server, &mut self.out, error);
     }
 
-    async fn write_ids(&mut self, request: Request<S>, mut ids: Ids) -> io::Result<()> {
+    async fn write_ids(&mut self, request: Request, mut ids: Ids) -> io::Result<()> {
         self.tally.issued(&self.server.metrics, &request.namespace, ids.len() as u64);
         if request.answer.array {
             reply::array(&mut self.out, ids.len());

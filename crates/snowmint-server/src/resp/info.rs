@@ -6,7 +6,6 @@ use std::fmt::Write as _;
 use snowmint::utc::Utc;
 
 use crate::metrics::Protocol;
-use crate::mint::Source;
 use crate::server::Server;
 
 /// The version of Redis whose commands and answers these are; clients choose their commands by it.
@@ -19,7 +18,7 @@ const CONFIG: [(&str, &str); 4] =
 const SECTIONS: [&str; 5] = ["server", "clients", "stats", "replication", "snowmint"];
 
 /// The sections that were asked for, all of them when none was.
-pub(super) fn text<'a, S: Source>(server: &Server<S>, asked: impl Iterator<Item = &'a [u8]>) -> String {
+pub(super) fn text<'a>(server: &Server, asked: impl Iterator<Item = &'a [u8]>) -> String {
     let asked: Vec<_> = asked.map(<[u8]>::to_ascii_lowercase).collect();
     let all =
         asked.is_empty() || asked.iter().any(|name| matches!(&**name, b"all" | b"default" | b"everything"));
@@ -36,7 +35,7 @@ pub(super) fn text<'a, S: Source>(server: &Server<S>, asked: impl Iterator<Item 
     text
 }
 
-fn write_section<S: Source>(text: &mut String, server: &Server<S>, section: &str) -> std::fmt::Result {
+fn write_section(text: &mut String, server: &Server, section: &str) -> std::fmt::Result {
     let (title, rest) = section.split_at(1);
     write!(text, "# {}{rest}\r\n", title.to_uppercase())?;
     match section {
@@ -62,7 +61,7 @@ fn write_section<S: Source>(text: &mut String, server: &Server<S>, section: &str
     }
 }
 
-fn write_snowmint<S: Source>(text: &mut String, server: &Server<S>) -> std::fmt::Result {
+fn write_snowmint(text: &mut String, server: &Server) -> std::fmt::Result {
     let mint = &server.mint;
     let status = mint.status();
     write!(text, "layout:{}\r\ndatacenter:{}\r\n", mint.layout(), mint.datacenter())?;
@@ -90,8 +89,8 @@ fn write_snowmint<S: Source>(text: &mut String, server: &Server<S>) -> std::fmt:
 }
 
 /// The settings whose names match one of the patterns; `*` stands for any text.
-pub(super) fn config<'a, S: Source>(
-    server: &Server<S>,
+pub(super) fn config<'a>(
+    server: &Server,
     patterns: impl Iterator<Item = &'a [u8]>,
 ) -> Vec<(&'static str, String)> {
     let patterns: Vec<_> = patterns.map(<[u8]>::to_ascii_lowercase).collect();

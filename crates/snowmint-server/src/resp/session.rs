@@ -2,7 +2,6 @@
 //! The answers are those of Redis, for clients send these commands unasked and stop at an unexpected one.
 
 use crate::limits::resp::MAX_CLIENT_NAME;
-use crate::mint::Source;
 use crate::resp::command::{Call, Flow};
 use crate::resp::reply::{self, Version};
 use crate::resp::transaction::Transaction;
@@ -37,9 +36,9 @@ impl Session {
     }
 }
 
-impl<S: Source> Call<'_, S> {
+impl Call<'_> {
     /// `HELLO [2|3 [AUTH user password] [SETNAME name]]`; nothing changes unless all of it is right.
-    pub(super) fn hello(&mut self) -> Flow<S> {
+    pub(super) fn hello(&mut self) -> Flow {
         let mut version = self.session.version;
         if self.args.len() > 1 {
             version = match self.args.at(1) {
@@ -103,17 +102,17 @@ impl<S: Source> Call<'_, S> {
     }
 
     #[cold]
-    fn no_such_protocol(&mut self) -> Flow<S> {
+    fn no_such_protocol(&mut self) -> Flow {
         self.fail_as(Kind::BadRequest, "NOPROTO", "unsupported protocol version")
     }
 
     #[cold]
-    fn wrong_password(&mut self) -> Flow<S> {
+    fn wrong_password(&mut self) -> Flow {
         self.fail_as(Kind::BadRequest, "WRONGPASS", "invalid username-password pair or user is disabled.")
     }
 
     /// There are no passwords: the default user has none to give, and no other user exists.
-    pub(super) fn auth(&mut self) -> Flow<S> {
+    pub(super) fn auth(&mut self) -> Flow {
         match (self.args.len(), self.args.at(1)) {
             (2, _) => self.fail(Kind::BadRequest, NO_PASSWORD),
             (3, b"default") => self.ok(),
@@ -122,7 +121,7 @@ impl<S: Source> Call<'_, S> {
         }
     }
 
-    pub(super) fn select(&mut self) -> Flow<S> {
+    pub(super) fn select(&mut self) -> Flow {
         match self.args.at(1) {
             b"0" => self.ok(),
             other if !other.is_empty() && other.iter().all(u8::is_ascii_digit) => {
@@ -132,7 +131,7 @@ impl<S: Source> Call<'_, S> {
         }
     }
 
-    pub(super) fn reset(&mut self) -> Flow<S> {
+    pub(super) fn reset(&mut self) -> Flow {
         self.session.transaction.end(&self.server.queued);
         *self.session = Session::new(self.session.id);
         reply::simple(self.out, "RESET");
@@ -140,7 +139,7 @@ impl<S: Source> Call<'_, S> {
     }
 
     /// `CLIENT ...`: what client libraries send when they connect, and what people ask of their own connection.
-    pub(super) fn client(&mut self) -> Flow<S> {
+    pub(super) fn client(&mut self) -> Flow {
         let sub = self.args.at(1).to_ascii_lowercase();
         match (&*sub, self.args.len()) {
             (b"id", 2) => {
@@ -180,7 +179,7 @@ impl<S: Source> Call<'_, S> {
         }
     }
 
-    fn client_setinfo(&mut self) -> Flow<S> {
+    fn client_setinfo(&mut self) -> Flow {
         let attribute = self.args.at(2).to_ascii_lowercase();
         let Some(text) = client_text(self.args.at(3)) else {
             let attribute = String::from_utf8_lossy(&attribute);

@@ -3,25 +3,19 @@
 use std::sync::Arc;
 
 use crate::metrics::{Metrics, Protocol};
-use crate::mint::{Namespace, Source};
+use crate::mint::Namespace;
 
 /// What a connection counts for itself until it writes.
-#[derive(Debug)]
-pub(super) struct Tally<S: Source> {
+#[derive(Debug, Default)]
+pub(super) struct Tally {
     pub(super) succeeded: u64,
     issued: u64,
-    namespace: Option<Arc<Namespace<S>>>,
+    namespace: Option<Arc<Namespace>>,
 }
 
-impl<S: Source> Default for Tally<S> {
-    fn default() -> Self {
-        Self { succeeded: 0, issued: 0, namespace: None }
-    }
-}
-
-impl<S: Source> Tally<S> {
+impl Tally {
     #[inline]
-    pub(super) fn issued(&mut self, metrics: &Metrics, namespace: &Arc<Namespace<S>>, ids: u64) {
+    pub(super) fn issued(&mut self, metrics: &Metrics, namespace: &Arc<Namespace>, ids: u64) {
         if self.namespace.as_ref().is_none_or(|last| !Arc::ptr_eq(last, namespace)) {
             self.add_up(metrics);
             self.namespace = Some(Arc::clone(namespace));

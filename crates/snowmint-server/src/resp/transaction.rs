@@ -4,7 +4,6 @@
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use crate::limits::resp::{MAX_QUEUED, MAX_QUEUED_IN_ALL};
-use crate::mint::Source;
 use crate::resp::command::{Call, Flow};
 use crate::resp::reply;
 use crate::resp::table::{Name, Spec};
@@ -39,13 +38,13 @@ impl Transaction {
     }
 }
 
-impl<S: Source> Call<'_, S> {
-    pub(super) fn multi(&mut self) -> Flow<S> {
+impl Call<'_> {
+    pub(super) fn multi(&mut self) -> Flow {
         self.session.transaction = Transaction::Open(Queued::default());
         self.ok()
     }
 
-    pub(super) fn exec(&mut self) -> Flow<S> {
+    pub(super) fn exec(&mut self) -> Flow {
         match self.session.transaction.end(&self.server.queued) {
             Transaction::None => self.fail(Kind::BadRequest, "EXEC without MULTI"),
             Transaction::Failed => self.fail_as(
@@ -60,7 +59,7 @@ impl<S: Source> Call<'_, S> {
         }
     }
 
-    pub(super) fn discard(&mut self) -> Flow<S> {
+    pub(super) fn discard(&mut self) -> Flow {
         match self.session.transaction.end(&self.server.queued) {
             Transaction::None => self.fail(Kind::BadRequest, "DISCARD without MULTI"),
             _ => self.ok(),
@@ -68,7 +67,7 @@ impl<S: Source> Call<'_, S> {
     }
 
     /// A watch that never fails would be a promise that is not kept, so there is none.
-    pub(super) fn watch(&mut self) -> Flow<S> {
+    pub(super) fn watch(&mut self) -> Flow {
         self.fail(
             Kind::BadRequest,
             "WATCH is not supported: namespaces have no value that could be watched; leave it out",
@@ -77,7 +76,7 @@ impl<S: Source> Call<'_, S> {
 
     /// What a command does between `MULTI` and `EXEC`.
     #[cold]
-    pub(super) fn in_transaction(&mut self, spec: &Spec) -> Flow<S> {
+    pub(super) fn in_transaction(&mut self, spec: &Spec) -> Flow {
         match spec.name {
             Name::Exec => self.exec(),
             Name::Discard => self.discard(),
@@ -89,7 +88,7 @@ impl<S: Source> Call<'_, S> {
         }
     }
 
-    fn queue(&mut self) -> Flow<S> {
+    fn queue(&mut self) -> Flow {
         if let Transaction::Open(queued) = &mut self.session.transaction {
             let more = self.bytes.len();
             let in_all = self.server.queued.fetch_add(more, Ordering::Relaxed) + more;

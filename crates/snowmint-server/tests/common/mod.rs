@@ -12,9 +12,10 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
+use async_trait::async_trait;
 use snowmint::{Batch, DatacenterId, Generator, Layout, ManualClock, WorkerId};
 use snowmint_cluster::{LeaseStatus, NamespaceName, NoId};
-use snowmint_server::{Mint, Source};
+use snowmint_server::{IdHandle, IdSource, Mint};
 use tokio::sync::watch;
 
 /// The instant at which the test clock starts.
@@ -77,24 +78,21 @@ impl TestSource {
     }
 }
 
-impl Source for TestSource {
-    type Caller = ();
-
-    fn caller(&self) {}
-
-    fn try_take(&self, (): &mut (), count: usize) -> Result<Batch, NoId> {
+#[async_trait]
+impl IdHandle for TestSource {
+    fn try_take(&mut self, count: usize) -> Result<Batch, NoId> {
         if !self.0.lease.load(Ordering::SeqCst) {
             return Err(NoId::NoLease { why: "the store does not answer".to_owned() });
         }
         self.0.generator.try_take(count).map_err(NoId::Refused)
     }
 
-    async fn take(&self, (): &mut (), count: usize) -> Result<Vec<Batch>, NoId> {
+    async fn take(&mut self, count: usize) -> Result<Vec<Batch>, NoId> {
         self.0.waiting.send_modify(|waiting| *waiting += 1);
         let (mut batches, mut missing) = (Vec::new(), count);
         while missing > 0 {
             self.0.stuck.subscribe().wait_for(|stuck| !stuck).await.unwrap();
-            match self.try_take(&mut (), missing) {
+            match self.try_take(missing) {
                 Ok(batch) => {
                     missing -= batch.len();
                     batches.push(batch);
@@ -106,6 +104,13 @@ impl Source for TestSource {
             }
         }
         Ok(batches)
+    }
+}
+
+#[async_trait]
+impl IdSource for TestSource {
+    fn handle(&self) -> Box<dyn IdHandle> {
+        Box::new(self.clone())
     }
 
     async fn release(&self, _: std::time::Duration) {
@@ -125,12 +130,12 @@ impl Source for TestSource {
 }
 
 /// A mint of the namespaces `default` and `orders` in Twitter's layout.
-pub fn mint() -> Mint<TestSource> {
+pub fn mint() -> Mint {
     mint_of(TestSource::new(Layout::TWITTER), Layout::TWITTER)
 }
 
 /// A mint of the namespaces `default` and `orders`.
-pub fn mint_of(source: TestSource, layout: Layout) -> Mint<TestSource> {
+pub fn mint_of(source: TestSource, layout: Layout) -> Mint {
     let names = ["orders", "default"].map(|name| NamespaceName::new(name).unwrap());
     Mint::new(names, source, layout, DatacenterId(1))
 }

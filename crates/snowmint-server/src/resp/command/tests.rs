@@ -3,13 +3,13 @@
 
 use super::*;
 use crate::resp::codec::{Parser, Step};
-use crate::testing::{self, TestSource};
+use crate::testing;
 
 struct Client {
-    server: Server<TestSource>,
+    server: Server,
     session: Session,
-    caller: Caller<TestSource>,
-    tally: Tally<TestSource>,
+    caller: Caller,
+    tally: Tally,
 }
 
 impl Client {
@@ -20,7 +20,7 @@ impl Client {
     }
 
     /// Sends a plain line; the reply, with what the connection would do about it after that.
-    fn call(&mut self, line: &str) -> (String, Flow<TestSource>) {
+    fn call(&mut self, line: &str) -> (String, Flow) {
         let (mut parser, mut out) = (Parser::default(), Vec::new());
         let line = format!("{line}\n");
         let Ok(Step::Command { args, .. }) = parser.next(line.as_bytes()) else {
