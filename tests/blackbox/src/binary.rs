@@ -38,7 +38,7 @@ pub fn command() -> Command {
 }
 
 /// Takes every setting of the product out of a command's environment.
-pub(crate) fn clean(mut command: Command) -> Command {
+pub fn clean(mut command: Command) -> Command {
     for (name, _) in std::env::vars_os() {
         if name.to_string_lossy().starts_with("SNOWMINT_") {
             command.env_remove(name);
