@@ -78,6 +78,13 @@ impl Password {
 /// Editors end a file with a newline, which belongs to no password.
 fn read(path: &Path) -> Result<Secret, UrlError> {
     let refuse = |problem: String| UrlError::PasswordFile { path: path.display().to_string(), problem };
+    // What can be read only once, as `<(...)` of a shell, would have no password for the next connection.
+    let kind = std::fs::metadata(path).map_err(|error| refuse(error.to_string()))?;
+    if !kind.is_file() {
+        let problem = "is not a regular file, and it is read again for each connection; write the password to a file, or \
+            give it in SNOWMINT_STORE_PASSWORD";
+        return Err(refuse(problem.to_owned()));
+    }
     let text = std::fs::read_to_string(path).map_err(|error| refuse(error.to_string()))?;
     match text.lines().next() {
         None | Some("") => Err(refuse("its first line, which should be the password, is empty".to_owned())),
@@ -117,6 +124,29 @@ mod tests {
         assert!(refused().contains("No such file"), "{}", refused());
         std::fs::write(&path, "\nsecond").unwrap();
         assert!(refused().contains("is empty") && !refused().contains("second"), "{}", refused());
+    }
+
+    /// Goal: what can be read only once is refused, rather than empty at the next connection. Method: a pipe, as `<(...)` of
+    /// a shell, and a link to a file, as secrets of Kubernetes are.
+    #[cfg(target_os = "linux")]
+    #[test]
+    fn a_pipe_is_refused() {
+        use std::io::Write;
+        use std::os::fd::AsRawFd;
+        let (reader, mut writer) = std::io::pipe().unwrap();
+        writer.write_all(b"hunter2\n").unwrap();
+        drop(writer);
+        let refused = |path: &str| Password::find(None, Some(path.into())).unwrap_err().to_string();
+        let error = refused(&format!("/dev/fd/{}", reader.as_raw_fd()));
+        assert!(error.contains("not a regular file") && !error.contains("hunter2"), "{error}");
+        for path in ["/dev/null", "/"] {
+            assert!(refused(path).contains("not a regular file"), "{}", refused(path));
+        }
+        let folder = tempfile::tempdir().unwrap();
+        let (path, link) = (folder.path().join("password"), folder.path().join("link"));
+        std::fs::write(&path, "secret\n").unwrap();
+        std::os::unix::fs::symlink(&path, &link).unwrap();
+        assert!(choose(None, Some(&link), "").read().is_ok());
     }
 
     #[test]
