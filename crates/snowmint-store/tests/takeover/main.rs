@@ -27,6 +27,8 @@ use std::num::NonZeroU64;
 use std::sync::Arc;
 
 use snowmint_store::{Counter, OpenError, Segment, StoreErrorKind, open_counter, survey};
+#[cfg(feature = "mysql")]
+use snowmint_test_servers::MariaDb;
 use tokio::task::JoinSet;
 
 /// A password that must not turn up anywhere.
@@ -60,6 +62,26 @@ async fn surveyed(url: &str) -> Vec<String> {
         format!("{} {} {} {}/{}", it.name, it.highest_number, it.step, it.remainder, it.delta)
     };
     found.iter().map(line).collect()
+}
+
+/// Checks that a server with a binary log that syncs commits later can be surveyed, and is drawn from only if the URL
+/// accepts that; the URL has a parameter.
+#[cfg(feature = "mysql")]
+async fn assert_drawn_from_only_on_request(server: &MariaDb, url: &str) {
+    let accepting = format!("{url}&durable=no");
+    for (setting, value) in [("innodb_flush_log_at_trx_commit", 2), ("sync_binlog", 0)] {
+        server.sql(&format!("SET GLOBAL {setting} = {value}"));
+        for url in [url, &accepting] {
+            assert_eq!(survey(url).await.unwrap().len(), 1, "{url}");
+        }
+        let (kind, error) = refused(url).await;
+        assert_eq!(kind, Some(StoreErrorKind::Other), "{error}");
+        let says = [&*format!("{setting} is {value}"), "with durable=no"];
+        assert!(says.iter().all(|it| error.contains(it)), "{error}");
+        open(&accepting).await.reserve(some(1)).await.unwrap();
+        server.sql(&format!("SET GLOBAL {setting} = 1"));
+    }
+    open(url).await.reserve(some(1)).await.unwrap();
 }
 
 fn numbers(segment: Segment) -> impl Iterator<Item = u64> {

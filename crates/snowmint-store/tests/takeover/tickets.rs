@@ -7,7 +7,9 @@ use snowmint_test_servers::MariaDb;
 use sqlx::{Connection, MySqlConnection};
 use tokio::task::JoinSet;
 
-use super::{assert_distinct, draw, joined, open, refused, some, surveyed};
+use super::{
+    assert_distinct, assert_drawn_from_only_on_request, draw, joined, open, refused, some, surveyed,
+};
 
 /// As Flickr's page has it, but for the engine.
 const TABLE: &str = "CREATE TABLE test.Tickets64 (
@@ -194,4 +196,12 @@ async fn the_last_number_of_a_column_is_not_given_again_and_again() {
         println!("{error}");
         assert_eq!(error.kind(), StoreErrorKind::Full, "{error}");
     }
+}
+
+/// Goal: a crash takes back no ticket that was given, unless the user accepts that. Method: settings with which it may.
+#[tokio::test]
+async fn a_server_that_syncs_later_is_drawn_from_only_on_request() {
+    let server = MariaDb::with(&["--log-bin=binlog"]);
+    server.sql(TABLE);
+    assert_drawn_from_only_on_request(&server, &format!("{}?stub=a", url(&server))).await;
 }

@@ -7,7 +7,9 @@ use snowmint_test_servers::MariaDb;
 use sqlx::{Connection, MySqlConnection};
 use tokio::task::JoinSet;
 
-use super::{assert_distinct, draw, joined, numbers, open, refused, some, surveyed};
+use super::{
+    assert_distinct, assert_drawn_from_only_on_request, draw, joined, numbers, open, refused, some, surveyed,
+};
 
 /// As `TinyID`'s `db.sql` makes it.
 const TABLE: &str = "CREATE TABLE test.tiny_id_info (
@@ -25,7 +27,11 @@ const TABLE: &str = "CREATE TABLE test.tiny_id_info (
 ) ENGINE=InnoDB";
 
 fn server() -> MariaDb {
-    let server = MariaDb::start();
+    server_with(&[])
+}
+
+fn server_with(settings: &[&str]) -> MariaDb {
+    let server = MariaDb::with(settings);
     server.sql(TABLE);
     server.sql(
         "INSERT INTO test.tiny_id_info (biz_type, max_id, step, delta, remainder, version) \
@@ -146,4 +152,11 @@ async fn a_row_that_is_always_another_is_given_up() {
         server.sql("SELECT max_id, version FROM test.tiny_id_info WHERE biz_type = 'plain'"),
         "0.4\t1"
     );
+}
+
+/// Goal: a crash takes back no number that was given, unless the user accepts that. Method: settings with which it may.
+#[tokio::test]
+async fn a_server_that_syncs_later_is_drawn_from_only_on_request() {
+    let server = server_with(&["--log-bin=binlog"]);
+    assert_drawn_from_only_on_request(&server, &url(&server, "odd")).await;
 }
