@@ -1,34 +1,25 @@
 //! Records as rows of one PostgreSQL table, each written by a single statement.
-//! Every session is set so that a commit is on disk before it is acknowledged, whatever the server's defaults.
+//! Every message sets what it needs, so that a commit is on disk before it is acknowledged, whatever the server's defaults.
 
 mod cause;
 mod confirmed;
 mod history;
 mod opening;
+mod session;
 
 use std::num::NonZeroU64;
 use std::time::Duration;
 
 use async_trait::async_trait;
+use sqlx::postgres::PgRow;
+use sqlx::FromRow;
 
-use self::confirmed::confirmed;
 use self::opening::Settings;
+use self::session::{Session, bytes, name};
 use crate::network::Effect;
 use crate::skipped::Skipped;
 use crate::sql::{self, Failure, Pool};
-use crate::statement::{at_most_one, exactly_one};
 use crate::{Expected, Key, OpenError, Store, StoreError, Swap, UrlError, Versioned, addition, revisions};
-
-/// 0, and an error in a session that lost the settings that it began with: a pooler which gives each transaction to
-/// another session would else acknowledge commits that are not on the disk, or whose wait for a standby was cancelled.
-/// What fails has to be computed from a setting, or the server would compute it when it plans.
-macro_rules! guard {
-    () => {
-        "CASE WHEN current_setting('synchronous_commit') IN ('on', 'remote_apply') \
-                AND current_setting('client_min_messages') = 'warning' THEN 0 \
-            ELSE ('synchronous_commit = ' || current_setting('synchronous_commit'))::bigint END"
-    };
-}
 
 /// The fence of a read: one row, and a commit that waits for the synchronous standbys where there are any.
 ///
@@ -43,16 +34,8 @@ macro_rules! guard {
 /// The join is an outer one, as a record that is not there has to be fenced as well: a primary that was replaced by its
 /// standby would go on to show that. The server decides by the setting of the same statement. What was written before
 /// standbys were required is covered by the first read after that.
-macro_rules! fence {
-    () => {
-        concat!(
-            "(SELECT CASE WHEN (",
-            guard!(),
-            ") = 0 AND current_setting('synchronous_standby_names') <> '' \
-            THEN pg_logical_emit_message(true, 'snowmint', ''::text) END) AS fence"
-        )
-    };
-}
+const FENCE: &str = "(SELECT CASE WHEN current_setting('synchronous_standby_names') <> '' \
+    THEN pg_logical_emit_message(true, 'snowmint', ''::text) END AS place) AS fence";
 
 /// The table; whoever may not create it can ask for it to be created.
 const TABLE: &str = r#"CREATE TABLE snowmint_records (
@@ -61,35 +44,6 @@ const TABLE: &str = r#"CREATE TABLE snowmint_records (
     value bytea NOT NULL
 )"#;
 
-const LOAD: &str =
-    concat!("SELECT revision, value FROM ", fence!(), " LEFT JOIN snowmint_records ON name = $1");
-const LIST: &str = concat!(
-    "SELECT name, revision, value FROM ",
-    fence!(),
-    " LEFT JOIN snowmint_records ON name >= $1 AND name < $2 ORDER BY name"
-);
-const INSERT: &str = concat!(
-    "INSERT INTO snowmint_records (name, revision, value) VALUES ($1, $2 + ",
-    guard!(),
-    ", $3) ON CONFLICT (name) DO NOTHING"
-);
-/// Where no row is as expected nothing is guarded, as nothing is written and the next call is a load.
-const UPDATE: &str = concat!(
-    "UPDATE snowmint_records SET revision = $2 + ",
-    guard!(),
-    ", value = $3 WHERE name = $1 AND revision = $4"
-);
-/// Adds $3 to a number, unless the sum is beyond the range. CASE, as the order of conditions joined by AND is not fixed.
-const ADD: &str = concat!(
-    "INSERT INTO snowmint_records AS old (name, revision, value) VALUES ($1, $2 + ",
-    guard!(),
-    ", convert_to($3::bigint::text, 'UTF8')) \
-    ON CONFLICT (name) DO UPDATE SET revision = old.revision + $2, \
-        value = convert_to((encode(old.value, 'escape')::bigint + $3)::text, 'UTF8') \
-    WHERE CASE WHEN encode(old.value, 'escape') ~ '^(0|[1-9][0-9]{0,18})$' \
-        THEN encode(old.value, 'escape')::numeric + $3 <= 9223372036854775807 ELSE false END \
-    RETURNING encode(value, 'escape')::bigint - $3"
-);
 const UNIX_MS: &str = "SELECT floor(extract(epoch FROM clock_timestamp()) * 1000)::bigint";
 
 /// A store in a PostgreSQL database, version 12 or later.
@@ -113,7 +67,8 @@ const UNIX_MS: &str = "SELECT floor(extract(epoch FROM clock_timestamp()) * 1000
 /// - PostgreSQL 13.21, 14.18, 15.13, 16.9, 17.5 or later: earlier ones may acknowledge without the standby just after a
 ///   restart.
 /// - A pooler between, such as `PgBouncer`, pools sessions (`pool_mode = session`). Where it gives transactions to
-///   other sessions, calls are refused: settings and prepared statements belong to a session.
+///   other sessions, calls are refused, since that may be the session of another server. A session that others get too is
+///   left as it was.
 ///
 /// With asynchronous standbys, a failover loses the newest writes: state how much as [`may_lose`](Store::may_lose).
 ///
@@ -181,23 +136,49 @@ impl PostgresStore {
         cause::store_error(&self.name, operation, effect, failure)
     }
 
-    /// Adds in one statement; `None` where the record holds no number, or one that is too large.
+    /// Adds in one statement, unless the sum is beyond the range; `None` where the record holds no number, or one that is
+    /// too large.
     async fn add_once(&self, key: &Key, addend: i64) -> Result<Option<u64>, StoreError> {
-        let step = revisions::step();
-        let ask = async |mut connection| {
-            let query = sqlx::query_scalar::<_, i64>(ADD).bind(key.as_str()).bind(step).bind(addend);
-            // To its end: the row comes before the commit.
-            let before = at_most_one(confirmed(query.fetch_all(&mut connection))).await;
-            (connection, before)
-        };
-        let before = self.pool.run(Effect::Writes, ask).await;
+        let (name, step, first) =
+            (name(key.as_str()), revisions::step(), bytes(addend.to_string().as_bytes()));
+        // CASE, as the order of conditions joined by AND is not fixed.
+        let add = format!(
+            "INSERT INTO snowmint_records AS old (name, revision, value) VALUES ({name}, {step}, {first}) \
+             ON CONFLICT (name) DO UPDATE SET revision = old.revision + {step}, \
+                 value = convert_to((encode(old.value, 'escape')::bigint + {addend})::text, 'UTF8') \
+             WHERE CASE WHEN encode(old.value, 'escape') ~ '^(0|[1-9][0-9]{{0,18}})$' \
+                 THEN encode(old.value, 'escape')::numeric + {addend} <= 9223372036854775807 ELSE false END \
+             RETURNING encode(value, 'escape')::bigint - {addend}"
+        );
+        let before = self.rows::<(i64,)>(Effect::Writes, &add).await;
         let before = before.map_err(|failure| self.error(addition::OPERATION, Effect::Writes, failure))?;
-        Ok(before.map(i64::cast_unsigned))
+        Ok(before.first().map(|row| row.0.cast_unsigned()))
+    }
+
+    /// The rows of a statement.
+    async fn rows<T>(&self, effect: Effect, statement: &str) -> Result<Vec<T>, Failure>
+    where
+        T: for<'r> FromRow<'r, PgRow> + Send,
+    {
+        let ask = async |mut session: Session| {
+            let rows = session.rows(statement).await;
+            let rows = rows.and_then(|rows| rows.iter().map(T::from_row).collect::<Result<_, _>>());
+            (session, rows)
+        };
+        self.pool.run(effect, ask).await
+    }
+
+    /// The rows of a read that is fenced. The first column says whether the server has standbys to wait for.
+    async fn fenced<T>(&self, what: &str) -> Result<Vec<T>, Failure>
+    where
+        T: for<'r> FromRow<'r, PgRow> + Send,
+    {
+        self.rows(Effect::Reads, &format!("SELECT place IS NOT NULL, {what}")).await
     }
 }
 
-/// Name, revision and value; none of them where there is no record.
-type ListRow = (Option<String>, Option<i64>, Option<Vec<u8>>);
+/// Whether it is fenced; name, revision and value, none of them where there is no record.
+type ListRow = (bool, Option<String>, Option<i64>, Option<Vec<u8>>);
 
 /// What a DBA would run for a store that this URL names.
 pub(crate) fn schema(url: &str) -> Result<String, UrlError> {
@@ -211,15 +192,13 @@ pub(crate) fn schema(url: &str) -> Result<String, UrlError> {
 impl Store for PostgresStore {
     async fn load(&self, key: &Key) -> Result<Option<Versioned>, StoreError> {
         const OPERATION: &str = "load";
-        let ask = async |mut connection| {
-            let query = sqlx::query_as::<_, (Option<i64>, Option<Vec<u8>>)>(LOAD).bind(key.as_str());
-            // To its end: the row comes before the commit of the fence.
-            let row = at_most_one(confirmed(query.fetch_all(&mut connection))).await;
-            (connection, row)
-        };
-        let row = self.pool.run(Effect::Reads, ask).await;
-        let row = row.map_err(|failure| self.error(OPERATION, Effect::Reads, failure))?;
-        let row = row.and_then(|(revision, value)| revision.zip(value));
+        let load = format!(
+            "revision, value FROM {FENCE} LEFT JOIN snowmint_records ON name = {}",
+            name(key.as_str())
+        );
+        let rows = self.fenced::<(bool, Option<i64>, Option<Vec<u8>>)>(&load).await;
+        let rows = rows.map_err(|failure| self.error(OPERATION, Effect::Reads, failure))?;
+        let row = rows.into_iter().next().and_then(|(_, revision, value)| revision.zip(value));
         row.map(|(revision, value)| sql::record(&self.name, OPERATION, revision, value)).transpose()
     }
 
@@ -227,12 +206,21 @@ impl Store for PostgresStore {
         let Some((before, after)) = revisions::before_and_after(expected) else {
             return Ok(Swap::Conflict);
         };
-        let ask = async |mut connection| {
-            let query = sqlx::query(if before == 0 { INSERT } else { UPDATE });
-            let query = query.bind(key.as_str()).bind(after).bind(value);
-            let query = if before == 0 { query } else { query.bind(before) };
-            let done = confirmed(query.execute(&mut connection)).await;
-            (connection, done)
+        let (name, value) = (name(key.as_str()), bytes(value));
+        let write = if before == 0 {
+            format!(
+                "INSERT INTO snowmint_records (name, revision, value) VALUES ({name}, {after}, {value}) \
+                 ON CONFLICT (name) DO NOTHING"
+            )
+        } else {
+            format!(
+                "UPDATE snowmint_records SET revision = {after}, value = {value} \
+                 WHERE name = {name} AND revision = {before}"
+            )
+        };
+        let ask = async |mut session: Session| {
+            let done = session.execute(&write).await;
+            (session, done)
         };
         let done = self.pool.run(Effect::Writes, ask).await;
         let done = done.map_err(|failure| self.error("compare_and_set", Effect::Writes, failure))?;
@@ -244,14 +232,14 @@ impl Store for PostgresStore {
         let Some((from, to)) = sql::bounds(prefix) else {
             return Ok(Vec::new());
         };
-        let ask = async |mut connection| {
-            let query = sqlx::query_as::<_, ListRow>(LIST).bind(&*from).bind(&*to);
-            let rows = confirmed(query.fetch_all(&mut connection)).await;
-            (connection, rows)
-        };
-        let rows = self.pool.run(Effect::Reads, ask).await;
+        let list = format!(
+            "name, revision, value FROM {FENCE} LEFT JOIN snowmint_records ON name >= {} AND name < {} ORDER BY name",
+            name(&from),
+            name(&to)
+        );
+        let rows = self.fenced::<ListRow>(&list).await;
         let rows = rows.map_err(|failure| self.error(OPERATION, Effect::Reads, failure))?;
-        let rows = rows.into_iter().filter_map(|(name, revision, value)| Some((name?, revision?, value?)));
+        let rows = rows.into_iter().filter_map(|(_, name, revision, value)| Some((name?, revision?, value?)));
         Ok(sql::records(&self.name, OPERATION, &self.skipped, rows.collect()))
     }
 
@@ -260,14 +248,9 @@ impl Store for PostgresStore {
     }
 
     async fn unix_ms(&self) -> Result<Option<u64>, StoreError> {
-        let ask = async |mut connection| {
-            let query = sqlx::query_scalar::<_, i64>(UNIX_MS);
-            let time = exactly_one(query.fetch_all(&mut connection)).await;
-            (connection, time)
-        };
-        let time = self.pool.run(Effect::Reads, ask).await;
+        let time = self.rows::<(i64,)>(Effect::Reads, UNIX_MS).await;
         let time = time.map_err(|failure| self.error("unix_ms", Effect::Reads, failure))?;
-        Ok(u64::try_from(time).ok())
+        Ok(time.first().and_then(|row| u64::try_from(row.0).ok()))
     }
 
     fn may_lose(&self) -> Duration {

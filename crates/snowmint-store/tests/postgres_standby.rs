@@ -19,7 +19,7 @@ use std::time::Duration;
 
 use outages::{SECRET, key, open, put};
 use snowmint_store::{Expected, Revision, Store, StoreError, StoreErrorKind, Swap, conformance};
-use snowmint_test_servers::{Postgres, Server};
+use snowmint_test_servers::{PgBouncer, Postgres, Server};
 use tokio::task::{JoinHandle, block_in_place};
 use tokio::time::{Instant, sleep};
 
@@ -224,18 +224,31 @@ async fn load_when_confirmed(store: &dyn Store) -> Vec<u8> {
     }
 }
 
-/// Goal: calls that wait in vain leave few sessions behind on the server, which has a limit. Method: nodes that read,
-/// write and start again and again without the standby; count the sessions at the end, and all writes that were sent.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn calls_that_are_given_up_do_not_pile_up() {
-    const NODES: usize = 3;
-    const ROUNDS: usize = 6;
     let (primary, standby) = block_in_place(pair);
     let url = url(&primary).replace("1500", "1000");
+    given_up_calls_do_not_pile_up(primary, &standby, &url).await;
+}
+
+/// Goal: the same through a pooler, which may add the address of its client to the name of a session.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn calls_that_are_given_up_do_not_pile_up_behind_a_pooler() {
+    let (primary, standby) = block_in_place(pair);
+    let pooler = block_in_place(|| PgBouncer::start(&primary, "session", 60));
+    let url = format!("postgres://postgres@{}/postgres?timeout_ms=1000", pooler.address());
+    given_up_calls_do_not_pile_up(primary, &standby, &url).await;
+}
+
+/// Goal: calls that wait in vain leave few sessions behind on the server, which has a limit. Method: nodes that read,
+/// write and start again and again without the standby; count the sessions at the end, and all writes that were sent.
+async fn given_up_calls_do_not_pile_up(primary: Postgres, standby: &Postgres, url: &str) {
+    const NODES: usize = 3;
+    const ROUNDS: usize = 6;
     block_in_place(|| standby.kill9());
     let primary = Arc::new(primary);
     let node = |nth: usize| {
-        let url = url.clone();
+        let url = url.to_owned();
         async move {
             let store = open(&url).await;
             for round in 0..ROUNDS {
@@ -254,7 +267,7 @@ async fn calls_that_are_given_up_do_not_pile_up() {
     }
     // A session that begins now ends what was given up before.
     sleep(Duration::from_millis(1100)).await;
-    open(&url).await;
+    open(url).await;
     let left = || block_in_place(|| primary.sql(WAITING)).lines().count();
     let started = Instant::now();
     while left() > NODES {
@@ -263,7 +276,7 @@ async fn calls_that_are_given_up_do_not_pile_up() {
     }
     // Nothing is lost by that: what was written is confirmed once the standby is back.
     block_in_place(|| standby.restart());
-    let store = open(&url).await;
+    let store = open(url).await;
     let deadline = Instant::now() + PATIENCE;
     let found = loop {
         match store.list("").await {

@@ -18,7 +18,8 @@ pub struct PgBouncer {
 }
 
 impl PgBouncer {
-    /// Starts a pooler in a mode, `session`, `transaction` or `statement`, with so many sessions on the server at most.
+    /// Starts a pooler in a mode, `session`, `transaction` or `statement`, with so many sessions on the server at most. It adds
+    /// the address of its client to the names of sessions.
     ///
     /// # Panics
     ///
@@ -35,7 +36,8 @@ impl PgBouncer {
         fs::write(folder.path().join("users"), "\"postgres\" \"\"\n").unwrap();
         let settings = format!(
             "[databases]\n* = host=127.0.0.1 port={}\n[pgbouncer]\nlisten_addr = 127.0.0.1\nlisten_port = {}\n\
-             auth_type = trust\nauth_file = users\nunix_socket_dir =\npool_mode = {mode}\ndefault_pool_size = {sessions}\n",
+             auth_type = trust\nauth_file = users\nunix_socket_dir =\npool_mode = {mode}\ndefault_pool_size = {sessions}\n\
+             application_name_add_host = 1\n",
             target.port(),
             port.number()
         );

@@ -122,9 +122,9 @@ fn advice(code: &str) -> &'static str {
         "25006" => "name the primary, or make the server writable",
         "53100" => "free space on the disk of the server",
         "53300" => "raise max_connections of the server; a node takes up to 4",
-        // A setting that the session began with is another, or a statement that it prepared is not there.
-        "22P02" | "26000" | "42P05" => {
-            "this session is not the one that was set up, so a pooler between pools transactions or statements; let it \
+        // By the guard of a statement.
+        "22P02" => {
+            "this session is not the one whose server was examined, so a pooler between pools transactions or statements; let it \
              pool sessions (pool_mode = session of PgBouncer), or name the server itself"
         }
         "XX001" | "XX002" => {

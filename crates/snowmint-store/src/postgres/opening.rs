@@ -1,51 +1,51 @@
 //! From a URL to sessions on a primary, and to a table that is ours.
-//! What every session needs is set when it begins, in one round trip.
+//! A session sets nothing: what a statement needs goes with it.
 
 use std::time::Duration;
 
-use sqlx::postgres::{PgConnectOptions, PgConnection, PgSslMode};
+use sqlx::postgres::{PgConnectOptions, PgSslMode};
 use sqlx::{ConnectOptions, Connection, FromRow};
 
 use super::history::History;
+use super::session::Session;
 use super::{PostgresStore, TABLE, cause, confirmed};
 use crate::credentials::Password;
 use crate::location::{Host, Location};
 use crate::network::{self, Effect, Refusal, Standing, Writable};
-use crate::sql::{self, Connect, Connected, Failure, Pool};
-use crate::statement::{at_most_one, exactly_one};
+use crate::sql::{self, Connect, Connected, Pool};
+use crate::statement::exactly_one;
 use crate::{StoreError, StoreErrorKind, UrlError};
 
 const PORT: u16 = 5432;
 const PARAMETERS: &str =
     "password_file, may_lose, durable, sslmode, sslrootcert, sslcert, sslkey, socket and timeout_ms";
 
-/// A commit waits for the disk, and for the synchronous standbys where there are any. `remote_apply` asks for more.
-/// At a stricter isolation than this, statements that meet fail instead of waiting for each other. The server gives
-/// a statement up a little before we do, so that we hear that nothing was written. Its limit does not count the wait for
-/// standbys. Warnings are heard whatever the user's default is: see [`confirmed`].
+/// What a server is asked first. It sets nothing for longer than this message, as the session may be another program's next.
 ///
 /// A call that was given up leaves a session on the server that goes on waiting for the standby. To keep these few, each
 /// new session ends those with its own name that have waited longer than a call may take: the name has that limit in it,
-/// so nobody waits for them any more, whichever node they are of. Reads wrote nothing but the fence. The outcome of
-/// a write was unknown and stays so: the end of its wait makes its row visible, and a read counts on no row before a
-/// standby has it.
+/// so nobody waits for them any more, whichever node they are of. A pooler may add the address of its client to it. Reads
+/// wrote nothing but the fence. The outcome of a write was unknown and stays so: the end of its wait makes its row visible,
+/// and a read counts on no row before a standby has it.
 ///
 /// The COMMIT does nothing but warn, to try out that warnings are heard. All in one message, without parameters.
 fn begin(sessions: &str, limit: Duration) -> String {
-    let (limit, patience) = (limit.as_millis(), (limit * 9 / 10).as_millis());
+    let limit = limit.as_millis();
     format!(
-        "SELECT pg_is_in_recovery(), pg_postmaster_start_time()::text, current_setting('fsync'), \
-        set_config('synchronous_commit', CASE current_setting('synchronous_commit') \
-            WHEN 'remote_apply' THEN 'remote_apply' ELSE 'on' END, false), \
-        set_config('default_transaction_isolation', 'read committed', false), \
-        set_config('client_min_messages', 'warning', false), \
-        set_config('statement_timeout', '{patience}', false), \
+        "SET LOCAL client_min_messages = warning; \
+        SELECT pg_backend_pid(), pg_is_in_recovery(), pg_postmaster_start_time()::text, current_setting('fsync'), \
+        current_setting('synchronous_commit'), \
         (SELECT count(pg_terminate_backend(pid)) FROM pg_stat_activity \
-            WHERE application_name = '{sessions}' AND usename = session_user AND pid <> pg_backend_pid() \
+            WHERE (application_name = '{sessions}' OR application_name LIKE '{sessions} - %') \
+            AND usename = session_user AND pid <> pg_backend_pid() \
             AND wait_event = 'SyncRep' AND query_start < clock_timestamp() - {limit} * interval '1 millisecond'); \
         COMMIT"
     )
 }
+
+/// What a server says of itself: the process of the session, whether it follows another, when it started, whether it syncs,
+/// how commits wait by default.
+type Told = (i32, bool, String, String, String);
 
 /// No time bounds what is lost, so no `may_lose` covers it.
 const FSYNC_OFF: &str = "does not wait for its disk (fsync off), so a crash of the machine may lose any of what it committed, and \
@@ -143,7 +143,7 @@ fn tls(location: &mut Location, mut options: PgConnectOptions) -> Result<PgConne
 }
 
 impl Connect for Settings {
-    type Connection = PgConnection;
+    type Connection = Session;
     type Mark = History;
 
     async fn connect(&self, host: Host) -> Connected<Self> {
@@ -154,8 +154,8 @@ impl Connect for Settings {
         let mut connection = options.connect().await.map_err(|error| cause::refusal(&error))?;
         let begin = sqlx::raw_sql(sqlx::AssertSqlSafe(begin(&self.sessions, self.limit)));
         let row = confirmed::hearing(exactly_one(begin.fetch_all(&mut connection))).await?;
-        let (in_recovery, started, fsync) =
-            <(bool, String, String)>::from_row(&row).map_err(|error| cause::refusal(&error))?;
+        let (process, in_recovery, started, fsync, commit) =
+            Told::from_row(&row).map_err(|error| cause::refusal(&error))?;
         // Its answers may lag behind the primary, so it must not even be read.
         if in_recovery {
             let text =
@@ -167,11 +167,12 @@ impl Connect for Settings {
         }
         let mark = History::of(&mut connection).await?;
         // No two servers start in the same microsecond, and a standby has all else in common with its primary.
+        let connection = Session::new(connection, process, &commit, self.limit);
         Ok(Writable { connection, server: Some(started), mark, standing: Standing::Kept })
     }
 
-    async fn answers(connection: &mut PgConnection) -> bool {
-        connection.ping().await.is_ok()
+    async fn answers(session: &mut Session) -> bool {
+        session.sql.ping().await.is_ok()
     }
 }
 
@@ -180,9 +181,9 @@ pub(super) async fn prepare_table(store: &PostgresStore) -> Result<(), StoreErro
     if let Some(found) = inspect(store).await? {
         return check(store, &found);
     }
-    let ask = async |mut connection| {
-        let created = sqlx::query(TABLE).persistent(false).execute(&mut connection).await;
-        (connection, created)
+    let ask = async |mut session: Session| {
+        let created = session.execute(TABLE).await;
+        (session, created)
     };
     // A failure settles nothing: another node may have been first, so look again before it is told.
     let created = store.pool.run(Effect::Reads, ask).await;
@@ -197,13 +198,9 @@ pub(super) async fn prepare_table(store: &PostgresStore) -> Result<(), StoreErro
 type Found = (String, String, String, bool);
 
 async fn inspect(store: &PostgresStore) -> Result<Option<Found>, StoreError> {
-    let ask = async |mut connection| {
-        let query = sqlx::query_as(INSPECT).persistent(false);
-        let row = at_most_one(query.fetch_all(&mut connection)).await;
-        (connection, row)
-    };
-    let found: Result<_, Failure> = store.pool.run(Effect::Reads, ask).await;
-    found.map_err(|failure| store.error("open", Effect::Reads, failure))
+    let found = store.rows(Effect::Reads, INSPECT).await;
+    let found = found.map_err(|failure| store.error("open", Effect::Reads, failure))?;
+    Ok(found.into_iter().next())
 }
 
 fn check(store: &PostgresStore, (kind, persistence, columns, unique): &Found) -> Result<(), StoreError> {
