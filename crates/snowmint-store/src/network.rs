@@ -64,6 +64,15 @@ pub(crate) enum Standing {
     Unconfirmed,
 }
 
+/// Whether replicas have what a server acknowledges.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Confirmation {
+    /// Each commit waits until they have confirmed it.
+    ByReplicas,
+    /// No commit waits.
+    Nobody,
+}
+
 /// The server that was chosen among the hosts.
 #[derive(Debug)]
 pub(crate) struct Chosen<C, M> {
@@ -111,6 +120,11 @@ impl<M: Mark> Hosts<M> {
     /// Whether there is more than one host, so that more than one may accept writes.
     pub(crate) const fn are_several(&self) -> bool {
         self.all.len() > 1
+    }
+
+    /// The host that was chosen last.
+    pub(crate) fn last(&self) -> &Host {
+        &self.all[self.first.load(Ordering::Relaxed)]
     }
 
     /// Remembers a mark that a failover cannot lose any more, so that no later server may lack what it had.

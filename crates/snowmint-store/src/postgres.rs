@@ -12,11 +12,11 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use sqlx::postgres::PgRow;
-use sqlx::FromRow;
+use sqlx::{FromRow, Row};
 
 use self::opening::Settings;
 use self::session::{Session, bytes, name};
-use crate::network::Effect;
+use crate::network::{Confirmation, Effect};
 use crate::skipped::Skipped;
 use crate::sql::{self, Failure, Pool};
 use crate::{Expected, Key, OpenError, Store, StoreError, Swap, UrlError, Versioned, addition, revisions};
@@ -173,8 +173,25 @@ impl PostgresStore {
     where
         T: for<'r> FromRow<'r, PgRow> + Send,
     {
-        self.rows(Effect::Reads, &format!("SELECT place IS NOT NULL, {what}")).await
+        let statement = format!("SELECT place IS NOT NULL, {what}");
+        let ask = async |mut session: Session| {
+            let read = session.rows(&statement).await.and_then(|rows| {
+                let fenced = rows.first().map(|row| row.try_get::<bool, _>(0)).transpose()?;
+                Ok((fenced, rows.iter().map(T::from_row).collect::<Result<_, _>>()?))
+            });
+            let rows = read.map(|(fenced, rows)| {
+                session.confirmation = fenced.map(confirmation);
+                rows
+            });
+            (session, rows)
+        };
+        self.pool.run(Effect::Reads, ask).await
     }
+}
+
+/// Whether standbys confirm commits, by whether there are any to wait for.
+const fn confirmation(has_synchronous_standbys: bool) -> Confirmation {
+    if has_synchronous_standbys { Confirmation::ByReplicas } else { Confirmation::Nobody }
 }
 
 /// Whether it is fenced; name, revision and value, none of them where there is no record.

@@ -4,6 +4,8 @@
 #![cfg(feature = "mysql")]
 #![allow(clippy::unwrap_used, clippy::expect_used, reason = "a panic is how a test fails")]
 
+mod told;
+
 use std::collections::BTreeSet;
 use std::num::NonZeroU64;
 use std::sync::Arc;
@@ -14,6 +16,7 @@ use snowmint_store::{Counter, Expected, Key, Store, StoreError, StoreErrorKind, 
 use snowmint_test_servers::{MariaDb, MariaDbPair};
 use tokio::task::{JoinSet, spawn_blocking};
 use tokio::time::sleep;
+use told::Log;
 
 const TABLES: &str = "USE test;
     CREATE TABLE leaf_alloc (biz_tag VARCHAR(128) PRIMARY KEY, max_id BIGINT NOT NULL, step INT NOT NULL,
@@ -373,6 +376,83 @@ async fn what_no_replica_has_locks_nobody_out() {
     store.load(&key("sum")).await.unwrap();
     writers.go_on().await;
     writers.stop().await;
+}
+
+/// Adds as soon as the store takes it.
+async fn add_when_up(store: &dyn Store) {
+    while let Err(error) = store.add(&key("sum"), NonZeroU64::MIN).await {
+        assert!(error.is_temporary() || error.kind() == StoreErrorKind::OutcomeUnknown, "{error}");
+        sleep(Duration::from_millis(10)).await;
+    }
+}
+
+/// Goal: a server whose commits no replica confirms is used on, as one that a node meets first, but not without a word
+/// where replicas confirmed before. Method: a failover that leaves the new primary alone, a replica that comes back, and
+/// a setting that is taken away; a store whose URL states the loss says nothing.
+#[tokio::test(flavor = "multi_thread", worker_threads = 4)]
+async fn replicas_that_confirm_no_more_are_told_once() {
+    let log = Log::listen();
+    let pair = start().await;
+    let store = open(&format!("{}?timeout_ms=2000", pair.url("node"))).await;
+    let lossy = open(&format!("{}?timeout_ms=2000&may_lose=1s", pair.url("node"))).await;
+    let told =
+        || (log.lines("replicas no longer confirm").len(), log.lines("replicas confirm commits again").len());
+    for store in [&store, &lossy] {
+        add_when_up(&**store).await;
+    }
+    assert_eq!(told(), (0, 0));
+    on(&pair, MariaDbPair::fail_over).await;
+    for _ in 0..5 {
+        for store in [&store, &lossy] {
+            add_when_up(&**store).await;
+            store.load(&key("sum")).await.unwrap();
+        }
+    }
+    assert_eq!(told(), (1, 0), "alone");
+    let line = &log.lines("replicas no longer confirm")[0];
+    let says = [&*pair.primary().address().to_string(), "WARN", "may_lose"];
+    assert!(says.iter().all(|it| line.contains(it)), "{line}");
+    on(&pair, MariaDbPair::rejoin).await;
+    while told() != (1, 1) {
+        add_when_up(&*store).await;
+    }
+    pair.primary().sql("SET GLOBAL rpl_semi_sync_master_enabled = 0");
+    for _ in 0..5 {
+        add_when_up(&*store).await;
+    }
+    assert_eq!(told(), (2, 1), "the setting was taken away");
+}
+
+/// Goal: a write counts only if a replica has it, also on a connection that was made before the server gave up waiting.
+/// Method: the commit of somebody else times out, from when on the server does not wait; then the replica comes back.
+#[tokio::test(flavor = "multi_thread", worker_threads = 4)]
+async fn a_server_that_gave_up_waiting_is_noticed_by_each_call() {
+    let pair = start().await;
+    let store = open(&pair.url("node")).await;
+    pair.primary().sql("SET GLOBAL rpl_semi_sync_master_timeout = 1; CREATE TABLE test.other (id INT)");
+    let status = |value| {
+        let sql = format!(
+            "SELECT variable_value = '{value}' FROM information_schema.global_status \
+             WHERE variable_name = 'rpl_semi_sync_master_status'"
+        );
+        pair.primary().wait_until("the status", &sql);
+    };
+    for write in [true, false] {
+        status("ON");
+        add_when_up(&*store).await;
+        pair.replica().sql("STOP SLAVE IO_THREAD");
+        pair.primary().sql("INSERT INTO test.other VALUES (1)");
+        status("OFF");
+        let (error, kind) = if write {
+            (store.add(&key("sum"), NonZeroU64::MIN).await.map(drop), StoreErrorKind::OutcomeUnknown)
+        } else {
+            (store.load(&key("sum")).await.map(drop), StoreErrorKind::Unavailable)
+        };
+        let error = error.unwrap_err();
+        assert_eq!(error.kind(), kind, "{error}");
+        assert!(error.to_string().contains("without the confirmation of a replica"), "{error}");
+        pair.replica().sql("START SLAVE IO_THREAD");
+    }
 }
 
 /// Goal: a server that lost transactions is not used. Method: one that forgets its log, and a restart.

@@ -10,6 +10,7 @@
 )]
 
 mod outages;
+mod told;
 
 use std::num::NonZeroU64;
 use std::sync::Arc;
@@ -22,6 +23,7 @@ use snowmint_store::{Expected, Revision, Store, StoreError, StoreErrorKind, Swap
 use snowmint_test_servers::{PgBouncer, Postgres, Server};
 use tokio::task::{JoinHandle, block_in_place};
 use tokio::time::{Instant, sleep};
+use told::Log;
 
 /// How long something may take to come about on a busy machine.
 const PATIENCE: Duration = Duration::from_mins(1);
@@ -339,6 +341,43 @@ async fn an_asynchronous_standby_may_lose_what_the_url_says() {
     block_in_place(|| standby.promote());
     let found = open(&url(&standby)).await.load(&key("a")).await.unwrap().unwrap();
     assert_eq!((found.revision, &*found.value), (before, &b"1"[..]));
+}
+
+/// Goal: a server whose commits no standby confirms is used on, as one that a node meets first, but not without a word
+/// where standbys confirmed before. Method: promote the standby, which has none of its own; give it one, and take it away.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn standbys_that_confirm_no_more_are_told_once() {
+    let log = Log::listen();
+    let (primary, standby) = block_in_place(pair);
+    let both = both(&primary, &standby);
+    let (store, lossy) = (open(both.split("&may_lose").next().unwrap()).await, open(&both).await);
+    let told =
+        || (log.lines("replicas no longer confirm").len(), log.lines("replicas confirm commits again").len());
+    put(&*store, "a", b"1").await;
+    lossy.load(&key("a")).await.unwrap();
+    assert_eq!(told(), (0, 0));
+    block_in_place(|| primary.kill9());
+    block_in_place(|| standby.promote());
+    for store in [&store, &lossy] {
+        for _ in 0..3 {
+            put_when_up(&**store).await;
+        }
+    }
+    assert_eq!(told(), (1, 0), "alone");
+    let line = &log.lines("replicas no longer confirm")[0];
+    let says = [&*standby.address().to_string(), "WARN", "may_lose", "synchronous_standby_names"];
+    assert!(says.iter().all(|it| line.contains(it)), "{line}");
+    let another = block_in_place(|| Postgres::standby_named(&standby, "s1"));
+    for (names, wanted) in [("FIRST 1 (s1)", (1, 1)), ("", (2, 1))] {
+        block_in_place(|| standby.set("synchronous_standby_names", names));
+        // The session that stands learns of it in its own time.
+        let started = Instant::now();
+        while told() != wanted {
+            put_when_up(&*store).await;
+            assert!(started.elapsed() < PATIENCE, "{:?}", told());
+        }
+    }
+    drop(another);
 }
 
 /// Both hosts, in the order of a URL, for calls of a few seconds.

@@ -11,7 +11,7 @@ use super::session::{self, CrashLoss, Session};
 use super::{MySqlStore, TABLE, cause};
 use crate::credentials::Password;
 use crate::location::{Host, Location};
-use crate::network::{self, Effect, Standing, Writable};
+use crate::network::{self, Confirmation, Effect, Standing, Writable};
 use crate::sql::{self, Connect, Connected, Failure, Pool};
 use crate::statement::at_most_one;
 use crate::{StoreError, StoreErrorKind, UrlError};
@@ -117,6 +117,7 @@ fn tls(location: &mut Location, mut options: MySqlConnectOptions) -> Result<MySq
 }
 
 impl Connect for Settings {
+    const CONFIRMED_BY: &str = "enable semi-synchronous replication on it";
     type Connection = Session;
     type Mark = History;
 
@@ -139,6 +140,10 @@ impl Connect for Settings {
 
     fn standing(session: &Session) -> Standing {
         session.standing()
+    }
+
+    fn confirmation(session: &mut Session) -> Option<Confirmation> {
+        session.confirmation.take()
     }
 }
 

@@ -10,7 +10,7 @@ use sqlx::query::Query;
 
 use super::cause;
 use super::history::History;
-use crate::network::{Refusal, Standing, chain};
+use crate::network::{Confirmation, Refusal, Standing, chain};
 use crate::sql::Failure;
 use crate::statement::exactly_one;
 use crate::{StoreErrorKind, random};
@@ -72,6 +72,8 @@ pub(crate) struct Session {
     watch: Option<Watch>,
     /// Of what the server had when the session began.
     standing: Standing,
+    /// Whether replicas confirm commits, as the server told last, until that is passed on.
+    pub(super) confirmation: Option<Confirmation>,
 }
 
 /// What a server says of itself when a session begins.
@@ -80,6 +82,7 @@ pub(super) struct Begun {
     pub(super) server: String,
     pub(super) history: History,
     watch: Option<Watch>,
+    confirmation: Confirmation,
 }
 
 /// How a server waits for replicas. An operator may enable semi-synchronous replication at any time, so this is asked
@@ -99,6 +102,12 @@ struct Replication {
     waits: bool,
     /// How many commits did not wait, or not until a replica had them.
     unconfirmed: u64,
+}
+
+impl Replication {
+    const fn confirmation(self) -> Confirmation {
+        if self.enabled { Confirmation::ByReplicas } else { Confirmation::Nobody }
+    }
 }
 
 /// What a crash of a server or its machine may take back.
@@ -171,14 +180,20 @@ pub(super) async fn begin(
     } else {
         None
     };
-    Ok(Begun { server, history, watch })
+    // The members of a Galera cluster confirm each other's commits.
+    let confirmation = if galera {
+        Confirmation::ByReplicas
+    } else {
+        watch.map_or(Confirmation::Nobody, |it| it.seen.confirmation())
+    };
+    Ok(Begun { server, history, watch, confirmation })
 }
 
 impl Session {
     pub(super) fn new(sql: MySqlConnection, begun: &Begun) -> Self {
         let waits = begun.watch.is_some_and(|watch| watch.seen.enabled);
         let standing = if waits { Standing::Unconfirmed } else { Standing::Kept };
-        Self { sql, watch: begun.watch, standing }
+        Self { sql, watch: begun.watch, standing, confirmation: Some(begun.confirmation) }
     }
 
     /// Whether a failover may still lose what the server had when the session began: a primary has transactions that
@@ -253,6 +268,7 @@ impl Session {
             // Where it was enabled meanwhile, the commit may have come before that, and has not waited.
             Ok(now) if seen.enabled && now.enabled && now.waits && now.unconfirmed == seen.unconfirmed => {
                 self.standing = Standing::Kept;
+                self.confirmation = Some(Confirmation::ByReplicas);
                 return Ok(());
             }
             Ok(_) => UNCONFIRMED.to_owned(),

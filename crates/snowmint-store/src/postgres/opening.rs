@@ -11,7 +11,7 @@ use super::session::Session;
 use super::{PostgresStore, TABLE, cause, confirmed};
 use crate::credentials::Password;
 use crate::location::{Host, Location};
-use crate::network::{self, Effect, Refusal, Standing, Writable};
+use crate::network::{self, Confirmation, Effect, Refusal, Standing, Writable};
 use crate::sql::{self, Connect, Connected, Pool};
 use crate::statement::exactly_one;
 use crate::{StoreError, StoreErrorKind, UrlError};
@@ -34,7 +34,7 @@ fn begin(sessions: &str, limit: Duration) -> String {
     format!(
         "SET LOCAL client_min_messages = warning; \
         SELECT pg_backend_pid(), pg_is_in_recovery(), pg_postmaster_start_time()::text, current_setting('fsync'), \
-        current_setting('synchronous_commit'), \
+        current_setting('synchronous_commit'), current_setting('synchronous_standby_names') <> '', \
         (SELECT count(pg_terminate_backend(pid)) FROM pg_stat_activity \
             WHERE (application_name = '{sessions}' OR application_name LIKE '{sessions} - %') \
             AND usename = session_user AND pid <> pg_backend_pid() \
@@ -44,8 +44,8 @@ fn begin(sessions: &str, limit: Duration) -> String {
 }
 
 /// What a server says of itself: the process of the session, whether it follows another, when it started, whether it syncs,
-/// how commits wait by default.
-type Told = (i32, bool, String, String, String);
+/// how commits wait by default, whether there are standbys to wait for.
+type Told = (i32, bool, String, String, String, bool);
 
 /// No time bounds what is lost, so no `may_lose` covers it.
 const FSYNC_OFF: &str = "does not wait for its disk (fsync off), so a crash of the machine may lose any of what it committed, and \
@@ -143,6 +143,7 @@ fn tls(location: &mut Location, mut options: PgConnectOptions) -> Result<PgConne
 }
 
 impl Connect for Settings {
+    const CONFIRMED_BY: &str = "set synchronous_standby_names on it";
     type Connection = Session;
     type Mark = History;
 
@@ -154,7 +155,7 @@ impl Connect for Settings {
         let mut connection = options.connect().await.map_err(|error| cause::refusal(&error))?;
         let begin = sqlx::raw_sql(sqlx::AssertSqlSafe(begin(&self.sessions, self.limit)));
         let row = confirmed::hearing(exactly_one(begin.fetch_all(&mut connection))).await?;
-        let (process, in_recovery, started, fsync, commit) =
+        let (process, in_recovery, started, fsync, commit, has_standbys) =
             Told::from_row(&row).map_err(|error| cause::refusal(&error))?;
         // Its answers may lag behind the primary, so it must not even be read.
         if in_recovery {
@@ -167,12 +168,17 @@ impl Connect for Settings {
         }
         let mark = History::of(&mut connection).await?;
         // No two servers start in the same microsecond, and a standby has all else in common with its primary.
-        let connection = Session::new(connection, process, &commit, self.limit);
+        let confirmation = super::confirmation(has_standbys);
+        let connection = Session::new(connection, process, &commit, self.limit, confirmation);
         Ok(Writable { connection, server: Some(started), mark, standing: Standing::Kept })
     }
 
     async fn answers(session: &mut Session) -> bool {
         session.sql.ping().await.is_ok()
+    }
+
+    fn confirmation(session: &mut Session) -> Option<Confirmation> {
+        session.confirmation.take()
     }
 }
 

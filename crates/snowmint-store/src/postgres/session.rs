@@ -7,6 +7,7 @@ use std::time::Duration;
 use sqlx::postgres::{PgConnection, PgQueryResult, PgRow};
 
 use super::confirmed::confirmed;
+use crate::network::Confirmation;
 
 /// What a statement depends on.
 ///
@@ -39,13 +40,21 @@ pub(super) struct Session {
     pub(super) sql: PgConnection,
     /// What goes before each statement, in one message and so in one transaction with it.
     prelude: String,
+    /// Whether standbys confirm commits, as the server told last, until that is passed on.
+    pub(super) confirmation: Option<Confirmation>,
 }
 
 impl Session {
     /// A session with this process on the server, whose calls may take so long.
-    pub(super) fn new(sql: PgConnection, process: i32, synchronous_commit: &str, limit: Duration) -> Self {
+    pub(super) fn new(
+        sql: PgConnection,
+        process: i32,
+        synchronous_commit: &str,
+        limit: Duration,
+        confirmation: Confirmation,
+    ) -> Self {
         let prelude = settings(synchronous_commit, limit) + &guard(process);
-        Self { sql, prelude }
+        Self { sql, prelude, confirmation: Some(confirmation) }
     }
 
     /// Carries out a statement; its answer counts only if no warning came with it.

@@ -9,7 +9,7 @@ use tokio::task::JoinSet;
 use tokio::time::{Instant, timeout_at};
 
 use crate::location::Host;
-use crate::network::{ASK_AGAIN, Answer, Chosen, Effect, Hosts, IDLE, Mark, Refusal, Standing};
+use crate::network::{ASK_AGAIN, Answer, Chosen, Confirmation, Effect, Hosts, IDLE, Mark, Refusal, Standing};
 use crate::{StoreErrorKind, random};
 
 /// How many statements run at once.
@@ -20,6 +20,8 @@ const LIFETIME: Duration = Duration::from_mins(10);
 
 /// What makes a connection ready for statements.
 pub(crate) trait Connect: Send + Sync + 'static {
+    /// What has to be set on a server, so that replicas confirm its commits.
+    const CONFIRMED_BY: &str;
     type Connection: Send + 'static;
     /// What tells how far the history of a server goes.
     type Mark: Mark + Send + 'static;
@@ -34,6 +36,9 @@ pub(crate) trait Connect: Send + Sync + 'static {
     fn standing(_connection: &Self::Connection) -> Standing {
         Standing::Kept
     }
+
+    /// Whether replicas confirm commits, if the server has told since this was asked last.
+    fn confirmation(connection: &mut Self::Connection) -> Option<Confirmation>;
 }
 
 /// What came of connecting to a host.
@@ -76,14 +81,38 @@ struct Shared<D: Connect> {
     limit: Duration,
     /// No call goes to a server that was not found to be the primary in this time before it.
     ask_again: Duration,
+    /// Whether the user says that no failover loses anything.
+    is_kept: bool,
     state: Mutex<State<D>>,
 }
 
 struct State<D: Connect> {
     idle: Vec<Open<D>>,
+    confirmed: Confirmed,
     primary: Option<Primary>,
     /// When they were last asked beside the calls.
     refreshed: Option<Instant>,
+}
+
+/// Whether replicas confirmed commits so far, on whichever server was used.
+#[derive(Default)]
+struct Confirmed(Option<Confirmation>);
+
+impl Confirmed {
+    /// Notes what a server told, and returns it if that has changed since replicas first confirmed commits.
+    fn turn(&mut self, now: Confirmation) -> Option<Confirmation> {
+        match self.0 {
+            None if now == Confirmation::ByReplicas => {
+                self.0 = Some(now);
+                None
+            }
+            Some(before) if before != now => {
+                self.0 = Some(now);
+                Some(now)
+            }
+            _ => None,
+        }
+    }
 }
 
 /// What came of asking all hosts.
@@ -108,8 +137,10 @@ impl<D: Connect> Pool<D> {
     pub(crate) fn new(connect: D, hosts: Vec<Host>, limit: Duration, may_lose: Duration) -> Self {
         // A replaced primary must be noticed before it confirms what it acknowledged after it was replaced.
         let ask_again = if may_lose.is_zero() { ASK_AGAIN } else { ASK_AGAIN.min(may_lose / 2) };
-        let state = Mutex::new(State { idle: Vec::new(), primary: None, refreshed: None });
-        let shared = Arc::new(Shared { connect, hosts: Hosts::new(hosts), limit, ask_again, state });
+        let confirmed = Confirmed::default();
+        let state = Mutex::new(State { idle: Vec::new(), confirmed, primary: None, refreshed: None });
+        let (hosts, is_kept) = (Hosts::new(hosts), may_lose.is_zero());
+        let shared = Arc::new(Shared { connect, hosts, limit, ask_again, is_kept, state });
         Self { shared, may_lose, permits: Semaphore::new(CONNECTIONS), asking: Mutex::default() }
     }
 
@@ -159,7 +190,8 @@ impl<D: Connect> Pool<D> {
         let Open { connection, server, ends, unconfirmed, .. } =
             self.take(deadline).await.map_err(Failure::NotSent)?;
         match timeout_at(deadline, ask(connection)).await {
-            Ok((connection, Ok(value))) => {
+            Ok((mut connection, Ok(value))) => {
+                shared.note(&mut connection);
                 let unconfirmed = shared.confirm(&connection, unconfirmed);
                 let open = Open { connection, server, ends, since: Instant::now(), unconfirmed };
                 shared.state().keep(open);
@@ -231,7 +263,8 @@ impl<D: Connect> Shared<D> {
     async fn connect(&self, deadline: Instant) -> Result<Open<D>, Refusal> {
         let asked = Instant::now();
         let found = self.hosts.connect(deadline, |host| self.connect.connect(host)).await?;
-        let Chosen { connection, server, unconfirmed } = found;
+        let Chosen { mut connection, server, unconfirmed } = found;
+        self.note(&mut connection);
         {
             let mut state = self.state();
             if state.primary.as_ref().is_none_or(|it| it.asked < asked) {
@@ -267,6 +300,25 @@ impl<D: Connect> Shared<D> {
                 None
             }
             unconfirmed => unconfirmed,
+        }
+    }
+
+    /// Tells once that replicas stopped confirming commits, and once that they confirm them again. A server without
+    /// replicas may be all there is, so that is no reason to refuse one: the same server met first is used too. But where
+    /// they confirmed before, a failover lost nothing, and one from this server may.
+    fn note(&self, connection: &mut D::Connection) {
+        let Some(now) = D::confirmation(connection).filter(|_| self.is_kept) else { return };
+        let turned = self.state().confirmed.turn(now);
+        let server = self.hosts.last();
+        match turned {
+            None => {}
+            Some(Confirmation::Nobody) => tracing::warn!(
+                %server,
+                "replicas no longer confirm commits, so a failover from this server may lose acknowledged writes, and \
+                 two nodes may then mint the same ids; {}, or state the loss with may_lose; promote no replica before",
+                D::CONFIRMED_BY
+            ),
+            Some(Confirmation::ByReplicas) => tracing::info!(%server, "replicas confirm commits again"),
         }
     }
 
@@ -335,6 +387,7 @@ mod tests {
     }
 
     impl Connect for Hosts {
+        const CONFIRMED_BY: &str = "";
         type Connection = String;
         type Mark = ();
 
@@ -357,6 +410,10 @@ mod tests {
 
         async fn answers(_: &mut String) -> bool {
             true
+        }
+
+        fn confirmation(_: &mut String) -> Option<Confirmation> {
+            None
         }
     }
 
