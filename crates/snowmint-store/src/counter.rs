@@ -140,6 +140,11 @@ pub trait Counter: Send + Sync + fmt::Debug + 'static {
         None
     }
 
+    /// What tells the server that counts from every other; see [`Store::server`].
+    fn server(&self) -> Option<String> {
+        None
+    }
+
     /// What and where this counter is, for logs and errors. Never a password.
     fn describe(&self) -> String;
 }
@@ -305,6 +310,10 @@ impl Counter for StoreCounter {
         let (expected, value) = (Expected::Revision(record.revision), first_unused.to_string());
         let swap = self.store.compare_and_set(&self.key, expected, value.as_bytes()).await?;
         Ok(matches!(swap, Swap::Done(_)))
+    }
+
+    fn server(&self) -> Option<String> {
+        self.store.server()
     }
 
     fn describe(&self) -> String {

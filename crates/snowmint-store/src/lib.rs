@@ -303,6 +303,13 @@ pub trait Store: Send + Sync + fmt::Debug + 'static {
         Ok(())
     }
 
+    /// What tells the server that answered last from every other server that accepts writes, by whatever address it was
+    /// reached. `None` where nothing does: before a call, and for stores that need no such thing, since whoever reaches
+    /// one of their servers sees the records of all.
+    fn server(&self) -> Option<String> {
+        None
+    }
+
     /// Which processes see what is recorded here. Ids are unique among those, and only among those.
     fn reach(&self) -> StoreReach {
         StoreReach::of_url(&self.describe())

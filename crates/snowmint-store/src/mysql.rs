@@ -256,6 +256,10 @@ impl Store for MySqlStore {
         self.skipped.all()
     }
 
+    fn server(&self) -> Option<String> {
+        self.pool.server()
+    }
+
     fn describe(&self) -> String {
         self.name.clone()
     }

@@ -278,6 +278,10 @@ impl Store for PostgresStore {
         self.skipped.all()
     }
 
+    fn server(&self) -> Option<String> {
+        self.pool.server()
+    }
+
     fn describe(&self) -> String {
         self.name.clone()
     }

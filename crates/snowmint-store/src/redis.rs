@@ -279,6 +279,10 @@ impl Store for RedisStore {
         self.skipped.all()
     }
 
+    fn server(&self) -> Option<String> {
+        self.server.line()
+    }
+
     fn describe(&self) -> String {
         self.server.name.clone()
     }

@@ -152,6 +152,19 @@ async fn a_new_password_is_read_from_its_file() {
     assert_eq!(names, "snowmint-5000ms");
 }
 
+/// Goal: a server is known by any address, and two servers are told apart. Method: a proxy and a pooler before one.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_server_is_known_by_any_address() {
+    let (server, another) = (Postgres::start(), Postgres::start());
+    let (proxy, pooler) = (Proxy::start(server.address()), PgBouncer::start(&server, "session", 10));
+    let known = async |address: &dyn std::fmt::Display| {
+        open(&format!("postgres://postgres@{address}/postgres")).await.server().unwrap()
+    };
+    let it = known(&server.address()).await;
+    assert_eq!([known(&proxy.address()).await, known(&pooler.address()).await], [it.clone(), it.clone()]);
+    assert_ne!(known(&another.address()).await, it);
+}
+
 /// Goal: the contract holds through a pooler of sessions. Method: the suite.
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
 async fn it_keeps_the_contract_through_a_pooler_of_sessions() {

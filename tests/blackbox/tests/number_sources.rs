@@ -11,7 +11,7 @@ use snowmint_blackbox::external::output;
 use snowmint_blackbox::resp::Reply;
 use snowmint_blackbox::server::assert_says;
 use snowmint_blackbox::{Ids, Serve, Server, binary, time};
-use snowmint_test_servers::{MariaDb, Redis};
+use snowmint_test_servers::{MariaDb, Proxy, Redis};
 
 const PATIENCE: Duration = Duration::from_secs(30);
 
@@ -593,3 +593,47 @@ fn a_source_may_move_under_the_same_numbers() {
 
 const TICKETS: &str = "CREATE TABLE test.Tickets64 (id bigint(20) unsigned NOT NULL auto_increment, \
     stub char(1) NOT NULL default '', PRIMARY KEY (id), UNIQUE KEY stub (stub)) ENGINE=InnoDB";
+
+/// Goal: two servers that both accept writes are two counters, also where numbers that they give in turns grow, and one
+/// server by another address is one. Method: ticket servers that count in steps of 2, each a replica of the other.
+#[test]
+fn servers_that_replicate_each_other_are_two_counters() {
+    let folder = tempfile::tempdir().unwrap();
+    let servers = [1, 2].map(|nth| {
+        let server = MariaDb::with(&[
+            &format!("--server-id={nth}"),
+            &format!("--auto-increment-offset={nth}"),
+            "--auto-increment-increment=2",
+            "--log-bin=binlog",
+            "--binlog-format=MIXED",
+            "--log-slave-updates=1",
+        ]);
+        server.sql("RESET MASTER");
+        server
+    });
+    for (replica, primary) in [(&servers[0], &servers[1]), (&servers[1], &servers[0])] {
+        replica.sql(&format!(
+            "CHANGE MASTER TO master_host = '127.0.0.1', master_port = {}, master_user = 'root', \
+             master_use_gtid = current_pos; START SLAVE",
+            primary.port()
+        ));
+    }
+    servers[0].sql(TICKETS);
+    servers[1].wait_until(
+        "the table",
+        "SELECT COUNT(*) FROM information_schema.tables WHERE table_name = 'Tickets64'",
+    );
+    let proxy = Proxy::start(servers[0].address());
+    let [first, second, by_proxy] = [servers[0].address(), servers[1].address(), proxy.address()]
+        .map(|it| format!("tickets:mysql://root@{it}/test"));
+    ns(folder.path(), &["add", "n", "--scheme", "segment", "--source", &first]);
+    let set = |source: &str| {
+        let ran = binary::run(folder.path(), ["ns", "set", "n", "--data", "data", "--source", source]);
+        (ran.status.code(), binary::text(&ran))
+    };
+    let (code, text) = set(&second);
+    assert_eq!(code, Some(2), "{text}");
+    assert_says(&text, &["two counters", "--above N"]);
+    let (code, text) = set(&by_proxy);
+    assert_eq!(code, Some(0), "{text}");
+}

@@ -14,7 +14,7 @@ use snowmint_store::{Counter, Key, OpenError, Store, StoreError};
 use super::failed;
 use crate::exit::{Failure, tell};
 
-/// How many numbers two counters give in turns to show that they are one. Two of two counters cannot grow so.
+/// How many numbers two counters give in turns to show that they are one.
 const TURNS: usize = 4;
 
 /// What a source was found to give, by its place in the definition.
@@ -174,7 +174,8 @@ async fn open(source: &CounterSource, key: &Key) -> Result<Arc<dyn Counter>, Ope
     Ok(Arc::new(source.stripe().unwrap_or(Stripe::WHOLE).counter(store, key.clone(), 1)))
 }
 
-/// Whether two counters are one: numbers that they give in turns grow.
+/// Whether two counters are one: numbers that they give in turns grow, on one server. Those of two servers can grow too: where
+/// each replicates what the other writes, or both count in steps, as ticket servers do.
 async fn are_one(one: &dyn Counter, other: &dyn Counter) -> Result<bool, StoreError> {
     let mut last = None;
     for _ in 0..TURNS {
@@ -186,5 +187,8 @@ async fn are_one(one: &dyn Counter, other: &dyn Counter) -> Result<bool, StoreEr
             last = Some(first);
         }
     }
-    Ok(true)
+    Ok(match (one.server(), other.server()) {
+        (Some(one), Some(other)) => one == other,
+        _ => true,
+    })
 }

@@ -66,6 +66,10 @@ impl Store for LateStore {
         self.arrived.get().map_or(Duration::ZERO, |store| store.may_lose())
     }
 
+    fn server(&self) -> Option<String> {
+        self.arrived.get().and_then(|store| store.server())
+    }
+
     fn reach(&self) -> StoreReach {
         StoreReach::of_url(&self.name)
     }

@@ -148,6 +148,10 @@ impl Counter for Bound {
         self.counter.suggested_count()
     }
 
+    fn server(&self) -> Option<String> {
+        self.counter.server()
+    }
+
     fn describe(&self) -> String {
         self.counter.describe()
     }

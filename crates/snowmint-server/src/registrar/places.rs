@@ -211,6 +211,10 @@ impl Counter for LateCounter {
         }
     }
 
+    fn server(&self) -> Option<String> {
+        self.opened.get().and_then(|counter| counter.server())
+    }
+
     fn describe(&self) -> String {
         self.opened.get().map_or_else(|| self.place.source.to_string(), |counter| counter.describe())
     }

@@ -48,6 +48,11 @@ impl History {
         self.primary.is_some()
     }
 
+    /// The line of the primary that is used.
+    pub(super) fn line(&self) -> Option<&str> {
+        self.primary.as_ref().map(|(_, line)| &**line)
+    }
+
     /// Whether a server that accepts writes may be the primary, or a second one; if not, says why.
     ///
     /// One that continues a line of ours may. One that has nothing to do with it may not, such as an old primary that

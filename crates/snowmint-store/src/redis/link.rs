@@ -194,6 +194,11 @@ impl Link {
         }
     }
 
+    /// The line of writes that the primary in use adds to; none in a cluster.
+    pub(super) fn line(&self) -> Option<String> {
+        self.known().history.line().map(ToOwned::to_owned)
+    }
+
     /// A connection that stands, with its number, to a server that was the primary when all hosts were asked last.
     async fn connection(&self, deadline: Instant) -> Result<(MultiplexedConnection, u64), Refusal> {
         let mut state =

@@ -69,6 +69,11 @@ impl Server {
         answers.map_err(|failure| self.error(operation, Effect::Reads, failure))
     }
 
+    /// The line of writes that the primary in use adds to, which no other server does. `None` for clusters.
+    pub(crate) fn line(&self) -> Option<String> {
+        self.link.line()
+    }
+
     /// All keys that fit a pattern, some of them twice.
     ///
     /// A walk that began on one server and ended on another may have missed some, and is an error.

@@ -144,6 +144,11 @@ impl<D: Connect> Pool<D> {
         Self { shared, may_lose, permits: Semaphore::new(CONNECTIONS), asking: Mutex::default() }
     }
 
+    /// What tells the server that is used from all others; `None` before it is known.
+    pub(crate) fn server(&self) -> Option<String> {
+        self.shared.state().primary.as_ref().and_then(|it| it.server.clone())
+    }
+
     /// Runs a statement. One that only reads is tried once more, on a new connection, if its own breaks.
     ///
     /// `ask` gives the connection back with the result; a dropped future drops it, half-read answers and all.

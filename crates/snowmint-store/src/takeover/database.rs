@@ -93,6 +93,11 @@ impl Database {
         }
     }
 
+    /// See [`Store::server`](crate::Store::server).
+    pub(super) fn server(&self) -> Option<String> {
+        self.pool.server()
+    }
+
     pub(super) fn error(&self, kind: StoreErrorKind, operation: &'static str, found: String) -> StoreError {
         StoreError::new(kind, operation, &*self.name, found)
     }

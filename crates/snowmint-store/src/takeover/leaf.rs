@@ -131,6 +131,10 @@ impl Counter for LeafCounter {
         self.step
     }
 
+    fn server(&self) -> Option<String> {
+        self.database.server()
+    }
+
     fn describe(&self) -> String {
         self.database.shown(&format!("tag={}", self.tag))
     }

@@ -191,6 +191,10 @@ impl Counter for RedisCounter {
         }
     }
 
+    fn server(&self) -> Option<String> {
+        self.server.line()
+    }
+
     fn describe(&self) -> String {
         self.name.clone()
     }

@@ -156,6 +156,10 @@ impl Counter for TicketsCounter {
         Some(NonZeroU64::MIN)
     }
 
+    fn server(&self) -> Option<String> {
+        self.database.server()
+    }
+
     fn describe(&self) -> String {
         self.database.shown(&format!("table={}&stub={}", self.database.table, self.stub))
     }

@@ -150,6 +150,10 @@ impl Counter for TinyIdCounter {
         Some(self.step)
     }
 
+    fn server(&self) -> Option<String> {
+        self.database.server()
+    }
+
     fn describe(&self) -> String {
         self.database.shown(&format!("biz_type={}", self.biz_type))
     }
