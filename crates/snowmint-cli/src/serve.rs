@@ -89,8 +89,8 @@ async fn until_stopped(plan: &Plan, serving: &Handle) -> Result<(), Failure> {
         .max_skew(plan.max_skew)
         .rule(plan.rule)
         .sequence_start(plan.sequence_start);
-    if let Some(saved) = prepared.saved {
-        config = config.saved(saved);
+    if let Some(saved) = &prepared.saved {
+        config = config.saved(saved.clone());
     }
     let keepers = Keepers::start(Arc::clone(&prepared.store), config, plan.workers, clock.clone());
     let keepers = keepers.map_err(Failure::usage)?;
@@ -105,7 +105,8 @@ async fn until_stopped(plan: &Plan, serving: &Handle) -> Result<(), Failure> {
     };
     open_files::fit(&mut settings);
     let mint = Arc::new(Mint::new([], keepers.clone(), plan.layout, plan.datacenter));
-    let registrar = namespaces::registrar(plan, &mint, prepared.store, prepared.holder, clock);
+    let registrar =
+        namespaces::registrar(plan, &mint, prepared.store, prepared.holder, clock, prepared.saved);
     let late = prepared.late;
     let service = Service { keepers, mint: Arc::clone(&mint), registrar, settings, late };
     // Boxed, as is the one inside it: it lives once and long, and need not be moved about.

@@ -10,6 +10,7 @@ mod told;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
+use std::io;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -18,7 +19,7 @@ use snowmint_cluster::namespace::registry::{self, Again};
 use snowmint_cluster::namespace::{
     Definition, NamespaceError, NamespaceRecord, NumberSource, Scheme, SegmentScheme, TextForm,
 };
-use snowmint_cluster::{NamespaceName, NoNumber};
+use snowmint_cluster::{NamespaceName, NoNumber, SavedLeases};
 use snowmint_store::{Store, StoreError};
 use tokio::sync::{Notify, mpsc, oneshot};
 use tokio::task::JoinSet;
@@ -43,6 +44,8 @@ const FEW_LEFT: f64 = 0.9;
 const RELEASE_WITHIN: Duration = Duration::from_secs(3);
 /// How soon to look again whether numbers are there, where a source says that somebody has to mend something first.
 const LOOK_AGAIN: Duration = Duration::from_secs(1);
+/// How a line in the log begins that is said again once the namespaces have been followed.
+const STAY: &str = "the namespaces stay as they are: ";
 /// What a namespace says until its sources have answered.
 const BEING_OPENED: &str = "its sources are being opened; retry in a moment";
 
@@ -62,6 +65,8 @@ pub struct RegistrarConfig {
     pub sequence_start: Start,
     /// Starts sources for other layouts, rules and sequence starts.
     pub open_source: OpenSource,
+    /// Where leases are saved, for a node that may start without its store.
+    pub saved: Option<SavedLeases>,
     /// How often the store is asked what is to be served.
     pub poll: Duration,
     /// The time in ids of 96 and 128 bits.
@@ -96,6 +101,8 @@ pub struct Registrar {
     /// What was already said in the log, so that it is said once.
     complaints: BTreeSet<String>,
     lost: Lost,
+    /// What the list on the disk names, as far as this process wrote it.
+    saved_served: Option<BTreeSet<NamespaceName>>,
     in_store: usize,
     /// What is given back at the moment.
     releasing: JoinSet<()>,
@@ -116,6 +123,7 @@ impl Registrar {
             pools: BTreeMap::new(),
             complaints: BTreeSet::new(),
             lost: Lost::default(),
+            saved_served: None,
             in_store: 0,
             releasing: JoinSet::new(),
         }
@@ -163,7 +171,9 @@ impl Registrar {
                     }
                 }
             }
-            if let Some(stopped) = self.found_again(before, &name, &definition) {
+            if let Some(record) = wanted.records.get(&name)
+                && let Some(stopped) = self.found_again(before, &name, &definition, record)
+            {
                 next.push(stopped);
                 continue;
             }
@@ -173,6 +183,12 @@ impl Registrar {
         let is_wanted = |name: &NamespaceName| next.iter().any(|it| it.name() == name);
         self.pending.keep(is_wanted);
         self.claims.retain(|name, _| is_wanted(name));
+        if let Err(error) = self.save_served(&next).await {
+            self.complain(&format!(
+                "{STAY}this node cannot save in its data directory what it may serve without the store: {error}"
+            ));
+            return Ok(());
+        }
         if Self::differ(served.namespaces(), &next) {
             self.mint.serve(next);
             self.release(served.namespaces());
@@ -235,11 +251,35 @@ impl Registrar {
         self.answer_asked();
     }
 
-    /// Serves what was told of the service's own layout, for a node that goes on before its store has answered. That
-    /// it is pinned so is for the caller to know.
+    /// Notes what this node may serve under its saved leases if it starts without the store, before it serves `next`.
+    async fn save_served(&mut self, next: &[Arc<Namespace>]) -> io::Result<()> {
+        let Some(saved) = &self.config.saved else { return Ok(()) };
+        let own = |it: &&Arc<Namespace>| matches!(it.maker(), Maker::Snowflake(pool) if Arc::ptr_eq(pool, self.mint.pool()));
+        let names: BTreeSet<_> = next.iter().filter(own).map(|it| it.name().clone()).collect();
+        if self.saved_served.as_ref() == Some(&names) {
+            return Ok(());
+        }
+        let (saved, list) = (saved.clone(), names.clone());
+        let written = tokio::task::spawn_blocking(move || saved.save_served(&list)).await;
+        written.map_err(io::Error::other)??;
+        self.saved_served = Some(names);
+        Ok(())
+    }
+
+    /// Serves what was told of the service's own layout, for a node that goes on under a saved lease before its store has
+    /// answered: only what it served under it when the store last answered.
     pub async fn serve_told(&mut self) {
+        let may_serve = self.config.saved.as_ref().map(SavedLeases::served).unwrap_or_default();
+        let (told, unknown): (Vec<_>, Vec<_>) =
+            self.told.of_own_layout().into_iter().partition(|(name, _)| may_serve.contains(name));
+        for (name, _) in unknown {
+            self.complain(&format!(
+                "namespace {name} is not served until the store answers: this node did not serve it in this layout when the \
+                 store last did"
+            ));
+        }
         let mut next = Vec::new();
-        for (name, definition) in self.told.of_own_layout() {
+        for (name, definition) in told {
             next.push(self.follow(None, name, definition, Vec::new()).await);
         }
         self.mint.serve(next);
@@ -247,7 +287,6 @@ impl Registrar {
 
     /// As [`refresh`](Self::refresh); a store that does not answer is a line in the log, once.
     async fn follow_store(&mut self) {
-        const STAY: &str = "the namespaces stay as they are: ";
         match self.refresh().await {
             Ok(()) => self.complaints.retain(|text| !text.starts_with(STAY)),
             Err(error) => self.complain(&format!("{STAY}{error}")),

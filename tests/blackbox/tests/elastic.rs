@@ -12,7 +12,7 @@ use std::time::Duration;
 
 use snowmint_blackbox::ids::{self, increase};
 use snowmint_blackbox::server::assert_says;
-use snowmint_blackbox::{FakeClock, Ids, Serve, Server, port, time};
+use snowmint_blackbox::{FakeClock, Ids, Serve, Server, binary, port, time};
 use snowmint_test_servers::Redis;
 
 const PATIENCE: Duration = Duration::from_mins(1);
@@ -146,6 +146,48 @@ fn without_its_store_a_node_goes_on_under_its_saved_lease() {
     node.ids.assert_unique();
     server.stop();
     assert!(!folder.path().join("data/lease-1.json").exists(), "a lease that was given back is not saved");
+}
+
+/// Goal: without its store, a node serves no namespace that was dropped, or that became one of another layout, though its
+/// flags name it and its saved lease lasts. Method: both happen while it serves; then a crash of the store and the node.
+#[test]
+fn without_its_store_a_node_serves_no_namespace_that_was_dropped_or_replaced() {
+    let folder = tempfile::tempdir().unwrap();
+    let redis = Redis::start();
+    let store = format!("redis://127.0.0.1:{}", redis.port());
+    let ns = |args: &[&str]| {
+        let done = binary::run(folder.path(), [&["ns"], args, &["--store", &store]].concat());
+        assert!(done.status.success(), "{}", binary::text(&done));
+    };
+    let args = ["--namespaces", "default,orders,users", "--namespaces-poll", "100ms", "--window", "60s"];
+    let (http, resp) = ports();
+    let serve = Serve::new(folder.path())
+        .args(["--store", &store, "--start-without-store"])
+        .args(args)
+        .ports(http, resp);
+    let mut server = serve.start();
+    ns(&["drop", "orders"]);
+    ns(&["drop", "users"]);
+    let gone =
+        |name: &str| Some(server.get(&format!("/v1/ids/{name}")).status).filter(|status| *status == 404);
+    time::eventually("both are dropped", PATIENCE, || gone("orders").and(gone("users")));
+    ns(&["add", "users", "--start-over", "--scheme", "snowflake", "--layout", "discord"]);
+    // Its flags say that it has the layout of the service.
+    let refused = || Some(server.get("/v1/ids/users")).filter(|answer| answer.status == 503);
+    let refused = time::eventually("it is there again, and not served here", PATIENCE, refused);
+    assert_says(&refused.body, &["users", "epoch:2015-01-01"]);
+    redis.kill9();
+    server.kill();
+
+    let server = serve.start();
+    assert_says(
+        &server.log(),
+        &["going on under the lease that was saved", "namespace orders is not served until"],
+    );
+    assert_eq!(server.get("/v1/ids/default").status, 200);
+    assert_eq!(server.get("/v1/ids/orders").status, 404);
+    assert_eq!(server.get("/v1/ids/users").status, 404);
+    server.stop();
 }
 
 /// Goal: a clock that was stepped back between the crash and the start makes no id twice. Method: the wall clock of the

@@ -4,7 +4,7 @@ use std::io;
 use std::sync::Arc;
 
 use snowmint::{DatacenterId, Field, Layout, Rule, Start, WallClock};
-use snowmint_cluster::{Holder, KeeperConfig, Keepers, NodeClock, Pool, Workers};
+use snowmint_cluster::{Holder, KeeperConfig, Keepers, NodeClock, Pool, SavedLeases, Workers};
 use snowmint_server::registrar::RegistrarConfig;
 use snowmint_server::{IdSource, Mint, Registrar};
 use snowmint_store::Store;
@@ -21,6 +21,7 @@ pub(super) fn registrar(
     store: Arc<dyn Store>,
     holder: Holder,
     clock: NodeClock,
+    saved: Option<SavedLeases>,
 ) -> Registrar {
     let (own, datacenter) = (plan.layout, plan.datacenter);
     let (window, max_skew, most) = (plan.window, plan.max_skew, plan.workers.max());
@@ -45,6 +46,7 @@ pub(super) fn registrar(
         rule: plan.rule,
         sequence_start: plan.sequence_start,
         open_source: Box::new(open_source),
+        saved,
         poll: plan.poll,
         clock: Arc::new(clock),
         wall: Arc::new(WallClock),

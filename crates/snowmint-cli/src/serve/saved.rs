@@ -20,7 +20,14 @@ pub(super) fn is_usable(plan: &Plan, saved: &SavedLeases) -> bool {
     let Some(holder) = holder(plan) else { return false };
     let pool = Pool::new(plan.layout, plan.datacenter);
     match saved.usable(&pool, &holder, WallClock.unix_ms()) {
-        Ok(until_unix_ms) => until_unix_ms.is_some(),
+        Ok(None) => false,
+        Ok(Some(_)) if saved.served().is_empty() => {
+            tracing::info!(
+                "the saved lease is not used: this node served no namespace of its layout when the store last answered"
+            );
+            false
+        }
+        Ok(Some(_)) => true,
         Err(why) => {
             tracing::info!("the saved lease is not used: {why}");
             false

@@ -26,6 +26,7 @@ mod ahead;
 mod file;
 mod places;
 mod saver;
+mod served;
 
 use std::fs::{File, Metadata, TryLockError};
 use std::io;

@@ -154,9 +154,22 @@ impl Registrar {
         before: Option<&Arc<Namespace>>,
         name: &NamespaceName,
         definition: &Definition,
+        record: &NamespaceRecord,
     ) -> Option<Arc<Namespace>> {
         if !self.lost.names.contains(name) && !self.told.tells(name) {
             return None;
+        }
+        let is_running = before.is_some_and(|it| !matches!(it.maker(), Maker::Missing(_)));
+        if !is_running && let Err(error) = self.told.check_record(name, record) {
+            let why =
+                format!("{error}; this node's flags or file name it, so the store must have it as they say");
+            if let Some(before) = before.filter(|it| matches!(it.maker(), Maker::Missing(it) if **it == *why))
+            {
+                return Some(Arc::clone(before));
+            }
+            self.complain(&format!("namespace {name} is not served: {why}"));
+            let (definition, maker) = (record.definition.clone(), Maker::Missing(why.into()));
+            return Some(Arc::new(Namespace::new(name.clone(), definition, maker, &self.config.wall)));
         }
         let Some(before) = before else {
             self.lost.names.remove(name);

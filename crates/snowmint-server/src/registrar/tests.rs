@@ -66,6 +66,7 @@ impl Node {
             sources,
             rule: Rule::default(),
             sequence_start: Start::Zero,
+            saved: None,
             open_source: Box::new(move |layout, rule, start| {
                 starts.lock().unwrap().push(format!("{layout}, {rule}, {start}"));
                 Ok(Box::new(TestSource::new(layout)) as _)

@@ -142,23 +142,31 @@ impl Told {
     }
 
     fn check(&self, reach: StoreReach, listed: &[registry::Listed]) -> Result<(), ToldError> {
-        let plain = Definition::snowflake(self.layout);
         let records: BTreeMap<&str, &NamespaceRecord> =
             listed.iter().filter_map(|(name, record)| Some((name.as_str(), record.as_ref().ok()?))).collect();
-        let named = self.names.iter().filter(|name| !self.file.namespaces.contains_key(name));
-        for (name, wanted) in self.file.namespaces.iter().chain(named.map(|name| (name, &plain))) {
+        for (name, wanted) in &self.file.namespaces {
             let checked = wanted.check_sources(reach);
             checked.map_err(|source| NamespaceError::Sources { name: name.clone(), source })?;
-            match records.get(name.as_str()) {
-                // A name alone keeps the text form that is pinned.
-                Some(record) if self.file.namespaces.contains_key(name) => {
-                    registry::check_with_text(name, record, wanted)?;
-                }
-                Some(record) => registry::check(name, record, wanted)?,
-                None => {}
-            }
         }
-        Ok(())
+        let told = self.file.namespaces.keys().chain(&self.names);
+        let mut recorded = told.filter_map(|name| Some((name, records.get(name.as_str())?)));
+        Ok(recorded.try_for_each(|(name, record)| self.check_record(name, record))?)
+    }
+
+    /// Checks that a record is what is told of its name.
+    pub(super) fn check_record(
+        &self,
+        name: &NamespaceName,
+        record: &NamespaceRecord,
+    ) -> Result<(), NamespaceError> {
+        match self.file.namespaces.get(name) {
+            Some(wanted) => registry::check_with_text(name, record, wanted),
+            // A name alone keeps the text form that is pinned.
+            None if self.names.contains(name) => {
+                registry::check(name, record, &Definition::snowflake(self.layout))
+            }
+            None => Ok(()),
+        }
     }
 
     /// What is told of the layout of the service, without a look into the store.

@@ -138,33 +138,43 @@ impl LeaseFile {
             origin: self.folder.origin.clone(),
             folder: self.folder.identity.clone(),
         };
-        let fresh = self.path.with_extension("json.new");
-        let mut file = File::create(&fresh)?;
-        file.write_all(&serde_json::to_vec(&wire)?)?;
-        file.sync_all()?;
-        fs::rename(&fresh, &self.path)?;
-        self.sync_folder()
+        replace(&self.path, &serde_json::to_vec(&wire)?)
     }
 
     /// Removes what was saved. Once it returns, that is on the disk.
     pub(super) fn remove(&self) -> io::Result<()> {
-        match fs::remove_file(&self.path) {
-            Err(error) if error.kind() != io::ErrorKind::NotFound => Err(error),
-            _ => self.sync_folder(),
-        }
+        remove(&self.path)
     }
+}
 
-    /// The name of a file is on the disk when its folder is.
-    #[cfg(unix)]
-    fn sync_folder(&self) -> io::Result<()> {
-        File::open(&self.folder.path)?.sync_all()
-    }
+/// Replaces a file as a whole. Once it returns, the new bytes are on the disk; when it fails, either may be there.
+pub(super) fn replace(path: &Path, bytes: &[u8]) -> io::Result<()> {
+    let fresh = path.with_extension("json.new");
+    let mut file = File::create(&fresh)?;
+    file.write_all(bytes)?;
+    file.sync_all()?;
+    fs::rename(&fresh, path)?;
+    sync_folder_of(path)
+}
 
-    /// Elsewhere a folder cannot be synced, and the file system orders its names itself.
-    #[cfg(not(unix))]
-    fn sync_folder(&self) -> io::Result<()> {
-        Ok(())
+/// Removes a file, if it is there. Once it returns, that is on the disk.
+pub(super) fn remove(path: &Path) -> io::Result<()> {
+    match fs::remove_file(path) {
+        Err(error) if error.kind() != io::ErrorKind::NotFound => Err(error),
+        _ => sync_folder_of(path),
     }
+}
+
+/// The name of a file is on the disk when its folder is.
+#[cfg(unix)]
+fn sync_folder_of(path: &Path) -> io::Result<()> {
+    path.parent().map_or(Ok(()), |folder| File::open(folder)?.sync_all())
+}
+
+/// Elsewhere a folder cannot be synced, and the file system orders its names itself.
+#[cfg(not(unix))]
+fn sync_folder_of(_path: &Path) -> io::Result<()> {
+    Ok(())
 }
 
 #[cfg(test)]
