@@ -1,6 +1,6 @@
 //! What running nodes tell at `/metrics`: the numbers they received, how long their leases last, and what they met.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 use std::time::Duration;
 
@@ -15,17 +15,34 @@ const MOST_METRICS: u64 = 64 << 20;
 /// What the nodes told that were asked.
 #[derive(Debug, Default)]
 pub(crate) struct Told {
-    /// The highest number that one of them received, by namespace.
+    /// The highest number that one of them received, by namespace; without the namespaces of which a node told periods.
     pub(crate) highest: BTreeMap<String, u64>,
+    /// The same by namespace and period, where numbers restart with each.
+    pub(crate) highest_of_period: BTreeMap<String, BTreeMap<String, u64>>,
     /// The latest end of a lease.
     pub(crate) until_unix_ms: u64,
 }
 
 impl Told {
     /// Takes what stands in the metrics of a node.
+    ///
+    /// Nodes of earlier versions tell no periods: the highest number of the current one stands for the next one too.
     pub(crate) fn take(&mut self, metrics: &str) {
+        let mut with_periods = BTreeSet::new();
+        for line in metrics.lines() {
+            if let Some((labels, value)) = labelled(line, "snowmint_numbers_highest_of_period", "namespace")
+                && let Some((name, period)) = labels.split_once("\",period=\"")
+                && let Ok(number) = value.parse::<u64>()
+            {
+                with_periods.insert(name);
+                let periods = self.highest_of_period.entry(name.to_owned()).or_default();
+                let highest = periods.entry(period.to_owned()).or_default();
+                *highest = number.max(*highest);
+            }
+        }
         for line in metrics.lines() {
             if let Some((name, value)) = labelled(line, "snowmint_numbers_highest", "namespace")
+                && !with_periods.contains(name)
                 && let Ok(number) = value.parse::<u64>()
             {
                 let highest = self.highest.entry(name.to_owned()).or_default();
@@ -123,6 +140,18 @@ mod tests {
         told.take(
             "snowmint_numbers_highest{namespace=\"a\"} 5\nsnowmint_numbers_highest{namespace=\"b\"} 7\n",
         );
+        // One node tells periods, and one of an earlier version does not.
+        told.take(
+            "snowmint_numbers_highest{namespace=\"c\"} 90\n\
+             snowmint_numbers_highest_of_period{namespace=\"c\",period=\"2026-11-21\"} 90\n\
+             snowmint_numbers_highest_of_period{namespace=\"c\",period=\"2026-11-22\"} 8\n",
+        );
+        told.take("snowmint_numbers_highest_of_period{namespace=\"c\",period=\"2026-11-22\"} 10\n");
+        let days = BTreeMap::from([("2026-11-21".to_owned(), 90), ("2026-11-22".to_owned(), 10)]);
+        assert_eq!(told.highest_of_period, BTreeMap::from([("c".to_owned(), days)]));
+        assert!(!told.highest.contains_key("c"));
+        told.take("snowmint_numbers_highest{namespace=\"c\"} 4\n");
+        assert_eq!(told.highest.remove("c"), Some(4));
         told.take("snowmint_lease_until_seconds{worker=\"3\"} 1790000000.5\n");
         let highest = BTreeMap::from([("a".to_owned(), 9_223_372_036_854_775_807), ("b".to_owned(), 7)]);
         assert_eq!((told.highest, told.until_unix_ms), (highest, 1_790_000_000_501));

@@ -30,7 +30,8 @@ change, and changes it with --yes.
 Counters go above every number that may have been given since the backup. Say
 one of these, or several:
   --nodes      the nodes still run: each reports the highest numbers it
-               received. A stopped node reports nothing: use --add too.
+               received, also for the next reset period. A stopped node
+               reports nothing: use --add too.
   --numbers-at-least orders=1200000
                the highest number in your own tables
   --add N      N more for every counter: more than a backup interval takes
@@ -102,7 +103,7 @@ struct Counter {
     stripe: Stripe,
     /// Slots, as the record holds them.
     now: u64,
-    /// Above this number.
+    /// Above this number, of its period if it has one.
     above: u64,
     /// So many slots more than now.
     add: u64,
@@ -189,6 +190,7 @@ async fn counters(
         let highest = at_least.entry(name).or_default();
         *highest = number.max(*highest);
     }
+    let mut of_period = told.highest_of_period.clone();
     let now_unix_ms = WallClock.unix_ms();
     for (name, record) in registry::list(store).await.map_err(Failure::runtime)? {
         let (Ok(record), Ok(namespace)) = (record, NamespaceName::new(&name)) else { continue };
@@ -198,22 +200,29 @@ async fn counters(
         let base = segment.counter_key(&namespace);
         let mut keys = Vec::new();
         match segment.reset {
-            None => keys.push(base),
+            None => keys.push((base, above)),
             Some(reset) => {
                 let period = Period::at(reset, now_unix_ms);
-                keys.push(format!("{base}/{period}"));
+                keys.push((format!("{base}/{period}"), above));
                 let next = period.next();
                 let next_key = format!("{base}/{next}");
                 let soon = next.begin_unix_ms().saturating_sub(now_unix_ms) < PERIOD_AHEAD_MS;
                 if soon || found.contains_key(next_key.as_str()) {
-                    keys.push(next_key);
+                    keys.push((next_key, above));
+                }
+                let numbers = of_period.remove(&name).unwrap_or_default();
+                let (ours, others): (Vec<_>, Vec<_>) =
+                    numbers.into_iter().partition(|(period, _)| Period::parse(reset, period).is_some());
+                keys.extend(ours.into_iter().map(|(period, highest)| (format!("{base}/{period}"), highest)));
+                if !others.is_empty() {
+                    of_period.insert(name, others.into_iter().collect());
                 }
             }
         }
-        for key in keys {
+        for (key, above) in keys {
             let key = Key::new(key).map_err(Failure::runtime)?;
             let counter = found.entry(key).or_insert((Stripe::WHOLE, 0, 0));
-            (counter.0, counter.2) = (*stripe, above);
+            (counter.0, counter.2) = (*stripe, above.max(counter.2));
         }
     }
     let stated = numbers_at_least.iter().find(|it| at_least.contains_key(it.name.as_str()));
@@ -226,7 +235,11 @@ async fn counters(
             ),
         ));
     }
-    if let (Some((name, number)), None) = (at_least.iter().find(|(_, number)| **number > 0), add) {
+    let unknown = at_least.iter().map(|(name, number)| ((*name).to_owned(), *number));
+    let of_periods = of_period.iter().flat_map(|(name, periods)| {
+        periods.iter().map(move |(period, number)| (format!("{name} in {period}"), *number))
+    });
+    if let (Some((name, number)), None) = (unknown.chain(of_periods).find(|(_, number)| *number > 0), add) {
         return Err(Failure::flag(
             "--nodes",
             format!(
@@ -377,12 +390,63 @@ async fn extend(store: &dyn Store, key: &Key, until_unix_ms: u64) -> Result<Opti
 
 #[cfg(test)]
 mod tests {
+    use snowmint::Layout;
+    use snowmint_cluster::namespace::Fields;
+    use snowmint_cluster::namespace::registry::Again;
+    use snowmint_cluster::segment::Reset;
+
     use super::*;
 
     #[test]
     fn a_pool_tells_how_many_workers_it_has() {
         let pool = "workers/time41@1ms.datacenter5.worker5.sequence12.1288834974657.in0";
         assert_eq!((workers_of(pool), workers_of("workers/time41@1ms.sequence22.0.in0")), (32, 1));
+    }
+
+    /// Goal: of a namespace with a reset, each counter is raised above what nodes received of its period, and a period that
+    /// the namespace cannot have is refused. Method: a restored store without counters, and nodes that reserved ahead.
+    #[tokio::test]
+    async fn each_period_is_raised_above_its_own_numbers() {
+        let store = snowmint_store::MemoryStore::new();
+        let fields = |reset: Option<Reset>| {
+            let text = reset.and_then(|_| "{date}-{number}".parse().ok());
+            Fields { scheme: "segment".to_owned(), reset, text, ..Fields::default() }
+        };
+        for (name, reset) in [("days", Some(Reset::Daily)), ("ever", None)] {
+            let wanted = fields(reset).define(&Layout::TWITTER).unwrap();
+            registry::add(&store, &NamespaceName::new(name).unwrap(), &wanted, Again::Never).await.unwrap();
+        }
+        let [today, tomorrow] = {
+            let today = Period::at(Reset::Daily, WallClock.unix_ms());
+            [today, today.next()]
+        };
+        let told = |name: &str, period: &str, number: u64| {
+            format!(
+                "snowmint_numbers_highest_of_period{{namespace=\"{name}\",period=\"{period}\"}} {number}\n"
+            )
+        };
+        let mut nodes = Told::default();
+        nodes.take(&told("days", &today.to_string(), 900));
+        nodes.take(
+            &(told("days", &tomorrow.to_string(), 40) + "snowmint_numbers_highest{namespace=\"ever\"} 7\n"),
+        );
+        let raised: BTreeMap<String, u64> = counters(&store, &[], None, &nodes)
+            .await
+            .unwrap()
+            .iter()
+            .map(|counter| (counter.key.to_string(), counter.after()))
+            .collect();
+        assert_eq!(raised[&format!("segments/days/{today}")], 900);
+        assert_eq!(raised[&format!("segments/days/{tomorrow}")], 40);
+        assert_eq!(raised["segments/ever"], 7);
+        for (name, period) in [("days", "2026-11"), ("ever", "2026-11-22"), ("gone", "2026")] {
+            let mut nodes = Told::default();
+            nodes.take(&told(name, period, 3));
+            let Err(Failure::Usage(refused)) = counters(&store, &[], None, &nodes).await else {
+                panic!("{name} {period}")
+            };
+            assert!(refused.contains(&format!("number 3 of {name} in {period}")), "{refused}");
+        }
     }
 
     #[test]

@@ -449,6 +449,42 @@ async fn numbers_begin_anew_each_day_without_a_wait_and_nodes_with_other_clocks_
     }
 }
 
+/// Goal: what is reserved ahead for the next period is known while it is, and what was reserved for the one before after it
+/// ended. Method: a node from 90 s before midnight until after it, which draws nothing of the next day.
+#[tokio::test(start_paused = true)]
+async fn the_highest_number_of_each_period_is_known() {
+    let store = store();
+    let clock = TokioClock::at(DAY + 86_400_000 - 90_000);
+    let of = counters_of(&store, &Arc::default());
+    let config = small().sizes(10..=10).reserve(Duration::ZERO);
+    let node = Segments::start_anew_each(Reset::Daily, of, config, clock).unwrap();
+    let known = || {
+        let status = node.status();
+        status.highest_by_period.iter().map(|(day, highest)| (day.to_string(), *highest)).collect::<Vec<_>>()
+    };
+    let counted = async |day: &str| {
+        let record = store.load(&Key::new(format!("segments/test/{day}")).unwrap()).await.unwrap();
+        record.map_or(0, |record| String::from_utf8(record.value).unwrap().parse().unwrap())
+    };
+    let [today, tomorrow] = ["2026-11-21", "2026-11-22"].map(str::to_owned);
+    numbers(&node, 15).await;
+    sleep(Duration::from_secs(1)).await;
+    let highest = counted(&today).await;
+    assert!(highest >= 15);
+    assert_eq!(known(), [(today.clone(), highest)]);
+    sleep(Duration::from_secs(80)).await;
+    let ahead = counted(&tomorrow).await;
+    assert!(ahead > 0, "nothing was reserved ahead");
+    assert_eq!(known(), [(today.clone(), highest), (tomorrow.clone(), ahead)]);
+    sleep(Duration::from_mins(1)).await;
+    assert_eq!(node.status().period.unwrap().to_string(), tomorrow);
+    // What nobody drew of the day that ended was given back.
+    assert_eq!(
+        known(),
+        [(today.clone(), counted(&today).await), (tomorrow.clone(), counted(&tomorrow).await)]
+    );
+}
+
 #[tokio::test(start_paused = true)]
 async fn a_day_that_ends_gives_back_what_it_has_left() {
     let store = store();

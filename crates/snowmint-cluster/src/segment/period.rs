@@ -110,6 +110,32 @@ impl Period {
         Self::at(self.reset, self.begin_unix_ms + self.reset.longest_ms())
     }
 
+    /// The one before it; `None` for the first.
+    #[must_use]
+    pub fn previous(self) -> Option<Self> {
+        Some(Self::at(self.reset, self.begin_unix_ms.checked_sub(1)?))
+    }
+
+    /// The period that a text names, where it is the text of one.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use snowmint_cluster::segment::{Period, Reset};
+    /// let period = Period::parse(Reset::Monthly, "2026-11").unwrap();
+    /// assert_eq!(period, Period::at(Reset::Monthly, 1_795_219_200_000));
+    /// assert_eq!(Period::parse(Reset::Daily, "2026-11"), None);
+    /// ```
+    pub fn parse(reset: Reset, text: &str) -> Option<Self> {
+        let first_day = match reset {
+            Reset::Daily => text.to_owned(),
+            Reset::Monthly => format!("{text}-01"),
+            Reset::Yearly => format!("{text}-01-01"),
+        };
+        let period = Self::at(reset, utc::parse(&first_day).ok()?);
+        (period.to_string() == text).then_some(period)
+    }
+
     /// Whether it is over before the end of a period of its kind that is given: that one is a later period.
     #[inline]
     pub(super) const fn is_before_one_that_ends_at(self, ends_unix_ms: u64) -> bool {
@@ -187,6 +213,8 @@ mod tests {
             while period < at(reset, "2100-01-01") {
                 let next = period.next();
                 assert_eq!(Period::at(reset, next.begin_unix_ms() - 1), period);
+                assert_eq!(next.previous(), Some(period));
+                assert_eq!(Period::parse(reset, &next.to_string()), Some(next));
                 assert_eq!(Period::at(reset, next.begin_unix_ms()), next);
                 assert_eq!(Period::from_bits(Period::to_bits(Some(next))), Some(next));
                 period = next;
@@ -206,6 +234,22 @@ mod tests {
                 period = next;
             }
         }
+    }
+
+    #[test]
+    fn only_the_text_of_a_period_names_one() {
+        for (reset, text) in [
+            (Reset::Daily, "2026-11"),
+            (Reset::Daily, "2026-02-30"),
+            (Reset::Daily, "2026-11-21T00:00:01Z"),
+            (Reset::Monthly, "2026-13"),
+            (Reset::Monthly, "2026"),
+            (Reset::Yearly, "2026-11"),
+            (Reset::Yearly, ""),
+        ] {
+            assert_eq!(Period::parse(reset, text), None, "{text}");
+        }
+        assert_eq!(Period::at(Reset::Daily, 5).previous(), None);
     }
 
     #[test]

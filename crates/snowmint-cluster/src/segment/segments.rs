@@ -143,6 +143,8 @@ struct Inner {
     config: SegmentConfig,
     clock: SharedClock,
     counters: usize,
+    /// By counter.
+    received: Vec<Received>,
     shared: Arc<Shared>,
     status: watch::Receiver<SegmentStatus>,
     desk: mpsc::Sender<Ask>,
@@ -251,7 +253,7 @@ impl Segments {
     ) -> Result<Self, SegmentConfigError> {
         config.check()?;
         config.check_counters(periods.counters())?;
-        let counters = periods.counters().len();
+        let (counters, received) = (periods.counters().len(), periods.received().to_vec());
         let seed = config::random_seed()?;
         let (sender, status) = watch::channel(SegmentStatus::at_start(&config, &periods));
         let (line, tail) = Line::open();
@@ -275,7 +277,8 @@ impl Segments {
             (release, tokio::spawn(task.run(released).in_current_span()))
         });
         let (stopped, refill) = (AtomicBool::new(false), Mutex::new(refill));
-        Ok(Self { inner: Arc::new(Inner { config, clock, counters, shared, status, desk, stopped, refill }) })
+        let inner = Inner { config, clock, counters, received, shared, status, desk, stopped, refill };
+        Ok(Self { inner: Arc::new(inner) })
     }
 
     /// Waits until there is a number. In direct mode it returns at once: only asking would tell, and cost one.
@@ -477,6 +480,7 @@ impl Segments {
         let mut status = self.inner.status.borrow().clone();
         status.left = self.inner.shared.line.left();
         status.misses = self.inner.shared.misses.load(Ordering::Relaxed);
+        status.received(&self.inner.received, self.inner.config.range());
         status
     }
 

@@ -75,6 +75,7 @@ impl Collector for NamespaceCollector {
         table.whole_gauge("numbers_highest", "The greatest number received from the counters", |it| {
             it.highest.cast_signed()
         })?;
+        table.highest_of_periods()?;
         table.counter(
             "segments_refused",
             "Segments that were not used, since their counter had gone back or the store had lost them",
@@ -143,6 +144,25 @@ impl Table<'_, '_> {
         self.metric(name, help, MetricType::Counter, |status, row| {
             ConstCounter::new(value(status)).encode(row)
         })
+    }
+
+    /// A metric of its own: versions that read the one above at other nodes know no period.
+    fn highest_of_periods(&mut self) -> fmt::Result {
+        let rows = self.all.iter().flat_map(|Standing { name, status }| {
+            status.highest_by_period.iter().map(move |(period, highest)| (name, period.to_string(), *highest))
+        });
+        let rows: Vec<_> = rows.collect();
+        if rows.is_empty() {
+            return Ok(());
+        }
+        let says = "The greatest number received for a period: the previous, the current and the next";
+        let mut family =
+            self.encoder.encode_descriptor("numbers_highest_of_period", says, None, MetricType::Gauge)?;
+        for (name, period, highest) in rows {
+            let labels = [("namespace", name.as_str()), ("period", period.as_str())];
+            ConstGauge::new(highest.cast_signed()).encode(family.encode_family(&labels)?)?;
+        }
+        Ok(())
     }
 
     fn metric(

@@ -6,6 +6,9 @@
 mod stores;
 mod world;
 
+use std::time::Duration;
+
+use snowmint_blackbox::{FakeClock, Ids, Serve, Server, binary, time};
 use snowmint_test_servers::{Etcd, MariaDb, Postgres, Redis, ZooKeeper};
 
 use stores::{Backed, Dumped, File};
@@ -92,4 +95,58 @@ fn a_margin_stands_for_nodes_that_crashed() {
     world.start_all();
     world.draw_from_all();
     world.check_ids_and_numbers();
+}
+
+/// Goal: numbers that a node reserved for the next day, before it begins, are not given again after a restore. Method: a
+/// node 20 s before midnight reserves them; the store goes back to before, and is recovered by what the node tells; both
+/// the node and one on the restored store then draw after midnight.
+#[test]
+fn numbers_reserved_for_the_next_period_are_not_given_again() {
+    let folder = tempfile::tempdir().unwrap();
+    let run = |words: &[&str]| {
+        let output = binary::run(folder.path(), words);
+        assert!(output.status.success(), "{words:?}: {}", binary::text(&output));
+        binary::text(&output)
+    };
+    let [old, new] = ["old", "new"].map(|name| format!("sqlite:{}", folder.path().join(name).display()));
+    let add =
+        ["ns", "add", "tickets", "--scheme", "segment", "--reset", "daily", "--text", "{date}-{number}"];
+    let sizes = ["--size-min", "100", "--size-max", "100"];
+    for store in [&old, &new] {
+        run(&["store", "init", "--store", store]);
+        run(&[&add[..], &sizes, &["--store", store]].concat());
+    }
+    let left = 86_400 - time::unix_ms() / 1000 % 86_400;
+    let clock = FakeClock::new(folder.path(), &format!("+{}s", left + 86_400 - 20));
+    let serve = |store: &str| {
+        Serve::new(folder.path()).args(["--store", store, "--window", "30s"]).clock(&clock).start()
+    };
+    let node = serve(&old);
+    let told = "snowmint_numbers_highest_of_period{namespace=\"tickets\",period=";
+    time::eventually("numbers are reserved for the next day", Duration::from_secs(15), || {
+        let metrics = node.get("/metrics").body;
+        (metrics.matches(told).count() == 2).then_some(())
+    });
+    let address = format!("http://{}", node.http());
+    run(&["store", "recover", "--store", &new, "--nodes", &address, "--window", "1s", "--yes"]);
+    clock.step(&format!("+{}s", left + 86_400 + 60));
+    let other = serve(&new);
+    let mut numbers = Ids::new();
+    for server in [&node, &other] {
+        let drawn = time::eventually("numbers of the next day", Duration::from_secs(30), || {
+            numbers_of(server).filter(|drawn| drawn.len() == 50)
+        });
+        numbers.add(&drawn);
+    }
+    numbers.assert_unique();
+}
+
+/// The numbers in texts such as `2026-11-21-7`.
+fn numbers_of(server: &Server) -> Option<Vec<u64>> {
+    let answer = server.get("/v1/ids/tickets?count=50");
+    if answer.status != 200 {
+        return None;
+    }
+    let texts = answer.json()["ids"].as_array()?.clone();
+    texts.iter().map(|text| text.as_str()?.rsplit_once('-')?.1.parse().ok()).collect()
 }

@@ -38,6 +38,12 @@ impl Received {
         }
         seen
     }
+
+    /// The greatest number received in a period, or ever; 0 for none.
+    pub(super) fn highest(&self, period: Option<Period>) -> u64 {
+        let all = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        all.get(&period).map_or(0, |seen| seen.end().saturating_sub(1))
+    }
 }
 
 /// The counters of now.
@@ -87,6 +93,11 @@ impl Periods {
     /// What was received from each counter.
     pub(super) fn seen(&self) -> &[Seen] {
         &self.seen
+    }
+
+    /// The same of every period, by counter.
+    pub(super) fn received(&self) -> &[Received] {
+        &self.received[..self.counters.len()]
     }
 
     pub(super) fn counters(&self) -> &[Arc<dyn Counter>] {

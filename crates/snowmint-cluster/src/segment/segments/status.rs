@@ -1,8 +1,9 @@
 //! What a source of numbers tells: for readiness, metrics and people; and why there is no number.
 
+use std::collections::BTreeMap;
 use std::time::Duration;
 
-use super::periods::Periods;
+use super::periods::{Periods, Received};
 use super::{Mode, SegmentConfig};
 use crate::segment::Period;
 use crate::segment::protocol::Range;
@@ -19,6 +20,9 @@ pub struct SegmentStatus {
     pub demand_per_second: u64,
     /// The greatest number reserved so far, 0 before the first; also by earlier ones with the same [`Received`](super::Received).
     pub highest: u64,
+    /// The same for the previous, the current and the next period, where numbers restart with each; without those of which
+    /// no number is reserved. Numbers of the next period are reserved shortly before it begins.
+    pub highest_by_period: BTreeMap<Period, u64>,
     /// The greatest number that will be handed out.
     pub maximum: u64,
     /// How much of the range up to the maximum is reserved, by all nodes, from 0 to 1.
@@ -91,6 +95,18 @@ impl SegmentStatus {
             self.highest = highest;
             self.used = range.used(highest);
         }
+    }
+
+    /// Takes what was received, which is known before a number of it is used.
+    pub(super) fn received(&mut self, received: &[Received], range: Range) {
+        let highest = |period| {
+            let highest = received.iter().map(|received| received.highest(period)).max();
+            highest.unwrap_or(0).min(range.maximum)
+        };
+        self.reached(highest(self.period), range);
+        let periods = self.period.map(|period| [period.previous(), Some(period), Some(period.next())]);
+        let numbers = periods.into_iter().flatten().flatten().map(|period| (period, highest(Some(period))));
+        self.highest_by_period = numbers.filter(|(_, highest)| *highest > 0).collect();
     }
 
     pub(super) fn no_number(&self, mode: Mode) -> NoNumber {
