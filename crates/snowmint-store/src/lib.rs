@@ -111,7 +111,7 @@ pub use memory::MemoryStore;
 #[cfg(feature = "postgres")]
 pub use postgres::PostgresStore;
 pub use reach::StoreReach;
-pub use settled::{Reserved, reserve, reserve_settled};
+pub use settled::{Reserved, raise_settled, reserve, reserve_settled};
 #[cfg(feature = "sqlite")]
 pub use sqlite::SqliteStore;
 #[cfg(feature = "redis")]

@@ -81,6 +81,32 @@ pub async fn reserve_settled(counter: &dyn Counter, count: NonZeroU64) -> Result
     reserve(counter, count).await?.settle(counter).await
 }
 
+/// Raises a counter above a number, and waits until that has settled: whether this counter can be raised.
+///
+/// At a counter that may lose what it acknowledged, a number is reserved after the raise, and given to nobody. Once its
+/// reservation has settled, what was written before it has too.
+///
+/// # Errors
+///
+/// As for [`Counter::raise_above`] and [`reserve_settled`]; [`StoreErrorKind::Unavailable`] where the counter lost the raise.
+/// It is safe to call again.
+pub async fn raise_settled(counter: &dyn Counter, number: u64) -> Result<bool, StoreError> {
+    if !counter.raise_above(number).await? {
+        return Ok(false);
+    }
+    if counter.may_lose().is_zero() {
+        return Ok(true);
+    }
+    let next = reserve_settled(counter, NonZeroU64::MIN).await?.first();
+    if next > number {
+        return Ok(true);
+    }
+    let cause = format!(
+        "the store lost the raise above {number} after it had acknowledged it: the next number was {next}; raise it again"
+    );
+    Err(StoreError::new(StoreErrorKind::Unavailable, "raise", counter.describe(), cause))
+}
+
 impl Reserved {
     /// Waits until numbers that were reserved just now may be used.
     ///
@@ -129,6 +155,8 @@ mod tests {
     struct Late {
         opened: AtomicBool,
         next: AtomicU64,
+        /// How many numbers a failover takes back before the next call.
+        goes_back: AtomicU64,
         /// How many looks fail before one answers.
         silent_looks: AtomicU64,
         lost: AtomicBool,
@@ -153,6 +181,7 @@ mod tests {
         }
 
         async fn reserve_marked(&self, count: NonZeroU64) -> Result<(Segment, Mark), StoreError> {
+            self.next.fetch_sub(self.goes_back.swap(0, Ordering::SeqCst), Ordering::SeqCst);
             Ok((self.give(count), Mark(7)))
         }
 
@@ -163,6 +192,11 @@ mod tests {
                 return Err(StoreError::new(StoreErrorKind::Unavailable, "find", "late", "away"));
             }
             Ok(!self.lost.load(Ordering::SeqCst))
+        }
+
+        async fn raise_above(&self, number: u64) -> Result<bool, StoreError> {
+            self.next.fetch_max(number + 1, Ordering::SeqCst);
+            Ok(true)
         }
 
         fn describe(&self) -> String {
@@ -180,6 +214,28 @@ mod tests {
         let began = Instant::now();
         assert_eq!(reserve_settled(&counter, NonZeroU64::MIN).await.unwrap().first(), 1);
         assert!(began.elapsed() >= Duration::from_secs(2), "{:?}", began.elapsed());
+    }
+
+    /// Goal: a raise is done once it has settled, and one that a failover takes back is an error. Method: the counter goes
+    /// back before the reservation that follows the raise; then it loses that reservation, and then nothing.
+    #[tokio::test(start_paused = true)]
+    async fn a_raise_is_done_once_it_has_settled() {
+        let counter = Late { opened: true.into(), goes_back: 5.into(), ..Late::default() };
+        let error = raise_settled(&counter, 100).await.unwrap_err();
+        assert_eq!(error.kind(), StoreErrorKind::Unavailable);
+        assert!(
+            error.to_string().contains("lost the raise above 100") && error.to_string().contains("was 96")
+        );
+        counter.lost.store(true, Ordering::SeqCst);
+        raise_settled(&counter, 100).await.unwrap_err();
+        counter.lost.store(false, Ordering::SeqCst);
+        let began = Instant::now();
+        assert!(raise_settled(&counter, 100).await.unwrap());
+        assert!(began.elapsed() >= Duration::from_secs(2), "{:?}", began.elapsed());
+        assert!(counter.next.load(Ordering::SeqCst) > 100);
+        let certain = Late::default();
+        assert!(raise_settled(&certain, 7).await.unwrap());
+        assert_eq!(certain.next.load(Ordering::SeqCst), 8, "nothing is reserved where nothing can be lost");
     }
 
     #[tokio::test(start_paused = true)]

@@ -9,7 +9,7 @@ use snowmint_cluster::namespace::{
     registry,
 };
 use snowmint_cluster::segment::{Mode, SegmentConfig, Stripe};
-use snowmint_store::{Counter, Key, OpenError, Store, StoreError};
+use snowmint_store::{Counter, Key, OpenError, Store, StoreError, raise_settled};
 
 use super::failed;
 use crate::exit::{Failure, tell};
@@ -138,21 +138,12 @@ pub(super) async fn check_move(
     Ok(())
 }
 
-/// Raises the counter of a source above a number, for good.
+/// Raises the counter of a source above a number; no failover takes that back.
 async fn raise(counter: &dyn Counter, number: u64, source: &CounterSource) -> Result<(), Failure> {
-    let raised = async || {
-        if counter.raise_above(number).await.map_err(Failure::runtime)? {
-            return Ok(());
-        }
-        Err(Failure::flag("--above", format!("{source} cannot be raised above {number}")))
-    };
-    raised().await?;
-    if !counter.may_lose().is_zero() {
-        // What a failover lost meanwhile is raised again.
-        tokio::time::sleep(counter.may_lose()).await;
-        raised().await?;
+    if raise_settled(counter, number).await.map_err(Failure::runtime)? {
+        return Ok(());
     }
-    Ok(())
+    Err(Failure::flag("--above", format!("{source} cannot be raised above {number}")))
 }
 
 /// The counter of a source as it was. A file that is gone is not made again by looking at it.
