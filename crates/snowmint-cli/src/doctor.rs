@@ -57,7 +57,7 @@ const MET: [(&str, &str); 4] = [
     ("snowmint_namespace_records_lost_total", "namespace records that the store lost"),
     (
         "snowmint_segments_refused_total",
-        "segments not used since their counter went back or the store lost them",
+        "segments not used since their counter went back or their reservation was not found again",
     ),
 ];
 

@@ -96,17 +96,18 @@ pub(crate) async fn by_compare_and_set<S: Store + ?Sized>(
     }
 }
 
-/// Raises a counter to `least`, where it holds less.
-pub(crate) async fn raise_to<S: Store + ?Sized>(store: &S, key: &Key, least: u64) -> Result<(), StoreError> {
+/// Raises a counter to `least`, where it holds less: what it held.
+pub(crate) async fn raise_to<S: Store + ?Sized>(store: &S, key: &Key, least: u64) -> Result<u64, StoreError> {
     let mut turns = Turns::new();
     loop {
         let found = store.load(key).await?;
-        if held(store, key, found.as_ref())? >= least {
-            return Ok(());
+        let before = held(store, key, found.as_ref())?;
+        if before >= least {
+            return Ok(before);
         }
         let expected = found.map_or(Expected::Absent, |record| Expected::Revision(record.revision));
         if let Swap::Done(_) = store.compare_and_set(key, expected, least.to_string().as_bytes()).await? {
-            return Ok(());
+            return Ok(before);
         }
         another_turn(&mut turns, store, key).await?;
     }

@@ -89,8 +89,14 @@ pub struct Claims {
 /// Why slots were not claimed.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Refused {
-    /// Another claim may have some of them: the counter went back.
+    /// Another claim has some of them: the counter went back.
     Overlaps {
+        /// Every claim lies below this slot.
+        end: u64,
+    },
+    /// Claims that have left the record may have some of them: the counter went back, or this claim came late, after others
+    /// of greater slots had settled. The counter tells.
+    Late {
         /// Every claim lies below this slot.
         end: u64,
     },
@@ -136,8 +142,11 @@ impl Claims {
         has_settled: impl Fn(Mark) -> bool,
     ) -> Result<(), Refused> {
         let overlaps = |claim: &Claim| first < claim.end && claim.first < end;
-        if first < self.floor || self.newest.iter().any(overlaps) {
+        if self.newest.iter().any(overlaps) {
             return Err(Refused::Overlaps { end: self.end() });
+        }
+        if first < self.floor {
+            return Err(Refused::Late { end: self.end() });
         }
         let leaving = self.leaving(has_settled);
         if self.newest.len() - leaving >= MOST {
@@ -209,7 +218,10 @@ mod tests {
         assert!(!claims.holds(Mark(999 - KEPT as u64)));
         for n in 0..1000 {
             let refused = claims.claim(Mark(1), n * 10 + 9, n * 10 + 10, |_| true);
-            assert_eq!(refused, Err(Refused::Overlaps { end: 10_000 }), "{n}");
+            let has_left = n < 1000 - KEPT as u64;
+            let expected =
+                if has_left { Refused::Late { end: 10_000 } } else { Refused::Overlaps { end: 10_000 } };
+            assert_eq!(refused, Err(expected), "{n}");
         }
     }
 

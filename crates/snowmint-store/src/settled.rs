@@ -59,8 +59,8 @@ pub async fn reserve(counter: &dyn Counter, count: NonZeroU64) -> Result<Reserve
 ///
 /// # Errors
 ///
-/// As for [`Counter::reserve`] and [`Counter::holds`]; [`StoreErrorKind::Unavailable`] where the counter lost the
-/// reservation. None of its numbers may be used then.
+/// As for [`Counter::reserve`] and [`Counter::holds`]; [`StoreErrorKind::Unavailable`] where the reservation
+/// is not found again. None of its numbers may be used then.
 ///
 /// # Examples
 ///
@@ -123,7 +123,7 @@ impl Reserved {
         loop {
             match counter.holds(mark).await {
                 Ok(true) => return Ok(segment),
-                Ok(false) => return Err(lost(counter, segment)),
+                Ok(false) => return Err(not_found(counter, segment)),
                 Err(error) if looks == LOOKS => return Err(error),
                 Err(_) => sleep(LOOK_AGAIN).await,
             }
@@ -132,9 +132,10 @@ impl Reserved {
     }
 }
 
-fn lost(counter: &dyn Counter, segment: Segment) -> StoreError {
+fn not_found(counter: &dyn Counter, segment: Segment) -> StoreError {
     let cause = format!(
-        "the store lost the reservation of {} to {} after it had acknowledged it; none of these numbers is used",
+        "the reservation of {} to {} was not found when it was read again: the store lost it before it had settled, or the \
+         read came too late; none of these numbers is used",
         segment.first(),
         segment.last()
     );
@@ -248,6 +249,6 @@ mod tests {
         assert!(error.to_string().contains("away"), "{error}");
         counter.lost.store(true, Ordering::SeqCst);
         let error = reserve_settled(&counter, NonZeroU64::MIN).await.unwrap_err();
-        assert!(error.to_string().contains("lost the reservation of 2 to 2"), "{error}");
+        assert!(error.to_string().contains("reservation of 2 to 2 was not found"), "{error}");
     }
 }

@@ -78,7 +78,7 @@ impl SimCounter {
         match self.now.claims.claim(mark, first, first + segment.count().get(), |_| true) {
             Ok(()) => true,
             Err(Refused::Full) => false,
-            Err(Refused::Overlaps { end }) => {
+            Err(Refused::Overlaps { end } | Refused::Late { end }) => {
                 self.now.slots = self.now.slots.max(end);
                 self.now.revision += 1;
                 false

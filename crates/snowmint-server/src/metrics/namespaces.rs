@@ -78,7 +78,7 @@ impl Collector for NamespaceCollector {
         table.highest_of_periods()?;
         table.counter(
             "segments_refused",
-            "Segments that were not used, since their counter had gone back or the store had lost them",
+            "Segments that were not used, since their counter had gone back or their reservation was not found again",
             |it| it.refused,
         )?;
         table.counter("segment_refills", "Segments that were reserved", |it| it.refills)?;

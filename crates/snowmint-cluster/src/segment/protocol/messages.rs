@@ -170,7 +170,8 @@ pub enum Event {
         /// What it forgot.
         forgot: Forgot,
     },
-    /// A store lost a reservation that it had acknowledged, before it had settled: its numbers are not used.
+    /// A reservation was not found once it should have settled: the store lost it, or others had pushed it out of the record
+    /// by then. Its numbers are not used.
     Lost {
         /// The counter.
         counter: usize,

@@ -293,14 +293,16 @@ impl Refill {
             }
             Event::Lost { counter, segment } => {
                 let (counter, first, last) = (self.describe(counter), segment.first(), segment.last());
-                let why =
-                    format!("{counter} lost the reservation of {first} to {last}, which it had acknowledged");
+                let why = format!(
+                    "{counter} does not show the reservation of {first} to {last}, which it acknowledged"
+                );
                 self.status.send_modify(|status| status.refused(why, true));
                 tracing::warn!(
                     counter,
                     first,
                     last,
-                    "the store lost a reservation before it had settled; none of its numbers was used, no id is affected"
+                    "a reservation was not found when it was read again: the store lost it before it had settled, or the read came \
+                     too late; none of its numbers was used, no id is affected"
                 );
             }
             Event::Raised { counter, above } => {

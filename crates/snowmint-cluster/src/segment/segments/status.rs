@@ -33,7 +33,7 @@ pub struct SegmentStatus {
     pub refills: u64,
     /// How many calls to the store failed.
     pub store_errors: u64,
-    /// How many segments were not used, since their counter had gone back or its store had lost them.
+    /// How many segments were not used, since their counter had gone back or their reservation was not found again.
     pub refused: u64,
     /// How many times there was no number when one was asked for.
     pub misses: u64,
