@@ -101,7 +101,7 @@ fn count(text: &str) -> Result<u64, String> {
     text.parse()
         .ok()
         .filter(|count| (1..=MAX_COUNT).contains(count))
-        .ok_or_else(|| format!("expected a whole number from 1 to {}", thousands(MAX_COUNT)))
+        .ok_or_else(|| format!("expected 1 to {}", thousands(MAX_COUNT)))
 }
 
 pub(crate) fn run(args: &Args) -> Result<(), Failure> {

@@ -193,8 +193,8 @@ async fn add(
         }
         (None, Some(_)) => {
             let why = format!(
-                "missing: --layout, --stripe, --source and --reset define a namespace anew; give --scheme too, or leave them out \
-                 to take {name} up as it was"
+                "missing: --layout, --stripe, --source and --reset define a new namespace; add --scheme, or omit them to resume \
+                 {name} as it was"
             );
             return Err(Failure::flag("--scheme", why));
         }

@@ -1,5 +1,5 @@
 //! Namespaces: the names under which ids are asked for, each with its scheme, its layout or counter, and its text form.
-//! Each is pinned in the store: two layouts or two counters in one namespace can make equal ids.
+//! Each is pinned in the store: two layouts or two counters in one namespace can produce duplicates.
 
 mod change;
 mod counter_source;

@@ -250,7 +250,7 @@ async fn what_cannot_work_is_refused_before_the_store_is_asked() {
     let fixed = refused(config("twitter", "me").worker(WorkerChoice::Only(WorkerId(3))), "1..2");
     assert_eq!(fixed, "worker 3 is one worker, 1..2 were asked for: leave one of the two away");
     let many = refused(config("time:41@1ms worker:1 sequence:12 epoch:2020-01-01", "me"), "1..3");
-    assert!(many.contains("1..3 workers were asked for, the layout has 2"), "{many}");
+    assert!(many.contains("invalid worker count 1..3: expected at most 2"), "{many}");
 }
 
 /// Goal: load that one worker cannot carry takes another lease, and goes back to one when it ends. Method: two callers

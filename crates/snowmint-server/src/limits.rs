@@ -131,7 +131,7 @@ mod tests {
         ] {
             let error = parse_count(bad.as_bytes()).unwrap_err();
             assert!(matches!(error, MintError::BadCount { limit: MAX_COUNT, .. }), "{bad}");
-            assert!(error.to_string().contains("from 1 to 100000"), "{error}");
+            assert!(error.to_string().contains(": expected 1 to 100000"), "{error}");
         }
         assert!(parse_count(b"\xff\xfe").is_err());
     }

@@ -39,12 +39,15 @@ async fn bad_commands_leave_the_connection_alive() {
         ("foo a b", "-ERR unknown command 'foo', with args beginning with: 'a' 'b' "),
         ("ID.NEXT", "-ERR wrong number of arguments for 'id.next' command"),
         ("ID.NEXT nope", "-NONAMESPACE this server has no namespace `nope`"),
-        ("ID.NEXT default COUNT 0", "-ERR `0` ids"),
-        ("ID.NEXT default COUNT -1", "-ERR `-1` ids"),
-        ("ID.NEXT default COUNT 1e9", "-ERR `1e9` ids"),
-        ("ID.NEXT default COUNT 100001", "-ERR `100001` ids"),
-        ("ID.NEXT default COUNT 99999999999999999999", "-ERR `99999999999999999999` ids"),
-        ("ID.NEXT default COUNT ids", "-ERR `ids` ids"),
+        ("ID.NEXT default COUNT 0", "-ERR invalid count 0: expected 1 to 100000"),
+        ("ID.NEXT default COUNT -1", "-ERR invalid count -1: expected 1 to 100000"),
+        ("ID.NEXT default COUNT 1e9", "-ERR invalid count `1e9`: "),
+        ("ID.NEXT default COUNT 100001", "-ERR invalid count 100001: expected 1 to 100000"),
+        (
+            "ID.NEXT default COUNT 99999999999999999999",
+            "-ERR invalid count 99999999999999999999: expected 1 to 100000",
+        ),
+        ("ID.NEXT default COUNT ids", "-ERR invalid count `ids`: "),
         ("ID.NEXT default COUNT", "-ERR syntax error"),
     ] {
         let reply = client.ask(line).await;

@@ -69,7 +69,7 @@ impl Segment {
 /// 1. A segment that [`reserve`](Self::reserve) returned is durable, and no number of it is in any other segment that
 ///    this counter ever returned, to anybody. Where [`may_lose`](Self::may_lose) is not zero, this holds for a segment of
 ///    [`reserve_marked`](Self::reserve_marked) that has settled, and for no other.
-/// 2. A `reserve` that starts after another has returned gets greater numbers, whoever calls.
+/// 2. A `reserve` that starts after another has returned gets greater numbers, no matter who calls.
 /// 3. An error, whatever its kind, costs at most numbers that nobody gets: it is always safe to call again.
 ///
 /// A future may be dropped at any await; the numbers it would have got are then lost.
@@ -137,7 +137,7 @@ pub trait Counter: Send + Sync + fmt::Debug + 'static {
         Ok(false)
     }
 
-    /// How many numbers to reserve at first, where whoever set the counter up has said so.
+    /// How many numbers to reserve at first, where its operator has set that.
     fn suggested_count(&self) -> Option<NonZeroU64> {
         None
     }

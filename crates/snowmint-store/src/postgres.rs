@@ -63,7 +63,7 @@ const UNIX_MS: &str = "SELECT floor(extract(epoch FROM clock_timestamp()) * 1000
 /// - Each standby that may be promoted is among those that every commit waits for: `FIRST 1 (s1)` with one standby,
 ///   `ANY 2 (s1, s2)` with two. With fewer, such as `ANY 1 (s1, s2)`, the failover has to pick the standby that has
 ///   most, and stop the old primary first.
-/// - Whoever empties `synchronous_standby_names` while a standby is away does not promote that standby.
+/// - An operator who empties `synchronous_standby_names` while a standby is away does not promote that standby.
 /// - PostgreSQL 13.21, 14.18, 15.13, 16.9, 17.5 or later: earlier ones may acknowledge without the standby just after a
 ///   restart.
 /// - A pooler between, such as `PgBouncer`, pools sessions (`pool_mode = session`). Where it gives transactions to

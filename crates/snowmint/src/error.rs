@@ -37,7 +37,7 @@ pub enum Refusal {
     },
     /// The generator was ended for good; a new lease needs a new generator.
     Ended,
-    /// This process is a fork of the one that made the generator, which may be making the same ids.
+    /// This process is a fork of the one that made the generator, which may be producing duplicates of its ids.
     ///
     /// Forks are noticed on Linux by a page that the kernel wipes in the child, on other unix systems (and where Linux has
     /// no such page to give) by a handler of `fork`, which a child made by a bare system call goes past. Without the

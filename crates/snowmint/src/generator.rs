@@ -46,7 +46,7 @@ pub struct Lease {
 
 /// Builds a [`Generator`].
 ///
-/// Neither `Clone` nor `Copy`: two generators of one worker that run at one time make equal ids, and a copy would be
+/// Neither `Clone` nor `Copy`: two generators of one worker that run at one time produce duplicates, and a copy would be
 /// an easy way there. That there is one is for the caller to ensure, or for a lease.
 ///
 /// # Examples
@@ -221,7 +221,7 @@ fn sleep_for(refusal: crate::Refusal) -> Result<(), crate::Refusal> {
 pub enum BuildError {
     /// The worker or the datacenter does not fit the layout.
     Value(LayoutError),
-    /// The worker set by hand is not the lease's, so that nothing would keep other nodes from making the same ids.
+    /// The worker set by hand is not the lease's, so that nothing would keep other nodes from producing duplicates.
     OtherWorker {
         /// The lease's worker.
         leased: WorkerId,

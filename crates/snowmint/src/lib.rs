@@ -12,7 +12,7 @@
 //!
 //! # What uniqueness depends on
 //!
-//! Two generators never make equal ids while no two of them hold the same worker for the same timestamps.
+//! Two generators never produce duplicates while no two of them hold the same worker for the same timestamps.
 //! That is what a [`Lease`] says: one worker, and the timestamps `[from, until)` it may use. The crate
 //! `snowmint-cluster` takes such leases from a store; a worker set by hand has no such proof behind it.
 //! Within one generator the cursor only grows, whatever the clock does.

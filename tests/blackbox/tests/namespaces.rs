@@ -98,9 +98,9 @@ fn redis_clients_count() {
     assert!(text.len() == 13 && text.ends_with("-0001"), "{text}");
     assert_eq!(cli(&["ID.NEXT", "keys"]).len(), 36);
     for (words, told) in [
-        (&["INCRBY", "n", "0"][..], "from 1 to 100000"),
-        (&["INCRBY", "n", "-5"], "from 1 to 100000"),
-        (&["INCRBY", "n", "100001"], "from 1 to 100000"),
+        (&["INCRBY", "n", "0"][..], "expected 1 to 100000"),
+        (&["INCRBY", "n", "-5"], "expected 1 to 100000"),
+        (&["INCRBY", "n", "100001"], "expected 1 to 100000"),
         (&["INCRBY", "n", "x"], "ERR value is not an integer or out of range"),
         (&["INCRBY", "n"], "ERR wrong number of arguments for 'incrby' command"),
         (&["INCR", "nope"], "NONAMESPACE this server has no namespace `nope`"),

@@ -90,7 +90,7 @@ impl Row {
     }
 }
 
-/// The greatest number reserved in this store so far; `None` where numbers are elsewhere, or begin anew.
+/// The greatest number reserved in this store so far; `None` where numbers are elsewhere, or restart.
 pub(super) async fn reserved_to(
     store: &dyn Store,
     name: &str,

@@ -103,7 +103,7 @@ pub(super) async fn check_move(
     for (old, new) in old.iter().zip(sources).filter(|(old, new)| !old.is_same(new)) {
         if segment.reset.is_some() {
             let why = format!(
-                "{new} is another place than {old}, and numbers of {name} begin anew with each period: take a new namespace"
+                "{new} is another place than {old}, and numbers of {name} restart with each period: use a new namespace"
             );
             return Err(Failure::flag("--source", why));
         }

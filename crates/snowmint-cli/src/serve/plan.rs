@@ -71,7 +71,7 @@ impl Plan {
         if let (None, Some(listen)) = (&args.store, outside) {
             warnings.push(format!(
                 "listening on {listen} without --store: {store} coordinates the processes of this machine only, and a node on \
-                 another machine would make the same ids; name one store for all nodes with --store, or keep to one machine"
+                 another machine would produce duplicates; name one store for all nodes with --store, or keep to one machine"
             ));
         }
         Ok(Self {
@@ -139,7 +139,8 @@ fn check_workers(layout: &Layout, worker: Option<WorkerId>, workers: Workers) ->
     }
     let limit = layout.max(Field::Worker) + 1;
     if u64::from(workers.max()) > limit {
-        let why = format!("the layout `{layout}` has {limit} in a datacenter: ask for at most so many");
+        let why =
+            format!("the layout `{layout}` has {limit} workers in a datacenter: expected at most {limit}");
         return Err(Failure::flag("--workers", why));
     }
     Ok(())

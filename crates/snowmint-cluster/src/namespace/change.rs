@@ -1,11 +1,11 @@
-//! Which definition may follow another in one namespace: what would make equal ids may not.
+//! Which definition may follow another in one namespace: what would produce duplicates may not.
 
 use super::definition::{Definition, NumberSource, Scheme, SegmentScheme};
 use super::name::NamespaceName;
 use super::text_form::TextForm;
 use super::text_form::overlap::{Periods, Plain, can_meet};
 
-/// A change that could make equal ids.
+/// A change that could produce duplicates.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error(
     "namespace {name} is pinned to `{pinned}`, wanted is `{wanted}`: with another {what} ids could be equal to earlier ones; \

@@ -1,5 +1,5 @@
 //! What a namespace is, checked: its scheme with all that belongs to it, and its text form.
-//! What passes here cannot make equal ids by itself; whether it may follow another definition says `change.rs`.
+//! What passes here cannot produce duplicates by itself; whether it may follow another definition says `change.rs`.
 
 use std::fmt;
 
@@ -54,7 +54,7 @@ pub struct SegmentScheme {
     pub start: u64,
     /// No number is above it.
     pub maximum: u64,
-    /// How often numbers begin anew, if they do.
+    /// How often numbers restart, if they do.
     pub reset: Option<Reset>,
     /// Between which sizes a segment follows demand.
     pub size: SizeBounds,
@@ -169,7 +169,7 @@ impl Scheme {
         }
     }
 
-    /// How often its numbers begin anew, if they do.
+    /// How often its numbers restart, if they do.
     pub const fn reset(&self) -> Option<Reset> {
         match self {
             Self::Segment(segment) => segment.reset,
@@ -245,7 +245,7 @@ impl SegmentScheme {
         }
         let takes_over = sources.iter().any(CounterSource::is_takeover);
         if takes_over && self.reset.is_some() {
-            return refuse("a counter of another system does not begin anew: leave `reset` out".to_owned());
+            return refuse("a counter of another system does not restart: omit `reset`".to_owned());
         }
         CounterSource::check_stripes(sources).map_err(DefinitionError::Sources)
     }
@@ -259,9 +259,9 @@ impl Default for SegmentScheme {
 
 const fn date_for(reset: Reset) -> &'static str {
     match reset {
-        Reset::Daily => "numbers begin anew each day, so the text must tell it: add {date}",
-        Reset::Monthly => "numbers begin anew each month, so the text must tell it: add {yyyy}{mm}",
-        Reset::Yearly => "numbers begin anew each year, so the text must tell it: add {yyyy}",
+        Reset::Daily => "numbers restart each day, so the text must show it: add {date}",
+        Reset::Monthly => "numbers restart each month, so the text must show it: add {yyyy}{mm}",
+        Reset::Yearly => "numbers restart each year, so the text must show it: add {yyyy}",
     }
 }
 

@@ -54,7 +54,7 @@ pub struct Fields {
     /// Of segments: no number is above it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub maximum: Option<u64>,
-    /// Of segments: `daily`, `monthly` or `yearly`, where numbers begin anew.
+    /// Of segments: `daily`, `monthly` or `yearly`, where numbers restart.
     #[serde(default, with = "text", skip_serializing_if = "Option::is_none")]
     pub reset: Option<Reset>,
     /// Of segments: the size that a segment begins with and does not go below.

@@ -179,7 +179,7 @@ mod tests {
             ),
             ("[namespaces.a]\nscheme = 'segment'\nsize_min = 0", "line 1: segments of 0 to"),
             ("[namespaces.a]\nscheme = 'segment'\nstart = 5\nmaximum = 4", "line 1: numbers from 5 to 4"),
-            ("[namespaces.a]\nscheme = 'segment'\nreset = 'weekly'", "line 3: `weekly` is not how often"),
+            ("[namespaces.a]\nscheme = 'segment'\nreset = 'weekly'", "line 3: invalid reset period `weekly`"),
             ("[namespaces.a]\nscheme = 'segment'\nreset = 'daily'", "add {date}"),
             ("[namespaces.a]\nscheme = 'segment'\nmode = 'fast'", "line 3: unknown variant `fast`"),
             (

@@ -1,4 +1,4 @@
-//! Periods after which numbers begin anew: a day, a month, a year, in UTC.
+//! Periods after which numbers restart: a day, a month, a year, in UTC.
 //! Each has a counter of its own, so that nodes whose clocks differ never mix their numbers up.
 
 use std::fmt;
@@ -7,7 +7,7 @@ use snowmint::utc::{self, MAX_UNIX_MS, Utc};
 
 const MS_PER_DAY: u64 = 86_400_000;
 
-/// How often numbers begin anew, in UTC.
+/// How often numbers restart, in UTC.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Reset {
     /// At midnight.
@@ -40,7 +40,7 @@ impl Reset {
 
 /// Why a text names no [`Reset`].
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("{} is not how often numbers begin anew: write `daily`, `monthly` or `yearly`", snowmint::Snippet::of(.text))]
+#[error("invalid reset period {}: expected `daily`, `monthly` or `yearly`", snowmint::Snippet::of(.text))]
 pub struct ResetError {
     /// What was given.
     pub text: String,
@@ -69,7 +69,7 @@ impl fmt::Display for Reset {
     }
 }
 
-/// A day, a month or a year in UTC: what a number is unique within, where numbers begin anew.
+/// A day, a month or a year in UTC: what a number is unique within, where numbers restart.
 ///
 /// Its text, `2026-11-21`, `2026-11` or `2026`, may stand in a key of a store.
 ///

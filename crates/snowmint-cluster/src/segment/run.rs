@@ -27,7 +27,7 @@ pub struct Run {
 }
 
 impl Run {
-    /// The numbers of a segment, of a period where numbers begin anew.
+    /// The numbers of a segment, of a period where numbers restart.
     pub const fn new(segment: Segment, period: Option<Period>) -> Self {
         Self { segment, period }
     }
@@ -57,7 +57,7 @@ impl Run {
         self.segment
     }
 
-    /// What the numbers are unique within, where they begin anew: a period and a number together never come twice.
+    /// What the numbers are unique within, where they restart: a period and a number together never come twice.
     pub const fn period(&self) -> Option<Period> {
         self.period
     }

@@ -187,7 +187,7 @@ impl Segments {
         Self::start_with(Periods::one(counters, received), config, Arc::new(clock))
     }
 
-    /// As [`start`](Self::start), with numbers that begin anew with each period: a number is then unique together with
+    /// As [`start`](Self::start), with numbers that restart with each period: a number is then unique together with
     /// its period, which every [`Run`] bears.
     ///
     /// The clock decides the period: best the wall clock. Numbers of the next one are reserved shortly before it begins. From

@@ -15,7 +15,7 @@ impl Namespace {
     ///
     /// # Errors
     ///
-    /// [`MintError::NotCounting`] where numbers are not plain, do not count by one, or begin anew.
+    /// [`MintError::NotCounting`] where numbers are not plain, do not count by one, or restart.
     ///
     /// # Cancel safety
     ///
@@ -42,7 +42,7 @@ impl Namespace {
         match (self.maker(), &self.definition().scheme) {
             (Maker::Missing(why), _) => Err(self.missing(why)),
             (Maker::Segment(segments), Scheme::Segment(scheme)) => match &scheme.source {
-                _ if scheme.reset.is_some() => refuse("its numbers begin anew with each period"),
+                _ if scheme.reset.is_some() => refuse("its numbers restart with each period"),
                 NumberSource::Own(stripe) if stripe.of() > 1 => refuse("its numbers are more than 1 apart"),
                 NumberSource::Other(sources) if sources.len() > 1 => {
                     refuse("its numbers come from several stores")

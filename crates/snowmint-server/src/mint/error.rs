@@ -1,6 +1,7 @@
 //! Why the mint does not do what it was asked, in words that say what to do about it.
 //! No protocol appears here; how each one says it is the table in `status.rs`.
 
+use std::fmt;
 use std::time::Duration;
 
 use snowmint::codec::CodecError;
@@ -42,7 +43,7 @@ pub enum MintError {
         name: Snippet,
     },
     /// The count is no number, or out of range.
-    #[error("{value} ids cannot be asked for at once: give a whole number from 1 to {limit}")]
+    #[error("invalid count {}: expected 1 to {limit}", Count(value))]
     BadCount {
         /// What was given.
         value: Snippet,
@@ -149,6 +150,19 @@ pub enum MintError {
         /// What the generator said.
         refusal: Refusal,
     },
+}
+
+/// A count as an error shows it: a number as it is, anything else as the text that it was.
+struct Count<'a>(&'a Snippet);
+
+impl fmt::Display for Count<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self(value) = self;
+        match value.as_str().parse::<i128>() {
+            Ok(number) => number.fmt(f),
+            Err(_) => value.fmt(f),
+        }
+    }
 }
 
 /// What is wrong with the text of an id.

@@ -402,7 +402,7 @@ async fn only_plain_counters_are_incremented() {
         ("default", "its scheme is no counter"),
         ("keys", "its scheme is no counter"),
         ("striped", "more than 1 apart"),
-        ("daily", "begin anew"),
+        ("daily", "restart with each period"),
     ] {
         let (namespace, _) = caller.find(from.as_bytes()).unwrap();
         let error = namespace.take_run(count(1)).await.unwrap_err();
@@ -811,7 +811,7 @@ async fn a_store_that_lost_its_records_takes_no_namespace_away() {
     node.look().await;
     assert_eq!(node.served(), ["default", "orders"]);
 
-    // Another node was first, with another layout: two layouts in one namespace could make equal ids.
+    // Another node was first, with another layout: two layouts in one namespace could produce duplicates.
     store.forget();
     let other = Definition::snowflake(OTHER.parse().unwrap());
     registry::pin(&store.now(), &name("default"), &other).await.unwrap();

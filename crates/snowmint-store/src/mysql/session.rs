@@ -365,7 +365,7 @@ fn check_loss(
     };
     let text = format!(
         "{setting} is {value}, so a crash of the {ends} loses about the last {every_seconds} s of commits, and two nodes \
-         may then mint the same ids; SET GLOBAL {setting} = 1, or accept the loss with {accept}"
+         may then produce duplicates; SET GLOBAL {setting} = 1, or accept the loss with {accept}"
     );
     Err(Refusal::new(StoreErrorKind::Other, text))
 }

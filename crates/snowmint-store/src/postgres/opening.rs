@@ -49,7 +49,7 @@ type Told = (i32, bool, String, String, String, bool);
 
 /// No time bounds what is lost, so no `may_lose` covers it.
 const FSYNC_OFF: &str = "does not wait for its disk (fsync off), so a crash of the machine may lose any of what it committed, and \
-    two nodes may then mint the same ids; set fsync on, or accept it with durable=no";
+    two nodes may then produce duplicates; set fsync on, or accept it with durable=no";
 
 /// What there is of that name: kind, persistence, columns, and whether names are unique.
 const INSPECT: &str = "SELECT c.relkind::text, c.relpersistence::text, \

@@ -235,12 +235,12 @@ impl Told {
         let policy = self.field("maxmemory_policy");
         if policy.starts_with("allkeys-") && self.field("maxmemory") != "0" {
             return Some(format!(
-                "deletes records when its memory is short (maxmemory-policy {policy}), and two nodes may then mint \
-                 the same ids; set maxmemory-policy noeviction"
+                "deletes records when its memory is short (maxmemory-policy {policy}), and two nodes may then \
+                 produce duplicates; set maxmemory-policy noeviction"
             ));
         }
         if must_keep && self.field("aof_enabled") == "0" {
-            let text = "forgets records when it restarts (appendonly no), and two nodes may then mint the same ids; \
+            let text = "forgets records when it restarts (appendonly no), and two nodes may then produce duplicates; \
                 set appendonly yes and appendfsync always, or wait_replicas=, or accept it with durable=no";
             return Some(text.to_owned());
         }

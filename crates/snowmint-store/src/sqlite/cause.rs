@@ -9,7 +9,7 @@ use crate::{StoreError, StoreErrorKind};
 /// What to do when a file cannot be trusted; a fresh file and a backup both lack the latest leases.
 pub(super) const RESTORE: &str = "it is not a Snowmint data file or is damaged; restore it from a backup, or move it away together with its -wal and -shm files \
     to begin a fresh one; either has no word of the latest leases, so first stop every node that used this file and \
-    wait until their leases have ended (one lease window), else two nodes may mint the same ids";
+    wait until their leases have ended (one lease window), else two nodes may produce duplicates";
 
 /// What was found and what to do: the text behind a [`StoreError`] of this backend.
 #[derive(Debug, thiserror::Error)]

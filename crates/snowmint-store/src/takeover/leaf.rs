@@ -37,7 +37,7 @@ const ROWS: &str = "SELECT CAST(biz_tag AS CHAR), CAST(max_id AS SIGNED), CAST(s
 /// one transaction, as in Leaf: the numbers are from the old `max_id` up to and without the new one. Leaf's own
 /// servers may draw from the same row at the same time.
 ///
-/// The row has to be there: a tag that nobody inserted is most likely a mistake, and would begin anew at 1.
+/// The row has to be there: a tag that nobody inserted is most likely a mistake, and would restart at 1.
 ///
 /// # URL
 ///

@@ -35,15 +35,15 @@ const LEAVING: usize = 64;
 ///
 /// To reserve n numbers is `INCRBY key n`: the numbers are those above the value before, up to the value after. Others
 /// may INCR the same key at the same time. The key has to be there, and it has to hold a number: a script looks before
-/// it counts, so that a key which was lost does not begin anew.
+/// it counts, so that a key which was lost does not restart.
 ///
 /// What Redis can lose stands on the page of [`RedisStore`](crate::RedisStore), whose checks of the server and
 /// parameters (`wait_replicas`, `durable` and so on) hold here too. Unless the URL says `may_lose=0`, each reservation also
 /// pushes a mark on the list `snowmint:marks:{KEY}`, in the script that counts, and its numbers are used once that mark has
 /// settled. A `KEY` with a hash tag of its own keeps it: `snowmint:marks:KEY`; for one that has a `}` and no hash tag, the
 /// list is `snowmint:marks:{N}:KEY` with a number that a cluster keeps on the same node. The user then needs these rights besides
-/// those on the counter: `~snowmint:marks:* +lpush +ltrim +lrange +persist`. Whoever else counts in the key by INCR has
-/// no marks: what they get, a failover may give again.
+/// those on the counter: `~snowmint:marks:* +lpush +ltrim +lrange +persist`. Others that count in the key by INCR have
+/// no marks: a failover may give their numbers again.
 ///
 /// # URL
 ///

@@ -204,8 +204,8 @@ pub enum PoolError {
         /// The generator's.
         generator: Layout,
     },
-    /// A generator of the pool has, or had, its datacenter and worker, and timestamps of its lease: both would make the
-    /// same ids.
+    /// A generator of the pool has, or had, its datacenter and worker, and timestamps of its lease: both would produce
+    /// duplicates.
     SameWorker,
 }
 
@@ -218,7 +218,7 @@ impl fmt::Display for PoolError {
             ),
             Self::SameWorker => f.write_str(
                 "a generator of the pool has, or had, this datacenter and worker for some of the same timestamps: both \
-                 would make the same ids; give each generator a worker or a lease of its own, or begin after the other's end",
+                 would produce duplicates; give each generator a worker or a lease of its own, or begin after the other's end",
             ),
         }
     }

@@ -233,7 +233,7 @@ pub enum KeeperConfigError {
     },
     /// More workers are wanted than there are.
     #[error(
-        "{workers} workers were asked for, the layout has {limit} in a datacenter: ask for at most so many"
+        "invalid worker count {workers}: expected at most {limit}, the workers of the layout in a datacenter"
     )]
     TooManyWorkers {
         /// How many were asked for.

@@ -43,7 +43,7 @@ pub(in crate::namespace) fn can_meet(
     !(one.is_read_alike(&other, periods) || one.is_apart(&other) || other.is_apart(&one))
 }
 
-/// Whether the numbers of a namespace begin anew.
+/// Whether the numbers of a namespace restart.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(in crate::namespace) enum Periods {
     One,

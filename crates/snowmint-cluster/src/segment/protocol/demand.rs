@@ -125,7 +125,7 @@ impl Demand {
         Some(u64::try_from(ms).unwrap_or(u64::MAX))
     }
 
-    /// The same demand, where counting begins anew.
+    /// The same demand, where counting restarts.
     pub(crate) fn begin_anew(&mut self) {
         self.judged = None;
         self.window = None;

@@ -8,7 +8,7 @@ use snowmint_store::Counter;
 use crate::segment::protocol::Seen;
 use crate::segment::{Period, Reset};
 
-/// The counters of a period, where numbers begin anew: each period has its own, the same on every node.
+/// The counters of a period, where numbers restart: each period has its own, the same on every node.
 pub type CountersOf = Arc<dyn Fn(Period) -> Vec<Arc<dyn Counter>> + Send + Sync>;
 
 /// A clock that went back by less than this over the beginning of a period is not followed: it would only come again.
@@ -126,7 +126,7 @@ impl Periods {
         Some(Self::of(period.next(), Arc::clone(counters_of), self.received.clone()))
     }
 
-    /// The first instant after this period, in unix milliseconds; none where numbers never begin anew.
+    /// The first instant after this period, in unix milliseconds; none where numbers never restart.
     pub(super) fn ends_unix_ms(&self) -> u64 {
         self.period().map_or(u64::MAX, |period| period.next().begin_unix_ms())
     }

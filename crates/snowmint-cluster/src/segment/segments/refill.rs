@@ -371,7 +371,10 @@ impl Refill {
             self.apply(Event::Reserved { counter, segment });
         }
         self.status.send_modify(|status| status.begins_anew(&self.periods, self.range));
-        tracing::info!(period = self.periods.period().map(|period| period.to_string()), "numbers begin anew");
+        tracing::info!(
+            period = self.periods.period().map(|period| period.to_string()),
+            "a new period began: numbers restart"
+        );
         let ended = ended.begin_anew(before.counters().len(), self.seed).sharing(before.seen());
         tokio::spawn(give_back(ended, before, unused, self.began).in_current_span());
     }
