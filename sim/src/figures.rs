@@ -45,6 +45,8 @@ pub enum Count {
     Pauses,
     /// Steps of a clock.
     Steps,
+    /// Grants that reach further ahead than a clock that agrees with the store's would take them.
+    FutureTaken,
     /// Ids that came twice.
     Duplicates,
     /// Ids that were not larger than the one before from the same process.
@@ -53,7 +55,7 @@ pub enum Count {
 
 impl Count {
     /// All that is counted, and what it is called.
-    pub const ALL: [(Self, &'static str); 21] = [
+    pub const ALL: [(Self, &'static str); 22] = [
         (Self::Ids, "ids"),
         (Self::Grants, "grants"),
         (Self::Renewals, "renewals"),
@@ -73,6 +75,7 @@ impl Count {
         (Self::Resumed, "resumed"),
         (Self::Pauses, "pauses"),
         (Self::Steps, "clock steps"),
+        (Self::FutureTaken, "of the future"),
         (Self::Duplicates, "duplicates"),
         (Self::Disorder, "out of order"),
     ];

@@ -9,7 +9,7 @@ use snowmint_cluster::Holder;
 use snowmint_cluster::lease::Pool;
 use snowmint_cluster::lease::protocol::{Begin, Held, Now, Protocol, Settings, WorkerChoice};
 
-use crate::scenario::{Scenario, Wish};
+use crate::scenario::{MAX_SKEW_MS, Scenario, Wish};
 use crate::world::BEGIN_MS;
 
 /// A clock that is off, drifts and is stepped: local time is a line over the world's time, and each reading is off
@@ -18,6 +18,8 @@ use crate::world::BEGIN_MS;
 struct Wrong {
     offset_ms: i64,
     drift_ppm: i64,
+    /// How much of it is steps since the process began, which boot time does not show.
+    stepped_ms: i64,
 }
 
 impl Wrong {
@@ -59,7 +61,7 @@ fn either_way(rng: &mut Rng, bound: u64) -> i64 {
 impl<B: Begin> Node<B> {
     pub(crate) fn new(index: usize, scenario: &Scenario, rng: &mut Rng) -> Self {
         Self {
-            wrong: Wrong { offset_ms: 0, drift_ppm: 0 },
+            wrong: Wrong { offset_ms: 0, drift_ppm: 0, stepped_ms: 0 },
             clock: Arc::new(ManualClock::at_unix_ms(0)),
             process: 0,
             protocol: Protocol::with_begin(Self::settings(index, scenario), rng.u128(..)),
@@ -79,6 +81,7 @@ impl<B: Begin> Node<B> {
         self.wrong = Wrong {
             offset_ms: either_way(rng, scenario.skew_ms),
             drift_ppm: either_way(rng, scenario.drift_ppm),
+            stepped_ms: 0,
         };
         self
     }
@@ -97,7 +100,7 @@ impl<B: Begin> Node<B> {
             choice,
             holder: Holder::new(name).unwrap(),
             window_ms: scenario.window_ms,
-            max_skew_ms: 30_000,
+            max_skew_ms: MAX_SKEW_MS,
             may_lose_ms: scenario.may_lose_ms,
             small_pool: scenario.small_pool,
         }
@@ -114,7 +117,7 @@ impl<B: Begin> Node<B> {
         *self = Self::new(index, scenario, rng);
         self.process = process;
         if rng.bool() {
-            self.wrong = wrong;
+            self.wrong = Wrong { stepped_ms: 0, ..wrong };
         }
         let (Some(saved), Some(mark_unix_ms)) = (saved, mark_unix_ms) else { return false };
         let from_unix_ms = mark_unix_ms.max(saved.from_unix_ms) + rng.u64(..scenario.window_ms / 8);
@@ -138,7 +141,9 @@ impl<B: Begin> Node<B> {
 
     /// Steps the clock, forward or back.
     pub(crate) fn step_clock(&mut self, scenario: &Scenario, rng: &mut Rng) {
-        self.wrong.offset_ms += either_way(rng, scenario.step_ms);
+        let by_ms = either_way(rng, scenario.step_ms);
+        self.wrong.offset_ms += by_ms;
+        self.wrong.stepped_ms += by_ms;
     }
 
     /// A reading of the node's clock.
@@ -146,9 +151,11 @@ impl<B: Begin> Node<B> {
         self.wrong.at(world_ms, either_way(rng, scenario.jitter_ms))
     }
 
-    /// Both clocks of the node: the one that may be wrong, and the steady one.
+    /// The clocks of the node: the one that may be wrong, the same without its steps, and the steady one.
     pub(crate) fn now(&self, world_ms: u64, scenario: &Scenario, rng: &mut Rng) -> Now {
-        Now { unix_ms: self.now_ms(world_ms, scenario, rng), steady_ms: world_ms - BEGIN_MS }
+        let unix_ms = self.now_ms(world_ms, scenario, rng);
+        let unstepped_unix_ms = unix_ms.saturating_add_signed(-self.wrong.stepped_ms);
+        Now { unix_ms, unstepped_unix_ms, steady_ms: world_ms - BEGIN_MS }
     }
 
     /// A lease was granted: the generator before is ended first, as the driver that ships does, and what was saved of

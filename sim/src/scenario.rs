@@ -65,6 +65,11 @@ pub enum Wish {
     Fixed,
 }
 
+/// How far a clock may be ahead of the store's.
+pub(crate) const MAX_SKEW_MS: u64 = 30_000;
+/// A step of no more is not compared.
+const UNNOTICED_MS: u64 = 1_000;
+
 const LAYOUTS: [&str; 5] = [
     "time:41@1ms worker:2 sequence:3 epoch:2020-01-01",
     "time:39@10ms sequence:2 worker:3 epoch:2020-01-01",
@@ -116,6 +121,13 @@ impl Scenario {
         }
         .with_its_loss(&mut rng)
         .lasting()
+    }
+
+    /// How far a grant may reach beyond the time of the world, in milliseconds, where the store tells its time and no clock
+    /// drifts: a window beyond a clock that is ahead by as much as it may, with readings that are off either way.
+    pub(crate) fn reach_ms(&self) -> u64 {
+        let tick_ms = u64::try_from(self.layout.tick().as_millis()).unwrap_or(u64::MAX);
+        self.window_ms + MAX_SKEW_MS + UNNOTICED_MS + 2 * self.jitter_ms + 2 * tick_ms
     }
 
     /// Any loss up to the most that is allowed, and that often.

@@ -6,6 +6,7 @@ mod faults;
 mod queue;
 
 use fastrand::Rng;
+use snowmint::Lease;
 use snowmint_cluster::lease::protocol::{Begin, Event, Input, Next};
 
 use crate::history::{History, Maker};
@@ -159,6 +160,9 @@ impl<'a, B: Begin> World<'a, B> {
 
     fn apply(&mut self, index: usize, event: &Event) {
         let figures = &mut self.history.figures;
+        if let Event::Granted(Lease { until_unix_ms, .. }) | Event::Extended { until_unix_ms } = *event {
+            figures[Count::FutureTaken] += u64::from(until_unix_ms > self.now_ms + self.scenario.reach_ms());
+        }
         match *event {
             Event::Granted(lease) => {
                 figures[Count::Grants] += 1;
@@ -180,6 +184,7 @@ impl<'a, B: Begin> World<'a, B> {
             Event::Released => figures[Count::Releases] += 1,
             Event::RecordsAhead { .. }
             | Event::ClockAhead { .. }
+            | Event::ClockJumped { .. }
             | Event::NoneFree { .. }
             | Event::Awaited { .. }
             | Event::Taken { .. } => figures[Count::Refusals] += 1,

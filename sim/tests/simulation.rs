@@ -44,6 +44,30 @@ fn no_id_comes_twice_and_each_process_counts_up() {
     }
 }
 
+/// Goal: over a store that tells its time, a clock that is stepped forward takes no worker's future. Method: clocks that are stepped
+/// by up to an hour either way and do not drift, over every kind of store; how far each grant reaches.
+#[test]
+fn a_clock_that_is_stepped_forward_takes_no_future() {
+    let scenario = |seed| {
+        let stepped =
+            Scenario { store_tells_time: true, drift_ppm: 0, step_ms: 3_600_000, ..Scenario::of(seed) };
+        Scenario { lasts_ms: stepped.lasts_ms / 4, ..stepped }
+    };
+    let mut sums = Sums::default();
+    for_each_seed(
+        0,
+        220,
+        |seed| run(&scenario(seed)),
+        |report| {
+            assert_eq!(report.figures[Count::FutureTaken], 0, "{}\n{report}", scenario(report.seed));
+            sums.add(&report);
+        },
+    );
+    let kept = sums.of_those_that_lose_no_more().figures;
+    assert!(kept[Count::Steps] > 1000 && kept[Count::Refusals] > 1000, "{kept}");
+    assert!(kept[Count::Renewals] > 10_000, "nodes go on: {kept}");
+}
+
 /// The failures that set the kinds of store apart do happen, and only where they belong.
 #[test]
 fn each_kind_of_store_fails_in_its_own_way() {

@@ -11,8 +11,9 @@ use tokio::sync::watch;
 ///
 /// Anchored, it runs by boot time, and a step of the wall clock changes nothing: a [rule](snowmint::Rule) then decides
 /// about ticks that are used up, and never about a clock that went back. Only a node that is behind the wall clock is
-/// brought forward, with a lease that is granted. With [`wall`](Self::wall) timestamps follow every step of the wall clock, and
-/// the rule decides what happens when it goes back.
+/// brought forward, with a lease that is granted. With [`wall`](Self::wall) timestamps follow every step of the wall clock: the
+/// rule decides what happens when it goes back, and a lease is renewed after a step forward once the store, another node or time
+/// confirms it.
 ///
 /// Neither choice can repeat an id: a node uses only the timestamps of its lease, and its generator never goes back.
 ///
@@ -60,6 +61,11 @@ impl NodeClock {
             Shows::Anchored => WallClock.unix_ms().saturating_sub(self.unix_ms()),
             Shows::Wall => 0,
         }
+    }
+
+    /// What it would show without the steps of the wall clock since it was made, in unix milliseconds.
+    pub(crate) fn unstepped_unix_ms(&self) -> u64 {
+        self.inner.anchored.unix_ms()
     }
 
     /// Brings it forward to an instant by which a lease was granted; returns by how many milliseconds.

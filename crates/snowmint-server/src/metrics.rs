@@ -237,6 +237,11 @@ fn encode_lease(encoder: &mut DescriptorEncoder<'_>, status: &LeaseStatus, now_u
         status.wall_ahead_ms as f64 / 1e3,
     )?;
     gauge(
+        "clock_ahead_seconds",
+        "How far the clock is ahead while no lease is granted or renewed by it",
+        status.clock_ahead_ms as f64 / 1e3,
+    )?;
+    gauge(
         "records_ahead_seconds",
         "How far the store's records are ahead of this node's clock",
         status.records_ahead_ms as f64 / 1e3,

@@ -292,6 +292,7 @@ async fn metrics_tell_ids_requests_connections_and_the_lease() {
         "snowmint_store_errors_total 2",
         "snowmint_clock_wall_ahead_seconds -1.5",
         "snowmint_clock_steps_total 0",
+        "snowmint_clock_ahead_seconds 0.0",
         "snowmint_records_ahead_seconds 0.0",
     ] {
         assert!(body.lines().any(|found| found == line), "{line} in {body}");

@@ -1,5 +1,5 @@
 //! Wall clocks that are stepped while a node runs: a node that fell behind, dates and periods, and `--clock wall`, where the
-//! rule decides. The clock is libfaketime's; each test takes 2 to 20 s, most of it waiting for leases.
+//! rule decides. The clock is libfaketime's; each test takes 2 to 30 s, most of it waiting for leases.
 
 #![allow(clippy::unwrap_used, clippy::print_stdout, reason = "a panic is how a test fails")]
 
@@ -13,6 +13,7 @@ use snowmint_test_servers::Redis;
 const PATIENCE: Duration = Duration::from_secs(30);
 const HOUR_MS: i64 = 3_600_000;
 const EIGHT_HOURS_MS: i64 = 8 * HOUR_MS;
+const FIVE_MINUTES_MS: i64 = 5 * 60_000;
 const SLACK_MS: u64 = 60_000;
 /// Two workers for all.
 const TWO_WORKERS: &str = "time:41@1ms worker:1 sequence:21 epoch:2010-11-04T01:42:54.657Z";
@@ -156,9 +157,93 @@ fn dates_and_periods_follow_the_wall_clock() {
     assert!(today.ends_with("-1"), "the first number of a day: {today}");
 }
 
-/// A server whose ids follow a wall clock that can be stepped.
+/// Goal: a node alone on a file that fell behind is brought forward once the wall clock has lasted. Method: it starts five
+/// minutes behind, and the clock is put right; six windows are 12 s.
+#[test]
+fn a_node_alone_that_is_behind_is_brought_forward_once_the_wall_clock_has_lasted() {
+    let folder = tempfile::tempdir().unwrap();
+    let clock = FakeClock::new(folder.path(), "-5m");
+    let server = Serve::new(folder.path()).args(["--window", "2s"]).clock(&clock).start();
+    let mut ids = Ids::new();
+    take(&server, -FIVE_MINUTES_MS, &mut ids);
+    step_and_wait(&server, &clock, "+0");
+    take(&server, -FIVE_MINUTES_MS, &mut ids);
+    wait_for_ids_of(&server, 0, &mut ids);
+    take(&server, 0, &mut ids);
+    let log = server.log();
+    assert!(log.contains("was brought forward") && !log.contains("ERROR"), "{log}");
+    ids.assert_unique();
+}
+
+/// A node on a wall clock, after a step forward that is not confirmed: it refuses, and says why in each place.
+fn assert_refuses_the_clock(server: &Server, why: &str) {
+    server.log_with(why, PATIENCE);
+    let ready = time::eventually("it is not ready for this reason", PATIENCE, || {
+        let ready = server.get("/readyz");
+        (ready.status == 503 && ready.body.contains(why)).then_some(ready.body)
+    });
+    let ahead = server.metric("snowmint_clock_ahead_seconds");
+    assert!((3500.0..11_000.0).contains(&ahead), "{ahead}: {ready}");
+    let refused = server.client().next("default", 1).unwrap().unwrap_err();
+    assert!(refused.starts_with("NOTREADY ") && refused.contains(why), "{refused}");
+}
+
+/// The clock was put right: ids at once, in the lease of the same worker, which reaches no further than a window.
+fn assert_took_no_future(server: &Server, worker: u64, ids: &mut Ids) {
+    wait_for_ids_of(server, 0, ids);
+    take(server, 0, ids);
+    let remaining = server.metric("snowmint_lease_remaining_seconds");
+    assert!(remaining < 60.0, "{remaining}");
+    assert_eq!(ids::worker(server.take(1)[0]), worker);
+    time::eventually("all is well again", PATIENCE, || {
+        (server.metric("snowmint_clock_ahead_seconds").abs() < 0.001 && server.ready()).then_some(())
+    });
+}
+
+/// Goal: over a store with a clock, a wrong step forward takes nothing of a worker's future, and the node says so. Method: Redis;
+/// an hour forward for longer than a renewal, and right again.
+#[test]
+fn by_the_wall_clock_a_step_that_the_store_contradicts_takes_no_future() {
+    let (folder, redis) = (tempfile::tempdir().unwrap(), Redis::start());
+    let url = format!("redis://{}", redis.address());
+    let clock = FakeClock::new(folder.path(), "+0");
+    let server = Serve::new(folder.path()).args(["--store", &url, "--clock", "wall"]).clock(&clock).start();
+    let mut ids = Ids::new();
+    take(&server, 0, &mut ids);
+    let worker = ids::worker(server.take(1)[0]);
+    step_and_wait(&server, &clock, "+1h");
+    assert_refuses_the_clock(&server, "ahead of the store's");
+    clock.step("+0");
+    assert_took_no_future(&server, worker, &mut ids);
+    ids.assert_unique();
+}
+
+/// Goal: over a store without a clock, a wrong step forward that is put right takes nothing of a worker's future, and one that lasts
+/// is followed. Method: a node alone on a file; three hours forward for some seconds, then four minutes that stay; six windows
+/// are 6 s.
+#[test]
+fn by_the_wall_clock_a_step_that_nobody_confirms_is_followed_once_it_lasts() {
+    let folder = tempfile::tempdir().unwrap();
+    let clock = FakeClock::new(folder.path(), "+0");
+    let args = ["--window", "1s", "--clock", "wall"];
+    let server = Serve::new(folder.path()).args(args).clock(&clock).start();
+    let mut ids = Ids::new();
+    take(&server, 0, &mut ids);
+    let worker = ids::worker(server.take(1)[0]);
+    step_and_wait(&server, &clock, "+3h");
+    assert_refuses_the_clock(&server, "jumped forward");
+    clock.step("+0");
+    assert_took_no_future(&server, worker, &mut ids);
+    step_and_wait(&server, &clock, "+4m");
+    wait_for_ids_of(&server, 4 * 60_000, &mut ids);
+    take(&server, 4 * 60_000, &mut ids);
+    ids.assert_unique();
+}
+
+/// A server whose ids follow a wall clock that can be stepped, at once: the steps are within what clocks may differ by.
 fn by_the_wall(folder: &Path, clock: &FakeClock, rule: &str, layout: &str) -> Server {
-    let args = ["--clock", "wall", "--rule", rule, "--layout", layout, "--window", "2s"];
+    let (skew, window) = (["--max-skew", "2h"], ["--window", "2s"]);
+    let args = [&["--clock", "wall", "--rule", rule, "--layout", layout][..], &skew, &window].concat();
     Serve::new(folder).args(args).clock(clock).start()
 }
 

@@ -111,11 +111,13 @@ pub(crate) struct Args {
     /// node crashed is free again after it
     #[arg(long, value_name = "TIME", default_value = "10s", value_parser = values::window, env = "SNOWMINT_WINDOW")]
     pub(super) window: Duration,
-    /// How far this clock may be ahead of the store's own, where the store has one, to take a lease
+    /// How far this clock may be ahead of the store's own, where the store has one, to take a lease, or to renew one after
+    /// a step; over a store without a clock, which step forward is followed at once
     #[arg(long, value_name = "TIME", default_value = "30s", value_parser = values::skew, env = "SNOWMINT_MAX_SKEW")]
     pub(super) max_skew: Duration,
     /// Which clock timestamps follow. With `anchored`, ids never stop for a clock that is stepped; choose `wall` where ids
-    /// must show the wall clock's time at once after each step. No choice can repeat an id
+    /// must show the wall clock's time after each step; a step forward that nothing confirms stops ids until it is put right
+    /// or has lasted. No choice can repeat an id
     #[arg(long, value_name = "CLOCK", value_enum, default_value_t = ClockChoice::Anchored, env = "SNOWMINT_CLOCK")]
     pub(super) clock: ClockChoice,
     /// What to do when the clock goes back or a tick is used up: reject, wait(TIME), borrow(TIME), generation, or several

@@ -49,8 +49,14 @@
 //! These two rules detect what the store must not do. They do not make a loss of more than L safe: a node that claims a
 //! worker after the loss, or wakes and renews a lease that had ended, before the holder's next renewal can repeat up to that
 //! much of it.
+//!
+//! # A clock that jumps forward
+//!
+//! A grant by a clock that is wrong and ahead repeats nothing, but takes the worker's future: see [`jumps`]. Before each grant
+//! the clock is compared with boot time, and a jump has to be confirmed.
 
 mod candidates;
+pub(crate) mod jumps;
 mod messages;
 mod probing;
 
@@ -71,6 +77,7 @@ pub use messages::{
 };
 
 use candidates::{Candidate, Choice, Found};
+use jumps::{Jumped, LEAST_JUMP_MS};
 use probing::Probing;
 
 /// Which worker a node wants.
@@ -93,8 +100,8 @@ pub struct Settings {
     pub holder: Holder,
     /// How far ahead of now a lease reaches when it is granted or renewed, in milliseconds.
     pub window_ms: u64,
-    /// How far the clock may be ahead of the store's own time when a lease is sought, in milliseconds: a clock far
-    /// ahead would take a worker's future with it.
+    /// How far the clock may be ahead of the store's own time when a lease is sought, or renewed after it jumped, in
+    /// milliseconds: a clock far ahead would take a worker's future with it.
     pub max_skew_ms: u64,
     /// How much of its newest writes the store may lose, in milliseconds: a grant is used once it has settled for so long. 0 for a
     /// store that keeps what it acknowledges.
@@ -103,11 +110,14 @@ pub struct Settings {
     pub small_pool: u32,
 }
 
-/// When a step is taken, by two clocks.
+/// When a step is taken, by three clocks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Now {
     /// The clock that timestamps are made by, in unix milliseconds. It may be stepped, slewed or wrong.
     pub unix_ms: u64,
+    /// What that clock would show if it had not been stepped since the process started, by boot time, in unix milliseconds: by
+    /// the difference a step forward is noticed.
+    pub unstepped_unix_ms: u64,
     /// A clock that only ever counts time that has passed, in milliseconds since any instant: grants settle by it. It may
     /// show less than has passed, for instance while the machine was suspended, never more.
     pub steady_ms: u64,
@@ -239,6 +249,10 @@ enum State {
     /// A look at these, of which one may be free.
     Looked(Scope),
     Swapping(Write),
+    /// A grant that waits because the clock jumped forward and nothing confirms that.
+    Doubted(Write),
+    /// The same, while the store is asked for its time and the records of other nodes.
+    Asking(Write),
     /// A write whose outcome a load will tell.
     Look(Write),
     Looking(Write),
@@ -265,6 +279,11 @@ pub struct Protocol<B = AfterLastGrant> {
     sent_steady_ms: u64,
     /// No worker is claimed before, by the steady clock.
     quiet_until_steady_ms: u64,
+    /// How far the clock may be ahead of what it would show without steps: as far as it was when it was confirmed, in milliseconds.
+    /// Negative where the process started with a clock that was ahead.
+    confirmed_ahead_ms: i64,
+    /// For how long it has been further ahead.
+    jumped: Jumped,
     next_tag: u128,
     dice: Dice,
     events: Vec<Event>,
@@ -305,6 +324,8 @@ impl<B: Begin> Protocol<B> {
             failures: 0,
             sent_steady_ms: 0,
             quiet_until_steady_ms: 0,
+            confirmed_ahead_ms: 0,
+            jumped: Jumped::default(),
             next_tag: seed,
             dice,
             events: Vec::new(),
@@ -354,6 +375,7 @@ impl<B: Begin> Protocol<B> {
     /// Takes the time and an answer, says what changed and what to do next.
     pub fn step(&mut self, now: Now, input: Input) -> Turn {
         let state = std::mem::replace(&mut self.state, State::Stopped);
+        self.jumped.look(self.jump_ms(now), now.steady_ms, self.settings.window_ms);
         let next = match (state, input) {
             (State::Stopped, _) => Next::Stop,
             (state, Input::Release { used_until_unix_ms }) => {
@@ -364,6 +386,7 @@ impl<B: Begin> Protocol<B> {
             (State::Looked(scope), Input::Listed(answer)) => self.listed(now, scope, answer),
             (State::Swapping(write), Input::Swapped(answer)) => self.swapped(now, write, answer),
             (State::Looking(write), Input::Loaded(answer)) => self.looked(now, write, answer),
+            (State::Asking(write), Input::Listed(answer)) => self.asked(now, write, answer),
             (state, _) => self.go_on(now, state),
         };
         if let Next::Call(_) = next {
@@ -386,7 +409,10 @@ impl<B: Begin> Protocol<B> {
                     left_ms => self.wait_all(State::Hold, left_ms),
                 }
             }
-            (State::Look(write) | State::Looking(write) | State::Swapping(write), ..) => {
+            // For a claim nothing is held.
+            (State::Doubted(write) | State::Asking(write), None, Some(_)) => self.attempt(now, write),
+            (State::Look(write) | State::Looking(write) | State::Swapping(write), ..)
+            | (State::Doubted(write) | State::Asking(write), Some(_), Some(_)) => {
                 let call = Call::Load(write.worker);
                 self.state = State::Looking(write);
                 Next::Call(call)
@@ -483,8 +509,90 @@ impl<B: Begin> Protocol<B> {
         )
     }
 
+    /// Sends one more attempt of a write, unless it is a grant by a clock that jumped forward or was not compared yet: the store
+    /// is asked first.
+    fn attempt(&mut self, now: Now, write: Write) -> Next {
+        let grants = match write.purpose {
+            Purpose::Claim | Purpose::Renew => true,
+            Purpose::Release { .. } => false,
+        };
+        // This process has compared its clock with nothing yet: it went on under a lease that was saved.
+        let begins = self.held.is_some_and(|holding| holding.resumed);
+        if !grants || (self.jump_ms(now) <= LEAST_JUMP_MS && !begins) {
+            return self.send(now, write);
+        }
+        let scope = match BlockSize::Hundred {
+            size if self.settings.pool.workers() > size.workers() => {
+                Scope::Block(Block::of(write.worker, size))
+            }
+            _ => Scope::Pool,
+        };
+        self.state = State::Asking(write);
+        Next::Call(Call::Look { scope, time: StoreTime::Wanted })
+    }
+
+    /// How far the clock is ahead of what was confirmed.
+    const fn jump_ms(&self, now: Now) -> u64 {
+        let confirmed_unix_ms = now.unstepped_unix_ms.saturating_add_signed(self.confirmed_ahead_ms);
+        now.unix_ms.saturating_sub(confirmed_unix_ms)
+    }
+
+    /// What others show of the time: the grant is sent, or it waits.
+    fn asked(&mut self, now: Now, write: Write, answer: Result<Listing, Failure>) -> Next {
+        // A claim is chosen again: others may have the worker by then.
+        let again = match write.purpose {
+            Purpose::Claim => State::Seek,
+            Purpose::Renew | Purpose::Release { .. } => State::Doubted(write.clone()),
+        };
+        let Ok(listing) = answer else {
+            return self.wait_after_failure(now, again);
+        };
+        self.failures = 0;
+        if self.release.is_some() || (again == State::Seek && self.quiet_ms(now) > 0) {
+            return self.go_on(now, again);
+        }
+        match self.confirm(now, &listing) {
+            Ok(()) => self.send(now, write),
+            Err(event) => {
+                self.events.push(event);
+                let wait_ms = self.look_again_ms();
+                self.wait(again, wait_ms)
+            }
+        }
+    }
+
+    /// Whether a lease may be granted by this clock; see the page of [`jumps`].
+    fn confirm(&mut self, now: Now, listing: &Listing) -> Result<(), Event> {
+        let Settings { max_skew_ms, window_ms, .. } = self.settings;
+        let by_ms = self.jump_ms(now);
+        if let Some(store_unix_ms) = listing.store_unix_ms {
+            self.compared(now, store_unix_ms)?;
+        } else if jumps::clock_of_another(&self.settings, &listing.entries, now.unix_ms)
+            .is_some_and(|other| other.abs_diff(now.unix_ms) <= max_skew_ms)
+            || self.jumped.left_ms(window_ms) == 0
+        {
+            self.confirmed_ahead_ms = self.confirmed_ahead_ms.saturating_add_unsigned(by_ms);
+        } else if by_ms > max_skew_ms {
+            return Err(Event::ClockJumped { by_ms, followed_in_ms: self.jumped.left_ms(window_ms) });
+        }
+        Ok(())
+    }
+
+    /// Compares the clock with the store's.
+    fn compared(&mut self, now: Now, store_unix_ms: u64) -> Result<(), Event> {
+        let max_skew_ms = self.settings.max_skew_ms;
+        let ahead_ms = now.unix_ms.saturating_sub(store_unix_ms);
+        if ahead_ms > max_skew_ms {
+            self.probing.compared_steady_ms = None;
+            return Err(Event::ClockAhead { ahead_ms, max_skew_ms });
+        }
+        self.probing.compared_steady_ms = Some(now.steady_ms);
+        self.confirmed_ahead_ms = now.unix_ms.cast_signed().wrapping_sub(now.unstepped_unix_ms.cast_signed());
+        Ok(())
+    }
+
     /// Sends one more attempt of a write, under a fresh tag.
-    fn attempt(&mut self, now: Now, mut write: Write) -> Next {
+    fn send(&mut self, now: Now, mut write: Write) -> Next {
         let (now, granted) = (now.unix_ms, write.granted_until_unix_ms);
         let layout = *self.settings.pool.layout();
         let now_tick =
@@ -558,16 +666,12 @@ impl<B: Begin> Protocol<B> {
         if self.release.is_some() {
             return Some(self.stop());
         }
-        if let Some(store_unix_ms) = store_unix_ms {
-            let max_skew_ms = self.settings.max_skew_ms;
-            let ahead_ms = now.unix_ms.saturating_sub(*store_unix_ms);
-            if ahead_ms > max_skew_ms {
-                self.probing.compared_steady_ms = None;
-                self.events.push(Event::ClockAhead { ahead_ms, max_skew_ms });
-                let wait_ms = self.look_again_ms();
-                return Some(self.wait(State::Seek, wait_ms));
-            }
-            self.probing.compared_steady_ms = Some(now.steady_ms);
+        if let Some(store_unix_ms) = store_unix_ms
+            && let Err(event) = self.compared(now, *store_unix_ms)
+        {
+            self.events.push(event);
+            let wait_ms = self.look_again_ms();
+            return Some(self.wait(State::Seek, wait_ms));
         }
         if self.quiet_ms(now) > 0 {
             return Some(self.go_on(now, State::Seek));
@@ -762,7 +866,9 @@ impl<B: Begin> Protocol<B> {
                 match holding.writer_of(record.tag) {
                     Writer::UsBefore => self.write_again(now, &write, &holding, Some((revision, record))),
                     Writer::UsSince => self.written_after_all(now, &write, revision, &record),
-                    Writer::Another => self.another_has_it(now, &write, &holding, Some(&record)),
+                    Writer::Another => {
+                        self.another_has_it(now, &write, &holding, Some(&record))
+                    }
                 }
             }
             (_, Some(holding)) => self.another_has_it(now, &write, &holding, None),

@@ -32,6 +32,9 @@ pub struct LeaseStatus {
     /// How far the store's records reach ahead of what a clock like ours writes, in milliseconds; 0 if they do
     /// not. Either this clock is behind or another's was ahead.
     pub records_ahead_ms: u64,
+    /// How far this clock is ahead of the store's, or jumped forward without a confirmation, in milliseconds, while no lease is
+    /// granted or renewed for that reason; 0 otherwise.
+    pub clock_ahead_ms: u64,
     /// How far the wall clock is ahead of the clock that ids are made by, in milliseconds.
     pub wall_ahead_ms: i64,
     /// How often the wall clock was stepped.

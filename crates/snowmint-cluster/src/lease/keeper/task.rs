@@ -19,6 +19,7 @@ use super::outage::Outage;
 use super::quiet::Quiet;
 use super::{AbortOnDrop, KeeperConfig, LeaseFailure, LeaseStatus};
 use crate::NodeClock;
+use crate::lease::protocol::jumps::Jumped;
 use crate::lease::protocol::{
     Call, Entry, Event, Input, Listing, Next, Now, Protocol, Scope, Settings, StoreTime, Swapped, Turn,
 };
@@ -51,6 +52,8 @@ pub(in crate::lease) struct Task {
     jumps: watch::Receiver<u64>,
     /// Whether leases are counted by the wall clock, which is ahead, until one is granted.
     by_wall: ByWall,
+    /// How long the wall clock has been ahead by the same.
+    jumped: Jumped,
     mount: Arc<dyn Mount>,
     mounted: Option<Mounted>,
     /// The first instant after all that its generators used, in unix milliseconds.
@@ -84,6 +87,7 @@ impl Task {
             jumps: clock.jumps(),
             clock,
             by_wall: ByWall::No,
+            jumped: Jumped::default(),
             mount,
             mounted: None,
             used_until_unix_ms: 0,
@@ -148,7 +152,14 @@ impl Task {
         // A store that is opened late says only then what it may lose.
         self.protocol.store_may_lose(settle_ms(self.store.may_lose()));
         self.protocol.claim_nothing_before(self.quiet.until_steady_ms());
-        let now = Now { unix_ms: self.count_by(), steady_ms: self.quiet.steady_ms() };
+        // In this order: where the process stands still in between, the clock does not seem to have jumped.
+        let unix_ms = self.count_by();
+        let unstepped_unix_ms = match self.by_wall {
+            ByWall::No => self.clock.unstepped_unix_ms(),
+            // It was judged.
+            ByWall::Yes { .. } => unix_ms,
+        };
+        let now = Now { unix_ms, unstepped_unix_ms, steady_ms: self.quiet.steady_ms() };
         let turn = self.protocol.step(now, input);
         self.quiet.until(self.protocol.quiet_until_steady_ms());
         turn
@@ -254,6 +265,16 @@ impl Task {
             ),
             Event::ClockAhead { ahead_ms, max_skew_ms } => {
                 self.failed(Reason::ClockAhead, LeaseFailure::ClockAhead { ahead_ms, max_skew_ms });
+                self.clock_ahead(ahead_ms);
+            }
+            Event::ClockJumped { by_ms, followed_in_ms } => {
+                let why = format!(
+                    "this clock jumped forward by {by_ms} ms, and neither the store nor another node confirms that: leases are \
+                     not renewed by it for another {followed_in_ms} ms; correct the clock, or if it is right, wait or restart \
+                     this node"
+                );
+                self.waiting(Reason::ClockJumped, why);
+                self.clock_ahead(by_ms);
             }
             Event::Taken { worker, holder, until_unix_ms } => {
                 self.failed(

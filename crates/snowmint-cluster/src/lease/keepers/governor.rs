@@ -48,6 +48,7 @@ impl Leases {
         if let Some(first) = all.first() {
             (one.wall_ahead_ms, one.clock_steps) = (first.wall_ahead_ms, first.clock_steps);
         }
+        one.clock_ahead_ms = all.iter().map(|status| status.clock_ahead_ms).max().unwrap_or_default();
         one.records_ahead_ms = all.iter().map(|status| status.records_ahead_ms).max().unwrap_or_default();
         one
     }

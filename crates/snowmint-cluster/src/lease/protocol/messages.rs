@@ -239,12 +239,20 @@ pub enum Event {
         /// How far it is beyond a window from now, in milliseconds.
         ahead_ms: u64,
     },
-    /// The clock is further ahead of the store's own time than it may be: no lease is taken with it.
+    /// The clock is further ahead of the store's own time than it may be: no lease is taken or renewed with it.
     ClockAhead {
         /// How far, in milliseconds.
         ahead_ms: u64,
         /// How far it may be, in milliseconds.
         max_skew_ms: u64,
+    },
+    /// The clock jumped forward, and neither a store's clock nor another node confirms that: no lease is taken or renewed with
+    /// it.
+    ClockJumped {
+        /// How far, in milliseconds.
+        by_ms: u64,
+        /// When the clock is believed if it is not stepped again, in milliseconds from now.
+        followed_in_ms: u64,
     },
     /// Every worker is taken, or all of the last hundred that were looked at.
     NoneFree {

@@ -3,6 +3,7 @@
 
 mod bounds;
 mod fleet;
+mod jumping;
 mod seeking;
 mod settling;
 
@@ -28,7 +29,7 @@ fn settings(choice: WorkerChoice) -> Settings {
 
 /// An instant at which both clocks agree.
 fn at(unix_ms: u64) -> Now {
-    Now { unix_ms, steady_ms: unix_ms }
+    Now { unix_ms, unstepped_unix_ms: unix_ms, steady_ms: unix_ms }
 }
 
 fn listed(entries: Vec<Entry>) -> Input {
@@ -94,7 +95,9 @@ fn a_lease_that_is_resumed_is_renewed_first_and_given_back_no_further_than_its_b
         until_unix_ms: NOW + 5000,
     };
     let mut protocol = Protocol::resume(settings(WorkerChoice::Any), 7, held);
-    let (worker, expected, record) = swap_of(&protocol.step(at(NOW), Input::Wake));
+    // Its clock was compared with nothing yet.
+    assert_eq!(protocol.step(at(NOW), Input::Wake).next, Next::Call(LIST));
+    let (worker, expected, record) = swap_of(&protocol.step(at(NOW), listed(vec![])));
     assert_eq!((worker, expected), (WorkerId(9), Expected::Revision(Revision(4))));
     assert_eq!(record.until_unix_ms, NOW + WINDOW);
     let turn = protocol.step(at(NOW), Input::Swapped(Ok(Swapped::Done(Revision(5)))));
@@ -104,6 +107,7 @@ fn a_lease_that_is_resumed_is_renewed_first_and_given_back_no_further_than_its_b
 
     let mut protocol = Protocol::resume(settings(WorkerChoice::Any), 7, held);
     protocol.step(at(NOW), Input::Wake);
+    protocol.step(at(NOW), listed(vec![]));
     protocol.step(at(NOW), Input::Swapped(Ok(Swapped::Conflict)));
     let turn = protocol.step(at(NOW), Input::Loaded(Ok(Some(entry(9, "other", NOW + 9000, 1 << 64)))));
     assert_eq!(turn.events, [Event::Lost { worker: WorkerId(9), until_unix_ms: NOW + 5000 }]);

@@ -2,8 +2,8 @@
 //! Its leases are counted by the wall clock until one is granted, and the clock moves with that grant.
 //!
 //! Nothing that was issued can be issued again by this: a grant begins at `max(now, old.until)` whatever the clock, and the
-//! clock only moves forward. A wall clock that is wrong could take a worker's future with it, so it is believed only
-//! where somebody else agrees: the store's own clock or, where it has none, the record of another node that renewed lately.
+//! clock only moves forward. A wall clock that is wrong could take a worker's future with it, so it is believed only by the
+//! rules of [`jumps`].
 
 use std::time::Duration;
 
@@ -12,11 +12,8 @@ use snowmint::{Clock, WallClock};
 use tokio::time::timeout;
 
 use super::Task;
-use crate::Holder;
 use crate::lease::protocol::Input;
-
-/// What is less is left to the slow correction.
-const LEAST_MS: u64 = 1000;
+use crate::lease::protocol::jumps::{self, LEAST_JUMP_MS};
 
 /// Whether leases are counted by the wall clock in place of the node's, which is behind.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -43,7 +40,14 @@ enum Occasion {
     Lasts,
 }
 
-/// Three clocks at one instant, in unix milliseconds.
+/// How long the wall clock has been ahead by the same.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Lasting {
+    Briefly,
+    LongEnough,
+}
+
+/// The clocks at one instant, in unix milliseconds.
 #[derive(Clone, Copy, Debug)]
 struct Clocks {
     node: u64,
@@ -53,6 +57,7 @@ struct Clocks {
     /// What the clock of another node showed that wrote one of the records, in the record that is nearest to the wall clock;
     /// `None` if there is none, or they were not read.
     other: Option<u64>,
+    lasting: Lasting,
 }
 
 impl Clocks {
@@ -63,7 +68,10 @@ impl Clocks {
             (Occasion::Sought | Occasion::Ended, Some(store)) => agrees(store),
             (Occasion::Lasts, Some(store)) => agrees(store) && self.node.saturating_add(max_skew_ms) < store,
             // One that is far ahead shows a clock that was wrong, not that this one is right.
-            (_, None) => self.other.is_some_and(|other| other.abs_diff(self.wall) <= max_skew_ms),
+            (_, None) => {
+                self.other.is_some_and(|other| other.abs_diff(self.wall) <= max_skew_ms)
+                    || self.lasting == Lasting::LongEnough
+            }
         }
     }
 }
@@ -72,19 +80,15 @@ impl Task {
     /// Decides, before a step, which clock leases are counted by.
     pub(super) async fn look_at_wall(&mut self, input: &Input) {
         let ahead_ms = self.clock.wall_ahead_ms();
-        if ahead_ms < LEAST_MS {
+        self.jumped.look(ahead_ms, self.quiet.steady_ms(), self.protocol.settings().window_ms);
+        if ahead_ms <= LEAST_JUMP_MS {
             self.by_wall = ByWall::No;
             return;
         }
         match input {
             Input::Listed(Ok(listing)) => {
-                let settings = self.protocol.settings();
-                let others = listing.entries.iter().filter_map(|entry| entry.record.as_ref());
-                let others = others.filter(|record| !is_same_node(&record.holder, &settings.holder));
-                // A record reaches a window beyond the clock of the node that wrote it.
-                let clocks = others.map(|record| record.until_unix_ms.saturating_sub(settings.window_ms));
                 let wall = WallClock.unix_ms();
-                let other = clocks.min_by_key(|other| other.abs_diff(wall));
+                let other = jumps::clock_of_another(self.protocol.settings(), &listing.entries, wall);
                 self.judge_wall(Occasion::Sought, listing.store_unix_ms, other);
             }
             Input::Wake => {
@@ -110,8 +114,11 @@ impl Task {
     }
 
     fn judge_wall(&mut self, occasion: Occasion, store: Option<u64>, other: Option<u64>) {
-        let clocks = Clocks { node: self.clock.unix_ms(), wall: WallClock.unix_ms(), store, other };
-        self.by_wall = if clocks.trust_wall(occasion, self.protocol.settings().max_skew_ms) {
+        let settings = self.protocol.settings();
+        let lasting =
+            if self.jumped.left_ms(settings.window_ms) == 0 { Lasting::LongEnough } else { Lasting::Briefly };
+        let clocks = Clocks { node: self.clock.unix_ms(), wall: WallClock.unix_ms(), store, other, lasting };
+        self.by_wall = if clocks.trust_wall(occasion, settings.max_skew_ms) {
             ByWall::Yes { ahead_ms: clocks.wall.saturating_sub(clocks.node), unix_ms: clocks.wall }
         } else {
             ByWall::No
@@ -148,12 +155,6 @@ impl Task {
     }
 }
 
-/// Whether two holders are of one node, which names those after its first `name/2` and on.
-fn is_same_node(one: &Holder, other: &Holder) -> bool {
-    let node = |holder: &Holder| holder.as_str().split('/').next().map(ToOwned::to_owned);
-    node(one) == node(other)
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -183,22 +184,24 @@ mod tests {
             (Some(NOW + HOUR - SKEW), None, true, true, true),
             (Some(NOW + 2 * HOUR), None, true, true, true),
         ] {
-            let clocks = Clocks { node: NOW, wall: NOW + HOUR, store, other };
+            let clocks = Clocks { node: NOW, wall: NOW + HOUR, store, other, lasting: Lasting::Briefly };
             let trusts = [Sought, Ended, Lasts].map(|occasion| clocks.trust_wall(occasion, SKEW));
             assert_eq!(trusts, [sought, ended, lasts], "{store:?} {other:?}");
+            // One that lasts is believed unless the store has a clock, which shows that it is wrong.
+            let lasting = Clocks { lasting: Lasting::LongEnough, ..clocks };
+            for (occasion, trusts) in [Sought, Ended, Lasts].into_iter().zip(trusts) {
+                assert_eq!(
+                    lasting.trust_wall(occasion, SKEW),
+                    trusts || store.is_none(),
+                    "{store:?} {other:?}"
+                );
+            }
         }
-        let near = Clocks { node: NOW, wall: NOW + 20_000, store: Some(NOW + SKEW), other: None };
+        let (wall, store, lasting) = (NOW + 20_000, Some(NOW + SKEW), Lasting::LongEnough);
+        let near = Clocks { node: NOW, wall, store, other: None, lasting };
         assert!(
             near.trust_wall(Ended, SKEW) && !near.trust_wall(Lasts, SKEW),
             "clocks may differ by so much"
         );
-    }
-
-    #[test]
-    fn a_node_agrees_with_no_record_of_its_own() {
-        let holder = |text: &str| Holder::new(text).unwrap();
-        for (other, is_same) in [("n1", true), ("n1/2", true), ("n10", false), ("n2", false)] {
-            assert_eq!(is_same_node(&holder(other), &holder("n1")), is_same, "{other}");
-        }
     }
 }

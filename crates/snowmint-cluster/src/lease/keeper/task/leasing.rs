@@ -82,6 +82,7 @@ impl Task {
         if let Some(saver) = &self.saver {
             saver.attach(generator).await;
         }
+        self.clock_confirmed();
         self.said = None;
         self.status.send_modify(|status| {
             status.worker = Some(worker);
@@ -109,11 +110,12 @@ impl Task {
             }
         };
         tracing::debug!(until = %Utc(until_unix_ms), "lease renewed");
+        self.clock_confirmed();
         self.status.send_modify(|status| {
             status.renewals += 1;
             if usable {
                 status.until_unix_ms = Some(until_unix_ms);
-                (status.trouble, status.failure) = (None, None);
+                (status.waiting, status.trouble, status.failure) = (None, None, None);
             }
         });
     }

@@ -22,6 +22,7 @@ pub(super) enum Reason {
     NoneFree,
     Awaited,
     ClockAhead,
+    ClockJumped,
     Taken,
     Unreadable,
     Unsaved,
@@ -160,6 +161,26 @@ impl Task {
     pub(super) fn failed(&mut self, reason: Reason, failure: LeaseFailure) {
         self.waiting(reason, failure.to_string());
         self.status.send_modify(|status| status.failure = Some(failure));
+    }
+
+    /// A lease that is held is not renewed meanwhile: that is said where one looks for it.
+    pub(super) fn clock_ahead(&self, ahead_ms: u64) {
+        self.status.send_modify(|status| {
+            status.clock_ahead_ms = ahead_ms;
+            if status.worker.is_some() {
+                status.trouble.clone_from(&status.waiting);
+            }
+        });
+    }
+
+    /// A lease was granted or renewed: the clock was not ahead, or is confirmed now.
+    pub(super) fn clock_confirmed(&mut self) {
+        let ahead_ms = self.status.borrow().clock_ahead_ms;
+        if ahead_ms > 0 {
+            tracing::info!(ahead_ms, "the clock is right again, or confirmed: leases are renewed by it");
+            self.said = None;
+        }
+        self.status.send_modify(|status| status.clock_ahead_ms = 0);
     }
 
     /// Told once: while a worker is sought the records are read many times a second.

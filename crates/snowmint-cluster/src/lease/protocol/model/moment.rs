@@ -293,7 +293,8 @@ impl<B: Rule> Moment<B> {
     }
 
     fn step(&mut self, world: &World<B>, index: usize, now: u64, input: Input) {
-        let now = Now { unix_ms: now * UNIT_MS, steady_ms: STEADY_MS };
+        let unix_ms = now * UNIT_MS;
+        let now = Now { unix_ms, unstepped_unix_ms: unix_ms, steady_ms: STEADY_MS };
         let turn = self.nodes[index].protocol.step(now, input);
         for event in turn.events {
             self.apply(world, index, &event);

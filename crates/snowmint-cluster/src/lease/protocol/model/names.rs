@@ -87,7 +87,7 @@ impl<B: Rule> Moment<B> {
         for (index, node) in self.nodes.iter_mut().enumerate() {
             let protocol = &mut node.protocol;
             protocol.abandoned.retain(|(_, attempt)| alive.contains(&attempt.tag));
-            if let State::Swapping(write) | State::Look(write) | State::Looking(write) = &mut protocol.state {
+            if let Some(write) = write_of(&mut protocol.state) {
                 write.attempts.retain(|attempt| alive.contains(&attempt.tag));
             }
             if protocol.next_tag & FRESH > 0 || !has_lines {
@@ -168,6 +168,9 @@ fn each_name_inside<B>(protocol: &mut Protocol<B>, each: &mut dyn FnMut(Name<'_>
         probing: _,
         sent_steady_ms: _,
         quiet_until_steady_ms: _,
+        // No clock of the model jumps: it has no boot time.
+        confirmed_ahead_ms: _,
+        jumped: _,
         settings: _,
         release: _,
         failures: _,
@@ -176,7 +179,7 @@ fn each_name_inside<B>(protocol: &mut Protocol<B>, each: &mut dyn FnMut(Name<'_>
         events: _,
         begin: _,
     } = protocol;
-    if let State::Swapping(write) | State::Look(write) | State::Looking(write) = state {
+    if let Some(write) = write_of(state) {
         each_name_of_expected(&mut write.expected, each);
         write.known_tag.iter_mut().for_each(|tag| each(Name::Tag(tag)));
         write.attempts.iter_mut().for_each(|attempt| each(Name::Tag(&mut attempt.tag)));
@@ -190,6 +193,17 @@ fn each_name_inside<B>(protocol: &mut Protocol<B>, each: &mut dyn FnMut(Name<'_>
     }
     if let Some(revision) = watched {
         each(Name::Revision(revision));
+    }
+}
+
+fn write_of(state: &mut State) -> Option<&mut Write> {
+    match state {
+        State::Swapping(write)
+        | State::Look(write)
+        | State::Looking(write)
+        | State::Doubted(write)
+        | State::Asking(write) => Some(write),
+        State::Seek | State::BetweenLooks | State::Looked(_) | State::Hold | State::Stopped => None,
     }
 }
 

@@ -7,7 +7,7 @@ const LOSES: u64 = 2_000;
 
 /// The steady clock has nothing to do with the other one.
 fn then(unix_ms: u64, steady_ms: u64) -> Now {
-    Now { unix_ms, steady_ms }
+    Now { unix_ms, unstepped_unix_ms: unix_ms, steady_ms }
 }
 
 fn done(revision: u64) -> Input {
@@ -251,7 +251,8 @@ fn a_resumed_lease_tells_older_from_newer_tags_of_its_line() {
     };
     for (number, forgot) in [(69, true), (71, false), (1 << 60, false)] {
         let mut protocol = Protocol::resume(settings(WorkerChoice::Any), 7 << 64 | 1 << 50, held);
-        let tag = swap_of(&protocol.step(at(NOW), Input::Wake)).2.tag;
+        protocol.step(at(NOW), Input::Wake);
+        let tag = swap_of(&protocol.step(at(NOW), listed(vec![]))).2.tag;
         assert_eq!((tag.line(), tag.number()), (line, (1 << 50) + 1), "its own place in the same line");
         protocol.step(at(NOW), Input::Swapped(Ok(Swapped::Conflict)));
         let found = Entry { revision: Revision(3), ..entry(9, "me", NOW + 4000, line | number) };
