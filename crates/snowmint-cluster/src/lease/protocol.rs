@@ -235,7 +235,7 @@ impl Holding {
 enum Writer {
     /// This line of processes, before the grant that is held: the store forgot that grant.
     UsBefore,
-    /// This process, after the grant that is held, though the store said that nothing was written.
+    /// This process, after the grant that is held, though the store said that nothing was written; or a copy of it.
     UsSince,
     /// Somebody else.
     Another,
@@ -285,6 +285,8 @@ pub struct Protocol<B = AfterLastGrant> {
     /// For how long it has been further ahead.
     jumped: Jumped,
     next_tag: u128,
+    /// How many tags the next attempt passes over.
+    salt: u8,
     dice: Dice,
     events: Vec<Event>,
     begin: PhantomData<fn() -> B>,
@@ -327,6 +329,7 @@ impl<B: Begin> Protocol<B> {
             confirmed_ahead_ms: 0,
             jumped: Jumped::default(),
             next_tag: seed,
+            salt: 0,
             dice,
             events: Vec::new(),
             begin: PhantomData,
@@ -365,6 +368,12 @@ impl<B: Begin> Protocol<B> {
     /// Claims no worker before an instant of the steady clock: another lease of this node found that the store forgot.
     pub fn claim_nothing_before(&mut self, steady_ms: u64) {
         self.quiet_until_steady_ms = self.quiet_until_steady_ms.max(steady_ms);
+    }
+
+    /// Random bits for the tag of the next attempt. A copy of this process, as of a virtual machine that is restored from its memory,
+    /// draws others: without them both would take each other's writes for their own.
+    pub const fn salt(&mut self, salt: u8) {
+        self.salt = salt;
     }
 
     /// Until when no worker is claimed, by the steady clock; 0 or past where one may be.
@@ -605,7 +614,7 @@ impl<B: Begin> Protocol<B> {
             // What lies before the lease was another's: the record never goes back behind its begin.
             Purpose::Release { used_until_unix_ms } => used_until_unix_ms.max(from_unix_ms).min(granted),
         };
-        let tag = Tag(self.next_tag).next();
+        let tag = Tag(self.next_tag).after(self.salt);
         self.next_tag = tag.0;
         let attempt = Attempt { tag, from_unix_ms, until_unix_ms };
         let holder = self.settings.holder.clone();
@@ -865,8 +874,11 @@ impl<B: Begin> Protocol<B> {
             (Some(Entry { revision, record: Some(record), .. }), Some(holding)) => {
                 match holding.writer_of(record.tag) {
                     Writer::UsBefore => self.write_again(now, &write, &holding, Some((revision, record))),
-                    Writer::UsSince => self.written_after_all(now, &write, revision, &record),
-                    Writer::Another => {
+                    Writer::UsSince if self.has_drawn(record.tag) => {
+                        self.written_after_all(now, &write, revision, &record)
+                    }
+                    // A copy of this process goes on under the lease, or did.
+                    Writer::UsSince | Writer::Another => {
                         self.another_has_it(now, &write, &holding, Some(&record))
                     }
                 }
@@ -875,6 +887,11 @@ impl<B: Begin> Protocol<B> {
             // Only a claim is written without a lease.
             (_, None) => self.go_on(now, State::Seek),
         }
+    }
+
+    /// Whether a tag of this line is of an attempt that was made, and not of a later one.
+    fn has_drawn(&self, tag: Tag) -> bool {
+        Tag(self.next_tag).number().wrapping_sub(tag.number()) < 1 << 63
     }
 
     /// The record is as it was, though perhaps at another revision, as when somebody labels an object. An attempt may still

@@ -9,7 +9,7 @@ use crate::Holder;
 
 /// The mark of one write attempt: a record that bears a tag I made is mine, whatever name it shows.
 ///
-/// 128 random bits when the process starts; the lower half is counted up for each attempt. A process that goes on under a
+/// 128 random bits when the process starts; the lower half is counted up for each attempt, by random steps. A process that goes on under a
 /// saved lease keeps the upper half of the one before it: the *line* to which its tags belong.
 #[derive(Clone, Copy, PartialEq, Eq, Hash)]
 pub struct Tag(pub u128);
@@ -26,9 +26,9 @@ impl Tag {
         self.0 as u64
     }
 
-    /// The tag of the next attempt, of the same line.
-    pub(super) const fn next(self) -> Self {
-        Self(self.line() | self.number().wrapping_add(1) as u128)
+    /// The tag of a later attempt, of the same line; the next one where nothing is passed over.
+    pub(super) const fn after(self, passed_over: u8) -> Self {
+        Self(self.line() | self.number().wrapping_add(1 + passed_over as u64) as u128)
     }
 }
 
@@ -124,7 +124,7 @@ mod tests {
     #[test]
     fn tags_count_up_within_their_line() {
         let last = Tag(7 << 64 | u128::from(u64::MAX));
-        assert_eq!((last.next(), last.next().next()), (Tag(7 << 64), Tag(7 << 64 | 1)));
+        assert_eq!((last.after(0), last.after(0).after(2)), (Tag(7 << 64), Tag(7 << 64 | 3)));
         assert_eq!((last.line(), last.number()), (7 << 64, u64::MAX));
     }
 

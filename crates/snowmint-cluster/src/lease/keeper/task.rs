@@ -152,6 +152,11 @@ impl Task {
         // A store that is opened late says only then what it may lose.
         self.protocol.store_may_lose(settle_ms(self.store.may_lose()));
         self.protocol.claim_nothing_before(self.quiet.until_steady_ms());
+        let mut salt = [0];
+        // Without random bits a copy of this process is noticed later, if it is.
+        if getrandom::fill(&mut salt).is_ok() {
+            self.protocol.salt(salt[0]);
+        }
         // In this order: where the process stands still in between, the clock does not seem to have jumped.
         let unix_ms = self.count_by();
         let unstepped_unix_ms = match self.by_wall {

@@ -175,6 +175,7 @@ fn each_name_inside<B>(protocol: &mut Protocol<B>, each: &mut dyn FnMut(Name<'_>
         release: _,
         failures: _,
         next_tag: _,
+        salt: _,
         dice: _,
         events: _,
         begin: _,

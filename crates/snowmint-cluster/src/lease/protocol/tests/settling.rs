@@ -262,6 +262,62 @@ fn a_resumed_lease_tells_older_from_newer_tags_of_its_line() {
     }
 }
 
+/// Goal: a machine that was restored from its memory finds that another life of it went on under the lease. Method: its record bears
+/// tags that this one has not drawn.
+#[test]
+fn a_process_restored_from_its_memory_goes_no_further_than_its_lease() {
+    let (restored, worker) = holding();
+    let mut before = restored.clone();
+    for renewal in 1..=40 {
+        let now = at(NOW + renewal * 3000);
+        let record = swap_of(&before.step(now, Input::Wake)).2;
+        before.step(now, done(1 + renewal));
+        let mut restored = restored.clone();
+        restored.salt(1);
+        swap_of(&restored.step(at(NOW + 3000), Input::Wake));
+        restored.step(at(NOW + 3000), Input::Swapped(Ok(Swapped::Conflict)));
+        let turn = restored.step(at(NOW + 3000), found(worker, 1 + renewal, &record));
+        // The second tag of two may be one that was drawn and failed; it is not renewed for long.
+        let lost =
+            matches!(turn.events[..], [Event::Lost { until_unix_ms, .. }] if until_unix_ms == NOW + WINDOW);
+        assert!(lost || renewal <= 2, "{renewal}: {turn:?}");
+    }
+}
+
+/// Goal: of two copies of one process that both live, one notices. Method: they renew in turn, each with random bits of its own.
+#[test]
+fn of_two_copies_of_a_process_one_loses_the_lease() {
+    for seed in 0..100 {
+        let mut dice = Dice::of(seed);
+        let (first, worker) = holding();
+        let mut copies = [first.clone(), first];
+        let (mut record, mut revision) = (entry(worker.0, "me", NOW + WINDOW, 8).record.unwrap(), 1);
+        let ends = (1..=60).find(|round| {
+            let now = at(NOW + round * 3000);
+            copies.iter_mut().any(|copy| {
+                copy.salt(u8::try_from(dice.below(256)).unwrap());
+                let mut turn = copy.step(now, Input::Wake);
+                loop {
+                    let input = match turn.next {
+                        Next::Call(Call::Swap { expected, record: new, .. }) => {
+                            if expected == Expected::Revision(Revision(revision)) {
+                                (record, revision) = (new, revision + 1);
+                                done(revision)
+                            } else {
+                                Input::Swapped(Ok(Swapped::Conflict))
+                            }
+                        }
+                        Next::Call(Call::Load(_)) => found(worker, revision, &record),
+                        _ => return matches!(turn.events[..], [Event::Lost { .. }]),
+                    };
+                    turn = copy.step(now, input);
+                }
+            })
+        });
+        assert!(ends.is_some(), "{seed}");
+    }
+}
+
 #[test]
 fn a_release_of_a_forgotten_lease_is_written_over_what_is_there() {
     let (mut protocol, worker) = holding();
