@@ -27,6 +27,7 @@ use crate::limits::{HEAR_OUT, LINGER};
 use crate::server::Server;
 use crate::settings::Timeouts;
 use crate::shutdown::Draining;
+use crate::turns::Turn;
 
 pub(crate) use accept::Exposition;
 pub use hosts::{AllowedHosts, HostError};
@@ -39,6 +40,12 @@ pub fn reads_route(path: &str, query: Option<&str>) -> bool {
 
 /// Serves one connection until the client leaves or takes too long, or the service ends.
 pub(crate) async fn serve(server: Arc<Server>, stream: TcpStream, place: Place, draining: Draining) {
+    let turn = Turn::default();
+    let connection = serve_in_turns(&server, stream, place, draining, &turn);
+    server.turns.take(&turn, connection).await;
+}
+
+async fn serve_in_turns(server: &Server, stream: TcpStream, place: Place, draining: Draining, turn: &Turn) {
     let ends = draining.clone().begun();
     let timeouts = match place {
         Place::Client => server.timeouts,
@@ -48,7 +55,7 @@ pub(crate) async fn serve(server: Arc<Server>, stream: TcpStream, place: Place, 
     // One request at a time is answered, so nobody ever waits for it.
     let caller = Mutex::new(server.mint.caller());
     let service = service_fn(|request| {
-        let (server, draining, caller, answering) = (&*server, &draining, &caller, client.request());
+        let (draining, caller, answering) = (&draining, &caller, client.request());
         async move {
             let mut caller = caller.lock().await;
             let answer = answer::answer(server, &mut caller, draining, place, &request).await;
@@ -61,7 +68,7 @@ pub(crate) async fn serve(server: Arc<Server>, stream: TcpStream, place: Place, 
         .max_buf_size(MAX_HEAD)
         .max_headers(MAX_HEADERS)
         // Not `pipeline_flush`: while requests are queued, hyper then holds back every answer, however long.
-        .serve_connection(Paced { stream: TokioIo::new(stream), pace: client.clone() }, service);
+        .serve_connection(Paced { stream: TokioIo::new(stream), pace: client.clone(), turn }, service);
     let (mut connection, mut ends, exceeded) = (pin!(connection), pin!(ends), pin!(client.exceeded()));
     let ended = tokio::select! {
         biased;

@@ -44,6 +44,7 @@ mod server;
 mod settings;
 mod shutdown;
 pub mod status;
+mod turns;
 
 #[cfg(test)]
 extern crate self as snowmint_server;

@@ -23,6 +23,13 @@ pub const DRAIN: Duration = Duration::from_secs(5);
 /// slowly, however much it asked for.
 pub const FLUSH_AT: usize = 64 * 1024;
 
+/// Bytes that a connection reads and writes before it lets others run.
+pub const TURN: usize = FLUSH_AT;
+
+/// A connection that has read and written this much without a pause waits in line before it goes on: more than a usual
+/// request and its answer.
+pub const LONG_TURN: usize = 4 * 1024;
+
 /// How long a client is still answered that goes on sending after the service was told to end.
 pub const HEAR_OUT: Duration = Duration::from_secs(1);
 

@@ -9,6 +9,7 @@ use crate::memory::Crowd;
 use crate::metrics::Metrics;
 use crate::mint::Mint;
 use crate::settings::{Settings, SharedClock, Timeouts};
+use crate::turns::Turns;
 
 /// The mint and everything around it.
 pub(crate) struct Server {
@@ -22,6 +23,7 @@ pub(crate) struct Server {
     /// Bytes of commands between `MULTI` and `EXEC`, over all connections.
     pub(crate) queued: AtomicUsize,
     pub(crate) crowd: Arc<Crowd>,
+    pub(crate) turns: Turns,
     clients: AtomicU64,
 }
 
@@ -38,6 +40,7 @@ impl Server {
             allowed_hosts: settings.allowed_hosts.clone(),
             queued: AtomicUsize::new(0),
             crowd: Arc::default(),
+            turns: Turns::new(),
             clients: AtomicU64::new(0),
         }
     }

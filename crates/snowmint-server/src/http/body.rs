@@ -9,7 +9,6 @@ use bytes::Bytes;
 use hyper::body::{Frame, SizeHint};
 
 use crate::http::accept::Form;
-use crate::limits::FLUSH_AT;
 use crate::limits::http::{CHUNK, WHOLE_BODY_IDS};
 use crate::mint::Ids;
 
@@ -36,8 +35,6 @@ pub(super) struct Pieces {
     ended: bool,
     /// Longest text of one of them.
     longest: usize,
-    /// Bytes since other connections could run.
-    at_a_stretch: usize,
 }
 
 impl Body {
@@ -49,7 +46,7 @@ impl Body {
     pub(super) fn ids(ids: Ids, form: Form) -> io::Result<Self> {
         let few = ids.len() <= WHOLE_BODY_IDS;
         let longest = if ids.are_plain_numbers() { MAX_NUMBER_TEXT } else { MAX_ID_TEXT };
-        let mut pieces = Pieces { ids, form, begun: false, ended: false, longest, at_a_stretch: 0 };
+        let mut pieces = Pieces { ids, form, begun: false, ended: false, longest };
         if few {
             // One more before the first id, two that `piece` keeps free behind the last.
             let room = (pieces.ids.len() + 3) * longest;
@@ -100,21 +97,12 @@ impl hyper::body::Body for Body {
 
     fn poll_frame(
         self: Pin<&mut Self>,
-        cx: &mut Context<'_>,
+        _: &mut Context<'_>,
     ) -> Poll<Option<Result<Frame<Bytes>, io::Error>>> {
         Poll::Ready(match self.get_mut() {
             Self::Whole(bytes) => bytes.take().map(|bytes| Ok(Frame::data(bytes))),
             Self::Ids(pieces) if pieces.ended => None,
-            // A client that reads as fast as we write never makes us wait: others run in between.
-            Self::Ids(pieces) if pieces.at_a_stretch >= FLUSH_AT => {
-                pieces.at_a_stretch = 0;
-                cx.waker().wake_by_ref();
-                return Poll::Pending;
-            }
-            Self::Ids(pieces) => Some(pieces.piece(CHUNK).map(|piece| {
-                pieces.at_a_stretch += piece.len();
-                Frame::data(piece.into())
-            })),
+            Self::Ids(pieces) => Some(pieces.piece(CHUNK).map(|piece| Frame::data(piece.into()))),
         })
     }
 
@@ -149,23 +137,6 @@ mod tests {
         let mut caller = testing::mint().caller();
         let (namespace, callers) = caller.find(b"default").unwrap();
         namespace.take(callers, count).await.unwrap()
-    }
-
-    /// Goal: one that reads fast does not keep a thread for as long as its answer is.
-    #[tokio::test]
-    async fn others_run_between_the_pieces_of_a_long_body() {
-        let mut body = Body::ids(ids(50_000).await, Form::Json).unwrap();
-        let mut cx = Context::from_waker(std::task::Waker::noop());
-        let (mut stretches, mut bytes) = (1, 0);
-        loop {
-            match Pin::new(&mut body).poll_frame(&mut cx) {
-                Poll::Pending => (stretches, bytes) = (stretches + 1, 0),
-                Poll::Ready(Some(frame)) => bytes += frame.unwrap().into_data().unwrap().len(),
-                Poll::Ready(None) => break,
-            }
-            assert!(bytes <= FLUSH_AT + CHUNK, "{bytes} bytes at a stretch");
-        }
-        assert!(stretches > 10, "{stretches}");
     }
 
     /// Goal: the same document whether whole or in pieces, at both sides of the bound between them.

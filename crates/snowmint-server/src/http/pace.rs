@@ -5,7 +5,7 @@ use std::io;
 use std::pin::Pin;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::task::{Context, Poll};
+use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
 use hyper::body::{Body, Frame, SizeHint};
@@ -13,6 +13,7 @@ use hyper::rt::{Read, ReadBufCursor, Write};
 use tokio::time::Instant;
 
 use crate::settings::Timeouts;
+use crate::turns::Turn;
 
 /// No deadline: a request is being answered.
 const NONE: u64 = u64::MAX;
@@ -149,30 +150,44 @@ impl<B: Body + Unpin> Body for Answered<B> {
     }
 }
 
-/// A connection whose reads are noticed.
+/// A connection whose reads are noticed, and which neither reads nor writes when its turn is over: a client that sends and
+/// reads as fast as the server never makes it wait.
 #[derive(Debug)]
-pub(super) struct Paced<T> {
+pub(super) struct Paced<'a, T> {
     pub(super) stream: T,
     pub(super) pace: Pace,
+    pub(super) turn: &'a Turn,
 }
 
-impl<T: Read + Unpin> Read for Paced<T> {
+impl<T: Write + Unpin> Paced<'_, T> {
+    fn write_in_turn(
+        &mut self,
+        cx: &mut Context<'_>,
+        write: impl FnOnce(Pin<&mut T>, &mut Context<'_>) -> Poll<io::Result<usize>>,
+    ) -> Poll<io::Result<usize>> {
+        ready!(self.turn.poll_pass(cx));
+        let written = ready!(write(Pin::new(&mut self.stream), cx))?;
+        self.turn.spend(written);
+        Poll::Ready(Ok(written))
+    }
+}
+
+impl<T: Read + Unpin> Read for Paced<'_, T> {
     fn poll_read(
         mut self: Pin<&mut Self>,
         cx: &mut Context<'_>,
         buffer: ReadBufCursor<'_>,
     ) -> Poll<io::Result<()>> {
-        let read = Pin::new(&mut self.stream).poll_read(cx, buffer);
-        if read.is_ready() {
-            self.pace.read();
-        }
-        read
+        ready!(self.turn.poll_pass(cx));
+        let read = ready!(Pin::new(&mut self.stream).poll_read(cx, buffer));
+        self.pace.read();
+        Poll::Ready(read)
     }
 }
 
-impl<T: Write + Unpin> Write for Paced<T> {
+impl<T: Write + Unpin> Write for Paced<'_, T> {
     fn poll_write(mut self: Pin<&mut Self>, cx: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
-        Pin::new(&mut self.stream).poll_write(cx, bytes)
+        self.write_in_turn(cx, |stream, cx| stream.poll_write(cx, bytes))
     }
 
     fn poll_flush(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
@@ -192,6 +207,37 @@ impl<T: Write + Unpin> Write for Paced<T> {
         cx: &mut Context<'_>,
         buffers: &[io::IoSlice<'_>],
     ) -> Poll<io::Result<usize>> {
-        Pin::new(&mut self.stream).poll_write_vectored(cx, buffers)
+        self.write_in_turn(cx, |stream, cx| stream.poll_write_vectored(cx, buffers))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use hyper::rt::ReadBuf;
+    use hyper_util::rt::TokioIo;
+
+    use super::*;
+    use crate::limits::TURN;
+
+    /// Goal: a client that takes whatever is written, and sends without end, does not keep a thread. Method: a stream that
+    /// is always ready.
+    #[tokio::test]
+    async fn a_connection_neither_writes_nor_reads_after_its_turn() {
+        let timeouts = crate::Settings::default().timeouts;
+        let turn = Turn::default();
+        let stream = TokioIo::new(tokio::io::join(tokio::io::repeat(b' '), tokio::io::sink()));
+        let mut paced = Paced { stream, pace: Pace::new(timeouts), turn: &turn };
+        let mut cx = Context::from_waker(std::task::Waker::noop());
+        let mut written = 0;
+        while let Poll::Ready(wrote) = Pin::new(&mut paced).poll_write(&mut cx, &[0; 16 * 1024]) {
+            written += wrote.unwrap();
+            assert!(written <= TURN, "{written} bytes");
+        }
+        assert_eq!(written, TURN);
+        let slices = [io::IoSlice::new(b"more")];
+        assert!(Pin::new(&mut paced).poll_write_vectored(&mut cx, &slices).is_pending());
+        let mut room = [0; 16];
+        let mut buffer = ReadBuf::new(&mut room);
+        assert!(Pin::new(&mut paced).poll_read(&mut cx, buffer.unfilled()).is_pending());
     }
 }

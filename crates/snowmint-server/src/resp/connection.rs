@@ -25,6 +25,7 @@ use crate::server::Server;
 use crate::settings::Timeouts;
 use crate::shutdown::Draining;
 use crate::status::Kind;
+use crate::turns::Turn;
 
 /// What a client hears that finds no place, in the words of Redis.
 const REFUSAL: &[u8] = b"-ERR max number of clients reached\r\n";
@@ -41,10 +42,12 @@ pub(crate) async fn serve(server: Arc<Server>, stream: TcpStream, place: Place, 
         caller: server.mint.caller(),
         room: READ_ROOM,
         out: Vec::new(),
+        turn: Arc::default(),
         server,
         stream,
     };
-    let ended = connection.run(draining).await;
+    let (server, turn) = (Arc::clone(&connection.server), Arc::clone(&connection.turn));
+    let ended = server.turns.take(&turn, connection.run(draining)).await;
     connection.tally.add_up(&connection.server.metrics);
     connection.session.transaction.end(&connection.server.queued);
     match ended {
@@ -81,6 +84,7 @@ struct Connection {
     /// How much is read at once.
     room: usize,
     out: Vec<u8>,
+    turn: Arc<Turn>,
 }
 
 impl Connection {
@@ -145,6 +149,7 @@ impl Connection {
             }
             let full = input.len() == input.capacity();
             let came = Instant::now();
+            self.turn.spend(read);
             let answered = self.answer(&mut parser, &mut input).await?;
             self.flush().await?;
             if let (Some(end), _) = answered {
@@ -164,6 +169,7 @@ impl Connection {
             if pace.next() < timer.deadline() {
                 timer.as_mut().reset(pace.next());
             }
+            self.turn.pass().await;
         }
     }
 
@@ -318,12 +324,12 @@ impl Connection {
         End::Told
     }
 
-    /// Sends a full buffer, and lets other connections run: a client that reads as fast as we write never makes us wait,
-    /// and two of them would keep every thread for as long as they have requests in line.
+    /// Sends a full buffer, and lets other connections run when the turn is over: a client that reads as fast as we write
+    /// never makes us wait, and two of them would keep every thread for as long as they have requests in line.
     async fn flush_full(&mut self) -> io::Result<()> {
         if self.out.len() >= FLUSH_AT {
             self.flush().await?;
-            tokio::task::yield_now().await;
+            self.turn.pass().await;
         }
         Ok(())
     }
@@ -344,6 +350,7 @@ impl Connection {
                 Err(error) => return Err(error),
             };
         }
+        self.turn.spend(sent);
         self.out.clear();
         Ok(())
     }
