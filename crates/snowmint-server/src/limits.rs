@@ -26,8 +26,8 @@ pub const FLUSH_AT: usize = 64 * 1024;
 /// Bytes that a connection reads and writes before it lets others run.
 pub const TURN: usize = FLUSH_AT;
 
-/// A connection that has read and written this much without a pause waits in line before it goes on: more than a usual
-/// request and its answer.
+/// A connection that has read and written this much without a pause waits in line before it goes on, unless it rested: more
+/// than a usual request and its answer.
 pub const LONG_TURN: usize = 4 * 1024;
 
 /// How long a client is still answered that goes on sending after the service was told to end.
@@ -53,7 +53,7 @@ pub const OTHER_FILES: usize = 32;
 /// How long a connection beyond the most there may be may take.
 pub const LINGER: Duration = Duration::from_secs(1);
 
-/// A connection that is idle for this long gives its buffers back.
+/// A connection that is idle for this long gives its buffers back, and does not wait in line for what it asks next.
 pub const REST: Duration = Duration::from_secs(1);
 
 /// Bytes of an answer that the system holds for a client and has not sent yet.

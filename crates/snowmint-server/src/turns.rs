@@ -2,7 +2,7 @@
 //!
 //! However many connections ask without a pause, only as many of them as there are threads are ready to run at a time. The
 //! others wait in line, first come, first served. A connection whose requests are small never waits in that line, so what it
-//! waits for does not grow with their number.
+//! waits for does not grow with their number; neither does one that had a long answer a while ago.
 
 use std::future::{Future, poll_fn};
 use std::pin::{Pin, pin};
@@ -12,8 +12,9 @@ use std::task::{Context, Poll, ready};
 
 use tokio::runtime::Handle;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
+use tokio::time::Instant;
 
-use crate::limits::{LONG_TURN, TURN};
+use crate::limits::{LONG_TURN, REST, TURN};
 
 /// The line of the connections that have much to answer.
 #[derive(Debug)]
@@ -77,8 +78,9 @@ impl Turns {
     pub(crate) async fn take<T>(&self, turn: &Turn, connection: impl Future<Output = T>) -> T {
         let mut connection = pin!(connection);
         let mut place = Place::None;
+        let mut last_long: Option<Instant> = None;
         poll_fn(|cx| {
-            if turn.spent() >= LONG_TURN {
+            if last_long.is_some_and(|ended| !matches!(place, Place::None) || ended.elapsed() < REST) {
                 ready!(place.poll(&self.0, cx));
             }
             turn.begin();
@@ -88,6 +90,7 @@ impl Turns {
             if !turn.passes.load(Ordering::Relaxed) {
                 place = Place::None;
             }
+            last_long = (turn.spent() >= LONG_TURN).then(Instant::now);
             polled
         })
         .await
@@ -192,6 +195,34 @@ mod tests {
         let taken: Vec<u64> = taken.iter().map(|taken| taken.load(Ordering::Relaxed)).collect();
         let (least, most) = (taken.iter().min().unwrap(), taken.iter().max().unwrap());
         assert!(*least > 10 && most - least <= 2, "{taken:?}");
+    }
+
+    /// Goal: a client that had a long answer, such as the metrics, does not wait in line for a small one a while later.
+    #[tokio::test(start_paused = true)]
+    async fn a_long_turn_is_forgotten_after_a_rest() {
+        let turns = Turns::new();
+        let first = Arc::clone(&turns.0).try_acquire_owned().unwrap();
+        let (turn, (asks, mut asked)) = (Turn::default(), tokio::sync::mpsc::channel(1));
+        let mut connection = pin!(turns.take(&turn, async {
+            loop {
+                turn.spend(LONG_TURN);
+                asked.recv().await.unwrap();
+            }
+        }));
+        let mut cx = Context::from_waker(std::task::Waker::noop());
+        assert!(connection.as_mut().poll(&mut cx).is_pending());
+        asks.try_send(()).unwrap();
+        assert!(connection.as_mut().poll(&mut cx).is_pending());
+        assert_eq!(asks.capacity(), 0, "it waits in line");
+        drop(first);
+        assert!(connection.as_mut().poll(&mut cx).is_pending());
+        assert_eq!(asks.capacity(), 1, "its turn");
+
+        let _first = Arc::clone(&turns.0).try_acquire_owned().unwrap();
+        tokio::time::advance(REST).await;
+        asks.try_send(()).unwrap();
+        assert!(connection.as_mut().poll(&mut cx).is_pending());
+        assert_eq!(asks.capacity(), 1, "answered at once");
     }
 
     /// Goal: one that is first in line and then waits for its client keeps nobody back, and neither does one that goes.
