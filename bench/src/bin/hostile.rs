@@ -1,5 +1,6 @@
 //! Hostile clients beside an honest one: how long that waits, whether the lease is renewed, and what memory is left after.
-//! Clients and server share the machine, so the honest client also waits for a processor that the hostile ones use.
+//! Clients and server share the machine. Hostile threads run at the lowest priority, as if they had processors of their own:
+//! what is measured is how the server shares itself out, not how the system shares the processors.
 
 use std::io::{self, BufRead as _, BufReader, Read as _, Write as _};
 use std::net::{SocketAddr, TcpStream};
@@ -9,7 +10,8 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use rustix::process::{Resource, Rlimit, Signal, getrlimit, setrlimit};
+use rustix::net::{RecvFlags, recv};
+use rustix::process::{Resource, Rlimit, Signal, getrlimit, setpriority_process, setrlimit};
 use snowmint_bench::server::{Outcome, PATIENCE, Scratch, Server};
 use snowmint_bench::stats::{median, quantile};
 use snowmint_bench::table::{Table, figure};
@@ -47,15 +49,23 @@ fn raise_open_files() -> Outcome<()> {
 /// What hostile clients do until they are told to stop.
 type Attack = fn(&Server, &AtomicBool);
 
-const ATTACKS: [(&str, &[Attack]); 8] = [
+const ATTACKS: [(&str, &[Attack]); 13] = [
     ("none", &[]),
     ("8 RESP pipelines of `ID.NEXT .. COUNT 100000`", &[greedy_resp]),
-    ("8 HTTP connections of `count=100000`", &[greedy_http]),
+    ("500 of them", &[crowd_resp]),
+    ("8 RESP pipelines of `ID.NEXT` without a count", &[small_resp]),
+    ("8 HTTP pipelines of `count=100000`", &[greedy_http]),
+    ("500 of them", &[crowd_http]),
+    ("8 HTTP pipelines of `count=500`", &[middle_http]),
+    ("8 HTTP pipelines without a count", &[small_http]),
     ("8,000 connections that ask once and idle, 7,000 allowed", &[idle]),
     ("connecting and closing without a pause", &[connect]),
     ("400 readers of 1 KiB a second", &[slow]),
     ("garbage, half requests, TLS, the other protocol", &[wrong]),
-    ("all of these", &[greedy_resp, greedy_http, idle, connect, slow, wrong]),
+    (
+        "all but the crowds of 500",
+        &[greedy_resp, small_resp, greedy_http, middle_http, small_http, idle, connect, slow, wrong],
+    ),
 ];
 
 fn measure(binary: &Path, quick: bool) -> Outcome<()> {
@@ -66,6 +76,7 @@ fn measure(binary: &Path, quick: bool) -> Outcome<()> {
         "p50 ms",
         "p99 ms",
         "slowest ms",
+        "server's CPU, cores",
         "health checks failed",
         "lease renewals",
         "lost",
@@ -77,12 +88,12 @@ fn measure(binary: &Path, quick: bool) -> Outcome<()> {
     for (what, attacks) in ATTACKS {
         let scratch = Scratch::new("hostile")?;
         let data = scratch.0.join("data");
-        let added = Command::new(binary)
-            .args(["ns", "add", "random", "--scheme", "uuid4", "--data"])
-            .arg(&data)
-            .output()?;
-        if !added.status.success() {
-            return Err(String::from_utf8_lossy(&added.stderr).into());
+        let commands: [&[&str]; 2] = [&["store", "init"], &["ns", "add", "random", "--scheme", "uuid4"]];
+        for command in commands {
+            let done = Command::new(binary).args(command).arg("--data").arg(&data).output()?;
+            if !done.status.success() {
+                return Err(String::from_utf8_lossy(&done.stderr).into());
+            }
         }
         let flags = ["--window", WINDOW, "--max-connections", MOST];
         let (server, _) = Server::start(binary, &data, &flags)?;
@@ -95,6 +106,7 @@ fn measure(binary: &Path, quick: bool) -> Outcome<()> {
             figure(median(&row.ms)),
             figure(quantile(&row.ms, 0.99)),
             figure(quantile(&row.ms, 1.0)),
+            figure(row.cores),
             format!("{} of {}", row.failed, row.checks),
             row.renewals.to_string(),
             row.lost.to_string(),
@@ -104,11 +116,19 @@ fn measure(binary: &Path, quick: bool) -> Outcome<()> {
         ]);
     }
     table.print();
+    println!(
+        "\nThe honest client asks for one id at a time over RESP and HTTP; a health check opens a connection each 50 ms. All \
+         clients\nand the server share {} processors. Hostile threads run at nice 19, so that the honest client waits for the \
+         server rather\nthan for a processor; the server's CPU shows how busy they keep it.",
+        thread::available_parallelism()?
+    );
     Ok(())
 }
 
 struct Row {
     ms: Vec<f64>,
+    /// What the server used meanwhile.
+    cores: f64,
     checks: u64,
     failed: u64,
     renewals: u64,
@@ -133,10 +153,16 @@ fn beside(server: &Server, attacks: &[Attack], time: Duration) -> Outcome<Row> {
     );
     let stop = AtomicBool::new(false);
     let (checks, failed) = (AtomicU64::new(0), AtomicU64::new(0));
-    let ms = thread::scope(|scope| {
+    let (ms, cores) = thread::scope(|scope| {
         let (stop, checks, failed) = (&stop, &checks, &failed);
         for attack in attacks {
-            scope.spawn(move || attack(server, stop));
+            scope.spawn(move || {
+                // Of this thread, and of those that it starts.
+                if let Err(error) = setpriority_process(None, 19) {
+                    eprintln!("hostile: the priority of hostile clients stays as it is: {error}");
+                }
+                attack(server, stop);
+            });
         }
         if !attacks.is_empty() {
             thread::sleep(Duration::from_secs(2));
@@ -153,6 +179,7 @@ fn beside(server: &Server, attacks: &[Attack], time: Duration) -> Outcome<Row> {
             }
         });
         let asked = (|| {
+            let cpu_ms = server.cpu_ms()?;
             let (began, mut ms) = (Instant::now(), Vec::new());
             while began.elapsed() < time {
                 let asked = Instant::now();
@@ -163,7 +190,8 @@ fn beside(server: &Server, attacks: &[Attack], time: Duration) -> Outcome<Row> {
                 ms.push(asked.elapsed().as_secs_f64() * 1e3);
                 thread::sleep(Duration::from_millis(1));
             }
-            io::Result::Ok(ms)
+            let cores = (server.cpu_ms()? - cpu_ms) / began.elapsed().as_secs_f64() / 1e3;
+            Outcome::Ok((ms, cores))
         })();
         stop.store(true, Ordering::Relaxed);
         asked
@@ -177,6 +205,7 @@ fn beside(server: &Server, attacks: &[Attack], time: Duration) -> Outcome<Row> {
     }
     Ok(Row {
         ms,
+        cores,
         checks: checks.into_inner(),
         failed: failed.into_inner(),
         renewals: metric(&mut http, "snowmint_lease_renewals_total")? - renewals,
@@ -237,35 +266,81 @@ fn metric(client: &mut BufReader<TcpStream>, name: &str) -> Outcome<u64> {
     Ok(line.ok_or(format!("no {name}"))?.trim().parse()?)
 }
 
-/// Asks without a pause and reads as fast as it is answered.
-fn greedy(address: SocketAddr, request: &[u8], stop: &AtomicBool) {
-    let requests = request.repeat(100);
+/// Asks without a pause and reads as fast as it is answered, over some connections.
+fn greedy(address: SocketAddr, connections: usize, request: &[u8], stop: &AtomicBool) {
+    /// Each looks after its share of the connections.
+    const THREADS: usize = 4;
+    let requests = request.repeat(64 * 1024 / request.len());
     thread::scope(|scope| {
-        for _ in 0..8 {
+        for _ in 0..THREADS {
             scope.spawn(|| {
-                let Ok(stream) = TcpStream::connect(address) else { return };
-                let (Ok(mut writer), mut reader) = (stream.try_clone(), stream) else { return };
-                let requests = &requests;
-                thread::scope(|scope| {
-                    scope.spawn(move || while writer.write_all(requests).is_ok() {});
-                    let mut ignored = vec![0; 1 << 18];
-                    while !stop.load(Ordering::Relaxed)
-                        && reader.read(&mut ignored).is_ok_and(|read| read > 0)
-                    {}
-                    // The writer hears of the end this way.
-                    let _ = reader.shutdown(std::net::Shutdown::Both);
-                });
+                let share = connections / THREADS;
+                let mut clients: Vec<Greedy> =
+                    (0..share).filter_map(|_| Greedy::connect(address).ok()).collect();
+                let mut ignored = vec![0; 1 << 20];
+                while !stop.load(Ordering::Relaxed) {
+                    let moved = clients.iter_mut().map(|client| client.go_on(&requests, &mut ignored));
+                    if moved.sum::<usize>() == 0 {
+                        thread::sleep(Duration::from_micros(100));
+                    }
+                }
             });
         }
     });
 }
 
+/// One connection whose requests are never at their end.
+struct Greedy {
+    stream: TcpStream,
+    /// How much of the requests was sent.
+    sent: usize,
+}
+
+impl Greedy {
+    fn connect(address: SocketAddr) -> io::Result<Self> {
+        let stream = TcpStream::connect(address)?;
+        stream.set_nonblocking(true)?;
+        Ok(Self { stream, sent: 0 })
+    }
+
+    /// Sends and reads what there is room for: how many bytes that were.
+    fn go_on(&mut self, requests: &[u8], ignored: &mut [u8]) -> usize {
+        let sent = self.stream.write(&requests[self.sent..]).unwrap_or(0);
+        self.sent = (self.sent + sent) % requests.len();
+        // The system throws it away without a copy, which costs the server's processors less.
+        sent + recv(&self.stream, ignored, RecvFlags::TRUNC).map_or(0, |(_, read)| read)
+    }
+}
+
+const RESP: &[u8] = b"ID.NEXT random COUNT 100000\r\n";
+const HTTP: &[u8] = b"GET /v1/ids/random?count=100000 HTTP/1.1\r\nHost: localhost\r\n\r\n";
+
 fn greedy_resp(server: &Server, stop: &AtomicBool) {
-    greedy(server.resp, b"ID.NEXT random COUNT 100000\r\n", stop);
+    greedy(server.resp, 8, RESP, stop);
+}
+
+fn crowd_resp(server: &Server, stop: &AtomicBool) {
+    greedy(server.resp, 500, RESP, stop);
+}
+
+fn small_resp(server: &Server, stop: &AtomicBool) {
+    greedy(server.resp, 8, b"ID.NEXT random\r\n", stop);
 }
 
 fn greedy_http(server: &Server, stop: &AtomicBool) {
-    greedy(server.http, b"GET /v1/ids/random?count=100000 HTTP/1.1\r\nHost: localhost\r\n\r\n", stop);
+    greedy(server.http, 8, HTTP, stop);
+}
+
+fn crowd_http(server: &Server, stop: &AtomicBool) {
+    greedy(server.http, 500, HTTP, stop);
+}
+
+fn middle_http(server: &Server, stop: &AtomicBool) {
+    greedy(server.http, 8, b"GET /v1/ids/random?count=500 HTTP/1.1\r\nHost: localhost\r\n\r\n", stop);
+}
+
+fn small_http(server: &Server, stop: &AtomicBool) {
+    greedy(server.http, 8, b"GET /v1/ids/random HTTP/1.1\r\nHost: localhost\r\n\r\n", stop);
 }
 
 fn wait_for(stop: &AtomicBool) {
