@@ -5,10 +5,16 @@ cd "$(dirname "$0")"
 
 quick=()
 out=RESULTS.md
-case "${1-}" in
-    --quick) quick=(--quick) out=/dev/stdout ;;
-    '') ;;
-    *) echo "usage: $0 [--quick]   (--quick: under a minute, to standard output)" >&2; exit 2 ;;
+only=
+case "${1-} ${2-}" in
+    '--quick ') quick=(--quick) out=/dev/stdout ;;
+    '--only hostile' | '--only fleet') only=$2 ;;
+    ' ') ;;
+    *)
+        echo "usage: $0 [--quick | --only hostile|fleet]" >&2
+        echo "  --quick: under a minute, to standard output; --only: replaces these tables of RESULTS.md" >&2
+        exit 2
+        ;;
 esac
 
 export CARGO_TARGET_DIR="${CARGO_TARGET_DIR:-$(cd .. && pwd)/target}"
@@ -19,14 +25,38 @@ dist="$CARGO_TARGET_DIR/dist"
 
 results=$(mktemp)
 trap 'rm -f "$results"' EXIT
+
+changed() { git diff --quiet HEAD -- ../crates 2>/dev/null || echo ' with changes not committed'; }
+load() { cut -d' ' -f1-3 /proc/loadavg; }
+
+# part HEADING COMMAND...: the sections of RESULTS.md whose headings match are replaced by what the command prints.
+part() {
+    local heading=$1 before
+    before=$(load)
+    shift
+    "$@" >"$results.part"
+    awk -v heading="$heading" -v stamp="Measured apart from the rest on $(date -u +%F), at commit $(git rev-parse --short HEAD)$(changed). Load before: $before; after: $(load)." '
+        function put() { if (done++) return; while ((getline line < new) > 0) { if (line == "" && !begun) continue; begun = 1; print line; if (line ~ /^## / && !stamped++) print "\n" stamp } print "" }
+        /^## / { skip = $0 ~ heading; if (skip) put() }
+        !skip { print }
+        END { put() }
+    ' new="$results.part" RESULTS.md | cat -s | sed -e '${/^$/d}' >"$results"
+    rm -f "$results.part"
+    cat "$results" >RESULTS.md
+}
+case $only in
+    hostile) part '^## Hostile clients' "$release/hostile" "$dist/snowmint" && exit ;;
+    fleet) part '^## [0-9]+ nodes ' "$release/fleet" && exit ;;
+esac
+
 {
     echo "# Results"
     echo
-    echo "Written by \`bench/run.sh\` on $(date -u +%F), at commit $(git rev-parse --short HEAD)$(git diff --quiet HEAD -- ../crates 2>/dev/null || echo ' with changes not committed'). Read the ratios, not the nanoseconds."
+    echo "Written by \`bench/run.sh\` on $(date -u +%F), at commit $(git rev-parse --short HEAD)$(changed). Read the ratios, not the nanoseconds."
     echo
     echo "- $(nproc) processors, $(awk -F': ' '/^model name/ { print $2; exit }' /proc/cpuinfo), $(awk '/^MemTotal/ { printf "%.0f GiB", $2 / 1048576 }' /proc/meminfo)"
     echo "- Linux $(uname -r), $(rustc --version), $(redis-server --version | awk '{ print "redis-server", substr($3, 3) }')"
-    echo "- load before: $(cut -d' ' -f1-3 /proc/loadavg)"
+    echo "- load before: $(load)"
     echo "- peers: $(awk '/^name = / { name = $3 } /^version = / && name ~ /^"(ferroid|idgenerator|rs-snowflake|scru64|snowflaked|snowid|tsid|ulid|uuid)"$/ { gsub(/"/, "", name); gsub(/"/, "", $3); printf "%s%s %s", sep, name, $3; sep = ", " }' Cargo.lock)"
     "$release/ids" "${quick[@]}"
     "$release/segments" "${quick[@]}"
