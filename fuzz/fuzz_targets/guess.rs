@@ -28,9 +28,9 @@ fn check(guesses: &[Guess]) {
     assert!(guesses.is_sorted_by(|one, next| one.cost_bits() <= next.cost_bits()), "NaN is in no order");
     for guess in guesses {
         assert!(!guess.name().is_empty() && !guess.form().is_empty());
-        if let (Some((preset, parts)), Some(id)) = (guess.layout(), guess.id()) {
-            assert_eq!(preset.layout.compose(&parts), Ok(id));
-            assert_eq!(guess.unix_ms(), Some(preset.layout.unix_ms(parts.timestamp)));
+        if let (Some((layout, parts)), Some(id)) = (guess.layout(), guess.id()) {
+            assert_eq!(layout.compose(&parts), Ok(id));
+            assert_eq!(guess.unix_ms(), Some(layout.unix_ms(parts.timestamp)));
         }
     }
 }

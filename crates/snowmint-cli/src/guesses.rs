@@ -12,7 +12,7 @@ const OTHERS: usize = 4;
 /// How many of those may have the bits of one layout, and differ in their epochs alone.
 const OF_SAME_BITS: usize = 3;
 
-/// One line for each candidate after the first.
+/// A line for each of the likeliest candidates after the first, and one for the rest.
 pub(crate) fn others(candidates: &[Candidate], now_unix_ms: u64) -> Vec<String> {
     let Some((first, rest)) = candidates.split_first() else { return Vec::new() };
     let mut told: Vec<&Candidate> = Vec::new();
@@ -21,7 +21,17 @@ pub(crate) fn others(candidates: &[Candidate], now_unix_ms: u64) -> Vec<String> 
             told.push(candidate);
         }
     }
-    told.into_iter().take(OTHERS).map(|candidate| line(candidate, first.form, now_unix_ms)).collect()
+    told.truncate(OTHERS);
+    let lines = told.iter().map(|candidate| line(candidate, first.form, now_unix_ms));
+    lines.chain(untold(rest, &told)).collect()
+}
+
+/// How many readings have no line, if they are worth one together.
+fn untold(rest: &[Candidate], told: &[&Candidate]) -> Option<String> {
+    let sum = |share: f64, candidate: &Candidate| share + candidate.likelihood.unwrap_or_default();
+    let share = rest.iter().fold(0.0, sum) - told.iter().copied().fold(0.0, sum);
+    let count = rest.len() - told.len();
+    (share >= 0.01).then(|| with_likelihood(&format!("{count} more, see --json"), Some(share)))
 }
 
 /// Whether the time and the sequence of two layouts have the same bits of an id.
@@ -37,17 +47,26 @@ fn have_same_bits(one: &Candidate, other: &Candidate) -> bool {
     }
 }
 
+/// `twitter, 61% likely`; the name alone where nothing was guessed.
+pub(crate) fn with_likelihood(name: &str, likelihood: Option<f64>) -> String {
+    likelihood.map_or_else(|| name.to_owned(), |share| format!("{name}, {} likely", percent(share)))
+}
+
+/// Whole percents, but never none.
+fn percent(share: f64) -> String {
+    if share < 0.01 { "under 1%".to_owned() } else { format!("{:.0}%", share * 100.0) }
+}
+
 /// What a candidate says; its text form only where it is another than that of the first.
 fn line(candidate: &Candidate, first_form: &str, now_unix_ms: u64) -> String {
     let name = candidate.decoded.name();
     let same = candidate.form == first_form || candidate.form == name;
     let form = if same { String::new() } else { format!(", read as {}", candidate.form) };
-    match candidate.decoded.unix_ms() {
-        Some(unix_ms) => {
-            format!("{name}{form}: {} ({})", Utc(unix_ms), instants::age(unix_ms, now_unix_ms))
-        }
-        None => format!("{name}{form}"),
-    }
+    let instant = match candidate.decoded.unix_ms() {
+        Some(unix_ms) => format!(": {} ({})", Utc(unix_ms), instants::age(unix_ms, now_unix_ms)),
+        None => String::new(),
+    };
+    with_likelihood(&format!("{name}{form}{instant}"), candidate.likelihood)
 }
 
 /// The fields of an id of another scheme, such as a UUID.

@@ -18,7 +18,9 @@ const EXAMPLES: &str = "\
 Examples:
   snowmint inspect 1541815603606036480
       Without --layout, draws the likeliest reading and lists the others:
-      other layouts, other text forms, UUID, ULID, ObjectId, a plain number.
+      other layouts and epochs, other text forms, UUID, ULID, ObjectId, a plain
+      number. How likely each is, is an estimate by fields and age: name the
+      layout with --layout where you know it.
   snowmint inspect --layout sonyflake 500000000000000000
   snowmint inspect 01ARZ3NDEKTSV4RRFFQ69G5FAV
   snowmint new -n 3 | snowmint inspect
@@ -42,12 +44,14 @@ JSON, one object a line, read by --layout and --format, or as the likeliest:
   binary     all 64 bits, a space before each field
   guesses    only without --layout: the possible readings, the likeliest first;
              the members above are those of the first
-    name       a layout of `snowmint layouts`, a scheme, or `number`
+    name       a layout of `snowmint layouts` or as text, a scheme, or `number`
     form       the text form, such as decimal or base62
     unix_ms, utc
                the instant of that reading, if it has one
     cost_bits  how unlikely: each bit more is half as likely. Readings a million
-               times less likely than the first are omitted
+               times less likely than the first are omitted, layouts without a
+               name already from a hundred times
+    likelihood the estimate, 0 to 0.99 over all readings together
 A plain number has only `id` and `guesses`. A UUID, ULID or ObjectId has its
 text as `id`, `scheme`, `unix_ms` and `utc` if it has an instant, and its fields.
 
@@ -67,14 +71,17 @@ pub(crate) struct Args {
     /// Read the ids in this text form, such as hex or base58; without it in the likeliest
     #[arg(long, value_name = "FORM", value_parser = values::digits)]
     format: Option<Digits>,
+    /// Weigh the ages of ids as at this instant (such as 2026-11-22T08:00:00Z), not now
+    #[arg(long, value_name = "INSTANT", value_parser = snowmint::utc::parse)]
+    now: Option<u64>,
     /// Print one JSON object a line
     #[arg(long)]
     json: bool,
 }
 
 pub(crate) fn run(args: &Args) -> Result<(), Failure> {
-    let mut inspector =
-        Inspector { args, out: Output::new(), now_unix_ms: WallClock.unix_ms(), shown: 0, refused: 0 };
+    let now_unix_ms = args.now.unwrap_or_else(|| WallClock.unix_ms());
+    let mut inspector = Inspector { args, out: Output::new(), now_unix_ms, shown: 0, refused: 0 };
     if args.ids.is_empty() {
         inspector.standard_input()?;
     } else {
@@ -160,17 +167,18 @@ impl Inspector<'_> {
     /// Draws the likeliest reading and lists the others.
     fn draw(&mut self, inspection: &Inspection) -> Result<(), Failure> {
         let decoded = &inspection.likeliest().decoded;
+        let name = guesses::with_likelihood(&decoded.name(), inspection.likeliest().likelihood);
         match decoded {
-            Decoded::Snowflake { id, layout, parts } => self.bits(*id, layout, parts, &decoded.name())?,
+            Decoded::Snowflake { id, layout, parts } => self.bits(*id, layout, parts, &name)?,
             Decoded::Scheme(id) => {
-                self.title(&id.to_string(), id.scheme().name())?;
+                self.title(&id.to_string(), &name)?;
                 self.facts(guesses::scheme_facts(id, self.now_unix_ms))?;
             }
             Decoded::Number(id) => {
-                self.title(&id.to_string(), "number")?;
+                self.title(&id.to_string(), &name)?;
                 self.facts(texts(*id))?;
             }
-            other => self.title("", &other.name())?,
+            _ => self.title("", &name)?,
         }
         for other in guesses::others(inspection.candidates(), self.now_unix_ms) {
             let name = self.out.paint.faint("or     ");

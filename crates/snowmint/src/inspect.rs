@@ -23,6 +23,10 @@ use crate::{Field, Id, Layout, PRESETS, Parts, SplitError};
 
 /// Candidates that are a million times less likely than the first are noise.
 const NOISE_BITS: f64 = 20.0;
+/// The same for layouts without a name, of which there are as many as years: a hundred times.
+const UNNAMED_NOISE_BITS: f64 = 6.6;
+/// The likelihood of all readings together: the rest is for systems that are not known here.
+const KNOWN: f64 = 0.99;
 /// The most candidates that namespaces give: those of more layouts help nobody.
 const MAX_OWNED: usize = 16;
 /// The most namespaces that a candidate names.
@@ -53,8 +57,8 @@ pub enum Decoded {
 pub enum Value {
     /// A whole number.
     Number(u64),
-    /// A number of bits, rounded to tenths.
-    Bits(f64),
+    /// A number that need not be whole, rounded.
+    Real(f64),
     /// A text. The id is one too: JavaScript keeps only 53 bits of a number.
     Text(String),
     /// Several texts.
@@ -168,13 +172,16 @@ pub struct Candidate {
     /// How many bits it takes to describe the text, if it is this: each bit more is half as likely. `None` where the
     /// instant is not plausible.
     pub cost_bits: Option<f64>,
+    /// How likely the text is this rather than something else that it may be, 0 to 0.99: an estimate from the values of
+    /// its fields and from its age. `None` where nothing was to be guessed, or the instant is not plausible.
+    pub likelihood: Option<f64>,
 }
 
 impl Candidate {
     /// A text of a namespace, in its form.
     pub fn of_namespace(namespace: &str, decoded: Decoded, form: &'static str, now_unix_ms: u64) -> Self {
         let cost_bits = guess::cost_of(&decoded, now_unix_ms);
-        Self { decoded, form, namespaces: vec![namespace.to_owned()], cost_bits }
+        Self { decoded, form, namespaces: vec![namespace.to_owned()], cost_bits, likelihood: None }
     }
 
     fn of_guess(guess: &Guess) -> Self {
@@ -183,6 +190,7 @@ impl Candidate {
             form: guess.form(),
             namespaces: Vec::new(),
             cost_bits: Some(guess.cost_bits()),
+            likelihood: None,
         }
     }
 
@@ -196,7 +204,10 @@ impl Candidate {
             values.push(("utc", Value::Text(Utc(unix_ms).to_string())));
         }
         if let Some(cost_bits) = self.cost_bits {
-            values.push(("cost_bits", Value::Bits((cost_bits * 10.0).round() / 10.0)));
+            values.push(("cost_bits", Value::Real((cost_bits * 10.0).round() / 10.0)));
+        }
+        if let Some(likelihood) = self.likelihood {
+            values.push(("likelihood", Value::Real((likelihood * 1000.0).round() / 1000.0)));
         }
         if !self.namespaces.is_empty() {
             values.push(("namespaces", Value::Texts(self.namespaces.clone())));
@@ -245,7 +256,8 @@ impl Inspection {
 
     /// A text of which it is known what it is.
     pub fn known(decoded: Decoded, form: &'static str) -> Self {
-        let likeliest = Candidate { decoded, form, namespaces: Vec::new(), cost_bits: None };
+        let likeliest =
+            Candidate { decoded, form, namespaces: Vec::new(), cost_bits: None, likelihood: None };
         Self { likeliest, candidates: Vec::new() }
     }
 
@@ -280,20 +292,31 @@ fn merged(of_namespaces: Vec<Candidate>, guesses: &[Guess]) -> Vec<Candidate> {
     candidates.sort_by(|one, other| cost(one).total_cmp(&cost(other)));
     candidates.truncate(MAX_OWNED);
     let least = |costs: [Option<f64>; 2]| costs.into_iter().flatten().fold(f64::INFINITY, f64::min);
-    let bound = least([candidates.first().map(cost), guesses.first().map(Guess::cost_bits)]) + NOISE_BITS;
-    let is_likely = |(at, guess): &(usize, &Guess)| {
-        guess.cost_bits() < bound && guesses[..*at].iter().all(|before| before.name() != guess.name())
-    };
-    let others: Vec<Candidate> = guesses
-        .iter()
-        .enumerate()
-        .filter(is_likely)
-        .map(|(_, guess)| Candidate::of_guess(guess))
-        .filter(|other| candidates.iter().all(|it| it.decoded != other.decoded))
-        .collect();
-    let unlikely = candidates.partition_point(|it| cost(it) < bound);
-    candidates.splice(unlikely..unlikely, others);
+    let least = least([candidates.first().map(cost), guesses.first().map(Guess::cost_bits)]);
+    let is_owned = |guess: &Guess| candidates.iter().any(|it| it.decoded == guess.decoded());
+    let share = |cost_bits: f64| (least - cost_bits).exp2();
+    let others = guesses.iter().filter(|guess| !is_owned(guess)).map(Guess::cost_bits);
+    let all = candidates.iter().map(cost).chain(others).map(share).sum::<f64>();
+    let mut likely: Vec<&Guess> = Vec::new();
+    for guess in guesses {
+        let noise = if has_name(guess) { NOISE_BITS } else { UNNAMED_NOISE_BITS };
+        // Of a layout that reads the text in two forms, the likelier one.
+        if guess.cost_bits() < least + noise && likely.iter().all(|before| before.name() != guess.name()) {
+            likely.push(guess);
+        }
+    }
+    likely.retain(|guess| !is_owned(guess));
+    let likely: Vec<Candidate> = likely.into_iter().map(Candidate::of_guess).collect();
+    let unlikely = candidates.partition_point(|it| cost(it) < least + NOISE_BITS);
+    candidates.splice(unlikely..unlikely, likely);
+    for candidate in &mut candidates {
+        candidate.likelihood = candidate.cost_bits.map(|cost_bits| KNOWN * share(cost_bits) / all);
+    }
     candidates
+}
+
+fn has_name(guess: &Guess) -> bool {
+    guess.layout().is_none_or(|(layout, _)| PRESETS.iter().any(|preset| preset.layout == layout))
 }
 
 /// What several namespaces make alike stands once, with the names of all.
@@ -340,7 +363,7 @@ mod json {
         fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
             match self {
                 Self::Number(number) => serializer.serialize_u64(*number),
-                Self::Bits(bits) => serializer.serialize_f64(*bits),
+                Self::Real(number) => serializer.serialize_f64(*number),
                 Self::Text(text) => serializer.serialize_str(text),
                 Self::Texts(texts) => serializer.collect_seq(texts),
                 Self::List(list) => serializer.collect_seq(list.iter().map(Object)),
@@ -391,14 +414,40 @@ mod tests {
         let inspection = Inspection::of_text(&id.to_string(), of_namespaces(), NOW).unwrap();
         assert_eq!(names(&inspection)[..2], ["game", "twitter"]);
         assert_eq!(inspection.likeliest().decoded.unix_ms(), Some(NOW - 1000));
+        assert!(inspection.likeliest().likelihood > inspection.candidates()[1].likelihood, "{inspection:?}");
         assert_eq!(inspection.candidates()[1].namespaces, ["default", "users"]);
         let mut once = names(&inspection);
         once.sort_unstable();
         once.dedup();
         assert_eq!(once.len(), inspection.candidates().len(), "{inspection:?}");
-        // What only another system's layout explains is listed too.
+        // A namespace's reading is not the first one if another system's layout is a million times likelier.
         let foreign = Inspection::of_text(&id.to_string(), of_namespaces()[..1].to_vec(), NOW).unwrap();
-        assert!(names(&foreign)[0] == "twitter" && names(&foreign).contains(&"game".to_owned()));
+        assert_eq!(
+            (names(&foreign)[0].as_str(), names(&foreign).last().map(String::as_str)),
+            ("game", Some("twitter"))
+        );
+    }
+
+    /// Goal: readings say how likely they are, and none is certain. Method: an id that two layouts read alike, one that is a
+    /// minute old under one of many epochs, and a text of one scheme only.
+    #[test]
+    fn likelihoods_add_up_to_less_than_one() {
+        let fresh: Layout = "time:41 worker:10 sequence:12 epoch:2026-01-01".parse().unwrap();
+        let fresh = fresh.first_id_at(NOW - 60_000).unwrap().to_string();
+        for (text, least, most) in [
+            ("1541815603606036480", 0.2, 0.6),
+            (&*fresh, 0.4, 0.5),
+            ("01ARZ3NDEKTSV4RRFFQ69G5FAV", 0.98, 0.99),
+        ] {
+            let inspection = Inspection::of_text(text, Vec::new(), NOW).unwrap();
+            let of_first = inspection.likeliest().likelihood.unwrap();
+            assert!((least..=most).contains(&of_first), "{text}: {of_first}");
+            let all = inspection.candidates().iter().filter_map(|it| it.likelihood).sum::<f64>();
+            assert!(all > 0.8 && all <= KNOWN + 1e-9, "{text}: {all} {inspection:?}");
+            assert!(inspection.candidates().len() <= 40, "{inspection:?}");
+        }
+        let id = Id::new(7).unwrap();
+        assert_eq!(Inspection::known(Decoded::Number(id), "decimal").likeliest().likelihood, None);
     }
 
     #[test]

@@ -118,6 +118,13 @@ impl Layout {
         self.epoch_unix_ms
     }
 
+    /// The same bits with another epoch, which must leave the last timestamp in range, as those of all years do.
+    #[cfg(feature = "std")]
+    pub(crate) const fn with_epoch(mut self, epoch_unix_ms: u64) -> Self {
+        self.epoch_unix_ms = epoch_unix_ms;
+        self
+    }
+
     /// The start of a timestamp's tick, in unix milliseconds.
     pub const fn unix_ms(&self, timestamp: Timestamp) -> u64 {
         self.epoch_unix_ms.saturating_add(timestamp.0.saturating_mul(self.tick_ms))

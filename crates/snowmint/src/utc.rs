@@ -180,6 +180,21 @@ const fn civil_from_days(days: u64) -> (u64, u64, u64) {
     (year, month, day)
 }
 
+/// The year that holds an instant.
+#[cfg(feature = "std")]
+pub(crate) const fn year(unix_ms: u64) -> u64 {
+    civil_from_days(unix_ms / MS_PER_DAY).0
+}
+
+/// The first millisecond of a year from 1970 on.
+#[cfg(feature = "std")]
+pub(crate) const fn start_of_year(year: u64) -> u64 {
+    let before = year - 1;
+    let days = before * 365 + before / 4 - before / 100 + before / 400;
+    // The days before 1970, from year 1 on.
+    (days - 719_162) * MS_PER_DAY
+}
+
 /// The inverse of [`civil_from_days`]; `None` where there is no such date.
 fn days_from_civil(year: i64, month: i64, day: i64) -> Option<i64> {
     let leap = year % 4 == 0 && (year % 100 != 0 || year % 400 == 0);

@@ -6,8 +6,11 @@ use crate::run::{Bench, json};
 
 const TWEET: &str = "1541815603606036480";
 
+/// Ages decide which reading is likeliest, so the present is a given one.
+const TODAY: &str = "--now=2026-11-22T08:00:00Z";
+
 const DRAWN: &str = "\
-1541815603606036480  twitter
+1541815603606036480  twitter, 33% likely
     ┌─────────────────────────────────────────┬─────┬─────┬────────────┐
   0 │00101010110010110100001000111110110001000│01011│11010│000000000000│
     └┬────────────────────────────────────────┴┬────┴┬────┴┬───────────┘
@@ -23,13 +26,17 @@ const AFTER_AGE: &str = "  hex     1565a11f6217a000\n  base62  1ptWyK4WgZU\n";
 
 #[test]
 fn a_known_id_is_drawn() {
-    let out = Bench::new().out(&["inspect", TWEET]);
+    let out = Bench::new().out(&["inspect", TODAY, TWEET]);
     let rest = out.strip_prefix(DRAWN).unwrap_or_else(|| panic!("{out}"));
     let (age, rest) = rest.split_once('\n').unwrap();
-    assert!(age.starts_with("  age     ") && age.ends_with(" years ago"), "{age}");
+    assert_eq!(age, "  age     4 years ago");
     let others = rest.strip_prefix(AFTER_AGE).unwrap_or_else(|| panic!("{rest}"));
-    assert!(others.starts_with("  or      leaf: 2022-06-28T16:07:40.105Z ("), "{others}");
-    assert!(others.lines().count() <= 4 && others.lines().all(|line| line.starts_with("  or ")), "{others}");
+    let leaf = "  or      leaf: 2022-06-28T16:07:40.105Z (4 years ago), 33% likely\n";
+    assert!(
+        others.starts_with(leaf) && others.contains("  or      discord: 2026-08-25T14:24:45.448Z ("),
+        "{others}"
+    );
+    assert!(others.lines().count() <= 5 && others.lines().all(|line| line.starts_with("  or ")), "{others}");
 }
 
 #[test]
@@ -48,8 +55,8 @@ fn what_is_no_number_is_recognised_by_itself() {
         ("1ptWyK4WgZU", "twitter", "2022-06-28T16:07:40.105Z"),
         ("56705782302306333", "sonyflake", "2015-09-27T04:41:20.100Z"),
     ] {
-        let out = bench.out(&["inspect", text]);
-        assert!(out.contains(&format!("  {kind}\n")) && out.contains(instant), "{text}: {out}");
+        let out = bench.out(&["inspect", TODAY, text]);
+        assert!(out.contains(&format!("  {kind}, ")) && out.contains(instant), "{text}: {out}");
     }
 }
 
@@ -89,13 +96,13 @@ fn json_lists_what_an_id_may_be_the_likeliest_first() {
         ("295913926632165376", "cosid", 1_647_754_577_924),
         ("129053495681099", "yitter", 1_613_643_603_094),
     ] {
-        let read = json(&bench.out(&["inspect", "--json", id]));
+        let read = json(&bench.out(&["inspect", TODAY, "--json", id]));
         let guesses = guesses(&read);
         assert!(guesses.contains(&(name, "decimal", Some(unix_ms))), "{name}: {read}");
         assert_eq!(read["unix_ms"].as_u64(), guesses[0].2, "the fields are those of the first: {read}");
         assert_eq!(read["id"], id);
     }
-    let yitter = json(&bench.out(&["inspect", "--json", "129053495681099"]));
+    let yitter = json(&bench.out(&["inspect", TODAY, "--json", "129053495681099"]));
     assert_eq!((&yitter["worker"], &yitter["sequence"]), (&Value::from(1), &Value::from(11)), "{yitter}");
     let named = json(&bench.out(&["inspect", "--json", "--layout", "discord", "175928847299117063"]));
     assert!(named["guesses"].is_null() && named["unix_ms"] == 1_462_015_105_796_u64, "{named}");
@@ -104,10 +111,10 @@ fn json_lists_what_an_id_may_be_the_likeliest_first() {
 #[test]
 fn json_reads_other_texts_and_schemes_by_itself() {
     let bench = Bench::new();
-    let read = json(&bench.out(&["inspect", "--json", "1ptWyK4WgZU"]));
+    let read = json(&bench.out(&["inspect", TODAY, "--json", "1ptWyK4WgZU"]));
     assert_eq!(guesses(&read)[0], ("twitter", "base62", Some(1_656_432_460_105)));
     assert_eq!(read["id"], TWEET);
-    let read = json(&bench.out(&["inspect", "--json", "--format", "base62", "1ptWyK4WgZU"]));
+    let read = json(&bench.out(&["inspect", TODAY, "--json", "--format", "base62", "1ptWyK4WgZU"]));
     assert_eq!(guesses(&read)[0], ("twitter", "base62", Some(1_656_432_460_105)));
 
     let read = json(&bench.out(&["inspect", "--json", "01arz3ndektsv4rrffq69g5fav"]));
@@ -126,14 +133,14 @@ fn a_plain_number_is_called_one() {
     let bench = Bench::new();
     for number in ["0", "7", "4000000"] {
         let out = bench.out(&["inspect", number]);
-        assert!(out.starts_with(&format!("{number}  number\n  hex     ")), "{out}");
+        assert!(out.starts_with(&format!("{number}  number, ")), "{out}");
         assert!(!out.contains("twitter") && !out.contains("┌"), "{out}");
         let read = json(&bench.out(&["inspect", "--json", number]));
         assert_eq!(guesses(&read)[0], ("number", "decimal", None));
         assert!(read["id"] == number && read["layout"].is_null() && read["unix_ms"].is_null(), "{read}");
     }
     let out = bench.out(&["inspect", "--format", "base62", "zz"]);
-    assert!(out.starts_with("3843  number\n"), "{out}");
+    assert!(out.starts_with("3843  number, 99% likely\n"), "{out}");
     let named = bench.out(&["inspect", "--layout", "twitter", "7"]);
     assert!(named.starts_with("7  twitter\n"), "a layout that is named is taken: {named}");
 }
@@ -142,13 +149,43 @@ fn a_plain_number_is_called_one() {
 /// read alike.
 #[test]
 fn layouts_of_the_same_bits_do_not_fill_the_list() {
-    let out = Bench::new().out(&["inspect", "295913926632165376"]);
+    let out = Bench::new().out(&["inspect", TODAY, "295913926632165376"]);
     let others: Vec<&str> = out.lines().filter(|line| line.starts_with("  or ")).collect();
-    assert_eq!(others.len(), 4, "{out}");
+    assert_eq!(others.len(), 5, "{out}");
+    assert!(others[4].ends_with(" likely") && others[4].contains(" more, see --json"), "{out}");
     assert!(
         others[..3].iter().all(|line| ["leaf", "discord", "tsid"].iter().any(|name| line.contains(name)))
     );
     assert!(others[3].contains("game") || others[3].contains("sonyflake"), "{out}");
+}
+
+/// Goal: an id that is minutes old by an epoch that people choose is read by it, and no reading is called certain.
+/// Method: ids of three epochs and layouts, looked at five minutes later; `twitter` reads the first as one of 2011.
+#[test]
+fn an_id_that_is_minutes_old_is_read_by_its_epoch() {
+    let bench = Bench::new();
+    let layouts = [
+        ("time:41 datacenter:5 worker:5 sequence:12 epoch:2026-01-01", 0),
+        ("time:41 worker:10 sequence:12 epoch:2020-01-01", 0),
+        ("time:39@10ms sequence:8 worker:16 epoch:2023-01-01", 61_469),
+    ];
+    for (text, worker) in layouts {
+        let layout: snowmint::Layout = text.parse().unwrap();
+        let made = snowmint::utc::parse("2026-11-22T07:55:00Z").unwrap();
+        let id = (layout.first_id_at(made).unwrap().get() + worker).to_string();
+        let read = json(&bench.out(&["inspect", TODAY, "--json", &id]));
+        assert_eq!(guesses(&read)[0].2, Some(made), "{text}: {read}");
+        let likelihoods: Vec<f64> =
+            read["guesses"].as_array().unwrap().iter().map(|it| it["likelihood"].as_f64().unwrap()).collect();
+        assert!(likelihoods.iter().sum::<f64>() < 0.995 && likelihoods[0] > 0.3, "{read}");
+        let drawn = bench.out(&["inspect", TODAY, &id]);
+        assert!(drawn.contains("% likely\n") && drawn.contains("5 minutes ago"), "{drawn}");
+        // Years later it may be another's.
+        let later = json(&bench.out(&["inspect", "--now=2031-11-22", "--json", &id]));
+        assert!(guesses(&later).len() > 3, "{later}");
+    }
+    let refused = bench.refused(&["inspect", "--now", "2026", TWEET], 2);
+    assert!(refused.contains("--now") && refused.contains("2026"), "{refused}");
 }
 
 #[test]

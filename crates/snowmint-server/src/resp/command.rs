@@ -439,7 +439,7 @@ fn write_values(out: &mut Vec<u8>, version: Version, values: &Values) {
         match value {
             Value::Number(number) => reply::integer(out, *number),
             // RESP2 has no fractions.
-            Value::Bits(bits) => reply::bulk(out, bits.to_string().as_bytes()),
+            Value::Real(number) => reply::bulk(out, number.to_string().as_bytes()),
             Value::Text(text) => reply::bulk(out, text.as_bytes()),
             Value::Texts(texts) => {
                 reply::array(out, texts.len());

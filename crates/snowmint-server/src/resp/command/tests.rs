@@ -145,7 +145,7 @@ fn inspect_in_both_versions() {
     let all = client.reply("ID.INSPECT 1541815603606036480");
     let (head, guesses) = all.split_once("$7\r\nguesses\r\n").unwrap();
     assert_eq!(head.replacen("*20", "*18", 1), resp2);
-    let first = "*12\r\n$4\r\nname\r\n$7\r\ntwitter\r\n$4\r\nform\r\n$7\r\ndecimal\r\n";
+    let first = "*14\r\n$4\r\nname\r\n$7\r\ntwitter\r\n$4\r\nform\r\n$7\r\ndecimal\r\n";
     let owners = "$10\r\nnamespaces\r\n*2\r\n$7\r\ndefault\r\n$6\r\norders\r\n";
     assert!(
         guesses.contains(first) && guesses.contains(owners) && guesses.contains("$4\r\nleaf\r\n"),
@@ -155,7 +155,7 @@ fn inspect_in_both_versions() {
     let resp3 = client.reply("ID.INSPECT 1541815603606036480 NAMESPACE default");
     assert_eq!(resp3, resp2.replacen("*18", "%9", 1));
     let all = client.reply("ID.INSPECT 1541815603606036480");
-    assert!(all.starts_with("%10\r\n") && all.contains("\r\n%6\r\n$4\r\nname\r\n$7\r\ntwitter\r\n"), "{all}");
+    assert!(all.starts_with("%10\r\n") && all.contains("\r\n%7\r\n$4\r\nname\r\n$7\r\ntwitter\r\n"), "{all}");
 }
 
 #[test]
