@@ -152,6 +152,28 @@ async fn a_client_that_never_reads_stops_only_itself() {
     sending.abort();
 }
 
+/// Goal: a client that takes nothing of its answer for the write timeout is disconnected, and not before. Method: answers of
+/// 26 MB, of which it takes the first line; a clock that jumps to the next timer whenever nothing else is to be done.
+#[tokio::test]
+async fn a_client_that_takes_nothing_is_disconnected() {
+    tokio::time::pause();
+    let write = Duration::from_mins(1);
+    let timeouts = Timeouts { idle: None, write, ..Timeouts::default() };
+    let server = Running::with(Settings { timeouts, ..settings() }).await;
+    let open = async || {
+        let (_, metrics) = server.get("/metrics").await;
+        let mut lines = metrics.lines();
+        lines.any(|line| line == "snowmint_connections{protocol=\"resp\"} 1")
+    };
+    let mut deaf = server.resp().await;
+    deaf.send(format!("ID.NEXT default COUNT {MAX_COUNT}\r\n").repeat(10).as_bytes()).await;
+    assert_eq!(deaf.line().await, format!("*{MAX_COUNT}"));
+    tokio::time::sleep(write / 2).await;
+    assert!(open().await, "it had half a minute more");
+    tokio::time::sleep(write).await;
+    assert!(!open().await);
+}
+
 /// Goal: a connection is idle for as long as it may be, and half a command has less time. Method: a clock that jumps to the
 /// next timer whenever nothing else is to be done.
 #[tokio::test(start_paused = true)]

@@ -155,6 +155,29 @@ fn answers_that_nobody_reads() {
     assert_unharmed(&server);
 }
 
+/// Goal: a client that takes nothing of its answer is cut after the write timeout, whichever protocol it speaks. Method: one
+/// of each, with a timeout of a second.
+#[test]
+fn a_client_that_takes_nothing_is_cut() {
+    let folder = tempfile::tempdir().unwrap();
+    let server = Serve::new(folder.path()).args(["--write-timeout", "1s"]).start();
+    let request = "GET /v1/ids/default?count=100000 HTTP/1.1\r\nHost: localhost\r\n\r\n".repeat(20);
+    let mut deaf = TcpStream::connect(server.http()).unwrap();
+    deaf.write_all(request.as_bytes()).unwrap();
+    let mut deaf_to_resp = server.client();
+    deaf_to_resp.write(&command(&["ID.NEXT", "default", "COUNT", "100000"]).repeat(20)).unwrap();
+    for protocol in ["http", "resp"] {
+        // Who asks for the metrics has a connection too.
+        let most = if protocol == "http" { 1.5 } else { 0.5 };
+        let name = format!("snowmint_connections{{protocol=\"{protocol}\"}}");
+        time::eventually("its connection is gone", Duration::from_secs(60), || {
+            (server.metric(&name) < most).then_some(())
+        });
+    }
+    drop((deaf, deaf_to_resp));
+    assert_unharmed(&server);
+}
+
 /// Goal: hundreds of clients that send a byte now and then hold no more than their connections.
 #[test]
 fn slow_loris() {
