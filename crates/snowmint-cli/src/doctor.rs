@@ -172,7 +172,12 @@ async fn clock(store: &dyn Store, now_unix_ms: u64) -> Result<Finding, Failure> 
         return Ok(fine("clock", "this store has no time of its own to compare with"));
     };
     let difference = now_unix_ms.cast_signed() - store_ms.cast_signed();
-    let text = format!("this machine's clock is {difference} ms ahead of the store's (negative: behind)");
+    let how = match difference {
+        0 => "equals".to_owned(),
+        1.. => format!("is {difference} ms ahead of"),
+        _ => format!("is {} ms behind", difference.unsigned_abs()),
+    };
+    let text = format!("this machine's clock {how} the store's");
     Ok(if difference.abs() < 1000 { fine("clock", text) } else { worry("clock", text) })
 }
 

@@ -9,15 +9,19 @@ pub(crate) const MOMENT: Duration = Duration::from_secs(1);
 /// How often to say it again.
 const AGAIN: Duration = Duration::from_secs(5);
 
-/// Waits until a lease is held, however long; `tell` hears every few seconds why there is none yet.
-pub(crate) async fn wait(keepers: &Keepers, tell: impl Fn(&str)) -> Result<LeaseStatus, LeaseFailure> {
-    let mut patience = MOMENT;
+/// Waits until a lease is held, however long; `tell` hears every few seconds for how long it was waited, and why.
+pub(crate) async fn wait(
+    keepers: &Keepers,
+    tell: impl Fn(Duration, &str),
+) -> Result<LeaseStatus, LeaseFailure> {
+    let mut waited = Duration::ZERO;
     loop {
+        let patience = if waited.is_zero() { MOMENT } else { AGAIN };
         match tokio::time::timeout(patience, keepers.ready()).await {
             Ok(settled) => return settled,
-            Err(_) => tell(&why(keepers)),
+            Err(_) => waited += patience,
         }
-        patience = AGAIN;
+        tell(waited, &why(keepers));
     }
 }
 

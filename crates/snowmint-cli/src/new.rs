@@ -193,7 +193,7 @@ async fn start(
 }
 
 fn ready(runtime: &Runtime, keepers: &Keepers, patience: Duration) -> Result<LeaseStatus, Failure> {
-    let waiting = lease::wait(keepers, |why| tell("waiting for a lease", why));
+    let waiting = lease::wait(keepers, |_, why| tell("waiting for a lease", why));
     match runtime.block_on(async { tokio::time::timeout(patience, waiting).await }) {
         Ok(settled) => settled.map_err(Failure::runtime),
         Err(_) => Err(Failure::runtime(format!("no lease within {patience:?}: {}", lease::why(keepers)))),

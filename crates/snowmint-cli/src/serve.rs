@@ -45,6 +45,8 @@ const TASKS_BETWEEN_LOOKS: u32 = 8;
 /// Between tries to reach a store that is not there at the start.
 const FIRST_WAIT: Duration = Duration::from_millis(200);
 const LONGEST_WAIT: Duration = Duration::from_secs(5);
+/// Between two log lines about a store that is not there, once the waits are the longest.
+const SAY_AGAIN: Duration = Duration::from_mins(1);
 /// How long the store may take to note that the lease is given back.
 const RELEASE_PATIENCE: Duration = Duration::from_secs(3);
 
@@ -232,13 +234,18 @@ async fn reached<T, F: Future<Output = Result<T, NotYet>>>(
     meanwhile: &str,
 ) -> Result<T, Failure> {
     let mut wait = FIRST_WAIT;
+    let mut unsaid = Duration::ZERO;
     loop {
         match attempt().await {
             Ok(reached) => return Ok(reached),
             Err(NotYet::Never(failure)) => return Err(failure),
             Err(NotYet::Later(error)) => {
-                tracing::warn!(%error, next_try_in = ?wait, "the store is not there yet: {meanwhile}");
+                if wait < LONGEST_WAIT || unsaid >= SAY_AGAIN {
+                    tracing::warn!(%error, next_try_in = ?wait, "the store is not there yet: {meanwhile}");
+                    unsaid = Duration::ZERO;
+                }
                 tokio::time::sleep(wait).await;
+                unsaid += wait;
                 wait = (wait * 2).min(LONGEST_WAIT);
             }
         }
@@ -301,7 +308,7 @@ async fn serve(
     // Sources that answer at once are served from the first request on; none is waited for longer.
     let _ = tokio::time::timeout_at(soon, registrar.opened()).await;
     if early.is_none() {
-        tracing::warn!(
+        tracing::info!(
             http = shown.http,
             resp = shown.resp,
             version = env!("CARGO_PKG_VERSION"),
@@ -361,7 +368,15 @@ async fn reach_late(plan: &Plan, late: Option<&LateStore>) -> Failure {
 }
 
 async fn announce_lease(plan: &Plan, keepers: &Keepers, shown: &Shown) -> Result<(), Failure> {
-    let waited = lease::wait(keepers, |why| tracing::warn!("no lease yet: {why}")).await;
+    // A store that may lose writes makes every start wait that long: no warning yet.
+    let waited = lease::wait(keepers, |waited, why| {
+        if waited <= lease::MOMENT {
+            tracing::info!("no lease yet: {why}");
+        } else {
+            tracing::warn!("no lease yet: {why}");
+        }
+    });
+    let waited = waited.await;
     let status = waited.map_err(Failure::runtime)?;
     tracing::info!(
         http = shown.http,

@@ -385,6 +385,22 @@ async fn health_and_metrics_answer_in_a_full_house() {
     assert_eq!(first.ask("PING").await, "+PONG");
 }
 
+/// Goal: who says nothing on a reserved place keeps it for a second at most. Method: a clock that jumps to the next timer
+/// whenever nothing else is to be done.
+#[tokio::test]
+async fn a_silent_client_loses_its_reserved_place() {
+    use std::time::Duration;
+    tokio::time::pause();
+    let full = Settings { max_connections: 1, reserved_connections: 4, ..settings() };
+    let server = Running::with(full).await;
+    let mut first = server.resp().await;
+    assert_eq!(first.ask("PING").await, "+PONG");
+    let mut silent = server.http().await;
+    let began = tokio::time::Instant::now();
+    silent.rest().await;
+    assert!(began.elapsed() < Duration::from_secs(3), "{:?}", began.elapsed());
+}
+
 /// Goal: a connection is idle for as long as it may be, and no longer; half a request has less time, and an idle client
 /// does not get that for it. Method: a clock that jumps to the next timer whenever nothing else is to be done.
 #[tokio::test(start_paused = true)]
@@ -478,7 +494,13 @@ async fn a_node_that_leaves_is_not_ready_and_still_serves() {
     loop {
         let mut probe = Client::at(http).await;
         probe.send(b"GET /readyz HTTP/1.1\r\nhost: test\r\nconnection: close\r\n\r\n").await;
-        if split(&probe.rest().await).0.starts_with("http/1.1 503") {
+        let (head, body) = split(&probe.rest().await);
+        if head.starts_with("http/1.1 503") {
+            let body = String::from_utf8(body).unwrap();
+            assert!(
+                body.contains("this node is shutting down") && !body.contains("no ids can be made"),
+                "{body}"
+            );
             break;
         }
     }

@@ -65,7 +65,7 @@ fn a_full_disk_is_told_once() {
     });
     let log = server.log();
     let lines = |text: &str| log.lines().filter(|line| line.contains(text)).count();
-    assert_eq!((lines("did not do what was asked"), lines("answers again")), (1, 0), "{log}");
+    assert_eq!((lines("store call failed"), lines("answers again")), (1, 0), "{log}");
     assert_eq!((lines("the lease has ended"), lines("no numbers can be reserved")), (1, 1), "{log}");
 
     let pid = server.pid().to_string();
@@ -77,6 +77,7 @@ fn a_full_disk_is_told_once() {
 
     fs::remove_file(ballast).unwrap();
     server.log_with("the store answers again", PATIENCE);
+    server.log_with("lease renewed after it had ended; ids are made again", PATIENCE);
     server.hang_up();
     server.log_with("reloaded", PATIENCE);
     let log = server.stop().log;

@@ -29,7 +29,7 @@ pub(super) fn is_usable(plan: &Plan, saved: &SavedLeases) -> bool {
         }
         Ok(Some(_)) => true,
         Err(why) => {
-            tracing::info!("the saved lease is not used: {why}");
+            tracing::warn!("the saved lease is not used: {why}");
             false
         }
     }

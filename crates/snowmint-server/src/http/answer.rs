@@ -192,7 +192,9 @@ pub(super) async fn find(
 /// Ready means that ids can be made now, and that the service is not about to end.
 fn ready(server: &Server, draining: &Draining) -> Result<Response<Body>, Problem> {
     if draining.is_leaving() {
-        return Err(MintError::NotReady { why: "the service is shutting down".to_owned() }.into());
+        let why =
+            "this node is shutting down: send new requests to other nodes; until it ends it still serves";
+        return Err(Problem::new(Kind::NotReady, why.to_owned()));
     }
     server.mint.check_ready()?;
     let status = server.mint.status();

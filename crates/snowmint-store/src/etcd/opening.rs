@@ -33,7 +33,9 @@ fn location(url: &str) -> Result<Location, UrlError> {
         return Err(location.malformed("needs a host, such as etcd://10.0.0.7:2379"));
     }
     if !location.path.is_empty() {
-        return Err(location.malformed("takes no path after the hosts; what keys begin with is ?prefix=TEXT"));
+        return Err(location.malformed(
+            "unexpected path after the hosts: name another prefix of the keys with ?prefix=TEXT",
+        ));
     }
     Ok(location)
 }

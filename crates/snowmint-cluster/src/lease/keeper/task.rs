@@ -66,6 +66,8 @@ pub(in crate::lease) struct Task {
     unreadable: Option<WorkerId>,
     /// Why a lease is waited for, as the log says it.
     said: Option<Said>,
+    /// The worker whose lease is being given back.
+    released: Option<WorkerId>,
 }
 
 /// Nothing is held any more, however the task ended, and no generator is left behind.
@@ -97,6 +99,7 @@ impl Task {
             outage: Outage::default(),
             unreadable: None,
             said: None,
+            released: None,
         }
     }
 
@@ -287,7 +290,12 @@ impl Task {
                     LeaseFailure::Taken { worker, holder: holder.to_string(), until_unix_ms },
                 );
             }
-            Event::Released => tracing::info!("the lease was given back"),
+            Event::Released => {
+                tracing::info!(
+                    worker = self.released.map(tracing::field::display),
+                    "the lease was given back"
+                );
+            }
         }
     }
 }

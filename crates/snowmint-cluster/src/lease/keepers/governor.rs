@@ -125,9 +125,9 @@ impl Governor {
         let look = Look { now_unix_ms, ids, exhausted_ticks, held, slots: count(self.slots.len()) };
         match capacity.look(look) {
             Some(Change::Take) => {
-                tracing::info!(leases = held, "sequences run out: another lease is sought");
+                tracing::info!(leases = held, "sequences ran out; taking another worker");
                 if let Err(error) = self.take() {
-                    tracing::warn!(%error, "no other lease can be sought now");
+                    tracing::warn!(%error, "cannot take another worker now");
                 }
             }
             Some(Change::GiveBack) => self.give_last_back(now_unix_ms),
@@ -152,7 +152,10 @@ impl Governor {
             return;
         }
         if let Some(last) = staying.pop() {
-            tracing::info!(leases = staying.len(), "a lease was not needed for a while: it is given back");
+            tracing::info!(
+                leases = staying.len(),
+                "a worker was not needed for three windows; giving it back"
+            );
             last.slot.give_back();
             last.leaving_since_unix_ms = now_unix_ms;
         }

@@ -462,7 +462,7 @@ fn judged<T>(
         Ok(Err(error)) => (failure_of(&error), error.to_string(), error.is_temporary()),
         Err(_) => (Failure::TimedOut, format!("no answer in time from {}", counter.describe()), true),
     };
-    tracing::debug!(error = %text, "a counter did not do what was asked");
+    tracing::debug!(error = %text, "counter call failed");
     status.send_modify(|status| status.failed(text, temporary));
     Err(failure)
 }

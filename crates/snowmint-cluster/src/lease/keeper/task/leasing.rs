@@ -109,7 +109,14 @@ impl Task {
                 true
             }
         };
-        tracing::debug!(until = %Utc(until_unix_ms), "lease renewed");
+        // An error was logged when it ended.
+        let had_ended = self.status.borrow().until_unix_ms.is_some_and(|until| until <= self.clock.unix_ms());
+        if usable && had_ended {
+            let worker = held.worker;
+            tracing::info!(%worker, until = %Utc(until_unix_ms), "lease renewed after it had ended; ids are made again");
+        } else {
+            tracing::debug!(until = %Utc(until_unix_ms), "lease renewed");
+        }
         self.clock_confirmed();
         self.status.send_modify(|status| {
             status.renewals += 1;
@@ -180,6 +187,7 @@ impl Task {
     /// That is 0 where nothing was made, and the end of the lease where the generator cannot tell, or where the lease
     /// is still saved: then another process may use the rest.
     pub(super) async fn release(&mut self) -> Input {
+        self.released = self.mounted.as_ref().map(|mounted| mounted.worker);
         let used_until_unix_ms = self.unmount();
         let removed = match &self.saver {
             Some(saver) => saver.remove().await,

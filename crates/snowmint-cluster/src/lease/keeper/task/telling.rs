@@ -65,15 +65,23 @@ impl Task {
         // A store that could not be reached is there again when a read succeeds; one that refuses writes is not.
         let failed = if error.kind() == StoreErrorKind::Unavailable { Access::Reads } else { access };
         match self.outage.failed(now, failed) {
-            Tell::Begins => tracing::warn!(%error, "the store did not do what was asked; trying again"),
+            Tell::Begins => tracing::warn!(%error, "store call failed; retrying"),
             Tell::Lasts { ms, failed_calls } => {
-                tracing::warn!(%error, for_ms = ms, failed_calls, "the store still does not do what is asked");
+                tracing::warn!(%error, for_ms = ms, failed_calls, "store calls still fail; retrying");
             }
-            Tell::Nothing => tracing::debug!(%error, "the store did not do what was asked"),
+            Tell::Nothing => tracing::debug!(%error, "store call failed"),
         }
-        let until = self.status.borrow().until_unix_ms;
-        if let Some(until) = until.filter(|until| self.outage.outlasted(now, *until)) {
-            tracing::error!(until = %Utc(until), "the lease has ended; no ids under it until the store can be written");
+        let (worker, until) = {
+            let status = self.status.borrow();
+            (status.worker, status.until_unix_ms)
+        };
+        if let (Some(worker), Some(until)) = (worker, until)
+            && self.outage.outlasted(now, until)
+        {
+            tracing::error!(
+                %worker, until = %Utc(until),
+                "the lease has ended; no ids under it until the store can be written"
+            );
         }
         let failure = match error.kind() {
             StoreErrorKind::OutcomeUnknown => Failure::Unknown,
@@ -96,7 +104,7 @@ impl Task {
     pub(super) fn claimed(&self, worker: WorkerId, settles_in_ms: u64) {
         tracing::info!(%worker, settles_in_ms, "worker claimed; the lease is used once the store can no longer lose it");
         let why = format!(
-            "worker {worker} was claimed; its lease is used once it has settled, in {settles_in_ms} ms (may_lose of the store)"
+            "worker {worker} was claimed; its lease is used once it has settled, {settles_in_ms} ms after that (may_lose of the store)"
         );
         self.status.send_modify(|status| status.waiting = Some(why));
     }
