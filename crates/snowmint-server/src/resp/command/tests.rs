@@ -158,6 +158,17 @@ fn inspect_in_both_versions() {
     assert!(all.starts_with("%10\r\n") && all.contains("\r\n%7\r\n$4\r\nname\r\n$7\r\ntwitter\r\n"), "{all}");
 }
 
+/// Goal: what a client calls itself is held as long as it is connected, so it is bounded.
+#[test]
+fn the_name_of_a_client_is_bounded() {
+    use crate::limits::resp::MAX_CLIENT_NAME;
+    let mut client = Client::new();
+    let name = |bytes| format!("CLIENT SETNAME {}", "n".repeat(bytes));
+    assert_eq!(client.reply(&name(MAX_CLIENT_NAME)), "+OK\r\n");
+    let refused = client.reply(&name(MAX_CLIENT_NAME + 1));
+    assert!(refused.starts_with("-ERR "), "{refused}");
+}
+
 #[test]
 fn hello_answers_and_changes_all_or_nothing() {
     let mut client = Client::new();
