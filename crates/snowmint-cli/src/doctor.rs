@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use serde::Serialize;
-use snowmint::utc::Utc;
+use snowmint::utc::{MS_PER_YEAR, Utc};
 use snowmint::{Clock as _, WallClock};
 use snowmint_cluster::lease::directory::{LeaseEntry, leases, strange_keys};
 use snowmint_cluster::namespace::Scheme;
@@ -41,7 +41,6 @@ Exit codes: 0 all is well; 1 the store fails, or something needs looking after."
 const FAR_AHEAD_MS: u64 = 60_000;
 /// Fewer free workers than one in so many are worth a word.
 const FEW_LEFT: u64 = 8;
-const YEAR_MS: u64 = 31_556_952_000;
 const CALLS: usize = 5;
 /// The key of the record that shows whether the store can be written.
 const RECORD: &str = "doctor";
@@ -229,7 +228,11 @@ fn namespace((name, record): &Listed, now_unix_ms: u64) -> Option<Finding> {
     let ends = layout.ends_at_unix_ms();
     let left = instants::age(ends, now_unix_ms);
     let text = format!("{name} is pinned to `{layout}`, which ends on {} ({left})", instants::date(ends));
-    Some(if ends > now_unix_ms + 5 * YEAR_MS { fine("namespace", text) } else { worry("namespace", text) })
+    Some(if ends > now_unix_ms + 5 * MS_PER_YEAR {
+        fine("namespace", text)
+    } else {
+        worry("namespace", text)
+    })
 }
 
 fn workers_left(pool: &str, entries: &[LeaseEntry], now_unix_ms: u64) -> Finding {

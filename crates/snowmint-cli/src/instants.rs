@@ -1,7 +1,7 @@
 //! Instants for people: the local time, how long ago, the date alone.
 
 use jiff::tz::TimeZone;
-use snowmint::utc::Utc;
+use snowmint::utc::{MS_PER_YEAR, Utc};
 
 const SECOND: u64 = 1000;
 const MINUTE: u64 = 60 * SECOND;
@@ -9,7 +9,7 @@ const HOUR: u64 = 60 * MINUTE;
 const DAY: u64 = 24 * HOUR;
 /// Twelfths and wholes of the average Gregorian year.
 const MONTH: u64 = YEAR / 12;
-const YEAR: u64 = 31_556_952 * SECOND;
+const YEAR: u64 = MS_PER_YEAR;
 
 /// `2080-07-10`, in UTC.
 pub(crate) fn date(unix_ms: u64) -> String {

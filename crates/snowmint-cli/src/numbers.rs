@@ -1,9 +1,7 @@
 //! Numbers for people: thousands apart, rates and years with as many digits as they deserve.
 
 use snowmint::Layout;
-
-/// Average milliseconds of a Gregorian year.
-const MS_PER_YEAR: u64 = 31_556_952_000;
+use snowmint::utc::MS_PER_YEAR;
 
 /// `4194304000` as `4,194,304,000`.
 pub(crate) fn thousands(number: impl Into<u128>) -> String {

@@ -4,12 +4,10 @@
 use std::time::Duration;
 
 use snowmint::Layout;
-use snowmint::utc::Utc;
+use snowmint::utc::{MS_PER_YEAR, Utc};
 
-/// The average Gregorian year.
-const YEAR: Duration = Duration::from_secs(31_556_952);
 /// From how little time left on there is a warning: moving to another layout takes a while.
-const WARN_BELOW: Duration = Duration::from_secs(5 * YEAR.as_secs());
+const WARN_BELOW: Duration = Duration::from_millis(5 * MS_PER_YEAR);
 
 /// What to say of a layout whose time runs out within five average Gregorian years (157,784,760 s), or ran out;
 /// `None` while it has longer. `now_unix_ms` is the time now, in unix milliseconds.
@@ -25,7 +23,7 @@ pub fn warning(layout: &Layout, now_unix_ms: u64) -> Option<String> {
             "the layout's time ran out on {date}: no ids since then; move to another layout"
         ));
     }
-    let tenths = left.as_millis() / (YEAR.as_millis() / 10);
+    let tenths = left.as_millis() / u128::from(MS_PER_YEAR / 10);
     Some(format!(
         "the layout's time runs out on {date}, in {}.{} years: no ids from then on; plan the move to another layout",
         tenths / 10,

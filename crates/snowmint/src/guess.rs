@@ -15,7 +15,7 @@ use crate::{Field, Id, Layout, PRESETS, Parts, Preset, utc};
 /// No system of this field is older than 2006-01-01T00:00:00Z.
 const EARLIEST_UNIX_MS: u64 = 1_136_073_600_000;
 /// How far ahead of `now` an instant may lie: clocks are wrong, and time is borrowed.
-const YEAR_MS: u64 = 31_556_952_000;
+const YEAR_MS: u64 = utc::MS_PER_YEAR;
 const DAY_MS: f64 = 86_400_000.0;
 /// The first of the years whose 1 January is a likely epoch: that of Twitter's Snowflake.
 const FIRST_YEAR: u64 = 2010;

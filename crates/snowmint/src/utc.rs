@@ -7,6 +7,9 @@ use crate::Snippet;
 
 const MS_PER_DAY: u64 = 86_400_000;
 
+/// Milliseconds of the average Gregorian year, 365.2425 days.
+pub const MS_PER_YEAR: u64 = 31_556_952_000;
+
 /// The last instant that RFC 3339 can write, 9999-12-31T23:59:59.999Z, in unix milliseconds.
 pub const MAX_UNIX_MS: u64 = 253_402_300_799_999;
 

@@ -4,12 +4,11 @@ use core::fmt;
 use core::time::Duration;
 
 use super::{FIELD_BITS, ID_BITS};
-use crate::utc::MAX_UNIX_MS;
+use crate::utc::{MAX_UNIX_MS, MS_PER_YEAR};
 use crate::{Field, Id};
 
 /// The widest a timestamp may be: a tick has at least 1 ms, and instants are signed 64-bit numbers of them.
 pub(super) const TIMESTAMP_BITS: u32 = 62;
-const MS_PER_YEAR: u128 = 31_556_952_000;
 
 /// The widths that were asked for, in bits, for the error that says what would fit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -74,7 +73,7 @@ impl Widths {
 
 /// Tenths of a year that a timestamp lasts.
 fn years_tenths(bits: u32, tick_ms: u64) -> u128 {
-    (1_u128 << bits) * u128::from(tick_ms) * 10 / MS_PER_YEAR
+    (1_u128 << bits) * u128::from(tick_ms) * 10 / u128::from(MS_PER_YEAR)
 }
 
 /// The most bits of a timestamp whose ticks end before instants do, whatever the epoch.
@@ -192,7 +191,7 @@ impl fmt::Display for LayoutError {
                  at most time:{}@{tick}",
                 years_tenths(bits, tick_ms) / 10,
                 i64::MAX,
-                i64::MAX as u128 / MS_PER_YEAR,
+                i64::MAX.cast_unsigned() / MS_PER_YEAR,
                 bits_that_last(tick_ms),
                 tick = TickText(tick_ms)
             ),
