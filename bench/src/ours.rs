@@ -6,7 +6,7 @@ use std::sync::{Arc, OnceLock};
 
 use snowmint::codec::{base62, crockford32, decimal, hex};
 use snowmint::{
-    AnchoredClock, BlockGenerator, CachedClock, Clock, Generator, GeneratorBuilder, Id, Layout, Refusal,
+    AnchoredClock, BlockGenerator, CachedClock, Clock, Generator, GeneratorBuilder, Id, Layout, GenerateError,
     WallClock,
 };
 
@@ -69,7 +69,7 @@ fn ticker() -> &'static CachedClock {
 /// Draws until there is an id: on these layouts and clocks the first try should have it, so each refusal is
 /// counted, and [`report_refusals`] shows the count.
 #[inline]
-fn number(mut id: impl FnMut() -> Result<Id, Refusal>) -> u64 {
+fn number(mut id: impl FnMut() -> Result<Id, GenerateError>) -> u64 {
     loop {
         match id() {
             Ok(id) => return id.get(),
@@ -81,7 +81,7 @@ fn number(mut id: impl FnMut() -> Result<Id, Refusal>) -> u64 {
 static REFUSALS: AtomicU64 = AtomicU64::new(0);
 
 #[cold]
-fn refused(refusal: Refusal) {
+fn refused(refusal: GenerateError) {
     assert!(refusal.retry_after_ms().is_some(), "a generator came to its end: {refusal}");
     REFUSALS.fetch_add(1, Ordering::Relaxed);
 }

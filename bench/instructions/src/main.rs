@@ -7,7 +7,7 @@ use std::num::NonZeroU32;
 use std::process::ExitCode;
 
 use snowmint::codec::{base62, crockford32, decimal, hex};
-use snowmint::{BlockGenerator, Generator, GeneratorBuilder, Id, Layout, ManualClock, Refusal};
+use snowmint::{BlockGenerator, Generator, GeneratorBuilder, Id, Layout, ManualClock, GenerateError};
 
 /// 2023-11-14T22:13:20Z.
 const NOW: u64 = 1_700_000_000_000;
@@ -99,7 +99,7 @@ fn shared_refused(n: u64) {
     let generator = black_box(Generator::builder(Layout::TWITTER).build(&clock).expect(BUILDS));
     while generator.try_next().is_ok() {}
     for _ in 0..n {
-        assert!(matches!(black_box(generator.try_next()), Err(Refusal::Exhausted { .. })));
+        assert!(matches!(black_box(generator.try_next()), Err(GenerateError::Exhausted { .. })));
     }
 }
 

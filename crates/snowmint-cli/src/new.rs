@@ -5,8 +5,8 @@ use std::time::Duration;
 
 use snowmint::codec::Digits;
 use snowmint::{
-    AnchoredClock, Batch, Clock as _, DatacenterId, Generator, Id, Layout, Refusal, Rule, Start, WallClock,
-    WorkerId,
+    AnchoredClock, Batch, Clock as _, DatacenterId, GenerateError, Generator, Id, Layout, Rule, Start,
+    WallClock, WorkerId,
 };
 use snowmint_cluster::{
     Holder, KeeperConfig, Keepers, LeaseStatus, NoId, Pool, WorkerChoice, WorkerSource, Workers,
@@ -254,7 +254,7 @@ fn patiently(mut take: impl FnMut(usize) -> Result<Batch, NoId>, wanted: usize) 
             Err(no_id) => no_id,
         };
         let pause = match &no_id {
-            NoId::Refused(Refusal::Ended | Refusal::LeaseEnded { .. }) | NoId::NoLease { .. }
+            NoId::Refused(GenerateError::Ended | GenerateError::LeaseEnded { .. }) | NoId::NoLease { .. }
                 if pauses < PAUSES =>
             {
                 pauses += 1;

@@ -115,7 +115,7 @@ mod tests {
     use std::collections::HashSet;
     use std::num::NonZeroU64;
 
-    use snowmint::{Generator, Layout, ManualClock, Refusal, Snippet};
+    use snowmint::{GenerateError, Generator, Layout, ManualClock, Snippet};
     use snowmint_cluster::NoId;
 
     use super::*;
@@ -136,7 +136,7 @@ mod tests {
         }
     }
 
-    fn clock_behind() -> Refusal {
+    fn clock_behind() -> GenerateError {
         let clock = ManualClock::at_unix_ms(1_700_000_000_000);
         let generator = Generator::builder(Layout::TWITTER).build(&clock).unwrap();
         generator.try_next().unwrap();
@@ -166,13 +166,13 @@ mod tests {
             (MintError::NotOfNamespace { text: name, name, why: id.into() }, 400, "ERR"),
             (MintError::BadLayout { layout: name, why: layout.into() }, 400, "ERR"),
             (MintError::from_no_id(NoId::NoLease { why: "no store".into() }, 1, 1), 503, "NOTREADY"),
-            (refused(Refusal::LeaseEnded { until_unix_ms: 0 }), 503, "NOTREADY"),
-            (refused(Refusal::Ended), 503, "NOTREADY"),
+            (refused(GenerateError::LeaseEnded { until_unix_ms: 0 }), 503, "NOTREADY"),
+            (refused(GenerateError::Ended), 503, "NOTREADY"),
             (refused(behind), 503, "CLOCKBEHIND"),
-            (refused(Refusal::NotBegun { from_unix_ms: 5, now_unix_ms: 1 }), 503, "CLOCKBEHIND"),
-            (refused(Refusal::Exhausted { retry_after_ms: ms }), 503, "TRYAGAIN"),
+            (refused(GenerateError::NotBegun { from_unix_ms: 5, now_unix_ms: 1 }), 503, "CLOCKBEHIND"),
+            (refused(GenerateError::Exhausted { retry_after_ms: ms }), 503, "TRYAGAIN"),
             (MintError::Busy { count: 1, ids_per_second: 1 }, 503, "TRYAGAIN"),
-            (refused(Refusal::TimestampOverflow { ended_unix_ms: 0 }), 500, "LAYOUTENDED"),
+            (refused(GenerateError::TimestampOverflow { ended_unix_ms: 0 }), 500, "LAYOUTENDED"),
         ];
         for (error, http, resp) in table {
             let status = error.kind().status();

@@ -111,7 +111,7 @@ impl<const N: usize> fmt::Debug for Text<N> {
 /// Why a text is not an id.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
-pub enum CodecError {
+pub enum ParseIdError {
     /// There is nothing to read.
     Empty {
         /// The form.
@@ -151,7 +151,7 @@ pub enum CodecError {
     },
 }
 
-impl fmt::Display for CodecError {
+impl fmt::Display for ParseIdError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Empty { form } => write!(f, "an empty text is not a {form} id: give at least one digit"),
@@ -177,4 +177,4 @@ impl fmt::Display for CodecError {
     }
 }
 
-impl core::error::Error for CodecError {}
+impl core::error::Error for ParseIdError {}

@@ -4,7 +4,7 @@
 use core::num::NonZeroU64;
 use core::time::Duration;
 
-use crate::error::{Refusal, Wait};
+use crate::error::{GenerateError, Wait};
 use crate::generator::{Start, rolled};
 use crate::rule::{Decision, Rule};
 use crate::{Field, Layout};
@@ -103,7 +103,7 @@ impl Limits {
     }
 
     /// The first tick after every tick that the cursors below `cursor` lie in.
-    pub(crate) fn free_from_tick(&self, cursor: Cursor) -> u64 {
+    pub(crate) fn first_unused_tick(&self, cursor: Cursor) -> u64 {
         (cursor >> self.sequence_bits) + u64::from(cursor.trailing_zeros() < self.sequence_bits)
     }
 
@@ -119,7 +119,7 @@ impl Limits {
 
     /// The tick that a clock has shown at least, where a cursor just below this one was used.
     #[cfg(feature = "std")]
-    pub(crate) const fn seen_at(&self, end: Cursor) -> u64 {
+    pub(crate) const fn min_clock_tick(&self, end: Cursor) -> u64 {
         (end.saturating_sub(1) >> self.sequence_bits).saturating_sub(self.max_ahead_ticks)
     }
 
@@ -149,9 +149,9 @@ impl Limits {
         at: &Position,
         wanted: u64,
         generation_at: impl FnOnce(u64) -> Option<u32>,
-    ) -> Result<Run, Refusal> {
+    ) -> Result<Run, GenerateError> {
         let Some(since_epoch) = at.now_unix_ms.checked_sub(self.epoch_unix_ms) else {
-            return Err(self.not_begun(at));
+            return Err(self.not_begun_error(at));
         };
         let clock_tick = if self.tick_ms == 1 { since_epoch } else { since_epoch / self.tick_ms };
         let trails = at.after_full_tick > 0 && clock_tick <= at.after_full_tick + self.max_behind_ticks;
@@ -160,11 +160,11 @@ impl Limits {
         let fresh = now_tick << self.sequence_bits;
         let mut start = if at.cursor >= fresh || trails { at.cursor } else { self.fresh(fresh, at.cursor) };
         if start >= at.lease_end {
-            return Err(self.at_end(at, start));
+            return Err(self.end_error(at, start));
         }
         let (mut reach, mut enter) = (self.reach(now_tick), None);
         if at.highest_tick > now_tick || start >> self.sequence_bits > now_tick {
-            (start, reach, enter) = self.beside_the_clock(at, start, now_tick, generation_at)?;
+            (start, reach, enter) = self.plan_off_clock(at, start, now_tick, generation_at)?;
         }
         let end = start.saturating_add(wanted).min(at.lease_end).min(reach);
         debug_assert!(start < end, "a run has at least one cursor");
@@ -178,13 +178,13 @@ impl Limits {
 
     /// Start, reach and generation of a run where the clock went back, or where its tick is used up.
     #[cold]
-    fn beside_the_clock(
+    fn plan_off_clock(
         &self,
         at: &Position,
         start: Cursor,
         now_tick: u64,
         generation_at: impl FnOnce(u64) -> Option<u32>,
-    ) -> Result<(Cursor, Cursor, Option<u32>), Refusal> {
+    ) -> Result<(Cursor, Cursor, Option<u32>), GenerateError> {
         let (fresh, tick) = (now_tick << self.sequence_bits, start >> self.sequence_bits);
         if tick <= now_tick {
             // On what lies ahead of a clock that went back the rule decides, however many are wanted.
@@ -201,10 +201,10 @@ impl Limits {
         tick: u64,
         now_tick: u64,
         generation_at: impl FnOnce(u64) -> Option<u32>,
-    ) -> Result<Option<u32>, Refusal> {
+    ) -> Result<Option<u32>, GenerateError> {
         let in_reach = tick <= now_tick + self.max_ahead_ticks;
         let too_far_ahead =
-            || Refusal::Exhausted { retry_after_ms: self.ms_until(tick - self.max_ahead_ticks, at) };
+            || GenerateError::Exhausted { retry_after_ms: self.ms_until(tick - self.max_ahead_ticks, at) };
         if at.highest_tick > now_tick {
             // How far the clock went back; a cursor that borrowed is further ahead of it than that.
             let behind_ms = self.ms_until(tick.min(at.highest_tick), at);
@@ -214,8 +214,8 @@ impl Limits {
                 Decision::NextGeneration => Ok(generation),
                 Decision::GoOn if in_reach => Ok(None),
                 Decision::GoOn => Err(too_far_ahead()),
-                Decision::Wait => Err(Refusal::ClockBehind { behind_ms, wait: Wait::UntilCaughtUp }),
-                Decision::Refuse => Err(Refusal::ClockBehind { behind_ms, wait: Wait::Refused }),
+                Decision::Wait => Err(GenerateError::ClockBehind { behind_ms, wait: Wait::UntilCaughtUp }),
+                Decision::Refuse => Err(GenerateError::ClockBehind { behind_ms, wait: Wait::Refused }),
             };
         }
         if in_reach { Ok(None) } else { Err(too_far_ahead()) }
@@ -227,21 +227,23 @@ impl Limits {
     }
 
     #[cold]
-    fn not_begun(&self, at: &Position) -> Refusal {
+    fn not_begun_error(&self, at: &Position) -> GenerateError {
         if at.cursor >= ENDED {
-            return Refusal::Ended;
+            return GenerateError::Ended;
         }
-        Refusal::NotBegun { from_unix_ms: self.epoch_unix_ms, now_unix_ms: at.now_unix_ms }
+        GenerateError::NotBegun { from_unix_ms: self.epoch_unix_ms, now_unix_ms: at.now_unix_ms }
     }
 
     #[cold]
-    fn at_end(&self, at: &Position, start: Cursor) -> Refusal {
+    fn end_error(&self, at: &Position, start: Cursor) -> GenerateError {
         if at.cursor >= ENDED {
-            Refusal::Ended
+            GenerateError::Ended
         } else if start >= self.layout_end {
-            Refusal::TimestampOverflow { ended_unix_ms: self.unix_ms(self.layout_end >> self.sequence_bits) }
+            GenerateError::TimestampOverflow {
+                ended_unix_ms: self.unix_ms(self.layout_end >> self.sequence_bits),
+            }
         } else {
-            Refusal::LeaseEnded { until_unix_ms: self.unix_ms(at.lease_end >> self.sequence_bits) }
+            GenerateError::LeaseEnded { until_unix_ms: self.unix_ms(at.lease_end >> self.sequence_bits) }
         }
     }
 }

@@ -9,7 +9,7 @@ use crate::utc::Utc;
 /// Why there is no id now. Nothing was used up; calling again is always safe.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
-pub enum Refusal {
+pub enum GenerateError {
     /// The sequence of this tick is used up, and the rule does not borrow (further) ahead. So it is too in the last tick
     /// before a lease begins.
     Exhausted {
@@ -59,7 +59,7 @@ pub enum Wait {
     Refused,
 }
 
-impl Refusal {
+impl GenerateError {
     /// How long a caller that may wait should wait before it asks again; `None` where waiting is no answer.
     pub const fn retry_after_ms(&self) -> Option<NonZeroU64> {
         match self {
@@ -70,7 +70,7 @@ impl Refusal {
     }
 }
 
-impl fmt::Display for Refusal {
+impl fmt::Display for GenerateError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match *self {
             Self::Exhausted { retry_after_ms } => {
@@ -108,4 +108,4 @@ impl fmt::Display for Refusal {
     }
 }
 
-impl core::error::Error for Refusal {}
+impl core::error::Error for GenerateError {}

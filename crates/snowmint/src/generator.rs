@@ -19,7 +19,7 @@ pub use batch::Batch;
 pub use blocks::BlockGenerator;
 pub use owned::OwnedGenerator;
 #[cfg(feature = "std")]
-pub use pool::{Caller, GeneratorPool, PoolError};
+pub use pool::{GeneratorPool, PoolError, PoolHandle};
 pub use shared::Generator;
 pub(crate) use start::rolled;
 pub use start::{Start, StartError};
@@ -52,13 +52,13 @@ pub struct Lease {
 /// # Examples
 ///
 /// ```
-/// use snowmint::{Generator, Layout, Lease, ManualClock, Refusal, WorkerId};
+/// use snowmint::{Generator, Layout, Lease, ManualClock, GenerateError, WorkerId};
 /// let clock = ManualClock::at_unix_ms(1_700_000_000_000);
 /// let lease = Lease { worker: WorkerId(7), from_unix_ms: 1_700_000_000_000, until_unix_ms: 1_700_000_010_000 };
 /// let generator = Generator::builder(Layout::TWITTER).lease(lease).build(&clock)?;
 /// assert!(generator.try_next().is_ok());
 /// clock.advance_ms(10_000);
-/// assert_eq!(generator.try_next(), Err(Refusal::LeaseEnded { until_unix_ms: 1_700_000_010_000 }));
+/// assert_eq!(generator.try_next(), Err(GenerateError::LeaseEnded { until_unix_ms: 1_700_000_010_000 }));
 /// # Ok::<(), snowmint::BuildError>(())
 /// ```
 #[derive(Debug)]
@@ -206,11 +206,11 @@ impl GeneratorBuilder {
     }
 }
 
-/// Waits as a refusal advises; gives it back where waiting is no answer.
+/// Waits as the error advises; gives it back where waiting is no answer.
 #[cfg(feature = "std")]
 #[cold]
-fn sleep_for(refusal: crate::Refusal) -> Result<(), crate::Refusal> {
-    let ms = refusal.retry_after_ms().ok_or(refusal)?;
+fn sleep_for(error: crate::GenerateError) -> Result<(), crate::GenerateError> {
+    let ms = error.retry_after_ms().ok_or(error)?;
     std::thread::sleep(Duration::from_millis(ms.get()));
     Ok(())
 }

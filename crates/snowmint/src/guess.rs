@@ -4,7 +4,7 @@
 use std::borrow::Cow;
 
 use crate::codec::{
-    CodecError, base36, base58_bitcoin, base58_flickr, base62, base64_of_decimal, binary, crockford32,
+    ParseIdError, base36, base58_bitcoin, base58_flickr, base62, base64_of_decimal, binary, crockford32,
     decimal, hex, zbase32,
 };
 use crate::inspect::Decoded;
@@ -177,14 +177,14 @@ struct Form {
     name: &'static str,
     /// How unusual the text is in this form; `None` where the form never writes it.
     cost_bits: fn(&str) -> Option<f64>,
-    decode: fn(&str) -> Result<Id, CodecError>,
+    decode: fn(&str) -> Result<Id, ParseIdError>,
 }
 
 impl Form {
     const fn new(
         name: &'static str,
         cost_bits: fn(&str) -> Option<f64>,
-        decode: fn(&str) -> Result<Id, CodecError>,
+        decode: fn(&str) -> Result<Id, ParseIdError>,
     ) -> Self {
         Self { name, cost_bits, decode }
     }

@@ -4,7 +4,7 @@
 use core::fmt;
 use core::str::FromStr;
 
-use crate::codec::{self, CodecError};
+use crate::codec::{self, ParseIdError};
 
 /// A unique id, always in `0..2^63`.
 ///
@@ -66,9 +66,9 @@ impl fmt::Debug for Id {
 }
 
 impl FromStr for Id {
-    type Err = CodecError;
+    type Err = ParseIdError;
 
-    fn from_str(text: &str) -> Result<Self, CodecError> {
+    fn from_str(text: &str) -> Result<Self, ParseIdError> {
         codec::decimal::decode(text)
     }
 }

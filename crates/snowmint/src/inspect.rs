@@ -14,7 +14,7 @@
 use std::borrow::Cow;
 use std::fmt::Write as _;
 
-use crate::codec::{CodecError, Digits};
+use crate::codec::{Digits, ParseIdError};
 use crate::guess::{self, Guess};
 #[cfg(feature = "schemes")]
 use crate::scheme::SchemeId;
@@ -244,8 +244,8 @@ impl Inspection {
     ///
     /// # Errors
     ///
-    /// [`CodecError`] where the text is not of that form.
-    pub fn of_digits(text: &str, digits: &Digits, now_unix_ms: u64) -> Result<Self, CodecError> {
+    /// [`ParseIdError`] where the text is not of that form.
+    pub fn of_digits(text: &str, digits: &Digits, now_unix_ms: u64) -> Result<Self, ParseIdError> {
         let id = digits.decode(text)?;
         let mut candidates = merged(Vec::new(), &guess::of_id(id, now_unix_ms));
         for candidate in &mut candidates {

@@ -142,7 +142,7 @@ impl Layout {
 
     /// The instant at which timestamps run out, in unix milliseconds: the first one that has no timestamp.
     ///
-    /// From then on generators answer [`Refusal::TimestampOverflow`](crate::Refusal::TimestampOverflow),
+    /// From then on generators answer [`GenerateError::TimestampOverflow`](crate::GenerateError::TimestampOverflow),
     /// never a wrapped or negative id.
     pub const fn ends_at_unix_ms(&self) -> u64 {
         self.unix_ms(Timestamp(self.max(Field::Timestamp) + 1))

@@ -67,13 +67,13 @@ pub mod utc;
 #[cfg(feature = "std")]
 pub use clock::{AnchoredClock, CachedClock, ClockReport, WallClock};
 pub use clock::{Clock, Hold, ManualClock, Reading};
-pub use error::{Refusal, Wait};
+pub use error::{GenerateError, Wait};
 pub use field::{DatacenterId, Field, Generation, Parts, Sequence, Timestamp, WorkerId};
 pub use generator::{
     Batch, BlockGenerator, BuildError, Generator, GeneratorBuilder, Lease, OwnedGenerator, Start, StartError,
 };
 #[cfg(feature = "std")]
-pub use generator::{Caller, GeneratorPool, PoolError};
+pub use generator::{GeneratorPool, PoolError, PoolHandle};
 #[cfg(feature = "serde")]
 pub use id::serde_as_number;
 pub use id::{Id, IdError};

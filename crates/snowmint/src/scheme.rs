@@ -116,8 +116,8 @@ impl Scheme {
     ///
     /// # Errors
     ///
-    /// [`SchemeRefusal::NoRandom`] when the operating system has no randomness yet.
-    pub fn generator<C: Clock>(self, clock: C) -> Result<SchemeGenerator<C>, SchemeRefusal> {
+    /// [`SchemeGenerateError::NoRandom`] when the operating system has no randomness yet.
+    pub fn generator<C: Clock>(self, clock: C) -> Result<SchemeGenerator<C>, SchemeGenerateError> {
         Ok(SchemeGenerator { scheme: self, clock, source: ArcSwap::from_pointee(Source::new(self)?) })
     }
 }
@@ -273,7 +273,7 @@ const fn bits(value: u128, shift: u32, width: u32) -> u128 {
 /// It is shared by threads behind one short lock, asks the operating system for randomness (for every id but an
 /// `ObjectId`), never waits, and does not allocate. A forked child draws new randomness and has a lock of its own, so
 /// it neither goes on where its parent was nor waits for a thread that only its parent has; its first id allocates.
-/// [`Refusal::Forked`](crate::Refusal::Forked) says where forks are noticed. What keeps the ids of two generators apart
+/// [`GenerateError::Forked`](crate::GenerateError::Forked) says where forks are noticed. What keeps the ids of two generators apart
 /// is chance alone: 40 random bits for an `ObjectId`, 73 or more for the others.
 ///
 /// # Examples
@@ -284,7 +284,7 @@ const fn bits(value: u128, shift: u32, width: u32) -> u128 {
 /// let (first, second) = (generator.try_next()?, generator.try_next()?);
 /// assert!(first < second);
 /// assert!(first.to_string().starts_with("017f22e2-79b0-7"));
-/// # Ok::<(), snowmint::scheme::SchemeRefusal>(())
+/// # Ok::<(), snowmint::scheme::SchemeGenerateError>(())
 /// ```
 #[derive(Debug)]
 pub struct SchemeGenerator<C> {
@@ -304,9 +304,9 @@ impl<C: Clock> SchemeGenerator<C> {
     ///
     /// # Errors
     ///
-    /// [`SchemeRefusal`] when there is no randomness, or the clock shows a time the scheme cannot hold. Nothing
+    /// [`SchemeGenerateError`] when there is no randomness, or the clock shows a time the scheme cannot hold. Nothing
     /// was used up; calling again is safe.
-    pub fn try_next(&self) -> Result<SchemeId, SchemeRefusal> {
+    pub fn try_next(&self) -> Result<SchemeId, SchemeGenerateError> {
         let unix_ms = self.clock.unix_ms();
         let source = self.source_of_this_process()?;
         // Each change to a state is one assignment: a panic elsewhere leaves it whole.
@@ -321,7 +321,7 @@ impl<C: Clock> SchemeGenerator<C> {
     }
 
     /// Looked up without a lock: what was locked when the process was forked stays so in the child.
-    fn source_of_this_process(&self) -> Result<Guard<Arc<Source>>, SchemeRefusal> {
+    fn source_of_this_process(&self) -> Result<Guard<Arc<Source>>, SchemeGenerateError> {
         let found = self.source.load();
         if found.mark.is_same_process() {
             return Ok(found);
@@ -348,7 +348,7 @@ enum State {
 }
 
 impl Source {
-    fn new(scheme: Scheme) -> Result<Self, SchemeRefusal> {
+    fn new(scheme: Scheme) -> Result<Self, SchemeGenerateError> {
         let state = match scheme {
             Scheme::ObjectId => State::ObjectId(object_id::State::new()?),
             Scheme::Uuid4 => State::Uuid4,
@@ -359,9 +359,9 @@ impl Source {
     }
 }
 
-fn random<const N: usize>() -> Result<[u8; N], SchemeRefusal> {
+fn random<const N: usize>() -> Result<[u8; N], SchemeGenerateError> {
     let mut bytes = [0; N];
-    getrandom::fill(&mut bytes).map_err(|_| SchemeRefusal::NoRandom)?;
+    getrandom::fill(&mut bytes).map_err(|_| SchemeGenerateError::NoRandom)?;
     Ok(bytes)
 }
 
@@ -440,7 +440,7 @@ impl core::error::Error for SchemeError {}
 /// Why there is no id of a scheme now.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
-pub enum SchemeRefusal {
+pub enum SchemeGenerateError {
     /// The operating system gave no randomness.
     NoRandom,
     /// The random bits of this millisecond are at their end: the next one has fresh ones.
@@ -456,7 +456,7 @@ pub enum SchemeRefusal {
     },
 }
 
-impl fmt::Display for SchemeRefusal {
+impl fmt::Display for SchemeGenerateError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match *self {
             Self::NoRandom => {
@@ -475,7 +475,7 @@ impl fmt::Display for SchemeRefusal {
     }
 }
 
-impl core::error::Error for SchemeRefusal {}
+impl core::error::Error for SchemeGenerateError {}
 
 #[cfg(test)]
 mod tests {
@@ -580,7 +580,8 @@ mod tests {
             let far = [ends, ends + 5000, u64::MAX].into_iter().chain(wrapped).filter(|ms| *ms >= ends);
             for now_unix_ms in far {
                 clock.set_unix_ms(now_unix_ms);
-                let refused = SchemeRefusal::TimestampOverflow { scheme, now_unix_ms, ends_unix_ms: ends };
+                let refused =
+                    SchemeGenerateError::TimestampOverflow { scheme, now_unix_ms, ends_unix_ms: ends };
                 assert_eq!(generator.try_next(), Err(refused));
             }
             clock.set_unix_ms(ends - 1);

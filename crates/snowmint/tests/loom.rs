@@ -11,7 +11,7 @@ use std::num::NonZeroU32;
 use std::sync::Arc;
 
 use loom::thread;
-use snowmint::{BlockGenerator, Generator, Id, Lease, ManualClock, Refusal, Rule, WorkerId};
+use snowmint::{BlockGenerator, GenerateError, Generator, Id, Lease, ManualClock, Rule, WorkerId};
 
 const T0: u64 = 1_700_000_000_000;
 type Shared = Arc<Generator<Arc<ManualClock>>>;
@@ -112,7 +112,9 @@ fn a_tick_that_passes_while_two_draw_is_no_clock_that_went_back() {
     explore(|| {
         let (clock, generator) = generator(TWO_A_TICK, Rule::REJECT, 1000);
         let draw = |generator: &Shared| match generator.try_next() {
-            Err(refusal @ Refusal::ClockBehind { .. }) => panic!("the clock only went forward: {refusal:?}"),
+            Err(error @ GenerateError::ClockBehind { .. }) => {
+                panic!("the clock only went forward: {error:?}")
+            }
             drawn => drawn.ok(),
         };
         let mut ids = vec![draw(&generator)];
@@ -156,7 +158,7 @@ fn the_end_comes_once_and_counts_everything() {
             thread::spawn(move || [generator.try_next().ok(), generator.try_next().ok()])
         };
         let used_until = generator.end().unwrap();
-        assert_eq!(generator.try_next(), Err(Refusal::Ended));
+        assert_eq!(generator.try_next(), Err(GenerateError::Ended));
         assert_eq!(generator.end(), None);
         let layout = *generator.layout();
         for id in theirs.join().unwrap().into_iter().flatten() {

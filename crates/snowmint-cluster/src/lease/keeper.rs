@@ -14,7 +14,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use arc_swap::ArcSwapOption;
-use snowmint::{Batch, Clock, Generator, Refusal};
+use snowmint::{Batch, Clock, GenerateError, Generator};
 use snowmint_store::Store;
 use tokio::sync::watch;
 use tokio::task::JoinHandle;
@@ -50,7 +50,7 @@ struct Inner {
 pub enum NoId {
     /// The generator refused.
     #[error("{0}")]
-    Refused(Refusal),
+    Refused(GenerateError),
     /// No lease is held.
     #[error("no lease is held: {why}")]
     NoLease {
@@ -110,13 +110,13 @@ impl Keeper {
                 return Err(self.no_lease());
             };
             match generator.try_take(count) {
-                Err(Refusal::Ended) => std::hint::spin_loop(),
-                Err(refusal @ Refusal::LeaseEnded { .. }) => return Err(self.not_renewed(refusal)),
+                Err(GenerateError::Ended) => std::hint::spin_loop(),
+                Err(refusal @ GenerateError::LeaseEnded { .. }) => return Err(self.not_renewed(refusal)),
                 Err(refusal) => return Err(NoId::Refused(refusal)),
                 Ok(batch) => return Ok(batch),
             }
         }
-        Err(NoId::Refused(Refusal::Ended))
+        Err(NoId::Refused(GenerateError::Ended))
     }
 
     /// Takes exactly `count` ids, as batches in increasing order; waits, asleep, while ticks are used up.
@@ -150,7 +150,7 @@ impl Keeper {
 
     /// The lease ran out: with the reason, where there is one.
     #[cold]
-    fn not_renewed(&self, ended: Refusal) -> NoId {
+    fn not_renewed(&self, ended: GenerateError) -> NoId {
         let now_unix_ms = self.inner.clock.unix_ms();
         NoId::of_ended(ended, std::slice::from_ref(&*self.inner.status.borrow()), now_unix_ms)
     }
@@ -190,13 +190,13 @@ impl NoId {
     ///
     /// Worth waiting for only while one of the leases was granted for longer than that, by the clock too: an end that
     /// has passed is no sign of a renewal, whichever lease it is of.
-    pub(super) fn of_ended(ended: Refusal, leases: &[LeaseStatus], now_unix_ms: u64) -> Self {
-        let Refusal::LeaseEnded { until_unix_ms } = ended else { return Self::Refused(ended) };
+    pub(super) fn of_ended(ended: GenerateError, leases: &[LeaseStatus], now_unix_ms: u64) -> Self {
+        let GenerateError::LeaseEnded { until_unix_ms } = ended else { return Self::Refused(ended) };
         let lasts_ms = until_unix_ms.max(now_unix_ms);
         let lasting = || leases.iter().filter(|lease| lease.until_unix_ms > Some(lasts_ms));
         if lasting().any(|lease| lease.unsaved.is_none()) {
             // About to be saved, before it may be used.
-            return Self::Refused(Refusal::Ended);
+            return Self::Refused(GenerateError::Ended);
         }
         if let Some(why) = lasting().find_map(|lease| lease.unsaved.clone()) {
             return Self::NoLease { why };
@@ -210,7 +210,7 @@ impl NoId {
     /// How long to sleep before asking again.
     pub(super) fn worth_waiting(self) -> Result<Duration, Self> {
         match &self {
-            Self::Refused(Refusal::Ended) => Ok(Duration::from_millis(1)),
+            Self::Refused(GenerateError::Ended) => Ok(Duration::from_millis(1)),
             Self::Refused(refusal) => match refusal.retry_after_ms() {
                 Some(ms) => Ok(Duration::from_millis(ms.get())),
                 None => Err(self),

@@ -11,7 +11,7 @@ use std::fmt;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
-use snowmint::{Batch, Clock, GeneratorPool, Refusal};
+use snowmint::{Batch, Clock, GenerateError, GeneratorPool};
 use snowmint_store::Store;
 use tokio::sync::{oneshot, watch};
 use tokio::task::JoinHandle;
@@ -122,7 +122,7 @@ impl Keepers {
 
     /// What one connection or thread draws through.
     pub fn caller(&self) -> Caller {
-        Caller::new(self.inner.pool.caller(), self.inner.demand.clone())
+        Caller::new(self.inner.pool.handle(), self.inner.demand.clone())
     }
 
     /// Takes up to `count` ids, at least one, all of them greater than the last that this caller got. Never waits.
@@ -139,17 +139,24 @@ impl Keepers {
     }
 
     #[cold]
-    fn try_again(&self, caller: &mut Caller, count: usize, mut refusal: Refusal) -> Result<Batch, NoId> {
+    fn try_again(
+        &self,
+        caller: &mut Caller,
+        count: usize,
+        mut refusal: GenerateError,
+    ) -> Result<Batch, NoId> {
         // A generator that was ended is replaced in the next instant by the one that follows it.
         const LOOKS: usize = 64;
         for _ in 0..LOOKS {
             match refusal {
-                Refusal::Ended if self.inner.pool.generators().is_empty() => return Err(self.no_lease()),
-                Refusal::Ended => std::hint::spin_loop(),
-                ended @ Refusal::LeaseEnded { .. } => {
+                GenerateError::Ended if self.inner.pool.generators().is_empty() => {
+                    return Err(self.no_lease());
+                }
+                GenerateError::Ended => std::hint::spin_loop(),
+                ended @ GenerateError::LeaseEnded { .. } => {
                     return Err(NoId::of_ended(ended, &self.leases(), self.inner.clock.unix_ms()));
                 }
-                Refusal::Exhausted { .. } => {
+                GenerateError::Exhausted { .. } => {
                     if let Some(demand) = &self.inner.demand {
                         demand.exhausted(self.inner.clock.unix_ms() / self.inner.tick_ms);
                     }

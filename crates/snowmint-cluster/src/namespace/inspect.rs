@@ -1,6 +1,6 @@
 //! A text of a namespace, taken apart by its text form and its scheme.
 
-use snowmint::codec::CodecError;
+use snowmint::codec::ParseIdError;
 use snowmint::inspect::Decoded;
 use snowmint::scheme::SchemeError;
 use snowmint::{Id, SplitError};
@@ -20,7 +20,7 @@ pub enum InspectError {
     },
     /// Its ids are decimal numbers.
     #[error(transparent)]
-    Number(#[from] CodecError),
+    Number(#[from] ParseIdError),
     /// The number has bits that the layout does not have.
     #[error(transparent)]
     Layout(#[from] SplitError),

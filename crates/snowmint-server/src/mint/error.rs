@@ -4,8 +4,8 @@
 use std::fmt;
 use std::time::Duration;
 
-use snowmint::codec::CodecError;
-use snowmint::{LayoutParseError, Refusal, Snippet, SplitError};
+use snowmint::codec::ParseIdError;
+use snowmint::{GenerateError, LayoutParseError, Snippet, SplitError};
 use snowmint_cluster::NoId;
 use snowmint_cluster::namespace::InspectError;
 
@@ -131,7 +131,7 @@ pub enum MintError {
     #[error("no ids can be made now: {refusal}")]
     ClockBehind {
         /// What the generator said.
-        refusal: Refusal,
+        refusal: GenerateError,
     },
     /// More ids were asked for than could be made while a request may wait.
     #[error(
@@ -148,7 +148,7 @@ pub enum MintError {
     #[error("no ids can be made any more: {refusal}")]
     LayoutEnded {
         /// What the generator said.
-        refusal: Refusal,
+        refusal: GenerateError,
     },
 }
 
@@ -171,7 +171,7 @@ impl fmt::Display for Count<'_> {
 pub enum NotAnId {
     /// It is not a decimal number below 2^63.
     #[error(transparent)]
-    Text(#[from] CodecError),
+    Text(#[from] ParseIdError),
     /// It has bits that the layout does not have.
     #[error(transparent)]
     Layout(#[from] SplitError),
@@ -204,10 +204,10 @@ impl MintError {
     pub const fn retry_after(&self) -> Option<Duration> {
         match self {
             Self::NotReady { .. } | Self::Busy { .. } => Some(Duration::from_secs(1)),
-            Self::ClockBehind { refusal: Refusal::ClockBehind { behind_ms, .. } } => {
+            Self::ClockBehind { refusal: GenerateError::ClockBehind { behind_ms, .. } } => {
                 Some(Duration::from_millis(behind_ms.get()))
             }
-            Self::ClockBehind { refusal: Refusal::NotBegun { from_unix_ms, now_unix_ms } } => {
+            Self::ClockBehind { refusal: GenerateError::NotBegun { from_unix_ms, now_unix_ms } } => {
                 Some(Duration::from_millis(from_unix_ms.saturating_sub(*now_unix_ms)))
             }
             _ => None,
@@ -218,11 +218,11 @@ impl MintError {
     #[cold]
     pub(crate) fn from_no_id(no_id: NoId, count: usize, ids_per_second: u64) -> Self {
         match no_id {
-            NoId::Refused(refusal @ (Refusal::ClockBehind { .. } | Refusal::NotBegun { .. })) => {
+            NoId::Refused(refusal @ (GenerateError::ClockBehind { .. } | GenerateError::NotBegun { .. })) => {
                 Self::ClockBehind { refusal }
             }
-            NoId::Refused(refusal @ Refusal::TimestampOverflow { .. }) => Self::LayoutEnded { refusal },
-            NoId::Refused(Refusal::Exhausted { .. }) => Self::Busy { count, ids_per_second },
+            NoId::Refused(refusal @ GenerateError::TimestampOverflow { .. }) => Self::LayoutEnded { refusal },
+            NoId::Refused(GenerateError::Exhausted { .. }) => Self::Busy { count, ids_per_second },
             other => Self::NotReady { why: other.to_string() },
         }
     }

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use snowmint::{Batch, Layout, Refusal};
+use snowmint::{Batch, GenerateError, Layout};
 use snowmint_cluster::{LeaseStatus, NoId};
 use tokio::sync::Semaphore;
 
@@ -56,7 +56,7 @@ impl Pool {
         match no_id {
             NoId::Refused(refusal) if refusal.retry_after_ms().is_some() => Ok(()),
             // The generator of a lease that ended; the one that follows it is about to be there.
-            NoId::Refused(Refusal::Ended) => Ok(()),
+            NoId::Refused(GenerateError::Ended) => Ok(()),
             no_id => Err(self.refused(no_id, count)),
         }
     }

@@ -4,7 +4,7 @@
 use core::fmt;
 
 use super::radix::{Radix, width_of_bits};
-use super::{CodecError, Form, Text};
+use super::{Form, ParseIdError, Text};
 use crate::Id;
 
 /// The longest text: base 2.
@@ -111,9 +111,9 @@ impl Alphabet {
     ///
     /// # Errors
     ///
-    /// [`CodecError`] for an empty text, a foreign character, or a number from 2^63 on.
+    /// [`ParseIdError`] for an empty text, a foreign character, or a number from 2^63 on.
     #[inline]
-    pub fn decode(&self, text: &str) -> Result<Id, CodecError> {
+    pub fn decode(&self, text: &str) -> Result<Id, ParseIdError> {
         self.0.decode(text)
     }
 }

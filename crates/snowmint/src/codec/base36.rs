@@ -6,7 +6,7 @@
 //! a cache key, say); [`decode_either_case`] reads both.
 
 use super::radix::Radix;
-use super::{CodecError, Form, Text, decimal};
+use super::{Form, ParseIdError, Text, decimal};
 use crate::{Id, Snippet};
 
 /// Characters of the largest id.
@@ -50,7 +50,7 @@ pub const SCRU64_LEN: usize = 12;
 ///
 /// # Errors
 ///
-/// [`CodecError::Overflow`] from 36^12 (4,738,381,338,321,616,896) on: SCRU64's ids are smaller.
+/// [`ParseIdError::Overflow`] from 36^12 (4,738,381,338,321,616,896) on: SCRU64's ids are smaller.
 ///
 /// # Source
 ///
@@ -61,9 +61,9 @@ pub const SCRU64_LEN: usize = 12;
 /// assert_eq!(base36::encode_scru64(Id::new(4_738_381_338_304_839_680)?)?.as_str(), "zzzzzzzq0em8");
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
-pub fn encode_scru64(id: Id) -> Result<Text<SCRU64_LEN>, CodecError> {
+pub fn encode_scru64(id: Id) -> Result<Text<SCRU64_LEN>, ParseIdError> {
     if id.get() >= 36_u64.pow(12) {
-        return Err(CodecError::Overflow { form: Form::Base36, text: Snippet::of(&decimal::encode(id)) });
+        return Err(ParseIdError::Overflow { form: Form::Base36, text: Snippet::of(&decimal::encode(id)) });
     }
     Ok(SCRU64.encode_padded(id))
 }
@@ -72,9 +72,9 @@ pub fn encode_scru64(id: Id) -> Result<Text<SCRU64_LEN>, CodecError> {
 ///
 /// # Errors
 ///
-/// [`CodecError`] for an empty text, a foreign character (a lower-case letter is one), or a number from 2^63 on.
+/// [`ParseIdError`] for an empty text, a foreign character (a lower-case letter is one), or a number from 2^63 on.
 #[inline]
-pub fn decode(text: &str) -> Result<Id, CodecError> {
+pub fn decode(text: &str) -> Result<Id, ParseIdError> {
     UPPER.decode(text)
 }
 
@@ -84,6 +84,6 @@ pub fn decode(text: &str) -> Result<Id, CodecError> {
 ///
 /// As [`decode`], but no letter is foreign.
 #[inline]
-pub fn decode_either_case(text: &str) -> Result<Id, CodecError> {
+pub fn decode_either_case(text: &str) -> Result<Id, ParseIdError> {
     LOWER.decode(text)
 }

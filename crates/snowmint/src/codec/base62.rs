@@ -5,7 +5,7 @@
 //! (read those with an [`Alphabet`](super::alphabet::Alphabet)).
 
 use super::radix::Radix;
-use super::{CodecError, Form, Text};
+use super::{Form, ParseIdError, Text};
 use crate::Id;
 
 /// Characters of the largest id.
@@ -35,8 +35,8 @@ pub fn encode_padded(id: Id) -> Text<LEN> {
 ///
 /// # Errors
 ///
-/// [`CodecError`] for an empty text, a foreign character, or a number from 2^63 on.
+/// [`ParseIdError`] for an empty text, a foreign character, or a number from 2^63 on.
 #[inline]
-pub fn decode(text: &str) -> Result<Id, CodecError> {
+pub fn decode(text: &str) -> Result<Id, ParseIdError> {
     RADIX.decode(text)
 }

@@ -2,7 +2,7 @@
 //! Up to 28 characters, longer than the number itself: nothing to choose for new ids.
 
 use super::radix::Radix;
-use super::{CodecError, Form, Text, decimal};
+use super::{Form, ParseIdError, Text, decimal};
 use crate::{Id, Snippet};
 
 /// Characters of the largest id.
@@ -44,16 +44,16 @@ pub fn encode(id: Id) -> Text<LEN> {
 ///
 /// # Errors
 ///
-/// [`CodecError`] for an empty text, a character that is not base64, a number from 2^63 on, or wrong padding.
+/// [`ParseIdError`] for an empty text, a character that is not base64, a number from 2^63 on, or wrong padding.
 #[inline]
-pub fn decode(text: &str) -> Result<Id, CodecError> {
+pub fn decode(text: &str) -> Result<Id, ParseIdError> {
     if text.len() > LEN {
-        return Err(CodecError::TooLong { form: FORM, len: text.len(), limit: LEN });
+        return Err(ParseIdError::TooLong { form: FORM, len: text.len(), limit: LEN });
     }
     if text.is_empty() {
-        return Err(CodecError::Empty { form: FORM });
+        return Err(ParseIdError::Empty { form: FORM });
     }
-    let not_canonical = CodecError::NotCanonical { form: FORM, text: Snippet::of(text) };
+    let not_canonical = ParseIdError::NotCanonical { form: FORM, text: Snippet::of(text) };
     let digits = text.trim_end_matches('=');
     let mut decimal = [0; LEN / 4 * 3];
     let mut len = 0;
@@ -73,8 +73,8 @@ pub fn decode(text: &str) -> Result<Id, CodecError> {
     match core::str::from_utf8(&decimal[..len]).map(decimal::decode) {
         // Wrong padding, bits left over and leading zeros would give one id several texts.
         Ok(Ok(id)) if encode(id).as_str() == text => Ok(id),
-        Ok(Err(CodecError::Overflow { .. })) => {
-            Err(CodecError::Overflow { form: FORM, text: Snippet::of(text) })
+        Ok(Err(ParseIdError::Overflow { .. })) => {
+            Err(ParseIdError::Overflow { form: FORM, text: Snippet::of(text) })
         }
         // What is wrong with what it holds has no place in the text itself.
         _ => Err(not_canonical),

@@ -2,7 +2,7 @@
 //! The padded form sorts like the number.
 
 use super::radix::Radix;
-use super::{CodecError, Form, Text};
+use super::{Form, ParseIdError, Text};
 use crate::Id;
 
 /// Characters of the largest id.
@@ -40,8 +40,8 @@ pub fn encode_padded(id: Id) -> Text<LEN> {
 ///
 /// # Errors
 ///
-/// [`CodecError`] for an empty text, a foreign character, or more than 63 digits.
+/// [`ParseIdError`] for an empty text, a foreign character, or more than 63 digits.
 #[inline]
-pub fn decode(text: &str) -> Result<Id, CodecError> {
+pub fn decode(text: &str) -> Result<Id, ParseIdError> {
     RADIX.decode(text)
 }

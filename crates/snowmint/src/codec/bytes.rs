@@ -1,7 +1,7 @@
 //! Eight bytes, the highest first: what sorts like the number in a key-value store or a BINARY(8) column.
 //! The same bytes as bwmarrin/snowflake's `IntBytes` and noeqd's answer.
 
-use super::{CodecError, Form};
+use super::{Form, ParseIdError};
 use crate::{Id, Snippet};
 
 /// Bytes of every id in this form.
@@ -23,12 +23,12 @@ pub const fn encode(id: Id) -> [u8; LEN] {
 ///
 /// # Errors
 ///
-/// [`CodecError::Overflow`] when the top bit is set: the number is 2^63 or more.
+/// [`ParseIdError::Overflow`] when the top bit is set: the number is 2^63 or more.
 #[inline]
-pub const fn decode(bytes: [u8; LEN]) -> Result<Id, CodecError> {
+pub const fn decode(bytes: [u8; LEN]) -> Result<Id, ParseIdError> {
     match Id::new(u64::from_be_bytes(bytes)) {
         Ok(id) => Ok(id),
-        Err(_) => Err(CodecError::Overflow { form: Form::Bytes, text: hexadecimal(bytes) }),
+        Err(_) => Err(ParseIdError::Overflow { form: Form::Bytes, text: hexadecimal(bytes) }),
     }
 }
 

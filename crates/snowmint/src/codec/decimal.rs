@@ -4,7 +4,7 @@
 mod eight;
 
 use super::radix::Radix;
-use super::{CodecError, Form, Text};
+use super::{Form, ParseIdError, Text};
 use crate::Id;
 
 /// Characters of the largest id.
@@ -41,9 +41,9 @@ pub fn encode_padded(id: Id) -> Text<LEN> {
 ///
 /// # Errors
 ///
-/// [`CodecError`] for an empty text, a foreign character, or a number from 2^63 on.
+/// [`ParseIdError`] for an empty text, a foreign character, or a number from 2^63 on.
 #[inline]
-pub fn decode(text: &str) -> Result<Id, CodecError> {
+pub fn decode(text: &str) -> Result<Id, ParseIdError> {
     match read(text.as_bytes()).and_then(|value| Id::new(value).ok()) {
         Some(id) => Ok(id),
         None => RADIX.decode(text),

@@ -5,7 +5,7 @@ use core::str::FromStr;
 use std::sync::Arc;
 
 use super::alphabet::{self, Alphabet, AlphabetError};
-use super::{CodecError, Text, base36, base58_bitcoin, base58_flickr, base62, crockford32, decimal, hex};
+use super::{ParseIdError, Text, base36, base58_bitcoin, base58_flickr, base62, crockford32, decimal, hex};
 use crate::{Id, Snippet};
 
 /// What a custom alphabet begins with as text.
@@ -102,8 +102,8 @@ impl Digits {
     ///
     /// # Errors
     ///
-    /// [`CodecError`] for an empty text, a foreign character, or a number from 2^63 on.
-    pub fn decode(&self, text: &str) -> Result<Id, CodecError> {
+    /// [`ParseIdError`] for an empty text, a foreign character, or a number from 2^63 on.
+    pub fn decode(&self, text: &str) -> Result<Id, ParseIdError> {
         match self {
             Self::Decimal => decimal::decode(text),
             Self::Hex => hex::decode(text),

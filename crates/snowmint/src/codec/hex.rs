@@ -4,7 +4,7 @@
 mod eight;
 
 use super::radix::Radix;
-use super::{CodecError, Form, Text};
+use super::{Form, ParseIdError, Text};
 use crate::{Id, Snippet};
 
 /// Characters of every id in this form.
@@ -22,9 +22,9 @@ pub fn encode(id: Id) -> Text<LEN> {
 ///
 /// # Errors
 ///
-/// [`CodecError`] for an empty text, a foreign character, or a number from 2^63 on.
+/// [`ParseIdError`] for an empty text, a foreign character, or a number from 2^63 on.
 #[inline]
-pub fn decode(text: &str) -> Result<Id, CodecError> {
+pub fn decode(text: &str) -> Result<Id, ParseIdError> {
     let digits = text.strip_prefix("0x").unwrap_or(text);
     match read_all(digits.as_bytes()).and_then(|value| Id::new(value).ok()) {
         Some(id) => Ok(id),
@@ -34,12 +34,12 @@ pub fn decode(text: &str) -> Result<Id, CodecError> {
 
 /// The same error of the text with its prefix.
 #[cold]
-fn of_whole(mut error: CodecError, whole: &str, prefix: usize) -> CodecError {
+fn of_whole(mut error: ParseIdError, whole: &str, prefix: usize) -> ParseIdError {
     match &mut error {
-        CodecError::Foreign { at, .. } => *at += prefix,
-        CodecError::TooLong { len, .. } => *len += prefix,
-        CodecError::Overflow { text, .. } => *text = Snippet::of(whole),
-        CodecError::Empty { .. } | CodecError::NotCanonical { .. } => {}
+        ParseIdError::Foreign { at, .. } => *at += prefix,
+        ParseIdError::TooLong { len, .. } => *len += prefix,
+        ParseIdError::Overflow { text, .. } => *text = Snippet::of(whole),
+        ParseIdError::Empty { .. } | ParseIdError::NotCanonical { .. } => {}
     }
     error
 }

@@ -12,7 +12,7 @@
 )]
 
 use super::alphabet::MAX_LEN;
-use super::{CodecError, Form, Text};
+use super::{Form, ParseIdError, Text};
 use crate::{Id, Snippet};
 
 /// Marks a byte that is no digit; every digit's value is below 128.
@@ -173,7 +173,7 @@ impl Radix {
 
     /// Reads 1 to `len` digits.
     #[inline(always)]
-    pub(super) fn decode(&self, text: &str) -> Result<Id, CodecError> {
+    pub(super) fn decode(&self, text: &str) -> Result<Id, ParseIdError> {
         match self.read(text.as_bytes()).and_then(|value| Id::new(value).ok()) {
             Some(id) => Ok(id),
             None => Err(self.diagnose(text)),
@@ -209,22 +209,22 @@ impl Radix {
     /// Why a text is not an id.
     #[cold]
     #[inline(never)]
-    fn diagnose(&self, text: &str) -> CodecError {
+    fn diagnose(&self, text: &str) -> ParseIdError {
         let form = self.form;
         if text.is_empty() {
-            return CodecError::Empty { form };
+            return ParseIdError::Empty { form };
         }
         if text.len() > self.len {
-            return CodecError::TooLong { form, len: text.len(), limit: self.len };
+            return ParseIdError::TooLong { form, len: text.len(), limit: self.len };
         }
-        self.foreign(text).unwrap_or(CodecError::Overflow { form, text: Snippet::of(text) })
+        self.foreign(text).unwrap_or(ParseIdError::Overflow { form, text: Snippet::of(text) })
     }
 
     /// The first character of a text that is no digit.
-    pub(super) fn foreign(&self, text: &str) -> Option<CodecError> {
+    pub(super) fn foreign(&self, text: &str) -> Option<ParseIdError> {
         let is_digit = |character| u8::try_from(character).is_ok_and(|byte| self.digit(byte).is_some());
         let (at, character) = text.char_indices().find(|(_, character)| !is_digit(*character))?;
-        Some(CodecError::Foreign { form: self.form, character, at })
+        Some(ParseIdError::Foreign { form: self.form, character, at })
     }
 }
 

@@ -2,7 +2,7 @@
 //! At most 13 characters; it does not sort like the number.
 
 use super::radix::Radix;
-use super::{CodecError, Form, Text};
+use super::{Form, ParseIdError, Text};
 use crate::Id;
 
 /// Characters of the largest id.
@@ -30,8 +30,8 @@ pub fn encode(id: Id) -> Text<LEN> {
 ///
 /// # Errors
 ///
-/// [`CodecError`] for an empty text, a foreign character, or a number from 2^63 on.
+/// [`ParseIdError`] for an empty text, a foreign character, or a number from 2^63 on.
 #[inline]
-pub fn decode(text: &str) -> Result<Id, CodecError> {
+pub fn decode(text: &str) -> Result<Id, ParseIdError> {
     RADIX.decode(text)
 }

@@ -5,7 +5,7 @@ use core::num::NonZeroU32;
 use core::ops::Deref;
 
 use super::{Batch, Generator};
-use crate::{Clock, Hold, Id, Refusal};
+use crate::{Clock, GenerateError, Hold, Id};
 
 /// Draws from a shared [`Generator`] in blocks: for a thread that makes many ids.
 ///
@@ -48,9 +48,9 @@ impl<C: Clock, G: Deref<Target = Generator<C>>> BlockGenerator<G> {
     ///
     /// # Errors
     ///
-    /// [`Refusal`]; nothing was used up, and asking again is always safe.
+    /// [`GenerateError`]; nothing was used up, and asking again is always safe.
     #[inline]
-    pub fn try_next(&mut self) -> Result<Id, Refusal> {
+    pub fn try_next(&mut self) -> Result<Id, GenerateError> {
         if self.shared.may_go_on(self.hold)
             && let Some(id) = self.batch.next_unchecked()
         {
@@ -67,21 +67,21 @@ impl<C: Clock, G: Deref<Target = Generator<C>>> BlockGenerator<G> {
     #[cfg(feature = "std")]
     #[inline]
     #[expect(clippy::should_implement_trait, reason = "an iterator could not say why there is no id")]
-    pub fn next(&mut self) -> Result<Id, Refusal> {
+    pub fn next(&mut self) -> Result<Id, GenerateError> {
         loop {
             match self.try_next() {
-                Err(refusal) => self.shared.waiting.sleep(refusal)?,
+                Err(error) => self.shared.waiting.sleep(error)?,
                 id => return id,
             }
         }
     }
 
     #[cold]
-    fn next_of_block(&mut self) -> Result<Id, Refusal> {
+    fn next_of_block(&mut self) -> Result<Id, GenerateError> {
         // Dropped first: a child that was forked must not go on with it, whatever follows.
         self.batch = Batch::empty(self.shared.fork_mark());
         (self.batch, self.hold) = self.shared.try_take_held(self.size.get().into())?;
         // What was taken has at least one id.
-        self.batch.next_unchecked().ok_or(Refusal::Ended)
+        self.batch.next_unchecked().ok_or(GenerateError::Ended)
     }
 }

@@ -64,8 +64,8 @@ impl Generations {
 
     /// Raises the mark of a generation that is about to be left. To be called before the word is exchanged: whoever
     /// sees the exchange then sees the mark.
-    pub(super) fn leave(&self, generation: u32, free_from_tick: u64) {
-        self.marks[generation as usize].fetch_max(free_from_tick, Ordering::Release);
+    pub(super) fn leave(&self, generation: u32, first_unused_tick: u64) {
+        self.marks[generation as usize].fetch_max(first_unused_tick, Ordering::Release);
     }
 
     /// The first tick after all that were used in any generation that was left.

@@ -3,7 +3,7 @@
 
 use super::shared::Claim;
 use super::{Batch, Generator};
-use crate::{Clock, Id, Layout, Refusal};
+use crate::{Clock, GenerateError, Id, Layout};
 
 /// Makes ids of one worker for one owner: `&mut self` in place of atomics.
 ///
@@ -36,9 +36,9 @@ impl<C: Clock> OwnedGenerator<C> {
     ///
     /// # Errors
     ///
-    /// [`Refusal`]; nothing was used up, and asking again is always safe.
+    /// [`GenerateError`]; nothing was used up, and asking again is always safe.
     #[inline]
-    pub fn try_next(&mut self) -> Result<Id, Refusal> {
+    pub fn try_next(&mut self) -> Result<Id, GenerateError> {
         if self.generator.may_go_on(self.hold)
             && let Some(id) = self.batch.next_unchecked()
         {
@@ -55,10 +55,10 @@ impl<C: Clock> OwnedGenerator<C> {
     #[cfg(feature = "std")]
     #[inline]
     #[expect(clippy::should_implement_trait, reason = "an iterator could not say why there is no id")]
-    pub fn next(&mut self) -> Result<Id, Refusal> {
+    pub fn next(&mut self) -> Result<Id, GenerateError> {
         loop {
             match self.try_next() {
-                Err(refusal) => super::sleep_for(refusal)?,
+                Err(error) => super::sleep_for(error)?,
                 id => return id,
             }
         }
@@ -69,7 +69,7 @@ impl<C: Clock> OwnedGenerator<C> {
     /// # Errors
     ///
     /// As [`try_next`](Self::try_next).
-    pub fn try_take(&mut self, count: usize) -> Result<Batch, Refusal> {
+    pub fn try_take(&mut self, count: usize) -> Result<Batch, GenerateError> {
         self.give_back();
         self.generator.try_take(count)
     }
@@ -79,20 +79,20 @@ impl<C: Clock> OwnedGenerator<C> {
     /// # Errors
     ///
     /// As [`try_next`](Self::try_next).
-    pub fn try_fill(&mut self, out: &mut [u64]) -> Result<usize, Refusal> {
+    pub fn try_fill(&mut self, out: &mut [u64]) -> Result<usize, GenerateError> {
         self.give_back();
         self.generator.try_fill(out)
     }
 
     #[cold]
-    fn refill(&mut self) -> Result<Id, Refusal> {
+    fn refill(&mut self) -> Result<Id, GenerateError> {
         self.give_back();
         let claim = self.generator.claim(u64::MAX)?;
         self.batch = self.generator.batch(&claim);
         self.hold = claim.hold;
         self.claim = Some(claim);
         // A claim has at least one id.
-        self.batch.next_unchecked().ok_or(Refusal::Ended)
+        self.batch.next_unchecked().ok_or(GenerateError::Ended)
     }
 
     fn give_back(&mut self) {

@@ -8,7 +8,7 @@ use core::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::collections::BTreeMap;
 use std::sync::{Arc, PoisonError, RwLock};
 
-pub use caller::Caller;
+pub use caller::PoolHandle;
 
 use super::Generator;
 use crate::cursor::Cursor;
@@ -19,7 +19,7 @@ type Members<C> = Arc<[Arc<Generator<C>>]>;
 
 /// Generators of one layout, each under a worker of its own, that may come and go while ids are drawn.
 ///
-/// Ids are drawn through a [`Caller`], of which each thread or connection has its own. The ids of one caller strictly
+/// Ids are drawn through a [`PoolHandle`], of which each thread or connection has its own. The ids of one caller strictly
 /// increase, whichever generators they come from (where those of one [`Generator`] do). Ids of two callers are never
 /// equal, and are ordered only by their timestamps. The pool remembers the last timestamp of each worker that was
 /// removed: a generator that comes back with the same worker has to begin after it.
@@ -42,12 +42,12 @@ type Members<C> = Arc<[Arc<Generator<C>>]>;
 /// let generator = |worker| Generator::builder(Layout::TWITTER).worker(WorkerId(worker)).build(&clock).map(Arc::new);
 /// let pool = GeneratorPool::new(Layout::TWITTER);
 /// pool.add(generator(1)?)?;
-/// let mut caller = pool.caller();
-/// let last = caller.try_take(4096)?.last();
-/// assert!(caller.try_next().is_err(), "all 4096 of this millisecond are used");
+/// let mut handle = pool.handle();
+/// let last = handle.try_take(4096)?.last();
+/// assert!(handle.try_next().is_err(), "all 4096 of this millisecond are used");
 ///
 /// pool.add(generator(2)?)?;
-/// assert!(caller.try_next().ok() > last, "the same millisecond of another worker");
+/// assert!(handle.try_next().ok() > last, "the same millisecond of another worker");
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
 pub struct GeneratorPool<C> {
@@ -165,9 +165,9 @@ impl<C: Clock> GeneratorPool<C> {
     }
 
     /// A handle for one thread or one connection to draw ids through.
-    pub fn caller(&self) -> Caller<C> {
+    pub fn handle(&self) -> PoolHandle<C> {
         let seat = self.shared.seats.fetch_add(1, Ordering::Relaxed);
-        Caller::new(Arc::clone(&self.shared), seat)
+        PoolHandle::new(Arc::clone(&self.shared), seat)
     }
 }
 

@@ -5,7 +5,7 @@
 mod above;
 
 #[cfg(feature = "std")]
-pub(super) use above::{Begin, Floor, Skip};
+pub(super) use above::{Floor, NextStart, Skip};
 
 use super::generations::Generations;
 #[cfg(any(feature = "std", feature = "async"))]
@@ -14,7 +14,7 @@ use super::{Batch, Composer, GeneratorBuilder, Setup};
 use crate::cursor::{ENDED, Limits, Position, Run};
 use crate::fork::ForkMark;
 use crate::sync::{AtomicU64, Ordering};
-use crate::{Clock, Hold, Id, Layout, Refusal};
+use crate::{Clock, GenerateError, Hold, Id, Layout};
 
 /// Makes ids of one worker, shared by any number of threads without a lock.
 ///
@@ -108,22 +108,22 @@ impl<C: Clock> Generator<C> {
     ///
     /// # Errors
     ///
-    /// [`Refusal`]; nothing was used up, and asking again is always safe.
+    /// [`GenerateError`]; nothing was used up, and asking again is always safe.
     ///
     /// # Examples
     ///
     /// ```
-    /// use snowmint::{Generator, Layout, ManualClock, Refusal};
+    /// use snowmint::{Generator, Layout, ManualClock, GenerateError};
     /// let clock = ManualClock::at_unix_ms(1_700_000_000_000);
     /// let generator = Generator::builder(Layout::TWITTER).build(&clock)?;
     /// for _ in 0..4096 {
     ///     generator.try_next()?;
     /// }
-    /// assert!(matches!(generator.try_next(), Err(Refusal::Exhausted { .. })), "4096 ids a millisecond");
+    /// assert!(matches!(generator.try_next(), Err(GenerateError::Exhausted { .. })), "4096 ids a millisecond");
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
     #[inline]
-    pub fn try_next(&self) -> Result<Id, Refusal> {
+    pub fn try_next(&self) -> Result<Id, GenerateError> {
         let hold = Hold(self.tick.hold.load(Ordering::Acquire));
         if self.clock.holds(hold) && self.fork.is_same_process() {
             let cursor = self.cursor.0.fetch_add(1, Ordering::Relaxed);
@@ -131,7 +131,7 @@ impl<C: Clock> Generator<C> {
             if cursor < limit {
                 return Ok(self.composer.id(cursor));
             }
-            self.overshot(cursor, limit);
+            self.undo_overshoot(cursor, limit);
         }
         self.next_of_claim()
     }
@@ -141,8 +141,8 @@ impl<C: Clock> Generator<C> {
     ///
     /// # Errors
     ///
-    /// [`Refusal`]; nothing was used up, and asking again is always safe.
-    pub fn try_take(&self, count: usize) -> Result<Batch, Refusal> {
+    /// [`GenerateError`]; nothing was used up, and asking again is always safe.
+    pub fn try_take(&self, count: usize) -> Result<Batch, GenerateError> {
         if count == 0 {
             return Ok(Batch::empty(self.fork));
         }
@@ -151,7 +151,7 @@ impl<C: Clock> Generator<C> {
 
     /// At least one id, and how long the reading holds under which they were taken.
     #[inline]
-    pub(super) fn try_take_held(&self, wanted: u64) -> Result<(Batch, Hold), Refusal> {
+    pub(super) fn try_take_held(&self, wanted: u64) -> Result<(Batch, Hold), GenerateError> {
         if let Some(taken) = self.rest_of_tick(wanted) {
             return Ok(taken);
         }
@@ -185,7 +185,7 @@ impl<C: Clock> Generator<C> {
     /// # Errors
     ///
     /// As [`try_take`](Self::try_take).
-    pub fn try_fill(&self, out: &mut [u64]) -> Result<usize, Refusal> {
+    pub fn try_fill(&self, out: &mut [u64]) -> Result<usize, GenerateError> {
         Ok(self.try_take(out.len())?.fill(out))
     }
 
@@ -196,14 +196,14 @@ impl<C: Clock> Generator<C> {
     ///
     /// # Errors
     ///
-    /// [`Refusal`] when waiting is no answer: the lease ended, the clock went back further than the rule
+    /// [`GenerateError`] when waiting is no answer: the lease ended, the clock went back further than the rule
     /// bridges, or the layout's time ran out.
     #[cfg(feature = "std")]
     #[inline]
-    pub fn next(&self) -> Result<Id, Refusal> {
+    pub fn next(&self) -> Result<Id, GenerateError> {
         loop {
             match self.try_next() {
-                Err(refusal) => self.waiting.sleep(refusal)?,
+                Err(error) => self.waiting.sleep(error)?,
                 id => return id,
             }
         }
@@ -222,9 +222,9 @@ impl<C: Clock> Generator<C> {
     /// # Examples
     ///
     /// ```no_run
-    /// # use snowmint::{Generator, Id, Refusal, WallClock};
+    /// # use snowmint::{Generator, Id, GenerateError, WallClock};
     /// # mod tokio { pub mod time { pub async fn sleep(_: std::time::Duration) {} } }
-    /// async fn next(generator: &Generator<WallClock>) -> Result<Id, Refusal> {
+    /// async fn next(generator: &Generator<WallClock>) -> Result<Id, GenerateError> {
     ///     generator.next_with(tokio::time::sleep).await
     /// }
     /// ```
@@ -232,20 +232,20 @@ impl<C: Clock> Generator<C> {
     pub async fn next_with<S: Future<Output = ()>>(
         &self,
         sleep: impl Fn(core::time::Duration) -> S,
-    ) -> Result<Id, Refusal> {
+    ) -> Result<Id, GenerateError> {
         loop {
-            let refusal = match self.try_next() {
-                Err(refusal) => refusal,
+            let error = match self.try_next() {
+                Err(error) => error,
                 id => return id,
             };
-            let wait = self.waiting.begin(refusal)?;
+            let wait = self.waiting.begin(error)?;
             sleep(wait.time()).await;
         }
     }
 
     /// Past the fast path: the millisecond or the tick ended, or nothing was drawn before.
     #[cold]
-    fn next_of_claim(&self) -> Result<Id, Refusal> {
+    fn next_of_claim(&self) -> Result<Id, GenerateError> {
         let claim = self.claim(1)?;
         self.note_used(claim.run.start, claim.run.end);
         self.publish(&claim);
@@ -258,7 +258,7 @@ impl<C: Clock> Generator<C> {
 
     /// A cursor was taken that may not be used now: it goes back if nobody took another since.
     #[cold]
-    fn overshot(&self, cursor: u64, limit: u64) {
+    fn undo_overshoot(&self, cursor: u64, limit: u64) {
         let back = self.cursor.0.compare_exchange(cursor + 1, cursor, Ordering::Relaxed, Ordering::Relaxed);
         if back.is_err() {
             // Every limit is the end of a tick: others draw on from there.
@@ -267,16 +267,19 @@ impl<C: Clock> Generator<C> {
     }
 
     /// Takes exactly one run of cursors out of the shared one, by a fresh reading of the clock.
-    pub(super) fn claim(&self, wanted: u64) -> Result<Claim, Refusal> {
+    pub(super) fn claim(&self, wanted: u64) -> Result<Claim, GenerateError> {
         self.claim_by(|position, generation| {
             self.limits.plan(position, wanted, |tick| self.generations.fitting(generation, tick))
         })
     }
 
     /// Takes the run that `plan` makes of where the generator is and of the generation it is in.
-    fn claim_by(&self, plan: impl Fn(&Position, u32) -> Result<Run, Refusal>) -> Result<Claim, Refusal> {
+    fn claim_by(
+        &self,
+        plan: impl Fn(&Position, u32) -> Result<Run, GenerateError>,
+    ) -> Result<Claim, GenerateError> {
         if !self.fork.is_same_process() {
-            return Err(Refusal::Forked);
+            return Err(GenerateError::Forked);
         }
         loop {
             let word = self.cursor.0.load(Ordering::Acquire);
@@ -287,7 +290,7 @@ impl<C: Clock> Generator<C> {
             position.now_unix_ms = reading.unix_ms;
             let run = plan(&position, generation)?;
             if run.enter.is_some() {
-                self.generations.leave(generation, self.limits.free_from_tick(cursor));
+                self.generations.leave(generation, self.limits.first_unused_tick(cursor));
             }
             let generation = run.enter.unwrap_or(generation);
             let next = self.generations.pack(generation, run.end);
@@ -399,7 +402,7 @@ impl<C: Clock> Generator<C> {
         let (_, cursor) = self.generations.unpack(last);
         // Beyond the lease there is only what was taken and could not be used.
         let cursor = cursor.min(self.tick.lease_end.load(Ordering::Relaxed)).max(self.tick.first_cursor);
-        let tick = self.limits.free_from_tick(cursor).max(self.generations.highest_mark());
+        let tick = self.limits.first_unused_tick(cursor).max(self.generations.highest_mark());
         self.tick.used_end.store(tick << self.limits.sequence_bits, Ordering::Relaxed);
         Some(self.limits.unix_ms(tick))
     }

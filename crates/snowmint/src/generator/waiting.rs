@@ -4,7 +4,7 @@
 
 use core::time::Duration;
 
-use crate::Refusal;
+use crate::GenerateError;
 use crate::sync::{AtomicU64, Ordering};
 
 /// What every second caller waits beside.
@@ -32,9 +32,9 @@ impl Waiting {
         Self { count: AtomicU64::new(0), extra_ms }
     }
 
-    /// Begins to wait as a refusal advises; gives it back where waiting is no answer.
-    pub(super) fn begin(&self, refusal: Refusal) -> Result<Wait<'_>, Refusal> {
-        let ms = refusal.retry_after_ms().ok_or(refusal)?.get();
+    /// Begins to wait as the error advises; gives it back where waiting is no answer.
+    pub(super) fn begin(&self, error: GenerateError) -> Result<Wait<'_>, GenerateError> {
+        let ms = error.retry_after_ms().ok_or(error)?.get();
         let others = self.count.fetch_add(1, Ordering::Relaxed);
         Ok(Wait { waiting: self, ms: ms + others % 2 * self.extra_ms })
     }
@@ -42,8 +42,8 @@ impl Waiting {
     /// Waits, asleep.
     #[cfg(feature = "std")]
     #[cold]
-    pub(super) fn sleep(&self, refusal: Refusal) -> Result<(), Refusal> {
-        let wait = self.begin(refusal)?;
+    pub(super) fn sleep(&self, error: GenerateError) -> Result<(), GenerateError> {
+        let wait = self.begin(error)?;
         std::thread::sleep(wait.time());
         Ok(())
     }
@@ -67,7 +67,7 @@ mod tests {
 
     use super::*;
 
-    const REFUSAL: Refusal = Refusal::Exhausted { retry_after_ms: NonZeroU64::new(7).unwrap() };
+    const REFUSAL: GenerateError = GenerateError::Exhausted { retry_after_ms: NonZeroU64::new(7).unwrap() };
 
     fn ms(wait: &Wait<'_>) -> u128 {
         wait.time().as_millis()
@@ -97,7 +97,7 @@ mod tests {
     #[test]
     fn where_waiting_is_no_answer_nobody_waits() {
         let waiting = Waiting::new(4);
-        assert_eq!(waiting.begin(Refusal::Ended).unwrap_err(), Refusal::Ended);
+        assert_eq!(waiting.begin(GenerateError::Ended).unwrap_err(), GenerateError::Ended);
         assert_eq!(waiting.count.load(Ordering::Relaxed), 0);
     }
 }

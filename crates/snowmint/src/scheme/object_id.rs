@@ -7,7 +7,7 @@
 //!     (1 s)         one a process   starts random
 //! ```
 
-use super::{Scheme, SchemeField, SchemeId, SchemeRefusal, random};
+use super::{Scheme, SchemeField, SchemeGenerateError, SchemeId, random};
 
 pub(super) const FIELDS: &[SchemeField] = &[
     SchemeField::number("timestamp", 64, 32),
@@ -40,19 +40,19 @@ pub(super) struct State {
 }
 
 impl State {
-    pub(super) fn new() -> Result<Self, SchemeRefusal> {
+    pub(super) fn new() -> Result<Self, SchemeGenerateError> {
         let random = u128::from(u64::from_be_bytes(random()?));
         Ok(Self { random: random >> COUNTER_BITS, cursor: random & COUNTER_MAX })
     }
 
-    pub(super) fn next(&mut self, unix_ms: u64) -> Result<u128, SchemeRefusal> {
+    pub(super) fn next(&mut self, unix_ms: u64) -> Result<u128, SchemeGenerateError> {
         // The counter goes on over seconds, as the specification asks.
         let counter = self.cursor.wrapping_add(1) & COUNTER_MAX;
         let fresh = u128::from(unix_ms / 1000) << COUNTER_BITS | counter;
         let next = if fresh >> COUNTER_BITS > self.cursor >> COUNTER_BITS { fresh } else { self.cursor + 1 };
         let timestamp = next >> COUNTER_BITS;
         if timestamp > TIMESTAMP_MAX {
-            return Err(SchemeRefusal::TimestampOverflow {
+            return Err(SchemeGenerateError::TimestampOverflow {
                 scheme: Scheme::ObjectId,
                 now_unix_ms: unix_ms,
                 ends_unix_ms: (1 << 32) * 1000,

@@ -3,7 +3,7 @@
 
 use ulid::Ulid;
 
-use super::{Scheme, SchemeField, SchemeId, SchemeRefusal, random};
+use super::{Scheme, SchemeField, SchemeGenerateError, SchemeId, random};
 
 pub(super) const FIELDS: &[SchemeField] =
     &[SchemeField::number("timestamp", 80, 48), SchemeField::random("random", 0, 80)];
@@ -28,9 +28,9 @@ impl State {
         Self(None)
     }
 
-    pub(super) fn next(&mut self, unix_ms: u64) -> Result<u128, SchemeRefusal> {
+    pub(super) fn next(&mut self, unix_ms: u64) -> Result<u128, SchemeGenerateError> {
         if unix_ms >> 48 != 0 {
-            return Err(SchemeRefusal::TimestampOverflow {
+            return Err(SchemeGenerateError::TimestampOverflow {
                 scheme: Scheme::Ulid,
                 now_unix_ms: unix_ms,
                 ends_unix_ms: 1 << 48,
@@ -38,7 +38,7 @@ impl State {
         }
         let next = match self.0 {
             Some(last) if last.timestamp_ms() >= unix_ms => {
-                last.increment().map_err(|_| SchemeRefusal::Exhausted)?
+                last.increment().map_err(|_| SchemeGenerateError::Exhausted)?
             }
             _ => Ulid::from_parts(unix_ms, u128::from_be_bytes(random()?)),
         };
@@ -64,7 +64,7 @@ mod tests {
             let next = state.next(last.unix_ms().unwrap());
             match case["expected"]["next_same_ms"].as_str() {
                 Some(text) => assert_eq!(next, Ok(parse(text).unwrap().value)),
-                None => assert_eq!(next, Err(SchemeRefusal::Exhausted)),
+                None => assert_eq!(next, Err(SchemeGenerateError::Exhausted)),
             }
         }
     }

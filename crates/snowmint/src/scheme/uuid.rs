@@ -3,7 +3,7 @@
 
 use uuid::{Builder, Uuid, Variant};
 
-use super::{Scheme, SchemeError, SchemeField, SchemeId, SchemeRefusal, random};
+use super::{Scheme, SchemeError, SchemeField, SchemeGenerateError, SchemeId, random};
 
 pub(super) const FIELDS_V4: &[SchemeField] = &[
     SchemeField::random("random_a", 80, 48),
@@ -42,7 +42,7 @@ pub(super) fn of_version(scheme: Scheme, uuid: Uuid) -> Result<SchemeId, SchemeE
     Ok(SchemeId { scheme, value: uuid.as_u128() })
 }
 
-pub(super) fn next_v4() -> Result<u128, SchemeRefusal> {
+pub(super) fn next_v4() -> Result<u128, SchemeGenerateError> {
     Ok(Builder::from_random_bytes(random()?).into_uuid().as_u128())
 }
 
@@ -78,11 +78,11 @@ impl State {
         Self(None)
     }
 
-    pub(super) fn next(&mut self, unix_ms: u64) -> Result<u128, SchemeRefusal> {
+    pub(super) fn next(&mut self, unix_ms: u64) -> Result<u128, SchemeGenerateError> {
         self.next_with(unix_ms, u128::from_be_bytes(random()?))
     }
 
-    fn next_with(&mut self, now_unix_ms: u64, random: u128) -> Result<u128, SchemeRefusal> {
+    fn next_with(&mut self, now_unix_ms: u64, random: u128) -> Result<u128, SchemeGenerateError> {
         let next = match self.0 {
             Some(last) if last.unix_ms >= now_unix_ms && last.counter < COUNTER_MAX => {
                 Last { counter: last.counter + 1, ..last }
@@ -91,7 +91,7 @@ impl State {
             _ => Last::fresh(now_unix_ms, random),
         };
         if next.unix_ms >> 48 != 0 {
-            return Err(SchemeRefusal::TimestampOverflow {
+            return Err(SchemeGenerateError::TimestampOverflow {
                 scheme: Scheme::Uuid7,
                 now_unix_ms,
                 ends_unix_ms: 1 << 48,
@@ -163,7 +163,7 @@ mod tests {
     fn after_the_last_counter_of_the_last_millisecond_there_is_none() {
         let last = (1 << 48) - 1;
         let mut state = State(Some(Last { unix_ms: last, counter: COUNTER_MAX }));
-        let refused = SchemeRefusal::TimestampOverflow {
+        let refused = SchemeGenerateError::TimestampOverflow {
             scheme: Scheme::Uuid7,
             now_unix_ms: last,
             ends_unix_ms: 1 << 48,

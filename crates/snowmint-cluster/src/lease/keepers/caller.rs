@@ -4,25 +4,25 @@
 use std::fmt;
 use std::sync::Arc;
 
-use snowmint::{Batch, Refusal};
+use snowmint::{Batch, GenerateError};
 
 use super::demand::{COUNTED_ALONE, Demand};
 use crate::NodeClock;
 
 /// Draws ids of a node's leases, each greater than the last one it drew; see [`Keepers`](super::Keepers).
 pub struct Caller {
-    pool: snowmint::Caller<NodeClock>,
+    pool: snowmint::PoolHandle<NodeClock>,
     demand: Option<Arc<Demand>>,
     uncounted: u64,
 }
 
 impl Caller {
-    pub(super) fn new(pool: snowmint::Caller<NodeClock>, demand: Option<Arc<Demand>>) -> Self {
+    pub(super) fn new(pool: snowmint::PoolHandle<NodeClock>, demand: Option<Arc<Demand>>) -> Self {
         Self { pool, demand, uncounted: 0 }
     }
 
     #[inline]
-    pub(super) fn try_take(&mut self, count: usize) -> Result<Batch, Refusal> {
+    pub(super) fn try_take(&mut self, count: usize) -> Result<Batch, GenerateError> {
         let taken = self.pool.try_take(count);
         if let (Some(_), Ok(batch)) = (&self.demand, &taken) {
             self.uncounted += batch.len() as u64;

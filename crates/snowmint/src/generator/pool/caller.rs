@@ -7,11 +7,11 @@ use core::sync::atomic::Ordering;
 use std::sync::Arc;
 
 use super::super::batch::Batch;
-use super::super::shared::{Begin, Floor, Skip};
+use super::super::shared::{Floor, NextStart, Skip};
 use super::super::{Generator, sleep_for};
 use super::{Members, Shared};
 use crate::fork::ForkMark;
-use crate::{Clock, Id, Refusal};
+use crate::{Clock, GenerateError, Id};
 
 /// How many turns past the fast path a caller whose tick was used up chooses among all generators, before it goes back
 /// to its own.
@@ -21,7 +21,7 @@ const ROAMING_TURNS: u32 = 16;
 ///
 /// For one thread or one connection; it is cheap to make and to drop. It is not `Clone`: the ids of two callers are not
 /// in one order.
-pub struct Caller<C> {
+pub struct PoolHandle<C> {
     shared: Arc<Shared<C>>,
     members: Members<C>,
     version: u64,
@@ -43,7 +43,7 @@ enum Last {
     Of(Id),
 }
 
-impl<C: Clock> Caller<C> {
+impl<C: Clock> PoolHandle<C> {
     pub(super) fn new(shared: Arc<Shared<C>>, seat: usize) -> Self {
         // In this order: members that are newer than the version are looked at once more, older ones never kept.
         let version = shared.version.load(Ordering::Acquire);
@@ -58,9 +58,9 @@ impl<C: Clock> Caller<C> {
     ///
     /// As [`try_take`](Self::try_take).
     #[inline]
-    pub fn try_next(&mut self) -> Result<Id, Refusal> {
+    pub fn try_next(&mut self) -> Result<Id, GenerateError> {
         // A batch that is not empty has a first id.
-        self.try_take(1)?.next().ok_or(Refusal::Ended)
+        self.try_take(1)?.next().ok_or(GenerateError::Ended)
     }
 
     /// Takes up to `count` ids at once, at least one unless `count` is 0. Fewer come where the tick, the borrowing
@@ -68,10 +68,10 @@ impl<C: Clock> Caller<C> {
     ///
     /// # Errors
     ///
-    /// The [`Refusal`] that waiting helps soonest, where no generator has an id above the last one;
-    /// [`Refusal::Ended`] for a pool without generators. Nothing was used up, and asking again is always safe.
+    /// The [`GenerateError`] that waiting helps soonest, where no generator has an id above the last one;
+    /// [`GenerateError::Ended`] for a pool without generators. Nothing was used up, and asking again is always safe.
     #[inline]
-    pub fn try_take(&mut self, count: usize) -> Result<Batch, Refusal> {
+    pub fn try_take(&mut self, count: usize) -> Result<Batch, GenerateError> {
         if let Some(generator) = self.members.get(self.current)
             && let Last::Before(_) = self.last
             && let Some((batch, _)) = generator.rest_of_tick(count as u64)
@@ -79,20 +79,20 @@ impl<C: Clock> Caller<C> {
             self.last = Last::Before(batch.end_cursor());
             return Ok(batch);
         }
-        self.take_anew(count)
+        self.take_from_chosen(count)
     }
 
     /// Returns the next id; waits while all ticks are used up or the rule asks for it, asleep, not spinning.
     ///
     /// # Errors
     ///
-    /// [`Refusal`] when waiting is no answer.
+    /// [`GenerateError`] when waiting is no answer.
     #[inline]
     #[expect(clippy::should_implement_trait, reason = "an iterator could not say why there is no id")]
-    pub fn next(&mut self) -> Result<Id, Refusal> {
+    pub fn next(&mut self) -> Result<Id, GenerateError> {
         loop {
             match self.try_next() {
-                Err(refusal) => sleep_for(refusal)?,
+                Err(error) => sleep_for(error)?,
                 id => return id,
             }
         }
@@ -100,11 +100,11 @@ impl<C: Clock> Caller<C> {
 
     /// Past the fast path: the millisecond or the tick ended, the generator did, or nothing was drawn before.
     #[cold]
-    fn take_anew(&mut self, count: usize) -> Result<Batch, Refusal> {
+    fn take_from_chosen(&mut self, count: usize) -> Result<Batch, GenerateError> {
         if count == 0 {
             return Ok(Batch::empty(ForkMark::of_this_process()));
         }
-        self.look_again();
+        self.refresh_members();
         if let ([only], Last::Before(_)) = (&*self.members, self.last) {
             let batch = only.try_take(count)?;
             self.last = Last::Before(batch.end_cursor());
@@ -124,30 +124,30 @@ impl<C: Clock> Caller<C> {
 
     /// Its own generator while that has ids of the clock's tick; else, and for a while after, the one with the
     /// smallest id above the last.
-    fn choose(&mut self) -> Result<usize, Refusal> {
+    fn choose(&mut self) -> Result<usize, GenerateError> {
         let home = self.seat % self.members.len().max(1);
-        let home_lasts = matches!(self.begin(home), Some(Ok(Begin { is_now: true, skips: false, .. })));
+        let home_lasts = matches!(self.begin(home), Some(Ok(NextStart { is_now: true, skips: false, .. })));
         if home_lasts && self.roaming == 0 {
             return Ok(home);
         }
         self.roaming = if home_lasts { self.roaming - 1 } else { ROAMING_TURNS };
-        let mut refusal = Refusal::Ended;
-        let mut first: Option<(usize, Begin)> = None;
+        let mut error = GenerateError::Ended;
+        let mut first: Option<(usize, NextStart)> = None;
         for index in 0..self.members.len() {
             match self.begin(index) {
                 Some(Ok(begin)) if first.is_none_or(|(_, least)| comes_first(&begin, &least)) => {
                     first = Some((index, begin));
                 }
-                Some(Err(other)) => refusal = more_useful(refusal, other),
+                Some(Err(other)) => error = more_useful(error, other),
                 _ => {}
             }
         }
-        first.map(|(index, _)| index).ok_or(refusal)
+        first.map(|(index, _)| index).ok_or(error)
     }
 
-    fn begin(&self, index: usize) -> Option<Result<Begin, Refusal>> {
+    fn begin(&self, index: usize) -> Option<Result<NextStart, GenerateError>> {
         let generator = self.members.get(index)?;
-        Some(generator.begin_from(self.floor(index, generator)))
+        Some(generator.next_start(self.floor(index, generator)))
     }
 
     /// What the next ids of a generator have to be above.
@@ -171,7 +171,7 @@ impl<C: Clock> Caller<C> {
     }
 
     /// Takes notice of generators that came or went.
-    fn look_again(&mut self) {
+    fn refresh_members(&mut self) {
         let version = self.shared.version.load(Ordering::Acquire);
         if version == self.version {
             return;
@@ -189,19 +189,21 @@ impl<C: Clock> Caller<C> {
 }
 
 /// What is skipped is lost to all callers: better a generator that needs not skip.
-fn comes_first(begin: &Begin, least: &Begin) -> bool {
+fn comes_first(begin: &NextStart, least: &NextStart) -> bool {
     (begin.skips, begin.id) < (least.skips, least.id)
 }
 
-/// The refusal that says more about when there are ids again; of leases that ended, the one that ended last.
-fn more_useful(a: Refusal, b: Refusal) -> Refusal {
-    if let (Refusal::LeaseEnded { until_unix_ms: a }, Refusal::LeaseEnded { until_unix_ms: b }) = (a, b) {
-        return Refusal::LeaseEnded { until_unix_ms: a.max(b) };
+/// The error that says more about when there are ids again; of leases that ended, the one that ended last.
+fn more_useful(a: GenerateError, b: GenerateError) -> GenerateError {
+    if let (GenerateError::LeaseEnded { until_unix_ms: a }, GenerateError::LeaseEnded { until_unix_ms: b }) =
+        (a, b)
+    {
+        return GenerateError::LeaseEnded { until_unix_ms: a.max(b) };
     }
-    let rank = |refusal: Refusal| match refusal {
-        Refusal::LeaseEnded { .. } => 2,
-        Refusal::Ended => 3,
-        refusal if refusal.retry_after_ms().is_some() => 0,
+    let rank = |error: GenerateError| match error {
+        GenerateError::LeaseEnded { .. } => 2,
+        GenerateError::Ended => 3,
+        error if error.retry_after_ms().is_some() => 0,
         _ => 1,
     };
     match rank(a).cmp(&rank(b)).then(a.retry_after_ms().cmp(&b.retry_after_ms())) {
@@ -210,8 +212,8 @@ fn more_useful(a: Refusal, b: Refusal) -> Refusal {
     }
 }
 
-impl<C> fmt::Debug for Caller<C> {
+impl<C> fmt::Debug for PoolHandle<C> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Caller").field("seat", &self.seat).finish_non_exhaustive()
+        f.debug_struct("PoolHandle").field("seat", &self.seat).finish_non_exhaustive()
     }
 }

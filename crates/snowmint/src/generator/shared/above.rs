@@ -5,7 +5,7 @@ use super::super::batch::Batch;
 use super::{Generator, Position, Run};
 use crate::cursor::Cursor;
 use crate::sync::Ordering;
-use crate::{Clock, Field, Id, Refusal};
+use crate::{Clock, Field, GenerateError, Id};
 
 /// What the next ids have to be above.
 #[derive(Clone, Copy, Debug)]
@@ -26,7 +26,7 @@ pub(in super::super) enum Skip {
 
 /// Where the next ids of a generator would begin.
 #[derive(Clone, Copy, Debug)]
-pub(in super::super) struct Begin {
+pub(in super::super) struct NextStart {
     pub(in super::super) id: Id,
     /// Whether they lie in the clock's own tick: nothing is left over from the one before, nothing borrowed.
     pub(in super::super) is_now: bool,
@@ -55,7 +55,7 @@ impl<C: Clock> Generator<C> {
     }
 
     /// Takes up to `count` ids, at least one, of one tick and none below a floor.
-    pub(in super::super) fn try_take_from(&self, floor: Floor, count: usize) -> Result<Batch, Refusal> {
+    pub(in super::super) fn try_take_from(&self, floor: Floor, count: usize) -> Result<Batch, GenerateError> {
         let wanted = count as u64;
         let plan = |position: &Position, generation| self.plan_from(floor, position, generation, wanted);
         let claim = self.claim_by(|position, generation| Ok(plan(position, generation)?.0))?;
@@ -65,16 +65,16 @@ impl<C: Clock> Generator<C> {
     }
 
     /// Where [`try_take_from`](Self::try_take_from) would begin now.
-    pub(in super::super) fn begin_from(&self, floor: Floor) -> Result<Begin, Refusal> {
+    pub(in super::super) fn next_start(&self, floor: Floor) -> Result<NextStart, GenerateError> {
         if !self.fork.is_same_process() {
-            return Err(Refusal::Forked);
+            return Err(GenerateError::Forked);
         }
         let (generation, cursor) = self.generations.unpack(self.cursor.0.load(Ordering::Acquire));
         let mut position = self.position(cursor);
         position.now_unix_ms = self.clock.read().unix_ms;
         let (run, skips) = self.plan_from(floor, &position, generation, 1)?;
         let is_now = run.start >> self.limits.sequence_bits == run.now_tick;
-        Ok(Begin { id: self.composer.id(run.start), is_now, skips })
+        Ok(NextStart { id: self.composer.id(run.start), is_now, skips })
     }
 
     /// A run of one tick from the floor on, and whether ids are lost for it.
@@ -84,7 +84,7 @@ impl<C: Clock> Generator<C> {
         position: &Position,
         generation: u32,
         wanted: u64,
-    ) -> Result<(Run, bool), Refusal> {
+    ) -> Result<(Run, bool), GenerateError> {
         let plan = |at| self.limits.plan(at, wanted, |tick| self.generations.fitting(generation, tick));
         let of_one_tick = |run: Run| Run { end: run.end.min(self.limits.next_boundary(run.start)), ..run };
         let of_itself = plan(position)?;
@@ -92,12 +92,12 @@ impl<C: Clock> Generator<C> {
             return Ok((of_one_tick(of_itself), false));
         }
         // What made the id below the floor saw a clock so far at least: behind that, the clock went back.
-        let highest_tick = self.limits.seen_at(floor.cursor).max(position.highest_tick);
+        let highest_tick = self.limits.min_clock_tick(floor.cursor).max(position.highest_tick);
         let run = plan(&Position { cursor: floor.cursor, highest_tick, ..*position })?;
         let loses_now = of_itself.start >> self.limits.sequence_bits >= run.now_tick;
         if loses_now && floor.skip == Skip::Leftovers {
             let retry_after_ms = self.limits.ms_until(run.now_tick + 1, position);
-            return Err(Refusal::Exhausted { retry_after_ms });
+            return Err(GenerateError::Exhausted { retry_after_ms });
         }
         Ok((of_one_tick(run), true))
     }

@@ -8,8 +8,8 @@ use proptest::prelude::*;
 use snowmint::Id;
 use snowmint::codec::alphabet::Alphabet;
 use snowmint::codec::{
-    CodecError, base36, base58_bitcoin, base58_flickr, base62, base64_of_decimal, binary, bytes, crockford32,
-    decimal, hex, zbase32,
+    ParseIdError, base36, base58_bitcoin, base58_flickr, base62, base64_of_decimal, binary, bytes,
+    crockford32, decimal, hex, zbase32,
 };
 
 struct Form {
@@ -17,7 +17,7 @@ struct Form {
     encode: fn(Id) -> String,
     /// The form whose texts sort like the numbers, where there is one.
     padded: Option<fn(Id) -> String>,
-    decode: fn(&str) -> Result<Id, CodecError>,
+    decode: fn(&str) -> Result<Id, ParseIdError>,
 }
 
 macro_rules! form {
@@ -109,9 +109,9 @@ proptest! {
             let bad = bad.chars().next().unwrap();
             match (form.decode)(&text) {
                 // Padding before the end is the first thing foreign to base64.
-                Err(CodecError::Foreign { character: '=', at: place, .. }) => prop_assert!(place < at),
-                Err(CodecError::Foreign { character, at: place, .. }) => prop_assert_eq!((character, place), (bad, at)),
-                Err(CodecError::TooLong { len, .. }) => prop_assert_eq!(len, text.len()),
+                Err(ParseIdError::Foreign { character: '=', at: place, .. }) => prop_assert!(place < at),
+                Err(ParseIdError::Foreign { character, at: place, .. }) => prop_assert_eq!((character, place), (bad, at)),
+                Err(ParseIdError::TooLong { len, .. }) => prop_assert_eq!(len, text.len()),
                 other => prop_assert!(false, "{} {text}: {other:?}", form.name),
             }
         }
@@ -128,7 +128,7 @@ proptest! {
             }
             String::from_utf8(text).unwrap()
         };
-        let overflow = |result| matches!(result, Err(CodecError::Overflow { .. }));
+        let overflow = |result| matches!(result, Err(ParseIdError::Overflow { .. }));
         prop_assert!(overflow(base62::decode(&digits(62))));
         prop_assert!(overflow(base36::decode(&digits(36))));
         prop_assert!(overflow(hex::decode(&digits(16))));
@@ -251,7 +251,7 @@ fn case_matters_where_the_form_says_so() {
     assert_eq!(base36::decode("1Y2P0IJ32E8E7"), Ok(Id::MAX));
     assert!(matches!(
         base36::decode("1y2P0IJ32E8E7"),
-        Err(CodecError::Foreign { character: 'y', at: 1, .. })
+        Err(ParseIdError::Foreign { character: 'y', at: 1, .. })
     ));
     assert_eq!(base36::decode_either_case("1y2P0IJ32E8e7"), Ok(Id::MAX));
     assert_eq!(hex::decode("0x7FFFffffFFFFffff"), Ok(Id::MAX));
@@ -270,11 +270,11 @@ fn base64_has_one_text_for_an_id() {
 #[test]
 fn error_types_are_small() {
     use snowmint::codec::alphabet::AlphabetError;
-    assert!(size_of::<CodecError>() <= 40 && size_of::<AlphabetError>() <= 32);
+    assert!(size_of::<ParseIdError>() <= 40 && size_of::<AlphabetError>() <= 32);
     #[cfg(feature = "schemes")]
     assert!(
         size_of::<snowmint::scheme::SchemeError>() <= 40
-            && size_of::<snowmint::scheme::SchemeRefusal>() <= 24
+            && size_of::<snowmint::scheme::SchemeGenerateError>() <= 24
     );
 }
 
@@ -304,7 +304,7 @@ fn scru64_has_twelve_digits_and_refuses_what_needs_more() {
     assert_eq!(base36::encode_scru64(Id::new(0).unwrap()).unwrap().as_str(), "000000000000");
     for value in [most + 1, i64::MAX as u64] {
         let error = base36::encode_scru64(Id::new(value).unwrap()).unwrap_err();
-        assert!(matches!(error, CodecError::Overflow { .. }), "{error}");
+        assert!(matches!(error, ParseIdError::Overflow { .. }), "{error}");
     }
 }
 

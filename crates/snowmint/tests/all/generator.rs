@@ -10,8 +10,8 @@ use std::time::Duration;
 
 use proptest::prelude::*;
 use snowmint::{
-    BuildError, Clock, DatacenterId, Generator, GeneratorBuilder, Id, Layout, Lease, ManualClock, Refusal,
-    Rule, WallClock, WorkerId,
+    BuildError, Clock, DatacenterId, GenerateError, Generator, GeneratorBuilder, Id, Layout, Lease,
+    ManualClock, Rule, WallClock, WorkerId,
 };
 
 const T0: u64 = 1_700_000_000_000;
@@ -46,8 +46,8 @@ fn the_4097th_id_of_a_millisecond_waits_for_the_next() {
     let clock = ManualClock::at_unix_ms(T0);
     let generator = generator(&clock, Rule::REJECT);
     assert_eq!(generator.try_take(10_000).unwrap().len(), 4096, "as many as there are");
-    let refusal = generator.try_next().unwrap_err();
-    assert!(matches!(refusal, Refusal::Exhausted { retry_after_ms } if retry_after_ms.get() == 1));
+    let error = generator.try_next().unwrap_err();
+    assert!(matches!(error, GenerateError::Exhausted { retry_after_ms } if retry_after_ms.get() == 1));
     clock.advance_ms(1);
     assert_eq!(instant(generator.try_next().unwrap()), T0 + 1);
 }
@@ -69,9 +69,12 @@ fn reject_refuses_a_clock_that_went_back_and_changes_nothing() {
     generator.try_next().unwrap();
     generator.try_next().unwrap();
     clock.set_unix_ms(T0 - 1);
-    let refusal = generator.try_next().unwrap_err();
-    assert!(matches!(refusal, Refusal::ClockBehind { behind_ms, .. } if behind_ms.get() == 1), "{refusal:?}");
-    assert_eq!(refusal.retry_after_ms(), None);
+    let error = generator.try_next().unwrap_err();
+    assert!(
+        matches!(error, GenerateError::ClockBehind { behind_ms, .. } if behind_ms.get() == 1),
+        "{error:?}"
+    );
+    assert_eq!(error.retry_after_ms(), None);
     clock.set_unix_ms(T0);
     let id = generator.try_next().unwrap();
     assert_eq!((instant(id), Layout::TWITTER.split(id).unwrap().sequence.0), (T0, 2));
@@ -85,9 +88,9 @@ fn wait_says_how_long_within_its_bound_and_refuses_beyond() {
     clock.set_unix_ms(T0 - 5);
     assert_eq!(generator.try_next().unwrap_err().retry_after_ms().map(u64::from), Some(5));
     clock.set_unix_ms(T0 - 6);
-    let refusal = generator.try_next().unwrap_err();
-    assert_eq!(refusal.retry_after_ms(), None);
-    assert!(refusal.to_string().contains("6 ms"), "{refusal}");
+    let error = generator.try_next().unwrap_err();
+    assert_eq!(error.retry_after_ms(), None);
+    assert!(error.to_string().contains("6 ms"), "{error}");
 }
 
 #[test]
@@ -95,10 +98,10 @@ fn borrow_goes_on_ahead_of_the_clock_and_never_further_than_it_says() {
     let clock = ManualClock::at_unix_ms(T0);
     let generator = generator(&clock, Rule::borrow(MS(10)));
     assert_eq!(generator.try_take(1_000_000).unwrap().len(), 4096 * 11, "this tick and ten ahead");
-    let refusal = generator.try_next().unwrap_err();
+    let error = generator.try_next().unwrap_err();
     assert!(
-        matches!(refusal, Refusal::Exhausted { retry_after_ms } if retry_after_ms.get() == 1),
-        "{refusal:?}"
+        matches!(error, GenerateError::Exhausted { retry_after_ms } if retry_after_ms.get() == 1),
+        "{error:?}"
     );
     clock.advance_ms(1);
     assert_eq!(instant(generator.try_next().unwrap()), T0 + 11);
@@ -110,7 +113,7 @@ fn borrow_goes_on_ahead_of_the_clock_and_never_further_than_it_says() {
     assert_eq!(generator.try_next().unwrap_err().retry_after_ms().map(u64::from), Some(10));
     clock.set_unix_ms(T0 - 10);
     assert!(
-        matches!(generator.try_next(), Err(Refusal::ClockBehind { behind_ms, .. }) if behind_ms.get() == 11)
+        matches!(generator.try_next(), Err(GenerateError::ClockBehind { behind_ms, .. }) if behind_ms.get() == 11)
     );
 }
 
@@ -150,7 +153,7 @@ fn a_chain_waits_for_a_small_step_and_borrows_over_a_larger_one() {
     clock.set_unix_ms(T0 - 15);
     assert!(generator.try_next().unwrap() > first);
     clock.set_unix_ms(T0 - 21);
-    assert!(matches!(generator.try_next(), Err(Refusal::ClockBehind { .. })));
+    assert!(matches!(generator.try_next(), Err(GenerateError::ClockBehind { .. })));
 }
 
 #[test]
@@ -202,7 +205,7 @@ fn a_clock_that_goes_back_to_the_tick_of_the_cursor_is_not_behind() {
     assert_eq!(instant(generator.try_next().unwrap()), T0 + 1);
     clock.set_unix_ms(T0);
     assert!(
-        matches!(generator.try_next(), Err(Refusal::ClockBehind { behind_ms, .. }) if behind_ms.get() == 1)
+        matches!(generator.try_next(), Err(GenerateError::ClockBehind { behind_ms, .. }) if behind_ms.get() == 1)
     );
 }
 
@@ -217,7 +220,7 @@ fn draws_that_are_refused_take_nothing_from_the_next_tick() {
             assert_eq!((instant(id), id.get() % 4096), (T0 + ms, sequence));
         }
         for _ in 0..3 {
-            assert!(matches!(generator.try_next(), Err(Refusal::Exhausted { .. })));
+            assert!(matches!(generator.try_next(), Err(GenerateError::Exhausted { .. })));
         }
         clock.advance_ms(1);
     }
@@ -272,7 +275,7 @@ fn nothing_outside_the_lease_is_ever_used() {
     let ids: Vec<Id> = generator.try_take(1_000_000).unwrap().collect();
     assert_eq!(ids.len(), 40_960, "borrowing reaches no further than the lease");
     assert_eq!((instant(ids[0]), instant(*ids.last().unwrap())), (T0, T0 + 9));
-    assert_eq!(generator.try_next(), Err(Refusal::LeaseEnded { until_unix_ms: T0 + 10 }));
+    assert_eq!(generator.try_next(), Err(GenerateError::LeaseEnded { until_unix_ms: T0 + 10 }));
     generator.extend_lease(T0 + 5);
     assert!(generator.try_next().is_err(), "a lease never shrinks");
     generator.extend_lease(T0 + 20);
@@ -280,7 +283,7 @@ fn nothing_outside_the_lease_is_ever_used() {
     clock.set_unix_ms(T0 + 20);
     assert_eq!(
         generator.try_next(),
-        Err(Refusal::LeaseEnded { until_unix_ms: T0 + 20 }),
+        Err(GenerateError::LeaseEnded { until_unix_ms: T0 + 20 }),
         "woken after the end"
     );
 }
@@ -315,7 +318,7 @@ fn ending_is_for_every_thread_and_tells_what_was_used() {
     assert_eq!(generator.lease_until_unix_ms(), T0 + 10_000);
     generator.extend_lease(T0 + 100_000);
     assert_eq!(generator.lease_until_unix_ms(), T0 + 100_000);
-    assert_eq!(generator.try_next(), Err(Refusal::Ended));
+    assert_eq!(generator.try_next(), Err(GenerateError::Ended));
     let unused = leased(&clock, T0, T0 + 10).unwrap();
     assert_eq!(unused.end(), Some(T0));
 }
@@ -345,10 +348,10 @@ fn the_end_of_time_is_an_error_and_never_wraps() {
     let wrapped = Layout::TWITTER.epoch_unix_ms() + (1 << 52);
     for now in [end - 1, end, end + 1, wrapped, u64::MAX] {
         clock.set_unix_ms(now);
-        assert_eq!(generator.try_next(), Err(Refusal::TimestampOverflow { ended_unix_ms: end }));
+        assert_eq!(generator.try_next(), Err(GenerateError::TimestampOverflow { ended_unix_ms: end }));
         let unused = self::generator(&clock, Rule::REJECT);
         if now >= end {
-            assert_eq!(unused.try_next(), Err(Refusal::TimestampOverflow { ended_unix_ms: end }));
+            assert_eq!(unused.try_next(), Err(GenerateError::TimestampOverflow { ended_unix_ms: end }));
         }
     }
 }
@@ -365,14 +368,14 @@ fn the_first_ticks_after_the_epoch_are_as_fresh_as_any() {
 fn a_clock_before_the_epoch_is_an_error() {
     for now in [0, Layout::TWITTER.epoch_unix_ms() - 1] {
         let clock = ManualClock::at_unix_ms(now);
-        let refusal = generator(&clock, Rule::default()).try_next().unwrap_err();
+        let error = generator(&clock, Rule::default()).try_next().unwrap_err();
         let from_unix_ms = Layout::TWITTER.epoch_unix_ms();
-        assert_eq!(refusal, Refusal::NotBegun { from_unix_ms, now_unix_ms: now });
+        assert_eq!(error, GenerateError::NotBegun { from_unix_ms, now_unix_ms: now });
     }
     let clock = ManualClock::at_unix_ms(0);
     let ended = generator(&clock, Rule::default());
     ended.end().unwrap();
-    assert_eq!(ended.try_next(), Err(Refusal::Ended), "whatever the clock shows");
+    assert_eq!(ended.try_next(), Err(GenerateError::Ended), "whatever the clock shows");
 }
 
 #[test]
@@ -439,7 +442,7 @@ fn a_cursor_of_63_bits_ends_one_tick_early_and_never_in_its_own_mark() {
     let generator = Generator::builder(layout).build(&clock).unwrap();
     assert_eq!(generator.try_take(100).unwrap().len(), 16);
     clock.set_unix_ms(end - 1);
-    assert_eq!(generator.try_next(), Err(Refusal::TimestampOverflow { ended_unix_ms: end - 1 }));
+    assert_eq!(generator.try_next(), Err(GenerateError::TimestampOverflow { ended_unix_ms: end - 1 }));
     assert_eq!(generator.end(), Some(end - 1));
 
     let layout: Layout = "time:58@1ms generation:1 sequence:4 epoch:1970-01-01".parse().unwrap();
@@ -475,10 +478,10 @@ fn a_generator_that_begins_with_the_next_tick_waits_for_it_whatever_the_rule() {
     let game: Layout = "game".parse().unwrap();
     let clock = ManualClock::at_unix_ms(T0 + 60_000_000_250);
     let builder = Generator::builder(game).rule(Rule::REJECT).not_before_unix_ms(T0 + 60_000_001_000);
-    let refusal = builder.build(&clock).unwrap().try_next().unwrap_err();
+    let error = builder.build(&clock).unwrap().try_next().unwrap_err();
     assert!(
-        matches!(refusal, Refusal::Exhausted { retry_after_ms } if retry_after_ms.get() == 750),
-        "{refusal:?}"
+        matches!(error, GenerateError::Exhausted { retry_after_ms } if retry_after_ms.get() == 750),
+        "{error:?}"
     );
 }
 

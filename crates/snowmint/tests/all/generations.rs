@@ -8,7 +8,7 @@ use std::cmp::Ordering;
 use std::collections::HashSet;
 
 use proptest::prelude::*;
-use snowmint::{BuildError, Clock, Generator, Layout, Lease, ManualClock, Refusal, Rule, WorkerId};
+use snowmint::{BuildError, Clock, GenerateError, Generator, Layout, Lease, ManualClock, Rule, WorkerId};
 
 const T0: u64 = 1_700_000_000_000;
 /// The stepped base sequence, its place made a field: four times 1024.
@@ -89,17 +89,17 @@ fn three_returns_to_one_instant_survive_and_the_fourth_is_refused_with_how_far()
             assert!(seen.insert(id));
         }
         assert!(
-            matches!(generator.try_next(), Err(Refusal::Exhausted { .. })),
+            matches!(generator.try_next(), Err(GenerateError::Exhausted { .. })),
             "a tick is used up, not entered again"
         );
         clock.advance_ms(50);
         assert!(seen.insert(generator.try_next().unwrap()));
     }
     clock.set_unix_ms(T0);
-    let refusal = generator.try_next().unwrap_err();
+    let error = generator.try_next().unwrap_err();
     assert!(
-        matches!(refusal, Refusal::ClockBehind { behind_ms, .. } if behind_ms.get() == 50),
-        "{refusal:?}"
+        matches!(error, GenerateError::ClockBehind { behind_ms, .. } if behind_ms.get() == 50),
+        "{error:?}"
     );
     clock.set_unix_ms(T0 + 51);
     assert!(seen.insert(generator.try_next().unwrap()), "once the clock is past a mark, it goes on");
@@ -114,8 +114,8 @@ fn the_backup_worker_is_taken_and_given_back() {
     clock.set_unix_ms(T0 - 5);
     assert!(generator.try_next().unwrap_err().retry_after_ms().is_some(), "a short step is waited for");
     clock.set_unix_ms(T0 - 3_600_000);
-    let refusal = generator.try_next();
-    assert_eq!(refusal.map(generation), Ok(1), "an hour back");
+    let next = generator.try_next();
+    assert_eq!(next.map(generation), Ok(1), "an hour back");
     clock.set_unix_ms(T0 + 1000);
     assert_eq!(generation(generator.try_next().unwrap()), 1);
     clock.set_unix_ms(T0 + 500);
@@ -189,8 +189,8 @@ fn what_was_ended_stays_ended_in_every_generation() {
     assert_eq!(generator.end(), Some(T0 + 1));
     for ms in [0, 1, 100] {
         clock.set_unix_ms(T0 + ms);
-        assert_eq!(generator.try_next(), Err(Refusal::Ended));
-        assert!(matches!(generator.try_take(3), Err(Refusal::Ended)));
+        assert_eq!(generator.try_next(), Err(GenerateError::Ended));
+        assert!(matches!(generator.try_take(3), Err(GenerateError::Ended)));
         assert_eq!(generator.end(), None);
     }
 }

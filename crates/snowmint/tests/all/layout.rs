@@ -277,7 +277,7 @@ fn an_error_offers_no_field_of_no_bits() {
 
 #[test]
 fn error_types_are_small() {
-    assert!(size_of::<snowmint::Refusal>() <= 24, "{}", size_of::<snowmint::Refusal>());
+    assert!(size_of::<snowmint::GenerateError>() <= 24, "{}", size_of::<snowmint::GenerateError>());
     assert!(size_of::<LayoutError>() <= 40, "{}", size_of::<LayoutError>());
     assert!(size_of::<snowmint::LayoutParseError>() <= 48);
     assert!(size_of::<snowmint::IdError>() <= 16);

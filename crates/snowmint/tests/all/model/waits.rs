@@ -1,4 +1,4 @@
-//! Goal: a future waits exactly as its refusal says, then has its id, and loses none when it is dropped before.
+//! Goal: a future waits exactly as its error says, then has its id, and loses none when it is dropped before.
 //! Method: polled by hand under a clock that only the test moves.
 
 use std::cell::{Cell, RefCell};
@@ -7,7 +7,7 @@ use std::pin::{Pin, pin};
 use std::task::{Context, Poll, Waker};
 use std::time::Duration;
 
-use snowmint::{Clock, Generator, Id, Layout, ManualClock, Refusal, Rule};
+use snowmint::{Clock, GenerateError, Generator, Id, Layout, ManualClock, Rule};
 
 const T0: u64 = 1_700_000_000_000;
 
@@ -16,7 +16,9 @@ fn poll<T>(future: Pin<&mut impl Future<Output = T>>) -> Poll<T> {
 }
 
 /// What a future has at its first look, and for how many milliseconds it wants to sleep.
-pub(crate) fn poll_once<C: Clock>(generator: &Generator<C>) -> (Option<Result<Id, Refusal>>, Option<u64>) {
+pub(crate) fn poll_once<C: Clock>(
+    generator: &Generator<C>,
+) -> (Option<Result<Id, GenerateError>>, Option<u64>) {
     let slept = Cell::new(None);
     let sleep = |time: Duration| {
         slept.set(u64::try_from(time.as_millis()).ok());
@@ -121,7 +123,7 @@ fn a_clock_that_went_back_is_waited_for_within_the_rule_and_no_longer() {
     clock.set_unix_ms(T0 - 6);
     timer.rings.set(true);
     assert!(
-        matches!(poll(next), Poll::Ready(Err(Refusal::ClockBehind { behind_ms, .. })) if behind_ms.get() == 6)
+        matches!(poll(next), Poll::Ready(Err(GenerateError::ClockBehind { behind_ms, .. })) if behind_ms.get() == 6)
     );
     clock.set_unix_ms(T0);
     assert_eq!(tick_and_sequence(&generator, generator.try_next().unwrap()), (T0, 1));

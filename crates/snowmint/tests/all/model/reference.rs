@@ -1,10 +1,10 @@
 //! What a generator has to do, told slowly: every position it gave is kept, and the next answer is read off them.
-//! Nothing in here is the library's but `Refusal`, which is what answers are compared by.
+//! Nothing in here is the library's but `GenerateError`, which is what answers are compared by.
 
 use std::collections::BTreeSet;
 use std::num::NonZeroU64;
 
-use snowmint::{Refusal, Wait};
+use snowmint::{GenerateError, Wait};
 
 /// One step of a rule, its bound in milliseconds.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -120,7 +120,7 @@ impl Model {
         now_ms: u64,
         wanted: usize,
         began: Option<u128>,
-    ) -> Result<Vec<Position>, Refusal> {
+    ) -> Result<Vec<Position>, GenerateError> {
         self.claim = None;
         if wanted == 0 {
             return Ok(Vec::new());
@@ -145,7 +145,11 @@ impl Model {
     }
 
     /// The next position of a generator of one owner, which holds on to all that was granted.
-    pub(crate) fn take_one_owned(&mut self, now_ms: u64, began: Option<u128>) -> Result<Position, Refusal> {
+    pub(crate) fn take_one_owned(
+        &mut self,
+        now_ms: u64,
+        began: Option<u128>,
+    ) -> Result<Position, GenerateError> {
         if let Some(open) = &self.claim
             && open.now_ms == now_ms
             && self.next().tick < open.until
@@ -208,13 +212,13 @@ impl Model {
         positions
     }
 
-    fn decide(&self, now_ms: u64, began: Option<u128>) -> Result<Granted, Refusal> {
+    fn decide(&self, now_ms: u64, began: Option<u128>) -> Result<Granted, GenerateError> {
         let terms = &self.terms;
         if self.ended {
-            return Err(Refusal::Ended);
+            return Err(GenerateError::Ended);
         }
         if u128::from(now_ms) < terms.epoch_ms {
-            return Err(Refusal::NotBegun { from_unix_ms: terms.ms(0), now_unix_ms: now_ms });
+            return Err(GenerateError::NotBegun { from_unix_ms: terms.ms(0), now_unix_ms: now_ms });
         }
         let now = terms.tick_at(now_ms);
         let next = self.next();
@@ -229,9 +233,9 @@ impl Model {
         };
         if from.tick >= self.lease_end {
             if from.tick >= terms.end {
-                return Err(Refusal::TimestampOverflow { ended_unix_ms: terms.ms(terms.end) });
+                return Err(GenerateError::TimestampOverflow { ended_unix_ms: terms.ms(terms.end) });
             }
-            return Err(Refusal::LeaseEnded { until_unix_ms: terms.ms(self.lease_end) });
+            return Err(GenerateError::LeaseEnded { until_unix_ms: terms.ms(self.lease_end) });
         }
         let until = self.lease_end.min(now + terms.max_ahead() + 1);
         if from.tick > now {
@@ -246,7 +250,13 @@ impl Model {
     }
 
     /// The first step that covers how far the clock went back from what it showed, no further than to the next id.
-    fn decide_behind(&self, now_ms: u64, now: u128, from: Position, until: u128) -> Result<Granted, Refusal> {
+    fn decide_behind(
+        &self,
+        now_ms: u64,
+        now: u128,
+        from: Position,
+        until: u128,
+    ) -> Result<Granted, GenerateError> {
         let was_at = self.highest.min(from.tick);
         let behind_ms = positive(u128::from(self.terms.ms(was_at) - now_ms));
         for step in &self.terms.steps {
@@ -258,7 +268,7 @@ impl Model {
                 }
                 Step::Wait(bound) => {
                     if behind_ms.get() <= *bound {
-                        return Err(Refusal::ClockBehind { behind_ms, wait: Wait::UntilCaughtUp });
+                        return Err(GenerateError::ClockBehind { behind_ms, wait: Wait::UntilCaughtUp });
                     }
                 }
                 Step::Borrow(bound) => {
@@ -269,15 +279,15 @@ impl Model {
                 }
             }
         }
-        Err(Refusal::ClockBehind { behind_ms, wait: Wait::Refused })
+        Err(GenerateError::ClockBehind { behind_ms, wait: Wait::Refused })
     }
 
     /// No timestamp is further ahead of the clock than the longest borrow of the rule.
-    fn within_reach(&self, now_ms: u64, now: u128, from: Position) -> Result<(), Refusal> {
+    fn within_reach(&self, now_ms: u64, now: u128, from: Position) -> Result<(), GenerateError> {
         let max_ahead = self.terms.max_ahead();
         if from.tick > now + max_ahead {
             let wait = self.terms.ms(from.tick - max_ahead) - now_ms;
-            return Err(Refusal::Exhausted { retry_after_ms: positive(wait.into()) });
+            return Err(GenerateError::Exhausted { retry_after_ms: positive(wait.into()) });
         }
         Ok(())
     }

@@ -10,7 +10,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use snowmint::{
-    BlockGenerator, CachedClock, Clock, Generator, GeneratorPool, Layout, Refusal, WallClock, WorkerId,
+    BlockGenerator, CachedClock, Clock, GenerateError, Generator, GeneratorPool, Layout, WallClock, WorkerId,
 };
 
 /// Runs `child` in a forked process and gives its exit code.
@@ -45,16 +45,16 @@ fn a_child_is_refused_by_every_form_and_may_make_its_own() {
     let pool = GeneratorPool::new(Layout::TWITTER);
     pool.add(Arc::new(Generator::builder(Layout::TWITTER).worker(WorkerId(1)).build(WallClock).unwrap()))
         .unwrap();
-    let mut caller = pool.caller();
-    caller.try_next().unwrap();
+    let mut handle = pool.handle();
+    handle.try_next().unwrap();
     let mut batch = shared.try_take(10).unwrap();
     batch.next().unwrap();
     let code = exit_code_of_fork(|| {
-        let refused = shared.try_next() == Err(Refusal::Forked)
-            && matches!(shared.try_take(5), Err(Refusal::Forked))
-            && owned.try_next() == Err(Refusal::Forked)
-            && block.try_next() == Err(Refusal::Forked)
-            && caller.try_next() == Err(Refusal::Forked)
+        let refused = shared.try_next() == Err(GenerateError::Forked)
+            && matches!(shared.try_take(5), Err(GenerateError::Forked))
+            && owned.try_next() == Err(GenerateError::Forked)
+            && block.try_next() == Err(GenerateError::Forked)
+            && handle.try_next() == Err(GenerateError::Forked)
             && batch.len() == 0
             && batch.next().is_none()
             && batch.fill(&mut [0; 4]) == 0
@@ -63,7 +63,7 @@ fn a_child_is_refused_by_every_form_and_may_make_its_own() {
             Generator::builder(Layout::TWITTER).build(WallClock).is_ok_and(|own| own.try_next().is_ok());
         // Having made its own brings the parent's back to life no more than before.
         let still_refused =
-            shared.try_next() == Err(Refusal::Forked) && block.try_next() == Err(Refusal::Forked);
+            shared.try_next() == Err(GenerateError::Forked) && block.try_next() == Err(GenerateError::Forked);
         i32::from(!(refused && own && still_refused))
     });
     assert_eq!(code, 0);
@@ -80,7 +80,8 @@ fn a_grandchild_is_refused_its_parents_and_its_grandparents() {
             return 3;
         }
         exit_code_of_fork(|| {
-            let refused = own.try_next() == Err(Refusal::Forked) && eldest.try_next() == Err(Refusal::Forked);
+            let refused = own.try_next() == Err(GenerateError::Forked)
+                && eldest.try_next() == Err(GenerateError::Forked);
             i32::from(!refused)
         })
     });

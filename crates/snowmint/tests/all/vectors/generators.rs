@@ -3,7 +3,7 @@
 
 use std::time::Duration;
 
-use snowmint::{Generator, Layout, ManualClock, Parts, Refusal, Rule, Start};
+use snowmint::{GenerateError, Generator, Layout, ManualClock, Parts, Rule, Start};
 
 use crate::{Case, Kind, preset};
 
@@ -19,7 +19,7 @@ fn generator(layout: Layout, clock: &ManualClock, rule: Rule) -> Generator<&Manu
     builder.build(clock).unwrap()
 }
 
-fn next(layout: &Layout, generator: &Generator<&ManualClock>) -> Result<Parts, Refusal> {
+fn next(layout: &Layout, generator: &Generator<&ManualClock>) -> Result<Parts, GenerateError> {
     generator.try_next().map(|id| layout.split(id).unwrap())
 }
 
@@ -72,8 +72,8 @@ fn clock_called_back(case: &Case<'_>) {
         clock.set_unix_ms(at(read));
         match next(&layout, &generator) {
             Ok(parts) => made.push(parts),
-            Err(refusal) => {
-                assert_eq!(refusal.retry_after_ms().map(std::num::NonZero::get), Some(last - read));
+            Err(error) => {
+                assert_eq!(error.retry_after_ms().map(std::num::NonZero::get), Some(last - read));
             }
         }
         assert!(made.iter().all(|parts| parts.timestamp.0 >= last), "{made:?}");
@@ -89,7 +89,7 @@ fn tick_used_up(case: &Case<'_>) {
     let clock = ManualClock::at_unix_ms(layout.epoch_unix_ms());
     let generator = generator(layout, &clock, Rule::REJECT);
     assert_eq!(generator.try_take(10_000).unwrap().len(), 4096);
-    assert!(matches!(generator.try_next(), Err(Refusal::Exhausted { .. })));
+    assert!(matches!(generator.try_next(), Err(GenerateError::Exhausted { .. })));
     follow(&layout, &clock, &generator, &published(case, &layout));
 }
 
@@ -104,7 +104,7 @@ fn twitters_clock_back(case: &Case<'_>) {
         let made = next(&layout, &generator);
         let expected = &step["expect"];
         if expected.as_str().is_some_and(|text| text.starts_with("InvalidSystemClock")) {
-            assert!(matches!(made, Err(Refusal::ClockBehind { .. })), "{made:?}");
+            assert!(matches!(made, Err(GenerateError::ClockBehind { .. })), "{made:?}");
             continue;
         }
         let made = made.unwrap();

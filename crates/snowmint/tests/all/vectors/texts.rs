@@ -5,14 +5,14 @@ use std::fmt::Display;
 
 use snowmint::codec::alphabet::Alphabet;
 use snowmint::codec::{
-    CodecError, base36, base58_flickr, base62, base64_of_decimal, binary, bytes, crockford32, decimal, hex,
+    ParseIdError, base36, base58_flickr, base62, base64_of_decimal, binary, bytes, crockford32, decimal, hex,
     zbase32,
 };
 use snowmint::{Id, Layout, Parts, Sequence, Timestamp, WorkerId};
 
 use crate::{Case, Kind, preset};
 
-type Decoder = fn(&str) -> Result<Id, CodecError>;
+type Decoder = fn(&str) -> Result<Id, ParseIdError>;
 
 pub(crate) const KINDS: &[Kind] = &[
     Kind::new("encode-base62-11", 7, |case| both(case, base62::encode_padded, base62::decode)),
@@ -88,13 +88,13 @@ pub(crate) fn base36_lower(text: &str, decimal: &str) -> Id {
 fn both<T: Display>(
     case: &Case<'_>,
     encode: impl Fn(Id) -> T,
-    decode: impl Fn(&str) -> Result<Id, CodecError>,
+    decode: impl Fn(&str) -> Result<Id, ParseIdError>,
 ) {
     let text = case.word("text");
     let digits = case.get("hex").map(|digits| digits.as_str().unwrap());
     let alphabet = case.get("alphabet").map(|alphabet| alphabet.as_str().unwrap());
     let Some(id) = case.number_below_2_63() else {
-        assert!(matches!(decode(text), Err(CodecError::Overflow { .. })), "{text}");
+        assert!(matches!(decode(text), Err(ParseIdError::Overflow { .. })), "{text}");
         return;
     };
     assert_eq!(encode(id).to_string(), text);

@@ -8,7 +8,7 @@ use std::sync::Mutex;
 use std::time::{Duration, Instant};
 
 use snowmint::{
-    BlockGenerator, BuildError, Clock, Generator, Hold, Id, Layout, ManualClock, Reading, Refusal, Rule,
+    BlockGenerator, BuildError, Clock, GenerateError, Generator, Hold, Id, Layout, ManualClock, Reading, Rule,
 };
 
 const T0: u64 = 1_700_000_000_000;
@@ -82,7 +82,7 @@ fn a_block_opens_the_tick_for_others() {
 
 /// A caller that waits a millisecond between two readings never has two that are closer, on any machine; one that
 /// spins has.
-fn sleeps(clock: &Counted, next: impl FnOnce() -> Result<Id, Refusal> + Send) {
+fn sleeps(clock: &Counted, next: impl FnOnce() -> Result<Id, GenerateError> + Send) {
     let before = clock.readings();
     std::thread::scope(|scope| {
         let waits = scope.spawn(next);

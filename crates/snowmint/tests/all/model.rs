@@ -1,4 +1,4 @@
-//! Goal: under any clock, every form of the generator gives exactly the ids, or the refusal with its numbers, that
+//! Goal: under any clock, every form of the generator gives exactly the ids, or the error with its numbers, that
 //! its documentation says.
 //! Method: proptest against a slow model that keeps every position it gave and shares no code with the library.
 
@@ -17,10 +17,10 @@ use case::{Case, Draw, Script, Scripted, cases, scripts, starts};
 use proptest::prelude::*;
 use proptest::test_runner::FileFailurePersistence;
 use reference::{Model, Position};
-use snowmint::{BlockGenerator, Generator, Id, ManualClock, Refusal, Start};
+use snowmint::{BlockGenerator, GenerateError, Generator, Id, ManualClock, Start};
 
 type Shared = Arc<Generator<Arc<ManualClock>>>;
-type Answer = Result<Vec<u64>, Refusal>;
+type Answer = Result<Vec<u64>, GenerateError>;
 type Verdict = Result<(), TestCaseError>;
 
 /// Sizes of the blocks: one id, within a tick, over ticks.
@@ -72,14 +72,14 @@ impl World {
             block.left.clear();
             match self.model.take(now_ms, size as usize, self.began(answer)) {
                 Ok(taken) => *block = Block { left: taken.into(), now_ms },
-                Err(refusal) => return self.compare(answer, Err(refusal)),
+                Err(error) => return self.compare(answer, Err(error)),
             }
         }
         let next = block.left.pop_front().unwrap();
         self.compare(answer, Ok(vec![next]))
     }
 
-    fn compare(&mut self, answer: &Answer, expected: Result<Vec<Position>, Refusal>) -> Verdict {
+    fn compare(&mut self, answer: &Answer, expected: Result<Vec<Position>, GenerateError>) -> Verdict {
         let expected = expected.map(|positions| self.ids(answer, &positions));
         prop_assert_eq!(answer, &expected, "at {}", self.scripted.now());
         Ok(())
@@ -104,12 +104,12 @@ impl World {
     }
 }
 
-fn one(drawn: Result<Id, Refusal>) -> Answer {
+fn one(drawn: Result<Id, GenerateError>) -> Answer {
     drawn.map(|id| vec![id.get()])
 }
 
 /// The ids of `fill`, which has to leave alone what it does not fill.
-fn filled(count: usize, fill: impl FnOnce(&mut [u64]) -> Result<usize, Refusal>) -> Answer {
+fn filled(count: usize, fill: impl FnOnce(&mut [u64]) -> Result<usize, GenerateError>) -> Answer {
     let mut buffer = vec![u64::MAX; count];
     let len = fill(&mut buffer)?;
     assert!(buffer[len..].iter().all(|id| *id == u64::MAX), "beyond what was filled");
@@ -158,7 +158,7 @@ fn shared_follows_the_model(case: Case, start: Start, script: Script) -> Verdict
     Ok(())
 }
 
-/// A future that is not done after one look has asked for the wait of the refusal, and loses nothing when dropped.
+/// A future that is not done after one look has asked for the wait of the error, and loses nothing when dropped.
 #[cfg(feature = "async")]
 fn await_once(world: &mut World, shared: &Shared) -> Verdict {
     let (answer, slept) = waits::poll_once(shared);
@@ -166,8 +166,8 @@ fn await_once(world: &mut World, shared: &Shared) -> Verdict {
         prop_assert_eq!(slept, None);
         return world.take(1, &one(answer));
     }
-    let refusal = world.model.take(world.scripted.now(), 1, None).expect_err("it waits");
-    prop_assert_eq!(slept, Some(refusal.retry_after_ms().expect("waiting helps").get()));
+    let error = world.model.take(world.scripted.now(), 1, None).expect_err("it waits");
+    prop_assert_eq!(slept, Some(error.retry_after_ms().expect("waiting helps").get()));
     Ok(())
 }
 

@@ -10,8 +10,8 @@ use std::time::Duration;
 
 use proptest::prelude::*;
 use snowmint::{
-    Batch, BlockGenerator, CachedClock, Caller, Clock, Generator, GeneratorBuilder, Id, Layout, Lease,
-    ManualClock, OwnedGenerator, Refusal, Rule, Start, WallClock, WorkerId,
+    Batch, BlockGenerator, CachedClock, Clock, GenerateError, Generator, GeneratorBuilder, Id, Layout, Lease,
+    ManualClock, OwnedGenerator, PoolHandle, Rule, Start, WallClock, WorkerId,
 };
 
 const T0: u64 = 1_700_000_000_000;
@@ -65,7 +65,7 @@ fn nothing_that_holds_ids_can_be_copied() {
         OwnedGenerator<ManualClock>,
         BlockGenerator<&'static Generator<ManualClock>>,
         Batch,
-        Caller<ManualClock>
+        PoolHandle<ManualClock>
     );
 }
 
@@ -94,7 +94,7 @@ fn the_owned_form_is_fresh_in_every_tick_and_uses_all_of_it() {
         4093,
         "what was claimed and not used is given back"
     );
-    assert!(matches!(generator.try_next(), Err(Refusal::Exhausted { .. })));
+    assert!(matches!(generator.try_next(), Err(GenerateError::Exhausted { .. })));
     clock.advance_ms(3);
     assert_eq!(instant(generator.try_next().unwrap()), T0 + 29, "a used-up tick may be followed late");
     assert_eq!(generator.end(), Some(T0 + 30));
@@ -106,7 +106,7 @@ fn the_owned_form_refuses_a_clock_that_went_back() {
     let mut generator = owned(&clock, Rule::REJECT);
     generator.try_next().unwrap();
     clock.set_unix_ms(T0 - 1);
-    assert!(matches!(generator.try_next(), Err(Refusal::ClockBehind { .. })));
+    assert!(matches!(generator.try_next(), Err(GenerateError::ClockBehind { .. })));
     clock.set_unix_ms(T0);
     assert_eq!(generator.try_next().unwrap().get() % 4096, 1);
 }
@@ -169,7 +169,7 @@ fn blocks_stop_where_the_shared_generator_stops() {
     for _ in 0..4096 {
         block.try_next().unwrap();
     }
-    assert!(matches!(block.try_next(), Err(Refusal::LeaseEnded { .. })));
+    assert!(matches!(block.try_next(), Err(GenerateError::LeaseEnded { .. })));
 }
 
 #[test]

@@ -11,8 +11,8 @@ use std::time::Duration;
 
 use proptest::prelude::*;
 use snowmint::{
-    Caller, Generator, GeneratorPool, Id, Layout, Lease, ManualClock, Parts, PoolError, Refusal, Rule,
-    Sequence, Start, Timestamp, WallClock, WorkerId,
+    GenerateError, Generator, GeneratorPool, Id, Layout, Lease, ManualClock, Parts, PoolError, PoolHandle,
+    Rule, Sequence, Start, Timestamp, WallClock, WorkerId,
 };
 
 const T0: u64 = 1_700_000_000_000;
@@ -42,9 +42,9 @@ fn clock() -> Clock {
 }
 
 /// Everything that can be had without waiting.
-fn drain(caller: &mut Caller<Clock>) -> Vec<Id> {
+fn drain(handle: &mut PoolHandle<Clock>) -> Vec<Id> {
     let mut ids = Vec::new();
-    while let Ok(batch) = caller.try_take(3) {
+    while let Ok(batch) = handle.try_take(3) {
         ids.extend(batch);
     }
     ids
@@ -61,14 +61,14 @@ fn one_caller_draws_what_all_have_in_order() {
         let pool = pool(&clock, WORKER_FIRST, 3);
         // Wherever it starts, it comes round to the smallest ids first.
         for _ in 0..seats_before {
-            let _ = pool.caller();
+            let _ = pool.handle();
         }
-        let mut caller = pool.caller();
-        drain(&mut caller);
+        let mut handle = pool.handle();
+        drain(&mut handle);
         let mut last = None;
         for _ in 0..50 {
             clock.advance_ms(1);
-            let ids = drain(&mut caller);
+            let ids = drain(&mut handle);
             assert_eq!(ids.len(), 12, "4 ids of each of 3 workers");
             assert!(ids.is_sorted() && last < Some(ids[0]));
             last = ids.last().copied();
@@ -79,10 +79,10 @@ fn one_caller_draws_what_all_have_in_order() {
 #[test]
 fn a_tick_that_was_slept_through_is_spent_on_all_generators() {
     let clock = clock();
-    let mut caller = pool(&clock, WORKER_FIRST, 3).caller();
-    assert_eq!(drain(&mut caller).len(), 12);
+    let mut handle = pool(&clock, WORKER_FIRST, 3).handle();
+    assert_eq!(drain(&mut handle).len(), 12);
     clock.advance_ms(2);
-    let ids = drain(&mut caller);
+    let ids = drain(&mut handle);
     assert_eq!(ids.len(), 24, "the tick that passed, too");
     assert!(ids.is_sorted());
 }
@@ -91,36 +91,36 @@ fn a_tick_that_was_slept_through_is_spent_on_all_generators() {
 fn where_the_sequence_stands_above_the_worker_several_callers_draw_what_all_have() {
     let clock = clock();
     let pool = pool(&clock, SEQUENCE_FIRST, 3);
-    let mut callers: Vec<_> = (0..3).map(|_| pool.caller()).collect();
+    let mut handles: Vec<_> = (0..3).map(|_| pool.handle()).collect();
     let mut all = BTreeSet::new();
-    for caller in &mut callers {
-        let ids = drain(caller);
+    for handle in &mut handles {
+        let ids = drain(handle);
         assert!(ids.is_sorted());
         all.extend(ids);
     }
     assert_eq!(all.len(), 12);
     clock.advance_ms(1);
-    assert_eq!(drain(&mut callers[0]).len(), 4, "one alone in order: what one generator has");
+    assert_eq!(drain(&mut handles[0]).len(), 4, "one alone in order: what one generator has");
 }
 
 #[test]
 fn callers_with_little_to_do_share_no_cursor() {
     let clock = clock();
     let pool = pool(&clock, WORKER_FIRST, 3);
-    let mut callers: Vec<_> = (0..3).map(|_| pool.caller()).collect();
+    let mut handles: Vec<_> = (0..3).map(|_| pool.handle()).collect();
     for _ in 0..40 {
         clock.advance_ms(1);
         let workers: BTreeSet<_> =
-            callers.iter_mut().map(|caller| parts(WORKER_FIRST, caller.try_next().unwrap()).worker).collect();
+            handles.iter_mut().map(|handle| parts(WORKER_FIRST, handle.try_next().unwrap()).worker).collect();
         assert_eq!(workers.len(), 3);
     }
     // After a rush they go back to their own.
-    drain(&mut callers[2]);
+    drain(&mut handles[2]);
     for _ in 0..40 {
         clock.advance_ms(1);
-        callers[2].try_next().unwrap();
+        handles[2].try_next().unwrap();
     }
-    let worker = parts(WORKER_FIRST, callers[2].try_next().unwrap()).worker;
+    let worker = parts(WORKER_FIRST, handles[2].try_next().unwrap()).worker;
     assert_eq!(worker, WorkerId(2));
 }
 
@@ -128,71 +128,67 @@ fn callers_with_little_to_do_share_no_cursor() {
 fn a_generator_that_comes_is_used_in_the_same_tick_and_one_that_goes_is_left() {
     let clock = clock();
     let pool = pool(&clock, WORKER_FIRST, 1);
-    let mut caller = pool.caller();
-    let first = drain(&mut caller);
+    let mut handle = pool.handle();
+    let first = drain(&mut handle);
     let second = generator(&clock, WORKER_FIRST, 5);
     pool.add(Arc::clone(&second)).unwrap();
-    let more = drain(&mut caller);
+    let more = drain(&mut handle);
     assert!(more.len() == 4 && first.last() < more.first());
     clock.advance_ms(1);
-    let before = caller.try_take(6).unwrap().last();
+    let before = handle.try_take(6).unwrap().last();
     assert_eq!(pool.remove(&second), Some(T0 + 1), "it was used up to the tick before");
-    let after = drain(&mut caller);
+    let after = drain(&mut handle);
     assert_eq!(after.len(), 0, "worker 0 has no greater id in the tick in which 5 made one: {before:?}");
     clock.advance_ms(1);
-    let after = drain(&mut caller);
+    let after = drain(&mut handle);
     assert!(after.len() == 4 && before < Some(after[0]));
-    assert_eq!(second.try_next(), Err(Refusal::Ended));
+    assert_eq!(second.try_next(), Err(GenerateError::Ended));
 }
 
 #[test]
 fn a_caller_whose_generator_is_gone_does_not_go_back_behind_its_last_id() {
     let clock = clock();
     let pool = pool(&clock, WORKER_FIRST, 2);
-    let _first = pool.caller();
-    let mut caller = pool.caller();
-    let last = caller.try_next().unwrap();
+    let _first = pool.handle();
+    let mut handle = pool.handle();
+    let last = handle.try_next().unwrap();
     assert_eq!(parts(WORKER_FIRST, last).worker, WorkerId(1));
     pool.remove(&pool.generators()[1]);
-    let refusal = caller.try_next().unwrap_err();
-    assert_eq!(
-        refusal.retry_after_ms().map(u64::from),
-        Some(1),
-        "worker 0 has a greater id in the next tick"
-    );
+    let error = handle.try_next().unwrap_err();
+    assert_eq!(error.retry_after_ms().map(u64::from), Some(1), "worker 0 has a greater id in the next tick");
     clock.set_unix_ms(T0 - 60_000);
-    let refusal = caller.try_next().unwrap_err();
+    let error = handle.try_next().unwrap_err();
     assert!(
-        matches!(refusal, Refusal::ClockBehind { behind_ms, .. } if behind_ms.get() >= 60_000),
-        "{refusal:?}"
+        matches!(error, GenerateError::ClockBehind { behind_ms, .. } if behind_ms.get() >= 60_000),
+        "{error:?}"
     );
     clock.set_unix_ms(T0 + 1);
-    assert!(caller.try_next().unwrap() > last);
+    assert!(handle.try_next().unwrap() > last);
 }
 
 #[test]
 fn a_generator_is_replaced_by_the_one_that_follows_it() {
     let clock = clock();
     let pool = pool(&clock, WORKER_FIRST, 1);
-    let mut caller = pool.caller();
-    let last = caller.try_next().unwrap();
+    let mut handle = pool.handle();
+    let last = handle.try_next().unwrap();
     let old = Arc::clone(&pool.generators()[0]);
     pool.replace(&old, generator(&clock, WORKER_FIRST, 7)).unwrap();
-    let next = caller.try_next().unwrap();
+    let next = handle.try_next().unwrap();
     assert!(next > last && parts(WORKER_FIRST, next).worker == WorkerId(7));
-    assert_eq!((old.try_next(), pool.generators().len()), (Err(Refusal::Ended), 1));
+    assert_eq!((old.try_next(), pool.generators().len()), (Err(GenerateError::Ended), 1));
 }
 
 #[test]
 fn a_pool_without_generators_refuses_and_serves_once_there_is_one() {
     let clock = clock();
     let pool = pool(&clock, WORKER_FIRST, 0);
-    let mut caller = pool.caller();
-    assert_eq!(caller.try_next(), Err(Refusal::Ended));
-    assert_eq!(caller.try_take(0).unwrap().len(), 0);
+    let mut handle = pool.handle();
+    assert_eq!(handle.try_next(), Err(GenerateError::Ended));
+    assert_eq!(handle.try_take(0).unwrap().len(), 0);
     pool.add(generator(&clock, WORKER_FIRST, 1)).unwrap();
-    assert_eq!(caller.try_take(0).unwrap().len(), 0);
-    caller.try_next().unwrap();
+    assert_eq!(handle.try_take(0).unwrap().len(), 0);
+    handle.try_next().unwrap();
 }
 
 #[test]
@@ -238,8 +234,8 @@ fn what_was_removed_is_not_forgotten() {
     for generator in [&removed, &replaced, &unused] {
         pool.add(Arc::clone(generator)).unwrap();
     }
-    let mut caller = pool.caller();
-    let first = drain(&mut caller);
+    let mut handle = pool.handle();
+    let first = drain(&mut handle);
     let used_until = pool.remove(&removed).unwrap();
     assert_eq!(pool.add(fresh(1, 0)), Err(PoolError::SameWorker));
     assert_eq!(pool.add(fresh(1, used_until - 1)), Err(PoolError::SameWorker), "a tick of it was used");
@@ -250,7 +246,7 @@ fn what_was_removed_is_not_forgotten() {
     for ms in 0..2 {
         pool.add(fresh(1, used_until + ms)).unwrap();
         clock.advance_ms(1);
-        caller.try_next().unwrap();
+        handle.try_next().unwrap();
         assert_eq!(pool.add(fresh(1, 0)), Err(PoolError::SameWorker));
         let last = Arc::clone(pool.generators().last().unwrap());
         assert_eq!(pool.remove(&last), Some(used_until + ms + 1));
@@ -273,11 +269,11 @@ fn where_ids_do_not_increase_a_pool_loses_none() {
             let builder = Generator::builder(layout).worker(WorkerId(worker)).start(start);
             pool.add(Arc::new(builder.rule(Rule::REJECT).build(Arc::clone(&clock)).unwrap())).unwrap();
         }
-        // Not the first caller: it begins with another worker and then needs those with smaller ids, too.
-        pool.caller();
-        let mut caller = pool.caller();
+        // Not the first handle: it begins with another worker and then needs those with smaller ids, too.
+        pool.handle();
+        let mut handle = pool.handle();
         for _ in 0..20 {
-            let ids: BTreeSet<Id> = drain(&mut caller).into_iter().collect();
+            let ids: BTreeSet<Id> = drain(&mut handle).into_iter().collect();
             assert_eq!(ids.len(), 3 * 16, "every sequence of each worker, in whatever order: {layout}");
             clock.advance_ms(1);
         }
@@ -295,11 +291,11 @@ fn with_a_random_start_no_caller_goes_back_behind_its_last_tick() {
         let builder = Generator::builder(layout).worker(WorkerId(worker)).start(Start::RANDOM);
         pool.add(Arc::new(builder.build(Arc::clone(&clock)).unwrap())).unwrap();
     }
-    let (mut caller, mut other) = (pool.caller(), pool.caller());
+    let (mut handle, mut other) = (pool.handle(), pool.handle());
     assert_eq!(other.try_take(4).unwrap().len(), 4);
     clock.advance_ms(2);
     let timestamps: Vec<_> =
-        drain(&mut caller).into_iter().map(|id| parts(WORKER_FIRST, id).timestamp).collect();
+        drain(&mut handle).into_iter().map(|id| parts(WORKER_FIRST, id).timestamp).collect();
     assert_eq!(timestamps.len(), 8, "what both have");
     assert!(timestamps.is_sorted(), "{timestamps:?}");
 }
@@ -311,11 +307,11 @@ fn the_refusal_that_waiting_helps_is_the_one_that_is_told() {
     let lease = Lease { worker: WorkerId(3), from_unix_ms: T0 - 10, until_unix_ms: T0 };
     pool.add(Arc::new(Generator::builder(*pool.layout()).lease(lease).build(Arc::clone(&clock)).unwrap()))
         .unwrap();
-    let mut caller = pool.caller();
-    assert_eq!(drain(&mut caller).len(), 4);
-    assert!(matches!(caller.try_next(), Err(Refusal::Exhausted { .. })));
+    let mut handle = pool.handle();
+    assert_eq!(drain(&mut handle).len(), 4);
+    assert!(matches!(handle.try_next(), Err(GenerateError::Exhausted { .. })));
     pool.remove(&pool.generators()[0]);
-    assert!(matches!(caller.try_next(), Err(Refusal::LeaseEnded { .. })));
+    assert!(matches!(handle.try_next(), Err(GenerateError::LeaseEnded { .. })));
 }
 
 /// Goal: nothing of the above depends on who runs when. Method: threads draw on the wall clock while generators come
@@ -335,10 +331,10 @@ fn threads_draw_while_generators_come_and_go() {
         let draw = |count: usize| {
             let (pool, stop) = (&pool, &stop);
             scope.spawn(move || {
-                let mut caller = pool.caller();
+                let mut handle = pool.handle();
                 let mut ids = Vec::new();
                 while !stop.load(Ordering::Relaxed) {
-                    match caller.try_take(count) {
+                    match handle.try_take(count) {
                         Ok(batch) => ids.extend(batch),
                         Err(_) => std::thread::yield_now(),
                     }
@@ -371,7 +367,7 @@ fn threads_draw_while_generators_come_and_go() {
 
 #[derive(Clone, Debug)]
 enum Act {
-    Draw { caller: usize, count: usize },
+    Draw { handle: usize, count: usize },
     Advance(u64),
     GoBack(u64),
     Add { worker: u32, lease_ms: u64 },
@@ -381,7 +377,7 @@ enum Act {
 
 fn acts() -> impl Strategy<Value = Vec<Act>> {
     let act = prop_oneof![
-        10 => (0..4_usize, 1..7_usize).prop_map(|(caller, count)| Act::Draw { caller, count }),
+        10 => (0..4_usize, 1..7_usize).prop_map(|(handle, count)| Act::Draw { handle, count }),
         3 => (1..3_u64).prop_map(Act::Advance),
         1 => (1..9_u64).prop_map(Act::GoBack),
         3 => (0..8_u32, 1..30_u64).prop_map(|(worker, lease_ms)| Act::Add { worker, lease_ms }),
@@ -410,8 +406,8 @@ struct World {
     clock: Clock,
     pool: Pool,
     models: Vec<Model>,
-    callers: Vec<(Caller<Clock>, Option<Id>)>,
-    /// Which of the models made the last id of each caller.
+    handles: Vec<(PoolHandle<Clock>, Option<Id>)>,
+    /// Which of the models made the last id of each handle.
     makers: [Option<usize>; 4],
     seen: BTreeSet<Id>,
 }
@@ -420,9 +416,9 @@ impl World {
     fn new(layout: &str, rule: Rule, max_behind: Duration) -> Self {
         let layout = layout.parse().unwrap();
         let (clock, pool) = (clock(), GeneratorPool::new(layout));
-        let callers = (0..4).map(|_| (pool.caller(), None)).collect();
+        let handles = (0..4).map(|_| (pool.handle(), None)).collect();
         let (models, makers, seen) = (Vec::new(), [None; 4], BTreeSet::new());
-        Self { layout, rule, max_behind, clock, pool, models, callers, makers, seen }
+        Self { layout, rule, max_behind, clock, pool, models, handles, makers, seen }
     }
 
     fn now(&self) -> u64 {
@@ -458,7 +454,7 @@ impl World {
         }
     }
 
-    fn act(&mut self, act: &Act) -> Option<(usize, Result<Vec<Id>, Refusal>)> {
+    fn act(&mut self, act: &Act) -> Option<(usize, Result<Vec<Id>, GenerateError>)> {
         match *act {
             Act::Advance(ms) => self.clock.advance_ms(ms),
             Act::GoBack(ms) => self.clock.set_unix_ms(self.now() - ms),
@@ -475,36 +471,36 @@ impl World {
                     model.generator.extend_lease(model.until_unix_ms);
                 }
             }
-            Act::Draw { caller, count } => {
-                let drawn = self.callers[caller].0.try_take(count).map(Iterator::collect::<Vec<_>>);
-                return Some((caller, drawn));
+            Act::Draw { handle, count } => {
+                let drawn = self.handles[handle].0.try_take(count).map(Iterator::collect::<Vec<_>>);
+                return Some((handle, drawn));
             }
         }
         None
     }
 
     /// What holds under every rule.
-    fn check_promises(&mut self, caller: usize, ids: &[Id]) {
+    fn check_promises(&mut self, handle: usize, ids: &[Id]) {
         assert!(!ids.is_empty());
         for id in ids {
-            assert!(Some(*id) > self.callers[caller].1, "a caller's ids went back");
+            assert!(Some(*id) > self.handles[handle].1, "a caller's ids went back");
             assert!(self.seen.insert(*id), "{id} came twice");
             let Parts { worker, timestamp, .. } = self.layout.split(*id).unwrap();
             let instant = self.layout.unix_ms(timestamp);
             let maker = self.model_of(worker).unwrap();
-            self.makers[caller] = Some(maker);
+            self.makers[handle] = Some(maker);
             let model = &self.models[maker];
             assert!(instant < model.until_unix_ms, "beyond the lease, or from one that was removed");
             let max_ahead = u64::try_from(self.rule.max_ahead().as_millis()).unwrap();
             assert!(instant <= self.now() + max_ahead, "further ahead than the rule allows");
-            self.callers[caller].1 = Some(*id);
+            self.handles[handle].1 = Some(*id);
         }
     }
 
     /// Whether the model finds an id of the clock's tick above the caller's last, by trying each.
-    fn has_id(&self, caller: usize) -> bool {
-        let (now, last) = (self.now(), self.callers[caller].1);
-        let may_skip = self.makers[caller].is_some_and(|maker| self.models[maker].until_unix_ms == 0);
+    fn has_id(&self, handle: usize) -> bool {
+        let (now, last) = (self.now(), self.handles[handle].1);
+        let may_skip = self.makers[handle].is_some_and(|maker| self.models[maker].until_unix_ms == 0);
         self.models.iter().filter(|model| now < model.until_unix_ms).any(|model| {
             let left = (0..4_u16).filter(|sequence| (self.tick(now), *sequence) >= model.next);
             let mut above = left.map(|sequence| {
@@ -538,14 +534,14 @@ proptest! {
         let layout = if sequence_first { SEQUENCE_FIRST } else { WORKER_FIRST };
         let mut world = World::new(layout, Rule::REJECT, Duration::ZERO);
         for act in &acts {
-            let expected = matches!(act, Act::Draw { caller, .. } if world.has_id(*caller));
+            let expected = matches!(act, Act::Draw { handle, .. } if world.has_id(*handle));
             match world.act(act) {
-                Some((caller, Ok(ids))) => {
+                Some((handle, Ok(ids))) => {
                     prop_assert!(expected, "{act:?} gave {ids:?}");
-                    world.check_promises(caller, &ids);
+                    world.check_promises(handle, &ids);
                     world.note(&ids);
                 }
-                Some((_, Err(refusal))) => prop_assert!(!expected, "{act:?} was refused: {refusal}"),
+                Some((_, Err(error))) => prop_assert!(!expected, "{act:?} was refused: {error}"),
                 None => {}
             }
         }
@@ -561,8 +557,8 @@ proptest! {
         let layout = if sequence_first { SEQUENCE_FIRST } else { WORKER_FIRST };
         let mut world = World::new(layout, rule.parse().unwrap(), Duration::from_millis(max_behind));
         for act in &acts {
-            if let Some((caller, Ok(ids))) = world.act(act) {
-                world.check_promises(caller, &ids);
+            if let Some((handle, Ok(ids))) = world.act(act) {
+                world.check_promises(handle, &ids);
             }
         }
     }
