@@ -1,8 +1,6 @@
 //! Goal: the clock is read once while a reading holds, nobody spins while waiting, and those who wait take turns.
 //! Method: a clock that counts its readings, under each form of the generator.
 
-#![allow(clippy::unwrap_used, reason = "a panic is how a test fails")]
-
 use std::num::NonZeroU32;
 use std::sync::Mutex;
 use std::time::{Duration, Instant};

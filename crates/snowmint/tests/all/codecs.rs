@@ -2,8 +2,6 @@
 //! Method: proptest over all 63-bit numbers, against division with 128 bits; arbitrary texts, and texts that are
 //! nearly right.
 
-#![allow(clippy::unwrap_used, reason = "a panic is how a test fails")]
-
 use proptest::prelude::*;
 use snowmint::Id;
 use snowmint::codec::alphabet::Alphabet;

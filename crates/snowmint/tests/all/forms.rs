@@ -1,8 +1,6 @@
 //! Goal: every form of the generator makes the same kind of ids: unique, in bounds, none lost that need not be.
 //! Method: the owned and the block form beside the shared one on one clock; fills against single draws.
 
-#![allow(clippy::unwrap_used, reason = "a panic is how a test fails")]
-
 use std::collections::HashSet;
 use std::num::NonZeroU32;
 use std::sync::Arc;

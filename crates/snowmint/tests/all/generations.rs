@@ -2,8 +2,6 @@
 //! Method: scripted clocks against the rule, the published stepped base sequence beside it under the same script,
 //! and proptest over arbitrary clocks for both places of the field.
 
-#![allow(clippy::unwrap_used, reason = "a panic is how a test fails")]
-
 use std::cmp::Ordering;
 use std::collections::HashSet;
 

@@ -2,8 +2,6 @@
 //! behind than stated.
 //! Method: scripted clocks, and proptest against a slow model that keeps every id it gave.
 
-#![allow(clippy::unwrap_used, reason = "a panic is how a test fails")]
-
 use std::collections::BTreeSet;
 use std::sync::Barrier;
 use std::time::Duration;

@@ -2,9 +2,6 @@
 //! Method: random keys and ids against the crate `fpe`, fixed vectors, bijectivity by proptest, and counts of bits
 //! that flip and of orders that survive, over neighbouring ids, where a weak permutation shows.
 
-#![cfg(feature = "hide")]
-#![allow(clippy::unwrap_used, reason = "a panic is how a test fails")]
-
 use aes::Aes128;
 use fpe::ff1::{FF1, FlexibleNumeralString};
 use proptest::prelude::*;

@@ -1,8 +1,6 @@
 //! Goal: a layout that exists works, a text reads back, and what cannot be is refused with the remedy.
 //! Method: proptest over arbitrary widths, orders, ticks and epochs against arithmetic in 128 bits.
 
-#![allow(clippy::unwrap_used, reason = "a panic is how a test fails")]
-
 use std::time::Duration;
 
 use proptest::prelude::*;

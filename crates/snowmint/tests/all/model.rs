@@ -2,8 +2,6 @@
 //! its documentation says.
 //! Method: proptest against a slow model that keeps every position it gave and shares no code with the library.
 
-#![allow(clippy::unwrap_used, clippy::expect_used, reason = "a panic is how a test fails")]
-
 mod case;
 mod reference;
 #[cfg(feature = "async")]

@@ -2,8 +2,6 @@
 //! refuses only when no generator has an id above the caller's last.
 //! Method: scripted clocks; proptest against a slow model that tries every id of the tick; threads on a real clock.
 
-#![allow(clippy::unwrap_used, reason = "a panic is how a test fails")]
-
 use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};

@@ -2,9 +2,6 @@
 //! what is neither is refused.
 //! Method: JSON and a binary format, and serde's own deserializers of plain values, which offer what they have.
 
-#![cfg(feature = "serde")]
-#![allow(clippy::unwrap_used, reason = "a panic is how a test fails")]
-
 use proptest::prelude::*;
 use serde::de::IntoDeserializer;
 use serde::de::value::Error;

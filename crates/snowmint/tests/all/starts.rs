@@ -2,8 +2,6 @@
 //! Method: a chi-squared test of `id % n` for n in 2..64, for one consumer and for two and three that draw in turn
 //! from one generator; the skew of a start at zero shows that the test can fail.
 
-#![allow(clippy::unwrap_used, reason = "a panic is how a test fails")]
-
 use std::collections::HashSet;
 
 use snowmint::{Generator, Id, Layout, ManualClock, Start};

@@ -2,10 +2,6 @@
 //! Method: every case of `vectors.json` has one owner: a kind that runs it, or a reason why nothing can. Kinds say how
 //! many cases they have, and a case is run only if each member of what is expected of it was looked at.
 
-// Miri would read JSON for minutes, for arithmetic that other tests run too.
-#![cfg(not(miri))]
-#![allow(clippy::unwrap_used, reason = "a panic is how a test fails")]
-
 mod generators;
 mod layouts;
 mod schemes;

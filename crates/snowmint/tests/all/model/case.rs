@@ -12,7 +12,7 @@ use snowmint::{
 
 use Field::{Generation, Sequence, Timestamp, Worker};
 
-use crate::reference::{Model, Position, Step, Terms};
+use super::reference::{Model, Position, Step, Terms};
 
 const EPOCH: u64 = 1_577_836_800_000;
 const WORKER: u32 = 1;

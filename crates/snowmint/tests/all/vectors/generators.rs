@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use snowmint::{GenerateError, Generator, Layout, ManualClock, Parts, Rule, Start};
 
-use crate::{Case, Kind, preset};
+use super::{Case, Kind, preset};
 
 pub(crate) const KINDS: &[Kind] = &[
     Kind::new("sequence:max_vibration_offset", 1, one_thread),

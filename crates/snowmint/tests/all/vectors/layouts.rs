@@ -5,7 +5,7 @@ use serde_json::Value;
 use snowmint::utc::{self, Utc};
 use snowmint::{Field, Id, Layout, Parts, Sequence, Timestamp, WorkerId};
 
-use crate::{Case, Kind, preset};
+use super::{Case, Kind, preset};
 
 const HOUR_MS: u64 = 3_600_000;
 
@@ -224,12 +224,12 @@ fn tsid(case: &Case<'_>) {
     assert_eq!(utc_of(&layout, &parts), case.word("utc"));
     assert_eq!(u64::from(parts.worker.0 << 12 | parts.sequence.0), case.number("random22"));
     if case.get("crockford13").is_some() {
-        crate::texts::crockford(id, case.word("crockford13"));
+        super::texts::crockford(id, case.word("crockford13"));
     }
 }
 
 fn scru64(case: &Case<'_>) {
-    let id = crate::texts::base36_lower(case.text(), case.word("u64"));
+    let id = super::texts::base36_lower(case.text(), case.word("u64"));
     let layout = preset("scru64");
     let parts = parts_of(&layout, id);
     assert_eq!(parts.timestamp.0, case.number("timestamp_256ms"));

@@ -2,8 +2,8 @@
 //! ULID's increment is tested beside its code, which alone can say from where it goes on.
 
 #[cfg(not(feature = "schemes"))]
-use crate::Case;
-use crate::Kind;
+use super::Case;
+use super::Kind;
 
 pub(crate) const KINDS: &[Kind] = &[
     Kind::new("decode-ulid", 3, decode_ulid),
@@ -19,7 +19,7 @@ mod with_feature {
     use snowmint::scheme::{Scheme, SchemeId};
     use snowmint::utc::Utc;
 
-    use crate::Case;
+    use super::super::Case;
 
     fn value_of(id: &SchemeId, name: &str) -> u128 {
         id.values().find(|(field, _)| field.name == name).unwrap().1

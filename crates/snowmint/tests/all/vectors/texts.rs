@@ -10,7 +10,7 @@ use snowmint::codec::{
 };
 use snowmint::{Id, Layout, Parts, Sequence, Timestamp, WorkerId};
 
-use crate::{Case, Kind, preset};
+use super::{Case, Kind, preset};
 
 type Decoder = fn(&str) -> Result<Id, ParseIdError>;
 

@@ -1,10 +1,6 @@
 //! Goal: a forked child gets an error, never its parent's ids, and can make a generator of its own.
 //! Method: a real fork; the child checks and tells by its exit code.
 
-// Miri cannot fork.
-#![cfg(all(target_os = "linux", not(miri)))]
-#![allow(clippy::unwrap_used, reason = "a panic is how a test fails")]
-
 use std::num::NonZeroU32;
 use std::sync::Arc;
 use std::time::Duration;

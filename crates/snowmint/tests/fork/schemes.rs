@@ -1,10 +1,6 @@
 //! Goal: a forked child's ids of any scheme are none of its parent's or its siblings', and it never waits for them.
 //! Method: a real fork at a standing clock, where a copied state would repeat; the child writes its ids to a pipe.
 
-// Miri cannot fork.
-#![cfg(all(feature = "schemes", target_os = "linux", not(miri)))]
-#![allow(clippy::unwrap_used, reason = "a panic is how a test fails")]
-
 use std::fs::File;
 use std::io::{Read, Write};
 use std::os::fd::FromRawFd;

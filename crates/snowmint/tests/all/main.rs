@@ -1,0 +1,21 @@
+//! The library's tests against its public interface, in one binary: each module states its goal and its method.
+//! Threads are explored in `loom.rs`, forked processes in `fork/`.
+
+#![allow(clippy::unwrap_used, clippy::expect_used, reason = "a panic is how a test fails")]
+
+mod clock_readings;
+mod codecs;
+mod forms;
+mod generations;
+mod generator;
+#[cfg(feature = "hide")]
+mod hide;
+mod layout;
+mod model;
+mod pool;
+#[cfg(feature = "serde")]
+mod serde;
+mod starts;
+// Miri would read JSON for minutes, for arithmetic that other tests run too.
+#[cfg(not(miri))]
+mod vectors;
