@@ -4,8 +4,7 @@
 
 use libfuzzer_sys::fuzz_target;
 use snowmint::Id;
-use snowmint::codec::Digits;
-use snowmint::codec::alphabet::Alphabet;
+use snowmint::codec::{Alphabet, Digits};
 use snowmint::hide::Hider;
 
 // An alphabet, a blank, and a text in it.

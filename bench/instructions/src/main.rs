@@ -6,7 +6,7 @@ use std::hint::black_box;
 use std::num::NonZeroU32;
 use std::process::ExitCode;
 
-use snowmint::codec::{base62, crockford32, decimal, hex};
+use snowmint::codec::{Alphabet, decimal, hex};
 use snowmint::{BlockGenerator, Generator, GeneratorBuilder, Id, Layout, ManualClock, GenerateError};
 
 /// 2023-11-14T22:13:20Z.
@@ -32,10 +32,10 @@ const PATHS: &[Path] = &[
     ("decimal_read", |n| each_text(n, decimal::encode(SAMPLE).as_str(), decimal::decode)),
     ("hex_write", |n| each_id(n, hex::encode)),
     ("hex_read", |n| each_text(n, hex::encode(SAMPLE).as_str(), hex::decode)),
-    ("base62_write", |n| each_id(n, base62::encode)),
-    ("base62_read", |n| each_text(n, base62::encode(SAMPLE).as_str(), base62::decode)),
-    ("crockford32_write", |n| each_id(n, crockford32::encode)),
-    ("crockford32_read", |n| each_text(n, crockford32::encode(SAMPLE).as_str(), crockford32::decode)),
+    ("base62_write", |n| each_id(n, |id| Alphabet::BASE62.encode(id))),
+    ("base62_read", |n| each_text(n, Alphabet::BASE62.encode(SAMPLE).as_str(), |text| Alphabet::BASE62.decode(text))),
+    ("crockford32_write", |n| each_id(n, |id| Alphabet::CROCKFORD32.encode(id))),
+    ("crockford32_read", |n| each_text(n, Alphabet::CROCKFORD32.encode(SAMPLE).as_str(), |text| Alphabet::CROCKFORD32.decode(text))),
 ];
 
 /// 2^63 - 1: the longest text in every form.

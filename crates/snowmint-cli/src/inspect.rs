@@ -2,7 +2,7 @@
 
 use std::io::{self, IsTerminal as _};
 
-use snowmint::codec::{Digits, base62, hex};
+use snowmint::codec::{Alphabet, Digits, hex};
 use snowmint::inspect::{Decoded, Inspection};
 use snowmint::utc::Utc;
 use snowmint::{Clock as _, Id, Layout, Parts, Snippet, WallClock};
@@ -247,5 +247,5 @@ fn instant(layout: &Layout, unix_ms: u64, now_unix_ms: u64) -> [(&'static str, S
 }
 
 fn texts(id: Id) -> [(&'static str, String); 2] {
-    [("hex", hex::encode(id).to_string()), ("base62", base62::encode(id).to_string())]
+    [("hex", hex::encode(id).to_string()), ("base62", Alphabet::BASE62.encode(id).to_string())]
 }

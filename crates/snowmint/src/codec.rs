@@ -1,31 +1,26 @@
-//! Text forms of an id: one file a form, each with `encode` and `decode`.
-//! No form allocates; each refuses foreign characters and numbers beyond the largest id.
+//! Text forms of an id: decimal, hexadecimal, eight bytes, and the digits of any [`Alphabet`] such as base62.
+//!
+//! Each form has `encode` and `decode`. None allocates; each rejects foreign characters and numbers above the largest id.
 
 use core::fmt;
 use core::ops::Deref;
 
 use crate::Snippet;
 
-pub mod alphabet;
-pub mod base36;
-pub mod base58_bitcoin;
-pub mod base58_flickr;
-pub mod base62;
-pub mod base64_of_decimal;
-pub mod binary;
+mod alphabet;
 pub mod bytes;
-pub mod crockford32;
 pub mod decimal;
 #[cfg(feature = "std")]
 mod digits;
-mod form;
 pub mod hex;
 mod radix;
-pub mod zbase32;
 
+pub use alphabet::{Alphabet, AlphabetError, encode_scru64};
 #[cfg(feature = "std")]
 pub use digits::{Digits, DigitsError};
-pub use form::Form;
+
+/// The length of the longest text: binary, in an alphabet of two characters.
+pub const MAX_LEN: usize = 64;
 
 /// The text of an id, on the stack: at most `N` ASCII characters, right-aligned. `N` is below 256.
 ///
@@ -178,3 +173,59 @@ impl fmt::Display for ParseIdError {
 }
 
 impl core::error::Error for ParseIdError {}
+
+/// A text form, as errors name it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[non_exhaustive]
+pub enum Form {
+    /// [`Alphabet::new`].
+    Alphabet,
+    /// [`Alphabet::BASE36`].
+    Base36,
+    /// [`Alphabet::BASE58_BITCOIN`].
+    Base58Bitcoin,
+    /// [`Alphabet::BASE58_FLICKR`].
+    Base58Flickr,
+    /// [`Alphabet::BASE62`].
+    Base62,
+    /// [`decimal::encode_base64`].
+    Base64OfDecimal,
+    /// [`Alphabet::BINARY`].
+    Binary,
+    /// [`bytes`](mod@bytes).
+    Bytes,
+    /// [`Alphabet::CROCKFORD32`].
+    Crockford32,
+    /// [`decimal`](mod@decimal).
+    Decimal,
+    /// [`hex`](mod@hex).
+    Hex,
+    /// [`Alphabet::ZBASE32`].
+    ZBase32,
+}
+
+impl Form {
+    /// Its name in messages.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Alphabet => "custom-alphabet",
+            Self::Base36 => "base36",
+            Self::Base58Bitcoin => "base58 (Bitcoin)",
+            Self::Base58Flickr => "base58 (Flickr)",
+            Self::Base62 => "base62",
+            Self::Base64OfDecimal => "base64-of-decimal",
+            Self::Binary => "binary",
+            Self::Bytes => "big-endian",
+            Self::Crockford32 => "Crockford base32",
+            Self::Decimal => "decimal",
+            Self::Hex => "hexadecimal",
+            Self::ZBase32 => "z-base-32",
+        }
+    }
+}
+
+impl fmt::Display for Form {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.pad(self.name())
+    }
+}

@@ -3,10 +3,7 @@
 
 use std::borrow::Cow;
 
-use crate::codec::{
-    ParseIdError, base36, base58_bitcoin, base58_flickr, base62, base64_of_decimal, binary, crockford32,
-    decimal, hex, zbase32,
-};
+use crate::codec::{Alphabet, ParseIdError, decimal, hex};
 use crate::inspect::Decoded;
 #[cfg(feature = "schemes")]
 use crate::scheme::{Scheme, SchemeId};
@@ -193,14 +190,22 @@ impl Form {
 const FORMS: &[Form] = &[
     Form::new("decimal", |_| Some(0.0), decimal::decode),
     Form::new("hex", cost_of_hex, hex::decode),
-    Form::new("base32", cost_of_crockford, crockford32::decode),
-    Form::new("base62", |text| Some(3.0 + unlike(text, 11, '0')), base62::decode),
-    Form::new("base36", cost_of_base36, base36::decode_either_case),
-    Form::new("base58", |text| Some(5.0 + unlike(text, 11, '1')), base58_bitcoin::decode),
-    Form::new("base58_flickr", |text| Some(6.0 + unlike(text, 11, '1')), base58_flickr::decode),
-    Form::new("zbase32", |text| Some(7.0 + unlike(text, 13, 'y')), zbase32::decode),
-    Form::new("base64_of_decimal", |_| Some(2.0), base64_of_decimal::decode),
-    Form::new("binary", |text| Some(2.0 + unlike(text, 63, '0')), binary::decode),
+    Form::new("base32", cost_of_crockford, |text| Alphabet::CROCKFORD32.decode(text)),
+    Form::new("base62", |text| Some(3.0 + unlike(text, 11, '0')), |text| Alphabet::BASE62.decode(text)),
+    Form::new("base36", cost_of_base36, |text| Alphabet::BASE36_LOWER.decode(text)),
+    Form::new(
+        "base58",
+        |text| Some(5.0 + unlike(text, 11, '1')),
+        |text| Alphabet::BASE58_BITCOIN.decode(text),
+    ),
+    Form::new(
+        "base58_flickr",
+        |text| Some(6.0 + unlike(text, 11, '1')),
+        |text| Alphabet::BASE58_FLICKR.decode(text),
+    ),
+    Form::new("zbase32", |text| Some(7.0 + unlike(text, 13, 'y')), |text| Alphabet::ZBASE32.decode(text)),
+    Form::new("base64_of_decimal", |_| Some(2.0), decimal::decode_base64),
+    Form::new("binary", |text| Some(2.0 + unlike(text, 63, '0')), |text| Alphabet::BINARY.decode(text)),
 ];
 
 /// Bits for what a form rarely writes. Ids of the last years have up to two digits less than the largest, binary
@@ -226,7 +231,7 @@ fn cost_of_hex(text: &str) -> Option<f64> {
 }
 
 fn cost_of_crockford(text: &str) -> Option<f64> {
-    (text.len() == crockford32::LEN && has_one_case(text)).then_some(3.0)
+    (text.len() == Alphabet::CROCKFORD32.len() && has_one_case(text)).then_some(3.0)
 }
 
 fn cost_of_base36(text: &str) -> Option<f64> {
@@ -431,10 +436,10 @@ mod tests {
             assert!(found.is_some_and(|rank| rank < 3), "{text} {name}: {:#?}", of_text(text, now));
             for (text, form) in [
                 (hex::encode(id).to_string(), "hex"),
-                (crockford32::encode(id).to_string(), "base32"),
-                (base62::encode(id).to_string(), "base62"),
-                (base64_of_decimal::encode(id).to_string(), "base64_of_decimal"),
-                (binary::encode(id).to_string(), "binary"),
+                (Alphabet::CROCKFORD32.encode(id).to_string(), "base32"),
+                (Alphabet::BASE62.encode(id).to_string(), "base62"),
+                (decimal::encode_base64(id).to_string(), "base64_of_decimal"),
+                (Alphabet::BINARY.encode(id).to_string(), "binary"),
             ] {
                 let found = rank(&text, now, name, form);
                 assert!(

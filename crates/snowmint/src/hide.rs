@@ -20,7 +20,7 @@ const FIRST_BLOCK: [u8; 16] = [1, 2, 1, 0, 0, 2, 10, 31, 0, 0, 0, 63, 0, 0, 0, 0
 ///
 /// Two orders of one day whose ids are shown as they are tell how many orders were made between them, and since
 /// when. Hidden, they are two numbers of `0..2^63` that look random; each key gives another order. A hidden id is
-/// again an [`Id`] and goes through any text form: 11 characters in [`base62`](crate::codec::base62). Store the id
+/// again an [`Id`] and goes through any text form: 11 characters in [base62](crate::codec::Alphabet::BASE62). Store the id
 /// and hide it at the edge: hidden ids do not sort by time.
 ///
 /// # What it is not
@@ -42,11 +42,11 @@ const FIRST_BLOCK: [u8; 16] = [1, 2, 1, 0, 0, 2, 10, 31, 0, 0, 0, 63, 0, 0, 0, 0
 /// # Examples
 ///
 /// ```
-/// use snowmint::{codec::base62, hide::Hider, Id};
+/// use snowmint::{codec::Alphabet, hide::Hider, Id};
 /// let hider = Hider::new(b"0123456789abcdef"); // 16 random bytes from your secrets, never a literal
 /// let (first, second) = (Id::new(1541815603606036480)?, Id::new(1541815603606036481)?);
-/// assert_eq!(base62::encode(hider.hide(first)).as_str(), "9tbfyZNgzPV");
-/// assert_eq!(base62::encode(hider.hide(second)).as_str(), "1egSuAXXFEB");
+/// assert_eq!(Alphabet::BASE62.encode(hider.hide(first)).as_str(), "9tbfyZNgzPV");
+/// assert_eq!(Alphabet::BASE62.encode(hider.hide(second)).as_str(), "1egSuAXXFEB");
 /// assert_eq!(hider.reveal(hider.hide(first)), first);
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```

@@ -35,7 +35,7 @@ const MAX_WIDTH: u8 = 32;
 /// of more digits than its width is written whole.
 ///
 /// A shuffled alphabet hides the number from people who see a text, not from those who can ask the service or see
-/// several texts whose numbers they know: see [`Alphabet`](snowmint::codec::alphabet::Alphabet).
+/// several texts whose numbers they know: see [`Alphabet`](snowmint::codec::Alphabet).
 ///
 /// # Examples
 ///

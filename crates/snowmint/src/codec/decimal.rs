@@ -1,11 +1,9 @@
-//! Decimal: what every database and log shows.
-//! No sign, no blanks, at most 19 digits.
-
-mod eight;
+//! Decimal, which every database and log shows: no sign, no blanks, at most 19 digits.
+//! Also base64 of the decimal text, which bwmarrin/snowflake calls Base64.
 
 use super::radix::Radix;
 use super::{Form, ParseIdError, Text};
-use crate::Id;
+use crate::{Id, Snippet};
 
 /// Characters of the largest id.
 pub const LEN: usize = 19;
@@ -27,13 +25,13 @@ pub fn encode(id: Id) -> Text<LEN> {
 /// ```
 #[inline]
 pub fn encode_padded(id: Id) -> Text<LEN> {
-    let (above, low) = (id.get() / eight::LIMIT, id.get() % eight::LIMIT);
-    let (top, middle) = (above / eight::LIMIT, above % eight::LIMIT);
+    let (above, low) = (id.get() / EIGHT_DIGITS, id.get() % EIGHT_DIGITS);
+    let (top, middle) = (above / EIGHT_DIGITS, above % EIGHT_DIGITS);
     let mut bytes = [0; LEN];
     // Of the top eight digits, an id has three.
-    bytes[..3].copy_from_slice(&eight::write(top)[5..]);
-    bytes[3..11].copy_from_slice(&eight::write(middle));
-    bytes[11..].copy_from_slice(&eight::write(low));
+    bytes[..3].copy_from_slice(&write_eight(top)[5..]);
+    bytes[3..11].copy_from_slice(&write_eight(middle));
+    bytes[11..].copy_from_slice(&write_eight(low));
     Text { bytes, start: 0 }
 }
 
@@ -58,8 +56,8 @@ fn read(text: &[u8]) -> Option<u64> {
     }
     let (mut rest, mut sum, mut weight) = (text, 0, 1);
     while let Some((above, digits)) = rest.split_last_chunk() {
-        sum += eight::read(*digits)? * weight;
-        weight *= eight::LIMIT;
+        sum += read_eight(*digits)? * weight;
+        weight *= EIGHT_DIGITS;
         rest = above;
     }
     let mut top = 0;
@@ -71,4 +69,162 @@ fn read(text: &[u8]) -> Option<u64> {
         top = top * 10 + u64::from(digit);
     }
     Some(top * weight + sum)
+}
+
+/// Characters of the largest id in base64.
+pub const BASE64_LEN: usize = 28;
+
+static BASE64: Radix = Radix::new(Form::Base64OfDecimal, BASE64_DIGITS);
+const BASE64_DIGITS: &[u8; 64] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
+
+/// Writes the decimal text of an id in base64 (the standard digits, padded with `=`): up to 28 characters, longer than the
+/// number itself.
+///
+/// For ids that come from bwmarrin/snowflake; do not choose it for new ones.
+///
+/// ```
+/// use snowmint::{codec::decimal, Id};
+/// let id = Id::new(890399407000784896)?;
+/// assert_eq!(base64_of_encode(id).as_str(), "ODkwMzk5NDA3MDAwNzg0ODk2");
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+///
+/// # Source
+///
+/// bwmarrin/snowflake, `ID.Base64`.
+#[inline]
+pub fn encode_base64(id: Id) -> Text<BASE64_LEN> {
+    let decimal = encode(id);
+    let mut bytes = [b'='; BASE64_LEN];
+    let start = BASE64_LEN - decimal.as_bytes().len().div_ceil(3) * 4;
+    for (group, out) in decimal.as_bytes().chunks(3).zip(bytes[start..].chunks_exact_mut(4)) {
+        let bits =
+            group.iter().fold(0_usize, |bits, byte| bits << 8 | usize::from(*byte)) << (24 - 8 * group.len());
+        for (i, place) in out.iter_mut().take(group.len() + 1).enumerate() {
+            *place = BASE64_DIGITS[bits >> (18 - 6 * i) & 63];
+        }
+    }
+    #[expect(clippy::cast_possible_truncation, reason = "start is below BASE64_LEN, which is 28")]
+    Text { bytes, start: start as u8 }
+}
+
+/// Reads what [`encode_base64`] writes, and only that.
+///
+/// # Errors
+///
+/// [`ParseIdError`] for an empty text, a character that is not base64, a number from 2^63 on, or wrong padding.
+#[inline]
+pub fn decode_base64(text: &str) -> Result<Id, ParseIdError> {
+    if text.len() > BASE64_LEN {
+        return Err(ParseIdError::TooLong {
+            form: Form::Base64OfDecimal,
+            len: text.len(),
+            limit: BASE64_LEN,
+        });
+    }
+    if text.is_empty() {
+        return Err(ParseIdError::Empty { form: Form::Base64OfDecimal });
+    }
+    let not_canonical = ParseIdError::NotCanonical { form: Form::Base64OfDecimal, text: Snippet::of(text) };
+    let digits = text.trim_end_matches('=');
+    let mut decimal = [0; BASE64_LEN / 4 * 3];
+    let mut len = 0;
+    for group in digits.as_bytes().chunks(4) {
+        let mut bits = 0;
+        for (j, byte) in group.iter().enumerate() {
+            let digit = BASE64.digit(*byte).ok_or_else(|| BASE64.foreign(digits).unwrap_or(not_canonical))?;
+            bits |= u32::from(digit) << (18 - 6 * j);
+        }
+        for k in 0..group.len() - 1 {
+            #[expect(clippy::cast_possible_truncation, reason = "one byte of three is asked for")]
+            let byte = (bits >> (16 - 8 * k)) as u8;
+            decimal[len] = byte;
+            len += 1;
+        }
+    }
+    match core::str::from_utf8(&decimal[..len]).map(decode) {
+        // Wrong padding, bits left over and leading zeros would give one id several texts.
+        Ok(Ok(id)) if encode_base64(id).as_str() == text => Ok(id),
+        Ok(Err(ParseIdError::Overflow { .. })) => {
+            Err(ParseIdError::Overflow { form: Form::Base64OfDecimal, text: Snippet::of(text) })
+        }
+        // What is wrong with what it holds has no place in the text itself.
+        _ => Err(not_canonical),
+    }
+}
+
+/// The first number of nine digits.
+const EIGHT_DIGITS: u64 = 100_000_000;
+
+const ZEROS: u64 = u64::from_ne_bytes([b'0'; 8]);
+
+/// The number that eight digits stand for; `None` if one of them is not a digit.
+///
+/// A word holds a digit in each byte. Neighbours are paired up, then the pairs, then the fours; writing goes the same way
+/// back.
+///
+/// # Source
+///
+/// Daniel Lemire, "Quickly parsing eight digits", 2018; Johnny Lee, "Fast numeric string to int", 2016.
+#[inline]
+fn read_eight(digits: [u8; 8]) -> Option<u64> {
+    // The first digit in the lowest byte.
+    let word = u64::from_le_bytes(digits) ^ ZEROS;
+    // More than 9 carries into the top bit of its byte, more than 127 has it.
+    if (word.wrapping_add(0x7676_7676_7676_7676) | word) & 0x8080_8080_8080_8080 != 0 {
+        return None;
+    }
+    let pairs = (word.wrapping_mul(10) + (word >> 8)) & 0x00ff_00ff_00ff_00ff;
+    let fours = (pairs.wrapping_mul(100) + (pairs >> 16)) & 0x0000_ffff_0000_ffff;
+    Some((fours.wrapping_mul(10_000) + (fours >> 32)) & 0xffff_ffff)
+}
+
+/// The eight digits of a number below [`EIGHT_DIGITS`].
+///
+/// Where a quotient is needed in each part of the word, it is a multiplication by a rounded reciprocal that is exact for
+/// numbers of that length.
+#[inline]
+const fn write_eight(number: u64) -> [u8; 8] {
+    let (above, below) = (number / 10_000, number % 10_000);
+    let fours = above | below << 32;
+    let hundreds = ((fours * 10_486) >> 20) & 0x0000_007f_0000_007f;
+    let pairs = hundreds | (fours - hundreds * 100) << 16;
+    let tens = ((pairs * 103) >> 10) & 0x000f_000f_000f_000f;
+    let digits = tens | (pairs - tens * 10) << 8;
+    (digits | ZEROS).to_le_bytes()
+}
+
+#[cfg(test)]
+mod tests {
+    //! Goal: what is done in parts of a word is what would be done digit by digit.
+    //! Method: every number of four digits in both halves, since the halves do not touch, and each foreign byte in
+    //! each place.
+
+    use super::*;
+
+    #[test]
+    fn every_number_of_four_digits_in_either_half() {
+        let step = if cfg!(miri) { 997 } else { 1 };
+        for four in (0..10_000_u64).step_by(step) {
+            for number in [four, four * 10_000, four * 10_000 + 9_999, 99_990_000 + four] {
+                let text = format!("{number:08}");
+                assert_eq!(write_eight(number), text.as_bytes());
+                assert_eq!(read_eight(write_eight(number)), Some(number));
+            }
+        }
+    }
+
+    #[test]
+    fn a_foreign_byte_is_seen_in_every_place() {
+        let step = if cfg!(miri) { 15 } else { 1 };
+        for byte in (0..=255_u8).step_by(step).filter(|byte| !byte.is_ascii_digit()) {
+            for place in 0..8 {
+                for digit in [b'0', b'9'] {
+                    let mut digits = [digit; 8];
+                    digits[place] = byte;
+                    assert_eq!(read_eight(digits), None, "{byte} at {place}");
+                }
+            }
+        }
+    }
 }

@@ -4,8 +4,7 @@ use core::fmt;
 use core::str::FromStr;
 use std::sync::Arc;
 
-use super::alphabet::{self, Alphabet, AlphabetError};
-use super::{ParseIdError, Text, base36, base58_bitcoin, base58_flickr, base62, crockford32, decimal, hex};
+use super::{Alphabet, AlphabetError, MAX_LEN, ParseIdError, Text, decimal, hex};
 use crate::{Id, Snippet};
 
 /// What a custom alphabet begins with as text.
@@ -17,12 +16,12 @@ const ALPHABET: &str = "alphabet=";
 /// |---|---|---|
 /// | `decimal` or `dec` | `0-9` | [`decimal`] |
 /// | `hex` | `0-9a-f`, 16 of them | [`hex`] |
-/// | `base32` | Crockford's, 13 of them | [`crockford32`] |
-/// | `base36` | `0-9A-Z` | [`base36`] |
-/// | `base58` | Bitcoin's order, `1-9A-Za-z` without `0`, `O`, `I`, `l` | [`base58_bitcoin`] |
-/// | `base58_flickr` | Flickr's order, with lower case first | [`base58_flickr`] |
-/// | `base62` | `0-9A-Za-z` | [`base62`] |
-/// | `alphabet=CHARS` | 2 to 94 characters in an order of your own | [`alphabet`] |
+/// | `base32` | Crockford's, 13 of them | [`Alphabet::CROCKFORD32`] |
+/// | `base36` | `0-9A-Z` | [`Alphabet::BASE36`] |
+/// | `base58` | Bitcoin's order, `1-9A-Za-z` without `0`, `O`, `I`, `l` | [`Alphabet::BASE58_BITCOIN`] |
+/// | `base58_flickr` | Flickr's order, with lower case first | [`Alphabet::BASE58_FLICKR`] |
+/// | `base62` | `0-9A-Za-z` | [`Alphabet::BASE62`] |
+/// | `alphabet=CHARS` | 2 to 94 characters in an order of your own | [`Alphabet::new`] |
 ///
 /// [`Display`](fmt::Display) writes the text that [`FromStr`] reads.
 ///
@@ -85,15 +84,15 @@ impl Digits {
     }
 
     /// Writes an id: in hex and base32 all digits, in the others without leading zeros.
-    pub fn encode(&self, id: Id) -> Text<{ alphabet::MAX_LEN }> {
+    pub fn encode(&self, id: Id) -> Text<MAX_LEN> {
         match self {
             Self::Decimal => decimal::encode(id).widened(),
             Self::Hex => hex::encode(id).widened(),
-            Self::Base32 => crockford32::encode(id).widened(),
-            Self::Base36 => base36::encode(id).widened(),
-            Self::Base58 => base58_bitcoin::encode(id).widened(),
-            Self::Base58Flickr => base58_flickr::encode(id).widened(),
-            Self::Base62 => base62::encode(id).widened(),
+            Self::Base32 => Alphabet::CROCKFORD32.encode(id).widened(),
+            Self::Base36 => Alphabet::BASE36.encode(id).widened(),
+            Self::Base58 => Alphabet::BASE58_BITCOIN.encode(id).widened(),
+            Self::Base58Flickr => Alphabet::BASE58_FLICKR.encode(id).widened(),
+            Self::Base62 => Alphabet::BASE62.encode(id).widened(),
             Self::Alphabet(alphabet) => alphabet.encode(id),
         }
     }
@@ -107,11 +106,11 @@ impl Digits {
         match self {
             Self::Decimal => decimal::decode(text),
             Self::Hex => hex::decode(text),
-            Self::Base32 => crockford32::decode(text),
-            Self::Base36 => base36::decode(text),
-            Self::Base58 => base58_bitcoin::decode(text),
-            Self::Base58Flickr => base58_flickr::decode(text),
-            Self::Base62 => base62::decode(text),
+            Self::Base32 => Alphabet::CROCKFORD32.decode(text),
+            Self::Base36 => Alphabet::BASE36.decode(text),
+            Self::Base58 => Alphabet::BASE58_BITCOIN.decode(text),
+            Self::Base58Flickr => Alphabet::BASE58_FLICKR.decode(text),
+            Self::Base62 => Alphabet::BASE62.decode(text),
             Self::Alphabet(alphabet) => alphabet.decode(text),
         }
     }

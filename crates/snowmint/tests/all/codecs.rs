@@ -4,11 +4,7 @@
 
 use proptest::prelude::*;
 use snowmint::Id;
-use snowmint::codec::alphabet::Alphabet;
-use snowmint::codec::{
-    ParseIdError, base36, base58_bitcoin, base58_flickr, base62, base64_of_decimal, binary, bytes,
-    crockford32, decimal, hex, zbase32,
-};
+use snowmint::codec::{Alphabet, AlphabetError, ParseIdError, bytes, decimal, encode_scru64, hex};
 
 struct Form {
     name: &'static str,
@@ -19,28 +15,49 @@ struct Form {
 }
 
 macro_rules! form {
-    ($name:ident, $encode:ident, $padded:expr, $decode:ident) => {
+    ($name:ident) => {
         Form {
-            name: concat!(stringify!($name), "::", stringify!($encode)),
-            encode: |id| $name::$encode(id).to_string(),
-            padded: $padded,
-            decode: $name::$decode,
+            padded: Some(|id| Alphabet::$name.encode_padded(id).to_string()),
+            ..form!($name, does_not_sort)
+        }
+    };
+    ($name:ident, does_not_sort) => {
+        Form {
+            name: stringify!($name),
+            encode: |id| Alphabet::$name.encode(id).to_string(),
+            padded: None,
+            decode: |text| Alphabet::$name.decode(text),
         }
     };
 }
 
 const FORMS: &[Form] = &[
-    form!(decimal, encode, Some(|id| decimal::encode_padded(id).to_string()), decode),
-    form!(hex, encode, Some(|id| hex::encode(id).to_string()), decode),
-    form!(crockford32, encode, Some(|id| crockford32::encode(id).to_string()), decode),
-    form!(base36, encode, Some(|id| base36::encode_padded(id).to_string()), decode),
-    form!(base36, encode_lower, None, decode_either_case),
-    form!(base58_bitcoin, encode, Some(|id| base58_bitcoin::encode_padded(id).to_string()), decode),
-    form!(base58_flickr, encode, None, decode),
-    form!(base62, encode, Some(|id| base62::encode_padded(id).to_string()), decode),
-    form!(zbase32, encode, None, decode),
-    form!(binary, encode, Some(|id| binary::encode_padded(id).to_string()), decode),
-    form!(base64_of_decimal, encode, None, decode),
+    Form {
+        name: "decimal",
+        encode: |id| decimal::encode(id).to_string(),
+        padded: Some(|id| decimal::encode_padded(id).to_string()),
+        decode: decimal::decode,
+    },
+    Form {
+        name: "hex",
+        encode: |id| hex::encode(id).to_string(),
+        padded: Some(|id| hex::encode(id).to_string()),
+        decode: hex::decode,
+    },
+    form!(CROCKFORD32),
+    form!(BASE36),
+    form!(BASE36_LOWER),
+    form!(BASE58_BITCOIN),
+    form!(BASE58_FLICKR, does_not_sort),
+    form!(BASE62),
+    form!(ZBASE32, does_not_sort),
+    form!(BINARY),
+    Form {
+        name: "base64 of decimal",
+        encode: |id| decimal::encode_base64(id).to_string(),
+        padded: None,
+        decode: decimal::decode_base64,
+    },
 ];
 
 /// Numbers of every length, not only of the full one.
@@ -127,12 +144,12 @@ proptest! {
             String::from_utf8(text).unwrap()
         };
         let overflow = |result| matches!(result, Err(ParseIdError::Overflow { .. }));
-        prop_assert!(overflow(base62::decode(&digits(62))));
-        prop_assert!(overflow(base36::decode(&digits(36))));
+        prop_assert!(overflow(Alphabet::BASE62.decode(&digits(62))));
+        prop_assert!(overflow(Alphabet::BASE36.decode(&digits(36))));
         prop_assert!(overflow(hex::decode(&digits(16))));
         prop_assert!(overflow(bytes::decode(value.to_be_bytes())));
         prop_assert!(decimal::decode(&digits(10)).is_err());
-        prop_assert!(binary::decode(&digits(2)).is_err());
+        prop_assert!(Alphabet::BINARY.decode(&digits(2)).is_err());
     }
 
     #[test]
@@ -194,14 +211,14 @@ fn each_refusal_names_the_value_the_limit_and_the_remedy() {
     for (error, words) in [
         (decimal::decode(""), "an empty text is not a decimal id: give at least one digit".to_owned()),
         (decimal::decode("9223372036854775808"), beyond("decimal", "9223372036854775808")),
-        (base62::decode("zzzzzzzzzzz"), beyond("base62", "zzzzzzzzzzz")),
-        (base36::decode("ZZZZZZZZZZZZZ"), beyond("base36", "ZZZZZZZZZZZZZ")),
+        (Alphabet::BASE62.decode("zzzzzzzzzzz"), beyond("base62", "zzzzzzzzzzz")),
+        (Alphabet::BASE36.decode("ZZZZZZZZZZZZZ"), beyond("base36", "ZZZZZZZZZZZZZ")),
         (hex::decode("ffffffffffffffff"), beyond("hexadecimal", "ffffffffffffffff")),
         (hex::decode("0x8000000000000000"), beyond("hexadecimal", "0x8000000000000000")),
         (custom.decode(&top), beyond("custom-alphabet", &format!("{}…", &top[..30]))),
         (bytes::decode([0x80, 0, 0, 0, 0, 0, 0xab, 0xcd]), beyond("big-endian", "0x800000000000abcd")),
         (decimal::decode("12é"), foreign("decimal", "é", 2)),
-        (base62::decode("1€2"), foreign("base62", "€", 1)),
+        (Alphabet::BASE62.decode("1€2"), foreign("base62", "€", 1)),
         (decimal::decode("1\u{1b}2"), foreign("decimal", "\\u{1b}", 1)),
         (custom.decode("oh!"), foreign("custom-alphabet", "!", 2)),
         (hex::decode("12g"), foreign("hexadecimal", "g", 2)),
@@ -210,22 +227,22 @@ fn each_refusal_names_the_value_the_limit_and_the_remedy() {
         (hex::decode("0x11111111111111111"), too_long("hexadecimal", 19, 16)),
         (hex::decode("0x"), "an empty text is not a hexadecimal id: give at least one digit".to_owned()),
         (
-            base64_of_decimal::decode(""),
+            decimal::decode_base64(""),
             "an empty text is not a base64-of-decimal id: give at least one digit".to_owned(),
         ),
         // 9223372036854775808, 2^63.
         (
-            base64_of_decimal::decode("OTIyMzM3MjAzNjg1NDc3NTgwOA=="),
+            decimal::decode_base64("OTIyMzM3MjAzNjg1NDc3NTgwOA=="),
             beyond("base64-of-decimal", "OTIyMzM3MjAzNjg1NDc3NTgwOA=="),
         ),
-        (base64_of_decimal::decode("MTé="), foreign("base64-of-decimal", "é", 2)),
-        (base64_of_decimal::decode("MTIzNDU=Ng=="), foreign("base64-of-decimal", "=", 7)),
+        (decimal::decode_base64("MTé="), foreign("base64-of-decimal", "é", 2)),
+        (decimal::decode_base64("MTIzNDU=Ng=="), foreign("base64-of-decimal", "=", 7)),
         // Bytes that are no text; letters; 21 digits; nothing; `00`.
-        (base64_of_decimal::decode("////"), spelled("////")),
-        (base64_of_decimal::decode("YWJj"), spelled("YWJj")),
-        (base64_of_decimal::decode(&"MTIz".repeat(7)), spelled(&"MTIz".repeat(7))),
-        (base64_of_decimal::decode("===="), spelled("====")),
-        (base64_of_decimal::decode("MDA="), spelled("MDA=")),
+        (decimal::decode_base64("////"), spelled("////")),
+        (decimal::decode_base64("YWJj"), spelled("YWJj")),
+        (decimal::decode_base64(&"MTIz".repeat(7)), spelled(&"MTIz".repeat(7))),
+        (decimal::decode_base64("===="), spelled("====")),
+        (decimal::decode_base64("MDA="), spelled("MDA=")),
     ] {
         assert_eq!(error.unwrap_err().to_string(), words);
     }
@@ -233,41 +250,40 @@ fn each_refusal_names_the_value_the_limit_and_the_remedy() {
 
 #[test]
 fn crockford_reads_what_people_type() {
-    let id = crockford32::decode("01110000000AB").unwrap();
+    let id = Alphabet::CROCKFORD32.decode("01110000000AB").unwrap();
     for typed in ["o1il0ooOO00ab", "OIlLooooo00AB"] {
-        assert_eq!(crockford32::decode(typed), Ok(id), "{typed}");
+        assert_eq!(Alphabet::CROCKFORD32.decode(typed), Ok(id), "{typed}");
     }
-    assert_eq!(crockford32::decode("1"), Id::new(1).map_err(|_| unreachable!()));
+    assert_eq!(Alphabet::CROCKFORD32.decode("1"), Id::new(1).map_err(|_| unreachable!()));
     for bad in ["U", "01ARZ-NDEKTSV", "FZZZZZZZZZZZZ", "8000000000000", "00000000000000"] {
-        assert!(crockford32::decode(bad).is_err(), "{bad}");
+        assert!(Alphabet::CROCKFORD32.decode(bad).is_err(), "{bad}");
     }
-    assert_eq!(crockford32::decode("7ZZZZZZZZZZZZ"), Ok(Id::MAX));
+    assert_eq!(Alphabet::CROCKFORD32.decode("7ZZZZZZZZZZZZ"), Ok(Id::MAX));
 }
 
 #[test]
 fn case_matters_where_the_form_says_so() {
-    assert_eq!(base36::decode("1Y2P0IJ32E8E7"), Ok(Id::MAX));
+    assert_eq!(Alphabet::BASE36.decode("1Y2P0IJ32E8E7"), Ok(Id::MAX));
     assert!(matches!(
-        base36::decode("1y2P0IJ32E8E7"),
+        Alphabet::BASE36.decode("1y2P0IJ32E8E7"),
         Err(ParseIdError::Foreign { character: 'y', at: 1, .. })
     ));
-    assert_eq!(base36::decode_either_case("1y2P0IJ32E8e7"), Ok(Id::MAX));
+    assert_eq!(Alphabet::BASE36_LOWER.decode("1y2P0IJ32E8e7"), Ok(Id::MAX));
     assert_eq!(hex::decode("0x7FFFffffFFFFffff"), Ok(Id::MAX));
-    assert_ne!(base62::decode("a"), base62::decode("A"));
+    assert_ne!(Alphabet::BASE62.decode("a"), Alphabet::BASE62.decode("A"));
 }
 
 #[test]
 fn base64_has_one_text_for_an_id() {
-    assert_eq!(base64_of_decimal::encode(Id::new(0).unwrap()).as_str(), "MA==");
-    assert_eq!(base64_of_decimal::encode(Id::MAX).as_str(), "OTIyMzM3MjAzNjg1NDc3NTgwNw==");
+    assert_eq!(decimal::encode_base64(Id::new(0).unwrap()).as_str(), "MA==");
+    assert_eq!(decimal::encode_base64(Id::MAX).as_str(), "OTIyMzM3MjAzNjg1NDc3NTgwNw==");
     for bad in ["", "MA", "MA=", "MB==", "MA===", "MDA=", "=MA=", "M", "ODkwMzk5NDA3MDAwNzg0ODk2ODkwMzk5"] {
-        assert!(base64_of_decimal::decode(bad).is_err(), "{bad}");
+        assert!(decimal::decode_base64(bad).is_err(), "{bad}");
     }
 }
 
 #[test]
 fn error_types_are_small() {
-    use snowmint::codec::alphabet::AlphabetError;
     assert!(size_of::<ParseIdError>() <= 40 && size_of::<AlphabetError>() <= 32);
     #[cfg(feature = "schemes")]
     assert!(
@@ -282,7 +298,7 @@ fn error_types_are_small() {
 fn texts_compare_order_and_hash_by_their_characters_alone() {
     use std::collections::HashSet;
     let wide = Id::MAX;
-    let (padded, plain) = (base62::encode_padded(wide), base62::encode(wide));
+    let (padded, plain) = (Alphabet::BASE62.encode_padded(wide), Alphabet::BASE62.encode(wide));
     assert_eq!(padded, plain);
     let dashes = Alphabet::new("-0123456789").unwrap();
     let digits = Alphabet::new("0123456789-").unwrap();
@@ -298,10 +314,10 @@ fn texts_compare_order_and_hash_by_their_characters_alone() {
 #[test]
 fn scru64_has_twelve_digits_and_refuses_what_needs_more() {
     let most = 36_u64.pow(12) - 1;
-    assert_eq!(base36::encode_scru64(Id::new(most).unwrap()).unwrap().as_str(), "zzzzzzzzzzzz");
-    assert_eq!(base36::encode_scru64(Id::new(0).unwrap()).unwrap().as_str(), "000000000000");
+    assert_eq!(encode_scru64(Id::new(most).unwrap()).unwrap().as_str(), "zzzzzzzzzzzz");
+    assert_eq!(encode_scru64(Id::new(0).unwrap()).unwrap().as_str(), "000000000000");
     for value in [most + 1, i64::MAX as u64] {
-        let error = base36::encode_scru64(Id::new(value).unwrap()).unwrap_err();
+        let error = encode_scru64(Id::new(value).unwrap()).unwrap_err();
         assert!(matches!(error, ParseIdError::Overflow { .. }), "{error}");
     }
 }

@@ -3,11 +3,7 @@
 
 use std::fmt::Display;
 
-use snowmint::codec::alphabet::Alphabet;
-use snowmint::codec::{
-    ParseIdError, base36, base58_flickr, base62, base64_of_decimal, binary, bytes, crockford32, decimal, hex,
-    zbase32,
-};
+use snowmint::codec::{Alphabet, ParseIdError, bytes, decimal, encode_scru64, hex};
 use snowmint::{Id, Layout, Parts, Sequence, Timestamp, WorkerId};
 
 use super::{Case, Kind, preset};
@@ -15,21 +11,33 @@ use super::{Case, Kind, preset};
 type Decoder = fn(&str) -> Result<Id, ParseIdError>;
 
 pub(crate) const KINDS: &[Kind] = &[
-    Kind::new("encode-base62-11", 7, |case| both(case, base62::encode_padded, base62::decode)),
-    Kind::new("encode-radix62", 5, |case| both(case, base62::encode, base62::decode)),
-    Kind::new("encode-radix36", 4, |case| both(case, base36::encode, base36::decode)),
+    Kind::new("encode-base62-11", 7, |case| {
+        both(case, |id| Alphabet::BASE62.encode_padded(id), |text| Alphabet::BASE62.decode(text))
+    }),
+    Kind::new("encode-radix62", 5, |case| {
+        both(case, |id| Alphabet::BASE62.encode(id), |text| Alphabet::BASE62.decode(text))
+    }),
+    Kind::new("encode-radix36", 4, |case| {
+        both(case, |id| Alphabet::BASE36.encode(id), |text| Alphabet::BASE36.decode(text))
+    }),
     Kind::new("encode-crockford32-13", 6, |case| {
-        both(case, crockford32::encode, crockford32::decode);
+        both(case, |id| Alphabet::CROCKFORD32.encode(id), |text| Alphabet::CROCKFORD32.decode(text));
         if let Some(unix_ms) = case.get("tsid_unix_ms") {
             let tsid = preset("tsid");
             assert_eq!(tsid.unix_ms(tsid.split(case.id()).unwrap().timestamp), *unix_ms);
         }
     }),
-    Kind::new("encode-base2", 2, |case| both(case, binary::encode, binary::decode)),
-    Kind::new("encode-base58", 1, |case| both(case, base58_flickr::encode, base58_flickr::decode)),
-    Kind::new("encode-zbase32", 1, |case| both(case, zbase32::encode, zbase32::decode)),
+    Kind::new("encode-base2", 2, |case| {
+        both(case, |id| Alphabet::BINARY.encode(id), |text| Alphabet::BINARY.decode(text))
+    }),
+    Kind::new("encode-base58", 1, |case| {
+        both(case, |id| Alphabet::BASE58_FLICKR.encode(id), |text| Alphabet::BASE58_FLICKR.decode(text))
+    }),
+    Kind::new("encode-zbase32", 1, |case| {
+        both(case, |id| Alphabet::ZBASE32.encode(id), |text| Alphabet::ZBASE32.decode(text))
+    }),
     Kind::new("encode-base64-of-decimal-string", 1, |case| {
-        both(case, base64_of_decimal::encode, base64_of_decimal::decode);
+        both(case, decimal::encode_base64, decimal::decode_base64);
     }),
     Kind::new("encode-base10-20", 2, |case| {
         both(case, |id| base(10).encode_padded(id), |text| base(10).decode(text));
@@ -47,12 +55,16 @@ pub(crate) const KINDS: &[Kind] = &[
     }),
     Kind::new("encode-cosid-80bit-radix62", 1, |case| cosid_text(case, 62)),
     Kind::new("encode-cosid-80bit-radix36", 1, |case| cosid_text(case, 36)),
-    Kind::new("reject-radix62", 1, |case| refused(case, &[base62::decode])),
-    Kind::new("reject-base62", 2, |case| refused(case, &[base62::decode, |text| base(62).decode(text)])),
-    Kind::new("reject-radix36", 1, |case| refused(case, &[base36::decode])),
-    Kind::new("reject-base36", 1, |case| refused(case, &[base36::decode, base36::decode_either_case])),
-    Kind::new("reject-zbase32", 3, |case| refused(case, &[zbase32::decode])),
-    Kind::new("reject-base58", 3, |case| refused(case, &[base58_flickr::decode])),
+    Kind::new("reject-radix62", 1, |case| refused(case, &[|text| Alphabet::BASE62.decode(text)])),
+    Kind::new("reject-base62", 2, |case| {
+        refused(case, &[|text| Alphabet::BASE62.decode(text), |text| base(62).decode(text)])
+    }),
+    Kind::new("reject-radix36", 1, |case| refused(case, &[|text| Alphabet::BASE36.decode(text)])),
+    Kind::new("reject-base36", 1, |case| {
+        refused(case, &[|text| Alphabet::BASE36.decode(text), |text| Alphabet::BASE36_LOWER.decode(text)])
+    }),
+    Kind::new("reject-zbase32", 3, |case| refused(case, &[|text| Alphabet::ZBASE32.decode(text)])),
+    Kind::new("reject-base58", 3, |case| refused(case, &[|text| Alphabet::BASE58_FLICKR.decode(text)])),
     Kind::new("reject-base43", 1, |case| refused(case, &[|text| base(43).decode(text)])),
     Kind::new("reject-base10", 1, |case| refused(case, &[decimal::decode, |text| base(10).decode(text)])),
     Kind::new("reject-decimal", 1, |case| refused(case, &[decimal::decode, str::parse])),
@@ -71,15 +83,18 @@ fn base(size: usize) -> Alphabet {
 }
 
 pub(crate) fn crockford(id: Id, text: &str) {
-    assert_eq!((crockford32::encode(id).as_str(), crockford32::decode(text)), (text, Ok(id)));
+    assert_eq!(
+        (Alphabet::CROCKFORD32.encode(id).as_str(), Alphabet::CROCKFORD32.decode(text)),
+        (text, Ok(id))
+    );
 }
 
 pub(crate) fn base36_lower(text: &str, decimal: &str) -> Id {
-    let id = base36::decode_either_case(text).unwrap();
+    let id = Alphabet::BASE36_LOWER.decode(text).unwrap();
     assert_eq!(id.to_string(), decimal);
-    assert_eq!(format!("{:0>1$}", base36::encode_lower(id).as_str(), text.len()), text);
-    if text.len() == base36::SCRU64_LEN {
-        assert_eq!(base36::encode_scru64(id).unwrap().as_str(), text);
+    assert_eq!(format!("{:0>1$}", Alphabet::BASE36_LOWER.encode(id).as_str(), text.len()), text);
+    if text.len() == 12 {
+        assert_eq!(encode_scru64(id).unwrap().as_str(), text);
     }
     id
 }
@@ -184,5 +199,5 @@ fn json(case: &Case<'_>) {
 #[test]
 fn ids_of_128_bits_are_refused() {
     assert!(hex::decode("00000134d4212d43109add5e0e8f0000").is_err());
-    assert!(base62::decode("8HFaR8qWtRlGDHnO57").is_err());
+    assert!(Alphabet::BASE62.decode("8HFaR8qWtRlGDHnO57").is_err());
 }
