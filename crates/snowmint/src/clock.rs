@@ -6,8 +6,6 @@ use crate::sync::{AtomicU64, Ordering};
 #[cfg(feature = "std")]
 mod anchored;
 #[cfg(feature = "std")]
-mod boot;
-#[cfg(feature = "std")]
 mod cached;
 #[cfg(feature = "std")]
 mod counter;

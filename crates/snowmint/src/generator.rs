@@ -1,35 +1,32 @@
 //! Generators: a cursor, a clock and the limits of a lease.
-//! Here is how one is built; the hot path of each form is a file of its own.
+//!
+//! | type | for |
+//! |---|---|
+//! | [`Generator`] | any number of threads, in one order |
+//! | [`OwnedGenerator`] | one owner, without atomics |
+//! | [`BlockGenerator`] | a thread that makes many ids: its own blocks of a shared generator |
+//! | [`GeneratorPool`](crate::generator::GeneratorPool) | several workers behind one face |
 
 mod batch;
 mod blocks;
+mod builder;
 mod generations;
 mod owned;
 #[cfg(feature = "std")]
 mod pool;
 mod shared;
-mod start;
 #[cfg(any(feature = "std", feature = "async"))]
 mod waiting;
 
-use core::fmt;
-use core::time::Duration;
-
 pub use batch::Batch;
 pub use blocks::BlockGenerator;
+pub use builder::{BuildError, GeneratorBuilder};
 pub use owned::OwnedGenerator;
 #[cfg(feature = "std")]
 pub use pool::{GeneratorPool, PoolError, PoolHandle};
 pub use shared::Generator;
-pub(crate) use start::rolled;
-pub use start::{Start, StartError};
 
-use crate::cursor::{Cursor, Limits};
-use crate::{Clock, DatacenterId, Field, Layout, LayoutError, Rule, Step, WorkerId};
-use batch::Composer;
-
-/// How far the cursor may trail the clock after a tick was used up.
-const DEFAULT_MAX_BEHIND: Duration = Duration::from_millis(4);
+use crate::WorkerId;
 
 /// The right to use one worker for ids whose timestamps lie in `[from, until)`.
 ///
@@ -44,235 +41,11 @@ pub struct Lease {
     pub until_unix_ms: u64,
 }
 
-/// Builds a [`Generator`].
-///
-/// Neither `Clone` nor `Copy`: two generators of one worker that run at one time produce duplicates, and a copy would be
-/// an easy way there. That there is one is for the caller to ensure, or for a lease.
-///
-/// # Examples
-///
-/// ```
-/// use snowmint::{Generator, Layout, Lease, ManualClock, GenerateError, WorkerId};
-/// let clock = ManualClock::at_unix_ms(1_700_000_000_000);
-/// let lease = Lease { worker: WorkerId(7), from_unix_ms: 1_700_000_000_000, until_unix_ms: 1_700_000_010_000 };
-/// let generator = Generator::builder(Layout::TWITTER).lease(lease).build(&clock)?;
-/// assert!(generator.try_next().is_ok());
-/// clock.advance_ms(10_000);
-/// assert_eq!(generator.try_next(), Err(GenerateError::LeaseEnded { until_unix_ms: 1_700_000_010_000 }));
-/// # Ok::<(), snowmint::BuildError>(())
-/// ```
-#[derive(Debug)]
-#[must_use]
-pub struct GeneratorBuilder {
-    layout: Layout,
-    datacenter: DatacenterId,
-    /// Set by hand.
-    worker: Option<WorkerId>,
-    lease: Option<Lease>,
-    not_before_unix_ms: u64,
-    rule: Rule,
-    start: Start,
-    max_behind: Duration,
-}
-
-/// A generator's parts, checked.
-#[derive(Clone, Copy)]
-struct Setup {
-    layout: Layout,
-    limits: Limits,
-    composer: Composer,
-    first_cursor: Cursor,
-    lease_end: Cursor,
-    rule: Rule,
-}
-
-impl GeneratorBuilder {
-    pub(crate) fn new(layout: Layout) -> Self {
-        Self {
-            layout,
-            datacenter: DatacenterId::default(),
-            worker: None,
-            lease: None,
-            not_before_unix_ms: 0,
-            rule: Rule::default(),
-            start: Start::Zero,
-            max_behind: DEFAULT_MAX_BEHIND,
-        }
-    }
-
-    /// The datacenter, 0 if not set.
-    pub fn datacenter(mut self, datacenter: DatacenterId) -> Self {
-        self.datacenter = datacenter;
-        self
-    }
-
-    /// The worker, set by hand, 0 if not set: that no other generator uses it, now or later, is for the caller to
-    /// ensure. Beside a [`lease`](Self::lease), [`build`](Self::build) rejects any worker but the lease's.
-    pub fn worker(mut self, worker: WorkerId) -> Self {
-        self.worker = Some(worker);
-        self
-    }
-
-    /// The lease: worker and timestamps that a store granted. It names no datacenter: set the one it was granted for.
-    pub fn lease(mut self, lease: Lease) -> Self {
-        self.lease = Some(lease);
-        self
-    }
-
-    /// Ids begin no earlier than this instant: after the last timestamp of the generator this one follows, so
-    /// that ids go on increasing.
-    pub fn not_before_unix_ms(mut self, unix_ms: u64) -> Self {
-        self.not_before_unix_ms = unix_ms;
-        self
-    }
-
-    /// What to do when the clock goes back; `wait(10ms)` if not set.
-    pub fn rule(mut self, rule: Rule) -> Self {
-        self.rule = rule;
-        self
-    }
-
-    /// Where the sequence of a fresh tick starts; at 0 if not set.
-    pub fn start(mut self, start: Start) -> Self {
-        self.start = start;
-        self
-    }
-
-    /// How far timestamps may trail the clock while ids are drawn flat out: a waiter that sleeps through a tick
-    /// can still spend it, so that nobody has to spin. 4 ms if not set; below one tick it has no effect.
-    pub fn max_behind(mut self, max_behind: Duration) -> Self {
-        self.max_behind = max_behind;
-        self
-    }
-
-    /// Checks everything and makes a generator that threads may share.
-    ///
-    /// # Errors
-    ///
-    /// [`BuildError`] for a worker or datacenter that the layout cannot hold, a worker that is not the lease's, a
-    /// lease that is empty, or a rule that does not go with the layout.
-    pub fn build<C: Clock>(self, clock: C) -> Result<Generator<C>, BuildError> {
-        Ok(Generator::new(&self.checked()?, clock))
-    }
-
-    /// Checks everything and makes a generator for one owner.
-    ///
-    /// # Errors
-    ///
-    /// As [`build`](Self::build).
-    pub fn build_owned<C: Clock>(self, clock: C) -> Result<OwnedGenerator<C>, BuildError> {
-        Ok(OwnedGenerator::new(self.build(clock)?))
-    }
-
-    fn checked(self) -> Result<Setup, BuildError> {
-        let Self { layout, rule, start, .. } = self;
-        layout.check(Field::Datacenter, self.datacenter.0.into())?;
-        let worker = match (self.lease, self.worker) {
-            (Some(Lease { worker: leased, .. }), Some(worker)) if worker != leased => {
-                return Err(BuildError::OtherWorker { leased, worker });
-            }
-            (Some(lease), _) => lease.worker,
-            (None, by_hand) => by_hand.unwrap_or_default(),
-        };
-        layout.check(Field::Worker, worker.0.into())?;
-        for step in rule.steps() {
-            if let Step::Borrow(max_ahead) = step
-                && !max_ahead.is_zero()
-                && max_ahead < layout.tick()
-            {
-                return Err(BuildError::BorrowBelowTick { max_ahead, tick: layout.tick() });
-            }
-        }
-        if rule.uses_generations() && layout.width(Field::Generation) == 0 {
-            return Err(BuildError::NoGenerations);
-        }
-        let generation_bits = generations::Generations::bits_of(&layout, &rule);
-        let limits = Limits::new(&layout, rule, start, self.max_behind, generation_bits);
-        let (from, until) = match self.lease {
-            Some(Lease { from_unix_ms, until_unix_ms, .. }) if from_unix_ms >= until_unix_ms => {
-                return Err(BuildError::EmptyLease { from_unix_ms, until_unix_ms });
-            }
-            Some(lease) => (lease.from_unix_ms, lease.until_unix_ms),
-            None => (0, layout.ends_at_unix_ms()),
-        };
-        Ok(Setup {
-            layout,
-            limits,
-            composer: Composer::new(&layout, self.datacenter, worker, start),
-            first_cursor: limits.cursor_from(from.max(self.not_before_unix_ms)),
-            lease_end: limits.cursor_until(until),
-            rule,
-        })
-    }
-}
-
 /// Waits as the error advises; gives it back where waiting is no answer.
 #[cfg(feature = "std")]
 #[cold]
 fn sleep_for(error: crate::GenerateError) -> Result<(), crate::GenerateError> {
     let ms = error.retry_after_ms().ok_or(error)?;
-    std::thread::sleep(Duration::from_millis(ms.get()));
+    std::thread::sleep(core::time::Duration::from_millis(ms.get()));
     Ok(())
 }
-
-/// Why a generator cannot be built.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[non_exhaustive]
-pub enum BuildError {
-    /// The worker or the datacenter does not fit the layout.
-    Value(LayoutError),
-    /// The worker set by hand is not the lease's, so that nothing would keep other nodes from producing duplicates.
-    OtherWorker {
-        /// The lease's worker.
-        leased: WorkerId,
-        /// The worker set by hand.
-        worker: WorkerId,
-    },
-    /// The lease ends before it begins.
-    EmptyLease {
-        /// Its begin, in unix milliseconds.
-        from_unix_ms: u64,
-        /// Its end, in unix milliseconds.
-        until_unix_ms: u64,
-    },
-    /// The rule has a `generation` step, the layout no generation field.
-    NoGenerations,
-    /// The rule borrows less than one tick, which is nothing.
-    BorrowBelowTick {
-        /// What it borrows.
-        max_ahead: Duration,
-        /// The layout's tick.
-        tick: Duration,
-    },
-}
-
-impl From<LayoutError> for BuildError {
-    fn from(error: LayoutError) -> Self {
-        Self::Value(error)
-    }
-}
-
-impl fmt::Display for BuildError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Value(error) => write!(f, "{error}"),
-            Self::OtherWorker { leased, worker } => write!(
-                f,
-                "worker {worker} was set beside a lease of worker {leased}: leave the worker out, the lease determines it"
-            ),
-            Self::EmptyLease { from_unix_ms, until_unix_ms } => {
-                let (from, until) = (crate::utc::Utc(*from_unix_ms), crate::utc::Utc(*until_unix_ms));
-                write!(f, "the lease is empty, from {from} to {until}: give one that ends after it begins")
-            }
-            Self::NoGenerations => f.write_str(
-                "the rule has a `generation` step, the layout no generation field: add one, such as generation:2",
-            ),
-            Self::BorrowBelowTick { max_ahead, tick } => write!(
-                f,
-                "borrow({max_ahead:?}) is less than the layout's tick of {tick:?}: borrow at least one tick, or wait"
-            ),
-        }
-    }
-}
-
-impl core::error::Error for BuildError {}

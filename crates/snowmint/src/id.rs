@@ -138,5 +138,3 @@ mod column;
 
 #[cfg(feature = "serde")]
 pub mod serde_as_number;
-#[cfg(feature = "serde")]
-mod text_or_number;

@@ -60,18 +60,16 @@ mod layout;
 mod rule;
 #[cfg(feature = "schemes")]
 pub mod scheme;
-mod snippet;
+mod start;
 mod sync;
 pub mod utc;
 
 #[cfg(feature = "std")]
 pub use clock::{AnchoredClock, CachedClock, ClockReport, WallClock};
 pub use clock::{Clock, Hold, ManualClock, Reading};
-pub use error::{GenerateError, Wait};
+pub use error::{GenerateError, Snippet, Wait};
 pub use field::{DatacenterId, Field, Generation, Parts, Sequence, Timestamp, WorkerId};
-pub use generator::{
-    Batch, BlockGenerator, BuildError, Generator, GeneratorBuilder, Lease, OwnedGenerator, Start, StartError,
-};
+pub use generator::{Batch, BlockGenerator, BuildError, Generator, GeneratorBuilder, Lease, OwnedGenerator};
 #[cfg(feature = "std")]
 pub use generator::{GeneratorPool, PoolError, PoolHandle};
 #[cfg(feature = "serde")]
@@ -79,4 +77,4 @@ pub use id::serde_as_number;
 pub use id::{Id, IdError};
 pub use layout::{Layout, LayoutBuilder, LayoutError, LayoutParseError, PRESETS, Preset, SplitError, Widths};
 pub use rule::{Rule, RuleError, Step};
-pub use snippet::Snippet;
+pub use start::{Start, StartError};

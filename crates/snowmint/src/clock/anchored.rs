@@ -3,8 +3,8 @@
 
 use std::sync::Mutex;
 
-use super::boot::boot_ns;
-use super::{Clock, Hold, Reading, WallClock, counter};
+use super::counter::{self, boot_ns};
+use super::{Clock, Hold, Reading, WallClock};
 use crate::sync::{AtomicU64, Ordering};
 
 const NS_PER_MS: u64 = 1_000_000;

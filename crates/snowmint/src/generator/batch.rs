@@ -3,9 +3,9 @@
 
 use core::iter::FusedIterator;
 
-use super::start::{Start, random_start};
 use crate::cursor::Cursor;
 use crate::fork::ForkMark;
+use crate::start::{Start, random_start};
 use crate::{DatacenterId, Field, Id, Layout, WorkerId};
 
 /// Turns a cursor into an id.

@@ -6,7 +6,6 @@ use core::num::NonZeroU32;
 use core::str::FromStr;
 
 use crate::Snippet;
-use crate::cursor::Cursor;
 
 /// Where the sequence of a fresh tick starts.
 ///
@@ -125,7 +124,7 @@ pub(crate) const fn random_start(tick: u64, bound: u32, seed: u64) -> u64 {
 const GAPS: u32 = 8;
 
 /// The first cursor of a fresh tick that rolls on from the last one used.
-pub(crate) const fn rolled(fresh: Cursor, last: Cursor, sequence_bits: u32) -> Cursor {
+pub(crate) const fn rolled(fresh: u64, last: u64, sequence_bits: u32) -> u64 {
     let mask = (1 << sequence_bits) - 1;
     let from = if last & mask <= mask / 2 { last & mask } else { 0 };
     let gap = random_start(fresh >> sequence_bits, GAPS, 0);
