@@ -4,11 +4,10 @@ use std::num::NonZeroU32;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
 
+use snowmint::clock::CachedClock;
 use snowmint::codec::{Alphabet, decimal, hex};
-use snowmint::{
-    AnchoredClock, BlockGenerator, CachedClock, Clock, Generator, GeneratorBuilder, Id, Layout, GenerateError,
-    WallClock,
-};
+use snowmint::generator::{BlockGenerator, GeneratorBuilder};
+use snowmint::{AnchoredClock, Clock, GenerateError, Generator, Id, Layout, WallClock};
 
 use crate::groups::bulk::Fill;
 use crate::groups::call::Call;
@@ -235,14 +234,20 @@ pub fn text() -> Vec<Conversion> {
         Conversion::new(CONVERSIONS[4], id, |id| hex::encode(*id)),
         Conversion::new(CONVERSIONS[5], |v| hex::encode(id(v)).to_string(), |text| hex::decode(text)),
         Conversion::new(CONVERSIONS[6], id, |id| Alphabet::BASE62.encode(*id)),
-        Conversion::new(CONVERSIONS[7], |v| Alphabet::BASE62.encode(id(v)).to_string(), |text| Alphabet::BASE62.decode(text)),
+        Conversion::new(
+            CONVERSIONS[7],
+            |v| Alphabet::BASE62.encode(id(v)).to_string(),
+            |text| Alphabet::BASE62.decode(text),
+        ),
         Conversion::new(CONVERSIONS[8], id, |id| Alphabet::CROCKFORD32.encode(*id)),
         Conversion::new(
             CONVERSIONS[9],
             |v| Alphabet::CROCKFORD32.encode(id(v)).to_string(),
             |text| Alphabet::CROCKFORD32.decode(text),
         ),
-        Conversion::new("snowmint base62, write, as `&str`", id, |id| Alphabet::BASE62.encode(*id).as_str().len()),
+        Conversion::new("snowmint base62, write, as `&str`", id, |id| {
+            Alphabet::BASE62.encode(*id).as_str().len()
+        }),
         Conversion::new("snowmint `to_string`", id, ToString::to_string),
     ]
 }

@@ -7,7 +7,8 @@ use std::num::NonZeroU32;
 use std::process::ExitCode;
 
 use snowmint::codec::{Alphabet, decimal, hex};
-use snowmint::{BlockGenerator, Generator, GeneratorBuilder, Id, Layout, ManualClock, GenerateError};
+use snowmint::generator::{BlockGenerator, GeneratorBuilder};
+use snowmint::{GenerateError, Generator, Id, Layout, ManualClock};
 
 /// 2023-11-14T22:13:20Z.
 const NOW: u64 = 1_700_000_000_000;
@@ -33,9 +34,13 @@ const PATHS: &[Path] = &[
     ("hex_write", |n| each_id(n, hex::encode)),
     ("hex_read", |n| each_text(n, hex::encode(SAMPLE).as_str(), hex::decode)),
     ("base62_write", |n| each_id(n, |id| Alphabet::BASE62.encode(id))),
-    ("base62_read", |n| each_text(n, Alphabet::BASE62.encode(SAMPLE).as_str(), |text| Alphabet::BASE62.decode(text))),
+    ("base62_read", |n| {
+        each_text(n, Alphabet::BASE62.encode(SAMPLE).as_str(), |text| Alphabet::BASE62.decode(text))
+    }),
     ("crockford32_write", |n| each_id(n, |id| Alphabet::CROCKFORD32.encode(id))),
-    ("crockford32_read", |n| each_text(n, Alphabet::CROCKFORD32.encode(SAMPLE).as_str(), |text| Alphabet::CROCKFORD32.decode(text))),
+    ("crockford32_read", |n| {
+        each_text(n, Alphabet::CROCKFORD32.encode(SAMPLE).as_str(), |text| Alphabet::CROCKFORD32.decode(text))
+    }),
 ];
 
 /// 2^63 - 1: the longest text in every form.

@@ -10,7 +10,8 @@
 //!      └ time, 41 bits: 367,597,485,448
 //! ```
 
-use snowmint::{Field, Layout};
+use snowmint::Layout;
+use snowmint::field::Field;
 
 use crate::output::Paint;
 
@@ -125,7 +126,7 @@ mod tests {
 
     #[test]
     fn every_preset_fits_in_a_hundred_columns() {
-        for preset in snowmint::PRESETS {
+        for preset in snowmint::layout::PRESETS {
             for line in draw(preset.name, false) {
                 assert!(line.chars().count() <= 100, "{line}");
             }

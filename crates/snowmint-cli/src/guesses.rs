@@ -1,9 +1,10 @@
 //! What else an id may be, in a few words each; and the fields of an id of another scheme.
 
+use snowmint::Layout;
+use snowmint::field::Field;
 use snowmint::inspect::{Candidate, Decoded};
 use snowmint::scheme::SchemeId;
 use snowmint::utc::Utc;
-use snowmint::{Field, Layout};
 
 use crate::instants;
 

@@ -3,9 +3,10 @@
 use std::io::{self, IsTerminal as _};
 
 use snowmint::codec::{Alphabet, Digits, hex};
+use snowmint::error::Snippet;
 use snowmint::inspect::{Decoded, Inspection};
 use snowmint::utc::Utc;
-use snowmint::{Clock as _, Id, Layout, Parts, Snippet, WallClock};
+use snowmint::{Clock as _, Id, Layout, Parts, WallClock};
 
 use crate::drawing::Drawing;
 use crate::exit::{Failure, tell};

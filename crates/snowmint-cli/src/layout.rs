@@ -1,8 +1,9 @@
 //! `snowmint layout`: what a layout can hold and how long it lasts, or what is wrong with it and what would fit.
 
 use serde::Serialize;
+use snowmint::field::Field;
 use snowmint::utc::Utc;
-use snowmint::{Clock as _, Field, Layout, WallClock};
+use snowmint::{Clock as _, Layout, WallClock};
 
 use crate::drawing::Drawing;
 use crate::exit::Failure;

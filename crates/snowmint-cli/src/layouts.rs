@@ -1,7 +1,8 @@
 //! `snowmint layouts`: the layouts that have a name.
 
 use serde::Serialize;
-use snowmint::{Clock as _, Layout, PRESETS, Preset, WallClock};
+use snowmint::layout::{PRESETS, Preset};
+use snowmint::{Clock as _, Layout, WallClock};
 
 use crate::exit::Failure;
 use crate::instants::date;

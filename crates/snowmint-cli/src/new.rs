@@ -4,9 +4,10 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use snowmint::codec::Digits;
+use snowmint::generator::Batch;
 use snowmint::{
-    AnchoredClock, Batch, Clock as _, DatacenterId, GenerateError, Generator, Id, Layout, Rule, Start,
-    WallClock, WorkerId,
+    AnchoredClock, Clock as _, DatacenterId, GenerateError, Generator, Id, Layout, Rule, Start, WallClock,
+    WorkerId,
 };
 use snowmint_cluster::{
     Holder, KeeperConfig, Keepers, LeaseStatus, NoId, Pool, WorkerChoice, WorkerSource, Workers,

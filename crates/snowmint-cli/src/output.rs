@@ -2,7 +2,7 @@
 
 use std::io::{self, BufWriter, StdoutLock, Write};
 
-use snowmint::Field;
+use snowmint::field::Field;
 
 use crate::exit::Failure;
 

@@ -4,7 +4,8 @@ use std::time::Duration;
 
 use jiff::SignedDuration;
 use snowmint::codec::{Digits, DigitsError};
-use snowmint::{DatacenterId, Field, Layout, WorkerId};
+use snowmint::field::Field;
+use snowmint::{DatacenterId, Layout, WorkerId};
 use snowmint_cluster::{IdentityError, WorkerSource, Workers, WorkersError};
 
 use crate::exit::Failure;

@@ -5,7 +5,9 @@ use std::fmt;
 use std::net::Ipv4Addr;
 use std::str::FromStr;
 
-use snowmint::{Field, Layout, Snippet, WorkerId};
+use snowmint::error::Snippet;
+use snowmint::field::Field;
+use snowmint::{Layout, WorkerId};
 
 /// Longest holder name, in bytes: it is written into every record and every log line about it.
 const MAX_LEN: usize = 100;

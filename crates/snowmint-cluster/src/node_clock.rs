@@ -4,7 +4,8 @@
 use std::fmt;
 use std::sync::Arc;
 
-use snowmint::{AnchoredClock, Clock, ClockReport, Hold, Reading, WallClock};
+use snowmint::clock::{ClockReport, Hold, Reading};
+use snowmint::{AnchoredClock, Clock, WallClock};
 use tokio::sync::watch;
 
 /// Tells a node the time, for its ids and its leases; cheap to clone.

@@ -3,7 +3,7 @@
 
 use std::time::Duration;
 
-use snowmint::Snippet;
+use snowmint::error::Snippet;
 
 use crate::mint::MintError;
 

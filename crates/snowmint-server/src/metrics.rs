@@ -20,7 +20,7 @@ use prometheus_client::metrics::family::Family;
 use prometheus_client::metrics::gauge::{ConstGauge, Gauge};
 use prometheus_client::metrics::info::Info;
 use prometheus_client::registry::Registry;
-use snowmint::Field;
+use snowmint::field::Field;
 use snowmint_cluster::LeaseStatus;
 
 use crate::http::Exposition;

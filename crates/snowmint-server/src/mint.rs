@@ -15,8 +15,9 @@ use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use arc_swap::ArcSwap;
+use snowmint::error::Snippet;
 use snowmint::inspect::{Candidate, Decoded, Inspection};
-use snowmint::{Clock as _, DatacenterId, Id, Layout, Snippet, WallClock};
+use snowmint::{Clock as _, DatacenterId, Id, Layout, WallClock};
 use snowmint_cluster::namespace::Definition;
 use snowmint_cluster::{LeaseStatus, NamespaceName};
 use tokio::sync::{mpsc, oneshot};

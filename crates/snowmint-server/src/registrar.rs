@@ -576,7 +576,7 @@ impl Registrar {
         if self.is_served(name) {
             return Ok(New::Served);
         }
-        let shown = snowmint::Snippet::of(name.as_str());
+        let shown = snowmint::error::Snippet::of(name.as_str());
         let Some(auto_create) = self.told.auto_create() else {
             return Err(self.mint.unknown(name));
         };

@@ -115,7 +115,8 @@ mod tests {
     use std::collections::HashSet;
     use std::num::NonZeroU64;
 
-    use snowmint::{GenerateError, Generator, Layout, ManualClock, Snippet};
+    use snowmint::error::Snippet;
+    use snowmint::{GenerateError, Generator, Layout, ManualClock};
     use snowmint_cluster::NoId;
 
     use super::*;

@@ -4,10 +4,11 @@
 use core::num::NonZeroU64;
 use core::time::Duration;
 
+use crate::Layout;
 use crate::error::{GenerateError, Wait};
+use crate::field::Field;
 use crate::rule::{Decision, Rule};
 use crate::start::{Start, rolled};
-use crate::{Field, Layout};
 
 /// `tick << sequence_bits | sequence` of the next id: one integer that only ever grows.
 ///

@@ -4,10 +4,12 @@
 use std::borrow::Cow;
 
 use crate::codec::{Alphabet, ParseIdError, decimal, hex};
+use crate::field::Field;
 use crate::inspect::Decoded;
+use crate::layout::{PRESETS, Preset};
 #[cfg(feature = "schemes")]
 use crate::scheme::{Scheme, SchemeId};
-use crate::{Field, Id, Layout, PRESETS, Parts, Preset, utc};
+use crate::{Id, Layout, Parts, utc};
 
 /// No system of this field is older than 2006-01-01T00:00:00Z.
 const EARLIEST_UNIX_MS: u64 = 1_136_073_600_000;

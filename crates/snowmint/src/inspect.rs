@@ -15,11 +15,13 @@ use std::borrow::Cow;
 use std::fmt::Write as _;
 
 use crate::codec::{Digits, ParseIdError};
+use crate::field::Field;
 use crate::guess::{self, Guess};
+use crate::layout::{PRESETS, SplitError};
 #[cfg(feature = "schemes")]
 use crate::scheme::SchemeId;
 use crate::utc::Utc;
-use crate::{Field, Id, Layout, PRESETS, Parts, SplitError};
+use crate::{Id, Layout, Parts};
 
 /// Candidates that are a million times less likely than the first are noise.
 const NOISE_BITS: f64 = 20.0;

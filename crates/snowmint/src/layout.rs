@@ -13,8 +13,9 @@ pub use error::{LayoutError, SplitError, Widths};
 pub use presets::{PRESETS, Preset};
 pub use text::LayoutParseError;
 
+use crate::field::{Field, Generation, Sequence, Timestamp};
 use crate::utc::{MAX_UNIX_MS, Utc};
-use crate::{DatacenterId, Field, Generation, Id, Parts, Sequence, Timestamp, WorkerId};
+use crate::{DatacenterId, Id, Parts, WorkerId};
 
 /// Bits an id has: 63, so that it is never negative as a signed 64-bit number.
 const ID_BITS: u32 = 63;
@@ -164,7 +165,7 @@ impl Layout {
     /// assert_eq!(layout.left_at(epoch), Duration::from_secs(1 << 31));
     /// assert_eq!(layout.left_at(epoch + 1), Duration::from_secs(1 << 31) - Duration::from_millis(1));
     /// assert_eq!(layout.left_at(layout.ends_at_unix_ms()), Duration::ZERO);
-    /// # Ok::<(), snowmint::LayoutParseError>(())
+    /// # Ok::<(), snowmint::layout::LayoutParseError>(())
     /// ```
     pub const fn left_at(&self, unix_ms: u64) -> Duration {
         Duration::from_millis(self.ends_at_unix_ms().saturating_sub(unix_ms))
@@ -183,7 +184,7 @@ impl Layout {
     /// let (first, last) = (layout.first_id_at(day), layout.last_id_at(next - 1));
     /// assert_eq!(first.map(|id| id.get()), Some(0));
     /// assert_eq!(last.map(|id| id.get()), Some((86_400 << 32) - 1));
-    /// # Ok::<(), snowmint::LayoutParseError>(())
+    /// # Ok::<(), snowmint::layout::LayoutParseError>(())
     /// ```
     pub fn first_id_at(&self, unix_ms: u64) -> Option<Id> {
         let timestamp = self.timestamp_at(unix_ms).filter(|_| self.sorts_by_time())?;
@@ -296,7 +297,8 @@ impl Layout {
 /// # Examples
 ///
 /// ```
-/// use snowmint::{Layout, LayoutError};
+/// use snowmint::layout::LayoutError;
+/// use snowmint::Layout;
 /// let built = Layout::builder().timestamp(37).worker(20).sequence(16).epoch_unix_ms(0).build();
 /// assert!(matches!(built, Err(LayoutError::TooWide { bits: 73, .. })));
 /// ```

@@ -41,40 +41,40 @@
 //! - `sqlx`: [`Id`] as a `BIGINT` of every database that sqlx speaks to.
 
 #![cfg_attr(not(feature = "std"), no_std)]
+#![cfg_attr(docsrs, feature(doc_cfg))]
 
 pub mod clock;
 pub mod codec;
 mod cursor;
-mod error;
-mod field;
+pub mod error;
+pub mod field;
 mod fork;
-mod generator;
+pub mod generator;
 #[cfg(feature = "std")]
 pub mod guess;
 #[cfg(feature = "hide")]
 pub mod hide;
-mod id;
+pub mod id;
 #[cfg(feature = "std")]
 pub mod inspect;
-mod layout;
-mod rule;
+pub mod layout;
+pub mod rule;
 #[cfg(feature = "schemes")]
 pub mod scheme;
-mod start;
+pub mod start;
 mod sync;
 pub mod utc;
 
 #[cfg(feature = "std")]
-pub use clock::{AnchoredClock, CachedClock, ClockReport, WallClock};
-pub use clock::{Clock, Hold, ManualClock, Reading};
-pub use error::{GenerateError, Snippet, Wait};
-pub use field::{DatacenterId, Field, Generation, Parts, Sequence, Timestamp, WorkerId};
-pub use generator::{Batch, BlockGenerator, BuildError, Generator, GeneratorBuilder, Lease, OwnedGenerator};
-#[cfg(feature = "std")]
-pub use generator::{GeneratorPool, PoolError, PoolHandle};
+pub use clock::{AnchoredClock, WallClock};
+pub use clock::{Clock, ManualClock};
+pub use codec::ParseIdError;
+pub use error::GenerateError;
+pub use field::{DatacenterId, Parts, WorkerId};
+pub use generator::{Generator, Lease};
+pub use id::Id;
 #[cfg(feature = "serde")]
 pub use id::serde_as_number;
-pub use id::{Id, IdError};
-pub use layout::{Layout, LayoutBuilder, LayoutError, LayoutParseError, PRESETS, Preset, SplitError, Widths};
-pub use rule::{Rule, RuleError, Step};
-pub use start::{Start, StartError};
+pub use layout::Layout;
+pub use rule::Rule;
+pub use start::Start;

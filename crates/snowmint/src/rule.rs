@@ -5,7 +5,7 @@ use core::fmt;
 use core::str::FromStr;
 use core::time::Duration;
 
-use crate::Snippet;
+use crate::error::Snippet;
 
 const MAX_STEPS: usize = 4;
 
@@ -67,7 +67,7 @@ const fn bounded(bound: Duration) -> Duration {
 /// let rule = Rule::wait(Duration::from_millis(5)).then(Rule::borrow(Duration::from_millis(10)))?;
 /// assert_eq!(rule.to_string(), "wait(5ms) then borrow(10ms) then reject");
 /// assert_eq!("wait(5ms) then borrow(10ms)".parse(), Ok(rule));
-/// # Ok::<(), snowmint::RuleError>(())
+/// # Ok::<(), snowmint::rule::RuleError>(())
 /// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Rule {
@@ -100,7 +100,7 @@ impl Rule {
     /// **Without a lease, a generator that borrowed must not be rebuilt for the same worker until `max_ahead` has passed.**
     /// The new generator starts at the clock and repeats the borrowed timestamps. Pass the end of the old one
     /// ([`Generator::end`](crate::Generator::end)) to
-    /// [`not_before_unix_ms`](crate::GeneratorBuilder::not_before_unix_ms), or wait. A lease prevents it.
+    /// [`not_before_unix_ms`](crate::generator::GeneratorBuilder::not_before_unix_ms), or wait. A lease prevents it.
     ///
     /// A bound as for [`wait`](Self::wait); a generator cuts it to whole ticks of its layout.
     pub const fn borrow(max_ahead: Duration) -> Self {

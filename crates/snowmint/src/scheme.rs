@@ -12,9 +12,10 @@ use std::sync::{Arc, Mutex, PoisonError};
 use ::uuid::Uuid;
 use arc_swap::{ArcSwap, Guard};
 
+use crate::Clock;
+use crate::error::Snippet;
 use crate::fork::ForkMark;
 use crate::utc::Utc;
-use crate::{Clock, Snippet};
 
 /// A kind of id that is not a 64-bit layout.
 ///

@@ -5,7 +5,7 @@ use core::fmt;
 use core::num::NonZeroU32;
 use core::str::FromStr;
 
-use crate::Snippet;
+use crate::error::Snippet;
 
 /// Where the sequence of a fresh tick starts.
 ///

@@ -3,7 +3,7 @@
 
 use core::fmt;
 
-use crate::Snippet;
+use crate::error::Snippet;
 
 const MS_PER_DAY: u64 = 86_400_000;
 

@@ -11,7 +11,8 @@ use std::num::NonZeroU32;
 use std::sync::Arc;
 
 use loom::thread;
-use snowmint::{BlockGenerator, GenerateError, Generator, Id, Lease, ManualClock, Rule, WorkerId};
+use snowmint::generator::BlockGenerator;
+use snowmint::{GenerateError, Generator, Id, Lease, ManualClock, Rule, WorkerId};
 
 const T0: u64 = 1_700_000_000_000;
 type Shared = Arc<Generator<Arc<ManualClock>>>;

@@ -3,7 +3,8 @@
 use std::io;
 use std::sync::Arc;
 
-use snowmint::{DatacenterId, Field, Layout, Rule, Start, WallClock};
+use snowmint::field::Field;
+use snowmint::{DatacenterId, Layout, Rule, Start, WallClock};
 use snowmint_cluster::{Holder, KeeperConfig, Keepers, NodeClock, Pool, SavedLeases, Workers};
 use snowmint_server::registrar::RegistrarConfig;
 use snowmint_server::{IdSource, Mint, Registrar};

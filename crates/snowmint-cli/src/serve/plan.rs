@@ -3,7 +3,8 @@
 
 use std::time::Duration;
 
-use snowmint::{DatacenterId, Field, Generator, Layout, ManualClock, Rule, Start, WorkerId};
+use snowmint::field::Field;
+use snowmint::{DatacenterId, Generator, Layout, ManualClock, Rule, Start, WorkerId};
 use snowmint_cluster::{Holder, WorkerChoice, Workers};
 use snowmint_server::registrar::{Sources, Told};
 use snowmint_server::{AllowedHosts, Timeouts};

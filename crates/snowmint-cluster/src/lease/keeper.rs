@@ -14,7 +14,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use arc_swap::ArcSwapOption;
-use snowmint::{Batch, Clock, GenerateError, Generator};
+use snowmint::generator::Batch;
+use snowmint::{Clock, GenerateError, Generator};
 use snowmint_store::Store;
 use tokio::sync::watch;
 use tokio::task::JoinHandle;

@@ -11,7 +11,8 @@ use std::fmt;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
-use snowmint::{Batch, Clock, GenerateError, GeneratorPool};
+use snowmint::generator::{Batch, GeneratorPool};
+use snowmint::{Clock, GenerateError};
 use snowmint_store::Store;
 use tokio::sync::{oneshot, watch};
 use tokio::task::JoinHandle;

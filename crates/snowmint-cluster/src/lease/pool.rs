@@ -3,7 +3,8 @@
 
 use std::fmt;
 
-use snowmint::{DatacenterId, Field, Layout, WorkerId};
+use snowmint::field::Field;
+use snowmint::{DatacenterId, Layout, WorkerId};
 use snowmint_store::{Key, KeyError};
 
 use super::protocol::Block;

@@ -8,7 +8,7 @@ use std::path::Path;
 use std::str::FromStr;
 
 use serde::{Deserialize, Serialize};
-use snowmint::Snippet;
+use snowmint::error::Snippet;
 use snowmint_store::StoreReach;
 
 use self::place::Place;

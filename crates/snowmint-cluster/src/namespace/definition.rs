@@ -88,7 +88,7 @@ pub enum DefinitionError {
     #[error("there is no scheme {scheme}: there are snowflake, segment, uuid7, uuid4, ulid and objectid")]
     NoScheme {
         /// What was given.
-        scheme: snowmint::Snippet,
+        scheme: snowmint::error::Snippet,
     },
     /// A setting that the scheme does not have.
     #[error("`{setting}` has no meaning for scheme {scheme}, {why}: leave it out")]

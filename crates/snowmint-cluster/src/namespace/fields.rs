@@ -5,7 +5,8 @@ use std::fmt::Display;
 use std::str::FromStr;
 
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
-use snowmint::{Layout, Rule, Snippet, Start};
+use snowmint::error::Snippet;
+use snowmint::{Layout, Rule, Start};
 use snowmint_store::MAX_NUMBER;
 
 use super::counter_source::CounterSource;

@@ -126,7 +126,7 @@ impl AutoCreateFields {
         let Some((_, definition)) = like else {
             return Err(format!(
                 "`like` names {}, which is no namespace of this file",
-                snowmint::Snippet::of(&self.like)
+                snowmint::error::Snippet::of(&self.like)
             ));
         };
         Ok(AutoCreate { definition: definition.clone(), at_most: self.at_most })

@@ -1,9 +1,10 @@
 //! A text of a namespace, taken apart by its text form and its scheme.
 
+use snowmint::Id;
 use snowmint::codec::ParseIdError;
 use snowmint::inspect::Decoded;
+use snowmint::layout::SplitError;
 use snowmint::scheme::SchemeError;
-use snowmint::{Id, SplitError};
 
 use super::definition::{Definition, Scheme};
 use super::text_form::TextForm;

@@ -11,7 +11,7 @@ pub struct NamespaceName(String);
 
 /// Why a text is not the name of a namespace.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("{} is not the name of a namespace: give 1 to {MAX_LEN} letters, digits, `.`, `_`, `-` or `:`", snowmint::Snippet::of(.name))]
+#[error("{} is not the name of a namespace: give 1 to {MAX_LEN} letters, digits, `.`, `_`, `-` or `:`", snowmint::error::Snippet::of(.name))]
 pub struct NamespaceNameError {
     /// What was given.
     pub name: String,

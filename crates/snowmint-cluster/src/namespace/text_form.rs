@@ -7,9 +7,10 @@ mod template;
 use std::fmt;
 
 use serde::{Deserialize, Serialize};
+use snowmint::Id;
 use snowmint::codec::{Digits, DigitsError};
+use snowmint::error::Snippet;
 use snowmint::utc::Utc;
-use snowmint::{Id, Snippet};
 
 use crate::segment::Reset;
 

@@ -40,7 +40,7 @@ impl Reset {
 
 /// Why a text names no [`Reset`].
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("invalid reset period {}: expected `daily`, `monthly` or `yearly`", snowmint::Snippet::of(.text))]
+#[error("invalid reset period {}: expected `daily`, `monthly` or `yearly`", snowmint::error::Snippet::of(.text))]
 pub struct ResetError {
     /// What was given.
     pub text: String,

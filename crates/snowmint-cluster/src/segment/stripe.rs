@@ -37,7 +37,7 @@ pub enum StripeError {
         of: u32,
     },
     /// Not of the form `1/2`.
-    #[error("{} is not a stripe: write `1/2` for the first of two", snowmint::Snippet::of(.text))]
+    #[error("{} is not a stripe: write `1/2` for the first of two", snowmint::error::Snippet::of(.text))]
     Malformed {
         /// What was given.
         text: String,

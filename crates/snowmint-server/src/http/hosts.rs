@@ -6,7 +6,7 @@ use std::net::Ipv6Addr;
 use hyper::header::{HOST, HeaderValue};
 use hyper::http::uri::Authority;
 use hyper::{Request, Version};
-use snowmint::Snippet;
+use snowmint::error::Snippet;
 
 use crate::http::problem::Problem;
 use crate::status::Kind;

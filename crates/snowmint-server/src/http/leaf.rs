@@ -87,7 +87,7 @@ fn wrong_scheme(name: &str, mode: LeafMode) -> MintError {
         LeafMode::Segment => "a segment namespace of plain numbers",
         LeafMode::Snowflake => "a snowflake namespace of plain numbers",
     };
-    MintError::WrongScheme { name: snowmint::Snippet::of(name), what }
+    MintError::WrongScheme { name: snowmint::error::Snippet::of(name), what }
 }
 
 impl LeafFailure {

@@ -3,7 +3,7 @@
 
 use std::borrow::Cow;
 
-use snowmint::Snippet;
+use snowmint::error::Snippet;
 
 use crate::http::problem::Problem;
 use crate::mint::InspectBy;

@@ -2,7 +2,7 @@
 
 use std::num::NonZeroU64;
 
-use snowmint::Snippet;
+use snowmint::error::Snippet;
 use snowmint_cluster::Segments;
 use snowmint_cluster::namespace::{CounterSource, NumberSource, Scheme};
 use snowmint_cluster::segment::Run;

@@ -4,8 +4,10 @@
 use std::fmt;
 use std::time::Duration;
 
+use snowmint::GenerateError;
 use snowmint::codec::ParseIdError;
-use snowmint::{GenerateError, LayoutParseError, Snippet, SplitError};
+use snowmint::error::Snippet;
+use snowmint::layout::{LayoutParseError, SplitError};
 use snowmint_cluster::NoId;
 use snowmint_cluster::namespace::InspectError;
 

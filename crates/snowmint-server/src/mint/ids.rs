@@ -6,8 +6,9 @@ use std::iter::FusedIterator;
 use std::sync::Arc;
 use std::vec;
 
+use snowmint::Layout;
+use snowmint::generator::Batch;
 use snowmint::scheme::{SchemeGenerator, SchemeId};
-use snowmint::{Batch, Layout};
 use snowmint_cluster::namespace::TextForm;
 use snowmint_cluster::segment::{Run, RunIter};
 

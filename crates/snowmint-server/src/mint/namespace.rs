@@ -5,8 +5,10 @@ use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
 
 use prometheus_client::metrics::counter::Counter;
+use snowmint::error::Snippet;
+use snowmint::generator::Batch;
 use snowmint::inspect::Decoded;
-use snowmint::{Batch, Clock as _, Id, Snippet};
+use snowmint::{Clock as _, Id};
 use snowmint_cluster::namespace::{Definition, InspectError, NumberSource, Scheme, TextForm};
 use snowmint_cluster::segment::Run;
 use snowmint_cluster::{NamespaceName, NoNumber, SegmentStatus, Segments};

@@ -2,7 +2,8 @@
 
 use std::time::Duration;
 
-use snowmint::{Batch, GenerateError, Layout};
+use snowmint::generator::Batch;
+use snowmint::{GenerateError, Layout};
 use snowmint_cluster::{LeaseStatus, NoId};
 use tokio::sync::Semaphore;
 

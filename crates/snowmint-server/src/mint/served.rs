@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use snowmint::Snippet;
+use snowmint::error::Snippet;
 use snowmint_cluster::NamespaceName;
 
 use super::error::MintError;

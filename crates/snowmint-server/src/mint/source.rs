@@ -5,7 +5,7 @@ use std::fmt;
 use std::time::Duration;
 
 use async_trait::async_trait;
-use snowmint::Batch;
+use snowmint::generator::Batch;
 use snowmint_cluster::{Caller, Keepers, LeaseStatus, NoId};
 
 /// Where ids come from: [`Keepers`], or in tests a generator without a store.

@@ -5,7 +5,7 @@ use std::fmt::Write as _;
 use std::num::NonZeroU64;
 use std::sync::Arc;
 
-use snowmint::Snippet;
+use snowmint::error::Snippet;
 use snowmint::inspect::{Value, Values};
 
 use crate::limits::parse_count;

@@ -13,7 +13,8 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use async_trait::async_trait;
-use snowmint::{Batch, DatacenterId, Generator, Layout, ManualClock, WorkerId};
+use snowmint::generator::Batch;
+use snowmint::{DatacenterId, Generator, Layout, ManualClock, WorkerId};
 use snowmint_cluster::{LeaseStatus, NamespaceName, NoId};
 use snowmint_server::{IdHandle, IdSource, Mint};
 use tokio::sync::watch;

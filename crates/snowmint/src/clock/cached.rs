@@ -20,7 +20,8 @@ use crate::fork::ForkMark;
 /// # Examples
 ///
 /// ```
-/// use snowmint::{CachedClock, Clock, WallClock};
+/// use snowmint::clock::CachedClock;
+/// use snowmint::{Clock, WallClock};
 /// let clock = CachedClock::start(WallClock)?;
 /// assert!(clock.unix_ms() > 1_700_000_000_000);
 /// # Ok::<(), std::io::Error>(())

@@ -2,7 +2,8 @@
 //! The same bytes as bwmarrin/snowflake's `IntBytes` and noeqd's answer.
 
 use super::{Form, ParseIdError};
-use crate::{Id, Snippet};
+use crate::Id;
+use crate::error::Snippet;
 
 /// Bytes of every id in this form.
 pub const LEN: usize = 8;

@@ -5,7 +5,8 @@ use core::str::FromStr;
 use std::sync::Arc;
 
 use super::{Alphabet, AlphabetError, MAX_LEN, ParseIdError, Text, decimal, hex};
-use crate::{Id, Snippet};
+use crate::Id;
+use crate::error::Snippet;
 
 /// What a custom alphabet begins with as text.
 const ALPHABET: &str = "alphabet=";

@@ -3,7 +3,8 @@
 
 use super::radix::Radix;
 use super::{Form, ParseIdError, Text};
-use crate::{Id, Snippet};
+use crate::Id;
+use crate::error::Snippet;
 
 /// Characters of every id in this form.
 pub const LEN: usize = 16;

@@ -12,7 +12,8 @@
 )]
 
 use super::{Form, MAX_LEN, ParseIdError, Text};
-use crate::{Id, Snippet};
+use crate::Id;
+use crate::error::Snippet;
 
 /// Marks a byte that is no digit; every digit's value is below 128.
 const FOREIGN: u8 = 255;

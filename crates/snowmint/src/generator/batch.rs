@@ -4,9 +4,10 @@
 use core::iter::FusedIterator;
 
 use crate::cursor::Cursor;
+use crate::field::Field;
 use crate::fork::ForkMark;
 use crate::start::{Start, random_start};
-use crate::{DatacenterId, Field, Id, Layout, WorkerId};
+use crate::{DatacenterId, Id, Layout, WorkerId};
 
 /// Turns a cursor into an id.
 #[derive(Clone, Copy, Debug)]

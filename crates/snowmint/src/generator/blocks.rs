@@ -5,20 +5,22 @@ use core::num::NonZeroU32;
 use core::ops::Deref;
 
 use super::{Batch, Generator};
-use crate::{Clock, GenerateError, Hold, Id};
+use crate::clock::Hold;
+use crate::{Clock, GenerateError, Id};
 
 /// Draws from a shared [`Generator`] in blocks: for a thread that makes many ids.
 ///
 /// Ids of one `BlockGenerator` strictly increase; those of two interleave within a block. A timestamp is at most
 /// one millisecond older than the shared generator's would be (with a
-/// [`CachedClock`](crate::CachedClock), than that clock's), since a block is only used while the reading under which
+/// [`CachedClock`](crate::clock::CachedClock), than that clock's), since a block is only used while the reading under which
 /// it was taken holds. Where no reading holds (see [`Clock::holds`]), every id takes a block of its own: then use
 /// the shared generator.
 ///
 /// # Examples
 ///
 /// ```
-/// use snowmint::{BlockGenerator, Generator, Layout, ManualClock};
+/// use snowmint::generator::BlockGenerator;
+/// use snowmint::{Generator, Layout, ManualClock};
 /// use std::num::NonZeroU32;
 /// let clock = ManualClock::at_unix_ms(1_700_000_000_000);
 /// let shared = Generator::builder(Layout::TWITTER).build(&clock)?;

@@ -7,8 +7,11 @@ use super::batch::Composer;
 use super::generations::Generations;
 use super::{Generator, Lease, OwnedGenerator};
 use crate::cursor::{Cursor, Limits};
+use crate::field::Field;
+use crate::layout::LayoutError;
+use crate::rule::Step;
 use crate::utc::Utc;
-use crate::{Clock, DatacenterId, Field, Layout, LayoutError, Rule, Start, Step, WorkerId};
+use crate::{Clock, DatacenterId, Layout, Rule, Start, WorkerId};
 
 /// How far the cursor may trail the clock after a tick was used up.
 const DEFAULT_MAX_BEHIND: Duration = Duration::from_millis(4);
@@ -28,7 +31,7 @@ const DEFAULT_MAX_BEHIND: Duration = Duration::from_millis(4);
 /// assert!(generator.try_next().is_ok());
 /// clock.advance_ms(10_000);
 /// assert_eq!(generator.try_next(), Err(GenerateError::LeaseEnded { until_unix_ms: 1_700_000_010_000 }));
-/// # Ok::<(), snowmint::BuildError>(())
+/// # Ok::<(), snowmint::generator::BuildError>(())
 /// ```
 #[derive(Debug)]
 #[must_use]

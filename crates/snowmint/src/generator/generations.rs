@@ -3,8 +3,9 @@
 //! without a proof that the old time is passed, both repeat ids in their published form.
 
 use crate::cursor::{Cursor, ENDED};
+use crate::field::Field;
 use crate::sync::{AtomicU64, Ordering};
-use crate::{Field, Layout, Rule};
+use crate::{Layout, Rule};
 
 /// More than sixteen would help only a clock that goes back that often within one lease.
 const MAX_BITS: u32 = 4;

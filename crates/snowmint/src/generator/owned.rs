@@ -23,13 +23,18 @@ use crate::{Clock, GenerateError, Id, Layout};
 pub struct OwnedGenerator<C> {
     batch: Batch,
     claim: Option<Claim>,
-    hold: crate::Hold,
+    hold: crate::clock::Hold,
     generator: Generator<C>,
 }
 
 impl<C: Clock> OwnedGenerator<C> {
     pub(super) fn new(generator: Generator<C>) -> Self {
-        Self { batch: Batch::empty(generator.fork_mark()), claim: None, hold: crate::Hold::NONE, generator }
+        Self {
+            batch: Batch::empty(generator.fork_mark()),
+            claim: None,
+            hold: crate::clock::Hold::NONE,
+            generator,
+        }
     }
 
     /// Returns the next id, or why there is none now. Never waits, never allocates.

@@ -34,7 +34,8 @@ type Members<C> = Arc<[Arc<Generator<C>>]>;
 /// # Examples
 ///
 /// ```
-/// use snowmint::{Generator, GeneratorPool, Layout, ManualClock, WorkerId};
+/// use snowmint::generator::GeneratorPool;
+/// use snowmint::{Generator, Layout, ManualClock, WorkerId};
 /// use std::sync::Arc;
 ///
 /// let clock = ManualClock::at_unix_ms(1_700_000_000_000);

@@ -7,14 +7,15 @@ use super::generations::Generations;
 #[cfg(any(feature = "std", feature = "async"))]
 use super::waiting::Waiting;
 use super::{Batch, GeneratorBuilder};
-#[cfg(feature = "std")]
-use crate::Field;
+use crate::clock::Hold;
 #[cfg(feature = "std")]
 use crate::cursor::Cursor;
 use crate::cursor::{ENDED, Limits, Position, Run};
+#[cfg(feature = "std")]
+use crate::field::Field;
 use crate::fork::ForkMark;
 use crate::sync::{AtomicU64, Ordering};
-use crate::{Clock, GenerateError, Hold, Id, Layout};
+use crate::{Clock, GenerateError, Id, Layout};
 
 /// Makes ids of one worker, shared by any number of threads without a lock.
 ///
@@ -389,7 +390,7 @@ impl<C: Clock> Generator<C> {
     /// Returns the first instant after every timestamp that was used, in unix milliseconds: what the lease may
     /// be cut back to, and where a generator that follows this one may begin. `None` if it was ended before, and in a
     /// forked child, whose parent goes on. A
-    /// [`BlockGenerator`](crate::BlockGenerator) may hand out the rest of the block that it took before; those ids
+    /// [`BlockGenerator`](crate::generator::BlockGenerator) may hand out the rest of the block that it took before; those ids
     /// are counted as used.
     pub fn end(&self) -> Option<u64> {
         if !self.fork.is_same_process() {

@@ -4,8 +4,9 @@ use core::fmt;
 use core::time::Duration;
 
 use super::{FIELD_BITS, ID_BITS};
+use crate::Id;
+use crate::field::Field;
 use crate::utc::{MAX_UNIX_MS, MS_PER_YEAR};
-use crate::{Field, Id};
 
 /// The widest a timestamp may be: a tick has at least 1 ms, and instants are signed 64-bit numbers of them.
 pub(super) const TIMESTAMP_BITS: u32 = 62;

@@ -7,8 +7,9 @@ use core::time::Duration;
 
 use super::error::TIMESTAMP_BITS;
 use super::{FIELD_BITS, Layout, LayoutBuilder, LayoutError, PRESETS, TickText};
+use crate::error::Snippet;
+use crate::field::Field;
 use crate::utc::{self, MAX_UNIX_MS, Utc, UtcError};
-use crate::{Field, Snippet};
 
 impl fmt::Display for Layout {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {

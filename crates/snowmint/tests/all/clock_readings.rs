@@ -5,9 +5,9 @@ use std::num::NonZeroU32;
 use std::sync::Mutex;
 use std::time::{Duration, Instant};
 
-use snowmint::{
-    BlockGenerator, BuildError, Clock, GenerateError, Generator, Hold, Id, Layout, ManualClock, Reading, Rule,
-};
+use snowmint::clock::{Hold, Reading};
+use snowmint::generator::{BlockGenerator, BuildError};
+use snowmint::{Clock, GenerateError, Generator, Id, Layout, ManualClock, Rule};
 
 const T0: u64 = 1_700_000_000_000;
 

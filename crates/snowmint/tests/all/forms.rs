@@ -7,9 +7,10 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use proptest::prelude::*;
+use snowmint::clock::CachedClock;
+use snowmint::generator::{Batch, BlockGenerator, GeneratorBuilder, OwnedGenerator, PoolHandle};
 use snowmint::{
-    Batch, BlockGenerator, CachedClock, Clock, GenerateError, Generator, GeneratorBuilder, Id, Layout, Lease,
-    ManualClock, OwnedGenerator, PoolHandle, Rule, Start, WallClock, WorkerId,
+    Clock, GenerateError, Generator, Id, Layout, Lease, ManualClock, Rule, Start, WallClock, WorkerId,
 };
 
 const T0: u64 = 1_700_000_000_000;

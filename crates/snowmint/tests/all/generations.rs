@@ -6,7 +6,8 @@ use std::cmp::Ordering;
 use std::collections::HashSet;
 
 use proptest::prelude::*;
-use snowmint::{BuildError, Clock, GenerateError, Generator, Layout, Lease, ManualClock, Rule, WorkerId};
+use snowmint::generator::BuildError;
+use snowmint::{Clock, GenerateError, Generator, Layout, Lease, ManualClock, Rule, WorkerId};
 
 const T0: u64 = 1_700_000_000_000;
 /// The stepped base sequence, its place made a field: four times 1024.

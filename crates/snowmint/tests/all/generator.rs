@@ -7,9 +7,9 @@ use std::sync::Barrier;
 use std::time::Duration;
 
 use proptest::prelude::*;
+use snowmint::generator::{BuildError, GeneratorBuilder};
 use snowmint::{
-    BuildError, Clock, DatacenterId, GenerateError, Generator, GeneratorBuilder, Id, Layout, Lease,
-    ManualClock, Rule, WallClock, WorkerId,
+    Clock, DatacenterId, GenerateError, Generator, Id, Layout, Lease, ManualClock, Rule, WallClock, WorkerId,
 };
 
 const T0: u64 = 1_700_000_000_000;

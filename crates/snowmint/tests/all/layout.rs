@@ -4,11 +4,10 @@
 use std::time::Duration;
 
 use proptest::prelude::*;
+use snowmint::field::{Field, Generation, Sequence, Timestamp};
+use snowmint::layout::{LayoutBuilder, LayoutError, PRESETS};
 use snowmint::utc::MAX_UNIX_MS;
-use snowmint::{
-    DatacenterId, Field, Generation, Generator, Id, Layout, LayoutBuilder, LayoutError, Lease, ManualClock,
-    PRESETS, Parts, Sequence, Timestamp, WorkerId,
-};
+use snowmint::{DatacenterId, Generator, Id, Layout, Lease, ManualClock, Parts, WorkerId};
 
 /// Any order of any fields, with widths that may or may not add up.
 fn builders() -> impl Strategy<Value = (Vec<(Field, u32)>, u64, u64)> {
@@ -277,16 +276,16 @@ fn an_error_offers_no_field_of_no_bits() {
 fn error_types_are_small() {
     assert!(size_of::<snowmint::GenerateError>() <= 24, "{}", size_of::<snowmint::GenerateError>());
     assert!(size_of::<LayoutError>() <= 40, "{}", size_of::<LayoutError>());
-    assert!(size_of::<snowmint::LayoutParseError>() <= 48);
-    assert!(size_of::<snowmint::IdError>() <= 16);
-    assert!(size_of::<snowmint::SplitError>() <= 16);
+    assert!(size_of::<snowmint::layout::LayoutParseError>() <= 48);
+    assert!(size_of::<snowmint::id::IdError>() <= 16);
+    assert!(size_of::<snowmint::layout::SplitError>() <= 16);
     assert!(size_of::<snowmint::utc::UtcError>() <= 40);
-    assert!(size_of::<snowmint::RuleError>() <= 40);
-    assert!(size_of::<snowmint::StartError>() <= 40);
-    assert!(size_of::<snowmint::BuildError>() <= 48);
+    assert!(size_of::<snowmint::rule::RuleError>() <= 40);
+    assert!(size_of::<snowmint::start::StartError>() <= 40);
+    assert!(size_of::<snowmint::generator::BuildError>() <= 48);
     // It holds two layouts.
     #[cfg(feature = "std")]
-    assert!(size_of::<snowmint::PoolError>() <= 2 * size_of::<Layout>() + 8);
+    assert!(size_of::<snowmint::generator::PoolError>() <= 2 * size_of::<Layout>() + 8);
 }
 
 /// What an error tells to take instead can be taken, and is the most there is.

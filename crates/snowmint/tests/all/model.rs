@@ -15,7 +15,8 @@ use case::{Case, Draw, Script, Scripted, cases, scripts, starts};
 use proptest::prelude::*;
 use proptest::test_runner::FileFailurePersistence;
 use reference::{Model, Position};
-use snowmint::{BlockGenerator, GenerateError, Generator, Id, ManualClock, Start};
+use snowmint::generator::BlockGenerator;
+use snowmint::{GenerateError, Generator, Id, ManualClock, Start};
 
 type Shared = Arc<Generator<Arc<ManualClock>>>;
 type Answer = Result<Vec<u64>, GenerateError>;

@@ -8,9 +8,10 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use proptest::prelude::*;
+use snowmint::field::{Sequence, Timestamp};
+use snowmint::generator::{GeneratorPool, PoolError, PoolHandle};
 use snowmint::{
-    GenerateError, Generator, GeneratorPool, Id, Layout, Lease, ManualClock, Parts, PoolError, PoolHandle,
-    Rule, Sequence, Start, Timestamp, WallClock, WorkerId,
+    GenerateError, Generator, Id, Layout, Lease, ManualClock, Parts, Rule, Start, WallClock, WorkerId,
 };
 
 const T0: u64 = 1_700_000_000_000;

@@ -125,7 +125,7 @@ impl Drop for Case<'_> {
 
 /// The layout of a preset.
 pub(crate) fn preset(name: &str) -> Layout {
-    snowmint::PRESETS.iter().find(|preset| preset.name == name).unwrap().layout
+    snowmint::layout::PRESETS.iter().find(|preset| preset.name == name).unwrap().layout
 }
 
 fn cases() -> Vec<Value> {

@@ -5,9 +5,9 @@ use std::num::NonZeroU32;
 use std::sync::Arc;
 use std::time::Duration;
 
-use snowmint::{
-    BlockGenerator, CachedClock, Clock, GenerateError, Generator, GeneratorPool, Layout, WallClock, WorkerId,
-};
+use snowmint::clock::CachedClock;
+use snowmint::generator::{BlockGenerator, GeneratorPool};
+use snowmint::{Clock, GenerateError, Generator, Layout, WallClock, WorkerId};
 
 /// Runs `child` in a forked process and gives its exit code.
 #[expect(unsafe_code, reason = "forking is what is tested")]

@@ -3,7 +3,10 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use snowmint::{BuildError, Field, Generator, LayoutError, ManualClock, Rule, Start, WorkerId};
+use snowmint::field::Field;
+use snowmint::generator::BuildError;
+use snowmint::layout::LayoutError;
+use snowmint::{Generator, ManualClock, Rule, Start, WorkerId};
 
 use crate::Holder;
 use crate::lease::keepers::Workers;

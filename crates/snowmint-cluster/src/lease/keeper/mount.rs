@@ -4,7 +4,7 @@
 use std::sync::Arc;
 
 use arc_swap::ArcSwapOption;
-use snowmint::GeneratorPool;
+use snowmint::generator::GeneratorPool;
 
 use super::LeasedGenerator;
 use crate::NodeClock;

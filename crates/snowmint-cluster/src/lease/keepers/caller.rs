@@ -4,20 +4,21 @@
 use std::fmt;
 use std::sync::Arc;
 
-use snowmint::{Batch, GenerateError};
+use snowmint::GenerateError;
+use snowmint::generator::Batch;
 
 use super::demand::{COUNTED_ALONE, Demand};
 use crate::NodeClock;
 
 /// Draws ids of a node's leases, each greater than the last one it drew; see [`Keepers`](super::Keepers).
 pub struct Caller {
-    pool: snowmint::PoolHandle<NodeClock>,
+    pool: snowmint::generator::PoolHandle<NodeClock>,
     demand: Option<Arc<Demand>>,
     uncounted: u64,
 }
 
 impl Caller {
-    pub(super) fn new(pool: snowmint::PoolHandle<NodeClock>, demand: Option<Arc<Demand>>) -> Self {
+    pub(super) fn new(pool: snowmint::generator::PoolHandle<NodeClock>, demand: Option<Arc<Demand>>) -> Self {
         Self { pool, demand, uncounted: 0 }
     }
 

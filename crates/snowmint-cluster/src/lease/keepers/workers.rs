@@ -4,7 +4,7 @@
 use std::fmt;
 use std::str::FromStr;
 
-use snowmint::Snippet;
+use snowmint::error::Snippet;
 
 const MAX: u32 = 8;
 

@@ -3,8 +3,8 @@
 use std::fmt;
 use std::str::FromStr;
 
-use snowmint::Snippet;
 use snowmint::codec::{Digits, DigitsError};
+use snowmint::error::Snippet;
 
 use super::{DatePart, MAX_TEMPLATE, MAX_WIDTH, Part, TextForm, TextFormError};
 

@@ -6,9 +6,9 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use proptest::prelude::*;
-use snowmint::{
-    BuildError, Field, Generator, GeneratorBuilder, Layout, Lease, ManualClock, Rule, Start, WorkerId,
-};
+use snowmint::field::Field;
+use snowmint::generator::{BuildError, GeneratorBuilder};
+use snowmint::{Generator, Layout, Lease, ManualClock, Rule, Start, WorkerId};
 
 use Field::{Generation, Sequence, Timestamp, Worker};
 

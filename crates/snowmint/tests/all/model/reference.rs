@@ -4,7 +4,8 @@
 use std::collections::BTreeSet;
 use std::num::NonZeroU64;
 
-use snowmint::{GenerateError, Wait};
+use snowmint::GenerateError;
+use snowmint::error::Wait;
 
 /// One step of a rule, its bound in milliseconds.
 #[derive(Clone, Copy, Debug, PartialEq)]

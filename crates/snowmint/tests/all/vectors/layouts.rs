@@ -2,8 +2,9 @@
 //! A wrong width or epoch of a preset fails here at the instants that the sources state.
 
 use serde_json::Value;
+use snowmint::field::{Field, Sequence, Timestamp};
 use snowmint::utc::{self, Utc};
-use snowmint::{Field, Id, Layout, Parts, Sequence, Timestamp, WorkerId};
+use snowmint::{Id, Layout, Parts, WorkerId};
 
 use super::{Case, Kind, preset};
 

@@ -4,7 +4,8 @@
 use std::fmt::Display;
 
 use snowmint::codec::{Alphabet, ParseIdError, bytes, decimal, encode_scru64, hex};
-use snowmint::{Id, Layout, Parts, Sequence, Timestamp, WorkerId};
+use snowmint::field::{Sequence, Timestamp};
+use snowmint::{Id, Layout, Parts, WorkerId};
 
 use super::{Case, Kind, preset};
 
