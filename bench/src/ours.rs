@@ -35,7 +35,7 @@ pub const SATURATED: &str = "snowmint shared, `next`";
 /// Callers that wait, each with blocks of its own.
 pub const SATURATED_BLOCKS: &str = "snowmint blocks of 64, `next`";
 /// Callers that wait on the shared generator with tokio's timer.
-pub const SATURATED_ASYNC: &str = "snowmint shared, `next_with`, tokio";
+pub const SATURATED_ASYNC: &str = "snowmint shared, `next_id_with`, tokio";
 
 /// A layout with a sequence so long that nothing is throttled, begun an hour ago.
 pub fn wide(sequence_bits: u32) -> Layout {
@@ -96,7 +96,7 @@ pub fn report_refusals() {
 fn owned<C: Clock + Send + 'static>(name: &'static str, clock: fn() -> C) -> Subject {
     Subject::own(name, move || {
         let mut generator = wide_builder().build_owned(clock()).expect(BUILDS);
-        move || number(|| generator.try_next())
+        move || number(|| generator.try_next_id())
     })
 }
 
@@ -104,16 +104,16 @@ fn blocks<C: Clock + Send + Sync + 'static>(name: &'static str, clock: C) -> Sub
     let generator = Arc::new(shared(clock));
     Subject::own(name, move || {
         let mut mine = BlockGenerator::new(Arc::clone(&generator), BLOCK);
-        move || number(|| mine.try_next())
+        move || number(|| mine.try_next_id())
     })
 }
 
 /// Those that any number of threads can draw from.
 pub fn pair() -> Vec<Subject> {
     vec![
-        Subject::shared(SHARED_WALL, shared(WallClock), |g| number(|| g.try_next())),
-        Subject::shared(SHARED, shared(AnchoredClock::new()), |g| number(|| g.try_next())),
-        Subject::shared(SHARED_TICKER, shared(ticker()), |g| number(|| g.try_next())),
+        Subject::shared(SHARED_WALL, shared(WallClock), |g| number(|| g.try_next_id())),
+        Subject::shared(SHARED, shared(AnchoredClock::new()), |g| number(|| g.try_next_id())),
+        Subject::shared(SHARED_TICKER, shared(ticker()), |g| number(|| g.try_next_id())),
         blocks(BLOCKS, AnchoredClock::new()),
         blocks(BLOCKS_TICKER, ticker()),
     ]
@@ -150,24 +150,24 @@ pub fn saturated() -> Vec<Saturated> {
     };
     vec![
         subject(SATURATED, true, |threads| {
-            of_one(threads, |generator| caller(move || number(|| generator.next())))
+            of_one(threads, |generator| caller(move || number(|| generator.next_id())))
         }),
         subject(SATURATED_BLOCKS, true, |threads| {
             of_one(threads, |generator| {
                 let mut mine = BlockGenerator::new(generator, BLOCK);
-                caller(move || number(|| mine.next()))
+                caller(move || number(|| mine.next_id()))
             })
         }),
         subject("snowmint owned, `next`", false, |_| {
             let mut generator = twitter().build_owned(AnchoredClock::new()).expect(BUILDS);
-            vec![caller(move || number(|| generator.next()))]
+            vec![caller(move || number(|| generator.next_id()))]
         }),
         subject(SATURATED_ASYNC, true, |threads| {
             of_one(threads, |generator| {
                 Box::new(move |progress| {
                     let runtime = tokio::runtime::Builder::new_current_thread().enable_time().build();
                     runtime.expect("a runtime can be built").block_on(async {
-                        while let Ok(id) = generator.next_with(tokio::time::sleep).await
+                        while let Ok(id) = generator.next_id_with(tokio::time::sleep).await
                             && progress.note(id.get())
                         {}
                     });
@@ -181,6 +181,8 @@ pub fn saturated() -> Vec<Saturated> {
 pub fn bulk() -> Vec<(&'static str, Fill)> {
     let generator = Generator::builder(wide(27)).build(AnchoredClock::new()).expect(BUILDS);
     let fill = move |out: &mut [u64]| {
+        // SAFETY: an `Id` is a transparent `u64`, and only ids are written to the slice, which are valid numbers.
+        let out = unsafe { &mut *(std::ptr::from_mut(out) as *mut [Id]) };
         let mut filled = 0;
         while filled < out.len() {
             match generator.try_fill(&mut out[filled..]) {
@@ -197,10 +199,10 @@ pub fn call() -> Vec<Call> {
     let (wall, anchored, cached) = (shared(WallClock), shared(AnchoredClock::new()), shared(ticker()));
     let mut owned = wide_builder().build_owned(AnchoredClock::new()).expect(BUILDS);
     vec![
-        Call::new(SHARED_WALL, move || number(|| wall.try_next())),
-        Call::new(SHARED, move || number(|| anchored.try_next())),
-        Call::new(SHARED_TICKER, move || number(|| cached.try_next())),
-        Call::new(OWNED, move || number(|| owned.try_next())),
+        Call::new(SHARED_WALL, move || number(|| wall.try_next_id())),
+        Call::new(SHARED, move || number(|| anchored.try_next_id())),
+        Call::new(SHARED_TICKER, move || number(|| cached.try_next_id())),
+        Call::new(OWNED, move || number(|| owned.try_next_id())),
     ]
 }
 

@@ -206,7 +206,7 @@ impl<B: Begin> Node<B> {
         let ids: Vec<Id> = if count.is_multiple_of(2) {
             generator.try_take(count).into_iter().flatten().collect()
         } else {
-            (0..count).map_while(|_| generator.try_next().ok()).collect()
+            (0..count).map_while(|_| generator.try_next_id().ok()).collect()
         };
         self.unused &= ids.is_empty();
         let mut disorder = 0;

@@ -86,7 +86,7 @@ fn shared_try_next(n: u64) {
     let clock = ManualClock::at_unix_ms(NOW);
     let generator = black_box(builder().build(&clock).expect(BUILDS));
     for _ in 0..n {
-        let _ = black_box(generator.try_next());
+        let _ = black_box(generator.try_next_id());
     }
 }
 
@@ -95,16 +95,16 @@ fn shared_in_new_ticks(n: u64) {
     let generator = black_box(builder().build(&clock).expect(BUILDS));
     for _ in 0..n {
         clock.advance_ms(1);
-        let _ = black_box(generator.try_next());
+        let _ = black_box(generator.try_next_id());
     }
 }
 
 fn shared_refused(n: u64) {
     let clock = ManualClock::at_unix_ms(NOW);
     let generator = black_box(Generator::builder(Layout::TWITTER).build(&clock).expect(BUILDS));
-    while generator.try_next().is_ok() {}
+    while generator.try_next_id().is_ok() {}
     for _ in 0..n {
-        assert!(matches!(black_box(generator.try_next()), Err(GenerateError::Exhausted { .. })));
+        assert!(matches!(black_box(generator.try_next_id()), Err(GenerateError::Exhausted { .. })));
     }
 }
 
@@ -121,7 +121,7 @@ fn shared_take(n: u64, size: u64) {
 fn shared_fill<const SIZE: usize>(n: u64) {
     let clock = ManualClock::at_unix_ms(NOW);
     let generator = black_box(builder().build(&clock).expect(BUILDS));
-    let mut ids = [0; SIZE];
+    let mut ids = [Id::MIN; SIZE];
     for _ in 0..n / SIZE as u64 {
         assert!(generator.try_fill(black_box(&mut ids)).is_ok_and(|filled| filled == SIZE));
     }
@@ -131,7 +131,7 @@ fn owned_try_next(n: u64) {
     let clock = ManualClock::at_unix_ms(NOW);
     let mut generator = black_box(builder().build_owned(&clock).expect(BUILDS));
     for _ in 0..n {
-        let _ = black_box(generator.try_next());
+        let _ = black_box(generator.try_next_id());
     }
 }
 
@@ -140,7 +140,7 @@ fn owned_in_new_ticks(n: u64) {
     let mut generator = black_box(builder().build_owned(&clock).expect(BUILDS));
     for _ in 0..n {
         clock.advance_ms(1);
-        let _ = black_box(generator.try_next());
+        let _ = black_box(generator.try_next_id());
     }
 }
 
@@ -149,7 +149,7 @@ fn blocks_try_next(n: u64) {
     let generator = builder().build(&clock).expect(BUILDS);
     let mut mine = black_box(BlockGenerator::new(&generator, NonZeroU32::new(64).expect("not 0")));
     for _ in 0..n {
-        let _ = black_box(mine.try_next());
+        let _ = black_box(mine.try_next_id());
     }
 }
 

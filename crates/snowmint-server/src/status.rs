@@ -140,9 +140,9 @@ mod tests {
     fn clock_behind() -> GenerateError {
         let clock = ManualClock::at_unix_ms(1_700_000_000_000);
         let generator = Generator::builder(Layout::TWITTER).build(&clock).unwrap();
-        generator.try_next().unwrap();
+        generator.try_next_id().unwrap();
         clock.set_unix_ms(1_600_000_000_000);
-        generator.try_next().unwrap_err()
+        generator.try_next_id().unwrap_err()
     }
 
     /// Goal: what went wrong inside the keeper or the generator reaches both protocols under the right code.

@@ -125,7 +125,6 @@ impl Limits {
     }
 
     /// How far the cursor may trail the clock, in whole ticks.
-    #[cfg(any(feature = "std", feature = "async"))]
     pub(crate) const fn max_behind_ms(&self) -> u64 {
         self.max_behind_ticks * self.tick_ms
     }

@@ -15,7 +15,6 @@ mod owned;
 #[cfg(feature = "std")]
 mod pool;
 mod shared;
-#[cfg(any(feature = "std", feature = "async"))]
 mod waiting;
 
 pub use batch::Batch;

@@ -24,6 +24,9 @@ use crate::codec::{self, ParseIdError};
 pub struct Id(u64);
 
 impl Id {
+    /// The smallest id, 0: what a buffer for [`fill`](crate::Generator::fill) starts with.
+    pub const MIN: Self = Self(0);
+
     /// The largest id, 2^63 - 1.
     pub const MAX: Self = Self(i64::MAX as u64);
 

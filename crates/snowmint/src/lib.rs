@@ -24,7 +24,7 @@
 //!
 //! let clock = ManualClock::at_unix_ms(1_656_432_460_105);
 //! let generator = Generator::builder(Layout::TWITTER).worker(WorkerId(26)).build(&clock)?;
-//! let id = generator.try_next()?;
+//! let id = generator.try_next_id()?;
 //! let parts = Layout::TWITTER.split(id)?;
 //! assert_eq!((parts.worker, parts.sequence.0), (WorkerId(26), 0));
 //! assert_eq!(Layout::TWITTER.unix_ms(parts.timestamp), 1_656_432_460_105);

@@ -282,7 +282,7 @@ const fn bits(value: u128, shift: u32, width: u32) -> u128 {
 /// ```
 /// use snowmint::{ManualClock, scheme::Scheme};
 /// let generator = Scheme::Uuid7.generator(ManualClock::at_unix_ms(1_645_557_742_000))?;
-/// let (first, second) = (generator.try_next()?, generator.try_next()?);
+/// let (first, second) = (generator.try_next_id()?, generator.try_next_id()?);
 /// assert!(first < second);
 /// assert!(first.to_string().starts_with("017f22e2-79b0-7"));
 /// # Ok::<(), snowmint::scheme::SchemeGenerateError>(())
@@ -307,7 +307,7 @@ impl<C: Clock> SchemeGenerator<C> {
     ///
     /// [`SchemeGenerateError`] when there is no randomness, or the clock shows a time the scheme cannot hold. Nothing
     /// was used up; calling again is safe.
-    pub fn try_next(&self) -> Result<SchemeId, SchemeGenerateError> {
+    pub fn try_next_id(&self) -> Result<SchemeId, SchemeGenerateError> {
         let unix_ms = self.clock.unix_ms();
         let source = self.source_of_this_process()?;
         // Each change to a state is one assignment: a panic elsewhere leaves it whole.
@@ -490,7 +490,7 @@ mod tests {
         for scheme in Scheme::ALL {
             assert_eq!(scheme.name().parse(), Ok(scheme));
             let generator = scheme.generator(ManualClock::at_unix_ms(NOW)).unwrap();
-            let id = generator.try_next().unwrap();
+            let id = generator.try_next_id().unwrap();
             assert_eq!(scheme.parse(&id.to_string()), Ok(id));
             assert_eq!(scheme.parse(&id.to_string().to_uppercase()), Ok(id));
             assert_eq!(id.write_bytes(&mut [0; 16]).len(), scheme.byte_len());
@@ -511,7 +511,7 @@ mod tests {
     #[test]
     fn ids_read_back_from_their_bytes_and_nothing_else_does() {
         for scheme in Scheme::ALL {
-            let id = scheme.generator(ManualClock::at_unix_ms(NOW)).unwrap().try_next().unwrap();
+            let id = scheme.generator(ManualClock::at_unix_ms(NOW)).unwrap().try_next_id().unwrap();
             let mut buffer = [0; 16];
             let bytes = id.write_bytes(&mut buffer);
             assert_eq!(scheme.from_bytes(bytes), Ok(id));
@@ -539,11 +539,11 @@ mod tests {
         for scheme in [Scheme::ObjectId, Scheme::Uuid7, Scheme::Ulid] {
             let clock = ManualClock::at_unix_ms(NOW);
             let generator = scheme.generator(&clock).unwrap();
-            let mut last = generator.try_next().unwrap();
+            let mut last = generator.try_next_id().unwrap();
             for step in [0, 0, 1, 0, 999, 0, -5, -100_000, 0, 100_004, 5000, 0] {
                 clock.set_unix_ms(clock.unix_ms().wrapping_add_signed(step));
                 for _ in 0..if cfg!(miri) { 3 } else { 100 } {
-                    let id = generator.try_next().unwrap();
+                    let id = generator.try_next_id().unwrap();
                     assert!(id > last && id.to_string() > last.to_string(), "{id} after {last}");
                     last = id;
                 }
@@ -556,7 +556,7 @@ mod tests {
         let each = if cfg!(miri) { 20 } else { 2000 };
         for scheme in Scheme::ALL {
             let generator = scheme.generator(ManualClock::at_unix_ms(NOW)).unwrap();
-            let draw = || (0..each).map(|_| generator.try_next().unwrap().as_u128()).collect::<Vec<_>>();
+            let draw = || (0..each).map(|_| generator.try_next_id().unwrap().as_u128()).collect::<Vec<_>>();
             let mut all = std::thread::scope(|scope| {
                 let threads = [0; 3].map(|_| scope.spawn(draw));
                 threads.into_iter().flat_map(|thread| thread.join().unwrap()).collect::<Vec<_>>()
@@ -583,10 +583,10 @@ mod tests {
                 clock.set_unix_ms(now_unix_ms);
                 let refused =
                     SchemeGenerateError::TimestampOverflow { scheme, now_unix_ms, ends_unix_ms: ends };
-                assert_eq!(generator.try_next(), Err(refused));
+                assert_eq!(generator.try_next_id(), Err(refused));
             }
             clock.set_unix_ms(ends - 1);
-            let last = generator.try_next().unwrap();
+            let last = generator.try_next_id().unwrap();
             assert_eq!(last.unix_ms().map(|ms| ms / 1000), Some((ends - 1) / 1000), "nothing was used up");
         }
     }

@@ -33,7 +33,7 @@ use crate::error::Snippet;
 /// use snowmint::{Generator, Layout, ManualClock, Start};
 /// let clock = ManualClock::at_unix_ms(1_700_000_000_000);
 /// let generator = Generator::builder(Layout::TWITTER).start("random(100)".parse()?).build(&clock)?;
-/// assert!(generator.try_next()?.get() % 4096 < 100);
+/// assert!(generator.try_next_id()?.get() % 4096 < 100);
 /// assert_eq!(Start::RANDOM.to_string(), "random");
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```

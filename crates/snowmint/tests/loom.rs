@@ -52,8 +52,8 @@ fn the_fast_path_and_the_end_of_a_tick() {
     explore(|| {
         let (_, generator) = generator(TWO_A_TICK, Rule::REJECT, 1000);
         // Opens the fast path for the rest of the tick: one id is left, and two threads want it.
-        let first = generator.try_next().unwrap();
-        let draw = |generator: Shared| move || generator.try_next().ok();
+        let first = generator.try_next_id().unwrap();
+        let draw = |generator: Shared| move || generator.try_next_id().ok();
         let other = thread::spawn(draw(Arc::clone(&generator)));
         let mine = draw(Arc::clone(&generator))();
         let theirs = other.join().unwrap();
@@ -67,15 +67,15 @@ fn the_fast_path_and_the_end_of_a_tick() {
 fn three_draw_at_the_end_of_a_tick_while_the_next_begins() {
     explore_three(|| {
         let (clock, generator) = generator(TWO_A_TICK, Rule::REJECT, 1000);
-        let first = generator.try_next().unwrap();
+        let first = generator.try_next_id().unwrap();
         // One overshoots and gives back, one claims the next tick, one overshoots what that opened.
         let draw = || {
             let generator = Arc::clone(&generator);
-            thread::spawn(move || generator.try_next().ok())
+            thread::spawn(move || generator.try_next_id().ok())
         };
         let (one, other) = (draw(), draw());
         clock.advance_ms(1);
-        let mine = generator.try_next().ok();
+        let mine = generator.try_next_id().ok();
         let theirs = [one.join().unwrap(), other.join().unwrap()];
         let ids: Vec<Id> = theirs.into_iter().flatten().chain(mine).chain([first]).collect();
         assert!(ids.len() >= 2, "whoever comes last finds the next tick open");
@@ -91,7 +91,7 @@ fn the_end_comes_between_two_that_draw_blocks() {
             let generator = Arc::clone(&generator);
             thread::spawn(move || {
                 let mut block = BlockGenerator::new(&*generator, NonZeroU32::new(2).unwrap());
-                [block.try_next().ok(), block.try_next().ok()]
+                [block.try_next_id().ok(), block.try_next_id().ok()]
             })
         };
         let (one, other) = (draw(), draw());
@@ -112,7 +112,7 @@ fn the_end_comes_between_two_that_draw_blocks() {
 fn a_tick_that_passes_while_two_draw_is_no_clock_that_went_back() {
     explore(|| {
         let (clock, generator) = generator(TWO_A_TICK, Rule::REJECT, 1000);
-        let draw = |generator: &Shared| match generator.try_next() {
+        let draw = |generator: &Shared| match generator.try_next_id() {
             Err(error @ GenerateError::ClockBehind { .. }) => {
                 panic!("the clock only went forward: {error:?}")
             }
@@ -136,11 +136,11 @@ fn a_lease_that_ends_and_is_extended_while_drawn_from() {
         let (_, generator) = generator(TWO_A_TICK, Rule::borrow(std::time::Duration::from_millis(5)), 1);
         let draw = |generator: &Shared| {
             let generator = Arc::clone(generator);
-            thread::spawn(move || [generator.try_next().ok(), generator.try_next().ok()])
+            thread::spawn(move || [generator.try_next_id().ok(), generator.try_next_id().ok()])
         };
         let theirs = draw(&generator);
         generator.extend_lease(T0 + 2);
-        let mut ids: Vec<Id> = generator.try_next().ok().into_iter().collect();
+        let mut ids: Vec<Id> = generator.try_next_id().ok().into_iter().collect();
         ids.extend(theirs.join().unwrap().into_iter().flatten());
         let layout = generator.layout();
         for id in &ids {
@@ -156,10 +156,10 @@ fn the_end_comes_once_and_counts_everything() {
         let (_, generator) = generator(TWO_A_TICK, Rule::borrow(std::time::Duration::from_millis(5)), 1000);
         let theirs = {
             let generator = Arc::clone(&generator);
-            thread::spawn(move || [generator.try_next().ok(), generator.try_next().ok()])
+            thread::spawn(move || [generator.try_next_id().ok(), generator.try_next_id().ok()])
         };
         let used_until = generator.end().unwrap();
-        assert_eq!(generator.try_next(), Err(GenerateError::Ended));
+        assert_eq!(generator.try_next_id(), Err(GenerateError::Ended));
         assert_eq!(generator.end(), None);
         let layout = *generator.layout();
         for id in theirs.join().unwrap().into_iter().flatten() {
@@ -177,14 +177,14 @@ fn the_lease_that_follows_begins_after_all_that_was_used() {
         let (clock, old) = generator(TWO_A_TICK, Rule::borrow(std::time::Duration::from_millis(5)), 1000);
         let theirs = {
             let old = Arc::clone(&old);
-            thread::spawn(move || [old.try_next().ok(), old.try_next().ok()])
+            thread::spawn(move || [old.try_next_id().ok(), old.try_next_id().ok()])
         };
         let used_until = old.end().unwrap();
         let lease = Lease { worker: WorkerId(0), from_unix_ms: used_until, until_unix_ms: used_until + 10 };
         let rule = Rule::borrow(std::time::Duration::from_millis(20));
         let next =
             Generator::builder(*old.layout()).lease(lease).rule(rule).build(Arc::clone(&clock)).unwrap();
-        let mut ids: Vec<Id> = (0..3).filter_map(|_| next.try_next().ok()).collect();
+        let mut ids: Vec<Id> = (0..3).filter_map(|_| next.try_next_id().ok()).collect();
         assert!(!ids.is_empty());
         ids.extend(theirs.join().unwrap().into_iter().flatten());
         all_differ(ids);
@@ -198,11 +198,11 @@ fn blocks_of_two_threads_and_a_shared_draw() {
         let size = NonZeroU32::new(2).unwrap();
         let theirs = {
             let mut block = BlockGenerator::new(Arc::clone(&generator), size);
-            thread::spawn(move || [block.try_next().ok(), block.try_next().ok()])
+            thread::spawn(move || [block.try_next_id().ok(), block.try_next_id().ok()])
         };
         let mut block = BlockGenerator::new(Arc::clone(&generator), size);
         let mut ids: Vec<Id> =
-            [block.try_next().ok(), generator.try_next().ok()].into_iter().flatten().collect();
+            [block.try_next_id().ok(), generator.try_next_id().ok()].into_iter().flatten().collect();
         ids.extend(theirs.join().unwrap().into_iter().flatten());
         all_differ(ids);
     });
@@ -214,17 +214,17 @@ fn generations_left_and_entered_by_two_threads() {
         let layout = "time:41@1ms generation:1 sequence:2 epoch:2020-01-01";
         let (clock, generator) = generator(layout, Rule::generation(), 1000);
         clock.set_unix_ms(T0 + 5);
-        let mut ids = vec![generator.try_next().unwrap()];
+        let mut ids = vec![generator.try_next_id().unwrap()];
         clock.set_unix_ms(T0 + 3);
         let theirs = {
             let generator = Arc::clone(&generator);
-            thread::spawn(move || generator.try_next().ok())
+            thread::spawn(move || generator.try_next_id().ok())
         };
-        ids.extend(generator.try_next().ok());
+        ids.extend(generator.try_next_id().ok());
         clock.set_unix_ms(T0 + 6);
-        ids.extend(generator.try_next().ok());
+        ids.extend(generator.try_next_id().ok());
         clock.set_unix_ms(T0 + 4);
-        ids.extend(generator.try_next().ok());
+        ids.extend(generator.try_next_id().ok());
         ids.extend(theirs.join().unwrap());
         all_differ(ids);
     });
@@ -238,17 +238,17 @@ fn a_tick_that_was_not_used_up_is_not_trailed() {
         let builder = Generator::builder(layout).rule(Rule::REJECT).max_behind(std::time::Duration::ZERO);
         let generator = Arc::new(builder.build(Arc::clone(&clock)).unwrap());
         for _ in 0..4 {
-            generator.try_next().unwrap();
+            generator.try_next_id().unwrap();
         }
         let theirs = {
             let generator = Arc::clone(&generator);
-            thread::spawn(move || generator.try_next().is_ok())
+            thread::spawn(move || generator.try_next_id().is_ok())
         };
         clock.advance_ms(1);
-        let _ = generator.try_next();
+        let _ = generator.try_next_id();
         theirs.join().unwrap();
         clock.advance_ms(1);
-        let id = generator.try_next().unwrap();
+        let id = generator.try_next_id().unwrap();
         assert_eq!(layout.unix_ms(layout.split(id).unwrap().timestamp), T0 + 2, "an idle generator is fresh");
     });
 }

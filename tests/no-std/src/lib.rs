@@ -24,5 +24,5 @@ impl Clock for Uptime {
 #[unsafe(no_mangle)]
 pub extern "C" fn snowmint_one_id() -> u64 {
     let generator = Generator::builder(Layout::TWITTER).build(Uptime);
-    generator.ok().and_then(|generator| generator.try_next().ok()).map_or(0, |id| id.get())
+    generator.ok().and_then(|generator| generator.try_next_id().ok()).map_or(0, |id| id.get())
 }

@@ -133,7 +133,7 @@ impl Iterator for Ids {
             },
             Runs::Wide { .. } if self.len == 0 => None,
             Runs::Wide { first, generator } => {
-                first.take().or_else(|| generator.try_next().ok()).map(Minted::Wide)
+                first.take().or_else(|| generator.try_next_id().ok()).map(Minted::Wide)
             }
         };
         if next.is_some() {

@@ -161,7 +161,7 @@ impl Namespace {
                 }
             },
             Maker::Wide(generator) => {
-                let first = generator.try_next();
+                let first = generator.try_next_id();
                 let first = first.map_err(|error| MintError::NotReady { why: error.to_string() })?;
                 let ids = Ids::wide(first, Arc::clone(generator), self.writing(), count);
                 return Ok(Taken::All(ids));

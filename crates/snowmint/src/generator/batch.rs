@@ -176,7 +176,7 @@ impl Batch {
     }
 
     /// Writes ids to the start of `out` until either ends, a run at a time; gives how many.
-    pub fn fill(&mut self, out: &mut [u64]) -> usize {
+    pub fn fill(&mut self, out: &mut [Id]) -> usize {
         let mut filled = 0;
         self.forget_if_forked();
         while filled < out.len() && (self.left_in_run > 0 || self.start_run()) {
@@ -184,7 +184,7 @@ impl Batch {
             // One addition for each id, which compilers turn into vectors.
             let mut id = self.next_id;
             for slot in &mut out[filled..filled + len] {
-                *slot = id;
+                *slot = Id::from_layout(id);
                 id = id.wrapping_add(self.step);
             }
             self.next_id = id;

@@ -26,7 +26,7 @@ use crate::{Clock, GenerateError, Id};
 /// let shared = Generator::builder(Layout::TWITTER).build(&clock)?;
 /// let mut mine = BlockGenerator::new(&shared, NonZeroU32::new(64).unwrap());
 /// let mut yours = BlockGenerator::new(&shared, NonZeroU32::new(64).unwrap());
-/// assert_ne!(mine.try_next()?, yours.try_next()?);
+/// assert_ne!(mine.try_next_id()?, yours.try_next_id()?);
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
 ///
@@ -52,7 +52,7 @@ impl<C: Clock, G: Deref<Target = Generator<C>>> BlockGenerator<G> {
     ///
     /// [`GenerateError`]; nothing was used up, and asking again is always safe.
     #[inline]
-    pub fn try_next(&mut self) -> Result<Id, GenerateError> {
+    pub fn try_next_id(&mut self) -> Result<Id, GenerateError> {
         if self.shared.may_go_on(self.hold)
             && let Some(id) = self.batch.next_unchecked()
         {
@@ -65,13 +65,12 @@ impl<C: Clock, G: Deref<Target = Generator<C>>> BlockGenerator<G> {
     ///
     /// # Errors
     ///
-    /// As [`Generator::next`].
+    /// As [`Generator::next_id`].
     #[cfg(feature = "std")]
     #[inline]
-    #[expect(clippy::should_implement_trait, reason = "an iterator could not say why there is no id")]
-    pub fn next(&mut self) -> Result<Id, GenerateError> {
+    pub fn next_id(&mut self) -> Result<Id, GenerateError> {
         loop {
-            match self.try_next() {
+            match self.try_next_id() {
                 Err(error) => self.shared.waiting.sleep(error)?,
                 id => return id,
             }

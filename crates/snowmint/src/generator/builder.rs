@@ -28,9 +28,9 @@ const DEFAULT_MAX_BEHIND: Duration = Duration::from_millis(4);
 /// let clock = ManualClock::at_unix_ms(1_700_000_000_000);
 /// let lease = Lease { worker: WorkerId(7), from_unix_ms: 1_700_000_000_000, until_unix_ms: 1_700_000_010_000 };
 /// let generator = Generator::builder(Layout::TWITTER).lease(lease).build(&clock)?;
-/// assert!(generator.try_next().is_ok());
+/// assert!(generator.try_next_id().is_ok());
 /// clock.advance_ms(10_000);
-/// assert_eq!(generator.try_next(), Err(GenerateError::LeaseEnded { until_unix_ms: 1_700_000_010_000 }));
+/// assert_eq!(generator.try_next_id(), Err(GenerateError::LeaseEnded { until_unix_ms: 1_700_000_010_000 }));
 /// # Ok::<(), snowmint::generator::BuildError>(())
 /// ```
 #[derive(Debug)]
@@ -238,4 +238,8 @@ impl fmt::Display for BuildError {
     }
 }
 
-impl core::error::Error for BuildError {}
+impl core::error::Error for BuildError {
+    fn source(&self) -> Option<&(dyn core::error::Error + 'static)> {
+        if let Self::Value(error) = self { Some(error) } else { None }
+    }
+}

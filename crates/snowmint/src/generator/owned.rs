@@ -15,7 +15,7 @@ use crate::{Clock, GenerateError, Id, Layout};
 /// use snowmint::{Generator, Layout, ManualClock};
 /// let clock = ManualClock::at_unix_ms(1_700_000_000_000);
 /// let mut generator = Generator::builder(Layout::TWITTER).build_owned(&clock)?;
-/// let (first, second) = (generator.try_next()?, generator.try_next()?);
+/// let (first, second) = (generator.try_next_id()?, generator.try_next_id()?);
 /// assert!(first < second);
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
@@ -43,7 +43,7 @@ impl<C: Clock> OwnedGenerator<C> {
     ///
     /// [`GenerateError`]; nothing was used up, and asking again is always safe.
     #[inline]
-    pub fn try_next(&mut self) -> Result<Id, GenerateError> {
+    pub fn try_next_id(&mut self) -> Result<Id, GenerateError> {
         if self.generator.may_go_on(self.hold)
             && let Some(id) = self.batch.next_unchecked()
         {
@@ -56,13 +56,12 @@ impl<C: Clock> OwnedGenerator<C> {
     ///
     /// # Errors
     ///
-    /// As [`Generator::next`].
+    /// As [`Generator::next_id`].
     #[cfg(feature = "std")]
     #[inline]
-    #[expect(clippy::should_implement_trait, reason = "an iterator could not say why there is no id")]
-    pub fn next(&mut self) -> Result<Id, GenerateError> {
+    pub fn next_id(&mut self) -> Result<Id, GenerateError> {
         loop {
-            match self.try_next() {
+            match self.try_next_id() {
                 Err(error) => super::sleep_for(error)?,
                 id => return id,
             }
@@ -73,7 +72,7 @@ impl<C: Clock> OwnedGenerator<C> {
     ///
     /// # Errors
     ///
-    /// As [`try_next`](Self::try_next).
+    /// As [`try_next_id`](Self::try_next_id).
     pub fn try_take(&mut self, count: usize) -> Result<Batch, GenerateError> {
         self.give_back();
         self.generator.try_take(count)
@@ -83,10 +82,42 @@ impl<C: Clock> OwnedGenerator<C> {
     ///
     /// # Errors
     ///
-    /// As [`try_next`](Self::try_next).
-    pub fn try_fill(&mut self, out: &mut [u64]) -> Result<usize, GenerateError> {
+    /// As [`try_next_id`](Self::try_next_id).
+    pub fn try_fill(&mut self, out: &mut [Id]) -> Result<usize, GenerateError> {
         self.give_back();
         self.generator.try_fill(out)
+    }
+
+    /// Fills `out` with the next ids; waits while ticks are used up or the rule asks for it, asleep, not spinning.
+    ///
+    /// Returns how many ids stand at the start of `out`: all of it, or fewer where waiting stopped helping. The next call
+    /// then returns the reason.
+    ///
+    /// # Errors
+    ///
+    /// As [`next_id`](Self::next_id), when there was no id at all.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use snowmint::{Generator, Id, Layout, WallClock};
+    /// let mut generator = Generator::builder(Layout::TWITTER).build_owned(WallClock)?;
+    /// let mut ids = [Id::MIN; 10_000];
+    /// assert_eq!(generator.fill(&mut ids)?, 10_000);
+    /// assert!(ids.is_sorted_by(|one, next| one < next));
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    #[cfg(feature = "std")]
+    pub fn fill(&mut self, out: &mut [Id]) -> Result<usize, GenerateError> {
+        let mut filled = 0;
+        while filled < out.len() {
+            match self.try_fill(&mut out[filled..]).or_else(|error| super::sleep_for(error).map(|()| 0)) {
+                Ok(count) => filled += count,
+                Err(error) if filled == 0 => return Err(error),
+                Err(_) => break,
+            }
+        }
+        Ok(filled)
     }
 
     #[cold]

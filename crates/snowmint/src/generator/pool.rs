@@ -44,10 +44,10 @@ type Members<C> = Arc<[Arc<Generator<C>>]>;
 /// pool.add(generator(1)?)?;
 /// let mut handle = pool.handle();
 /// let last = handle.try_take(4096)?.last();
-/// assert!(handle.try_next().is_err(), "all 4096 of this millisecond are used");
+/// assert!(handle.try_next_id().is_err(), "all 4096 of this millisecond are used");
 ///
 /// pool.add(generator(2)?)?;
-/// assert!(handle.try_next().ok() > last, "the same millisecond of another worker");
+/// assert!(handle.try_next_id().ok() > last, "the same millisecond of another worker");
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
 pub struct GeneratorPool<C> {
@@ -238,7 +238,7 @@ impl<C: Clock> PoolHandle<C> {
     ///
     /// As [`try_take`](Self::try_take).
     #[inline]
-    pub fn try_next(&mut self) -> Result<Id, GenerateError> {
+    pub fn try_next_id(&mut self) -> Result<Id, GenerateError> {
         // A batch that is not empty has a first id.
         self.try_take(1)?.next().ok_or(GenerateError::Ended)
     }
@@ -268,10 +268,9 @@ impl<C: Clock> PoolHandle<C> {
     ///
     /// [`GenerateError`] when waiting is no answer.
     #[inline]
-    #[expect(clippy::should_implement_trait, reason = "an iterator could not say why there is no id")]
-    pub fn next(&mut self) -> Result<Id, GenerateError> {
+    pub fn next_id(&mut self) -> Result<Id, GenerateError> {
         loop {
-            match self.try_next() {
+            match self.try_next_id() {
                 Err(error) => sleep_for(error)?,
                 id => return id,
             }

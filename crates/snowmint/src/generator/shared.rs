@@ -1,10 +1,9 @@
 //! The generator that threads share: one atomic cursor, no lock.
-//! Budget of `try_next` while a millisecond lasts: one look at the cycle counter and one `fetch_add`.
+//! Budget of `try_next_id` while a millisecond lasts: one look at the cycle counter and one `fetch_add`.
 
 use super::batch::Composer;
 use super::builder::Setup;
 use super::generations::Generations;
-#[cfg(any(feature = "std", feature = "async"))]
 use super::waiting::Waiting;
 use super::{Batch, GeneratorBuilder};
 use crate::clock::Hold;
@@ -28,7 +27,6 @@ pub struct Generator<C> {
     cursor: Hot,
     tick: PerTick,
     generations: Generations,
-    #[cfg(any(feature = "std", feature = "async"))]
     pub(super) waiting: Waiting,
     limits: Limits,
     composer: Composer,
@@ -95,7 +93,6 @@ impl<C: Clock> Generator<C> {
                 first_cursor,
             },
             generations: Generations::new(&layout, &rule, first_tick),
-            #[cfg(any(feature = "std", feature = "async"))]
             waiting: Waiting::new(limits.max_behind_ms()),
             limits,
             composer,
@@ -118,13 +115,13 @@ impl<C: Clock> Generator<C> {
     /// let clock = ManualClock::at_unix_ms(1_700_000_000_000);
     /// let generator = Generator::builder(Layout::TWITTER).build(&clock)?;
     /// for _ in 0..4096 {
-    ///     generator.try_next()?;
+    ///     generator.try_next_id()?;
     /// }
-    /// assert!(matches!(generator.try_next(), Err(GenerateError::Exhausted { .. })), "4096 ids a millisecond");
+    /// assert!(matches!(generator.try_next_id(), Err(GenerateError::Exhausted { .. })), "4096 ids a millisecond");
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
     #[inline]
-    pub fn try_next(&self) -> Result<Id, GenerateError> {
+    pub fn try_next_id(&self) -> Result<Id, GenerateError> {
         let hold = Hold(self.tick.hold.load(Ordering::Acquire));
         if self.clock.holds(hold) && self.fork.is_same_process() {
             let cursor = self.cursor.0.fetch_add(1, Ordering::Relaxed);
@@ -186,8 +183,40 @@ impl<C: Clock> Generator<C> {
     /// # Errors
     ///
     /// As [`try_take`](Self::try_take).
-    pub fn try_fill(&self, out: &mut [u64]) -> Result<usize, GenerateError> {
+    pub fn try_fill(&self, out: &mut [Id]) -> Result<usize, GenerateError> {
         Ok(self.try_take(out.len())?.fill(out))
+    }
+
+    /// Fills `out` with the next ids; waits while ticks are used up or the rule asks for it, asleep, not spinning.
+    ///
+    /// Returns how many ids stand at the start of `out`: all of it, or fewer where waiting stopped helping. The next call
+    /// then returns the reason.
+    ///
+    /// # Errors
+    ///
+    /// As [`next_id`](Self::next_id), when there was no id at all.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use snowmint::{Generator, Id, Layout, WallClock};
+    /// let generator = Generator::builder(Layout::TWITTER).build(WallClock)?;
+    /// let mut ids = [Id::MIN; 10_000];
+    /// assert_eq!(generator.fill(&mut ids)?, 10_000);
+    /// assert!(ids.is_sorted_by(|one, next| one < next));
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    #[cfg(feature = "std")]
+    pub fn fill(&self, out: &mut [Id]) -> Result<usize, GenerateError> {
+        let mut filled = 0;
+        while filled < out.len() {
+            match self.try_fill(&mut out[filled..]).or_else(|error| self.waiting.sleep(error).map(|()| 0)) {
+                Ok(count) => filled += count,
+                Err(error) if filled == 0 => return Err(error),
+                Err(_) => break,
+            }
+        }
+        Ok(filled)
     }
 
     /// Returns the next id; waits while its tick or the rule asks for it, asleep, not spinning.
@@ -201,9 +230,9 @@ impl<C: Clock> Generator<C> {
     /// bridges, or the layout's time ran out.
     #[cfg(feature = "std")]
     #[inline]
-    pub fn next(&self) -> Result<Id, GenerateError> {
+    pub fn next_id(&self) -> Result<Id, GenerateError> {
         loop {
-            match self.try_next() {
+            match self.try_next_id() {
                 Err(error) => self.waiting.sleep(error)?,
                 id => return id,
             }
@@ -214,7 +243,7 @@ impl<C: Clock> Generator<C> {
     ///
     /// # Errors
     ///
-    /// As [`next`](Self::next).
+    /// As [`next_id`](Self::next_id).
     ///
     /// # Cancel safety
     ///
@@ -225,17 +254,16 @@ impl<C: Clock> Generator<C> {
     /// ```no_run
     /// # use snowmint::{Generator, Id, GenerateError, WallClock};
     /// # mod tokio { pub mod time { pub async fn sleep(_: std::time::Duration) {} } }
-    /// async fn next(generator: &Generator<WallClock>) -> Result<Id, GenerateError> {
-    ///     generator.next_with(tokio::time::sleep).await
+    /// async fn next_id(generator: &Generator<WallClock>) -> Result<Id, GenerateError> {
+    ///     generator.next_id_with(tokio::time::sleep).await
     /// }
     /// ```
-    #[cfg(feature = "async")]
-    pub async fn next_with<S: Future<Output = ()>>(
+    pub async fn next_id_with<S: Future<Output = ()>>(
         &self,
         sleep: impl Fn(core::time::Duration) -> S,
     ) -> Result<Id, GenerateError> {
         loop {
-            let error = match self.try_next() {
+            let error = match self.try_next_id() {
                 Err(error) => error,
                 id => return id,
             };

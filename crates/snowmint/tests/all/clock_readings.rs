@@ -55,16 +55,16 @@ fn a_tick_is_drawn_from_under_one_reading() {
     let mut block = BlockGenerator::new(&generator, NonZeroU32::new(64).unwrap());
     for tick in 1..=3 {
         for _ in 0..100 {
-            generator.try_next().unwrap();
+            generator.try_next_id().unwrap();
             assert_eq!(generator.try_take(10).unwrap().count(), 10);
-            block.try_next().unwrap();
+            block.try_next_id().unwrap();
         }
         assert_eq!(clock.readings(), tick, "one for each tick, whoever opens it");
         clock.clock.advance_ms(1);
     }
     let mut owned = Generator::builder(Layout::TWITTER).build_owned(&clock).unwrap();
     for _ in 0..4096 {
-        owned.try_next().unwrap();
+        owned.try_next_id().unwrap();
     }
     assert_eq!(clock.readings(), 4);
 }
@@ -73,8 +73,8 @@ fn a_tick_is_drawn_from_under_one_reading() {
 fn a_block_opens_the_tick_for_others() {
     let clock = Counted::new();
     let generator = shared(&clock).unwrap();
-    BlockGenerator::new(&generator, NonZeroU32::new(64).unwrap()).try_next().unwrap();
-    generator.try_next().unwrap();
+    BlockGenerator::new(&generator, NonZeroU32::new(64).unwrap()).try_next_id().unwrap();
+    generator.try_next_id().unwrap();
     assert_eq!(clock.readings(), 1);
 }
 
@@ -102,14 +102,13 @@ fn who_waits_sleeps() {
     let mut block = BlockGenerator::new(&generator, NonZeroU32::new(64).unwrap());
     let mut owned = Generator::builder(Layout::TWITTER).rule(Rule::REJECT).build_owned(&clock).unwrap();
     assert_eq!(generator.try_take(4096).unwrap().len(), 4096);
-    sleeps(&clock, || generator.next());
+    sleeps(&clock, || generator.next_id());
     assert_eq!(generator.try_take(4095).unwrap().len(), 4095);
-    sleeps(&clock, || block.next());
+    sleeps(&clock, || block.next_id());
     assert_eq!(owned.try_take(4096).unwrap().len(), 4096);
-    sleeps(&clock, || owned.next());
+    sleeps(&clock, || owned.next_id());
 }
 
-#[cfg(feature = "async")]
 #[test]
 fn who_waits_second_waits_longer_where_that_loses_no_id() {
     use std::cell::RefCell;
@@ -133,8 +132,8 @@ fn who_waits_second_waits_longer_where_that_loses_no_id() {
             std::future::pending()
         };
         let mut context = Context::from_waker(Waker::noop());
-        assert!(pin!(generator.next_with(sleep)).poll(&mut context).is_pending());
-        let (mut one, mut other) = (pin!(generator.next_with(sleep)), pin!(generator.next_with(sleep)));
+        assert!(pin!(generator.next_id_with(sleep)).poll(&mut context).is_pending());
+        let (mut one, mut other) = (pin!(generator.next_id_with(sleep)), pin!(generator.next_id_with(sleep)));
         assert!(
             one.as_mut().poll(&mut context).is_pending() && other.as_mut().poll(&mut context).is_pending()
         );

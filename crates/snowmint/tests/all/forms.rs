@@ -45,14 +45,14 @@ fn a_fill_goes_on_where_single_reads_stopped_and_stops_where_the_slice_does() {
     let clock = ManualClock::at_unix_ms(T0);
     let builder = || Generator::builder(layout).rule(Rule::borrow(Duration::from_millis(5)));
     let single = builder().build(&clock).unwrap();
-    let expected: Vec<u64> = (0..9).map(|_| single.try_next().unwrap().get()).collect();
+    let expected: Vec<Id> = (0..9).map(|_| single.try_next_id().unwrap()).collect();
     let generator = builder().build(&clock).unwrap();
     let mut batch = generator.try_take(9).unwrap();
-    assert_eq!(batch.next().map(Id::get), Some(expected[0]));
+    assert_eq!(batch.next(), Some(expected[0]));
     // Three of the first tick, two of the next.
-    let mut five = [0; 5];
+    let mut five = [Id::MIN; 5];
     assert_eq!((batch.fill(&mut five), five.as_slice()), (5, &expected[1..6]));
-    let mut rest = [0; 9];
+    let mut rest = [Id::MIN; 9];
     assert_eq!((batch.fill(&mut rest), &rest[..3]), (3, &expected[6..]));
 }
 
@@ -80,7 +80,7 @@ fn the_owned_form_is_fresh_in_every_tick_and_uses_all_of_it() {
     for ms in 0..5 {
         clock.set_unix_ms(T0 + ms * 7);
         for sequence in 0..3 {
-            let id = generator.try_next().unwrap();
+            let id = generator.try_next_id().unwrap();
             assert_eq!(
                 (instant(id), id.get() % 4096),
                 (T0 + ms * 7, sequence),
@@ -93,9 +93,9 @@ fn the_owned_form_is_fresh_in_every_tick_and_uses_all_of_it() {
         4093,
         "what was claimed and not used is given back"
     );
-    assert!(matches!(generator.try_next(), Err(GenerateError::Exhausted { .. })));
+    assert!(matches!(generator.try_next_id(), Err(GenerateError::Exhausted { .. })));
     clock.advance_ms(3);
-    assert_eq!(instant(generator.try_next().unwrap()), T0 + 29, "a used-up tick may be followed late");
+    assert_eq!(instant(generator.try_next_id().unwrap()), T0 + 29, "a used-up tick may be followed late");
     assert_eq!(generator.end(), Some(T0 + 30));
 }
 
@@ -103,11 +103,11 @@ fn the_owned_form_is_fresh_in_every_tick_and_uses_all_of_it() {
 fn the_owned_form_refuses_a_clock_that_went_back() {
     let clock = ManualClock::at_unix_ms(T0);
     let mut generator = owned(&clock, Rule::REJECT);
-    generator.try_next().unwrap();
+    generator.try_next_id().unwrap();
     clock.set_unix_ms(T0 - 1);
-    assert!(matches!(generator.try_next(), Err(GenerateError::ClockBehind { .. })));
+    assert!(matches!(generator.try_next_id(), Err(GenerateError::ClockBehind { .. })));
     clock.set_unix_ms(T0);
-    assert_eq!(generator.try_next().unwrap().get() % 4096, 1);
+    assert_eq!(generator.try_next_id().unwrap().get() % 4096, 1);
 }
 
 #[test]
@@ -116,7 +116,7 @@ fn borrowing_ahead_is_not_claimed_ahead() {
     let mut generator = owned(&clock, Rule::borrow(Duration::from_millis(100)));
     for ms in 0..10 {
         clock.set_unix_ms(T0 + ms);
-        assert_eq!(instant(generator.try_next().unwrap()), T0 + ms);
+        assert_eq!(instant(generator.try_next_id().unwrap()), T0 + ms);
     }
 }
 
@@ -127,16 +127,35 @@ fn a_fill_goes_over_ticks_as_far_as_there_are_ids() {
     let builder = || Generator::builder(Layout::TWITTER).rule(Rule::borrow(Duration::from_millis(2)));
     let shared = builder().build(&clock).unwrap();
     let mut owned = builder().build_owned(&clock).unwrap();
-    let first = builder().build(&clock).unwrap().try_next().unwrap().get();
-    let (mut by_shared, mut by_owned) = (vec![7; 3 * 4096 + 1], vec![7; 3 * 4096 + 1]);
+    let first = builder().build(&clock).unwrap().try_next_id().unwrap().get();
+    let (mut by_shared, mut by_owned) = (vec![Id::MAX; 3 * 4096 + 1], vec![Id::MAX; 3 * 4096 + 1]);
     assert_eq!(shared.try_fill(&mut by_shared), Ok(3 * 4096), "this tick and two ahead");
     assert_eq!(owned.try_fill(&mut by_owned), Ok(3 * 4096));
     assert_eq!(by_shared, by_owned);
     for (n, id) in by_shared[..3 * 4096].iter().enumerate() {
         let (tick, sequence) = (n as u64 / 4096, n as u64 % 4096);
-        assert_eq!(*id, first + (tick << 22) + sequence);
+        assert_eq!(id.get(), first + (tick << 22) + sequence);
     }
-    assert_eq!(by_shared[3 * 4096], 7, "what was not filled is not touched");
+    assert_eq!(by_shared[3 * 4096], Id::MAX, "what was not filled is not touched");
+}
+
+/// Goal: a fill that waits gives what single draws would, and stops with what it has where waiting does not help. Method: a
+/// lease that holds ids for less than the slice; a clock of the system, so that ticks pass.
+#[test]
+fn a_fill_that_waits_fills_all_or_says_why_the_next_time() {
+    let shared = Generator::builder(Layout::TWITTER).build(WallClock).unwrap();
+    let mut owned = Generator::builder(Layout::TWITTER).build_owned(WallClock).unwrap();
+    let (mut by_shared, mut by_owned) = (vec![Id::MIN; 10_000], vec![Id::MIN; 10_000]);
+    assert_eq!((shared.fill(&mut by_shared), owned.fill(&mut by_owned)), (Ok(10_000), Ok(10_000)));
+    assert!(by_shared.is_sorted_by(|one, next| one < next) && by_owned.is_sorted_by(|one, next| one < next));
+    let clock = ManualClock::at_unix_ms(T0);
+    let lease = Lease { worker: WorkerId(1), from_unix_ms: T0, until_unix_ms: T0 + 1 };
+    let shared = Generator::builder(Layout::TWITTER).lease(lease).build(&clock).unwrap();
+    let mut owned = Generator::builder(Layout::TWITTER).lease(lease).build_owned(&clock).unwrap();
+    let ended = Err(GenerateError::LeaseEnded { until_unix_ms: T0 + 1 });
+    assert_eq!((shared.fill(&mut by_shared), owned.fill(&mut by_owned)), (Ok(4096), Ok(4096)));
+    assert_eq!((shared.fill(&mut by_shared), owned.fill(&mut by_owned)), (ended, ended));
+    assert_eq!((shared.fill(&mut []), owned.fill(&mut [])), (Ok(0), Ok(0)));
 }
 
 #[test]
@@ -150,12 +169,12 @@ fn blocks_share_a_tick_and_never_outlive_it() {
         clock.set_unix_ms(T0 + ms * 2);
         for (i, block) in blocks.iter_mut().enumerate() {
             for _ in 0..i * 50 {
-                let id = block.try_next().unwrap();
+                let id = block.try_next_id().unwrap();
                 assert!(seen.insert(id));
                 assert_eq!(instant(id), T0 + ms * 2, "no timestamp is older than the reading");
             }
         }
-        assert!(seen.insert(shared.try_next().unwrap()));
+        assert!(seen.insert(shared.try_next_id().unwrap()));
     }
 }
 
@@ -166,9 +185,9 @@ fn blocks_stop_where_the_shared_generator_stops() {
     let shared = Generator::builder(Layout::TWITTER).lease(lease).build(&clock).unwrap();
     let mut block = BlockGenerator::new(&shared, NonZeroU32::new(5000).unwrap());
     for _ in 0..4096 {
-        block.try_next().unwrap();
+        block.try_next_id().unwrap();
     }
-    assert!(matches!(block.try_next(), Err(GenerateError::LeaseEnded { .. })));
+    assert!(matches!(block.try_next_id(), Err(GenerateError::LeaseEnded { .. })));
 }
 
 #[test]
@@ -176,9 +195,9 @@ fn what_a_block_may_still_hand_out_counts_as_used() {
     let clock = ManualClock::at_unix_ms(T0);
     let shared = Generator::builder(Layout::TWITTER).build(&clock).unwrap();
     let mut block = BlockGenerator::new(&shared, BLOCK);
-    block.try_next().unwrap();
+    block.try_next_id().unwrap();
     let used_until = shared.end().unwrap();
-    while let Ok(id) = block.try_next() {
+    while let Ok(id) = block.try_next_id() {
         assert!(instant(id) < used_until);
     }
 }
@@ -190,7 +209,7 @@ fn threads_with_blocks_make_no_duplicates() {
     let mut all: Vec<Id> = std::thread::scope(|scope| {
         let draw = || {
             let mut block = BlockGenerator::new(&shared, BLOCK);
-            (0..EACH).map(|_| block.next().unwrap()).collect::<Vec<_>>()
+            (0..EACH).map(|_| block.next_id().unwrap()).collect::<Vec<_>>()
         };
         let threads: Vec<_> = (0..3).map(|_| scope.spawn(draw)).collect();
         threads.into_iter().flat_map(|thread| thread.join().unwrap()).collect()
@@ -226,11 +245,11 @@ proptest! {
         for (step, count) in draws {
             fast_clock.advance_ms(step);
             slow_clock.advance_ms(step);
-            let mut buffer = vec![0; count];
+            let mut buffer = vec![Id::MIN; count];
             let filled = fast.try_fill(&mut buffer).unwrap_or(0);
             for id in &buffer[..filled] {
-                prop_assert_eq!(slow.try_next().map(Id::get), Ok(*id));
-                prop_assert_eq!(owned.try_next().map(Id::get), Ok(*id));
+                prop_assert_eq!(slow.try_next_id(), Ok(*id));
+                prop_assert_eq!(owned.try_next_id(), Ok(*id));
             }
         }
     }

@@ -65,7 +65,7 @@ fn the_published_stepped_sequence_repeats_ids_and_the_rule_does_not() {
         let mut refused = 0;
         for ms in script {
             clock.set_unix_ms(ms);
-            match ours.try_next() {
+            match ours.try_next_id() {
                 Ok(id) => assert!(seen.insert(id), "{id} twice"),
                 Err(_) => refused += 1,
             }
@@ -83,25 +83,25 @@ fn three_returns_to_one_instant_survive_and_the_fourth_is_refused_with_how_far()
     for turn in 0..4 {
         clock.set_unix_ms(T0);
         for _ in 0..1024 {
-            let id = generator.try_next().unwrap();
+            let id = generator.try_next_id().unwrap();
             assert_eq!(generator.layout().split(id).unwrap().generation.0, turn);
             assert!(seen.insert(id));
         }
         assert!(
-            matches!(generator.try_next(), Err(GenerateError::Exhausted { .. })),
+            matches!(generator.try_next_id(), Err(GenerateError::Exhausted { .. })),
             "a tick is used up, not entered again"
         );
         clock.advance_ms(50);
-        assert!(seen.insert(generator.try_next().unwrap()));
+        assert!(seen.insert(generator.try_next_id().unwrap()));
     }
     clock.set_unix_ms(T0);
-    let error = generator.try_next().unwrap_err();
+    let error = generator.try_next_id().unwrap_err();
     assert!(
         matches!(error, GenerateError::ClockBehind { behind_ms, .. } if behind_ms.get() == 50),
         "{error:?}"
     );
     clock.set_unix_ms(T0 + 51);
-    assert!(seen.insert(generator.try_next().unwrap()), "once the clock is past a mark, it goes on");
+    assert!(seen.insert(generator.try_next_id().unwrap()), "once the clock is past a mark, it goes on");
 }
 
 #[test]
@@ -109,18 +109,18 @@ fn the_backup_worker_is_taken_and_given_back() {
     let clock = ManualClock::at_unix_ms(T0);
     let generator = generator(&clock, BACKUP, "wait(10ms) then generation");
     let generation = |id| generator.layout().split(id).unwrap().generation.0;
-    assert_eq!(generation(generator.try_next().unwrap()), 0);
+    assert_eq!(generation(generator.try_next_id().unwrap()), 0);
     clock.set_unix_ms(T0 - 5);
-    assert!(generator.try_next().unwrap_err().retry_after_ms().is_some(), "a short step is waited for");
+    assert!(generator.try_next_id().unwrap_err().retry_after_ms().is_some(), "a short step is waited for");
     clock.set_unix_ms(T0 - 3_600_000);
-    let next = generator.try_next();
+    let next = generator.try_next_id();
     assert_eq!(next.map(generation), Ok(1), "an hour back");
     clock.set_unix_ms(T0 + 1000);
-    assert_eq!(generation(generator.try_next().unwrap()), 1);
+    assert_eq!(generation(generator.try_next_id().unwrap()), 1);
     clock.set_unix_ms(T0 + 500);
-    assert_eq!(generation(generator.try_next().unwrap()), 0, "its mark lies before");
+    assert_eq!(generation(generator.try_next_id().unwrap()), 0, "its mark lies before");
     clock.set_unix_ms(T0 - 1);
-    assert!(generator.try_next().is_err(), "both are ahead");
+    assert!(generator.try_next_id().is_err(), "both are ahead");
 }
 
 #[test]
@@ -129,11 +129,11 @@ fn when_no_generation_fits_the_next_rule_decides() {
     let generator = generator(&clock, BACKUP, "generation then borrow(1s)");
     for step in [0, 100, 200] {
         clock.set_unix_ms(T0 - step);
-        generator.try_next().unwrap();
+        generator.try_next_id().unwrap();
     }
-    assert!(generator.try_next().is_ok(), "100 ms ahead of the clock, borrowed");
+    assert!(generator.try_next_id().is_ok(), "100 ms ahead of the clock, borrowed");
     clock.set_unix_ms(T0 - 2000);
-    assert!(generator.try_next().is_err());
+    assert!(generator.try_next_id().is_err());
 }
 
 #[test]
@@ -143,7 +143,7 @@ fn a_generation_is_entered_from_the_tick_after_its_last_on_and_not_before() {
         let generator = generator(&clock, BACKUP, "generation");
         let next_at = |ms| {
             clock.set_unix_ms(ms);
-            generator.try_next()
+            generator.try_next_id()
         };
         next_at(T0).unwrap();
         next_at(T0 - 100).unwrap();
@@ -159,7 +159,7 @@ fn a_tick_used_up_in_one_generation_is_none_to_trail_in_another() {
     assert_eq!(generator.try_take(4096).unwrap().len(), 4096);
     for ms in [T0 - 100, T0 - 50] {
         clock.set_unix_ms(ms);
-        let parts = generator.layout().split(generator.try_next().unwrap()).unwrap();
+        let parts = generator.layout().split(generator.try_next_id().unwrap()).unwrap();
         assert_eq!(
             (generator.layout().unix_ms(parts.timestamp), parts.generation.0),
             (ms, 1),
@@ -172,9 +172,9 @@ fn a_tick_used_up_in_one_generation_is_none_to_trail_in_another() {
 fn ending_counts_every_generation() {
     let clock = ManualClock::at_unix_ms(T0);
     let generator = generator(&clock, STEPPED, "generation");
-    generator.try_next().unwrap();
+    generator.try_next_id().unwrap();
     clock.set_unix_ms(T0 - 1000);
-    generator.try_next().unwrap();
+    generator.try_next_id().unwrap();
     assert_eq!(generator.end(), Some(T0 + 1), "the highest timestamp is in the generation that was left");
 }
 
@@ -182,13 +182,13 @@ fn ending_counts_every_generation() {
 fn what_was_ended_stays_ended_in_every_generation() {
     let clock = ManualClock::at_unix_ms(T0);
     let generator = generator(&clock, STEPPED, "generation");
-    generator.try_next().unwrap();
+    generator.try_next_id().unwrap();
     clock.set_unix_ms(T0 - 50);
-    generator.try_next().unwrap();
+    generator.try_next_id().unwrap();
     assert_eq!(generator.end(), Some(T0 + 1));
     for ms in [0, 1, 100] {
         clock.set_unix_ms(T0 + ms);
-        assert_eq!(generator.try_next(), Err(GenerateError::Ended));
+        assert_eq!(generator.try_next_id(), Err(GenerateError::Ended));
         assert!(matches!(generator.try_take(3), Err(GenerateError::Ended)));
         assert_eq!(generator.end(), None);
     }

@@ -30,7 +30,7 @@ fn ids_carry_their_fields_and_count_from_zero_in_each_tick() {
     let generator = builder.build(&clock).unwrap();
     for (ms, sequence) in [(T0, 0), (T0, 1), (T0 + 5, 0), (T0 + 5, 1), (T0 + 5, 2)] {
         clock.set_unix_ms(ms);
-        let id = generator.try_next().unwrap();
+        let id = generator.try_next_id().unwrap();
         let parts = Layout::TWITTER.split(id).unwrap();
         assert_eq!(
             (instant(id), parts.sequence.0, parts.worker.0, parts.datacenter.0),
@@ -44,10 +44,10 @@ fn the_4097th_id_of_a_millisecond_waits_for_the_next() {
     let clock = ManualClock::at_unix_ms(T0);
     let generator = generator(&clock, Rule::REJECT);
     assert_eq!(generator.try_take(10_000).unwrap().len(), 4096, "as many as there are");
-    let error = generator.try_next().unwrap_err();
+    let error = generator.try_next_id().unwrap_err();
     assert!(matches!(error, GenerateError::Exhausted { retry_after_ms } if retry_after_ms.get() == 1));
     clock.advance_ms(1);
-    assert_eq!(instant(generator.try_next().unwrap()), T0 + 1);
+    assert_eq!(instant(generator.try_next_id().unwrap()), T0 + 1);
 }
 
 #[test]
@@ -56,7 +56,7 @@ fn with_ten_millisecond_ticks_the_wait_is_to_the_next_tick() {
     let clock = ManualClock::at_unix_ms(T0 + 3);
     let generator = Generator::builder(sonyflake).build(&clock).unwrap();
     assert_eq!(generator.try_take(1000).unwrap().len(), 256);
-    assert_eq!(generator.try_next().unwrap_err().retry_after_ms().unwrap().get(), 7);
+    assert_eq!(generator.try_next_id().unwrap_err().retry_after_ms().unwrap().get(), 7);
 }
 
 /// Twitter's vector `behaviour`: a step back is refused, and changes nothing.
@@ -64,17 +64,17 @@ fn with_ten_millisecond_ticks_the_wait_is_to_the_next_tick() {
 fn reject_refuses_a_clock_that_went_back_and_changes_nothing() {
     let clock = ManualClock::at_unix_ms(T0);
     let generator = generator(&clock, Rule::REJECT);
-    generator.try_next().unwrap();
-    generator.try_next().unwrap();
+    generator.try_next_id().unwrap();
+    generator.try_next_id().unwrap();
     clock.set_unix_ms(T0 - 1);
-    let error = generator.try_next().unwrap_err();
+    let error = generator.try_next_id().unwrap_err();
     assert!(
         matches!(error, GenerateError::ClockBehind { behind_ms, .. } if behind_ms.get() == 1),
         "{error:?}"
     );
     assert_eq!(error.retry_after_ms(), None);
     clock.set_unix_ms(T0);
-    let id = generator.try_next().unwrap();
+    let id = generator.try_next_id().unwrap();
     assert_eq!((instant(id), Layout::TWITTER.split(id).unwrap().sequence.0), (T0, 2));
 }
 
@@ -82,11 +82,11 @@ fn reject_refuses_a_clock_that_went_back_and_changes_nothing() {
 fn wait_says_how_long_within_its_bound_and_refuses_beyond() {
     let clock = ManualClock::at_unix_ms(T0);
     let generator = generator(&clock, Rule::wait(MS(5)));
-    generator.try_next().unwrap();
+    generator.try_next_id().unwrap();
     clock.set_unix_ms(T0 - 5);
-    assert_eq!(generator.try_next().unwrap_err().retry_after_ms().map(u64::from), Some(5));
+    assert_eq!(generator.try_next_id().unwrap_err().retry_after_ms().map(u64::from), Some(5));
     clock.set_unix_ms(T0 - 6);
-    let error = generator.try_next().unwrap_err();
+    let error = generator.try_next_id().unwrap_err();
     assert_eq!(error.retry_after_ms(), None);
     assert!(error.to_string().contains("6 ms"), "{error}");
 }
@@ -96,22 +96,22 @@ fn borrow_goes_on_ahead_of_the_clock_and_never_further_than_it_says() {
     let clock = ManualClock::at_unix_ms(T0);
     let generator = generator(&clock, Rule::borrow(MS(10)));
     assert_eq!(generator.try_take(1_000_000).unwrap().len(), 4096 * 11, "this tick and ten ahead");
-    let error = generator.try_next().unwrap_err();
+    let error = generator.try_next_id().unwrap_err();
     assert!(
         matches!(error, GenerateError::Exhausted { retry_after_ms } if retry_after_ms.get() == 1),
         "{error:?}"
     );
     clock.advance_ms(1);
-    assert_eq!(instant(generator.try_next().unwrap()), T0 + 11);
+    assert_eq!(instant(generator.try_next_id().unwrap()), T0 + 11);
     clock.set_unix_ms(T0 + 2);
     clock.set_unix_ms(T0 - 5);
     // 6 ms back, which it covers; but 16 ms behind the next id.
-    assert_eq!(generator.try_next().unwrap_err().retry_after_ms().map(u64::from), Some(6));
+    assert_eq!(generator.try_next_id().unwrap_err().retry_after_ms().map(u64::from), Some(6));
     clock.set_unix_ms(T0 - 9);
-    assert_eq!(generator.try_next().unwrap_err().retry_after_ms().map(u64::from), Some(10));
+    assert_eq!(generator.try_next_id().unwrap_err().retry_after_ms().map(u64::from), Some(10));
     clock.set_unix_ms(T0 - 10);
     assert!(
-        matches!(generator.try_next(), Err(GenerateError::ClockBehind { behind_ms, .. }) if behind_ms.get() == 11)
+        matches!(generator.try_next_id(), Err(GenerateError::ClockBehind { behind_ms, .. }) if behind_ms.get() == 11)
     );
 }
 
@@ -120,7 +120,7 @@ fn the_first_tick_of_a_layout_borrows_from_the_next_as_any() {
     let clock = ManualClock::at_unix_ms(Layout::TWITTER.epoch_unix_ms());
     let generator = generator(&clock, Rule::borrow(MS(10)));
     assert_eq!(generator.try_take(4096).unwrap().len(), 4096);
-    assert_eq!(instant(generator.try_next().unwrap()), Layout::TWITTER.epoch_unix_ms() + 1);
+    assert_eq!(instant(generator.try_next_id().unwrap()), Layout::TWITTER.epoch_unix_ms() + 1);
 }
 
 #[test]
@@ -130,9 +130,9 @@ fn borrowing_counts_whole_ticks() {
         let clock = ManualClock::at_unix_ms(T0 + 20);
         let builder = Generator::builder("sonyflake".parse().unwrap()).rule(rule);
         let generator = builder.build(&clock).unwrap();
-        generator.try_next().unwrap();
+        generator.try_next_id().unwrap();
         clock.set_unix_ms(T0 + 9);
-        generator.try_next()
+        generator.try_next_id()
     };
     assert!(behind(Rule::borrow(MS(20))).is_ok());
     assert_eq!(behind(Rule::borrow(MS(15))).unwrap_err().retry_after_ms(), None, "one whole tick");
@@ -145,13 +145,13 @@ fn borrowing_counts_whole_ticks() {
 fn a_chain_waits_for_a_small_step_and_borrows_over_a_larger_one() {
     let clock = ManualClock::at_unix_ms(T0);
     let generator = generator(&clock, "wait(5ms) then borrow(20ms)".parse().unwrap());
-    let first = generator.try_next().unwrap();
+    let first = generator.try_next_id().unwrap();
     clock.set_unix_ms(T0 - 4);
-    assert_eq!(generator.try_next().unwrap_err().retry_after_ms().map(u64::from), Some(4));
+    assert_eq!(generator.try_next_id().unwrap_err().retry_after_ms().map(u64::from), Some(4));
     clock.set_unix_ms(T0 - 15);
-    assert!(generator.try_next().unwrap() > first);
+    assert!(generator.try_next_id().unwrap() > first);
     clock.set_unix_ms(T0 - 21);
-    assert!(matches!(generator.try_next(), Err(GenerateError::ClockBehind { .. })));
+    assert!(matches!(generator.try_next_id(), Err(GenerateError::ClockBehind { .. })));
 }
 
 #[test]
@@ -160,11 +160,15 @@ fn a_used_up_tick_may_be_followed_late_but_an_idle_generator_is_fresh() {
     let generator = generator(&clock, Rule::REJECT);
     assert_eq!(generator.try_take(4096).unwrap().len(), 4096);
     clock.advance_ms(3);
-    assert_eq!(instant(generator.try_next().unwrap()), T0 + 1, "slept through two ticks: they can be spent");
+    assert_eq!(
+        instant(generator.try_next_id().unwrap()),
+        T0 + 1,
+        "slept through two ticks: they can be spent"
+    );
     clock.advance_ms(10);
-    assert_eq!(instant(generator.try_next().unwrap()), T0 + 13, "10 ms later they cannot");
+    assert_eq!(instant(generator.try_next_id().unwrap()), T0 + 13, "10 ms later they cannot");
     clock.advance_ms(1);
-    assert_eq!(instant(generator.try_next().unwrap()), T0 + 14, "no tick was used up: fresh at once");
+    assert_eq!(instant(generator.try_next_id().unwrap()), T0 + 14, "no tick was used up: fresh at once");
 }
 
 #[test]
@@ -174,7 +178,7 @@ fn the_cursor_trails_by_four_milliseconds_and_not_by_five() {
         let generator = generator(&clock, Rule::REJECT);
         assert_eq!(generator.try_take(4096).unwrap().len(), 4096);
         clock.advance_ms(late);
-        assert_eq!(instant(generator.try_next().unwrap()), T0 + at, "after {late} ms");
+        assert_eq!(instant(generator.try_next_id().unwrap()), T0 + at, "after {late} ms");
     }
 }
 
@@ -184,7 +188,7 @@ fn a_batch_over_the_end_of_a_tick_uses_that_tick_up() {
     let generator = generator(&clock, Rule::borrow(MS(10)));
     assert_eq!(generator.try_take(4097).unwrap().len(), 4097);
     clock.advance_ms(4);
-    let id = generator.try_next().unwrap();
+    let id = generator.try_next_id().unwrap();
     assert_eq!(
         (instant(id), id.get() % 4096),
         (T0 + 1, 1),
@@ -198,12 +202,12 @@ fn a_clock_that_goes_back_to_the_tick_of_the_cursor_is_not_behind() {
     let generator = generator(&clock, Rule::REJECT);
     assert_eq!(generator.try_take(4096).unwrap().len(), 4096);
     clock.set_unix_ms(T0 + 3);
-    assert_eq!(instant(generator.try_next().unwrap()), T0 + 1);
+    assert_eq!(instant(generator.try_next_id().unwrap()), T0 + 1);
     clock.set_unix_ms(T0 + 1);
-    assert_eq!(instant(generator.try_next().unwrap()), T0 + 1);
+    assert_eq!(instant(generator.try_next_id().unwrap()), T0 + 1);
     clock.set_unix_ms(T0);
     assert!(
-        matches!(generator.try_next(), Err(GenerateError::ClockBehind { behind_ms, .. }) if behind_ms.get() == 1)
+        matches!(generator.try_next_id(), Err(GenerateError::ClockBehind { behind_ms, .. }) if behind_ms.get() == 1)
     );
 }
 
@@ -214,11 +218,11 @@ fn draws_that_are_refused_take_nothing_from_the_next_tick() {
     let generator = generator(&clock, Rule::REJECT);
     for ms in 0..3 {
         for sequence in 0..4096 {
-            let id = generator.try_next().unwrap();
+            let id = generator.try_next_id().unwrap();
             assert_eq!((instant(id), id.get() % 4096), (T0 + ms, sequence));
         }
         for _ in 0..3 {
-            assert!(matches!(generator.try_next(), Err(GenerateError::Exhausted { .. })));
+            assert!(matches!(generator.try_next_id(), Err(GenerateError::Exhausted { .. })));
         }
         clock.advance_ms(1);
     }
@@ -262,7 +266,7 @@ fn leased(clock: &ManualClock, from: u64, until: u64) -> Result<Generator<&Manua
 fn the_begin_of_a_lease_is_no_tick_to_trail() {
     let clock = ManualClock::at_unix_ms(T0 + 3);
     let generator = leased(&clock, T0, T0 + 10).unwrap();
-    assert_eq!(instant(generator.try_next().unwrap()), T0 + 3);
+    assert_eq!(instant(generator.try_next_id().unwrap()), T0 + 3);
 }
 
 #[test]
@@ -273,14 +277,14 @@ fn nothing_outside_the_lease_is_ever_used() {
     let ids: Vec<Id> = generator.try_take(1_000_000).unwrap().collect();
     assert_eq!(ids.len(), 40_960, "borrowing reaches no further than the lease");
     assert_eq!((instant(ids[0]), instant(*ids.last().unwrap())), (T0, T0 + 9));
-    assert_eq!(generator.try_next(), Err(GenerateError::LeaseEnded { until_unix_ms: T0 + 10 }));
+    assert_eq!(generator.try_next_id(), Err(GenerateError::LeaseEnded { until_unix_ms: T0 + 10 }));
     generator.extend_lease(T0 + 5);
-    assert!(generator.try_next().is_err(), "a lease never shrinks");
+    assert!(generator.try_next_id().is_err(), "a lease never shrinks");
     generator.extend_lease(T0 + 20);
-    assert_eq!(instant(generator.try_next().unwrap()), T0 + 10);
+    assert_eq!(instant(generator.try_next_id().unwrap()), T0 + 10);
     clock.set_unix_ms(T0 + 20);
     assert_eq!(
-        generator.try_next(),
+        generator.try_next_id(),
         Err(GenerateError::LeaseEnded { until_unix_ms: T0 + 20 }),
         "woken after the end"
     );
@@ -316,7 +320,7 @@ fn ending_is_for_every_thread_and_tells_what_was_used() {
     assert_eq!(generator.lease_until_unix_ms(), T0 + 10_000);
     generator.extend_lease(T0 + 100_000);
     assert_eq!(generator.lease_until_unix_ms(), T0 + 100_000);
-    assert_eq!(generator.try_next(), Err(GenerateError::Ended));
+    assert_eq!(generator.try_next_id(), Err(GenerateError::Ended));
     let unused = leased(&clock, T0, T0 + 10).unwrap();
     assert_eq!(unused.end(), Some(T0));
 }
@@ -325,13 +329,13 @@ fn ending_is_for_every_thread_and_tells_what_was_used() {
 fn the_one_that_follows_begins_after_the_last_timestamp_used() {
     let clock = ManualClock::at_unix_ms(T0);
     let first = generator(&clock, Rule::REJECT);
-    let last = first.try_next().unwrap();
+    let last = first.try_next_id().unwrap();
     let used_until = first.end().unwrap();
     // A smaller worker: its ids of the same tick would be smaller.
     let next = Generator::builder(Layout::TWITTER).not_before_unix_ms(used_until).build(&clock).unwrap();
-    assert!(next.try_next().is_err(), "its first tick has not begun");
+    assert!(next.try_next_id().is_err(), "its first tick has not begun");
     clock.advance_ms(1);
-    assert!(next.try_next().unwrap() > last);
+    assert!(next.try_next_id().unwrap() > last);
 }
 
 #[test]
@@ -346,10 +350,10 @@ fn the_end_of_time_is_an_error_and_never_wraps() {
     let wrapped = Layout::TWITTER.epoch_unix_ms() + (1 << 52);
     for now in [end - 1, end, end + 1, wrapped, u64::MAX] {
         clock.set_unix_ms(now);
-        assert_eq!(generator.try_next(), Err(GenerateError::TimestampOverflow { ended_unix_ms: end }));
+        assert_eq!(generator.try_next_id(), Err(GenerateError::TimestampOverflow { ended_unix_ms: end }));
         let unused = self::generator(&clock, Rule::REJECT);
         if now >= end {
-            assert_eq!(unused.try_next(), Err(GenerateError::TimestampOverflow { ended_unix_ms: end }));
+            assert_eq!(unused.try_next_id(), Err(GenerateError::TimestampOverflow { ended_unix_ms: end }));
         }
     }
 }
@@ -358,7 +362,7 @@ fn the_end_of_time_is_an_error_and_never_wraps() {
 fn the_first_ticks_after_the_epoch_are_as_fresh_as_any() {
     for ms in 0..6 {
         let clock = ManualClock::at_unix_ms(Layout::TWITTER.epoch_unix_ms() + ms);
-        assert_eq!(generator(&clock, Rule::REJECT).try_next().unwrap().get(), ms << 22 | 3 << 12);
+        assert_eq!(generator(&clock, Rule::REJECT).try_next_id().unwrap().get(), ms << 22 | 3 << 12);
     }
 }
 
@@ -366,14 +370,14 @@ fn the_first_ticks_after_the_epoch_are_as_fresh_as_any() {
 fn a_clock_before_the_epoch_is_an_error() {
     for now in [0, Layout::TWITTER.epoch_unix_ms() - 1] {
         let clock = ManualClock::at_unix_ms(now);
-        let error = generator(&clock, Rule::default()).try_next().unwrap_err();
+        let error = generator(&clock, Rule::default()).try_next_id().unwrap_err();
         let from_unix_ms = Layout::TWITTER.epoch_unix_ms();
         assert_eq!(error, GenerateError::NotBegun { from_unix_ms, now_unix_ms: now });
     }
     let clock = ManualClock::at_unix_ms(0);
     let ended = generator(&clock, Rule::default());
     ended.end().unwrap();
-    assert_eq!(ended.try_next(), Err(GenerateError::Ended), "whatever the clock shows");
+    assert_eq!(ended.try_next_id(), Err(GenerateError::Ended), "whatever the clock shows");
 }
 
 #[test]
@@ -404,7 +408,7 @@ fn threads_share_one_generator_without_duplicates_and_each_sees_ids_increase() {
             .map(|_| {
                 scope.spawn(|| {
                     start.wait();
-                    let ids: Vec<Id> = (0..EACH).map(|_| generator.next().unwrap()).collect();
+                    let ids: Vec<Id> = (0..EACH).map(|_| generator.next_id().unwrap()).collect();
                     assert!(ids.is_sorted_by(|a, b| a < b));
                     ids
                 })
@@ -423,7 +427,7 @@ fn a_bound_without_an_end_borrows_a_day_or_to_the_end_of_the_layout_and_repeats_
         let clock = ManualClock::at_unix_ms(now);
         let builder = Generator::builder(Layout::TWITTER).rule(Rule::borrow(Duration::MAX));
         let generator = builder.max_behind(Duration::MAX).build(&clock).unwrap();
-        let (first, second) = (generator.try_next().unwrap(), generator.try_next().unwrap());
+        let (first, second) = (generator.try_next_id().unwrap(), generator.try_next_id().unwrap());
         assert!(first < second);
         assert_eq!(generator.try_take(100_000).unwrap().len(), 100_000);
         let taken = 2 + 100_000 + generator.try_take(usize::MAX).unwrap().len();
@@ -440,7 +444,7 @@ fn a_cursor_of_63_bits_ends_one_tick_early_and_never_in_its_own_mark() {
     let generator = Generator::builder(layout).build(&clock).unwrap();
     assert_eq!(generator.try_take(100).unwrap().len(), 16);
     clock.set_unix_ms(end - 1);
-    assert_eq!(generator.try_next(), Err(GenerateError::TimestampOverflow { ended_unix_ms: end - 1 }));
+    assert_eq!(generator.try_next_id(), Err(GenerateError::TimestampOverflow { ended_unix_ms: end - 1 }));
     assert_eq!(generator.end(), Some(end - 1));
 
     let layout: Layout = "time:58@1ms generation:1 sequence:4 epoch:1970-01-01".parse().unwrap();
@@ -464,11 +468,11 @@ fn a_clock_a_millisecond_back_across_a_coarse_tick_is_a_millisecond_back() {
     let second = T0 + 60_000_000_000;
     let clock = ManualClock::at_unix_ms(second);
     let generator = Generator::builder(game).rule(Rule::wait(MS(10))).build(&clock).unwrap();
-    generator.try_next().unwrap();
+    generator.try_next_id().unwrap();
     clock.set_unix_ms(second - 1);
-    assert_eq!(generator.try_next().unwrap_err().retry_after_ms().map(u64::from), Some(1));
+    assert_eq!(generator.try_next_id().unwrap_err().retry_after_ms().map(u64::from), Some(1));
     clock.set_unix_ms(second - 11);
-    assert_eq!(generator.try_next().unwrap_err().retry_after_ms(), None);
+    assert_eq!(generator.try_next_id().unwrap_err().retry_after_ms(), None);
 }
 
 #[test]
@@ -476,7 +480,7 @@ fn a_generator_that_begins_with_the_next_tick_waits_for_it_whatever_the_rule() {
     let game: Layout = "game".parse().unwrap();
     let clock = ManualClock::at_unix_ms(T0 + 60_000_000_250);
     let builder = Generator::builder(game).rule(Rule::REJECT).not_before_unix_ms(T0 + 60_000_001_000);
-    let error = builder.build(&clock).unwrap().try_next().unwrap_err();
+    let error = builder.build(&clock).unwrap().try_next_id().unwrap_err();
     assert!(
         matches!(error, GenerateError::Exhausted { retry_after_ms } if retry_after_ms.get() == 750),
         "{error:?}"
@@ -509,7 +513,7 @@ proptest! {
         let builder = if lease_first { set(builder.lease(lease)) } else { set(builder).lease(lease) };
         match (builder.build(ManualClock::at_unix_ms(T0)), by_hand.filter(|worker| *worker != lease.worker)) {
             (Ok(generator), None) => {
-                let id = generator.try_next().unwrap();
+                let id = generator.try_next_id().unwrap();
                 prop_assert_eq!(Layout::TWITTER.split(id).unwrap().worker, lease.worker);
             }
             (Err(error), Some(worker)) => {

@@ -4,7 +4,6 @@
 
 mod case;
 mod reference;
-#[cfg(feature = "async")]
 mod waits;
 
 use std::collections::{BTreeMap, VecDeque};
@@ -108,12 +107,11 @@ fn one(drawn: Result<Id, GenerateError>) -> Answer {
 }
 
 /// The ids of `fill`, which has to leave alone what it does not fill.
-fn filled(count: usize, fill: impl FnOnce(&mut [u64]) -> Result<usize, GenerateError>) -> Answer {
-    let mut buffer = vec![u64::MAX; count];
+fn filled(count: usize, fill: impl FnOnce(&mut [Id]) -> Result<usize, GenerateError>) -> Answer {
+    let mut buffer = vec![Id::MAX; count];
     let len = fill(&mut buffer)?;
-    assert!(buffer[len..].iter().all(|id| *id == u64::MAX), "beyond what was filled");
-    buffer.truncate(len);
-    Ok(buffer)
+    assert!(buffer[len..].iter().all(|id| *id == Id::MAX), "beyond what was filled");
+    Ok(buffer[..len].iter().map(|id| id.get()).collect())
 }
 
 fn shared_follows_the_model(case: Case, start: Start, script: Script) -> Verdict {
@@ -129,7 +127,7 @@ fn shared_follows_the_model(case: Case, start: Start, script: Script) -> Verdict
         match draw {
             Draw::Next(count) => {
                 for _ in 0..count {
-                    world.take(1, &one(shared.try_next()))?;
+                    world.take(1, &one(shared.try_next_id()))?;
                 }
             }
             Draw::Take(count) => {
@@ -140,7 +138,7 @@ fn shared_follows_the_model(case: Case, start: Start, script: Script) -> Verdict
             Draw::Block { which, count } => {
                 let (of_library, of_model, size) = &mut blocks[which];
                 for _ in 0..count {
-                    world.take_of_block(of_model, *size, &one(of_library.try_next()))?;
+                    world.take_of_block(of_model, *size, &one(of_library.try_next_id()))?;
                 }
             }
             Draw::Await => await_once(&mut world, &shared)?,
@@ -158,7 +156,6 @@ fn shared_follows_the_model(case: Case, start: Start, script: Script) -> Verdict
 }
 
 /// A future that is not done after one look has asked for the wait of the error, and loses nothing when dropped.
-#[cfg(feature = "async")]
 fn await_once(world: &mut World, shared: &Shared) -> Verdict {
     let (answer, slept) = waits::poll_once(shared);
     if let Some(answer) = answer {
@@ -170,11 +167,6 @@ fn await_once(world: &mut World, shared: &Shared) -> Verdict {
     Ok(())
 }
 
-#[cfg(not(feature = "async"))]
-fn await_once(world: &mut World, shared: &Shared) -> Verdict {
-    world.take(1, &one(shared.try_next()))
-}
-
 fn owned_follows_the_model(case: Case, start: Start, script: Script) -> Verdict {
     let Some(builder) = case.builder(start) else { return Ok(()) };
     let mut world = World::new(case, start);
@@ -184,7 +176,7 @@ fn owned_follows_the_model(case: Case, start: Start, script: Script) -> Verdict 
         match draw {
             Draw::Next(count) | Draw::Block { count, .. } => {
                 for _ in 0..count {
-                    world.take_one_owned(&one(owned.try_next()))?;
+                    world.take_one_owned(&one(owned.try_next_id()))?;
                 }
             }
             Draw::Take(count) => {
@@ -192,7 +184,7 @@ fn owned_follows_the_model(case: Case, start: Start, script: Script) -> Verdict 
                 world.take(count, &taken)?;
             }
             Draw::Fill(count) => world.take(count, &filled(count, |buffer| owned.try_fill(buffer)))?,
-            Draw::Await => world.take_one_owned(&one(owned.try_next()))?,
+            Draw::Await => world.take_one_owned(&one(owned.try_next_id()))?,
             Draw::ExtendLease(ms) => {
                 let until_ms = world.case.at(ms);
                 owned.extend_lease(until_ms);

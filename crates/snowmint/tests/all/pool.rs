@@ -109,17 +109,19 @@ fn callers_with_little_to_do_share_no_cursor() {
     let mut handles: Vec<_> = (0..3).map(|_| pool.handle()).collect();
     for _ in 0..40 {
         clock.advance_ms(1);
-        let workers: BTreeSet<_> =
-            handles.iter_mut().map(|handle| parts(WORKER_FIRST, handle.try_next().unwrap()).worker).collect();
+        let workers: BTreeSet<_> = handles
+            .iter_mut()
+            .map(|handle| parts(WORKER_FIRST, handle.try_next_id().unwrap()).worker)
+            .collect();
         assert_eq!(workers.len(), 3);
     }
     // After a rush they go back to their own.
     drain(&mut handles[2]);
     for _ in 0..40 {
         clock.advance_ms(1);
-        handles[2].try_next().unwrap();
+        handles[2].try_next_id().unwrap();
     }
-    let worker = parts(WORKER_FIRST, handles[2].try_next().unwrap()).worker;
+    let worker = parts(WORKER_FIRST, handles[2].try_next_id().unwrap()).worker;
     assert_eq!(worker, WorkerId(2));
 }
 
@@ -141,7 +143,7 @@ fn a_generator_that_comes_is_used_in_the_same_tick_and_one_that_goes_is_left() {
     clock.advance_ms(1);
     let after = drain(&mut handle);
     assert!(after.len() == 4 && before < Some(after[0]));
-    assert_eq!(second.try_next(), Err(GenerateError::Ended));
+    assert_eq!(second.try_next_id(), Err(GenerateError::Ended));
 }
 
 #[test]
@@ -150,19 +152,19 @@ fn a_caller_whose_generator_is_gone_does_not_go_back_behind_its_last_id() {
     let pool = pool(&clock, WORKER_FIRST, 2);
     let _first = pool.handle();
     let mut handle = pool.handle();
-    let last = handle.try_next().unwrap();
+    let last = handle.try_next_id().unwrap();
     assert_eq!(parts(WORKER_FIRST, last).worker, WorkerId(1));
     pool.remove(&pool.generators()[1]);
-    let error = handle.try_next().unwrap_err();
+    let error = handle.try_next_id().unwrap_err();
     assert_eq!(error.retry_after_ms().map(u64::from), Some(1), "worker 0 has a greater id in the next tick");
     clock.set_unix_ms(T0 - 60_000);
-    let error = handle.try_next().unwrap_err();
+    let error = handle.try_next_id().unwrap_err();
     assert!(
         matches!(error, GenerateError::ClockBehind { behind_ms, .. } if behind_ms.get() >= 60_000),
         "{error:?}"
     );
     clock.set_unix_ms(T0 + 1);
-    assert!(handle.try_next().unwrap() > last);
+    assert!(handle.try_next_id().unwrap() > last);
 }
 
 #[test]
@@ -170,12 +172,12 @@ fn a_generator_is_replaced_by_the_one_that_follows_it() {
     let clock = clock();
     let pool = pool(&clock, WORKER_FIRST, 1);
     let mut handle = pool.handle();
-    let last = handle.try_next().unwrap();
+    let last = handle.try_next_id().unwrap();
     let old = Arc::clone(&pool.generators()[0]);
     pool.replace(&old, generator(&clock, WORKER_FIRST, 7)).unwrap();
-    let next = handle.try_next().unwrap();
+    let next = handle.try_next_id().unwrap();
     assert!(next > last && parts(WORKER_FIRST, next).worker == WorkerId(7));
-    assert_eq!((old.try_next(), pool.generators().len()), (Err(GenerateError::Ended), 1));
+    assert_eq!((old.try_next_id(), pool.generators().len()), (Err(GenerateError::Ended), 1));
 }
 
 #[test]
@@ -183,11 +185,11 @@ fn a_pool_without_generators_refuses_and_serves_once_there_is_one() {
     let clock = clock();
     let pool = pool(&clock, WORKER_FIRST, 0);
     let mut handle = pool.handle();
-    assert_eq!(handle.try_next(), Err(GenerateError::Ended));
+    assert_eq!(handle.try_next_id(), Err(GenerateError::Ended));
     assert_eq!(handle.try_take(0).unwrap().len(), 0);
     pool.add(generator(&clock, WORKER_FIRST, 1)).unwrap();
     assert_eq!(handle.try_take(0).unwrap().len(), 0);
-    handle.try_next().unwrap();
+    handle.try_next_id().unwrap();
 }
 
 #[test]
@@ -209,7 +211,7 @@ fn what_would_make_equal_ids_is_not_added() {
     pool.add(leased(T0 + 19, T0 + 30)).unwrap();
     // What one that was ended has used is in the way of the next, who ever ended it.
     let old = Arc::clone(&pool.generators()[0]);
-    old.try_next().unwrap();
+    old.try_next_id().unwrap();
     let again = |not_before| {
         let builder = Generator::builder(*pool.layout()).worker(WorkerId(0)).not_before_unix_ms(not_before);
         Arc::new(builder.build(Arc::clone(&clock)).unwrap())
@@ -245,7 +247,7 @@ fn what_was_removed_is_not_forgotten() {
     for ms in 0..2 {
         pool.add(fresh(1, used_until + ms)).unwrap();
         clock.advance_ms(1);
-        handle.try_next().unwrap();
+        handle.try_next_id().unwrap();
         assert_eq!(pool.add(fresh(1, 0)), Err(PoolError::SameWorker));
         let last = Arc::clone(pool.generators().last().unwrap());
         assert_eq!(pool.remove(&last), Some(used_until + ms + 1));
@@ -308,9 +310,9 @@ fn the_refusal_that_waiting_helps_is_the_one_that_is_told() {
         .unwrap();
     let mut handle = pool.handle();
     assert_eq!(drain(&mut handle).len(), 4);
-    assert!(matches!(handle.try_next(), Err(GenerateError::Exhausted { .. })));
+    assert!(matches!(handle.try_next_id(), Err(GenerateError::Exhausted { .. })));
     pool.remove(&pool.generators()[0]);
-    assert!(matches!(handle.try_next(), Err(GenerateError::LeaseEnded { .. })));
+    assert!(matches!(handle.try_next_id(), Err(GenerateError::LeaseEnded { .. })));
 }
 
 /// Goal: nothing of the above depends on who runs when. Method: threads draw on the wall clock while generators come

@@ -19,7 +19,7 @@ fn drawn(start: Start, burst: usize) -> Vec<Id> {
     for _ in 0..DRAWS / burst {
         dice = dice.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
         clock.advance_ms(1 + (dice >> 33) % 30);
-        ids.extend((0..burst).map(|_| generator.try_next().unwrap()));
+        ids.extend((0..burst).map(|_| generator.try_next_id().unwrap()));
     }
     ids
 }
@@ -83,7 +83,7 @@ fn a_random_start_wraps_inside_its_tick_and_loses_nothing() {
     let mut seen = HashSet::new();
     let ticks = if cfg!(miri) { 1 } else { 20 };
     for ms in 0..ticks {
-        let one = generator.try_next().unwrap();
+        let one = generator.try_next_id().unwrap();
         let rest: Vec<Id> = generator.try_take(10_000).unwrap().collect();
         assert_eq!(rest.len(), 4095, "every sequence of the tick");
         for id in rest.into_iter().chain([one]) {

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use snowmint::clock::CachedClock;
 use snowmint::generator::{BlockGenerator, GeneratorPool};
-use snowmint::{Clock, GenerateError, Generator, Layout, WallClock, WorkerId};
+use snowmint::{Clock, GenerateError, Generator, Id, Layout, WallClock, WorkerId};
 
 /// Runs `child` in a forked process and gives its exit code.
 #[expect(unsafe_code, reason = "forking is what is tested")]
@@ -34,37 +34,40 @@ fn a_child_is_refused_by_every_form_and_may_make_its_own() {
     let mut block = BlockGenerator::new(&shared, NonZeroU32::new(64).unwrap());
     // In the middle of a tick, with a block begun.
     for _ in 0..100 {
-        shared.next().unwrap();
-        owned.next().unwrap();
-        block.next().unwrap();
+        shared.next_id().unwrap();
+        owned.next_id().unwrap();
+        block.next_id().unwrap();
     }
     let pool = GeneratorPool::new(Layout::TWITTER);
     pool.add(Arc::new(Generator::builder(Layout::TWITTER).worker(WorkerId(1)).build(WallClock).unwrap()))
         .unwrap();
     let mut handle = pool.handle();
-    handle.try_next().unwrap();
+    handle.try_next_id().unwrap();
     let mut batch = shared.try_take(10).unwrap();
     batch.next().unwrap();
     let code = exit_code_of_fork(|| {
-        let refused = shared.try_next() == Err(GenerateError::Forked)
+        let refused = shared.try_next_id() == Err(GenerateError::Forked)
             && matches!(shared.try_take(5), Err(GenerateError::Forked))
-            && owned.try_next() == Err(GenerateError::Forked)
-            && block.try_next() == Err(GenerateError::Forked)
-            && handle.try_next() == Err(GenerateError::Forked)
+            && owned.try_next_id() == Err(GenerateError::Forked)
+            && block.try_next_id() == Err(GenerateError::Forked)
+            && handle.try_next_id() == Err(GenerateError::Forked)
             && batch.len() == 0
             && batch.next().is_none()
-            && batch.fill(&mut [0; 4]) == 0
+            && batch.fill(&mut [Id::MIN; 4]) == 0
             && shared.end().is_none();
         let own =
-            Generator::builder(Layout::TWITTER).build(WallClock).is_ok_and(|own| own.try_next().is_ok());
+            Generator::builder(Layout::TWITTER).build(WallClock).is_ok_and(|own| own.try_next_id().is_ok());
         // Having made its own brings the parent's back to life no more than before.
-        let still_refused =
-            shared.try_next() == Err(GenerateError::Forked) && block.try_next() == Err(GenerateError::Forked);
+        let still_refused = shared.try_next_id() == Err(GenerateError::Forked)
+            && block.try_next_id() == Err(GenerateError::Forked);
         i32::from(!(refused && own && still_refused))
     });
     assert_eq!(code, 0);
     assert!(batch.next().is_some(), "the parent reads on");
-    assert!(shared.next().is_ok() && owned.next().is_ok() && block.next().is_ok(), "the parent goes on");
+    assert!(
+        shared.next_id().is_ok() && owned.next_id().is_ok() && block.next_id().is_ok(),
+        "the parent goes on"
+    );
 }
 
 #[test]
@@ -72,12 +75,12 @@ fn a_grandchild_is_refused_its_parents_and_its_grandparents() {
     let eldest = Generator::builder(Layout::TWITTER).build(WallClock).unwrap();
     let code = exit_code_of_fork(|| {
         let Ok(own) = Generator::builder(Layout::TWITTER).build(WallClock) else { return 2 };
-        if own.next().is_err() {
+        if own.next_id().is_err() {
             return 3;
         }
         exit_code_of_fork(|| {
-            let refused = own.try_next() == Err(GenerateError::Forked)
-                && eldest.try_next() == Err(GenerateError::Forked);
+            let refused = own.try_next_id() == Err(GenerateError::Forked)
+                && eldest.try_next_id() == Err(GenerateError::Forked);
             i32::from(!refused)
         })
     });

@@ -11,7 +11,7 @@ use snowmint::ManualClock;
 use snowmint::scheme::{Scheme, SchemeGenerator};
 
 fn draw(generator: &SchemeGenerator<ManualClock>) -> String {
-    let ids: Vec<String> = (0..50).map(|_| generator.try_next().unwrap().to_string()).collect();
+    let ids: Vec<String> = (0..50).map(|_| generator.try_next_id().unwrap().to_string()).collect();
     ids.join("\n")
 }
 
@@ -88,7 +88,7 @@ fn a_child_forked_while_others_draw_does_not_wait_for_them() {
             for _ in 0..2 {
                 scope.spawn(|| {
                     while !done.load(Ordering::Relaxed) {
-                        generator.try_next().unwrap();
+                        generator.try_next_id().unwrap();
                     }
                 });
             }

@@ -24,7 +24,7 @@ pub(crate) fn poll_once<C: Clock>(
         slept.set(u64::try_from(time.as_millis()).ok());
         std::future::pending()
     };
-    let answer = match poll(pin!(generator.next_with(sleep))) {
+    let answer = match poll(pin!(generator.next_id_with(sleep))) {
         Poll::Ready(answer) => Some(answer),
         Poll::Pending => None,
     };
@@ -62,7 +62,7 @@ fn used_up(clock: &ManualClock) -> Generator<&ManualClock> {
 fn it_sleeps_as_long_as_the_refusal_says_and_then_has_its_id() {
     let clock = ManualClock::at_unix_ms(T0 + 3);
     let (generator, timer) = (used_up(&clock), Timer::default());
-    let mut next = pin!(generator.next_with(|time| timer.sleep(time)));
+    let mut next = pin!(generator.next_id_with(|time| timer.sleep(time)));
     assert!(poll(next.as_mut()).is_pending());
     assert_eq!(*timer.asked_ms.borrow(), [7]);
     clock.set_unix_ms(T0 + 10);
@@ -77,7 +77,7 @@ fn it_sleeps_as_long_as_the_refusal_says_and_then_has_its_id() {
 fn a_timer_that_rings_early_is_set_again_to_what_is_left() {
     let clock = ManualClock::at_unix_ms(T0 + 3);
     let (generator, timer) = (used_up(&clock), Timer::default());
-    let mut next = pin!(generator.next_with(|time| timer.sleep(time)));
+    let mut next = pin!(generator.next_id_with(|time| timer.sleep(time)));
     for now in [3, 5, 9] {
         clock.set_unix_ms(T0 + now);
         timer.rings.set(true);
@@ -94,16 +94,16 @@ fn a_future_dropped_at_any_point_loses_no_id() {
     let clock = ManualClock::at_unix_ms(T0 + 3);
     let (generator, timer) = (used_up(&clock), Timer::default());
     let sleep = |time| timer.sleep(time);
-    drop(generator.next_with(sleep));
-    assert!(poll(pin!(generator.next_with(sleep))).is_pending(), "dropped while it sleeps");
+    drop(generator.next_id_with(sleep));
+    assert!(poll(pin!(generator.next_id_with(sleep))).is_pending(), "dropped while it sleeps");
     {
-        let mut rung = pin!(generator.next_with(sleep));
+        let mut rung = pin!(generator.next_id_with(sleep));
         assert!(poll(rung.as_mut()).is_pending());
         clock.set_unix_ms(T0 + 10);
         timer.rings.set(true);
     }
     for sequence in 0..256 {
-        let Poll::Ready(Ok(id)) = poll(pin!(generator.next_with(sleep))) else { panic!("{sequence}") };
+        let Poll::Ready(Ok(id)) = poll(pin!(generator.next_id_with(sleep))) else { panic!("{sequence}") };
         assert_eq!(tick_and_sequence(&generator, id), (T0 + 10, sequence), "none is lost");
     }
     assert_eq!(*timer.asked_ms.borrow(), [7, 7], "who was dropped counts among those who wait no more");
@@ -115,9 +115,9 @@ fn a_clock_that_went_back_is_waited_for_within_the_rule_and_no_longer() {
     let rule = Rule::wait(Duration::from_millis(5));
     let generator = Generator::builder(Layout::TWITTER).rule(rule).build(&clock).unwrap();
     let timer = Timer::default();
-    generator.try_next().unwrap();
+    generator.try_next_id().unwrap();
     clock.set_unix_ms(T0 - 5);
-    let mut next = pin!(generator.next_with(|time| timer.sleep(time)));
+    let mut next = pin!(generator.next_id_with(|time| timer.sleep(time)));
     assert!(poll(next.as_mut()).is_pending());
     assert_eq!(*timer.asked_ms.borrow(), [5]);
     clock.set_unix_ms(T0 - 6);
@@ -126,5 +126,5 @@ fn a_clock_that_went_back_is_waited_for_within_the_rule_and_no_longer() {
         matches!(poll(next), Poll::Ready(Err(GenerateError::ClockBehind { behind_ms, .. })) if behind_ms.get() == 6)
     );
     clock.set_unix_ms(T0);
-    assert_eq!(tick_and_sequence(&generator, generator.try_next().unwrap()), (T0, 1));
+    assert_eq!(tick_and_sequence(&generator, generator.try_next_id().unwrap()), (T0, 1));
 }

@@ -20,7 +20,7 @@ fn generator(layout: Layout, clock: &ManualClock, rule: Rule) -> Generator<&Manu
 }
 
 fn next(layout: &Layout, generator: &Generator<&ManualClock>) -> Result<Parts, GenerateError> {
-    generator.try_next().map(|id| layout.split(id).unwrap())
+    generator.try_next_id().map(|id| layout.split(id).unwrap())
 }
 
 /// The ids of a case, apart, with the clock reading that each was made at.
@@ -89,7 +89,7 @@ fn tick_used_up(case: &Case<'_>) {
     let clock = ManualClock::at_unix_ms(layout.epoch_unix_ms());
     let generator = generator(layout, &clock, Rule::REJECT);
     assert_eq!(generator.try_take(10_000).unwrap().len(), 4096);
-    assert!(matches!(generator.try_next(), Err(GenerateError::Exhausted { .. })));
+    assert!(matches!(generator.try_next_id(), Err(GenerateError::Exhausted { .. })));
     follow(&layout, &clock, &generator, &published(case, &layout));
 }
 
