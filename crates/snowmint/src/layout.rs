@@ -285,6 +285,25 @@ impl Layout {
         })
     }
 
+    /// Returns when an id was made: the start of its tick.
+    ///
+    /// # Errors
+    ///
+    /// As [`split`](Self::split).
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use snowmint::{Id, Layout, utc::Utc};
+    /// let time = Layout::TWITTER.time_of(Id::new(1541815603606036480)?)?;
+    /// assert_eq!(Utc::from(time).to_string(), "2022-06-28T16:07:40.105Z");
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    #[cfg(feature = "std")]
+    pub fn time_of(&self, id: Id) -> Result<std::time::SystemTime, SplitError> {
+        Ok(Utc(self.unix_ms(self.split(id)?.timestamp)).into())
+    }
+
     /// A short name of exactly this layout, of letters, digits and `.@=-` only: field order, widths, tick and
     /// epoch. Two layouts are equal if and only if their fingerprints are.
     pub fn fingerprint(&self) -> impl fmt::Display {

@@ -2,6 +2,8 @@
 //! Only what epochs and ids need; no leap seconds, no time zones but a fixed offset when reading.
 
 use core::fmt;
+#[cfg(feature = "std")]
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use crate::error::Snippet;
 
@@ -13,15 +15,40 @@ pub const MS_PER_YEAR: u64 = 31_556_952_000;
 /// The last instant that RFC 3339 can write, 9999-12-31T23:59:59.999Z, in unix milliseconds.
 pub const MAX_UNIX_MS: u64 = 253_402_300_799_999;
 
-/// Shows unix milliseconds as `2010-11-04T01:42:54.657Z`.
+/// An instant in unix milliseconds, shown as `2010-11-04T01:42:54.657Z`.
 ///
-/// Years after 9999 are written with as many digits as they have.
+/// Years after 9999 are written with as many digits as they have. It converts from and to
+/// [`SystemTime`](std::time::SystemTime) (feature `std`).
 ///
 /// ```
 /// assert_eq!(snowmint::utc::Utc(1_288_834_974_657).to_string(), "2010-11-04T01:42:54.657Z");
 /// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Utc(pub u64);
+
+#[cfg(feature = "std")]
+impl From<SystemTime> for Utc {
+    /// Cuts the time to whole milliseconds; a time before 1970 becomes 1970.
+    ///
+    /// ```
+    /// use snowmint::utc::Utc;
+    /// use std::time::{Duration, UNIX_EPOCH};
+    /// assert_eq!(Utc::from(UNIX_EPOCH + Duration::from_micros(1_500)), Utc(1));
+    /// ```
+    fn from(time: SystemTime) -> Self {
+        let since = time.duration_since(UNIX_EPOCH).unwrap_or_default();
+        Self(u64::try_from(since.as_millis()).unwrap_or(u64::MAX))
+    }
+}
+
+#[cfg(feature = "std")]
+impl From<Utc> for SystemTime {
+    /// A time that the system cannot represent (on Windows after the year 30827) becomes the end of the year 9999.
+    fn from(utc: Utc) -> Self {
+        let at = |unix_ms| UNIX_EPOCH.checked_add(Duration::from_millis(unix_ms));
+        at(utc.0).or_else(|| at(MAX_UNIX_MS)).unwrap_or(UNIX_EPOCH)
+    }
+}
 
 impl fmt::Display for Utc {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {

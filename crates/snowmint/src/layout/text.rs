@@ -175,4 +175,12 @@ impl fmt::Display for LayoutParseError {
     }
 }
 
-impl core::error::Error for LayoutParseError {}
+impl core::error::Error for LayoutParseError {
+    fn source(&self) -> Option<&(dyn core::error::Error + 'static)> {
+        match self {
+            Self::Epoch(error) => Some(error),
+            Self::Layout(error) => Some(error),
+            _ => None,
+        }
+    }
+}

@@ -363,3 +363,41 @@ fn javascript_is_safe_up_to_53_bits() {
     let of = |bits| Layout::builder().timestamp(bits).epoch_unix_ms(0).build().unwrap();
     assert!(of(53).is_safe_in_javascript() && !of(54).is_safe_in_javascript());
 }
+
+/// Goal: an error that another one caused names it. Method: one of each kind that wraps another.
+#[test]
+fn an_error_that_wraps_another_has_it_as_its_source() {
+    use std::error::Error;
+    let cause = |error: &dyn Error| error.source().map(ToString::to_string);
+    let too_wide = "time:41 worker:30 epoch:2020-01-01".parse::<Layout>().unwrap_err();
+    let no_epoch = "time:41 epoch:never".parse::<Layout>().unwrap_err();
+    let worker = Generator::builder(Layout::TWITTER).worker(WorkerId(32)).build(ManualClock::at_unix_ms(0));
+    let digits = "alphabet=aa".parse::<snowmint::codec::Digits>().unwrap_err();
+    for (error, words) in [
+        (&too_wide as &dyn Error, "add up to 71 bits"),
+        (&no_epoch, "`never` is not an instant"),
+        (&worker.unwrap_err(), "worker 32 is out of range"),
+        (&digits, "`a` stands at positions 0 and 1"),
+    ] {
+        assert!(cause(error).is_some_and(|cause| cause.contains(words)), "{error}");
+    }
+    assert_eq!(cause(&"nonsense".parse::<Layout>().unwrap_err()), None);
+}
+
+/// Goal: an id's time and the times around it convert. Method: an id that was published with its instant; both ends.
+#[test]
+fn times_convert_from_and_to_system_time() {
+    use std::time::{SystemTime, UNIX_EPOCH};
+
+    use snowmint::utc::Utc;
+    let time = UNIX_EPOCH + Duration::from_millis(1_656_432_460_105);
+    assert_eq!(Layout::TWITTER.time_of(Id::new(1_541_815_603_606_036_480).unwrap()), Ok(time));
+    let js53: Layout = "js53".parse().unwrap();
+    assert!(js53.time_of(Id::MAX).is_err(), "not an id of that layout");
+    assert_eq!(Utc::from(time + Duration::from_nanos(999_999)), Utc(1_656_432_460_105), "cut, not rounded");
+    assert_eq!(Utc::from(UNIX_EPOCH - Duration::from_secs(1)), Utc(0));
+    for unix_ms in [0, 1, MAX_UNIX_MS] {
+        assert_eq!(Utc::from(SystemTime::from(Utc(unix_ms))), Utc(unix_ms));
+    }
+    assert!(SystemTime::from(Utc(u64::MAX)) >= SystemTime::from(Utc(MAX_UNIX_MS)));
+}
