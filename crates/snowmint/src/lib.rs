@@ -1,44 +1,97 @@
 //! Unique, time-ordered 64-bit ids: layouts, clocks, generators and text forms.
 //!
-//! An id is one positive `i64`. Its bits hold a timestamp on top, then who made it, then a sequence:
+//! An id is a positive `i64`. Its bits hold a timestamp on top, then the worker that made the id, then a sequence:
 //!
 //! ```text
 //! 1541815603606036480  layout `twitter`, from the top bit down
 //! 0 00101010110010110100001000111110110001000 01011 11010 000000000000
-//! │ └ timestamp 41: ms since 2010-11-04       │     │     └ sequence 12
-//! └ always 0: fits a signed BIGINT            │     └ worker 5
-//!                                             └ datacenter 5
+//! │ └ timestamp, 41 bits: ms since 2010-11-04 │     │     └ sequence, 12 bits: 0
+//! └ always 0: fits a signed BIGINT            │     └ worker, 5 bits: 26
+//!                                             └ datacenter, 5 bits: 11
+//! ```
+//!
+//! # Make, print, parse and explain an id
+//!
+//! ```
+//! use snowmint::{Generator, Id, Layout, WallClock, WorkerId, utc::Utc};
+//!
+//! let layout = Layout::TWITTER;
+//! let generator = Generator::builder(layout).worker(WorkerId(7)).build(WallClock)?;
+//! let id = generator.next_id()?;
+//! let text = id.to_string();
+//! assert_eq!(text.parse::<Id>()?, id);
+//! let parts = layout.split(id)?;
+//! println!("{text}: worker {}, sequence {}, {}", parts.worker, parts.sequence, Utc::from(layout.time_of(id)?));
+//! # Ok::<(), Box<dyn std::error::Error>>(())
+//! ```
+//!
+//! # Find ids by time
+//!
+//! Ids sort by time, so a range of ids is a range of time. [`first_id_at`](Layout::first_id_at) and
+//! [`last_id_at`](Layout::last_id_at) return its bounds, for `WHERE id BETWEEN $1 AND $2`:
+//!
+//! ```
+//! use snowmint::{Layout, utc::Utc};
+//! use std::time::{Duration, SystemTime};
+//!
+//! let now = SystemTime::now();
+//! let hour_ago = now - Duration::from_secs(3600);
+//! let first = Layout::TWITTER.first_id_at(Utc::from(hour_ago).0).ok_or("before the epoch")?;
+//! let last = Layout::TWITTER.last_id_at(Utc::from(now).0).ok_or("after the layout's end")?;
+//! assert!(first < last);
+//! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 //!
 //! # What uniqueness depends on
 //!
-//! Two generators never produce duplicates while no two of them hold the same worker for the same timestamps.
-//! That is what a [`Lease`] says: one worker, and the timestamps `[from, until)` it may use. The crate
-//! `snowmint-cluster` takes such leases from a store; a worker set by hand has no such proof behind it.
+//! Two generators never make the same id if no two of them hold the same worker for the same timestamps. A [`Lease`] states
+//! that right: one worker, and the timestamps `[from, until)` it may use. The crate `snowmint-cluster` takes leases from a
+//! store. If you set a worker by hand, you have to make sure that no other generator uses it.
+//!
 //! Within one generator the cursor only grows, whatever the clock does.
 //!
-//! # Examples
+//! # Where to find what
 //!
-//! ```
-//! use snowmint::{Generator, Layout, ManualClock, WorkerId};
+//! | you want to | see |
+//! |---|---|
+//! | choose the bits of an id, or a layout in use elsewhere | [`Layout`], [`layout::PRESETS`] |
+//! | make ids in one thread, in several, or under several workers | [`generator`] |
+//! | decide what happens when the clock goes back | [`Rule`] |
+//! | avoid ids that are all even | [`Start`] |
+//! | write ids as base62, base58, base32, hex or bytes | [`codec`] |
+//! | say what an unknown id may be | `inspect`, `guess` |
+//! | hide how many ids you make | `hide` (feature `hide`) |
+//! | make UUIDs, ULIDs or `ObjectId`s | `scheme` (feature `schemes`) |
 //!
-//! let clock = ManualClock::at_unix_ms(1_656_432_460_105);
-//! let generator = Generator::builder(Layout::TWITTER).worker(WorkerId(26)).build(&clock)?;
-//! let id = generator.try_next_id()?;
-//! let parts = Layout::TWITTER.split(id)?;
-//! assert_eq!((parts.worker, parts.sequence.0), (WorkerId(26), 0));
-//! assert_eq!(Layout::TWITTER.unix_ms(parts.timestamp), 1_656_432_460_105);
-//! # Ok::<(), Box<dyn std::error::Error>>(())
-//! ```
+//! # Glossary
+//!
+//! | term | meaning |
+//! |---|---|
+//! | id | a number in `0..2^63`, so that it fits a signed 64-bit column |
+//! | layout | which bits of an id hold which field; also its tick and its epoch |
+//! | tick | the unit of the timestamp field, such as 1 ms or 1 s |
+//! | epoch | the instant of timestamp 0 |
+//! | timestamp | the field that counts ticks since the epoch |
+//! | worker, datacenter | the fields that name the generator; many layouts have only a worker |
+//! | sequence | the field that counts ids within one tick |
+//! | generation | an optional field that changes when the clock goes back |
+//! | cursor | timestamp and sequence as one number that only grows: the whole state of a generator |
+//! | lease | the right to use one worker for the timestamps `[from, until)` |
+//! | rule | what a generator does when the clock goes back, or when a tick is used up |
+//! | borrow | to use timestamps ahead of the clock, up to a bound |
+//! | start | the sequence at which a new tick begins |
+//! | pool | several generators of one layout that serve the same callers |
+//! | text form | how an id is written: decimal, base62, Crockford's base32 and others |
+//! | scheme | a kind of id other than a 64-bit layout: UUID, ULID, `ObjectId` |
 //!
 //! # Features
 //!
-//! - `std` (default): wall and anchored clocks, `Generator::next` that waits.
-//! - `hide`: `hide::Hider`, ids for the public that tell neither time nor number.
-//! - `schemes`: `scheme`, the ids that are not 64-bit layouts: `ObjectId`, UUID v4 and v7, ULID.
-//! - `async`: `Generator::next_with`, for async tasks: `next` that waits on the runtime's timer, not by blocking a thread.
-//! - `serde`: [`Id`] as a string in human-readable formats, a number in binary ones; `serde_as_number` for a number in all.
-//! - `sqlx`: [`Id`] as a `BIGINT` of every database that sqlx speaks to.
+//! - `std` (default): wall and anchored clocks, waiting generators, pools, `inspect`. Without it the crate is `no_std`.
+//! - `hide`: `hide::Hider`, which encrypts ids for the public.
+//! - `schemes`: `scheme`, ids that are not 64-bit layouts: `ObjectId`, UUID v4 and v7, ULID.
+//! - `serde`: [`Id`] as a string in human-readable formats and a number in binary ones; `serde_as_number` for a number in all.
+//! - `sqlx`: [`Id`] as a `BIGINT` of every database that sqlx supports.
+//! - `sqlx-postgres`: arrays of ids in PostgreSQL.
 
 #![cfg_attr(not(feature = "std"), no_std)]
 #![cfg_attr(docsrs, feature(doc_cfg))]
