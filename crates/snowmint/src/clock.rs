@@ -1,5 +1,5 @@
-//! Where the time comes from: the wall, an anchor that no step of the wall moves, or a test.
-//! Clocks decide how fresh a timestamp is and whether a generator can go on, never whether two ids are equal.
+//! Sources of time: the wall clock, a clock that ignores steps of the wall clock, or a manual one.
+//! Clocks decide how fresh a timestamp is and whether a generator can go on. Uniqueness does not depend on them.
 
 use crate::sync::{AtomicU64, Ordering};
 
@@ -21,22 +21,22 @@ pub use wall::WallClock;
 
 /// Tells the time, in milliseconds since 1970-01-01T00:00:00Z.
 ///
-/// A clock may step back or forward at any time; generators bear it. A time before 1970 is given as 0.
+/// A clock may step back or forward at any time; generators handle it. It returns 0 for a time before 1970.
 pub trait Clock {
-    /// The time now, in unix milliseconds. Never waits; safe from any thread.
+    /// Returns the current time, in unix milliseconds. Never waits; safe from any thread.
     fn unix_ms(&self) -> u64;
 
-    /// The time now, and how long that reading holds. Generators read the clock through this.
+    /// Returns the current time, and how long that reading holds. Generators call this method.
     ///
-    /// A clock with no cheaper way to tell that its millisecond has not ended need not implement it.
+    /// Implement it only if the clock can tell more cheaply than by a reading that its millisecond has not ended.
     #[inline]
     fn read(&self) -> Reading {
         Reading { unix_ms: self.unix_ms(), hold: Hold::NONE }
     }
 
-    /// Whether a reading still holds: `true` only while the clock would show the same millisecond.
+    /// Returns whether a reading still holds: `true` only while the clock would show the same millisecond.
     ///
-    /// It is asked for every id, so it must be cheaper than [`unix_ms`](Self::unix_ms) to be of use.
+    /// Generators call it for every id, so it has to be cheaper than [`unix_ms`](Self::unix_ms).
     #[inline]
     fn holds(&self, hold: Hold) -> bool {
         let _ = hold;
@@ -44,7 +44,7 @@ pub trait Clock {
     }
 }
 
-/// A time, and how long it holds.
+/// A clock reading: the time, and how long it holds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Reading {
     /// Unix milliseconds.
@@ -53,12 +53,12 @@ pub struct Reading {
     pub hold: Hold,
 }
 
-/// How long a reading holds, in terms that only the clock that made it understands.
+/// How long a reading holds. Only the clock that made it can interpret the value.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Hold(pub u64);
 
 impl Hold {
-    /// Holds no longer than it takes to read it.
+    /// The hold of a reading that is outdated immediately.
     pub const NONE: Self = Self(0);
 }
 
@@ -87,7 +87,7 @@ clock_behind_a_pointer!(&C);
 #[cfg(feature = "std")]
 clock_behind_a_pointer!(std::sync::Arc<C>);
 
-/// A clock that shows what it is told: for tests, and for `no_std` programs that bring their own time.
+/// A clock that shows the time it was set to: for tests, and for `no_std` programs with a time source of their own.
 ///
 /// # Examples
 ///
@@ -103,19 +103,19 @@ pub struct ManualClock {
 }
 
 impl ManualClock {
-    /// A clock that shows `unix_ms` until told otherwise.
+    /// Makes a clock that shows `unix_ms` until it is set or advanced.
     #[cfg(not(loom))]
     pub const fn at_unix_ms(unix_ms: u64) -> Self {
         Self { unix_ms: AtomicU64::new(unix_ms) }
     }
 
-    /// A clock that shows `unix_ms` until told otherwise.
+    /// Makes a clock that shows `unix_ms` until it is set or advanced.
     #[cfg(loom)]
     pub fn at_unix_ms(unix_ms: u64) -> Self {
         Self { unix_ms: AtomicU64::new(unix_ms) }
     }
 
-    /// Steps the clock, forward or back.
+    /// Sets the clock, forward or back.
     pub fn set_unix_ms(&self, unix_ms: u64) {
         self.unix_ms.store(unix_ms, Ordering::Relaxed);
     }

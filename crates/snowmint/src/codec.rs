@@ -24,7 +24,7 @@ pub const MAX_LEN: usize = 64;
 
 /// The text of an id, on the stack: at most `N` ASCII characters, right-aligned. `N` is below 256.
 ///
-/// Texts compare, order and hash as their characters do.
+/// Texts compare, sort and hash like their characters.
 #[derive(Clone, Copy)]
 pub struct Text<const N: usize> {
     bytes: [u8; N],
@@ -32,18 +32,18 @@ pub struct Text<const N: usize> {
 }
 
 impl<const N: usize> Text<N> {
-    /// The text.
+    /// Returns the text.
     pub fn as_str(&self) -> &str {
         // Only the codecs fill `bytes`, with ASCII digits and letters.
         core::str::from_utf8(self.as_bytes()).unwrap_or("")
     }
 
-    /// The text as bytes, all of them ASCII.
+    /// Returns the text as ASCII bytes.
     pub fn as_bytes(&self) -> &[u8] {
         &self.bytes[usize::from(self.start)..]
     }
 
-    /// The same text with room for more; `M` is at least `N`.
+    /// Returns the same text with more room; `M` is at least `N`.
     #[cfg(feature = "std")]
     fn widened<const M: usize>(&self) -> Text<M> {
         let text = self.as_bytes();
@@ -56,7 +56,7 @@ impl<const N: usize> Text<N> {
     }
 }
 
-/// Not derived: what lies before the first character is no part of the text.
+/// Not derived: bytes before the first character are not part of the text.
 impl<const N: usize> PartialEq for Text<N> {
     fn eq(&self, other: &Self) -> bool {
         self.as_bytes() == other.as_bytes()
@@ -103,45 +103,45 @@ impl<const N: usize> fmt::Debug for Text<N> {
     }
 }
 
-/// Why a text is not an id.
+/// Why a text is not a valid id.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum ParseIdError {
-    /// There is nothing to read.
+    /// The text is empty.
     Empty {
         /// The form.
         form: Form,
     },
-    /// More than the largest id has in this form.
+    /// The text is longer than the largest id in this form.
     TooLong {
         /// The form.
         form: Form,
-        /// How many bytes there are.
+        /// The length, in bytes.
         len: usize,
-        /// How many digits, of a byte each, there may be.
+        /// The largest number of digits, of one byte each.
         limit: usize,
     },
-    /// A character that the form does not have.
+    /// A character is not a digit of the form.
     Foreign {
         /// The form.
         form: Form,
         /// The first character that is not a digit of the form.
         character: char,
-        /// Its position, from 0; all before it are digits, of a byte each.
+        /// Its position, from 0. All characters before it are digits of one byte each.
         at: usize,
     },
     /// The number is 2^63 or more.
     Overflow {
         /// The form.
         form: Form,
-        /// The number as it was given, of bytes in hexadecimal.
+        /// The input; bytes are shown in hexadecimal.
         text: Snippet,
     },
-    /// Another spelling of an id than the one text it has in this form.
+    /// The text is not the one that this form writes for the id.
     NotCanonical {
         /// The form.
         form: Form,
-        /// What was given.
+        /// The input.
         text: Snippet,
     },
 }
@@ -205,7 +205,7 @@ pub enum Form {
 }
 
 impl Form {
-    /// Its name in messages.
+    /// Returns its name in error messages.
     pub const fn name(self) -> &'static str {
         match self {
             Self::Alphabet => "custom-alphabet",

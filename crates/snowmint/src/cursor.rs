@@ -1,4 +1,4 @@
-//! The one rule that makes ids: from (cursor, clock, limits) to the next cursors, or why there are none.
+//! The rule that makes ids: from cursor, clock and limits to the next cursors, or the reason why there are none.
 //! Pure arithmetic without atomics or clock readings, so that tests and the simulation can drive it.
 
 use core::num::NonZeroU64;
@@ -10,15 +10,15 @@ use crate::field::Field;
 use crate::rule::{Decision, Rule};
 use crate::start::{Start, rolled};
 
-/// `tick << sequence_bits | sequence` of the next id: one integer that only ever grows.
+/// `tick << sequence_bits | sequence` of the next id: one integer that only grows.
 ///
-/// Adding one walks through a tick's sequences and then into the next tick, so a batch is a range.
+/// Adding 1 leads through the sequences of a tick and then into the next tick, so a batch is a range.
 pub(crate) type Cursor = u64;
 
-/// A cursor from here on belongs to a generator that was ended. No layout reaches it: ids have 63 bits.
+/// The cursor of an ended generator is this or more. No layout reaches it, since ids have 63 bits.
 pub(crate) const ENDED: Cursor = 1 << 63;
 
-/// What bounds the cursor, fixed when a generator is built.
+/// The bounds of the cursor, fixed when a generator is built.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Limits {
     pub(crate) sequence_bits: u32,
@@ -32,7 +32,7 @@ pub(crate) struct Limits {
     rolling: bool,
 }
 
-/// What a generator knows when it is asked.
+/// The state of a generator at a call.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Position {
     pub(crate) cursor: Cursor,
@@ -40,7 +40,7 @@ pub(crate) struct Position {
     pub(crate) lease_end: Cursor,
     /// The highest tick the clock has shown.
     pub(crate) highest_tick: u64,
-    /// The tick after the last one that was used up to its end; 0 before any was.
+    /// The tick after the last one that is used up; 0 if none is.
     pub(crate) after_full_tick: u64,
     pub(crate) now_unix_ms: u64,
 }
@@ -51,7 +51,7 @@ pub(crate) struct Run {
     pub(crate) start: Cursor,
     pub(crate) end: Cursor,
     pub(crate) now_tick: u64,
-    /// The generation to enter for it; `None` for the one the generator is in.
+    /// The generation to enter for it; `None` to stay in the current one.
     pub(crate) enter: Option<u32>,
 }
 
@@ -70,8 +70,8 @@ impl Limits {
         let ticks = |bound: Duration| {
             u64::try_from(bound.as_millis()).map_or(all_ticks, |ms| (ms / tick_ms).min(all_ticks))
         };
-        // The cursor shares its word with the generation and with the mark of a generator that was ended: where the
-        // timestamp and the sequence leave no bit for that, the very last tick is given up.
+        // The cursor shares its word with the generation and with the mark of an ended generator. If the timestamp and the
+        // sequence leave no bit for that, the last tick is given up.
         let word_end = 1 << (63 - generation_bits);
         let layout_end = all_ticks << sequence_bits;
         let layout_end = if layout_end < word_end { layout_end } else { word_end - (1 << sequence_bits) };
@@ -87,14 +87,14 @@ impl Limits {
         }
     }
 
-    /// The first cursor whose whole tick begins at or after an instant.
+    /// Returns the first cursor whose tick begins at or after an instant.
     pub(crate) fn cursor_from(&self, unix_ms: u64) -> Cursor {
         let tick = unix_ms.saturating_sub(self.epoch_unix_ms).div_ceil(self.tick_ms);
         self.start_of(tick)
     }
 
-    /// The first cursor whose tick does not end by an instant: a tick that a lease holds in part is not used,
-    /// for the rest of it may be another's.
+    /// Returns the first cursor whose tick does not end by an instant. A tick that a lease covers in part is not used, since the
+    /// rest may belong to another holder.
     pub(crate) fn cursor_until(&self, unix_ms: u64) -> Cursor {
         self.start_of(unix_ms.saturating_sub(self.epoch_unix_ms) / self.tick_ms)
     }
@@ -103,44 +103,44 @@ impl Limits {
         tick.min(self.layout_end >> self.sequence_bits) << self.sequence_bits
     }
 
-    /// The first tick after every tick that the cursors below `cursor` lie in.
+    /// Returns the first tick without a cursor below `cursor`.
     pub(crate) fn first_unused_tick(&self, cursor: Cursor) -> u64 {
         (cursor >> self.sequence_bits) + u64::from(cursor.trailing_zeros() < self.sequence_bits)
     }
 
-    /// The start of a tick, in unix milliseconds.
+    /// Returns the start of a tick, in unix milliseconds.
     pub(crate) fn unix_ms(&self, tick: u64) -> u64 {
         self.epoch_unix_ms.saturating_add(tick.saturating_mul(self.tick_ms))
     }
 
-    /// The first cursor after the tick of the one given.
+    /// Returns the first cursor after the tick of `cursor`.
     pub(crate) fn next_boundary(&self, cursor: Cursor) -> Cursor {
         ((cursor >> self.sequence_bits) + 1) << self.sequence_bits
     }
 
-    /// The tick that a clock has shown at least, where a cursor just below this one was used.
+    /// Returns the lowest tick that the clock can have shown if the cursor before `end` was used.
     #[cfg(feature = "std")]
     pub(crate) const fn min_clock_tick(&self, end: Cursor) -> u64 {
         (end.saturating_sub(1) >> self.sequence_bits).saturating_sub(self.max_ahead_ticks)
     }
 
-    /// How far the cursor may trail the clock, in whole ticks.
+    /// Returns how far the cursor may trail the clock, in whole ticks.
     pub(crate) const fn max_behind_ms(&self) -> u64 {
         self.max_behind_ticks * self.tick_ms
     }
 
-    /// The first cursor that is further ahead of the clock than the rule allows.
+    /// Returns the first cursor that is further ahead of the clock than the rule allows.
     pub(crate) fn reach(&self, now_tick: u64) -> Cursor {
         let tick = now_tick + self.max_ahead_ticks + 1;
         tick.min(self.layout_end >> self.sequence_bits) << self.sequence_bits
     }
 
-    /// Up to `wanted` cursors from the next one on; fewer where the tick, the borrowing or the lease ends.
-    /// `generation_at` gives a generation whose every id lies before a tick.
+    /// Plans up to `wanted` cursors from the next one on; fewer if the tick, the borrowing or the lease ends first.
+    /// `generation_at` returns a generation whose ids all lie before a tick.
     ///
     /// ```text
-    /// start = max(cursor, now)   unless the tick before was used up: then the cursor may trail the clock
-    /// start <  lease end         fencing: what was not granted is never used
+    /// start = max(cursor, now)   unless the tick before is used up: then the cursor may trail the clock
+    /// start <  lease end         fencing: timestamps that were not granted are never used
     /// start <= now + max_ahead   overflow into ticks ahead of the clock is borrowing
     /// ```
     #[inline]
@@ -176,7 +176,7 @@ impl Limits {
         if self.rolling { rolled(fresh, last, self.sequence_bits) } else { fresh }
     }
 
-    /// Start, reach and generation of a run where the clock went back, or where its tick is used up.
+    /// Returns start, reach and generation of a run if the clock went back or its tick is used up.
     #[cold]
     fn plan_off_clock(
         &self,
@@ -187,14 +187,14 @@ impl Limits {
     ) -> Result<(Cursor, Cursor, Option<u32>), GenerateError> {
         let (fresh, tick) = (now_tick << self.sequence_bits, start >> self.sequence_bits);
         if tick <= now_tick {
-            // On what lies ahead of a clock that went back the rule decides, however many are wanted.
+            // Beyond the tick of a clock that went back, the rule decides in the next call.
             return Ok((start, self.next_boundary(fresh), None));
         }
         let enter = self.ahead_of_clock(at, tick, now_tick, generation_at)?;
         Ok((if enter.is_some() { fresh } else { start }, self.reach(now_tick), enter))
     }
 
-    /// Whether the rule lets the tick of the next id lie ahead of the clock, or which generation it enters.
+    /// Returns the generation to enter, or an error if the rule does not let the next id's tick lie ahead of the clock.
     fn ahead_of_clock(
         &self,
         at: &Position,
@@ -206,7 +206,7 @@ impl Limits {
         let too_far_ahead =
             || GenerateError::Exhausted { retry_after_ms: self.ms_until(tick - self.max_ahead_ticks, at) };
         if at.highest_tick > now_tick {
-            // How far the clock went back; a cursor that borrowed is further ahead of it than that.
+            // How far the clock went back. A cursor that borrowed is even further ahead.
             let behind_ms = self.ms_until(tick.min(at.highest_tick), at);
             let behind = Duration::from_millis(behind_ms.get());
             let generation = if self.rule.uses_generations() { generation_at(now_tick) } else { None };
@@ -221,7 +221,7 @@ impl Limits {
         if in_reach { Ok(None) } else { Err(too_far_ahead()) }
     }
 
-    /// From the clock's reading to the start of a later tick.
+    /// Returns the time from the clock's reading to the start of a later tick.
     pub(crate) fn ms_until(&self, tick: u64, at: &Position) -> NonZeroU64 {
         NonZeroU64::new(self.unix_ms(tick).saturating_sub(at.now_unix_ms)).unwrap_or(NonZeroU64::MIN)
     }

@@ -1,66 +1,66 @@
-//! Why a generator does not give an id right now.
-//! Small, `Copy` and without text, so that refusing costs no more than issuing.
+//! Why a generator returns no id, and the snippets of bad input that parse errors quote.
+//! Errors are small, `Copy` and without allocated text, so that an error costs no more than an id.
 
 use core::fmt;
 use core::num::NonZeroU64;
 
 use crate::utc::Utc;
 
-/// Why there is no id now. Nothing was used up; calling again is always safe.
+/// Why a generator returns no id now. The failed call used up nothing; a retry is always safe.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum GenerateError {
-    /// The sequence of this tick is used up, and the rule does not borrow (further) ahead. So it is too in the last tick
-    /// before a lease begins.
+    /// The sequence of this tick is used up, and the rule does not borrow any further. Also returned in the last tick before a
+    /// lease begins.
     Exhausted {
-        /// Milliseconds until the next tick that may be used.
+        /// Milliseconds until the next usable tick.
         retry_after_ms: NonZeroU64,
     },
-    /// The clock went back behind timestamps that were already used, or has not come to the begin of the lease.
+    /// The clock is behind timestamps that are already used, or behind the start of the lease.
     ClockBehind {
-        /// Milliseconds until the clock is where it was.
+        /// Milliseconds until the clock has caught up.
         behind_ms: NonZeroU64,
-        /// What the rule says to do about it.
+        /// What the rule says to do.
         wait: Wait,
     },
     /// The clock shows a time before the layout's epoch.
     NotBegun {
-        /// The first instant that may be used, in unix milliseconds.
+        /// The layout's epoch, in unix milliseconds.
         from_unix_ms: u64,
-        /// What the clock shows, in unix milliseconds.
+        /// The clock's time, in unix milliseconds.
         now_unix_ms: u64,
     },
-    /// Every timestamp of the lease is used or past; a renewed lease goes on.
+    /// The lease has no unused timestamps left. After a renewal the generator goes on.
     LeaseEnded {
         /// The end of the lease, in unix milliseconds.
         until_unix_ms: u64,
     },
-    /// The generator was ended for good; a new lease needs a new generator.
+    /// The generator has ended for good. A new lease needs a new generator.
     Ended,
-    /// This process is a fork of the one that made the generator, which may be producing duplicates of its ids.
+    /// This process is a forked child of the one that made the generator, and its ids would be duplicates.
     ///
-    /// Forks are noticed on Linux by a page that the kernel wipes in the child, on other unix systems (and where Linux has
-    /// no such page to give) by a handler of `fork`, which a child made by a bare system call goes past. Without the
-    /// feature `std` they are not noticed.
+    /// On Linux, the library detects forks by a page that the kernel wipes in the child. On other unix systems, and if Linux
+    /// cannot provide that page, it uses a `fork` handler, which a child made by a bare system call bypasses. Without the feature
+    /// `std` it detects no forks.
     Forked,
-    /// The layout has no timestamp for now: its time ran out.
+    /// The layout has no timestamp for the current time.
     TimestampOverflow {
         /// The first instant without a timestamp, in unix milliseconds.
         ended_unix_ms: u64,
     },
 }
 
-/// What a rule says to do about a clock that went back.
+/// What a rule says to do after the clock went back.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Wait {
-    /// Wait until the clock has caught up: it is within the rule's bound.
+    /// Wait until the clock has caught up: the distance is within the rule's bound.
     UntilCaughtUp,
-    /// Do not wait: give the error to the caller.
+    /// Do not wait: return the error to the caller.
     Refused,
 }
 
 impl GenerateError {
-    /// How long a caller that may wait should wait before it asks again; `None` where waiting is no answer.
+    /// Returns how long to wait before a retry; `None` if waiting does not help.
     pub const fn retry_after_ms(&self) -> Option<NonZeroU64> {
         match self {
             Self::Exhausted { retry_after_ms } => Some(*retry_after_ms),
@@ -113,7 +113,9 @@ impl core::error::Error for GenerateError {}
 /// Bytes that a snippet keeps.
 const ROOM: usize = 30;
 
-/// Up to 30 bytes of the input that was refused, for the error message.
+/// The start of rejected input, up to 30 bytes, for an error message.
+///
+/// It keeps errors small and `Copy`. Longer input ends in an ellipsis.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub struct Snippet {
     bytes: [u8; ROOM],
@@ -143,7 +145,7 @@ impl Snippet {
         Self { bytes, len: end as u8, cut: end < text.len() }
     }
 
-    /// The kept text.
+    /// Returns the kept text.
     pub fn as_str(&self) -> &str {
         core::str::from_utf8(&self.bytes[..usize::from(self.len)]).unwrap_or("")
     }

@@ -1,16 +1,16 @@
-//! The fields of an id, one type each, so that a worker can never be passed where a sequence is meant.
-//! None of them knows how wide it is: that is the layout's to say.
+//! The fields of an id, one type each, so that the compiler rejects a worker where a sequence is expected.
+//! Their widths are part of the layout.
 
 use core::fmt;
 
-/// Which field of an id.
+/// A field of an id.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum Field {
     /// Ticks since the layout's epoch.
     Timestamp,
-    /// The high part of who made the id; optional.
+    /// The upper part of the generator's name; optional.
     Datacenter,
-    /// Who made the id.
+    /// The generator that made the id.
     Worker,
     /// Changes when the clock goes back; optional.
     Generation,
@@ -23,7 +23,7 @@ impl Field {
     pub const ALL: [Self; 5] =
         [Self::Timestamp, Self::Datacenter, Self::Worker, Self::Generation, Self::Sequence];
 
-    /// The field's name in a layout's text form: `time`, `datacenter`, `worker`, `generation`, `sequence`.
+    /// Returns the field's name in the text form of a layout: `time`, `datacenter`, `worker`, `generation`, `sequence`.
     pub const fn name(self) -> &'static str {
         match self {
             Self::Timestamp => "time",
@@ -72,29 +72,27 @@ field_value! {
     Generation(u32)
 }
 field_value! {
-    /// The sequence field: how many ids came before this one in the same tick (when sequences start at 0).
+    /// The sequence field: the number of earlier ids in the same tick, if sequences start at 0.
     Sequence(u32)
 }
 
-/// The fields of one id, apart.
-///
-/// A field that the layout does not have is 0.
+/// The fields of one id. A field that the layout does not have is 0.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub struct Parts {
     /// Ticks since the epoch.
     pub timestamp: Timestamp,
-    /// Who made it, high part.
+    /// The upper part of the generator's name.
     pub datacenter: DatacenterId,
-    /// Who made it.
+    /// The generator that made the id.
     pub worker: WorkerId,
-    /// How often the clock went back, where the layout counts that.
+    /// Changes when the clock goes back, if the layout has this field.
     pub generation: Generation,
     /// Position inside the tick.
     pub sequence: Sequence,
 }
 
 impl Parts {
-    /// The value of one field as a plain number.
+    /// Returns the value of one field as a plain number.
     pub const fn value(&self, field: Field) -> u64 {
         match field {
             Field::Timestamp => self.timestamp.0,

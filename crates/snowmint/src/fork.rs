@@ -1,13 +1,12 @@
-//! Tells a forked child from its parent, for the cost of one load: a child that went on with its parent's
-//! generators would repeat every id.
+//! Tells a forked child from its parent, for the cost of one load. A child that went on with its parent's generators would
+//! repeat every id.
 //!
-//! A page marked `MADV_WIPEONFORK` holds a number that a child finds as 0, however it was forked. Where the kernel has no
-//! such page (other unix systems, some sandboxes) a handler of `fork` empties the word instead; a child made by a bare
-//! system call is then not noticed.
+//! A page marked `MADV_WIPEONFORK` holds a number, which any forked child finds as 0. If the kernel has no such page (other unix
+//! systems, some sandboxes), a `fork` handler clears the word instead; it does not detect a child made by a bare system call.
 
 use core::sync::atomic::{AtomicU64, Ordering};
 
-/// The number that the page held when a generator was made.
+/// The number on the page when a generator was made.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct ForkMark {
     page: &'static AtomicU64,
@@ -15,7 +14,7 @@ pub(crate) struct ForkMark {
 }
 
 impl ForkMark {
-    /// Whether this is still the process in which the mark was made.
+    /// Returns whether this is the process that made the mark.
     #[inline]
     pub(crate) fn is_same_process(self) -> bool {
         self.page.load(Ordering::Relaxed) == self.made_with
@@ -28,10 +27,10 @@ mod emptied_on_fork {
 
     use super::{AtomicU64, ForkMark, Ordering};
 
-    /// Not emptied: a child counts on from its parent, so that no number of its line comes twice.
+    /// Not cleared: a child counts on from its parent, so that no number occurs twice among its ancestors.
     static NUMBERS: AtomicU64 = AtomicU64::new(1);
     static PAGE: OnceLock<&'static AtomicU64> = OnceLock::new();
-    /// In place of the page, emptied by a handler.
+    /// Used instead of the page, and cleared by a handler.
     static WORD: AtomicU64 = AtomicU64::new(0);
 
     impl ForkMark {
@@ -41,7 +40,7 @@ mod emptied_on_fork {
 
         fn on(page: &'static AtomicU64) -> Self {
             let fresh = NUMBERS.fetch_add(1, Ordering::Relaxed);
-            // 0 before the first generator of a process, be it born or forked.
+            // 0 before the first generator of a new or forked process.
             let made_with = match page.compare_exchange(0, fresh, Ordering::Relaxed, Ordering::Relaxed) {
                 Ok(_) => fresh,
                 Err(there) => there,
@@ -121,7 +120,7 @@ mod emptied_on_fork {
 
 #[cfg(not(all(feature = "std", unix, not(miri), not(loom))))]
 impl ForkMark {
-    /// Without a system that forks, or without one to ask, there is nothing to notice.
+    /// On systems without forks, or without a way to detect them, every process is the same.
     pub(crate) fn of_this_process() -> Self {
         static NEVER_EMPTIED: AtomicU64 = AtomicU64::new(0);
         Self { page: &NEVER_EMPTIED, made_with: 0 }

@@ -34,13 +34,13 @@ use crate::WorkerId;
 pub struct Lease {
     /// The worker.
     pub worker: WorkerId,
-    /// The first instant that may be used, in unix milliseconds.
+    /// The first instant of the lease, in unix milliseconds.
     pub from_unix_ms: u64,
-    /// The first instant that may not, in unix milliseconds.
+    /// The first instant after the lease, in unix milliseconds.
     pub until_unix_ms: u64,
 }
 
-/// Waits as the error advises; gives it back where waiting is no answer.
+/// Sleeps as long as the error advises; returns the error if waiting does not help.
 #[cfg(feature = "std")]
 #[cold]
 fn sleep_for(error: crate::GenerateError) -> Result<(), crate::GenerateError> {

@@ -1,5 +1,5 @@
 //! Ids for the public: a keyed, reversible permutation of all 63-bit numbers.
-//! What is shown tells neither when an id was made, nor by whom, nor how many were made before it.
+//! A hidden id does not reveal when it was made, by which worker, or how many ids came before it.
 
 use core::fmt;
 
@@ -12,32 +12,31 @@ use crate::Id;
 const LEFT_BITS: u32 = 31;
 const RIGHT_BITS: u32 = 32;
 
-/// What FF1 calls P: its version, method and addition (1, 2, 1), the radix 2, 10 rounds, the length of the left
-/// half, the length of the number, and the length of the tweak, which is empty.
+/// P of FF1: its version, method and addition (1, 2, 1), the radix 2, 10 rounds, the length of the left half, the length of the
+/// number, and the length of the tweak, which is empty.
 const FIRST_BLOCK: [u8; 16] = [1, 2, 1, 0, 0, 2, 10, 31, 0, 0, 0, 63, 0, 0, 0, 0];
 
-/// Turns ids into numbers that tell nothing, and back, with a key.
+/// Encrypts ids into numbers of the same size, and decrypts them, with a key.
 ///
-/// Two orders of one day whose ids are shown as they are tell how many orders were made between them, and since
-/// when. Hidden, they are two numbers of `0..2^63` that look random; each key gives another order. A hidden id is
+/// The plain ids of two orders reveal how many orders were made between them, and when. Hidden, they are two numbers in
+/// `0..2^63` that look random; each key gives other numbers. A hidden id is
 /// again an [`Id`] and goes through any text form: 11 characters in [base62](crate::codec::Alphabet::BASE62). Store the id
 /// and hide it at the edge: hidden ids do not sort by time.
 ///
 /// # What it is not
 ///
-/// - No authentication: every number reveals some id, so check that the id exists and that the caller may see it.
-/// - No random mask: one id always gives the same hidden id under one key. Use one key for each kind of thing,
-///   else equal numbers of two kinds show as equal.
-/// - No key management: whoever has the key reads every hidden id, and a new key changes all of them.
-/// - No short text: a small number becomes a long one. Where short texts for small numbers matter more than
-///   secrecy, the crate `sqids` is the tool.
+/// - No authentication: every number decrypts to some id, so check that the id exists and that the caller may see it.
+/// - No random mask: under one key, an id always gives the same hidden id. Use one key for each kind of object, otherwise the
+///   same number of two kinds has the same hidden id.
+/// - No key management: anyone with the key can read every hidden id, and a new key changes all of them.
+/// - No short text: a small number becomes a long one. If short texts for small numbers matter more than secrecy, use the crate
+///   `sqids`.
 ///
 /// # Construction
 ///
 /// FF1 of NIST SP 800-38G with AES-128, radix 2, 63 digits and an empty tweak: a Feistel network of ten rounds over
-/// 31 and 32 bits. The numbers of 63 bits are permuted directly, so no walk is needed to stay among them. A round
-/// costs one AES block (AES instructions are used where the processor has them). The tests hold it against the
-/// crate `fpe`.
+/// 31 and 32 bits. It permutes 63-bit numbers directly, so it needs no cycle walking. A round costs one AES block, with AES
+/// instructions if the processor has them. The tests compare it with the crate `fpe`.
 ///
 /// # Examples
 ///
@@ -57,12 +56,12 @@ const FIRST_BLOCK: [u8; 16] = [1, 2, 1, 0, 0, 2, 10, 31, 0, 0, 0, 63, 0, 0, 0, 0
 #[derive(Clone)]
 pub struct Hider {
     cipher: Aes128Enc,
-    /// The cipher of the first block, equal for every id.
+    /// The ciphertext of the first block, the same for every id.
     first: u128,
 }
 
 impl Hider {
-    /// Takes a key of 16 secret, random bytes. Neither allocates nor fails.
+    /// Makes a hider from a key of 16 secret, random bytes. Neither allocates nor fails.
     pub fn new(key: &[u8; 16]) -> Self {
         let cipher = Aes128Enc::new(&Array(*key));
         let mut hider = Self { cipher, first: 0 };
@@ -70,7 +69,7 @@ impl Hider {
         hider
     }
 
-    /// The number to show for an id.
+    /// Returns the hidden id to show for an id.
     pub fn hide(&self, id: Id) -> Id {
         let (mut left, mut right) = halves(id);
         for round in 0..10 {
@@ -80,7 +79,7 @@ impl Hider {
         join(left, right)
     }
 
-    /// The id that [`hide`](Self::hide) shows as this number; every number has one.
+    /// Returns the id of a hidden id, the inverse of [`hide`](Self::hide); every number has one.
     pub fn reveal(&self, hidden: Id) -> Id {
         let (mut left, mut right) = halves(hidden);
         for round in (0..10).rev() {
@@ -90,7 +89,7 @@ impl Hider {
         join(left, right)
     }
 
-    /// The low 32 bits of FF1's y: the others fall to the modulus.
+    /// Returns the low 32 bits of FF1's y; the modulus drops the others.
     #[expect(clippy::cast_possible_truncation, reason = "bits 64 to 95 are asked for")]
     fn round(&self, round: u8, half: u32) -> u32 {
         // Q is eleven zeros, the round and the half: one block, chained to the cipher of P.
@@ -106,7 +105,7 @@ impl Hider {
 }
 
 impl fmt::Debug for Hider {
-    /// Shows nothing of the key.
+    /// Prints nothing of the key.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str("Hider")
     }
@@ -121,7 +120,7 @@ const fn join(left: u32, right: u32) -> Id {
     Id::from_layout((left as u64) << RIGHT_BITS | right as u64)
 }
 
-/// The half that a round writes has 31 bits in even rounds, 32 in odd ones.
+/// Returns the mask of the half that a round writes: 31 bits in even rounds, 32 in odd ones.
 const fn mask(round: u8) -> u32 {
     if round.is_multiple_of(2) { u32::MAX >> (RIGHT_BITS - LEFT_BITS) } else { u32::MAX }
 }

@@ -1,5 +1,5 @@
-//! The id itself: a number in `0..2^63`, so that it fits a signed 64-bit column everywhere.
-//! Its text is decimal; other text forms live in [`crate::codec`].
+//! The id: a number in `0..2^63`, so that it fits a signed 64-bit column everywhere.
+//! Its text is decimal; [`crate::codec`] has other text forms.
 
 use core::fmt;
 use core::str::FromStr;
@@ -8,7 +8,7 @@ use crate::codec::{self, ParseIdError};
 
 /// A unique id, always in `0..2^63`.
 ///
-/// Ids compare as numbers; with a layout whose timestamp is on top that is the order of time.
+/// Ids compare as numbers. If the layout has its timestamp on top, that is the order of time.
 ///
 /// # Examples
 ///
@@ -30,7 +30,7 @@ impl Id {
     /// The largest id, 2^63 - 1.
     pub const MAX: Self = Self(i64::MAX as u64);
 
-    /// Takes a number for an id.
+    /// Makes an id from a number.
     ///
     /// # Errors
     ///
@@ -39,18 +39,18 @@ impl Id {
         if value > i64::MAX as u64 { Err(IdError::TooLarge { value }) } else { Ok(Self(value)) }
     }
 
-    /// For values that a checked layout made: at most 63 bits by construction.
+    /// Makes an id from a value of a checked layout, which has at most 63 bits.
     pub(crate) const fn from_layout(value: u64) -> Self {
         debug_assert!(value <= i64::MAX as u64);
         Self(value)
     }
 
-    /// The id as an unsigned number, in `0..2^63`.
+    /// Returns the id as an unsigned number, in `0..2^63`.
     pub const fn get(self) -> u64 {
         self.0
     }
 
-    /// The id as a signed number, never negative: what a BIGINT column takes.
+    /// Returns the id as a signed number for a BIGINT column; never negative.
     pub const fn as_i64(self) -> i64 {
         self.0.cast_signed()
     }
@@ -104,7 +104,7 @@ impl TryFrom<i64> for Id {
     }
 }
 
-/// Why a number is not an id.
+/// Why a number is not a valid id.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum IdError {

@@ -1,5 +1,5 @@
-//! Which bits of an id hold what: field widths in any order, the tick and the epoch.
-//! A `Layout` that exists is a layout that works: everything is checked when it is built.
+//! Which bits of an id hold which field: widths in any order, the tick and the epoch.
+//! A `Layout` is checked when it is built, so every existing one is valid.
 
 mod error;
 mod presets;
@@ -17,7 +17,7 @@ use crate::field::{Field, Generation, Sequence, Timestamp};
 use crate::utc::{MAX_UNIX_MS, Utc};
 use crate::{DatacenterId, Id, Parts, WorkerId};
 
-/// Bits an id has: 63, so that it is never negative as a signed 64-bit number.
+/// Bits of an id: 63, so that it is never negative as a signed 64-bit number.
 const ID_BITS: u32 = 63;
 /// The widest a field other than the timestamp may be: it is handled as a `u32`.
 const FIELD_BITS: u32 = 31;
@@ -39,7 +39,7 @@ impl Place {
     }
 }
 
-/// Which bits of an id hold what.
+/// Which bits of an id hold which field.
 ///
 /// ```text
 /// Layout::TWITTER
@@ -77,22 +77,22 @@ impl Layout {
         self.places[field as usize]
     }
 
-    /// How many bits a field has; 0 where the layout does not have it.
+    /// Returns the number of bits of a field; 0 if the layout does not have it.
     pub const fn width(&self, field: Field) -> u32 {
         self.place(field).width
     }
 
-    /// The position of a field's lowest bit, 0 for the lowest bit of the id.
+    /// Returns the position of a field's lowest bit; 0 is the lowest bit of the id.
     pub const fn shift(&self, field: Field) -> u32 {
         self.place(field).shift
     }
 
-    /// The largest value of a field.
+    /// Returns the largest value of a field.
     pub const fn max(&self, field: Field) -> u64 {
         self.place(field).max()
     }
 
-    /// The fields the layout has, from the top bit down.
+    /// Returns the fields of the layout, from the top bit down.
     pub fn fields(&self) -> impl Iterator<Item = Field> {
         let mut fields = Field::ALL;
         fields.sort_unstable_by_key(|field| core::cmp::Reverse(self.shift(*field)));
@@ -100,12 +100,12 @@ impl Layout {
         fields.into_iter().filter(move |field| places[*field as usize].width > 0)
     }
 
-    /// Bits in use, at most 63.
+    /// Returns the number of bits in use, at most 63.
     pub fn bits(&self) -> u32 {
         self.places.iter().map(|place| place.width).sum()
     }
 
-    /// The unit of the timestamp, a whole number of milliseconds.
+    /// Returns the unit of the timestamp, a whole number of milliseconds.
     pub const fn tick(&self) -> Duration {
         Duration::from_millis(self.tick_ms)
     }
@@ -114,24 +114,24 @@ impl Layout {
         self.tick_ms
     }
 
-    /// The instant of timestamp 0, in unix milliseconds.
+    /// Returns the instant of timestamp 0, in unix milliseconds.
     pub const fn epoch_unix_ms(&self) -> u64 {
         self.epoch_unix_ms
     }
 
-    /// The same bits with another epoch, which must leave the last timestamp in range, as those of all years do.
+    /// Returns the same bits with another epoch. It must leave the last timestamp in range, as the start of any year does.
     #[cfg(feature = "std")]
     pub(crate) const fn with_epoch(mut self, epoch_unix_ms: u64) -> Self {
         self.epoch_unix_ms = epoch_unix_ms;
         self
     }
 
-    /// The start of a timestamp's tick, in unix milliseconds.
+    /// Returns the start of a timestamp's tick, in unix milliseconds.
     pub const fn unix_ms(&self, timestamp: Timestamp) -> u64 {
         self.epoch_unix_ms.saturating_add(timestamp.0.saturating_mul(self.tick_ms))
     }
 
-    /// The tick that holds an instant; `None` before the epoch or after the last timestamp.
+    /// Returns the timestamp of an instant; `None` before the epoch or after the last timestamp.
     pub const fn timestamp_at(&self, unix_ms: u64) -> Option<Timestamp> {
         match unix_ms.checked_sub(self.epoch_unix_ms) {
             Some(since) if since / self.tick_ms <= self.max(Field::Timestamp) => {
@@ -141,19 +141,18 @@ impl Layout {
         }
     }
 
-    /// The instant at which timestamps run out, in unix milliseconds: the first one that has no timestamp.
+    /// Returns the end of the layout, in unix milliseconds: the first instant without a timestamp.
     ///
-    /// From then on generators answer [`GenerateError::TimestampOverflow`](crate::GenerateError::TimestampOverflow),
-    /// never a wrapped or negative id.
+    /// From then on generators return [`GenerateError::TimestampOverflow`](crate::GenerateError::TimestampOverflow), never a
+    /// wrapped or negative id.
     pub const fn ends_at_unix_ms(&self) -> u64 {
         self.unix_ms(Timestamp(self.max(Field::Timestamp) + 1))
     }
 
-    /// How much time is left from an instant on, until timestamps run out.
+    /// Returns the time from an instant, in unix milliseconds, to the end of the layout.
     ///
-    /// `unix_ms` is in unix milliseconds. The answer is in whole milliseconds: from zero, at and after
-    /// [`ends_at_unix_ms`](Self::ends_at_unix_ms), to all that lies between 1970 and that end. Before the epoch it
-    /// holds the time until the epoch too, in which there are no timestamps either.
+    /// The result is in whole milliseconds, and zero at and after [`ends_at_unix_ms`](Self::ends_at_unix_ms). Before the epoch it
+    /// includes the time until the epoch, which has no timestamps either.
     ///
     /// # Examples
     ///
@@ -171,9 +170,10 @@ impl Layout {
         Duration::from_millis(self.ends_at_unix_ms().saturating_sub(unix_ms))
     }
 
-    /// The smallest id of the tick that holds an instant, for `WHERE id >= ...`.
+    /// Returns the smallest id of the tick that contains an instant, for `WHERE id >= ...`.
     ///
-    /// `None` outside the layout's time, or where the timestamp is not on top.
+    /// Returns `None` outside the layout's time, or if the timestamp is not on top. The instant is in unix milliseconds;
+    /// [`Utc`] converts from `SystemTime`.
     ///
     /// # Examples
     ///
@@ -191,40 +191,40 @@ impl Layout {
         Some(Id::from_layout(timestamp.0 << self.shift(Field::Timestamp)))
     }
 
-    /// The largest id of the tick that holds an instant, for `WHERE id <= ...`.
+    /// Returns the largest id of the tick that contains an instant, for `WHERE id <= ...`.
     ///
-    /// `None` outside the layout's time, or where the timestamp is not on top.
+    /// Returns `None` outside the layout's time, or if the timestamp is not on top.
     pub fn last_id_at(&self, unix_ms: u64) -> Option<Id> {
         let first = self.first_id_at(unix_ms)?;
         Some(Id::from_layout(first.get() | ((1 << self.shift(Field::Timestamp)) - 1)))
     }
 
-    /// Whether ids of different workers sort by time: the timestamp is the top field.
+    /// Returns whether ids of different workers sort by time, which they do if the timestamp is the top field.
     pub fn sorts_by_time(&self) -> bool {
         self.fields().next() == Some(Field::Timestamp)
     }
 
-    /// Whether every id stays a safe integer of JavaScript, at most 53 bits.
+    /// Returns whether every id is a safe integer in JavaScript: at most 53 bits.
     pub fn is_safe_in_javascript(&self) -> bool {
         self.bits() <= 53
     }
 
-    /// How many workers, over all datacenters.
+    /// Returns the number of workers over all datacenters.
     pub const fn workers(&self) -> u64 {
         1 << (self.width(Field::Datacenter) + self.width(Field::Worker))
     }
 
-    /// Ids that one worker can make in a second.
+    /// Returns the number of ids that one worker can make in a second.
     pub const fn ids_per_second_per_worker(&self) -> u64 {
         (self.max(Field::Sequence) + 1) * 1000 / self.tick_ms
     }
 
-    /// Ids that all workers together can make in a second.
+    /// Returns the number of ids that all workers together can make in a second.
     pub const fn ids_per_second(&self) -> u128 {
         self.ids_per_second_per_worker() as u128 * self.workers() as u128
     }
 
-    /// Puts an id together.
+    /// Composes an id from its fields.
     ///
     /// # Errors
     ///
@@ -239,7 +239,7 @@ impl Layout {
         Ok(Id::from_layout(id))
     }
 
-    /// Whether a field can hold a value.
+    /// Checks that a value fits its field.
     ///
     /// # Errors
     ///
@@ -251,11 +251,11 @@ impl Layout {
         Ok(())
     }
 
-    /// Takes an id apart; the inverse of [`compose`](Self::compose).
+    /// Splits an id into its fields; the inverse of [`compose`](Self::compose).
     ///
     /// # Errors
     ///
-    /// [`SplitError`] when the id has bits above the layout's fields: it is not of this layout.
+    /// [`SplitError`] if the id has bits above the layout's fields: another layout made it.
     ///
     /// # Examples
     ///
@@ -304,14 +304,15 @@ impl Layout {
         Ok(Utc(self.unix_ms(self.split(id)?.timestamp)).into())
     }
 
-    /// A short name of exactly this layout, of letters, digits and `.@=-` only: field order, widths, tick and
-    /// epoch. Two layouts are equal if and only if their fingerprints are.
+    /// Returns a short name of exactly this layout, of letters, digits and `.@=-` only: field order, widths, tick and epoch.
+    ///
+    /// Two layouts are equal if and only if their fingerprints are.
     pub fn fingerprint(&self) -> impl fmt::Display {
         text::Fingerprint(*self)
     }
 }
 
-/// Builds a [`Layout`], checked at the end.
+/// Builds a [`Layout`]; [`build`](Self::build) checks it.
 ///
 /// # Examples
 ///
@@ -330,37 +331,37 @@ pub struct LayoutBuilder {
 }
 
 impl LayoutBuilder {
-    /// The timestamp, `bits` wide.
+    /// Adds the timestamp, `bits` wide.
     #[must_use]
     pub const fn timestamp(self, bits: u32) -> Self {
         self.field(Field::Timestamp, bits)
     }
 
-    /// The datacenter, `bits` wide.
+    /// Adds the datacenter, `bits` wide.
     #[must_use]
     pub const fn datacenter(self, bits: u32) -> Self {
         self.field(Field::Datacenter, bits)
     }
 
-    /// The worker, `bits` wide.
+    /// Adds the worker, `bits` wide.
     #[must_use]
     pub const fn worker(self, bits: u32) -> Self {
         self.field(Field::Worker, bits)
     }
 
-    /// The generation, `bits` wide.
+    /// Adds the generation, `bits` wide.
     #[must_use]
     pub const fn generation(self, bits: u32) -> Self {
         self.field(Field::Generation, bits)
     }
 
-    /// The sequence, `bits` wide.
+    /// Adds the sequence, `bits` wide.
     #[must_use]
     pub const fn sequence(self, bits: u32) -> Self {
         self.field(Field::Sequence, bits)
     }
 
-    /// The next field below those named so far.
+    /// Adds a field below those added so far.
     #[must_use]
     pub const fn field(mut self, field: Field, bits: u32) -> Self {
         let mut i = 0;
@@ -380,14 +381,14 @@ impl LayoutBuilder {
         self
     }
 
-    /// The unit of the timestamp: whole milliseconds, 1 ms if not set.
+    /// Sets the unit of the timestamp, in whole milliseconds; 1 ms by default.
     #[must_use]
     pub const fn tick(mut self, tick: Duration) -> Self {
         self.tick = tick;
         self
     }
 
-    /// The instant of timestamp 0, in unix milliseconds.
+    /// Sets the instant of timestamp 0, in unix milliseconds.
     #[must_use]
     pub const fn epoch_unix_ms(mut self, epoch_unix_ms: u64) -> Self {
         self.epoch_unix_ms = Some(epoch_unix_ms);
@@ -398,7 +399,7 @@ impl LayoutBuilder {
     ///
     /// # Errors
     ///
-    /// [`LayoutError`] says what cannot be and what would fit.
+    /// [`LayoutError`] with the invalid value and what would fit.
     pub const fn build(self) -> Result<Layout, LayoutError> {
         if let Some(error) = self.refused {
             return Err(error);
@@ -417,7 +418,7 @@ impl LayoutBuilder {
         if epoch_unix_ms > MAX_UNIX_MS {
             return Err(LayoutError::EpochTooLate { epoch_unix_ms });
         }
-        // Instants are computed in 64 bits; a layout that lasts longer than they reach gains nothing.
+        // Instants have 64 bits: a layout cannot last longer than they reach.
         let span = (1_u128 << widths.timestamp) * tick_ms as u128;
         if span + epoch_unix_ms as u128 > i64::MAX as u128 {
             return Err(LayoutError::LastsTooLong { bits: widths.timestamp, tick_ms });

@@ -1,5 +1,5 @@
-//! What to do when the clock goes back: reject, wait or borrow, as a chain with one text form.
-//! Pure: a rule looks at how far back the clock is and says what is to be done.
+//! What a generator does when the clock goes back: reject, wait, borrow or enter another generation, as a chain with a text form.
+//! Pure: a rule decides by how far the clock is behind.
 
 use core::fmt;
 use core::str::FromStr;
@@ -9,20 +9,20 @@ use crate::error::Snippet;
 
 const MAX_STEPS: usize = 4;
 
-/// A day: what is longer no rule should bridge.
+/// A day: no rule should bridge more.
 const MAX_BOUND_MS: u64 = 86_400_000;
 
 /// One step of a rule.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum Step {
-    /// Give the caller an error. What every chain ends in.
+    /// Return an error to the caller. Every chain ends with this step.
     Reject,
-    /// Wait for the clock while it is behind by no more than this.
+    /// Wait for the clock if it is behind by at most this.
     Wait(Duration),
-    /// Go on in timestamps ahead of the clock, by no more than this; also when a tick is used up.
+    /// Go on in timestamps ahead of the clock, by at most this; also when a tick is used up.
     Borrow(Duration),
-    /// Enter another generation, one whose own timestamps all lie before the clock.
+    /// Enter another generation whose own timestamps all lie before the clock.
     Generation,
 }
 
@@ -37,27 +37,26 @@ impl Step {
     }
 }
 
-/// In whole milliseconds, a day at most.
+/// Cuts a bound to whole milliseconds and at most a day.
 const fn bounded(bound: Duration) -> Duration {
     let ms = bound.as_millis();
     #[expect(clippy::cast_possible_truncation, reason = "less than a day")]
     Duration::from_millis(if ms < MAX_BOUND_MS as u128 { ms as u64 } else { MAX_BOUND_MS })
 }
 
-/// What to do when the clock goes back, as a chain of steps: the first step whose bound covers it decides.
+/// What a generator does when the clock goes back: a chain of steps, of which the first one whose bound covers it decides.
 ///
 /// | step | clock behind by at most its bound | tick used up |
 /// |---|---|---|
 /// | `reject` | error (Twitter) | wait for the next tick |
 /// | `wait(5ms)` | wait (Leaf) | wait for the next tick |
 /// | `borrow(10ms)` | use the timestamps ahead of the clock | use the next tick, at most 10 ms ahead |
-/// | `generation` | go on at the clock's time in another generation, if one was never used so far | wait for the next tick |
+/// | `generation` | go on at the clock's time in a generation that was never used that late | wait for the next tick |
 ///
-/// `generation` needs a layout with generation bits: on top of the sequence they are the stepped base sequence of
-/// the literature, on top of the worker the backup worker id. Each generation keeps its own high-water mark and is
-/// entered only above it; where none fits, the next step decides. Of generation bits four are used at most, 16
-/// generations. Ids then follow the clock back: they are unique
-/// as ever, and increase only between two steps of the clock.
+/// `generation` needs a layout with generation bits. Above the sequence they are the stepped base sequence of the literature,
+/// above the worker the backup worker id. Each generation has its own high-water mark, and a generator enters one only above its
+/// mark; if none fits, the next step decides. A generator uses at most four generation bits, which are 16 generations. Ids then
+/// follow the clock back: they stay unique, but increase only between two steps of the clock.
 ///
 /// # Examples
 ///
@@ -71,11 +70,11 @@ const fn bounded(bound: Duration) -> Duration {
 /// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Rule {
-    /// Without the `reject` at the end, which every chain has.
+    /// The steps before the `reject` that ends every chain.
     steps: [Option<Step>; MAX_STEPS],
 }
 
-/// What a rule decides.
+/// The decision of a rule.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Decision {
     GoOn,
@@ -85,44 +84,44 @@ pub(crate) enum Decision {
 }
 
 impl Rule {
-    /// An error whenever the clock is behind: Twitter's rule.
+    /// Returns an error whenever the clock is behind: Twitter's rule.
     pub const REJECT: Self = Self { steps: [None; MAX_STEPS] };
 
-    /// Waits while the clock is behind by no more than `max`, refuses beyond.
+    /// Waits if the clock is behind by at most `max`, and rejects otherwise.
     ///
-    /// Bounds are whole milliseconds, a part of one is cut off; more than a day counts as a day.
+    /// A bound is cut to whole milliseconds and to at most a day.
     pub const fn wait(max: Duration) -> Self {
         Self { steps: [Some(Step::Wait(bounded(max))), None, None, None] }
     }
 
-    /// Goes on in timestamps ahead of the clock by no more than `max_ahead`, refuses beyond.
+    /// Goes on in timestamps ahead of the clock by at most `max_ahead`, and rejects otherwise.
     ///
     /// **Without a lease, a generator that borrowed must not be rebuilt for the same worker until `max_ahead` has passed.**
-    /// The new generator starts at the clock and repeats the borrowed timestamps. Pass the end of the old one
+    /// The new generator starts at the clock's time and repeats the borrowed timestamps. Pass the end of the old generator
     /// ([`Generator::end`](crate::Generator::end)) to
     /// [`not_before_unix_ms`](crate::generator::GeneratorBuilder::not_before_unix_ms), or wait. A lease prevents it.
     ///
-    /// A bound as for [`wait`](Self::wait); a generator cuts it to whole ticks of its layout.
+    /// The bound is cut as in [`wait`](Self::wait), and by a generator to whole ticks of its layout.
     pub const fn borrow(max_ahead: Duration) -> Self {
         Self { steps: [Some(Step::Borrow(bounded(max_ahead))), None, None, None] }
     }
 
-    /// Goes on in a generation whose own timestamps all lie before the clock, refuses where there is none.
+    /// Goes on in a generation whose own timestamps all lie before the clock, and rejects if there is none.
     pub const fn generation() -> Self {
         Self { steps: [Some(Step::Generation), None, None, None] }
     }
 
-    /// Whether a step enters another generation.
+    /// Returns whether a step enters another generation.
     pub(crate) fn uses_generations(&self) -> bool {
         self.steps().any(|step| step == Step::Generation)
     }
 
-    /// This rule, then another for what this one does not cover.
+    /// Appends another rule for what this one does not cover.
     ///
     /// # Errors
     ///
     /// [`RuleError::TooLong`] for more than four steps before the `reject`, [`RuleError::AfterReject`] for a step after
-    /// [`REJECT`](Self::REJECT), which would never be used.
+    /// [`REJECT`](Self::REJECT), which would have no effect.
     pub fn then(self, next: Self) -> Result<Self, RuleError> {
         match next.steps[0] {
             Some(step) if self == Self::REJECT => {
@@ -140,12 +139,12 @@ impl Rule {
         Ok(self)
     }
 
-    /// The steps in order, `reject` last.
+    /// Returns the steps in order, `reject` last.
     pub fn steps(&self) -> impl Iterator<Item = Step> {
         self.steps.into_iter().flatten().chain([Step::Reject])
     }
 
-    /// With every borrow cut to whole ticks: a timestamp cannot be ahead by a part of one.
+    /// Cuts every borrow to whole ticks: a timestamp cannot be ahead by a part of one.
     pub(crate) fn in_ticks_of(mut self, tick_ms: u64) -> Self {
         for step in self.steps.iter_mut().flatten() {
             if let Step::Borrow(max) = step {
@@ -156,13 +155,13 @@ impl Rule {
         self
     }
 
-    /// How far ahead of the clock a timestamp may be: the largest borrow of the chain.
+    /// Returns how far ahead of the clock a timestamp may be: the largest borrow of the chain.
     pub fn max_ahead(&self) -> Duration {
         let bounds = self.steps().map(|step| if let Step::Borrow(max) = step { max } else { Duration::ZERO });
         bounds.max().unwrap_or_default()
     }
 
-    /// What to do about a clock that is `behind`; `fits` tells whether a generation can be entered.
+    /// Decides what to do if the clock is `behind`; `fits` tells whether a generation fits.
     pub(crate) fn decide(&self, behind: Duration, fits: bool) -> Decision {
         for step in self.steps() {
             match step {
@@ -177,7 +176,7 @@ impl Rule {
 }
 
 impl Default for Rule {
-    /// `wait(10ms)`: bridges what a time daemon does, refuses what an accident does.
+    /// `wait(10ms)`: covers the corrections of a time daemon, and rejects larger steps.
     fn default() -> Self {
         Self::wait(Duration::from_millis(10))
     }
@@ -260,23 +259,23 @@ fn read_duration(text: &str) -> Option<Duration> {
     (ms <= MAX_BOUND_MS).then(|| Duration::from_millis(ms))
 }
 
-/// Why a text or a chain is not a rule.
+/// Why a text or a chain is not a valid rule.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum RuleError {
-    /// A step that there is not.
+    /// A step is unknown.
     UnknownStep {
         /// The step.
         text: Snippet,
     },
-    /// A bound that is not a time.
+    /// A bound is not a time.
     Bound {
         /// The bound.
         text: Snippet,
     },
-    /// Something stands after `reject`.
+    /// A step follows `reject`.
     AfterReject {
-        /// What stands there.
+        /// The step.
         text: Snippet,
     },
     /// More than four steps.

@@ -1,5 +1,5 @@
-//! The schemes that are not layouts of 64 bits: `ObjectId` (96 bits), UUID v4, UUID v7 and ULID (128 bits).
-//! One enum over the usual crates: parse, take apart, and make ids that strictly increase within a process.
+//! Ids that are not 64-bit layouts: `ObjectId` (96 bits), UUID v4, UUID v7 and ULID (128 bits).
+//! One enum over the usual crates: it parses and splits ids, and makes ids that strictly increase within a process.
 
 mod object_id;
 mod ulid;
@@ -49,10 +49,10 @@ pub enum Scheme {
 }
 
 impl Scheme {
-    /// Every scheme.
+    /// All schemes.
     pub const ALL: [Self; 4] = [Self::ObjectId, Self::Uuid4, Self::Uuid7, Self::Ulid];
 
-    /// The scheme's name, which [`FromStr`] reads: `objectid`, `uuid4`, `uuid7`, `ulid`.
+    /// Returns the scheme's name, which [`FromStr`] reads: `objectid`, `uuid4`, `uuid7`, `ulid`.
     pub const fn name(self) -> &'static str {
         match self {
             Self::ObjectId => "objectid",
@@ -62,7 +62,7 @@ impl Scheme {
         }
     }
 
-    /// Bytes of an id: 12 or 16.
+    /// Returns the length of an id in bytes: 12 or 16.
     pub const fn byte_len(self) -> usize {
         match self {
             Self::ObjectId => 12,
@@ -70,12 +70,12 @@ impl Scheme {
         }
     }
 
-    /// Reads an id of this scheme. Letters may be of either case; a UUID may be without hyphens, but not in braces or
-    /// after `urn:uuid:`.
+    /// Reads an id of this scheme. It accepts letters of either case, and a UUID without hyphens, but not in braces or after
+    /// `urn:uuid:`.
     ///
     /// # Errors
     ///
-    /// [`SchemeError`] when the text is no such id, or a UUID of another version.
+    /// [`SchemeError`] if the text is not such an id, or is a UUID of another version.
     pub fn parse(self, text: &str) -> Result<SchemeId, SchemeError> {
         let malformed = SchemeError::Malformed { scheme: self, text: Snippet::of(text) };
         match self {
@@ -85,13 +85,13 @@ impl Scheme {
         }
     }
 
-    /// Reads an id of this scheme from its bytes, the highest first, as [`SchemeId::write_bytes`] writes them and a
-    /// `BINARY(16)`, `uuid` or BSON column holds them.
+    /// Reads an id of this scheme from its bytes, highest first, as [`SchemeId::write_bytes`] writes them and as `BINARY(16)`,
+    /// `uuid` and BSON columns store them.
     ///
     /// # Errors
     ///
-    /// [`SchemeError::Length`] unless there are [`byte_len`](Self::byte_len) bytes, [`SchemeError::Version`] for a UUID of
-    /// another version.
+    /// [`SchemeError::Length`] for another length than [`byte_len`](Self::byte_len), [`SchemeError::Version`] for a UUID of another
+    /// version.
     ///
     /// ```
     /// use snowmint::scheme::Scheme;
@@ -113,11 +113,11 @@ impl Scheme {
         }
     }
 
-    /// Makes ids of this scheme with a clock's time.
+    /// Makes a generator of this scheme's ids with a clock.
     ///
     /// # Errors
     ///
-    /// [`SchemeGenerateError::NoRandom`] when the operating system has no randomness yet.
+    /// [`SchemeGenerateError::NoRandom`] if the operating system has no randomness yet.
     pub fn generator<C: Clock>(self, clock: C) -> Result<SchemeGenerator<C>, SchemeGenerateError> {
         Ok(SchemeGenerator { scheme: self, clock, source: ArcSwap::from_pointee(Source::new(self)?) })
     }
@@ -147,23 +147,23 @@ pub struct SchemeId {
 }
 
 impl SchemeId {
-    /// The scheme.
+    /// Returns the scheme.
     pub const fn scheme(&self) -> Scheme {
         self.scheme
     }
 
-    /// The id as a number of 96 or 128 bits.
+    /// Returns the id as a number of 96 or 128 bits.
     pub const fn as_u128(&self) -> u128 {
         self.value
     }
 
-    /// The id as bytes, the highest first; an `ObjectId` has 12, the others 16.
+    /// Writes the id as bytes, highest first: 12 for an `ObjectId`, 16 for the others.
     pub fn write_bytes<'b>(&self, buffer: &'b mut [u8; 16]) -> &'b [u8] {
         *buffer = self.value.to_be_bytes();
         &buffer[16 - self.scheme.byte_len()..]
     }
 
-    /// When it was made, in unix milliseconds; `None` for a UUID v4. An `ObjectId` tells whole seconds.
+    /// Returns when the id was made, in unix milliseconds; `None` for a UUID v4. An `ObjectId` has whole seconds.
     #[expect(clippy::cast_possible_truncation, reason = "32 or 48 bits are asked for")]
     pub const fn unix_ms(&self) -> Option<u64> {
         match self.scheme {
@@ -173,7 +173,7 @@ impl SchemeId {
         }
     }
 
-    /// The fields, from the top bit down.
+    /// Returns the fields, from the top bit down.
     pub fn fields(&self) -> &'static [SchemeField] {
         match self.scheme {
             Scheme::ObjectId => object_id::FIELDS,
@@ -183,7 +183,7 @@ impl SchemeId {
         }
     }
 
-    /// The fields with their values, from the top bit down.
+    /// Returns the fields with their values, from the top bit down.
     ///
     /// ```
     /// use snowmint::scheme::Scheme;
@@ -199,7 +199,7 @@ impl SchemeId {
 }
 
 impl PartialOrd for SchemeId {
-    /// Ids of two schemes have no order.
+    /// Returns `None` for ids of different schemes.
     fn partial_cmp(&self, other: &Self) -> Option<core::cmp::Ordering> {
         (self.scheme == other.scheme).then(|| self.value.cmp(&other.value))
     }
@@ -229,9 +229,9 @@ pub struct SchemeField {
     pub name: &'static str,
     /// The position of its lowest bit, 0 for the lowest bit of the id.
     pub shift: u32,
-    /// How many bits it has.
+    /// Its number of bits.
     pub width: u32,
-    /// Whether its value means something as a number; random bits do not.
+    /// Whether its value is a number and not random bits.
     pub is_number: bool,
 }
 
@@ -244,7 +244,7 @@ impl SchemeField {
         Self { name, shift, width, is_number: false }
     }
 
-    /// Shows a value of this field: numbers in decimal, random bits in hexadecimal.
+    /// Formats a value of this field: numbers in decimal, random bits in hexadecimal.
     pub fn show(&self, value: u128) -> impl fmt::Display + use<> {
         Shown { field: *self, value }
     }
@@ -269,13 +269,12 @@ const fn bits(value: u128, shift: u32, width: u32) -> u128 {
     value >> shift & ((1 << width) - 1)
 }
 
-/// Makes ids of one [`Scheme`]; but for UUID v4, each is greater than the one before, whatever the clock does.
+/// Makes ids of one [`Scheme`]. Except for UUID v4, each id is greater than the one before, whatever the clock does.
 ///
-/// It is shared by threads behind one short lock, asks the operating system for randomness (for every id but an
-/// `ObjectId`), never waits, and does not allocate. A forked child draws new randomness and has a lock of its own, so
-/// it neither goes on where its parent was nor waits for a thread that only its parent has; its first id allocates.
-/// [`GenerateError::Forked`](crate::GenerateError::Forked) says where forks are noticed. What keeps the ids of two generators apart
-/// is chance alone: 40 random bits for an `ObjectId`, 73 or more for the others.
+/// Threads share it behind one short lock. It gets randomness from the operating system (for every id except an `ObjectId`) and
+/// does not allocate. A forked child gets new randomness and a lock of its own, so it neither continues its parent's ids nor waits
+/// for a thread of its parent; its first id allocates. [`GenerateError::Forked`](crate::GenerateError::Forked) states where forks
+/// are detected. Only chance separates the ids of two generators: 40 random bits for an `ObjectId`, 73 or more for the others.
 ///
 /// # Examples
 ///
@@ -291,22 +290,22 @@ const fn bits(value: u128, shift: u32, width: u32) -> u128 {
 pub struct SchemeGenerator<C> {
     scheme: Scheme,
     clock: C,
-    /// Of this process, or of the one it was forked from until the first id is drawn.
+    /// Of this process; in a forked child, of its parent until the first id.
     source: ArcSwap<Source>,
 }
 
 impl<C: Clock> SchemeGenerator<C> {
-    /// The scheme.
+    /// Returns the scheme.
     pub const fn scheme(&self) -> Scheme {
         self.scheme
     }
 
-    /// The next id.
+    /// Returns the next id, or the reason why there is none now.
     ///
     /// # Errors
     ///
-    /// [`SchemeGenerateError`] when there is no randomness, or the clock shows a time the scheme cannot hold. Nothing
-    /// was used up; calling again is safe.
+    /// [`SchemeGenerateError`] if there is no randomness, or if the clock's time does not fit the scheme. A failed call uses up
+    /// nothing, and a retry is safe.
     pub fn try_next_id(&self) -> Result<SchemeId, SchemeGenerateError> {
         let unix_ms = self.clock.unix_ms();
         let source = self.source_of_this_process()?;
@@ -321,19 +320,19 @@ impl<C: Clock> SchemeGenerator<C> {
         Ok(SchemeId { scheme: self.scheme, value })
     }
 
-    /// Looked up without a lock: what was locked when the process was forked stays so in the child.
+    /// Loads without a lock: a lock that was held during a fork stays locked in the child.
     fn source_of_this_process(&self) -> Result<Guard<Arc<Source>>, SchemeGenerateError> {
         let found = self.source.load();
         if found.mark.is_same_process() {
             return Ok(found);
         }
-        // Of threads that come here at once, one has its source used by all.
+        // If several threads arrive at once, all use the source of one of them.
         self.source.compare_and_swap(&found, Arc::new(Source::new(self.scheme)?));
         Ok(self.source.load())
     }
 }
 
-/// What the ids of one process come from.
+/// The state from which one process makes ids.
 #[derive(Debug)]
 struct Source {
     mark: ForkMark,
@@ -366,34 +365,34 @@ fn random<const N: usize>() -> Result<[u8; N], SchemeGenerateError> {
     Ok(bytes)
 }
 
-/// Why a text is not an id of a scheme.
+/// Why a text is not a valid id of a scheme.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum SchemeError {
-    /// No scheme has this name.
+    /// The name of the scheme is unknown.
     NoScheme {
         /// The name.
         text: Snippet,
     },
-    /// The text is not of the scheme's form.
+    /// The text does not have the scheme's form.
     Malformed {
         /// The scheme.
         scheme: Scheme,
         /// The text.
         text: Snippet,
     },
-    /// Another number of bytes than an id of the scheme has.
+    /// The length is not that of the scheme's ids.
     Length {
         /// The scheme.
         scheme: Scheme,
-        /// How many bytes there are.
+        /// The length, in bytes.
         found: usize,
     },
     /// A UUID of another version, or of another standard.
     Version {
         /// The scheme.
         scheme: Scheme,
-        /// The version found; 0 where its variant is not that of RFC 9562.
+        /// The version found; 0 if the variant is not that of RFC 9562.
         found: u8,
     },
 }
@@ -438,19 +437,19 @@ impl fmt::Display for SchemeError {
 
 impl core::error::Error for SchemeError {}
 
-/// Why there is no id of a scheme now.
+/// Why a generator of a scheme returns no id now.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum SchemeGenerateError {
-    /// The operating system gave no randomness.
+    /// The operating system provides no randomness.
     NoRandom,
-    /// The random bits of this millisecond are at their end: the next one has fresh ones.
+    /// The random bits of this millisecond are used up; the next millisecond has new ones.
     Exhausted,
-    /// The scheme has no timestamp for what the clock shows.
+    /// The scheme has no timestamp for the clock's time.
     TimestampOverflow {
         /// The scheme.
         scheme: Scheme,
-        /// What the clock shows, in unix milliseconds.
+        /// The clock's time, in unix milliseconds.
         now_unix_ms: u64,
         /// The first instant without a timestamp, in unix milliseconds.
         ends_unix_ms: u64,

@@ -1,5 +1,4 @@
-//! Where the sequence of a fresh tick starts. A tick that always starts at 0 makes only even ids when ids are
-//! rare, and sends most of them to one shard.
+//! Where the sequence of a new tick starts. If every tick starts at 0, rare ids are all even, and most go to one shard.
 
 use core::fmt;
 use core::num::NonZeroU32;
@@ -7,25 +6,25 @@ use core::str::FromStr;
 
 use crate::error::Snippet;
 
-/// Where the sequence of a fresh tick starts.
+/// Where the sequence of a new tick starts.
 ///
 /// | start | text | rare ids, modulo n | order inside a tick | ids a tick |
 /// |---|---|---|---|---|
 /// | `Zero` | `zero` | skewed: the sequence is mostly 0 | increasing | all |
-/// | `Random` | `random`, `random(100)` | even, where n is small beside the bound | increasing until the sequence wraps | all |
-/// | `Rolling` | `rolling` | even for n up to half of the sequence | increasing | about half at least in a tick that follows an idle one, all under load |
+/// | `Random` | `random`, `random(100)` | even if n is small compared with the bound | increasing until the sequence wraps | all |
+/// | `Rolling` | `rolling` | even for n up to half of the sequence | increasing | at least about half after an idle tick, all under load |
 ///
-/// `Rolling` is even for a modulus n up to half of the sequence's values. Beyond that some remainders never occur: a tick
-/// starts in the lower half of the sequence or a few values above, so that for ids modulo 4096 under `twitter` about half
-/// of the remainders stay empty while ids are rare. For such a modulus take `Random`.
+/// `Rolling` is even for a modulus n up to half of the sequence's values. For a larger n some remainders never occur: a tick
+/// starts in the lower half of the sequence or a few values above. For ids modulo 4096 under `twitter`, about half of the
+/// remainders stay empty while ids are rare. Use `Random` for such a modulus.
 ///
-/// Even also for each of several consumers that draw in turn: none of them gets, say, the even ids only. Where a tick
-/// starts is a function of the tick and the worker: nobody has to find randomness, and nothing is to be kept secret.
+/// The ids are also even for each of several consumers that take turns: none of them gets only even ids, for instance. The start
+/// is a function of the tick and the worker. It needs no source of randomness and is no secret.
 ///
 /// # Source
 ///
-/// `Random` is the start of a new millisecond in Leaf (`random(100)`); going on from the last value is what `CosId`
-/// does. `ShardingSphere` issue 31901 tells what consumers in turn get from a start that alternates.
+/// Leaf starts a new millisecond at `random(100)`; `CosId` goes on from the last value. `ShardingSphere` issue 31901 describes
+/// what consumers in turn get from an alternating start.
 ///
 /// # Examples
 ///
@@ -39,17 +38,17 @@ use crate::error::Snippet;
 /// ```
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub enum Start {
-    /// At 0, as Twitter's.
+    /// At 0, like Twitter Snowflake.
     #[default]
     Zero,
-    /// At a value below `bound` that looks random, another one in each tick; the sequence wraps inside its tick, so
-    /// that none is lost. A bound of at least the sequences of a tick means any of them.
+    /// At a value below `bound` that looks random and differs from tick to tick. The sequence wraps within its tick, so no id is
+    /// lost. A bound as large as the sequence allows any value.
     Random {
-        /// The first value that is not taken.
+        /// The exclusive upper bound.
         bound: NonZeroU32,
     },
-    /// 0 to 7 values after where the sequence of the tick before stopped, while that was in the lower half; else at one
-    /// of the first 8. A sequence of less than 6 bits skips none, and consumers in turn may get uneven shares.
+    /// 0 to 7 values after the end of the last tick's sequence if that is in the lower half, otherwise at one of the first 8
+    /// values. A sequence of less than 6 bits skips none, and consumers in turn may get uneven shares.
     Rolling,
 }
 
@@ -87,7 +86,7 @@ impl FromStr for Start {
     }
 }
 
-/// A text that is no start of a sequence.
+/// A text is not a valid start.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct StartError {
     /// The text.
@@ -107,7 +106,7 @@ impl fmt::Display for StartError {
 
 impl core::error::Error for StartError {}
 
-/// The random start of one tick: a pure function, so that an id stays a pure function of its cursor.
+/// Returns the random start of a tick: a pure function, so that an id stays a pure function of its cursor.
 ///
 /// # Source
 ///
@@ -119,11 +118,11 @@ pub(crate) const fn random_start(tick: u64, bound: u32, seed: u64) -> u64 {
     (((z ^ (z >> 31)) >> 32) * bound as u64) >> 32
 }
 
-/// A rolling start skips less than so many values. Without a gap that varies, two consumers in turn would get the even
-/// and the odd ids.
+/// A rolling start skips fewer values than this. Without a varying gap, two consumers in turn would get the even and the odd
+/// ids.
 const GAPS: u32 = 8;
 
-/// The first cursor of a fresh tick that rolls on from the last one used.
+/// Returns the first cursor of a new tick that rolls on from the last used one.
 pub(crate) const fn rolled(fresh: u64, last: u64, sequence_bits: u32) -> u64 {
     let mask = (1 << sequence_bits) - 1;
     let from = if last & mask <= mask / 2 { last & mask } else { 0 };

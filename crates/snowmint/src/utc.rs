@@ -1,5 +1,5 @@
 //! Instants as text: milliseconds since 1970 to RFC 3339 in UTC and back.
-//! Only what epochs and ids need; no leap seconds, no time zones but a fixed offset when reading.
+//! It covers what epochs and ids need: no leap seconds, and no time zones except a fixed offset in the input.
 
 use core::fmt;
 #[cfg(feature = "std")]
@@ -12,7 +12,7 @@ const MS_PER_DAY: u64 = 86_400_000;
 /// Milliseconds of the average Gregorian year, 365.2425 days.
 pub const MS_PER_YEAR: u64 = 31_556_952_000;
 
-/// The last instant that RFC 3339 can write, 9999-12-31T23:59:59.999Z, in unix milliseconds.
+/// The last instant that RFC 3339 can represent, 9999-12-31T23:59:59.999Z, in unix milliseconds.
 pub const MAX_UNIX_MS: u64 = 253_402_300_799_999;
 
 /// An instant in unix milliseconds, shown as `2010-11-04T01:42:54.657Z`.
@@ -59,23 +59,23 @@ impl fmt::Display for Utc {
     }
 }
 
-/// Why a text is not an instant.
+/// Why a text is not a valid instant.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum UtcError {
-    /// Not of the form `2010-11-04T01:42:54.657Z` or `2010-11-04`, or no such date.
+    /// Not of the form `2010-11-04T01:42:54.657Z` or `2010-11-04`, or not a real date.
     Malformed {
-        /// What was given.
+        /// The input.
         text: Snippet,
     },
-    /// Four digits alone: as unix milliseconds they lie in 1970, and a year was most likely meant.
+    /// Four digits alone: most likely a year, which as unix milliseconds would lie in 1970.
     Year {
-        /// What was given.
+        /// The input.
         text: Snippet,
     },
     /// Before 1970 or after 9999.
     OutOfRange {
-        /// What was given.
+        /// The input.
         text: Snippet,
     },
 }
@@ -100,13 +100,13 @@ impl fmt::Display for UtcError {
 
 impl core::error::Error for UtcError {}
 
-/// Reads an instant: RFC 3339 (`2010-11-04T01:42:54.657Z`, or an offset such as `+08:00`), a date, or unix
-/// milliseconds. Fractions beyond a millisecond are rejected rather than cut, and so are four digits alone, which may be
-/// a year.
+/// Parses an instant: RFC 3339 (`2010-11-04T01:42:54.657Z`, or an offset such as `+08:00`), a date, or unix milliseconds.
+///
+/// It rejects fractions of a millisecond instead of cutting them, and four digits alone, which may be a year.
 ///
 /// # Errors
 ///
-/// [`UtcError`] when the text is none of these, names no real date, or lies outside 1970 to 9999.
+/// [`UtcError`] if the text is none of these, is not a real date, or lies outside 1970 to 9999.
 pub fn parse(text: &str) -> Result<u64, UtcError> {
     let malformed = UtcError::Malformed { text: Snippet::of(text) };
     let out_of_range = UtcError::OutOfRange { text: Snippet::of(text) };
@@ -210,13 +210,13 @@ const fn civil_from_days(days: u64) -> (u64, u64, u64) {
     (year, month, day)
 }
 
-/// The year that holds an instant.
+/// Returns the year that contains an instant.
 #[cfg(feature = "std")]
 pub(crate) const fn year(unix_ms: u64) -> u64 {
     civil_from_days(unix_ms / MS_PER_DAY).0
 }
 
-/// The first millisecond of a year from 1970 on.
+/// Returns the first millisecond of a year, 1970 or later.
 #[cfg(feature = "std")]
 pub(crate) const fn start_of_year(year: u64) -> u64 {
     let before = year - 1;
@@ -225,7 +225,7 @@ pub(crate) const fn start_of_year(year: u64) -> u64 {
     (days - 719_162) * MS_PER_DAY
 }
 
-/// The inverse of [`civil_from_days`]; `None` where there is no such date.
+/// The inverse of [`civil_from_days`]; `None` for an invalid date.
 fn days_from_civil(year: i64, month: i64, day: i64) -> Option<i64> {
     let leap = year % 4 == 0 && (year % 100 != 0 || year % 400 == 0);
     let days_in_month = match month {

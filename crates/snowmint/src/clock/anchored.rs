@@ -1,5 +1,5 @@
-//! Boot time counted from an anchor on the wall clock: suspend counts, a step of the wall does not.
-//! It is drawn towards the wall by a small rate, so that it follows the world. It is stepped only forward, and only on request.
+//! Boot time counted from an anchor on the wall clock: it includes suspended time and ignores steps of the wall clock.
+//! It moves towards the wall clock at a small rate. It steps only forward, and only on request.
 
 use std::sync::Mutex;
 
@@ -8,20 +8,20 @@ use super::{Clock, Hold, Reading, WallClock};
 use crate::sync::{AtomicU64, Ordering};
 
 const NS_PER_MS: u64 = 1_000_000;
-/// What one call may make up for at most.
+/// The longest time for which one call corrects the clock.
 const MOST_ELAPSED_NS: u64 = 2_000_000_000;
-/// The largest correction: 500 µs a second, what NTP itself slews by at most.
+/// The largest correction: 500 µs per second, the maximum rate of NTP.
 const SLEW_PER_MILLION: u64 = 500;
-/// A change of the distance to the wall of more than this between two checks is a step, not drift.
+/// A larger change of the distance to the wall clock between two checks is a step, not drift.
 const STEP_MS: u64 = 250;
 
-/// The wall clock's time when the clock was made, and boot time since.
+/// A clock that ignores steps of the wall clock: the wall clock's time when it was made, plus boot time since.
 ///
-/// One reading costs as much as a wall clock's. Call [`follow_wall`](Self::follow_wall) about once a second to
-/// let it follow slow corrections.
+/// A reading costs as much as a reading of the wall clock. Call [`follow_wall`](Self::follow_wall) about once a second, so that
+/// the clock follows slow corrections.
 ///
-/// On Linux it counts the time the machine was suspended (`CLOCK_BOOTTIME`); elsewhere it is the monotonic
-/// clock of the standard library.
+/// On Linux it includes the time the machine was suspended (`CLOCK_BOOTTIME`); elsewhere it uses the monotonic clock of the
+/// standard library.
 #[derive(Debug)]
 pub struct AnchoredClock {
     /// Nanoseconds to add to boot time, as a wrapping number.
@@ -36,19 +36,19 @@ struct Check {
     steps: u64,
 }
 
-/// What [`AnchoredClock::follow_wall`] saw.
+/// The result of [`AnchoredClock::follow_wall`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ClockReport {
-    /// How far the wall clock is ahead of this clock, in milliseconds; negative when it is behind.
+    /// How far the wall clock is ahead of this clock, in milliseconds; negative if it is behind.
     pub wall_ahead_ms: i64,
-    /// By how much the wall clock was stepped since the last check, in milliseconds; 0 when it was not.
+    /// The step of the wall clock since the last check, in milliseconds; 0 if there was none.
     pub stepped_ms: i64,
-    /// How many steps were seen since the clock was made, whoever looked.
+    /// The number of steps since the clock was made, over all callers.
     pub steps: u64,
 }
 
 impl AnchoredClock {
-    /// Anchors a clock at the wall clock's time now.
+    /// Makes a clock with the wall clock's current time.
     pub fn new() -> Self {
         Self::anchored(boot_ns(), WallClock.unix_ms())
     }
@@ -65,19 +65,20 @@ impl AnchoredClock {
         boot_ns.wrapping_add(self.offset_ns.load(Ordering::Relaxed)) / NS_PER_MS
     }
 
-    /// Compares with the wall clock and moves towards it, by at most 0.5 ms for each second since the last
-    /// call, 1 ms for a longer while. A step of the wall clock is reported, and followed no faster than that. On the
-    /// way back no earlier millisecond is shown again, but to a thread that was interrupted just while it read.
+    /// Compares this clock with the wall clock and moves it towards the wall clock, by at most 0.5 ms for each second since the
+    /// last call and 1 ms per call. Reports a step of the wall clock, and follows it no faster than that.
+    ///
+    /// While the clock moves back, it does not show an earlier millisecond again, except to a thread that was interrupted during
+    /// its reading.
     pub fn follow_wall(&self) -> ClockReport {
         self.follow(boot_ns(), WallClock.unix_ms())
     }
 
-    /// Moves this clock forward to an instant, in unix milliseconds; it never moves back. Returns how far it moved, in
-    /// milliseconds.
+    /// Moves this clock forward to an instant, in unix milliseconds; never back. Returns how far it moved, in milliseconds.
     ///
-    /// A virtual machine that was paused wakes with its boot time where it was, and a program may start before the wall
-    /// clock is set: this clock then stays behind. Call this at a point where a jump does no harm, for instance when a lease
-    /// was granted by the later time.
+    /// This clock stays behind after a pause of a virtual machine, whose boot time stands still, and if the program started
+    /// before the wall clock was set. Call this where a jump does no harm, for instance when a store has granted a lease by the
+    /// later time.
     pub fn advance_to(&self, unix_ms: u64) -> u64 {
         self.advance(boot_ns(), unix_ms)
     }
@@ -86,7 +87,7 @@ impl AnchoredClock {
         let mut last = self.last_check.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
         let behind_ms = unix_ms.min(u64::MAX / NS_PER_MS).saturating_sub(self.at(boot_ns));
         self.offset_ns.fetch_add(behind_ms * NS_PER_MS, Ordering::Relaxed);
-        // The next check must not take this for a step of the wall.
+        // The next check must not report this as a step of the wall clock.
         last.wall_ahead_ms = last.wall_ahead_ms.saturating_sub_unsigned(behind_ms);
         behind_ms
     }
@@ -99,12 +100,12 @@ impl AnchoredClock {
             change if change.unsigned_abs() > STEP_MS => change,
             _ => 0,
         };
-        // Not more for a gap, of a suspended machine say: that would be the step that this clock is there to avoid.
+        // No more after a gap, such as a suspended machine: that would be the step that this clock avoids.
         let elapsed_ns = boot_ns.saturating_sub(last.boot_ns).min(MOST_ELAPSED_NS);
         let most_ns = elapsed_ns / 1_000_000 * SLEW_PER_MILLION;
         let wanted_ns = wall_ahead_ms.unsigned_abs().saturating_mul(NS_PER_MS).min(most_ns);
         let moved = if wall_ahead_ms < 0 {
-            // Back to the start of this millisecond at most, so that no earlier one is shown again.
+            // At most back to the start of this millisecond, so that the clock shows no earlier one again.
             let into_ms = boot_ns.wrapping_add(self.offset_ns.load(Ordering::Relaxed)) % NS_PER_MS;
             wanted_ns.min(into_ms).wrapping_neg()
         } else {

@@ -1,5 +1,5 @@
-//! A clock that a background thread reads once a millisecond: reading it is one load.
-//! A choice, not a default: it costs a wake-up every millisecond, and the time it shows may be old.
+//! A clock that a background thread updates once a millisecond: a reading is one load.
+//! It costs a wake-up every millisecond, and its time may be old.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -10,12 +10,11 @@ use std::{fmt, io};
 use super::{Clock, Hold, Reading};
 use crate::fork::ForkMark;
 
-/// Another clock's time, as of at most a few milliseconds ago.
+/// The time of another clock, at most a few milliseconds old.
 ///
-/// A thread reads the other clock every millisecond, for as long as this one exists: about 2% of a core and
-/// 1000 wake-ups a second. The time is 1 ms old at most while that thread is scheduled in time; on a machine
-/// with more to do than processors, up to 16 ms were seen. Uniqueness does not depend on it. A forked child has no such
-/// thread: there each reading reads the other clock.
+/// A thread reads the other clock every millisecond, for as long as this one exists: about 2 % of a core and 1,000 wake-ups a
+/// second. The time is at most 1 ms old while that thread runs on time; on an overloaded machine it was up to 16 ms old.
+/// Uniqueness does not depend on it. A forked child does not have the thread: each reading there reads the other clock.
 ///
 /// # Examples
 ///
@@ -33,7 +32,7 @@ pub struct CachedClock {
     fork: ForkMark,
 }
 
-/// On a cache line of its own: it is written every millisecond and read for every id.
+/// On a cache line of its own: written every millisecond and read for every id.
 #[repr(align(128))]
 struct Shown {
     unix_ms: AtomicU64,
@@ -74,9 +73,9 @@ impl Drop for CachedClock {
     fn drop(&mut self) {
         self.shown.stop.store(true, Ordering::Relaxed);
         match self.thread.take() {
-            // It panics only if the clock it reads does; there is nobody left here to tell.
+            // It panics only if the other clock does, and a destructor cannot report that.
             Some(thread) if self.fork.is_same_process() => drop(thread.join()),
-            // A forked child has nobody to join.
+            // A forked child does not have the thread.
             thread => std::mem::forget(thread),
         }
     }

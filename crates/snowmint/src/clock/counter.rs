@@ -1,8 +1,8 @@
-//! Boot time, and the processor's cycle counter as a deadline: below it, a clock need not be read again.
-//! It never tells the time; it only tells that a millisecond that was read has not ended.
+//! Boot time, and the processor's cycle counter as a deadline: until then, a clock need not be read again.
+//! The counter does not tell the time, only that the millisecond of the last reading has not ended.
 //!
-//! Reading `CLOCK_REALTIME` or `CLOCK_BOOTTIME` costs about 17 ns, the counter 7 ns (x86-64, 2026). Where the
-//! counter is not constant and running through sleep states, no reading holds, and every id reads the clock.
+//! Reading `CLOCK_REALTIME` or `CLOCK_BOOTTIME` costs about 17 ns, the counter 7 ns (x86-64, 2026). If the counter's rate is not
+//! constant or it stops in sleep states, no reading holds, and every id reads the clock.
 
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -11,20 +11,19 @@ use super::Hold;
 
 /// Two readings this far apart make a rate: a reading's own jitter is then below 0.01% of it.
 const CALIBRATE_OVER_NS: u64 = 20_000_000;
-/// A reading that took more cycles than this was interrupted and is not used for the rate.
+/// A reading that takes more cycles than this was interrupted and does not count for the rate.
 const CALM_CYCLES: u64 = 20_000;
-/// 100 MHz to 10 GHz: anything else is not the counter it is taken for.
+/// 100 MHz to 10 GHz: any other rate is not that of a cycle counter.
 const PLAUSIBLE_PER_MS: core::ops::RangeInclusive<u64> = 100_000..=10_000_000;
 const NS_PER_MS: u64 = 1_000_000;
 
-/// Cycles in a millisecond, rounded down by 0.02% so that a deadline is crossed early, never late; 0 while it is
-/// not known.
+/// Cycles per millisecond, rounded down by 0.02 % so that deadlines come early, never late; 0 while unknown.
 static CYCLES_PER_MS: AtomicU64 = AtomicU64::new(0);
 
-/// The first reading of this process, in cycles and nanoseconds of the clock that made it.
+/// The first reading of this process, in cycles and nanoseconds of boot time.
 static FIRST: OnceLock<(u64, u64)> = OnceLock::new();
 
-/// Reads a clock of nanoseconds, and gives a hold until its millisecond ends.
+/// Reads a clock in nanoseconds; returns the reading with a hold until its millisecond ends.
 #[inline]
 pub(super) fn hold_until_ms_ends(read: impl FnOnce() -> u64) -> (u64, Hold) {
     let before = cycles();
@@ -35,20 +34,20 @@ pub(super) fn hold_until_ms_ends(read: impl FnOnce() -> u64) -> (u64, Hold) {
         return (ns, Hold::NONE);
     }
     let left_ns = NS_PER_MS - ns % NS_PER_MS;
-    // From before the reading, so that a reading that took long makes the hold shorter. 0 means no hold.
+    // From before the reading, so that a slow reading shortens the hold. 0 means no hold.
     let deadline = before.wrapping_add(per_ms * left_ns / NS_PER_MS);
     (ns, Hold(deadline.max(1)))
 }
 
-/// Whether the deadline lies ahead, by no more than the millisecond it was made for: a counter that jumped, or
-/// another processor's that is not in step, makes the distance large.
+/// Returns whether the deadline lies ahead by at most a millisecond. A counter that jumped, or that of another processor that is
+/// out of step, makes the distance larger.
 #[inline]
 pub(super) fn holds(hold: Hold) -> bool {
     hold.0.wrapping_sub(cycles()).wrapping_sub(1) < CYCLES_PER_MS.load(Ordering::Relaxed)
         && hold != Hold::NONE
 }
 
-/// Measures the rate against boot time: the wall clock may be stepped in between.
+/// Measures the rate against boot time, since the wall clock may step in between.
 #[cold]
 fn calibrate() {
     if !is_steady() {
@@ -71,7 +70,7 @@ fn calibrate() {
     }
 }
 
-/// Whether the counter runs at one rate, on all processors, through sleep states: `CPUID` leaf `8000_0007H`, bit 8 of EDX.
+/// Returns whether the counter runs at one rate, on all processors, through sleep states: `CPUID` leaf `8000_0007H`, bit 8 of EDX.
 #[cfg(all(target_arch = "x86_64", not(miri)))]
 fn is_steady() -> bool {
     use core::arch::x86_64::__cpuid;

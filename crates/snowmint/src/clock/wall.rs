@@ -1,5 +1,5 @@
-//! The wall clock as the system gives it, steps and all.
-//! The classic choice; a rule says what happens when it goes back.
+//! The wall clock of the system, with all its steps.
+//! A rule decides what happens when it goes back.
 
 use std::time::{SystemTime, UNIX_EPOCH};
 
@@ -9,7 +9,7 @@ const NS_PER_MS: u64 = 1_000_000;
 
 /// The system's wall clock.
 ///
-/// A step is seen when the millisecond in which it happens has ended.
+/// A generator notices a step when the millisecond in which it happens has ended.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct WallClock;
 

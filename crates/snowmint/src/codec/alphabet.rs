@@ -134,12 +134,12 @@ impl Alphabet {
     pub const BASE62: Alphabet<11> =
         Alphabet::of(Form::Base62, b"0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz");
 
-    /// Checks an alphabet. A `const` context checks it when the program is compiled.
+    /// Makes an alphabet of 2 to 94 characters. A `const` context checks it at compile time.
     ///
     /// # Errors
     ///
-    /// [`AlphabetError`] for fewer than two characters, one that stands twice, or one that is not a visible ASCII
-    /// character (a blank is none). More than 94 characters cannot be distinct.
+    /// [`AlphabetError`] for fewer than 2 characters, a character that appears twice, or one that is not visible ASCII. There are
+    /// 94 visible ASCII characters; the blank is not one of them.
     pub const fn new(digits: &str) -> Result<Self, AlphabetError> {
         let digits = digits.as_bytes();
         if digits.len() < 2 {
@@ -172,24 +172,24 @@ impl<const LEN: usize> Alphabet<LEN> {
         Self { radix: Radix::new(form, digits), zeros: LeadingZeros::Left }
     }
 
-    /// Its characters, in their order.
+    /// Returns its characters, in their order.
     pub fn as_str(&self) -> &str {
         // Checked to be ASCII when it was made.
         core::str::from_utf8(self.radix.digits()).unwrap_or_default()
     }
 
-    /// How many characters the alphabet has.
+    /// Returns the number of characters.
     pub const fn base(&self) -> u64 {
         self.radix.base()
     }
 
-    /// Characters of a padded text.
+    /// Returns the length of a padded text.
     #[expect(clippy::len_without_is_empty, reason = "the length of its texts, which are never empty")]
     pub const fn len(&self) -> usize {
         self.radix.len()
     }
 
-    /// Characters that the largest number of `bits` bits needs; `bits` is at most 127.
+    /// Returns the length of the largest number of `bits` bits; `bits` is at most 127.
     ///
     /// ```
     /// use snowmint::codec::Alphabet;
@@ -277,22 +277,22 @@ impl<const LEN: usize> core::hash::Hash for Alphabet<LEN> {
 }
 
 impl<const LEN: usize> fmt::Debug for Alphabet<LEN> {
-    /// The order may be a secret: only the base is shown.
+    /// Prints only the base, since the order may be a secret.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "Alphabet(base {})", self.base())
     }
 }
 
-/// Why a text is not an alphabet.
+/// Why a text is not a valid alphabet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum AlphabetError {
     /// Fewer than two characters.
     TooShort {
-        /// How many there are.
+        /// Their number.
         len: usize,
     },
-    /// A character stands twice.
+    /// A character appears twice.
     Twice {
         /// The character.
         byte: u8,
@@ -301,9 +301,9 @@ pub enum AlphabetError {
         /// Its second position.
         again: usize,
     },
-    /// A character that is a blank, a control character or not ASCII.
+    /// A character is a blank, a control character or not ASCII.
     NotGraphic {
-        /// The first byte of it.
+        /// Its first byte.
         byte: u8,
         /// Its position, from 0.
         at: usize,

@@ -1,5 +1,5 @@
-//! Eight bytes, the highest first: what sorts like the number in a key-value store or a BINARY(8) column.
-//! The same bytes as bwmarrin/snowflake's `IntBytes` and noeqd's answer.
+//! Eight big-endian bytes, which sort like the number in a key-value store or a BINARY(8) column.
+//! bwmarrin/snowflake's `IntBytes` and noeqd's answer have the same bytes.
 
 use super::{Form, ParseIdError};
 use crate::Id;
@@ -24,7 +24,7 @@ pub const fn encode(id: Id) -> [u8; LEN] {
 ///
 /// # Errors
 ///
-/// [`ParseIdError::Overflow`] when the top bit is set: the number is 2^63 or more.
+/// [`ParseIdError::Overflow`] if the top bit is set: the number is 2^63 or more.
 #[inline]
 pub const fn decode(bytes: [u8; LEN]) -> Result<Id, ParseIdError> {
     match Id::new(u64::from_be_bytes(bytes)) {

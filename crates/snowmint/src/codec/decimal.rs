@@ -86,7 +86,7 @@ const BASE64_DIGITS: &[u8; 64] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrs
 /// ```
 /// use snowmint::{codec::decimal, Id};
 /// let id = Id::new(890399407000784896)?;
-/// assert_eq!(base64_of_encode(id).as_str(), "ODkwMzk5NDA3MDAwNzg0ODk2");
+/// assert_eq!(decimal::encode_base64(id).as_str(), "ODkwMzk5NDA3MDAwNzg0ODk2");
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
 ///

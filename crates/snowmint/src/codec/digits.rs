@@ -1,4 +1,4 @@
-//! A text form that is chosen at run time: by a flag, or by the text form of a namespace.
+//! A text form chosen at run time, by a flag or by the text form of a namespace.
 
 use core::fmt;
 use core::str::FromStr;
@@ -8,10 +8,10 @@ use super::{Alphabet, AlphabetError, MAX_LEN, ParseIdError, Text, decimal, hex};
 use crate::Id;
 use crate::error::Snippet;
 
-/// What a custom alphabet begins with as text.
+/// The prefix of a custom alphabet in its text form.
 const ALPHABET: &str = "alphabet=";
 
-/// The digits that ids are written in, chosen at run time.
+/// The digits of ids, chosen at run time.
 ///
 /// | text | digits | as |
 /// |---|---|---|
@@ -54,12 +54,12 @@ pub enum Digits {
     Base58Flickr,
     /// Base62.
     Base62,
-    /// An alphabet of one's own, such as a shuffled one.
+    /// A custom alphabet, such as a shuffled one.
     Alphabet(Arc<Alphabet>),
 }
 
 impl Digits {
-    /// Those that have a name of their own.
+    /// All digits with a name of their own.
     pub const NAMED: [Self; 7] = [
         Self::Decimal,
         Self::Hex,
@@ -70,7 +70,7 @@ impl Digits {
         Self::Base62,
     ];
 
-    /// The name without the characters of an alphabet, which may be a secret.
+    /// Returns the name without the characters of an alphabet, which may be a secret.
     pub const fn name(&self) -> &'static str {
         match self {
             Self::Decimal => "decimal",
@@ -84,7 +84,7 @@ impl Digits {
         }
     }
 
-    /// Writes an id: in hex and base32 all digits, in the others without leading zeros.
+    /// Writes an id: hex and base32 with leading zeros, the others without.
     pub fn encode(&self, id: Id) -> Text<MAX_LEN> {
         match self {
             Self::Decimal => decimal::encode(id).widened(),
@@ -98,7 +98,7 @@ impl Digits {
         }
     }
 
-    /// Reads an id, padded or not. Hex and base32 take letters of either case, hex an optional `0x`.
+    /// Reads an id, padded or not. Hex and base32 accept letters of either case; hex accepts a `0x` prefix.
     ///
     /// # Errors
     ///
@@ -116,7 +116,7 @@ impl Digits {
         }
     }
 
-    /// The digit that stands for 0, with which texts are padded.
+    /// Returns the digit for 0, which pads texts.
     pub fn zero(&self) -> u8 {
         match self {
             Self::Base58 | Self::Base58Flickr => b'1',
@@ -125,12 +125,12 @@ impl Digits {
         }
     }
 
-    /// How many digits the largest id has.
+    /// Returns the number of digits of the largest id.
     pub fn width(&self) -> usize {
         self.encode(Id::MAX).len()
     }
 
-    /// Whether a text of these digits can have this character.
+    /// Returns whether a text of these digits can contain this character.
     pub fn writes(&self, byte: u8) -> bool {
         match self {
             Self::Decimal => byte.is_ascii_digit(),
@@ -170,16 +170,16 @@ impl FromStr for Digits {
     }
 }
 
-/// Why a text names no digits.
+/// Why a text is not the name of digits.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum DigitsError {
-    /// No digits have this name.
+    /// The name is unknown.
     Unknown {
-        /// What was given.
+        /// The input.
         text: Snippet,
     },
-    /// The characters after `alphabet=` are not an alphabet.
+    /// The characters after `alphabet=` are not a valid alphabet.
     Alphabet(AlphabetError),
 }
 

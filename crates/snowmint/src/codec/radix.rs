@@ -1,10 +1,10 @@
 //! The digits of a number in any base from 2 to 94, without a division instruction.
-//! Every text form goes through here but bytes, and decimal and hex where their bases allow a shorter way; a form
-//! is a `static` [`Radix`], whose figures the compiler folds.
+//! All alphabets use it; decimal and hex use it where their bases allow no shorter way. A form is a constant [`Radix`], whose
+//! figures the compiler folds.
 //!
-//! A number is cut into at most three chunks below 2^32 by multiplication with a reciprocal; a chunk becomes a
-//! fraction `chunk / base^n` of 64 bits, and each multiplication of the fraction by the base carries the next
-//! digit out at the top. The chains of the chunks run side by side: about 3 cycles a digit and chunk.
+//! Multiplication by a reciprocal cuts a number into at most three chunks below 2^32. A chunk becomes a 64-bit fraction
+//! `chunk / base^n`, and each multiplication of the fraction by the base moves the next digit out at the top. The chains of the
+//! chunks run side by side: about 3 cycles per digit and chunk.
 
 #![expect(
     clippy::inline_always,
@@ -15,7 +15,7 @@ use super::{Form, MAX_LEN, ParseIdError, Text};
 use crate::Id;
 use crate::error::Snippet;
 
-/// Marks a byte that is no digit; every digit's value is below 128.
+/// Marks a byte that is not a digit; the value of a digit is below 128.
 const FOREIGN: u8 = 255;
 
 /// A base and its digits.
@@ -24,7 +24,7 @@ pub(super) struct Radix {
     form: Form,
     /// The digits; 128 of them so that a masked index needs no bounds check.
     digits: [u8; 128],
-    /// The value of each byte, [`FOREIGN`] where it is no digit.
+    /// The value of each byte; [`FOREIGN`] if it is not a digit.
     values: [u8; 256],
     base: u64,
     /// Digits of the largest number.
@@ -36,17 +36,17 @@ pub(super) struct Radix {
     reciprocal: u64,
     /// The same for the digits that are left for the top chunk.
     top_reciprocal: u64,
-    /// What a digit counts, by its place from the right end of this table; 0 where no text has a digit.
+    /// The weight of a digit, by its place from the right end of this table; 0 beyond the longest text.
     weights: [u64; MAX_LEN],
 }
 
 impl Radix {
-    /// A form for ids: numbers of 63 bits.
+    /// Makes a form for ids, which have 63 bits.
     pub(super) const fn new(form: Form, digits: &[u8]) -> Self {
         Self::for_bits(form, digits, 63)
     }
 
-    /// A form for numbers of `bits` bits; `digits` are distinct ASCII characters, 2 to 94 of them.
+    /// Makes a form for numbers of `bits` bits; `digits` are distinct ASCII characters, 2 to 94 of them.
     pub(super) const fn for_bits(form: Form, digits: &[u8], bits: u32) -> Self {
         let base = digits.len() as u64;
         let len = width_of_bits(base, bits);
@@ -76,13 +76,13 @@ impl Radix {
         radix
     }
 
-    /// Reads `byte` as a digit of this value too.
+    /// Also accepts `byte` as a digit of this value.
     pub(super) const fn alias(mut self, byte: u8, value: u8) -> Self {
         self.values[byte as usize] = value;
         self
     }
 
-    /// Reads letters of the other case too; for digits that have letters of one case only.
+    /// Also accepts letters of the other case; for digits with letters of one case only.
     pub(super) const fn either_case(mut self) -> Self {
         let mut byte = 0;
         while byte < 128_u8 {
@@ -95,12 +95,12 @@ impl Radix {
         self
     }
 
-    /// The value of a digit.
+    /// Returns the value of a digit.
     pub(super) fn digit(&self, byte: u8) -> Option<u8> {
         Some(self.values[usize::from(byte)]).filter(|value| *value != FOREIGN)
     }
 
-    /// Every digit, in their order.
+    /// Returns the digits, in their order.
     pub(super) fn digits(&self) -> &[u8] {
         &self.digits[..usize::try_from(self.base).unwrap_or(self.digits.len())]
     }
@@ -113,23 +113,23 @@ impl Radix {
         self.len
     }
 
-    /// Every digit, leading zeros included. `N` is at least `len`.
+    /// Writes every digit, with leading zeros. `N` is at least `len`.
     #[inline(always)]
     pub(super) fn encode_padded<const N: usize>(&self, id: Id) -> Text<N> {
         Text { bytes: self.write(id.get()), start: to_u8(N - self.len) }
     }
 
-    /// The digits without leading zeros, at least one. `N` is at least `len`.
+    /// Writes the digits without leading zeros, at least one. `N` is at least `len`.
     #[inline(always)]
     pub(super) fn encode<const N: usize>(&self, id: Id) -> Text<N> {
         self.without_leading_zeros(self.encode_padded(id))
     }
 
-    /// The same text from its first digit on that is not zero, or the last one.
+    /// Removes leading zeros, except the last digit.
     #[inline(always)]
     pub(super) fn without_leading_zeros<const N: usize>(&self, mut text: Text<N>) -> Text<N> {
         let mut start = usize::from(text.start);
-        // Ids of one time have one length: this loop is predicted, a table of powers would not be faster.
+        // Ids of one time have the same length, so this loop is predicted; a table of powers would not be faster.
         while start < N - 1 && text.bytes[start] == self.digits[0] {
             start += 1;
         }
@@ -150,7 +150,7 @@ impl Radix {
         bytes
     }
 
-    /// `value / chunk` and the remainder.
+    /// Returns `value / chunk` and the remainder.
     #[inline(always)]
     const fn divide(&self, value: u64) -> (u64, u64) {
         // The reciprocal is less than one below 2^64 / chunk, so the quotient is right or one too small.
@@ -180,17 +180,17 @@ impl Radix {
         }
     }
 
-    /// The number, or `None` when there is none or it is 2^64 or more.
+    /// Returns the number; `None` if the text is not one, or if it is 2^64 or more.
     #[inline(always)]
     fn read(&self, text: &[u8]) -> Option<u64> {
-        // The same code twice: ids of full length are common, and their loops have a length the compiler knows.
+        // The same code twice: ids of full length are common, and the compiler knows the length of their loop.
         if text.len() == self.len {
             return self.sum(&text[..self.len]);
         }
         if text.is_empty() || text.len() > self.len { None } else { self.sum(text) }
     }
 
-    /// Each digit times its weight: the products do not wait for one another, as those of Horner's rule would.
+    /// Adds each digit times its weight. Unlike in Horner's rule, the products do not depend on each other.
     #[inline(always)]
     fn sum(&self, text: &[u8]) -> Option<u64> {
         let (top, rest) = text.split_first()?;
@@ -198,7 +198,7 @@ impl Radix {
         for (&byte, weight) in rest.iter().zip(&self.weights[MAX_LEN - rest.len()..]) {
             let digit = self.values[usize::from(byte)];
             seen |= digit;
-            // Below the top digit's weight, unless one is no digit.
+            // Below the top digit's weight if all are digits.
             sum = sum.wrapping_add(u64::from(digit).wrapping_mul(*weight));
         }
         let digit = self.values[usize::from(*top)];
@@ -206,7 +206,7 @@ impl Radix {
         ((seen | digit) < 128).then_some(value)
     }
 
-    /// Why a text is not an id.
+    /// Returns why a text is not an id.
     #[cold]
     #[inline(never)]
     fn diagnose(&self, text: &str) -> ParseIdError {
@@ -220,7 +220,7 @@ impl Radix {
         self.foreign(text).unwrap_or(ParseIdError::Overflow { form, text: Snippet::of(text) })
     }
 
-    /// The first character of a text that is no digit.
+    /// Returns an error for the first character that is not a digit.
     pub(super) fn foreign(&self, text: &str) -> Option<ParseIdError> {
         let is_digit = |character| u8::try_from(character).is_ok_and(|byte| self.digit(byte).is_some());
         let (at, character) = text.char_indices().find(|(_, character)| !is_digit(*character))?;
@@ -228,7 +228,7 @@ impl Radix {
     }
 }
 
-/// Digits that the largest number of `bits` bits has; panics for 128 bits or more.
+/// Returns the number of digits of the largest number of `bits` bits; panics for 128 bits or more.
 pub(super) const fn width_of_bits(base: u64, bits: u32) -> usize {
     // In release builds the shift below would wrap to 0 bits.
     assert!(bits < u128::BITS, "invalid number of bits: expected 0 to 127");
@@ -241,7 +241,7 @@ pub(super) const fn width_of_bits(base: u64, bits: u32) -> usize {
     width
 }
 
-/// `base^place` for the places of `len` digits, the lowest one last.
+/// Returns `base^place` for the places of `len` digits, the lowest one last.
 const fn weights(base: u64, len: usize) -> [u64; MAX_LEN] {
     let mut weights = [0; MAX_LEN];
     let mut place = 0;
@@ -252,7 +252,7 @@ const fn weights(base: u64, len: usize) -> [u64; MAX_LEN] {
     weights
 }
 
-/// The most digits whose numbers all lie below 2^32.
+/// Returns the largest number of digits whose numbers all lie below 2^32.
 const fn digits_below_2_pow_32(base: u64) -> usize {
     let (mut digits, mut power) = (0, 1);
     while power * base <= 1 << 32 {

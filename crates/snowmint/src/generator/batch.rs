@@ -24,7 +24,7 @@ pub(crate) struct Composer {
 }
 
 impl Composer {
-    /// Of no layout: for a batch that holds nothing.
+    /// For an empty batch.
     const NONE: Self = Self {
         node_bits: 0,
         sequence_bits: 0,
@@ -51,20 +51,20 @@ impl Composer {
         }
     }
 
-    /// The same for another generation; 0 is the one that it starts with.
+    /// Returns the composer of another generation; 0 is the initial one.
     #[inline]
     pub(crate) const fn in_generation(mut self, generation: u32) -> Self {
         self.node_bits |= (generation as u64) << self.generation_shift;
         self
     }
 
-    /// Whether a greater cursor of one tick has the greater id.
+    /// Returns whether, within a tick, a greater cursor has the greater id.
     #[cfg(feature = "std")]
     pub(super) const fn keeps_order(&self) -> bool {
         self.start_bound == 0
     }
 
-    /// The datacenter and the worker, where the layout has them.
+    /// Returns the bits of the datacenter and the worker.
     #[cfg(feature = "std")]
     pub(super) const fn node_bits(&self) -> u64 {
         self.node_bits
@@ -90,8 +90,8 @@ impl Composer {
         Id::from_layout(timestamp << self.timestamp_shift | sequence << self.sequence_shift | self.node_bits)
     }
 
-    /// How many cursors of `[start, end)` from the first on have ids that go up by one step each: up to the end of
-    /// the tick, or to where a random start wraps.
+    /// Returns the number of cursors at the start of `[start, end)` whose ids increase by one step each: up to the end of the
+    /// tick, or to where a random start wraps.
     fn run_length(&self, start: Cursor, end: Cursor) -> u64 {
         let left_in_tick = self.sequence_mask() - (start & self.sequence_mask()) + 1;
         let left_before_wrap = self.sequence_mask() - self.sequence(start) + 1;
@@ -103,14 +103,14 @@ impl Composer {
     }
 }
 
-/// Ids that were taken together: an iterator over them, in the order of their cursors.
+/// Ids taken together: an iterator over them, in the order of their cursors.
 ///
-/// Dropping it loses the ids that were not read; they are never given to anyone else. It is not `Clone`: a copy
-/// would give the same ids again. In a forked child it is empty: its ids are the parent's.
+/// Dropping it loses the remaining ids; no other caller gets them. It is not `Clone`, since a copy would repeat the ids. In a
+/// forked child it is empty, since its ids belong to the parent.
 #[derive(Debug)]
 #[must_use = "ids that are not read are lost"]
 pub struct Batch {
-    /// The next id, and how many from it on go up by one step each: the hot path is an addition.
+    /// The next id, and the number of ids from it on that increase by one step each: the hot path is an addition.
     next_id: u64,
     left_in_run: u64,
     step: u64,
@@ -137,12 +137,12 @@ impl Batch {
         self.end
     }
 
-    /// How many ids were not read yet.
+    /// Returns the number of remaining ids.
     pub(super) const fn left(&self) -> u64 {
         self.left_in_run + (self.end - self.rest)
     }
 
-    /// Ids read from this batch go up by one step until `left_in_run` is 0; starts the next such run.
+    /// Starts the next run, in which ids increase by one step each.
     #[cold]
     fn start_run(&mut self) -> bool {
         if self.rest >= self.end {
@@ -154,7 +154,7 @@ impl Batch {
         true
     }
 
-    /// What a child inherits is its parent's to read.
+    /// Drops the ids in a forked child: they belong to its parent.
     #[inline]
     fn forget_if_forked(&mut self) {
         if !self.fork.is_same_process() {
@@ -163,7 +163,7 @@ impl Batch {
         }
     }
 
-    /// The next id, for a generator that has looked for a fork itself.
+    /// Returns the next id, without checking for a fork.
     #[inline]
     pub(super) fn next_unchecked(&mut self) -> Option<Id> {
         if self.left_in_run == 0 && !self.start_run() {
@@ -175,7 +175,7 @@ impl Batch {
         Some(id)
     }
 
-    /// Writes ids to the start of `out` until either ends, a run at a time; gives how many.
+    /// Writes ids to the start of `out` until it is full or the batch is empty; returns their number.
     pub fn fill(&mut self, out: &mut [Id]) -> usize {
         let mut filled = 0;
         self.forget_if_forked();
@@ -205,7 +205,7 @@ impl Iterator for Batch {
     }
 
     fn size_hint(&self) -> (usize, Option<usize>) {
-        // A batch was asked for with a `usize`, so its length is one. What a child inherits is its parent's.
+        // The length fits, since a `usize` requested it. In a forked child the ids belong to the parent.
         let left = if self.fork.is_same_process() { self.left() } else { 0 };
         let len = usize::try_from(left).unwrap_or(usize::MAX);
         (len, Some(len))

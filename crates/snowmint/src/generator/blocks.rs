@@ -1,5 +1,5 @@
 //! A thread's own blocks of a shared generator: one atomic step for many ids.
-//! What is left of a block when the millisecond ends is dropped, so that no timestamp gets older than that.
+//! When the millisecond ends, the rest of a block is dropped, so that no timestamp gets older than that.
 
 use core::num::NonZeroU32;
 use core::ops::Deref;
@@ -8,13 +8,12 @@ use super::{Batch, Generator};
 use crate::clock::Hold;
 use crate::{Clock, GenerateError, Id};
 
-/// Draws from a shared [`Generator`] in blocks: for a thread that makes many ids.
+/// Takes ids from a shared [`Generator`] in blocks: for a thread that makes many ids.
 ///
-/// Ids of one `BlockGenerator` strictly increase; those of two interleave within a block. A timestamp is at most
-/// one millisecond older than the shared generator's would be (with a
-/// [`CachedClock`](crate::clock::CachedClock), than that clock's), since a block is only used while the reading under which
-/// it was taken holds. Where no reading holds (see [`Clock::holds`]), every id takes a block of its own: then use
-/// the shared generator.
+/// The ids of one `BlockGenerator` strictly increase; those of two interleave by blocks. A block is used only while the clock
+/// reading under which it was taken holds, so a timestamp is at most 1 ms older than the shared generator's would be (with a
+/// [`CachedClock`](crate::clock::CachedClock), than that clock's). If the clock's readings never hold (see [`Clock::holds`]),
+/// every id takes a block of its own: use the shared generator instead.
 ///
 /// # Examples
 ///
@@ -30,7 +29,7 @@ use crate::{Clock, GenerateError, Id};
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
 ///
-/// It has cache lines of its own: two that lie side by side, in a `Vec` of them, don't slow each other down.
+/// It has cache lines of its own, so neighbours in a `Vec` do not slow each other down.
 #[derive(Debug)]
 #[repr(align(128))]
 pub struct BlockGenerator<G> {
@@ -41,16 +40,16 @@ pub struct BlockGenerator<G> {
 }
 
 impl<C: Clock, G: Deref<Target = Generator<C>>> BlockGenerator<G> {
-    /// Draws from `shared` (a reference or an `Arc`) in blocks of up to `size` ids; 64 is a good size.
+    /// Takes blocks of up to `size` ids from `shared`, a reference or an `Arc`; 64 is a good size.
     pub fn new(shared: G, size: NonZeroU32) -> Self {
         Self { batch: Batch::empty(shared.fork_mark()), hold: Hold::NONE, size, shared }
     }
 
-    /// Returns the next id, or why there is none now. Never waits, never allocates.
+    /// Returns the next id, or the reason why there is none now. Never waits and never allocates.
     ///
     /// # Errors
     ///
-    /// [`GenerateError`]; nothing was used up, and asking again is always safe.
+    /// [`GenerateError`]. A failed call uses up no id, and a retry is always safe.
     #[inline]
     pub fn try_next_id(&mut self) -> Result<Id, GenerateError> {
         if self.shared.may_go_on(self.hold)
@@ -61,7 +60,7 @@ impl<C: Clock, G: Deref<Target = Generator<C>>> BlockGenerator<G> {
         self.next_of_block()
     }
 
-    /// Returns the next id; waits while its tick or the rule asks for it, asleep, not spinning.
+    /// Returns the next id. Sleeps while the tick is used up or the rule says to wait; it never spins.
     ///
     /// # Errors
     ///
@@ -79,10 +78,10 @@ impl<C: Clock, G: Deref<Target = Generator<C>>> BlockGenerator<G> {
 
     #[cold]
     fn next_of_block(&mut self) -> Result<Id, GenerateError> {
-        // Dropped first: a child that was forked must not go on with it, whatever follows.
+        // Dropped first: a forked child must not go on with it, whatever follows.
         self.batch = Batch::empty(self.shared.fork_mark());
         (self.batch, self.hold) = self.shared.try_take_held(self.size.get().into())?;
-        // What was taken has at least one id.
+        // A block has at least one id.
         self.batch.next_unchecked().ok_or(GenerateError::Ended)
     }
 }

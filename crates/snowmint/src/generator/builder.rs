@@ -13,13 +13,13 @@ use crate::rule::Step;
 use crate::utc::Utc;
 use crate::{Clock, DatacenterId, Layout, Rule, Start, WorkerId};
 
-/// How far the cursor may trail the clock after a tick was used up.
+/// How far the cursor may trail the clock after a tick is used up.
 const DEFAULT_MAX_BEHIND: Duration = Duration::from_millis(4);
 
 /// Builds a [`Generator`].
 ///
-/// Neither `Clone` nor `Copy`: two generators of one worker that run at one time make equal ids, and a copy would be
-/// an easy way there. That there is one is for the caller to ensure, or for a lease.
+/// Without a lease, the library cannot detect a second generator: two generators that use the same worker at the same time
+/// produce duplicates. The builder is therefore neither `Clone` nor `Copy`.
 ///
 /// # Examples
 ///
@@ -72,62 +72,65 @@ impl GeneratorBuilder {
         }
     }
 
-    /// The datacenter, 0 if not set.
+    /// Sets the datacenter; 0 by default.
     pub fn datacenter(mut self, datacenter: DatacenterId) -> Self {
         self.datacenter = datacenter;
         self
     }
 
-    /// The worker, set by hand, 0 if not set: that no other generator uses it, now or later, is for the caller to
-    /// ensure. Beside a [`lease`](Self::lease), [`build`](Self::build) rejects any worker but the lease's.
+    /// Sets the worker by hand; 0 by default. Make sure that no other generator uses it, now or later.
+    ///
+    /// With a [`lease`](Self::lease), [`build`](Self::build) rejects any worker other than the lease's.
     pub fn worker(mut self, worker: WorkerId) -> Self {
         self.worker = Some(worker);
         self
     }
 
-    /// The lease: worker and timestamps that a store granted. It names no datacenter: set the one it was granted for.
+    /// Sets the lease: the worker and the timestamps that a store granted. A lease does not contain the datacenter: set the one
+    /// for which it was granted.
     pub fn lease(mut self, lease: Lease) -> Self {
         self.lease = Some(lease);
         self
     }
 
-    /// Ids begin no earlier than this instant: after the last timestamp of the generator this one follows, so
-    /// that ids go on increasing.
+    /// Sets the earliest instant of the ids, in unix milliseconds. Pass the end of the previous generator, so that ids go on
+    /// increasing.
     pub fn not_before_unix_ms(mut self, unix_ms: u64) -> Self {
         self.not_before_unix_ms = unix_ms;
         self
     }
 
-    /// What to do when the clock goes back; `wait(10ms)` if not set.
+    /// Sets what to do when the clock goes back; `wait(10ms)` by default.
     pub fn rule(mut self, rule: Rule) -> Self {
         self.rule = rule;
         self
     }
 
-    /// Where the sequence of a fresh tick starts; at 0 if not set.
+    /// Sets where the sequence of a new tick starts; 0 by default.
     pub fn start(mut self, start: Start) -> Self {
         self.start = start;
         self
     }
 
-    /// How far timestamps may trail the clock while ids are drawn flat out: a waiter that sleeps through a tick
-    /// can still spend it, so that nobody has to spin. 4 ms if not set; below one tick it has no effect.
+    /// Sets how far timestamps may trail the clock under full load; 4 ms by default. Below one tick it has no effect.
+    ///
+    /// A caller that sleeps through a tick can still use that tick's ids, so that no caller has to spin.
     pub fn max_behind(mut self, max_behind: Duration) -> Self {
         self.max_behind = max_behind;
         self
     }
 
-    /// Checks everything and makes a generator that threads may share.
+    /// Builds a generator that threads can share.
     ///
     /// # Errors
     ///
-    /// [`BuildError`] for a worker or datacenter that the layout cannot hold, a worker that is not the lease's, a
-    /// lease that is empty, or a rule that does not go with the layout.
+    /// [`BuildError`] for a worker or datacenter that does not fit the layout, a worker other than the lease's, an empty lease,
+    /// or a rule that does not fit the layout.
     pub fn build<C: Clock>(self, clock: C) -> Result<Generator<C>, BuildError> {
         Ok(Generator::new(&self.checked()?, clock))
     }
 
-    /// Checks everything and makes a generator for one owner.
+    /// Builds a generator for one owner.
     ///
     /// # Errors
     ///
@@ -178,13 +181,13 @@ impl GeneratorBuilder {
     }
 }
 
-/// Why a generator cannot be built.
+/// Why the settings of a generator are invalid.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum BuildError {
     /// The worker or the datacenter does not fit the layout.
     Value(LayoutError),
-    /// The worker set by hand is not the lease's, so that nothing would keep other nodes from making the same ids.
+    /// The worker set by hand is not the lease's, so nothing would prevent duplicates.
     OtherWorker {
         /// The lease's worker.
         leased: WorkerId,
@@ -193,16 +196,16 @@ pub enum BuildError {
     },
     /// The lease ends before it begins.
     EmptyLease {
-        /// Its begin, in unix milliseconds.
+        /// Its start, in unix milliseconds.
         from_unix_ms: u64,
         /// Its end, in unix milliseconds.
         until_unix_ms: u64,
     },
-    /// The rule has a `generation` step, the layout no generation field.
+    /// The rule has a `generation` step, but the layout has no generation field.
     NoGenerations,
-    /// The rule borrows less than one tick, which is nothing.
+    /// The rule borrows less than one tick, which has no effect.
     BorrowBelowTick {
-        /// What it borrows.
+        /// How far it borrows.
         max_ahead: Duration,
         /// The layout's tick.
         tick: Duration,

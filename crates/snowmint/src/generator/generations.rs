@@ -1,13 +1,13 @@
-//! Generations: each keeps its own high-water mark, and is entered only above it.
-//! On top of the sequence they are the stepped base sequence, on top of the worker the backup worker id; entered
-//! without a proof that the old time is passed, both repeat ids in their published form.
+//! Generations: each has its own high-water mark, and a generator enters one only above its mark.
+//! Above the sequence they are the stepped base sequence of the literature, above the worker the backup worker id. Both repeat
+//! ids in their published form, which enters them without that check.
 
 use crate::cursor::{Cursor, ENDED};
 use crate::field::Field;
 use crate::sync::{AtomicU64, Ordering};
 use crate::{Layout, Rule};
 
-/// More than sixteen would help only a clock that goes back that often within one lease.
+/// More than 16 generations would help only if a clock goes back that often within one lease.
 const MAX_BITS: u32 = 4;
 
 /// The marks of a generator's generations, and how a generation is packed into the word of its cursor.
@@ -15,7 +15,7 @@ const MAX_BITS: u32 = 4;
 pub(super) struct Generations {
     /// 0 where the rule does not use them.
     bits: u32,
-    /// For each generation, the first tick after all that were used in it.
+    /// For each generation, its first unused tick.
     marks: [AtomicU64; 1 << MAX_BITS],
 }
 
@@ -25,7 +25,7 @@ impl Generations {
         Self { bits, marks: [(); 1 << MAX_BITS].map(|()| AtomicU64::new(first_tick)) }
     }
 
-    /// How many bits of the cursor's word a rule needs for generations.
+    /// Returns the number of bits that a rule needs for generations in the cursor's word.
     pub(super) fn bits_of(layout: &Layout, rule: &Rule) -> u32 {
         if rule.uses_generations() { layout.width(Field::Generation).min(MAX_BITS) } else { 0 }
     }
@@ -43,7 +43,7 @@ impl Generations {
         if self.bits == 0 { cursor } else { (generation as u64) << self.shift() | cursor }
     }
 
-    /// The generation and the cursor of a word; one that was ended stays above [`ENDED`].
+    /// Returns the generation and the cursor of a word. The word of an ended generator stays above [`ENDED`].
     #[inline]
     pub(super) fn unpack(&self, word: u64) -> (u32, Cursor) {
         if self.bits == 0 || word >= ENDED {
@@ -54,7 +54,7 @@ impl Generations {
         (generation, word & ((1 << self.shift()) - 1))
     }
 
-    /// A generation other than `current` whose every id lies before a tick.
+    /// Returns a generation other than `current` whose ids all lie before a tick.
     pub(super) fn fitting(&self, current: u32, tick: u64) -> Option<u32> {
         (0..1 << self.bits).find(|&generation| generation != current && self.mark(generation) <= tick)
     }
@@ -63,13 +63,13 @@ impl Generations {
         self.marks[generation as usize].load(Ordering::Acquire)
     }
 
-    /// Raises the mark of a generation that is about to be left. To be called before the word is exchanged: whoever
-    /// sees the exchange then sees the mark.
+    /// Raises the mark of a generation before the generator leaves it. Call it before the exchange of the word: a thread that
+    /// sees the new word then sees the mark.
     pub(super) fn leave(&self, generation: u32, first_unused_tick: u64) {
         self.marks[generation as usize].fetch_max(first_unused_tick, Ordering::Release);
     }
 
-    /// The first tick after all that were used in any generation that was left.
+    /// Returns the first unused tick over all generations that the generator has left.
     pub(super) fn highest_mark(&self) -> u64 {
         let marks = self.marks[..1 << self.bits].iter().map(|mark| mark.load(Ordering::Acquire));
         marks.max().unwrap_or(0)

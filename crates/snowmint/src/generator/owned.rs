@@ -1,13 +1,13 @@
-//! The generator that one owner draws from: no atomic step for an id.
-//! It claims the rest of a tick, hands it out while the clock's reading holds, and gives back what is left.
+//! The generator for one owner: it needs no atomic step for an id.
+//! It claims the rest of a tick, returns its ids while the clock reading holds, and gives back the remaining ones.
 
 use super::shared::Claim;
 use super::{Batch, Generator};
 use crate::{Clock, GenerateError, Id, Layout};
 
-/// Makes ids of one worker for one owner: `&mut self` in place of atomics.
+/// Makes ids of one worker for one owner: `&mut self` instead of atomics.
 ///
-/// The same promises as [`Generator`], at the cost of a look at the cycle counter for each id.
+/// It keeps the promises of [`Generator`]. An id costs one look at the cycle counter.
 ///
 /// # Examples
 ///
@@ -37,11 +37,11 @@ impl<C: Clock> OwnedGenerator<C> {
         }
     }
 
-    /// Returns the next id, or why there is none now. Never waits, never allocates.
+    /// Returns the next id, or the reason why there is none now. Never waits and never allocates.
     ///
     /// # Errors
     ///
-    /// [`GenerateError`]; nothing was used up, and asking again is always safe.
+    /// [`GenerateError`]. A failed call uses up no id, and a retry is always safe.
     #[inline]
     pub fn try_next_id(&mut self) -> Result<Id, GenerateError> {
         if self.generator.may_go_on(self.hold)
@@ -52,7 +52,7 @@ impl<C: Clock> OwnedGenerator<C> {
         self.refill()
     }
 
-    /// Returns the next id; waits while its tick or the rule asks for it, asleep, not spinning.
+    /// Returns the next id. Sleeps while the tick is used up or the rule says to wait; it never spins.
     ///
     /// # Errors
     ///
@@ -68,7 +68,7 @@ impl<C: Clock> OwnedGenerator<C> {
         }
     }
 
-    /// Takes up to `count` ids at once, as [`Generator::try_take`].
+    /// Takes up to `count` ids at once, like [`Generator::try_take`].
     ///
     /// # Errors
     ///
@@ -78,7 +78,7 @@ impl<C: Clock> OwnedGenerator<C> {
         self.generator.try_take(count)
     }
 
-    /// Fills `out` from its start with the next ids, as [`Generator::try_fill`].
+    /// Fills `out` from its start with the next ids, like [`Generator::try_fill`].
     ///
     /// # Errors
     ///
@@ -88,14 +88,14 @@ impl<C: Clock> OwnedGenerator<C> {
         self.generator.try_fill(out)
     }
 
-    /// Fills `out` with the next ids; waits while ticks are used up or the rule asks for it, asleep, not spinning.
+    /// Fills `out` with the next ids. Sleeps while a tick is used up or the rule says to wait.
     ///
-    /// Returns how many ids stand at the start of `out`: all of it, or fewer where waiting stopped helping. The next call
-    /// then returns the reason.
+    /// Returns the number of ids at the start of `out`: its whole length, or fewer if waiting no longer helps. In that case the
+    /// next call returns the reason.
     ///
     /// # Errors
     ///
-    /// As [`next_id`](Self::next_id), when there was no id at all.
+    /// As [`next_id`](Self::next_id), if the call made no id.
     ///
     /// # Examples
     ///
@@ -140,24 +140,23 @@ impl<C: Clock> OwnedGenerator<C> {
         }
     }
 
-    /// Lets the generator go on until a later end of its lease; an earlier one changes nothing.
+    /// Moves the end of the lease to a later instant; an earlier one changes nothing.
     pub fn extend_lease(&mut self, until_unix_ms: u64) {
         self.generator.extend_lease(until_unix_ms);
     }
 
-    /// Ends the generator for good; gives the first instant after every timestamp that was used, as
-    /// [`Generator::end`].
+    /// Ends the generator for good; returns the first instant after every used timestamp, like [`Generator::end`].
     pub fn end(mut self) -> Option<u64> {
         self.give_back();
         self.generator.end()
     }
 
-    /// The layout of the ids.
+    /// Returns the layout of the ids.
     pub fn layout(&self) -> &Layout {
         self.generator.layout()
     }
 
-    /// The clock it reads.
+    /// Returns the clock that the generator reads.
     pub fn clock(&self) -> &C {
         self.generator.clock()
     }

@@ -1,5 +1,5 @@
-//! Several generators of one layout behind one face, for more ids a tick than one worker has.
-//! What is shared is a list that changes when a generator comes or goes; ids are drawn past it, by callers.
+//! Several generators of one layout behind one face, for more ids per tick than one worker has.
+//! Callers share only a list of generators, which changes when a generator is added or removed.
 
 use core::cmp::Ordering as Order;
 use core::fmt;
@@ -16,20 +16,20 @@ use crate::{Clock, GenerateError, Id, Layout};
 /// The generators of a pool, in the order in which they were added.
 type Members<C> = Arc<[Arc<Generator<C>>]>;
 
-/// Generators of one layout, each under a worker of its own, that may come and go while ids are drawn.
+/// Generators of one layout, each with its own worker, that can be added and removed while ids are made.
 ///
-/// Ids are drawn through a [`PoolHandle`], of which each thread or connection has its own. The ids of one caller strictly
-/// increase, whichever generators they come from (where those of one [`Generator`] do). Ids of two callers are never
-/// equal, and are ordered only by their timestamps. The pool remembers the last timestamp of each worker that was
-/// removed: a generator that comes back with the same worker has to begin after it.
+/// Each thread or connection takes ids through its own [`PoolHandle`]. The ids of one handle strictly increase, whichever
+/// generators they come from (if those of one [`Generator`] do). Two handles never return the same id; their ids are ordered
+/// only by timestamp. The pool remembers the last timestamp of each removed worker: a generator with the same worker has to
+/// begin after it.
 ///
-/// Callers are spread over the generators and share no cursor while the load lets them. One whose generator has used
-/// up its tick goes on with those that have sequences left, the smallest id first, so that a caller alone can draw
-/// what all of them have. That needs a layout with the worker above the sequence, as [`Layout::TWITTER`]; where it
-/// stands below, as in `sonyflake`, the ids of one generator lie between those of another, and a single caller in
-/// order gets what one generator has, several callers what all have.
+/// The pool spreads handles over the generators, so that they share no cursor while the load allows it. If a handle's
+/// generator has used up its tick, the handle goes on with the other generators, smallest id first. A single handle can
+/// therefore take the ids of all generators. That needs a layout with the worker above the sequence, such as
+/// [`Layout::TWITTER`]. With the worker below, as in `sonyflake`, the ids of one generator lie between those of another: a
+/// single handle then gets the ids of one generator, and several handles together get all.
 ///
-/// Cloning it gives another handle on the same pool.
+/// A clone refers to the same pool.
 ///
 /// # Examples
 ///
@@ -57,27 +57,26 @@ pub struct GeneratorPool<C> {
 struct Shared<C> {
     layout: Layout,
     listed: RwLock<Listed<C>>,
-    /// Grows after each change of the members, so that callers look again only when there is something to see.
+    /// Grows after each change of the members, so that handles reload the list only then.
     version: AtomicU64,
-    /// How many callers there were: each gets another generator to start with.
+    /// The number of handles so far: each one starts with the next generator.
     seats: AtomicUsize,
 }
 
 struct Listed<C> {
     members: Members<C>,
-    /// For each datacenter and worker that was taken out, the first cursor after all that were used. No larger than the
-    /// layout's number of nodes.
+    /// For each removed datacenter and worker, the first unused cursor. At most one entry per worker of the layout.
     used: BTreeMap<u64, Cursor>,
 }
 
 impl<C: Clock> Listed<C> {
-    /// Whether an id of the generator was made before, or may be made by another.
+    /// Returns whether the generator could repeat an id of another one, or another one could repeat its ids.
     fn may_repeat(&self, new: &Generator<C>) -> bool {
         self.used.get(&new.node()).is_some_and(|used| new.begins_before(*used))
             || self.members.iter().any(|member| member.overlaps(new))
     }
 
-    /// Remembers a generator that was ended and is taken out.
+    /// Remembers what a removed generator has used.
     fn remember(&mut self, old: &Generator<C>) {
         let used = self.used.entry(old.node()).or_default();
         *used = old.span_end().max(*used);
@@ -85,42 +84,42 @@ impl<C: Clock> Listed<C> {
 }
 
 impl<C: Clock> GeneratorPool<C> {
-    /// A pool without generators, of a layout that all of them must have.
+    /// Makes an empty pool. All of its generators must have this layout.
     pub fn new(layout: Layout) -> Self {
         let (version, seats) = (AtomicU64::new(0), AtomicUsize::new(0));
         let listed = RwLock::new(Listed { members: Arc::new([]), used: BTreeMap::new() });
         Self { shared: Arc::new(Shared { layout, listed, version, seats }) }
     }
 
-    /// Adds a generator: callers that need more than they have find it at once, the others in the next millisecond.
+    /// Adds a generator. Handles that need more ids find it immediately, the others in the next millisecond.
     ///
     /// # Errors
     ///
-    /// [`PoolError`] for another layout, or a worker and timestamps that a generator of the pool has or had.
+    /// [`PoolError`] for another layout, or for a worker and timestamps that a generator of the pool has or had.
     pub fn add(&self, generator: Arc<Generator<C>>) -> Result<(), PoolError> {
         self.put(generator, None)
     }
 
-    /// Puts a generator in the place of another, which has ended or is ended by this.
+    /// Replaces a generator by another and ends the old one if it has not ended yet.
     ///
-    /// For a lease that follows on another: end the old generator, build the new one
-    /// [`not before`](super::GeneratorBuilder::not_before_unix_ms) what that returned, and replace it. Where the old one is
-    /// not in the pool, the new one is added.
+    /// Use this when a new lease follows an old one: end the old generator, build the new one
+    /// [`not before`](super::GeneratorBuilder::not_before_unix_ms) the instant that `end` returned, and replace it. If the old
+    /// generator is not in the pool, the new one is added.
     ///
     /// # Errors
     ///
-    /// As [`add`](Self::add), also where the new one would begin before the old one's last timestamp; then nothing has
-    /// changed, but the old one has ended.
+    /// As [`add`](Self::add), also if the new generator would begin before the old one's last timestamp. The pool then stays as
+    /// it is, but the old generator has ended.
     pub fn replace(&self, old: &Arc<Generator<C>>, new: Arc<Generator<C>>) -> Result<(), PoolError> {
         old.end();
         self.put(new, Some(old))
     }
 
-    /// Ends a generator and takes it out: its callers go on with another one, above their last ids.
+    /// Ends and removes a generator. Its handles go on with another one, above their last ids.
     ///
-    /// Returns the first instant after every timestamp that was used, as [`Generator::end`].
+    /// Returns the first instant after every used timestamp, like [`Generator::end`].
     pub fn remove(&self, generator: &Arc<Generator<C>>) -> Option<u64> {
-        // Ended first: a caller that still sees it then gets no id after this.
+        // Ended first: a handle that still sees the generator gets no id from it after this.
         let used_until = generator.end();
         let mut listed = self.shared.listed.write().unwrap_or_else(PoisonError::into_inner);
         let (gone, staying): (Vec<_>, Vec<_>) =
@@ -154,17 +153,17 @@ impl<C: Clock> GeneratorPool<C> {
         Ok(())
     }
 
-    /// The generators of now.
+    /// Returns the current generators.
     pub fn generators(&self) -> Arc<[Arc<Generator<C>>]> {
         self.shared.members()
     }
 
-    /// The layout of the ids.
+    /// Returns the layout of the ids.
     pub fn layout(&self) -> &Layout {
         &self.shared.layout
     }
 
-    /// A handle for one thread or one connection to draw ids through.
+    /// Returns a handle through which one thread or connection takes ids.
     pub fn handle(&self) -> PoolHandle<C> {
         let seat = self.shared.seats.fetch_add(1, Ordering::Relaxed);
         PoolHandle::new(Arc::clone(&self.shared), seat)
@@ -193,29 +192,30 @@ impl<C> fmt::Debug for GeneratorPool<C> {
     }
 }
 
-/// How many turns past the fast path a caller whose tick was used up chooses among all generators, before it goes back
-/// to its own.
+/// After its generator's tick was used up, a handle chooses among all generators for this number of slow calls, then returns to
+/// its own.
 const ROAMING_TURNS: u32 = 16;
 
-/// Draws ids from a [`GeneratorPool`], each greater than the last one it drew.
+/// Takes ids from a [`GeneratorPool`], each greater than the one before: for one thread or one connection.
 ///
-/// For one thread or one connection; it is cheap to make and to drop. It is not `Clone`: the ids of two callers are not
-/// in one order.
+/// It is cheap to make and to drop. It is not `Clone`, because the ids of two handles do not have one order.
+///
+/// While a millisecond lasts, [`try_take`](Self::try_take) costs one store more than the generator's own.
 pub struct PoolHandle<C> {
     shared: Arc<Shared<C>>,
     members: Members<C>,
     version: u64,
-    /// Which of the members is its own, modulo how many there are.
+    /// The index of its own generator, modulo the number of members.
     seat: usize,
     current: usize,
     last: Last,
     roaming: u32,
 }
 
-/// The last id that was drawn.
+/// The last id that a handle returned.
 #[derive(Clone, Copy)]
 enum Last {
-    /// None so far, or none that bounds the next.
+    /// None so far.
     None,
     /// The one before this cursor of the current generator, whose next ids are greater anyway.
     Before(u64),
@@ -225,14 +225,14 @@ enum Last {
 
 impl<C: Clock> PoolHandle<C> {
     fn new(shared: Arc<Shared<C>>, seat: usize) -> Self {
-        // In this order: members that are newer than the version are looked at once more, older ones never kept.
+        // In this order: members newer than the version are only loaded once more, and older ones are never kept.
         let version = shared.version.load(Ordering::Acquire);
         let members = shared.members();
         let current = seat % members.len().max(1);
         Self { shared, members, version, seat, current, last: Last::None, roaming: 0 }
     }
 
-    /// Returns the next id, or why there is none now. Never waits.
+    /// Returns the next id, or the reason why there is none now. Never waits.
     ///
     /// # Errors
     ///
@@ -243,13 +243,15 @@ impl<C: Clock> PoolHandle<C> {
         self.try_take(1)?.next().ok_or(GenerateError::Ended)
     }
 
-    /// Takes up to `count` ids at once, at least one unless `count` is 0. Fewer come where the tick, the borrowing
-    /// or the lease ends: the next call goes on in the next tick, or with another generator.
+    /// Takes up to `count` ids at once.
+    ///
+    /// Returns at least one id unless `count` is 0, and fewer than `count` if the tick, the borrowing or the lease ends first.
+    /// The next call goes on in the next tick, or with another generator.
     ///
     /// # Errors
     ///
-    /// The [`GenerateError`] that waiting helps soonest, where no generator has an id above the last one;
-    /// [`GenerateError::Ended`] for a pool without generators. Nothing was used up, and asking again is always safe.
+    /// [`GenerateError`] if no generator has an id above the last one: the error with the shortest wait.
+    /// [`GenerateError::Ended`] for a pool without generators. A failed call uses up no id, and a retry is always safe.
     #[inline]
     pub fn try_take(&mut self, count: usize) -> Result<Batch, GenerateError> {
         if let Some(generator) = self.members.get(self.current)
@@ -262,11 +264,11 @@ impl<C: Clock> PoolHandle<C> {
         self.take_from_chosen(count)
     }
 
-    /// Returns the next id; waits while all ticks are used up or the rule asks for it, asleep, not spinning.
+    /// Returns the next id. Sleeps while all ticks are used up or the rule says to wait; it never spins.
     ///
     /// # Errors
     ///
-    /// [`GenerateError`] when waiting is no answer.
+    /// [`GenerateError`] if waiting does not help.
     #[inline]
     pub fn next_id(&mut self) -> Result<Id, GenerateError> {
         loop {
@@ -277,7 +279,7 @@ impl<C: Clock> PoolHandle<C> {
         }
     }
 
-    /// Past the fast path: the millisecond or the tick ended, the generator did, or nothing was drawn before.
+    /// The slow path: the millisecond, the tick or the generator has ended, or this is the first call.
     #[cold]
     fn take_from_chosen(&mut self, count: usize) -> Result<Batch, GenerateError> {
         if count == 0 {
@@ -289,7 +291,7 @@ impl<C: Clock> PoolHandle<C> {
             self.last = Last::Before(batch.end_cursor());
             return Ok(batch);
         }
-        // Others may take what was chosen before it is taken: then they went on, and it is chosen anew.
+        // Another handle may take the chosen ids first: then choose again.
         loop {
             let chosen = self.choose()?;
             let generator = &self.members[chosen];
@@ -301,8 +303,8 @@ impl<C: Clock> PoolHandle<C> {
         }
     }
 
-    /// Its own generator while that has ids of the clock's tick; else, and for a while after, the one with the
-    /// smallest id above the last.
+    /// Chooses its own generator while that has ids of the clock's tick. Otherwise, and for a while afterwards, the generator with
+    /// the smallest id above the last.
     fn choose(&mut self) -> Result<usize, GenerateError> {
         let home = self.seat % self.members.len().max(1);
         let home_lasts = matches!(self.begin(home), Some(Ok(NextStart { is_now: true, skips: false, .. })));
@@ -329,13 +331,13 @@ impl<C: Clock> PoolHandle<C> {
         Some(generator.next_start(self.floor(index, generator)))
     }
 
-    /// What the next ids of a generator have to be above.
+    /// Returns the lower bound of a generator's next ids.
     fn floor(&self, index: usize, generator: &Generator<C>) -> Floor {
         let above = || self.last_id().map_or(0, |last| generator.floor_above(last));
         match self.last {
-            // Its own cursor is there already.
+            // Its own cursor is already there.
             Last::Before(_) if index == self.current => Floor { cursor: 0, skip: Skip::Leftovers },
-            // Its own generator has more in the next tick: that other callers lose ids of this one is not worth it.
+            // Its own generator has ids in the next tick: do not cost other handles their ids of this tick.
             Last::Before(_) => Floor { cursor: above(), skip: Skip::Leftovers },
             Last::None | Last::Of(_) => Floor { cursor: above(), skip: Skip::Anything },
         }
@@ -349,7 +351,7 @@ impl<C: Clock> PoolHandle<C> {
         }
     }
 
-    /// Takes notice of generators that came or went.
+    /// Reloads the members if generators were added or removed.
     fn refresh_members(&mut self) {
         let version = self.shared.version.load(Ordering::Acquire);
         if version == self.version {
@@ -367,12 +369,12 @@ impl<C: Clock> PoolHandle<C> {
     }
 }
 
-/// What is skipped is lost to all callers: better a generator that needs not skip.
+/// Skipped ids are lost to all handles, so a generator without skips comes first.
 fn comes_first(begin: &NextStart, least: &NextStart) -> bool {
     (begin.skips, begin.id) < (least.skips, least.id)
 }
 
-/// The error that says more about when there are ids again; of leases that ended, the one that ended last.
+/// Returns the error that tells more about when there are ids again; of two ended leases, the one that ended last.
 fn more_useful(a: GenerateError, b: GenerateError) -> GenerateError {
     if let (GenerateError::LeaseEnded { until_unix_ms: a }, GenerateError::LeaseEnded { until_unix_ms: b }) =
         (a, b)
@@ -397,19 +399,18 @@ impl<C> fmt::Debug for PoolHandle<C> {
     }
 }
 
-/// Why a generator cannot be in a pool.
+/// Why a pool rejects a generator.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum PoolError {
-    /// It has another layout.
+    /// The generator has another layout.
     Layout {
-        /// The pool's.
+        /// The layout of the pool.
         pool: Layout,
-        /// The generator's.
+        /// The layout of the generator.
         generator: Layout,
     },
-    /// A generator of the pool has, or had, its datacenter and worker, and timestamps of its lease: both would produce
-    /// duplicates.
+    /// A generator of the pool has, or had, the same datacenter, worker and timestamps: both would produce duplicates.
     SameWorker,
 }
 

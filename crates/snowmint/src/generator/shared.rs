@@ -16,12 +16,44 @@ use crate::fork::ForkMark;
 use crate::sync::{AtomicU64, Ordering};
 use crate::{Clock, GenerateError, Id, Layout};
 
+// # Memory ordering
+//
+// Everything rests on one word, `cursor`. The other words say how far a thread may go and how fresh an id is.
+//
+// No id is made twice, whatever the orderings. A thread takes cursors only by an atomic read-modify-write of `cursor`, and all
+// such steps on one word have one order, even relaxed ones. The word goes back in two places, `undo_overshoot` and `give_back`.
+// Both exchange exactly the value that their own step left: the word has that value only while no other thread holds a cursor
+// above it. Both give back only cursors that no id was made from.
+//
+// No id leaves the lease, and none is further ahead than the rule allows. A claim checks its own cursors before it takes them.
+// The fast path takes first and then compares with `limit`. Each limit lies within the end of the lease, which only grows, and
+// within the reach of a clock reading that this generator took. So a relaxed load may return any of them: an old limit sends the
+// thread to a claim too early, and a limit that belongs to a newer hold is as good as its own.
+//
+// An id of the fast path is as fresh as the reading under which it is made. `publish` stores `limit`, then `hold` with Release. A
+// thread that loads that hold with Acquire comes after the claim that published it, so its step on `cursor` comes after the
+// claim's step and takes a cursor of that reading or a later one. While the hold lasts, the clock shows the same millisecond.
+//
+// A clock that only goes forward never looks like one that went back. `note_clock` raises `highest_tick` with Release; a claim
+// loads it with Acquire and reads the clock afterwards, so it reads a clock that is at least as far.
+//
+// A claim enters a generation only above every tick that was used in it. `leave` raises its mark with Release before the exchange of
+// `cursor` with AcqRel. A claim loads `cursor` with Acquire, so it sees every mark that was raised before the word it found; if
+// another thread changes the word in between, the claim's exchange fails and it looks again.
+//
+// After `end` no thread makes an id of a cursor it takes. The swap with AcqRel puts `cursor` at `ENDED` or above, where no limit
+// reaches and where a claim is refused; every cursor taken before the swap is below the value that the swap returned.
+//
+// `after_full_tick` and `lease_end` are relaxed: an old value makes an id less fresh or ends the lease early, and changes nothing
+// above. The tests in `tests/loom.rs` check these statements under every interleaving of two and three threads within loom's
+// bound on preemptions.
+
 /// Makes ids of one worker, shared by any number of threads without a lock.
 ///
-/// Ids strictly increase: an id that was returned before another was asked for is the smaller one, over all
-/// threads (where the layout's timestamp is on top and its sequence below it, with a start that is not random and a
-/// rule without generations). It is neither `Clone` nor `Copy`: a copy would make the same ids again. Share it by
-/// reference or in an `Arc`.
+/// Ids strictly increase over all threads: if one call returns before another begins, its id is the smaller one. That holds
+/// for layouts with the timestamp on top and the sequence below it, a start that is not random, and a rule without generations.
+///
+/// A generator is neither `Clone` nor `Copy`, since a copy would repeat its ids. Share it by reference or in an `Arc`.
 #[derive(Debug)]
 pub struct Generator<C> {
     cursor: Hot,
@@ -35,15 +67,13 @@ pub struct Generator<C> {
     clock: C,
 }
 
-/// The cursor on cache lines of its own: threads that draw write nothing else.
-///
-/// Each cursor is handed out by one successful atomic step on this one word; nothing else is published through it
-/// but the marks of generations. [`ENDED`] and above once the generator was ended.
+/// The cursor, on cache lines of its own: threads that draw write nothing else. [`ENDED`] or above once the generator has
+/// ended.
 #[derive(Debug)]
 #[repr(align(128))]
 struct Hot(AtomicU64);
 
-/// What is written about once a millisecond and read for every id.
+/// Written about once a millisecond and read for every id.
 #[derive(Debug)]
 #[repr(align(128))]
 struct PerTick {
@@ -52,16 +82,16 @@ struct PerTick {
     limit: AtomicU64,
     /// The first cursor beyond the lease; only grows.
     lease_end: AtomicU64,
-    /// The first cursor of the ticks after all that was used, once the generator was ended; all ones before.
+    /// The start of the first unused tick, once the generator has ended; all ones before.
     used_end: AtomicU64,
-    /// The two below only tell a clock that went back from a tick that was used up, and how far the cursor may
-    /// trail: a stale value costs freshness, never uniqueness.
+    /// The highest tick that the clock has shown: tells a clock that went back from a tick that is used up.
     highest_tick: AtomicU64,
+    /// The tick after the last one that was used up, from which the cursor may trail the clock.
     after_full_tick: AtomicU64,
     first_cursor: u64,
 }
 
-/// Cursors that were taken, with what is needed to hand them out.
+/// Cursors that a thread has taken, with what it needs to make ids from them.
 #[derive(Debug)]
 pub(super) struct Claim {
     pub(super) run: Run,
@@ -70,7 +100,7 @@ pub(super) struct Claim {
 }
 
 impl Generator<()> {
-    /// Starts to build a generator of a layout.
+    /// Starts to build a generator for a layout.
     pub fn builder(layout: Layout) -> GeneratorBuilder {
         GeneratorBuilder::new(layout)
     }
@@ -87,7 +117,7 @@ impl<C: Clock> Generator<C> {
                 limit: AtomicU64::new(0),
                 lease_end: AtomicU64::new(lease_end),
                 used_end: AtomicU64::new(u64::MAX),
-                // A clock further behind the lease's begin than its first tick is a clock that is behind.
+                // A clock that shows an earlier tick than the one before the lease is behind.
                 highest_tick: AtomicU64::new(first_tick.saturating_sub(1)),
                 after_full_tick: AtomicU64::new(0),
                 first_cursor,
@@ -102,11 +132,11 @@ impl<C: Clock> Generator<C> {
         }
     }
 
-    /// Returns the next id, or why there is none now. Never waits, never allocates.
+    /// Returns the next id, or the reason why there is none now. Never waits and never allocates.
     ///
     /// # Errors
     ///
-    /// [`GenerateError`]; nothing was used up, and asking again is always safe.
+    /// [`GenerateError`]. A failed call uses up no id, and a retry is always safe.
     ///
     /// # Examples
     ///
@@ -134,12 +164,13 @@ impl<C: Clock> Generator<C> {
         self.next_of_claim()
     }
 
-    /// Takes up to `count` ids at once, with one clock reading and one atomic step; at least one unless
-    /// `count` is 0. Fewer come where the tick, the borrowing or the lease ends.
+    /// Takes up to `count` ids at once, with one clock reading and one atomic step.
+    ///
+    /// Returns at least one id unless `count` is 0, and fewer than `count` if the tick, the borrowing or the lease ends first.
     ///
     /// # Errors
     ///
-    /// [`GenerateError`]; nothing was used up, and asking again is always safe.
+    /// [`GenerateError`]. A failed call uses up no id, and a retry is always safe.
     pub fn try_take(&self, count: usize) -> Result<Batch, GenerateError> {
         if count == 0 {
             return Ok(Batch::empty(self.fork));
@@ -147,7 +178,7 @@ impl<C: Clock> Generator<C> {
         Ok(self.try_take_held(count as u64)?.0)
     }
 
-    /// At least one id, and how long the reading holds under which they were taken.
+    /// Takes at least one id; returns the hold of the reading too.
     #[inline]
     pub(super) fn try_take_held(&self, wanted: u64) -> Result<(Batch, Hold), GenerateError> {
         if let Some(taken) = self.rest_of_tick(wanted) {
@@ -159,7 +190,7 @@ impl<C: Clock> Generator<C> {
         Ok((self.batch(&claim), claim.hold))
     }
 
-    /// All of `wanted` from the tick that others opened, without a clock reading, if there are as many left.
+    /// Takes all of `wanted` from the tick that another thread opened, without a clock reading; `None` if too few are left.
     #[inline]
     pub(super) fn rest_of_tick(&self, wanted: u64) -> Option<(Batch, Hold)> {
         let hold = Hold(self.tick.hold.load(Ordering::Acquire));
@@ -178,7 +209,7 @@ impl<C: Clock> Generator<C> {
         }
     }
 
-    /// Fills `out` from its start with the next ids; gives how many there were, at least one unless it is empty.
+    /// Fills `out` from its start with the next ids, without waiting; returns their number, at least 1 unless `out` is empty.
     ///
     /// # Errors
     ///
@@ -187,14 +218,14 @@ impl<C: Clock> Generator<C> {
         Ok(self.try_take(out.len())?.fill(out))
     }
 
-    /// Fills `out` with the next ids; waits while ticks are used up or the rule asks for it, asleep, not spinning.
+    /// Fills `out` with the next ids. Sleeps while a tick is used up or the rule says to wait.
     ///
-    /// Returns how many ids stand at the start of `out`: all of it, or fewer where waiting stopped helping. The next call
-    /// then returns the reason.
+    /// Returns the number of ids at the start of `out`: its whole length, or fewer if waiting no longer helps. In that case the
+    /// next call returns the reason.
     ///
     /// # Errors
     ///
-    /// As [`next_id`](Self::next_id), when there was no id at all.
+    /// As [`next_id`](Self::next_id), if the call made no id.
     ///
     /// # Examples
     ///
@@ -219,15 +250,15 @@ impl<C: Clock> Generator<C> {
         Ok(filled)
     }
 
-    /// Returns the next id; waits while its tick or the rule asks for it, asleep, not spinning.
+    /// Returns the next id. Sleeps while the tick is used up or the rule says to wait; it never spins.
     ///
-    /// While several callers wait, every second one waits a millisecond more, so that they draw in turn and not
-    /// at once, as long as that loses no id (see [`GeneratorBuilder::max_behind`]).
+    /// While several callers wait, every second one waits 1 ms more, so that they take turns. It does so only if that loses no
+    /// id (see [`GeneratorBuilder::max_behind`]).
     ///
     /// # Errors
     ///
-    /// [`GenerateError`] when waiting is no answer: the lease ended, the clock went back further than the rule
-    /// bridges, or the layout's time ran out.
+    /// [`GenerateError`] if waiting does not help: the lease has ended, the clock went back further than the rule allows, or the
+    /// layout has no timestamps left.
     #[cfg(feature = "std")]
     #[inline]
     pub fn next_id(&self) -> Result<Id, GenerateError> {
@@ -239,7 +270,7 @@ impl<C: Clock> Generator<C> {
         }
     }
 
-    /// Returns the next id; waits on the caller's own timer while its tick or the rule asks for it.
+    /// Returns the next id. Waits on the caller's own timer while the tick is used up or the rule says to wait.
     ///
     /// # Errors
     ///
@@ -247,7 +278,7 @@ impl<C: Clock> Generator<C> {
     ///
     /// # Cancel safety
     ///
-    /// No id is lost.
+    /// A cancelled call loses no id.
     ///
     /// # Examples
     ///
@@ -285,24 +316,24 @@ impl<C: Clock> Generator<C> {
         Batch::new(self.composer.in_generation(claim.generation), self.fork, claim.run.start, claim.run.end)
     }
 
-    /// A cursor was taken that may not be used now: it goes back if nobody took another since.
+    /// Gives back a cursor beyond the limit, if no thread has taken another one since.
     #[cold]
     fn undo_overshoot(&self, cursor: u64, limit: u64) {
         let back = self.cursor.0.compare_exchange(cursor + 1, cursor, Ordering::Relaxed, Ordering::Relaxed);
         if back.is_err() {
-            // Every limit is the end of a tick: others draw on from there.
+            // Every limit is the end of a tick, and other threads go on from there.
             self.tick.after_full_tick.fetch_max(limit >> self.limits.sequence_bits, Ordering::Relaxed);
         }
     }
 
-    /// Takes exactly one run of cursors out of the shared one, by a fresh reading of the clock.
+    /// Takes one run of cursors by a fresh reading of the clock.
     pub(super) fn claim(&self, wanted: u64) -> Result<Claim, GenerateError> {
         self.claim_by(|position, generation| {
             self.limits.plan(position, wanted, |tick| self.generations.fitting(generation, tick))
         })
     }
 
-    /// Takes the run that `plan` makes of where the generator is and of the generation it is in.
+    /// Takes the run that `plan` returns for the generator's position and generation.
     fn claim_by(
         &self,
         plan: impl Fn(&Position, u32) -> Result<Run, GenerateError>,
@@ -314,7 +345,7 @@ impl<C: Clock> Generator<C> {
             let word = self.cursor.0.load(Ordering::Acquire);
             let (generation, cursor) = self.generations.unpack(word);
             let mut position = self.position(cursor);
-            // Read last: what another thread's later reading led it to write would look like a clock that went back.
+            // Read last: otherwise, what another thread wrote after a later reading would look like a clock that went back.
             let reading = self.clock.read();
             position.now_unix_ms = reading.unix_ms;
             let run = plan(&position, generation)?;
@@ -323,7 +354,7 @@ impl<C: Clock> Generator<C> {
             }
             let generation = run.enter.unwrap_or(generation);
             let next = self.generations.pack(generation, run.end);
-            // Not the weak form: what it saves here, a failure without cause would cost in another reading of the clock.
+            // Not the weak form: a spurious failure would cost another reading of the clock.
             let taken = self.cursor.0.compare_exchange(word, next, Ordering::AcqRel, Ordering::Relaxed);
             if taken.is_ok() {
                 self.note_clock(&run, position.highest_tick);
@@ -332,7 +363,7 @@ impl<C: Clock> Generator<C> {
         }
     }
 
-    /// What is known beside the time; the clock is to be read after it.
+    /// The generator's position without the time. The caller reads the clock afterwards.
     #[inline]
     fn position(&self, cursor: u64) -> Position {
         Position {
@@ -344,7 +375,7 @@ impl<C: Clock> Generator<C> {
         }
     }
 
-    /// The tick after the last one used up: the fast path leaves the cursor at a boundary without saying so.
+    /// The tick after the last one that is used up. The fast path leaves the cursor at a boundary without storing that.
     fn after_full_tick(&self, cursor: u64) -> u64 {
         let bits = self.limits.sequence_bits;
         let at_boundary =
@@ -355,19 +386,19 @@ impl<C: Clock> Generator<C> {
         self.tick.after_full_tick.load(Ordering::Relaxed)
     }
 
-    /// Remembers how far the clock has been.
+    /// Stores the highest tick that the clock has shown.
     fn note_clock(&self, run: &Run, highest_tick: u64) {
         if run.enter.is_some() {
-            // In the generation that was entered, the clock has never been further.
+            // In the new generation, the clock has never been further.
             self.tick.highest_tick.store(run.now_tick, Ordering::Relaxed);
             self.tick.after_full_tick.store(0, Ordering::Relaxed);
         } else if run.now_tick > highest_tick {
-            // Whoever sees it then reads a clock that is at least as far.
+            // A thread that sees it then reads a clock that is at least as far.
             self.tick.highest_tick.fetch_max(run.now_tick, Ordering::Release);
         }
     }
 
-    /// Remembers which tick was used up, if cursors that were used reach into another.
+    /// Stores which tick is used up, if the used cursors reach into the next one.
     pub(super) fn note_used(&self, start: u64, end: u64) {
         let bits = self.limits.sequence_bits;
         if end >> bits > start >> bits {
@@ -375,12 +406,10 @@ impl<C: Clock> Generator<C> {
         }
     }
 
-    /// Lets others draw from this tick without a clock reading, while the reading holds.
+    /// Lets other threads take ids of this tick without a clock reading, while the reading holds.
     ///
-    /// The limit never lies beyond the tick of the cursor, so that the end of each tick comes back here, and never
-    /// beyond the lease. A limit that another thread overwrites with an older one sends threads back here early; one
-    /// that stands beside the hold of another millisecond is still within the lease and the reach of a reading that
-    /// was taken. With generations a cursor alone does not say which limit it has to stay below: every id claims.
+    /// The limit never lies beyond the tick of the cursor, so that the end of each tick leads to a claim, and never beyond the
+    /// lease. With generations, a cursor alone does not determine its limit, so every id needs a claim.
     fn publish(&self, claim: &Claim) {
         if self.generations.in_use() {
             return;
@@ -391,11 +420,11 @@ impl<C: Clock> Generator<C> {
         self.tick.hold.store(claim.hold.0, Ordering::Release);
     }
 
-    /// Gives the cursors from `unused` on of a claim back, if nobody took any since.
+    /// Gives back the cursors of a claim from `unused` on, if no thread has taken any since.
     pub(super) fn give_back(&self, claim: &Claim, unused: u64) {
         let from = self.generations.pack(claim.generation, claim.run.end);
         let to = self.generations.pack(claim.generation, unused);
-        // Lost, not repeated, should it fail.
+        // If that fails, the ids are lost, not repeated.
         let _ = self.cursor.0.compare_exchange(from, to, Ordering::Relaxed, Ordering::Relaxed);
     }
 
@@ -408,18 +437,19 @@ impl<C: Clock> Generator<C> {
         self.clock.holds(hold) && self.fork.is_same_process()
     }
 
-    /// Lets the generator go on until a later end of its lease; an earlier one changes nothing.
+    /// Moves the end of the lease to a later instant; an earlier one changes nothing.
     pub fn extend_lease(&self, until_unix_ms: u64) {
         self.tick.lease_end.fetch_max(self.limits.cursor_until(until_unix_ms), Ordering::Relaxed);
     }
 
-    /// Ends the generator for every thread, at once and for good.
+    /// Ends the generator for all threads, immediately and for good.
     ///
-    /// Returns the first instant after every timestamp that was used, in unix milliseconds: what the lease may
-    /// be cut back to, and where a generator that follows this one may begin. `None` if it was ended before, and in a
-    /// forked child, whose parent goes on. A
-    /// [`BlockGenerator`](crate::generator::BlockGenerator) may hand out the rest of the block that it took before; those ids
-    /// are counted as used.
+    /// Returns the first instant after every used timestamp, in unix milliseconds: the lease may be shortened to it, and the
+    /// next generator may begin there. Returns `None` if the generator has already ended, and in a forked child, whose parent
+    /// goes on.
+    ///
+    /// A [`BlockGenerator`](crate::generator::BlockGenerator) may still return the rest of its current block; those ids count as
+    /// used.
     pub fn end(&self) -> Option<u64> {
         if !self.fork.is_same_process() {
             return None;
@@ -429,30 +459,30 @@ impl<C: Clock> Generator<C> {
             return None;
         }
         let (_, cursor) = self.generations.unpack(last);
-        // Beyond the lease there is only what was taken and could not be used.
+        // Cursors beyond the lease were taken, but no id was made from them.
         let cursor = cursor.min(self.tick.lease_end.load(Ordering::Relaxed)).max(self.tick.first_cursor);
         let tick = self.limits.first_unused_tick(cursor).max(self.generations.highest_mark());
         self.tick.used_end.store(tick << self.limits.sequence_bits, Ordering::Relaxed);
         Some(self.limits.unix_ms(tick))
     }
 
-    /// The end of the lease, in unix milliseconds: no id has a timestamp from there on.
+    /// Returns the end of the lease, in unix milliseconds: no id has this timestamp or a later one.
     pub fn lease_until_unix_ms(&self) -> u64 {
         self.limits.unix_ms(self.tick.lease_end.load(Ordering::Relaxed) >> self.limits.sequence_bits)
     }
 
-    /// The layout of the ids.
+    /// Returns the layout of the ids.
     pub fn layout(&self) -> &Layout {
         &self.layout
     }
 
-    /// The clock it reads.
+    /// Returns the clock that the generator reads.
     pub fn clock(&self) -> &C {
         &self.clock
     }
 }
 
-/// What the next ids have to be above.
+/// The lower bound of the next ids.
 #[cfg(feature = "std")]
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Floor {
@@ -461,13 +491,13 @@ pub(super) struct Floor {
     pub(super) skip: Skip,
 }
 
-/// What may be lost, if the generator's cursor is below the floor.
+/// Which ids a pool may lose if the generator's cursor is below the floor.
 #[cfg(feature = "std")]
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Skip {
-    /// What was left over when the clock's tick began.
+    /// Those left over from before the clock's tick.
     Leftovers,
-    /// Ids of the clock's tick, too.
+    /// Also those of the clock's tick.
     Anything,
 }
 
@@ -476,18 +506,17 @@ pub(super) enum Skip {
 #[derive(Clone, Copy, Debug)]
 pub(super) struct NextStart {
     pub(super) id: Id,
-    /// Whether they lie in the clock's own tick: nothing is left over from the one before, nothing borrowed.
+    /// Whether they lie in the clock's tick: none is left over from an earlier tick, none borrowed.
     pub(super) is_now: bool,
-    /// Whether ids would be lost, those between the generator's cursor and the floor.
+    /// Whether the ids between the generator's cursor and the floor would be lost.
     pub(super) skips: bool,
 }
 
-/// What a pool asks of a generator: ids above one that another generator made. A generator alone never needs it, since its
-/// own ids are above its own last one.
+/// For pools: ids above one that another generator made. A generator alone never needs this, since its own ids increase.
 #[cfg(feature = "std")]
 impl<C: Clock> Generator<C> {
-    /// The first cursor with a greater id than one of the same layout, or, with a random start, with a timestamp that is
-    /// no smaller; 0 where ids of one generator do not increase either.
+    /// Returns the first cursor whose id is greater than `last`, an id of the same layout. With a random start, the first one
+    /// whose timestamp is not smaller; 0 if the ids of one generator do not increase either.
     pub(super) fn floor_above(&self, last: Id) -> Cursor {
         if !self.layout.sorts_by_time() || self.generations.in_use() {
             return 0;
@@ -498,14 +527,14 @@ impl<C: Clock> Generator<C> {
             return tick;
         }
         let same = tick | field(Field::Sequence);
-        // A node above the sequence makes the whole tick greater or none of it; a sequence above the node is passed
-        // at the same value or at the next.
+        // If the worker lies above the sequence, either all ids of the tick are greater or none. If the sequence lies above
+        // the worker, the first greater id has the same sequence or the next one.
         let candidates = [tick, same, same + 1];
         let first = candidates.into_iter().find(|cursor| self.composer.id(*cursor) > last);
         first.unwrap_or_else(|| self.limits.next_boundary(tick))
     }
 
-    /// Takes up to `count` ids, at least one, of one tick and none below a floor.
+    /// Takes up to `count` ids of one tick, at least one, and none below a floor.
     pub(super) fn try_take_from(&self, floor: Floor, count: usize) -> Result<Batch, GenerateError> {
         let wanted = count as u64;
         let plan = |position: &Position, generation| self.plan_from(floor, position, generation, wanted);
@@ -515,7 +544,7 @@ impl<C: Clock> Generator<C> {
         Ok(self.batch(&claim))
     }
 
-    /// Where [`try_take_from`](Self::try_take_from) would begin now.
+    /// Returns where [`try_take_from`](Self::try_take_from) would begin now.
     pub(super) fn next_start(&self, floor: Floor) -> Result<NextStart, GenerateError> {
         if !self.fork.is_same_process() {
             return Err(GenerateError::Forked);
@@ -528,7 +557,7 @@ impl<C: Clock> Generator<C> {
         Ok(NextStart { id: self.composer.id(run.start), is_now, skips })
     }
 
-    /// A run of one tick from the floor on, and whether ids are lost for it.
+    /// Plans a run of one tick from the floor on; also returns whether that loses ids.
     fn plan_from(
         &self,
         floor: Floor,
@@ -542,7 +571,7 @@ impl<C: Clock> Generator<C> {
         if of_itself.start >= floor.cursor {
             return Ok((of_one_tick(of_itself), false));
         }
-        // What made the id below the floor saw a clock so far at least: behind that, the clock went back.
+        // The generator of the id below the floor saw its clock at this tick or later: behind that, the clock went back.
         let highest_tick = self.limits.min_clock_tick(floor.cursor).max(position.highest_tick);
         let run = plan(&Position { cursor: floor.cursor, highest_tick, ..*position })?;
         let loses_now = of_itself.start >> self.limits.sequence_bits >= run.now_tick;
@@ -553,29 +582,29 @@ impl<C: Clock> Generator<C> {
         Ok((of_one_tick(run), true))
     }
 
-    /// The id before a cursor.
+    /// Returns the id before a cursor.
     pub(super) fn id_before(&self, end: Cursor) -> Id {
         self.composer.id(end.saturating_sub(1))
     }
 
-    /// The datacenter and the worker of its ids, as they stand in them.
+    /// Returns the datacenter and worker bits of its ids.
     pub(super) const fn node(&self) -> u64 {
         self.composer.node_bits()
     }
 
-    /// The first cursor after all that it may use. Of one that was ended, what it used counts; while its end is not known
-    /// yet, all of its lease.
+    /// Returns the first cursor after all that the generator may use: the end of its lease, or after it has ended, of what it
+    /// used.
     pub(super) fn span_end(&self) -> Cursor {
         let lease_end = self.tick.lease_end.load(Ordering::Relaxed);
         lease_end.min(self.tick.used_end.load(Ordering::Relaxed))
     }
 
-    /// Whether it may use, or has used, cursors before one of the same layout.
+    /// Returns whether the generator may use, or has used, cursors before this one.
     pub(super) const fn begins_before(&self, cursor: Cursor) -> bool {
         self.tick.first_cursor < cursor
     }
 
-    /// Whether both may make, or have made, an id of one worker and one timestamp.
+    /// Returns whether both generators may make, or have made, ids of the same worker and timestamp.
     pub(super) fn overlaps(&self, other: &Self) -> bool {
         self.node() == other.node()
             && self.begins_before(other.span_end())

@@ -1,16 +1,15 @@
-//! Callers of one generator that wait for its next tick: every second one lets that tick go by.
-//! Callers that woke together would draw together, each id at the price of a cache line that goes to and fro, and
-//! would be done together, to wake together again.
+//! Callers that wait for a generator's next tick: every second one waits 1 ms longer.
+//! Callers that wake together would compete for the same cache line, finish together and wake together again.
 
 use core::time::Duration;
 
 use crate::GenerateError;
 use crate::sync::{AtomicU64, Ordering};
 
-/// What every second caller waits beside.
+/// The extra wait of every second caller.
 const EXTRA_MS: u64 = 1;
 
-/// The callers that wait now.
+/// The callers that are waiting.
 #[derive(Debug)]
 pub(super) struct Waiting {
     count: AtomicU64,
@@ -25,21 +24,21 @@ pub(super) struct Wait<'a> {
 }
 
 impl Waiting {
-    /// The extra wait comes out of how far the cursor may trail the clock: where that leaves nothing for a late
-    /// wake-up, ids would be lost, and nobody waits longer.
+    /// The extra wait uses part of `max_behind`. If that left nothing for a late wake-up, ids would be lost, so there is no extra
+    /// wait.
     pub(super) fn new(max_behind_ms: u64) -> Self {
         let extra_ms = if max_behind_ms >= 2 * EXTRA_MS { EXTRA_MS } else { 0 };
         Self { count: AtomicU64::new(0), extra_ms }
     }
 
-    /// Begins to wait as the error advises; gives it back where waiting is no answer.
+    /// Starts a wait as long as the error advises; returns the error if waiting does not help.
     pub(super) fn begin(&self, error: GenerateError) -> Result<Wait<'_>, GenerateError> {
         let ms = error.retry_after_ms().ok_or(error)?.get();
         let others = self.count.fetch_add(1, Ordering::Relaxed);
         Ok(Wait { waiting: self, ms: ms + others % 2 * self.extra_ms })
     }
 
-    /// Waits, asleep.
+    /// Sleeps as long as the error advises.
     #[cfg(feature = "std")]
     #[cold]
     pub(super) fn sleep(&self, error: GenerateError) -> Result<(), GenerateError> {

@@ -1,8 +1,8 @@
 //! An id as a column of a SQL database: a `BIGINT`, through whatever sqlx does for an `i64` there.
-//! A negative number in a column is no id, and reading it is an error.
+//! Reading a negative number from a column is an error.
 //!
-//! MySQL's `BIGINT UNSIGNED` is another type to sqlx, and reading an id from such a column is a type error: ids fit the
-//! signed `BIGINT`, so declare the column that way, or read it as `CAST(id AS SIGNED)`.
+//! To sqlx, MySQL's `BIGINT UNSIGNED` is another type: reading an id from such a column is a type error. Ids fit the signed
+//! `BIGINT`: declare the column that way, or read it as `CAST(id AS SIGNED)`.
 
 use sqlx::decode::Decode;
 use sqlx::encode::{Encode, IsNull};

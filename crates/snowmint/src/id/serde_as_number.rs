@@ -1,12 +1,12 @@
 //! An [`Id`] as a number in every format, JSON too: `#[serde(with = "snowmint::serde_as_number")]` on a field.
 //!
-//! **JavaScript reads JSON numbers as 64-bit floats**, which hold whole numbers only up to 2^53: of a larger id it changes
-//! the last digits without an error, and two ids may become one. Use this where no JavaScript (nor another program that
-//! reads numbers as floats, such as `jq` before 1.7) is on the way, or where
-//! [`Layout::is_safe_in_javascript`](crate::Layout::is_safe_in_javascript) holds for the ids' layout. Without this module an
-//! id is a string in JSON, which everything keeps.
+//! **JavaScript reads JSON numbers as 64-bit floats**, which hold whole numbers only up to 2^53. It changes the last digits of
+//! a larger id without an error, and two ids may become one. Use this module only if no JavaScript reads the number, nor
+//! another program that reads numbers as floats, such as `jq` before 1.7, or if
+//! [`Layout::is_safe_in_javascript`](crate::Layout::is_safe_in_javascript) holds for the layout. Without this module an id is a
+//! string in JSON, which every program keeps.
 //!
-//! A string is refused, as is a number that is negative, has a fraction or is 2^63 or more.
+//! Strings are rejected, as are numbers that are negative, have a fraction, or are 2^63 or more.
 //!
 //! ```
 //! use snowmint::Id;
@@ -40,11 +40,11 @@ pub fn serialize<S: Serializer>(id: &Id, serializer: S) -> Result<S::Ok, S::Erro
     serializer.serialize_u64(id.get())
 }
 
-/// Reads a number that is an id.
+/// Reads an id from a number.
 ///
 /// # Errors
 ///
-/// For anything but a whole number in `0..2^63`, and those of the format.
+/// Those of the format, and an error for anything but a whole number in `0..2^63`.
 pub fn deserialize<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Id, D::Error> {
     deserializer.deserialize_u64(NumberVisitor)
 }
@@ -83,7 +83,7 @@ pub mod option {
         }
     }
 
-    /// Reads a number that is an id, or nothing.
+    /// Reads an id from a number, or nothing.
     ///
     /// # Errors
     ///
@@ -128,7 +128,7 @@ impl Visitor<'_> for NumberVisitor {
         Id::new(value).map_err(E::custom)
     }
 
-    /// What formats without unsigned numbers give.
+    /// Formats without unsigned numbers call this.
     fn visit_i64<E: de::Error>(self, value: i64) -> Result<Id, E> {
         Id::try_from(value).map_err(E::custom)
     }
@@ -146,10 +146,11 @@ impl Serialize for Id {
     }
 }
 
-/// A string of decimal digits in human-readable formats, where a bare number is rejected; a number in binary ones.
+/// A string of decimal digits in human-readable formats, which reject a bare number: a JavaScript client may have rounded it.
+/// A number in binary formats.
 ///
-/// Under `#[serde(flatten)]`, `tag` or `untagged`, serde buffers the value and forgets which format it came from. A
-/// buffered number is therefore accepted as well as a string. One gap remains: `MessagePack` buffers a number from 256 to
+/// Under `#[serde(flatten)]`, `tag` or `untagged`, serde buffers the value and loses its format, so a buffered number is
+/// accepted as well as a string. One gap remains: `MessagePack` buffers a number from 256 to
 /// 4294967295 in a width that serde does not pass on here, and reading fails. Fields that hold such small ids need
 /// `#[serde(with = "snowmint::serde_as_number")]`.
 impl<'de> Deserialize<'de> for Id {

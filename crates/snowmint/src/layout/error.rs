@@ -1,4 +1,4 @@
-//! Why a layout cannot be: the value, the limit, and what would fit.
+//! Why a layout is invalid: the value, the limit, and what would fit.
 
 use core::fmt;
 use core::time::Duration;
@@ -11,7 +11,7 @@ use crate::utc::{MAX_UNIX_MS, MS_PER_YEAR};
 /// The widest a timestamp may be: a tick has at least 1 ms, and instants are signed 64-bit numbers of them.
 pub(super) const TIMESTAMP_BITS: u32 = 62;
 
-/// The widths that were asked for, in bits, for the error that says what would fit.
+/// The requested widths, in bits, for the error that suggests what would fit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Widths {
     /// Bits of the timestamp.
@@ -24,7 +24,7 @@ pub struct Widths {
     pub generation: u32,
     /// Bits of the sequence.
     pub sequence: u32,
-    /// Milliseconds of a tick.
+    /// The tick, in milliseconds.
     pub tick_ms: u64,
 }
 
@@ -33,7 +33,7 @@ impl Widths {
         self.timestamp + self.datacenter + self.worker + self.generation + self.sequence
     }
 
-    /// Ways to save `over` bits, as text: a narrower sequence, a coarser tick, fewer workers.
+    /// Writes ways to save `over` bits: a narrower sequence, a coarser tick, fewer workers.
     fn write_what_fits(self, f: &mut fmt::Formatter<'_>, over: u32) -> fmt::Result {
         let mut separator = "what would fit: ";
         if self.sequence > over {
@@ -72,12 +72,12 @@ impl Widths {
     }
 }
 
-/// Tenths of a year that a timestamp lasts.
+/// Returns how long a timestamp lasts, in tenths of a year.
 fn years_tenths(bits: u32, tick_ms: u64) -> u128 {
     (1_u128 << bits) * u128::from(tick_ms) * 10 / u128::from(MS_PER_YEAR)
 }
 
-/// The most bits of a timestamp whose ticks end before instants do, whatever the epoch.
+/// Returns the largest width of a timestamp that ends before instants do, for any epoch.
 const fn bits_that_last(tick_ms: u64) -> u32 {
     match (i64::MAX as u64 - MAX_UNIX_MS).checked_div(tick_ms) {
         Some(ticks @ 1..) => ticks.ilog2(),
@@ -94,32 +94,32 @@ impl fmt::Display for TickText {
     }
 }
 
-/// Why a layout cannot be, or a value not go into it.
+/// Why a layout is invalid, or why a value does not fit it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum LayoutError {
     /// The widths add up to more than 63 bits.
     TooWide {
-        /// What they add up to.
+        /// Their sum.
         bits: u32,
-        /// What was asked for.
+        /// The requested widths.
         widths: Widths,
     },
-    /// One field is wider than it may be.
+    /// A field is too wide.
     FieldTooWide {
         /// The field.
         field: Field,
         /// Its width.
         bits: u32,
-        /// The widest it may be.
+        /// The largest width.
         limit: u32,
     },
-    /// A field of no bits: leave it out instead.
+    /// A field has no bits.
     NoBits {
         /// The field.
         field: Field,
     },
-    /// A field is named twice.
+    /// A field appears twice.
     Twice {
         /// The field.
         field: Field,
@@ -138,7 +138,7 @@ pub enum LayoutError {
         /// The tick.
         tick: Duration,
     },
-    /// The timestamps reach further than instants can be computed.
+    /// The timestamps reach beyond the last 64-bit instant.
     LastsTooLong {
         /// Bits of the timestamp.
         bits: u32,
@@ -151,7 +151,7 @@ pub enum LayoutError {
         field: Field,
         /// The value.
         value: u64,
-        /// The largest one that fits.
+        /// The largest value that fits.
         max: u64,
     },
 }
@@ -205,12 +205,12 @@ impl fmt::Display for LayoutError {
 
 impl core::error::Error for LayoutError {}
 
-/// An id has bits above the fields of the layout it was to be split by.
+/// An id has bits above the fields of the layout.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct SplitError {
     /// The id.
     pub id: Id,
-    /// Bits the layout has.
+    /// The number of bits of the layout.
     pub bits: u32,
 }
 

@@ -1,5 +1,5 @@
-//! The layouts that are in use elsewhere, by name.
-//! Widths, tick and epoch are those of each project's own source, cut to 63 bits where it uses 64.
+//! The layouts of other systems, by name.
+//! Widths, tick and epoch are those of each project's source, cut to 63 bits if it uses 64.
 
 use core::time::Duration;
 
@@ -9,13 +9,13 @@ use super::{Layout, LayoutBuilder};
 #[derive(Clone, Copy, Debug)]
 #[non_exhaustive]
 pub struct Preset {
-    /// What `--layout` takes.
+    /// Its name, which `--layout` accepts.
     pub name: &'static str,
     /// The layout.
     pub layout: Layout,
-    /// Where it comes from and what to know of it, in a line.
+    /// Its origin and what to know about it, in one line.
     pub about: &'static str,
-    /// Where its widths, tick and epoch are written down: the project and the file or page.
+    /// The source of its widths, tick and epoch: the project and the file or page.
     pub source: &'static str,
 }
 
@@ -27,11 +27,11 @@ const COSID_EPOCH: u64 = 1_577_203_200_000;
 const SECOND: Duration = Duration::from_secs(1);
 const TEN_MS: Duration = Duration::from_millis(10);
 
-/// Evaluated when the crate is compiled: a preset that cannot be does not build.
+/// Evaluated at compile time: an invalid preset does not build.
 const fn checked(builder: LayoutBuilder) -> Layout {
     match builder.build() {
         Ok(layout) => layout,
-        Err(_) => panic!("a preset must be a layout that can be"),
+        Err(_) => panic!("a preset must be a valid layout"),
     }
 }
 
@@ -44,12 +44,12 @@ const fn preset(
     Preset { name, layout: checked(builder), about, source }
 }
 
-/// A timestamp of milliseconds on top; fields follow.
+/// Starts with a timestamp of milliseconds on top.
 const fn of_ms(bits: u32, epoch_unix_ms: u64) -> LayoutBuilder {
     Layout::builder().epoch_unix_ms(epoch_unix_ms).timestamp(bits)
 }
 
-/// A timestamp of longer ticks on top; fields follow.
+/// Starts with a timestamp of longer ticks on top.
 const fn of_ticks(bits: u32, tick: Duration, epoch_unix_ms: u64) -> LayoutBuilder {
     of_ms(bits, epoch_unix_ms).tick(tick)
 }
@@ -63,7 +63,7 @@ impl Layout {
     pub const TWITTER: Self = checked(of_ms(41, TWITTER_EPOCH).datacenter(5).worker(5).sequence(12));
 }
 
-/// Every preset, in the order that `snowmint layouts` shows them.
+/// All presets, in the order in which `snowmint layouts` lists them.
 pub const PRESETS: &[Preset] = &[
     preset(
         "twitter",

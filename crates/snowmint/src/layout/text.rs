@@ -1,5 +1,5 @@
 //! The text form of a layout: `time:41@1ms datacenter:5 worker:5 sequence:12 epoch:2010-11-04T01:42:54.657Z`.
-//! Parsed and printed back; a preset's name is read as that preset.
+//! `Layout` parses and prints it; the name of a preset stands for that preset.
 
 use core::fmt;
 use core::str::FromStr;
@@ -24,7 +24,7 @@ impl fmt::Display for Layout {
     }
 }
 
-/// Shows `time41@1ms.datacenter5.worker5.sequence12.1288834974657`.
+/// Prints `time41@1ms.datacenter5.worker5.sequence12.1288834974657`.
 pub(super) struct Fingerprint(pub(super) Layout);
 
 impl fmt::Display for Fingerprint {
@@ -88,44 +88,44 @@ fn read_tick(text: &str) -> Result<Duration, LayoutParseError> {
     Ok(Duration::from_millis(ms))
 }
 
-/// Digits only: the standard library takes a sign too.
+/// Digits only: the standard library accepts a sign too.
 fn read_number(digits: &str) -> Option<u64> {
     if digits.bytes().all(|b| b.is_ascii_digit()) { digits.parse().ok() } else { None }
 }
 
-/// Why a text is not a layout.
+/// Why a text is not a valid layout.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum LayoutParseError {
     /// The text is empty.
     Empty,
-    /// One word, and not the name of a preset.
+    /// The text is one word, but not the name of a preset.
     NoPreset {
         /// The word.
         text: Snippet,
     },
-    /// A word that names no field.
+    /// A word is not a field or the epoch.
     UnknownWord {
         /// The word.
         text: Snippet,
     },
-    /// A width that is not a number.
+    /// A width is not a number.
     Width {
         /// The field.
         field: Field,
-        /// What stands in place of the number.
+        /// The text instead of the number.
         text: Snippet,
     },
-    /// A tick that is not like `10ms` or `1s`.
+    /// A tick is not of the form `10ms` or `1s`.
     Tick {
-        /// What was given.
+        /// The input.
         text: Snippet,
     },
-    /// The epoch stands twice.
+    /// The epoch appears twice.
     EpochTwice,
     /// The epoch is not an instant.
     Epoch(UtcError),
-    /// The words were read, but the layout cannot be.
+    /// The words are valid, but the layout is not.
     Layout(LayoutError),
 }
 

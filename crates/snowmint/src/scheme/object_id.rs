@@ -1,5 +1,5 @@
 //! `ObjectId`: seconds, a random number of the process, a counter; 12 bytes, the highest first.
-//! Written here: the crate that has it is all of BSON.
+//! Implemented here, since the existing crate is all of BSON.
 //!
 //! ```text
 //! bit 95 ...... 64  63 ........ 24  23 ........ 0
@@ -25,17 +25,17 @@ pub(super) fn parse(text: &str) -> Option<SchemeId> {
     Some(SchemeId { scheme: Scheme::ObjectId, value })
 }
 
-/// What a process needs to make the next one.
+/// The state from which a process makes its next `ObjectId`.
 ///
 /// # Source
 ///
-/// `MongoDB` specifications, "ObjectID": the random number is one of the process, drawn anew after a fork; the
-/// counter starts at random and goes to 0 after its largest value. There the ids repeat once 2^24 are made in a
-/// second. Here time and counter are one number that only grows, so the timestamp goes ahead instead.
+/// `MongoDB` specifications, "ObjectID": each process has a random number, and a new one after a fork; the counter starts at
+/// random and wraps to 0. There the ids repeat after 2^24 in a second. Here time and counter are one number that only grows, so
+/// the timestamp moves ahead instead.
 #[derive(Debug)]
 pub(super) struct State {
     random: u128,
-    /// The last id's `timestamp << 24 | counter`; wide enough for whatever a clock may show.
+    /// The last id's `timestamp << 24 | counter`; wide enough for any time of a clock.
     cursor: u128,
 }
 

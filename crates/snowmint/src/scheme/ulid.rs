@@ -1,5 +1,5 @@
-//! ULID, by the crate `ulid`: 48 bits of milliseconds and 80 random ones, which grow by one within a millisecond.
-//! The crate's own generator is not used: it reads the clock itself, and its randomness repeats in a forked child.
+//! ULID, by the crate `ulid`: 48 bits of milliseconds and 80 random bits, which grow by 1 within a millisecond.
+//! The crate's own generator does not fit: it reads the clock itself, and its randomness repeats in a forked child.
 
 use ulid::Ulid;
 
@@ -15,7 +15,7 @@ pub(super) fn parse(text: &str) -> Option<SchemeId> {
     Some(SchemeId { scheme: Scheme::Ulid, value: ulid.0 })
 }
 
-/// The last one made.
+/// The last ULID.
 ///
 /// # Source
 ///

@@ -1,5 +1,6 @@
-//! UUID v4 and v7, put together by the crate `uuid`; v7 with a counter, so that ids of one millisecond increase too.
-//! Randomness is ours: with the crate's feature `fast-rng`, which any crate of a build may set, forked children share it.
+//! UUID v4 and v7, by the crate `uuid`; v7 with a counter, so that the ids of one millisecond increase too.
+//! Randomness comes from the operating system: with the crate's feature `fast-rng`, which any crate of a build may enable, forked
+//! children share it.
 
 use uuid::{Builder, Uuid, Variant};
 
@@ -21,7 +22,7 @@ pub(super) const FIELDS_V7: &[SchemeField] = &[
     SchemeField::random("rand_b", 0, 62),
 ];
 
-/// `None` where the text is no UUID at all.
+/// Parses a UUID; `None` if the text is none.
 pub(super) fn parse(scheme: Scheme, text: &str) -> Option<Result<SchemeId, SchemeError>> {
     // The crate also reads braces and `urn:uuid:`, which `Scheme::parse` does not promise.
     if !matches!(text.len(), 32 | 36) {
@@ -30,7 +31,7 @@ pub(super) fn parse(scheme: Scheme, text: &str) -> Option<Result<SchemeId, Schem
     Uuid::try_parse(text).ok().map(|uuid| of_version(scheme, uuid))
 }
 
-/// Rejects a UUID of another version, or of another variant than that of RFC 9562.
+/// Rejects a UUID of another version, or of a variant other than that of RFC 9562.
 pub(super) fn of_version(scheme: Scheme, uuid: Uuid) -> Result<SchemeId, SchemeError> {
     let wanted = if scheme == Scheme::Uuid4 { 4 } else { 7 };
     let of_rfc = uuid.get_variant() == Variant::RFC4122;
@@ -52,7 +53,7 @@ const COUNTER_MAX: u64 = (1 << COUNTER_BITS) - 1;
 const TAIL_BITS: u32 = 32;
 const RAND_B_BITS: u32 = 62;
 
-/// The counter of v7: 41 random bits in each new millisecond, then one more for each id; the rest is random.
+/// The counter of v7: it starts at 41 random bits in each new millisecond and grows by 1 per id. The other bits are random.
 ///
 /// ```text
 /// bit 127 ... 80  79 ... 76  75 .... 64  63 .. 62  61 .... 32  31 ..... 0
@@ -62,7 +63,7 @@ const RAND_B_BITS: u32 = 62;
 /// # Source
 ///
 /// RFC 9562, 6.2, "Fixed Bit-Length Dedicated Counter", with the widths of the crate `uuid`. A clock that goes back
-/// counts as the same millisecond, and a counter at its end goes on in the next one.
+/// counts as the same millisecond, and a counter that overflows goes on in the next one.
 #[derive(Debug)]
 pub(super) struct State(Option<Last>);
 
@@ -103,12 +104,12 @@ impl State {
 }
 
 impl Last {
-    /// The counter's top bit is 0, so that there is room to count.
+    /// Starts a millisecond. The counter's top bit is 0, so that it has room to grow.
     const fn fresh(unix_ms: u64, random: u128) -> Self {
         Self { unix_ms, counter: (random >> (u128::BITS - (COUNTER_BITS - 1))) as u64 }
     }
 
-    /// The counter goes around the variant, the version is above it.
+    /// Places the counter on both sides of the variant, below the version.
     fn with_tail(self, random: u128) -> u128 {
         const TAIL: u128 = (1 << TAIL_BITS) - 1;
         const RAND_B: u128 = (1 << RAND_B_BITS) - 1;

@@ -13,13 +13,13 @@ type Decoder = fn(&str) -> Result<Id, ParseIdError>;
 
 pub(crate) const KINDS: &[Kind] = &[
     Kind::new("encode-base62-11", 7, |case| {
-        both(case, |id| Alphabet::BASE62.encode_padded(id), |text| Alphabet::BASE62.decode(text))
+        both(case, |id| Alphabet::BASE62.encode_padded(id), |text| Alphabet::BASE62.decode(text));
     }),
     Kind::new("encode-radix62", 5, |case| {
-        both(case, |id| Alphabet::BASE62.encode(id), |text| Alphabet::BASE62.decode(text))
+        both(case, |id| Alphabet::BASE62.encode(id), |text| Alphabet::BASE62.decode(text));
     }),
     Kind::new("encode-radix36", 4, |case| {
-        both(case, |id| Alphabet::BASE36.encode(id), |text| Alphabet::BASE36.decode(text))
+        both(case, |id| Alphabet::BASE36.encode(id), |text| Alphabet::BASE36.decode(text));
     }),
     Kind::new("encode-crockford32-13", 6, |case| {
         both(case, |id| Alphabet::CROCKFORD32.encode(id), |text| Alphabet::CROCKFORD32.decode(text));
@@ -29,13 +29,13 @@ pub(crate) const KINDS: &[Kind] = &[
         }
     }),
     Kind::new("encode-base2", 2, |case| {
-        both(case, |id| Alphabet::BINARY.encode(id), |text| Alphabet::BINARY.decode(text))
+        both(case, |id| Alphabet::BINARY.encode(id), |text| Alphabet::BINARY.decode(text));
     }),
     Kind::new("encode-base58", 1, |case| {
-        both(case, |id| Alphabet::BASE58_FLICKR.encode(id), |text| Alphabet::BASE58_FLICKR.decode(text))
+        both(case, |id| Alphabet::BASE58_FLICKR.encode(id), |text| Alphabet::BASE58_FLICKR.decode(text));
     }),
     Kind::new("encode-zbase32", 1, |case| {
-        both(case, |id| Alphabet::ZBASE32.encode(id), |text| Alphabet::ZBASE32.decode(text))
+        both(case, |id| Alphabet::ZBASE32.encode(id), |text| Alphabet::ZBASE32.decode(text));
     }),
     Kind::new("encode-base64-of-decimal-string", 1, |case| {
         both(case, decimal::encode_base64, decimal::decode_base64);
@@ -58,11 +58,11 @@ pub(crate) const KINDS: &[Kind] = &[
     Kind::new("encode-cosid-80bit-radix36", 1, |case| cosid_text(case, 36)),
     Kind::new("reject-radix62", 1, |case| refused(case, &[|text| Alphabet::BASE62.decode(text)])),
     Kind::new("reject-base62", 2, |case| {
-        refused(case, &[|text| Alphabet::BASE62.decode(text), |text| base(62).decode(text)])
+        refused(case, &[|text| Alphabet::BASE62.decode(text), |text| base(62).decode(text)]);
     }),
     Kind::new("reject-radix36", 1, |case| refused(case, &[|text| Alphabet::BASE36.decode(text)])),
     Kind::new("reject-base36", 1, |case| {
-        refused(case, &[|text| Alphabet::BASE36.decode(text), |text| Alphabet::BASE36_LOWER.decode(text)])
+        refused(case, &[|text| Alphabet::BASE36.decode(text), |text| Alphabet::BASE36_LOWER.decode(text)]);
     }),
     Kind::new("reject-zbase32", 3, |case| refused(case, &[|text| Alphabet::ZBASE32.decode(text)])),
     Kind::new("reject-base58", 3, |case| refused(case, &[|text| Alphabet::BASE58_FLICKR.decode(text)])),
