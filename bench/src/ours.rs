@@ -31,9 +31,9 @@ pub const BLOCKS_TICKER: &str = "snowmint blocks of 64, `CachedClock`";
 /// Many ids at once into a slice.
 pub const BULK: &str = "snowmint `try_fill`";
 /// Callers that wait on the shared generator.
-pub const SATURATED: &str = "snowmint shared, `next`";
+pub const SATURATED: &str = "snowmint shared, `next_id`";
 /// Callers that wait, each with blocks of its own.
-pub const SATURATED_BLOCKS: &str = "snowmint blocks of 64, `next`";
+pub const SATURATED_BLOCKS: &str = "snowmint blocks of 64, `next_id`";
 /// Callers that wait on the shared generator with tokio's timer.
 pub const SATURATED_ASYNC: &str = "snowmint shared, `next_id_with`, tokio";
 
@@ -158,7 +158,7 @@ pub fn saturated() -> Vec<Saturated> {
                 caller(move || number(|| mine.next_id()))
             })
         }),
-        subject("snowmint owned, `next`", false, |_| {
+        subject("snowmint owned, `next_id`", false, |_| {
             let mut generator = twitter().build_owned(AnchoredClock::new()).expect(BUILDS);
             vec![caller(move || number(|| generator.next_id()))]
         }),
