@@ -5,7 +5,7 @@
 use core::fmt;
 use core::ops::Deref;
 
-use crate::error::Snippet;
+use crate::snippet::Snippet;
 
 mod alphabet;
 pub mod bytes;

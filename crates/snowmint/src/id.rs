@@ -2,9 +2,6 @@
 //! Its text is decimal; [`crate::codec`] has other text forms.
 
 use core::fmt;
-use core::str::FromStr;
-
-use crate::codec::{self, ParseIdError};
 
 /// A unique id, always in `0..2^63`.
 ///
@@ -56,23 +53,9 @@ impl Id {
     }
 }
 
-impl fmt::Display for Id {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.pad_integral(true, "", codec::decimal::encode(*self).as_str())
-    }
-}
-
 impl fmt::Debug for Id {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "Id({})", self.0)
-    }
-}
-
-impl FromStr for Id {
-    type Err = ParseIdError;
-
-    fn from_str(text: &str) -> Result<Self, ParseIdError> {
-        codec::decimal::decode(text)
     }
 }
 

@@ -114,6 +114,7 @@ pub mod layout;
 pub mod rule;
 #[cfg(feature = "schemes")]
 pub mod scheme;
+mod snippet;
 pub mod start;
 mod sync;
 pub mod utc;

@@ -5,7 +5,7 @@ use core::fmt;
 use core::str::FromStr;
 use core::time::Duration;
 
-use crate::error::Snippet;
+use crate::snippet::Snippet;
 
 const MAX_STEPS: usize = 4;
 

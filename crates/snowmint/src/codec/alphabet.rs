@@ -6,7 +6,7 @@ use core::fmt;
 use super::radix::{Radix, width_of_bits};
 use super::{Form, MAX_LEN, ParseIdError, Text, decimal};
 use crate::Id;
-use crate::error::Snippet;
+use crate::snippet::Snippet;
 
 /// The digits of a text form: distinct ASCII characters, each of which stands for its position.
 ///

@@ -3,7 +3,7 @@
 
 use super::{Form, ParseIdError};
 use crate::Id;
-use crate::error::Snippet;
+use crate::snippet::Snippet;
 
 /// Bytes of every id in this form.
 pub const LEN: usize = 8;

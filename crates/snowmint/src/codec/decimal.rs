@@ -1,10 +1,13 @@
 //! Decimal, which every database and log shows: no sign, no blanks, at most 19 digits.
 //! Also base64 of the decimal text, which bwmarrin/snowflake calls Base64.
 
+use core::fmt;
+use core::str::FromStr;
+
 use super::radix::Radix;
 use super::{Form, ParseIdError, Text};
 use crate::Id;
-use crate::error::Snippet;
+use crate::snippet::Snippet;
 
 /// Characters of the largest id.
 pub const LEN: usize = 19;
@@ -70,6 +73,20 @@ fn read(text: &[u8]) -> Option<u64> {
         top = top * 10 + u64::from(digit);
     }
     Some(top * weight + sum)
+}
+
+impl fmt::Display for Id {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.pad_integral(true, "", encode(*self).as_str())
+    }
+}
+
+impl FromStr for Id {
+    type Err = ParseIdError;
+
+    fn from_str(text: &str) -> Result<Self, ParseIdError> {
+        decode(text)
+    }
 }
 
 /// Characters of the largest id in base64.
