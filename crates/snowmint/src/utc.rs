@@ -18,7 +18,7 @@ pub const MAX_UNIX_MS: u64 = 253_402_300_799_999;
 /// An instant in unix milliseconds, shown as `2010-11-04T01:42:54.657Z`.
 ///
 /// Years after 9999 are written with as many digits as they have. It converts from and to
-/// [`SystemTime`](std::time::SystemTime) (feature `std`).
+/// [`SystemTime`] (feature `std`).
 ///
 /// ```
 /// assert_eq!(snowmint::utc::Utc(1_288_834_974_657).to_string(), "2010-11-04T01:42:54.657Z");
