@@ -170,7 +170,7 @@ fn a_client_that_takes_nothing_is_cut() {
         // Who asks for the metrics has a connection too.
         let most = if protocol == "http" { 1.5 } else { 0.5 };
         let name = format!("snowmint_connections{{protocol=\"{protocol}\"}}");
-        time::eventually("its connection is gone", Duration::from_secs(60), || {
+        time::eventually("its connection is gone", Duration::from_mins(1), || {
             (server.metric(&name) < most).then_some(())
         });
     }
