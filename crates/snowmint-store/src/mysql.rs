@@ -1,5 +1,6 @@
 //! Records as rows of one `InnoDB` table of MySQL or MariaDB, each written by a single statement.
-//! Every statement asks too whether the server may still be written: a demoted primary must not be believed.
+//! Every statement asks too whether the server may still be written: a demoted primary must not be believed, nor one that
+//! a crash would set back.
 
 pub(crate) mod cause;
 mod history;
@@ -12,7 +13,7 @@ use std::time::Duration;
 use async_trait::async_trait;
 
 use self::opening::Settings;
-use self::session::{Session, writable};
+use self::session::{Session, may_write, writable};
 use crate::network::Effect;
 use crate::skipped::Skipped;
 use crate::sql::{self, Failure, Pool};
@@ -40,11 +41,11 @@ const LIST: &str = concat!(
 );
 const INSERT: &str = concat!(
     "INSERT INTO snowmint_records (revision, value, name) SELECT ?, ?, ? FROM (SELECT 1) one WHERE ",
-    writable!()
+    may_write!()
 );
 const UPDATE: &str = concat!(
     "UPDATE snowmint_records SET revision = ?, value = ? WHERE name = ? AND revision = ? AND ",
-    writable!()
+    may_write!()
 );
 /// Adds to a number of at most the last parameter, and gives what it was as the id of the answer. The digits are looked
 /// for in the hexadecimal form, which no character set, line end or mode of the server can change the meaning of. CASE,
@@ -54,7 +55,7 @@ const ADD: &str = concat!(
     value = CAST(LAST_INSERT_ID(CAST(value AS UNSIGNED)) + ? AS CHAR) \
     WHERE name = ? AND CASE WHEN HEX(value) REGEXP '^(30|3[1-9](3[0-9]){0,18})$' \
         THEN CAST(value AS UNSIGNED) <= ? ELSE FALSE END AND ",
-    writable!()
+    may_write!()
 );
 const UNIX_MS: &str = "SELECT CAST(UNIX_TIMESTAMP(NOW(3)) * 1000 AS SIGNED)";
 
@@ -65,8 +66,10 @@ const UNIX_MS: &str = "SELECT CAST(UNIX_TIMESTAMP(NOW(3)) * 1000 AS SIGNED)";
 ///
 /// Each write is one statement and one commit. A server with `innodb_flush_log_at_trx_commit` at 0 or 2 is refused, as
 /// a crash of the server (0) or of the machine (2) loses its last second, unless `may_lose` says so, and so is one with a
-/// binary log and `sync_binlog` other than 1, for crashes of the machine; nodes of a Galera cluster keep for each other what one of them loses. A server with `read_only` on is taken for a replica and refused, and every write is conditional on
-/// that setting, since a user with `SUPER` or `READ ONLY ADMIN` could write in spite of it.
+/// binary log and `sync_binlog` other than 1, for crashes of the machine. Nodes of a Galera cluster keep for
+/// each other what one of them loses. A server with `read_only` on is taken for a replica and refused. Every write is
+/// conditional on all these settings, since they may change at any time, and a user with `SUPER` or `READ ONLY ADMIN` could
+/// write in spite of `read_only`.
 ///
 /// After a failover to a replica, what it had not received is lost, and with it leases that nodes still hold:
 /// semi-synchronous or group replication keeps them, asynchronous replication does not and needs `may_lose`. Where

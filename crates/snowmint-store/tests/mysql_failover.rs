@@ -207,6 +207,70 @@ async fn a_demoted_server_takes_no_write_of_any_counter() {
     }
 }
 
+/// The counters of other systems, and what a URL says of each.
+const COUNTERS: [(&str, &str); 3] = [("leaf", "tag=a"), ("tinyid", "biz_type=a"), ("tickets", "stub=a")];
+
+/// Goal: no number is given that a crash would take back. Method: settings that an operator changes while connections
+/// stand; nothing is written, but for users who accept the loss.
+#[tokio::test]
+async fn a_server_that_comes_to_sync_later_takes_no_write() {
+    let server = MariaDb::with(&["--log-bin=binlog"]);
+    server.sql(TABLES);
+    let url = format!("mysql://root@{}/test", server.address());
+    let (store, lossy) = (open(&url).await, open(&format!("{url}?may_lose=2s")).await);
+    let one = NonZeroU64::MIN;
+    store.add(&key("sum"), one).await.unwrap();
+    let revision = match store.compare_and_set(&key("a"), Expected::Absent, b"1").await.unwrap() {
+        Swap::Done(revision) => revision,
+        Swap::Conflict => panic!("nobody else writes"),
+    };
+    let rows = "SELECT name, revision, value FROM test.snowmint_records ORDER BY name; SELECT max_id FROM test.leaf_alloc; \
+        SELECT max_id, version FROM test.tiny_id_info; SELECT * FROM test.Tickets64";
+    for (setting, value) in
+        [("innodb_flush_log_at_trx_commit", 0), ("innodb_flush_log_at_trx_commit", 2), ("sync_binlog", 0)]
+    {
+        let set = |value| server.sql(&format!("SET GLOBAL {setting} = {value}"));
+        let told = |error: StoreError, accept: &str| {
+            assert_eq!(error.kind(), StoreErrorKind::Other, "{error}");
+            let text = error.to_string();
+            assert!(text.contains(&format!("{setting} is {value}")) && text.contains(accept), "{error}");
+        };
+        let before = server.sql(rows);
+        for write in 0..4 {
+            // On a connection that was made while the server synced.
+            store.load(&key("a")).await.unwrap();
+            set(value);
+            let error = match write {
+                0 => store.compare_and_set(&key("a"), Expected::Revision(revision), b"2").await.unwrap_err(),
+                1 => store.compare_and_set(&key("b"), Expected::Absent, b"2").await.unwrap_err(),
+                2 => store.add(&key("sum"), one).await.unwrap_err(),
+                _ => store.add(&key("other"), one).await.unwrap_err(),
+            };
+            told(error, "may_lose=2s");
+            set(1);
+        }
+        let mut counters = Vec::new();
+        for (name, parameter) in COUNTERS {
+            let counter = open_counter(&format!("{name}:{url}?{parameter}")).await.unwrap();
+            set(value);
+            told(counter.reserve(one).await.unwrap_err(), "durable=no");
+            set(1);
+            counters.push(open_counter(&format!("{name}:{url}?{parameter}&durable=no")).await.unwrap());
+        }
+        assert_eq!(server.sql(rows), before, "{setting} {value}");
+        set(value);
+        lossy.add(&key("lossy"), one).await.unwrap();
+        for counter in counters {
+            counter.reserve(one).await.unwrap();
+        }
+        set(1);
+    }
+    // The loss that was stated no longer covers what the server may lose.
+    server.sql("SET GLOBAL innodb_flush_log_at_trx_commit = 0; SET GLOBAL innodb_flush_log_at_timeout = 10");
+    let error = lossy.add(&key("lossy"), one).await.unwrap_err();
+    assert!(error.to_string().contains("may_lose=11s"), "{error}");
+}
+
 /// Goal: what a primary acknowledged before it was killed is on the replica. Method: kill it under load, twice.
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
 async fn forced_failovers_give_nothing_twice() {

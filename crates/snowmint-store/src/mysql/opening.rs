@@ -127,7 +127,9 @@ impl Connect for Settings {
             options = options.password(password.expose());
         }
         let mut connection = options.connect().await.map_err(|error| cause::refusal(&error))?;
-        set_up(&mut connection, self.limit).await.map_err(|error| cause::refusal(&error))?;
+        set_up(&mut connection, self.limit, self.crashes.accepted(self.may_lose))
+            .await
+            .map_err(|error| cause::refusal(&error))?;
         let begun = session::begin(&mut connection, self.may_lose, self.crashes).await?;
         let session = Session::new(connection, &begun);
         let standing = session.standing();
@@ -148,12 +150,12 @@ impl Connect for Settings {
 }
 
 /// Sets what every session needs.
-async fn set_up(connection: &mut MySqlConnection, limit: Duration) -> Result<(), sqlx::Error> {
+async fn set_up(connection: &mut MySqlConnection, limit: Duration, accepted: u64) -> Result<(), sqlx::Error> {
     // Some servers turn autocommit off for everybody. A lock is not waited for longer than a call takes.
     // A number that a column cannot hold is an error, rather than cut to what it can.
     // MySQL shows the AUTO_INCREMENT of a table as it was up to a day ago; MariaDB takes the last part for a comment.
     let set = format!(
-        "SET SESSION autocommit = 1, innodb_lock_wait_timeout = {}, \
+        "SET SESSION autocommit = 1, innodb_lock_wait_timeout = {}, @snowmint_accepts = {accepted}, \
          sql_mode = CONCAT(@@sql_mode, ',STRICT_ALL_TABLES') \
          /*!80000 , information_schema_stats_expiry = 0 */",
         limit.as_secs().max(1)

@@ -29,6 +29,25 @@ macro_rules! writable {
 }
 pub(crate) use writable;
 
+/// Whether the server may be written, as a condition of the statement that writes: it is [`writable!`], and it syncs each
+/// commit before it answers. An operator may change either while connections stand.
+///
+/// With `innodb_flush_log_at_trx_commit` at 1, or at 3 of MariaDB, the engine keeps what it acknowledges; where there is
+/// a binary log, only with `sync_binlog` at 1. Else a crash loses `innodb_flush_log_at_timeout` seconds and a little, and
+/// `@snowmint_accepts` has to be more. That is set when a session begins, see [`CrashLoss::accepted`]; in another session it
+/// is NULL, and nothing is written.
+macro_rules! may_write {
+    () => {
+        concat!(
+            $crate::mysql::session::writable!(),
+            " AND (@@global.innodb_flush_log_at_trx_commit IN (1, 3) \
+                AND (CAST(@@global.log_bin AS CHAR) IN ('0', 'OFF') OR @@global.sync_binlog = 1) \
+            OR @@global.innodb_flush_log_at_timeout < @snowmint_accepts)"
+        )
+    };
+}
+pub(crate) use may_write;
+
 const READ_ONLY: &str = "the server is read-only, so it is a replica or was just made one; name the primary, or several hosts with \
     commas between";
 const FELL_BACK: &str = "semi-synchronous replication is enabled, but this server does not wait for a replica now, so a failover may lose \
@@ -36,7 +55,13 @@ const FELL_BACK: &str = "semi-synchronous replication is enabled, but this serve
 const UNCONFIRMED: &str = "the server committed without the confirmation of a replica, although semi-synchronous replication is enabled; a failover \
     may lose the write";
 
-const IS_WRITABLE: &str = concat!("SELECT CAST(", writable!(), " AS SIGNED)");
+/// What [`may_write!`] depends on.
+const SETTINGS: &str = concat!(
+    "SELECT CAST(",
+    writable!(),
+    " AS SIGNED), CAST(@@global.innodb_flush_log_at_trx_commit AS CHAR), CAST(@@global.log_bin AS CHAR), \
+    CAST(@@global.sync_binlog AS CHAR), CAST(@@global.innodb_flush_log_at_timeout AS CHAR)"
+);
 const VARIABLES: &str = "SHOW VARIABLES WHERE Variable_name IN ('read_only', 'super_read_only', 'innodb_read_only', \
     'log_bin', 'sync_binlog', 'binlog_format', 'wsrep_on', 'server_uuid', 'server_uid', 'server_id', 'hostname', 'port', 'datadir', \
     'version', 'gtid_binlog_state', 'gtid_executed', 'innodb_flush_log_at_trx_commit', 'innodb_flush_log_at_timeout')";
@@ -74,6 +99,7 @@ pub(crate) struct Session {
     standing: Standing,
     /// Whether replicas confirm commits, as the server told last, until that is passed on.
     pub(super) confirmation: Option<Confirmation>,
+    losses: Losses,
 }
 
 /// What a server says of itself when a session begins.
@@ -83,6 +109,14 @@ pub(super) struct Begun {
     pub(super) history: History,
     watch: Option<Watch>,
     confirmation: Confirmation,
+    losses: Losses,
+}
+
+/// What a crash of the server may take back.
+#[derive(Clone, Copy)]
+struct Losses {
+    may_lose: Duration,
+    crashes: CrashLoss,
 }
 
 /// How a server waits for replicas. An operator may enable semi-synchronous replication at any time, so this is asked
@@ -121,6 +155,46 @@ pub(crate) enum CrashLoss {
     Anything,
 }
 
+/// As `@snowmint_accepts`, more than a server may say that it loses.
+const ANYTHING: u64 = 1_000_000;
+
+impl CrashLoss {
+    /// How many seconds of commits may be lost, as [`may_write!`] has it.
+    pub(super) const fn accepted(self, may_lose: Duration) -> u64 {
+        match self {
+            Self::AsStated | Self::Nothing => may_lose.as_secs(),
+            Self::Anything => ANYTHING,
+        }
+    }
+}
+
+/// When a server syncs its commits.
+struct Syncing {
+    flush: String,
+    /// With a binary log, when that is synced.
+    sync_binlog: Option<String>,
+    every_seconds: u64,
+}
+
+impl Syncing {
+    fn new(flush: &str, log_bin: &str, sync_binlog: &str, every_seconds: &str) -> Self {
+        let sync_binlog = is_on(log_bin).then(|| sync_binlog.to_owned());
+        Self { flush: flush.to_owned(), sync_binlog, every_seconds: every_seconds.parse().unwrap_or(1) }
+    }
+
+    /// Refuses a server that acknowledges commits before they are kept, unless the user accepts that.
+    fn check(&self, may_lose: Duration, crashes: CrashLoss) -> Result<(), Refusal> {
+        if crashes == CrashLoss::Anything {
+            return Ok(());
+        }
+        check_flush(&self.flush, self.every_seconds, may_lose, crashes)?;
+        match &self.sync_binlog {
+            Some(sync) => check_binlog_sync(sync, self.every_seconds, may_lose, crashes),
+            None => Ok(()),
+        }
+    }
+}
+
 /// Asks the server what it is, and refuses one that must not be believed; `may_lose` is the loss that the user has stated.
 pub(super) async fn begin(
     sql: &mut MySqlConnection,
@@ -140,17 +214,20 @@ pub(super) async fn begin(
         return Err(Refusal::new(StoreErrorKind::Other, text));
     }
     let galera = !is_off("wsrep_on");
-    if !galera && crashes != CrashLoss::Anything {
-        let every_seconds = value("innodb_flush_log_at_timeout").parse().unwrap_or(1);
-        check_flush(value("innodb_flush_log_at_trx_commit"), every_seconds, may_lose, crashes)?;
-        if !is_off("log_bin") {
-            check_binlog_sync(value("sync_binlog"), every_seconds, may_lose, crashes)?;
-        }
-    }
+    let sync = Syncing::new(
+        value("innodb_flush_log_at_trx_commit"),
+        value("log_bin"),
+        value("sync_binlog"),
+        value("innodb_flush_log_at_timeout"),
+    );
     if galera {
-        // Before reads, updates and inserts: wait for what other nodes have committed.
-        sqlx::raw_sql("SET SESSION wsrep_sync_wait = 7").execute(&mut *sql).await.map_err(refused)?;
+        // Before reads, updates and inserts: wait for what other nodes have committed, who also keep what this one loses.
+        let set = format!("SET SESSION wsrep_sync_wait = 7, @snowmint_accepts = {ANYTHING}");
+        sqlx::raw_sql(sqlx::AssertSqlSafe(set)).execute(&mut *sql).await.map_err(refused)?;
+    } else {
+        sync.check(may_lose, crashes)?;
     }
+    let losses = Losses { may_lose, crashes: if galera { CrashLoss::Anything } else { crashes } };
     let server = if galera {
         let status = named(sql, GALERA).await.map_err(refused)?;
         format!("galera {}", status.values().next().map_or("", |it| it))
@@ -186,14 +263,20 @@ pub(super) async fn begin(
     } else {
         watch.map_or(Confirmation::Nobody, |it| it.seen.confirmation())
     };
-    Ok(Begun { server, history, watch, confirmation })
+    Ok(Begun { server, history, watch, confirmation, losses })
 }
 
 impl Session {
     pub(super) fn new(sql: MySqlConnection, begun: &Begun) -> Self {
         let waits = begun.watch.is_some_and(|watch| watch.seen.enabled);
         let standing = if waits { Standing::Unconfirmed } else { Standing::Kept };
-        Self { sql, watch: begun.watch, standing, confirmation: Some(begun.confirmation) }
+        Self {
+            sql,
+            watch: begun.watch,
+            standing,
+            confirmation: Some(begun.confirmation),
+            losses: begun.losses,
+        }
     }
 
     /// Whether a failover may still lose what the server had when the session began: a primary has transactions that
@@ -203,7 +286,7 @@ impl Session {
         self.standing
     }
 
-    /// Carries out a write that has [`writable!`] as a condition. Where it changed nothing, the server is asked whether
+    /// Carries out a write that has [`may_write!`] as a condition. Where it changed nothing, the server is asked whether
     /// that is why; where it changed something, whether a replica has it.
     pub(crate) async fn write(
         &mut self,
@@ -223,9 +306,16 @@ impl Session {
         if wrote(&done) {
             self.confirm().await?;
         } else {
-            self.check_writable().await?;
+            self.check_settings().await?;
         }
         Ok(done)
+    }
+
+    /// Why the server refused a write by [`may_write!`]; nothing was written there.
+    pub(crate) async fn refusal(&mut self) -> Failure {
+        let text = "the settings of the server changed during the call, and nothing was written";
+        let changed = Failure::Refused(Refusal::new(StoreErrorKind::Unavailable, text));
+        self.check_settings().await.err().unwrap_or(changed)
     }
 
     /// Passes on what a read has shown, if the server was writable then and whatever it shows cannot be lost any more.
@@ -243,17 +333,19 @@ impl Session {
     }
 
     /// The refusal of a server that was demoted; nothing was written there.
-    pub(crate) fn read_only() -> Failure {
+    fn read_only() -> Failure {
         Failure::Refused(Refusal::new(StoreErrorKind::ReadOnly, READ_ONLY))
     }
 
-    /// Refuses a server that was demoted; the statement before has changed nothing.
-    async fn check_writable(&mut self) -> Result<(), Failure> {
-        match exactly_one(sqlx::query_scalar::<_, i64>(IS_WRITABLE).fetch_all(&mut self.sql)).await {
-            Ok(0) => Err(Self::read_only()),
-            Ok(_) => Ok(()),
-            Err(error) => Err(Failure::Refused(Refusal::new(StoreErrorKind::Unavailable, chain(&error)))),
+    /// Refuses a server that was demoted, or that a crash would set back; the statement before has changed nothing.
+    async fn check_settings(&mut self) -> Result<(), Failure> {
+        let (writable, sync) =
+            settings(&mut self.sql).await.map_err(|error| Failure::Refused(unavailable(&error)))?;
+        if !writable {
+            return Err(Self::read_only());
         }
+        let Losses { may_lose, crashes } = self.losses;
+        sync.check(may_lose, crashes).map_err(Failure::Refused)
     }
 
     /// Makes sure that the commit before was confirmed by a replica, where it has to be: a commit whose wait timed out
@@ -381,6 +473,19 @@ async fn named(
         Ok((name.to_lowercase(), row.try_get_unchecked(1)?))
     };
     rows.iter().map(pair).collect()
+}
+
+/// Whether the server is [`writable!`], and when it syncs its commits.
+async fn settings(sql: &mut MySqlConnection) -> Result<(bool, Syncing), sqlx::Error> {
+    let row =
+        exactly_one(sqlx::query_as::<_, (i64, String, String, String, String)>(SETTINGS).fetch_all(sql))
+            .await?;
+    let (writable, flush, log_bin, sync_binlog, every_seconds) = row;
+    Ok((writable != 0, Syncing::new(&flush, &log_bin, &sync_binlog, &every_seconds)))
+}
+
+fn unavailable(error: &sqlx::Error) -> Refusal {
+    Refusal::new(StoreErrorKind::Unavailable, chain(error))
 }
 
 /// Asks how commits wait for replicas.

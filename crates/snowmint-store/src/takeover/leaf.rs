@@ -8,7 +8,7 @@ use async_trait::async_trait;
 
 use super::Surveyed;
 use super::database::{Database, Purpose, RESERVE, System, required};
-use crate::mysql::session::{Session, writable};
+use crate::mysql::session::{Session, may_write};
 use crate::network::Effect;
 use crate::statement::at_most_one;
 use crate::{Counter, MAX_NUMBER, OpenError, Segment, StoreError, StoreErrorKind};
@@ -22,11 +22,11 @@ const TABLE: &str = "leaf_alloc";
 /// `max_id` has become. What is out of range is left alone.
 const TAKE: &str = concat!(
     "UPDATE leaf_alloc SET max_id = LAST_INSERT_ID(max_id + ?) WHERE biz_tag = ? AND max_id BETWEEN 0 AND ? AND ",
-    writable!()
+    may_write!()
 );
 /// Only ever upwards, whoever takes meanwhile.
 const RAISE: &str =
-    concat!("UPDATE leaf_alloc SET max_id = ? WHERE biz_tag = ? AND max_id < ? AND ", writable!());
+    concat!("UPDATE leaf_alloc SET max_id = ? WHERE biz_tag = ? AND max_id < ? AND ", may_write!());
 const ROW: &str = "SELECT CAST(max_id AS SIGNED), CAST(step AS SIGNED) FROM leaf_alloc WHERE biz_tag = ?";
 const ROWS: &str = "SELECT CAST(biz_tag AS CHAR), CAST(max_id AS SIGNED), CAST(step AS SIGNED) FROM leaf_alloc \
     WHERE biz_tag = ? OR ? IS NULL ORDER BY biz_tag";
@@ -60,7 +60,8 @@ impl LeafCounter {
     pub async fn open(url: &str) -> Result<Self, OpenError> {
         let (database, tag) = Database::parse(&SYSTEM, Purpose::Draw, url, |location| {
             Ok((TABLE.to_owned(), required(location, &SYSTEM, "tag")?))
-        })?;
+        })
+        .await?;
         let mut counter = Self { database, tag, step: None };
         let (_, step) = counter.row("open").await?;
         counter.step = u64::try_from(step).ok().and_then(NonZeroU64::new);

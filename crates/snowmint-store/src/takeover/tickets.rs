@@ -11,7 +11,7 @@ use super::Surveyed;
 use super::database::{Database, Purpose, RESERVE, System};
 use crate::location::Location;
 use crate::mysql::cause;
-use crate::mysql::session::{Session, writable};
+use crate::mysql::session::{Session, may_write};
 use crate::network::Effect;
 use crate::statement::{at_most_one, exactly_one};
 use crate::{Counter, MAX_NUMBER, OpenError, Segment, StoreError, StoreErrorKind, UrlError};
@@ -92,7 +92,7 @@ impl Counter for TicketsCounter {
             "DO LAST_INSERT_ID(0); REPLACE INTO `{}` (stub) VALUES (CASE WHEN {} THEN '{}' ELSE ~0 + 1 END); \
              SELECT LAST_INSERT_ID(), CAST(@@auto_increment_increment AS UNSIGNED)",
             self.database.table,
-            writable!(),
+            may_write!(),
             self.stub
         );
         let ask = async |mut session: Session| {
@@ -103,7 +103,7 @@ impl Counter for TicketsCounter {
                 _ => Err(sqlx::Error::RowNotFound),
             });
             let numbers = match numbers {
-                Err(error) if cause::is_out_of_range(&error) => Err(Session::read_only()),
+                Err(error) if cause::is_out_of_range(&error) => Err(session.refusal().await),
                 numbers => session.settle(numbers, |(ticket, _)| *ticket > 0).await,
             };
             (session, numbers)
@@ -136,14 +136,14 @@ impl Counter for TicketsCounter {
         let sql = format!(
             "INSERT INTO `{table}` (`{column}`, stub) VALUES (CASE WHEN {} THEN {number} ELSE ~0 + 1 END, '{}') \
              ON DUPLICATE KEY UPDATE `{column}` = GREATEST(`{column}`, {number})",
-            writable!(),
+            may_write!(),
             self.stub,
             column = self.column,
         );
         let ask = async |mut session: Session| {
             let done = sqlx::raw_sql(AssertSqlSafe(sql.clone())).execute(&mut session.sql).await;
             let done = match done {
-                Err(error) if cause::is_out_of_range(&error) => Err(Session::read_only()),
+                Err(error) if cause::is_out_of_range(&error) => Err(session.refusal().await),
                 done => session.settle(done, |_| true).await,
             };
             (session, done)

@@ -8,7 +8,7 @@ use async_trait::async_trait;
 
 use super::Surveyed;
 use super::database::{Database, Purpose, RESERVE, System, required};
-use crate::mysql::session::{Session, writable};
+use crate::mysql::session::{Session, may_write};
 use crate::network::Effect;
 use crate::turns::Turns;
 use crate::{Counter, MAX_NUMBER, OpenError, Segment, StoreError, StoreErrorKind};
@@ -27,7 +27,7 @@ const ROWS: &str = "SELECT CAST(biz_type AS CHAR), CAST(id AS SIGNED), CAST(max_
 const TAKE: &str = concat!(
     "UPDATE tiny_id_info SET max_id = ?, update_time = NOW(), version = version + 1 \
     WHERE id = ? AND max_id = ? AND version = ? AND biz_type = ? AND ",
-    writable!()
+    may_write!()
 );
 
 type Columns = (String, i64, i64, i64, i64, i64, i64);
@@ -71,7 +71,8 @@ impl TinyIdCounter {
     pub async fn open(url: &str) -> Result<Self, OpenError> {
         let (database, biz_type) = Database::parse(&SYSTEM, Purpose::Draw, url, |location| {
             Ok((TABLE.to_owned(), required(location, &SYSTEM, "biz_type")?))
-        })?;
+        })
+        .await?;
         let mut counter = Self { database, biz_type, step: NonZeroU64::MIN };
         counter.step = counter.row("open").await?.step;
         Ok(counter)
