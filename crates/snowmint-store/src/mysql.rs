@@ -3,6 +3,7 @@
 //! a crash would set back.
 
 pub(crate) mod cause;
+mod galera;
 mod history;
 pub(crate) mod opening;
 pub(crate) mod session;
@@ -66,7 +67,7 @@ const UNIX_MS: &str = "SELECT CAST(UNIX_TIMESTAMP(NOW(3)) * 1000 AS SIGNED)";
 ///
 /// Each write is one statement and one commit. A server with `innodb_flush_log_at_trx_commit` at 0 or 2 is refused, as
 /// a crash of the server (0) or of the machine (2) loses its last second, unless `may_lose` says so, and so is one with a
-/// binary log and `sync_binlog` other than 1, for crashes of the machine. Nodes of a Galera cluster keep for
+/// binary log and `sync_binlog` other than 1, for crashes of the machine. Members of a Galera cluster of two or more keep for
 /// each other what one of them loses. A server with `read_only` on is taken for a replica and refused. Every write is
 /// conditional on all these settings, since they may change at any time, and a user with `SUPER` or `READ ONLY ADMIN` could
 /// write in spite of `read_only`.
@@ -84,7 +85,7 @@ const UNIX_MS: &str = "SELECT CAST(UNIX_TIMESTAMP(NOW(3)) * 1000 AS SIGNED)";
 ///
 /// `mysql://USER:PASSWORD@HOST:PORT,HOST/DATABASE?NAME=VALUE&...`, with port 3306 where none is said; `mariadb://`
 /// means the same. Of several hosts the one that accepts writes is used; two that do are refused, unless they are
-/// nodes of one Galera cluster. A server that lacks transactions which this store has seen elsewhere, by its GTIDs, is
+/// members of one Galera cluster that show the same view of it. A server that lacks transactions which this store has seen elsewhere, by its GTIDs, is
 /// refused until the process is restarted.
 ///
 /// | parameter | meaning |

@@ -9,7 +9,7 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::task::Poll;
 use std::time::Duration;
 
-use tokio::time::{Instant, timeout_at};
+use tokio::time::{Instant, sleep, timeout_at};
 
 use crate::credentials::{Password, Secret};
 pub(crate) use crate::effect::{Effect, chain};
@@ -23,6 +23,8 @@ const TIMEOUT: Duration = Duration::from_secs(5);
 pub(crate) const IDLE: Duration = Duration::from_millis(500);
 /// How long the other hosts may take to answer once one has accepted.
 const PATIENCE: Duration = Duration::from_secs(1);
+/// How long the members of a cluster may take to learn that another one joined or left.
+const VIEW_CHANGE: Duration = Duration::from_millis(500);
 /// No call goes to one of several hosts unless all of them were asked in this time before it.
 pub(crate) const ASK_AGAIN: Duration = Duration::from_secs(10);
 
@@ -92,6 +94,12 @@ pub(crate) trait Mark: Default {
 
     /// Takes over whatever of a mark goes beyond this one.
     fn see(&mut self, mark: Self);
+
+    /// Why servers with these marks, which all accept writes and say that they are members of one cluster, are not, to
+    /// follow "h1 and h2 both accept writes, "; `None` if they are.
+    fn parted(_marks: &[&Self]) -> Option<String> {
+        None
+    }
 }
 
 impl Mark for () {
@@ -145,6 +153,22 @@ impl<M: Mark> Hosts<M> {
     where
         F: Future<Output = Answer<C, M>>,
     {
+        let mut answers = self.ask(deadline, &connect).await;
+        if self.parted(&answers).is_some() {
+            // They may be learning that a member joined or left, one after the other: asked once more.
+            drop(answers);
+            let left = deadline.saturating_duration_since(Instant::now());
+            sleep(VIEW_CHANGE.min(left / 4)).await;
+            answers = self.ask(deadline, &connect).await;
+        }
+        self.choose(answers)
+    }
+
+    /// Asks all hosts at once: what each has answered.
+    async fn ask<C, F>(&self, deadline: Instant, connect: impl Fn(Host) -> F) -> Vec<(usize, Answer<C, M>)>
+    where
+        F: Future<Output = Answer<C, M>>,
+    {
         let started = Instant::now();
         let left = deadline.saturating_duration_since(started);
         let (count, first) = (self.all.len(), self.first.load(Ordering::Relaxed));
@@ -156,8 +180,16 @@ impl<M: Mark> Hosts<M> {
             timeout_at(patience.min(deadline), answers(&mut asked, |_| false)).await.ok();
         }
         let silent = || Err(Refusal::late(started.elapsed()));
-        let answers = order().zip(asked).map(|(at, (_, answer))| (at, answer.unwrap_or_else(silent)));
-        self.choose(answers.collect())
+        order().zip(asked).map(|(at, (_, answer))| (at, answer.unwrap_or_else(silent))).collect()
+    }
+
+    /// Why the servers that accept writes are not one cluster, though they say so.
+    fn parted<C>(&self, answers: &[(usize, Answer<C, M>)]) -> Option<String> {
+        let writable = answers.iter().filter_map(|(at, answer)| Some((*at, &answer.as_ref().ok()?.mark)));
+        let (at, marks): (Vec<_>, Vec<_>) = writable.unzip();
+        let why = M::parted(&marks)?;
+        let hosts: Vec<_> = at.into_iter().map(|at| self.all[at].to_string()).collect();
+        Some(format!("{} accept writes, {why}", hosts.join(" and ")))
     }
 
     /// Of the answers of all hosts, the first that can be believed.
@@ -173,6 +205,9 @@ impl<M: Mark> Hosts<M> {
                  stop that one, or make it read-only",
                 self.all[**one], self.all[**other]
             );
+            return Err(Refusal::new(StoreErrorKind::Other, text));
+        }
+        if let Some(text) = self.parted(&answers) {
             return Err(Refusal::new(StoreErrorKind::Other, text));
         }
         let mut refusals = Vec::with_capacity(answers.len());
@@ -317,7 +352,7 @@ mod tests {
             match words.next().unwrap() {
                 "silent" => std::future::pending().await,
                 "copy" => return Err(Refusal::new(StoreErrorKind::ReadOnly, "a copy")),
-                "slow" => tokio::time::sleep(Duration::from_millis(200)).await,
+                "slow" => sleep(Duration::from_millis(200)).await,
                 "up" => {}
                 _ => return Err(Refusal::new(StoreErrorKind::Unavailable, "refused")),
             }

@@ -13,7 +13,7 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::Duration;
 
 use snowmint_store::{Counter, Expected, Key, Store, StoreError, StoreErrorKind, Swap, open_counter};
-use snowmint_test_servers::{MariaDb, MariaDbPair};
+use snowmint_test_servers::{GaleraPair, MariaDb, MariaDbPair};
 use tokio::task::{JoinSet, spawn_blocking};
 use tokio::time::sleep;
 use told::Log;
@@ -269,6 +269,89 @@ async fn a_server_that_comes_to_sync_later_takes_no_write() {
     server.sql("SET GLOBAL innodb_flush_log_at_trx_commit = 0; SET GLOBAL innodb_flush_log_at_timeout = 10");
     let error = lossy.add(&key("lossy"), one).await.unwrap_err();
     assert!(error.to_string().contains("may_lose=11s"), "{error}");
+}
+
+/// Goal: servers that only say `wsrep_on` are no cluster, and get none of its privileges. Method: two without a provider.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn servers_without_a_provider_are_no_cluster() {
+    let settings = ["--wsrep-on=ON", "--log-bin=binlog", "--binlog-format=ROW"];
+    let servers = [MariaDb::with(&settings), MariaDb::with(&settings)];
+    let one = |server: &MariaDb| format!("mysql://root@{}/test", server.address());
+    let both = format!("mysql://root@{},{}/test", servers[0].address(), servers[1].address());
+    let (kind, error) = refused(&both).await;
+    assert_eq!(kind, Some(StoreErrorKind::Other), "{error}");
+    assert!(error.contains("both accept writes"), "{error}");
+    for (setting, sync) in [("innodb_flush_log_at_trx_commit", 0), ("sync_binlog", 0)] {
+        servers[0].sql(&format!("SET GLOBAL {setting} = {sync}"));
+        let (_, error) = refused(&one(&servers[0])).await;
+        assert!(error.contains(&format!("{setting} is 0")), "{error}");
+        servers[0].sql(&format!("SET GLOBAL {setting} = 1"));
+    }
+    open(&one(&servers[0])).await;
+}
+
+/// Goal: members of a Galera cluster are one server for as long as they are one cluster. Method: a real one, whose members
+/// are cut off from each other, and of which the second is then made a cluster of its own.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn the_parts_of_a_galera_cluster_are_two_servers() {
+    let pair = Arc::new(spawn_blocking(|| GaleraPair::start(&[])).await.unwrap());
+    let one = NonZeroU64::MIN;
+    let flush =
+        |server: &MariaDb, value| server.sql(&format!("SET GLOBAL innodb_flush_log_at_trx_commit = {value}"));
+    let url = format!("{}?timeout_ms=3000", pair.url());
+    let store = open(&url).await;
+    // What one of two loses, the other has.
+    for server in [pair.first(), pair.second()] {
+        flush(server, 0);
+        let only = open(&format!("mysql://root@{}/test", server.address())).await;
+        only.add(&key("sum"), one).await.unwrap();
+    }
+    // Its connections were made while the servers synced, so they have to find out first.
+    let added = loop {
+        match store.add(&key("sum"), one).await {
+            Ok(before) => break before,
+            Err(error) => assert_eq!(error.kind(), StoreErrorKind::Unavailable, "{error}"),
+        }
+    };
+    assert_eq!(added, 2);
+
+    let cut = Arc::clone(&pair);
+    spawn_blocking(move || cut.part()).await.unwrap();
+    // No other member has any more what this one would lose: on connections that stand, and on new ones.
+    for store in [&store, &open(&format!("{url}&may_lose=2s")).await] {
+        let added = store.add(&key("sum"), one).await;
+        match added {
+            Ok(before) => assert!(!store.may_lose().is_zero() && before >= 3, "{before}"),
+            Err(error) => {
+                assert!(store.may_lose().is_zero(), "{error}");
+                assert!(
+                    matches!(error.kind(), StoreErrorKind::OutcomeUnknown | StoreErrorKind::Other),
+                    "{error}"
+                );
+                assert!(error.to_string().contains("innodb_flush_log_at_trx_commit is 0"), "{error}");
+            }
+        }
+    }
+    let (_, error) = refused(&url).await;
+    assert!(error.contains("innodb_flush_log_at_trx_commit is 0"), "{error}");
+    flush(pair.first(), 1);
+    open(&url).await.add(&key("sum"), one).await.unwrap();
+    // The member that belongs to no cluster is not used, nor is it a second primary.
+    let alone = format!("mysql://root@{}/test?timeout_ms=1000", pair.second().address());
+    let (kind, error) = refused(&alone).await;
+    assert_eq!(kind, Some(StoreErrorKind::Unavailable), "{error}");
+    assert!(error.contains("wsrep_cluster_status is non-Primary"), "{error}");
+
+    let cut = Arc::clone(&pair);
+    spawn_blocking(move || cut.bootstrap_second()).await.unwrap();
+    flush(pair.second(), 1);
+    let both = [pair.first(), pair.second()].map(|it| it.address().to_string());
+    let (kind, error) = refused(&url).await;
+    assert_eq!(kind, Some(StoreErrorKind::Other), "{error}");
+    assert!(both.iter().all(|it| error.contains(it)) && error.contains("Galera"), "{error}");
+    // One member by two names is one.
+    let port = pair.second().port();
+    open(&format!("mysql://root@127.0.0.1:{port},localhost:{port}/test")).await;
 }
 
 /// Goal: what a primary acknowledged before it was killed is on the replica. Method: kill it under load, twice.

@@ -26,6 +26,7 @@
 
 mod certificates;
 mod etcd;
+mod galera;
 mod mariadb;
 mod mariadb_pair;
 mod pgbouncer;
@@ -42,6 +43,7 @@ mod zookeeper;
 
 pub use certificates::Certificates;
 pub use etcd::{Etcd, EtcdCluster};
+pub use galera::GaleraPair;
 pub use mariadb::MariaDb;
 pub use mariadb_pair::MariaDbPair;
 pub use pgbouncer::PgBouncer;

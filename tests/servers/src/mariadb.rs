@@ -67,18 +67,37 @@ impl MariaDb {
     }
 
     fn launch(settings: &[&str], certificates: Option<&Certificates>) -> Self {
-        let server = Server::start(|| Self::make(settings, certificates), |it| it.server.up());
+        let server = Self::run(settings, certificates);
         server.sql("CREATE DATABASE IF NOT EXISTS test");
         server
     }
 
-    /// Waits until a query gives 1, as in `SELECT COUNT(*) FROM ...`.
+    /// Starts a member of a Galera cluster, which takes statements only when it has what the others have.
+    pub(crate) fn member(settings: &[&str]) -> Self {
+        let server = Self::run(settings, None);
+        server.wait_until(
+            "being a member",
+            "SHOW GLOBAL STATUS WHERE variable_name = 'wsrep_ready' AND value = 'ON'",
+        );
+        server.sql("CREATE DATABASE IF NOT EXISTS test");
+        server
+    }
+
+    fn run(settings: &[&str], certificates: Option<&Certificates>) -> Self {
+        Server::start(|| Self::make(settings, certificates), |it| it.server.up())
+    }
+
+    /// Waits until a query gives 1, as in `SELECT COUNT(*) FROM ...`, or a `SHOW ... WHERE ...` anything.
     ///
     /// # Panics
     ///
     /// If it does not within a minute; `what` says what was waited for.
     pub fn wait_until(&self, what: &str, sql: &str) {
-        let holds = eventually(Duration::from_mins(1), || self.sql(sql) == "1");
+        let shows = sql.starts_with("SHOW ");
+        let holds = eventually(Duration::from_mins(1), || match &*self.sql(sql) {
+            "1" => true,
+            rows => shows && !rows.is_empty(),
+        });
         assert!(holds, "{what} on {:?}: {sql} gives {}", self.server, self.sql(sql));
     }
 

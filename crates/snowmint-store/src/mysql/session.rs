@@ -9,6 +9,7 @@ use sqlx::mysql::{MySql, MySqlArguments, MySqlConnection, MySqlQueryResult};
 use sqlx::query::Query;
 
 use super::cause;
+use super::galera::{self, Mark, View};
 use super::history::History;
 use crate::network::{Confirmation, Refusal, Standing, chain};
 use crate::sql::Failure;
@@ -63,12 +64,11 @@ const SETTINGS: &str = concat!(
     CAST(@@global.sync_binlog AS CHAR), CAST(@@global.innodb_flush_log_at_timeout AS CHAR)"
 );
 const VARIABLES: &str = "SHOW VARIABLES WHERE Variable_name IN ('read_only', 'super_read_only', 'innodb_read_only', \
-    'log_bin', 'sync_binlog', 'binlog_format', 'wsrep_on', 'server_uuid', 'server_uid', 'server_id', 'hostname', 'port', 'datadir', \
+    'log_bin', 'sync_binlog', 'binlog_format', 'wsrep_on', 'wsrep_provider', 'server_uuid', 'server_uid', 'server_id', 'hostname', 'port', 'datadir', \
     'version', 'gtid_binlog_state', 'gtid_executed', 'innodb_flush_log_at_trx_commit', 'innodb_flush_log_at_timeout')";
 /// Not in one with the variables: MySQL cuts long ones there.
 const MARIADB_HISTORY: &str = "SELECT CONCAT_WS(',', @@global.gtid_binlog_state, @@global.gtid_slave_pos)";
 const MYSQL_HISTORY: &str = "SELECT @@global.gtid_executed";
-const GALERA: &str = "SHOW GLOBAL STATUS WHERE Variable_name = 'wsrep_cluster_state_uuid'";
 /// How commits wait for replicas: in one statement, so that nothing changes between its parts.
 const MARIADB_REPLICATION: &str = "SELECT variable_name, variable_value FROM information_schema.global_status \
     WHERE variable_name IN ('rpl_semi_sync_master_status', 'rpl_semi_sync_master_no_tx') \
@@ -106,7 +106,7 @@ pub(crate) struct Session {
 pub(super) struct Begun {
     /// Equal for two hosts only if they are one server, or one Galera cluster.
     pub(super) server: String,
-    pub(super) history: History,
+    pub(super) mark: Mark,
     watch: Option<Watch>,
     confirmation: Confirmation,
     losses: Losses,
@@ -117,6 +117,11 @@ pub(super) struct Begun {
 struct Losses {
     may_lose: Duration,
     crashes: CrashLoss,
+    /// Whether the server syncs later than it answers, and is used because other members of its Galera cluster keep what
+    /// it loses. So each write has to find that there are others.
+    kept_by_others: bool,
+    /// Whether there may be others who keep what it loses, for the next session to find out.
+    is_member: bool,
 }
 
 /// How a server waits for replicas. An operator may enable semi-synchronous replication at any time, so this is asked
@@ -213,24 +218,38 @@ pub(super) async fn begin(
             read_only; set binlog_format to MIXED or ROW";
         return Err(Refusal::new(StoreErrorKind::Other, text));
     }
-    let galera = !is_off("wsrep_on");
+    let view = if is_off("wsrep_on") {
+        None
+    } else {
+        // The setting alone makes no cluster: there may be no provider.
+        let status = named(sql, galera::STATUS).await.map_err(refused)?;
+        let view = View::parse(&status);
+        if view.is_none() && !matches!(value("wsrep_provider"), "" | "none") {
+            return Err(galera::no_member(&status));
+        }
+        view
+    };
     let sync = Syncing::new(
         value("innodb_flush_log_at_trx_commit"),
         value("log_bin"),
         value("sync_binlog"),
         value("innodb_flush_log_at_timeout"),
     );
-    if galera {
-        // Before reads, updates and inserts: wait for what other nodes have committed, who also keep what this one loses.
-        let set = format!("SET SESSION wsrep_sync_wait = 7, @snowmint_accepts = {ANYTHING}");
-        sqlx::raw_sql(sqlx::AssertSqlSafe(set)).execute(&mut *sql).await.map_err(refused)?;
-    } else {
-        sync.check(may_lose, crashes)?;
+    let mut losses = Losses { may_lose, crashes, kept_by_others: false, is_member: view.is_some() };
+    if let Err(refusal) = sync.check(may_lose, crashes) {
+        losses.kept_by_others = view.as_ref().is_some_and(View::is_shared);
+        if !losses.kept_by_others {
+            return Err(refusal);
+        }
+        let accept = format!("SET @snowmint_accepts = {ANYTHING}");
+        sqlx::raw_sql(sqlx::AssertSqlSafe(accept)).execute(&mut *sql).await.map_err(refused)?;
     }
-    let losses = Losses { may_lose, crashes: if galera { CrashLoss::Anything } else { crashes } };
-    let server = if galera {
-        let status = named(sql, GALERA).await.map_err(refused)?;
-        format!("galera {}", status.values().next().map_or("", |it| it))
+    if view.is_some() {
+        // Before reads, updates and inserts: wait for what other members have committed.
+        sqlx::raw_sql("SET SESSION wsrep_sync_wait = 7").execute(&mut *sql).await.map_err(refused)?;
+    }
+    let server = if let Some(view) = &view {
+        view.server()
     } else {
         // None of them is on every server, or differs on every two.
         let of = ["server_uuid", "server_uid", "server_id", "hostname", "port", "datadir"];
@@ -239,7 +258,7 @@ pub(super) async fn begin(
     let keeps = may_lose.is_zero();
     let in_mariadb = variables.contains_key("gtid_binlog_state");
     // The members of a Galera cluster number transactions each for itself, and it keeps what it confirmed.
-    let history = if keeps && !galera && (in_mariadb || variables.contains_key("gtid_executed")) {
+    let history = if keeps && view.is_none() && (in_mariadb || variables.contains_key("gtid_executed")) {
         let statement = if in_mariadb { MARIADB_HISTORY } else { MYSQL_HISTORY };
         let row = exactly_one(sqlx::query(statement).fetch_all(&mut *sql)).await.map_err(refused)?;
         History::parse(&row.try_get_unchecked::<String, _>(0).map_err(refused)?)
@@ -258,12 +277,12 @@ pub(super) async fn begin(
         None
     };
     // The members of a Galera cluster confirm each other's commits.
-    let confirmation = if galera {
+    let confirmation = if view.is_some() {
         Confirmation::ByReplicas
     } else {
         watch.map_or(Confirmation::Nobody, |it| it.seen.confirmation())
     };
-    Ok(Begun { server, history, watch, confirmation, losses })
+    Ok(Begun { server, mark: Mark { history, view }, watch, confirmation, losses })
 }
 
 impl Session {
@@ -344,13 +363,33 @@ impl Session {
         if !writable {
             return Err(Self::read_only());
         }
-        let Losses { may_lose, crashes } = self.losses;
-        sync.check(may_lose, crashes).map_err(Failure::Refused)
+        let Losses { may_lose, crashes, kept_by_others, is_member } = self.losses;
+        if kept_by_others {
+            return Ok(());
+        }
+        sync.check(may_lose, crashes).map_err(|Refusal { kind, text }| {
+            // This session ends with the error, and the next one asks for the other members.
+            let kind = if is_member { StoreErrorKind::Unavailable } else { kind };
+            Failure::Refused(Refusal::new(kind, text))
+        })
+    }
+
+    /// Makes sure that other members of the cluster have what was written, where this one may lose it.
+    async fn check_others(&mut self) -> Result<(), Failure> {
+        let unknown = |text| Failure::Refused(Refusal::new(StoreErrorKind::OutcomeUnknown, text));
+        let Losses { may_lose, crashes, kept_by_others: true, .. } = self.losses else { return Ok(()) };
+        let status = named(&mut self.sql, galera::STATUS).await.map_err(|error| unknown(chain(&error)))?;
+        if View::parse(&status).is_some_and(|view| view.is_shared()) {
+            return Ok(());
+        }
+        let (_, sync) = settings(&mut self.sql).await.map_err(|error| unknown(chain(&error)))?;
+        sync.check(may_lose, crashes).map_err(|refusal| unknown(refusal.text))
     }
 
     /// Makes sure that the commit before was confirmed by a replica, where it has to be: a commit whose wait timed out
     /// or was killed looks like any other, and only the count of those tells.
     async fn confirm(&mut self) -> Result<(), Failure> {
+        self.check_others().await?;
         let Some(Watch { statement, seen }) = self.watch else { return Ok(()) };
         let text = match replication(&mut self.sql, statement).await {
             Ok(now) if !seen.enabled && !now.enabled => {
