@@ -12,7 +12,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::Duration;
 
-use snowmint_store::{Counter, Expected, Key, Store, StoreError, StoreErrorKind, Swap, open_counter};
+use snowmint_store::{Counter, Expected, Key, Store, StoreError, StoreErrorKind, Swap, open_counter, survey};
 use snowmint_test_servers::{GaleraPair, MariaDb, MariaDbPair};
 use tokio::task::{JoinSet, spawn_blocking};
 use tokio::time::sleep;
@@ -269,6 +269,36 @@ async fn a_server_that_comes_to_sync_later_takes_no_write() {
     server.sql("SET GLOBAL innodb_flush_log_at_trx_commit = 0; SET GLOBAL innodb_flush_log_at_timeout = 10");
     let error = lossy.add(&key("lossy"), one).await.unwrap_err();
     assert!(error.to_string().contains("may_lose=11s"), "{error}");
+}
+
+/// Goal: no counter is drawn from that a crash may take back, whatever the server's settings. Method: tables of another
+/// engine, which can be surveyed, and drawn from by whoever accepts that.
+#[tokio::test]
+async fn a_table_of_another_engine_is_no_counter() {
+    let server = MariaDb::start();
+    server.sql(TABLES);
+    let tables = ["leaf_alloc", "tiny_id_info", "Tickets64"];
+    for ((name, parameter), table) in COUNTERS.into_iter().zip(tables) {
+        let url = format!("{name}:mysql://root@{}/test?{parameter}", server.address());
+        open_counter(&url).await.unwrap();
+        for engine in ["MyISAM", "Aria", "MEMORY"] {
+            // The comment of a row is no text that this engine could not hold.
+            server.sql(&format!("ALTER TABLE test.{table} ENGINE = {engine}"));
+            let Err(snowmint_store::OpenError::Store(error)) = open_counter(&url).await else {
+                panic!("{name} was opened on {engine}")
+            };
+            assert_eq!(error.kind(), StoreErrorKind::Other, "{error}");
+            let text = error.to_string();
+            assert!(
+                text.contains(engine) && text.contains(&format!("ALTER TABLE {table} ENGINE = InnoDB")),
+                "{text}"
+            );
+            assert_eq!(survey(&url).await.unwrap().len(), 1);
+            open_counter(&format!("{url}&durable=no")).await.unwrap().reserve(NonZeroU64::MIN).await.unwrap();
+        }
+        server.sql(&format!("ALTER TABLE test.{table} ENGINE = InnoDB"));
+        open_counter(&url).await.unwrap().reserve(NonZeroU64::MIN).await.unwrap();
+    }
 }
 
 /// Goal: servers that only say `wsrep_on` are no cluster, and get none of its privileges. Method: two without a provider.

@@ -7,11 +7,16 @@ use crate::mysql::opening::{PARAMETERS, Settings};
 use crate::mysql::session::{CrashLoss, Session};
 use crate::network::{self, Effect};
 use crate::sql::{Failure, Pool};
+use crate::statement::at_most_one;
 use crate::turns::Turns;
-use crate::{StoreError, StoreErrorKind, UrlError};
+use crate::{OpenError, StoreError, StoreErrorKind, UrlError};
 
 /// The call that takes numbers, as errors name it.
 pub(super) const RESERVE: &str = "reserve";
+
+/// The engine of a table; none in a view.
+const ENGINE: &str = "SELECT CAST(engine AS CHAR) FROM information_schema.tables \
+    WHERE table_schema = DATABASE() AND table_name = ?";
 
 /// What is known of a system before a URL is looked at.
 pub(super) struct System {
@@ -41,9 +46,48 @@ pub(super) struct Database {
     name: String,
     system: &'static System,
     pub(super) table: String,
+    /// Whether a crash may take nothing back.
+    must_keep: bool,
 }
 
 impl Database {
+    /// Takes a URL apart as [`parse`](Self::parse) does, to count in the table: one that a crash may set back is refused.
+    pub(super) async fn open<T>(
+        system: &'static System,
+        url: &str,
+        take: impl FnOnce(&mut Location) -> Result<(String, T), UrlError>,
+    ) -> Result<(Self, T), OpenError> {
+        let (database, taken) = Self::parse(system, Purpose::Draw, url, take)?;
+        if database.must_keep {
+            database.check_engine().await?;
+        }
+        Ok((database, taken))
+    }
+
+    /// Refuses a table whose engine keeps less than it acknowledges. One that is not there is for others to tell.
+    async fn check_engine(&self) -> Result<(), StoreError> {
+        const OPERATION: &str = "open";
+        let ask = async |mut session: Session| {
+            let query = sqlx::query_scalar::<_, Option<String>>(ENGINE).bind(&self.table);
+            let row = at_most_one(query.fetch_all(&mut session.sql)).await;
+            (session, row)
+        };
+        let table = &self.table;
+        let found = match self.run(OPERATION, Effect::Reads, ask).await? {
+            None => return Ok(()),
+            Some(Some(engine)) if engine.eq_ignore_ascii_case("InnoDB") => return Ok(()),
+            Some(Some(engine)) => format!(
+                "the engine of the table {table} is {engine}, which may lose acknowledged writes in a crash and then \
+                 produce duplicates; ALTER TABLE {table} ENGINE = InnoDB, or accept the loss with durable=no"
+            ),
+            Some(None) => format!(
+                "{table} is a view, so its engine is unknown, and one other than InnoDB may lose acknowledged writes in a \
+                 crash; use the database that has the table, or accept the loss with durable=no"
+            ),
+        };
+        Err(self.error(StoreErrorKind::Other, OPERATION, found))
+    }
+
     /// Takes a URL apart; `take` takes out the parameters of the system and the name of its table.
     pub(super) fn parse<T>(
         system: &'static System,
@@ -66,7 +110,8 @@ impl Database {
         }
         location.finish(&format!("{}, {PARAMETERS} and durable", system.parameters))?;
         let name = format!("{}:{name}", system.source);
-        Ok((Self { pool, name, system, table }, taken))
+        let must_keep = crashes == CrashLoss::Nothing;
+        Ok((Self { pool, name, system, table, must_keep }, taken))
     }
 
     /// Runs a statement. One that met others in a deadlock is run again: the server ended it, and it wrote nothing.

@@ -58,7 +58,7 @@ impl LeafCounter {
     /// - [`OpenError::Store`], [`StoreErrorKind::Other`]: no such table, or no such row, with the statement that makes it.
     /// - [`OpenError::Store`], other kinds: as for [`MySqlStore::open`](crate::MySqlStore::open).
     pub async fn open(url: &str) -> Result<Self, OpenError> {
-        let (database, tag) = Database::parse(&SYSTEM, Purpose::Draw, url, |location| {
+        let (database, tag) = Database::open(&SYSTEM, url, |location| {
             Ok((TABLE.to_owned(), required(location, &SYSTEM, "tag")?))
         })
         .await?;

@@ -75,7 +75,7 @@ impl TicketsCounter {
     /// - [`OpenError::Store`], [`StoreErrorKind::Other`]: no such table, or one without an `AUTO_INCREMENT` column.
     /// - [`OpenError::Store`], other kinds: as for [`MySqlStore::open`](crate::MySqlStore::open).
     pub async fn open(url: &str) -> Result<Self, OpenError> {
-        let (database, stub) = Database::parse(&SYSTEM, Purpose::Draw, url, parameters)?;
+        let (database, stub) = Database::open(&SYSTEM, url, parameters).await?;
         let column = column(&database, "open").await?;
         let end = column.greatest.min(MAX_NUMBER + 1);
         let stub = stub.unwrap_or_else(|| STUB.to_owned());

@@ -69,7 +69,7 @@ impl TinyIdCounter {
     /// - [`OpenError::Store`], [`StoreErrorKind::Corrupt`]: a row of which no number can be drawn.
     /// - [`OpenError::Store`], other kinds: as for [`MySqlStore::open`](crate::MySqlStore::open).
     pub async fn open(url: &str) -> Result<Self, OpenError> {
-        let (database, biz_type) = Database::parse(&SYSTEM, Purpose::Draw, url, |location| {
+        let (database, biz_type) = Database::open(&SYSTEM, url, |location| {
             Ok((TABLE.to_owned(), required(location, &SYSTEM, "biz_type")?))
         })
         .await?;
