@@ -473,6 +473,10 @@ async fn what_no_replica_has_is_not_shown() {
         assert!(error.to_string().contains("does not wait for a replica"), "{error}");
     }
     assert_eq!(pair.primary().sql("SELECT value FROM test.snowmint_records WHERE name = 'sum'"), "1");
+    // A survey relies on nothing that it reads being kept.
+    pair.primary().sql(TABLES);
+    let surveyed = survey(&format!("leaf:{}?timeout_ms=1500&tag=a", pair.url("node"))).await.unwrap();
+    assert_eq!(surveyed.len(), 1);
     // Whoever has stated a loss is served.
     let lossy = open(&format!("{}?may_lose=2s", pair.url("root"))).await;
     assert_eq!(lossy.add(&key("sum"), NonZeroU64::MIN).await.unwrap(), 1);

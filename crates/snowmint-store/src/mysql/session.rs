@@ -156,8 +156,10 @@ pub(crate) enum CrashLoss {
     AsStated,
     /// Nothing, and no loss can be stated, as in the table of another system.
     Nothing,
-    /// Anything: the user accepts it, or nothing is written.
+    /// Anything: the user accepts it.
     Anything,
+    /// Nothing is written, and what is read need not be kept.
+    Unused,
 }
 
 /// As `@snowmint_accepts`, more than a server may say that it loses.
@@ -169,6 +171,7 @@ impl CrashLoss {
         match self {
             Self::AsStated | Self::Nothing => may_lose.as_secs(),
             Self::Anything => ANYTHING,
+            Self::Unused => 0,
         }
     }
 }
@@ -189,7 +192,7 @@ impl Syncing {
 
     /// Refuses a server that acknowledges commits before they are kept, unless the user accepts that.
     fn check(&self, may_lose: Duration, crashes: CrashLoss) -> Result<(), Refusal> {
-        if crashes == CrashLoss::Anything {
+        if matches!(crashes, CrashLoss::Anything | CrashLoss::Unused) {
             return Ok(());
         }
         check_flush(&self.flush, self.every_seconds, may_lose, crashes)?;
@@ -266,7 +269,7 @@ pub(super) async fn begin(
         History::default()
     };
     // Without a binary log there are no replicas, and a running server does not begin one.
-    let watch = if keeps && !is_off("log_bin") {
+    let watch = if keeps && !is_off("log_bin") && crashes != CrashLoss::Unused {
         let statement = if in_mariadb { MARIADB_REPLICATION } else { MYSQL_REPLICATION };
         let seen = replication(sql, statement).await.map_err(refused)?;
         if seen.enabled && !seen.waits {
@@ -492,7 +495,7 @@ fn check_loss(
     }
     let accept = match crashes {
         CrashLoss::AsStated => format!("may_lose={}s", loss.as_secs()),
-        CrashLoss::Nothing | CrashLoss::Anything => "durable=no".to_owned(),
+        CrashLoss::Nothing | CrashLoss::Anything | CrashLoss::Unused => "durable=no".to_owned(),
     };
     let text = format!(
         "{setting} is {value}, so a crash of the {ends} loses about the last {every_seconds} s of commits, and two nodes \

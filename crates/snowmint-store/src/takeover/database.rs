@@ -99,8 +99,11 @@ impl Database {
         let mut location = Settings::location(url)?;
         let (table, taken) = take(&mut location)?;
         let is_durable = network::durable(&mut location)?;
-        let crashes =
-            if purpose == Purpose::Draw && is_durable { CrashLoss::Nothing } else { CrashLoss::Anything };
+        let crashes = match purpose {
+            Purpose::Survey => CrashLoss::Unused,
+            Purpose::Draw if is_durable => CrashLoss::Nothing,
+            Purpose::Draw => CrashLoss::Anything,
+        };
         let (pool, name) = Settings::take(&mut location, crashes)?;
         if !pool.may_lose.is_zero() {
             return Err(location.malformed(
