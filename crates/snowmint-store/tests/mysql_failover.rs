@@ -482,6 +482,20 @@ async fn what_no_replica_has_is_not_shown() {
     assert_eq!(lossy.add(&key("sum"), NonZeroU64::MIN).await.unwrap(), 1);
 }
 
+/// Goal: a replica whose applier would wait for a replica of its own is told as such, where it is asked alone.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_replica_that_waits_for_replicas_is_told() {
+    let pair = start().await;
+    let url = format!("mysql://node@{}/test?timeout_ms=1000", pair.replica().address());
+    for (value, is_told) in [(0, false), (1, true)] {
+        pair.replica().sql(&format!("SET GLOBAL rpl_semi_sync_master_enabled = {value}"));
+        let (kind, error) = refused(&url).await;
+        assert_eq!(kind, Some(StoreErrorKind::ReadOnly), "{error}");
+        assert_eq!(error.contains("SET GLOBAL rpl_semi_sync_master_enabled = OFF"), is_told, "{error}");
+    }
+    open(&pair.url("node")).await;
+}
+
 /// Goal: a connection that stands notices that semi-synchronous replication was enabled. Method: enable it after a write,
 /// cut the replica off, and kill the wait of the next write; the server says OK to that.
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]

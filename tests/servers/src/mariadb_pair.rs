@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicU32, AtomicUsize, Ordering};
 
 use crate::MariaDb;
 
-/// A primary and its replica. Both servers start as read-only, so that one that comes back is no second primary.
+/// A primary and its replica, with the settings that docs/stores.md requires. Both servers start as read-only, so that one that comes back is no second primary.
 #[derive(Debug)]
 pub struct MariaDbPair {
     servers: [MariaDb; 2],
@@ -33,7 +33,10 @@ impl MariaDbPair {
                 "--gtid-strict-mode=1",
                 "--read-only=1",
                 "--rpl-semi-sync-slave-enabled=1",
+                // On the primary alone: `confirm` turns it on there.
+                "--rpl-semi-sync-master-enabled=0",
                 "--rpl-semi-sync-master-timeout=4294967295",
+                "--rpl-semi-sync-master-wait-no-slave=1",
                 "--rpl-semi-sync-master-wait-point=AFTER_SYNC",
                 "--slave-net-timeout=5",
             ]);

@@ -65,7 +65,8 @@ const SETTINGS: &str = concat!(
 );
 const VARIABLES: &str = "SHOW VARIABLES WHERE Variable_name IN ('read_only', 'super_read_only', 'innodb_read_only', \
     'log_bin', 'sync_binlog', 'binlog_format', 'wsrep_on', 'wsrep_provider', 'server_uuid', 'server_uid', 'server_id', 'hostname', 'port', 'datadir', \
-    'version', 'gtid_binlog_state', 'gtid_executed', 'innodb_flush_log_at_trx_commit', 'innodb_flush_log_at_timeout')";
+    'version', 'log_slave_updates', 'log_replica_updates', 'rpl_semi_sync_master_enabled', 'rpl_semi_sync_source_enabled', \
+    'gtid_binlog_state', 'gtid_executed', 'innodb_flush_log_at_trx_commit', 'innodb_flush_log_at_timeout')";
 /// Not in one with the variables: MySQL cuts long ones there.
 const MARIADB_HISTORY: &str = "SELECT CONCAT_WS(',', @@global.gtid_binlog_state, @@global.gtid_slave_pos)";
 const MYSQL_HISTORY: &str = "SELECT @@global.gtid_executed";
@@ -214,7 +215,10 @@ pub(super) async fn begin(
     let value = |name: &str| variables.get(name).map_or("", |it| &**it);
     let is_off = |name: &str| !is_on(value(name));
     if !(is_off("read_only") && is_off("super_read_only") && is_off("innodb_read_only")) {
-        return Err(Refusal::new(StoreErrorKind::ReadOnly, READ_ONLY));
+        return Err(Refusal::new(
+            StoreErrorKind::ReadOnly,
+            READ_ONLY.to_owned() + &waits_for_replicas(&variables),
+        ));
     }
     if !is_off("log_bin") && value("binlog_format") == "STATEMENT" {
         let text = "the server has binlog_format=STATEMENT, with which a replica would leave out writes that depend on \
@@ -286,6 +290,22 @@ pub(super) async fn begin(
         watch.map_or(Confirmation::Nobody, |it| it.seen.confirmation())
     };
     Ok(Begun { server, mark: Mark { history, view }, watch, confirmation, losses })
+}
+
+/// What to add about a replica that applies nothing before a replica of its own has it, and most likely has none. A failover
+/// to it would lose what it has received and not applied.
+fn waits_for_replicas(variables: &BTreeMap<String, String>) -> String {
+    let on = |names: [&'static str; 2]| {
+        names.into_iter().find(|it| variables.get(*it).is_some_and(|it| is_on(it)))
+    };
+    let logs = on(["log_slave_updates", "log_replica_updates"]);
+    match (logs, on(["rpl_semi_sync_master_enabled", "rpl_semi_sync_source_enabled"])) {
+        (Some(_), Some(setting)) => format!(
+            "; as a replica it waits for a replica of its own before it applies a transaction: SET GLOBAL {setting} = OFF \
+             until it is promoted"
+        ),
+        _ => String::new(),
+    }
 }
 
 impl Session {
