@@ -51,6 +51,9 @@ const UNIX_MS: &str = "SELECT floor(extract(epoch FROM clock_timestamp()) * 1000
 /// Records are rows of the table `snowmint_records`, which is created when the store is first opened. A user who may
 /// not create tables needs `SELECT`, `INSERT` and `UPDATE` on one that is there; [`schema`](crate::schema) shows it.
 ///
+/// An open store stays with the table that the `search_path` of its user found first. A `search_path` with two such tables
+/// is refused, since other nodes may have found the other one.
+///
 /// Each write is one statement and one commit, with `synchronous_commit` on. A server that is a hot standby is refused.
 ///
 /// # Failover
@@ -109,6 +112,8 @@ const UNIX_MS: &str = "SELECT floor(extract(epoch FROM clock_timestamp()) * 1000
 pub struct PostgresStore {
     pool: Pool<Settings>,
     name: String,
+    /// The table with its schema, as a statement names it: what the `search_path` finds may change while the store is open.
+    table: String,
     skipped: Skipped,
 }
 
@@ -124,11 +129,11 @@ impl PostgresStore {
     /// - [`OpenError::Store`], [`ReadOnly`](crate::StoreErrorKind::ReadOnly): only standbys were found, or the table is missing and
     ///   the user may not create it.
     /// - [`OpenError::Store`], [`Other`](crate::StoreErrorKind::Other): wrong password, no such database, a certificate that is not
-    ///   trusted, or a table of another program.
+    ///   trusted, a table of another program, or two tables of that name in the `search_path`.
     pub async fn open(url: &str) -> Result<Self, OpenError> {
         let (pool, name) = Settings::parse(url)?;
-        let store = Self { pool, name, skipped: Skipped::default() };
-        opening::prepare_table(&store).await?;
+        let mut store = Self { pool, name, table: String::new(), skipped: Skipped::default() };
+        store.table = opening::prepare_table(&store).await?;
         Ok(store)
     }
 
@@ -141,9 +146,10 @@ impl PostgresStore {
     async fn add_once(&self, key: &Key, addend: i64) -> Result<Option<u64>, StoreError> {
         let (name, step, first) =
             (name(key.as_str()), revisions::step(), bytes(addend.to_string().as_bytes()));
+        let table = &self.table;
         // CASE, as the order of conditions joined by AND is not fixed.
         let add = format!(
-            "INSERT INTO snowmint_records AS old (name, revision, value) VALUES ({name}, {step}, {first}) \
+            "INSERT INTO {table} AS old (name, revision, value) VALUES ({name}, {step}, {first}) \
              ON CONFLICT (name) DO UPDATE SET revision = old.revision + {step}, \
                  value = convert_to((encode(old.value, 'escape')::bigint + {addend})::text, 'UTF8') \
              WHERE CASE WHEN encode(old.value, 'escape') ~ '^(0|[1-9][0-9]{{0,18}})$' \
@@ -209,10 +215,8 @@ pub(crate) fn schema(url: &str) -> Result<String, UrlError> {
 impl Store for PostgresStore {
     async fn load(&self, key: &Key) -> Result<Option<Versioned>, StoreError> {
         const OPERATION: &str = "load";
-        let load = format!(
-            "revision, value FROM {FENCE} LEFT JOIN snowmint_records ON name = {}",
-            name(key.as_str())
-        );
+        let load =
+            format!("revision, value FROM {FENCE} LEFT JOIN {} ON name = {}", self.table, name(key.as_str()));
         let rows = self.fenced::<(bool, Option<i64>, Option<Vec<u8>>)>(&load).await;
         let rows = rows.map_err(|failure| self.error(OPERATION, Effect::Reads, failure))?;
         let row = rows.into_iter().next().and_then(|(_, revision, value)| revision.zip(value));
@@ -223,15 +227,15 @@ impl Store for PostgresStore {
         let Some((before, after)) = revisions::before_and_after(expected) else {
             return Ok(Swap::Conflict);
         };
-        let (name, value) = (name(key.as_str()), bytes(value));
+        let (table, name, value) = (&self.table, name(key.as_str()), bytes(value));
         let write = if before == 0 {
             format!(
-                "INSERT INTO snowmint_records (name, revision, value) VALUES ({name}, {after}, {value}) \
+                "INSERT INTO {table} (name, revision, value) VALUES ({name}, {after}, {value}) \
                  ON CONFLICT (name) DO NOTHING"
             )
         } else {
             format!(
-                "UPDATE snowmint_records SET revision = {after}, value = {value} \
+                "UPDATE {table} SET revision = {after}, value = {value} \
                  WHERE name = {name} AND revision = {before}"
             )
         };
@@ -250,7 +254,8 @@ impl Store for PostgresStore {
             return Ok(Vec::new());
         };
         let list = format!(
-            "name, revision, value FROM {FENCE} LEFT JOIN snowmint_records ON name >= {} AND name < {} ORDER BY name",
+            "name, revision, value FROM {FENCE} LEFT JOIN {} ON name >= {} AND name < {} ORDER BY name",
+            self.table,
             name(&from),
             name(&to)
         );

@@ -254,6 +254,60 @@ async fn a_server_that_does_not_sync_is_refused() {
     open(&format!("{}?durable=no", url(&server))).await;
 }
 
+/// Goal: all nodes of one URL and one user use one table. Method: a schema of that user appears, with a copy of the
+/// table, before the one that nodes use, on connections that stand and on new ones.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_table_that_hides_another_is_not_used() {
+    let server = Postgres::start();
+    server.sql("CREATE ROLE mint LOGIN; GRANT CREATE ON SCHEMA public TO mint");
+    let url = format!("postgres://mint@{}/postgres", server.address());
+    let stores = [open(&url).await, open(&url).await];
+    let one = NonZeroU64::MIN;
+    stores[0].add(&key("sum"), one).await.unwrap();
+    let revision = put(&*stores[0], "a", b"1").await;
+    server.sql(
+        "CREATE SCHEMA mint AUTHORIZATION mint; \
+         CREATE TABLE mint.snowmint_records (LIKE public.snowmint_records INCLUDING ALL); \
+         INSERT INTO mint.snowmint_records SELECT * FROM public.snowmint_records; \
+         GRANT ALL ON ALL TABLES IN SCHEMA mint TO mint",
+    );
+    let end_sessions = || {
+        server.sql("SELECT count(pg_terminate_backend(pid)) FROM pg_stat_activity WHERE usename = 'mint'");
+    };
+    for (nth, store) in (1..).zip([&stores[0], &stores[1]]) {
+        assert_eq!(store.add(&key("sum"), one).await.unwrap(), nth);
+    }
+    end_sessions();
+    for (nth, store) in (3..).zip([&stores[1], &stores[0]]) {
+        // Finds the connection broken, and makes another.
+        while store.load(&key("sum")).await.is_err() {}
+        assert_eq!(store.add(&key("sum"), one).await.unwrap(), nth);
+    }
+    let swap = stores[0].compare_and_set(&key("a"), Expected::Revision(revision), b"2").await.unwrap();
+    assert!(matches!(swap, Swap::Done(_)));
+    assert_eq!(stores[1].load(&key("a")).await.unwrap().unwrap().value, b"2");
+    assert_eq!(stores[1].list("").await.unwrap().len(), 2);
+    assert_eq!(server.sql("SELECT encode(value, 'escape') FROM mint.snowmint_records ORDER BY name"), "1\n1");
+
+    // A node that starts now cannot know which table the others use.
+    let (kind, error) = refused(&url).await;
+    assert_eq!(kind, Some(StoreErrorKind::Other), "{error}");
+    assert!(error.contains("finds mint.snowmint_records") && error.contains("in public too"), "{error}");
+    server.sql("ALTER ROLE mint SET search_path = public");
+    assert_eq!(open(&url).await.add(&key("sum"), one).await.unwrap(), 5);
+    // Whatever is in other schemas is nobody's business.
+    server.sql(
+        "ALTER ROLE mint RESET search_path; DROP TABLE public.snowmint_records; CREATE SCHEMA \"Other one\"; \
+        CREATE TABLE \"Other one\".snowmint_records (LIKE mint.snowmint_records INCLUDING ALL)",
+    );
+    assert_eq!(open(&url).await.add(&key("sum"), one).await.unwrap(), 1);
+    server.sql(
+        "ALTER ROLE mint SET search_path = 'Other one'; GRANT ALL ON SCHEMA \"Other one\" TO mint; \
+        GRANT ALL ON ALL TABLES IN SCHEMA \"Other one\" TO mint",
+    );
+    assert_eq!(open(&url).await.add(&key("sum"), one).await.unwrap(), 0);
+}
+
 #[tokio::test]
 async fn a_foreign_table_is_left_alone() {
     let server = Postgres::start();

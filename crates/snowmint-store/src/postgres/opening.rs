@@ -51,8 +51,13 @@ type Told = (i32, bool, String, String, String, bool);
 const FSYNC_OFF: &str = "does not wait for its disk (fsync off), so a crash of the machine may lose any of what it committed, and \
     two nodes may then produce duplicates; set fsync on, or accept it with durable=no";
 
-/// What there is of that name: kind, persistence, columns, and whether names are unique.
-const INSPECT: &str = "SELECT c.relkind::text, c.relpersistence::text, \
+/// What there is of that name: the name with its schema, the schemas that nodes may find it in as well, kind, persistence,
+/// columns, and whether names are unique.
+const INSPECT: &str = "SELECT format('%I.%I', s.nspname, c.relname), \
+    (SELECT coalesce(string_agg(quote_ident(n.nspname), ', ' ORDER BY n.nspname), '') \
+        FROM pg_class b JOIN pg_namespace n ON n.oid = b.relnamespace \
+        WHERE b.relname = c.relname AND b.oid <> c.oid AND n.nspname = ANY (current_schemas(false))), \
+    c.relkind::text, c.relpersistence::text, \
     (SELECT coalesce(string_agg(concat_ws(' ', a.attname, format_type(a.atttypid, a.atttypmod), \
             CASE WHEN a.attname = 'name' THEN o.collname END), ', ' ORDER BY a.attname), '') \
         FROM pg_attribute a LEFT JOIN pg_collation o ON o.oid = a.attcollation \
@@ -60,7 +65,7 @@ const INSPECT: &str = "SELECT c.relkind::text, c.relpersistence::text, \
     EXISTS (SELECT 1 FROM pg_index i JOIN pg_attribute a ON a.attrelid = i.indrelid AND a.attnum = i.indkey[0] \
         WHERE i.indrelid = c.oid AND i.indisunique AND i.indisvalid AND i.indpred IS NULL \
         AND i.indnkeyatts = 1 AND a.attname = 'name') \
-    FROM pg_class c WHERE c.oid = to_regclass('snowmint_records')";
+    FROM pg_class c JOIN pg_namespace s ON s.oid = c.relnamespace WHERE c.oid = to_regclass('snowmint_records')";
 const COLUMNS: &str = "name text C, revision bigint, value bytea";
 
 /// What a session needs; may hold the password, so it is never shown.
@@ -182,10 +187,10 @@ impl Connect for Settings {
     }
 }
 
-/// Creates the table unless it is there, and makes sure that it is ours.
-pub(super) async fn prepare_table(store: &PostgresStore) -> Result<(), StoreError> {
+/// Creates the table unless it is there, makes sure that it is ours, and returns its name with the schema.
+pub(super) async fn prepare_table(store: &PostgresStore) -> Result<String, StoreError> {
     if let Some(found) = inspect(store).await? {
-        return check(store, &found);
+        return check(store, found);
     }
     let ask = async |mut session: Session| {
         let created = session.execute(TABLE).await;
@@ -194,14 +199,14 @@ pub(super) async fn prepare_table(store: &PostgresStore) -> Result<(), StoreErro
     // A failure settles nothing: another node may have been first, so look again before it is told.
     let created = store.pool.run(Effect::Reads, ask).await;
     match (inspect(store).await?, created) {
-        (Some(found), _) => check(store, &found),
+        (Some(found), _) => check(store, found),
         (None, Err(failure)) => Err(cause::table_is_missing(&store.name, failure)),
         (None, Ok(_)) => Err(refuse(store, "the table snowmint_records was created and is gone again")),
     }
 }
 
-/// Kind, persistence, columns, whether names are unique.
-type Found = (String, String, String, bool);
+/// Name with schema, other schemas, kind, persistence, columns, whether names are unique.
+type Found = (String, String, String, String, String, bool);
 
 async fn inspect(store: &PostgresStore) -> Result<Option<Found>, StoreError> {
     let found = store.rows(Effect::Reads, INSPECT).await;
@@ -209,8 +214,9 @@ async fn inspect(store: &PostgresStore) -> Result<Option<Found>, StoreError> {
     Ok(found.into_iter().next())
 }
 
-fn check(store: &PostgresStore, (kind, persistence, columns, unique): &Found) -> Result<(), StoreError> {
-    if columns != COLUMNS || !matches!(&**kind, "r" | "p") {
+fn check(store: &PostgresStore, found: Found) -> Result<String, StoreError> {
+    let (table, others, kind, persistence, columns, unique) = found;
+    if columns != COLUMNS || !matches!(&*kind, "r" | "p") {
         let found = format!(
             "snowmint_records is another program's ({columns}), ours has ({COLUMNS}); it was left as it was; \
              use another database, or another schema by the user's search_path"
@@ -225,7 +231,15 @@ fn check(store: &PostgresStore, (kind, persistence, columns, unique): &Found) ->
             ALTER TABLE snowmint_records SET LOGGED";
         return Err(refuse(store, found));
     }
-    Ok(())
+    if !others.is_empty() {
+        let found = format!(
+            "the search_path of the user finds {table}, and a table of that name in {others} too, so nodes may use different \
+             tables and produce duplicates; drop or rename the table that no node uses, or let the search_path name \
+             one schema: ALTER ROLE ... SET search_path = ..."
+        );
+        return Err(refuse(store, &found));
+    }
+    Ok(table)
 }
 
 fn refuse(store: &PostgresStore, found: &str) -> StoreError {
