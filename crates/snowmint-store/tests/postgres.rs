@@ -254,6 +254,44 @@ async fn a_server_that_does_not_sync_is_refused() {
     open(&format!("{}?durable=no", url(&server))).await;
 }
 
+/// Goal: no write is acknowledged that a crash would take back. Method: `fsync` is turned off while a connection stands.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_server_that_stops_syncing_takes_no_write() {
+    let server = Postgres::start();
+    let url = format!("postgres://postgres@{}/postgres", server.address());
+    let (store, careless) = (open(&url).await, open(&format!("{url}?durable=no")).await);
+    let revision = put(&*store, "a", b"1").await;
+    let fsync = |value: &str| {
+        server.sql(&format!("ALTER SYSTEM SET fsync = {value}"));
+        server.sql("SELECT pg_reload_conf()");
+    };
+    let rows = "SELECT name, revision, encode(value, 'escape') FROM snowmint_records ORDER BY name";
+    for write in 0..4 {
+        // On a connection that was made while the server synced.
+        while store.load(&key("a")).await.is_err() {}
+        fsync("off");
+        // A session learns of it at its next message or the one after.
+        for _ in 0..1000 {
+            if careless.load(&key("a")).await.is_ok() && store.load(&key("a")).await.is_err() {
+                break;
+            }
+        }
+        let before = server.sql(rows);
+        let error = match write {
+            0 => store.compare_and_set(&key("a"), Expected::Revision(revision), b"2").await.unwrap_err(),
+            1 => store.compare_and_set(&key("b"), Expected::Absent, b"2").await.unwrap_err(),
+            2 => store.add(&key("sum"), NonZeroU64::MIN).await.unwrap_err(),
+            _ => store.list("").await.unwrap_err(),
+        };
+        assert_eq!(error.kind(), StoreErrorKind::Other, "{error}");
+        assert!(error.to_string().contains("set fsync on, or accept it with durable=no"), "{error}");
+        assert_eq!(server.sql(rows), before, "{write}");
+        careless.add(&key("careless"), NonZeroU64::MIN).await.unwrap();
+        fsync("on");
+    }
+    while store.add(&key("sum"), NonZeroU64::MIN).await.is_err() {}
+}
+
 /// Goal: all nodes of one URL and one user use one table. Method: a schema of that user appears, with a copy of the
 /// table, before the one that nodes use, on connections that stand and on new ones.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

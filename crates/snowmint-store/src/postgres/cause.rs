@@ -7,6 +7,8 @@ use sqlx::postgres::{PgDatabaseError, PgSeverity};
 
 use super::TABLE;
 use super::confirmed::Unconfirmed;
+use super::opening::FSYNC_OFF;
+use super::session::NOT_SYNCED;
 use crate::network::{Effect, Refusal, chain};
 use crate::sql::Failure;
 use crate::{StoreError, StoreErrorKind};
@@ -22,6 +24,10 @@ pub(super) fn store_error(
         Failure::NotSent(Refusal { kind, text }) | Failure::Refused(Refusal { kind, text }) => (kind, text),
         Failure::Late(limit) => (effect.lost(), late(limit)),
         Failure::Sql(error) => match database_error(&error) {
+            // By the guard of a statement, which was not carried out.
+            Some(said) if said.code() == "22P02" && said.message().contains(NOT_SYNCED) => {
+                (StoreErrorKind::Other, format!("the server {FSYNC_OFF}"))
+            }
             Some(said) => (statement_kind(said, effect), quote(said, advice(said.code()))),
             None => match Unconfirmed::within(&error) {
                 Some(unconfirmed) => (effect.lost(), unconfirmed.to_string()),

@@ -7,7 +7,7 @@ use sqlx::postgres::{PgConnectOptions, PgSslMode};
 use sqlx::{ConnectOptions, Connection, FromRow};
 
 use super::history::History;
-use super::session::Session;
+use super::session::{Guard, Session};
 use super::{PostgresStore, TABLE, cause, confirmed};
 use crate::credentials::Password;
 use crate::location::{Host, Location};
@@ -48,7 +48,7 @@ fn begin(sessions: &str, limit: Duration) -> String {
 type Told = (i32, bool, String, String, String, bool);
 
 /// No time bounds what is lost, so no `may_lose` covers it.
-const FSYNC_OFF: &str = "does not wait for its disk (fsync off), so a crash of the machine may lose any of what it committed, and \
+pub(super) const FSYNC_OFF: &str = "does not wait for its disk (fsync off), so a crash of the machine may lose any of what it committed, and \
     two nodes may then produce duplicates; set fsync on, or accept it with durable=no";
 
 /// What there is of that name: the name with its schema, the schemas that nodes may find it in as well, kind, persistence,
@@ -174,7 +174,8 @@ impl Connect for Settings {
         let mark = History::of(&mut connection).await?;
         // No two servers start in the same microsecond, and a standby has all else in common with its primary.
         let confirmation = super::confirmation(has_standbys);
-        let connection = Session::new(connection, process, &commit, self.limit, confirmation);
+        let guard = Guard { process, must_keep: self.must_keep };
+        let connection = Session::new(connection, guard, &commit, self.limit, confirmation);
         Ok(Writable { connection, server: Some(started), mark, standing: Standing::Kept })
     }
 

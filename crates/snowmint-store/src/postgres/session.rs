@@ -25,14 +25,31 @@ fn settings(synchronous_commit: &str, limit: Duration) -> String {
     )
 }
 
-/// No row, and an error in another session than the one whose server was examined: a pooler which gives each transaction
-/// to another session may give it to another server. What fails is computed from the answer, so not when the server
-/// plans.
-fn guard(process: i32) -> String {
-    format!(
-        "SELECT WHERE CASE WHEN pg_backend_pid() = {process} THEN false \
-         ELSE ('session ' || pg_backend_pid())::boolean END; "
-    )
+/// What must still be so when a statement is carried out.
+#[derive(Clone, Copy)]
+pub(super) struct Guard {
+    /// The process of the session.
+    pub(super) process: i32,
+    /// Whether the server has to sync its commits.
+    pub(super) must_keep: bool,
+}
+
+/// What PostgreSQL says of a session whose server does not sync its commits any more; see [`Guard::statement`].
+pub(super) const NOT_SYNCED: &str = "\"fsync is off\"";
+
+impl Guard {
+    /// No row, and an error in another session than the one whose server was examined: a pooler which gives each transaction
+    /// to another session may give it to another server. An error too where `fsync` was turned off meanwhile. What fails
+    /// is computed from the answer, so not when the server plans.
+    fn statement(self) -> String {
+        let Self { process, must_keep } = self;
+        format!(
+            "SELECT WHERE CASE WHEN pg_backend_pid() <> {process} THEN ('session ' || pg_backend_pid())::boolean \
+             WHEN {must_keep} AND current_setting('fsync') <> 'on' \
+                 THEN ('fsync is ' || current_setting('fsync'))::boolean \
+             ELSE false END; "
+        )
+    }
 }
 
 /// A session on a server that accepts writes.
@@ -45,15 +62,15 @@ pub(super) struct Session {
 }
 
 impl Session {
-    /// A session with this process on the server, whose calls may take so long.
+    /// A session, whose calls may take so long.
     pub(super) fn new(
         sql: PgConnection,
-        process: i32,
+        guard: Guard,
         synchronous_commit: &str,
         limit: Duration,
         confirmation: Confirmation,
     ) -> Self {
-        let prelude = settings(synchronous_commit, limit) + &guard(process);
+        let prelude = settings(synchronous_commit, limit) + &guard.statement();
         Self { sql, prelude, confirmation: Some(confirmation) }
     }
 
