@@ -292,6 +292,41 @@ async fn a_server_that_stops_syncing_takes_no_write() {
     while store.add(&key("sum"), NonZeroU64::MIN).await.is_err() {}
 }
 
+/// Goal: a copy that is given the name of the database is not taken for it. Method: swap the names of the two while
+/// a store is open; whoever opens one afterwards uses the copy.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_copy_of_the_database_is_not_used() {
+    let server = Postgres::start();
+    server.sql("CREATE DATABASE ids");
+    let url = format!("postgres://postgres@{}/ids", server.address());
+    let store = open(&url).await;
+    let one = NonZeroU64::MIN;
+    store.add(&key("sum"), one).await.unwrap();
+    server.sql("SELECT count(pg_terminate_backend(pid)) FROM pg_stat_activity WHERE datname = 'ids'");
+    for sql in [
+        "CREATE DATABASE copy TEMPLATE ids",
+        "ALTER DATABASE ids RENAME TO original",
+        "ALTER DATABASE copy RENAME TO ids",
+    ] {
+        server.sql(sql);
+    }
+    // The first call finds the connection broken.
+    let error = loop {
+        match store.load(&key("sum")).await {
+            Err(error) if error.is_temporary() => {}
+            answer => break answer.unwrap_err(),
+        }
+    };
+    assert_eq!(error.kind(), StoreErrorKind::Other, "{error}");
+    assert!(error.to_string().contains("another database of this name"), "{error}");
+    assert_eq!(open(&url).await.add(&key("sum"), one).await.unwrap(), 1);
+    server.sql("SELECT count(pg_terminate_backend(pid)) FROM pg_stat_activity WHERE datname = 'ids'");
+    for sql in ["ALTER DATABASE ids RENAME TO copy", "ALTER DATABASE original RENAME TO ids"] {
+        server.sql(sql);
+    }
+    assert_eq!(store.add(&key("sum"), one).await.unwrap(), 1);
+}
+
 /// Goal: all nodes of one URL and one user use one table. Method: a schema of that user appears, with a copy of the
 /// table, before the one that nodes use, on connections that stand and on new ones.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
