@@ -52,7 +52,7 @@
 //!
 //! # A clock that jumps forward
 //!
-//! A grant by a clock that is wrong and ahead repeats nothing, but takes the worker's future: see [`jumps`]. Before each grant
+//! A grant by a clock that is wrong and ahead repeats nothing, but takes the worker's future: see `protocol/jumps.rs`. Before each grant
 //! the clock is compared with boot time, and a jump has to be confirmed.
 
 mod candidates;

@@ -320,7 +320,7 @@ impl<D: Connect> Shared<D> {
             Some(Confirmation::Nobody) => tracing::warn!(
                 %server,
                 "replicas no longer confirm commits, so a failover from this server may lose acknowledged writes, and \
-                 two nodes may then mint the same ids; {}, or state the loss with may_lose; promote no replica before",
+                 two nodes may then produce duplicates; {}, or state the loss with may_lose; promote no replica before",
                 D::CONFIRMED_BY
             ),
             Some(Confirmation::ByReplicas) => tracing::info!(%server, "replicas confirm commits again"),
