@@ -287,7 +287,7 @@ async fn nodes_and_counters(store: &dyn Store, nodes: &[String]) -> Result<Vec<F
         }
     }
     // Read after the nodes were asked: it has all that they told, or has lost it.
-    for Behind { key, given, at_least } in store_recover::behind(store, &told).await? {
+    for Behind { key, given, at_least } in store_recover::behind(store, told).await? {
         let text = format!(
             "{key} has given {} numbers and nodes received {}: the store went back; see \"Restore a store\" in \
              docs/operations.md",

@@ -4,6 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 use std::time::Duration;
 
+use snowmint_cluster::segment::Stripe;
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::TcpStream;
 
@@ -12,10 +13,34 @@ use crate::exit::Failure;
 const NODE_WITHIN: Duration = Duration::from_secs(5);
 const MOST_METRICS: u64 = 64 << 20;
 
+/// The highest number that a node received from a counter.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub(crate) struct Received {
+    pub(crate) number: u64,
+    /// How many slots of its stripe the counter must have given for it.
+    pub(crate) slots: u64,
+}
+
+impl Received {
+    pub(crate) fn up_to(number: u64, stripe: Stripe) -> Self {
+        let (index, of) = (u64::from(stripe.index()), u64::from(stripe.of()));
+        Self { number, slots: number.checked_sub(index).map_or(0, |offset| offset / of + 1) }
+    }
+
+    fn and(self, other: Self) -> Self {
+        Self { number: self.number.max(other.number), slots: self.slots.max(other.slots) }
+    }
+}
+
 /// What the nodes told that were asked.
 #[derive(Debug, Default)]
 pub(crate) struct Told {
-    /// The highest number that one of them received, by namespace; without the namespaces of which a node told periods.
+    /// The highest number that one of them received, by the key of the counter in the store of the service.
+    pub(crate) received: BTreeMap<String, Received>,
+    /// The same of counters in the stores of sources.
+    pub(crate) received_of_sources: BTreeMap<String, Received>,
+    /// The highest number by namespace, of nodes that do not tell counters. Without the namespaces of which such a
+    /// node told periods.
     pub(crate) highest: BTreeMap<String, u64>,
     /// The same by namespace and period, where numbers restart with each.
     pub(crate) highest_of_period: BTreeMap<String, BTreeMap<String, u64>>,
@@ -29,7 +54,8 @@ impl Told {
     /// Nodes of earlier versions tell no periods: the highest number of the current one stands for the next one too.
     pub(crate) fn take(&mut self, metrics: &str) {
         let mut with_periods = BTreeSet::new();
-        for line in metrics.lines() {
+        let tells_counters = metrics.lines().filter(|line| self.take_counter(line).is_some()).count() > 0;
+        for line in metrics.lines().filter(|_| !tells_counters) {
             if let Some((labels, value)) = labelled(line, "snowmint_numbers_highest_of_period", "namespace")
                 && let Some((name, period)) = labels.split_once("\",period=\"")
                 && let Ok(number) = value.parse::<u64>()
@@ -42,6 +68,7 @@ impl Told {
         }
         for line in metrics.lines() {
             if let Some((name, value)) = labelled(line, "snowmint_numbers_highest", "namespace")
+                && !tells_counters
                 && !with_periods.contains(name)
                 && let Ok(number) = value.parse::<u64>()
             {
@@ -55,6 +82,20 @@ impl Told {
                 self.until_unix_ms = self.until_unix_ms.max(until_unix_ms);
             }
         }
+    }
+}
+
+impl Told {
+    /// Takes the highest number of a counter, if the line tells one.
+    fn take_counter(&mut self, line: &str) -> Option<()> {
+        let (labels, value) = labelled(line, "snowmint_counter_numbers_highest", "counter")?;
+        let (key, rest) = labels.split_once("\",source=\"")?;
+        let (source, stripe) = rest.split_once("\",stripe=\"")?;
+        let received = Received::up_to(value.parse().ok()?, stripe.parse().ok()?);
+        let all = if source.is_empty() { &mut self.received } else { &mut self.received_of_sources };
+        let known = all.entry(key.to_owned()).or_default();
+        *known = known.and(received);
+        Some(())
     }
 }
 
@@ -136,6 +177,18 @@ mod tests {
     #[test]
     fn what_nodes_tell_is_read() {
         let mut told = Told::default();
+        // What a node tells of counters says more than what it tells of namespaces.
+        told.take(
+            "snowmint_numbers_highest{namespace=\"d\"} 90\n\
+             snowmint_counter_numbers_highest{counter=\"segments/d/series-2\",source=\"\",stripe=\"2/3\"} 29\n\
+             snowmint_counter_numbers_highest{counter=\"segments/d\",source=\"1\",stripe=\"1/1\"} 5\n",
+        );
+        let series =
+            "snowmint_counter_numbers_highest{counter=\"segments/d/series-2\",source=\"\",stripe=\"2/3\"}";
+        told.take(&format!("{series} 26\n"));
+        let of = |key: &str, number, slots| BTreeMap::from([(key.to_owned(), Received { number, slots })]);
+        assert_eq!(told.received, of("segments/d/series-2", 29, 10));
+        assert_eq!(told.received_of_sources, of("segments/d", 5, 5));
         told.take("snowmint_numbers_highest{namespace=\"a\"} 9223372036854775807\nother 1\n");
         told.take(
             "snowmint_numbers_highest{namespace=\"a\"} 5\nsnowmint_numbers_highest{namespace=\"b\"} 7\n",

@@ -7,6 +7,7 @@ mod error;
 mod ids;
 mod namespace;
 mod pool;
+mod received;
 mod served;
 mod source;
 
@@ -27,6 +28,7 @@ pub use error::{MintError, NotAnId};
 pub use ids::{Ids, Minted};
 pub use namespace::{Maker, Namespace, Part, Taken};
 pub use pool::Pool;
+pub(crate) use received::{HighestReceived, ReceivedNumbers};
 pub use served::Served;
 pub use source::{IdHandle, IdSource};
 
@@ -44,6 +46,7 @@ pub struct Mint {
     /// Namespaces that are served though the store has lost their records.
     unrecorded: ArcSwap<Vec<NamespaceName>>,
     records_lost: AtomicU64,
+    received: Arc<ReceivedNumbers>,
     creator: OnceLock<mpsc::Sender<Creation>>,
 }
 
@@ -89,6 +92,7 @@ impl Mint {
             slots: AtomicUsize::new(1),
             unrecorded: ArcSwap::default(),
             records_lost: AtomicU64::new(0),
+            received: Arc::default(),
             creator: OnceLock::new(),
         }
     }
@@ -123,6 +127,11 @@ impl Mint {
     /// Records of served namespaces that the store has lost since the start.
     pub fn records_lost(&self) -> u64 {
         self.records_lost.load(Ordering::Relaxed)
+    }
+
+    /// What this process received, by counter.
+    pub(crate) const fn received(&self) -> &Arc<ReceivedNumbers> {
+        &self.received
     }
 
     /// What keeps this node from going on for ever as it does now, though it makes ids; `None` where all is well.

@@ -111,7 +111,8 @@ pub struct Registrar {
 impl Registrar {
     /// A registrar of what was told and pinned.
     pub fn new(mint: Arc<Mint>, told: Told, config: RegistrarConfig) -> Self {
-        let opening = Opening::new(Arc::clone(&config.store), Arc::clone(&config.wall));
+        let received = Arc::clone(mint.received());
+        let opening = Opening::new(Arc::clone(&config.store), Arc::clone(&config.wall), received);
         Self {
             mint,
             told,

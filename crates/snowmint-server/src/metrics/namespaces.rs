@@ -12,7 +12,7 @@ use prometheus_client::metrics::gauge::ConstGauge;
 use snowmint_cluster::SegmentStatus;
 use snowmint_cluster::namespace::Scheme;
 
-use crate::mint::{Mint, Namespace};
+use crate::mint::{HighestReceived, Mint, Namespace};
 use crate::settings::SharedClock;
 
 /// Tells of the namespaces that are served at the moment it is asked.
@@ -55,6 +55,7 @@ impl Collector for NamespaceCollector {
         let says = "Records of served namespaces that the store has lost";
         lost.encode(encoder.encode_descriptor("namespace_records_lost", says, None, MetricType::Counter)?)?;
         issued(&mut encoder, served.namespaces())?;
+        received(&mut encoder, &self.mint.received().highest())?;
         layouts(&mut encoder, served.namespaces(), self.clock.unix_ms())?;
         let standing = |namespace: &Arc<Namespace>| {
             Some(Standing { name: namespace.name().to_string(), status: namespace.segment_status()? })
@@ -102,6 +103,22 @@ fn issued(encoder: &mut DescriptorEncoder<'_>, all: &[Arc<Namespace>]) -> fmt::R
     for namespace in all {
         let labels = [("namespace", namespace.name().as_str())];
         ConstCounter::new(namespace.issued()).encode(family.encode_family(&labels)?)?;
+    }
+    Ok(())
+}
+
+/// By counter, and also of namespaces that are served no longer: `snowmint store recover` raises these counters.
+fn received(encoder: &mut DescriptorEncoder<'_>, all: &[HighestReceived]) -> fmt::Result {
+    if all.is_empty() {
+        return Ok(());
+    }
+    let says = "The greatest number received from a counter since the start";
+    let mut family = encoder.encode_descriptor("counter_numbers_highest", says, None, MetricType::Gauge)?;
+    for HighestReceived { key, source, stripe, number } in all {
+        let source = source.map_or_else(String::new, |source| source.to_string());
+        let stripe = stripe.to_string();
+        let labels = [("counter", key.as_str()), ("source", source.as_str()), ("stripe", stripe.as_str())];
+        ConstGauge::new(number.cast_signed()).encode(family.encode_family(&labels)?)?;
     }
     Ok(())
 }

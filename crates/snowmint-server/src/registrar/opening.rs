@@ -1,13 +1,12 @@
 //! From a definition to what makes its ids: stores and counters are opened, segments and generators started.
 
-use std::collections::HashMap;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 use std::time::Duration;
 
 use snowmint_cluster::namespace::{
     CounterSource, Definition, NumberSource, Numbers, NumbersError, Scheme, SegmentScheme,
 };
-use snowmint_cluster::segment::{CountersOf, Period, Received};
+use snowmint_cluster::segment::{CountersOf, Period};
 use snowmint_cluster::{NamespaceName, Segments};
 use snowmint_store::{Counter, Key, OpenError, Store};
 use tokio::task::JoinSet;
@@ -16,6 +15,7 @@ use tracing::Instrument as _;
 
 use super::claims::Claims;
 use super::places::{Others, Place, PlaceError, Unopened};
+use crate::mint::ReceivedNumbers;
 use crate::settings::{ServiceClock, SharedClock};
 
 /// How long the other stores of a namespace may take to answer before it is served without those that have not.
@@ -27,9 +27,7 @@ pub(super) struct Opening {
     store: Arc<dyn Store>,
     wall: ServiceClock,
     others: Arc<Others>,
-    /// What this process received, by counter: for as long as it lives, so that a counter that goes back while a namespace
-    /// changes, or is dropped and added again, is noticed.
-    received: Arc<Mutex<HashMap<String, Received>>>,
+    received: Arc<ReceivedNumbers>,
 }
 
 /// Numbers that were started, and what their sources may give where there are several.
@@ -40,8 +38,8 @@ pub(super) struct Started {
 }
 
 impl Opening {
-    pub(super) fn new(store: Arc<dyn Store>, wall: SharedClock) -> Self {
-        Self { store, wall: ServiceClock(wall), others: Arc::default(), received: Arc::default() }
+    pub(super) fn new(store: Arc<dyn Store>, wall: SharedClock, received: Arc<ReceivedNumbers>) -> Self {
+        Self { store, wall: ServiceClock(wall), others: Arc::default(), received }
     }
 
     /// Starts the segments of a namespace, whose name stands in every line that they log; the reason where that
@@ -71,7 +69,7 @@ impl Opening {
             }
         };
         let counters = Counters { places, base: scheme.counter_key(name) };
-        let received = self.received(&counters.base, &scheme.source);
+        let received = self.received.of(&counters.base, &scheme.source);
         let clock = self.wall.clone();
         let started = match scheme.reset {
             None => Segments::start_after(received, counters.at(None)?, scheme.config(), clock),
@@ -84,18 +82,6 @@ impl Opening {
         };
         let segments = started.map_err(|error| error.to_string())?;
         Ok(Started { segments, claims })
-    }
-
-    /// What was received so far from each counter of a namespace.
-    fn received(&self, base: &str, source: &NumberSource) -> Vec<Received> {
-        let places = match source {
-            NumberSource::Own(stripe) => vec![stripe.to_string()],
-            // By their places: how one is reached may change, and one that moves takes its numbers along.
-            NumberSource::Other(sources) => (0..sources.len()).map(|nth| format!("source {nth}")).collect(),
-        };
-        // Each change is one insertion: a panic elsewhere leaves the map whole.
-        let mut all = self.received.lock().unwrap_or_else(PoisonError::into_inner);
-        places.iter().map(|place| all.entry(format!("{base} {place}")).or_default().clone()).collect()
     }
 
     /// How long a source that answered may take until it is open: what it gives settles in the store of the service first,
@@ -260,7 +246,7 @@ mod tests {
             Fields { scheme: "segment".to_owned(), sources: Some(sources.to_vec()), ..Fields::default() };
         let wanted = fields.define(&Layout::TWITTER).unwrap();
         registry::add(&*store, &name, &wanted, Again::GoOn).await.unwrap();
-        let opening = Opening::new(Arc::clone(&store), Arc::new(WallClock));
+        let opening = Opening::new(Arc::clone(&store), Arc::new(WallClock), Arc::default());
         let claims = Arc::new(Claims::new(store, name, wanted));
         let claim = |(nth, source): (usize, CounterSource)| {
             let claims = Arc::clone(&claims);

@@ -8,7 +8,7 @@ mod world;
 
 use std::time::Duration;
 
-use snowmint_blackbox::{FakeClock, Ids, Serve, Server, binary, time};
+use snowmint_blackbox::{FakeClock, Ids, Serve, Server, binary, external, time};
 use snowmint_test_servers::{Etcd, MariaDb, Postgres, Redis, ZooKeeper};
 
 use stores::{Backed, Dumped, File};
@@ -139,6 +139,122 @@ fn numbers_reserved_for_the_next_period_are_not_given_again() {
         numbers.add(&drawn);
     }
     numbers.assert_unique();
+}
+
+/// What happens to the namespace `tickets` after the backup.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Since {
+    Added,
+    StartedOver,
+    Dropped,
+}
+
+/// Two nodes on a store that is backed up; then something happens to a namespace, the nodes draw from it, and the first of
+/// them crashes unless it can tell all. The backup is recovered by what the others tell, and by a margin; the operator repeats
+/// what was done since; a node on the restored store draws.
+fn restored_to_before(since: Since) {
+    let folder = tempfile::tempdir().unwrap();
+    let path = |name: &str| folder.path().join(name).display().to_string();
+    let run = |words: &[&str]| {
+        let output = binary::run(folder.path(), words);
+        assert!(output.status.success(), "{words:?}: {}", binary::text(&output));
+        binary::text(&output)
+    };
+    let [old, new] = ["old", "new"].map(|name| format!("sqlite:{}", path(name)));
+    let sizes = ["--scheme", "segment", "--size-min", "100", "--size-max", "100"];
+    let add = |store: &str, more: &[&str]| {
+        run(&[&["ns", "add", "tickets", "--store", store][..], &sizes, more].concat());
+    };
+    let serve = |store: &str, holder: &str| {
+        std::fs::create_dir(path(holder)).unwrap();
+        let args = ["--store", store, "--window", "2s", "--holder", holder, "--namespaces-poll", "100ms"];
+        Serve::new(&folder.path().join(holder)).args(args).start()
+    };
+    let rejected_by = |nodes: [&Server; 2]| {
+        time::eventually("nodes reject what was dropped", Duration::from_secs(30), || {
+            nodes.iter().all(|it| it.get("/v1/ids/tickets").status == 404).then_some(())
+        });
+    };
+    let mut numbers = Ids::new();
+    let mut draw = |server: &Server, times: usize| {
+        for _ in 0..times {
+            let drawn = time::eventually("numbers", Duration::from_secs(30), || plain_numbers_of(server));
+            numbers.add(&drawn);
+        }
+    };
+    run(&["store", "init", "--store", &old]);
+    if since != Since::Added {
+        add(&old, &[]);
+    }
+    let (first, second) = (serve(&old, "first"), serve(&old, "second"));
+    if since == Since::Dropped {
+        draw(&first, 3);
+    }
+    external::output(
+        "sqlite3",
+        [path("old"), ".timeout 5000".to_owned(), format!(".backup {}", path("new"))],
+    );
+    match since {
+        Since::Added => add(&old, &[]),
+        Since::Dropped => {}
+        Since::StartedOver => {
+            run(&["ns", "drop", "tickets", "--store", &old]);
+            rejected_by([&first, &second]);
+            add(&old, &["--start-over"]);
+        }
+    }
+    draw(&second, 1);
+    draw(&first, 40);
+    let mut nodes = format!("http://{}", second.http());
+    if since == Since::Dropped {
+        nodes = format!("{nodes},http://{}", first.http());
+        run(&["ns", "drop", "tickets", "--store", &old]);
+        rejected_by([&first, &second]);
+    } else {
+        drop(first);
+    }
+    let recover = ["store", "recover", "--store", &new, "--nodes", &nodes, "--window", "1s", "--yes"];
+    let margin = if since == Since::Dropped { "0" } else { "10000" };
+    run(&[&recover[..], &["--add", margin]].concat());
+    match since {
+        Since::Added => add(&new, &[]),
+        Since::Dropped => {}
+        Since::StartedOver => {
+            run(&["ns", "drop", "tickets", "--store", &new]);
+            add(&new, &["--start-over"]);
+        }
+    }
+    let restored = serve(&new, "third");
+    draw(&restored, 60);
+    numbers.assert_unique();
+}
+
+/// Goal: a namespace that is newer than the backup gives no number again, also none that a node received that crashed.
+/// Method: as [`restored_to_before`] says.
+#[test]
+fn a_namespace_that_was_added_since_the_backup_repeats_nothing() {
+    restored_to_before(Since::Added);
+}
+
+/// Goal: the same for one that began a new series after the backup.
+#[test]
+fn a_namespace_that_was_started_over_since_the_backup_repeats_nothing() {
+    restored_to_before(Since::StartedOver);
+}
+
+/// Goal: nodes tell what they received of a namespace also after it was dropped.
+#[test]
+fn a_namespace_that_was_dropped_since_the_backup_repeats_nothing() {
+    restored_to_before(Since::Dropped);
+}
+
+/// Fifty plain numbers.
+fn plain_numbers_of(server: &Server) -> Option<Vec<u64>> {
+    let answer = server.get("/v1/ids/tickets?count=50");
+    if answer.status != 200 {
+        return None;
+    }
+    answer.json()["ids"].as_array()?.iter().map(|number| number.as_str()?.parse().ok()).collect()
 }
 
 /// The numbers in texts such as `2026-11-21-7`.

@@ -39,6 +39,13 @@ impl Received {
         seen
     }
 
+    /// The greatest number received, by period; that of `None` for numbers that never restart. Periods long past are forgotten.
+    pub fn highest_by_period(&self) -> Vec<(Option<Period>, u64)> {
+        let all = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let highest = all.iter().map(|(period, seen)| (*period, seen.end().saturating_sub(1)));
+        highest.filter(|(_, highest)| *highest > 0).collect()
+    }
+
     /// The greatest number received in a period, or ever; 0 for none.
     pub(super) fn highest(&self, period: Option<Period>) -> u64 {
         let all = self.0.lock().unwrap_or_else(PoisonError::into_inner);
