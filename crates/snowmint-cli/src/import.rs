@@ -8,7 +8,7 @@ use snowmint::Layout;
 use snowmint_cluster::NamespaceName;
 use snowmint_cluster::namespace::registry::{self, Again};
 use snowmint_cluster::namespace::{CounterSource, Definition, Fields, NamespaceError};
-use snowmint_store::{MAX_NUMBER, OpenError, Surveyed};
+use snowmint_store::{MAX_NUMBER, OpenError, Store, Surveyed};
 
 use crate::exit::{Failure, tell};
 use crate::numbers::thousands;
@@ -91,7 +91,11 @@ pub(crate) fn run(args: &Args) -> Result<(), Failure> {
         }
         warn_of_missing_stripes(&found);
         let mut rows = plan(&found);
-        let store = if args.apply { Some(apply(args, &mut rows).await?) } else { None };
+        let store = if args.apply {
+            Some(args.place.change_for_nodes(async |store| apply(&*store, &mut rows).await).await?)
+        } else {
+            None
+        };
         show(args, &rows, store.as_deref())
     })
 }
@@ -174,11 +178,10 @@ fn warn_of_missing_stripes(found: &[(String, Surveyed)]) {
 }
 
 /// Makes the namespaces: in which store.
-async fn apply(args: &Args, rows: &mut [Row]) -> Result<String, Failure> {
-    let store = args.place.open_to_write().await?;
+async fn apply(store: &dyn Store, rows: &mut [Row]) -> Result<String, Failure> {
     for row in rows {
         let Some((name, definition)) = &row.plan else { continue };
-        match registry::add(&*store, name, definition, Again::Never).await {
+        match registry::add(store, name, definition, Again::Never).await {
             Ok(_) => {
                 row.state = "made";
                 row.store = Some(store.describe());

@@ -4,6 +4,7 @@
 // That the task which opens stores may move between threads is proven through every type of their TLS.
 #![recursion_limit = "256"]
 
+mod changing;
 mod doctor;
 mod drawing;
 mod exit;

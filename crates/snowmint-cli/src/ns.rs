@@ -4,6 +4,8 @@ mod list;
 mod settings;
 mod sources;
 
+use std::sync::Arc;
+
 use snowmint::{Clock as _, WallClock};
 use snowmint_cluster::NamespaceName;
 use snowmint_cluster::namespace::registry::{self, Again};
@@ -159,20 +161,25 @@ pub(crate) fn run(args: &Args) -> Result<(), Failure> {
     runtime.block_on(async {
         match &args.action {
             Action::Add { name, pinned, safe, start_over } => {
-                let store = args.place.open_to_write().await?;
                 let again = if *start_over { Again::StartOver } else { Again::GoOn };
-                add(&*store, name, pinned, safe, again).await
+                let add = async |store: Arc<dyn Store>| add(&*store, name, pinned, safe, again).await;
+                args.place.change_for_nodes(add).await?.flush()
             }
             Action::Set { name, safe, plain, sources, above } => {
                 let text = if *plain { Text::Plain } else { Text::Kept };
-                let store = args.place.open().await?;
-                if sources.is_empty() {
-                    set(&*store, name, safe, text).await
-                } else {
-                    move_sources(&*store, name, sources, *above).await
-                }
+                let set = async |store: Arc<dyn Store>| {
+                    if sources.is_empty() {
+                        set(&*store, name, safe, text).await
+                    } else {
+                        move_sources(&*store, name, sources, *above).await
+                    }
+                };
+                args.place.change(set).await?.flush()
             }
-            Action::Drop { name } => drop_one(&*args.place.open().await?, name).await,
+            Action::Drop { name } => {
+                let drop = async |store: Arc<dyn Store>| drop_one(&*store, name).await;
+                args.place.change(drop).await?.flush()
+            }
             Action::List => list::show(&*args.place.open().await?, args.json).await,
         }
     })
@@ -184,7 +191,7 @@ async fn add(
     pinned: &Pinned,
     safe: &Safe,
     again: Again,
-) -> Result<(), Failure> {
+) -> Result<Output, Failure> {
     let before = find(store, name).await?;
     let definition = match (&pinned.scheme, &before) {
         (Some(scheme), _) => pinned.define(scheme, safe).map_err(refused)?,
@@ -213,7 +220,6 @@ async fn add(
     let found = sources::check(name, &definition, before.as_ref().filter(|_| again == Again::GoOn)).await?;
     check_mode(store, &definition)?;
     let record = registry::add(store, name, &definition, again).await.map_err(failed)?;
-    registry::settle(store, name, &record).await.map_err(failed)?;
     sources::remember(store, name, &record.definition, &found).await?;
     let mut out = Output::new();
     out.line(&format!("{name} is {}", record.definition))?;
@@ -223,10 +229,10 @@ async fn add(
     } else if let (Some(_), Some(last)) = (&before, list::reserved_to(store, name.as_str(), &record).await?) {
         out.line(&format!("resumed: the next number is above {last}"))?;
     }
-    out.flush()
+    Ok(out)
 }
 
-async fn set(store: &dyn Store, name: &NamespaceName, safe: &Safe, text: Text) -> Result<(), Failure> {
+async fn set(store: &dyn Store, name: &NamespaceName, safe: &Safe, text: Text) -> Result<Output, Failure> {
     if !safe.is_given() && text == Text::Kept {
         return Err(Failure::usage(
             "nothing to change: expected --text, --plain, --rule, --sequence-start, --mode, --start, --maximum, \
@@ -241,10 +247,9 @@ async fn set(store: &dyn Store, name: &NamespaceName, safe: &Safe, text: Text) -
         Refused::Definition(error) => refused(error),
         Refused::Namespace(error) => failed(error),
     })?;
-    registry::settle(store, name, &record).await.map_err(failed)?;
     let mut out = Output::new();
     out.line(&format!("{name} is {}", record.definition))?;
-    out.flush()
+    Ok(out)
 }
 
 /// Changes where its sources are.
@@ -253,7 +258,7 @@ async fn move_sources(
     name: &NamespaceName,
     given: &[String],
     above: Option<u64>,
-) -> Result<(), Failure> {
+) -> Result<Output, Failure> {
     // Read here and not by the flag: its error would repeat a password.
     let wanted: Result<Vec<CounterSource>, _> = given.iter().map(|source| source.parse()).collect();
     let wanted = wanted.map_err(|error| Failure::flag("--source", error))?;
@@ -270,20 +275,18 @@ async fn move_sources(
         sources::check_move(name, &before, &wanted, above).await?;
     }
     let record = registry::move_sources(store, name, &compared, &wanted).await.map_err(failed)?;
-    registry::settle(store, name, &record).await.map_err(failed)?;
     let mut out = Output::new();
     out.line(&format!("{name} is {}", record.definition))?;
-    out.flush()
+    Ok(out)
 }
 
-async fn drop_one(store: &dyn Store, name: &NamespaceName) -> Result<(), Failure> {
-    let record = registry::drop_namespace(store, name, WallClock.unix_ms()).await.map_err(failed)?;
-    registry::settle(store, name, &record).await.map_err(failed)?;
+async fn drop_one(store: &dyn Store, name: &NamespaceName) -> Result<Output, Failure> {
+    registry::drop_namespace(store, name, WallClock.unix_ms()).await.map_err(failed)?;
     let mut out = Output::new();
     out.line(&format!(
         "{name} is dropped: nodes reject it within seconds; `snowmint ns add {name}` resumes it above its last number"
     ))?;
-    out.flush()
+    Ok(out)
 }
 
 /// The record of a namespace, dropped or not.

@@ -121,7 +121,26 @@ pub(crate) fn run(args: &Args) -> Result<(), Failure> {
 }
 
 async fn recover(args: &Args) -> Result<(), Failure> {
-    let store = args.place.open().await?;
+    let (mut out, store, until_unix_ms) =
+        args.place.change(async |store| recover_in(args, store).await).await?;
+    if args.yes {
+        // An operator may move the file of SQLite to its place without the log beside it.
+        store.checkpoint().await.map_err(Failure::runtime)?;
+        out.line(&format!(
+            "{} may be used; no worker is free before {}",
+            store.describe(),
+            Utc(until_unix_ms)
+        ))?;
+    } else {
+        out.line(
+            "nothing was changed: add --yes to change it, and keep nodes away from this store until then",
+        )?;
+    }
+    out.flush()
+}
+
+/// Writes what is planned, or says it only: the plan, the store, and before when no worker is free.
+async fn recover_in(args: &Args, store: Arc<dyn Store>) -> Result<(Output, Arc<dyn Store>, u64), Failure> {
     let mut told = Told::default();
     for node in &args.nodes {
         let metrics = nodes::metrics_of(node).await;
@@ -154,8 +173,7 @@ async fn recover(args: &Args) -> Result<(), Failure> {
     warn_of_skipped(&*store);
     let mut out = Output::new();
     // Before the counters: what is repeated after a failure gives leases the same end, but adds to counters again.
-    let mut written = Written { until_unix_ms, ..Written::default() };
-    written.leases = leases(&*store, pools, until_unix_ms, args.yes, &mut out).await?;
+    leases(&*store, pools, until_unix_ms, args.yes, &mut out).await?;
     let mut newer = BTreeSet::new();
     for (key, counter) in &counters.all {
         let after = counter.after(args.add.unwrap_or(0));
@@ -167,7 +185,6 @@ async fn recover(args: &Args) -> Result<(), Failure> {
         if counter.now.is_none() && counter.at_least > 0 {
             newer.insert(name_of(key.as_str()));
         }
-        written.counters.push((key.clone(), after));
     }
     for name in newer {
         out.line(&format!(
@@ -177,60 +194,7 @@ async fn recover(args: &Args) -> Result<(), Failure> {
     for note in &counters.notes {
         tell("warning", note);
     }
-    if args.yes {
-        written.settle(&*store).await?;
-        // An operator may move the file of SQLite to its place without the log beside it.
-        store.checkpoint().await.map_err(Failure::runtime)?;
-        out.line(&format!(
-            "{} may be used; no worker is free before {}",
-            store.describe(),
-            Utc(until_unix_ms)
-        ))?;
-    } else {
-        out.line(
-            "nothing was changed: add --yes to change it, and keep nodes away from this store until then",
-        )?;
-    }
-    out.flush()
-}
-
-/// What a recovery wrote.
-#[derive(Default)]
-struct Written {
-    leases: Vec<Key>,
-    /// No lease ends before.
-    until_unix_ms: u64,
-    /// With what each holds at least.
-    counters: Vec<(Key, u64)>,
-}
-
-impl Written {
-    /// Waits until all of it has settled. Returns at once for a store that keeps what it acknowledges.
-    async fn settle(&self, store: &dyn Store) -> Result<(), Failure> {
-        if store.may_lose().is_zero() {
-            return Ok(());
-        }
-        tokio::time::sleep(store.may_lose()).await;
-        let found = [store.list("workers/").await, store.list("segments/").await];
-        let [workers, counters] = found.map(|found| found.map_err(Failure::runtime));
-        let (workers, counters): (BTreeMap<_, _>, BTreeMap<_, _>) =
-            (workers?.into_iter().collect(), counters?.into_iter().collect());
-        let ends_before = |key: &&Key| {
-            let record = workers.get(*key).and_then(|it| Record::from_bytes(&it.value).ok());
-            record.is_none_or(|record| record.until_unix_ms < self.until_unix_ms)
-        };
-        let is_below = |at: &&(Key, u64)| counters.get(&at.0).and_then(number).unwrap_or(0) < at.1;
-        let below = self.counters.iter().find(is_below).map(|(key, _)| key);
-        match self.leases.iter().find(ends_before).or(below) {
-            None => Ok(()),
-            Some(key) => Err(Failure::runtime(format!(
-                "{} lost {key} after it had acknowledged it (may_lose={:?}): run this command again before a node reaches the \
-                 store",
-                store.describe(),
-                store.may_lose()
-            ))),
-        }
-    }
+    Ok((out, store, until_unix_ms))
 }
 
 /// The counters that a recovery raises: those of the namespaces, every other one that the store has, and those that nodes
@@ -440,15 +404,14 @@ async fn pools(store: &dyn Store) -> Result<BTreeMap<String, Vec<Key>>, Failure>
     Ok(pools)
 }
 
-/// Lets no lease end before an instant: the records that were written.
+/// Lets no lease end before an instant.
 async fn leases(
     store: &dyn Store,
     pools: BTreeMap<String, Vec<Key>>,
     until_unix_ms: u64,
     yes: bool,
     out: &mut Output,
-) -> Result<Vec<Key>, Failure> {
-    let mut written = Vec::new();
+) -> Result<(), Failure> {
     if pools.is_empty() {
         out.line(&format!(
             "leases  no records, so no worker can be reserved: start no node before {}",
@@ -478,18 +441,13 @@ async fn leases(
         ))?;
         if yes {
             for key in keys {
-                match extend(store, &key, until_unix_ms).await? {
-                    Some(damage) => {
-                        out.line(&format!(
-                            "damaged {key}: {damage}; it was left, so no node takes this worker"
-                        ))?;
-                    }
-                    None => written.push(key),
+                if let Some(damage) = extend(store, &key, until_unix_ms).await? {
+                    out.line(&format!("damaged {key}: {damage}; it was left, so no node takes this worker"))?;
                 }
             }
         }
     }
-    Ok(written)
+    Ok(())
 }
 
 /// How many workers the layout of a pool has, from its text; one where it names none.
@@ -536,7 +494,6 @@ mod tests {
     use snowmint::Layout;
     use snowmint_cluster::namespace::Fields;
     use snowmint_cluster::namespace::registry::Again;
-    use snowmint_store::StoreError;
 
     use super::*;
 
@@ -544,64 +501,6 @@ mod tests {
     fn a_pool_tells_how_many_workers_it_has() {
         let pool = "workers/time41@1ms.datacenter5.worker5.sequence12.1288834974657.in0";
         assert_eq!((workers_of(pool), workers_of("workers/time41@1ms.sequence22.0.in0")), (32, 1));
-    }
-
-    /// A store in memory that may lose what it acknowledged.
-    #[derive(Debug, Default)]
-    struct Forgetful(snowmint_store::MemoryStore);
-
-    #[async_trait::async_trait]
-    impl Store for Forgetful {
-        async fn load(&self, key: &Key) -> Result<Option<Versioned>, StoreError> {
-            self.0.load(key).await
-        }
-
-        async fn compare_and_set(&self, key: &Key, at: Expected, value: &[u8]) -> Result<Swap, StoreError> {
-            self.0.compare_and_set(key, at, value).await
-        }
-
-        async fn list(&self, prefix: &str) -> Result<Vec<(Key, Versioned)>, StoreError> {
-            self.0.list(prefix).await
-        }
-
-        fn may_lose(&self) -> Duration {
-            Duration::from_millis(20)
-        }
-
-        fn describe(&self) -> String {
-            "forgetful".to_owned()
-        }
-    }
-
-    /// Goal: a recovery is done once what it wrote has settled, and one that a failover takes back says so. Method: a raise
-    /// and a lease are looked at again, each as it was written, older, and gone.
-    #[tokio::test]
-    async fn what_a_failover_takes_back_is_not_recovered() {
-        let store = Forgetful::default();
-        let [worker, counter] = ["workers/p/0000000001", "segments/n"].map(|key| Key::new(key).unwrap());
-        let written = Written {
-            leases: vec![worker.clone()],
-            until_unix_ms: 5000,
-            counters: vec![(counter.clone(), 70)],
-        };
-        let told = |result: Result<(), Failure>| match result {
-            Ok(()) => None,
-            Err(Failure::Runtime(why)) => Some(why),
-            Err(other) => panic!("{other:?}"),
-        };
-        let lost =
-            |key: &Key, told: Option<String>| assert!(told.unwrap().contains(&format!("lost {key} after")));
-        lost(&worker, told(written.settle(&store).await));
-        let began = tokio::time::Instant::now();
-        extend(&store, &worker, 4999).await.unwrap();
-        lost(&worker, told(written.settle(&store).await));
-        assert!(began.elapsed() >= store.may_lose());
-        extend(&store, &worker, 5000).await.unwrap();
-        lost(&counter, told(written.settle(&store).await));
-        store.add(&counter, NonZeroU64::new(69).unwrap()).await.unwrap();
-        lost(&counter, told(written.settle(&store).await));
-        store.add(&counter, NonZeroU64::MIN).await.unwrap();
-        assert_eq!(told(written.settle(&store).await), None);
     }
 
     /// Goal: of a namespace with a reset, each counter is raised above what nodes received of its period, and a period that

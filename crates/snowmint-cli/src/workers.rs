@@ -1,5 +1,7 @@
 //! `snowmint workers`: who holds which worker of a store, and how to take one away.
 
+use std::sync::Arc;
+
 use serde::Serialize;
 use snowmint::utc::Utc;
 use snowmint::{Clock as _, WallClock};
@@ -7,6 +9,7 @@ use snowmint_cluster::lease::Tag;
 use snowmint_cluster::lease::directory::{Eviction, LeaseEntry, evict, leases, strange_keys};
 use snowmint_store::Store;
 
+use crate::changing::Changing;
 use crate::exit::{Failure, tell};
 use crate::instants;
 use crate::output::Output;
@@ -78,22 +81,36 @@ impl Place {
         values::check_data(self.store.as_deref(), &self.data)
     }
 
-    /// Opens the store to write into it what nodes are to find there.
-    pub(crate) async fn open_to_write(&self) -> Result<std::sync::Arc<dyn Store>, Failure> {
+    /// Opens the store for a command that changes it: returns what `change` did, once all of that has settled.
+    pub(crate) async fn change<T>(
+        &self,
+        change: impl AsyncFnOnce(Arc<dyn Store>) -> Result<T, Failure>,
+    ) -> Result<T, Failure> {
+        let store = Arc::new(Changing::new(self.open().await?));
+        let changed = change(Arc::clone(&store) as _).await?;
+        store.settle().await?;
+        Ok(changed)
+    }
+
+    /// As [`change`](Self::change), of what nodes are to find there.
+    pub(crate) async fn change_for_nodes<T>(
+        &self,
+        change: impl AsyncFnOnce(Arc<dyn Store>) -> Result<T, Failure>,
+    ) -> Result<T, Failure> {
         if self.url().starts_with("memory:") {
             let why = "memory: is forgotten when this command ends: name a store that keeps its records";
             return Err(Failure::flag("--store", why));
         }
-        self.open().await
+        self.change(change).await
     }
 
     /// Opens the store; a file that is not there is not made by looking at it.
-    pub(crate) async fn open(&self) -> Result<std::sync::Arc<dyn Store>, Failure> {
+    pub(crate) async fn open(&self) -> Result<Arc<dyn Store>, Failure> {
         store::open(&self.url_of_store()?).await
     }
 
     /// As [`open`](Self::open), also where the store cannot be written.
-    pub(crate) async fn open_to_read(&self) -> Result<std::sync::Arc<dyn Store>, Failure> {
+    pub(crate) async fn open_to_read(&self) -> Result<Arc<dyn Store>, Failure> {
         store::open_to_read(&self.url_of_store()?).await
     }
 
@@ -115,22 +132,27 @@ pub(crate) fn run(args: &Args) -> Result<(), Failure> {
     let runtime =
         tokio::runtime::Builder::new_current_thread().enable_all().build().map_err(Failure::runtime)?;
     runtime.block_on(async {
-        let store = match &args.action {
-            None => args.place.open_to_read().await?,
-            Some(_) => args.place.open().await?,
-        };
-        let entries = leases(&*store).await.map_err(Failure::runtime)?;
-        for key in strange_keys(&*store).await.map_err(Failure::runtime)? {
-            tell("warning", &format!("skipped `{key}`: its key names no worker; remove it"));
-        }
-        warn_of_skipped(&*store);
         match &args.action {
-            None => show(&entries, args.json),
+            None => show(&entries(&*args.place.open_to_read().await?).await?, args.json),
             Some(Action::Release { worker, pool, force }) => {
-                release(&*store, &entries, *worker, pool.as_deref(), *force).await
+                let release = async |store: Arc<dyn Store>| {
+                    let entries = entries(&*store).await?;
+                    release(&*store, &entries, *worker, pool.as_deref(), *force).await
+                };
+                args.place.change(release).await?.flush()
             }
         }
     })
+}
+
+/// All leases; says what was left out.
+async fn entries(store: &dyn Store) -> Result<Vec<LeaseEntry>, Failure> {
+    let entries = leases(store).await.map_err(Failure::runtime)?;
+    for key in strange_keys(store).await.map_err(Failure::runtime)? {
+        tell("warning", &format!("skipped `{key}`: its key names no worker; remove it"));
+    }
+    warn_of_skipped(store);
+    Ok(entries)
 }
 
 /// Says on standard error what lists of the store left out.
@@ -208,7 +230,7 @@ async fn release(
     worker: u32,
     pool: Option<&str>,
     force: bool,
-) -> Result<(), Failure> {
+) -> Result<Output, Failure> {
     let of_pool =
         |entry: &&LeaseEntry| pool.is_none_or(|pool| entry.pool == pool) && entry.worker.0 == worker;
     let mut found = entries.iter().filter(of_pool);
@@ -233,7 +255,7 @@ async fn release(
     let mut out = Output::new();
     if record.until_unix_ms <= now_unix_ms {
         out.line(&format!("worker {worker} is free: its lease ended at {}", Utc(record.until_unix_ms)))?;
-        return out.flush();
+        return Ok(out);
     }
     if !force {
         return Err(Failure::runtime(format!(
@@ -251,7 +273,7 @@ async fn release(
                 record.holder,
                 Utc(until)
             ))?;
-            out.flush()
+            Ok(out)
         }
         _ => Err(Failure::runtime(format!("worker {worker} was renewed or taken at the same moment: retry"))),
     }

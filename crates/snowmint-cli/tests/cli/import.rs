@@ -63,3 +63,30 @@ fn keys_of_a_redis_become_namespaces() {
     let told = bench.refused(&["import", "mongo://h/d"], 2);
     assert!(told.contains("leaf:mysql://"), "{told}");
 }
+
+/// Goal: no command says that it is done before a failover can take back what it wrote no more. Method: every command that
+/// writes, over a Redis that may lose 600 ms.
+#[test]
+#[expect(clippy::disallowed_methods, reason = "how long a process ran")]
+fn what_a_command_wrote_has_settled_before_it_is_acknowledged() {
+    let redis = Redis::start();
+    let url = format!("redis-counter:redis://{}/1?counter=seq:*", redis.address());
+    let port = redis.port().to_string();
+    let set =
+        std::process::Command::new("redis-cli").args(["-p", &port, "-n", "1", "SET", "seq:a", "41"]).output();
+    assert!(set.unwrap().status.success());
+    let store = format!("redis://{}/0?may_lose=600ms", redis.address());
+    let bench = Bench::new().with_env("SNOWMINT_STORE", &store);
+    bench.out(&["store", "init"]);
+    for command in [
+        &["import", &url, "--apply"][..],
+        &["ns", "add", "n", "--scheme", "segment"],
+        &["ns", "set", "n", "--maximum", "900000"],
+        &["ns", "drop", "n"],
+        &["store", "recover", "--add", "7", "--yes"],
+    ] {
+        let began = std::time::Instant::now();
+        bench.out(command);
+        assert!(began.elapsed().as_millis() >= 600, "{command:?}: {:?}", began.elapsed());
+    }
+}
