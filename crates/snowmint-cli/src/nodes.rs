@@ -4,6 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 use std::time::Duration;
 
+use snowmint_cluster::NamespaceName;
 use snowmint_cluster::segment::Stripe;
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::TcpStream;
@@ -112,6 +113,14 @@ pub(crate) fn sum_of(metrics: &str, name: &str) -> u64 {
         rest.starts_with([' ', '{']).then(|| rest.rsplit(' ').next()?.parse::<u64>().ok())?
     });
     values.sum()
+}
+
+/// Whether a node serves a namespace.
+pub(crate) fn serves(metrics: &str, name: &NamespaceName) -> bool {
+    let of_name = |line: &str| {
+        labelled(line, "snowmint_ids_issued_total", "namespace").is_some_and(|(it, _)| it == name.as_str())
+    };
+    metrics.lines().any(of_name)
 }
 
 /// Why a node told nothing.

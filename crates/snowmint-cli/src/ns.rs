@@ -16,6 +16,7 @@ use snowmint_cluster::segment::{Mode, SegmentConfig};
 use snowmint_store::Store;
 
 use crate::exit::{Failure, tell};
+use crate::nodes;
 use crate::output::Output;
 use crate::workers::Place;
 use settings::{Pinned, Safe, Text};
@@ -47,6 +48,12 @@ Examples:
   snowmint ns drop orders
       Nodes stop serving it. Its record stays: `snowmint ns add orders`
       resumes it above the last number.
+  snowmint ns add orders --scheme segment --start-over \\
+      --nodes http://n1:8080,http://n2:8080
+      Begins at 1 again and repeats ids. Refused while one of the nodes still
+      serves the dropped namespace. A node that cannot reach the store does not
+      see the drop: it goes on giving the old numbers from memory. So name every
+      node, and stop those that do not answer.
   snowmint ns list --json
 
 Text forms (--text): literal text around one number field, or around {id}.
@@ -116,9 +123,13 @@ enum Action {
         pinned: Box<Pinned>,
         #[command(flatten)]
         safe: Box<Safe>,
-        /// Restart a dropped namespace from the beginning: it repeats ids that it gave before
+        /// Restart a dropped namespace from the beginning: it repeats ids that it gave before. First stop every node that has
+        /// not seen the drop: a node that cannot reach the store goes on giving the old numbers
         #[arg(long)]
         start_over: bool,
+        /// Start over only if none of these nodes still serves the namespace: http://HOST:PORT,... Name all nodes that run
+        #[arg(long, value_name = "URLS", value_delimiter = ',', requires = "start_over")]
+        nodes: Vec<String>,
     },
     /// Change the settings of a namespace
     Set {
@@ -160,9 +171,9 @@ pub(crate) fn run(args: &Args) -> Result<(), Failure> {
         tokio::runtime::Builder::new_current_thread().enable_all().build().map_err(Failure::runtime)?;
     runtime.block_on(async {
         match &args.action {
-            Action::Add { name, pinned, safe, start_over } => {
+            Action::Add { name, pinned, safe, start_over, nodes } => {
                 let again = if *start_over { Again::StartOver } else { Again::GoOn };
-                let add = async |store: Arc<dyn Store>| add(&*store, name, pinned, safe, again).await;
+                let add = async |store: Arc<dyn Store>| add(&*store, name, pinned, safe, again, nodes).await;
                 args.place.change_for_nodes(add).await?.flush()
             }
             Action::Set { name, safe, plain, sources, above } => {
@@ -191,6 +202,7 @@ async fn add(
     pinned: &Pinned,
     safe: &Safe,
     again: Again,
+    nodes: &[String],
 ) -> Result<Output, Failure> {
     let before = find(store, name).await?;
     let definition = match (&pinned.scheme, &before) {
@@ -219,17 +231,50 @@ async fn add(
     };
     let found = sources::check(name, &definition, before.as_ref().filter(|_| again == Again::GoOn)).await?;
     check_mode(store, &definition)?;
-    let record = registry::add(store, name, &definition, again).await.map_err(failed)?;
+    // One that was not dropped is refused below.
+    if before.as_ref().is_none_or(|before| before.dropped_unix_ms.is_some()) {
+        nobody_serves(name, nodes).await?;
+    }
+    let record = registry::add(store, name, &definition, again).await.map_err(|error| match error {
+        NamespaceError::Mismatch(error) => Failure::usage(format!(
+            "{error}; --start-over repeats ids, and is safe from duplicates among new ones only once every node has seen the \
+             drop or is stopped: see `snowmint ns add --help`"
+        )),
+        error => failed(error),
+    })?;
     sources::remember(store, name, &record.definition, &found).await?;
     let mut out = Output::new();
     out.line(&format!("{name} is {}", record.definition))?;
     out.line(&format!("recorded in {}", store.describe()))?;
     if before.is_some() && again == Again::StartOver {
-        tell("warning", &format!("{name} starts over: it may repeat ids that it gave before"));
+        let others = if nodes.is_empty() { "a node" } else { "a node that is not in --nodes and" };
+        tell(
+            "warning",
+            &format!(
+                "{name} starts over: it may repeat ids that it gave before. Stop every node that has not seen the drop: {others} \
+                 that cannot reach the store goes on giving the old numbers"
+            ),
+        );
     } else if let (Some(_), Some(last)) = (&before, list::reserved_to(store, name.as_str(), &record).await?) {
         out.line(&format!("resumed: the next number is above {last}"))?;
     }
     Ok(out)
+}
+
+/// Checks that no node goes on with the numbers of a namespace that is to start over.
+async fn nobody_serves(name: &NamespaceName, nodes: &[String]) -> Result<(), Failure> {
+    for node in nodes {
+        let metrics = nodes::metrics_of(node).await.map_err(|silence| {
+            silence.with("it may go on giving the old numbers: stop it for good, then remove it from --nodes")
+        })?;
+        if nodes::serves(&metrics, name) {
+            return Err(Failure::runtime(format!(
+                "node {node} still serves {name}, so it would go on giving the old numbers: wait until it rejects {name}, or \
+                 stop it and remove it from --nodes"
+            )));
+        }
+    }
+    Ok(())
 }
 
 async fn set(store: &dyn Store, name: &NamespaceName, safe: &Safe, text: Text) -> Result<Output, Failure> {

@@ -167,9 +167,14 @@ fn what_cannot_be_is_refused_with_what_could() {
     bench.out(&["ns", "drop", "n"]);
     let other = bench.refused(&["ns", "add", "n", "--scheme", "segment", "--stripe", "1/2"], 2);
     assert!(other.contains("is pinned to `segment cached, all numbers, to 3`, wanted is"), "{other}");
+    assert!(other.contains("only once every node has seen the drop or is stopped"), "{other}");
     let over = bench.run(&["ns", "add", "n", "--scheme", "segment", "--stripe", "1/2", "--start-over"]);
     assert_eq!(over.code, 0, "{over:?}");
     assert!(over.err.contains("warning: n starts over: it may repeat ids that it gave before"), "{over:?}");
+    assert!(
+        over.err.contains("a node that cannot reach the store goes on giving the old numbers"),
+        "{over:?}"
+    );
 }
 
 #[test]
@@ -241,4 +246,36 @@ fn a_source_whose_file_was_moved_is_followed() {
     let moved = bench.out(&["ns", "set", "n", "--source", &new, "--above", "9000"]);
     assert!(moved.contains("new.db"), "{moved}");
     assert!(!bench.path("old.db").exists());
+}
+
+/// Goal: a namespace does not start over under a node that goes on with the old numbers. Method: a node that does not look
+/// for changes, as one that is cut off from the store; then one that follows them, and one that is gone.
+#[test]
+fn a_namespace_does_not_start_over_under_a_node_that_still_serves_it() {
+    let bench = Bench::with_store();
+    bench.out(&["ns", "add", "n", "--scheme", "segment"]);
+    let mut blind = bench.serve(&["--namespaces-poll", "1h"]);
+    let mut follows = bench.serve(&["--namespaces-poll", "100ms"]);
+    let [old, new] = [&mut blind, &mut follows].map(|server| {
+        assert_eq!(server.http("/v1/ids/n").0, 200);
+        format!("http://{}", server.ready("http"))
+    });
+    bench.out(&["ns", "drop", "n"]);
+    while follows.http("/v1/ids/n").0 != 404 {
+        std::thread::sleep(Duration::from_millis(20));
+    }
+    let start_over = ["ns", "add", "n", "--start-over", "--nodes"];
+    let all = format!("{new},{old}");
+    let with_both = [&start_over[..], &[&all]].concat();
+    let refused = bench.refused(&with_both, 1);
+    assert!(refused.contains(&format!("node {old} still serves n")), "{refused}");
+    assert_eq!(blind.http("/v1/ids/n").0, 200);
+    drop(blind);
+    let gone = bench.refused(&with_both, 1);
+    assert!(gone.contains("stop it for good, then remove it from --nodes"), "{gone}");
+    let listed = bench.out(&["ns", "list"]);
+    assert!(listed.contains("dropped"), "{listed}");
+    let over = bench.run(&[&start_over[..], &[&new]].concat());
+    assert_eq!(over.code, 0, "{over:?}");
+    assert!(over.err.contains("a node that is not in --nodes and that cannot reach the store"), "{over:?}");
 }
