@@ -4,8 +4,9 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 use std::time::Duration;
 
-use snowmint_cluster::NamespaceName;
+use snowmint::DatacenterId;
 use snowmint_cluster::segment::Stripe;
+use snowmint_cluster::{NamespaceName, Pool};
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::TcpStream;
 
@@ -45,6 +46,8 @@ pub(crate) struct Told {
     pub(crate) highest: BTreeMap<String, u64>,
     /// The same by namespace and period, where numbers restart with each.
     pub(crate) highest_of_period: BTreeMap<String, BTreeMap<String, u64>>,
+    /// The pool of each node's own layout.
+    pub(crate) pools: Vec<Pool>,
     /// The latest end of a lease.
     pub(crate) until_unix_ms: u64,
 }
@@ -75,6 +78,13 @@ impl Told {
             {
                 let highest = self.highest.entry(name.to_owned()).or_default();
                 *highest = number.max(*highest);
+            }
+            if let Some((labels, _)) = labelled(line, "snowmint_build_info", "version")
+                && let Some((_, rest)) = labels.split_once("\",layout=\"")
+                && let Some((layout, datacenter)) = rest.split_once("\",datacenter=\"")
+                && let (Ok(layout), Ok(datacenter)) = (layout.parse(), datacenter.parse())
+            {
+                self.pools.push(Pool::new(layout, DatacenterId(datacenter)));
             }
             if let Some((_, value)) = labelled(line, "snowmint_lease_until_seconds", "worker")
                 && let Ok(until) = Duration::try_from_secs_f64(value.parse().unwrap_or(0.0))

@@ -7,12 +7,13 @@ use std::str::FromStr;
 use std::sync::Arc;
 use std::time::Duration;
 
+use snowmint::field::Field;
 use snowmint::utc::Utc;
-use snowmint::{Clock as _, WallClock};
+use snowmint::{Clock as _, DatacenterId, WallClock};
 use snowmint_cluster::lease::{Record, Tag};
 use snowmint_cluster::namespace::{NumberSource, Scheme, SegmentScheme, registry};
 use snowmint_cluster::segment::{Period, Reset, Stripe};
-use snowmint_cluster::{Holder, NamespaceName};
+use snowmint_cluster::{Holder, NamespaceName, Pool};
 use snowmint_store::{
     Counter as _, Expected, Key, MAX_NUMBER, Store, StoreCounter, StoreErrorKind, Swap, Versioned,
 };
@@ -46,7 +47,8 @@ Counters that the backup lacks are created where a node or --numbers-at-least
 names them. A namespace that is added again then starts above them.
 
 Leases: every record gets a fresh tag and ends no sooner than now and --window;
-workers without a record get one. So no node takes a worker that another one
+workers without a record get one, in every pool (a layout in a datacenter) that
+has records or that a node of --nodes uses, and in those of the namespaces. So no node takes a worker that another one
 still holds, and running nodes notice. Nodes may wait that long for a worker.
 
 Examples:
@@ -127,7 +129,8 @@ async fn recover(args: &Args) -> Result<(), Failure> {
         // An operator may move the file of SQLite to its place without the log beside it.
         store.checkpoint().await.map_err(Failure::runtime)?;
         out.line(&format!(
-            "{} may be used; no worker is free before {}",
+            "{} may be used; no worker of a pool that is reserved above is free before {}: start no node that uses another layout \
+             or datacenter before then",
             store.describe(),
             Utc(until_unix_ms)
         ))?;
@@ -168,7 +171,7 @@ async fn recover_in(args: &Args, store: Arc<dyn Store>) -> Result<(Output, Arc<d
     let now_unix_ms = WallClock.unix_ms();
     let window_ms = u64::try_from(args.window.as_millis()).unwrap_or(u64::MAX);
     let until_unix_ms = now_unix_ms.saturating_add(window_ms).max(told.until_unix_ms);
-    let pools = pools(&*store).await?;
+    let pools = pools(&*store, &told.pools).await?;
     // Before anything is written, since a write may fail at what was skipped.
     warn_of_skipped(&*store);
     let mut out = Output::new();
@@ -284,7 +287,9 @@ impl Counters {
         let slots = |number| Received::up_to(number, stripe).slots;
         let Some(reset) = segment.reset else {
             self.raise(&base, slots(above))?;
-            periods.into_iter().for_each(|it| self.note_period(name, it));
+            for of_period in periods {
+                self.note_period(name, of_period);
+            }
             return Ok(());
         };
         let now_unix_ms = WallClock.unix_ms();
@@ -394,12 +399,27 @@ async fn raise(store: &Arc<dyn Store>, key: &Key, slots: u64) -> Result<(), Fail
     Ok(())
 }
 
-/// The pools, and the workers of each that have a record.
-async fn pools(store: &dyn Store) -> Result<BTreeMap<String, Vec<Key>>, Failure> {
+/// The pools of the store, of nodes, and of the layouts of namespaces in the datacenters of nodes; and the workers of each that
+/// have a record.
+async fn pools(store: &dyn Store, of_nodes: &[Pool]) -> Result<BTreeMap<String, Vec<Key>>, Failure> {
     let mut pools: BTreeMap<String, Vec<Key>> = BTreeMap::new();
     for (key, _) in store.list("workers/").await.map_err(Failure::runtime)? {
         let Some((pool, _)) = key.as_str().rsplit_once('/') else { continue };
         pools.entry(pool.to_owned()).or_default().push(key);
+    }
+    let mut used = of_nodes.to_vec();
+    for (_, record) in registry::list(store).await.map_err(Failure::runtime)? {
+        let Ok(record) = record else { continue };
+        let Scheme::Snowflake { layout, .. } = &record.definition.scheme else { continue };
+        let has_datacenter = layout.width(Field::Datacenter) > 0;
+        let datacenters = of_nodes.iter().filter(|_| has_datacenter).map(Pool::datacenter);
+        used.extend(datacenters.map(|datacenter| Pool::new(*layout, datacenter)));
+        if !has_datacenter {
+            used.push(Pool::new(*layout, DatacenterId(0)));
+        }
+    }
+    for pool in used {
+        pools.entry(pool.prefix().trim_end_matches('/').to_owned()).or_default();
     }
     Ok(pools)
 }

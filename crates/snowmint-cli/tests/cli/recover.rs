@@ -90,7 +90,10 @@ fn a_restored_sqlite_file_gives_no_number_again_once_it_was_recovered() {
         let plan = bench.out(&args);
         assert!(plan.contains("counter segments/tickets") && plan.contains("nothing was changed"), "{plan}");
         let done = bench.out(&[&args[..], &["--yes"]].concat());
-        assert!(done.contains("may be used; no worker is free before"), "{done}");
+        assert!(
+            done.contains("may be used; no worker of a pool that is reserved above is free before"),
+            "{done}"
+        );
     });
     assert_eq!(by_the_node, 0);
     let by_the_operator = sqlite(|bench, _| {
@@ -136,6 +139,7 @@ fn a_counter_that_the_store_lacks_is_made_and_a_store_without_leases_says_so() {
     let made = plan.lines().find(|line| line.starts_with("counter segments/tickets")).unwrap();
     assert!(!made.ends_with(" 0") && plan.contains("tickets has counters that the backup lacks"), "{plan}");
     assert!(plan.contains("counter segments/orders"), "{plan}");
+    let plan = bench.out(&["store", "recover", "--store", &new, "--add", "0"]);
     assert!(plan.contains("no records, so no worker can be reserved: start no node before"), "{plan}");
 }
 
@@ -161,5 +165,35 @@ fn a_damaged_worker_is_named_and_the_others_are_recovered() {
     });
     let counter = ran.out.lines().position(|line| line.starts_with("counter segments/tickets"));
     assert!(damaged.is_some() && damaged < counter, "{}", ran.out);
-    assert!(ran.out.contains("may be used; no worker is free before"), "{}", ran.out);
+    assert!(
+        ran.out.contains("may be used; no worker of a pool that is reserved above is free before"),
+        "{}",
+        ran.out
+    );
+}
+
+/// Goal: no worker is free of a pool that the backup lacks and that a node or a namespace uses, and the last line claims no
+/// more. Method: a node in a datacenter of its own, and a namespace of another layout; a store without a lease.
+#[test]
+fn pools_that_the_backup_lacks_are_reserved() {
+    let bench = Bench::new();
+    let [old, new] = ["old.db", "new.db"].map(|name| format!("sqlite:{}", bench.path(name).display()));
+    for store in [&old, &new] {
+        bench.out(&["store", "init", "--store", store]);
+    }
+    let layout = ["--layout", "time:41 datacenter:2 worker:3 sequence:17 epoch:2020-01-01"];
+    bench.out(&[&["ns", "add", "wide", "--scheme", "snowflake", "--store", &new][..], &layout].concat());
+    let mut node = bench.serve(&["--store", &old, "--datacenter", "3"]);
+    let address = format!("http://{}", node.ready("http"));
+    let done = bench.out(&["store", "recover", "--store", &new, "--nodes", &address, "--add", "0", "--yes"]);
+    for (pool, workers) in [(".worker5.", 32), (".worker3.", 8)] {
+        let reserved = |line: &str| {
+            line.starts_with("leases  workers/")
+                && line.contains(pool)
+                && line.contains(&format!(".in3: 0 records, {workers} new"))
+        };
+        assert!(done.lines().any(reserved), "{pool}: {done}");
+    }
+    let last = done.lines().last().unwrap();
+    assert!(last.contains("start no node that uses another layout or datacenter before then"), "{last}");
 }
