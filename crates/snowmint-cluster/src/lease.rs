@@ -14,4 +14,4 @@ pub use keeper::{Keeper, KeeperConfig, KeeperConfigError, LeaseFailure, LeaseSta
 pub use keepers::{Caller, Keepers, Workers, WorkersError};
 pub use pool::Pool;
 pub use record::{Record, RecordError, Tag};
-pub use saved::{SavedLeases, SavedLeasesError, SavedPlaceError, Unusable};
+pub use saved::{SavedLeases, SavedLeasesError, SavedList, SavedPlaceError, Unusable};

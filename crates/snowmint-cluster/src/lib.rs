@@ -22,7 +22,7 @@ pub use identity::{Holder, HolderError, IdentityError, Ipv4Network, WorkerSource
 pub use lease::protocol::WorkerChoice;
 pub use lease::{
     Caller, Keeper, KeeperConfig, KeeperConfigError, Keepers, LeaseFailure, LeaseStatus, NoId, Pool,
-    SavedLeases, SavedLeasesError, SavedPlaceError, Unusable, Workers, WorkersError,
+    SavedLeases, SavedLeasesError, SavedList, SavedPlaceError, Unusable, Workers, WorkersError,
 };
 pub use namespace::{NamespaceError, NamespaceName, NamespaceNameError, pin};
 pub use node_clock::NodeClock;

@@ -19,7 +19,7 @@ use snowmint_cluster::namespace::registry::{self, Again};
 use snowmint_cluster::namespace::{
     Definition, NamespaceError, NamespaceRecord, NumberSource, Scheme, SegmentScheme, TextForm,
 };
-use snowmint_cluster::{NamespaceName, NoNumber, SavedLeases};
+use snowmint_cluster::{NamespaceName, NoNumber, SavedLeases, SavedList};
 use snowmint_store::{Store, StoreError};
 use tokio::sync::{Notify, mpsc, oneshot};
 use tokio::task::JoinSet;
@@ -184,11 +184,12 @@ impl Registrar {
         let is_wanted = |name: &NamespaceName| next.iter().any(|it| it.name() == name);
         self.pending.keep(is_wanted);
         self.claims.retain(|name, _| is_wanted(name));
+        // A list on the disk that names too much matters only to a restart without the store, within a window.
         if let Err(error) = self.save_served(&next).await {
             self.complain(&format!(
-                "{STAY}this node cannot save in its data directory what it may serve without the store: {error}"
+                "this node cannot save in its data directory what it may serve without the store: {error}; remove served.json \
+                 there before the node starts without its store"
             ));
-            return Ok(());
         }
         if Self::differ(served.namespaces(), &next) {
             self.mint.serve(next);
@@ -262,8 +263,8 @@ impl Registrar {
         }
         let (saved, list) = (saved.clone(), names.clone());
         let written = tokio::task::spawn_blocking(move || saved.save_served(&list)).await;
-        written.map_err(io::Error::other)??;
-        self.saved_served = Some(names);
+        // Removed, it is written again at the next look.
+        self.saved_served = (written.map_err(io::Error::other)?? == SavedList::Written).then_some(names);
         Ok(())
     }
 

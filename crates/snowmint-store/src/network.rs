@@ -208,7 +208,8 @@ impl<M: Mark> Hosts<M> {
             return Err(Refusal::new(StoreErrorKind::Other, text));
         }
         if let Some(text) = self.parted(&answers) {
-            return Err(Refusal::new(StoreErrorKind::Other, text));
+            // A member that is behind shows the view before for a while.
+            return Err(Refusal::new(StoreErrorKind::Unavailable, text));
         }
         let mut refusals = Vec::with_capacity(answers.len());
         let mut seen = self.seen();

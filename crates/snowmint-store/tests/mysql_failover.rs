@@ -377,7 +377,7 @@ async fn the_parts_of_a_galera_cluster_are_two_servers() {
     flush(pair.second(), 1);
     let both = [pair.first(), pair.second()].map(|it| it.address().to_string());
     let (kind, error) = refused(&url).await;
-    assert_eq!(kind, Some(StoreErrorKind::Other), "{error}");
+    assert_eq!(kind, Some(StoreErrorKind::Unavailable), "{error}");
     assert!(both.iter().all(|it| error.contains(it)) && error.contains("Galera"), "{error}");
     // One member by two names is one.
     let port = pair.second().port();

@@ -39,6 +39,7 @@ use snowmint::utc::Utc;
 use super::pool::Pool;
 pub use places::SavedPlaceError;
 pub(super) use saver::Saver;
+pub use served::SavedList;
 
 use crate::Holder;
 use file::LeaseFile;

@@ -16,6 +16,9 @@ use crate::mint::{Maker, Namespace};
 /// At most so often a lasting loss is told.
 const TOLD_EACH: Duration = Duration::from_mins(1);
 
+/// How the reason ends why a namespace is not served whose record says otherwise than this node's flags or file.
+const TOLD_OTHERWISE: &str = "this node's flags or file name it, so the store must have it as they say";
+
 /// What this node knows of records that the store has lost.
 #[derive(Debug, Default)]
 pub(super) struct Lost {
@@ -159,21 +162,20 @@ impl Registrar {
         if !self.lost.names.contains(name) && !self.told.tells(name) {
             return None;
         }
-        let is_running = before.is_some_and(|it| !matches!(it.maker(), Maker::Missing(_)));
-        if !is_running && let Err(error) = self.told.check_record(name, record) {
-            let why =
-                format!("{error}; this node's flags or file name it, so the store must have it as they say");
-            if let Some(before) = before.filter(|it| matches!(it.maker(), Maker::Missing(it) if **it == *why))
-            {
-                return Some(Arc::clone(before));
-            }
+        // One that was refused before is judged afresh: its definition is none that this node served.
+        let refused =
+            |it: &&Arc<Namespace>| matches!(it.maker(), Maker::Missing(why) if why.ends_with(TOLD_OTHERWISE));
+        let Some(before) = before.filter(|it| !refused(it)) else {
+            let Err(error) = self.told.check_record(name, record) else {
+                self.lost.names.remove(name);
+                return None;
+            };
+            let why = format!("{error}; {TOLD_OTHERWISE}");
             self.complain(&format!("namespace {name} is not served: {why}"));
-            let (definition, maker) = (record.definition.clone(), Maker::Missing(why.into()));
-            return Some(Arc::new(Namespace::new(name.clone(), definition, maker, &self.config.wall)));
-        }
-        let Some(before) = before else {
-            self.lost.names.remove(name);
-            return None;
+            let (definition, maker) = (record.definition.clone(), Maker::Missing(why.as_str().into()));
+            let same = before.filter(|it| matches!(it.maker(), Maker::Missing(it) if **it == *why));
+            let fresh = || Arc::new(Namespace::new(name.clone(), definition, maker, &self.config.wall));
+            return Some(same.map_or_else(fresh, Arc::clone));
         };
         match before.definition().may_become(definition, name) {
             Ok(()) => {

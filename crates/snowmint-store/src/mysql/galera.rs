@@ -23,8 +23,8 @@ pub(crate) struct View {
     /// Which of the views of the cluster it is.
     number: String,
     size: usize,
-    /// The addresses of all members.
-    members: BTreeSet<String>,
+    /// The addresses of all members, sorted. Several may say `AUTO`.
+    members: Vec<String>,
 }
 
 impl View {
@@ -36,12 +36,15 @@ impl View {
         if !is_member || state.chars().all(|it| matches!(it, '0' | '-')) {
             return None;
         }
+        let mut members: Vec<_> =
+            value("wsrep_incoming_addresses").split(',').map(ToOwned::to_owned).collect();
+        members.sort_unstable();
         Some(Self {
             state: state.to_owned(),
             member: value("wsrep_gcomm_uuid").to_owned(),
             number: value("wsrep_cluster_conf_id").to_owned(),
             size: value("wsrep_cluster_size").parse().ok()?,
-            members: value("wsrep_incoming_addresses").split(',').map(ToOwned::to_owned).collect(),
+            members,
         })
     }
 
@@ -50,9 +53,10 @@ impl View {
         format!("galera {}", self.state)
     }
 
-    /// Whether another member keeps what this one loses in a crash.
-    pub(super) const fn is_shared(&self) -> bool {
-        self.size > 1
+    /// Whether another member keeps what this one loses in a crash: an arbitrator counts as a member, and keeps nothing. It
+    /// has no address.
+    pub(super) fn is_shared(&self) -> bool {
+        self.members.iter().filter(|it| !it.trim().is_empty()).count() > 1
     }
 }
 
@@ -138,6 +142,13 @@ mod tests {
         ] {
             assert!(parted(&parts), "{parts:?}");
         }
+    }
+
+    #[test]
+    fn an_arbitrator_keeps_nothing() {
+        let is_shared = |members: &str| view("a", "2", members).view.unwrap().is_shared();
+        assert!(is_shared("h1,h2") && is_shared("AUTO,AUTO") && is_shared(",h1,h2"));
+        assert!(!is_shared("h1,") && !is_shared(",h1") && !is_shared("h1"));
     }
 
     #[test]

@@ -16,6 +16,15 @@ use crate::NamespaceName;
 
 const FILE: &str = "served.json";
 
+/// What became of the list of namespaces that a node saves with its leases.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum SavedList {
+    /// It is on the disk.
+    Written,
+    /// It could not be written, and the one before was removed: without the store the node serves nothing.
+    Removed,
+}
+
 #[derive(Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Wire {
@@ -36,17 +45,21 @@ impl SavedLeases {
         names.iter().filter_map(|name| NamespaceName::new(name).ok()).collect()
     }
 
-    /// Saves the namespaces that may be served under a saved lease. Once it returns, the list is on the disk.
+    /// Saves the namespaces that may be served under a saved lease. Once it returns, the list is on the disk, or where it
+    /// could not be written, there is none.
     ///
     /// # Errors
     ///
     /// The file system's, where the list can be neither written nor removed: the one before may still be there.
-    pub fn save_served(&self, namespaces: &BTreeSet<NamespaceName>) -> io::Result<()> {
+    pub fn save_served(&self, namespaces: &BTreeSet<NamespaceName>) -> io::Result<SavedList> {
         let LockedFolder { path, identity, origin, .. } = &*self.folder;
         let namespaces = namespaces.iter().map(|name| name.as_str().to_owned()).collect();
         let wire = Wire { namespaces, origin: origin.clone(), folder: identity.clone() };
         let file = path.join(FILE);
-        replace(&file, &serde_json::to_vec(&wire)?).or_else(|_| remove(&file))
+        match replace(&file, &serde_json::to_vec(&wire)?) {
+            Ok(()) => Ok(SavedList::Written),
+            Err(_) => remove(&file).map(|()| SavedList::Removed),
+        }
     }
 }
 
@@ -84,7 +97,10 @@ mod tests {
         saved.save_served(&names(&["default"])).unwrap();
         // In the way of the file that is written first.
         fs::create_dir(folder.path().join("served.json.new")).unwrap();
-        saved.save_served(&names(&["default", "orders"])).unwrap();
+        assert_eq!(saved.save_served(&names(&["default", "orders"])).unwrap(), SavedList::Removed);
         assert_eq!(saved.served(), names(&[]));
+        fs::remove_dir(folder.path().join("served.json.new")).unwrap();
+        assert_eq!(saved.save_served(&names(&["default", "orders"])).unwrap(), SavedList::Written);
+        assert_eq!(saved.served(), names(&["default", "orders"]));
     }
 }
