@@ -202,6 +202,9 @@ struct Holding {
     granted: bool,
     /// Whether the tag is still that of a process before this one, which may have written another since.
     resumed: bool,
+    /// The tag under which this process resumed the lease of one before it. That one counted up to here, this one counts
+    /// on from a random number: only of numbers up to this one is it known that the lease was held after them.
+    resumed_from: Option<Tag>,
     /// The end of the newest grant that was acknowledged.
     acknowledged_until_unix_ms: u64,
     /// When that was, by the steady clock; `None` once it has settled or was forgotten.
@@ -213,14 +216,16 @@ impl Holding {
     fn writer_of(&self, found: Tag) -> Writer {
         let (held, found_number) = (self.held.tag.number(), found.number());
         let is_after = |first: u64, then: u64| (1..=u64::from(u32::MAX)).contains(&then.wrapping_sub(first));
+        let is_up_to = |last: u64| found_number == last || is_after(found_number, last);
         if !self.is_of_our_line(found) {
             Writer::Another
-        } else if !self.resumed {
-            if is_after(held, found_number) { Writer::UsSince } else { Writer::UsBefore }
-        } else if is_after(found_number, held) {
+        } else if !self.resumed && is_after(held, found_number) {
+            Writer::UsSince
+        } else if is_up_to(held) || self.resumed_from.is_some_and(|tag| is_up_to(tag.number())) {
             Writer::UsBefore
         } else {
-            // The process before this one may have written after it was saved.
+            // A process that resumed this lease, or the one that this process resumed it from: both may live, and if each took
+            // the other's record for an older one of its own, both would use the lease.
             Writer::Another
         }
     }
@@ -233,7 +238,7 @@ impl Holding {
 /// Who wrote a record, by its tag.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Writer {
-    /// This line of processes, before the grant that is held: the store forgot that grant.
+    /// This line of processes, no later than the grant that is held: the store forgot that grant, or forgot it for a while.
     UsBefore,
     /// This process, after the grant that is held, though the store said that nothing was written; or a copy of it.
     UsSince,
@@ -342,6 +347,7 @@ impl<B: Begin> Protocol<B> {
             held,
             granted: true,
             resumed: true,
+            resumed_from: Some(held.tag),
             acknowledged_until_unix_ms: held.until_unix_ms,
             acknowledged_steady_ms: None,
         };
@@ -984,6 +990,10 @@ impl<B: Begin> Protocol<B> {
             Some(Holding { granted: true, held, .. }) => (true, held.until_unix_ms),
             _ => (false, from_unix_ms),
         };
+        let resumed_from = match write.purpose {
+            Purpose::Claim => None,
+            Purpose::Renew | Purpose::Release { .. } => self.held.and_then(|holding| holding.resumed_from),
+        };
         self.held = Some(Holding {
             held: Held {
                 worker: write.worker,
@@ -994,6 +1004,7 @@ impl<B: Begin> Protocol<B> {
             },
             granted,
             resumed: false,
+            resumed_from,
             acknowledged_until_unix_ms: until_unix_ms,
             acknowledged_steady_ms: Some(now.steady_ms),
         });

@@ -97,6 +97,7 @@ impl<B: Rule> Moment<B> {
             place(&mut renaming.lines, Tag(protocol.next_tag).line());
             if let (false, Some(holding)) = (has_lines, &mut protocol.held) {
                 holding.resumed = false;
+                holding.resumed_from = None;
             }
             forget_times(protocol);
             protocol.failures = 0;
@@ -185,7 +186,10 @@ fn each_name_inside<B>(protocol: &mut Protocol<B>, each: &mut dyn FnMut(Name<'_>
         write.known_tag.iter_mut().for_each(|tag| each(Name::Tag(tag)));
         write.attempts.iter_mut().for_each(|attempt| each(Name::Tag(&mut attempt.tag)));
     }
-    each_name_of_held(held.as_mut().map(|holding| &mut holding.held), each);
+    if let Some(holding) = held {
+        each_name_of_held(Some(&mut holding.held), each);
+        holding.resumed_from.iter_mut().for_each(|tag| each(Name::Tag(tag)));
+    }
     for candidate in candidates {
         each_name_of_expected(&mut candidate.expected, each);
     }

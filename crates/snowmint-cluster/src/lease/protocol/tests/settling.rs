@@ -238,7 +238,7 @@ fn ones_own_record_at_another_revision_is_renewed_from_there() {
 }
 
 /// A process that resumes knows the tags of the one before it: an older one means that the store forgot, a newer one that the
-/// other renewed after it saved.
+/// other renewed after it saved. That stays so after its first renewal.
 #[test]
 fn a_resumed_lease_tells_older_from_newer_tags_of_its_line() {
     let line = 5 << 64;
@@ -249,16 +249,33 @@ fn a_resumed_lease_tells_older_from_newer_tags_of_its_line() {
         from_unix_ms: NOW,
         until_unix_ms: NOW + 5000,
     };
-    for (number, forgot) in [(69, true), (71, false), (1 << 60, false)] {
-        let mut protocol = Protocol::resume(settings(WorkerChoice::Any), 7 << 64 | 1 << 50, held);
+    let own = 1 << 50;
+    for (number, renewed, forgot) in [
+        (69, false, true),
+        (71, false, false),
+        (1 << 60, false, false),
+        (69, true, true),
+        (70, true, true),
+        (own + 1, true, true),
+        (71, true, false),
+        (1 << 60, true, false),
+    ] {
+        let mut protocol = Protocol::resume(settings(WorkerChoice::Any), 7 << 64 | own, held);
         protocol.step(at(NOW), Input::Wake);
         let tag = swap_of(&protocol.step(at(NOW), listed(vec![]))).2.tag;
         assert_eq!((tag.line(), tag.number()), (line, (1 << 50) + 1), "its own place in the same line");
+        if renewed {
+            protocol.step(at(NOW), done(5));
+            protocol.step(at(NOW), Input::Wake);
+            protocol.step(at(NOW), done(6));
+            protocol.step(at(NOW), Input::Wake);
+        }
         protocol.step(at(NOW), Input::Swapped(Ok(Swapped::Conflict)));
         let found = Entry { revision: Revision(3), ..entry(9, "me", NOW + 4000, line | number) };
         let turn = protocol.step(at(NOW), Input::Loaded(Ok(Some(found))));
-        assert_eq!(matches!(turn.events[..], [Event::StoreForgot { .. }]), forgot, "{turn:?}");
-        assert_eq!(matches!(turn.events[..], [Event::Lost { .. }]), !forgot, "{turn:?}");
+        let case = format!("{number}, renewed: {renewed}: {turn:?}");
+        assert_eq!(matches!(turn.events[..], [Event::StoreForgot { .. }]), forgot, "{case}");
+        assert_eq!(matches!(turn.events[..], [Event::Lost { .. }]), !forgot, "{case}");
     }
 }
 
@@ -284,38 +301,80 @@ fn a_process_restored_from_its_memory_goes_no_further_than_its_lease() {
     }
 }
 
+/// Whether one of two machines that hold one lease, whose claim is at revision 1, loses it within 60 rounds. They renew in
+/// turn, each with random bits of its own.
+fn one_loses(mut machines: [Protocol; 2], claim: Record, dice: &mut Dice) -> bool {
+    let worker = machines[0].held().unwrap().worker;
+    let (mut record, mut revision) = (claim, 1);
+    (1..=60).any(|round| {
+        let now = at(NOW + round * 3000);
+        machines.iter_mut().any(|machine| {
+            machine.salt(u8::try_from(dice.below(256)).unwrap());
+            let mut turn = machine.step(now, Input::Wake);
+            loop {
+                if turn.events.iter().any(|event| matches!(event, Event::Lost { .. })) {
+                    return true;
+                }
+                let input = match turn.next {
+                    Next::Call(Call::Swap { expected, record: new, .. }) => {
+                        if expected == Expected::Revision(Revision(revision)) {
+                            (record, revision) = (new, revision + 1);
+                            done(revision)
+                        } else {
+                            Input::Swapped(Ok(Swapped::Conflict))
+                        }
+                    }
+                    Next::Call(Call::Load(_)) => found(worker, revision, &record),
+                    // A machine that resumed compares its clock first.
+                    Next::Call(Call::Look { .. }) => listed(vec![]),
+                    _ => return false,
+                };
+                turn = machine.step(now, input);
+            }
+        })
+    })
+}
+
 /// Goal: of two copies of one process that both live, one notices. Method: they renew in turn, each with random bits of its own.
 #[test]
 fn of_two_copies_of_a_process_one_loses_the_lease() {
     for seed in 0..100 {
-        let mut dice = Dice::of(seed);
-        let (first, worker) = holding();
-        let mut copies = [first.clone(), first];
-        let (mut record, mut revision) = (entry(worker.0, "me", NOW + WINDOW, 8).record.unwrap(), 1);
-        let ends = (1..=60).find(|round| {
-            let now = at(NOW + round * 3000);
-            copies.iter_mut().any(|copy| {
-                copy.salt(u8::try_from(dice.below(256)).unwrap());
-                let mut turn = copy.step(now, Input::Wake);
-                loop {
-                    let input = match turn.next {
-                        Next::Call(Call::Swap { expected, record: new, .. }) => {
-                            if expected == Expected::Revision(Revision(revision)) {
-                                (record, revision) = (new, revision + 1);
-                                done(revision)
-                            } else {
-                                Input::Swapped(Ok(Swapped::Conflict))
-                            }
-                        }
-                        Next::Call(Call::Load(_)) => found(worker, revision, &record),
-                        _ => return matches!(turn.events[..], [Event::Lost { .. }]),
-                    };
-                    turn = copy.step(now, input);
-                }
-            })
-        });
-        assert!(ends.is_some(), "{seed}");
+        let (copy, worker) = holding();
+        let claim = entry(worker.0, "me", NOW + WINDOW, 8).record.unwrap();
+        assert!(one_loses([copy.clone(), copy], claim, &mut Dice::of(seed)), "{seed}");
     }
+}
+
+/// Goal: of a process that resumed a saved lease and a copy of the one that saved it, one notices. Method: as above.
+#[test]
+fn of_a_resumed_process_and_the_one_before_it_one_loses_the_lease() {
+    for seed in 0..100 {
+        let mut dice = Dice::of(seed);
+        let (before, worker) = holding();
+        let held = before.held().unwrap();
+        let claim = entry(worker.0, "me", held.until_unix_ms, held.tag.0).record.unwrap();
+        let number = dice.below(u64::MAX);
+        let resumed = Protocol::resume(settings(WorkerChoice::Any), u128::from(number), held);
+        for machines in [[resumed.clone(), before.clone()], [before.clone(), resumed.clone()]] {
+            assert!(one_loses(machines, claim.clone(), &mut dice), "{seed}");
+        }
+    }
+}
+
+/// A failover that was noticed is undone: the newest grant is there again.
+#[test]
+fn a_grant_that_is_back_after_it_was_forgotten_is_renewed() {
+    let (mut protocol, worker) = holding();
+    let renewal = swap_of(&protocol.step(at(NOW + 3000), Input::Wake)).2;
+    protocol.step(at(NOW + 3000), done(2));
+    protocol.step(at(NOW + 6000), Input::Wake);
+    protocol.step(at(NOW + 6000), Input::Swapped(Ok(Swapped::Conflict)));
+    let claim = Record { until_unix_ms: NOW + WINDOW, tag: Tag(renewal.tag.0 - 1), ..renewal.clone() };
+    let turn = protocol.step(at(NOW + 6000), found(worker, 1, &claim));
+    assert_eq!(swap_of(&turn).1, Expected::Revision(Revision(1)));
+    protocol.step(at(NOW + 6000), Input::Swapped(Ok(Swapped::Conflict)));
+    let turn = protocol.step(at(NOW + 6000), found(worker, 2, &renewal));
+    assert_eq!(swap_of(&turn).1, Expected::Revision(Revision(2)));
 }
 
 #[test]
