@@ -252,7 +252,7 @@ async fn redis() {
 
 /// Goal: a failover that loses acknowledged additions makes no number come twice; without the wait it does. Method: a
 /// replica hears nothing of its primary for a second in which nodes draw, and is promoted once that is killed: what it
-/// acknowledged meanwhile is lost.
+/// acknowledged meanwhile is lost. Other nodes start then, as those that ran may know what the replica lacks.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn redis_promotes_a_replica_that_lacks_the_newest_additions() {
     const MAY_LOSE: Duration = Duration::from_secs(5);
@@ -272,9 +272,9 @@ async fn lose_by_failover(setting: &str, most: Duration) -> usize {
         .sizes(50..=50)
         .target(Duration::from_millis(10))
         .reserve(Duration::ZERO)
-        .patience(Duration::from_mins(1));
-    let nodes = nodes(&url, "segments/failover", &config).await;
-    let clients = Clients::start(&nodes, 4);
+        .patience(Duration::from_secs(20));
+    let running = nodes(&url, "segments/failover", &config).await;
+    let clients = Clients::start(&running, 4);
     clients.until_given_more(300).await;
     let begin = Instant::now();
     // Nobody listens there.
@@ -285,8 +285,11 @@ async fn lose_by_failover(setting: &str, most: Duration) -> usize {
     replica.promote();
     // Beyond what the nodes were told the test would say nothing.
     assert!(lost < most, "the machine is too slow: {lost:?}");
-    clients.until_given_more(600).await;
-    let (given, _) = clients.stop().await;
+    let later = nodes(&url, "segments/failover", &config).await;
+    let others = Clients::start(&later, 4);
+    others.until_given_more(600).await;
+    let (mut given, _) = clients.stop().await;
+    given.extend(others.stop().await.0);
     duplicates(&given)
 }
 

@@ -125,6 +125,10 @@ impl<M: Mark> Hosts<M> {
         Self { all, first: AtomicUsize::new(0), seen: Mutex::new(M::default()) }
     }
 
+    pub(crate) fn all(&self) -> &[Host] {
+        &self.all
+    }
+
     /// Whether there is more than one host, so that more than one may accept writes.
     pub(crate) const fn are_several(&self) -> bool {
         self.all.len() > 1

@@ -2,6 +2,7 @@
 //! Reads run as scripts too: only a server that could be written now is believed.
 
 mod cause;
+pub(crate) mod cluster;
 mod history;
 mod link;
 pub(crate) mod opening;
@@ -69,11 +70,18 @@ const REBUILDS: usize = 3;
 ///   and so is an old primary that comes back restarted while this store uses its successor.
 /// - *A primary that was replaced* since this store was opened (by its `master_replid`), and one that does not continue
 ///   the primary in use while that gives no answer.
+/// - *A promoted replica that lacks what has settled*: it left the primary in use before the place (`master_repl_offset`)
+///   where that was longer ago than `may_lose`. Processes that are started later use it.
+/// - *A member of a cluster with replicas* whose `cluster-node-timeout` and 2 s are longer than `may_lose`, unless its
+///   `min-replicas-max-lag` with `min-replicas-to-write`, and 2 s, are not, or `wait_replicas` is the number of its replicas.
+/// - *A member of a cluster that is cut off* from the others (`cluster_state:fail`), or claims the keys in an older
+///   configuration epoch than another member that was seen.
 ///
 /// # Calls
 ///
-/// A call takes at most `timeout_ms` (and `wait_ms`), with connecting. One connection carries all calls. At most once a
-/// second a call first asks all hosts of the URL for their role and settings, on connections that are kept.
+/// A call takes at most `timeout_ms` (and `wait_ms`), with connecting. One connection carries all calls. A call
+/// is not sent unless all hosts of the URL, and the members of a cluster, told their role and settings in the second before.
+/// Several hosts are asked beside the calls, on connections that are kept; after a pause the first call asks them.
 ///
 /// # URL
 ///
@@ -308,6 +316,6 @@ pub(crate) fn schema(url: &str) -> Result<String, crate::UrlError> {
          {fence}   a counter\n\
          # Rights of the user of the nodes:\n\
          ACL SETUSER ... on >... resetkeys ~{tag} +eval +evalsha +hget +hmget +hset +hincrby +zadd +zcard +zrangebylex \
-         +setrange +persist +incr +scan +wait +time +ping +info +select +cluster|slots\n"
+         +setrange +persist +incr +scan +wait +time +ping +info +select +cluster|slots +cluster|info +cluster|nodes +config|get\n"
     ))
 }

@@ -339,7 +339,7 @@ async fn a_cluster_is_followed_beyond_the_nodes_of_the_url() {
     eventually(|| heir.command(&["CLUSTER", "REPLICATE", &id]) == "OK").await;
     heir.wait_connected();
     eventually(|| owner.command(&["CLUSTER", "SLOTS"]).contains(&heir.port().to_string())).await;
-    let store = open(&url(&seed)).await;
+    let store = open(&format!("{}?may_lose=17s", url(&seed))).await;
     put(&*store, "a", b"1").await;
     seed.kill9();
     put(&*store, "a", b"2").await;
@@ -356,6 +356,90 @@ async fn a_cluster_is_followed_beyond_the_nodes_of_the_url() {
     assert_eq!(found.unwrap().value, b"2");
     put(&*store, "a", b"3").await;
     assert_eq!(heir.command(&["HGET", "{snowmint}:record:a", "v"]), "3");
+}
+
+/// Three members of a cluster: the owner of all slots but one, its replica, and one that has that slot.
+async fn cluster() -> [Redis; 3] {
+    let members = [(); 3].map(|()| Redis::with(&["--cluster-enabled", "yes"]));
+    let [owner, heir, witness] = &members;
+    owner.command(&["CLUSTER", "ADDSLOTSRANGE", "1", "16383"]);
+    witness.command(&["CLUSTER", "ADDSLOTS", "0"]);
+    for node in [heir, witness] {
+        node.command(&["CLUSTER", "MEET", "127.0.0.1", &owner.port().to_string()]);
+    }
+    let ids = members.each_ref().map(|it| it.command(&["CLUSTER", "MYID"]));
+    let all_know_all =
+        || members.iter().all(|it| ids.iter().all(|id| it.command(&["CLUSTER", "NODES"]).contains(id)));
+    eventually(all_know_all).await;
+    eventually(|| heir.command(&["CLUSTER", "REPLICATE", &ids[0]]) == "OK").await;
+    heir.wait_connected();
+    let follows = format!("slave {}", ids[0]);
+    for node in &members {
+        eventually(|| node.command(&["CLUSTER", "INFO"]).contains("cluster_state:ok")).await;
+        eventually(|| node.command(&["CLUSTER", "NODES"]).contains(&follows)).await;
+    }
+    members
+}
+
+/// Goal: a primary that is cut off from the other members of its cluster is left for the one that replaced it, whether it
+/// knows that it is cut off or not. Method: it is told to forget the others, which lasts for a minute; with full coverage
+/// it then refuses all calls, and without it goes on to take them.
+#[tokio::test]
+async fn a_member_that_is_cut_off_is_left_for_its_heir() {
+    for coverage in ["yes", "no"] {
+        let [owner, heir, witness] = cluster().await;
+        let hosts = format!("redis://{},{}?may_lose=17s&timeout_ms=2000", owner.address(), heir.address());
+        let store = open(&hosts).await;
+        put(&*store, "a", b"1").await;
+        heir.wait_synced(&owner);
+        owner.command(&["CONFIG", "SET", "cluster-require-full-coverage", coverage]);
+        for other in [&heir, &witness] {
+            let id = other.command(&["CLUSTER", "MYID"]);
+            assert_eq!(owner.command(&["CLUSTER", "FORGET", &id]), "OK");
+        }
+        let state = if coverage == "yes" { "cluster_state:fail" } else { "cluster_state:ok" };
+        eventually(|| owner.command(&["CLUSTER", "INFO"]).contains(state)).await;
+        assert_eq!(heir.command(&["CLUSTER", "FAILOVER", "TAKEOVER"]), "OK");
+        let started = tokio::time::Instant::now();
+        let mut writes = 2;
+        while heir.command(&["HGET", "{snowmint}:record:a", "v"]) == "1" {
+            assert!(started.elapsed() < Duration::from_secs(30), "coverage {coverage}: the heir is not used");
+            let Ok(Some(found)) = store.load(&key("a")).await else { continue };
+            let next = writes.to_string();
+            store.compare_and_set(&key("a"), Expected::Revision(found.revision), next.as_bytes()).await.ok();
+            writes += 1;
+        }
+        println!("coverage {coverage}: the heir is used after {:?}", started.elapsed());
+        assert_eq!(owner.info("role"), "master", "the cut has healed");
+        // Nor does the old one pass for it when it is all there is.
+        heir.pause();
+        let error = store.load(&key("a")).await.unwrap_err();
+        assert_eq!(error.kind(), StoreErrorKind::Unavailable, "{error}");
+        heir.resume();
+    }
+}
+
+/// Goal: what a member acknowledges while it is cut off is within `may_lose`. Method: values below and above, and a
+/// member that ends by itself without its replica.
+#[tokio::test]
+async fn a_cluster_needs_a_loss_that_covers_a_cut() {
+    let [owner, heir, _witness] = cluster().await;
+    let hosts = format!("redis://{},{}", owner.address(), heir.address());
+    let may_lose = |loss: &str| format!("{hosts}?may_lose={loss}");
+    for url in [hosts.clone(), may_lose("16s")] {
+        let (kind, error) = refused(&url).await;
+        assert_eq!(kind, Some(StoreErrorKind::Other), "{error}");
+        assert!(error.contains("cluster-node-timeout") && error.contains("at least 17000ms"), "{error}");
+    }
+    open(&may_lose("17s")).await;
+    open(&format!("{hosts}?wait_replicas=1")).await;
+    for (setting, value) in [("min-replicas-to-write", "1"), ("min-replicas-max-lag", "1")] {
+        assert_eq!(owner.command(&["CONFIG", "SET", setting, value]), "OK");
+    }
+    refused(&hosts).await;
+    let store = open(&may_lose("3s")).await;
+    owner.command(&["CONFIG", "SET", "min-replicas-to-write", "0"]);
+    assert_eq!(until_it_fails(&*store).await.kind(), StoreErrorKind::Other);
 }
 
 #[tokio::test]

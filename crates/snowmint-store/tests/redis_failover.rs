@@ -226,6 +226,91 @@ async fn an_old_primary_that_comes_back_is_left_alone() {
     assert_eq!(until_it_answers(&*store).await.as_deref(), Some(&b"2"[..]));
 }
 
+/// Loads until the store refuses for good, writing meanwhile.
+async fn until_it_is_refused(store: &dyn Store) -> String {
+    until(store, "a refusal", |found| {
+        let error = found.as_ref().err()?;
+        (error.kind() == StoreErrorKind::Other).then(|| error.to_string())
+    })
+    .await
+}
+
+/// Writes for some seconds, so that what was written first has settled.
+async fn write_and_settle(store: &dyn Store, value: &[u8]) {
+    let started = Instant::now();
+    while started.elapsed() < store.may_lose() + Duration::from_secs(2) {
+        put(store, "a", value).await;
+        sleep(Duration::from_millis(20)).await;
+    }
+}
+
+/// Goal: a replica that lacks what has settled is not used, although nobody else accepts writes. Method: of two replicas
+/// one is promoted and used; it dies, and the other is promoted, which never followed it.
+#[tokio::test]
+async fn a_replica_that_never_followed_the_primary_is_refused() {
+    let (first, second) = pair();
+    let third = Redis::replica_of(&first, &[]);
+    third.wait_connected();
+    let store = open(&url(&[&first, &second, &third])).await;
+    write_and_settle(&*store, b"1").await;
+    second.wait_synced(&first);
+    third.wait_synced(&first);
+    first.kill9();
+    second.promote();
+    assert_eq!(until_it_answers(&*store).await.as_deref(), Some(&b"1"[..]), "an ordinary failover");
+    write_and_settle(&*store, b"2").await;
+    second.kill9();
+    third.promote();
+    let error = until_it_is_refused(&*store).await;
+    println!("{error}");
+    assert!(
+        error.contains(&third.address().to_string()) && error.contains("lost writes in a failover"),
+        "{error}"
+    );
+    assert_eq!(third.command(&["HGET", "{snowmint}:record:a", "v"]), "1");
+    // A process that is started on purpose uses it.
+    open(&url(&[&first, &second, &third])).await;
+}
+
+/// Goal: a failover that lost more than `may_lose` is refused. Method: a replica that heard nothing for longer.
+#[tokio::test]
+async fn a_replica_that_lagged_for_longer_than_may_lose_is_refused() {
+    let (first, second) = pair();
+    let store = open(&url(&[&first, &second])).await;
+    put(&*store, "a", b"1").await;
+    second.wait_synced(&first);
+    let nobody = snowmint_test_servers::Proxy::start(first.address());
+    nobody.refuse();
+    let port = nobody.address().port().to_string();
+    assert_eq!(second.command(&["REPLICAOF", "127.0.0.1", &port]), "OK");
+    write_and_settle(&*store, b"2").await;
+    first.kill9();
+    second.promote();
+    let error = until_it_is_refused(&*store).await;
+    assert!(error.contains("lost writes in a failover"), "{error}");
+}
+
+/// Goal: a host that swallows everything delays no call. Method: calls one after the other, for some times the second in
+/// which all hosts have to be asked.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_silent_host_delays_no_call() {
+    let server = Redis::start();
+    let silent = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    let hosts = format!("redis://{},{}", server.address(), silent.local_addr().unwrap());
+    let store = open(&hosts).await;
+    let (started, mut slow, mut calls) = (Instant::now(), Vec::new(), 0);
+    while started.elapsed() < Duration::from_secs(12) {
+        let call = Instant::now();
+        put(&*store, "a", b"1").await;
+        calls += 1;
+        // What a call that asks the silent host by itself takes at least.
+        slow.extend(Some(call.elapsed()).filter(|it| *it >= Duration::from_millis(450)));
+    }
+    println!("{calls} calls, slow: {slow:?}");
+    // Six and more wait if calls ask; a busy machine may delay some.
+    assert!(slow.len() < 4, "of {calls} calls {slow:?}");
+}
+
 /// What a writer knows to have been written, and when.
 type Acknowledged = Vec<(Instant, u64)>;
 

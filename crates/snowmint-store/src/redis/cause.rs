@@ -78,7 +78,7 @@ pub(super) fn refusal(error: &RedisError) -> Refusal {
 pub(super) fn is_about_the_server(said: &ServerError) -> bool {
     let text = said.details().unwrap_or_default();
     matches!(said.kind(), Some(ServerErrorKind::MasterDown | ServerErrorKind::BusyLoading))
-        || ["READONLY", "NOREPLICAS"].iter().any(|word| has_word(said.code(), text, word))
+        || ["READONLY", "NOREPLICAS", "CLUSTERDOWN"].iter().any(|word| has_word(said.code(), text, word))
 }
 
 fn refused(said: &ServerError, effect: Effect) -> (StoreErrorKind, String) {

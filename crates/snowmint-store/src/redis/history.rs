@@ -1,7 +1,15 @@
 //! Which primary a store uses, and which lines of writes it has left behind.
 //! A primary that is replaced and not told goes on with its line; the one that replaces it begins another.
 
+use std::collections::VecDeque;
+use std::time::Duration;
+
+use tokio::time::Instant;
+
 use crate::location::Host;
+
+/// How many positions are remembered in the time that the newest writes may be lost.
+const SAMPLES: u32 = 8;
 
 /// The line of writes of one server.
 ///
@@ -13,18 +21,60 @@ pub(super) struct Line {
     pub(super) now: String,
     /// `master_replid2`: the line that it continues, as after a promotion; empty for none.
     pub(super) before: String,
+    /// `second_repl_offset`: the first position that it does not share with the line before.
+    pub(super) branched: u64,
+    /// `master_repl_offset`: how far it has come. Lines go on counting where the line before ended.
+    pub(super) position: u64,
+}
+
+/// When all hosts were asked: before the first question, and after the last answer.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Asked {
+    pub(super) from: Instant,
+    pub(super) until: Instant,
 }
 
 /// What a store knows of its primaries.
 #[derive(Default, Debug)]
 pub(super) struct History {
     /// The one that is used, and its line.
-    primary: Option<(Host, String)>,
-    left: Vec<String>,
+    primary: Option<(Host, Used)>,
+    left: Vec<Used>,
     /// Whether its host has told by now that it is none any more.
     is_gone: bool,
     /// Whether a server that continues its line was seen, and both have not been one again since.
     is_doubted: bool,
+}
+
+/// A line that is or was used.
+#[derive(Default, Debug)]
+struct Used {
+    name: String,
+    /// Where it was, and when that was heard.
+    samples: VecDeque<(Instant, u64)>,
+    /// What no failover may lose: the line was there already, and still the one in use `may_lose` later.
+    settled: Option<u64>,
+}
+
+impl Used {
+    fn new(name: String) -> Self {
+        Self { name, ..Self::default() }
+    }
+
+    /// Notes where the line is. What was there long enough before the question has settled.
+    fn note(&mut self, position: u64, asked: Asked, may_lose: Duration) {
+        while let Some((heard, old)) = self.samples.front().copied()
+            && asked.from.saturating_duration_since(heard) >= may_lose
+        {
+            self.settled = self.settled.max(Some(old));
+            self.samples.pop_front();
+        }
+        let is_due =
+            |(heard, _): &(Instant, u64)| asked.until.saturating_duration_since(*heard) >= may_lose / SAMPLES;
+        if self.samples.back().is_none_or(is_due) {
+            self.samples.push_back((asked.until, position));
+        }
+    }
 }
 
 impl History {
@@ -50,7 +100,7 @@ impl History {
 
     /// The line of the primary that is used.
     pub(super) fn line(&self) -> Option<&str> {
-        self.primary.as_ref().map(|(_, line)| &**line)
+        self.primary.as_ref().map(|(_, line)| &*line.name)
     }
 
     /// Whether a server that accepts writes may be the primary, or a second one; if not, says why.
@@ -59,17 +109,18 @@ impl History {
     /// comes back before it is told to follow: whoever was connected when there was only one can tell which it is. It may
     /// once the one that is used is gone.
     pub(super) fn judge(&mut self, host: &Host, line: &Line) -> Result<(), String> {
-        let Some((at, now)) = &self.primary else {
+        let Some((at, Used { name: now, .. })) = &self.primary else {
             return Ok(());
         };
-        if self.left.contains(&line.now) {
+        let was_left = |name: &str| self.left.iter().any(|it| it.name == name);
+        if was_left(&line.now) {
             return Err(format!(
                 "is a primary that another has replaced (replication id {}), and lacks what was written since; make it a \
                  replica of {at}",
                 line.now
             ));
         }
-        let continues = *now == line.before || self.left.contains(&line.before);
+        let continues = *now == line.before || was_left(&line.before);
         self.is_doubted |= continues && *now != line.now;
         if self.is_doubted || self.is_gone || at == host || *now == line.now {
             return Ok(());
@@ -80,15 +131,50 @@ impl History {
         ))
     }
 
-    /// Goes on with a primary that was judged.
-    pub(super) fn accept(&mut self, host: &Host, line: Line) {
-        if let Some((_, now)) = &self.primary
-            && *now != line.now
-        {
-            self.left.push(now.clone());
+    /// What the only server that accepts writes lacks of what has settled; `None` if nothing is known of that.
+    ///
+    /// Not asked before it is certain that it is the only one: until then it counts as a second primary. A line that it
+    /// has nothing to do with says nothing, as after a restart.
+    pub(super) fn lacks(&self, line: &Line) -> Option<String> {
+        let (_, now) = self.primary.as_ref().filter(|(_, now)| now.name != line.now)?;
+        let mut lines = self.left.iter().chain([now]);
+        let before = lines.find(|it| it.name == line.before)?;
+        let lost = |at: u64, name: &str| {
+            format!(
+                "has the writes of replication id {} up to {} only, and {at} of {name} was seen longer ago than may_lose, \
+                 so it lost writes in a failover; go back to the server that has them, or recover the store before the \
+                 nodes are restarted",
+                line.before,
+                line.branched.saturating_sub(1)
+            )
+        };
+        match before.settled {
+            Some(settled) if line.branched <= settled => return Some(lost(settled, &before.name)),
+            _ => {}
         }
-        self.primary = Some((host.clone(), line.now));
+        // It left the line before those that followed.
+        lines.find_map(|later| Some(lost(later.settled?, &later.name)))
+    }
+
+    /// Goes on with a primary that was judged and lacks nothing.
+    pub(super) fn accept(&mut self, host: &Host, line: Line, asked: Asked, may_lose: Duration) {
+        let mut used = match self.primary.take() {
+            Some((_, used)) if used.name == line.now => used,
+            before => {
+                self.left.extend(before.map(|(_, used)| Used { samples: VecDeque::new(), ..used }));
+                Used::new(line.now)
+            }
+        };
+        used.note(line.position, asked, may_lose);
+        self.primary = Some((host.clone(), used));
         self.is_doubted = false;
+    }
+
+    /// Goes on with a member of a cluster, which decides by itself who is the primary. Keys that move to another member
+    /// may come back to one that was left.
+    pub(super) fn accept_member(&mut self, host: &Host, line: Line, asked: Asked, may_lose: Duration) {
+        self.accept(host, line, asked, may_lose);
+        self.left.clear();
     }
 }
 
@@ -101,14 +187,19 @@ mod tests {
     }
 
     fn line(now: &str, before: &str) -> Line {
-        Line { now: now.to_owned(), before: before.to_owned() }
+        Line { now: now.to_owned(), before: before.to_owned(), ..Line::default() }
+    }
+
+    fn accept(history: &mut History, at: &str, line: Line) {
+        let now = Instant::now();
+        history.accept(&host(at), line, Asked { from: now, until: now }, Duration::from_secs(2));
     }
 
     /// Whether a server may be the primary, which is used then.
     fn used(history: &mut History, at: &str, now: &str, before: &str) -> bool {
         let accepted = history.judge(&host(at), &line(now, before)).is_ok();
         if accepted {
-            history.accept(&host(at), line(now, before));
+            accept(history, at, line(now, before));
         }
         accepted
     }
@@ -145,7 +236,7 @@ mod tests {
         assert!(judged(&mut history, "B", "x", ""), "the primary was restarted");
         assert!(judged(&mut history, "C", "c", "a"), "another has continued a line of ours");
         assert!(judged(&mut history, "D", "x", ""), "nobody knows any more");
-        history.accept(&host("B"), line("b", "a"));
+        accept(&mut history, "B", line("b", "a"));
         assert!(!judged(&mut history, "D", "x", ""));
         assert!(judged(&mut history, "C", "c", "b"), "another was promoted");
     }
@@ -158,8 +249,43 @@ mod tests {
         assert!(!history.is_gone() && history.judge(&stranger.0, &stranger.1).is_err());
         history.is_none(&host("B"));
         assert!(history.is_gone() && history.judge(&stranger.0, &stranger.1).is_ok());
-        history.accept(&stranger.0, stranger.1);
+        accept(&mut history, "A", stranger.1);
         history.begin();
         assert!(history.judge(&host("B"), &line("z", "")).is_err(), "what was gone was asked before");
+    }
+
+    /// Goal: a failover that lost more than it may is refused, and no other. Method: a line that grows by 10 a second,
+    /// and successors that left it earlier and later; `may_lose` is 2 s.
+    #[tokio::test(start_paused = true)]
+    async fn a_server_that_lost_what_has_settled_is_refused() {
+        let grown =
+            |now: &str, before: &str, branched, position| Line { branched, position, ..line(now, before) };
+        let mut history = History::default();
+        for second in 0..10_u64 {
+            accept(&mut history, "A", grown("a", "", 0, second * 10));
+            tokio::time::advance(Duration::from_secs(1)).await;
+        }
+        // The last answer said 90; 70 was there 2 s before.
+        for branched in [71, 80, 91] {
+            assert_eq!(history.lacks(&grown("b", "a", branched, 200)), None, "{branched}");
+        }
+        for branched in [1, 70] {
+            let lack = history.lacks(&grown("b", "a", branched, 200)).unwrap();
+            assert!(
+                lack.contains("lost writes in a failover") && lack.contains("70 of a"),
+                "{branched}: {lack}"
+            );
+        }
+        assert_eq!(history.lacks(&grown("x", "", 0, 0)), None, "a restart");
+        accept(&mut history, "B", grown("b", "a", 91, 91));
+        // Nothing of that has settled.
+        assert_eq!(history.lacks(&grown("c", "a", 71, 71)), None);
+        tokio::time::advance(Duration::from_secs(2)).await;
+        accept(&mut history, "B", grown("b", "a", 91, 95));
+        assert_eq!(history.lacks(&grown("b", "a", 91, 95)), None, "the one that is used");
+        let lack = history.lacks(&grown("c", "a", 91, 300)).unwrap();
+        assert!(lack.contains("id a up to 90 only, and 91 of b"), "{lack}");
+        assert_eq!(history.lacks(&grown("c", "b", 92, 92)), None);
+        assert!(history.lacks(&grown("c", "b", 91, 91)).is_some());
     }
 }

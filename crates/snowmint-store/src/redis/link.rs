@@ -2,16 +2,17 @@
 //! Of its own rather than the crate's manager, to tell for certain whether a command was sent. Every second all hosts
 //! are asked anew, on connections that stand: settings change, and so does who is the primary.
 
-use std::sync::{MutexGuard, PoisonError};
+use std::sync::{Arc, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use redis::aio::MultiplexedConnection;
 use redis::{AsyncConnectionConfig, Client, Pipeline, RedisError, ServerError, ServerErrorKind, Value};
 use tokio::sync::Mutex;
+use tokio::task::JoinSet;
 use tokio::time::{Instant, timeout_at};
 
 use super::cause;
-use super::history::History;
+use super::history::{Asked, History};
 use super::opening::{self, Settings, Told};
 use crate::StoreErrorKind;
 use crate::location::Host;
@@ -24,10 +25,14 @@ const SENDS: usize = 4;
 /// A call is not sent unless all hosts were asked in this time before it. Less than what a failover loses by the
 /// default of `may_lose`: a grant that a replaced primary has acknowledged is then not confirmed by it.
 const ASK_EVERY: Duration = Duration::from_secs(1);
+/// When several hosts are asked beside the calls: early enough to hear of a silent one before the last answer is too old.
+const ASK_AHEAD: Duration = Duration::from_millis(350);
+/// How long that may take; others than the primary have an eighth of it.
+const ASK_BESIDE: Duration = Duration::from_secs(4);
 /// How long a host that swallowed a question is not asked, while another is the primary. No longer than the others: a
 /// host that was promoted while it was silent is heard of as soon as it answers again.
 const SILENCE: Duration = ASK_EVERY;
-/// How often a member of a cluster is asked for the others, and how many of them are remembered.
+/// How often the member of a cluster that is used is asked for the others, and how many of them are remembered.
 const LEARN_EVERY: Duration = Duration::from_secs(5);
 const MEMBERS: usize = 16;
 
@@ -49,11 +54,20 @@ pub(super) enum Failure {
 }
 
 pub(super) struct Link {
+    shared: Arc<Shared>,
+    /// At most one task, which asks the hosts beside the calls.
+    asking: std::sync::Mutex<JoinSet<()>>,
+}
+
+/// What calls share with the task that asks beside them.
+struct Shared {
     settings: Settings,
     hosts: Hosts,
     limit: Duration,
-    state: Mutex<State>,
-    /// Apart from the state, which is locked while hosts are asked; never locked across an await.
+    /// Held while hosts are asked.
+    turn: Mutex<()>,
+    /// This and what is known are never locked across an await.
+    state: std::sync::Mutex<State>,
     known: std::sync::Mutex<Known>,
 }
 
@@ -62,11 +76,14 @@ struct State {
     open: Option<Open>,
     /// Where a cluster says that the keys are now.
     moved_to: Option<Host>,
+    /// When hosts were last asked beside the calls.
+    refreshed: Option<Instant>,
 }
 
 struct Open {
     server: Connected,
     used: Instant,
+    /// Before all hosts were asked.
     asked: Instant,
 }
 
@@ -77,7 +94,6 @@ struct Connected {
     host: Host,
     /// Its own, so that a failure closes the connection that it happened on and no later one.
     number: u64,
-    in_a_cluster: bool,
 }
 
 /// A host that was asked, and what it told.
@@ -94,9 +110,13 @@ struct Known {
     asking: Vec<Host>,
     /// Those that are not asked until then.
     silent: Vec<(Host, Instant)>,
-    /// The nodes of the cluster, for when those of the URL are gone.
+    /// The nodes of the cluster: those of the URL may be gone, or not be the ones with our keys.
     members: Vec<Host>,
     learned: Option<Instant>,
+    /// Of the members that were asked this time the one that owns our slot, with its epoch.
+    owner: Option<(u64, Answer)>,
+    /// The greatest epoch of an owner so far: each has a greater one than the owner that it replaced.
+    epoch: u64,
     history: History,
 }
 
@@ -128,8 +148,9 @@ impl Known {
 
 impl Link {
     pub(super) fn new(settings: Settings, hosts: Vec<Host>, limit: Duration) -> Self {
-        let hosts = Hosts::new(hosts);
-        Self { settings, hosts, limit, state: Mutex::default(), known: std::sync::Mutex::default() }
+        let (hosts, turn, state) = (Hosts::new(hosts), Mutex::default(), std::sync::Mutex::default());
+        let shared = Shared { settings, hosts, limit, turn, state, known: std::sync::Mutex::default() };
+        Self { shared: Arc::new(shared), asking: std::sync::Mutex::default() }
     }
 
     /// Sends commands, the first of which may be a script by its hash, and returns their answers.
@@ -138,7 +159,8 @@ impl Link {
         effect: Effect,
         pipeline: &(impl Fn(bool) -> Pipeline + Sync),
     ) -> Result<Vec<Value>, Failure> {
-        let deadline = Instant::now() + self.limit;
+        let limit = self.shared.limit;
+        let deadline = Instant::now() + limit;
         let (mut by_hash, mut may_repeat) = (true, effect == Effect::Reads);
         let mut failure = None;
         for _ in 0..SENDS {
@@ -147,11 +169,11 @@ impl Link {
             let sending = connection.send_packed_commands(&pipeline, 0, pipeline.len());
             match timeout_at(deadline, sending).await {
                 Err(_) => {
-                    self.close(number, None).await;
-                    return Err(Failure::Late(self.limit));
+                    self.shared.close(number, None);
+                    return Err(Failure::Late(limit));
                 }
                 Ok(Err(error)) => {
-                    self.close(number, None).await;
+                    self.shared.close(number, None);
                     failure = Some(Failure::Broken(error));
                     if !may_repeat {
                         break;
@@ -162,7 +184,7 @@ impl Link {
                     None => return Ok(answers),
                     Some(said) => {
                         by_hash &= said.kind() != Some(ServerErrorKind::NoScript);
-                        let again = self.follow(number, &said).await;
+                        let again = self.shared.follow(number, &said);
                         failure = Some(Failure::Refused(said));
                         if !again {
                             break;
@@ -171,121 +193,192 @@ impl Link {
                 },
             }
         }
-        Err(failure.unwrap_or(Failure::Late(self.limit)))
+        Err(failure.unwrap_or(Failure::Late(limit)))
     }
 
+    /// A connection that stands, with its number, to a server that was the primary when all hosts were asked last.
+    async fn connection(&self, deadline: Instant) -> Result<(MultiplexedConnection, u64), Refusal> {
+        let shared = &*self.shared;
+        let server = if let Some(server) = shared.stands(deadline).await {
+            self.ask_ahead();
+            server
+        } else {
+            let turn = timeout_at(deadline, shared.turn.lock()).await;
+            let _turn = turn.map_err(|_| Refusal::late(shared.limit))?;
+            // Another may have asked meanwhile.
+            match shared.stands(deadline).await {
+                Some(server) => server,
+                None => shared.connect(deadline).await?,
+            }
+        };
+        Ok((server.connection, server.number))
+    }
+
+    /// The line of writes that the primary in use adds to; none in a cluster.
+    pub(super) fn line(&self) -> Option<String> {
+        let known = self.shared.known();
+        let line = known.history.line().filter(|_| known.learned.is_none());
+        line.map(ToOwned::to_owned)
+    }
+
+    /// Asks all hosts beside the calls before the last answers are too old, so that no call waits for a host that is
+    /// silent.
+    fn ask_ahead(&self) {
+        let mut asking = self.asking.lock().unwrap_or_else(PoisonError::into_inner);
+        while asking.try_join_next().is_some() {}
+        if asking.is_empty() && self.shared.begin_refresh() {
+            let shared = Arc::clone(&self.shared);
+            asking.spawn(async move { shared.refresh().await });
+        }
+    }
+}
+
+impl Shared {
     /// Does what a refusal asks for, and says whether to send again. What was refused has not happened.
-    async fn follow(&self, number: u64, said: &ServerError) -> bool {
+    fn follow(&self, number: u64, said: &ServerError) -> bool {
         match said.kind() {
             Some(ServerErrorKind::NoScript) => true,
             Some(ServerErrorKind::Moved) => {
                 let target = said.details().and_then(moved_to);
                 let again = target.is_some();
-                self.close(number, target).await;
+                self.close(number, target);
                 again
             }
             _ => {
                 // A replica now, or about to end: look for the primary next time.
                 if cause::is_about_the_server(said) {
-                    self.close(number, None).await;
+                    self.close(number, None);
                 }
                 false
             }
         }
     }
 
-    /// The line of writes that the primary in use adds to; none in a cluster.
-    pub(super) fn line(&self) -> Option<String> {
-        self.known().history.line().map(ToOwned::to_owned)
+    /// The connection of the last call, if all hosts were asked lately and it still answers.
+    async fn stands(&self, deadline: Instant) -> Option<Connected> {
+        let is_fresh = |open: &&mut Open| open.asked.elapsed() < ASK_EVERY;
+        let (mut server, unused) = {
+            let mut state = self.state();
+            let open = state.open.as_mut().filter(is_fresh)?;
+            (open.server.clone(), open.used.elapsed())
+        };
+        if unused >= IDLE && !answers_ping(&mut server.connection, half(deadline)).await {
+            self.close(server.number, None);
+            return None;
+        }
+        let mut state = self.state();
+        let open = state.open.as_mut().filter(is_fresh).filter(|it| it.server.number == server.number)?;
+        open.used = Instant::now();
+        Some(server)
     }
 
-    /// A connection that stands, with its number, to a server that was the primary when all hosts were asked last.
-    async fn connection(&self, deadline: Instant) -> Result<(MultiplexedConnection, u64), Refusal> {
-        let mut state =
-            timeout_at(deadline, self.state.lock()).await.map_err(|_| Refusal::late(self.limit))?;
-        let open = match state.open.take() {
-            Some(open) if open.asked.elapsed() >= ASK_EVERY => self.ask_again(open.server, deadline).await?,
-            Some(mut open) if open.used.elapsed() >= IDLE => {
-                if answers_ping(&mut open.server.connection, half(deadline)).await {
-                    open
-                } else {
-                    self.connect(None, deadline).await?
+    /// Whether it is time to ask all hosts beside the calls; not at each call while that fails.
+    fn begin_refresh(&self) -> bool {
+        let several = self.hosts.are_several() || !self.known().members.is_empty();
+        let mut state = self.state();
+        let is_due = several
+            && state.open.as_ref().is_some_and(|it| it.asked.elapsed() >= ASK_AHEAD)
+            && state.refreshed.is_none_or(|it| it.elapsed() >= ASK_AHEAD / 2);
+        if is_due {
+            state.refreshed = Some(Instant::now());
+        }
+        is_due
+    }
+
+    /// Asks all hosts once more. Where one must not be used, the next call asks them itself before it goes anywhere, and
+    /// hears why; where none answers, the connection that stands serves until the last answers are too old.
+    async fn refresh(&self) {
+        let _turn = self.turn.lock().await;
+        match self.connect(Instant::now() + self.limit.min(ASK_BESIDE)).await {
+            Ok(_) => {}
+            Err(refusal) if refusal.kind == StoreErrorKind::Unavailable => {}
+            Err(_) => self.state().open = None,
+        }
+    }
+
+    /// Asks all hosts who is the primary, and goes on with that one.
+    async fn connect(&self, deadline: Instant) -> Result<Connected, Refusal> {
+        let from = Instant::now();
+        let (mut server, told) = self.find(deadline).await?;
+        {
+            let mut known = self.known();
+            if let Some(line) = told.line() {
+                if let Some(lack) = known.history.lacks(&line) {
+                    return Err(Refusal::new(
+                        StoreErrorKind::Other,
+                        format!("{}: the server {lack}", server.host),
+                    ));
+                }
+                let (asked, may_lose) = (Asked { from, until: Instant::now() }, self.settings.may_lose);
+                match told.member() {
+                    None => known.history.accept(&server.host, line, asked, may_lose),
+                    Some(_) => known.history.accept_member(&server.host, line, asked, may_lose),
                 }
             }
-            Some(open) => open,
-            None => self.connect(state.moved_to.take(), deadline).await?,
-        };
-        let found = (open.server.connection.clone(), open.server.number);
-        state.open = Some(Open { used: Instant::now(), ..open });
-        Ok(found)
-    }
-
-    /// Asks all hosts who is the primary; in a cluster, which decides that by itself, the one with our keys.
-    async fn ask_again(&self, server: Connected, deadline: Instant) -> Result<Open, Refusal> {
-        if !server.in_a_cluster {
-            return self.connect(None, deadline).await;
-        }
-        match self.ask(&Hosts::new(vec![server.host]), Instant::now() + half(deadline)).await {
-            Err(refusal) if refusal.kind == StoreErrorKind::Other => Err(refusal),
-            Err(_) => self.connect(None, deadline).await,
-            asked => asked,
-        }
-    }
-
-    async fn connect(&self, moved_to: Option<Host>, deadline: Instant) -> Result<Open, Refusal> {
-        if let Some(host) = moved_to {
-            match self.ask(&Hosts::new(vec![host]), Instant::now() + half(deadline)).await {
-                Err(refusal) if refusal.kind != StoreErrorKind::Other => {}
-                asked => return asked,
+            if let Some(epoch) = told.member().and_then(|it| it.claims(self.settings.slot).ok()) {
+                known.epoch = epoch;
             }
-        }
-        let until = if self.known().members.is_empty() { deadline } else { Instant::now() + half(deadline) };
-        let refusal = match self.ask(&self.hosts, until).await {
-            Err(refusal) if refusal.kind != StoreErrorKind::Other => refusal,
-            asked => return asked,
-        };
-        let members = self.known().members.clone();
-        if members.is_empty() {
-            return Err(refusal);
-        }
-        self.ask(&Hosts::new(members), deadline).await.map_err(|other| {
-            let text = format!("{}; other nodes of the cluster: {}", refusal.text, other.text);
-            Refusal { text, ..refusal }
-        })
-    }
-
-    /// Asks hosts who is the primary, on connections that stand or new ones.
-    async fn ask(&self, hosts: &Hosts, deadline: Instant) -> Result<Open, Refusal> {
-        let asked = Instant::now();
-        let has_known = {
-            let mut known = self.known();
-            known.history.begin();
-            known.history.is_known()
-        };
-        let in_parts = has_known && hosts.are_several();
-        let until = if in_parts { Instant::now() + half(deadline) } else { deadline };
-        let mut found = self.ask_all(hosts, until).await;
-        // Those that were left out for the sake of a primary that is gone may have a say now.
-        if in_parts && found.is_err() && self.known().history.is_gone() {
-            found = self.ask_all(hosts, deadline).await;
-        }
-        let (server, told) = found?;
-        if let Some(line) = told.line() {
-            self.known().history.accept(&server.host, line);
         }
         told.check_settings(&self.settings).map_err(|refusal| {
             let text = format!("{}: {}", server.host, refusal.text);
             Refusal { text, ..refusal }
         })?;
-        Ok(Open { server, used: Instant::now(), asked })
+        if told.member().is_some() && self.known().learned.is_none_or(|it| it.elapsed() >= LEARN_EVERY) {
+            self.learn(&mut server, deadline).await;
+        }
+        let open = Open { server: server.clone(), used: Instant::now(), asked: from };
+        self.state().open = Some(open);
+        Ok(server)
     }
 
-    async fn ask_all(&self, hosts: &Hosts, deadline: Instant) -> Result<Answer, Refusal> {
-        // Left by a call that was dropped.
-        self.known().asking.clear();
-        let found = hosts.connect(deadline, |host| self.ask_one(host, deadline)).await;
-        self.known().end(found.is_ok());
-        found.map(|it| it.connection)
+    /// Asks all hosts who is the primary, and once more if the first answers say whom else to ask.
+    async fn find(&self, deadline: Instant) -> Result<Answer, Refusal> {
+        let moved_to = self.state().moved_to.take();
+        let others = |known: &Known| -> Vec<Host> {
+            let others = moved_to.iter().chain(&known.members).filter(|it| !self.hosts.all().contains(it));
+            others.cloned().collect()
+        };
+        let others_before = {
+            let mut known = self.known();
+            known.history.begin();
+            others(&known)
+        };
+        let in_parts = self.hosts.are_several() || !others_before.is_empty();
+        let until = if in_parts { Instant::now() + half(deadline) } else { deadline };
+        let refusal = match self.ask(&others_before, until).await {
+            Err(refusal) if refusal.kind != StoreErrorKind::Other => refusal,
+            found => return found,
+        };
+        // Those that were left out for the sake of a primary that is gone may have a say now, and a member that has not
+        // our keys knows who has them.
+        let (others, again) = {
+            let known = self.known();
+            let others = others(&known);
+            let again = in_parts && (known.history.is_gone() || !known.history.is_known());
+            (others.clone(), again || others != others_before)
+        };
+        if again { self.ask(&others, deadline).await } else { Err(refusal) }
+    }
+
+    /// Asks the hosts of the URL and others who is the primary, on connections that stand or new ones.
+    async fn ask(&self, others: &[Host], deadline: Instant) -> Result<Answer, Refusal> {
+        {
+            let mut known = self.known();
+            // Left by a call that was dropped.
+            known.asking.clear();
+            known.owner = None;
+        }
+        let ask = |host| self.ask_one(host, deadline);
+        let found = if others.is_empty() {
+            self.hosts.connect(deadline, ask).await
+        } else {
+            let all = self.hosts.all().iter().chain(others).cloned().collect();
+            Hosts::new(all).connect(deadline, ask).await
+        };
+        let mut known = self.known();
+        known.end(found.is_ok());
+        let answer = found?.connection;
+        Ok(known.owner.take().map_or(answer, |(_, owner)| owner))
     }
 
     /// Whether a host accepts writes. Whether it may be used is asked once it is certain that no other does.
@@ -297,13 +390,29 @@ impl Link {
         let (server, told) = answer?;
         known.standing.push(server.clone());
         told.check_role().inspect_err(|_| known.history.is_none(&host))?;
-        let line = told.line();
-        if let Some(line) = &line {
-            let judged = known.history.judge(&host, line);
-            judged.map_err(|text| Refusal::new(StoreErrorKind::Unavailable, text))?;
-        }
+        let server_now = if let Some(member) = told.member() {
+            // A cluster decides by itself who owns a slot, but a member that is cut off does not hear of it.
+            let epoch = member.claims(self.settings.slot)?;
+            if epoch < known.epoch {
+                let text = format!(
+                    "owned these keys in epoch {epoch}, and another member has owned them since, in epoch {}",
+                    known.epoch
+                );
+                return Err(Refusal::new(StoreErrorKind::Unavailable, text));
+            }
+            if known.owner.as_ref().is_none_or(|it| it.0 < epoch) {
+                known.owner = Some((epoch, (server.clone(), told.clone())));
+            }
+            None
+        } else {
+            let line = told.line();
+            if let Some(line) = &line {
+                let judged = known.history.judge(&host, line);
+                judged.map_err(|text| Refusal::new(StoreErrorKind::Unavailable, text))?;
+            }
+            line.map(|it| it.now)
+        };
         drop(known);
-        let server_now = line.map(|it| it.now);
         Ok(Writable { connection: (server, told), server: server_now, mark: (), standing: Standing::Kept })
     }
 
@@ -314,27 +423,30 @@ impl Link {
         standing: Option<Connected>,
         deadline: Instant,
     ) -> Result<Answer, Refusal> {
-        let mut again = None;
         if let Some(mut server) = standing {
             let told = timeout_at(Instant::now() + half(deadline), Told::by(&mut server.connection)).await;
-            again = told.ok().and_then(Result::ok).map(|told| (server, told));
-        }
-        let is_new = again.is_none();
-        let (mut server, told) = match again {
-            Some(again) => again,
-            None => self.new_connection(host).await?,
-        };
-        server.in_a_cluster = told.is_in_a_cluster();
-        let learn = is_new || self.known().learned.is_none_or(|it| it.elapsed() >= LEARN_EVERY);
-        if learn && server.in_a_cluster {
-            let mut members = opening::members(&mut server.connection, host).await;
-            members.truncate(MEMBERS);
-            if !members.is_empty() {
-                let mut known = self.known();
-                (known.members, known.learned) = (members, Some(Instant::now()));
+            if let Some(told) = told.ok().and_then(Result::ok) {
+                return Ok((server, told));
             }
         }
+        let (mut server, told) = self.new_connection(host).await?;
+        // It is used only if it has our keys, but it knows who has them.
+        if told.member().is_some() && self.known().members.is_empty() {
+            self.learn(&mut server, deadline).await;
+        }
         Ok((server, told))
+    }
+
+    /// Asks a member of a cluster for the others.
+    async fn learn(&self, server: &mut Connected, deadline: Instant) {
+        let members = opening::members(&mut server.connection, &server.host);
+        let mut members = timeout_at(Instant::now() + half(deadline), members).await.unwrap_or_default();
+        members.truncate(MEMBERS);
+        let mut known = self.known();
+        known.learned = Some(Instant::now());
+        if !members.is_empty() {
+            known.members = members;
+        }
     }
 
     async fn new_connection(&self, host: &Host) -> Result<Answer, Refusal> {
@@ -355,19 +467,24 @@ impl Link {
             known.count += 1;
             known.count
         };
-        Ok((Connected { connection, host: host.clone(), number, in_a_cluster: false }, told))
+        Ok((Connected { connection, host: host.clone(), number }, told))
     }
 
-    async fn close(&self, number: u64, moved_to: Option<Host>) {
-        let mut state = self.state.lock().await;
+    fn close(&self, number: u64, moved_to: Option<Host>) {
+        let mut state = self.state();
         if state.open.as_ref().is_some_and(|it| it.server.number == number) {
             state.open = None;
             state.moved_to = moved_to;
         }
+        drop(state);
         self.known().standing.retain(|it| it.number != number);
     }
 
-    /// A panic leaves nothing half done here, so a poisoned lock is as good as any other.
+    /// A panic leaves nothing half done here or there, so a poisoned lock is as good as any other.
+    fn state(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
     fn known(&self) -> MutexGuard<'_, Known> {
         self.known.lock().unwrap_or_else(PoisonError::into_inner)
     }

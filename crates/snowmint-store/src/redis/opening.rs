@@ -8,6 +8,7 @@ use redis::{
     ConnectionAddr, ConnectionInfo, IntoConnectionInfo, RedisConnectionInfo, Value, from_redis_value_ref,
 };
 
+use super::cluster::{self, Member};
 use super::history::Line;
 use super::link::Link;
 use super::server::{Copies, Server};
@@ -34,6 +35,12 @@ pub(super) struct Settings {
     address: Address,
     /// Whether to refuse a server that writes nothing to its disk.
     must_keep: bool,
+    /// What the user says that a failover may lose.
+    pub(super) may_lose: Duration,
+    /// How many replicas have to have each write.
+    copies: u64,
+    /// Where a cluster keeps the keys; `None` for a look at all keys.
+    pub(super) slot: Option<u16>,
 }
 
 /// How to reach a host.
@@ -48,7 +55,7 @@ enum Address {
 pub(super) fn parse(url: &str) -> Result<RedisStore, UrlError> {
     let mut location = location(url)?;
     let names = Names { prefix: prefix(&mut location)? };
-    let mut server = take(&mut location)?;
+    let mut server = take(&mut location, Some(&names.fence()))?;
     location.finish(&format!("prefix, {PARAMETERS}"))?;
     if names.prefix != PREFIX {
         server.name = format!("{}?prefix={}", server.name, names.prefix);
@@ -67,8 +74,8 @@ pub(crate) fn location(url: &str) -> Result<Location, UrlError> {
     Ok(location)
 }
 
-/// Takes out what a connection needs; other parameters are left.
-pub(crate) fn take(location: &mut Location) -> Result<Server, UrlError> {
+/// Takes out what a connection needs; other parameters are left. All calls are about keys in the slot of `key`.
+pub(crate) fn take(location: &mut Location, key: Option<&str>) -> Result<Server, UrlError> {
     let database = database(location)?;
     let copies = copies(location)?;
     let must_keep = network::durable(location)? && copies.is_none();
@@ -82,7 +89,10 @@ pub(crate) fn take(location: &mut Location) -> Result<Server, UrlError> {
     let limit = network::timeout(location)? + Duration::from_millis(wait);
     let may_lose = network::may_lose(location, MAY_LOSE)?;
     let name = format!("{}://{}/{database}", location.scheme, location.shown_hosts());
-    let link = Link::new(Settings { login, password, address, must_keep }, location.hosts.clone(), limit);
+    let slot = key.map(|key| cluster::slot(cluster::hash_tag(key).unwrap_or(key)));
+    let wanted = copies.map_or(0, |it| it.wanted);
+    let settings = Settings { login, password, address, must_keep, may_lose, copies: wanted, slot };
+    let link = Link::new(settings, location.hosts.clone(), limit);
     Ok(Server::new(link, copies, may_lose, name))
 }
 
@@ -176,8 +186,11 @@ fn tls_address(example: &ConnectionAddr, host: String, port: u16) -> ConnectionA
 }
 
 /// What a server tells of itself. Those of clouds may hide some of it, and are then not refused for it.
+#[derive(Clone)]
 pub(super) struct Told {
     text: String,
+    /// `None` outside of clusters.
+    member: Option<Member>,
 }
 
 impl Told {
@@ -190,7 +203,11 @@ impl Told {
         let answers = connection.send_packed_commands(&info, 0, info.len()).await;
         let answers = answers.map_err(|error| cause::refusal(&error))?;
         let told = answers.iter().filter_map(|answer| from_redis_value_ref::<String>(answer).ok());
-        Ok(Self { text: told.collect::<Vec<_>>().concat() })
+        let mut told = Self { text: told.collect::<Vec<_>>().concat(), member: None };
+        if told.field("cluster_enabled") == "1" {
+            told.member = Some(Member::by(connection).await?);
+        }
+        Ok(told)
     }
 
     fn field(&self, name: &str) -> &str {
@@ -198,19 +215,24 @@ impl Told {
         value.map(str::trim).unwrap_or_default()
     }
 
-    /// Whether it is one of several primaries, each of which holds other keys.
-    pub(super) fn is_in_a_cluster(&self) -> bool {
-        self.field("cluster_enabled") == "1"
+    /// What it says as one of several primaries, each of which holds other keys.
+    pub(super) const fn member(&self) -> Option<&Member> {
+        self.member.as_ref()
     }
 
-    /// Which line of writes it adds to. `None` for members of clusters, which have an order of their own.
+    /// Which line of writes it adds to.
     pub(super) fn line(&self) -> Option<Line> {
         // All zeros where there is none.
         let known = |field| Some(self.field(field)).filter(|it| it.contains(|sign| sign != '0'));
         let known = |field| known(field).unwrap_or_default().to_owned();
-        let line = Line { now: known("master_replid"), before: known("master_replid2") };
-        let is_known = !line.now.is_empty() && self.field("role") == "master" && !self.is_in_a_cluster();
-        is_known.then_some(line)
+        let number = |field| self.field(field).parse().unwrap_or_default();
+        let line = Line {
+            now: known("master_replid"),
+            before: known("master_replid2"),
+            branched: number("second_repl_offset"),
+            position: number("master_repl_offset"),
+        };
+        (!line.now.is_empty() && self.field("role") == "master").then_some(line)
     }
 
     /// Refuses a server whose answers may be old.
@@ -227,7 +249,8 @@ impl Told {
 
     /// Refuses a server that forgets records by its settings.
     pub(super) fn check_settings(&self, settings: &Settings) -> Result<(), Refusal> {
-        let complaint = self.complaint(settings.must_keep);
+        let of_cluster = || self.member()?.complaint(settings.may_lose, settings.copies);
+        let complaint = self.complaint(settings.must_keep).or_else(of_cluster);
         complaint.map_or(Ok(()), |text| Err(Refusal::new(StoreErrorKind::Other, text)))
     }
 
@@ -241,7 +264,8 @@ impl Told {
         }
         if must_keep && self.field("aof_enabled") == "0" {
             let text = "forgets records when it restarts (appendonly no), and two nodes may then produce duplicates; \
-                set appendonly yes and appendfsync always, or wait_replicas=, or accept it with durable=no";
+                set appendonly yes and appendfsync always in its configuration file (CONFIG SET alone ends with a \
+                restart), or wait_replicas=, or accept it with durable=no";
             return Some(text.to_owned());
         }
         None
@@ -324,7 +348,7 @@ mod tests {
 
     #[test]
     fn a_server_that_forgets_is_refused() {
-        let told = |text: &str| Told { text: text.to_owned() };
+        let told = |text: &str| Told { text: text.to_owned(), member: None };
         let refused = |text| told(text).complaint(true).is_some();
         assert!(!refused(""));
         assert!(!refused("role:master\r\nmaxmemory:0\r\nmaxmemory_policy:allkeys-lru\r\naof_enabled:1\r\n"));
@@ -339,18 +363,20 @@ mod tests {
     }
 
     #[test]
-    fn only_a_primary_by_itself_has_a_line() {
-        let line = |text: &str| Told { text: text.to_owned() }.line().map(|it| (it.now, it.before));
-        let (now, before) = line("role:master\r\nmaster_replid:a0\r\nmaster_replid2:b0\r\n").unwrap();
-        assert_eq!((&*now, &*before), ("a0", "b0"));
-        assert_eq!(line("role:master\r\nmaster_replid:a\r\nmaster_replid2:000\r\n").unwrap().1, "");
-        for other in [
-            "role:slave\r\nmaster_replid:a\r\n",
-            "role:master\r\nmaster_replid:\r\n",
-            "master_replid:a\r\n",
-            "role:master\r\nmaster_replid:a\r\ncluster_enabled:1\r\n",
-        ] {
-            assert_eq!(line(other), None, "{other}");
+    fn only_a_primary_has_a_line() {
+        let line = |text: &str| Told { text: text.to_owned(), member: None }.line();
+        let found = line(
+            "role:master\r\nmaster_replid:a0\r\nmaster_replid2:b0\r\nmaster_repl_offset:9\r\nsecond_repl_offset:7\r\n",
+        )
+        .unwrap();
+        assert_eq!((&*found.now, &*found.before, found.branched, found.position), ("a0", "b0", 7, 9));
+        let first = line("role:master\r\nmaster_replid:a\r\nmaster_replid2:000\r\nsecond_repl_offset:-1\r\n")
+            .unwrap();
+        assert_eq!((&*first.before, first.branched), ("", 0));
+        for other in
+            ["role:slave\r\nmaster_replid:a\r\n", "role:master\r\nmaster_replid:\r\n", "master_replid:a\r\n"]
+        {
+            assert!(line(other).is_none(), "{other}");
         }
     }
 

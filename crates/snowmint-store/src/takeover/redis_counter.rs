@@ -6,12 +6,12 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use async_trait::async_trait;
-use crc::{CRC_16_XMODEM, Crc};
 use redis::{Value, from_redis_value};
 
 use super::Surveyed;
 use crate::claims::{self, Sightings};
 use crate::network::Effect;
+use crate::redis::cluster::{hash_tag, slot};
 use crate::redis::opening::{self, PARAMETERS};
 use crate::redis::scripts::{self, Request};
 use crate::redis::server::Server;
@@ -21,9 +21,6 @@ use crate::{Counter, MAX_NUMBER, Mark, OpenError, Segment, StoreError, StoreErro
 pub(super) const SOURCE: &str = "redis-counter";
 pub(super) const FORM: &str = "redis-counter:redis://HOST/0?counter=KEY";
 const RESERVE: &str = "reserve";
-/// Which of its nodes a Redis Cluster keeps a key on: <https://redis.io/docs/latest/operate/oss_and_stack/reference/cluster-spec/>.
-const SLOTS: u16 = 16_384;
-const CRC16: Crc<u16> = Crc::<u16>::new(&CRC_16_XMODEM);
 const FIND: &str = "find";
 /// What a script answers that counted nothing: the key is not as it has to be, and there is no room for a mark.
 const REFUSED: Value = Value::Int(0);
@@ -219,16 +216,6 @@ fn marks_of(key: &str) -> String {
     }
 }
 
-/// What stands between the first `{` and the first `}` after it, unless that is nothing.
-fn hash_tag(key: &str) -> Option<&str> {
-    let (tag, _) = key.split_once('{')?.1.split_once('}')?;
-    Some(tag).filter(|tag| !tag.is_empty())
-}
-
-fn slot(hashed: &str) -> u16 {
-    CRC16.checksum(hashed.as_bytes()) % SLOTS
-}
-
 /// The smallest number whose text has this slot: every node comes to the same one.
 fn text_of(wanted: u16) -> String {
     let mut texts = (0_u32..).map(|number| number.to_string());
@@ -273,7 +260,9 @@ fn parse(url: &str) -> Result<(Server, String), UrlError> {
     let Some(key) = location.take("counter").filter(|it| !it.is_empty()) else {
         return Err(location.malformed(&format!("needs counter=, such as {FORM}")));
     };
-    let mut server = opening::take(&mut location)?;
+    // Several keys may be in several slots.
+    let one = Some(&*key).filter(|it| !it.contains('*'));
+    let mut server = opening::take(&mut location, one)?;
     location.finish(&format!("counter, {PARAMETERS}"))?;
     server.name = format!("{SOURCE}:{}", server.name);
     Ok((server, key))
@@ -320,6 +309,7 @@ mod tests {
     use std::collections::BTreeSet;
 
     use super::*;
+    use crate::redis::cluster::SLOTS;
 
     /// Goal: one script may count and mark. Method: the slot of both, by the rule of Redis Cluster and its own example.
     #[test]

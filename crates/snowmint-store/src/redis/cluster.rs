@@ -1,0 +1,187 @@
+//! What a member of a Redis Cluster tells of itself: whether it may be written, and how long after a cut it goes on.
+//! Two may claim the same keys, as a member that is cut off from the others hears of no failover.
+
+use std::collections::HashMap;
+use std::time::Duration;
+
+use crc::{CRC_16_XMODEM, Crc};
+use redis::aio::MultiplexedConnection;
+use redis::{FromRedisValue, RedisError, Value, from_redis_value_ref};
+
+use super::cause;
+use crate::StoreErrorKind;
+use crate::network::Refusal;
+
+/// Which of its nodes a cluster keeps a key on: <https://redis.io/docs/latest/operate/oss_and_stack/reference/cluster-spec/>.
+pub(crate) const SLOTS: u16 = 16_384;
+const CRC16: Crc<u16> = Crc::<u16>::new(&CRC_16_XMODEM);
+/// The default of Redis, for servers that do not show their settings.
+const NODE_TIMEOUT: Duration = Duration::from_secs(15);
+/// What a failover may lose besides what a member acknowledges while it is cut off: a heartbeat, and the time until
+/// nodes notice.
+const NOTICE: Duration = Duration::from_secs(2);
+
+/// The slot of what is hashed of a key: its hash tag, or all of it.
+pub(crate) fn slot(hashed: &str) -> u16 {
+    CRC16.checksum(hashed.as_bytes()) % SLOTS
+}
+
+/// The part of a key in the first pair of braces, unless that is empty.
+pub(crate) fn hash_tag(key: &str) -> Option<&str> {
+    let (tag, _) = key.split_once('{')?.1.split_once('}')?;
+    (!tag.is_empty()).then_some(tag)
+}
+
+/// A member, by its own word.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub(super) struct Member {
+    /// Whether it hears most of the others, and so accepts writes.
+    is_up: bool,
+    /// Its configuration epoch: of two members that claim a slot the one with the greater epoch owns it.
+    epoch: u64,
+    /// The first and the last slot of each range that it claims.
+    slots: Vec<(u16, u16)>,
+    /// How many members follow it, any of which may be promoted.
+    replicas: usize,
+    node_timeout: Duration,
+    /// How long it goes on without replicas, if it is set to end then.
+    max_lag: Option<Duration>,
+}
+
+impl Member {
+    /// Asks a member. Its settings may be hidden.
+    pub(super) async fn by(connection: &mut MultiplexedConnection) -> Result<Self, Refusal> {
+        let mut ask = redis::pipe();
+        ask.cmd("CLUSTER").arg("INFO").cmd("CLUSTER").arg("NODES");
+        for setting in ["cluster-node-timeout", "min-replicas-*"] {
+            ask.cmd("CONFIG").arg("GET").arg(setting);
+        }
+        let answers = connection.send_packed_commands(&ask, 0, ask.len()).await;
+        let answers = answers.map_err(|error| cause::refusal(&error))?;
+        let mut answers = answers.iter();
+        let (info, nodes) = (text(answers.next())?, text(answers.next())?);
+        let settings = answers.filter_map(|it| from_redis_value_ref::<HashMap<String, String>>(it).ok());
+        let settings: HashMap<_, _> = settings.flatten().collect();
+        Self::parse(&info, &nodes, &settings).ok_or_else(|| {
+            let text = "is a member of a cluster that does not say which slots it serves (CLUSTER NODES)";
+            Refusal::new(StoreErrorKind::Other, text)
+        })
+    }
+
+    fn parse(info: &str, nodes: &str, settings: &HashMap<String, String>) -> Option<Self> {
+        let nodes = || nodes.lines().map(|line| line.split_whitespace().collect::<Vec<_>>());
+        let myself =
+            nodes().find(|it| it.get(2).is_some_and(|flags| flags.split(',').any(|it| it == "myself")))?;
+        let id = *myself.first()?;
+        let epoch = myself.get(6)?.parse().ok()?;
+        // Those in brackets are on the move.
+        let slots = myself.iter().skip(8).filter_map(|range| {
+            let (first, last) = range.split_once('-').unwrap_or((range, range));
+            Some((first.parse().ok()?, last.parse().ok()?))
+        });
+        let setting = |name: &str| settings.get(name).and_then(|it| it.parse::<u64>().ok());
+        let least = |name| setting(name).filter(|it| *it > 0);
+        Some(Self {
+            is_up: !info.lines().any(|line| line.trim() == "cluster_state:fail"),
+            epoch,
+            slots: slots.collect(),
+            replicas: nodes().filter(|it| it.get(3) == Some(&id)).count(),
+            node_timeout: setting("cluster-node-timeout").map_or(NODE_TIMEOUT, Duration::from_millis),
+            max_lag: least("min-replicas-to-write")
+                .and_then(|_| least("min-replicas-max-lag"))
+                .map(Duration::from_secs),
+        })
+    }
+
+    /// The epoch in which this primary owns a slot, any if none is asked for; else says why it must not be used.
+    pub(super) fn claims(&self, slot: Option<u16>) -> Result<u64, Refusal> {
+        let refused = |text: &str| Err(Refusal::new(StoreErrorKind::Unavailable, text));
+        if !self.is_up {
+            return refused(
+                "is cut off from its cluster, or some slots have no node (cluster_state fail); see `redis-cli cluster info`",
+            );
+        }
+        if slot.is_some_and(|slot| !self.slots.iter().any(|(first, last)| (*first..=*last).contains(&slot))) {
+            return refused("is a member of the cluster that holds other keys");
+        }
+        Ok(self.epoch)
+    }
+
+    /// What is wrong with a loss that a user has stated, where each write waits for that many replicas.
+    ///
+    /// A primary that is cut off from the other members acknowledges writes until `cluster-node-timeout` has passed, which
+    /// the replica that is promoted then does not have.
+    pub(super) fn complaint(&self, may_lose: Duration, copies: u64) -> Option<String> {
+        let has_all = usize::try_from(copies).is_ok_and(|copies| copies >= self.replicas);
+        let lost = self.max_lag.map_or(self.node_timeout, |lag| lag.min(self.node_timeout)) + NOTICE;
+        (!has_all && may_lose < lost).then(|| {
+            format!(
+                "may acknowledge writes for {} ms after it is cut off from its cluster (cluster-node-timeout), which a \
+                 promoted replica does not have; invalid may_lose={}ms: expected at least {}ms; or set \
+                 min-replicas-to-write 1 and min-replicas-max-lag 1 on every node, and may_lose=3s",
+                self.node_timeout.as_millis(),
+                may_lose.as_millis(),
+                lost.as_millis()
+            )
+        })
+    }
+}
+
+/// The text of an answer, or why there is none, such as a right that is missing.
+fn text(answer: Option<&Value>) -> Result<String, Refusal> {
+    let answer = answer.unwrap_or(&Value::Nil);
+    if let Value::ServerError(said) = answer {
+        return Err(cause::refusal(&RedisError::from(said.clone())));
+    }
+    String::from_redis_value_ref(answer)
+        .map_err(|error| Refusal::new(StoreErrorKind::Other, error.to_string()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const NODES: &str = "a1 127.0.0.1:1@11,,tls-port=0 myself,master - 0 0 7 connected 0-5460 9000 [93-<-b1]\n\
+        b1 :2@12 master,fail? - 0 1 8 connected 5461-8999\n\
+        c1 127.0.0.1:3@13 slave a1 0 1 7 connected\n";
+
+    fn member(state: &str, settings: &[(&str, &str)]) -> Member {
+        let settings =
+            settings.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned())).collect();
+        Member::parse(&format!("cluster_state:{state}\r\ncluster_my_epoch:7\r\n"), NODES, &settings).unwrap()
+    }
+
+    #[test]
+    fn a_member_tells_what_it_owns() {
+        let up = member("ok", &[]);
+        for slot in [None, Some(0), Some(5460), Some(9000)] {
+            assert_eq!(up.claims(slot).unwrap(), 7, "{slot:?}");
+        }
+        for slot in [93 + 5461, 9001] {
+            assert_eq!(up.claims(Some(slot)).unwrap_err().kind, StoreErrorKind::Unavailable);
+        }
+        let down = member("fail", &[]).claims(Some(0)).unwrap_err();
+        assert!(down.text.contains("cluster_state fail"), "{down:?}");
+        assert_eq!(Member::parse("", "a1 :1@2 master - 0 0 7 connected", &HashMap::new()), None);
+    }
+
+    #[test]
+    fn a_loss_covers_a_cut() {
+        let complains = |settings: &[_], ms, copies| {
+            member("ok", settings).complaint(Duration::from_millis(ms), copies).is_some()
+        };
+        for (settings, enough) in [
+            (&[][..], 17_000),
+            (&[("cluster-node-timeout", "1000")][..], 3000),
+            (&[("min-replicas-to-write", "1"), ("min-replicas-max-lag", "4")], 6000),
+            (&[("min-replicas-to-write", "1"), ("min-replicas-max-lag", "0")], 17_000),
+            (&[("min-replicas-to-write", "0"), ("min-replicas-max-lag", "4")], 17_000),
+            (&[("min-replicas-to-write", "1"), ("min-replicas-max-lag", "40")], 17_000),
+        ] {
+            assert!(!complains(settings, enough, 0) && complains(settings, enough - 1, 0), "{settings:?}");
+        }
+        assert!(!complains(&[], 0, 1), "its only replica has every write");
+        let alone = Member { replicas: 0, ..member("ok", &[]) };
+        assert_eq!(alone.complaint(Duration::ZERO, 0), None);
+    }
+}
