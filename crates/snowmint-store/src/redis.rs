@@ -70,8 +70,8 @@ const REBUILDS: usize = 3;
 ///   and so is an old primary that comes back restarted while this store uses its successor.
 /// - *A primary that was replaced* since this store was opened (by its `master_replid`), and one that does not continue
 ///   the primary in use while that gives no answer.
-/// - *A promoted replica that lacks what has settled*: it left the primary in use before the place (`master_repl_offset`)
-///   where that was longer ago than `may_lose`. Processes that are started later use it.
+/// - *A promoted replica that lacks what has settled*: it left the primary in use before a place (`master_repl_offset`)
+///   where that was `may_lose` before a call that it acknowledged. Processes that are started later use it.
 /// - *A member of a cluster with replicas* whose `cluster-node-timeout` and 2 s are longer than `may_lose`, unless its
 ///   `min-replicas-max-lag` with `min-replicas-to-write`, and 2 s, are not, or `wait_replicas` is the number of its replicas.
 /// - *A member of a cluster that is cut off* from the others (`cluster_state:fail`), or claims the keys in an older

@@ -419,6 +419,53 @@ async fn a_member_that_is_cut_off_is_left_for_its_heir() {
     }
 }
 
+/// Goal: a member that has our keys because they were moved there is used, although it once was a replica of the one
+/// that gave them away, and left its line before what has settled. Method: a replica that becomes a shard of its own.
+#[tokio::test]
+async fn a_replica_that_became_a_shard_is_used() {
+    let [owner, heir, _witness] = cluster().await;
+    let ids = [&owner, &heir].map(|it| it.command(&["CLUSTER", "MYID"]));
+    assert_eq!(heir.command(&["CLUSTER", "RESET", "SOFT"]), "OK");
+    heir.command(&["CLUSTER", "MEET", "127.0.0.1", &owner.port().to_string()]);
+    let nodes = |server: &Redis| server.command(&["CLUSTER", "NODES"]);
+    eventually(|| nodes(&heir).contains(&ids[0]) && !nodes(&owner).contains("slave")).await;
+    eventually(|| heir.command(&["CLUSTER", "INFO"]).contains("cluster_state:ok")).await;
+    let store = open(&url(&owner)).await;
+    put(&*store, "a", b"1").await;
+    let started = tokio::time::Instant::now();
+    while started.elapsed() < store.may_lose() + Duration::from_secs(3) {
+        put(&*store, "a", b"1").await;
+        tokio::time::sleep(Duration::from_millis(20)).await;
+    }
+    assert_eq!(heir.info("master_replid2"), owner.info("master_replid"));
+
+    let slot = owner.command(&["CLUSTER", "KEYSLOT", "{snowmint}"]);
+    heir.command(&["CLUSTER", "SETSLOT", &slot, "IMPORTING", &ids[0]]);
+    owner.command(&["CLUSTER", "SETSLOT", &slot, "MIGRATING", &ids[1]]);
+    let keys = owner.command(&["CLUSTER", "GETKEYSINSLOT", &slot, "100"]);
+    let port = heir.port().to_string();
+    let mut migrate = vec!["MIGRATE", "127.0.0.1", &port, "", "0", "5000", "KEYS"];
+    migrate.extend(keys.split_whitespace());
+    assert_eq!(owner.command(&migrate), "OK");
+    for node in [&heir, &owner] {
+        assert_eq!(node.command(&["CLUSTER", "SETSLOT", &slot, "NODE", &ids[1]]), "OK");
+    }
+    let started = tokio::time::Instant::now();
+    let found = loop {
+        match store.load(&key("a")).await {
+            Ok(found) => break found,
+            Err(error) => assert!(
+                error.kind() != StoreErrorKind::Other && started.elapsed() < Duration::from_secs(20),
+                "{error}"
+            ),
+        }
+        tokio::time::sleep(Duration::from_millis(20)).await;
+    };
+    assert_eq!(found.unwrap().value, b"1");
+    put(&*store, "a", b"2").await;
+    assert_eq!(heir.command(&["HGET", "{snowmint}:record:a", "v"]), "2");
+}
+
 /// Goal: what a member acknowledges while it is cut off is within `may_lose`. Method: values below and above, and a
 /// member that ends by itself without its replica.
 #[tokio::test]

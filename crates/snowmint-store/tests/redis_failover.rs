@@ -290,6 +290,55 @@ async fn a_replica_that_lagged_for_longer_than_may_lose_is_refused() {
     assert!(error.contains("lost writes in a failover"), "{error}");
 }
 
+/// Goal: a primary that refuses writes settles nothing, so the failover that follows is an ordinary one. Method: it has
+/// lost its replica and goes on counting, for longer than `may_lose`.
+#[tokio::test]
+async fn a_primary_that_refuses_writes_settles_nothing() {
+    let first = Redis::with(&["--min-replicas-to-write", "1", "--min-replicas-max-lag", "1"]);
+    let second = Redis::replica_of(&first, &[]);
+    second.wait_connected();
+    let started = Instant::now();
+    while first.command(&["SET", "orders", "100"]) != "OK" {
+        assert!(started.elapsed() < PATIENCE, "the replica does not count");
+        sleep(Duration::from_millis(20)).await;
+    }
+    let store = open(&format!("{}&may_lose=3s", url(&[&first, &second]))).await;
+    // A busy machine may keep the replica from telling where it is for a second.
+    while store.compare_and_set(&key("a"), Expected::Absent, b"1").await.is_err() {
+        assert!(started.elapsed() < PATIENCE, "it takes no write");
+    }
+    second.wait_synced(&first);
+    let nobody = snowmint_test_servers::Proxy::start(first.address());
+    nobody.refuse();
+    let port = nobody.address().port().to_string();
+    assert_eq!(second.command(&["REPLICAOF", "127.0.0.1", &port]), "OK");
+    let refusal = until(&*store, "the end of writes", |found| found.as_ref().err().map(ToString::to_string));
+    let error = refusal.await;
+    assert!(error.contains("min-replicas-to-write"), "{error}");
+    let (before, cut) = (offset(&first), Instant::now());
+    while cut.elapsed() < store.may_lose() + Duration::from_secs(3) {
+        // Counts as a heartbeat to replicas does: it is passed on to them, and is no write.
+        first.command(&["PUBLISH", "snowmint", "still here"]);
+        assert!(store.load(&key("a")).await.is_err(), "it has a replica again");
+        sleep(Duration::from_millis(20)).await;
+    }
+    assert!(offset(&first) > before);
+    first.kill9();
+    second.promote();
+    let found = until(&*store, "an answer", |found| {
+        let error = found.as_ref().err().filter(|error| error.kind() == StoreErrorKind::Other);
+        assert!(error.is_none(), "an ordinary failover is refused: {error:?}");
+        found.as_ref().ok().cloned()
+    });
+    assert_eq!(found.await.as_deref(), Some(&b"1"[..]));
+    put(&*store, "a", b"2").await;
+}
+
+/// How far a server has come.
+fn offset(server: &Redis) -> u64 {
+    server.info("master_repl_offset").parse().unwrap()
+}
+
 /// Goal: a host that swallows everything delays no call. Method: calls one after the other, for some times the second in
 /// which all hosts have to be asked.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

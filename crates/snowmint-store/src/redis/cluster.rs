@@ -37,6 +37,7 @@ pub(crate) fn hash_tag(key: &str) -> Option<&str> {
 pub(super) struct Member {
     /// Whether it hears most of the others, and so accepts writes.
     is_up: bool,
+    is_primary: bool,
     /// Its configuration epoch: of two members that claim a slot the one with the greater epoch owns it.
     epoch: u64,
     /// The first and the last slot of each range that it claims.
@@ -83,6 +84,7 @@ impl Member {
         let least = |name| setting(name).filter(|it| *it > 0);
         Some(Self {
             is_up: !info.lines().any(|line| line.trim() == "cluster_state:fail"),
+            is_primary: myself.get(2).is_some_and(|flags| flags.split(',').any(|it| it == "master")),
             epoch,
             slots: slots.collect(),
             replicas: nodes().filter(|it| it.get(3) == Some(&id)).count(),
@@ -101,10 +103,20 @@ impl Member {
                 "is cut off from its cluster, or some slots have no node (cluster_state fail); see `redis-cli cluster info`",
             );
         }
-        if slot.is_some_and(|slot| !self.slots.iter().any(|(first, last)| (*first..=*last).contains(&slot))) {
+        if slot.is_some_and(|slot| !self.has(slot)) {
             return refused("is a member of the cluster that holds other keys");
         }
         Ok(self.epoch)
+    }
+
+    /// Whether it hears the others and is a primary, of other slots than this. One that a failover replaced is none: it
+    /// becomes a replica in the same step in which it loses its slots.
+    pub(super) fn holds_others(&self, slot: Option<u16>) -> bool {
+        self.is_up && self.is_primary && slot.is_some_and(|slot| !self.has(slot))
+    }
+
+    fn has(&self, slot: u16) -> bool {
+        self.slots.iter().any(|(first, last)| (*first..=*last).contains(&slot))
     }
 
     /// What is wrong with a loss that a user has stated, where each write waits for that many replicas.
@@ -160,6 +172,14 @@ mod tests {
         for slot in [93 + 5461, 9001] {
             assert_eq!(up.claims(Some(slot)).unwrap_err().kind, StoreErrorKind::Unavailable);
         }
+        for (slot, expected) in [(None, false), (Some(9000), false), (Some(9001), true)] {
+            assert_eq!(up.holds_others(slot), expected, "{slot:?}");
+            assert!(!member("fail", &[]).holds_others(slot), "{slot:?}");
+        }
+        let replica =
+            NODES.replace("myself,master - 0 0 7 connected 0-5460 9000", "myself,slave b1 0 0 8 connected");
+        let replica = Member::parse("cluster_state:ok", &replica, &HashMap::new()).unwrap();
+        assert!(!replica.holds_others(Some(0)), "a failover replaced it");
         let down = member("fail", &[]).claims(Some(0)).unwrap_err();
         assert!(down.text.contains("cluster_state fail"), "{down:?}");
         assert_eq!(Member::parse("", "a1 :1@2 master - 0 0 7 connected", &HashMap::new()), None);

@@ -10,6 +10,8 @@ use crate::location::Host;
 
 /// How many positions are remembered in the time that the newest writes may be lost.
 const SAMPLES: u32 = 8;
+/// How many are remembered at most, also where nothing is acknowledged.
+const MOST_SAMPLES: usize = 2 * SAMPLES as usize;
 
 /// The line of writes of one server.
 ///
@@ -25,13 +27,6 @@ pub(super) struct Line {
     pub(super) branched: u64,
     /// `master_repl_offset`: how far it has come. Lines go on counting where the line before ended.
     pub(super) position: u64,
-}
-
-/// When all hosts were asked: before the first question, and after the last answer.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct Asked {
-    pub(super) from: Instant,
-    pub(super) until: Instant,
 }
 
 /// What a store knows of its primaries.
@@ -52,7 +47,7 @@ struct Used {
     name: String,
     /// Where it was, and when that was heard.
     samples: VecDeque<(Instant, u64)>,
-    /// What no failover may lose: the line was there already, and still the one in use `may_lose` later.
+    /// What no failover may lose: the line was there already when a call was sent `may_lose` later that it acknowledged.
     settled: Option<u64>,
 }
 
@@ -61,18 +56,13 @@ impl Used {
         Self { name, ..Self::default() }
     }
 
-    /// Notes where the line is. What was there long enough before the question has settled.
-    fn note(&mut self, position: u64, asked: Asked, may_lose: Duration) {
-        while let Some((heard, old)) = self.samples.front().copied()
-            && asked.from.saturating_duration_since(heard) >= may_lose
-        {
-            self.settled = self.settled.max(Some(old));
-            self.samples.pop_front();
-        }
+    /// Notes where the line is. Nobody relies on that yet: a primary that refuses writes goes on counting.
+    fn note(&mut self, position: u64, heard: Instant, may_lose: Duration) {
         let is_due =
-            |(heard, _): &(Instant, u64)| asked.until.saturating_duration_since(*heard) >= may_lose / SAMPLES;
-        if self.samples.back().is_none_or(is_due) {
-            self.samples.push_back((asked.until, position));
+            |(last, _): &(Instant, u64)| heard.saturating_duration_since(*last) >= may_lose / SAMPLES;
+        // The oldest stay: they settle first.
+        if self.samples.len() < MOST_SAMPLES && self.samples.back().is_none_or(is_due) {
+            self.samples.push_back((heard, position));
         }
     }
 }
@@ -157,7 +147,7 @@ impl History {
     }
 
     /// Goes on with a primary that was judged and lacks nothing.
-    pub(super) fn accept(&mut self, host: &Host, line: Line, asked: Asked, may_lose: Duration) {
+    pub(super) fn accept(&mut self, host: &Host, line: Line, heard: Instant, may_lose: Duration) {
         let mut used = match self.primary.take() {
             Some((_, used)) if used.name == line.now => used,
             before => {
@@ -165,16 +155,30 @@ impl History {
                 Used::new(line.now)
             }
         };
-        used.note(line.position, asked, may_lose);
+        used.note(line.position, heard, may_lose);
         self.primary = Some((host.clone(), used));
         self.is_doubted = false;
     }
 
     /// Goes on with a member of a cluster, which decides by itself who is the primary. Keys that move to another member
     /// may come back to one that was left.
-    pub(super) fn accept_member(&mut self, host: &Host, line: Line, asked: Asked, may_lose: Duration) {
-        self.accept(host, line, asked, may_lose);
+    pub(super) fn accept_member(&mut self, host: &Host, line: Line, heard: Instant, may_lose: Duration) {
+        self.accept(host, line, heard, may_lose);
         self.left.clear();
+    }
+
+    /// The primary acknowledged a write that was sent then, with its copies where these are asked for: what it had
+    /// written long enough before has settled.
+    pub(super) fn acknowledged(&mut self, sent: Instant, may_lose: Duration) {
+        let Some((_, used)) = &mut self.primary else {
+            return;
+        };
+        while let Some((heard, old)) = used.samples.front().copied()
+            && sent.saturating_duration_since(heard) >= may_lose
+        {
+            used.settled = used.settled.max(Some(old));
+            used.samples.pop_front();
+        }
     }
 }
 
@@ -190,9 +194,15 @@ mod tests {
         Line { now: now.to_owned(), before: before.to_owned(), ..Line::default() }
     }
 
+    const MAY_LOSE: Duration = Duration::from_secs(2);
+
     fn accept(history: &mut History, at: &str, line: Line) {
-        let now = Instant::now();
-        history.accept(&host(at), line, Asked { from: now, until: now }, Duration::from_secs(2));
+        history.accept(&host(at), line, Instant::now(), MAY_LOSE);
+    }
+
+    /// A line that has come that far, and left the one before at a position.
+    fn grown(now: &str, before: &str, branched: u64, position: u64) -> Line {
+        Line { branched, position, ..line(now, before) }
     }
 
     /// Whether a server may be the primary, which is used then.
@@ -258,11 +268,10 @@ mod tests {
     /// and successors that left it earlier and later; `may_lose` is 2 s.
     #[tokio::test(start_paused = true)]
     async fn a_server_that_lost_what_has_settled_is_refused() {
-        let grown =
-            |now: &str, before: &str, branched, position| Line { branched, position, ..line(now, before) };
         let mut history = History::default();
         for second in 0..10_u64 {
             accept(&mut history, "A", grown("a", "", 0, second * 10));
+            history.acknowledged(Instant::now(), MAY_LOSE);
             tokio::time::advance(Duration::from_secs(1)).await;
         }
         // The last answer said 90; 70 was there 2 s before.
@@ -282,10 +291,34 @@ mod tests {
         assert_eq!(history.lacks(&grown("c", "a", 71, 71)), None);
         tokio::time::advance(Duration::from_secs(2)).await;
         accept(&mut history, "B", grown("b", "a", 91, 95));
+        history.acknowledged(Instant::now(), MAY_LOSE);
         assert_eq!(history.lacks(&grown("b", "a", 91, 95)), None, "the one that is used");
         let lack = history.lacks(&grown("c", "a", 91, 300)).unwrap();
         assert!(lack.contains("id a up to 90 only, and 91 of b"), "{lack}");
         assert_eq!(history.lacks(&grown("c", "b", 92, 92)), None);
         assert!(history.lacks(&grown("c", "b", 91, 91)).is_some());
+    }
+
+    /// Goal: what a primary counts while it acknowledges nothing may be lost. Method: a line that grows by 10 a second,
+    /// by heartbeats alone since the last call, for much longer than `may_lose`.
+    #[tokio::test(start_paused = true)]
+    async fn only_an_acknowledged_call_settles_what_was_there() {
+        let mut history = History::default();
+        history.acknowledged(Instant::now(), MAY_LOSE);
+        let begun = Instant::now();
+        for second in 0..30_u64 {
+            accept(&mut history, "A", grown("a", "", 0, second * 10));
+            tokio::time::advance(Duration::from_secs(1)).await;
+        }
+        assert_eq!(history.lacks(&grown("b", "a", 1, 1)), None, "nobody was promised anything");
+        // The answer came late; what counts is when the call was sent.
+        history.acknowledged(begun + Duration::from_millis(4999), MAY_LOSE);
+        assert!(history.lacks(&grown("b", "a", 20, 20)).is_some());
+        assert_eq!(history.lacks(&grown("b", "a", 21, 21)), None);
+        // Of what was heard in the pause the oldest was kept.
+        assert_eq!(history.primary.as_ref().map(|(_, used)| used.samples.len()), Some(MOST_SAMPLES - 3));
+        history.acknowledged(Instant::now(), MAY_LOSE);
+        assert!(history.lacks(&grown("b", "a", 150, 150)).is_some());
+        assert_eq!(history.lacks(&grown("b", "a", 151, 151)), None);
     }
 }

@@ -12,7 +12,7 @@ use tokio::task::JoinSet;
 use tokio::time::{Instant, timeout_at};
 
 use super::cause;
-use super::history::{Asked, History};
+use super::history::History;
 use super::opening::{self, Settings, Told};
 use crate::StoreErrorKind;
 use crate::location::Host;
@@ -115,6 +115,8 @@ struct Known {
     learned: Option<Instant>,
     /// Of the members that were asked this time the one that owns our slot, with its epoch.
     owner: Option<(u64, Answer)>,
+    /// The lines of the members that were asked this time, accept writes, and hold other keys than ours.
+    elsewhere: Vec<String>,
     /// The greatest epoch of an owner so far: each has a greater one than the owner that it replaced.
     epoch: u64,
     history: History,
@@ -153,17 +155,20 @@ impl Link {
         Self { shared: Arc::new(shared), asking: std::sync::Mutex::default() }
     }
 
-    /// Sends commands, the first of which may be a script by its hash, and returns their answers.
+    /// Sends commands, the first of which may be a script by its hash. Returns their answers, and when a primary was
+    /// looked for to send them to.
     pub(super) async fn call(
         &self,
         effect: Effect,
         pipeline: &(impl Fn(bool) -> Pipeline + Sync),
-    ) -> Result<Vec<Value>, Failure> {
+    ) -> Result<(Vec<Value>, Instant), Failure> {
         let limit = self.shared.limit;
         let deadline = Instant::now() + limit;
         let (mut by_hash, mut may_repeat) = (true, effect == Effect::Reads);
         let mut failure = None;
         for _ in 0..SENDS {
+            // Before the connection is taken: a pause after that may outlast the primary.
+            let sent = Instant::now();
             let (mut connection, number) = self.connection(deadline).await.map_err(Failure::NotSent)?;
             let pipeline = pipeline(by_hash);
             let sending = connection.send_packed_commands(&pipeline, 0, pipeline.len());
@@ -181,7 +186,7 @@ impl Link {
                     may_repeat = false;
                 }
                 Ok(Ok(answers)) => match refused(answers.first()) {
-                    None => return Ok(answers),
+                    None => return Ok((answers, sent)),
                     Some(said) => {
                         by_hash &= said.kind() != Some(ServerErrorKind::NoScript);
                         let again = self.shared.follow(number, &said);
@@ -212,6 +217,11 @@ impl Link {
             }
         };
         Ok((server.connection, server.number))
+    }
+
+    /// A write that was sent then was acknowledged, and confirmed by its copies where these are asked for.
+    pub(super) fn acknowledged(&self, sent: Instant) {
+        self.shared.known().history.acknowledged(sent, self.shared.settings.may_lose);
     }
 
     /// The line of writes that the primary in use adds to; none in a cluster.
@@ -303,16 +313,19 @@ impl Shared {
         {
             let mut known = self.known();
             if let Some(line) = told.line() {
-                if let Some(lack) = known.history.lacks(&line) {
+                // A member that goes on with the line in use and has given our keys away was not replaced.
+                let is_alive =
+                    known.history.line().is_some_and(|line| known.elsewhere.iter().any(|it| it == line));
+                if let Some(lack) = known.history.lacks(&line).filter(|_| !is_alive) {
                     return Err(Refusal::new(
                         StoreErrorKind::Other,
                         format!("{}: the server {lack}", server.host),
                     ));
                 }
-                let (asked, may_lose) = (Asked { from, until: Instant::now() }, self.settings.may_lose);
+                let (heard, may_lose) = (Instant::now(), self.settings.may_lose);
                 match told.member() {
-                    None => known.history.accept(&server.host, line, asked, may_lose),
-                    Some(_) => known.history.accept_member(&server.host, line, asked, may_lose),
+                    None => known.history.accept(&server.host, line, heard, may_lose),
+                    Some(_) => known.history.accept_member(&server.host, line, heard, may_lose),
                 }
             }
             if let Some(epoch) = told.member().and_then(|it| it.claims(self.settings.slot).ok()) {
@@ -367,6 +380,7 @@ impl Shared {
             // Left by a call that was dropped.
             known.asking.clear();
             known.owner = None;
+            known.elsewhere.clear();
         }
         let ask = |host| self.ask_one(host, deadline);
         let found = if others.is_empty() {
@@ -391,6 +405,9 @@ impl Shared {
         known.standing.push(server.clone());
         told.check_role().inspect_err(|_| known.history.is_none(&host))?;
         let server_now = if let Some(member) = told.member() {
+            if member.holds_others(self.settings.slot) {
+                known.elsewhere.extend(told.line().map(|it| it.now));
+            }
             // A cluster decides by itself who owns a slot, but a member that is cut off does not hear of it.
             let epoch = member.claims(self.settings.slot)?;
             if epoch < known.epoch {

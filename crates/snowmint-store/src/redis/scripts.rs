@@ -66,7 +66,7 @@ static TAKE: LazyLock<Code> = LazyLock::new(|| {
     )
 });
 
-/// As [`TAKE`], with a mark of the reservation in one step: what keeps the mark keeps the addition. Answers 1 as a
+/// As [`TAKE`], with a mark of the reservation in one step: what keeps the mark keeps the addition. Answers -1 as a
 /// number where there are as many marks as may be. Of those beyond as many as are kept, the oldest leave the list if
 /// they are among the settled ones that it is given.
 static TAKE_MARKED: LazyLock<Code> = LazyLock::new(|| {
@@ -80,7 +80,7 @@ static TAKE_MARKED: LazyLock<Code> = LazyLock::new(|| {
          local beyond = #redis.call('LRANGE', KEYS[2], ARGV[4] - 1, ARGV[4] - 2 + given) \
          local last, leave = beyond > 0 and redis.call('LRANGE', KEYS[2], -beyond, -1) or {}, 0 \
          while leave < beyond and settled[last[#last - leave]] do leave = leave + 1 end \
-         if #redis.call('LRANGE', KEYS[2], ARGV[5] - 1 + leave, ARGV[5] - 1 + leave) > 0 then return 1 end \
+         if #redis.call('LRANGE', KEYS[2], ARGV[5] - 1 + leave, ARGV[5] - 1 + leave) > 0 then return -1 end \
          redis.call('LPUSH', KEYS[2], ARGV[3]) \
          if leave > 0 then redis.call('LTRIM', KEYS[2], 0, -leave - 1) end \
          redis.call('INCRBY', KEYS[1], ARGV[1]) \
@@ -192,7 +192,7 @@ impl Request {
         Self { code: &TAKE, reads: false, keys: vec![counter.to_owned()], arguments: arguments.into() }
     }
 
-    /// The addition to a counter of another system, and a mark beside it; it answers as [`add`](Self::add) does, and 1 as
+    /// The addition to a counter of another system, and a mark beside it; it answers as [`add`](Self::add) does, and -1 as
     /// a number where there is no room for the mark. Of the marks that have settled, the oldest first.
     pub(crate) fn take_marked(
         counter: &str,

@@ -47,14 +47,19 @@ impl Server {
         request: &Request,
     ) -> Result<Value, StoreError> {
         let answers = self.link.call(effect, &|by_hash| request.pipeline(by_hash, self.copies)).await;
-        let mut answers = answers.map_err(|failure| self.error(operation, effect, failure))?.into_iter();
+        let (answers, sent) = answers.map_err(|failure| self.error(operation, effect, failure))?;
+        let mut answers = answers.into_iter();
         let (Some(answer), copies) = (answers.next(), answers.next()) else {
             return Err(self.error(operation, effect, Failure::Strange("no answer at all".to_owned())));
         };
-        // A conflict or a refused addition changed nothing that could be lost.
-        let changed = effect == Effect::Reads || answer != Value::Int(0);
+        // A conflict or a refused addition changed nothing that could be lost. Not all of these get as far as a write, so
+        // a server that takes none may answer them.
+        let changed = effect == Effect::Reads || !matches!(answer, Value::Int(..=0));
         if let Some(wanted) = self.copies.map(|it| it.wanted).filter(|_| changed) {
             confirmed(copies, wanted).map_err(|failure| self.error(operation, effect, failure))?;
+        }
+        if changed {
+            self.link.acknowledged(sent);
         }
         Ok(answer)
     }
@@ -66,7 +71,8 @@ impl Server {
         commands: impl Fn() -> Pipeline + Sync,
     ) -> Result<Vec<Value>, StoreError> {
         let answers = self.link.call(Effect::Reads, &|_| commands()).await;
-        answers.map_err(|failure| self.error(operation, Effect::Reads, failure))
+        // Says nothing of writes, which the server may refuse meanwhile.
+        answers.map(|(answers, _)| answers).map_err(|failure| self.error(operation, Effect::Reads, failure))
     }
 
     /// The line of writes that the primary in use adds to, which no other server does. `None` for clusters.

@@ -24,7 +24,7 @@ const RESERVE: &str = "reserve";
 const FIND: &str = "find";
 /// What a script answers that counted nothing: the key is not as it has to be, and there is no room for a mark.
 const REFUSED: Value = Value::Int(0);
-const NO_ROOM: Value = Value::Int(1);
+const NO_ROOM: Value = Value::Int(-1);
 /// How many marks that have settled are named at a time, to leave the list.
 const LEAVING: usize = 64;
 
