@@ -62,9 +62,9 @@ fn workers_are_taken_under_load_and_given_back() {
     all.into_inner().unwrap().assert_unique();
     let look = || Some(server.metric("snowmint_leases")).filter(|leases| *leases < 1.1);
     time::eventually("one lease again", PATIENCE, look);
-    server.log_with("a lease was not needed for a while: it is given back", PATIENCE);
+    server.log_with("a worker was not needed for three windows; giving it back", PATIENCE);
     let ended = server.stop();
-    assert_says(&ended.log, &["sequences run out: another lease is sought"]);
+    assert_says(&ended.log, &["sequences ran out; taking another worker"]);
 }
 
 #[test]
@@ -75,7 +75,7 @@ fn several_workers_and_a_fixed_one_are_refused() {
         .assert_says(&["--worker 3 is one worker, --workers 1..2"]);
     refused(&["--workers", "9"]).assert_says(&["--workers", "from 1 to 8"]);
     let one_bit = "time:41 worker:1 sequence:12 epoch:2020-01-01";
-    refused(&["--layout", one_bit, "--workers", "1..3"]).assert_says(&["has 2 in a datacenter"]);
+    refused(&["--layout", one_bit, "--workers", "1..3"]).assert_says(&["has 2 workers in a datacenter"]);
 }
 
 /// A node on a Redis, always on the same ports, with its lease in `folder/data`.
