@@ -130,9 +130,13 @@ fn a_rolling_restart_behind_haproxy_fails_no_request() {
             ids
         })
     });
-    // It spread the requests of each client over the nodes that were ready, the last one too.
+    // It spreads requests over the nodes that are ready, also over the last one once it has asked that.
     for node in &nodes.running {
-        assert!(node.metric("snowmint_ids_issued_total") > 0.0, "{} got no clients", node.http());
+        time::eventually("the balancer sends requests to each node", PATIENCE, || {
+            let mut client = Http::connect(balancer.http(), PATIENCE).unwrap();
+            client.get("/v1/ids/default?count=1", "").unwrap();
+            (node.metric("snowmint_ids_issued_total") > 0.0).then_some(())
+        });
     }
 }
 
