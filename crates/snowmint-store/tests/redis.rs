@@ -226,7 +226,9 @@ async fn wait_replicas_waits_for_copies() {
     // A replica that has just come confirms nothing while it takes over the data.
     let started = tokio::time::Instant::now();
     let store = loop {
-        if let Ok(store) = snowmint_store::open(&url).await {
+        if let Ok(store) = snowmint_store::open(&url).await
+            && store.load(&key("a")).await.is_ok()
+        {
             break store;
         }
         assert!(started.elapsed() < Duration::from_mins(1), "the replica confirms nothing");

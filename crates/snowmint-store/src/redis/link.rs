@@ -450,6 +450,8 @@ impl Shared {
         // It is used only if it has our keys, but it knows who has them.
         if told.member().is_some() && self.known().members.is_empty() {
             self.learn(&mut server, deadline).await;
+            // The owner of our keys is asked too: this one may not have heard of its replicas yet.
+            self.known().learned = None;
         }
         Ok((server, told))
     }
