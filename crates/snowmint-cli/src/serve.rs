@@ -39,7 +39,7 @@ use stop::Stop;
 
 /// Threads that serve requests. More than two gain nothing for what one node is asked, and each costs memory.
 const THREADS: usize = 2;
-/// Tasks that a busy thread runs before it looks which sockets are ready. With tokio's 61, a client waits for so many turns of
+/// Tasks that a busy thread runs before it looks which sockets are ready. With 61, as tokio has it, a client waits for 61 turns of
 /// greedy ones.
 const TASKS_BETWEEN_LOOKS: u32 = 8;
 /// Between tries to reach a store that is not there at the start.

@@ -112,7 +112,7 @@ impl FromStr for AtLeast {
 struct Counter {
     /// None where the store has no record of it.
     now: Option<u64>,
-    /// So many it must have given.
+    /// The numbers that it must have given.
     at_least: u64,
 }
 
@@ -385,7 +385,7 @@ fn number(record: &Versioned) -> Option<u64> {
 }
 
 impl Counter {
-    /// The slots that it will hold at least: so many more than are known.
+    /// The slots that it will hold at least: `add` more than are known.
     fn after(&self, add: u64) -> u64 {
         self.now.unwrap_or(0).max(self.at_least).saturating_add(add).min(MAX_NUMBER)
     }

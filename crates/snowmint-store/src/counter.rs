@@ -508,7 +508,7 @@ mod tests {
     }
 
     /// Goal: a claim that came late is not used, and is not told as a loss of the store: that is not known. Method: while an
-    /// addition is answered, another node makes so many reservations that claims above it settle and leave the record.
+    /// addition is answered, another node makes enough reservations for claims above it to settle and leave the record.
     #[tokio::test(start_paused = true)]
     async fn a_late_claim_is_not_called_lost() {
         let store = store();

@@ -304,7 +304,7 @@ pub trait Store: Send + Sync + fmt::Debug + 'static {
     }
 
     /// What tells the server that answered last from every other server that accepts writes, by whatever address it was
-    /// reached. `None` where nothing does: before a call, and for stores that need no such thing, since whoever reaches
+    /// reached. `None` where nothing does: before a call, and for stores that need no such thing, since a node that reaches
     /// one of their servers sees the records of all.
     fn server(&self) -> Option<String> {
         None

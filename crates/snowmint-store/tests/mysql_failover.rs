@@ -272,7 +272,7 @@ async fn a_server_that_comes_to_sync_later_takes_no_write() {
 }
 
 /// Goal: no counter is drawn from that a crash may take back, whatever the server's settings. Method: tables of another
-/// engine, which can be surveyed, and drawn from by whoever accepts that.
+/// engine, which can be surveyed, and drawn from where `durable=no` accepts that.
 #[tokio::test]
 async fn a_table_of_another_engine_is_no_counter() {
     let server = MariaDb::start();
@@ -482,7 +482,7 @@ async fn what_no_replica_has_is_not_shown() {
     assert_eq!(lossy.add(&key("sum"), NonZeroU64::MIN).await.unwrap(), 1);
 }
 
-/// Goal: a replica whose applier would wait for a replica of its own is told as such, where it is asked alone.
+/// Goal: the error of a replica whose applier would wait for a replica of its own names that setting, where it is asked alone.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_replica_that_waits_for_replicas_is_told() {
     let pair = start().await;

@@ -1,5 +1,5 @@
 //! The namespaces of a store: pinned, added, changed, dropped, each by one compare-and-set on one record.
-//! Whoever writes second sees what the first wrote, and is refused where the two could produce duplicates.
+//! The second of two writers sees what the first wrote, and is refused where the two could produce duplicates.
 //!
 //! A store that [may lose](Store::may_lose) its newest writes may lose a definition after it was acknowledged; another node
 //! could then define the same name otherwise. So a definition is served only once it has *settled*: a read that was sent at

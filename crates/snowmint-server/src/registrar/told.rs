@@ -153,7 +153,7 @@ impl Told {
         Ok(recorded.try_for_each(|(name, record)| self.check_record(name, record))?)
     }
 
-    /// Checks that a record is what is told of its name.
+    /// Checks that a record is what the flags or the file of this node say of its name.
     pub(super) fn check_record(
         &self,
         name: &NamespaceName,

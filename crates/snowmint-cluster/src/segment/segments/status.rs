@@ -41,7 +41,7 @@ pub struct SegmentStatus {
     pub counters: usize,
     /// How many of them are left out because their last call failed.
     pub counters_failing: usize,
-    /// The period of now, where numbers restart.
+    /// The current period, where numbers restart.
     pub period: Option<Period>,
     /// Why no numbers are reserved, while that fails.
     pub waiting: Option<String>,
