@@ -2,7 +2,7 @@
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;
-use snowmint_server::limits::parse_count;
+use snowmint_server::mint::parse_count;
 
 fuzz_target!(|target: &str| {
     let (path, query) = target.split_once('?').map_or((target, None), |(path, query)| (path, Some(query)));

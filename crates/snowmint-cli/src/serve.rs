@@ -21,8 +21,8 @@ use std::time::Duration;
 use snowmint::utc::Utc;
 use snowmint::{Clock as _, WallClock};
 use snowmint_cluster::{Holder, KeeperConfig, Keepers, NamespaceError, Pool, SavedLeases};
-use snowmint_server::registrar::ToldError;
-use snowmint_server::{Listeners, Mint, Registrar, Settings, SharedClock};
+use snowmint_server::namespace_sync::NamespaceConfigError;
+use snowmint_server::{Listeners, Mint, NamespaceSync, Settings, SharedClock};
 use snowmint_store::{OpenError, Store, StoreReach};
 use tokio::net::TcpListener;
 use tokio::runtime::{Builder, Handle};
@@ -114,10 +114,9 @@ async fn until_stopped(plan: &Plan, serving: &Handle) -> Result<(), Failure> {
     };
     open_files::fit(&mut settings);
     let mint = Arc::new(Mint::new([], keepers.clone(), plan.layout, plan.datacenter));
-    let registrar =
-        namespaces::registrar(plan, &mint, prepared.store, prepared.holder, clock, prepared.saved);
+    let sync = namespaces::sync(plan, &mint, prepared.store, prepared.holder, clock, prepared.saved);
     let late = prepared.late;
-    let service = Service { keepers, mint: Arc::clone(&mint), registrar, settings, late };
+    let service = Service { keepers, mint: Arc::clone(&mint), sync, settings, late };
     // Boxed, as is the one inside it: it lives once and long, and need not be moved about.
     let outcome = Box::pin(serve(plan, &stop, service, listeners, &shown, serving)).await;
     mint.release(RELEASE_PATIENCE).await;
@@ -128,7 +127,7 @@ async fn until_stopped(plan: &Plan, serving: &Handle) -> Result<(), Failure> {
 struct Service {
     keepers: Keepers,
     mint: Arc<Mint>,
-    registrar: Registrar,
+    sync: NamespaceSync,
     settings: Settings,
     late: Option<Arc<LateStore>>,
 }
@@ -200,11 +199,11 @@ async fn open(plan: &Plan) -> Result<Arc<dyn Store>, NotYet> {
 }
 
 async fn pin(plan: &Plan, store: &dyn Store) -> Result<(), NotYet> {
-    plan.told.pin(store).await.map_err(|error| match error {
-        ToldError::Namespace(NamespaceError::Store(error)) if error.is_temporary() => {
+    plan.namespaces.pin(store).await.map_err(|error| match error {
+        NamespaceConfigError::Namespace(NamespaceError::Store(error)) if error.is_temporary() => {
             NotYet::Later(error.to_string())
         }
-        ToldError::Namespace(NamespaceError::Store(_) | NamespaceError::Unreadable { .. }) => {
+        NamespaceConfigError::Namespace(NamespaceError::Store(_) | NamespaceError::Unreadable { .. }) => {
             NotYet::Never(Failure::runtime(error))
         }
         error => NotYet::Never(Failure::usage(error)),
@@ -291,12 +290,12 @@ async fn serve(
     shown: &Shown,
     serving: &Handle,
 ) -> Result<(), Failure> {
-    let Service { keepers, mint, mut registrar, settings, late } = service;
+    let Service { keepers, mint, mut sync, settings, late } = service;
     let reload = namespaces::reload_on_hangup().map_err(Failure::runtime)?;
     tokio::select! {
         biased;
         () = stop.asked() => return Ok(()),
-        () = namespaces::first_look(&mut registrar, late.as_deref()) => {}
+        () = namespaces::first_look(&mut sync, late.as_deref()) => {}
     }
     let mut announced = pin!(announce_lease(plan, &keepers, shown));
     let soon = tokio::time::Instant::now() + lease::MOMENT;
@@ -306,7 +305,7 @@ async fn serve(
         early = tokio::time::timeout_at(soon, announced.as_mut()) => early.ok().transpose()?,
     };
     // Sources that answer at once are served from the first request on; none is waited for longer.
-    let _ = tokio::time::timeout_at(soon, registrar.opened()).await;
+    let _ = tokio::time::timeout_at(soon, sync.wait_until_opened()).await;
     if early.is_none() {
         tracing::info!(
             http = shown.http,
@@ -323,7 +322,7 @@ async fn serve(
         let _ = ends.await;
     };
     let served = serving.spawn(snowmint_server::serve(mint, listeners, settings, ends));
-    let following = tokio::spawn(registrar.run(reload));
+    let following = tokio::spawn(sync.run(reload));
     let ended = {
         let stopped = async {
             if early.is_none() {

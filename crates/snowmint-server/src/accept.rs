@@ -18,7 +18,7 @@ use crate::limits::{KEEPALIVE, LINGER, UNSENT};
 use crate::memory::Crowd;
 use crate::metrics::{Metrics, Protocol};
 use crate::shutdown::{self, Draining};
-use crate::status::Kind;
+use crate::status::ErrorKind;
 
 /// Pause after `accept` failed for want of something that only time brings back.
 const AFTER_FAILURE: Duration = Duration::from_millis(100);
@@ -159,7 +159,7 @@ impl Acceptor<'_> {
             }
             if let Some(oldest) = reserved.oldest_first.pop_front() {
                 oldest.abort();
-                self.metrics.failed(self.protocol, Kind::TooManyClients);
+                self.metrics.failed(self.protocol, ErrorKind::TooManyClients);
             }
             reserved.tasks.join_next().await;
         }

@@ -1,14 +1,11 @@
-//! HTTP/1.1: one service for a connection, matched by hand since there are few paths.
-//! JSON unless plain text is asked for; failures are problem documents (RFC 9457).
+//! HTTP/1.1: serves one connection with hyper. `request` parses, `handler` asks the mint, `response` writes, `pace` enforces
+//! the time limits.
 
-mod accept;
-mod answer;
-mod body;
-mod hosts;
+mod handler;
 mod leaf;
 mod pace;
-mod problem;
 mod request;
+mod response;
 
 use std::convert::Infallible;
 use std::pin::pin;
@@ -29,16 +26,13 @@ use crate::settings::Timeouts;
 use crate::shutdown::Draining;
 use crate::turns::Turn;
 
-pub(crate) use accept::Exposition;
-pub use hosts::{AllowedHosts, HostError};
-
-/// Whether path and query are read as a route.
+/// Returns `true` if path and query parse as a route, for fuzzing.
 #[doc(hidden)]
 pub fn reads_route(path: &str, query: Option<&str>) -> bool {
     request::route(path, query).is_ok()
 }
 
-/// Serves one connection until the client leaves or takes too long, or the service ends.
+/// Serves one connection until the client leaves, a time limit passes, or the service ends.
 pub(crate) async fn serve(server: Arc<Server>, stream: TcpStream, place: Place, draining: Draining) {
     let turn = Turn::default();
     let connection = serve_in_turns(&server, stream, place, draining, &turn);
@@ -52,45 +46,45 @@ async fn serve_in_turns(server: &Server, stream: TcpStream, place: Place, draini
         Place::Reserved => Timeouts { request: server.timeouts.request.min(LINGER), ..server.timeouts },
     };
     let client = Pace::new(timeouts);
-    // One request at a time is answered, so nobody ever waits for it.
-    let caller = Mutex::new(server.mint.caller());
+    // hyper handles one request at a time, so this lock is always free.
+    let state = Mutex::new(server.mint.connection_state());
     let service = service_fn(|request| {
-        let (draining, caller, answering) = (&draining, &caller, client.request());
+        let (draining, state, answering) = (&draining, &state, client.request());
         async move {
-            let mut caller = caller.lock().await;
-            let answer = answer::answer(server, &mut caller, draining, place, &request).await;
-            Ok::<_, Infallible>(answer.map(|body| Answered::new(body, answering)))
+            let mut state = state.lock().await;
+            let response = handler::handle(server, &mut state, draining, place, &request).await;
+            Ok::<_, Infallible>(response.map(|body| Answered::new(body, answering)))
         }
     });
     let connection = http1::Builder::new()
-        // Its one limit is for idle connections too: see `client`.
+        // This limit would apply to idle connections too: `Pace` has one for each.
         .header_read_timeout(None)
         .max_buf_size(MAX_HEAD)
         .max_headers(MAX_HEADERS)
-        // Not `pipeline_flush`: while requests are queued, hyper then holds back every answer, however long.
+        // No `pipeline_flush`: with it, hyper holds back all answers while requests are queued.
         .serve_connection(Paced { stream: TokioIo::new(stream), pace: client.clone(), turn }, service);
     let (mut connection, mut ends, exceeded) = (pin!(connection), pin!(ends), pin!(client.exceeded()));
     let ended = tokio::select! {
         biased;
         ended = &mut connection => ended,
         () = exceeded => {
-            tracing::debug!("HTTP client took too long");
+            tracing::debug!("HTTP client disconnected; time limit exceeded");
             return;
         }
         () = &mut ends => {
             if client.is_fresh() {
-                // It was let in a moment ago, and its first request may be under way.
+                // It was just accepted; its first request may be on its way.
                 let ended = tokio::time::timeout(HEAR_OUT, connection.as_mut()).await;
                 if ended.is_ok() {
                     return;
                 }
             }
-            // The request in flight is finished, an idle connection closed.
+            // Finishes the request in flight, or closes an idle connection.
             connection.as_mut().graceful_shutdown();
             connection.await
         }
     };
     if let Err(error) = ended {
-        tracing::debug!(%error, "HTTP connection broke");
+        tracing::debug!(%error, "HTTP connection failed");
     }
 }

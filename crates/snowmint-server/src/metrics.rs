@@ -1,37 +1,30 @@
-//! What the service counts, and how the lease stands when it is asked: the Prometheus side.
-//! Connections count for themselves and add up here once for each write, so that no request pays for it.
+//! The metrics of the service, for Prometheus: counters of requests and connections, and latency histograms.
+//! A connection counts for itself and adds up here once for each write, so that no request pays for it. Gauges of leases,
+//! namespaces and the process are read when they are scraped: see `collectors`.
 
-mod exposition;
-mod latency;
-mod namespaces;
-mod process;
+mod collectors;
 
 use std::fmt;
 use std::sync::Arc;
-use std::sync::atomic::AtomicU64;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use prometheus_client::collector::Collector;
 use prometheus_client::encoding::text::{encode_eof, encode_registry};
-use prometheus_client::encoding::{DescriptorEncoder, EncodeMetric};
+use prometheus_client::encoding::{DescriptorEncoder, NoLabelSet};
 use prometheus_client::metrics::MetricType;
-use prometheus_client::metrics::counter::{ConstCounter, Counter};
+use prometheus_client::metrics::counter::Counter;
 use prometheus_client::metrics::family::Family;
-use prometheus_client::metrics::gauge::{ConstGauge, Gauge};
+use prometheus_client::metrics::gauge::Gauge;
 use prometheus_client::metrics::info::Info;
 use prometheus_client::registry::Registry;
-use snowmint::field::Field;
-use snowmint_cluster::LeaseStatus;
 
-use crate::http::Exposition;
-use crate::metrics::latency::{Latency, LatencyCollector};
-use crate::metrics::namespaces::NamespaceCollector;
-use crate::metrics::process::ProcessCollector;
 use crate::mint::Mint;
 use crate::settings::SharedClock;
-use crate::status::Kind;
+use crate::status::ErrorKind;
+use collectors::{LeaseCollector, NamespaceCollector, ProcessCollector};
 
-/// Which listener a connection came by.
+/// The protocol of a connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Protocol {
     Http,
@@ -52,18 +45,18 @@ impl Protocol {
 type Labels = Vec<(&'static str, String)>;
 type Counters = Family<Labels, Counter<u64, AtomicU64>>;
 
-/// The counters of one protocol, looked up once: a family's own look-up takes a lock.
+/// The counters of one protocol. They are looked up once, since the lookup of a family takes a lock.
 struct PerProtocol {
     ok: Counter<u64, AtomicU64>,
-    failed: [Counter<u64, AtomicU64>; Kind::ALL.len()],
+    failed: [Counter<u64, AtomicU64>; ErrorKind::ALL.len()],
     open: Gauge,
     latency: Arc<Latency>,
 }
 
-/// Every counter of the service.
+/// The metrics of the service.
 pub(crate) struct Metrics {
     registry: Registry,
-    /// What every program tells of itself under the same names.
+    /// The standard metrics of a process, which have no prefix.
     process: Registry,
     protocols: [PerProtocol; 2],
 }
@@ -72,19 +65,16 @@ impl Metrics {
     pub(crate) fn new(mint: &Arc<Mint>, clock: &SharedClock) -> Self {
         let mut registry = Registry::with_prefix("snowmint");
         let requests = Counters::default();
-        registry.register("requests", "Requests answered, by how they ended", requests.clone());
+        registry.register("requests", "Requests answered, by outcome", requests.clone());
         let open = Family::<Labels, Gauge>::default();
-        registry.register("connections", "Connections that are open", open.clone());
+        registry.register("connections", "Open connections", open.clone());
         let build = Info::new(vec![
             ("version", env!("CARGO_PKG_VERSION").to_owned()),
             ("layout", mint.layout().to_string()),
             ("datacenter", mint.datacenter().to_string()),
         ]);
-        registry.register("build", "What runs here", build);
-        registry.register_collector(Box::new(LeaseCollector {
-            mint: Arc::clone(mint),
-            clock: Arc::clone(clock),
-        }));
+        registry.register("build", "Version and layout of this node", build);
+        registry.register_collector(Box::new(LeaseCollector::new(Arc::clone(mint), Arc::clone(clock))));
         registry.register_collector(Box::new(NamespaceCollector::new(Arc::clone(mint), Arc::clone(clock))));
         let protocols = Protocol::ALL.map(|protocol| PerProtocol::new(protocol, &requests, &open));
         let latencies =
@@ -95,39 +85,39 @@ impl Metrics {
         Self { registry, process, protocols }
     }
 
-    /// Adds requests that were answered as asked.
+    /// Counts successful requests.
     pub(crate) fn succeeded(&self, protocol: Protocol, requests: u64) {
         self.protocols[protocol as usize].ok.inc_by(requests);
     }
 
-    /// Adds requests that took so long each.
+    /// Records requests that took `time` each.
     pub(crate) fn took(&self, protocol: Protocol, requests: u64, time: Duration) {
         self.protocols[protocol as usize].latency.took(requests, time);
     }
 
-    /// Adds one request that was not.
-    pub(crate) fn failed(&self, protocol: Protocol, kind: Kind) {
+    /// Counts a failed request.
+    pub(crate) fn failed(&self, protocol: Protocol, kind: ErrorKind) {
         self.protocols[protocol as usize].failed[kind as usize].inc();
     }
 
-    /// Connections that are open.
+    /// Returns the gauge of open connections.
     pub(crate) fn open(&self, protocol: Protocol) -> &Gauge {
         &self.protocols[protocol as usize].open
     }
 
-    /// Requests of one protocol that were answered since the start, well or not.
+    /// Returns the number of requests answered since the start, failed ones included.
     pub(crate) fn requests(&self, protocol: Protocol) -> u64 {
         let counters = &self.protocols[protocol as usize];
         counters.ok.get() + counters.failed.iter().map(Counter::get).sum::<u64>()
     }
 
-    /// Everything, in one of the two text forms.
+    /// Returns all metrics as text.
     pub(crate) fn text(&self, exposition: Exposition) -> Result<String, fmt::Error> {
         let mut text = String::with_capacity(16 * 1024);
         encode_registry(&mut text, &self.registry)?;
         encode_registry(&mut text, &self.process)?;
         if exposition == Exposition::Text {
-            return Ok(exposition::classic(&text));
+            return Ok(classic(&text));
         }
         encode_eof(&mut text)?;
         Ok(text)
@@ -144,106 +134,136 @@ impl PerProtocol {
         };
         Self {
             ok: outcome("ok"),
-            failed: Kind::ALL.map(|kind| outcome(kind.status().name)),
+            failed: ErrorKind::ALL.map(|kind| outcome(kind.status().name)),
             open: open.get_or_create_owned(&labels),
             latency: Arc::default(),
         }
     }
 }
 
-/// Asks the keeper how the lease stands, when somebody looks.
-struct LeaseCollector {
-    mint: Arc<Mint>,
-    clock: SharedClock,
+/// The text format of metrics.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Exposition {
+    /// The text format of Prometheus 0.0.4.
+    Text,
+    OpenMetrics,
 }
 
-impl fmt::Debug for LeaseCollector {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("LeaseCollector")
-    }
-}
-
-impl Collector for LeaseCollector {
-    fn encode(&self, mut encoder: DescriptorEncoder<'_>) -> fmt::Result {
-        let status = self.mint.status();
-        encode_lease(&mut encoder, &status, self.clock.unix_ms())?;
-        encode_leases(&mut encoder, &self.mint.leases())?;
-        let workers = i64::try_from(self.mint.layout().max(Field::Worker) + 1).unwrap_or(i64::MAX);
-        let workers = ConstGauge::new(workers);
-        let says = "Workers that the layout has for all nodes of a datacenter: less the sum of their leases, those that are left";
-        workers.encode(encoder.encode_descriptor("workers", says, None, workers.metric_type())?)?;
-        let mut counter = |name: &str, help: &str, value: u64| {
-            let counter = ConstCounter::new(value);
-            counter.encode(encoder.encode_descriptor(name, help, None, counter.metric_type())?)
+/// Converts `OpenMetrics` to the text format of Prometheus 0.0.4, which every tool reads. The samples are the same; the lines
+/// that describe them differ.
+///
+/// # Source
+///
+/// `OpenMetrics` 1.0: the name of a counter lacks the `_total` of its samples, and that of an info lacks `_info`. In the
+/// older format both are part of the name; it has no infos, no units and no end mark.
+fn classic(text: &str) -> String {
+    let mut out = String::with_capacity(text.len());
+    let mut lines = text.lines().peekable();
+    while let Some(line) = lines.next() {
+        let described = line.strip_prefix("# HELP ").and_then(|rest| rest.split_once(' '));
+        // The type follows the help.
+        let Some((name, help)) = described else {
+            if !line.starts_with("# ") {
+                push(&mut out, &[line]);
+            }
+            continue;
         };
-        counter("lease_renewals", "Renewals of the lease that the store confirmed", status.renewals)?;
-        counter("leases_lost", "Leases that another node took over or that ran out", status.lost)?;
-        counter(
-            "store_forgot",
-            "Times the store had lost what it acknowledged of a lease",
-            status.store_forgot,
-        )?;
-        let overlaps = "Leases ended at once since the store forgot them and granted them to another node";
-        counter("lease_overlaps", overlaps, status.overlaps)?;
-        counter("store_errors", "Calls to the store that failed", status.store_errors)?;
-        counter("clock_steps", "Steps of the wall clock that were seen", status.clock_steps)
+        let kind = lines.next_if(|line| line.starts_with("# TYPE ")).and_then(|line| line.rsplit(' ').next());
+        let (suffix, kind) = match kind.unwrap_or("unknown") {
+            "counter" => ("_total", "counter"),
+            "info" => ("_info", "gauge"),
+            "unknown" => ("", "untyped"),
+            kind => ("", kind),
+        };
+        push(&mut out, &["# HELP ", name, suffix, " ", help]);
+        push(&mut out, &["# TYPE ", name, suffix, " ", kind]);
+    }
+    out
+}
+
+fn push(out: &mut String, parts: &[&str]) {
+    for part in parts {
+        out.push_str(part);
+    }
+    out.push('\n');
+}
+
+/// The upper bounds of the buckets, in microseconds: an id takes tens, a wait for a tick thousands.
+const BOUNDS_US: [u64; 16] = [
+    25, 50, 100, 250, 500, 1000, 2500, 5000, 10_000, 25_000, 50_000, 100_000, 250_000, 500_000, 1_000_000,
+    10_000_000,
+];
+
+/// The latency of the requests of one protocol: plain counters, since a histogram with a lock would slow down every request.
+#[derive(Debug, Default)]
+struct Latency {
+    /// The requests of each bucket; the last one has no upper bound.
+    buckets: [AtomicU64; BOUNDS_US.len() + 1],
+    sum_us: AtomicU64,
+}
+
+impl Latency {
+    /// Records requests that took `time` each.
+    fn took(&self, requests: u64, time: Duration) {
+        if requests > 0 {
+            let us = u64::try_from(time.as_micros()).unwrap_or(u64::MAX);
+            let bucket = BOUNDS_US.partition_point(|bound| *bound < us);
+            self.buckets[bucket].fetch_add(requests, Ordering::Relaxed);
+            self.sum_us.fetch_add(us.saturating_mul(requests), Ordering::Relaxed);
+        }
+    }
+
+    #[expect(clippy::cast_precision_loss, reason = "a graph needs no more than 52 bits")]
+    fn buckets(&self) -> (f64, u64, Vec<(f64, u64)>) {
+        let counts: Vec<u64> = self.buckets.iter().map(|bucket| bucket.load(Ordering::Relaxed)).collect();
+        let bounds = BOUNDS_US.iter().map(|us| *us as f64 / 1e6).chain([f64::INFINITY]);
+        let sum = self.sum_us.load(Ordering::Relaxed) as f64 / 1e6;
+        (sum, counts.iter().sum(), bounds.zip(counts).collect())
     }
 }
 
-/// Each lease that is held, by its worker.
-#[expect(clippy::cast_precision_loss, reason = "milliseconds since 1970 are far below 2^52")]
-fn encode_leases(encoder: &mut DescriptorEncoder<'_>, leases: &[LeaseStatus]) -> fmt::Result {
-    let held: Vec<(String, u64)> =
-        leases.iter().filter_map(|lease| Some((lease.worker?.to_string(), lease.until_unix_ms?))).collect();
-    let count = ConstGauge::new(held.len() as f64);
-    count.encode(encoder.encode_descriptor(
-        "leases",
-        "Leases that are held",
-        None,
-        count.metric_type(),
-    )?)?;
-    if held.is_empty() {
-        return Ok(());
+/// Encodes the histograms of all protocols.
+#[derive(Debug)]
+struct LatencyCollector([(Protocol, Arc<Latency>); 2]);
+
+impl Collector for LatencyCollector {
+    fn encode(&self, mut encoder: DescriptorEncoder<'_>) -> fmt::Result {
+        let says = "Time from the arrival of a request to its answer";
+        let mut family =
+            encoder.encode_descriptor("request_duration_seconds", says, None, MetricType::Histogram)?;
+        for (protocol, latency) in &self.0 {
+            let (sum, count, buckets) = latency.buckets();
+            let labels = [("protocol", protocol.name())];
+            family.encode_family(&labels)?.encode_histogram::<NoLabelSet>(sum, count, &buckets, None)?;
+        }
+        Ok(())
     }
-    let says = "When the lease of a worker ends if it is not renewed, in seconds since 1970";
-    let mut family = encoder.encode_descriptor("lease_until_seconds", says, None, MetricType::Gauge)?;
-    for (worker, until_unix_ms) in held {
-        let until = ConstGauge::new(until_unix_ms as f64 / 1e3);
-        until.encode(family.encode_family(&[("worker", worker.as_str())])?)?;
-    }
-    Ok(())
 }
 
-#[expect(
-    clippy::cast_precision_loss,
-    reason = "milliseconds of a lease or a clock's error are far below 2^52"
-)]
-fn encode_lease(encoder: &mut DescriptorEncoder<'_>, status: &LeaseStatus, now_unix_ms: u64) -> fmt::Result {
-    let mut gauge = |name: &str, help: &str, value: f64| {
-        let gauge = ConstGauge::new(value);
-        gauge.encode(encoder.encode_descriptor(name, help, None, gauge.metric_type())?)
-    };
-    let remaining_ms = status.until_unix_ms.unwrap_or_default().saturating_sub(now_unix_ms);
-    let held = status.worker.is_some() && remaining_ms > 0;
-    gauge("lease_held", "1 while a lease is held, else 0", f64::from(u8::from(held)))?;
-    // Without a lease there is no worker; a 0 here would name one.
-    if let Some(worker) = status.worker {
-        gauge("lease_worker", "The worker of the lease", f64::from(worker.0))?;
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_the_descriptions_differ() {
+        let text = "# HELP a_requests Requests.\n# TYPE a_requests counter\na_requests_total{b=\"c d\"} 1\n\
+                    # HELP a_build What.\n# TYPE a_build info\na_build_info{v=\"1\"} 1\n\
+                    # HELP a_open Open ones.\n# TYPE a_open gauge\n# UNIT a_open seconds\na_open 2.5\n# EOF\n";
+        let wanted = "# HELP a_requests_total Requests.\n# TYPE a_requests_total counter\na_requests_total{b=\"c d\"} 1\n\
+                      # HELP a_build_info What.\n# TYPE a_build_info gauge\na_build_info{v=\"1\"} 1\n\
+                      # HELP a_open Open ones.\n# TYPE a_open gauge\na_open 2.5\n";
+        assert_eq!(classic(text), wanted);
     }
-    gauge("lease_remaining_seconds", "Until the lease ends if it is not renewed", remaining_ms as f64 / 1e3)?;
-    gauge(
-        "clock_wall_ahead_seconds",
-        "How far the wall clock is ahead of the clock that ids are made by",
-        status.wall_ahead_ms as f64 / 1e3,
-    )?;
-    gauge(
-        "clock_ahead_seconds",
-        "How far the clock is ahead while no lease is granted or renewed by it",
-        status.clock_ahead_ms as f64 / 1e3,
-    )?;
-    gauge(
-        "records_ahead_seconds",
-        "How far the store's records are ahead of this node's clock",
-        status.records_ahead_ms as f64 / 1e3,
-    )
+
+    #[test]
+    fn each_time_goes_to_the_bucket_that_ends_at_or_above_it() {
+        let latency = Latency::default();
+        for (us, requests) in [(0, 1), (25, 2), (26, 3), (10_000_000, 4), (u64::MAX / 1000, 1)] {
+            latency.took(requests, Duration::from_micros(us));
+        }
+        latency.took(0, Duration::from_secs(1));
+        let (_, count, buckets) = latency.buckets();
+        let counted: Vec<u64> = buckets.iter().map(|(_, count)| *count).collect();
+        assert_eq!((count, &counted[..3], &counted[15..]), (11, &[3, 3, 0][..], &[4, 1][..]));
+    }
 }

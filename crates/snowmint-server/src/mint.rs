@@ -1,59 +1,57 @@
-//! The mint: who asks for ids of which namespace, how many, and what an id says. No protocol appears here.
-//! Which namespaces there are may change while it serves; a request sees one state of it or the next.
+//! The mint: makes ids for the served namespaces and decodes ids. No protocol appears here.
+//!
+//! An id request takes this path: `table` finds the namespace, `namespace` asks its backend, and for snowflake ids
+//! `worker_pool` draws through the connection's handle. Namespaces may change at any time; each request sees one table.
 
-mod caller;
-mod counting;
 mod error;
 mod ids;
 mod namespace;
-mod pool;
-mod received;
-mod served;
-mod source;
+mod table;
+mod worker_pool;
 
+use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
-use std::sync::{Arc, OnceLock};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use std::time::Duration;
 
 use arc_swap::ArcSwap;
 use snowmint::error::Snippet;
 use snowmint::inspect::{Candidate, Decoded, Inspection};
 use snowmint::{Clock as _, DatacenterId, Id, Layout, WallClock};
-use snowmint_cluster::namespace::Definition;
+use snowmint_cluster::namespace::{CounterSource, Definition, NumberSource};
+use snowmint_cluster::segment::{Received, Stripe};
 use snowmint_cluster::{LeaseStatus, NamespaceName};
 use tokio::sync::{mpsc, oneshot};
 
-pub use caller::{Caller, Callers};
-pub use error::{MintError, NotAnId};
+pub use error::{InvalidIdError, MintError};
 pub use ids::{Ids, Minted};
-pub use namespace::{Maker, Namespace, Part, Taken};
-pub use pool::Pool;
-pub(crate) use received::{HighestReceived, ReceivedNumbers};
-pub use served::Served;
-pub use source::{IdHandle, IdSource};
+pub use namespace::{Backend, Namespace, PartialIds, Taken};
+pub use table::{ConnectionState, NamespaceTable};
+pub use worker_pool::{IdHandle, IdHandles, IdSource, WorkerPool};
 
-use crate::limits::MAX_WAIT;
+use crate::limits::{MAX_COUNT, MAX_WAIT};
 use crate::settings::SharedClock;
 
-/// Makes ids for the namespaces that are served now, and reads ids of its own layout.
+/// Makes ids for the served namespaces, and decodes ids.
 #[derive(Debug)]
 pub struct Mint {
-    served: Arc<ArcSwap<Served>>,
+    table: Arc<ArcSwap<NamespaceTable>>,
     /// The workers of the service's own layout.
-    pool: Arc<Pool>,
+    pool: Arc<WorkerPool>,
     datacenter: DatacenterId,
+    /// The slot of the next pool.
     slots: AtomicUsize,
-    /// Namespaces that are served though the store has lost their records.
+    /// Served namespaces whose records the store has lost.
     unrecorded: ArcSwap<Vec<NamespaceName>>,
     records_lost: AtomicU64,
     received: Arc<ReceivedNumbers>,
-    creator: OnceLock<mpsc::Sender<Creation>>,
+    creator: OnceLock<mpsc::Sender<CreateRequest>>,
 }
 
-/// By what an id is taken apart.
+/// How to decode an id.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum InspectBy<'a> {
-    /// By whatever it may be an id of, those of the served namespaces first.
+    /// By whatever it matches, the served namespaces first.
     Anything,
     /// By the text form and the scheme of the namespace of this name.
     Namespace(&'a [u8]),
@@ -61,32 +59,32 @@ pub enum InspectBy<'a> {
     Layout(&'a [u8]),
 }
 
-/// A name that was asked for and is no namespace yet, and who waits for it.
+/// A request to create the namespace of an unknown name.
 #[derive(Debug)]
-pub struct Creation {
+pub struct CreateRequest {
     /// The name.
     pub name: NamespaceName,
-    /// Hears whether it is one now.
+    /// Receives the outcome.
     pub done: oneshot::Sender<Result<(), MintError>>,
 }
 
 impl Mint {
-    /// A mint of these namespaces, which the caller has pinned to `layout`.
+    /// Returns a mint of these namespaces, which must be pinned to `layout` in the store.
     pub fn new(
         namespaces: impl IntoIterator<Item = NamespaceName>,
         source: impl IdSource,
         layout: Layout,
         datacenter: DatacenterId,
     ) -> Self {
-        let pool = Arc::new(Pool::new(Box::new(source), layout, 0));
+        let pool = Arc::new(WorkerPool::new(Box::new(source), layout, 0));
         let wall: SharedClock = Arc::new(WallClock);
         let namespace = |name| {
-            let maker = Maker::Snowflake(Arc::clone(&pool));
-            Arc::new(Namespace::new(name, Definition::snowflake(layout), maker, &wall))
+            let backend = Backend::Snowflake(Arc::clone(&pool));
+            Arc::new(Namespace::new(name, Definition::snowflake(layout), backend, &wall))
         };
-        let served = Served::new(namespaces.into_iter().map(namespace).collect());
+        let table = NamespaceTable::new(namespaces.into_iter().map(namespace).collect());
         Self {
-            served: Arc::new(ArcSwap::from_pointee(served)),
+            table: Arc::new(ArcSwap::from_pointee(table)),
             pool,
             datacenter,
             slots: AtomicUsize::new(1),
@@ -97,81 +95,80 @@ impl Mint {
         }
     }
 
-    /// The state of a new connection.
-    pub fn caller(&self) -> Caller {
-        Caller::new(Arc::clone(&self.served))
+    /// Returns the state of a new connection.
+    pub fn connection_state(&self) -> ConnectionState {
+        ConnectionState::new(Arc::clone(&self.table))
     }
 
-    /// Serves these namespaces and no others from now on; what is asked for at this moment may still go to those
-    /// before.
+    /// Replaces the served namespaces. Requests in flight may still use the previous ones.
     pub fn serve(&self, namespaces: Vec<Arc<Namespace>>) {
-        self.served.store(Arc::new(Served::new(namespaces)));
+        self.table.store(Arc::new(NamespaceTable::new(namespaces)));
     }
 
-    /// The namespaces that are served now.
-    pub fn served(&self) -> Arc<Served> {
-        self.served.load_full()
+    /// Returns the served namespaces.
+    pub fn table(&self) -> Arc<NamespaceTable> {
+        self.table.load_full()
     }
 
-    /// Notes which namespaces are served though the store has lost their records, and how many records it lost since.
+    /// Notes which served namespaces have lost their records, and the number of records lost since the last call.
     pub(crate) fn note_unrecorded(&self, names: Vec<NamespaceName>, newly_lost: u64) {
         self.unrecorded.store(Arc::new(names));
         self.records_lost.fetch_add(newly_lost, Ordering::Relaxed);
     }
 
-    /// Namespaces that are served though the store has lost their records.
+    /// Returns the served namespaces whose records the store has lost.
     pub fn unrecorded(&self) -> Arc<Vec<NamespaceName>> {
         self.unrecorded.load_full()
     }
 
-    /// Records of served namespaces that the store has lost since the start.
+    /// Returns the number of records of served namespaces that the store has lost since the start.
     pub fn records_lost(&self) -> u64 {
         self.records_lost.load(Ordering::Relaxed)
     }
 
-    /// What this process received, by counter.
+    /// Returns the numbers that this process has received, by counter.
     pub(crate) const fn received(&self) -> &Arc<ReceivedNumbers> {
         &self.received
     }
 
-    /// What keeps this node from going on for ever as it does now, though it makes ids; `None` where all is well.
+    /// Returns the problems of a node that still makes ids but needs attention; `None` if there are none.
     pub fn trouble(&self) -> Option<String> {
         let unrecorded = self.unrecorded();
         let names: Vec<_> = unrecorded.iter().map(NamespaceName::as_str).collect();
-        let lost = (!names.is_empty()).then(|| {
-            format!("the store has lost the records of namespaces that are served: {}", names.join(", "))
-        });
-        let served = self.served();
-        let missing = served.namespaces().iter().filter(|it| matches!(it.maker(), Maker::Missing(_)));
-        let missing: Vec<_> = missing.map(|it| it.name().as_str()).collect();
-        let missing = (!missing.is_empty())
-            .then(|| format!("namespaces that cannot be served, the log says why: {}", missing.join(", ")));
-        let trouble: Vec<_> = self.status().trouble.into_iter().chain(lost).chain(missing).collect();
+        let lost = (!names.is_empty())
+            .then(|| format!("the store has lost the records of served namespaces: {}", names.join(", ")));
+        let table = self.table();
+        let unavailable =
+            table.namespaces().iter().filter(|it| matches!(it.backend(), Backend::Unavailable(_)));
+        let unavailable: Vec<_> = unavailable.map(|it| it.name().as_str()).collect();
+        let unavailable = (!unavailable.is_empty())
+            .then(|| format!("unavailable namespaces, see the log: {}", unavailable.join(", ")));
+        let trouble: Vec<_> = self.status().trouble.into_iter().chain(lost).chain(unavailable).collect();
         (!trouble.is_empty()).then(|| trouble.join("; "))
     }
 
-    /// A pool of another layout, for namespaces that are to be served.
-    pub fn add_pool(&self, source: Box<dyn IdSource>, layout: Layout) -> Arc<Pool> {
-        // Only that no two are equal matters.
-        Arc::new(Pool::new(source, layout, self.slots.fetch_add(1, Ordering::Relaxed)))
+    /// Returns a new pool, for namespaces of another layout or rule.
+    pub fn add_pool(&self, source: Box<dyn IdSource>, layout: Layout) -> Arc<WorkerPool> {
+        // Slots only have to differ, so no ordering is needed.
+        Arc::new(WorkerPool::new(source, layout, self.slots.fetch_add(1, Ordering::Relaxed)))
     }
 
-    /// The pool of the service's own layout.
-    pub const fn pool(&self) -> &Arc<Pool> {
+    /// Returns the pool of the service's own layout.
+    pub const fn pool(&self) -> &Arc<WorkerPool> {
         &self.pool
     }
 
-    /// From now on `creations` hears of names that are asked for and are no namespaces; until then they are refused.
-    pub fn create_by(&self, creations: mpsc::Sender<Creation>) {
-        // Set once, by whoever looks after the namespaces.
-        let _ = self.creator.set(creations);
+    /// Sends requests for unknown names to `creator` from now on. Without a creator they are rejected.
+    pub fn set_creator(&self, creator: mpsc::Sender<CreateRequest>) {
+        // The namespace sync sets it once.
+        let _ = self.creator.set(creator);
     }
 
-    /// Makes a namespace of a name that was asked for, where that is allowed.
+    /// Creates the namespace of an unknown name, if that is allowed.
     ///
     /// # Errors
     ///
-    /// `unknown` where it is not, or why not.
+    /// `unknown` if it is not allowed, else the reason why it failed.
     pub async fn create(&self, name: &[u8], unknown: MintError) -> Result<(), MintError> {
         let name = std::str::from_utf8(name).ok().and_then(|name| NamespaceName::new(name).ok());
         let (Some(creator), Some(name), MintError::UnknownNamespace { .. }) =
@@ -179,58 +176,77 @@ impl Mint {
         else {
             return Err(unknown);
         };
-        let (done, heard) = oneshot::channel();
-        let asked = async {
-            creator.send(Creation { name, done }).await.ok()?;
-            heard.await.ok()
+        let (done, outcome) = oneshot::channel();
+        let created = async {
+            creator.send(CreateRequest { name, done }).await.ok()?;
+            outcome.await.ok()
         };
-        match tokio::time::timeout(MAX_WAIT, asked).await {
+        match tokio::time::timeout(MAX_WAIT, created).await {
             Ok(Some(created)) => created,
             Ok(None) => Err(unknown),
             Err(_) => Err(MintError::NotReady { why: "the store did not answer in time".to_owned() }),
         }
     }
 
-    /// The error for a name that is no namespace.
-    pub(crate) fn unknown(&self, name: &NamespaceName) -> MintError {
-        self.served().unknown(name.as_str().as_bytes())
+    /// Finds a namespace by its name. Creates it if it is unknown, that is allowed, and `may_create` is set.
+    pub(crate) async fn find_or_create(
+        &self,
+        connection: &mut ConnectionState,
+        name: &[u8],
+        may_create: bool,
+    ) -> Result<Arc<Namespace>, MintError> {
+        let unknown = match connection.find(name) {
+            Ok((namespace, _)) => return Ok(Arc::clone(namespace)),
+            Err(error) => error,
+        };
+        if !may_create {
+            return Err(unknown);
+        }
+        self.create(name, unknown).await?;
+        connection.find(name).map(|(namespace, _)| Arc::clone(namespace))
     }
 
-    /// Whether a name that is no namespace may become one.
+    /// Returns the error for an unknown name.
+    pub(crate) fn unknown(&self, name: &NamespaceName) -> MintError {
+        self.table().unknown(name.as_str().as_bytes())
+    }
+
+    /// Returns `true` if unknown names become namespaces.
     pub fn creates(&self) -> bool {
         self.creator.get().is_some_and(|creator| !creator.is_closed())
     }
 
-    /// Whether ids can be made now, of every namespace that depends on the store of the service.
+    /// Checks that every namespace that depends on the store of the service can make ids now.
     ///
     /// # Errors
     ///
     /// [`MintError`] says what is missing.
     pub fn check_ready(&self) -> Result<(), MintError> {
-        let mut caller = self.caller();
-        let served = self.served();
-        served.namespaces.iter().try_for_each(|namespace| namespace.check_ready(caller.callers()))
+        let mut handles = IdHandles::default();
+        let table = self.table();
+        table.namespaces().iter().try_for_each(|namespace| namespace.check_ready(&mut handles))
     }
 
-    /// Takes an id apart, in any text form and scheme of the namespace, or as whatever it may be.
+    /// Decodes an id, in any text form and scheme. Never creates a namespace.
     ///
     /// # Errors
     ///
-    /// [`MintError::BadId`] and [`MintError::NotOfNamespace`] for what is no such id, [`MintError::BadLayout`] for what is no
-    /// layout, [`MintError::UnknownNamespace`]. No namespace is ever made by this.
+    /// [`MintError::BadId`] and [`MintError::NotOfNamespace`] if the text is not such an id, [`MintError::BadLayout`] if the
+    /// layout is invalid, [`MintError::UnknownNamespace`] and [`MintError::BadNamespace`].
     pub fn inspect(&self, text: &[u8], by: InspectBy<'_>) -> Result<Inspection, MintError> {
         let text = String::from_utf8_lossy(text);
-        let bad = |why: NotAnId| MintError::BadId { text: Snippet::of(&text), why };
+        let bad = |why: InvalidIdError| MintError::BadId { text: Snippet::of(&text), why };
         match by {
             InspectBy::Anything => {
                 let now_unix_ms = WallClock.unix_ms();
                 let inspection = Inspection::of_text(&text, self.candidates(&text, now_unix_ms), now_unix_ms);
-                inspection
-                    .ok_or_else(|| bad(text.parse::<Id>().map_or_else(NotAnId::Text, |_| NotAnId::Nothing)))
+                inspection.ok_or_else(|| {
+                    bad(text.parse::<Id>().map_or_else(InvalidIdError::Text, |_| InvalidIdError::Nothing))
+                })
             }
             InspectBy::Namespace(name) => {
-                let served = self.served();
-                let namespace = &served.namespaces[served.position(name)?];
+                let table = self.table();
+                let namespace = table.find(name)?;
                 match namespace.inspect(&text) {
                     Ok((decoded, form)) => Ok(Inspection::known(decoded, form)),
                     Err(why) => {
@@ -245,56 +261,56 @@ impl Mint {
                     layout: Snippet::of(&layout),
                     why: Box::new(why),
                 })?;
-                let id: Id = text.parse().map_err(|error| bad(NotAnId::Text(error)))?;
+                let id: Id = text.parse().map_err(|error| bad(InvalidIdError::Text(error)))?;
                 let decoded = Decoded::by_layout(id, layout).map_err(|error| bad(error.into()))?;
                 Ok(Inspection::known(decoded, "decimal"))
             }
         }
     }
 
-    /// What a text is to each namespace that is served.
+    /// Decodes a text by each served namespace.
     fn candidates(&self, text: &str, now_unix_ms: u64) -> Vec<Candidate> {
-        let served = self.served();
+        let table = self.table();
         let read = |namespace: &Arc<Namespace>| {
             let (decoded, form) = namespace.inspect(text).ok()?;
             Some(Candidate::of_namespace(namespace.name().as_str(), decoded, form, now_unix_ms))
         };
-        served.namespaces.iter().filter_map(read).collect()
+        table.namespaces().iter().filter_map(read).collect()
     }
 
-    /// The layout of the service.
+    /// Returns the layout of the service.
     pub fn layout(&self) -> &Layout {
         &self.pool.layout
     }
 
-    /// The datacenter that is written into every id.
+    /// Returns the datacenter of every id.
     pub const fn datacenter(&self) -> DatacenterId {
         self.datacenter
     }
 
-    /// How the lease of the service's own layout stands.
+    /// Returns the state of the lease of the service's own layout; several leases are summed up as one.
     pub fn status(&self) -> LeaseStatus {
         self.pool.source.status()
     }
 
-    /// How each lease of the service's own layout stands.
+    /// Returns the state of each lease of the service's own layout.
     pub fn leases(&self) -> Vec<LeaseStatus> {
         self.pool.source.leases()
     }
 
-    /// Makes no more ids; gives leases back, and numbers that nobody drew, within `patience`.
+    /// Stops making ids and releases all leases and unused numbers, within `patience`.
     pub async fn release(&self, patience: Duration) {
-        let served = self.served();
+        let table = self.table();
         self.serve(Vec::new());
         let mut pools = vec![Arc::clone(&self.pool)];
         let mut tasks = tokio::task::JoinSet::new();
-        for namespace in served.namespaces() {
-            match namespace.maker() {
-                Maker::Segment(segments) => {
+        for namespace in table.namespaces() {
+            match namespace.backend() {
+                Backend::Segment(segments) => {
                     let segments = segments.clone();
                     tasks.spawn(async move { segments.release(patience).await });
                 }
-                Maker::Snowflake(pool) if pools.iter().all(|it| it.slot != pool.slot) => {
+                Backend::Snowflake(pool) if pools.iter().all(|it| it.slot != pool.slot) => {
                     pools.push(Arc::clone(pool));
                 }
                 _ => {}
@@ -307,5 +323,367 @@ impl Mint {
     }
 }
 
+/// Parses the number of requested ids: a plain whole number from 1 to [`MAX_COUNT`].
+///
+/// # Errors
+///
+/// [`MintError::BadCount`] for everything else, signs and spaces included.
+pub fn parse_count(text: &[u8]) -> Result<usize, MintError> {
+    let digits = !text.is_empty() && text.len() <= 20 && text.iter().all(u8::is_ascii_digit);
+    let value = digits.then(|| {
+        text.iter().fold(0_usize, |n, b| n.saturating_mul(10).saturating_add(usize::from(b - b'0')))
+    });
+    match value {
+        Some(count @ 1..=MAX_COUNT) => Ok(count),
+        _ => {
+            Err(MintError::BadCount { value: Snippet::of(&String::from_utf8_lossy(text)), limit: MAX_COUNT })
+        }
+    }
+}
+
+/// The numbers that this process has received from each counter since it started.
+///
+/// They outlive the namespace. So a counter that goes back is noticed even if its namespace changed, or was dropped and
+/// added again, and an operator who restores a store can read the highest number of every counter.
+#[derive(Debug, Default)]
+pub(crate) struct ReceivedNumbers(Mutex<BTreeMap<String, ReceivedByCounter>>);
+
+#[derive(Debug)]
+struct ReceivedByCounter {
+    base: String,
+    source: Option<usize>,
+    stripe: Stripe,
+    received: Received,
+}
+
+/// The highest number received from a counter.
+#[derive(Debug)]
+pub(crate) struct HighestReceived {
+    /// The key of the counter in its store.
+    pub(crate) key: String,
+    /// The source of its namespace, from 1; `None` for the store of the service.
+    pub(crate) source: Option<usize>,
+    pub(crate) stripe: Stripe,
+    pub(crate) number: u64,
+}
+
+impl ReceivedNumbers {
+    /// Returns the numbers received so far from each counter of a namespace.
+    pub(crate) fn of(&self, base: &str, source: &NumberSource) -> Vec<Received> {
+        let places: Vec<(String, Option<usize>, Stripe)> = match source {
+            NumberSource::Own(stripe) => vec![(stripe.to_string(), None, *stripe)],
+            // By position: the URL of a source may change, and a source that moves keeps its numbers.
+            NumberSource::Other(sources) => {
+                let place = |(nth, source): (usize, &CounterSource)| {
+                    (format!("source {nth}"), Some(nth + 1), source.stripe().unwrap_or(Stripe::WHOLE))
+                };
+                sources.iter().enumerate().map(place).collect()
+            }
+        };
+        // Each change is one insertion, so a panic elsewhere leaves the map consistent.
+        let mut all = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let received = |(place, source, stripe): (String, Option<usize>, Stripe)| {
+            let counter = all.entry(format!("{base} {place}")).or_insert_with(|| ReceivedByCounter {
+                base: base.to_owned(),
+                source,
+                stripe,
+                received: Received::default(),
+            });
+            counter.received.clone()
+        };
+        places.into_iter().map(received).collect()
+    }
+
+    /// Returns the highest number of every counter that this process has received numbers from.
+    pub(crate) fn highest(&self) -> Vec<HighestReceived> {
+        let all = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let of = |counter: &ReceivedByCounter| {
+            let (base, source, stripe) = (counter.base.clone(), counter.source, counter.stripe);
+            counter.received.highest_by_period().into_iter().map(move |(period, number)| {
+                let key = period.map_or_else(|| base.clone(), |period| format!("{base}/{period}"));
+                HighestReceived { key, source, stripe, number }
+            })
+        };
+        all.values().flat_map(of).collect()
+    }
+}
+
 #[cfg(test)]
-mod tests;
+mod tests {
+    use snowmint_cluster::namespace::Fields;
+
+    use super::*;
+    use crate::status::ErrorKind;
+    use crate::testing::{TestSource, mint, mint_of};
+
+    const LAYOUT: Layout = Layout::TWITTER;
+
+    fn one(mint: &Mint, name: &[u8]) -> Result<Option<Id>, MintError> {
+        let mut connection = mint.connection_state();
+        let (namespace, handles) = connection.find(name)?;
+        Ok(namespace.try_one(handles)?.map(|number| Id::new(number).unwrap()))
+    }
+
+    fn try_take(mint: &Mint, count: usize) -> Result<Taken, MintError> {
+        let mut connection = mint.connection_state();
+        let (namespace, handles) = connection.find(b"default")?;
+        namespace.try_take(handles, count)
+    }
+
+    async fn take(mint: &Mint, name: &[u8], count: usize) -> Result<Ids, MintError> {
+        let mut connection = mint.connection_state();
+        let (namespace, handles) = connection.find(name)?;
+        namespace.take(handles, count).await
+    }
+
+    #[tokio::test]
+    async fn ids_increase_over_calls_and_ticks() {
+        let mint = mint();
+        let mut last = one(&mint, b"default").unwrap().unwrap();
+        for count in [1, 4096, MAX_COUNT] {
+            let ids = take(&mint, b"default", count).await.unwrap();
+            assert_eq!(ids.len(), count);
+            let mut seen = 0;
+            for id in ids {
+                let Minted::Number(id) = id else { panic!("{id:?} of a layout") };
+                let id = Id::new(id).unwrap();
+                assert!(id > last, "{id} after {last}");
+                last = id;
+                seen += 1;
+            }
+            assert_eq!(seen, count);
+        }
+    }
+
+    #[tokio::test]
+    async fn a_count_out_of_range_takes_nothing() {
+        let mint = mint();
+        let before = one(&mint, b"default").unwrap().unwrap();
+        for count in [0, MAX_COUNT + 1, usize::MAX] {
+            let error = take(&mint, b"default", count).await.unwrap_err();
+            assert!(matches!(error, MintError::BadCount { limit: MAX_COUNT, .. }), "{error}");
+        }
+        let after = one(&mint, b"default").unwrap().unwrap();
+        assert!(
+            after > before
+                && LAYOUT.split(after).unwrap().timestamp == LAYOUT.split(before).unwrap().timestamp
+        );
+    }
+
+    #[test]
+    fn namespaces_are_found_by_their_whole_name() {
+        let mint = mint();
+        let mut connection = mint.connection_state();
+        for name in ["default", "orders", "orders", "default"] {
+            assert_eq!(connection.find(name.as_bytes()).unwrap().0.name().as_str(), name);
+        }
+        for unknown in ["Default", "defaul", "defaultx", "a"] {
+            let error = connection.find(unknown.as_bytes()).unwrap_err();
+            assert_eq!(error.kind(), ErrorKind::UnknownNamespace, "{unknown}");
+            assert!(error.to_string().contains("this server has default, orders;"), "{error}");
+        }
+        for bad in [&b""[..], b"a b", b"\xff", b"a/b", &[b'a'; 65]] {
+            assert_eq!(
+                connection.find(bad).unwrap_err().kind(),
+                ErrorKind::BadNamespace,
+                "{}",
+                bad.escape_ascii()
+            );
+        }
+    }
+
+    #[test]
+    fn long_lists_of_namespaces_are_cut() {
+        let names = (10..30).map(|n| NamespaceName::new(&format!("n{n}")).unwrap());
+        let mint = Mint::new(names, TestSource::new(LAYOUT), LAYOUT, DatacenterId(1));
+        let error = mint.connection_state().find(b"x").unwrap_err().to_string();
+        assert!(error.contains("n19 and 10 more"), "{error}");
+    }
+
+    #[test]
+    fn without_a_lease_the_error_says_why() {
+        let source = TestSource::new(LAYOUT);
+        let mint = mint_of(source.clone(), LAYOUT);
+        source.set_lease(false);
+        let error = one(&mint, b"default").unwrap_err();
+        assert_eq!(error.to_string(), "no ids can be made now: no lease is held: the store does not answer");
+        assert_eq!(error.kind(), ErrorKind::NotReady);
+        assert_eq!(try_take(&mint, 5).unwrap_err().kind(), ErrorKind::NotReady);
+        assert!(mint.check_ready().is_err());
+        source.set_lease(true);
+        assert!(mint.check_ready().is_ok());
+    }
+
+    #[test]
+    fn a_clock_far_behind_gives_a_time_to_retry() {
+        let source = TestSource::new(LAYOUT);
+        let mint = mint_of(source.clone(), LAYOUT);
+        one(&mint, b"default").unwrap();
+        source.clock().set_unix_ms(crate::testing::START_UNIX_MS - 5000);
+        let error = one(&mint, b"default").unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::ClockBehind);
+        assert_eq!(error.retry_after(), Some(Duration::from_secs(5)));
+    }
+
+    /// Goal: a request that takes too long fails with the rate of a worker. Method: only the timer advances.
+    #[tokio::test(start_paused = true)]
+    async fn a_wait_is_bounded() {
+        let source = TestSource::new(LAYOUT);
+        let mint = mint_of(source.clone(), LAYOUT);
+        source.set_stuck(true);
+        let error = take(&mint, b"default", MAX_COUNT).await.unwrap_err();
+        assert_eq!(
+            error.to_string(),
+            "100000 ids could not be made within 10s: one worker of this layout makes 4096000 a second; retry, or request \
+             fewer ids at once"
+        );
+    }
+
+    fn anything(mint: &Mint, text: &[u8]) -> Result<Inspection, MintError> {
+        mint.inspect(text, InspectBy::Anything)
+    }
+
+    #[test]
+    fn inspect_reads_what_the_mint_wrote_and_no_other_text() {
+        let mint = mint();
+        let id = one(&mint, b"default").unwrap().unwrap();
+        let inspection = anything(&mint, id.to_string().as_bytes()).unwrap();
+        let likeliest = inspection.likeliest();
+        let Decoded::Snowflake { parts, .. } = likeliest.decoded else { panic!("{inspection:?}") };
+        assert_eq!((parts.worker.0, parts.datacenter.0), (3, 1));
+        assert_eq!(likeliest.decoded.unix_ms(), Some(crate::testing::START_UNIX_MS));
+        assert_eq!(likeliest.namespaces, ["default", "orders"]);
+        for bad in [&b""[..], b"x", b"-1", b"9223372036854775808", b"1.0", b"\xff"] {
+            assert_eq!(anything(&mint, bad).unwrap_err().kind(), ErrorKind::BadId, "{}", bad.escape_ascii());
+        }
+    }
+
+    /// A mint of namespaces that only read.
+    fn mint_of_definitions(definitions: &[(&str, Fields)]) -> Mint {
+        let mint = mint();
+        let wall: SharedClock = Arc::new(WallClock);
+        let namespace = |(name, fields): &(&str, Fields)| {
+            let name = NamespaceName::new(name).unwrap();
+            let definition = fields.clone().define(&LAYOUT).unwrap();
+            Arc::new(Namespace::new(name, definition, Backend::Unavailable("".into()), &wall))
+        };
+        mint.serve(definitions.iter().map(namespace).collect());
+        mint
+    }
+
+    fn fields(scheme: &str, layout: &str, text: &str) -> Fields {
+        Fields {
+            scheme: scheme.to_owned(),
+            layout: layout.parse().ok(),
+            text: text.parse().ok(),
+            ..Fields::default()
+        }
+    }
+
+    /// Goal: an id is decoded by the given namespace or layout, and without one by the best match. Method: an id of layout
+    /// `game`, which the service's own layout decodes as one of 2013, and one text of each kind.
+    #[test]
+    fn inspect_uses_the_given_namespace_or_layout_else_what_matches() {
+        let game: Layout = "game".parse().unwrap();
+        let now = WallClock.unix_ms();
+        let timestamp = game.timestamp_at(now).unwrap();
+        let id =
+            game.compose(&snowmint::Parts { timestamp, ..snowmint::Parts::default() }).unwrap().to_string();
+        let mint = mint_of_definitions(&[
+            ("default", fields("snowflake", "", "")),
+            ("keys", fields("uuid7", "", "key_{id}")),
+            ("orders", fields("segment", "", "ORD-{alphabet=zyxwvutsrq}")),
+            ("players", fields("snowflake", "game", "")),
+            ("users", fields("snowflake", "", "U{base58:11}")),
+        ]);
+        let shown = |inspection: Inspection| {
+            let likeliest = inspection.likeliest();
+            (likeliest.decoded.name().into_owned(), likeliest.form, likeliest.namespaces.clone())
+        };
+        let named = |name: &str, form, namespaces: &[&str]| {
+            (name.to_owned(), form, namespaces.iter().map(|&it| it.to_owned()).collect::<Vec<_>>())
+        };
+        let by = |text: &str, by| shown(mint.inspect(text.as_bytes(), by).unwrap());
+        let key = "key_017f22e2-79b0-7cc3-98c4-dc0c0c07398f";
+        for (text, name, form, namespace) in [
+            (&*id, "game", "decimal", "players"),
+            (key, "uuid7", "uuid7", "keys"),
+            ("ORD-yz", "number", "alphabet", "orders"),
+            ("U4aaW4SzAyQK", "twitter", "base58", "users"),
+        ] {
+            assert_eq!(by(text, InspectBy::Anything), named(name, form, &[namespace]), "{text}");
+            let known = mint.inspect(text.as_bytes(), InspectBy::Namespace(namespace.as_bytes())).unwrap();
+            assert!(known.candidates().is_empty(), "{known:?}");
+            assert_eq!(shown(known), named(name, form, &[]), "{text}");
+        }
+        assert_eq!(by(&id, InspectBy::Layout(b"twitter")), named("twitter", "decimal", &[]));
+        assert_eq!(by("01ARZ3NDEKTSV4RRFFQ69G5FAV", InspectBy::Anything), named("ulid", "ulid", &[]));
+        let all = anything(&mint, id.as_bytes()).unwrap();
+        let listed: Vec<_> = all.candidates().iter().map(|it| it.decoded.name().into_owned()).collect();
+        assert_eq!(listed[..2], ["game", "twitter"], "both are listed");
+    }
+
+    #[test]
+    fn inspect_says_what_is_wrong_with_the_given_namespace_or_layout() {
+        let mint = mint_of_definitions(&[
+            ("default", fields("snowflake", "", "")),
+            ("orders", fields("segment", "", "ORD-{alphabet=zyxwvutsrq:6}")),
+        ]);
+        for (text, by, kind, words) in [
+            (
+                "7",
+                InspectBy::Namespace(b"nope"),
+                ErrorKind::UnknownNamespace,
+                "this server has default, orders",
+            ),
+            ("7", InspectBy::Namespace(b"a b"), ErrorKind::BadNamespace, "invalid namespace name `a b`"),
+            (
+                "7",
+                InspectBy::Namespace(b"orders"),
+                ErrorKind::BadId,
+                "`7` is not an id of namespace `orders`: its ids are written as ORD-{alphabet:6}",
+            ),
+            (
+                "x",
+                InspectBy::Namespace(b"default"),
+                ErrorKind::BadId,
+                "`x` is not an id of namespace `default`: `x` at position 0",
+            ),
+            ("7", InspectBy::Layout(b"time:99"), ErrorKind::BadRequest, "invalid layout `time:99`: "),
+            ("7", InspectBy::Layout(b"gane"), ErrorKind::BadRequest, "invalid layout `gane`: "),
+            ("7", InspectBy::Layout(b""), ErrorKind::BadRequest, "invalid layout ``: "),
+            ("x", InspectBy::Layout(b"twitter"), ErrorKind::BadId, "invalid id `x`: `x` at position 0"),
+            ("9223372036854775807", InspectBy::Layout(b"js53"), ErrorKind::BadId, "another layout made it"),
+        ] {
+            let error = mint.inspect(text.as_bytes(), by).unwrap_err();
+            assert!(error.kind() == kind && error.to_string().contains(words), "{text} {by:?}: {error}");
+        }
+        let long = "z".repeat(60_000);
+        assert_eq!(anything(&mint, long.as_bytes()).unwrap_err().kind(), ErrorKind::BadId);
+    }
+
+    #[test]
+    fn counts_end_at_both_bounds() {
+        for (text, count) in [("1", 1), ("007", 7), ("100000", 100_000)] {
+            assert_eq!(parse_count(text.as_bytes()).unwrap(), count);
+        }
+        for bad in [
+            "",
+            "0",
+            "100001",
+            "-1",
+            "+1",
+            " 1",
+            "1e9",
+            "1.0",
+            "abc",
+            "18446744073709551617",
+            "99999999999999999999999",
+        ] {
+            let error = parse_count(bad.as_bytes()).unwrap_err();
+            assert!(matches!(error, MintError::BadCount { limit: MAX_COUNT, .. }), "{bad}");
+            assert!(error.to_string().contains(": expected 1 to 100000"), "{error}");
+        }
+        assert!(parse_count(b"\xff\xfe").is_err());
+    }
+}

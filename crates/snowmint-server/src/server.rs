@@ -1,17 +1,101 @@
-//! What every connection of every protocol shares.
-//! One of it exists for each service; it holds no connection.
+//! The service as a whole: opens ports, accepts connections on all protocols, and shuts down.
+//! Also holds the state that all connections share.
 
+use std::future::Future;
+use std::io;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 
-use crate::http::AllowedHosts;
-use crate::memory::Crowd;
-use crate::metrics::Metrics;
-use crate::mint::Mint;
-use crate::settings::{Settings, SharedClock, Timeouts};
-use crate::turns::Turns;
+use tokio::net::TcpListener;
+use tokio::sync::Semaphore;
 
-/// The mint and everything around it.
+use crate::accept::Acceptor;
+use crate::memory::Crowd;
+use crate::metrics::{Metrics, Protocol};
+use crate::mint::Mint;
+use crate::settings::{AllowedHosts, Settings, SharedClock, Timeouts};
+use crate::shutdown::Shutdown;
+use crate::turns::Turns;
+use crate::{http, resp};
+
+/// The open ports. A protocol without a port is off.
+#[derive(Debug, Default)]
+pub struct Listeners {
+    /// HTTP/1.1.
+    pub http: Option<TcpListener>,
+    /// RESP2 and RESP3.
+    pub resp: Option<TcpListener>,
+}
+
+/// The outcome of [`serve`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Ended {
+    /// The number of connections that did not finish within [`Settings::drain`] and were closed.
+    pub cut: usize,
+}
+
+/// Serves until `ends` completes, then shuts down. The lease may be released once this returns.
+///
+/// Shutdown has two phases. For [`Settings::drain_delay`] the service still answers all requests, but `/readyz` answers
+/// 503. Then it accepts no more connections, finishes the requests in flight, closes idle connections, and returns within
+/// [`Settings::drain`].
+///
+/// # Cancel safety
+///
+/// Dropping the future closes every connection at once.
+pub async fn serve(
+    mint: Arc<Mint>,
+    listeners: Listeners,
+    settings: Settings,
+    ends: impl Future<Output = ()>,
+) -> Ended {
+    let server = Arc::new(Server::new(mint, &settings));
+    let shutdown = Shutdown::new();
+    let places = Arc::new(Semaphore::new(settings.max_connections.min(Semaphore::MAX_PERMITS)));
+    let acceptor = |protocol| Acceptor {
+        protocol,
+        metrics: &server.metrics,
+        crowd: &server.crowd,
+        places: Arc::clone(&places),
+        reserved: settings.reserved_connections,
+        write_timeout: settings.timeouts.write,
+        draining: shutdown.listener(),
+        drain: settings.drain,
+    };
+    let http = async {
+        let Some(listener) = listeners.http else { return 0 };
+        let connection = |stream, place| http::serve(Arc::clone(&server), stream, place, shutdown.listener());
+        acceptor(Protocol::Http).run(listener, connection).await
+    };
+    let resp = async {
+        let Some(listener) = listeners.resp else { return 0 };
+        let connection = |stream, place| resp::serve(Arc::clone(&server), stream, place, shutdown.listener());
+        acceptor(Protocol::Resp).run(listener, connection).await
+    };
+    let ending = async {
+        ends.await;
+        if !settings.drain_delay.is_zero() {
+            tracing::info!(delay = ?settings.drain_delay, "shutdown requested; /readyz answers 503, requests are still served");
+            shutdown.leave();
+            tokio::time::sleep(settings.drain_delay).await;
+        }
+        tracing::info!("shutting down; finishing the requests in flight");
+        shutdown.begin();
+    };
+    let serving = async { tokio::join!(http, resp, ending) };
+    let (http_cut, resp_cut, ()) = tokio::select! {
+        ended = serving => ended,
+        never = server.crowd.tidy_up_after() => never,
+    };
+    let cut = http_cut + resp_cut;
+    if cut > 0 {
+        tracing::warn!(cut, within = ?settings.drain, "connections closed; they did not finish in time");
+    }
+    Ended { cut }
+}
+
+/// The state that all connections share: the mint and everything around it.
 pub(crate) struct Server {
     pub(crate) mint: Arc<Mint>,
     pub(crate) metrics: Metrics,
@@ -45,9 +129,91 @@ impl Server {
         }
     }
 
-    /// A number for a new RESP connection, from 1 on.
+    /// Returns the number of a new RESP connection; the first is 1.
     pub(crate) fn next_client(&self) -> u64 {
-        // Only that no two are equal matters.
+        // Numbers only have to differ, so no ordering is needed.
         self.clients.fetch_add(1, Ordering::Relaxed) + 1
+    }
+}
+
+/// A port cannot be opened.
+#[derive(Debug, thiserror::Error)]
+#[error("cannot listen on {address} ({flag}): {}", self.reason())]
+pub struct BindError {
+    /// The requested address.
+    pub address: String,
+    /// The flag with the address.
+    pub flag: &'static str,
+    /// The error of the system.
+    pub source: io::Error,
+}
+
+/// Opens a port. `address` is the `host:port` given with the flag `flag`; port 0 takes any free port.
+///
+/// # Errors
+///
+/// [`BindError`] names the address, the flag, the cause and a remedy.
+///
+/// # Examples
+///
+/// ```
+/// # #[tokio::main(flavor = "current_thread")]
+/// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+/// let taken = snowmint_server::bind("127.0.0.1:0", "--http").await?;
+/// let address = taken.local_addr()?.to_string();
+/// let error = snowmint_server::bind(&address, "--http").await.unwrap_err();
+/// assert!(error.to_string().contains("(--http): another program uses this port"));
+/// # Ok(())
+/// # }
+/// ```
+pub async fn bind(address: &str, flag: &'static str) -> Result<TcpListener, BindError> {
+    TcpListener::bind(address).await.map_err(|source| BindError { address: address.to_owned(), flag, source })
+}
+
+impl BindError {
+    fn reason(&self) -> String {
+        let Self { source, flag, .. } = self;
+        match source.kind() {
+            io::ErrorKind::AddrInUse => format!(
+                "another program uses this port; stop it, or choose another port with {flag} (port 0 takes a free one)"
+            ),
+            io::ErrorKind::PermissionDenied => {
+                format!(
+                    "permission denied; ports below 1024 need privileges, choose a higher port with {flag}"
+                )
+            }
+            io::ErrorKind::AddrNotAvailable => format!(
+                "no network interface has this address; use an address of this machine, or 0.0.0.0 for all, with {flag}"
+            ),
+            io::ErrorKind::InvalidInput => format!("invalid address; expected {flag} HOST:PORT"),
+            _ => format!("{source}; use an address of this machine with {flag} HOST:PORT"),
+        }
+    }
+}
+
+#[cfg(test)]
+impl Server {
+    /// A server for unit tests, under a clock that stands still.
+    pub(crate) fn for_tests(mint: Mint) -> Self {
+        let clock = snowmint::ManualClock::at_unix_ms(crate::testing::START_UNIX_MS);
+        Self::new(Arc::new(mint), &Settings { clock: Arc::new(clock), ..Settings::default() })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test]
+    async fn each_cause_has_its_remedy() {
+        for (address, wanted) in [
+            ("192.0.2.1:80", "no network interface has this address"),
+            ("127.0.0.1", "invalid address; expected --resp HOST:PORT"),
+            ("127.0.0.1:x", "--resp HOST:PORT"),
+        ] {
+            let error = bind(address, "--resp").await.unwrap_err().to_string();
+            assert!(error.starts_with(&format!("cannot listen on {address} (--resp): ")), "{error}");
+            assert!(error.contains(wanted), "{error}");
+        }
     }
 }

@@ -1,98 +1,31 @@
-//! What may be set when the service starts, with values that suit without being set.
-//! The bounds that may not be set are in `limits.rs`.
+//! The settings of the service, with their defaults. Fixed limits are in `limits.rs`.
 
 use std::fmt;
+use std::net::{IpAddr, Ipv6Addr};
 use std::sync::Arc;
 use std::time::Duration;
 
+use snowmint::error::Snippet;
 use snowmint::{Clock, WallClock};
 
-use crate::http::AllowedHosts;
 use crate::limits;
 
-/// A clock of the service. The rest of a lease, the uptime and the time in ids of 96 and 128 bits are told by the node's; the
-/// day of a text and the period of a number by the wall clock. No 64-bit id depends on it.
-pub type SharedClock = Arc<dyn Clock + Send + Sync>;
-
-/// The clock of the service, as it is kept in what can be shown.
-#[derive(Clone)]
-pub struct ServiceClock(pub SharedClock);
-
-impl Clock for ServiceClock {
-    fn unix_ms(&self) -> u64 {
-        self.0.unix_ms()
-    }
-}
-
-impl fmt::Debug for ServiceClock {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("ServiceClock")
-    }
-}
-
-/// How long a client may take before it is disconnected.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Timeouts {
-    /// Between two requests; `None` for ever.
-    pub idle: Option<Duration>,
-    /// For a request to arrive as a whole once it has begun; over HTTP also for the first request to begin.
-    pub request: Duration,
-    /// While it takes nothing of its answer.
-    pub write: Duration,
-}
-
-impl Default for Timeouts {
-    fn default() -> Self {
-        Self {
-            idle: Some(limits::IDLE_TIMEOUT),
-            request: limits::REQUEST_TIMEOUT,
-            write: limits::WRITE_TIMEOUT,
-        }
-    }
-}
-
-impl Settings {
-    /// Lowers the number of connections to what fits into `limit` open files; `false` if it fits already.
-    ///
-    /// Without it the system refuses connections before the service does, health checks among them.
-    ///
-    /// # Examples
-    ///
-    /// ```
-    /// use snowmint_server::Settings;
-    /// let mut settings = Settings::default();
-    /// assert!(!settings.fit_open_files(1_048_576));
-    /// assert!(settings.fit_open_files(1024));
-    /// assert_eq!((settings.max_connections, settings.reserved_connections), (864, 64));
-    /// ```
-    pub fn fit_open_files(&mut self, limit: u64) -> bool {
-        let limit = usize::try_from(limit).unwrap_or(usize::MAX);
-        let reserved = limits::RESERVED.min(limit / 8).max(1);
-        let fits = limit.saturating_sub(2 * reserved + limits::OTHER_FILES).max(limit / 4).max(1);
-        let lowers = self.max_connections > fits;
-        self.max_connections = self.max_connections.min(fits);
-        self.reserved_connections = self.reserved_connections.min(reserved);
-        lowers
-    }
-}
-
-/// Settings of the service.
+/// The settings of the service.
 #[derive(Clone)]
 pub struct Settings {
-    /// Connections at once, over all protocols.
+    /// The maximum number of connections, over all protocols.
     pub max_connections: usize,
-    /// Connections of each protocol beyond those: see [`limits::RESERVED`].
+    /// Additional connections of each protocol: see [`limits::RESERVED`].
     pub reserved_connections: usize,
-    /// How long clients may take.
+    /// Time limits for clients.
     pub timeouts: Timeouts,
-    /// Whom HTTP requests may be addressed to.
+    /// The hosts that HTTP requests may be addressed to.
     pub allowed_hosts: AllowedHosts,
-    /// How long requests in flight may take to finish once the service was told to end.
+    /// Time limit for requests in flight at shutdown.
     pub drain: Duration,
-    /// How long requests are still served after the service was told to end, while `/readyz` answers 503: what a load
-    /// balancer needs to notice. Zero ends at once.
+    /// How long a shutdown waits with `/readyz` answering 503, so that load balancers notice. All requests are still served.
     pub drain_delay: Duration,
-    /// The clock to tell the rest of a lease by: best the one of the keeper.
+    /// The node's clock, which the lease is measured by.
     pub clock: SharedClock,
 }
 
@@ -121,4 +54,137 @@ impl fmt::Debug for Settings {
             .field("drain_delay", &self.drain_delay)
             .finish_non_exhaustive()
     }
+}
+
+impl Settings {
+    /// Lowers the connection limit to fit into `limit` open files. Returns `false` if it fits already.
+    ///
+    /// Otherwise the system would reject connections before the service does, health checks among them.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use snowmint_server::Settings;
+    /// let mut settings = Settings::default();
+    /// assert!(!settings.fit_open_files(1_048_576));
+    /// assert!(settings.fit_open_files(1024));
+    /// assert_eq!((settings.max_connections, settings.reserved_connections), (864, 64));
+    /// ```
+    pub fn fit_open_files(&mut self, limit: u64) -> bool {
+        let limit = usize::try_from(limit).unwrap_or(usize::MAX);
+        let reserved = limits::RESERVED.min(limit / 8).max(1);
+        let fits = limit.saturating_sub(2 * reserved + limits::OTHER_FILES).max(limit / 4).max(1);
+        let lowers = self.max_connections > fits;
+        self.max_connections = self.max_connections.min(fits);
+        self.reserved_connections = self.reserved_connections.min(reserved);
+        lowers
+    }
+}
+
+/// Time limits after which a client is disconnected.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Timeouts {
+    /// Between two requests; `None` for no limit.
+    pub idle: Option<Duration>,
+    /// For a request to arrive completely once it has begun; over HTTP also for the first request to begin.
+    pub request: Duration,
+    /// While the client reads nothing of its answer.
+    pub write: Duration,
+}
+
+impl Default for Timeouts {
+    fn default() -> Self {
+        Self {
+            idle: Some(limits::IDLE_TIMEOUT),
+            request: limits::REQUEST_TIMEOUT,
+            write: limits::WRITE_TIMEOUT,
+        }
+    }
+}
+
+/// A clock of the service.
+///
+/// The node's clock measures the remaining lease and the uptime, and gives the time in ids of 96 and 128 bits. The wall
+/// clock gives the date in text forms and the period of numbers. No 64-bit id depends on either.
+pub type SharedClock = Arc<dyn Clock + Send + Sync>;
+
+/// A [`SharedClock`] that implements `Debug`.
+#[derive(Clone)]
+pub struct ServiceClock(pub SharedClock);
+
+impl Clock for ServiceClock {
+    fn unix_ms(&self) -> u64 {
+        self.0.unix_ms()
+    }
+}
+
+impl fmt::Debug for ServiceClock {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("ServiceClock")
+    }
+}
+
+/// The hosts that HTTP requests may be addressed to.
+///
+/// A name that an attacker owns may resolve to this machine (DNS rebinding). A page of the attacker could then read what is
+/// served to this machine alone. The browser still sends the name, which is checked against these.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum AllowedHosts {
+    /// Any host: for listeners that other machines use.
+    Any,
+    /// `localhost`, names below it, IP addresses, and these names.
+    Names(Vec<String>),
+}
+
+/// A text is not a host name.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("invalid host name `{0}`: expected a name without port, such as ids.example.com, or * for any")]
+pub struct HostError(String);
+
+impl AllowedHosts {
+    /// Returns these names, besides those of this machine; `*` stands for any.
+    ///
+    /// # Errors
+    ///
+    /// [`HostError`] if a text is not a host name.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use snowmint_server::AllowedHosts;
+    /// let hosts = AllowedHosts::new(["ids.example.com"]).unwrap();
+    /// assert!(hosts.allow("IDS.example.com.") && hosts.allow("127.0.0.1") && !hosts.allow("evil.example"));
+    /// assert_eq!(AllowedHosts::new(["*"]).unwrap(), AllowedHosts::Any);
+    /// assert!(AllowedHosts::new(["http://ids"]).is_err());
+    /// ```
+    pub fn new<'a>(names: impl IntoIterator<Item = &'a str>) -> Result<Self, HostError> {
+        let mut known = Vec::new();
+        for name in names {
+            if name == "*" {
+                return Ok(Self::Any);
+            }
+            let is_name = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'.' | b'_');
+            if name.is_empty() || !name.bytes().all(is_name) {
+                return Err(HostError(Snippet::of(name).as_str().to_owned()));
+            }
+            known.push(bare(name));
+        }
+        Ok(Self::Names(known))
+    }
+
+    /// Returns `true` if requests may be addressed to `host`, which has no port.
+    pub fn allow(&self, host: &str) -> bool {
+        let Self::Names(names) = self else { return true };
+        let address = host.strip_prefix('[').and_then(|rest| rest.strip_suffix(']'));
+        if address.map_or_else(|| host.parse::<IpAddr>().is_ok(), |it| it.parse::<Ipv6Addr>().is_ok()) {
+            // An attacker cannot rebind an address.
+            return true;
+        }
+        let host = bare(host);
+        host.is_empty() || host == "localhost" || host.ends_with(".localhost") || names.contains(&host)
+    }
+}
+
+fn bare(host: &str) -> String {
+    host.strip_suffix('.').unwrap_or(host).to_ascii_lowercase()
 }

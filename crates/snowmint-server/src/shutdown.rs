@@ -1,25 +1,25 @@
-//! The end of the service: it first tells balancers that it leaves, then connections finish what they have begun, and are
-//! cut after a bound. A connection that waits for its client's next request is idle, and ends at once.
+//! Shutdown: the service first becomes not ready, so that load balancers move on. Then connections finish their requests,
+//! and are closed after a time limit. An idle connection is closed at once.
 
 use std::time::Duration;
 
 use tokio::sync::watch;
 use tokio::task::JoinSet;
 
-/// How far the service is on its way to the end.
+/// The phases of a shutdown.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 enum Phase {
     Serving,
-    /// Every request is served, but the service is not ready, so that balancers send new clients elsewhere.
+    /// All requests are served, but the service is not ready, so that load balancers use other nodes.
     Leaving,
     Ending,
 }
 
-/// Tells every connection that the service leaves, and then that it ends.
+/// Announces the phases of a shutdown to all connections.
 #[derive(Debug)]
 pub(crate) struct Shutdown(watch::Sender<Phase>);
 
-/// What a connection listens to.
+/// A connection's view of the shutdown.
 #[derive(Clone, Debug)]
 pub(crate) struct Draining(watch::Receiver<Phase>);
 
@@ -32,7 +32,7 @@ impl Shutdown {
         Draining(self.0.subscribe())
     }
 
-    /// From now on the service is not ready, and asks HTTP clients to connect elsewhere.
+    /// Makes the service not ready. HTTP clients are asked to reconnect.
     pub(crate) fn leave(&self) {
         self.0.send_replace(Phase::Leaving);
     }
@@ -43,26 +43,26 @@ impl Shutdown {
 }
 
 impl Draining {
-    /// Returns once the service ends; also when it was dropped without a word, for then nobody would ever say.
+    /// Returns once the service ends, or if its [`Shutdown`] was dropped.
     pub(crate) async fn begun(mut self) {
         let _ = self.0.wait_for(|phase| *phase == Phase::Ending).await;
     }
 
-    /// Whether it ends.
+    /// Returns `true` if the service ends.
     pub(crate) fn has_begun(&self) -> bool {
         *self.0.borrow() == Phase::Ending
     }
 
-    /// Whether it leaves or ends.
+    /// Returns `true` if the service is not ready any more.
     pub(crate) fn is_leaving(&self) -> bool {
         *self.0.borrow() >= Phase::Leaving
     }
 }
 
-/// Waits until every connection ended by itself, `bound` at most, and cuts those that did not: how many.
-pub(crate) async fn drain(connections: &mut JoinSet<()>, bound: Duration) -> usize {
+/// Waits until all connections have ended, for `limit` at most. Closes the others and returns their number.
+pub(crate) async fn drain(connections: &mut JoinSet<()>, limit: Duration) -> usize {
     let all = async { while connections.join_next().await.is_some() {} };
-    let in_time = tokio::time::timeout(bound, all).await.is_ok();
+    let in_time = tokio::time::timeout(limit, all).await.is_ok();
     let cut = if in_time { 0 } else { connections.len() };
     connections.shutdown().await;
     cut

@@ -1,113 +1,80 @@
-//! The one table from what went wrong to what each protocol says: HTTP status and title, RESP prefix.
-//! Metrics use its names too, so that a graph and an answer call a failure the same.
+//! The table of failures: one row for each kind, one column for what each protocol answers.
+//! A new protocol adds a column. Metrics use the names, so that a graph and an answer call a failure the same.
 
-/// What can go wrong, over all protocols.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-#[non_exhaustive]
-pub enum Kind {
-    /// No such namespace here.
-    UnknownNamespace,
-    /// Not the name of a namespace.
-    BadNamespace,
-    /// Not a count, or out of range.
-    BadCount,
-    /// Not an id, or not of this layout.
-    BadId,
-    /// No lease under which ids could be made.
-    NotReady,
-    /// The clock went back too far.
-    ClockBehind,
-    /// More ids than could be made while a request may wait.
-    Busy,
-    /// The layout has no timestamps left.
-    LayoutEnded,
-    /// As many namespaces as there may be.
-    TooManyNamespaces,
-    /// Not a counter that Redis' commands could increment.
-    NotCounting,
-    /// Not of the scheme that a path serves.
-    WrongScheme,
-    /// A namespace has used all its numbers.
-    NumbersEnded,
-    /// No such path or command.
-    Unknown,
-    /// The path exists, not for this method.
-    BadMethod,
-    /// Arguments, parameters or their encoding are wrong.
-    BadRequest,
-    /// As many clients as there may be.
-    TooManyClients,
-    /// Addressed to a host that this server is not.
-    UnknownHost,
-    /// A web page of another site asks for ids.
-    CrossSite,
-}
-
-/// How one kind is said.
+/// The answer to one kind of failure, in each protocol.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Status {
-    /// The name in metrics, and the end of the problem type's URN.
+    /// The name in metrics, and the last part of the problem type's URN.
     pub name: &'static str,
     /// The HTTP status code.
     pub http: u16,
-    /// The problem's title.
+    /// The title of the HTTP problem document.
     pub title: &'static str,
-    /// The first word of the RESP error.
+    /// The first word of the RESP error. `TRYAGAIN` is known to Redis clients; some of them retry by themselves.
     pub resp: &'static str,
 }
 
-impl Kind {
-    /// Every kind, in the order of the table.
-    pub const ALL: [Self; 18] = [
-        Self::UnknownNamespace,
-        Self::BadNamespace,
-        Self::BadCount,
-        Self::BadId,
-        Self::NotReady,
-        Self::ClockBehind,
-        Self::Busy,
-        Self::LayoutEnded,
-        Self::TooManyNamespaces,
-        Self::NotCounting,
-        Self::WrongScheme,
-        Self::NumbersEnded,
-        Self::Unknown,
-        Self::BadMethod,
-        Self::BadRequest,
-        Self::TooManyClients,
-        Self::UnknownHost,
-        Self::CrossSite,
-    ];
-
-    /// How it is said.
-    ///
-    /// `TRYAGAIN` is what Redis clients know as "ask again soon": some do so by themselves.
-    pub const fn status(self) -> Status {
-        match self {
-            Self::UnknownNamespace => row("unknown-namespace", 404, "Unknown namespace", "NONAMESPACE"),
-            Self::BadNamespace => row("bad-namespace", 400, "Not the name of a namespace", "ERR"),
-            Self::BadCount => row("bad-count", 400, "Count out of range", "ERR"),
-            Self::BadId => row("bad-id", 400, "Not an id of this server", "ERR"),
-            Self::NotReady => row("not-ready", 503, "No lease to make ids under", "NOTREADY"),
-            Self::ClockBehind => row("clock-behind", 503, "The clock went back", "CLOCKBEHIND"),
-            Self::Busy => row("busy", 503, "Too many ids asked for at once", "TRYAGAIN"),
-            Self::LayoutEnded => row("layout-ended", 500, "The layout's time ran out", "LAYOUTENDED"),
-            Self::TooManyNamespaces => row("too-many-namespaces", 403, "Too many namespaces", "ERR"),
-            Self::NotCounting => row("not-counting", 400, "Not a counter", "WRONGTYPE"),
-            Self::WrongScheme => row("wrong-scheme", 400, "Not a namespace for this path", "ERR"),
-            Self::NumbersEnded => row("numbers-ended", 500, "The numbers ran out", "NUMBERSENDED"),
-            Self::Unknown => row("unknown", 404, "No such path", "ERR"),
-            Self::BadMethod => row("bad-method", 405, "Method not allowed here", "ERR"),
-            Self::BadRequest => row("bad-request", 400, "Request not understood", "ERR"),
-            Self::TooManyClients => row("too-many-clients", 503, "Too many connections", "ERR"),
-            Self::UnknownHost => row("unknown-host", 421, "Not a host of this server", "ERR"),
-            Self::CrossSite => row("cross-site", 403, "Request of another web site", "ERR"),
+/// Defines [`ErrorKind`] and the table.
+macro_rules! error_kinds {
+    ($($(#[$doc:meta])* $kind:ident: $name:literal, $http:literal, $title:literal, $resp:literal;)*) => {
+        /// A kind of failure.
+        #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+        #[non_exhaustive]
+        pub enum ErrorKind {
+            $($(#[$doc])* $kind,)*
         }
-    }
+
+        impl ErrorKind {
+            /// Every kind, in the order of the table.
+            pub const ALL: [Self; [$($name),*].len()] = [$(Self::$kind),*];
+
+            /// Returns the row of this kind.
+            pub const fn status(self) -> Status {
+                match self {
+                    $(Self::$kind => Status { name: $name, http: $http, title: $title, resp: $resp },)*
+                }
+            }
+        }
+    };
 }
 
-const fn row(name: &'static str, http: u16, title: &'static str, resp: &'static str) -> Status {
-    Status { name, http, title, resp }
+error_kinds! {
+    /// The name is valid, but no namespace of this server has it.
+    UnknownNamespace: "unknown-namespace", 404, "Unknown namespace", "NONAMESPACE";
+    /// The name is not a valid namespace name.
+    BadNamespace: "bad-namespace", 400, "Invalid namespace name", "ERR";
+    /// The count is not a number, or out of range.
+    BadCount: "bad-count", 400, "Invalid count", "ERR";
+    /// The text is not an id, or not one of the given namespace or layout.
+    BadId: "bad-id", 400, "Invalid id", "ERR";
+    /// The node holds no lease, or its store does not answer.
+    NotReady: "not-ready", 503, "Not ready", "NOTREADY";
+    /// The clock went back further than the rule allows.
+    ClockBehind: "clock-behind", 503, "Clock went back", "CLOCKBEHIND";
+    /// The ids could not be made within the time that a request may wait.
+    Busy: "busy", 503, "Too many ids requested", "TRYAGAIN";
+    /// The layout has no timestamps left.
+    LayoutEnded: "layout-ended", 500, "Layout has ended", "LAYOUTENDED";
+    /// The limit of namespaces that requests may create is reached.
+    TooManyNamespaces: "too-many-namespaces", 403, "Too many namespaces", "ERR";
+    /// The namespace is not a counter that INCR can increment, or its ids are not integers.
+    NotCounting: "not-counting", 400, "Not a counter", "WRONGTYPE";
+    /// The path serves namespaces of another scheme.
+    WrongScheme: "wrong-scheme", 400, "Wrong scheme for this path", "ERR";
+    /// The namespace has used all its numbers.
+    NumbersEnded: "numbers-ended", 500, "Numbers used up", "NUMBERSENDED";
+    /// No path or command has this name.
+    Unknown: "unknown", 404, "Not found", "ERR";
+    /// The path does not support this method.
+    BadMethod: "bad-method", 405, "Method not allowed", "ERR";
+    /// Arguments, parameters or their encoding are invalid.
+    BadRequest: "bad-request", 400, "Invalid request", "ERR";
+    /// The connection limit is reached.
+    TooManyClients: "too-many-clients", 503, "Too many connections", "ERR";
+    /// The request is addressed to a host name that this server does not serve.
+    UnknownHost: "unknown-host", 421, "Unknown host", "ERR";
+    /// A page of another web site sent the request.
+    CrossSite: "cross-site", 403, "Cross-site request", "ERR";
 }
 
 #[cfg(test)]
@@ -123,16 +90,45 @@ mod tests {
     use crate::mint::MintError;
 
     #[test]
-    fn every_kind_has_a_row_of_its_own_in_the_order_of_the_metrics() {
+    fn every_kind_has_its_status_and_prefix() {
+        use ErrorKind as Kind;
+        let table = [
+            (Kind::UnknownNamespace, 404, "NONAMESPACE"),
+            (Kind::BadNamespace, 400, "ERR"),
+            (Kind::BadCount, 400, "ERR"),
+            (Kind::BadId, 400, "ERR"),
+            (Kind::NotReady, 503, "NOTREADY"),
+            (Kind::ClockBehind, 503, "CLOCKBEHIND"),
+            (Kind::Busy, 503, "TRYAGAIN"),
+            (Kind::LayoutEnded, 500, "LAYOUTENDED"),
+            (Kind::TooManyNamespaces, 403, "ERR"),
+            (Kind::NotCounting, 400, "WRONGTYPE"),
+            (Kind::WrongScheme, 400, "ERR"),
+            (Kind::NumbersEnded, 500, "NUMBERSENDED"),
+            (Kind::Unknown, 404, "ERR"),
+            (Kind::BadMethod, 405, "ERR"),
+            (Kind::BadRequest, 400, "ERR"),
+            (Kind::TooManyClients, 503, "ERR"),
+            (Kind::UnknownHost, 421, "ERR"),
+            (Kind::CrossSite, 403, "ERR"),
+        ];
+        assert_eq!(table.map(|(kind, ..)| kind), Kind::ALL);
+        for (kind, http, resp) in table {
+            assert_eq!((kind.status().http, kind.status().resp), (http, resp), "{kind:?}");
+        }
+    }
+
+    #[test]
+    fn every_kind_has_a_name_and_a_title_in_the_order_of_the_metrics() {
         let mut names = HashSet::new();
-        for (index, kind) in Kind::ALL.into_iter().enumerate() {
+        for (index, kind) in ErrorKind::ALL.into_iter().enumerate() {
             let Status { name, http, title, resp } = kind.status();
             assert_eq!(kind as usize, index, "{kind:?}: metrics are indexed by it");
-            assert!(names.insert(name), "{name} stands for two kinds");
+            assert!(names.insert(name), "two kinds have the name {name}");
             assert!((400..600).contains(&http) && !title.is_empty(), "{kind:?}");
             assert!(
                 resp.bytes().all(|b| b.is_ascii_uppercase()),
-                "{kind:?}: a RESP prefix is one word in capitals"
+                "{kind:?}: a RESP prefix is one upper-case word"
             );
         }
     }
@@ -145,7 +141,7 @@ mod tests {
         generator.try_next_id().unwrap_err()
     }
 
-    /// Goal: what went wrong inside the keeper or the generator reaches both protocols under the right code.
+    /// Goal: every error of the lease, the generator and the namespaces gets the right status and prefix.
     #[test]
     fn every_mint_error_goes_to_its_row() {
         let name = Snippet::of("x");
@@ -154,11 +150,12 @@ mod tests {
         let refused = |refusal| MintError::from_no_id(NoId::Refused(refusal), 1, 1);
         let id = "x".parse::<snowmint::Id>().unwrap_err();
         let layout = "x".parse::<Layout>().unwrap_err();
-        let table: [(MintError, u16, &str); 19] = [
+        let table: [(MintError, u16, &str); 20] = [
             (MintError::RunTooLong { count: 3, given: 1 }, 400, "ERR"),
             (MintError::WrongScheme { name, what: "" }, 400, "ERR"),
             (MintError::TooManyNamespaces { name, limit: 5 }, 403, "ERR"),
             (MintError::NotCounting { name, why: "" }, 400, "WRONGTYPE"),
+            (MintError::NotIntegers { name, why: "" }, 400, "WRONGTYPE"),
             (MintError::NumbersEnded { name, maximum: 5 }, 500, "NUMBERSENDED"),
             (MintError::UnknownNamespace { name, known: String::new() }, 404, "NONAMESPACE"),
             (MintError::BadNamespace { name }, 400, "ERR"),
@@ -178,7 +175,7 @@ mod tests {
         for (error, http, resp) in table {
             let status = error.kind().status();
             assert_eq!((status.http, status.resp), (http, resp), "{error}");
-            assert_eq!(error.retry_after().is_some(), http == 503, "{error}: 503 says when to come back");
+            assert_eq!(error.retry_after().is_some(), http == 503, "{error}: 503 says when to retry");
         }
     }
 }

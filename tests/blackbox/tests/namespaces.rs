@@ -103,8 +103,8 @@ fn redis_clients_count() {
         (&["INCRBY", "n", "100001"], "expected 1 to 100000"),
         (&["INCRBY", "n", "x"], "ERR value is not an integer or out of range"),
         (&["INCRBY", "n"], "ERR wrong number of arguments for 'incrby' command"),
-        (&["INCR", "nope"], "NONAMESPACE this server has no namespace `nope`"),
-        (&["INCR", "default"], "WRONGTYPE namespace `default` cannot be incremented"),
+        (&["INCR", "nope"], "NONAMESPACE unknown namespace `nope`: "),
+        (&["INCR", "default"], "WRONGTYPE cannot increment namespace `default`: "),
     ] {
         let error = increment(&server, words).unwrap_err();
         assert!(error.contains(told), "{words:?}: {error}");
@@ -235,7 +235,7 @@ fn nodes_follow_the_store() {
                 _ => None,
             }
         });
-        assert!(error.contains("NONAMESPACE this server has no namespace `orders`"), "{error}");
+        assert!(error.contains("NONAMESPACE unknown namespace `orders`: "), "{error}");
     }
 }
 
@@ -288,7 +288,7 @@ fn a_maximum_is_told_before_and_when_it_is_reached() {
         _ => None,
     });
     assert!(
-        error.contains("NUMBERSENDED namespace `n` has used every number up to its maximum of 100"),
+        error.contains("NUMBERSENDED namespace `n` has used all numbers up to its maximum (100)"),
         "{error}"
     );
     assert_eq!(server.get("/v1/ids/n").status, 500);
@@ -321,7 +321,7 @@ fn a_store_that_lost_its_records_takes_no_namespace_away() {
     }
     let ready = server.get("/readyz");
     assert_eq!(ready.status, 200);
-    assert_says(&ready.body, &["trouble", "lost the records of namespaces that are served: orders"]);
+    assert_says(&ready.body, &["trouble", "lost the records of served namespaces: orders"]);
     assert_eq!(shown("snowmint_namespace_records_lost_total"), "2");
     assert_eq!(shown("snowmint_namespaces_unrecorded"), "1");
     let listed = ns(folder.path(), &["list"]);

@@ -6,8 +6,8 @@ use std::sync::Arc;
 use snowmint::field::Field;
 use snowmint::{DatacenterId, Layout, Rule, Start, WallClock};
 use snowmint_cluster::{Holder, KeeperConfig, Keepers, NodeClock, Pool, SavedLeases, Workers};
-use snowmint_server::registrar::RegistrarConfig;
-use snowmint_server::{IdSource, Mint, Registrar};
+use snowmint_server::namespace_sync::SyncOptions;
+use snowmint_server::{IdSource, Mint, NamespaceSync};
 use snowmint_store::Store;
 use tokio::sync::Notify;
 
@@ -16,14 +16,14 @@ use super::plan::Plan;
 use super::{FIRST_WAIT, LONGEST_WAIT};
 
 /// What keeps the mint in step with flags, file and store.
-pub(super) fn registrar(
+pub(super) fn sync(
     plan: &Plan,
     mint: &Arc<Mint>,
     store: Arc<dyn Store>,
     holder: Holder,
     clock: NodeClock,
     saved: Option<SavedLeases>,
-) -> Registrar {
+) -> NamespaceSync {
     let (own, datacenter) = (plan.layout, plan.datacenter);
     let (window, max_skew, most) = (plan.window, plan.max_skew, plan.workers.max());
     let (leases, lease_clock) = (Arc::clone(&store), clock.clone());
@@ -41,9 +41,9 @@ pub(super) fn registrar(
             .map(|keepers| Box::new(keepers) as Box<dyn IdSource>)
             .map_err(|error| error.to_string())
     };
-    let config = RegistrarConfig {
+    let options = SyncOptions {
         store,
-        sources: plan.sources.clone(),
+        flags: plan.namespace_flags.clone(),
         rule: plan.rule,
         sequence_start: plan.sequence_start,
         open_source: Box::new(open_source),
@@ -52,7 +52,7 @@ pub(super) fn registrar(
         clock: Arc::new(clock),
         wall: Arc::new(WallClock),
     };
-    Registrar::new(Arc::clone(mint), plan.told.clone(), config)
+    NamespaceSync::new(Arc::clone(mint), plan.namespaces.clone(), options)
 }
 
 /// The datacenter of the service, where a layout has one.
@@ -68,13 +68,13 @@ fn beside(holder: &Holder, rule: Rule, start: Start) -> Result<Holder, String> {
 
 /// Looks until the store has answered once, so that no namespace is refused that is there; without it, serves what
 /// was told.
-pub(super) async fn first_look(registrar: &mut Registrar, late: Option<&LateStore>) {
+pub(super) async fn first_look(sync: &mut NamespaceSync, late: Option<&LateStore>) {
     if late.is_some() {
-        registrar.serve_told().await;
+        sync.serve_without_store().await;
         return;
     }
     let mut wait = FIRST_WAIT;
-    while let Err(error) = registrar.refresh().await {
+    while let Err(error) = sync.refresh().await {
         tracing::warn!(%error, next_try_in = ?wait, "the namespaces are not known yet: no ids until they are");
         tokio::time::sleep(wait).await;
         wait = (wait * 2).min(LONGEST_WAIT);

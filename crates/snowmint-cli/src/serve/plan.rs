@@ -6,7 +6,7 @@ use std::time::Duration;
 use snowmint::field::Field;
 use snowmint::{DatacenterId, Generator, Layout, ManualClock, Rule, Start, WorkerId};
 use snowmint_cluster::{Holder, WorkerChoice, Workers};
-use snowmint_server::registrar::{Sources, Told};
+use snowmint_server::namespace_sync::{NamespaceConfig, NamespaceFlags};
 use snowmint_server::{AllowedHosts, Timeouts};
 
 use super::args::{Args, ClockChoice};
@@ -27,8 +27,8 @@ pub(super) struct Plan {
     pub(super) datacenter: DatacenterId,
     pub(super) choice: WorkerChoice,
     pub(super) workers: Workers,
-    pub(super) sources: Sources,
-    pub(super) told: Told,
+    pub(super) namespace_flags: NamespaceFlags,
+    pub(super) namespaces: NamespaceConfig,
     pub(super) poll: Duration,
     pub(super) window: Duration,
     pub(super) max_skew: Duration,
@@ -53,8 +53,8 @@ impl Plan {
         check_ports(&args.http, &args.resp)?;
         check_times(&layout, args.window, args.rule)?;
         check_workers(&layout, worker, args.workers)?;
-        let sources = Sources { names: args.namespaces, file: args.namespaces_file, layout };
-        let told = sources.read().map_err(|error| Failure::flag("--namespaces-file", error))?;
+        let namespace_flags = NamespaceFlags { names: args.namespaces, file: args.namespaces_file, layout };
+        let namespaces = namespace_flags.read().map_err(|error| Failure::flag("--namespaces-file", error))?;
         values::check_data(args.store.as_deref(), &args.data)?;
         let store = values::store_url(args.store.as_deref(), &args.data);
         // Little time left is told of each namespace that is served.
@@ -85,8 +85,8 @@ impl Plan {
             datacenter,
             choice: worker.map_or(WorkerChoice::Any, WorkerChoice::Only),
             workers: args.workers,
-            sources,
-            told,
+            namespace_flags,
+            namespaces,
             poll: args.namespaces_poll,
             window: args.window,
             max_skew: args.max_skew,

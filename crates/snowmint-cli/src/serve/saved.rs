@@ -11,7 +11,7 @@ use crate::values::Listen;
 
 /// Locks the data directory.
 pub(super) fn open(plan: &Plan) -> Result<SavedLeases, Failure> {
-    let origin = format!("{} {}", shown(&plan.store), plan.told.fingerprint());
+    let origin = format!("{} {}", shown(&plan.store), plan.namespaces.fingerprint());
     SavedLeases::open(Path::new(&plan.data), &origin).map_err(Failure::runtime)
 }
 

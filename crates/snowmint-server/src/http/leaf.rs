@@ -1,20 +1,19 @@
-//! Leaf's two paths, `/api/segment/get/{key}` and `/api/snowflake/get/{key}`: its clients work as they are.
-//! An id is decimal text. A failure is 500 with Leaf's document; never `0` with 200, which Leaf gives for a mode that
-//! is off and callers take for an id.
+//! Leaf's two paths, `/api/segment/get/{key}` and `/api/snowflake/get/{key}`, for unchanged Leaf clients.
+//! An id is decimal text. A failure is 500 with Leaf's error document. It is never `0` with 200, which Leaf answers for a
+//! mode that is off, and which clients take for an id.
 
 use hyper::header::{CACHE_CONTROL, CONTENT_TYPE, HeaderValue};
 use hyper::{Method, Request, Response, StatusCode};
 use serde::Serialize;
 use snowmint_cluster::namespace::Scheme;
 
-use crate::http::answer::{TEXT, find, ok};
-use crate::http::body::Body;
 use crate::http::request::LeafMode;
-use crate::mint::{Caller, MintError, Minted};
+use crate::http::response::{Body, TEXT, ok};
+use crate::mint::{ConnectionState, MintError, Minted};
 use crate::server::Server;
-use crate::status::Kind;
+use crate::status::ErrorKind;
 
-/// What Leaf's server says when something is wrong: the error document of the framework it runs on.
+/// The error document of Leaf's server, as its framework writes it.
 #[derive(Serialize)]
 struct Document<'a> {
     timestamp: u64,
@@ -23,11 +22,11 @@ struct Document<'a> {
     exception: &'a str,
     message: String,
     path: &'a str,
-    /// Leaf's own codes say little; this is why.
+    /// The reason, which Leaf's codes do not give.
     detail: String,
 }
 
-/// A failure, to be told as Leaf tells it.
+/// A failure in the format of Leaf.
 #[derive(Debug)]
 pub(super) struct LeafFailure {
     error: MintError,
@@ -36,10 +35,10 @@ pub(super) struct LeafFailure {
     path: String,
 }
 
-/// Answers as Leaf.
+/// Answers a request as Leaf does.
 pub(super) async fn answer<B>(
     server: &Server,
-    caller: &mut Caller,
+    connection: &mut ConnectionState,
     mode: LeafMode,
     key: &[u8],
     request: &Request<B>,
@@ -47,7 +46,7 @@ pub(super) async fn answer<B>(
     if request.method() == Method::HEAD {
         return Ok(ok(TEXT, Body::whole("")));
     }
-    match take(server, caller, mode, key).await {
+    match take(server, connection, mode, key).await {
         Ok(text) => Ok(ok(TEXT, Body::whole(text))),
         Err(error) => {
             let path = request.uri().path().to_owned();
@@ -58,11 +57,11 @@ pub(super) async fn answer<B>(
 
 async fn take(
     server: &Server,
-    caller: &mut Caller,
+    connection: &mut ConnectionState,
     mode: LeafMode,
     key: &[u8],
 ) -> Result<Vec<u8>, MintError> {
-    let namespace = find(server, caller, key, true).await?;
+    let namespace = server.mint.find_or_create(connection, key, true).await?;
     let fits = match (mode, &namespace.definition().scheme) {
         (LeafMode::Segment, Scheme::Segment(_)) | (LeafMode::Snowflake, Scheme::Snowflake { .. }) => {
             namespace.definition().is_plain_number()
@@ -72,7 +71,7 @@ async fn take(
     if !fits {
         return Err(wrong_scheme(namespace.name().as_str(), mode));
     }
-    let mut ids = namespace.take(caller.callers(), 1).await?;
+    let mut ids = namespace.take(connection.handles(), 1).await?;
     let mut text = Vec::new();
     if let Some(id @ Minted::Number(_)) = ids.next() {
         ids.write(id, &mut text);
@@ -81,7 +80,7 @@ async fn take(
     Ok(text)
 }
 
-/// To Leaf's clients a key of another mode does not exist.
+/// Returns the error for a key of another mode.
 fn wrong_scheme(name: &str, mode: LeafMode) -> MintError {
     let what = match mode {
         LeafMode::Segment => "a segment namespace of plain numbers",
@@ -91,7 +90,7 @@ fn wrong_scheme(name: &str, mode: LeafMode) -> MintError {
 }
 
 impl LeafFailure {
-    pub(super) const fn kind(&self) -> Kind {
+    pub(super) const fn kind(&self) -> ErrorKind {
         self.error.kind()
     }
 
@@ -105,7 +104,7 @@ impl LeafFailure {
             path: &self.path,
             detail: self.error.to_string(),
         };
-        // Strings and numbers always have a JSON form.
+        // Strings and numbers always serialize.
         let body = serde_json::to_vec(&document).unwrap_or_default();
         let mut response = Response::new(Body::whole(body));
         *response.status_mut() = StatusCode::INTERNAL_SERVER_ERROR;
@@ -116,15 +115,18 @@ impl LeafFailure {
     }
 }
 
-/// Leaf's code of a failure. Segments: -1 not initialised, -2 no such key, -3 no segment is ready. Snowflake: -1 the
-/// clock stayed behind, -3 it is too far behind.
-const fn code(mode: LeafMode, kind: Kind) -> i8 {
+/// Returns Leaf's code for a failure. Segment: -1 not initialised, -2 unknown key, -3 no segment ready. Snowflake: -1 the
+/// clock stayed behind, -3 the clock is too far behind.
+const fn code(mode: LeafMode, kind: ErrorKind) -> i8 {
     match (mode, kind) {
-        (LeafMode::Segment, Kind::NotReady | Kind::Busy | Kind::NumbersEnded)
-        | (LeafMode::Snowflake, Kind::ClockBehind) => -3,
+        (LeafMode::Segment, ErrorKind::NotReady | ErrorKind::Busy | ErrorKind::NumbersEnded)
+        | (LeafMode::Snowflake, ErrorKind::ClockBehind) => -3,
         (
             LeafMode::Segment,
-            Kind::UnknownNamespace | Kind::BadNamespace | Kind::TooManyNamespaces | Kind::WrongScheme,
+            ErrorKind::UnknownNamespace
+            | ErrorKind::BadNamespace
+            | ErrorKind::TooManyNamespaces
+            | ErrorKind::WrongScheme,
         ) => -2,
         _ => -1,
     }
@@ -135,13 +137,13 @@ mod tests {
     use super::*;
 
     #[test]
-    fn codes_are_those_of_leaf() {
+    fn codes_match_leaf() {
         for (mode, kind, wanted) in [
-            (LeafMode::Segment, Kind::UnknownNamespace, -2),
-            (LeafMode::Segment, Kind::WrongScheme, -2),
-            (LeafMode::Segment, Kind::NotReady, -3),
-            (LeafMode::Snowflake, Kind::ClockBehind, -3),
-            (LeafMode::Snowflake, Kind::NotReady, -1),
+            (LeafMode::Segment, ErrorKind::UnknownNamespace, -2),
+            (LeafMode::Segment, ErrorKind::WrongScheme, -2),
+            (LeafMode::Segment, ErrorKind::NotReady, -3),
+            (LeafMode::Snowflake, ErrorKind::ClockBehind, -3),
+            (LeafMode::Snowflake, ErrorKind::NotReady, -1),
         ] {
             assert_eq!(code(mode, kind), wanted, "{mode:?} {kind:?}");
         }

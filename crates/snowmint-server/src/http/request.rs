@@ -1,31 +1,36 @@
-//! What a request asks for: path and query to a checked route, nothing guessed.
-//! An unknown parameter is refused: a misspelt `count` would otherwise be a different request.
+//! Requests: checks the host, parses path and query into a route, and reads the preferred format from `Accept`.
+//! Nothing is guessed. An unknown parameter is an error: a misspelt `count` would otherwise be a different request.
 
 use std::borrow::Cow;
 
+use hyper::header::{ACCEPT, HOST, HeaderValue};
+use hyper::http::uri::Authority;
+use hyper::{HeaderMap, Request, Version};
 use snowmint::error::Snippet;
 
-use crate::http::problem::Problem;
+use crate::http::response::{IdsFormat, Problem};
+use crate::metrics::Exposition;
 use crate::mint::InspectBy;
-use crate::status::Kind;
+use crate::settings::AllowedHosts;
+use crate::status::ErrorKind;
 
-/// The paths there are, for the error that a path is not among them.
+/// The existing paths, for the error about an unknown path.
 const PATHS: &str = "/v1/ids/{namespace}, /v1/inspect/{id}, /api/segment/get/{key}, /api/snowflake/get/{key}, \
                      /healthz, /readyz and /metrics";
 
-/// Where a request goes.
+/// The route of a request.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum Route<'a> {
     Ids {
         namespace: Cow<'a, [u8]>,
-        /// As given; 1 when it was not.
+        /// The `count` parameter; by default 1.
         count: Cow<'a, [u8]>,
     },
     Inspect {
         id: Cow<'a, [u8]>,
-        by: By<'a>,
+        by: InspectParam<'a>,
     },
-    /// As Leaf serves ids, one at a time.
+    /// One id, as Leaf answers.
     Leaf {
         mode: LeafMode,
         key: Cow<'a, [u8]>,
@@ -35,15 +40,15 @@ pub(super) enum Route<'a> {
     Metrics,
 }
 
-/// By what an id is to be read.
+/// The parameter of an inspect request.
 #[derive(Debug, PartialEq, Eq)]
-pub(super) enum By<'a> {
+pub(super) enum InspectParam<'a> {
     Anything,
     Namespace(Cow<'a, [u8]>),
     Layout(Cow<'a, [u8]>),
 }
 
-impl By<'_> {
+impl InspectParam<'_> {
     pub(super) fn as_ref(&self) -> InspectBy<'_> {
         match self {
             Self::Anything => InspectBy::Anything,
@@ -54,20 +59,20 @@ impl By<'_> {
 }
 
 impl Route<'_> {
-    /// Whether ids are used up by asking here.
-    pub(super) const fn draws(&self) -> bool {
+    /// Returns `true` if the route takes ids.
+    pub(super) const fn takes_ids(&self) -> bool {
         matches!(self, Self::Ids { .. } | Self::Leaf { .. })
     }
 }
 
-/// Which of Leaf's two modes is asked for.
+/// Leaf's two modes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum LeafMode {
     Segment,
     Snowflake,
 }
 
-/// Reads path and query.
+/// Parses path and query.
 pub(super) fn route<'a>(path: &'a str, query: Option<&'a str>) -> Result<Route<'a>, Problem> {
     if let Some(namespace) = path.strip_prefix("/v1/ids/").and_then(segment) {
         let count =
@@ -76,41 +81,41 @@ pub(super) fn route<'a>(path: &'a str, query: Option<&'a str>) -> Result<Route<'
     }
     if let Some(id) = path.strip_prefix("/v1/inspect/").and_then(segment) {
         let by = match parameter(query, &["namespace", "layout"], "/v1/inspect")? {
-            None => By::Anything,
-            Some(("namespace", name)) => By::Namespace(name),
-            Some((_, layout)) => By::Layout(layout),
+            None => InspectParam::Anything,
+            Some(("namespace", name)) => InspectParam::Namespace(name),
+            Some((_, layout)) => InspectParam::Layout(layout),
         };
         return Ok(Route::Inspect { id: decode(id)?, by });
     }
     for (prefix, mode) in
         [("/api/segment/get/", LeafMode::Segment), ("/api/snowflake/get/", LeafMode::Snowflake)]
     {
-        // Leaf looks at no parameter, and its clients may send some.
+        // Leaf ignores parameters, and its clients may send some.
         if let Some(key) = path.strip_prefix(prefix).and_then(segment) {
             return Ok(Route::Leaf { mode, key: decode(key)? });
         }
     }
-    // Probes and scrapers may add what they like.
+    // Probes and scrapers may add parameters.
     match path {
         "/healthz" => Ok(Route::Health),
         "/readyz" => Ok(Route::Ready),
         "/metrics" => Ok(Route::Metrics),
         _ => Err(Problem::new(
-            Kind::Unknown,
-            format!("there is no path {}: there are {PATHS}", Snippet::of(path)),
+            ErrorKind::Unknown,
+            format!("unknown path {}: expected {PATHS}", Snippet::of(path)),
         )),
     }
 }
 
-/// The rest of a path, where it is one segment.
+/// Returns the rest of a path if it is one segment.
 fn segment(rest: &str) -> Option<&str> {
     (!rest.is_empty() && !rest.contains('/')).then_some(rest)
 }
 
-/// A parameter of a query: its name, and its value decoded.
+/// A query parameter: its name and its decoded value.
 type Parameter<'a> = (&'static str, Cow<'a, [u8]>);
 
-/// The one parameter that a request has, of those that its path takes.
+/// Returns the parameter of a request. A path takes one of the known parameters at most.
 fn parameter<'a>(
     query: Option<&'a str>,
     known: &[&'static str],
@@ -121,7 +126,7 @@ fn parameter<'a>(
         let (name, value) = pair.split_once('=').unwrap_or((pair, ""));
         let bad = |what: &str, takes: &str| {
             Problem::new(
-                Kind::BadRequest,
+                ErrorKind::BadRequest,
                 format!("{what} query parameter {}: {path} takes {takes}", Snippet::of(name)),
             )
         };
@@ -138,7 +143,7 @@ fn parameter<'a>(
     Ok(found)
 }
 
-/// Undoes the encoding of a query, where `+` stands for a blank.
+/// Decodes a query value, in which `+` is a space.
 fn decode_value(text: &str) -> Result<Cow<'_, [u8]>, Problem> {
     if text.contains('+') {
         return decode(&text.replace('+', " ")).map(|decoded| Cow::Owned(decoded.into_owned()));
@@ -146,7 +151,7 @@ fn decode_value(text: &str) -> Result<Cow<'_, [u8]>, Problem> {
     decode(text)
 }
 
-/// Undoes percent-encoding.
+/// Decodes percent-encoding.
 fn decode(text: &str) -> Result<Cow<'_, [u8]>, Problem> {
     if !text.contains('%') {
         return Ok(Cow::Borrowed(text.as_bytes()));
@@ -164,13 +169,122 @@ fn decode(text: &str) -> Result<Cow<'_, [u8]>, Problem> {
             .and_then(|pair| std::str::from_utf8(pair).ok())
             .and_then(|pair| u8::from_str_radix(pair, 16).ok());
         let Some(value) = value else {
-            let detail = format!("{} has a `%` without two hexadecimal digits behind it", Snippet::of(text));
-            return Err(Problem::new(Kind::BadRequest, detail));
+            let detail = format!(
+                "invalid percent-encoding in {}: expected two hexadecimal digits after `%`",
+                Snippet::of(text)
+            );
+            return Err(Problem::new(ErrorKind::BadRequest, detail));
         };
         decoded.push(value);
         rest = &after[2..];
     }
     Ok(Cow::Owned(decoded))
+}
+
+/// Checks that a request has one valid Host header (RFC 9112), and that it names this server.
+pub(super) fn check_host<B>(allowed: &AllowedHosts, request: &Request<B>) -> Result<(), Problem> {
+    let bad = |what: &str| {
+        Problem::new(
+            ErrorKind::BadRequest,
+            format!("{what}: expected one Host header, such as localhost:8080"),
+        )
+    };
+    let mut hosts = request.headers().get_all(HOST).iter();
+    let host = match (hosts.next(), hosts.next()) {
+        (Some(_), Some(_)) => return Err(bad("repeated Host header")),
+        (None, _) if request.version() >= Version::HTTP_11 => return Err(bad("missing Host header")),
+        (host, _) => host,
+    };
+    // The absolute form, as sent to proxies, names the host itself and takes precedence.
+    if let Some(authority) = request.uri().authority() {
+        return check_name(allowed, authority.host());
+    }
+    match host.map(HeaderValue::as_bytes) {
+        None | Some(b"") => Ok(()),
+        Some(bytes) => match Authority::try_from(bytes) {
+            Ok(authority) if !authority.as_str().contains('@') => check_name(allowed, authority.host()),
+            _ => Err(bad("invalid Host header")),
+        },
+    }
+}
+
+fn check_name(allowed: &AllowedHosts, host: &str) -> Result<(), Problem> {
+    if allowed.allow(host) {
+        return Ok(());
+    }
+    let detail = format!(
+        "host {} not allowed: this server listens on a loopback address; use localhost, or add the host to --allowed-hosts",
+        Snippet::of(host)
+    );
+    Err(Problem::new(ErrorKind::UnknownHost, detail))
+}
+
+/// Returns the format that the `Accept` headers prefer; by default JSON.
+pub(super) fn ids_format(headers: &HeaderMap) -> IdsFormat {
+    if prefers(headers, ["application", "text"], ["json", "plain"]) {
+        IdsFormat::Text
+    } else {
+        IdsFormat::Json
+    }
+}
+
+/// Returns the metrics format that the `Accept` headers prefer; by default text, which every tool reads.
+pub(super) fn exposition(headers: &HeaderMap) -> Exposition {
+    if prefers(headers, ["text", "application"], ["plain", "openmetrics-text"]) {
+        Exposition::OpenMetrics
+    } else {
+        Exposition::Text
+    }
+}
+
+/// Returns `true` if the second of two media types is preferred. If a client accepts neither, the first is sent, as RFC 9110
+/// allows.
+fn prefers(headers: &HeaderMap, types: [&str; 2], subtypes: [&str; 2]) -> bool {
+    let mut weights = [Weight::default(), Weight::default()];
+    let values = headers.get_all(ACCEPT).iter().filter_map(|value| value.to_str().ok());
+    for range in values.flat_map(|value| value.split(',')) {
+        let mut parts = range.split(';').map(str::trim);
+        let name = parts.next().unwrap_or_default().to_ascii_lowercase();
+        let thousandths =
+            parts.find_map(|part| part.strip_prefix("q=").or(part.strip_prefix("Q="))).map_or(1000, quality);
+        let Some((kind, subtype)) = name.split_once('/') else { continue };
+        for (which, weight) in weights.iter_mut().enumerate() {
+            match (kind, subtype) {
+                (kind, subtype) if kind == types[which] && subtype == subtypes[which] => {
+                    weight.offer(3, thousandths);
+                }
+                (kind, "*") if kind == types[which] => weight.offer(2, thousandths),
+                ("*", "*") => weight.offer(1, thousandths),
+                _ => {}
+            }
+        }
+    }
+    weights[1].thousandths > weights[0].thousandths
+}
+
+/// The weight of a media type, from the most specific range that matches it.
+#[derive(Default)]
+struct Weight {
+    specific: u8,
+    thousandths: u16,
+}
+
+impl Weight {
+    fn offer(&mut self, specific: u8, thousandths: u16) {
+        if specific > self.specific {
+            *self = Self { specific, thousandths };
+        }
+    }
+}
+
+/// Parses `0.8` as 800; an invalid weight counts as 1.
+fn quality(text: &str) -> u16 {
+    let (whole, fraction) = text.split_once('.').unwrap_or((text, ""));
+    let digits = format!("{fraction:0<3}");
+    match (whole, digits.parse::<u16>()) {
+        ("0", Ok(thousandths)) if digits.len() == 3 => thousandths,
+        _ => 1000,
+    }
 }
 
 #[cfg(test)]
@@ -189,16 +303,19 @@ mod tests {
             ("/v1/ids/default", Some(""), ids("default", "1")),
             ("/v1/ids/default", Some("count="), ids("default", "")),
             ("/v1/ids/default", Some("c%6Funt=%31&"), ids("default", "1")),
-            ("/v1/inspect/12", None, Route::Inspect { id: b"12".into(), by: By::Anything }),
+            ("/v1/inspect/12", None, Route::Inspect { id: b"12".into(), by: InspectParam::Anything }),
             (
                 "/v1/inspect/ORD%2F1",
                 Some("namespace=orders"),
-                Route::Inspect { id: b"ORD/1".into(), by: By::Namespace(b"orders".into()) },
+                Route::Inspect { id: b"ORD/1".into(), by: InspectParam::Namespace(b"orders".into()) },
             ),
             (
                 "/v1/inspect/12",
                 Some("layout=time:41+worker%3A10%20sequence:12"),
-                Route::Inspect { id: b"12".into(), by: By::Layout(b"time:41 worker:10 sequence:12".into()) },
+                Route::Inspect {
+                    id: b"12".into(),
+                    by: InspectParam::Layout(b"time:41 worker:10 sequence:12".into()),
+                },
             ),
             (
                 "/api/segment/get/order",
@@ -215,43 +332,43 @@ mod tests {
     }
 
     #[test]
-    fn what_is_wrong_is_named() {
+    fn errors_name_what_is_wrong() {
         for (path, query, kind, words) in [
-            ("/", None, Kind::Unknown, "there is no path `/`"),
-            ("/v1/ids/", None, Kind::Unknown, "/v1/ids/{namespace}"),
-            ("/v1/ids/a/b", None, Kind::Unknown, "there are"),
-            ("/v1/ids/default/", None, Kind::Unknown, "there are"),
-            ("/V1/ids/default", None, Kind::Unknown, "there are"),
-            ("/v1/ids/a%", None, Kind::BadRequest, "two hexadecimal digits"),
-            ("/v1/ids/a%+1", None, Kind::BadRequest, "two hexadecimal digits"),
+            ("/", None, ErrorKind::Unknown, "unknown path `/`"),
+            ("/v1/ids/", None, ErrorKind::Unknown, "/v1/ids/{namespace}"),
+            ("/v1/ids/a/b", None, ErrorKind::Unknown, "expected /v1/ids/{namespace}"),
+            ("/v1/ids/default/", None, ErrorKind::Unknown, "expected /v1/ids/{namespace}"),
+            ("/V1/ids/default", None, ErrorKind::Unknown, "expected /v1/ids/{namespace}"),
+            ("/v1/ids/a%", None, ErrorKind::BadRequest, "two hexadecimal digits"),
+            ("/v1/ids/a%+1", None, ErrorKind::BadRequest, "two hexadecimal digits"),
             (
                 "/v1/ids/default",
                 Some("cuont=5"),
-                Kind::BadRequest,
+                ErrorKind::BadRequest,
                 "unknown query parameter `cuont`: /v1/ids takes `count` only",
             ),
             (
                 "/v1/ids/default",
                 Some("count=5&count=5"),
-                Kind::BadRequest,
+                ErrorKind::BadRequest,
                 "repeated query parameter `count`",
             ),
             (
                 "/v1/inspect/1",
                 Some("x"),
-                Kind::BadRequest,
+                ErrorKind::BadRequest,
                 "unknown query parameter `x`: /v1/inspect takes `namespace` or `layout` only",
             ),
             (
                 "/v1/inspect/1",
                 Some("namespace=a&layout=twitter"),
-                Kind::BadRequest,
+                ErrorKind::BadRequest,
                 "surplus query parameter `layout`: /v1/inspect takes either `namespace` or it",
             ),
             (
                 "/v1/inspect/1",
                 Some("layout=a&layout=b"),
-                Kind::BadRequest,
+                ErrorKind::BadRequest,
                 "repeated query parameter `layout`: /v1/inspect takes it once",
             ),
         ] {
@@ -259,5 +376,113 @@ mod tests {
             assert_eq!(problem.kind, kind, "{path} {query:?}");
             assert!(problem.detail.contains(words), "{path} {query:?}: {}", problem.detail);
         }
+    }
+
+    /// Goal: a request with the host name of an attacker is rejected; requests of people and tools on this machine are not.
+    #[test]
+    fn names_of_this_machine_are_allowed_and_others_are_not() {
+        let allowed = AllowedHosts::new(["ids.example.com"]).unwrap();
+        for (host, wanted) in [
+            ("localhost", None),
+            ("localhost:8080", None),
+            ("LOCALHOST.", None),
+            ("a.localhost:80", None),
+            ("127.0.0.1:8080", None),
+            ("10.1.2.3", None),
+            ("[::1]:8080", None),
+            ("[::1]", None),
+            ("", None),
+            ("ids.example.com:8443", None),
+            ("evil.example", Some(ErrorKind::UnknownHost)),
+            ("evil.example:8080", Some(ErrorKind::UnknownHost)),
+            ("localhost.evil.example", Some(ErrorKind::UnknownHost)),
+            ("127.0.0.1.evil.example", Some(ErrorKind::UnknownHost)),
+            ("xlocalhost", Some(ErrorKind::UnknownHost)),
+            ("localhost@evil.example", Some(ErrorKind::BadRequest)),
+            ("a b", Some(ErrorKind::BadRequest)),
+            ("a/b", Some(ErrorKind::BadRequest)),
+        ] {
+            let request = Request::builder().uri("/x").header(HOST, host).body(()).unwrap();
+            assert_eq!(check_host(&allowed, &request).err().map(|it| it.kind), wanted, "{host}");
+        }
+        let absolute =
+            Request::builder().uri("http://evil.example/x").header(HOST, "localhost").body(()).unwrap();
+        assert_eq!(check_host(&allowed, &absolute).unwrap_err().kind, ErrorKind::UnknownHost);
+    }
+
+    #[test]
+    fn http_1_1_needs_one_host() {
+        let request = |version, hosts: &[&str]| {
+            let request = Request::builder().uri("/x").version(version);
+            hosts.iter().fold(request, |request, host| request.header(HOST, *host)).body(()).unwrap()
+        };
+        for (version, hosts, is_bad) in [
+            (Version::HTTP_11, &[][..], true),
+            (Version::HTTP_10, &[], false),
+            (Version::HTTP_11, &["a"], false),
+            (Version::HTTP_11, &["a", "a"], true),
+            (Version::HTTP_10, &["a", "b"], true),
+        ] {
+            let checked = check_host(&AllowedHosts::Any, &request(version, hosts));
+            assert_eq!(
+                checked.err().map(|it| it.kind),
+                is_bad.then_some(ErrorKind::BadRequest),
+                "{version:?} {hosts:?}"
+            );
+        }
+    }
+
+    #[test]
+    fn json_unless_text_is_preferred() {
+        for (accept, wanted) in [
+            ("", IdsFormat::Json),
+            ("*/*", IdsFormat::Json),
+            ("application/json", IdsFormat::Json),
+            ("text/plain", IdsFormat::Text),
+            ("Text/Plain; charset=utf-8", IdsFormat::Text),
+            ("text/*", IdsFormat::Text),
+            ("text/html", IdsFormat::Json),
+            ("text/plain, */*", IdsFormat::Json),
+            ("text/plain, */*;q=0.1", IdsFormat::Text),
+            ("text/plain;q=0.5, application/json;q=0.4", IdsFormat::Text),
+            ("text/plain;q=0.5, application/json", IdsFormat::Json),
+            ("text/plain;q=0, */*", IdsFormat::Json),
+            ("text/plain;q=x", IdsFormat::Text),
+            (",;,", IdsFormat::Json),
+        ] {
+            assert_eq!(ids_format(&accepting(accept)), wanted, "{accept}");
+        }
+        assert_eq!(ids_format(&HeaderMap::new()), IdsFormat::Json);
+    }
+
+    /// Goal: each version of Prometheus gets the format it prefers; people and other tools get text.
+    #[test]
+    fn metrics_are_text_unless_openmetrics_is_preferred() {
+        for (accept, wanted) in [
+            ("", Exposition::Text),
+            ("*/*", Exposition::Text),
+            ("text/html,application/xhtml+xml,application/xml;q=0.9,*/*;q=0.8", Exposition::Text),
+            ("text/plain;version=0.0.4;q=1,*/*;q=0.1", Exposition::Text),
+            ("application/openmetrics-text", Exposition::OpenMetrics),
+            (
+                "application/openmetrics-text;version=1.0.0,application/openmetrics-text;version=0.0.1;q=0.75,\
+                 text/plain;version=0.0.4;q=0.5,*/*;q=0.1",
+                Exposition::OpenMetrics,
+            ),
+            (
+                "application/openmetrics-text;version=1.0.0;escaping=allow-utf-8;q=0.5,\
+                 text/plain;version=0.0.4;q=0.2,*/*;q=0.1",
+                Exposition::OpenMetrics,
+            ),
+            ("application/openmetrics-text;q=0.2,text/plain;q=0.3", Exposition::Text),
+        ] {
+            assert_eq!(exposition(&accepting(accept)), wanted, "{accept}");
+        }
+    }
+
+    fn accepting(accept: &str) -> HeaderMap {
+        let mut headers = HeaderMap::new();
+        headers.insert(ACCEPT, accept.parse().unwrap());
+        headers
     }
 }

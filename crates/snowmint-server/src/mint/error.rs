@@ -1,5 +1,5 @@
-//! Why the mint does not do what it was asked, in words that say what to do about it.
-//! No protocol appears here; how each one says it is the table in `status.rs`.
+//! The errors of the mint, each with its value, its limit and a remedy.
+//! No protocol appears here: the table in `status.rs` maps each error to the protocols.
 
 use std::fmt;
 use std::time::Duration;
@@ -12,84 +12,83 @@ use snowmint_cluster::NoId;
 use snowmint_cluster::namespace::InspectError;
 
 use crate::limits::MAX_WAIT;
-use crate::status::Kind;
+use crate::status::ErrorKind;
 
-/// Why there are no ids, or nothing to say of one.
+/// Why the mint rejects a request.
 #[derive(Clone, Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum MintError {
-    /// The name is one, but not of a namespace of this server. Nothing was created.
+    /// The name is valid, but no namespace of this server has it. Nothing was created.
     #[error(
-        "this server has no namespace {name}, it has {known}: correct the name, make it with `snowmint ns add`, or name it in --namespaces"
+        "unknown namespace {name}: this server has {known}; add it with `snowmint ns add` or --namespaces; if it was just added, retry \
+         after the poll interval (--namespaces-poll)"
     )]
     UnknownNamespace {
-        /// What was asked for.
+        /// The requested name.
         name: Snippet,
-        /// Those that exist, as text.
+        /// The names that exist, as text.
         known: String,
     },
-    /// Unknown names become namespaces here, and there are as many as may be.
+    /// This server creates unknown namespaces, and has reached the limit.
     #[error(
-        "namespace {name} is not made: there are {limit} already, as many as may be; drop one, or raise `at_most`"
+        "namespace {name} not created: the limit of {limit} namespaces is reached; drop one, or raise `at_most`"
     )]
     TooManyNamespaces {
-        /// What was asked for.
+        /// The requested name.
         name: Snippet,
-        /// How many there may be.
+        /// The maximum number of namespaces.
         limit: usize,
     },
-    /// The text cannot be the name of any namespace.
-    #[error("{name} is not the name of a namespace: give 1 to 64 letters, digits, `.`, `_`, `-` or `:`")]
+    /// The text is not a valid namespace name.
+    #[error("invalid namespace name {name}: expected 1 to 64 letters, digits, `.`, `_`, `-` or `:`")]
     BadNamespace {
-        /// What was given.
+        /// The given text.
         name: Snippet,
     },
-    /// The count is no number, or out of range.
+    /// The count is not a number, or out of range.
     #[error("invalid count {}: expected 1 to {limit}", Count(value))]
     BadCount {
-        /// What was given.
+        /// The given text.
         value: Snippet,
-        /// The most that may be asked for.
+        /// The maximum count.
         limit: usize,
     },
-    /// Redis' counters are plain numbers that count by one.
-    #[error("namespace {name} cannot be incremented, {why}: ask for its ids with ID.NEXT")]
+    /// INCR and INCRBY need plain numbers that increase by 1.
+    #[error("cannot increment namespace {name}: {why}; use ID.NEXT")]
     NotCounting {
         /// The namespace.
         name: Snippet,
-        /// Why not.
+        /// The reason.
         why: &'static str,
     },
-    /// Ids that are not plain numbers have no integer to answer.
-    #[error("the ids of namespace {name} are no integers, {why}: leave INTEGER out")]
+    /// INTEGER was requested of ids that are not plain numbers.
+    #[error("the ids of namespace {name} are not integers: {why}; omit INTEGER")]
     NotIntegers {
         /// The namespace.
         name: Snippet,
-        /// Why not.
+        /// The reason.
         why: &'static str,
     },
-    /// The counter behind a namespace does not give so many numbers in a row.
-    #[error(
-        "{count} numbers in a row cannot be had of this namespace, its counter gives {given} at once: ask for them with ID.NEXT"
-    )]
+    /// The counter of a namespace does not give this many consecutive numbers.
+    #[error("cannot take {count} consecutive numbers: the counter gives {given} at once; use ID.NEXT")]
     RunTooLong {
-        /// How many were asked for.
+        /// The requested count.
         count: u64,
-        /// How many it gives.
+        /// The number that the counter gives at once.
         given: u64,
     },
-    /// Leaf's paths serve plain numbers of one scheme each.
-    #[error("namespace {name} is not {what}: ask for its ids at /v1/ids")]
+    /// Each Leaf path serves the plain numbers of one scheme.
+    #[error("namespace {name} is not {what}: use /v1/ids")]
     WrongScheme {
         /// The namespace.
         name: Snippet,
-        /// What it would have to be.
+        /// The kind of namespace that the path serves.
         what: &'static str,
     },
-    /// Every number of a namespace is used up.
+    /// The namespace has used all its numbers.
     #[error(
-        "namespace {name} has used every number up to its maximum of {maximum}: raise it with `snowmint ns set NAME --maximum N`, \
-         or take a new namespace"
+        "namespace {name} has used all numbers up to its maximum ({maximum}): raise it with `snowmint ns set NAME --maximum N`, or \
+         use another namespace"
     )]
     NumbersEnded {
         /// The namespace.
@@ -97,64 +96,64 @@ pub enum MintError {
         /// Its maximum.
         maximum: u64,
     },
-    /// The text is not an id of the namespace that was named.
+    /// The text is not an id of the given namespace.
     #[error("{text} is not an id of namespace {name}: {why}")]
     NotOfNamespace {
-        /// What was given.
+        /// The given text.
         text: Snippet,
         /// The namespace.
         name: Snippet,
-        /// What is wrong with it.
+        /// What is wrong with the text.
         why: InspectError,
     },
-    /// The text is neither the name nor the fields of a layout.
+    /// The text is neither the name of a layout nor a list of its fields.
     #[error("invalid layout {layout}: {why}")]
     BadLayout {
-        /// What was given.
+        /// The given text.
         layout: Snippet,
-        /// What is wrong with it.
+        /// What is wrong with the text.
         why: Box<LayoutParseError>,
     },
     /// The text is not an id, or not one of this layout.
-    #[error("{text} is not an id of this server: {why}")]
+    #[error("invalid id {text}: {why}")]
     BadId {
-        /// What was given.
+        /// The given text.
         text: Snippet,
-        /// What is wrong with it.
-        why: NotAnId,
+        /// What is wrong with the text.
+        why: InvalidIdError,
     },
-    /// There is no lease under which ids could be made now.
+    /// The node holds no lease, or its store does not answer.
     #[error("no ids can be made now: {why}")]
     NotReady {
-        /// Why there is no lease, and what would help.
+        /// The reason, and what would help.
         why: String,
     },
-    /// The clock went back further than the rule bridges, or shows a time before what may be used.
+    /// The clock went back further than the rule allows, or is before the start of the lease.
     #[error("no ids can be made now: {refusal}")]
     ClockBehind {
-        /// What the generator said.
+        /// The error of the generator.
         refusal: GenerateError,
     },
-    /// More ids were asked for than could be made while a request may wait.
+    /// The ids could not be made within [`MAX_WAIT`].
     #[error(
-        "{count} ids could not be made within {MAX_WAIT:?}, a worker of this layout makes {ids_per_second} a second: \
-         ask again, or for fewer at once"
+        "{count} ids could not be made within {MAX_WAIT:?}: one worker of this layout makes {ids_per_second} a second; retry, or \
+         request fewer ids at once"
     )]
     Busy {
-        /// How many were asked for.
+        /// The requested count.
         count: usize,
-        /// How many one worker can make in a second.
+        /// The ids that one worker can make in a second.
         ids_per_second: u64,
     },
     /// The layout has no timestamps left.
-    #[error("no ids can be made any more: {refusal}")]
+    #[error("no more ids can be made: {refusal}")]
     LayoutEnded {
-        /// What the generator said.
+        /// The error of the generator.
         refusal: GenerateError,
     },
 }
 
-/// A count as an error shows it: a number as it is, anything else as the text that it was.
+/// A count in an error: a plain number as it is, any other text quoted.
 struct Count<'a>(&'a Snippet);
 
 impl fmt::Display for Count<'_> {
@@ -167,42 +166,42 @@ impl fmt::Display for Count<'_> {
     }
 }
 
-/// What is wrong with the text of an id.
+/// Why a text is not an id.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
-pub enum NotAnId {
-    /// It is not a decimal number below 2^63.
+pub enum InvalidIdError {
+    /// The text is not a decimal number below 2^63.
     #[error(transparent)]
     Text(#[from] ParseIdError),
-    /// It has bits that the layout does not have.
+    /// The number has bits that the layout does not have.
     #[error(transparent)]
     Layout(#[from] SplitError),
-    /// It is a number that nothing explains.
-    #[error("no namespace of this server, layout or scheme explains it")]
+    /// The number matches nothing that is known.
+    #[error("it matches no namespace of this server, no layout and no scheme")]
     Nothing,
 }
 
 impl MintError {
-    /// Which row of the table in `status.rs` it is.
-    pub const fn kind(&self) -> Kind {
+    /// Returns the row of the table in `status.rs`.
+    pub const fn kind(&self) -> ErrorKind {
         match self {
-            Self::UnknownNamespace { .. } => Kind::UnknownNamespace,
-            Self::TooManyNamespaces { .. } => Kind::TooManyNamespaces,
-            Self::NotCounting { .. } | Self::NotIntegers { .. } => Kind::NotCounting,
-            Self::WrongScheme { .. } => Kind::WrongScheme,
-            Self::NumbersEnded { .. } => Kind::NumbersEnded,
-            Self::BadNamespace { .. } => Kind::BadNamespace,
-            Self::BadCount { .. } | Self::RunTooLong { .. } => Kind::BadCount,
-            Self::BadId { .. } | Self::NotOfNamespace { .. } => Kind::BadId,
-            Self::BadLayout { .. } => Kind::BadRequest,
-            Self::NotReady { .. } => Kind::NotReady,
-            Self::ClockBehind { .. } => Kind::ClockBehind,
-            Self::Busy { .. } => Kind::Busy,
-            Self::LayoutEnded { .. } => Kind::LayoutEnded,
+            Self::UnknownNamespace { .. } => ErrorKind::UnknownNamespace,
+            Self::TooManyNamespaces { .. } => ErrorKind::TooManyNamespaces,
+            Self::NotCounting { .. } | Self::NotIntegers { .. } => ErrorKind::NotCounting,
+            Self::WrongScheme { .. } => ErrorKind::WrongScheme,
+            Self::NumbersEnded { .. } => ErrorKind::NumbersEnded,
+            Self::BadNamespace { .. } => ErrorKind::BadNamespace,
+            Self::BadCount { .. } | Self::RunTooLong { .. } => ErrorKind::BadCount,
+            Self::BadId { .. } | Self::NotOfNamespace { .. } => ErrorKind::BadId,
+            Self::BadLayout { .. } => ErrorKind::BadRequest,
+            Self::NotReady { .. } => ErrorKind::NotReady,
+            Self::ClockBehind { .. } => ErrorKind::ClockBehind,
+            Self::Busy { .. } => ErrorKind::Busy,
+            Self::LayoutEnded { .. } => ErrorKind::LayoutEnded,
         }
     }
 
-    /// How long a client should wait before it asks again; `None` where asking again is no answer.
+    /// Returns how long a client should wait before it retries; `None` if a retry does not help.
     pub const fn retry_after(&self) -> Option<Duration> {
         match self {
             Self::NotReady { .. } | Self::Busy { .. } => Some(Duration::from_secs(1)),
@@ -216,7 +215,7 @@ impl MintError {
         }
     }
 
-    /// What a keeper's refusal means to who asked for ids; `count` and `ids_per_second` where it took too long.
+    /// Converts the error of a generator. `count` and `ids_per_second` are for the error that it took too long.
     #[cold]
     pub(crate) fn from_no_id(no_id: NoId, count: usize, ids_per_second: u64) -> Self {
         match no_id {

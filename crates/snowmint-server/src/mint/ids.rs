@@ -1,5 +1,5 @@
-//! Ids that were taken together, of any scheme: nothing is computed until one is read, however many they are.
-//! What an id looks like as text is known here, so that no protocol has to know schemes.
+//! Batches of ids of any scheme. An id is computed when it is read, so that a large batch needs little memory.
+//! The text of an id is written here, so that no protocol has to know schemes.
 
 use std::fmt::Write as _;
 use std::iter::FusedIterator;
@@ -14,7 +14,7 @@ use snowmint_cluster::segment::{Run, RunIter};
 
 use crate::settings::ServiceClock;
 
-/// What makes ids of 96 or 128 bits.
+/// The generator of ids of 96 or 128 bits.
 pub(crate) type WideGenerator = SchemeGenerator<ServiceClock>;
 
 /// An id of any scheme.
@@ -26,23 +26,23 @@ pub enum Minted {
     Wide(SchemeId),
 }
 
-/// How the ids of a namespace are written.
+/// The form in which the ids of a namespace are written.
 #[derive(Clone, Debug)]
-pub(super) struct Writing {
-    /// `None` for plain numbers, or the text of the scheme.
+pub(super) struct IdFormat {
+    /// `None` for plain numbers, or the scheme's own text.
     pub(super) form: Option<Arc<TextForm>>,
-    /// Where a number tells its instant itself.
+    /// Decodes the instant of a number; `None` if numbers have no instant.
     pub(super) layout: Option<Layout>,
-    /// The instant for those that do not.
+    /// The instant of an id that has none itself.
     pub(super) unix_ms: u64,
 }
 
-/// Ids that were taken together.
+/// A batch of ids.
 #[derive(Debug)]
-#[must_use = "ids that are not read are lost"]
+#[must_use = "unread ids are lost"]
 pub struct Ids {
     runs: Runs,
-    writing: Writing,
+    format: IdFormat,
     len: usize,
 }
 
@@ -54,34 +54,33 @@ enum Runs {
 }
 
 impl Ids {
-    pub(super) fn snowflake(first: Option<Batch>, rest: Vec<Batch>, writing: Writing) -> Self {
+    pub(super) fn snowflake(first: Option<Batch>, rest: Vec<Batch>, format: IdFormat) -> Self {
         let len = first.iter().chain(&rest).map(Batch::len).sum();
-        Self { runs: Runs::Snowflake { current: first, rest: rest.into_iter() }, writing, len }
+        Self { runs: Runs::Snowflake { current: first, rest: rest.into_iter() }, format, len }
     }
 
-    pub(super) fn segment(first: Option<Run>, rest: Vec<Run>, writing: Writing) -> Self {
-        // In the order of the stripes they came from.
+    pub(super) fn segment(first: Option<Run>, rest: Vec<Run>, format: IdFormat) -> Self {
         let runs: Vec<Run> = first.into_iter().chain(rest).collect();
         let len = runs.iter().map(count).sum();
-        Self { runs: Runs::Segment { current: None, rest: runs.into_iter() }, writing, len }
+        Self { runs: Runs::Segment { current: None, rest: runs.into_iter() }, format, len }
     }
 
-    pub(super) fn wide(first: SchemeId, generator: Arc<WideGenerator>, writing: Writing, len: usize) -> Self {
-        Self { runs: Runs::Wide { first: Some(first), generator }, writing, len }
+    pub(super) fn wide(first: SchemeId, generator: Arc<WideGenerator>, format: IdFormat, len: usize) -> Self {
+        Self { runs: Runs::Wide { first: Some(first), generator }, format, len }
     }
 
-    /// Whether they are numbers and written as such.
+    /// Returns `true` if the ids are plain numbers, without a text form.
     pub const fn are_plain_numbers(&self) -> bool {
-        self.writing.form.is_none() && !matches!(self.runs, Runs::Wide { .. })
+        self.format.form.is_none() && !matches!(self.runs, Runs::Wide { .. })
     }
 
-    /// Appends the text of the id that was read last.
+    /// Appends the text of `id`, which must be the one that was read last.
     pub fn write(&self, id: Minted, out: &mut Vec<u8>) {
-        self.writing.write(id, out);
+        self.format.write(id, out);
     }
 }
 
-impl Writing {
+impl IdFormat {
     pub(super) fn write(&self, id: Minted, out: &mut Vec<u8>) {
         match (id, &self.form) {
             (Minted::Number(number), None) => {
@@ -91,7 +90,7 @@ impl Writing {
             (Minted::Wide(id), Some(form)) => form.write_id(id, id.unix_ms().unwrap_or(self.unix_ms), out),
             (Minted::Wide(id), None) => {
                 let mut text = String::new();
-                // A `String` takes whatever is written to it.
+                // Writing to a `String` never fails.
                 let _ = write!(text, "{id}");
                 out.extend_from_slice(text.as_bytes());
             }
@@ -99,19 +98,19 @@ impl Writing {
     }
 
     fn instant_of(&self, number: u64) -> u64 {
-        let told = self.layout.and_then(|layout| {
+        let instant = self.layout.and_then(|layout| {
             let parts = layout.split(snowmint::Id::new(number).ok()?).ok()?;
             Some(layout.unix_ms(parts.timestamp))
         });
-        told.unwrap_or(self.unix_ms)
+        instant.unwrap_or(self.unix_ms)
     }
 }
 
 impl Iterator for Ids {
     type Item = Minted;
 
-    /// The next id. It ends early, before [`len`](ExactSizeIterator::len) is 0, only where the system has no more
-    /// randomness for an id of 96 or 128 bits.
+    /// Returns the next id. Ends before [`len`](ExactSizeIterator::len) is 0 only if the system has no more randomness for
+    /// ids of 96 or 128 bits.
     #[inline]
     fn next(&mut self) -> Option<Minted> {
         let next = match &mut self.runs {
@@ -127,7 +126,7 @@ impl Iterator for Ids {
                 }
                 let run = rest.next()?;
                 if let Some(period) = run.period() {
-                    self.writing.unix_ms = period.begin_unix_ms();
+                    self.format.unix_ms = period.begin_unix_ms();
                 }
                 *current = Some(run.into_iter());
             },
@@ -150,7 +149,7 @@ impl Iterator for Ids {
 impl ExactSizeIterator for Ids {}
 impl FusedIterator for Ids {}
 
-/// A run is at most as long as a request may ask for.
+/// Returns the length of a run, which is at most the maximum count of a request.
 pub(super) fn count(run: &Run) -> usize {
     usize::try_from(run.count().get()).unwrap_or(usize::MAX)
 }

@@ -1,6 +1,7 @@
-//! One namespace that is served: what makes its ids, how they are written, and what it counts.
-//! Each request finds one by its name, and from there on asks it alone.
+//! One served namespace: the backend that makes its ids, the form they are written in, and its counters.
+//! A request finds the namespace by name and from there on asks it alone.
 
+use std::num::NonZeroU64;
 use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
 
@@ -9,56 +10,55 @@ use snowmint::error::Snippet;
 use snowmint::generator::Batch;
 use snowmint::inspect::Decoded;
 use snowmint::{Clock as _, Id};
-use snowmint_cluster::namespace::{Definition, InspectError, NumberSource, Scheme, TextForm};
+use snowmint_cluster::namespace::{CounterSource, Definition, InspectError, NumberSource, Scheme, TextForm};
 use snowmint_cluster::segment::Run;
 use snowmint_cluster::{NamespaceName, NoNumber, SegmentStatus, Segments};
 
-use super::caller::Callers;
 use super::error::MintError;
-use super::ids::{self, Ids, WideGenerator, Writing};
-use super::pool::Pool;
+use super::ids::{self, IdFormat, Ids, WideGenerator};
+use super::worker_pool::{IdHandles, WorkerPool};
 use crate::limits::{MAX_COUNT, MAX_WAIT};
 use crate::settings::{ServiceClock, SharedClock};
 
-/// A namespace that is served.
+/// A served namespace.
 #[derive(Debug)]
 pub struct Namespace {
     name: NamespaceName,
     definition: Definition,
     form: Option<Arc<TextForm>>,
-    /// Text forms that it had before, in which ids are written somewhere; `None` for ids without one.
+    /// Earlier text forms, in which existing ids are written; `None` for ids without a text form.
     earlier_texts: Vec<Option<TextForm>>,
-    maker: Maker,
+    backend: Backend,
     clock: ServiceClock,
     issued: Counter<u64, AtomicU64>,
 }
 
-/// What makes the ids of a namespace; cheap to clone, and clones make them together.
+/// Makes the ids of a namespace. Clones are cheap and share everything.
 #[derive(Clone, Debug)]
-pub enum Maker {
+pub enum Backend {
     /// 64-bit ids of a layout.
-    Snowflake(Arc<Pool>),
+    Snowflake(Arc<WorkerPool>),
     /// Numbers of segments.
     Segment(Segments),
     /// Ids of 96 or 128 bits.
     Wide(Arc<WideGenerator>),
-    /// Nothing: what it needs could not be opened yet.
-    Missing(Arc<str>),
+    /// Nothing, for this reason: for example, its store could not be opened yet.
+    Unavailable(Arc<str>),
 }
 
-/// What [`Namespace::try_take`] got without waiting.
+/// The ids that [`Namespace::try_take`] got without waiting.
 #[derive(Debug)]
 pub enum Taken {
     /// All of them.
     All(Ids),
-    /// There were not enough: [`Namespace::wait`] gets the rest.
-    Part(Part),
+    /// Only some of them: [`Namespace::wait`] gets the rest.
+    Partial(PartialIds),
 }
 
-/// The ids that could be had at once, and how many are still missing.
+/// The ids that were available at once, and the number still missing.
 #[derive(Debug)]
-#[must_use = "ids that are not read are lost"]
-pub struct Part {
+#[must_use = "unread ids are lost"]
+pub struct PartialIds {
     first: First,
     missing: usize,
 }
@@ -71,72 +71,73 @@ enum First {
 }
 
 impl Namespace {
-    /// A namespace with what makes its ids; `clock` tells the day of a text whose number does not.
-    pub fn new(name: NamespaceName, definition: Definition, maker: Maker, clock: &SharedClock) -> Self {
+    /// Returns a namespace whose ids come from `backend`. `clock` gives the date for text forms with one.
+    pub fn new(name: NamespaceName, definition: Definition, backend: Backend, clock: &SharedClock) -> Self {
         let form = definition.text.clone().map(Arc::new);
         Self {
             name,
             definition,
             form,
             earlier_texts: Vec::new(),
-            maker,
+            backend,
             clock: ServiceClock(Arc::clone(clock)),
             issued: Counter::default(),
         }
     }
 
-    /// The same namespace after its definition changed: it goes on counting.
+    /// Returns this namespace with a changed definition. Its metrics continue.
     #[must_use]
-    pub fn changed(&self, definition: Definition, maker: Maker) -> Self {
+    pub fn changed(&self, definition: Definition, backend: Backend) -> Self {
         Self {
             name: self.name.clone(),
             form: definition.text.clone().map(Arc::new),
             definition,
             earlier_texts: self.earlier_texts.clone(),
-            maker,
+            backend,
             clock: self.clock.clone(),
             issued: self.issued.clone(),
         }
     }
 
-    /// The next id, where ids are plain numbers; `None` when a short wait would bring one, or they are not.
-    /// Never waits.
+    /// Takes the next id as a plain number. Never waits.
+    ///
+    /// Returns `None` if a short wait would bring an id, or if the ids are not plain numbers.
     ///
     /// # Errors
     ///
-    /// [`MintError`] when waiting is no answer.
+    /// [`MintError`] if waiting does not help.
     #[inline]
-    pub fn try_one(&self, callers: &mut Callers) -> Result<Option<u64>, MintError> {
+    pub fn try_one(&self, handles: &mut IdHandles) -> Result<Option<u64>, MintError> {
         if self.form.is_some() {
             return Ok(None);
         }
-        match &self.maker {
-            Maker::Snowflake(pool) => match callers.of(pool).try_take(1) {
+        match &self.backend {
+            Backend::Snowflake(pool) => match handles.of(pool).try_take(1) {
                 Ok(mut batch) => Ok(batch.next().map(Id::get)),
                 Err(no_id) => pool.worth_waiting(no_id, 1).map(|()| None),
             },
-            Maker::Segment(segments) => match segments.try_take(1) {
+            Backend::Segment(segments) => match segments.try_take(1) {
                 Ok(run) => Ok(Some(run.first())),
                 Err(no_number) => self.worth_waiting(no_number).map(|()| None),
             },
-            Maker::Wide(_) | Maker::Missing(_) => Ok(None),
+            Backend::Wide(_) | Backend::Unavailable(_) => Ok(None),
         }
     }
 
-    /// Takes `count` ids, as many as can be had without waiting.
+    /// Takes up to `count` ids without waiting.
     ///
     /// # Errors
     ///
-    /// [`MintError`]; a count out of range is refused before anything is taken.
-    pub fn try_take(&self, callers: &mut Callers, count: usize) -> Result<Taken, MintError> {
+    /// [`MintError`]. An invalid count is rejected before any id is taken.
+    pub fn try_take(&self, handles: &mut IdHandles, count: usize) -> Result<Taken, MintError> {
         if !(1..=MAX_COUNT).contains(&count) {
             let value = Snippet::of(&count.to_string());
             return Err(MintError::BadCount { value, limit: MAX_COUNT });
         }
-        let (first, got) = match &self.maker {
-            Maker::Snowflake(pool) => match callers.of(pool).try_take(count) {
+        let (first, got) = match &self.backend {
+            Backend::Snowflake(pool) => match handles.of(pool).try_take(count) {
                 Ok(batch) if batch.len() == count => {
-                    return Ok(Taken::All(Ids::snowflake(Some(batch), Vec::new(), self.writing())));
+                    return Ok(Taken::All(Ids::snowflake(Some(batch), Vec::new(), self.id_format())));
                 }
                 Ok(batch) => {
                     let got = batch.len();
@@ -147,9 +148,9 @@ impl Namespace {
                     (First::Nothing, 0)
                 }
             },
-            Maker::Segment(segments) => match segments.try_take(count) {
+            Backend::Segment(segments) => match segments.try_take(count) {
                 Ok(run) if ids::count(&run) == count => {
-                    return Ok(Taken::All(Ids::segment(Some(run), Vec::new(), self.writing())));
+                    return Ok(Taken::All(Ids::segment(Some(run), Vec::new(), self.id_format())));
                 }
                 Ok(run) => {
                     let got = ids::count(&run);
@@ -160,30 +161,30 @@ impl Namespace {
                     (First::Nothing, 0)
                 }
             },
-            Maker::Wide(generator) => {
+            Backend::Wide(generator) => {
                 let first = generator.try_next_id();
                 let first = first.map_err(|error| MintError::NotReady { why: error.to_string() })?;
-                let ids = Ids::wide(first, Arc::clone(generator), self.writing(), count);
+                let ids = Ids::wide(first, Arc::clone(generator), self.id_format(), count);
                 return Ok(Taken::All(ids));
             }
-            Maker::Missing(why) => return Err(self.missing(why)),
+            Backend::Unavailable(why) => return Err(self.unavailable(why)),
         };
-        Ok(Taken::Part(Part { first, missing: count - got }))
+        Ok(Taken::Partial(PartialIds { first, missing: count - got }))
     }
 
-    /// Waits for the ids that are missing, asleep, for as long as a request may wait.
+    /// Sleeps until the missing ids are available, for [`MAX_WAIT`] at most.
     ///
     /// # Errors
     ///
-    /// [`MintError`]; the ids of `part` are then lost, and were given to no one.
-    pub async fn wait(&self, callers: &mut Callers, part: Part) -> Result<Ids, MintError> {
-        let Part { first, missing } = part;
-        match &self.maker {
-            Maker::Snowflake(pool) => {
+    /// [`MintError`]. The ids in `partial` are then lost; nobody else gets them.
+    pub async fn wait(&self, handles: &mut IdHandles, partial: PartialIds) -> Result<Ids, MintError> {
+        let PartialIds { first, missing } = partial;
+        match &self.backend {
+            Backend::Snowflake(pool) => {
                 let first = if let First::Batch(batch) = first { Some(batch) } else { None };
                 let count = missing + first.as_ref().map_or(0, Batch::len);
-                match tokio::time::timeout(MAX_WAIT, pool.take(callers.of(pool), missing)).await {
-                    Ok(Ok(rest)) => Ok(Ids::snowflake(first, rest, self.writing())),
+                match tokio::time::timeout(MAX_WAIT, pool.take(handles.of(pool), missing)).await {
+                    Ok(Ok(rest)) => Ok(Ids::snowflake(first, rest, self.id_format())),
                     Ok(Err(no_id)) => Err(pool.refused(no_id, count)),
                     Err(_) => {
                         let ids_per_second = pool.layout.ids_per_second_per_worker();
@@ -191,46 +192,46 @@ impl Namespace {
                     }
                 }
             }
-            Maker::Segment(segments) => {
+            Backend::Segment(segments) => {
                 let first = if let First::Run(run) = first { Some(run) } else { None };
                 let rest = self.in_time(segments.take(missing)).await?;
-                Ok(Ids::segment(first, rest, self.writing()))
+                Ok(Ids::segment(first, rest, self.id_format()))
             }
-            Maker::Wide(_) => Err(self.missing("its ids need no wait")),
-            Maker::Missing(why) => Err(self.missing(why)),
+            Backend::Wide(_) => Err(self.unavailable("its ids never wait")),
+            Backend::Unavailable(why) => Err(self.unavailable(why)),
         }
     }
 
-    /// Takes `count` ids, 1 to [`MAX_COUNT`]; waits asleep where it has to.
+    /// Takes `count` ids, 1 to [`MAX_COUNT`]. Sleeps if it has to wait.
     ///
     /// # Errors
     ///
-    /// [`MintError`]; bad input changes nothing.
+    /// [`MintError`]. Invalid input changes nothing.
     ///
     /// # Cancel safety
     ///
-    /// Ids that were taken when it is dropped are lost, and given to no one else.
-    pub async fn take(&self, callers: &mut Callers, count: usize) -> Result<Ids, MintError> {
-        match self.try_take(callers, count)? {
+    /// If the future is dropped, the ids it took are lost; nobody else gets them.
+    pub async fn take(&self, handles: &mut IdHandles, count: usize) -> Result<Ids, MintError> {
+        match self.try_take(handles, count)? {
             Taken::All(ids) => Ok(ids),
-            Taken::Part(part) => self.wait(callers, part).await,
+            Taken::Partial(partial) => self.wait(handles, partial).await,
         }
     }
 
-    /// Whether ids can be made now. Of a layout it makes one, which nobody gets: only that proves lease and clock at
-    /// once.
+    /// Checks that the namespace can make ids now. For snowflake ids it makes one and discards it: only that checks the
+    /// lease and the clock together.
     ///
     /// # Errors
     ///
     /// [`MintError`] says what is missing.
-    pub fn check_ready(&self, callers: &mut Callers) -> Result<(), MintError> {
-        match (&self.maker, &self.definition.scheme) {
-            (Maker::Snowflake(pool), _) => match callers.of(pool).try_take(1) {
+    pub fn check_ready(&self, handles: &mut IdHandles) -> Result<(), MintError> {
+        match (&self.backend, &self.definition.scheme) {
+            (Backend::Snowflake(pool), _) => match handles.of(pool).try_take(1) {
                 Ok(_) => Ok(()),
                 Err(no_id) => pool.worth_waiting(no_id, 1),
             },
-            // Another database may be down, and a maximum reached, without all other namespaces being taken away.
-            (Maker::Segment(segments), Scheme::Segment(scheme))
+            // A node stays ready if another database is down or a maximum is reached: its other namespaces still work.
+            (Backend::Segment(segments), Scheme::Segment(scheme))
                 if matches!(scheme.source, NumberSource::Own(_)) =>
             {
                 let status = segments.status();
@@ -245,50 +246,50 @@ impl Namespace {
         }
     }
 
-    /// The same namespace with the text forms that it had before.
+    /// Returns this namespace with its earlier text forms.
     #[must_use]
     pub fn with_earlier_texts(self, earlier_texts: Vec<Option<TextForm>>) -> Self {
         Self { earlier_texts, ..self }
     }
 
-    /// The text forms that it had before.
+    /// Returns its earlier text forms.
     pub fn earlier_texts(&self) -> &[Option<TextForm>] {
         &self.earlier_texts
     }
 
-    /// Takes a text of this namespace apart, in the form it has or one that it had.
+    /// Decodes an id of this namespace from its text, in the current or an earlier text form.
     ///
     /// # Errors
     ///
-    /// [`InspectError`] for what is no text of its ids.
+    /// [`InspectError`] if the text is not an id of this namespace.
     pub fn inspect(&self, text: &str) -> Result<(Decoded, &'static str), InspectError> {
         self.definition.inspect(text, &self.earlier_texts)
     }
 
-    /// Its name.
+    /// Returns the name.
     pub const fn name(&self) -> &NamespaceName {
         &self.name
     }
 
-    /// What it is.
+    /// Returns the definition.
     pub const fn definition(&self) -> &Definition {
         &self.definition
     }
 
-    /// What makes its ids.
-    pub const fn maker(&self) -> &Maker {
-        &self.maker
+    /// Returns the backend that makes the ids.
+    pub const fn backend(&self) -> &Backend {
+        &self.backend
     }
 
-    /// How its numbers stand, where it has segments.
+    /// Returns the state of its numbers, if it has segments.
     pub fn segment_status(&self) -> Option<SegmentStatus> {
-        match &self.maker {
-            Maker::Segment(segments) => Some(segments.status()),
+        match &self.backend {
+            Backend::Segment(segments) => Some(segments.status()),
             _ => None,
         }
     }
 
-    /// Ids that were given to clients since the start.
+    /// Returns the number of ids given to clients since the start.
     pub fn issued(&self) -> u64 {
         self.issued.get()
     }
@@ -297,18 +298,15 @@ impl Namespace {
         self.issued.inc_by(ids);
     }
 
-    fn writing(&self) -> Writing {
+    fn id_format(&self) -> IdFormat {
         let Some(form) = &self.form else {
-            return Writing { form: None, layout: None, unix_ms: 0 };
+            return IdFormat { form: None, layout: None, unix_ms: 0 };
         };
-        let layout = if let Maker::Snowflake(pool) = &self.maker { Some(pool.layout) } else { None };
-        Writing { form: Some(Arc::clone(form)), layout, unix_ms: self.clock.unix_ms() }
+        let layout = if let Backend::Snowflake(pool) = &self.backend { Some(pool.layout) } else { None };
+        IdFormat { form: Some(Arc::clone(form)), layout, unix_ms: self.clock.unix_ms() }
     }
 
-    pub(super) async fn in_time<T>(
-        &self,
-        numbers: impl Future<Output = Result<T, NoNumber>>,
-    ) -> Result<T, MintError> {
+    async fn in_time<T>(&self, numbers: impl Future<Output = Result<T, NoNumber>>) -> Result<T, MintError> {
         match tokio::time::timeout(MAX_WAIT, numbers).await {
             Ok(Ok(numbers)) => Ok(numbers),
             Ok(Err(no_number)) => Err(self.refused(&no_number)),
@@ -317,7 +315,7 @@ impl Namespace {
     }
 
     #[cold]
-    pub(super) fn worth_waiting(&self, no_number: NoNumber) -> Result<(), MintError> {
+    fn worth_waiting(&self, no_number: NoNumber) -> Result<(), MintError> {
         match no_number {
             NoNumber::NotReady { .. } => Ok(()),
             no_number => Err(self.refused(&no_number)),
@@ -342,7 +340,57 @@ impl Namespace {
     }
 
     #[cold]
-    pub(super) fn missing(&self, why: &str) -> MintError {
+    fn unavailable(&self, why: &str) -> MintError {
         MintError::NotReady { why: self.no_numbers(why) }
+    }
+}
+
+/// Namespaces as Redis counters: INCR and INCRBY need plain numbers that increase by 1.
+impl Namespace {
+    /// Takes `count` consecutive numbers, for Redis' INCRBY.
+    ///
+    /// # Errors
+    ///
+    /// [`MintError::NotCounting`] if the numbers are not plain, are more than 1 apart, or restart.
+    ///
+    /// # Cancel safety
+    ///
+    /// As [`take`](Self::take).
+    pub async fn take_run(&self, count: NonZeroU64) -> Result<Run, MintError> {
+        let segments = self.check_counting()?;
+        self.in_time(segments.take_run(count)).await
+    }
+
+    /// Takes the next number, for Redis' INCR; `None` if there is none in memory. Never waits.
+    ///
+    /// # Errors
+    ///
+    /// As [`take_run`](Self::take_run).
+    pub fn try_increment(&self) -> Result<Option<u64>, MintError> {
+        match self.check_counting()?.try_take(1) {
+            Ok(run) => Ok(Some(run.first())),
+            Err(no_number) => self.worth_waiting(no_number).map(|()| None),
+        }
+    }
+
+    fn check_counting(&self) -> Result<&Segments, MintError> {
+        let refuse = |why| Err(MintError::NotCounting { name: Snippet::of(self.name().as_str()), why });
+        match (self.backend(), &self.definition().scheme) {
+            (Backend::Unavailable(why), _) => Err(self.unavailable(why)),
+            (Backend::Segment(segments), Scheme::Segment(scheme)) => match &scheme.source {
+                _ if scheme.reset.is_some() => refuse("its numbers restart with each period"),
+                NumberSource::Own(stripe) if stripe.of() > 1 => refuse("its numbers are more than 1 apart"),
+                NumberSource::Other(sources) if sources.len() > 1 => {
+                    refuse("its numbers come from several stores")
+                }
+                NumberSource::Other(sources)
+                    if sources.iter().filter_map(CounterSource::stripe).any(|stripe| stripe.of() > 1) =>
+                {
+                    refuse("its numbers are more than 1 apart")
+                }
+                _ => Ok(segments),
+            },
+            _ => refuse("its scheme is not segment"),
+        }
     }
 }

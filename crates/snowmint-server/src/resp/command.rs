@@ -8,9 +8,10 @@ use std::sync::Arc;
 use snowmint::error::Snippet;
 use snowmint::inspect::{Value, Values};
 
-use crate::limits::parse_count;
 use crate::metrics::Protocol;
-use crate::mint::{Caller, Ids, InspectBy, MintError, Minted, Namespace, Part, Taken};
+use crate::mint::{
+    ConnectionState, Ids, InspectBy, MintError, Minted, Namespace, PartialIds, Taken, parse_count,
+};
 use crate::resp::codec::Args;
 use crate::resp::info;
 use crate::resp::reply::{self, Version};
@@ -19,7 +20,7 @@ use crate::resp::table::{self, Name, Spec, TABLE};
 use crate::resp::tally::Tally;
 use crate::resp::transaction::{Queued, Transaction};
 use crate::server::Server;
-use crate::status::Kind;
+use crate::status::ErrorKind;
 
 /// Bytes of a bad command that its error repeats, as in Redis.
 const REPEATED: usize = 128;
@@ -36,7 +37,7 @@ pub(super) enum Flow {
     /// Write these ids.
     Ids(Request, Ids),
     /// Wait for the rest of these ids, and write them all.
-    Wait(Request, Part),
+    Wait(Request, PartialIds),
     /// Wait for so many numbers in a row, and write the last.
     Increment(Arc<Namespace>, NonZeroU64),
     /// Make a namespace of this name, and do the command again.
@@ -73,7 +74,7 @@ pub(super) enum Written {
 pub(super) struct Call<'a> {
     pub(super) server: &'a Server,
     pub(super) session: &'a mut Session,
-    pub(super) caller: &'a mut Caller,
+    pub(super) connection: &'a mut ConnectionState,
     pub(super) tally: &'a mut Tally,
     pub(super) args: Args<'a>,
     /// The command as it came.
@@ -95,11 +96,11 @@ impl Call<'_> {
 
     #[inline]
     fn next_one(&mut self) -> Flow {
-        let (namespace, callers) = match self.caller.find(self.args.at(1)) {
+        let (namespace, handles) = match self.connection.find(self.args.at(1)) {
             Ok(found) => found,
             Err(error) => return self.unfound(error),
         };
-        match namespace.try_one(callers) {
+        match namespace.try_one(handles) {
             Ok(Some(number)) => {
                 self.tally.issued(&self.server.metrics, namespace, 1);
                 reply::digits(self.out, number);
@@ -173,11 +174,11 @@ impl Call<'_> {
                 asked = Some(parse_count(self.args.at(at + 1)));
                 at += 2;
             } else {
-                return self.fail(Kind::BadRequest, "syntax error");
+                return self.fail(ErrorKind::BadRequest, "syntax error");
             }
         }
         let answer = Answer { array: asked.is_some(), id };
-        match (self.caller.find(self.args.at(1)), asked.unwrap_or(Ok(1))) {
+        match (self.connection.find(self.args.at(1)), asked.unwrap_or(Ok(1))) {
             (Ok((namespace, _)), Ok(count)) => match check_written(namespace, id) {
                 Ok(()) => {
                     let namespace = Arc::clone(namespace);
@@ -192,16 +193,16 @@ impl Call<'_> {
     }
 
     fn next_many(&mut self, namespace: Arc<Namespace>, count: usize, answer: Answer) -> Flow {
-        match namespace.try_take(self.caller.callers(), count) {
+        match namespace.try_take(self.connection.handles(), count) {
             Ok(Taken::All(ids)) => Flow::Ids(Request { namespace, answer }, ids),
-            Ok(Taken::Part(part)) => Flow::Wait(Request { namespace, answer }, part),
+            Ok(Taken::Partial(part)) => Flow::Wait(Request { namespace, answer }, part),
             Err(error) => self.refuse(&error),
         }
     }
 
     /// `INCR namespace`: the next number of a counter.
     fn increment(&mut self) -> Flow {
-        let namespace = match self.caller.find(self.args.at(1)) {
+        let namespace = match self.connection.find(self.args.at(1)) {
             Ok((namespace, _)) => namespace,
             Err(error) => return self.unfound(error),
         };
@@ -221,10 +222,10 @@ impl Call<'_> {
         let by = self.args.at(2);
         let is_integer = std::str::from_utf8(by).is_ok_and(|by| by.parse::<i64>().is_ok());
         if !is_integer {
-            return self.fail(Kind::BadCount, "value is not an integer or out of range");
+            return self.fail(ErrorKind::BadCount, "value is not an integer or out of range");
         }
         let count = parse_count(by).map(|count| NonZeroU64::new(count as u64).unwrap_or(NonZeroU64::MIN));
-        match (self.caller.find(self.args.at(1)), count) {
+        match (self.connection.find(self.args.at(1)), count) {
             (Ok((namespace, _)), Ok(count)) => Flow::Increment(Arc::clone(namespace), count),
             (Err(error), Ok(_)) => self.unfound(error),
             (Err(error), Err(_)) | (Ok(_), Err(error)) => self.refuse(&error),
@@ -251,7 +252,7 @@ impl Call<'_> {
                 layout = self.args.from(3).collect::<Vec<_>>().join(&b' ');
                 InspectBy::Layout(&layout)
             }
-            _ => return self.fail(Kind::BadRequest, "syntax error"),
+            _ => return self.fail(ErrorKind::BadRequest, "syntax error"),
         };
         match self.server.mint.inspect(self.args.at(1), by) {
             Ok(inspection) => {
@@ -345,13 +346,13 @@ impl Call<'_> {
     }
 
     #[cold]
-    pub(super) fn fail(&mut self, kind: Kind, text: &str) -> Flow {
+    pub(super) fn fail(&mut self, kind: ErrorKind, text: &str) -> Flow {
         self.fail_as(kind, kind.status().resp, text)
     }
 
     /// As `fail`, with a prefix that clients know from Redis.
     #[cold]
-    pub(super) fn fail_as(&mut self, kind: Kind, prefix: &str, text: &str) -> Flow {
+    pub(super) fn fail_as(&mut self, kind: ErrorKind, prefix: &str, text: &str) -> Flow {
         self.server.metrics.failed(Protocol::Resp, kind);
         reply::error(self.out, prefix, text);
         Flow::Done
@@ -365,13 +366,13 @@ impl Call<'_> {
 
     #[cold]
     pub(super) fn wrong_arity(&mut self, command: &str) -> Flow {
-        self.fail(Kind::BadRequest, &format!("wrong number of arguments for '{command}' command"))
+        self.fail(ErrorKind::BadRequest, &format!("wrong number of arguments for '{command}' command"))
     }
 
     #[cold]
     pub(super) fn unknown_subcommand(&mut self, command: &str) -> Flow {
         let given = shortened(self.args.at(1), REPEATED);
-        self.fail(Kind::BadRequest, &format!("unknown subcommand '{given}'. Try {command} HELP."))
+        self.fail(ErrorKind::BadRequest, &format!("unknown subcommand '{given}'. Try {command} HELP."))
     }
 
     #[cold]
@@ -393,7 +394,7 @@ impl Call<'_> {
         }
         let text =
             format!("unknown command '{}', with args beginning with: {args}", shortened(name, REPEATED));
-        self.fail(Kind::Unknown, &text)
+        self.fail(ErrorKind::Unknown, &text)
     }
 }
 

@@ -14,7 +14,7 @@ use crate::accept::{Place, say_and_close};
 use crate::limits::resp::{MAX_READ_ROOM, READ_ROOM};
 use crate::limits::{FLUSH_AT, HEAR_OUT, REST};
 use crate::metrics::Protocol;
-use crate::mint::{Caller, Ids, MintError};
+use crate::mint::{ConnectionState, Ids, MintError};
 use crate::resp::codec::{Parser, ProtocolError, Step};
 use crate::resp::command::{Call, Flow, Request, refuse, write_id};
 use crate::resp::reply;
@@ -24,7 +24,7 @@ use crate::resp::transaction::Queued;
 use crate::server::Server;
 use crate::settings::Timeouts;
 use crate::shutdown::Draining;
-use crate::status::Kind;
+use crate::status::ErrorKind;
 use crate::turns::Turn;
 
 /// What a client hears that finds no place, in the words of Redis.
@@ -33,13 +33,13 @@ const REFUSAL: &[u8] = b"-ERR max number of clients reached\r\n";
 /// Serves one connection until the client leaves, takes too long or breaks the protocol, or the service ends.
 pub(crate) async fn serve(server: Arc<Server>, stream: TcpStream, place: Place, draining: Draining) {
     if place == Place::Reserved {
-        server.metrics.failed(Protocol::Resp, Kind::TooManyClients);
+        server.metrics.failed(Protocol::Resp, ErrorKind::TooManyClients);
         return say_and_close(stream, REFUSAL).await;
     }
     let mut connection = Connection {
         session: Session::new(server.next_client()),
         tally: Tally::default(),
-        caller: server.mint.caller(),
+        state: server.mint.connection_state(),
         room: READ_ROOM,
         out: Vec::new(),
         turn: Arc::default(),
@@ -53,7 +53,7 @@ pub(crate) async fn serve(server: Arc<Server>, stream: TcpStream, place: Place, 
     match ended {
         Ok(End::Quiet) => {}
         // What is in `out` says why; the client may still be sending.
-        Ok(End::Told) => say_and_close(connection.stream, &connection.out).await,
+        Ok(End::NamespaceConfig) => say_and_close(connection.stream, &connection.out).await,
         Err(error) => tracing::debug!(%error, "RESP connection broke"),
     }
 }
@@ -63,7 +63,7 @@ enum End {
     /// There is nothing more to say.
     Quiet,
     /// What is in the output is still to be said.
-    Told,
+    NamespaceConfig,
 }
 
 /// How a command of the input was followed.
@@ -79,7 +79,7 @@ struct Connection {
     server: Arc<Server>,
     stream: TcpStream,
     session: Session,
-    caller: Caller,
+    state: ConnectionState,
     tally: Tally,
     /// How much is read at once.
     room: usize,
@@ -116,7 +116,7 @@ impl Connection {
                         continue;
                     }
                     // One that was answered since may be sending more, which must not take the replies back.
-                    return Ok(if ending.is_some() { End::Told } else { End::Quiet });
+                    return Ok(if ending.is_some() { End::NamespaceConfig } else { End::Quiet });
                 }
                 () = &mut timer => match pace.look() {
                     _ if heard_out && pace.fresh => return Ok(End::Quiet),
@@ -161,7 +161,7 @@ impl Connection {
             if draining.has_begun() {
                 let since = now - *ending.get_or_insert(now);
                 if since > HEAR_OUT || (heard_out && answered.1 > 0) {
-                    return Ok(End::Told);
+                    return Ok(End::NamespaceConfig);
                 }
             }
             self.fit_room(full, read, &mut input, &mut parser);
@@ -215,7 +215,7 @@ impl Connection {
         let call = Call {
             server: &self.server,
             session: &mut self.session,
-            caller: &mut self.caller,
+            connection: &mut self.state,
             tally: &mut self.tally,
             args,
             bytes: &input[..len],
@@ -248,7 +248,7 @@ impl Connection {
     /// Does what is left to do of a command; `created` says that its namespace has been made.
     async fn follow(&mut self, flow: Flow, created: bool) -> io::Result<Followed> {
         match flow {
-            Flow::Close => return Ok(Followed::End(End::Told)),
+            Flow::Close => return Ok(Followed::End(End::NamespaceConfig)),
             Flow::Abandon => return Ok(Followed::End(End::Quiet)),
             Flow::Ids(request, ids) => self.write_ids(request, ids).await?,
             Flow::Create(name, unknown) => {
@@ -270,17 +270,17 @@ impl Connection {
     fn late(&mut self) -> End {
         let within = self.server.timeouts.request;
         tracing::debug!(client = self.session.id, "RESP client disconnected within a command");
-        self.server.metrics.failed(Protocol::Resp, Kind::BadRequest);
+        self.server.metrics.failed(Protocol::Resp, ErrorKind::BadRequest);
         let text = format!("Protocol error: incomplete command after {within:?}");
-        reply::error(&mut self.out, Kind::BadRequest.status().resp, text);
-        End::Told
+        reply::error(&mut self.out, ErrorKind::BadRequest.status().resp, text);
+        End::NamespaceConfig
     }
 
     /// Replies that are there must not wait with the one that is not.
     async fn wait(&mut self, flow: Flow) -> io::Result<()> {
         self.flush().await?;
         match flow {
-            Flow::Wait(request, part) => match request.namespace.wait(self.caller.callers(), part).await {
+            Flow::Wait(request, part) => match request.namespace.wait(self.state.handles(), part).await {
                 Ok(ids) => self.write_ids(request, ids).await?,
                 Err(error) => self.refuse(&error),
             },
@@ -319,9 +319,9 @@ impl Connection {
     #[cold]
     fn broken(&mut self, error: ProtocolError) -> End {
         tracing::debug!(client = self.session.id, %error, "RESP client disconnected");
-        self.server.metrics.failed(Protocol::Resp, Kind::BadRequest);
-        reply::error(&mut self.out, Kind::BadRequest.status().resp, error);
-        End::Told
+        self.server.metrics.failed(Protocol::Resp, ErrorKind::BadRequest);
+        reply::error(&mut self.out, ErrorKind::BadRequest.status().resp, error);
+        End::NamespaceConfig
     }
 
     /// Sends a full buffer, and lets other connections run when the turn is over: a client that reads as fast as we write

@@ -53,7 +53,7 @@ fn write_section(text: &mut String, server: &Server, section: &str) -> std::fmt:
         "stats" => {
             let requests = server.metrics.requests(Protocol::Resp);
             let ids =
-                server.mint.served().namespaces().iter().map(|namespace| namespace.issued()).sum::<u64>();
+                server.mint.table().namespaces().iter().map(|namespace| namespace.issued()).sum::<u64>();
             write!(text, "total_commands_processed:{requests}\r\nids_issued:{ids}\r\n")
         }
         "replication" => text.write_str("role:master\r\nconnected_slaves:0\r\nloading:0\r\n"),
@@ -66,7 +66,7 @@ fn write_snowmint(text: &mut String, server: &Server) -> std::fmt::Result {
     let status = mint.status();
     write!(text, "layout:{}\r\ndatacenter:{}\r\n", mint.layout(), mint.datacenter())?;
     text.write_str("namespaces:")?;
-    for (index, namespace) in mint.served().namespaces().iter().enumerate() {
+    for (index, namespace) in mint.table().namespaces().iter().enumerate() {
         write!(text, "{}{}", if index == 0 { "" } else { "," }, namespace.name())?;
     }
     text.write_str("\r\n")?;
@@ -111,7 +111,7 @@ mod tests {
 
     #[test]
     fn sections_are_chosen_by_name() {
-        let server = testing::server();
+        let server = Server::for_tests(testing::mint());
         let all = text(&server, std::iter::empty());
         for part in [
             "# Server\r\nredis_version:",
@@ -127,7 +127,7 @@ mod tests {
 
     #[test]
     fn what_redis_benchmark_asks() {
-        let server = testing::server();
+        let server = Server::for_tests(testing::mint());
         let config = |patterns: &[&'static [u8]]| config(&server, patterns.iter().copied());
         assert_eq!(config(&[b"save"]), [("save", String::new())]);
         assert_eq!(config(&[b"APPENDONLY", b"x"]), [("appendonly", "no".to_owned())]);

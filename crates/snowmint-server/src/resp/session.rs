@@ -5,7 +5,7 @@ use crate::limits::resp::MAX_CLIENT_NAME;
 use crate::resp::command::{Call, Flow};
 use crate::resp::reply::{self, Version};
 use crate::resp::transaction::Transaction;
-use crate::status::Kind;
+use crate::status::ErrorKind;
 
 const NO_PASSWORD: &str = "AUTH <password> called without any password configured for the default user. Are you \
                            sure your configuration is correct?";
@@ -46,7 +46,8 @@ impl Call<'_> {
                 b"3" => Version::Resp3,
                 other if other.iter().all(u8::is_ascii_digit) => return self.no_such_protocol(),
                 _ => {
-                    return self.fail(Kind::BadRequest, "Protocol version is not an integer or out of range");
+                    return self
+                        .fail(ErrorKind::BadRequest, "Protocol version is not an integer or out of range");
                 }
             };
         }
@@ -62,12 +63,12 @@ impl Call<'_> {
             } else if option.eq_ignore_ascii_case(b"setname") && more >= 1 {
                 match client_text(self.args.at(index + 1)) {
                     Some(text) => name = Some(text.to_owned()),
-                    None => return self.fail(Kind::BadRequest, BAD_NAME),
+                    None => return self.fail(ErrorKind::BadRequest, BAD_NAME),
                 }
                 index += 2;
             } else {
                 let option = String::from_utf8_lossy(option);
-                return self.fail(Kind::BadRequest, &format!("Syntax error in HELLO option '{option}'"));
+                return self.fail(ErrorKind::BadRequest, &format!("Syntax error in HELLO option '{option}'"));
             }
         }
         self.session.version = version;
@@ -103,21 +104,25 @@ impl Call<'_> {
 
     #[cold]
     fn no_such_protocol(&mut self) -> Flow {
-        self.fail_as(Kind::BadRequest, "NOPROTO", "unsupported protocol version")
+        self.fail_as(ErrorKind::BadRequest, "NOPROTO", "unsupported protocol version")
     }
 
     #[cold]
     fn wrong_password(&mut self) -> Flow {
-        self.fail_as(Kind::BadRequest, "WRONGPASS", "invalid username-password pair or user is disabled.")
+        self.fail_as(
+            ErrorKind::BadRequest,
+            "WRONGPASS",
+            "invalid username-password pair or user is disabled.",
+        )
     }
 
     /// There are no passwords: the default user has none to give, and no other user exists.
     pub(super) fn auth(&mut self) -> Flow {
         match (self.args.len(), self.args.at(1)) {
-            (2, _) => self.fail(Kind::BadRequest, NO_PASSWORD),
+            (2, _) => self.fail(ErrorKind::BadRequest, NO_PASSWORD),
             (3, b"default") => self.ok(),
             (3, _) => self.wrong_password(),
-            _ => self.fail(Kind::BadRequest, "syntax error"),
+            _ => self.fail(ErrorKind::BadRequest, "syntax error"),
         }
     }
 
@@ -125,9 +130,9 @@ impl Call<'_> {
         match self.args.at(1) {
             b"0" => self.ok(),
             other if !other.is_empty() && other.iter().all(u8::is_ascii_digit) => {
-                self.fail(Kind::BadRequest, "DB index is out of range")
+                self.fail(ErrorKind::BadRequest, "DB index is out of range")
             }
-            _ => self.fail(Kind::BadRequest, "value is not an integer or out of range"),
+            _ => self.fail(ErrorKind::BadRequest, "value is not an integer or out of range"),
         }
     }
 
@@ -159,7 +164,7 @@ impl Call<'_> {
                     name.clone_into(&mut self.session.name);
                     self.ok()
                 }
-                None => self.fail(Kind::BadRequest, BAD_NAME),
+                None => self.fail(ErrorKind::BadRequest, BAD_NAME),
             },
             (b"setinfo", 4) => self.client_setinfo(),
             (b"info", 2) => {
@@ -169,7 +174,7 @@ impl Call<'_> {
             }
             (b"no-evict" | b"no-touch", 3) => match &*self.args.at(2).to_ascii_lowercase() {
                 b"on" | b"off" => self.ok(),
-                _ => self.fail(Kind::BadRequest, "syntax error"),
+                _ => self.fail(ErrorKind::BadRequest, "syntax error"),
             },
             (b"id" | b"getname" | b"setname" | b"setinfo" | b"info" | b"no-evict" | b"no-touch", _) => {
                 let sub = String::from_utf8_lossy(&sub);
@@ -184,14 +189,14 @@ impl Call<'_> {
         let Some(text) = client_text(self.args.at(3)) else {
             let attribute = String::from_utf8_lossy(&attribute);
             let why = format!("{attribute} cannot contain spaces, newlines or special characters.");
-            return self.fail(Kind::BadRequest, &why);
+            return self.fail(ErrorKind::BadRequest, &why);
         };
         match &*attribute {
             b"lib-name" => text.clone_into(&mut self.session.library),
             b"lib-ver" => text.clone_into(&mut self.session.library_version),
             other => {
                 let why = format!("Unrecognized option '{}'", String::from_utf8_lossy(other));
-                return self.fail(Kind::BadRequest, &why);
+                return self.fail(ErrorKind::BadRequest, &why);
             }
         }
         self.ok()

@@ -7,7 +7,7 @@ use crate::limits::resp::{MAX_QUEUED, MAX_QUEUED_IN_ALL};
 use crate::resp::command::{Call, Flow};
 use crate::resp::reply;
 use crate::resp::table::{Name, Spec};
-use crate::status::Kind;
+use crate::status::ErrorKind;
 
 /// The transaction of a connection, if it is in one.
 #[derive(Debug, Default)]
@@ -46,9 +46,9 @@ impl Call<'_> {
 
     pub(super) fn exec(&mut self) -> Flow {
         match self.session.transaction.end(&self.server.queued) {
-            Transaction::None => self.fail(Kind::BadRequest, "EXEC without MULTI"),
+            Transaction::None => self.fail(ErrorKind::BadRequest, "EXEC without MULTI"),
             Transaction::Failed => self.fail_as(
-                Kind::BadRequest,
+                ErrorKind::BadRequest,
                 "EXECABORT",
                 "Transaction discarded because of previous errors.",
             ),
@@ -61,7 +61,7 @@ impl Call<'_> {
 
     pub(super) fn discard(&mut self) -> Flow {
         match self.session.transaction.end(&self.server.queued) {
-            Transaction::None => self.fail(Kind::BadRequest, "DISCARD without MULTI"),
+            Transaction::None => self.fail(ErrorKind::BadRequest, "DISCARD without MULTI"),
             _ => self.ok(),
         }
     }
@@ -69,7 +69,7 @@ impl Call<'_> {
     /// A watch that never fails would be a promise that is not kept, so there is none.
     pub(super) fn watch(&mut self) -> Flow {
         self.fail(
-            Kind::BadRequest,
+            ErrorKind::BadRequest,
             "WATCH is not supported: namespaces have no value that could be watched; leave it out",
         )
     }
@@ -82,8 +82,8 @@ impl Call<'_> {
             Name::Discard => self.discard(),
             Name::Reset => self.reset(),
             Name::Quit => self.quit(),
-            Name::Multi => self.fail(Kind::BadRequest, "MULTI calls can not be nested"),
-            Name::Watch => self.fail(Kind::BadRequest, "WATCH inside MULTI is not allowed"),
+            Name::Multi => self.fail(ErrorKind::BadRequest, "MULTI calls can not be nested"),
+            Name::Watch => self.fail(ErrorKind::BadRequest, "WATCH inside MULTI is not allowed"),
             _ => self.queue(),
         }
     }
@@ -99,7 +99,7 @@ impl Call<'_> {
                     "transaction too large: expected at most {MAX_QUEUED} bytes of commands between MULTI and EXEC; use a \
                      pipeline without MULTI, or COUNT"
                 );
-                return self.fail(Kind::BadRequest, &text);
+                return self.fail(ErrorKind::BadRequest, &text);
             }
             queued.bytes.extend_from_slice(self.bytes);
             queued.commands += 1;

@@ -8,15 +8,15 @@ use crate::testing;
 struct Client {
     server: Server,
     session: Session,
-    caller: Caller,
+    connection: ConnectionState,
     tally: Tally,
 }
 
 impl Client {
     fn new() -> Self {
-        let server = testing::server();
-        let caller = server.mint.caller();
-        Self { server, session: Session::new(7), caller, tally: Tally::default() }
+        let server = Server::for_tests(testing::mint());
+        let connection = server.mint.connection_state();
+        Self { server, session: Session::new(7), connection, tally: Tally::default() }
     }
 
     /// Sends a plain line; the reply, with what the connection would do about it after that.
@@ -26,8 +26,9 @@ impl Client {
         let Ok(Step::Command { args, .. }) = parser.next(line.as_bytes()) else {
             panic!("{line} is not a command")
         };
-        let Self { server, session, caller, tally } = self;
-        let flow = Call { server, session, caller, tally, args, bytes: line.as_bytes(), out: &mut out }.run();
+        let Self { server, session, connection, tally } = self;
+        let flow =
+            Call { server, session, connection, tally, args, bytes: line.as_bytes(), out: &mut out }.run();
         (String::from_utf8(out).unwrap(), flow)
     }
 
@@ -98,12 +99,12 @@ fn what_is_wrong_with_id_next_is_told() {
         ("ID.NEXT default COUNT 1e9", "-ERR invalid count `1e9`: "),
         ("ID.NEXT default COUNT abc", "-ERR invalid count `abc`: "),
         ("ID.NEXT default COUNT \"\"", "-ERR invalid count ``: "),
-        ("ID.NEXT nope", "-NONAMESPACE this server has no namespace `nope`, it has default, orders:"),
+        ("ID.NEXT nope", "-NONAMESPACE unknown namespace `nope`: this server has default, orders; "),
         ("ID.NEXT nope COUNT 0", "-NONAMESPACE "),
-        ("ID.NEXT \"a\\r\\n+OK\"", "-ERR `a\\r\\n+OK` is not the name of a namespace"),
-        ("ID.INSPECT x", "-ERR `x` is not an id of this server: "),
+        ("ID.NEXT \"a\\r\\n+OK\"", "-ERR invalid namespace name `a\\r\\n+OK`: "),
+        ("ID.INSPECT x", "-ERR invalid id `x`: "),
         ("ID.INSPECT x NAMESPACE default", "-ERR `x` is not an id of namespace `default`: "),
-        ("ID.INSPECT 7 NAMESPACE nope", "-NONAMESPACE this server has no namespace `nope`"),
+        ("ID.INSPECT 7 NAMESPACE nope", "-NONAMESPACE unknown namespace `nope`: "),
         ("ID.INSPECT 7 LAYOUT time:99", "-ERR invalid layout `time:99`: "),
         ("ID.INSPECT 7 LAYOUT", "-ERR syntax error"),
         ("ID.INSPECT 7 NAMESPACE default x", "-ERR syntax error"),
@@ -262,7 +263,7 @@ fn the_tally_reaches_the_metrics_by_namespace() {
         client.reply(line);
     }
     client.tally.add_up(&client.server.metrics);
-    let text = client.server.metrics.text(crate::http::Exposition::OpenMetrics).unwrap();
+    let text = client.server.metrics.text(crate::metrics::Exposition::OpenMetrics).unwrap();
     for wanted in [
         "snowmint_ids_issued_total{namespace=\"default\"} 2\n",
         "snowmint_ids_issued_total{namespace=\"orders\"} 1\n",

@@ -1,7 +1,5 @@
 //! Goal: a node is not ready once all its leases have ended, whichever was the last.
-//! Method: two leases that end apart; a store that is cut off.
-
-#![allow(clippy::unwrap_used, reason = "a panic is how a test fails")]
+//! Method: two leases that end at different times; a store that is cut off.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -11,10 +9,7 @@ use snowmint_cluster::{Holder, KeeperConfig, Keepers, NamespaceName, Pool, Worke
 use snowmint_server::Mint;
 use snowmint_store::Store;
 
-#[path = "../../snowmint-cluster/tests/cut_off/mod.rs"]
-mod cut_off;
-
-use cut_off::{CutOff, until};
+use crate::cut_off::{CutOff, until};
 
 #[tokio::test]
 async fn a_node_whose_leases_have_all_ended_is_not_ready() {

@@ -1,17 +1,11 @@
-//! HTTP over real sockets: documents, problems, bounds, and the end.
+//! HTTP over real sockets: documents, problems, limits, and shutdown.
 //! Heads are compared in lower case; no test depends on time.
 
-#![allow(clippy::unwrap_used, clippy::expect_used, reason = "a panic is how a test fails")]
-
-#[path = "common/mod.rs"]
-mod common;
-#[path = "common/running.rs"]
-mod running;
-
-use running::{Client, Running, settings, split};
 use serde_json::Value;
 use snowmint_server::limits::MAX_COUNT;
 use snowmint_server::{AllowedHosts, Settings, Timeouts};
+
+use crate::running::{Client, Running, settings, split};
 
 fn ids(body: &str) -> Vec<u64> {
     let document: Value = serde_json::from_str(body).unwrap();
@@ -58,9 +52,9 @@ async fn problems_have_status_type_and_what_helps() {
             "/v1/ids/nope",
             404,
             "unknown-namespace",
-            "this server has no namespace `nope`, it has default, orders",
+            "unknown namespace `nope`: this server has default, orders;",
         ),
-        ("/v1/ids/a%20b", 400, "bad-namespace", "`a b` is not the name of a namespace"),
+        ("/v1/ids/a%20b", 400, "bad-namespace", "invalid namespace name `a b`: "),
         ("/v1/ids/default?count=0", 400, "bad-count", "invalid count 0: expected 1 to 100000"),
         ("/v1/ids/default?count=-1", 400, "bad-count", "expected 1 to 100000"),
         ("/v1/ids/default?count=1e9", 400, "bad-count", "`1e9`"),
@@ -70,10 +64,10 @@ async fn problems_have_status_type_and_what_helps() {
         ("/v1/ids/default?cuont=5", 400, "bad-request", "unknown query parameter `cuont`"),
         ("/v1/ids/default?count=5&count=6", 400, "bad-request", "repeated query parameter `count`"),
         ("/v1/ids/default%2", 400, "bad-request", "two hexadecimal digits"),
-        ("/v1/inspect/x", 400, "bad-id", "`x` is not an id of this server"),
+        ("/v1/inspect/x", 400, "bad-id", "invalid id `x`: "),
         ("/v1/inspect/9223372036854775808", 400, "bad-id", "2^63"),
         ("/v1/inspect/x?namespace=orders", 400, "bad-id", "`x` is not an id of namespace `orders`"),
-        ("/v1/inspect/1?namespace=nope", 404, "unknown-namespace", "it has default, orders"),
+        ("/v1/inspect/1?namespace=nope", 404, "unknown-namespace", "this server has default, orders"),
         ("/v1/inspect/1?layout=time:99", 400, "bad-request", "invalid layout `time:99`"),
         (
             "/v1/inspect/1?layout=js53&namespace=orders",
@@ -113,7 +107,11 @@ async fn other_methods_are_told_what_is_allowed() {
             head.starts_with("http/1.1 405 ") && head.contains(&format!("allow: {allowed}\r\n")),
             "{head}"
         );
-        assert!(String::from_utf8(body).unwrap().contains(&format!("method {method} is not allowed here")));
+        assert!(
+            String::from_utf8(body)
+                .unwrap()
+                .contains(&format!("method {method} not allowed: expected one of"))
+        );
     }
     let (head, _) = server.request("POST /nowhere HTTP/1.1\r\ncontent-length: 0").await;
     assert!(head.starts_with("http/1.1 404 "), "{head}");
@@ -227,7 +225,7 @@ async fn inspect_shows_what_the_mint_wrote() {
     assert_eq!((&parts["worker"], &parts["datacenter"]), (&3.into(), &1.into()));
     assert_eq!(
         (&parts["unix_ms"], &parts["utc"]),
-        (&common::START_UNIX_MS.into(), &"2023-11-14T22:13:20.000Z".into())
+        (&crate::test_source::START_UNIX_MS.into(), &"2023-11-14T22:13:20.000Z".into())
     );
     let guesses = parts["guesses"].as_array().unwrap();
     assert_eq!((&guesses[0]["name"], &guesses[0]["namespaces"][1]), (&"twitter".into(), &"orders".into()));

@@ -1,12 +1,12 @@
-//! A source of ids without a store: a generator under a clock that moves only when somebody has to wait.
-//! Nothing here sleeps, so no test depends on how fast the machine is.
+//! An id source without a store, for unit and integration tests: a generator under a clock that advances over each wait.
+//! Nothing here sleeps, so no test depends on the speed of the machine.
 
 #![allow(
     clippy::unwrap_used,
     clippy::expect_used,
     dead_code,
     unreachable_pub,
-    reason = "each test file uses its part, unit tests another"
+    reason = "unit tests and integration tests use different parts"
 )]
 
 use std::sync::Arc;
@@ -19,17 +19,17 @@ use snowmint_cluster::{LeaseStatus, NamespaceName, NoId};
 use snowmint_server::{IdHandle, IdSource, Mint};
 use tokio::sync::watch;
 
-/// The instant at which the test clock starts.
+/// The start of the test clock.
 pub const START_UNIX_MS: u64 = 1_700_000_000_000;
 
-/// Ids of worker 3 of datacenter 1, from a clock that steps over the waits. Clones share everything.
+/// Makes ids of worker 3 of datacenter 1, under a clock that advances over each wait. Clones share everything.
 #[derive(Clone)]
 pub struct TestSource(Arc<Inner>);
 
 struct Inner {
     generator: Generator<ManualClock>,
     lease: AtomicBool,
-    /// While it is set, nobody's wait ends.
+    /// While this is set, no wait ends.
     stuck: watch::Sender<bool>,
     waiting: watch::Sender<usize>,
 }
@@ -41,7 +41,7 @@ impl std::fmt::Debug for TestSource {
 }
 
 impl TestSource {
-    /// A source with a lease.
+    /// Returns a source that holds a lease.
     pub fn new(layout: Layout) -> Self {
         let clock = ManualClock::at_unix_ms(START_UNIX_MS);
         let builder = Generator::builder(layout).datacenter(DatacenterId(1)).worker(WorkerId(3));
@@ -53,27 +53,27 @@ impl TestSource {
         }))
     }
 
-    /// Takes the lease away, or gives it back.
+    /// Removes or restores the lease.
     pub fn set_lease(&self, held: bool) {
         self.0.lease.store(held, Ordering::SeqCst);
     }
 
-    /// Lets waits last until this is taken back.
+    /// Blocks all waits, or ends the block.
     pub fn set_stuck(&self, stuck: bool) {
         self.0.stuck.send_replace(stuck);
     }
 
-    /// Returns once so many requests have begun to wait.
+    /// Returns once `requests` requests have begun to wait.
     pub async fn waiting(&self, requests: usize) {
         self.0.waiting.subscribe().wait_for(|waiting| *waiting >= requests).await.unwrap();
     }
 
-    /// How many requests have begun to wait so far.
+    /// Returns the number of requests that have begun to wait so far.
     pub fn waits(&self) -> usize {
         *self.0.waiting.borrow()
     }
 
-    /// The clock.
+    /// Returns the clock.
     pub fn clock(&self) -> &ManualClock {
         self.0.generator.clock()
     }
@@ -130,12 +130,12 @@ impl IdSource for TestSource {
     }
 }
 
-/// A mint of the namespaces `default` and `orders` in Twitter's layout.
+/// Returns a mint of the namespaces `default` and `orders` in Twitter's layout.
 pub fn mint() -> Mint {
     mint_of(TestSource::new(Layout::TWITTER), Layout::TWITTER)
 }
 
-/// A mint of the namespaces `default` and `orders`.
+/// Returns a mint of the namespaces `default` and `orders`.
 pub fn mint_of(source: TestSource, layout: Layout) -> Mint {
     let names = ["orders", "default"].map(|name| NamespaceName::new(name).unwrap());
     Mint::new(names, source, layout, DatacenterId(1))

@@ -1,21 +1,15 @@
-//! The Redis protocol over real sockets: bounds, pipelines, and clients that do not behave.
+//! The Redis protocol over real sockets: limits, pipelines, and misbehaving clients.
 //! No test depends on time: each waits for bytes, and asserts what holds whenever they come.
-
-#![allow(clippy::unwrap_used, clippy::expect_used, reason = "a panic is how a test fails")]
-
-#[path = "common/mod.rs"]
-mod common;
-#[path = "common/running.rs"]
-mod running;
 
 use std::time::Duration;
 
-use running::{Running, settings};
 use snowmint_server::limits::MAX_COUNT;
 use snowmint_server::limits::resp::{MAX_BULK, MAX_INLINE, MAX_QUEUED_IN_ALL};
 use snowmint_server::{Settings, Timeouts};
 use tokio::io::AsyncWriteExt;
 use tokio::time::Instant;
+
+use crate::running::{Running, settings};
 
 #[tokio::test]
 async fn ids_one_by_one_and_many_at_once_strictly_increase() {
@@ -38,7 +32,7 @@ async fn bad_commands_leave_the_connection_alive() {
     for (line, wanted) in [
         ("foo a b", "-ERR unknown command 'foo', with args beginning with: 'a' 'b' "),
         ("ID.NEXT", "-ERR wrong number of arguments for 'id.next' command"),
-        ("ID.NEXT nope", "-NONAMESPACE this server has no namespace `nope`"),
+        ("ID.NEXT nope", "-NONAMESPACE unknown namespace `nope`: "),
         ("ID.NEXT default COUNT 0", "-ERR invalid count 0: expected 1 to 100000"),
         ("ID.NEXT default COUNT -1", "-ERR invalid count -1: expected 1 to 100000"),
         ("ID.NEXT default COUNT 1e9", "-ERR invalid count `1e9`: "),

@@ -1,13 +1,5 @@
-//! A running service on loopback ports, and clients that speak raw bytes to it.
-//! What a test waits for is always an event, never a time.
-
-#![allow(
-    clippy::unwrap_used,
-    clippy::expect_used,
-    dead_code,
-    unreachable_pub,
-    reason = "each test file uses its part"
-)]
+//! A running service on loopback ports, and clients that send raw bytes.
+//! A test always waits for an event, never for a time.
 
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -19,9 +11,9 @@ use tokio::net::TcpStream;
 use tokio::sync::oneshot;
 use tokio::task::JoinHandle;
 
-use crate::common::{START_UNIX_MS, TestSource, mint_of};
+use crate::test_source::{START_UNIX_MS, TestSource, mint_of};
 
-/// The service, and the means to end it.
+/// A running service.
 pub struct Running {
     pub http: SocketAddr,
     pub resp: SocketAddr,
@@ -57,7 +49,7 @@ impl Running {
         Self { http, resp, source, ends, task }
     }
 
-    /// Gives the signal to end; the task says how it went.
+    /// Shuts the service down; the task returns the outcome.
     pub fn end(self) -> JoinHandle<Ended> {
         self.ends.send(()).unwrap();
         self.task
@@ -71,7 +63,7 @@ impl Running {
         Client::at(self.http).await
     }
 
-    /// One HTTP request on a connection of its own: status line and headers, then the body.
+    /// Sends one HTTP request on its own connection; returns status line and headers, then the body.
     pub async fn request(&self, head: &str) -> (String, Vec<u8>) {
         let mut client = self.http().await;
         client.send(format!("{head}\r\nhost: test\r\nconnection: close\r\n\r\n").as_bytes()).await;
@@ -84,7 +76,7 @@ impl Running {
     }
 }
 
-/// Splits an HTTP answer into head and body, chunks put together.
+/// Splits an HTTP answer into head and body, and joins chunks.
 pub fn split(answer: &[u8]) -> (String, Vec<u8>) {
     let end = answer.windows(4).position(|bytes| bytes == b"\r\n\r\n").expect("an answer has a head");
     let head = String::from_utf8(answer[..end].to_vec()).unwrap().to_ascii_lowercase();
@@ -124,7 +116,7 @@ impl Client {
         self.stream.write_all(bytes).await.unwrap();
     }
 
-    /// Everything until the server closes.
+    /// Reads until the server closes.
     pub async fn rest(&mut self) -> Vec<u8> {
         self.stream.read_to_end(&mut self.buffer).await.unwrap();
         std::mem::take(&mut self.buffer)
@@ -148,7 +140,7 @@ impl Client {
         self.line().await
     }
 
-    /// Reads so many ids: bulk strings, of two lines each.
+    /// Reads `count` ids: bulk strings of two lines each.
     pub async fn ids(&mut self, count: usize) -> Vec<u64> {
         let mut bytes = std::mem::take(&mut self.buffer);
         let mut lines = lines_of(&bytes);

@@ -1,4 +1,5 @@
-//! What a node is told to serve: names on its command line, a file, and what the store says is for every node.
+//! The configured namespaces of a node: names on its command line and a namespace file. Compares them with the records in
+//! the store, which may name further namespaces for all nodes.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::PathBuf;
@@ -13,105 +14,105 @@ use snowmint_cluster::{NamespaceName, NamespaceNameError};
 use snowmint_store::{Store, StoreError, StoreReach};
 use tokio::sync::Mutex;
 
-/// Where a node is told what to serve.
+/// The flags that configure namespaces.
 #[derive(Clone, Debug)]
-pub struct Sources {
-    /// Snowflake namespaces of the layout, by name.
+pub struct NamespaceFlags {
+    /// Names of snowflake namespaces of the layout (`--namespaces`).
     pub names: Vec<NamespaceName>,
-    /// A file of namespaces.
+    /// The namespace file.
     pub file: Option<PathBuf>,
     /// The layout of the service.
     pub layout: Layout,
 }
 
-/// What a node was told, as it stood when it was read.
+/// The namespaces that this node is configured to serve: the flags and the contents of the file.
 #[derive(Clone, Debug)]
-pub struct Told {
+pub struct NamespaceConfig {
     names: Vec<NamespaceName>,
     file: NamespaceFile,
     layout: Layout,
-    /// What the store is known to keep; clones share it.
+    /// The settled records of the store; clones share them.
     settled: Arc<Mutex<registry::Settled>>,
 }
 
-/// What is to be served.
+/// The namespaces to serve, after comparing configuration and store.
 #[derive(Debug, Default)]
-pub(super) struct Wanted {
+pub(super) struct Desired {
     pub(super) namespaces: BTreeMap<NamespaceName, Definition>,
-    /// The text forms that they had before, where they had some.
+    /// The earlier text forms of `namespaces`.
     pub(super) earlier_texts: BTreeMap<NamespaceName, Vec<Option<TextForm>>>,
-    /// Namespaces of the store that are not dropped.
+    /// The number of namespaces in the store that are not dropped.
     pub(super) in_store: usize,
-    /// Records that cannot be read, with why: what is served of them stays as it is.
+    /// Unreadable records, with the reason. Their namespaces stay as they are.
     pub(super) unreadable: Vec<(String, String)>,
-    /// Everything that the store has a record of, dropped or not.
+    /// The names of all records in the store, dropped or not.
     pub(super) recorded: BTreeSet<String>,
     /// The records of `namespaces`.
     pub(super) records: BTreeMap<NamespaceName, NamespaceRecord>,
-    /// The records of those that were dropped.
+    /// The records of dropped namespaces.
     pub(super) dropped: BTreeMap<NamespaceName, NamespaceRecord>,
 }
 
-/// Why what a node is told cannot be.
+/// The configured namespaces cannot be served.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
-pub enum ToldError {
-    /// The file cannot be read.
-    #[error("cannot read the namespaces of {path}: {source}")]
+pub enum NamespaceConfigError {
+    /// The namespace file cannot be read.
+    #[error("cannot read the namespace file {path}: {source}")]
     Unread {
-        /// The file.
+        /// The path of the file.
         path: String,
-        /// Why not.
+        /// The error of the system.
         source: std::io::Error,
     },
-    /// The file says what cannot be.
+    /// The namespace file is invalid.
     #[error("{path}: {source}")]
     File {
-        /// The file.
+        /// The path of the file.
         path: String,
-        /// What is wrong.
+        /// The error in the file.
         source: NamespaceFileError,
     },
-    /// What it says goes against the store.
+    /// A configured namespace conflicts with its record in the store, or the store failed.
     #[error(transparent)]
     Namespace(#[from] NamespaceError),
 }
 
-impl From<StoreError> for ToldError {
+impl From<StoreError> for NamespaceConfigError {
     fn from(error: StoreError) -> Self {
         Self::Namespace(error.into())
     }
 }
 
-impl Sources {
-    /// Reads the file, where there is one.
+impl NamespaceFlags {
+    /// Reads the namespace file, if there is one.
     ///
     /// # Errors
     ///
-    /// [`ToldError::Unread`] and [`ToldError::File`].
-    pub fn read(&self) -> Result<Told, ToldError> {
+    /// [`NamespaceConfigError::Unread`] and [`NamespaceConfigError::File`].
+    pub fn read(&self) -> Result<NamespaceConfig, NamespaceConfigError> {
         let file = match &self.file {
             None => NamespaceFile::default(),
             Some(path) => {
                 let shown = || path.display().to_string();
                 let text = std::fs::read_to_string(path)
-                    .map_err(|source| ToldError::Unread { path: shown(), source })?;
+                    .map_err(|source| NamespaceConfigError::Unread { path: shown(), source })?;
                 NamespaceFile::parse(&text, &self.layout)
-                    .map_err(|source| ToldError::File { path: shown(), source })?
+                    .map_err(|source| NamespaceConfigError::File { path: shown(), source })?
             }
         };
-        Ok(Told { names: self.names.clone(), file, layout: self.layout, settled: Arc::default() })
+        Ok(NamespaceConfig { names: self.names.clone(), file, layout: self.layout, settled: Arc::default() })
     }
 }
 
-impl Told {
-    /// Writes into the store what is told and not there yet, once all of it was checked against what is there. Waits until
-    /// all that is told has settled: for as long as the store may lose it.
+impl NamespaceConfig {
+    /// Pins the configured namespaces: checks them against the records in the store and writes those that are missing. Waits
+    /// until all of them have settled.
     ///
     /// # Errors
     ///
-    /// [`ToldError::Namespace`]; nothing was written, unless another node wrote at the same moment.
-    pub async fn pin(&self, store: &dyn Store) -> Result<(), ToldError> {
+    /// [`NamespaceConfigError::Namespace`]. Nothing was written, unless another node wrote at the same moment.
+    pub async fn pin(&self, store: &dyn Store) -> Result<(), NamespaceConfigError> {
         loop {
             self.write(store).await?;
             if store.may_lose().is_zero() {
@@ -122,13 +123,13 @@ impl Told {
                 settled.iter().any(|(listed, record)| listed == name.as_str() && record.is_ok())
             };
             if self.names.iter().chain(self.file.namespaces.keys()).all(is_settled) {
-                // What settled may be another node's.
+                // The settled records may be those of another node.
                 return self.check(store.reach(), &settled);
             }
         }
     }
 
-    async fn write(&self, store: &dyn Store) -> Result<(), ToldError> {
+    async fn write(&self, store: &dyn Store) -> Result<(), NamespaceConfigError> {
         let plain = Definition::snowflake(self.layout);
         self.check(store.reach(), &registry::list(store).await?)?;
         let named = self.names.iter().filter(|name| !self.file.namespaces.contains_key(name));
@@ -141,19 +142,19 @@ impl Told {
         Ok(())
     }
 
-    fn check(&self, reach: StoreReach, listed: &[registry::Listed]) -> Result<(), ToldError> {
+    fn check(&self, reach: StoreReach, listed: &[registry::Listed]) -> Result<(), NamespaceConfigError> {
         let records: BTreeMap<&str, &NamespaceRecord> =
             listed.iter().filter_map(|(name, record)| Some((name.as_str(), record.as_ref().ok()?))).collect();
         for (name, wanted) in &self.file.namespaces {
             let checked = wanted.check_sources(reach);
             checked.map_err(|source| NamespaceError::Sources { name: name.clone(), source })?;
         }
-        let told = self.file.namespaces.keys().chain(&self.names);
-        let mut recorded = told.filter_map(|name| Some((name, records.get(name.as_str())?)));
+        let configured = self.file.namespaces.keys().chain(&self.names);
+        let mut recorded = configured.filter_map(|name| Some((name, records.get(name.as_str())?)));
         Ok(recorded.try_for_each(|(name, record)| self.check_record(name, record))?)
     }
 
-    /// Checks that a record is what the flags or the file of this node say of its name.
+    /// Checks that a record matches the flags and the namespace file of this node.
     pub(super) fn check_record(
         &self,
         name: &NamespaceName,
@@ -161,7 +162,7 @@ impl Told {
     ) -> Result<(), NamespaceError> {
         match self.file.namespaces.get(name) {
             Some(wanted) => registry::check_with_text(name, record, wanted),
-            // A name alone keeps the text form that is pinned.
+            // A name without a definition keeps the pinned text form.
             None if self.names.contains(name) => {
                 registry::check(name, record, &Definition::snowflake(self.layout))
             }
@@ -169,76 +170,77 @@ impl Told {
         }
     }
 
-    /// What is told of the layout of the service, without a look into the store.
+    /// Returns the configured namespaces of the service's own layout, without reading the store.
     pub(super) fn of_own_layout(&self) -> Vec<(NamespaceName, Definition)> {
         let plain = Definition::snowflake(self.layout);
-        let in_file = self.file.namespaces.iter().filter(|(_, told)| told.scheme == plain.scheme);
+        let in_file = self.file.namespaces.iter().filter(|(_, definition)| definition.scheme == plain.scheme);
         let named = self.names.iter().filter(|name| !self.file.namespaces.contains_key(name));
         let named = named.map(|name| (name.clone(), plain.clone()));
-        in_file.map(|(name, told)| (name.clone(), told.clone())).chain(named).collect()
+        in_file.map(|(name, definition)| (name.clone(), definition.clone())).chain(named).collect()
     }
 
-    /// One text of the namespaces that can be served before the store has answered, and of how they are told: under
-    /// another text it may be that other ids are pinned to the same names.
+    /// Returns one text of the namespaces that can be served before the store has answered. If the text changes, other
+    /// definitions may be pinned to the same names.
     pub fn fingerprint(&self) -> String {
-        let told = self.of_own_layout();
-        let told: Vec<String> = told.iter().map(|(name, told)| format!("{name}={told}")).collect();
-        told.join(", ")
+        let namespaces = self.of_own_layout();
+        let texts: Vec<_> =
+            namespaces.iter().map(|(name, definition)| format!("{name}={definition}")).collect();
+        texts.join(", ")
     }
 
-    /// The same, in the place of what was told before: what has settled stays so.
+    /// Returns this configuration with the settled records of the previous one.
     #[must_use]
-    pub(super) fn in_place_of(self, before: &Self) -> Self {
-        Self { settled: Arc::clone(&before.settled), ..self }
+    pub(super) fn replacing(self, previous: &Self) -> Self {
+        Self { settled: Arc::clone(&previous.settled), ..self }
     }
 
-    /// Waits until what is in the store has settled.
+    /// Waits until the records in the store have settled.
     pub(super) async fn settle(&self, store: &dyn Store) -> Result<(), StoreError> {
         self.settled.lock().await.settle(store).await.map(drop)
     }
 
-    /// What is to be served as the store stands now, as far as it has settled: its records are listed when a change was told,
-    /// and once a minute.
-    pub(super) async fn wanted(&self, store: &dyn Store) -> Result<Wanted, StoreError> {
+    /// Returns the namespaces to serve, from the settled records. Lists the records if a change was announced, and once a
+    /// minute.
+    pub(super) async fn desired(&self, store: &dyn Store) -> Result<Desired, StoreError> {
         let listed = self.settled.lock().await.follow(store).await?;
-        let mut wanted =
-            Wanted { recorded: listed.iter().map(|(name, _)| name.clone()).collect(), ..Wanted::default() };
+        let mut desired =
+            Desired { recorded: listed.iter().map(|(name, _)| name.clone()).collect(), ..Desired::default() };
         for (name, record) in listed {
             let checked = NamespaceName::new(&name).map_err(|error: NamespaceNameError| error.to_string());
             match checked.and_then(|checked| Ok((checked, record?))) {
-                Ok((name, record)) => self.consider(&mut wanted, name, record),
-                Err(why) => wanted.unreadable.push((name, why)),
+                Ok((name, record)) => self.consider(&mut desired, name, record),
+                Err(why) => desired.unreadable.push((name, why)),
             }
         }
-        Ok(wanted)
+        Ok(desired)
     }
 
-    fn consider(&self, wanted: &mut Wanted, name: NamespaceName, record: NamespaceRecord) {
+    fn consider(&self, desired: &mut Desired, name: NamespaceName, record: NamespaceRecord) {
         if record.dropped_unix_ms.is_some() {
-            wanted.dropped.insert(name, record);
+            desired.dropped.insert(name, record);
             return;
         }
-        wanted.in_store += 1;
+        desired.in_store += 1;
         let in_file = self.file.namespaces.get(&name);
-        let is_told = record.reach == Reach::Everywhere || self.tells(&name);
-        if is_told && wanted.namespaces.len() < MAX_NAMESPACES {
-            // What may change is as in the file, all else as it is pinned.
+        let is_served = record.reach == Reach::Everywhere || self.names(&name);
+        if is_served && desired.namespaces.len() < MAX_NAMESPACES {
+            // The file decides what may change; the record decides everything else.
             let follows = in_file.filter(|wanted| registry::check_with_text(&name, &record, wanted).is_ok());
             if !record.earlier_texts.is_empty() {
-                wanted.earlier_texts.insert(name.clone(), record.earlier_texts.clone());
+                desired.earlier_texts.insert(name.clone(), record.earlier_texts.clone());
             }
             let definition = follows.unwrap_or(&record.definition).clone();
-            wanted.namespaces.insert(name.clone(), definition);
-            wanted.records.insert(name, record);
+            desired.namespaces.insert(name.clone(), definition);
+            desired.records.insert(name, record);
         }
     }
 
-    /// Whether a flag or the file names it.
-    pub(super) fn tells(&self, name: &NamespaceName) -> bool {
+    /// Returns `true` if a flag or the namespace file names this namespace.
+    pub(super) fn names(&self, name: &NamespaceName) -> bool {
         self.names.contains(name) || self.file.namespaces.contains_key(name)
     }
 
-    /// What unknown names become.
+    /// Returns how unknown names become namespaces, if they do.
     pub(super) const fn auto_create(&self) -> Option<&AutoCreate> {
         self.file.auto_create.as_ref()
     }

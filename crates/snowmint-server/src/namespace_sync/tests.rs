@@ -1,5 +1,5 @@
-//! Tests of the registrar on a store in memory: what is written there by hand is what other nodes and the command
-//! line write. Nothing waits for a time: each look is asked for.
+//! Tests of the namespace sync on a store in memory. A test writes to the store what other nodes and the command line
+//! would write, and polls by hand, so that nothing depends on time.
 
 use std::path::Path;
 use std::sync::Mutex;
@@ -20,7 +20,7 @@ const OTHER: &str = "time:41@1ms datacenter:3 worker:7 sequence:12 epoch:2020-01
 /// A node on a store.
 struct Node {
     mint: Arc<Mint>,
-    registrar: Registrar,
+    sync: NamespaceSync,
     /// The layouts, rules and sequence starts that sources were started for.
     started: Arc<Mutex<Vec<String>>>,
 }
@@ -51,19 +51,19 @@ impl Node {
     }
 
     async fn by(wall: SharedClock, store: Arc<dyn Store>, names: &[&str], file: Option<&Path>) -> Self {
-        let sources = Sources {
+        let flags = NamespaceFlags {
             names: names.iter().map(|it| name(it)).collect(),
             file: file.map(Path::to_owned),
             layout: LAYOUT,
         };
-        let told = sources.read().unwrap();
-        told.pin(&*store).await.unwrap();
+        let config = flags.read().unwrap();
+        config.pin(&*store).await.unwrap();
         let mint = Arc::new(Mint::new([], TestSource::new(LAYOUT), LAYOUT, DatacenterId(1)));
         let started = Arc::new(Mutex::new(Vec::new()));
         let starts = Arc::clone(&started);
-        let config = RegistrarConfig {
+        let options = SyncOptions {
             store,
-            sources,
+            flags,
             rule: Rule::default(),
             sequence_start: Start::Zero,
             saved: None,
@@ -75,28 +75,28 @@ impl Node {
             clock: Arc::new(WallClock),
             wall,
         };
-        let mut registrar = Registrar::new(Arc::clone(&mint), told, config);
-        registrar.refresh().await.unwrap();
-        registrar.opened().await;
-        Self { mint, registrar, started }
+        let mut sync = NamespaceSync::new(Arc::clone(&mint), config, options);
+        sync.refresh().await.unwrap();
+        sync.wait_until_opened().await;
+        Self { mint, sync, started }
     }
 
     async fn look(&mut self) {
-        self.registrar.refresh().await.unwrap();
-        self.registrar.opened().await;
+        self.sync.refresh().await.unwrap();
+        self.sync.wait_until_opened().await;
     }
 
     /// Asks for names that may not be there yet, all at the same time.
     async fn ask(&mut self, names: &[&str]) -> Vec<Result<(), MintError>> {
-        let (sender, mut more) = mpsc::channel(CREATIONS);
+        let (sender, mut more) = mpsc::channel(CREATE_REQUESTS);
         let mut awaited = Vec::new();
         for asked in names {
             let (done, reply) = oneshot::channel();
-            sender.try_send(Creation { name: name(asked), done }).unwrap();
+            sender.try_send(CreateRequest { name: name(asked), done }).unwrap();
             awaited.push(reply);
         }
         while let Ok(first) = more.try_recv() {
-            self.registrar.create(first, &mut more).await;
+            self.sync.create(first, &mut more).await;
         }
         let mut answers = Vec::new();
         for reply in awaited {
@@ -106,13 +106,13 @@ impl Node {
     }
 
     fn served(&self) -> Vec<String> {
-        self.mint.served().namespaces().iter().map(|it| it.name().to_string()).collect()
+        self.mint.table().namespaces().iter().map(|it| it.name().to_string()).collect()
     }
 
     async fn take(&self, from: &str, count: usize) -> Result<Vec<String>, MintError> {
-        let mut caller = self.mint.caller();
-        let (namespace, callers) = caller.find(from.as_bytes())?;
-        let mut ids = namespace.take(callers, count).await?;
+        let mut connection = self.mint.connection_state();
+        let (namespace, handles) = connection.find(from.as_bytes())?;
+        let mut ids = namespace.take(handles, count).await?;
         let mut texts = Vec::new();
         while let Some(id) = ids.next() {
             let mut text = Vec::new();
@@ -141,9 +141,9 @@ async fn what_is_added_changed_and_dropped_in_the_store_is_followed() {
     registry::drop_namespace(&store, &name("orders"), 5).await.unwrap();
     node.look().await;
     let error = node.take("orders", 1).await.unwrap_err();
-    assert!(error.to_string().contains("it has default"), "{error}");
+    assert!(error.to_string().contains("this server has default;"), "{error}");
     // What was in memory is given back before it is taken up again.
-    while node.registrar.releasing.join_next().await.is_some() {}
+    while node.sync.releasing.join_next().await.is_some() {}
     add(&store, "orders", segment()).await;
     node.look().await;
     assert_eq!(node.take("orders", 1).await.unwrap(), ["6"]);
@@ -189,7 +189,7 @@ async fn a_counter_that_goes_back_before_a_change_gives_no_number_twice() {
             assert!(matches!(swap, Swap::Done(_)));
         };
         let highest = |node: &Node| {
-            let served = node.mint.served();
+            let served = node.mint.table();
             served.namespaces()[0].segment_status().unwrap().highest
         };
 
@@ -202,7 +202,7 @@ async fn a_counter_that_goes_back_before_a_change_gives_no_number_twice() {
 
         registry::drop_namespace(&store, &name("n"), 5).await.unwrap();
         node.look().await;
-        while node.registrar.releasing.join_next().await.is_some() {}
+        while node.sync.releasing.join_next().await.is_some() {}
         set_back().await;
         add(&store, "n", of(3_000_000)).await;
         node.look().await;
@@ -261,7 +261,7 @@ async fn other_layouts_and_rules_each_start_one_source_which_ends_with_its_last_
         registry::drop_namespace(&store, &name(dropped), 5).await.unwrap();
     }
     node.look().await;
-    assert_eq!(node.registrar.pools.len(), 1);
+    assert_eq!(node.sync.pools.len(), 1);
     assert!(node.mint.check_ready().is_ok());
 }
 
@@ -307,7 +307,7 @@ async fn a_namespace_whose_layout_ends_soon_is_warned_of() {
     add(&store, "new", of(OTHER)).await;
     node.look().await;
     node.look().await;
-    let told: Vec<_> = node.registrar.complaints.iter().collect();
+    let told: Vec<_> = node.sync.warned.iter().collect();
     let is_of = |text: &String, name: &str| text.starts_with(&format!("namespace {name}: the layout's time"));
     assert!(matches!(told[..], [text] if is_of(text, "old") && text.contains(", in 0.5 years")), "{told:?}");
 }
@@ -333,7 +333,7 @@ async fn each_sequence_start_has_a_source_of_its_own_under_the_other_settings_of
     assert_eq!(started, expected);
     registry::set(&store, &name("c"), |_| Ok::<_, NamespaceError>(defined(of("zero")))).await.unwrap();
     node.look().await;
-    assert_eq!(node.registrar.pools.len(), 2, "the source of random(100) ended");
+    assert_eq!(node.sync.pools.len(), 2, "the source of random(100) ended");
 }
 
 #[tokio::test]
@@ -392,19 +392,19 @@ async fn only_plain_counters_are_incremented() {
     add(&store, "daily", daily).await;
     add(&store, "keys", Fields { scheme: "uuid7".to_owned(), ..Fields::default() }).await;
     node.look().await;
-    let mut caller = node.mint.caller();
+    let mut connection = node.mint.connection_state();
     let count = |n| std::num::NonZeroU64::new(n).unwrap();
-    let (namespace, _) = caller.find(b"n").unwrap();
+    let (namespace, _) = connection.find(b"n").unwrap();
     let run = namespace.take_run(count(10)).await.unwrap();
     assert_eq!((run.first(), run.last()), (1, 10));
     assert_eq!(namespace.take_run(count(1)).await.unwrap().last(), 11);
     for (from, words) in [
-        ("default", "its scheme is no counter"),
-        ("keys", "its scheme is no counter"),
+        ("default", "its scheme is not segment"),
+        ("keys", "its scheme is not segment"),
         ("striped", "more than 1 apart"),
         ("daily", "restart with each period"),
     ] {
-        let (namespace, _) = caller.find(from.as_bytes()).unwrap();
+        let (namespace, _) = connection.find(from.as_bytes()).unwrap();
         let error = namespace.take_run(count(1)).await.unwrap_err();
         assert!(
             error.to_string().contains(words) && error.to_string().contains("ID.NEXT"),
@@ -459,17 +459,17 @@ async fn a_file_is_taken_as_a_whole_or_not_at_all() {
         "no toml",
     ] {
         write(bad);
-        node.registrar.reload().await;
+        node.sync.reload().await;
         assert_eq!(node.served(), ["a", "b", "default"], "{bad}");
         let listed = registry::list(&store).await.unwrap();
         assert!(listed.iter().all(|(name, _)| name != "a0"), "nothing of a bad file is written");
     }
     write("[namespaces.a]\nscheme = 'segment'\ntext = 'N{number}'\n[namespaces.c]\nscheme = 'ulid'");
-    node.registrar.reload().await;
+    node.sync.reload().await;
     assert_eq!(node.served(), ["a", "c", "default"]);
     assert_eq!(node.take("a", 1).await.unwrap(), ["N1"]);
     std::fs::remove_file(&path).unwrap();
-    node.registrar.reload().await;
+    node.sync.reload().await;
     assert_eq!(node.served(), ["a", "c", "default"]);
 }
 
@@ -536,13 +536,15 @@ async fn a_change_in_an_outage_keeps_the_numbers_in_memory() {
         registry::set(&records, &name("n"), |_| Ok::<_, NamespaceError>(defined(changed.clone())))
             .await
             .unwrap();
-        node.registrar.refresh().await.unwrap();
-        assert!(tokio::time::timeout(Duration::from_millis(50), node.registrar.opened()).await.is_err());
+        node.sync.refresh().await.unwrap();
+        assert!(
+            tokio::time::timeout(Duration::from_millis(50), node.sync.wait_until_opened()).await.is_err()
+        );
         all.extend(node.take("n", 10).await.unwrap());
     }
     // Taken back, it goes on with what it has.
     store.counters_away.store(false, std::sync::atomic::Ordering::Relaxed);
-    node.registrar.opened().await;
+    node.sync.wait_until_opened().await;
     let last = node.take("n", 10).await.unwrap();
     assert!(last.iter().all(|number| number.len() == 4), "{last:?}");
     all.extend(last);
@@ -550,9 +552,9 @@ async fn a_change_in_an_outage_keeps_the_numbers_in_memory() {
     assert!(numbers.is_sorted_by(|one, next| one < next), "each once, and growing: {numbers:?}");
     store.counters_away.store(true, std::sync::atomic::Ordering::Relaxed);
     registry::drop_namespace(&records, &name("n"), 5).await.unwrap();
-    node.registrar.refresh().await.unwrap();
+    node.sync.refresh().await.unwrap();
     assert!(
-        !node.registrar.pending.has(&name("n")) && node.take("n", 1).await.is_err(),
+        !node.sync.pending.has(&name("n")) && node.take("n", 1).await.is_err(),
         "a dropped one ends at once"
     );
 }
@@ -598,12 +600,12 @@ impl Store for Shaky {
 async fn a_caller_sees_namespaces_that_come_later() {
     let store = MemoryStore::new();
     let mut node = Node::start(&store, &["default"], None).await;
-    let mut caller = node.mint.caller();
-    assert!(caller.find(b"a").is_err());
+    let mut connection = node.mint.connection_state();
+    assert!(connection.find(b"a").is_err());
     add(&store, "a", segment()).await;
     node.look().await;
-    let (namespace, callers) = caller.find(b"a").unwrap();
-    let ids: Vec<_> = namespace.take(callers, 2).await.unwrap().collect();
+    let (namespace, handles) = connection.find(b"a").unwrap();
+    let ids: Vec<_> = namespace.take(handles, 2).await.unwrap().collect();
     assert_eq!(ids, [Minted::Number(1), Minted::Number(2)]);
 }
 
@@ -768,7 +770,7 @@ async fn a_reload_over_a_store_that_may_lose_writes_takes_no_record_for_lost() {
             .await
             .unwrap();
     };
-    tokio::join!(node.registrar.reload(), change);
+    tokio::join!(node.sync.reload(), change);
     node.look().await;
     assert_eq!(
         (node.served(), node.mint.trouble(), node.mint.records_lost()),
@@ -795,7 +797,7 @@ async fn a_store_that_lost_its_records_takes_no_namespace_away() {
         }
     }
     let trouble = node.mint.trouble().unwrap();
-    assert!(trouble.ends_with("lost the records of namespaces that are served: keys, orders"), "{trouble}");
+    assert!(trouble.ends_with("lost the records of served namespaces: keys, orders"), "{trouble}");
     assert_eq!(node.mint.records_lost(), 3);
     let listed = registry::list(&store.now()).await.unwrap();
     let pinned =
@@ -818,14 +820,11 @@ async fn a_store_that_lost_its_records_takes_no_namespace_away() {
     for _ in 0..3 {
         node.look().await;
         let error = node.take("default", 1).await.unwrap_err().to_string();
-        assert!(
-            error.contains("lost or replaced by another") && error.contains("restart this node"),
-            "{error}"
-        );
+        assert!(error.contains("lost or replaced") && error.contains("restart this node"), "{error}");
     }
     let trouble = node.mint.trouble().unwrap();
     assert!(
-        trouble.ends_with("are served: orders; namespaces that cannot be served, the log says why: default"),
+        trouble.ends_with("of served namespaces: orders; unavailable namespaces, see the log: default"),
         "{trouble}"
     );
     node.take("orders", 1).await.unwrap();

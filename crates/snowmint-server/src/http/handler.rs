@@ -1,37 +1,29 @@
-//! A request to its answer: the mint is asked, the form chosen, the outcome counted.
-//! HEAD answers as GET would, without a body and without taking ids that nobody would see.
+//! Handles a request: checks it, asks the mint, chooses the format, and counts the outcome.
+//! HEAD is answered like GET, but without a body, and takes no ids.
 
-use std::sync::Arc;
-
-use hyper::header::{CACHE_CONTROL, CONNECTION, CONTENT_TYPE, HeaderName, HeaderValue};
-use hyper::{HeaderMap, Method, Request, Response, StatusCode};
+use hyper::header::{CONNECTION, HeaderName, HeaderValue};
+use hyper::{HeaderMap, Method, Request, Response};
 use serde::Serialize;
 use snowmint::utc::Utc;
 use snowmint_cluster::LeaseStatus;
 use tokio::time::Instant;
 
 use crate::accept::Place;
-use crate::http::accept::{Exposition, Form, exposition, form};
-use crate::http::body::Body;
-use crate::http::hosts::check_host;
 use crate::http::leaf::{self, LeafFailure};
-use crate::http::problem::Problem;
-use crate::http::request::{Route, route};
-use crate::limits::parse_count;
-use crate::metrics::Protocol;
-use crate::mint::{Caller, MintError, Namespace};
+use crate::http::request::{Route, check_host, exposition, ids_format, route};
+use crate::http::response::{Body, IdsFormat, JSON, Problem, TEXT, failure, json, ok};
+use crate::metrics::{Exposition, Protocol};
+use crate::mint::{ConnectionState, parse_count};
 use crate::server::Server;
 use crate::shutdown::Draining;
-use crate::status::Kind;
+use crate::status::ErrorKind;
 
-const JSON: &str = "application/json";
-pub(super) const TEXT: &str = "text/plain; charset=utf-8";
 const OPENMETRICS: &str = "application/openmetrics-text; version=1.0.0; charset=utf-8";
 const PROMETHEUS: &str = "text/plain; version=0.0.4; charset=utf-8";
-/// Where browsers say which site a request comes from.
+/// The header in which browsers say whether a page of another site sent the request.
 const FETCH_SITE: HeaderName = HeaderName::from_static("sec-fetch-site");
 
-/// What `/readyz` says when ids can be made.
+/// The answer of `/readyz` when the node can make ids.
 #[derive(Serialize)]
 struct Readiness {
     ready: bool,
@@ -40,7 +32,7 @@ struct Readiness {
     #[serde(skip_serializing_if = "Option::is_none")]
     until: Option<String>,
     leases: Vec<LeaseHeld>,
-    /// Why the lease is not being renewed (ids go on to its end, and no further), and which records the store has lost.
+    /// Problems that need attention, such as a lease that is not being renewed or records that the store has lost.
     #[serde(skip_serializing_if = "Option::is_none")]
     trouble: Option<String>,
 }
@@ -52,15 +44,15 @@ struct LeaseHeld {
 }
 
 /// Answers one request.
-pub(super) async fn answer<B: hyper::body::Body>(
+pub(super) async fn handle<B: hyper::body::Body>(
     server: &Server,
-    caller: &mut Caller,
+    connection: &mut ConnectionState,
     draining: &Draining,
     place: Place,
     request: &Request<B>,
 ) -> Response<Body> {
     let began = Instant::now();
-    let mut response = match try_answer(server, caller, draining, place, request).await {
+    let mut response = match try_handle(server, connection, draining, place, request).await {
         Ok(response) => {
             server.metrics.succeeded(Protocol::Http, 1);
             response
@@ -76,13 +68,13 @@ pub(super) async fn answer<B: hyper::body::Body>(
     };
     server.metrics.took(Protocol::Http, 1, began.elapsed());
     if draining.is_leaving() || place == Place::Reserved {
-        // The client's next request goes to another node, rather than to a connection that is being closed.
+        // So the client's next request goes to another node and not to a connection that is being closed.
         response.headers_mut().insert(CONNECTION, HeaderValue::from_static("close"));
     }
     response
 }
 
-/// A failure, in the form of the path that was asked for.
+/// A failure, in the format of the requested path.
 enum Failure {
     Problem(Problem),
     Leaf(LeafFailure),
@@ -94,9 +86,9 @@ impl<P: Into<Problem>> From<P> for Failure {
     }
 }
 
-async fn try_answer<B: hyper::body::Body>(
+async fn try_handle<B: hyper::body::Body>(
     server: &Server,
-    caller: &mut Caller,
+    connection: &mut ConnectionState,
     draining: &Draining,
     place: Place,
     request: &Request<B>,
@@ -108,25 +100,26 @@ async fn try_answer<B: hyper::body::Body>(
     }
     let head = request.method() == Method::HEAD;
     check_method(&route, request)?;
-    if route.draws() {
+    if route.takes_ids() {
         check_site(request.headers())?;
     }
     match route {
         Route::Ids { namespace, count } => {
             let count = parse_count(&count);
-            let namespace = find(server, caller, &namespace, count.is_ok() && !head).await?;
+            let may_create = count.is_ok() && !head;
+            let namespace = server.mint.find_or_create(connection, &namespace, may_create).await?;
             let count = count?;
-            let form = form(request.headers());
-            let kind = if form == Form::Json { JSON } else { TEXT };
+            let format = ids_format(request.headers());
+            let kind = if format == IdsFormat::Json { JSON } else { TEXT };
             if head {
                 return Ok(ok(kind, Body::whole("")));
             }
-            let ids = namespace.take(caller.callers(), count).await?;
+            let ids = namespace.take(connection.handles(), count).await?;
             namespace.add_issued(ids.len() as u64);
-            Ok(ok(kind, Body::ids(ids, form).map_err(|error| failure(&error))?))
+            Ok(ok(kind, Body::ids(ids, format).map_err(|error| failure(&error))?))
         }
         Route::Leaf { mode, key } => {
-            leaf::answer(server, caller, mode, &key, request).await.map_err(Failure::Leaf)
+            leaf::answer(server, connection, mode, &key, request).await.map_err(Failure::Leaf)
         }
         Route::Inspect { id, by } => Ok(json(&server.mint.inspect(&id, by.as_ref())?)?),
         Route::Health => Ok(ok(TEXT, Body::whole("ok\n"))),
@@ -142,59 +135,38 @@ async fn try_answer<B: hyper::body::Body>(
     }
 }
 
-/// Paths are read; those that draw ids take POST as well, as many prefer for what changes something.
+/// Checks the method: GET and HEAD for all paths, and POST for paths that take ids.
 fn check_method<B: hyper::body::Body>(route: &Route<'_>, request: &Request<B>) -> Result<(), Problem> {
     match *request.method() {
         Method::GET | Method::HEAD => Ok(()),
-        Method::POST if route.draws() => {
-            // Not read: a count in it would be passed over, and the answer be to another request.
+        Method::POST if route.takes_ids() => {
+            // A count in the body would be ignored.
             if request.body().is_end_stream() {
                 return Ok(());
             }
-            let detail = "this path takes no body: give the count in the query, as in ?count=5";
-            Err(Problem::new(Kind::BadRequest, detail.to_owned()))
+            let detail = "unexpected body: give the count in the query, such as ?count=5";
+            Err(Problem::new(ErrorKind::BadRequest, detail.to_owned()))
         }
         ref method => {
-            Err(Problem::bad_method(method, if route.draws() { "GET, HEAD, POST" } else { "GET, HEAD" }))
+            Err(Problem::bad_method(method, if route.takes_ids() { "GET, HEAD, POST" } else { "GET, HEAD" }))
         }
     }
 }
 
-/// A page of another site can make a browser ask here, with nobody's intent and without reading the answer: it must use up
-/// no ids.
+/// Rejects requests that a page of another site made a browser send. The page cannot read the answer, but would use up ids.
 fn check_site(headers: &HeaderMap) -> Result<(), Problem> {
     if headers.get_all(FETCH_SITE).iter().any(|site| site.as_bytes() == b"cross-site") {
-        let detail =
-            "ids are not given to pages of other web sites: ask from a page of this site, or from a server";
-        return Err(Problem::new(Kind::CrossSite, detail.to_owned()));
+        let detail = "pages of other web sites get no ids: send the request from a page of this site, or from a server";
+        return Err(Problem::new(ErrorKind::CrossSite, detail.to_owned()));
     }
     Ok(())
 }
 
-/// The namespace of a name, made where unknown ones may be and this request is one that would use it.
-pub(super) async fn find(
-    server: &Server,
-    caller: &mut Caller,
-    name: &[u8],
-    may_create: bool,
-) -> Result<Arc<Namespace>, MintError> {
-    let unknown = match caller.find(name) {
-        Ok((namespace, _)) => return Ok(Arc::clone(namespace)),
-        Err(error) => error,
-    };
-    if !may_create {
-        return Err(unknown);
-    }
-    server.mint.create(name, unknown).await?;
-    caller.find(name).map(|(namespace, _)| Arc::clone(namespace))
-}
-
-/// Ready means that ids can be made now, and that the service is not about to end.
+/// Answers `/readyz`: ready if the node can make ids and is not shutting down.
 fn ready(server: &Server, draining: &Draining) -> Result<Response<Body>, Problem> {
     if draining.is_leaving() {
-        let why =
-            "this node is shutting down: send new requests to other nodes; until it ends it still serves";
-        return Err(Problem::new(Kind::NotReady, why.to_owned()));
+        let why = "this node is shutting down: send new requests to other nodes";
+        return Err(Problem::new(ErrorKind::NotReady, why.to_owned()));
     }
     server.mint.check_ready()?;
     let status = server.mint.status();
@@ -208,24 +180,4 @@ fn ready(server: &Server, draining: &Draining) -> Result<Response<Body>, Problem
         leases: server.mint.leases().into_iter().filter_map(held).collect(),
         trouble: server.mint.trouble(),
     })
-}
-
-fn json(value: &impl Serialize) -> Result<Response<Body>, Problem> {
-    let body = serde_json::to_vec(value).map_err(|error| failure(&error))?;
-    Ok(ok(JSON, Body::whole(body)))
-}
-
-/// Writing into memory does not fail; were it to, the client would hear of it rather than get half an answer.
-#[cold]
-fn failure(error: &dyn std::error::Error) -> Problem {
-    Problem::new(Kind::NotReady, format!("the answer cannot be written: {error}"))
-}
-
-pub(super) fn ok(kind: &'static str, body: Body) -> Response<Body> {
-    let mut response = Response::new(body);
-    *response.status_mut() = StatusCode::OK;
-    let headers = response.headers_mut();
-    headers.insert(CONTENT_TYPE, HeaderValue::from_static(kind));
-    headers.insert(CACHE_CONTROL, HeaderValue::from_static("no-store"));
-    response
 }

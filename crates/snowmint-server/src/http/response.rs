@@ -1,0 +1,304 @@
+//! Responses: ids as JSON or text, values as JSON, and failures as problem documents (RFC 9457).
+//! Many ids are sent in chunks that are made when the socket takes them: 100,000 ids are 2 MB of text, and a client that
+//! reads slowly must not make us hold them.
+
+use std::io;
+use std::pin::Pin;
+use std::task::{Context, Poll};
+use std::time::Duration;
+
+use bytes::Bytes;
+use hyper::body::{Frame, SizeHint};
+use hyper::header::{ALLOW, CACHE_CONTROL, CONTENT_TYPE, HeaderValue, RETRY_AFTER};
+use hyper::{Method, Response, StatusCode};
+use serde::Serialize;
+
+use crate::limits::http::{CHUNK, WHOLE_BODY_IDS};
+use crate::mint::{Ids, MintError};
+use crate::status::ErrorKind;
+
+pub(super) const JSON: &str = "application/json";
+pub(super) const TEXT: &str = "text/plain; charset=utf-8";
+
+/// The longest text of one id with quotes and a comma: a text form may add to the 26 characters of an id.
+const MAX_ID_TEXT: usize = 128;
+/// The longest text of one plain number with quotes and a comma.
+const MAX_NUMBER_TEXT: usize = 22;
+
+/// The format of ids in a body.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum IdsFormat {
+    Json,
+    /// One id a line.
+    Text,
+}
+
+/// The body of a response.
+#[derive(Debug)]
+pub(super) enum Body {
+    /// The whole body, until it is sent.
+    Whole(Option<Bytes>),
+    /// Ids that are written in chunks.
+    Ids(Box<IdChunks>),
+}
+
+/// Writes ids in chunks.
+#[derive(Debug)]
+pub(super) struct IdChunks {
+    ids: Ids,
+    form: IdsFormat,
+    begun: bool,
+    ended: bool,
+    /// The longest text of one id.
+    longest: usize,
+}
+
+impl Body {
+    pub(super) fn whole(bytes: impl Into<Bytes>) -> Self {
+        Self::Whole(Some(bytes.into()).filter(|bytes| !bytes.is_empty()))
+    }
+
+    /// Returns a body of these ids.
+    pub(super) fn ids(ids: Ids, form: IdsFormat) -> io::Result<Self> {
+        let few = ids.len() <= WHOLE_BODY_IDS;
+        let longest = if ids.are_plain_numbers() { MAX_NUMBER_TEXT } else { MAX_ID_TEXT };
+        let mut chunks = IdChunks { ids, form, begun: false, ended: false, longest };
+        if few {
+            // Room for one more before the first id, and for two that `chunk` keeps free after the last.
+            let room = (chunks.ids.len() + 3) * longest;
+            return chunks.chunk(room).map(Self::whole);
+        }
+        Ok(Self::Ids(Box::new(chunks)))
+    }
+}
+
+impl IdChunks {
+    /// Returns the next chunk: as many ids as surely fit into `room` bytes.
+    fn chunk(&mut self, room: usize) -> io::Result<Vec<u8>> {
+        let mut out = Vec::with_capacity(room);
+        if !self.begun && self.form == IdsFormat::Json {
+            out.extend_from_slice(b"{\"ids\":[");
+        }
+        while out.len() + 2 * self.longest <= room || self.ids.len() == 0 {
+            let Some(id) = self.ids.next() else {
+                self.ended = true;
+                break;
+            };
+            let first = !std::mem::replace(&mut self.begun, true);
+            match self.form {
+                IdsFormat::Json => {
+                    out.extend_from_slice(if first { b"\"" } else { b",\"" });
+                    self.ids.write(id, &mut out);
+                    out.push(b'"');
+                }
+                IdsFormat::Text => {
+                    self.ids.write(id, &mut out);
+                    out.push(b'\n');
+                }
+            }
+        }
+        if self.ended && self.ids.len() > 0 {
+            return Err(io::Error::other("the system has no more randomness"));
+        }
+        if self.ended && self.form == IdsFormat::Json {
+            out.extend_from_slice(b"]}");
+        }
+        Ok(out)
+    }
+}
+
+impl hyper::body::Body for Body {
+    type Data = Bytes;
+    type Error = io::Error;
+
+    fn poll_frame(
+        self: Pin<&mut Self>,
+        _: &mut Context<'_>,
+    ) -> Poll<Option<Result<Frame<Bytes>, io::Error>>> {
+        Poll::Ready(match self.get_mut() {
+            Self::Whole(bytes) => bytes.take().map(|bytes| Ok(Frame::data(bytes))),
+            Self::Ids(chunks) if chunks.ended => None,
+            Self::Ids(chunks) => Some(chunks.chunk(CHUNK).map(|chunk| Frame::data(chunk.into()))),
+        })
+    }
+
+    fn is_end_stream(&self) -> bool {
+        match self {
+            Self::Whole(bytes) => bytes.is_none(),
+            Self::Ids(chunks) => chunks.ended,
+        }
+    }
+
+    fn size_hint(&self) -> SizeHint {
+        match self {
+            Self::Whole(bytes) => SizeHint::with_exact(bytes.as_ref().map_or(0, Bytes::len) as u64),
+            Self::Ids(_) => SizeHint::default(),
+        }
+    }
+}
+
+pub(super) fn json(value: &impl Serialize) -> Result<Response<Body>, Problem> {
+    let body = serde_json::to_vec(value).map_err(|error| failure(&error))?;
+    Ok(ok(JSON, Body::whole(body)))
+}
+
+/// Writing into memory does not fail. If it did, the client would get this error and not half an answer.
+#[cold]
+pub(super) fn failure(error: &dyn std::error::Error) -> Problem {
+    Problem::new(ErrorKind::NotReady, format!("cannot write the answer: {error}"))
+}
+
+pub(super) fn ok(kind: &'static str, body: Body) -> Response<Body> {
+    let mut response = Response::new(body);
+    *response.status_mut() = StatusCode::OK;
+    let headers = response.headers_mut();
+    headers.insert(CONTENT_TYPE, HeaderValue::from_static(kind));
+    headers.insert(CACHE_CONTROL, HeaderValue::from_static("no-store"));
+    response
+}
+
+/// A failed request, as a problem document.
+#[derive(Debug)]
+pub(super) struct Problem {
+    pub(super) kind: ErrorKind,
+    pub(super) detail: String,
+    /// The rejected value.
+    value: Option<String>,
+    /// The maximum.
+    limit: Option<usize>,
+    retry_after: Option<Duration>,
+    /// The methods that the path supports.
+    allow: Option<&'static str>,
+}
+
+#[derive(Serialize)]
+struct Document<'a> {
+    r#type: String,
+    title: &'a str,
+    status: u16,
+    detail: &'a str,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    value: Option<&'a str>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    limit: Option<usize>,
+}
+
+impl Problem {
+    pub(super) const fn new(kind: ErrorKind, detail: String) -> Self {
+        Self { kind, detail, value: None, limit: None, retry_after: None, allow: None }
+    }
+
+    /// Returns the problem of an unsupported method.
+    pub(super) fn bad_method(method: &Method, allow: &'static str) -> Self {
+        let detail = format!("method {method} not allowed: expected one of {allow}");
+        Self { allow: Some(allow), ..Self::new(ErrorKind::BadMethod, detail) }
+    }
+
+    /// Returns the problem that the connection limit is reached.
+    pub(super) fn too_many_clients(limit: usize) -> Self {
+        let detail = format!(
+            "connection limit ({limit}) reached: retry later, or raise --max-connections on the server"
+        );
+        let retry_after = Some(Duration::from_secs(1));
+        Self { limit: Some(limit), retry_after, ..Self::new(ErrorKind::TooManyClients, detail) }
+    }
+
+    pub(super) fn response(&self) -> Response<Body> {
+        let status = self.kind.status();
+        let document = Document {
+            r#type: format!("urn:snowmint:{}", status.name),
+            title: status.title,
+            status: status.http,
+            detail: &self.detail,
+            value: self.value.as_deref(),
+            limit: self.limit,
+        };
+        // Strings and numbers always serialize.
+        let body = serde_json::to_vec(&document).unwrap_or_default();
+        let mut response = Response::new(Body::whole(body));
+        *response.status_mut() =
+            StatusCode::from_u16(status.http).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR);
+        let headers = response.headers_mut();
+        headers.insert(CONTENT_TYPE, HeaderValue::from_static("application/problem+json"));
+        headers.insert(CACHE_CONTROL, HeaderValue::from_static("no-store"));
+        if let Some(allow) = self.allow {
+            headers.insert(ALLOW, HeaderValue::from_static(allow));
+        }
+        if let Some(after) = self.retry_after {
+            let seconds = after.as_millis().div_ceil(1000).max(1);
+            headers.insert(RETRY_AFTER, HeaderValue::from(u64::try_from(seconds).unwrap_or(u64::MAX)));
+        }
+        response
+    }
+}
+
+impl From<MintError> for Problem {
+    fn from(error: MintError) -> Self {
+        let mut problem = Self::new(error.kind(), error.to_string());
+        problem.retry_after = error.retry_after();
+        (problem.value, problem.limit) = match &error {
+            MintError::BadCount { value, limit } => (Some(value.as_str().to_owned()), Some(*limit)),
+            MintError::UnknownNamespace { name, .. } | MintError::BadNamespace { name } => {
+                (Some(name.as_str().to_owned()), None)
+            }
+            MintError::BadId { text, .. }
+            | MintError::NotOfNamespace { text, .. }
+            | MintError::BadLayout { layout: text, .. } => (Some(text.as_str().to_owned()), None),
+            _ => (None, None),
+        };
+        problem
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use http_body_util::BodyExt;
+    use hyper::body::Body as _;
+
+    use super::*;
+    use crate::testing;
+
+    async fn text(body: Body) -> String {
+        String::from_utf8(body.collect().await.unwrap().to_bytes().to_vec()).unwrap()
+    }
+
+    async fn ids(count: usize) -> Ids {
+        let mut connection = testing::mint().connection_state();
+        let (namespace, handles) = connection.find(b"default").unwrap();
+        namespace.take(handles, count).await.unwrap()
+    }
+
+    /// Goal: the same document whether whole or in pieces, at both sides of the bound between them.
+    #[tokio::test]
+    async fn every_count_gives_one_well_formed_document() {
+        for count in [1, 2, WHOLE_BODY_IDS, WHOLE_BODY_IDS + 1, 5000] {
+            let body = Body::ids(ids(count).await, IdsFormat::Json).unwrap();
+            assert_eq!(body.size_hint().exact().is_some(), count <= WHOLE_BODY_IDS);
+            let document: serde_json::Value = serde_json::from_str(&text(body).await).unwrap();
+            let listed = document["ids"].as_array().unwrap();
+            assert_eq!(listed.len(), count);
+            assert!(
+                listed.iter().all(serde_json::Value::is_string),
+                "a number would lose digits in JavaScript"
+            );
+
+            let lines = text(Body::ids(ids(count).await, IdsFormat::Text).unwrap()).await;
+            assert!(lines.ends_with('\n'));
+            let lines: Vec<u64> = lines.lines().map(|line| line.parse().unwrap()).collect();
+            assert_eq!(lines.len(), count);
+            assert!(lines.is_sorted_by(|a, b| a < b));
+        }
+    }
+
+    #[tokio::test]
+    async fn no_chunk_is_larger_than_its_limit() {
+        let mut body = Body::ids(ids(5000).await, IdsFormat::Json).unwrap();
+        let mut chunks = 0;
+        while let Some(frame) = body.frame().await {
+            let chunk = frame.unwrap().into_data().unwrap();
+            assert!(!chunk.is_empty() && chunk.len() <= CHUNK);
+            chunks += 1;
+        }
+        assert!(chunks > 5000 * 21 / CHUNK);
+    }
+}

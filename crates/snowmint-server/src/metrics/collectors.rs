@@ -1,0 +1,391 @@
+//! Collectors: metrics that are read when Prometheus scrapes, from the leases, the namespaces and the process.
+//! Namespaces come and go, so nothing about them is kept here.
+
+use std::fmt;
+use std::sync::Arc;
+
+use prometheus_client::collector::Collector;
+use prometheus_client::encoding::{DescriptorEncoder, EncodeMetric, MetricEncoder};
+use prometheus_client::metrics::MetricType;
+use prometheus_client::metrics::counter::ConstCounter;
+use prometheus_client::metrics::gauge::ConstGauge;
+use snowmint::field::Field;
+use snowmint_cluster::namespace::Scheme;
+use snowmint_cluster::{LeaseStatus, SegmentStatus};
+
+use crate::mint::{HighestReceived, Mint, Namespace};
+use crate::settings::SharedClock;
+
+/// Encodes the state of the leases.
+pub(super) struct LeaseCollector {
+    mint: Arc<Mint>,
+    clock: SharedClock,
+}
+
+impl LeaseCollector {
+    pub(super) const fn new(mint: Arc<Mint>, clock: SharedClock) -> Self {
+        Self { mint, clock }
+    }
+}
+
+impl fmt::Debug for LeaseCollector {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("LeaseCollector")
+    }
+}
+
+impl Collector for LeaseCollector {
+    fn encode(&self, mut encoder: DescriptorEncoder<'_>) -> fmt::Result {
+        let status = self.mint.status();
+        encode_lease(&mut encoder, &status, self.clock.unix_ms())?;
+        encode_leases(&mut encoder, &self.mint.leases())?;
+        let workers = i64::try_from(self.mint.layout().max(Field::Worker) + 1).unwrap_or(i64::MAX);
+        let workers = ConstGauge::new(workers);
+        let says = "Workers of the layout for all nodes of a datacenter; subtract the sum of their leases to get the free ones";
+        workers.encode(encoder.encode_descriptor("workers", says, None, workers.metric_type())?)?;
+        let mut counter = |name: &str, help: &str, value: u64| {
+            let counter = ConstCounter::new(value);
+            counter.encode(encoder.encode_descriptor(name, help, None, counter.metric_type())?)
+        };
+        counter("lease_renewals", "Renewals of the lease that the store confirmed", status.renewals)?;
+        counter("leases_lost", "Leases that another node took over or that expired", status.lost)?;
+        counter(
+            "store_forgot",
+            "Times the store lost an acknowledged write of a lease",
+            status.store_forgot,
+        )?;
+        let overlaps = "Leases ended at once because the store lost them and granted them to another node";
+        counter("lease_overlaps", overlaps, status.overlaps)?;
+        counter("store_errors", "Calls to the store that failed", status.store_errors)?;
+        counter("clock_steps", "Detected steps of the wall clock", status.clock_steps)
+    }
+}
+
+/// Encodes each held lease, by its worker.
+#[expect(clippy::cast_precision_loss, reason = "milliseconds since 1970 are far below 2^52")]
+fn encode_leases(encoder: &mut DescriptorEncoder<'_>, leases: &[LeaseStatus]) -> fmt::Result {
+    let held: Vec<(String, u64)> =
+        leases.iter().filter_map(|lease| Some((lease.worker?.to_string(), lease.until_unix_ms?))).collect();
+    let count = ConstGauge::new(held.len() as f64);
+    count.encode(encoder.encode_descriptor("leases", "Held leases", None, count.metric_type())?)?;
+    if held.is_empty() {
+        return Ok(());
+    }
+    let says = "End of the lease of a worker if it is not renewed, in seconds since 1970";
+    let mut family = encoder.encode_descriptor("lease_until_seconds", says, None, MetricType::Gauge)?;
+    for (worker, until_unix_ms) in held {
+        let until = ConstGauge::new(until_unix_ms as f64 / 1e3);
+        until.encode(family.encode_family(&[("worker", worker.as_str())])?)?;
+    }
+    Ok(())
+}
+
+#[expect(
+    clippy::cast_precision_loss,
+    reason = "milliseconds of a lease or a clock's error are far below 2^52"
+)]
+fn encode_lease(encoder: &mut DescriptorEncoder<'_>, status: &LeaseStatus, now_unix_ms: u64) -> fmt::Result {
+    let mut gauge = |name: &str, help: &str, value: f64| {
+        let gauge = ConstGauge::new(value);
+        gauge.encode(encoder.encode_descriptor(name, help, None, gauge.metric_type())?)
+    };
+    let remaining_ms = status.until_unix_ms.unwrap_or_default().saturating_sub(now_unix_ms);
+    let held = status.worker.is_some() && remaining_ms > 0;
+    gauge("lease_held", "1 while a lease is held, else 0", f64::from(u8::from(held)))?;
+    // Without a lease there is no worker; a 0 here would name one.
+    if let Some(worker) = status.worker {
+        gauge("lease_worker", "The worker of the lease", f64::from(worker.0))?;
+    }
+    gauge(
+        "lease_remaining_seconds",
+        "Time until the lease ends if it is not renewed",
+        remaining_ms as f64 / 1e3,
+    )?;
+    gauge(
+        "clock_wall_ahead_seconds",
+        "Seconds that the wall clock is ahead of the clock that ids are made by",
+        status.wall_ahead_ms as f64 / 1e3,
+    )?;
+    gauge(
+        "clock_ahead_seconds",
+        "Seconds that the clock is ahead while no lease is granted or renewed by it",
+        status.clock_ahead_ms as f64 / 1e3,
+    )?;
+    gauge(
+        "records_ahead_seconds",
+        "Seconds that the records in the store are ahead of the clock of this node",
+        status.records_ahead_ms as f64 / 1e3,
+    )
+}
+
+/// Encodes the state of the served namespaces.
+pub(super) struct NamespaceCollector {
+    mint: Arc<Mint>,
+    clock: SharedClock,
+}
+
+/// The state of a namespace with segments.
+struct SegmentState {
+    name: String,
+    status: SegmentStatus,
+}
+
+impl NamespaceCollector {
+    pub(super) const fn new(mint: Arc<Mint>, clock: SharedClock) -> Self {
+        Self { mint, clock }
+    }
+}
+
+impl fmt::Debug for NamespaceCollector {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("NamespaceCollector")
+    }
+}
+
+impl Collector for NamespaceCollector {
+    #[expect(clippy::cast_precision_loss, reason = "a graph needs no more than 52 bits")]
+    fn encode(&self, mut encoder: DescriptorEncoder<'_>) -> fmt::Result {
+        let table = self.mint.table();
+        let unrecorded = ConstGauge::new(self.mint.unrecorded().len() as f64);
+        let says = "Served namespaces whose records the store has lost";
+        unrecorded.encode(encoder.encode_descriptor(
+            "namespaces_unrecorded",
+            says,
+            None,
+            MetricType::Gauge,
+        )?)?;
+        let lost = ConstCounter::new(self.mint.records_lost());
+        let says = "Records of served namespaces that the store has lost";
+        lost.encode(encoder.encode_descriptor("namespace_records_lost", says, None, MetricType::Counter)?)?;
+        issued(&mut encoder, table.namespaces())?;
+        received(&mut encoder, &self.mint.received().highest())?;
+        layouts(&mut encoder, table.namespaces(), self.clock.unix_ms())?;
+        let state = |namespace: &Arc<Namespace>| {
+            Some(SegmentState { name: namespace.name().to_string(), status: namespace.segment_status()? })
+        };
+        let all: Vec<_> = table.namespaces().iter().filter_map(state).collect();
+        if all.is_empty() {
+            return Ok(());
+        }
+        let mut table = Table { encoder, all: &all };
+        table.gauge("numbers_left", "Numbers in memory", |it| it.left as f64)?;
+        table.gauge("segment_size", "Size of the next segment", |it| it.size as f64)?;
+        table.gauge("numbers_used_ratio", "Reserved share of the range up to the maximum", |it| it.used)?;
+        table.gauge("counters_failing", "Counters that are skipped since their last call failed", |it| {
+            it.counters_failing as f64
+        })?;
+        table.whole_gauge("numbers_highest", "Highest number received from the counters", |it| {
+            it.highest.cast_signed()
+        })?;
+        table.highest_of_periods()?;
+        table.counter(
+            "segments_refused",
+            "Segments not used because their counter went back or their reservation was lost",
+            |it| it.refused,
+        )?;
+        table.counter("segment_refills", "Reserved segments", |it| it.refills)?;
+        table.counter("segment_store_errors", "Failed calls to a counter", |it| it.store_errors)?;
+        table.counter("segment_misses", "Requests that found no number in memory", |it| it.misses)
+    }
+}
+
+fn issued(encoder: &mut DescriptorEncoder<'_>, all: &[Arc<Namespace>]) -> fmt::Result {
+    if all.is_empty() {
+        return Ok(());
+    }
+    let mut family =
+        encoder.encode_descriptor("ids_issued", "Ids given to clients", None, MetricType::Counter)?;
+    for namespace in all {
+        let labels = [("namespace", namespace.name().as_str())];
+        ConstCounter::new(namespace.issued()).encode(family.encode_family(&labels)?)?;
+    }
+    Ok(())
+}
+
+/// Encodes the highest numbers by counter, also of namespaces that are no longer served: `snowmint store recover` raises
+/// these counters.
+fn received(encoder: &mut DescriptorEncoder<'_>, all: &[HighestReceived]) -> fmt::Result {
+    if all.is_empty() {
+        return Ok(());
+    }
+    let says = "Highest number received from a counter since the start";
+    let mut family = encoder.encode_descriptor("counter_numbers_highest", says, None, MetricType::Gauge)?;
+    for HighestReceived { key, source, stripe, number } in all {
+        let source = source.map_or_else(String::new, |source| source.to_string());
+        let stripe = stripe.to_string();
+        let labels = [("counter", key.as_str()), ("source", source.as_str()), ("stripe", stripe.as_str())];
+        ConstGauge::new(number.cast_signed()).encode(family.encode_family(&labels)?)?;
+    }
+    Ok(())
+}
+
+fn layouts(encoder: &mut DescriptorEncoder<'_>, all: &[Arc<Namespace>], now_unix_ms: u64) -> fmt::Result {
+    let left = |namespace: &Arc<Namespace>| match &namespace.definition().scheme {
+        Scheme::Snowflake { layout, .. } => Some((namespace.name().to_string(), layout.left_at(now_unix_ms))),
+        _ => None,
+    };
+    let all: Vec<_> = all.iter().filter_map(left).collect();
+    if all.is_empty() {
+        return Ok(());
+    }
+    let says = "Time until the layout of the namespace has no timestamps left";
+    let mut family = encoder.encode_descriptor("layout_seconds_left", says, None, MetricType::Gauge)?;
+    for (name, left) in all {
+        let labels = [("namespace", name.as_str())];
+        ConstGauge::new(left.as_secs_f64()).encode(family.encode_family(&labels)?)?;
+    }
+    Ok(())
+}
+
+/// Encodes one metric after the other over all namespaces with segments.
+struct Table<'a, 'e> {
+    encoder: DescriptorEncoder<'e>,
+    all: &'a [SegmentState],
+}
+
+impl Table<'_, '_> {
+    fn gauge(&mut self, name: &str, help: &str, value: impl Fn(&SegmentStatus) -> f64) -> fmt::Result {
+        self.metric(name, help, MetricType::Gauge, |status, row| ConstGauge::new(value(status)).encode(row))
+    }
+
+    /// Encodes an integer, of which every digit counts.
+    fn whole_gauge(&mut self, name: &str, help: &str, value: impl Fn(&SegmentStatus) -> i64) -> fmt::Result {
+        self.metric(name, help, MetricType::Gauge, |status, row| ConstGauge::new(value(status)).encode(row))
+    }
+
+    fn counter(&mut self, name: &str, help: &str, value: impl Fn(&SegmentStatus) -> u64) -> fmt::Result {
+        self.metric(name, help, MetricType::Counter, |status, row| {
+            ConstCounter::new(value(status)).encode(row)
+        })
+    }
+
+    /// Encodes the highest numbers by period: a metric of its own, since older versions read the one without a period.
+    fn highest_of_periods(&mut self) -> fmt::Result {
+        let rows = self.all.iter().flat_map(|SegmentState { name, status }| {
+            status.highest_by_period.iter().map(move |(period, highest)| (name, period.to_string(), *highest))
+        });
+        let rows: Vec<_> = rows.collect();
+        if rows.is_empty() {
+            return Ok(());
+        }
+        let says = "Highest number received for a period: the previous, the current and the next";
+        let mut family =
+            self.encoder.encode_descriptor("numbers_highest_of_period", says, None, MetricType::Gauge)?;
+        for (name, period, highest) in rows {
+            let labels = [("namespace", name.as_str()), ("period", period.as_str())];
+            ConstGauge::new(highest.cast_signed()).encode(family.encode_family(&labels)?)?;
+        }
+        Ok(())
+    }
+
+    fn metric(
+        &mut self,
+        name: &str,
+        help: &str,
+        kind: MetricType,
+        write: impl Fn(&SegmentStatus, MetricEncoder<'_>) -> fmt::Result,
+    ) -> fmt::Result {
+        let mut family = self.encoder.encode_descriptor(name, help, None, kind)?;
+        for SegmentState { name, status } in self.all {
+            let labels = [("namespace", name.as_str())];
+            write(status, family.encode_family(&labels)?)?;
+        }
+        Ok(())
+    }
+}
+
+/// Encodes what the system reports of this process, under the standard names. Missing values are left out.
+#[derive(Debug)]
+pub(super) struct ProcessCollector {
+    started_unix_ms: u64,
+}
+
+impl ProcessCollector {
+    pub(super) const fn new(started_unix_ms: u64) -> Self {
+        Self { started_unix_ms }
+    }
+}
+
+impl Collector for ProcessCollector {
+    #[expect(clippy::cast_precision_loss, reason = "bytes, files and milliseconds are far below 2^52")]
+    fn encode(&self, mut encoder: DescriptorEncoder<'_>) -> fmt::Result {
+        let cpu = ConstCounter::new(system::cpu_seconds());
+        cpu.encode(encoder.encode_descriptor(
+            "process_cpu_seconds",
+            "Total user and system CPU time spent in seconds",
+            None,
+            cpu.metric_type(),
+        )?)?;
+        let started = self.started_unix_ms as f64 / 1e3;
+        for (name, says, value) in [
+            (
+                "process_start_time_seconds",
+                "Start time of the process since unix epoch in seconds",
+                Some(started),
+            ),
+            (
+                "process_resident_memory_bytes",
+                "Resident memory size in bytes",
+                system::resident_bytes().map(|it| it as f64),
+            ),
+            ("process_open_fds", "Number of open file descriptors", system::open_files().map(|it| it as f64)),
+            (
+                "process_max_fds",
+                "Maximum number of open file descriptors",
+                system::most_files().map(|it| it as f64),
+            ),
+        ] {
+            let Some(value) = value else { continue };
+            let gauge = ConstGauge::new(value);
+            gauge.encode(encoder.encode_descriptor(name, says, None, gauge.metric_type())?)?;
+        }
+        Ok(())
+    }
+}
+
+#[cfg(unix)]
+mod system {
+    use std::fs;
+
+    use rustix::process::{Resource, getrlimit};
+    use rustix::time::{ClockId, clock_gettime};
+
+    #[expect(clippy::cast_precision_loss, reason = "seconds and nanoseconds are far below 2^52")]
+    pub(super) fn cpu_seconds() -> f64 {
+        let time = clock_gettime(ClockId::ProcessCPUTime);
+        time.tv_sec as f64 + time.tv_nsec as f64 / 1e9
+    }
+
+    pub(super) fn resident_bytes() -> Option<u64> {
+        let pages: u64 = fs::read_to_string("/proc/self/statm").ok()?.split(' ').nth(1)?.parse().ok()?;
+        Some(pages * rustix::param::page_size() as u64)
+    }
+
+    pub(super) fn open_files() -> Option<u64> {
+        // Without the directory that is being read.
+        Some((fs::read_dir("/proc/self/fd").ok()?.count() as u64).saturating_sub(1))
+    }
+
+    pub(super) fn most_files() -> Option<u64> {
+        getrlimit(Resource::Nofile).current
+    }
+}
+
+#[cfg(not(unix))]
+mod system {
+    pub(super) fn cpu_seconds() -> f64 {
+        0.0
+    }
+
+    pub(super) fn resident_bytes() -> Option<u64> {
+        None
+    }
+
+    pub(super) fn open_files() -> Option<u64> {
+        None
+    }
+
+    pub(super) fn most_files() -> Option<u64> {
+        None
+    }
+}

@@ -1,0 +1,176 @@
+//! The workers that snowflake ids come from: one pool for each layout and rule, one handle for each connection.
+//! A connection draws through a handle of its own, so that its ids keep increasing.
+
+use std::fmt;
+use std::time::Duration;
+
+use async_trait::async_trait;
+use snowmint::generator::Batch;
+use snowmint::{GenerateError, Layout};
+use snowmint_cluster::{Caller, Keepers, LeaseStatus, NoId};
+use tokio::sync::Semaphore;
+
+use super::error::MintError;
+
+/// Requests for at most this many ids do not queue behind a larger one.
+const FEW: usize = 64;
+
+/// A source of snowflake ids: [`Keepers`], or in tests a generator without a store.
+#[async_trait]
+pub trait IdSource: fmt::Debug + Send + Sync + 'static {
+    /// Returns a handle for one connection.
+    fn handle(&self) -> Box<dyn IdHandle>;
+
+    /// Returns the state of the lease; several leases are summed up as one.
+    fn status(&self) -> LeaseStatus;
+
+    /// Returns the state of each lease.
+    fn leases(&self) -> Vec<LeaseStatus> {
+        vec![self.status()]
+    }
+
+    /// Stops making ids and releases the lease, within `patience`.
+    async fn release(&self, patience: Duration);
+}
+
+/// One connection's access to an [`IdSource`].
+#[async_trait]
+pub trait IdHandle: Send {
+    /// Takes 1 to `count` ids. Never waits.
+    ///
+    /// # Errors
+    ///
+    /// [`NoId`] if no id is available now.
+    fn try_take(&mut self, count: usize) -> Result<Batch, NoId>;
+
+    /// Takes exactly `count` ids. Sleeps while a tick is used up.
+    ///
+    /// # Errors
+    ///
+    /// [`NoId`] if waiting does not help.
+    ///
+    /// # Cancel safety
+    ///
+    /// If the future is dropped, the ids it took are lost; nobody else gets them.
+    async fn take(&mut self, count: usize) -> Result<Vec<Batch>, NoId>;
+}
+
+#[async_trait]
+impl IdSource for Keepers {
+    fn handle(&self) -> Box<dyn IdHandle> {
+        Box::new(LeasesHandle { caller: self.caller(), keepers: self.clone() })
+    }
+
+    fn status(&self) -> LeaseStatus {
+        Self::status(self)
+    }
+
+    fn leases(&self) -> Vec<LeaseStatus> {
+        Self::leases(self)
+    }
+
+    async fn release(&self, patience: Duration) {
+        Self::release(self, patience).await;
+    }
+}
+
+struct LeasesHandle {
+    keepers: Keepers,
+    caller: Caller,
+}
+
+#[async_trait]
+impl IdHandle for LeasesHandle {
+    fn try_take(&mut self, count: usize) -> Result<Batch, NoId> {
+        self.keepers.try_take(&mut self.caller, count)
+    }
+
+    async fn take(&mut self, count: usize) -> Result<Vec<Batch>, NoId> {
+        self.keepers.take(&mut self.caller, count).await
+    }
+}
+
+/// The workers of one layout and rule. Several namespaces may share them.
+#[derive(Debug)]
+pub struct WorkerPool {
+    pub(super) source: Box<dyn IdSource>,
+    pub(super) layout: Layout,
+    /// The index of this pool's handle in [`IdHandles`].
+    pub(super) slot: usize,
+    /// Held by the one request for many ids that may wait.
+    turn: Semaphore,
+}
+
+impl WorkerPool {
+    pub(super) const fn new(source: Box<dyn IdSource>, layout: Layout, slot: usize) -> Self {
+        Self { source, layout, slot, turn: Semaphore::const_new(1) }
+    }
+
+    /// Takes exactly `count` ids; waits if it has to.
+    ///
+    /// All waiting requests wake up in the same tick, and each takes as many ids as it can. Hundreds of large requests
+    /// would leave nothing for a request for a single id. So large requests wait one after the other.
+    pub(super) async fn take(&self, handle: &mut dyn IdHandle, count: usize) -> Result<Vec<Batch>, NoId> {
+        // The semaphore is never closed; if it were, only fairness would be lost.
+        let _turn = if count > FEW { self.turn.acquire().await.ok() } else { None };
+        handle.take(count).await
+    }
+
+    /// Returns the state of the lease.
+    pub fn status(&self) -> LeaseStatus {
+        self.source.status()
+    }
+
+    /// Stops making ids and releases the leases, within `patience`.
+    pub async fn release(&self, patience: Duration) {
+        self.source.release(patience).await;
+    }
+
+    /// Returns the layout of the ids.
+    pub const fn layout(&self) -> &Layout {
+        &self.layout
+    }
+
+    /// Returns `Ok` if a short wait may bring an id.
+    #[cold]
+    pub(super) fn worth_waiting(&self, no_id: NoId, count: usize) -> Result<(), MintError> {
+        match no_id {
+            NoId::Refused(refusal) if refusal.retry_after_ms().is_some() => Ok(()),
+            // The lease of this generator has ended; its successor is about to start.
+            NoId::Refused(GenerateError::Ended) => Ok(()),
+            no_id => Err(self.refused(no_id, count)),
+        }
+    }
+
+    pub(super) fn refused(&self, no_id: NoId, count: usize) -> MintError {
+        MintError::from_no_id(no_id, count, self.layout.ids_per_second_per_worker())
+    }
+}
+
+/// One connection's handles: one for each pool it has drawn from, created on first use.
+#[derive(Default)]
+pub struct IdHandles {
+    of_slot: Vec<Option<Box<dyn IdHandle>>>,
+}
+
+impl fmt::Debug for IdHandles {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("IdHandles").field("slots", &self.of_slot.len()).finish()
+    }
+}
+
+impl IdHandles {
+    /// Returns this connection's handle for `pool`.
+    #[inline]
+    pub(super) fn of(&mut self, pool: &WorkerPool) -> &mut dyn IdHandle {
+        if self.of_slot.len() <= pool.slot {
+            self.grow(pool.slot);
+        }
+        self.of_slot[pool.slot].get_or_insert_with(|| pool.source.handle()).as_mut()
+    }
+
+    #[cold]
+    fn grow(&mut self, slot: usize) {
+        self.of_slot.resize_with(slot + 1, || None);
+    }
+}

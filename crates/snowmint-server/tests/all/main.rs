@@ -1,0 +1,11 @@
+//! Integration tests of the service: both protocols over real sockets, and readiness over real leases.
+
+#![allow(clippy::unwrap_used, clippy::expect_used, reason = "a panic is how a test fails")]
+
+#[path = "../../../snowmint-cluster/tests/cut_off/mod.rs"]
+mod cut_off;
+mod http;
+mod readiness;
+mod resp;
+mod running;
+mod test_source;
