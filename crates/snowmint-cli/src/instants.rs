@@ -1,7 +1,7 @@
 //! Instants for people: the local time, how long ago, the date alone.
 
 use jiff::tz::TimeZone;
-use snowmint::utc::{MS_PER_YEAR, Utc};
+use snowmint::utc::{MS_PER_YEAR, UtcDate};
 
 const SECOND: u64 = 1000;
 const MINUTE: u64 = 60 * SECOND;
@@ -13,8 +13,7 @@ const YEAR: u64 = MS_PER_YEAR;
 
 /// `2080-07-10`, in UTC.
 pub(crate) fn date(unix_ms: u64) -> String {
-    let text = Utc(unix_ms).to_string();
-    text.split('T').next().unwrap_or_default().to_owned()
+    UtcDate(unix_ms).to_string()
 }
 
 /// `2022-06-28T18:07:40.105+02:00 Europe/Berlin`, in the zone of this machine or of `TZ`.

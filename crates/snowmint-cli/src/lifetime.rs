@@ -1,7 +1,6 @@
 //! Whether a layout still has timestamps: none left is refused, few years left are worth a warning.
 
 use snowmint::Layout;
-use snowmint_server::forecast;
 
 use crate::exit::Failure;
 use crate::instants::date;
@@ -28,7 +27,7 @@ pub(crate) fn check(layout: &Layout, now_unix_ms: u64) -> Result<Option<String>,
             ),
         ));
     }
-    Ok(forecast::warning(layout, now_unix_ms))
+    Ok(layout.expiry_warning(now_unix_ms).map(|warning| warning.to_string()))
 }
 
 #[cfg(test)]

@@ -39,7 +39,6 @@
 //! ```
 
 mod accept;
-pub mod forecast;
 mod http;
 pub mod limits;
 mod memory;

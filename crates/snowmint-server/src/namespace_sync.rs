@@ -26,7 +26,6 @@ use tracing::Instrument as _;
 
 pub use config::{NamespaceConfig, NamespaceConfigError, NamespaceFlags};
 
-use crate::forecast;
 use crate::mint::{Backend, CreateRequest, IdSource, Mint, MintError, Namespace, WorkerPool};
 use crate::settings::{ServiceClock, SharedClock};
 use lost_records::{LostRecords, RecordAction};
@@ -470,7 +469,7 @@ impl NamespaceSync {
     /// Warns of a layout that ends within a few years.
     fn warn_of_layout_end(&mut self, name: &NamespaceName, scheme: &Scheme) {
         if let Scheme::Snowflake { layout, .. } = scheme
-            && let Some(warning) = forecast::warning(layout, self.options.clock.unix_ms())
+            && let Some(warning) = layout.expiry_warning(self.options.clock.unix_ms())
         {
             self.warn_once(&format!("namespace {name}: {warning}"));
         }

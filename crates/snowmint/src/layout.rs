@@ -14,13 +14,16 @@ pub use presets::{PRESETS, Preset};
 pub use text::LayoutParseError;
 
 use crate::field::{Field, Generation, Sequence, Timestamp};
-use crate::utc::{MAX_UNIX_MS, Utc};
+use crate::utc::{MAX_UNIX_MS, MS_PER_YEAR, Utc, UtcDate};
 use crate::{DatacenterId, Id, Parts, WorkerId};
 
 /// Bits of an id: 63, so that it is never negative as a signed 64-bit number.
 const ID_BITS: u32 = 63;
 /// The widest a field other than the timestamp may be: it is handled as a `u32`.
 const FIELD_BITS: u32 = 31;
+
+/// A layout that ends sooner than this is worth a warning: moving to another one takes a while.
+const WARN_BELOW: Duration = Duration::from_millis(5 * MS_PER_YEAR);
 
 /// Where one field sits: `width` bits, the lowest of them at `shift`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
@@ -168,6 +171,26 @@ impl Layout {
     /// ```
     pub const fn left_at(&self, unix_ms: u64) -> Duration {
         Duration::from_millis(self.ends_at_unix_ms().saturating_sub(unix_ms))
+    }
+
+    /// Returns a warning once the layout ends within five average Gregorian years (157,784,760 s), or has ended.
+    ///
+    /// Moving to another layout takes a while, so whoever runs a service wants to know early. The instant is in unix
+    /// milliseconds.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use snowmint::Layout;
+    /// let half_a_year_left = Layout::TWITTER.ends_at_unix_ms() - 15_778_476_000;
+    /// let warning = Layout::TWITTER.expiry_warning(half_a_year_left).ok_or("it ends soon")?;
+    /// assert!(warning.to_string().starts_with("the layout ends on 2080-07-10, in 0.5 years: "));
+    /// assert_eq!(Layout::TWITTER.expiry_warning(1_785_542_400_000), None);
+    /// # Ok::<(), &str>(())
+    /// ```
+    pub fn expiry_warning(&self, now_unix_ms: u64) -> Option<ExpiryWarning> {
+        let left = self.left_at(now_unix_ms);
+        (left < WARN_BELOW).then(|| ExpiryWarning { ends_unix_ms: self.ends_at_unix_ms(), left })
     }
 
     /// Returns the smallest id of the tick that contains an instant, for `WHERE id >= ...`.
@@ -486,5 +509,28 @@ const fn whole_ms(tick: Duration) -> Result<u64, LayoutError> {
 impl fmt::Debug for Layout {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "Layout({self}; ends {})", Utc(self.ends_at_unix_ms()))
+    }
+}
+
+/// A layout that ends within a few years, or has ended; see [`Layout::expiry_warning`]. Its text is one line for a log.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct ExpiryWarning {
+    ends_unix_ms: u64,
+    left: Duration,
+}
+
+impl fmt::Display for ExpiryWarning {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let date = UtcDate(self.ends_unix_ms);
+        if self.left.is_zero() {
+            return write!(f, "the layout ended on {date}: it has no ids left; move to another layout");
+        }
+        let tenths = self.left.as_millis() / u128::from(MS_PER_YEAR / 10);
+        write!(
+            f,
+            "the layout ends on {date}, in {}.{} years: it has no ids after that; plan the move to another layout",
+            tenths / 10,
+            tenths % 10
+        )
     }
 }

@@ -52,10 +52,24 @@ impl From<Utc> for SystemTime {
 
 impl fmt::Display for Utc {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let (year, month, day) = civil_from_days(self.0 / MS_PER_DAY);
         let ms = self.0 % MS_PER_DAY;
         let (hour, minute, second) = (ms / 3_600_000, ms / 60_000 % 60, ms / 1000 % 60);
-        write!(f, "{year:04}-{month:02}-{day:02}T{hour:02}:{minute:02}:{second:02}.{:03}Z", ms % 1000)
+        write!(f, "{}T{hour:02}:{minute:02}:{second:02}.{:03}Z", UtcDate(self.0), ms % 1000)
+    }
+}
+
+/// The day of an instant in unix milliseconds, shown as `2010-11-04`.
+///
+/// ```
+/// assert_eq!(snowmint::utc::UtcDate(1_288_834_974_657).to_string(), "2010-11-04");
+/// ```
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct UtcDate(pub u64);
+
+impl fmt::Display for UtcDate {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let (year, month, day) = civil_from_days(self.0 / MS_PER_DAY);
+        write!(f, "{year:04}-{month:02}-{day:02}")
     }
 }
 

@@ -401,3 +401,23 @@ fn times_convert_from_and_to_system_time() {
     }
     assert!(SystemTime::from(Utc(u64::MAX)) >= SystemTime::from(Utc(MAX_UNIX_MS)));
 }
+
+/// Goal: a warning begins five years before the end of a layout, and says when it ends. Method: the millisecond on both
+/// sides of each bound.
+#[test]
+fn an_expiry_warning_starts_five_years_before_the_end() {
+    let layout = Layout::TWITTER;
+    let ends = layout.ends_at_unix_ms();
+    let five_years = 157_784_760_000;
+    assert_eq!(layout.expiry_warning(ends - five_years), None);
+    for (left, shown) in
+        [(five_years - 1, "in 4.9 years"), (31_556_952_000, "in 1.0 years"), (1, "in 0.0 years")]
+    {
+        let warning = layout.expiry_warning(ends - left).unwrap().to_string();
+        assert!(warning.starts_with(&format!("the layout ends on 2080-07-10, {shown}: ")), "{warning}");
+    }
+    for now in [ends, ends + 1, u64::MAX] {
+        let warning = layout.expiry_warning(now).unwrap().to_string();
+        assert!(warning.starts_with("the layout ended on 2080-07-10: "), "{warning}");
+    }
+}
