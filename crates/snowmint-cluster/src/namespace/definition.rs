@@ -209,6 +209,24 @@ impl SegmentScheme {
         SegmentConfig::new().mode(self.mode).sizes(min..=max).first(self.start).maximum(self.maximum)
     }
 
+    /// Checks that its numbers count by one without an end, as Redis' INCR does.
+    ///
+    /// # Errors
+    ///
+    /// The reason why they do not, to follow the name of the namespace.
+    pub fn counts_by_one(&self) -> Result<(), &'static str> {
+        let has_steps = |stripe: Stripe| stripe.of() > 1;
+        match &self.source {
+            _ if self.reset.is_some() => Err("its numbers restart with each period"),
+            NumberSource::Own(stripe) if has_steps(*stripe) => Err("its numbers are more than 1 apart"),
+            NumberSource::Other(sources) if sources.len() > 1 => Err("its numbers come from several stores"),
+            NumberSource::Other(sources) if sources.iter().filter_map(CounterSource::stripe).any(has_steps) => {
+                Err("its numbers are more than 1 apart")
+            }
+            NumberSource::Own(_) | NumberSource::Other(_) => Ok(()),
+        }
+    }
+
     /// Checks that no two sources of its numbers can give the same one, as far as their texts say, and that all nodes of
     /// a store with this reach count in the same places.
     ///

@@ -10,7 +10,7 @@ use snowmint::error::Snippet;
 use snowmint::generator::Batch;
 use snowmint::inspect::Decoded;
 use snowmint::{Clock as _, Id};
-use snowmint_cluster::namespace::{CounterSource, Definition, InspectError, NumberSource, Scheme, TextForm};
+use snowmint_cluster::namespace::{Definition, InspectError, NumberSource, Scheme, TextForm};
 use snowmint_cluster::segment::Run;
 use snowmint_cluster::{NamespaceName, NoNumber, SegmentStatus, Segments};
 
@@ -25,6 +25,8 @@ use crate::settings::{ServiceClock, SharedClock};
 pub struct Namespace {
     name: NamespaceName,
     definition: Definition,
+    /// Whether INCR may draw from it, or why not: decided once, asked for each command.
+    counts_by_one: Result<(), &'static str>,
     form: Option<Arc<TextForm>>,
     /// Earlier text forms, in which existing ids are written; `None` for ids without a text form.
     earlier_texts: Vec<Option<TextForm>>,
@@ -76,6 +78,7 @@ impl Namespace {
         let form = definition.text.clone().map(Arc::new);
         Self {
             name,
+            counts_by_one: counts_by_one(&definition),
             definition,
             form,
             earlier_texts: Vec::new(),
@@ -90,6 +93,7 @@ impl Namespace {
     pub fn changed(&self, definition: Definition, backend: Backend) -> Self {
         Self {
             name: self.name.clone(),
+            counts_by_one: counts_by_one(&definition),
             form: definition.text.clone().map(Arc::new),
             definition,
             earlier_texts: self.earlier_texts.clone(),
@@ -357,7 +361,7 @@ impl Namespace {
     ///
     /// As [`take`](Self::take).
     pub async fn take_run(&self, count: NonZeroU64) -> Result<Run, MintError> {
-        let segments = self.check_counting()?;
+        let segments = self.counting()?;
         self.in_time(segments.take_run(count)).await
     }
 
@@ -367,30 +371,26 @@ impl Namespace {
     ///
     /// As [`take_run`](Self::take_run).
     pub fn try_increment(&self) -> Result<Option<u64>, MintError> {
-        match self.check_counting()?.try_take(1) {
+        match self.counting()?.try_take(1) {
             Ok(run) => Ok(Some(run.first())),
             Err(no_number) => self.worth_waiting(no_number).map(|()| None),
         }
     }
 
-    fn check_counting(&self) -> Result<&Segments, MintError> {
+    fn counting(&self) -> Result<&Segments, MintError> {
         let refuse = |why| Err(MintError::NotCounting { name: Snippet::of(self.name().as_str()), why });
-        match (self.backend(), &self.definition().scheme) {
+        match (self.backend(), self.counts_by_one) {
             (Backend::Unavailable(why), _) => Err(self.unavailable(why)),
-            (Backend::Segment(segments), Scheme::Segment(scheme)) => match &scheme.source {
-                _ if scheme.reset.is_some() => refuse("its numbers restart with each period"),
-                NumberSource::Own(stripe) if stripe.of() > 1 => refuse("its numbers are more than 1 apart"),
-                NumberSource::Other(sources) if sources.len() > 1 => {
-                    refuse("its numbers come from several stores")
-                }
-                NumberSource::Other(sources)
-                    if sources.iter().filter_map(CounterSource::stripe).any(|stripe| stripe.of() > 1) =>
-                {
-                    refuse("its numbers are more than 1 apart")
-                }
-                _ => Ok(segments),
-            },
-            _ => refuse("its scheme is not segment"),
+            (Backend::Segment(_), Err(why)) => refuse(why),
+            (Backend::Segment(segments), Ok(())) => Ok(segments),
+            (Backend::Snowflake(_) | Backend::Wide(_), _) => refuse("its scheme is not segment"),
         }
+    }
+}
+
+fn counts_by_one(definition: &Definition) -> Result<(), &'static str> {
+    match &definition.scheme {
+        Scheme::Segment(segment) => segment.counts_by_one(),
+        Scheme::Snowflake { .. } | Scheme::Wide(_) => Ok(()),
     }
 }
