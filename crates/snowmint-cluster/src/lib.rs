@@ -26,4 +26,4 @@ pub use lease::{
 };
 pub use namespace::{NamespaceError, NamespaceName, NamespaceNameError, pin};
 pub use node_clock::NodeClock;
-pub use segment::{NoNumber, SegmentConfig, SegmentConfigError, SegmentStatus, Segments};
+pub use segment::{NoNumberError, SegmentConfig, SegmentConfigError, SegmentStatus, Segments};

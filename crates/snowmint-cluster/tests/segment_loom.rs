@@ -12,17 +12,17 @@ use std::sync::Arc;
 use loom::thread;
 use snowmint_store::Segment;
 
-#[path = "../src/segment/line.rs"]
-mod line;
+#[path = "../src/segment/queue.rs"]
+mod queue;
 
-/// What `src/segment/sync.rs` is, for the model.
+/// What `sync` in `src/segment.rs` is, for the model.
 mod sync {
     pub(crate) use loom::sync::atomic::{AtomicU64, Ordering, fence};
 
     pub(crate) const ROOM: u64 = 2;
 }
 
-use line::{Line, Tail, Unused};
+use queue::{Producer, SegmentQueue, Unused};
 
 fn n(number: u64) -> NonZeroU64 {
     NonZeroU64::new(number).unwrap()
@@ -32,25 +32,25 @@ fn numbers(first: u64, count: u64) -> Segment {
     Segment::new(first, n(1), n(count)).unwrap()
 }
 
-fn put(tail: &mut Tail, first: u64, count: u64) {
-    assert!(tail.room() > 0);
-    tail.put(Unused { counter: 0, segment: numbers(first, count) }, 0);
+fn put(producer: &mut Producer, first: u64, count: u64) {
+    assert!(producer.room() > 0);
+    producer.put(Unused { counter: 0, segment: numbers(first, count) }, 0);
 }
 
-fn open(segments: &[(u64, u64)]) -> (Arc<Line>, Tail) {
-    let (line, mut tail) = Line::open();
+fn open(segments: &[(u64, u64)]) -> (Arc<SegmentQueue>, Producer) {
+    let (queue, mut producer) = SegmentQueue::open();
     for (first, count) in segments {
-        put(&mut tail, *first, *count);
+        put(&mut producer, *first, *count);
     }
-    (line, tail)
+    (queue, producer)
 }
 
 fn of(segment: Segment) -> impl Iterator<Item = u64> {
     segment.first()..=segment.last()
 }
 
-fn draw(line: &Line, count: u64) -> Vec<u64> {
-    line.draw(n(count)).into_iter().flat_map(|drawn| of(drawn.segment)).collect()
+fn draw(queue: &SegmentQueue, count: u64) -> Vec<u64> {
+    queue.draw(n(count)).into_iter().flat_map(|drawn| of(drawn.segment)).collect()
 }
 
 fn explore(model: impl Fn() + Send + Sync + 'static) {
@@ -69,31 +69,31 @@ fn all_differ(mut numbers: Vec<u64>) {
 #[test]
 fn over_the_end_of_a_segment_each_number_is_drawn_once_and_in_order() {
     explore(|| {
-        let (line, _tail) = open(&[(1, 2), (11, 2)]);
-        let drawer = |line: Arc<Line>| move || [draw(&line, 1), draw(&line, 2)].concat();
-        let other = thread::spawn(drawer(Arc::clone(&line)));
-        let mine = drawer(Arc::clone(&line))();
+        let (queue, _producer) = open(&[(1, 2), (11, 2)]);
+        let drawer = |queue: Arc<SegmentQueue>| move || [draw(&queue, 1), draw(&queue, 2)].concat();
+        let other = thread::spawn(drawer(Arc::clone(&queue)));
+        let mine = drawer(Arc::clone(&queue))();
         let theirs = other.join().unwrap();
         assert!(mine.is_sorted() && theirs.is_sorted(), "{mine:?} {theirs:?}");
-        let rest = draw(&line, 9);
+        let rest = draw(&queue, 9);
         all_differ([mine, theirs, rest].concat());
-        assert_eq!(line.left(), 0);
+        assert_eq!(queue.left(), 0);
     });
 }
 
 #[test]
 fn a_segment_put_while_two_draw_is_found() {
     explore(|| {
-        let (line, mut tail) = open(&[(1, 1)]);
+        let (queue, mut producer) = open(&[(1, 1)]);
         let other = {
-            let line = Arc::clone(&line);
-            thread::spawn(move || [draw(&line, 1), draw(&line, 1)].concat())
+            let queue = Arc::clone(&queue);
+            thread::spawn(move || [draw(&queue, 1), draw(&queue, 1)].concat())
         };
-        put(&mut tail, 11, 2);
-        let mine = draw(&line, 2);
+        put(&mut producer, 11, 2);
+        let mine = draw(&queue, 2);
         let theirs = other.join().unwrap();
         assert!(theirs.is_sorted());
-        let rest = draw(&line, 9);
+        let rest = draw(&queue, 9);
         let drawn = [mine, theirs, rest].concat();
         assert_eq!(drawn.len(), 3, "none is lost");
         all_differ(drawn);
@@ -103,13 +103,13 @@ fn a_segment_put_while_two_draw_is_found() {
 #[test]
 fn what_is_told_as_unused_at_the_end_is_never_drawn() {
     explore(|| {
-        let (line, _tail) = open(&[(1, 2), (11, 1)]);
+        let (queue, _producer) = open(&[(1, 2), (11, 1)]);
         let other = {
-            let line = Arc::clone(&line);
-            thread::spawn(move || [draw(&line, 1), draw(&line, 2)].concat())
+            let queue = Arc::clone(&queue);
+            thread::spawn(move || [draw(&queue, 1), draw(&queue, 2)].concat())
         };
-        let unused = line.end();
-        assert_eq!(draw(&line, 1), [0; 0], "nothing after the end");
+        let unused = queue.end();
+        assert_eq!(draw(&queue, 1), [0; 0], "nothing after the end");
         let unused: Vec<u64> = unused.iter().flat_map(|unused| of(unused.segment)).collect();
         let drawn = other.join().unwrap();
         assert!(
@@ -125,15 +125,15 @@ fn what_is_told_as_unused_at_the_end_is_never_drawn() {
 #[test]
 fn the_driver_is_woken_or_sees_that_few_are_left() {
     explore(|| {
-        let (line, tail) = open(&[(1, 2), (11, 1)]);
+        let (queue, producer) = open(&[(1, 2), (11, 1)]);
         let other = {
-            let line = Arc::clone(&line);
+            let queue = Arc::clone(&queue);
             thread::spawn(move || {
-                let drawn = [line.draw(n(1)), line.draw(n(1))];
-                drawn.into_iter().flatten().any(|drawn| drawn.passed_mark)
+                let drawn = [queue.draw(n(1)), queue.draw(n(1))];
+                drawn.into_iter().flatten().any(|drawn| drawn.wakes_producer)
             })
         };
-        let seen_by_driver = tail.wake_below(2) < 2;
+        let seen_by_driver = producer.wake_below(2) < 2;
         let woken = other.join().unwrap();
         assert!(woken || seen_by_driver, "one of three is left, and nobody knows");
     });
@@ -143,16 +143,16 @@ fn the_driver_is_woken_or_sees_that_few_are_left() {
 fn a_line_that_begins_anew_while_drawn_from() {
     explore(|| {
         const DAYS: [u64; 2] = [1, 2];
-        let (line, mut tail) = Line::open();
+        let (queue, mut producer) = SegmentQueue::open();
         let of_day = |count| Unused { counter: 0, segment: numbers(1, count) };
-        tail.put(of_day(2), DAYS[0]);
+        producer.put(of_day(2), DAYS[0]);
         let other = {
-            let line = Arc::clone(&line);
-            thread::spawn(move || [line.draw(n(1)), line.draw(n(1))])
+            let queue = Arc::clone(&queue);
+            thread::spawn(move || [queue.draw(n(1)), queue.draw(n(1))])
         };
-        let unused = tail.begin_anew();
-        tail.put(of_day(3), DAYS[1]);
-        let mine = line.draw(n(1)).unwrap();
+        let unused = producer.restart();
+        producer.put(of_day(3), DAYS[1]);
+        let mine = queue.draw(n(1)).unwrap();
         assert_eq!(mine.label, DAYS[1], "whoever draws after it draws of the next period");
         let drawn: Vec<_> = other.join().unwrap().into_iter().flatten().chain([mine]).collect();
         let pairs: Vec<_> = drawn.iter().map(|drawn| (drawn.label, drawn.segment.first())).collect();
@@ -169,20 +169,20 @@ fn a_line_that_begins_anew_while_drawn_from() {
 #[test]
 fn a_place_used_again_while_a_thread_slept_gives_it_nothing_of_another_turn() {
     explore(|| {
-        let (line, mut tail) = open(&[(1, 1), (11, 1)]);
+        let (queue, mut producer) = open(&[(1, 1), (11, 1)]);
         let other = {
-            let line = Arc::clone(&line);
-            thread::spawn(move || draw(&line, 1))
+            let queue = Arc::clone(&queue);
+            thread::spawn(move || draw(&queue, 1))
         };
-        let mut mine = [draw(&line, 1), draw(&line, 1)].concat();
+        let mut mine = [draw(&queue, 1), draw(&queue, 1)].concat();
         // Once the first turn is left, its place is used again.
-        if tail.room() > 0 {
-            put(&mut tail, 21, 2);
+        if producer.room() > 0 {
+            put(&mut producer, 21, 2);
         }
-        mine.extend(draw(&line, 1));
+        mine.extend(draw(&queue, 1));
         let theirs = other.join().unwrap();
         assert!(mine.is_sorted() && theirs.is_sorted(), "{mine:?} {theirs:?}");
-        let rest = draw(&line, 9);
+        let rest = draw(&queue, 9);
         let all = [mine, theirs, rest].concat();
         assert!(all.iter().all(|number| [1, 11, 21, 22].contains(number)), "{all:?}");
         all_differ(all);
@@ -192,12 +192,12 @@ fn a_place_used_again_while_a_thread_slept_gives_it_nothing_of_another_turn() {
 #[test]
 fn a_run_that_does_not_fit_leaves_what_is_left_behind_for_everybody() {
     explore(|| {
-        let (line, _tail) = open(&[(1, 3), (11, 3)]);
+        let (queue, _producer) = open(&[(1, 3), (11, 3)]);
         let other = {
-            let line = Arc::clone(&line);
-            thread::spawn(move || [draw(&line, 2), draw(&line, 1)].concat())
+            let queue = Arc::clone(&queue);
+            thread::spawn(move || [draw(&queue, 2), draw(&queue, 1)].concat())
         };
-        let run: Vec<u64> = line.draw_whole(n(2)).into_iter().flat_map(|drawn| of(drawn.segment)).collect();
+        let run: Vec<u64> = queue.draw_whole(n(2)).into_iter().flat_map(|drawn| of(drawn.segment)).collect();
         assert!(run.len() == 2 && run[1] == run[0] + 1);
         let theirs = other.join().unwrap();
         assert!(theirs.is_sorted());
@@ -208,15 +208,15 @@ fn a_run_that_does_not_fit_leaves_what_is_left_behind_for_everybody() {
 #[test]
 fn after_numbers_below_a_run_have_ended_nobody_draws_one_of_them() {
     explore(|| {
-        let (line, mut tail) = open(&[(1, 3)]);
+        let (queue, mut producer) = open(&[(1, 3)]);
         let other = {
-            let line = Arc::clone(&line);
-            thread::spawn(move || [draw(&line, 1), draw(&line, 1)].concat())
+            let queue = Arc::clone(&queue);
+            thread::spawn(move || [draw(&queue, 1), draw(&queue, 1)].concat())
         };
-        let ended = line.end_below(0, 10);
-        assert_eq!(line.end_below(0, 10), 0, "each is ended once");
-        put(&mut tail, 21, 2);
-        let mine = draw(&line, 1);
+        let ended = queue.end_below(0, 10);
+        assert_eq!(queue.end_below(0, 10), 0, "each is ended once");
+        put(&mut producer, 21, 2);
+        let mine = draw(&queue, 1);
         assert!(mine.iter().all(|number| *number >= 21), "{mine:?}");
         let theirs = other.join().unwrap();
         assert!(theirs.is_sorted(), "{theirs:?}");
@@ -229,10 +229,10 @@ fn after_numbers_below_a_run_have_ended_nobody_draws_one_of_them() {
 #[test]
 fn a_full_line_takes_no_other_segment() {
     explore(|| {
-        let (line, mut tail) = open(&[(1, 1), (11, 1)]);
-        assert_eq!(tail.room(), 0);
-        tail.put(Unused { counter: 0, segment: numbers(21, 1) }, 0);
-        assert_eq!([draw(&line, 1), draw(&line, 1), draw(&line, 1)].concat(), [1, 11]);
-        assert_eq!(tail.room(), 2);
+        let (queue, mut producer) = open(&[(1, 1), (11, 1)]);
+        assert_eq!(producer.room(), 0);
+        producer.put(Unused { counter: 0, segment: numbers(21, 1) }, 0);
+        assert_eq!([draw(&queue, 1), draw(&queue, 1), draw(&queue, 1)].concat(), [1, 11]);
+        assert_eq!(producer.room(), 2);
     });
 }

@@ -16,7 +16,7 @@ use std::time::Duration;
 
 use snowmint::ManualClock;
 use snowmint_cluster::segment::{
-    CountersOf, Mode, NoNumber, Period, Reset, Run, SegmentConfig, Segments, Stripe,
+    CountersOf, Mode, NoNumberError, Period, Reset, Run, SegmentConfig, Segments, Stripe,
 };
 use snowmint_store::{Counter, Expected, Key, MAX_NUMBER, MemoryStore, Store, StoreErrorKind, Swap};
 use tokio::time::{Instant, sleep};
@@ -117,7 +117,7 @@ async fn when_the_reserve_is_over_it_says_why_and_goes_on_once_the_store_is_back
     let why = loop {
         match segments.take(100).await {
             Ok(_) => {}
-            Err(NoNumber::NotReady { why }) => break why,
+            Err(NoNumberError::NotReady { why }) => break why,
             Err(other) => panic!("{other}"),
         }
     };
@@ -135,8 +135,8 @@ async fn a_store_that_somebody_has_to_mend_is_told_at_once() {
     counter.fails_with(Some(StoreErrorKind::ReadOnly));
     let segments = start(&[Arc::clone(&counter)], small().patience(Duration::from_hours(1)));
     let begin = Instant::now();
-    assert!(matches!(segments.ready().await, Err(NoNumber::NotReady { .. })));
-    assert!(matches!(segments.take(1).await, Err(NoNumber::NotReady { .. })));
+    assert!(matches!(segments.ready().await, Err(NoNumberError::NotReady { .. })));
+    assert!(matches!(segments.take(1).await, Err(NoNumberError::NotReady { .. })));
     assert!(begin.elapsed() < Duration::from_mins(1));
     counter.fails_with(None);
     sleep(Duration::from_secs(10)).await;
@@ -179,9 +179,9 @@ async fn a_restart_after_a_release_wastes_nothing_and_after_a_crash_what_was_in_
         assert_eq!(drawn, (last + 1..=last + 37).collect::<Vec<u64>>(), "no gap over a restart");
         last += 37;
         segments.release(Duration::from_secs(5)).await;
-        assert_eq!(segments.try_take(1), Err(NoNumber::Stopped));
-        assert_eq!(segments.take(1).await, Err(NoNumber::Stopped));
-        assert_eq!(segments.take_run(n(2)).await, Err(NoNumber::Stopped));
+        assert_eq!(segments.try_take(1), Err(NoNumberError::Stopped));
+        assert_eq!(segments.take(1).await, Err(NoNumberError::Stopped));
+        assert_eq!(segments.take_run(n(2)).await, Err(NoNumberError::Stopped));
         assert_eq!(counted(&store).await, last);
     }
     let segments = start(&[unsteady(&store)], small());
@@ -235,7 +235,7 @@ async fn a_segment_that_comes_after_a_release_is_given_back_too() {
     let begin = Instant::now();
     segments.release(Duration::from_mins(1)).await;
     assert!(begin.elapsed() < Duration::from_secs(10));
-    assert_eq!(segments.try_take(1), Err(NoNumber::Stopped));
+    assert_eq!(segments.try_take(1), Err(NoNumberError::Stopped));
     assert_eq!(counted(&store).await, drawn.len() as u64);
 }
 
@@ -248,7 +248,7 @@ async fn a_release_does_not_wait_longer_than_it_is_told() {
     let begin = Instant::now();
     segments.release(Duration::from_millis(500)).await;
     assert!(begin.elapsed() <= Duration::from_secs(1));
-    assert_eq!(segments.try_take(1), Err(NoNumber::Stopped));
+    assert_eq!(segments.try_take(1), Err(NoNumberError::Stopped));
 }
 
 #[tokio::test(start_paused = true)]
@@ -257,7 +257,7 @@ async fn direct_numbers_grow_over_sources_and_callers_share_calls() {
     counter.answers_after(Duration::from_millis(50));
     let config = || SegmentConfig::new().mode(Mode::Direct);
     let sources = [start(&[Arc::clone(&counter)], config()), start(&[Arc::clone(&counter)], config())];
-    assert!(matches!(sources[0].try_take(1), Err(NoNumber::NotReady { why }) if why.contains("direct")));
+    assert!(matches!(sources[0].try_take(1), Err(NoNumberError::NotReady { why }) if why.contains("direct")));
     let highest = Arc::new(AtomicU64::new(0));
     let mut callers = Vec::new();
     for caller in 0..40 {
@@ -294,7 +294,7 @@ async fn direct_callers_hear_why_there_is_no_number_and_get_none_late() {
     let segments = start(&[Arc::clone(&counter)], config);
     let begin = Instant::now();
     let none = segments.take(1).await.unwrap_err();
-    assert!(matches!(&none, NoNumber::NotReady { why } if why.contains("unplugged")), "{none}");
+    assert!(matches!(&none, NoNumberError::NotReady { why } if why.contains("unplugged")), "{none}");
     assert_eq!(begin.elapsed().as_secs(), 2);
     counter.fails_with(None);
     assert_eq!(numbers(&segments, 3).await, [1, 2, 3], "callers that went are forgotten");
@@ -329,7 +329,7 @@ async fn with_two_stripes_one_may_fail_and_nobody_notices() {
     assert!(odd > drawn.len() / 10 && odd < drawn.len() * 9 / 10, "both are used: {odd} of {}", drawn.len());
     all_differ(drawn);
     let refused = segments.take_run(n(2)).await.unwrap_err();
-    assert_eq!(refused, NoNumber::NotConsecutive { count: 2, step: 2 });
+    assert_eq!(refused, NoNumberError::NotConsecutive { count: 2, step: 2 });
     assert_eq!(segments.take_run(n(1)).await.unwrap().count(), n(1));
     counters[0].answers_after(Duration::from_hours(1));
     for _ in 0..100 {
@@ -377,14 +377,14 @@ async fn the_maximum_is_the_last_number_and_told_as_such() {
         // The last request could not be served in full.
         assert!(drawn.len() >= 994 && drawn[0] == 1001, "{mode:?}: {}", drawn.len());
         assert!(drawn.windows(2).all(|pair| pair[0] + 1 == pair[1]));
-        assert_eq!(end, NoNumber::Exhausted { maximum: 2000 });
+        assert_eq!(end, NoNumberError::Exhausted { maximum: 2000 });
         assert!(end.to_string().contains("2000"));
         let status = segments.status();
         assert_eq!((status.highest, status.left), (2000, 0), "{status:?}");
         assert!(status.used >= 1.0);
         let reserved = counted(&store).await;
         for _ in 0..100 {
-            assert_eq!(segments.take(1).await, Err(NoNumber::Exhausted { maximum: 2000 }));
+            assert_eq!(segments.take(1).await, Err(NoNumberError::Exhausted { maximum: 2000 }));
         }
         assert_eq!(counted(&store).await, reserved, "the counter does not run on");
     }
@@ -402,7 +402,7 @@ async fn numbers_end_before_they_would_turn_negative() {
         drawn.extend(runs.into_iter().flatten());
     }
     assert_eq!(drawn, (MAX_NUMBER - 24..=MAX_NUMBER).collect::<Vec<u64>>());
-    assert_eq!(segments.try_take(1), Err(NoNumber::Exhausted { maximum: MAX_NUMBER }));
+    assert_eq!(segments.try_take(1), Err(NoNumberError::Exhausted { maximum: MAX_NUMBER }));
 }
 
 /// The counters of each period, on one store that can be cut off.
@@ -424,7 +424,7 @@ async fn numbers_begin_anew_each_day_without_a_wait_and_nodes_with_other_clocks_
         let sources = [0, 20_000].map(|behind_ms| {
             let clock = TokioClock::at(DAY + 86_100_000 - behind_ms);
             let config = small().mode(mode).reserve(Duration::from_mins(1));
-            Segments::start_anew_each(Reset::Daily, counters_of(&store, &down), config, clock).unwrap()
+            Segments::start_periodic(Reset::Daily, counters_of(&store, &down), config, clock).unwrap()
         });
         let (mut seen, mut last) = (HashSet::new(), [None, None]);
         for second in 0..600 {
@@ -457,7 +457,7 @@ async fn the_highest_number_of_each_period_is_known() {
     let clock = TokioClock::at(DAY + 86_400_000 - 90_000);
     let of = counters_of(&store, &Arc::default());
     let config = small().sizes(10..=10).reserve(Duration::ZERO);
-    let node = Segments::start_anew_each(Reset::Daily, of, config, clock).unwrap();
+    let node = Segments::start_periodic(Reset::Daily, of, config, clock).unwrap();
     let known = || {
         let status = node.status();
         status.highest_by_period.iter().map(|(day, highest)| (day.to_string(), *highest)).collect::<Vec<_>>()
@@ -491,7 +491,7 @@ async fn a_day_that_ends_gives_back_what_it_has_left() {
     let down = Arc::new(AtomicBool::new(false));
     let clock = TokioClock::at(DAY + 86_399_000);
     let segments =
-        Segments::start_anew_each(Reset::Daily, counters_of(&store, &down), small(), clock).unwrap();
+        Segments::start_periodic(Reset::Daily, counters_of(&store, &down), small(), clock).unwrap();
     numbers(&segments, 3).await;
     sleep(Duration::from_secs(5)).await;
     let record = store.load(&Key::new("segments/test/2026-11-21").unwrap()).await.unwrap().unwrap();
@@ -507,7 +507,7 @@ async fn no_number_of_a_period_is_given_after_its_end() {
     let down = Arc::new(AtomicBool::new(false));
     let clock = Arc::new(ManualClock::at_unix_ms(DAY + 86_400_000 - BEFORE_MS));
     let of = counters_of(&store(), &down);
-    let segments = Segments::start_anew_each(Reset::Daily, of, small(), Arc::clone(&clock)).unwrap();
+    let segments = Segments::start_periodic(Reset::Daily, of, small(), Arc::clone(&clock)).unwrap();
     let day = |run: &Run| run.period().unwrap().to_string();
     let first = segments.take(3).await.unwrap();
     assert_eq!(day(&first[0]), "2026-11-21");
@@ -521,7 +521,7 @@ async fn no_number_of_a_period_is_given_after_its_end() {
 
     let clock = TokioClock::at(DAY + 86_400_000 - BEFORE_MS);
     let of = counters_of(&store(), &down);
-    let segments = Segments::start_anew_each(Reset::Daily, of, small(), clock).unwrap();
+    let segments = Segments::start_periodic(Reset::Daily, of, small(), clock).unwrap();
     segments.take(1).await.unwrap();
     sleep(Duration::from_millis(BEFORE_MS + 1)).await;
     assert_eq!(segments.status().period.unwrap().to_string(), "2026-11-22");
@@ -572,7 +572,7 @@ fn threads_draw_each_number_once_and_in_the_order_of_time() {
                     highest.fetch_max(run.last(), Ordering::SeqCst);
                     drawn.extend(run);
                 }
-                Err(NoNumber::NotReady { .. }) => std::thread::yield_now(),
+                Err(NoNumberError::NotReady { .. }) => std::thread::yield_now(),
                 Err(other) => panic!("{other}"),
             }
         }
@@ -603,7 +603,7 @@ fn a_release_while_threads_draw_ends_all_and_loses_nothing() {
             loop {
                 match segments.try_take(1) {
                     Ok(run) => drawn.extend(run),
-                    Err(NoNumber::Stopped) => return drawn,
+                    Err(NoNumberError::Stopped) => return drawn,
                     Err(_) => std::thread::yield_now(),
                 }
                 drawn_some.fetch_add(1, Ordering::Relaxed);
@@ -874,7 +874,7 @@ async fn a_clock_that_steps_over_periods_gives_no_number_again_and_no_alarm() {
         let _captured = log.capture();
         let clock = SteppedClock::at(DAY);
         let config = small().mode(mode);
-        let node = Segments::start_anew_each(Reset::Daily, counters_of(&store, &down), config, clock.clone())
+        let node = Segments::start_periodic(Reset::Daily, counters_of(&store, &down), config, clock.clone())
             .unwrap();
         let mut seen = HashSet::new();
         let days = [0, 1, 0, 1, 2, 0, 20, 1, 0, 20, 5, 0];
@@ -918,7 +918,7 @@ async fn a_slow_reservation_for_the_next_period_keeps_nobody_waiting() {
         vec![Arc::new(counter)]
     });
     let clock = TokioClock::at(DAY + 86_400_000 - 90_000);
-    let node = Segments::start_anew_each(Reset::Daily, counters_of, small().sizes(10..=300), clock).unwrap();
+    let node = Segments::start_periodic(Reset::Daily, counters_of, small().sizes(10..=300), clock).unwrap();
     node.ready().await.unwrap();
     // Until the size fits the demand.
     draw_for(&node, Duration::from_secs(20)).await;

@@ -19,7 +19,7 @@ use snowmint::error::Snippet;
 use snowmint::inspect::{Candidate, Decoded, Inspection};
 use snowmint::{Clock as _, DatacenterId, Id, Layout, WallClock};
 use snowmint_cluster::namespace::{CounterSource, Definition, NumberSource};
-use snowmint_cluster::segment::{Received, Stripe};
+use snowmint_cluster::segment::{HighWaterMarks, Stripe};
 use snowmint_cluster::{LeaseStatus, NamespaceName};
 use tokio::sync::{mpsc, oneshot};
 
@@ -353,7 +353,7 @@ struct ReceivedByCounter {
     base: String,
     source: Option<usize>,
     stripe: Stripe,
-    received: Received,
+    received: HighWaterMarks,
 }
 
 /// The highest number received from a counter.
@@ -369,7 +369,7 @@ pub(crate) struct HighestReceived {
 
 impl ReceivedNumbers {
     /// Returns the numbers received so far from each counter of a namespace.
-    pub(crate) fn of(&self, base: &str, source: &NumberSource) -> Vec<Received> {
+    pub(crate) fn of(&self, base: &str, source: &NumberSource) -> Vec<HighWaterMarks> {
         let places: Vec<(String, Option<usize>, Stripe)> = match source {
             NumberSource::Own(stripe) => vec![(stripe.to_string(), None, *stripe)],
             // By position: the URL of a source may change, and a source that moves keeps its numbers.
@@ -387,7 +387,7 @@ impl ReceivedNumbers {
                 base: base.to_owned(),
                 source,
                 stripe,
-                received: Received::default(),
+                received: HighWaterMarks::default(),
             });
             counter.received.clone()
         };

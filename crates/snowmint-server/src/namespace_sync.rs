@@ -17,7 +17,7 @@ use snowmint_cluster::namespace::registry::{self, Again};
 use snowmint_cluster::namespace::{
     Definition, NamespaceError, NamespaceRecord, NumberSource, Scheme, SegmentScheme, TextForm,
 };
-use snowmint_cluster::{NamespaceName, NoNumber, SavedLeases, SavedList};
+use snowmint_cluster::{NamespaceName, NoNumberError, SavedLeases, SavedList};
 use snowmint_store::{Store, StoreError};
 use tokio::sync::{Notify, mpsc, oneshot};
 use tokio::task::{AbortHandle, JoinSet};
@@ -366,7 +366,7 @@ impl NamespaceSync {
         let (opener, of, segment) = (self.opener.clone(), name.clone(), segment.clone());
         self.pending.start(name, definition, || async move {
             let started = opener.segments(&of, &segment).await?;
-            while has_numbers && let Err(NoNumber::NotReady { .. }) = started.segments.ready().await {
+            while has_numbers && let Err(NoNumberError::NotReady { .. }) = started.segments.ready().await {
                 tokio::time::sleep(RETRY_PAUSE).await;
             }
             Ok(started)

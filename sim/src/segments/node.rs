@@ -1,12 +1,12 @@
-//! One simulated node: the protocol and the numbers in its memory, or the combiner and the callers that wait.
+//! One simulated node: the protocol and the numbers in its memory, or the batching and the callers that wait.
 //! A process ends with a crash; what it had sent may still arrive.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::num::NonZeroU64;
 
 use snowmint_cluster::segment::Unused;
-use snowmint_cluster::segment::combine::{Caller, Combiner};
-use snowmint_cluster::segment::protocol::{Memory, Protocol, Range, Seen, Settings};
+use snowmint_cluster::segment::batching::{Batching, RequestId};
+use snowmint_cluster::segment::protocol::{HighWaterMark, Memory, Protocol, Range, Settings};
 use snowmint_store::{MAX_NUMBER, Segment};
 
 use super::SegmentScenario;
@@ -15,7 +15,7 @@ use super::SegmentScenario;
 pub(crate) struct Node {
     pub(crate) process: u32,
     pub(crate) protocol: Protocol,
-    pub(crate) combiner: Combiner,
+    pub(crate) batching: Batching,
     /// Oldest first.
     pub(crate) memory: VecDeque<Unused>,
     misses: u64,
@@ -27,7 +27,7 @@ pub(crate) struct Node {
     pub(crate) pending: Option<u64>,
     pub(crate) released: bool,
     /// When each caller asked.
-    pub(crate) callers: BTreeMap<Caller, u64>,
+    pub(crate) callers: BTreeMap<RequestId, u64>,
     asked: u64,
     last: Option<u64>,
     pub(crate) disorder: u64,
@@ -48,7 +48,7 @@ impl Node {
         Self {
             process: 0,
             protocol: Protocol::new(&settings, seed),
-            combiner: Combiner::new(range, seed),
+            batching: Batching::new(range, seed),
             memory: VecDeque::new(),
             misses: 0,
             keep: None,
@@ -72,9 +72,10 @@ impl Node {
     /// Makes it forget what the counters have given: a mistake.
     pub(crate) fn forget_highest(&mut self, scenario: &SegmentScenario) {
         let other = Self::new(scenario, 0);
-        let seen = vec![Seen::default(); scenario.counters];
+        let seen = vec![HighWaterMark::default(); scenario.counters];
         self.protocol = std::mem::replace(&mut self.protocol, other.protocol).sharing(&seen);
-        self.combiner = std::mem::replace(&mut self.combiner, other.combiner).sharing(Seen::default());
+        self.batching =
+            std::mem::replace(&mut self.batching, other.batching).sharing(HighWaterMark::default());
     }
 
     pub(crate) fn left(&self) -> u64 {
@@ -104,9 +105,9 @@ impl Node {
     }
 
     /// A caller that asks in direct mode.
-    pub(crate) fn caller(&mut self, now_ms: u64) -> Caller {
+    pub(crate) fn caller(&mut self, now_ms: u64) -> RequestId {
         self.asked += 1;
-        let caller = Caller(self.asked);
+        let caller = RequestId(self.asked);
         self.callers.insert(caller, now_ms);
         caller
     }

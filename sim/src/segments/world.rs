@@ -6,7 +6,7 @@ use std::num::NonZeroU64;
 
 use fastrand::Rng;
 use snowmint_cluster::segment::Unused;
-use snowmint_cluster::segment::combine::{Caller, Health, Order, Outcome, Task};
+use snowmint_cluster::segment::batching::{Action, Health, Order, Outcome, RequestId};
 use snowmint_cluster::segment::protocol::{Call, Event, Failure, Input, Next};
 use snowmint_store::{Mark, Segment};
 
@@ -168,11 +168,11 @@ impl<'a> World<'a> {
     fn answered(&mut self, index: usize, answer: Answer) {
         match answer {
             Answer::Raised(answer) if self.direct => {
-                self.nodes[index].combiner.raised(self.now_ms, answer);
+                self.nodes[index].batching.raised(self.now_ms, answer);
                 self.serve(index);
             }
             Answer::Reserved(answer) if self.direct => {
-                let (outcomes, health) = self.nodes[index].combiner.answered(self.now_ms, answer);
+                let (outcomes, health) = self.nodes[index].batching.answered(self.now_ms, answer);
                 self.history.report.went_back += u64::from(matches!(health, Some(Health::WentBack { .. })));
                 self.hand_out(index, outcomes);
                 self.serve(index);
@@ -209,7 +209,7 @@ impl<'a> World<'a> {
             let node = &mut self.nodes[index];
             let caller = node.caller(now_ms);
             let order = if count.get() > 4 { Order::Consecutive } else { Order::Any };
-            node.combiner.ask(caller, count, order);
+            node.batching.ask(caller, count, order);
             self.serve(index);
             return;
         }
@@ -227,15 +227,15 @@ impl<'a> World<'a> {
         if self.nodes[index].pending.is_some() {
             return;
         }
-        match self.nodes[index].combiner.next(self.now_ms) {
-            Task::Reserve { count, timeout_ms } => self.send(index, 0, Request::Reserve(count), timeout_ms),
-            Task::Raise { above, timeout_ms } => self.send(index, 0, Request::Raise(above), timeout_ms),
-            Task::Wait(ms) => self.wake_after(index, ms),
-            Task::Refuse(_) | Task::GiveUp { .. } | Task::Idle => {}
+        match self.nodes[index].batching.next(self.now_ms) {
+            Action::Reserve { count, timeout_ms } => self.send(index, 0, Request::Reserve(count), timeout_ms),
+            Action::Raise { above, timeout_ms } => self.send(index, 0, Request::Raise(above), timeout_ms),
+            Action::Wait(ms) => self.wake_after(index, ms),
+            Action::Refuse(_) | Action::GiveUp { .. } | Action::Idle => {}
         }
     }
 
-    fn hand_out(&mut self, index: usize, outcomes: Vec<(Caller, Outcome)>) {
+    fn hand_out(&mut self, index: usize, outcomes: Vec<(RequestId, Outcome)>) {
         for (caller, outcome) in outcomes {
             let asked_ms = self.nodes[index].callers.get(&caller).copied().unwrap_or(self.now_ms);
             match outcome {

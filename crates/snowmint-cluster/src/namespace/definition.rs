@@ -220,7 +220,9 @@ impl SegmentScheme {
             _ if self.reset.is_some() => Err("its numbers restart with each period"),
             NumberSource::Own(stripe) if has_steps(*stripe) => Err("its numbers are more than 1 apart"),
             NumberSource::Other(sources) if sources.len() > 1 => Err("its numbers come from several stores"),
-            NumberSource::Other(sources) if sources.iter().filter_map(CounterSource::stripe).any(has_steps) => {
+            NumberSource::Other(sources)
+                if sources.iter().filter_map(CounterSource::stripe).any(has_steps) =>
+            {
                 Err("its numbers are more than 1 apart")
             }
             NumberSource::Own(_) | NumberSource::Other(_) => Ok(()),

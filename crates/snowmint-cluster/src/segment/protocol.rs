@@ -18,11 +18,9 @@
 //! sent at least that long after the answer arrived, finds it. Other calls go on meanwhile. The time has to be one that
 //! never runs ahead of real time: one that stands still while the machine sleeps only makes the wait longer.
 
+mod answer;
 mod counters;
 mod demand;
-mod messages;
-mod range;
-mod seen;
 
 use std::collections::VecDeque;
 use std::num::NonZeroU64;
@@ -30,12 +28,10 @@ use std::ops::RangeInclusive;
 
 use snowmint_store::{Mark, Segment};
 
-pub use messages::{Call, Event, Failure, Input, Memory, Next, Room, Turn};
-pub use range::Range;
-pub use seen::{Forgot, Seen};
+pub use answer::{Forgot, HighWaterMark, Range};
 
+pub(super) use answer::Within;
 pub(super) use counters::{Counters, Pick};
-pub(super) use range::Within;
 
 use super::Unused;
 use super::sync::ROOM;
@@ -71,6 +67,207 @@ pub struct Settings {
     pub range: Range,
 }
 
+/// One call to a counter; its answer is the next [`Input`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Call {
+    /// Reserve numbers.
+    Reserve {
+        /// At which counter, from 0.
+        counter: usize,
+        /// How many.
+        count: NonZeroU64,
+        /// After how many milliseconds to give up.
+        timeout_ms: u64,
+    },
+    /// Look whether a reservation is still there, for a store that may lose it.
+    Confirm {
+        /// At which counter.
+        counter: usize,
+        /// The mark of the reservation.
+        mark: Mark,
+        /// After how many milliseconds to give up.
+        timeout_ms: u64,
+    },
+    /// Make every number to come greater than this one.
+    Raise {
+        /// Which counter.
+        counter: usize,
+        /// The number.
+        above: u64,
+        /// After how many milliseconds to give up.
+        timeout_ms: u64,
+    },
+    /// Give numbers back. The answer that it is unknown is final too: asked again, it could take back numbers that
+    /// somebody else has by then.
+    GiveBack {
+        /// The numbers and their counter.
+        unused: Unused,
+        /// After how many milliseconds to give up.
+        timeout_ms: u64,
+    },
+}
+
+/// How a call failed. Numbers that it may have reserved are lost.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Failure {
+    /// It may go better next time.
+    Failed,
+    /// No answer came in time.
+    TimedOut,
+    /// The counter cannot give so many: fewer may do.
+    Full,
+}
+
+/// What the machine is told.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Input {
+    /// The wait is over, it begins, or few numbers are left.
+    Wake,
+    /// The answer to [`Call::Reserve`].
+    Reserved(Result<Segment, Failure>),
+    /// The answer to [`Call::Reserve`] of a counter that may lose what it acknowledged.
+    ReservedMarked {
+        /// The numbers, not to be used before they have settled.
+        segment: Segment,
+        /// What finds the reservation again.
+        mark: Mark,
+        /// How long after this answer the reservation has to be there still, in milliseconds.
+        settle_ms: u64,
+    },
+    /// The answer to [`Call::Confirm`]: whether the reservation is there.
+    Confirmed(Result<bool, Failure>),
+    /// The answer to [`Call::Raise`]: whether the counter can be raised.
+    Raised(Result<bool, Failure>),
+    /// The answer to [`Call::GiveBack`]: whether the numbers were taken back.
+    GaveBack(Result<bool, Failure>),
+    /// The line was ended: give back what nobody drew. At any time, also while an answer is awaited.
+    Release {
+        /// What nobody drew, oldest first.
+        unused: Vec<Unused>,
+    },
+}
+
+/// What is in memory.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Memory {
+    /// How many numbers are left.
+    pub left: u64,
+    /// Whether another segment could be put in line.
+    pub room: Room,
+    /// How many times there was none when one was asked for, since the start.
+    pub misses: u64,
+    /// How many were left out since the start, as greater ones were handed out before them: they are no demand.
+    pub skipped: u64,
+    /// How many were handed out since the start that never were in memory: they are.
+    pub beside: u64,
+}
+
+/// Whether another segment could be put in line, besides one whose numbers are on their way.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Room {
+    /// It could.
+    #[default]
+    Left,
+    /// It could not: too many short ones are there.
+    Full,
+}
+
+/// What to do next.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Next {
+    /// Make this call and give its answer.
+    Call(Call),
+    /// Go on waiting for the answer to the call before.
+    Await,
+    /// Give [`Input::Wake`] after this many milliseconds, not before.
+    Wait(u64),
+    /// Give [`Input::Wake`] when fewer numbers than this are left.
+    Idle {
+        /// How many are to be kept.
+        keep: u64,
+    },
+    /// Nothing: all is given back that could be.
+    Stop,
+}
+
+/// What has changed for whoever hands numbers out.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Event {
+    /// Numbers were reserved: put them at the end of the line.
+    Reserved {
+        /// The counter they are from.
+        counter: usize,
+        /// The numbers.
+        segment: Segment,
+    },
+    /// A counter's call failed after one that did not. It is left out for a while, and asked again.
+    Failing {
+        /// The counter.
+        counter: usize,
+    },
+    /// A counter's call succeeded after one that did not.
+    Recovered {
+        /// The counter.
+        counter: usize,
+        /// How many calls failed.
+        failures: u32,
+    },
+    /// Nine tenths of the numbers up to the maximum are reserved. Told once.
+    NearlyExhausted {
+        /// The greatest number reserved.
+        highest: u64,
+    },
+    /// Every number up to the maximum is reserved, at every counter. Told once.
+    Exhausted,
+    /// A counter gave numbers that it had given before: none of them is used, and the counter is to be raised.
+    WentBack {
+        /// The counter.
+        counter: usize,
+        /// What it gave.
+        segment: Segment,
+        /// The greatest number received from it before.
+        highest: u64,
+        /// What it forgot.
+        forgot: Forgot,
+    },
+    /// A reservation was not found once it should have settled: the store lost it, or others had pushed it out of the record
+    /// by then. Its numbers are not used.
+    Lost {
+        /// The counter.
+        counter: usize,
+        /// The numbers.
+        segment: Segment,
+    },
+    /// A counter that had gone back was raised.
+    Raised {
+        /// The counter.
+        counter: usize,
+        /// Above this number.
+        above: u64,
+    },
+    /// A counter that went back cannot be raised: it is not asked again.
+    Stuck {
+        /// The counter.
+        counter: usize,
+        /// The greatest number received from it.
+        highest: u64,
+    },
+    /// Numbers were given back.
+    GivenBack {
+        /// How many.
+        count: u64,
+    },
+}
+
+/// What one step of the machine comes to.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Output {
+    /// What changed, in order.
+    pub events: Vec<Event>,
+    /// What to do next.
+    pub next: Next,
+}
+
 #[derive(Clone, Copy, Debug)]
 struct Asked {
     counter: usize,
@@ -92,7 +289,7 @@ struct Settling {
 
 /// Why a counter is raised.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Why {
+pub(super) enum RaiseReason {
     /// It is below the first number that may be handed out.
     Start,
     /// It gave numbers that it had given before.
@@ -103,7 +300,7 @@ pub(super) enum Why {
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Raise {
     pub(super) above: u64,
-    pub(super) why: Why,
+    pub(super) reason: RaiseReason,
 }
 
 /// What is known of a counter's numbers.
@@ -145,13 +342,13 @@ pub struct Protocol {
     /// By counter.
     known: Vec<Known>,
     /// By counter.
-    seen: Vec<Seen>,
+    seen: Vec<HighWaterMark>,
     /// Oldest first.
     settling: VecDeque<Settling>,
     /// What nobody drew, oldest first, once it is to be given back.
     release: Option<Vec<Unused>>,
-    told_nearly: bool,
-    told_exhausted: bool,
+    reported_nearly_exhausted: bool,
+    reported_exhausted: bool,
     /// A counter went back and cannot be raised.
     stuck: bool,
     events: Vec<Event>,
@@ -170,9 +367,9 @@ impl Protocol {
 
     /// The same demand at other counters, with no numbers yet: how a period begins.
     #[must_use]
-    pub fn begin_anew(&self, counters: usize, seed: u64) -> Self {
+    pub fn restart(&self, counters: usize, seed: u64) -> Self {
         let mut demand = self.demand.clone();
-        demand.begin_anew();
+        demand.restart();
         Self::at(counters, self.range, demand, seed)
     }
 
@@ -184,11 +381,11 @@ impl Protocol {
             demand,
             put: 0,
             known: vec![Known::default(); counters],
-            seen: (0..counters).map(|_| Seen::default()).collect(),
+            seen: (0..counters).map(|_| HighWaterMark::default()).collect(),
             settling: VecDeque::new(),
             release: None,
-            told_nearly: false,
-            told_exhausted: false,
+            reported_nearly_exhausted: false,
+            reported_exhausted: false,
             stuck: false,
             events: Vec::new(),
         }
@@ -196,13 +393,13 @@ impl Protocol {
 
     /// The same machine, which shares with others what was received from each counter.
     #[must_use]
-    pub fn sharing(mut self, seen: &[Seen]) -> Self {
+    pub fn sharing(mut self, seen: &[HighWaterMark]) -> Self {
         self.seen.clone_from_slice(seen);
         self
     }
 
     /// Takes the time, what is in memory and an answer, says what changed and what to do next.
-    pub fn step(&mut self, now_ms: u64, memory: Memory, input: Input) -> Turn {
+    pub fn step(&mut self, now_ms: u64, memory: Memory, input: Input) -> Output {
         let drawn = (self.put + memory.beside).saturating_sub(memory.left).saturating_sub(memory.skipped);
         self.demand.observe(now_ms, drawn, memory.misses);
         let mut memory = memory;
@@ -268,8 +465,8 @@ impl Protocol {
         NonZeroU64::new(self.demand.wanted(0)).unwrap_or(NonZeroU64::MIN)
     }
 
-    fn turn(&mut self, next: Next) -> Turn {
-        Turn { events: std::mem::take(&mut self.events), next }
+    fn turn(&mut self, next: Next) -> Output {
+        Output { events: std::mem::take(&mut self.events), next }
     }
 
     fn next(&mut self, now_ms: u64, memory: Memory) -> Next {
@@ -312,7 +509,7 @@ impl Protocol {
                 if let Some(wait) = self.wait_for_settling(now_ms, None) {
                     return wait;
                 }
-                if !self.stuck && !std::mem::replace(&mut self.told_exhausted, true) {
+                if !self.stuck && !std::mem::replace(&mut self.reported_exhausted, true) {
                     self.events.push(Event::Exhausted);
                 }
                 Next::Idle { keep: 0 }
@@ -364,7 +561,7 @@ impl Protocol {
         let known = &mut self.known[counter];
         known.highest = known.highest.max(segment.last().min(self.range.maximum));
         (known.step, known.below, known.most) = (segment.step().get(), 0, None);
-        self.tell_nearly_exhausted();
+        self.report_nearly_exhausted();
         match (self.range.cut(segment), settle) {
             (Within::Some(segment), None) if self.release.is_none() => return self.put(counter, segment),
             // Too late for anybody to draw from it.
@@ -401,7 +598,7 @@ impl Protocol {
     }
 
     fn above_all(&self, counter: usize) -> Raise {
-        Raise { above: self.seen[counter].end().saturating_sub(1), why: Why::WentBack }
+        Raise { above: self.seen[counter].end().saturating_sub(1), reason: RaiseReason::WentBack }
     }
 
     /// Each node would add what is missing: raised, the counter comes to the first number and no further.
@@ -410,7 +607,8 @@ impl Protocol {
         if known.fixed {
             known.below = missing;
         } else {
-            known.raise = Some(Raise { above: self.range.first.saturating_sub(1), why: Why::Start });
+            known.raise =
+                Some(Raise { above: self.range.first.saturating_sub(1), reason: RaiseReason::Start });
         }
     }
 
@@ -449,12 +647,12 @@ impl Protocol {
                 self.succeeded(counter, took_ms);
                 self.known[counter].raise = None;
                 match (can, raise.why) {
-                    (true, Why::Start) => {}
-                    (false, Why::Start) => self.known[counter].fixed = true,
-                    (true, Why::WentBack) => {
+                    (true, RaiseReason::Start) => {}
+                    (false, RaiseReason::Start) => self.known[counter].fixed = true,
+                    (true, RaiseReason::WentBack) => {
                         self.events.push(Event::Raised { counter, above: raise.above });
                     }
-                    (false, Why::WentBack) => {
+                    (false, RaiseReason::WentBack) => {
                         self.stuck = true;
                         self.counters.exhausted(counter);
                         self.events.push(Event::Stuck { counter, highest: raise.above });
@@ -497,9 +695,11 @@ impl Protocol {
         step > 0 && highest.saturating_add(step) > self.range.maximum
     }
 
-    fn tell_nearly_exhausted(&mut self) {
+    fn report_nearly_exhausted(&mut self) {
         let highest = self.highest();
-        if self.range.is_nearly_exhausted(highest) && !std::mem::replace(&mut self.told_nearly, true) {
+        if self.range.is_nearly_exhausted(highest)
+            && !std::mem::replace(&mut self.reported_nearly_exhausted, true)
+        {
             self.events.push(Event::NearlyExhausted { highest });
         }
     }

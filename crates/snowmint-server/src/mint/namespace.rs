@@ -12,7 +12,7 @@ use snowmint::inspect::Decoded;
 use snowmint::{Clock as _, Id};
 use snowmint_cluster::namespace::{Definition, InspectError, NumberSource, Scheme, TextForm};
 use snowmint_cluster::segment::Run;
-use snowmint_cluster::{NamespaceName, NoNumber, SegmentStatus, Segments};
+use snowmint_cluster::{NamespaceName, NoNumberError, SegmentStatus, Segments};
 
 use super::error::MintError;
 use super::ids::{self, IdFormat, Ids, WideGenerator};
@@ -310,7 +310,10 @@ impl Namespace {
         IdFormat { form: Some(Arc::clone(form)), layout, unix_ms: self.clock.unix_ms() }
     }
 
-    async fn in_time<T>(&self, numbers: impl Future<Output = Result<T, NoNumber>>) -> Result<T, MintError> {
+    async fn in_time<T>(
+        &self,
+        numbers: impl Future<Output = Result<T, NoNumberError>>,
+    ) -> Result<T, MintError> {
         match tokio::time::timeout(MAX_WAIT, numbers).await {
             Ok(Ok(numbers)) => Ok(numbers),
             Ok(Err(no_number)) => Err(self.refused(&no_number)),
@@ -319,22 +322,24 @@ impl Namespace {
     }
 
     #[cold]
-    fn worth_waiting(&self, no_number: NoNumber) -> Result<(), MintError> {
+    fn worth_waiting(&self, no_number: NoNumberError) -> Result<(), MintError> {
         match no_number {
-            NoNumber::NotReady { .. } => Ok(()),
+            NoNumberError::NotReady { .. } => Ok(()),
             no_number => Err(self.refused(&no_number)),
         }
     }
 
     #[cold]
-    fn refused(&self, no_number: &NoNumber) -> MintError {
+    fn refused(&self, no_number: &NoNumberError) -> MintError {
         let name = Snippet::of(self.name.as_str());
         match no_number {
-            NoNumber::Exhausted { maximum } => MintError::NumbersEnded { name, maximum: *maximum },
-            NoNumber::NotConsecutive { .. } => {
+            NoNumberError::Exhausted { maximum } => MintError::NumbersEnded { name, maximum: *maximum },
+            NoNumberError::NotConsecutive { .. } => {
                 MintError::NotCounting { name, why: "its numbers are more than 1 apart" }
             }
-            NoNumber::RunTooLong { count, given } => MintError::RunTooLong { count: *count, given: *given },
+            NoNumberError::RunTooLong { count, given } => {
+                MintError::RunTooLong { count: *count, given: *given }
+            }
             no_number => MintError::NotReady { why: self.no_numbers(&no_number.to_string()) },
         }
     }

@@ -85,7 +85,7 @@ impl SourceOpener {
                 // Checked once: the keys of all periods are equally long.
                 counters.at(Some(Period::at(reset, 0)))?;
                 let of: CountersOf = Arc::new(move |period| counters.at(Some(period)).unwrap_or_default());
-                Segments::start_anew_each_after(received, reset, of, scheme.config(), clock)
+                Segments::start_periodic_after(received, reset, of, scheme.config(), clock)
             }
         };
         let segments = started.map_err(|error| error.to_string())?;

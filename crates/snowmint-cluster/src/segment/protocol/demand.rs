@@ -126,7 +126,7 @@ impl Demand {
     }
 
     /// The same demand, where counting restarts.
-    pub(crate) fn begin_anew(&mut self) {
+    pub(crate) fn restart(&mut self) {
         self.judged = None;
         self.window = None;
     }

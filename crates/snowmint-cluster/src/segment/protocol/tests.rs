@@ -27,7 +27,7 @@ fn left(left: u64) -> Memory {
 }
 
 #[track_caller]
-fn asked(turn: &Turn) -> (usize, u64) {
+fn asked(turn: &Output) -> (usize, u64) {
     match turn.next {
         Next::Call(Call::Reserve { counter, count, .. }) => (counter, count.get()),
         other => panic!("{other:?}"),
@@ -36,7 +36,7 @@ fn asked(turn: &Turn) -> (usize, u64) {
 
 /// Answers a call with numbers from `first` on, and gives the turn.
 #[track_caller]
-fn answer(protocol: &mut Protocol, now_ms: u64, memory: Memory, turn: &Turn, first: u64) -> Turn {
+fn answer(protocol: &mut Protocol, now_ms: u64, memory: Memory, turn: &Output, first: u64) -> Output {
     let (_, count) = asked(turn);
     protocol.step(now_ms, memory, Input::Reserved(Ok(numbers(first, count))))
 }
@@ -106,7 +106,8 @@ fn sizes_grow_while_segments_are_spent_fast_and_the_reserve_outlasts_an_outage()
     let mut protocol = Protocol::new(&settings, 1);
     let (mut now_ms, mut in_memory, mut reserved) = (0_u64, 0_u64, 0_u64);
     let mut turn = protocol.step(now_ms, left(0), Input::Wake);
-    let mut step = |protocol: &mut Protocol, turn: &Turn, now_ms: u64, in_memory: &mut u64| match turn.next {
+    let mut step = |protocol: &mut Protocol, turn: &Output, now_ms: u64, in_memory: &mut u64| match turn.next
+    {
         Next::Call(Call::Reserve { count, .. }) => {
             let segment = numbers(1 + reserved, count.get());
             reserved += count.get();
@@ -233,7 +234,7 @@ fn a_counter_that_cannot_be_raised_to_the_first_number_is_moved_on_by_no_more_th
 }
 
 #[track_caller]
-fn raises(turn: &Turn) -> u64 {
+fn raises(turn: &Output) -> u64 {
     match turn.next {
         Next::Call(Call::Raise { above, .. }) => above,
         other => panic!("{other:?}"),
@@ -269,7 +270,7 @@ fn of_a_segment_from_a_counter_that_went_back_no_number_is_used() {
 
 #[test]
 fn what_others_in_the_process_received_counts_too_but_not_what_came_after_the_call() {
-    let seen = [Seen::default()];
+    let seen = [HighWaterMark::default()];
     let mut protocol = Protocol::new(&Settings { sizes: 10..=10, ..settings() }, 1).sharing(&seen);
     let turn = protocol.step(0, left(0), Input::Wake);
     // Another asked later, and was answered first.
@@ -297,13 +298,13 @@ fn a_counter_that_went_back_and_cannot_be_raised_is_not_asked_again() {
 
 /// Answers a call with numbers that have to settle for 2 s.
 #[track_caller]
-fn marked(protocol: &mut Protocol, now_ms: u64, memory: Memory, turn: &Turn, first: u64) -> Turn {
+fn marked(protocol: &mut Protocol, now_ms: u64, memory: Memory, turn: &Output, first: u64) -> Output {
     let segment = numbers(first, asked(turn).1);
     let answer = Input::ReservedMarked { segment, mark: Mark(first), settle_ms: 2000 };
     protocol.step(now_ms, memory, answer)
 }
 
-fn confirms(turn: &Turn) -> Option<u64> {
+fn confirms(turn: &Output) -> Option<u64> {
     match turn.next {
         Next::Call(Call::Confirm { mark, .. }) => Some(mark.0),
         _ => None,
@@ -351,7 +352,7 @@ fn unused(first: u64, count: u64) -> Unused {
 }
 
 #[track_caller]
-fn given_back(turn: &Turn) -> Unused {
+fn given_back(turn: &Output) -> Unused {
     match turn.next {
         Next::Call(Call::GiveBack { unused, .. }) => unused,
         other => panic!("{other:?}"),
@@ -391,7 +392,7 @@ fn what_may_have_been_given_back_is_not_given_back_again() {
 #[test]
 fn what_was_given_back_is_no_longer_counted_as_received() {
     for (answer, end) in [(Ok(true), 5), (Ok(false), 11), (Err(Failure::TimedOut), 5)] {
-        let seen = [Seen::default()];
+        let seen = [HighWaterMark::default()];
         let mut protocol = Protocol::new(&settings(), 1).sharing(&seen);
         let turn = protocol.step(0, left(0), Input::Wake);
         self::answer(&mut protocol, 0, left(0), &turn, 1);

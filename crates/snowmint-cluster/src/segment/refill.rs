@@ -1,25 +1,23 @@
 //! The task behind segments in memory: performs the protocol's calls, applies its events, keeps the status.
 
 use std::pin::pin;
-use std::sync::Arc;
-use std::sync::atomic::Ordering;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use snowmint_store::{Counter, Reserved, StoreError, StoreErrorKind, reserve, reserve_settled};
 use tokio::sync::oneshot::error::RecvError;
-use tokio::sync::{oneshot, watch};
+use tokio::sync::{Notify, oneshot, watch};
 use tokio::task::JoinSet;
 use tokio::time::error::Elapsed;
 use tokio::time::{Instant, sleep, timeout};
 use tracing::Instrument as _;
 
-use super::periods::Periods;
-use super::{SegmentStatus, Shared, SharedClock};
-use crate::segment::line::Tail;
-use crate::segment::protocol::{
-    Call, Event, Failure, Forgot, Input, Memory, Next, Protocol, Range, Room, Settings,
-};
-use crate::segment::{Period, Unused};
+use super::period::{Period, PeriodCounters};
+use super::protocol::{Call, Event, Failure, Forgot, Input, Memory, Next, Protocol, Range, Room, Settings};
+use super::queue::{Producer, SegmentQueue, Unused};
+use super::status::SegmentStatus;
+use super::{Run, SharedClock};
 
 /// How often it looks when there is nothing to do: the demand is measured, a machine that slept is noticed.
 const LOOK_EVERY_MS: u64 = 1000;
@@ -29,10 +27,79 @@ const AHEAD_MS: u64 = 60_000;
 const AHEAD_AGAIN_MS: u64 = 5000;
 /// How many calls that may take.
 const AHEAD_CALLS: usize = 3;
-pub(super) struct Refill {
-    shared: Arc<Shared>,
-    tail: Tail,
-    periods: Periods,
+/// What the callers and the task share.
+#[derive(Debug)]
+pub(super) struct Buffer {
+    pub(super) queue: Arc<SegmentQueue>,
+    /// The task looks again.
+    pub(super) few_left: Notify,
+    /// Callers that wait look again.
+    pub(super) filled: Notify,
+    pub(super) misses: AtomicU64,
+    /// Locked while it changes, while segments below it are ended, and while one is put in line.
+    floor: Mutex<Floor>,
+    /// The first instant after the period of the numbers in memory, in unix milliseconds.
+    pub(super) period_ends_unix_ms: AtomicU64,
+}
+
+/// Below which number nothing is handed out from memory any more.
+#[derive(Debug, Default)]
+struct Floor {
+    /// Of which period.
+    label: u64,
+    number: u64,
+    /// How many numbers were left out since the period began, and how many were handed out straight from the counter.
+    skipped: u64,
+    beside: u64,
+}
+
+impl Buffer {
+    /// A run is about to be handed out: what is in memory below it, or comes there later, is left out.
+    pub(super) fn pass(&self, run: &Run) {
+        let (label, number) = (Period::to_bits(run.period()), run.first());
+        let ended = {
+            let mut floor = self.floor();
+            if floor.label != label || floor.number < number {
+                (floor.label, floor.number) = (label, number);
+            }
+            let ended = self.queue.end_below(label, number);
+            floor.skipped += ended;
+            floor.beside += run.count().get();
+            ended
+        };
+        if ended > 0 {
+            self.few_left.notify_one();
+        }
+    }
+
+    /// Puts a segment at the end of the queue, unless greater numbers were handed out before: whether it did.
+    fn put(&self, producer: &mut Producer, unused: Unused, label: u64) -> bool {
+        let mut floor = self.floor();
+        if floor.label == label && unused.segment.last() < floor.number {
+            floor.skipped += unused.segment.count().get();
+            return false;
+        }
+        producer.put(unused, label);
+        true
+    }
+
+    /// What is in memory, and what went past it.
+    fn memory(&self, room: Room) -> Memory {
+        let misses = self.misses.load(Ordering::Relaxed);
+        let floor = self.floor();
+        Memory { left: self.queue.left(), room, misses, skipped: floor.skipped, beside: floor.beside }
+    }
+
+    fn floor(&self) -> MutexGuard<'_, Floor> {
+        // A panic elsewhere leaves a floor that is too low at worst, for one run.
+        self.floor.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+pub(super) struct RefillTask {
+    buffer: Arc<Buffer>,
+    producer: Producer,
+    periods: PeriodCounters,
     ahead: Ahead,
     protocol: Protocol,
     range: Range,
@@ -57,7 +124,7 @@ enum Ahead {
 
 /// The first numbers of a period, and the machine that goes on from there.
 struct Reservation {
-    periods: Periods,
+    periods: PeriodCounters,
     protocol: Box<Protocol>,
     segments: Vec<Unused>,
 }
@@ -71,11 +138,11 @@ enum Ending {
     Dropped,
 }
 
-impl Refill {
+impl RefillTask {
     pub(super) fn new(
-        shared: Arc<Shared>,
-        tail: Tail,
-        periods: Periods,
+        buffer: Arc<Buffer>,
+        producer: Producer,
+        periods: PeriodCounters,
         settings: &Settings,
         clock: SharedClock,
         seed: u64,
@@ -83,8 +150,8 @@ impl Refill {
     ) -> Self {
         Self {
             protocol: Protocol::new(settings, seed).sharing(periods.seen()),
-            shared,
-            tail,
+            buffer,
+            producer,
             periods,
             ahead: Ahead::Nothing { try_at_unix_ms: 0 },
             range: settings.range,
@@ -142,20 +209,20 @@ impl Refill {
 
     fn memory(&self) -> Memory {
         // One for what may be put in this step, and one for what it asks for.
-        let room = if self.tail.room() > 1 { Room::Left } else { Room::Full };
-        self.shared.memory(room)
+        let room = if self.producer.room() > 1 { Room::Left } else { Room::Full };
+        self.buffer.memory(room)
     }
 
     async fn idle(&mut self, keep: u64, release: &mut oneshot::Receiver<()>) -> Input {
-        if self.tail.wake_below(keep) < keep {
+        if self.producer.wake_below(keep) < keep {
             return Input::Wake;
         }
         self.take_ahead();
         if self.is_time_to_reserve_ahead() {
             self.reserve_ahead();
         }
-        let shared = Arc::clone(&self.shared);
-        let few_left = timeout(self.look_again_in(LOOK_EVERY_MS), shared.few_left.notified());
+        let buffer = Arc::clone(&self.buffer);
+        let few_left = timeout(self.look_again_in(LOOK_EVERY_MS), buffer.few_left.notified());
         self.wait(few_left, release).await
     }
 
@@ -179,7 +246,7 @@ impl Refill {
     /// Ends the numbers for every thread, at once.
     fn end(&mut self, asked: &Result<(), RecvError>) {
         self.ending = match asked {
-            Ok(()) => Ending::Released(Some(self.shared.line.end())),
+            Ok(()) => Ending::Released(Some(self.buffer.queue.end())),
             Err(_) => Ending::Dropped,
         };
     }
@@ -262,16 +329,16 @@ impl Refill {
         match event {
             Event::Reserved { counter, segment } => {
                 let (unused, label) = (Unused { counter, segment }, Period::to_bits(self.periods.period()));
-                if !self.shared.put(&mut self.tail, unused, label) {
+                if !self.buffer.put(&mut self.producer, unused, label) {
                     return;
                 }
                 self.status.send_modify(SegmentStatus::refilled);
-                self.shared.filled.notify_waiters();
+                self.buffer.filled.notify_waiters();
                 tracing::debug!(first = segment.first(), count = segment.count().get(), "segment reserved");
             }
             Event::Failing { counter } => tracing::warn!(
                 counter = self.describe(counter),
-                left = self.shared.line.left(),
+                left = self.buffer.queue.left(),
                 error = self.status.borrow().waiting.as_deref().unwrap_or_default(),
                 "no numbers can be reserved at this counter; it is left out and asked again"
             ),
@@ -286,7 +353,7 @@ impl Refill {
             Event::Exhausted => {
                 tracing::error!(maximum = self.range.maximum, "every number up to the maximum is used up");
                 self.status.send_modify(|status| status.exhausted = true);
-                self.shared.filled.notify_waiters();
+                self.buffer.filled.notify_waiters();
             }
             Event::WentBack { counter, segment, highest, forgot } => {
                 tell_of_loss(&self.status, &self.describe(counter), segment.first(), highest, forgot);
@@ -320,7 +387,7 @@ impl Refill {
                     highest,
                     "the counter went back and cannot be raised; it is not used again"
                 );
-                self.shared.filled.notify_waiters();
+                self.buffer.filled.notify_waiters();
             }
             Event::GivenBack { count } => tracing::info!(count, "numbers were given back"),
         }
@@ -331,7 +398,7 @@ impl Refill {
     }
 
     fn report(&self) {
-        let left = self.shared.line.left();
+        let left = self.buffer.queue.left();
         let (protocol, range) = (&self.protocol, self.range);
         self.status.send_modify(|status| {
             status.left = left;
@@ -355,32 +422,32 @@ impl Refill {
             // The clock stepped to another period.
             Ahead::Reserved(Reservation { periods: ahead, protocol, segments }) => {
                 tokio::spawn(give_back(*protocol, ahead, segments, self.began).in_current_span());
-                (self.begin_anew(&periods), periods, Vec::new())
+                (self.restart(&periods), periods, Vec::new())
             }
-            Ahead::Nothing { .. } | Ahead::Asking(_) => (self.begin_anew(&periods), periods, Vec::new()),
+            Ahead::Nothing { .. } | Ahead::Asking(_) => (self.restart(&periods), periods, Vec::new()),
         };
         let before = std::mem::replace(&mut self.periods, periods);
         let ended = std::mem::replace(&mut self.protocol, protocol);
-        let unused = self.tail.begin_anew();
+        let unused = self.producer.restart();
         {
-            let mut floor = self.shared.floor();
+            let mut floor = self.buffer.floor();
             (floor.skipped, floor.beside) = (0, 0);
         }
-        self.shared.period_ends_unix_ms.store(self.periods.ends_unix_ms(), Ordering::Relaxed);
+        self.buffer.period_ends_unix_ms.store(self.periods.ends_unix_ms(), Ordering::Relaxed);
         for Unused { counter, segment } in segments {
             self.apply(Event::Reserved { counter, segment });
         }
-        self.status.send_modify(|status| status.begins_anew(&self.periods, self.range));
+        self.status.send_modify(|status| status.restarts(&self.periods, self.range));
         tracing::info!(
             period = self.periods.period().map(|period| period.to_string()),
             "a new period began: numbers restart"
         );
-        let ended = ended.begin_anew(before.counters().len(), self.seed).sharing(before.seen());
+        let ended = ended.restart(before.counters().len(), self.seed).sharing(before.seen());
         tokio::spawn(give_back(ended, before, unused, self.began).in_current_span());
     }
 
-    fn begin_anew(&self, periods: &Periods) -> Protocol {
-        self.protocol.begin_anew(periods.counters().len(), self.seed).sharing(periods.seen())
+    fn restart(&self, periods: &PeriodCounters) -> Protocol {
+        self.protocol.restart(periods.counters().len(), self.seed).sharing(periods.seen())
     }
 
     fn is_time_to_reserve_ahead(&self) -> bool {
@@ -396,7 +463,7 @@ impl Refill {
     fn reserve_ahead(&mut self) {
         self.ahead = Ahead::Nothing { try_at_unix_ms: self.clock.unix_ms() + AHEAD_AGAIN_MS };
         let Some(periods) = self.periods.next() else { return };
-        let protocol = self.begin_anew(&periods);
+        let protocol = self.restart(&periods);
         let (status, began) = (self.status.clone(), self.began);
         let mut asking = JoinSet::new();
         asking.spawn(reserve_ahead(periods, protocol, status, began).in_current_span());
@@ -418,7 +485,7 @@ impl Refill {
 
 /// Reserves the first segment of a period.
 async fn reserve_ahead(
-    periods: Periods,
+    periods: PeriodCounters,
     mut protocol: Protocol,
     status: watch::Sender<SegmentStatus>,
     began: Instant,
@@ -480,7 +547,7 @@ fn input(answer: Result<Reserved, Failure>) -> Input {
 }
 
 /// Gives back what a period that is over has left, or what one that did not begin has.
-async fn give_back(mut protocol: Protocol, periods: Periods, unused: Vec<Unused>, began: Instant) {
+async fn give_back(mut protocol: Protocol, periods: PeriodCounters, unused: Vec<Unused>, began: Instant) {
     let mut input = Input::Release { unused };
     while let Next::Call(Call::GiveBack { unused, timeout_ms }) =
         protocol.step(ms_since(began), Memory::default(), input).next
@@ -536,5 +603,48 @@ pub(super) fn failure_of(error: &StoreError) -> Failure {
     match error.kind() {
         StoreErrorKind::Full => Failure::Full,
         _ => Failure::Failed,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use snowmint_store::Segment;
+
+    use super::*;
+
+    fn numbers(first: u64, count: u64) -> Segment {
+        Segment::new(first, NonZeroU64::MIN, NonZeroU64::new(count).unwrap()).unwrap()
+    }
+
+    /// Goal: a segment that was on its way while greater numbers were handed out is left out, in its own period alone.
+    #[test]
+    fn what_comes_late_is_left_out() {
+        let (queue, mut producer) = SegmentQueue::open();
+        let (few_left, filled, misses) = (Notify::new(), Notify::new(), AtomicU64::new(0));
+        let buffer = Buffer {
+            queue,
+            few_left,
+            filled,
+            misses,
+            floor: Mutex::default(),
+            period_ends_unix_ms: AtomicU64::new(u64::MAX),
+        };
+        let mut put = |first, count, label| {
+            buffer.put(&mut producer, Unused { counter: 0, segment: numbers(first, count) }, label)
+        };
+        assert!(put(1, 10, 0));
+        buffer.pass(&Run::new(numbers(51, 100), None));
+        let left_and_skipped = || {
+            let memory = buffer.memory(Room::Left);
+            (memory.left, memory.skipped)
+        };
+        assert_eq!(left_and_skipped(), (0, 10));
+        assert!(!put(11, 40, 0) && put(151, 10, 0) && put(11, 10, 1), "below, above, another period");
+        assert_eq!(left_and_skipped(), (20, 50));
+        let drawn = buffer.queue.draw(NonZeroU64::MIN).unwrap();
+        assert_eq!(drawn.segment.first(), 151);
+        // An earlier run that comes later changes nothing.
+        buffer.pass(&Run::new(numbers(31, 20), None));
+        assert!(!put(41, 10, 0));
     }
 }

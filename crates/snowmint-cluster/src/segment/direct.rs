@@ -10,18 +10,19 @@ use tokio::sync::{mpsc, oneshot, watch};
 use tokio::time::error::Elapsed;
 use tokio::time::{Instant, sleep, timeout};
 
-use super::periods::Periods;
+use super::batching::{Action, Batching, Health, Order, Outcome, RequestId};
+use super::config::{Mode, SegmentConfig};
+use super::period::PeriodCounters;
+use super::protocol::{Failure, Range};
 use super::refill::{failure_of, stuck, tell_of_loss};
-use super::{Mode, NoNumber, SegmentConfig, SegmentStatus, SharedClock};
-use crate::segment::Run;
-use crate::segment::combine::{Caller, Combiner, Health, Order, Outcome, Task};
-use crate::segment::protocol::{Failure, Range};
+use super::status::{NoNumberError, SegmentStatus};
+use super::{Run, SharedClock};
 
 /// What a caller asks for, and where it waits.
 pub(super) struct Ask {
     pub(super) count: NonZeroU64,
     pub(super) order: Order,
-    pub(super) reply: oneshot::Sender<Result<Vec<Run>, NoNumber>>,
+    pub(super) reply: oneshot::Sender<Result<Vec<Run>, NoNumberError>>,
 }
 
 struct Waiting {
@@ -29,24 +30,24 @@ struct Waiting {
     runs: Vec<Run>,
 }
 
-pub(super) struct Desk {
+pub(super) struct DirectTask {
     mode: Mode,
-    periods: Periods,
-    combiner: Combiner,
+    periods: PeriodCounters,
+    batching: Batching,
     range: Range,
     seed: u64,
     clock: SharedClock,
-    /// The combiner's time runs from here.
+    /// The batching's time runs from here.
     began: Instant,
     status: watch::Sender<SegmentStatus>,
-    waiting: BTreeMap<Caller, Waiting>,
+    waiting: BTreeMap<RequestId, Waiting>,
     callers: u64,
-    told_nearly: bool,
+    reported_nearly_exhausted: bool,
 }
 
-impl Desk {
+impl DirectTask {
     pub(super) fn new(
-        periods: Periods,
+        periods: PeriodCounters,
         config: &SegmentConfig,
         clock: SharedClock,
         seed: u64,
@@ -55,7 +56,7 @@ impl Desk {
         let range = config.range();
         Self {
             mode: config.mode,
-            combiner: combiner(range, seed, &periods),
+            batching: batching(range, seed, &periods),
             periods,
             range,
             seed,
@@ -64,7 +65,7 @@ impl Desk {
             status,
             waiting: BTreeMap::new(),
             callers: 0,
-            told_nearly: false,
+            reported_nearly_exhausted: false,
         }
     }
 
@@ -80,36 +81,36 @@ impl Desk {
             }
             self.forget_gone();
             self.follow_period();
-            match self.combiner.next(self.now_ms()) {
-                Task::Idle => match asks.recv().await {
+            match self.batching.next(self.now_ms()) {
+                Action::Idle => match asks.recv().await {
                     Some(ask) => self.admit(ask),
                     None => return,
                 },
-                Task::Wait(ms) => tokio::select! {
+                Action::Wait(ms) => tokio::select! {
                     ask = asks.recv() => match ask {
                         Some(ask) => self.admit(ask),
                         None => return,
                     },
                     () = sleep(Duration::from_millis(ms)) => {}
                 },
-                Task::Refuse(caller) => self.give(caller, Outcome::Exhausted),
-                Task::GiveUp { caller, highest } => self.give(caller, Outcome::Stuck { highest }),
-                Task::Raise { above, timeout_ms } => self.raise(above, timeout_ms).await,
-                Task::Reserve { count, timeout_ms } => self.reserve(count, timeout_ms).await,
+                Action::Refuse(caller) => self.give(caller, Outcome::Exhausted),
+                Action::GiveUp { caller, highest } => self.give(caller, Outcome::Stuck { highest }),
+                Action::Raise { above, timeout_ms } => self.raise(above, timeout_ms).await,
+                Action::Reserve { count, timeout_ms } => self.reserve(count, timeout_ms).await,
             }
         }
     }
 
     fn admit(&mut self, ask: Ask) {
         self.callers += 1;
-        let caller = Caller(self.callers);
-        self.combiner.ask(caller, ask.count, ask.order);
+        let caller = RequestId(self.callers);
+        self.batching.ask(caller, ask.count, ask.order);
         self.waiting.insert(caller, Waiting { ask, runs: Vec::new() });
     }
 
     fn forget_gone(&mut self) {
         self.waiting.retain(|_, waiting| !waiting.ask.reply.is_closed());
-        self.combiner.keep(|caller| self.waiting.contains_key(&caller));
+        self.batching.keep(|caller| self.waiting.contains_key(&caller));
     }
 
     /// Begins the period of now, if it is another: callers that wait get numbers of it.
@@ -117,13 +118,13 @@ impl Desk {
         let Some(periods) = self.periods.changed(self.clock.unix_ms()) else { return };
         self.periods = periods;
         if self.mode == Mode::Direct {
-            self.status.send_modify(|status| status.begins_anew(&self.periods, self.range));
+            self.status.send_modify(|status| status.restarts(&self.periods, self.range));
         }
-        self.told_nearly = false;
-        self.combiner = combiner(self.range, self.seed, &self.periods);
+        self.reported_nearly_exhausted = false;
+        self.batching = batching(self.range, self.seed, &self.periods);
         for (caller, waiting) in &mut self.waiting {
             waiting.runs.clear();
-            self.combiner.ask(*caller, waiting.ask.count, waiting.ask.order);
+            self.batching.ask(*caller, waiting.ask.count, waiting.ask.order);
         }
     }
 
@@ -137,7 +138,7 @@ impl Desk {
             Err(error) => Ok(Err(error)),
         };
         let answer = self.judged(answer);
-        let (outcomes, health) = self.combiner.answered(self.now_ms(), answer);
+        let (outcomes, health) = self.batching.answered(self.now_ms(), answer);
         self.tell(&*counter, health);
         for (caller, outcome) in outcomes {
             self.give(caller, outcome);
@@ -158,7 +159,7 @@ impl Desk {
         let Some(counter) = self.periods.counters().first().map(Arc::clone) else { return };
         let answer = timeout(Duration::from_millis(timeout_ms), counter.raise_above(above)).await;
         let answer = self.failure(answer);
-        let health = self.combiner.raised(self.now_ms(), answer);
+        let health = self.batching.raised(self.now_ms(), answer);
         self.tell(&*counter, health);
     }
 
@@ -198,7 +199,9 @@ impl Desk {
             status.refilled();
             status.reached(highest, self.range);
         });
-        if self.range.is_nearly_exhausted(highest) && !std::mem::replace(&mut self.told_nearly, true) {
+        if self.range.is_nearly_exhausted(highest)
+            && !std::mem::replace(&mut self.reported_nearly_exhausted, true)
+        {
             tracing::warn!(
                 highest,
                 maximum = self.range.maximum,
@@ -224,7 +227,7 @@ impl Desk {
         }
     }
 
-    fn give(&mut self, caller: Caller, outcome: Outcome) {
+    fn give(&mut self, caller: RequestId, outcome: Outcome) {
         let period = self.periods.period();
         if let (Outcome::Part(part), Some(waiting)) = (outcome, self.waiting.get_mut(&caller)) {
             waiting.runs.push(Run::new(part, period));
@@ -237,8 +240,8 @@ impl Desk {
                 runs.push(Run::new(last, period));
                 Ok(runs)
             }
-            Outcome::Exhausted => Err(NoNumber::Exhausted { maximum: self.range.maximum }),
-            Outcome::NoRoom => Err(NoNumber::NotReady {
+            Outcome::Exhausted => Err(NoNumberError::Exhausted { maximum: self.range.maximum }),
+            Outcome::NoRoom => Err(NoNumberError::NotReady {
                 why: self
                     .status
                     .borrow()
@@ -248,10 +251,10 @@ impl Desk {
             }),
             Outcome::Stuck { highest } => {
                 let counter = self.periods.counters().first().map_or_else(String::new, |it| it.describe());
-                Err(NoNumber::NotReady { why: stuck(&counter, highest) })
+                Err(NoNumberError::NotReady { why: stuck(&counter, highest) })
             }
-            Outcome::TooMany { given } => Err(NoNumber::RunTooLong { count, given }),
-            Outcome::Apart { step } => Err(NoNumber::NotConsecutive { count, step: step.get() }),
+            Outcome::TooMany { given } => Err(NoNumberError::RunTooLong { count, given }),
+            Outcome::Apart { step } => Err(NoNumberError::NotConsecutive { count, step: step.get() }),
         };
         // A caller that went meanwhile loses its numbers.
         let _ = ask.reply.send(answer);
@@ -259,10 +262,10 @@ impl Desk {
 }
 
 /// A machine for the counter of a period.
-fn combiner(range: Range, seed: u64, periods: &Periods) -> Combiner {
-    let combiner = Combiner::new(range, seed);
+fn batching(range: Range, seed: u64, periods: &PeriodCounters) -> Batching {
+    let batching = Batching::new(range, seed);
     match periods.seen() {
-        [received, ..] => combiner.sharing(received.clone()),
-        [] => combiner,
+        [received, ..] => batching.sharing(received.clone()),
+        [] => batching,
     }
 }

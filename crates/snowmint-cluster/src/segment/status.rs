@@ -3,10 +3,9 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use super::periods::{Periods, Received};
-use super::{Mode, SegmentConfig};
-use crate::segment::Period;
-use crate::segment::protocol::Range;
+use super::config::{Mode, SegmentConfig};
+use super::period::{HighWaterMarks, Period, PeriodCounters};
+use super::protocol::Range;
 
 /// What is in memory, and what has happened since the start.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -18,7 +17,7 @@ pub struct SegmentStatus {
     pub lasts: Option<Duration>,
     /// The demand measured, in numbers a second.
     pub demand_per_second: u64,
-    /// The greatest number reserved so far, 0 before the first; also by earlier ones with the same [`Received`](super::Received).
+    /// The greatest number reserved so far, 0 before the first; also by earlier ones with the same [`HighWaterMarks`](super::HighWaterMarks).
     pub highest: u64,
     /// The same for the previous, the current and the next period, where numbers restart with each; without those of which
     /// no number is reserved. Numbers of the next period are reserved shortly before it begins.
@@ -52,7 +51,7 @@ pub struct SegmentStatus {
 }
 
 impl SegmentStatus {
-    pub(super) fn at_start(config: &SegmentConfig, periods: &Periods) -> Self {
+    pub(super) fn at_start(config: &SegmentConfig, periods: &PeriodCounters) -> Self {
         Self {
             maximum: config.maximum,
             size: *config.sizes.start(),
@@ -83,7 +82,7 @@ impl SegmentStatus {
         self.waiting = None;
     }
 
-    pub(super) fn begins_anew(&mut self, periods: &Periods, range: Range) {
+    pub(super) fn restarts(&mut self, periods: &PeriodCounters, range: Range) {
         self.period = periods.period();
         self.highest = periods.highest();
         self.used = range.used(self.highest);
@@ -98,7 +97,7 @@ impl SegmentStatus {
     }
 
     /// Takes what was received, which is known before a number of it is used.
-    pub(super) fn received(&mut self, received: &[Received], range: Range) {
+    pub(super) fn received(&mut self, received: &[HighWaterMarks], range: Range) {
         let highest = |period| {
             let highest = received.iter().map(|received| received.highest(period)).max();
             highest.unwrap_or(0).min(range.maximum)
@@ -109,9 +108,9 @@ impl SegmentStatus {
         self.highest_by_period = numbers.filter(|(_, highest)| *highest > 0).collect();
     }
 
-    pub(super) fn no_number(&self, mode: Mode) -> NoNumber {
+    pub(super) fn no_number(&self, mode: Mode) -> NoNumberError {
         if self.exhausted {
-            return NoNumber::Exhausted { maximum: self.maximum };
+            return NoNumberError::Exhausted { maximum: self.maximum };
         }
         let why = match (mode, &self.waiting) {
             (_, Some(why)) => why.clone(),
@@ -119,14 +118,14 @@ impl SegmentStatus {
             (Mode::Cached, None) if self.refills == 0 => "the first are being reserved".to_owned(),
             (Mode::Cached, None) => "they are used faster than they are reserved".to_owned(),
         };
-        NoNumber::NotReady { why }
+        NoNumberError::NotReady { why }
     }
 }
 
 /// Why there is no number now.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
-pub enum NoNumber {
+pub enum NoNumberError {
     /// None is in memory; waiting may help.
     #[error("no number is ready: {why}")]
     NotReady {

@@ -1,4 +1,4 @@
-//! Numbers in memory: segments in a line, drawn from by any number of threads without a lock.
+//! Numbers in memory: segments in a queue, drawn from by any number of threads without a lock.
 //! Budget of a draw: one `fetch_add` and a few loads of what is seldom written; no clock, no allocation.
 //!
 //! ```text
@@ -7,10 +7,10 @@
 //!              ▲ cursor
 //! ```
 //!
-//! The segment of turn `t` is in place `t % ROOM`. A place is used again once `current` has left its turn.
+//! The segment of turn `t` is in slot `t % ROOM`. A slot is used again once `current` has left its turn.
 //!
 //! - Whoever draws only ever moves a cursor up, by an atomic step on that one word: no number is drawn twice.
-//! - A draw counts only if the place is still of the turn that was current. A thread that slept while its place was
+//! - A draw counts only if the slot is still of the turn that was current. A thread that slept while its slot was
 //!   used again finds another turn there, and tries anew: what its step took from the later segment is lost.
 //! - `current` only grows, and leaves a turn only once its cursor has passed the end. So whoever draws after another
 //!   draw returned finds the same segment further on, or a later one: numbers grow as long as the segments' do.
@@ -26,26 +26,26 @@ use super::sync::{AtomicU64, Ordering, ROOM, fence};
 const ENDED: u64 = 1 << 63;
 /// A mark that no draw passes.
 const NO_MARK: u64 = u64::MAX;
-/// The turn of a place whose segment is being put.
+/// The turn of a slot whose segment is being put.
 const NO_TURN: u64 = u64::MAX;
 
 /// Where one segment after another is, each for its turn.
 #[derive(Debug)]
-struct Place {
+struct Slot {
     /// How many numbers are drawn, or more once they all are.
-    cursor: Hot,
-    segment: Shown,
+    cursor: Padded,
+    segment: Content,
 }
 
 /// On cache lines of its own: threads that draw write nothing else.
 #[derive(Debug)]
 #[repr(align(128))]
-struct Hot(AtomicU64);
+struct Padded(AtomicU64);
 
 /// What is written by the driver alone, seldom, and read for every draw.
 #[derive(Debug)]
 #[repr(align(128))]
-struct Shown {
+struct Content {
     /// Which segment this is. Looked at before and after the rest is read.
     turn: AtomicU64,
     first: AtomicU64,
@@ -65,7 +65,7 @@ pub(super) struct Drawn {
     pub(super) segment: Segment,
     /// What was put with it.
     pub(super) label: u64,
-    pub(super) passed_mark: bool,
+    pub(super) wakes_producer: bool,
 }
 
 /// Numbers that nobody drew, and the counter they are from.
@@ -88,10 +88,10 @@ enum Draw {
     Absent,
 }
 
-impl Place {
+impl Slot {
     fn new() -> Self {
         let zero = || AtomicU64::new(0);
-        let segment = Shown {
+        let segment = Content {
             turn: AtomicU64::new(NO_TURN),
             first: zero(),
             step: zero(),
@@ -100,7 +100,7 @@ impl Place {
             counter: zero(),
             mark: zero(),
         };
-        Self { cursor: Hot(zero()), segment }
+        Self { cursor: Padded(zero()), segment }
     }
 
     fn is_of(&self, turn: u64) -> bool {
@@ -139,13 +139,13 @@ impl Place {
         }
     }
 
-    /// The numbers that a step of the cursor took, if the place is of this turn; `None` for 0 of them.
+    /// The numbers that a step of the cursor took, if the slot is of this turn; `None` for 0 of them.
     #[inline]
     fn drawn(&self, turn: u64, index: u64, count: u64) -> Option<Draw> {
         let drawn = self.part(index, count).map(|segment| {
             let label = self.segment.label.load(Ordering::Relaxed);
             let mark = self.segment.mark.load(Ordering::Relaxed);
-            Draw::Drawn(Drawn { segment, label, passed_mark: index < mark && mark <= index + count })
+            Draw::Drawn(Drawn { segment, label, wakes_producer: index < mark && mark <= index + count })
         });
         // What was read above was of this turn if the turn is still the same.
         fence(Ordering::Acquire);
@@ -213,25 +213,25 @@ impl Place {
 
 /// The end of a line that numbers are drawn from.
 #[derive(Debug)]
-pub(super) struct Line {
-    current: Hot,
-    places: Vec<Place>,
+pub(super) struct SegmentQueue {
+    current: Padded,
+    slots: Vec<Slot>,
 }
 
 /// The end of a line where segments are put; there is one for a line.
 #[derive(Debug)]
-pub(super) struct Tail {
-    line: Arc<Line>,
+pub(super) struct Producer {
+    queue: Arc<SegmentQueue>,
     /// The turn of the next segment.
     next: u64,
 }
 
-impl Line {
+impl SegmentQueue {
     /// A line without numbers, and its end.
-    pub(super) fn open() -> (Arc<Self>, Tail) {
-        let places = (0..ROOM).map(|_| Place::new()).collect();
-        let line = Arc::new(Self { current: Hot(AtomicU64::new(0)), places });
-        (Arc::clone(&line), Tail { line, next: 0 })
+    pub(super) fn open() -> (Arc<Self>, Producer) {
+        let slots = (0..ROOM).map(|_| Slot::new()).collect();
+        let queue = Arc::new(Self { current: Padded(AtomicU64::new(0)), slots });
+        (Arc::clone(&queue), Producer { queue, next: 0 })
     }
 
     #[inline]
@@ -240,8 +240,8 @@ impl Line {
     }
 
     #[inline]
-    fn place(&self, turn: u64) -> &Place {
-        &self.places[(turn % ROOM) as usize]
+    fn slot(&self, turn: u64) -> &Slot {
+        &self.slots[(turn % ROOM) as usize]
     }
 
     /// Up to `count` numbers of one segment, or `None` where there are none.
@@ -249,7 +249,7 @@ impl Line {
     pub(super) fn draw(&self, count: NonZeroU64) -> Option<Drawn> {
         loop {
             let turn = self.current();
-            match self.place(turn).draw(turn, count) {
+            match self.slot(turn).draw(turn, count) {
                 Draw::Drawn(drawn) => return Some(drawn),
                 Draw::Spent | Draw::TooFew => self.leave(turn),
                 Draw::Absent if self.current() == turn => return None,
@@ -263,20 +263,20 @@ impl Line {
     pub(super) fn draw_whole(&self, count: NonZeroU64) -> Option<Drawn> {
         loop {
             let turn = self.current();
-            let place = self.place(turn);
-            if place.is_of(turn) && place.step() > 1 && count > NonZeroU64::MIN {
+            let slot = self.slot(turn);
+            if slot.is_of(turn) && slot.step() > 1 && count > NonZeroU64::MIN {
                 return None;
             }
-            match place.draw_whole(turn, count) {
+            match slot.draw_whole(turn, count) {
                 Draw::Drawn(drawn) => return Some(drawn),
                 Draw::Spent => self.leave(turn),
                 Draw::TooFew => {
-                    let next_has_them = self.place(turn + 1).is_whole(turn + 1, count);
-                    if !(next_has_them && place.is_whole(turn, count)) {
+                    let next_has_them = self.slot(turn + 1).is_whole(turn + 1, count);
+                    if !(next_has_them && slot.is_whole(turn, count)) {
                         return None;
                     }
                     // All that is left, and no more than that: the cursor only moves up.
-                    let _ = place.draw(turn, NonZeroU64::MAX);
+                    let _ = slot.draw(turn, NonZeroU64::MAX);
                 }
                 Draw::Absent if self.current() == turn => return None,
                 Draw::Absent => {}
@@ -287,8 +287,8 @@ impl Line {
     /// From one number to the next in the segment of now; `None` where there is none.
     pub(super) fn step(&self) -> Option<NonZeroU64> {
         let turn = self.current();
-        let place = self.place(turn);
-        if place.is_of(turn) { NonZeroU64::new(place.step()) } else { None }
+        let slot = self.slot(turn);
+        if slot.is_of(turn) { NonZeroU64::new(slot.step()) } else { None }
     }
 
     /// Goes on from a segment that is spent, to the next one or to where it will be.
@@ -298,24 +298,24 @@ impl Line {
         let _ = self.current.0.compare_exchange(turn, turn + 1, Ordering::AcqRel, Ordering::Relaxed);
     }
 
-    /// The places of the segments from the current one on.
-    fn ahead(&self) -> impl DoubleEndedIterator<Item = &Place> {
+    /// The slots of the segments from the current one on.
+    fn ahead(&self) -> impl DoubleEndedIterator<Item = &Slot> {
         let turns = self.current()..;
-        let places: Vec<&Place> =
-            turns.map_while(|turn| Some(self.place(turn)).filter(|it| it.is_of(turn))).collect();
-        places.into_iter()
+        let slots: Vec<&Slot> =
+            turns.map_while(|turn| Some(self.slot(turn)).filter(|it| it.is_of(turn))).collect();
+        slots.into_iter()
     }
 
     /// How many numbers are in memory.
     pub(super) fn left(&self) -> u64 {
-        self.ahead().map(Place::left).sum()
+        self.ahead().map(Slot::left).sum()
     }
 
     /// Ends the segments whose numbers all lie below one, of those with this label: how many were left of them. Whoever
     /// draws after it gets greater numbers. Not while a segment is being put.
     pub(super) fn end_below(&self, label: u64, number: u64) -> u64 {
-        let below = |place: &&Place| place.label() == label && place.last().is_some_and(|last| last < number);
-        let ended = self.ahead().filter(below).filter_map(Place::end);
+        let below = |slot: &&Slot| slot.label() == label && slot.last().is_some_and(|last| last < number);
+        let ended = self.ahead().filter(below).filter_map(Slot::end);
         ended.map(|unused| unused.segment.count().get()).sum()
     }
 
@@ -323,24 +323,24 @@ impl Line {
     pub(super) fn end(&self) -> Vec<Unused> {
         // The newest first: a number of it that was drawn after an older one has ended would keep that from being
         // given back.
-        let mut unused: Vec<Unused> = self.ahead().rev().filter_map(Place::end).collect();
+        let mut unused: Vec<Unused> = self.ahead().rev().filter_map(Slot::end).collect();
         unused.reverse();
         unused
     }
 }
 
-impl Tail {
+impl Producer {
     /// For how many segments there is room.
     pub(super) fn room(&self) -> u64 {
         // Nobody goes beyond the turn of the next segment.
-        ROOM - (self.next - self.line.current())
+        ROOM - (self.next - self.queue.current())
     }
 
-    /// Puts a segment at the end of the line, with a word that comes with each of its numbers; without room the
+    /// Puts a segment at the end of the queue, with a word that comes with each of its numbers; without room the
     /// numbers are lost.
     pub(super) fn put(&mut self, unused: Unused, label: u64) {
         if self.room() > 0 {
-            self.line.place(self.next).put(self.next, unused, label);
+            self.queue.slot(self.next).put(self.next, unused, label);
             self.next += 1;
         }
     }
@@ -349,21 +349,21 @@ impl Tail {
     /// nobody may wake it.
     pub(super) fn wake_below(&self, keep: u64) -> u64 {
         let mut after = 0;
-        for place in self.line.ahead().rev() {
-            let mark = match (place.len() + after + 1).saturating_sub(keep) {
-                mark if mark > place.len() => NO_MARK,
+        for slot in self.queue.ahead().rev() {
+            let mark = match (slot.len() + after + 1).saturating_sub(keep) {
+                mark if mark > slot.len() => NO_MARK,
                 mark => mark.max(1),
             };
-            place.segment.mark.store(mark, Ordering::Relaxed);
-            after += place.len();
+            slot.segment.mark.store(mark, Ordering::Relaxed);
+            after += slot.len();
         }
-        self.line.left()
+        self.queue.left()
     }
 
     /// Ends the line's segments and goes on with none: what was left, oldest first.
-    pub(super) fn begin_anew(&mut self) -> Vec<Unused> {
-        let unused = self.line.end();
-        self.line.current.0.fetch_max(self.next, Ordering::AcqRel);
+    pub(super) fn restart(&mut self) -> Vec<Unused> {
+        let unused = self.queue.end();
+        self.queue.current.0.fetch_max(self.next, Ordering::AcqRel);
         unused
     }
 }

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use snowmint_store::{Counter, MAX_NUMBER};
 
-use crate::segment::protocol::{Range, Settings};
+use super::protocol::{Range, Settings};
 
 /// The largest size that may be set.
 const MAX_SIZE: u64 = 1 << 40;
