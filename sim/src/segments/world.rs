@@ -6,7 +6,7 @@ use std::num::NonZeroU64;
 
 use fastrand::Rng;
 use snowmint_cluster::segment::Unused;
-use snowmint_cluster::segment::batching::{Action, Health, Order, Outcome, RequestId};
+use snowmint_cluster::segment::batching::{Action, Order, Outcome, RequestId};
 use snowmint_cluster::segment::protocol::{Call, Event, Failure, Input, Next};
 use snowmint_store::{Mark, Segment};
 
@@ -172,8 +172,9 @@ impl<'a> World<'a> {
                 self.serve(index);
             }
             Answer::Reserved(answer) if self.direct => {
-                let (outcomes, health) = self.nodes[index].batching.answered(self.now_ms, answer);
-                self.history.report.went_back += u64::from(matches!(health, Some(Health::WentBack { .. })));
+                let (outcomes, events) = self.nodes[index].batching.answered(self.now_ms, answer);
+                let went_back = events.iter().any(|event| matches!(event, Event::WentBack { .. }));
+                self.history.report.went_back += u64::from(went_back);
                 self.hand_out(index, outcomes);
                 self.serve(index);
             }
@@ -209,7 +210,7 @@ impl<'a> World<'a> {
             let node = &mut self.nodes[index];
             let caller = node.caller(now_ms);
             let order = if count.get() > 4 { Order::Consecutive } else { Order::Any };
-            node.batching.ask(caller, count, order);
+            node.batching.request(caller, count, order);
             self.serve(index);
             return;
         }

@@ -255,7 +255,7 @@ fn a_file_is_reloaded() {
     write("[namespaces.a]\nscheme = \"segment\"\nstripe = \"3/2\"\n");
     server.hang_up();
     let log = server.log_with("nothing was reloaded", PATIENCE);
-    assert_says(&log, &["ns.toml: line 3: there is no stripe 3 of 2"]);
+    assert_says(&log, &["ns.toml: line 3: invalid stripe 3/2"]);
     assert_eq!(text("a"), Reply::Bulk("A2".to_owned()));
 
     write("[namespaces.a]\nscheme = \"segment\"\ntext = \"B{number}\"\n[namespaces.b]\nscheme = \"ulid\"\n");

@@ -311,7 +311,7 @@ mod tests {
         for (bad, words) in [
             ("", "is no source"),
             ("orders", "is no source"),
-            ("3/2 mysql://h/ids", "there is no stripe 3 of 2"),
+            ("3/2 mysql://h/ids", "invalid stripe 3/2"),
             ("mysql://localhost/ids?shared=no", "expected shared=yes"),
             ("mysql://u:hunter2@h/ids", "SNOWMINT_STORE_PASSWORD"),
             ("leaf:mysql://u:hunter2@h/ids?tag=a", "?password_file=PATH"),

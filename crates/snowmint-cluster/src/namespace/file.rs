@@ -162,7 +162,7 @@ mod tests {
     fn what_is_wrong_is_told_with_its_line() {
         let tail = "\n[namespaces.b]\nscheme = 'uuid7'\n";
         for (text, wanted) in [
-            ("[namespaces.a]\nscheme = 'segment'\nstripe = '3/2'", "line 3: there is no stripe 3 of 2"),
+            ("[namespaces.a]\nscheme = 'segment'\nstripe = '3/2'", "line 3: invalid stripe 3/2"),
             ("[namespaces.a]\nscheme = 'segment'\nsteps = 5", "line 3: unknown field `steps`"),
             ("[namespaces.a]\nscheme = 'flake'", "line 1: there is no scheme `flake`: there are snowflake"),
             (
@@ -177,8 +177,11 @@ mod tests {
                 "[namespaces.a]\nscheme = 'snowflake'\nsequence_start = 'random(0)'",
                 "line 3: `random(0)` is no start of a sequence",
             ),
-            ("[namespaces.a]\nscheme = 'segment'\nsize_min = 0", "line 1: segments of 0 to"),
-            ("[namespaces.a]\nscheme = 'segment'\nstart = 5\nmaximum = 4", "line 1: numbers from 5 to 4"),
+            ("[namespaces.a]\nscheme = 'segment'\nsize_min = 0", "line 1: invalid segment sizes 0 to"),
+            (
+                "[namespaces.a]\nscheme = 'segment'\nstart = 5\nmaximum = 4",
+                "line 1: invalid range of numbers 5 to 4",
+            ),
             ("[namespaces.a]\nscheme = 'segment'\nreset = 'weekly'", "line 3: invalid reset period `weekly`"),
             ("[namespaces.a]\nscheme = 'segment'\nreset = 'daily'", "add {date}"),
             ("[namespaces.a]\nscheme = 'segment'\nmode = 'fast'", "line 3: unknown variant `fast`"),

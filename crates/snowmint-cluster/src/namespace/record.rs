@@ -256,7 +256,7 @@ mod tests {
             (r#"{"scheme":"snowflake"}"#, "pins no layout"),
             (r#"{"scheme":"later"}"#, "there is no scheme `later`"),
             (r#"{"scheme":"segment","shuffle":"x"}"#, "unknown field `shuffle`"),
-            (r#"{"scheme":"segment","stripe":"3/2"}"#, "no stripe 3 of 2"),
+            (r#"{"scheme":"segment","stripe":"3/2"}"#, "invalid stripe 3/2"),
             (r#"{"scheme":"segment","sequence_start":"zero"}"#, "no meaning for scheme segment"),
             (r#"{"scheme":"segment","dropped":"yesterday"}"#, "is not an instant"),
             (r#"{"scheme":"segment","numbers":[{"remainder":2,"delta":2}]}"#, "invalid remainder 2"),

@@ -1,4 +1,4 @@
-//! What a source of numbers is told, checked before anything is asked of the store.
+//! The configuration of a source of numbers, checked before the first store call.
 
 use std::num::NonZeroU64;
 use std::ops::RangeInclusive;
@@ -15,18 +15,18 @@ const TARGETS: RangeInclusive<Duration> = Duration::from_millis(10)..=Duration::
 const MAX_RESERVE: Duration = Duration::from_hours(24);
 const MAX_PATIENCE: Duration = Duration::from_hours(1);
 
-/// How numbers are handed out.
+/// Where a source takes numbers from.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub enum Mode {
-    /// From segments in memory: fast, unique, growing on each node. Numbers in memory are lost in a crash.
+    /// From segments in memory: fast and unique, and increasing on each node. A crash loses the numbers in memory.
     #[default]
     Cached,
-    /// From the store, each time: strictly growing over all nodes. Callers of one process that ask at the same time
-    /// share one call.
+    /// From the store, each time: strictly increasing over all nodes. Callers of one process that wait at the same time share
+    /// one store call.
     Direct,
 }
 
-/// How [`Segments`](super::Segments) reserves numbers and hands them out.
+/// The settings of [`Segments`](super::Segments).
 ///
 /// # Examples
 ///
@@ -55,8 +55,8 @@ impl Default for SegmentConfig {
 }
 
 impl SegmentConfig {
-    /// Numbers from 1, from memory; segments of 1000 to 10 million that last about 30 s; a reserve for 30 s without
-    /// the store.
+    /// Returns the defaults: cached numbers from 1, segments of 1000 to 10 million numbers that last about 30 s, and a reserve
+    /// for a store outage of 30 s.
     pub const fn new() -> Self {
         Self {
             mode: Mode::Cached,
@@ -69,56 +69,56 @@ impl SegmentConfig {
         }
     }
 
-    /// How numbers are handed out.
+    /// Sets where numbers are taken from.
     pub const fn mode(mut self, mode: Mode) -> Self {
         self.mode = mode;
         self
     }
 
-    /// The smallest and the largest size of a segment, in numbers, from 1 to 2^40. The first is of the size that the
-    /// counter suggests, or else the smallest. What is in memory when a process crashes is lost.
+    /// Sets the smallest and the largest size of a segment, in numbers, from 1 to 2^40.
+    ///
+    /// The first segment has the size that the counter suggests, or else the smallest. A crash loses the numbers in memory.
     pub const fn sizes(mut self, sizes: RangeInclusive<u64>) -> Self {
         self.sizes = sizes;
         self
     }
 
-    /// How long a segment should last, 10 ms to a day: the size doubles when one is spent in under half of it, and
-    /// halves when one lasts over twice of it.
+    /// Sets how long a segment should last, from 10 ms to a day.
+    ///
+    /// The size doubles when a segment is spent in less than half of this, and halves when one lasts more than twice this.
     pub const fn target(mut self, target: Duration) -> Self {
         self.target = target;
         self
     }
 
-    /// How long the store may be away with no effect, at the demand measured; at most a day. The numbers in memory
-    /// last 8 s longer than that, which is what it may take to notice that the store is back. With 0 there is one whole
-    /// segment besides the one in use.
+    /// Sets the store outage that callers do not notice at the measured demand, at most a day.
     ///
-    /// At most 16 segments of the largest size are kept.
+    /// The numbers in memory last 8 s longer than this, as it may take that long to notice that the store is back. With 0,
+    /// memory holds one whole segment besides the current one. It never holds more than 16 segments of the largest size.
     pub const fn reserve(mut self, reserve: Duration) -> Self {
         self.reserve = reserve;
         self
     }
 
-    /// The smallest number to hand out: a counter that is below it is moved on.
+    /// Sets the smallest number to hand out: a counter below it is raised.
     pub const fn first(mut self, first: u64) -> Self {
         self.first = first;
         self
     }
 
-    /// The greatest number to hand out, at most [`MAX_NUMBER`].
+    /// Sets the greatest number to hand out, at most [`MAX_NUMBER`].
     pub const fn maximum(mut self, maximum: u64) -> Self {
         self.maximum = maximum;
         self
     }
 
-    /// How long [`take`](super::Segments::take) waits for numbers before it says why there are none; at most an
-    /// hour.
+    /// Sets how long [`take`](super::Segments::take) waits for numbers before it fails; at most an hour.
     pub const fn patience(mut self, patience: Duration) -> Self {
         self.patience = patience;
         self
     }
 
-    /// Whether it can be used.
+    /// Checks that every value is in range.
     ///
     /// # Errors
     ///
@@ -170,12 +170,12 @@ impl SegmentConfig {
         }
     }
 
-    /// Whether numbers may come straight from a store or counter, by how much it may lose and what it is called.
+    /// Checks that direct mode works with a store or counter, given how much it may lose and its description.
     ///
     /// # Errors
     ///
-    /// [`SegmentConfigError::DirectMayLose`] for one that may lose what it acknowledged: each number would have to wait
-    /// until its reservation has settled.
+    /// [`SegmentConfigError::DirectMayLose`] if it may lose acknowledged writes: each number would have to wait until its
+    /// reservation has settled.
     pub fn check_direct(may_lose: Duration, described: &str) -> Result<(), SegmentConfigError> {
         if may_lose.is_zero() {
             return Ok(());
@@ -184,18 +184,18 @@ impl SegmentConfig {
     }
 }
 
-/// Fresh random bits: nodes that fail together do not come back together.
+/// A random seed for waits, so that nodes that failed together do not retry together.
 pub(super) fn random_seed() -> Result<u64, SegmentConfigError> {
     getrandom::u64().map_err(|error| SegmentConfigError::Randomness(error.to_string()))
 }
 
-/// Why numbers cannot be handed out as asked.
+/// An invalid configuration of a source of numbers.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum SegmentConfigError {
     /// The sizes are out of range.
     #[error(
-        "segments of {smallest} to {largest} numbers are out of range: take sizes from 1 to {MAX_SIZE}, the smaller first"
+        "invalid segment sizes {smallest} to {largest}: expected numbers from 1 to {MAX_SIZE}, the smaller one first"
     )]
     Sizes {
         /// The smallest size.
@@ -204,20 +204,20 @@ pub enum SegmentConfigError {
         largest: u64,
     },
     /// The target is too short or too long.
-    #[error("segments cannot be made to last {target:?}: take {:?} to {:?}", TARGETS.start(), TARGETS.end())]
+    #[error("invalid segment target {target:?}: expected {:?} to {:?}", TARGETS.start(), TARGETS.end())]
     Target {
         /// The target.
         target: Duration,
     },
     /// The reserve is too long.
-    #[error("a reserve for {reserve:?} is too long: take {MAX_RESERVE:?} at most")]
+    #[error("invalid segment reserve {reserve:?}: expected at most {MAX_RESERVE:?}")]
     Reserve {
         /// The reserve.
         reserve: Duration,
     },
     /// The first or the greatest number is out of range.
     #[error(
-        "numbers from {first} to {maximum} are out of range: the greatest is {MAX_NUMBER} at most, and the first not above it"
+        "invalid range of numbers {first} to {maximum}: expected a maximum of at most {MAX_NUMBER}, and a start not above it"
     )]
     Maximum {
         /// The first number.
@@ -226,24 +226,24 @@ pub enum SegmentConfigError {
         maximum: u64,
     },
     /// The patience is too long.
-    #[error("a patience of {patience:?} is too long: take {MAX_PATIENCE:?} at most")]
+    #[error("invalid patience {patience:?}: expected at most {MAX_PATIENCE:?}")]
     Patience {
         /// The patience.
         patience: Duration,
     },
-    /// There is nothing to reserve numbers from.
-    #[error("no counter is given: numbers are reserved from at least one")]
+    /// There is no counter.
+    #[error("missing counter: expected at least one to reserve numbers from")]
     NoCounter,
-    /// Numbers of several stripes do not grow in the order they are asked for.
+    /// Direct mode has several counters, whose numbers do not increase over all nodes.
     #[error(
-        "{counters} counters cannot make numbers that grow over all nodes: direct mode takes exactly one counter, \
-         cached mode takes several"
+        "invalid number of counters {counters} for direct mode: expected 1, as numbers of several counters do not increase \
+         over all nodes; use one counter, or cached mode"
     )]
     DirectOverStripes {
-        /// How many were given.
+        /// The number of counters.
         counters: usize,
     },
-    /// The store may lose what it acknowledged.
+    /// The store may lose acknowledged writes.
     #[error(
         "direct mode needs a store that keeps what it acknowledged, and {counter} may lose the writes of the last \
          {may_lose:?}: use cached mode, or another store; or set may_lose=0 if this one loses nothing"
@@ -251,10 +251,10 @@ pub enum SegmentConfigError {
     DirectMayLose {
         /// The counter.
         counter: String,
-        /// How much it may lose.
+        /// How long before a failover the lost writes may have been made.
         may_lose: Duration,
     },
-    /// The system gave no random bits.
-    #[error("the system gave no random bits: {0}")]
+    /// The system's random number generator failed.
+    #[error("the system's random number generator failed: {0}")]
     Randomness(String),
 }

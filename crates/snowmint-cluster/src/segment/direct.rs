@@ -1,4 +1,5 @@
-//! The task that asks a counter for callers who wait: in direct mode for all, in cached mode for long runs.
+//! Numbers straight from a counter: all numbers in direct mode, and long runs of consecutive numbers in cached mode.
+//! The task performs the calls that [`Batching`] decides on and hands the numbers to the callers that wait.
 
 use std::collections::BTreeMap;
 use std::num::NonZeroU64;
@@ -6,27 +7,26 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use snowmint_store::{Counter, Segment, StoreError, StoreErrorKind, reserve_settled};
-use tokio::sync::{mpsc, oneshot, watch};
-use tokio::time::error::Elapsed;
+use tokio::sync::{mpsc, oneshot};
 use tokio::time::{Instant, sleep, timeout};
 
-use super::batching::{Action, Batching, Health, Order, Outcome, RequestId};
+use super::batching::{Action, Batching, Order, Outcome, RequestId};
 use super::config::{Mode, SegmentConfig};
 use super::period::PeriodCounters;
-use super::protocol::{Failure, Range};
-use super::refill::{failure_of, stuck, tell_of_loss};
-use super::status::{NoNumberError, SegmentStatus};
+use super::protocol::Range;
+use super::status::{NoNumberError, Reporter, stuck};
 use super::{Run, SharedClock};
 
-/// What a caller asks for, and where it waits.
-pub(super) struct Ask {
+/// What a caller requests, and where it waits for the answer.
+pub(super) struct Request {
     pub(super) count: NonZeroU64,
     pub(super) order: Order,
     pub(super) reply: oneshot::Sender<Result<Vec<Run>, NoNumberError>>,
 }
 
+/// A request that was admitted, and the numbers that it has got so far.
 struct Waiting {
-    ask: Ask,
+    request: Request,
     runs: Vec<Run>,
 }
 
@@ -37,12 +37,11 @@ pub(super) struct DirectTask {
     range: Range,
     seed: u64,
     clock: SharedClock,
-    /// The batching's time runs from here.
+    /// The time of `batching` starts here.
     began: Instant,
-    status: watch::Sender<SegmentStatus>,
+    reporter: Reporter,
     waiting: BTreeMap<RequestId, Waiting>,
-    callers: u64,
-    reported_nearly_exhausted: bool,
+    last_id: u64,
 }
 
 impl DirectTask {
@@ -51,7 +50,7 @@ impl DirectTask {
         config: &SegmentConfig,
         clock: SharedClock,
         seed: u64,
-        status: watch::Sender<SegmentStatus>,
+        reporter: Reporter,
     ) -> Self {
         let range = config.range();
         Self {
@@ -62,10 +61,9 @@ impl DirectTask {
             seed,
             clock,
             began: Instant::now(),
-            status,
+            reporter,
             waiting: BTreeMap::new(),
-            callers: 0,
-            reported_nearly_exhausted: false,
+            last_id: 0,
         }
     }
 
@@ -73,63 +71,67 @@ impl DirectTask {
         u64::try_from(self.began.elapsed().as_millis()).unwrap_or(u64::MAX)
     }
 
-    /// Runs until nobody can ask any more.
-    pub(super) async fn run(mut self, mut asks: mpsc::Receiver<Ask>) {
+    /// Runs until no caller is left that could request numbers.
+    pub(super) async fn run(mut self, mut requests: mpsc::Receiver<Request>) {
         loop {
-            while let Ok(ask) = asks.try_recv() {
-                self.admit(ask);
+            while let Ok(request) = requests.try_recv() {
+                self.admit(request);
             }
-            self.forget_gone();
+            self.drop_cancelled();
             self.follow_period();
             match self.batching.next(self.now_ms()) {
-                Action::Idle => match asks.recv().await {
-                    Some(ask) => self.admit(ask),
+                Action::Idle => match requests.recv().await {
+                    Some(request) => self.admit(request),
                     None => return,
                 },
                 Action::Wait(ms) => tokio::select! {
-                    ask = asks.recv() => match ask {
-                        Some(ask) => self.admit(ask),
+                    request = requests.recv() => match request {
+                        Some(request) => self.admit(request),
                         None => return,
                     },
                     () = sleep(Duration::from_millis(ms)) => {}
                 },
-                Action::Refuse(caller) => self.give(caller, Outcome::Exhausted),
-                Action::GiveUp { caller, highest } => self.give(caller, Outcome::Stuck { highest }),
+                Action::Refuse(id) => self.give(id, Outcome::Exhausted),
+                Action::GiveUp { id, highest } => self.give(id, Outcome::Stuck { highest }),
                 Action::Raise { above, timeout_ms } => self.raise(above, timeout_ms).await,
                 Action::Reserve { count, timeout_ms } => self.reserve(count, timeout_ms).await,
             }
         }
     }
 
-    fn admit(&mut self, ask: Ask) {
-        self.callers += 1;
-        let caller = RequestId(self.callers);
-        self.batching.ask(caller, ask.count, ask.order);
-        self.waiting.insert(caller, Waiting { ask, runs: Vec::new() });
+    fn admit(&mut self, request: Request) {
+        self.last_id += 1;
+        let id = RequestId(self.last_id);
+        self.batching.request(id, request.count, request.order);
+        self.waiting.insert(id, Waiting { request, runs: Vec::new() });
     }
 
-    fn forget_gone(&mut self) {
-        self.waiting.retain(|_, waiting| !waiting.ask.reply.is_closed());
-        self.batching.keep(|caller| self.waiting.contains_key(&caller));
+    fn drop_cancelled(&mut self) {
+        self.waiting.retain(|_, waiting| !waiting.request.reply.is_closed());
+        self.batching.retain(|id| self.waiting.contains_key(&id));
     }
 
-    /// Begins the period of now, if it is another: callers that wait get numbers of it.
+    /// Begins the current period, if it is another one: callers that wait get its numbers.
     fn follow_period(&mut self) {
         let Some(periods) = self.periods.changed(self.clock.unix_ms()) else { return };
         self.periods = periods;
         if self.mode == Mode::Direct {
-            self.status.send_modify(|status| status.restarts(&self.periods, self.range));
+            self.reporter.restarted(&self.periods);
         }
-        self.reported_nearly_exhausted = false;
         self.batching = batching(self.range, self.seed, &self.periods);
-        for (caller, waiting) in &mut self.waiting {
+        for (id, waiting) in &mut self.waiting {
             waiting.runs.clear();
-            self.batching.ask(*caller, waiting.ask.count, waiting.ask.order);
+            self.batching.request(*id, waiting.request.count, waiting.request.order);
         }
     }
 
+    /// The only counter in direct mode, and the first one in cached mode.
+    fn counter(&self) -> Option<Arc<dyn Counter>> {
+        self.periods.counters().first().map(Arc::clone)
+    }
+
     async fn reserve(&mut self, count: NonZeroU64, timeout_ms: u64) {
-        let Some(counter) = self.periods.counters().first().map(Arc::clone) else { return };
+        let Some(counter) = self.counter() else { return };
         let answer = match self.check_mode(&*counter) {
             Ok(()) => {
                 let within = Duration::from_millis(timeout_ms) + counter.may_lose() * 2;
@@ -137,15 +139,20 @@ impl DirectTask {
             }
             Err(error) => Ok(Err(error)),
         };
-        let answer = self.judged(answer);
-        let (outcomes, health) = self.batching.answered(self.now_ms(), answer);
-        self.tell(&*counter, health);
-        for (caller, outcome) in outcomes {
-            self.give(caller, outcome);
+        let answer: Result<Segment, _> = self.reporter.answered(&*counter, answer);
+        if let Ok(segment) = answer {
+            self.reporter.drawn_directly(segment);
+        }
+        let (outcomes, events) = self.batching.answered(self.now_ms(), answer);
+        for event in events {
+            self.reporter.happened(event, self.periods.counters(), None);
+        }
+        for (id, outcome) in outcomes {
+            self.give(id, outcome);
         }
     }
 
-    /// Direct numbers do not wait until they have settled. What a counter may lose may be known only now.
+    /// Refuses direct mode at a counter that may lose what it acknowledged: that may be known only once it is open.
     fn check_mode(&self, counter: &dyn Counter) -> Result<(), StoreError> {
         match (self.mode, SegmentConfig::check_direct(counter.may_lose(), &counter.describe())) {
             (Mode::Direct, Err(error)) => {
@@ -156,116 +163,48 @@ impl DirectTask {
     }
 
     async fn raise(&mut self, above: u64, timeout_ms: u64) {
-        let Some(counter) = self.periods.counters().first().map(Arc::clone) else { return };
+        let Some(counter) = self.counter() else { return };
         let answer = timeout(Duration::from_millis(timeout_ms), counter.raise_above(above)).await;
-        let answer = self.failure(answer);
-        let health = self.batching.raised(self.now_ms(), answer);
-        self.tell(&*counter, health);
-    }
-
-    fn tell(&self, counter: &dyn Counter, health: Option<Health>) {
-        let counter = counter.describe();
-        match health {
-            Some(Health::Failing) => tracing::warn!(
-                counter,
-                error = self.status.borrow().waiting.as_deref().unwrap_or_default(),
-                "no numbers can be reserved at this counter; callers wait, it is asked again"
-            ),
-            Some(Health::Recovered { failures }) => {
-                tracing::info!(counter, failures, "numbers can be reserved again");
-            }
-            Some(Health::WentBack { segment, highest, forgot }) => {
-                tell_of_loss(&self.status, &counter, segment.first(), highest, forgot);
-            }
-            Some(Health::Raised { above }) => {
-                tracing::info!(counter, above, "counter raised above what it had given");
-            }
-            Some(Health::Stuck { highest }) => {
-                self.status.send_modify(|status| status.refused(stuck(&counter, highest), false));
-                tracing::error!(
-                    counter,
-                    highest,
-                    "the counter went back and cannot be raised; it is not used again"
-                );
-            }
-            None => {}
+        let answer = self.reporter.answered(&*counter, answer);
+        if let Some(event) = self.batching.raised(self.now_ms(), answer) {
+            self.reporter.happened(event, self.periods.counters(), None);
         }
     }
 
-    fn judged(&mut self, answer: Result<Result<Segment, StoreError>, Elapsed>) -> Result<Segment, Failure> {
-        let segment = self.failure(answer)?;
-        let highest = segment.last().min(self.range.maximum);
-        self.status.send_modify(|status| {
-            status.refilled();
-            status.reached(highest, self.range);
-        });
-        if self.range.is_nearly_exhausted(highest)
-            && !std::mem::replace(&mut self.reported_nearly_exhausted, true)
-        {
-            tracing::warn!(
-                highest,
-                maximum = self.range.maximum,
-                "nine tenths of the numbers are used: raise the maximum, or take a new namespace"
-            );
-        }
-        Ok(segment)
-    }
-
-    /// Counts failures and keeps their text.
-    fn failure<T>(&self, answer: Result<Result<T, StoreError>, Elapsed>) -> Result<T, Failure> {
-        match answer {
-            Ok(Ok(value)) => Ok(value),
-            Ok(Err(error)) => {
-                self.status.send_modify(|status| status.failed(error.to_string(), error.is_temporary()));
-                Err(failure_of(&error))
-            }
-            Err(_) => {
-                self.status
-                    .send_modify(|status| status.failed("the store did not answer in time".to_owned(), true));
-                Err(Failure::TimedOut)
-            }
-        }
-    }
-
-    fn give(&mut self, caller: RequestId, outcome: Outcome) {
+    fn give(&mut self, id: RequestId, outcome: Outcome) {
         let period = self.periods.period();
-        if let (Outcome::Part(part), Some(waiting)) = (outcome, self.waiting.get_mut(&caller)) {
+        if let (Outcome::Part(part), Some(waiting)) = (outcome, self.waiting.get_mut(&id)) {
             waiting.runs.push(Run::new(part, period));
             return;
         }
-        let Some(Waiting { ask, mut runs }) = self.waiting.remove(&caller) else { return };
-        let count = ask.count.get();
+        let Some(Waiting { request, mut runs }) = self.waiting.remove(&id) else { return };
+        let count = request.count.get();
         let answer = match outcome {
             Outcome::Done(last) | Outcome::Part(last) => {
                 runs.push(Run::new(last, period));
                 Ok(runs)
             }
             Outcome::Exhausted => Err(NoNumberError::Exhausted { maximum: self.range.maximum }),
-            Outcome::NoRoom => Err(NoNumberError::NotReady {
-                why: self
-                    .status
-                    .borrow()
-                    .waiting
-                    .clone()
-                    .unwrap_or_else(|| "the store has no room".to_owned()),
-            }),
+            Outcome::NoRoom => {
+                let why = self.reporter.waiting();
+                Err(NoNumberError::NotReady { why: why.unwrap_or_else(|| "the store is full".to_owned()) })
+            }
             Outcome::Stuck { highest } => {
-                let counter = self.periods.counters().first().map_or_else(String::new, |it| it.describe());
+                let counter = self.counter().map_or_else(String::new, |it| it.describe());
                 Err(NoNumberError::NotReady { why: stuck(&counter, highest) })
             }
             Outcome::TooMany { given } => Err(NoNumberError::RunTooLong { count, given }),
             Outcome::Apart { step } => Err(NoNumberError::NotConsecutive { count, step: step.get() }),
         };
-        // A caller that went meanwhile loses its numbers.
-        let _ = ask.reply.send(answer);
+        // The numbers of a caller that was cancelled meanwhile are lost.
+        let _ = request.reply.send(answer);
     }
 }
 
-/// A machine for the counter of a period.
 fn batching(range: Range, seed: u64, periods: &PeriodCounters) -> Batching {
     let batching = Batching::new(range, seed);
-    match periods.seen() {
-        [received, ..] => batching.sharing(received.clone()),
+    match periods.high_water_marks() {
+        [of_first, ..] => batching.sharing(of_first.clone()),
         [] => batching,
     }
 }

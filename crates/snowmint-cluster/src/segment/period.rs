@@ -1,30 +1,31 @@
-//! PeriodCounters after which numbers restart: a day, a month, a year, in UTC.
-//! Each has a counter of its own, so that nodes whose clocks differ never mix their numbers up.
+//! Periods after which numbers restart (a day, a month or a year, in UTC), and the counters of each.
+//!
+//! Each period has counters of its own, so nodes whose clocks differ cannot mix up the numbers of two periods.
 
 use std::collections::BTreeMap;
 use std::fmt;
 use std::sync::{Arc, Mutex, PoisonError};
 
-use snowmint::utc::{self, MAX_UNIX_MS, Utc};
+use snowmint::utc::{self, MAX_UNIX_MS, UtcDate};
 use snowmint_store::Counter;
 
 use super::protocol::HighWaterMark;
 
 const MS_PER_DAY: u64 = 86_400_000;
 
-/// How often numbers restart, in UTC.
+/// How often numbers restart.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Reset {
-    /// At midnight.
+    /// Each day, at midnight UTC.
     Daily,
-    /// At midnight of the first day of a month.
+    /// Each month, at midnight UTC of its first day.
     Monthly,
-    /// At midnight of the first of January.
+    /// Each year, at midnight UTC of 1 January.
     Yearly,
 }
 
 impl Reset {
-    /// How many characters of `2026-11-21` name a period.
+    /// The length of a period's text, a prefix of `2026-11-21`.
     const fn text_len(self) -> usize {
         match self {
             Self::Daily => 10,
@@ -33,7 +34,7 @@ impl Reset {
         }
     }
 
-    /// No period of this kind is longer.
+    /// The length of the longest period of this kind.
     const fn longest_ms(self) -> u64 {
         match self {
             Self::Daily => MS_PER_DAY,
@@ -43,11 +44,11 @@ impl Reset {
     }
 }
 
-/// Why a text names no [`Reset`].
+/// A text that is not a reset period.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("invalid reset period {}: expected `daily`, `monthly` or `yearly`", snowmint::error::Snippet::of(.text))]
 pub struct ResetError {
-    /// What was given.
+    /// The text.
     pub text: String,
 }
 
@@ -74,9 +75,9 @@ impl fmt::Display for Reset {
     }
 }
 
-/// A day, a month or a year in UTC: what a number is unique within, where numbers restart.
+/// A day, a month or a year in UTC, within which a number is unique if numbers restart.
 ///
-/// Its text, `2026-11-21`, `2026-11` or `2026`, may stand in a key of a store.
+/// Its text, `2026-11-21`, `2026-11` or `2026`, is valid in a key of a store.
 ///
 /// # Examples
 ///
@@ -93,35 +94,35 @@ pub struct Period {
 }
 
 impl Period {
-    /// The period that an instant lies in, from unix milliseconds; the last one for an instant after the year 9999.
+    /// Returns the period that contains an instant in unix milliseconds; the last one for an instant after the year 9999.
     pub fn at(reset: Reset, unix_ms: u64) -> Self {
         let unix_ms = unix_ms.min(MAX_UNIX_MS);
         let day_ms = unix_ms - unix_ms % MS_PER_DAY;
-        let date = Utc(day_ms).to_string();
+        let date = UtcDate(day_ms).to_string();
         let begin = match reset {
             Reset::Daily => None,
             Reset::Monthly => Some(format!("{date:.7}-01")),
             Reset::Yearly => Some(format!("{date:.4}-01-01")),
         };
-        // The first of a month that exists is a date.
+        // The first day of a month is always a valid date.
         let begin_unix_ms = begin.and_then(|first_day| utc::parse(&first_day).ok()).unwrap_or(day_ms);
         Self { reset, begin_unix_ms }
     }
 
-    /// The one after it.
+    /// Returns the next period.
     #[must_use]
     pub fn next(self) -> Self {
-        // As long as the longest: beyond the end of this one, and not beyond that of the next.
+        // The longest length from its start lies beyond its end, and within the next period.
         Self::at(self.reset, self.begin_unix_ms + self.reset.longest_ms())
     }
 
-    /// The one before it; `None` for the first.
+    /// Returns the previous period; `None` for the first.
     #[must_use]
     pub fn previous(self) -> Option<Self> {
         Some(Self::at(self.reset, self.begin_unix_ms.checked_sub(1)?))
     }
 
-    /// The period that a text names, where it is the text of one.
+    /// Parses the text of a period; `None` if it is not one.
     ///
     /// # Examples
     ///
@@ -141,24 +142,25 @@ impl Period {
         (period.to_string() == text).then_some(period)
     }
 
-    /// Whether it is over before the end of a period of its kind that is given: that one is a later period.
+    /// Whether a period of the same kind that ends at this instant is a later one.
     #[inline]
     pub(super) const fn is_before_one_that_ends_at(self, ends_unix_ms: u64) -> bool {
-        // Two periods are longer than the longest one.
+        // From the start of this one, a later end is more than one period away.
         ends_unix_ms.saturating_sub(self.begin_unix_ms) > self.reset.longest_ms()
     }
 
-    /// Its first instant, in unix milliseconds.
+    /// Returns its first instant, in unix milliseconds.
     pub const fn begin_unix_ms(self) -> u64 {
         self.begin_unix_ms
     }
 
-    /// Which kind it is.
+    /// Returns its kind.
     pub const fn reset(self) -> Reset {
         self.reset
     }
 
-    /// In one word, so that threads can share it; 0 for none. A day begins on a multiple of 4 ms.
+    /// Packs a period into one word that threads can share; 0 for none. A day begins on a multiple of 4 ms, which leaves 2
+    /// bits for the kind.
     pub(super) fn to_bits(period: Option<Self>) -> u64 {
         period.map_or(0, |Self { reset, begin_unix_ms }| match reset {
             Reset::Daily => begin_unix_ms | 1,
@@ -167,7 +169,7 @@ impl Period {
         })
     }
 
-    /// What [`to_bits`](Self::to_bits) made.
+    /// Unpacks what [`to_bits`](Self::to_bits) packed.
     #[inline]
     pub(super) const fn from_bits(bits: u64) -> Option<Self> {
         let reset = match bits & 3 {
@@ -182,81 +184,74 @@ impl Period {
 
 impl fmt::Display for Period {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let date = Utc(self.begin_unix_ms).to_string();
+        let date = UtcDate(self.begin_unix_ms).to_string();
         f.write_str(date.get(..self.reset.text_len()).unwrap_or(&date))
     }
 }
 
-/// The counters of a period, where numbers restart: each period has its own, the same on every node.
+/// Returns the counters of a period: separate ones for each period, and the same on every node.
 pub type CountersOf = Arc<dyn Fn(Period) -> Vec<Arc<dyn Counter>> + Send + Sync>;
 
-/// A clock that went back by less than this over the beginning of a period is not followed: it would only come again.
+/// A clock that went back over the start of a period by less than this is not followed: it reaches the start again soon.
 const HOLD_MS: u64 = 1000;
-/// Of so many periods it is known what was received.
+/// The number of periods whose high-water marks are kept.
 const REMEMBERED: usize = 8;
 
-/// What was received from one counter, in each period or ever.
+/// The greatest number received from one counter, for each period if numbers restart.
 ///
-/// Buffer by all [`Segments`](super::Segments) that ask the counter one after another, it shows the later ones that the counter
-/// went back to what an earlier one received. Lives as long as its clones.
+/// Give it to every [`Segments`](super::Segments) of a process that uses the counter. A later one then notices if the counter
+/// went back to numbers that an earlier one received. It lives as long as its clones.
 #[derive(Clone, Debug, Default)]
 pub struct HighWaterMarks(Arc<Mutex<BTreeMap<Option<Period>, HighWaterMark>>>);
 
 impl HighWaterMarks {
-    /// What was received in a period, or ever.
+    /// The mark of a period, or the only one if numbers never restart.
     fn of(&self, period: Option<Period>) -> HighWaterMark {
         // Each change is one insertion or removal: a panic elsewhere leaves the map whole.
         let mut all = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        let seen = all.entry(period).or_default().clone();
+        let mark = all.entry(period).or_default().clone();
         while all.len() > REMEMBERED {
-            // A clock may step to any period and back: the one furthest from where it is now.
+            // A clock may step to any period and back, so the period furthest from the current one goes.
             let now = period.map_or(0, Period::begin_unix_ms);
             let furthest = all.keys().copied().flatten().max_by_key(|it| it.begin_unix_ms().abs_diff(now));
             let Some(furthest) = furthest else { break };
             all.remove(&Some(furthest));
         }
-        seen
+        mark
     }
 
-    /// The greatest number received, by period; that of `None` for numbers that never restart. PeriodCounters long past are forgotten.
+    /// Returns the greatest number received in each period; the period is `None` if numbers never restart. Only the 8 periods
+    /// nearest to the current one are remembered.
     pub fn highest_by_period(&self) -> Vec<(Option<Period>, u64)> {
         let all = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        let highest = all.iter().map(|(period, seen)| (*period, seen.end().saturating_sub(1)));
+        let highest = all.iter().map(|(period, mark)| (*period, mark.highest()));
         highest.filter(|(_, highest)| *highest > 0).collect()
     }
 
-    /// The greatest number received in a period, or ever; 0 for none.
+    /// The greatest number received in a period, 0 for none.
     pub(super) fn highest(&self, period: Option<Period>) -> u64 {
         let all = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        all.get(&period).map_or(0, |seen| seen.end().saturating_sub(1))
+        all.get(&period).map_or(0, HighWaterMark::highest)
     }
 }
 
-/// The counters of now.
+/// The current counters: always the same, or those of the current period.
 #[derive(Clone)]
 pub(super) struct PeriodCounters {
     counters: Vec<Arc<dyn Counter>>,
     each: Option<(Period, CountersOf)>,
-    seen: Vec<HighWaterMark>,
-    /// By counter, as many as there are counters at least.
+    /// One for each counter, of this period.
+    high_water_marks: Vec<HighWaterMark>,
+    /// One for each counter, of all periods.
     received: Vec<HighWaterMarks>,
 }
 
 impl PeriodCounters {
-    pub(super) fn one(counters: Vec<Arc<dyn Counter>>, received: Vec<HighWaterMarks>) -> Self {
+    pub(super) fn without_reset(counters: Vec<Arc<dyn Counter>>, received: Vec<HighWaterMarks>) -> Self {
         Self::at(counters, None, received)
     }
 
-    pub(super) fn each(
-        reset: Reset,
-        counters_of: CountersOf,
-        received: Vec<HighWaterMarks>,
-        now_unix_ms: u64,
-    ) -> Self {
-        Self::of(Period::at(reset, now_unix_ms), counters_of, received)
-    }
-
-    fn of(period: Period, counters_of: CountersOf, received: Vec<HighWaterMarks>) -> Self {
+    pub(super) fn of(period: Period, counters_of: CountersOf, received: Vec<HighWaterMarks>) -> Self {
         Self::at(counters_of(period), Some((period, counters_of)), received)
     }
 
@@ -267,21 +262,22 @@ impl PeriodCounters {
     ) -> Self {
         received.resize_with(received.len().max(counters.len()), HighWaterMarks::default);
         let period = each.as_ref().map(|(period, _)| *period);
-        let seen = received.iter().take(counters.len()).map(|received| received.of(period)).collect();
-        Self { counters, each, seen, received }
+        let high_water_marks =
+            received.iter().take(counters.len()).map(|received| received.of(period)).collect();
+        Self { counters, each, high_water_marks, received }
     }
 
-    /// The greatest number that was received before, 0 for none.
+    /// The greatest number that was received before from one of these counters, 0 for none.
     pub(super) fn highest(&self) -> u64 {
-        self.seen.iter().map(|seen| seen.end().saturating_sub(1)).max().unwrap_or(0)
+        self.high_water_marks.iter().map(HighWaterMark::highest).max().unwrap_or(0)
     }
 
-    /// What was received from each counter.
-    pub(super) fn seen(&self) -> &[HighWaterMark] {
-        &self.seen
+    /// The high-water mark of each counter in this period.
+    pub(super) fn high_water_marks(&self) -> &[HighWaterMark] {
+        &self.high_water_marks
     }
 
-    /// The same of every period, by counter.
+    /// The high-water marks of each counter in every period.
     pub(super) fn received(&self) -> &[HighWaterMarks] {
         &self.received[..self.counters.len()]
     }
@@ -290,12 +286,12 @@ impl PeriodCounters {
         &self.counters
     }
 
-    /// The period of these counters.
+    /// The period of these counters, if numbers restart.
     pub(super) fn period(&self) -> Option<Period> {
         self.each.as_ref().map(|(period, _)| *period)
     }
 
-    /// The counters that an instant calls for, if they are others.
+    /// The counters of an instant, if they differ from these.
     pub(super) fn changed(&self, now_unix_ms: u64) -> Option<Self> {
         let (period, counters_of) = self.each.as_ref()?;
         let back = now_unix_ms < period.begin_unix_ms();
@@ -306,18 +302,18 @@ impl PeriodCounters {
         (now != *period).then(|| Self::of(now, Arc::clone(counters_of), self.received.clone()))
     }
 
-    /// The counters of the period after this one.
+    /// The counters of the next period.
     pub(super) fn next(&self) -> Option<Self> {
         let (period, counters_of) = self.each.as_ref()?;
         Some(Self::of(period.next(), Arc::clone(counters_of), self.received.clone()))
     }
 
-    /// The first instant after this period, in unix milliseconds; none where numbers never restart.
+    /// The first instant after this period, in unix milliseconds; `u64::MAX` if numbers never restart.
     pub(super) fn ends_unix_ms(&self) -> u64 {
         self.period().map_or(u64::MAX, |period| period.next().begin_unix_ms())
     }
 
-    /// How long this period goes on, in milliseconds.
+    /// How long this period still lasts, in milliseconds.
     pub(super) fn left_ms(&self, now_unix_ms: u64) -> Option<u64> {
         let (period, _) = self.each.as_ref()?;
         Some(period.next().begin_unix_ms().saturating_sub(now_unix_ms))
@@ -365,7 +361,7 @@ mod tests {
     }
 
     #[test]
-    fn a_period_is_told_from_a_later_one_by_the_end() {
+    fn a_later_period_is_recognized_by_its_end() {
         for reset in [Reset::Daily, Reset::Monthly, Reset::Yearly] {
             let mut period = at(reset, "2000-01-01");
             while period < at(reset, "2030-01-01") {
@@ -379,7 +375,7 @@ mod tests {
     }
 
     #[test]
-    fn only_the_text_of_a_period_names_one() {
+    fn only_the_text_of_a_period_is_parsed() {
         for (reset, text) in [
             (Reset::Daily, "2026-11"),
             (Reset::Daily, "2026-02-30"),
@@ -395,7 +391,7 @@ mod tests {
     }
 
     #[test]
-    fn the_words_read_back() {
+    fn the_kinds_are_parsed_back() {
         for reset in [Reset::Daily, Reset::Monthly, Reset::Yearly] {
             assert_eq!(reset.to_string().parse(), Ok(reset));
         }

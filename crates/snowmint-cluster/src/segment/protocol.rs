@@ -159,7 +159,7 @@ pub struct Memory {
     /// How many were left out since the start, as greater ones were handed out before them: they are no demand.
     pub skipped: u64,
     /// How many were handed out since the start that never were in memory: they are.
-    pub beside: u64,
+    pub bypassed: u64,
 }
 
 /// Whether another segment could be put in line, besides one whose numbers are on their way.
@@ -291,7 +291,7 @@ struct Settling {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum RaiseReason {
     /// It is below the first number that may be handed out.
-    Start,
+    BelowFirst,
     /// It gave numbers that it had given before.
     WentBack,
 }
@@ -342,7 +342,7 @@ pub struct Protocol {
     /// By counter.
     known: Vec<Known>,
     /// By counter.
-    seen: Vec<HighWaterMark>,
+    high_water_marks: Vec<HighWaterMark>,
     /// Oldest first.
     settling: VecDeque<Settling>,
     /// What nobody drew, oldest first, once it is to be given back.
@@ -381,7 +381,7 @@ impl Protocol {
             demand,
             put: 0,
             known: vec![Known::default(); counters],
-            seen: (0..counters).map(|_| HighWaterMark::default()).collect(),
+            high_water_marks: (0..counters).map(|_| HighWaterMark::default()).collect(),
             settling: VecDeque::new(),
             release: None,
             reported_nearly_exhausted: false,
@@ -393,14 +393,14 @@ impl Protocol {
 
     /// The same machine, which shares with others what was received from each counter.
     #[must_use]
-    pub fn sharing(mut self, seen: &[HighWaterMark]) -> Self {
-        self.seen.clone_from_slice(seen);
+    pub fn sharing(mut self, high_water_marks: &[HighWaterMark]) -> Self {
+        self.high_water_marks.clone_from_slice(high_water_marks);
         self
     }
 
     /// Takes the time, what is in memory and an answer, says what changed and what to do next.
     pub fn step(&mut self, now_ms: u64, memory: Memory, input: Input) -> Output {
-        let drawn = (self.put + memory.beside).saturating_sub(memory.left).saturating_sub(memory.skipped);
+        let drawn = (self.put + memory.bypassed).saturating_sub(memory.left).saturating_sub(memory.skipped);
         self.demand.observe(now_ms, drawn, memory.misses);
         let mut memory = memory;
         match (std::mem::replace(&mut self.state, State::Idle), input) {
@@ -433,6 +433,11 @@ impl Protocol {
         }
         let next = self.next(now_ms, memory);
         self.turn(next)
+    }
+
+    /// Returns the numbers that may be handed out.
+    pub const fn range(&self) -> Range {
+        self.range
     }
 
     /// The size of the next segment.
@@ -541,7 +546,7 @@ impl Protocol {
         let room = self.range.maximum.saturating_sub(known.highest).max(1);
         let most = known.most.map_or(u64::MAX, NonZeroU64::get);
         let count = NonZeroU64::new(wanted.min(room).min(most)).unwrap_or(NonZeroU64::MIN);
-        let least = self.seen[counter].end();
+        let least = self.high_water_marks[counter].end();
         self.state = State::Reserving(Asked { counter, count, at_ms: now_ms, least });
         Next::Call(Call::Reserve { counter, count, timeout_ms })
     }
@@ -550,13 +555,13 @@ impl Protocol {
     fn reserved(&mut self, now_ms: u64, asked: Asked, segment: Segment, settle: Option<(Mark, u64)>) -> u64 {
         let counter = asked.counter;
         self.succeeded(counter, now_ms.saturating_sub(asked.at_ms));
-        if let Some(forgot) = self.seen[counter].forgot(segment, asked.least) {
+        if let Some(forgot) = self.high_water_marks[counter].forgot(segment, asked.least) {
             self.went_back(counter, segment, asked.least - 1, forgot);
             return 0;
         }
-        self.seen[counter].received(segment);
+        self.high_water_marks[counter].received(segment);
         if settle.is_none() {
-            self.seen[counter].settled(segment);
+            self.high_water_marks[counter].settled(segment);
         }
         let known = &mut self.known[counter];
         known.highest = known.highest.max(segment.last().min(self.range.maximum));
@@ -598,7 +603,7 @@ impl Protocol {
     }
 
     fn above_all(&self, counter: usize) -> Raise {
-        Raise { above: self.seen[counter].end().saturating_sub(1), reason: RaiseReason::WentBack }
+        Raise { above: self.high_water_marks[counter].highest(), reason: RaiseReason::WentBack }
     }
 
     /// Each node would add what is missing: raised, the counter comes to the first number and no further.
@@ -608,7 +613,7 @@ impl Protocol {
             known.below = missing;
         } else {
             known.raise =
-                Some(Raise { above: self.range.first.saturating_sub(1), reason: RaiseReason::Start });
+                Some(Raise { above: self.range.first.saturating_sub(1), reason: RaiseReason::BelowFirst });
         }
     }
 
@@ -617,7 +622,7 @@ impl Protocol {
         let Settling { counter, segment, .. } = settling;
         match answer {
             Ok(true) if self.release.is_none() => {
-                self.seen[counter].settled(segment);
+                self.high_water_marks[counter].settled(segment);
                 return self.put(counter, segment);
             }
             // Nobody draws any more, and others see the reservation as taken.
@@ -646,9 +651,9 @@ impl Protocol {
             Ok(can) => {
                 self.succeeded(counter, took_ms);
                 self.known[counter].raise = None;
-                match (can, raise.why) {
-                    (true, RaiseReason::Start) => {}
-                    (false, RaiseReason::Start) => self.known[counter].fixed = true,
+                match (can, raise.reason) {
+                    (true, RaiseReason::BelowFirst) => {}
+                    (false, RaiseReason::BelowFirst) => self.known[counter].fixed = true,
                     (true, RaiseReason::WentBack) => {
                         self.events.push(Event::Raised { counter, above: raise.above });
                     }
@@ -709,7 +714,7 @@ impl Protocol {
             self.state = State::Stopped;
             return Next::Stop;
         };
-        self.seen[unused.counter].giving_back(unused.segment);
+        self.high_water_marks[unused.counter].giving_back(unused.segment);
         self.state = State::GivingBack(unused);
         Next::Call(Call::GiveBack { unused, timeout_ms: GIVE_BACK_TIMEOUT_MS })
     }
@@ -721,7 +726,7 @@ impl Protocol {
             return;
         }
         if answer == Ok(false) {
-            self.seen[unused.counter].received(unused.segment);
+            self.high_water_marks[unused.counter].received(unused.segment);
         }
         if let Some(older) = &mut self.release {
             // Somebody reserved after these, so after the older ones of this counter too.

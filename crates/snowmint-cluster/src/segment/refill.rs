@@ -1,61 +1,75 @@
-//! The task behind segments in memory: performs the protocol's calls, applies its events, keeps the status.
+//! Numbers in memory, and the task that refills them: it performs the protocol's calls and applies its events.
 
 use std::pin::pin;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use snowmint_store::{Counter, Reserved, StoreError, StoreErrorKind, reserve, reserve_settled};
+use snowmint_store::{Reserved, StoreError, reserve, reserve_settled};
 use tokio::sync::oneshot::error::RecvError;
-use tokio::sync::{Notify, oneshot, watch};
+use tokio::sync::{Notify, oneshot};
 use tokio::task::JoinSet;
 use tokio::time::error::Elapsed;
 use tokio::time::{Instant, sleep, timeout};
 use tracing::Instrument as _;
 
 use super::period::{Period, PeriodCounters};
-use super::protocol::{Call, Event, Failure, Forgot, Input, Memory, Next, Protocol, Range, Room, Settings};
+use super::protocol::{Call, Event, Failure, Input, Memory, Next, Protocol, Room, Settings};
 use super::queue::{Producer, SegmentQueue, Unused};
-use super::status::SegmentStatus;
+use super::status::{Reporter, failure_of};
 use super::{Run, SharedClock};
 
-/// How often it looks when there is nothing to do: the demand is measured, a machine that slept is noticed.
+/// How often an idle task looks: it measures the demand, and notices that the machine slept.
 const LOOK_EVERY_MS: u64 = 1000;
 /// How long before the end of a period numbers of the next one are reserved.
 const AHEAD_MS: u64 = 60_000;
-/// How soon that is tried again.
+/// How soon that is retried.
 const AHEAD_AGAIN_MS: u64 = 5000;
-/// How many calls that may take.
+/// The most calls that it may take.
 const AHEAD_CALLS: usize = 3;
-/// What the callers and the task share.
+
+/// The numbers in memory, shared by the callers and the task.
 #[derive(Debug)]
 pub(super) struct Buffer {
     pub(super) queue: Arc<SegmentQueue>,
-    /// The task looks again.
+    /// Wakes the task: few numbers are left.
     pub(super) few_left: Notify,
-    /// Callers that wait look again.
+    /// Wakes the callers that wait: numbers were added.
     pub(super) filled: Notify,
+    /// How many times a caller found no number.
     pub(super) misses: AtomicU64,
-    /// Locked while it changes, while segments below it are ended, and while one is put in line.
+    /// Locked while it changes, while segments below it are ended, and while one is added to the queue.
     floor: Mutex<Floor>,
     /// The first instant after the period of the numbers in memory, in unix milliseconds.
     pub(super) period_ends_unix_ms: AtomicU64,
 }
 
-/// Below which number nothing is handed out from memory any more.
+/// The number below which memory hands out nothing any more, because greater ones were handed out.
 #[derive(Debug, Default)]
 struct Floor {
-    /// Of which period.
+    /// The period that it holds for.
     label: u64,
     number: u64,
-    /// How many numbers were left out since the period began, and how many were handed out straight from the counter.
+    /// The numbers of this period that were skipped, as they were below the floor.
     skipped: u64,
-    beside: u64,
+    /// The numbers of this period that went from the counter to a caller and never were in memory.
+    bypassed: u64,
 }
 
 impl Buffer {
-    /// A run is about to be handed out: what is in memory below it, or comes there later, is left out.
-    pub(super) fn pass(&self, run: &Run) {
+    pub(super) fn new(queue: Arc<SegmentQueue>, period_ends_unix_ms: u64) -> Self {
+        Self {
+            queue,
+            few_left: Notify::new(),
+            filled: Notify::new(),
+            misses: AtomicU64::new(0),
+            floor: Mutex::default(),
+            period_ends_unix_ms: AtomicU64::new(period_ends_unix_ms),
+        }
+    }
+
+    /// Skips the numbers below a run that is about to be handed out, those in memory and those that arrive later.
+    pub(super) fn skip_below(&self, run: &Run) {
         let (label, number) = (Period::to_bits(run.period()), run.first());
         let ended = {
             let mut floor = self.floor();
@@ -64,7 +78,7 @@ impl Buffer {
             }
             let ended = self.queue.end_below(label, number);
             floor.skipped += ended;
-            floor.beside += run.count().get();
+            floor.bypassed += run.count().get();
             ended
         };
         if ended > 0 {
@@ -72,7 +86,7 @@ impl Buffer {
         }
     }
 
-    /// Puts a segment at the end of the queue, unless greater numbers were handed out before: whether it did.
+    /// Adds a segment to the queue unless greater numbers were handed out before; returns whether it did.
     fn put(&self, producer: &mut Producer, unused: Unused, label: u64) -> bool {
         let mut floor = self.floor();
         if floor.label == label && unused.segment.last() < floor.number {
@@ -83,15 +97,14 @@ impl Buffer {
         true
     }
 
-    /// What is in memory, and what went past it.
     fn memory(&self, room: Room) -> Memory {
         let misses = self.misses.load(Ordering::Relaxed);
         let floor = self.floor();
-        Memory { left: self.queue.left(), room, misses, skipped: floor.skipped, beside: floor.beside }
+        Memory { left: self.queue.left(), room, misses, skipped: floor.skipped, bypassed: floor.bypassed }
     }
 
     fn floor(&self) -> MutexGuard<'_, Floor> {
-        // A panic elsewhere leaves a floor that is too low at worst, for one run.
+        // A panic elsewhere leaves a floor that is at worst too low for one run.
         self.floor.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
@@ -100,41 +113,44 @@ pub(super) struct RefillTask {
     buffer: Arc<Buffer>,
     producer: Producer,
     periods: PeriodCounters,
-    ahead: Ahead,
+    next_period: NextPeriod,
     protocol: Protocol,
-    range: Range,
     clock: SharedClock,
-    /// The protocol's time runs from here. No step of the wall clock moves it, and it stands still while the machine
-    /// sleeps: what has to settle then only waits longer.
+    /// The protocol's time starts here. Steps of the wall clock do not move it, and it stands still while the machine sleeps:
+    /// a reservation then only takes longer to settle.
     began: Instant,
     seed: u64,
-    status: watch::Sender<SegmentStatus>,
+    reporter: Reporter,
     ending: Ending,
 }
 
-/// What is reserved for the period to come.
-enum Ahead {
+/// The numbers that are reserved before their period begins.
+enum NextPeriod {
     Nothing {
         try_at_unix_ms: u64,
     },
-    /// A task of its own asks, so that the period of now is not kept waiting; it ends with this.
-    Asking(JoinSet<Option<Reservation>>),
+    /// A task of its own reserves them, so that the current period does not wait; it is aborted when this is dropped.
+    Reserving(JoinSet<Option<Reservation>>),
     Reserved(Reservation),
 }
 
-/// The first numbers of a period, and the machine that goes on from there.
+impl NextPeriod {
+    const NOTHING: Self = Self::Nothing { try_at_unix_ms: 0 };
+}
+
+/// The first numbers of a period, and the protocol that continues from there.
 struct Reservation {
     periods: PeriodCounters,
     protocol: Box<Protocol>,
     segments: Vec<Unused>,
 }
 
-/// Whether and why the task is to end.
+/// Whether and why the task ends.
 enum Ending {
     No,
-    /// What nobody drew is to be given back, oldest first; the protocol is told once.
+    /// The source was released: the protocol is told once to give these back, oldest first.
     Released(Option<Vec<Unused>>),
-    /// Nobody can draw any more, and nothing was asked for: what is in memory is lost.
+    /// Every handle was dropped without a release: the numbers in memory are lost.
     Dropped,
 }
 
@@ -146,40 +162,39 @@ impl RefillTask {
         settings: &Settings,
         clock: SharedClock,
         seed: u64,
-        status: watch::Sender<SegmentStatus>,
+        reporter: Reporter,
     ) -> Self {
         Self {
-            protocol: Protocol::new(settings, seed).sharing(periods.seen()),
+            protocol: Protocol::new(settings, seed).sharing(periods.high_water_marks()),
             buffer,
             producer,
             periods,
-            ahead: Ahead::Nothing { try_at_unix_ms: 0 },
-            range: settings.range,
+            next_period: NextPeriod::NOTHING,
             clock,
             began: Instant::now(),
             seed,
-            status,
+            reporter,
             ending: Ending::No,
         }
     }
 
-    /// Runs until all was given back; `release` asks for that.
+    /// Runs until `release` asks for the end and everything is given back.
     pub(super) async fn run(mut self, mut release: oneshot::Receiver<()>) {
         let mut input = Input::Wake;
         loop {
             if matches!(self.ending, Ending::No) {
                 self.follow_period();
             }
-            let turn = self.protocol.step(self.now_ms(), self.memory(), input);
-            for event in turn.events {
+            let output = self.protocol.step(self.now_ms(), self.memory(), input);
+            for event in output.events {
                 self.apply(event);
             }
             self.report();
-            input = match turn.next {
+            input = match output.next {
                 Next::Call(call) => self.perform(call, &mut release).await,
-                Next::Wait(ms) => self.wait(sleep(self.look_again_in(ms)), &mut release).await,
+                Next::Wait(ms) => self.wait(sleep(self.until_next_look(ms)), &mut release).await,
                 Next::Idle { keep } => self.idle(keep, &mut release).await,
-                // Every call is awaited to its end, so there is none under way here.
+                // Every call is awaited to its end, so none is under way here.
                 Next::Await => self.wait(sleep(Duration::from_millis(1)), &mut release).await,
                 Next::Stop => break,
             };
@@ -187,12 +202,12 @@ impl RefillTask {
                 return;
             }
         }
-        let ahead = match self.ahead {
-            Ahead::Nothing { .. } => None,
-            Ahead::Asking(mut asking) => asking.join_next().await.and_then(Result::ok).flatten(),
-            Ahead::Reserved(reservation) => Some(reservation),
+        let next_period = match self.next_period {
+            NextPeriod::Nothing { .. } => None,
+            NextPeriod::Reserving(mut task) => task.join_next().await.and_then(Result::ok).flatten(),
+            NextPeriod::Reserved(reservation) => Some(reservation),
         };
-        if let Some(Reservation { periods, protocol, segments }) = ahead {
+        if let Some(Reservation { periods, protocol, segments }) = next_period {
             give_back(*protocol, periods, segments, self.began).await;
         }
     }
@@ -201,14 +216,14 @@ impl RefillTask {
         ms_since(self.began)
     }
 
-    /// A wait, cut at the end of the period.
-    fn look_again_in(&self, ms: u64) -> Duration {
+    /// A wait that ends with the period at the latest.
+    fn until_next_look(&self, ms: u64) -> Duration {
         let left_ms = self.periods.left_ms(self.clock.unix_ms()).unwrap_or(u64::MAX);
         Duration::from_millis(ms.min(left_ms.max(1)))
     }
 
     fn memory(&self) -> Memory {
-        // One for what may be put in this step, and one for what it asks for.
+        // One for a segment that this step may add, and one for the segment that it requests.
         let room = if self.producer.room() > 1 { Room::Left } else { Room::Full };
         self.buffer.memory(room)
     }
@@ -217,21 +232,21 @@ impl RefillTask {
         if self.producer.wake_below(keep) < keep {
             return Input::Wake;
         }
-        self.take_ahead();
-        if self.is_time_to_reserve_ahead() {
-            self.reserve_ahead();
+        self.take_next_period();
+        if self.should_reserve_next_period() {
+            self.reserve_next_period();
         }
         let buffer = Arc::clone(&self.buffer);
-        let few_left = timeout(self.look_again_in(LOOK_EVERY_MS), buffer.few_left.notified());
+        let few_left = timeout(self.until_next_look(LOOK_EVERY_MS), buffer.few_left.notified());
         self.wait(few_left, release).await
     }
 
-    /// Waits, and tells what to go on with: a release ends the wait.
+    /// Waits and returns the next input; a release ends the wait.
     async fn wait<T>(&mut self, wait: impl Future<Output = T>, release: &mut oneshot::Receiver<()>) -> Input {
         if matches!(self.ending, Ending::No) {
             tokio::select! {
                 biased;
-                asked = release => self.end(&asked),
+                released = release => self.end(&released),
                 _ = wait => {}
             }
         } else {
@@ -243,9 +258,9 @@ impl RefillTask {
         }
     }
 
-    /// Ends the numbers for every thread, at once.
-    fn end(&mut self, asked: &Result<(), RecvError>) {
-        self.ending = match asked {
+    /// Ends the numbers in memory for every thread, at once.
+    fn end(&mut self, released: &Result<(), RecvError>) {
+        self.ending = match released {
             Ok(()) => Ending::Released(Some(self.buffer.queue.end())),
             Err(_) => Ending::Dropped,
         };
@@ -256,15 +271,15 @@ impl RefillTask {
             Call::Reserve { counter, count, timeout_ms } => {
                 let asked = Arc::clone(&self.periods.counters()[counter]);
                 let answer = timeout(Duration::from_millis(timeout_ms), reserve(&*asked, count));
-                // Without an answer the period has ended, or all: the numbers are nobody's.
+                // Without an answer, the period or the source has ended: nobody uses the numbers.
                 let answer = match self.answer_of(answer, release).await {
-                    Some(answer) => self.judged(&*asked, answer),
+                    Some(answer) => self.reporter.answered(&*asked, answer),
                     None => Err(Failure::Failed),
                 };
                 if let Ending::Released(unused) = &mut self.ending
                     && let Some(unused) = unused.take()
                 {
-                    // Told before the answer, so that its numbers are handed to nobody.
+                    // Before the answer, so that its numbers are handed to nobody.
                     self.protocol.step(self.now_ms(), Memory::default(), Input::Release { unused });
                 }
                 input(answer)
@@ -272,23 +287,23 @@ impl RefillTask {
             Call::Confirm { counter, mark, timeout_ms } => {
                 let asked = Arc::clone(&self.periods.counters()[counter]);
                 let answer = timeout(Duration::from_millis(timeout_ms), asked.holds(mark)).await;
-                Input::Confirmed(self.judged(&*asked, answer))
+                Input::Confirmed(self.reporter.answered(&*asked, answer))
             }
             Call::Raise { counter, above, timeout_ms } => {
                 let asked = Arc::clone(&self.periods.counters()[counter]);
                 let answer = timeout(Duration::from_millis(timeout_ms), asked.raise_above(above)).await;
-                Input::Raised(self.judged(&*asked, answer))
+                Input::Raised(self.reporter.answered(&*asked, answer))
             }
             Call::GiveBack { unused, timeout_ms } => {
                 let asked = Arc::clone(&self.periods.counters()[unused.counter]);
                 let answer =
                     timeout(Duration::from_millis(timeout_ms), asked.give_back(unused.segment)).await;
-                Input::GaveBack(self.judged(&*asked, answer))
+                Input::GaveBack(self.reporter.answered(&*asked, answer))
             }
         }
     }
 
-    /// The answer to a call; `None` where it comes too late for anybody.
+    /// Waits for the answer to a call; `None` if the period or the source ends first.
     async fn answer_of<T>(
         &mut self,
         answer: impl Future<Output = T>,
@@ -296,11 +311,11 @@ impl RefillTask {
     ) -> Option<T> {
         let mut answer = pin!(answer);
         loop {
-            let look = sleep(self.look_again_in(LOOK_EVERY_MS));
+            let look = sleep(self.until_next_look(LOOK_EVERY_MS));
             tokio::select! {
                 biased;
-                asked = &mut *release, if matches!(self.ending, Ending::No) => {
-                    self.end(&asked);
+                released = &mut *release, if matches!(self.ending, Ending::No) => {
+                    self.end(&released);
                     if matches!(self.ending, Ending::Dropped) {
                         return None;
                     }
@@ -316,91 +331,25 @@ impl RefillTask {
         }
     }
 
-    /// Counts failures and keeps their text.
-    fn judged<T>(
-        &self,
-        counter: &dyn Counter,
-        answer: Result<Result<T, StoreError>, Elapsed>,
-    ) -> Result<T, Failure> {
-        judged(&self.status, counter, answer)
-    }
-
     fn apply(&mut self, event: Event) {
-        match event {
-            Event::Reserved { counter, segment } => {
-                let (unused, label) = (Unused { counter, segment }, Period::to_bits(self.periods.period()));
-                if !self.buffer.put(&mut self.producer, unused, label) {
-                    return;
-                }
-                self.status.send_modify(SegmentStatus::refilled);
-                self.buffer.filled.notify_waiters();
-                tracing::debug!(first = segment.first(), count = segment.count().get(), "segment reserved");
+        if let Event::Reserved { counter, segment } = event {
+            let (unused, label) = (Unused { counter, segment }, Period::to_bits(self.periods.period()));
+            if !self.buffer.put(&mut self.producer, unused, label) {
+                return;
             }
-            Event::Failing { counter } => tracing::warn!(
-                counter = self.describe(counter),
-                left = self.buffer.queue.left(),
-                error = self.status.borrow().waiting.as_deref().unwrap_or_default(),
-                "no numbers can be reserved at this counter; it is left out and asked again"
-            ),
-            Event::Recovered { counter, failures } => {
-                tracing::info!(counter = self.describe(counter), failures, "numbers can be reserved again");
-            }
-            Event::NearlyExhausted { highest } => tracing::warn!(
-                highest,
-                maximum = self.range.maximum,
-                "nine tenths of the numbers are used: raise the maximum, or take a new namespace"
-            ),
-            Event::Exhausted => {
-                tracing::error!(maximum = self.range.maximum, "every number up to the maximum is used up");
-                self.status.send_modify(|status| status.exhausted = true);
-                self.buffer.filled.notify_waiters();
-            }
-            Event::WentBack { counter, segment, highest, forgot } => {
-                tell_of_loss(&self.status, &self.describe(counter), segment.first(), highest, forgot);
-            }
-            Event::Lost { counter, segment } => {
-                let (counter, first, last) = (self.describe(counter), segment.first(), segment.last());
-                let why = format!(
-                    "{counter} does not show the reservation of {first} to {last}, which it acknowledged"
-                );
-                self.status.send_modify(|status| status.refused(why, true));
-                tracing::warn!(
-                    counter,
-                    first,
-                    last,
-                    "a reservation was not found when it was read again: the store lost it before it had settled, or the read came \
-                     too late; none of its numbers was used, no id is affected"
-                );
-            }
-            Event::Raised { counter, above } => {
-                tracing::info!(
-                    counter = self.describe(counter),
-                    above,
-                    "counter raised above what it had given"
-                );
-            }
-            Event::Stuck { counter, highest } => {
-                let counter = self.describe(counter);
-                self.status.send_modify(|status| status.refused(stuck(&counter, highest), false));
-                tracing::error!(
-                    counter,
-                    highest,
-                    "the counter went back and cannot be raised; it is not used again"
-                );
-                self.buffer.filled.notify_waiters();
-            }
-            Event::GivenBack { count } => tracing::info!(count, "numbers were given back"),
+            self.reporter.refilled();
         }
-    }
-
-    fn describe(&self, counter: usize) -> String {
-        self.periods.counters().get(counter).map_or_else(String::new, |counter| counter.describe())
+        self.reporter.happened(event, self.periods.counters(), Some(self.buffer.queue.left()));
+        // Callers that wait find numbers, or learn that waiting does not help.
+        if matches!(event, Event::Reserved { .. } | Event::Exhausted | Event::Stuck { .. }) {
+            self.buffer.filled.notify_waiters();
+        }
     }
 
     fn report(&self) {
         let left = self.buffer.queue.left();
-        let (protocol, range) = (&self.protocol, self.range);
-        self.status.send_modify(|status| {
+        let (protocol, range) = (&self.protocol, self.protocol.range());
+        self.reporter.update(|status| {
             status.left = left;
             status.lasts = protocol.lasts_ms(left).map(Duration::from_millis);
             status.demand_per_second = protocol.demand_per_second();
@@ -410,131 +359,122 @@ impl RefillTask {
         });
     }
 
-    /// Begins the period of now, if it is another.
+    /// Begins the current period, if it is another one.
     fn follow_period(&mut self) {
         let Some(periods) = self.periods.changed(self.clock.unix_ms()) else { return };
-        self.take_ahead();
-        let nothing = Ahead::Nothing { try_at_unix_ms: 0 };
-        let (protocol, periods, segments) = match std::mem::replace(&mut self.ahead, nothing) {
-            Ahead::Reserved(ahead) if ahead.periods.period() == periods.period() => {
-                (*ahead.protocol, ahead.periods, ahead.segments)
-            }
-            // The clock stepped to another period.
-            Ahead::Reserved(Reservation { periods: ahead, protocol, segments }) => {
-                tokio::spawn(give_back(*protocol, ahead, segments, self.began).in_current_span());
-                (self.restart(&periods), periods, Vec::new())
-            }
-            Ahead::Nothing { .. } | Ahead::Asking(_) => (self.restart(&periods), periods, Vec::new()),
-        };
+        self.take_next_period();
+        let (protocol, periods, segments) =
+            match std::mem::replace(&mut self.next_period, NextPeriod::NOTHING) {
+                NextPeriod::Reserved(next) if next.periods.period() == periods.period() => {
+                    (*next.protocol, next.periods, next.segments)
+                }
+                // The clock stepped to another period.
+                NextPeriod::Reserved(Reservation { periods: next, protocol, segments }) => {
+                    tokio::spawn(give_back(*protocol, next, segments, self.began).in_current_span());
+                    (self.restarted(&periods), periods, Vec::new())
+                }
+                NextPeriod::Nothing { .. } | NextPeriod::Reserving(_) => {
+                    (self.restarted(&periods), periods, Vec::new())
+                }
+            };
         let before = std::mem::replace(&mut self.periods, periods);
         let ended = std::mem::replace(&mut self.protocol, protocol);
         let unused = self.producer.restart();
         {
             let mut floor = self.buffer.floor();
-            (floor.skipped, floor.beside) = (0, 0);
+            (floor.skipped, floor.bypassed) = (0, 0);
         }
         self.buffer.period_ends_unix_ms.store(self.periods.ends_unix_ms(), Ordering::Relaxed);
         for Unused { counter, segment } in segments {
             self.apply(Event::Reserved { counter, segment });
         }
-        self.status.send_modify(|status| status.restarts(&self.periods, self.range));
+        self.reporter.restarted(&self.periods);
         tracing::info!(
             period = self.periods.period().map(|period| period.to_string()),
             "a new period began: numbers restart"
         );
-        let ended = ended.restart(before.counters().len(), self.seed).sharing(before.seen());
+        let ended = ended.restart(before.counters().len(), self.seed).sharing(before.high_water_marks());
         tokio::spawn(give_back(ended, before, unused, self.began).in_current_span());
     }
 
-    fn restart(&self, periods: &PeriodCounters) -> Protocol {
-        self.protocol.restart(periods.counters().len(), self.seed).sharing(periods.seen())
+    /// The protocol for other counters, at the demand measured so far.
+    fn restarted(&self, periods: &PeriodCounters) -> Protocol {
+        self.protocol.restart(periods.counters().len(), self.seed).sharing(periods.high_water_marks())
     }
 
-    fn is_time_to_reserve_ahead(&self) -> bool {
+    fn should_reserve_next_period(&self) -> bool {
         let now = self.clock.unix_ms();
-        let Ahead::Nothing { try_at_unix_ms } = self.ahead else { return false };
+        let NextPeriod::Nothing { try_at_unix_ms } = self.next_period else { return false };
         // Not all nodes at once.
         let ahead_ms = AHEAD_MS / 2 + self.seed % (AHEAD_MS / 2);
         let soon = self.periods.left_ms(now).is_some_and(|left| left <= ahead_ms);
         soon && now >= try_at_unix_ms && matches!(self.ending, Ending::No)
     }
 
-    /// Has the first segment of the next period reserved.
-    fn reserve_ahead(&mut self) {
-        self.ahead = Ahead::Nothing { try_at_unix_ms: self.clock.unix_ms() + AHEAD_AGAIN_MS };
+    /// Starts a task that reserves the first segment of the next period.
+    fn reserve_next_period(&mut self) {
+        self.next_period = self.nothing_for_a_while();
         let Some(periods) = self.periods.next() else { return };
-        let protocol = self.restart(&periods);
-        let (status, began) = (self.status.clone(), self.began);
-        let mut asking = JoinSet::new();
-        asking.spawn(reserve_ahead(periods, protocol, status, began).in_current_span());
-        self.ahead = Ahead::Asking(asking);
+        let protocol = self.restarted(&periods);
+        let (reporter, began) = (self.reporter.clone(), self.began);
+        let mut task = JoinSet::new();
+        task.spawn(reserve_first(periods, protocol, reporter, began).in_current_span());
+        self.next_period = NextPeriod::Reserving(task);
     }
 
-    /// Takes what was reserved for the next period, once it is.
-    fn take_ahead(&mut self) {
-        if let Ahead::Asking(asking) = &mut self.ahead
-            && let Some(answer) = asking.try_join_next()
+    /// Takes the reservation for the next period, once it is there.
+    fn take_next_period(&mut self) {
+        if let NextPeriod::Reserving(task) = &mut self.next_period
+            && let Some(answer) = task.try_join_next()
         {
-            self.ahead = match answer {
-                Ok(Some(reservation)) => Ahead::Reserved(reservation),
-                Ok(None) | Err(_) => Ahead::Nothing { try_at_unix_ms: self.clock.unix_ms() + AHEAD_AGAIN_MS },
+            self.next_period = match answer {
+                Ok(Some(reservation)) => NextPeriod::Reserved(reservation),
+                Ok(None) | Err(_) => self.nothing_for_a_while(),
             };
         }
+    }
+
+    fn nothing_for_a_while(&self) -> NextPeriod {
+        NextPeriod::Nothing { try_at_unix_ms: self.clock.unix_ms() + AHEAD_AGAIN_MS }
     }
 }
 
 /// Reserves the first segment of a period.
-async fn reserve_ahead(
+async fn reserve_first(
     periods: PeriodCounters,
     mut protocol: Protocol,
-    status: watch::Sender<SegmentStatus>,
+    reporter: Reporter,
     began: Instant,
 ) -> Option<Reservation> {
-    let mut turn = protocol.step(ms_since(began), Memory::default(), Input::Wake);
+    let mut output = protocol.step(ms_since(began), Memory::default(), Input::Wake);
     let mut segments = Vec::new();
-    // Reserve; or find that it is below the first number, raise, and reserve.
+    // One reservation; or one below the first number, a raise, and another reservation.
     for _ in 0..AHEAD_CALLS {
-        let input = match turn.next {
+        let input = match output.next {
             Next::Call(Call::Reserve { counter, count, timeout_ms }) => {
                 let asked = &*periods.counters()[counter];
                 let within = Duration::from_millis(timeout_ms) + asked.may_lose() * 2;
                 let answer = timeout(within, reserve_settled(asked, count)).await;
-                Input::Reserved(judged(&status, asked, answer))
+                Input::Reserved(reporter.answered(asked, answer))
             }
             Next::Call(Call::Raise { counter, above, timeout_ms }) => {
                 let asked = &*periods.counters()[counter];
                 let answer = timeout(Duration::from_millis(timeout_ms), asked.raise_above(above)).await;
-                Input::Raised(judged(&status, asked, answer))
+                Input::Raised(reporter.answered(asked, answer))
             }
             _ => break,
         };
-        turn = protocol.step(ms_since(began), Memory::default(), input);
-        segments.extend(turn.events.iter().filter_map(|event| match *event {
+        output = protocol.step(ms_since(began), Memory::default(), input);
+        segments.extend(output.events.iter().filter_map(|event| match *event {
             Event::Reserved { counter, segment } => Some(Unused { counter, segment }),
             _ => None,
         }));
     }
-    let is_ready = matches!((segments.is_empty(), turn.next), (false, Next::Idle { .. }));
+    let is_ready = matches!((segments.is_empty(), output.next), (false, Next::Idle { .. }));
     is_ready.then(|| Reservation { periods, protocol: Box::new(protocol), segments })
 }
 
-/// Counts failures and keeps their text.
-fn judged<T>(
-    status: &watch::Sender<SegmentStatus>,
-    counter: &dyn Counter,
-    answer: Result<Result<T, StoreError>, Elapsed>,
-) -> Result<T, Failure> {
-    let (failure, text, temporary) = match answer {
-        Ok(Ok(value)) => return Ok(value),
-        Ok(Err(error)) => (failure_of(&error), error.to_string(), error.is_temporary()),
-        Err(_) => (Failure::TimedOut, format!("no answer in time from {}", counter.describe()), true),
-    };
-    tracing::debug!(error = %text, "counter call failed");
-    status.send_modify(|status| status.failed(text, temporary));
-    Err(failure)
-}
-
-/// A reservation, as the protocol takes it.
+/// Translates a reservation for the protocol.
 fn input(answer: Result<Reserved, Failure>) -> Input {
     match answer {
         Ok(Reserved::Settled(segment)) => Input::Reserved(Ok(segment)),
@@ -546,7 +486,7 @@ fn input(answer: Result<Reserved, Failure>) -> Input {
     }
 }
 
-/// Gives back what a period that is over has left, or what one that did not begin has.
+/// Gives back the remaining numbers of a period that ended, or that did not begin.
 async fn give_back(mut protocol: Protocol, periods: PeriodCounters, unused: Vec<Unused>, began: Instant) {
     let mut input = Input::Release { unused };
     while let Next::Call(Call::GiveBack { unused, timeout_ms }) =
@@ -554,11 +494,14 @@ async fn give_back(mut protocol: Protocol, periods: PeriodCounters, unused: Vec<
     {
         let counter = &periods.counters()[unused.counter];
         let answer = timeout(Duration::from_millis(timeout_ms), counter.give_back(unused.segment)).await;
-        input = Input::GaveBack(
-            answer
-                .map_err(|_| Failure::TimedOut)
-                .and_then(|answer| answer.map_err(|error| failure_of(&error))),
-        );
+        input = Input::GaveBack(gave_back(answer));
+    }
+}
+
+fn gave_back(answer: Result<Result<bool, StoreError>, Elapsed>) -> Result<bool, Failure> {
+    match answer {
+        Ok(answer) => answer.map_err(|error| failure_of(&error)),
+        Err(_) => Err(Failure::TimedOut),
     }
 }
 
@@ -566,48 +509,10 @@ fn ms_since(began: Instant) -> u64 {
     u64::try_from(began.elapsed().as_millis()).unwrap_or(u64::MAX)
 }
 
-/// Says in the log and the status that a counter gave numbers that it had given before, and what that means.
-pub(super) fn tell_of_loss(
-    status: &watch::Sender<SegmentStatus>,
-    counter: &str,
-    first: u64,
-    highest: u64,
-    forgot: Forgot,
-) {
-    let why = format!("{counter} went back: it gave {first} after {highest}; it is raised above that");
-    status.send_modify(|status| status.refused(why, true));
-    match forgot {
-        Forgot::Unsettled => tracing::warn!(
-            counter,
-            first,
-            highest,
-            "the store lost reservations that had not settled, as may_lose allows; none of their numbers was used, no id is \
-             affected; the counter is raised"
-        ),
-        Forgot::Settled => tracing::error!(
-            counter,
-            first,
-            highest,
-            "the counter gave numbers that it had given before; none of them is used and the counter is raised. Its store \
-             was restored, or lost more than it may; see `snowmint store recover --help`"
-        ),
-    }
-}
-
-pub(super) fn stuck(counter: &str, highest: u64) -> String {
-    format!("{counter} went back and cannot be raised: set it above {highest}, then restart this node")
-}
-
-/// What the protocol makes of a store's error.
-pub(super) fn failure_of(error: &StoreError) -> Failure {
-    match error.kind() {
-        StoreErrorKind::Full => Failure::Full,
-        _ => Failure::Failed,
-    }
-}
-
 #[cfg(test)]
 mod tests {
+    use std::num::NonZeroU64;
+
     use snowmint_store::Segment;
 
     use super::*;
@@ -620,20 +525,12 @@ mod tests {
     #[test]
     fn what_comes_late_is_left_out() {
         let (queue, mut producer) = SegmentQueue::open();
-        let (few_left, filled, misses) = (Notify::new(), Notify::new(), AtomicU64::new(0));
-        let buffer = Buffer {
-            queue,
-            few_left,
-            filled,
-            misses,
-            floor: Mutex::default(),
-            period_ends_unix_ms: AtomicU64::new(u64::MAX),
-        };
+        let buffer = Buffer::new(queue, u64::MAX);
         let mut put = |first, count, label| {
             buffer.put(&mut producer, Unused { counter: 0, segment: numbers(first, count) }, label)
         };
         assert!(put(1, 10, 0));
-        buffer.pass(&Run::new(numbers(51, 100), None));
+        buffer.skip_below(&Run::new(numbers(51, 100), None));
         let left_and_skipped = || {
             let memory = buffer.memory(Room::Left);
             (memory.left, memory.skipped)
@@ -644,7 +541,7 @@ mod tests {
         let drawn = buffer.queue.draw(NonZeroU64::MIN).unwrap();
         assert_eq!(drawn.segment.first(), 151);
         // An earlier run that comes later changes nothing.
-        buffer.pass(&Run::new(numbers(31, 20), None));
+        buffer.skip_below(&Run::new(numbers(31, 20), None));
         assert!(!put(41, 10, 0));
     }
 }

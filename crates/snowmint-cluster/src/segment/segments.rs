@@ -1,40 +1,43 @@
-//! The driver of the segment protocol: asks the counters, and keeps numbers ready in memory.
-//! Drawing a number goes past it: one pointer to the segment of now, and one atomic step on it.
+//! `Segments`: the source of numbers that callers draw from.
+//!
+//! In cached mode a draw is one atomic step on the segment in memory ([`SegmentQueue`]); [`RefillTask`] adds segments in the
+//! background. In direct mode, and for long runs, callers wait for [`DirectTask`].
 
 use std::fmt;
 use std::num::NonZeroU64;
 use std::pin::pin;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use snowmint::Clock;
 use snowmint_store::Counter;
-use tokio::sync::{Notify, mpsc, oneshot, watch};
+use tokio::sync::{mpsc, oneshot, watch};
 use tokio::task::JoinHandle;
 use tokio::time::{Instant, timeout, timeout_at};
 use tracing::Instrument as _;
 
 use super::batching::Order;
 use super::config::{self, Mode, SegmentConfig, SegmentConfigError};
-use super::direct::{Ask, DirectTask};
+use super::direct::{DirectTask, Request};
 use super::period::{CountersOf, HighWaterMarks, Period, PeriodCounters, Reset};
 use super::queue::{Drawn, SegmentQueue};
 use super::refill::{Buffer, RefillTask};
-use super::status::{NoNumberError, SegmentStatus};
+use super::status::{NoNumberError, Reporter, SegmentStatus};
 use super::{Run, SharedClock};
 
-/// How many callers may wait for the direct before others wait for them.
+/// How many requests may wait for the direct task; further callers wait to send theirs.
 const DIRECT_QUEUE: usize = 1024;
 
-/// Hands out numbers that are unique over all nodes, from segments that it reserves at counters.
+/// A source of numbers that are unique over all nodes, taken from segments that it reserves at counters.
 ///
-/// In cached mode numbers come from memory and a task reserves the next segment in the background, long before one
-/// ends: no caller waits for the store while numbers are left. With one counter the numbers of one `Segments` grow:
-/// whoever draws after another draw returned gets greater ones. With several counters they grow within each stripe.
+/// In cached mode numbers come from memory. A task reserves the next segment in the background, long before the current one
+/// ends, so no caller waits for the store while numbers are left. With one counter the numbers of one `Segments` increase:
+/// a draw that begins after another one returned gets greater numbers. With several counters they increase within each
+/// stripe.
 ///
-/// Cheap to clone: every clone draws from the same segments. Dropped without [`release`](Self::release), the numbers
-/// in memory are lost.
+/// A clone is cheap and draws from the same segments. If all are dropped without [`release`](Self::release), the numbers in
+/// memory are lost.
 ///
 /// # Examples
 ///
@@ -64,37 +67,37 @@ struct Inner {
     config: SegmentConfig,
     clock: SharedClock,
     counters: usize,
-    /// By counter.
+    /// One for each counter.
     received: Vec<HighWaterMarks>,
     buffer: Arc<Buffer>,
     status: watch::Receiver<SegmentStatus>,
-    direct: mpsc::Sender<Ask>,
+    direct: mpsc::Sender<Request>,
     stopped: AtomicBool,
-    /// Absent in direct mode, and once it was asked to end.
+    /// `None` in direct mode, and after a release.
     refill: Mutex<Option<(oneshot::Sender<()>, JoinHandle<()>)>>,
 }
 
 impl Segments {
-    /// Starts to reserve numbers and returns at once; [`ready`](Self::ready) waits for them.
+    /// Starts to reserve numbers and returns at once; [`ready`](Self::ready) waits for the first ones.
     ///
-    /// Several counters are asked in turn, and one that fails is left out until it answers again: they have to be
-    /// disjoint [stripes](super::Stripe) of independent stores. Must be called on a tokio runtime with timers: the
-    /// task runs there.
+    /// Several counters are asked in turn, and one that fails is skipped until it answers again. They have to be disjoint
+    /// [stripes](super::Stripe) of independent stores. Call this on a tokio runtime with timers: the tasks run there.
     ///
     /// # Errors
     ///
-    /// [`SegmentConfigError`] for a value out of range, no counter, direct mode with several, or with one that may lose
-    /// what it acknowledged.
+    /// [`SegmentConfigError`] for a value out of range, no counter, direct mode with several counters, or direct mode with
+    /// one that may lose what it acknowledged.
     pub fn start(
         counters: Vec<Arc<dyn Counter>>,
         config: SegmentConfig,
         clock: impl Clock + Send + Sync + 'static,
     ) -> Result<Self, SegmentConfigError> {
-        Self::start_with(PeriodCounters::one(counters, Vec::new()), config, Arc::new(clock))
+        Self::start_with(PeriodCounters::without_reset(counters, Vec::new()), config, Arc::new(clock))
     }
 
-    /// As [`start`](Self::start), where earlier `Segments` of this process may have asked the same counters: `received` holds
-    /// what they got, counter by counter. A counter that went back below that is noticed.
+    /// Like [`start`](Self::start), after earlier `Segments` of this process used the same counters.
+    ///
+    /// `received` holds the high-water mark of each counter. A counter that went back below its mark is noticed.
     ///
     /// # Errors
     ///
@@ -105,16 +108,17 @@ impl Segments {
         config: SegmentConfig,
         clock: impl Clock + Send + Sync + 'static,
     ) -> Result<Self, SegmentConfigError> {
-        Self::start_with(PeriodCounters::one(counters, received), config, Arc::new(clock))
+        Self::start_with(PeriodCounters::without_reset(counters, received), config, Arc::new(clock))
     }
 
-    /// As [`start`](Self::start), with numbers that restart with each period: a number is then unique together with
-    /// its period, which every [`Run`] bears.
+    /// Like [`start`](Self::start), with numbers that restart in each period.
     ///
-    /// The clock decides the period: best the wall clock. Numbers of the next one are reserved shortly before it begins. From
-    /// memory, no number of a period is handed out after its end; a clock that goes back over the begin of a period by more
-    /// than a second is followed within a second. `counters_of` must give counters of its own to each period, and the same to
-    /// every node.
+    /// A number is then unique together with its period, which every [`Run`] carries. The clock decides the period, so use
+    /// the wall clock. Numbers of the next period are reserved shortly before it begins. In cached mode, no number of a
+    /// period is handed out after its end. A clock that goes back over the start of a period by more than a second is
+    /// followed within a second.
+    ///
+    /// `counters_of` must return separate counters for each period, and the same ones on every node.
     ///
     /// # Errors
     ///
@@ -151,7 +155,7 @@ impl Segments {
         Self::start_periodic_after(Vec::new(), reset, counters_of, config, clock)
     }
 
-    /// As [`start_periodic`](Self::start_periodic), after what earlier `Segments` of this process `received`.
+    /// Like [`start_periodic`](Self::start_periodic), after earlier `Segments` of this process used the same counters.
     ///
     /// # Errors
     ///
@@ -163,8 +167,8 @@ impl Segments {
         config: SegmentConfig,
         clock: impl Clock + Send + Sync + 'static,
     ) -> Result<Self, SegmentConfigError> {
-        let periods = PeriodCounters::each(reset, counters_of, received, clock.unix_ms());
-        Self::start_with(periods, config, Arc::new(clock))
+        let period = Period::at(reset, clock.unix_ms());
+        Self::start_with(PeriodCounters::of(period, counters_of, received), config, Arc::new(clock))
     }
 
     fn start_with(
@@ -177,32 +181,18 @@ impl Segments {
         let (counters, received) = (periods.counters().len(), periods.received().to_vec());
         let seed = config::random_seed()?;
         let (sender, status) = watch::channel(SegmentStatus::at_start(&config, &periods));
+        let reporter = Reporter::new(sender, config.range());
         let (queue, producer) = SegmentQueue::open();
-        let buffer = Arc::new(Buffer {
-            queue,
-            few_left: Notify::new(),
-            filled: Notify::new(),
-            misses: AtomicU64::new(0),
-            floor: Mutex::default(),
-            period_ends_unix_ms: AtomicU64::new(periods.ends_unix_ms()),
-        });
-        let (direct, asks) = mpsc::channel(DIRECT_QUEUE);
-        let from_counter =
-            DirectTask::new(periods.clone(), &config, Arc::clone(&clock), seed, sender.clone());
+        let buffer = Arc::new(Buffer::new(queue, periods.ends_unix_ms()));
+        let (direct, requests) = mpsc::channel(DIRECT_QUEUE);
+        let task = DirectTask::new(periods.clone(), &config, Arc::clone(&clock), seed, reporter.clone());
         // The caller's span says whose numbers these are; the tasks outlive the call.
-        tokio::spawn(from_counter.run(asks).in_current_span());
+        tokio::spawn(task.run(requests).in_current_span());
         let refill = (config.mode == Mode::Cached).then(|| {
             let (release, released) = oneshot::channel();
             let settings = config.settings(periods.counters());
-            let task = RefillTask::new(
-                Arc::clone(&buffer),
-                producer,
-                periods,
-                &settings,
-                Arc::clone(&clock),
-                seed,
-                sender,
-            );
+            let (buffer, clock) = (Arc::clone(&buffer), Arc::clone(&clock));
+            let task = RefillTask::new(buffer, producer, periods, &settings, clock, seed, reporter);
             (release, tokio::spawn(task.run(released).in_current_span()))
         });
         let (stopped, refill) = (AtomicBool::new(false), Mutex::new(refill));
@@ -210,7 +200,7 @@ impl Segments {
         Ok(Self { inner: Arc::new(inner) })
     }
 
-    /// Waits until there is a number. In direct mode it returns at once: only asking would tell, and cost one.
+    /// Waits until there is a number. In direct mode it returns at once: only a draw would tell, and cost a number.
     ///
     /// # Errors
     ///
@@ -222,32 +212,32 @@ impl Segments {
     pub async fn ready(&self) -> Result<SegmentStatus, NoNumberError> {
         let direct = self.inner.config.mode == Mode::Direct;
         let mut status = self.inner.status.clone();
-        let is_settled = |status: &SegmentStatus| {
+        let is_decided = |status: &SegmentStatus| {
             direct || status.refills > 0 || status.exhausted || status.failure.is_some()
         };
-        let Ok(settled) = status.wait_for(is_settled).await.map(|settled| settled.clone()) else {
+        let Ok(decided) = status.wait_for(is_decided).await.map(|decided| decided.clone()) else {
             return Err(NoNumberError::Stopped);
         };
-        if direct || settled.refills > 0 { Ok(settled) } else { Err(self.no_number()) }
+        if direct || decided.refills > 0 { Ok(decided) } else { Err(self.no_number()) }
     }
 
     /// Takes up to `count` numbers, at least one, from memory. Never waits, never allocates.
     ///
     /// # Errors
     ///
-    /// [`NoNumberError`]; nothing was used up. In direct mode there are no numbers in memory.
+    /// [`NoNumberError`]; no number was used up. In direct mode there are no numbers in memory.
     #[inline]
     pub fn try_take(&self, count: usize) -> Result<Run, NoNumberError> {
         let count = NonZeroU64::new(count as u64).unwrap_or(NonZeroU64::MIN);
-        match self.inner.buffer.queue.draw(count).and_then(|drawn| self.drawn(drawn)) {
+        match self.inner.buffer.queue.draw(count).and_then(|drawn| self.checked(drawn)) {
             Some(run) => Ok(run),
             None => Err(self.missed()),
         }
     }
 
-    /// The numbers that were drawn, unless their period has ended: then nobody needs them, and the task is woken.
+    /// Returns the numbers that were drawn unless their period has ended; wakes the task if few are left.
     #[inline]
-    fn drawn(&self, drawn: Drawn) -> Option<Run> {
+    fn checked(&self, drawn: Drawn) -> Option<Run> {
         let period = Period::from_bits(drawn.label);
         let ended = period.is_some_and(|period| self.has_ended(period));
         if drawn.wakes_producer || ended {
@@ -256,7 +246,7 @@ impl Segments {
         (!ended).then(|| Run::new(drawn.segment, period))
     }
 
-    /// Whether the period of numbers that were drawn has ended. Another may have begun since they were.
+    /// Whether the period of drawn numbers has ended. The task may have begun another one since the draw.
     fn has_ended(&self, period: Period) -> bool {
         let ends_unix_ms = self.inner.buffer.period_ends_unix_ms.load(Ordering::Relaxed);
         period.is_before_one_that_ends_at(ends_unix_ms) || self.inner.clock.unix_ms() >= ends_unix_ms
@@ -268,13 +258,14 @@ impl Segments {
         self.no_number()
     }
 
-    /// Takes exactly `count` numbers, as runs in the order they were drawn; waits, asleep, while there are none. In
-    /// direct mode they are greater than all that any node returned before the call.
+    /// Takes exactly `count` numbers, as runs in the order they were drawn. Waits, asleep, while there are none.
+    ///
+    /// In direct mode the numbers are greater than all that any node returned before the call.
     ///
     /// # Errors
     ///
-    /// [`NoNumberError`] when waiting is no answer, or none came within the configured patience; numbers taken before are
-    /// lost, not handed out again.
+    /// [`NoNumberError`] if waiting does not help, or if no number came within the configured patience. Numbers taken
+    /// before that are lost, not handed out again.
     ///
     /// # Cancel safety
     ///
@@ -282,29 +273,29 @@ impl Segments {
     pub async fn take(&self, count: usize) -> Result<Vec<Run>, NoNumberError> {
         match (self.inner.config.mode, NonZeroU64::new(count as u64)) {
             (_, None) => Ok(Vec::new()),
-            (Mode::Direct, Some(count)) => self.from_counter(count, Order::Any).await,
-            (Mode::Cached, Some(_)) => self.cached(count).await,
+            (Mode::Direct, Some(count)) => self.take_directly(count, Order::Any).await,
+            (Mode::Cached, Some(_)) => self.take_cached(count).await,
         }
     }
 
-    async fn cached(&self, count: usize) -> Result<Vec<Run>, NoNumberError> {
+    async fn take_cached(&self, count: usize) -> Result<Vec<Run>, NoNumberError> {
         let mut runs = Vec::new();
         let mut missing = count;
         let mut give_up_at = None;
         while missing > 0 {
-            // Before it looks, so that it misses no segment that comes after.
+            // Registered before the draw, so that it misses no segment that is added after it.
             let mut filled = pin!(self.inner.buffer.filled.notified());
             if give_up_at.is_some() {
                 filled.as_mut().enable();
             }
             match self.try_take(missing) {
                 Ok(run) => {
-                    // At most what was asked for.
+                    // At most `missing`.
                     missing -= usize::try_from(run.count().get()).unwrap_or(missing);
                     runs.push(run);
                     give_up_at = None;
                 }
-                Err(none) if !self.is_worth_waiting(&none) => return Err(none),
+                Err(error) if !self.is_worth_waiting(&error) => return Err(error),
                 Err(_) => match give_up_at {
                     None => give_up_at = Some(Instant::now() + self.inner.config.patience),
                     Some(at) => timeout_at(at, filled).await.map_err(|_| self.no_number())?,
@@ -314,17 +305,18 @@ impl Segments {
         Ok(runs)
     }
 
-    fn is_worth_waiting(&self, none: &NoNumberError) -> bool {
-        matches!(none, NoNumberError::NotReady { .. }) && self.inner.status.borrow().failure.is_none()
+    fn is_worth_waiting(&self, error: &NoNumberError) -> bool {
+        matches!(error, NoNumberError::NotReady { .. }) && self.inner.status.borrow().failure.is_none()
     }
 
-    /// Takes `count` consecutive numbers: from the segment in memory if they are there, else from the counter. What is in
-    /// memory below those is lost then, so that numbers keep growing. So is the rest of a segment that is long enough,
-    /// but has not enough left, where the next one is there.
+    /// Takes `count` consecutive numbers: from the segment in memory if it has them, else from the counter.
+    ///
+    /// Numbers have to increase, so the numbers in memory below a run from the counter are lost. If the segment in memory
+    /// is long enough but has too few left, and the next one is there, the rest of the first one is lost.
     ///
     /// # Errors
     ///
-    /// [`NoNumberError`]; several counters, or one of a stripe, have no consecutive numbers.
+    /// [`NoNumberError`]; several counters, or the counter of one stripe, have no consecutive numbers.
     ///
     /// # Cancel safety
     ///
@@ -333,36 +325,36 @@ impl Segments {
         let cached = self.inner.config.mode == Mode::Cached;
         if cached {
             let drawn = self.inner.buffer.queue.draw_whole(count);
-            if let Some(run) = drawn.and_then(|drawn| self.drawn(drawn)) {
+            if let Some(run) = drawn.and_then(|drawn| self.checked(drawn)) {
                 return Ok(run);
             }
             if count == NonZeroU64::MIN {
-                // From memory, in its turn: nothing is passed.
-                return self.cached(1).await?.first().copied().ok_or_else(|| self.no_number());
+                // The next number of memory, so that nothing is skipped.
+                return self.take_cached(1).await?.first().copied().ok_or_else(|| self.no_number());
             }
-            if let Some(step) = self.numbers_apart() {
+            if let Some(step) = self.step_above_one() {
                 return Err(NoNumberError::NotConsecutive { count: count.get(), step });
             }
-            if let Some(run) = self.draw_whole_soon(count).await.and_then(|drawn| self.drawn(drawn)) {
+            if let Some(run) = self.draw_from_next_segment(count).await.and_then(|drawn| self.checked(drawn))
+            {
                 return Ok(run);
             }
         }
-        let runs = self.from_counter(count, Order::Consecutive).await?;
+        let runs = self.take_directly(count, Order::Consecutive).await?;
         let run = runs.first().copied().ok_or_else(|| self.no_number())?;
         if cached {
-            self.inner.buffer.pass(&run);
+            self.inner.buffer.skip_below(&run);
         }
         Ok(run)
     }
 
-    /// Consecutive numbers from the segment that comes next, where one of its size has so many: a run from the counter
-    /// would leave it out.
-    async fn draw_whole_soon(&self, count: NonZeroU64) -> Option<Drawn> {
+    /// Waits a moment for the next segment, if a segment has so many numbers: a run from the counter would skip it.
+    async fn draw_from_next_segment(&self, count: NonZeroU64) -> Option<Drawn> {
         let Inner { buffer, status, stopped, config, .. } = &*self.inner;
         if count.get() > status.borrow().size || stopped.load(Ordering::Acquire) {
             return None;
         }
-        // Before it looks, so that it misses no segment that comes after.
+        // Registered before the draw, so that it misses no segment that is added after it.
         let mut filled = pin!(buffer.filled.notified());
         filled.as_mut().enable();
         if let Some(drawn) = buffer.queue.draw_whole(count) {
@@ -373,29 +365,29 @@ impl Segments {
         buffer.queue.draw_whole(count)
     }
 
-    /// From one number to the next, where they do not follow one another.
-    fn numbers_apart(&self) -> Option<u64> {
+    /// The distance from one number to the next, if they are not consecutive.
+    fn step_above_one(&self) -> Option<u64> {
         let step = self.inner.buffer.queue.step().map_or(1, NonZeroU64::get);
-        let apart = step.max(self.inner.counters as u64);
-        (apart > 1).then_some(apart)
+        let step = step.max(self.inner.counters as u64);
+        (step > 1).then_some(step)
     }
 
-    async fn from_counter(&self, count: NonZeroU64, order: Order) -> Result<Vec<Run>, NoNumberError> {
+    async fn take_directly(&self, count: NonZeroU64, order: Order) -> Result<Vec<Run>, NoNumberError> {
         if self.inner.stopped.load(Ordering::Acquire) {
             return Err(NoNumberError::Stopped);
         }
         let (reply, answer) = oneshot::channel();
-        let asked = async {
-            self.inner.direct.send(Ask { count, order, reply }).await.map_err(|_| NoNumberError::Stopped)?;
+        let answered = async {
+            let request = Request { count, order, reply };
+            self.inner.direct.send(request).await.map_err(|_| NoNumberError::Stopped)?;
             answer.await.map_err(|_| NoNumberError::Stopped)?
         };
-        match timeout(self.inner.config.patience, asked).await {
+        match timeout(self.inner.config.patience, answered).await {
             Ok(answer) => answer,
             Err(_) => Err(self.no_number()),
         }
     }
 
-    /// Why there is none.
     #[cold]
     fn no_number(&self) -> NoNumberError {
         if self.inner.stopped.load(Ordering::Acquire) {
@@ -404,7 +396,7 @@ impl Segments {
         self.inner.status.borrow().no_number(self.inner.config.mode)
     }
 
-    /// What is in memory, and what has happened so far.
+    /// Returns the numbers in memory, and what has happened so far.
     pub fn status(&self) -> SegmentStatus {
         let mut status = self.inner.status.borrow().clone();
         status.left = self.inner.buffer.queue.left();
@@ -413,8 +405,9 @@ impl Segments {
         status
     }
 
-    /// Ends the numbers for every thread, and gives back what is left as far as nobody reserved after it. Returns
-    /// when the counters have it, or after `patience`: what was not given back by then is lost.
+    /// Ends the numbers for every thread, and gives back those that no other node reserved after.
+    ///
+    /// Returns when the counters have them, or after `patience`: numbers that were not given back by then are lost.
     pub async fn release(&self, patience: Duration) {
         self.inner.stopped.store(true, Ordering::Release);
         let started = self.inner.refill.lock().unwrap_or_else(PoisonError::into_inner).take();
@@ -426,7 +419,7 @@ impl Segments {
                 "the counters did not answer in time: the numbers in memory are lost, not given back"
             );
             task.abort();
-            // Once it has ended, no new segment can appear behind our back. Its error says that it was aborted.
+            // Once it has ended, it cannot add a segment any more. Its error says that it was aborted.
             let _ = task.await;
         }
         self.inner.buffer.queue.end();

@@ -1,50 +1,56 @@
-//! What a source of numbers tells: for readiness, metrics and people; and why there is no number.
+//! The status of a source of numbers, for readiness checks, metrics and people; its log lines; and why there is no number.
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 use std::time::Duration;
+
+use snowmint_store::{Counter, Segment, StoreError, StoreErrorKind};
+use tokio::sync::watch;
+use tokio::time::error::Elapsed;
 
 use super::config::{Mode, SegmentConfig};
 use super::period::{HighWaterMarks, Period, PeriodCounters};
-use super::protocol::Range;
+use super::protocol::{Event, Failure, Forgot, Range};
 
-/// What is in memory, and what has happened since the start.
+/// The numbers in memory, and what has happened since the start.
 #[derive(Clone, Debug, Default, PartialEq)]
 #[non_exhaustive]
 pub struct SegmentStatus {
-    /// How many numbers are in memory.
+    /// The number of numbers in memory.
     pub left: u64,
-    /// How long they last at the demand measured; `None` while there is no demand.
+    /// How long they last at the measured demand; `None` while there is no demand.
     pub lasts: Option<Duration>,
-    /// The demand measured, in numbers a second.
+    /// The measured demand, in numbers a second.
     pub demand_per_second: u64,
-    /// The greatest number reserved so far, 0 before the first; also by earlier ones with the same [`HighWaterMarks`](super::HighWaterMarks).
+    /// The greatest number reserved so far, 0 before the first. It includes what earlier sources with the same
+    /// [`HighWaterMarks`] reserved.
     pub highest: u64,
-    /// The same for the previous, the current and the next period, where numbers restart with each; without those of which
-    /// no number is reserved. Numbers of the next period are reserved shortly before it begins.
+    /// The greatest number reserved in the previous, the current and the next period, if numbers restart. Periods without a
+    /// reservation are left out. Numbers of the next period are reserved shortly before it begins.
     pub highest_by_period: BTreeMap<Period, u64>,
-    /// The greatest number that will be handed out.
+    /// The greatest number to hand out.
     pub maximum: u64,
-    /// How much of the range up to the maximum is reserved, by all nodes, from 0 to 1.
+    /// The share of the range up to the maximum that all nodes have reserved, from 0 to 1.
     pub used: f64,
     /// The size of the next segment.
     pub size: u64,
-    /// How many segments were reserved.
+    /// The number of segments reserved.
     pub refills: u64,
-    /// How many calls to the store failed.
+    /// The number of store calls that failed.
     pub store_errors: u64,
-    /// How many segments were not used, since their counter had gone back or their reservation was not found again.
+    /// The number of segments that were not used because their counter went back, or their reservation was not found again.
     pub refused: u64,
-    /// How many times there was no number when one was asked for.
+    /// How many times a caller found no number in memory.
     pub misses: u64,
-    /// How many counters there are.
+    /// The number of counters.
     pub counters: usize,
-    /// How many of them are left out because their last call failed.
+    /// The number of counters that are skipped because their last call failed.
     pub counters_failing: usize,
-    /// The current period, where numbers restart.
+    /// The current period, if numbers restart.
     pub period: Option<Period>,
     /// Why no numbers are reserved, while that fails.
     pub waiting: Option<String>,
-    /// The same, where somebody has to change something first.
+    /// The same, if it lasts until somebody changes something.
     pub failure: Option<String>,
     /// Whether the maximum is reached.
     pub exhausted: bool,
@@ -63,30 +69,26 @@ impl SegmentStatus {
         }
     }
 
-    pub(super) fn failed(&mut self, text: String, temporary: bool) {
+    fn failed(&mut self, text: String, temporary: bool) {
         self.store_errors += 1;
-        self.failure = (!temporary).then(|| text.clone());
-        self.waiting = Some(text);
+        self.waits(text, temporary);
     }
 
-    /// A segment was not used.
-    pub(super) fn refused(&mut self, why: String, temporary: bool) {
+    /// Counts a segment that was not used.
+    fn refused(&mut self, why: String, temporary: bool) {
         self.refused += 1;
+        self.waits(why, temporary);
+    }
+
+    fn waits(&mut self, why: String, temporary: bool) {
         self.failure = (!temporary).then(|| why.clone());
         self.waiting = Some(why);
     }
 
-    pub(super) fn refilled(&mut self) {
+    fn refilled(&mut self) {
         self.refills += 1;
         self.failure = None;
         self.waiting = None;
-    }
-
-    pub(super) fn restarts(&mut self, periods: &PeriodCounters, range: Range) {
-        self.period = periods.period();
-        self.highest = periods.highest();
-        self.used = range.used(self.highest);
-        self.exhausted = false;
     }
 
     pub(super) fn reached(&mut self, highest: u64, range: Range) {
@@ -96,7 +98,7 @@ impl SegmentStatus {
         }
     }
 
-    /// Takes what was received, which is known before a number of it is used.
+    /// Adds what was received, which is known before one of the numbers is used.
     pub(super) fn received(&mut self, received: &[HighWaterMarks], range: Range) {
         let highest = |period| {
             let highest = received.iter().map(|received| received.highest(period)).max();
@@ -114,9 +116,9 @@ impl SegmentStatus {
         }
         let why = match (mode, &self.waiting) {
             (_, Some(why)) => why.clone(),
-            (Mode::Direct, None) => "in direct mode each is asked from the store: wait for it".to_owned(),
-            (Mode::Cached, None) if self.refills == 0 => "the first are being reserved".to_owned(),
-            (Mode::Cached, None) => "they are used faster than they are reserved".to_owned(),
+            (Mode::Direct, None) => "direct mode asks the store for each number: wait for it".to_owned(),
+            (Mode::Cached, None) if self.refills == 0 => "the first numbers are being reserved".to_owned(),
+            (Mode::Cached, None) => "numbers are used faster than they are reserved".to_owned(),
         };
         NoNumberError::NotReady { why }
     }
@@ -126,37 +128,195 @@ impl SegmentStatus {
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum NoNumberError {
-    /// None is in memory; waiting may help.
+    /// No number is in memory; waiting may help.
     #[error("no number is ready: {why}")]
     NotReady {
-        /// Why not.
+        /// The reason.
         why: String,
     },
     /// Every number up to the maximum is reserved.
-    #[error("every number up to {maximum} is used up: raise the maximum, or take a new namespace")]
+    #[error("every number up to {maximum} is used up: raise the maximum, or use a new namespace")]
     Exhausted {
         /// The maximum.
         maximum: u64,
     },
-    /// Numbers of a stripe do not follow one another.
-    #[error(
-        "{count} consecutive numbers cannot be had from stripes: their numbers are {step} apart; ask for single numbers"
-    )]
+    /// The numbers of a stripe are not consecutive.
+    #[error("invalid count {count}: the numbers of this stripe are {step} apart, so request them one by one")]
     NotConsecutive {
-        /// How many were asked for.
+        /// The requested count.
         count: u64,
-        /// From one number to the next.
+        /// The distance from one number to the next.
         step: u64,
     },
-    /// The counter does not give so many numbers at once.
-    #[error("{count} consecutive numbers cannot be had: the counter gave {given} at once; ask for fewer")]
+    /// The counter returns fewer numbers at once.
+    #[error(
+        "invalid count {count}: the counter returned {given} consecutive numbers, request no more at once"
+    )]
     RunTooLong {
-        /// How many were asked for.
+        /// The requested count.
         count: u64,
-        /// How many it gave.
+        /// The number of numbers it returned.
         given: u64,
     },
-    /// It was stopped.
-    #[error("no numbers are handed out any more: they were given back for a stop")]
+    /// The source was released.
+    #[error("this source of numbers was stopped: its numbers were given back")]
     Stopped,
+}
+
+/// Keeps the status up to date, and writes the log.
+#[derive(Clone, Debug)]
+pub(super) struct Reporter {
+    status: watch::Sender<SegmentStatus>,
+    range: Range,
+}
+
+impl Reporter {
+    pub(super) const fn new(status: watch::Sender<SegmentStatus>, range: Range) -> Self {
+        Self { status, range }
+    }
+
+    pub(super) fn update(&self, change: impl FnOnce(&mut SegmentStatus)) {
+        self.status.send_modify(change);
+    }
+
+    /// Why no numbers are reserved, while that fails.
+    pub(super) fn waiting(&self) -> Option<String> {
+        self.status.borrow().waiting.clone()
+    }
+
+    /// Translates a counter's answer for the protocol; counts a failure and keeps its text.
+    pub(super) fn answered<T>(
+        &self,
+        counter: &dyn Counter,
+        answer: Result<Result<T, StoreError>, Elapsed>,
+    ) -> Result<T, Failure> {
+        let (failure, text, temporary) = match answer {
+            Ok(Ok(value)) => return Ok(value),
+            Ok(Err(error)) => (failure_of(&error), error.to_string(), error.is_temporary()),
+            Err(_) => (Failure::TimedOut, format!("no answer in time from {}", counter.describe()), true),
+        };
+        tracing::debug!(error = %text, "counter call failed");
+        self.update(|status| status.failed(text, temporary));
+        Err(failure)
+    }
+
+    /// Counts a segment that may be used.
+    pub(super) fn refilled(&self) {
+        self.update(SegmentStatus::refilled);
+    }
+
+    /// Counts a segment that goes straight to callers.
+    pub(super) fn drawn_directly(&self, segment: Segment) {
+        self.update(|status| {
+            status.refilled();
+            status.reached(segment.last().min(self.range.maximum), self.range);
+        });
+    }
+
+    pub(super) fn restarted(&self, periods: &PeriodCounters) {
+        self.update(|status| {
+            status.period = periods.period();
+            status.highest = periods.highest();
+            status.used = self.range.used(status.highest);
+            status.exhausted = false;
+        });
+    }
+
+    /// Applies an event to the status and logs it; `left` is the number of numbers in memory.
+    pub(super) fn happened(&self, event: Event, counters: &[Arc<dyn Counter>], left: Option<u64>) {
+        let describe = |counter: usize| counters.get(counter).map_or_else(String::new, |it| it.describe());
+        match event {
+            Event::Reserved { segment, .. } => {
+                tracing::debug!(first = segment.first(), count = segment.count().get(), "segment reserved");
+            }
+            Event::Failing { counter } => tracing::warn!(
+                counter = describe(counter),
+                left,
+                error = self.waiting().unwrap_or_default(),
+                "no numbers can be reserved at this counter; retrying"
+            ),
+            Event::Recovered { counter, failures } => {
+                tracing::info!(counter = describe(counter), failures, "numbers can be reserved again");
+            }
+            Event::NearlyExhausted { highest } => tracing::warn!(
+                highest,
+                maximum = self.range.maximum,
+                "nine tenths of the numbers are used: raise the maximum, or use a new namespace"
+            ),
+            Event::Exhausted => {
+                tracing::error!(maximum = self.range.maximum, "every number up to the maximum is used up");
+                self.update(|status| status.exhausted = true);
+            }
+            Event::WentBack { counter, segment, highest, forgot } => {
+                self.went_back(&describe(counter), segment.first(), highest, forgot);
+            }
+            Event::Lost { counter, segment } => self.lost(&describe(counter), segment),
+            Event::Raised { counter, above } => {
+                tracing::info!(
+                    counter = describe(counter),
+                    above,
+                    "counter raised above its earlier numbers"
+                );
+            }
+            Event::Stuck { counter, highest } => {
+                let counter = describe(counter);
+                self.update(|status| status.refused(stuck(&counter, highest), false));
+                tracing::error!(
+                    counter,
+                    highest,
+                    "the counter went back and cannot be raised; it is not used any more"
+                );
+            }
+            Event::GivenBack { count } => tracing::info!(count, "numbers were given back"),
+        }
+    }
+
+    fn went_back(&self, counter: &str, first: u64, highest: u64, forgot: Forgot) {
+        let why = format!(
+            "{counter} went back: it returned {first} after {highest} and is being raised above that"
+        );
+        self.update(|status| status.refused(why, true));
+        match forgot {
+            Forgot::Unsettled => tracing::warn!(
+                counter,
+                first,
+                highest,
+                "the store lost reservations that had not settled, as may_lose allows; none of their numbers was used, no id \
+                 is affected; the counter is raised"
+            ),
+            Forgot::Settled => tracing::error!(
+                counter,
+                first,
+                highest,
+                "the counter returned numbers that it had returned before; none of them is used and the counter is raised. Its \
+                 store was restored, or lost more than may_lose; see `snowmint store recover --help`"
+            ),
+        }
+    }
+
+    fn lost(&self, counter: &str, segment: Segment) {
+        let (first, last) = (segment.first(), segment.last());
+        let why =
+            format!("{counter} does not show the reservation of {first} to {last}, which it acknowledged");
+        self.update(|status| status.refused(why, true));
+        tracing::warn!(
+            counter,
+            first,
+            last,
+            "a reservation was not found when it was read again: the store lost it before it had settled, or the read came \
+             too late; none of its numbers was used, no id is affected"
+        );
+    }
+}
+
+pub(super) fn stuck(counter: &str, highest: u64) -> String {
+    format!("{counter} went back and cannot be raised: set it above {highest}, then restart this node")
+}
+
+/// Returns what a store's error means for the protocol.
+pub(super) fn failure_of(error: &StoreError) -> Failure {
+    match error.kind() {
+        StoreErrorKind::Full => Failure::Full,
+        _ => Failure::Failed,
+    }
 }

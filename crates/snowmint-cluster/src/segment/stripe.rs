@@ -1,5 +1,5 @@
-//! Stripes: which numbers one of several independent stores hands out, so that none comes twice.
-//! What Flickr's two ticket servers do, and what `auto_increment_offset` and `auto_increment_increment` are for.
+//! Stripes: each of several independent stores hands out its own share of the numbers, so that none is handed out twice.
+//! Flickr's two ticket servers do this by MySQL's `auto_increment_offset` and `auto_increment_increment`.
 
 use std::fmt;
 use std::num::{NonZeroU32, NonZeroU64};
@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 use snowmint_store::{Key, Store, StoreCounter};
 
-/// Stripe `index` of `of`: the numbers that are congruent to `index` modulo `of`.
+/// Stripe `index` of `of`: the numbers congruent to `index` modulo `of`. Stripe 1 of 2 is 1, 3, 5 and so on.
 ///
 /// # Examples
 ///
@@ -24,22 +24,22 @@ pub struct Stripe {
     of: NonZeroU32,
 }
 
-/// Why there is no such stripe.
+/// An invalid stripe.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum StripeError {
-    /// There are not that many.
-    #[error("there is no stripe {index} of {of}: stripes are counted from 1, so take 1/{of} to {of}/{of}", of = .of.max(&1))]
+    /// The index is 0 or greater than the number of stripes.
+    #[error("invalid stripe {index}/{of}: expected 1/{n} to {n}/{n}", n = .of.max(&1))]
     OutOfRange {
-        /// Which.
+        /// The index, from 1.
         index: u32,
-        /// Of how many.
+        /// The number of stripes.
         of: u32,
     },
-    /// Not of the form `1/2`.
-    #[error("{} is not a stripe: write `1/2` for the first of two", snowmint::error::Snippet::of(.text))]
+    /// The text is not of the form `1/2`.
+    #[error("invalid stripe {}: expected a form such as 1/2, the first of two", snowmint::error::Snippet::of(.text))]
     Malformed {
-        /// What was given.
+        /// The text.
         text: String,
     },
 }
@@ -48,7 +48,7 @@ impl Stripe {
     /// All numbers: stripe 1 of 1.
     pub const WHOLE: Self = Self { index: NonZeroU32::MIN, of: NonZeroU32::MIN };
 
-    /// Stripe `index` of `of`, counted from 1.
+    /// Returns stripe `index` of `of`, counted from 1.
     ///
     /// # Errors
     ///
@@ -60,19 +60,20 @@ impl Stripe {
         }
     }
 
-    /// Which, from 1.
+    /// Returns the index, from 1.
     pub const fn index(self) -> u32 {
         self.index.get()
     }
 
-    /// Of how many.
+    /// Returns the number of stripes.
     pub const fn of(self) -> u32 {
         self.of.get()
     }
 
-    /// The counter at a key of a store that hands out this stripe's numbers, none below `first`.
+    /// Returns the counter at a key of a store that hands out this stripe's numbers, none below `first`.
     ///
-    /// A key is bound to its stripe and its `first`: another `of`, or a smaller `first`, would make numbers again.
+    /// Always open a key with the same stripe and `first`: another number of stripes, or a smaller `first`, would hand out
+    /// numbers again.
     pub fn counter(self, store: Arc<dyn Store>, key: Key, first: u64) -> StoreCounter {
         StoreCounter::new(store, key, self.first_from(first), NonZeroU64::from(self.of))
     }
@@ -107,12 +108,12 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_no_stripe_is_refused_with_what_there_is() {
-        for (text, told) in
-            [("3/2", "1/2 to 2/2"), ("0/2", "1/2 to 2/2"), ("0/0", "1/1 to 1/1"), ("1/0", "1/1")]
+    fn an_invalid_stripe_is_rejected_with_the_valid_ones() {
+        for (text, words) in
+            [("3/2", "1/2 to 2/2"), ("0/2", "1/2 to 2/2"), ("0/0", "1/1 to 1/1"), ("1/0", "1/1 to 1/1")]
         {
             let error = text.parse::<Stripe>().unwrap_err().to_string();
-            assert!(error.contains(told), "{text}: {error}");
+            assert!(error.contains(words), "{text}: {error}");
         }
         for text in ["", "1", "1/", "/2", "-1/2", "1/2/3", "a/b", "1/4294967296"] {
             assert!(matches!(text.parse::<Stripe>(), Err(StripeError::Malformed { .. })), "{text}");
@@ -121,7 +122,7 @@ mod tests {
     }
 
     #[test]
-    fn each_number_is_of_exactly_one_stripe() {
+    fn each_number_is_in_exactly_one_stripe() {
         for of in 1..=5 {
             for first in 0..20 {
                 let mut firsts: Vec<u64> =

@@ -1,4 +1,6 @@
-//! Which numbers of a counter's answer may be used: those within the range, unless the counter went back.
+//! The checks of a counter's answer: its numbers are cut to the range, and must lie above the high-water mark.
+//!
+//! The mark shows that a counter went back, because its store was restored or lost writes.
 
 use std::num::NonZeroU64;
 use std::sync::Arc;
@@ -6,7 +8,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use snowmint_store::Segment;
 
-/// The first number and the greatest.
+/// The numbers that may be handed out.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Range {
     /// The smallest number to hand out.
@@ -15,14 +17,14 @@ pub struct Range {
     pub maximum: u64,
 }
 
-/// What a segment has within the range.
+/// The part of a segment within the range.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Within {
     /// These numbers.
     Some(Segment),
-    /// None: the counter is below the first number, by this many steps.
+    /// None: the counter is below the first number by this many steps.
     Below { missing: u64 },
-    /// None: all are above the greatest number.
+    /// None: all are above the maximum.
     Above,
 }
 
@@ -43,13 +45,13 @@ impl Range {
         cut.map_or(Within::Above, Within::Some)
     }
 
-    /// Whether nine tenths of the numbers are used up to `highest`.
+    /// Whether nine tenths of the numbers are used, if those up to `highest` are.
     pub(crate) fn is_nearly_exhausted(self, highest: u64) -> bool {
         let all = self.maximum - self.first + 1;
         (highest + 1).saturating_sub(self.first) >= all - all / 10
     }
 
-    /// The part of the numbers up to `highest`, from 0 to 1.
+    /// The share of the numbers up to `highest`, from 0 to 1.
     #[expect(clippy::cast_precision_loss, reason = "a part, for people")]
     pub(crate) fn used(self, highest: u64) -> f64 {
         let all = self.maximum - self.first + 1;
@@ -57,11 +59,11 @@ impl Range {
     }
 }
 
-/// The end of what was received from one counter, and of what may be in use.
+/// The ends of the numbers received from one counter, and of those that may be in use. Clones share it.
 ///
-/// A counter gives greater numbers to a call that begins after another has returned. So a segment that begins below what
-/// was received before its call was made shows that the counter went back: a store that was restored, or that lost
-/// writes. Where it begins above all that had settled, the store lost no more than it may, and no number in use.
+/// A counter returns greater numbers to a call that begins after another one has returned. So a segment that begins below
+/// the numbers received before its call was made shows that the counter went back. If it begins above all that had settled,
+/// the store lost no more than `may_lose` allows, and no number in use.
 #[derive(Clone, Debug, Default)]
 pub struct HighWaterMark(Arc<Ends>);
 
@@ -71,45 +73,50 @@ struct Ends {
     settled: AtomicU64,
 }
 
-/// What a store has forgotten of what it acknowledged.
+/// Which reservations a store has lost after it acknowledged them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Forgot {
-    /// Only what had not settled: none of it was used.
+    /// Only reservations that had not settled: none of their numbers was used.
     Unsettled,
-    /// What may be in use.
+    /// Reservations whose numbers may be in use.
     Settled,
 }
 
 impl HighWaterMark {
-    /// The smallest number that the answer to a call may begin with, if the call is made now.
+    /// Returns the smallest number that the answer to a call may begin with, if the call is made now.
     pub fn end(&self) -> u64 {
         self.0.received.load(Ordering::SeqCst)
     }
 
-    /// A segment was received; it may not be used before it has settled.
+    /// Returns the greatest number received, 0 for none.
+    pub fn highest(&self) -> u64 {
+        self.end().saturating_sub(1)
+    }
+
+    /// Notes a segment that was received. It may not be used before it has settled.
     pub fn received(&self, segment: Segment) {
         // At most 2^63.
         self.0.received.fetch_max(segment.last() + 1, Ordering::SeqCst);
     }
 
-    /// A segment that was received may be used.
+    /// Notes that a received segment has settled: it may be used.
     pub fn settled(&self, segment: Segment) {
         self.0.settled.fetch_max(segment.last() + 1, Ordering::SeqCst);
     }
 
-    /// A segment that nobody used is about to be given back: the counter may go back to its begin.
+    /// Notes that an unused segment is about to be given back: the counter may go back to its start.
     pub fn giving_back(&self, segment: Segment) {
         for end in [&self.0.settled, &self.0.received] {
-            // Where more was received since, the counter is beyond it and takes nothing back.
+            // If more was received since, the counter is beyond the segment and does not take it back.
             let (last, first) = (segment.last() + 1, segment.first());
             let _ = end.compare_exchange(last, first, Ordering::SeqCst, Ordering::SeqCst);
         }
     }
 
-    /// Whether a segment, the answer to a call that was made when [`end`](Self::end) was `least`, shows that the counter
-    /// went back.
+    /// Returns what the store forgot, if a segment shows that the counter went back. `least` is what [`end`](Self::end) returned
+    /// when the call was made.
     pub fn forgot(&self, segment: Segment, least: u64) -> Option<Forgot> {
-        // What was given back while the call was under way may come again.
+        // Numbers that were given back while the call was under way may return.
         let least = least.min(self.end());
         let settled = self.0.settled.load(Ordering::SeqCst);
         (segment.first() < least)
@@ -145,7 +152,7 @@ mod tests {
     }
 
     #[test]
-    fn nine_tenths_are_told_from_the_first_number_on() {
+    fn nine_tenths_count_from_the_first_number_on() {
         let range = Range { first: 1000, maximum: 2000 };
         assert!(!range.is_nearly_exhausted(1899) && range.is_nearly_exhausted(1900));
         assert!(!range.is_nearly_exhausted(0));
@@ -158,35 +165,35 @@ mod tests {
     }
 
     #[test]
-    fn what_was_given_back_may_come_again_and_nothing_else() {
-        let seen = HighWaterMark::default();
+    fn only_numbers_that_were_given_back_may_return() {
+        let mark = HighWaterMark::default();
         for segment in [numbers(1, 10), numbers(11, 10)] {
-            seen.received(segment);
-            seen.settled(segment);
+            mark.received(segment);
+            mark.settled(segment);
         }
-        let least = seen.end();
-        seen.giving_back(numbers(1, 10));
-        assert_eq!(seen.end(), 21, "more was received since");
-        seen.giving_back(numbers(15, 6));
-        assert_eq!(seen.end(), 15);
-        // A call from before it was given back is answered after.
-        assert_eq!(seen.forgot(numbers(15, 3), least), None);
-        assert_eq!(seen.forgot(numbers(14, 3), least), Some(Forgot::Settled));
-        // It was not taken back after all.
-        seen.received(numbers(15, 6));
+        let least = mark.end();
+        mark.giving_back(numbers(1, 10));
+        assert_eq!(mark.end(), 21, "more was received since");
+        mark.giving_back(numbers(15, 6));
+        assert_eq!(mark.end(), 15);
+        // A call from before the numbers were given back is answered afterwards.
+        assert_eq!(mark.forgot(numbers(15, 3), least), None);
+        assert_eq!(mark.forgot(numbers(14, 3), least), Some(Forgot::Settled));
+        // The counter did not take them back.
+        mark.received(numbers(15, 6));
         assert_eq!(
-            seen.forgot(numbers(15, 3), seen.end()),
+            mark.forgot(numbers(15, 3), mark.end()),
             Some(Forgot::Unsettled),
             "none of these was used"
         );
     }
 
     #[test]
-    fn what_had_not_settled_is_told_from_what_had() {
-        let seen = HighWaterMark::default();
-        seen.received(numbers(1, 10));
-        seen.settled(numbers(1, 10));
-        seen.received(numbers(11, 10));
+    fn unsettled_reservations_are_told_from_settled_ones() {
+        let mark = HighWaterMark::default();
+        mark.received(numbers(1, 10));
+        mark.settled(numbers(1, 10));
+        mark.received(numbers(11, 10));
         for (first, forgot) in [
             (21, None),
             (20, Some(Forgot::Unsettled)),
@@ -194,7 +201,7 @@ mod tests {
             (10, Some(Forgot::Settled)),
             (1, Some(Forgot::Settled)),
         ] {
-            assert_eq!(seen.forgot(numbers(first, 5), seen.end()), forgot, "{first}");
+            assert_eq!(mark.forgot(numbers(first, 5), mark.end()), forgot, "{first}");
         }
     }
 }

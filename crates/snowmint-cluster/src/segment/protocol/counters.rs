@@ -1,42 +1,43 @@
-//! Which of several counters is asked next: in turn, those that answer; one that failed is left out for a while.
+//! The choice of the counter to ask next: round robin over those that answer. One that failed is skipped for a while, with
+//! exponential backoff.
 
 use crate::dice::Dice;
 
-/// The wait after a first failure, in milliseconds; it doubles with each one in a row.
+/// The wait after the first failure, in milliseconds; it doubles with each further one in a row.
 const FIRST_WAIT_MS: u64 = 20;
 const MAX_WAIT_MS: u64 = 2000;
-/// How long an answer may take at first, in milliseconds.
+/// The timeout of the first call, in milliseconds.
 const FIRST_TIMEOUT_MS: u64 = 1000;
 const MAX_TIMEOUT_MS: u64 = 6000;
-/// How long it may take to notice that a counter answers again: a call that hangs, and the wait after it.
+/// How long it may take to notice that a counter answers again: the timeout of a call, and the wait after it.
 pub(super) const TO_NOTICE_MS: u64 = MAX_TIMEOUT_MS + MAX_WAIT_MS;
 
 #[derive(Clone, Copy, Debug)]
 struct State {
     failures: u32,
-    /// It is left out until then.
+    /// It is skipped until then.
     out_until_ms: u64,
     timeout_ms: u64,
     exhausted: bool,
 }
 
-/// The counters, and how each has done so far.
+/// The counters and their failures so far.
 #[derive(Debug)]
 pub(crate) struct Counters {
     states: Vec<State>,
-    /// Whose turn it is.
-    turn: usize,
+    /// The first to consider.
+    next: usize,
     dice: Dice,
 }
 
-/// Which counter to ask.
+/// The counter to ask.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Pick {
-    /// This one, for so long.
+    /// This one, with this timeout.
     Ask { counter: usize, timeout_ms: u64 },
     /// None for this many milliseconds.
     Wait(u64),
-    /// None ever: all are exhausted.
+    /// None any more: all are exhausted.
     Exhausted,
 }
 
@@ -44,21 +45,21 @@ impl Counters {
     pub(crate) fn new(count: usize, seed: u64) -> Self {
         let state = State { failures: 0, out_until_ms: 0, timeout_ms: FIRST_TIMEOUT_MS, exhausted: false };
         let mut dice = Dice::of(seed);
-        // Not every node begins with the same one.
-        let turn = usize::try_from(dice.below(count as u64)).unwrap_or(0);
-        Self { states: vec![state; count], turn, dice }
+        // Not every node starts with the same one.
+        let next = usize::try_from(dice.below(count as u64)).unwrap_or(0);
+        Self { states: vec![state; count], next, dice }
     }
 
-    /// The next in turn that is not left out.
+    /// The next one that is not skipped.
     pub(crate) fn pick(&mut self, now_ms: u64) -> Pick {
         let count = self.states.len();
-        let in_turn = (0..count).map(|n| (self.turn + n) % count);
+        let in_turn = (0..count).map(|n| (self.next + n) % count);
         let found = in_turn.into_iter().find(|n| {
             let state = &self.states[*n];
             !state.exhausted && state.out_until_ms <= now_ms
         });
         if let Some(counter) = found {
-            self.turn = (counter + 1) % count;
+            self.next = (counter + 1) % count;
             return Pick::Ask { counter, timeout_ms: self.timeout_ms(counter) };
         }
         let usable = self.states.iter().filter(|state| !state.exhausted);
@@ -68,14 +69,14 @@ impl Counters {
         }
     }
 
-    /// A slow store is waited for, unless another one answers.
+    /// A slow store gets more time, unless another one answers.
     fn timeout_ms(&self, counter: usize) -> u64 {
         let others = self.states.iter().enumerate().filter(|(other, _)| *other != counter);
         let another_answers = others.into_iter().any(|(_, state)| !state.exhausted && state.failures == 0);
         if another_answers { FIRST_TIMEOUT_MS } else { self.states[counter].timeout_ms }
     }
 
-    /// How many calls had failed in a row.
+    /// Notes an answer; returns the number of calls that had failed in a row.
     pub(crate) fn succeeded(&mut self, counter: usize, took_ms: u64) -> u32 {
         let state = &mut self.states[counter];
         state.timeout_ms = took_ms.saturating_mul(4).clamp(FIRST_TIMEOUT_MS, MAX_TIMEOUT_MS);
@@ -83,17 +84,17 @@ impl Counters {
         std::mem::take(&mut state.failures)
     }
 
-    /// Whether it is the first failure in a row.
+    /// Notes a failure; returns whether it is the first in a row.
     pub(crate) fn failed(&mut self, counter: usize, now_ms: u64) -> bool {
         let state = &mut self.states[counter];
         let wait_ms = (FIRST_WAIT_MS << state.failures.min(10)).min(MAX_WAIT_MS);
-        // Between half of it and all, so that nodes that failed together do not come back together.
+        // From half of it to all of it, so that nodes that failed together do not retry together.
         state.out_until_ms = now_ms + wait_ms / 2 + self.dice.below(wait_ms / 2 + 1);
         state.failures = state.failures.saturating_add(1);
         state.failures == 1
     }
 
-    /// The next call may take longer.
+    /// Gives the next call a longer timeout.
     pub(crate) fn timed_out(&mut self, counter: usize) {
         let state = &mut self.states[counter];
         state.timeout_ms = (state.timeout_ms * 2).min(MAX_TIMEOUT_MS);
@@ -120,12 +121,12 @@ mod tests {
     }
 
     #[test]
-    fn each_is_asked_in_turn_and_one_that_failed_is_left_out_for_a_while() {
+    fn each_is_asked_in_turn_and_one_that_failed_is_skipped_for_a_while() {
         let mut counters = Counters::new(3, 7);
         let first = asked(&mut counters, 0);
         let round: Vec<usize> = (0..5).map(|_| asked(&mut counters, 0)).collect();
         assert_eq!(round, [1, 2, 3, 4, 5].map(|n| (first + n) % 3));
-        assert!(counters.failed(1, 0) && !counters.failed(1, 0), "the first in a row is told");
+        assert!(counters.failed(1, 0) && !counters.failed(1, 0), "the first in a row is reported");
         assert!((0..6).all(|_| asked(&mut counters, 0) != 1));
         assert!((0..3).any(|_| asked(&mut counters, MAX_WAIT_MS) == 1), "and asked again later");
         assert_eq!((counters.succeeded(1, 1), counters.failing()), (2, 0));

@@ -1,13 +1,13 @@
-//! How fast numbers are used, and what follows: the size of a segment, and how many numbers to keep in memory.
+//! The demand for numbers, and what follows from it: the size of a segment, and how many numbers to keep in memory.
 
 use std::ops::RangeInclusive;
 
-/// The demand is measured over at least this, so that a burst is not taken for a rate.
+/// The demand is measured over at least this long, so that a short burst does not count as a rate.
 const WINDOW_MS: u64 = 1000;
-/// At most this many segments of the largest size are kept.
+/// The most segments of the largest size that memory holds.
 const MAX_KEPT: u64 = 16;
 
-/// A number of numbers in a time.
+/// The numbers drawn in a time.
 #[derive(Clone, Copy, Debug, Default)]
 struct Rate {
     numbers: u64,
@@ -21,7 +21,7 @@ impl Rate {
     }
 }
 
-/// An instant, and what was drawn until then.
+/// An instant, and the numbers drawn until then.
 #[derive(Clone, Copy, Debug)]
 struct Point {
     at_ms: u64,
@@ -37,16 +37,16 @@ impl Point {
     }
 }
 
-/// What is measured, and what is made of it.
+/// The measured demand and the size of segments.
 #[derive(Clone, Debug)]
 pub(crate) struct Demand {
     sizes: RangeInclusive<u64>,
     target_ms: u64,
     reserve_ms: u64,
     size: u64,
-    /// Where the size was last judged, and the misses until then.
-    judged: Option<(Point, u64)>,
-    /// Where the rate is measured from.
+    /// When the size was last adjusted, and the misses until then.
+    adjusted: Option<(Point, u64)>,
+    /// The start of the current measurement.
     window: Option<Point>,
     rate: Rate,
 }
@@ -54,10 +54,10 @@ pub(crate) struct Demand {
 impl Demand {
     pub(crate) fn new(sizes: RangeInclusive<u64>, first_size: u64, target_ms: u64, reserve_ms: u64) -> Self {
         let size = first_size.clamp(*sizes.start(), *sizes.end());
-        Self { sizes, target_ms, reserve_ms, size, judged: None, window: None, rate: Rate::default() }
+        Self { sizes, target_ms, reserve_ms, size, adjusted: None, window: None, rate: Rate::default() }
     }
 
-    /// Measures, from the numbers drawn and the misses since the start.
+    /// Updates the rate and the size by the numbers drawn and the misses since the start.
     pub(crate) fn observe(&mut self, now_ms: u64, drawn: u64, misses: u64) {
         let now = Point { at_ms: now_ms, drawn };
         let window = *self.window.get_or_insert(now);
@@ -66,38 +66,39 @@ impl Demand {
             self.window = Some(now);
             self.rate = rate;
         } else {
-            // What a window that has only begun shows already.
+            // A window that has only begun can already show a higher rate.
             let so_far = Rate { over_ms: WINDOW_MS, ..rate };
             if so_far.within(WINDOW_MS) > self.rate.within(WINDOW_MS) {
                 self.rate = so_far;
             }
         }
-        self.judge(now, misses);
+        self.adjust(now, misses);
     }
 
-    /// Doubles the size when it was spent in under half the target, or ran out; halves it when it lasted over twice.
-    fn judge(&mut self, now: Point, misses: u64) {
-        let (judged, judged_misses) = *self.judged.get_or_insert((now, misses));
-        let spent = judged.until(now);
+    /// Doubles the size if it was spent in less than half the target, or ran out; halves it if it lasted more than twice the
+    /// target.
+    fn adjust(&mut self, now: Point, misses: u64) {
+        let (adjusted, misses_before) = *self.adjusted.get_or_insert((now, misses));
+        let spent = adjusted.until(now);
         if spent.numbers < self.size {
             return;
         }
         let in_target = u128::from(spent.numbers) * u128::from(self.target_ms);
         let of_size = u128::from(self.size) * u128::from(spent.over_ms);
-        if misses > judged_misses || in_target > of_size * 2 {
+        if misses > misses_before || in_target > of_size * 2 {
             self.size = self.size.saturating_mul(2).min(*self.sizes.end());
         } else if in_target * 2 < of_size {
             self.size = (self.size / 2).max(*self.sizes.start());
         }
-        self.judged = Some((now, misses));
+        self.adjusted = Some((now, misses));
     }
 
-    /// How many numbers are to be in memory at least: a segment, and what the reserve takes at this demand.
+    /// The least numbers to keep in memory: a segment, or what the reserve needs at this demand.
     pub(crate) fn keep(&self) -> u64 {
         self.size.max(self.rate.within(self.reserve_ms)).min(self.sizes.end().saturating_mul(MAX_KEPT))
     }
 
-    /// How many to reserve where `left` are in memory: no small part of a large reserve.
+    /// The numbers to reserve if `left` are in memory: at least a sixteenth of the reserve, so that calls are few.
     pub(crate) fn wanted(&self, left: u64) -> u64 {
         let least = self.size.max(self.keep() / MAX_KEPT);
         self.keep().saturating_sub(left).clamp(least, *self.sizes.end())
@@ -112,22 +113,22 @@ impl Demand {
         self.size
     }
 
-    /// Numbers a second, rounded up.
+    /// The demand in numbers a second, rounded up.
     pub(crate) fn per_second(&self) -> u64 {
         let second = u128::from(self.rate.numbers) * 1000;
         u64::try_from(second.div_ceil(u128::from(self.rate.over_ms.max(1)))).unwrap_or(u64::MAX)
     }
 
-    /// How long so many numbers last, in milliseconds; `None` without demand.
+    /// How long these numbers last, in milliseconds; `None` without demand.
     pub(crate) fn lasts_ms(&self, left: u64) -> Option<u64> {
         let ms =
             (u128::from(left) * u128::from(self.rate.over_ms)).checked_div(u128::from(self.rate.numbers))?;
         Some(u64::try_from(ms).unwrap_or(u64::MAX))
     }
 
-    /// The same demand, where counting restarts.
+    /// Keeps the demand while the counts of drawn numbers start from 0.
     pub(crate) fn restart(&mut self) {
-        self.judged = None;
+        self.adjusted = None;
         self.window = None;
     }
 }
@@ -142,9 +143,9 @@ mod tests {
         Demand::new(100..=6400, 0, TARGET_MS, 30_000)
     }
 
-    /// Draws `numbers` every `ms`, and gives the sizes.
+    /// Draws `numbers` every `ms`, and returns the sizes.
     fn sizes_at(demand: &mut Demand, numbers: u64, ms: u64, times: u64) -> Vec<u64> {
-        let (begin, _) = demand.judged.unwrap();
+        let (begin, _) = demand.adjusted.unwrap();
         let mut draw = |n: u64| {
             demand.observe(begin.at_ms + n * ms, begin.drawn + n * numbers, 0);
             demand.size()
