@@ -1,40 +1,39 @@
-//! Bytes to commands: resumable, so that a command arriving byte by byte costs no more than one that is whole.
-//! Nothing is copied but plain lines, nothing recurses, and every length is bounded before it is believed.
+//! Parses bytes into commands. The parser resumes, so a command that arrives byte by byte costs no more than a whole one.
+//! Only inline commands are copied, nothing recurses, and every length is checked before it is used.
 
 use std::fmt;
 
 use crate::limits::resp::{MAX_ARGS, MAX_BULK, MAX_COMMAND, MAX_INLINE};
-use crate::resp::inline;
 
 /// Longest line that holds a length: a sign, 18 digits, CRLF and some slack for leading zeros.
 const MAX_LENGTH_LINE: usize = 32;
 
-/// Where an argument starts and ends.
-pub(super) type Span = (u32, u32);
+/// The start and the end of an argument.
+type Span = (u32, u32);
 
 /// Finds the commands in a stream of bytes.
 #[derive(Debug, Default)]
 pub struct Parser {
     /// The arguments found so far.
     spans: Vec<Span>,
-    /// The arguments of a plain line, without their quotes.
+    /// The arguments of an inline command, without their quotes.
     unquoted: Vec<u8>,
-    /// How far the current command has been read.
+    /// The bytes of the current command that have been read.
     at: usize,
-    /// Arguments of the current array that are still to come; 0 when none has begun.
+    /// The arguments of the current array that are still missing; 0 if none has begun.
     left: usize,
 }
 
-/// What there is at the start of the input.
+/// The outcome of [`Parser::next`].
 #[derive(Debug)]
 pub enum Step<'a> {
-    /// Not yet a whole command: call again with more input behind the same bytes.
+    /// The command is incomplete: call again with the same bytes and more after them.
     Incomplete,
-    /// A command of `len` bytes of input. Without arguments it is an empty line or array, to be passed over.
+    /// A command. Without arguments it is an empty line or array, which has no answer.
     Command {
-        /// Its name and arguments.
+        /// The name and the arguments.
         args: Args<'a>,
-        /// How many bytes of the input it takes.
+        /// The bytes of input that it takes.
         len: usize,
     },
 }
@@ -47,23 +46,23 @@ pub struct Args<'a> {
 }
 
 impl<'a> Args<'a> {
-    /// How many there are, the name included.
+    /// Returns the number of arguments, including the name.
     pub const fn len(&self) -> usize {
         self.spans.len()
     }
 
-    /// Whether there is not even a name.
+    /// Returns `true` if there is not even a name.
     pub const fn is_empty(&self) -> bool {
         self.spans.is_empty()
     }
 
-    /// One of them; empty where there is none, which no command takes for anything else.
+    /// Returns one argument; empty if it is missing, since no command takes an empty argument.
     #[inline]
     pub fn at(&self, index: usize) -> &'a [u8] {
         self.spans.get(index).map_or(&[], |&(start, end)| &self.bytes[start as usize..end as usize])
     }
 
-    /// Those from `index` on.
+    /// Returns the arguments from `index` on.
     pub fn from(&self, index: usize) -> impl Iterator<Item = &'a [u8]> + use<'a> {
         let bytes = self.bytes;
         self.spans.iter().skip(index).map(move |&(start, end)| &bytes[start as usize..end as usize])
@@ -76,33 +75,33 @@ impl fmt::Debug for Args<'_> {
     }
 }
 
-/// Input after which nothing can be understood any more: the client is told, and disconnected.
+/// Input that cannot be parsed. The client gets this error and is disconnected. The texts are those of Redis.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum ProtocolError {
-    /// The number of arguments is no number, or too large.
+    /// The number of arguments is invalid or too large.
     #[error("Protocol error: invalid multibulk length")]
     MultibulkLength,
-    /// The length of an argument is no number, or too large.
+    /// The length of an argument is invalid or too large.
     #[error("Protocol error: invalid bulk length")]
     BulkLength,
-    /// An argument that is not a bulk string: a nested array, for one.
+    /// An argument is not a bulk string, but for example a nested array.
     #[error("Protocol error: expected '$', got '{}'", char::from(*.0).escape_default())]
     NotABulk(u8),
-    /// An argument does not end where its length says.
+    /// An argument does not end after its length.
     #[error("Protocol error: expected CRLF after bulk")]
     NoCrlf,
-    /// The arguments together are too long.
+    /// The command is too long.
     #[error("Protocol error: too big request")]
     TooBig,
-    /// A plain line that is too long, or of too many words.
+    /// An inline command is too long, or has too many words.
     #[error("Protocol error: too big inline request")]
     InlineTooBig,
-    /// A plain line whose quotes do not close.
+    /// An inline command has an unclosed quote.
     #[error("Protocol error: unbalanced quotes in request")]
     Quotes,
 }
 
-/// A length line, read or not yet there.
+/// A length line.
 enum Length {
     Is { value: i64, end: usize },
     Incomplete,
@@ -110,14 +109,14 @@ enum Length {
 }
 
 impl Parser {
-    /// Reads the command at the start of `input`.
+    /// Parses the command at the start of `input`.
     ///
-    /// After [`Step::Incomplete`] the next call must see the same bytes with more behind them; after a command
-    /// it must see what follows it.
+    /// After [`Step::Incomplete`] the next input must be the same bytes with more after them; after a command, the bytes that
+    /// follow it.
     ///
     /// # Errors
     ///
-    /// [`ProtocolError`]: this parser and its input are of no further use.
+    /// [`ProtocolError`]: neither the parser nor the rest of the input can be used any more.
     #[inline]
     pub fn next<'a>(&'a mut self, input: &'a [u8]) -> Result<Step<'a>, ProtocolError> {
         if self.left == 0 {
@@ -141,7 +140,7 @@ impl Parser {
     }
 
     fn begin(&mut self, args: i64, at: usize) -> Result<(), ProtocolError> {
-        // Redis passes over a null array as over an empty one.
+        // As in Redis, a null array is an empty one.
         let args = usize::try_from(args).unwrap_or(0);
         if args > MAX_ARGS {
             return Err(ProtocolError::MultibulkLength);
@@ -152,7 +151,7 @@ impl Parser {
         Ok(())
     }
 
-    /// Reads one argument; `false` when it is not there yet.
+    /// Parses one argument; returns `false` if it is incomplete.
     #[inline]
     fn bulk(&mut self, input: &[u8]) -> Result<bool, ProtocolError> {
         match input.get(self.at) {
@@ -183,7 +182,7 @@ impl Parser {
         Ok(true)
     }
 
-    /// Reads a plain line; `at` says how far it has been searched for its end.
+    /// Parses an inline command. `self.at` is the number of bytes already searched for its end.
     fn line<'a>(&'a mut self, input: &'a [u8]) -> Result<Step<'a>, ProtocolError> {
         let end = input[self.at..].iter().position(|byte| *byte == b'\n').map(|found| self.at + found);
         if end.unwrap_or(input.len()) > MAX_INLINE {
@@ -197,11 +196,11 @@ impl Parser {
         self.spans.clear();
         self.unquoted.clear();
         let line = &input[..end];
-        inline::split(line.strip_suffix(b"\r").unwrap_or(line), &mut self.unquoted, &mut self.spans)?;
+        split(line.strip_suffix(b"\r").unwrap_or(line), &mut self.unquoted, &mut self.spans)?;
         Ok(Step::Command { args: Args { bytes: &self.unquoted, spans: &self.spans }, len: end + 1 })
     }
 
-    /// Gives back what an unusually large command needed.
+    /// Frees the memory of a large command.
     pub fn shrink(&mut self) {
         if self.left == 0 {
             self.spans = Vec::new();
@@ -210,13 +209,13 @@ impl Parser {
     }
 }
 
-/// Offsets into a command: bounded by [`MAX_COMMAND`], which `bulk` and `line` have checked.
+/// Converts an offset into a command. `bulk` and `line` have checked that it is at most [`MAX_COMMAND`].
 #[expect(clippy::cast_possible_truncation, reason = "at most MAX_COMMAND, 2^17")]
-pub(super) const fn narrow(offset: usize) -> u32 {
+const fn narrow(offset: usize) -> u32 {
     offset as u32
 }
 
-/// Reads a number up to its CRLF, from `at` on.
+/// Parses the number between `at` and its CRLF.
 #[inline]
 fn length(input: &[u8], at: usize) -> Length {
     let rest = &input[at..];
@@ -248,14 +247,108 @@ fn long_length(rest: &[u8], at: usize) -> Length {
     Length::Is { value: sign * value, end: at + end + 2 }
 }
 
-/// For fuzzing: reads `input` once whole and once in pieces of `piece` bytes, and panics where the two differ
-/// or a bound does not hold.
+/// Splits an inline command, as typed into telnet: appends its words to `words` and their positions to `spans`. The words
+/// are copied, since quotes and escapes have to go.
+///
+/// # Source
+///
+/// Redis, `sdssplitargs`: a closing quote must end its word; `"` knows `\n \r \t \b \a \xHH`, `'` only `\'`.
+fn split(line: &[u8], words: &mut Vec<u8>, spans: &mut Vec<Span>) -> Result<(), ProtocolError> {
+    let mut rest = line.trim_ascii_start();
+    while !rest.is_empty() {
+        if spans.len() == MAX_ARGS {
+            return Err(ProtocolError::InlineTooBig);
+        }
+        let start = words.len();
+        rest = word(rest, words)?.trim_ascii_start();
+        spans.push((narrow(start), narrow(words.len())));
+    }
+    Ok(())
+}
+
+/// Appends the first word of `rest`, and returns the rest.
+fn word<'a>(mut rest: &'a [u8], words: &mut Vec<u8>) -> Result<&'a [u8], ProtocolError> {
+    while let [byte, after @ ..] = rest {
+        match byte {
+            b'"' => return quoted(after, words),
+            b'\'' => return single_quoted(after, words),
+            byte if byte.is_ascii_whitespace() => return Ok(after),
+            byte => {
+                words.push(*byte);
+                rest = after;
+            }
+        }
+    }
+    Ok(rest)
+}
+
+fn quoted<'a>(mut rest: &'a [u8], words: &mut Vec<u8>) -> Result<&'a [u8], ProtocolError> {
+    loop {
+        rest = match rest {
+            [b'"', after @ ..] => return closed(after),
+            [b'\\', b'x', high, low, after @ ..] if high.is_ascii_hexdigit() && low.is_ascii_hexdigit() => {
+                words.push(hex(*high) << 4 | hex(*low));
+                after
+            }
+            [b'\\', escaped, after @ ..] => {
+                words.push(match escaped {
+                    b'n' => b'\n',
+                    b'r' => b'\r',
+                    b't' => b'\t',
+                    b'b' => 8,
+                    b'a' => 7,
+                    other => *other,
+                });
+                after
+            }
+            [byte, after @ ..] => {
+                words.push(*byte);
+                after
+            }
+            [] => return Err(ProtocolError::Quotes),
+        };
+    }
+}
+
+fn single_quoted<'a>(mut rest: &'a [u8], words: &mut Vec<u8>) -> Result<&'a [u8], ProtocolError> {
+    loop {
+        rest = match rest {
+            [b'\'', after @ ..] => return closed(after),
+            [b'\\', b'\'', after @ ..] => {
+                words.push(b'\'');
+                after
+            }
+            [byte, after @ ..] => {
+                words.push(*byte);
+                after
+            }
+            [] => return Err(ProtocolError::Quotes),
+        };
+    }
+}
+
+fn closed(after: &[u8]) -> Result<&[u8], ProtocolError> {
+    match after.first() {
+        Some(byte) if !byte.is_ascii_whitespace() => Err(ProtocolError::Quotes),
+        _ => Ok(after),
+    }
+}
+
+const fn hex(digit: u8) -> u8 {
+    match digit {
+        b'0'..=b'9' => digit - b'0',
+        _ => (digit | 0x20) - b'a' + 10,
+    }
+}
+
+/// For fuzzing: parses `input` once whole and once in pieces of `piece` bytes. Panics if the two differ or a limit is
+/// exceeded.
 pub fn check_split(input: &[u8], piece: usize) {
     let whole = commands(input, input.len().max(1));
     assert_eq!(whole, commands(input, piece.max(1)), "pieces of {piece} bytes");
 }
 
-/// What a stream holds: its commands, then the error that ended it, if one did.
+/// The commands of a stream, and the error that ended it.
 type Commands = (Vec<Vec<Vec<u8>>>, Option<ProtocolError>);
 
 fn commands(input: &[u8], piece: usize) -> Commands {
@@ -266,18 +359,189 @@ fn commands(input: &[u8], piece: usize) -> Commands {
             match parser.next(&input[start..end]) {
                 Ok(Step::Incomplete) => break,
                 Ok(Step::Command { args, len }) => {
-                    assert!(len > 0 && len <= MAX_COMMAND && args.len() <= MAX_ARGS, "a bound does not hold");
+                    assert!(len > 0 && len <= MAX_COMMAND && args.len() <= MAX_ARGS, "a limit is exceeded");
                     found.push(args.from(0).map(<[u8]>::to_vec).collect());
                     start += len;
                 }
                 Err(error) => return (found, Some(error)),
             }
         }
-        // The smallest pieces show what a connection would have to keep.
-        assert!(piece > 1 || end - start <= MAX_COMMAND, "more is held than a command may have");
+        // The smallest pieces show how much a connection has to buffer.
+        assert!(piece > 1 || end - start <= MAX_COMMAND, "more is buffered than a command may have");
     }
     (found, None)
 }
 
 #[cfg(test)]
-mod tests;
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    fn all(input: &[u8]) -> (Vec<Vec<String>>, Option<ProtocolError>) {
+        let (found, error) = commands(input, input.len().max(1));
+        let text = |arg: Vec<u8>| String::from_utf8_lossy(&arg).into_owned();
+        (found.into_iter().map(|command| command.into_iter().map(text).collect()).collect(), error)
+    }
+
+    #[test]
+    fn commands_of_both_forms() {
+        let input =
+            b"*2\r\n$7\r\nID.NEXT\r\n$7\r\ndefault\r\nPING\r\n\r\n*0\r\n*-1\r\n*1\r\n$0\r\n\r\nECHO 'a b'\nPIN";
+        let (found, error) = all(input);
+        assert_eq!(error, None);
+        let wanted: [&[&str]; 7] =
+            [&["ID.NEXT", "default"], &["PING"], &[], &[], &[], &[""], &["ECHO", "a b"]];
+        assert_eq!(found, wanted);
+    }
+
+    #[test]
+    fn bulks_hold_any_bytes() {
+        let (found, error) = commands(b"*1\r\n$7\r\n\r\n*\0\xff$1\r\n", 1);
+        assert_eq!((found, error), (vec![vec![b"\r\n*\0\xff$1".to_vec()]], None));
+    }
+
+    #[test]
+    fn what_breaks_the_protocol_is_named_as_redis_does() {
+        let too_many = format!("*{}\r\n", MAX_ARGS + 1);
+        let too_long = format!("*1\r\n${}\r\n", MAX_BULK + 1);
+        for (input, wanted) in [
+            ("*x\r\n", "Protocol error: invalid multibulk length"),
+            ("*1x\r\n", "Protocol error: invalid multibulk length"),
+            ("*\r\n", "Protocol error: invalid multibulk length"),
+            ("*1\rx", "Protocol error: invalid multibulk length"),
+            ("*99999999999999999999\r\n", "Protocol error: invalid multibulk length"),
+            (&too_many, "Protocol error: invalid multibulk length"),
+            ("*11111111111111111111111111111111111111", "Protocol error: invalid multibulk length"),
+            ("*1\r\n*1\r\n$4\r\nPING\r\n", "Protocol error: expected '$', got '*'"),
+            ("*1\r\n:1\r\n", "Protocol error: expected '$', got ':'"),
+            ("*1\r\n\r\n", "Protocol error: expected '$', got '\\r'"),
+            ("*1\r\n$-1\r\n", "Protocol error: invalid bulk length"),
+            ("*1\r\n$4x\r\n", "Protocol error: invalid bulk length"),
+            ("*1\r\n$99999999999\r\n", "Protocol error: invalid bulk length"),
+            (&too_long, "Protocol error: invalid bulk length"),
+            ("*1\r\n$4\r\nPINGxx", "Protocol error: expected CRLF after bulk"),
+            ("ECHO \"a\r\n", "Protocol error: unbalanced quotes in request"),
+        ] {
+            let (found, error) = all(input.as_bytes());
+            assert_eq!(error.map(|error| error.to_string()).as_deref(), Some(wanted), "{input:?}");
+            assert!(found.is_empty(), "{input:?}");
+            check_split(input.as_bytes(), 1);
+        }
+    }
+
+    #[test]
+    fn lines_and_commands_end_at_their_bounds() {
+        let line = |len: usize| [vec![b'a'; len], b"\n".to_vec()].concat();
+        assert_eq!(all(&line(MAX_INLINE)).1, None);
+        assert_eq!(all(&line(MAX_INLINE + 1)).1, Some(ProtocolError::InlineTooBig));
+        // No end of line in sight: the bound holds all the same.
+        assert_eq!(all(&vec![b'a'; MAX_INLINE]).1, None);
+        assert_eq!(all(&vec![b'a'; MAX_INLINE + 1]).1, Some(ProtocolError::InlineTooBig));
+        let bulk =
+            |len: usize| [format!("${len}\r\n").into_bytes(), vec![b'a'; len], b"\r\n".to_vec()].concat();
+        let command = |bulks: &[usize]| {
+            let bulks: Vec<_> = bulks.iter().flat_map(|len| bulk(*len)).collect();
+            [format!("*{}\r\n", 3).into_bytes(), bulks].concat()
+        };
+        assert_eq!(all(&command(&[MAX_BULK, MAX_BULK / 2, 1])).1, None);
+        assert_eq!(all(&command(&[MAX_BULK, MAX_BULK, 1])).1, Some(ProtocolError::TooBig));
+    }
+
+    /// Goal: a command of 64 KiB that arrives byte by byte is not searched again for every byte. Method: the
+    /// parser's own position, which must follow the input.
+    #[test]
+    fn a_slow_line_is_searched_once() {
+        let mut parser = Parser::default();
+        let line = vec![b'a'; MAX_INLINE];
+        for end in 1..line.len() {
+            assert!(matches!(parser.next(&line[..end]), Ok(Step::Incomplete)));
+            assert_eq!(parser.at, end);
+        }
+    }
+
+    /// Encodes as client libraries do.
+    fn encode(commands: &[Vec<Vec<u8>>]) -> Vec<u8> {
+        let mut out = Vec::new();
+        for command in commands {
+            out.extend_from_slice(format!("*{}\r\n", command.len()).as_bytes());
+            for arg in command {
+                out.extend_from_slice(format!("${}\r\n", arg.len()).as_bytes());
+                out.extend_from_slice(arg);
+                out.extend_from_slice(b"\r\n");
+            }
+        }
+        out
+    }
+
+    /// Bytes that look like the protocol more often than chance would have it.
+    fn nearly_resp() -> impl Strategy<Value = Vec<u8>> {
+        let piece = prop_oneof![
+            Just(b"*1\r\n".to_vec()),
+            Just(b"*2\r\n".to_vec()),
+            Just(b"$4\r\nPING\r\n".to_vec()),
+            Just(b"$".to_vec()),
+            Just(b"\r\n".to_vec()),
+            Just(b"PING 'a".to_vec()),
+            Just(b"\"".to_vec()),
+            Just(b"-1\r\n".to_vec()),
+            Just(b"$65536\r\n".to_vec()),
+            proptest::collection::vec(any::<u8>(), 0..12),
+        ];
+        proptest::collection::vec(piece, 0..24).prop_map(|pieces| pieces.concat())
+    }
+
+    proptest! {
+        #[test]
+        fn commands_come_out_as_they_went_in(
+            sent in proptest::collection::vec(
+                proptest::collection::vec(proptest::collection::vec(any::<u8>(), 0..40), 1..5), 0..8),
+            piece in 1_usize..70,
+        ) {
+            let bytes = encode(&sent);
+            prop_assert_eq!(commands(&bytes, piece), (sent, None));
+        }
+
+        #[test]
+        fn any_bytes_in_any_pieces_give_the_same(input in nearly_resp(), piece in 1_usize..9) {
+            check_split(&input, piece);
+            check_split(&input, 1);
+        }
+
+        #[test]
+        fn noise_never_panics(input in proptest::collection::vec(any::<u8>(), 0..300)) {
+            check_split(&input, 1);
+        }
+    }
+
+    fn words(line: &[u8]) -> Result<Vec<Vec<u8>>, ProtocolError> {
+        let (mut words, mut spans) = (Vec::new(), Vec::new());
+        split(line, &mut words, &mut spans)?;
+        Ok(spans.iter().map(|&(start, end)| words[start as usize..end as usize].to_vec()).collect())
+    }
+
+    #[test]
+    fn words_quotes_and_escapes() {
+        for (line, wanted) in [
+            (&b""[..], vec![]),
+            (b"  \t ", vec![]),
+            (b"PING", vec![&b"PING"[..]]),
+            (b" ID.NEXT  default\tCOUNT 3 ", vec![b"ID.NEXT", b"default", b"COUNT", b"3"]),
+            (b"ECHO \"a b\"", vec![b"ECHO", b"a b"]),
+            (b"ECHO \"\\x41\\n\\\"\\q\\x4\"", vec![b"ECHO", b"A\n\"qx4"]),
+            (b"ECHO 'a\\'b\\n'", vec![b"ECHO", b"a'b\\n"]),
+            (b"ECHO \"\" ''", vec![b"ECHO", b"", b""]),
+        ] {
+            assert_eq!(words(line).unwrap(), wanted, "{}", line.escape_ascii());
+        }
+    }
+
+    #[test]
+    fn open_quotes_and_too_many_words() {
+        for line in [&b"ECHO \"a"[..], b"ECHO 'a", b"ECHO \"a\"b", b"ECHO 'a'b", b"ECHO \"a\\", b"\""] {
+            assert_eq!(words(line), Err(ProtocolError::Quotes), "{}", line.escape_ascii());
+        }
+        assert_eq!(words(&b"a ".repeat(MAX_ARGS)).unwrap().len(), MAX_ARGS);
+        assert_eq!(words(&b"a ".repeat(MAX_ARGS + 1)), Err(ProtocolError::InlineTooBig));
+    }
+}

@@ -1,5 +1,5 @@
-//! Commands to the mint, replies to the output: no socket and no waiting here.
-//! What has to wait, or is too long to be written at once, is handed back to the connection.
+//! Runs commands: the id commands, and the table of all commands. Nothing here waits or touches a socket: the connection
+//! gets an [`Outcome`] for what has to wait or is too long to be written at once.
 
 use std::fmt::Write as _;
 use std::num::NonZeroU64;
@@ -13,80 +13,76 @@ use crate::mint::{
     ConnectionState, Ids, InspectBy, MintError, Minted, Namespace, PartialIds, Taken, parse_count,
 };
 use crate::resp::codec::Args;
-use crate::resp::info;
 use crate::resp::reply::{self, Version};
-use crate::resp::session::Session;
-use crate::resp::table::{self, Name, Spec, TABLE};
-use crate::resp::tally::Tally;
-use crate::resp::transaction::{Queued, Transaction};
+use crate::resp::session::{PendingCounts, Queued, Session, Transaction};
 use crate::server::Server;
 use crate::status::ErrorKind;
 
-/// Bytes of a bad command that its error repeats, as in Redis.
+/// Bytes of an unknown command that its error repeats, as in Redis.
 const REPEATED: usize = 128;
 
-/// What is left to do after a command.
+/// What the connection has to do after a command.
 #[derive(Debug)]
-pub(super) enum Flow {
+pub(super) enum Outcome {
     /// Nothing: the reply is written.
     Done,
-    /// Send what there is and close.
+    /// Send the output and close.
     Close,
-    /// Close without a word.
+    /// Close without an answer.
     Abandon,
     /// Write these ids.
-    Ids(Request, Ids),
+    Ids(IdRequest, Ids),
     /// Wait for the rest of these ids, and write them all.
-    Wait(Request, PartialIds),
-    /// Wait for so many numbers in a row, and write the last.
+    Wait(IdRequest, PartialIds),
+    /// Wait for this many consecutive numbers, and write the last.
     Increment(Arc<Namespace>, NonZeroU64),
-    /// Make a namespace of this name, and do the command again.
+    /// Create a namespace of this name, and run the command again.
     Create(Box<[u8]>, MintError),
-    /// Do these commands, and answer all of them.
+    /// Run these commands, and answer all of them.
     Execute(Queued),
 }
 
-/// Ids that were asked for.
+/// A request for ids.
 #[derive(Debug)]
-pub(super) struct Request {
+pub(super) struct IdRequest {
     pub(super) namespace: Arc<Namespace>,
-    pub(super) answer: Answer,
+    pub(super) shape: ReplyShape,
 }
 
-/// How ids are answered.
+/// The shape of a reply with ids.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Answer {
-    /// With `COUNT` the reply is an array, also of one.
+pub(super) struct ReplyShape {
+    /// Whether the reply is an array: with `COUNT`, even of one id.
     pub(super) array: bool,
-    pub(super) id: Written,
+    pub(super) id: IdReply,
 }
 
-/// How one id is answered.
+/// The type of one id in a reply.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Written {
-    /// As a bulk string, which no client rounds.
+pub(super) enum IdReply {
+    /// A bulk string, which no client rounds.
     Text,
-    /// As an integer, on request.
+    /// An integer, on request.
     Integer,
 }
 
-/// One command, and all it may touch.
+/// One command, and everything it may use.
 pub(super) struct Call<'a> {
     pub(super) server: &'a Server,
     pub(super) session: &'a mut Session,
     pub(super) connection: &'a mut ConnectionState,
-    pub(super) tally: &'a mut Tally,
+    pub(super) counts: &'a mut PendingCounts,
     pub(super) args: Args<'a>,
-    /// The command as it came.
+    /// The command as it arrived.
     pub(super) bytes: &'a [u8],
     pub(super) out: &'a mut Vec<u8>,
 }
 
 impl Call<'_> {
-    /// Does what the command says; `args` has at least a name.
+    /// Runs the command; `args` has at least a name.
     #[inline]
-    pub(super) fn run(mut self) -> Flow {
-        // The hot path: everything else goes through the table.
+    pub(super) fn run(mut self) -> Outcome {
+        // The hot path. Everything else goes through the table.
         let at_once = matches!(self.session.transaction, Transaction::None);
         if at_once && self.args.len() == 2 && self.args.at(0).eq_ignore_ascii_case(b"id.next") {
             return self.next_one();
@@ -95,27 +91,27 @@ impl Call<'_> {
     }
 
     #[inline]
-    fn next_one(&mut self) -> Flow {
+    fn next_one(&mut self) -> Outcome {
         let (namespace, handles) = match self.connection.find(self.args.at(1)) {
             Ok(found) => found,
             Err(error) => return self.unfound(error),
         };
         match namespace.try_one(handles) {
             Ok(Some(number)) => {
-                self.tally.issued(&self.server.metrics, namespace, 1);
+                self.counts.issued(&self.server.metrics, namespace, 1);
                 reply::digits(self.out, number);
-                Flow::Done
+                Outcome::Done
             }
             Ok(None) => {
                 let namespace = Arc::clone(namespace);
-                self.next_many(namespace, 1, Answer { array: false, id: Written::Text })
+                self.next_many(namespace, 1, ReplyShape { array: false, id: IdReply::Text })
             }
             Err(error) => self.refuse(&error),
         }
     }
 
-    fn look_up(&mut self, at_once: bool) -> Flow {
-        let Some(spec) = table::find(self.args.at(0)) else {
+    fn look_up(&mut self, at_once: bool) -> Outcome {
+        let Some(spec) = find_command(self.args.at(0)) else {
             self.fail_transaction();
             return self.unknown();
         };
@@ -127,48 +123,48 @@ impl Call<'_> {
             return self.in_transaction(spec);
         }
         match spec.name {
-            Name::IdNext => self.next(),
-            Name::IdInspect => self.inspect(),
-            Name::Incr => self.increment(),
-            Name::IncrBy => self.increment_by(),
-            Name::Ping => self.ping(),
-            Name::Echo => {
+            CommandName::IdNext => self.next(),
+            CommandName::IdInspect => self.inspect(),
+            CommandName::Incr => self.increment(),
+            CommandName::IncrBy => self.increment_by(),
+            CommandName::Ping => self.ping(),
+            CommandName::Echo => {
                 reply::bulk(self.out, self.args.at(1));
                 self.done()
             }
-            Name::Hello => self.hello(),
-            Name::Client => self.client(),
-            Name::Command => self.command(),
-            Name::Info => self.info(),
-            Name::Config => self.config(),
-            Name::Select => self.select(),
-            Name::Auth => self.auth(),
-            Name::Reset => self.reset(),
-            Name::Quit => self.quit(),
-            Name::Multi => self.multi(),
-            Name::Exec => self.exec(),
-            Name::Discard => self.discard(),
-            Name::Watch => self.watch(),
-            Name::Unwatch => self.ok(),
+            CommandName::Hello => self.hello(),
+            CommandName::Client => self.client(),
+            CommandName::Command => self.command(),
+            CommandName::Info => self.info(),
+            CommandName::Config => self.config(),
+            CommandName::Select => self.select(),
+            CommandName::Auth => self.auth(),
+            CommandName::Reset => self.reset(),
+            CommandName::Quit => self.quit(),
+            CommandName::Multi => self.multi(),
+            CommandName::Exec => self.exec(),
+            CommandName::Discard => self.discard(),
+            CommandName::Watch => self.watch(),
+            CommandName::Unwatch => self.ok(),
         }
     }
 
-    pub(super) fn quit(&mut self) -> Flow {
+    pub(super) fn quit(&mut self) -> Outcome {
         reply::simple(self.out, "OK");
-        self.tally.succeeded += 1;
-        Flow::Close
+        self.counts.succeeded += 1;
+        Outcome::Close
     }
 
     /// `ID.NEXT namespace [COUNT n] [INTEGER]`.
-    fn next(&mut self) -> Flow {
+    fn next(&mut self) -> Outcome {
         if self.args.len() == 2 {
             return self.next_one();
         }
-        let (mut asked, mut id, mut at) = (None, Written::Text, 2);
+        let (mut asked, mut id, mut at) = (None, IdReply::Text, 2);
         while at < self.args.len() {
             let word = self.args.at(at);
-            if word.eq_ignore_ascii_case(b"integer") && id == Written::Text {
-                id = Written::Integer;
+            if word.eq_ignore_ascii_case(b"integer") && id == IdReply::Text {
+                id = IdReply::Integer;
                 at += 1;
             } else if word.eq_ignore_ascii_case(b"count") && asked.is_none() && at + 1 < self.args.len() {
                 asked = Some(parse_count(self.args.at(at + 1)));
@@ -177,48 +173,48 @@ impl Call<'_> {
                 return self.fail(ErrorKind::BadRequest, "syntax error");
             }
         }
-        let answer = Answer { array: asked.is_some(), id };
+        let shape = ReplyShape { array: asked.is_some(), id };
         match (self.connection.find(self.args.at(1)), asked.unwrap_or(Ok(1))) {
             (Ok((namespace, _)), Ok(count)) => match check_written(namespace, id) {
                 Ok(()) => {
                     let namespace = Arc::clone(namespace);
-                    self.next_many(namespace, count, answer)
+                    self.next_many(namespace, count, shape)
                 }
                 Err(error) => self.refuse(&error),
             },
             (Err(error), Ok(_)) => self.unfound(error),
-            // Bad input makes no namespace.
+            // Invalid input creates no namespace.
             (Err(error), Err(_)) | (Ok(_), Err(error)) => self.refuse(&error),
         }
     }
 
-    fn next_many(&mut self, namespace: Arc<Namespace>, count: usize, answer: Answer) -> Flow {
+    fn next_many(&mut self, namespace: Arc<Namespace>, count: usize, shape: ReplyShape) -> Outcome {
         match namespace.try_take(self.connection.handles(), count) {
-            Ok(Taken::All(ids)) => Flow::Ids(Request { namespace, answer }, ids),
-            Ok(Taken::Partial(part)) => Flow::Wait(Request { namespace, answer }, part),
+            Ok(Taken::All(ids)) => Outcome::Ids(IdRequest { namespace, shape }, ids),
+            Ok(Taken::Partial(part)) => Outcome::Wait(IdRequest { namespace, shape }, part),
             Err(error) => self.refuse(&error),
         }
     }
 
     /// `INCR namespace`: the next number of a counter.
-    fn increment(&mut self) -> Flow {
+    fn increment(&mut self) -> Outcome {
         let namespace = match self.connection.find(self.args.at(1)) {
             Ok((namespace, _)) => namespace,
             Err(error) => return self.unfound(error),
         };
         match namespace.try_increment() {
             Ok(Some(number)) => {
-                self.tally.issued(&self.server.metrics, namespace, 1);
+                self.counts.issued(&self.server.metrics, namespace, 1);
                 reply::integer(self.out, number);
-                Flow::Done
+                Outcome::Done
             }
-            Ok(None) => Flow::Increment(Arc::clone(namespace), NonZeroU64::MIN),
+            Ok(None) => Outcome::Increment(Arc::clone(namespace), NonZeroU64::MIN),
             Err(error) => self.refuse(&error),
         }
     }
 
-    /// `INCRBY namespace n`: n numbers in a row, of which the last is told.
-    fn increment_by(&mut self) -> Flow {
+    /// `INCRBY namespace n`: takes n consecutive numbers and answers the last.
+    fn increment_by(&mut self) -> Outcome {
         let by = self.args.at(2);
         let is_integer = std::str::from_utf8(by).is_ok_and(|by| by.parse::<i64>().is_ok());
         if !is_integer {
@@ -226,23 +222,23 @@ impl Call<'_> {
         }
         let count = parse_count(by).map(|count| NonZeroU64::new(count as u64).unwrap_or(NonZeroU64::MIN));
         match (self.connection.find(self.args.at(1)), count) {
-            (Ok((namespace, _)), Ok(count)) => Flow::Increment(Arc::clone(namespace), count),
+            (Ok((namespace, _)), Ok(count)) => Outcome::Increment(Arc::clone(namespace), count),
             (Err(error), Ok(_)) => self.unfound(error),
             (Err(error), Err(_)) | (Ok(_), Err(error)) => self.refuse(&error),
         }
     }
 
-    /// No such namespace; it may become one.
+    /// Creates an unknown namespace, if that is allowed.
     #[cold]
-    fn unfound(&mut self, error: MintError) -> Flow {
+    fn unfound(&mut self, error: MintError) -> Outcome {
         if matches!(error, MintError::UnknownNamespace { .. }) && self.server.mint.creates() {
-            return Flow::Create(self.args.at(1).into(), error);
+            return Outcome::Create(self.args.at(1).into(), error);
         }
         self.refuse(&error)
     }
 
     /// `ID.INSPECT id [NAMESPACE name | LAYOUT spec]`; the fields of a layout may be one argument or several.
-    fn inspect(&mut self) -> Flow {
+    fn inspect(&mut self) -> Outcome {
         let named = self.args.at(2);
         let layout;
         let by = match self.args.len() {
@@ -263,7 +259,7 @@ impl Call<'_> {
         }
     }
 
-    fn ping(&mut self) -> Flow {
+    fn ping(&mut self) -> Outcome {
         match self.args.len() {
             1 => reply::simple(self.out, "PONG"),
             2 => reply::bulk(self.out, self.args.at(1)),
@@ -272,123 +268,60 @@ impl Call<'_> {
         self.done()
     }
 
-    fn command(&mut self) -> Flow {
-        let (out, version) = (&mut *self.out, self.session.version);
-        let sub = self.args.at(1).to_ascii_lowercase();
-        match (&*sub, self.args.len()) {
-            (b"", 1) | (b"info", 2) => {
-                reply::array(out, TABLE.len());
-                for spec in &TABLE {
-                    spec.write_info(out);
-                }
-            }
-            (b"count", 2) => reply::integer(out, TABLE.len() as u64),
-            (b"list", 2) => {
-                reply::array(out, TABLE.len());
-                for spec in &TABLE {
-                    reply::bulk(out, spec.text.as_bytes());
-                }
-            }
-            (b"info", _) => {
-                reply::array(out, self.args.len() - 2);
-                for name in self.args.from(2) {
-                    match table::find(name) {
-                        Some(spec) => spec.write_info(out),
-                        None => reply::null_array(out, version),
-                    }
-                }
-            }
-            (b"docs", _) => {
-                let asked = |spec: &&Spec| {
-                    self.args.len() == 2
-                        || self.args.from(2).any(|name| name.eq_ignore_ascii_case(spec.text.as_bytes()))
-                };
-                reply::map(out, version, TABLE.iter().filter(asked).count());
-                for spec in TABLE.iter().filter(asked) {
-                    spec.write_docs(out, version);
-                }
-            }
-            _ => return self.unknown_subcommand("COMMAND"),
-        }
-        self.done()
-    }
-
-    fn info(&mut self) -> Flow {
-        let text = info::text(self.server, self.args.from(1));
-        reply::verbatim(self.out, self.session.version, &text);
-        self.done()
-    }
-
-    fn config(&mut self) -> Flow {
-        if !self.args.at(1).eq_ignore_ascii_case(b"get") {
-            return self.unknown_subcommand("CONFIG");
-        }
-        if self.args.len() < 3 {
-            return self.wrong_arity("config|get");
-        }
-        let found = info::config(self.server, self.args.from(2));
-        reply::map(self.out, self.session.version, found.len());
-        for (name, value) in found {
-            reply::bulk(self.out, name.as_bytes());
-            reply::bulk(self.out, value.as_bytes());
-        }
-        self.done()
-    }
-
-    pub(super) fn ok(&mut self) -> Flow {
+    pub(super) fn ok(&mut self) -> Outcome {
         reply::simple(self.out, "OK");
         self.done()
     }
 
-    pub(super) fn done(&mut self) -> Flow {
-        self.tally.succeeded += 1;
-        Flow::Done
+    pub(super) fn done(&mut self) -> Outcome {
+        self.counts.succeeded += 1;
+        Outcome::Done
     }
 
     #[cold]
-    pub(super) fn fail(&mut self, kind: ErrorKind, text: &str) -> Flow {
+    pub(super) fn fail(&mut self, kind: ErrorKind, text: &str) -> Outcome {
         self.fail_as(kind, kind.status().resp, text)
     }
 
-    /// As `fail`, with a prefix that clients know from Redis.
+    /// Fails with a prefix of Redis that is not in the status table.
     #[cold]
-    pub(super) fn fail_as(&mut self, kind: ErrorKind, prefix: &str, text: &str) -> Flow {
+    pub(super) fn fail_as(&mut self, kind: ErrorKind, prefix: &str, text: &str) -> Outcome {
         self.server.metrics.failed(Protocol::Resp, kind);
         reply::error(self.out, prefix, text);
-        Flow::Done
+        Outcome::Done
     }
 
     #[cold]
-    fn refuse(&mut self, error: &MintError) -> Flow {
+    fn refuse(&mut self, error: &MintError) -> Outcome {
         refuse(self.server, self.out, error);
-        Flow::Done
+        Outcome::Done
     }
 
     #[cold]
-    pub(super) fn wrong_arity(&mut self, command: &str) -> Flow {
+    pub(super) fn wrong_arity(&mut self, command: &str) -> Outcome {
         self.fail(ErrorKind::BadRequest, &format!("wrong number of arguments for '{command}' command"))
     }
 
     #[cold]
-    pub(super) fn unknown_subcommand(&mut self, command: &str) -> Flow {
+    pub(super) fn unknown_subcommand(&mut self, command: &str) -> Outcome {
         let given = shortened(self.args.at(1), REPEATED);
         self.fail(ErrorKind::BadRequest, &format!("unknown subcommand '{given}'. Try {command} HELP."))
     }
 
     #[cold]
-    fn unknown(&mut self) -> Flow {
-        // A web page can make a browser send HTTP here, with commands in its body: Redis closes as well.
+    fn unknown(&mut self) -> Outcome {
+        // A web page can make a browser send HTTP here, with commands in the body. Redis closes as well.
         let name = self.args.at(0);
         if name.eq_ignore_ascii_case(b"post") || name.eq_ignore_ascii_case(b"host:") {
-            tracing::debug!("HTTP on the RESP port: closing");
-            return Flow::Abandon;
+            tracing::debug!("connection closed; HTTP request on the RESP port");
+            return Outcome::Abandon;
         }
         let mut args = String::new();
         for arg in self.args.from(1) {
             if args.len() >= REPEATED {
                 break;
             }
-            // A `String` takes whatever is written to it.
+            // Writing to a `String` never fails.
             let room = REPEATED - args.len();
             let _ = write!(args, "'{}' ", shortened(arg, room));
         }
@@ -398,32 +331,32 @@ impl Call<'_> {
     }
 }
 
-/// Writes a refusal of the mint.
+/// Writes an error of the mint.
 #[cold]
 pub(super) fn refuse(server: &Server, out: &mut Vec<u8>, error: &MintError) {
     server.metrics.failed(Protocol::Resp, error.kind());
     reply::error(out, error.kind().status().resp, error);
 }
 
-/// Whether the ids of a namespace can be answered so.
-fn check_written(namespace: &Namespace, id: Written) -> Result<(), MintError> {
-    if id == Written::Text || namespace.definition().is_plain_number() {
+/// Checks that the ids of a namespace can be answered as this type.
+fn check_written(namespace: &Namespace, id: IdReply) -> Result<(), MintError> {
+    if id == IdReply::Text || namespace.definition().is_plain_number() {
         return Ok(());
     }
     let why = if namespace.definition().text.is_some() {
         "they have a text form"
     } else {
-        "they have over 64 bits"
+        "they have more than 64 bits"
     };
     Err(MintError::NotIntegers { name: Snippet::of(namespace.name().as_str()), why })
 }
 
-/// Writes an id, by way of `text` where it is no plain number.
+/// Writes an id. `text` is a buffer for ids that are not plain numbers.
 #[inline]
-pub(super) fn write_id(out: &mut Vec<u8>, ids: &Ids, id: Minted, written: Written, text: &mut Vec<u8>) {
+pub(super) fn write_id(out: &mut Vec<u8>, ids: &Ids, id: Minted, written: IdReply, text: &mut Vec<u8>) {
     match (id, written) {
-        (Minted::Number(number), Written::Integer) => reply::integer(out, number),
-        (Minted::Number(number), Written::Text) if ids.are_plain_numbers() => reply::digits(out, number),
+        (Minted::Number(number), IdReply::Integer) => reply::integer(out, number),
+        (Minted::Number(number), IdReply::Text) if ids.are_plain_numbers() => reply::digits(out, number),
         (id, _) => {
             text.clear();
             ids.write(id, text);
@@ -432,7 +365,7 @@ pub(super) fn write_id(out: &mut Vec<u8>, ids: &Ids, id: Minted, written: Writte
     }
 }
 
-/// Writes what an id says: a map, whose values may be lists of maps.
+/// Writes a decoded id: a map, whose values may be lists of maps.
 fn write_values(out: &mut Vec<u8>, version: Version, values: &Values) {
     reply::map(out, version, values.len());
     for (name, value) in values {
@@ -462,5 +395,491 @@ fn shortened(bytes: &[u8], limit: usize) -> std::borrow::Cow<'_, str> {
     String::from_utf8_lossy(&bytes[..bytes.len().min(limit)])
 }
 
+/// The commands.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum CommandName {
+    IdNext,
+    IdInspect,
+    Incr,
+    IncrBy,
+    Ping,
+    Echo,
+    Hello,
+    Client,
+    Command,
+    Info,
+    Config,
+    Select,
+    Auth,
+    Reset,
+    Quit,
+    Multi,
+    Exec,
+    Discard,
+    Watch,
+    Unwatch,
+}
+
+/// The properties of a command.
+#[derive(Debug)]
+pub(super) struct CommandSpec {
+    pub(super) name: CommandName,
+    /// The name in lower case, as Redis writes it in errors.
+    pub(super) text: &'static str,
+    /// The number of arguments including the name; negative for a minimum, as in Redis.
+    pub(super) arity: i8,
+    flags: &'static [&'static str],
+    group: &'static str,
+    summary: &'static str,
+}
+
+const fn spec(
+    name: CommandName,
+    text: &'static str,
+    arity: i8,
+    flags: &'static [&'static str],
+    group: &'static str,
+    summary: &'static str,
+) -> CommandSpec {
+    CommandSpec { name, text, arity, flags, group, summary }
+}
+
+/// Every command, those that are sent most first: for so few, comparing is faster than hashing.
+pub(super) static COMMANDS: [CommandSpec; 20] = [
+    spec(
+        CommandName::IdNext,
+        "id.next",
+        -2,
+        &["write", "fast"],
+        "ids",
+        "ID.NEXT namespace [COUNT n] [INTEGER]: new ids",
+    ),
+    spec(
+        CommandName::Incr,
+        "incr",
+        2,
+        &["write", "fast"],
+        "ids",
+        "INCR namespace: the next number of a segment namespace",
+    ),
+    spec(
+        CommandName::IncrBy,
+        "incrby",
+        3,
+        &["write", "fast"],
+        "ids",
+        "INCRBY namespace n: n consecutive numbers; answers the last",
+    ),
+    spec(
+        CommandName::IdInspect,
+        "id.inspect",
+        -2,
+        &["readonly", "fast"],
+        "ids",
+        "ID.INSPECT id [NAMESPACE name | LAYOUT spec]: the fields of an id",
+    ),
+    spec(CommandName::Ping, "ping", -1, &["fast"], "connection", "Answers, as Redis does"),
+    spec(CommandName::Echo, "echo", 2, &["fast"], "connection", "Repeats a text"),
+    spec(CommandName::Hello, "hello", -1, &["noscript", "fast"], "connection", "Chooses RESP2 or RESP3"),
+    spec(CommandName::Client, "client", -2, &["noscript"], "connection", "Names this connection"),
+    spec(CommandName::Command, "command", -1, &["loading"], "server", "Lists the commands"),
+    spec(CommandName::Info, "info", -1, &["loading"], "server", "State of the server and its lease"),
+    spec(
+        CommandName::Config,
+        "config",
+        -2,
+        &["admin"],
+        "server",
+        "CONFIG GET pattern: for tools that need it",
+    ),
+    spec(CommandName::Select, "select", 2, &["fast"], "connection", "There is only database 0"),
+    spec(CommandName::Auth, "auth", -2, &["noscript", "fast"], "connection", "There are no passwords"),
+    spec(
+        CommandName::Reset,
+        "reset",
+        1,
+        &["noscript", "fast"],
+        "connection",
+        "Resets the settings of this connection",
+    ),
+    spec(CommandName::Quit, "quit", -1, &["fast"], "connection", "Closes this connection"),
+    spec(
+        CommandName::Multi,
+        "multi",
+        1,
+        &["noscript", "fast"],
+        "transactions",
+        "Queues the commands up to EXEC",
+    ),
+    spec(CommandName::Exec, "exec", 1, &["noscript"], "transactions", "Runs the queued commands"),
+    spec(
+        CommandName::Discard,
+        "discard",
+        1,
+        &["noscript", "fast"],
+        "transactions",
+        "Drops the queued commands",
+    ),
+    spec(
+        CommandName::Watch,
+        "watch",
+        -2,
+        &["noscript", "fast"],
+        "transactions",
+        "Not supported: nothing to watch",
+    ),
+    spec(CommandName::Unwatch, "unwatch", 1, &["noscript", "fast"], "transactions", "Answers, as Redis does"),
+];
+
+/// Finds a command by its name, ignoring case.
+pub(super) fn find_command(name: &[u8]) -> Option<&'static CommandSpec> {
+    COMMANDS.iter().find(|spec| name.eq_ignore_ascii_case(spec.text.as_bytes()))
+}
+
+impl CommandSpec {
+    /// Returns `true` if the command takes this number of arguments, including the name.
+    pub(super) fn takes(&self, args: usize) -> bool {
+        let wanted = usize::from(self.arity.unsigned_abs());
+        if self.arity < 0 { args >= wanted } else { args == wanted }
+    }
+
+    /// Writes the entry of `COMMAND` and `COMMAND INFO`: name, arity and flags.
+    pub(super) fn write_info(&self, out: &mut Vec<u8>) {
+        reply::array(out, 10);
+        reply::bulk(out, self.text.as_bytes());
+        if self.arity < 0 {
+            out.extend_from_slice(format!(":{}\r\n", self.arity).as_bytes());
+        } else {
+            reply::integer(out, u64::from(self.arity.unsigned_abs()));
+        }
+        reply::array(out, self.flags.len());
+        for flag in self.flags {
+            reply::simple(out, flag);
+        }
+        // First key, last key, step: a namespace is not a key.
+        for _ in 0..3 {
+            reply::integer(out, 0);
+        }
+        // Access categories, tips, key specifications, subcommands.
+        for _ in 0..4 {
+            reply::array(out, 0);
+        }
+    }
+
+    /// Writes the entry of `COMMAND DOCS`.
+    pub(super) fn write_docs(&self, out: &mut Vec<u8>, version: Version) {
+        reply::bulk(out, self.text.as_bytes());
+        let docs =
+            [("summary", self.summary), ("since", "0.1.0"), ("group", self.group), ("complexity", "O(N)")];
+        reply::map(out, version, docs.len());
+        for (key, value) in docs {
+            reply::bulk(out, key.as_bytes());
+            reply::bulk(out, value.as_bytes());
+        }
+    }
+}
+
 #[cfg(test)]
-mod tests;
+mod tests {
+    use super::*;
+    use crate::resp::codec::{Parser, Step};
+    use crate::testing;
+
+    struct Client {
+        server: Server,
+        session: Session,
+        connection: ConnectionState,
+        counts: PendingCounts,
+    }
+
+    impl Client {
+        fn new() -> Self {
+            let server = Server::for_tests(testing::mint());
+            let connection = server.mint.connection_state();
+            Self { server, session: Session::new(7), connection, counts: PendingCounts::default() }
+        }
+
+        /// Sends a plain line; the reply, with what the connection would do about it after that.
+        fn call(&mut self, line: &str) -> (String, Outcome) {
+            let (mut parser, mut out) = (Parser::default(), Vec::new());
+            let line = format!("{line}\n");
+            let Ok(Step::Command { args, .. }) = parser.next(line.as_bytes()) else {
+                panic!("{line} is not a command")
+            };
+            let Self { server, session, connection, counts } = self;
+            let outcome =
+                Call { server, session, connection, counts, args, bytes: line.as_bytes(), out: &mut out }
+                    .run();
+            (String::from_utf8(out).unwrap(), outcome)
+        }
+
+        fn reply(&mut self, line: &str) -> String {
+            let (reply, outcome) = self.call(line);
+            assert!(matches!(outcome, Outcome::Done), "{line}: {outcome:?}");
+            reply
+        }
+    }
+
+    /// Goal: no client rounds an id, whichever version of the protocol it chose: an id is text unless it asks for an integer.
+    #[test]
+    fn one_id_is_a_bulk_string_and_an_integer_only_on_request() {
+        let mut client = Client::new();
+        let first = client.reply("ID.NEXT default");
+        client.reply("HELLO 3");
+        let second = client.reply("id.next orders");
+        let number = |reply: &str| {
+            let digits = reply.trim_end().strip_prefix("$19\r\n").unwrap_or_else(|| panic!("{reply}"));
+            digits.parse::<u64>().unwrap()
+        };
+        assert!(number(&first) < number(&second));
+        for (line, array) in [
+            ("ID.NEXT default INTEGER", false),
+            ("ID.NEXT default integer COUNT 1", true),
+            ("ID.NEXT default COUNT 1 INTEGER", true),
+        ] {
+            let Outcome::Ids(IdRequest { shape, .. }, mut ids) = client.call(line).1 else {
+                panic!("{line}")
+            };
+            assert_eq!(shape, ReplyShape { array, id: IdReply::Integer }, "{line}");
+            let (mut out, id) = (Vec::new(), ids.next().unwrap());
+            write_id(&mut out, &ids, id, shape.id, &mut Vec::new());
+            assert!(out.starts_with(b":") && out.len() == 22, "{line}: {}", String::from_utf8_lossy(&out));
+        }
+    }
+
+    #[test]
+    fn a_count_makes_an_array_even_of_one() {
+        let mut client = Client::new();
+        for (line, len) in [("ID.NEXT default COUNT 1", 1), ("Id.Next default cOuNt 0010", 10)] {
+            let (reply, outcome) = client.call(line);
+            let Outcome::Ids(IdRequest { shape: ReplyShape { array: true, id: IdReply::Text }, .. }, ids) =
+                outcome
+            else {
+                panic!("{outcome:?}")
+            };
+            assert_eq!((reply.as_str(), ids.len()), ("", len));
+        }
+        // More than the tick has: the rest has to be waited for.
+        assert!(matches!(
+            client.call("ID.NEXT default COUNT 100000").1,
+            Outcome::Wait(IdRequest { shape: ReplyShape { array: true, .. }, .. }, _)
+        ));
+    }
+
+    #[test]
+    fn what_is_wrong_with_id_next_is_told() {
+        let mut client = Client::new();
+        for (line, wanted) in [
+            ("ID.NEXT", "-ERR wrong number of arguments for 'id.next' command\r\n"),
+            ("ID.NEXT default COUNT", "-ERR syntax error\r\n"),
+            ("ID.NEXT default LIMIT 5", "-ERR syntax error\r\n"),
+            ("ID.NEXT default COUNT 5 6", "-ERR syntax error\r\n"),
+            ("ID.NEXT default COUNT 5 COUNT 6", "-ERR syntax error\r\n"),
+            ("ID.NEXT default INTEGER INTEGER", "-ERR syntax error\r\n"),
+            ("ID.NEXT default INTEGER COUNT", "-ERR syntax error\r\n"),
+            ("ID.NEXT nope INTEGER", "-NONAMESPACE "),
+            ("ID.NEXT default COUNT 0", "-ERR invalid count 0: expected 1 to 100000\r\n"),
+            ("ID.NEXT default COUNT -1", "-ERR invalid count -1: "),
+            ("ID.NEXT default COUNT 100001", "-ERR invalid count 100001: "),
+            ("ID.NEXT default COUNT 1e9", "-ERR invalid count `1e9`: "),
+            ("ID.NEXT default COUNT abc", "-ERR invalid count `abc`: "),
+            ("ID.NEXT default COUNT \"\"", "-ERR invalid count ``: "),
+            ("ID.NEXT nope", "-NONAMESPACE unknown namespace `nope`: this server has default, orders; "),
+            ("ID.NEXT nope COUNT 0", "-NONAMESPACE "),
+            ("ID.NEXT \"a\\r\\n+OK\"", "-ERR invalid namespace name `a\\r\\n+OK`: "),
+            ("ID.INSPECT x", "-ERR invalid id `x`: "),
+            ("ID.INSPECT x NAMESPACE default", "-ERR `x` is not an id of namespace `default`: "),
+            ("ID.INSPECT 7 NAMESPACE nope", "-NONAMESPACE unknown namespace `nope`: "),
+            ("ID.INSPECT 7 LAYOUT time:99", "-ERR invalid layout `time:99`: "),
+            ("ID.INSPECT 7 LAYOUT", "-ERR syntax error"),
+            ("ID.INSPECT 7 NAMESPACE default x", "-ERR syntax error"),
+            ("ID.INSPECT 7 OF default", "-ERR syntax error"),
+            ("ID.INSPECT", "-ERR wrong number of arguments for 'id.inspect' command\r\n"),
+        ] {
+            let reply = client.reply(line);
+            assert!(reply.starts_with(wanted), "{line}: {reply}");
+            assert!(reply.ends_with("\r\n") && reply.matches('\n').count() == 1, "{line}: {reply}");
+        }
+    }
+
+    #[test]
+    fn unknown_commands_are_told_as_redis_does() {
+        let mut client = Client::new();
+        assert_eq!(
+            client.reply("foo a b"),
+            "-ERR unknown command 'foo', with args beginning with: 'a' 'b' \r\n"
+        );
+        assert_eq!(client.reply("Foo"), "-ERR unknown command 'Foo', with args beginning with: \r\n");
+        let long = client.reply(&format!("{} {} more", "x".repeat(300), "y".repeat(300)));
+        let (name, arg) = ("x".repeat(128), "y".repeat(128));
+        assert_eq!(long, format!("-ERR unknown command '{name}', with args beginning with: '{arg}' \r\n"));
+        assert!(!client.reply("\"a\\r\\nb\" \"c\\nd\"").trim_end().contains(['\r', '\n']));
+        for http in ["POST / HTTP/1.1", "Host: localhost"] {
+            assert!(matches!(client.call(http), (reply, Outcome::Abandon) if reply.is_empty()), "{http}");
+        }
+    }
+
+    #[test]
+    fn inspect_in_both_versions() {
+        let mut client = Client::new();
+        let resp2 = client.reply("ID.INSPECT 1541815603606036480 NAMESPACE default");
+        assert!(
+            resp2.starts_with("*18\r\n$2\r\nid\r\n$19\r\n1541815603606036480\r\n$6\r\nlayout\r\n"),
+            "{resp2}"
+        );
+        assert!(resp2.contains("$6\r\nworker\r\n:26\r\n"), "{resp2}");
+        assert_eq!(client.reply("id.inspect 1541815603606036480 layout twitter"), resp2);
+        let spec = "time:41 datacenter:5 worker:5 sequence:12 epoch:2010-11-04T01:42:54.657Z";
+        assert_eq!(client.reply(&format!("id.inspect 1541815603606036480 layout {spec}")), resp2);
+        let all = client.reply("ID.INSPECT 1541815603606036480");
+        let (head, guesses) = all.split_once("$7\r\nguesses\r\n").unwrap();
+        assert_eq!(head.replacen("*20", "*18", 1), resp2);
+        let first = "*14\r\n$4\r\nname\r\n$7\r\ntwitter\r\n$4\r\nform\r\n$7\r\ndecimal\r\n";
+        let owners = "$10\r\nnamespaces\r\n*2\r\n$7\r\ndefault\r\n$6\r\norders\r\n";
+        assert!(
+            guesses.contains(first) && guesses.contains(owners) && guesses.contains("$4\r\nleaf\r\n"),
+            "{guesses}"
+        );
+        client.reply("HELLO 3");
+        let resp3 = client.reply("ID.INSPECT 1541815603606036480 NAMESPACE default");
+        assert_eq!(resp3, resp2.replacen("*18", "%9", 1));
+        let all = client.reply("ID.INSPECT 1541815603606036480");
+        assert!(
+            all.starts_with("%10\r\n") && all.contains("\r\n%7\r\n$4\r\nname\r\n$7\r\ntwitter\r\n"),
+            "{all}"
+        );
+    }
+
+    /// Goal: what a client calls itself is held as long as it is connected, so it is bounded.
+    #[test]
+    fn the_name_of_a_client_is_bounded() {
+        use crate::limits::resp::MAX_CLIENT_NAME;
+        let mut client = Client::new();
+        let name = |bytes| format!("CLIENT SETNAME {}", "n".repeat(bytes));
+        assert_eq!(client.reply(&name(MAX_CLIENT_NAME)), "+OK\r\n");
+        let refused = client.reply(&name(MAX_CLIENT_NAME + 1));
+        assert!(refused.starts_with("-ERR "), "{refused}");
+    }
+
+    #[test]
+    fn hello_answers_and_changes_all_or_nothing() {
+        let mut client = Client::new();
+        let resp2 = client.reply("HELLO");
+        assert!(resp2.starts_with("*14\r\n$6\r\nserver\r\n$8\r\nsnowmint\r\n$7\r\nversion\r\n"), "{resp2}");
+        assert!(
+            resp2.contains("$5\r\nproto\r\n:2\r\n$2\r\nid\r\n:7\r\n$4\r\nmode\r\n$10\r\nstandalone\r\n"),
+            "{resp2}"
+        );
+        for (line, wanted) in [
+            ("HELLO 4", "-NOPROTO unsupported protocol version\r\n"),
+            ("HELLO x", "-ERR Protocol version is not an integer or out of range\r\n"),
+            ("HELLO 3 AUTH bob secret", "-WRONGPASS invalid username-password pair or user is disabled.\r\n"),
+            ("HELLO 3 AUTH default", "-ERR Syntax error in HELLO option 'AUTH'\r\n"),
+            ("HELLO 3 SETNAME", "-ERR Syntax error in HELLO option 'SETNAME'\r\n"),
+            (
+                "HELLO 3 SETNAME 'a b'",
+                "-ERR Client names cannot contain spaces, newlines or special characters.\r\n",
+            ),
+        ] {
+            assert_eq!(client.reply(line), wanted);
+        }
+        assert!(client.reply("HELLO").starts_with("*14"), "a refused HELLO changes nothing");
+        assert!(client.reply("HELLO 3 AUTH default x SETNAME app").starts_with("%7\r\n"));
+        assert_eq!(client.reply("CLIENT GETNAME"), "$3\r\napp\r\n");
+        assert_eq!(client.reply("RESET"), "+RESET\r\n");
+        assert_eq!(client.reply("CLIENT GETNAME"), "$-1\r\n");
+    }
+
+    #[test]
+    fn what_clients_send_when_they_connect() {
+        let mut client = Client::new();
+        for (line, wanted) in [
+            ("PING", "+PONG\r\n"),
+            ("PING hi", "$2\r\nhi\r\n"),
+            ("PING a b", "-ERR wrong number of arguments for 'ping' command\r\n"),
+            ("ECHO hi", "$2\r\nhi\r\n"),
+            ("CLIENT SETINFO LIB-NAME redis-py", "+OK\r\n"),
+            ("client setinfo lib-ver 7.0.1", "+OK\r\n"),
+            ("CLIENT SETINFO LIB-X 1", "-ERR Unrecognized option 'lib-x'\r\n"),
+            (
+                "CLIENT SETINFO LIB-NAME 'a b'",
+                "-ERR lib-name cannot contain spaces, newlines or special characters.\r\n",
+            ),
+            ("CLIENT SETNAME worker-1", "+OK\r\n"),
+            ("CLIENT SETNAME", "-ERR wrong number of arguments for 'client|setname' command\r\n"),
+            ("CLIENT GETNAME", "$8\r\nworker-1\r\n"),
+            ("CLIENT ID", ":7\r\n"),
+            ("CLIENT NO-EVICT ON", "+OK\r\n"),
+            ("CLIENT NO-EVICT maybe", "-ERR syntax error\r\n"),
+            ("CLIENT KILL x", "-ERR unknown subcommand 'KILL'. Try CLIENT HELP.\r\n"),
+            ("SELECT 0", "+OK\r\n"),
+            ("SELECT 1", "-ERR DB index is out of range\r\n"),
+            ("SELECT x", "-ERR value is not an integer or out of range\r\n"),
+            (
+                "AUTH secret",
+                "-ERR AUTH <password> called without any password configured for the default user. Are you sure \
+                             your configuration is correct?\r\n",
+            ),
+            ("AUTH default x", "+OK\r\n"),
+            ("AUTH bob x", "-WRONGPASS invalid username-password pair or user is disabled.\r\n"),
+            ("CONFIG GET save", "*2\r\n$4\r\nsave\r\n$0\r\n\r\n"),
+            ("CONFIG GET nope", "*0\r\n"),
+            ("CONFIG SET save x", "-ERR unknown subcommand 'SET'. Try CONFIG HELP.\r\n"),
+            ("COMMAND COUNT", ":20\r\n"),
+            ("COMMAND INFO nope", "*1\r\n*-1\r\n"),
+            (
+                "COMMAND INFO echo",
+                "*1\r\n*10\r\n$4\r\necho\r\n:2\r\n*1\r\n+fast\r\n:0\r\n:0\r\n:0\r\n*0\r\n*0\r\n*0\r\n*0\r\n",
+            ),
+            ("COMMAND NOPE", "-ERR unknown subcommand 'NOPE'. Try COMMAND HELP.\r\n"),
+        ] {
+            assert_eq!(client.reply(line), wanted, "{line}");
+        }
+        assert!(client.reply("COMMAND").starts_with("*20\r\n*10\r\n$7\r\nid.next\r\n:-2\r\n"));
+        assert!(client.reply("COMMAND LIST").starts_with("*20\r\n$7\r\nid.next\r\n"));
+        assert!(
+            client
+                .reply("COMMAND DOCS id.next")
+                .starts_with("*2\r\n$7\r\nid.next\r\n*8\r\n$7\r\nsummary\r\n")
+        );
+        assert!(
+            client.reply("CLIENT INFO").contains("name=worker-1 db=0 resp=2 lib-name=redis-py lib-ver=7.0.1")
+        );
+        assert!(client.reply("INFO server").contains("\r\n# Server\r\nredis_version:7.2.0\r\n"));
+        assert!(matches!(client.call("QUIT"), (reply, Outcome::Close) if reply == "+OK\r\n"));
+    }
+
+    #[test]
+    fn the_tally_reaches_the_metrics_by_namespace() {
+        let mut client = Client::new();
+        for line in ["ID.NEXT default", "ID.NEXT default", "ID.NEXT orders", "PING", "ID.NEXT nope"] {
+            client.reply(line);
+        }
+        client.counts.add_up(&client.server.metrics);
+        let text = client.server.metrics.text(crate::metrics::Exposition::OpenMetrics).unwrap();
+        for wanted in [
+            "snowmint_ids_issued_total{namespace=\"default\"} 2\n",
+            "snowmint_ids_issued_total{namespace=\"orders\"} 1\n",
+            "snowmint_requests_total{protocol=\"resp\",outcome=\"ok\"} 4\n",
+            "snowmint_requests_total{protocol=\"resp\",outcome=\"unknown-namespace\"} 1\n",
+        ] {
+            assert!(text.contains(wanted), "{wanted} in {text}");
+        }
+    }
+
+    #[test]
+    fn commands_are_found_in_any_case_and_each_once() {
+        for spec in &COMMANDS {
+            assert_eq!(find_command(spec.text.to_uppercase().as_bytes()).unwrap().name, spec.name);
+            assert_eq!(spec.text, spec.text.to_lowercase());
+        }
+        assert!(find_command(b"id.nex").is_none() && find_command(b"").is_none());
+    }
+
+    #[test]
+    fn arity_is_counted_as_redis_does() {
+        let takes = |name: &[u8], args| find_command(name).unwrap().takes(args);
+        assert!(!takes(b"id.next", 1) && takes(b"id.next", 2) && takes(b"id.next", 9));
+        assert!(!takes(b"echo", 1) && takes(b"echo", 2) && !takes(b"echo", 3));
+    }
+}

@@ -1,9 +1,9 @@
-//! Replies to bytes: appended to a connection's output, which is sent as a whole.
-//! RESP3 differs only in maps, nulls and verbatim text; everything else is RESP2.
+//! Writes replies: appends them to the output of a connection, which is sent as a whole.
+//! RESP3 differs from RESP2 only in maps, nulls and verbatim text.
 
 use std::fmt;
 
-/// The version of the protocol that a client chose.
+/// The version of the protocol.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) enum Version {
     #[default]
@@ -31,18 +31,18 @@ pub(super) fn bulk(out: &mut Vec<u8>, bytes: &[u8]) {
     out.extend_from_slice(b"\r\n");
 }
 
-/// `$3 123`: a number as text. Clients whose numbers are doubles, as JavaScript's, keep all its digits.
+/// `$3 123`: a number as text. Clients with floating-point numbers, such as JavaScript, keep all digits.
 #[inline]
 pub(super) fn digits(out: &mut Vec<u8>, value: u64) {
     bulk(out, itoa::Buffer::new().format(value).as_bytes());
 }
 
-/// `*2`, followed by so many replies.
+/// `*2`: the header of an array; its elements follow.
 pub(super) fn array(out: &mut Vec<u8>, len: usize) {
     header(out, b'*', len as u64);
 }
 
-/// A map of `pairs` keys and values to follow; RESP2 has them in a flat array.
+/// The header of a map; its keys and values follow. In RESP2 it is a flat array.
 pub(super) fn map(out: &mut Vec<u8>, version: Version, pairs: usize) {
     match version {
         Version::Resp2 => array(out, pairs * 2),
@@ -50,7 +50,7 @@ pub(super) fn map(out: &mut Vec<u8>, version: Version, pairs: usize) {
     }
 }
 
-/// Nothing, where a text would be.
+/// A null in place of a text.
 pub(super) fn null(out: &mut Vec<u8>, version: Version) {
     out.extend_from_slice(match version {
         Version::Resp2 => b"$-1\r\n",
@@ -58,7 +58,7 @@ pub(super) fn null(out: &mut Vec<u8>, version: Version) {
     });
 }
 
-/// Nothing, where an array would be.
+/// A null in place of an array.
 pub(super) fn null_array(out: &mut Vec<u8>, version: Version) {
     out.extend_from_slice(match version {
         Version::Resp2 => b"*-1\r\n",
@@ -66,7 +66,7 @@ pub(super) fn null_array(out: &mut Vec<u8>, version: Version) {
     });
 }
 
-/// Text for people: RESP3 marks it as such.
+/// Text for people, which RESP3 marks.
 pub(super) fn verbatim(out: &mut Vec<u8>, version: Version, text: &str) {
     match version {
         Version::Resp2 => bulk(out, text.as_bytes()),
@@ -79,7 +79,7 @@ pub(super) fn verbatim(out: &mut Vec<u8>, version: Version, text: &str) {
     }
 }
 
-/// `-PREFIX text`; whatever the client sent and the text repeats cannot end the line.
+/// `-PREFIX text`. Line breaks in the text become spaces, so that repeated input cannot end the line.
 #[cold]
 pub(super) fn error(out: &mut Vec<u8>, prefix: &str, text: impl fmt::Display) {
     out.push(b'-');

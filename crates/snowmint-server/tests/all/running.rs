@@ -14,25 +14,25 @@ use tokio::task::JoinHandle;
 use crate::test_source::{START_UNIX_MS, TestSource, mint_of};
 
 /// A running service.
-pub struct Running {
-    pub http: SocketAddr,
-    pub resp: SocketAddr,
-    pub source: TestSource,
+pub(crate) struct Running {
+    pub(crate) http: SocketAddr,
+    pub(crate) resp: SocketAddr,
+    pub(crate) source: TestSource,
     ends: oneshot::Sender<()>,
     task: JoinHandle<Ended>,
 }
 
 /// Settings under the clock of the tests.
-pub fn settings() -> Settings {
+pub(crate) fn settings() -> Settings {
     Settings { clock: Arc::new(ManualClock::at_unix_ms(START_UNIX_MS)), ..Settings::default() }
 }
 
 impl Running {
-    pub async fn start() -> Self {
+    pub(crate) async fn start() -> Self {
         Self::with(settings()).await
     }
 
-    pub async fn with(settings: Settings) -> Self {
+    pub(crate) async fn with(settings: Settings) -> Self {
         let source = TestSource::new(Layout::TWITTER);
         let mint = mint_of(source.clone(), Layout::TWITTER);
         let listeners = Listeners {
@@ -50,34 +50,34 @@ impl Running {
     }
 
     /// Shuts the service down; the task returns the outcome.
-    pub fn end(self) -> JoinHandle<Ended> {
+    pub(crate) fn end(self) -> JoinHandle<Ended> {
         self.ends.send(()).unwrap();
         self.task
     }
 
-    pub async fn resp(&self) -> Client {
+    pub(crate) async fn resp(&self) -> Client {
         Client::at(self.resp).await
     }
 
-    pub async fn http(&self) -> Client {
+    pub(crate) async fn http(&self) -> Client {
         Client::at(self.http).await
     }
 
     /// Sends one HTTP request on its own connection; returns status line and headers, then the body.
-    pub async fn request(&self, head: &str) -> (String, Vec<u8>) {
+    pub(crate) async fn request(&self, head: &str) -> (String, Vec<u8>) {
         let mut client = self.http().await;
         client.send(format!("{head}\r\nhost: test\r\nconnection: close\r\n\r\n").as_bytes()).await;
         split(&client.rest().await)
     }
 
-    pub async fn get(&self, path: &str) -> (String, String) {
+    pub(crate) async fn get(&self, path: &str) -> (String, String) {
         let (head, body) = self.request(&format!("GET {path} HTTP/1.1")).await;
         (head, String::from_utf8(body).unwrap())
     }
 }
 
 /// Splits an HTTP answer into head and body, and joins chunks.
-pub fn split(answer: &[u8]) -> (String, Vec<u8>) {
+pub(crate) fn split(answer: &[u8]) -> (String, Vec<u8>) {
     let end = answer.windows(4).position(|bytes| bytes == b"\r\n\r\n").expect("an answer has a head");
     let head = String::from_utf8(answer[..end].to_vec()).unwrap().to_ascii_lowercase();
     let mut body = answer[end + 4..].to_vec();
@@ -102,28 +102,28 @@ fn lines_of(bytes: &[u8]) -> usize {
 }
 
 /// A connection of raw bytes.
-pub struct Client {
-    pub stream: TcpStream,
+pub(crate) struct Client {
+    pub(crate) stream: TcpStream,
     buffer: Vec<u8>,
 }
 
 impl Client {
-    pub async fn at(address: SocketAddr) -> Self {
+    pub(crate) async fn at(address: SocketAddr) -> Self {
         Self { stream: TcpStream::connect(address).await.unwrap(), buffer: Vec::new() }
     }
 
-    pub async fn send(&mut self, bytes: &[u8]) {
+    pub(crate) async fn send(&mut self, bytes: &[u8]) {
         self.stream.write_all(bytes).await.unwrap();
     }
 
     /// Reads until the server closes.
-    pub async fn rest(&mut self) -> Vec<u8> {
+    pub(crate) async fn rest(&mut self) -> Vec<u8> {
         self.stream.read_to_end(&mut self.buffer).await.unwrap();
         std::mem::take(&mut self.buffer)
     }
 
     /// The next line, without its end.
-    pub async fn line(&mut self) -> String {
+    pub(crate) async fn line(&mut self) -> String {
         loop {
             if let Some(end) = self.buffer.windows(2).position(|bytes| bytes == b"\r\n") {
                 let line = String::from_utf8(self.buffer[..end].to_vec()).unwrap();
@@ -135,13 +135,13 @@ impl Client {
     }
 
     /// Sends a plain line and reads a reply of one line.
-    pub async fn ask(&mut self, line: &str) -> String {
+    pub(crate) async fn ask(&mut self, line: &str) -> String {
         self.send(format!("{line}\r\n").as_bytes()).await;
         self.line().await
     }
 
     /// Reads `count` ids: bulk strings of two lines each.
-    pub async fn ids(&mut self, count: usize) -> Vec<u64> {
+    pub(crate) async fn ids(&mut self, count: usize) -> Vec<u64> {
         let mut bytes = std::mem::take(&mut self.buffer);
         let mut lines = lines_of(&bytes);
         while lines < 2 * count {

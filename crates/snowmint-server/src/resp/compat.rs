@@ -1,0 +1,465 @@
+//! The commands of Redis that clients and tools send around id commands: HELLO, AUTH, CLIENT, COMMAND, INFO, CONFIG, MULTI.
+//! The answers are those of Redis, since clients send these commands on their own and stop at an unexpected answer.
+//! Ids have no rollback: ids that a transaction took are used up even if a later command fails, as in Redis.
+
+use std::fmt::Write as _;
+use std::sync::atomic::Ordering;
+
+use snowmint::utc::Utc;
+
+use crate::limits::resp::{MAX_CLIENT_NAME, MAX_QUEUED, MAX_QUEUED_IN_ALL};
+use crate::metrics::Protocol;
+use crate::resp::command::{COMMANDS, Call, CommandName, CommandSpec, Outcome, find_command};
+use crate::resp::reply::{self, Version};
+use crate::resp::session::{Queued, Session, Transaction};
+use crate::server::Server;
+use crate::status::ErrorKind;
+
+const NO_PASSWORD: &str = "AUTH <password> called without any password configured for the default user. Are you \
+                           sure your configuration is correct?";
+const BAD_NAME: &str = "Client names cannot contain spaces, newlines or special characters.";
+
+/// The version of Redis that the answers follow; clients choose their commands by it.
+const REDIS_VERSION: &str = "7.2.0";
+
+/// Settings of Redis that some tools require.
+const CONFIG: [(&str, &str); 4] =
+    [("appendonly", "no"), ("databases", "1"), ("maxmemory", "0"), ("save", "")];
+
+const SECTIONS: [&str; 5] = ["server", "clients", "stats", "replication", "snowmint"];
+
+impl Call<'_> {
+    /// `HELLO [2|3 [AUTH user password] [SETNAME name]]`. An invalid argument changes nothing.
+    pub(super) fn hello(&mut self) -> Outcome {
+        let mut version = self.session.version;
+        if self.args.len() > 1 {
+            version = match self.args.at(1) {
+                b"2" => Version::Resp2,
+                b"3" => Version::Resp3,
+                other if other.iter().all(u8::is_ascii_digit) => return self.no_such_protocol(),
+                _ => {
+                    return self
+                        .fail(ErrorKind::BadRequest, "Protocol version is not an integer or out of range");
+                }
+            };
+        }
+        let (mut index, mut name) = (2, None);
+        while index < self.args.len() {
+            let more = self.args.len() - index - 1;
+            let option = self.args.at(index);
+            if option.eq_ignore_ascii_case(b"auth") && more >= 2 {
+                if self.args.at(index + 1) != b"default" {
+                    return self.wrong_password();
+                }
+                index += 3;
+            } else if option.eq_ignore_ascii_case(b"setname") && more >= 1 {
+                match client_text(self.args.at(index + 1)) {
+                    Some(text) => name = Some(text.to_owned()),
+                    None => return self.fail(ErrorKind::BadRequest, BAD_NAME),
+                }
+                index += 2;
+            } else {
+                let option = String::from_utf8_lossy(option);
+                return self.fail(ErrorKind::BadRequest, &format!("Syntax error in HELLO option '{option}'"));
+            }
+        }
+        self.session.version = version;
+        if let Some(name) = name {
+            self.session.name = name;
+        }
+        self.greet();
+        self.done()
+    }
+
+    fn greet(&mut self) {
+        let (out, version) = (&mut *self.out, self.session.version);
+        reply::map(out, version, 7);
+        let mut text = |key: &str, value: &str| {
+            reply::bulk(out, key.as_bytes());
+            reply::bulk(out, value.as_bytes());
+        };
+        text("server", "snowmint");
+        text("version", env!("CARGO_PKG_VERSION"));
+        reply::bulk(out, b"proto");
+        reply::integer(out, if version == Version::Resp3 { 3 } else { 2 });
+        reply::bulk(out, b"id");
+        reply::integer(out, self.session.id);
+        let mut text = |key: &str, value: &str| {
+            reply::bulk(out, key.as_bytes());
+            reply::bulk(out, value.as_bytes());
+        };
+        text("mode", "standalone");
+        text("role", "master");
+        reply::bulk(out, b"modules");
+        reply::array(out, 0);
+    }
+
+    #[cold]
+    fn no_such_protocol(&mut self) -> Outcome {
+        self.fail_as(ErrorKind::BadRequest, "NOPROTO", "unsupported protocol version")
+    }
+
+    #[cold]
+    fn wrong_password(&mut self) -> Outcome {
+        self.fail_as(
+            ErrorKind::BadRequest,
+            "WRONGPASS",
+            "invalid username-password pair or user is disabled.",
+        )
+    }
+
+    /// `AUTH`. There is only the default user, without a password.
+    pub(super) fn auth(&mut self) -> Outcome {
+        match (self.args.len(), self.args.at(1)) {
+            (2, _) => self.fail(ErrorKind::BadRequest, NO_PASSWORD),
+            (3, b"default") => self.ok(),
+            (3, _) => self.wrong_password(),
+            _ => self.fail(ErrorKind::BadRequest, "syntax error"),
+        }
+    }
+
+    pub(super) fn select(&mut self) -> Outcome {
+        match self.args.at(1) {
+            b"0" => self.ok(),
+            other if !other.is_empty() && other.iter().all(u8::is_ascii_digit) => {
+                self.fail(ErrorKind::BadRequest, "DB index is out of range")
+            }
+            _ => self.fail(ErrorKind::BadRequest, "value is not an integer or out of range"),
+        }
+    }
+
+    pub(super) fn reset(&mut self) -> Outcome {
+        self.session.transaction.end(&self.server.queued);
+        *self.session = Session::new(self.session.id);
+        reply::simple(self.out, "RESET");
+        self.done()
+    }
+
+    /// `CLIENT`: the subcommands that client libraries send when they connect, and `INFO`.
+    pub(super) fn client(&mut self) -> Outcome {
+        let sub = self.args.at(1).to_ascii_lowercase();
+        match (&*sub, self.args.len()) {
+            (b"id", 2) => {
+                reply::integer(self.out, self.session.id);
+                self.done()
+            }
+            (b"getname", 2) => {
+                if self.session.name.is_empty() {
+                    reply::null(self.out, self.session.version);
+                } else {
+                    reply::bulk(self.out, self.session.name.as_bytes());
+                }
+                self.done()
+            }
+            (b"setname", 3) => match client_text(self.args.at(2)) {
+                Some(name) => {
+                    name.clone_into(&mut self.session.name);
+                    self.ok()
+                }
+                None => self.fail(ErrorKind::BadRequest, BAD_NAME),
+            },
+            (b"setinfo", 4) => self.client_setinfo(),
+            (b"info", 2) => {
+                let line = self.client_line();
+                reply::verbatim(self.out, self.session.version, &line);
+                self.done()
+            }
+            (b"no-evict" | b"no-touch", 3) => match &*self.args.at(2).to_ascii_lowercase() {
+                b"on" | b"off" => self.ok(),
+                _ => self.fail(ErrorKind::BadRequest, "syntax error"),
+            },
+            (b"id" | b"getname" | b"setname" | b"setinfo" | b"info" | b"no-evict" | b"no-touch", _) => {
+                let sub = String::from_utf8_lossy(&sub);
+                self.wrong_arity(&format!("client|{sub}"))
+            }
+            _ => self.unknown_subcommand("CLIENT"),
+        }
+    }
+
+    fn client_setinfo(&mut self) -> Outcome {
+        let attribute = self.args.at(2).to_ascii_lowercase();
+        let Some(text) = client_text(self.args.at(3)) else {
+            let attribute = String::from_utf8_lossy(&attribute);
+            let why = format!("{attribute} cannot contain spaces, newlines or special characters.");
+            return self.fail(ErrorKind::BadRequest, &why);
+        };
+        match &*attribute {
+            b"lib-name" => text.clone_into(&mut self.session.library),
+            b"lib-ver" => text.clone_into(&mut self.session.library_version),
+            other => {
+                let why = format!("Unrecognized option '{}'", String::from_utf8_lossy(other));
+                return self.fail(ErrorKind::BadRequest, &why);
+            }
+        }
+        self.ok()
+    }
+
+    fn client_line(&self) -> String {
+        let Session { id, version, name, library, library_version, .. } = &*self.session;
+        let proto = if *version == Version::Resp3 { 3 } else { 2 };
+        format!("id={id} name={name} db=0 resp={proto} lib-name={library} lib-ver={library_version}\n")
+    }
+
+    pub(super) fn command(&mut self) -> Outcome {
+        let (out, version) = (&mut *self.out, self.session.version);
+        let sub = self.args.at(1).to_ascii_lowercase();
+        match (&*sub, self.args.len()) {
+            (b"", 1) | (b"info", 2) => {
+                reply::array(out, COMMANDS.len());
+                for spec in &COMMANDS {
+                    spec.write_info(out);
+                }
+            }
+            (b"count", 2) => reply::integer(out, COMMANDS.len() as u64),
+            (b"list", 2) => {
+                reply::array(out, COMMANDS.len());
+                for spec in &COMMANDS {
+                    reply::bulk(out, spec.text.as_bytes());
+                }
+            }
+            (b"info", _) => {
+                reply::array(out, self.args.len() - 2);
+                for name in self.args.from(2) {
+                    match find_command(name) {
+                        Some(spec) => spec.write_info(out),
+                        None => reply::null_array(out, version),
+                    }
+                }
+            }
+            (b"docs", _) => {
+                let asked = |spec: &&CommandSpec| {
+                    self.args.len() == 2
+                        || self.args.from(2).any(|name| name.eq_ignore_ascii_case(spec.text.as_bytes()))
+                };
+                reply::map(out, version, COMMANDS.iter().filter(asked).count());
+                for spec in COMMANDS.iter().filter(asked) {
+                    spec.write_docs(out, version);
+                }
+            }
+            _ => return self.unknown_subcommand("COMMAND"),
+        }
+        self.done()
+    }
+
+    pub(super) fn info(&mut self) -> Outcome {
+        let text = info_text(self.server, self.args.from(1));
+        reply::verbatim(self.out, self.session.version, &text);
+        self.done()
+    }
+
+    pub(super) fn config(&mut self) -> Outcome {
+        if !self.args.at(1).eq_ignore_ascii_case(b"get") {
+            return self.unknown_subcommand("CONFIG");
+        }
+        if self.args.len() < 3 {
+            return self.wrong_arity("config|get");
+        }
+        let found = config_values(self.server, self.args.from(2));
+        reply::map(self.out, self.session.version, found.len());
+        for (name, value) in found {
+            reply::bulk(self.out, name.as_bytes());
+            reply::bulk(self.out, value.as_bytes());
+        }
+        self.done()
+    }
+
+    pub(super) fn multi(&mut self) -> Outcome {
+        self.session.transaction = Transaction::Open(Queued::default());
+        self.ok()
+    }
+
+    pub(super) fn exec(&mut self) -> Outcome {
+        match self.session.transaction.end(&self.server.queued) {
+            Transaction::None => self.fail(ErrorKind::BadRequest, "EXEC without MULTI"),
+            Transaction::Failed => self.fail_as(
+                ErrorKind::BadRequest,
+                "EXECABORT",
+                "Transaction discarded because of previous errors.",
+            ),
+            Transaction::Open(queued) => {
+                self.counts.succeeded += 1;
+                Outcome::Execute(queued)
+            }
+        }
+    }
+
+    pub(super) fn discard(&mut self) -> Outcome {
+        match self.session.transaction.end(&self.server.queued) {
+            Transaction::None => self.fail(ErrorKind::BadRequest, "DISCARD without MULTI"),
+            _ => self.ok(),
+        }
+    }
+
+    /// `WATCH` is rejected: a watch that never fails would be a false promise.
+    pub(super) fn watch(&mut self) -> Outcome {
+        self.fail(ErrorKind::BadRequest, "WATCH is not supported: namespaces have no value to watch; omit it")
+    }
+
+    /// Runs or queues a command between `MULTI` and `EXEC`.
+    #[cold]
+    pub(super) fn in_transaction(&mut self, spec: &CommandSpec) -> Outcome {
+        match spec.name {
+            CommandName::Exec => self.exec(),
+            CommandName::Discard => self.discard(),
+            CommandName::Reset => self.reset(),
+            CommandName::Quit => self.quit(),
+            CommandName::Multi => self.fail(ErrorKind::BadRequest, "MULTI calls can not be nested"),
+            CommandName::Watch => self.fail(ErrorKind::BadRequest, "WATCH inside MULTI is not allowed"),
+            _ => self.queue(),
+        }
+    }
+
+    fn queue(&mut self) -> Outcome {
+        if let Transaction::Open(queued) = &mut self.session.transaction {
+            let more = self.bytes.len();
+            let in_all = self.server.queued.fetch_add(more, Ordering::Relaxed) + more;
+            if queued.bytes.len() + more > MAX_QUEUED || in_all > MAX_QUEUED_IN_ALL {
+                self.server.queued.fetch_sub(more, Ordering::Relaxed);
+                self.fail_transaction();
+                let text = format!(
+                    "transaction too large: expected at most {MAX_QUEUED} bytes of commands between MULTI and EXEC; use a \
+                     pipeline without MULTI, or COUNT"
+                );
+                return self.fail(ErrorKind::BadRequest, &text);
+            }
+            queued.bytes.extend_from_slice(self.bytes);
+            queued.commands += 1;
+        }
+        reply::simple(self.out, "QUEUED");
+        Outcome::Done
+    }
+
+    /// Fails the transaction: `EXEC` will run none of its commands.
+    #[cold]
+    pub(super) fn fail_transaction(&mut self) {
+        if !matches!(self.session.transaction, Transaction::None) {
+            self.session.transaction.end(&self.server.queued);
+            self.session.transaction = Transaction::Failed;
+        }
+    }
+}
+
+/// Returns a name that a client sets: short and of visible ASCII, since it is printed in lines.
+fn client_text(bytes: &[u8]) -> Option<&str> {
+    let fits = bytes.len() <= MAX_CLIENT_NAME && bytes.iter().all(u8::is_ascii_graphic);
+    std::str::from_utf8(bytes).ok().filter(|_| fits)
+}
+
+/// Returns the requested sections of `INFO`; by default all.
+fn info_text<'a>(server: &Server, asked: impl Iterator<Item = &'a [u8]>) -> String {
+    let asked: Vec<_> = asked.map(<[u8]>::to_ascii_lowercase).collect();
+    let all =
+        asked.is_empty() || asked.iter().any(|name| matches!(&**name, b"all" | b"default" | b"everything"));
+    let mut text = String::new();
+    for section in SECTIONS {
+        if all || asked.iter().any(|name| name == section.as_bytes()) {
+            if !text.is_empty() {
+                text.push_str("\r\n");
+            }
+            // Writing to a `String` never fails.
+            let _ = write_section(&mut text, server, section);
+        }
+    }
+    text
+}
+
+fn write_section(text: &mut String, server: &Server, section: &str) -> std::fmt::Result {
+    let (title, rest) = section.split_at(1);
+    write!(text, "# {}{rest}\r\n", title.to_uppercase())?;
+    match section {
+        "server" => {
+            write!(text, "redis_version:{REDIS_VERSION}\r\nserver_name:snowmint\r\n")?;
+            write!(text, "snowmint_version:{}\r\nredis_mode:standalone\r\n", env!("CARGO_PKG_VERSION"))?;
+            write!(text, "process_id:{}\r\n", std::process::id())?;
+            let up_ms = server.clock.unix_ms().saturating_sub(server.started_unix_ms);
+            write!(text, "uptime_in_seconds:{}\r\n", up_ms / 1000)
+        }
+        "clients" => {
+            let connected = server.metrics.open(Protocol::Resp).get();
+            write!(text, "connected_clients:{connected}\r\nmaxclients:{}\r\n", server.max_connections)
+        }
+        "stats" => {
+            let requests = server.metrics.requests(Protocol::Resp);
+            let ids =
+                server.mint.table().namespaces().iter().map(|namespace| namespace.issued()).sum::<u64>();
+            write!(text, "total_commands_processed:{requests}\r\nids_issued:{ids}\r\n")
+        }
+        "replication" => text.write_str("role:master\r\nconnected_slaves:0\r\nloading:0\r\n"),
+        _ => write_snowmint(text, server),
+    }
+}
+
+fn write_snowmint(text: &mut String, server: &Server) -> std::fmt::Result {
+    let mint = &server.mint;
+    let status = mint.status();
+    write!(text, "layout:{}\r\ndatacenter:{}\r\n", mint.layout(), mint.datacenter())?;
+    text.write_str("namespaces:")?;
+    for (index, namespace) in mint.table().namespaces().iter().enumerate() {
+        write!(text, "{}{}", if index == 0 { "" } else { "," }, namespace.name())?;
+    }
+    text.write_str("\r\n")?;
+    if let Some(worker) = status.worker {
+        write!(text, "worker:{worker}\r\n")?;
+    }
+    if let Some(until_unix_ms) = status.until_unix_ms {
+        write!(text, "lease_until:{}\r\n", Utc(until_unix_ms))?;
+    }
+    for lease in mint.leases() {
+        if let (Some(worker), Some(until_unix_ms)) = (lease.worker, lease.until_unix_ms) {
+            write!(text, "lease_{worker}_until:{}\r\n", Utc(until_unix_ms))?;
+        }
+    }
+    if let Some(why) = status.waiting {
+        write!(text, "waiting:{}\r\n", why.replace(['\r', '\n'], " "))?;
+    }
+    write!(text, "lease_renewals:{}\r\nleases_lost:{}\r\n", status.renewals, status.lost)?;
+    write!(text, "store_errors:{}\r\n", status.store_errors)
+}
+
+/// Returns the settings whose names match a pattern. Only `*` is a wildcard.
+fn config_values<'a>(
+    server: &Server,
+    patterns: impl Iterator<Item = &'a [u8]>,
+) -> Vec<(&'static str, String)> {
+    let patterns: Vec<_> = patterns.map(<[u8]>::to_ascii_lowercase).collect();
+    let idle = server.timeouts.idle.map_or(0, |idle| idle.as_secs());
+    let own = [("maxclients", server.max_connections.to_string()), ("timeout", idle.to_string())];
+    CONFIG
+        .into_iter()
+        .map(|(name, value)| (name, value.to_owned()))
+        .chain(own)
+        .filter(|(name, _)| patterns.iter().any(|pattern| &**pattern == b"*" || pattern == name.as_bytes()))
+        .collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::testing;
+
+    #[test]
+    fn info_sections_are_selected_by_name() {
+        let server = Server::for_tests(testing::mint());
+        let all = info_text(&server, std::iter::empty());
+        for part in [
+            "# Server\r\nredis_version:",
+            "# Replication\r\nrole:master\r\n",
+            "namespaces:default,orders\r\n",
+        ] {
+            assert!(all.contains(part), "{part} in {all}");
+        }
+        let one = info_text(&server, [&b"SNOWMINT"[..]].into_iter());
+        assert!(one.starts_with("# Snowmint\r\nlayout:time:41@1ms"), "{one}");
+        assert_eq!(info_text(&server, [&b"no-such"[..]].into_iter()), "");
+    }
+
+    #[test]
+    fn config_has_what_redis_benchmark_reads() {
+        let server = Server::for_tests(testing::mint());
+        let config = |patterns: &[&'static [u8]]| config_values(&server, patterns.iter().copied());
+        assert_eq!(config(&[b"save"]), [("save", String::new())]);
+        assert_eq!(config(&[b"APPENDONLY", b"x"]), [("appendonly", "no".to_owned())]);
+        assert_eq!(config(&[b"timeout"]), [("timeout", "600".to_owned())]);
+        assert_eq!(config(&[b"*"]).len(), CONFIG.len() + 2);
+    }
+}
