@@ -667,22 +667,24 @@ mod tests {
         for (text, count) in [("1", 1), ("007", 7), ("100000", 100_000)] {
             assert_eq!(parse_count(text.as_bytes()).unwrap(), count);
         }
-        for bad in [
-            "",
-            "0",
-            "100001",
-            "-1",
-            "+1",
-            " 1",
-            "1e9",
-            "1.0",
-            "abc",
-            "18446744073709551617",
-            "99999999999999999999999",
+        // A sign is shown, or the error would name a valid count.
+        for (bad, shown) in [
+            ("", "``"),
+            ("0", "0"),
+            ("100001", "100001"),
+            ("-1", "-1"),
+            ("+1", "`+1`"),
+            (" 1", "` 1`"),
+            ("1e9", "`1e9`"),
+            ("1.0", "`1.0`"),
+            ("abc", "`abc`"),
+            ("18446744073709551617", "18446744073709551617"),
+            ("99999999999999999999999", "99999999999999999999999"),
+            ("000000000000000000001", "`000000000000000000001`"),
         ] {
             let error = parse_count(bad.as_bytes()).unwrap_err();
             assert!(matches!(error, MintError::BadCount { limit: MAX_COUNT, .. }), "{bad}");
-            assert!(error.to_string().contains(": expected 1 to 100000"), "{error}");
+            assert_eq!(error.to_string(), format!("invalid count {shown}: expected 1 to 100000"));
         }
         assert!(parse_count(b"\xff\xfe").is_err());
     }

@@ -160,8 +160,8 @@ impl fmt::Display for Count<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Self(value) = self;
         match value.as_str().parse::<i128>() {
-            Ok(number) => number.fmt(f),
-            Err(_) => value.fmt(f),
+            Ok(number) if number.to_string() == value.as_str() => number.fmt(f),
+            _ => value.fmt(f),
         }
     }
 }
