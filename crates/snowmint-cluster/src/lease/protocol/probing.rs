@@ -23,8 +23,8 @@ const LONGEST_SPREAD_MS: u64 = 1_000;
 const CROWD: u64 = 4;
 /// So long after a hundred of which none was free comes the next, and up to half of that later.
 const PAUSE_MS: u64 = 250;
-/// How often that doubles.
-const DOUBLINGS: u32 = 4;
+/// How often that doubles: up to about 2 s, like every wait of a node without a lease.
+const DOUBLINGS: u32 = 3;
 
 /// What is looked at in this round, and when a hundred may follow.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]

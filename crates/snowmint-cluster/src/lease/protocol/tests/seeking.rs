@@ -129,7 +129,7 @@ fn a_full_pool_is_looked_through_a_hundred_at_a_time() {
     store.lead(&mut protocol, at(NOW));
     assert_eq!(store.sizes(), [1, 1, 10]);
     let (mut now, mut seen) = (NOW, std::collections::BTreeSet::new());
-    for pause in [250, 500, 1_000, 2_000, 4_000, 4_000, 4_000, 4_000, 4_000, 4_000, 4_000] {
+    for pause in [250, 500, 1_000, 2_000, 2_000, 2_000, 2_000, 2_000, 2_000, 2_000, 2_000] {
         let turn = store.lead(&mut protocol, at(now));
         seen.insert(store.looks[0].range(u32::MAX).start);
         assert_eq!(store.sizes(), [100]);
