@@ -10,13 +10,11 @@ use snowmint_cluster::namespace::Scheme;
 use snowmint_cluster::namespace::registry::{self, Listed};
 use snowmint_store::{Expected, Key, Store};
 
-use crate::exit::Failure;
-use crate::instants;
-use crate::nodes::{self, Silence, Told};
-use crate::numbers::thousands;
-use crate::output::Output;
-use crate::store_recover::{self, Behind};
-use crate::workers::Place;
+use crate::connect::Place;
+use crate::error::Failure;
+use crate::human::{self, Output, thousands};
+use crate::node_metrics::{self, Silence, Told};
+use crate::store::{self, Behind};
 
 const EXAMPLES: &str = "\
 Examples:
@@ -226,8 +224,8 @@ fn namespace((name, record): &Listed, now_unix_ms: u64) -> Option<Finding> {
         return Some(fine("namespace", format!("{name} is {}", record.definition)));
     };
     let ends = layout.ends_at_unix_ms();
-    let left = instants::age(ends, now_unix_ms);
-    let text = format!("{name} is pinned to `{layout}`, which ends on {} ({left})", instants::date(ends));
+    let left = human::age(ends, now_unix_ms);
+    let text = format!("{name} is pinned to `{layout}`, which ends on {} ({left})", human::date(ends));
     Some(if ends > now_unix_ms + 5 * MS_PER_YEAR {
         fine("namespace", text)
     } else {
@@ -277,7 +275,7 @@ async fn without_namespace(store: &dyn Store, namespaces: &[Listed]) -> Result<O
 async fn nodes_and_counters(store: &dyn Store, nodes: &[String]) -> Result<Vec<Finding>, Failure> {
     let (mut findings, mut told) = (Vec::new(), Told::default());
     for node in nodes {
-        match nodes::metrics_of(node).await {
+        match node_metrics::fetch(node).await {
             Ok(metrics) => {
                 told.take(&metrics);
                 findings.push(node_met(node, &metrics));
@@ -287,7 +285,7 @@ async fn nodes_and_counters(store: &dyn Store, nodes: &[String]) -> Result<Vec<F
         }
     }
     // Read after the nodes were asked: it has all that they told, or has lost it.
-    for Behind { key, given, at_least } in store_recover::behind(store, told).await? {
+    for Behind { key, given, at_least } in store::behind(store, told).await? {
         let text = format!(
             "{key} has given {} numbers and nodes received {}: the store went back; see \"Restore a store\" in \
              docs/operations.md",
@@ -302,7 +300,7 @@ async fn nodes_and_counters(store: &dyn Store, nodes: &[String]) -> Result<Vec<F
 fn node_met(node: &str, metrics: &str) -> Finding {
     let met: Vec<String> = MET
         .iter()
-        .map(|(metric, what)| (nodes::sum_of(metrics, metric), what))
+        .map(|(metric, what)| (node_metrics::sum_of(metrics, metric), what))
         .filter(|(count, _)| *count > 0)
         .map(|(count, what)| format!("{what}: {}", thousands(count)))
         .collect();

@@ -13,7 +13,7 @@
 use snowmint::Layout;
 use snowmint::field::Field;
 
-use crate::output::Paint;
+use crate::human::Paint;
 
 const INDENT: &str = "  ";
 

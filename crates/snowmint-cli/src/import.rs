@@ -10,10 +10,9 @@ use snowmint_cluster::namespace::registry::{self, Again};
 use snowmint_cluster::namespace::{CounterSource, Definition, Fields, NamespaceError};
 use snowmint_store::{MAX_NUMBER, OpenError, Store, Surveyed};
 
-use crate::exit::{Failure, tell};
-use crate::numbers::thousands;
-use crate::output::Output;
-use crate::workers::Place;
+use crate::connect::Place;
+use crate::error::{Failure, tell};
+use crate::human::{Output, thousands};
 
 const EXAMPLES: &str = "\
 Examples:

@@ -1,19 +1,19 @@
 //! `snowmint inspect`: takes ids apart, drawn for people or as JSON for programs.
 
-use std::io::{self, IsTerminal as _};
+use std::io::{self, BufRead, IsTerminal as _};
 
 use snowmint::codec::{Alphabet, Digits, hex};
 use snowmint::error::Snippet;
-use snowmint::inspect::{Decoded, Inspection};
+use snowmint::field::Field;
+use snowmint::inspect::{Candidate, Decoded, Inspection};
+use snowmint::scheme::SchemeId;
 use snowmint::utc::Utc;
 use snowmint::{Clock as _, Id, Layout, Parts, WallClock};
 
 use crate::drawing::Drawing;
-use crate::exit::{Failure, tell};
-use crate::numbers::thousands;
-use crate::output::Output;
-use crate::tokens::each_word;
-use crate::{guesses, instants, values};
+use crate::error::{Failure, tell};
+use crate::flags;
+use crate::human::{self, Output, thousands};
 
 const EXAMPLES: &str = "\
 Examples:
@@ -70,7 +70,7 @@ pub(crate) struct Args {
     #[arg(long, value_name = "SPEC|NAME", env = "SNOWMINT_LAYOUT")]
     layout: Option<Layout>,
     /// Read the ids in this text form, such as hex or base58; without it in the likeliest
-    #[arg(long, value_name = "FORM", value_parser = values::digits)]
+    #[arg(long, value_name = "FORM", value_parser = flags::digits)]
     format: Option<Digits>,
     /// Weigh the ages of ids as at this instant (such as 2026-11-22T08:00:00Z), not now
     #[arg(long, value_name = "INSTANT", value_parser = snowmint::utc::parse)]
@@ -168,12 +168,12 @@ impl Inspector<'_> {
     /// Draws the likeliest reading and lists the others.
     fn draw(&mut self, inspection: &Inspection) -> Result<(), Failure> {
         let decoded = &inspection.likeliest().decoded;
-        let name = guesses::with_likelihood(&decoded.name(), inspection.likeliest().likelihood);
+        let name = with_likelihood(&decoded.name(), inspection.likeliest().likelihood);
         match decoded {
             Decoded::Snowflake { id, layout, parts } => self.bits(*id, layout, parts, &name)?,
             Decoded::Scheme(id) => {
                 self.title(&id.to_string(), &name)?;
-                self.facts(guesses::scheme_facts(id, self.now_unix_ms))?;
+                self.facts(scheme_facts(id, self.now_unix_ms))?;
             }
             Decoded::Number(id) => {
                 self.title(&id.to_string(), &name)?;
@@ -181,7 +181,7 @@ impl Inspector<'_> {
             }
             _ => self.title("", &name)?,
         }
-        for other in guesses::others(inspection.candidates(), self.now_unix_ms) {
+        for other in others(inspection.candidates(), self.now_unix_ms) {
             let name = self.out.paint.faint("or     ");
             self.out.line(&format!("  {name} {other}"))?;
         }
@@ -242,11 +242,162 @@ fn instant(layout: &Layout, unix_ms: u64, now_unix_ms: u64) -> [(&'static str, S
         if tick.as_millis() == 1 { String::new() } else { format!(", the start of a tick of {tick:?}") };
     [
         ("utc", format!("{}{precision}", Utc(unix_ms))),
-        ("local", instants::local(unix_ms)),
-        ("age", instants::age(unix_ms, now_unix_ms)),
+        ("local", human::local(unix_ms)),
+        ("age", human::age(unix_ms, now_unix_ms)),
     ]
 }
 
 fn texts(id: Id) -> [(&'static str, String); 2] {
     [("hex", hex::encode(id).to_string()), ("base62", Alphabet::BASE62.encode(id).to_string())]
+}
+
+/// How many others are worth a line.
+const OTHERS: usize = 4;
+/// How many of those may have the bits of one layout, and differ in their epochs alone.
+const OF_SAME_BITS: usize = 3;
+
+/// A line for each of the likeliest candidates after the first, and one for the rest.
+fn others(candidates: &[Candidate], now_unix_ms: u64) -> Vec<String> {
+    let Some((first, rest)) = candidates.split_first() else { return Vec::new() };
+    let mut told: Vec<&Candidate> = Vec::new();
+    for candidate in rest {
+        if told.iter().filter(|other| have_same_bits(other, candidate)).count() < OF_SAME_BITS {
+            told.push(candidate);
+        }
+    }
+    told.truncate(OTHERS);
+    let lines = told.iter().map(|candidate| candidate_line(candidate, first.form, now_unix_ms));
+    lines.chain(untold(rest, &told)).collect()
+}
+
+/// How many readings have no line, if they are worth one together.
+fn untold(rest: &[Candidate], told: &[&Candidate]) -> Option<String> {
+    let sum = |share: f64, candidate: &Candidate| share + candidate.likelihood.unwrap_or_default();
+    let share = rest.iter().fold(0.0, sum) - told.iter().copied().fold(0.0, sum);
+    let count = rest.len() - told.len();
+    (share >= 0.01).then(|| with_likelihood(&format!("{count} more, see --json"), Some(share)))
+}
+
+/// Whether the time and the sequence of two layouts have the same bits of an id.
+fn have_same_bits(one: &Candidate, other: &Candidate) -> bool {
+    let bits = |layout: &Layout| {
+        [Field::Timestamp, Field::Sequence].map(|field| (layout.shift(field), layout.width(field)))
+    };
+    match (&one.decoded, &other.decoded) {
+        (Decoded::Snowflake { layout: one, .. }, Decoded::Snowflake { layout: other, .. }) => {
+            bits(one) == bits(other) && one.tick() == other.tick()
+        }
+        _ => false,
+    }
+}
+
+/// `twitter, 61% likely`; the name alone where nothing was guessed.
+fn with_likelihood(name: &str, likelihood: Option<f64>) -> String {
+    likelihood.map_or_else(|| name.to_owned(), |share| format!("{name}, {} likely", percent(share)))
+}
+
+/// Whole percents, but never none.
+fn percent(share: f64) -> String {
+    if share < 0.01 { "under 1%".to_owned() } else { format!("{:.0}%", share * 100.0) }
+}
+
+/// What a candidate says; its text form only where it is another than that of the first.
+fn candidate_line(candidate: &Candidate, first_form: &str, now_unix_ms: u64) -> String {
+    let name = candidate.decoded.name();
+    let same = candidate.form == first_form || candidate.form == name;
+    let form = if same { String::new() } else { format!(", read as {}", candidate.form) };
+    let instant = match candidate.decoded.unix_ms() {
+        Some(unix_ms) => format!(": {} ({})", Utc(unix_ms), human::age(unix_ms, now_unix_ms)),
+        None => String::new(),
+    };
+    with_likelihood(&format!("{name}{form}{instant}"), candidate.likelihood)
+}
+
+/// The fields of an id of another scheme, such as a UUID.
+fn scheme_facts(id: &SchemeId, now_unix_ms: u64) -> Vec<(&'static str, String)> {
+    let mut facts: Vec<_> =
+        id.values().map(|(field, value)| (field.name, field.show(value).to_string())).collect();
+    if let Some(unix_ms) = id.unix_ms() {
+        facts.push(("utc", Utc(unix_ms).to_string()));
+        facts.push(("local", human::local(unix_ms)));
+        facts.push(("age", human::age(unix_ms, now_unix_ms)));
+    }
+    facts
+}
+
+/// Longer than an id in any form; what is beyond is left out.
+const MAX_LEN: usize = 64;
+
+/// Calls `each` with every word; `pause` before it waits for more input.
+fn each_word<E>(
+    input: &mut impl BufRead,
+    mut pause: impl FnMut() -> Result<(), E>,
+    mut each: impl FnMut(&str) -> Result<(), E>,
+) -> Result<io::Result<()>, E> {
+    let mut word = Vec::with_capacity(MAX_LEN);
+    loop {
+        pause()?;
+        let room = match input.fill_buf() {
+            Ok(room) => room,
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => continue,
+            Err(error) => return Ok(Err(error)),
+        };
+        let read = room.len();
+        for &byte in room {
+            if byte.is_ascii_whitespace() || byte == b',' {
+                finish_word(&mut word, &mut each)?;
+            } else if word.len() < MAX_LEN {
+                word.push(byte);
+            }
+        }
+        if read == 0 {
+            finish_word(&mut word, &mut each)?;
+            return Ok(Ok(()));
+        }
+        input.consume(read);
+    }
+}
+
+fn finish_word<E>(word: &mut Vec<u8>, each: &mut impl FnMut(&str) -> Result<(), E>) -> Result<(), E> {
+    if !word.is_empty() {
+        each(&String::from_utf8_lossy(word))?;
+        word.clear();
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::convert::Infallible;
+    use std::io::BufReader;
+
+    fn words(input: &[u8], room: usize) -> Vec<String> {
+        let mut words = Vec::new();
+        let mut input = BufReader::with_capacity(room, input);
+        let read = each_word::<Infallible>(
+            &mut input,
+            || Ok(()),
+            |word| {
+                words.push(word.to_owned());
+                Ok(())
+            },
+        );
+        read.unwrap().unwrap();
+        words
+    }
+
+    #[test]
+    fn words_survive_every_split_of_the_input() {
+        for room in 1..12 {
+            assert_eq!(words(b" 12, 34\r\n\n56,,7\t8", room), ["12", "34", "56", "7", "8"]);
+        }
+        assert!(words(b" \n,", 4).is_empty());
+    }
+
+    #[test]
+    fn an_endless_word_is_cut() {
+        let long = vec![b'9'; 100_000];
+        assert_eq!(words(&long, 4096), ["9".repeat(MAX_LEN)]);
+    }
 }

@@ -4,30 +4,20 @@
 // That the task which opens stores may move between threads is proven through every type of their TLS.
 #![recursion_limit = "256"]
 
-mod changing;
+mod connect;
 mod doctor;
 mod drawing;
-mod exit;
-mod guesses;
+mod error;
+mod flags;
+mod human;
 mod import;
 mod inspect;
-mod instants;
 mod layout;
-mod layouts;
-mod lease;
-mod lifetime;
 mod new;
-mod nodes;
+mod node_metrics;
 mod ns;
-mod numbers;
-mod output;
 mod serve;
 mod store;
-mod store_init;
-mod store_recover;
-mod tokens;
-mod usage;
-mod values;
 mod workers;
 
 use std::process::ExitCode;
@@ -61,12 +51,12 @@ enum Command {
     New(new::Args),
     Inspect(inspect::Args),
     Layout(layout::Args),
-    Layouts(layouts::Args),
+    Layouts(layout::ListArgs),
     Ns(ns::Args),
     Import(import::Args),
     Workers(workers::Args),
     Doctor(doctor::Args),
-    Store(store_init::Args),
+    Store(store::Args),
 }
 
 fn main() -> ExitCode {
@@ -75,15 +65,15 @@ fn main() -> ExitCode {
             Command::Serve(args) => serve::start(*args),
             Command::New(args) => new::run(&args),
             Command::Inspect(args) => inspect::run(&args),
-            Command::Layout(args) => layout::run(&args),
-            Command::Layouts(args) => layouts::run(&args),
+            Command::Layout(args) => layout::show(&args),
+            Command::Layouts(args) => layout::list(&args),
             Command::Ns(args) => ns::run(&args),
             Command::Import(args) => import::run(&args),
             Command::Workers(args) => workers::run(&args),
             Command::Doctor(args) => doctor::run(&args),
-            Command::Store(args) => store_init::run(&args),
+            Command::Store(args) => store::run(&args),
         },
-        Err(error) => serve::told_as_logged(usage::explain(&error)),
+        Err(error) => serve::told_as_logged(error::explain(&error)),
     };
-    exit::finish(outcome)
+    error::finish(outcome)
 }

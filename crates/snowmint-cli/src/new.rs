@@ -14,10 +14,9 @@ use snowmint_cluster::{
 };
 use tokio::runtime::{Builder, Runtime};
 
-use crate::exit::{Failure, tell};
-use crate::numbers::thousands;
-use crate::output::Output;
-use crate::{lease, lifetime, store, values};
+use crate::error::{Failure, tell};
+use crate::human::{Output, thousands};
+use crate::{connect, flags};
 
 const MAX_COUNT: u64 = 10_000_000;
 /// Ids that are taken and written at a time.
@@ -73,10 +72,10 @@ pub(crate) struct Args {
     /// ipv4:10.244.0.0/16 (the low bits of this host's address, as wide as the worker field). Without a network, hosts
     /// of two subnets can get the same worker: a store rejects the second one, --store none does not. Without this flag
     /// any free worker
-    #[arg(long, value_name = "W", value_parser = values::worker, allow_negative_numbers = true)]
+    #[arg(long, value_name = "W", value_parser = flags::worker, allow_negative_numbers = true)]
     worker: Option<WorkerSource>,
     /// Datacenter, if the layout has one
-    #[arg(long, value_name = "D", default_value = "0", value_parser = values::node_number, allow_negative_numbers = true, env = "SNOWMINT_DATACENTER")]
+    #[arg(long, value_name = "D", default_value = "0", value_parser = flags::node_number, allow_negative_numbers = true, env = "SNOWMINT_DATACENTER")]
     datacenter: u32,
     /// Start of the sequence in each new millisecond: zero, random, random(N) (below N) or rolling. Do not use zero if
     /// `id % n` picks a shard: each run would start with sequence 0. With random, ids increase only from one millisecond
@@ -85,7 +84,7 @@ pub(crate) struct Args {
     sequence_start: Start,
     /// Write ids in this text form: decimal (or dec), hex, base32 (Crockford), base36, base58 (Bitcoin's order),
     /// `base58_flickr`, base62, or alphabet=CHARS: 2 to 94 characters in an order of your own, such as shuffled ones
-    #[arg(long, value_name = "FORM", default_value = "decimal", value_parser = values::digits)]
+    #[arg(long, value_name = "FORM", default_value = "decimal", value_parser = flags::digits)]
     format: Digits,
     /// Print one JSON object a line
     #[arg(long)]
@@ -106,9 +105,9 @@ fn count(text: &str) -> Result<u64, String> {
 }
 
 pub(crate) fn run(args: &Args) -> Result<(), Failure> {
-    let (worker, datacenter) = values::check_node(&args.layout, args.worker, args.datacenter)?;
+    let (worker, datacenter) = flags::check_node(&args.layout, args.worker, args.datacenter)?;
     let now_unix_ms = WallClock.unix_ms();
-    if let Some(warning) = lifetime::check(&args.layout, now_unix_ms)? {
+    if let Some(warning) = flags::check_lifetime(&args.layout, now_unix_ms)? {
         tell("warning", &warning);
     }
     match args.store.as_deref() {
@@ -127,7 +126,7 @@ pub(crate) fn run(args: &Args) -> Result<(), Failure> {
             "memory: is forgotten when this command ends, so the next run could repeat its ids: use sqlite:PATH, or \
              none with a --worker",
         )),
-        store => leased(args, worker, datacenter, &values::store_url(store, &args.data)),
+        store => leased(args, worker, datacenter, &flags::store_url(store, &args.data)),
     }
 }
 
@@ -180,7 +179,7 @@ async fn start(
     datacenter: DatacenterId,
     url: &str,
 ) -> Result<(Keepers, Duration), Failure> {
-    let store = store::open(url).await?;
+    let store = connect::open(url).await?;
     // A claim is used once the store can no longer lose it.
     let patience = LEASE_PATIENCE + store.may_lose();
     let choice = worker.map_or(WorkerChoice::Any, WorkerChoice::Only);
@@ -194,10 +193,12 @@ async fn start(
 }
 
 fn ready(runtime: &Runtime, keepers: &Keepers, patience: Duration) -> Result<LeaseStatus, Failure> {
-    let waiting = lease::wait(keepers, |_, why| tell("waiting for a lease", why));
+    let waiting = connect::wait_for_lease(keepers, |_, why| tell("waiting for a lease", why));
     match runtime.block_on(async { tokio::time::timeout(patience, waiting).await }) {
         Ok(settled) => settled.map_err(Failure::runtime),
-        Err(_) => Err(Failure::runtime(format!("no lease within {patience:?}: {}", lease::why(keepers)))),
+        Err(_) => {
+            Err(Failure::runtime(format!("no lease within {patience:?}: {}", connect::why_no_lease(keepers))))
+        }
     }
 }
 

@@ -1,25 +1,25 @@
 //! `snowmint ns`: the namespaces of a store, added, changed, dropped and listed, while nodes serve them.
 
-mod list;
-mod settings;
 mod sources;
 
 use std::sync::Arc;
 
-use snowmint::{Clock as _, WallClock};
+use serde::Serialize;
+use snowmint::utc::Utc;
+use snowmint::{Clock as _, Layout, Rule, Start, WallClock};
 use snowmint_cluster::NamespaceName;
 use snowmint_cluster::namespace::registry::{self, Again};
 use snowmint_cluster::namespace::{
-    CounterSource, Definition, DefinitionError, NamespaceError, NamespaceRecord, NumberSource, Scheme,
+    CounterSource, Definition, DefinitionError, Fields, ModeWord, NamespaceError, NamespaceRecord,
+    NumberSource, Reach, Scheme, TextForm,
 };
-use snowmint_cluster::segment::{Mode, SegmentConfig};
-use snowmint_store::Store;
+use snowmint_cluster::segment::{Mode, Reset, SegmentConfig, Stripe};
+use snowmint_store::{Key, Store};
 
-use crate::exit::{Failure, tell};
-use crate::nodes;
-use crate::output::Output;
-use crate::workers::Place;
-use settings::{Pinned, Safe, Text};
+use crate::connect::{Place, warn_of_skipped};
+use crate::error::{Failure, tell};
+use crate::human::Output;
+use crate::node_metrics;
 
 const EXAMPLES: &str = "\
 A namespace is a named source of ids. Its scheme says how they are made:
@@ -191,7 +191,7 @@ pub(crate) fn run(args: &Args) -> Result<(), Failure> {
                 let drop = async |store: Arc<dyn Store>| drop_one(&*store, name).await;
                 args.place.change(drop).await?.flush()
             }
-            Action::List => list::show(&*args.place.open().await?, args.json).await,
+            Action::List => list(&*args.place.open().await?, args.json).await,
         }
     })
 }
@@ -255,7 +255,7 @@ async fn add(
                  that cannot reach the store goes on giving the old numbers"
             ),
         );
-    } else if let (Some(_), Some(last)) = (&before, list::reserved_to(store, name.as_str(), &record).await?) {
+    } else if let (Some(_), Some(last)) = (&before, reserved_to(store, name.as_str(), &record).await?) {
         out.line(&format!("resumed: the next number is above {last}"))?;
     }
     Ok(out)
@@ -264,10 +264,10 @@ async fn add(
 /// Checks that no node goes on with the numbers of a namespace that is to start over.
 async fn nobody_serves(name: &NamespaceName, nodes: &[String]) -> Result<(), Failure> {
     for node in nodes {
-        let metrics = nodes::metrics_of(node).await.map_err(|silence| {
+        let metrics = node_metrics::fetch(node).await.map_err(|silence| {
             silence.with("it may go on giving the old numbers: stop it for good, then remove it from --nodes")
         })?;
-        if nodes::serves(&metrics, name) {
+        if node_metrics::serves(&metrics, name) {
             return Err(Failure::runtime(format!(
                 "node {node} still serves {name}, so it would go on giving the old numbers: wait until it rejects {name}, or \
                  stop it and remove it from --nodes"
@@ -374,5 +374,267 @@ fn failed(error: NamespaceError) -> Failure {
     match error {
         NamespaceError::Store(_) | NamespaceError::Unreadable { .. } => Failure::runtime(error),
         error => Failure::usage(error),
+    }
+}
+
+/// What `add` and `set` both take.
+#[derive(Debug, Default, clap::Args)]
+struct Safe {
+    /// Write ids in this form: literal text around {number}, {number:6}, {hex}, {base32}, {base36}, {base58}, {base62},
+    /// {alphabet=CHARS}, or {id} (of uuid7, uuid4, ulid, objectid), with {date}, {yyyy}, {mm}, {dd}
+    #[arg(long, value_name = "TEMPLATE")]
+    text: Option<TextForm>,
+    /// Rule for a clock that goes back (snowflake); without it the rule of the service
+    #[arg(long, value_name = "RULE")]
+    rule: Option<Rule>,
+    /// Start of the sequence in each new tick (snowflake): zero, random, random(N) or rolling (see `snowmint serve
+    /// --help`). Do not use zero if ids are rare and `id % n` picks a shard. Without it the start of the service
+    #[arg(long, value_name = "START")]
+    sequence_start: Option<Start>,
+    /// Mode (segment): cached (from memory: fast, increasing on each node) or direct (from the store each time:
+    /// increasing over all nodes)
+    #[arg(long, value_name = "MODE")]
+    mode: Option<ModeWord>,
+    /// Smallest number (segment); raises a counter that is below it
+    #[arg(long, value_name = "N")]
+    start: Option<u64>,
+    /// Largest number (segment)
+    #[arg(long, value_name = "N")]
+    maximum: Option<u64>,
+    /// Smallest and first size of a reservation (segment)
+    #[arg(long, value_name = "N")]
+    size_min: Option<u64>,
+    /// Largest size of a reservation (segment)
+    #[arg(long, value_name = "N")]
+    size_max: Option<u64>,
+}
+
+/// What makes a namespace what it is, and cannot be changed afterwards.
+#[derive(Debug, Default, clap::Args)]
+struct Pinned {
+    /// Scheme: snowflake, segment, uuid7, uuid4, ulid or objectid
+    #[arg(long, value_name = "SCHEME")]
+    scheme: Option<String>,
+    /// Layout (snowflake): a name (see `snowmint layouts`) or its fields (see `snowmint layout --help`)
+    #[arg(long, value_name = "SPEC|NAME")]
+    layout: Option<Layout>,
+    /// Stripe (segment, in the store of the service): only numbers that are I modulo N, such as 1/2
+    #[arg(long, value_name = "I/N")]
+    stripe: Option<Stripe>,
+    /// Of segment: where numbers are reserved instead of the store of the service: the stripe and the URL of a store, or
+    /// the URL of a counter of another system; once for each
+    #[arg(long = "source", value_name = "SOURCE")]
+    sources: Vec<String>,
+    /// Reset period (segment): daily, monthly or yearly, in UTC. The text form must contain the date
+    #[arg(long, value_name = "PERIOD")]
+    reset: Option<Reset>,
+}
+
+impl Pinned {
+    /// Whether anything was given.
+    const fn is_given(&self) -> bool {
+        self.scheme.is_some()
+            || self.layout.is_some()
+            || self.stripe.is_some()
+            || !self.sources.is_empty()
+            || self.reset.is_some()
+    }
+
+    /// Whether something of segments was given.
+    const fn is_of_segment(&self) -> bool {
+        self.stripe.is_some() || !self.sources.is_empty() || self.reset.is_some()
+    }
+
+    /// The definition of a namespace of `scheme`.
+    fn define(&self, scheme: &str, safe: &Safe) -> Result<Definition, DefinitionError> {
+        // Read here and not by the flag: its error would repeat a password.
+        let sources: Result<Vec<CounterSource>, _> =
+            self.sources.iter().map(|source| source.parse()).collect();
+        let sources = sources.map_err(|error| DefinitionError::Sources(format!("--source: {error}")))?;
+        let fields = Fields {
+            scheme: scheme.to_owned(),
+            layout: self.layout,
+            stripe: self.stripe,
+            sources: Some(sources).filter(|sources| !sources.is_empty()),
+            reset: self.reset,
+            ..Fields::default()
+        };
+        safe.over(fields).define(&Layout::TWITTER)
+    }
+}
+
+impl Safe {
+    /// Whether anything was given.
+    const fn is_given(&self) -> bool {
+        self.text.is_some()
+            || self.rule.is_some()
+            || self.sequence_start.is_some()
+            || self.mode.is_some()
+            || self.start.is_some()
+            || self.maximum.is_some()
+            || self.size_min.is_some()
+            || self.size_max.is_some()
+    }
+
+    /// Whether something of segments was given.
+    const fn is_of_segment(&self) -> bool {
+        self.mode.is_some()
+            || self.start.is_some()
+            || self.maximum.is_some()
+            || self.size_min.is_some()
+            || self.size_max.is_some()
+    }
+
+    /// A definition with what was given instead of what it has.
+    fn change(&self, definition: &Definition, text: Text) -> Result<Definition, DefinitionError> {
+        let mut fields = self.over(Fields::from(definition));
+        if text == Text::Plain {
+            fields.text = None;
+        }
+        fields.define(&Layout::TWITTER)
+    }
+
+    fn over(&self, fields: Fields) -> Fields {
+        Fields {
+            text: self.text.clone().or(fields.text),
+            rule: self.rule.or(fields.rule),
+            sequence_start: self.sequence_start.or(fields.sequence_start),
+            mode: self.mode.or(fields.mode),
+            start: self.start.or(fields.start),
+            maximum: self.maximum.or(fields.maximum),
+            size_min: self.size_min.or(fields.size_min),
+            size_max: self.size_max.or(fields.size_max),
+            ..fields
+        }
+    }
+}
+
+/// What becomes of a text form that nobody gave another for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Text {
+    Kept,
+    Plain,
+}
+
+/// One namespace as a JSON object.
+#[derive(Serialize)]
+struct Row {
+    name: String,
+    state: &'static str,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    dropped: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    reserved_to: Option<u64>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    unreadable: Option<String>,
+    #[serde(flatten)]
+    fields: Option<Fields>,
+}
+
+async fn list(store: &dyn Store, json: bool) -> Result<(), Failure> {
+    let listed = registry::list(store).await.map_err(Failure::runtime)?;
+    warn_of_skipped(store);
+    let mut out = Output::new();
+    if listed.is_empty() && !json {
+        out.line("this store has no namespaces: `snowmint ns add` adds one, `snowmint serve` the first")?;
+    }
+    for (name, record) in &listed {
+        let row = Row::of(store, name, record).await?;
+        if json {
+            out.line(&serde_json::to_string(&row).map_err(Failure::runtime)?)?;
+            continue;
+        }
+        let what = match (record, &row.unreadable) {
+            (Ok(record), _) => record.definition.to_string(),
+            (Err(_), why) => why.clone().unwrap_or_default(),
+        };
+        let more = match (&row.dropped, row.reserved_to) {
+            (Some(when), _) => format!("since {when}"),
+            (None, Some(reserved)) => format!("reserved to {reserved}"),
+            (None, None) => String::new(),
+        };
+        let line = format!("{name:<20}  {:<10}  {what}  {}", row.state, out.paint.faint(&more));
+        out.line(line.trim_end())?;
+    }
+    out.flush()
+}
+
+impl Row {
+    async fn of(
+        store: &dyn Store,
+        name: &str,
+        record: &Result<NamespaceRecord, String>,
+    ) -> Result<Self, Failure> {
+        let name = name.to_owned();
+        let record = match record {
+            Ok(record) => record,
+            Err(why) => {
+                let unreadable = Some(why.clone());
+                return Ok(Self {
+                    name,
+                    state: "unreadable",
+                    dropped: None,
+                    reserved_to: None,
+                    unreadable,
+                    fields: None,
+                });
+            }
+        };
+        Ok(Self {
+            reserved_to: reserved_to(store, &name, record).await?,
+            name,
+            state: match (record.dropped_unix_ms, record.reach) {
+                (Some(_), _) => "dropped",
+                (None, Reach::Everywhere) => "served",
+                (None, Reach::Named) => "named",
+            },
+            dropped: record.dropped_unix_ms.map(|when| Utc(when).to_string()),
+            unreadable: None,
+            fields: Some(Fields::from(&record.definition)),
+        })
+    }
+}
+
+/// The greatest number reserved in this store so far; `None` where numbers are elsewhere, or restart.
+async fn reserved_to(
+    store: &dyn Store,
+    name: &str,
+    record: &NamespaceRecord,
+) -> Result<Option<u64>, Failure> {
+    let Scheme::Segment(segment) = &record.definition.scheme else { return Ok(None) };
+    let (NumberSource::Own(stripe), None) = (&segment.source, segment.reset) else { return Ok(None) };
+    let Ok(name) = NamespaceName::new(name) else { return Ok(None) };
+    let key = Key::new(segment.counter_key(&name)).map_err(Failure::runtime)?;
+    let Some(value) = store.load(&key).await.map_err(Failure::runtime)? else { return Ok(Some(0)) };
+    let slots: Option<u64> = std::str::from_utf8(&value.value).ok().and_then(|text| text.parse().ok());
+    let last = slots.and_then(|slots| match slots {
+        0 => Some(0),
+        slots => (slots - 1).checked_mul(stripe.of().into())?.checked_add(stripe.index().into()),
+    });
+    Ok(last)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use snowmint::Layout;
+    use snowmint_cluster::namespace::Definition;
+    use snowmint_store::{Expected, MemoryStore};
+
+    #[tokio::test]
+    async fn numbers_are_told_by_their_stripe() {
+        let store = MemoryStore::new();
+        let key = Key::new("segments/a").unwrap();
+        let record =
+            |toml: Fields| NamespaceRecord::new(toml.define(&Layout::TWITTER).unwrap(), Reach::Everywhere);
+        let plain = record(Fields { scheme: "segment".to_owned(), ..Fields::default() });
+        let striped =
+            Fields { scheme: "segment".to_owned(), stripe: "2/3".parse().ok(), ..Fields::default() };
+        assert_eq!(reserved_to(&store, "a", &plain).await.unwrap(), Some(0));
+        let _ = store.compare_and_set(&key, Expected::Absent, b"10").await.unwrap();
+        assert_eq!(reserved_to(&store, "a", &plain).await.unwrap(), Some(10));
+        assert_eq!(reserved_to(&store, "a", &record(striped)).await.unwrap(), Some(29));
+        let other = NamespaceRecord::new(Definition::snowflake(Layout::TWITTER), Reach::Named);
+        assert_eq!(reserved_to(&store, "a", &other).await.unwrap(), None);
     }
 }

@@ -5,37 +5,35 @@
 //!          exit 2          exit 1, 2      exit 1   exit 1                               exit 0
 //! ```
 
-mod args;
-mod late_store;
+mod config;
 mod logging;
-mod namespaces;
-mod open_files;
-mod plan;
-mod saved;
-mod stop;
+mod without_store;
 
+use std::io;
 use std::pin::{Pin, pin};
 use std::sync::Arc;
 use std::time::Duration;
 
+use snowmint::field::Field;
 use snowmint::utc::Utc;
-use snowmint::{Clock as _, WallClock};
-use snowmint_cluster::{Holder, KeeperConfig, Keepers, NamespaceError, Pool, SavedLeases};
-use snowmint_server::namespace_sync::NamespaceConfigError;
-use snowmint_server::{Listeners, Mint, NamespaceSync, Settings, SharedClock};
+use snowmint::{Clock as _, DatacenterId, Layout, Rule, Start, WallClock};
+use snowmint_cluster::{
+    Holder, KeeperConfig, Keepers, NamespaceError, NodeClock, Pool, SavedLeases, Workers,
+};
+use snowmint_server::namespace_sync::{NamespaceConfigError, SyncOptions};
+use snowmint_server::{IdSource, Listeners, Mint, NamespaceSync, Settings, SharedClock};
 use snowmint_store::{OpenError, Store, StoreReach};
 use tokio::net::TcpListener;
 use tokio::runtime::{Builder, Handle};
-use tokio::sync::oneshot;
+use tokio::sync::{Notify, oneshot, watch};
 
-pub(crate) use args::Args;
+pub(crate) use config::Args;
 
-use crate::exit::Failure;
-use crate::values::Listen;
-use crate::{instants, lease, store};
-use late_store::LateStore;
-use plan::Plan;
-use stop::Stop;
+use crate::error::Failure;
+use crate::flags::Listen;
+use crate::{connect, human};
+use config::Plan;
+use without_store::LateStore;
 
 /// Threads that serve requests. More than two gain nothing for what one node is asked, and each costs memory.
 const THREADS: usize = 2;
@@ -112,9 +110,9 @@ async fn until_stopped(plan: &Plan, serving: &Handle) -> Result<(), Failure> {
         drain_delay: plan.drain_delay,
         ..Settings::default()
     };
-    open_files::fit(&mut settings);
+    raise_open_files(&mut settings);
     let mint = Arc::new(Mint::new([], keepers.clone(), plan.layout, plan.datacenter));
-    let sync = namespaces::sync(plan, &mint, prepared.store, prepared.holder, clock, prepared.saved);
+    let sync = sync(plan, &mint, prepared.store, prepared.holder, clock, prepared.saved);
     let late = prepared.late;
     let service = Service { keepers, mint: Arc::clone(&mint), sync, settings, late };
     // Boxed, as is the one inside it: it lives once and long, and need not be moved about.
@@ -155,15 +153,15 @@ struct Shown {
 }
 
 async fn prepare(plan: &Plan, serving: &Handle) -> Result<Prepared, Failure> {
-    let saved = plan.start_without_store.then(|| saved::open(plan)).transpose()?;
+    let saved = plan.start_without_store.then(|| without_store::open_saved(plan)).transpose()?;
     let opened = match &saved {
-        Some(saved) if saved::is_usable(plan, saved) => open_soon(plan).await?,
+        Some(saved) if without_store::is_usable(plan, saved) => open_soon(plan).await?,
         _ => Some(reached(|| open_and_pin(plan), "no ids until it is").await?),
     };
     let (store, late) = if let Some(store) = opened {
         (store, None)
     } else {
-        let late = Arc::new(LateStore::new(saved::shown(&plan.store)));
+        let late = Arc::new(LateStore::new(without_store::shown(&plan.store)));
         (Arc::clone(&late) as Arc<dyn Store>, Some(late))
     };
     let listeners = Listeners {
@@ -191,7 +189,7 @@ async fn open_and_pin(plan: &Plan) -> Result<Arc<dyn Store>, NotYet> {
 async fn open(plan: &Plan) -> Result<Arc<dyn Store>, NotYet> {
     let store = snowmint_store::open(&plan.store).await.map_err(|error| match error {
         OpenError::Store(error) if error.is_temporary() => NotYet::Later(error.to_string()),
-        error => NotYet::Never(store::failure(error)),
+        error => NotYet::Never(connect::open_failure(error)),
     })?;
     KeeperConfig::check_window(plan.window, store.may_lose())
         .map_err(|error| NotYet::Never(Failure::flag("--window", error)))?;
@@ -213,9 +211,9 @@ async fn pin(plan: &Plan, store: &dyn Store) -> Result<(), NotYet> {
 /// The store if it is there within a moment, and as long again as what is pinned there takes to settle.
 async fn open_soon(plan: &Plan) -> Result<Option<Arc<dyn Store>>, Failure> {
     let opened = async {
-        let opening = tokio::time::timeout(lease::MOMENT, open(plan)).await;
+        let opening = tokio::time::timeout(connect::MOMENT, open(plan)).await;
         let store = opening.unwrap_or_else(|_| Err(NotYet::Later("no answer in time".to_owned())))?;
-        let settled = lease::MOMENT + 2 * store.may_lose();
+        let settled = connect::MOMENT + 2 * store.may_lose();
         let pinning = tokio::time::timeout(settled, pin(plan, &*store)).await;
         pinning.unwrap_or_else(|_| Err(NotYet::Later("no answer in time".to_owned())))?;
         Ok(store)
@@ -291,14 +289,14 @@ async fn serve(
     serving: &Handle,
 ) -> Result<(), Failure> {
     let Service { keepers, mint, mut sync, settings, late } = service;
-    let reload = namespaces::reload_on_hangup().map_err(Failure::runtime)?;
+    let reload = reload_on_hangup().map_err(Failure::runtime)?;
     tokio::select! {
         biased;
         () = stop.asked() => return Ok(()),
-        () = namespaces::first_look(&mut sync, late.as_deref()) => {}
+        () = first_look(&mut sync, late.as_deref()) => {}
     }
     let mut announced = pin!(announce_lease(plan, &keepers, shown));
-    let soon = tokio::time::Instant::now() + lease::MOMENT;
+    let soon = tokio::time::Instant::now() + connect::MOMENT;
     let early = tokio::select! {
         biased;
         () = stop.asked() => return Ok(()),
@@ -311,7 +309,7 @@ async fn serve(
             http = shown.http,
             resp = shown.resp,
             version = env!("CARGO_PKG_VERSION"),
-            store = saved::shown(&plan.store),
+            store = without_store::shown(&plan.store),
             reach = StoreReach::of_url(&plan.store).to_string(),
             "listening; ids are refused until a lease is held"
         );
@@ -368,8 +366,8 @@ async fn reach_late(plan: &Plan, late: Option<&LateStore>) -> Failure {
 
 async fn announce_lease(plan: &Plan, keepers: &Keepers, shown: &Shown) -> Result<(), Failure> {
     // A store that may lose writes makes every start wait that long: no warning yet.
-    let waited = lease::wait(keepers, |waited, why| {
-        if waited <= lease::MOMENT {
+    let waited = connect::wait_for_lease(keepers, |waited, why| {
+        if waited <= connect::MOMENT {
             tracing::info!("no lease yet: {why}");
         } else {
             tracing::warn!("no lease yet: {why}");
@@ -383,11 +381,194 @@ async fn announce_lease(plan: &Plan, keepers: &Keepers, shown: &Shown) -> Result
         worker = status.worker.map(|worker| worker.to_string()),
         until = %Utc(status.until_unix_ms.unwrap_or_default()),
         layout = %plan.layout,
-        ends = instants::date(plan.layout.ends_at_unix_ms()),
+        ends = human::date(plan.layout.ends_at_unix_ms()),
         version = env!("CARGO_PKG_VERSION"),
-        store = saved::shown(&plan.store),
+        store = without_store::shown(&plan.store),
         reach = StoreReach::of_url(&plan.store).to_string(),
         "ready: ids are served"
     );
     Ok(())
+}
+
+/// What keeps the mint in step with flags, file and store.
+fn sync(
+    plan: &Plan,
+    mint: &Arc<Mint>,
+    store: Arc<dyn Store>,
+    holder: Holder,
+    clock: NodeClock,
+    saved: Option<SavedLeases>,
+) -> NamespaceSync {
+    let (own, datacenter) = (plan.layout, plan.datacenter);
+    let (window, max_skew, most) = (plan.window, plan.max_skew, plan.workers.max());
+    let (leases, lease_clock) = (Arc::clone(&store), clock.clone());
+    let open_source = move |layout: Layout, rule: Rule, start: Start| {
+        let pool = Pool::new(layout, datacenter_in(&layout, datacenter));
+        // In the pool of the service's own layout its name already holds a worker.
+        let holder = if layout == own { beside(&holder, rule, start)? } else { holder.clone() };
+        let config = KeeperConfig::new(pool, holder)
+            .window(window)
+            .max_skew(max_skew)
+            .rule(rule)
+            .sequence_start(start);
+        let workers = Workers::new(1, most.min(pool.workers())).map_err(|error| error.to_string())?;
+        Keepers::start(Arc::clone(&leases), config, workers, lease_clock.clone())
+            .map(|keepers| Box::new(keepers) as Box<dyn IdSource>)
+            .map_err(|error| error.to_string())
+    };
+    let options = SyncOptions {
+        store,
+        flags: plan.namespace_flags.clone(),
+        rule: plan.rule,
+        sequence_start: plan.sequence_start,
+        open_source: Box::new(open_source),
+        saved,
+        poll: plan.poll,
+        clock: Arc::new(clock),
+        wall: Arc::new(WallClock),
+    };
+    NamespaceSync::new(Arc::clone(mint), plan.namespaces.clone(), options)
+}
+
+/// The datacenter of the service, where a layout has one.
+fn datacenter_in(layout: &Layout, datacenter: DatacenterId) -> DatacenterId {
+    if layout.width(Field::Datacenter) > 0 { datacenter } else { DatacenterId(0) }
+}
+
+/// The name under which another worker of the same pool is held, the same after each start.
+fn beside(holder: &Holder, rule: Rule, start: Start) -> Result<Holder, String> {
+    let name = format!("{holder}~{rule}~{start}").replace(' ', "-");
+    Holder::new(name).map_err(|error| error.to_string())
+}
+
+/// Looks until the store has answered once, so that no namespace is refused that is there; without it, serves what
+/// was told.
+async fn first_look(sync: &mut NamespaceSync, late: Option<&LateStore>) {
+    if late.is_some() {
+        sync.serve_without_store().await;
+        return;
+    }
+    let mut wait = FIRST_WAIT;
+    while let Err(error) = sync.refresh().await {
+        tracing::warn!(%error, next_try_in = ?wait, "the namespaces are not known yet: no ids until they are");
+        tokio::time::sleep(wait).await;
+        wait = (wait * 2).min(LONGEST_WAIT);
+    }
+}
+
+/// Notified by each SIGHUP.
+#[cfg(unix)]
+fn reload_on_hangup() -> io::Result<Arc<Notify>> {
+    use tokio::signal::unix::{SignalKind, signal};
+    let mut hangups = signal(SignalKind::hangup())?;
+    let reload = Arc::new(Notify::new());
+    let notify = Arc::clone(&reload);
+    tokio::spawn(async move {
+        while hangups.recv().await.is_some() {
+            tracing::info!("SIGHUP: reloading the namespaces");
+            notify.notify_one();
+        }
+    });
+    Ok(reload)
+}
+
+/// Nothing asks for it where there are no signals.
+#[cfg(not(unix))]
+fn reload_on_hangup() -> io::Result<Arc<Notify>> {
+    Ok(Arc::new(Notify::new()))
+}
+
+/// Takes all the open files that the system lets this process have, and no more connections than fit into them.
+#[cfg(unix)]
+fn raise_open_files(settings: &mut Settings) {
+    use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
+
+    let Rlimit { current, maximum } = getrlimit(Resource::Nofile);
+    // Some systems name no hard limit and have one: what was there goes on.
+    let raised = setrlimit(Resource::Nofile, Rlimit { current: maximum, maximum });
+    if let Err(error) = raised {
+        tracing::debug!(%error, "cannot raise the limit of open files");
+    }
+    let limit = if raised.is_ok() { maximum } else { current };
+    let asked = settings.max_connections;
+    if let Some(limit) = limit.filter(|limit| settings.fit_open_files(*limit)) {
+        tracing::warn!(
+            asked,
+            max_connections = settings.max_connections,
+            open_files = limit,
+            "connection limit lowered to the open files that the system allows: raise them (ulimit -n, LimitNOFILE=), or \
+             lower --max-connections"
+        );
+    }
+}
+
+/// Nothing to ask for.
+#[cfg(not(unix))]
+fn raise_open_files(_: &mut Settings) {}
+
+/// Hears of the signals that ask a process to end.
+struct Stop(watch::Receiver<bool>);
+
+impl Stop {
+    /// Listens from here on; before, a signal ends the process.
+    fn listen() -> io::Result<Self> {
+        let mut signals = Signals::listen()?;
+        let (asked, stop) = watch::channel(false);
+        tokio::spawn(async move {
+            let first = signals.next().await;
+            tracing::info!("{first}: ending; a second signal ends at once");
+            asked.send_replace(true);
+            let second = signals.next().await;
+            tracing::warn!("{second}: ended at once; the lease runs out by itself");
+            std::process::exit(1);
+        });
+        Ok(Self(stop))
+    }
+
+    /// Returns once a signal has come.
+    async fn asked(&self) {
+        // The sender lives as long as the process.
+        let _ = self.0.clone().wait_for(|asked| *asked).await;
+    }
+}
+
+#[cfg(unix)]
+struct Signals {
+    terminate: tokio::signal::unix::Signal,
+    interrupt: tokio::signal::unix::Signal,
+}
+
+#[cfg(unix)]
+impl Signals {
+    fn listen() -> io::Result<Self> {
+        use tokio::signal::unix::{SignalKind, signal};
+        // Nobody means the end by these, and the system would take them for it. A handler stays, heard or not.
+        for harmless in [SignalKind::hangup(), SignalKind::user_defined1(), SignalKind::user_defined2()] {
+            drop(signal(harmless)?);
+        }
+        Ok(Self { terminate: signal(SignalKind::terminate())?, interrupt: signal(SignalKind::interrupt())? })
+    }
+
+    async fn next(&mut self) -> &'static str {
+        tokio::select! {
+            _ = self.terminate.recv() => "SIGTERM",
+            _ = self.interrupt.recv() => "SIGINT",
+        }
+    }
+}
+
+#[cfg(not(unix))]
+struct Signals;
+
+#[cfg(not(unix))]
+impl Signals {
+    fn listen() -> io::Result<Self> {
+        Ok(Self)
+    }
+
+    async fn next(&mut self) -> &'static str {
+        // Without a handler the system's own ends the process, which is what was asked for.
+        let _ = tokio::signal::ctrl_c().await;
+        "Ctrl-C"
+    }
 }

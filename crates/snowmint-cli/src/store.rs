@@ -1,25 +1,666 @@
-//! Opens the store, and says whether a failure lies in the settings or in the world.
+//! `snowmint store`: `init` makes what a store needs, `recover` makes one that was restored safe to use.
 
+use std::collections::{BTreeMap, BTreeSet};
+use std::num::NonZeroU64;
+use std::str::FromStr;
 use std::sync::Arc;
+use std::time::Duration;
 
-use snowmint_store::{OpenError, Store};
+use snowmint::field::Field;
+use snowmint::utc::Utc;
+use snowmint::{Clock as _, DatacenterId, WallClock};
+use snowmint_cluster::lease::{Record, Tag};
+use snowmint_cluster::namespace::{NumberSource, Scheme, SegmentScheme, registry};
+use snowmint_cluster::segment::{Period, Reset, Stripe};
+use snowmint_cluster::{Holder, NamespaceName, Pool};
+use snowmint_store::{
+    Counter as _, Expected, Key, MAX_NUMBER, Store, StoreCounter, StoreErrorKind, Swap, Versioned,
+};
 
-use crate::exit::Failure;
+use crate::connect::{self, Place, random_tag, warn_of_skipped};
+use crate::error::{Failure, tell};
+use crate::flags;
+use crate::human::{Output, thousands};
+use crate::node_metrics::{self, Received, Told};
 
-/// Opens the store of a URL.
-pub(crate) async fn open(url: &str) -> Result<Arc<dyn Store>, Failure> {
-    snowmint_store::open(url).await.map_err(failure)
+const INIT_EXAMPLES: &str = "\
+Examples:
+  snowmint store init --store postgres://mint@db.internal/ids --dry-run
+      Prints the table for a DBA. Connects to nothing.
+  snowmint store init --store postgres://mint@db.internal/ids
+      Creates it. Not needed if the user may create tables: the first node does.
+
+Stores: sqlite:PATH, redis://HOST, postgres://USER@HOST/DB, mysql://USER@HOST/DB,
+etcd://H1,H2,H3, zookeeper://H1,H2,H3/PATH, kubernetes:NAMESPACE, memory:.
+Keep passwords out of the process list: set SNOWMINT_STORE_PASSWORD, or name a
+file in the URL as ?password_file=PATH.";
+
+/// Prepare a store, or recover one after a restore
+#[derive(Debug, clap::Args)]
+pub(crate) struct Args {
+    #[command(subcommand)]
+    action: Action,
 }
 
-/// Opens the store of a URL to look at it, also where it cannot be written.
-pub(crate) async fn open_to_read(url: &str) -> Result<Arc<dyn Store>, Failure> {
-    snowmint_store::open_to_read(url).await.map_err(failure)
+#[derive(Debug, clap::Subcommand)]
+enum Action {
+    /// Create the tables, keys or objects that a store needs
+    #[command(after_long_help = INIT_EXAMPLES, after_help = "See --help for examples.")]
+    Init {
+        #[command(flatten)]
+        place: Place,
+        /// Print them without connecting
+        #[arg(long)]
+        dry_run: bool,
+    },
+    /// Make a restored store safe: raise its counters and leases above everything nodes may have used
+    #[command(after_long_help = RECOVER_EXAMPLES, after_help = "See --help for examples.")]
+    Recover(RecoverArgs),
 }
 
-/// A URL that names no store is a mistake in the settings; a store that cannot be opened is the world's fault.
-pub(crate) fn failure(error: OpenError) -> Failure {
-    match error {
-        OpenError::Url(error) => Failure::flag("--store", error),
-        error => Failure::runtime(error),
+pub(crate) fn run(args: &Args) -> Result<(), Failure> {
+    let (place, dry_run) = match &args.action {
+        Action::Init { place, dry_run } => (place, dry_run),
+        Action::Recover(args) => return run_recover(args),
+    };
+    let url = place.url();
+    let mut out = Output::new();
+    if *dry_run {
+        let schema = snowmint_store::schema(&url).map_err(|error| Failure::flag("--store", error))?;
+        out.line(schema.trim_end())?;
+        return out.flush();
+    }
+    let runtime =
+        tokio::runtime::Builder::new_current_thread().enable_all().build().map_err(Failure::runtime)?;
+    let described = runtime.block_on(async {
+        place.check()?;
+        let store = connect::open(&url).await?;
+        // Some stores make what they need with the first call.
+        store.list("namespaces/").await.map_err(Failure::runtime)?;
+        Ok::<_, Failure>(store.describe())
+    })?;
+    out.line(&format!("{described} is ready"))?;
+    out.flush()
+}
+
+const RECOVER_EXAMPLES: &str = "\
+Run it after a restore and before any node reaches the store; see \"Restore a
+store\" in docs/operations.md for the whole procedure. It prints what it would
+change, and changes it with --yes.
+
+Counters go above every number that may have been given since the backup. Say
+one of these, or several:
+  --nodes      the nodes still run: each reports the highest number it
+               received from each counter, also for the next reset period
+               and of dropped namespaces. A stopped node reports nothing:
+               use --add too.
+  --numbers-at-least orders=1200000
+               the highest number in your own tables, also of a namespace
+               that is newer than the backup
+  --add N      N more for every counter, above all that is known: more than a
+               backup interval takes
+  --add 0      no more than that
+
+Counters that the backup lacks are created where a node or --numbers-at-least
+names them. A namespace that is added again then starts above them.
+
+Leases: every record gets a fresh tag and ends no sooner than now and --window;
+workers without a record get one, in every pool (a layout in a datacenter) that
+has records or that a node of --nodes uses, and in those of the namespaces. So no node takes a worker that another one
+still holds, and running nodes notice. Nodes may wait that long for a worker.
+
+Examples:
+  snowmint store recover --store etcd://a,b,c --nodes http://n1:8080,http://n2:8080
+  snowmint store recover --data /var/lib/snowmint --add 1000000 --window 10s --yes";
+
+/// The most workers of a pool that get a record.
+const MOST_WORKERS: u32 = 4096;
+/// How long before its begin a period may have numbers already.
+const PERIOD_AHEAD_MS: u64 = 120_000;
+/// How often a record is written anew when somebody else writes it meanwhile.
+const TRIES: usize = 20;
+
+/// What is known of the time since the backup.
+#[derive(Debug, clap::Args)]
+struct RecoverArgs {
+    #[command(flatten)]
+    place: Place,
+    /// Nodes that still run, by their HTTP addresses: http://HOST:PORT,...
+    #[arg(long, value_name = "URLS", value_delimiter = ',')]
+    nodes: Vec<String>,
+    /// Highest number of a namespace that may have been given
+    #[arg(long, value_name = "NAMESPACE=NUMBER")]
+    numbers_at_least: Vec<AtLeast>,
+    /// Raise every counter by this many more
+    #[arg(long, value_name = "N")]
+    add: Option<u64>,
+    /// Longest lease window of any node
+    #[arg(long, value_name = "TIME", default_value = "10s", value_parser = flags::window)]
+    window: Duration,
+    /// Change the store instead of printing the plan
+    #[arg(long)]
+    yes: bool,
+}
+
+/// A namespace and a number.
+#[derive(Clone, Debug)]
+struct AtLeast {
+    name: String,
+    number: u64,
+}
+
+impl FromStr for AtLeast {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        let parts = text.rsplit_once('=').and_then(|(name, number)| Some((name, number.parse().ok()?)));
+        match parts {
+            Some((name, number)) if number <= MAX_NUMBER && !name.is_empty() => {
+                Ok(Self { name: name.to_owned(), number })
+            }
+            _ => Err(format!(
+                "expected NAMESPACE=NUMBER, such as orders=1200000, with a number up to {MAX_NUMBER}"
+            )),
+        }
+    }
+}
+
+/// A counter, in slots as its record holds them, and what is to become of it.
+#[derive(Debug, Default)]
+struct Counter {
+    /// None where the store has no record of it.
+    now: Option<u64>,
+    /// The numbers that it must have given.
+    at_least: u64,
+}
+
+fn run_recover(args: &RecoverArgs) -> Result<(), Failure> {
+    let runtime =
+        tokio::runtime::Builder::new_current_thread().enable_all().build().map_err(Failure::runtime)?;
+    runtime.block_on(recover(args))
+}
+
+async fn recover(args: &RecoverArgs) -> Result<(), Failure> {
+    let (mut out, store, until_unix_ms) =
+        args.place.change(async |store| recover_in(args, store).await).await?;
+    if args.yes {
+        // An operator may move the file of SQLite to its place without the log beside it.
+        store.checkpoint().await.map_err(Failure::runtime)?;
+        out.line(&format!(
+            "{} may be used; no worker of a pool that is reserved above is free before {}: start no node that uses another layout \
+             or datacenter before then",
+            store.describe(),
+            Utc(until_unix_ms)
+        ))?;
+    } else {
+        out.line(
+            "nothing was changed: add --yes to change it, and keep nodes away from this store until then",
+        )?;
+    }
+    out.flush()
+}
+
+/// Writes what is planned, or says it only: the plan, the store, and before when no worker is free.
+async fn recover_in(
+    args: &RecoverArgs,
+    store: Arc<dyn Store>,
+) -> Result<(Output, Arc<dyn Store>, u64), Failure> {
+    let mut told = Told::default();
+    for node in &args.nodes {
+        let metrics = node_metrics::fetch(node).await;
+        told.take(&metrics.map_err(|why| {
+            why.with(
+                "it may have given the highest numbers: if it does not run, remove it from --nodes and set --add or \
+                 --numbers-at-least",
+            )
+        })?);
+    }
+    let mut counters = Counters::of(&*store, &args.numbers_at_least, &told).await?;
+    counters.raise_unknown()?;
+    if !counters.all.is_empty()
+        && args.add.is_none()
+        && args.numbers_at_least.is_empty()
+        && args.nodes.is_empty()
+    {
+        return Err(Failure::usage(format!(
+            "{} has {} counters whose numbers may have been used since the backup: set --nodes, --numbers-at-least or \
+             --add; --add 0 keeps them",
+            store.describe(),
+            counters.all.len()
+        )));
+    }
+    let now_unix_ms = WallClock.unix_ms();
+    let window_ms = u64::try_from(args.window.as_millis()).unwrap_or(u64::MAX);
+    let until_unix_ms = now_unix_ms.saturating_add(window_ms).max(told.until_unix_ms);
+    let pools = pools(&*store, &told.pools).await?;
+    // Before anything is written, since a write may fail at what was skipped.
+    warn_of_skipped(&*store);
+    let mut out = Output::new();
+    // Before the counters: what is repeated after a failure gives leases the same end, but adds to counters again.
+    leases(&*store, pools, until_unix_ms, args.yes, &mut out).await?;
+    let mut newer = BTreeSet::new();
+    for (key, counter) in &counters.all {
+        let after = counter.after(args.add.unwrap_or(0));
+        if args.yes {
+            raise(&store, key, after).await?;
+        }
+        let (now, after_text) = (thousands(counter.now.unwrap_or(0)), thousands(after));
+        out.line(&format!("counter {:<40} {now:>20} -> {after_text:>20}", key.as_str()))?;
+        if counter.now.is_none() && counter.at_least > 0 {
+            newer.insert(name_of(key.as_str()));
+        }
+    }
+    for name in newer {
+        out.line(&format!(
+            "{name} has counters that the backup lacks: add a namespace that is missing as it was, and it starts above them"
+        ))?;
+    }
+    for note in &counters.notes {
+        tell("warning", note);
+    }
+    Ok((out, store, until_unix_ms))
+}
+
+/// The counters that a recovery raises: those of the namespaces, every other one that the store has, and those that nodes
+/// received numbers from though the store has no record of them.
+#[derive(Debug, Default)]
+struct Counters {
+    all: BTreeMap<Key, Counter>,
+    /// Highest numbers of names that have no namespace with a counter in the store.
+    unknown: BTreeMap<String, u64>,
+    /// What the operator has to know beside.
+    notes: Vec<String>,
+}
+
+impl Counters {
+    async fn of(store: &dyn Store, numbers_at_least: &[AtLeast], told: &Told) -> Result<Self, Failure> {
+        let mut this = Self::default();
+        for (key, record) in store.list("segments/").await.map_err(Failure::runtime)? {
+            if let Some(now) = number(&record) {
+                this.all.insert(key, Counter { now: Some(now), at_least: 0 });
+            }
+        }
+        for AtLeast { name, number } in numbers_at_least {
+            let highest = this.unknown.entry(name.clone()).or_default();
+            *highest = (*highest).max(*number);
+        }
+        let stated = this.unknown.clone();
+        for (name, number) in told.highest.iter().filter(|(_, number)| **number > 0) {
+            let highest = this.unknown.entry(name.clone()).or_default();
+            *highest = (*highest).max(*number);
+        }
+        let mut of_period = told.highest_of_period.clone();
+        let mut elsewhere = BTreeSet::new();
+        for (name, record) in registry::list(store).await.map_err(Failure::runtime)? {
+            let (Ok(record), Ok(namespace)) = (record, NamespaceName::new(&name)) else { continue };
+            let Scheme::Segment(segment) = &record.definition.scheme else { continue };
+            let above = this.unknown.remove(&name).unwrap_or(0);
+            let periods = of_period.remove(&name).unwrap_or_default();
+            match &segment.source {
+                NumberSource::Own(stripe) => {
+                    this.raise_namespace(&namespace, segment, *stripe, above, periods)?;
+                }
+                NumberSource::Other(_) if stated.contains_key(&name) => {
+                    let why = format!(
+                        "{name} counts in its sources, not in {}: recover the store of each source with this flag",
+                        store.describe()
+                    );
+                    return Err(Failure::flag("--numbers-at-least", why));
+                }
+                NumberSource::Other(_) => {
+                    this.notes.push(format!(
+                        "{name} counts in its sources: recover the store of each source too, with the same flags"
+                    ));
+                    elsewhere.insert(name);
+                }
+            }
+        }
+        for (name, periods) in of_period {
+            for (period, number) in periods {
+                this.raise(&format!("segments/{name}/{period}"), number)?;
+            }
+        }
+        let of_sources = told.received_of_sources.iter().filter(|(key, _)| !elsewhere.contains(name_of(key)));
+        for (key, received) in told.received.iter().chain(of_sources) {
+            // The stripe of a counter that the store does not know may be another one when it is defined again.
+            let is_known = Key::new(key.as_str()).is_ok_and(|key| this.all.contains_key(&key));
+            this.raise(key, if is_known { received.slots } else { received.number })?;
+            let name = name_of(key);
+            let stated = if is_known { None } else { stated.get(name) };
+            if let Some(number) = this.unknown.get(name).or(stated).copied() {
+                this.raise(key, number)?;
+            }
+        }
+        this.unknown.retain(|name, _| !told.received.keys().any(|key| name_of(key) == name));
+        Ok(this)
+    }
+
+    /// Raises the counters that a namespace has now, and those of the periods that nodes told.
+    fn raise_namespace(
+        &mut self,
+        name: &NamespaceName,
+        segment: &SegmentScheme,
+        stripe: Stripe,
+        above: u64,
+        periods: BTreeMap<String, u64>,
+    ) -> Result<(), Failure> {
+        let base = segment.counter_key(name);
+        let slots = |number| Received::up_to(number, stripe).slots;
+        let Some(reset) = segment.reset else {
+            self.raise(&base, slots(above))?;
+            for of_period in periods {
+                self.note_period(name, of_period);
+            }
+            return Ok(());
+        };
+        let now_unix_ms = WallClock.unix_ms();
+        let period = Period::at(reset, now_unix_ms);
+        self.raise(&format!("{base}/{period}"), slots(above))?;
+        let next = period.next();
+        let next_key = format!("{base}/{next}");
+        let is_there = Key::new(next_key.as_str()).is_ok_and(|key| self.all.contains_key(&key));
+        if is_there || is_soon(next, now_unix_ms) {
+            self.raise(&next_key, slots(above))?;
+        }
+        for (period, number) in periods {
+            if Period::parse(reset, &period).is_some() {
+                self.raise(&format!("{base}/{period}"), slots(number))?;
+            } else {
+                self.note_period(name, (period, number));
+            }
+        }
+        Ok(())
+    }
+
+    /// A period that a namespace cannot have is one of an earlier or a later definition of its name.
+    fn note_period(&mut self, name: &NamespaceName, (period, number): (String, u64)) {
+        self.notes.push(format!(
+            "a node received number {number} of {name} in {period}, a period that {name} does not have in this store: if it \
+             was started over since the backup, start it over again with --start {}",
+            number.saturating_add(1)
+        ));
+    }
+
+    fn raise(&mut self, key: &str, slots: u64) -> Result<(), Failure> {
+        let key = Key::new(key).map_err(Failure::runtime)?;
+        let counter = self.all.entry(key).or_default();
+        counter.at_least = counter.at_least.max(slots);
+        Ok(())
+    }
+
+    /// Raises the counters that a name could begin at, if it is added again with or without a reset period.
+    fn raise_unknown(&mut self) -> Result<(), Failure> {
+        let now_unix_ms = WallClock.unix_ms();
+        for (name, number) in std::mem::take(&mut self.unknown) {
+            let name =
+                NamespaceName::new(&name).map_err(|error| Failure::flag("--numbers-at-least", error))?;
+            let base = format!("segments/{name}");
+            self.raise(&base, number)?;
+            for reset in [Reset::Daily, Reset::Monthly, Reset::Yearly] {
+                let period = Period::at(reset, now_unix_ms);
+                self.raise(&format!("{base}/{period}"), number)?;
+                if is_soon(period.next(), now_unix_ms) {
+                    self.raise(&format!("{base}/{}", period.next()), number)?;
+                }
+            }
+        }
+        Ok(())
+    }
+}
+
+/// The namespace of a counter.
+fn name_of(key: &str) -> &str {
+    let name = key.strip_prefix("segments/").unwrap_or(key);
+    name.split_once('/').map_or(name, |(name, _)| name)
+}
+
+/// Whether a period may have numbers already.
+fn is_soon(period: Period, now_unix_ms: u64) -> bool {
+    period.begin_unix_ms().saturating_sub(now_unix_ms) < PERIOD_AHEAD_MS
+}
+
+/// A counter whose store lacks numbers that nodes received.
+pub(crate) struct Behind {
+    pub(crate) key: Key,
+    /// How many numbers the counter has given.
+    pub(crate) given: u64,
+    /// How many it must have given at least.
+    pub(crate) at_least: u64,
+}
+
+/// The counters that are behind what nodes told, which has to be older than this call.
+///
+/// Which source's store this may be is not known, so what nodes received from sources is left out.
+pub(crate) async fn behind(store: &dyn Store, told: Told) -> Result<Vec<Behind>, Failure> {
+    let told = Told { received_of_sources: BTreeMap::new(), ..told };
+    let counters = Counters::of(store, &[], &told).await?;
+    let behind = counters.all.into_iter().filter_map(|(key, counter)| {
+        let given = counter.now.unwrap_or(0);
+        (counter.at_least > given).then_some(Behind { key, given, at_least: counter.at_least })
+    });
+    Ok(behind.collect())
+}
+
+fn number(record: &Versioned) -> Option<u64> {
+    std::str::from_utf8(&record.value).ok()?.parse().ok()
+}
+
+impl Counter {
+    /// The slots that it will hold at least: `add` more than are known.
+    fn after(&self, add: u64) -> u64 {
+        self.now.unwrap_or(0).max(self.at_least).saturating_add(add).min(MAX_NUMBER)
+    }
+}
+
+/// Raises a counter to as many slots.
+async fn raise(store: &Arc<dyn Store>, key: &Key, slots: u64) -> Result<(), Failure> {
+    let counter = StoreCounter::new(Arc::clone(store), key.clone(), 1, NonZeroU64::MIN);
+    // Number n is slot n - 1, so to be above the number is to hold as many slots.
+    counter.raise_above(slots).await.map_err(Failure::runtime)?;
+    Ok(())
+}
+
+/// The pools of the store, of nodes, and of the layouts of namespaces in the datacenters of nodes; and the workers of each that
+/// have a record.
+async fn pools(store: &dyn Store, of_nodes: &[Pool]) -> Result<BTreeMap<String, Vec<Key>>, Failure> {
+    let mut pools: BTreeMap<String, Vec<Key>> = BTreeMap::new();
+    for (key, _) in store.list("workers/").await.map_err(Failure::runtime)? {
+        let Some((pool, _)) = key.as_str().rsplit_once('/') else { continue };
+        pools.entry(pool.to_owned()).or_default().push(key);
+    }
+    let mut used = of_nodes.to_vec();
+    for (_, record) in registry::list(store).await.map_err(Failure::runtime)? {
+        let Ok(record) = record else { continue };
+        let Scheme::Snowflake { layout, .. } = &record.definition.scheme else { continue };
+        let has_datacenter = layout.width(Field::Datacenter) > 0;
+        let datacenters = of_nodes.iter().filter(|_| has_datacenter).map(Pool::datacenter);
+        used.extend(datacenters.map(|datacenter| Pool::new(*layout, datacenter)));
+        if !has_datacenter {
+            used.push(Pool::new(*layout, DatacenterId(0)));
+        }
+    }
+    for pool in used {
+        pools.entry(pool.prefix().trim_end_matches('/').to_owned()).or_default();
+    }
+    Ok(pools)
+}
+
+/// Lets no lease end before an instant.
+async fn leases(
+    store: &dyn Store,
+    pools: BTreeMap<String, Vec<Key>>,
+    until_unix_ms: u64,
+    yes: bool,
+    out: &mut Output,
+) -> Result<(), Failure> {
+    if pools.is_empty() {
+        out.line(&format!(
+            "leases  no records, so no worker can be reserved: start no node before {}",
+            Utc(until_unix_ms)
+        ))?;
+    }
+    for (pool, mut keys) in pools {
+        let (held, workers) = (keys.len(), workers_of(&pool));
+        if workers <= MOST_WORKERS {
+            for worker in 0..workers {
+                let key = Key::new(format!("{pool}/{worker:010}")).map_err(Failure::runtime)?;
+                if !keys[..held].contains(&key) {
+                    keys.push(key);
+                }
+            }
+        } else {
+            out.line(&format!(
+                "{pool} has {workers} workers, too many to reserve those without a record: start no node before {}",
+                Utc(until_unix_ms)
+            ))?;
+        }
+        out.line(&format!(
+            "leases  {pool}: {} records, {} new, until {}",
+            thousands(held as u64),
+            thousands((keys.len() - held) as u64),
+            Utc(until_unix_ms)
+        ))?;
+        if yes {
+            for key in keys {
+                if let Some(damage) = extend(store, &key, until_unix_ms).await? {
+                    out.line(&format!("damaged {key}: {damage}; it was left, so no node takes this worker"))?;
+                }
+            }
+        }
+    }
+    Ok(())
+}
+
+/// How many workers the layout of a pool has, from its text; one where it names none.
+fn workers_of(pool: &str) -> u32 {
+    let bits = pool.split(['/', '.']).find_map(|field| field.strip_prefix("worker")?.parse::<u32>().ok());
+    1_u32.checked_shl(bits.unwrap_or(0)).unwrap_or(u32::MAX)
+}
+
+/// Writes a lease that ends no sooner, under a tag that no node wrote: its holder notices. A record that cannot be read
+/// is left, as no node takes its worker: what is wrong with it.
+async fn extend(store: &dyn Store, key: &Key, until_unix_ms: u64) -> Result<Option<String>, Failure> {
+    for _ in 0..TRIES {
+        let found = match store.load(key).await {
+            Err(error) if error.kind() == StoreErrorKind::Corrupt => return Ok(Some(error.to_string())),
+            found => found.map_err(Failure::runtime)?,
+        };
+        let tag: Tag = random_tag();
+        let record = match &found {
+            None => {
+                let holder = Holder::new("snowmint-store-recover").map_err(Failure::runtime)?;
+                Record { holder, from_unix_ms: Some(until_unix_ms), until_unix_ms, tag }
+            }
+            Some(found) => match Record::from_bytes(&found.value) {
+                Err(error) => return Ok(Some(error.to_string())),
+                Ok(record) => {
+                    let until_unix_ms = until_unix_ms.max(record.until_unix_ms);
+                    // Nothing is granted: a node that still holds the worker goes on to the end of its lease.
+                    Record { from_unix_ms: Some(until_unix_ms), until_unix_ms, tag, ..record }
+                }
+            },
+        };
+        let expected = found.map_or(Expected::Absent, |found| Expected::Revision(found.revision));
+        let swap =
+            store.compare_and_set(key, expected, &record.to_bytes()).await.map_err(Failure::runtime)?;
+        if let Swap::Done(_) = swap {
+            return Ok(None);
+        }
+    }
+    Err(Failure::runtime(format!("{key} is still being written: keep nodes away from this store")))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use snowmint::Layout;
+    use snowmint_cluster::namespace::Fields;
+    use snowmint_cluster::namespace::registry::Again;
+
+    #[test]
+    fn a_pool_tells_how_many_workers_it_has() {
+        let pool = "workers/time41@1ms.datacenter5.worker5.sequence12.1288834974657.in0";
+        assert_eq!((workers_of(pool), workers_of("workers/time41@1ms.sequence22.0.in0")), (32, 1));
+    }
+
+    /// Goal: of a namespace with a reset, each counter is raised above what nodes received of its period, and a period that
+    /// the namespace cannot have is refused. Method: a restored store without counters, and nodes that reserved ahead.
+    #[tokio::test]
+    async fn each_period_is_raised_above_its_own_numbers() {
+        let store = snowmint_store::MemoryStore::new();
+        let fields = |reset: Option<Reset>| {
+            let text = reset.and_then(|_| "{date}-{number}".parse().ok());
+            Fields { scheme: "segment".to_owned(), reset, text, ..Fields::default() }
+        };
+        for (name, reset) in [("days", Some(Reset::Daily)), ("ever", None)] {
+            let wanted = fields(reset).define(&Layout::TWITTER).unwrap();
+            registry::add(&store, &NamespaceName::new(name).unwrap(), &wanted, Again::Never).await.unwrap();
+        }
+        let [today, tomorrow] = {
+            let today = Period::at(Reset::Daily, WallClock.unix_ms());
+            [today, today.next()]
+        };
+        let told = |name: &str, period: &str, number: u64| {
+            format!(
+                "snowmint_numbers_highest_of_period{{namespace=\"{name}\",period=\"{period}\"}} {number}\n"
+            )
+        };
+        let mut nodes = Told::default();
+        nodes.take(&told("days", &today.to_string(), 900));
+        nodes.take(
+            &(told("days", &tomorrow.to_string(), 40) + "snowmint_numbers_highest{namespace=\"ever\"} 7\n"),
+        );
+        let raised = raised(&store, &nodes).await;
+        assert_eq!(raised[&format!("segments/days/{today}")], 900);
+        assert_eq!(raised[&format!("segments/days/{tomorrow}")], 40);
+        assert_eq!(raised["segments/ever"], 7);
+        for (name, period) in [("days", "2026-11"), ("ever", "2026-11-22")] {
+            let mut nodes = Told::default();
+            nodes.take(&told(name, period, 3));
+            let said = Counters::of(&store, &[], &nodes).await.unwrap().notes;
+            assert!(said[0].contains(&format!("number 3 of {name} in {period}")), "{said:?}");
+        }
+    }
+
+    async fn raised(store: &dyn Store, nodes: &Told) -> BTreeMap<String, u64> {
+        let counters = Counters::of(store, &[], nodes).await.unwrap();
+        counters.all.iter().map(|(key, counter)| (key.to_string(), counter.after(0))).collect()
+    }
+
+    /// Goal: counters that the backup lacks are made where nodes received numbers from them, high enough for any stripe, and
+    /// those of sources only in the stores of sources. Method: a store without the namespaces, and one with sources.
+    #[tokio::test]
+    async fn counters_that_the_store_lacks_are_made() {
+        let store = snowmint_store::MemoryStore::new();
+        let mut nodes = Told::default();
+        for (key, source) in
+            [("segments/new/series-2", ""), ("segments/gone/2026", ""), ("segments/ids", "2")]
+        {
+            nodes.take(&format!(
+                "snowmint_counter_numbers_highest{{counter=\"{key}\",source=\"{source}\",stripe=\"2/2\"}} 900\n"
+            ));
+        }
+        let all = BTreeMap::from(
+            ["segments/gone/2026", "segments/ids", "segments/new/series-2"].map(|key| (key.to_owned(), 900)),
+        );
+        assert_eq!(raised(&store, &nodes).await, all);
+        let sources = ["1/2 mysql://a/ids", "2/2 mysql://b/ids"].map(|it| it.parse().unwrap());
+        let fields =
+            Fields { scheme: "segment".to_owned(), sources: Some(sources.to_vec()), ..Fields::default() };
+        let wanted = fields.define(&Layout::TWITTER).unwrap();
+        registry::add(&store, &NamespaceName::new("ids").unwrap(), &wanted, Again::Never).await.unwrap();
+        let told = raised(&store, &nodes).await;
+        assert!(!told.contains_key("segments/ids") && told.len() == 2, "{told:?}");
+    }
+
+    #[test]
+    fn numbers_are_stated_with_their_namespace() {
+        let AtLeast { name, number } = "a=b=7".parse().unwrap();
+        assert_eq!((name.as_str(), number), ("a=b", 7));
+        assert!(
+            ["", "a", "a=", "=7", "a=-1", "a=9223372036854775808"]
+                .iter()
+                .all(|it| it.parse::<AtLeast>().is_err())
+        );
     }
 }

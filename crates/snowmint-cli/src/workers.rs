@@ -5,15 +5,12 @@ use std::sync::Arc;
 use serde::Serialize;
 use snowmint::utc::Utc;
 use snowmint::{Clock as _, WallClock};
-use snowmint_cluster::lease::Tag;
 use snowmint_cluster::lease::directory::{Eviction, LeaseEntry, evict, leases, strange_keys};
 use snowmint_store::Store;
 
-use crate::changing::Changing;
-use crate::exit::{Failure, tell};
-use crate::instants;
-use crate::output::Output;
-use crate::{store, values};
+use crate::connect::{Place, random_tag, warn_of_skipped};
+use crate::error::{Failure, tell};
+use crate::human::{self, Output};
 
 const EXAMPLES: &str = "\
 Examples:
@@ -44,17 +41,6 @@ pub(crate) struct Args {
     json: bool,
 }
 
-/// Where leases are recorded.
-#[derive(Debug, clap::Args)]
-pub(crate) struct Place {
-    /// The store; without it the file snowmint.db in the data directory
-    #[arg(long, value_name = "URL", env = "SNOWMINT_STORE", global = true)]
-    store: Option<String>,
-    /// The data directory
-    #[arg(long, value_name = "DIR", default_value = "./snowmint-data", env = "SNOWMINT_DATA", global = true)]
-    data: String,
-}
-
 #[derive(Debug, clap::Subcommand)]
 enum Action {
     /// Take a worker from its holder
@@ -68,64 +54,6 @@ enum Action {
         #[arg(long)]
         force: bool,
     },
-}
-
-impl Place {
-    /// The store's URL.
-    pub(crate) fn url(&self) -> String {
-        values::store_url(self.store.as_deref(), &self.data)
-    }
-
-    /// Checks what is known before anything is opened.
-    pub(crate) fn check(&self) -> Result<(), Failure> {
-        values::check_data(self.store.as_deref(), &self.data)
-    }
-
-    /// Opens the store for a command that changes it: returns what `change` did, once all of that has settled.
-    pub(crate) async fn change<T>(
-        &self,
-        change: impl AsyncFnOnce(Arc<dyn Store>) -> Result<T, Failure>,
-    ) -> Result<T, Failure> {
-        let store = Arc::new(Changing::new(self.open().await?));
-        let changed = change(Arc::clone(&store) as _).await?;
-        store.settle().await?;
-        Ok(changed)
-    }
-
-    /// As [`change`](Self::change), of what nodes are to find there.
-    pub(crate) async fn change_for_nodes<T>(
-        &self,
-        change: impl AsyncFnOnce(Arc<dyn Store>) -> Result<T, Failure>,
-    ) -> Result<T, Failure> {
-        if self.url().starts_with("memory:") {
-            let why = "memory: is forgotten when this command ends: name a store that keeps its records";
-            return Err(Failure::flag("--store", why));
-        }
-        self.change(change).await
-    }
-
-    /// Opens the store; a file that is not there is not made by looking at it.
-    pub(crate) async fn open(&self) -> Result<Arc<dyn Store>, Failure> {
-        store::open(&self.url_of_store()?).await
-    }
-
-    /// As [`open`](Self::open), also where the store cannot be written.
-    pub(crate) async fn open_to_read(&self) -> Result<Arc<dyn Store>, Failure> {
-        store::open_to_read(&self.url_of_store()?).await
-    }
-
-    fn url_of_store(&self) -> Result<String, Failure> {
-        let url = self.url();
-        self.check()?;
-        if let Some(path) = url.strip_prefix("sqlite:")
-            && !std::path::Path::new(path.trim_start_matches("//")).exists()
-        {
-            return Err(Failure::runtime(format!(
-                "data file {path} not found: name the store with --store or --data, or create it with `snowmint store init`"
-            )));
-        }
-        Ok(url)
-    }
 }
 
 pub(crate) fn run(args: &Args) -> Result<(), Failure> {
@@ -153,13 +81,6 @@ async fn entries(store: &dyn Store) -> Result<Vec<LeaseEntry>, Failure> {
     }
     warn_of_skipped(store);
     Ok(entries)
-}
-
-/// Says on standard error what lists of the store left out.
-pub(crate) fn warn_of_skipped(store: &dyn Store) {
-    for what in store.skipped() {
-        tell("warning", &format!("skipped {what}"));
-    }
 }
 
 #[derive(Serialize)]
@@ -208,7 +129,7 @@ fn show(entries: &[LeaseEntry], json: bool) -> Result<(), Failure> {
             out.line(&out.paint.bold(pool))?;
             out.line(&out.paint.faint("  worker  state       until                     holder"))?;
         }
-        let until = row.until_unix_ms.map_or(String::new(), |until| instants::age(until, now_unix_ms));
+        let until = row.until_unix_ms.map_or(String::new(), |until| human::age(until, now_unix_ms));
         out.line(&format!(
             "  {:>6}  {:<10}  {:<24}  {}  {}",
             row.worker,
@@ -277,11 +198,4 @@ async fn release(
         }
         _ => Err(Failure::runtime(format!("worker {worker} was renewed or taken at the same moment: retry"))),
     }
-}
-
-/// A tag that nobody wrote before: 128 bits of the standard library's seeded hasher.
-pub(crate) fn random_tag() -> Tag {
-    use std::hash::{BuildHasher as _, Hasher as _, RandomState};
-    let half = || u128::from(RandomState::new().build_hasher().finish());
-    Tag(half() << 64 | half())
 }

@@ -12,7 +12,7 @@ use snowmint_cluster::segment::{Mode, SegmentConfig, Stripe};
 use snowmint_store::{Counter, Key, OpenError, Store, StoreError, raise_settled};
 
 use super::failed;
-use crate::exit::{Failure, tell};
+use crate::error::{Failure, tell};
 
 /// How many numbers two counters give in turns to show that they are one.
 const TURNS: usize = 4;

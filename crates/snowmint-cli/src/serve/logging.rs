@@ -10,8 +10,8 @@ use tracing_subscriber::layer::SubscriberExt as _;
 use tracing_subscriber::registry;
 use tracing_subscriber::util::SubscriberInitExt as _;
 
-use crate::exit::Failure;
-use crate::output::wants_colour;
+use crate::error::Failure;
+use crate::human::wants_colour;
 
 /// How log lines are written.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]

@@ -1,5 +1,4 @@
-//! The store of a command that changes it. What the command wrote is acknowledged once it was found again, so that no
-//! failover takes it back; every command that writes records goes through here.
+//! The store that a command works on, and the wait for a lease in it.
 
 use std::collections::BTreeMap;
 use std::num::NonZeroU64;
@@ -7,10 +6,101 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use async_trait::async_trait;
-use snowmint_cluster::lease::Record;
-use snowmint_store::{Expected, Key, Store, StoreError, StoreErrorKind, StoreReach, Swap, Versioned};
+use snowmint_cluster::lease::{Record, Tag};
+use snowmint_cluster::{Keepers, LeaseFailure, LeaseStatus};
+use snowmint_store::{
+    Expected, Key, OpenError, Store, StoreError, StoreErrorKind, StoreReach, Swap, Versioned,
+};
 
-use crate::exit::Failure;
+use crate::error::{Failure, tell};
+use crate::flags;
+
+/// Where leases are recorded.
+#[derive(Debug, clap::Args)]
+pub(crate) struct Place {
+    /// The store; without it the file snowmint.db in the data directory
+    #[arg(long, value_name = "URL", env = "SNOWMINT_STORE", global = true)]
+    store: Option<String>,
+    /// The data directory
+    #[arg(long, value_name = "DIR", default_value = "./snowmint-data", env = "SNOWMINT_DATA", global = true)]
+    data: String,
+}
+
+impl Place {
+    /// The store's URL.
+    pub(crate) fn url(&self) -> String {
+        flags::store_url(self.store.as_deref(), &self.data)
+    }
+
+    /// Checks what is known before anything is opened.
+    pub(crate) fn check(&self) -> Result<(), Failure> {
+        flags::check_data(self.store.as_deref(), &self.data)
+    }
+
+    /// Opens the store for a command that changes it: returns what `change` did, once all of that has settled.
+    pub(crate) async fn change<T>(
+        &self,
+        change: impl AsyncFnOnce(Arc<dyn Store>) -> Result<T, Failure>,
+    ) -> Result<T, Failure> {
+        let store = Arc::new(Changing::new(self.open().await?));
+        let changed = change(Arc::clone(&store) as _).await?;
+        store.settle().await?;
+        Ok(changed)
+    }
+
+    /// As [`change`](Self::change), of what nodes are to find there.
+    pub(crate) async fn change_for_nodes<T>(
+        &self,
+        change: impl AsyncFnOnce(Arc<dyn Store>) -> Result<T, Failure>,
+    ) -> Result<T, Failure> {
+        if self.url().starts_with("memory:") {
+            let why = "memory: is forgotten when this command ends: name a store that keeps its records";
+            return Err(Failure::flag("--store", why));
+        }
+        self.change(change).await
+    }
+
+    /// Opens the store; a file that is not there is not made by looking at it.
+    pub(crate) async fn open(&self) -> Result<Arc<dyn Store>, Failure> {
+        open(&self.url_of_store()?).await
+    }
+
+    /// As [`open`](Self::open), also where the store cannot be written.
+    pub(crate) async fn open_to_read(&self) -> Result<Arc<dyn Store>, Failure> {
+        open_read_only(&self.url_of_store()?).await
+    }
+
+    fn url_of_store(&self) -> Result<String, Failure> {
+        let url = self.url();
+        self.check()?;
+        if let Some(path) = url.strip_prefix("sqlite:")
+            && !std::path::Path::new(path.trim_start_matches("//")).exists()
+        {
+            return Err(Failure::runtime(format!(
+                "data file {path} not found: name the store with --store or --data, or create it with `snowmint store init`"
+            )));
+        }
+        Ok(url)
+    }
+}
+
+/// Opens the store of a URL.
+pub(crate) async fn open(url: &str) -> Result<Arc<dyn Store>, Failure> {
+    snowmint_store::open(url).await.map_err(open_failure)
+}
+
+/// Opens the store of a URL to look at it, also where it cannot be written.
+pub(crate) async fn open_read_only(url: &str) -> Result<Arc<dyn Store>, Failure> {
+    snowmint_store::open_to_read(url).await.map_err(open_failure)
+}
+
+/// A URL that names no store is a mistake in the settings; a store that cannot be opened is the world's fault.
+pub(crate) fn open_failure(error: OpenError) -> Failure {
+    match error {
+        OpenError::Url(error) => Failure::flag("--store", error),
+        error => Failure::runtime(error),
+    }
+}
 
 /// A store that notes what is written to it.
 #[derive(Debug)]
@@ -133,13 +223,53 @@ impl Store for Changing {
     }
 }
 
+/// Longer than this and whoever waits wants to know why.
+pub(crate) const MOMENT: Duration = Duration::from_secs(1);
+/// How often to say it again.
+const AGAIN: Duration = Duration::from_secs(5);
+
+/// Waits until a lease is held, however long; `tell` hears every few seconds for how long it was waited, and why.
+pub(crate) async fn wait_for_lease(
+    keepers: &Keepers,
+    tell: impl Fn(Duration, &str),
+) -> Result<LeaseStatus, LeaseFailure> {
+    let mut waited = Duration::ZERO;
+    loop {
+        let patience = if waited.is_zero() { MOMENT } else { AGAIN };
+        match tokio::time::timeout(patience, keepers.ready()).await {
+            Ok(settled) => return settled,
+            Err(_) => waited += patience,
+        }
+        tell(waited, &why_no_lease(keepers));
+    }
+}
+
+/// Why there is no lease yet.
+pub(crate) fn why_no_lease(keepers: &Keepers) -> String {
+    let waiting = keepers.status().waiting;
+    waiting.unwrap_or_else(|| "the store has not answered yet".to_owned())
+}
+
+/// Says on standard error what lists of the store left out.
+pub(crate) fn warn_of_skipped(store: &dyn Store) {
+    for what in store.skipped() {
+        tell("warning", &format!("skipped {what}"));
+    }
+}
+
+/// A tag that nobody wrote before: 128 bits of the standard library's seeded hasher.
+pub(crate) fn random_tag() -> Tag {
+    use std::hash::{BuildHasher as _, Hasher as _, RandomState};
+    let half = || u128::from(RandomState::new().build_hasher().finish());
+    Tag(half() << 64 | half())
+}
+
 #[cfg(test)]
 mod tests {
+    use super::*;
     use snowmint_cluster::Holder;
     use snowmint_cluster::lease::Tag;
     use snowmint_store::MemoryStore;
-
-    use super::*;
 
     /// A store in memory that may lose what it acknowledged.
     #[derive(Debug)]

@@ -8,7 +8,8 @@ use snowmint::field::Field;
 use snowmint::{DatacenterId, Layout, WorkerId};
 use snowmint_cluster::{IdentityError, WorkerSource, Workers, WorkersError};
 
-use crate::exit::Failure;
+use crate::error::Failure;
+use crate::human::date;
 
 /// The bounds that a keeper sets to its window; known here so that a bad one is refused before a port opens.
 const WINDOW: std::ops::RangeInclusive<Duration> = Duration::from_millis(500)..=Duration::from_hours(24);
@@ -178,6 +179,31 @@ pub(crate) fn check_data(store: Option<&str>, data: &str) -> Result<(), Failure>
     Ok(())
 }
 
+/// Checks that ids can be made now; gives a warning when that ends within a few years.
+pub(crate) fn check_lifetime(layout: &Layout, now_unix_ms: u64) -> Result<Option<String>, Failure> {
+    if layout.left_at(now_unix_ms).is_zero() {
+        return Err(Failure::flag(
+            "--layout",
+            format!(
+                "layout `{layout}` ended on {}: its ids can be read, but no new ones made; choose another layout, see \
+                 `snowmint layouts`",
+                date(layout.ends_at_unix_ms())
+            ),
+        ));
+    }
+    if now_unix_ms < layout.epoch_unix_ms() {
+        return Err(Failure::flag(
+            "--layout",
+            format!(
+                "layout `{layout}` begins on {}, later than now ({}): choose an epoch in the past, or correct the clock",
+                date(layout.epoch_unix_ms()),
+                date(now_unix_ms)
+            ),
+        ));
+    }
+    Ok(layout.expiry_warning(now_unix_ms).map(|warning| warning.to_string()))
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -235,5 +261,19 @@ mod tests {
     fn the_data_directory_holds_the_file() {
         assert_eq!(store_url(None, "./d/"), "sqlite:./d/snowmint.db");
         assert_eq!(store_url(Some("memory:"), "./d"), "memory:");
+    }
+
+    #[test]
+    fn only_what_has_timestamps_now_is_accepted() {
+        let layout: Layout = "time:31@1s worker:20 sequence:12 epoch:2024-01-01".parse().unwrap();
+        let (begins, ends) = (layout.epoch_unix_ms(), layout.ends_at_unix_ms());
+        assert!(check_lifetime(&layout, begins - 1).is_err());
+        assert_eq!(check_lifetime(&layout, begins).unwrap(), None);
+        // 5 average Gregorian years.
+        assert_eq!(check_lifetime(&layout, ends - 157_784_760_000).unwrap(), None);
+        assert!(check_lifetime(&layout, ends - 157_784_760_000 + 1).unwrap().is_some());
+        let warning = check_lifetime(&layout, ends - 1).unwrap().unwrap();
+        assert!(warning.contains("2092-01-19, in 0.0 years"), "{warning}");
+        assert!(matches!(check_lifetime(&layout, ends), Err(Failure::Usage(_))));
     }
 }

@@ -10,7 +10,7 @@ use snowmint_cluster::{NamespaceName, Pool};
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::TcpStream;
 
-use crate::exit::Failure;
+use crate::error::Failure;
 
 const NODE_WITHIN: Duration = Duration::from_secs(5);
 const MOST_METRICS: u64 = 64 << 20;
@@ -162,7 +162,7 @@ impl Silence {
 }
 
 /// What a node tells at `/metrics`.
-pub(crate) async fn metrics_of(node: &str) -> Result<String, Silence> {
+pub(crate) async fn fetch(node: &str) -> Result<String, Silence> {
     let address = node.trim_end_matches('/');
     let address = address.strip_prefix("http://").unwrap_or(address);
     if address.contains('/') || !address.contains(':') {

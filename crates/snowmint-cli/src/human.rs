@@ -1,0 +1,200 @@
+//! Output for people: buffered standard output, colours, numbers and times.
+
+use std::io::{self, BufWriter, StdoutLock, Write};
+
+use jiff::tz::TimeZone;
+use snowmint::Layout;
+use snowmint::field::Field;
+use snowmint::utc::{MS_PER_YEAR, UtcDate};
+
+use crate::error::Failure;
+
+/// Room that is written at once.
+const ROOM: usize = 64 * 1024;
+
+/// Standard output of a command.
+pub(crate) struct Output {
+    out: BufWriter<StdoutLock<'static>>,
+    /// How to colour what goes there.
+    pub(crate) paint: Paint,
+}
+
+impl Output {
+    pub(crate) fn new() -> Self {
+        Self {
+            out: BufWriter::with_capacity(ROOM, io::stdout().lock()),
+            paint: Paint { on: wants_colour(&io::stdout()) },
+        }
+    }
+
+    pub(crate) fn line(&mut self, text: &str) -> Result<(), Failure> {
+        self.bytes(text.as_bytes())?;
+        self.bytes(b"\n")
+    }
+
+    pub(crate) fn bytes(&mut self, bytes: &[u8]) -> Result<(), Failure> {
+        self.out.write_all(bytes).map_err(|error| Failure::output(&error))
+    }
+
+    pub(crate) fn flush(&mut self) -> Result<(), Failure> {
+        self.out.flush().map_err(|error| Failure::output(&error))
+    }
+}
+
+/// Whether a stream is a terminal whose user has not asked for plain text.
+pub(crate) fn wants_colour(stream: &impl io::IsTerminal) -> bool {
+    stream.is_terminal() && std::env::var_os("NO_COLOR").is_none_or(|value| value.is_empty())
+}
+
+/// Colours text, or leaves it.
+#[derive(Clone, Copy)]
+pub(crate) struct Paint {
+    on: bool,
+}
+
+impl Paint {
+    /// The colour of a field: the same in its bits, its name and its value.
+    pub(crate) fn field(self, field: Field, text: &str) -> String {
+        self.with(
+            match field {
+                Field::Timestamp => "36",
+                Field::Datacenter => "35",
+                Field::Worker => "32",
+                Field::Generation => "34",
+                Field::Sequence => "33",
+            },
+            text,
+        )
+    }
+
+    pub(crate) fn faint(self, text: &str) -> String {
+        self.with("2", text)
+    }
+
+    pub(crate) fn bold(self, text: &str) -> String {
+        self.with("1", text)
+    }
+
+    pub(crate) fn alarm(self, text: &str) -> String {
+        self.with("31", text)
+    }
+
+    fn with(self, code: &str, text: &str) -> String {
+        if self.on { format!("\x1b[{code}m{text}\x1b[0m") } else { text.to_owned() }
+    }
+
+    #[cfg(test)]
+    pub(crate) const fn forced(on: bool) -> Self {
+        Self { on }
+    }
+}
+
+/// `4194304000` as `4,194,304,000`.
+pub(crate) fn thousands(number: impl Into<u128>) -> String {
+    let digits = number.into().to_string();
+    let mut shown = String::with_capacity(digits.len() * 4 / 3);
+    for (i, digit) in digits.char_indices() {
+        if i > 0 && (digits.len() - i).is_multiple_of(3) {
+            shown.push(',');
+        }
+        shown.push(digit);
+    }
+    shown
+}
+
+/// Ids a second, with a word for layouts that make fewer than one.
+pub(crate) fn rate(ids_per_second: impl Into<u128>) -> String {
+    match ids_per_second.into() {
+        0 => "less than 1".to_owned(),
+        rate => thousands(rate),
+    }
+}
+
+/// Tenths of a year from `now_unix_ms` until the layout's time runs out; 0 once it has.
+pub(crate) fn tenths_of_years_left(layout: &Layout, now_unix_ms: u64) -> u64 {
+    let tenths = layout.left_at(now_unix_ms).as_millis() / u128::from(MS_PER_YEAR / 10);
+    u64::try_from(tenths).unwrap_or(u64::MAX)
+}
+
+const SECOND: u64 = 1000;
+const MINUTE: u64 = 60 * SECOND;
+const HOUR: u64 = 60 * MINUTE;
+const DAY: u64 = 24 * HOUR;
+/// Twelfths and wholes of the average Gregorian year.
+const MONTH: u64 = YEAR / 12;
+const YEAR: u64 = MS_PER_YEAR;
+
+/// `2080-07-10`, in UTC.
+pub(crate) fn date(unix_ms: u64) -> String {
+    UtcDate(unix_ms).to_string()
+}
+
+/// `2022-06-28T18:07:40.105+02:00 Europe/Berlin`, in the zone of this machine or of `TZ`.
+pub(crate) fn local(unix_ms: u64) -> String {
+    let Ok(zone) = TimeZone::try_system() else {
+        return "unknown: neither TZ nor the system names a time zone".to_owned();
+    };
+    let instant = i64::try_from(unix_ms).ok().and_then(|ms| jiff::Timestamp::from_millisecond(ms).ok());
+    let Some(instant) = instant else {
+        return "beyond the year 9999".to_owned();
+    };
+    let name = zone.iana_name().unwrap_or_default().to_owned();
+    let text = instant.to_zoned(zone).strftime("%Y-%m-%dT%H:%M:%S%.3f%:z").to_string();
+    format!("{text} {name}").trim_end().to_owned()
+}
+
+/// `4 years ago`, `in 3 days` or `just now`.
+pub(crate) fn age(unix_ms: u64, now_unix_ms: u64) -> String {
+    let distance = unix_ms.abs_diff(now_unix_ms);
+    let units = [
+        (YEAR, "year"),
+        (MONTH, "month"),
+        (DAY, "day"),
+        (HOUR, "hour"),
+        (MINUTE, "minute"),
+        (SECOND, "second"),
+    ];
+    let Some((unit, name)) = units.into_iter().find(|(unit, _)| distance >= *unit) else {
+        return "just now".to_owned();
+    };
+    let count = distance / unit;
+    let plural = if count == 1 { "" } else { "s" };
+    let count = thousands(count);
+    if unix_ms < now_unix_ms {
+        format!("{count} {name}{plural} ago")
+    } else {
+        format!("in {count} {name}{plural}")
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn thousands_are_apart() {
+        for (number, shown) in [
+            (0_u64, "0"),
+            (999, "999"),
+            (1000, "1,000"),
+            (4_194_304_000, "4,194,304,000"),
+            (123_456, "123,456"),
+        ] {
+            assert_eq!(thousands(number), shown);
+        }
+    }
+
+    #[test]
+    fn the_largest_unit_that_fits_is_named() {
+        for (from, now, text) in [
+            (1000, 1999, "just now"),
+            (1000, 2000, "1 second ago"),
+            (0, 4 * YEAR + 11 * MONTH, "4 years ago"),
+            (3 * DAY, 0, "in 3 days"),
+            (0, 59 * MINUTE, "59 minutes ago"),
+            (0, 2000 * YEAR, "2,000 years ago"),
+        ] {
+            assert_eq!(age(from, now), text);
+        }
+    }
+}
