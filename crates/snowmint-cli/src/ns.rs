@@ -191,7 +191,7 @@ pub(crate) fn run(args: &Args) -> Result<(), Failure> {
                 let drop = async |store: Arc<dyn Store>| drop_one(&*store, name).await;
                 args.place.change(drop).await?.flush()
             }
-            Action::List => list(&*args.place.open().await?, args.json).await,
+            Action::List => list(&*args.place.open_to_read().await?, args.json).await,
         }
     })
 }

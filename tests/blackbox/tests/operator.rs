@@ -93,13 +93,16 @@ fn a_read_only_database_can_be_looked_at() {
     let server = Serve::new(folder.path()).args(["--worker", "7"]).start();
     let data = folder.path().join("data");
     let look = |command: &str| {
-        let looked = Disk::read_only(&data).run([command, "--data", data.to_str().unwrap()]);
+        let words = command.split(' ').chain(["--data", data.to_str().unwrap()]);
+        let looked = Disk::read_only(&data).run(words);
         (looked.status.code(), binary::text(&looked))
     };
     let looks = |state: &str, workers: &str| {
         let (code, said) = look("workers");
         assert_eq!(code, Some(0), "{said}");
         assert!(said.lines().any(|line| line.contains("     7  ") && line.contains(state)), "{said}");
+        let (code, said) = look("ns list");
+        assert_eq!((code, said.starts_with("default ")), (Some(0), true), "{said}");
         let (code, said) = look("doctor");
         assert_eq!(code, Some(1), "{said}");
         assert_says(&said, &["LOOK    write", "cannot be written", workers, "default is pinned to"]);
