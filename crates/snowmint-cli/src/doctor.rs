@@ -239,8 +239,7 @@ fn workers_left(pool: &str, entries: &[LeaseEntry], now_unix_ms: u64) -> Finding
     let unreadable = of_pool().filter(|entry| entry.record.is_err()).count() as u64;
     let held = of_pool().filter_map(|entry| Some((entry.worker, entry.record.as_ref().ok()?)));
     let held: Vec<_> = held.filter(|(_, record)| record.until_unix_ms > now_unix_ms).collect();
-    // A layout without a worker field has one.
-    let workers = 1_u64 << worker_bits(pool).unwrap_or(0);
+    let workers = store::workers_of(pool);
     let left = workers.saturating_sub(held.len() as u64 + unreadable);
     let mut text = format!("{left} of {workers} workers of {pool} are free");
     if let Some((worker, record)) = held.iter().min_by_key(|(_, record)| record.until_unix_ms) {
@@ -249,7 +248,7 @@ fn workers_left(pool: &str, entries: &[LeaseEntry], now_unix_ms: u64) -> Finding
             "{text}; the first lease to end is that of worker {worker}, {holder}, at {until} unless renewed"
         );
     }
-    if left * FEW_LEFT >= workers { fine("workers", text) } else { worry("workers", text) }
+    if left.saturating_mul(FEW_LEFT) >= workers { fine("workers", text) } else { worry("workers", text) }
 }
 
 /// Counters of namespaces of which there is no record: a drop leaves one.
@@ -308,9 +307,4 @@ fn node_met(node: &str, metrics: &str) -> Finding {
         return fine("node", format!("{node} has not found the store to lose anything since it started"));
     }
     worry("node", format!("{node}, since it started: {}; its log says when", met.join(", ")))
-}
-
-/// The width of the worker field, as a pool's name tells it.
-fn worker_bits(pool: &str) -> Option<u32> {
-    pool.split('.').find_map(|part| part.strip_prefix("worker"))?.parse().ok()
 }

@@ -114,7 +114,7 @@ Examples:
   snowmint store recover --data /var/lib/snowmint --add 1000000 --window 10s --yes";
 
 /// The most workers of a pool that get a record.
-const MOST_WORKERS: u32 = 4096;
+const MOST_WORKERS: u64 = 4096;
 /// How long before its begin a period may have numbers already.
 const PERIOD_AHEAD_MS: u64 = 120_000;
 /// How often a record is written anew when somebody else writes it meanwhile.
@@ -531,10 +531,10 @@ async fn leases(
     Ok(())
 }
 
-/// How many workers the layout of a pool has, from its text; one where it names none.
-fn workers_of(pool: &str) -> u32 {
+/// Number of workers of a pool, by the layout in its name; 1 if the layout has no worker field.
+pub(crate) fn workers_of(pool: &str) -> u64 {
     let bits = pool.split(['/', '.']).find_map(|field| field.strip_prefix("worker")?.parse::<u32>().ok());
-    1_u32.checked_shl(bits.unwrap_or(0)).unwrap_or(u32::MAX)
+    1_u64.checked_shl(bits.unwrap_or(0)).unwrap_or(u64::MAX)
 }
 
 /// Writes a lease that ends no sooner, under a tag that no node wrote: its holder notices. A record that cannot be read
@@ -579,8 +579,15 @@ mod tests {
 
     #[test]
     fn a_pool_tells_how_many_workers_it_has() {
-        let pool = "workers/time41@1ms.datacenter5.worker5.sequence12.1288834974657.in0";
-        assert_eq!((workers_of(pool), workers_of("workers/time41@1ms.sequence22.0.in0")), (32, 1));
+        for (pool, workers) in [
+            ("workers/time41@1ms.datacenter5.worker5.sequence12.1288834974657.in0", 32),
+            ("time41@1ms.worker31.sequence1.0.in0", 1 << 31),
+            ("workers/time41@1ms.sequence22.0.in0", 1),
+            // The key of a record that no node wrote.
+            ("worker70", u64::MAX),
+        ] {
+            assert_eq!(workers_of(pool), workers, "{pool}");
+        }
     }
 
     /// Goal: of a namespace with a reset, each counter is raised above what nodes received of its period, and a period that
