@@ -14,6 +14,9 @@ use crate::human::date;
 /// The bounds that a keeper sets to its window; known here so that a bad one is refused before a port opens.
 const WINDOW: std::ops::RangeInclusive<Duration> = Duration::from_millis(500)..=Duration::from_hours(24);
 
+/// How often a node reads the namespaces of its store, if it is not told otherwise.
+pub(crate) const NAMESPACES_POLL: &str = "5s";
+
 /// Reads where a fixed worker comes from.
 pub(crate) fn worker(text: &str) -> Result<WorkerSource, String> {
     text.parse().map_err(|error: IdentityError| error.to_string())

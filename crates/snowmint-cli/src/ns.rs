@@ -18,6 +18,7 @@ use snowmint_store::{Key, Store};
 
 use crate::connect::{Place, warn_of_skipped};
 use crate::error::{Failure, tell};
+use crate::flags;
 use crate::human::Output;
 use crate::node_metrics;
 
@@ -205,15 +206,15 @@ async fn add(
     nodes: &[String],
 ) -> Result<Output, Failure> {
     let before = find(store, name).await?;
-    let definition = match (&pinned.scheme, &before) {
+    let definition = match (pinned.scheme(), &before) {
         (Some(scheme), _) => pinned.define(scheme, safe).map_err(refused)?,
         (None, Some(before)) if !pinned.is_given() => {
             safe.change(&before.definition, Text::Kept).map_err(refused)?
         }
         (None, Some(_)) => {
             let why = format!(
-                "missing: --layout, --stripe, --source and --reset define a new namespace; add --scheme, or omit them to resume \
-                 {name} as it was"
+                "missing: --stripe, --source and --reset define a new namespace; add --scheme, or omit them to resume {name} as \
+                 it was"
             );
             return Err(Failure::flag("--scheme", why));
         }
@@ -245,7 +246,11 @@ async fn add(
     sources::remember(store, name, &record.definition, &found).await?;
     let mut out = Output::new();
     out.line(&format!("{name} is {}", record.definition))?;
-    out.line(&format!("recorded in {}", store.describe()))?;
+    out.line(&format!(
+        "recorded in {}; running nodes serve it within their --namespaces-poll ({} by default)",
+        store.describe(),
+        flags::NAMESPACES_POLL
+    ))?;
     if before.is_some() && again == Again::StartOver {
         let others = if nodes.is_empty() { "a node" } else { "a node that is not in --nodes and" };
         tell(
@@ -412,7 +417,7 @@ struct Safe {
 /// What makes a namespace what it is, and cannot be changed afterwards.
 #[derive(Debug, Default, clap::Args)]
 struct Pinned {
-    /// Scheme: snowflake, segment, uuid7, uuid4, ulid or objectid
+    /// Scheme: snowflake (implied by --layout), segment, uuid7, uuid4, ulid or objectid
     #[arg(long, value_name = "SCHEME")]
     scheme: Option<String>,
     /// Layout (snowflake): a name (see `snowmint layouts`) or its fields (see `snowmint layout --help`)
@@ -431,6 +436,11 @@ struct Pinned {
 }
 
 impl Pinned {
+    /// The scheme that was given, or the only one that has a layout if that was given.
+    fn scheme(&self) -> Option<&str> {
+        self.scheme.as_deref().or_else(|| self.layout.map(|_| "snowflake"))
+    }
+
     /// Whether anything was given.
     const fn is_given(&self) -> bool {
         self.scheme.is_some()

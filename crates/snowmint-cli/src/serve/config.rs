@@ -110,7 +110,7 @@ pub(crate) struct Args {
     #[arg(long, value_name = "FILE", env = "SNOWMINT_NAMESPACES_FILE")]
     pub(super) namespaces_file: Option<PathBuf>,
     /// How often the store is asked for namespaces that were added, changed or dropped
-    #[arg(long, value_name = "TIME", default_value = "5s", value_parser = flags::poll, env = "SNOWMINT_NAMESPACES_POLL")]
+    #[arg(long, value_name = "TIME", default_value = flags::NAMESPACES_POLL, value_parser = flags::poll, env = "SNOWMINT_NAMESPACES_POLL")]
     pub(super) namespaces_poll: Duration,
     /// How far ahead a lease reaches: the store may be down for two thirds of it unnoticed, and a worker whose
     /// node crashed is free again after it

@@ -15,7 +15,10 @@ fn a_namespace_from_its_beginning_to_its_end() {
     let bench = Bench::with_store();
     let made = bench.out(&["ns", "add", "orders", "--scheme", "segment", "--text", "ORD-{number:6}"]);
     let store = bench.path("snowmint-data/snowmint.db");
-    let recorded = format!("recorded in sqlite:{}\n", store.display());
+    let recorded = format!(
+        "recorded in sqlite:{}; running nodes serve it within their --namespaces-poll (5s by default)\n",
+        store.display()
+    );
     assert_eq!(made, format!("orders is segment cached, all numbers, as ORD-{{number:6}}\n{recorded}"));
     let changed = bench.out(&["ns", "set", "orders", "--maximum", "999999", "--plain"]);
     assert_eq!(changed, "orders is segment cached, all numbers, to 999999\n");
@@ -98,6 +101,18 @@ fn a_sequence_start_is_set_changed_and_listed() {
 }
 
 #[test]
+fn a_layout_implies_its_scheme() {
+    let bench = Bench::with_store();
+    let made = bench.out(&["ns", "add", "ids", "--layout", "leaf"]);
+    assert!(made.starts_with("ids is snowflake time:41@1ms worker:10 sequence:12 "), "{made}");
+    bench.out(&["ns", "drop", "ids"]);
+    let resumed = bench.out(&["ns", "add", "ids", "--layout", "leaf"]);
+    assert!(resumed.starts_with("ids is snowflake time:41@1ms worker:10 "), "{resumed}");
+    let other = bench.refused(&["ns", "add", "more", "--layout", "leaf", "--scheme", "segment"], 2);
+    assert!(other.contains("`layout` has no meaning for scheme segment"), "{other}");
+}
+
+#[test]
 fn what_cannot_be_is_refused_with_what_could() {
     let bench = Bench::with_store();
     bench.out(&["ns", "add", "n", "--scheme", "segment"]);
@@ -111,7 +126,7 @@ fn what_cannot_be_is_refused_with_what_could() {
         (&["ns", "add", "x", "--scheme", "segment", "--maximum", "0"], "numbers from 1 to 0"),
         (
             &["ns", "add", "n", "--stripe", "1/2"],
-            "--scheme: missing: --layout, --stripe, --source and --reset define",
+            "--scheme: missing: --stripe, --source and --reset define",
         ),
         (&["ns", "add", "n", "--maximum", "3"], "`snowmint ns set n` changes it"),
         (&["ns", "add", "y", "--scheme", "segment", "--store", "memory:"], "--store: memory: is forgotten"),
