@@ -1,6 +1,7 @@
 //! How a command ends: 0 done, 1 the world failed, 2 what was asked cannot be.
 //! Every error is one line on standard error that begins with `error: `.
 
+use std::error::Error as _;
 use std::fmt::Display;
 use std::io::{self, Write as _};
 use std::process::ExitCode;
@@ -124,14 +125,40 @@ fn print(error: &clap::Error) -> Result<(), Failure> {
 }
 
 fn one_line(error: &clap::Error) -> String {
+    let line = invalid_value(error).unwrap_or_else(|| first_lines(error));
+    variable(error).map_or_else(
+        || format!("{line}; see --help"),
+        |name| format!("{line}; set by the environment variable {name}"),
+    )
+}
+
+/// A value that does not parse, named by its flag: what clap writes, without saying twice that the value is invalid.
+fn invalid_value(error: &clap::Error) -> Option<String> {
+    let why = error.source()?.to_string();
+    let (Some(ContextValue::String(argument)), Some(ContextValue::String(value))) =
+        (error.get(ContextKind::InvalidArg), error.get(ContextKind::InvalidValue))
+    else {
+        return None;
+    };
+    let flag = argument.split_whitespace().next()?;
+    // The parsers of the library quote the value themselves.
+    Some(if why.contains('`') {
+        format!("{flag}: {why}")
+    } else {
+        format!("{flag}: invalid value {value:?}: {why}")
+    })
+}
+
+/// What clap writes above the usage, as one line.
+fn first_lines(error: &clap::Error) -> String {
     let text = error.render().to_string();
-    let said = text
+    let lines = text
         .lines()
         .map(str::trim)
         .take_while(|line| !line.starts_with("Usage:") && !line.starts_with("For more information"))
         .filter(|line| !line.is_empty());
     let mut line = String::new();
-    for part in said {
+    for part in lines {
         let part = part.strip_prefix("error: ").unwrap_or(part);
         if part.starts_with("tip:") {
             line.push(';');
@@ -141,10 +168,6 @@ fn one_line(error: &clap::Error) -> String {
         }
         line.push_str(part);
     }
-    line.push_str(&variable(error).map_or_else(
-        || "; --help tells more".to_owned(),
-        |name| format!("; it was set by the variable {name}"),
-    ));
     line
 }
 

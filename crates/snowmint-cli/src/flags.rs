@@ -1,103 +1,78 @@
-//! Values of flags, read to checked types; each refusal says what is wrong and what would do.
+//! Values of flags, parsed to checked types. Each error says what is expected.
 
+use std::ops::RangeInclusive;
 use std::time::Duration;
 
 use jiff::SignedDuration;
-use snowmint::codec::{Digits, DigitsError};
 use snowmint::field::Field;
 use snowmint::{DatacenterId, Layout, WorkerId};
-use snowmint_cluster::{IdentityError, WorkerSource, Workers, WorkersError};
+use snowmint_cluster::WorkerSource;
 
 use crate::error::Failure;
 use crate::human::date;
 
-/// The bounds that a keeper sets to its window; known here so that a bad one is refused before a port opens.
-const WINDOW: std::ops::RangeInclusive<Duration> = Duration::from_millis(500)..=Duration::from_hours(24);
-
-/// How often a node reads the namespaces of its store, if it is not told otherwise.
+/// How often a node reads the namespaces of its store by default.
 pub(crate) const NAMESPACES_POLL: &str = "5s";
 
-/// Reads where a fixed worker comes from.
-pub(crate) fn worker(text: &str) -> Result<WorkerSource, String> {
-    text.parse().map_err(|error: IdentityError| error.to_string())
-}
-
-/// Reads how many workers a node holds.
-pub(crate) fn workers(text: &str) -> Result<Workers, String> {
-    text.parse().map_err(|error: WorkersError| error.to_string())
-}
-
-/// Reads the digits that ids are written in.
-pub(crate) fn digits(text: &str) -> Result<Digits, String> {
-    text.parse().map_err(|error: DigitsError| error.to_string())
-}
-
-/// Reads a datacenter; how large it may be is the layout's to say.
+/// Parses `--datacenter`; the layout limits it.
 pub(crate) fn node_number(text: &str) -> Result<u32, String> {
-    text.parse().map_err(|_| "give a whole number from 0 on; `snowmint layout` shows the largest".to_owned())
+    text.parse().map_err(|_| "expected a whole number from 0; `snowmint layout` shows the largest".to_owned())
 }
 
-/// Reads a lease's window.
+/// Parses `--window`. The bounds are those of the lease, checked here before a port opens.
 pub(crate) fn window(text: &str) -> Result<Duration, String> {
-    let refused = || "give a time from 500ms to 24h, such as 10s, 500ms or 1m".to_owned();
-    let window = text.parse::<SignedDuration>().map_err(|_| refused())?;
-    Duration::try_from(window).ok().filter(|window| WINDOW.contains(window)).ok_or_else(refused)
+    time(text, Duration::from_millis(500)..=Duration::from_hours(24), "from 500ms to 24h, such as 10s")
 }
 
-/// Reads how far a clock may be off.
+/// Parses `--max-skew`.
 pub(crate) fn skew(text: &str) -> Result<Duration, String> {
-    let refused = || "give a time of at most 24h, such as 30s".to_owned();
-    let skew = text.parse::<SignedDuration>().map_err(|_| refused())?;
-    Duration::try_from(skew).ok().filter(|skew| *skew <= Duration::from_hours(24)).ok_or_else(refused)
+    time(text, Duration::ZERO..=Duration::from_hours(24), "from 0s to 24h, such as 30s")
 }
 
-/// Reads how often to look.
+/// Parses `--namespaces-poll`.
 pub(crate) fn poll(text: &str) -> Result<Duration, String> {
-    let refused = || "give a time from 100ms to 1h, such as 5s".to_owned();
-    let poll = text.parse::<SignedDuration>().map_err(|_| refused())?;
-    let range = Duration::from_millis(100)..=Duration::from_hours(1);
-    Duration::try_from(poll).ok().filter(|poll| range.contains(poll)).ok_or_else(refused)
+    time(text, Duration::from_millis(100)..=Duration::from_hours(1), "from 100ms to 1h, such as 5s")
 }
 
-/// Reads how long to go on serving after a signal.
-pub(crate) fn drain_delay(text: &str) -> Result<Duration, String> {
-    let refused = || "expected a time from 0s to 10m, such as 5s".to_owned();
-    let delay = text.parse::<SignedDuration>().map_err(|_| refused())?;
-    Duration::try_from(delay).ok().filter(|delay| *delay <= Duration::from_mins(10)).ok_or_else(refused)
+/// Parses `--drain-delay` and `--drain-timeout`.
+pub(crate) fn drain(text: &str) -> Result<Duration, String> {
+    time(text, Duration::ZERO..=Duration::from_mins(10), "from 0s to 10m, such as 5s")
 }
 
-/// Reads how many connections there may be.
-pub(crate) fn connections(text: &str) -> Result<usize, String> {
-    let refused = || "expected a whole number from 1 to 1000000".to_owned();
-    text.parse().ok().filter(|it| (1..=1_000_000).contains(it)).ok_or_else(refused)
-}
-
-/// Reads how long a connection may be idle; 0 for any time.
+/// Parses `--idle-timeout`; 0 means no limit.
 pub(crate) fn idle_timeout(text: &str) -> Result<Duration, String> {
-    let refused = || "expected a time from 1s to 24h, such as 10m, or 0s for no limit".to_owned();
-    let idle = text.parse::<SignedDuration>().map_err(|_| refused())?;
-    let range = Duration::from_secs(1)..=Duration::from_hours(24);
-    Duration::try_from(idle).ok().filter(|idle| idle.is_zero() || range.contains(idle)).ok_or_else(refused)
+    let expected = "from 1s to 24h, such as 10m, or 0s for no limit";
+    let idle = time(text, Duration::ZERO..=Duration::from_hours(24), expected)?;
+    if idle.is_zero() || idle >= Duration::from_secs(1) { Ok(idle) } else { Err(expected_time(expected)) }
 }
 
-/// Reads how long a client may take.
+/// Parses `--request-timeout` and `--write-timeout`.
 pub(crate) fn timeout(text: &str) -> Result<Duration, String> {
-    let refused = || "expected a time from 100ms to 1h, such as 30s".to_owned();
-    let timeout = text.parse::<SignedDuration>().map_err(|_| refused())?;
-    let range = Duration::from_millis(100)..=Duration::from_hours(1);
-    Duration::try_from(timeout).ok().filter(|it| range.contains(it)).ok_or_else(refused)
+    time(text, Duration::from_millis(100)..=Duration::from_hours(1), "from 100ms to 1h, such as 30s")
+}
+
+fn time(text: &str, range: RangeInclusive<Duration>, expected: &str) -> Result<Duration, String> {
+    let time = text.parse::<SignedDuration>().ok().and_then(|time| Duration::try_from(time).ok());
+    time.filter(|time| range.contains(time)).ok_or_else(|| expected_time(expected))
+}
+
+fn expected_time(range: &str) -> String {
+    format!("expected a time {range}")
+}
+
+/// Parses `--max-connections`.
+pub(crate) fn connections(text: &str) -> Result<usize, String> {
+    let parsed = text.parse().ok().filter(|count| (1..=1_000_000).contains(count));
+    parsed.ok_or_else(|| "expected 1 to 1000000".to_owned())
 }
 
 /// Where to listen for one protocol.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Listen {
-    /// Nowhere.
     Off,
-    /// At `host:port`.
+    /// At `host:port`, as given; port 0 is any free one.
     At {
-        /// As given.
         address: String,
-        /// 0 for any free one.
         port: u16,
     },
 }
@@ -122,7 +97,7 @@ impl std::fmt::Display for Listen {
     }
 }
 
-/// Reads `host:port` or `off`.
+/// Parses `--http` and `--resp`: `host:port` or `off`.
 pub(crate) fn listen(text: &str) -> Result<Listen, String> {
     if text == "off" {
         return Ok(Listen::Off);
@@ -130,7 +105,7 @@ pub(crate) fn listen(text: &str) -> Result<Listen, String> {
     let parts = text.rsplit_once(':').and_then(|(host, port)| Some((host, port.parse::<u16>().ok()?)));
     match parts {
         Some((host, port)) if is_host(host) => Ok(Listen::At { address: text.to_owned(), port }),
-        _ => Err("give HOST:PORT such as 127.0.0.1:8080, 0.0.0.0:8080 or [::1]:8080, or off".to_owned()),
+        _ => Err("expected HOST:PORT such as 127.0.0.1:8080, 0.0.0.0:8080 or [::1]:8080, or off".to_owned()),
     }
 }
 
@@ -161,18 +136,18 @@ fn check_field(layout: &Layout, field: Field, flag: &str, value: u32) -> Result<
     if layout.width(field) == 0 && value != 0 {
         return Err(Failure::flag(
             flag,
-            format!("the layout `{layout}` has no {field}: leave {flag} {value} out"),
+            format!("the layout `{layout}` has no {field} field: remove {flag} {value}"),
         ));
     }
     layout.check(field, value.into()).map_err(|error| Failure::flag(flag, format!("{error} (`{layout}`)")))
 }
 
-/// The store's URL: the one that was given, or the SQLite file in the data directory.
+/// Returns the URL that was given, or that of the SQLite file in the data directory.
 pub(crate) fn store_url(store: Option<&str>, data: &str) -> String {
     store.map_or_else(|| format!("sqlite:{}/snowmint.db", data.trim_end_matches('/')), str::to_owned)
 }
 
-/// Checks that the data directory is none of the files in one.
+/// Rejects a data directory that is a file.
 pub(crate) fn check_data(store: Option<&str>, data: &str) -> Result<(), Failure> {
     if store.is_none() && std::path::Path::new(data).is_file() {
         let why =
@@ -182,14 +157,14 @@ pub(crate) fn check_data(store: Option<&str>, data: &str) -> Result<(), Failure>
     Ok(())
 }
 
-/// Checks that ids can be made now; gives a warning when that ends within a few years.
+/// Checks that the layout has a timestamp for now. Returns a warning if it ends within a few years.
 pub(crate) fn check_lifetime(layout: &Layout, now_unix_ms: u64) -> Result<Option<String>, Failure> {
     if layout.left_at(now_unix_ms).is_zero() {
         return Err(Failure::flag(
             "--layout",
             format!(
-                "layout `{layout}` ended on {}: its ids can be read, but no new ones made; choose another layout, see \
-                 `snowmint layouts`",
+                "layout `{layout}` ended on {}: it can still be inspected, but makes no new ids; choose another layout (see \
+                 `snowmint layouts`)",
                 date(layout.ends_at_unix_ms())
             ),
         ));
@@ -198,7 +173,7 @@ pub(crate) fn check_lifetime(layout: &Layout, now_unix_ms: u64) -> Result<Option
         return Err(Failure::flag(
             "--layout",
             format!(
-                "layout `{layout}` begins on {}, later than now ({}): choose an epoch in the past, or correct the clock",
+                "layout `{layout}` begins on {}, after today ({}): choose an epoch in the past, or correct the clock",
                 date(layout.epoch_unix_ms()),
                 date(now_unix_ms)
             ),

@@ -12,7 +12,6 @@ use snowmint::{Clock as _, Id, Layout, Parts, WallClock};
 
 use crate::drawing::Drawing;
 use crate::error::{Failure, tell};
-use crate::flags;
 use crate::human::{self, Output, thousands};
 
 const EXAMPLES: &str = "\
@@ -70,7 +69,7 @@ pub(crate) struct Args {
     #[arg(long, value_name = "SPEC|NAME", env = "SNOWMINT_LAYOUT")]
     layout: Option<Layout>,
     /// Read the ids in this text form, such as hex or base58; without it in the likeliest
-    #[arg(long, value_name = "FORM", value_parser = flags::digits)]
+    #[arg(long, value_name = "FORM")]
     format: Option<Digits>,
     /// Weigh the ages of ids as at this instant (such as 2026-11-22T08:00:00Z), not now
     #[arg(long, value_name = "INSTANT", value_parser = snowmint::utc::parse)]

@@ -72,7 +72,7 @@ pub(crate) struct Args {
     /// ipv4:10.244.0.0/16 (the low bits of this host's address, as wide as the worker field). Without a network, hosts
     /// of two subnets can get the same worker: a store rejects the second one, --store none does not. Without this flag
     /// any free worker
-    #[arg(long, value_name = "W", value_parser = flags::worker, allow_negative_numbers = true)]
+    #[arg(long, value_name = "W", allow_negative_numbers = true)]
     worker: Option<WorkerSource>,
     /// Datacenter, if the layout has one
     #[arg(long, value_name = "D", default_value = "0", value_parser = flags::node_number, allow_negative_numbers = true, env = "SNOWMINT_DATACENTER")]
@@ -84,7 +84,7 @@ pub(crate) struct Args {
     sequence_start: Start,
     /// Write ids in this text form: decimal (or dec), hex, base32 (Crockford), base36, base58 (Bitcoin's order),
     /// `base58_flickr`, base62, or alphabet=CHARS: 2 to 94 characters in an order of your own, such as shuffled ones
-    #[arg(long, value_name = "FORM", default_value = "decimal", value_parser = flags::digits)]
+    #[arg(long, value_name = "FORM", default_value = "decimal")]
     format: Digits,
     /// Print one JSON object a line
     #[arg(long)]

@@ -87,11 +87,11 @@ pub(crate) struct Args {
     /// as ipv4:10.244.0.0/16 (the low bits of this host's address, as many as the worker has). Without a network, hosts
     /// of two subnets can get the same worker: with a store the second one is refused, with none nothing notices.
     /// Without this flag any worker that is free
-    #[arg(long, value_name = "N", value_parser = flags::worker, allow_negative_numbers = true, env = "SNOWMINT_WORKER")]
+    #[arg(long, value_name = "N", allow_negative_numbers = true, env = "SNOWMINT_WORKER")]
     pub(super) worker: Option<WorkerSource>,
     /// How many workers this node holds at once, 1 to 8: a number, or the least and the most, as in 1..8; it takes another
     /// when sequences run out for a second, and gives it back when it was not needed for three windows
-    #[arg(long, value_name = "N|MIN..MAX", default_value = "1", value_parser = flags::workers, env = "SNOWMINT_WORKERS")]
+    #[arg(long, value_name = "N|MIN..MAX", default_value = "1", env = "SNOWMINT_WORKERS")]
     pub(super) workers: Workers,
     /// After a restart while the store is down, go on under the lease that was saved in the data directory, up to its
     /// end; each node then needs a data directory of its own, on a local disk that is not cloned
@@ -155,11 +155,11 @@ pub(crate) struct Args {
     #[arg(long, value_name = "NAME,...", value_delimiter = ',', env = "SNOWMINT_ALLOWED_HOSTS")]
     pub(super) allowed_hosts: Vec<String>,
     /// How long requests in flight may take to finish after SIGTERM and the drain delay, before they are cut
-    #[arg(long, value_name = "TIME", default_value = "5s", value_parser = flags::drain_delay, env = "SNOWMINT_DRAIN_TIMEOUT")]
+    #[arg(long, value_name = "TIME", default_value = "5s", value_parser = flags::drain, env = "SNOWMINT_DRAIN_TIMEOUT")]
     pub(super) drain_timeout: Duration,
     /// How long to go on serving after SIGTERM while `/readyz` answers 503, so that a load balancer notices; about 5s
     /// behind one
-    #[arg(long, value_name = "TIME", default_value = "0s", value_parser = flags::drain_delay, env = "SNOWMINT_DRAIN_DELAY")]
+    #[arg(long, value_name = "TIME", default_value = "0s", value_parser = flags::drain, env = "SNOWMINT_DRAIN_DELAY")]
     pub(super) drain_delay: Duration,
     /// The name under which this node holds its lease; without it the host's name and the HTTP port
     #[arg(long, value_name = "NAME", value_parser = holder, env = "SNOWMINT_HOLDER")]

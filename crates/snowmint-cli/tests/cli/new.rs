@@ -122,7 +122,7 @@ fn a_node_beyond_the_layout_is_refused() {
         (&["--layout", "baidu"], "--layout: layout `time:28@1s worker:22 sequence:13"),
         (
             &["--layout", "time:41 worker:10 sequence:12 epoch:9000-01-01"],
-            "begins on 9000-01-01, later than now",
+            "begins on 9000-01-01, after today",
         ),
         (&["--store", "oracle://root:secret@host/db"], "--store: this build has no store `oracle:`"),
         (&["--store", "memory:"], "--store: memory: is forgotten when this command ends"),
