@@ -1,4 +1,4 @@
-//! The store that a command works on, and the wait for a lease in it.
+//! Connects a command to its store, waits until its writes have settled, and waits for a lease.
 
 use std::collections::BTreeMap;
 use std::num::NonZeroU64;
@@ -12,61 +12,60 @@ use snowmint_store::{
     Expected, Key, OpenError, Store, StoreError, StoreErrorKind, StoreReach, Swap, Versioned,
 };
 
-use crate::error::{Failure, tell};
+use crate::error::{Failure, report};
 use crate::flags;
 
-/// Where leases are recorded.
+/// The flags that name the store.
 #[derive(Debug, clap::Args)]
-pub(crate) struct Place {
-    /// The store; without it the file snowmint.db in the data directory
+pub(crate) struct StoreArgs {
+    /// Store; default: the file snowmint.db in the data directory
     #[arg(long, value_name = "URL", env = "SNOWMINT_STORE", global = true)]
     store: Option<String>,
-    /// The data directory
+    /// Data directory
     #[arg(long, value_name = "DIR", default_value = "./snowmint-data", env = "SNOWMINT_DATA", global = true)]
     data: String,
 }
 
-impl Place {
-    /// The store's URL.
+impl StoreArgs {
     pub(crate) fn url(&self) -> String {
         flags::store_url(self.store.as_deref(), &self.data)
     }
 
-    /// Checks what is known before anything is opened.
+    /// Checks the flags without opening the store.
     pub(crate) fn check(&self) -> Result<(), Failure> {
         flags::check_data(self.store.as_deref(), &self.data)
     }
 
-    /// Opens the store for a command that changes it: returns what `change` did, once all of that has settled.
+    /// Opens the store, runs `change`, and returns its result once everything that it wrote has settled.
     pub(crate) async fn change<T>(
         &self,
         change: impl AsyncFnOnce(Arc<dyn Store>) -> Result<T, Failure>,
     ) -> Result<T, Failure> {
-        let store = Arc::new(Changing::new(self.open().await?));
+        let store = Arc::new(TrackedStore::new(self.open().await?));
         let changed = change(Arc::clone(&store) as _).await?;
         store.settle().await?;
         Ok(changed)
     }
 
-    /// As [`change`](Self::change), of what nodes are to find there.
-    pub(crate) async fn change_for_nodes<T>(
+    /// Like [`change`](Self::change), but rejects a store that does not outlive this process.
+    pub(crate) async fn change_persistent<T>(
         &self,
         change: impl AsyncFnOnce(Arc<dyn Store>) -> Result<T, Failure>,
     ) -> Result<T, Failure> {
         if self.url().starts_with("memory:") {
-            let why = "memory: is forgotten when this command ends: name a store that keeps its records";
+            let why = "memory: does not outlive this command: name a store that keeps its records";
             return Err(Failure::flag("--store", why));
         }
         self.change(change).await
     }
 
-    /// Opens the store; a file that is not there is not made by looking at it.
+    /// Opens the store, but does not create a missing SQLite file.
     pub(crate) async fn open(&self) -> Result<Arc<dyn Store>, Failure> {
         open(&self.url_of_store()?).await
     }
 
-    /// As [`open`](Self::open), also where the store cannot be written.
-    pub(crate) async fn open_to_read(&self) -> Result<Arc<dyn Store>, Failure> {
+    /// Like [`open`](Self::open), but also opens a store that is read-only.
+    pub(crate) async fn open_read_only(&self) -> Result<Arc<dyn Store>, Failure> {
         open_read_only(&self.url_of_store()?).await
     }
 
@@ -89,12 +88,12 @@ pub(crate) async fn open(url: &str) -> Result<Arc<dyn Store>, Failure> {
     snowmint_store::open(url).await.map_err(open_failure)
 }
 
-/// Opens the store of a URL to look at it, also where it cannot be written.
-pub(crate) async fn open_read_only(url: &str) -> Result<Arc<dyn Store>, Failure> {
+/// Opens the store of a URL to read it, even if it cannot be written.
+async fn open_read_only(url: &str) -> Result<Arc<dyn Store>, Failure> {
     snowmint_store::open_to_read(url).await.map_err(open_failure)
 }
 
-/// A URL that names no store is a mistake in the settings; a store that cannot be opened is the world's fault.
+/// An invalid URL is a usage error; a store that does not open is a runtime error.
 pub(crate) fn open_failure(error: OpenError) -> Failure {
     match error {
         OpenError::Url(error) => Failure::flag("--store", error),
@@ -102,15 +101,17 @@ pub(crate) fn open_failure(error: OpenError) -> Failure {
     }
 }
 
-/// A store that notes what is written to it.
+/// A store that remembers what a command wrote, so that the command can wait until it has settled.
+///
+/// A failover can take back a write that has not settled, so a command reports success only after [`settle`](Self::settle).
 #[derive(Debug)]
-pub(crate) struct Changing {
+pub(crate) struct TrackedStore {
     store: Arc<dyn Store>,
-    /// By key, the value that must be found again.
+    /// The value that must be found again, by key.
     written: Mutex<BTreeMap<Key, Vec<u8>>>,
 }
 
-impl Changing {
+impl TrackedStore {
     pub(crate) fn new(store: Arc<dyn Store>) -> Self {
         Self { store, written: Mutex::default() }
     }
@@ -120,7 +121,7 @@ impl Changing {
         self.written.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Waits until all that was written has settled. Returns at once for a store that keeps what it acknowledges.
+    /// Waits until everything that was written has settled. Returns at once if the store loses no acknowledged writes.
     pub(crate) async fn settle(&self) -> Result<(), Failure> {
         let written = std::mem::take(&mut *self.written());
         let may_lose = self.store.may_lose();
@@ -132,7 +133,7 @@ impl Changing {
             let found = self.store.load(&key).await.map_err(Failure::runtime)?;
             if !found.is_some_and(|found| follows(&key, &value, &found.value)) {
                 return Err(Failure::runtime(format!(
-                    "{} lost {key} after it had acknowledged it (may_lose={may_lose:?}), or another change followed: run this \
+                    "{} lost {key} after acknowledging it (may_lose={may_lose:?}), or somebody else changed it since: run this \
                      command again",
                     self.store.describe()
                 )));
@@ -142,29 +143,29 @@ impl Changing {
     }
 }
 
-/// Whether a value shows that `written` was not lost: it is that, or was written over it.
+/// Returns whether `found` shows that `written` was not lost: it is the same value, or a later one.
 fn follows(key: &Key, written: &[u8], found: &[u8]) -> bool {
     let number = |value| std::str::from_utf8(value).ok()?.parse::<u64>().ok();
     let folder = key.as_str().split_once('/').map_or("", |(folder, _)| folder);
     found == written
         || match folder {
             "segments" => number(found) >= number(written),
-            // A lease that another node took begins where the one that was written ends.
+            // A lease that another node took since begins where the written one ends.
             "workers" => match (Record::from_bytes(written), Record::from_bytes(found)) {
                 (Ok(written), Ok(found)) => {
                     found.from_unix_ms.is_some_and(|from| from >= written.until_unix_ms)
                 }
                 _ => false,
             },
-            // It tells nodes earlier of a change that they find anyway.
+            // A hint only: nodes find the change without it too.
             "versions" => true,
             _ => false,
         }
 }
 
 #[async_trait]
-impl Store for Changing {
-    /// What a namespace is may be all that a command looks for: another one may have written it just now.
+impl Store for TrackedStore {
+    /// Remembers namespaces that are only read, too: another command may have written them a moment ago.
     async fn load(&self, key: &Key) -> Result<Option<Versioned>, StoreError> {
         let found = self.store.load(key).await?;
         if let Some(found) = &found
@@ -223,41 +224,49 @@ impl Store for Changing {
     }
 }
 
-/// Longer than this and whoever waits wants to know why.
+/// How long to wait for a lease without a message.
 pub(crate) const MOMENT: Duration = Duration::from_secs(1);
-/// How often to say it again.
-const AGAIN: Duration = Duration::from_secs(5);
+/// How often to repeat the message.
+const REPEAT: Duration = Duration::from_secs(5);
 
-/// Waits until a lease is held, however long; `tell` hears every few seconds for how long it was waited, and why.
+/// Waits until a lease is held; `notify` receives the time waited so far and the reason, every few seconds.
 pub(crate) async fn wait_for_lease(
     keepers: &Keepers,
-    tell: impl Fn(Duration, &str),
+    notify: impl Fn(Duration, &str),
 ) -> Result<LeaseStatus, LeaseFailure> {
     let mut waited = Duration::ZERO;
     loop {
-        let patience = if waited.is_zero() { MOMENT } else { AGAIN };
+        let patience = if waited.is_zero() { MOMENT } else { REPEAT };
         match tokio::time::timeout(patience, keepers.ready()).await {
             Ok(settled) => return settled,
             Err(_) => waited += patience,
         }
-        tell(waited, &why_no_lease(keepers));
+        notify(waited, &why_no_lease(keepers));
     }
 }
 
-/// Why there is no lease yet.
+/// Returns why there is no lease yet.
 pub(crate) fn why_no_lease(keepers: &Keepers) -> String {
     let waiting = keepers.status().waiting;
     waiting.unwrap_or_else(|| "the store has not answered yet".to_owned())
 }
 
-/// Says on standard error what lists of the store left out.
+/// Returns a URL without user and password.
+pub(crate) fn without_credentials(url: &str) -> String {
+    let Some((scheme, rest)) = url.split_once("://") else { return url.to_owned() };
+    let (authority, path) = rest.split_at(rest.find(['/', '?']).unwrap_or(rest.len()));
+    let hosts = authority.rsplit_once('@').map_or(authority, |(_, hosts)| hosts);
+    format!("{scheme}://{hosts}{path}")
+}
+
+/// Reports the records that lists of the store skipped.
 pub(crate) fn warn_of_skipped(store: &dyn Store) {
     for what in store.skipped() {
-        tell("warning", &format!("skipped {what}"));
+        report("warning", &format!("skipped {what}"));
     }
 }
 
-/// A tag that nobody wrote before: 128 bits of the standard library's seeded hasher.
+/// Returns a fresh tag: 128 random bits of the standard library's seeded hasher.
 pub(crate) fn random_tag() -> Tag {
     use std::hash::{BuildHasher as _, Hasher as _, RandomState};
     let half = || u128::from(RandomState::new().build_hasher().finish());
@@ -311,10 +320,10 @@ mod tests {
         assert!(matches!(store.compare_and_set(key, at, value).await.unwrap(), Swap::Done(_)));
     }
 
-    /// Goal: a command is done once what it wrote has settled, and what a failover takes back is an error. Method: each kind of
-    /// record is written, and is then as it was written, older, and written over by a node.
+    /// Goal: a command succeeds only once its writes have settled; a write that a failover takes back is an error. Method: each
+    /// kind of record is written, and is then found unchanged, older, and overwritten by a node.
     #[tokio::test]
-    async fn what_a_failover_takes_back_is_not_acknowledged() {
+    async fn a_write_that_a_failover_takes_back_is_an_error() {
         let written = lease(2, 5000, 5000);
         for (key, value, older, over) in [
             ("segments/n", &b"70"[..], &b"69"[..], Some(&b"90"[..])),
@@ -324,7 +333,7 @@ mod tests {
             ("workers/p/0000000001", &written, &lease(1, 4500, 9000), None),
         ] {
             let inner: Arc<dyn Store> = Arc::new(Forgetful(MemoryStore::new(), MAY_LOSE));
-            let store = Changing::new(Arc::clone(&inner));
+            let store = TrackedStore::new(Arc::clone(&inner));
             let key = Key::new(key).unwrap();
             for (found, is_done) in [(Some(value), true), (Some(older), false), (over, true)] {
                 let Some(found) = found else { continue };
@@ -338,14 +347,27 @@ mod tests {
         }
     }
 
-    /// Goal: nothing waits where nothing was written, or where nothing can be lost.
+    /// Goal: no wait if nothing was written, or if the store loses nothing.
     #[tokio::test]
-    async fn only_what_may_be_lost_is_waited_for() {
-        // The test does not end before as much time has passed.
+    async fn only_writes_that_may_be_lost_are_waited_for() {
+        // If it waited, the test would never end.
         let forgetful = Forgetful(MemoryStore::new(), Duration::MAX);
-        Changing::new(Arc::new(forgetful)).settle().await.unwrap();
-        let store = Changing::new(Arc::new(MemoryStore::new()));
+        TrackedStore::new(Arc::new(forgetful)).settle().await.unwrap();
+        let store = TrackedStore::new(Arc::new(MemoryStore::new()));
         put(&store, &Key::new("segments/n").unwrap(), b"7").await;
         store.settle().await.unwrap();
+    }
+
+    #[test]
+    fn no_password_is_shown() {
+        for (url, expected) in [
+            ("redis://user:p%40ss@host:6379/1?prefix=x", "redis://host:6379/1?prefix=x"),
+            ("etcd://a:1,b:2", "etcd://a:1,b:2"),
+            ("postgres://u@h?tls=on", "postgres://h?tls=on"),
+            ("leaf:mysql://leaf:p@db/leaf?tag=a@b", "leaf:mysql://db/leaf?tag=a@b"),
+            ("sqlite:/var/a@b.db", "sqlite:/var/a@b.db"),
+        ] {
+            assert_eq!(without_credentials(url), expected);
+        }
     }
 }

@@ -1,4 +1,4 @@
-//! `snowmint doctor`: whether a store can be relied on from here, and what to look after before it hurts.
+//! `snowmint doctor`: checks a store, its leases, namespaces and counters, and the nodes that use it.
 
 use std::time::Duration;
 
@@ -10,42 +10,46 @@ use snowmint_cluster::namespace::Scheme;
 use snowmint_cluster::namespace::registry::{self, Listed};
 use snowmint_store::{Expected, Key, Store};
 
-use crate::connect::Place;
+use crate::connect::StoreArgs;
 use crate::error::Failure;
 use crate::human::{self, Output, thousands};
-use crate::node_metrics::{self, Silence, Told};
+use crate::node_metrics::{self, NodeError, NodeReports};
 use crate::store::{self, Behind};
 
 const EXAMPLES: &str = "\
 Examples:
   snowmint doctor
-      Looks at ./snowmint-data/snowmint.db.
+      Checks ./snowmint-data/snowmint.db.
   snowmint doctor --store sqlite:/var/lib/snowmint/snowmint.db --json
   snowmint doctor --store etcd://a,b,c --nodes http://n1:8080,http://n2:8080
-      Also asks nodes whether the store lost what it had acknowledged.
+      Also asks nodes whether the store lost writes that it had acknowledged.
 
-Looks at: whether the store answers and how fast; whether it can be written, by
-one record, `doctor`; this machine's clock against the store's, where it has
-one, and against what other nodes wrote; which namespaces are pinned to which
-layout, and counters whose namespace has no record; how many workers are left,
-which lease ends first, and for how long each layout lasts.
-With --nodes: whether a node found that the store lost leases, namespaces or
-numbers, and whether a counter is behind the numbers that nodes received.
+Checks:
+  store      it answers, and how fast
+  write      it can be written: doctor writes one record, `doctor`
+  clock      this machine's clock against the store's, if the store has one
+  leases     no lease reaches further ahead than clocks that agree would write
+  records    every record can be read
+  namespace  its layout and when that ends; no counter lacks its namespace
+  workers    free workers of each pool, and the lease that ends first
+With --nodes:
+  node       whether it found that the store lost leases, namespaces or numbers
+  counter    no counter is behind the numbers that nodes received
 
-Exit codes: 0 all is well; 1 the store fails, or something needs looking after.";
+Exit codes. 0: no problem found. 1: the store failed, or a check found a problem.";
 
-/// A lease that reaches further ahead than this was not written by a clock that agrees with ours, unless windows are
-/// that long.
+/// If a lease ends later than this from now, its window is long or a clock is wrong.
 const FAR_AHEAD_MS: u64 = 60_000;
-/// Fewer free workers than one in so many are worth a word.
+/// The workers are a problem if fewer than one in this number are free.
 const FEW_LEFT: u64 = 8;
+/// Number of calls to measure.
 const CALLS: usize = 5;
-/// The key of the record that shows whether the store can be written.
+/// The key of the record that is written as a test.
 const RECORD: &str = "doctor";
-/// What the keys of counters begin with.
+/// The prefix of the keys of counters.
 const COUNTERS: &str = "segments/";
-/// What a node counts of a store that lost what it acknowledged.
-const MET: [(&str, &str); 4] = [
+/// The metrics of a node that count lost writes of the store, and their descriptions.
+const LOSSES: [(&str, &str); 4] = [
     ("snowmint_store_forgot_total", "lease records that the store lost"),
     (
         "snowmint_lease_overlaps_total",
@@ -54,7 +58,7 @@ const MET: [(&str, &str); 4] = [
     ("snowmint_namespace_records_lost_total", "namespace records that the store lost"),
     (
         "snowmint_segments_refused_total",
-        "segments not used since their counter went back or their reservation was not found again",
+        "segments rejected because their counter went back or their reservation was lost",
     ),
 ];
 
@@ -63,11 +67,11 @@ const MET: [(&str, &str); 4] = [
 #[command(after_long_help = EXAMPLES, after_help = "See --help for examples.")]
 pub(crate) struct Args {
     #[command(flatten)]
-    place: Place,
-    /// Nodes that use the store, by their HTTP addresses: http://HOST:PORT,...
+    store: StoreArgs,
+    /// HTTP addresses of nodes that use the store: http://HOST:PORT,...
     #[arg(long, value_name = "URLS", value_delimiter = ',')]
     nodes: Vec<String>,
-    /// One JSON object a line: check, ok, text
+    /// Print one JSON object a line: check, ok, text
     #[arg(long)]
     json: bool,
 }
@@ -79,11 +83,11 @@ struct Finding {
     text: String,
 }
 
-fn fine(check: &'static str, text: impl Into<String>) -> Finding {
+fn ok(check: &'static str, text: impl Into<String>) -> Finding {
     Finding { check, ok: true, text: text.into() }
 }
 
-fn worry(check: &'static str, text: impl Into<String>) -> Finding {
+fn problem(check: &'static str, text: impl Into<String>) -> Finding {
     Finding { check, ok: false, text: text.into() }
 }
 
@@ -91,7 +95,7 @@ pub(crate) fn run(args: &Args) -> Result<(), Failure> {
     let runtime =
         tokio::runtime::Builder::new_current_thread().enable_all().build().map_err(Failure::runtime)?;
     let findings = runtime.block_on(async {
-        let store = args.place.open_to_read().await?;
+        let store = args.store.open_read_only().await?;
         examine(&*store, &args.nodes).await
     })?;
     let mut out = Output::new();
@@ -99,14 +103,14 @@ pub(crate) fn run(args: &Args) -> Result<(), Failure> {
         if args.json {
             out.line(&serde_json::to_string(finding).map_err(Failure::runtime)?)?;
         } else {
-            let mark = if finding.ok { "ok     ".to_owned() } else { out.paint.alarm("LOOK   ") };
+            let mark = if finding.ok { "ok     ".to_owned() } else { out.paint.alarm("PROBLEM") };
             out.line(&format!("{mark} {:<10} {}", finding.check, finding.text))?;
         }
     }
     out.flush()?;
-    let worries = findings.iter().filter(|finding| !finding.ok).count();
-    if worries > 0 {
-        return Err(Failure::runtime(format!("{worries} of {} checks need looking after", findings.len())));
+    let problems = findings.iter().filter(|finding| !finding.ok).count();
+    if problems > 0 {
+        return Err(Failure::runtime(format!("{problems} of {} checks found a problem", findings.len())));
     }
     Ok(())
 }
@@ -123,9 +127,9 @@ async fn examine(store: &dyn Store, nodes: &[String]) -> Result<Vec<Finding>, Fa
     findings.extend(without_namespace(store, &namespaces).await?);
     let strange = strange_keys(store).await.map_err(Failure::runtime)?;
     findings.extend(
-        strange.iter().map(|key| worry("records", format!("`{key}`: its key names no worker; remove it"))),
+        strange.iter().map(|key| problem("records", format!("`{key}`: its key names no worker; remove it"))),
     );
-    findings.extend(store.skipped().into_iter().map(|what| worry("records", format!("skipped {what}"))));
+    findings.extend(store.skipped().into_iter().map(|what| problem("records", format!("skipped {what}"))));
     let mut pools: Vec<&str> = entries.iter().map(|entry| entry.pool.as_str()).collect();
     pools.dedup();
     findings.extend(pools.into_iter().map(|pool| workers_left(pool, &entries, now_unix_ms)));
@@ -133,7 +137,7 @@ async fn examine(store: &dyn Store, nodes: &[String]) -> Result<Vec<Finding>, Fa
     Ok(findings)
 }
 
-#[expect(clippy::disallowed_methods, reason = "how long a call takes is what is asked")]
+#[expect(clippy::disallowed_methods, reason = "the check measures how long a call takes")]
 async fn latency(store: &dyn Store) -> Result<Finding, Failure> {
     let mut slowest = Duration::ZERO;
     for _ in 0..CALLS {
@@ -142,11 +146,11 @@ async fn latency(store: &dyn Store) -> Result<Finding, Failure> {
         slowest = slowest.max(started.elapsed());
     }
     let text = format!("{} answers; the slowest of {CALLS} calls took {slowest:.1?}", store.describe());
-    Ok(if slowest < Duration::from_secs(1) { fine("store", text) } else { worry("store", text) })
+    Ok(if slowest < Duration::from_secs(1) { ok("store", text) } else { problem("store", text) })
 }
 
-/// Writes a record of its own: a full disk or a read-only database shows in nothing else.
-#[expect(clippy::disallowed_methods, reason = "how long a call takes is what is asked")]
+/// Writes a record: only a write finds a full disk or a read-only database.
+#[expect(clippy::disallowed_methods, reason = "the check measures how long a call takes")]
 async fn write(store: &dyn Store) -> Finding {
     let written = async {
         let key = Key::new(RECORD).map_err(|error| error.to_string())?;
@@ -154,19 +158,19 @@ async fn write(store: &dyn Store) -> Finding {
         let expected = found.map_or(Expected::Absent, |found| Expected::Revision(found.revision));
         let value = format!("{{\"written\":\"{}\"}}", Utc(WallClock.unix_ms()));
         let started = std::time::Instant::now();
-        // Where another doctor was first, its write went through.
+        // A conflict is a success too: another doctor wrote it.
         let swap = store.compare_and_set(&key, expected, value.as_bytes()).await;
         swap.map(|_| started.elapsed()).map_err(|error| error.to_string())
     };
     match written.await {
-        Ok(took) => fine("write", format!("a write took {took:.1?}")),
-        Err(why) => worry("write", format!("nodes can renew no lease and reserve no numbers: {why}")),
+        Ok(took) => ok("write", format!("a write took {took:.1?}")),
+        Err(why) => problem("write", format!("nodes cannot renew leases or reserve numbers: {why}")),
     }
 }
 
 async fn clock(store: &dyn Store, now_unix_ms: u64) -> Result<Finding, Failure> {
     let Some(store_ms) = store.unix_ms().await.map_err(Failure::runtime)? else {
-        return Ok(fine("clock", "this store has no time of its own to compare with"));
+        return Ok(ok("clock", "this store has no clock to compare with"));
     };
     let difference = now_unix_ms.cast_signed() - store_ms.cast_signed();
     let how = match difference {
@@ -175,29 +179,32 @@ async fn clock(store: &dyn Store, now_unix_ms: u64) -> Result<Finding, Failure> 
         _ => format!("is {} ms behind", difference.unsigned_abs()),
     };
     let text = format!("this machine's clock {how} the store's");
-    Ok(if difference.abs() < 1000 { fine("clock", text) } else { worry("clock", text) })
+    Ok(if difference.abs() < 1000 { ok("clock", text) } else { problem("clock", text) })
 }
 
-/// Leases that reach further ahead than a clock like ours writes.
+/// Checks the lease that ends last.
 fn far_ahead(entries: &[LeaseEntry], now_unix_ms: u64) -> Option<Finding> {
     let furthest = entries.iter().filter_map(|entry| Some((entry, entry.record.as_ref().ok()?)));
     let (entry, record) = furthest.max_by_key(|(_, record)| record.until_unix_ms)?;
     let ahead_ms = record.until_unix_ms.saturating_sub(now_unix_ms);
     if ahead_ms == 0 {
         let text = format!("no worker is held; the last lease ended at {}", Utc(record.until_unix_ms));
-        return Some(fine("leases", text));
+        return Some(ok("leases", text));
     }
     let text = format!(
-        "worker {} of {} is granted to {} for {} s from now",
+        "worker {} of {} is held by {} for the next {} s",
         entry.worker,
         entry.pool,
         record.holder,
         ahead_ms / 1000
     );
     Some(if ahead_ms > FAR_AHEAD_MS {
-        worry("leases", format!("{text}: a long window, this clock is behind, or that node's was ahead"))
+        problem(
+            "leases",
+            format!("{text}: its window is long, this clock is behind, or the clock of that node was ahead"),
+        )
     } else {
-        fine("leases", format!("{text}, the furthest ahead"))
+        ok("leases", format!("{text}; every other lease ends earlier"))
     })
 }
 
@@ -208,7 +215,7 @@ fn unreadable(entries: &[LeaseEntry]) -> Option<Finding> {
         .map(|entry| format!("worker {} of {}", entry.worker, entry.pool))
         .collect();
     (!bad.is_empty())
-        .then(|| worry("records", format!("{} cannot be read and is left alone", bad.join(", "))))
+        .then(|| problem("records", format!("unreadable: {}; no node takes these workers", bad.join(", "))))
 }
 
 fn namespace((name, record): &Listed, now_unix_ms: u64) -> Option<Finding> {
@@ -216,26 +223,26 @@ fn namespace((name, record): &Listed, now_unix_ms: u64) -> Option<Finding> {
         Ok(record) if record.dropped_unix_ms.is_some() => return None,
         Ok(record) => record,
         Err(why) => {
-            let text = format!("{name}: its record cannot be read, no node can mint there: {why}");
-            return Some(worry("namespace", text));
+            let text = format!("{name}: unreadable record, so no node can make ids there: {why}");
+            return Some(problem("namespace", text));
         }
     };
     let Scheme::Snowflake { layout, .. } = &record.definition.scheme else {
-        return Some(fine("namespace", format!("{name} is {}", record.definition)));
+        return Some(ok("namespace", format!("{name} is {}", record.definition)));
     };
     let ends = layout.ends_at_unix_ms();
     let left = human::age(ends, now_unix_ms);
     let text = format!("{name} is pinned to `{layout}`, which ends on {} ({left})", human::date(ends));
     Some(if ends > now_unix_ms + 5 * MS_PER_YEAR {
-        fine("namespace", text)
+        ok("namespace", text)
     } else {
-        worry("namespace", text)
+        problem("namespace", text)
     })
 }
 
 fn workers_left(pool: &str, entries: &[LeaseEntry], now_unix_ms: u64) -> Finding {
     let of_pool = || entries.iter().filter(|entry| entry.pool == pool);
-    // One that cannot be read is taken by nobody.
+    // No node takes a worker whose record is unreadable.
     let unreadable = of_pool().filter(|entry| entry.record.is_err()).count() as u64;
     let held = of_pool().filter_map(|entry| Some((entry.worker, entry.record.as_ref().ok()?)));
     let held: Vec<_> = held.filter(|(_, record)| record.until_unix_ms > now_unix_ms).collect();
@@ -245,13 +252,13 @@ fn workers_left(pool: &str, entries: &[LeaseEntry], now_unix_ms: u64) -> Finding
     if let Some((worker, record)) = held.iter().min_by_key(|(_, record)| record.until_unix_ms) {
         let (holder, until) = (&record.holder, Utc(record.until_unix_ms));
         text = format!(
-            "{text}; the first lease to end is that of worker {worker}, {holder}, at {until} unless renewed"
+            "{text}; the first lease to end is that of worker {worker}, held by {holder} until {until} unless renewed"
         );
     }
-    if left.saturating_mul(FEW_LEFT) >= workers { fine("workers", text) } else { worry("workers", text) }
+    if left.saturating_mul(FEW_LEFT) >= workers { ok("workers", text) } else { problem("workers", text) }
 }
 
-/// Counters of namespaces of which there is no record: a drop leaves one.
+/// Finds counters whose namespace has no record. A drop leaves the record.
 async fn without_namespace(store: &dyn Store, namespaces: &[Listed]) -> Result<Option<Finding>, Failure> {
     let counters = store.list(COUNTERS).await.map_err(Failure::runtime)?;
     let mut lost: Vec<&str> = counters
@@ -263,48 +270,48 @@ async fn without_namespace(store: &dyn Store, namespaces: &[Listed]) -> Result<O
     let text = || {
         format!(
             "{} gave numbers but has no record, so the store lost it: restore the store, or add the namespace again as it \
-             was; its counter goes on",
+             was (its counter continues)",
             lost.join(", ")
         )
     };
-    Ok((!lost.is_empty()).then(|| worry("namespace", text())))
+    Ok((!lost.is_empty()).then(|| problem("namespace", text())))
 }
 
-/// What nodes met that the store alone does not show.
+/// Checks what nodes report and the store alone does not show.
 async fn nodes_and_counters(store: &dyn Store, nodes: &[String]) -> Result<Vec<Finding>, Failure> {
-    let (mut findings, mut told) = (Vec::new(), Told::default());
+    let (mut findings, mut reports) = (Vec::new(), NodeReports::default());
     for node in nodes {
         match node_metrics::fetch(node).await {
             Ok(metrics) => {
-                told.take(&metrics);
+                reports.add(&metrics);
                 findings.push(node_met(node, &metrics));
             }
-            Err(silence @ Silence::Address { .. }) => return Err(silence.with("")),
-            Err(silence) => findings.push(worry("node", silence.to_string())),
+            Err(error @ NodeError::Address { .. }) => return Err(error.with_advice("")),
+            Err(error) => findings.push(problem("node", error.to_string())),
         }
     }
-    // Read after the nodes were asked: it has all that they told, or has lost it.
-    for Behind { key, given, at_least } in store::behind(store, told).await? {
+    // Read after the nodes were asked: the store has everything they reported, or has lost it.
+    for Behind { key, given, at_least } in store::behind(store, reports).await? {
         let text = format!(
-            "{key} has given {} numbers and nodes received {}: the store went back; see \"Restore a store\" in \
+            "{key} has given {} numbers and nodes received {}: the store lost writes; see \"Restore a store\" in \
              docs/operations.md",
             thousands(given),
             thousands(at_least)
         );
-        findings.push(worry("counter", text));
+        findings.push(problem("counter", text));
     }
     Ok(findings)
 }
 
 fn node_met(node: &str, metrics: &str) -> Finding {
-    let met: Vec<String> = MET
+    let met: Vec<String> = LOSSES
         .iter()
         .map(|(metric, what)| (node_metrics::sum_of(metrics, metric), what))
         .filter(|(count, _)| *count > 0)
         .map(|(count, what)| format!("{what}: {}", thousands(count)))
         .collect();
     if met.is_empty() {
-        return fine("node", format!("{node} has not found the store to lose anything since it started"));
+        return ok("node", format!("{node}: the store has lost nothing since this node started"));
     }
-    worry("node", format!("{node}, since it started: {}; its log says when", met.join(", ")))
+    problem("node", format!("{node}: since this node started, {}; see its log", met.join(", ")))
 }

@@ -1,4 +1,4 @@
-//! Draws the 64 bits of an id with its fields in a box, and under each field a line down to what it says.
+//! Draws the 64 bits of an id: its fields in a box, and a line from each field to its value.
 //!
 //! ```text
 //!     ┌─────────────────────────────────────────┬─────┬─────┬────────────┐
@@ -17,18 +17,18 @@ use crate::human::Paint;
 
 const INDENT: &str = "  ";
 
-/// What to draw: a layout, its bits and a word on each field.
+/// A layout, the bits of each field and a label for each field.
 pub(crate) struct Drawing<'a, B, L> {
     pub(crate) layout: &'a Layout,
-    /// As many characters as the field has bits.
+    /// Returns one character for each bit of a field.
     pub(crate) bits: B,
-    /// What stands after the field's name and width.
+    /// Returns the text after the name and width of a field.
     pub(crate) label: L,
     pub(crate) paint: Paint,
 }
 
 impl<B: Fn(Field) -> String, L: Fn(Field) -> String> Drawing<'_, B, L> {
-    /// The lines, at most 100 columns wide for labels of up to 20.
+    /// Returns the lines, at most 100 columns wide for labels of up to 20.
     pub(crate) fn lines(&self) -> Vec<String> {
         let mut lines = vec![self.top(), self.middle(), self.bottom()];
         let fields: Vec<_> = self.layout.fields().collect();
@@ -38,7 +38,7 @@ impl<B: Fn(Field) -> String, L: Fn(Field) -> String> Drawing<'_, B, L> {
         lines
     }
 
-    /// Bits above the fields, which are always 0.
+    /// Number of bits above the fields, which are always 0.
     fn unused(&self) -> usize {
         usize::try_from(u64::BITS - self.layout.bits()).unwrap_or_default()
     }
@@ -72,7 +72,7 @@ impl<B: Fn(Field) -> String, L: Fn(Field) -> String> Drawing<'_, B, L> {
         self.margin() + &self.paint.faint(&format!("└{}┘", spans.join("┴")))
     }
 
-    /// The line that ends at the last of `fields`, past those that go on further down.
+    /// Returns the line that leads to the last of `fields`, with bars for the fields before it.
     fn drop_line(&self, fields: &[Field]) -> String {
         let mut line = self.margin();
         let Some((last, before)) = fields.split_last() else {

@@ -1,4 +1,4 @@
-//! How a command ends: 0 done, 1 the world failed, 2 what was asked cannot be.
+//! How a command ends. Exit code 0: done. 1: something outside failed. 2: invalid input or settings.
 //! Every error is one line on standard error that begins with `error: `.
 
 use std::error::Error as _;
@@ -11,32 +11,32 @@ use serde::Serialize;
 use snowmint::utc::Utc;
 use snowmint::{Clock as _, WallClock};
 
-/// The exit code where the world failed.
+/// Exit code if a store, port, lease or disk failed.
 const FAILED: u8 = 1;
-/// The exit code where what was asked cannot be.
-const REFUSED: u8 = 2;
+/// Exit code for invalid input or settings.
+const INVALID: u8 = 2;
 
-/// A line of a JSON log, as those of a server.
+/// A log line in the JSON format of `snowmint serve`.
 #[derive(Serialize)]
-struct Line {
+struct LogLine {
     timestamp: String,
     level: &'static str,
     message: String,
     target: &'static str,
 }
 
-/// Why a command did not do what it was asked.
+/// Why a command failed.
 #[derive(Debug)]
 pub(crate) enum Failure {
-    /// Store, port, lease, disk: the same command may succeed another time.
+    /// Store, port, lease, disk: the same command may succeed later.
     Runtime(String),
-    /// Bad input or settings: the same command never succeeds.
+    /// Invalid input or settings: the same command never succeeds.
     Usage(String),
-    /// Bad input that was told where it was met.
-    Told,
-    /// What was told in a line of the log; the exit code.
+    /// Invalid input that was reported already.
+    Reported,
+    /// A failure that was logged already, with its exit code.
     Logged(u8),
-    /// Whoever read the output has had enough.
+    /// The reader of the output closed it.
     ClosedPipe,
 }
 
@@ -49,27 +49,27 @@ impl Failure {
         Self::Usage(what.to_string())
     }
 
-    /// A setting that cannot be, named by its flag.
+    /// An invalid setting, named by its flag.
     pub(crate) fn flag(flag: &str, why: impl Display) -> Self {
         Self::Usage(format!("{flag}: {why}"))
     }
 
-    /// Tells it on standard error as a line of a JSON log.
-    pub(crate) fn told_in_json(self) -> Self {
+    /// Writes the failure to standard error as a line of a JSON log.
+    pub(crate) fn logged_as_json(self) -> Self {
         let (message, code) = match self {
             Self::Runtime(what) => (what, FAILED),
-            Self::Usage(what) => (what, REFUSED),
-            told => return told,
+            Self::Usage(what) => (what, INVALID),
+            reported => return reported,
         };
         let timestamp = Utc(WallClock.unix_ms()).to_string();
-        let line = Line { timestamp, level: "ERROR", message, target: "snowmint" };
+        let line = LogLine { timestamp, level: "ERROR", message, target: "snowmint" };
         if let Ok(line) = serde_json::to_string(&line) {
-            say(&line);
+            write_line(&line);
         }
         Self::Logged(code)
     }
 
-    /// Standard output could not be written.
+    /// A failure to write to standard output.
     pub(crate) fn output(error: &io::Error) -> Self {
         if error.kind() == io::ErrorKind::BrokenPipe {
             Self::ClosedPipe
@@ -79,41 +79,42 @@ impl Failure {
     }
 }
 
-/// Tells what went wrong and gives the exit code.
+/// Reports the failure, if any, and returns the exit code.
 pub(crate) fn finish(outcome: Result<(), Failure>) -> ExitCode {
     match outcome {
         Ok(()) | Err(Failure::ClosedPipe) => ExitCode::SUCCESS,
         Err(Failure::Runtime(what)) => {
-            tell("error", &what);
+            report("error", &what);
             ExitCode::from(FAILED)
         }
         Err(Failure::Usage(what)) => {
-            tell("error", &what);
-            ExitCode::from(REFUSED)
+            report("error", &what);
+            ExitCode::from(INVALID)
         }
-        Err(Failure::Told) => ExitCode::from(REFUSED),
+        Err(Failure::Reported) => ExitCode::from(INVALID),
         Err(Failure::Logged(code)) => ExitCode::from(code),
     }
 }
 
-/// Writes one line to standard error; if that is closed there is nobody to tell.
-pub(crate) fn tell(kind: &str, what: &str) {
+/// Writes `kind: what` to standard error as one line.
+pub(crate) fn report(kind: &str, what: &str) {
     let line = what.split_whitespace().collect::<Vec<_>>().join(" ");
-    say(&format!("{kind}: {line}"));
+    write_line(&format!("{kind}: {line}"));
 }
 
-fn say(line: &str) {
+fn write_line(line: &str) {
+    // If standard error is closed, nobody is listening.
     let _ = writeln!(io::stderr(), "{line}");
 }
 
-/// Prints help or the version; turns everything else into one line.
+/// Prints help or the version of clap; turns its errors into one line.
 pub(crate) fn explain(error: &clap::Error) -> Result<(), Failure> {
     match error.kind() {
         ErrorKind::DisplayHelp | ErrorKind::DisplayVersion => print(error),
         ErrorKind::DisplayHelpOnMissingArgumentOrSubcommand => {
-            // To standard error, where there may be nobody to read it.
+            // As above: standard error may be closed.
             let _ = error.print();
-            Err(Failure::Told)
+            Err(Failure::Reported)
         }
         _ => Err(Failure::Usage(one_line(error))),
     }
@@ -132,7 +133,7 @@ fn one_line(error: &clap::Error) -> String {
     )
 }
 
-/// A value that does not parse, named by its flag: what clap writes, without saying twice that the value is invalid.
+/// The error of a value that does not parse, named by its flag.
 fn invalid_value(error: &clap::Error) -> Option<String> {
     let why = error.source()?.to_string();
     let (Some(ContextValue::String(argument)), Some(ContextValue::String(value))) =
@@ -141,7 +142,7 @@ fn invalid_value(error: &clap::Error) -> Option<String> {
         return None;
     };
     let flag = argument.split_whitespace().next()?;
-    // The parsers of the library quote the value themselves.
+    // The errors of the library quote the value.
     Some(if why.contains('`') {
         format!("{flag}: {why}")
     } else {
@@ -149,7 +150,7 @@ fn invalid_value(error: &clap::Error) -> Option<String> {
     })
 }
 
-/// What clap writes above the usage, as one line.
+/// The lines of a clap error above its usage, as one line.
 fn first_lines(error: &clap::Error) -> String {
     let text = error.render().to_string();
     let lines = text
@@ -171,7 +172,7 @@ fn first_lines(error: &clap::Error) -> String {
     line
 }
 
-/// The environment variable that a refused value came from, if it did not come from the command line.
+/// The environment variable that an invalid value came from, if it did not come from the command line.
 fn variable(error: &clap::Error) -> Option<String> {
     let Some(ContextValue::String(argument)) = error.get(ContextKind::InvalidArg) else {
         return None;

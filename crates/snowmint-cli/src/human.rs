@@ -9,20 +9,19 @@ use snowmint::utc::{MS_PER_YEAR, UtcDate};
 
 use crate::error::Failure;
 
-/// Room that is written at once.
-const ROOM: usize = 64 * 1024;
+/// Size of the output buffer.
+const BUFFER: usize = 64 * 1024;
 
 /// Standard output of a command.
 pub(crate) struct Output {
     out: BufWriter<StdoutLock<'static>>,
-    /// How to colour what goes there.
     pub(crate) paint: Paint,
 }
 
 impl Output {
     pub(crate) fn new() -> Self {
         Self {
-            out: BufWriter::with_capacity(ROOM, io::stdout().lock()),
+            out: BufWriter::with_capacity(BUFFER, io::stdout().lock()),
             paint: Paint { on: wants_colour(&io::stdout()) },
         }
     }
@@ -41,19 +40,19 @@ impl Output {
     }
 }
 
-/// Whether a stream is a terminal whose user has not asked for plain text.
+/// Returns whether a stream is a terminal and `NO_COLOR` is not set.
 pub(crate) fn wants_colour(stream: &impl io::IsTerminal) -> bool {
     stream.is_terminal() && std::env::var_os("NO_COLOR").is_none_or(|value| value.is_empty())
 }
 
-/// Colours text, or leaves it.
+/// Colours text if the output is a terminal.
 #[derive(Clone, Copy)]
 pub(crate) struct Paint {
     on: bool,
 }
 
 impl Paint {
-    /// The colour of a field: the same in its bits, its name and its value.
+    /// Colours the bits, the name or the value of a field.
     pub(crate) fn field(self, field: Field, text: &str) -> String {
         self.with(
             match field {
@@ -89,7 +88,7 @@ impl Paint {
     }
 }
 
-/// `4194304000` as `4,194,304,000`.
+/// Formats `4194304000` as `4,194,304,000`.
 pub(crate) fn thousands(number: impl Into<u128>) -> String {
     let digits = number.into().to_string();
     let mut shown = String::with_capacity(digits.len() * 4 / 3);
@@ -102,7 +101,7 @@ pub(crate) fn thousands(number: impl Into<u128>) -> String {
     shown
 }
 
-/// Ids a second, with a word for layouts that make fewer than one.
+/// Formats ids per second; layouts may make less than one.
 pub(crate) fn rate(ids_per_second: impl Into<u128>) -> String {
     match ids_per_second.into() {
         0 => "less than 1".to_owned(),
@@ -110,7 +109,7 @@ pub(crate) fn rate(ids_per_second: impl Into<u128>) -> String {
     }
 }
 
-/// Tenths of a year from `now_unix_ms` until the layout's time runs out; 0 once it has.
+/// Returns the tenths of a year from `now_unix_ms` to the end of the layout; 0 after it.
 pub(crate) fn tenths_of_years_left(layout: &Layout, now_unix_ms: u64) -> u64 {
     let tenths = layout.left_at(now_unix_ms).as_millis() / u128::from(MS_PER_YEAR / 10);
     u64::try_from(tenths).unwrap_or(u64::MAX)
@@ -120,19 +119,18 @@ const SECOND: u64 = 1000;
 const MINUTE: u64 = 60 * SECOND;
 const HOUR: u64 = 60 * MINUTE;
 const DAY: u64 = 24 * HOUR;
-/// Twelfths and wholes of the average Gregorian year.
-const MONTH: u64 = YEAR / 12;
 const YEAR: u64 = MS_PER_YEAR;
+const MONTH: u64 = YEAR / 12;
 
-/// `2080-07-10`, in UTC.
+/// Formats an instant as `2080-07-10`, in UTC.
 pub(crate) fn date(unix_ms: u64) -> String {
     UtcDate(unix_ms).to_string()
 }
 
-/// `2022-06-28T18:07:40.105+02:00 Europe/Berlin`, in the zone of this machine or of `TZ`.
+/// Formats an instant as `2022-06-28T18:07:40.105+02:00 Europe/Berlin`, in the zone of `TZ` or of this machine.
 pub(crate) fn local(unix_ms: u64) -> String {
     let Ok(zone) = TimeZone::try_system() else {
-        return "unknown: neither TZ nor the system names a time zone".to_owned();
+        return "unknown: no time zone in TZ or in the system".to_owned();
     };
     let instant = i64::try_from(unix_ms).ok().and_then(|ms| jiff::Timestamp::from_millisecond(ms).ok());
     let Some(instant) = instant else {
@@ -143,7 +141,7 @@ pub(crate) fn local(unix_ms: u64) -> String {
     format!("{text} {name}").trim_end().to_owned()
 }
 
-/// `4 years ago`, `in 3 days` or `just now`.
+/// Formats an instant as `4 years ago`, `in 3 days` or `just now`.
 pub(crate) fn age(unix_ms: u64, now_unix_ms: u64) -> String {
     let distance = unix_ms.abs_diff(now_unix_ms);
     let units = [

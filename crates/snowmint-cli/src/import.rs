@@ -1,5 +1,5 @@
-//! `snowmint import`: reads the counters of a running deployment, shows what they would become, and makes that.
-//! Nothing of the other system is changed.
+//! `snowmint import`: lists the counters of another system, and creates namespaces that continue above them.
+//! It never changes the other system.
 
 use std::collections::BTreeMap;
 
@@ -10,53 +10,52 @@ use snowmint_cluster::namespace::registry::{self, Again};
 use snowmint_cluster::namespace::{CounterSource, Definition, Fields, NamespaceError};
 use snowmint_store::{MAX_NUMBER, OpenError, Store, Surveyed};
 
-use crate::connect::Place;
-use crate::error::{Failure, tell};
+use crate::connect::{StoreArgs, without_credentials};
+use crate::error::{Failure, report};
 use crate::human::{Output, thousands};
 
 const EXAMPLES: &str = "\
 Examples:
   snowmint import 'leaf:mysql://leaf@db/leaf'
-      Every tag of a Leaf: how far it is, and what it would become. Changes
-      nothing.
+      Lists every tag of a Leaf, its highest number, and the namespace it would
+      become. Changes nothing.
   snowmint import 'leaf:mysql://leaf@db/leaf' --apply
-      Makes a segment namespace for each, which starts above the highest
-      number plus the step, in the store of --store.
+      Creates a segment namespace for each tag in the store. It starts above
+      the highest number plus the step.
   snowmint import 'tickets:mysql://mint@a/tickets' 'tickets:mysql://mint@b/tickets'
-      Two ticket servers: one namespace above the higher of the two.
+      Two ticket servers become one namespace above the higher of the two.
   snowmint import 'tinyid:mysql://mint@db/tinyid' --apply
   snowmint import 'redis-counter:redis://cache/0?counter=seq:*' --apply
 
-Stop the other system before --apply, or it goes on to the numbers that
-Snowmint starts at. To run both at once instead, let Snowmint draw from the
-same counter: snowmint ns add order --scheme segment \\
-    --source 'leaf:mysql://leaf@db/leaf?tag=order'
+Stop the other system before --apply, or both give the same numbers. To run
+both at once, let Snowmint draw from the same counter:
+  snowmint ns add order --scheme segment \\
+      --source 'leaf:mysql://leaf@db/leaf?tag=order'
 
-Passwords do not belong in a process list: SNOWMINT_STORE_PASSWORD holds one, or
-a file that the URL names as ?password_file=PATH.
+Keep passwords out of the process list: set SNOWMINT_STORE_PASSWORD, or name a
+file in the URL as ?password_file=PATH.
 
 JSON, one object a line: name, highest, step, start, namespace and state (new,
-made, there or refused), why, and the store where it was made.";
+made, there or refused), why, and the store that it was made in.";
 
-/// Take over the counters of a running Leaf, Tinyid, ticket server or Redis
+/// Take over the counters of a Leaf, Tinyid, ticket server or Redis
 #[derive(Debug, clap::Args)]
 #[command(after_long_help = EXAMPLES, after_help = "See --help for examples.")]
 pub(crate) struct Args {
-    /// Where they are: leaf:, tinyid: or tickets: before the URL of a MySQL database, or redis-counter: before that
-    /// of a Redis
+    /// Other system: leaf:, tinyid: or tickets: before a MySQL URL, or redis-counter: before a Redis URL
     #[arg(required = true, value_name = "URL")]
     urls: Vec<String>,
-    /// Make the namespaces; without it they are only shown
+    /// Create the namespaces instead of listing them
     #[arg(long)]
     apply: bool,
     #[command(flatten)]
-    place: Place,
-    /// One JSON object a line
+    store: StoreArgs,
+    /// Print one JSON object a line
     #[arg(long)]
     json: bool,
 }
 
-/// What one counter becomes.
+/// A counter and the namespace that it becomes.
 #[derive(Debug, Serialize)]
 struct Row {
     name: String,
@@ -67,7 +66,7 @@ struct Row {
     state: &'static str,
     #[serde(skip_serializing_if = "Option::is_none")]
     why: Option<String>,
-    /// Where it was made.
+    /// The store that it was made in.
     #[serde(skip_serializing_if = "Option::is_none")]
     store: Option<String>,
     #[serde(skip)]
@@ -80,7 +79,7 @@ pub(crate) fn run(args: &Args) -> Result<(), Failure> {
     runtime.block_on(async {
         let mut found = Vec::new();
         for url in &args.urls {
-            // Refused here as for --source, before it is shown anywhere.
+            // Rejects a password, as --source does, before the URL is shown.
             url.parse::<CounterSource>().map_err(Failure::usage)?;
             let surveyed = snowmint_store::survey(url).await.map_err(|error| match error {
                 OpenError::Url(error) => Failure::usage(error),
@@ -91,7 +90,7 @@ pub(crate) fn run(args: &Args) -> Result<(), Failure> {
         warn_of_missing_stripes(&found);
         let mut rows = plan(&found);
         let store = if args.apply {
-            Some(args.place.change_for_nodes(async |store| apply(&*store, &mut rows).await).await?)
+            Some(args.store.change_persistent(async |store| apply(&*store, &mut rows).await).await?)
         } else {
             None
         };
@@ -99,9 +98,9 @@ pub(crate) fn run(args: &Args) -> Result<(), Failure> {
     })
 }
 
-/// Several servers may count under one name, each its part of the numbers: the highest of all decides.
+/// Merges the counters of several servers that share a name: the highest number decides.
 ///
-/// Two that count under one name and can give one number are two counters: they do not become one namespace.
+/// Counters that share a name and can give the same number are separate counters: they do not become one namespace.
 fn plan(found: &[(String, Surveyed)]) -> Vec<Row> {
     let mut merged: BTreeMap<&str, (u64, u64)> = BTreeMap::new();
     let mut overlaps: BTreeMap<&str, String> = BTreeMap::new();
@@ -112,10 +111,10 @@ fn plan(found: &[(String, Surveyed)]) -> Vec<Row> {
         let same = |(_, it): &&(String, Surveyed)| it.name == counter.name && it.overlaps(counter);
         if let Some((other, _)) = found[..at].iter().find(same) {
             let why = format!(
-                "{} and {} both have it and give the same numbers, so they are two counters, or one named twice: import one \
-                 of them, and the other into another store",
-                without_login(other),
-                without_login(url)
+                "{} and {} both have it and give the same numbers, so they are separate counters, or one counter named \
+                 twice: import one of them, and the other into another store",
+                without_credentials(other),
+                without_credentials(url)
             );
             overlaps.insert(&counter.name, why);
         }
@@ -127,15 +126,9 @@ fn plan(found: &[(String, Surveyed)]) -> Vec<Row> {
     merged.into_iter().map(row).collect()
 }
 
-/// A URL as it may be shown.
-fn without_login(url: &str) -> String {
-    let Some((scheme, rest)) = url.split_once("//") else { return url.to_owned() };
-    format!("{scheme}//{}", rest.rsplit_once('@').map_or(rest, |(_, rest)| rest))
-}
-
 impl Row {
     fn of(name: String, highest: u64, step: u64) -> Self {
-        // What that system has reserved and not yet used is at most its step.
+        // The other system has reserved at most its step beyond the highest number.
         let start = highest.checked_add(step).and_then(|start| start.checked_add(1));
         let start = start.filter(|start| *start <= MAX_NUMBER);
         let plan = NamespaceName::new(&name).map_err(|error| error.to_string()).and_then(|namespace| {
@@ -163,11 +156,11 @@ fn warn_of_missing_stripes(found: &[(String, Surveyed)]) {
     for counter in counters.clone().filter(|counter| counter.delta.get() > 1) {
         let servers = counters.clone().filter(|it| it.name == counter.name).count() as u64;
         if servers < counter.delta.get() {
-            tell(
+            report(
                 "warning",
                 &format!(
-                    "{}: its numbers are {} modulo {}, so another server makes the rest, and may be higher: name all of \
-                     them in one call",
+                    "{}: its numbers are {} modulo {}, so other servers give the rest, maybe higher ones: name all \
+                     servers in one call",
                     counter.name, counter.remainder, counter.delta
                 ),
             );
@@ -176,7 +169,7 @@ fn warn_of_missing_stripes(found: &[(String, Surveyed)]) {
     }
 }
 
-/// Makes the namespaces: in which store.
+/// Creates the namespaces, and returns a description of the store.
 async fn apply(store: &dyn Store, rows: &mut [Row]) -> Result<String, Failure> {
     for row in rows {
         let Some((name, definition)) = &row.plan else { continue };
@@ -204,7 +197,7 @@ fn show(args: &Args, rows: &[Row], store: Option<&str>) -> Result<(), Failure> {
         return out.flush();
     }
     if rows.is_empty() {
-        out.line("there are no counters")?;
+        out.line("no counters found")?;
         return out.flush();
     }
     out.line(&out.paint.faint(&format!(
@@ -224,7 +217,7 @@ fn show(args: &Args, rows: &[Row], store: Option<&str>) -> Result<(), Failure> {
     }
     match store {
         None => {
-            out.line("nothing was changed; --apply makes the new ones, once the other system is stopped")?;
+            out.line("nothing was changed: stop the other system, then add --apply to make the new ones")?;
         }
         Some(store) => {
             let made = rows.iter().filter(|row| row.state == "made").count();

@@ -1,4 +1,4 @@
-//! `snowmint inspect`: takes ids apart, drawn for people or as JSON for programs.
+//! `snowmint inspect`: explains ids, as a drawing for people or as JSON for programs.
 
 use std::io::{self, BufRead, IsTerminal as _};
 
@@ -11,7 +11,7 @@ use snowmint::utc::Utc;
 use snowmint::{Clock as _, Id, Layout, Parts, WallClock};
 
 use crate::drawing::Drawing;
-use crate::error::{Failure, tell};
+use crate::error::{Failure, report};
 use crate::human::{self, Output, thousands};
 
 const EXAMPLES: &str = "\
@@ -19,8 +19,8 @@ Examples:
   snowmint inspect 1541815603606036480
       Without --layout, draws the likeliest reading and lists the others:
       other layouts and epochs, other text forms, UUID, ULID, ObjectId, a plain
-      number. How likely each is, is an estimate by fields and age: name the
-      layout with --layout where you know it.
+      number. The likelihoods are estimates from the fields and the age. If you
+      know the layout, name it with --layout.
   snowmint inspect --layout sonyflake 500000000000000000
   snowmint inspect 01ARZ3NDEKTSV4RRFFQ69G5FAV
   snowmint new -n 3 | snowmint inspect
@@ -29,13 +29,13 @@ Examples:
 
 Text forms for --format: decimal (or dec), hex, base32 (Crockford), base36,
 base58 (Bitcoin's order), base58_flickr, base62, and alphabet=CHARS for an
-alphabet of your own. Without --format all but the last are recognised.
-A running service reads the texts of its namespaces, see docs/protocols.md:
+alphabet of your own. Without --format, all but the last are recognised.
+A running service reads the text forms of its namespaces, see docs/protocols.md:
   curl 'localhost:8080/v1/inspect/ORD-20261121-000042?namespace=orders'
 
-JSON, one object a line, read by --layout and --format, or as the likeliest:
+JSON, one object a line, for --layout and --format, or for the likeliest reading:
   id         the id in decimal, a string: JavaScript keeps only 53 bits
-  layout     the layout it was read by, as text
+  layout     the layout as text
   timestamp  ticks since the layout's epoch
   unix_ms    the start of that tick, in milliseconds since 1970 UTC
   utc        the same instant as text
@@ -48,30 +48,30 @@ JSON, one object a line, read by --layout and --format, or as the likeliest:
     form       the text form, such as decimal or base62
     unix_ms, utc
                the instant of that reading, if it has one
-    cost_bits  how unlikely: each bit more is half as likely. Readings a million
-               times less likely than the first are omitted, layouts without a
-               name already from a hundred times
+    cost_bits  how unlikely: one more bit is half as likely. Readings a million
+               times less likely than the first are omitted, and layouts without
+               a name from a hundred times
     likelihood the estimate, 0 to 0.99 over all readings together
 A plain number has only `id` and `guesses`. A UUID, ULID or ObjectId has its
 text as `id`, `scheme`, `unix_ms` and `utc` if it has an instant, and its fields.
 
-Text that is not an id is reported on standard error, the others are shown, and
-the exit code is 2.";
+Invalid ids are reported on standard error, the others are shown, and the exit
+code is 2.";
 
 /// Explain ids: draw their bits, and show their fields and the instant they were made
 #[derive(Debug, clap::Args)]
 #[command(after_long_help = EXAMPLES, after_help = "See --help for examples and the JSON fields.")]
 pub(crate) struct Args {
-    /// Ids; if there are none, reads them from standard input, separated by blanks, lines or commas
+    /// Ids; if there are none, reads them from standard input, separated by blanks, line ends or commas
     #[arg(value_name = "ID", allow_negative_numbers = true)]
     ids: Vec<String>,
-    /// Read the ids by this layout: a name (see `snowmint layouts`) or a text form; without it by the likeliest
+    /// Layout of the ids: a name (see `snowmint layouts`) or a text form; default: the likeliest
     #[arg(long, value_name = "SPEC|NAME", env = "SNOWMINT_LAYOUT")]
     layout: Option<Layout>,
-    /// Read the ids in this text form, such as hex or base58; without it in the likeliest
+    /// Text form of the ids, such as hex or base58; default: the likeliest
     #[arg(long, value_name = "FORM")]
     format: Option<Digits>,
-    /// Weigh the ages of ids as at this instant (such as 2026-11-22T08:00:00Z), not now
+    /// Instant to measure ages from, such as 2026-11-22T08:00:00Z; default: now
     #[arg(long, value_name = "INSTANT", value_parser = snowmint::utc::parse)]
     now: Option<u64>,
     /// Print one JSON object a line
@@ -90,7 +90,7 @@ pub(crate) fn run(args: &Args) -> Result<(), Failure> {
         }
     }
     inspector.out.flush()?;
-    if inspector.refused > 0 { Err(Failure::Told) } else { Ok(()) }
+    if inspector.refused > 0 { Err(Failure::Reported) } else { Ok(()) }
 }
 
 struct Inspector<'a> {
@@ -106,7 +106,7 @@ impl Inspector<'_> {
         let input = io::stdin();
         if input.is_terminal() {
             return Err(Failure::usage(
-                "no ids: give them as arguments, or on standard input as in `snowmint new | snowmint inspect`",
+                "missing ids: pass them as arguments, or on standard input as in `snowmint new | snowmint inspect`",
             ));
         }
         let inspector = std::cell::RefCell::new(self);
@@ -133,14 +133,14 @@ impl Inspector<'_> {
     }
 
     fn refuse(&mut self, why: &str) -> Result<(), Failure> {
-        // What was shown so far comes before what is told now, where both go to one terminal.
+        // On a terminal, the output so far comes before this error.
         self.out.flush()?;
-        tell("error", why);
+        report("error", why);
         self.refused += 1;
         Ok(())
     }
 
-    /// By the layout and in the form that are named, else as what is likeliest.
+    /// Reads a text by the given layout and form, or else as the likeliest id.
     fn read(&self, text: &str) -> Result<Inspection, String> {
         let form = self.args.format.as_ref();
         let Some(layout) = self.args.layout else {
@@ -151,15 +151,14 @@ impl Inspector<'_> {
                 None => Inspection::of_text(text, Vec::new(), self.now_unix_ms)
                     .ok_or_else(|| format!("{}{OTHER_FORMS}", why_not_decimal(text))),
             };
-            return read.map_err(|why| format!("{} is not an id: {why}", Snippet::of(text)));
+            return read.map_err(|why| format!("invalid id {}: {why}", Snippet::of(text)));
         };
         let hint = if form.is_none() { OTHER_FORMS } else { "" };
         let form = form.unwrap_or(&Digits::Decimal);
-        let id = form
-            .decode(text)
-            .map_err(|error| format!("{} is not an id: {error}{hint}", Snippet::of(text)))?;
+        let id =
+            form.decode(text).map_err(|error| format!("invalid id {}: {error}{hint}", Snippet::of(text)))?;
         let decoded = Decoded::by_layout(id, layout).map_err(|error| {
-            format!("{} is not an id of this layout: {error}; name it with --layout", Snippet::of(text))
+            format!("invalid id {} for this layout: {error}; name another with --layout", Snippet::of(text))
         })?;
         Ok(Inspection::known(decoded, form.name()))
     }
@@ -222,12 +221,12 @@ impl Inspector<'_> {
     }
 }
 
-/// What to do where a text is not decimal.
+/// Advice for a text that is not decimal.
 const OTHER_FORMS: &str = "; name another text form with --format";
 
 fn why_not_decimal(text: &str) -> String {
     text.parse::<Id>()
-        .map_or_else(|error| error.to_string(), |_| "no layout, scheme or form reads it".to_owned())
+        .map_or_else(|error| error.to_string(), |_| "it matches no layout, scheme or text form".to_owned())
 }
 
 fn binary(value: u64, width: u32) -> String {
@@ -250,34 +249,34 @@ fn texts(id: Id) -> [(&'static str, String); 2] {
     [("hex", hex::encode(id).to_string()), ("base62", Alphabet::BASE62.encode(id).to_string())]
 }
 
-/// How many others are worth a line.
+/// How many other readings get a line.
 const OTHERS: usize = 4;
-/// How many of those may have the bits of one layout, and differ in their epochs alone.
+/// How many of them may differ only in their epochs.
 const OF_SAME_BITS: usize = 3;
 
-/// A line for each of the likeliest candidates after the first, and one for the rest.
+/// Returns a line for each of the likeliest candidates after the first, and one for the rest.
 fn others(candidates: &[Candidate], now_unix_ms: u64) -> Vec<String> {
     let Some((first, rest)) = candidates.split_first() else { return Vec::new() };
-    let mut told: Vec<&Candidate> = Vec::new();
+    let mut shown: Vec<&Candidate> = Vec::new();
     for candidate in rest {
-        if told.iter().filter(|other| have_same_bits(other, candidate)).count() < OF_SAME_BITS {
-            told.push(candidate);
+        if shown.iter().filter(|other| have_same_bits(other, candidate)).count() < OF_SAME_BITS {
+            shown.push(candidate);
         }
     }
-    told.truncate(OTHERS);
-    let lines = told.iter().map(|candidate| candidate_line(candidate, first.form, now_unix_ms));
-    lines.chain(untold(rest, &told)).collect()
+    shown.truncate(OTHERS);
+    let lines = shown.iter().map(|candidate| candidate_line(candidate, first.form, now_unix_ms));
+    lines.chain(unshown(rest, &shown)).collect()
 }
 
-/// How many readings have no line, if they are worth one together.
-fn untold(rest: &[Candidate], told: &[&Candidate]) -> Option<String> {
+/// Returns a line for the other readings, if they are likely enough together.
+fn unshown(rest: &[Candidate], shown: &[&Candidate]) -> Option<String> {
     let sum = |share: f64, candidate: &Candidate| share + candidate.likelihood.unwrap_or_default();
-    let share = rest.iter().fold(0.0, sum) - told.iter().copied().fold(0.0, sum);
-    let count = rest.len() - told.len();
+    let share = rest.iter().fold(0.0, sum) - shown.iter().copied().fold(0.0, sum);
+    let count = rest.len() - shown.len();
     (share >= 0.01).then(|| with_likelihood(&format!("{count} more, see --json"), Some(share)))
 }
 
-/// Whether the time and the sequence of two layouts have the same bits of an id.
+/// Returns whether the time and the sequence of two readings use the same bits of the id.
 fn have_same_bits(one: &Candidate, other: &Candidate) -> bool {
     let bits = |layout: &Layout| {
         [Field::Timestamp, Field::Sequence].map(|field| (layout.shift(field), layout.width(field)))
@@ -290,17 +289,17 @@ fn have_same_bits(one: &Candidate, other: &Candidate) -> bool {
     }
 }
 
-/// `twitter, 61% likely`; the name alone where nothing was guessed.
+/// Formats `twitter, 61% likely`, or the name alone if nothing was guessed.
 fn with_likelihood(name: &str, likelihood: Option<f64>) -> String {
     likelihood.map_or_else(|| name.to_owned(), |share| format!("{name}, {} likely", percent(share)))
 }
 
-/// Whole percents, but never none.
+/// Formats whole percents, but never 0.
 fn percent(share: f64) -> String {
     if share < 0.01 { "under 1%".to_owned() } else { format!("{:.0}%", share * 100.0) }
 }
 
-/// What a candidate says; its text form only where it is another than that of the first.
+/// Formats a candidate; its text form only if it differs from that of the first.
 fn candidate_line(candidate: &Candidate, first_form: &str, now_unix_ms: u64) -> String {
     let name = candidate.decoded.name();
     let same = candidate.form == first_form || candidate.form == name;
@@ -312,7 +311,7 @@ fn candidate_line(candidate: &Candidate, first_form: &str, now_unix_ms: u64) -> 
     with_likelihood(&format!("{name}{form}{instant}"), candidate.likelihood)
 }
 
-/// The fields of an id of another scheme, such as a UUID.
+/// Returns the fields of an id of another scheme, such as a UUID.
 fn scheme_facts(id: &SchemeId, now_unix_ms: u64) -> Vec<(&'static str, String)> {
     let mut facts: Vec<_> =
         id.values().map(|(field, value)| (field.name, field.show(value).to_string())).collect();
@@ -324,10 +323,10 @@ fn scheme_facts(id: &SchemeId, now_unix_ms: u64) -> Vec<(&'static str, String)> 
     facts
 }
 
-/// Longer than an id in any form; what is beyond is left out.
+/// Longer than an id in any form. Longer words are cut, so that memory is bounded.
 const MAX_LEN: usize = 64;
 
-/// Calls `each` with every word; `pause` before it waits for more input.
+/// Calls `each` with every word, separated by blanks, line ends or commas, and `pause` before it waits for more input.
 fn each_word<E>(
     input: &mut impl BufRead,
     mut pause: impl FnMut() -> Result<(), E>,

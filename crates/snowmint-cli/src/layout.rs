@@ -116,9 +116,9 @@ fn facts(layout: &Layout, now_unix_ms: u64) -> [(&'static str, String); 8] {
         (
             "safe in JavaScript",
             if layout.is_safe_in_javascript() {
-                format!("yes, {} bits of the 53 that a number keeps there", layout.bits())
+                format!("yes, {} of the 53 bits that a number has", layout.bits())
             } else {
-                format!("no, {} bits where a number keeps 53: send ids as strings", layout.bits())
+                format!("no, {} bits and a number has 53: send ids as strings", layout.bits())
             },
         ),
         ("fingerprint", layout.fingerprint().to_string()),
@@ -137,7 +137,7 @@ const fn last_unix_ms(layout: &Layout) -> u64 {
     layout.ends_at_unix_ms() - 1
 }
 
-/// A layout in JSON; the order of the members is part of the format.
+/// A layout in JSON. The order of the members is part of the format.
 #[derive(Serialize)]
 struct Summary {
     name: Option<&'static str>,
@@ -177,7 +177,7 @@ impl Summary {
             shift: layout.shift(field),
             max: layout.max(field),
         };
-        // At most 2^63 ms, which is 2.9 billion tenths of a year: exact in an f64.
+        // At most 2^63 ms, or 2.9 billion tenths of a year: exact in an f64.
         let tenths = u32::try_from(tenths_of_years_left(layout, now_unix_ms)).unwrap_or(u32::MAX);
         Self {
             name: preset_name(layout),
@@ -203,10 +203,10 @@ impl Summary {
     }
 }
 
-/// Columns for a name.
+/// Width of the column of names.
 const NAME: usize = 18;
 
-/// List the layouts that have a name
+/// List the named layouts
 #[derive(Debug, clap::Args)]
 #[command(
     after_long_help = "JSON, one object a line: `about` and `source`, and the members that `snowmint layout --help` lists."
@@ -233,7 +233,7 @@ pub(crate) fn list(args: &ListArgs) -> Result<(), Failure> {
     out.flush()
 }
 
-/// The name of the preset that a layout is, if it is one.
+/// Returns the name of a layout, if it has one.
 fn preset_name(layout: &Layout) -> Option<&'static str> {
     PRESETS.iter().find(|preset| preset.layout == *layout).map(|preset| preset.name)
 }
@@ -257,7 +257,7 @@ fn heading(out: &Output) -> String {
     out.paint.faint(&text)
 }
 
-/// Two lines, since the text form alone takes most of one.
+/// Prints a preset on two lines: the text form alone takes most of one.
 fn entry(out: &mut Output, preset: &Preset, now_unix_ms: u64) -> Result<(), Failure> {
     let paint = out.paint;
     let layout = &preset.layout;

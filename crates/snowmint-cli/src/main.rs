@@ -1,7 +1,6 @@
-//! The command `snowmint`: serve, mint, inspect and lay out ids.
-//! Wiring only: each subcommand is a file of its own.
+//! The command `snowmint`. Each subcommand is a file; this one only dispatches.
 
-// That the task which opens stores may move between threads is proven through every type of their TLS.
+// The compiler proves that the task that opens stores is `Send` through every type of their TLS.
 #![recursion_limit = "256"]
 
 mod connect;
@@ -26,16 +25,16 @@ use clap::{Parser, Subcommand};
 
 const EXAMPLES: &str = "\
 Start with:
-  snowmint serve                          ids over HTTP and the Redis protocol
-  snowmint new -n 3                       ids here and now
-  snowmint inspect 1541815603606036480    what an id says
-  snowmint layouts                        which layouts there are
-  snowmint ns list                        which namespaces there are
-  snowmint workers                        who holds which worker
-  snowmint doctor                         whether the store can be relied on
+  snowmint serve                          serve ids over HTTP and the Redis protocol
+  snowmint new -n 3                       make three ids
+  snowmint inspect 1541815603606036480    explain an id
+  snowmint layouts                        list the named layouts
+  snowmint ns list                        list the namespaces of a store
+  snowmint workers                        list workers and their holders
+  snowmint doctor                         check a store
 
-Exit codes: 0 done; 1 something outside failed (store, port, lease); 2 bad input or settings.
-Colours are used on a terminal only, and not where NO_COLOR is set.";
+Exit codes. 0: done. 1: something outside failed (store, port, lease). 2: invalid input or settings.
+Output is coloured on a terminal only, unless NO_COLOR is set.";
 
 /// Unique, time-ordered 64-bit ids
 #[derive(Debug, Parser)]
@@ -73,7 +72,7 @@ fn main() -> ExitCode {
             Command::Doctor(args) => doctor::run(&args),
             Command::Store(args) => store::run(&args),
         },
-        Err(error) => serve::told_as_logged(error::explain(&error)),
+        Err(error) => serve::report_in_log_format(error::explain(&error)),
     };
     error::finish(outcome)
 }

@@ -1,4 +1,4 @@
-//! `snowmint new`: makes ids here and now, under a lease from the store or, on request, without one.
+//! `snowmint new`: makes ids in this process, under a lease from the store or, with `--store none`, without one.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -14,24 +14,24 @@ use snowmint_cluster::{
 };
 use tokio::runtime::{Builder, Runtime};
 
-use crate::error::{Failure, tell};
+use crate::error::{Failure, report};
 use crate::human::{Output, thousands};
 use crate::{connect, flags};
 
 const MAX_COUNT: u64 = 10_000_000;
-/// Ids that are taken and written at a time.
+/// Number of ids that are taken and written at a time.
 const AT_ONCE: usize = 8192;
-/// The lease of a node that died ends within this time.
+/// Length of the lease: if this command is killed, its worker is free again after this time.
 const WINDOW: Duration = Duration::from_secs(10);
 /// How long to wait for a lease.
 const LEASE_PATIENCE: Duration = Duration::from_secs(15);
-/// How long the store may take to note that the lease is given back.
+/// How long to wait for the store to record that the lease is given back.
 const RELEASE_PATIENCE: Duration = Duration::from_secs(2);
-/// Whoever waits longer for a tick wants to know why.
+/// A wait for a longer tick is reported.
 const LONG_TICK: Duration = Duration::from_secs(2);
-/// Pause before asking again while a lease is renewed or replaced, and how often in a row.
+/// Pause between retries while a lease is renewed or replaced.
 const PAUSE: Duration = Duration::from_millis(20);
-const PAUSES: u32 = 500;
+const MAX_PAUSES: u32 = 500;
 
 const EXAMPLES: &str = "\
 Examples:
@@ -42,18 +42,18 @@ Examples:
   snowmint new -n 5 --json
   snowmint new --store none --worker 3
 
-With a store (by default the SQLite file in the data directory) ids are made
+With a store (by default the SQLite file in the data directory), ids are made
 under a lease: a worker and a range of timestamps that the store grants to no
 other process. They are unique among all ids of the same layout from that
-store, whatever clocks do, even while `snowmint serve` runs on it.
+store, even if clocks are wrong or `snowmint serve` runs on it.
 
 With --store none nothing is recorded.
   Guaranteed:      the ids of one run are unique and increase (with a random
-                   start from one tick to the next). Later runs of the same
+                   start: from one tick to the next). Later runs of the same
                    worker never repeat an id unless the machine's clock goes
                    back: each run starts in a new tick.
-  Not guaranteed:  two processes that use one worker at the same time, or a
-                   clock that goes back between two runs, can repeat ids.
+  Not guaranteed:  two processes that use the same worker at the same time, or
+                   a clock that goes back between two runs, can repeat ids.
 
 JSON, one object a line:
   id  the id, a string in the form that --format names";
@@ -70,8 +70,8 @@ pub(crate) struct Args {
     layout: Layout,
     /// Require this worker: a number, `ordinal` (after the last `-` of the host name), `ipv4` or `ipv4:NETWORK`, such as
     /// ipv4:10.244.0.0/16 (the low bits of this host's address, as wide as the worker field). Without a network, hosts
-    /// of two subnets can get the same worker: a store rejects the second one, --store none does not. Without this flag
-    /// any free worker
+    /// of two subnets can get the same worker: a store rejects the second one, --store none does not. Default: any free
+    /// worker
     #[arg(long, value_name = "W", allow_negative_numbers = true)]
     worker: Option<WorkerSource>,
     /// Datacenter, if the layout has one
@@ -83,13 +83,13 @@ pub(crate) struct Args {
     #[arg(long, value_name = "START", default_value = "zero", env = "SNOWMINT_SEQUENCE_START")]
     sequence_start: Start,
     /// Write ids in this text form: decimal (or dec), hex, base32 (Crockford), base36, base58 (Bitcoin's order),
-    /// `base58_flickr`, base62, or alphabet=CHARS: 2 to 94 characters in an order of your own, such as shuffled ones
+    /// `base58_flickr`, base62, or alphabet=CHARS: 2 to 94 characters in any order, such as shuffled ones
     #[arg(long, value_name = "FORM", default_value = "decimal")]
     format: Digits,
     /// Print one JSON object a line
     #[arg(long)]
     json: bool,
-    /// Store of the lease, such as sqlite:PATH, or none; without it the file snowmint.db in the data directory
+    /// Store of the lease, such as sqlite:PATH, or none; default: the file snowmint.db in the data directory
     #[arg(long, value_name = "URL|none", env = "SNOWMINT_STORE")]
     store: Option<String>,
     /// Data directory
@@ -108,23 +108,23 @@ pub(crate) fn run(args: &Args) -> Result<(), Failure> {
     let (worker, datacenter) = flags::check_node(&args.layout, args.worker, args.datacenter)?;
     let now_unix_ms = WallClock.unix_ms();
     if let Some(warning) = flags::check_lifetime(&args.layout, now_unix_ms)? {
-        tell("warning", &warning);
+        report("warning", &warning);
     }
     match args.store.as_deref() {
         Some("none") => {
             if args.worker == Some(WorkerSource::Ipv4(None)) {
-                tell(
+                report(
                     "warning",
-                    "--worker ipv4 --store none: hosts of two subnets can get the same worker and repeat ids; state the \
-                     network that all of them share, such as ipv4:10.244.0.0/16, or name a store",
+                    "--worker ipv4 --store none: hosts of two subnets can get the same worker and produce duplicates; name \
+                     the network that all hosts share, such as ipv4:10.244.0.0/16, or set a store",
                 );
             }
             unleased(args, worker, datacenter, now_unix_ms)
         }
         Some(store) if store.starts_with("memory:") => Err(Failure::flag(
             "--store",
-            "memory: is forgotten when this command ends, so the next run could repeat its ids: use sqlite:PATH, or \
-             none with a --worker",
+            "memory: does not outlive this command, so the next run could repeat its ids: use sqlite:PATH, or none with \
+             --worker",
         )),
         store => leased(args, worker, datacenter, &flags::store_url(store, &args.data)),
     }
@@ -138,14 +138,14 @@ fn unleased(
 ) -> Result<(), Failure> {
     let Some(worker) = worker else {
         return Err(Failure::usage(
-            "--store none needs --worker: name a worker that no other process uses; --help says what is guaranteed",
+            "--store none needs --worker: name a worker that no other process uses; see --help for the guarantees",
         ));
     };
     let layout = args.layout;
-    // The tick of now may be one in which a run before this one made the same ids.
+    // An earlier run may have made the same ids in the current tick.
     let next_tick_unix_ms = now_unix_ms + 1;
     if layout.tick() > LONG_TICK {
-        tell("waiting", &format!("ids start with the next tick of {:?}", layout.tick()));
+        report("waiting", &format!("ids start with the next tick of {:?}", layout.tick()));
     }
     let rule = Rule::wait(layout.tick().max(Duration::from_millis(10)));
     let generator = Generator::builder(layout)
@@ -159,7 +159,7 @@ fn unleased(
     write_ids(args, |count| generator.try_take(count).map_err(NoId::Refused))
 }
 
-/// The keeper renews on a thread of its own, however long whoever reads the output takes.
+/// Makes ids under a lease. It is renewed on another thread, even if the reader of the output is slow.
 fn leased(args: &Args, worker: Option<WorkerId>, datacenter: DatacenterId, url: &str) -> Result<(), Failure> {
     let runtime =
         Builder::new_multi_thread().worker_threads(1).enable_all().build().map_err(Failure::runtime)?;
@@ -180,7 +180,7 @@ async fn start(
     url: &str,
 ) -> Result<(Keepers, Duration), Failure> {
     let store = connect::open(url).await?;
-    // A claim is used once the store can no longer lose it.
+    // A claim is used only once the store can no longer lose it.
     let patience = LEASE_PATIENCE + store.may_lose();
     let choice = worker.map_or(WorkerChoice::Any, WorkerChoice::Only);
     let config = KeeperConfig::new(Pool::new(args.layout, datacenter), Holder::of_this_host("cli"))
@@ -193,7 +193,7 @@ async fn start(
 }
 
 fn ready(runtime: &Runtime, keepers: &Keepers, patience: Duration) -> Result<LeaseStatus, Failure> {
-    let waiting = connect::wait_for_lease(keepers, |_, why| tell("waiting for a lease", why));
+    let waiting = connect::wait_for_lease(keepers, |_, why| report("waiting for a lease", why));
     match runtime.block_on(async { tokio::time::timeout(patience, waiting).await }) {
         Ok(settled) => settled.map_err(Failure::runtime),
         Err(_) => {
@@ -205,11 +205,11 @@ fn ready(runtime: &Runtime, keepers: &Keepers, patience: Duration) -> Result<Lea
 fn warn_of_records_ahead(status: &LeaseStatus) {
     if status.records_ahead_ms > 0 {
         let ahead = format!(
-            "records in the store are {} ms ahead of this clock: this clock is behind, or another one was ahead; ids \
-             are still unique",
+            "records in the store are {} ms ahead of this clock: this clock is behind, or another node's clock was ahead; \
+             ids are still unique",
             thousands(status.records_ahead_ms)
         );
-        tell("warning", &ahead);
+        report("warning", &ahead);
     }
 }
 
@@ -219,7 +219,7 @@ fn write_ids(args: &Args, mut take: impl FnMut(usize) -> Result<Batch, NoId>) ->
     let mut missing = args.count;
     while missing > 0 {
         let wanted = usize::try_from(missing).unwrap_or(AT_ONCE).min(AT_ONCE);
-        let batch = patiently(&mut take, wanted)?;
+        let batch = take_or_wait(&mut take, wanted)?;
         missing -= batch.len() as u64;
         for id in batch {
             write_line(args, id, &mut line);
@@ -234,7 +234,7 @@ fn write_line(args: &Args, id: Id, line: &mut Vec<u8>) {
     if args.json {
         line.extend_from_slice(b"{\"id\":\"");
         for byte in args.format.encode(id).bytes() {
-            // An alphabet may have either.
+            // An alphabet may contain these.
             if matches!(byte, b'"' | b'\\') {
                 line.push(b'\\');
             }
@@ -247,8 +247,8 @@ fn write_line(args: &Args, id: Id, line: &mut Vec<u8>) {
     }
 }
 
-/// Takes ids; waits for the next tick, or a while for a lease that ended while this process was stopped.
-fn patiently(mut take: impl FnMut(usize) -> Result<Batch, NoId>, wanted: usize) -> Result<Batch, Failure> {
+/// Takes ids. Waits for the next tick, or for a new lease if this process was stopped and its lease expired.
+fn take_or_wait(mut take: impl FnMut(usize) -> Result<Batch, NoId>, wanted: usize) -> Result<Batch, Failure> {
     let mut pauses = 0;
     loop {
         let no_id = match take(wanted) {
@@ -257,7 +257,7 @@ fn patiently(mut take: impl FnMut(usize) -> Result<Batch, NoId>, wanted: usize) 
         };
         let pause = match &no_id {
             NoId::Refused(GenerateError::Ended | GenerateError::LeaseEnded { .. }) | NoId::NoLease { .. }
-                if pauses < PAUSES =>
+                if pauses < MAX_PAUSES =>
             {
                 pauses += 1;
                 Some(PAUSE)

@@ -1,4 +1,4 @@
-//! `snowmint ns`: the namespaces of a store, added, changed, dropped and listed, while nodes serve them.
+//! `snowmint ns`: adds, changes, drops and lists the namespaces of a store while nodes serve them.
 
 mod sources;
 
@@ -16,15 +16,15 @@ use snowmint_cluster::namespace::{
 use snowmint_cluster::segment::{Mode, Reset, SegmentConfig, Stripe};
 use snowmint_store::{Key, Store};
 
-use crate::connect::{Place, warn_of_skipped};
-use crate::error::{Failure, tell};
+use crate::connect::{StoreArgs, warn_of_skipped};
+use crate::error::{Failure, report};
 use crate::flags;
 use crate::human::Output;
 use crate::node_metrics;
 
 const EXAMPLES: &str = "\
 A namespace is a named source of ids. Its scheme says how they are made:
-  snowflake   64-bit ids in order of time, by a layout of bits
+  snowflake   64-bit ids in order of time, in the bits of a layout
   segment     plain increasing numbers, reserved from a counter
   uuid7, uuid4, ulid, objectid
               ids of 96 or 128 bits, which need no coordination
@@ -38,10 +38,9 @@ Examples:
   snowmint ns add ids --scheme segment \\
       --source '1/2 mysql://mint@a/ids' --source '2/2 mysql://mint@b/ids'
       Two ticket servers: odd numbers from one, even from the other; one of
-      them may be down.
-      Sources that could give one number are refused.
+      them may be down. Sources that could give the same number are rejected.
   snowmint ns add order --scheme segment --source 'leaf:mysql://leaf@db/leaf?tag=order'
-      From the row of a Leaf, which may go on beside. See also snowmint import.
+      From the row of a Leaf, which may keep running. See also snowmint import.
   snowmint ns add keys --scheme uuid7 --text 'key_{id}'
   snowmint ns set orders --maximum 999999
   snowmint ns set order --source 'leaf:mysql://mint@db/leaf?tag=order&ssl-mode=required'
@@ -51,21 +50,21 @@ Examples:
       resumes it above the last number.
   snowmint ns add orders --scheme segment --start-over \\
       --nodes http://n1:8080,http://n2:8080
-      Begins at 1 again and repeats ids. Refused while one of the nodes still
+      Restarts at 1 and repeats ids. Rejected while one of the nodes still
       serves the dropped namespace. A node that cannot reach the store does not
-      see the drop: it goes on giving the old numbers from memory. So name every
+      see the drop and continues to give the old numbers from memory: name every
       node, and stop those that do not answer.
   snowmint ns list --json
 
 Text forms (--text): literal text around one number field, or around {id}.
   {number}         decimal; {number:6} pads it with zeros to 6 digits
   {hex} {base32} {base36} {base58} {base62}
-                   other digits, each with a width if wanted; base32 is
+                   other digits, each with an optional width; base32 is
                    Crockford's, base58 has Bitcoin's order
   {alphabet=CHARS:11}
-                   2 to 94 characters in an order of your own, without { } :
-                   quotes and \\. Shuffled ones hide the number from people who
-                   see an id, not from those who can ask the service
+                   2 to 94 characters in any order, without { } : quotes and
+                   \\. A shuffled alphabet hides the number from people who see
+                   an id, not from people who can ask the service
   {id}             the text of uuid7, uuid4, ulid and objectid
   {date} {yyyy} {mm} {dd}
                    the day in UTC
@@ -73,12 +72,12 @@ Text forms (--text): literal text around one number field, or around {id}.
 
 Nodes read the store every few seconds: no restart is needed. Scheme, layout,
 stripe and reset are fixed: a change could produce duplicates. Rule, sequence
-start, mode, sizes, start and maximum can change. The place of a source can
-change (--source) if it is the same counter, or if the old one is stopped for
-good and --above says how far it came: at least the largest
-snowmint_numbers_highest of all nodes, since nodes hold numbers in reserve that
-a table of the old one, or its copy, may not show. The text form can change if no new text
-can equal an earlier one: another width, or another literal at its start.
+start, mode, sizes, start and maximum can change. The text form can change if no
+new text can equal an earlier one: another width, or another literal at its
+start. The place of a source can change (--source) if it is still the same
+counter, or if the old one is stopped for good and --above names its highest
+number: at least the largest snowmint_numbers_highest of all nodes, because
+nodes hold reserved numbers that the table of the old one may not show.
 
 The same in a file, for snowmint serve --namespaces-file FILE (TOML):
   [namespaces.orders]
@@ -107,7 +106,7 @@ pub(crate) struct Args {
     #[command(subcommand)]
     action: Action,
     #[command(flatten)]
-    place: Place,
+    store: StoreArgs,
     /// Print JSON, one object a line (list only)
     #[arg(long, global = true)]
     json: bool,
@@ -123,12 +122,12 @@ enum Action {
         #[command(flatten)]
         pinned: Box<Pinned>,
         #[command(flatten)]
-        safe: Box<Safe>,
-        /// Restart a dropped namespace from the beginning: it repeats ids that it gave before. First stop every node that has
-        /// not seen the drop: a node that cannot reach the store goes on giving the old numbers
+        changeable: Box<Changeable>,
+        /// Restart a dropped namespace from the beginning: it repeats earlier ids. First stop every node that has not seen the
+        /// drop: a node that cannot reach the store continues to give the old numbers
         #[arg(long)]
         start_over: bool,
-        /// Start over only if none of these nodes still serves the namespace: http://HOST:PORT,... Name all nodes that run
+        /// Start over only if none of these nodes still serves the namespace: http://HOST:PORT,... Name every running node
         #[arg(long, value_name = "URLS", value_delimiter = ',', requires = "start_over")]
         nodes: Vec<String>,
     },
@@ -137,20 +136,20 @@ enum Action {
         /// Name of the namespace
         name: NamespaceName,
         #[command(flatten)]
-        safe: Box<Safe>,
+        changeable: Box<Changeable>,
         /// Remove the text form: write plain numbers, or the text of the scheme
         #[arg(long, conflicts_with = "text")]
         plain: bool,
-        /// Where its sources are now, all of them, each with its stripe: another user, TLS or file of the same place, another
-        /// name of the same server, or with --above another server that goes on
+        /// New places of all its sources, each with its stripe: another user, TLS or file of the same place, another name of
+        /// the same server, or with --above another server that continues
         #[arg(
             long = "source",
             value_name = "SOURCE",
             conflicts_with_all = ["text", "plain", "rule", "sequence_start", "mode", "start", "maximum", "size_min", "size_max"]
         )]
         sources: Vec<String>,
-        /// For a source whose old server is stopped for good: raise the new one above this number, the highest that the old
-        /// one can have given: no less than the largest `snowmint_numbers_highest` of all nodes, whatever a table shows
+        /// Highest number that the old server of a source can have given, if it is stopped for good: the new one is raised
+        /// above it. At least the largest `snowmint_numbers_highest` of all nodes, whatever a table shows
         #[arg(long, value_name = "N", requires = "sources")]
         above: Option<u64>,
     },
@@ -172,27 +171,28 @@ pub(crate) fn run(args: &Args) -> Result<(), Failure> {
         tokio::runtime::Builder::new_current_thread().enable_all().build().map_err(Failure::runtime)?;
     runtime.block_on(async {
         match &args.action {
-            Action::Add { name, pinned, safe, start_over, nodes } => {
+            Action::Add { name, pinned, changeable, start_over, nodes } => {
                 let again = if *start_over { Again::StartOver } else { Again::GoOn };
-                let add = async |store: Arc<dyn Store>| add(&*store, name, pinned, safe, again, nodes).await;
-                args.place.change_for_nodes(add).await?.flush()
+                let add =
+                    async |store: Arc<dyn Store>| add(&*store, name, pinned, changeable, again, nodes).await;
+                args.store.change_persistent(add).await?.flush()
             }
-            Action::Set { name, safe, plain, sources, above } => {
+            Action::Set { name, changeable, plain, sources, above } => {
                 let text = if *plain { Text::Plain } else { Text::Kept };
                 let set = async |store: Arc<dyn Store>| {
                     if sources.is_empty() {
-                        set(&*store, name, safe, text).await
+                        set(&*store, name, changeable, text).await
                     } else {
                         move_sources(&*store, name, sources, *above).await
                     }
                 };
-                args.place.change(set).await?.flush()
+                args.store.change(set).await?.flush()
             }
             Action::Drop { name } => {
                 let drop = async |store: Arc<dyn Store>| drop_one(&*store, name).await;
-                args.place.change(drop).await?.flush()
+                args.store.change(drop).await?.flush()
             }
-            Action::List => list(&*args.place.open_to_read().await?, args.json).await,
+            Action::List => list(&*args.store.open_read_only().await?, args.json).await,
         }
     })
 }
@@ -201,15 +201,15 @@ async fn add(
     store: &dyn Store,
     name: &NamespaceName,
     pinned: &Pinned,
-    safe: &Safe,
+    changeable: &Changeable,
     again: Again,
     nodes: &[String],
 ) -> Result<Output, Failure> {
     let before = find(store, name).await?;
     let definition = match (pinned.scheme(), &before) {
-        (Some(scheme), _) => pinned.define(scheme, safe).map_err(refused)?,
+        (Some(scheme), _) => pinned.define(scheme, changeable).map_err(Failure::usage)?,
         (None, Some(before)) if !pinned.is_given() => {
-            safe.change(&before.definition, Text::Kept).map_err(refused)?
+            changeable.change(&before.definition, Text::Kept).map_err(Failure::usage)?
         }
         (None, Some(_)) => {
             let why = format!(
@@ -219,7 +219,7 @@ async fn add(
             return Err(Failure::flag("--scheme", why));
         }
         (None, None) => {
-            let segment = if safe.is_of_segment() || pinned.is_of_segment() {
+            let segment = if changeable.is_of_segment() || pinned.is_of_segment() {
                 "; --stripe, --source, --reset, --mode, --start, --maximum, --size-min and --size-max belong to segment"
             } else {
                 ""
@@ -232,14 +232,14 @@ async fn add(
     };
     let found = sources::check(name, &definition, before.as_ref().filter(|_| again == Again::GoOn)).await?;
     check_mode(store, &definition)?;
-    // One that was not dropped is refused below.
+    // A namespace that was not dropped is rejected below.
     if before.as_ref().is_none_or(|before| before.dropped_unix_ms.is_some()) {
         nobody_serves(name, nodes).await?;
     }
     let record = registry::add(store, name, &definition, again).await.map_err(|error| match error {
         NamespaceError::Mismatch(error) => Failure::usage(format!(
-            "{error}; --start-over repeats ids, and is safe from duplicates among new ones only once every node has seen the \
-             drop or is stopped: see `snowmint ns add --help`"
+            "{error}; --start-over repeats earlier ids, and new ids are unique only once every node has seen the drop or is \
+             stopped: see `snowmint ns add --help`"
         )),
         error => failed(error),
     })?;
@@ -253,11 +253,11 @@ async fn add(
     ))?;
     if before.is_some() && again == Again::StartOver {
         let others = if nodes.is_empty() { "a node" } else { "a node that is not in --nodes and" };
-        tell(
+        report(
             "warning",
             &format!(
-                "{name} starts over: it may repeat ids that it gave before. Stop every node that has not seen the drop: {others} \
-                 that cannot reach the store goes on giving the old numbers"
+                "{name} starts over: it may repeat earlier ids. Stop every node that has not seen the drop: {others} that \
+                 cannot reach the store continues to give the old numbers"
             ),
         );
     } else if let (Some(_), Some(last)) = (&before, reserved_to(store, name.as_str(), &record).await?) {
@@ -266,50 +266,57 @@ async fn add(
     Ok(out)
 }
 
-/// Checks that no node goes on with the numbers of a namespace that is to start over.
+/// Checks that no node still gives the numbers of a namespace that is to start over.
 async fn nobody_serves(name: &NamespaceName, nodes: &[String]) -> Result<(), Failure> {
     for node in nodes {
-        let metrics = node_metrics::fetch(node).await.map_err(|silence| {
-            silence.with("it may go on giving the old numbers: stop it for good, then remove it from --nodes")
+        let metrics = node_metrics::fetch(node).await.map_err(|error| {
+            error.with_advice(
+                "it may continue to give the old numbers: stop it for good, then remove it from --nodes",
+            )
         })?;
         if node_metrics::serves(&metrics, name) {
             return Err(Failure::runtime(format!(
-                "node {node} still serves {name}, so it would go on giving the old numbers: wait until it rejects {name}, or \
-                 stop it and remove it from --nodes"
+                "node {node} still serves {name}, so it would continue to give the old numbers: wait until it rejects {name}, \
+                 or stop it and remove it from --nodes"
             )));
         }
     }
     Ok(())
 }
 
-async fn set(store: &dyn Store, name: &NamespaceName, safe: &Safe, text: Text) -> Result<Output, Failure> {
-    if !safe.is_given() && text == Text::Kept {
+async fn set(
+    store: &dyn Store,
+    name: &NamespaceName,
+    changeable: &Changeable,
+    text: Text,
+) -> Result<Output, Failure> {
+    if !changeable.is_given() && text == Text::Kept {
         return Err(Failure::usage(
             "nothing to change: expected --text, --plain, --rule, --sequence-start, --mode, --start, --maximum, \
              --size-min, --size-max or --source",
         ));
     }
     if let Some(before) = find(store, name).await? {
-        check_mode(store, &safe.change(&before.definition, text).map_err(refused)?)?;
+        check_mode(store, &changeable.change(&before.definition, text).map_err(Failure::usage)?)?;
     }
-    let change = |definition: &Definition| safe.change(definition, text).map_err(Refused::Definition);
+    let change = |definition: &Definition| changeable.change(definition, text).map_err(Rejected::Definition);
     let record = registry::set(store, name, change).await.map_err(|error| match error {
-        Refused::Definition(error) => refused(error),
-        Refused::Namespace(error) => failed(error),
+        Rejected::Definition(error) => Failure::usage(error),
+        Rejected::Namespace(error) => failed(error),
     })?;
     let mut out = Output::new();
     out.line(&format!("{name} is {}", record.definition))?;
     Ok(out)
 }
 
-/// Changes where its sources are.
+/// Changes the places of its sources.
 async fn move_sources(
     store: &dyn Store,
     name: &NamespaceName,
     given: &[String],
     above: Option<u64>,
 ) -> Result<Output, Failure> {
-    // Read here and not by the flag: its error would repeat a password.
+    // Parsed here and not by the flag: an error of the flag would repeat a password.
     let wanted: Result<Vec<CounterSource>, _> = given.iter().map(|source| source.parse()).collect();
     let wanted = wanted.map_err(|error| Failure::flag("--source", error))?;
     let mut compared = Vec::new();
@@ -339,14 +346,14 @@ async fn drop_one(store: &dyn Store, name: &NamespaceName) -> Result<Output, Fai
     Ok(out)
 }
 
-/// The record of a namespace, dropped or not.
+/// Returns the record of a namespace, dropped or not.
 async fn find(store: &dyn Store, name: &NamespaceName) -> Result<Option<NamespaceRecord>, Failure> {
     let listed = registry::list(store).await.map_err(Failure::runtime)?;
     let found = listed.into_iter().find(|(it, _)| it == name.as_str());
     Ok(found.and_then(|(_, record)| record.ok()))
 }
 
-/// Looks whether numbers may come straight from the store.
+/// Checks that the store allows the mode `direct`.
 fn check_mode(store: &dyn Store, definition: &Definition) -> Result<(), Failure> {
     let Scheme::Segment(segment) = &definition.scheme else { return Ok(()) };
     match (segment.mode, &segment.source) {
@@ -358,21 +365,16 @@ fn check_mode(store: &dyn Store, definition: &Definition) -> Result<(), Failure>
     }
 }
 
-/// Why a change is not made.
-enum Refused {
+/// Why a change is rejected.
+enum Rejected {
     Definition(DefinitionError),
     Namespace(NamespaceError),
 }
 
-impl From<NamespaceError> for Refused {
+impl From<NamespaceError> for Rejected {
     fn from(error: NamespaceError) -> Self {
         Self::Namespace(error)
     }
-}
-
-/// Settings in the words of flags.
-fn refused(error: DefinitionError) -> Failure {
-    Failure::usage(error)
 }
 
 fn failed(error: NamespaceError) -> Failure {
@@ -382,25 +384,25 @@ fn failed(error: NamespaceError) -> Failure {
     }
 }
 
-/// What `add` and `set` both take.
+/// The settings of a namespace that can change: flags of `add` and `set`.
 #[derive(Debug, Default, clap::Args)]
-struct Safe {
+struct Changeable {
     /// Write ids in this form: literal text around {number}, {number:6}, {hex}, {base32}, {base36}, {base58}, {base62},
     /// {alphabet=CHARS}, or {id} (of uuid7, uuid4, ulid, objectid), with {date}, {yyyy}, {mm}, {dd}
     #[arg(long, value_name = "TEMPLATE")]
     text: Option<TextForm>,
-    /// Rule for a clock that goes back (snowflake); without it the rule of the service
+    /// Rule for a clock that goes back (snowflake); default: the rule of the service
     #[arg(long, value_name = "RULE")]
     rule: Option<Rule>,
     /// Start of the sequence in each new tick (snowflake): zero, random, random(N) or rolling (see `snowmint serve
-    /// --help`). Do not use zero if ids are rare and `id % n` picks a shard. Without it the start of the service
+    /// --help`). Do not use zero if ids are rare and `id % n` picks a shard. Default: the start of the service
     #[arg(long, value_name = "START")]
     sequence_start: Option<Start>,
     /// Mode (segment): cached (from memory: fast, increasing on each node) or direct (from the store each time:
     /// increasing over all nodes)
     #[arg(long, value_name = "MODE")]
     mode: Option<ModeWord>,
-    /// Smallest number (segment); raises a counter that is below it
+    /// Smallest number (segment); raises a counter below it
     #[arg(long, value_name = "N")]
     start: Option<u64>,
     /// Largest number (segment)
@@ -414,7 +416,7 @@ struct Safe {
     size_max: Option<u64>,
 }
 
-/// What makes a namespace what it is, and cannot be changed afterwards.
+/// The settings of a namespace that are fixed once it exists.
 #[derive(Debug, Default, clap::Args)]
 struct Pinned {
     /// Scheme: snowflake (implied by --layout), segment, uuid7, uuid4, ulid or objectid
@@ -426,8 +428,8 @@ struct Pinned {
     /// Stripe (segment, in the store of the service): only numbers that are I modulo N, such as 1/2
     #[arg(long, value_name = "I/N")]
     stripe: Option<Stripe>,
-    /// Of segment: where numbers are reserved instead of the store of the service: the stripe and the URL of a store, or
-    /// the URL of a counter of another system; once for each
+    /// Source of numbers (segment) instead of the store of the service: a stripe and the URL of a store, or the URL of a
+    /// counter of another system; once for each source
     #[arg(long = "source", value_name = "SOURCE")]
     sources: Vec<String>,
     /// Reset period (segment): daily, monthly or yearly, in UTC. The text form must contain the date
@@ -436,12 +438,12 @@ struct Pinned {
 }
 
 impl Pinned {
-    /// The scheme that was given, or the only one that has a layout if that was given.
+    /// Returns the scheme; `--layout` implies snowflake.
     fn scheme(&self) -> Option<&str> {
         self.scheme.as_deref().or_else(|| self.layout.map(|_| "snowflake"))
     }
 
-    /// Whether anything was given.
+    /// Returns whether any of the flags is set.
     const fn is_given(&self) -> bool {
         self.scheme.is_some()
             || self.layout.is_some()
@@ -450,14 +452,14 @@ impl Pinned {
             || self.reset.is_some()
     }
 
-    /// Whether something of segments was given.
+    /// Returns whether a flag of segments is set.
     const fn is_of_segment(&self) -> bool {
         self.stripe.is_some() || !self.sources.is_empty() || self.reset.is_some()
     }
 
-    /// The definition of a namespace of `scheme`.
-    fn define(&self, scheme: &str, safe: &Safe) -> Result<Definition, DefinitionError> {
-        // Read here and not by the flag: its error would repeat a password.
+    /// Returns the definition of a namespace of `scheme`.
+    fn define(&self, scheme: &str, changeable: &Changeable) -> Result<Definition, DefinitionError> {
+        // Parsed here and not by the flag: an error of the flag would repeat a password.
         let sources: Result<Vec<CounterSource>, _> =
             self.sources.iter().map(|source| source.parse()).collect();
         let sources = sources.map_err(|error| DefinitionError::Sources(format!("--source: {error}")))?;
@@ -469,12 +471,12 @@ impl Pinned {
             reset: self.reset,
             ..Fields::default()
         };
-        safe.over(fields).define(&Layout::TWITTER)
+        changeable.over(fields).define(&Layout::TWITTER)
     }
 }
 
-impl Safe {
-    /// Whether anything was given.
+impl Changeable {
+    /// Returns whether any of the flags is set.
     const fn is_given(&self) -> bool {
         self.text.is_some()
             || self.rule.is_some()
@@ -486,7 +488,7 @@ impl Safe {
             || self.size_max.is_some()
     }
 
-    /// Whether something of segments was given.
+    /// Returns whether a flag of segments is set.
     const fn is_of_segment(&self) -> bool {
         self.mode.is_some()
             || self.start.is_some()
@@ -495,7 +497,7 @@ impl Safe {
             || self.size_max.is_some()
     }
 
-    /// A definition with what was given instead of what it has.
+    /// Returns a definition with these settings in place of its own.
     fn change(&self, definition: &Definition, text: Text) -> Result<Definition, DefinitionError> {
         let mut fields = self.over(Fields::from(definition));
         if text == Text::Plain {
@@ -519,7 +521,7 @@ impl Safe {
     }
 }
 
-/// What becomes of a text form that nobody gave another for.
+/// What happens to the text form without `--text`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Text {
     Kept,
@@ -605,7 +607,7 @@ impl Row {
     }
 }
 
-/// The greatest number reserved in this store so far; `None` where numbers are elsewhere, or restart.
+/// Returns the highest number reserved in this store; `None` if numbers come from elsewhere, or restart.
 async fn reserved_to(
     store: &dyn Store,
     name: &str,
@@ -632,7 +634,7 @@ mod tests {
     use snowmint_store::{Expected, MemoryStore};
 
     #[tokio::test]
-    async fn numbers_are_told_by_their_stripe() {
+    async fn reserved_numbers_follow_the_stripe() {
         let store = MemoryStore::new();
         let key = Key::new("segments/a").unwrap();
         let record =

@@ -1,4 +1,4 @@
-//! `snowmint serve`: the service in one process, from its flags to its last released lease.
+//! `snowmint serve`: runs the service, from its flags to the release of its lease.
 //!
 //! ```text
 //! flags ─▶ checked plan ─▶ store, pins ─▶ ports ─▶ lease ─▶ serve ─▶ signal ─▶ drain ─▶ release
@@ -35,28 +35,28 @@ use crate::{connect, human};
 use config::Plan;
 use without_store::LateStore;
 
-/// Threads that serve requests. More than two gain nothing for what one node is asked, and each costs memory.
+/// Threads that serve requests. More than two gain nothing at the load of one node, and each costs memory.
 const THREADS: usize = 2;
-/// Tasks that a busy thread runs before it looks which sockets are ready. With 61, as tokio has it, a client waits for 61 turns of
-/// greedy ones.
-const TASKS_BETWEEN_LOOKS: u32 = 8;
-/// Between tries to reach a store that is not there at the start.
+/// Tasks that a busy thread runs before it polls its sockets. With 61, the default of tokio, a client waits for 61 turns of
+/// greedy clients.
+const TASKS_PER_POLL: u32 = 8;
+/// Shortest and longest wait between attempts to reach the store at the start.
 const FIRST_WAIT: Duration = Duration::from_millis(200);
 const LONGEST_WAIT: Duration = Duration::from_secs(5);
-/// Between two log lines about a store that is not there, once the waits are the longest.
-const SAY_AGAIN: Duration = Duration::from_mins(1);
-/// How long the store may take to note that the lease is given back.
+/// Time between two log lines about an unreachable store, once the waits are the longest.
+const LOG_EVERY: Duration = Duration::from_mins(1);
+/// How long to wait for the store to record that the lease is given back.
 const RELEASE_PATIENCE: Duration = Duration::from_secs(3);
 
-/// Serves until it is stopped; a failure is told in the form of the log.
+/// Serves until it is stopped. Reports a failure in the format of the log.
 pub(crate) fn start(args: Args) -> Result<(), Failure> {
     let format = args.log_format;
-    run(args).map_err(|failure| format.tell(failure))
+    run(args).map_err(|failure| format.report(failure))
 }
 
-/// What the flags were refused for, in the form that the log would have had.
-pub(crate) fn told_as_logged(outcome: Result<(), Failure>) -> Result<(), Failure> {
-    outcome.map_err(|failure| logging::asked_for().tell(failure))
+/// Reports invalid flags in the format that the log would have had.
+pub(crate) fn report_in_log_format(outcome: Result<(), Failure>) -> Result<(), Failure> {
+    outcome.map_err(|failure| logging::requested_format().report(failure))
 }
 
 fn run(args: Args) -> Result<(), Failure> {
@@ -65,17 +65,17 @@ fn run(args: Args) -> Result<(), Failure> {
     for warning in &plan.warnings {
         tracing::warn!("{warning}");
     }
-    // Leases, segments and the store live on this thread alone: no load of requests keeps a lease from being renewed.
+    // Leases, segments and the store have a thread of their own: no load of requests delays the renewal of a lease.
     let control = Builder::new_current_thread().enable_all().build().map_err(Failure::runtime)?;
     let serving = Builder::new_multi_thread()
         .worker_threads(THREADS)
-        .event_interval(TASKS_BETWEEN_LOOKS)
+        .event_interval(TASKS_PER_POLL)
         .thread_name("serve")
         .enable_all()
         .build();
     let serving = serving.map_err(Failure::runtime)?;
     let outcome = control.block_on(until_stopped(&plan, serving.handle()));
-    // What is still running has nothing left to do for anybody.
+    // Nobody waits for the tasks that still run.
     serving.shutdown_background();
     control.shutdown_background();
     outcome
@@ -115,13 +115,13 @@ async fn until_stopped(plan: &Plan, serving: &Handle) -> Result<(), Failure> {
     let sync = sync(plan, &mint, prepared.store, prepared.holder, clock, prepared.saved);
     let late = prepared.late;
     let service = Service { keepers, mint: Arc::clone(&mint), sync, settings, late };
-    // Boxed, as is the one inside it: it lives once and long, and need not be moved about.
+    // Boxed, because it is large and lives until the end.
     let outcome = Box::pin(serve(plan, &stop, service, listeners, &shown, serving)).await;
     mint.release(RELEASE_PATIENCE).await;
     outcome
 }
 
-/// What serves.
+/// The parts of a running service.
 struct Service {
     keepers: Keepers,
     mint: Arc<Mint>,
@@ -130,23 +130,23 @@ struct Service {
     late: Option<Arc<LateStore>>,
 }
 
-/// What is there before a lease is sought.
+/// The parts that are ready before the node seeks a lease.
 struct Prepared {
     store: Arc<dyn Store>,
-    /// The same, where it is not opened yet.
+    /// The same store, if it is not reachable yet.
     late: Option<Arc<LateStore>>,
     saved: Option<SavedLeases>,
     ports: Ports,
     holder: Holder,
 }
 
-/// The ports, and where they are.
+/// The open ports and their addresses.
 struct Ports {
     listeners: Listeners,
     shown: Shown,
 }
 
-/// Addresses for people: what was bound, or `off`.
+/// The bound addresses for the log, or `off`.
 struct Shown {
     http: String,
     resp: String,
@@ -156,12 +156,15 @@ async fn prepare(plan: &Plan, serving: &Handle) -> Result<Prepared, Failure> {
     let saved = plan.start_without_store.then(|| without_store::open_saved(plan)).transpose()?;
     let opened = match &saved {
         Some(saved) if without_store::is_usable(plan, saved) => open_soon(plan).await?,
-        _ => Some(reached(|| open_and_pin(plan), "no ids until it is").await?),
+        _ => Some(
+            retry("store unavailable; retrying: no ids until it answers", async || open_and_pin(plan).await)
+                .await?,
+        ),
     };
     let (store, late) = if let Some(store) = opened {
         (store, None)
     } else {
-        let late = Arc::new(LateStore::new(without_store::shown(&plan.store)));
+        let late = Arc::new(LateStore::new(connect::without_credentials(&plan.store)));
         (Arc::clone(&late) as Arc<dyn Store>, Some(late))
     };
     let listeners = Listeners {
@@ -173,83 +176,80 @@ async fn prepare(plan: &Plan, serving: &Handle) -> Result<Prepared, Failure> {
     Ok(Prepared { store, late, saved, ports: Ports { listeners, shown }, holder })
 }
 
-/// Why the store cannot be used yet, or at all.
-enum NotYet {
-    /// It is busy or down: it may be there in a moment.
-    Later(String),
-    Never(Failure),
+/// Why an attempt to use the store failed.
+enum Attempt {
+    /// The store is busy or down: retry.
+    Retry(String),
+    Failed(Failure),
 }
 
-async fn open_and_pin(plan: &Plan) -> Result<Arc<dyn Store>, NotYet> {
+async fn open_and_pin(plan: &Plan) -> Result<Arc<dyn Store>, Attempt> {
     let store = open(plan).await?;
     pin(plan, &*store).await?;
     Ok(store)
 }
 
-async fn open(plan: &Plan) -> Result<Arc<dyn Store>, NotYet> {
+async fn open(plan: &Plan) -> Result<Arc<dyn Store>, Attempt> {
     let store = snowmint_store::open(&plan.store).await.map_err(|error| match error {
-        OpenError::Store(error) if error.is_temporary() => NotYet::Later(error.to_string()),
-        error => NotYet::Never(connect::open_failure(error)),
+        OpenError::Store(error) if error.is_temporary() => Attempt::Retry(error.to_string()),
+        error => Attempt::Failed(connect::open_failure(error)),
     })?;
     KeeperConfig::check_window(plan.window, store.may_lose())
-        .map_err(|error| NotYet::Never(Failure::flag("--window", error)))?;
+        .map_err(|error| Attempt::Failed(Failure::flag("--window", error)))?;
     Ok(store)
 }
 
-async fn pin(plan: &Plan, store: &dyn Store) -> Result<(), NotYet> {
+async fn pin(plan: &Plan, store: &dyn Store) -> Result<(), Attempt> {
     plan.namespaces.pin(store).await.map_err(|error| match error {
         NamespaceConfigError::Namespace(NamespaceError::Store(error)) if error.is_temporary() => {
-            NotYet::Later(error.to_string())
+            Attempt::Retry(error.to_string())
         }
         NamespaceConfigError::Namespace(NamespaceError::Store(_) | NamespaceError::Unreadable { .. }) => {
-            NotYet::Never(Failure::runtime(error))
+            Attempt::Failed(Failure::runtime(error))
         }
-        error => NotYet::Never(Failure::usage(error)),
+        error => Attempt::Failed(Failure::usage(error)),
     })
 }
 
-/// The store if it is there within a moment, and as long again as what is pinned there takes to settle.
+/// Opens the store and pins the namespaces if that succeeds within a moment, plus the time that pinning takes to settle.
 async fn open_soon(plan: &Plan) -> Result<Option<Arc<dyn Store>>, Failure> {
     let opened = async {
         let opening = tokio::time::timeout(connect::MOMENT, open(plan)).await;
-        let store = opening.unwrap_or_else(|_| Err(NotYet::Later("no answer in time".to_owned())))?;
+        let store = opening.unwrap_or_else(|_| Err(Attempt::Retry("no answer in time".to_owned())))?;
         let settled = connect::MOMENT + 2 * store.may_lose();
         let pinning = tokio::time::timeout(settled, pin(plan, &*store)).await;
-        pinning.unwrap_or_else(|_| Err(NotYet::Later("no answer in time".to_owned())))?;
+        pinning.unwrap_or_else(|_| Err(Attempt::Retry("no answer in time".to_owned())))?;
         Ok(store)
     };
     match opened.await {
         Ok(store) => Ok(Some(store)),
-        Err(NotYet::Never(failure)) => Err(failure),
-        Err(NotYet::Later(_)) => Ok(None),
+        Err(Attempt::Failed(failure)) => Err(failure),
+        Err(Attempt::Retry(_)) => Ok(None),
     }
 }
 
-/// Tries until the store is there, after longer and longer waits, and says so.
-async fn reached<T, F: Future<Output = Result<T, NotYet>>>(
-    attempt: impl Fn() -> F,
-    meanwhile: &str,
-) -> Result<T, Failure> {
+/// Retries an attempt, with growing waits, until it succeeds or fails for good. Logs `problem` meanwhile.
+async fn retry<T>(problem: &str, mut attempt: impl AsyncFnMut() -> Result<T, Attempt>) -> Result<T, Failure> {
     let mut wait = FIRST_WAIT;
-    let mut unsaid = Duration::ZERO;
+    let mut since_log = Duration::ZERO;
     loop {
         match attempt().await {
-            Ok(reached) => return Ok(reached),
-            Err(NotYet::Never(failure)) => return Err(failure),
-            Err(NotYet::Later(error)) => {
-                if wait < LONGEST_WAIT || unsaid >= SAY_AGAIN {
-                    tracing::warn!(%error, next_try_in = ?wait, "the store is not there yet: {meanwhile}");
-                    unsaid = Duration::ZERO;
+            Ok(done) => return Ok(done),
+            Err(Attempt::Failed(failure)) => return Err(failure),
+            Err(Attempt::Retry(error)) => {
+                if wait < LONGEST_WAIT || since_log >= LOG_EVERY {
+                    tracing::warn!(%error, next_try_in = ?wait, "{problem}");
+                    since_log = Duration::ZERO;
                 }
                 tokio::time::sleep(wait).await;
-                unsaid += wait;
+                since_log += wait;
                 wait = (wait * 2).min(LONGEST_WAIT);
             }
         }
     }
 }
 
-/// Opens a port on the threads that serve it, so that they alone wait for its clients.
+/// Opens a port on the threads that serve it.
 async fn open_port(
     listen: &Listen,
     flag: &'static str,
@@ -271,15 +271,14 @@ fn address(listener: Option<&TcpListener>) -> String {
         .map_or_else(|| "off".to_owned(), |address| address.to_string())
 }
 
-/// The host and the port that tells apart the nodes on it.
+/// Returns the default name of a node: its host and port.
 fn holder_of(listeners: &Listeners) -> Holder {
     let port = listeners.http.as_ref().or(listeners.resp.as_ref());
     let port = port.and_then(|listener| listener.local_addr().ok()).map(|address| address.port());
     Holder::of_this_host(&port.unwrap_or_default().to_string())
 }
 
-/// Serves from the moment a lease is held, or from when waiting for it takes longer than a moment: then it is
-/// better to answer that there is no lease than not to answer.
+/// Serves as soon as the node holds a lease, or after a moment without one: then an error is a better answer than none.
 async fn serve(
     plan: &Plan,
     stop: &Stop,
@@ -293,7 +292,7 @@ async fn serve(
     tokio::select! {
         biased;
         () = stop.asked() => return Ok(()),
-        () = first_look(&mut sync, late.as_deref()) => {}
+        looked = first_look(&mut sync, late.as_deref()) => looked?,
     }
     let mut announced = pin!(announce_lease(plan, &keepers, shown));
     let soon = tokio::time::Instant::now() + connect::MOMENT;
@@ -302,21 +301,21 @@ async fn serve(
         () = stop.asked() => return Ok(()),
         early = tokio::time::timeout_at(soon, announced.as_mut()) => early.ok().transpose()?,
     };
-    // Sources that answer at once are served from the first request on; none is waited for longer.
+    // Sources that answer at once are served from the first request; no source delays the start.
     let _ = tokio::time::timeout_at(soon, sync.wait_until_opened()).await;
     if early.is_none() {
         tracing::info!(
             http = shown.http,
             resp = shown.resp,
             version = env!("CARGO_PKG_VERSION"),
-            store = without_store::shown(&plan.store),
+            store = connect::without_credentials(&plan.store),
             reach = StoreReach::of_url(&plan.store).to_string(),
-            "listening; ids are refused until a lease is held"
+            "listening; ids are rejected until this node holds a lease"
         );
     }
     let (end, ends) = oneshot::channel::<()>();
     let ends = async {
-        // Dropped without a word, it means the same.
+        // If the sender is dropped, it means the same.
         let _ = ends.await;
     };
     let served = serving.spawn(snowmint_server::serve(mint, listeners, settings, ends));
@@ -332,7 +331,7 @@ async fn serve(
         tokio::select! {
             biased;
             ended = stopped => ended,
-            failure = reach_late(plan, late.as_deref()) => Err(failure),
+            failure = open_late_store(plan, late.as_deref()) => Err(failure),
         }
     };
     // Its receiver is gone only if serving has ended already.
@@ -353,10 +352,11 @@ async fn unless_stopped(
     }
 }
 
-/// Opens a store that was not waited for. Returns only if that can never be.
-async fn reach_late(plan: &Plan, late: Option<&LateStore>) -> Failure {
+/// Opens the store in the background. Returns only if that fails for good.
+async fn open_late_store(plan: &Plan, late: Option<&LateStore>) -> Failure {
     if let Some(late) = late {
-        match reached(|| open_and_pin(plan), "ids end with the saved lease, unless it is before").await {
+        let problem = "store unavailable; retrying: ids end with the saved lease unless it answers first";
+        match retry(problem, async || open_and_pin(plan).await).await {
             Ok(store) => late.arrive(store),
             Err(failure) => return failure,
         }
@@ -365,7 +365,7 @@ async fn reach_late(plan: &Plan, late: Option<&LateStore>) -> Failure {
 }
 
 async fn announce_lease(plan: &Plan, keepers: &Keepers, shown: &Shown) -> Result<(), Failure> {
-    // A store that may lose writes makes every start wait that long: no warning yet.
+    // With a store that may lose writes, every start waits that long: this is no warning yet.
     let waited = connect::wait_for_lease(keepers, |waited, why| {
         if waited <= connect::MOMENT {
             tracing::info!("no lease yet: {why}");
@@ -383,14 +383,14 @@ async fn announce_lease(plan: &Plan, keepers: &Keepers, shown: &Shown) -> Result
         layout = %plan.layout,
         ends = human::date(plan.layout.ends_at_unix_ms()),
         version = env!("CARGO_PKG_VERSION"),
-        store = without_store::shown(&plan.store),
+        store = connect::without_credentials(&plan.store),
         reach = StoreReach::of_url(&plan.store).to_string(),
         "ready: ids are served"
     );
     Ok(())
 }
 
-/// What keeps the mint in step with flags, file and store.
+/// Builds the task that keeps the mint in step with the flags, the file and the store.
 fn sync(
     plan: &Plan,
     mint: &Arc<Mint>,
@@ -404,8 +404,8 @@ fn sync(
     let (leases, lease_clock) = (Arc::clone(&store), clock.clone());
     let open_source = move |layout: Layout, rule: Rule, start: Start| {
         let pool = Pool::new(layout, datacenter_in(&layout, datacenter));
-        // In the pool of the service's own layout its name already holds a worker.
-        let holder = if layout == own { beside(&holder, rule, start)? } else { holder.clone() };
+        // In the pool of the service's own layout, its name already holds a worker.
+        let holder = if layout == own { second_holder(&holder, rule, start)? } else { holder.clone() };
         let config = KeeperConfig::new(pool, holder)
             .window(window)
             .max_skew(max_skew)
@@ -430,33 +430,29 @@ fn sync(
     NamespaceSync::new(Arc::clone(mint), plan.namespaces.clone(), options)
 }
 
-/// The datacenter of the service, where a layout has one.
+/// Returns the datacenter of the service if the layout has one.
 fn datacenter_in(layout: &Layout, datacenter: DatacenterId) -> DatacenterId {
     if layout.width(Field::Datacenter) > 0 { datacenter } else { DatacenterId(0) }
 }
 
-/// The name under which another worker of the same pool is held, the same after each start.
-fn beside(holder: &Holder, rule: Rule, start: Start) -> Result<Holder, String> {
+/// Returns the name that holds another worker of the same pool. It is the same after each start.
+fn second_holder(holder: &Holder, rule: Rule, start: Start) -> Result<Holder, String> {
     let name = format!("{holder}~{rule}~{start}").replace(' ', "-");
     Holder::new(name).map_err(|error| error.to_string())
 }
 
-/// Looks until the store has answered once, so that no namespace is refused that is there; without it, serves what
-/// was told.
-async fn first_look(sync: &mut NamespaceSync, late: Option<&LateStore>) {
+/// Waits until the store has listed its namespaces, so that none of them is rejected; without a store, serves those of the flags
+/// and the file.
+async fn first_look(sync: &mut NamespaceSync, late: Option<&LateStore>) -> Result<(), Failure> {
     if late.is_some() {
         sync.serve_without_store().await;
-        return;
+        return Ok(());
     }
-    let mut wait = FIRST_WAIT;
-    while let Err(error) = sync.refresh().await {
-        tracing::warn!(%error, next_try_in = ?wait, "the namespaces are not known yet: no ids until they are");
-        tokio::time::sleep(wait).await;
-        wait = (wait * 2).min(LONGEST_WAIT);
-    }
+    let problem = "namespaces unavailable; retrying: no ids until the store answers";
+    retry(problem, async || sync.refresh().await.map_err(|error| Attempt::Retry(error.to_string()))).await
 }
 
-/// Notified by each SIGHUP.
+/// Returns a notification that fires at each SIGHUP.
 #[cfg(unix)]
 fn reload_on_hangup() -> io::Result<Arc<Notify>> {
     use tokio::signal::unix::{SignalKind, signal};
@@ -472,19 +468,19 @@ fn reload_on_hangup() -> io::Result<Arc<Notify>> {
     Ok(reload)
 }
 
-/// Nothing asks for it where there are no signals.
+/// Never fires: this system has no SIGHUP.
 #[cfg(not(unix))]
 fn reload_on_hangup() -> io::Result<Arc<Notify>> {
     Ok(Arc::new(Notify::new()))
 }
 
-/// Takes all the open files that the system lets this process have, and no more connections than fit into them.
+/// Raises the limit of open files as far as the system allows, and lowers the connection limit to fit it.
 #[cfg(unix)]
 fn raise_open_files(settings: &mut Settings) {
     use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 
     let Rlimit { current, maximum } = getrlimit(Resource::Nofile);
-    // Some systems name no hard limit and have one: what was there goes on.
+    // Some systems report no hard limit but have one: then the current limit stays.
     let raised = setrlimit(Resource::Nofile, Rlimit { current: maximum, maximum });
     if let Err(error) = raised {
         tracing::debug!(%error, "cannot raise the limit of open files");
@@ -496,36 +492,36 @@ fn raise_open_files(settings: &mut Settings) {
             asked,
             max_connections = settings.max_connections,
             open_files = limit,
-            "connection limit lowered to the open files that the system allows: raise them (ulimit -n, LimitNOFILE=), or \
-             lower --max-connections"
+            "connection limit lowered to fit the limit of open files: raise that (ulimit -n, LimitNOFILE=), or lower \
+             --max-connections"
         );
     }
 }
 
-/// Nothing to ask for.
+/// Does nothing: this system has no such limit.
 #[cfg(not(unix))]
 fn raise_open_files(_: &mut Settings) {}
 
-/// Hears of the signals that ask a process to end.
+/// Listens to the signals that stop the process: the first one stops it in order, the second one at once.
 struct Stop(watch::Receiver<bool>);
 
 impl Stop {
-    /// Listens from here on; before, a signal ends the process.
+    /// Starts listening. Before, a signal kills the process.
     fn listen() -> io::Result<Self> {
         let mut signals = Signals::listen()?;
         let (asked, stop) = watch::channel(false);
         tokio::spawn(async move {
             let first = signals.next().await;
-            tracing::info!("{first}: ending; a second signal ends at once");
+            tracing::info!("{first}: shutting down; a second signal exits at once");
             asked.send_replace(true);
             let second = signals.next().await;
-            tracing::warn!("{second}: ended at once; the lease runs out by itself");
+            tracing::warn!("{second}: exiting at once; the lease expires by itself");
             std::process::exit(1);
         });
         Ok(Self(stop))
     }
 
-    /// Returns once a signal has come.
+    /// Waits for the first signal.
     async fn asked(&self) {
         // The sender lives as long as the process.
         let _ = self.0.clone().wait_for(|asked| *asked).await;
@@ -542,9 +538,9 @@ struct Signals {
 impl Signals {
     fn listen() -> io::Result<Self> {
         use tokio::signal::unix::{SignalKind, signal};
-        // Nobody means the end by these, and the system would take them for it. A handler stays, heard or not.
-        for harmless in [SignalKind::hangup(), SignalKind::user_defined1(), SignalKind::user_defined2()] {
-            drop(signal(harmless)?);
+        // Without a handler, the system would kill the process at these. A handler stays installed after its drop.
+        for ignored in [SignalKind::hangup(), SignalKind::user_defined1(), SignalKind::user_defined2()] {
+            drop(signal(ignored)?);
         }
         Ok(Self { terminate: signal(SignalKind::terminate())?, interrupt: signal(SignalKind::interrupt())? })
     }
@@ -567,7 +563,7 @@ impl Signals {
     }
 
     async fn next(&mut self) -> &'static str {
-        // Without a handler the system's own ends the process, which is what was asked for.
+        // If no handler can be installed, the system ends the process, as requested.
         let _ = tokio::signal::ctrl_c().await;
         "Ctrl-C"
     }

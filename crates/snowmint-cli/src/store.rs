@@ -1,4 +1,7 @@
-//! `snowmint store`: `init` makes what a store needs, `recover` makes one that was restored safe to use.
+//! `snowmint store`: `init` prepares a store; `recover` makes a restored store safe to use.
+//!
+//! A recovery raises counters above every number that may have been used since the backup, and leases beyond every
+//! instant that may still be used.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::num::NonZeroU64;
@@ -17,18 +20,18 @@ use snowmint_store::{
     Counter as _, Expected, Key, MAX_NUMBER, Store, StoreCounter, StoreErrorKind, Swap, Versioned,
 };
 
-use crate::connect::{self, Place, random_tag, warn_of_skipped};
-use crate::error::{Failure, tell};
+use crate::connect::{self, StoreArgs, random_tag, warn_of_skipped};
+use crate::error::{Failure, report};
 use crate::flags;
 use crate::human::{Output, thousands};
-use crate::node_metrics::{self, Received, Told};
+use crate::node_metrics::{self, NodeReports, Received};
 
 const INIT_EXAMPLES: &str = "\
 Examples:
   snowmint store init --store postgres://mint@db.internal/ids --dry-run
-      Prints the table for a DBA. Connects to nothing.
+      Prints the table for a DBA, without connecting.
   snowmint store init --store postgres://mint@db.internal/ids
-      Creates it. Not needed if the user may create tables: the first node does.
+      Creates it. If the user may create tables, the first node does so itself.
 
 Stores: sqlite:PATH, redis://HOST, postgres://USER@HOST/DB, mysql://USER@HOST/DB,
 etcd://H1,H2,H3, zookeeper://H1,H2,H3/PATH, kubernetes:NAMESPACE, memory:.
@@ -48,7 +51,7 @@ enum Action {
     #[command(after_long_help = INIT_EXAMPLES, after_help = "See --help for examples.")]
     Init {
         #[command(flatten)]
-        place: Place,
+        store: StoreArgs,
         /// Print them without connecting
         #[arg(long)]
         dry_run: bool,
@@ -59,11 +62,11 @@ enum Action {
 }
 
 pub(crate) fn run(args: &Args) -> Result<(), Failure> {
-    let (place, dry_run) = match &args.action {
-        Action::Init { place, dry_run } => (place, dry_run),
+    let (store, dry_run) = match &args.action {
+        Action::Init { store, dry_run } => (store, dry_run),
         Action::Recover(args) => return run_recover(args),
     };
-    let url = place.url();
+    let url = store.url();
     let mut out = Output::new();
     if *dry_run {
         let schema = snowmint_store::schema(&url).map_err(|error| Failure::flag("--store", error))?;
@@ -73,7 +76,7 @@ pub(crate) fn run(args: &Args) -> Result<(), Failure> {
     let runtime =
         tokio::runtime::Builder::new_current_thread().enable_all().build().map_err(Failure::runtime)?;
     let described = runtime.block_on(async {
-        place.check()?;
+        store.check()?;
         let store = connect::open(&url).await?;
         // Some stores make what they need with the first call.
         store.list("namespaces/").await.map_err(Failure::runtime)?;
@@ -85,59 +88,60 @@ pub(crate) fn run(args: &Args) -> Result<(), Failure> {
 
 const RECOVER_EXAMPLES: &str = "\
 Run it after a restore and before any node reaches the store; see \"Restore a
-store\" in docs/operations.md for the whole procedure. It prints what it would
-change, and changes it with --yes.
+store\" in docs/operations.md for the whole procedure. It prints the plan;
+--yes carries it out.
 
-Counters go above every number that may have been given since the backup. Say
-one of these, or several:
-  --nodes      the nodes still run: each reports the highest number it
-               received from each counter, also for the next reset period
-               and of dropped namespaces. A stopped node reports nothing:
-               use --add too.
+Counters are raised above every number that may have been used since the
+backup. Set one or several of these:
+  --nodes      for nodes that still run: each reports the highest number it
+               received from each counter, including the next reset period
+               and dropped namespaces. A stopped node reports nothing: add
+               --add for it.
   --numbers-at-least orders=1200000
-               the highest number in your own tables, also of a namespace
+               the highest number in your own tables, also for a namespace
                that is newer than the backup
-  --add N      N more for every counter, above all that is known: more than a
-               backup interval takes
-  --add 0      no more than that
+  --add N      raise every counter by N beyond all of the above: choose more
+               than the nodes use in one backup interval
+  --add 0      raise no further
 
-Counters that the backup lacks are created where a node or --numbers-at-least
+Counters that the backup lacks are created if a node or --numbers-at-least
 names them. A namespace that is added again then starts above them.
 
-Leases: every record gets a fresh tag and ends no sooner than now and --window;
-workers without a record get one, in every pool (a layout in a datacenter) that
-has records or that a node of --nodes uses, and in those of the namespaces. So no node takes a worker that another one
-still holds, and running nodes notice. Nodes may wait that long for a worker.
+Every lease gets a fresh tag and ends no sooner than --window from now. Workers
+without a record get one, in every pool (a layout in a datacenter) that has
+records, that a node of --nodes uses, or that a namespace uses. So no node takes
+a worker that another node still holds, and running nodes notice the recovery.
+Nodes may wait that long for a worker.
 
 Examples:
   snowmint store recover --store etcd://a,b,c --nodes http://n1:8080,http://n2:8080
   snowmint store recover --data /var/lib/snowmint --add 1000000 --window 10s --yes";
 
-/// The most workers of a pool that get a record.
-const MOST_WORKERS: u64 = 4096;
-/// How long before its begin a period may have numbers already.
+/// The largest pool whose workers without a record get one.
+const MAX_POOL: u64 = 4096;
+/// How long before its start a period may already have numbers.
 const PERIOD_AHEAD_MS: u64 = 120_000;
-/// How often a record is written anew when somebody else writes it meanwhile.
+/// How often to retry a record that somebody else keeps writing.
 const TRIES: usize = 20;
 
-/// What is known of the time since the backup.
+/// What is known about the time since the backup.
 #[derive(Debug, clap::Args)]
 struct RecoverArgs {
     #[command(flatten)]
-    place: Place,
-    /// Nodes that still run, by their HTTP addresses: http://HOST:PORT,...
+    store: StoreArgs,
+    /// HTTP addresses of nodes that still run: http://HOST:PORT,...
     #[arg(long, value_name = "URLS", value_delimiter = ',')]
     nodes: Vec<String>,
-    /// Highest number of a namespace that may have been given
+    /// Highest number of a namespace that may have been used
     #[arg(long, value_name = "NAMESPACE=NUMBER")]
     numbers_at_least: Vec<AtLeast>,
-    /// Raise every counter by this many more
+    /// Raise every counter by this number beyond that
     #[arg(long, value_name = "N")]
     add: Option<u64>,
     /// Longest lease window of any node
     #[arg(long, value_name = "TIME", default_value = "10s", value_parser = flags::window)]
     window: Duration,
-    /// Change the store instead of printing the plan
+    /// Change the store instead of only printing the plan
     #[arg(long)]
     yes: bool,
 }
@@ -165,12 +169,12 @@ impl FromStr for AtLeast {
     }
 }
 
-/// A counter, in slots as its record holds them, and what is to become of it.
+/// A counter, in the slots that its record counts, and what must become of it.
 #[derive(Debug, Default)]
 struct Counter {
-    /// None where the store has no record of it.
+    /// `None` if the store has no record of it.
     now: Option<u64>,
-    /// The numbers that it must have given.
+    /// The slots that it must have given.
     at_least: u64,
 }
 
@@ -182,40 +186,41 @@ fn run_recover(args: &RecoverArgs) -> Result<(), Failure> {
 
 async fn recover(args: &RecoverArgs) -> Result<(), Failure> {
     let (mut out, store, until_unix_ms) =
-        args.place.change(async |store| recover_in(args, store).await).await?;
+        args.store.change(async |store| recover_in(args, store).await).await?;
     if args.yes {
-        // An operator may move the file of SQLite to its place without the log beside it.
+        // An operator may move the SQLite file without the log beside it.
         store.checkpoint().await.map_err(Failure::runtime)?;
         out.line(&format!(
-            "{} may be used; no worker of a pool that is reserved above is free before {}: start no node that uses another layout \
-             or datacenter before then",
+            "{} may be used; the workers of the pools above are reserved until {}: start no node with another layout or \
+             datacenter before then",
             store.describe(),
             Utc(until_unix_ms)
         ))?;
     } else {
         out.line(
-            "nothing was changed: add --yes to change it, and keep nodes away from this store until then",
+            "nothing was changed: add --yes to carry out this plan, and keep nodes away from this store until then",
         )?;
     }
     out.flush()
 }
 
-/// Writes what is planned, or says it only: the plan, the store, and before when no worker is free.
+/// Carries out the plan, or only prints it. Returns the printed plan, the store, and the instant until which workers are
+/// reserved.
 async fn recover_in(
     args: &RecoverArgs,
     store: Arc<dyn Store>,
 ) -> Result<(Output, Arc<dyn Store>, u64), Failure> {
-    let mut told = Told::default();
+    let mut reports = NodeReports::default();
     for node in &args.nodes {
         let metrics = node_metrics::fetch(node).await;
-        told.take(&metrics.map_err(|why| {
-            why.with(
-                "it may have given the highest numbers: if it does not run, remove it from --nodes and set --add or \
+        reports.add(&metrics.map_err(|why| {
+            why.with_advice(
+                "it may have received the highest numbers: if it does not run, remove it from --nodes and set --add or \
                  --numbers-at-least",
             )
         })?);
     }
-    let mut counters = Counters::of(&*store, &args.numbers_at_least, &told).await?;
+    let mut counters = Counters::of(&*store, &args.numbers_at_least, &reports).await?;
     counters.raise_unknown()?;
     if !counters.all.is_empty()
         && args.add.is_none()
@@ -231,13 +236,13 @@ async fn recover_in(
     }
     let now_unix_ms = WallClock.unix_ms();
     let window_ms = u64::try_from(args.window.as_millis()).unwrap_or(u64::MAX);
-    let until_unix_ms = now_unix_ms.saturating_add(window_ms).max(told.until_unix_ms);
-    let pools = pools(&*store, &told.pools).await?;
-    // Before anything is written, since a write may fail at what was skipped.
+    let until_unix_ms = now_unix_ms.saturating_add(window_ms).max(reports.until_unix_ms);
+    let pools = pools(&*store, &reports.pools).await?;
+    // Before anything is written: a write may fail at a skipped record.
     warn_of_skipped(&*store);
     let mut out = Output::new();
-    // Before the counters: what is repeated after a failure gives leases the same end, but adds to counters again.
-    leases(&*store, pools, until_unix_ms, args.yes, &mut out).await?;
+    // Before the counters: a retry after a failure is idempotent for leases, but raises counters again.
+    extend_leases(&*store, pools, until_unix_ms, args.yes, &mut out).await?;
     let mut newer = BTreeSet::new();
     for (key, counter) in &counters.all {
         let after = counter.after(args.add.unwrap_or(0));
@@ -252,28 +257,32 @@ async fn recover_in(
     }
     for name in newer {
         out.line(&format!(
-            "{name} has counters that the backup lacks: add a namespace that is missing as it was, and it starts above them"
+            "{name} has counters that the backup lacks: if the namespace is missing, add it again as it was; it starts above them"
         ))?;
     }
     for note in &counters.notes {
-        tell("warning", note);
+        report("warning", note);
     }
     Ok((out, store, until_unix_ms))
 }
 
-/// The counters that a recovery raises: those of the namespaces, every other one that the store has, and those that nodes
-/// received numbers from though the store has no record of them.
+/// The counters that a recovery raises: those of the namespaces, every other counter of the store, and those that nodes
+/// received numbers from although the store has no record of them.
 #[derive(Debug, Default)]
 struct Counters {
     all: BTreeMap<Key, Counter>,
-    /// Highest numbers of names that have no namespace with a counter in the store.
+    /// Highest numbers by name, for names without a namespace that counts in this store.
     unknown: BTreeMap<String, u64>,
-    /// What the operator has to know beside.
+    /// Warnings for the operator.
     notes: Vec<String>,
 }
 
 impl Counters {
-    async fn of(store: &dyn Store, numbers_at_least: &[AtLeast], told: &Told) -> Result<Self, Failure> {
+    async fn of(
+        store: &dyn Store,
+        numbers_at_least: &[AtLeast],
+        reports: &NodeReports,
+    ) -> Result<Self, Failure> {
         let mut this = Self::default();
         for (key, record) in store.list("segments/").await.map_err(Failure::runtime)? {
             if let Some(now) = number(&record) {
@@ -285,11 +294,11 @@ impl Counters {
             *highest = (*highest).max(*number);
         }
         let stated = this.unknown.clone();
-        for (name, number) in told.highest.iter().filter(|(_, number)| **number > 0) {
+        for (name, number) in reports.highest.iter().filter(|(_, number)| **number > 0) {
             let highest = this.unknown.entry(name.clone()).or_default();
             *highest = (*highest).max(*number);
         }
-        let mut of_period = told.highest_of_period.clone();
+        let mut of_period = reports.highest_of_period.clone();
         let mut elsewhere = BTreeSet::new();
         for (name, record) in registry::list(store).await.map_err(Failure::runtime)? {
             let (Ok(record), Ok(namespace)) = (record, NamespaceName::new(&name)) else { continue };
@@ -320,9 +329,10 @@ impl Counters {
                 this.raise(&format!("segments/{name}/{period}"), number)?;
             }
         }
-        let of_sources = told.received_of_sources.iter().filter(|(key, _)| !elsewhere.contains(name_of(key)));
-        for (key, received) in told.received.iter().chain(of_sources) {
-            // The stripe of a counter that the store does not know may be another one when it is defined again.
+        let of_sources =
+            reports.received_of_sources.iter().filter(|(key, _)| !elsewhere.contains(name_of(key)));
+        for (key, received) in reports.received.iter().chain(of_sources) {
+            // A counter that the store does not know may get another stripe when its namespace is added again.
             let is_known = Key::new(key.as_str()).is_ok_and(|key| this.all.contains_key(&key));
             this.raise(key, if is_known { received.slots } else { received.number })?;
             let name = name_of(key);
@@ -331,11 +341,11 @@ impl Counters {
                 this.raise(key, number)?;
             }
         }
-        this.unknown.retain(|name, _| !told.received.keys().any(|key| name_of(key) == name));
+        this.unknown.retain(|name, _| !reports.received.keys().any(|key| name_of(key) == name));
         Ok(this)
     }
 
-    /// Raises the counters that a namespace has now, and those of the periods that nodes told.
+    /// Raises the current counters of a namespace, and those of the periods that nodes reported.
     fn raise_namespace(
         &mut self,
         name: &NamespaceName,
@@ -372,11 +382,11 @@ impl Counters {
         Ok(())
     }
 
-    /// A period that a namespace cannot have is one of an earlier or a later definition of its name.
+    /// Warns about a period that the namespace cannot have: it belongs to an earlier or later definition of the name.
     fn note_period(&mut self, name: &NamespaceName, (period, number): (String, u64)) {
         self.notes.push(format!(
-            "a node received number {number} of {name} in {period}, a period that {name} does not have in this store: if it \
-             was started over since the backup, start it over again with --start {}",
+            "a node received number {number} of {name} in {period}, a period that {name} does not have in this store: if the \
+             namespace was started over since the backup, start it over again with --start {}",
             number.saturating_add(1)
         ));
     }
@@ -388,7 +398,7 @@ impl Counters {
         Ok(())
     }
 
-    /// Raises the counters that a name could begin at, if it is added again with or without a reset period.
+    /// Raises every counter that a name could use if it is added again, with or without a reset period.
     fn raise_unknown(&mut self) -> Result<(), Failure> {
         let now_unix_ms = WallClock.unix_ms();
         for (name, number) in std::mem::take(&mut self.unknown) {
@@ -408,32 +418,32 @@ impl Counters {
     }
 }
 
-/// The namespace of a counter.
+/// Returns the namespace in the key of a counter.
 fn name_of(key: &str) -> &str {
     let name = key.strip_prefix("segments/").unwrap_or(key);
     name.split_once('/').map_or(name, |(name, _)| name)
 }
 
-/// Whether a period may have numbers already.
+/// Returns whether a period may already have numbers.
 fn is_soon(period: Period, now_unix_ms: u64) -> bool {
     period.begin_unix_ms().saturating_sub(now_unix_ms) < PERIOD_AHEAD_MS
 }
 
-/// A counter whose store lacks numbers that nodes received.
+/// A counter that is behind the numbers that nodes received.
 pub(crate) struct Behind {
     pub(crate) key: Key,
-    /// How many numbers the counter has given.
+    /// The numbers that the counter has given.
     pub(crate) given: u64,
-    /// How many it must have given at least.
+    /// The numbers that it must have given at least.
     pub(crate) at_least: u64,
 }
 
-/// The counters that are behind what nodes told, which has to be older than this call.
+/// Returns the counters that are behind `reports`, which must be older than this call.
 ///
-/// Which source's store this may be is not known, so what nodes received from sources is left out.
-pub(crate) async fn behind(store: &dyn Store, told: Told) -> Result<Vec<Behind>, Failure> {
-    let told = Told { received_of_sources: BTreeMap::new(), ..told };
-    let counters = Counters::of(store, &[], &told).await?;
+/// Numbers from sources are ignored: the store does not say which source it is.
+pub(crate) async fn behind(store: &dyn Store, reports: NodeReports) -> Result<Vec<Behind>, Failure> {
+    let reports = NodeReports { received_of_sources: BTreeMap::new(), ..reports };
+    let counters = Counters::of(store, &[], &reports).await?;
     let behind = counters.all.into_iter().filter_map(|(key, counter)| {
         let given = counter.now.unwrap_or(0);
         (counter.at_least > given).then_some(Behind { key, given, at_least: counter.at_least })
@@ -446,22 +456,22 @@ fn number(record: &Versioned) -> Option<u64> {
 }
 
 impl Counter {
-    /// The slots that it will hold at least: `add` more than are known.
+    /// Returns the slots that it must hold: `add` more than are known.
     fn after(&self, add: u64) -> u64 {
         self.now.unwrap_or(0).max(self.at_least).saturating_add(add).min(MAX_NUMBER)
     }
 }
 
-/// Raises a counter to as many slots.
+/// Raises a counter to a number of slots.
 async fn raise(store: &Arc<dyn Store>, key: &Key, slots: u64) -> Result<(), Failure> {
     let counter = StoreCounter::new(Arc::clone(store), key.clone(), 1, NonZeroU64::MIN);
-    // Number n is slot n - 1, so to be above the number is to hold as many slots.
+    // Number n is slot n - 1: a counter above number n holds n slots.
     counter.raise_above(slots).await.map_err(Failure::runtime)?;
     Ok(())
 }
 
-/// The pools of the store, of nodes, and of the layouts of namespaces in the datacenters of nodes; and the workers of each that
-/// have a record.
+/// Returns the pools of the store, of the nodes, and of the layouts of namespaces in the datacenters of the nodes, each with
+/// the keys of its workers that have a record.
 async fn pools(store: &dyn Store, of_nodes: &[Pool]) -> Result<BTreeMap<String, Vec<Key>>, Failure> {
     let mut pools: BTreeMap<String, Vec<Key>> = BTreeMap::new();
     for (key, _) in store.list("workers/").await.map_err(Failure::runtime)? {
@@ -485,8 +495,8 @@ async fn pools(store: &dyn Store, of_nodes: &[Pool]) -> Result<BTreeMap<String, 
     Ok(pools)
 }
 
-/// Lets no lease end before an instant.
-async fn leases(
+/// Extends every lease to an instant.
+async fn extend_leases(
     store: &dyn Store,
     pools: BTreeMap<String, Vec<Key>>,
     until_unix_ms: u64,
@@ -501,7 +511,7 @@ async fn leases(
     }
     for (pool, mut keys) in pools {
         let (held, workers) = (keys.len(), workers_of(&pool));
-        if workers <= MOST_WORKERS {
+        if workers <= MAX_POOL {
             for worker in 0..workers {
                 let key = Key::new(format!("{pool}/{worker:010}")).map_err(Failure::runtime)?;
                 if !keys[..held].contains(&key) {
@@ -523,7 +533,9 @@ async fn leases(
         if yes {
             for key in keys {
                 if let Some(damage) = extend(store, &key, until_unix_ms).await? {
-                    out.line(&format!("damaged {key}: {damage}; it was left, so no node takes this worker"))?;
+                    out.line(&format!(
+                        "damaged {key}: {damage}; it was left as it is, and no node takes this worker"
+                    ))?;
                 }
             }
         }
@@ -537,8 +549,8 @@ pub(crate) fn workers_of(pool: &str) -> u64 {
     1_u64.checked_shl(bits.unwrap_or(0)).unwrap_or(u64::MAX)
 }
 
-/// Writes a lease that ends no sooner, under a tag that no node wrote: its holder notices. A record that cannot be read
-/// is left, as no node takes its worker: what is wrong with it.
+/// Extends one lease under a fresh tag, so that its holder notices. Returns what is wrong with an unreadable record, which is
+/// left as it is: no node takes its worker.
 async fn extend(store: &dyn Store, key: &Key, until_unix_ms: u64) -> Result<Option<String>, Failure> {
     for _ in 0..TRIES {
         let found = match store.load(key).await {
@@ -555,7 +567,7 @@ async fn extend(store: &dyn Store, key: &Key, until_unix_ms: u64) -> Result<Opti
                 Err(error) => return Ok(Some(error.to_string())),
                 Ok(record) => {
                     let until_unix_ms = until_unix_ms.max(record.until_unix_ms);
-                    // Nothing is granted: a node that still holds the worker goes on to the end of its lease.
+                    // Nothing is granted: a node that still holds the worker uses its lease to the end.
                     Record { from_unix_ms: Some(until_unix_ms), until_unix_ms, tag, ..record }
                 }
             },
@@ -567,7 +579,9 @@ async fn extend(store: &dyn Store, key: &Key, until_unix_ms: u64) -> Result<Opti
             return Ok(None);
         }
     }
-    Err(Failure::runtime(format!("{key} is still being written: keep nodes away from this store")))
+    Err(Failure::runtime(format!(
+        "somebody keeps writing {key}: keep nodes away from this store, then retry"
+    )))
 }
 
 #[cfg(test)]
@@ -578,7 +592,7 @@ mod tests {
     use snowmint_cluster::namespace::registry::Again;
 
     #[test]
-    fn a_pool_tells_how_many_workers_it_has() {
+    fn the_name_of_a_pool_shows_its_workers() {
         for (pool, workers) in [
             ("workers/time41@1ms.datacenter5.worker5.sequence12.1288834974657.in0", 32),
             ("time41@1ms.worker31.sequence1.0.in0", 1 << 31),
@@ -590,8 +604,8 @@ mod tests {
         }
     }
 
-    /// Goal: of a namespace with a reset, each counter is raised above what nodes received of its period, and a period that
-    /// the namespace cannot have is refused. Method: a restored store without counters, and nodes that reserved ahead.
+    /// Goal: with a reset, each counter is raised above the numbers of its own period, and a period that the namespace cannot
+    /// have is a warning. Method: a restored store without counters, and nodes that reserved ahead.
     #[tokio::test]
     async fn each_period_is_raised_above_its_own_numbers() {
         let store = snowmint_store::MemoryStore::new();
@@ -612,9 +626,9 @@ mod tests {
                 "snowmint_numbers_highest_of_period{{namespace=\"{name}\",period=\"{period}\"}} {number}\n"
             )
         };
-        let mut nodes = Told::default();
-        nodes.take(&told("days", &today.to_string(), 900));
-        nodes.take(
+        let mut nodes = NodeReports::default();
+        nodes.add(&told("days", &today.to_string(), 900));
+        nodes.add(
             &(told("days", &tomorrow.to_string(), 40) + "snowmint_numbers_highest{namespace=\"ever\"} 7\n"),
         );
         let raised = raised(&store, &nodes).await;
@@ -622,28 +636,28 @@ mod tests {
         assert_eq!(raised[&format!("segments/days/{tomorrow}")], 40);
         assert_eq!(raised["segments/ever"], 7);
         for (name, period) in [("days", "2026-11"), ("ever", "2026-11-22")] {
-            let mut nodes = Told::default();
-            nodes.take(&told(name, period, 3));
+            let mut nodes = NodeReports::default();
+            nodes.add(&told(name, period, 3));
             let said = Counters::of(&store, &[], &nodes).await.unwrap().notes;
             assert!(said[0].contains(&format!("number 3 of {name} in {period}")), "{said:?}");
         }
     }
 
-    async fn raised(store: &dyn Store, nodes: &Told) -> BTreeMap<String, u64> {
+    async fn raised(store: &dyn Store, nodes: &NodeReports) -> BTreeMap<String, u64> {
         let counters = Counters::of(store, &[], nodes).await.unwrap();
         counters.all.iter().map(|(key, counter)| (key.to_string(), counter.after(0))).collect()
     }
 
-    /// Goal: counters that the backup lacks are made where nodes received numbers from them, high enough for any stripe, and
-    /// those of sources only in the stores of sources. Method: a store without the namespaces, and one with sources.
+    /// Goal: counters that the backup lacks are created if nodes received numbers from them, high enough for any stripe; those
+    /// of sources only in the stores of sources. Method: a store without the namespaces, and one with sources.
     #[tokio::test]
-    async fn counters_that_the_store_lacks_are_made() {
+    async fn counters_that_the_store_lacks_are_created() {
         let store = snowmint_store::MemoryStore::new();
-        let mut nodes = Told::default();
+        let mut nodes = NodeReports::default();
         for (key, source) in
             [("segments/new/series-2", ""), ("segments/gone/2026", ""), ("segments/ids", "2")]
         {
-            nodes.take(&format!(
+            nodes.add(&format!(
                 "snowmint_counter_numbers_highest{{counter=\"{key}\",source=\"{source}\",stripe=\"2/2\"}} 900\n"
             ));
         }

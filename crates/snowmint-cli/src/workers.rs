@@ -1,4 +1,4 @@
-//! `snowmint workers`: who holds which worker of a store, and how to take one away.
+//! `snowmint workers`: lists the workers of a store and their holders, and takes a worker from its holder.
 
 use std::sync::Arc;
 
@@ -8,8 +8,8 @@ use snowmint::{Clock as _, WallClock};
 use snowmint_cluster::lease::directory::{Eviction, LeaseEntry, evict, leases, strange_keys};
 use snowmint_store::Store;
 
-use crate::connect::{Place, random_tag, warn_of_skipped};
-use crate::error::{Failure, tell};
+use crate::connect::{StoreArgs, random_tag, warn_of_skipped};
+use crate::error::{Failure, report};
 use crate::human::{self, Output};
 
 const EXAMPLES: &str = "\
@@ -20,10 +20,10 @@ Examples:
   snowmint workers release 7
       Reports whether worker 7 is free, or who holds it until when.
   snowmint workers release 7 --force
-      Takes worker 7 from its holder. The lease keeps its end, since ids up to
-      then may exist: the holder uses it until then and takes another worker,
-      and worker 7 is free afterwards. A node started with --worker 7 takes it
-      again: stop that node first.
+      Takes worker 7 from its holder. The lease keeps its end, because ids up
+      to then may exist: the holder uses it until then and takes another
+      worker, and worker 7 is free afterwards. A node started with --worker 7
+      would take it again: stop that node first.
 
 JSON, one object a line: pool, worker, holder, until, until_unix_ms, state
 (held, free or unreadable) and ahead_ms (until minus now, negative when past).";
@@ -35,7 +35,7 @@ pub(crate) struct Args {
     #[command(subcommand)]
     action: Option<Action>,
     #[command(flatten)]
-    place: Place,
+    store: StoreArgs,
     /// Print one JSON object a line
     #[arg(long)]
     json: bool,
@@ -50,7 +50,7 @@ enum Action {
         /// Pool of the worker, if the store has several
         #[arg(long, value_name = "POOL")]
         pool: Option<String>,
-        /// Take it even if its lease has not ended
+        /// Take it even if its lease has not expired
         #[arg(long)]
         force: bool,
     },
@@ -61,23 +61,23 @@ pub(crate) fn run(args: &Args) -> Result<(), Failure> {
         tokio::runtime::Builder::new_current_thread().enable_all().build().map_err(Failure::runtime)?;
     runtime.block_on(async {
         match &args.action {
-            None => show(&entries(&*args.place.open_to_read().await?).await?, args.json),
+            None => show(&entries(&*args.store.open_read_only().await?).await?, args.json),
             Some(Action::Release { worker, pool, force }) => {
                 let release = async |store: Arc<dyn Store>| {
                     let entries = entries(&*store).await?;
                     release(&*store, &entries, *worker, pool.as_deref(), *force).await
                 };
-                args.place.change(release).await?.flush()
+                args.store.change(release).await?.flush()
             }
         }
     })
 }
 
-/// All leases; says what was left out.
+/// Returns all leases, and reports the records that were skipped.
 async fn entries(store: &dyn Store) -> Result<Vec<LeaseEntry>, Failure> {
     let entries = leases(store).await.map_err(Failure::runtime)?;
     for key in strange_keys(store).await.map_err(Failure::runtime)? {
-        tell("warning", &format!("skipped `{key}`: its key names no worker; remove it"));
+        report("warning", &format!("skipped `{key}`: its key names no worker; remove it"));
     }
     warn_of_skipped(store);
     Ok(entries)
@@ -140,7 +140,7 @@ fn show(entries: &[LeaseEntry], json: bool) -> Result<(), Failure> {
         ))?;
     }
     if entries.is_empty() && !json {
-        out.line("this store has no workers yet")?;
+        out.line("no node has held a worker in this store yet")?;
     }
     out.flush()
 }
@@ -157,7 +157,7 @@ async fn release(
     let mut found = entries.iter().filter(of_pool);
     let Some(entry) = found.next() else {
         return Err(Failure::usage(format!(
-            "unknown worker {worker}: this store has no record of it; `snowmint workers` lists all"
+            "unknown worker {worker}: this store has no record of it; `snowmint workers` lists all records"
         )));
     };
     if let Some(other) = found.next() {
@@ -168,7 +168,7 @@ async fn release(
     }
     let Ok(record) = &entry.record else {
         return Err(Failure::runtime(format!(
-            "unreadable record of worker {worker} in {}: repair it by hand, or keep it; no node takes this worker",
+            "unreadable record of worker {worker} in {}: repair it by hand, or leave it; no node takes this worker",
             entry.pool
         )));
     };
@@ -180,7 +180,7 @@ async fn release(
     }
     if !force {
         return Err(Failure::runtime(format!(
-            "worker {worker} is held by {} until {}, and free then unless that node renews it: add --force to stop \
+            "worker {worker} is held by {} until {}, and free then unless that node renews its lease: add --force to stop \
              renewals",
             record.holder,
             Utc(record.until_unix_ms)
@@ -190,12 +190,12 @@ async fn release(
     match evicted {
         Some(Eviction::FreeFrom(until)) => {
             out.line(&format!(
-                "worker {worker} was taken from {}: it is free from {} on, since ids up to then may exist",
+                "worker {worker} was taken from {}: it is free from {}, because ids up to then may exist",
                 record.holder,
                 Utc(until)
             ))?;
             Ok(out)
         }
-        _ => Err(Failure::runtime(format!("worker {worker} was renewed or taken at the same moment: retry"))),
+        _ => Err(Failure::runtime(format!("worker {worker} was renewed or taken at the same time: retry"))),
     }
 }

@@ -72,7 +72,7 @@ fn several_workers_and_a_fixed_one_are_refused() {
     let folder = tempfile::tempdir().unwrap();
     let refused = |args: &[&str]| Serve::new(folder.path()).args(args).refused();
     refused(&["--worker", "3", "--workers", "1..2"])
-        .assert_says(&["--worker 3 is one worker, --workers 1..2"]);
+        .assert_says(&["--worker 3 requires one worker, --workers 1..2"]);
     refused(&["--workers", "9"]).assert_says(&["--workers", "from 1 to 8"]);
     let one_bit = "time:41 worker:1 sequence:12 epoch:2020-01-01";
     refused(&["--layout", one_bit, "--workers", "1..3"]).assert_says(&["has 2 workers in a datacenter"]);
@@ -124,7 +124,7 @@ fn without_its_store_a_node_goes_on_under_its_saved_lease() {
     node.take(&server, 20_000);
     server.kill();
     let server = node.serve.start();
-    assert_says(&server.log(), &["going on under the lease that was saved", "the store is not there yet"]);
+    assert_says(&server.log(), &["going on under the lease that was saved", "store unavailable; retrying"]);
     node.take(&server, 20_000);
     assert_eq!(ids::worker(node.last), worker);
 
@@ -227,6 +227,6 @@ fn a_saved_lease_is_used_by_one_process_and_not_from_a_copy() {
     }
     let copied = Node::new(elsewhere.path(), &redis, first).serve.spawn();
     copied.log_with("of which this is a copy", PATIENCE);
-    let log = copied.log_with("the store is not there yet: no ids until it is", PATIENCE);
+    let log = copied.log_with("store unavailable; retrying: no ids until it answers", PATIENCE);
     assert!(!log.contains("ready: ids are served"), "{log}");
 }

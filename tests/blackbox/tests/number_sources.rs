@@ -565,7 +565,7 @@ fn a_source_may_move_under_the_same_numbers() {
         (key("127.0.0.1", 1), &["two counters", "--above N"][..]),
         (key("127.0.0.1", 0).replace("counter=n", "counter=m"), &["no key m"]),
         (key("u:hunter2@127.0.0.1", 0), &["password_file"]),
-        ("leaf:mysql://127.0.0.1/l?tag=n".to_owned(), &["not reached"]),
+        ("leaf:mysql://127.0.0.1/l?tag=n".to_owned(), &["unreachable from here"]),
     ] {
         let (code, text) = set(&source, &[]);
         assert_ne!(code, Some(0), "{text}");

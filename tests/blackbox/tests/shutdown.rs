@@ -204,7 +204,7 @@ fn signals_that_ask_for_nothing_end_nothing() {
     let folder = tempfile::tempdir().unwrap();
     let nowhere = format!("redis://{}", snowmint_blackbox::port::free());
     let mut waiting = Serve::new(folder.path()).args(["--store", &nowhere]).spawn();
-    waiting.log_with("the store is not there yet", ENDS_WITHIN);
+    waiting.log_with("store unavailable; retrying", ENDS_WITHIN);
     let mut serving = Serve::new(folder.path()).start();
     for signal in [Signal::USR1, Signal::USR2, Signal::HUP, Signal::PIPE] {
         waiting.signal(signal);

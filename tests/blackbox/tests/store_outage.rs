@@ -34,9 +34,9 @@ fn a_store_that_is_down_at_the_start_is_waited_for() {
     let gives_up = serve.spawn();
     let log = time::eventually("three tries", PATIENCE, || {
         let log = waits.log();
-        (log.matches("the store is not there yet").count() >= 3).then_some(log)
+        (log.matches("store unavailable; retrying").count() >= 3).then_some(log)
     });
-    assert_says(&log, &["no ids until it is", &store.address().to_string()]);
+    assert_says(&log, &["no ids until it answers", &store.address().to_string()]);
     let pauses = log.lines().filter_map(|line| line.split_once("next_try_in=")?.1.split_whitespace().next());
     let pauses: Vec<&str> = pauses.take(3).collect();
     assert_eq!(pauses, ["200ms", "400ms", "800ms"]);

@@ -1,4 +1,4 @@
-//! What `ns` finds at the sources of a namespace: whether they are disjoint, and whether one may be at another place.
+//! Checks the sources of a namespace: that their numbers are disjoint, and that a source may move to another place.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -12,16 +12,16 @@ use snowmint_cluster::segment::{Mode, SegmentConfig, Stripe};
 use snowmint_store::{Counter, Key, OpenError, Store, StoreError, raise_settled};
 
 use super::failed;
-use crate::error::{Failure, tell};
+use crate::error::{Failure, report};
 
-/// How many numbers two counters give in turns to show that they are one.
+/// How many numbers two counters give in turns to show that they are the same.
 const TURNS: usize = 4;
 
-/// What a source was found to give, by its place in the definition.
+/// The numbers that each source gives, with its index in the definition.
 pub(super) type Found = Vec<(usize, Numbers)>;
 
-/// Looks whether the counters of other systems are there, and give no number twice: also not one of those that `before`
-/// remembers. One that cannot be reached from here may be from the nodes.
+/// Checks that the counters of other systems exist and give no number twice, also compared with the sources in `before`. A
+/// counter that is unreachable from here is only reported: the nodes may reach it.
 pub(super) async fn check(
     name: &NamespaceName,
     definition: &Definition,
@@ -44,9 +44,9 @@ pub(super) async fn check(
                 found.extend(counters.first().map(|counter| (nth, Numbers::of(counter))));
             }
             Err(OpenError::Store(error)) if error.is_temporary() => {
-                tell(
+                report(
                     "warning",
-                    &format!("--source {source}: not reached from here, so not checked: {error}"),
+                    &format!("--source {source}: unreachable from here, so not checked: {error}"),
                 );
             }
             Err(OpenError::Url(error)) => return Err(Failure::flag("--source", error)),
@@ -74,7 +74,7 @@ pub(super) async fn check(
     Ok(found)
 }
 
-/// Has the store remember what the sources were found to give.
+/// Records the numbers of each source in the store.
 pub(super) async fn remember(
     store: &dyn Store,
     name: &NamespaceName,
@@ -91,7 +91,7 @@ pub(super) async fn remember(
     Ok(())
 }
 
-/// Makes sure that numbers at the new places of a namespace's sources are none that the old ones gave or will give.
+/// Checks that the new places of the sources give no number that the old ones gave or will give.
 pub(super) async fn check_move(
     name: &NamespaceName,
     record: &NamespaceRecord,
@@ -103,22 +103,22 @@ pub(super) async fn check_move(
     for (old, new) in old.iter().zip(sources).filter(|(old, new)| !old.is_same(new)) {
         if segment.reset.is_some() {
             let why = format!(
-                "{new} is another place than {old}, and numbers of {name} restart with each period: use a new namespace"
+                "{new} is another place than {old}, and the numbers of {name} restart with each period: use a new namespace"
             );
             return Err(Failure::flag("--source", why));
         }
         let key = Key::new(segment.counter_key(name)).map_err(Failure::runtime)?;
         let counter = open(new, &key).await.map_err(|error| {
             Failure::runtime(format!(
-                "--source {new}: not reached from here, so it cannot be compared with {old}: {error}"
+                "--source {new}: unreachable from here, so not comparable with {old}: {error}"
             ))
         })?;
         match (open_old(old, &key).await, above) {
             (Ok(before), _) => {
                 if !are_one(&*before, &*counter).await.map_err(Failure::runtime)? {
                     let why = format!(
-                        "{new} and {old} both answer and are two counters, so numbers would be given twice: stop the old one \
-                         for good, then say --above N with the highest number that it can have given"
+                        "{new} and {old} both answer and are two counters, which would give numbers twice: stop the old one \
+                         for good, then set --above N to the highest number that it can have given"
                     );
                     return Err(Failure::flag("--source", why));
                 }
@@ -128,8 +128,8 @@ pub(super) async fn check_move(
             }
             (Err(error), None) => {
                 let why = format!(
-                    "{old} does not answer, so it cannot be compared with {new}: say --above N with the highest number that it \
-                     can have given, once nothing writes there any more; it said: {error}"
+                    "{old} does not answer, so it cannot be compared with {new}: once nothing writes there any more, set \
+                     --above N to the highest number that it can have given; its error: {error}"
                 );
                 return Err(Failure::flag("--source", why));
             }
@@ -138,25 +138,25 @@ pub(super) async fn check_move(
     Ok(())
 }
 
-/// Raises the counter of a source above a number; no failover takes that back.
+/// Raises the counter of a source above a number, and waits until no failover can take that back.
 async fn raise(counter: &dyn Counter, number: u64, source: &CounterSource) -> Result<(), Failure> {
     if raise_settled(counter, number).await.map_err(Failure::runtime)? {
         return Ok(());
     }
-    Err(Failure::flag("--above", format!("{source} cannot be raised above {number}")))
+    Err(Failure::flag("--above", format!("{source}: its counter does not go above {number}")))
 }
 
-/// The counter of a source as it was. A file that is gone is not made again by looking at it.
+/// Opens the counter of an old source, but does not create a missing SQLite file.
 async fn open_old(source: &CounterSource, key: &Key) -> Result<Arc<dyn Counter>, String> {
     if let Some(path) = source.url().strip_prefix("sqlite:")
         && !Path::new(path.strip_prefix("//").unwrap_or(path)).exists()
     {
-        return Err("there is no such file".to_owned());
+        return Err("no such file".to_owned());
     }
     open(source, key).await.map_err(|error| error.to_string())
 }
 
-/// The counter of a source.
+/// Opens the counter of a source.
 async fn open(source: &CounterSource, key: &Key) -> Result<Arc<dyn Counter>, OpenError> {
     if source.is_takeover() {
         return snowmint_store::open_counter(source.url()).await;
@@ -165,8 +165,8 @@ async fn open(source: &CounterSource, key: &Key) -> Result<Arc<dyn Counter>, Ope
     Ok(Arc::new(source.stripe().unwrap_or(Stripe::WHOLE).counter(store, key.clone(), 1)))
 }
 
-/// Whether two counters are one: numbers that they give in turns grow, on one server. Those of two servers can grow too: where
-/// each replicates what the other writes, or both count in steps, as ticket servers do.
+/// Returns whether two counters are the same: the numbers that they give in turns grow, and both are on one server. On two
+/// servers the numbers can grow too, if each replicates the other, or if both count in steps as ticket servers do.
 async fn are_one(one: &dyn Counter, other: &dyn Counter) -> Result<bool, StoreError> {
     let mut last = None;
     for _ in 0..TURNS {

@@ -13,27 +13,28 @@ use tracing_subscriber::util::SubscriberInitExt as _;
 use crate::error::Failure;
 use crate::human::wants_colour;
 
-/// How log lines are written.
+/// The format of log lines.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub(crate) enum Format {
-    /// A line for people
+    /// Lines for people
     Text,
-    /// A JSON object a line
+    /// One JSON object a line
     Json,
 }
 
 impl Format {
-    /// Tells why the process ends as its log would: where that is JSON, nothing else stands between its lines.
-    pub(crate) fn tell(self, failure: Failure) -> Failure {
+    /// Reports why the process ends in this format: a JSON log must contain nothing but JSON.
+    pub(crate) fn report(self, failure: Failure) -> Failure {
         match self {
             Self::Text => failure,
-            Self::Json => failure.told_in_json(),
+            Self::Json => failure.logged_as_json(),
         }
     }
 }
 
-/// The format that the command line or the environment of `serve` names, before they are known to be right.
-pub(crate) fn asked_for() -> Format {
+/// Returns the format that the command line or the environment asks for. It works without valid flags, to report that they are
+/// invalid.
+pub(crate) fn requested_format() -> Format {
     const FLAG: &str = "--log-format";
     let words: Vec<String> = std::env::args_os().map(|word| word.to_string_lossy().into_owned()).collect();
     if words.get(1).is_none_or(|command| command != "serve") {
@@ -47,7 +48,7 @@ pub(crate) fn asked_for() -> Format {
     named.and_then(|named| Format::from_str(&named, false).ok()).unwrap_or(Format::Text)
 }
 
-/// Which lines are written.
+/// Selects the log lines to write.
 #[derive(Clone, Debug)]
 pub(crate) struct Filter(Targets);
 
@@ -55,27 +56,27 @@ impl FromStr for Filter {
     type Err = &'static str;
 
     fn from_str(text: &str) -> Result<Self, Self::Err> {
-        const REFUSED: &str = "give off, error, warn, info, debug or trace, or apart for a module as in \
+        const EXPECTED: &str = "expected off, error, warn, info, debug or trace, also per module as in \
                                warn,snowmint_cluster=debug";
-        // Alone, any other word would be taken for a module's name and everything of it be logged.
+        // tracing would take any other word for the name of a module, and log everything of it.
         let known =
             |part: &str| part.contains('=') || (!part.is_empty() && part.parse::<LevelFilter>().is_ok());
         if text.split(',').all(|part| known(part.trim())) {
-            text.parse().map(Self).map_err(|_| REFUSED)
+            text.parse().map(Self).map_err(|_| EXPECTED)
         } else {
-            Err(REFUSED)
+            Err(EXPECTED)
         }
     }
 }
 
-/// What the flags say of logging.
+/// The flags for logging.
 #[derive(Debug)]
 pub(crate) struct Log {
     pub(crate) format: Format,
     pub(crate) filter: Filter,
 }
 
-/// Logs from here on.
+/// Starts logging.
 pub(crate) fn start(log: &Log) {
     let lines = layer().with_writer(io::stderr).with_ansi(wants_colour(&io::stderr()));
     let filtered = registry().with(log.filter.0.clone());
@@ -90,7 +91,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn only_levels_and_modules_with_one_are_filters() {
+    fn a_filter_is_a_level_or_a_module_with_one() {
         for good in ["info", "off", "WARN", "warn,snowmint_cluster=debug"] {
             assert!(good.parse::<Filter>().is_ok(), "{good}");
         }

@@ -1,5 +1,5 @@
-//! `--start-without-store`: whether this node may go on under the lease that it saved, what that lease is bound to, and the
-//! store that is not there yet.
+//! `--start-without-store`: the lease that this node saved, whether it may continue under it, and a stand-in for the store
+//! until it is reachable.
 
 use std::num::NonZeroU64;
 use std::path::Path;
@@ -12,16 +12,17 @@ use snowmint_cluster::{Holder, Pool, SavedLeases};
 use snowmint_store::{Expected, Key, Store, StoreError, StoreErrorKind, StoreReach, Swap, Versioned};
 
 use super::config::Plan;
+use crate::connect::without_credentials;
 use crate::error::Failure;
 use crate::flags::Listen;
 
-/// Locks the data directory.
+/// Locks the data directory, and opens the leases that were saved for this store and these namespaces.
 pub(super) fn open_saved(plan: &Plan) -> Result<SavedLeases, Failure> {
-    let origin = format!("{} {}", shown(&plan.store), plan.namespaces.fingerprint());
+    let origin = format!("{} {}", without_credentials(&plan.store), plan.namespaces.fingerprint());
     SavedLeases::open(Path::new(&plan.data), &origin).map_err(Failure::runtime)
 }
 
-/// Whether there is a lease to go on under; the log says why where there is not.
+/// Returns whether this node may continue under its saved lease; logs why not.
 pub(super) fn is_usable(plan: &Plan, saved: &SavedLeases) -> bool {
     let Some(holder) = holder(plan) else { return false };
     let pool = Pool::new(plan.layout, plan.datacenter);
@@ -41,7 +42,7 @@ pub(super) fn is_usable(plan: &Plan, saved: &SavedLeases) -> bool {
     }
 }
 
-/// The name of this node, as far as it is known before a port is bound.
+/// Returns the name of this node, if it is known before a port is bound.
 fn holder(plan: &Plan) -> Option<Holder> {
     if plan.holder.is_some() {
         return plan.holder.clone();
@@ -53,18 +54,10 @@ fn holder(plan: &Plan) -> Option<Holder> {
     (port != 0).then(|| Holder::of_this_host(&port.to_string()))
 }
 
-/// The URL of a store without user and password.
-pub(super) fn shown(url: &str) -> String {
-    let Some((scheme, rest)) = url.split_once("://") else { return url.to_owned() };
-    let (authority, path) = rest.split_at(rest.find(['/', '?']).unwrap_or(rest.len()));
-    let hosts = authority.rsplit_once('@').map_or(authority, |(_, hosts)| hosts);
-    format!("{scheme}://{hosts}{path}")
-}
-
-/// A store that arrives once.
+/// A store that is not reachable yet. Until [`arrive`](Self::arrive), every call fails as unavailable.
 #[derive(Debug)]
 pub(super) struct LateStore {
-    /// As logs show it.
+    /// Its URL, for logs.
     name: String,
     arrived: OnceLock<Arc<dyn Store>>,
 }
@@ -74,15 +67,15 @@ impl LateStore {
         Self { name, arrived: OnceLock::new() }
     }
 
-    /// From now on calls go to this store.
+    /// Passes calls to this store from now on.
     pub(super) fn arrive(&self, store: Arc<dyn Store>) {
-        // It is opened by one task, once.
+        // Only one task opens it, once.
         let _ = self.arrived.set(store);
     }
 
     fn store(&self, operation: &'static str) -> Result<&Arc<dyn Store>, StoreError> {
         self.arrived.get().ok_or_else(|| {
-            let why = "it could not be reached since the start";
+            let why = "unreachable since this node started";
             StoreError::new(StoreErrorKind::Unavailable, operation, self.name.clone(), why)
         })
     }
@@ -114,7 +107,7 @@ impl Store for LateStore {
         self.arrived.get().map(|store| store.skipped()).unwrap_or_default()
     }
 
-    /// Before it arrives nothing is acknowledged.
+    /// Before it arrives, no write is acknowledged.
     fn may_lose(&self) -> Duration {
         self.arrived.get().map_or(Duration::ZERO, |store| store.may_lose())
     }
@@ -136,18 +129,6 @@ impl Store for LateStore {
 mod tests {
     use super::*;
     use snowmint_store::MemoryStore;
-
-    #[test]
-    fn no_password_is_shown() {
-        for (url, expected) in [
-            ("redis://user:p%40ss@host:6379/1?prefix=x", "redis://host:6379/1?prefix=x"),
-            ("etcd://a:1,b:2", "etcd://a:1,b:2"),
-            ("postgres://u@h?tls=on", "postgres://h?tls=on"),
-            ("sqlite:/var/a@b.db", "sqlite:/var/a@b.db"),
-        ] {
-            assert_eq!(shown(url), expected);
-        }
-    }
 
     #[test]
     fn calls_fail_until_it_arrives() {

@@ -10,7 +10,7 @@ fn help_teaches_and_goes_to_standard_output() {
         (&["--help"][..], "snowmint serve"),
         (&["serve", "--help"], "redis-cli -p 6380 ID.NEXT default COUNT 3"),
         (&["serve", "--help"], "SNOWMINT_LOG_FORMAT"),
-        (&["serve", "--help"], "after a step back --rule decides"),
+        (&["serve", "--help"], "After a step back, --rule decides"),
         (&["new", "--help"], "can repeat ids"),
         (&["inspect", "--help"], "unix_ms"),
         (&["layout", "--help"], "safe_in_javascript"),

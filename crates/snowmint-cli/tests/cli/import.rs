@@ -21,7 +21,7 @@ fn a_leaf_becomes_namespaces_above_its_numbers() {
     let before = leaf.sql("SELECT * FROM test.leaf_alloc");
 
     let shown = bench.out(&["import", &url]);
-    assert!(shown.contains("nothing was changed; --apply makes"), "{shown}");
+    assert!(shown.contains("nothing was changed: stop the other system, then add --apply"), "{shown}");
     assert!(shown.lines().any(|line| line.starts_with("order ") && line.ends_with("6,001  new")), "{shown}");
     assert!(!bench.path("snowmint-data").exists());
 

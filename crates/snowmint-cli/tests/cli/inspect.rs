@@ -215,7 +215,7 @@ fn a_bad_id_among_good_ones_is_told_and_passed_over() {
     for bad in ["12x", "-5", "9223372036854775808", "99999999999999999999", "ünï", "1\u{1b}[31m", "1.5"] {
         let ran = Bench::new().run(&["inspect", "--json", TWEET, bad, "0"]);
         assert_eq!((ran.code, ran.out.lines().count()), (2, 2), "{bad}");
-        assert!(ran.err.starts_with("error: `") && ran.err.contains("` is not an id: "), "{}", ran.err);
+        assert!(ran.err.starts_with("error: invalid id `"), "{}", ran.err);
         assert_eq!(ran.err.lines().count(), 1, "{}", ran.err);
         assert!(!ran.err.contains('\x1b'), "{}", ran.err);
         let ran = Bench::new().run_with_input(&["inspect", "--json"], &format!("{TWEET}\n{bad}\n0\n"));
@@ -229,8 +229,8 @@ fn an_id_with_bits_that_the_layout_has_not_is_refused() {
     assert_eq!((ran.code, ran.out.as_str()), (2, ""));
     assert_eq!(
         ran.err,
-        "error: `9223372036854775807` is not an id of this layout: 9223372036854775807 has 63 bits, the layout \
-         only 53: another layout made it; name it with --layout\n"
+        "error: invalid id `9223372036854775807` for this layout: 9223372036854775807 has 63 bits, the layout \
+         only 53: another layout made it; name another with --layout\n"
     );
 }
 
@@ -282,5 +282,8 @@ fn the_layout_may_come_from_the_environment() {
     assert_eq!(json(&bench.out(&["inspect", "--json", TWEET]))["worker"], 378);
     let bench = Bench::new().with_env("SNOWMINT_LAYOUT", "time:99");
     let told = bench.refused(&["inspect", TWEET], 2);
-    assert!(told.contains("--layout") && told.contains("set by the variable SNOWMINT_LAYOUT"), "{told}");
+    assert!(
+        told.contains("--layout") && told.contains("set by the environment variable SNOWMINT_LAYOUT"),
+        "{told}"
+    );
 }

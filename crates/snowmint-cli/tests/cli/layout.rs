@@ -26,7 +26,7 @@ fn a_layout_is_drawn_with_its_figures() {
     assert_eq!(
         rest,
         "  sorts by time      yes, the timestamp is on top\n  \
-           safe in JavaScript no, 63 bits where a number keeps 53: send ids as strings\n  \
+           safe in JavaScript no, 63 bits and a number has 53: send ids as strings\n  \
            fingerprint        time41@1ms.datacenter5.worker5.sequence12.1288834974657\n"
     );
 }

@@ -46,7 +46,7 @@ fn counts_end_at_both_bounds() {
     assert_eq!(bench.out(&["new", "-n", "1"]).lines().count(), 1);
     for bad in ["0", "-1", "10000001", "1000000000", "ten", "", "1.0", "1e3", "99999999999999999999999"] {
         let told = bench.refused(&["new", "-n", bad], 2);
-        assert!(told.contains(&format!("'{bad}' for '-n <N>': expected 1 to 10,000,000")), "{told}");
+        assert!(told.contains(&format!("-n: invalid value \"{bad}\": expected 1 to 10,000,000")), "{told}");
     }
     assert!(!Bench::new().path("snowmint-data").exists());
 }
@@ -125,7 +125,7 @@ fn a_node_beyond_the_layout_is_refused() {
             "begins on 9000-01-01, after today",
         ),
         (&["--store", "oracle://root:secret@host/db"], "--store: this build has no store `oracle:`"),
-        (&["--store", "memory:"], "--store: memory: is forgotten when this command ends"),
+        (&["--store", "memory:"], "--store: memory: does not outlive this command"),
     ] {
         let told = bench.refused(&[&["new"], args].concat(), 2);
         assert!(told.contains(wanted), "{told}");

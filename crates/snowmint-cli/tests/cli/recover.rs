@@ -90,10 +90,7 @@ fn a_restored_sqlite_file_gives_no_number_again_once_it_was_recovered() {
         let plan = bench.out(&args);
         assert!(plan.contains("counter segments/tickets") && plan.contains("nothing was changed"), "{plan}");
         let done = bench.out(&[&args[..], &["--yes"]].concat());
-        assert!(
-            done.contains("may be used; no worker of a pool that is reserved above is free before"),
-            "{done}"
-        );
+        assert!(done.contains("may be used; the workers of the pools above are reserved until"), "{done}");
     });
     assert_eq!(by_the_node, 0);
     let by_the_operator = sqlite(|bench, _| {
@@ -166,7 +163,7 @@ fn a_damaged_worker_is_named_and_the_others_are_recovered() {
     let counter = ran.out.lines().position(|line| line.starts_with("counter segments/tickets"));
     assert!(damaged.is_some() && damaged < counter, "{}", ran.out);
     assert!(
-        ran.out.contains("may be used; no worker of a pool that is reserved above is free before"),
+        ran.out.contains("may be used; the workers of the pools above are reserved until"),
         "{}",
         ran.out
     );
@@ -195,5 +192,5 @@ fn pools_that_the_backup_lacks_are_reserved() {
         assert!(done.lines().any(reserved), "{pool}: {done}");
     }
     let last = done.lines().last().unwrap();
-    assert!(last.contains("start no node that uses another layout or datacenter before then"), "{last}");
+    assert!(last.contains("start no node with another layout or datacenter before then"), "{last}");
 }

@@ -179,7 +179,7 @@ fn every_flag_has_a_variable() {
         ("SNOWMINT_LOG", "x", "--log"),
     ] {
         let told = Bench::new().with_env(name, value).refused(&["serve"], 2);
-        assert!(told.contains(flag) && told.contains(&format!("the variable {name}\n")), "{told}");
+        assert!(told.contains(flag) && told.contains(&format!("environment variable {name}\n")), "{told}");
     }
     let bench = Bench::new().with_env("SNOWMINT_STORE", "x");
     assert!(bench.refused(&["serve", "--http", "127.0.0.1:0", "--resp", "off"], 2).contains("--store"));
@@ -240,7 +240,7 @@ fn a_node_without_a_lease_answers_that_it_has_none() {
 fn a_store_in_memory_is_warned_of() {
     let bench = Bench::new();
     let mut server = bench.serve(&["--store", "memory:"]);
-    server.wait_for("--store memory: leases are forgotten");
+    server.wait_for("--store memory: leases are lost");
     assert!(!bench.path("snowmint-data").exists());
 }
 

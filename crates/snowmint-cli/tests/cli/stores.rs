@@ -67,7 +67,7 @@ fn servers_share_a_store_and_wait_for_it() {
     redis.kill9();
     let bench = Bench::new().with_env("SNOWMINT_STORE", &url);
     let mut early = bench.start(&[]);
-    early.wait_for("the store is not there yet: no ids until it is");
+    early.wait_for("store unavailable; retrying: no ids until it answers");
     redis.restart();
     let first = early.ready("worker");
     let second = bench.serve(&[]).ready("worker");

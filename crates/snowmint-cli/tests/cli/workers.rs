@@ -72,13 +72,13 @@ fn a_held_worker_is_released_only_by_force_and_what_was_granted_is_not_shortened
     let told = bench.refused(&["workers", "release", "5"], 1);
     assert!(told.contains("is held by") && told.contains("--force"), "{told}");
     let out = bench.out(&["workers", "release", "5", "--force"]);
-    assert!(out.contains(&format!("it is free from {until} on")), "{out}");
+    assert!(out.contains(&format!("it is free from {until}, because")), "{out}");
     assert_eq!(server.http("/v1/ids/default").0, 200, "what was granted stays usable");
     let row = json(&bench.out(&["workers", "--json"]));
     assert_eq!((row["state"].as_str(), row["until"].as_str()), (Some("held"), Some(until.as_str())));
     let doctor = bench.run(&["doctor"]);
     assert!(
-        doctor.code == 1 && doctor.out.contains("LOOK    leases"),
+        doctor.code == 1 && doctor.out.contains("PROBLEM leases"),
         "an hour ahead is worth a look: {}",
         doctor.out
     );
@@ -122,7 +122,7 @@ fn the_doctor_finds_what_the_store_lost() {
         let ran = bench.run(&["doctor", "--nodes", nodes]);
         assert_eq!(ran.code, 1, "{}{}", ran.out, ran.err);
         for words in found {
-            let is_found = ran.out.lines().any(|line| line.starts_with("LOOK") && line.contains(words));
+            let is_found = ran.out.lines().any(|line| line.starts_with("PROBLEM") && line.contains(words));
             assert!(is_found, "{words}: {}", ran.out);
         }
     };

@@ -153,7 +153,7 @@ impl<'a> World<'a> {
         let plan = run(&self.folder, &words);
         assert_says(&plan, &["counter segments/tickets", "4 records, 0 new", "nothing was changed"]);
         let done = run(&self.folder, words.iter().chain(&["--yes"]));
-        assert_says(&done, &["may be used; no worker of a pool that is reserved above is free before"]);
+        assert_says(&done, &["may be used; the workers of the pools above are reserved until"]);
         if let Nodes::Start(url) = self.store.put_in_place() {
             self.url = url;
             for mut node in std::mem::take(&mut self.nodes) {
