@@ -7,7 +7,7 @@ use std::str::FromStr;
 
 use libfuzzer_sys::fuzz_target;
 use snowmint::Layout;
-use snowmint_cluster::lease::Workers;
+use snowmint_cluster::WorkerCount;
 use snowmint_cluster::namespace::{CounterSource, NamespaceFile, NamespaceName, TextForm};
 use snowmint_cluster::segment::Stripe;
 
@@ -37,7 +37,7 @@ fuzz_target!(|input: (u64, u64, &str)| {
     }
     is_what_it_writes::<CounterSource>(text);
     is_what_it_writes::<NamespaceName>(text);
-    is_what_it_writes::<Workers>(text);
+    is_what_it_writes::<WorkerCount>(text);
     is_what_it_writes::<Stripe>(text);
 });
 

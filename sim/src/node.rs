@@ -6,7 +6,7 @@ use std::sync::Arc;
 use fastrand::Rng;
 use snowmint::{Generator, Id, Lease, ManualClock, WorkerId};
 use snowmint_cluster::Holder;
-use snowmint_cluster::lease::Pool;
+use snowmint_cluster::WorkerPool;
 use snowmint_cluster::lease::protocol::{Begin, Held, Now, Protocol, Settings, WorkerChoice};
 
 use crate::scenario::{MAX_SKEW_MS, Scenario, Wish};
@@ -90,7 +90,7 @@ impl<B: Begin> Node<B> {
     #[expect(clippy::cast_possible_truncation, reason = "there are a handful of nodes")]
     fn settings(index: usize, scenario: &Scenario) -> Settings {
         let name = if scenario.same_name { "node".to_owned() } else { format!("node-{index}") };
-        let pool = Pool::new(scenario.layout, snowmint::DatacenterId(0));
+        let pool = WorkerPool::new(scenario.layout, snowmint::DatacenterId(0));
         let choice = match scenario.wish {
             Wish::Any => WorkerChoice::Any,
             Wish::Fixed => WorkerChoice::Only(WorkerId(index as u32 % pool.workers())),

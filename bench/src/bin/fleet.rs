@@ -1,7 +1,7 @@
 //! A fleet of 1,000 nodes on each store: how long until every node has a lease when they start together, when they start
 //! again after an orderly stop, and after all of them were killed; and what they ask of the store while nothing happens.
 //!
-//! The nodes are keepers in one process, as many as a service has for its one layout. They share some handles of the real
+//! The nodes are in one process, as many as a service has for its one layout. They share some handles of the real
 //! server, which is on the same machine; each handle of a database has up to four connections. Prints Markdown.
 
 use std::num::NonZeroU64;
@@ -11,9 +11,9 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 use async_trait::async_trait;
-use snowmint::{AnchoredClock, DatacenterId, Layout};
+use snowmint::Layout;
 use snowmint_bench::table::Table;
-use snowmint_cluster::{Holder, Keeper, KeeperConfig, Pool};
+use snowmint_cluster::{Holder, LeaseConfig, Leases, NodeClock};
 use snowmint_store::{Expected, Key, Store, StoreError, StoreReach, Swap, Versioned, open};
 use snowmint_test_servers::{Etcd, MariaDb, Postgres, Redis, ZooKeeper};
 
@@ -65,9 +65,9 @@ async fn run(nodes: usize, stores: &[String]) -> Result<(), Failure> {
     for store in stores {
         let server = Server::start(store)?;
         let handles = server.handles().await?;
-        let mut fleet = Fleet { nodes, handles, clock: Arc::new(AnchoredClock::new()) };
+        let mut fleet = Fleet { nodes, handles, clock: NodeClock::default() };
         for start in ["first", "after a release of all", "after a crash of all"] {
-            let (keepers, counts, figures) = fleet.start().await?;
+            let (started, counts, figures) = fleet.start().await?;
             starts.row(&[
                 store.clone(),
                 fleet.handles.len().to_string(),
@@ -81,10 +81,10 @@ async fn run(nodes: usize, stores: &[String]) -> Result<(), Failure> {
             match start {
                 "first" => {
                     steady.row(&fleet.rest(store, &counts).await);
-                    release(keepers).await;
+                    release(started).await;
                 }
                 // Killed: nothing is given back.
-                _ => drop(keepers),
+                _ => drop(started),
             }
         }
     }
@@ -96,10 +96,10 @@ async fn run(nodes: usize, stores: &[String]) -> Result<(), Failure> {
     Ok(())
 }
 
-async fn release(keepers: Vec<Keeper>) {
+async fn release(nodes: Vec<Leases>) {
     let mut releasing = tokio::task::JoinSet::new();
-    for keeper in keepers {
-        releasing.spawn(async move { keeper.release(PATIENCE).await });
+    for leases in nodes {
+        releasing.spawn(async move { leases.release(PATIENCE).await });
     }
     releasing.join_all().await;
 }
@@ -116,27 +116,28 @@ struct Figures {
 struct Fleet {
     nodes: usize,
     handles: Vec<Arc<dyn Store>>,
-    clock: Arc<AnchoredClock>,
+    clock: NodeClock,
 }
 
 impl Fleet {
-    async fn start(&mut self) -> Result<(Vec<Keeper>, Vec<Arc<Counts>>, Figures), Failure> {
-        let pool = Pool::new(LAYOUT.parse::<Layout>()?, DatacenterId(0));
-        let (mut keepers, mut counts) = (Vec::new(), Vec::new());
+    async fn start(&mut self) -> Result<(Vec<Leases>, Vec<Arc<Counts>>, Figures), Failure> {
+        let layout = LAYOUT.parse::<Layout>()?;
+        let (mut nodes, mut counts) = (Vec::new(), Vec::new());
         let mut waiting = tokio::task::JoinSet::new();
         let began = Instant::now();
         for node in 0..self.nodes {
             let counted = Arc::new(Counts::default());
             let inner = Arc::clone(&self.handles[node % self.handles.len()]);
             let store = Arc::new(Counted { inner, counts: Arc::clone(&counted) });
-            let config = KeeperConfig::new(pool, Holder::new(format!("web-{node}:8080"))?).window(WINDOW);
-            let keeper = Keeper::start(store, config, Arc::clone(&self.clock))?;
-            let (ready, counts_of_it) = (keeper.clone(), Arc::clone(&counted));
+            let holder = Holder::new(format!("web-{node}:8080"))?;
+            let config = LeaseConfig::new(layout, holder).window(WINDOW).clock(self.clock.clone());
+            let leases = Leases::start(store, config)?;
+            let (ready, counts_of_it) = (leases.clone(), Arc::clone(&counted));
             waiting.spawn(async move {
                 let ready = tokio::time::timeout(PATIENCE, ready.ready()).await;
                 (matches!(ready, Ok(Ok(_))), began.elapsed(), counts_of_it.calls())
             });
-            keepers.push(keeper);
+            nodes.push(leases);
             counts.push(counted);
         }
         let all = waiting.join_all().await;
@@ -146,7 +147,7 @@ impl Fleet {
             calls: all.iter().map(|(.., calls)| calls).sum(),
             most: all.iter().map(|(.., calls)| *calls).max().unwrap_or_default(),
         };
-        Ok((keepers, counts, figures))
+        Ok((nodes, counts, figures))
     }
 
     /// What the nodes ask while nothing happens.

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use snowmint_cluster::lease::{Record, Tag};
-use snowmint_cluster::{Keepers, LeaseFailure, LeaseStatus};
+use snowmint_cluster::{LeaseError, LeaseStatus, Leases};
 use snowmint_store::{
     Expected, Key, OpenError, Store, StoreError, StoreErrorKind, StoreReach, Swap, Versioned,
 };
@@ -231,23 +231,23 @@ const REPEAT: Duration = Duration::from_secs(5);
 
 /// Waits until a lease is held; `notify` receives the time waited so far and the reason, every few seconds.
 pub(crate) async fn wait_for_lease(
-    keepers: &Keepers,
+    leases: &Leases,
     notify: impl Fn(Duration, &str),
-) -> Result<LeaseStatus, LeaseFailure> {
+) -> Result<LeaseStatus, LeaseError> {
     let mut waited = Duration::ZERO;
     loop {
         let patience = if waited.is_zero() { MOMENT } else { REPEAT };
-        match tokio::time::timeout(patience, keepers.ready()).await {
+        match tokio::time::timeout(patience, leases.ready()).await {
             Ok(settled) => return settled,
             Err(_) => waited += patience,
         }
-        notify(waited, &why_no_lease(keepers));
+        notify(waited, &why_no_lease(leases));
     }
 }
 
 /// Returns why there is no lease yet.
-pub(crate) fn why_no_lease(keepers: &Keepers) -> String {
-    let waiting = keepers.status().waiting;
+pub(crate) fn why_no_lease(leases: &Leases) -> String {
+    let waiting = leases.status().waiting;
     waiting.unwrap_or_else(|| "the store has not answered yet".to_owned())
 }
 

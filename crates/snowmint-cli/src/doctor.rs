@@ -5,7 +5,7 @@ use std::time::Duration;
 use serde::Serialize;
 use snowmint::utc::{MS_PER_YEAR, Utc};
 use snowmint::{Clock as _, WallClock};
-use snowmint_cluster::lease::directory::{LeaseEntry, leases, strange_keys};
+use snowmint_cluster::lease::admin::{LeaseEntry, leases, strange_keys};
 use snowmint_cluster::namespace::Scheme;
 use snowmint_cluster::namespace::registry::{self, Listed};
 use snowmint_store::{Expected, Key, Store};

@@ -1,16 +1,14 @@
 //! `snowmint new`: makes ids in this process, under a lease from the store or, with `--store none`, without one.
 
-use std::sync::Arc;
 use std::time::Duration;
 
 use snowmint::codec::Digits;
 use snowmint::generator::Batch;
 use snowmint::{
-    AnchoredClock, Clock as _, DatacenterId, GenerateError, Generator, Id, Layout, Rule, Start, WallClock,
-    WorkerId,
+    Clock as _, DatacenterId, GenerateError, Generator, Id, Layout, Rule, Start, WallClock, WorkerId,
 };
 use snowmint_cluster::{
-    Holder, KeeperConfig, Keepers, LeaseStatus, NoId, Pool, WorkerChoice, WorkerSource, Workers,
+    Holder, LeaseConfig, LeaseStatus, Leases, NextIdError, WorkerChoice, WorkerPool, WorkerSource,
 };
 use tokio::runtime::{Builder, Runtime};
 
@@ -156,20 +154,20 @@ fn unleased(
         .not_before_unix_ms(next_tick_unix_ms)
         .build(WallClock)
         .map_err(Failure::usage)?;
-    write_ids(args, |count| generator.try_take(count).map_err(NoId::Refused))
+    write_ids(args, |count| generator.try_take(count).map_err(NextIdError::Refused))
 }
 
 /// Makes ids under a lease. It is renewed on another thread, even if the reader of the output is slow.
 fn leased(args: &Args, worker: Option<WorkerId>, datacenter: DatacenterId, url: &str) -> Result<(), Failure> {
     let runtime =
         Builder::new_multi_thread().worker_threads(1).enable_all().build().map_err(Failure::runtime)?;
-    let (keepers, patience) = runtime.block_on(start(args, worker, datacenter, url))?;
-    let written = ready(&runtime, &keepers, patience).and_then(|status| {
+    let (leases, patience) = runtime.block_on(start(args, worker, datacenter, url))?;
+    let written = ready(&runtime, &leases, patience).and_then(|status| {
         warn_of_records_ahead(&status);
-        let mut caller = keepers.caller();
-        write_ids(args, |count| keepers.try_take(&mut caller, count))
+        let mut handle = leases.handle();
+        write_ids(args, |count| handle.try_take(count))
     });
-    runtime.block_on(keepers.release(RELEASE_PATIENCE));
+    runtime.block_on(leases.release(RELEASE_PATIENCE));
     written
 }
 
@@ -178,26 +176,25 @@ async fn start(
     worker: Option<WorkerId>,
     datacenter: DatacenterId,
     url: &str,
-) -> Result<(Keepers, Duration), Failure> {
+) -> Result<(Leases, Duration), Failure> {
     let store = connect::open(url).await?;
     // A claim is used only once the store can no longer lose it.
     let patience = LEASE_PATIENCE + store.may_lose();
     let choice = worker.map_or(WorkerChoice::Any, WorkerChoice::Only);
-    let config = KeeperConfig::new(Pool::new(args.layout, datacenter), Holder::of_this_host("cli"))
-        .worker(choice)
+    let config = LeaseConfig::new(WorkerPool::new(args.layout, datacenter), Holder::of_this_host("cli"))
+        .worker_choice(choice)
         .sequence_start(args.sequence_start)
         .window(WINDOW.max(args.layout.tick() * 3).max(store.may_lose() * 3));
-    let clock = Arc::new(AnchoredClock::new());
-    let keepers = Keepers::start(store, config, Workers::ONE, clock).map_err(Failure::usage)?;
-    Ok((keepers, patience))
+    let leases = Leases::start(store, config).map_err(Failure::usage)?;
+    Ok((leases, patience))
 }
 
-fn ready(runtime: &Runtime, keepers: &Keepers, patience: Duration) -> Result<LeaseStatus, Failure> {
-    let waiting = connect::wait_for_lease(keepers, |_, why| report("waiting for a lease", why));
+fn ready(runtime: &Runtime, leases: &Leases, patience: Duration) -> Result<LeaseStatus, Failure> {
+    let waiting = connect::wait_for_lease(leases, |_, why| report("waiting for a lease", why));
     match runtime.block_on(async { tokio::time::timeout(patience, waiting).await }) {
         Ok(settled) => settled.map_err(Failure::runtime),
         Err(_) => {
-            Err(Failure::runtime(format!("no lease within {patience:?}: {}", connect::why_no_lease(keepers))))
+            Err(Failure::runtime(format!("no lease within {patience:?}: {}", connect::why_no_lease(leases))))
         }
     }
 }
@@ -213,7 +210,7 @@ fn warn_of_records_ahead(status: &LeaseStatus) {
     }
 }
 
-fn write_ids(args: &Args, mut take: impl FnMut(usize) -> Result<Batch, NoId>) -> Result<(), Failure> {
+fn write_ids(args: &Args, mut take: impl FnMut(usize) -> Result<Batch, NextIdError>) -> Result<(), Failure> {
     let mut out = Output::new();
     let mut line = Vec::with_capacity(64);
     let mut missing = args.count;
@@ -248,7 +245,10 @@ fn write_line(args: &Args, id: Id, line: &mut Vec<u8>) {
 }
 
 /// Takes ids. Waits for the next tick, or for a new lease if this process was stopped and its lease expired.
-fn take_or_wait(mut take: impl FnMut(usize) -> Result<Batch, NoId>, wanted: usize) -> Result<Batch, Failure> {
+fn take_or_wait(
+    mut take: impl FnMut(usize) -> Result<Batch, NextIdError>,
+    wanted: usize,
+) -> Result<Batch, Failure> {
     let mut pauses = 0;
     loop {
         let no_id = match take(wanted) {
@@ -256,13 +256,16 @@ fn take_or_wait(mut take: impl FnMut(usize) -> Result<Batch, NoId>, wanted: usiz
             Err(no_id) => no_id,
         };
         let pause = match &no_id {
-            NoId::Refused(GenerateError::Ended | GenerateError::LeaseEnded { .. }) | NoId::NoLease { .. }
+            NextIdError::Refused(GenerateError::Ended | GenerateError::LeaseEnded { .. })
+            | NextIdError::NoLease { .. }
                 if pauses < MAX_PAUSES =>
             {
                 pauses += 1;
                 Some(PAUSE)
             }
-            NoId::Refused(refusal) => refusal.retry_after_ms().map(|ms| Duration::from_millis(ms.get())),
+            NextIdError::Refused(refusal) => {
+                refusal.retry_after_ms().map(|ms| Duration::from_millis(ms.get()))
+            }
             _ => None,
         };
         let Some(pause) = pause else {

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use snowmint::DatacenterId;
 use snowmint_cluster::segment::Stripe;
-use snowmint_cluster::{NamespaceName, Pool};
+use snowmint_cluster::{NamespaceName, WorkerPool};
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::TcpStream;
 
@@ -48,7 +48,7 @@ pub(crate) struct NodeReports {
     /// The same by namespace and period, if numbers restart with each period.
     pub(crate) highest_of_period: BTreeMap<String, BTreeMap<String, u64>>,
     /// The pools of the layouts of the nodes.
-    pub(crate) pools: Vec<Pool>,
+    pub(crate) pools: Vec<WorkerPool>,
     /// The latest end of a lease.
     pub(crate) until_unix_ms: u64,
 }
@@ -85,7 +85,7 @@ impl NodeReports {
                 && let Some((layout, datacenter)) = rest.split_once("\",datacenter=\"")
                 && let (Ok(layout), Ok(datacenter)) = (layout.parse(), datacenter.parse())
             {
-                self.pools.push(Pool::new(layout, DatacenterId(datacenter)));
+                self.pools.push(WorkerPool::new(layout, DatacenterId(datacenter)));
             }
             if let Some((_, value)) = labelled(line, "snowmint_lease_until_seconds", "worker")
                 && let Ok(until) = Duration::try_from_secs_f64(value.parse().unwrap_or(0.0))

@@ -18,7 +18,7 @@ use snowmint::field::Field;
 use snowmint::utc::Utc;
 use snowmint::{Clock as _, DatacenterId, Layout, Rule, Start, WallClock};
 use snowmint_cluster::{
-    Holder, KeeperConfig, Keepers, NamespaceError, NodeClock, Pool, SavedLeases, Workers,
+    Holder, LeaseConfig, Leases, NamespaceError, NodeClock, SavedLeases, WorkerCount, WorkerPool,
 };
 use snowmint_server::namespace_sync::{NamespaceConfigError, SyncOptions};
 use snowmint_server::{IdSource, Listeners, Mint, NamespaceSync, Settings, SharedClock};
@@ -90,8 +90,10 @@ async fn until_stopped(plan: &Plan, serving: &Handle) -> Result<(), Failure> {
     };
     let Ports { listeners, shown } = prepared.ports;
     let clock = plan.clock.start();
-    let mut config = KeeperConfig::new(Pool::new(plan.layout, plan.datacenter), prepared.holder.clone())
-        .worker(plan.choice)
+    let mut config = LeaseConfig::new(WorkerPool::new(plan.layout, plan.datacenter), prepared.holder.clone())
+        .worker_choice(plan.choice)
+        .worker_count(plan.workers)
+        .clock(clock.clone())
         .window(plan.window)
         .max_skew(plan.max_skew)
         .rule(plan.rule)
@@ -99,8 +101,7 @@ async fn until_stopped(plan: &Plan, serving: &Handle) -> Result<(), Failure> {
     if let Some(saved) = &prepared.saved {
         config = config.saved(saved.clone());
     }
-    let keepers = Keepers::start(Arc::clone(&prepared.store), config, plan.workers, clock.clone());
-    let keepers = keepers.map_err(Failure::usage)?;
+    let leases = Leases::start(Arc::clone(&prepared.store), config).map_err(Failure::usage)?;
     let mut settings = Settings {
         max_connections: plan.max_connections,
         timeouts: plan.timeouts,
@@ -111,10 +112,10 @@ async fn until_stopped(plan: &Plan, serving: &Handle) -> Result<(), Failure> {
         ..Settings::default()
     };
     raise_open_files(&mut settings);
-    let mint = Arc::new(Mint::new([], keepers.clone(), plan.layout, plan.datacenter));
+    let mint = Arc::new(Mint::new([], leases.clone(), plan.layout, plan.datacenter));
     let sync = sync(plan, &mint, prepared.store, prepared.holder, clock, prepared.saved);
     let late = prepared.late;
-    let service = Service { keepers, mint: Arc::clone(&mint), sync, settings, late };
+    let service = Service { leases, mint: Arc::clone(&mint), sync, settings, late };
     // Boxed, because it is large and lives until the end.
     let outcome = Box::pin(serve(plan, &stop, service, listeners, &shown, serving)).await;
     mint.release(RELEASE_PATIENCE).await;
@@ -123,7 +124,7 @@ async fn until_stopped(plan: &Plan, serving: &Handle) -> Result<(), Failure> {
 
 /// The parts of a running service.
 struct Service {
-    keepers: Keepers,
+    leases: Leases,
     mint: Arc<Mint>,
     sync: NamespaceSync,
     settings: Settings,
@@ -194,7 +195,7 @@ async fn open(plan: &Plan) -> Result<Arc<dyn Store>, Attempt> {
         OpenError::Store(error) if error.is_temporary() => Attempt::Retry(error.to_string()),
         error => Attempt::Failed(connect::open_failure(error)),
     })?;
-    KeeperConfig::check_window(plan.window, store.may_lose())
+    LeaseConfig::check_window(plan.window, store.may_lose())
         .map_err(|error| Attempt::Failed(Failure::flag("--window", error)))?;
     Ok(store)
 }
@@ -287,14 +288,14 @@ async fn serve(
     shown: &Shown,
     serving: &Handle,
 ) -> Result<(), Failure> {
-    let Service { keepers, mint, mut sync, settings, late } = service;
+    let Service { leases, mint, mut sync, settings, late } = service;
     let reload = reload_on_hangup().map_err(Failure::runtime)?;
     tokio::select! {
         biased;
         () = stop.asked() => return Ok(()),
         looked = first_look(&mut sync, late.as_deref()) => looked?,
     }
-    let mut announced = pin!(announce_lease(plan, &keepers, shown));
+    let mut announced = pin!(announce_lease(plan, &leases, shown));
     let soon = tokio::time::Instant::now() + connect::MOMENT;
     let early = tokio::select! {
         biased;
@@ -364,9 +365,9 @@ async fn open_late_store(plan: &Plan, late: Option<&LateStore>) -> Failure {
     std::future::pending().await
 }
 
-async fn announce_lease(plan: &Plan, keepers: &Keepers, shown: &Shown) -> Result<(), Failure> {
+async fn announce_lease(plan: &Plan, leases: &Leases, shown: &Shown) -> Result<(), Failure> {
     // With a store that may lose writes, every start waits that long: this is no warning yet.
-    let waited = connect::wait_for_lease(keepers, |waited, why| {
+    let waited = connect::wait_for_lease(leases, |waited, why| {
         if waited <= connect::MOMENT {
             tracing::info!("no lease yet: {why}");
         } else {
@@ -401,19 +402,21 @@ fn sync(
 ) -> NamespaceSync {
     let (own, datacenter) = (plan.layout, plan.datacenter);
     let (window, max_skew, most) = (plan.window, plan.max_skew, plan.workers.max());
-    let (leases, lease_clock) = (Arc::clone(&store), clock.clone());
+    let (lease_store, lease_clock) = (Arc::clone(&store), clock.clone());
     let open_source = move |layout: Layout, rule: Rule, start: Start| {
-        let pool = Pool::new(layout, datacenter_in(&layout, datacenter));
+        let pool = WorkerPool::new(layout, datacenter_in(&layout, datacenter));
         // In the pool of the service's own layout, its name already holds a worker.
         let holder = if layout == own { second_holder(&holder, rule, start)? } else { holder.clone() };
-        let config = KeeperConfig::new(pool, holder)
+        let count = WorkerCount::new(1, most.min(pool.workers())).map_err(|error| error.to_string())?;
+        let config = LeaseConfig::new(pool, holder)
+            .worker_count(count)
+            .clock(lease_clock.clone())
             .window(window)
             .max_skew(max_skew)
             .rule(rule)
             .sequence_start(start);
-        let workers = Workers::new(1, most.min(pool.workers())).map_err(|error| error.to_string())?;
-        Keepers::start(Arc::clone(&leases), config, workers, lease_clock.clone())
-            .map(|keepers| Box::new(keepers) as Box<dyn IdSource>)
+        Leases::start(Arc::clone(&lease_store), config)
+            .map(|leases| Box::new(leases) as Box<dyn IdSource>)
             .map_err(|error| error.to_string())
     };
     let options = SyncOptions {

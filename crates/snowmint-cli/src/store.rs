@@ -15,7 +15,7 @@ use snowmint::{Clock as _, DatacenterId, WallClock};
 use snowmint_cluster::lease::{Record, Tag};
 use snowmint_cluster::namespace::{NumberSource, Scheme, SegmentScheme, registry};
 use snowmint_cluster::segment::{Period, Reset, Stripe};
-use snowmint_cluster::{Holder, NamespaceName, Pool};
+use snowmint_cluster::{Holder, NamespaceName, WorkerPool};
 use snowmint_store::{
     Counter as _, Expected, Key, MAX_NUMBER, Store, StoreCounter, StoreErrorKind, Swap, Versioned,
 };
@@ -472,7 +472,7 @@ async fn raise(store: &Arc<dyn Store>, key: &Key, slots: u64) -> Result<(), Fail
 
 /// Returns the pools of the store, of the nodes, and of the layouts of namespaces in the datacenters of the nodes, each with
 /// the keys of its workers that have a record.
-async fn pools(store: &dyn Store, of_nodes: &[Pool]) -> Result<BTreeMap<String, Vec<Key>>, Failure> {
+async fn pools(store: &dyn Store, of_nodes: &[WorkerPool]) -> Result<BTreeMap<String, Vec<Key>>, Failure> {
     let mut pools: BTreeMap<String, Vec<Key>> = BTreeMap::new();
     for (key, _) in store.list("workers/").await.map_err(Failure::runtime)? {
         let Some((pool, _)) = key.as_str().rsplit_once('/') else { continue };
@@ -483,10 +483,10 @@ async fn pools(store: &dyn Store, of_nodes: &[Pool]) -> Result<BTreeMap<String, 
         let Ok(record) = record else { continue };
         let Scheme::Snowflake { layout, .. } = &record.definition.scheme else { continue };
         let has_datacenter = layout.width(Field::Datacenter) > 0;
-        let datacenters = of_nodes.iter().filter(|_| has_datacenter).map(Pool::datacenter);
-        used.extend(datacenters.map(|datacenter| Pool::new(*layout, datacenter)));
+        let datacenters = of_nodes.iter().filter(|_| has_datacenter).map(WorkerPool::datacenter);
+        used.extend(datacenters.map(|datacenter| WorkerPool::new(*layout, datacenter)));
         if !has_datacenter {
-            used.push(Pool::new(*layout, DatacenterId(0)));
+            used.push(WorkerPool::new(*layout, DatacenterId(0)));
         }
     }
     for pool in used {

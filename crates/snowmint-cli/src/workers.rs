@@ -5,7 +5,7 @@ use std::sync::Arc;
 use serde::Serialize;
 use snowmint::utc::Utc;
 use snowmint::{Clock as _, WallClock};
-use snowmint_cluster::lease::directory::{Eviction, LeaseEntry, evict, leases, strange_keys};
+use snowmint_cluster::lease::admin::{Eviction, LeaseEntry, evict, leases, strange_keys};
 use snowmint_store::Store;
 
 use crate::connect::{StoreArgs, random_tag, warn_of_skipped};

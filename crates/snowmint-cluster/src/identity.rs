@@ -1,5 +1,5 @@
-//! Who this node is: the name it holds leases under, and a worker that follows from where it runs.
-//! Neither proves anything (two containers may share both); what proves ownership is the tag of a write.
+//! The identity of a node: the name under which it holds leases, and a worker that follows from its host.
+//! Neither proves ownership, because two containers may share both: the tag of a write does.
 
 use std::fmt;
 use std::net::Ipv4Addr;
@@ -9,7 +9,7 @@ use snowmint::error::Snippet;
 use snowmint::field::Field;
 use snowmint::{Layout, WorkerId};
 
-/// Longest holder name, in bytes: it is written into every record and every log line about it.
+/// The maximum length of a name, in bytes: every record and many log lines contain it.
 const MAX_LEN: usize = 100;
 
 /// The name under which a node holds leases, such as `web-3:8080`.
@@ -18,16 +18,16 @@ const MAX_LEN: usize = 100;
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Holder(String);
 
-/// Why a text is not a holder's name.
+/// An invalid holder's name.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("{name:?} is not a holder's name: give 1 to {MAX_LEN} printable ASCII characters without blanks")]
+#[error("invalid holder {name:?}: expected 1 to {MAX_LEN} printable ASCII characters without blanks")]
 pub struct HolderError {
-    /// What was given.
+    /// The input.
     pub name: String,
 }
 
 impl Holder {
-    /// Takes a name of 1 to 100 printable ASCII characters without blanks.
+    /// Checks a name: 1 to 100 printable ASCII characters without blanks.
     ///
     /// # Errors
     ///
@@ -38,9 +38,9 @@ impl Holder {
         if fits { Ok(Self(name)) } else { Err(HolderError { name }) }
     }
 
-    /// The host's name with a suffix that tells apart the nodes on one host, such as the port they listen on.
+    /// Returns the host's name with a suffix that tells apart the nodes of one host, such as their port.
     ///
-    /// Characters that a name may not have become `-`; a host without a name is `unnamed`.
+    /// Invalid characters become `-`; a host without a name is `unnamed`.
     pub fn of_this_host(suffix: &str) -> Self {
         let name = format!("{}:{suffix}", host_name());
         let mut name: String = name.chars().map(|c| if c.is_ascii_graphic() { c } else { '-' }).collect();
@@ -48,18 +48,18 @@ impl Holder {
         Self(name)
     }
 
-    /// The name under which a node holds one of its leases, counted from 0: `web-3:8080`, `web-3:8080/2` and so on.
+    /// Returns the name of one of the node's leases, counted from 0: `web-3:8080`, `web-3:8080/2` and so on.
     pub(crate) fn of_slot(&self, number: usize) -> Self {
         if number == 0 {
             return self.clone();
         }
         let suffix = format!("/{}", number + 1);
-        // One byte a character.
+        // Every character is one byte.
         let name = &self.0[..self.0.len().min(MAX_LEN - suffix.len())];
         Self(format!("{name}{suffix}"))
     }
 
-    /// The name.
+    /// Returns the name.
     pub fn as_str(&self) -> &str {
         &self.0
     }
@@ -71,17 +71,17 @@ impl fmt::Display for Holder {
     }
 }
 
-/// Where a fixed worker comes from.
+/// The source of a fixed worker.
 ///
-/// A worker that is fixed goes through a lease as any other where there is a store: a second holder is refused with
-/// the name of the first. Without a store nothing tells two nodes with one worker apart.
+/// With a store, a fixed worker needs a lease like any other: a second node is rejected with the name of the first. Without a
+/// store, two nodes with the same worker produce duplicates, and nothing detects that.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum WorkerSource {
-    /// Set by hand.
+    /// A configured number.
     Number(u32),
-    /// The number after the last `-` of the host's name: what a Kubernetes `StatefulSet` calls its pods.
+    /// The number after the last `-` of the host's name, as in the pods of a Kubernetes `StatefulSet`.
     Ordinal,
-    /// The low bits of the host's IPv4 address, as many as the worker has: of the only address, or of the one in this
+    /// The low bits of the host's IPv4 address, as many as the worker has. The host must have only one address, or one in this
     /// network. Hosts of two networks can share low bits; hosts of one stated network cannot.
     Ipv4(Option<Ipv4Network>),
 }
@@ -119,7 +119,7 @@ impl FromStr for Ipv4Network {
         let address = address.parse().map_err(|_| refused())?;
         let prefix = prefix.parse().ok().filter(|prefix| *prefix <= 32).ok_or_else(refused)?;
         let network = Self { address, prefix };
-        // The address of a host is most likely a mistake for that of its network.
+        // A host's address is probably a mistake for its network's.
         if network.holds(address) { Ok(network) } else { Err(refused()) }
     }
 }
@@ -130,17 +130,17 @@ impl fmt::Display for Ipv4Network {
     }
 }
 
-/// Why no worker follows from where this node runs.
+/// The reason why no worker follows from the host.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum IdentityError {
-    /// Not a source of workers.
+    /// Not a source of a worker.
     #[error(
         "invalid worker {text}: expected a number, `ordinal` (of a StatefulSet's pod), `ipv4` or `ipv4:NETWORK`, such as \
          ipv4:10.244.0.0/16"
     )]
     NoSource {
-        /// What was given.
+        /// The input.
         text: Snippet,
     },
     /// Not a network.
@@ -148,13 +148,13 @@ pub enum IdentityError {
         "invalid network {text}: expected the first address of a network and its prefix, such as 10.244.0.0/16"
     )]
     NoNetwork {
-        /// What was given.
+        /// The input.
         text: Snippet,
     },
-    /// The host's name does not end in a number.
+    /// The host's name does not end with a number.
     #[error(
-        "the host name {host:?} has no ordinal: a StatefulSet's pod is named like web-3; for a Deployment leave the \
-         worker to the store"
+        "the host name {host:?} has no ordinal: the pods of a StatefulSet have names like web-3; in a Deployment, let the \
+         store choose the worker"
     )]
     NoOrdinal {
         /// The host's name.
@@ -162,27 +162,29 @@ pub enum IdentityError {
     },
     /// The layout has no bits for a worker.
     #[error(
-        "the layout `{layout}` has no worker, so an address cannot tell nodes apart: take a layout with a worker"
+        "the layout `{layout}` has no worker, so an address cannot tell nodes apart: use a layout with a worker"
     )]
     NoWorkerBits {
         /// The layout.
         layout: String,
     },
-    /// There is no address to take bits from. Taking 0 would give every such node the same worker.
-    #[error("this host has no IPv4 address but loopback: give a number, or leave the worker to the store")]
+    /// The host has no address. Worker 0 for every such node would produce duplicates.
+    #[error(
+        "this host has no IPv4 address except loopback: set a number, or let the store choose the worker"
+    )]
     NoAddress,
-    /// No address in the network that was stated.
+    /// The host has no address in the stated network.
     #[error("this host has no address in {network}, it has {found}: state the network that the nodes share")]
     NotInNetwork {
         /// The network.
         network: Ipv4Network,
-        /// The addresses it has.
+        /// The addresses of the host.
         found: String,
     },
-    /// More than one address, none better than the others.
+    /// The host has several addresses, and none is preferable.
     #[error(
         "this host has several IPv4 addresses to choose from, {first} and {second}: state the network that the nodes share, \
-         such as ipv4:10.244.0.0/16, or give the worker as a number"
+         such as ipv4:10.244.0.0/16, or set the worker to a number"
     )]
     SeveralAddresses {
         /// One of them.
@@ -193,29 +195,29 @@ pub enum IdentityError {
     /// Two hosts of the network can have the same low bits.
     #[error(
         "the network {network} has {host_bits} bits for a host, the layout has {worker_bits} for the worker: two hosts \
-         could have one worker; take a layout with {host_bits} worker bits, state a smaller network, or leave the worker \
-         to the store"
+         could get the same worker; use a layout with {host_bits} worker bits, state a smaller network, or let the store \
+         choose the worker"
     )]
     NetworkTooWide {
         /// The network.
         network: Ipv4Network,
-        /// Bits that tell its hosts apart.
+        /// The bits that tell its hosts apart.
         host_bits: u32,
-        /// Bits the layout has.
+        /// The bits of the worker in the layout.
         worker_bits: u32,
     },
-    /// The system would not tell its addresses.
+    /// The operating system did not list the addresses.
     #[error("the addresses of this host cannot be read: {0}")]
     Addresses(String),
 }
 
 impl WorkerSource {
-    /// The worker, by this host's name or address where it follows from those. Whether it fits the layout is for the
-    /// keeper to check, except for addresses, where cutting bits off would make two workers one.
+    /// Returns the worker. [`LeaseConfig`](crate::LeaseConfig) checks whether it fits the layout; this method checks it only for
+    /// addresses, where cutting off bits could give two hosts the same worker.
     ///
     /// # Errors
     ///
-    /// [`IdentityError`] where none follows.
+    /// [`IdentityError`] if no worker follows from the host.
     pub fn worker(self, layout: &Layout) -> Result<WorkerId, IdentityError> {
         match self {
             Self::Number(number) => Ok(WorkerId(number)),
@@ -244,13 +246,13 @@ impl FromStr for WorkerSource {
 }
 
 fn ordinal_of(host: &str) -> Result<WorkerId, IdentityError> {
-    // A pod's name may be followed by its domain.
+    // The domain may follow the pod's name.
     let name = host.split('.').next().unwrap_or(host);
     let ordinal = name.rsplit_once('-').and_then(|(_, ordinal)| ordinal.parse().ok());
     ordinal.map(WorkerId).ok_or_else(|| IdentityError::NoOrdinal { host: host.to_owned() })
 }
 
-/// The low bits of an address, as many as the worker has: all that can tell two hosts apart.
+/// The low bits of an address, as many as the worker has. They must tell all hosts of the network apart.
 fn worker_of_addresses(
     addresses: &[(Ipv4Addr, u32)],
     stated: Option<Ipv4Network>,

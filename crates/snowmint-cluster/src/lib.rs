@@ -1,28 +1,67 @@
-//! What is built on a store: leases of worker ids, numbers in segments, and namespaces.
+//! What a node needs beside a store to make unique ids: leases of workers, numbers in segments, and namespaces.
 //!
-//! A node may only use a timestamp that was granted to it beforehand. A lease is the right to use one worker
-//! for ids whose timestamps lie in `[from, until)`. Leases are granted by compare-and-set on one record per
-//! worker, and the ranges granted for one worker never overlap: so uniqueness depends on no clock, no time-out,
-//! and not on how long a process was paused. Clocks decide only how fresh a timestamp is and whether a node can
-//! go on.
+//! A node uses a timestamp only after the store has granted it. A **lease** is the right to use one worker for the timestamps
+//! `[from, until)`. The store grants leases by compare-and-set on one record per worker, and the leases of one worker never
+//! overlap. So uniqueness depends on no clock and no timeout, and not on how long a process was paused. Clocks decide only how
+//! fresh a timestamp is, and whether a node can go on.
 //!
-//! The protocol is a pure state machine, [`lease::protocol::Protocol`]: the simulation drives the very code
-//! that ships. [`Keeper`] is its driver: it asks the store and keeps a generator under the lease.
-//! Numbers are reserved from a counter before they are used: see [`segment`].
+//! # From a store's URL to an id
+//!
+//! ```
+//! use snowmint::Layout;
+//! use snowmint_cluster::{Holder, LeaseConfig, Leases};
+//! # use std::time::Duration;
+//!
+//! # tokio::runtime::Builder::new_current_thread().enable_all().build()?.block_on(async {
+//! let store = snowmint_store::open("memory:").await?;
+//! let leases = Leases::start(store, LeaseConfig::new(Layout::TWITTER, Holder::of_this_host("8080")))?;
+//! leases.ready().await?;
+//!
+//! let mut handle = leases.handle(); // one for each connection or thread
+//! let id = handle.next_id().await?;
+//! # assert!(handle.next_id().await? > id);
+//! # leases.release(Duration::from_secs(1)).await;
+//! # Ok::<(), Box<dyn std::error::Error>>(())
+//! # })?;
+//! # Ok::<(), Box<dyn std::error::Error>>(())
+//! ```
+//!
+//! For production, use the URL of a store that all nodes share, and call [`Leases::release`] before the process exits.
+//!
+//! # Terms
+//!
+//! | term | meaning |
+//! |---|---|
+//! | worker | the number in an id that tells generators apart |
+//! | pool | the workers of one layout in one datacenter: [`WorkerPool`] |
+//! | holder | the name under which a node holds a lease: [`Holder`] |
+//! | grant | a claim or a renewal that the store has acknowledged |
+//! | claim | the first grant of a lease; later grants are renewals |
+//! | window | how far ahead of the clock a grant reaches |
+//! | settle | over a store that may lose its newest writes: to be old enough that no failover can lose it |
+//! | saved lease | a lease on the node's disk, for a restart without the store: [`SavedLeases`] |
+//! | segment | a range of plain numbers, reserved from a counter in the store: [`segment`] |
+//! | namespace | a named source of ids with its own scheme and layout: [`namespace`] |
+//!
+//! # Where to look
+//!
+//! - [`Leases`] holds the leases of a node; [`LeaseHandle`] takes ids. [`lease`] lists the modules behind them.
+//! - [`Segments`] hands out plain numbers, reserved before use.
+//! - [`namespace`] defines, stores and checks named id sources.
+//! - [`WorkerSource`] derives a fixed worker from the host.
 
-mod dice;
 mod identity;
 pub mod lease;
 pub mod namespace;
 mod node_clock;
 pub mod segment;
-mod wall_watch;
+mod split_mix;
 
 pub use identity::{Holder, HolderError, IdentityError, Ipv4Network, WorkerSource};
-pub use lease::protocol::WorkerChoice;
 pub use lease::{
-    Caller, Keeper, KeeperConfig, KeeperConfigError, Keepers, LeaseFailure, LeaseStatus, NoId, Pool,
-    SavedLeases, SavedLeasesError, SavedList, SavedPlaceError, Unusable, Workers, WorkersError,
+    LeaseConfig, LeaseConfigError, LeaseError, LeaseHandle, LeaseStatus, Leases, NextIdError, ResumeError,
+    SavedLeases, SavedLeasesError, SavedList, SavedSlotError, WorkerChoice, WorkerCount, WorkerCountError,
+    WorkerPool,
 };
 pub use namespace::{NamespaceError, NamespaceName, NamespaceNameError, pin};
 pub use node_clock::NodeClock;

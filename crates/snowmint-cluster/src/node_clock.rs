@@ -1,5 +1,4 @@
-//! The clock of a node: its ids are made by it and its leases are counted by it.
-//! It is anchored, so that a step of the wall clock changes nothing, or it is the wall clock itself.
+//! The clock of a node, for its ids and its leases: an anchored clock, which ignores steps of the wall clock, or the wall clock.
 
 use std::fmt;
 use std::sync::Arc;
@@ -8,15 +7,15 @@ use snowmint::clock::{ClockReport, Hold, Reading};
 use snowmint::{AnchoredClock, Clock, WallClock};
 use tokio::sync::watch;
 
-/// Tells a node the time, for its ids and its leases; cheap to clone.
+/// The clock of a node's ids and leases. A clone refers to the same clock.
 ///
-/// Anchored, it runs by boot time, and a step of the wall clock changes nothing: a [rule](snowmint::Rule) then decides
-/// about ticks that are used up, and never about a clock that went back. Only a node that is behind the wall clock is
-/// brought forward, with a lease that is granted. With [`wall`](Self::wall) timestamps follow every step of the wall clock: the
-/// rule decides what happens when it goes back, and a lease is renewed after a step forward once the store, another node or time
-/// confirms it.
+/// - **Anchored** (the default): it runs by boot time and ignores steps of the wall clock. It never goes back, so a
+///   [rule](snowmint::Rule) decides only about used-up ticks. If it is behind the wall clock, it moves forward when a lease is
+///   granted.
+/// - **[Wall](Self::wall)**: timestamps follow every step of the wall clock. The rule decides what happens when it goes back. After
+///   a step forward, the node renews its lease once the store, another node or time confirms the step.
 ///
-/// Neither choice can repeat an id: a node uses only the timestamps of its lease, and its generator never goes back.
+/// Neither clock can repeat an id: a node uses only the timestamps of its lease, and its generator never goes back.
 ///
 /// # Examples
 ///
@@ -33,10 +32,10 @@ pub struct NodeClock {
 }
 
 struct Inner {
-    /// Beside the wall clock it only notices steps.
+    /// With the wall clock, it only detects steps.
     anchored: Arc<AnchoredClock>,
     shows: Shows,
-    /// Counts how often the time that is shown jumped forward: leases may have ended by that.
+    /// The number of jumps forward: a jump may end leases.
     jumps: watch::Sender<u64>,
 }
 
@@ -51,12 +50,12 @@ impl NodeClock {
         Self { inner: Arc::new(Inner { anchored, shows, jumps: watch::channel(0).0 }) }
     }
 
-    /// The wall clock, steps and all.
+    /// Makes a clock that follows the wall clock with all its steps.
     pub fn wall() -> Self {
         Self::new(Arc::new(AnchoredClock::new()), Shows::Wall)
     }
 
-    /// How far the wall clock is ahead, in milliseconds; 0 where it is behind.
+    /// How far the wall clock is ahead, in milliseconds; 0 if it is behind.
     pub(crate) fn wall_ahead_ms(&self) -> u64 {
         match self.inner.shows {
             Shows::Anchored => WallClock.unix_ms().saturating_sub(self.unix_ms()),
@@ -64,12 +63,12 @@ impl NodeClock {
         }
     }
 
-    /// What it would show without the steps of the wall clock since it was made, in unix milliseconds.
+    /// The time without steps of the wall clock since it was made, in unix milliseconds.
     pub(crate) fn unstepped_unix_ms(&self) -> u64 {
         self.inner.anchored.unix_ms()
     }
 
-    /// Brings it forward to an instant by which a lease was granted; returns by how many milliseconds.
+    /// Moves it forward to the instant by which a lease was granted. Returns by how many milliseconds.
     pub(crate) fn advance_to(&self, unix_ms: u64) -> u64 {
         match self.inner.shows {
             Shows::Anchored => {
@@ -83,7 +82,7 @@ impl NodeClock {
         }
     }
 
-    /// Looks for steps of the wall clock, and follows slow corrections. To be called about once a second.
+    /// Looks for steps of the wall clock and follows slow corrections. Call it about once a second.
     pub(crate) fn watch(&self) -> ClockReport {
         let report = self.inner.anchored.follow_wall();
         match self.inner.shows {
@@ -101,7 +100,7 @@ impl NodeClock {
         self.inner.jumps.send_modify(|jumps| *jumps += 1);
     }
 
-    /// Hears of jumps forward.
+    /// Receives jumps forward.
     pub(crate) fn jumps(&self) -> watch::Receiver<u64> {
         self.inner.jumps.subscribe()
     }
@@ -109,9 +108,22 @@ impl NodeClock {
     /// What a step of the wall clock means for ids.
     pub(crate) fn on_step(&self) -> &'static str {
         match self.inner.shows {
-            Shows::Anchored => "ids go on by the clock this process was started with",
+            Shows::Anchored => "ids ignore it, because this node uses an anchored clock",
             Shows::Wall => "ids follow it; the rule decides what happens when it goes back",
         }
+    }
+}
+
+/// A new anchored clock.
+impl Default for NodeClock {
+    fn default() -> Self {
+        AnchoredClock::new().into()
+    }
+}
+
+impl From<AnchoredClock> for NodeClock {
+    fn from(anchored: AnchoredClock) -> Self {
+        Arc::new(anchored).into()
     }
 }
 
@@ -146,7 +158,7 @@ impl Clock for NodeClock {
 
     #[inline]
     fn holds(&self, hold: Hold) -> bool {
-        // Of both clocks a reading holds until its millisecond has passed by the processor's counter.
+        // For both clocks, a reading holds until its millisecond has passed by the processor's counter.
         WallClock.holds(hold)
     }
 }

@@ -25,7 +25,7 @@
 //! # Examples
 //!
 //! ```no_run
-//! # async fn run(leases: snowmint_cluster::Keepers, layout: snowmint::Layout) -> Result<(), Box<dyn std::error::Error>> {
+//! # async fn run(leases: snowmint_cluster::Leases, layout: snowmint::Layout) -> Result<(), Box<dyn std::error::Error>> {
 //! use snowmint_server::{Listeners, Mint, Settings, bind, serve};
 //! let namespace = snowmint_cluster::NamespaceName::new("default")?;
 //! let mint = Mint::new([namespace], leases, layout, snowmint::DatacenterId(0));

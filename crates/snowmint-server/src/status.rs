@@ -84,7 +84,7 @@ mod tests {
 
     use snowmint::error::Snippet;
     use snowmint::{GenerateError, Generator, Layout, ManualClock};
-    use snowmint_cluster::NoId;
+    use snowmint_cluster::NextIdError;
 
     use super::*;
     use crate::mint::MintError;
@@ -147,7 +147,7 @@ mod tests {
         let name = Snippet::of("x");
         let ms = NonZeroU64::MIN;
         let behind = clock_behind();
-        let refused = |refusal| MintError::from_no_id(NoId::Refused(refusal), 1, 1);
+        let refused = |refusal| MintError::from_no_id(NextIdError::Refused(refusal), 1, 1);
         let id = "x".parse::<snowmint::Id>().unwrap_err();
         let layout = "x".parse::<Layout>().unwrap_err();
         let table: [(MintError, u16, &str); 20] = [
@@ -163,7 +163,7 @@ mod tests {
             (MintError::BadId { text: name, why: id.into() }, 400, "ERR"),
             (MintError::NotOfNamespace { text: name, name, why: id.into() }, 400, "ERR"),
             (MintError::BadLayout { layout: name, why: layout.into() }, 400, "ERR"),
-            (MintError::from_no_id(NoId::NoLease { why: "no store".into() }, 1, 1), 503, "NOTREADY"),
+            (MintError::from_no_id(NextIdError::NoLease { why: "no store".into() }, 1, 1), 503, "NOTREADY"),
             (refused(GenerateError::LeaseEnded { until_unix_ms: 0 }), 503, "NOTREADY"),
             (refused(GenerateError::Ended), 503, "NOTREADY"),
             (refused(behind), 503, "CLOCKBEHIND"),

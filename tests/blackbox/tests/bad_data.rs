@@ -174,5 +174,5 @@ fn a_full_disk_while_running() {
 
 fn stop(server: Server) {
     let log = server.stop().log;
-    assert!(log.contains("given back"), "{log}");
+    assert!(log.contains("lease released"), "{log}");
 }

@@ -62,7 +62,7 @@ fn workers_are_taken_under_load_and_given_back() {
     all.into_inner().unwrap().assert_unique();
     let look = || Some(server.metric("snowmint_leases")).filter(|leases| *leases < 1.1);
     time::eventually("one lease again", PATIENCE, look);
-    server.log_with("a worker was not needed for three windows; giving it back", PATIENCE);
+    server.log_with("a worker was not needed for three windows; releasing it", PATIENCE);
     let ended = server.stop();
     assert_says(&ended.log, &["sequences ran out; taking another worker"]);
 }
@@ -124,7 +124,7 @@ fn without_its_store_a_node_goes_on_under_its_saved_lease() {
     node.take(&server, 20_000);
     server.kill();
     let server = node.serve.start();
-    assert_says(&server.log(), &["going on under the lease that was saved", "store unavailable; retrying"]);
+    assert_says(&server.log(), &["resumed the saved lease", "store unavailable; retrying"]);
     node.take(&server, 20_000);
     assert_eq!(ids::worker(node.last), worker);
 
@@ -180,10 +180,7 @@ fn without_its_store_a_node_serves_no_namespace_that_was_dropped_or_replaced() {
     server.kill();
 
     let server = serve.start();
-    assert_says(
-        &server.log(),
-        &["going on under the lease that was saved", "namespace orders is not served until"],
-    );
+    assert_says(&server.log(), &["resumed the saved lease", "namespace orders is not served until"]);
     assert_eq!(server.get("/v1/ids/default").status, 200);
     assert_eq!(server.get("/v1/ids/orders").status, 404);
     assert_eq!(server.get("/v1/ids/users").status, 404);
@@ -205,7 +202,7 @@ fn a_clock_stepped_back_before_the_start_waits_for_what_was_used() {
     let server = node.serve.clone().clock(&clock).start();
     node.take(&server, 20_000);
     node.ids.assert_unique();
-    assert_says(&server.log(), &["going on under the lease that was saved"]);
+    assert_says(&server.log(), &["resumed the saved lease"]);
 }
 
 /// Goal: a saved lease is used in one place. Method: a second server on the same folder, and one on a copy of it.

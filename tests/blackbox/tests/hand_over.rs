@@ -48,7 +48,7 @@ fn a_rolling_restart_hands_each_worker_over() {
         ids.add(&last);
         let began = time::now();
         let ended = nodes.remove(i).stop();
-        assert_says(&ended.log, &["the lease was given back"]);
+        assert_says(&ended.log, &["lease released"]);
         nodes.insert(i, start(&format!("new-{i}")));
         slowest = slowest.max(began.elapsed());
         let first = nodes[i].take(10);

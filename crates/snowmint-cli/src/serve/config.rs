@@ -7,7 +7,7 @@ use std::time::Duration;
 use clap::builder::BoolishValueParser;
 use snowmint::field::Field;
 use snowmint::{AnchoredClock, DatacenterId, Generator, Layout, ManualClock, Rule, Start, WorkerId};
-use snowmint_cluster::{Holder, NamespaceName, NodeClock, WorkerChoice, WorkerSource, Workers};
+use snowmint_cluster::{Holder, NamespaceName, NodeClock, WorkerChoice, WorkerCount, WorkerSource};
 use snowmint_server::namespace_sync::{NamespaceConfig, NamespaceFlags};
 use snowmint_server::{AllowedHosts, Timeouts};
 
@@ -89,7 +89,7 @@ pub(crate) struct Args {
     /// Number of workers to hold, 1 to 8, or a range such as 1..8. The node takes another worker when sequences run out for
     /// a second, and gives it back when it was not needed for three windows
     #[arg(long, value_name = "N|MIN..MAX", default_value = "1", env = "SNOWMINT_WORKERS")]
-    pub(super) workers: Workers,
+    pub(super) workers: WorkerCount,
     /// After a restart while the store is down, continue under the lease saved in the data directory, until it expires.
     /// Each node then needs its own data directory on a local disk. Do not use this option if the disks of running nodes
     /// may be cloned
@@ -208,7 +208,7 @@ pub(super) struct Plan {
     pub(super) layout: Layout,
     pub(super) datacenter: DatacenterId,
     pub(super) choice: WorkerChoice,
-    pub(super) workers: Workers,
+    pub(super) workers: WorkerCount,
     pub(super) namespace_flags: NamespaceFlags,
     pub(super) namespaces: NamespaceConfig,
     pub(super) poll: Duration,
@@ -314,7 +314,7 @@ fn check_ports(http: &Listen, resp: &Listen) -> Result<(), Failure> {
     }
 }
 
-fn check_workers(layout: &Layout, worker: Option<WorkerId>, workers: Workers) -> Result<(), Failure> {
+fn check_workers(layout: &Layout, worker: Option<WorkerId>, workers: WorkerCount) -> Result<(), Failure> {
     if let (Some(worker), true) = (worker, workers.max() > 1) {
         return Err(Failure::usage(format!(
             "--worker {worker} requires one worker, --workers {workers} several: remove one of the two flags"

@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use snowmint::{Clock as _, WallClock};
-use snowmint_cluster::{Holder, Pool, SavedLeases};
+use snowmint_cluster::{Holder, SavedLeases, WorkerPool};
 use snowmint_store::{Expected, Key, Store, StoreError, StoreErrorKind, StoreReach, Swap, Versioned};
 
 use super::config::Plan;
@@ -25,7 +25,7 @@ pub(super) fn open_saved(plan: &Plan) -> Result<SavedLeases, Failure> {
 /// Returns whether this node may continue under its saved lease; logs why not.
 pub(super) fn is_usable(plan: &Plan, saved: &SavedLeases) -> bool {
     let Some(holder) = holder(plan) else { return false };
-    let pool = Pool::new(plan.layout, plan.datacenter);
+    let pool = WorkerPool::new(plan.layout, plan.datacenter);
     match saved.usable(&pool, &holder, WallClock.unix_ms()) {
         Ok(None) => false,
         Ok(Some(_)) if saved.served().is_empty() => {

@@ -1,21 +1,153 @@
-//! What the store holds for one worker: who has it, until when, and which write said so.
-//! JSON, so that an operator can read it with the store's own tools at 3 a.m.
+//! The records of leases in the store: one per worker of a pool, and the keys under which they stand.
+//! A record is JSON, so that an operator can read it with the store's own tools.
 
 use std::fmt;
+use std::ops::Range;
 
 use serde::{Deserialize, Serialize};
+use snowmint::field::Field;
+use snowmint::{DatacenterId, Layout, WorkerId};
+use snowmint_store::{Key, KeyError};
 
 use crate::Holder;
 
-/// The mark of one write attempt: a record that bears a tag I made is mine, whatever name it shows.
+/// The workers of one layout in one datacenter, for which leases are granted.
 ///
-/// 128 random bits when the process starts; the lower half is counted up for each attempt, by random steps. A process that goes on under a
-/// saved lease keeps the upper half of the one before it: the *line* to which its tags belong.
+/// Each layout has its own pool, so that timestamps of different layouts are never compared. A layout without a datacenter
+/// field converts into its only pool.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct WorkerPool {
+    layout: Layout,
+    datacenter: DatacenterId,
+}
+
+impl WorkerPool {
+    /// Returns the pool of a layout in a datacenter.
+    pub const fn new(layout: Layout, datacenter: DatacenterId) -> Self {
+        Self { layout, datacenter }
+    }
+
+    /// Returns the layout.
+    pub const fn layout(&self) -> &Layout {
+        &self.layout
+    }
+
+    /// Returns the datacenter.
+    pub const fn datacenter(&self) -> DatacenterId {
+        self.datacenter
+    }
+
+    /// Returns the number of workers.
+    pub const fn workers(&self) -> u32 {
+        // A worker field has at most 31 bits.
+        1 << self.layout.width(Field::Worker)
+    }
+
+    /// Returns the prefix of the keys of all records of the pool.
+    pub fn prefix(&self) -> String {
+        format!("workers/{self}/")
+    }
+
+    /// Returns the key of a worker's record.
+    ///
+    /// # Errors
+    ///
+    /// [`KeyError`] if the layout's fingerprint is longer than a key may be. No layout has such a fingerprint.
+    pub fn key(&self, worker: WorkerId) -> Result<Key, KeyError> {
+        // Ten digits, so that a store lists workers in numeric order.
+        Key::new(format!("workers/{self}/{:010}", worker.0))
+    }
+
+    /// Returns the prefix of the keys of the records of a block.
+    pub fn prefix_of(&self, block: Block) -> String {
+        format!("workers/{self}/{}", block.digits())
+    }
+
+    /// Returns the worker whose record has this key, or `None` if the key does not belong to the pool.
+    pub fn worker_of(&self, key: &Key) -> Option<WorkerId> {
+        let worker = key.as_str().strip_prefix(&self.prefix())?.parse().ok()?;
+        (worker < self.workers()).then_some(WorkerId(worker))
+    }
+}
+
+impl From<Layout> for WorkerPool {
+    /// Takes datacenter 0, which is the only one of a layout without a datacenter field.
+    fn from(layout: Layout) -> Self {
+        Self::new(layout, DatacenterId(0))
+    }
+}
+
+impl fmt::Display for WorkerPool {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}", self.layout.fingerprint())?;
+        if self.layout.width(Field::Datacenter) > 0 {
+            write!(f, ".in{}", self.datacenter)?;
+        }
+        Ok(())
+    }
+}
+
+/// Workers whose numbers differ only in the last digits, so that one key prefix lists their records.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct Block {
+    number: u32,
+    size: BlockSize,
+}
+
+/// The number of workers in a block.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum BlockSize {
+    /// 10 workers.
+    Ten,
+    /// 100 workers.
+    Hundred,
+}
+
+impl BlockSize {
+    /// Returns the number of workers.
+    pub const fn workers(self) -> u32 {
+        match self {
+            Self::Ten => 10,
+            Self::Hundred => 100,
+        }
+    }
+}
+
+impl Block {
+    /// Returns the block of this size that contains a worker.
+    pub const fn of(worker: WorkerId, size: BlockSize) -> Self {
+        Self { number: worker.0 / size.workers(), size }
+    }
+
+    /// Returns the size.
+    pub const fn size(self) -> BlockSize {
+        self.size
+    }
+
+    /// Returns the numbers of the block's workers. The pool may have fewer.
+    pub const fn range(self) -> Range<u32> {
+        let first = self.number * self.size.workers();
+        first..first.saturating_add(self.size.workers())
+    }
+
+    /// The leading digits that the keys of all its workers share.
+    fn digits(self) -> String {
+        match self.size {
+            BlockSize::Ten => format!("{:09}", self.number),
+            BlockSize::Hundred => format!("{:08}", self.number),
+        }
+    }
+}
+
+/// The mark of one write attempt: a record with a tag that this process made belongs to it, whatever holder it shows.
+///
+/// A process starts with 128 random bits. The lower half counts up with each attempt, in random steps. A process that resumes
+/// a saved lease keeps the upper half of the process before it: the *line* of its tags.
 #[derive(Clone, Copy, PartialEq, Eq, Hash)]
 pub struct Tag(pub u128);
 
 impl Tag {
-    /// The line, with zeros below.
+    /// The upper half, with zeros below.
     pub(super) const fn line(self) -> u128 {
         self.0 & !(u64::MAX as u128)
     }
@@ -26,9 +158,9 @@ impl Tag {
         self.0 as u64
     }
 
-    /// The tag of a later attempt, of the same line; the next one where nothing is passed over.
-    pub(super) const fn after(self, passed_over: u8) -> Self {
-        Self(self.line() | self.number().wrapping_add(1 + passed_over as u64) as u128)
+    /// A later tag of the same line, which skips `skipped` tags.
+    pub(super) const fn after(self, skipped: u8) -> Self {
+        Self(self.line() | self.number().wrapping_add(1 + skipped as u64) as u128)
     }
 }
 
@@ -38,17 +170,17 @@ impl fmt::Debug for Tag {
     }
 }
 
-/// The record `workers/<pool>/<worker>`.
+/// The record `workers/<pool>/<worker>`: who holds the worker, until when, and which write said so.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Record {
-    /// Who has the worker, for people to read.
+    /// The holder's name, for people to read. It proves nothing: two processes may share a name.
     pub holder: Holder,
-    /// The first instant of the holder's lease, in unix milliseconds: by it a node sees whether another's lease overlaps its
-    /// own. `None` in the records of an earlier version.
+    /// The first instant of the lease, in unix milliseconds. By it a node detects that another lease overlaps its own. `None`
+    /// in records of an earlier version.
     pub from_unix_ms: Option<u64>,
-    /// The first instant that is not granted, in unix milliseconds.
+    /// The first instant after the lease, in unix milliseconds.
     pub until_unix_ms: u64,
-    /// Which write this is.
+    /// The mark of the write.
     pub tag: Tag,
 }
 
@@ -61,12 +193,13 @@ struct Wire {
     tag: String,
 }
 
-/// Why a record cannot be read.
+/// The reason why a record is unreadable.
 #[derive(Debug, thiserror::Error)]
 #[error("not a lease record: {0}")]
 pub struct RecordError(String);
 
 impl Record {
+    /// Returns the record as JSON:
     /// `{"holder":"web-3:8080","from":1790000000000,"until":1790000010000,"tag":"32 hexadecimal digits"}`.
     pub fn to_bytes(&self) -> Vec<u8> {
         let wire = Wire {
@@ -75,15 +208,15 @@ impl Record {
             until: self.until_unix_ms,
             tag: format!("{:032x}", self.tag.0),
         };
-        // Two strings and a number always become JSON.
+        // Strings and numbers always serialize.
         serde_json::to_vec(&wire).unwrap_or_default()
     }
 
-    /// Reads what [`to_bytes`](Self::to_bytes) wrote.
+    /// Reads a record that [`to_bytes`](Self::to_bytes) wrote, or one of an earlier or later version.
     ///
     /// # Errors
     ///
-    /// [`RecordError`] with what is wrong.
+    /// [`RecordError`] with the reason.
     pub fn from_bytes(bytes: &[u8]) -> Result<Self, RecordError> {
         let wire: Wire = serde_json::from_slice(bytes).map_err(|error| RecordError(error.to_string()))?;
         let holder = Holder::new(wire.holder).map_err(|error| RecordError(error.to_string()))?;
@@ -96,6 +229,37 @@ impl Record {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_block_has_the_prefix_of_its_workers_and_of_no_other() {
+        let layout: Layout = "time:41@1ms worker:12 sequence:10 epoch:2020-01-01".parse().unwrap();
+        let pool = WorkerPool::new(layout, DatacenterId(0));
+        for size in [BlockSize::Ten, BlockSize::Hundred] {
+            for worker in [0, 9, 10, 99, 100, 1023, 1999, 2000, 4095].map(WorkerId) {
+                let block = Block::of(worker, size);
+                assert_eq!(block.range().len(), size.workers() as usize);
+                for other in 0..pool.workers() {
+                    let key = pool.key(WorkerId(other)).unwrap();
+                    let inside = key.as_str().starts_with(&pool.prefix_of(block));
+                    assert_eq!(inside, block.range().contains(&other), "{worker} {size:?} {other}");
+                }
+                assert!(block.range().contains(&worker.0));
+            }
+        }
+    }
+
+    #[test]
+    fn keys_read_back_and_pools_differ() {
+        let pool = WorkerPool::new(Layout::TWITTER, DatacenterId(3));
+        let key = pool.key(WorkerId(31)).unwrap();
+        assert_eq!(
+            key.as_str(),
+            "workers/time41@1ms.datacenter5.worker5.sequence12.1288834974657.in3/0000000031"
+        );
+        assert_eq!(pool.worker_of(&key), Some(WorkerId(31)));
+        assert_eq!(pool.worker_of(&pool.key(WorkerId(32)).unwrap()), None, "the layout has no worker 32");
+        assert_eq!(WorkerPool::new(Layout::TWITTER, DatacenterId(4)).worker_of(&key), None);
+    }
 
     #[test]
     fn a_record_reads_back_and_is_plain_json() {

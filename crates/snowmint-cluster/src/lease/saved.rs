@@ -1,213 +1,351 @@
-//! Leases that survive their process: a node that restarts while the store is down goes on under the one it had.
-//! The rule by which that is safe stands here; `file` keeps what is written, `ahead` how far a generator may go.
+//! Saved leases: a node that restarts while the store is down resumes the lease of the process before it.
+//! This file states the rule by which that is safe; `file` writes one lease, and `saver` keeps it ahead of the generator.
 //!
 //! # The rule
 //!
-//! A saved lease is the right to the timestamps `[mark, until)` of one worker, and whoever holds the lock of the folder
-//! has it. Three things make that true at every instant, so that a process may die at any of them. **`mark` is ahead of
-//! use**: a timestamp is used only after a file whose mark lies above it is on the disk, so whatever the dead process
-//! used lies below the mark, whatever its clock showed. **`until` is behind the store**: it is written only after the
-//! store confirmed it. **The file goes first**: before a lease is given back early, its file is removed, and that is on
-//! the disk too. Where the file can neither be written nor removed, ids stop at the mark. The clock of the next process
-//! decides only when it reaches the mark and when it stops: stepped back, it waits; ahead, it has less left or nothing.
+//! A saved lease is the right to the timestamps `[mark, until)` of one worker. Whoever holds the lock of the directory has that
+//! right. Three things keep this true at every instant, so that a process may die at any of them:
+//!
+//! - **`mark` is ahead of use.** A timestamp is used only after a file with a greater mark is on the disk. So everything that the
+//!   dead process used lies below the mark, whatever its clock showed.
+//! - **`until` is behind the store.** It is written only after the store has confirmed it.
+//! - **The file goes first.** Before a lease is released early, its file is removed, and the removal is on the disk too.
+//!
+//! If the file can neither be written nor removed, ids stop at the mark. The clock of the next process decides only when it
+//! reaches the mark and when it stops: a clock that went back makes it wait, and a clock that is ahead leaves it less time.
 //!
 //! # What could be in two places
 //!
-//! Two processes on one folder: the second does not get the lock, which ends with the process that holds it, however
-//! that ends. Two keepers of one process, through clones of the handle or because somebody removed the lock file:
-//! `places` gives each place of a folder one owner. A forked child, which shares the lock: it saves nothing. A copy of the folder: the file names the folder's identity (the lock file's inode, which differs within
-//! one file system, and its birth, which no tool that copies files can set) and the holder; a copy has another identity
-//! and is refused, and where files have no birth time nothing is saved. A copy of a whole disk, started on a host of
-//! the same name, cannot be told from the original; it can repeat ids only until the `until` that it carries, so for no
-//! longer than a window after it was made. Do not use saved leases where running disks are cloned. The folder must lie
-//! on a local file system, or on one whose locks hold.
+//! - **Two processes with one directory.** The second one does not get the lock. The lock ends with its process, however that
+//!   ends.
+//! - **Two [`Leases`](super::Leases) in one process**, with clones of the handle, or because somebody removed the lock file. Each
+//!   slot of a directory has one owner in the process.
+//! - **A forked child**, which shares the lock. It saves nothing.
+//! - **A copy of the directory.** The file contains the holder and the identity of the directory: the lock file's inode, which is
+//!   unique in a file system, and its creation time, which no copying tool can set. A copy has another identity and is rejected.
+//!   On file systems without creation times nothing is saved.
+//! - **A copy of a whole disk**, started on a host of the same name. It looks like the original, and can repeat ids until the
+//!   `until` in the file, so for at most a window after the copy was made. Do not save leases on disks that are cloned while
+//!   their nodes run.
+//!
+//! The directory must be on a local file system, or on one whose locks work.
 
-mod ahead;
 mod file;
-mod places;
 mod saver;
-mod served;
 
-use std::fs::{File, Metadata, TryLockError};
+use std::collections::BTreeSet;
+use std::fs::{self, File, Metadata, TryLockError};
 use std::io;
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{SystemTime, UNIX_EPOCH};
 
+use serde::{Deserialize, Serialize};
 use snowmint::utc::Utc;
 
-use super::pool::Pool;
-pub use places::SavedPlaceError;
-pub(super) use saver::Saver;
-pub use served::SavedList;
-
-use crate::Holder;
+use super::record::WorkerPool;
+use crate::{Holder, NamespaceName};
 use file::LeaseFile;
-use places::{FolderId, Place};
+pub(super) use saver::Saver;
 
 const LOCK: &str = "leases.lock";
+/// The file with the namespaces that the node serves.
+const SERVED: &str = "served.json";
+/// All slots that have an owner in this process.
+static OWNED: Mutex<BTreeSet<(DirectoryId, usize)>> = Mutex::new(BTreeSet::new());
 
-/// A folder in which the leases of one node are saved, locked for this process.
+/// A directory with the saved leases of one node, locked for this process.
 ///
-/// Cloning it gives another handle on the same lock, which is let go with the last of them. One keeper at a time saves
-/// its leases there: a second one does not start, until the first has ended or was dropped.
+/// A clone refers to the same lock, which is released with the last of them. One [`Leases`](super::Leases) at a time saves its
+/// leases there: a second one does not start until the first has ended.
 #[derive(Clone, Debug)]
 pub struct SavedLeases {
-    folder: Arc<LockedFolder>,
+    directory: Arc<LockedDirectory>,
 }
 
 #[derive(Debug)]
-struct LockedFolder {
+struct LockedDirectory {
     path: PathBuf,
-    id: FolderId,
-    /// The process that took the lock: a forked child inherits it, too.
+    id: DirectoryId,
+    /// The process that took the lock: a forked child inherits it.
     process: u32,
-    /// What tells this folder from a copy of it.
+    /// Tells this directory from a copy of it.
     identity: String,
-    /// The store and whatever else a lease is void without.
+    /// The store and whatever else a lease depends on.
     origin: String,
     _lock: File,
 }
 
-/// Why leases cannot be saved in a folder.
+/// The reason why a directory cannot be locked for saved leases.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum SavedLeasesError {
-    /// Another process has it.
+    /// Another process uses it.
     #[error(
-        "leases are saved in {} by another process: give each node a data directory of its own, or stop that process", .folder.display()
+        "leases are saved in {} by another process: give each node a data directory of its own, or stop that process", .directory.display()
     )]
     InUse {
-        /// The folder.
-        folder: PathBuf,
+        /// The directory.
+        directory: PathBuf,
     },
-    /// It cannot be used.
-    #[error("leases cannot be saved in {}: {error}", .folder.display())]
-    Folder {
-        /// The folder.
-        folder: PathBuf,
-        /// Why not.
+    /// It is unusable.
+    #[error("leases cannot be saved in {}: {error}", .directory.display())]
+    Directory {
+        /// The directory.
+        directory: PathBuf,
+        /// The reason.
+        #[source]
         error: io::Error,
     },
 }
 
-/// Why a saved lease is not used.
+/// The reason why leases cannot be saved in a locked directory.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
-pub enum Unusable {
-    /// It ended.
+pub enum SavedSlotError {
+    /// Other [`Leases`](super::Leases) of this process are saved there, and both would use the same lease.
+    #[error(
+        "other leases of this process are saved in {}: use another directory, or drop those leases first", .directory.display()
+    )]
+    Taken {
+        /// The directory.
+        directory: PathBuf,
+    },
+    /// The parent process locked it before the fork, and both would use the same lease.
+    #[error(
+        "the parent of this process locked {} before the fork: open another directory in each process", .directory.display()
+    )]
+    Forked {
+        /// The directory.
+        directory: PathBuf,
+    },
+}
+
+/// The reason why a saved lease is not resumed.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum ResumeError {
+    /// The lease has ended.
     #[error("it ended at {}", Utc(*.until_unix_ms))]
     Lapsed {
-        /// Its end, in unix milliseconds.
+        /// The end, in unix milliseconds.
         until_unix_ms: u64,
     },
-    /// All of it may have been used.
+    /// The whole lease may have been used.
     #[error("all of it may have been used, up to its end at {}", Utc(*.until_unix_ms))]
     NothingLeft {
-        /// Its end, in unix milliseconds.
+        /// The end, in unix milliseconds.
         until_unix_ms: u64,
     },
-    /// The clock is far behind what was used.
+    /// The clock is far behind the used part.
     #[error(
         "timestamps up to {} may have been used, and this clock shows {}: it went back", Utc(*.mark_unix_ms), Utc(*.now_unix_ms)
     )]
     ClockBehind {
-        /// The first instant that was not used, in unix milliseconds.
+        /// The first unused instant, in unix milliseconds.
         mark_unix_ms: u64,
-        /// What the clock shows, in unix milliseconds.
+        /// The clock, in unix milliseconds.
         now_unix_ms: u64,
     },
-    /// It is another node's, or was granted for something else.
+    /// The lease belongs to another node, or was granted for something else.
     #[error("its {what} is {saved:?}, this node's {wanted:?}")]
     Other {
         /// What differs.
         what: &'static str,
-        /// What the file says.
+        /// The value in the file.
         saved: String,
-        /// What this node has.
+        /// The value of this node.
         wanted: String,
     },
-    /// The folder is a copy.
-    #[error("it was written in another folder, of which this is a copy: the original may be in use")]
+    /// The directory is a copy.
+    #[error("it was written in another directory, of which this is a copy: the original may be in use")]
     Copied,
-    /// It cannot be read.
+    /// The file is unreadable.
     #[error("{path} cannot be read: {reason}")]
     Damaged {
         /// The file.
         path: String,
-        /// Why not.
+        /// The reason.
         reason: String,
     },
 }
 
+/// What happened to the list of namespaces that a node saves with its leases.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum SavedList {
+    /// It is on the disk.
+    Written,
+    /// It could not be written, and the last one was removed: without the store, the node serves no namespace.
+    Removed,
+}
+
 impl SavedLeases {
-    /// Locks a folder, which is created if it is not there.
+    /// Locks a directory, and creates it if it does not exist.
     ///
-    /// `origin` is what a lease is void without, as text: the store, without a password, and the namespaces. A lease that
-    /// was saved under another text is not used.
+    /// `origin` is a text for everything that a lease depends on: the store, without a password, and the namespaces. A lease that
+    /// was saved with another text is not resumed.
     ///
     /// # Errors
     ///
-    /// [`SavedLeasesError::InUse`] while another process has it.
-    pub fn open(folder: &Path, origin: &str) -> Result<Self, SavedLeasesError> {
-        let failed = |error| SavedLeasesError::Folder { folder: folder.to_owned(), error };
-        std::fs::create_dir_all(folder).map_err(failed)?;
-        let lock = File::options().create(true).truncate(false).write(true).open(folder.join(LOCK));
+    /// [`SavedLeasesError::InUse`] while another process uses it.
+    pub fn open(directory: &Path, origin: &str) -> Result<Self, SavedLeasesError> {
+        let failed = |error| SavedLeasesError::Directory { directory: directory.to_owned(), error };
+        fs::create_dir_all(directory).map_err(failed)?;
+        let lock = File::options().create(true).truncate(false).write(true).open(directory.join(LOCK));
         let lock = lock.map_err(failed)?;
         match lock.try_lock() {
             Ok(()) => {}
             Err(TryLockError::WouldBlock) => {
-                return Err(SavedLeasesError::InUse { folder: folder.to_owned() });
+                return Err(SavedLeasesError::InUse { directory: directory.to_owned() });
             }
             Err(TryLockError::Error(error)) => return Err(failed(error)),
         }
         let identity = identity_of(&lock).map_err(failed)?;
-        let id = FolderId::of(folder).map_err(failed)?;
-        let (path, origin, process) = (folder.to_owned(), origin.to_owned(), std::process::id());
-        Ok(Self { folder: Arc::new(LockedFolder { path, id, process, identity, origin, _lock: lock }) })
+        let id = DirectoryId::of(directory).map_err(failed)?;
+        let (path, origin, process) = (directory.to_owned(), origin.to_owned(), std::process::id());
+        Ok(Self { directory: Arc::new(LockedDirectory { path, id, process, identity, origin, _lock: lock }) })
     }
 
-    /// Whether a node may go on under the lease that was saved in its first place, and until when (unix milliseconds);
-    /// `None` where none was saved.
+    /// Returns the end of the lease in the first slot, in unix milliseconds, if this node can resume it; `None` if none was saved.
     ///
     /// # Errors
     ///
-    /// [`Unusable`] says why the one that was saved is not used.
-    pub fn usable(&self, pool: &Pool, holder: &Holder, now_unix_ms: u64) -> Result<Option<u64>, Unusable> {
+    /// [`ResumeError`] if a lease was saved but cannot be resumed.
+    pub fn usable(
+        &self,
+        pool: &WorkerPool,
+        holder: &Holder,
+        now_unix_ms: u64,
+    ) -> Result<Option<u64>, ResumeError> {
         let saved = self.file(0).read(pool, holder)?;
         saved.map(|saved| saved.check(now_unix_ms).map(|()| saved.until_unix_ms)).transpose()
     }
 
-    /// Makes the caller the one that saves the lease of a place, counted from 0.
-    fn place(&self, place: usize) -> Result<Place, SavedPlaceError> {
-        let LockedFolder { path, id, process, .. } = &*self.folder;
-        if *process != std::process::id() {
-            return Err(SavedPlaceError::Forked { folder: path.clone() });
-        }
-        Place::take(id, place).ok_or_else(|| SavedPlaceError::Taken { folder: path.clone() })
+    /// Returns the namespaces that the node may serve under a saved lease.
+    ///
+    /// A saved lease alone would let a node that restarts without its store serve what its flags say. But a namespace may have been
+    /// dropped since, or have another layout now, and then another node could make the same ids. So the list of namespaces is on
+    /// the disk before the node follows a change, and without the store the node serves only these.
+    ///
+    /// It is empty if no list was saved, or the list is unreadable, or has another directory or [`origin`](Self::open).
+    pub fn served(&self) -> BTreeSet<NamespaceName> {
+        let LockedDirectory { path, identity, origin, .. } = &*self.directory;
+        let read = fs::read(path.join(SERVED))
+            .ok()
+            .and_then(|bytes| serde_json::from_slice::<ServedWire>(&bytes).ok());
+        let own = read.filter(|wire| wire.folder == *identity && wire.origin == *origin);
+        let names = own.map(|wire| wire.namespaces).unwrap_or_default();
+        names.iter().filter_map(|name| NamespaceName::new(name).ok()).collect()
     }
 
-    /// The file of one of the node's leases, counted from 0.
-    pub(super) fn file(&self, place: usize) -> LeaseFile {
-        LeaseFile::new(Arc::clone(&self.folder), place)
+    /// Saves the namespaces that the node may serve under a saved lease. When it returns, the list is on the disk; if it could not
+    /// be written, there is no list.
+    ///
+    /// # Errors
+    ///
+    /// The file system's error if the list can neither be written nor removed: the last one may still exist.
+    pub fn save_served(&self, namespaces: &BTreeSet<NamespaceName>) -> io::Result<SavedList> {
+        let LockedDirectory { path, identity, origin, .. } = &*self.directory;
+        let namespaces = namespaces.iter().map(|name| name.as_str().to_owned()).collect();
+        let wire = ServedWire { namespaces, origin: origin.clone(), folder: identity.clone() };
+        let file = path.join(SERVED);
+        match file::replace(&file, &serde_json::to_vec(&wire)?) {
+            Ok(()) => Ok(SavedList::Written),
+            Err(_) => file::remove(&file).map(|()| SavedList::Removed),
+        }
+    }
+
+    /// Takes a slot, counted from 0, to save one of the node's leases.
+    fn slot(&self, number: usize) -> Result<SlotGuard, SavedSlotError> {
+        let LockedDirectory { path, id, process, .. } = &*self.directory;
+        if *process != std::process::id() {
+            return Err(SavedSlotError::Forked { directory: path.clone() });
+        }
+        SlotGuard::take(id, number).ok_or_else(|| SavedSlotError::Taken { directory: path.clone() })
+    }
+
+    /// The file of a slot.
+    fn file(&self, slot: usize) -> LeaseFile {
+        LeaseFile::new(Arc::clone(&self.directory), slot)
     }
 }
 
-/// Of two files that exist at one time, no two have the same: inodes differ within a file system, births between two.
+#[derive(Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct ServedWire {
+    namespaces: BTreeSet<String>,
+    origin: String,
+    folder: String,
+}
+
+/// The right to save a lease in a slot of a directory, until it is dropped.
+#[derive(Debug)]
+struct SlotGuard((DirectoryId, usize));
+
+impl SlotGuard {
+    /// Returns `None` while the slot has another owner.
+    fn take(directory: &DirectoryId, slot: usize) -> Option<Self> {
+        let key = (directory.clone(), slot);
+        let free = owned_slots().insert(key.clone());
+        // Made only if the slot was free: its drop would free the slot of the other owner.
+        free.then(|| Self(key))
+    }
+}
+
+impl Drop for SlotGuard {
+    fn drop(&mut self) {
+        owned_slots().remove(&self.0);
+    }
+}
+
+fn owned_slots() -> MutexGuard<'static, BTreeSet<(DirectoryId, usize)>> {
+    OWNED.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// What all paths to one directory have in common, through links and mounts.
+#[cfg(unix)]
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+struct DirectoryId {
+    device: u64,
+    inode: u64,
+}
+
+#[cfg(unix)]
+impl DirectoryId {
+    fn of(directory: &Path) -> io::Result<Self> {
+        use std::os::unix::fs::MetadataExt;
+        let metadata = directory.metadata()?;
+        Ok(Self { device: metadata.dev(), inode: metadata.ino() })
+    }
+}
+
+/// The path without links.
+#[cfg(not(unix))]
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+struct DirectoryId(PathBuf);
+
+#[cfg(not(unix))]
+impl DirectoryId {
+    fn of(directory: &Path) -> io::Result<Self> {
+        directory.canonicalize().map(Self)
+    }
+}
+
+/// The identity of a directory: its lock file's inode is unique in a file system, and the creation time tells file systems apart.
 ///
 /// # Errors
 ///
-/// Where the file system does not tell a birth time: the inode alone is the same on two fresh volumes.
+/// If the file system has no creation times: the inode alone is the same on two fresh volumes.
 fn identity_of(lock: &File) -> io::Result<String> {
     let metadata = lock.metadata()?;
     identity(inode_of(&metadata), metadata.created())
 }
 
-fn identity(inode: u64, born: io::Result<SystemTime>) -> io::Result<String> {
-    let since = born.and_then(|born| born.duration_since(UNIX_EPOCH).map_err(io::Error::other));
+fn identity(inode: u64, created: io::Result<SystemTime>) -> io::Result<String> {
+    let since = created.and_then(|created| created.duration_since(UNIX_EPOCH).map_err(io::Error::other));
     let since = since.map_err(|error| {
-        let remedy = "without the time at which a file was made, a copy of the folder cannot be told from it: choose a \
-                      folder on a local disk (ext4, XFS, Btrfs)";
+        let remedy = "without the creation time of files, a copy of the directory looks like the original: choose a directory \
+                      on a local disk (ext4, XFS, Btrfs)";
         io::Error::new(error.kind(), format!("{error}; {remedy}"))
     })?;
     Ok(format!("{inode}-{}", since.as_nanos()))
@@ -218,7 +356,7 @@ fn inode_of(metadata: &Metadata) -> u64 {
     std::os::unix::fs::MetadataExt::ino(metadata)
 }
 
-/// Elsewhere copies are told by their birth alone.
+/// Other systems tell copies by the creation time alone.
 #[cfg(not(unix))]
 fn inode_of(_metadata: &Metadata) -> u64 {
     0
@@ -231,57 +369,94 @@ mod tests {
     use super::*;
 
     #[test]
-    fn files_of_one_inode_on_two_disks_are_told_apart_by_their_birth() {
-        let born = UNIX_EPOCH + Duration::new(1_790_000_000, 123_456_789);
-        let first = identity(12, Ok(born)).unwrap();
+    fn files_of_one_inode_on_two_disks_differ_by_their_creation_time() {
+        let created = UNIX_EPOCH + Duration::new(1_790_000_000, 123_456_789);
+        let first = identity(12, Ok(created)).unwrap();
         assert_eq!(first, "12-1790000000123456789");
-        assert_eq!(first, identity(12, Ok(born)).unwrap());
-        assert_ne!(first, identity(12, Ok(born + Duration::from_nanos(100))).unwrap());
-        assert_ne!(first, identity(13, Ok(born)).unwrap());
+        assert_eq!(first, identity(12, Ok(created)).unwrap());
+        assert_ne!(first, identity(12, Ok(created + Duration::from_nanos(100))).unwrap());
+        assert_ne!(first, identity(13, Ok(created)).unwrap());
     }
 
     #[test]
-    fn a_forked_child_saves_nothing_in_its_parents_folder() {
+    fn a_forked_child_saves_nothing_in_its_parents_directory() {
         let folder = tempfile::tempdir().unwrap();
         let mut saved = SavedLeases::open(folder.path(), "o").unwrap();
-        saved.place(0).unwrap();
-        Arc::get_mut(&mut saved.folder).unwrap().process += 1;
-        let refused = saved.place(0).unwrap_err();
-        assert_eq!(refused, SavedPlaceError::Forked { folder: folder.path().to_owned() });
+        saved.slot(0).unwrap();
+        Arc::get_mut(&mut saved.directory).unwrap().process += 1;
+        let refused = saved.slot(0).unwrap_err();
+        assert_eq!(refused, SavedSlotError::Forked { directory: folder.path().to_owned() });
     }
 
     #[test]
-    fn each_place_of_a_folder_has_one_owner_at_a_time() {
+    fn each_slot_of_a_directory_has_one_owner_at_a_time() {
         let (folder, other) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
         let saved = SavedLeases::open(folder.path(), "o").unwrap();
-        let first = saved.place(0).unwrap();
-        let taken = saved.clone().place(0).unwrap_err();
-        assert_eq!(taken, SavedPlaceError::Taken { folder: folder.path().to_owned() });
-        let second = saved.place(1).unwrap();
-        SavedLeases::open(other.path(), "o").unwrap().place(0).unwrap();
+        let first = saved.slot(0).unwrap();
+        let taken = saved.clone().slot(0).unwrap_err();
+        assert_eq!(taken, SavedSlotError::Taken { directory: folder.path().to_owned() });
+        let second = saved.slot(1).unwrap();
+        SavedLeases::open(other.path(), "o").unwrap().slot(0).unwrap();
         drop(first);
-        saved.place(0).unwrap();
-        assert!(saved.place(1).is_err(), "still {second:?}");
+        saved.slot(0).unwrap();
+        assert!(saved.slot(1).is_err(), "still {second:?}");
     }
 
     #[test]
-    fn without_a_birth_time_nothing_is_saved() {
-        let untold = io::Error::new(io::ErrorKind::Unsupported, "no creation time");
-        let refused = identity(12, Err(untold)).unwrap_err();
+    fn without_a_creation_time_nothing_is_saved() {
+        let unknown = io::Error::new(io::ErrorKind::Unsupported, "no creation time");
+        let refused = identity(12, Err(unknown)).unwrap_err();
         assert_eq!(refused.kind(), io::ErrorKind::Unsupported);
-        assert!(refused.to_string().contains("no creation time; without the time"), "{refused}");
+        assert!(refused.to_string().contains("no creation time; without the creation time"), "{refused}");
         assert!(identity(12, Ok(UNIX_EPOCH - Duration::from_secs(1))).is_err());
     }
 
     #[test]
     fn a_lock_keeps_its_identity_and_one_made_later_has_another() {
         let folder = tempfile::tempdir().unwrap();
-        let open = || SavedLeases::open(folder.path(), "o").unwrap().folder.identity.clone();
-        let first = open();
-        assert_eq!(first, open());
-        std::fs::remove_file(folder.path().join(LOCK)).unwrap();
-        // Births are told in ticks of the system, of 10 ms at most.
+        let open_identity = || SavedLeases::open(folder.path(), "o").unwrap().directory.identity.clone();
+        let first = open_identity();
+        assert_eq!(first, open_identity());
+        fs::remove_file(folder.path().join(LOCK)).unwrap();
+        // Creation times have a resolution of 10 ms or better.
         std::thread::sleep(Duration::from_millis(20));
-        assert_ne!(first, open(), "though it may have the same inode");
+        assert_ne!(first, open_identity(), "though it may have the same inode");
+    }
+
+    fn names(names: &[&str]) -> BTreeSet<NamespaceName> {
+        names.iter().map(|name| NamespaceName::new(name).unwrap()).collect()
+    }
+
+    #[test]
+    fn a_list_reads_back_where_it_was_saved_and_nowhere_else() {
+        let (folder, copy) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
+        let saved = SavedLeases::open(folder.path(), "redis://r default").unwrap();
+        assert_eq!(saved.served(), names(&[]));
+        saved.save_served(&names(&["default", "orders"])).unwrap();
+        assert_eq!(saved.served(), names(&["default", "orders"]));
+        saved.save_served(&names(&["orders"])).unwrap();
+        assert_eq!(saved.served(), names(&["orders"]));
+        for name in [SERVED, LOCK] {
+            fs::copy(folder.path().join(name), copy.path().join(name)).unwrap();
+        }
+        drop(saved);
+        assert_eq!(SavedLeases::open(copy.path(), "redis://r default").unwrap().served(), names(&[]));
+        assert_eq!(SavedLeases::open(folder.path(), "redis://other").unwrap().served(), names(&[]));
+        fs::write(folder.path().join(SERVED), "{").unwrap();
+        assert_eq!(SavedLeases::open(folder.path(), "redis://r default").unwrap().served(), names(&[]));
+    }
+
+    #[test]
+    fn a_list_that_cannot_be_written_is_removed() {
+        let folder = tempfile::tempdir().unwrap();
+        let saved = SavedLeases::open(folder.path(), "o").unwrap();
+        saved.save_served(&names(&["default"])).unwrap();
+        // In the way of the file that is written first.
+        fs::create_dir(folder.path().join("served.json.new")).unwrap();
+        assert_eq!(saved.save_served(&names(&["default", "orders"])).unwrap(), SavedList::Removed);
+        assert_eq!(saved.served(), names(&[]));
+        fs::remove_dir(folder.path().join("served.json.new")).unwrap();
+        assert_eq!(saved.save_served(&names(&["default", "orders"])).unwrap(), SavedList::Written);
+        assert_eq!(saved.served(), names(&["default", "orders"]));
     }
 }

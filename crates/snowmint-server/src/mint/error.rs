@@ -8,7 +8,7 @@ use snowmint::GenerateError;
 use snowmint::codec::ParseIdError;
 use snowmint::error::Snippet;
 use snowmint::layout::{LayoutParseError, SplitError};
-use snowmint_cluster::NoId;
+use snowmint_cluster::NextIdError;
 use snowmint_cluster::namespace::InspectError;
 
 use crate::limits::MAX_WAIT;
@@ -217,13 +217,15 @@ impl MintError {
 
     /// Converts the error of a generator. `count` and `ids_per_second` are for the error that it took too long.
     #[cold]
-    pub(crate) fn from_no_id(no_id: NoId, count: usize, ids_per_second: u64) -> Self {
+    pub(crate) fn from_no_id(no_id: NextIdError, count: usize, ids_per_second: u64) -> Self {
         match no_id {
-            NoId::Refused(refusal @ (GenerateError::ClockBehind { .. } | GenerateError::NotBegun { .. })) => {
-                Self::ClockBehind { refusal }
+            NextIdError::Refused(
+                refusal @ (GenerateError::ClockBehind { .. } | GenerateError::NotBegun { .. }),
+            ) => Self::ClockBehind { refusal },
+            NextIdError::Refused(refusal @ GenerateError::TimestampOverflow { .. }) => {
+                Self::LayoutEnded { refusal }
             }
-            NoId::Refused(refusal @ GenerateError::TimestampOverflow { .. }) => Self::LayoutEnded { refusal },
-            NoId::Refused(GenerateError::Exhausted { .. }) => Self::Busy { count, ids_per_second },
+            NextIdError::Refused(GenerateError::Exhausted { .. }) => Self::Busy { count, ids_per_second },
             other => Self::NotReady { why: other.to_string() },
         }
     }

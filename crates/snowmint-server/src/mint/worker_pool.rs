@@ -7,7 +7,7 @@ use std::time::Duration;
 use async_trait::async_trait;
 use snowmint::generator::Batch;
 use snowmint::{GenerateError, Layout};
-use snowmint_cluster::{Caller, Keepers, LeaseStatus, NoId};
+use snowmint_cluster::{LeaseHandle, LeaseStatus, Leases, NextIdError};
 use tokio::sync::Semaphore;
 
 use super::error::MintError;
@@ -15,7 +15,7 @@ use super::error::MintError;
 /// Requests for at most this many ids do not queue behind a larger one.
 const FEW: usize = 64;
 
-/// A source of snowflake ids: [`Keepers`], or in tests a generator without a store.
+/// A source of snowflake ids: [`Leases`], or in tests a generator without a store.
 #[async_trait]
 pub trait IdSource: fmt::Debug + Send + Sync + 'static {
     /// Returns a handle for one connection.
@@ -40,25 +40,25 @@ pub trait IdHandle: Send {
     ///
     /// # Errors
     ///
-    /// [`NoId`] if no id is available now.
-    fn try_take(&mut self, count: usize) -> Result<Batch, NoId>;
+    /// [`NextIdError`] if no id is available now.
+    fn try_take(&mut self, count: usize) -> Result<Batch, NextIdError>;
 
     /// Takes exactly `count` ids. Sleeps while a tick is used up.
     ///
     /// # Errors
     ///
-    /// [`NoId`] if waiting does not help.
+    /// [`NextIdError`] if waiting does not help.
     ///
     /// # Cancel safety
     ///
     /// If the future is dropped, the ids it took are lost; nobody else gets them.
-    async fn take(&mut self, count: usize) -> Result<Vec<Batch>, NoId>;
+    async fn take(&mut self, count: usize) -> Result<Vec<Batch>, NextIdError>;
 }
 
 #[async_trait]
-impl IdSource for Keepers {
+impl IdSource for Leases {
     fn handle(&self) -> Box<dyn IdHandle> {
-        Box::new(LeasesHandle { caller: self.caller(), keepers: self.clone() })
+        Box::new(Self::handle(self))
     }
 
     fn status(&self) -> LeaseStatus {
@@ -66,7 +66,7 @@ impl IdSource for Keepers {
     }
 
     fn leases(&self) -> Vec<LeaseStatus> {
-        Self::leases(self)
+        self.statuses()
     }
 
     async fn release(&self, patience: Duration) {
@@ -74,19 +74,14 @@ impl IdSource for Keepers {
     }
 }
 
-struct LeasesHandle {
-    keepers: Keepers,
-    caller: Caller,
-}
-
 #[async_trait]
-impl IdHandle for LeasesHandle {
-    fn try_take(&mut self, count: usize) -> Result<Batch, NoId> {
-        self.keepers.try_take(&mut self.caller, count)
+impl IdHandle for LeaseHandle {
+    fn try_take(&mut self, count: usize) -> Result<Batch, NextIdError> {
+        Self::try_take(self, count)
     }
 
-    async fn take(&mut self, count: usize) -> Result<Vec<Batch>, NoId> {
-        self.keepers.take(&mut self.caller, count).await
+    async fn take(&mut self, count: usize) -> Result<Vec<Batch>, NextIdError> {
+        Self::take(self, count).await
     }
 }
 
@@ -110,7 +105,11 @@ impl WorkerPool {
     ///
     /// All waiting requests wake up in the same tick, and each takes as many ids as it can. Hundreds of large requests
     /// would leave nothing for a request for a single id. So large requests wait one after the other.
-    pub(super) async fn take(&self, handle: &mut dyn IdHandle, count: usize) -> Result<Vec<Batch>, NoId> {
+    pub(super) async fn take(
+        &self,
+        handle: &mut dyn IdHandle,
+        count: usize,
+    ) -> Result<Vec<Batch>, NextIdError> {
         // The semaphore is never closed; if it were, only fairness would be lost.
         let _turn = if count > FEW { self.turn.acquire().await.ok() } else { None };
         handle.take(count).await
@@ -133,16 +132,16 @@ impl WorkerPool {
 
     /// Returns `Ok` if a short wait may bring an id.
     #[cold]
-    pub(super) fn worth_waiting(&self, no_id: NoId, count: usize) -> Result<(), MintError> {
+    pub(super) fn worth_waiting(&self, no_id: NextIdError, count: usize) -> Result<(), MintError> {
         match no_id {
-            NoId::Refused(refusal) if refusal.retry_after_ms().is_some() => Ok(()),
+            NextIdError::Refused(refusal) if refusal.retry_after_ms().is_some() => Ok(()),
             // The lease of this generator has ended; its successor is about to start.
-            NoId::Refused(GenerateError::Ended) => Ok(()),
+            NextIdError::Refused(GenerateError::Ended) => Ok(()),
             no_id => Err(self.refused(no_id, count)),
         }
     }
 
-    pub(super) fn refused(&self, no_id: NoId, count: usize) -> MintError {
+    pub(super) fn refused(&self, no_id: NextIdError, count: usize) -> MintError {
         MintError::from_no_id(no_id, count, self.layout.ids_per_second_per_worker())
     }
 }

@@ -2,7 +2,7 @@
 
 #![allow(clippy::unwrap_used, clippy::expect_used, reason = "a panic is how a test fails")]
 
-#[path = "../../../snowmint-cluster/tests/cut_off/mod.rs"]
+#[path = "../../../snowmint-cluster/tests/all/cut_off.rs"]
 mod cut_off;
 mod http;
 mod readiness;

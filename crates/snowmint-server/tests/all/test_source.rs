@@ -15,7 +15,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use async_trait::async_trait;
 use snowmint::generator::Batch;
 use snowmint::{DatacenterId, Generator, Layout, ManualClock, WorkerId};
-use snowmint_cluster::{LeaseStatus, NamespaceName, NoId};
+use snowmint_cluster::{LeaseStatus, NamespaceName, NextIdError};
 use snowmint_server::{IdHandle, IdSource, Mint};
 use tokio::sync::watch;
 
@@ -81,14 +81,14 @@ impl TestSource {
 
 #[async_trait]
 impl IdHandle for TestSource {
-    fn try_take(&mut self, count: usize) -> Result<Batch, NoId> {
+    fn try_take(&mut self, count: usize) -> Result<Batch, NextIdError> {
         if !self.0.lease.load(Ordering::SeqCst) {
-            return Err(NoId::NoLease { why: "the store does not answer".to_owned() });
+            return Err(NextIdError::NoLease { why: "the store does not answer".to_owned() });
         }
-        self.0.generator.try_take(count).map_err(NoId::Refused)
+        self.0.generator.try_take(count).map_err(NextIdError::Refused)
     }
 
-    async fn take(&mut self, count: usize) -> Result<Vec<Batch>, NoId> {
+    async fn take(&mut self, count: usize) -> Result<Vec<Batch>, NextIdError> {
         self.0.waiting.send_modify(|waiting| *waiting += 1);
         let (mut batches, mut missing) = (Vec::new(), count);
         while missing > 0 {
@@ -98,7 +98,7 @@ impl IdHandle for TestSource {
                     missing -= batch.len();
                     batches.push(batch);
                 }
-                Err(NoId::Refused(refusal)) if refusal.retry_after_ms().is_some() => {
+                Err(NextIdError::Refused(refusal)) if refusal.retry_after_ms().is_some() => {
                     self.clock().advance_ms(refusal.retry_after_ms().unwrap().get());
                 }
                 Err(no_id) => return Err(no_id),

@@ -1,4 +1,4 @@
-//! What the machine is told and what it says: calls and their answers, events, and what to do next.
+//! What the protocol exchanges with its driver: inputs, store calls and their answers, and events.
 
 use std::ops::Range;
 
@@ -6,50 +6,54 @@ use snowmint::{Lease, WorkerId};
 use snowmint_store::{Expected, Revision};
 
 use crate::Holder;
-use crate::lease::record::Record;
+use crate::lease::record::{Block, BlockSize, Record};
 use crate::segment::protocol::Forgot;
 
 /// One call to the store; its answer is the next [`Input`].
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub enum Call {
-    /// Some records of the pool, and the store's own time where that is wanted.
+    /// Read records of the pool, and the store's time if wanted.
     Look {
         /// Which records.
         scope: Scope,
-        /// Whether the store is asked for its time.
+        /// Whether to ask the store for its time.
         time: StoreTime,
     },
-    /// One worker's record.
+    /// Read a worker's record.
     Load(WorkerId),
-    /// Write one worker's record if it is as expected.
+    /// Write a worker's record if it is as expected.
     Swap {
         /// The worker.
         worker: WorkerId,
-        /// What must be there.
+        /// The expected revision.
         expected: Expected,
-        /// What to write.
+        /// The new record.
         record: Record,
     },
 }
 
-/// Which records of a pool to read, by one call.
+/// The records that one call reads.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Scope {
-    /// That of one worker.
+    /// The record of one worker.
     Worker(WorkerId),
-    /// Those of some workers.
+    /// The records of a block of workers.
     Block(Block),
-    /// All.
+    /// All records of the pool.
     Pool,
 }
 
 impl Scope {
-    /// Whether there is nothing wider in a large pool.
+    /// Whether this is the widest scope in a large pool.
     pub(super) const fn is_wide(self) -> bool {
-        matches!(self, Self::Pool | Self::Block(Block { size: BlockSize::Hundred, .. }))
+        match self {
+            Self::Worker(_) => false,
+            Self::Block(block) => matches!(block.size(), BlockSize::Hundred),
+            Self::Pool => true,
+        }
     }
 
-    /// The numbers of its workers, in a pool of so many.
+    /// Returns the numbers of its workers, in a pool with this many workers.
     pub fn range(self, workers: u32) -> Range<u32> {
         let all = match self {
             Self::Worker(WorkerId(worker)) => worker..worker.saturating_add(1),
@@ -60,79 +64,32 @@ impl Scope {
     }
 }
 
-/// Workers whose numbers differ in the last digits only, so that one prefix of their keys lists them.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub struct Block {
-    number: u32,
-    size: BlockSize,
-}
-
-/// How many workers a block has.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum BlockSize {
-    /// Ten.
-    Ten,
-    /// A hundred.
-    Hundred,
-}
-
-impl BlockSize {
-    /// As a number.
-    pub const fn workers(self) -> u32 {
-        match self {
-            Self::Ten => 10,
-            Self::Hundred => 100,
-        }
-    }
-}
-
-impl Block {
-    /// The block in which a worker is.
-    pub const fn of(worker: WorkerId, size: BlockSize) -> Self {
-        Self { number: worker.0 / size.workers(), size }
-    }
-
-    /// The numbers of its workers; the pool may have fewer.
-    pub const fn range(self) -> Range<u32> {
-        let first = self.number * self.size.workers();
-        first..first.saturating_add(self.size.workers())
-    }
-
-    /// What the ten digits of all its workers begin with.
-    pub fn digits(self) -> String {
-        match self.size {
-            BlockSize::Ten => format!("{:09}", self.number),
-            BlockSize::Hundred => format!("{:08}", self.number),
-        }
-    }
-}
-
-/// Whether a look asks the store for its time, too.
+/// Whether a look also asks the store for its time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum StoreTime {
-    /// It does.
+    /// Ask for the time.
     Wanted,
-    /// The clock was compared with it lately.
+    /// Do not ask: the clock was compared with it lately.
     Known,
 }
 
-/// A record as the store holds it.
+/// A record in the store.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Entry {
     /// The worker.
     pub worker: WorkerId,
     /// The record's revision.
     pub revision: Revision,
-    /// What it says; `None` if it cannot be read: such a worker is left alone.
+    /// The record; `None` if it is unreadable. No node uses such a worker.
     pub record: Option<Record>,
 }
 
-/// The records that were asked for, and the store's own time.
+/// The records of a look, and the store's time.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
 pub struct Listing {
     /// The records.
     pub entries: Vec<Entry>,
-    /// The store's time when it listed them, in unix milliseconds, if it has any and was asked.
+    /// The store's time after the look, in unix milliseconds, if it has a clock and was asked.
     pub store_unix_ms: Option<u64>,
 }
 
@@ -145,19 +102,19 @@ pub enum Failure {
     Unknown,
 }
 
-/// What a swap came to.
+/// The outcome of a swap.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Swapped {
-    /// Written, at this revision.
+    /// The record was written at this revision.
     Done(Revision),
     /// The record is not as expected.
     Conflict,
 }
 
-/// What the machine is told.
+/// What the driver passes to the protocol.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub enum Input {
-    /// The wait is over, or it begins.
+    /// The wait is over, or this is the first step.
     Wake,
     /// The answer to [`Call::Look`].
     Listed(Result<Listing, Failure>),
@@ -165,9 +122,9 @@ pub enum Input {
     Loaded(Result<Option<Entry>, Failure>),
     /// The answer to [`Call::Swap`].
     Swapped(Result<Swapped, Failure>),
-    /// The generator was ended: give the lease back from this instant on. Only in place of a [`Input::Wake`].
+    /// The generator has ended: release the lease from this instant on. Only in place of an [`Input::Wake`].
     Release {
-        /// The first instant after every timestamp used, in unix milliseconds.
+        /// The first instant after every used timestamp, in unix milliseconds.
         used_until_unix_ms: u64,
     },
 }
@@ -175,113 +132,113 @@ pub enum Input {
 /// What to do next.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub enum Next {
-    /// Make this call and give its answer.
+    /// Make this call and pass on its answer.
     Call(Call),
-    /// Give [`Input::Wake`] after this many milliseconds.
+    /// Pass [`Input::Wake`] after this many milliseconds.
     Wait(u64),
-    /// Nothing: the lease was given back.
+    /// Nothing: the lease is released.
     Stop,
 }
 
-/// What has changed for whoever makes ids.
+/// What has changed for the driver.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub enum Event {
-    /// A lease was granted: make a generator, end the one before it.
+    /// A lease was granted: make a generator for it, after ending the last one.
     Granted(Lease),
-    /// The lease goes on until later.
+    /// The lease was renewed.
     Extended {
         /// Its new end, in unix milliseconds.
         until_unix_ms: u64,
     },
-    /// A worker was claimed, of a store that may lose the claim: the lease is granted once that has settled.
+    /// A worker was claimed in a store that may lose the claim. The lease is granted once the claim has settled.
     Claimed {
         /// The worker.
         worker: WorkerId,
-        /// How long that takes at least, in milliseconds.
+        /// The minimum time that this takes, in milliseconds.
         settles_in_ms: u64,
     },
-    /// The store has an older record of this lease than it had acknowledged, or none: it failed over, or was restored. The
-    /// lease is written again, unless another node has the worker; no other is claimed for one window.
+    /// The store has an older record of this lease than it had acknowledged, or none: it failed over or was restored. The
+    /// protocol writes the lease again, unless another node has the worker, and claims no other worker for one window.
     StoreForgot {
         /// The worker.
         worker: WorkerId,
         /// The end that the store had acknowledged, in unix milliseconds.
         acknowledged_until_unix_ms: u64,
-        /// The end of this lease that it shows, in unix milliseconds; `None` where it shows none.
+        /// The end of this lease in the store, in unix milliseconds; `None` without such a record.
         found_until_unix_ms: Option<u64>,
-        /// Whether any of what it forgot may have been used.
+        /// Whether ids may have used what the store forgot.
         forgot: Forgot,
     },
-    /// Another holder was granted what this lease covers, since the store forgot: it ends at once.
+    /// Another holder was granted time that this lease covers, because the store forgot it. This lease ends at once.
     Overlap {
         /// The worker.
         worker: WorkerId,
-        /// Who else has it.
+        /// The other holder.
         holder: Holder,
-        /// Where the other's grant begins, in unix milliseconds.
+        /// The beginning of the other grant, in unix milliseconds.
         from_unix_ms: u64,
-        /// Where this node's lease would have ended, in unix milliseconds.
+        /// The end of this node's lease, in unix milliseconds.
         until_unix_ms: u64,
     },
-    /// Another node took the worker's later timestamps: what was granted stays, another lease is sought.
+    /// Another node took the worker after this lease. The lease stays usable to its end, and the protocol seeks another one.
     Lost {
         /// The worker.
         worker: WorkerId,
-        /// The end of what was granted, in unix milliseconds.
+        /// The end of the lease, in unix milliseconds.
         until_unix_ms: u64,
     },
-    /// The store's records reach further ahead than a clock that agrees with this one would have written.
+    /// The store's records reach further ahead than a clock like this one would have written.
     RecordsAhead {
-        /// The record that reaches furthest.
+        /// The worker whose record reaches furthest.
         worker: WorkerId,
-        /// Who wrote it.
+        /// The holder of that record.
         holder: Holder,
-        /// How far it is beyond a window from now, in milliseconds.
+        /// How far it reaches beyond a window from now, in milliseconds.
         ahead_ms: u64,
     },
-    /// The clock is further ahead of the store's own time than it may be: no lease is taken or renewed with it.
+    /// The clock is too far ahead of the store's clock to take or renew a lease.
     ClockAhead {
         /// How far, in milliseconds.
         ahead_ms: u64,
-        /// How far it may be, in milliseconds.
+        /// The limit, in milliseconds.
         max_skew_ms: u64,
     },
-    /// The clock jumped forward, and neither a store's clock nor another node confirms that: no lease is taken or renewed with
-    /// it.
+    /// The clock jumped forward, and neither the store's clock nor another node confirms that: the protocol takes and renews no
+    /// lease by it.
     ClockJumped {
         /// How far, in milliseconds.
         by_ms: u64,
-        /// When the clock is believed if it is not stepped again, in milliseconds from now.
+        /// The time until the clock is believed if it is not stepped again, in milliseconds.
         followed_in_ms: u64,
     },
-    /// Every worker is taken, or all of the last hundred that were looked at.
+    /// Every worker is taken, or at least every one of the last hundred.
     NoneFree {
-        /// Which frees first, who has it, and when, in unix milliseconds; `None` when none can be read.
+        /// The worker that frees first, its holder, and when, in unix milliseconds; `None` if no record is readable.
         first: Option<(WorkerId, Holder, u64)>,
     },
-    /// The only worker wanted is granted to someone who may have crashed: it is free if it is not renewed.
+    /// Another node holds the required worker and may have crashed: the worker becomes free unless that node renews.
     Awaited {
         /// The worker.
         worker: WorkerId,
-        /// Who has it.
+        /// Its holder.
         holder: Holder,
-        /// Until when, in unix milliseconds.
+        /// The end of its lease, in unix milliseconds.
         until_unix_ms: u64,
     },
-    /// The only worker wanted belongs to another node, which was seen to renew it or holds it far ahead.
+    /// Another node holds the required worker, and was seen to renew it or holds it far ahead.
     Taken {
         /// The worker.
         worker: WorkerId,
-        /// Who has it.
+        /// Its holder.
         holder: Holder,
-        /// Until when, in unix milliseconds.
+        /// The end of its lease, in unix milliseconds.
         until_unix_ms: u64,
     },
-    /// The lease was given back.
+    /// The lease was released.
     Released,
 }
 
-/// What one step of the machine comes to.
+/// The result of one step.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Turn {
     /// What changed, in order.

@@ -7,7 +7,6 @@
 //! effect, or done after their node gave them up. Nodes crash, restart, go on under a lease that was saved, and give
 //! theirs back, at any moment and any number of times. There is no bound on how long that goes on.
 
-mod action;
 mod moment;
 mod names;
 
@@ -16,8 +15,7 @@ use std::time::Instant;
 use snowmint::DatacenterId;
 use stateright::{Checker, HasDiscoveries, Model, Property};
 
-use self::action::Action;
-use self::moment::Moment;
+use self::moment::{Action, Moment};
 use super::*;
 
 /// The time from one clock reading to the next, and the slack that a node gives its own record.
@@ -83,7 +81,7 @@ impl<B> World<B> {
     fn settings(&self, node: usize) -> Settings {
         let layout = format!("time:41@{}ms sequence:1 epoch:1970-01-01", self.tick_ms);
         Settings {
-            pool: Pool::new(layout.parse().unwrap(), DatacenterId(0)),
+            pool: WorkerPool::new(layout.parse().unwrap(), DatacenterId(0)),
             choice: self.choice,
             holder: Holder::new(self.names[node]).unwrap(),
             window_ms: self.window_ms,

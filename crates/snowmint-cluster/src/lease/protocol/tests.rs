@@ -17,7 +17,7 @@ const LIST: Call = Call::Look { scope: Scope::Pool, time: StoreTime::Wanted };
 
 fn settings(choice: WorkerChoice) -> Settings {
     Settings {
-        pool: Pool::new(Layout::TWITTER, DatacenterId(0)),
+        pool: WorkerPool::new(Layout::TWITTER, DatacenterId(0)),
         choice,
         holder: Holder::new("me").unwrap(),
         window_ms: WINDOW,
@@ -378,7 +378,7 @@ fn a_failing_store_is_asked_again_after_longer_and_longer_waits() {
 #[test]
 fn leases_end_on_ticks_so_that_no_tick_is_shared() {
     let layout: Layout = "time:31@1s worker:20 sequence:12 epoch:2020-01-01".parse().unwrap();
-    let pool = Pool::new(layout, DatacenterId(0));
+    let pool = WorkerPool::new(layout, DatacenterId(0));
     let mut protocol = Protocol::new(Settings { pool, ..settings(WorkerChoice::Any) }, 1);
     protocol.step(at(NOW + 250), Input::Wake);
     let turn = protocol.step(at(NOW + 250), listed(vec![]));

@@ -1,5 +1,4 @@
-//! The file of one saved lease: written whole or not at all, and on the disk before it counts.
-//! JSON, so that an operator can read it.
+//! The file of one saved lease, in JSON: written completely or not at all, and on the disk before it counts.
 
 use std::fs::{self, File};
 use std::io::{self, Write};
@@ -10,43 +9,42 @@ use serde::{Deserialize, Serialize};
 use snowmint::WorkerId;
 use snowmint_store::Revision;
 
-use super::{LockedFolder, Unusable};
+use super::{LockedDirectory, ResumeError};
 use crate::Holder;
-use crate::lease::pool::Pool;
 use crate::lease::protocol::Held;
-use crate::lease::record::Tag;
+use crate::lease::record::{Tag, WorkerPool};
 
-/// How far the clock may be behind the mark: a process that died left it a few seconds ahead at most.
+/// How far the clock may be behind the mark: a dead process left the mark a few seconds ahead at most.
 const MAX_BEHIND_MS: u64 = 60_000;
 
-/// What is left of a lease: the timestamps `[mark, until)` of a worker.
+/// The rest of a lease: the timestamps `[mark, until)` of a worker.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(in crate::lease) struct SavedLease {
     pub(in crate::lease) worker: WorkerId,
     pub(in crate::lease) revision: Revision,
     pub(in crate::lease) tag: Tag,
-    /// The first instant that was not used, in unix milliseconds.
+    /// The first unused instant, in unix milliseconds.
     pub(in crate::lease) mark_unix_ms: u64,
-    /// The first instant that may not be used, in unix milliseconds.
+    /// The end of the lease, in unix milliseconds.
     pub(in crate::lease) until_unix_ms: u64,
 }
 
 impl SavedLease {
-    /// Whether there is something left of it.
-    pub(super) fn check(&self, now_unix_ms: u64) -> Result<(), Unusable> {
+    /// Checks whether a part of it is left.
+    pub(super) fn check(&self, now_unix_ms: u64) -> Result<(), ResumeError> {
         let Self { mark_unix_ms, until_unix_ms, .. } = *self;
         if until_unix_ms <= now_unix_ms {
-            Err(Unusable::Lapsed { until_unix_ms })
+            Err(ResumeError::Lapsed { until_unix_ms })
         } else if until_unix_ms <= mark_unix_ms {
-            Err(Unusable::NothingLeft { until_unix_ms })
+            Err(ResumeError::NothingLeft { until_unix_ms })
         } else if mark_unix_ms > now_unix_ms + MAX_BEHIND_MS {
-            Err(Unusable::ClockBehind { mark_unix_ms, now_unix_ms })
+            Err(ResumeError::ClockBehind { mark_unix_ms, now_unix_ms })
         } else {
             Ok(())
         }
     }
 
-    /// As a lease that is held: what lies before the mark is the dead process's.
+    /// The lease that the next process holds: the time before the mark belongs to the dead one.
     pub(in crate::lease) fn held(&self) -> Held {
         Held {
             worker: self.worker,
@@ -58,10 +56,10 @@ impl SavedLease {
     }
 }
 
-/// Where one lease is saved.
+/// The file of one slot of a directory.
 #[derive(Clone, Debug)]
 pub(in crate::lease) struct LeaseFile {
-    folder: Arc<LockedFolder>,
+    directory: Arc<LockedDirectory>,
     path: PathBuf,
 }
 
@@ -80,22 +78,22 @@ struct Wire {
 }
 
 impl LeaseFile {
-    pub(super) fn new(folder: Arc<LockedFolder>, place: usize) -> Self {
-        let path = folder.path.join(format!("lease-{}.json", place + 1));
-        Self { folder, path }
+    pub(super) fn new(directory: Arc<LockedDirectory>, slot: usize) -> Self {
+        let path = directory.path.join(format!("lease-{}.json", slot + 1));
+        Self { directory, path }
     }
 
     pub(super) fn path(&self) -> &Path {
         &self.path
     }
 
-    /// What was saved, if it is this node's.
+    /// Reads the saved lease, if it belongs to this node.
     pub(in crate::lease) fn read(
         &self,
-        pool: &Pool,
+        pool: &WorkerPool,
         holder: &Holder,
-    ) -> Result<Option<SavedLease>, Unusable> {
-        let damaged = |reason: String| Unusable::Damaged { path: self.path.display().to_string(), reason };
+    ) -> Result<Option<SavedLease>, ResumeError> {
+        let damaged = |reason: String| ResumeError::Damaged { path: self.path.display().to_string(), reason };
         let bytes = match fs::read(&self.path) {
             Ok(bytes) => bytes,
             Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
@@ -103,16 +101,16 @@ impl LeaseFile {
         };
         let wire: Wire = serde_json::from_slice(&bytes).map_err(|error| damaged(error.to_string()))?;
         let tag = u128::from_str_radix(&wire.tag, 16).map_err(|error| damaged(format!("tag: {error}")))?;
-        if wire.folder != self.folder.identity {
-            return Err(Unusable::Copied);
+        if wire.folder != self.directory.identity {
+            return Err(ResumeError::Copied);
         }
         let same = |what, saved: String, wanted: &str| {
             let other = saved != wanted;
-            if other { Err(Unusable::Other { what, saved, wanted: wanted.to_owned() }) } else { Ok(()) }
+            if other { Err(ResumeError::Other { what, saved, wanted: wanted.to_owned() }) } else { Ok(()) }
         };
         same("pool", wire.pool, &pool.to_string())?;
         same("holder", wire.holder, holder.as_str())?;
-        same("origin", wire.origin, &self.folder.origin)?;
+        same("origin", wire.origin, &self.directory.origin)?;
         if wire.worker >= pool.workers() {
             return Err(damaged(format!("the layout has no worker {}", wire.worker)));
         }
@@ -125,8 +123,8 @@ impl LeaseFile {
         }))
     }
 
-    /// Replaces what was saved. Once it returns, the new text is on the disk; when it fails, either may be there.
-    pub(super) fn write(&self, pool: &Pool, holder: &Holder, lease: &SavedLease) -> io::Result<()> {
+    /// Replaces the saved lease. When it returns, the new lease is on the disk; when it fails, either one may be.
+    pub(super) fn write(&self, pool: &WorkerPool, holder: &Holder, lease: &SavedLease) -> io::Result<()> {
         let wire = Wire {
             pool: pool.to_string(),
             worker: lease.worker.0,
@@ -135,45 +133,45 @@ impl LeaseFile {
             mark: lease.mark_unix_ms,
             revision: lease.revision.0,
             tag: format!("{:032x}", lease.tag.0),
-            origin: self.folder.origin.clone(),
-            folder: self.folder.identity.clone(),
+            origin: self.directory.origin.clone(),
+            folder: self.directory.identity.clone(),
         };
         replace(&self.path, &serde_json::to_vec(&wire)?)
     }
 
-    /// Removes what was saved. Once it returns, that is on the disk.
+    /// Removes the saved lease. When it returns, the removal is on the disk.
     pub(super) fn remove(&self) -> io::Result<()> {
         remove(&self.path)
     }
 }
 
-/// Replaces a file as a whole. Once it returns, the new bytes are on the disk; when it fails, either may be there.
+/// Replaces a whole file. When it returns, the new bytes are on the disk; when it fails, either version may be.
 pub(super) fn replace(path: &Path, bytes: &[u8]) -> io::Result<()> {
     let fresh = path.with_extension("json.new");
     let mut file = File::create(&fresh)?;
     file.write_all(bytes)?;
     file.sync_all()?;
     fs::rename(&fresh, path)?;
-    sync_folder_of(path)
+    sync_directory_of(path)
 }
 
-/// Removes a file, if it is there. Once it returns, that is on the disk.
+/// Removes a file, if it exists. When it returns, the removal is on the disk.
 pub(super) fn remove(path: &Path) -> io::Result<()> {
     match fs::remove_file(path) {
         Err(error) if error.kind() != io::ErrorKind::NotFound => Err(error),
-        _ => sync_folder_of(path),
+        _ => sync_directory_of(path),
     }
 }
 
-/// The name of a file is on the disk when its folder is.
+/// The name of a file is on the disk when its directory is.
 #[cfg(unix)]
-fn sync_folder_of(path: &Path) -> io::Result<()> {
-    path.parent().map_or(Ok(()), |folder| File::open(folder)?.sync_all())
+fn sync_directory_of(path: &Path) -> io::Result<()> {
+    path.parent().map_or(Ok(()), |directory| File::open(directory)?.sync_all())
 }
 
-/// Elsewhere a folder cannot be synced, and the file system orders its names itself.
+/// Other systems cannot sync a directory; their file systems order the names themselves.
 #[cfg(not(unix))]
-fn sync_folder_of(_path: &Path) -> io::Result<()> {
+fn sync_directory_of(_path: &Path) -> io::Result<()> {
     Ok(())
 }
 
@@ -192,8 +190,8 @@ mod tests {
         until_unix_ms: 1_790_000_008_000,
     };
 
-    fn pool() -> Pool {
-        Pool::new(Layout::TWITTER, DatacenterId(0))
+    fn pool() -> WorkerPool {
+        WorkerPool::new(Layout::TWITTER, DatacenterId(0))
     }
 
     fn holder(name: &str) -> Holder {
@@ -201,7 +199,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_saved_reads_back_until_it_is_removed() {
+    fn a_saved_lease_reads_back_until_it_is_removed() {
         let folder = tempfile::tempdir().unwrap();
         let saved = SavedLeases::open(folder.path(), "redis://r default").unwrap();
         let file = saved.file(0);
@@ -218,25 +216,25 @@ mod tests {
     }
 
     #[test]
-    fn what_is_anothers_is_not_used() {
+    fn the_lease_of_another_node_is_not_used() {
         let folder = tempfile::tempdir().unwrap();
         let saved = SavedLeases::open(folder.path(), "redis://r default").unwrap();
         saved.file(0).write(&pool(), &holder("me"), &LEASE).unwrap();
         let other = saved.file(0).read(&pool(), &holder("you")).unwrap_err().to_string();
         assert_eq!(other, r#"its holder is "me", this node's "you""#);
-        let elsewhere = Pool::new(Layout::TWITTER, DatacenterId(1));
+        let elsewhere = WorkerPool::new(Layout::TWITTER, DatacenterId(1));
         assert!(matches!(
             saved.file(0).read(&elsewhere, &holder("me")),
-            Err(Unusable::Other { what: "pool", .. })
+            Err(ResumeError::Other { what: "pool", .. })
         ));
         drop(saved);
         let saved = SavedLeases::open(folder.path(), "redis://other default").unwrap();
         let other = saved.file(0).read(&pool(), &holder("me"));
-        assert!(matches!(other, Err(Unusable::Other { what: "origin", .. })), "{other:?}");
+        assert!(matches!(other, Err(ResumeError::Other { what: "origin", .. })), "{other:?}");
     }
 
     #[test]
-    fn a_folder_is_one_process_s_and_a_copy_of_it_is_refused() {
+    fn a_directory_belongs_to_one_process_and_a_copy_of_it_is_rejected() {
         let (folder, copy) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
         let saved = SavedLeases::open(folder.path(), "o").unwrap();
         saved.file(0).write(&pool(), &holder("me"), &LEASE).unwrap();
@@ -246,11 +244,11 @@ mod tests {
             fs::copy(folder.path().join(name), copy.path().join(name)).unwrap();
         }
         let copied = SavedLeases::open(copy.path(), "o").unwrap();
-        assert_eq!(copied.file(0).read(&pool(), &holder("me")), Err(Unusable::Copied));
+        assert_eq!(copied.file(0).read(&pool(), &holder("me")), Err(ResumeError::Copied));
     }
 
     #[test]
-    fn what_cannot_be_read_is_refused() {
+    fn a_damaged_file_is_rejected() {
         let folder = tempfile::tempdir().unwrap();
         let saved = SavedLeases::open(folder.path(), "o").unwrap();
         saved.file(0).write(&pool(), &holder("me"), &LEASE).unwrap();
@@ -268,20 +266,20 @@ mod tests {
             assert_ne!(text, good);
             fs::write(&path, &text).unwrap();
             let read = saved.file(0).read(&pool(), &holder("me"));
-            assert!(matches!(read, Err(Unusable::Damaged { .. })), "{text}: {read:?}");
+            assert!(matches!(read, Err(ResumeError::Damaged { .. })), "{text}: {read:?}");
         }
     }
 
     #[test]
-    fn what_is_left_is_judged_by_the_clock() {
+    fn the_clock_decides_what_is_left_of_a_lease() {
         let (mark, until) = (LEASE.mark_unix_ms, LEASE.until_unix_ms);
         assert_eq!(LEASE.check(mark - 2000), Ok(()), "it waits for the mark");
         assert_eq!(LEASE.check(until - 1), Ok(()));
-        assert_eq!(LEASE.check(until), Err(Unusable::Lapsed { until_unix_ms: until }));
+        assert_eq!(LEASE.check(until), Err(ResumeError::Lapsed { until_unix_ms: until }));
         let back = mark - 3_600_000;
-        let behind = Err(Unusable::ClockBehind { mark_unix_ms: mark, now_unix_ms: back });
+        let behind = Err(ResumeError::ClockBehind { mark_unix_ms: mark, now_unix_ms: back });
         assert_eq!(LEASE.check(back), behind);
         let used_up = SavedLease { mark_unix_ms: until, ..LEASE };
-        assert_eq!(used_up.check(mark), Err(Unusable::NothingLeft { until_unix_ms: until }));
+        assert_eq!(used_up.check(mark), Err(ResumeError::NothingLeft { until_unix_ms: until }));
     }
 }

@@ -1,7 +1,7 @@
 //! The choice of the counter to ask next: round robin over those that answer. One that failed is skipped for a while, with
 //! exponential backoff.
 
-use crate::dice::Dice;
+use crate::split_mix::SplitMix64;
 
 /// The wait after the first failure, in milliseconds; it doubles with each further one in a row.
 const FIRST_WAIT_MS: u64 = 20;
@@ -27,7 +27,7 @@ pub(crate) struct Counters {
     states: Vec<State>,
     /// The first to consider.
     next: usize,
-    dice: Dice,
+    random: SplitMix64,
 }
 
 /// The counter to ask.
@@ -44,10 +44,10 @@ pub(crate) enum Pick {
 impl Counters {
     pub(crate) fn new(count: usize, seed: u64) -> Self {
         let state = State { failures: 0, out_until_ms: 0, timeout_ms: FIRST_TIMEOUT_MS, exhausted: false };
-        let mut dice = Dice::of(seed);
+        let mut random = SplitMix64::of(seed);
         // Not every node starts with the same one.
-        let next = usize::try_from(dice.below(count as u64)).unwrap_or(0);
-        Self { states: vec![state; count], next, dice }
+        let next = usize::try_from(random.below(count as u64)).unwrap_or(0);
+        Self { states: vec![state; count], next, random }
     }
 
     /// The next one that is not skipped.
@@ -89,7 +89,7 @@ impl Counters {
         let state = &mut self.states[counter];
         let wait_ms = (FIRST_WAIT_MS << state.failures.min(10)).min(MAX_WAIT_MS);
         // From half of it to all of it, so that nodes that failed together do not retry together.
-        state.out_until_ms = now_ms + wait_ms / 2 + self.dice.below(wait_ms / 2 + 1);
+        state.out_until_ms = now_ms + wait_ms / 2 + self.random.below(wait_ms / 2 + 1);
         state.failures = state.failures.saturating_add(1);
         state.failures == 1
     }

@@ -1,12 +1,11 @@
-//! One moment of the model: two machines, the record, the calls on their way, and what was granted.
-//! What can happen next, and what comes of it.
+//! A state of the model: two machines, the record, the calls on their way, and what was granted.
+//! Which actions are possible next, and the state after each.
 
 use std::fmt;
 
 use snowmint_store::{Expected, Revision};
 
 use super::super::*;
-use super::action::{Action, Fate, Shows, Then};
 use super::names::FRESH;
 use super::{Rule, StoreModel, UNIT_MS, World};
 
@@ -18,6 +17,61 @@ pub(super) type Instants = u64;
 
 fn instants(from_unix_ms: u64, until_unix_ms: u64) -> Instants {
     (from_unix_ms / UNIT_MS..until_unix_ms / UNIT_MS).fold(0, |bits, unit| bits | 1 << unit)
+}
+
+/// Which version a read shows.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Shows {
+    Newest,
+    Before,
+}
+
+/// What becomes of a request whose node stops waiting for it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Fate {
+    Lost,
+    Late,
+}
+
+/// What follows when a call has taken effect.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Then {
+    /// The answer reaches the node.
+    Answer {
+        now: u64,
+    },
+    /// The answer is lost; the node gives up.
+    TimesOut {
+        now: u64,
+    },
+    Crash,
+}
+
+/// One thing that happens.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Action {
+    /// A wait is over.
+    Wake { node: usize, now: u64 },
+    /// A node gives its lease back; its last id was made just before `used_until`.
+    Release { node: usize, used_until: u64 },
+    /// A write is on its way, and will arrive.
+    Sent { node: usize },
+    /// It is refused: known to have done nothing.
+    Refused { node: usize, now: u64 },
+    /// The node gives up waiting for it.
+    TimesOut { node: usize, now: u64, request: Fate },
+    /// A process dies, and another begins in its place.
+    Crash { node: usize, request: Fate },
+    /// A process dies, and the next goes on under its lease: what was used of it lies before `mark`.
+    Resume { node: usize, mark: u64, request: Fate },
+    /// A call takes effect at the store.
+    Done { node: usize, shows: Shows, then: Then },
+    /// A write that its node gave up takes effect.
+    LateWrite { index: usize },
+    /// The store loses its last write.
+    Forgets,
+    /// So much time passes by every steady clock as the store may lose: what is written stays.
+    Ages,
 }
 
 /// The record and its revision, as one write left it.
@@ -339,7 +393,7 @@ impl<B: Rule> Moment<B> {
 fn time_passes<B>(protocol: &mut Protocol<B>) {
     let earlier = |steady_ms: &mut u64| *steady_ms = steady_ms.saturating_sub(1);
     earlier(&mut protocol.sent_steady_ms);
-    earlier(&mut protocol.quiet_until_steady_ms);
+    earlier(&mut protocol.claim_nothing_before_steady_ms);
     if let Some(Holding { acknowledged_steady_ms: Some(at), .. }) = &mut protocol.held {
         earlier(at);
     }

@@ -8,7 +8,7 @@ use snowmint_store::{Expected, Revision};
 use super::super::*;
 use super::Rule;
 use super::moment::{Doing, Moment, STEADY_MS};
-use crate::dice::Dice;
+use crate::split_mix::SplitMix64;
 
 /// A name that stands in a moment.
 enum Name<'a> {
@@ -101,7 +101,7 @@ impl<B: Rule> Moment<B> {
             }
             forget_times(protocol);
             protocol.failures = 0;
-            protocol.dice = Dice::of(0);
+            protocol.random = SplitMix64::of(0);
         }
         self.each_name_outside(&mut |name| renaming.learn(name));
         for node in &mut self.nodes {
@@ -168,7 +168,7 @@ fn each_name_inside<B>(protocol: &mut Protocol<B>, each: &mut dyn FnMut(Name<'_>
         watched,
         probing: _,
         sent_steady_ms: _,
-        quiet_until_steady_ms: _,
+        claim_nothing_before_steady_ms: _,
         // No clock of the model jumps: it has no boot time.
         confirmed_ahead_ms: _,
         jumped: _,
@@ -177,7 +177,7 @@ fn each_name_inside<B>(protocol: &mut Protocol<B>, each: &mut dyn FnMut(Name<'_>
         failures: _,
         next_tag: _,
         salt: _,
-        dice: _,
+        random: _,
         events: _,
         begin: _,
     } = protocol;
@@ -203,12 +203,12 @@ fn each_name_inside<B>(protocol: &mut Protocol<B>, each: &mut dyn FnMut(Name<'_>
 
 fn write_of(state: &mut State) -> Option<&mut Write> {
     match state {
-        State::Swapping(write)
-        | State::Look(write)
-        | State::Looking(write)
-        | State::Doubted(write)
-        | State::Asking(write) => Some(write),
-        State::Seek | State::BetweenLooks | State::Looked(_) | State::Hold | State::Stopped => None,
+        State::AwaitSwap(write)
+        | State::MustLoad(write)
+        | State::AwaitLoad(write)
+        | State::ClockDoubted(write)
+        | State::AwaitTime(write) => Some(write),
+        State::Seek | State::BetweenLooks | State::AwaitList(_) | State::Hold | State::Stopped => None,
     }
 }
 
@@ -225,13 +225,13 @@ fn forget_times<B>(protocol: &mut Protocol<B>) {
         *at = (*at).clamp(STEADY_MS - 1, STEADY_MS);
         protocol.sent_steady_ms = if settles_it { STEADY_MS } else { *at };
     }
-    let quiet = protocol.quiet_until_steady_ms > STEADY_MS;
-    protocol.quiet_until_steady_ms = if quiet { STEADY_MS + 1 } else { 0 };
+    let quiet = protocol.claim_nothing_before_steady_ms > STEADY_MS;
+    protocol.claim_nothing_before_steady_ms = if quiet { STEADY_MS + 1 } else { 0 };
     let probing = &mut protocol.probing;
     let put_off = probing.hundred_from_steady_ms > STEADY_MS;
     probing.hundred_from_steady_ms = if put_off { STEADY_MS + 1 } else { 0 };
     // There is one worker, and waits are of any length.
     probing.frees_first = None;
     probing.in_vain = 0;
-    probing.snatched = 0;
+    probing.outrun = 0;
 }

@@ -1,5 +1,5 @@
 //! Goal: each bound of the protocol lies where it is said to, and each wait is as long.
-//! Method: the last value inside and the first one outside; waits within what the dice may take off or add.
+//! Method: the last value inside and the first one outside; waits within what randomness may subtract or add.
 
 use super::*;
 
@@ -226,7 +226,7 @@ fn the_wait_after_a_failure_is_a_quarter_at_most_of_what_is_left_of_a_lease() {
 }
 
 /// Goal: a store that is away for two thirds of the window, but for two retries, is not noticed. Method: it goes at the
-/// worst moment, right before a renewal; every dice of a hundred.
+/// worst moment, right before a renewal; 100 seeds each.
 #[test]
 fn an_outage_of_two_thirds_of_the_window_is_bridged() {
     for seed in 0..100_u128 {
@@ -259,7 +259,7 @@ fn an_outage_of_two_thirds_of_the_window_is_bridged() {
 }
 
 /// Goal: ids are back soon after the store, however long the window. Method: in virtual time, the store is away for longer than
-/// the lease lasts, at every phase of the waits; every dice of a hundred.
+/// the lease lasts, at every phase of the waits; 100 seeds each.
 #[test]
 fn ids_are_back_two_seconds_after_the_store_however_long_the_window() {
     for (window_ms, seed) in [9_000, 600_000, 86_400_000].into_iter().zip([0..100_u128, 100..200, 200..300]) {

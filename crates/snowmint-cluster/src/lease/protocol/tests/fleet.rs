@@ -61,7 +61,7 @@ impl Fleet {
         name: impl Fn(usize) -> String,
     ) -> (Self, Start) {
         let layout: Layout = "time:41@1ms worker:10 sequence:12 epoch:2020-01-01".parse().unwrap();
-        let pool = Pool::new(layout, DatacenterId(0));
+        let pool = WorkerPool::new(layout, DatacenterId(0));
         let node = |number: usize| {
             let holder = Holder::new(name(number)).unwrap();
             let settings =

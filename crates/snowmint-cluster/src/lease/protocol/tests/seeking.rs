@@ -10,7 +10,7 @@ const WORKERS: u32 = 1024;
 
 fn large(holder: &str, seed: u128) -> Protocol {
     let layout: Layout = "time:41@1ms worker:10 sequence:12 epoch:2020-01-01".parse().unwrap();
-    let pool = Pool::new(layout, DatacenterId(0));
+    let pool = WorkerPool::new(layout, DatacenterId(0));
     let holder = Holder::new(holder).unwrap();
     Protocol::new(Settings { pool, holder, ..settings(WorkerChoice::Any) }, seed << 64)
 }

@@ -303,13 +303,13 @@ fn a_process_restored_from_its_memory_goes_no_further_than_its_lease() {
 
 /// Whether one of two machines that hold one lease, whose claim is at revision 1, loses it within 60 rounds. They renew in
 /// turn, each with random bits of its own.
-fn one_loses(mut machines: [Protocol; 2], claim: Record, dice: &mut Dice) -> bool {
+fn one_loses(mut machines: [Protocol; 2], claim: Record, random: &mut SplitMix64) -> bool {
     let worker = machines[0].held().unwrap().worker;
     let (mut record, mut revision) = (claim, 1);
     (1..=60).any(|round| {
         let now = at(NOW + round * 3000);
         machines.iter_mut().any(|machine| {
-            machine.salt(u8::try_from(dice.below(256)).unwrap());
+            machine.salt(u8::try_from(random.below(256)).unwrap());
             let mut turn = machine.step(now, Input::Wake);
             loop {
                 if turn.events.iter().any(|event| matches!(event, Event::Lost { .. })) {
@@ -341,7 +341,7 @@ fn of_two_copies_of_a_process_one_loses_the_lease() {
     for seed in 0..100 {
         let (copy, worker) = holding();
         let claim = entry(worker.0, "me", NOW + WINDOW, 8).record.unwrap();
-        assert!(one_loses([copy.clone(), copy], claim, &mut Dice::of(seed)), "{seed}");
+        assert!(one_loses([copy.clone(), copy], claim, &mut SplitMix64::of(seed)), "{seed}");
     }
 }
 
@@ -349,14 +349,14 @@ fn of_two_copies_of_a_process_one_loses_the_lease() {
 #[test]
 fn of_a_resumed_process_and_the_one_before_it_one_loses_the_lease() {
     for seed in 0..100 {
-        let mut dice = Dice::of(seed);
+        let mut random = SplitMix64::of(seed);
         let (before, worker) = holding();
         let held = before.held().unwrap();
         let claim = entry(worker.0, "me", held.until_unix_ms, held.tag.0).record.unwrap();
-        let number = dice.below(u64::MAX);
+        let number = random.below(u64::MAX);
         let resumed = Protocol::resume(settings(WorkerChoice::Any), u128::from(number), held);
         for machines in [[resumed.clone(), before.clone()], [before.clone(), resumed.clone()]] {
-            assert!(one_loses(machines, claim.clone(), &mut dice), "{seed}");
+            assert!(one_loses(machines, claim.clone(), &mut random), "{seed}");
         }
     }
 }

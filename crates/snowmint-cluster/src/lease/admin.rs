@@ -1,41 +1,40 @@
-//! Every lease of a store, over all pools, for the people who look after them; and how to take one away safely.
-//! Nothing here is needed to hold a lease.
+//! Lists all leases of a store, and revokes a lease safely. Tools for operators: no node needs them to hold a lease.
 
 use snowmint::WorkerId;
 use snowmint_store::{Expected, Key, Revision, Store, StoreError, Swap};
 
 use super::record::{Record, RecordError, Tag};
 
-/// What every lease's key begins with.
+/// The prefix of the keys of all leases.
 const PREFIX: &str = "workers/";
 
-/// One lease as a store holds it.
+/// A lease in a store.
 #[derive(Debug)]
 pub struct LeaseEntry {
     /// The pool, as in the key.
     pub pool: String,
     /// The worker.
     pub worker: WorkerId,
-    /// Its record, or why it cannot be read.
+    /// The record, or the reason why it is unreadable.
     pub record: Result<Record, RecordError>,
     key: Key,
     revision: Revision,
 }
 
-/// What came of taking a worker away.
+/// The outcome of [`evict`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Eviction {
-    /// Its holder can renew it no more; it is free from this instant on, in unix milliseconds.
+    /// The holder can no longer renew the lease. The worker is free from this instant on, in unix milliseconds.
     FreeFrom(u64),
-    /// The record changed meanwhile: its holder lives, or another took it.
+    /// The record changed meanwhile: its holder lives, or another node took the worker.
     Changed,
 }
 
-/// Every lease in a store, by pool and worker.
+/// Lists all leases of a store, by pool and worker.
 ///
 /// # Errors
 ///
-/// The store's.
+/// The store's error.
 pub async fn leases(store: &dyn Store) -> Result<Vec<LeaseEntry>, StoreError> {
     let records = store.list(PREFIX).await?;
     let entries = records.into_iter().filter_map(|(key, value)| {
@@ -47,32 +46,33 @@ pub async fn leases(store: &dyn Store) -> Result<Vec<LeaseEntry>, StoreError> {
     Ok(entries.collect())
 }
 
-/// The keys among the leases that name no worker: no node uses such a record, and none removes it.
+/// Lists the keys under the leases' prefix that name no worker. No node uses or removes such a record.
 ///
 /// # Errors
 ///
-/// The store's.
+/// The store's error.
 pub async fn strange_keys(store: &dyn Store) -> Result<Vec<Key>, StoreError> {
     let keys = store.list(PREFIX).await?.into_iter().map(|(key, _)| key);
     Ok(keys.filter(|key| worker_of(key).is_none()).collect())
 }
 
-/// The pool and the worker that a key names.
+/// The pool and the worker of a key.
 fn worker_of(key: &Key) -> Option<(&str, WorkerId)> {
     let (pool, worker) = key.as_str().strip_prefix(PREFIX)?.rsplit_once('/')?;
     Some((pool, WorkerId(worker.parse().ok()?)))
 }
 
-/// Takes a worker from its holder, without shortening what was granted: ids up to that instant may exist, so nobody
-/// else may use that time. The holder goes on to the end of its lease, notices when it would renew, and seeks another
-/// worker; after that instant this one is free.
+/// Takes a worker from its holder, after the end of the current lease.
+///
+/// The lease keeps its end, because ids up to that instant may exist. The holder uses it to the end, notices at its next renewal
+/// that it has lost the worker, and takes another one. Returns `None` if the record is unreadable.
 ///
 /// # Errors
 ///
-/// The store's; with [`OutcomeUnknown`](snowmint_store::StoreErrorKind::OutcomeUnknown) look at the lease again.
+/// The store's error. After [`OutcomeUnknown`](snowmint_store::StoreErrorKind::OutcomeUnknown) look at the lease again.
 pub async fn evict(store: &dyn Store, entry: &LeaseEntry, tag: Tag) -> Result<Option<Eviction>, StoreError> {
     let Ok(record) = &entry.record else { return Ok(None) };
-    // The same end under a tag that its holder never wrote: to the holder it is another's. Nothing is granted anew.
+    // The same end under a tag that the holder never wrote: to the holder, the record belongs to another node. Nothing is granted.
     let evicted = Record { tag, from_unix_ms: Some(record.until_unix_ms), ..record.clone() };
     let expected = Expected::Revision(entry.revision);
     let swap = store.compare_and_set(&entry.key, expected, &evicted.to_bytes()).await?;

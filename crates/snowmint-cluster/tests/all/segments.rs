@@ -3,10 +3,6 @@
 //! Method: sources on a memory store behind a counter that is slow, fails, or loses answers, mostly under tokio's
 //! paused time, in which an hour is over at once; threads for what threads share.
 
-#![allow(clippy::unwrap_used, reason = "a panic is how a test fails")]
-
-mod unsteady;
-
 use std::collections::HashSet;
 use std::num::NonZeroU64;
 use std::ops::RangeInclusive;
@@ -21,7 +17,7 @@ use snowmint_cluster::segment::{
 use snowmint_store::{Counter, Expected, Key, MAX_NUMBER, MemoryStore, Store, StoreErrorKind, Swap};
 use tokio::time::{Instant, sleep};
 
-use unsteady::{Log, Losing, SteppedClock, TokioClock, Unsteady};
+use crate::unsteady::{Log, Losing, SteppedClock, TokioClock, Unsteady};
 
 /// 2026-11-21T00:00:00Z.
 const DAY: u64 = 1_795_219_200_000;

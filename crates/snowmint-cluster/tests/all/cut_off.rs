@@ -1,4 +1,4 @@
-//! What the tests of keepers share: a store that can be cut off or fall silent, and waiting for what is to happen.
+//! Shared by the tests of leases: a store that can be cut off or fall silent, and a wait for an event.
 
 #![allow(dead_code, reason = "no test uses all of it")]
 #![allow(clippy::unwrap_used, reason = "a panic is how a test fails")]
@@ -29,7 +29,7 @@ pub(crate) struct CutOff {
 }
 
 impl CutOff {
-    /// One that says that it may lose so much of its newest writes.
+    /// Makes a store that claims to lose writes up to this age.
     pub(crate) fn losing(may_lose: Duration) -> Self {
         Self { may_lose, ..Self::default() }
     }
@@ -38,7 +38,7 @@ impl CutOff {
         self.cut.store(cut, Ordering::Relaxed);
     }
 
-    /// From now on no call is answered.
+    /// Stops answering calls.
     pub(crate) fn fall_silent(&self) {
         self.silent.store(true, Ordering::Relaxed);
     }

@@ -1,0 +1,533 @@
+//! How a node finds a worker to claim.
+//!
+//! A required worker is loaded. A small pool is listed. A large pool would cost too much to list: there a node looks at two
+//! workers, then at ten, then at a hundred, until it finds one to claim.
+//!
+//! The first ones follow from the node's name, so that a node finds its worker again after a restart, whoever else starts in
+//! the same second. Nodes of one name meet there, so the hundred is random. If no worker is free, the node looks at all hundreds
+//! in turn, and thus finds a released worker wherever it is. Each node has an order of its own, because nodes that looked at the
+//! same hundred would leave the others alone.
+//!
+//! However a node found a record, the claim is conditional on the revision that it saw.
+
+use std::collections::{BTreeSet, VecDeque};
+use std::ops::Range;
+
+use snowmint::WorkerId;
+use snowmint_store::{Expected, Revision};
+
+use super::{
+    Attempt, Begin, Call, Entry, Event, Failure, LONGEST_WAIT_MS, Listing, Next, Now, Protocol, Purpose,
+    Scope, Settings, State, StoreTime, WorkerChoice, Write,
+};
+use crate::Holder;
+use crate::lease::record::{Block, BlockSize, Record};
+use crate::split_mix::SplitMix64;
+
+/// The number of candidates of each kind to try before the next look.
+const TRIES: usize = 4;
+/// The node's own record counts as lapsed when it ends within this time: a node that released its lease in this very
+/// millisecond and starts again keeps its worker. The grant begins where the record ends.
+const OWN_SLACK_MS: u64 = 5;
+/// The delay of the first look at a hundred, at most, for each worker of the pool: nodes that find their pool full at the same
+/// time do not read all of it at the same time.
+const SPREAD_MS: u64 = 1;
+const LONGEST_SPREAD_MS: u64 = 1_000;
+/// After another node claimed the same worker first, the next look is delayed by up to 1 ms for each `CROWD` workers, and twice
+/// as long each time.
+const CROWD: u64 = 4;
+/// The pause after a hundred without a free worker, and up to half of that longer.
+const PAUSE_MS: u64 = 250;
+/// How often the pause doubles: up to about 2 s, like every wait of a node without a lease.
+const DOUBLINGS: u32 = 3;
+
+impl<B: Begin> Protocol<B> {
+    /// Looks for a worker, from the beginning.
+    pub(super) fn seek(&mut self, now: Now) -> Next {
+        self.candidates.clear();
+        if self.lists_at_once() {
+            return self.look_at(now, Scope::Pool);
+        }
+        self.probing.begin(&self.settings);
+        self.look_on(now)
+    }
+
+    fn lists_at_once(&self) -> bool {
+        let Settings { choice, pool, small_pool, .. } = &self.settings;
+        *choice == WorkerChoice::Any && pool.workers() <= *small_pool
+    }
+
+    /// Looks at the next scope. After the last one, claims a candidate or looks further.
+    pub(super) fn look_on(&mut self, now: Now) -> Next {
+        if let Some(scope) = self.probing.next.pop_front() {
+            return self.look_at(now, scope);
+        }
+        if !self.candidates.is_empty() {
+            return self.claim_next(now);
+        }
+        let paused_ms = self.probing.hundred_from_steady_ms.saturating_sub(now.steady_ms);
+        let frees_first = self.probing.frees_first;
+        let frees_ms = frees_first.map_or(u64::MAX, |(_, until)| until.saturating_sub(now.unix_ms));
+        if frees_ms < paused_ms {
+            let later_ms = self.random.below(frees_ms / 8 + 1);
+            return self.wait_all(State::Seek, frees_ms + later_ms);
+        }
+        let workers = self.settings.pool.workers();
+        let hundred = self.probing.next_hundred(workers, &mut self.random);
+        self.probing.next.push_back(hundred);
+        let spread_ms = self.probing.spread_ms(workers, &mut self.random);
+        self.wait_all(State::BetweenLooks, paused_ms + spread_ms)
+    }
+
+    fn look_at(&mut self, now: Now, scope: Scope) -> Next {
+        let compared_lately =
+            |compared: u64| now.steady_ms.saturating_sub(compared) < self.settings.window_ms;
+        let time = match scope {
+            Scope::Worker(_) | Scope::Block(_) if self.settings.choice == WorkerChoice::Any => {
+                if self.probing.compared_steady_ms.is_some_and(compared_lately) {
+                    StoreTime::Known
+                } else {
+                    StoreTime::Wanted
+                }
+            }
+            _ => StoreTime::Wanted,
+        };
+        self.state = State::AwaitList(scope);
+        Next::Call(Call::Look { scope, time })
+    }
+
+    pub(super) fn listed(&mut self, now: Now, scope: Scope, answer: Result<Listing, Failure>) -> Next {
+        let Ok(listing) = answer else {
+            if !self.lists_at_once() && scope.is_wide() {
+                self.probing.looked_in_vain(now.steady_ms, &mut self.random);
+            }
+            return self.wait_after_failure(now, State::Seek);
+        };
+        if let Some(next) = self.before_a_choice(now, &listing) {
+            return next;
+        }
+        let entries = listing.entries;
+        match scope {
+            _ if self.settings.choice != WorkerChoice::Any || self.lists_at_once() => {
+                self.choose_of_all(now, scope, &entries)
+            }
+            Scope::Worker(worker) => self.saw_one(now, worker, entries.first()),
+            Scope::Block(_) | Scope::Pool => self.choose_of_some(now, scope, &entries),
+        }
+    }
+
+    fn saw_one(&mut self, now: Now, worker: WorkerId, entry: Option<&Entry>) -> Next {
+        match find(&self.settings, worker, entry, now.unix_ms) {
+            Found::Free(candidate) | Found::Own(candidate) => {
+                self.candidates.push_front(candidate);
+                return self.claim_next(now);
+            }
+            Found::Lapsed(candidate) => self.candidates.push_back(candidate),
+            Found::Taken { until_unix_ms } => self.probing.found_taken(worker, until_unix_ms),
+            Found::Unreadable => {}
+        }
+        self.look_on(now)
+    }
+
+    /// What comes before any choice, whatever the node read. `None` if it may claim a worker now.
+    fn before_a_choice(&mut self, now: Now, listing: &Listing) -> Option<Next> {
+        let Listing { entries, store_unix_ms } = listing;
+        self.failures = 0;
+        if self.release.is_some() {
+            return Some(self.stop());
+        }
+        if let Some(store_unix_ms) = store_unix_ms
+            && let Err(event) = self.compared(now, *store_unix_ms)
+        {
+            self.events.push(event);
+            let wait_ms = self.look_again_ms();
+            return Some(self.wait(State::Seek, wait_ms));
+        }
+        if self.claim_pause_ms(now) > 0 {
+            return Some(self.go_on(now, State::Seek));
+        }
+        if let Some(event) = records_ahead(entries, now.unix_ms, self.settings.window_ms) {
+            self.events.push(event);
+        }
+        let (write, attempt, revision) = self.arrived_after_all(now, entries)?;
+        Some(self.succeeded(now, &write, Some(attempt), revision))
+    }
+
+    /// Chooses if these are all workers that the node may claim.
+    fn choose_of_all(&mut self, now: Now, scope: Scope, entries: &[Entry]) -> Next {
+        match choose(&self.settings, scope, entries, now.unix_ms, &mut self.random) {
+            Choice::Claim(candidates) => {
+                self.candidates = candidates;
+                self.claim_next(now)
+            }
+            Choice::NoneFree { first } => {
+                let until = first.as_ref().map(|(.., until)| *until);
+                self.events.push(Event::NoneFree { first });
+                self.wait_until_free(now, until)
+            }
+            Choice::Watch { worker, revision, holder, until_unix_ms } => {
+                self.watch(now, worker, revision, holder, until_unix_ms)
+            }
+        }
+    }
+
+    /// Chooses if there are others: the node never reads a large pool at once.
+    fn choose_of_some(&mut self, now: Now, scope: Scope, entries: &[Entry]) -> Next {
+        match choose(&self.settings, scope, entries, now.unix_ms, &mut self.random) {
+            Choice::Claim(candidates) => {
+                let seen_before = std::mem::replace(&mut self.candidates, candidates);
+                self.candidates.extend(seen_before);
+            }
+            Choice::NoneFree { first } => {
+                if let Some((worker, _, until_unix_ms)) = &first {
+                    self.probing.found_taken(*worker, *until_unix_ms);
+                }
+                if self.candidates.is_empty() && scope.is_wide() {
+                    self.probing.looked_in_vain(now.steady_ms, &mut self.random);
+                    self.events.push(Event::NoneFree { first });
+                }
+            }
+            // Only for a required worker.
+            Choice::Watch { .. } => {}
+        }
+        if self.candidates.is_empty() { self.look_on(now) } else { self.claim_next(now) }
+    }
+
+    /// Waits for the first worker that may become free, but not longer than until the next look: a worker may be released.
+    ///
+    /// Never wakes before the end of that lease, and spreads nodes that wait for the same one.
+    fn wait_until_free(&mut self, now: Now, until_unix_ms: Option<u64>) -> Next {
+        let most_ms = self.look_again_ms();
+        let left_ms = until_unix_ms.map_or(most_ms, |until| until.saturating_sub(now.unix_ms)).min(most_ms);
+        let later_ms = self.random.below(left_ms / 8 + 1);
+        self.wait_all(State::Seek, left_ms + later_ms)
+    }
+
+    /// The longest time until the next look. It grows with the size of the pool, because a look then costs more.
+    pub(super) fn look_again_ms(&self) -> u64 {
+        let Settings { choice, pool, window_ms, small_pool, .. } = self.settings;
+        let times = match choice {
+            WorkerChoice::Any => 1 + u64::from(pool.workers() / small_pool.max(1)),
+            WorkerChoice::Only(_) => 1,
+        };
+        (window_ms / 12 * times).min(LONGEST_WAIT_MS)
+    }
+
+    /// Finds a claim that the node gave up but that was written later, if its grant lasts. Nobody used it, so it is as good as
+    /// an acknowledged one.
+    fn arrived_after_all(&mut self, now: Now, entries: &[Entry]) -> Option<(Write, Attempt, Revision)> {
+        let (entry, attempt) = entries.iter().find_map(|entry| {
+            let tag = entry.record.as_ref()?.tag;
+            let of_entry =
+                |(worker, attempt): &&(WorkerId, Attempt)| *worker == entry.worker && attempt.tag == tag;
+            self.abandoned.iter().find(of_entry).map(|(_, attempt)| (entry, *attempt))
+        })?;
+        if attempt.until_unix_ms <= now.unix_ms {
+            return None;
+        }
+        let write = Write {
+            purpose: Purpose::Claim,
+            worker: entry.worker,
+            expected: Expected::Revision(entry.revision),
+            known_tag: Some(attempt.tag),
+            held_from_unix_ms: None,
+            granted_until_unix_ms: attempt.until_unix_ms,
+            attempts: Vec::new(),
+            doubtful: false,
+        };
+        self.abandoned.clear();
+        Some((write, attempt, entry.revision))
+    }
+
+    /// Another node holds the required worker. If it renews the lease, the worker is taken; otherwise it becomes free.
+    fn watch(&mut self, now: Now, worker: WorkerId, revision: Revision, holder: Holder, until: u64) -> Next {
+        let renewed = self.watched.replace(revision).is_some_and(|seen| seen != revision);
+        let far_ahead = until.saturating_sub(now.unix_ms) > 2 * self.settings.window_ms;
+        if renewed || far_ahead {
+            self.events.push(Event::Taken { worker, holder, until_unix_ms: until });
+        } else {
+            self.events.push(Event::Awaited { worker, holder, until_unix_ms: until });
+        }
+        self.wait_until_free(now, Some(until))
+    }
+
+    pub(super) fn claim_next(&mut self, now: Now) -> Next {
+        if self.claim_pause_ms(now) > 0 {
+            return self.go_on(now, State::Seek);
+        }
+        let Some(candidate) = self.candidates.pop_front() else {
+            // Other nodes claimed all candidates first.
+            if self.settings.choice != WorkerChoice::Any || self.lists_at_once() {
+                return self.wait_after_failure(now, State::Seek);
+            }
+            let wait_ms = self.probing.outrun_ms(self.settings.pool.workers(), &mut self.random);
+            return self.wait_all(State::BetweenLooks, wait_ms);
+        };
+        self.attempt(
+            now,
+            Write {
+                purpose: Purpose::Claim,
+                worker: candidate.worker,
+                expected: candidate.expected,
+                known_tag: None,
+                held_from_unix_ms: None,
+                granted_until_unix_ms: candidate.granted_until_unix_ms,
+                attempts: Vec::new(),
+                doubtful: false,
+            },
+        )
+    }
+}
+
+/// A worker that the node may claim.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(super) struct Candidate {
+    pub(super) worker: WorkerId,
+    pub(super) expected: Expected,
+    /// The end of the last grant; 0 if there was none.
+    pub(super) granted_until_unix_ms: u64,
+}
+
+/// What to do after a look.
+#[derive(Debug, PartialEq, Eq)]
+enum Choice {
+    /// Try these candidates in order; there is at least one.
+    Claim(VecDeque<Candidate>),
+    /// No worker is free.
+    NoneFree { first: Option<(WorkerId, Holder, u64)> },
+    /// Another node holds the required worker.
+    Watch { worker: WorkerId, revision: Revision, holder: Holder, until_unix_ms: u64 },
+}
+
+/// The state of a worker by its record.
+#[derive(Debug, PartialEq, Eq)]
+enum Found {
+    /// There is no record: no node ever held the worker.
+    Free(Candidate),
+    /// This node held it, and the lease has ended.
+    Own(Candidate),
+    /// Another node held it, and the lease has ended.
+    Lapsed(Candidate),
+    /// It is granted.
+    Taken { until_unix_ms: u64 },
+    /// The record is unreadable.
+    Unreadable,
+}
+
+fn find(settings: &Settings, worker: WorkerId, entry: Option<&Entry>, now: u64) -> Found {
+    let Some(entry) = entry else { return Found::Free(free(worker)) };
+    let Some(record) = &entry.record else { return Found::Unreadable };
+    let is_own = record.holder == settings.holder;
+    match lapsed(entry, if is_own { now + OWN_SLACK_MS } else { now }) {
+        Some(candidate) if is_own => Found::Own(candidate),
+        Some(candidate) => Found::Lapsed(candidate),
+        None => Found::Taken { until_unix_ms: record.until_unix_ms },
+    }
+}
+
+/// Chooses among the workers of a scope, whose records these are: first this node's own worker, then free ones, then lapsed ones.
+fn choose(settings: &Settings, scope: Scope, entries: &[Entry], now: u64, random: &mut SplitMix64) -> Choice {
+    match settings.choice {
+        WorkerChoice::Any => choose_any(settings, scope, entries, now, random),
+        WorkerChoice::Only(worker) => choose_only(worker, entries, now),
+    }
+}
+
+fn choose_only(worker: WorkerId, entries: &[Entry], now: u64) -> Choice {
+    let Some(entry) = entries.iter().find(|entry| entry.worker == worker) else {
+        return Choice::Claim([free(worker)].into());
+    };
+    match (lapsed(entry, now), &entry.record) {
+        (Some(candidate), _) => Choice::Claim([candidate].into()),
+        (None, Some(record)) => Choice::Watch {
+            worker,
+            revision: entry.revision,
+            holder: record.holder.clone(),
+            until_unix_ms: record.until_unix_ms,
+        },
+        (None, None) => Choice::NoneFree { first: None },
+    }
+}
+
+fn choose_any(
+    settings: &Settings,
+    scope: Scope,
+    entries: &[Entry],
+    now: u64,
+    random: &mut SplitMix64,
+) -> Choice {
+    let mut lapsed: Vec<(bool, u64, Candidate)> = entries
+        .iter()
+        .filter_map(|entry| {
+            let (mine, candidate) = match find(settings, entry.worker, Some(entry), now) {
+                Found::Own(candidate) => (true, candidate),
+                Found::Lapsed(candidate) => (false, candidate),
+                Found::Free(_) | Found::Taken { .. } | Found::Unreadable => return None,
+            };
+            Some((mine, candidate.granted_until_unix_ms, candidate))
+        })
+        .collect();
+    lapsed.sort_by_key(|(_, until, candidate)| (*until, candidate.worker));
+    let of =
+        |mine: bool| lapsed.iter().filter(move |(own, ..)| *own == mine).map(|(.., candidate)| *candidate);
+    let mut candidates: VecDeque<Candidate> = of(true).take(TRIES).collect();
+    candidates.extend(free_workers(scope.range(settings.pool.workers()), entries, random));
+    candidates.extend(of(false).take(TRIES));
+    if candidates.is_empty() {
+        Choice::NoneFree { first: frees_first(entries) }
+    } else {
+        Choice::Claim(candidates)
+    }
+}
+
+const fn free(worker: WorkerId) -> Candidate {
+    Candidate { worker, expected: Expected::Absent, granted_until_unix_ms: 0 }
+}
+
+fn lapsed(entry: &Entry, now: u64) -> Option<Candidate> {
+    let until = entry.record.as_ref()?.until_unix_ms;
+    (until <= now).then_some(Candidate {
+        worker: entry.worker,
+        expected: Expected::Revision(entry.revision),
+        granted_until_unix_ms: until,
+    })
+}
+
+/// A few workers without a record, from a random one on: nodes that start at the same time prefer different ones.
+fn free_workers(workers: Range<u32>, entries: &[Entry], random: &mut SplitMix64) -> Vec<Candidate> {
+    let taken: BTreeSet<u32> = entries.iter().map(|entry| entry.worker.0).collect();
+    let count = u64::from(workers.end - workers.start);
+    let start = random.below(count);
+    (0..count)
+        .filter_map(|i| Some(workers.start + u32::try_from((start + i) % count).ok()?))
+        .filter(|worker| !taken.contains(worker))
+        .take(TRIES)
+        .map(|worker| free(WorkerId(worker)))
+        .collect()
+}
+
+fn frees_first(entries: &[Entry]) -> Option<(WorkerId, Holder, u64)> {
+    let records = entries.iter().filter_map(|entry| Some((entry.worker, entry.record.as_ref()?)));
+    let (worker, record): (WorkerId, &Record) = records.min_by_key(|(_, record)| record.until_unix_ms)?;
+    Some((worker, record.holder.clone(), record.until_unix_ms))
+}
+
+/// A record that reaches more than two windows ahead was not written by a clock like this one.
+fn records_ahead(entries: &[Entry], now: u64, window_ms: u64) -> Option<Event> {
+    let records = entries.iter().filter_map(|entry| Some((entry.worker, entry.record.as_ref()?)));
+    let (worker, record) = records.max_by_key(|(_, record)| record.until_unix_ms)?;
+    let ahead_ms = record.until_unix_ms.saturating_sub(now + window_ms);
+    (ahead_ms > window_ms).then(|| Event::RecordsAhead { worker, holder: record.holder.clone(), ahead_ms })
+}
+
+/// What the node looks at in this round, and when a hundred may follow.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
+pub(super) struct Probing {
+    /// What remains to be looked at, in order.
+    next: VecDeque<Scope>,
+    /// The worker of this round that frees first, and when, in unix milliseconds.
+    pub(super) frees_first: Option<(WorkerId, u64)>,
+    /// When the node last compared its clock with the store's, by the steady clock.
+    pub(super) compared_steady_ms: Option<u64>,
+    /// The node looks at no hundred before this time of the steady clock.
+    pub(super) hundred_from_steady_ms: u64,
+    /// How many hundreds in a row had no free worker, up to [`DOUBLINGS`].
+    pub(super) in_vain: u32,
+    /// The next hundred, and the step to the one after it, once there was one.
+    hundred: Option<(u32, u32)>,
+    /// How often in a row another node was faster.
+    pub(super) outrun: u32,
+}
+
+impl Probing {
+    /// Begins a round.
+    fn begin(&mut self, settings: &Settings) {
+        let workers = settings.pool.workers();
+        let home = |nth: u8| WorkerId(home(&settings.holder, nth, workers));
+        self.next.clear();
+        self.outrun = 0;
+        match (settings.choice, self.frees_first.take()) {
+            (WorkerChoice::Only(worker), _) => self.next.push_back(Scope::Worker(worker)),
+            // None of the others was free a moment ago.
+            (WorkerChoice::Any, Some((first, _))) if self.in_vain > 0 => {
+                self.next.extend([Scope::Worker(first), Scope::Worker(home(0))]);
+            }
+            (WorkerChoice::Any, _) => {
+                self.next.extend([Scope::Worker(home(0)), Scope::Worker(home(1))]);
+                if workers > BlockSize::Ten.workers() {
+                    self.next.push_back(Scope::Block(Block::of(home(2), BlockSize::Ten)));
+                }
+            }
+        }
+        if let [first, second] = self.next.make_contiguous()
+            && first == second
+        {
+            self.next.pop_back();
+        }
+    }
+
+    /// The next hundred, or the whole pool if it is not larger.
+    fn next_hundred(&mut self, workers: u32, random: &mut SplitMix64) -> Scope {
+        if workers <= BlockSize::Hundred.workers() {
+            return Scope::Pool;
+        }
+        let blocks = workers.div_ceil(BlockSize::Hundred.workers());
+        let (block, step) = self.hundred.unwrap_or_else(|| {
+            let steps = 1 + below(u64::from(blocks), random)..;
+            // A step without a common divisor with the number of blocks reaches all of them; 1 is one.
+            let step = steps.into_iter().find(|step| common_divisor(*step, blocks) == 1).unwrap_or(1);
+            (below(u64::from(blocks), random), step)
+        });
+        self.hundred = Some(((block + step) % blocks, step));
+        Scope::Block(Block::of(WorkerId(block * BlockSize::Hundred.workers()), BlockSize::Hundred))
+    }
+
+    /// Notes that another node holds a worker until then.
+    fn found_taken(&mut self, worker: WorkerId, until_unix_ms: u64) {
+        if self.frees_first.is_none_or(|(_, first)| until_unix_ms < first) {
+            self.frees_first = Some((worker, until_unix_ms));
+        }
+    }
+
+    /// The delay before a look at a hundred, in milliseconds, without its pause.
+    fn spread_ms(&self, workers: u32, random: &mut SplitMix64) -> u64 {
+        match self.in_vain {
+            0 => random.below((u64::from(workers) * SPREAD_MS).min(LONGEST_SPREAD_MS)),
+            _ => 0,
+        }
+    }
+
+    /// The delay before the next look after another node claimed the worker first, in milliseconds.
+    fn outrun_ms(&mut self, workers: u32, random: &mut SplitMix64) -> u64 {
+        let most_ms = (u64::from(workers) / CROWD).saturating_mul(1 << self.outrun.min(8));
+        self.outrun = self.outrun.saturating_add(1);
+        random.below(most_ms.min(LONGEST_SPREAD_MS))
+    }
+
+    /// Notes that a look at a hundred failed or found no free worker.
+    fn looked_in_vain(&mut self, steady_ms: u64, random: &mut SplitMix64) {
+        let pause_ms = PAUSE_MS << self.in_vain;
+        self.hundred_from_steady_ms = steady_ms + pause_ms + random.below(pause_ms / 2);
+        self.in_vain = (self.in_vain + 1).min(DOUBLINGS);
+    }
+}
+
+/// A worker that follows from the holder's name alone, on every machine and in every version.
+///
+/// FNV-1a, and one step of `SplitMix64`, which spreads it over all bits.
+fn home(holder: &Holder, nth: u8, workers: u32) -> u32 {
+    let hash = holder.as_str().bytes().chain([nth]).fold(0xcbf2_9ce4_8422_2325, |hash: u64, byte| {
+        (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3)
+    });
+    below(u64::from(workers), &mut SplitMix64::of(hash))
+}
+
+/// The greatest common divisor.
+fn common_divisor(a: u32, b: u32) -> u32 {
+    if b == 0 { a } else { common_divisor(b, a % b) }
+}
+
+fn below(bound: u64, random: &mut SplitMix64) -> u32 {
+    // The bound is a number of workers, which has at most 31 bits.
+    u32::try_from(random.below(bound)).unwrap_or_default()
+}

@@ -1,0 +1,634 @@
+//! The background task of one lease: it makes the protocol's store calls, and keeps a generator under the lease.
+
+mod report;
+mod wall_clock;
+
+use std::ops::Range;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
+
+use snowmint::generator::GeneratorPool;
+use snowmint::utc::Utc;
+use snowmint::{Clock, Generator, Lease, WorkerId};
+use snowmint_store::{Key, KeyError, Store, StoreError, StoreErrorKind, Swap, Versioned};
+use tokio::sync::{oneshot, watch};
+use tokio::task::JoinHandle;
+use tokio::time::{Instant, sleep, timeout};
+
+use super::config::{LeaseConfig, LeaseConfigError, settle_ms};
+use super::protocol::clock_jumps::Jumped;
+use super::protocol::{
+    Call, Entry, Event, Held, Input, Listing, Next, Now, Protocol, Scope, Settings, StoreTime, Swapped, Turn,
+    WorkerChoice,
+};
+use super::record::Record;
+use super::saved::Saver;
+use super::status::LeaseStatus;
+use crate::{Holder, NodeClock};
+use report::{Outage, Reason, Reported};
+use wall_clock::{CountedBy, watch_wall};
+
+/// How long the slot of a saved lease may take to become free after its task has ended: a disk may hang.
+const SLOT_FREE_WITHIN: Duration = Duration::from_secs(1);
+/// The interval between two looks at the store while a saved lease cannot be used yet.
+const LOOK_AGAIN: Duration = Duration::from_secs(1);
+
+/// What all leases of a node share.
+pub(super) struct Node {
+    store: Arc<dyn Store>,
+    settings: Settings,
+    config: LeaseConfig,
+    clock: NodeClock,
+    /// Where callers find the generators of the leases.
+    generators: GeneratorPool<NodeClock>,
+    /// The steady clock by which grants settle counts from here.
+    started: Instant,
+    /// No lease claims a worker before this time of the steady clock: one of them found that the store lost writes.
+    claim_nothing_before_ms: AtomicU64,
+}
+
+/// A lease that is sought or held, until it is released.
+#[derive(Debug)]
+pub(super) struct RunningLease {
+    status: watch::Receiver<LeaseStatus>,
+    release: Option<oneshot::Sender<()>>,
+    task: JoinHandle<()>,
+    /// Closed when nothing saves this lease any more.
+    saver_lives: watch::Receiver<()>,
+}
+
+impl Node {
+    pub(super) fn new(
+        store: Arc<dyn Store>,
+        settings: Settings,
+        config: LeaseConfig,
+        clock: NodeClock,
+        generators: GeneratorPool<NodeClock>,
+    ) -> Self {
+        let (started, claim_nothing_before_ms) = (Instant::now(), AtomicU64::new(0));
+        Self { store, settings, config, clock, generators, started, claim_nothing_before_ms }
+    }
+
+    pub(super) const fn settings(&self) -> &Settings {
+        &self.settings
+    }
+
+    pub(super) const fn clock(&self) -> &NodeClock {
+        &self.clock
+    }
+
+    /// At most the milliseconds that have passed. The time during which the machine was suspended may be missing.
+    fn steady_ms(&self) -> u64 {
+        u64::try_from(self.started.elapsed().as_millis()).unwrap_or(u64::MAX)
+    }
+
+    /// Starts to seek one of the node's leases, counted from 0, on the current tokio runtime.
+    ///
+    /// The leases of a node differ in the suffix of the holder's name and in their tags: for each lease, the record of another
+    /// is that of a stranger, neither preferred nor adopted.
+    pub(super) fn start(self: &Arc<Self>, number: usize) -> Result<RunningLease, LeaseConfigError> {
+        let settings = Settings { holder: self.settings.holder.of_slot(number), ..self.settings.clone() };
+        let seed = random_seed()?;
+        let (sender, status) = watch::channel(LeaseStatus::seeking(&settings.pool));
+        // One watcher is enough, and the first lease stays.
+        let watcher =
+            (number == 0).then(|| AbortOnDrop(tokio::spawn(watch_wall(self.clock.clone(), sender.clone()))));
+        let (lives, saver_lives) = watch::channel(());
+        let saver = self.config.saved_leases().map(|saved| {
+            let (settings, clock) = (settings.clone(), self.clock.clone());
+            Saver::new(saved, number, settings, clock, sender.clone(), lives).map(Arc::new)
+        });
+        let saver = saver.transpose()?;
+        let task = LeaseTask::new(Arc::clone(self), settings, seed, sender, saver);
+        let (release, released) = oneshot::channel();
+        let task = tokio::spawn(async move {
+            // Ends with the task, also if that is aborted.
+            let _watching = watcher;
+            task.run(released).await;
+        });
+        Ok(RunningLease { status, release: Some(release), task, saver_lives })
+    }
+
+    /// Puts `new` in the place of `old`, which has ended.
+    fn replace_generator(
+        &self,
+        old: Option<&Arc<Generator<NodeClock>>>,
+        new: Option<Arc<Generator<NodeClock>>>,
+    ) {
+        let replaced = match (old, new) {
+            (Some(old), Some(new)) => self.generators.replace(old, new),
+            (None, Some(new)) => self.generators.add(new),
+            (Some(old), None) => {
+                self.generators.remove(old);
+                Ok(())
+            }
+            (None, None) => Ok(()),
+        };
+        if let Err(error) = replaced {
+            // Leases of one worker never overlap. If they did, no id would be made under the second one.
+            tracing::error!(%error, "the generator of a lease cannot be used");
+        }
+    }
+}
+
+/// Fresh random bits for the tags of one lease.
+fn random_seed() -> Result<u128, LeaseConfigError> {
+    let mut seed = [0; 16];
+    getrandom::fill(&mut seed).map_err(|error| LeaseConfigError::Randomness(Arc::from(error.to_string())))?;
+    Ok(u128::from_ne_bytes(seed))
+}
+
+impl RunningLease {
+    pub(super) fn status(&self) -> watch::Receiver<LeaseStatus> {
+        self.status.clone()
+    }
+
+    pub(super) fn is_held(&self) -> bool {
+        self.status.borrow().worker.is_some()
+    }
+
+    /// Ends the generator and begins to release the lease; [`gone`](Self::gone) waits for the store.
+    pub(super) fn release(&mut self) {
+        if let Some(release) = self.release.take() {
+            // A task that has ended holds nothing.
+            let _ = release.send(());
+        }
+    }
+
+    /// Whether it was told to release.
+    pub(super) const fn is_releasing(&self) -> bool {
+        self.release.is_none()
+    }
+
+    /// Whether the lease was released or abandoned, and another one may be saved in its slot.
+    pub(super) fn is_gone(&self) -> bool {
+        self.task.is_finished() && self.saver_lives.has_changed().is_err()
+    }
+
+    /// Waits until the lease is released; after `patience` abandons it.
+    pub(super) async fn gone(&mut self, patience: Duration) {
+        if !self.task.is_finished() && timeout(patience, &mut self.task).await.is_err() {
+            self.abandon();
+            // After the task has ended, no new generator can appear. The error says that it was aborted.
+            let _ = (&mut self.task).await;
+        }
+        // A write to the disk that has begun ends by itself. This fails when it has ended, and times out if the disk hangs.
+        let _ = timeout(SLOT_FREE_WITHIN, self.saver_lives.changed()).await;
+    }
+
+    /// Lets the lease end by itself.
+    pub(super) fn abandon(&self) {
+        tracing::warn!("the store did not answer in time: the lease was not released and ends by itself");
+        self.task.abort();
+    }
+}
+
+/// Ends a task that would otherwise run forever.
+#[derive(Debug)]
+struct AbortOnDrop(JoinHandle<()>);
+
+impl Drop for AbortOnDrop {
+    fn drop(&mut self) {
+        self.0.abort();
+    }
+}
+
+/// The task that seeks and keeps one lease.
+struct LeaseTask {
+    node: Arc<Node>,
+    protocol: Protocol,
+    seed: u128,
+    /// Receives jumps forward of the clock.
+    clock_jumps: watch::Receiver<u64>,
+    counted_by: CountedBy,
+    /// For how long the wall clock has been ahead by the same amount.
+    wall_jumped: Jumped,
+    current: Option<ActiveGenerator>,
+    /// The first instant after everything that its generators used, in unix milliseconds.
+    used_until_unix_ms: u64,
+    status: watch::Sender<LeaseStatus>,
+    saver: Option<Arc<Saver>>,
+    outage: Outage,
+    /// The last worker with an unreadable record, which is reported once.
+    unreadable: Option<WorkerId>,
+    /// Why the task waits for a lease, as last logged.
+    reported: Option<Reported>,
+    /// The worker whose lease is being released.
+    released: Option<WorkerId>,
+}
+
+/// The generator of the current lease, with the worker and the first instant of that lease.
+struct ActiveGenerator {
+    generator: Arc<Generator<NodeClock>>,
+    worker: WorkerId,
+    from_unix_ms: u64,
+}
+
+impl ActiveGenerator {
+    /// Whether it was made for this lease: a renewal changes only the end.
+    fn is_under(&self, held: Held) -> bool {
+        (self.worker, self.from_unix_ms) == (held.worker, held.from_unix_ms)
+    }
+}
+
+/// However the task ends, no generator is left.
+impl Drop for LeaseTask {
+    fn drop(&mut self) {
+        self.remove_generator();
+    }
+}
+
+impl LeaseTask {
+    fn new(
+        node: Arc<Node>,
+        settings: Settings,
+        seed: u128,
+        status: watch::Sender<LeaseStatus>,
+        saver: Option<Arc<Saver>>,
+    ) -> Self {
+        let clock_jumps = node.clock.jumps();
+        Self {
+            node,
+            protocol: Protocol::new(settings, seed),
+            seed,
+            clock_jumps,
+            counted_by: CountedBy::NodeClock,
+            wall_jumped: Jumped::default(),
+            current: None,
+            used_until_unix_ms: 0,
+            status,
+            saver,
+            outage: Outage::default(),
+            unreadable: None,
+            reported: None,
+            released: None,
+        }
+    }
+
+    /// Runs until the lease is released, which `release` asks for.
+    async fn run(mut self, mut release: oneshot::Receiver<()>) {
+        let saver = self.saver.clone();
+        let _saving = saver.map(|saver| AbortOnDrop(tokio::spawn(async move { saver.run().await })));
+        let mut asked_to_release = tokio::select! {
+            biased;
+            asked = &mut release => {
+                if asked.is_err() {
+                    return;
+                }
+                true
+            }
+            () = self.resume() => false,
+        };
+        let mut input = if asked_to_release { self.release().await } else { Input::Wake };
+        loop {
+            if !asked_to_release {
+                self.look_at_wall(&input).await;
+            }
+            let turn = self.step(input);
+            for event in turn.events {
+                self.apply(event).await;
+            }
+            input = match turn.next {
+                Next::Call(call) => self.perform(call).await,
+                Next::Stop => break,
+                Next::Wait(ms) if asked_to_release => {
+                    sleep(Duration::from_millis(ms)).await;
+                    Input::Wake
+                }
+                Next::Wait(ms) => tokio::select! {
+                    biased;
+                    // If nobody can ask for a release any more, the lease is kept until it ends.
+                    asked = &mut release => {
+                        if asked.is_err() {
+                            break;
+                        }
+                        asked_to_release = true;
+                        self.release().await
+                    }
+                    // The jump may have ended a lease.
+                    Ok(()) = self.clock_jumps.changed() => Input::Wake,
+                    () = sleep(Duration::from_millis(ms)) => Input::Wake,
+                },
+            };
+        }
+    }
+
+    fn step(&mut self, input: Input) -> Turn {
+        // A store that is opened late knows only then what it may lose.
+        self.protocol.store_may_lose(settle_ms(self.node.store.may_lose()));
+        self.protocol.claim_nothing_before(self.node.claim_nothing_before_ms.load(Ordering::Relaxed));
+        let mut salt = [0];
+        // Without random bits, a copy of this process is detected later, if at all.
+        if getrandom::fill(&mut salt).is_ok() {
+            self.protocol.salt(salt[0]);
+        }
+        // In this order: if the process pauses in between, the clock does not seem to have jumped.
+        let unix_ms = self.count_by();
+        let unstepped_unix_ms = match self.counted_by {
+            CountedBy::NodeClock => self.node.clock.unstepped_unix_ms(),
+            // Judged already.
+            CountedBy::WallClock { .. } => unix_ms,
+        };
+        let now = Now { unix_ms, unstepped_unix_ms, steady_ms: self.node.steady_ms() };
+        let turn = self.protocol.step(now, input);
+        let claim_nothing_before_ms = self.protocol.claim_nothing_before_steady_ms();
+        self.node.claim_nothing_before_ms.fetch_max(claim_nothing_before_ms, Ordering::Relaxed);
+        turn
+    }
+
+    async fn perform(&mut self, call: Call) -> Input {
+        let patience = self.node.config.call_timeout();
+        match call {
+            Call::Look { scope, time } => {
+                let answer = timeout(patience, self.look(scope, time)).await;
+                let listed = self.checked(answer, "list");
+                if let Ok(listing) = &listed {
+                    self.report_unreadable(scope, listing);
+                }
+                Input::Listed(listed)
+            }
+            Call::Load(worker) => {
+                let answer = timeout(patience, self.load(worker)).await;
+                Input::Loaded(self.checked(answer, "load"))
+            }
+            Call::Swap { worker, expected, record } => {
+                let swap = async {
+                    let key = self.key(worker)?;
+                    self.node.store.compare_and_set(&key, expected, &record.to_bytes()).await
+                };
+                let answer = timeout(patience, swap).await;
+                Input::Swapped(self.checked(answer, "compare_and_set").map(|swap| match swap {
+                    Swap::Done(revision) => Swapped::Done(revision),
+                    Swap::Conflict => Swapped::Conflict,
+                }))
+            }
+        }
+    }
+
+    async fn look(&self, scope: Scope, time: StoreTime) -> Result<Listing, StoreError> {
+        let pool = self.protocol.settings().pool;
+        let entries = match scope {
+            Scope::Worker(worker) => self.load(worker).await?.into_iter().collect(),
+            Scope::Block(block) => self.list(&pool.prefix_of(block)).await?,
+            Scope::Pool => self.list(&pool.prefix()).await?,
+        };
+        // Read last: the time that the list took must not look like a clock that is ahead.
+        let store_unix_ms = match time {
+            StoreTime::Wanted => self.node.store.unix_ms().await?,
+            StoreTime::Known => None,
+        };
+        Ok(Listing { entries, store_unix_ms })
+    }
+
+    async fn list(&self, prefix: &str) -> Result<Vec<Entry>, StoreError> {
+        let pool = self.protocol.settings().pool;
+        let entry = |(key, value): (Key, Versioned)| Some(entry(pool.worker_of(&key)?, &value));
+        Ok(self.node.store.list(prefix).await?.into_iter().filter_map(entry).collect())
+    }
+
+    async fn load(&self, worker: WorkerId) -> Result<Option<Entry>, StoreError> {
+        let record = self.node.store.load(&self.key(worker)?).await?;
+        Ok(record.map(|value| entry(worker, &value)))
+    }
+
+    fn key(&self, worker: WorkerId) -> Result<Key, StoreError> {
+        let key = self.protocol.settings().pool.key(worker);
+        key.map_err(|error: KeyError| {
+            StoreError::new(StoreErrorKind::Other, "key", self.node.store.describe(), error)
+        })
+    }
+
+    /// Applies what the protocol decided to the generator and the saved lease; `report` covers the rest.
+    async fn apply(&mut self, event: Event) {
+        match event {
+            Event::Granted(lease) => self.granted(lease).await,
+            Event::Extended { until_unix_ms } => self.extended(until_unix_ms).await,
+            Event::Overlap { worker, holder, from_unix_ms, until_unix_ms } => {
+                self.overlap(worker, &holder, from_unix_ms..until_unix_ms).await;
+            }
+            event => self.report(event),
+        }
+    }
+
+    async fn granted(&mut self, lease: Lease) {
+        // A protocol that reports a grant holds it.
+        let Some(held) = self.protocol.held() else { return };
+        if self.start_generator(held).await {
+            let pool = self.protocol.settings().pool;
+            tracing::info!(worker = %lease.worker, until = %Utc(lease.until_unix_ms), %pool, "lease granted");
+        }
+    }
+
+    /// Replaces the current generator by one for a new lease. Returns whether it can make ids; otherwise there is none.
+    async fn start_generator(&mut self, held: Held) -> bool {
+        let Held { worker, from_unix_ms, mut until_unix_ms, .. } = held;
+        if let Some(saver) = &self.saver {
+            until_unix_ms = saver.begin(held).await;
+        }
+        if until_unix_ms <= from_unix_ms {
+            let why = format!("the lease of worker {worker} can neither be saved nor its file removed");
+            self.wait_for(Reason::Unsaved, why);
+            self.remove_generator();
+            return false;
+        }
+        // The old one ends first, and the new one begins after its last timestamp, so that ids go on increasing.
+        self.end_generator();
+        self.advance_clock();
+        let pool = self.protocol.settings().pool;
+        let built = Generator::builder(*pool.layout())
+            .datacenter(pool.datacenter())
+            .lease(Lease { worker, from_unix_ms, until_unix_ms })
+            .not_before_unix_ms(self.used_until_unix_ms)
+            .rule(self.node.config.generator_rule())
+            .start(self.node.config.generator_start())
+            .build(self.node.clock.clone());
+        let generator = match built {
+            Ok(generator) => Arc::new(generator),
+            // The settings were checked. If this happened nevertheless, no id would be made.
+            Err(error) => {
+                tracing::error!(%error, "no generator can be made for the lease");
+                self.remove_generator();
+                return false;
+            }
+        };
+        let old = self.current.as_ref().map(|current| &current.generator);
+        self.node.replace_generator(old, Some(Arc::clone(&generator)));
+        // Before the next await: if the task ends there, it ends this generator.
+        self.current = Some(ActiveGenerator { generator: Arc::clone(&generator), worker, from_unix_ms });
+        if let Some(saver) = &self.saver {
+            saver.attach(generator).await;
+        }
+        self.clock_confirmed();
+        self.reported = None;
+        self.status.send_modify(|status| {
+            status.worker = Some(worker);
+            status.until_unix_ms = Some(held.until_unix_ms);
+            (status.waiting, status.trouble, status.failure) = (None, None, None);
+        });
+        true
+    }
+
+    async fn extended(&mut self, until_unix_ms: u64) {
+        // A protocol that reports a renewal holds the lease.
+        let Some(held) = self.protocol.held() else { return };
+        let usable = match self.current.as_ref().filter(|current| current.is_under(held)) {
+            // The lease could not be saved when it was granted.
+            None => self.start_generator(held).await,
+            Some(current) => {
+                if self.saver.is_none() {
+                    current.generator.extend_lease(until_unix_ms);
+                }
+                self.advance_clock();
+                if let Some(saver) = &self.saver {
+                    saver.extended(held).await;
+                }
+                true
+            }
+        };
+        // An error was logged when it ended.
+        let now_unix_ms = self.node.clock.unix_ms();
+        let had_ended = self.status.borrow().until_unix_ms.is_some_and(|until| until <= now_unix_ms);
+        if usable && had_ended {
+            let worker = held.worker;
+            tracing::info!(%worker, until = %Utc(until_unix_ms), "lease renewed after it had ended; ids are made again");
+        } else {
+            tracing::debug!(until = %Utc(until_unix_ms), "lease renewed");
+        }
+        self.clock_confirmed();
+        self.status.send_modify(|status| {
+            status.renewals += 1;
+            if usable {
+                status.until_unix_ms = Some(until_unix_ms);
+                (status.waiting, status.trouble, status.failure) = (None, None, None);
+            }
+        });
+    }
+
+    /// Resumes the lease that the process before this one saved, if there is one.
+    async fn resume(&mut self) {
+        let Some(file) = self.saver.clone() else { return };
+        let saved = match file.read() {
+            Ok(Some(lease)) => lease,
+            Ok(None) => return,
+            Err(why) => {
+                tracing::debug!("the saved lease is not used: {why}");
+                return;
+            }
+        };
+        let settings = self.protocol.settings().clone();
+        if matches!(settings.choice, WorkerChoice::Only(worker) if worker != saved.worker) {
+            tracing::info!(worker = %saved.worker, "the saved lease is not used: it is for another worker");
+            return;
+        }
+        if self.store_answers_before(saved.worker, saved.mark_unix_ms).await {
+            tracing::info!(
+                "the saved lease is not used: the store is available, and a new lease begins earlier"
+            );
+            return;
+        }
+        let held = saved.held();
+        if self.start_generator(held).await {
+            tracing::warn!(
+                worker = %held.worker,
+                until = %Utc(held.until_unix_ms),
+                "resumed the saved lease; ids end with it unless the store renews it"
+            );
+            // The protocol before this one made no call yet, so no tag of the seed was used.
+            self.protocol = Protocol::resume(settings, self.seed, held);
+        }
+    }
+
+    /// Waits for the first unused instant of a saved lease. Returns whether the store answered first: a new lease is usable at
+    /// once.
+    async fn store_answers_before(&self, worker: WorkerId, mark_unix_ms: u64) -> bool {
+        let why = format!(
+            "the saved lease is used from {} on; the last process may have used the time before that",
+            Utc(mark_unix_ms)
+        );
+        let left = || Duration::from_millis(mark_unix_ms.saturating_sub(self.node.clock.unix_ms()));
+        loop {
+            if left().is_zero() {
+                return false;
+            }
+            let patience = self.node.config.call_timeout().min(left());
+            if matches!(timeout(patience, self.load(worker)).await, Ok(Ok(_))) {
+                return true;
+            }
+            self.status.send_modify(|status| status.waiting = Some(why.clone()));
+            sleep(left().min(LOOK_AGAIN)).await;
+        }
+    }
+
+    /// Ends the generator. Returns what to tell the protocol: the first unused instant.
+    ///
+    /// That is 0 if no id was made, and the end of the lease if the generator cannot tell, or if the lease is still saved:
+    /// then another process may use the rest.
+    async fn release(&mut self) -> Input {
+        self.released = self.current.as_ref().map(|current| current.worker);
+        let used_until_unix_ms = self.remove_generator();
+        let removed = match &self.saver {
+            Some(saver) => saver.remove().await,
+            None => Ok(()),
+        };
+        match removed {
+            Ok(()) => Input::Release { used_until_unix_ms },
+            Err(error) => {
+                tracing::warn!(%error, "the saved lease cannot be removed: the lease is kept until it ends");
+                Input::Release { used_until_unix_ms: u64::MAX }
+            }
+        }
+    }
+
+    /// Another node was granted time that this lease covers: no further id is made under it, and no process resumes it.
+    async fn overlap(&mut self, worker: WorkerId, holder: &Holder, both: Range<u64>) {
+        let used_until_unix_ms = self.remove_generator();
+        let (from, until) = (Utc(both.start), Utc(both.end));
+        if used_until_unix_ms > both.start {
+            tracing::error!(
+                %worker, %holder, %from, until = %Utc(used_until_unix_ms.min(both.end)),
+                "duplicate ids are possible: the store forgot this node's lease and granted its worker to another node; \
+                 check ids of this worker with timestamps between these instants; this node stopped using the worker"
+            );
+        } else {
+            tracing::error!(
+                %worker, %holder, %from, %until,
+                "the store forgot this node's lease and granted its worker to another node; this node stopped using the \
+                 worker before that grant began, so there are no duplicate ids"
+            );
+        }
+        if let Some(saver) = &self.saver
+            && let Err(error) = saver.remove().await
+        {
+            tracing::error!(%error, "the file of a lease that another node holds cannot be removed: remove it before the next start");
+        }
+        self.status.send_modify(|status| {
+            status.overlaps += 1;
+            status.waiting = Some(format!(
+                "the store forgot the lease of worker {worker} and granted it to {holder}; this node claims no other worker \
+                 for one window"
+            ));
+        });
+    }
+
+    /// Ends and removes the generator. Returns the first instant after every used timestamp, in unix milliseconds, or 0 if there
+    /// was no generator.
+    fn remove_generator(&mut self) -> u64 {
+        let used_until = self.end_generator();
+        let Some(ActiveGenerator { generator, .. }) = self.current.take() else { return 0 };
+        self.node.replace_generator(Some(&generator), None);
+        self.status.send_modify(|status| (status.worker, status.until_unix_ms) = (None, None));
+        used_until.unwrap_or(u64::MAX)
+    }
+
+    /// Ends the generator, which stays in the pool until another one replaces it.
+    fn end_generator(&mut self) -> Option<u64> {
+        let used_until = self.current.as_ref()?.generator.end();
+        self.used_until_unix_ms = self.used_until_unix_ms.max(used_until.unwrap_or_default());
+        used_until
+    }
+}
+
+fn entry(worker: WorkerId, value: &Versioned) -> Entry {
+    Entry { worker, revision: value.revision, record: Record::from_bytes(&value.value).ok() }
+}

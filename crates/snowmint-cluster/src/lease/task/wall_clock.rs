@@ -1,0 +1,240 @@
+//! How a clock that fell behind the wall clock catches up, and what is reported about the wall clock.
+//!
+//! An anchored clock falls behind when a virtual machine is paused, or when the wall clock is set after the start. The node then
+//! counts its leases by the wall clock until one is granted, and the clock moves forward with that grant.
+//!
+//! This cannot repeat an id: a grant begins at `max(now, old.until)` whatever the clock, and the clock only moves forward. A
+//! wrong wall clock could block the worker for other nodes, so the node believes it only by the rules of [`clock_jumps`].
+
+use std::time::Duration;
+
+use snowmint::utc::Utc;
+use snowmint::{Clock, WallClock};
+use tokio::sync::watch;
+use tokio::time::{MissedTickBehavior, interval, timeout};
+
+use super::LeaseTask;
+use crate::NodeClock;
+use crate::lease::protocol::Input;
+use crate::lease::protocol::clock_jumps::{self, LEAST_JUMP_MS};
+use crate::lease::status::LeaseStatus;
+
+const WATCH_EVERY: Duration = Duration::from_secs(1);
+
+/// Watches the wall clock beside the node's clock: follows slow corrections and reports steps. Runs until it is aborted.
+pub(super) async fn watch_wall(clock: NodeClock, status: watch::Sender<LeaseStatus>) {
+    let mut ticks = interval(WATCH_EVERY);
+    ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
+    loop {
+        ticks.tick().await;
+        let report = clock.watch();
+        if report.stepped_ms != 0 {
+            tracing::warn!(
+                stepped_ms = report.stepped_ms,
+                wall_ahead_ms = report.wall_ahead_ms,
+                "the wall clock was stepped; {}",
+                clock.on_step()
+            );
+        }
+        status.send_if_modified(|status| {
+            status.wall_ahead_ms = report.wall_ahead_ms;
+            // Several nodes of a process may watch one clock: only one of them sees a step, and all of them count it.
+            status.clock_steps = report.steps;
+            false
+        });
+    }
+}
+
+/// The clock by which the node counts its leases.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum CountedBy {
+    NodeClock,
+    /// The wall clock, for the step that was judged and its answer. The wall clock may be stepped meanwhile, so time goes on by
+    /// the node's clock.
+    WallClock {
+        /// How far the node's clock was behind the wall clock when the node believed that.
+        ahead_ms: u64,
+        /// The time of the last step, in unix milliseconds.
+        unix_ms: u64,
+    },
+}
+
+/// What the node wants a lease for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Occasion {
+    /// It holds none.
+    Sought,
+    /// Its lease has ended and is to be renewed.
+    Ended,
+    /// Its lease lasts.
+    Lasts,
+}
+
+/// For how long the wall clock has been ahead by the same amount.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Lasting {
+    Briefly,
+    LongEnough,
+}
+
+/// The clocks at one instant, in unix milliseconds.
+#[derive(Clone, Copy, Debug)]
+struct Clocks {
+    node: u64,
+    wall: u64,
+    /// `None` for a store without a clock.
+    store: Option<u64>,
+    /// The clock of the node whose record is nearest to the wall clock; `None` without such a record, or if none was read.
+    other: Option<u64>,
+    lasting: Lasting,
+}
+
+impl Clocks {
+    /// Whether the node may count a lease by the wall clock.
+    fn trust_wall(self, occasion: Occasion, max_skew_ms: u64) -> bool {
+        let agrees = |other: u64| self.wall <= other.saturating_add(max_skew_ms);
+        match (occasion, self.store) {
+            (Occasion::Sought | Occasion::Ended, Some(store)) => agrees(store),
+            (Occasion::Lasts, Some(store)) => agrees(store) && self.node.saturating_add(max_skew_ms) < store,
+            // A record that is far ahead shows that its clock was wrong, not that this one is right.
+            (_, None) => {
+                self.other.is_some_and(|other| other.abs_diff(self.wall) <= max_skew_ms)
+                    || self.lasting == Lasting::LongEnough
+            }
+        }
+    }
+}
+
+impl LeaseTask {
+    /// Decides, before a step, by which clock to count leases.
+    pub(super) async fn look_at_wall(&mut self, input: &Input) {
+        let ahead_ms = self.node.clock.wall_ahead_ms();
+        self.wall_jumped.look(ahead_ms, self.node.steady_ms(), self.protocol.settings().window_ms);
+        if ahead_ms <= LEAST_JUMP_MS {
+            self.counted_by = CountedBy::NodeClock;
+            return;
+        }
+        match input {
+            Input::Listed(Ok(listing)) => {
+                let wall = WallClock.unix_ms();
+                let other = clock_jumps::clock_of_another(self.protocol.settings(), &listing.entries, wall);
+                self.judge_wall(Occasion::Sought, listing.store_unix_ms, other);
+            }
+            Input::Wake => {
+                // An older answer says nothing about the wall clock now.
+                self.counted_by = CountedBy::NodeClock;
+                let Some(held) = self.protocol.held() else { return };
+                let occasion = if held.until_unix_ms <= self.node.clock.unix_ms() {
+                    Occasion::Ended
+                } else {
+                    Occasion::Lasts
+                };
+                if occasion == Occasion::Lasts && ahead_ms <= self.protocol.settings().max_skew_ms {
+                    return;
+                }
+                // A store that does not answer must not delay this renewal; the next one tries again.
+                let patience = self.node.config.call_timeout() / 4;
+                if let Ok(Ok(store_unix_ms)) = timeout(patience, self.node.store.unix_ms()).await {
+                    self.judge_wall(occasion, store_unix_ms, None);
+                }
+            }
+            _ => {}
+        }
+    }
+
+    fn judge_wall(&mut self, occasion: Occasion, store: Option<u64>, other: Option<u64>) {
+        let settings = self.protocol.settings();
+        let lasting = if self.wall_jumped.left_ms(settings.window_ms) == 0 {
+            Lasting::LongEnough
+        } else {
+            Lasting::Briefly
+        };
+        let clocks =
+            Clocks { node: self.node.clock.unix_ms(), wall: WallClock.unix_ms(), store, other, lasting };
+        self.counted_by = if clocks.trust_wall(occasion, settings.max_skew_ms) {
+            CountedBy::WallClock { ahead_ms: clocks.wall.saturating_sub(clocks.node), unix_ms: clocks.wall }
+        } else {
+            CountedBy::NodeClock
+        };
+    }
+
+    /// The time by which to count leases, in unix milliseconds.
+    pub(super) fn count_by(&mut self) -> u64 {
+        let now = self.node.clock.unix_ms();
+        match &mut self.counted_by {
+            CountedBy::NodeClock => now,
+            CountedBy::WallClock { ahead_ms, unix_ms } => {
+                *unix_ms = now.saturating_add(*ahead_ms);
+                *unix_ms
+            }
+        }
+    }
+
+    /// After a grant or a renewal, moves the clock forward to the time by which it was counted, if the usable part of the lease
+    /// reaches beyond that. Over a store that may lose writes, a renewal is usable only after the next one.
+    pub(super) fn advance_clock(&mut self) {
+        let CountedBy::WallClock { unix_ms, .. } = self.counted_by else { return };
+        if self.protocol.held().is_none_or(|held| held.until_unix_ms <= unix_ms) {
+            return;
+        }
+        self.counted_by = CountedBy::NodeClock;
+        let by_ms = self.node.clock.advance_to(unix_ms);
+        if by_ms > 0 {
+            // This lease needs no renewal for that.
+            self.clock_jumps.borrow_and_update();
+            let by = Duration::from_millis(by_ms);
+            tracing::warn!(?by, now = %Utc(unix_ms), "this node's clock was behind the wall clock and was brought forward");
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const NOW: u64 = 1_700_000_000_000;
+    const HOUR: u64 = 3_600_000;
+    const SKEW: u64 = 30_000;
+
+    #[test]
+    fn a_wall_clock_that_is_ahead_is_believed_if_the_store_or_another_node_agrees() {
+        use Occasion::{Ended, Lasts, Sought};
+        for (store, other, sought, ended, lasts) in [
+            // Nobody else knows the time, or agrees with the node.
+            (None, None, false, false, false),
+            (None, Some(NOW), false, false, false),
+            // Another node's clock shows what the wall clock does.
+            (None, Some(NOW + HOUR - SKEW), true, true, true),
+            (None, Some(NOW + HOUR + SKEW), true, true, true),
+            // It was wrong itself, by a day.
+            (None, Some(NOW + HOUR + SKEW + 1), false, false, false),
+            (None, Some(NOW + 24 * HOUR), false, false, false),
+            // The wall clock is wrong, the node's is right; records do not count where the store has a clock.
+            (Some(NOW), Some(NOW + HOUR), false, false, false),
+            (Some(NOW + SKEW), None, false, false, false),
+            // The node's clock is wrong, by more than clocks may differ.
+            (Some(NOW + HOUR), None, true, true, true),
+            (Some(NOW + HOUR - SKEW), None, true, true, true),
+            (Some(NOW + 2 * HOUR), None, true, true, true),
+        ] {
+            let clocks = Clocks { node: NOW, wall: NOW + HOUR, store, other, lasting: Lasting::Briefly };
+            let trusts = [Sought, Ended, Lasts].map(|occasion| clocks.trust_wall(occasion, SKEW));
+            assert_eq!(trusts, [sought, ended, lasts], "{store:?} {other:?}");
+            // One that lasts is believed, unless the store's clock shows that it is wrong.
+            let lasting = Clocks { lasting: Lasting::LongEnough, ..clocks };
+            for (occasion, trusts) in [Sought, Ended, Lasts].into_iter().zip(trusts) {
+                assert_eq!(
+                    lasting.trust_wall(occasion, SKEW),
+                    trusts || store.is_none(),
+                    "{store:?} {other:?}"
+                );
+            }
+        }
+        let (wall, store, lasting) = (NOW + 20_000, Some(NOW + SKEW), Lasting::LongEnough);
+        let near = Clocks { node: NOW, wall, store, other: None, lasting };
+        assert!(
+            near.trust_wall(Ended, SKEW) && !near.trust_wall(Lasts, SKEW),
+            "clocks may differ by so much"
+        );
+    }
+}
