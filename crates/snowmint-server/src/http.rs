@@ -21,9 +21,9 @@ use crate::accept::Place;
 use crate::http::pace::{Answered, Pace, Paced};
 use crate::limits::http::{MAX_HEAD, MAX_HEADERS};
 use crate::limits::{HEAR_OUT, LINGER};
-use crate::server::Server;
 use crate::settings::Timeouts;
 use crate::shutdown::Draining;
+use crate::state::ServerState;
 use crate::turns::Turn;
 
 /// Returns `true` if path and query parse as a route, for fuzzing.
@@ -33,13 +33,19 @@ pub fn reads_route(path: &str, query: Option<&str>) -> bool {
 }
 
 /// Serves one connection until the client leaves, a time limit passes, or the service ends.
-pub(crate) async fn serve(server: Arc<Server>, stream: TcpStream, place: Place, draining: Draining) {
+pub(crate) async fn serve(server: Arc<ServerState>, stream: TcpStream, place: Place, draining: Draining) {
     let turn = Turn::default();
     let connection = serve_in_turns(&server, stream, place, draining, &turn);
     server.turns.take(&turn, connection).await;
 }
 
-async fn serve_in_turns(server: &Server, stream: TcpStream, place: Place, draining: Draining, turn: &Turn) {
+async fn serve_in_turns(
+    server: &ServerState,
+    stream: TcpStream,
+    place: Place,
+    draining: Draining,
+    turn: &Turn,
+) {
     let ends = draining.clone().begun();
     let timeouts = match place {
         Place::Client => server.timeouts,

@@ -49,6 +49,7 @@ mod resp;
 mod server;
 mod settings;
 mod shutdown;
+mod state;
 pub mod status;
 mod turns;
 

@@ -24,9 +24,9 @@ use crate::limits::resp::{MAX_READ_ROOM, READ_ROOM};
 use crate::limits::{FLUSH_AT, HEAR_OUT, REST};
 use crate::metrics::Protocol;
 use crate::mint::{ConnectionState, Ids, MintError};
-use crate::server::Server;
 use crate::settings::Timeouts;
 use crate::shutdown::Draining;
+use crate::state::ServerState;
 use crate::status::ErrorKind;
 use crate::turns::Turn;
 use codec::{Parser, ProtocolError, Step};
@@ -37,7 +37,7 @@ use session::{PendingCounts, Queued, Session};
 const REFUSAL: &[u8] = b"-ERR max number of clients reached\r\n";
 
 /// Serves one connection until the client leaves, breaks the protocol or a time limit, or the service ends.
-pub(crate) async fn serve(server: Arc<Server>, stream: TcpStream, place: Place, draining: Draining) {
+pub(crate) async fn serve(server: Arc<ServerState>, stream: TcpStream, place: Place, draining: Draining) {
     if place == Place::Reserved {
         server.metrics.failed(Protocol::Resp, ErrorKind::TooManyClients);
         return say_and_close(stream, REFUSAL).await;
@@ -82,7 +82,7 @@ enum Handled {
 }
 
 struct Connection {
-    server: Arc<Server>,
+    server: Arc<ServerState>,
     stream: TcpStream,
     session: Session,
     state: ConnectionState,

@@ -1,21 +1,18 @@
 //! The service as a whole: opens ports, accepts connections on all protocols, and shuts down.
-//! Also holds the state that all connections share.
 
 use std::future::Future;
 use std::io;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 
 use tokio::net::TcpListener;
 use tokio::sync::Semaphore;
 
 use crate::accept::Acceptor;
-use crate::memory::Crowd;
-use crate::metrics::{Metrics, Protocol};
+use crate::metrics::Protocol;
 use crate::mint::Mint;
-use crate::settings::{AllowedHosts, Settings, SharedClock, Timeouts};
+use crate::settings::Settings;
 use crate::shutdown::Shutdown;
-use crate::turns::Turns;
+use crate::state::ServerState;
 use crate::{http, resp};
 
 /// The open ports. A protocol without a port is off.
@@ -50,7 +47,7 @@ pub async fn serve(
     settings: Settings,
     ends: impl Future<Output = ()>,
 ) -> Ended {
-    let server = Arc::new(Server::new(mint, &settings));
+    let server = Arc::new(ServerState::new(mint, &settings));
     let shutdown = Shutdown::new();
     let places = Arc::new(Semaphore::new(settings.max_connections.min(Semaphore::MAX_PERMITS)));
     let acceptor = |protocol| Acceptor {
@@ -93,47 +90,6 @@ pub async fn serve(
         tracing::warn!(cut, within = ?settings.drain, "connections closed; they did not finish in time");
     }
     Ended { cut }
-}
-
-/// The state that all connections share: the mint and everything around it.
-pub(crate) struct Server {
-    pub(crate) mint: Arc<Mint>,
-    pub(crate) metrics: Metrics,
-    pub(crate) clock: SharedClock,
-    pub(crate) started_unix_ms: u64,
-    pub(crate) max_connections: usize,
-    pub(crate) timeouts: Timeouts,
-    pub(crate) allowed_hosts: AllowedHosts,
-    /// Bytes of commands between `MULTI` and `EXEC`, over all connections.
-    pub(crate) queued: AtomicUsize,
-    pub(crate) crowd: Arc<Crowd>,
-    pub(crate) turns: Turns,
-    clients: AtomicU64,
-}
-
-impl Server {
-    pub(crate) fn new(mint: Arc<Mint>, settings: &Settings) -> Self {
-        let metrics = Metrics::new(&mint, &settings.clock);
-        Self {
-            mint,
-            metrics,
-            clock: Arc::clone(&settings.clock),
-            started_unix_ms: settings.clock.unix_ms(),
-            max_connections: settings.max_connections,
-            timeouts: settings.timeouts,
-            allowed_hosts: settings.allowed_hosts.clone(),
-            queued: AtomicUsize::new(0),
-            crowd: Arc::default(),
-            turns: Turns::new(),
-            clients: AtomicU64::new(0),
-        }
-    }
-
-    /// Returns the number of a new RESP connection; the first is 1.
-    pub(crate) fn next_client(&self) -> u64 {
-        // Numbers only have to differ, so no ordering is needed.
-        self.clients.fetch_add(1, Ordering::Relaxed) + 1
-    }
 }
 
 /// A port cannot be opened.
@@ -188,15 +144,6 @@ impl BindError {
             io::ErrorKind::InvalidInput => format!("invalid address; expected {flag} HOST:PORT"),
             _ => format!("{source}; use an address of this machine with {flag} HOST:PORT"),
         }
-    }
-}
-
-#[cfg(test)]
-impl Server {
-    /// A server for unit tests, under a clock that stands still.
-    pub(crate) fn for_tests(mint: Mint) -> Self {
-        let clock = snowmint::ManualClock::at_unix_ms(crate::testing::START_UNIX_MS);
-        Self::new(Arc::new(mint), &Settings { clock: Arc::new(clock), ..Settings::default() })
     }
 }
 

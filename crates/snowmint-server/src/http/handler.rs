@@ -14,8 +14,8 @@ use crate::http::request::{Route, check_host, exposition, ids_format, route};
 use crate::http::response::{Body, IdsFormat, JSON, Problem, TEXT, failure, json, ok};
 use crate::metrics::{Exposition, Protocol};
 use crate::mint::{ConnectionState, parse_count};
-use crate::server::Server;
 use crate::shutdown::Draining;
+use crate::state::ServerState;
 use crate::status::ErrorKind;
 
 const OPENMETRICS: &str = "application/openmetrics-text; version=1.0.0; charset=utf-8";
@@ -45,7 +45,7 @@ struct LeaseHeld {
 
 /// Answers one request.
 pub(super) async fn handle<B: hyper::body::Body>(
-    server: &Server,
+    server: &ServerState,
     connection: &mut ConnectionState,
     draining: &Draining,
     place: Place,
@@ -87,7 +87,7 @@ impl<P: Into<Problem>> From<P> for Failure {
 }
 
 async fn try_handle<B: hyper::body::Body>(
-    server: &Server,
+    server: &ServerState,
     connection: &mut ConnectionState,
     draining: &Draining,
     place: Place,
@@ -163,7 +163,7 @@ fn check_site(headers: &HeaderMap) -> Result<(), Problem> {
 }
 
 /// Answers `/readyz`: ready if the node can make ids and is not shutting down.
-fn ready(server: &Server, draining: &Draining) -> Result<Response<Body>, Problem> {
+fn ready(server: &ServerState, draining: &Draining) -> Result<Response<Body>, Problem> {
     if draining.is_leaving() {
         let why = "this node is shutting down: send new requests to other nodes";
         return Err(Problem::new(ErrorKind::NotReady, why.to_owned()));

@@ -10,7 +10,7 @@ use snowmint_cluster::namespace::Scheme;
 use crate::http::request::LeafMode;
 use crate::http::response::{Body, TEXT, ok};
 use crate::mint::{ConnectionState, MintError, Minted};
-use crate::server::Server;
+use crate::state::ServerState;
 use crate::status::ErrorKind;
 
 /// The error document of Leaf's server, as its framework writes it.
@@ -37,7 +37,7 @@ pub(super) struct LeafFailure {
 
 /// Answers a request as Leaf does.
 pub(super) async fn answer<B>(
-    server: &Server,
+    server: &ServerState,
     connection: &mut ConnectionState,
     mode: LeafMode,
     key: &[u8],
@@ -56,7 +56,7 @@ pub(super) async fn answer<B>(
 }
 
 async fn take(
-    server: &Server,
+    server: &ServerState,
     connection: &mut ConnectionState,
     mode: LeafMode,
     key: &[u8],

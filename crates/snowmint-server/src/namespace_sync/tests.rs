@@ -17,11 +17,11 @@ use crate::testing::TestSource;
 const LAYOUT: Layout = Layout::TWITTER;
 const OTHER: &str = "time:41@1ms datacenter:3 worker:7 sequence:12 epoch:2020-01-01";
 
-/// A node on a store.
+/// A node with its mint and its sync.
 struct Node {
     mint: Arc<Mint>,
     sync: NamespaceSync,
-    /// The layouts, rules and sequence starts that sources were started for.
+    /// The layouts, rules and sequence starts of started id sources.
     started: Arc<Mutex<Vec<String>>>,
 }
 
@@ -86,7 +86,7 @@ impl Node {
         self.sync.wait_until_opened().await;
     }
 
-    /// Asks for names that may not be there yet, all at the same time.
+    /// Sends create requests for all names at the same time.
     async fn ask(&mut self, names: &[&str]) -> Vec<Result<(), MintError>> {
         let (sender, mut more) = mpsc::channel(CREATE_REQUESTS);
         let mut awaited = Vec::new();
@@ -124,7 +124,7 @@ impl Node {
 }
 
 #[tokio::test]
-async fn what_is_added_changed_and_dropped_in_the_store_is_followed() {
+async fn changes_in_the_store_are_followed() {
     let store = MemoryStore::new();
     let mut node = Node::start(&store, &["default"], None).await;
     assert_eq!(node.served(), ["default"]);
@@ -135,21 +135,21 @@ async fn what_is_added_changed_and_dropped_in_the_store_is_followed() {
     let form = Fields { text: "A{number:3}".parse().ok(), ..segment() };
     registry::set(&store, &name("orders"), |_| Ok::<_, NamespaceError>(defined(form.clone()))).await.unwrap();
     node.look().await;
-    // The same numbers go on, and so does the count of them.
+    // The numbers continue, and so does their count.
     assert_eq!(node.take("orders", 2).await.unwrap(), ["A004", "A005"]);
 
     registry::drop_namespace(&store, &name("orders"), 5).await.unwrap();
     node.look().await;
     let error = node.take("orders", 1).await.unwrap_err();
     assert!(error.to_string().contains("this server has default;"), "{error}");
-    // What was in memory is given back before it is taken up again.
+    // Numbers in memory are released before the namespace is served again.
     while node.sync.releasing.join_next().await.is_some() {}
     add(&store, "orders", segment()).await;
     node.look().await;
     assert_eq!(node.take("orders", 1).await.unwrap(), ["6"]);
 }
 
-/// Goal: a change that needs new segments never makes a number again. Method: the sizes are changed between draws.
+/// Goal: a change that needs new segments produces no duplicates. Method: sizes change between draws.
 #[tokio::test]
 async fn changed_sizes_make_no_number_twice() {
     let store = MemoryStore::new();
@@ -168,8 +168,8 @@ async fn changed_sizes_make_no_number_twice() {
     assert_eq!(unique.len(), all.len(), "{all:?}");
 }
 
-/// Goal: what a node received stays known while a namespace changes, and while it is dropped and added again. Method: its
-/// counter is set back by hand before each, as a restore does, and numbers are drawn at the counter and from memory.
+/// Goal: a node remembers received numbers while a namespace changes, and while it is dropped and added again. Method: the
+/// counter is set back before each change, as a restore does; numbers come from the counter and from memory.
 #[tokio::test]
 async fn a_counter_that_goes_back_before_a_change_gives_no_number_twice() {
     for mode in ["direct", "cached"] {
@@ -265,8 +265,7 @@ async fn other_layouts_and_rules_each_start_one_source_which_ends_with_its_last_
     assert!(node.mint.check_ready().is_ok());
 }
 
-/// Goal: ids that were written before a text form changed are still read. Method: a node that saw the change, and one that
-/// starts after it.
+/// Goal: ids in an earlier text form are still decoded. Method: a node that saw the change, and one that starts after it.
 #[tokio::test]
 async fn texts_of_earlier_forms_are_inspected() {
     let store = MemoryStore::new();
@@ -289,10 +288,9 @@ async fn texts_of_earlier_forms_are_inspected() {
     }
 }
 
-/// Goal: a namespace of the store is warned of before its layout ends, and only then. Method: layouts that end a
-/// half a year from now and in decades.
+/// Goal: the log warns of a layout that ends soon, and of no other. Method: layouts that end in half a year and in decades.
 #[tokio::test]
-async fn a_namespace_whose_layout_ends_soon_is_warned_of() {
+async fn the_log_warns_of_a_layout_that_ends_soon() {
     let store = MemoryStore::new();
     let mut node = Node::start(&store, &["default"], None).await;
     let half_a_year_ms = 15_778_476_000;
@@ -356,8 +354,8 @@ async fn ids_of_wide_schemes_have_their_text() {
     }
 }
 
-/// Goal: the day in a text and the period of a number are those of the wall clock, whatever clock ids are made by. Method:
-/// a wall clock that is stepped by hand, by a day forward and back.
+/// Goal: the date in a text and the period of a number follow the wall clock, not the clock of ids. Method: the wall clock
+/// steps by a day forward and back.
 #[tokio::test(start_paused = true)]
 async fn days_and_periods_follow_the_wall_clock() {
     const DAY_MS: u64 = 86_400_000;
@@ -375,7 +373,7 @@ async fn days_and_periods_follow_the_wall_clock() {
     assert_eq!(node.take("daily", 1).await.unwrap(), ["20261122-1"]);
     wall.set_unix_ms(wall.unix_ms() - DAY_MS);
     assert_eq!(node.take("plain", 1).await.unwrap(), ["20261121-3"]);
-    // A clock that went back is noticed within a second.
+    // A step back is noticed within a second.
     tokio::time::sleep(Duration::from_secs(2)).await;
     let again = node.take("daily", 1).await.unwrap().remove(0);
     let number: u64 = again.strip_prefix("20261121-").unwrap().parse().unwrap();
@@ -414,7 +412,7 @@ async fn only_plain_counters_are_incremented() {
 }
 
 #[tokio::test]
-async fn a_maximum_ends_the_numbers_and_a_greater_one_goes_on() {
+async fn numbers_end_at_the_maximum_and_continue_after_it_is_raised() {
     let store = MemoryStore::new();
     let mut node = Node::start(&store, &[], None).await;
     let limited = Fields { maximum: Some(5), size_min: Some(2), ..segment() };
@@ -432,7 +430,7 @@ async fn a_maximum_ends_the_numbers_and_a_greater_one_goes_on() {
 }
 
 #[tokio::test]
-async fn what_cannot_be_opened_is_told_to_who_asks() {
+async fn requests_get_the_reason_why_a_namespace_is_unavailable() {
     let store = MemoryStore::new();
     let mut node = Node::start(&store, &["default"], None).await;
     let sources = vec!["mongodb://h/ids".parse().unwrap()];
@@ -490,15 +488,15 @@ async fn unknown_names_become_namespaces_up_to_a_bound() {
     assert_eq!(node.served(), ["default", "one", "seed", "two"]);
     let answers = node.ask(&["one", "three"]).await;
     assert!(matches!(answers[..], [Ok(()), Err(MintError::TooManyNamespaces { .. })]), "{answers:?}");
-    // Every node of the store serves what was made.
+    // Every node of the store serves the created namespaces.
     let other = Node::start(&store, &["default"], None).await;
     assert_eq!(other.served(), ["default", "one", "two"]);
 }
 
-/// Goal: many names that are asked for at once wait for their settling once, not one after the other. Method: a store that
-/// may lose 2 s, under paused time.
+/// Goal: concurrent create requests settle together, not one after the other. Method: a store that may lose 2 s, under paused
+/// time.
 #[tokio::test(start_paused = true)]
-async fn all_names_that_are_asked_for_settle_at_once() {
+async fn concurrent_create_requests_settle_together() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("namespaces.toml");
     std::fs::write(
@@ -516,8 +514,8 @@ async fn all_names_that_are_asked_for_settle_at_once() {
     assert_eq!(node.served().len(), 42);
 }
 
-/// Goal: a change while no numbers can be reserved leaves what is in memory in use, and takes its place once there are
-/// others. Method: a store whose counters are away, and changes of all that needs other segments.
+/// Goal: a change during an outage keeps the numbers in memory in use until new ones are available. Method: a store whose
+/// counters fail, and changes of everything that needs new segments.
 #[tokio::test]
 async fn a_change_in_an_outage_keeps_the_numbers_in_memory() {
     let store = Arc::new(Shaky::default());
@@ -542,7 +540,7 @@ async fn a_change_in_an_outage_keeps_the_numbers_in_memory() {
         );
         all.extend(node.take("n", 10).await.unwrap());
     }
-    // Taken back, it goes on with what it has.
+    // The counters are back: the change applies.
     store.counters_away.store(false, std::sync::atomic::Ordering::Relaxed);
     node.sync.wait_until_opened().await;
     let last = node.take("n", 10).await.unwrap();
@@ -559,7 +557,7 @@ async fn a_change_in_an_outage_keeps_the_numbers_in_memory() {
     );
 }
 
-/// A store that says what it may lose, and whose counters may be away.
+/// A store that may lose writes, and whose counters may fail.
 #[derive(Debug, Default)]
 struct Shaky {
     records: MemoryStore,
@@ -597,7 +595,7 @@ impl Store for Shaky {
 }
 
 #[tokio::test]
-async fn a_caller_sees_namespaces_that_come_later() {
+async fn a_connection_sees_namespaces_that_are_added_later() {
     let store = MemoryStore::new();
     let mut node = Node::start(&store, &["default"], None).await;
     let mut connection = node.mint.connection_state();
@@ -625,7 +623,7 @@ impl Forgetful {
         *self.store.lock().unwrap() = MemoryStore::new();
     }
 
-    /// The record of a namespace.
+    /// Returns the record of a namespace.
     async fn record(&self, of: &str) -> NamespaceRecord {
         let listed = registry::list(&self.now()).await.unwrap();
         listed.into_iter().find(|(name, _)| name == of).unwrap().1.unwrap()
@@ -655,9 +653,8 @@ impl Store for Forgetful {
     }
 }
 
-/// Goal: what a node writes back after a loss is what it last saw, with every text form and for every node, and where
-/// nodes saw records of different age, the newest. Method: three nodes, of which one does not name the namespace and one
-/// has not looked since it changed; the one that looks first puts its record back first.
+/// Goal: after a loss, the newest record that any node saw is written back, with all text forms and its visibility. Method:
+/// three nodes: one does not name the namespace, and one has not polled since it changed; the first to poll writes first.
 #[tokio::test]
 async fn a_lost_record_is_put_back_as_the_newest_that_any_node_saw() {
     for first_is_late in [false, true] {
@@ -697,15 +694,15 @@ async fn a_lost_record_is_put_back_as_the_newest_that_any_node_saw() {
             assert_eq!(node.mint.trouble(), None);
             assert!(node.take("orders", 1).await.unwrap()[0].starts_with('B'));
         }
-        // A text that ids had under the form before the last is refused.
+        // A text form that conflicts with an earlier one is still rejected.
         let hex = |_: &Definition| Ok::<_, NamespaceError>(form("A{hex}"));
         let again = registry::set(&store.now(), &name("orders"), hex).await;
         assert!(matches!(again, Err(NamespaceError::Text(_))), "{again:?}");
     }
 }
 
-/// Goal: a record from before a start-over or a drop is written over, never followed. Method: a store that goes back to it by
-/// hand, under a node that saw what came after.
+/// Goal: a record from before a start-over or a drop is overwritten, never followed. Method: the store is set back under a
+/// node that saw the newer record.
 #[tokio::test]
 async fn a_record_that_goes_back_over_a_start_over_or_a_drop_is_not_followed() {
     let layout = |layout: &str| Fields {
@@ -753,7 +750,8 @@ async fn a_record_that_goes_back_over_a_start_over_or_a_drop_is_not_followed() {
     }
 }
 
-/// Goal: a reload takes nothing for lost. Method: a store that may lose writes, where a record changes during the reload.
+/// Goal: a reload takes no record for lost. Method: a store that may lose writes, and a record that changes during the
+/// reload.
 #[tokio::test(start_paused = true)]
 async fn a_reload_over_a_store_that_may_lose_writes_takes_no_record_for_lost() {
     let may_lose = Duration::from_secs(2);
@@ -778,8 +776,8 @@ async fn a_reload_over_a_store_that_may_lose_writes_takes_no_record_for_lost() {
     );
 }
 
-/// Goal: a missing record is no drop: what is served stays served and is told, what this node names is pinned again, and
-/// another layout under the old name is never mixed in. Method: a store that loses all, once and again.
+/// Goal: a missing record is not a drop. The namespace stays served and is reported; one that this node names is pinned
+/// again; another layout under the same name is never used. Method: a store that loses everything, twice.
 #[tokio::test]
 async fn a_store_that_lost_its_records_takes_no_namespace_away() {
     let store = Arc::new(Forgetful::default());
@@ -804,7 +802,7 @@ async fn a_store_that_lost_its_records_takes_no_namespace_away() {
         NamespaceRecord::new(Definition::snowflake(LAYOUT), snowmint_cluster::namespace::Reach::Named);
     assert_eq!(listed, [("default".to_owned(), Ok(pinned))], "pinned again, and nothing else");
 
-    // Added again as it was, it goes on; dropped, it ends.
+    // A namespace that is added again unchanged continues; a dropped one ends.
     add(&store.now(), "keys", Fields { scheme: "uuid7".to_owned(), ..Fields::default() }).await;
     add(&store.now(), "orders", Fields { text: "A{number}".parse().ok(), ..segment() }).await;
     node.look().await;

@@ -402,7 +402,7 @@ mod tests {
     }
 
     #[test]
-    fn what_breaks_the_protocol_is_named_as_redis_does() {
+    fn protocol_errors_are_those_of_redis() {
         let too_many = format!("*{}\r\n", MAX_ARGS + 1);
         let too_long = format!("*1\r\n${}\r\n", MAX_BULK + 1);
         for (input, wanted) in [
@@ -435,7 +435,7 @@ mod tests {
         let line = |len: usize| [vec![b'a'; len], b"\n".to_vec()].concat();
         assert_eq!(all(&line(MAX_INLINE)).1, None);
         assert_eq!(all(&line(MAX_INLINE + 1)).1, Some(ProtocolError::InlineTooBig));
-        // No end of line in sight: the bound holds all the same.
+        // The limit also holds without an end of line.
         assert_eq!(all(&vec![b'a'; MAX_INLINE]).1, None);
         assert_eq!(all(&vec![b'a'; MAX_INLINE + 1]).1, Some(ProtocolError::InlineTooBig));
         let bulk =
@@ -448,8 +448,8 @@ mod tests {
         assert_eq!(all(&command(&[MAX_BULK, MAX_BULK, 1])).1, Some(ProtocolError::TooBig));
     }
 
-    /// Goal: a command of 64 KiB that arrives byte by byte is not searched again for every byte. Method: the
-    /// parser's own position, which must follow the input.
+    /// Goal: a command of 64 KiB that arrives byte by byte is not searched again for every byte. Method: the position of the
+    /// parser must follow the input.
     #[test]
     fn a_slow_line_is_searched_once() {
         let mut parser = Parser::default();
@@ -474,7 +474,7 @@ mod tests {
         out
     }
 
-    /// Bytes that look like the protocol more often than chance would have it.
+    /// Bytes that often look like the protocol.
     fn nearly_resp() -> impl Strategy<Value = Vec<u8>> {
         let piece = prop_oneof![
             Just(b"*1\r\n".to_vec()),

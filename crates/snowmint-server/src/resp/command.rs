@@ -15,7 +15,7 @@ use crate::mint::{
 use crate::resp::codec::Args;
 use crate::resp::reply::{self, Version};
 use crate::resp::session::{PendingCounts, Queued, Session, Transaction};
-use crate::server::Server;
+use crate::state::ServerState;
 use crate::status::ErrorKind;
 
 /// Bytes of an unknown command that its error repeats, as in Redis.
@@ -68,7 +68,7 @@ pub(super) enum IdReply {
 
 /// One command, and everything it may use.
 pub(super) struct Call<'a> {
-    pub(super) server: &'a Server,
+    pub(super) server: &'a ServerState,
     pub(super) session: &'a mut Session,
     pub(super) connection: &'a mut ConnectionState,
     pub(super) counts: &'a mut PendingCounts,
@@ -333,7 +333,7 @@ impl Call<'_> {
 
 /// Writes an error of the mint.
 #[cold]
-pub(super) fn refuse(server: &Server, out: &mut Vec<u8>, error: &MintError) {
+pub(super) fn refuse(server: &ServerState, out: &mut Vec<u8>, error: &MintError) {
     server.metrics.failed(Protocol::Resp, error.kind());
     reply::error(out, error.kind().status().resp, error);
 }
@@ -586,7 +586,7 @@ mod tests {
     use crate::testing;
 
     struct Client {
-        server: Server,
+        server: ServerState,
         session: Session,
         connection: ConnectionState,
         counts: PendingCounts,
@@ -594,12 +594,12 @@ mod tests {
 
     impl Client {
         fn new() -> Self {
-            let server = Server::for_tests(testing::mint());
+            let server = ServerState::for_tests(testing::mint());
             let connection = server.mint.connection_state();
             Self { server, session: Session::new(7), connection, counts: PendingCounts::default() }
         }
 
-        /// Sends a plain line; the reply, with what the connection would do about it after that.
+        /// Runs an inline command; returns the reply and the outcome for the connection.
         fn call(&mut self, line: &str) -> (String, Outcome) {
             let (mut parser, mut out) = (Parser::default(), Vec::new());
             let line = format!("{line}\n");
@@ -620,7 +620,7 @@ mod tests {
         }
     }
 
-    /// Goal: no client rounds an id, whichever version of the protocol it chose: an id is text unless it asks for an integer.
+    /// Goal: no client rounds an id: in both versions of the protocol an id is text, unless INTEGER is given.
     #[test]
     fn one_id_is_a_bulk_string_and_an_integer_only_on_request() {
         let mut client = Client::new();
@@ -659,7 +659,7 @@ mod tests {
             };
             assert_eq!((reply.as_str(), ids.len()), ("", len));
         }
-        // More than the tick has: the rest has to be waited for.
+        // More ids than the tick has: the rest has to wait.
         assert!(matches!(
             client.call("ID.NEXT default COUNT 100000").1,
             Outcome::Wait(IdRequest { shape: ReplyShape { array: true, .. }, .. }, _)
@@ -667,7 +667,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_wrong_with_id_next_is_told() {
+    fn errors_of_id_next_and_id_inspect() {
         let mut client = Client::new();
         for (line, wanted) in [
             ("ID.NEXT", "-ERR wrong number of arguments for 'id.next' command\r\n"),
@@ -703,7 +703,7 @@ mod tests {
     }
 
     #[test]
-    fn unknown_commands_are_told_as_redis_does() {
+    fn unknown_commands_get_the_error_of_redis() {
         let mut client = Client::new();
         assert_eq!(
             client.reply("foo a b"),
@@ -750,7 +750,7 @@ mod tests {
         );
     }
 
-    /// Goal: what a client calls itself is held as long as it is connected, so it is bounded.
+    /// Goal: the name of a client is held as long as it is connected, so its length is limited.
     #[test]
     fn the_name_of_a_client_is_bounded() {
         use crate::limits::resp::MAX_CLIENT_NAME;
@@ -791,7 +791,7 @@ mod tests {
     }
 
     #[test]
-    fn what_clients_send_when_they_connect() {
+    fn commands_that_clients_send_when_they_connect() {
         let mut client = Client::new();
         for (line, wanted) in [
             ("PING", "+PONG\r\n"),

@@ -12,7 +12,7 @@ use crate::metrics::Protocol;
 use crate::resp::command::{COMMANDS, Call, CommandName, CommandSpec, Outcome, find_command};
 use crate::resp::reply::{self, Version};
 use crate::resp::session::{Queued, Session, Transaction};
-use crate::server::Server;
+use crate::state::ServerState;
 use crate::status::ErrorKind;
 
 const NO_PASSWORD: &str = "AUTH <password> called without any password configured for the default user. Are you \
@@ -346,7 +346,7 @@ fn client_text(bytes: &[u8]) -> Option<&str> {
 }
 
 /// Returns the requested sections of `INFO`; by default all.
-fn info_text<'a>(server: &Server, asked: impl Iterator<Item = &'a [u8]>) -> String {
+fn info_text<'a>(server: &ServerState, asked: impl Iterator<Item = &'a [u8]>) -> String {
     let asked: Vec<_> = asked.map(<[u8]>::to_ascii_lowercase).collect();
     let all =
         asked.is_empty() || asked.iter().any(|name| matches!(&**name, b"all" | b"default" | b"everything"));
@@ -363,7 +363,7 @@ fn info_text<'a>(server: &Server, asked: impl Iterator<Item = &'a [u8]>) -> Stri
     text
 }
 
-fn write_section(text: &mut String, server: &Server, section: &str) -> std::fmt::Result {
+fn write_section(text: &mut String, server: &ServerState, section: &str) -> std::fmt::Result {
     let (title, rest) = section.split_at(1);
     write!(text, "# {}{rest}\r\n", title.to_uppercase())?;
     match section {
@@ -389,7 +389,7 @@ fn write_section(text: &mut String, server: &Server, section: &str) -> std::fmt:
     }
 }
 
-fn write_snowmint(text: &mut String, server: &Server) -> std::fmt::Result {
+fn write_snowmint(text: &mut String, server: &ServerState) -> std::fmt::Result {
     let mint = &server.mint;
     let status = mint.status();
     write!(text, "layout:{}\r\ndatacenter:{}\r\n", mint.layout(), mint.datacenter())?;
@@ -418,7 +418,7 @@ fn write_snowmint(text: &mut String, server: &Server) -> std::fmt::Result {
 
 /// Returns the settings whose names match a pattern. Only `*` is a wildcard.
 fn config_values<'a>(
-    server: &Server,
+    server: &ServerState,
     patterns: impl Iterator<Item = &'a [u8]>,
 ) -> Vec<(&'static str, String)> {
     let patterns: Vec<_> = patterns.map(<[u8]>::to_ascii_lowercase).collect();
@@ -439,7 +439,7 @@ mod tests {
 
     #[test]
     fn info_sections_are_selected_by_name() {
-        let server = Server::for_tests(testing::mint());
+        let server = ServerState::for_tests(testing::mint());
         let all = info_text(&server, std::iter::empty());
         for part in [
             "# Server\r\nredis_version:",
@@ -455,7 +455,7 @@ mod tests {
 
     #[test]
     fn config_has_what_redis_benchmark_reads() {
-        let server = Server::for_tests(testing::mint());
+        let server = ServerState::for_tests(testing::mint());
         let config = |patterns: &[&'static [u8]]| config_values(&server, patterns.iter().copied());
         assert_eq!(config(&[b"save"]), [("save", String::new())]);
         assert_eq!(config(&[b"APPENDONLY", b"x"]), [("appendonly", "no".to_owned())]);

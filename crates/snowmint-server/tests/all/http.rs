@@ -94,7 +94,7 @@ async fn problems_have_status_type_and_what_helps() {
 }
 
 #[tokio::test]
-async fn other_methods_are_told_what_is_allowed() {
+async fn other_methods_get_the_allowed_ones() {
     let server = Running::start().await;
     for (method, path, allowed) in [
         ("POST", "/v1/inspect/1", "get, head"),
@@ -117,9 +117,9 @@ async fn other_methods_are_told_what_is_allowed() {
     assert!(head.starts_with("http/1.1 404 "), "{head}");
 }
 
-/// Goal: who prefers POST for what uses something up may, and no count in a body is passed over.
+/// Goal: POST takes ids too, and a count in the body is not ignored.
 #[tokio::test]
-async fn ids_are_drawn_by_post_as_well() {
+async fn post_takes_ids_too() {
     let server = Running::start().await;
     for length in ["", "\r\ncontent-length: 0"] {
         let (head, body) = server.request(&format!("POST /v1/ids/default?count=3 HTTP/1.1{length}")).await;
@@ -136,7 +136,7 @@ async fn ids_are_drawn_by_post_as_well() {
     );
 }
 
-/// Goal: a page of another site uses up no ids, and what a browser does on its own site works.
+/// Goal: a page of another site uses up no ids; requests of a browser on its own site work.
 #[tokio::test]
 async fn other_web_sites_draw_no_ids() {
     let server = Running::start().await;
@@ -160,7 +160,7 @@ async fn other_web_sites_draw_no_ids() {
     assert!(metrics.contains("snowmint_ids_issued_total{namespace=\"default\"} 2\n"), "{metrics}");
 }
 
-/// Goal: RFC 9112, 3.2: a request without a host, or with two, is refused; HTTP/1.0 knows none.
+/// Goal: a request without a Host header, or with two, is rejected (RFC 9112, 3.2); HTTP/1.0 needs none.
 #[tokio::test]
 async fn a_host_is_said_once() {
     let server = Running::start().await;
@@ -182,7 +182,7 @@ async fn a_host_is_said_once() {
     }
 }
 
-/// Goal: a page that leads a name of its own to this machine reads nothing here.
+/// Goal: a page whose host name resolves to this machine reads nothing here.
 #[tokio::test]
 async fn names_of_others_are_not_served_where_hosts_are_checked() {
     let allowed_hosts = AllowedHosts::new(["test"]).unwrap();
@@ -341,7 +341,7 @@ async fn heads_beyond_the_bounds_are_refused() {
         let mut answer = Vec::new();
         let reading = async { drop(tokio::io::AsyncReadExt::read_to_end(&mut read, &mut answer).await) };
         tokio::join!(sending, reading);
-        // A reset may take the answer away with it; an answer that is there must be the right one.
+        // A reset may discard the answer; an answer that arrives must be the right one.
         if !answer.is_empty() {
             assert!(answer.starts_with(format!("HTTP/1.1 {code} ").as_bytes()), "{}", answer.escape_ascii());
         }
@@ -350,7 +350,7 @@ async fn heads_beyond_the_bounds_are_refused() {
 }
 
 #[tokio::test]
-async fn a_full_house_is_told() {
+async fn a_full_server_says_so() {
     let server = Running::with(Settings { max_connections: 1, ..settings() }).await;
     let mut first = server.resp().await;
     assert_eq!(first.ask("PING").await, "+PONG");
@@ -362,8 +362,8 @@ async fn a_full_house_is_told() {
     assert!(String::from_utf8(body).unwrap().contains("urn:snowmint:too-many-clients"));
 }
 
-/// Goal: no flood of either port makes health and metrics fail. Method: every place is taken, and three times as many
-/// clients as there are reserved places connect and say nothing, before and after each question.
+/// Goal: no flood of either port makes health and metrics fail. Method: all connections are taken, and three times as many
+/// silent clients as there are reserved connections connect before and after each request.
 #[tokio::test]
 async fn health_and_metrics_answer_in_a_full_house() {
     let full = Settings { max_connections: 1, reserved_connections: 4, ..settings() };
@@ -383,8 +383,7 @@ async fn health_and_metrics_answer_in_a_full_house() {
     assert_eq!(first.ask("PING").await, "+PONG");
 }
 
-/// Goal: who says nothing on a reserved place keeps it for a second at most. Method: a clock that jumps to the next timer
-/// whenever nothing else is to be done.
+/// Goal: a silent client keeps a reserved connection for a second at most. Method: paused time.
 #[tokio::test]
 async fn a_silent_client_loses_its_reserved_place() {
     use std::time::Duration;
@@ -399,8 +398,8 @@ async fn a_silent_client_loses_its_reserved_place() {
     assert!(began.elapsed() < Duration::from_secs(3), "{:?}", began.elapsed());
 }
 
-/// Goal: a connection is idle for as long as it may be, and no longer; half a request has less time, and an idle client
-/// does not get that for it. Method: a clock that jumps to the next timer whenever nothing else is to be done.
+/// Goal: an idle connection is closed after the idle timeout, and an incomplete request after the shorter request timeout.
+/// Method: paused time.
 #[tokio::test(start_paused = true)]
 async fn idle_connections_and_half_requests_are_closed() {
     use std::time::Duration;
@@ -421,7 +420,7 @@ async fn idle_connections_and_half_requests_are_closed() {
             bytes.escape_ascii()
         );
     }
-    // Bytes that come one by one move nothing.
+    // Single bytes do not extend the deadline.
     let mut client = server.http().await;
     client.send(asked).await;
     assert_eq!(client.line().await, "HTTP/1.1 200 OK");
@@ -434,7 +433,7 @@ async fn idle_connections_and_half_requests_are_closed() {
     client.rest().await;
     let took = began.elapsed();
     assert!(took >= request && took < request + Duration::from_secs(2), "{took:?}");
-    // An answer that takes long is no idleness.
+    // A connection that waits for a slow answer is not idle.
     server.source.set_stuck(true);
     let mut client = server.http().await;
     client.send(b"GET /v1/ids/default?count=50000 HTTP/1.1\r\nhost: test\r\nconnection: close\r\n\r\n").await;
@@ -444,8 +443,8 @@ async fn idle_connections_and_half_requests_are_closed() {
     assert!(split(&client.rest().await).0.starts_with("http/1.1 200 "));
 }
 
-/// Goal: a client whose connection was let in as the service ended is answered. Method: it connects, the service ends, and
-/// only then it asks.
+/// Goal: a client that was accepted just before the shutdown is answered. Method: it connects, the service shuts down, and
+/// only then it sends its request.
 #[tokio::test]
 async fn the_first_request_of_a_new_connection_is_answered_at_the_end() {
     let server = Running::start().await;
@@ -461,7 +460,7 @@ async fn the_first_request_of_a_new_connection_is_answered_at_the_end() {
     assert_eq!(ending.await.unwrap().cut, 0);
 }
 
-/// Goal: the end answers what waits, closes what idles, and then returns.
+/// Goal: a shutdown answers waiting requests, closes idle connections, and then returns.
 #[tokio::test]
 async fn the_end_lets_a_waiting_request_finish() {
     let server = Running::start().await;
@@ -480,8 +479,7 @@ async fn the_end_lets_a_waiting_request_finish() {
     assert_eq!(ending.await.unwrap().cut, 0);
 }
 
-/// Goal: a node that leaves says so to balancers and serves everybody meanwhile. Method: a delay that does not end in
-/// the test.
+/// Goal: during the drain delay a node is not ready and still serves all requests. Method: a delay that outlasts the test.
 #[tokio::test]
 async fn a_node_that_leaves_is_not_ready_and_still_serves() {
     use std::time::Duration;
@@ -502,7 +500,7 @@ async fn a_node_that_leaves_is_not_ready_and_still_serves() {
             break;
         }
     }
-    // It was connected before, and hears that its next request is better sent to another node.
+    // A client that connected before is asked to send its next request to another node.
     connected.send(b"GET /v1/ids/default HTTP/1.1\r\nhost: test\r\n\r\n").await;
     let (head, body) = split(&connected.rest().await);
     assert!(head.starts_with("http/1.1 200") && head.contains("connection: close"), "{head}");

@@ -1,5 +1,5 @@
 //! The Redis protocol over real sockets: limits, pipelines, and misbehaving clients.
-//! No test depends on time: each waits for bytes, and asserts what holds whenever they come.
+//! No test depends on time: each waits for bytes.
 
 use std::time::Duration;
 
@@ -61,9 +61,9 @@ async fn without_a_lease_the_error_says_why_and_ids_come_back_with_it() {
     assert!(client.ask("ID.NEXT default INTEGER").await.starts_with(':'));
 }
 
-/// Goal: whoever breaks the protocol is told, and then disconnected; others are not touched.
+/// Goal: a client that breaks the protocol gets an error and is disconnected; others are not affected.
 #[tokio::test]
-async fn a_broken_protocol_is_told_and_closed() {
+async fn a_protocol_error_is_answered_and_closes_the_connection() {
     let server = Running::start().await;
     let mut other = server.resp().await;
     let mut nested = b"*1\r\n".repeat(10_000);
@@ -92,7 +92,7 @@ async fn a_broken_protocol_is_told_and_closed() {
 }
 
 #[tokio::test]
-async fn a_command_may_come_byte_by_byte() {
+async fn a_command_may_arrive_byte_by_byte() {
     let server = Running::start().await;
     let mut client = server.resp().await;
     for byte in b"*4\r\n$7\r\nid.next\r\n$7\r\ndefault\r\n$5\r\nCOUNT\r\n$1\r\n3\r\n" {
@@ -120,8 +120,8 @@ async fn ten_thousand_commands_in_one_write() {
     assert!(ids.is_sorted_by(|a, b| a < b));
 }
 
-/// Goal: a client that asks and never reads stops itself, and nothing else. Method: it sends 64 MiB of the
-/// largest request; all that the server makes of it must fit into the sockets' buffers.
+/// Goal: a client that never reads blocks only itself. Method: it sends 64 MiB of the largest request; all output of the
+/// server must fit into the socket buffers.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_client_that_never_reads_stops_only_itself() {
     let server = Running::start().await;
@@ -141,13 +141,13 @@ async fn a_client_that_never_reads_stops_only_itself() {
     let line =
         metrics.lines().find(|line| line.starts_with("snowmint_ids_issued_total{namespace=\"default\"}"));
     let issued: u64 = line.unwrap().rsplit(' ').next().unwrap().parse().unwrap();
-    // 26 bytes each: far above what two sockets hold, far below the 200,000,000,000 ids that were asked for.
+    // 26 bytes each: far more than two sockets hold, far fewer than the 200,000,000,000 requested ids.
     assert!(issued <= 30 * MAX_COUNT as u64, "{issued} ids were made for it");
     sending.abort();
 }
 
-/// Goal: a client that takes nothing of its answer for the write timeout is disconnected, and not before. Method: answers of
-/// 26 MB, of which it takes the first line; a clock that jumps to the next timer whenever nothing else is to be done.
+/// Goal: a client that reads nothing is disconnected after the write timeout, and not before. Method: answers of 26 MB, of
+/// which it reads the first line; paused time.
 #[tokio::test]
 async fn a_client_that_takes_nothing_is_disconnected() {
     tokio::time::pause();
@@ -168,8 +168,8 @@ async fn a_client_that_takes_nothing_is_disconnected() {
     assert!(!open().await);
 }
 
-/// Goal: a connection is idle for as long as it may be, and half a command has less time. Method: a clock that jumps to the
-/// next timer whenever nothing else is to be done.
+/// Goal: an idle connection is closed after the idle timeout, and an incomplete command after the shorter request timeout.
+/// Method: paused time.
 #[tokio::test(start_paused = true)]
 async fn idle_connections_and_half_commands_are_closed() {
     let timeouts = Timeouts {
@@ -192,7 +192,7 @@ async fn idle_connections_and_half_commands_are_closed() {
         let took = began.elapsed().as_secs();
         assert!(took >= within && took <= within + 2, "{bytes:?}: {took} s");
     }
-    // Bytes that come one by one move nothing; commands do.
+    // Single bytes do not extend the deadline; commands do.
     let mut client = server.resp().await;
     let began = Instant::now();
     for _ in 0..40 {
@@ -219,12 +219,12 @@ async fn idle_for_ever_where_that_is_wanted() {
     tokio::time::sleep(Duration::from_hours(3)).await;
     assert_eq!(resp.ask("PING").await, "+PONG");
     http.send(health).await;
-    // Behind the body of the first answer.
+    // After the body of the first answer.
     while !http.line().await.ends_with("HTTP/1.1 200 OK") {}
 }
 
-/// Goal: a request for one id does not compete with every request for many that is waiting. Method: ids that nobody gets for
-/// now; of three requests for many, one waits for the generator, and a request for one id beside it.
+/// Goal: a request for one id does not compete with all waiting requests for many. Method: a blocked generator; of three
+/// requests for many ids only one waits at the generator, beside a request for one id.
 #[tokio::test]
 async fn requests_for_many_ids_wait_in_line() {
     let server = Running::start().await;
@@ -250,8 +250,8 @@ async fn requests_for_many_ids_wait_in_line() {
     }
 }
 
-/// Goal: MULTI to EXEC as clients of Redis use it: queued, then done in a row, errors among the replies; nothing is done
-/// where a command could not be queued.
+/// Goal: MULTI to EXEC as in Redis: commands are queued, then run in order, with errors among the replies. If a command could
+/// not be queued, none runs.
 #[tokio::test]
 async fn transactions_are_done_in_a_row() {
     let server = Running::start().await;
@@ -296,7 +296,7 @@ async fn transactions_are_done_in_a_row() {
         assert_eq!(client.ask(line).await, reply, "{line}");
     }
     assert!(client.ask("WATCH default").await.starts_with("-ERR WATCH is not supported"));
-    // More than a batch has at once: the replies have to be waited for, between others.
+    // More ids than are available at once: some replies have to wait between others.
     let lines = format!("MULTI\r\nID.NEXT default COUNT {MAX_COUNT}\r\nPING\r\nEXEC\r\n");
     client.send(lines.as_bytes()).await;
     for reply in ["+OK", "+QUEUED", "+QUEUED", "*2", &format!("*{MAX_COUNT}")] {
@@ -306,13 +306,13 @@ async fn transactions_are_done_in_a_row() {
     assert_eq!(client.line().await, "+PONG");
 }
 
-/// Goal: what clients queue is bounded, for one and for all, and given back however a transaction ends.
+/// Goal: queued commands are limited for each connection and for all, and released however a transaction ends.
 #[tokio::test]
 async fn transactions_hold_a_bounded_number_of_bytes() {
     let server = Running::start().await;
     let echo = format!("ECHO {}", "x".repeat(60_000));
     let mut held = Vec::new();
-    // As many as fit for all, and then one that is refused, whoever it is of.
+    // As many as fit for all connections, and one more, which is rejected.
     for _ in 0..MAX_QUEUED_IN_ALL / (4 * 60_007) {
         let mut client = server.resp().await;
         assert_eq!(client.ask("MULTI").await, "+OK");
@@ -329,7 +329,7 @@ async fn transactions_hold_a_bounded_number_of_bytes() {
     }
     assert!(refused);
     assert!(other.ask("EXEC").await.starts_with("-EXECABORT"));
-    // One more is too many for one, too.
+    // One connection has its own limit.
     let first = &mut held[0];
     assert!(first.ask(&echo).await.starts_with("-ERR transaction too large"));
     assert!(first.ask("PING").await == "+QUEUED" && first.ask("EXEC").await.starts_with("-EXECABORT"));
@@ -354,7 +354,7 @@ async fn the_last_place_is_taken_and_given_back() {
     assert_eq!(first.ask("QUIT").await, "+OK");
     assert!(first.rest().await.is_empty());
     drop(first);
-    // The place is free once the server has seen the close: until then there is a refusal, never silence.
+    // A connection is free once the server has seen the close. Until then clients get an error, never silence.
     loop {
         let mut next = server.resp().await;
         if next
@@ -384,7 +384,7 @@ async fn the_end_closes_idle_connections_and_refuses_new_ones() {
     assert!(tokio::net::TcpStream::connect(resp).await.is_err());
 }
 
-/// Goal: a request that waits when the end comes is answered before the connection closes.
+/// Goal: a request that waits at shutdown is answered before the connection closes.
 #[tokio::test]
 async fn the_end_lets_a_waiting_request_finish() {
     let server = Running::start().await;
@@ -402,7 +402,7 @@ async fn the_end_lets_a_waiting_request_finish() {
 }
 
 #[tokio::test]
-async fn the_end_cuts_what_does_not_finish() {
+async fn a_shutdown_closes_what_does_not_finish() {
     let drain = Duration::from_millis(50);
     let server = Running::with(Settings { drain, ..settings() }).await;
     let (source, mut client) = (server.source.clone(), server.resp().await);

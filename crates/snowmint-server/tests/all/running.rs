@@ -22,7 +22,7 @@ pub(crate) struct Running {
     task: JoinHandle<Ended>,
 }
 
-/// Settings under the clock of the tests.
+/// Returns settings with the test clock.
 pub(crate) fn settings() -> Settings {
     Settings { clock: Arc::new(ManualClock::at_unix_ms(START_UNIX_MS)), ..Settings::default() }
 }
@@ -122,7 +122,7 @@ impl Client {
         std::mem::take(&mut self.buffer)
     }
 
-    /// The next line, without its end.
+    /// Reads the next line, without its end.
     pub(crate) async fn line(&mut self) -> String {
         loop {
             if let Some(end) = self.buffer.windows(2).position(|bytes| bytes == b"\r\n") {
@@ -134,7 +134,7 @@ impl Client {
         }
     }
 
-    /// Sends a plain line and reads a reply of one line.
+    /// Sends an inline command and reads a reply of one line.
     pub(crate) async fn ask(&mut self, line: &str) -> String {
         self.send(format!("{line}\r\n").as_bytes()).await;
         self.line().await

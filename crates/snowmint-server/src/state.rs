@@ -1,0 +1,60 @@
+//! The state that all connections of all protocols share. It holds no connection.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+
+use crate::memory::Crowd;
+use crate::metrics::Metrics;
+use crate::mint::Mint;
+use crate::settings::{AllowedHosts, Settings, SharedClock, Timeouts};
+use crate::turns::Turns;
+
+/// The state that all connections share: the mint and everything around it.
+pub(crate) struct ServerState {
+    pub(crate) mint: Arc<Mint>,
+    pub(crate) metrics: Metrics,
+    pub(crate) clock: SharedClock,
+    pub(crate) started_unix_ms: u64,
+    pub(crate) max_connections: usize,
+    pub(crate) timeouts: Timeouts,
+    pub(crate) allowed_hosts: AllowedHosts,
+    /// Bytes of commands between `MULTI` and `EXEC`, over all connections.
+    pub(crate) queued: AtomicUsize,
+    pub(crate) crowd: Arc<Crowd>,
+    pub(crate) turns: Turns,
+    clients: AtomicU64,
+}
+
+impl ServerState {
+    pub(crate) fn new(mint: Arc<Mint>, settings: &Settings) -> Self {
+        let metrics = Metrics::new(&mint, &settings.clock);
+        Self {
+            mint,
+            metrics,
+            clock: Arc::clone(&settings.clock),
+            started_unix_ms: settings.clock.unix_ms(),
+            max_connections: settings.max_connections,
+            timeouts: settings.timeouts,
+            allowed_hosts: settings.allowed_hosts.clone(),
+            queued: AtomicUsize::new(0),
+            crowd: Arc::default(),
+            turns: Turns::new(),
+            clients: AtomicU64::new(0),
+        }
+    }
+
+    /// Returns the number of a new RESP connection; the first is 1.
+    pub(crate) fn next_client(&self) -> u64 {
+        // Numbers only have to differ, so no ordering is needed.
+        self.clients.fetch_add(1, Ordering::Relaxed) + 1
+    }
+}
+
+#[cfg(test)]
+impl ServerState {
+    /// A server for unit tests, under a clock that stands still.
+    pub(crate) fn for_tests(mint: Mint) -> Self {
+        let clock = snowmint::ManualClock::at_unix_ms(crate::testing::START_UNIX_MS);
+        Self::new(Arc::new(mint), &Settings { clock: Arc::new(clock), ..Settings::default() })
+    }
+}
