@@ -134,7 +134,7 @@ impl NamespaceSync {
     pub async fn refresh(&mut self) -> Result<(), StoreError> {
         let mut desired = self.config.desired(&*self.options.store).await?;
         for what in self.options.store.skipped() {
-            self.warn_once(&format!("the store skips {what} in its lists"));
+            self.warn_once(&format!("the lists of the store skip {what}"));
         }
         self.in_store = desired.in_store;
         let served = self.mint.table();

@@ -280,7 +280,7 @@ fn a_maximum_is_told_before_and_when_it_is_reached() {
     for _ in 0..94 {
         increment(&server, &["INCR", "n"]).unwrap();
     }
-    server.log_with("namespace n has used nine tenths of its numbers", PATIENCE);
+    server.log_with("namespace n has used 90 % of its numbers", PATIENCE);
     assert!(used() >= 0.9, "{}", used());
     let mut client = server.client();
     let error = time::eventually("the end", PATIENCE, || match client.call(&["INCR", "n"]).unwrap() {
@@ -314,7 +314,7 @@ fn a_store_that_lost_its_records_takes_no_namespace_away() {
     let shown = |metric: &str| server.metric(metric).to_string();
     assert_eq!(shown("snowmint_namespace_records_lost_total"), "0");
     output("python3", ["-c", delete, &file]);
-    server.log_with("this node serves them until it ends", PATIENCE);
+    server.log_with("this node serves them until it stops", PATIENCE);
     for _ in 0..20 {
         assert_eq!(server.take(10).len(), 10);
         assert!(matches!(server.client().call(&["ID.NEXT", "orders"]).unwrap(), Reply::Bulk(_)));

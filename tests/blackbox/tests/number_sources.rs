@@ -205,7 +205,7 @@ fn one_of_two_stores_may_be_down() {
     wait_for(&server, "ids");
     let mut client = server.client();
     let log = server.log();
-    assert!(log.contains("numbers{namespace=ids}") && log.contains("until this one is there"), "{log}");
+    assert!(log.contains("numbers{namespace=ids}") && log.contains("until it is back"), "{log}");
     stores[1].restart();
     stores[0].kill9();
     time::eventually("an even number", PATIENCE, || {

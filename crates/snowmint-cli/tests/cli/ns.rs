@@ -197,7 +197,7 @@ fn a_file_of_namespaces_is_checked_before_anything_is_opened() {
     let bench = Bench::new();
     let serve = ["serve", "--http", "127.0.0.1:0", "--resp", "off", "--namespaces-file", "ns.toml"];
     let missing = bench.refused(&serve, 2);
-    assert!(missing.contains("--namespaces-file: cannot read the namespaces of ns.toml"), "{missing}");
+    assert!(missing.contains("--namespaces-file: cannot read the namespace file ns.toml"), "{missing}");
     std::fs::write(bench.path("ns.toml"), "[namespaces.a]\nscheme = \"segment\"\nstep = 0\n").unwrap();
     let bad = bench.refused(&serve, 2);
     assert!(bad.contains("ns.toml: line 3: unknown field `step`"), "{bad}");

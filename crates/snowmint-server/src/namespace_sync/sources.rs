@@ -515,8 +515,8 @@ impl ClaimedCounter {
             return Ok(segment);
         } else {
             format!(
-                "it gave {} in steps of {}, but its claim is numbers that are {}: another source may give the others; restore its \
-                 remainder and delta, or auto_increment_offset and auto_increment_increment",
+                "it gave {} in steps of {}, but only numbers that are {} when it was first used: another source may give the others; \
+                 restore its remainder and delta, or auto_increment_offset and auto_increment_increment",
                 segment.first(),
                 segment.step(),
                 self.numbers
