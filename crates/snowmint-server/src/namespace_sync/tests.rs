@@ -305,9 +305,13 @@ async fn the_log_warns_of_a_layout_that_ends_soon() {
     add(&store, "new", of(OTHER)).await;
     node.look().await;
     node.look().await;
-    let told: Vec<_> = node.sync.warned.iter().collect();
-    let is_of = |text: &String, name: &str| text.starts_with(&format!("namespace {name}: the layout's time"));
-    assert!(matches!(told[..], [text] if is_of(text, "old") && text.contains(", in 0.5 years")), "{told:?}");
+    let warned: Vec<_> = node.sync.warned.iter().collect();
+    let is_of =
+        |text: &String, name: &str| text.starts_with(&format!("namespace {name}: the layout ends on"));
+    assert!(
+        matches!(warned[..], [text] if is_of(text, "old") && text.contains(", in 0.5 years")),
+        "{warned:?}"
+    );
 }
 
 #[tokio::test]
