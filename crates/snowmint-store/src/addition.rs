@@ -4,7 +4,7 @@
 use std::num::NonZeroU64;
 use std::str;
 
-use crate::turns::Turns;
+use crate::retry::Retries;
 use crate::{Expected, Key, MAX_NUMBER, Store, StoreError, StoreErrorKind, Swap, Versioned};
 
 /// The call, as errors name it.
@@ -64,7 +64,7 @@ where
     S: Store + ?Sized,
     F: Future<Output = Result<Option<u64>, StoreError>> + Send,
 {
-    let mut turns = Turns::new();
+    let mut retries = Retries::new();
     loop {
         if let Ok(addend) = i64::try_from(count.get())
             && let Some(before) = step(addend).await?
@@ -74,7 +74,7 @@ where
         let found = store.load(key).await?;
         before_and_after(store, key, found.as_ref(), count)?;
         // It can be added to now, so it was replaced meanwhile.
-        another_turn(&mut turns, store, key).await?;
+        pause_before_retry(&mut retries, store, key).await?;
     }
 }
 
@@ -84,7 +84,7 @@ pub(crate) async fn by_compare_and_set<S: Store + ?Sized>(
     key: &Key,
     count: NonZeroU64,
 ) -> Result<u64, StoreError> {
-    let mut turns = Turns::new();
+    let mut retries = Retries::new();
     loop {
         let found = store.load(key).await?;
         let (before, after) = before_and_after(store, key, found.as_ref(), count)?;
@@ -92,13 +92,13 @@ pub(crate) async fn by_compare_and_set<S: Store + ?Sized>(
         if let Swap::Done(_) = store.compare_and_set(key, expected, after.to_string().as_bytes()).await? {
             return Ok(before);
         }
-        another_turn(&mut turns, store, key).await?;
+        pause_before_retry(&mut retries, store, key).await?;
     }
 }
 
 /// Raises a counter to `least`, where it holds less: what it held.
 pub(crate) async fn raise_to<S: Store + ?Sized>(store: &S, key: &Key, least: u64) -> Result<u64, StoreError> {
-    let mut turns = Turns::new();
+    let mut retries = Retries::new();
     loop {
         let found = store.load(key).await?;
         let before = held(store, key, found.as_ref())?;
@@ -109,17 +109,17 @@ pub(crate) async fn raise_to<S: Store + ?Sized>(store: &S, key: &Key, least: u64
         if let Swap::Done(_) = store.compare_and_set(key, expected, least.to_string().as_bytes()).await? {
             return Ok(before);
         }
-        another_turn(&mut turns, store, key).await?;
+        pause_before_retry(&mut retries, store, key).await?;
     }
 }
 
 /// Waits for another turn at a record.
-pub(crate) async fn another_turn<S: Store + ?Sized>(
-    turns: &mut Turns,
+pub(crate) async fn pause_before_retry<S: Store + ?Sized>(
+    retries: &mut Retries,
     store: &S,
     key: &Key,
 ) -> Result<(), StoreError> {
-    turns.wait().await.map_err(|waited| {
+    retries.pause().await.map_err(|waited| {
         let cause = format!("others were first at {key} {waited}; add more at once, and so less often");
         StoreError::new(StoreErrorKind::Unavailable, OPERATION, store.describe(), cause)
     })

@@ -13,12 +13,9 @@ macro_rules! ensure {
     };
 }
 
-mod additions;
+mod checks;
 pub mod failing;
 mod history;
-mod lists;
-mod records;
-mod writers;
 
 use std::fmt;
 use std::hash::{BuildHasher, Hasher, RandomState};
@@ -29,16 +26,13 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use tokio::sync::Barrier;
 use tokio::task::JoinSet;
 
-pub use self::additions::{
-    added_numbers_survive_reopening, adders_share_no_number, adding_begins_at_0, adding_mixes_with_swaps,
-    adding_refuses_text, adding_stops_at_the_last_number,
+pub use self::checks::{
+    absent_loads_none, added_numbers_survive_reopening, adders_share_no_number, adding_begins_at_0,
+    adding_mixes_with_swaps, adding_refuses_text, adding_stops_at_the_last_number, conflict_changes_nothing,
+    handles_see_each_other, insert_happens_once, keys_are_apart, list_is_by_prefix, list_is_in_order,
+    list_is_whole, one_of_many_inserts, records_survive_reopening, revisions_grow, swap_needs_the_revision,
+    values_come_back, writers_make_one_line,
 };
-pub use self::lists::{list_is_by_prefix, list_is_in_order, list_is_whole};
-pub use self::records::{
-    absent_loads_none, conflict_changes_nothing, insert_happens_once, keys_are_apart,
-    records_survive_reopening, revisions_grow, swap_needs_the_revision, values_come_back,
-};
-pub use self::writers::{handles_see_each_other, one_of_many_inserts, writers_make_one_line};
 use crate::{Expected, Key, KeyError, Revision, Store, StoreError, Swap, Versioned};
 
 /// How many tasks write at once.

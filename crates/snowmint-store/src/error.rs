@@ -107,6 +107,41 @@ impl Error for StoreError {
     }
 }
 
+/// What a call does to records: whether a failed one may have changed something.
+#[cfg(any(feature = "sqlite", feature = "_network"))]
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Effect {
+    Reads,
+    Writes,
+}
+
+#[cfg(feature = "_network")]
+impl Effect {
+    /// The kind of error for a call that was sent and got no answer.
+    pub(crate) const fn unanswered(self) -> StoreErrorKind {
+        match self {
+            Self::Reads => StoreErrorKind::Unavailable,
+            Self::Writes => StoreErrorKind::OutcomeUnknown,
+        }
+    }
+}
+
+/// Returns the text of an error and of all its sources, on one line.
+#[cfg(feature = "_network")]
+pub(crate) fn chain(error: &dyn Error) -> String {
+    let mut text = error.to_string();
+    let mut source = error.source();
+    while let Some(cause) = source {
+        let said = cause.to_string();
+        // Many errors repeat their cause.
+        if !text.contains(&said) {
+            text = format!("{text}: {said}");
+        }
+        source = cause.source();
+    }
+    text.replace('\n', " ")
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -1,9 +1,8 @@
 //! Records as keys of an etcd cluster, read and written by its v3 API.
 //! A write is one transaction that compares the key's `mod_revision`; etcd counts it up with every write of any key.
 
-mod cause;
-mod link;
-mod opening;
+mod connect;
+mod error;
 /// What `build.rs` makes of `proto/etcd.proto`.
 #[allow(missing_docs, unreachable_pub, unused_qualifications, clippy::pedantic, reason = "made by a program")]
 mod wire {
@@ -12,17 +11,17 @@ mod wire {
 
 use async_trait::async_trait;
 
-use self::cause::Failure;
-use self::link::Link;
+use self::connect::Link;
+use self::error::Failure;
 use self::wire::compare::{CompareResult, CompareTarget, TargetUnion};
 use self::wire::request_op::Request as Operation;
-use crate::effect::Effect;
-use crate::skipped::Skipped;
+use crate::error::Effect;
+use crate::store::SkippedRecords;
 use crate::{
     Expected, Key, OpenError, Revision, Store, StoreError, StoreErrorKind, Swap, UrlError, Versioned,
 };
 
-/// How many records a list asks for at once: at 64 KiB each they fit [`link::LARGEST_ANSWER`].
+/// How many records a list asks for at once: at 64 KiB each they fit [`connect::LARGEST_ANSWER`].
 const PAGE: usize = 500;
 
 /// A store in an etcd cluster, version 3.2 or later.
@@ -59,7 +58,7 @@ pub struct EtcdStore {
     link: Link,
     prefix: String,
     name: String,
-    skipped: Skipped,
+    skipped: SkippedRecords,
 }
 
 impl EtcdStore {
@@ -71,9 +70,9 @@ impl EtcdStore {
     /// - [`OpenError::Store`], [`StoreErrorKind::Unavailable`]: no member answers; a later call may succeed.
     /// - [`OpenError::Store`], [`StoreErrorKind::Other`]: wrong password, or no right to read the keys.
     pub async fn open(url: &str) -> Result<Self, OpenError> {
-        let (link, prefix) = opening::settings(url)?;
+        let (link, prefix) = connect::settings(url)?;
         let name = format!("etcd://{}/{prefix}", link.shown_hosts());
-        let store = Self { link, prefix, name, skipped: Skipped::default() };
+        let store = Self { link, prefix, name, skipped: SkippedRecords::default() };
         let probe = wire::RangeRequest { limit: 1, ..store.under_prefix("") };
         store.range("open", &probe).await?;
         Ok(store)
@@ -95,7 +94,7 @@ impl EtcdStore {
     }
 
     fn error(&self, operation: &'static str, effect: Effect, failure: &Failure) -> StoreError {
-        cause::store_error(&self.name, operation, effect, failure)
+        error::store_error(&self.name, operation, effect, failure)
     }
 
     async fn range(
@@ -166,7 +165,7 @@ impl Store for EtcdStore {
             Ok(answer) if !answer.succeeded => Ok(Swap::Conflict),
             Ok(answer) => {
                 let after = answer.header.unwrap_or_default().revision;
-                let strange = |_| cause::written_without_revision(&self.name, OPERATION, after);
+                let strange = |_| error::written_without_revision(&self.name, OPERATION, after);
                 Ok(Swap::Done(self.revision(OPERATION, after).map_err(strange)?))
             }
             Err(failure) => {
@@ -220,7 +219,7 @@ impl Store for EtcdStore {
 
 /// What a store that this URL names has in etcd.
 pub(crate) fn schema(url: &str) -> Result<String, UrlError> {
-    let (_, prefix) = opening::settings(url)?;
+    let (_, prefix) = connect::settings(url)?;
     Ok(format!(
         "# Keys, created with the first record; none expires:\n\
          {prefix}KEY\n\

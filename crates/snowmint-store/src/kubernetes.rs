@@ -1,22 +1,18 @@
 //! Records as Lease objects of a Kubernetes cluster, written by their `resourceVersion`.
 //! The API server keeps them in its etcd; four plain HTTP calls are all that is needed.
 
-mod answer;
-mod cause;
-mod link;
-mod name;
+mod connect;
+mod error;
 mod object;
-mod opening;
 
 use async_trait::async_trait;
 use hyper::Method;
 
-use self::answer::Answer;
-use self::cause::Failure;
-use self::link::Link;
+use self::connect::Link;
+use self::error::{Answer, Failure};
 use self::object::{Body, Lease, LeaseList};
-use crate::effect::Effect;
-use crate::skipped::Skipped;
+use crate::error::Effect;
+use crate::store::SkippedRecords;
 use crate::{
     Expected, Key, OpenError, Revision, Store, StoreError, StoreErrorKind, Swap, UrlError, Versioned,
 };
@@ -78,7 +74,7 @@ pub struct KubernetesStore {
     /// `/apis/coordination.k8s.io/v1/namespaces/NAMESPACE/leases`
     path: String,
     name: String,
-    skipped: Skipped,
+    skipped: SkippedRecords,
 }
 
 impl KubernetesStore {
@@ -90,17 +86,22 @@ impl KubernetesStore {
     /// - [`OpenError::Store`], [`StoreErrorKind::Unavailable`]: the server does not answer; a later call may succeed.
     /// - [`OpenError::Store`], [`StoreErrorKind::Other`]: no right to list leases in the namespace.
     pub async fn open(url: &str) -> Result<Self, OpenError> {
-        let settings = opening::settings(url)?;
+        let settings = connect::settings(url)?;
         let name = format!("kubernetes:{}?server={}", settings.namespace, settings.link.server());
         let path = format!("/apis/coordination.k8s.io/v1/namespaces/{}/leases", settings.namespace);
-        let store =
-            Self { link: settings.link, prefix: settings.prefix, path, name, skipped: Skipped::default() };
+        let store = Self {
+            link: settings.link,
+            prefix: settings.prefix,
+            path,
+            name,
+            skipped: SkippedRecords::default(),
+        };
         store.tell_time("open").await?;
         Ok(store)
     }
 
     fn error(&self, operation: &'static str, effect: Effect, failure: &Failure) -> StoreError {
-        cause::store_error(&self.name, operation, effect, failure)
+        error::store_error(&self.name, operation, effect, failure)
     }
 
     fn strange(&self, operation: &'static str, found: impl Into<String>) -> StoreError {
@@ -113,7 +114,7 @@ impl KubernetesStore {
     }
 
     fn refused(&self, operation: &'static str, effect: Effect, answer: &Answer) -> StoreError {
-        cause::refused(&self.name, operation, effect, answer)
+        error::refused(&self.name, operation, effect, answer)
     }
 
     /// The server's time in unix milliseconds, from a question that every account with a use for the store may ask.
@@ -132,7 +133,7 @@ impl KubernetesStore {
     }
 
     fn object_name(&self, key: &Key) -> String {
-        name::of(&self.prefix, key)
+        object::object_name(&self.prefix, key)
     }
 
     /// Takes a Lease for a record, if it is one.
@@ -156,7 +157,7 @@ impl KubernetesStore {
             let page: LeaseList = answer.json().map_err(|found| self.strange(OPERATION, found))?;
             leases.extend(page.items);
             match page.metadata.next.filter(|it| !it.is_empty()) {
-                Some(token) => next = format!("&continue={}", opening::escape(&token)),
+                Some(token) => next = format!("&continue={}", connect::escape(&token)),
                 None => return Ok(Some(leases)),
             }
         }
@@ -254,8 +255,8 @@ impl Store for KubernetesStore {
 
 /// What a store that this URL names has in Kubernetes.
 pub(crate) fn schema(url: &str) -> Result<String, UrlError> {
-    let (namespace, mut location) = opening::location(url)?;
-    let prefix = opening::prefix(&mut location)?;
+    let (namespace, mut location) = connect::location(url)?;
+    let prefix = connect::prefix(&mut location)?;
     let namespace = namespace.unwrap_or_else(|| "NAMESPACE".to_owned());
     Ok(format!(
         "# Lease objects, created with the first record: {prefix}-KEY-HASH, labelled {store}={prefix}.\n\

@@ -8,7 +8,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use async_trait::async_trait;
 
-use crate::{Expected, Key, Revision, Store, StoreError, StoreReach, Swap, Versioned, addition};
+use crate::{Expected, Key, Revision, Store, StoreError, Swap, Versioned, Visibility, addition};
 
 /// A store in memory, for tests and for a node that stands alone and keeps nothing.
 ///
@@ -73,8 +73,8 @@ impl Store for MemoryStore {
         Ok(before)
     }
 
-    fn reach(&self) -> StoreReach {
-        StoreReach::Process
+    fn visibility(&self) -> Visibility {
+        Visibility::Process
     }
 
     fn describe(&self) -> String {

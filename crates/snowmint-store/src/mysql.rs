@@ -2,10 +2,9 @@
 //! Every statement asks too whether the server may still be written: a demoted primary must not be believed, nor one that
 //! a crash would set back.
 
-pub(crate) mod cause;
-mod galera;
+pub(crate) mod connect;
+pub(crate) mod error;
 mod history;
-pub(crate) mod opening;
 pub(crate) mod session;
 
 use std::num::NonZeroU64;
@@ -13,13 +12,12 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 
-use self::opening::Settings;
+use self::connect::Settings;
 use self::session::{Session, may_write, writable};
-use crate::network::Effect;
-use crate::skipped::Skipped;
-use crate::sql::{self, Failure, Pool};
-use crate::statement::exactly_one;
-use crate::{Expected, Key, OpenError, Store, StoreError, Swap, UrlError, Versioned, addition, revisions};
+use crate::error::Effect;
+use crate::sql::{Failure, Pool, exactly_one, table};
+use crate::store::SkippedRecords;
+use crate::{Expected, Key, OpenError, Revision, Store, StoreError, Swap, UrlError, Versioned, addition};
 
 /// The table; whoever may not create it can ask for it to be created. Names compare by bytes, and a BLOB would be one
 /// byte too short for the longest value.
@@ -107,7 +105,7 @@ const UNIX_MS: &str = "SELECT CAST(UNIX_TIMESTAMP(NOW(3)) * 1000 AS SIGNED)";
 pub struct MySqlStore {
     pool: Pool<Settings>,
     name: String,
-    skipped: Skipped,
+    skipped: SkippedRecords,
 }
 
 impl MySqlStore {
@@ -130,19 +128,19 @@ impl MySqlStore {
     /// [`StoreErrorKind::Other`]: crate::StoreErrorKind::Other
     pub async fn open(url: &str) -> Result<Self, OpenError> {
         let (pool, name) = Settings::parse(url)?;
-        let store = Self { pool, name, skipped: Skipped::default() };
-        opening::prepare_table(&store).await?;
+        let store = Self { pool, name, skipped: SkippedRecords::default() };
+        connect::prepare_table(&store).await?;
         Ok(store)
     }
 
     fn error(&self, operation: &'static str, effect: Effect, failure: Failure) -> StoreError {
-        cause::store_error(&self.name, operation, effect, failure)
+        error::store_error(&self.name, operation, effect, failure)
     }
 
     /// Adds in one statement, or in another where there is no record yet; `None` where there is one that holds no
     /// number, or one that is too large.
     async fn add_once(&self, key: &Key, addend: i64) -> Result<Option<u64>, StoreError> {
-        let step = revisions::step();
+        let step = Revision::random_step();
         let ask = async |mut session: Session| {
             let query = sqlx::query(ADD).bind(step).bind(addend).bind(key.as_str().as_bytes());
             let done = session.write(query.bind(i64::MAX - addend)).await;
@@ -173,7 +171,7 @@ impl MySqlStore {
             let done = match session.write(query).await {
                 // An INSERT that leaves a row alone cannot be told from one that writes it: sqlx has the server
                 // count the rows it found, not those it changed. So the row in the way is an error, and no other is.
-                Err(Failure::Sql(error)) if cause::is_duplicate(&error) => Ok(0),
+                Err(Failure::Sql(error)) if error::is_duplicate(&error) => Ok(0),
                 done => done.map(|it| it.rows_affected()),
             };
             (session, done)
@@ -206,20 +204,20 @@ impl Store for MySqlStore {
         let row = self.pool.run(Effect::Reads, ask).await;
         let row = row.map_err(|failure| self.error(OPERATION, Effect::Reads, failure))?;
         let found = row.1.zip(row.2);
-        found.map(|(revision, value)| sql::record(&self.name, OPERATION, revision, value)).transpose()
+        found.map(|(revision, value)| table::record(&self.name, OPERATION, revision, value)).transpose()
     }
 
     async fn compare_and_set(&self, key: &Key, expected: Expected, value: &[u8]) -> Result<Swap, StoreError> {
-        let Some((before, after)) = revisions::before_and_after(expected) else {
+        let Some((before, after)) = expected.before_and_after() else {
             return Ok(Swap::Conflict);
         };
         let done = self.write("compare_and_set", key, before, after, value).await?;
-        Ok(if done { Swap::Done(sql::revision(after)) } else { Swap::Conflict })
+        Ok(if done { Swap::Done(Revision(after.cast_unsigned())) } else { Swap::Conflict })
     }
 
     async fn list(&self, prefix: &str) -> Result<Vec<(Key, Versioned)>, StoreError> {
         const OPERATION: &str = "list";
-        let Some((from, to)) = sql::bounds(prefix) else {
+        let Some((from, to)) = table::bounds(prefix) else {
             return Ok(Vec::new());
         };
         let ask = async |mut session: Session| {
@@ -234,7 +232,7 @@ impl Store for MySqlStore {
         let row = |(_, name, revision, value): (i64, Option<Vec<u8>>, Option<i64>, Option<Vec<u8>>)| {
             Some((String::from_utf8_lossy(&name?).into_owned(), revision?, value?))
         };
-        Ok(sql::records(&self.name, OPERATION, &self.skipped, rows.into_iter().filter_map(row).collect()))
+        Ok(table::records(&self.name, OPERATION, &self.skipped, rows.into_iter().filter_map(row).collect()))
     }
 
     async fn add(&self, key: &Key, count: NonZeroU64) -> Result<u64, StoreError> {

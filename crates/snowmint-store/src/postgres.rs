@@ -1,10 +1,8 @@
 //! Records as rows of one PostgreSQL table, each written by a single statement.
 //! Every message sets what it needs, so that a commit is on disk before it is acknowledged, whatever the server's defaults.
 
-mod cause;
-mod confirmed;
-mod history;
-mod opening;
+mod connect;
+mod error;
 mod session;
 
 use std::num::NonZeroU64;
@@ -14,12 +12,13 @@ use async_trait::async_trait;
 use sqlx::postgres::PgRow;
 use sqlx::{FromRow, Row};
 
-use self::opening::Settings;
+use self::connect::Settings;
 use self::session::{Session, bytes, name};
-use crate::network::{Confirmation, Effect};
-use crate::skipped::Skipped;
-use crate::sql::{self, Failure, Pool};
-use crate::{Expected, Key, OpenError, Store, StoreError, Swap, UrlError, Versioned, addition, revisions};
+use crate::error::Effect;
+use crate::net::Confirmation;
+use crate::sql::{Failure, Pool, table};
+use crate::store::SkippedRecords;
+use crate::{Expected, Key, OpenError, Revision, Store, StoreError, Swap, UrlError, Versioned, addition};
 
 /// The fence of a read: one row, and a commit that waits for the synchronous standbys where there are any.
 ///
@@ -114,7 +113,7 @@ pub struct PostgresStore {
     name: String,
     /// The table with its schema, as a statement names it: what the `search_path` finds may change while the store is open.
     table: String,
-    skipped: Skipped,
+    skipped: SkippedRecords,
 }
 
 impl PostgresStore {
@@ -132,20 +131,20 @@ impl PostgresStore {
     ///   trusted, a table of another program, or two tables of that name in the `search_path`.
     pub async fn open(url: &str) -> Result<Self, OpenError> {
         let (pool, name) = Settings::parse(url)?;
-        let mut store = Self { pool, name, table: String::new(), skipped: Skipped::default() };
-        store.table = opening::prepare_table(&store).await?;
+        let mut store = Self { pool, name, table: String::new(), skipped: SkippedRecords::default() };
+        store.table = connect::prepare_table(&store).await?;
         Ok(store)
     }
 
     fn error(&self, operation: &'static str, effect: Effect, failure: Failure) -> StoreError {
-        cause::store_error(&self.name, operation, effect, failure)
+        error::store_error(&self.name, operation, effect, failure)
     }
 
     /// Adds in one statement, unless the sum is beyond the range; `None` where the record holds no number, or one that is
     /// too large.
     async fn add_once(&self, key: &Key, addend: i64) -> Result<Option<u64>, StoreError> {
         let (name, step, first) =
-            (name(key.as_str()), revisions::step(), bytes(addend.to_string().as_bytes()));
+            (name(key.as_str()), Revision::random_step(), bytes(addend.to_string().as_bytes()));
         let table = &self.table;
         // CASE, as the order of conditions joined by AND is not fixed.
         let add = format!(
@@ -220,11 +219,11 @@ impl Store for PostgresStore {
         let rows = self.fenced::<(bool, Option<i64>, Option<Vec<u8>>)>(&load).await;
         let rows = rows.map_err(|failure| self.error(OPERATION, Effect::Reads, failure))?;
         let row = rows.into_iter().next().and_then(|(_, revision, value)| revision.zip(value));
-        row.map(|(revision, value)| sql::record(&self.name, OPERATION, revision, value)).transpose()
+        row.map(|(revision, value)| table::record(&self.name, OPERATION, revision, value)).transpose()
     }
 
     async fn compare_and_set(&self, key: &Key, expected: Expected, value: &[u8]) -> Result<Swap, StoreError> {
-        let Some((before, after)) = revisions::before_and_after(expected) else {
+        let Some((before, after)) = expected.before_and_after() else {
             return Ok(Swap::Conflict);
         };
         let (table, name, value) = (&self.table, name(key.as_str()), bytes(value));
@@ -245,12 +244,16 @@ impl Store for PostgresStore {
         };
         let done = self.pool.run(Effect::Writes, ask).await;
         let done = done.map_err(|failure| self.error("compare_and_set", Effect::Writes, failure))?;
-        Ok(if done.rows_affected() == 1 { Swap::Done(sql::revision(after)) } else { Swap::Conflict })
+        Ok(if done.rows_affected() == 1 {
+            Swap::Done(Revision(after.cast_unsigned()))
+        } else {
+            Swap::Conflict
+        })
     }
 
     async fn list(&self, prefix: &str) -> Result<Vec<(Key, Versioned)>, StoreError> {
         const OPERATION: &str = "list";
-        let Some((from, to)) = sql::bounds(prefix) else {
+        let Some((from, to)) = table::bounds(prefix) else {
             return Ok(Vec::new());
         };
         let list = format!(
@@ -262,7 +265,7 @@ impl Store for PostgresStore {
         let rows = self.fenced::<ListRow>(&list).await;
         let rows = rows.map_err(|failure| self.error(OPERATION, Effect::Reads, failure))?;
         let rows = rows.into_iter().filter_map(|(_, name, revision, value)| Some((name?, revision?, value?)));
-        Ok(sql::records(&self.name, OPERATION, &self.skipped, rows.collect()))
+        Ok(table::records(&self.name, OPERATION, &self.skipped, rows.collect()))
     }
 
     async fn add(&self, key: &Key, count: NonZeroU64) -> Result<u64, StoreError> {

@@ -1,13 +1,12 @@
 //! Records as hashes of one Redis, each written by a script that compares and sets in one step.
 //! Reads run as scripts too: only a server that could be written now is believed.
 
-mod cause;
-pub(crate) mod cluster;
+pub(crate) mod client;
+pub(crate) mod connect;
+mod error;
 mod history;
-mod link;
-pub(crate) mod opening;
 pub(crate) mod scripts;
-pub(crate) mod server;
+pub(crate) mod server_info;
 
 use std::num::NonZeroU64;
 use std::time::Duration;
@@ -15,14 +14,15 @@ use std::time::Duration;
 use async_trait::async_trait;
 use redis::Value;
 
-use self::link::Failure;
+use self::client::Server;
+use self::connect::{PARAMETERS, PREFIX};
+use self::error::Failure;
 use self::scripts::Request;
-use self::server::Server;
-use crate::network::Effect;
-use crate::skipped::Skipped;
+use crate::error::Effect;
+use crate::store::SkippedRecords;
 use crate::{
-    Expected, Key, OpenError, Revision, Store, StoreError, StoreErrorKind, Swap, Versioned, addition,
-    revisions,
+    Expected, Key, OpenError, Revision, Store, StoreError, StoreErrorKind, Swap, UrlError, Versioned,
+    addition,
 };
 
 const LIST: &str = "list";
@@ -108,7 +108,7 @@ const REBUILDS: usize = 3;
 pub struct RedisStore {
     server: Server,
     names: Names,
-    skipped: Skipped,
+    skipped: SkippedRecords,
 }
 
 /// What the keys in Redis are called.
@@ -149,14 +149,26 @@ impl RedisStore {
     /// - [`OpenError::Store`], [`StoreErrorKind::Other`]: wrong password, a certificate that is not trusted, or a
     ///   server that would forget records.
     pub async fn open(url: &str) -> Result<Self, OpenError> {
-        let store = opening::parse(url)?;
+        let store = Self::parse(url)?;
         store.server.call("open", Effect::Reads, &Request::probe(&store.names)).await?;
         Ok(store)
     }
 
+    /// Takes `redis://...` or `rediss://...` of a store apart.
+    fn parse(url: &str) -> Result<Self, UrlError> {
+        let mut location = connect::location(url)?;
+        let names = Names { prefix: connect::prefix(&mut location)? };
+        let mut server = Server::take(&mut location, Some(&names.fence()))?;
+        location.finish(&format!("prefix, {PARAMETERS}"))?;
+        if names.prefix != PREFIX {
+            server.name = format!("{}?prefix={}", server.name, names.prefix);
+        }
+        Ok(Self { server, names, skipped: SkippedRecords::default() })
+    }
+
     /// Adds in one script; `None` where the record holds no number, or one that is too large.
     async fn add_once(&self, key: &Key, addend: i64) -> Result<Option<u64>, StoreError> {
-        let request = Request::add(&self.names, key.as_str(), revisions::step(), addend);
+        let request = Request::add(&self.names, key.as_str(), Revision::random_step(), addend);
         match self.server.call(addition::OPERATION, Effect::Writes, &request).await? {
             Value::Int(0) => Ok(None),
             before => self.server.parse(addition::OPERATION, Effect::Writes, before).map(Some),
@@ -170,7 +182,7 @@ impl RedisStore {
             (Some(revision), Some(value)) => (revision, value),
             _ => return Err(self.strange(operation, "a record lacks one of its fields")),
         };
-        match revision.parse().ok().and_then(revisions::from_store) {
+        match revision.parse().ok().and_then(Revision::from_database) {
             Some(revision) => Ok(Some(Versioned { value, revision })),
             None => Err(self.strange(operation, "a record has no revision that is a number")),
         }
@@ -223,7 +235,7 @@ impl Store for RedisStore {
     }
 
     async fn compare_and_set(&self, key: &Key, expected: Expected, value: &[u8]) -> Result<Swap, StoreError> {
-        let Some((before, after)) = revisions::before_and_after(expected) else {
+        let Some((before, after)) = expected.before_and_after() else {
             return Ok(Swap::Conflict);
         };
         let request = Request::swap(&self.names, key.as_str(), before, after, value);
@@ -304,8 +316,8 @@ impl std::fmt::Debug for RedisStore {
 }
 
 /// What would be created for a store that this URL names.
-pub(crate) fn schema(url: &str) -> Result<String, crate::UrlError> {
-    let names = opening::parse(url)?.names;
+pub(crate) fn schema(url: &str) -> Result<String, UrlError> {
+    let names = RedisStore::parse(url)?.names;
     let (record, index, count, fence) = (names.record("KEY"), names.index(), names.count(), names.fence());
     let tag = format!("{{{}}}:*", names.prefix);
     Ok(format!(
@@ -318,4 +330,40 @@ pub(crate) fn schema(url: &str) -> Result<String, crate::UrlError> {
          ACL SETUSER ... on >... resetkeys ~{tag} +eval +evalsha +hget +hmget +hset +hincrby +zadd +zcard +zrangebylex \
          +setrange +persist +incr +scan +wait +time +ping +info +select +cluster|slots +cluster|info +cluster|nodes +config|get\n"
     ))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_mistake_in_a_url_is_told_without_its_password() {
+        let cases = [
+            ("redis://", "needs a host"),
+            ("redis://:hunter2@h/-1", "number of a database"),
+            ("redis://:hunter2@h/db", "number of a database"),
+            ("redis://:hunter2@h?prefix=a{b", "without braces"),
+            ("redis://:hunter2@h?wait_replicas=x", "from 0 to 100"),
+            ("redis://:hunter2@h?wait_replicas=1&wait_ms=0", "from 1 to 60000"),
+            ("redis://:hunter2@h?wait_ms=5", "goes with wait_replicas="),
+            ("redis://:hunter2@h?durable=maybe", "durable= is true or false"),
+            ("redis://:hunter2@h?ca=/nowhere", "no parameter `ca`"),
+            ("redis://h?password_file=/nowhere", "password_file /nowhere: No such file"),
+            #[cfg(feature = "tls")]
+            ("rediss://h?ca=/nowhere", "ca=/nowhere: No such file"),
+            #[cfg(feature = "tls")]
+            ("rediss://h?cert=/dev/null", "go together"),
+        ];
+        for (url, wanted) in cases {
+            let error = RedisStore::parse(url).unwrap_err().to_string();
+            assert!(error.contains(wanted) && !error.contains("hunter2"), "{url}: {error}");
+        }
+    }
+
+    #[test]
+    fn a_name_for_logs_has_no_password() {
+        let shown = |url| format!("{:?}", RedisStore::parse(url).unwrap());
+        assert_eq!(shown("redis://u:hunter2@h1,h2:1"), "RedisStore(redis://h1:6379,h2:1/0)");
+        assert_eq!(shown("redis://:hunter2@h/3?prefix=team"), "RedisStore(redis://h:6379/3?prefix=team)");
+    }
 }

@@ -1,90 +1,75 @@
-//! What PostgreSQL and MySQL have in common: the shape of a call, and keys as ranges of bytes.
-//! The statements, and what their errors mean, are the business of each.
+//! SQL statements, each driven to its end before its answer is used, and what a failed one means.
+//!
+//! A row is not an acknowledgement. SQLite gives the rows of a statement before it commits, and PostgreSQL sends them
+//! before it commits and before it waits for a synchronous standby; a read can fail after its first row. What counts
+//! is the end of the statement, so `fetch_one`, `fetch_optional` and `fetch` of sqlx, which may stop before it, are
+//! disallowed in `clippy.toml`.
 
+#[cfg(any(feature = "postgres", feature = "mysql"))]
 mod pool;
+#[cfg(any(feature = "postgres", feature = "mysql"))]
+pub(crate) mod table;
 
-pub(crate) use self::pool::{Connect, Connected, Failure, Pool};
-use crate::location::Location;
-use crate::skipped::Skipped;
-use crate::{Key, Revision, StoreError, StoreErrorKind, UrlError, Versioned, revisions};
+#[cfg(any(feature = "postgres", feature = "mysql"))]
+use std::io;
+#[cfg(any(feature = "postgres", feature = "mysql"))]
+use std::time::Duration;
 
-/// A row of the table: name, revision, value.
-pub(crate) type Row = (String, i64, Vec<u8>);
+#[cfg(any(feature = "postgres", feature = "mysql"))]
+pub(crate) use self::pool::{Connect, Connected, Pool};
+#[cfg(any(feature = "postgres", feature = "mysql"))]
+use crate::StoreErrorKind;
+#[cfg(any(feature = "postgres", feature = "mysql"))]
+use crate::error::Effect;
+#[cfg(any(feature = "postgres", feature = "mysql"))]
+use crate::net::Refusal;
 
-/// The bounds of all keys with a prefix, the first inside and the last outside; `None` where no key can have it.
-///
-/// All characters of keys are below `~`, so whatever is from the prefix up to the prefix and a `~` begins with it.
-pub(crate) fn bounds(prefix: &str) -> Option<(String, String)> {
-    Key::may_begin_with(prefix).then(|| (prefix.to_owned(), format!("{prefix}~")))
+/// Returns the first row of a statement, if any, after the statement has ended without an error.
+pub(crate) async fn at_most_one<T>(
+    rows: impl Future<Output = Result<Vec<T>, sqlx::Error>>,
+) -> Result<Option<T>, sqlx::Error> {
+    rows.await.map(|rows| rows.into_iter().next())
 }
 
-/// Builds a record from a row, whose types the database has checked but not its ranges.
-pub(crate) fn record(
-    store: &str,
-    operation: &'static str,
-    revision: i64,
-    value: Vec<u8>,
-) -> Result<Versioned, StoreError> {
-    let Some(revision) = revisions::from_store(revision) else {
-        return Err(strange(store, operation, &format!("a record has revision {revision}")));
-    };
-    Ok(Versioned { value, revision })
+/// Returns the first row of a statement that always gives one, after the statement has ended without an error.
+pub(crate) async fn exactly_one<T>(
+    rows: impl Future<Output = Result<Vec<T>, sqlx::Error>>,
+) -> Result<T, sqlx::Error> {
+    at_most_one(rows).await?.ok_or(sqlx::Error::RowNotFound)
 }
 
-/// Builds a list from its rows, without those that are no records.
-pub(crate) fn records(
-    store: &str,
-    operation: &'static str,
-    skipped: &Skipped,
-    rows: Vec<Row>,
-) -> Vec<(Key, Versioned)> {
-    let mut records = Vec::with_capacity(rows.len());
-    for (name, revision, value) in rows {
-        let key = Key::new(&*name).map_err(|error| strange(store, operation, &error.to_string()));
-        match key.and_then(|key| Ok((key, record(store, operation, revision, value)?))) {
-            Ok(record) => records.push(record),
-            Err(error) => skipped.note(&name, &error.to_string()),
-        }
-    }
-    records
+/// Why a statement failed.
+#[cfg(any(feature = "postgres", feature = "mysql"))]
+#[derive(Debug)]
+pub(crate) enum Failure {
+    /// It was not sent.
+    NotSent(Refusal),
+    /// It was sent, and the database or the connection failed it.
+    Sql(sqlx::Error),
+    /// It was sent, and showed that the server is not one to use any more.
+    #[cfg_attr(not(feature = "mysql"), allow(dead_code, reason = "PostgreSQL says so by an error"))]
+    Refused(Refusal),
+    /// It was sent, and no answer came in time.
+    Late(Duration),
 }
 
-/// The revision after a write, which is at least 1.
-pub(crate) const fn revision(after: i64) -> Revision {
-    Revision(after.cast_unsigned())
-}
-
-fn strange(store: &str, operation: &'static str, found: &str) -> StoreError {
-    let text = format!("{found} in the table snowmint_records, so another program writes there; stop it");
-    StoreError::new(StoreErrorKind::Corrupt, operation, store, text)
-}
-
-/// The database, which is the path of the URL.
-pub(crate) fn database(location: &Location) -> Result<String, UrlError> {
-    match location.path.strip_prefix('/') {
-        Some(name) if !name.is_empty() && !name.contains('/') => Ok(name.to_owned()),
-        _ => {
-            let problem =
-                format!("needs a database after the hosts, such as {}://10.0.0.7/snowmint", location.scheme);
-            Err(location.malformed(&problem))
-        }
+#[cfg(any(feature = "postgres", feature = "mysql"))]
+impl From<sqlx::Error> for Failure {
+    fn from(error: sqlx::Error) -> Self {
+        Self::Sql(error)
     }
 }
 
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_range_holds_the_keys_with_the_prefix_and_no_others() {
-        let (from, to) = bounds("workers/a").unwrap();
-        for inside in ["workers/a", "workers/a/1", "workers/az", "workers/aZ", "workers/a:", "workers/a_"] {
-            assert!(*inside >= *from && *inside < *to, "{inside}");
+/// Returns the kind of an error that is not the database's own: of the connection, or of the rows that it brought.
+#[cfg(any(feature = "postgres", feature = "mysql"))]
+pub(crate) fn connection_error_kind(error: &sqlx::Error, effect: Effect) -> StoreErrorKind {
+    match (effect, error) {
+        (Effect::Reads, sqlx::Error::Tls(_) | sqlx::Error::Configuration(_)) => StoreErrorKind::Other,
+        // A certificate that is not trusted.
+        (Effect::Reads, sqlx::Error::Io(error)) if error.kind() == io::ErrorKind::InvalidData => {
+            StoreErrorKind::Other
         }
-        for outside in ["workers/", "workers/A", "workers/b", "workers"] {
-            assert!(*outside < *from || *outside >= *to, "{outside}");
-        }
-        assert_eq!(bounds(""), Some((String::new(), "~".to_owned())));
-        assert_eq!(bounds("a\0"), None);
+        (Effect::Reads, sqlx::Error::ColumnDecode { .. } | sqlx::Error::Decode(_)) => StoreErrorKind::Corrupt,
+        _ => effect.unanswered(),
     }
 }

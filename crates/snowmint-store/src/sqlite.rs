@@ -1,9 +1,9 @@
 //! Records in one SQLite file that several processes of a machine may share.
 //! Each write is one statement, so that a process can die at any instant and leave the old record or the new one.
 
-mod cause;
+mod connect;
+mod error;
 mod file;
-mod opening;
 
 use std::num::NonZeroU64;
 use std::path::Path;
@@ -12,12 +12,12 @@ use async_trait::async_trait;
 use sqlx::sqlite::SqliteConnection;
 use tokio::sync::{Mutex, MutexGuard};
 
-use self::cause::{Cause, Effect, store_error};
+use self::error::{Cause, store_error};
 use self::file::Files;
-use crate::skipped::Skipped;
+use crate::error::Effect;
+use crate::store::SkippedRecords;
 use crate::{
-    Expected, Key, Revision, Store, StoreError, StoreErrorKind, StoreReach, Swap, Versioned, addition,
-    revisions, statement,
+    Expected, Key, Revision, Store, StoreError, StoreErrorKind, Swap, Versioned, Visibility, addition, sql,
 };
 
 const LOAD: &str = "SELECT revision, value FROM snowmint_records WHERE key = ?1";
@@ -54,7 +54,7 @@ const ADD: &str = "INSERT INTO snowmint_records (key, revision, value) VALUES (?
 pub struct SqliteStore {
     files: Files,
     connection: Mutex<SqliteConnection>,
-    skipped: Skipped,
+    skipped: SkippedRecords,
 }
 
 impl SqliteStore {
@@ -89,8 +89,8 @@ impl SqliteStore {
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
     pub async fn open(path: &Path) -> Result<Self, StoreError> {
-        let (files, connection) = opening::open(path).await?;
-        Ok(Self { files, connection: Mutex::new(connection), skipped: Skipped::default() })
+        let (files, connection) = connect::open(path).await?;
+        Ok(Self { files, connection: Mutex::new(connection), skipped: SkippedRecords::default() })
     }
 
     /// Opens a file to look at it, also where it cannot be written: every write then fails with
@@ -100,8 +100,8 @@ impl SqliteStore {
     ///
     /// As for [`open`](Self::open); also if the file has a write-ahead log that cannot be shared without writing.
     pub async fn open_to_read(path: &Path) -> Result<Self, StoreError> {
-        let (files, connection) = opening::open_to_read(path).await?;
-        Ok(Self { files, connection: Mutex::new(connection), skipped: Skipped::default() })
+        let (files, connection) = connect::open_to_read(path).await?;
+        Ok(Self { files, connection: Mutex::new(connection), skipped: SkippedRecords::default() })
     }
 
     /// Takes the connection, unless what it writes to is no longer what others open.
@@ -134,8 +134,8 @@ impl SqliteStore {
     async fn add_once(&self, key: &Key, addend: i64) -> Result<Option<u64>, StoreError> {
         let mut connection = self.connection(addition::OPERATION).await?;
         let query = sqlx::query_scalar::<_, i64>(ADD).bind(key.as_str()).bind(addend).bind(i64::MAX - addend);
-        let query = query.bind(revisions::step());
-        let before = statement::at_most_one(query.fetch_all(&mut *connection)).await;
+        let query = query.bind(Revision::random_step());
+        let before = sql::at_most_one(query.fetch_all(&mut *connection)).await;
         let before = before.map_err(|error| self.error(addition::OPERATION, Effect::Writes, error))?;
         self.check_in_place(addition::OPERATION, StoreErrorKind::OutcomeUnknown)?;
         Ok(before.map(i64::cast_unsigned))
@@ -148,14 +148,14 @@ impl SqliteStore {
         revision: i64,
         value: Vec<u8>,
     ) -> Result<Versioned, StoreError> {
-        match revisions::from_store(revision) {
+        match Revision::from_database(revision) {
             Some(revision) => Ok(Versioned { value, revision }),
             None => Err(self.strange_row(operation, format!("a record has revision {revision}"))),
         }
     }
 
     fn strange_row(&self, operation: &'static str, found: String) -> StoreError {
-        let cause = Cause::new(found, cause::RESTORE);
+        let cause = Cause::new(found, error::RESTORE);
         StoreError::new(StoreErrorKind::Corrupt, operation, self.describe(), cause)
     }
 }
@@ -166,7 +166,7 @@ impl Store for SqliteStore {
         const OPERATION: &str = "load";
         let mut connection = self.connection(OPERATION).await?;
         let query = sqlx::query_as::<_, (i64, Vec<u8>)>(LOAD).bind(key.as_str());
-        let row = statement::at_most_one(query.fetch_all(&mut *connection)).await;
+        let row = sql::at_most_one(query.fetch_all(&mut *connection)).await;
         self.check_in_place(OPERATION, StoreErrorKind::Other)?;
         let row = row.map_err(|error| self.error(OPERATION, Effect::Reads, error))?;
         row.map(|(revision, value)| self.record(OPERATION, revision, value)).transpose()
@@ -174,11 +174,11 @@ impl Store for SqliteStore {
 
     async fn compare_and_set(&self, key: &Key, expected: Expected, value: &[u8]) -> Result<Swap, StoreError> {
         const OPERATION: &str = "compare_and_set";
-        let Some((sql, before, after)) = write_statement(expected) else {
+        let Some((statement, before, after)) = write_statement(expected) else {
             return Ok(Swap::Conflict);
         };
         let mut connection = self.connection(OPERATION).await?;
-        let query = sqlx::query(sql).bind(key.as_str()).bind(after).bind(value);
+        let query = sqlx::query(statement).bind(key.as_str()).bind(after).bind(value);
         let query = if before == 0 { query } else { query.bind(before) };
         let done = query.execute(&mut *connection).await;
         let done = done.map_err(|error| self.error(OPERATION, Effect::Writes, error))?;
@@ -220,7 +220,7 @@ impl Store for SqliteStore {
         const OPERATION: &str = "checkpoint";
         let mut connection = self.connection(OPERATION).await?;
         let query = sqlx::query_as::<_, (i64, i64, i64)>("PRAGMA wal_checkpoint(TRUNCATE)");
-        let done = statement::exactly_one(query.fetch_all(&mut *connection)).await;
+        let done = sql::exactly_one(query.fetch_all(&mut *connection)).await;
         let (busy, ..) = done.map_err(|error| self.error(OPERATION, Effect::Reads, error))?;
         if busy == 0 {
             return Ok(());
@@ -229,8 +229,8 @@ impl Store for SqliteStore {
         Err(StoreError::new(StoreErrorKind::Unavailable, OPERATION, self.describe(), cause))
     }
 
-    fn reach(&self) -> StoreReach {
-        StoreReach::Machine
+    fn visibility(&self) -> Visibility {
+        Visibility::Machine
     }
 
     fn skipped(&self) -> Vec<String> {
@@ -238,14 +238,14 @@ impl Store for SqliteStore {
     }
 
     fn describe(&self) -> String {
-        cause::describe(self.files.path())
+        error::describe(self.files.path())
     }
 }
 
 /// What would be created in the file at this path.
 #[allow(clippy::unnecessary_wraps, reason = "as for every store")]
 pub(crate) fn schema(path: &Path) -> Result<String, crate::UrlError> {
-    let (table, id) = (opening::TABLE, opening::APPLICATION_ID);
+    let (table, id) = (connect::TABLE, connect::APPLICATION_ID);
     Ok(format!("-- In the file {}:\n{table};\nPRAGMA application_id = {id};\n", path.display()))
 }
 
@@ -253,7 +253,7 @@ pub(crate) fn schema(path: &Path) -> Result<String, crate::UrlError> {
 ///
 /// `None` for a revision that no record here can have, or that none can follow.
 fn write_statement(expected: Expected) -> Option<(&'static str, i64, i64)> {
-    let (before, after) = revisions::before_and_after(expected)?;
+    let (before, after) = expected.before_and_after()?;
     Some((if before == 0 { INSERT } else { UPDATE }, before, after))
 }
 
@@ -271,7 +271,7 @@ mod tests {
                    (SELECT * FROM pragma_busy_timeout), (SELECT * FROM pragma_application_id), \
                    (SELECT * FROM pragma_user_version)";
         let found: (i64, String, i64, i64, i64) =
-            statement::exactly_one(sqlx::query_as(ask).fetch_all(&mut *connection)).await.unwrap();
-        assert_eq!(found, (2, "wal".to_owned(), 5000, i64::from(opening::APPLICATION_ID), 1));
+            sql::exactly_one(sqlx::query_as(ask).fetch_all(&mut *connection)).await.unwrap();
+        assert_eq!(found, (2, "wal".to_owned(), 5000, i64::from(connect::APPLICATION_ID), 1));
     }
 }

@@ -1,25 +1,22 @@
 //! Records as znodes of a ZooKeeper ensemble, written by the versioned `setData`.
 //! Reads are made up to date by a write before them, since every server answers reads from its own, perhaps old, copy.
 
-mod cause;
-mod fence;
-mod link;
-mod opening;
+mod connect;
+mod error;
 mod path;
 
 use std::num::NonZeroU64;
 
 use async_trait::async_trait;
 use futures_util::future::try_join_all;
-use zookeeper_client::{Error, Stat};
+use zookeeper_client::{Client, CreateOptions, Error, Stat};
 
-use self::cause::Failure;
-use self::fence::Fence;
-use self::link::Link;
+use self::connect::Link;
+use self::error::Failure;
 use self::path::Paths;
-use crate::effect::Effect;
-use crate::skipped::Skipped;
-use crate::turns::Turns;
+use crate::error::Effect;
+use crate::retry::Retries;
+use crate::store::SkippedRecords;
 use crate::{
     Expected, Key, OpenError, Revision, Store, StoreError, StoreErrorKind, Swap, UrlError, Versioned,
     addition,
@@ -65,7 +62,7 @@ pub struct ZooKeeperStore {
     link: Link,
     paths: Paths,
     name: String,
-    skipped: Skipped,
+    skipped: SkippedRecords,
 }
 
 impl ZooKeeperStore {
@@ -77,15 +74,15 @@ impl ZooKeeperStore {
     /// - [`OpenError::Store`], [`StoreErrorKind::Unavailable`]: no server answers; a later call may succeed.
     /// - [`OpenError::Store`], [`StoreErrorKind::ReadOnly`]: no right to write there.
     pub async fn open(url: &str) -> Result<Self, OpenError> {
-        let (link, paths) = opening::settings(url)?;
+        let (link, paths) = connect::settings(url)?;
         let name = format!("zookeeper://{}{}", link.shown_hosts(), paths.base());
-        let store = Self { link, paths, name, skipped: Skipped::default() };
+        let store = Self { link, paths, name, skipped: SkippedRecords::default() };
         store.tell_time("open").await?;
         Ok(store)
     }
 
     fn error(&self, operation: &'static str, effect: Effect, failure: &Failure) -> StoreError {
-        cause::store_error(&self.name, operation, effect, failure)
+        error::store_error(&self.name, operation, effect, failure)
     }
 
     fn strange(&self, operation: &'static str, found: String) -> StoreError {
@@ -287,7 +284,7 @@ impl Store for ZooKeeperStore {
 
     async fn add(&self, key: &Key, count: NonZeroU64) -> Result<u64, StoreError> {
         const OPERATION: &str = addition::OPERATION;
-        let (path, mut turns) = (self.paths.record(key), Turns::new());
+        let (path, mut retries) = (self.paths.record(key), Retries::new());
         // Whichever copy: the write is refused if it is an old one. Only a refusal of ours needs to be up to date.
         let mut found = self.copy(OPERATION, &path).await?;
         let mut is_current = false;
@@ -305,7 +302,7 @@ impl Store for ZooKeeperStore {
                 if let Swap::Done(_) = swap {
                     return Ok(before);
                 }
-                addition::another_turn(&mut turns, self, key).await?;
+                addition::pause_before_retry(&mut retries, self, key).await?;
             }
             found = self.get(OPERATION, vec![path.clone()]).await?.pop().flatten();
             is_current = true;
@@ -327,7 +324,7 @@ impl Store for ZooKeeperStore {
 
 /// What a store that this URL names has in ZooKeeper.
 pub(crate) fn schema(url: &str) -> Result<String, UrlError> {
-    let (_, paths) = opening::settings(url)?;
+    let (_, paths) = connect::settings(url)?;
     let (base, fence, record) = (paths.base(), paths.fence(), paths.child("FOLDER,OF,THE,KEY/LAST"));
     Ok(format!(
         "# Persistent znodes, created when they are missing; for a user, with an ACL for that user alone:\n\
@@ -344,5 +341,35 @@ fn some<T>(found: Result<T, Error>) -> Result<Option<T>, Error> {
         Ok(found) => Ok(Some(found)),
         Err(Error::NoNode) => Ok(None),
         Err(error) => Err(error),
+    }
+}
+
+/// The znode whose writes make the reads after them, on the same session, up to date.
+struct Fence {
+    base: String,
+    path: String,
+    options: CreateOptions<'static>,
+}
+
+impl Fence {
+    async fn pass(&self, client: &Client) -> Result<Stat, Error> {
+        match client.set_data(&self.path, b"", None).await {
+            Err(Error::NoNode) => self.create(client).await?,
+            passed => return passed,
+        }
+        client.set_data(&self.path, b"", None).await
+    }
+
+    /// Creates it, and with it what is missing above; others may do the same at the same instant.
+    async fn create(&self, client: &Client) -> Result<(), Error> {
+        let mut created = client.create(&self.path, b"", &self.options).await;
+        if created == Err(Error::NoNode) {
+            client.mkdir(&self.base, &self.options).await?;
+            created = client.create(&self.path, b"", &self.options).await;
+        }
+        match created {
+            Ok(_) | Err(Error::NodeExists) => Ok(()),
+            Err(error) => Err(error),
+        }
     }
 }

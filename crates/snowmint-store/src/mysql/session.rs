@@ -8,13 +8,12 @@ use sqlx::Row;
 use sqlx::mysql::{MySql, MySqlArguments, MySqlConnection, MySqlQueryResult};
 use sqlx::query::Query;
 
-use super::cause;
-use super::galera::{self, Mark, View};
-use super::history::History;
-use crate::network::{Confirmation, Refusal, Standing, chain};
-use crate::sql::Failure;
-use crate::statement::exactly_one;
-use crate::{StoreErrorKind, random};
+use super::error;
+use super::history::{self, History, Mark, View};
+use crate::error::chain;
+use crate::net::{Confirmation, Refusal, Standing};
+use crate::sql::{Failure, exactly_one};
+use crate::{StoreErrorKind, retry};
 
 /// Whether the server accepts writes, as a condition of the statement that writes. A user with `SUPER` or
 /// `READ ONLY ADMIN` may write in spite of `read_only`, so the server itself refuses nothing to such a user.
@@ -210,7 +209,7 @@ pub(super) async fn begin(
     may_lose: Duration,
     crashes: CrashLoss,
 ) -> Result<Begun, Refusal> {
-    let refused = |error: sqlx::Error| cause::refusal(&error);
+    let refused = |error: sqlx::Error| error::refusal(&error);
     let variables = named(sql, VARIABLES).await.map_err(refused)?;
     let value = |name: &str| variables.get(name).map_or("", |it| &**it);
     let is_off = |name: &str| !is_on(value(name));
@@ -229,10 +228,10 @@ pub(super) async fn begin(
         None
     } else {
         // The setting alone makes no cluster: there may be no provider.
-        let status = named(sql, galera::STATUS).await.map_err(refused)?;
+        let status = named(sql, history::STATUS).await.map_err(refused)?;
         let view = View::parse(&status);
         if view.is_none() && !matches!(value("wsrep_provider"), "" | "none") {
-            return Err(galera::no_member(&status));
+            return Err(history::no_member(&status));
         }
         view
     };
@@ -401,7 +400,7 @@ impl Session {
     async fn check_others(&mut self) -> Result<(), Failure> {
         let unknown = |text| Failure::Refused(Refusal::new(StoreErrorKind::OutcomeUnknown, text));
         let Losses { may_lose, crashes, kept_by_others: true, .. } = self.losses else { return Ok(()) };
-        let status = named(&mut self.sql, galera::STATUS).await.map_err(|error| unknown(chain(&error)))?;
+        let status = named(&mut self.sql, history::STATUS).await.map_err(|error| unknown(chain(&error)))?;
         if View::parse(&status).is_some_and(|view| view.is_shared()) {
             return Ok(());
         }
@@ -448,12 +447,12 @@ impl Session {
                 return Err(unavailable(FELL_BACK.to_owned()));
             }
         }
-        let name = format!("~fence/{}", random::below(FENCES));
+        let name = format!("~fence/{}", retry::random_below(FENCES));
         let fenced = match self.write(sqlx::query(FENCE).bind(name.as_bytes())).await {
             Ok(done) if done.rows_affected() > 0 => Ok(()),
             Ok(_) => match self.write(sqlx::query(NEW_FENCE).bind(name.as_bytes())).await {
                 // Another node was first: one more commit.
-                Err(Failure::Sql(error)) if cause::is_duplicate(&error) => {
+                Err(Failure::Sql(error)) if error::is_duplicate(&error) => {
                     self.write(sqlx::query(FENCE).bind(name.as_bytes())).await.map(|_| ())
                 }
                 done => done.map(|_| ()),

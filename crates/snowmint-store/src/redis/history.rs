@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use tokio::time::Instant;
 
-use crate::location::Host;
+use crate::net::url::Host;
 
 /// How many positions are remembered in the time that the newest writes may be lost.
 const SAMPLES: u32 = 8;

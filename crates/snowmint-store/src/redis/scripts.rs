@@ -6,8 +6,8 @@ use std::sync::LazyLock;
 use redis::{Pipeline, Script};
 
 use super::Names;
-use super::server::Copies;
-use crate::claims::{KEPT, MOST};
+use super::connect::Copies;
+use crate::counter::claims::{KEPT, MOST};
 
 /// Before a read. PERSIST is a write that needs no memory, so a server that is full can still be read; where copies
 /// are asked for, INCR makes a change that the copies have to confirm, together with all before it.

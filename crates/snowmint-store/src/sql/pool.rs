@@ -8,9 +8,11 @@ use tokio::sync::{Semaphore, SemaphorePermit};
 use tokio::task::JoinSet;
 use tokio::time::{Instant, timeout_at};
 
-use crate::location::Host;
-use crate::network::{ASK_AGAIN, Answer, Chosen, Confirmation, Effect, Hosts, IDLE, Mark, Refusal, Standing};
-use crate::{StoreErrorKind, random};
+use super::Failure;
+use crate::error::Effect;
+use crate::net::url::Host;
+use crate::net::{ASK_AGAIN, Answer, Chosen, Confirmation, Hosts, IDLE, Mark, Refusal, Standing};
+use crate::{StoreErrorKind, retry};
 
 /// How many statements run at once.
 const CONNECTIONS: usize = 4;
@@ -43,26 +45,6 @@ pub(crate) trait Connect: Send + Sync + 'static {
 
 /// What came of connecting to a host.
 pub(crate) type Connected<D> = Answer<<D as Connect>::Connection, <D as Connect>::Mark>;
-
-/// Why a statement failed.
-#[derive(Debug)]
-pub(crate) enum Failure {
-    /// It was not sent.
-    NotSent(Refusal),
-    /// It was sent, and the database or the connection failed it.
-    Sql(sqlx::Error),
-    /// It was sent, and showed that the server is not one to use any more.
-    #[cfg_attr(not(feature = "mysql"), allow(dead_code, reason = "PostgreSQL says so by an error"))]
-    Refused(Refusal),
-    /// It was sent, and no answer came in time.
-    Late(Duration),
-}
-
-impl From<sqlx::Error> for Failure {
-    fn from(error: sqlx::Error) -> Self {
-        Self::Sql(error)
-    }
-}
 
 /// The connections to one database.
 pub(crate) struct Pool<D: Connect> {
@@ -277,7 +259,7 @@ impl<D: Connect> Shared<D> {
                 state.idle.retain(|it| it.server == server);
             }
         }
-        let less = random::below(LIFETIME.as_secs() / 5);
+        let less = retry::random_below(LIFETIME.as_secs() / 5);
         let ends = asked + LIFETIME - Duration::from_secs(less);
         Ok(Open { connection, server, ends, since: Instant::now(), unconfirmed })
     }
@@ -364,7 +346,7 @@ mod tests {
     use tokio::time::sleep;
 
     use super::*;
-    use crate::network::Writable;
+    use crate::net::Writable;
 
     /// What hosts say, and how often they were asked.
     #[derive(Clone, Default)]

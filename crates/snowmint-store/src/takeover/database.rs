@@ -1,14 +1,14 @@
 //! A table of another system in a MySQL or MariaDB: how it is named, asked, and complained about.
 //! The session is that of our own store there: strict, on a server that can be written.
 
-use crate::location::Location;
-use crate::mysql::cause;
-use crate::mysql::opening::{PARAMETERS, Settings};
+use crate::error::Effect;
+use crate::mysql::connect::{PARAMETERS, Settings};
+use crate::mysql::error;
 use crate::mysql::session::{CrashLoss, Session};
-use crate::network::{self, Effect};
+use crate::net::url::Location;
+use crate::retry::Retries;
+use crate::sql::at_most_one;
 use crate::sql::{Failure, Pool};
-use crate::statement::at_most_one;
-use crate::turns::Turns;
 use crate::{OpenError, StoreError, StoreErrorKind, UrlError};
 
 /// The call that takes numbers, as errors name it.
@@ -98,7 +98,7 @@ impl Database {
         let url = super::inner(system.source, system.form, url, &["mysql", "mariadb"])?;
         let mut location = Settings::location(url)?;
         let (table, taken) = take(&mut location)?;
-        let is_durable = network::durable(&mut location)?;
+        let is_durable = location.take_durable()?;
         let crashes = match purpose {
             Purpose::Survey => CrashLoss::Unused,
             Purpose::Draw if is_durable => CrashLoss::Nothing,
@@ -130,12 +130,12 @@ impl Database {
         F: Future<Output = (Session, Result<T, E>)> + Send,
     {
         let about = (&*self.name, &*self.table, self.system.rights);
-        let mut turns = Turns::new();
+        let mut retries = Retries::new();
         loop {
             match self.pool.run(effect, &ask).await {
-                Err(failure) if cause::is_deadlock(&failure) && turns.wait().await.is_ok() => {}
+                Err(failure) if error::is_deadlock(&failure) && retries.pause().await.is_ok() => {}
                 answer => {
-                    return answer.map_err(|failure| cause::foreign_error(about, operation, effect, failure));
+                    return answer.map_err(|failure| error::foreign_error(about, operation, effect, failure));
                 }
             }
         }

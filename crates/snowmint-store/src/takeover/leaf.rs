@@ -8,9 +8,9 @@ use async_trait::async_trait;
 
 use super::Surveyed;
 use super::database::{Database, Purpose, RESERVE, System, required};
+use crate::error::Effect;
 use crate::mysql::session::{Session, may_write};
-use crate::network::Effect;
-use crate::statement::at_most_one;
+use crate::sql::at_most_one;
 use crate::{Counter, MAX_NUMBER, OpenError, Segment, StoreError, StoreErrorKind};
 
 pub(super) const SOURCE: &str = "leaf";

@@ -9,13 +9,13 @@ use async_trait::async_trait;
 use redis::{Value, from_redis_value};
 
 use super::Surveyed;
-use crate::claims::{self, Sightings};
-use crate::network::Effect;
-use crate::redis::cluster::{hash_tag, slot};
-use crate::redis::opening::{self, PARAMETERS};
+use crate::counter::claims::{self, Sightings};
+use crate::error::Effect;
+use crate::redis::client::Server;
+use crate::redis::connect::{self, PARAMETERS};
 use crate::redis::scripts::{self, Request};
-use crate::redis::server::Server;
-use crate::turns::Turns;
+use crate::redis::server_info::{hash_tag, slot};
+use crate::retry::Retries;
 use crate::{Counter, MAX_NUMBER, Mark, OpenError, Segment, StoreError, StoreErrorKind, UrlError, addition};
 
 pub(super) const SOURCE: &str = "redis-counter";
@@ -94,7 +94,7 @@ impl RedisCounter {
         count: NonZeroU64,
         request: impl Fn(i64) -> Request + Send + Sync,
     ) -> Result<Segment, StoreError> {
-        let mut turns = Turns::new();
+        let mut retries = Retries::new();
         loop {
             if let Ok(addend) = i64::try_from(count.get()) {
                 let answer = self.server.call(RESERVE, Effect::Writes, &request(addend)).await?;
@@ -120,7 +120,7 @@ impl RedisCounter {
                 return Err(StoreError::new(StoreErrorKind::Full, RESERVE, &*self.server.name, found));
             }
             // It can be added to now, so it was another meanwhile.
-            turns.wait().await.map_err(|waited| {
+            retries.pause().await.map_err(|waited| {
                 let found = format!("the key {} was another {waited}", self.key);
                 StoreError::new(StoreErrorKind::Unavailable, RESERVE, &*self.server.name, found)
             })?;
@@ -170,7 +170,7 @@ impl Counter for RedisCounter {
 
     async fn raise_above(&self, number: u64) -> Result<bool, StoreError> {
         const OPERATION: &str = "raise";
-        let mut turns = Turns::new();
+        let mut retries = Retries::new();
         loop {
             let before = self.held(OPERATION).await?;
             let missing = number.saturating_sub(before);
@@ -181,7 +181,7 @@ impl Counter for RedisCounter {
             if self.server.call(OPERATION, Effect::Writes, &raise).await? != REFUSED {
                 return Ok(true);
             }
-            turns.wait().await.map_err(|waited| {
+            retries.pause().await.map_err(|waited| {
                 let found = format!("others were first at the key {} {waited}", self.key);
                 StoreError::new(StoreErrorKind::Unavailable, OPERATION, &*self.server.name, found)
             })?;
@@ -256,13 +256,13 @@ pub(super) async fn survey(url: &str) -> Result<Vec<Surveyed>, OpenError> {
 
 /// The server and the key.
 fn parse(url: &str) -> Result<(Server, String), UrlError> {
-    let mut location = opening::location(super::inner(SOURCE, FORM, url, &["redis", "rediss"])?)?;
+    let mut location = connect::location(super::inner(SOURCE, FORM, url, &["redis", "rediss"])?)?;
     let Some(key) = location.take("counter").filter(|it| !it.is_empty()) else {
         return Err(location.malformed(&format!("needs counter=, such as {FORM}")));
     };
     // Several keys may be in several slots.
     let one = Some(&*key).filter(|it| !it.contains('*'));
-    let mut server = opening::take(&mut location, one)?;
+    let mut server = Server::take(&mut location, one)?;
     location.finish(&format!("counter, {PARAMETERS}"))?;
     server.name = format!("{SOURCE}:{}", server.name);
     Ok((server, key))
@@ -309,7 +309,7 @@ mod tests {
     use std::collections::BTreeSet;
 
     use super::*;
-    use crate::redis::cluster::SLOTS;
+    use crate::redis::server_info::SLOTS;
 
     /// Goal: one script may count and mark. Method: the slot of both, by the rule of Redis Cluster and its own example.
     #[test]

@@ -9,11 +9,11 @@ use sqlx::AssertSqlSafe;
 
 use super::Surveyed;
 use super::database::{Database, Purpose, RESERVE, System};
-use crate::location::Location;
-use crate::mysql::cause;
+use crate::error::Effect;
+use crate::mysql::error;
 use crate::mysql::session::{Session, may_write};
-use crate::network::Effect;
-use crate::statement::{at_most_one, exactly_one};
+use crate::net::url::Location;
+use crate::sql::{at_most_one, exactly_one};
 use crate::{Counter, MAX_NUMBER, OpenError, Segment, StoreError, StoreErrorKind, UrlError};
 
 pub(super) const SOURCE: &str = "tickets";
@@ -103,7 +103,7 @@ impl Counter for TicketsCounter {
                 _ => Err(sqlx::Error::RowNotFound),
             });
             let numbers = match numbers {
-                Err(error) if cause::is_out_of_range(&error) => Err(session.refusal().await),
+                Err(error) if error::is_out_of_range(&error) => Err(session.refusal().await),
                 numbers => session.settle(numbers, |(ticket, _)| *ticket > 0).await,
             };
             (session, numbers)
@@ -143,7 +143,7 @@ impl Counter for TicketsCounter {
         let ask = async |mut session: Session| {
             let done = sqlx::raw_sql(AssertSqlSafe(sql.clone())).execute(&mut session.sql).await;
             let done = match done {
-                Err(error) if cause::is_out_of_range(&error) => Err(session.refusal().await),
+                Err(error) if error::is_out_of_range(&error) => Err(session.refusal().await),
                 done => session.settle(done, |_| true).await,
             };
             (session, done)

@@ -8,9 +8,9 @@ use async_trait::async_trait;
 
 use super::Surveyed;
 use super::database::{Database, Purpose, RESERVE, System, required};
+use crate::error::Effect;
 use crate::mysql::session::{Session, may_write};
-use crate::network::Effect;
-use crate::turns::Turns;
+use crate::retry::Retries;
 use crate::{Counter, MAX_NUMBER, OpenError, Segment, StoreError, StoreErrorKind};
 
 pub(super) const SOURCE: &str = "tinyid";
@@ -116,7 +116,7 @@ impl Row {
 #[async_trait]
 impl Counter for TinyIdCounter {
     async fn reserve(&self, count: NonZeroU64) -> Result<Segment, StoreError> {
-        let mut turns = Turns::new();
+        let mut retries = Retries::new();
         loop {
             let row = self.row(RESERVE).await?;
             let Some((segment, max_id)) = row.next(count) else {
@@ -125,7 +125,7 @@ impl Counter for TinyIdCounter {
             if self.advance(&row, max_id).await? {
                 return Ok(segment);
             }
-            turns.wait().await.map_err(|waited| {
+            retries.pause().await.map_err(|waited| {
                 let found = format!("others were first at biz_type `{}` {waited}", row.biz_type);
                 self.database.error(StoreErrorKind::Unavailable, RESERVE, found)
             })?;
@@ -134,13 +134,13 @@ impl Counter for TinyIdCounter {
 
     async fn raise_above(&self, number: u64) -> Result<bool, StoreError> {
         const OPERATION: &str = "raise";
-        let mut turns = Turns::new();
+        let mut retries = Retries::new();
         loop {
             let row = self.row(OPERATION).await?;
             if row.max_id >= number || self.advance(&row, number.min(MAX_NUMBER).cast_signed()).await? {
                 return Ok(true);
             }
-            turns.wait().await.map_err(|waited| {
+            retries.pause().await.map_err(|waited| {
                 let found = format!("others were first at biz_type `{}` {waited}", row.biz_type);
                 self.database.error(StoreErrorKind::Unavailable, OPERATION, found)
             })?;

@@ -1,0 +1,449 @@
+//! From the URL of an etcd cluster to calls: one channel to each member, and the next member when one fails.
+//! Keeps apart what failed before it was sent from what failed after: a write of the second kind may have happened.
+
+use std::error::Error;
+use std::fmt;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::Duration;
+
+use tokio::sync::Mutex;
+use tokio::time::{Instant, timeout, timeout_at};
+use tonic::metadata::{Ascii, MetadataValue};
+use tonic::transport::{Certificate, Channel, ClientTlsConfig, Endpoint, Identity};
+use tonic::{Code, Request, Response, Status};
+
+use super::error::{Failure, Speaks};
+use super::wire;
+use super::wire::auth_client::AuthClient;
+use super::wire::kv_client::KvClient;
+use crate::UrlError;
+use crate::error::chain;
+use crate::net::url::{Host, Location, Login};
+
+/// How long one member may take to be connected to, its TLS included.
+const CONNECT: Duration = Duration::from_millis(1500);
+/// How long one member may take to answer a read before the next is asked; an election takes 1 to 2 s.
+const READ: Duration = Duration::from_secs(2);
+/// How long a read may take with all its tries.
+const READS: Duration = Duration::from_secs(6);
+/// How long a write waits for a connection.
+const WRITE_CONNECT: Duration = Duration::from_secs(4);
+/// How long a write waits for its answer: etcd itself gives up on a proposal after 7 s.
+const WRITE: Duration = Duration::from_secs(5);
+/// The most bytes of one answer: a page of records of 64 KiB.
+pub(super) const LARGEST_ANSWER: usize = 64 << 20;
+
+/// Connections to the members of a cluster.
+pub(super) struct Link {
+    members: Vec<Member>,
+    /// The member that is asked first.
+    current: AtomicUsize,
+    shown_hosts: String,
+    login: Option<Login>,
+    speaks: Speaks,
+    token: Mutex<Option<MetadataValue<Ascii>>>,
+}
+
+struct Member {
+    endpoint: Endpoint,
+    channel: Mutex<Option<Channel>>,
+}
+
+impl fmt::Debug for Link {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Link").field("hosts", &self.shown_hosts).finish_non_exhaustive()
+    }
+}
+
+impl Link {
+    pub(super) fn new(
+        endpoints: Vec<Endpoint>,
+        shown_hosts: String,
+        login: Option<Login>,
+        speaks: Speaks,
+    ) -> Self {
+        let member = |endpoint: Endpoint| {
+            let endpoint = endpoint.connect_timeout(CONNECT).tcp_keepalive(Some(Duration::from_secs(10)));
+            Member { endpoint, channel: Mutex::new(None) }
+        };
+        let members = endpoints.into_iter().map(member).collect();
+        Self { members, current: AtomicUsize::new(0), shown_hosts, login, speaks, token: Mutex::new(None) }
+    }
+
+    pub(super) fn shown_hosts(&self) -> &str {
+        &self.shown_hosts
+    }
+
+    /// Reads, from one member after the other until one answers.
+    pub(super) async fn range(&self, request: &wire::RangeRequest) -> Result<wire::RangeResponse, Failure> {
+        let deadline = Instant::now() + READS;
+        let mut failure = Failure::NoConnection("no member could be asked".to_owned());
+        // Once more than there are members: a connection that broke long ago is noticed only when it is used.
+        for _ in 0..=self.members.len() {
+            match timeout_at(deadline, self.call(READS, READ, request)).await {
+                Ok(Ok(answer)) => return Ok(answer),
+                Ok(Err(Failure::Status(status))) if !is_about_the_member(&status) => {
+                    return Err(Failure::Status(status));
+                }
+                Ok(Err(Failure::Login(status))) if !is_about_the_member(&status) => {
+                    return Err(Failure::Login(status));
+                }
+                Ok(Err(failed)) => failure = failed,
+                Err(_) => return Err(Failure::NoAnswer(READS)),
+            }
+        }
+        Err(failure)
+    }
+
+    /// Sends a write, once.
+    pub(super) async fn transact(&self, request: &wire::TxnRequest) -> Result<wire::TxnResponse, Failure> {
+        self.call(WRITE_CONNECT, WRITE, request).await
+    }
+
+    /// Makes a call on the current member, and again with a new token where etcd refused the old one.
+    async fn call<C: Call>(
+        &self,
+        connect: Duration,
+        answer: Duration,
+        call: &C,
+    ) -> Result<C::Answer, Failure> {
+        let (index, channel, token) = self.ready(connect).await?;
+        let unanswered = Unanswered { link: self, member: index };
+        let mut answered = timeout(answer, call.send(channel, token.clone())).await;
+        if let (Ok(Err(status)), Some(token)) = (&answered, &token)
+            && wants_new_token(status)
+        {
+            self.forget_token(token).await;
+            let (_, channel, token) = self.ready(connect).await?;
+            answered = timeout(answer, call.send(channel, token)).await;
+        }
+        match answered {
+            Ok(Ok(answer)) => {
+                unanswered.settled();
+                Ok(answer.into_inner())
+            }
+            Ok(Err(status)) => {
+                if !is_about_the_member(&status) {
+                    unanswered.settled();
+                }
+                Err(match status.source() {
+                    Some(error) if is_connect_error(&status) => Failure::NoConnection(chain(error)),
+                    Some(error) => Failure::Broken(chain(error), self.speaks),
+                    None => Failure::Status(Box::new(status)),
+                })
+            }
+            Err(_) => Err(Failure::NoAnswer(answer)),
+        }
+    }
+
+    /// What a call needs before it is sent: nothing is written up to here.
+    async fn ready(
+        &self,
+        within: Duration,
+    ) -> Result<(usize, Channel, Option<MetadataValue<Ascii>>), Failure> {
+        let ready = async {
+            let (index, channel) = self.channel().await?;
+            let unanswered = Unanswered { link: self, member: index };
+            let token = timeout(READ, self.token(&channel)).await;
+            let token = token.map_err(|_| Failure::NoConnection("no answer to the login".to_owned()))??;
+            unanswered.settled();
+            Ok((index, channel, token))
+        };
+        let late = |_| Failure::NoConnection(format!("no connection in {} s", within.as_secs()));
+        timeout(within, ready).await.map_err(late)?
+    }
+
+    /// A channel to the first member, from the current one on, that can be connected to.
+    async fn channel(&self) -> Result<(usize, Channel), Failure> {
+        let first = self.current.load(Ordering::Relaxed);
+        let mut failed = Vec::new();
+        for step in 0..self.members.len() {
+            let index = (first + step) % self.members.len();
+            match self.members[index].channel().await {
+                Ok(channel) => {
+                    self.current.store(index, Ordering::Relaxed);
+                    return Ok((index, channel));
+                }
+                Err(error) => failed.push(error),
+            }
+        }
+        failed.dedup();
+        Err(Failure::NoConnection(failed.join("; ")))
+    }
+
+    /// Leaves a member that failed: its channel is opened anew when its turn comes again.
+    fn move_on(&self, from: usize) {
+        // Where it is locked, another call is opening it anew.
+        if let Ok(mut channel) = self.members[from].channel.try_lock() {
+            *channel = None;
+        }
+        let next = (from + 1) % self.members.len();
+        // Of many calls that fail at once, one moves on.
+        let _ = self.current.compare_exchange(from, next, Ordering::Relaxed, Ordering::Relaxed);
+    }
+
+    /// The token of the login, fetched when there is none.
+    async fn token(&self, channel: &Channel) -> Result<Option<MetadataValue<Ascii>>, Failure> {
+        let Some(login) = &self.login else {
+            return Ok(None);
+        };
+        let mut token = self.token.lock().await;
+        if token.is_some() {
+            return Ok(token.clone());
+        }
+        let password = login.password().map_err(|error| Failure::NoConnection(error.to_string()))?;
+        let request =
+            wire::AuthenticateRequest { name: login.user.clone(), password: password.expose().to_owned() };
+        match AuthClient::new(channel.clone()).authenticate(request).await {
+            Ok(answer) => {
+                let fresh = MetadataValue::try_from(answer.into_inner().token);
+                *token =
+                    Some(fresh.map_err(|_| Failure::NoConnection("etcd sent a strange token".to_owned()))?);
+                Ok(token.clone())
+            }
+            // A cluster that asks for no password takes any call, as its own clients have it.
+            Err(status) if status.code() == Code::FailedPrecondition => Ok(None),
+            Err(status) => Err(Failure::Login(Box::new(status))),
+        }
+    }
+
+    /// Drops a token unless another call has already fetched a new one.
+    async fn forget_token(&self, refused: &MetadataValue<Ascii>) {
+        let mut token = self.token.lock().await;
+        if token.as_ref() == Some(refused) {
+            *token = None;
+        }
+    }
+}
+
+/// A call that a member has not answered yet. Dropped like that, also by a caller whose patience is shorter than ours,
+/// it leaves the member: one that is frozen would else be asked again and again.
+struct Unanswered<'a> {
+    link: &'a Link,
+    member: usize,
+}
+
+impl Unanswered<'_> {
+    /// The member did its part.
+    fn settled(self) {
+        std::mem::forget(self);
+    }
+}
+
+impl Drop for Unanswered<'_> {
+    fn drop(&mut self) {
+        self.link.move_on(self.member);
+    }
+}
+
+/// A request with the method it goes to.
+trait Call: Sync {
+    type Answer: Send;
+    fn send(
+        &self,
+        channel: Channel,
+        token: Option<MetadataValue<Ascii>>,
+    ) -> impl Future<Output = Result<Response<Self::Answer>, Status>> + Send;
+}
+
+impl Call for wire::RangeRequest {
+    type Answer = wire::RangeResponse;
+    async fn send(
+        &self,
+        channel: Channel,
+        token: Option<MetadataValue<Ascii>>,
+    ) -> Result<Response<Self::Answer>, Status> {
+        let mut client = KvClient::new(channel).max_decoding_message_size(LARGEST_ANSWER);
+        client.range(with_token(self.clone(), token)).await
+    }
+}
+
+impl Call for wire::TxnRequest {
+    type Answer = wire::TxnResponse;
+    async fn send(
+        &self,
+        channel: Channel,
+        token: Option<MetadataValue<Ascii>>,
+    ) -> Result<Response<Self::Answer>, Status> {
+        KvClient::new(channel).txn(with_token(self.clone(), token)).await
+    }
+}
+
+impl Member {
+    async fn channel(&self) -> Result<Channel, String> {
+        let mut channel = self.channel.lock().await;
+        if let Some(channel) = &*channel {
+            return Ok(channel.clone());
+        }
+        let host = self.endpoint.uri().authority().map(ToString::to_string).unwrap_or_default();
+        match timeout(CONNECT, self.endpoint.connect()).await {
+            Ok(Ok(opened)) => Ok(channel.insert(opened).clone()),
+            Ok(Err(error)) => Err(format!("{host}: {}", chain(&error))),
+            Err(_) => Err(format!("{host}: no connection in {} ms", CONNECT.as_millis())),
+        }
+    }
+}
+
+fn with_token<T>(message: T, token: Option<MetadataValue<Ascii>>) -> Request<T> {
+    let mut request = Request::new(message);
+    if let Some(token) = token {
+        request.metadata_mut().insert("token", token);
+    }
+    request
+}
+
+/// Whether another member may do better: the connection failed, or the member is cut off or stopping.
+fn is_about_the_member(status: &Status) -> bool {
+    matches!(
+        status.code(),
+        Code::Unavailable
+            | Code::Unknown
+            | Code::Internal
+            | Code::Cancelled
+            | Code::DeadlineExceeded
+            | Code::Aborted
+    )
+}
+
+/// Whether the request never left: the channel had lost its connection and could not open another.
+fn is_connect_error(status: &Status) -> bool {
+    let mut source = status.source();
+    while let Some(error) = source {
+        if error.is::<tonic::ConnectError>() {
+            return true;
+        }
+        source = error.source();
+    }
+    false
+}
+
+/// Whether etcd refused the token, before it looked at the request: expired, lost in a restart, or older than a change
+/// of users.
+fn wants_new_token(status: &Status) -> bool {
+    status.code() == Code::Unauthenticated || status.message().contains("revision of auth store is old")
+}
+
+const PORT: u16 = 2379;
+const PREFIX: &str = "snowmint/";
+const PARAMETERS: &str = "prefix, password_file, tls, ca, cert and key";
+
+/// What all keys of the store begin with: never empty, with a `/` at its end.
+fn prefix(location: &mut Location) -> Result<String, UrlError> {
+    let Some(prefix) = location.take("prefix") else {
+        return Ok(PREFIX.to_owned());
+    };
+    match prefix.trim_end_matches('/') {
+        "" => Err(location.malformed("prefix= needs a text, such as snowmint/")),
+        prefix => Ok(format!("{prefix}/")),
+    }
+}
+
+/// Takes apart `etcd://...` or `etcds://...`.
+fn location(url: &str) -> Result<Location, UrlError> {
+    let (scheme, rest) = url.split_once(':').unwrap_or((url, ""));
+    let scheme = if scheme == "etcds" { "etcds" } else { "etcd" };
+    let location = Location::parse(scheme, rest, PORT)?;
+    if location.hosts.is_empty() {
+        return Err(location.malformed("needs a host, such as etcd://10.0.0.7:2379"));
+    }
+    if !location.path.is_empty() {
+        return Err(location.malformed(
+            "unexpected path after the hosts: name another prefix of the keys with ?prefix=TEXT",
+        ));
+    }
+    Ok(location)
+}
+
+pub(super) fn settings(url: &str) -> Result<(Link, String), UrlError> {
+    let mut location = location(url)?;
+    let login = location.take_login()?;
+    let prefix = prefix(&mut location)?;
+    let (tls, speaks) = match tls(&mut location)? {
+        Some((tls, speaks)) => (Some(tls), speaks),
+        None => (None, Speaks::Plain),
+    };
+    location.finish(PARAMETERS)?;
+    let endpoint = |host: &Host| {
+        let scheme = if tls.is_some() { "https" } else { "http" };
+        let refuse = |error: tonic::transport::Error| location.malformed(&chain(&error));
+        let endpoint = Endpoint::from_shared(format!("{scheme}://{host}")).map_err(refuse)?;
+        match &tls {
+            Some(tls) => endpoint.tls_config(tls.clone()).map_err(refuse),
+            None => Ok(endpoint),
+        }
+    };
+    let endpoints: Result<Vec<_>, _> = location.hosts.iter().map(endpoint).collect();
+    Ok((Link::new(endpoints?, location.shown_hosts(), login, speaks), prefix))
+}
+
+fn tls(location: &mut Location) -> Result<Option<(ClientTlsConfig, Speaks)>, UrlError> {
+    let said = location.take_switch("tls")?;
+    let (ca, cert, key) = (location.take_path("ca"), location.take_path("cert"), location.take_path("key"));
+    let wanted = location.scheme == "etcds" || ca.is_some() || cert.is_some() || key.is_some();
+    if said == Some(false) && wanted {
+        return Err(location.malformed("tls=false does not go with etcds:, ca=, cert= or key="));
+    }
+    if !wanted && said != Some(true) {
+        return Ok(None);
+    }
+    let config = match ca {
+        Some(path) => {
+            let pem = location.read_file("ca", &path)?;
+            ClientTlsConfig::new().ca_certificate(Certificate::from_pem(pem))
+        }
+        None => ClientTlsConfig::new().with_native_roots(),
+    };
+    match (cert, key) {
+        (None, None) => Ok(Some((config, Speaks::Tls))),
+        (Some(cert), Some(key)) => {
+            let (cert, key) = (location.read_file("cert", &cert)?, location.read_file("key", &key)?);
+            let config = config.identity(Identity::from_pem(cert, key));
+            Ok(Some((config, Speaks::TlsWithCertificate)))
+        }
+        _ => Err(location.malformed("cert= and key= go together")),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test]
+    async fn a_url_gives_hosts_and_a_prefix() {
+        let (link, prefix) = settings("etcd://h1,h2:1?prefix=/team/a").unwrap();
+        assert_eq!((link.shown_hosts(), &*prefix), ("h1:2379,h2:1", "/team/a/"));
+        assert_eq!(settings("etcd://h").unwrap().1, "snowmint/");
+        assert_eq!(settings("etcds://h?prefix=a/").unwrap().1, "a/");
+    }
+
+    #[test]
+    fn a_switch_takes_each_word_that_is_usual() {
+        for (word, uses_tls) in
+            [("1", true), ("true", true), ("on", true), ("0", false), ("false", false), ("no", false)]
+        {
+            let url = format!("etcd://h?tls={word}");
+            let mut location = location(&url).unwrap();
+            assert_eq!(tls(&mut location).unwrap().is_some(), uses_tls, "{word}");
+        }
+    }
+
+    #[test]
+    fn a_mistake_in_a_url_is_told() {
+        let cases = [
+            ("etcd:h1", "needs `//`"),
+            ("etcd://", "needs a host"),
+            ("etcd://h/path", "?prefix=TEXT"),
+            ("etcd://h?prefix=/", "prefix= needs a text"),
+            ("etcd://h?tsl=true", "no parameter `tsl`"),
+            ("etcd://h?tls=maybe", "tls= is true or false"),
+            ("etcds://h?tls=false", "does not go with"),
+            ("etcd://h?ca=/nowhere/ca.pem", "ca=/nowhere/ca.pem: No such file"),
+            ("etcd://u@h?password_file=/nowhere", "password_file /nowhere: No such file"),
+            ("etcd://:hunter2@h", "a password but no user"),
+        ];
+        for (url, wanted) in cases {
+            let error = settings(url).map(|(link, _)| link).unwrap_err().to_string();
+            assert!(error.contains(wanted) && !error.contains("hunter2"), "{url}: {error}");
+        }
+    }
+}

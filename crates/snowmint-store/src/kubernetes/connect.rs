@@ -1,0 +1,328 @@
+//! From `kubernetes:NAMESPACE?...`, or from what a pod finds around it, to calls of the API server.
+//! Keeps apart what failed before it was sent from what failed after: a write of the second kind may have happened.
+
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::Duration;
+use std::{env, fmt};
+
+use bytes::Bytes;
+use http_body_util::{BodyExt, Full, Limited};
+use hyper::header::{ACCEPT, AUTHORIZATION, CONTENT_TYPE, DATE, HeaderValue, USER_AGENT};
+use hyper::{Method, Request, Uri};
+use hyper_rustls::{ConfigBuilderExt, HttpsConnector, HttpsConnectorBuilder};
+use hyper_util::client::legacy::Client;
+use hyper_util::client::legacy::connect::HttpConnector;
+use hyper_util::rt::{TokioExecutor, TokioTimer};
+use rustls::crypto::ring;
+use rustls::pki_types::pem::PemObject;
+use rustls::pki_types::{CertificateDer, PrivateKeyDer};
+use rustls::{ClientConfig, RootCertStore};
+use serde_json::Value;
+use tokio::time::timeout;
+
+use super::error::{Answer, Failure};
+use super::object::LONGEST_PREFIX;
+use crate::UrlError;
+use crate::error::chain;
+use crate::net::url::Location;
+
+/// How long it may take to reach the server, up to its TLS.
+const CONNECT: Duration = Duration::from_millis(1500);
+/// How long one try of a read may take; a page of a list may be large.
+const READ: Duration = Duration::from_secs(3);
+/// How long a write waits for its answer.
+const WRITE: Duration = Duration::from_secs(5);
+/// The most bytes of one answer: a page of records of 64 KiB, in base64 and with what the server adds.
+const LARGEST_ANSWER: usize = 96 << 20;
+
+/// The way to an API server.
+pub(super) struct Link {
+    server: String,
+    token_file: Option<PathBuf>,
+    client: Client<HttpsConnector<HttpConnector>, Full<Bytes>>,
+}
+
+impl fmt::Debug for Link {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Link").field("server", &self.server).finish_non_exhaustive()
+    }
+}
+
+impl Link {
+    /// `server` is `https://HOST:PORT`, with nothing after it.
+    pub(super) fn new(server: String, token_file: Option<PathBuf>, tls: ClientConfig) -> Self {
+        let mut http = HttpConnector::new();
+        http.enforce_http(false);
+        http.set_connect_timeout(Some(CONNECT));
+        http.set_nodelay(true);
+        let https = HttpsConnectorBuilder::new().with_tls_config(tls).https_or_http().enable_http1();
+        let client = Client::builder(TokioExecutor::new())
+            .pool_timer(TokioTimer::new())
+            .pool_idle_timeout(Duration::from_secs(30))
+            .build(https.wrap_connector(http));
+        Self { server, token_file, client }
+    }
+
+    pub(super) fn server(&self) -> &str {
+        &self.server
+    }
+
+    /// Reads, and again where the connection broke: it may have been an old one.
+    pub(super) async fn read(&self, path_and_query: &str) -> Result<Answer, Failure> {
+        match self.call(READ, Method::GET, path_and_query, None).await {
+            Err(Failure::NoAnswer(_) | Failure::Broken(_)) => {
+                self.call(READ, Method::GET, path_and_query, None).await
+            }
+            settled => settled,
+        }
+    }
+
+    /// Sends a write, once.
+    pub(super) async fn write(&self, method: Method, path: &str, body: &Value) -> Result<Answer, Failure> {
+        self.call(WRITE, method, path, Some(body)).await
+    }
+
+    async fn call(
+        &self,
+        limit: Duration,
+        method: Method,
+        path_and_query: &str,
+        body: Option<&Value>,
+    ) -> Result<Answer, Failure> {
+        let request = self.request(method, path_and_query, body)?;
+        let answered = timeout(limit, async {
+            let response = match self.client.request(request).await {
+                Ok(response) => response,
+                Err(error) if error.is_connect() => return Err(Failure::NotSent(chain(&error))),
+                Err(error) => return Err(Failure::Broken(chain(&error))),
+            };
+            let status = response.status().as_u16();
+            let date = response.headers().get(DATE).and_then(|it| it.to_str().ok()).map(ToOwned::to_owned);
+            let body = Limited::new(response.into_body(), LARGEST_ANSWER).collect().await;
+            let body = body.map_err(|error| Failure::Broken(chain(&*error)))?.to_bytes();
+            Ok(Answer { status, date, body })
+        });
+        answered.await.unwrap_or(Err(Failure::NoAnswer(limit)))
+    }
+
+    fn request(
+        &self,
+        method: Method,
+        path_and_query: &str,
+        body: Option<&Value>,
+    ) -> Result<Request<Full<Bytes>>, Failure> {
+        let kind = if method == Method::PATCH { "application/merge-patch+json" } else { "application/json" };
+        let mut request = Request::builder()
+            .method(method)
+            .uri(format!("{}{path_and_query}", self.server))
+            .header(ACCEPT, "application/json")
+            .header(USER_AGENT, concat!("snowmint/", env!("CARGO_PKG_VERSION")));
+        if let Some(path) = &self.token_file {
+            request = request.header(AUTHORIZATION, token(path)?);
+        }
+        let body = match body {
+            Some(body) => {
+                request = request.header(CONTENT_TYPE, kind);
+                Full::new(Bytes::from(body.to_string()))
+            }
+            None => Full::default(),
+        };
+        request.body(body).map_err(|error| Failure::NotSent(error.to_string()))
+    }
+}
+
+/// The header with the token of now: Kubernetes replaces it every hour or so. The file is small and in memory.
+fn token(path: &Path) -> Result<HeaderValue, Failure> {
+    let refuse = |why: &dyn fmt::Display| Failure::NotSent(format!("token_file {}: {why}", path.display()));
+    let token = std::fs::read_to_string(path).map_err(|error| refuse(&error))?;
+    let mut header = HeaderValue::try_from(format!("Bearer {}", token.trim()))
+        .map_err(|_| refuse(&"it holds no token"))?;
+    header.set_sensitive(true);
+    Ok(header)
+}
+
+const PREFIX: &str = "snowmint";
+const PARAMETERS: &str = "server, token_file, ca, cert, key and prefix";
+/// Where a pod finds its namespace, its token and the authority of the server.
+const ACCOUNT: &str = "/var/run/secrets/kubernetes.io/serviceaccount";
+
+pub(super) struct Settings {
+    pub(super) link: Link,
+    pub(super) namespace: String,
+    pub(super) prefix: String,
+}
+
+/// Takes the URL apart: the namespace, if it says one, and the parameters.
+pub(super) fn location(url: &str) -> Result<(Option<String>, Location), UrlError> {
+    let (_, rest) = url.split_once(':').unwrap_or((url, ""));
+    let rest = rest.strip_prefix("//").unwrap_or(rest);
+    let (namespace, query) = rest.split_once('?').unwrap_or((rest, ""));
+    // The host of a URL with a user would pass for a namespace.
+    let location = Location::parse("kubernetes", &format!("//?{query}"), 443)?;
+    if namespace.is_empty() {
+        return Ok((None, location));
+    }
+    if !is_label(namespace, 63) {
+        return Err(
+            location.malformed("a namespace is up to 63 of `a-z`, `0-9` and `-`, with no `-` at an end")
+        );
+    }
+    Ok((Some(namespace.to_owned()), location))
+}
+
+/// What the names of the objects begin with.
+pub(super) fn prefix(location: &mut Location) -> Result<String, UrlError> {
+    let prefix = location.take("prefix").unwrap_or_else(|| PREFIX.to_owned());
+    if is_label(&prefix, LONGEST_PREFIX) {
+        return Ok(prefix);
+    }
+    let allowed = format!("prefix= is up to {LONGEST_PREFIX} of `a-z`, `0-9` and `-`, with no `-` at an end");
+    Err(location.malformed(&allowed))
+}
+
+pub(super) fn settings(url: &str) -> Result<Settings, UrlError> {
+    let (namespace, mut location) = location(url)?;
+    let prefix = prefix(&mut location)?;
+    let (mut token_file, mut ca) = (location.take_path("token_file"), location.take_path("ca"));
+    let server = if let Some(server) = location.take("server") {
+        check_server(&server).ok_or_else(|| {
+            location.malformed("server= is https://HOST:PORT, or http://HOST:PORT, with nothing after it")
+        })?
+    } else {
+        token_file.get_or_insert_with(|| Path::new(ACCOUNT).join("token"));
+        ca.get_or_insert_with(|| Path::new(ACCOUNT).join("ca.crt"));
+        server_around_pod().ok_or_else(|| {
+            location
+                .malformed("this is no pod of a cluster; say ?server=https://HOST:PORT and token_file=PATH")
+        })?
+    };
+    let namespace = match namespace {
+        Some(namespace) => namespace,
+        None => std::fs::read_to_string(Path::new(ACCOUNT).join("namespace"))
+            .map(|it| it.trim().to_owned())
+            .map_err(|_| location.malformed("needs a namespace outside a pod: kubernetes:NAMESPACE"))?,
+    };
+    let tls = tls(&mut location, ca.as_deref())?;
+    location.finish(PARAMETERS)?;
+    Ok(Settings { link: Link::new(server, token_file, tls), namespace, prefix })
+}
+
+/// What every pod finds in its environment.
+fn server_around_pod() -> Option<String> {
+    let host = env::var("KUBERNETES_SERVICE_HOST").ok()?;
+    let port = env::var("KUBERNETES_SERVICE_PORT").ok()?;
+    let host = if host.contains(':') { format!("[{host}]") } else { host };
+    check_server(&format!("https://{host}:{port}"))
+}
+
+fn check_server(text: &str) -> Option<String> {
+    let text = text.trim_end_matches('/');
+    let uri: Uri = text.parse().ok()?;
+    let plain =
+        matches!(uri.scheme_str(), Some("http" | "https")) && uri.path() == "/" && uri.query().is_none();
+    plain.then(|| text.to_owned())
+}
+
+fn is_label(text: &str, longest: usize) -> bool {
+    let ends_well = !text.starts_with('-') && !text.ends_with('-');
+    let allowed = |it: u8| it.is_ascii_lowercase() || it.is_ascii_digit() || it == b'-';
+    (1..=longest).contains(&text.len()) && ends_well && text.bytes().all(allowed)
+}
+
+fn tls(location: &mut Location, ca: Option<&Path>) -> Result<ClientConfig, UrlError> {
+    let (cert, key) = (location.take_path("cert"), location.take_path("key"));
+    let builder = ClientConfig::builder_with_provider(Arc::new(ring::default_provider()))
+        .with_safe_default_protocol_versions()
+        .map_err(|error| location.malformed(&error.to_string()))?;
+    let builder = match ca {
+        Some(path) => {
+            let mut roots = RootCertStore::empty();
+            for certificate in certificates(location, "ca", path)? {
+                roots.add(certificate).map_err(|error| pem_error(location, "ca", path, &error))?;
+            }
+            builder.with_root_certificates(roots)
+        }
+        None => builder.with_native_roots().map_err(|error| location.malformed(&error.to_string()))?,
+    };
+    match (cert, key) {
+        (None, None) => Ok(builder.with_no_client_auth()),
+        (Some(cert), Some(key)) => {
+            let chain = certificates(location, "cert", &cert)?;
+            let pem = location.read_file("key", &key)?;
+            let secret = PrivateKeyDer::from_pem_slice(&pem)
+                .map_err(|error| pem_error(location, "key", &key, &error))?;
+            builder
+                .with_client_auth_cert(chain, secret)
+                .map_err(|error| pem_error(location, "cert", &cert, &error))
+        }
+        _ => Err(location.malformed("cert= and key= go together")),
+    }
+}
+
+fn certificates(
+    location: &Location,
+    parameter: &str,
+    path: &Path,
+) -> Result<Vec<CertificateDer<'static>>, UrlError> {
+    let pem = location.read_file(parameter, path)?;
+    let found: Result<Vec<_>, _> = CertificateDer::pem_slice_iter(&pem).collect();
+    match found {
+        Ok(found) if !found.is_empty() => Ok(found),
+        Ok(_) => Err(pem_error(location, parameter, path, &"it holds no certificate")),
+        Err(error) => Err(pem_error(location, parameter, path, &error)),
+    }
+}
+
+fn pem_error(location: &Location, parameter: &str, path: &Path, error: &dyn fmt::Display) -> UrlError {
+    location.malformed(&format!("{parameter}={}: {error}", path.display()))
+}
+
+/// Writes a text so that it can stand in a query.
+pub(super) fn escape(text: &str) -> String {
+    let escaped = |byte: u8| match byte {
+        b'A'..=b'Z' | b'a'..=b'z' | b'0'..=b'9' | b'-' | b'_' | b'.' | b'~' => char::from(byte).to_string(),
+        _ => format!("%{byte:02X}"),
+    };
+    text.bytes().map(escaped).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test]
+    async fn a_url_gives_a_namespace_and_a_server() {
+        let found = settings("kubernetes:team-a?server=https://[::1]:6443/&prefix=ids").unwrap();
+        assert_eq!((&*found.namespace, &*found.prefix), ("team-a", "ids"));
+        assert_eq!(found.link.server(), "https://[::1]:6443");
+        assert_eq!(settings("kubernetes://a?server=http://h:1").unwrap().namespace, "a");
+        assert_eq!(escape("a/b+c=="), "a%2Fb%2Bc%3D%3D");
+    }
+
+    #[test]
+    fn a_mistake_in_a_url_is_told() {
+        let folder = tempfile::tempdir().unwrap();
+        let empty = folder.path().join("empty.pem");
+        std::fs::write(&empty, "").unwrap();
+        let empty = format!("kubernetes:a?server=https://h&ca={}", empty.display());
+        let cases = [
+            ("kubernetes:", "no pod of a cluster"),
+            ("kubernetes:?server=https://h", "needs a namespace"),
+            ("kubernetes:Team?server=https://h", "a namespace is"),
+            ("kubernetes:a/b?server=https://h", "a namespace is"),
+            ("kubernetes:a?server=ftp://h", "server= is"),
+            ("kubernetes:a?server=https://h/path", "server= is"),
+            ("kubernetes:a?server=https://h&prefix=A", "prefix= is"),
+            ("kubernetes:a?server=https://h&toke=x", "no parameter `toke`"),
+            ("kubernetes:a?server=https://h&cert=x", "cert= and key= go together"),
+            ("kubernetes:a?server=https://h&ca=/nowhere", "ca=/nowhere: No such file"),
+            (&empty, "holds no certificate"),
+            ("kubernetes://u:hunter2@h", "a namespace is"),
+        ];
+        for (url, wanted) in cases {
+            let error = settings(url).map(|_| ()).unwrap_err().to_string();
+            assert!(error.contains(wanted) && !error.contains("hunter2"), "{url}: {error}");
+        }
+    }
+}

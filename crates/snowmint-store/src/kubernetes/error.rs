@@ -1,0 +1,172 @@
+//! What the API server answered, and what a failed call means for a record.
+//! A kind that says "nothing was written" is given only where the server, or the lack of a connection, says so.
+
+use std::time::{Duration, UNIX_EPOCH};
+
+use bytes::Bytes;
+use serde::Deserialize;
+use serde::de::DeserializeOwned;
+
+use crate::error::Effect;
+use crate::{StoreError, StoreErrorKind};
+
+/// Why there is no answer to a call.
+#[derive(Debug)]
+pub(super) enum Failure {
+    /// It was not sent.
+    NotSent(String),
+    /// It was sent, or may have been, and no answer came in this time.
+    NoAnswer(Duration),
+    /// The connection broke on the way.
+    Broken(String),
+}
+
+const REACH: &str = "see that the API server can be reached from here";
+
+pub(super) fn store_error(
+    store: &str,
+    operation: &'static str,
+    effect: Effect,
+    failure: &Failure,
+) -> StoreError {
+    let (kind, text) = match failure {
+        Failure::NotSent(why) => (StoreErrorKind::Unavailable, format!("{why}; {REACH}")),
+        Failure::NoAnswer(waited) => {
+            (effect.unanswered(), format!("no answer in {} s; {REACH}", waited.as_secs()))
+        }
+        Failure::Broken(why) => (effect.unanswered(), format!("{why}; {REACH}")),
+    };
+    StoreError::new(kind, operation, store, text)
+}
+
+/// An answer that is neither a success nor a conflict.
+pub(super) fn refused(store: &str, operation: &'static str, effect: Effect, answer: &Answer) -> StoreError {
+    let Status { reason, message, .. } = answer.failure();
+    let mut said = answer.status.to_string();
+    for part in [reason, message.clone()] {
+        if !part.is_empty() {
+            said = format!("{said}: {part}");
+        }
+    }
+    let (kind, advice) = meaning(effect, answer.status, &message);
+    StoreError::new(kind, operation, store, format!("the API server answers \"{said}\"; {advice}"))
+}
+
+/// What a status settles. Those from 500 on settle nothing: a time-out of etcd behind the server is one of them.
+fn meaning(effect: Effect, status: u16, message: &str) -> (StoreErrorKind, &'static str) {
+    match status {
+        401 => {
+            (StoreErrorKind::Other, "the token or certificate is not accepted: look at token_file= or cert=")
+        }
+        403 if message.contains("exceeded quota") => {
+            (StoreErrorKind::Full, "raise the namespace's quota of leases")
+        }
+        403 => {
+            let kind =
+                if effect == Effect::Writes { StoreErrorKind::ReadOnly } else { StoreErrorKind::Other };
+            (kind, "grant the account the verbs get, list, create and patch on leases.coordination.k8s.io")
+        }
+        404 => (StoreErrorKind::Other, "see that the namespace exists and that this is an API server"),
+        // Of a quota that was counted at the same instant, or of too many calls.
+        409 | 429 => (StoreErrorKind::Unavailable, "try again"),
+        500.. => (effect.unanswered(), "see that the API server and its etcd are well"),
+        _ => (StoreErrorKind::Other, "see that this is an API server that takes such calls"),
+    }
+}
+
+/// An answer of the server.
+#[derive(Debug)]
+pub(super) struct Answer {
+    pub(super) status: u16,
+    pub(super) date: Option<String>,
+    pub(super) body: Bytes,
+}
+
+/// The body of an answer that is no success: `meta/v1` Status.
+#[derive(Default, Deserialize)]
+#[serde(default)]
+pub(super) struct Status {
+    pub(super) reason: String,
+    pub(super) message: String,
+    details: Details,
+}
+
+#[derive(Default, Deserialize)]
+#[serde(default)]
+struct Details {
+    /// The resource, in spite of its name: `leases`.
+    kind: String,
+    name: String,
+}
+
+impl Answer {
+    pub(super) fn json<T: DeserializeOwned>(&self) -> Result<T, String> {
+        serde_json::from_slice(&self.body)
+            .map_err(|error| format!("the answer is not what an API server says: {error}"))
+    }
+
+    /// What the server says of a failure; empty where something else than an API server says it.
+    pub(super) fn failure(&self) -> Status {
+        serde_json::from_slice(&self.body).unwrap_or_default()
+    }
+
+    /// Whether it gives this reason, and for one Lease: not for a namespace, a quota, or a path that is unknown.
+    pub(super) fn is_about_a_lease(&self, reason: &str) -> bool {
+        let Status { reason: said, details, .. } = self.failure();
+        said == reason && details.kind == "leases" && !details.name.is_empty()
+    }
+
+    /// The server's time, half a second later than the `Date`, which is cut to whole seconds.
+    pub(super) fn unix_ms(&self) -> Option<u64> {
+        let date = httpdate::parse_http_date(self.date.as_ref()?).ok()?;
+        let since = date.duration_since(UNIX_EPOCH).ok()?;
+        Some(since.as_secs() * 1000 + 500)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_a_refusal_settles_a_write() {
+        let kind = |status, message| meaning(Effect::Writes, status, message).0;
+        for open in [500, 502, 503, 504] {
+            assert_eq!(kind(open, "etcdserver: request timed out"), StoreErrorKind::OutcomeUnknown);
+            assert_eq!(meaning(Effect::Reads, open, "").0, StoreErrorKind::Unavailable);
+        }
+        assert_eq!(kind(403, "leases is forbidden"), StoreErrorKind::ReadOnly);
+        assert_eq!(kind(403, "exceeded quota: small"), StoreErrorKind::Full);
+        assert_eq!(kind(429, ""), StoreErrorKind::Unavailable);
+        assert_eq!(kind(422, ""), StoreErrorKind::Other);
+        assert_eq!(meaning(Effect::Reads, 403, "").0, StoreErrorKind::Other);
+    }
+
+    fn answer(body: &'static str) -> Answer {
+        let date = Some("Thu, 01 Jan 1970 00:00:07 GMT".to_owned());
+        Answer { status: 404, date, body: Bytes::from_static(body.as_bytes()) }
+    }
+
+    #[test]
+    fn only_a_lease_is_a_lease() {
+        let lease = r#"{"kind":"Status","reason":"NotFound","details":{"name":"x","kind":"leases"}}"#;
+        assert!(answer(lease).is_about_a_lease("NotFound"));
+        assert!(!answer(lease).is_about_a_lease("Conflict"));
+        for other in [
+            "",
+            "404 page not found",
+            r#"{"kind":"Status","reason":"NotFound","details":{"name":"x","kind":"namespaces"}}"#,
+            r#"{"kind":"Status","reason":"NotFound","details":{}}"#,
+            r#"{"kind":"Status","reason":"NotFound"}"#,
+        ] {
+            assert!(!answer(other).is_about_a_lease("NotFound"), "{other}");
+        }
+    }
+
+    #[test]
+    fn the_date_is_taken_in_the_middle_of_its_second() {
+        assert_eq!(answer("").unix_ms(), Some(7500));
+        assert_eq!(Answer { date: Some("soon".to_owned()), ..answer("") }.unix_ms(), None);
+        assert_eq!(Answer { date: None, ..answer("") }.unix_ms(), None);
+    }
+}

@@ -1,0 +1,250 @@
+//! From a URL to sessions on a server that can be written, and to a table that is ours.
+//! A server that is read-only is taken for a replica, whose answers may lag.
+
+use std::time::Duration;
+
+use sqlx::mysql::{MySqlConnectOptions, MySqlConnection, MySqlSslMode};
+use sqlx::{ConnectOptions, Connection};
+
+use super::history::Mark;
+use super::session::{self, CrashLoss, Session};
+use super::{MySqlStore, TABLE, error};
+use crate::error::Effect;
+use crate::net::credentials::Password;
+use crate::net::url::{Host, Location};
+use crate::net::{Confirmation, Standing, Writable};
+use crate::sql::{Connect, Connected, Failure, Pool, at_most_one, table};
+use crate::{StoreError, StoreErrorKind, UrlError};
+
+const PORT: u16 = 3306;
+/// What may be said of a connection.
+pub(crate) const PARAMETERS: &str =
+    "password_file, may_lose, ssl-mode, ssl-ca, ssl-cert, ssl-key, socket and timeout_ms";
+
+/// What there is of that name: the engine, the columns, and the column that is the primary key. Each part names the
+/// table for itself, since the server would otherwise go through all of its tables.
+const INSPECT: &str = "SELECT CAST(t.engine AS CHAR), \
+    (SELECT CAST(GROUP_CONCAT(CONCAT_WS(' ', c.column_name, c.data_type, \
+            CASE c.data_type WHEN 'varbinary' THEN c.character_maximum_length END) \
+            ORDER BY c.column_name SEPARATOR ', ') AS CHAR) FROM information_schema.columns c \
+        WHERE c.table_schema = DATABASE() AND c.table_name = 'snowmint_records'), \
+    (SELECT CAST(GROUP_CONCAT(k.column_name SEPARATOR ', ') AS CHAR) FROM information_schema.columns k \
+        WHERE k.table_schema = DATABASE() AND k.table_name = 'snowmint_records' AND k.column_key = 'PRI') \
+    FROM information_schema.tables t WHERE t.table_schema = DATABASE() AND t.table_name = 'snowmint_records'";
+const COLUMNS: &str = "name varbinary 200, revision bigint, value mediumblob";
+
+/// What a session needs; may hold the password, so it is never shown.
+pub(crate) struct Settings {
+    options: MySqlConnectOptions,
+    password: Password,
+    limit: Duration,
+    may_lose: Duration,
+    crashes: CrashLoss,
+}
+
+impl Settings {
+    /// Takes `mysql://...` of a store apart.
+    pub(super) fn parse(url: &str) -> Result<(Pool<Self>, String), UrlError> {
+        let mut location = Self::location(url)?;
+        let parsed = Self::take(&mut location, CrashLoss::AsStated)?;
+        location.finish(PARAMETERS)?;
+        Ok(parsed)
+    }
+
+    /// Takes a URL apart whose scheme is known to be `mysql` or `mariadb`.
+    pub(crate) fn location(url: &str) -> Result<Location, UrlError> {
+        let (_, rest) = url.split_once(':').unwrap_or((url, ""));
+        Location::parse("mysql", rest, PORT)
+    }
+
+    /// Takes out what a connection needs, and returns with it the name for logs; other parameters are left.
+    pub(crate) fn take(
+        location: &mut Location,
+        crashes: CrashLoss,
+    ) -> Result<(Pool<Self>, String), UrlError> {
+        let mut options = MySqlConnectOptions::new().disable_statement_logging();
+        if let Some(socket) = location.take_path("socket") {
+            options = options.socket(socket);
+            if location.hosts.is_empty() {
+                location.hosts = vec![Host::new("localhost".to_owned(), PORT)];
+            }
+        }
+        if location.hosts.is_empty() {
+            return Err(location.malformed("needs a host, such as mysql://10.0.0.7/snowmint"));
+        }
+        let database = table::database(location)?;
+        let name = format!("mysql://{}/{database}", location.shown_hosts());
+        options = options.database(&database);
+        if let Some(user) = location.user.take() {
+            options = options.username(&user);
+        }
+        let password = location.take_password()?;
+        options = tls(location, options)?;
+        let limit = location.take_timeout()?;
+        let may_lose = location.take_may_lose(Duration::ZERO)?;
+        let settings = Self { options, password, limit, may_lose, crashes };
+        Ok((Pool::new(settings, location.hosts.clone(), limit, may_lose), name))
+    }
+}
+
+fn tls(location: &mut Location, mut options: MySqlConnectOptions) -> Result<MySqlConnectOptions, UrlError> {
+    let mode = location.take("ssl-mode");
+    let authority = location.take_path("ssl-ca");
+    let mode = match mode.as_deref() {
+        Some(text) => text.parse().map_err(|_| {
+            location.malformed("ssl-mode= is disabled, preferred, required, verify_ca or verify_identity")
+        })?,
+        // Whoever names an authority wants it to be asked.
+        None if authority.is_some() => MySqlSslMode::VerifyIdentity,
+        None => MySqlSslMode::Preferred,
+    };
+    let strict = !matches!(mode, MySqlSslMode::Disabled | MySqlSslMode::Preferred);
+    if strict && cfg!(not(feature = "tls")) {
+        return Err(location.malformed("this build has no TLS; build it with the feature `tls`"));
+    }
+    options = options.ssl_mode(mode);
+    if let Some(path) = authority {
+        options = options.ssl_ca_from_pem(location.read_file("ssl-ca", &path)?);
+    }
+    match (location.take_path("ssl-cert"), location.take_path("ssl-key")) {
+        (None, None) => Ok(options),
+        (Some(cert), Some(key)) => {
+            let (cert, key) = (location.read_file("ssl-cert", &cert)?, location.read_file("ssl-key", &key)?);
+            Ok(options.ssl_client_cert_from_pem(cert).ssl_client_key_from_pem(key))
+        }
+        _ => Err(location.malformed("ssl-cert= and ssl-key= go together")),
+    }
+}
+
+impl Connect for Settings {
+    const CONFIRMED_BY: &str = "enable semi-synchronous replication on it";
+    type Connection = Session;
+    type Mark = Mark;
+
+    async fn connect(&self, host: Host) -> Connected<Self> {
+        let mut options = self.options.clone().host(host.name()).port(host.port());
+        if let Some(password) = self.password.current()? {
+            options = options.password(password.expose());
+        }
+        let mut connection = options.connect().await.map_err(|error| error::refusal(&error))?;
+        set_up(&mut connection, self.limit, self.crashes.accepted(self.may_lose))
+            .await
+            .map_err(|error| error::refusal(&error))?;
+        let begun = session::begin(&mut connection, self.may_lose, self.crashes).await?;
+        let session = Session::new(connection, &begun);
+        let standing = session.standing();
+        Ok(Writable { connection: session, server: Some(begun.server), mark: begun.mark, standing })
+    }
+
+    async fn answers(session: &mut Session) -> bool {
+        session.sql.ping().await.is_ok()
+    }
+
+    fn standing(session: &Session) -> Standing {
+        session.standing()
+    }
+
+    fn confirmation(session: &mut Session) -> Option<Confirmation> {
+        session.confirmation.take()
+    }
+}
+
+/// Sets what every session needs.
+async fn set_up(connection: &mut MySqlConnection, limit: Duration, accepted: u64) -> Result<(), sqlx::Error> {
+    // Some servers turn autocommit off for everybody. A lock is not waited for longer than a call takes.
+    // A number that a column cannot hold is an error, rather than cut to what it can.
+    // MySQL shows the AUTO_INCREMENT of a table as it was up to a day ago; MariaDB takes the last part for a comment.
+    let set = format!(
+        "SET SESSION autocommit = 1, innodb_lock_wait_timeout = {}, @snowmint_accepts = {accepted}, \
+         sql_mode = CONCAT(@@sql_mode, ',STRICT_ALL_TABLES') \
+         /*!80000 , information_schema_stats_expiry = 0 */",
+        limit.as_secs().max(1)
+    );
+    sqlx::raw_sql(sqlx::AssertSqlSafe(set)).execute(connection).await?;
+    Ok(())
+}
+
+/// Creates the table unless it is there, and makes sure that it is ours.
+pub(super) async fn prepare_table(store: &MySqlStore) -> Result<(), StoreError> {
+    if let Some(found) = inspect(store).await? {
+        return check(store, &found);
+    }
+    let ask = async |mut session: Session| {
+        let created = sqlx::raw_sql(TABLE).execute(&mut session.sql).await;
+        (session, created)
+    };
+    // A failure settles nothing: another node may have been first, so look again before it is told.
+    let created = store.pool.run(Effect::Reads, ask).await;
+    match (inspect(store).await?, created) {
+        (Some(found), _) => check(store, &found),
+        (None, Err(failure)) => Err(error::table_is_missing(&store.name, failure)),
+        (None, Ok(_)) => Err(refuse(store, "the table snowmint_records was created and is gone again")),
+    }
+}
+
+/// Engine, columns, primary key; none of the three in a view.
+type Found = (Option<String>, Option<String>, Option<String>);
+
+async fn inspect(store: &MySqlStore) -> Result<Option<Found>, StoreError> {
+    let ask = async |mut session: Session| {
+        let row = at_most_one(sqlx::query_as(INSPECT).fetch_all(&mut session.sql)).await;
+        (session, row)
+    };
+    let found: Result<_, Failure> = store.pool.run(Effect::Reads, ask).await;
+    found.map_err(|failure| store.error("open", Effect::Reads, failure))
+}
+
+fn check(store: &MySqlStore, (engine, columns, key): &Found) -> Result<(), StoreError> {
+    let columns = columns.as_deref().unwrap_or_default();
+    if columns != COLUMNS {
+        let found = format!(
+            "snowmint_records is another program's ({columns}), ours has ({COLUMNS}); it was left as it was; \
+             use another database"
+        );
+        return Err(refuse(store, &found));
+    }
+    if key.as_deref() != Some("name") {
+        return Err(refuse(store, "the table snowmint_records has no primary key; add one on (name)"));
+    }
+    if engine.as_deref() != Some("InnoDB") {
+        let engine = engine.as_deref().unwrap_or("no engine");
+        let found = format!(
+            "the table snowmint_records is kept by {engine}, which a crash may empty; \
+             ALTER TABLE snowmint_records ENGINE = InnoDB"
+        );
+        return Err(refuse(store, &found));
+    }
+    Ok(())
+}
+
+fn refuse(store: &MySqlStore, found: &str) -> StoreError {
+    StoreError::new(StoreErrorKind::Other, "open", &*store.name, found)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_mistake_in_a_url_is_told_without_its_password() {
+        let cases = [
+            ("mysql://u:hunter2@h", "needs a database"),
+            ("mysql:///db", "needs a host"),
+            ("mysql://u:hunter2@h/db?ssl-mode=on", "ssl-mode= is disabled"),
+            ("mysql://u:hunter2@h/db?ssl-ca=/nowhere", "ssl-ca=/nowhere: No such file"),
+            ("mysql://u:hunter2@h/db?ssl-key=/nowhere", "go together"),
+            ("mysql://u:hunter2@h/db?ssl=1", "no parameter `ssl`"),
+            ("mysql://u@h/db?password_file=/nowhere", "password_file /nowhere: No such file"),
+        ];
+        for (url, wanted) in cases {
+            let error = Settings::parse(url).map(|it| it.1).unwrap_err().to_string();
+            assert!(error.contains(wanted) && !error.contains("hunter2"), "{url}: {error}");
+        }
+    }
+
+    #[test]
+    fn a_name_for_logs_has_no_password() {
+        let name = |url| Settings::parse(url).map(|it| it.1).unwrap();
+        assert_eq!(name("mariadb://u:hunter2@h1,h2:1/db"), "mysql://h1:3306,h2:1/db");
+    }
+}

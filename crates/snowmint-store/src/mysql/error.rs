@@ -1,0 +1,144 @@
+//! What an error of MySQL or MariaDB means for a record, and what an operator can do about it.
+//! A kind that says "nothing was written" is given only for errors that are known to undo their statement.
+
+use sqlx::mysql::MySqlDatabaseError;
+
+use super::TABLE;
+use crate::error::{Effect, chain};
+use crate::net::Refusal;
+use crate::sql::{Failure, connection_error_kind};
+use crate::{StoreError, StoreErrorKind};
+
+/// Turns a failed statement into the error of a store.
+pub(super) fn store_error(
+    store: &str,
+    operation: &'static str,
+    effect: Effect,
+    failure: Failure,
+) -> StoreError {
+    error_with(store, operation, effect, failure, |number| advice(number).to_owned())
+}
+
+/// Turns a failed statement on a table of another system into an error; `rights` are those that it needs there.
+pub(crate) fn foreign_error(
+    (source, table, rights): (&str, &str, &str),
+    operation: &'static str,
+    effect: Effect,
+    failure: Failure,
+) -> StoreError {
+    error_with(source, operation, effect, failure, |number| match number {
+        1146 => format!("this database has no table {table}, so it is another than you meant"),
+        1054 => format!("the table {table} has other columns than that system makes"),
+        1044 | 1142 | 1143 => format!("grant {rights} on {table} to the user"),
+        167 | 1264 | 1467 | 1690 => {
+            format!("the column of {table} that counts is too narrow; make it a BIGINT")
+        }
+        _ => advice(number).to_owned(),
+    })
+}
+
+fn error_with(
+    store: &str,
+    operation: &'static str,
+    effect: Effect,
+    failure: Failure,
+    advice: impl Fn(u16) -> String,
+) -> StoreError {
+    let (kind, text) = match failure {
+        Failure::NotSent(Refusal { kind, text }) | Failure::Refused(Refusal { kind, text }) => (kind, text),
+        Failure::Late(limit) => (effect.unanswered(), format!("no answer within {} ms", limit.as_millis())),
+        Failure::Sql(error) => match database_error(&error) {
+            Some(said) => (statement_kind(said, effect), quote(said, &advice(said.number()))),
+            None => (connection_error_kind(&error, effect), chain(&error)),
+        },
+    };
+    StoreError::new(kind, operation, store, text)
+}
+
+/// Whether a row with this name was there already.
+pub(super) fn is_duplicate(error: &sqlx::Error) -> bool {
+    database_error(error).is_some_and(|said| said.number() == 1062)
+}
+
+/// Whether a sum was out of range, which is how a statement without a WHERE fails itself.
+pub(crate) fn is_out_of_range(error: &sqlx::Error) -> bool {
+    database_error(error).is_some_and(|said| said.number() == 1690)
+}
+
+/// Whether the server ended a statement that waited for another which waited for it. All that it wrote is undone.
+pub(crate) fn is_deadlock(failure: &Failure) -> bool {
+    matches!(failure, Failure::Sql(error) if database_error(error).is_some_and(|said| said.number() == 1213))
+}
+
+/// Says what a DBA has to run when we may not.
+pub(super) fn table_is_missing(store: &str, failure: Failure) -> StoreError {
+    if let Failure::Sql(error) = &failure
+        && let Some(said) = database_error(error).filter(|it| it.number() == 1142)
+    {
+        let table = TABLE.split_whitespace().collect::<Vec<_>>().join(" ");
+        let text = quote(said, &format!("let somebody who may run: {table}"));
+        return StoreError::new(StoreErrorKind::ReadOnly, "open", store, text);
+    }
+    store_error(store, "open", Effect::Reads, failure)
+}
+
+/// Turns an error before the first statement into why there is no connection.
+pub(super) fn refusal(error: &sqlx::Error) -> Refusal {
+    match database_error(error) {
+        Some(said) => Refusal::new(login_kind(said.number()), quote(said, advice(said.number()))),
+        None => Refusal::new(connection_error_kind(error, Effect::Reads), chain(error)),
+    }
+}
+
+fn database_error(error: &sqlx::Error) -> Option<&MySqlDatabaseError> {
+    error.as_database_error()?.try_downcast_ref()
+}
+
+/// Access denied, no such database, unknown way to log in, host not allowed, host blocked; the rest may pass.
+fn login_kind(number: u16) -> StoreErrorKind {
+    match number {
+        1044 | 1045 | 1049 | 1130 | 1251 | 1524 | 1698 => StoreErrorKind::Other,
+        _ => StoreErrorKind::Unavailable,
+    }
+}
+
+/// Numbers: <https://mariadb.com/kb/en/mariadb-error-code-reference/> and
+/// <https://dev.mysql.com/doc/mysql-errors/8.0/en/server-error-reference.html>.
+fn statement_kind(said: &MySqlDatabaseError, effect: Effect) -> StoreErrorKind {
+    match said.number() {
+        // Disk full, table full, a number beyond the range of its column, and the operating system's error 28 by way
+        // of the storage engine.
+        167 | 1021 | 1114 | 1264 | 1467 | 1690 => StoreErrorKind::Full,
+        1030 if said.message().contains("28") => StoreErrorKind::Full,
+        // By --read-only, by a lock on everything, by a read-only transaction, by a read-only engine.
+        1290 | 1223 | 1792 | 1836 => StoreErrorKind::ReadOnly,
+        1142 | 1143 if effect == Effect::Writes => StoreErrorKind::ReadOnly,
+        // Lock wait ended, deadlock, MariaDB's and MySQL's limits on a statement, too many connections.
+        1205 | 1213 | 1969 | 3024 | 1040 | 1203 => StoreErrorKind::Unavailable,
+        1194 | 1195 | 1034 | 1712 | 1877 => StoreErrorKind::Corrupt,
+        // Refused before it was carried out: no such table or column, not allowed, bad statement, packet too large.
+        1044 | 1045 | 1054 | 1064 | 1142 | 1143 | 1146 | 1153 | 1364 | 1406 => StoreErrorKind::Other,
+        _ if effect == Effect::Reads => StoreErrorKind::Other,
+        // Server going down, query killed, error at the commit: the record tells.
+        _ => StoreErrorKind::OutcomeUnknown,
+    }
+}
+
+fn advice(number: u16) -> &'static str {
+    match number {
+        1045 | 1698 => "check user and password",
+        1049 => "create the database, or name another",
+        1044 => "grant the user its rights in this database",
+        1142 | 1143 => "grant SELECT, INSERT and UPDATE on snowmint_records to the user",
+        1146 => "the table was there when this node started; put it back",
+        1290 | 1223 | 1792 | 1836 => "name the primary, or make the server writable",
+        1021 | 1114 | 1030 => "free space on the disk of the server",
+        1040 | 1203 => "raise max_connections of the server; a node takes up to 4",
+        _ => "",
+    }
+}
+
+fn quote(said: &MySqlDatabaseError, advice: &str) -> String {
+    let found = format!("the server says \"{}\" ({})", said.message(), said.number());
+    if advice.is_empty() { found } else { format!("{found}; {advice}") }
+}

@@ -1,0 +1,427 @@
+//! The hosts of a store on the network: which of them to use, and for how long a call may wait.
+//! Of several hosts the one that accepts writes is used. Two that both accept writes are refused.
+
+pub(crate) mod credentials;
+pub(crate) mod url;
+
+use std::future::poll_fn;
+use std::pin::Pin;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::task::Poll;
+use std::time::Duration;
+
+use tokio::time::{Instant, sleep, timeout_at};
+
+use self::url::Host;
+use crate::StoreErrorKind;
+
+/// A connection that was not used for so long is asked whether it still stands before it carries anything: a write
+/// that is lost on a dead one would have an unknown outcome.
+pub(crate) const IDLE: Duration = Duration::from_millis(500);
+/// How long the other hosts may take to answer once one has accepted.
+const PATIENCE: Duration = Duration::from_secs(1);
+/// How long the members of a cluster may take to learn that another one joined or left.
+const VIEW_CHANGE: Duration = Duration::from_millis(500);
+/// No call goes to one of several hosts unless all of them were asked in this time before it.
+pub(crate) const ASK_AGAIN: Duration = Duration::from_secs(10);
+
+/// Why there is no connection. Nothing was sent on it.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub(crate) struct Refusal {
+    pub(crate) kind: StoreErrorKind,
+    pub(crate) text: String,
+}
+
+impl Refusal {
+    pub(crate) fn new(kind: StoreErrorKind, text: impl Into<String>) -> Self {
+        Self { kind, text: text.into() }
+    }
+
+    pub(crate) fn late(limit: Duration) -> Self {
+        Self::new(StoreErrorKind::Unavailable, format!("no answer within {} ms", limit.as_millis()))
+    }
+}
+
+/// A server that accepts writes.
+#[derive(Debug)]
+pub(crate) struct Writable<C, M> {
+    pub(crate) connection: C,
+    /// Equal for two hosts only if both are names of one server, or members of a cluster that may all be written.
+    /// `None` is not compared: for clusters whose members each hold other keys.
+    pub(crate) server: Option<String>,
+    /// How far its history goes.
+    pub(crate) mark: M,
+    pub(crate) standing: Standing,
+}
+
+/// Whether a failover may still lose what a server shows of its history.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Standing {
+    /// It may not, so no later server may lack it.
+    Kept,
+    /// It may, as long as no commit after it is confirmed: a replica that lacks it is a good new primary.
+    Unconfirmed,
+}
+
+/// Whether replicas have what a server acknowledges.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Confirmation {
+    /// Each commit waits until they have confirmed it.
+    ByReplicas,
+    /// No commit waits.
+    Nobody,
+}
+
+/// The server that was chosen among the hosts.
+#[derive(Debug)]
+pub(crate) struct Chosen<C, M> {
+    pub(crate) connection: C,
+    pub(crate) server: Option<String>,
+    /// Its mark while that is [`Standing::Unconfirmed`], for [`Hosts::see`] once it is confirmed.
+    pub(crate) unconfirmed: Option<M>,
+}
+
+/// What a host answers.
+pub(crate) type Answer<C, M> = Result<Writable<C, M>, Refusal>;
+
+/// How far the history of a server goes: a timeline, an epoch, the transactions that it has.
+pub(crate) trait Mark: Default {
+    /// What a server at this mark lacks of what was seen, to follow "the server "; `None` if it lacks nothing.
+    fn lacks(&self, seen: &Self) -> Option<String>;
+
+    /// Takes over whatever of a mark goes beyond this one.
+    fn see(&mut self, mark: Self);
+
+    /// Why servers with these marks, which all accept writes and say that they are members of one cluster, are not, to
+    /// follow "h1 and h2 both accept writes, "; `None` if they are.
+    fn parted(_marks: &[&Self]) -> Option<String> {
+        None
+    }
+}
+
+impl Mark for () {
+    fn lacks(&self, (): &Self) -> Option<String> {
+        None
+    }
+
+    fn see(&mut self, (): Self) {}
+}
+
+/// The hosts of a store, one of which is the one to talk to.
+#[derive(Debug)]
+pub(crate) struct Hosts<M = ()> {
+    all: Vec<Host>,
+    /// The one that did last.
+    first: AtomicUsize,
+    /// What no server may lack.
+    seen: Mutex<M>,
+}
+
+impl<M: Mark> Hosts<M> {
+    pub(crate) fn new(all: Vec<Host>) -> Self {
+        Self { all, first: AtomicUsize::new(0), seen: Mutex::new(M::default()) }
+    }
+
+    pub(crate) fn all(&self) -> &[Host] {
+        &self.all
+    }
+
+    /// Whether there is more than one host, so that more than one may accept writes.
+    pub(crate) const fn are_several(&self) -> bool {
+        self.all.len() > 1
+    }
+
+    /// The host that was chosen last.
+    pub(crate) fn last(&self) -> &Host {
+        &self.all[self.first.load(Ordering::Relaxed)]
+    }
+
+    /// Remembers a mark that a failover cannot lose any more, so that no later server may lack what it had.
+    pub(crate) fn see(&self, mark: M) {
+        self.seen().see(mark);
+    }
+
+    /// Asks all hosts at once, and takes the one that accepts writes; of a cluster of several that do, the one that
+    /// did last. Two servers that both accept writes are refused: one of them was replaced, and has not been told.
+    /// A server that lacks what was seen is refused too.
+    ///
+    /// Once one has accepted, the others get a short time more, so that a host that swallows everything blocks nobody.
+    pub(crate) async fn connect<C, F>(
+        &self,
+        deadline: Instant,
+        connect: impl Fn(Host) -> F,
+    ) -> Result<Chosen<C, M>, Refusal>
+    where
+        F: Future<Output = Answer<C, M>>,
+    {
+        let mut answers = self.ask(deadline, &connect).await;
+        if self.parted(&answers).is_some() {
+            // They may be learning that a member joined or left, one after the other: asked once more.
+            drop(answers);
+            let left = deadline.saturating_duration_since(Instant::now());
+            sleep(VIEW_CHANGE.min(left / 4)).await;
+            answers = self.ask(deadline, &connect).await;
+        }
+        self.choose(answers)
+    }
+
+    /// Asks all hosts at once: what each has answered.
+    async fn ask<C, F>(&self, deadline: Instant, connect: impl Fn(Host) -> F) -> Vec<(usize, Answer<C, M>)>
+    where
+        F: Future<Output = Answer<C, M>>,
+    {
+        let started = Instant::now();
+        let left = deadline.saturating_duration_since(started);
+        let (count, first) = (self.all.len(), self.first.load(Ordering::Relaxed));
+        let order = || (0..count).map(|nth| (first + nth) % count);
+        let mut asked: Vec<_> = order().map(|at| (Box::pin(connect(self.all[at].clone())), None)).collect();
+        if timeout_at(deadline, answers(&mut asked, Result::is_ok)).await.is_ok() {
+            let patience = Instant::now() + (left / 4).min(PATIENCE);
+            // Whoever is silent for longer is taken for one that is not there.
+            timeout_at(patience.min(deadline), answers(&mut asked, |_| false)).await.ok();
+        }
+        let silent = || Err(Refusal::late(started.elapsed()));
+        order().zip(asked).map(|(at, (_, answer))| (at, answer.unwrap_or_else(silent))).collect()
+    }
+
+    /// Why the servers that accept writes are not one cluster, though they say so.
+    fn parted<C>(&self, answers: &[(usize, Answer<C, M>)]) -> Option<String> {
+        let writable = answers.iter().filter_map(|(at, answer)| Some((*at, &answer.as_ref().ok()?.mark)));
+        let (at, marks): (Vec<_>, Vec<_>) = writable.unzip();
+        let why = M::parted(&marks)?;
+        let hosts: Vec<_> = at.into_iter().map(|at| self.all[at].to_string()).collect();
+        Some(format!("{} accept writes, {why}", hosts.join(" and ")))
+    }
+
+    /// Of the answers of all hosts, the first that can be believed.
+    fn choose<C>(&self, answers: Vec<(usize, Answer<C, M>)>) -> Result<Chosen<C, M>, Refusal> {
+        let servers =
+            answers.iter().filter_map(|(at, answer)| Some((at, answer.as_ref().ok()?.server.as_ref()?)));
+        let servers: Vec<_> = servers.collect();
+        if let Some((one, server)) = servers.first()
+            && let Some((other, _)) = servers.iter().find(|it| it.1 != *server)
+        {
+            let text = format!(
+                "{} and {} both accept writes, so one of them was replaced by the other and would produce duplicates; \
+                 stop that one, or make it read-only",
+                self.all[**one], self.all[**other]
+            );
+            return Err(Refusal::new(StoreErrorKind::Other, text));
+        }
+        if let Some(text) = self.parted(&answers) {
+            // A member that is behind shows the view before for a while.
+            return Err(Refusal::new(StoreErrorKind::Unavailable, text));
+        }
+        let mut refusals = Vec::with_capacity(answers.len());
+        let mut seen = self.seen();
+        for (at, answer) in answers {
+            let refusal = match answer {
+                Ok(Writable { connection, server, mark, standing }) => match mark.lacks(&seen) {
+                    None => {
+                        self.first.store(at, Ordering::Relaxed);
+                        let unconfirmed = match standing {
+                            Standing::Unconfirmed => Some(mark),
+                            Standing::Kept => {
+                                seen.see(mark);
+                                None
+                            }
+                        };
+                        return Ok(Chosen { connection, server, unconfirmed });
+                    }
+                    Some(lack) => {
+                        let text = format!(
+                            "the server {lack}, so it was restored, or lost writes in a failover; go back to the \
+                             server that has them, or recover the store before the nodes are restarted"
+                        );
+                        Refusal::new(StoreErrorKind::Other, text)
+                    }
+                },
+                Err(refusal) => refusal,
+            };
+            let text = format!("{}: {}", self.all[at], refusal.text);
+            refusals.push(Refusal { text, ..refusal });
+        }
+        Err(all_of(&refusals))
+    }
+
+    /// A panic cannot leave a mark half changed, so a poisoned lock is as good as any other.
+    fn seen(&self) -> MutexGuard<'_, M> {
+        self.seen.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// Goes on with all that have not answered, until one gives an answer that is enough, or all have answered.
+async fn answers<F: Future + Unpin>(
+    asked: &mut [(F, Option<F::Output>)],
+    enough: impl Fn(&F::Output) -> bool,
+) {
+    poll_fn(|context| {
+        let mut done = true;
+        for (future, answer) in &mut *asked {
+            if answer.is_none()
+                && let Poll::Ready(ready) = Pin::new(future).poll(context)
+            {
+                *answer = Some(ready);
+            }
+            match answer {
+                Some(answer) if enough(answer) => return Poll::Ready(()),
+                Some(_) => {}
+                None => done = false,
+            }
+        }
+        if done { Poll::Ready(()) } else { Poll::Pending }
+    })
+    .await;
+}
+
+/// Says what every host said. While one of them cannot be reached it may be the right one, and while all of several are
+/// read-only one of them is about to be promoted, so a later try may help.
+fn all_of(refusals: &[Refusal]) -> Refusal {
+    let any = |kind| refusals.iter().any(|it| it.kind == kind);
+    let temporary = any(StoreErrorKind::Unavailable) || (refusals.len() > 1 && any(StoreErrorKind::ReadOnly));
+    let kind = match refusals.first() {
+        Some(first) if !temporary => first.kind,
+        _ => StoreErrorKind::Unavailable,
+    };
+    Refusal::new(kind, refusals.iter().map(|it| &*it.text).collect::<Vec<_>>().join("; "))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::url::Location;
+    use super::*;
+
+    /// What the hosts answer is in their names: `copy`, `silent`, `slow`, and `up` with the server and its mark.
+    async fn connect(hosts: &Hosts<u64>, limit: Duration) -> Result<String, Refusal> {
+        let attempt = async |host: Host| {
+            let name = host.to_string();
+            let mut words = name.split([':', '-']);
+            match words.next().unwrap() {
+                "silent" => std::future::pending().await,
+                "copy" => return Err(Refusal::new(StoreErrorKind::ReadOnly, "a copy")),
+                "slow" => sleep(Duration::from_millis(200)).await,
+                "up" => {}
+                _ => return Err(Refusal::new(StoreErrorKind::Unavailable, "refused")),
+            }
+            let server = words.next().filter(|it| *it != "any").map(ToOwned::to_owned);
+            let mark = words.next().map_or(0, |it| it.parse().unwrap());
+            Ok(Writable { connection: name.clone(), server, mark, standing: Standing::Kept })
+        };
+        hosts.connect(Instant::now() + limit, attempt).await.map(|it| it.connection)
+    }
+
+    impl Mark for u64 {
+        fn lacks(&self, seen: &Self) -> Option<String> {
+            (self < seen).then(|| format!("is in epoch {self}, and {seen} was seen"))
+        }
+
+        fn see(&mut self, mark: Self) {
+            *self = mark.max(*self);
+        }
+    }
+
+    fn hosts(rest: &str) -> Hosts<u64> {
+        Hosts::new(Location::parse("redis", rest, 1).unwrap().hosts)
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn the_host_that_accepts_writes_is_taken() {
+        let limit = Duration::from_secs(3);
+        let started = Instant::now();
+        assert_eq!(connect(&hosts("//copy,a,up-a-1"), limit).await.unwrap(), "up-a-1:1");
+        assert_eq!(started.elapsed(), Duration::ZERO, "nobody is waited for once all have answered");
+        let refusal = connect(&hosts("//a,silent,c"), limit).await.unwrap_err();
+        assert_eq!(refusal.text, "a:1: refused; silent:1: no answer within 3000 ms; c:1: refused");
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_silent_host_blocks_nobody() {
+        let hosts = hosts("//silent,up-a-1");
+        let started = Instant::now();
+        assert_eq!(connect(&hosts, Duration::from_secs(2)).await.unwrap(), "up-a-1:1");
+        assert_eq!(started.elapsed(), Duration::from_millis(500));
+        connect(&hosts, Duration::from_mins(1)).await.unwrap();
+        assert_eq!(started.elapsed(), Duration::from_millis(1500));
+    }
+
+    /// Goal: a primary that was replaced and goes on is never taken, whichever answers first. Method: all orders, and
+    /// names that are of one server or one cluster, which are no second primary.
+    #[tokio::test(start_paused = true)]
+    async fn two_that_accept_writes_are_refused() {
+        let limit = Duration::from_secs(3);
+        for rest in
+            ["//up-a-1,up-b-2", "//up-b-2,up-a-1", "//slow-a-1,up-b-2", "//up-any-1,copy,up-a-1,slow-b-1"]
+        {
+            let refusal = connect(&hosts(rest), limit).await.unwrap_err();
+            assert_eq!(refusal.kind, StoreErrorKind::Other, "{rest}");
+            assert!(
+                refusal.text.contains("both accept writes") && refusal.text.contains("-b-"),
+                "{rest}: {refusal:?}"
+            );
+        }
+        let refusal = connect(&hosts("//a,up-a-1,up-b-1"), limit).await.unwrap_err();
+        assert_eq!(
+            refusal.kind,
+            StoreErrorKind::Other,
+            "a host that is down does not make it pass by itself"
+        );
+        assert!(refusal.text.starts_with("up-a-1:1 and up-b-1:1 both accept writes"), "{refusal:?}");
+        for rest in ["//up-a-1,up-a-2", "//up-a-1,up-any-2", "//up-a-1,slow-a-1,copy"] {
+            assert_eq!(connect(&hosts(rest), limit).await.unwrap(), "up-a-1:1", "{rest}");
+        }
+        assert_eq!(connect(&hosts("//up-any-1,up-any-2"), limit).await.unwrap(), "up-any-1:1");
+    }
+
+    /// Goal: a cluster that may be written anywhere is used at the place where it was used last.
+    #[tokio::test(start_paused = true)]
+    async fn of_several_the_one_that_did_last_is_taken() {
+        let hosts = hosts("//slow-a-1,up-a-1,silent");
+        let limit = Duration::from_secs(3);
+        for (first, taken) in [(1, "up-a-1:1"), (0, "slow-a-1:1"), (2, "slow-a-1:1")] {
+            hosts.first.store(first, Ordering::Relaxed);
+            assert_eq!(connect(&hosts, limit).await.unwrap(), taken);
+        }
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_server_that_lacks_what_was_seen_is_refused() {
+        let hosts = hosts("//a,up-a-5");
+        let limit = Duration::from_secs(3);
+        connect(&hosts, limit).await.unwrap();
+        hosts.see(6);
+        hosts.see(4);
+        let refusal = connect(&hosts, limit).await.unwrap_err();
+        assert_eq!(
+            refusal.kind,
+            StoreErrorKind::Unavailable,
+            "the host that is down may be the one that has it"
+        );
+        assert!(refusal.text.contains("up-a-5:1: the server is in epoch 5, and 6 was seen"), "{refusal:?}");
+    }
+
+    /// Goal: what a failover may still lose is not asked of the next server. Method: a mark that is not confirmed.
+    #[tokio::test(start_paused = true)]
+    async fn a_mark_counts_once_it_is_confirmed() {
+        let limit = Duration::from_secs(3);
+        let hosts = hosts("//h");
+        let connected = async |mark, standing| {
+            let answer = async |_| Ok(Writable { connection: (), server: None, mark, standing });
+            hosts.connect(Instant::now() + limit, answer).await.map(|it| it.unconfirmed)
+        };
+        assert_eq!(connected(7, Standing::Unconfirmed).await.unwrap(), Some(7));
+        assert_eq!(connected(5, Standing::Kept).await.unwrap(), None);
+        connected(4, Standing::Unconfirmed).await.unwrap_err();
+        hosts.see(7);
+        connected(6, Standing::Kept).await.unwrap_err();
+    }
+
+    #[tokio::test]
+    async fn a_host_that_may_come_back_makes_a_refusal_temporary() {
+        let limit = Duration::from_secs(1);
+        let refused = async |rest| connect(&hosts(rest), limit).await.unwrap_err().kind;
+        assert_eq!(refused("//copy-1").await, StoreErrorKind::ReadOnly);
+        assert_eq!(refused("//copy-1,copy-2").await, StoreErrorKind::Unavailable, "one may be promoted");
+        assert_eq!(refused("//copy-1,b").await, StoreErrorKind::Unavailable);
+    }
+}

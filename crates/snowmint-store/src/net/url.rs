@@ -1,0 +1,369 @@
+//! Takes the URL of a store on the network apart: `scheme://user:password@host:port,host/path?name=value`.
+//! What it says about a bad URL never repeats what may be a password.
+
+use std::fmt;
+use std::ops::RangeInclusive;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use super::credentials::{self, Password, Secret};
+use crate::UrlError;
+
+/// How long a call may take in all, with connecting, unless `timeout_ms` says otherwise.
+const TIMEOUT: Duration = Duration::from_secs(5);
+/// The longest loss that `may_lose` may state.
+const MAX_LOSS: Duration = Duration::from_mins(5);
+
+/// The parts of a URL.
+#[derive(Debug)]
+pub(crate) struct Location {
+    pub(crate) scheme: &'static str,
+    pub(crate) user: Option<String>,
+    password: Option<Secret>,
+    /// In the order of the URL; empty only where the URL names none.
+    pub(crate) hosts: Vec<Host>,
+    /// With its leading `/`; empty where the URL has none.
+    pub(crate) path: String,
+    parameters: Vec<(String, String)>,
+}
+
+/// A user, and where the password is.
+#[cfg(any(test, feature = "etcd", feature = "zookeeper"))]
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub(crate) struct Login {
+    pub(crate) user: String,
+    password: Password,
+}
+
+#[cfg(any(test, feature = "etcd", feature = "zookeeper"))]
+impl Login {
+    /// The password as it is now.
+    pub(crate) fn password(&self) -> Result<Secret, UrlError> {
+        // There is one, or there would be no login; a file without one is an error.
+        Ok(self.password.read()?.unwrap_or_else(|| Secret::new(String::new())))
+    }
+}
+
+/// A host and its port.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub(crate) struct Host {
+    /// A name or an address, an IPv6 address without brackets.
+    name: String,
+    port: u16,
+}
+
+impl Host {
+    #[cfg(any(feature = "redis", feature = "postgres", feature = "mysql"))]
+    pub(crate) const fn new(name: String, port: u16) -> Self {
+        Self { name, port }
+    }
+
+    #[cfg(any(feature = "redis", feature = "postgres", feature = "mysql"))]
+    pub(crate) fn name(&self) -> &str {
+        &self.name
+    }
+
+    #[cfg(any(feature = "redis", feature = "postgres", feature = "mysql"))]
+    pub(crate) const fn port(&self) -> u16 {
+        self.port
+    }
+}
+
+impl fmt::Display for Host {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { name, port } = self;
+        if name.contains(':') { write!(f, "[{name}]:{port}") } else { write!(f, "{name}:{port}") }
+    }
+}
+
+impl Location {
+    /// Takes apart what follows `scheme:`.
+    pub(crate) fn parse(scheme: &'static str, rest: &str, port: u16) -> Result<Self, UrlError> {
+        let malformed = |problem: &str| malformed(scheme, problem);
+        let rest = rest.strip_prefix("//").ok_or_else(|| malformed("needs `//` and then the hosts"))?;
+        let (rest, query) = rest.split_once('?').unwrap_or((rest, ""));
+        let (authority, path) = rest.split_at(rest.find('/').unwrap_or(rest.len()));
+        // With a `/` or `?` in the password the rest of it would pass for a path, which logs show.
+        if path.contains('@') || query.contains('@') {
+            return Err(malformed("write `@`, `/` and `?` as %40, %2F and %3F unless they part the URL"));
+        }
+        let (login, hosts) = match authority.rsplit_once('@') {
+            Some((login, hosts)) => (Some(login), hosts),
+            None => (None, authority),
+        };
+        let (user, password) = match login.map(|it| it.split_once(':').unwrap_or((it, ""))) {
+            Some((user, password)) => (decode(scheme, user)?, decode(scheme, password)?),
+            None => (String::new(), String::new()),
+        };
+        let hosts: Result<_, _> =
+            hosts.split(',').filter(|it| !it.is_empty()).map(|it| host(it, port)).collect();
+        Ok(Self {
+            scheme,
+            user: Some(user).filter(|it| !it.is_empty()),
+            password: Some(password).filter(|it| !it.is_empty()).map(Secret::new),
+            hosts: hosts.map_err(malformed)?,
+            path: decode(scheme, path.trim_end_matches('/'))?,
+            parameters: parameters(scheme, query)?,
+        })
+    }
+
+    /// The parameter of this name, which is then known.
+    pub(crate) fn take(&mut self, name: &str) -> Option<String> {
+        let at = self.parameters.iter().position(|(it, _)| it == name)?;
+        Some(self.parameters.swap_remove(at).1)
+    }
+
+    /// A parameter that is on or off, in any of the words that are usual for it; without a value it is on.
+    pub(crate) fn take_switch(&mut self, name: &str) -> Result<Option<bool>, UrlError> {
+        match self.take(name).as_deref() {
+            None => Ok(None),
+            Some("" | "1" | "true" | "yes" | "on") => Ok(Some(true)),
+            Some("0" | "false" | "no" | "off") => Ok(Some(false)),
+            Some(_) => Err(self.malformed(&format!("{name}= is true or false"))),
+        }
+    }
+
+    /// A parameter that is a path of a file.
+    pub(crate) fn take_path(&mut self, name: &str) -> Option<PathBuf> {
+        self.take(name).map(PathBuf::from)
+    }
+
+    /// A parameter that is a number in a range.
+    pub(crate) fn take_number(
+        &mut self,
+        name: &str,
+        range: RangeInclusive<u64>,
+    ) -> Result<Option<u64>, UrlError> {
+        let Some(text) = self.take(name) else {
+            return Ok(None);
+        };
+        match text.parse() {
+            Ok(number) if range.contains(&number) => Ok(Some(number)),
+            _ => {
+                let (from, to) = range.into_inner();
+                Err(self.malformed(&format!("{name}= is a number from {from} to {to}")))
+            }
+        }
+    }
+
+    /// The limit of a call: `timeout_ms`, from 100 ms to a minute.
+    pub(crate) fn take_timeout(&mut self) -> Result<Duration, UrlError> {
+        let limit = self.take_number("timeout_ms", 100..=60_000)?;
+        Ok(limit.map_or(TIMEOUT, Duration::from_millis))
+    }
+
+    /// Whether to refuse a server whose settings keep nothing on a disk: `durable`, `yes` unless the URL says `no`.
+    pub(crate) fn take_durable(&mut self) -> Result<bool, UrlError> {
+        Ok(self.take_switch("durable")?.unwrap_or(true))
+    }
+
+    /// How much of its newest writes a failover may cost the store: `may_lose`, such as `2s`, `500ms` or `0`.
+    pub(crate) fn take_may_lose(&mut self, default: Duration) -> Result<Duration, UrlError> {
+        let Some(text) = self.take("may_lose") else {
+            return Ok(default);
+        };
+        let (digits, unit_ms) = match text.strip_suffix("ms") {
+            Some(digits) => (digits, 1),
+            None => text.strip_suffix('s').map_or((&*text, 0), |digits| (digits, 1000)),
+        };
+        let number =
+            digits.bytes().all(|it| it.is_ascii_digit()).then(|| digits.parse::<u64>().ok()).flatten();
+        // Only 0 needs no unit.
+        let ms = number.filter(|number| unit_ms > 0 || *number == 0).and_then(|it| it.checked_mul(unit_ms));
+        match ms.map(Duration::from_millis) {
+            Some(loss) if loss <= MAX_LOSS => Ok(loss),
+            _ => Err(self.malformed("invalid may_lose: expected a time from 0 to 300s, such as 2s or 500ms")),
+        }
+    }
+
+    /// The user with the password, which may stand elsewhere; no user, no password.
+    #[cfg(any(test, feature = "etcd", feature = "zookeeper"))]
+    pub(crate) fn take_login(&mut self) -> Result<Option<Login>, UrlError> {
+        let file = self.take_path("password_file");
+        let Some(user) = self.user.take() else {
+            let without = file.is_some() || self.password.is_some();
+            return if without { Err(self.malformed("has a password but no user")) } else { Ok(None) };
+        };
+        let password = Password::find(self.password.take(), file)?;
+        if password == Password::Fixed(None) {
+            let variable = credentials::VARIABLE;
+            let text = format!("has a user but no password; say ?password_file=PATH or set {variable}");
+            return Err(self.malformed(&text));
+        }
+        Ok(Some(Login { user, password }))
+    }
+
+    /// The password, for stores where a user and a password may each go without the other.
+    #[cfg(any(feature = "redis", feature = "postgres", feature = "mysql"))]
+    pub(crate) fn take_password(&mut self) -> Result<Password, UrlError> {
+        let file = self.take_path("password_file");
+        Password::find(self.password.take(), file)
+    }
+
+    /// Refuses parameters that nobody took: a mistyped `ca` must not mean "no check".
+    pub(crate) fn finish(&self, known: &str) -> Result<(), UrlError> {
+        match self.parameters.first() {
+            Some((name, _)) => Err(self.malformed(&format!("has no parameter `{name}`, only {known}"))),
+            None => Ok(()),
+        }
+    }
+
+    /// The hosts as they stand in logs: `h1:2379,h2:2379`.
+    pub(crate) fn shown_hosts(&self) -> String {
+        self.hosts.iter().map(ToString::to_string).collect::<Vec<_>>().join(",")
+    }
+
+    pub(crate) fn malformed(&self, problem: &str) -> UrlError {
+        malformed(self.scheme, problem)
+    }
+
+    /// Reads a file that a parameter names, such as a certificate.
+    #[cfg(any(
+        feature = "etcd",
+        feature = "kubernetes",
+        feature = "redis",
+        feature = "postgres",
+        feature = "mysql"
+    ))]
+    pub(crate) fn read_file(&self, parameter: &str, path: &Path) -> Result<Vec<u8>, UrlError> {
+        std::fs::read(path)
+            .map_err(|error| self.malformed(&format!("{parameter}={}: {error}", path.display())))
+    }
+}
+
+fn malformed(scheme: &str, problem: &str) -> UrlError {
+    UrlError::Malformed { scheme: scheme.to_owned(), problem: problem.to_owned() }
+}
+
+/// The text of a host is not repeated: a password with a bare `/` in it is cut into what passes for one.
+fn host(text: &str, default_port: u16) -> Result<Host, &'static str> {
+    const HINT: &str =
+        "a host is `name`, `name:port` or `[IPv6]:port`, and a `/` in a password is written %2F";
+    let (name, port) = match text.strip_prefix('[').map(|it| it.split_once(']').ok_or(HINT)).transpose()? {
+        Some((name, port)) => (name, port),
+        None => text.split_at(text.find(':').unwrap_or(text.len())),
+    };
+    let port = match port.strip_prefix(':') {
+        Some(port) => port.parse().map_err(|_| HINT)?,
+        None if port.is_empty() => default_port,
+        None => return Err(HINT),
+    };
+    if name.is_empty() || port == 0 {
+        return Err(HINT);
+    }
+    Ok(Host { name: name.to_owned(), port })
+}
+
+fn parameters(scheme: &str, query: &str) -> Result<Vec<(String, String)>, UrlError> {
+    let parameter = |text: &str| {
+        let (name, value) = text.split_once('=').unwrap_or((text, ""));
+        Ok((decode(scheme, name)?, decode(scheme, value)?))
+    };
+    query.split('&').filter(|it| !it.is_empty()).map(parameter).collect()
+}
+
+/// Undoes `%2F` and the like.
+fn decode(scheme: &str, text: &str) -> Result<String, UrlError> {
+    let refuse =
+        || malformed(scheme, "a `%` is written %25, and escapes are two hexadecimal digits of UTF-8");
+    let mut bytes = Vec::with_capacity(text.len());
+    let mut rest = text.bytes();
+    while let Some(byte) = rest.next() {
+        if byte == b'%' {
+            let mut digit = || rest.next().and_then(|it| char::from(it).to_digit(16));
+            let (Some(high), Some(low)) = (digit(), digit()) else { return Err(refuse()) };
+            bytes.extend(u8::try_from(high * 16 + low));
+        } else {
+            bytes.push(byte);
+        }
+    }
+    String::from_utf8(bytes).map_err(|_| refuse())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn parse(rest: &str) -> Result<Location, String> {
+        Location::parse("etcd", rest, 2379).map_err(|error| error.to_string())
+    }
+
+    #[test]
+    fn every_part_is_found() {
+        let mut found = parse("//u%40x:p%2F%3a@h1:1,h2,[::1]:3,[fe80::2]/a/b/?ca=%2Fx&tls").unwrap();
+        assert_eq!(found.shown_hosts(), "h1:1,h2:2379,[::1]:3,[fe80::2]:2379");
+        assert_eq!(found.path, "/a/b");
+        assert_eq!(found.take("ca").as_deref(), Some("/x"));
+        assert!(found.finish("ca").unwrap_err().to_string().contains("no parameter `tls`, only ca"));
+        assert_eq!(found.take("tls").as_deref(), Some(""));
+        assert_eq!(found.finish("ca"), Ok(()));
+        let login = found.take_login().unwrap().unwrap();
+        assert_eq!((&*login.user, login.password().unwrap().expose()), ("u@x", "p/:"));
+    }
+
+    #[test]
+    fn a_login_has_a_user_and_a_password() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("password");
+        std::fs::write(&path, "from file\n").unwrap();
+        let login = |rest: &str| parse(rest).unwrap().take_login();
+        assert_eq!(login("//h").unwrap(), None);
+        let found = login(&format!("//u@h?password_file={}", path.display())).unwrap().unwrap();
+        assert_eq!((&*found.user, found.password().unwrap().expose()), ("u", "from file"));
+        assert!(login("//:secret@h").unwrap_err().to_string().ends_with("has a password but no user"));
+    }
+
+    /// Goal: no mistake in a URL brings its password into an error. Method: the mistakes people make with one.
+    #[test]
+    fn a_bad_url_does_not_show_its_password() {
+        let bad = [
+            "u:hunter2@h",
+            "//u:hunter2/x@h1",
+            "//u:hunter2?x@h1",
+            "//u:hunter2%zz@h1",
+            "//u:hunter2",
+            "//u:hunter2@h:port",
+            "//u:hunter2@:1",
+            "//u:hunter2@[::1",
+            "//u:hunter2@h:0",
+        ];
+        for rest in bad {
+            let error = parse(rest).expect_err(rest);
+            assert!(!error.contains("hunter2"), "{rest}: {error}");
+        }
+        assert!(!format!("{:?}", parse("//u:hunter2@h").unwrap()).contains("hunter2"));
+    }
+
+    #[test]
+    fn a_loss_is_a_time_with_its_unit() {
+        let may_lose = |rest: &str| {
+            Location::parse("redis", rest, 1)
+                .unwrap()
+                .take_may_lose(Duration::from_secs(2))
+                .map(|it| it.as_millis())
+        };
+        for (rest, ms) in [("//h", 2000), ("//h?may_lose=0", 0), ("//h?may_lose=0s", 0)] {
+            assert_eq!(may_lose(rest).unwrap(), ms, "{rest}");
+        }
+        for (rest, ms) in [("//h?may_lose=500ms", 500), ("//h?may_lose=300s", 300_000)] {
+            assert_eq!(may_lose(rest).unwrap(), ms, "{rest}");
+        }
+        for bad in
+            ["2", "", "s", "ms", "+1s", "-1s", "1.5s", "301s", "300001ms", "18446744073709551615s", "2m"]
+        {
+            let rest = format!("//h?may_lose={bad}");
+            let error = may_lose(&rest).unwrap_err().to_string();
+            assert!(error.contains("such as 2s or 500ms"), "{bad}: {error}");
+        }
+    }
+
+    #[test]
+    fn a_time_limit_is_in_bounds() {
+        let timeout = |rest| Location::parse("redis", rest, 1).unwrap().take_timeout();
+        assert_eq!(timeout("//h").unwrap(), TIMEOUT);
+        assert_eq!(timeout("//h?timeout_ms=250").unwrap(), Duration::from_millis(250));
+        for bad in ["//h?timeout_ms=0", "//h?timeout_ms=60001", "//h?timeout_ms=1s", "//h?timeout_ms"] {
+            assert!(timeout(bad).unwrap_err().to_string().contains("from 100 to 60000"), "{bad}");
+        }
+    }
+}

@@ -1,0 +1,363 @@
+//! From a URL to sessions on a primary, and to a table that is Snowmint's.
+//! A session keeps no settings: each message sets what its statement needs.
+
+use std::time::Duration;
+
+use sqlx::postgres::{PgConnectOptions, PgConnection, PgSslMode};
+use sqlx::{ConnectOptions, Connection, FromRow};
+
+use super::error::FSYNC_OFF;
+use super::session::{self, Guard, Session};
+use super::{PostgresStore, TABLE, error};
+use crate::error::Effect;
+use crate::net::credentials::Password;
+use crate::net::url::{Host, Location};
+use crate::net::{Confirmation, Mark, Refusal, Standing, Writable};
+use crate::sql::{Connect, Connected, Pool, exactly_one, table};
+use crate::{StoreError, StoreErrorKind, UrlError};
+
+const PORT: u16 = 5432;
+const PARAMETERS: &str =
+    "password_file, may_lose, durable, sslmode, sslrootcert, sslcert, sslkey, socket and timeout_ms";
+
+/// What a server is asked first. It sets nothing for longer than this message, as the session may be another program's next.
+///
+/// A call that was given up leaves a session on the server that goes on waiting for the standby. To keep these few, each
+/// new session ends those with its own name that have waited longer than a call may take: the name has that limit in it,
+/// so nobody waits for them any more, whichever node they are of. A pooler may add the address of its client to it. Reads
+/// wrote nothing but the fence. The outcome of a write was unknown and stays so: the end of its wait makes its row visible,
+/// and a read counts on no row before a standby has it.
+///
+/// The COMMIT does nothing but warn, to try out that warnings are heard. All in one message, without parameters.
+fn begin(sessions: &str, limit: Duration) -> String {
+    let limit = limit.as_millis();
+    format!(
+        "SET LOCAL client_min_messages = warning; \
+        SELECT pg_backend_pid(), pg_is_in_recovery(), pg_postmaster_start_time()::text, current_setting('fsync'), \
+        current_setting('synchronous_commit'), current_setting('synchronous_standby_names') <> '', \
+        (SELECT count(pg_terminate_backend(pid)) FROM pg_stat_activity \
+            WHERE (application_name = '{sessions}' OR application_name LIKE '{sessions} - %') \
+            AND usename = session_user AND pid <> pg_backend_pid() \
+            AND wait_event = 'SyncRep' AND query_start < clock_timestamp() - {limit} * interval '1 millisecond'); \
+        COMMIT"
+    )
+}
+
+/// What a server says of itself: the process of the session, whether it follows another, when it started, whether it syncs,
+/// how commits wait by default, whether there are standbys to wait for.
+type Told = (i32, bool, String, String, String, bool);
+
+/// What there is of that name: the name with its schema, the schemas that nodes may find it in as well, kind, persistence,
+/// columns, and whether names are unique.
+const INSPECT: &str = "SELECT format('%I.%I', s.nspname, c.relname), \
+    (SELECT coalesce(string_agg(quote_ident(n.nspname), ', ' ORDER BY n.nspname), '') \
+        FROM pg_class b JOIN pg_namespace n ON n.oid = b.relnamespace \
+        WHERE b.relname = c.relname AND b.oid <> c.oid AND n.nspname = ANY (current_schemas(false))), \
+    c.relkind::text, c.relpersistence::text, \
+    (SELECT coalesce(string_agg(concat_ws(' ', a.attname, format_type(a.atttypid, a.atttypmod), \
+            CASE WHEN a.attname = 'name' THEN o.collname END), ', ' ORDER BY a.attname), '') \
+        FROM pg_attribute a LEFT JOIN pg_collation o ON o.oid = a.attcollation \
+        WHERE a.attrelid = c.oid AND a.attnum > 0 AND NOT a.attisdropped), \
+    EXISTS (SELECT 1 FROM pg_index i JOIN pg_attribute a ON a.attrelid = i.indrelid AND a.attnum = i.indkey[0] \
+        WHERE i.indrelid = c.oid AND i.indisunique AND i.indisvalid AND i.indpred IS NULL \
+        AND i.indnkeyatts = 1 AND a.attname = 'name') \
+    FROM pg_class c JOIN pg_namespace s ON s.oid = c.relnamespace WHERE c.oid = to_regclass('snowmint_records')";
+const COLUMNS: &str = "name text C, revision bigint, value bytea";
+
+/// What a session needs; may hold the password, so it is never shown.
+pub(super) struct Settings {
+    options: PgConnectOptions,
+    password: Password,
+    /// What sessions whose calls may take as long are called on the server, and no others.
+    sessions: String,
+    limit: Duration,
+    /// Whether to refuse a server that does not write to its disk.
+    must_keep: bool,
+}
+
+impl Settings {
+    /// Takes `postgres://...` of a store apart, and returns with it the name for logs.
+    pub(super) fn parse(url: &str) -> Result<(Pool<Self>, String), UrlError> {
+        let (_, rest) = url.split_once(':').unwrap_or((url, ""));
+        let mut location = Location::parse("postgres", rest, PORT)?;
+        let limit = location.take_timeout()?;
+        let sessions = format!("snowmint-{}ms", limit.as_millis());
+        // Some poolers refuse a setting of digits of numbers with a fraction, of which there are none here.
+        let mut options = PgConnectOptions::new_without_pgpass()
+            .application_name(&sessions)
+            .extra_float_digits(None)
+            .disable_statement_logging();
+        if let Some(socket) = location.take_path("socket") {
+            options = options.socket(socket);
+            if location.hosts.is_empty() {
+                location.hosts = vec![Host::new("localhost".to_owned(), PORT)];
+            }
+        }
+        if location.hosts.is_empty() {
+            return Err(location.malformed("needs a host, such as postgres://10.0.0.7/snowmint"));
+        }
+        let database = table::database(&location)?;
+        let name = format!("postgres://{}/{database}", location.shown_hosts());
+        options = options.database(&database);
+        if let Some(user) = location.user.take() {
+            options = options.username(&user);
+        }
+        let password = location.take_password()?;
+        options = tls(&mut location, options)?;
+        let may_lose = location.take_may_lose(Duration::ZERO)?;
+        let must_keep = location.take_durable()?;
+        location.finish(PARAMETERS)?;
+        let settings = Self { options, password, sessions, limit, must_keep };
+        Ok((Pool::new(settings, location.hosts, limit, may_lose), name))
+    }
+}
+
+fn tls(location: &mut Location, mut options: PgConnectOptions) -> Result<PgConnectOptions, UrlError> {
+    let mode = location.take("sslmode");
+    let root = location.take_path("sslrootcert");
+    let mode = match mode.as_deref() {
+        // As libpq has it: an authority that is named is asked.
+        Some("require") if root.is_some() => PgSslMode::VerifyCa,
+        Some(text) => text.parse().map_err(|_| {
+            location.malformed("sslmode= is disable, allow, prefer, require, verify-ca or verify-full")
+        })?,
+        // Whoever names an authority wants it to be asked.
+        None if root.is_some() => PgSslMode::VerifyFull,
+        None => PgSslMode::Prefer,
+    };
+    let strict = matches!(mode, PgSslMode::Require | PgSslMode::VerifyCa | PgSslMode::VerifyFull);
+    if strict && cfg!(not(feature = "tls")) {
+        return Err(location.malformed("this build has no TLS; build it with the feature `tls`"));
+    }
+    options = options.ssl_mode(mode);
+    if let Some(path) = root {
+        options = options.ssl_root_cert_from_pem(location.read_file("sslrootcert", &path)?);
+    }
+    match (location.take_path("sslcert"), location.take_path("sslkey")) {
+        (None, None) => Ok(options),
+        (Some(cert), Some(key)) => {
+            let (cert, key) = (location.read_file("sslcert", &cert)?, location.read_file("sslkey", &key)?);
+            Ok(options.ssl_client_cert_from_pem(cert).ssl_client_key_from_pem(key))
+        }
+        _ => Err(location.malformed("sslcert= and sslkey= go together")),
+    }
+}
+
+impl Connect for Settings {
+    const CONFIRMED_BY: &str = "set synchronous_standby_names on it";
+    type Connection = Session;
+    type Mark = History;
+
+    async fn connect(&self, host: Host) -> Connected<Self> {
+        let mut options = self.options.clone().host(host.name()).port(host.port());
+        if let Some(password) = self.password.current()? {
+            options = options.password(password.expose());
+        }
+        let mut connection = options.connect().await.map_err(|error| error::refusal(&error))?;
+        let begin = sqlx::raw_sql(sqlx::AssertSqlSafe(begin(&self.sessions, self.limit)));
+        let row = session::hearing(exactly_one(begin.fetch_all(&mut connection))).await?;
+        let (process, in_recovery, started, fsync, commit, has_standbys) =
+            Told::from_row(&row).map_err(|error| error::refusal(&error))?;
+        // Its answers may lag behind the primary, so it must not even be read.
+        if in_recovery {
+            let text =
+                "is a standby, which cannot be written; name the primary, or both with a comma between";
+            return Err(Refusal::new(StoreErrorKind::ReadOnly, text));
+        }
+        if fsync == "off" && self.must_keep {
+            return Err(Refusal::new(StoreErrorKind::Other, FSYNC_OFF));
+        }
+        let mark = History::of(&mut connection).await?;
+        // No two servers start in the same microsecond, and a standby has all else in common with its primary.
+        let confirmation = super::confirmation(has_standbys);
+        let guard = Guard { process, must_keep: self.must_keep };
+        let connection = Session::new(connection, guard, &commit, self.limit, confirmation);
+        Ok(Writable { connection, server: Some(started), mark, standing: Standing::Kept })
+    }
+
+    async fn answers(session: &mut Session) -> bool {
+        session.sql.ping().await.is_ok()
+    }
+
+    fn confirmation(session: &mut Session) -> Option<Confirmation> {
+        session.confirmation.take()
+    }
+}
+
+/// Creates the table unless it is there, makes sure that it is ours, and returns its name with the schema.
+pub(super) async fn prepare_table(store: &PostgresStore) -> Result<String, StoreError> {
+    if let Some(found) = inspect(store).await? {
+        return check(store, found);
+    }
+    let ask = async |mut session: Session| {
+        let created = session.execute(TABLE).await;
+        (session, created)
+    };
+    // A failure settles nothing: another node may have been first, so look again before it is told.
+    let created = store.pool.run(Effect::Reads, ask).await;
+    match (inspect(store).await?, created) {
+        (Some(found), _) => check(store, found),
+        (None, Err(failure)) => Err(error::table_is_missing(&store.name, failure)),
+        (None, Ok(_)) => Err(refuse(store, "the table snowmint_records was created and is gone again")),
+    }
+}
+
+/// Name with schema, other schemas, kind, persistence, columns, whether names are unique.
+type Found = (String, String, String, String, String, bool);
+
+async fn inspect(store: &PostgresStore) -> Result<Option<Found>, StoreError> {
+    let found = store.rows(Effect::Reads, INSPECT).await;
+    let found = found.map_err(|failure| store.error("open", Effect::Reads, failure))?;
+    Ok(found.into_iter().next())
+}
+
+fn check(store: &PostgresStore, found: Found) -> Result<String, StoreError> {
+    let (table, others, kind, persistence, columns, unique) = found;
+    if columns != COLUMNS || !matches!(&*kind, "r" | "p") {
+        let found = format!(
+            "snowmint_records is another program's ({columns}), ours has ({COLUMNS}); it was left as it was; \
+             use another database, or another schema by the user's search_path"
+        );
+        return Err(refuse(store, &found));
+    }
+    if !unique {
+        return Err(refuse(store, "the table snowmint_records has no primary key; add one on (name)"));
+    }
+    if persistence != "p" {
+        let found = "the table snowmint_records is unlogged or temporary, and a crash would empty it; \
+            ALTER TABLE snowmint_records SET LOGGED";
+        return Err(refuse(store, found));
+    }
+    if !others.is_empty() {
+        let found = format!(
+            "the search_path of the user finds {table}, and a table of that name in {others} too, so nodes may use different \
+             tables and produce duplicates; drop or rename the table that no node uses, or let the search_path name \
+             one schema: ALTER ROLE ... SET search_path = ..."
+        );
+        return Err(refuse(store, &found));
+    }
+    Ok(table)
+}
+
+fn refuse(store: &PostgresStore, found: &str) -> StoreError {
+    StoreError::new(StoreErrorKind::Other, "open", &*store.name, found)
+}
+
+/// Any user may ask this, unless somebody took that right away. The file of the log that is written now has the timeline
+/// in its name; `pg_control_checkpoint()` shows the old one until the first checkpoint after a promotion.
+const HISTORY: &str = "SELECT (SELECT system_identifier FROM pg_control_system()), \
+    (SELECT oid::bigint FROM pg_database WHERE datname = current_database()), \
+    ('x' || left(pg_walfile_name(pg_current_wal_lsn()), 8))::bit(32)::bigint";
+
+/// How far the history of a server goes; unknown where the server does not say.
+#[derive(Default, Debug)]
+pub(super) struct History {
+    known: Option<Known>,
+}
+
+#[derive(Clone, Copy, Debug)]
+struct Known {
+    system: i64,
+    /// By its number: a copy may have been given the name.
+    database: i64,
+    timeline: i64,
+}
+
+impl History {
+    /// Asks a primary. Databases that only speak the language of PostgreSQL may have no such thing.
+    pub(super) async fn of(connection: &mut PgConnection) -> Result<Self, Refusal> {
+        let row = exactly_one(sqlx::raw_sql(HISTORY).fetch_all(connection)).await;
+        match row.and_then(|row| <(i64, i64, i64)>::from_row(&row)) {
+            Ok((system, database, timeline)) => {
+                Ok(Self { known: Some(Known { system, database, timeline }) })
+            }
+            Err(error) if error::is_not_offered(&error) => Ok(Self::default()),
+            Err(error) => Err(error::refusal(&error)),
+        }
+    }
+}
+
+impl Mark for History {
+    fn lacks(&self, seen: &Self) -> Option<String> {
+        let seen = seen.known?;
+        let Some(Known { system, database, timeline }) = self.known else {
+            return Some(format!("does not show its timeline, and timeline {} was seen", seen.timeline));
+        };
+        if system != seen.system {
+            let seen = seen.system;
+            return Some(format!("holds another database (system {system}, and {seen} was seen)"));
+        }
+        if database != seen.database {
+            let seen = seen.database;
+            return Some(format!(
+                "has another database of this name (number {database}, and {seen} was seen)"
+            ));
+        }
+        (timeline < seen.timeline)
+            .then(|| format!("is on timeline {timeline}, and timeline {} was seen", seen.timeline))
+    }
+
+    fn see(&mut self, mark: Self) {
+        let before = self.known.map_or(0, |it| it.timeline);
+        if let Some(Known { system, database, timeline }) = mark.known {
+            self.known = Some(Known { system, database, timeline: timeline.max(before) });
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_mistake_in_a_url_is_told_without_its_password() {
+        let cases = [
+            ("postgres://u:hunter2@h", "needs a database"),
+            ("postgres://u:hunter2@h/a/b", "needs a database"),
+            ("postgres:///db", "needs a host"),
+            ("postgres://u:hunter2@h/db?sslmode=on", "sslmode= is disable"),
+            ("postgres://u:hunter2@h/db?sslrootcert=/nowhere", "sslrootcert=/nowhere: No such file"),
+            ("postgres://u:hunter2@h/db?sslcert=/nowhere", "go together"),
+            ("postgres://u:hunter2@h/db?durable=maybe", "durable= is"),
+            ("postgres://u:hunter2@h/db?ssl=1", "no parameter `ssl`"),
+            ("postgres://u@h/db?password_file=/nowhere", "password_file /nowhere: No such file"),
+        ];
+        for (url, wanted) in cases {
+            let error = Settings::parse(url).map(|it| it.1).unwrap_err().to_string();
+            assert!(error.contains(wanted) && !error.contains("hunter2"), "{url}: {error}");
+        }
+    }
+
+    #[test]
+    fn a_name_for_logs_has_no_password() {
+        let name = |url| Settings::parse(url).map(|it| it.1).unwrap();
+        assert_eq!(name("postgres://u:hunter2@h1,h2:1/db"), "postgres://h1:5432,h2:1/db");
+        assert_eq!(name("postgres:///db?socket=/run"), "postgres://localhost:5432/db");
+    }
+
+    fn history(system: i64, timeline: i64) -> History {
+        History { known: Some(Known { system, database: 5, timeline }) }
+    }
+
+    #[test]
+    fn a_lower_timeline_or_another_database_lacks_what_was_seen() {
+        let mut seen = History::default();
+        assert_eq!(history(7, 1).lacks(&seen), None);
+        for timeline in [2, 1] {
+            seen.see(history(7, timeline));
+        }
+        seen.see(History::default());
+        assert_eq!(history(7, 2).lacks(&seen), None);
+        assert_eq!(history(7, 3).lacks(&seen), None);
+        let lack = history(7, 1).lacks(&seen).unwrap();
+        assert_eq!(lack, "is on timeline 1, and timeline 2 was seen");
+        assert!(history(8, 3).lacks(&seen).unwrap().contains("another database"));
+        let copy = History { known: Some(Known { system: 7, database: 6, timeline: 2 }) };
+        assert_eq!(
+            copy.lacks(&seen).unwrap(),
+            "has another database of this name (number 6, and 5 was seen)"
+        );
+        assert!(History::default().lacks(&seen).unwrap().contains("does not show"));
+        assert_eq!(History::default().lacks(&History::default()), None);
+    }
+}

@@ -1,0 +1,671 @@
+//! One connection to the primary, shared by all calls and replaced when it breaks.
+//! Of its own rather than the crate's manager, to know for certain whether a command was sent. Every second the client asks
+//! all hosts again, on connections that it keeps: settings change, and so does the primary.
+
+use std::sync::{Arc, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use redis::aio::MultiplexedConnection;
+use redis::{
+    AsyncConnectionConfig, Client, FromRedisValue, Pipeline, ServerError, ServerErrorKind, Value,
+    from_redis_value,
+};
+use tokio::sync::Mutex;
+use tokio::task::JoinSet;
+use tokio::time::{Instant, timeout_at};
+
+use super::connect::{Copies, Settings};
+use super::error::{self, Failure};
+use super::history::History;
+use super::scripts::{self, Request};
+use super::server_info::{self, ServerInfo};
+use crate::error::Effect;
+use crate::net::url::{Host, Location};
+use crate::net::{Hosts, IDLE, Refusal, Standing, Writable};
+use crate::{StoreError, StoreErrorKind, UrlError};
+
+/// How often one call may be sent: the script by its hash and by its source, to a node that it moved to, and a read
+/// once more when its connection breaks.
+const SENDS: usize = 4;
+
+/// A call is not sent unless all hosts were asked in this time before it. Less than what a failover loses by the
+/// default of `may_lose`: a grant that a replaced primary has acknowledged is then not confirmed by it.
+const ASK_EVERY: Duration = Duration::from_secs(1);
+/// When several hosts are asked beside the calls: early enough to hear of a silent one before the last answer is too old.
+const ASK_AHEAD: Duration = Duration::from_millis(350);
+/// How long that may take; others than the primary have an eighth of it.
+const ASK_BESIDE: Duration = Duration::from_secs(4);
+/// How long a host that swallowed a question is not asked, while another is the primary. No longer than the others: a
+/// host that was promoted while it was silent is heard of as soon as it answers again.
+const SILENCE: Duration = ASK_EVERY;
+/// How often the member of a cluster that is used is asked for the others, and how many of them are remembered.
+const LEARN_EVERY: Duration = Duration::from_secs(5);
+const MEMBERS: usize = 16;
+
+struct Link {
+    shared: Arc<Shared>,
+    /// At most one task, which asks the hosts beside the calls.
+    asking: std::sync::Mutex<JoinSet<()>>,
+}
+
+/// What calls share with the task that asks beside them.
+struct Shared {
+    settings: Settings,
+    hosts: Hosts,
+    /// Held while hosts are asked.
+    turn: Mutex<()>,
+    /// This and what is known are never locked across an await.
+    state: std::sync::Mutex<State>,
+    known: std::sync::Mutex<Known>,
+}
+
+#[derive(Default)]
+struct State {
+    open: Option<Open>,
+    /// Where a cluster says that the keys are now.
+    moved_to: Option<Host>,
+    /// When hosts were last asked beside the calls.
+    refreshed: Option<Instant>,
+}
+
+struct Open {
+    server: Connected,
+    used: Instant,
+    /// Before all hosts were asked.
+    asked: Instant,
+}
+
+/// A connection to a host.
+#[derive(Clone)]
+struct Connected {
+    connection: MultiplexedConnection,
+    host: Host,
+    /// Its own, so that a failure closes the connection that it happened on and no later one.
+    number: u64,
+}
+
+/// A host that was asked, and what it told.
+type Answer = (Connected, ServerInfo);
+
+/// What is known of the hosts, from asking them.
+#[derive(Default)]
+struct Known {
+    /// Connections that carried an answer last, to replicas too.
+    standing: Vec<Connected>,
+    /// Counts connections.
+    count: u64,
+    /// Those that have not answered yet.
+    asking: Vec<Host>,
+    /// Those that are not asked until then.
+    silent: Vec<(Host, Instant)>,
+    /// The nodes of the cluster: those of the URL may be gone, or not be the ones with our keys.
+    members: Vec<Host>,
+    learned: Option<Instant>,
+    /// Of the members that were asked this time the one that owns our slot, with its epoch.
+    owner: Option<(u64, Answer)>,
+    /// The lines of the members that were asked this time, accept writes, and hold other keys than ours.
+    elsewhere: Vec<String>,
+    /// The greatest epoch of an owner so far: each has a greater one than the owner that it replaced.
+    epoch: u64,
+    history: History,
+}
+
+impl Known {
+    /// Notes that a host is asked, and takes out its connection.
+    fn begin(&mut self, host: &Host) -> Result<Option<Connected>, Refusal> {
+        if self.silent.iter().any(|(it, until)| it == host && *until > Instant::now()) {
+            return Err(Refusal::new(StoreErrorKind::Unavailable, "gave no answer some seconds ago"));
+        }
+        self.asking.push(host.clone());
+        let at = self.standing.iter().position(|it| it.host == *host);
+        Ok(at.map(|at| self.standing.swap_remove(at)))
+    }
+
+    /// Notes how the question to all hosts ended: those that still think are not asked again for a while, unless
+    /// the primary may be among them.
+    fn end(&mut self, found: bool) {
+        let until = Instant::now() + SILENCE;
+        let silent = self.asking.drain(..).map(|host| (host, until));
+        if found {
+            self.silent.retain(|(_, until)| *until > Instant::now());
+            self.silent.extend(silent);
+        } else {
+            drop(silent);
+            self.silent.clear();
+        }
+    }
+}
+
+impl Link {
+    fn new(settings: Settings, hosts: Vec<Host>) -> Self {
+        let (hosts, turn, state) = (Hosts::new(hosts), Mutex::default(), std::sync::Mutex::default());
+        let shared = Shared { settings, hosts, turn, state, known: std::sync::Mutex::default() };
+        Self { shared: Arc::new(shared), asking: std::sync::Mutex::default() }
+    }
+
+    /// Sends commands, the first of which may be a script by its hash. Returns their answers, and when a primary was
+    /// looked for to send them to.
+    pub(super) async fn call(
+        &self,
+        effect: Effect,
+        pipeline: &(impl Fn(bool) -> Pipeline + Sync),
+    ) -> Result<(Vec<Value>, Instant), Failure> {
+        let limit = self.shared.settings.limit;
+        let deadline = Instant::now() + limit;
+        let (mut by_hash, mut may_repeat) = (true, effect == Effect::Reads);
+        let mut failure = None;
+        for _ in 0..SENDS {
+            // Before the connection is taken: a pause after that may outlast the primary.
+            let sent = Instant::now();
+            let (mut connection, number) = self.connection(deadline).await.map_err(Failure::NotSent)?;
+            let pipeline = pipeline(by_hash);
+            let sending = connection.send_packed_commands(&pipeline, 0, pipeline.len());
+            match timeout_at(deadline, sending).await {
+                Err(_) => {
+                    self.shared.close(number, None);
+                    return Err(Failure::Late(limit));
+                }
+                Ok(Err(error)) => {
+                    self.shared.close(number, None);
+                    failure = Some(Failure::Broken(error));
+                    if !may_repeat {
+                        break;
+                    }
+                    may_repeat = false;
+                }
+                Ok(Ok(answers)) => match refused(answers.first()) {
+                    None => return Ok((answers, sent)),
+                    Some(said) => {
+                        by_hash &= said.kind() != Some(ServerErrorKind::NoScript);
+                        let again = self.shared.follow(number, &said);
+                        failure = Some(Failure::Refused(said));
+                        if !again {
+                            break;
+                        }
+                    }
+                },
+            }
+        }
+        Err(failure.unwrap_or(Failure::Late(limit)))
+    }
+
+    /// A connection that stands, with its number, to a server that was the primary when all hosts were asked last.
+    async fn connection(&self, deadline: Instant) -> Result<(MultiplexedConnection, u64), Refusal> {
+        let shared = &*self.shared;
+        let server = if let Some(server) = shared.stands(deadline).await {
+            self.ask_ahead();
+            server
+        } else {
+            let turn = timeout_at(deadline, shared.turn.lock()).await;
+            let _turn = turn.map_err(|_| Refusal::late(shared.settings.limit))?;
+            // Another may have asked meanwhile.
+            match shared.stands(deadline).await {
+                Some(server) => server,
+                None => shared.connect(deadline).await?,
+            }
+        };
+        Ok((server.connection, server.number))
+    }
+
+    /// A write that was sent then was acknowledged, and confirmed by its copies where these are asked for.
+    pub(super) fn acknowledged(&self, sent: Instant) {
+        self.shared.known().history.acknowledged(sent, self.shared.settings.may_lose);
+    }
+
+    /// The line of writes that the primary in use adds to; none in a cluster.
+    pub(super) fn line(&self) -> Option<String> {
+        let known = self.shared.known();
+        let line = known.history.line().filter(|_| known.learned.is_none());
+        line.map(ToOwned::to_owned)
+    }
+
+    /// Asks all hosts beside the calls before the last answers are too old, so that no call waits for a host that is
+    /// silent.
+    fn ask_ahead(&self) {
+        let mut asking = self.asking.lock().unwrap_or_else(PoisonError::into_inner);
+        while asking.try_join_next().is_some() {}
+        if asking.is_empty() && self.shared.begin_refresh() {
+            let shared = Arc::clone(&self.shared);
+            asking.spawn(async move { shared.refresh().await });
+        }
+    }
+}
+
+impl Shared {
+    /// Does what a refusal asks for, and says whether to send again. What was refused has not happened.
+    fn follow(&self, number: u64, said: &ServerError) -> bool {
+        match said.kind() {
+            Some(ServerErrorKind::NoScript) => true,
+            Some(ServerErrorKind::Moved) => {
+                let target = said.details().and_then(moved_to);
+                let again = target.is_some();
+                self.close(number, target);
+                again
+            }
+            _ => {
+                // A replica now, or about to end: look for the primary next time.
+                if error::is_about_the_server(said) {
+                    self.close(number, None);
+                }
+                false
+            }
+        }
+    }
+
+    /// The connection of the last call, if all hosts were asked lately and it still answers.
+    async fn stands(&self, deadline: Instant) -> Option<Connected> {
+        let is_fresh = |open: &&mut Open| open.asked.elapsed() < ASK_EVERY;
+        let (mut server, unused) = {
+            let mut state = self.state();
+            let open = state.open.as_mut().filter(is_fresh)?;
+            (open.server.clone(), open.used.elapsed())
+        };
+        if unused >= IDLE && !answers_ping(&mut server.connection, half(deadline)).await {
+            self.close(server.number, None);
+            return None;
+        }
+        let mut state = self.state();
+        let open = state.open.as_mut().filter(is_fresh).filter(|it| it.server.number == server.number)?;
+        open.used = Instant::now();
+        Some(server)
+    }
+
+    /// Whether it is time to ask all hosts beside the calls; not at each call while that fails.
+    fn begin_refresh(&self) -> bool {
+        let several = self.hosts.are_several() || !self.known().members.is_empty();
+        let mut state = self.state();
+        let is_due = several
+            && state.open.as_ref().is_some_and(|it| it.asked.elapsed() >= ASK_AHEAD)
+            && state.refreshed.is_none_or(|it| it.elapsed() >= ASK_AHEAD / 2);
+        if is_due {
+            state.refreshed = Some(Instant::now());
+        }
+        is_due
+    }
+
+    /// Asks all hosts once more. Where one must not be used, the next call asks them itself before it goes anywhere, and
+    /// hears why; where none answers, the connection that stands serves until the last answers are too old.
+    async fn refresh(&self) {
+        let _turn = self.turn.lock().await;
+        match self.connect(Instant::now() + self.settings.limit.min(ASK_BESIDE)).await {
+            Ok(_) => {}
+            Err(refusal) if refusal.kind == StoreErrorKind::Unavailable => {}
+            Err(_) => self.state().open = None,
+        }
+    }
+
+    /// Asks all hosts who is the primary, and goes on with that one.
+    async fn connect(&self, deadline: Instant) -> Result<Connected, Refusal> {
+        let from = Instant::now();
+        let (mut server, told) = self.find(deadline).await?;
+        {
+            let mut known = self.known();
+            if let Some(line) = told.line() {
+                // A member that goes on with the line in use and has given our keys away was not replaced.
+                let is_alive =
+                    known.history.line().is_some_and(|line| known.elsewhere.iter().any(|it| it == line));
+                if let Some(lack) = known.history.lacks(&line).filter(|_| !is_alive) {
+                    return Err(Refusal::new(
+                        StoreErrorKind::Other,
+                        format!("{}: the server {lack}", server.host),
+                    ));
+                }
+                let (heard, may_lose) = (Instant::now(), self.settings.may_lose);
+                match told.member() {
+                    None => known.history.accept(&server.host, line, heard, may_lose),
+                    Some(_) => known.history.accept_member(&server.host, line, heard, may_lose),
+                }
+            }
+            if let Some(epoch) = told.member().and_then(|it| it.claims(self.settings.slot).ok()) {
+                known.epoch = epoch;
+            }
+        }
+        let Settings { must_keep, may_lose, copies, .. } = self.settings;
+        let copies = copies.map_or(0, |it| it.wanted);
+        told.check_settings(must_keep, may_lose, copies).map_err(|refusal| {
+            let text = format!("{}: {}", server.host, refusal.text);
+            Refusal { text, ..refusal }
+        })?;
+        if told.member().is_some() && self.known().learned.is_none_or(|it| it.elapsed() >= LEARN_EVERY) {
+            self.learn(&mut server, deadline).await;
+        }
+        let open = Open { server: server.clone(), used: Instant::now(), asked: from };
+        self.state().open = Some(open);
+        Ok(server)
+    }
+
+    /// Asks all hosts who is the primary, and once more if the first answers say whom else to ask.
+    async fn find(&self, deadline: Instant) -> Result<Answer, Refusal> {
+        let moved_to = self.state().moved_to.take();
+        let others = |known: &Known| -> Vec<Host> {
+            let others = moved_to.iter().chain(&known.members).filter(|it| !self.hosts.all().contains(it));
+            others.cloned().collect()
+        };
+        let others_before = {
+            let mut known = self.known();
+            known.history.begin();
+            others(&known)
+        };
+        let in_parts = self.hosts.are_several() || !others_before.is_empty();
+        let until = if in_parts { Instant::now() + half(deadline) } else { deadline };
+        let refusal = match self.ask(&others_before, until).await {
+            Err(refusal) if refusal.kind != StoreErrorKind::Other => refusal,
+            found => return found,
+        };
+        // Those that were left out for the sake of a primary that is gone may have a say now, and a member that has not
+        // our keys knows who has them.
+        let (others, again) = {
+            let known = self.known();
+            let others = others(&known);
+            let again = in_parts && (known.history.is_gone() || !known.history.is_known());
+            (others.clone(), again || others != others_before)
+        };
+        if again { self.ask(&others, deadline).await } else { Err(refusal) }
+    }
+
+    /// Asks the hosts of the URL and others who is the primary, on connections that stand or new ones.
+    async fn ask(&self, others: &[Host], deadline: Instant) -> Result<Answer, Refusal> {
+        {
+            let mut known = self.known();
+            // Left by a call that was dropped.
+            known.asking.clear();
+            known.owner = None;
+            known.elsewhere.clear();
+        }
+        let ask = |host| self.ask_one(host, deadline);
+        let found = if others.is_empty() {
+            self.hosts.connect(deadline, ask).await
+        } else {
+            let all = self.hosts.all().iter().chain(others).cloned().collect();
+            Hosts::new(all).connect(deadline, ask).await
+        };
+        let mut known = self.known();
+        known.end(found.is_ok());
+        let answer = found?.connection;
+        Ok(known.owner.take().map_or(answer, |(_, owner)| owner))
+    }
+
+    /// Whether a host accepts writes. Whether it may be used is asked once it is certain that no other does.
+    async fn ask_one(&self, host: Host, deadline: Instant) -> Result<Writable<Answer, ()>, Refusal> {
+        let standing = self.known().begin(&host)?;
+        let answer = self.server(&host, standing, deadline).await;
+        let mut known = self.known();
+        known.asking.retain(|it| *it != host);
+        let (server, told) = answer?;
+        known.standing.push(server.clone());
+        told.check_role().inspect_err(|_| known.history.is_none(&host))?;
+        let server_now = if let Some(member) = told.member() {
+            if member.holds_others(self.settings.slot) {
+                known.elsewhere.extend(told.line().map(|it| it.now));
+            }
+            // A cluster decides by itself who owns a slot, but a member that is cut off does not hear of it.
+            let epoch = member.claims(self.settings.slot)?;
+            if epoch < known.epoch {
+                let text = format!(
+                    "owned these keys in epoch {epoch}, and another member has owned them since, in epoch {}",
+                    known.epoch
+                );
+                return Err(Refusal::new(StoreErrorKind::Unavailable, text));
+            }
+            if known.owner.as_ref().is_none_or(|it| it.0 < epoch) {
+                known.owner = Some((epoch, (server.clone(), told.clone())));
+            }
+            None
+        } else {
+            let line = told.line();
+            if let Some(line) = &line {
+                let judged = known.history.judge(&host, line);
+                judged.map_err(|text| Refusal::new(StoreErrorKind::Unavailable, text))?;
+            }
+            line.map(|it| it.now)
+        };
+        drop(known);
+        Ok(Writable { connection: (server, told), server: server_now, mark: (), standing: Standing::Kept })
+    }
+
+    /// A connection to a host, and what the server there tells.
+    async fn server(
+        &self,
+        host: &Host,
+        standing: Option<Connected>,
+        deadline: Instant,
+    ) -> Result<Answer, Refusal> {
+        if let Some(mut server) = standing {
+            let told =
+                timeout_at(Instant::now() + half(deadline), ServerInfo::by(&mut server.connection)).await;
+            if let Some(told) = told.ok().and_then(Result::ok) {
+                return Ok((server, told));
+            }
+        }
+        let (mut server, told) = self.new_connection(host).await?;
+        // It is used only if it has our keys, but it knows who has them.
+        if told.member().is_some() && self.known().members.is_empty() {
+            self.learn(&mut server, deadline).await;
+            // The owner of our keys is asked too: this one may not have heard of its replicas yet.
+            self.known().learned = None;
+        }
+        Ok((server, told))
+    }
+
+    /// Asks a member of a cluster for the others.
+    async fn learn(&self, server: &mut Connected, deadline: Instant) {
+        let members = server_info::members(&mut server.connection, &server.host);
+        let mut members = timeout_at(Instant::now() + half(deadline), members).await.unwrap_or_default();
+        members.truncate(MEMBERS);
+        let mut known = self.known();
+        known.learned = Some(Instant::now());
+        if !members.is_empty() {
+            known.members = members;
+        }
+    }
+
+    async fn new_connection(&self, host: &Host) -> Result<Answer, Refusal> {
+        let info = self.settings.connection_info(host)?;
+        let client = Client::open(info).map_err(|error| error::refusal(&error))?;
+        // Time is kept here, for connecting and for answers.
+        let config = AsyncConnectionConfig::new().set_connection_timeout(None).set_response_timeout(None);
+        let connected = client.get_multiplexed_async_connection_with_config(&config).await;
+        let mut connection = connected.map_err(|error| {
+            if error.is_connection_refusal() {
+                self.known().history.is_none(host);
+            }
+            error::refusal(&error)
+        })?;
+        let told = ServerInfo::by(&mut connection).await?;
+        let number = {
+            let mut known = self.known();
+            known.count += 1;
+            known.count
+        };
+        Ok((Connected { connection, host: host.clone(), number }, told))
+    }
+
+    fn close(&self, number: u64, moved_to: Option<Host>) {
+        let mut state = self.state();
+        if state.open.as_ref().is_some_and(|it| it.server.number == number) {
+            state.open = None;
+            state.moved_to = moved_to;
+        }
+        drop(state);
+        self.known().standing.retain(|it| it.number != number);
+    }
+
+    /// A panic leaves nothing half done here or there, so a poisoned lock is as good as any other.
+    fn state(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn known(&self) -> MutexGuard<'_, Known> {
+        self.known.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// Half of the time that is left.
+fn half(deadline: Instant) -> Duration {
+    deadline.saturating_duration_since(Instant::now()) / 2
+}
+
+async fn answers_ping(connection: &mut MultiplexedConnection, limit: Duration) -> bool {
+    let command = redis::cmd("PING");
+    let ping = connection.send_packed_command(&command);
+    matches!(timeout_at(Instant::now() + limit, ping).await, Ok(Ok(_)))
+}
+
+/// Takes `SLOT HOST:PORT` apart. A server that does not know its own name leaves the host out.
+fn moved_to(details: &str) -> Option<Host> {
+    let (name, port) = details.split_whitespace().nth(1)?.rsplit_once(':')?;
+    (!name.is_empty()).then_some(Host::new(name.to_owned(), port.parse().ok()?))
+}
+
+/// The refusal of the first command. After it the others, which only ask about it, may fail and change nothing of it.
+fn refused(first: Option<&Value>) -> Option<ServerError> {
+    match first {
+        Some(Value::ServerError(said)) => Some(said.clone()),
+        _ => None,
+    }
+}
+
+/// What a walk through all keys of a server found.
+#[derive(Default)]
+pub(crate) struct Found {
+    /// What the server calls this run of itself.
+    pub(super) server: String,
+    pub(crate) keys: Vec<String>,
+}
+
+/// A connection to the primary, and what it is called in logs.
+pub(crate) struct Server {
+    link: Link,
+    copies: Option<Copies>,
+    pub(crate) may_lose: Duration,
+    pub(crate) name: String,
+}
+
+impl Server {
+    /// Takes out of a URL what a connection needs; other parameters are left. All calls are about keys in the slot of
+    /// `key`. Connects with the first call.
+    pub(crate) fn take(location: &mut Location, key: Option<&str>) -> Result<Self, UrlError> {
+        let (settings, name) = Settings::take(location, key)?;
+        let (copies, may_lose) = (settings.copies, settings.may_lose);
+        Ok(Self { link: Link::new(settings, location.hosts.clone()), copies, may_lose, name })
+    }
+
+    /// Runs a script and, where copies are asked for, waits for them.
+    pub(crate) async fn call(
+        &self,
+        operation: &'static str,
+        effect: Effect,
+        request: &Request,
+    ) -> Result<Value, StoreError> {
+        let answers = self.link.call(effect, &|by_hash| request.pipeline(by_hash, self.copies)).await;
+        let (answers, sent) = answers.map_err(|failure| self.error(operation, effect, failure))?;
+        let mut answers = answers.into_iter();
+        let (Some(answer), copies) = (answers.next(), answers.next()) else {
+            return Err(self.error(operation, effect, Failure::Strange("no answer at all".to_owned())));
+        };
+        // A conflict or a refused addition changed nothing that could be lost. Not all of these get as far as a write, so
+        // a server that takes none may answer them.
+        let changed = effect == Effect::Reads || !matches!(answer, Value::Int(..=0));
+        if let Some(wanted) = self.copies.map(|it| it.wanted).filter(|_| changed) {
+            confirmed(copies, wanted).map_err(|failure| self.error(operation, effect, failure))?;
+        }
+        if changed {
+            self.link.acknowledged(sent);
+        }
+        Ok(answer)
+    }
+
+    /// Sends commands that change nothing, and returns their answers.
+    pub(crate) async fn ask(
+        &self,
+        operation: &'static str,
+        commands: impl Fn() -> Pipeline + Sync,
+    ) -> Result<Vec<Value>, StoreError> {
+        let answers = self.link.call(Effect::Reads, &|_| commands()).await;
+        // Says nothing of writes, which the server may refuse meanwhile.
+        answers.map(|(answers, _)| answers).map_err(|failure| self.error(operation, Effect::Reads, failure))
+    }
+
+    /// The line of writes that the primary in use adds to, which no other server does. `None` for clusters.
+    pub(crate) fn line(&self) -> Option<String> {
+        self.link.line()
+    }
+
+    /// All keys that fit a pattern, some of them twice.
+    ///
+    /// A walk that began on one server and ended on another may have missed some, and is an error.
+    pub(crate) async fn scan(&self, operation: &'static str, pattern: &str) -> Result<Found, StoreError> {
+        let (mut cursor, mut found) = ("0".to_owned(), None::<Found>);
+        loop {
+            let answers = self.ask(operation, || scripts::scan(&cursor, pattern)).await?;
+            let mut answers = answers.into_iter();
+            let (next, page): (String, Vec<String>) =
+                self.parse(operation, Effect::Reads, answers.next().unwrap_or(Value::Nil))?;
+            let told: String = answers.next().and_then(|it| from_redis_value(it).ok()).unwrap_or_default();
+            let server =
+                told.lines().find_map(|line| line.strip_prefix("run_id:")).unwrap_or_default().trim();
+            let found = found.get_or_insert_with(|| Found { server: server.to_owned(), keys: Vec::new() });
+            if found.server != server {
+                return Err(self.moved_on(operation));
+            }
+            found.keys.extend(page);
+            if next == "0" {
+                return Ok(std::mem::take(found));
+            }
+            cursor = next;
+        }
+    }
+
+    /// The error of a call in several steps whose steps were not all on one server.
+    pub(super) fn moved_on(&self, operation: &'static str) -> StoreError {
+        let text = "another server took over during the call; retry";
+        StoreError::new(StoreErrorKind::Unavailable, operation, &*self.name, text)
+    }
+
+    pub(crate) fn parse<T: FromRedisValue>(
+        &self,
+        operation: &'static str,
+        effect: Effect,
+        value: Value,
+    ) -> Result<T, StoreError> {
+        from_redis_value(value)
+            .map_err(|error| self.error(operation, effect, Failure::Strange(error.to_string())))
+    }
+
+    pub(super) fn error(&self, operation: &'static str, effect: Effect, failure: Failure) -> StoreError {
+        error::store_error(&self.name, operation, effect, failure)
+    }
+}
+
+/// Whether the answer to `WAIT` names enough replicas.
+fn confirmed(answer: Option<Value>, wanted: u64) -> Result<(), Failure> {
+    match answer.map(from_redis_value::<u64>) {
+        Some(Ok(found)) if found >= wanted => Ok(()),
+        Some(Ok(found)) => Err(Failure::NotConfirmed(format!(
+            "{found} replicas have confirmed this, and wait_replicas asks for {wanted}"
+        ))),
+        Some(Err(error)) => Err(Failure::NotConfirmed(format!("Redis did not wait for replicas: {error}"))),
+        None => Err(Failure::NotConfirmed("Redis did not wait for replicas".to_owned())),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Goal: a host that was promoted while it was silent is heard of before the old primary's grants settle. Method: one
+    /// that did not answer a question while another was the primary; the default of `may_lose` is 2 s.
+    #[tokio::test(start_paused = true)]
+    async fn a_host_that_was_silent_is_asked_again_within_half_of_what_may_be_lost() {
+        let (mut known, silent) = (Known::default(), Host::new("h".to_owned(), 6379));
+        assert!(known.begin(&silent).unwrap().is_none());
+        known.end(true);
+        let refusal = known.begin(&silent).err().map(|refusal| refusal.kind);
+        assert_eq!(refusal, Some(StoreErrorKind::Unavailable), "not with every call");
+        tokio::time::advance(Duration::from_secs(1)).await;
+        assert!(known.begin(&silent).is_ok());
+        // Where no primary was found it may be that one.
+        known.end(false);
+        assert!(known.begin(&silent).is_ok());
+    }
+}

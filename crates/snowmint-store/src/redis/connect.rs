@@ -1,0 +1,177 @@
+//! From a URL to what a connection needs: hosts, login, TLS, and what the user demands of a server.
+
+use std::time::Duration;
+
+use redis::{ConnectionAddr, ConnectionInfo, IntoConnectionInfo, RedisConnectionInfo};
+
+use super::error;
+use super::server_info::{hash_tag, slot};
+use crate::UrlError;
+#[cfg(feature = "tls")]
+use crate::error::chain;
+use crate::net::Refusal;
+use crate::net::credentials::Password;
+use crate::net::url::{Host, Location};
+
+const PORT: u16 = 6379;
+pub(super) const PREFIX: &str = "snowmint";
+const WAIT_MS: u64 = 1000;
+/// What may be said of a connection.
+pub(crate) const PARAMETERS: &str =
+    "password_file, may_lose, wait_replicas, wait_ms, durable, ca, cert, key and timeout_ms";
+/// What a Redis may lose unless the URL says otherwise: a second of its log, or of what its replicas lag.
+const MAY_LOSE: Duration = Duration::from_secs(2);
+
+/// What a connection needs; may hold the password, so it is never shown.
+pub(super) struct Settings {
+    login: RedisConnectionInfo,
+    password: Password,
+    address: Address,
+    /// How long a call may take.
+    pub(super) limit: Duration,
+    /// Whether to refuse a server that writes nothing to its disk.
+    pub(super) must_keep: bool,
+    /// What the user says that a failover may lose.
+    pub(super) may_lose: Duration,
+    /// How many replicas have to have each write, if any.
+    pub(super) copies: Option<Copies>,
+    /// Where a cluster keeps the keys; `None` for a look at all keys.
+    pub(super) slot: Option<u16>,
+}
+
+/// How many replicas have to have what was written, and how long to wait for them.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) struct Copies {
+    pub(super) wanted: u64,
+    pub(super) wait_ms: u64,
+}
+
+/// How to reach a host.
+enum Address {
+    Plain,
+    /// As an example, in which the host is replaced: its type keeps what it needs of the certificates to itself.
+    #[cfg(feature = "tls")]
+    Tls(Box<ConnectionAddr>),
+}
+
+/// Takes a URL apart whose scheme is known to be `redis` or `rediss`.
+pub(crate) fn location(url: &str) -> Result<Location, UrlError> {
+    let (scheme, rest) = url.split_once(':').unwrap_or((url, ""));
+    let scheme = if scheme == "rediss" { "rediss" } else { "redis" };
+    let location = Location::parse(scheme, rest, PORT)?;
+    if location.hosts.is_empty() {
+        return Err(location.malformed("needs a host, such as redis://10.0.0.7:6379"));
+    }
+    Ok(location)
+}
+
+fn database(location: &Location) -> Result<i64, UrlError> {
+    match location.path.trim_start_matches('/') {
+        "" => Ok(0),
+        text => match text.parse() {
+            Ok(number @ 0..) => Ok(number),
+            _ => Err(location.malformed("the path is the number of a database, such as redis://10.0.0.7/0")),
+        },
+    }
+}
+
+/// A brace in it would make another hash tag of the one around it.
+pub(super) fn prefix(location: &mut Location) -> Result<String, UrlError> {
+    match location.take("prefix") {
+        None => Ok(PREFIX.to_owned()),
+        Some(prefix) if prefix.is_empty() || prefix.contains(['{', '}', '\n']) => {
+            Err(location.malformed("prefix= needs a text without braces, such as snowmint"))
+        }
+        Some(prefix) => Ok(prefix),
+    }
+}
+
+fn copies(location: &mut Location) -> Result<Option<Copies>, UrlError> {
+    let wanted = location.take_number("wait_replicas", 0..=100)?.filter(|it| *it > 0);
+    // 0 would wait for ever.
+    let wait_ms = location.take_number("wait_ms", 1..=60_000)?;
+    match (wanted, wait_ms) {
+        (None, Some(_)) => Err(location.malformed("wait_ms= goes with wait_replicas=")),
+        (wanted, wait_ms) => Ok(wanted.map(|wanted| Copies { wanted, wait_ms: wait_ms.unwrap_or(WAIT_MS) })),
+    }
+}
+
+#[cfg(not(feature = "tls"))]
+fn address(location: &mut Location) -> Result<Address, UrlError> {
+    if location.scheme == "rediss" {
+        return Err(location.malformed("this build has no TLS; build it with the feature `tls`"));
+    }
+    Ok(Address::Plain)
+}
+
+#[cfg(feature = "tls")]
+fn address(location: &mut Location) -> Result<Address, UrlError> {
+    if location.scheme != "rediss" {
+        // Certificates that would not be looked at are left over, and `finish` refuses them.
+        return Ok(Address::Plain);
+    }
+    // The client leaves the cryptography to the process. Ring needs no C++ and no cmake to build; a choice that was made
+    // before stands.
+    rustls::crypto::ring::default_provider().install_default().ok();
+    let file = |location: &mut Location, name| {
+        let path = location.take_path(name);
+        path.map(|path| location.read_file(name, &path)).transpose()
+    };
+    let root_cert = file(location, "ca")?;
+    let client_tls = match (file(location, "cert")?, file(location, "key")?) {
+        (None, None) => None,
+        (Some(client_cert), Some(client_key)) => Some(redis::ClientTlsConfig { client_cert, client_key }),
+        _ => return Err(location.malformed("cert= and key= go together")),
+    };
+    let certificates = redis::TlsCertificates { client_tls, root_cert };
+    let client = redis::Client::build_with_tls("rediss://localhost", certificates)
+        .map_err(|error| location.malformed(&chain(&error)))?;
+    Ok(Address::Tls(Box::new(client.get_connection_info().addr().clone())))
+}
+
+impl Settings {
+    /// Takes out what a connection needs, and returns with it the name for logs; other parameters are left. All calls are
+    /// about keys in the slot of `key`.
+    pub(super) fn take(location: &mut Location, key: Option<&str>) -> Result<(Self, String), UrlError> {
+        let database = database(location)?;
+        let copies = copies(location)?;
+        let must_keep = location.take_durable()? && copies.is_none();
+        let mut login = RedisConnectionInfo::default().set_skip_set_lib_name().set_db(database);
+        if let Some(user) = location.user.take() {
+            login = login.set_username(user);
+        }
+        let password = location.take_password()?;
+        let address = address(location)?;
+        let wait = copies.map_or(0, |it| it.wait_ms);
+        let limit = location.take_timeout()? + Duration::from_millis(wait);
+        let may_lose = location.take_may_lose(MAY_LOSE)?;
+        let name = format!("{}://{}/{database}", location.scheme, location.shown_hosts());
+        let slot = key.map(|key| slot(hash_tag(key).unwrap_or(key)));
+        Ok((Self { login, password, address, limit, must_keep, may_lose, copies, slot }, name))
+    }
+
+    /// What the client of a host needs.
+    pub(super) fn connection_info(&self, host: &Host) -> Result<ConnectionInfo, Refusal> {
+        let (name, port) = (host.name().to_owned(), host.port());
+        let address = match &self.address {
+            Address::Plain => ConnectionAddr::Tcp(name, port),
+            #[cfg(feature = "tls")]
+            Address::Tls(example) => tls_address(example, name, port),
+        };
+        let info = address.into_connection_info().map_err(|error| error::refusal(&error))?;
+        let login = match self.password.current()? {
+            Some(password) => self.login.clone().set_password(password.expose()),
+            None => self.login.clone(),
+        };
+        Ok(info.set_redis_settings(login))
+    }
+}
+
+#[cfg(feature = "tls")]
+fn tls_address(example: &ConnectionAddr, host: String, port: u16) -> ConnectionAddr {
+    let tls_params = match example {
+        ConnectionAddr::TcpTls { tls_params, .. } => tls_params.clone(),
+        _ => None,
+    };
+    ConnectionAddr::TcpTls { host, port, insecure: false, tls_params }
+}

@@ -1,0 +1,136 @@
+//! What a refusal of Redis or a broken connection means for a record, and what an operator can do about it.
+//! A script that was refused has written nothing, since its first write is the one that is checked.
+
+use std::time::Duration;
+
+use redis::{ErrorKind, RedisError, ServerError, ServerErrorKind};
+
+use crate::error::{Effect, chain};
+use crate::net::Refusal;
+use crate::{StoreError, StoreErrorKind};
+
+/// Why a call failed.
+#[derive(Debug)]
+pub(super) enum Failure {
+    /// It was not sent.
+    NotSent(Refusal),
+    /// The server refused it.
+    Refused(ServerError),
+    /// It was sent, and the connection broke.
+    Broken(RedisError),
+    /// It was sent, and no answer came in time.
+    Late(Duration),
+    /// It was done, and not confirmed by as many replicas as it should be.
+    NotConfirmed(String),
+    /// It was sent, and what came back makes no sense.
+    Strange(String),
+}
+
+/// What each refusal means, by its first word, with what to do. Older servers put the word inside the text of a
+/// failed script.
+const REFUSALS: &[(&str, StoreErrorKind, &str)] = &[
+    ("READONLY", StoreErrorKind::ReadOnly, "name the primary, or several hosts with commas between"),
+    ("OOM", StoreErrorKind::Full, "raise maxmemory of the server, or free some"),
+    ("MISCONF", StoreErrorKind::ReadOnly, "the server cannot write to its disk; see its log"),
+    (
+        "NOREPLICAS",
+        StoreErrorKind::Unavailable,
+        "the server has fewer replicas than its min-replicas-to-write",
+    ),
+    ("NOAUTH", StoreErrorKind::Other, "say user and password in the URL, or in a file it names"),
+    ("WRONGPASS", StoreErrorKind::Other, "check user and password"),
+    ("NOPERM", StoreErrorKind::Other, "give the user the rights that `snowmint store init --dry-run` shows"),
+    (
+        "WRONGTYPE",
+        StoreErrorKind::Corrupt,
+        "another program uses names under this prefix; use another prefix=",
+    ),
+    ("LOADING", StoreErrorKind::Unavailable, "the server is reading its data"),
+    ("BUSY", StoreErrorKind::Unavailable, "a script of another program runs too long"),
+    ("MASTERDOWN", StoreErrorKind::Unavailable, "this replica has lost its primary"),
+    ("CLUSTERDOWN", StoreErrorKind::Unavailable, "see `redis-cli cluster info`"),
+    ("TRYAGAIN", StoreErrorKind::Unavailable, "the cluster is moving these keys"),
+    ("ASK", StoreErrorKind::Unavailable, "the cluster is moving these keys"),
+    ("MOVED", StoreErrorKind::Unavailable, "the cluster has moved these keys"),
+    ("CROSSSLOT", StoreErrorKind::Other, "this proxy parts keys that share a hash tag"),
+];
+
+/// Turns a failed call into the error of a store.
+pub(super) fn store_error(
+    store: &str,
+    operation: &'static str,
+    effect: Effect,
+    failure: Failure,
+) -> StoreError {
+    let (kind, text) = match failure {
+        Failure::NotSent(Refusal { kind, text }) => (kind, text),
+        Failure::Refused(said) => refused(&said, effect),
+        Failure::Broken(error) => (effect.unanswered(), chain(&error)),
+        Failure::Late(limit) => (effect.unanswered(), format!("no answer within {} ms", limit.as_millis())),
+        Failure::NotConfirmed(why) => (effect.unanswered(), why),
+        Failure::Strange(found) if effect == Effect::Reads => (StoreErrorKind::Corrupt, found),
+        Failure::Strange(found) => (StoreErrorKind::OutcomeUnknown, found),
+    };
+    StoreError::new(kind, operation, store, text)
+}
+
+/// Turns an error of connecting into why there is no connection.
+pub(super) fn refusal(error: &RedisError) -> Refusal {
+    let text = chain(error);
+    let kind = match error.kind() {
+        ErrorKind::AuthenticationFailed => {
+            return Refusal::new(StoreErrorKind::Other, format!("{text}; check user and password"));
+        }
+        ErrorKind::InvalidClientConfig => StoreErrorKind::Other,
+        // A certificate that is not trusted.
+        ErrorKind::Io if text.contains("certificate") => StoreErrorKind::Other,
+        ErrorKind::Io => StoreErrorKind::Unavailable,
+        _ => match known(error.code().unwrap_or_default(), &text) {
+            Some((kind, advice)) => return Refusal::new(kind, format!("Redis says \"{text}\"; {advice}")),
+            None => StoreErrorKind::Other,
+        },
+    };
+    Refusal::new(kind, text)
+}
+
+/// Whether another server, or the same one after a restart, may answer otherwise.
+pub(super) fn is_about_the_server(said: &ServerError) -> bool {
+    let text = said.details().unwrap_or_default();
+    matches!(said.kind(), Some(ServerErrorKind::MasterDown | ServerErrorKind::BusyLoading))
+        || ["READONLY", "NOREPLICAS", "CLUSTERDOWN"].iter().any(|word| has_word(said.code(), text, word))
+}
+
+fn refused(said: &ServerError, effect: Effect) -> (StoreErrorKind, String) {
+    let details = said.details().unwrap_or_default();
+    let text = format!("Redis says \"{} {details}\"", said.code()).replace('\n', " ");
+    match known(said.code(), details) {
+        Some((kind, advice)) => (kind, format!("{text}; {advice}")),
+        // Nobody knows what stands between us and the server, or how far a script came.
+        None if effect == Effect::Writes => (StoreErrorKind::OutcomeUnknown, text),
+        None => (StoreErrorKind::Other, text),
+    }
+}
+
+fn known(code: &str, details: &str) -> Option<(StoreErrorKind, &'static str)> {
+    let found = REFUSALS.iter().find(|(word, ..)| has_word(code, details, word));
+    found.map(|(_, kind, advice)| (*kind, *advice))
+}
+
+fn has_word(code: &str, details: &str, word: &str) -> bool {
+    code == word || details.contains(&format!("-{word} ")) || details.starts_with(&format!("{word} "))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_refusal_is_known_also_inside_the_text_of_older_servers() {
+        let kind = |code, details| known(code, details).map(|it| it.0);
+        assert_eq!(kind("OOM", "command not allowed"), Some(StoreErrorKind::Full));
+        let old =
+            "Error running script (call to f_1): @user_script:1: @user_script: 1: -READONLY You can't write";
+        assert_eq!(kind("ERR", old), Some(StoreErrorKind::ReadOnly));
+        assert_eq!(kind("ERR", "unknown command"), None);
+    }
+}

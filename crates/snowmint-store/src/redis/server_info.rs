@@ -1,0 +1,388 @@
+//! What a Redis server says of itself: its role, its line of writes, its settings, and its place in a cluster.
+//! Two members may claim the same keys, as a member that is cut off from the others hears of no failover.
+
+use std::collections::HashMap;
+use std::time::Duration;
+
+use crc::{CRC_16_XMODEM, Crc};
+use redis::aio::MultiplexedConnection;
+use redis::{FromRedisValue, RedisError, Value, from_redis_value_ref};
+
+use super::error;
+use super::history::Line;
+use crate::StoreErrorKind;
+use crate::net::Refusal;
+use crate::net::url::Host;
+
+/// What a server tells of itself. Those of clouds may hide some of it, and are then not refused for it.
+#[derive(Clone)]
+pub(super) struct ServerInfo {
+    text: String,
+    /// `None` outside of clusters.
+    member: Option<Member>,
+}
+
+impl ServerInfo {
+    /// Asks a server.
+    pub(super) async fn by(connection: &mut MultiplexedConnection) -> Result<Self, Refusal> {
+        let mut info = redis::pipe();
+        for section in ["replication", "memory", "persistence", "cluster"] {
+            info.cmd("INFO").arg(section);
+        }
+        let answers = connection.send_packed_commands(&info, 0, info.len()).await;
+        let answers = answers.map_err(|error| error::refusal(&error))?;
+        let told = answers.iter().filter_map(|answer| from_redis_value_ref::<String>(answer).ok());
+        let mut told = Self { text: told.collect::<Vec<_>>().concat(), member: None };
+        if told.field("cluster_enabled") == "1" {
+            told.member = Some(Member::by(connection).await?);
+        }
+        Ok(told)
+    }
+
+    fn field(&self, name: &str) -> &str {
+        let value = self.text.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(':'));
+        value.map(str::trim).unwrap_or_default()
+    }
+
+    /// What it says as one of several primaries, each of which holds other keys.
+    pub(super) const fn member(&self) -> Option<&Member> {
+        self.member.as_ref()
+    }
+
+    /// Which line of writes it adds to.
+    pub(super) fn line(&self) -> Option<Line> {
+        // All zeros where there is none.
+        let known = |field| Some(self.field(field)).filter(|it| it.contains(|sign| sign != '0'));
+        let known = |field| known(field).unwrap_or_default().to_owned();
+        let number = |field| self.field(field).parse().unwrap_or_default();
+        let line = Line {
+            now: known("master_replid"),
+            before: known("master_replid2"),
+            branched: number("second_repl_offset"),
+            position: number("master_repl_offset"),
+        };
+        (!line.now.is_empty() && self.field("role") == "master").then_some(line)
+    }
+
+    /// Refuses a server whose answers may be old.
+    pub(super) fn check_role(&self) -> Result<(), Refusal> {
+        if self.field("role") == "slave" {
+            let text = "is a replica, which cannot be written; name the primary, or several hosts with commas between";
+            return Err(Refusal::new(StoreErrorKind::ReadOnly, text));
+        }
+        if self.field("loading") == "1" {
+            return Err(Refusal::new(StoreErrorKind::Unavailable, "is reading its data"));
+        }
+        Ok(())
+    }
+
+    /// Refuses a server that forgets records by its settings.
+    pub(super) fn check_settings(
+        &self,
+        must_keep: bool,
+        may_lose: Duration,
+        copies: u64,
+    ) -> Result<(), Refusal> {
+        let of_cluster = || self.member()?.complaint(may_lose, copies);
+        let complaint = self.complaint(must_keep).or_else(of_cluster);
+        complaint.map_or(Ok(()), |text| Err(Refusal::new(StoreErrorKind::Other, text)))
+    }
+
+    fn complaint(&self, must_keep: bool) -> Option<String> {
+        let policy = self.field("maxmemory_policy");
+        if policy.starts_with("allkeys-") && self.field("maxmemory") != "0" {
+            return Some(format!(
+                "deletes records when its memory is short (maxmemory-policy {policy}), and two nodes may then \
+                 produce duplicates; set maxmemory-policy noeviction"
+            ));
+        }
+        if must_keep && self.field("aof_enabled") == "0" {
+            let text = "forgets records when it restarts (appendonly no), and two nodes may then produce duplicates; \
+                set appendonly yes and appendfsync always in its configuration file (CONFIG SET alone ends with a \
+                restart), or wait_replicas=, or accept it with durable=no";
+            return Some(text.to_owned());
+        }
+        None
+    }
+}
+
+/// The nodes that a member of a cluster knows, the shard of that member first; none if it may not tell.
+pub(super) async fn members(connection: &mut MultiplexedConnection, asked: &Host) -> Vec<Host> {
+    let mut slots = redis::cmd("CLUSTER");
+    slots.arg("SLOTS");
+    let Ok(Value::Array(ranges)) = connection.send_packed_command(&slots).await else {
+        return Vec::new();
+    };
+    let mut shards: Vec<Vec<Host>> = ranges.iter().map(|range| shard(range, asked)).collect();
+    shards.sort_by_key(|hosts| !hosts.contains(asked));
+    let mut members = Vec::new();
+    for host in shards.into_iter().flatten() {
+        if !members.contains(&host) {
+            members.push(host);
+        }
+    }
+    members
+}
+
+/// The nodes of one range of slots, which come after its first and its last.
+fn shard(range: &Value, asked: &Host) -> Vec<Host> {
+    let Value::Array(range) = range else {
+        return Vec::new();
+    };
+    let node = |node: &Value| {
+        let Value::Array(parts) = node else {
+            return None;
+        };
+        let name: Option<String> = from_redis_value_ref(parts.first()?).ok()?;
+        let port = from_redis_value_ref(parts.get(1)?).ok()?;
+        match name.as_deref() {
+            // Where the node was asked is where it is.
+            None | Some("") => Some(Host::new(asked.name().to_owned(), port)),
+            Some("?") => None,
+            Some(name) => Some(Host::new(name.to_owned(), port)),
+        }
+    };
+    range.iter().skip(2).filter_map(node).collect()
+}
+
+/// Which of its nodes a cluster keeps a key on: <https://redis.io/docs/latest/operate/oss_and_stack/reference/cluster-spec/>.
+pub(crate) const SLOTS: u16 = 16_384;
+const CRC16: Crc<u16> = Crc::<u16>::new(&CRC_16_XMODEM);
+/// The default of Redis, for servers that do not show their settings.
+const NODE_TIMEOUT: Duration = Duration::from_secs(15);
+/// What a failover may lose besides what a member acknowledges while it is cut off: a heartbeat, and the time until
+/// nodes notice.
+const NOTICE: Duration = Duration::from_secs(2);
+
+/// The slot of what is hashed of a key: its hash tag, or all of it.
+pub(crate) fn slot(hashed: &str) -> u16 {
+    CRC16.checksum(hashed.as_bytes()) % SLOTS
+}
+
+/// The part of a key in the first pair of braces, unless that is empty.
+pub(crate) fn hash_tag(key: &str) -> Option<&str> {
+    let (tag, _) = key.split_once('{')?.1.split_once('}')?;
+    (!tag.is_empty()).then_some(tag)
+}
+
+/// A member, by its own word.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub(super) struct Member {
+    /// Whether it hears most of the others, and so accepts writes.
+    is_up: bool,
+    is_primary: bool,
+    /// Its configuration epoch: of two members that claim a slot the one with the greater epoch owns it.
+    epoch: u64,
+    /// The first and the last slot of each range that it claims.
+    slots: Vec<(u16, u16)>,
+    /// How many members follow it, any of which may be promoted.
+    replicas: usize,
+    node_timeout: Duration,
+    /// How long it goes on without replicas, if it is set to end then.
+    max_lag: Option<Duration>,
+}
+
+impl Member {
+    /// Asks a member. Its settings may be hidden.
+    pub(super) async fn by(connection: &mut MultiplexedConnection) -> Result<Self, Refusal> {
+        let mut ask = redis::pipe();
+        ask.cmd("CLUSTER").arg("INFO").cmd("CLUSTER").arg("NODES");
+        for setting in ["cluster-node-timeout", "min-replicas-*"] {
+            ask.cmd("CONFIG").arg("GET").arg(setting);
+        }
+        let answers = connection.send_packed_commands(&ask, 0, ask.len()).await;
+        let answers = answers.map_err(|error| error::refusal(&error))?;
+        let mut answers = answers.iter();
+        let (info, nodes) = (text(answers.next())?, text(answers.next())?);
+        let settings = answers.filter_map(|it| from_redis_value_ref::<HashMap<String, String>>(it).ok());
+        let settings: HashMap<_, _> = settings.flatten().collect();
+        Self::parse(&info, &nodes, &settings).ok_or_else(|| {
+            let text = "is a member of a cluster that does not say which slots it serves (CLUSTER NODES)";
+            Refusal::new(StoreErrorKind::Other, text)
+        })
+    }
+
+    fn parse(info: &str, nodes: &str, settings: &HashMap<String, String>) -> Option<Self> {
+        let nodes = || nodes.lines().map(|line| line.split_whitespace().collect::<Vec<_>>());
+        let myself =
+            nodes().find(|it| it.get(2).is_some_and(|flags| flags.split(',').any(|it| it == "myself")))?;
+        let id = *myself.first()?;
+        let epoch = myself.get(6)?.parse().ok()?;
+        // Those in brackets are on the move.
+        let slots = myself.iter().skip(8).filter_map(|range| {
+            let (first, last) = range.split_once('-').unwrap_or((range, range));
+            Some((first.parse().ok()?, last.parse().ok()?))
+        });
+        let setting = |name: &str| settings.get(name).and_then(|it| it.parse::<u64>().ok());
+        let least = |name| setting(name).filter(|it| *it > 0);
+        Some(Self {
+            is_up: !info.lines().any(|line| line.trim() == "cluster_state:fail"),
+            is_primary: myself.get(2).is_some_and(|flags| flags.split(',').any(|it| it == "master")),
+            epoch,
+            slots: slots.collect(),
+            replicas: nodes().filter(|it| it.get(3) == Some(&id)).count(),
+            node_timeout: setting("cluster-node-timeout").map_or(NODE_TIMEOUT, Duration::from_millis),
+            max_lag: least("min-replicas-to-write")
+                .and_then(|_| least("min-replicas-max-lag"))
+                .map(Duration::from_secs),
+        })
+    }
+
+    /// The epoch in which this primary owns a slot, any if none is asked for; else says why it must not be used.
+    pub(super) fn claims(&self, slot: Option<u16>) -> Result<u64, Refusal> {
+        let refused = |text: &str| Err(Refusal::new(StoreErrorKind::Unavailable, text));
+        if !self.is_up {
+            return refused(
+                "is cut off from its cluster, or some slots have no node (cluster_state fail); see `redis-cli cluster info`",
+            );
+        }
+        if slot.is_some_and(|slot| !self.has(slot)) {
+            return refused("is a member of the cluster that holds other keys");
+        }
+        Ok(self.epoch)
+    }
+
+    /// Whether it hears the others and is a primary, of other slots than this. One that a failover replaced is none: it
+    /// becomes a replica in the same step in which it loses its slots.
+    pub(super) fn holds_others(&self, slot: Option<u16>) -> bool {
+        self.is_up && self.is_primary && slot.is_some_and(|slot| !self.has(slot))
+    }
+
+    fn has(&self, slot: u16) -> bool {
+        self.slots.iter().any(|(first, last)| (*first..=*last).contains(&slot))
+    }
+
+    /// What is wrong with a loss that a user has stated, where each write waits for that many replicas.
+    ///
+    /// A primary that is cut off from the other members acknowledges writes until `cluster-node-timeout` has passed, which
+    /// the replica that is promoted then does not have.
+    pub(super) fn complaint(&self, may_lose: Duration, copies: u64) -> Option<String> {
+        let has_all = usize::try_from(copies).is_ok_and(|copies| copies >= self.replicas);
+        let lost = self.max_lag.map_or(self.node_timeout, |lag| lag.min(self.node_timeout)) + NOTICE;
+        (!has_all && may_lose < lost).then(|| {
+            format!(
+                "may acknowledge writes for {} ms after it is cut off from its cluster (cluster-node-timeout), which a \
+                 promoted replica does not have; invalid may_lose={}ms: expected at least {}ms; or set \
+                 min-replicas-to-write 1 and min-replicas-max-lag 1 on every node, and may_lose=3s",
+                self.node_timeout.as_millis(),
+                may_lose.as_millis(),
+                lost.as_millis()
+            )
+        })
+    }
+}
+
+/// The text of an answer, or why there is none, such as a right that is missing.
+fn text(answer: Option<&Value>) -> Result<String, Refusal> {
+    let answer = answer.unwrap_or(&Value::Nil);
+    if let Value::ServerError(said) = answer {
+        return Err(error::refusal(&RedisError::from(said.clone())));
+    }
+    String::from_redis_value_ref(answer)
+        .map_err(|error| Refusal::new(StoreErrorKind::Other, error.to_string()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const NODES: &str = "a1 127.0.0.1:1@11,,tls-port=0 myself,master - 0 0 7 connected 0-5460 9000 [93-<-b1]\n\
+        b1 :2@12 master,fail? - 0 1 8 connected 5461-8999\n\
+        c1 127.0.0.1:3@13 slave a1 0 1 7 connected\n";
+
+    fn member(state: &str, settings: &[(&str, &str)]) -> Member {
+        let settings =
+            settings.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned())).collect();
+        Member::parse(&format!("cluster_state:{state}\r\ncluster_my_epoch:7\r\n"), NODES, &settings).unwrap()
+    }
+
+    #[test]
+    fn a_member_tells_what_it_owns() {
+        let up = member("ok", &[]);
+        for slot in [None, Some(0), Some(5460), Some(9000)] {
+            assert_eq!(up.claims(slot).unwrap(), 7, "{slot:?}");
+        }
+        for slot in [93 + 5461, 9001] {
+            assert_eq!(up.claims(Some(slot)).unwrap_err().kind, StoreErrorKind::Unavailable);
+        }
+        for (slot, expected) in [(None, false), (Some(9000), false), (Some(9001), true)] {
+            assert_eq!(up.holds_others(slot), expected, "{slot:?}");
+            assert!(!member("fail", &[]).holds_others(slot), "{slot:?}");
+        }
+        let replica =
+            NODES.replace("myself,master - 0 0 7 connected 0-5460 9000", "myself,slave b1 0 0 8 connected");
+        let replica = Member::parse("cluster_state:ok", &replica, &HashMap::new()).unwrap();
+        assert!(!replica.holds_others(Some(0)), "a failover replaced it");
+        let down = member("fail", &[]).claims(Some(0)).unwrap_err();
+        assert!(down.text.contains("cluster_state fail"), "{down:?}");
+        assert_eq!(Member::parse("", "a1 :1@2 master - 0 0 7 connected", &HashMap::new()), None);
+    }
+
+    #[test]
+    fn a_loss_covers_a_cut() {
+        let complains = |settings: &[_], ms, copies| {
+            member("ok", settings).complaint(Duration::from_millis(ms), copies).is_some()
+        };
+        for (settings, enough) in [
+            (&[][..], 17_000),
+            (&[("cluster-node-timeout", "1000")][..], 3000),
+            (&[("min-replicas-to-write", "1"), ("min-replicas-max-lag", "4")], 6000),
+            (&[("min-replicas-to-write", "1"), ("min-replicas-max-lag", "0")], 17_000),
+            (&[("min-replicas-to-write", "0"), ("min-replicas-max-lag", "4")], 17_000),
+            (&[("min-replicas-to-write", "1"), ("min-replicas-max-lag", "40")], 17_000),
+        ] {
+            assert!(!complains(settings, enough, 0) && complains(settings, enough - 1, 0), "{settings:?}");
+        }
+        assert!(!complains(&[], 0, 1), "its only replica has every write");
+        let alone = Member { replicas: 0, ..member("ok", &[]) };
+        assert_eq!(alone.complaint(Duration::ZERO, 0), None);
+    }
+
+    #[test]
+    fn a_server_that_forgets_is_refused() {
+        let told = |text: &str| ServerInfo { text: text.to_owned(), member: None };
+        let refused = |text| told(text).complaint(true).is_some();
+        assert!(!refused(""));
+        assert!(!refused("role:master\r\nmaxmemory:0\r\nmaxmemory_policy:allkeys-lru\r\naof_enabled:1\r\n"));
+        assert!(!refused("maxmemory:9\r\nmaxmemory_policy:volatile-lru\r\n"));
+        assert!(refused("maxmemory:9\r\nmaxmemory_policy:allkeys-lru\r\n"));
+        assert!(refused("aof_enabled:0\r\n"));
+        assert!(told("aof_enabled:0\r\n").complaint(false).is_none());
+        let role = |text| told(text).check_role().err().map(|it| it.kind);
+        assert_eq!(role("role:slave\r\naof_enabled:0\r\n"), Some(StoreErrorKind::ReadOnly));
+        assert_eq!(role("role:master\r\nloading:1\r\n"), Some(StoreErrorKind::Unavailable));
+        assert_eq!(role("role:master\r\nloading:0\r\n"), None);
+    }
+
+    #[test]
+    fn only_a_primary_has_a_line() {
+        let line = |text: &str| ServerInfo { text: text.to_owned(), member: None }.line();
+        let found = line(
+            "role:master\r\nmaster_replid:a0\r\nmaster_replid2:b0\r\nmaster_repl_offset:9\r\nsecond_repl_offset:7\r\n",
+        )
+        .unwrap();
+        assert_eq!((&*found.now, &*found.before, found.branched, found.position), ("a0", "b0", 7, 9));
+        let first = line("role:master\r\nmaster_replid:a\r\nmaster_replid2:000\r\nsecond_repl_offset:-1\r\n")
+            .unwrap();
+        assert_eq!((&*first.before, first.branched), ("", 0));
+        for other in
+            ["role:slave\r\nmaster_replid:a\r\n", "role:master\r\nmaster_replid:\r\n", "master_replid:a\r\n"]
+        {
+            assert!(line(other).is_none(), "{other}");
+        }
+    }
+
+    #[test]
+    fn a_cluster_tells_its_nodes_in_several_ways() {
+        let text = |text: &str| Value::BulkString(text.into());
+        let node = |name: Value, port| {
+            Value::Array(vec![name, Value::Int(port), text("id"), Value::Array(Vec::new())])
+        };
+        let nodes = [node(text("10.0.0.2"), 2), node(Value::Nil, 3), node(text(""), 4), node(text("?"), 5)];
+        let range = Value::Array([Value::Int(0), Value::Int(99)].into_iter().chain(nodes).collect());
+        let found = shard(&range, &Host::new("10.0.0.1".to_owned(), 1));
+        let found: Vec<String> = found.iter().map(ToString::to_string).collect();
+        assert_eq!(found, ["10.0.0.2:2", "10.0.0.1:3", "10.0.0.1:4"]);
+        assert!(shard(&Value::Nil, &Host::new("h".to_owned(), 1)).is_empty());
+    }
+}

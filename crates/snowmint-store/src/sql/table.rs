@@ -1,0 +1,82 @@
+//! The table `snowmint_records`, as PostgreSQL and MySQL share it: keys as ranges of bytes, rows as records.
+//! The statements, and what their errors mean, are the business of each.
+
+use crate::net::url::Location;
+use crate::store::SkippedRecords;
+use crate::{Key, Revision, StoreError, StoreErrorKind, UrlError, Versioned};
+
+/// A row of the table: name, revision, value.
+pub(crate) type Row = (String, i64, Vec<u8>);
+
+/// The bounds of all keys with a prefix, the first inside and the last outside; `None` where no key can have it.
+///
+/// All characters of keys are below `~`, so whatever is from the prefix up to the prefix and a `~` begins with it.
+pub(crate) fn bounds(prefix: &str) -> Option<(String, String)> {
+    Key::may_begin_with(prefix).then(|| (prefix.to_owned(), format!("{prefix}~")))
+}
+
+/// Builds a record from a row, whose types the database has checked but not its ranges.
+pub(crate) fn record(
+    store: &str,
+    operation: &'static str,
+    revision: i64,
+    value: Vec<u8>,
+) -> Result<Versioned, StoreError> {
+    let Some(revision) = Revision::from_database(revision) else {
+        return Err(strange(store, operation, &format!("a record has revision {revision}")));
+    };
+    Ok(Versioned { value, revision })
+}
+
+/// Builds a list from its rows, without those that are no records.
+pub(crate) fn records(
+    store: &str,
+    operation: &'static str,
+    skipped: &SkippedRecords,
+    rows: Vec<Row>,
+) -> Vec<(Key, Versioned)> {
+    let mut records = Vec::with_capacity(rows.len());
+    for (name, revision, value) in rows {
+        let key = Key::new(&*name).map_err(|error| strange(store, operation, &error.to_string()));
+        match key.and_then(|key| Ok((key, record(store, operation, revision, value)?))) {
+            Ok(record) => records.push(record),
+            Err(error) => skipped.note(&name, &error.to_string()),
+        }
+    }
+    records
+}
+
+fn strange(store: &str, operation: &'static str, found: &str) -> StoreError {
+    let text = format!("{found} in the table snowmint_records, so another program writes there; stop it");
+    StoreError::new(StoreErrorKind::Corrupt, operation, store, text)
+}
+
+/// The database, which is the path of the URL.
+pub(crate) fn database(location: &Location) -> Result<String, UrlError> {
+    match location.path.strip_prefix('/') {
+        Some(name) if !name.is_empty() && !name.contains('/') => Ok(name.to_owned()),
+        _ => {
+            let problem =
+                format!("needs a database after the hosts, such as {}://10.0.0.7/snowmint", location.scheme);
+            Err(location.malformed(&problem))
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_range_holds_the_keys_with_the_prefix_and_no_others() {
+        let (from, to) = bounds("workers/a").unwrap();
+        for inside in ["workers/a", "workers/a/1", "workers/az", "workers/aZ", "workers/a:", "workers/a_"] {
+            assert!(*inside >= *from && *inside < *to, "{inside}");
+        }
+        for outside in ["workers/", "workers/A", "workers/b", "workers"] {
+            assert!(*outside < *from || *outside >= *to, "{outside}");
+        }
+        assert_eq!(bounds(""), Some((String::new(), "~".to_owned())));
+        assert_eq!(bounds("a\0"), None);
+    }
+}

@@ -1,0 +1,139 @@
+//! What an SQLite error means for a record, and what an operator can do about it.
+//! A kind that says "nothing was written" is given only where SQLite has rolled the statement back for certain.
+
+use std::path::Path;
+
+use super::file;
+use crate::error::Effect;
+use crate::{StoreError, StoreErrorKind};
+
+/// What to do when a file cannot be trusted; a fresh file and a backup both lack the latest leases.
+pub(super) const RESTORE: &str = "it is not a Snowmint data file or is damaged; restore it from a backup, or move it away together with its -wal and -shm files \
+    to begin a fresh one; either has no word of the latest leases, so first stop every node that used this file and \
+    wait until their leases have ended (one lease window), else two nodes may produce duplicates";
+
+/// What was found and what to do: the text behind a [`StoreError`] of this backend.
+#[derive(Debug, thiserror::Error)]
+#[error("{found}; {advice}")]
+pub(super) struct Cause {
+    found: String,
+    advice: String,
+    source: Option<sqlx::Error>,
+}
+
+impl Cause {
+    pub(super) fn new(found: impl Into<String>, advice: impl Into<String>) -> Self {
+        Self { found: found.into(), advice: advice.into(), source: None }
+    }
+}
+
+/// How this store is named in logs and errors.
+pub(super) fn describe(path: &Path) -> String {
+    format!("sqlite:{}", path.display())
+}
+
+/// Turns an error of SQLite, or of the thread that runs it, into one of a store.
+pub(super) fn store_error(
+    path: &Path,
+    operation: &'static str,
+    effect: Effect,
+    error: sqlx::Error,
+) -> StoreError {
+    let kind = kind(&error, effect, path);
+    let found = match error.as_database_error() {
+        Some(said) => {
+            format!("SQLite says \"{}\" (code {})", said.message(), code(&error).unwrap_or_default())
+        }
+        None => error.to_string(),
+    };
+    let cause = Cause { found, advice: advice(kind, path), source: Some(error) };
+    StoreError::new(kind, operation, describe(path), cause)
+}
+
+/// Whether another process was in the way, so that the same call may succeed a moment later.
+pub(super) fn is_busy(error: &sqlx::Error) -> bool {
+    matches!(primary(error), Some(primary::BUSY | primary::LOCKED | primary::PROTOCOL))
+}
+
+/// The primary result codes that are told apart: <https://www.sqlite.org/rescode.html>.
+mod primary {
+    pub(super) const PERM: i32 = 3;
+    pub(super) const BUSY: i32 = 5;
+    pub(super) const LOCKED: i32 = 6;
+    pub(super) const NOMEM: i32 = 7;
+    pub(super) const READONLY: i32 = 8;
+    pub(super) const IOERR: i32 = 10;
+    pub(super) const CORRUPT: i32 = 11;
+    pub(super) const FULL: i32 = 13;
+    pub(super) const CANTOPEN: i32 = 14;
+    pub(super) const PROTOCOL: i32 = 15;
+    pub(super) const NOTADB: i32 = 26;
+}
+
+/// No room for the shared memory beside the file: 19 as the second byte of an I/O error.
+const IOERR_SHMSIZE: i32 = primary::IOERR | (19 << 8);
+
+/// The extended result code.
+fn code(error: &sqlx::Error) -> Option<i32> {
+    error.as_database_error()?.code()?.parse().ok()
+}
+
+fn primary(error: &sqlx::Error) -> Option<i32> {
+    code(error).map(|it| it & 0xff)
+}
+
+fn kind(error: &sqlx::Error, effect: Effect, path: &Path) -> StoreErrorKind {
+    let Some(primary) = primary(error) else {
+        return kind_without_code(error, effect);
+    };
+    match primary {
+        // Also at a commit: SQLite says so while it writes to the log, and what it has written there counts only with
+        // the last frame, which is then missing or torn. A failed sync of a whole log is IOERR.
+        primary::FULL => StoreErrorKind::Full,
+        primary::CORRUPT | primary::NOTADB => StoreErrorKind::Corrupt,
+        primary::READONLY | primary::PERM => StoreErrorKind::ReadOnly,
+        primary::CANTOPEN if file::write_problem(path).is_some() => StoreErrorKind::ReadOnly,
+        // These two can strike between the log on disk and the index of it in memory: a commit that no process
+        // sees now comes to light when the log is next recovered.
+        primary::IOERR | primary::NOMEM if effect == Effect::Writes => StoreErrorKind::OutcomeUnknown,
+        primary::IOERR if code(error) == Some(IOERR_SHMSIZE) => StoreErrorKind::Full,
+        primary::BUSY
+        | primary::LOCKED
+        | primary::PROTOCOL
+        | primary::CANTOPEN
+        | primary::IOERR
+        | primary::NOMEM => StoreErrorKind::Unavailable,
+        _ => StoreErrorKind::Other,
+    }
+}
+
+/// For errors of the layer above SQLite: the thread that runs the statements, and the reading of its rows.
+fn kind_without_code(error: &sqlx::Error, effect: Effect) -> StoreErrorKind {
+    match error {
+        // A write whose row cannot be read has been carried out all the same.
+        _ if effect == Effect::Writes => StoreErrorKind::OutcomeUnknown,
+        sqlx::Error::ColumnDecode { .. } | sqlx::Error::Decode(_) => StoreErrorKind::Corrupt,
+        _ => StoreErrorKind::Other,
+    }
+}
+
+fn advice(kind: StoreErrorKind, path: &Path) -> String {
+    let folder = path.parent().unwrap_or(path).display();
+    let path = path.display();
+    match kind {
+        StoreErrorKind::Unavailable => {
+            format!("try again; `fuser -v {path}` shows which processes use the file")
+        }
+        StoreErrorKind::OutcomeUnknown => format!("look at the disk that holds {folder}"),
+        StoreErrorKind::ReadOnly => read_only_advice(),
+        StoreErrorKind::Full => format!("free space on the disk that holds {folder}"),
+        StoreErrorKind::Corrupt => RESTORE.to_owned(),
+        StoreErrorKind::Other => format!("see whether {path} is a file that this process can use"),
+    }
+}
+
+/// What to do about a file that cannot be written.
+pub(super) fn read_only_advice() -> String {
+    let user = file::user();
+    format!("make the file and its folder writable for {user}, or point --data elsewhere")
+}

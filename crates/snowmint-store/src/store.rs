@@ -1,0 +1,291 @@
+//! The contract of a store: text keys, small values, and one conditional write.
+
+#[cfg(any(feature = "sqlite", feature = "_network"))]
+use std::collections::BTreeSet;
+use std::fmt;
+use std::num::NonZeroU64;
+#[cfg(any(feature = "sqlite", feature = "_network"))]
+use std::sync::{Mutex, PoisonError};
+use std::time::Duration;
+
+use async_trait::async_trait;
+
+#[cfg(any(feature = "sqlite", feature = "redis", feature = "postgres", feature = "mysql"))]
+use crate::retry;
+use crate::{Key, StoreError, Visibility, addition};
+
+/// The version of a record: it grows with every write of the record and is never used twice for one key.
+///
+/// Revisions of two different keys cannot be compared in a useful way, and the step from one revision of a key to
+/// the next may be more than one.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+pub struct Revision(pub u64);
+
+impl fmt::Display for Revision {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.0.fmt(f)
+    }
+}
+
+/// The most that a revision grows by; after 2^44 writes of one key there would be none left.
+#[cfg(any(feature = "sqlite", feature = "redis", feature = "postgres", feature = "mysql"))]
+const MAX_STEP: u64 = 1 << 20;
+
+/// For stores that do not count writes themselves.
+#[cfg(any(feature = "sqlite", feature = "redis", feature = "postgres", feature = "mysql"))]
+impl Revision {
+    /// Returns the difference between the revision of a write and that of the next, chosen at random.
+    ///
+    /// A store that goes back to an older state (a failover to a copy that lags) breaks its promise. If revisions grew by
+    /// 1, the next writer would use the revision of a lost write again, and whoever made that write would take the record
+    /// for its own. With random steps it meets a conflict, but for a chance of one in a million.
+    pub(crate) fn random_step() -> i64 {
+        (retry::random_below(MAX_STEP) + 1).cast_signed()
+    }
+
+    /// Returns the revision that a database column holds, or `None` for a number that no revision has.
+    pub(crate) fn from_database(column: i64) -> Option<Self> {
+        u64::try_from(column).ok().filter(|it| *it > 0).map(Self)
+    }
+}
+
+/// The value of a record and the revision at which it was written.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Versioned {
+    /// The bytes as they were written.
+    pub value: Vec<u8>,
+    /// What [`Expected::Revision`] has to name to replace them.
+    pub revision: Revision,
+}
+
+/// The answer to [`Store::compare_and_set`].
+#[must_use = "a write that met a conflict has not happened"]
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Swap {
+    /// The value is written and durable; this is its revision.
+    Done(Revision),
+    /// The record was not as expected; nothing was written.
+    Conflict,
+}
+
+/// What a writer takes the record to be.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub enum Expected {
+    /// There is no such record.
+    Absent,
+    /// The record is at this revision.
+    Revision(Revision),
+}
+
+#[cfg(any(feature = "sqlite", feature = "redis", feature = "postgres", feature = "mysql"))]
+impl Expected {
+    /// Returns the revisions before and after a write, with 0 before the first; or `None` for a revision that no record
+    /// can have, or that none can follow.
+    pub(crate) fn before_and_after(self) -> Option<(i64, i64)> {
+        let before = match self {
+            Self::Absent => 0,
+            Self::Revision(Revision(revision)) => i64::try_from(revision).ok().filter(|it| *it > 0)?,
+        };
+        Some((before, before.checked_add(Revision::random_step())?))
+    }
+}
+
+/// A place where leases and namespaces are recorded.
+///
+/// Records are created and replaced, never deleted.
+///
+/// # Contract
+///
+/// The uniqueness of ids is derived from the points below and from nothing else. A backend that cannot keep one of
+/// them must not exist; the suite in `conformance` checks those that a test can see.
+///
+/// 1. **One line of history for each key.** Calls on one key are linearizable: each takes effect at one instant
+///    between call and return, in every process that uses the store. A `load` that starts after a write returned
+///    `Done` sees that write or a later one, and no later `load` goes back behind what an earlier one returned.
+/// 2. **A write replaces what its writer knew.** [`Swap::Done`] means that at this instant the record was as
+///    `expected`. [`Swap::Conflict`] means that at some instant of the call it was not, and that nothing was
+///    written. A store does not report a conflict to get around a difficulty of its own.
+/// 3. **Revisions do not come back.** Each write of a key has a greater revision than all writes of that key before
+///    it, equal values included, so that a writer which slept through many changes cannot take the record for
+///    unchanged.
+/// 4. **Durable before `Done`.** A record that was acknowledged, or returned by `load` or `list`, survives a crash
+///    of every process and a loss of power (or, for a replicated store, of as many servers as the store tolerates).
+///    [`MemoryStore`] lives only as long as its process and is one stated exception. A store whose
+///    [`may_lose`](Self::may_lose) is not zero is the other: a restart or failover may take back the writes that it
+///    acknowledged within that time before, always the newest and never one from their middle.
+/// 5. **Errors are honest.** An error other than [`StoreErrorKind::OutcomeUnknown`] means that nothing was written
+///    and nothing will be. With `OutcomeUnknown` the write may have happened, may happen later, or never; a reader
+///    settles it, since values that leases write bear a tag of their writer.
+/// 6. **Bytes stay bytes.** Values from 0 bytes to 64 KiB come back as they were written; keys are told apart by
+///    every byte, upper and lower case included, and order by bytes.
+/// 7. **Time is bounded.** A call on a store that cannot be reached returns an error after some seconds; it does not
+///    wait for ever. Callers put their own limit on top.
+///
+/// Restoring a backup breaks points 3 and 4 from outside: the store forgets leases that nodes still hold, and numbers
+/// that they were given. Raise both with `snowmint store recover` before such a store is used.
+///
+/// # Cancel safety
+///
+/// A future may be dropped at any await, for instance by a time-out. The store stays sound and usable. A dropped
+/// `compare_and_set` or `add` counts as `OutcomeUnknown`: its write may still happen, even after the drop.
+#[async_trait]
+pub trait Store: Send + Sync + fmt::Debug + 'static {
+    /// Returns the record of a key, or `None` where there is none.
+    ///
+    /// # Errors
+    ///
+    /// Every kind but [`StoreErrorKind::OutcomeUnknown`]; nothing changed, and it is safe to call again.
+    async fn load(&self, key: &Key) -> Result<Option<Versioned>, StoreError>;
+
+    /// Writes `value` if the record is as `expected`, durably before it returns [`Swap::Done`].
+    ///
+    /// # Errors
+    ///
+    /// [`StoreErrorKind::OutcomeUnknown`] when the write may have happened: load the record before the next step.
+    /// With every other kind nothing was written.
+    async fn compare_and_set(&self, key: &Key, expected: Expected, value: &[u8]) -> Result<Swap, StoreError>;
+
+    /// Returns every record whose key starts with `prefix`, in the order of their keys. What is in their place and is no
+    /// record of Snowmint's, or one that cannot be read, is left out, and told by [`skipped`](Self::skipped).
+    ///
+    /// The prefix is plain text: `workers/a` also finds `workers/ab/1`, so end it with `/` to stay inside one
+    /// folder; no character of it is a wildcard; the empty text finds all. Each record is as some instant of the
+    /// call saw it; two records need not be from the same instant.
+    ///
+    /// # Errors
+    ///
+    /// As for [`Store::load`].
+    async fn list(&self, prefix: &str) -> Result<Vec<(Key, Versioned)>, StoreError>;
+
+    /// Adds `count` to the number that a record holds, durably, and returns what it held before; an absent record
+    /// counts as 0. The `count` numbers from there on are the caller's alone.
+    ///
+    /// The value is the number in decimal ASCII digits, from `0` to [`MAX_NUMBER`], without sign or zeros before it.
+    /// It is a record like any other: an addition is a write with a revision of its own, so that
+    /// [`compare_and_set`](Self::compare_and_set) and `add` can be mixed on one key.
+    ///
+    /// This default loads and compares until nobody was in between, for some seconds at most, with short random pauses
+    /// for which it needs a Tokio runtime with its timer on. Stores that can add in one step do so.
+    ///
+    /// # Errors
+    ///
+    /// [`StoreErrorKind::OutcomeUnknown`] when it may have been added: those numbers are lost, and it is safe to call
+    /// again. [`StoreErrorKind::Corrupt`] for a record that holds no number, [`StoreErrorKind::Full`] for a sum beyond
+    /// [`MAX_NUMBER`]; with every kind but the first nothing was written.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// # use std::num::NonZeroU64;
+    /// # use snowmint_store::{Key, MemoryStore, Store};
+    /// # tokio::runtime::Builder::new_current_thread().build()?.block_on(async {
+    /// let (store, key) = (MemoryStore::new(), Key::new("counters/orders")?);
+    /// let hundred = NonZeroU64::new(100).ok_or("not zero")?;
+    /// assert_eq!(store.add(&key, hundred).await?, 0);
+    /// assert_eq!(store.add(&key, hundred).await?, 100);
+    /// assert_eq!(store.load(&key).await?.map(|record| record.value).as_deref(), Some(&b"200"[..]));
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// # })?;
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    async fn add(&self, key: &Key, count: NonZeroU64) -> Result<u64, StoreError> {
+        addition::by_compare_and_set(self, key, count).await
+    }
+
+    /// The store's own time, in unix milliseconds; `None` for a store that has none.
+    ///
+    /// As a store that others share tells it, at some instant between call and return. Leases do not depend on it:
+    /// it tells a node whose clock is far off before it takes a worker's future with it.
+    ///
+    /// # Errors
+    ///
+    /// As for [`Store::load`].
+    async fn unix_ms(&self) -> Result<Option<u64>, StoreError> {
+        Ok(None)
+    }
+
+    /// What lists left out so far, each with the reason, for people: somebody else writes in this store's place, or did. No
+    /// node takes it for free: a write to its key finds it there.
+    fn skipped(&self) -> Vec<String> {
+        Vec::new()
+    }
+
+    /// How much of its newest writes this store may lose after it acknowledged them, as time before the loss.
+    ///
+    /// Zero for a store that keeps point 4 of the contract. For any other store, a write may be relied on only once it
+    /// has *settled*: a load or conditional write that was sent at least this long after the acknowledgement arrived
+    /// still found it. Leases, segments and namespace definitions wait for that.
+    fn may_lose(&self) -> Duration {
+        Duration::ZERO
+    }
+
+    /// Moves what the store keeps beside its main file into that file, so that the file can be copied or moved alone
+    /// while no process uses it. Does nothing for stores without such files.
+    ///
+    /// # Errors
+    ///
+    /// As for [`Store::load`]; [`StoreErrorKind::Unavailable`] if another process uses the file.
+    async fn checkpoint(&self) -> Result<(), StoreError> {
+        Ok(())
+    }
+
+    /// What tells the server that answered last from every other server that accepts writes, by whatever address it was
+    /// reached. `None` where nothing does: before a call, and for stores that need no such thing, since a node that reaches
+    /// one of their servers sees the records of all.
+    fn server(&self) -> Option<String> {
+        None
+    }
+
+    /// Which processes see what is recorded here. Ids are unique among those, and only among those.
+    fn visibility(&self) -> Visibility {
+        Visibility::of_url(&self.describe())
+    }
+
+    /// What and where this store is, for logs: `sqlite:/var/lib/snowmint/leases.db`. Never a password.
+    fn describe(&self) -> String;
+}
+
+/// How many are kept; where there are more, whoever looks after these finds the others.
+#[cfg(any(feature = "sqlite", feature = "_network"))]
+const MOST_SKIPPED: usize = 100;
+
+/// What lists skipped since the store was opened, each once.
+#[cfg(any(feature = "sqlite", feature = "_network"))]
+#[derive(Debug, Default)]
+pub(crate) struct SkippedRecords(Mutex<BTreeSet<String>>);
+
+#[cfg(any(feature = "sqlite", feature = "_network"))]
+impl SkippedRecords {
+    /// Notes what a list skips, and why.
+    pub(crate) fn note(&self, name: &str, why: &str) {
+        // Each change is one insertion: a panic elsewhere leaves the set whole.
+        let mut all = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        if all.len() < MOST_SKIPPED {
+            all.insert(format!("`{name}`: {why}"));
+        }
+    }
+
+    pub(crate) fn all(&self) -> Vec<String> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).iter().cloned().collect()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn revisions_grow_by_a_random_step() {
+        let revision = |it| Expected::Revision(Revision(it)).before_and_after();
+        for none in [0, i64::MAX as u64, 1 << 63, u64::MAX] {
+            assert_eq!(revision(none), None, "{none}");
+        }
+        let after: Vec<i64> = (0..100).map(|_| revision(7).unwrap().1).collect();
+        assert!(after.iter().all(|it| (8..=7 + (1 << 20)).contains(it)), "{after:?}");
+        assert!(after.iter().any(|it| *it != after[0]));
+        let (before, first) = Expected::Absent.before_and_after().unwrap();
+        assert!(before == 0 && first > 0);
+        assert_eq!(Revision::from_database(first), Some(Revision(first.cast_unsigned())));
+        assert_eq!((Revision::from_database(0), Revision::from_database(-1)), (None, None));
+    }
+}

@@ -1,0 +1,214 @@
+//! From the URL of a ZooKeeper ensemble to a session: opened when it is needed, dropped when it is in doubt.
+//! Keeps apart what failed before it was sent from what failed after: a write of the second kind may have happened.
+
+use std::fmt;
+use std::time::Duration;
+
+use tokio::sync::Mutex;
+use tokio::time::{Instant, timeout, timeout_at};
+use zookeeper_client::{Acls, Client, CreateMode, CreateOptions, Error, SessionState};
+
+use super::error::{Failure, is_about_the_session};
+use super::path::Paths;
+use crate::UrlError;
+use crate::net::url::{Location, Login};
+
+/// How long a session outlives its connection; nothing hangs on it.
+const SESSION: Duration = Duration::from_secs(6);
+/// How long one server may keep silent before its connection is given up.
+const SILENCE: Duration = Duration::from_secs(2);
+/// How long it may take to open a session on any of the servers.
+const CONNECT: Duration = Duration::from_secs(4);
+/// How long one try of a read may take.
+const READ: Duration = Duration::from_secs(3);
+/// How long a read may take with all its tries.
+const READS: Duration = Duration::from_secs(6);
+/// How often a read is tried: a connection that broke long ago is noticed only when it is used.
+const TRIES: usize = 3;
+/// How long a write waits for its answer.
+const WRITE: Duration = Duration::from_secs(5);
+
+/// The way to an ensemble.
+pub(super) struct Link {
+    hosts: String,
+    login: Option<Login>,
+    client: Mutex<Option<Client>>,
+}
+
+impl fmt::Debug for Link {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Link").field("hosts", &self.hosts).finish_non_exhaustive()
+    }
+}
+
+impl Link {
+    pub(super) fn new(hosts: String, login: Option<Login>) -> Self {
+        Self { hosts, login, client: Mutex::new(None) }
+    }
+
+    pub(super) fn shown_hosts(&self) -> &str {
+        &self.hosts
+    }
+
+    /// How znodes are created: they belong to the user where there is one, else to everybody.
+    pub(super) fn options(&self) -> CreateOptions<'static> {
+        let acls = if self.login.is_some() { Acls::creator_all() } else { Acls::anyone_all() };
+        CreateMode::Persistent.with_acls(acls)
+    }
+
+    /// Asks what can be asked twice, on another session where one fails.
+    pub(super) async fn read<T, F>(&self, ask: impl Fn(Client) -> F) -> Result<T, Failure>
+    where
+        F: Future<Output = Result<T, Error>>,
+    {
+        let deadline = Instant::now() + READS;
+        let mut failure = Failure::NoAnswer(READS);
+        for _ in 0..TRIES {
+            match timeout_at(deadline, self.once(READ, &ask)).await {
+                Ok(Err(Failure::Error(error))) if is_about_the_session(&error) => {
+                    failure = Failure::Error(error);
+                }
+                Ok(Err(Failure::NoAnswer(waited))) => failure = Failure::NoAnswer(waited),
+                Ok(settled) => return settled,
+                Err(_) => break,
+            }
+        }
+        Err(failure)
+    }
+
+    /// Sends a write, once.
+    pub(super) async fn write<T, F>(&self, send: impl Fn(Client) -> F) -> Result<T, Failure>
+    where
+        F: Future<Output = Result<T, Error>>,
+    {
+        self.once(WRITE, &send).await
+    }
+
+    async fn once<T, F>(&self, limit: Duration, call: &impl Fn(Client) -> F) -> Result<T, Failure>
+    where
+        F: Future<Output = Result<T, Error>>,
+    {
+        let client = self.client().await?;
+        match timeout(limit, call(client.clone())).await {
+            Ok(Ok(answer)) => Ok(answer),
+            Ok(Err(error)) => {
+                if is_about_the_session(&error) {
+                    self.forget(&client).await;
+                }
+                Err(Failure::Error(error))
+            }
+            Err(_) => {
+                self.forget(&client).await;
+                Err(Failure::NoAnswer(limit))
+            }
+        }
+    }
+
+    /// A session that is connected, as far as is known.
+    async fn client(&self) -> Result<Client, Failure> {
+        let opened = timeout(CONNECT, async {
+            let mut client = self.client.lock().await;
+            // The client would connect again by itself, later, and send then what is given to it now.
+            if let Some(client) = client.as_ref().filter(|it| it.state() == SessionState::SyncConnected) {
+                return Ok::<_, String>(client.clone());
+            }
+            *client = None;
+            let opened = self.connect().await?;
+            Ok(client.insert(opened).clone())
+        });
+        match opened.await {
+            Ok(Ok(client)) => Ok(client),
+            Ok(Err(why)) => Err(Failure::NoSession(why)),
+            Err(_) => Err(Failure::NoSession(format!("no session in {} s", CONNECT.as_secs()))),
+        }
+    }
+
+    async fn connect(&self) -> Result<Client, String> {
+        let connector = Client::connector()
+            .with_session_timeout(SESSION)
+            .with_connection_timeout(SILENCE)
+            .with_fail_eagerly();
+        let connector = match &self.login {
+            Some(login) => {
+                let password = login.password().map_err(|error| error.to_string())?;
+                connector.with_auth("digest", format!("{}:{}", login.user, password.expose()).as_bytes())
+            }
+            None => connector,
+        };
+        connector.connect(&self.hosts).await.map_err(|error| error.to_string())
+    }
+
+    /// Drops a session, unless another call has done so already.
+    async fn forget(&self, failed: &Client) {
+        let mut client = self.client.lock().await;
+        if client.as_ref().is_some_and(|it| it.session_id() == failed.session_id()) {
+            *client = None;
+        }
+    }
+}
+
+const PORT: u16 = 2181;
+const BASE: &str = "/snowmint";
+
+/// Takes apart `zookeeper://...`.
+fn location(url: &str) -> Result<Location, UrlError> {
+    let (_, rest) = url.split_once(':').unwrap_or((url, ""));
+    let location = Location::parse("zookeeper", rest, PORT)?;
+    if location.hosts.is_empty() {
+        return Err(location.malformed("needs a host, such as zookeeper://10.0.0.7:2181"));
+    }
+    Ok(location)
+}
+
+/// The path under which all records are.
+fn base(location: &Location) -> Result<String, UrlError> {
+    if location.path.is_empty() {
+        return Ok(BASE.to_owned());
+    }
+    let fits = |name: &str| !matches!(name, "" | "." | "..") && name.chars().all(|it| !it.is_control());
+    if location.path[1..].split('/').all(fits) {
+        Ok(location.path.clone())
+    } else {
+        Err(location.malformed("the path after the hosts is names joined by `/`, none empty, `.` or `..`"))
+    }
+}
+
+pub(super) fn settings(url: &str) -> Result<(Link, Paths), UrlError> {
+    let mut location = location(url)?;
+    let login = location.take_login()?;
+    location.finish("password_file")?;
+    let base = base(&location)?;
+    if login.as_ref().is_some_and(|it| it.user.contains(':')) {
+        return Err(location.malformed("a user of ZooKeeper's `digest` has no `:` in its name"));
+    }
+    Ok((Link::new(location.shown_hosts(), login), Paths::new(base)))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_url_gives_hosts_and_a_path() {
+        let (link, paths) = settings("zookeeper://h1,h2:1/team/a/").unwrap();
+        assert_eq!((link.shown_hosts(), paths.base()), ("h1:2181,h2:1", "/team/a"));
+        assert_eq!(settings("zookeeper://h").unwrap().1.base(), "/snowmint");
+        assert_eq!(settings("zookeeper://h/").unwrap().1.base(), "/snowmint");
+    }
+
+    #[test]
+    fn a_mistake_in_a_url_is_told() {
+        let cases = [
+            ("zookeeper:h1", "needs `//`"),
+            ("zookeeper://", "needs a host"),
+            ("zookeeper://h/a//b", "none empty"),
+            ("zookeeper://h/../b", "none empty"),
+            ("zookeeper://h?ca=x", "no parameter `ca`"),
+            ("zookeeper://a%3Ab:hunter2@h", "no `:` in its name"),
+        ];
+        for (url, wanted) in cases {
+            let error = settings(url).map(|_| ()).unwrap_err().to_string();
+            assert!(error.contains(wanted) && !error.contains("hunter2"), "{url}: {error}");
+        }
+    }
+}
