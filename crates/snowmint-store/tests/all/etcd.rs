@@ -1,0 +1,358 @@
+//! The etcd store against real servers: the suite, crashes, a cluster whose leader fails, a network that fails, logins,
+//! TLS, and a full disk.
+
+use std::io::Write as _;
+use std::process::Command;
+use std::sync::Arc;
+use std::time::Duration;
+
+use snowmint_store::{EtcdStore, Expected, OpenError, Store, StoreErrorKind, Swap, conformance};
+use snowmint_test_servers::{Certificates, Etcd, EtcdCluster, Proxy};
+use tokio::time::{Instant, sleep};
+
+use crate::support::{key, put};
+use crate::traffic;
+use crate::traffic::{
+    Traffic, add_five, cut_off_it_answers_nothing, fails_for_now, load_again, under_trouble,
+};
+
+async fn open(url: &str) -> Arc<dyn Store> {
+    snowmint_store::open(url).await.unwrap()
+}
+
+async fn handles(url: &str, count: usize) -> Vec<Arc<dyn Store>> {
+    let mut handles = Vec::new();
+    for _ in 0..count {
+        handles.push(open(url).await);
+    }
+    handles
+}
+
+fn url(etcd: &Etcd) -> String {
+    format!("etcd://{}", etcd.address())
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 4)]
+async fn it_keeps_the_contract() {
+    let etcd = Etcd::start();
+    conformance::run(async || open(&url(&etcd)).await).await.unwrap();
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 4)]
+async fn it_keeps_the_contract_on_a_cluster() {
+    let cluster = EtcdCluster::start(3);
+    let addresses = cluster.addresses();
+    let next = std::sync::atomic::AtomicUsize::new(0);
+    // Each handle talks to a member of its own.
+    let opened = async || {
+        let nth = next.fetch_add(1, std::sync::atomic::Ordering::SeqCst);
+        open(&format!("etcd://{}", addresses[nth % addresses.len()])).await
+    };
+    conformance::run(opened).await.unwrap();
+}
+
+/// Goal: records are where the docs say, so that an operator finds them. Method: `etcdctl`.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn records_are_plain_keys() {
+    let etcd = Etcd::start();
+    let store = open(&url(&etcd)).await;
+    let other = open(&format!("{}?prefix=/team", url(&etcd))).await;
+    put(&*store, "workers/a/1", b"ours").await;
+    put(&*other, "workers/a/1", b"theirs").await;
+    assert_eq!(etcdctl(&etcd, &["get", "snowmint/workers/a/1", "--print-value-only"]), "ours\n");
+    assert_eq!(etcdctl(&etcd, &["get", "/team/workers/a/1", "--print-value-only"]), "theirs\n");
+    assert_eq!(store.list("").await.unwrap().len(), 1);
+    assert_eq!(store.unix_ms().await.unwrap(), None);
+    assert_eq!(store.describe(), format!("etcd://{}/snowmint/", etcd.address()));
+    let schema = snowmint_store::schema("etcd://h?prefix=/team").unwrap();
+    assert!(schema.contains("readwrite --prefix=true /team/\n"), "{schema}");
+
+    // What another program writes there keeps nobody from the records, and is told.
+    etcdctl(&etcd, &["put", "snowmint/what is this?", "x"]);
+    assert_eq!(store.list("").await.unwrap().len(), 1);
+    let skipped = store.skipped();
+    assert!(
+        matches!(&skipped[..], [it] if it.contains("what is this?") && it.contains("no key")),
+        "{skipped:?}"
+    );
+}
+
+/// Replaces the password of the user `snow`.
+fn etcd_password(etcd: &Etcd, password: &str) {
+    let mut passwd = Command::new("etcdctl");
+    passwd.env("ETCDCTL_API", "3").arg(format!("--endpoints={}", etcd.address()));
+    passwd.args(["--user=root:hunter2", "user", "passwd", "snow", "--interactive=false"]);
+    let mut passwd = passwd.stdin(std::process::Stdio::piped()).spawn().unwrap();
+    writeln!(passwd.stdin.take().unwrap(), "{password}").unwrap();
+    assert!(passwd.wait().unwrap().success());
+}
+
+fn etcdctl(etcd: &Etcd, arguments: &[&str]) -> String {
+    let output = Command::new("etcdctl")
+        .env("ETCDCTL_API", "3")
+        .arg(format!("--endpoints=http://{}", etcd.address()))
+        .args(arguments)
+        .output()
+        .expect("this test needs `etcdctl` of etcd-client");
+    assert!(output.status.success(), "{arguments:?}: {}", String::from_utf8_lossy(&output.stderr));
+    String::from_utf8(output.stdout).unwrap()
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_crash_loses_nothing_and_the_handle_recovers() {
+    let etcd = Etcd::start();
+    let store = open(&url(&etcd)).await;
+    let record = put(&*store, "a", b"value").await;
+    assert_eq!(add_five(&*store).await, 0);
+    etcd.kill9();
+    fails_for_now(&*store, "a", Expected::Revision(record.revision)).await;
+    fails_for_now(&*store, "a", Expected::Revision(record.revision)).await;
+    let error = EtcdStore::open(&url(&etcd)).await.unwrap_err();
+    assert!(matches!(&error, OpenError::Store(it) if it.kind() == StoreErrorKind::Unavailable), "{error}");
+    etcd.restart();
+    assert_eq!(load_again(&*store, "a").await, Some(record));
+    put(&*store, "a", b"after").await;
+    assert!(add_five(&*store).await >= 5);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_server_that_hangs_costs_bounded_time() {
+    let etcd = Etcd::start();
+    let store = open(&url(&etcd)).await;
+    let record = put(&*store, "a", b"value").await;
+    etcd.pause();
+    fails_for_now(&*store, "a", Expected::Revision(record.revision)).await;
+    etcd.resume();
+    // The write that was sent while it hung may have happened.
+    let found = load_again(&*store, "a").await.unwrap();
+    assert!(found == record || found.value == b"while down", "{found:?}");
+}
+
+/// Goal: one line of history while the leader dies, comes back, and hangs. Method: compare-and-set traffic meanwhile.
+#[tokio::test(flavor = "multi_thread", worker_threads = 4)]
+async fn a_leader_that_fails_forks_no_history() {
+    let cluster = EtcdCluster::start(3);
+    let hosts: Vec<String> = cluster.addresses().iter().map(ToString::to_string).collect();
+    let handles = handles(&format!("etcd://{}", hosts.join(",")), 4).await;
+    let trouble = async |traffic: &Traffic| {
+        for round in 0..3 {
+            traffic.goes_on(30).await;
+            let leader = leader(&cluster).await;
+            println!("round {round}: the leader is {leader}");
+            cluster.nodes()[leader].kill9();
+            traffic.goes_on(30).await;
+            cluster.nodes()[leader].restart();
+            traffic.goes_on(30).await;
+            let leader = self::leader(&cluster).await;
+            cluster.nodes()[leader].pause();
+            traffic.goes_on(30).await;
+            cluster.nodes()[leader].resume();
+        }
+        traffic.goes_on(30).await;
+    };
+    under_trouble(handles, trouble).await;
+}
+
+/// Goal: a member that is cut off from the others, and lacks what they wrote, neither answers a read nor acknowledges a
+/// write. Method: it sleeps while they write, and wakes up when they sleep; once the leader, once a follower.
+#[tokio::test(flavor = "multi_thread", worker_threads = 4)]
+async fn a_member_that_is_cut_off_answers_nothing() {
+    let cluster = EtcdCluster::start(3);
+    for round in 0..2 {
+        let cut_off = (leader(&cluster).await + round) % 3;
+        cut_off_it_answers_nothing("etcd", cluster.nodes(), cut_off, |address| {
+            println!("without the others it would answer {:?}", serializable(address, "snowmint/a"));
+        })
+        .await;
+    }
+}
+
+/// What a member has itself, without asking the others.
+fn serializable(member: std::net::SocketAddr, key: &str) -> String {
+    let endpoint = format!("--endpoints=http://{member}");
+    let output = Command::new("etcdctl")
+        .env("ETCDCTL_API", "3")
+        .args([&endpoint, "get", key, "--print-value-only", "--consistency=s"])
+        .output()
+        .expect("this test needs `etcdctl` of etcd-client");
+    String::from_utf8(output.stdout).unwrap()
+}
+
+async fn leader(cluster: &EtcdCluster) -> usize {
+    for _ in 0..6000 {
+        if let Some(leader) = cluster.leader() {
+            return leader;
+        }
+        sleep(Duration::from_millis(10)).await;
+    }
+    panic!("no leader");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 4)]
+async fn a_connection_that_breaks_leaves_no_doubt_in_the_end() {
+    let etcd = Etcd::start();
+    let proxy = Proxy::start(etcd.address());
+    let handles = handles(&format!("etcd://{}", proxy.address()), 4).await;
+    let trouble = async |traffic: &Traffic| {
+        for _ in 0..40 {
+            sleep(Duration::from_millis(50)).await;
+            proxy.cut();
+        }
+        traffic.goes_on(20).await;
+        // Writes happen and nobody hears of it.
+        traffic::lose_answers(&proxy, traffic).await;
+        proxy.refuse();
+        traffic.fails().await;
+        proxy.accept();
+        traffic.goes_on(20).await;
+        proxy.freeze();
+        // Until no call waits any more for an answer.
+        sleep(Duration::from_secs(6)).await;
+        proxy.thaw();
+        traffic.goes_on(20).await;
+    };
+    let report = under_trouble(handles, trouble).await;
+    assert!(report.failed_reads > 0 && report.unknown_but_written > 0, "{report:?}");
+}
+
+/// Goal: a write that was never sent is not called unknown. Method: nobody listens, on a channel that was open.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_write_without_a_connection_was_not_written() {
+    let etcd = Etcd::start();
+    let proxy = Proxy::start(etcd.address());
+    let store = open(&format!("etcd://{}", proxy.address())).await;
+    let record = put(&*store, "a", b"value").await;
+    proxy.refuse();
+    traffic::notices(&*store).await;
+    let expected = Expected::Revision(record.revision);
+    let error = store.compare_and_set(&key("a"), expected, b"lost").await.unwrap_err();
+    assert_eq!(error.kind(), StoreErrorKind::Unavailable, "{error}");
+    proxy.accept();
+    assert_eq!(load_again(&*store, "a").await, Some(record));
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_login_is_checked_renewed_and_not_shown() {
+    let etcd = Etcd::with(&["--auth-token-ttl=1"]);
+    for arguments in [
+        &["user", "add", "root:hunter2"][..],
+        &["user", "grant-role", "root", "root"],
+        &["user", "add", "snow:s/e@cret"],
+        &["role", "add", "snow"],
+        &["role", "grant-permission", "snow", "readwrite", "--prefix=true", "snowmint/"],
+        &["user", "grant-role", "snow", "snow"],
+        &["auth", "enable"],
+    ] {
+        if arguments == ["user", "grant-role", "root", "root"] {
+            etcdctl(&etcd, &["role", "add", "root"]);
+        }
+        etcdctl(&etcd, arguments);
+    }
+    let host = etcd.address();
+    for (url, password) in [
+        (format!("etcd://{host}"), "none"),
+        (format!("etcd://snow:wrong-one@{host}"), "wrong-one"),
+        (format!("etcd://nobody:wrong-one@{host}"), "wrong-one"),
+        (format!("etcd://snow:s%2Fe%40cret@{host}?prefix=other"), "s/e@cret"),
+    ] {
+        let error = EtcdStore::open(&url).await.unwrap_err();
+        let OpenError::Store(failed) = &error else { panic!("{error}") };
+        assert_eq!(failed.kind(), StoreErrorKind::Other, "{error}");
+        assert!(
+            !error.to_string().contains(password) && !format!("{error:?}").contains(password),
+            "{error:?}"
+        );
+        println!("{error}");
+    }
+    let store = EtcdStore::open(&format!("etcd://snow:s%2Fe%40cret@{host}")).await.unwrap();
+    assert!(!format!("{store:?} {}", store.describe()).contains("cret"));
+    put(&store, "a", b"1").await;
+    // Long enough for the token to expire.
+    sleep(Duration::from_secs(3)).await;
+    put(&store, "a", b"2").await;
+    // A new password ends the tokens of its user; it is read from the file for the next one.
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("password");
+    std::fs::write(&file, "s/e@cret\n").unwrap();
+    let rotated =
+        EtcdStore::open(&format!("etcd://snow@{host}?password_file={}", file.display())).await.unwrap();
+    std::fs::write(&file, "another\n").unwrap();
+    etcd_password(&etcd, "another");
+    put(&rotated, "a", b"rotated").await;
+    etcd_password(&etcd, "s/e@cret");
+    // A change of users makes older tokens useless for writes.
+    etcdctl(&etcd, &["--user=root:hunter2", "role", "add", "another"]);
+    let found = store.load(&key("a")).await.unwrap().unwrap();
+    let swapped = store.compare_and_set(&key("a"), Expected::Revision(found.revision), b"3").await.unwrap();
+    assert!(matches!(swapped, Swap::Done(_)));
+    etcd.restart();
+    assert_eq!(load_again(&store, "a").await.unwrap().value, b"3");
+    put(&store, "a", b"4").await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn tls_is_checked_on_both_sides() {
+    let certificates = Certificates::make();
+    let authority = certificates.authority().display().to_string();
+    let etcd =
+        Etcd::with_tls(&certificates, &["--client-cert-auth", &format!("--trusted-ca-file={authority}")]);
+    let (cert, key_file) = (certificates.client_certificate().display(), certificates.client_key().display());
+    let host = etcd.address();
+    let store = open(&format!("etcds://{host}?ca={authority}&cert={cert}&key={key_file}")).await;
+    put(&*store, "a", b"value").await;
+    let plain = Etcd::start();
+    for (url, why, says) in [
+        (format!("etcd://{host}"), "no TLS", "etcd takes clients over TLS alone, say etcds://"),
+        (format!("etcds://{host}"), "an authority nobody trusts", "UnknownIssuer"),
+        (format!("etcds://{host}?ca={authority}"), "no client certificate", "say cert= and key="),
+        (
+            format!("etcds://{}?ca={authority}", plain.address()),
+            "TLS to a server without",
+            "etcd speaks no TLS there",
+        ),
+    ] {
+        let started = Instant::now();
+        let error = EtcdStore::open(&url).await.expect_err(why);
+        println!("{why}: {error}");
+        assert!(
+            matches!(&error, OpenError::Store(it) if it.kind() == StoreErrorKind::Unavailable),
+            "{error}"
+        );
+        assert!(error.to_string().contains(says), "{why}: {error}");
+        assert!(started.elapsed() < traffic::LONGEST_CALL, "{why}: {:?}", started.elapsed());
+    }
+}
+
+/// Goal: a write that etcd refuses for want of space is `Full` only if it did not happen. Method: a small quota, and a
+/// look at the record after every refusal.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_full_server_is_told_and_reads_go_on() {
+    let etcd = Etcd::with(&["--quota-backend-bytes=4194304"]);
+    let store = open(&url(&etcd)).await;
+    let (mut value, mut now) = (vec![0; 64 * 1024], put(&*store, "a", b"").await);
+    let mut refusals = Vec::new();
+    for nth in 0..200_u8 {
+        value[0] = nth;
+        match store.compare_and_set(&key("a"), Expected::Revision(now.revision), &value).await {
+            Ok(Swap::Done(_)) => {}
+            Ok(Swap::Conflict) => panic!("a conflict with nobody"),
+            Err(error) => {
+                let found = store.load(&key("a")).await.unwrap().unwrap();
+                if error.kind() == StoreErrorKind::Full {
+                    assert_eq!(found, now, "{error}, and yet it was written");
+                } else {
+                    assert_eq!(error.kind(), StoreErrorKind::OutcomeUnknown, "{error}");
+                }
+                refusals.push(error);
+            }
+        }
+        now = store.load(&key("a")).await.unwrap().unwrap();
+        if refusals.len() == 3 {
+            break;
+        }
+    }
+    let last = refusals.last().expect("a quota of 4 MiB holds no 12 MiB");
+    assert_eq!(last.kind(), StoreErrorKind::Full, "{last}");
+    assert!(last.to_string().contains("etcdctl alarm disarm"), "{last}");
+    assert_eq!(store.list("").await.unwrap().len(), 1);
+}

@@ -1,0 +1,31 @@
+//! The stores and counters against real servers, files and processes.
+//!
+//! One program, so that it is linked once. `cargo nextest` runs each test as a process of its own.
+
+#![allow(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::print_stdout,
+    reason = "a panic is how a test fails"
+)]
+
+mod child;
+mod conformance;
+mod cut;
+mod etcd;
+mod failing;
+mod id_column;
+mod kubernetes;
+mod mysql;
+mod mysql_failover;
+mod outages;
+mod postgres;
+mod postgres_standby;
+mod redis;
+mod redis_failover;
+mod sqlite;
+mod sqlite_processes;
+mod support;
+mod takeover;
+mod traffic;
+mod zookeeper;

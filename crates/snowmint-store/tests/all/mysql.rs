@@ -1,0 +1,323 @@
+//! The MySQL store against real MariaDB servers: the suite, crashes, bad networks, rights, read-only, TLS.
+
+use std::num::NonZeroU64;
+use std::sync::Arc;
+
+use snowmint_store::{Expected, StoreErrorKind, conformance};
+use snowmint_test_servers::{MariaDb, Proxy, Server};
+use sqlx::{Connection, MySqlConnection};
+
+use crate::outages;
+use crate::support::{SECRET, key, open, put, refused};
+
+fn url(server: &Server) -> String {
+    format!("mysql://root@{}/test", server.address())
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 4)]
+async fn it_keeps_the_contract() {
+    let server = MariaDb::start();
+    let url = url(&server);
+    conformance::run(async || open(&url).await).await.unwrap();
+}
+
+/// Goal: a row that is no record keeps nobody from the others, and is told. Method: rows that somebody else wrote.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_row_that_is_no_record_is_skipped_and_told() {
+    let server = MariaDb::start();
+    let store = open(&url(&server)).await;
+    put(&*store, "workers/a/1", b"ours").await;
+    server.sql("INSERT INTO test.snowmint_records VALUES ('what is this?', 7, ''), ('workers/a/2', -7, '')");
+    let listed = store.list("").await.unwrap();
+    assert!(matches!(&listed[..], [(found, _)] if *found == key("workers/a/1")), "{listed:?}");
+    let skipped = store.skipped();
+    assert!(skipped.len() == 2 && skipped[0].contains("what is this?"), "{skipped:?}");
+    assert!(skipped[1].contains("workers/a/2") && skipped[1].contains("revision -7"), "{skipped:?}");
+    assert_eq!(store.load(&key("workers/a/2")).await.unwrap_err().kind(), StoreErrorKind::Corrupt);
+}
+
+/// Goal: the contract holds whatever the defaults of the server are. Method: the most unfit ones.
+#[tokio::test(flavor = "multi_thread", worker_threads = 4)]
+async fn it_keeps_the_contract_under_strange_defaults() {
+    let server = MariaDb::with(&[
+        "--autocommit=0",
+        "--transaction-isolation=SERIALIZABLE",
+        "--sql-mode=",
+        "--character-set-server=utf8mb4",
+        "--collation-server=utf8mb4_general_ci",
+        "--default-storage-engine=MyISAM",
+    ]);
+    let url = url(&server).replace("mysql:", "mariadb:");
+    conformance::run(async || open(&url).await).await.unwrap();
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 4)]
+async fn it_survives_crashes_pauses_and_bad_networks() {
+    let server = MariaDb::start();
+    let direct = open(&url(&server)).await;
+    let proxy = Proxy::start(server.address());
+    let store = open(&format!("mysql://root@{}/test?timeout_ms=1000", proxy.address())).await;
+    outages::survives_a_bad_network(store, Arc::clone(&direct), &proxy).await;
+    let store = open(&format!("{}?timeout_ms=1000", url(&server))).await;
+    outages::survives_a_pause(Arc::clone(&store), &server).await;
+    outages::survives_a_crash(store, &server).await;
+    drop(direct);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 4)]
+async fn it_tells_the_time_and_opens_in_a_race() {
+    let server = MariaDb::start();
+    outages::opens_in_a_race(&url(&server)).await;
+    let store = open(&url(&server)).await;
+    outages::tells_the_time(&*store).await;
+    assert_eq!(store.describe(), format!("mysql://{}/test", server.address()));
+    open(&format!("mysql://root@localhost/test?socket={}/socket", server.folder().display())).await;
+}
+
+#[tokio::test]
+async fn passwords_databases_and_rights() {
+    let server = MariaDb::start();
+    server.sql(&format!(
+        "CREATE USER node@'%' IDENTIFIED BY '{SECRET}'; GRANT SELECT, INSERT, UPDATE ON test.* TO node@'%'"
+    ));
+    let address = server.address();
+    let good = format!("mysql://node:{SECRET}@{address}/test");
+
+    // A user who may not create tables: the error says what to run.
+    let (kind, error) = refused(&good).await;
+    assert_eq!(kind, Some(StoreErrorKind::ReadOnly), "{error}");
+    assert!(error.contains("CREATE TABLE"), "{error}");
+    server.sql(&format!("USE test; {}", snowmint_store::schema(&good).unwrap()));
+    let store = open(&good).await;
+    let revision = put(&*store, "a", b"1").await.revision;
+    assert!(!format!("{store:?} {}", store.describe()).contains(SECRET));
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("password");
+    std::fs::write(&file, format!("{SECRET}\n")).unwrap();
+    open(&format!("mysql://node@{address}/test?password_file={}", file.display())).await;
+
+    server.sql("REVOKE UPDATE ON test.* FROM node@'%'");
+    // Rights on a database are read when a session chooses it.
+    let store = open(&good).await;
+    let error = store.compare_and_set(&key("a"), Expected::Revision(revision), b"2").await.unwrap_err();
+    assert_eq!(error.kind(), StoreErrorKind::ReadOnly, "{error}");
+    assert!(error.to_string().contains("grant"), "{error}");
+
+    let cases = [
+        (format!("mysql://node:{SECRET}x@{address}/test"), "check user and password"),
+        (format!("mysql://root@{address}/nothing"), "create the database"),
+        (format!("mysql://node:{SECRET}@{address}/nothing"), "grant"),
+    ];
+    for (url, says) in cases {
+        let (kind, error) = refused(&url).await;
+        assert_eq!(kind, Some(StoreErrorKind::Other), "{error}");
+        assert!(error.contains(says), "{error}");
+    }
+}
+
+/// Goal: a password that is replaced while a node runs costs nothing. Method: change it on the server and in the file,
+/// then end all sessions.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_new_password_is_read_from_its_file() {
+    let server = MariaDb::start();
+    server.sql(&format!("CREATE USER node@'%' IDENTIFIED BY '{SECRET}'; GRANT ALL ON test.* TO node@'%'"));
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("password");
+    std::fs::write(&file, format!("{SECRET}\n")).unwrap();
+    let store =
+        open(&format!("mysql://node@{}/test?password_file={}", server.address(), file.display())).await;
+    put(&*store, "a", b"1").await;
+    server.sql("SET PASSWORD FOR node@'%' = PASSWORD('another'); KILL USER node");
+    let error = store.load(&key("a")).await.unwrap_err();
+    assert!(error.to_string().contains("check user and password"), "{error}");
+    std::fs::write(&file, "another\n").unwrap();
+    assert_eq!(store.load(&key("a")).await.unwrap().unwrap().value, b"1");
+}
+
+/// Goal: a server that acknowledges commits before they are on its disk is refused, unless the user has stated the loss.
+#[tokio::test]
+async fn a_server_that_syncs_later_is_refused() {
+    let server = MariaDb::start();
+    for (value, ends) in [(0, "server"), (2, "machine")] {
+        server.sql(&format!("SET GLOBAL innodb_flush_log_at_trx_commit = {value}"));
+        for parameter in ["", "?may_lose=1900ms"] {
+            let (kind, error) = refused(&format!("{}{parameter}", url(&server))).await;
+            assert_eq!(kind, Some(StoreErrorKind::Other), "{error}");
+            assert!(error.contains(&format!("innodb_flush_log_at_trx_commit is {value}")), "{error}");
+            assert!(
+                error.contains(&format!("crash of the {ends}")) && error.contains("may_lose=2s"),
+                "{error}"
+            );
+        }
+        open(&format!("{}?may_lose=2s", url(&server))).await;
+    }
+    server.sql("SET GLOBAL innodb_flush_log_at_timeout = 10");
+    refused(&format!("{}?may_lose=10s", url(&server))).await;
+    open(&format!("{}?may_lose=11s", url(&server))).await;
+    server.sql("SET GLOBAL innodb_flush_log_at_trx_commit = 3");
+    open(&url(&server)).await;
+}
+
+/// Goal: a server whose commits are durable only with its binary log, and that syncs this later, is refused too.
+#[tokio::test]
+async fn a_binary_log_that_is_synced_later_is_refused() {
+    let server = MariaDb::with(&["--log-bin=binlog", "--sync-binlog=0"]);
+    for value in [0, 100] {
+        server.sql(&format!("SET GLOBAL sync_binlog = {value}"));
+        for parameter in ["", "?may_lose=1900ms"] {
+            let (kind, error) = refused(&format!("{}{parameter}", url(&server))).await;
+            assert_eq!(kind, Some(StoreErrorKind::Other), "{error}");
+            assert!(error.contains(&format!("sync_binlog is {value}")), "{error}");
+            assert!(error.contains("SET GLOBAL sync_binlog = 1") && error.contains("may_lose=2s"), "{error}");
+        }
+        open(&format!("{}?may_lose=2s", url(&server))).await;
+    }
+    server.sql("SET GLOBAL sync_binlog = 1");
+    open(&url(&server)).await;
+    let server = MariaDb::with(&["--sync-binlog=0"]);
+    open(&url(&server)).await;
+}
+
+#[tokio::test]
+async fn a_foreign_table_is_left_alone() {
+    let server = MariaDb::start();
+    let ours =
+        "name VARBINARY(200) NOT NULL PRIMARY KEY, revision BIGINT NOT NULL, value MEDIUMBLOB NOT NULL";
+    let tables = [
+        ("TABLE test.snowmint_records (id INT)".to_owned(), "another program's"),
+        ("VIEW test.snowmint_records AS SELECT 1 AS name".to_owned(), "another program's"),
+        (format!("TABLE test.snowmint_records ({})", ours.replace("VARBINARY", "VARCHAR")), "name varchar"),
+        (format!("TABLE test.snowmint_records ({})", ours.replace("PRIMARY KEY", "")), "primary key"),
+        (format!("TABLE test.snowmint_records ({ours}) ENGINE=MyISAM"), "ENGINE = InnoDB"),
+    ];
+    for (table, says) in tables {
+        server.sql(&format!("CREATE {table}"));
+        let (kind, error) = refused(&url(&server)).await;
+        assert_eq!(kind, Some(StoreErrorKind::Other), "{error}");
+        assert!(error.contains(says), "{error}");
+        let what = table.split_whitespace().next().unwrap();
+        server.sql(&format!("DROP {what} test.snowmint_records"));
+    }
+}
+
+#[tokio::test]
+async fn a_server_that_cannot_be_written_is_told() {
+    let server = MariaDb::start();
+    let store = open(&url(&server)).await;
+    let revision = put(&*store, "a", b"1").await.revision;
+    // As when a primary is demoted while nodes are connected: neither reads nor writes may go on, even for a user
+    // who could write in spite of it.
+    server.sql("SET GLOBAL read_only = 1");
+    for error in [store.load(&key("a")).await.unwrap_err(), store.list("").await.unwrap_err()] {
+        assert_eq!(error.kind(), StoreErrorKind::ReadOnly, "{error}");
+    }
+    let (kind, error) = refused(&url(&server)).await;
+    assert_eq!(kind, Some(StoreErrorKind::ReadOnly), "{error}");
+    server.sql("SET GLOBAL read_only = 0");
+    let rows = "SELECT name, revision, value FROM test.snowmint_records ORDER BY name";
+    store.add(&key("sum"), NonZeroU64::MIN).await.unwrap();
+    let before = server.sql(rows);
+    for write in 0..4 {
+        // On a connection that was made while the server could be written.
+        store.load(&key("a")).await.unwrap();
+        server.sql("SET GLOBAL read_only = 1");
+        let error = match write {
+            0 => store.compare_and_set(&key("a"), Expected::Revision(revision), b"2").await.unwrap_err(),
+            1 => store.compare_and_set(&key("b"), Expected::Absent, b"2").await.unwrap_err(),
+            2 => store.add(&key("sum"), NonZeroU64::MIN).await.unwrap_err(),
+            _ => store.add(&key("other"), NonZeroU64::MIN).await.unwrap_err(),
+        };
+        assert_eq!(error.kind(), StoreErrorKind::ReadOnly, "{error}");
+        assert_eq!(server.sql(rows), before, "write {write}");
+        server.sql("SET GLOBAL read_only = 0");
+    }
+
+    server.sql(&format!("CREATE USER node@'%' IDENTIFIED BY '{SECRET}'; GRANT ALL ON test.* TO node@'%'"));
+    let node = open(&format!("mysql://node:{SECRET}@{}/test", server.address())).await;
+    server.sql("SET GLOBAL read_only = 1");
+    let error = node.compare_and_set(&key("a"), Expected::Revision(revision), b"2").await.unwrap_err();
+    assert_eq!(error.kind(), StoreErrorKind::ReadOnly, "{error}");
+    let other = MariaDb::start();
+    let several = format!("mysql://root@{},{}/test", server.address(), other.address());
+    let store = open(&several).await;
+    assert!(store.load(&key("a")).await.unwrap().is_none(), "the server that can be written is taken");
+}
+
+/// Goal: replicas never leave out a write that depends on whether the server can be written. Method: the format of the
+/// log in which they carry out statements again, on servers with and without a log.
+#[tokio::test]
+async fn a_log_of_statements_is_refused() {
+    let server = MariaDb::with(&["--log-bin=binlog", "--binlog-format=STATEMENT"]);
+    let (kind, error) = refused(&url(&server)).await;
+    assert_eq!(kind, Some(StoreErrorKind::Other), "{error}");
+    assert!(error.contains("set binlog_format to MIXED or ROW"), "{error}");
+    let server = MariaDb::with(&["--binlog-format=STATEMENT"]);
+    open(&url(&server)).await;
+}
+
+/// Goal: no room left is told as such, nothing of the refused write stays, and what was there does. Method: a data
+/// file that may not grow.
+#[tokio::test]
+async fn a_full_disk_is_told() {
+    let server = MariaDb::with(&["--innodb-file-per-table=0", "--innodb-data-file-path=ibdata1:12M"]);
+    let store = open(&url(&server)).await;
+    let (value, mut written) = (vec![7; 64 * 1024], 0);
+    let error = loop {
+        let name = key(format!("filler/{written}"));
+        match store.compare_and_set(&name, Expected::Absent, &value).await {
+            Ok(_) => written += 1,
+            Err(error) => break error,
+        }
+        assert!(written < 1000, "a file of 12 MiB holds all of this");
+    };
+    assert_eq!(error.kind(), StoreErrorKind::Full, "{error}");
+    assert!(error.to_string().contains("free space"), "{error}");
+    let found = store.list("filler/").await.unwrap();
+    assert!(found.len() == written && found.iter().all(|(_, it)| it.value == value));
+}
+
+/// Goal: a write that waits for another is given up in time, and has written nothing. Method: lock the row.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_locked_row_is_not_waited_for_for_ever() {
+    let server = MariaDb::start();
+    let store = open(&format!("{}?timeout_ms=1500", url(&server))).await;
+    let revision = put(&*store, "a", b"1").await.revision;
+    put(&*store, "sum", b"1").await;
+    let mut locker = MySqlConnection::connect(&url(&server)).await.unwrap();
+    let mut lock = locker.begin().await.unwrap();
+    let rows = sqlx::query("SELECT 1 FROM snowmint_records FOR UPDATE").fetch_all(&mut *lock).await.unwrap();
+    assert_eq!(rows.len(), 2);
+    let error = store.compare_and_set(&key("a"), Expected::Revision(revision), b"2").await.unwrap_err();
+    assert_eq!(error.kind(), StoreErrorKind::Unavailable, "{error}");
+    let error = store.add(&key("sum"), NonZeroU64::MIN).await.unwrap_err();
+    assert_eq!(error.kind(), StoreErrorKind::Unavailable, "{error}");
+    lock.rollback().await.unwrap();
+    assert_eq!(store.load(&key("a")).await.unwrap().unwrap().revision, revision);
+    assert_eq!(store.add(&key("sum"), NonZeroU64::MIN).await.unwrap(), 1);
+}
+
+#[cfg(feature = "tls")]
+#[tokio::test]
+async fn tls_is_checked() {
+    use snowmint_test_servers::Certificates;
+    let (certificates, others) = (Certificates::make(), Certificates::make());
+    let server = MariaDb::with_tls(&certificates, &[]);
+    server.sql(&format!(
+        "CREATE USER node@'%' IDENTIFIED BY '{SECRET}' REQUIRE SSL; GRANT ALL ON test.* TO node@'%'"
+    ));
+    let port = server.port();
+    let url = |host: &str, parameters: &str| {
+        format!("mysql://node:{SECRET}@{host}:{port}/test?timeout_ms=2000&{parameters}")
+    };
+    let root = |it: &Certificates| format!("ssl-ca={}", it.authority().display());
+    let store = open(&url("localhost", &root(&certificates))).await;
+    put(&*store, "a", b"1").await;
+    open(&url("127.0.0.1", "ssl-mode=required")).await;
+    for parameters in [root(&others), "ssl-mode=verify_identity".to_owned()] {
+        let (kind, error) = refused(&url("localhost", &parameters)).await;
+        assert_eq!(kind, Some(StoreErrorKind::Other), "{error}");
+        assert!(error.contains("certificate"), "{error}");
+    }
+    let (kind, error) = refused(&url("localhost", "ssl-mode=disabled")).await;
+    assert_eq!(kind, Some(StoreErrorKind::Other), "{error}");
+}

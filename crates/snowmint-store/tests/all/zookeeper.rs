@@ -1,0 +1,281 @@
+//! The ZooKeeper store against real servers: the suite, crashes, an ensemble whose leader fails, a server that is
+//! behind, a network that fails, sessions that expire, and logins.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
+use snowmint_store::{Expected, OpenError, Store, StoreErrorKind, Swap, ZooKeeperStore, conformance};
+use snowmint_test_servers::{Proxy, ZooKeeper, ZooKeeperEnsemble};
+use tokio::time::{Instant, sleep};
+use zookeeper_client::{Acls, Client, CreateMode};
+
+use crate::support::{key, put};
+use crate::traffic;
+use crate::traffic::{
+    Traffic, add_five, cut_off_it_answers_nothing, fails_for_now, load_again, under_trouble,
+};
+
+async fn open(url: &str) -> Arc<dyn Store> {
+    snowmint_store::open(url).await.unwrap()
+}
+
+async fn handles(url: &str, count: usize) -> Vec<Arc<dyn Store>> {
+    let mut handles = Vec::new();
+    for _ in 0..count {
+        handles.push(open(url).await);
+    }
+    handles
+}
+
+fn url(server: &ZooKeeper) -> String {
+    format!("zookeeper://{}", server.address())
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 4)]
+async fn it_keeps_the_contract() {
+    let server = ZooKeeper::start();
+    conformance::run(async || open(&url(&server)).await).await.unwrap();
+}
+
+/// Goal: reads are up to date on every server of an ensemble. Method: the suite, each handle on a server of its own.
+#[tokio::test(flavor = "multi_thread", worker_threads = 4)]
+async fn it_keeps_the_contract_on_an_ensemble() {
+    let ensemble = ZooKeeperEnsemble::start(3);
+    let (addresses, next) = (ensemble.addresses(), AtomicUsize::new(0));
+    let opened = async || {
+        let nth = next.fetch_add(1, Ordering::SeqCst);
+        open(&format!("zookeeper://{}/deep/er", addresses[nth % addresses.len()])).await
+    };
+    conformance::run(opened).await.unwrap();
+}
+
+/// Goal: records are where the docs say, so that an operator finds them. Method: another client.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn records_are_plain_znodes() {
+    let server = ZooKeeper::start();
+    let store = open(&format!("{}/team/ids", url(&server))).await;
+    assert_eq!(store.describe(), format!("zookeeper://{}/team/ids", server.address()));
+    let schema = snowmint_store::schema("zookeeper://h/team/ids").unwrap();
+    assert!(schema.contains("\n/team/ids/,fence "), "{schema}");
+    let record = put(&*store, "workers/a/1", b"ours").await;
+    let client = Client::connect(&server.address().to_string()).await.unwrap();
+    let (value, stat) = client.get_data("/team/ids/workers,a/1").await.unwrap();
+    assert_eq!((&*value, stat.mzxid.cast_unsigned()), (&b"ours"[..], record.revision.0));
+
+    // A writer that is no Snowmint is noticed like any other.
+    client.set_data("/team/ids/workers,a/1", b"theirs", None).await.unwrap();
+    let swap = store.compare_and_set(&key("workers/a/1"), Expected::Revision(record.revision), b"lost").await;
+    assert_eq!(swap.unwrap(), Swap::Conflict);
+    let options = CreateMode::Persistent.with_acls(Acls::anyone_all());
+    client.create("/team/ids/workers,a/what is this?", b"", &options).await.unwrap();
+    assert_eq!(store.list("workers/").await.unwrap().len(), 1);
+    let skipped = store.skipped();
+    assert!(
+        matches!(&skipped[..], [it] if it.contains("what is this?") && it.contains("no key")),
+        "{skipped:?}"
+    );
+    assert!(store.list("other/").await.unwrap().is_empty());
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn it_tells_the_time_of_the_server() {
+    let server = ZooKeeper::start();
+    let store = open(&url(&server)).await;
+    #[expect(
+        clippy::disallowed_methods,
+        reason = "the clock of the machine, which is that of the server too"
+    )]
+    let now = || u64::try_from(SystemTime::now().duration_since(UNIX_EPOCH).unwrap().as_millis()).unwrap();
+    let before = now();
+    let told = store.unix_ms().await.unwrap().unwrap();
+    assert!((before..=now()).contains(&told), "{told}");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_crash_loses_nothing_and_the_handle_recovers() {
+    let server = ZooKeeper::start();
+    let store = open(&url(&server)).await;
+    let record = put(&*store, "a", b"value").await;
+    assert_eq!(add_five(&*store).await, 0);
+    server.kill9();
+    fails_for_now(&*store, "a", Expected::Revision(record.revision)).await;
+    fails_for_now(&*store, "a", Expected::Revision(record.revision)).await;
+    let error = ZooKeeperStore::open(&url(&server)).await.unwrap_err();
+    assert!(matches!(&error, OpenError::Store(it) if it.kind() == StoreErrorKind::Unavailable), "{error}");
+    server.restart();
+    assert_eq!(load_again(&*store, "a").await, Some(record));
+    put(&*store, "a", b"after").await;
+    assert!(add_five(&*store).await >= 5);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_server_that_hangs_costs_bounded_time_and_sessions_come_back() {
+    let server = ZooKeeper::start();
+    let store = open(&url(&server)).await;
+    let record = put(&*store, "a", b"value").await;
+    server.pause();
+    fails_for_now(&*store, "a", Expected::Revision(record.revision)).await;
+    // Longer than the session.
+    sleep(Duration::from_secs(8)).await;
+    server.resume();
+    let found = load_again(&*store, "a").await.unwrap();
+    assert!(found == record || found.value == b"while down", "{found:?}");
+    put(&*store, "a", b"after").await;
+}
+
+/// Goal: one line of history while the leader dies, comes back, and hangs. Method: compare-and-set traffic meanwhile.
+#[tokio::test(flavor = "multi_thread", worker_threads = 4)]
+async fn a_leader_that_fails_forks_no_history() {
+    let ensemble = ZooKeeperEnsemble::start(3);
+    let hosts: Vec<String> = ensemble.addresses().iter().map(ToString::to_string).collect();
+    let handles = handles(&format!("zookeeper://{}", hosts.join(",")), 4).await;
+    let trouble = async |traffic: &Traffic| {
+        for round in 0..2 {
+            traffic.goes_on(30).await;
+            let leader = leader(&ensemble).await;
+            println!("round {round}: the leader is {leader}");
+            ensemble.nodes()[leader].kill9();
+            traffic.goes_on(30).await;
+            ensemble.nodes()[leader].restart();
+            traffic.goes_on(30).await;
+            let leader = self::leader(&ensemble).await;
+            ensemble.nodes()[leader].pause();
+            traffic.goes_on(30).await;
+            ensemble.nodes()[leader].resume();
+        }
+        traffic.goes_on(30).await;
+    };
+    under_trouble(handles, trouble).await;
+}
+
+async fn leader(ensemble: &ZooKeeperEnsemble) -> usize {
+    for _ in 0..6000 {
+        if let Some(leader) = ensemble.leader() {
+            return leader;
+        }
+        sleep(Duration::from_millis(10)).await;
+    }
+    panic!("no leader");
+}
+
+/// Goal: a load never answers from a server's old copy. Method: a leader and a follower in turn are paused while the
+/// rest writes on, and asked at the instant they wake up, when they do not know yet what they missed.
+#[tokio::test(flavor = "multi_thread", worker_threads = 4)]
+async fn a_server_that_is_behind_is_not_believed() {
+    let ensemble = ZooKeeperEnsemble::start(3);
+    let addresses = ensemble.addresses();
+    let (mut answered, mut naive_was_stale) = (0, 0);
+    for round in 0..6 {
+        let leader = leader(&ensemble).await;
+        let nth = if round % 2 == 0 { leader } else { (leader + 1) % 3 };
+        let others: Vec<String> =
+            (0..3).filter(|it| *it != nth).map(|it| addresses[it].to_string()).collect();
+        let behind = open(&format!("zookeeper://{}", addresses[nth])).await;
+        let naive = Client::connect(&addresses[nth].to_string()).await.unwrap();
+        let writer = open(&format!("zookeeper://{}", others.join(","))).await;
+        load_again(&*writer, "a").await;
+        load_again(&*behind, "a").await;
+        ensemble.nodes()[nth].pause();
+        let started = Instant::now();
+        let mut written = None;
+        while started.elapsed() < Duration::from_millis(1500) || written.is_none() {
+            let Ok(found) = writer.load(&key("a")).await else { continue };
+            let expected = found.map_or(Expected::Absent, |it| Expected::Revision(it.revision));
+            if let Ok(Swap::Done(revision)) = writer.compare_and_set(&key("a"), expected, b"x").await {
+                written = Some(revision);
+            }
+            assert!(started.elapsed() < Duration::from_secs(30), "the rest of the ensemble does not write");
+        }
+        let name = key("a");
+        let (loaded, unsafe_read) = tokio::join!(behind.load(&name), async {
+            ensemble.nodes()[nth].resume();
+            naive.get_data("/snowmint/,/a").await
+        });
+        if let Ok((_, stat)) = unsafe_read {
+            naive_was_stale += u32::from(Some(stat.mzxid.cast_unsigned()) < written.map(|it| it.0));
+        }
+        if let Ok(found) = loaded {
+            answered += 1;
+            assert!(found.as_ref().map(|it| it.revision) >= written, "{found:?} after {written:?}");
+        }
+        load_again(&*behind, "a").await;
+    }
+    println!("{answered} of 6 loads were answered; a plain read was stale {naive_was_stale} times");
+}
+
+/// Goal: a server that is cut off from the others, and lacks what they wrote, neither answers a read nor acknowledges a
+/// write. Method: it sleeps while they write, and wakes up when they sleep; once the leader, once a follower.
+#[tokio::test(flavor = "multi_thread", worker_threads = 4)]
+async fn a_server_that_is_cut_off_answers_nothing() {
+    let ensemble = ZooKeeperEnsemble::start(3);
+    for round in 0..2 {
+        let cut_off = (leader(&ensemble).await + round) % 3;
+        cut_off_it_answers_nothing("zookeeper", ensemble.nodes(), cut_off, |_| ()).await;
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 4)]
+async fn a_connection_that_breaks_leaves_no_doubt_in_the_end() {
+    let server = ZooKeeper::start();
+    let proxy = Proxy::start(server.address());
+    let handles = handles(&format!("zookeeper://{}", proxy.address()), 4).await;
+    let trouble = async |traffic: &Traffic| {
+        for _ in 0..40 {
+            sleep(Duration::from_millis(100)).await;
+            proxy.cut();
+        }
+        traffic.goes_on(20).await;
+        // Writes happen and nobody hears of it.
+        traffic::lose_answers(&proxy, traffic).await;
+        proxy.refuse();
+        traffic.fails().await;
+        proxy.accept();
+        traffic.goes_on(20).await;
+        proxy.freeze();
+        // Until every session has expired.
+        sleep(Duration::from_secs(9)).await;
+        proxy.thaw();
+        traffic.goes_on(20).await;
+    };
+    let report = under_trouble(handles, trouble).await;
+    assert!(report.failed_reads > 0 && report.unknown_but_written > 0, "{report:?}");
+}
+
+/// Goal: a write that was never sent is not called unknown. Method: nobody listens, on a session that was open.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_write_without_a_session_was_not_written() {
+    let server = ZooKeeper::start();
+    let proxy = Proxy::start(server.address());
+    let store = open(&format!("zookeeper://{}", proxy.address())).await;
+    let record = put(&*store, "a", b"value").await;
+    proxy.refuse();
+    traffic::notices(&*store).await;
+    for expected in [Expected::Revision(record.revision), Expected::Absent] {
+        let error = store.compare_and_set(&key("a"), expected, b"lost").await.unwrap_err();
+        assert_eq!(error.kind(), StoreErrorKind::Unavailable, "{error}");
+    }
+    proxy.accept();
+    assert_eq!(load_again(&*store, "a").await, Some(record));
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn what_belongs_to_a_user_is_closed_to_others() {
+    let server = ZooKeeper::start();
+    let host = server.address();
+    let store = ZooKeeperStore::open(&format!("zookeeper://snow:s%2Fe%40cret@{host}/ids")).await.unwrap();
+    put(&store, "a", b"1").await;
+    assert!(!format!("{store:?} {}", store.describe()).contains("cret"));
+    for (url, password) in [
+        (format!("zookeeper://{host}/ids"), "none at all"),
+        (format!("zookeeper://snow:wrong-one@{host}/ids"), "wrong-one"),
+    ] {
+        let error = ZooKeeperStore::open(&url).await.unwrap_err();
+        let OpenError::Store(failed) = &error else { panic!("{error}") };
+        assert_eq!(failed.kind(), StoreErrorKind::ReadOnly, "{error}");
+        assert!(!format!("{error} {error:?}").contains(password), "{error:?}");
+        println!("{error}");
+    }
+    let again = ZooKeeperStore::open(&format!("zookeeper://snow:s%2Fe%40cret@{host}/ids")).await.unwrap();
+    put(&again, "a", b"2").await;
+}
