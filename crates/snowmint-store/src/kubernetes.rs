@@ -129,7 +129,7 @@ impl KubernetesStore {
     }
 
     fn selector(&self) -> String {
-        format!("labelSelector={}%3D{}", object::STORE, self.prefix).replacen('/', "%2F", 1)
+        format!("labelSelector={}", connect::escape(&format!("{}={}", object::STORE, self.prefix)))
     }
 
     fn object_name(&self, key: &Key) -> String {

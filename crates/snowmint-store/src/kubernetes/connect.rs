@@ -14,6 +14,7 @@ use hyper_rustls::{ConfigBuilderExt, HttpsConnector, HttpsConnectorBuilder};
 use hyper_util::client::legacy::Client;
 use hyper_util::client::legacy::connect::HttpConnector;
 use hyper_util::rt::{TokioExecutor, TokioTimer};
+use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, utf8_percent_encode};
 use rustls::crypto::ring;
 use rustls::pki_types::pem::PemObject;
 use rustls::pki_types::{CertificateDer, PrivateKeyDer};
@@ -144,6 +145,8 @@ fn token(path: &Path) -> Result<HeaderValue, Failure> {
 
 const PREFIX: &str = "snowmint";
 const PARAMETERS: &str = "server, token_file, ca, cert, key and prefix";
+/// What is escaped in the value of a query.
+const ESCAPED: &AsciiSet = &NON_ALPHANUMERIC.remove(b'-').remove(b'_').remove(b'.').remove(b'~');
 /// Where a pod finds its namespace, its token and the authority of the server.
 const ACCOUNT: &str = "/var/run/secrets/kubernetes.io/serviceaccount";
 
@@ -278,13 +281,9 @@ fn pem_error(location: &Location, parameter: &str, path: &Path, error: &dyn fmt:
     location.malformed(&format!("{parameter}={}: {error}", path.display()))
 }
 
-/// Writes a text so that it can stand in a query.
-pub(super) fn escape(text: &str) -> String {
-    let escaped = |byte: u8| match byte {
-        b'A'..=b'Z' | b'a'..=b'z' | b'0'..=b'9' | b'-' | b'_' | b'.' | b'~' => char::from(byte).to_string(),
-        _ => format!("%{byte:02X}"),
-    };
-    text.bytes().map(escaped).collect()
+/// Returns a text as the value of a query.
+pub(super) fn escape(text: &str) -> impl fmt::Display {
+    utf8_percent_encode(text, ESCAPED)
 }
 
 #[cfg(test)]
@@ -297,7 +296,7 @@ mod tests {
         assert_eq!((&*found.namespace, &*found.prefix), ("team-a", "ids"));
         assert_eq!(found.link.server(), "https://[::1]:6443");
         assert_eq!(settings("kubernetes://a?server=http://h:1").unwrap().namespace, "a");
-        assert_eq!(escape("a/b+c=="), "a%2Fb%2Bc%3D%3D");
+        assert_eq!(escape("a/b+c==").to_string(), "a%2Fb%2Bc%3D%3D");
     }
 
     #[test]

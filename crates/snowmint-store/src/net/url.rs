@@ -6,6 +6,8 @@ use std::ops::RangeInclusive;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
+use percent_encoding::percent_decode_str;
+
 use super::credentials::{self, Password, Secret};
 use crate::UrlError;
 
@@ -262,22 +264,16 @@ fn parameters(scheme: &str, query: &str) -> Result<Vec<(String, String)>, UrlErr
     query.split('&').filter(|it| !it.is_empty()).map(parameter).collect()
 }
 
-/// Undoes `%2F` and the like.
+/// Undoes percent-encoding, such as `%2F`.
 fn decode(scheme: &str, text: &str) -> Result<String, UrlError> {
-    let refuse =
-        || malformed(scheme, "a `%` is written %25, and escapes are two hexadecimal digits of UTF-8");
-    let mut bytes = Vec::with_capacity(text.len());
-    let mut rest = text.bytes();
-    while let Some(byte) = rest.next() {
-        if byte == b'%' {
-            let mut digit = || rest.next().and_then(|it| char::from(it).to_digit(16));
-            let (Some(high), Some(low)) = (digit(), digit()) else { return Err(refuse()) };
-            bytes.extend(u8::try_from(high * 16 + low));
-        } else {
-            bytes.push(byte);
+    let is_escape =
+        |text: &str| text.as_bytes().get(..2).is_some_and(|it| it.iter().all(u8::is_ascii_hexdigit));
+    match percent_decode_str(text).decode_utf8() {
+        Ok(decoded) if text.split('%').skip(1).all(is_escape) => Ok(decoded.into_owned()),
+        _ => {
+            Err(malformed(scheme, "invalid `%` in the URL: expected %25, or two hexadecimal digits of UTF-8"))
         }
     }
-    String::from_utf8(bytes).map_err(|_| refuse())
 }
 
 #[cfg(test)]
