@@ -9,7 +9,7 @@ use async_trait::async_trait;
 use snowmint_cluster::lease::{Record, Tag};
 use snowmint_cluster::{LeaseError, LeaseStatus, Leases};
 use snowmint_store::{
-    Expected, Key, OpenError, Store, StoreError, StoreErrorKind, StoreReach, Swap, Versioned,
+    Expected, Key, OpenError, Store, StoreError, StoreErrorKind, Swap, Versioned, Visibility,
 };
 
 use crate::error::{Failure, report};
@@ -215,8 +215,8 @@ impl Store for TrackedStore {
         self.store.server()
     }
 
-    fn reach(&self) -> StoreReach {
-        self.store.reach()
+    fn visibility(&self) -> Visibility {
+        self.store.visibility()
     }
 
     fn describe(&self) -> String {

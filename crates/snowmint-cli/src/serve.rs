@@ -22,7 +22,7 @@ use snowmint_cluster::{
 };
 use snowmint_server::namespace_sync::{NamespaceConfigError, SyncOptions};
 use snowmint_server::{IdSource, Listeners, Mint, NamespaceSync, Settings, SharedClock};
-use snowmint_store::{OpenError, Store, StoreReach};
+use snowmint_store::{OpenError, Store, Visibility};
 use tokio::net::TcpListener;
 use tokio::runtime::{Builder, Handle};
 use tokio::sync::{Notify, oneshot, watch};
@@ -310,7 +310,7 @@ async fn serve(
             resp = shown.resp,
             version = env!("CARGO_PKG_VERSION"),
             store = connect::without_credentials(&plan.store),
-            reach = StoreReach::of_url(&plan.store).to_string(),
+            reach = Visibility::of_url(&plan.store).to_string(),
             "listening; ids are rejected until this node holds a lease"
         );
     }
@@ -385,7 +385,7 @@ async fn announce_lease(plan: &Plan, leases: &Leases, shown: &Shown) -> Result<(
         ends = human::date(plan.layout.ends_at_unix_ms()),
         version = env!("CARGO_PKG_VERSION"),
         store = connect::without_credentials(&plan.store),
-        reach = StoreReach::of_url(&plan.store).to_string(),
+        reach = Visibility::of_url(&plan.store).to_string(),
         "ready: ids are served"
     );
     Ok(())

@@ -9,7 +9,7 @@ use std::time::Duration;
 use async_trait::async_trait;
 use snowmint::{Clock as _, WallClock};
 use snowmint_cluster::{Holder, SavedLeases, WorkerPool};
-use snowmint_store::{Expected, Key, Store, StoreError, StoreErrorKind, StoreReach, Swap, Versioned};
+use snowmint_store::{Expected, Key, Store, StoreError, StoreErrorKind, Swap, Versioned, Visibility};
 
 use super::config::Plan;
 use crate::connect::without_credentials;
@@ -116,8 +116,8 @@ impl Store for LateStore {
         self.arrived.get().and_then(|store| store.server())
     }
 
-    fn reach(&self) -> StoreReach {
-        StoreReach::of_url(&self.name)
+    fn visibility(&self) -> Visibility {
+        Visibility::of_url(&self.name)
     }
 
     fn describe(&self) -> String {

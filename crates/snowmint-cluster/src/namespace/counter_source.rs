@@ -9,7 +9,7 @@ use std::str::FromStr;
 
 use serde::{Deserialize, Serialize};
 use snowmint::error::Snippet;
-use snowmint_store::StoreReach;
+use snowmint_store::Visibility;
 
 use self::place::Place;
 
@@ -141,7 +141,7 @@ impl CounterSource {
 
     /// Checks that no two of them can give one number, as far as their texts say, and that every node of a store with
     /// this reach counts in the same places.
-    pub(super) fn check_disjoint(sources: &[Self], reach: Option<StoreReach>) -> Result<(), String> {
+    pub(super) fn check_disjoint(sources: &[Self], reach: Option<Visibility>) -> Result<(), String> {
         for source in sources {
             source.check_reach(reach)?;
         }
@@ -164,24 +164,24 @@ impl CounterSource {
         }
     }
 
-    fn check_reach(&self, reach: Option<StoreReach>) -> Result<(), String> {
+    fn check_reach(&self, reach: Option<Visibility>) -> Result<(), String> {
         let file = self.url.strip_prefix("sqlite:").map(|path| path.strip_prefix("//").unwrap_or(path));
-        match (StoreReach::of_url(&self.url), reach) {
-            (StoreReach::Process, _) => Err(format!(
+        match (Visibility::of_url(&self.url), reach) {
+            (Visibility::Process, _) => Err(format!(
                 "`{self}` as a source: each process has a memory of its own and forgets it when it ends, so numbers would be \
                  given twice; name a store that keeps its records, or leave the source out"
             )),
-            (StoreReach::Machine, Some(StoreReach::Network | StoreReach::Loopback)) => Err(format!(
+            (Visibility::Machine, Some(Visibility::Network | Visibility::Loopback)) => Err(format!(
                 "`{self}` as a source: nodes on other machines may share this namespace and do not see that file, so each would \
                  give the same numbers; name a store on the network, or leave the source out"
             )),
-            (StoreReach::Loopback, Some(StoreReach::Network)) if !self.is_shared => Err(format!(
+            (Visibility::Loopback, Some(Visibility::Network)) if !self.is_shared => Err(format!(
                 "`{self}` as a source: nodes on other machines share this namespace and would each reach a server of their own \
                  there, so each would give the same numbers; name the server by an address that leads every machine to the same \
                  one; where a proxy on every machine leads there, add the parameter shared=yes to its URL; or leave the source \
                  out"
             )),
-            (StoreReach::Machine, _) if file.is_some_and(|path| !Path::new(path).is_absolute()) => {
+            (Visibility::Machine, _) if file.is_some_and(|path| !Path::new(path).is_absolute()) => {
                 Err(format!(
                     "`{self}` as a source: processes with another working directory would open another file; give the path from \
                  `/` on"
@@ -348,7 +348,7 @@ mod tests {
     /// words of their errors.
     #[test]
     fn sources_must_not_overlap() {
-        use StoreReach::{Loopback, Machine, Network};
+        use Visibility::{Loopback, Machine, Network};
         let check = |texts: &[&str], reach| CounterSource::check_disjoint(&sources(texts), Some(reach));
         for (good, reach) in [
             (&["leaf:mysql://a/l?tag=x"][..], Network),

@@ -4,7 +4,7 @@
 use std::fmt;
 
 use snowmint::{Layout, Rule, Start};
-use snowmint_store::{MAX_NUMBER, StoreReach};
+use snowmint_store::{MAX_NUMBER, Visibility};
 
 use super::counter_source::CounterSource;
 use super::name::NamespaceName;
@@ -146,7 +146,7 @@ impl Definition {
     /// # Errors
     ///
     /// [`DefinitionError::Sources`] names the sources and says what to do.
-    pub fn check_sources(&self, reach: StoreReach) -> Result<(), DefinitionError> {
+    pub fn check_sources(&self, reach: Visibility) -> Result<(), DefinitionError> {
         match &self.scheme {
             Scheme::Segment(segment) => segment.check_sources(reach),
             _ => Ok(()),
@@ -237,12 +237,12 @@ impl SegmentScheme {
     /// # Errors
     ///
     /// [`DefinitionError::Sources`] names the sources and says what to do.
-    pub fn check_sources(&self, reach: StoreReach) -> Result<(), DefinitionError> {
+    pub fn check_sources(&self, reach: Visibility) -> Result<(), DefinitionError> {
         self.sources_disjoint(Some(reach))
     }
 
     /// As [`check_sources`](Self::check_sources); without a reach, where the store is not known yet.
-    pub(super) fn sources_disjoint(&self, reach: Option<StoreReach>) -> Result<(), DefinitionError> {
+    pub(super) fn sources_disjoint(&self, reach: Option<Visibility>) -> Result<(), DefinitionError> {
         let NumberSource::Other(sources) = &self.source else { return Ok(()) };
         CounterSource::check_disjoint(sources, reach).map_err(DefinitionError::Sources)
     }

@@ -495,7 +495,7 @@ async fn update<E: From<NamespaceError>>(
             Next::Write(record) => NamespaceRecord { edition: record.edition.max(edition), ..record },
         };
         if record.dropped_unix_ms.is_none() {
-            let checked = record.definition.check_sources(store.reach());
+            let checked = record.definition.check_sources(store.visibility());
             checked.map_err(|source| NamespaceError::Sources { name: name.clone(), source })?;
         }
         let value = record.to_bytes().map_err(|error| unreadable(error.to_string()))?;

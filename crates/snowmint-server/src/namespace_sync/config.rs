@@ -11,7 +11,7 @@ use snowmint_cluster::namespace::{
     NamespaceRecord, Reach, TextForm, registry,
 };
 use snowmint_cluster::{NamespaceName, NamespaceNameError};
-use snowmint_store::{Store, StoreError, StoreReach};
+use snowmint_store::{Store, StoreError, Visibility};
 use tokio::sync::Mutex;
 
 /// The flags that configure namespaces.
@@ -124,14 +124,14 @@ impl NamespaceConfig {
             };
             if self.names.iter().chain(self.file.namespaces.keys()).all(is_settled) {
                 // The settled records may be those of another node.
-                return self.check(store.reach(), &settled);
+                return self.check(store.visibility(), &settled);
             }
         }
     }
 
     async fn write(&self, store: &dyn Store) -> Result<(), NamespaceConfigError> {
         let plain = Definition::snowflake(self.layout);
-        self.check(store.reach(), &registry::list(store).await?)?;
+        self.check(store.visibility(), &registry::list(store).await?)?;
         let named = self.names.iter().filter(|name| !self.file.namespaces.contains_key(name));
         for (name, wanted) in &self.file.namespaces {
             registry::define(store, name, wanted).await?;
@@ -142,7 +142,7 @@ impl NamespaceConfig {
         Ok(())
     }
 
-    fn check(&self, reach: StoreReach, listed: &[registry::Listed]) -> Result<(), NamespaceConfigError> {
+    fn check(&self, reach: Visibility, listed: &[registry::Listed]) -> Result<(), NamespaceConfigError> {
         let records: BTreeMap<&str, &NamespaceRecord> =
             listed.iter().filter_map(|(name, record)| Some((name.as_str(), record.as_ref().ok()?))).collect();
         for (name, wanted) in &self.file.namespaces {

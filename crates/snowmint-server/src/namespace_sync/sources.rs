@@ -63,7 +63,7 @@ impl SourceOpener {
 
     async fn start(&self, name: &NamespaceName, scheme: &SegmentScheme) -> Result<OpenedSegments, String> {
         // The record may be older than this check.
-        scheme.check_sources(self.store.reach()).map_err(|error| error.to_string())?;
+        scheme.check_sources(self.store.visibility()).map_err(|error| error.to_string())?;
         let (connections, claims) = match &scheme.source {
             NumberSource::Own(stripe) => {
                 (vec![SourceConnection::Store { store: Arc::clone(&self.store), stripe: *stripe }], None)

@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use async_trait::async_trait;
 use snowmint::Layout;
-use snowmint_store::{Key, MemoryStore, StoreReach};
+use snowmint_store::{Key, MemoryStore, Visibility};
 
 use super::super::fields::Fields;
 use super::super::numbers::Numbers;
@@ -223,12 +223,12 @@ async fn what_a_source_gives_counts_once_it_has_settled() {
 struct Said {
     store: MemoryStore,
     may_lose: Duration,
-    reach: StoreReach,
+    reach: Visibility,
 }
 
 /// One that may lose 2 s.
 fn forgetful() -> Said {
-    Said { store: MemoryStore::new(), may_lose: Duration::from_secs(2), reach: StoreReach::Process }
+    Said { store: MemoryStore::new(), may_lose: Duration::from_secs(2), reach: Visibility::Process }
 }
 
 #[async_trait]
@@ -249,7 +249,7 @@ impl Store for Said {
         self.may_lose
     }
 
-    fn reach(&self) -> StoreReach {
+    fn visibility(&self) -> Visibility {
         self.reach
     }
 
@@ -303,7 +303,7 @@ async fn sources_that_not_every_node_sees_are_refused() {
     let file = defined("scheme = 'segment'\nsources = ['sqlite:/var/ids.db']");
     add(&store, &name(), &file, Again::GoOn).await.unwrap();
     drop_namespace(&store, &name(), 5).await.unwrap();
-    let shared = Said { store, may_lose: Duration::ZERO, reach: StoreReach::Network };
+    let shared = Said { store, may_lose: Duration::ZERO, reach: Visibility::Network };
     for error in [
         add(&shared, &name(), &file, Again::GoOn).await.unwrap_err(),
         add(&shared, &NamespaceName::new("b").unwrap(), &file, Again::Never).await.unwrap_err(),
