@@ -8,7 +8,7 @@ use std::process::Command;
 
 use tempfile::TempDir;
 
-use crate::program::{find, run};
+use crate::process::{find, run};
 use crate::server::folder;
 
 /// A certificate authority with a certificate for a server and one for a client.

@@ -4,10 +4,10 @@
 use std::net::SocketAddr;
 use std::ops::Deref;
 
+use crate::Certificates;
 use crate::port::Port;
-use crate::program::{find, mortal};
-use crate::server::{NotReady, Server, folder};
-use crate::{Certificates, probe};
+use crate::process::{find, mortal};
+use crate::server::{NotReady, Server, folder, get};
 
 const PACKAGE: &str = "etcd-server";
 
@@ -101,7 +101,7 @@ impl EtcdCluster {
     /// Which node says that it leads, counted from 0. A paused one does not answer and so is not found.
     pub fn leader(&self) -> Option<usize> {
         self.nodes.iter().position(|node| {
-            let metrics = probe::http(node.side_address(), "/metrics").unwrap_or_default();
+            let metrics = get(node.side_address(), "/metrics").unwrap_or_default();
             metrics.lines().any(|line| line == "etcd_server_is_leader 1")
         })
     }
@@ -165,6 +165,6 @@ fn node(
         command
     };
     let side = ports.side.address();
-    let ready = move || probe::http(side, "/health").is_some_and(|it| it.contains(r#""health":"true""#));
+    let ready = move || get(side, "/health").is_some_and(|it| it.contains(r#""health":"true""#));
     Server::new("etcd", vec![ports.client, ports.side, ports.peer], folder, command, ready)
 }

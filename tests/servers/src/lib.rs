@@ -1,9 +1,13 @@
-//! Starts the real servers that stores are tested against, on free loopback ports and in folders of their own, and
-//! does to them what the world does: kills, pauses, restarts, and (by a [`Proxy`]) all that a network can do.
+//! The harness of the tests: it starts real servers and does to them what the world does.
 //!
-//! Every server here keeps what it acknowledged through a `kill -9`. Each dies with the test process, however that
-//! ends, and takes its folder with it when it is dropped. A program that is missing is a panic that says how to
-//! install it, never a skip.
+//! - The servers that stores are tested against ([`Redis`], [`Postgres`], …), on free loopback ports and in folders of their
+//!   own, with kills, pauses, restarts, and (by a [`Proxy`]) every fault of a network. Each keeps what it acknowledged
+//!   through a `kill -9`.
+//! - The built `snowmint` itself ([`snowmint`]), with clients, stepped clocks and full disks. The harness links none of our
+//!   crates, so that a mistake in them cannot hide itself here.
+//!
+//! Each server dies with the test process, however that ends, and takes its folder with it when it is dropped. A missing
+//! program is a panic that says how to install it, never a skip.
 //!
 //! # Examples
 //!
@@ -21,33 +25,27 @@
 #![expect(
     clippy::unwrap_used,
     clippy::expect_used,
-    reason = "this is test code: a panic is how a test fails, and every public function says when it does"
+    clippy::print_stdout,
+    reason = "this is test code: a panic is how a test fails, and figures go to the test's output"
 )]
 
 mod certificates;
 mod etcd;
-mod galera;
 mod mariadb;
-mod mariadb_pair;
-mod pgbouncer;
-mod port;
+pub mod port;
 mod postgres;
-mod probe;
 mod process;
-mod program;
 mod proxy;
 mod redis;
 mod server;
-mod time;
+pub mod snowmint;
+pub mod time;
 mod zookeeper;
 
 pub use certificates::Certificates;
 pub use etcd::{Etcd, EtcdCluster};
-pub use galera::GaleraPair;
-pub use mariadb::MariaDb;
-pub use mariadb_pair::MariaDbPair;
-pub use pgbouncer::PgBouncer;
-pub use postgres::Postgres;
+pub use mariadb::{GaleraPair, MariaDb, MariaDbPair};
+pub use postgres::{PgBouncer, Postgres};
 pub use proxy::Proxy;
 pub use redis::{Redis, RedisSentinels};
 pub use server::Server;

@@ -1,16 +1,16 @@
-//! One MariaDB, which syncs every commit before it answers; user `root` without a password, database `test`.
-//! Any settings of the server, and TLS.
+//! MariaDB: one server, a primary with its replica, and a Galera cluster. Every commit is synced before it is acknowledged.
 
 use std::fs;
 use std::ops::Deref;
 use std::process::Command;
+use std::sync::atomic::{AtomicU32, AtomicUsize, Ordering};
 use std::time::Duration;
 
+use crate::Certificates;
 use crate::port::Port;
-use crate::program::{User, find, mortal, run};
-use crate::server::{Server, folder};
-use crate::time::eventually;
-use crate::{Certificates, probe};
+use crate::process::{User, find, find_file, mortal, run};
+use crate::server::{Server, folder, probe_mariadb};
+use crate::time::holds_within;
 
 const PACKAGE: &str = "mariadb-server";
 
@@ -94,7 +94,7 @@ impl MariaDb {
     /// If it does not within a minute; `what` says what was waited for.
     pub fn wait_until(&self, what: &str, sql: &str) {
         let shows = sql.starts_with("SHOW ");
-        let holds = eventually(Duration::from_mins(1), || match &*self.sql(sql) {
+        let holds = holds_within(Duration::from_mins(1), || match &*self.sql(sql) {
             "1" => true,
             rows => shows && !rows.is_empty(),
         });
@@ -139,7 +139,7 @@ impl MariaDb {
             command.args(["--performance-schema=OFF", "--sync-binlog=1"]).args(&arguments);
             command
         };
-        Self { server: Server::new("mariadb", vec![port], folder, command, move || probe::mariadb(address)) }
+        Self { server: Server::new("mariadb", vec![port], folder, command, move || probe_mariadb(address)) }
     }
 }
 
@@ -149,4 +149,280 @@ impl Deref for MariaDb {
     fn deref(&self) -> &Server {
         &self.server
     }
+}
+
+/// A primary and its replica, with the settings that docs/stores.md requires. Both servers start as read-only, so that one that comes back is no second primary.
+#[derive(Debug)]
+pub struct MariaDbPair {
+    servers: [MariaDb; 2],
+    primary: AtomicUsize,
+    /// The next id of a server: one that is emptied needs another, or it would leave out what it once wrote.
+    next_id: AtomicU32,
+}
+
+impl MariaDbPair {
+    /// Starts both servers; returns when the replica confirms commits. Database `test`, and a user `node` without a
+    /// password and without the right to write to a server that is read-only.
+    ///
+    /// # Panics
+    ///
+    /// If MariaDB is not installed, or with its log if it does not come up.
+    pub fn start() -> Self {
+        let servers = [1, 2].map(|id| {
+            let id = format!("--server-id={id}");
+            let server = MariaDb::with(&[
+                &id,
+                "--log-bin=binlog",
+                "--binlog-format=MIXED",
+                "--sync-binlog=1",
+                "--log-slave-updates=1",
+                "--gtid-strict-mode=1",
+                "--read-only=1",
+                "--rpl-semi-sync-slave-enabled=1",
+                // On the primary alone: `confirm` turns it on there.
+                "--rpl-semi-sync-master-enabled=0",
+                "--rpl-semi-sync-master-timeout=4294967295",
+                "--rpl-semi-sync-master-wait-no-slave=1",
+                "--rpl-semi-sync-master-wait-point=AFTER_SYNC",
+                "--slave-net-timeout=5",
+            ]);
+            server.sql(
+                "CREATE USER node@'%'; GRANT SELECT, INSERT, UPDATE, DELETE, CREATE ON test.* TO node@'%'",
+            );
+            server.sql("RESET MASTER");
+            server
+        });
+        let pair = Self { servers, primary: AtomicUsize::new(0), next_id: AtomicU32::new(3) };
+        pair.follow(pair.replica(), pair.primary());
+        pair.confirm();
+        pair.primary().sql("SET GLOBAL read_only = 0");
+        pair
+    }
+
+    /// The server that accepts writes, or did last.
+    pub fn primary(&self) -> &MariaDb {
+        &self.servers[self.primary.load(Ordering::SeqCst)]
+    }
+
+    /// The other server.
+    pub fn replica(&self) -> &MariaDb {
+        &self.servers[1 - self.primary.load(Ordering::SeqCst)]
+    }
+
+    /// A URL of both servers, always in the same order: `mysql://root@HOST,HOST/test`.
+    pub fn url(&self, user: &str) -> String {
+        format!("mysql://{user}@{},{}/test", self.servers[0].address(), self.servers[1].address())
+    }
+
+    /// Changes the roles as an operator would: the primary becomes read-only, the replica catches up, and is promoted.
+    ///
+    /// # Panics
+    ///
+    /// If a server is down, or the replica does not catch up.
+    pub fn switch_over(&self) {
+        let (old, new) = (self.primary(), self.replica());
+        old.sql("SET GLOBAL read_only = 1");
+        let position = old.sql("SELECT @@gtid_binlog_pos");
+        new.wait_until("catching up", &format!("SELECT MASTER_GTID_WAIT('{position}', 60) = 0"));
+        new.sql("STOP SLAVE; RESET SLAVE ALL");
+        old.sql("SET GLOBAL rpl_semi_sync_master_enabled = 0");
+        self.follow(old, new);
+        self.swap();
+        self.confirm();
+        new.sql("SET GLOBAL read_only = 0");
+    }
+
+    /// Lets the replica receive and confirm nothing more, so that commits on the primary wait; returns when it has
+    /// applied all that it has confirmed.
+    ///
+    /// A replica of MariaDB that is killed would throw away what it has confirmed and not applied, and get it from the
+    /// primary again.
+    ///
+    /// # Panics
+    ///
+    /// If the replica is down.
+    pub fn cut_replica(&self) {
+        let replica = self.replica();
+        replica.sql("STOP SLAVE IO_THREAD");
+        replica.wait_until(
+            "applying what was received",
+            "SELECT COUNT(*) FROM information_schema.processlist WHERE state LIKE 'Slave has read all relay log%'",
+        );
+    }
+
+    /// Ends the waits of all commits for the replica: the primary then shows rows that the replica lacks.
+    ///
+    /// # Panics
+    ///
+    /// If the primary is down.
+    pub fn end_waits(&self) {
+        let waiting =
+            "SELECT id FROM information_schema.processlist WHERE state LIKE 'Waiting for semi-sync ACK%'";
+        for id in self.primary().sql(waiting).lines() {
+            // An error says that the session has ended meanwhile.
+            self.primary().client(&format!("KILL QUERY {id}")).output().unwrap();
+        }
+    }
+
+    /// Kills the primary and promotes the replica, which then has no replica of its own. What it was sent is applied
+    /// first.
+    ///
+    /// # Panics
+    ///
+    /// If the replica is down.
+    pub fn fail_over(&self) {
+        self.primary().kill9();
+        self.promote_replica();
+    }
+
+    /// Promotes the replica and leaves the primary as it is: if that runs, both accept writes.
+    ///
+    /// # Panics
+    ///
+    /// If the replica is down.
+    pub fn promote_replica(&self) {
+        self.cut_replica();
+        let new = self.replica();
+        new.sql("STOP SLAVE; RESET SLAVE ALL; SET GLOBAL read_only = 0");
+        self.swap();
+    }
+
+    /// Starts the other server again, throws away what it has, and makes it a replica that confirms commits.
+    ///
+    /// # Panics
+    ///
+    /// If it does not come up.
+    pub fn rejoin(&self) {
+        let (new, old) = (self.primary(), self.replica());
+        old.restart();
+        let id = self.next_id.fetch_add(1, Ordering::SeqCst);
+        old.sql(&format!(
+            "SET GLOBAL rpl_semi_sync_master_enabled = 0; SET GLOBAL server_id = {id}; DROP DATABASE test; \
+             RESET MASTER; SET GLOBAL gtid_slave_pos = ''; SET sql_log_bin = 0; CREATE DATABASE test; USE test"
+        ));
+        self.follow(old, new);
+        self.confirm();
+    }
+
+    fn swap(&self) {
+        self.primary.fetch_xor(1, Ordering::SeqCst);
+    }
+
+    #[expect(clippy::unused_self, reason = "both are of this pair")]
+    fn follow(&self, replica: &MariaDb, primary: &MariaDb) {
+        replica.sql(&format!(
+            "CHANGE MASTER TO master_host = '127.0.0.1', master_port = {}, master_user = 'root', \
+             master_connect_retry = 1, master_use_gtid = current_pos; START SLAVE",
+            primary.port()
+        ));
+    }
+
+    /// Lets commits on the primary wait for the replica, from when that has caught up.
+    fn confirm(&self) {
+        let (primary, replica) = (self.primary(), self.replica());
+        let position = primary.sql("SELECT @@gtid_binlog_pos");
+        // A server that was the primary has it by itself, and not from a primary.
+        let caught_up =
+            format!("SELECT @@gtid_current_pos = '{position}' OR MASTER_GTID_WAIT('{position}', 1) = 0");
+        replica.wait_until("catching up", &caught_up);
+        primary.sql("SET GLOBAL rpl_semi_sync_master_enabled = 1");
+        let confirms = "SELECT variable_value > 0 FROM information_schema.global_status \
+            WHERE variable_name = 'rpl_semi_sync_master_clients'";
+        // A replica says at the beginning of its session whether it will confirm, and may have begun before.
+        replica.sql("STOP SLAVE IO_THREAD; START SLAVE IO_THREAD");
+        primary.wait_until("a replica that confirms", confirms);
+    }
+}
+
+/// Two members of a Galera cluster. Alone, the first goes on and the second does not: it has less weight.
+#[derive(Debug)]
+pub struct GaleraPair {
+    servers: [MariaDb; 2],
+    /// Those between the members.
+    _ports: [[Port; 3]; 2],
+}
+
+impl GaleraPair {
+    /// Starts both servers, with more settings; returns when both are in one cluster.
+    ///
+    /// # Panics
+    ///
+    /// If MariaDB or Galera is not installed, or with the log of a server that does not come up.
+    pub fn start(settings: &[&str]) -> Self {
+        let library = find_file("/usr/lib/galera/libgalera_smm.so", "galera-4");
+        find("rsync", "rsync");
+        let ports = [0, 1].map(|_| [0, 1, 2].map(|_| Port::reserve()));
+        let member = |at: usize| {
+            let [group, transfer, whole] = &ports[at];
+            let (first, alone) =
+                if at == 0 { (String::new(), 2) } else { (ports[0][0].address().to_string(), 1) };
+            let mut own = vec![
+                "--wsrep-on=ON".to_owned(),
+                format!("--wsrep-provider={}", library.display()),
+                format!("--wsrep-cluster-address=gcomm://{first}"),
+                format!("--wsrep-node-address={}", group.address()),
+                format!("--wsrep-sst-receive-address={}", whole.address()),
+                "--wsrep-sst-method=rsync".to_owned(),
+                "--binlog-format=ROW".to_owned(),
+                "--innodb-autoinc-lock-mode=2".to_owned(),
+                format!(
+                    "--wsrep-provider-options=gmcast.listen_addr=tcp://{};ist.recv_addr={};pc.weight={alone};gcache.size=8M",
+                    group.address(),
+                    transfer.address()
+                ),
+            ];
+            if at == 0 {
+                own.push("--wsrep-new-cluster".to_owned());
+            }
+            own.extend(settings.iter().map(ToString::to_string));
+            MariaDb::member(&own.iter().map(|it| &**it).collect::<Vec<_>>())
+        };
+        let servers = [0, 1].map(member);
+        let pair = Self { servers, _ports: ports };
+        for server in &pair.servers {
+            server.wait_until("being two", &status("wsrep_cluster_size", "2"));
+        }
+        pair
+    }
+
+    /// The one that goes on alone.
+    pub const fn first(&self) -> &MariaDb {
+        &self.servers[0]
+    }
+
+    /// The other one.
+    pub const fn second(&self) -> &MariaDb {
+        &self.servers[1]
+    }
+
+    /// A URL of both servers: `mysql://root@HOST,HOST/test`.
+    pub fn url(&self) -> String {
+        format!("mysql://root@{},{}/test", self.first().address(), self.second().address())
+    }
+
+    /// Cuts the members off from each other; returns when the first is a cluster of one, and the second belongs to none.
+    ///
+    /// # Panics
+    ///
+    /// If a server is down.
+    pub fn part(&self) {
+        self.second().sql("SET GLOBAL wsrep_provider_options = 'gmcast.isolate=1'");
+        self.first().wait_until("being alone", &status("wsrep_cluster_size", "1"));
+        self.second().wait_until("being in no cluster", &status("wsrep_cluster_status", "non-Primary"));
+    }
+
+    /// Makes the second, which was cut off, a cluster of its own, as an operator may who takes the first for gone.
+    ///
+    /// # Panics
+    ///
+    /// If the server is down.
+    pub fn bootstrap_second(&self) {
+        self.second().sql("SET GLOBAL wsrep_provider_options = 'pc.bootstrap=YES'");
+        self.second().wait_until("being a cluster", &status("wsrep_ready", "ON"));
+    }
+}
+
+/// Whether a status of Galera has a value. Not from a table: a server that belongs to no cluster shows none.
+fn status(name: &str, value: &str) -> String {
+    format!("SHOW GLOBAL STATUS WHERE variable_name = '{name}' AND value = '{value}'")
 }

@@ -2,16 +2,35 @@
 //! A port stays reserved among all our test processes until it is dropped, also while its server is down.
 
 use std::hash::{BuildHasher, Hasher, RandomState};
-use std::net::{Ipv4Addr, SocketAddr, TcpListener};
+use std::net::{Ipv4Addr, SocketAddr, SocketAddrV4, TcpListener};
 use std::os::linux::net::SocketAddrExt;
 use std::os::unix::net::{SocketAddr as UnixAddr, UnixListener};
+use std::sync::{Mutex, PoisonError};
 
 /// Below the range from which Linux takes the ports of outgoing connections (32768 on): while a server is down, no
 /// client may be given its port, nor connect to itself.
 const FROM: u16 = 10_240;
 const COUNT: u16 = 20_000;
 
-/// A loopback port that nobody else in our tests takes.
+/// Ports that stay reserved for as long as this process lives.
+static KEPT: Mutex<Vec<Port>> = Mutex::new(Vec::new());
+
+/// Returns a free loopback address whose port no other test takes while this process lives.
+///
+/// A program that does not know our reservations may take it before it is used: a start that fails for this reason tries
+/// another.
+///
+/// # Panics
+///
+/// If no port is free.
+pub fn free() -> SocketAddrV4 {
+    let port = Port::reserve();
+    let address = SocketAddrV4::new(Ipv4Addr::LOCALHOST, port.number());
+    KEPT.lock().unwrap_or_else(PoisonError::into_inner).push(port);
+    address
+}
+
+/// A loopback port that no other test takes.
 #[derive(Debug)]
 pub(crate) struct Port {
     number: u16,

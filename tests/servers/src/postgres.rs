@@ -10,11 +10,11 @@ use std::time::Duration;
 
 use tempfile::TempDir;
 
+use crate::Certificates;
 use crate::port::Port;
-use crate::program::{User, find, missing, mortal, run};
-use crate::server::{Server, folder};
-use crate::time::eventually;
-use crate::{Certificates, probe};
+use crate::process::{User, find, missing, mortal, run};
+use crate::server::{Server, folder, probe_postgres};
+use crate::time::holds_within;
 
 const PACKAGE: &str = "postgresql";
 /// How long a standby may take to follow, and a setting to take effect.
@@ -110,7 +110,7 @@ impl Postgres {
             "SELECT count(*) FROM pg_stat_replication \
              WHERE application_name = '{name}' AND state = 'streaming' AND flush_lsn IS NOT NULL"
         );
-        let found = eventually(FOLLOWS_WITHIN, || self.sql(&streams) == "1");
+        let found = holds_within(FOLLOWS_WITHIN, || self.sql(&streams) == "1");
         assert!(found, "no standby {name} streams from {self:?}: {}", self.log());
     }
 
@@ -133,7 +133,7 @@ impl Postgres {
         self.sql(&format!("ALTER SYSTEM SET {name} = {}", quoted(value)));
         self.sql("SELECT pg_reload_conf()");
         let shown = format!("SELECT current_setting('{name}') = {}", quoted(value));
-        assert!(eventually(FOLLOWS_WITHIN, || self.sql(&shown) == "t"), "{name} is not {value}");
+        assert!(holds_within(FOLLOWS_WITHIN, || self.sql(&shown) == "t"), "{name} is not {value}");
         // The checkpointer decides whether commits wait for standbys, and shows no one when it has read the setting.
         std::thread::sleep(Duration::from_millis(200));
     }
@@ -239,7 +239,7 @@ impl Postgres {
             }
             command
         };
-        let ready = move || probe::postgres(address);
+        let ready = move || probe_postgres(address);
         Self { server: Server::new("postgres", vec![port], folder, command, ready), settings: shared }
     }
 }
@@ -292,4 +292,57 @@ fn tls_settings(made: &Certificates, folder: &Path, user: Option<&User>) -> [Str
     User::own(user, &key);
     let setting = |name: &str, path: &Path| format!("ssl_{name}_file={}", path.display());
     ["ssl=on".to_owned(), setting("cert", made.certificate()), setting("key", &key)]
+}
+
+const POOLER: &str = "pgbouncer";
+
+/// A connection pooler.
+#[derive(Debug)]
+pub struct PgBouncer {
+    server: Server,
+}
+
+impl PgBouncer {
+    /// Starts a pooler in a mode, `session`, `transaction` or `statement`, with so many sessions on the server at most. It adds
+    /// the address of its client to the names of sessions.
+    ///
+    /// # Panics
+    ///
+    /// If `PgBouncer` is not installed, or with its log if it does not come up.
+    pub fn start(target: &Postgres, mode: &str, sessions: u32) -> Self {
+        Server::start(|| Self::make(target, mode, sessions), |it| it.server.up())
+    }
+
+    fn make(target: &Postgres, mode: &str, sessions: u32) -> Self {
+        // It refuses to run as root, and Debian runs it as this user.
+        let user = User::unless_own("postgres", "postgresql");
+        let (program, port, folder) = (find("pgbouncer", POOLER), Port::reserve(), folder("pgbouncer"));
+        User::own(user.as_ref(), folder.path());
+        fs::write(folder.path().join("users"), "\"postgres\" \"\"\n").unwrap();
+        let settings = format!(
+            "[databases]\n* = host=127.0.0.1 port={}\n[pgbouncer]\nlisten_addr = 127.0.0.1\nlisten_port = {}\n\
+             auth_type = trust\nauth_file = users\nunix_socket_dir =\npool_mode = {mode}\ndefault_pool_size = {sessions}\n\
+             application_name_add_host = 1\n",
+            target.port(),
+            port.number()
+        );
+        fs::write(folder.path().join("settings.ini"), settings).unwrap();
+        let address = port.address();
+        let command = move || {
+            let mut command = mortal(user.as_ref(), &program);
+            command.arg("settings.ini");
+            command
+        };
+        Self {
+            server: Server::new("pgbouncer", vec![port], folder, command, move || probe_postgres(address)),
+        }
+    }
+}
+
+impl Deref for PgBouncer {
+    type Target = Server;
+
+    fn deref(&self) -> &Server {
+        &self.server
+    }
 }

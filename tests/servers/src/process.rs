@@ -1,17 +1,18 @@
-//! A server as a process with children of its own: started so that it dies with us, and signalled as a whole.
-//! Only processes that were started here are ever signalled, each by its id.
+//! Programs and processes: where a program is and as whom it runs; how it is started so that it dies with us, and signalled
+//! with all its children.
 
+use std::ffi::OsStr;
 use std::fs;
 use std::io;
-use std::path::Path;
-use std::process::{Child, Command};
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Output, Stdio};
 use std::sync::{LazyLock, Mutex, mpsc};
 use std::thread;
 use std::time::Duration;
 
 use rustix::process::{Pid, Signal, kill_process};
 
-use crate::time::eventually;
+use crate::time::holds_within;
 
 /// A command to start, and where to send what came of it.
 type Job = (Command, mpsc::Sender<io::Result<Child>>);
@@ -45,7 +46,7 @@ pub(crate) fn kill(child: &mut Child) {
     }
     child.wait().unwrap();
     // Those below are not ours to wait for, and a server that finds them alive may refuse to start.
-    let gone = eventually(Duration::from_secs(20), || family.iter().all(|pid| !runs(*pid)));
+    let gone = holds_within(Duration::from_secs(20), || family.iter().all(|pid| !runs(*pid)));
     assert!(gone, "processes {family:?} go on after SIGKILL");
 }
 
@@ -53,7 +54,7 @@ pub(crate) fn kill(child: &mut Child) {
 pub(crate) fn pause(child: &Child) {
     let family = stop(child);
     // The signal is sent, not obeyed, when the call returns: a thread on another core may answer one request more.
-    let still = eventually(Duration::from_secs(20), || family.iter().all(|pid| stands_still(*pid)));
+    let still = holds_within(Duration::from_secs(20), || family.iter().all(|pid| stands_still(*pid)));
     assert!(still, "processes {family:?} go on after SIGSTOP");
 }
 
@@ -102,7 +103,7 @@ fn signal(pid: u32, signal: Signal) {
 }
 
 /// Whether no thread of the process runs: each is stopped, or gone.
-fn stands_still(pid: u32) -> bool {
+pub(crate) fn stands_still(pid: u32) -> bool {
     let threads = fs::read_dir(format!("/proc/{pid}/task")).into_iter().flatten().flatten();
     threads.filter_map(|it| state(&it.path())).all(|it| matches!(it, 'T' | 'Z' | 'X'))
 }
@@ -117,4 +118,84 @@ fn state(folder: &Path) -> Option<char> {
     let stat = fs::read_to_string(folder.join("stat")).ok()?;
     // The name in brackets may hold anything, so look behind the last bracket.
     stat.rsplit_once(") ")?.1.chars().next()
+}
+
+/// Folders that hold servers but are often not in the path of a user.
+const FOLDERS: [&str; 4] = ["/usr/local/sbin", "/usr/sbin", "/sbin", "/usr/local/bin"];
+
+/// The path of a program.
+///
+/// Panics with the line that installs it if it is not there.
+pub(crate) fn find(program: &str, package: &str) -> PathBuf {
+    let path = std::env::var_os("PATH").unwrap_or_default();
+    let folders = std::env::split_paths(&path).chain(FOLDERS.iter().map(PathBuf::from));
+    let found = folders.map(|folder| folder.join(program)).find(|it| it.is_file());
+    found.unwrap_or_else(|| panic!("{}", missing(program, package)))
+}
+
+/// A file that a package brings.
+///
+/// Panics with the line that installs it if it is not there.
+pub(crate) fn find_file(path: &str, package: &str) -> PathBuf {
+    let found = PathBuf::from(path);
+    assert!(found.is_file(), "{}", missing(path, package));
+    found
+}
+
+/// What to say when a program is not installed.
+pub(crate) fn missing(program: &str, package: &str) -> String {
+    format!("{program} is missing: install it with `apt-get install --no-install-recommends {package}`")
+}
+
+/// Runs a program to its end; it must succeed.
+pub(crate) fn run(command: &mut Command) -> Output {
+    let output = command.stdin(Stdio::null()).output().unwrap_or_else(|error| panic!("{command:?}: {error}"));
+    let said = [&output.stdout[..], &output.stderr[..]].map(String::from_utf8_lossy).concat();
+    assert!(output.status.success(), "{command:?} failed: {}\n{said}", output.status);
+    output
+}
+
+/// A user that a server wants to be where tests run as root, because it refuses to run as root itself.
+#[derive(Clone, Debug)]
+pub(crate) struct User {
+    name: &'static str,
+    uid: u32,
+    gid: u32,
+}
+
+impl User {
+    /// The user of that name if this process is root, else none: the server then runs as whoever runs the test.
+    ///
+    /// Panics with the line that installs the package if it has not made that user.
+    pub(crate) fn unless_own(name: &'static str, package: &str) -> Option<Self> {
+        if !rustix::process::geteuid().is_root() {
+            return None;
+        }
+        let users = fs::read_to_string("/etc/passwd").unwrap();
+        let entry = users.lines().map(|line| line.split(':').collect::<Vec<_>>()).find(|it| it[0] == name);
+        let entry = entry.unwrap_or_else(|| panic!("{}", missing(&format!("the user {name}"), package)));
+        Some(Self { name, uid: entry[2].parse().unwrap(), gid: entry[3].parse().unwrap() })
+    }
+
+    /// Gives a file or a folder to the user, if there is one.
+    pub(crate) fn own(user: Option<&Self>, path: &Path) {
+        if let Some(user) = user {
+            std::os::unix::fs::chown(path, Some(user.uid), Some(user.gid)).unwrap();
+        }
+    }
+}
+
+/// A command that runs as a user, if any, and dies with this process.
+///
+/// By `setpriv`, since what a parent sets for the death of its child is lost where that changes its user. See
+/// [`spawn`] for whose death it is.
+pub(crate) fn mortal(user: Option<&User>, program: impl AsRef<OsStr>) -> Command {
+    let mut command = Command::new(find("setpriv", "util-linux"));
+    command.arg("--pdeathsig").arg("KILL");
+    if let Some(user) = user {
+        command.arg(format!("--reuid={}", user.name)).arg(format!("--regid={}", user.name));
+        command.arg("--init-groups").arg("--reset-env");
+    }
+    command.arg("--").arg(program.as_ref());
+    command
 }

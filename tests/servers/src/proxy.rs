@@ -91,7 +91,10 @@ impl Proxy {
             state.cut();
         }
         let refused = || TcpStream::connect_timeout(&self.address(), Duration::from_secs(1)).is_err();
-        assert!(crate::time::eventually(Duration::from_secs(5), refused), "{self:?} still takes connections");
+        assert!(
+            crate::time::holds_within(Duration::from_secs(5), refused),
+            "{self:?} still takes connections"
+        );
     }
 
     /// Takes connections again after [`refuse`](Self::refuse).
@@ -103,7 +106,7 @@ impl Proxy {
         self.shared.state().refusing = false;
         self.shared.changed.notify_all();
         let taken = || TcpStream::connect_timeout(&self.address(), Duration::from_secs(1)).is_ok();
-        assert!(crate::time::eventually(Duration::from_secs(5), taken), "{self:?} takes no connections");
+        assert!(crate::time::holds_within(Duration::from_secs(5), taken), "{self:?} takes no connections");
     }
 
     /// Holds every piece of data back for that long, in both directions, before it is passed on.

@@ -10,9 +10,9 @@ use std::time::Duration;
 
 use crate::etcd::start_all;
 use crate::port::Port;
-use crate::server::{Server, folder};
-use crate::time::eventually;
-use crate::{Certificates, probe, program};
+use crate::server::{Server, folder, probe_redis};
+use crate::time::holds_within;
+use crate::{Certificates, process};
 
 /// The settings of a server or a Sentinel, in its folder. Sentinels write there what they decide, also for the servers.
 const SETTINGS: &str = "redis.conf";
@@ -122,7 +122,7 @@ impl Redis {
     /// If that takes more than a minute.
     pub fn save(&self) -> PathBuf {
         assert_eq!(self.command(&["BGSAVE"]), "Background saving started");
-        let saved = eventually(PATIENCE, || self.info("rdb_bgsave_in_progress") == "0");
+        let saved = holds_within(PATIENCE, || self.info("rdb_bgsave_in_progress") == "0");
         assert!(saved && self.info("rdb_last_bgsave_status") == "ok", "{}", self.log());
         self.folder().join("dump.rdb")
     }
@@ -141,7 +141,7 @@ impl Redis {
         write_settings(self.folder(), &[settings.replace("appendonly yes", "appendonly no")]);
         self.restart();
         assert_eq!(self.command(&["CONFIG", "SET", "appendonly", "yes"]), "OK");
-        let written = eventually(PATIENCE, || {
+        let written = holds_within(PATIENCE, || {
             ["aof_rewrite_in_progress", "aof_rewrite_scheduled"].iter().all(|it| self.info(it) == "0")
         });
         assert!(written && self.info("aof_last_bgrewrite_status") == "ok", "{}", self.log());
@@ -154,7 +154,7 @@ impl Redis {
     ///
     /// If that takes more than a minute.
     pub fn wait_connected(&self) {
-        let connected = eventually(PATIENCE, || self.info("master_link_status") == "up");
+        let connected = holds_within(PATIENCE, || self.info("master_link_status") == "up");
         assert!(connected, "{self:?} follows nobody; its log:\n{}", self.log());
     }
 
@@ -167,7 +167,7 @@ impl Redis {
         self.wait_connected();
         let offset = |server: &Self, field| server.info(field).parse::<u64>().unwrap_or_default();
         let wanted = offset(primary, "master_repl_offset");
-        let synced = eventually(PATIENCE, || offset(self, "slave_repl_offset") >= wanted);
+        let synced = holds_within(PATIENCE, || offset(self, "slave_repl_offset") >= wanted);
         assert!(synced, "{self:?} lags; its log:\n{}", self.log());
     }
 
@@ -182,7 +182,7 @@ impl Redis {
     }
 
     fn make(settings: &[&str], certificates: Option<&Certificates>) -> Self {
-        let program = program::find("redis-server", "redis-server");
+        let program = process::find("redis-server", "redis-server");
         let (port, tls) = (Port::reserve(), Port::reserve());
         let (address, tls_address) = (port.address(), tls.address());
         let mut lines = vec![
@@ -200,11 +200,11 @@ impl Redis {
         let folder = folder("redis");
         write_settings(folder.path(), &lines);
         let command = move || -> Command {
-            let mut command = program::mortal(None, &program);
+            let mut command = process::mortal(None, &program);
             command.arg(SETTINGS);
             command
         };
-        let ready = move || probe::redis(address);
+        let ready = move || probe_redis(address);
         let server = Server::new("redis", vec![port, tls], folder, command, ready);
         Self { server, tls: tls_address }
     }
@@ -238,7 +238,7 @@ impl RedisSentinels {
         let replicas = primary.info("connected_slaves");
         let others = (count - 1).to_string();
         for node in &sentinels.nodes {
-            let know = eventually(PATIENCE, || {
+            let know = holds_within(PATIENCE, || {
                 let told = ask(node.address(), &["SENTINEL", "MASTER", WATCHED]);
                 let lines: Vec<&str> = told.lines().collect();
                 let has = |name, value: &str| lines.windows(2).any(|it| it == [name, value]);
@@ -268,7 +268,7 @@ impl RedisSentinels {
     /// If that takes more than a minute.
     pub fn wait_replaced(&self, primary: &Redis) -> SocketAddr {
         let other = || self.primary().filter(|it| *it != primary.address());
-        let replaced = eventually(PATIENCE, || {
+        let replaced = holds_within(PATIENCE, || {
             other().is_some_and(|it| ask(it, &["ROLE"]).lines().next() == Some("master"))
         });
         let log = self.nodes.iter().map(Server::log).collect::<String>();
@@ -296,10 +296,10 @@ impl RedisSentinels {
     ///
     /// If that takes more than a minute.
     pub fn replace(&self, primary: &Redis) -> SocketAddr {
-        let replaced = eventually(PATIENCE, || {
+        let replaced = holds_within(PATIENCE, || {
             // Refused while a failover is under way, and where no replica was heard of for a moment.
             ask(self.nodes[0].address(), &["SENTINEL", "FAILOVER", WATCHED]);
-            eventually(Duration::from_secs(3), || self.primary().is_some_and(|it| it != primary.address()))
+            holds_within(Duration::from_secs(3), || self.primary().is_some_and(|it| it != primary.address()))
         });
         assert!(replaced, "no failover from {primary:?}");
         self.wait_replaced(primary)
@@ -313,7 +313,7 @@ fn told_primary(node: &Server) -> Option<SocketAddr> {
 }
 
 fn sentinel(primary: &Redis, quorum: usize) -> Server {
-    let program = program::find("redis-server", "redis-server");
+    let program = process::find("redis-server", "redis-server");
     let (port, folder) = (Port::reserve(), folder("sentinel"));
     let lines = [
         format!("bind 127.0.0.1\nport {}\nprotected-mode no", port.number()),
@@ -322,17 +322,17 @@ fn sentinel(primary: &Redis, quorum: usize) -> Server {
     ];
     write_settings(folder.path(), &lines);
     let command = move || {
-        let mut command = program::mortal(None, &program);
+        let mut command = process::mortal(None, &program);
         command.args([SETTINGS, "--sentinel"]);
         command
     };
     let address = port.address();
-    Server::new("redis-sentinel", vec![port], folder, command, move || probe::redis(address))
+    Server::new("redis-sentinel", vec![port], folder, command, move || probe_redis(address))
 }
 
 /// Asks by `redis-cli`, beside the product.
 fn ask(address: SocketAddr, command: &[&str]) -> String {
-    let mut cli = Command::new(program::find("redis-cli", "redis-tools"));
+    let mut cli = Command::new(process::find("redis-cli", "redis-tools"));
     cli.args(["-h", &address.ip().to_string(), "-p", &address.port().to_string()]).args(command);
     String::from_utf8_lossy(&cli.output().unwrap().stdout).trim_end().to_owned()
 }

@@ -1,22 +1,40 @@
-//! The clock of the tests themselves, in one place: the workspace bans reading it anywhere else.
-//! Only for measuring how long something took.
+//! The clocks of the tests themselves, in one place: the workspace bans reading them anywhere else.
 
-use std::time::{Duration, Instant};
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
-/// Now, for measuring.
+/// Returns the current time, for measuring.
 #[expect(clippy::disallowed_methods, reason = "tests measure the product by a clock of their own")]
-pub(crate) fn now() -> Instant {
+pub fn now() -> Instant {
     Instant::now()
 }
 
-/// Asks every few milliseconds until the answer is yes; false when it never was.
-pub(crate) fn eventually(patience: Duration, mut ask: impl FnMut() -> bool) -> bool {
+/// Returns the current time in unix milliseconds.
+#[expect(clippy::disallowed_methods, reason = "tests measure the product by a clock of their own")]
+pub fn unix_ms() -> u64 {
+    let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+    u64::try_from(since.as_millis()).expect("before the year 500 million")
+}
+
+/// Asks every few milliseconds until there is an answer.
+///
+/// # Panics
+///
+/// If there is none within `patience`; `what` says what was waited for.
+pub fn eventually<T>(what: &str, patience: Duration, ask: impl FnMut() -> Option<T>) -> T {
+    within(patience, ask).unwrap_or_else(|| panic!("not within {patience:?}: {what}"))
+}
+
+/// Asks every few milliseconds until the answer is yes; false if it never was.
+pub(crate) fn holds_within(patience: Duration, mut ask: impl FnMut() -> bool) -> bool {
+    within(patience, || ask().then_some(())).is_some()
+}
+
+fn within<T>(patience: Duration, mut ask: impl FnMut() -> Option<T>) -> Option<T> {
     let started = now();
-    while !ask() {
-        if started.elapsed() > patience {
-            return false;
+    loop {
+        match ask() {
+            None if started.elapsed() < patience => std::thread::sleep(Duration::from_millis(5)),
+            answer => return answer,
         }
-        std::thread::sleep(Duration::from_millis(5));
     }
-    true
 }

@@ -7,9 +7,8 @@ use std::ops::Deref;
 
 use crate::etcd::start_all;
 use crate::port::Port;
-use crate::probe;
-use crate::program::{find, find_file, mortal};
-use crate::server::{Server, folder};
+use crate::process::{find, find_file, mortal};
+use crate::server::{Server, folder, zookeeper_mode};
 
 const JAR: &str = "/usr/share/java/zookeeper.jar";
 const JVM: [&str; 7] = [
@@ -104,7 +103,7 @@ impl ZooKeeperEnsemble {
 
     /// Which node says that it leads, counted from 0. A paused one does not answer and so is not found.
     pub fn leader(&self) -> Option<usize> {
-        let leads = |node: &Server| probe::zookeeper_mode(node.address()).as_deref() == Some("leader");
+        let leads = |node: &Server| zookeeper_mode(node.address()).as_deref() == Some("leader");
         self.nodes.iter().position(leads)
     }
 }
@@ -126,6 +125,6 @@ fn node(nth: usize, members: &[String], ports: Vec<Port>, settings: &[&str]) -> 
         command.arg(format!("org.apache.zookeeper.server.{main}")).arg("zoo.cfg");
         command
     };
-    let ready = move || probe::zookeeper_mode(address).is_some();
+    let ready = move || zookeeper_mode(address).is_some();
     Server::new("zookeeper", ports, folder, command, ready)
 }

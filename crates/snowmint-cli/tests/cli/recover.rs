@@ -1,5 +1,5 @@
 //! `snowmint store recover` and what it has to be told. Restores of every store, with nodes that run, are in
-//! `tests/blackbox/tests/restores`.
+//! `tests/blackbox/tests/all/restores.rs`.
 
 use std::collections::HashSet;
 use std::fs;

@@ -1,0 +1,148 @@
+//! Processes that are started with a wrong clock, on a store whose records show another time.
+
+use std::time::Duration;
+
+use snowmint_test_servers::snowmint::ids::{self, increase};
+use snowmint_test_servers::snowmint::{FakeClock, Ids, Serve, Server};
+use snowmint_test_servers::time;
+
+const HOUR_MS: u64 = 3_600_000;
+const SLACK_MS: u64 = 60_000;
+
+/// Takes ids and checks that they increase and were made about `offset_ms` from now, by one worker, which is told.
+fn take(server: &Server, offset_ms: i64, ids: &mut Ids) -> u64 {
+    let taken = server.take(5000);
+    assert!(increase(&taken));
+    let expected = time::unix_ms().saturating_add_signed(offset_ms);
+    for &id in &taken {
+        let off = ids::unix_ms(id).abs_diff(expected);
+        assert!(off < SLACK_MS, "made {off} ms from where the clock of its server stands:\n{}", server.log());
+    }
+    ids.add(&taken);
+    ids::worker(taken[0])
+}
+
+/// Goal: a clock an hour behind what the records show costs a worker id and a warning, nothing else. Method: a
+/// normal server makes ids and ends; one that starts an hour behind finds its record, and others beside it go on.
+#[test]
+fn an_hour_behind_takes_another_worker_and_says_so() {
+    let folder = tempfile::tempdir().unwrap();
+    let serve = Serve::new(folder.path());
+    let mut ids = Ids::new();
+    let normal = serve.start();
+    let worker = take(&normal, 0, &mut ids);
+    assert!(normal.metric("snowmint_records_ahead_seconds").abs() < 0.001);
+    let (http, resp) = (normal.http(), normal.resp());
+    normal.stop();
+
+    // On the same ports it is the same node, which would rather have its own worker again.
+    let clock = FakeClock::new(folder.path(), "-1h");
+    let behind = serve.clone().clock(&clock).ports(http, resp).start();
+    assert_ne!(
+        take(&behind, -(HOUR_MS.cast_signed()), &mut ids),
+        worker,
+        "the worker of the records is left alone"
+    );
+    let log = behind.log_with("records reach further ahead than this clock", Duration::from_secs(5));
+    let line = log.lines().find(|line| line.contains("records reach further ahead")).unwrap();
+    let ahead_ms: u64 = figure(line, "ahead_ms");
+    assert!((HOUR_MS - SLACK_MS..HOUR_MS + SLACK_MS).contains(&ahead_ms), "{line}");
+    assert!(line.contains("WARN") && line.contains(&format!("worker={worker}")), "{line}");
+    let metric = behind.metric("snowmint_records_ahead_seconds");
+    assert!((3540.0..3660.0).contains(&metric), "{metric}");
+
+    let beside = serve.start();
+    for _ in 0..10 {
+        take(&behind, -(HOUR_MS.cast_signed()), &mut ids);
+        take(&beside, 0, &mut ids);
+    }
+    behind.stop();
+    // The same clock again, and the right one: all of them go on from what is in the store.
+    take(&serve.clone().clock(&clock).start(), -(HOUR_MS.cast_signed()), &mut ids);
+    take(&serve.start(), 0, &mut ids);
+    ids.assert_unique();
+}
+
+/// Goal: SQLite has no time of its own, so a clock an hour ahead is believed; it must cost no one else a duplicate,
+/// not even where its worker's future is used up. Method: one such server between normal ones; it is killed, and
+/// one that ends in good order follows it.
+#[test]
+fn an_hour_ahead_goes_on_beside_normal_servers() {
+    let folder = tempfile::tempdir().unwrap();
+    let serve = Serve::new(folder.path());
+    let hour = HOUR_MS.cast_signed();
+    let mut ids = Ids::new();
+    let first = serve.start();
+    take(&first, 0, &mut ids);
+
+    let clock = FakeClock::new(folder.path(), "+1h");
+    let ahead = serve.clone().clock(&clock);
+    let mut killed = ahead.start();
+    let worker = take(&killed, hour, &mut ids);
+    for _ in 0..10 {
+        take(&killed, hour, &mut ids);
+        take(&first, 0, &mut ids);
+    }
+    killed.kill();
+    let (http, resp) = (killed.http(), killed.resp());
+    let stopped = ahead.start();
+    take(&stopped, hour, &mut ids);
+    stopped.stop();
+
+    // The same node again, its clock put right: its own record is out of reach now.
+    let late = serve.clone().ports(http, resp).start();
+    assert_ne!(take(&late, 0, &mut ids), worker, "an hour of that worker's timestamps is taken");
+    let metric = late.metric("snowmint_records_ahead_seconds");
+    assert!((3540.0..3660.0).contains(&metric), "{metric}");
+    take(&first, 0, &mut ids);
+    ids.assert_unique();
+}
+
+/// Goal: no order of right and wrong clocks makes a duplicate. Method: servers a, b, c come and go with clocks an
+/// hour behind, right and an hour ahead in turn, ending in good order or by force, on ports that stay, so that
+/// each finds its own records again.
+#[test]
+fn every_mix_of_clocks_at_start_makes_no_duplicate() {
+    let folder = tempfile::tempdir().unwrap();
+    let serve = Serve::new(folder.path()).args(["--window", "1s"]);
+    let offsets = [("-1h", -(HOUR_MS.cast_signed())), ("+0", 0), ("+1h", HOUR_MS.cast_signed())];
+    let mut ids = Ids::new();
+    let mut servers: Vec<Server> = Vec::new();
+    for round in 0..9 {
+        let (text, offset_ms) = offsets[(round * 2 + round / 3) % 3];
+        let clock = FakeClock::new(folder.path(), text);
+        let serve = serve.clone().clock(&clock);
+        let server = if servers.len() < 3 {
+            serve.start()
+        } else {
+            let old = servers.remove(0);
+            let (http, resp) = (old.http(), old.resp());
+            if round % 2 == 0 {
+                old.stop();
+            } else {
+                drop(old);
+            }
+            serve.ports(http, resp).start()
+        };
+        take(&server, offset_ms, &mut ids);
+        servers.push(server);
+        for server in &servers {
+            ids.add(&server.take(1000));
+        }
+    }
+    ids.assert_unique();
+}
+
+/// The number after `name=` in a line of the log.
+fn figure(line: &str, name: &str) -> u64 {
+    let plain = strip_colour(line);
+    let rest = plain.split_once(&format!("{name}=")).unwrap_or_else(|| panic!("no {name} in {line}")).1;
+    let digits: String = rest.chars().take_while(char::is_ascii_digit).collect();
+    digits.parse().unwrap_or_else(|_| panic!("{name} is no number in {line}"))
+}
+
+/// A log that is no terminal must have no colour.
+fn strip_colour(line: &str) -> &str {
+    assert!(!line.contains('\x1b'), "colour in a file: {line:?}");
+    line
+}

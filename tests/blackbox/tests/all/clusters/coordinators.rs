@@ -1,0 +1,170 @@
+//! The servers behind each store, as one thing of which any part is killed, paused and asked who leads.
+//! A node's way to them goes through proxies of its own, which can do to it what networks do.
+
+use std::net::SocketAddr;
+use std::time::Duration;
+
+use snowmint_test_servers::{EtcdCluster, MariaDb, Postgres, Proxy, Redis, Server, ZooKeeperEnsemble};
+
+use super::switchovers::{MariaDbs, PostgresPair, Redises, Replicated, Synchronous, hosts_of};
+
+/// How many members a cluster has.
+const MEMBERS: usize = 3;
+
+/// Which store.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Kind {
+    Etcd,
+    ZooKeeper,
+    Postgres,
+    MariaDb,
+    Redis,
+    /// With a replica that confirms each commit.
+    MariaDbPair,
+    PostgresSynchronous,
+    PostgresAsynchronous,
+    /// With two replicas and three Sentinels.
+    RedisSentinels,
+}
+
+/// The servers of a store.
+#[derive(Debug)]
+pub(crate) enum Coordinators {
+    Etcd(EtcdCluster),
+    ZooKeeper(ZooKeeperEnsemble),
+    Postgres(Postgres),
+    MariaDb(MariaDb),
+    Redis(Redis),
+    Replicated(Box<dyn Replicated>),
+}
+
+impl Coordinators {
+    pub(crate) fn start(kind: Kind) -> Self {
+        match kind {
+            Kind::Etcd => Self::Etcd(EtcdCluster::start(MEMBERS)),
+            Kind::ZooKeeper => Self::ZooKeeper(ZooKeeperEnsemble::start(MEMBERS)),
+            Kind::Postgres => Self::Postgres(Postgres::start()),
+            Kind::MariaDb => Self::MariaDb(MariaDb::start()),
+            Kind::Redis => Self::Redis(Redis::start()),
+            Kind::MariaDbPair => Self::Replicated(Box::new(MariaDbs::start())),
+            Kind::PostgresSynchronous => Self::Replicated(Box::new(PostgresPair::start(Synchronous::Yes))),
+            Kind::PostgresAsynchronous => Self::Replicated(Box::new(PostgresPair::start(Synchronous::No))),
+            Kind::RedisSentinels => Self::Replicated(Box::new(Redises::start())),
+        }
+    }
+
+    /// Those whose primary can be changed.
+    pub(crate) fn replicated(&self) -> Option<&dyn Replicated> {
+        match self {
+            Self::Replicated(replicated) => Some(&**replicated),
+            _ => None,
+        }
+    }
+
+    pub(crate) fn servers(&self) -> Vec<&Server> {
+        match self {
+            Self::Etcd(cluster) => cluster.nodes().iter().collect(),
+            Self::ZooKeeper(ensemble) => ensemble.nodes().iter().collect(),
+            Self::Postgres(server) => vec![server],
+            Self::MariaDb(server) => vec![server],
+            Self::Redis(server) => vec![server],
+            Self::Replicated(replicated) => replicated.servers(),
+        }
+    }
+
+    /// Who leads, if there is more than one and a leader among them is found.
+    pub(crate) fn leader(&self) -> Option<usize> {
+        match self {
+            Self::Etcd(cluster) => cluster.leader(),
+            Self::ZooKeeper(ensemble) => ensemble.leader(),
+            Self::Replicated(replicated) => Some(replicated.primary()),
+            _ => None,
+        }
+    }
+
+    /// Whether the store has a time of its own, so that it takes no node whose clock is far ahead of it.
+    pub(crate) const fn has_time(&self) -> bool {
+        !matches!(self, Self::Etcd(_))
+    }
+
+    /// What a node is told that reaches them at these addresses.
+    fn url(&self, hosts: &[SocketAddr]) -> String {
+        let hosts = hosts_of(hosts);
+        match self {
+            Self::Etcd(_) => format!("etcd://{hosts}"),
+            Self::ZooKeeper(_) => format!("zookeeper://{hosts}/snowmint"),
+            Self::Postgres(_) => format!("postgres://postgres@{hosts}/postgres"),
+            Self::MariaDb(_) => format!("mysql://root@{hosts}/test"),
+            Self::Redis(_) => format!("redis://{hosts}"),
+            Self::Replicated(replicated) => replicated.url(&hosts),
+        }
+    }
+}
+
+/// What a network does to one node's way to the store.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) enum Trouble {
+    /// Every connection is closed once; new ones are taken.
+    Cut,
+    /// Connections are closed and new ones refused.
+    Refused,
+    /// Nothing gets through and nothing is closed: a pulled cable.
+    Frozen,
+    /// What is asked arrives, and no answer comes back.
+    AnswersLost,
+    /// Each piece of data takes 100 ms each way.
+    Slow,
+}
+
+impl Trouble {
+    pub(crate) const ALL: [Self; 5] = [Self::Cut, Self::Refused, Self::Frozen, Self::AnswersLost, Self::Slow];
+}
+
+/// One node's way to each of the servers.
+#[derive(Debug)]
+pub(crate) struct Links {
+    proxies: Vec<Proxy>,
+    url: String,
+}
+
+impl Links {
+    pub(crate) fn to(coordinators: &Coordinators) -> Self {
+        let servers = coordinators.servers();
+        let proxies: Vec<Proxy> = servers.iter().map(|server| Proxy::start(server.address())).collect();
+        let hosts: Vec<SocketAddr> = proxies.iter().map(Proxy::address).collect();
+        Self { url: coordinators.url(&hosts), proxies }
+    }
+
+    /// For `--store`.
+    pub(crate) fn url(&self) -> &str {
+        &self.url
+    }
+
+    pub(crate) fn strike(&self, trouble: Trouble) {
+        for proxy in &self.proxies {
+            match trouble {
+                Trouble::Cut => proxy.cut(),
+                Trouble::Refused => proxy.refuse(),
+                Trouble::Frozen => proxy.freeze(),
+                Trouble::AnswersLost => proxy.lose_answers(true),
+                Trouble::Slow => proxy.delay(Duration::from_millis(100)),
+            }
+        }
+    }
+
+    pub(crate) fn heal(&self, trouble: Trouble) {
+        for proxy in &self.proxies {
+            match trouble {
+                Trouble::Cut => {}
+                Trouble::Refused => proxy.accept(),
+                Trouble::Frozen => proxy.thaw(),
+                Trouble::AnswersLost => {
+                    proxy.lose_answers(false);
+                    // The rest of half an answer would be no answer to anything.
+                    proxy.cut();
+                }
+                Trouble::Slow => proxy.delay(Duration::ZERO),
+            }
+        }
+    }
+}

@@ -1,0 +1,254 @@
+//! README and docs, tried: what they link to exists, and each console block prints what it shows.
+//!
+//! In a block, `$` begins a command; the lines below it are its output. Ids, dates and times may differ, and `…` stands
+//! for any text (alone on a line, for any lines). A block that needs what a test machine does not have stands below
+//! `<!-- not run: REASON -->`.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use snowmint_test_servers::snowmint::{self, Serve, Server};
+
+/// README and every page of docs.
+fn pages() -> Vec<PathBuf> {
+    let docs = fs::read_dir(snowmint::workspace().join("docs")).unwrap().map(|entry| entry.unwrap().path());
+    let mut pages: Vec<_> = docs.filter(|path| path.extension().is_some_and(|it| it == "md")).collect();
+    pages.extend(
+        ["README.md", "ARCHITECTURE.md", "CONTRIBUTING.md", "SECURITY.md"]
+            .map(|it| snowmint::workspace().join(it)),
+    );
+    pages.sort();
+    assert!(pages.len() > 6, "pages are missing: {pages:?}");
+    pages
+}
+
+#[test]
+fn links_and_paths_lead_somewhere() {
+    let mut broken = Vec::new();
+    for page in pages() {
+        let text = fs::read_to_string(&page).unwrap();
+        for (nth, line) in text.lines().enumerate() {
+            for target in links(line) {
+                if !link_exists(&page, target) {
+                    broken.push(format!("{}:{}: link {target}", page.display(), nth + 1));
+                }
+            }
+            for path in line.split('`').skip(1).step_by(2).filter(|it| names_a_file(it)) {
+                for path in each_of(path).iter().filter(|path| !snowmint::workspace().join(path).exists()) {
+                    broken.push(format!("{}:{}: path {path}", page.display(), nth + 1));
+                }
+            }
+        }
+    }
+    assert!(broken.is_empty(), "these lead nowhere:\n{}", broken.join("\n"));
+}
+
+/// The targets of `[text](target)`, but for addresses on the web.
+fn links(line: &str) -> impl Iterator<Item = &str> {
+    let targets = line.split("](").skip(1).filter_map(|rest| rest.split(')').next());
+    targets.filter(|target| !target.starts_with("http"))
+}
+
+fn link_exists(page: &Path, target: &str) -> bool {
+    let (file, anchor) = target.split_once('#').map_or((target, None), |(file, anchor)| (file, Some(anchor)));
+    let path = if file.is_empty() { page.to_owned() } else { page.parent().unwrap().join(file) };
+    let Some(anchor) = anchor else { return path.exists() };
+    fs::read_to_string(path).is_ok_and(|text| text.lines().any(|line| slug(line).as_deref() == Some(anchor)))
+}
+
+/// The anchor of a heading, as GitHub makes it.
+fn slug(line: &str) -> Option<String> {
+    let heading = line.strip_prefix('#')?.trim_start_matches('#').strip_prefix(' ')?;
+    let kept = heading.chars().filter(|it| it.is_alphanumeric() || matches!(it, ' ' | '-' | '_'));
+    Some(kept.collect::<String>().to_lowercase().replace(' ', "-"))
+}
+
+/// Whether a text in backticks is a path of this repository.
+fn names_a_file(text: &str) -> bool {
+    const FOLDERS: [&str; 6] = ["crates/", "docs/", "tests/", "sim/", "bench/", "fuzz/"];
+    FOLDERS.iter().any(|folder| text.starts_with(folder)) && !text.contains([' ', '*', '<'])
+}
+
+/// The paths that `a/{b,c}.rs` names.
+fn each_of(path: &str) -> Vec<String> {
+    let braces = path.split_once('{').and_then(|(begin, rest)| Some((begin, rest.split_once('}')?)));
+    let Some((begin, (names, end))) = braces else { return vec![path.to_owned()] };
+    names.split(',').map(|name| format!("{begin}{name}{end}")).collect()
+}
+
+/// A command and the lines that the page shows below it.
+#[derive(Debug)]
+struct Step {
+    line: usize,
+    command: String,
+    shown: Vec<String>,
+}
+
+/// The console blocks of a page that can be run here.
+fn blocks(text: &str) -> Vec<Vec<Step>> {
+    let mut blocks = Vec::new();
+    let mut lines = text.lines().enumerate().peekable();
+    let mut before = "";
+    while let Some((_, line)) = lines.next() {
+        if line == "```console" && !before.starts_with("<!-- not run: ") {
+            let mut steps: Vec<Step> = Vec::new();
+            for (nth, line) in lines.by_ref().take_while(|(_, line)| *line != "```") {
+                match (line.strip_prefix("$ "), steps.last_mut()) {
+                    (Some(command), _) => {
+                        steps.push(Step { line: nth + 1, command: command.to_owned(), shown: Vec::new() });
+                    }
+                    (None, Some(step)) if step.command.ends_with('\\') && step.shown.is_empty() => {
+                        step.command.pop();
+                        step.command.push_str(line.trim_start());
+                    }
+                    (None, Some(step)) => step.shown.push(line.to_owned()),
+                    (None, None) => panic!("line {}: a console block begins with `$ `", nth + 1),
+                }
+            }
+            blocks.push(steps);
+        }
+        if !line.is_empty() {
+            before = line;
+        }
+    }
+    blocks
+}
+
+#[test]
+fn console_blocks_print_what_they_show() {
+    let mut tried = 0;
+    let mut wrong = Vec::new();
+    for page in pages() {
+        let blocks = blocks(&fs::read_to_string(&page).unwrap());
+        if blocks.is_empty() {
+            continue;
+        }
+        let folder = tempfile::tempdir().unwrap();
+        let server = Serve::new(folder.path()).data(&folder.path().join("snowmint-data")).start();
+        for steps in blocks {
+            for (step, printed) in steps.iter().zip(run(&steps, folder.path(), &server)) {
+                tried += 1;
+                let printed = printed.replace(&folder.path().display().to_string(), "/srv/mint");
+                if !step.shown.is_empty() && !agrees(&step.shown, &printed) {
+                    let shown = step.shown.join("\n");
+                    wrong.push(format!(
+                        "{}:{}: $ {}\n--- shown\n{shown}\n--- printed\n{printed}",
+                        page.display(),
+                        step.line,
+                        step.command
+                    ));
+                }
+            }
+        }
+        server.stop();
+    }
+    assert!(wrong.is_empty(), "{}", wrong.join("\n\n"));
+    assert!(tried > 20, "only {tried} commands were found");
+}
+
+/// Runs the commands of a block in one shell, and returns what each printed.
+fn run(steps: &[Step], folder: &Path, server: &Server) -> Vec<String> {
+    const MARK: char = '\u{1}';
+    let (http, resp) = (server.http(), server.resp());
+    // As they print at a terminal.
+    let mut script = format!(
+        "curl() {{ command curl -s \"$@\"; }}\nredis-cli() {{ command redis-cli --no-raw -h {} \"$@\"; }}\n",
+        resp.ip()
+    );
+    for step in steps {
+        let command = step.command.replace("localhost:8080", &http.to_string());
+        let command = command.replace("redis-cli -p 6380", &format!("redis-cli -p {}", resp.port()));
+        // The server of this test stands for it; how one starts is tested elsewhere.
+        if !command.starts_with("snowmint serve") && !command.ends_with("-- serve") {
+            script += &format!("{{ {command}\n}} 2>&1\n");
+        }
+        if let Some(added) = command.split(" ns add ").nth(1).and_then(|rest| rest.split(' ').next()) {
+            // Nodes hear of it within seconds.
+            script += &format!(
+                "for _ in {{1..200}}; do curl '{http}/v1/inspect/1?namespace={added}' | \
+                 grep -q unknown-namespace || break; sleep 0.1; done\n"
+            );
+        }
+        script += &format!("printf '{MARK}'\n");
+    }
+    let mut path = snowmint::binary().parent().unwrap().as_os_str().to_owned();
+    path.push(":");
+    path.push(std::env::var_os("PATH").unwrap_or_default());
+    let mut bash = snowmint::clean(Command::new("bash"));
+    let output =
+        bash.args(["-c", &script]).current_dir(folder).env("PATH", path).output().expect("bash is installed");
+    let text = String::from_utf8(output.stdout).unwrap();
+    let printed: Vec<_> = text.split(MARK).take(steps.len()).map(str::to_owned).collect();
+    assert_eq!(printed.len(), steps.len(), "the shell ended early: {text}");
+    printed
+}
+
+/// Whether a command printed what the page shows, but for ids and times.
+fn agrees(shown: &[String], printed: &str) -> bool {
+    let printed: Vec<_> = printed.lines().map(without_ids).collect();
+    let shown: Vec<_> = shown.iter().map(|line| without_ids(line)).collect();
+    lines_agree(&shown, &printed)
+}
+
+fn lines_agree(shown: &[String], printed: &[String]) -> bool {
+    match shown {
+        [] => printed.is_empty(),
+        [any, rest @ ..] if any == "…" => {
+            (0..=printed.len()).any(|skipped| lines_agree(rest, &printed[skipped..]))
+        }
+        [line, rest @ ..] => {
+            printed.first().is_some_and(|it| line_agrees(line, it)) && lines_agree(rest, &printed[1..])
+        }
+    }
+}
+
+fn line_agrees(shown: &str, printed: &str) -> bool {
+    match shown.split_once('…') {
+        None => shown == printed,
+        Some((begin, rest)) => printed.strip_prefix(begin).is_some_and(|printed| {
+            let mut ends = printed.char_indices().map(|(at, _)| at).chain([printed.len()]);
+            ends.any(|at| line_agrees(rest, &printed[at..]))
+        }),
+    }
+}
+
+/// The line with `#` for each number of eight digits and more, and for each instant.
+fn without_ids(line: &str) -> String {
+    let mut text = String::new();
+    let mut rest = line.trim_end();
+    while let Some(at) = rest.find(|it: char| it.is_ascii_digit()) {
+        text.push_str(&rest[..at]);
+        rest = &rest[at..];
+        let instant = instant_len(rest);
+        let digits = rest.find(|it: char| !it.is_ascii_digit()).unwrap_or(rest.len());
+        let len = instant.unwrap_or(digits);
+        text.push_str(if instant.is_some() || digits >= 8 { "#" } else { &rest[..len] });
+        rest = &rest[len..];
+    }
+    text + rest
+}
+
+/// How long the instant is that a text begins with, such as `2026-11-22T05:27:23.000Z`.
+fn instant_len(text: &str) -> Option<usize> {
+    const PATTERN: &[u8] = b"0000-00-00T00:00:00";
+    let matches = |(have, want): (u8, &u8)| if *want == b'0' { have.is_ascii_digit() } else { have == *want };
+    let whole = text.len() > PATTERN.len() && text.bytes().zip(PATTERN).all(matches);
+    whole.then(|| text.find('Z')).flatten().map(|end| end + 1)
+}
+
+#[test]
+fn a_wrong_page_would_be_noticed() {
+    let steps = |text: &str| blocks(&format!("```console\n{text}\n```\n"));
+    let [step] = &steps("$ snowmint new\n2123985208431714304")[0][..] else { panic!("one command") };
+    assert!(agrees(&step.shown, "2123985208431714999\n"));
+    assert!(!agrees(&step.shown, "2123985208431714999\nand more\n"));
+    assert!(!agrees(&step.shown, "error\n"));
+    assert!(agrees(&["a".into(), "…".into()], "a\nb\nc\n"));
+    assert!(agrees(&["at 2026-11-22T05:27:23.000Z, …!".into()], "at 2027-01-01T00:00:00.001Z, now!\n"));
+    assert!(!agrees(&["value 7".into()], "value 8\n"));
+    assert!(blocks("<!-- not run: needs two servers -->\n```console\n$ false\n```\n").is_empty());
+    assert_eq!(slug("## What to do at 3 a.m.").as_deref(), Some("what-to-do-at-3-am"));
+    assert!(!link_exists(&snowmint::workspace().join("README.md"), "docs/nothing.md"));
+    assert!(!link_exists(&snowmint::workspace().join("README.md"), "docs/stores.md#nothing"));
+}

@@ -1,0 +1,228 @@
+//! A node with several workers, and one that starts while its store is down.
+//! Each test takes 5 to 20 s, most of it waiting for leases to be taken, given back or to end.
+
+use std::collections::BTreeSet;
+use std::net::SocketAddrV4;
+use std::path::Path;
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+
+use snowmint_test_servers::Redis;
+use snowmint_test_servers::snowmint::ids::{self, increase};
+use snowmint_test_servers::snowmint::server::assert_says;
+use snowmint_test_servers::snowmint::{self, FakeClock, Ids, Serve, Server};
+use snowmint_test_servers::{port, time};
+
+const PATIENCE: Duration = Duration::from_mins(1);
+/// Sixteen ids a millisecond and worker; the worker decides before the sequence.
+const SMALL: &str = "time:41@1ms worker:5 sequence:4 epoch:2020-01-01";
+const IDS_A_MS: f64 = 16.0;
+
+/// The worker of an id of that layout.
+const fn worker(id: u64) -> u64 {
+    (id >> 4) & 31
+}
+
+/// Goal: load that one worker cannot carry is carried by more, in order for each connection, and they are given back
+/// afterwards. Method: four connections draw flat out until more ids were made than one worker has in that time.
+#[test]
+fn workers_are_taken_under_load_and_given_back() {
+    let folder = tempfile::tempdir().unwrap();
+    let serve = Serve::new(folder.path()).args(["--layout", SMALL, "--workers", "1..3", "--window", "1s"]);
+    let server = serve.start();
+    assert!((server.metric("snowmint_leases") - 1.0).abs() < 0.1);
+    let (stop, all) = (AtomicBool::new(false), Mutex::new(Ids::new()));
+    let workers = Mutex::new(BTreeSet::new());
+    std::thread::scope(|scope| {
+        for _ in 0..4 {
+            scope.spawn(|| {
+                let mut client = server.client();
+                let mut mine = Vec::new();
+                while !stop.load(Ordering::Relaxed) {
+                    mine.extend(client.next("default", 100).unwrap().unwrap());
+                }
+                assert!(increase(&mine), "the ids of a connection went back");
+                workers.lock().unwrap().extend(mine.iter().map(|id| worker(*id)));
+                all.lock().unwrap().add(&mine);
+            });
+        }
+        let look = || Some(server.metric("snowmint_leases")).filter(|leases| *leases > 2.9);
+        time::eventually("three leases", PATIENCE, look);
+        time::eventually("more ids than one worker has", PATIENCE, || {
+            let (begun, before) = (time::now(), server.metric("snowmint_ids_issued_total"));
+            std::thread::sleep(Duration::from_millis(300));
+            let given = server.metric("snowmint_ids_issued_total") - before;
+            (given > IDS_A_MS * begun.elapsed().as_secs_f64() * 1000.0).then_some(())
+        });
+        stop.store(true, Ordering::Relaxed);
+    });
+    assert_eq!(workers.into_inner().unwrap().len(), 3);
+    all.into_inner().unwrap().assert_unique();
+    let look = || Some(server.metric("snowmint_leases")).filter(|leases| *leases < 1.1);
+    time::eventually("one lease again", PATIENCE, look);
+    server.log_with("a worker was not needed for three windows; releasing it", PATIENCE);
+    let ended = server.stop();
+    assert_says(&ended.log, &["sequences ran out; taking another worker"]);
+}
+
+#[test]
+fn several_workers_and_a_fixed_one_are_refused() {
+    let folder = tempfile::tempdir().unwrap();
+    let refused = |args: &[&str]| Serve::new(folder.path()).args(args).refused();
+    refused(&["--worker", "3", "--workers", "1..2"])
+        .assert_says(&["--worker 3 requires one worker, --workers 1..2"]);
+    refused(&["--workers", "9"]).assert_says(&["--workers", "from 1 to 8"]);
+    let one_bit = "time:41 worker:1 sequence:12 epoch:2020-01-01";
+    refused(&["--layout", one_bit, "--workers", "1..3"]).assert_says(&["has 2 workers in a datacenter"]);
+}
+
+/// A node on a Redis, always on the same ports, with its lease in `folder/data`.
+struct Node {
+    serve: Serve,
+    ids: Ids,
+    last: u64,
+}
+
+impl Node {
+    fn new(folder: &Path, redis: &Redis, ports: (SocketAddrV4, SocketAddrV4)) -> Self {
+        let store = format!("redis://127.0.0.1:{}", redis.port());
+        let args = ["--store", &store, "--start-without-store", "--window", "8s"];
+        let serve = Serve::new(folder).args(args).ports(ports.0, ports.1);
+        Self { serve, ids: Ids::new(), last: 0 }
+    }
+
+    /// Takes ids, which are above all that this node made so far.
+    fn take(&mut self, server: &Server, count: usize) {
+        let taken = server.take(count);
+        assert!(increase(&taken) && taken[0] > self.last, "not above what was made before");
+        self.last = taken[count - 1];
+        self.ids.add(&taken);
+    }
+}
+
+fn ports() -> (SocketAddrV4, SocketAddrV4) {
+    (port::free(), port::free())
+}
+
+/// Goal: a node that crashes and starts while its store is down serves to the end of its lease, above everything that it
+/// made, then says clearly why it does not; and goes on when the store is back. Method: a real Redis that is killed.
+#[test]
+fn without_its_store_a_node_goes_on_under_its_saved_lease() {
+    let folder = tempfile::tempdir().unwrap();
+    let redis = Redis::start();
+    let mut node = Node::new(folder.path(), &redis, ports());
+    let mut server = node.serve.start();
+    node.take(&server, 20_000);
+    let worker = ids::worker(node.last);
+    redis.kill9();
+    server.kill();
+
+    // Twice: what the second one makes is not made again by the third.
+    let mut server = node.serve.start();
+    node.take(&server, 20_000);
+    server.kill();
+    let server = node.serve.start();
+    assert_says(&server.log(), &["resumed the saved lease", "store unavailable; retrying"]);
+    node.take(&server, 20_000);
+    assert_eq!(ids::worker(node.last), worker);
+
+    let mut client = server.client();
+    let why = time::eventually("the lease ends", PATIENCE, || match client.next("default", 1).unwrap() {
+        Ok(more) => {
+            assert!(more[0] > node.last);
+            node.last = more[0];
+            None
+        }
+        Err(why) => Some(why),
+    });
+    assert_says(&why, &["NOTREADY", "the lease ended at", "could not be reached since the start"]);
+    assert_eq!(server.get("/readyz").status, 503);
+
+    redis.restart();
+    let next = time::eventually("ids again", PATIENCE, || client.next("default", 1).unwrap().ok());
+    assert!(next[0] > node.last);
+    node.ids.assert_unique();
+    server.stop();
+    assert!(!folder.path().join("data/lease-1.json").exists(), "a lease that was given back is not saved");
+}
+
+/// Goal: without its store, a node serves no namespace that was dropped, or that became one of another layout, though its
+/// flags name it and its saved lease lasts. Method: both happen while it serves; then a crash of the store and the node.
+#[test]
+fn without_its_store_a_node_serves_no_namespace_that_was_dropped_or_replaced() {
+    let folder = tempfile::tempdir().unwrap();
+    let redis = Redis::start();
+    let store = format!("redis://127.0.0.1:{}", redis.port());
+    let ns = |args: &[&str]| {
+        let done = snowmint::run(folder.path(), [&["ns"], args, &["--store", &store]].concat());
+        assert!(done.status.success(), "{}", snowmint::text(&done));
+    };
+    let args = ["--namespaces", "default,orders,users", "--namespaces-poll", "100ms", "--window", "60s"];
+    let (http, resp) = ports();
+    let serve = Serve::new(folder.path())
+        .args(["--store", &store, "--start-without-store"])
+        .args(args)
+        .ports(http, resp);
+    let mut server = serve.start();
+    ns(&["drop", "orders"]);
+    ns(&["drop", "users"]);
+    let gone =
+        |name: &str| Some(server.get(&format!("/v1/ids/{name}")).status).filter(|status| *status == 404);
+    time::eventually("both are dropped", PATIENCE, || gone("orders").and(gone("users")));
+    ns(&["add", "users", "--start-over", "--scheme", "snowflake", "--layout", "discord"]);
+    // Its flags say that it has the layout of the service.
+    let refused = || Some(server.get("/v1/ids/users")).filter(|answer| answer.status == 503);
+    let refused = time::eventually("it is there again, and not served here", PATIENCE, refused);
+    assert_says(&refused.body, &["users", "epoch:2015-01-01"]);
+    redis.kill9();
+    server.kill();
+
+    let server = serve.start();
+    assert_says(&server.log(), &["resumed the saved lease", "namespace orders is not served until"]);
+    assert_eq!(server.get("/v1/ids/default").status, 200);
+    assert_eq!(server.get("/v1/ids/orders").status, 404);
+    assert_eq!(server.get("/v1/ids/users").status, 404);
+    server.stop();
+}
+
+/// Goal: a clock that was stepped back between the crash and the start makes no id twice. Method: the wall clock of the
+/// second process is 3 s behind, so that it first has to reach what the first one may have used.
+#[test]
+fn a_clock_stepped_back_before_the_start_waits_for_what_was_used() {
+    let folder = tempfile::tempdir().unwrap();
+    let redis = Redis::start();
+    let mut node = Node::new(folder.path(), &redis, ports());
+    let mut server = node.serve.start();
+    node.take(&server, 20_000);
+    redis.kill9();
+    server.kill();
+    let clock = FakeClock::new(folder.path(), "-3s");
+    let server = node.serve.clone().clock(&clock).start();
+    node.take(&server, 20_000);
+    node.ids.assert_unique();
+    assert_says(&server.log(), &["resumed the saved lease"]);
+}
+
+/// Goal: a saved lease is used in one place. Method: a second server on the same folder, and one on a copy of it.
+#[test]
+fn a_saved_lease_is_used_by_one_process_and_not_from_a_copy() {
+    let (folder, elsewhere) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
+    let redis = Redis::start();
+    let first = ports();
+    let mut server = Node::new(folder.path(), &redis, first).serve.start();
+    let second = Node::new(folder.path(), &redis, ports()).serve.refused();
+    second.assert_says(&["leases are saved in", "by another process"]);
+
+    redis.kill9();
+    server.kill();
+    let copy = elsewhere.path().join("data");
+    std::fs::create_dir(&copy).unwrap();
+    for name in ["lease-1.json", "leases.lock"] {
+        std::fs::copy(folder.path().join("data").join(name), copy.join(name)).unwrap();
+    }
+    let copied = Node::new(elsewhere.path(), &redis, first).serve.spawn();
+    copied.log_with("of which this is a copy", PATIENCE);
+    let log = copied.log_with("store unavailable; retrying: no ids until it answers", PATIENCE);
+    assert!(!log.contains("ready: ids are served"), "{log}");
+}

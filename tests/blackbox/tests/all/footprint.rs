@@ -1,0 +1,65 @@
+//! What a server costs: time to its first id, memory, size of the binary. The figures go to the documents.
+
+use std::fs;
+use std::time::Duration;
+
+use snowmint_test_servers::snowmint::{self, Serve, external, server};
+
+const MIB: f64 = 1024.0;
+
+/// Goal: time from start to first id on a file that was used before. Time is printed, not asserted: the machine
+/// that runs this test may be busy with others.
+#[test]
+fn start_to_first_id() {
+    let folder = tempfile::tempdir().unwrap();
+    let serve = Serve::new(folder.path());
+    serve.start().stop();
+    let mut times: Vec<Duration> = (0..10)
+        .map(|_| {
+            let mut server = serve.spawn();
+            let (first_id, _) = server.first_id();
+            server.stop();
+            first_id
+        })
+        .collect();
+    times.sort_unstable();
+    let text = format!("start to first id, warm file: best {:.1?}, median {:.1?}", times[0], times[5]);
+    snowmint::publish("footprint-start", &text);
+}
+
+/// Goal: an idle server stays below 20 MiB, as the issue promises, and a million ids leave nothing behind.
+#[test]
+fn memory_when_idle() {
+    let folder = tempfile::tempdir().unwrap();
+    let server = Serve::new(folder.path()).start();
+    std::thread::sleep(Duration::from_millis(500));
+    let pid = server.pid();
+    let (rss, pss, threads) = (server::rss_kib(pid), server::pss_kib(pid), server::threads(pid));
+    let mut client = server.client();
+    for _ in 0..1000 {
+        client.next("default", 1000).unwrap().unwrap();
+    }
+    drop(client);
+    std::thread::sleep(Duration::from_millis(500));
+    let after = server::rss_kib(pid);
+    let mib = |kib: u64| f64::from(u32::try_from(kib).unwrap()) / MIB;
+    let text = format!(
+        "idle server: RSS {:.1} MiB, PSS {:.1} MiB, {threads} threads; RSS {:.1} MiB after 1,000,000 ids",
+        mib(rss),
+        mib(pss),
+        mib(after),
+    );
+    snowmint::publish("footprint-memory", &text);
+    assert!(rss < 20 * 1024 && after < 20 * 1024, "{text}");
+}
+
+/// Goal: the size of what is shipped.
+#[test]
+fn size_of_the_stripped_binary() {
+    let folder = tempfile::tempdir().unwrap();
+    let stripped = folder.path().join("snowmint");
+    external::output("strip", ["-o".as_ref(), stripped.as_os_str(), snowmint::binary().as_os_str()]);
+    let bytes = u32::try_from(fs::metadata(&stripped).unwrap().len()).unwrap();
+    let text = format!("stripped binary: {bytes} bytes, {:.1} MiB", f64::from(bytes) / MIB / MIB);
+    snowmint::publish("footprint-size", &text);
+}

@@ -1,0 +1,320 @@
+//! No input grows memory or stack, and a rude client costs others nothing.
+//!
+//! Each test does one rude thing, watches the server's memory in `/proc` meanwhile, and asks for ids as others do.
+
+use std::io::{ErrorKind, Read, Write};
+use std::net::{Shutdown, TcpStream};
+use std::time::Duration;
+
+use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
+use snowmint_test_servers::snowmint::resp::command;
+use snowmint_test_servers::snowmint::{Resp, Serve, Server, server};
+use snowmint_test_servers::time;
+
+const MAX_RSS_KIB: u64 = 64 * 1024;
+
+/// Checks that memory never went beyond the bound, and that others are served.
+fn assert_unharmed(server: &Server) {
+    let peak = server::peak_rss_kib(server.pid());
+    assert!(peak < MAX_RSS_KIB, "the server grew to {peak} KiB");
+    assert_eq!(server.take(1000).len(), 1000);
+    assert_eq!(server.get("/v1/ids/default?count=10").ids().unwrap().len(), 10);
+}
+
+/// Sends a piece again and again until so many bytes are sent or the server has had enough: what it said.
+fn flood(server: &Server, start: &[u8], piece: &[u8], bytes: usize) -> String {
+    let mut client = server.client();
+    client.write(start).unwrap();
+    let mut sent = 0;
+    while sent < bytes {
+        match client.write(piece) {
+            Ok(()) => sent += piece.len(),
+            Err(error) => {
+                assert_ne!(error.kind(), ErrorKind::TimedOut, "the server neither reads nor closes");
+                break;
+            }
+        }
+    }
+    said(client)
+}
+
+/// What the server still says until it closes.
+fn said(mut client: Resp) -> String {
+    client.socket().shutdown(Shutdown::Write).ok();
+    match client.read_unless_closed() {
+        Ok(Some(reply)) => reply.error(),
+        Ok(None) => "closed".to_owned(),
+        Err(error) if matches!(error.kind(), ErrorKind::ConnectionReset | ErrorKind::BrokenPipe) => {
+            "reset".to_owned()
+        }
+        Err(error) => panic!("{error}"),
+    }
+}
+
+/// Goal: lengths that a header announces are refused when they are read, not when their bytes have come.
+#[test]
+fn announced_lengths() {
+    let folder = tempfile::tempdir().unwrap();
+    let server = Serve::new(folder.path()).start();
+    for (header, word) in [
+        ("*2\r\n$7\r\nID.NEXT\r\n$536870912\r\n", "bulk"),
+        ("*2\r\n$7\r\nID.NEXT\r\n$-5\r\n", "bulk"),
+        ("*1048576\r\n", "multibulk"),
+        ("*9999999999999999999999\r\n", "multibulk"),
+        ("*1\r\n*1\r\n", "expected '$'"),
+        ("*2\r\n$4294967296\r\n", "bulk"),
+    ] {
+        let mut client = server.client();
+        client.write(header.as_bytes()).unwrap();
+        let error = client.read().unwrap().error();
+        assert!(error.starts_with("ERR ") && error.contains(word), "{header:?}: {error}");
+        assert!(client.read_unless_closed().unwrap().is_none(), "{header:?}: the rest cannot be understood");
+    }
+    assert_unharmed(&server);
+}
+
+/// Goal: what never ends is cut. Method: 64 MiB of each kind of it.
+#[test]
+fn endless_input() {
+    const FLOOD: usize = 64 << 20;
+    let folder = tempfile::tempdir().unwrap();
+    let server = Serve::new(folder.path()).start();
+    let piece = |text: &[u8]| text.repeat((1 << 16) / text.len());
+    let line = flood(&server, b"", &piece(b"a"), FLOOD);
+    let blanks = flood(&server, b"PING", &piece(b" "), FLOOD);
+    let nested = flood(&server, b"", &piece(b"*1\r\n"), FLOOD);
+    let bulk = flood(&server, b"*2\r\n$4\r\nPING\r\n$536870912\r\n", &piece(b"a"), FLOOD);
+    let header = flood(&server, b"*2\r\n$4\r\nPING\r\n$", &piece(b"1"), FLOOD);
+    for text in [&line, &blanks, &nested, &bulk, &header] {
+        assert!(text.starts_with("ERR Protocol error") || text == "reset", "{text}");
+    }
+    println!("line: {line}; blanks: {blanks}; nested: {nested}; bulk: {bulk}; header: {header}");
+    assert_unharmed(&server);
+}
+
+/// Goal: a client that asks for a thousand million ids and reads none stops only itself.
+#[test]
+fn replies_that_nobody_reads() {
+    let folder = tempfile::tempdir().unwrap();
+    let server = Serve::new(folder.path()).start();
+    let request = command(&["ID.NEXT", "default", "COUNT", "100000"]).repeat(10_000);
+    let stuck: Vec<TcpStream> = (0..4)
+        .map(|_| {
+            let mut stream = TcpStream::connect(server.resp()).unwrap();
+            // It may not take all of it, now that it stands still itself.
+            stream.set_nonblocking(true).unwrap();
+            let mut rest = &request[..];
+            let started = time::now();
+            while !rest.is_empty() && started.elapsed() < Duration::from_millis(500) {
+                match stream.write(rest) {
+                    Ok(written) => rest = &rest[written..],
+                    Err(error) if error.kind() == ErrorKind::WouldBlock => {
+                        std::thread::sleep(Duration::from_millis(5));
+                    }
+                    Err(error) => panic!("{error}"),
+                }
+            }
+            stream
+        })
+        .collect();
+    for _ in 0..10 {
+        assert_unharmed(&server);
+        std::thread::sleep(Duration::from_millis(100));
+    }
+    println!("peak {} KiB with {} stuck clients", server::peak_rss_kib(server.pid()), stuck.len());
+    drop(stuck);
+    time::eventually("their connections are gone", Duration::from_secs(10), || {
+        (server.metric("snowmint_connections") < 2.5).then_some(())
+    });
+    assert_unharmed(&server);
+}
+
+/// Goal: the same by HTTP, whose answer is sent in pieces.
+#[test]
+fn answers_that_nobody_reads() {
+    let folder = tempfile::tempdir().unwrap();
+    let server = Serve::new(folder.path()).start();
+    let request = "GET /v1/ids/default?count=100000 HTTP/1.1\r\nHost: localhost\r\n\r\n".repeat(100);
+    let stuck: Vec<TcpStream> = (0..8)
+        .map(|_| {
+            let mut stream = TcpStream::connect(server.http()).unwrap();
+            stream.write_all(request.as_bytes()).unwrap();
+            stream
+        })
+        .collect();
+    for _ in 0..10 {
+        assert_unharmed(&server);
+        std::thread::sleep(Duration::from_millis(100));
+    }
+    println!("peak {} KiB with {} stuck clients", server::peak_rss_kib(server.pid()), stuck.len());
+    drop(stuck);
+    time::eventually("their connections are gone", Duration::from_secs(10), || {
+        (server.metric("snowmint_connections") < 1.5).then_some(())
+    });
+    assert_unharmed(&server);
+}
+
+/// Goal: a client that takes nothing of its answer is cut after the write timeout, whichever protocol it speaks. Method: one
+/// of each, with a timeout of a second.
+#[test]
+fn a_client_that_takes_nothing_is_cut() {
+    let folder = tempfile::tempdir().unwrap();
+    let server = Serve::new(folder.path()).args(["--write-timeout", "1s"]).start();
+    let request = "GET /v1/ids/default?count=100000 HTTP/1.1\r\nHost: localhost\r\n\r\n".repeat(20);
+    let mut deaf = TcpStream::connect(server.http()).unwrap();
+    deaf.write_all(request.as_bytes()).unwrap();
+    let mut deaf_to_resp = server.client();
+    deaf_to_resp.write(&command(&["ID.NEXT", "default", "COUNT", "100000"]).repeat(20)).unwrap();
+    for protocol in ["http", "resp"] {
+        // Who asks for the metrics has a connection too.
+        let most = if protocol == "http" { 1.5 } else { 0.5 };
+        let name = format!("snowmint_connections{{protocol=\"{protocol}\"}}");
+        time::eventually("its connection is gone", Duration::from_mins(1), || {
+            (server.metric(&name) < most).then_some(())
+        });
+    }
+    drop((deaf, deaf_to_resp));
+    assert_unharmed(&server);
+}
+
+/// Goal: hundreds of clients that send a byte now and then hold no more than their connections.
+#[test]
+fn slow_loris() {
+    const CLIENTS: usize = 300;
+    let folder = tempfile::tempdir().unwrap();
+    let server = Serve::new(folder.path()).start();
+    let mut slow: Vec<TcpStream> = (0..CLIENTS)
+        .map(|i| TcpStream::connect(if i % 2 == 0 { server.http() } else { server.resp() }).unwrap())
+        .collect();
+    let trickle = b"GET /v1/ids/default HTTP/1.1\r\nX: y";
+    for &byte in trickle {
+        for stream in &mut slow {
+            stream.write_all(&[byte]).ok();
+        }
+        std::thread::sleep(Duration::from_millis(20));
+    }
+    assert_unharmed(&server);
+    println!("peak {} KiB with {CLIENTS} slow clients", server::peak_rss_kib(server.pid()));
+}
+
+/// Goal: a crowd leaves no memory behind, whatever protocol it spoke. Method: thousands of clients ask once, stay, and go.
+#[test]
+fn memory_comes_back_after_a_crowd() {
+    const CROWD: usize = 3000;
+    const SPARE_KIB: u64 = 8 * 1024;
+    raise_open_files();
+    let folder = tempfile::tempdir().unwrap();
+    let server = Serve::new(folder.path()).start();
+    let before = server::rss_kib(server.pid());
+    let mut crowd = Vec::new();
+    for i in 0..CROWD {
+        let (address, request) = if i % 2 == 0 {
+            (server.http(), "GET /v1/ids/default?count=100 HTTP/1.1\r\nHost: localhost\r\n\r\n")
+        } else {
+            (server.resp(), "ID.NEXT default COUNT 100\r\n")
+        };
+        let mut stream = TcpStream::connect(address).unwrap();
+        stream.write_all(request.as_bytes()).unwrap();
+        crowd.push(stream);
+    }
+    for stream in &mut crowd {
+        assert!(stream.read(&mut [0; 64]).unwrap() > 0, "an answer");
+    }
+    let crowded = server::rss_kib(server.pid());
+    drop(crowd);
+    let left = time::eventually("memory comes back", Duration::from_secs(20), || {
+        Some(server::rss_kib(server.pid())).filter(|now| *now < before + SPARE_KIB)
+    });
+    println!("{before} KiB, {crowded} KiB with {CROWD} clients, {left} KiB after them");
+    assert!(crowded > before + 2 * SPARE_KIB, "{crowded} KiB: the crowd is too small to show anything");
+}
+
+/// A test that opens thousands of connections needs the files for its own ends of them.
+fn raise_open_files() {
+    let maximum = getrlimit(Resource::Nofile).maximum;
+    setrlimit(Resource::Nofile, Rlimit { current: maximum, maximum }).unwrap();
+}
+
+/// Goal: the soft limit of open files, which is low for every program at first, is none of the server's. Method: more
+/// clients than it allows, all of which are served at once.
+#[test]
+fn the_soft_limit_of_open_files_is_raised() {
+    let folder = tempfile::tempdir().unwrap();
+    let server = Serve::new(folder.path()).open_files(64, 4096).start();
+    let mut clients: Vec<Resp> = (0..300).map(|_| server.client()).collect();
+    for client in &mut clients {
+        assert_eq!(client.next("default", 1).unwrap().unwrap().len(), 1);
+    }
+    assert!((server.metric("process_max_fds") - 4096.0).abs() < 0.5);
+    assert!(server.log().contains("connection limit lowered"), "{}", server.log());
+}
+
+/// Goal: where files are few, a flood of either port takes only the places of clients: health is answered, an honest client
+/// is served, and the log is not flooded. Method: 64 open files, hundreds of clients that say nothing.
+#[test]
+fn a_flood_where_open_files_are_few() {
+    let folder = tempfile::tempdir().unwrap();
+    let server = Serve::new(folder.path()).open_files(64, 64).start();
+    let mut honest = server.client();
+    honest.next("default", 1).unwrap().unwrap();
+    let mut silent = Vec::new();
+    for _ in 0..5 {
+        for _ in 0..60 {
+            silent.extend([server.http(), server.resp()].map(|address| TcpStream::connect(address).unwrap()));
+        }
+        for path in ["/healthz", "/readyz", "/metrics"] {
+            assert_eq!(server.get(path).status, 200, "{path}");
+        }
+        assert_eq!(honest.next("default", 1).unwrap().unwrap().len(), 1);
+    }
+    let log = server.log();
+    assert!(log.contains("connection limit lowered") && log.contains("connection limit reached"), "{log}");
+    assert!(!log.contains("cannot accept"), "{log}");
+    assert!(log.matches("WARN").count() <= 4, "{log}");
+}
+
+/// Goal: bad HTTP is answered as such and bounded: a line, headers and a body beyond the limits. Method: a little too
+/// much, which must be answered, and far too much, where the answer may be lost while the client still sends.
+#[test]
+fn http_beyond_its_limits() {
+    let folder = tempfile::tempdir().unwrap();
+    let server = Serve::new(folder.path()).start();
+    let long = |bytes| "a".repeat(bytes);
+    let (little, much) = (20 << 10, 1 << 20);
+    let headers = |count| "X-Y: z\r\n".repeat(count);
+    for (request, statuses) in [
+        (format!("GET /{} HTTP/1.1\r\nHost: localhost\r\n\r\n", long(little)), &["400", "414", "431"][..]),
+        (format!("GET /{} HTTP/1.1\r\nHost: localhost\r\n\r\n", long(much)), &["400", "414", "431", "reset"]),
+        (format!("GET /healthz HTTP/1.1\r\nHost: localhost\r\nX: {}\r\n\r\n", long(little)), &["400", "431"]),
+        (
+            format!("GET /healthz HTTP/1.1\r\nHost: localhost\r\nX: {}\r\n\r\n", long(much)),
+            &["400", "431", "reset"],
+        ),
+        (format!("GET /healthz HTTP/1.1\r\nHost: localhost\r\n{}\r\n", headers(100)), &["400", "431"]),
+        (
+            format!("GET /healthz HTTP/1.1\r\nHost: localhost\r\n{}\r\n", headers(10_000)),
+            &["400", "431", "reset"],
+        ),
+        ("GET /healthz HTTP/9.9\r\n\r\n".to_owned(), &["400", "505"]),
+        ("nonsense\r\n\r\n".to_owned(), &["400"]),
+        (
+            "POST /v1/ids/default HTTP/1.1\r\nHost: localhost\r\nContent-Length: 1073741824\r\n\r\nx"
+                .to_owned(),
+            &["400", "413"],
+        ),
+    ] {
+        let mut stream = TcpStream::connect(server.http()).unwrap();
+        stream.set_read_timeout(Some(Duration::from_secs(10))).unwrap();
+        // The server may have had enough before all is sent.
+        stream.write_all(request.as_bytes()).ok();
+        let mut start = [0; 12];
+        let what = format!("{} bytes, {}", request.len(), &request[..request.len().min(60)]);
+        let said = match stream.read_exact(&mut start) {
+            Ok(()) => String::from_utf8_lossy(&start[9..]).into_owned(),
+            Err(error) if error.kind() == ErrorKind::ConnectionReset => "reset".to_owned(),
+            Err(error) => panic!("{what}: {error}"),
+        };
+        assert!(statuses.contains(&said.as_str()), "{what}: {said}");
+    }
+    assert_unharmed(&server);
+}

@@ -1,0 +1,31 @@
+//! The built binary from outside: processes and sockets only. Each module is one kind of trouble.
+
+#![allow(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::print_stdout,
+    clippy::format_push_string,
+    reason = "this is test code: a panic is how a test fails, and figures go to the test's output"
+)]
+
+mod bad_data;
+mod bad_input;
+mod chaos;
+mod clients;
+mod clock_at_start;
+mod clock_steps;
+mod clusters;
+mod docs;
+mod elastic;
+mod footprint;
+mod greedy;
+mod hand_over;
+mod limits;
+mod namespaces;
+mod number_sources;
+mod operator;
+mod pause;
+mod restores;
+mod rolling;
+mod shutdown;
+mod store_outage;

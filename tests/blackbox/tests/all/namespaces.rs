@@ -1,0 +1,341 @@
+//! Namespaces of every scheme, as clients and operators meet them: Redis' commands, Leaf's paths, the command line
+//! beside a running node, signals, kills, and settings that cannot be.
+
+use std::fs;
+use std::path::Path;
+use std::thread;
+use std::time::Duration;
+
+use snowmint_test_servers::snowmint::external::{output, redis_py};
+use snowmint_test_servers::snowmint::ids::increase;
+use snowmint_test_servers::snowmint::resp::Reply;
+use snowmint_test_servers::snowmint::server::assert_says;
+use snowmint_test_servers::snowmint::{self, Ids, Serve, Server};
+use snowmint_test_servers::time;
+
+const PATIENCE: Duration = Duration::from_secs(30);
+
+/// Runs the command beside a server that has its data in `folder/data`.
+fn ns(folder: &Path, args: &[&str]) -> String {
+    snowmint::run(folder, ["store", "init", "--data", "data"]);
+    let ran = snowmint::run(folder, [&["ns"], args, &["--data", "data"]].concat());
+    assert!(ran.status.success(), "{args:?}: {}", snowmint::text(&ran));
+    snowmint::text(&ran)
+}
+
+fn serve(folder: &Path) -> Serve {
+    Serve::new(folder).args(["--namespaces-poll", "100ms"])
+}
+
+/// Asks until the namespace is served.
+fn wait_for(server: &Server, namespace: &str) {
+    time::eventually(&format!("{namespace} is served"), PATIENCE, || {
+        let reply = server.client().call(&["ID.NEXT", namespace]).unwrap();
+        (!matches!(reply, Reply::Error(_))).then_some(())
+    });
+}
+
+fn increment(server: &Server, words: &[&str]) -> Result<i64, String> {
+    match server.client().call(words).unwrap() {
+        Reply::Integer(number) => Ok(number),
+        Reply::Error(text) => Err(text),
+        other => panic!("{words:?}: {other:?}"),
+    }
+}
+
+const REDIS_PY: &str = r#"
+import sys, redis
+r = redis.Redis(port=int(sys.argv[1]), protocol=int(sys.argv[2]))
+first = r.incr("n")
+assert r.incrby("n", 10) == first + 10
+assert r.incr("n", 5) == first + 15
+pipe = r.pipeline(transaction=False)
+for _ in range(1000):
+    pipe.incr("n")
+numbers = pipe.execute()
+assert numbers == list(range(first + 16, first + 1016)), numbers[:5]
+for bad in ("default", "keys", "daily"):
+    try:
+        r.incr(bad)
+        raise SystemExit(f"{bad} was incremented")
+    except redis.ResponseError as error:
+        assert "ID.NEXT" in str(error), error
+try:
+    r.get("n")
+    raise SystemExit("GET is no command")
+except redis.ResponseError as error:
+    assert "unknown command" in str(error), error
+print(numbers[-1])
+"#;
+
+/// Goal: programs that count by Redis' INCR work as they are. Method: redis-cli and redis-py, unmodified, both versions
+/// of the protocol; each answer is the last number of its run.
+#[test]
+fn redis_clients_count() {
+    let folder = tempfile::tempdir().unwrap();
+    for args in [
+        &["add", "n", "--scheme", "segment"][..],
+        &["add", "keys", "--scheme", "uuid7"],
+        &["add", "daily", "--scheme", "segment", "--reset", "daily", "--text", "{date}-{number:4}"],
+    ] {
+        ns(folder.path(), args);
+    }
+    let server = serve(folder.path()).start();
+    wait_for(&server, "n");
+    let port = server.resp().port().to_string();
+    let cli = |words: &[&str]| output("redis-cli", [&["-p", &port], words].concat()).trim().to_owned();
+    let first: u64 = cli(&["INCR", "n"]).parse().unwrap();
+    assert_eq!(cli(&["INCRBY", "n", "100"]), (first + 100).to_string());
+    assert_eq!(cli(&["-r", "3", "INCR", "n"]).lines().last().unwrap(), (first + 103).to_string());
+    let mut last = first + 103;
+    for protocol in ["2", "3"] {
+        let ended: u64 = redis_py(REDIS_PY, &[&port, protocol]).trim().parse().unwrap();
+        assert!(ended > last);
+        last = ended;
+    }
+    let text = cli(&["ID.NEXT", "daily"]);
+    assert!(text.len() == 13 && text.ends_with("-0001"), "{text}");
+    assert_eq!(cli(&["ID.NEXT", "keys"]).len(), 36);
+    for (words, told) in [
+        (&["INCRBY", "n", "0"][..], "expected 1 to 100000"),
+        (&["INCRBY", "n", "-5"], "expected 1 to 100000"),
+        (&["INCRBY", "n", "100001"], "expected 1 to 100000"),
+        (&["INCRBY", "n", "x"], "ERR value is not an integer or out of range"),
+        (&["INCRBY", "n"], "ERR wrong number of arguments for 'incrby' command"),
+        (&["INCR", "nope"], "NONAMESPACE unknown namespace `nope`: "),
+        (&["INCR", "default"], "WRONGTYPE cannot increment namespace `default`: "),
+    ] {
+        let error = increment(&server, words).unwrap_err();
+        assert!(error.contains(told), "{words:?}: {error}");
+    }
+    assert_eq!(
+        increment(&server, &["INCR", "n"]),
+        Ok(i64::try_from(last).unwrap() + 1),
+        "bad input takes no number"
+    );
+}
+
+/// How many of the ids that were drawn one in a while go to each of eight shards.
+fn shards(ids: &[u64]) -> [usize; 8] {
+    std::array::from_fn(|shard| ids.iter().filter(|id| **id % 8 == shard as u64).count())
+}
+
+/// Draws one id after another from each namespace, each in a millisecond of its own.
+fn draw_rarely<const N: usize>(server: &Server, namespaces: [&str; N], count: usize) -> [Vec<u64>; N] {
+    let mut client = server.client();
+    let mut drawn = [const { Vec::new() }; N];
+    for _ in 0..count {
+        // First: whoever waited for the namespaces drew from them just now.
+        thread::sleep(Duration::from_millis(2));
+        for (namespace, ids) in namespaces.iter().zip(&mut drawn) {
+            ids.extend(client.next(namespace, 1).unwrap().unwrap());
+        }
+    }
+    drawn
+}
+
+/// Goal: `id % 8` spreads rare ids where the sequence start is random or rolling, and only there; ids stay unique and
+/// increase from tick to tick. Method: ids drawn one at a time with pauses, by the flag of the service and by those of
+/// namespaces of the same layout.
+#[test]
+fn rare_ids_go_to_every_shard_where_they_are_told_to() {
+    let folder = tempfile::tempdir().unwrap();
+    for start in ["zero", "rolling"] {
+        ns(folder.path(), &["add", start, "--scheme", "snowflake", "--sequence-start", start]);
+    }
+    let server = serve(folder.path()).args(["--sequence-start", "random"]).start();
+    for namespace in ["zero", "rolling"] {
+        wait_for(&server, namespace);
+    }
+    let drawn = draw_rarely(&server, ["default", "zero", "rolling"], 1000);
+    let mut all = Ids::new();
+    for ids in &drawn {
+        assert!(increase(ids));
+        all.add(ids);
+    }
+    all.assert_unique();
+    let [random, zero, rolling] = &drawn;
+    // A fair share is 125, with a standard deviation of about 10.
+    for ids in [random, rolling] {
+        assert!(shards(ids).iter().all(|count| (60..200).contains(count)), "{:?}", shards(ids));
+    }
+    assert_eq!(shards(zero), [1000, 0, 0, 0, 0, 0, 0, 0]);
+    server.stop();
+
+    let folder = tempfile::tempdir().unwrap();
+    ns(folder.path(), &["add", "spread", "--scheme", "snowflake", "--sequence-start", "random"]);
+    let server = serve(folder.path()).start();
+    wait_for(&server, "spread");
+    let [default, spread] = draw_rarely(&server, ["default", "spread"], 200);
+    assert!(default.iter().all(|id| id % 2 == 0), "without the flag rare ids are even");
+    assert!(shards(&spread).iter().all(|count| *count > 0), "{:?}", shards(&spread));
+}
+
+/// Goal: a number that was answered never comes again, and a clean stop wastes none. Method: numbers drawn over a clean
+/// stop and over kill -9, each after which the node starts again on the same data.
+#[test]
+fn numbers_survive_stops_and_kills() {
+    let folder = tempfile::tempdir().unwrap();
+    ns(folder.path(), &["add", "n", "--scheme", "segment"]);
+    let mut ids = Ids::new();
+    let mut last = 0;
+    for round in 0..4 {
+        let mut server = serve(folder.path()).start();
+        wait_for(&server, "n");
+        let drawn = server.client().next("n", 2500).unwrap().unwrap();
+        assert!(increase(&drawn) && drawn[0] > last, "{} after {last}", drawn[0]);
+        if round % 2 == 1 {
+            // One was drawn to see that it is served.
+            assert_eq!(drawn[0], last + 2, "a clean stop gives back what was not used");
+        }
+        last = *drawn.last().unwrap();
+        ids.add(&drawn);
+        if round % 2 == 0 {
+            server.stop();
+        } else {
+            server.kill();
+        }
+    }
+    ids.assert_unique();
+}
+
+/// Goal: what an operator adds, changes and drops is served without a restart, on every node. Method: two nodes of one
+/// store, the command line beside them.
+#[test]
+fn nodes_follow_the_store() {
+    let folder = tempfile::tempdir().unwrap();
+    let nodes = [serve(folder.path()).start(), serve(folder.path()).start()];
+    ns(folder.path(), &["add", "orders", "--scheme", "segment", "--text", "A-{number:6}"]);
+    let mut seen = std::collections::BTreeSet::new();
+    for node in &nodes {
+        wait_for(node, "orders");
+        for _ in 0..50 {
+            let Reply::Bulk(text) = node.client().call(&["ID.NEXT", "orders"]).unwrap() else {
+                panic!("no text")
+            };
+            assert!(text.starts_with("A-") && seen.insert(text.clone()), "{text} twice");
+        }
+    }
+    ns(folder.path(), &["set", "orders", "--text", "B-{number:6}"]);
+    for node in &nodes {
+        time::eventually("the new text", PATIENCE, || {
+            let Reply::Bulk(text) = node.client().call(&["ID.NEXT", "orders"]).unwrap() else {
+                panic!("no text")
+            };
+            assert!(seen.insert(text.clone()), "{text} twice");
+            text.starts_with("B-").then_some(())
+        });
+    }
+    ns(folder.path(), &["drop", "orders"]);
+    for node in &nodes {
+        let error = time::eventually("the namespace is refused", PATIENCE, || {
+            match node.client().call(&["ID.NEXT", "orders"]).unwrap() {
+                Reply::Error(text) => Some(text),
+                _ => None,
+            }
+        });
+        assert!(error.contains("NONAMESPACE unknown namespace `orders`: "), "{error}");
+    }
+}
+
+/// Goal: SIGHUP reads the file again, and a bad file changes nothing and is told with its line.
+#[test]
+fn a_file_is_reloaded() {
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("ns.toml");
+    let write = |text: &str| fs::write(&file, text).unwrap();
+    write("[namespaces.a]\nscheme = \"segment\"\ntext = \"A{number}\"\n");
+    // The store is not looked at meanwhile: what changes comes by the signal.
+    let server =
+        Serve::new(folder.path()).args(["--namespaces-poll", "1h", "--namespaces-file", "ns.toml"]).start();
+    let text = |namespace: &str| server.client().call(&["ID.NEXT", namespace]).unwrap();
+    assert_eq!(text("a"), Reply::Bulk("A1".to_owned()));
+
+    write("[namespaces.a]\nscheme = \"segment\"\nstripe = \"3/2\"\n");
+    server.hang_up();
+    let log = server.log_with("nothing was reloaded", PATIENCE);
+    assert_says(&log, &["ns.toml: line 3: invalid stripe 3/2"]);
+    assert_eq!(text("a"), Reply::Bulk("A2".to_owned()));
+
+    write("[namespaces.a]\nscheme = \"segment\"\ntext = \"B{number}\"\n[namespaces.b]\nscheme = \"ulid\"\n");
+    server.hang_up();
+    server.log_with("reloaded served=3", PATIENCE);
+    assert_eq!(text("a"), Reply::Bulk("B3".to_owned()));
+    assert!(matches!(text("b"), Reply::Bulk(id) if id.len() == 26));
+}
+
+/// Goal: the end of the numbers is seen long before, and told in words that help. Method: a small maximum.
+#[test]
+fn a_maximum_is_told_before_and_when_it_is_reached() {
+    let folder = tempfile::tempdir().unwrap();
+    ns(
+        folder.path(),
+        &["add", "n", "--scheme", "segment", "--maximum", "100", "--size-min", "1", "--size-max", "1"],
+    );
+    let server = serve(folder.path()).start();
+    wait_for(&server, "n");
+    let used = || server.metric("snowmint_numbers_used_ratio");
+    assert!(used() < 0.2, "{}", used());
+    for _ in 0..94 {
+        increment(&server, &["INCR", "n"]).unwrap();
+    }
+    server.log_with("namespace n has used 90 % of its numbers", PATIENCE);
+    assert!(used() >= 0.9, "{}", used());
+    let mut client = server.client();
+    let error = time::eventually("the end", PATIENCE, || match client.call(&["INCR", "n"]).unwrap() {
+        Reply::Error(text) => Some(text),
+        _ => None,
+    });
+    assert!(
+        error.contains("NUMBERSENDED namespace `n` has used all numbers up to its maximum (100)"),
+        "{error}"
+    );
+    assert_eq!(server.get("/v1/ids/n").status, 500);
+    assert_eq!(server.get("/readyz").status, 200, "the other namespaces are served");
+    ns(folder.path(), &["set", "n", "--maximum", "1000"]);
+    let number = time::eventually("a number above", PATIENCE, || increment(&server, &["INCR", "n"]).ok());
+    assert!(number > 100, "{number}");
+}
+
+/// Goal: a store that lost its records takes no namespace away, and says so until they are back. Method: the records of
+/// namespaces are deleted from the data file of a running node, of one that its flags name and of one added to the store.
+#[test]
+fn a_store_that_lost_its_records_takes_no_namespace_away() {
+    let folder = tempfile::tempdir().unwrap();
+    ns(folder.path(), &["add", "orders", "--scheme", "segment", "--text", "A{number}"]);
+    let server = serve(folder.path()).start();
+    wait_for(&server, "orders");
+    let delete = "import sqlite3, sys\n\
+                  c = sqlite3.connect(sys.argv[1], timeout=10)\n\
+                  c.execute(\"delete from snowmint_records where key like 'namespaces/%' or key like 'versions/%'\")\n\
+                  c.commit()";
+    let file = folder.path().join("data/snowmint.db").display().to_string();
+    let shown = |metric: &str| server.metric(metric).to_string();
+    assert_eq!(shown("snowmint_namespace_records_lost_total"), "0");
+    output("python3", ["-c", delete, &file]);
+    server.log_with("this node serves them until it stops", PATIENCE);
+    for _ in 0..20 {
+        assert_eq!(server.take(10).len(), 10);
+        assert!(matches!(server.client().call(&["ID.NEXT", "orders"]).unwrap(), Reply::Bulk(_)));
+    }
+    let ready = server.get("/readyz");
+    assert_eq!(ready.status, 200);
+    assert_says(&ready.body, &["trouble", "lost the records of served namespaces: orders"]);
+    assert_eq!(shown("snowmint_namespace_records_lost_total"), "2");
+    assert_eq!(shown("snowmint_namespaces_unrecorded"), "1");
+    let listed = ns(folder.path(), &["list"]);
+    assert!(
+        listed.contains("default ") && !listed.contains("orders"),
+        "the flag's is pinned again: {listed}"
+    );
+
+    ns(folder.path(), &["add", "orders", "--scheme", "segment", "--text", "A{number}"]);
+    time::eventually("no more trouble", PATIENCE, || {
+        let ready = server.get("/readyz").body;
+        (!ready.contains("trouble")).then_some(())
+    });
+    ns(folder.path(), &["drop", "orders"]);
+    time::eventually("a drop is a drop", PATIENCE, || {
+        (server.get("/v1/ids/orders").status == 404).then_some(())
+    });
+}

@@ -1,0 +1,638 @@
+//! Numbers from elsewhere than the service's own store: a Leaf's row, a key of Redis, two ticket servers.
+
+use std::fs;
+use std::path::Path;
+use std::time::Duration;
+
+use serde_json::Value;
+use snowmint_test_servers::snowmint::external::output;
+use snowmint_test_servers::snowmint::resp::Reply;
+use snowmint_test_servers::snowmint::server::assert_says;
+use snowmint_test_servers::snowmint::{self, Ids, Serve, Server};
+use snowmint_test_servers::time;
+use snowmint_test_servers::{MariaDb, Proxy, Redis};
+
+const PATIENCE: Duration = Duration::from_secs(30);
+
+/// Runs the command beside a server that has its data in `folder/data`.
+fn ns(folder: &Path, args: &[&str]) -> String {
+    init(folder);
+    let ran = snowmint::run(folder, [&["ns"], args, &["--data", "data"]].concat());
+    assert!(ran.status.success(), "{args:?}: {}", snowmint::text(&ran));
+    snowmint::text(&ran)
+}
+
+/// Makes the store, which `ns add` does not do by itself.
+fn init(folder: &Path) {
+    let ran = snowmint::run(folder, ["store", "init", "--data", "data"]);
+    assert!(ran.status.success(), "{}", snowmint::text(&ran));
+}
+
+fn serve(folder: &Path) -> Serve {
+    Serve::new(folder).args(["--namespaces-poll", "100ms"])
+}
+
+/// Asks until the namespace is served.
+fn wait_for(server: &Server, namespace: &str) {
+    time::eventually(&format!("{namespace} is served"), PATIENCE, || {
+        let reply = server.client().call(&["ID.NEXT", namespace]).unwrap();
+        (!matches!(reply, Reply::Error(_))).then_some(())
+    });
+}
+
+fn increment(server: &Server, words: &[&str]) -> Result<i64, String> {
+    match server.client().call(words).unwrap() {
+        Reply::Integer(number) => Ok(number),
+        Reply::Error(text) => Err(text),
+        other => panic!("{words:?}: {other:?}"),
+    }
+}
+
+const LEAF: &str = "CREATE TABLE test.leaf_alloc (biz_tag VARCHAR(128) NOT NULL DEFAULT '', max_id BIGINT NOT NULL \
+    DEFAULT 1, step INT NOT NULL, description VARCHAR(256), update_time TIMESTAMP NOT NULL DEFAULT CURRENT_TIMESTAMP \
+    ON UPDATE CURRENT_TIMESTAMP, PRIMARY KEY (biz_tag)) ENGINE=InnoDB; \
+    INSERT INTO test.leaf_alloc (biz_tag, max_id, step) VALUES ('order', 1, 100);";
+
+/// What Leaf does for each of its segments, in its own words: the numbers below the new `max_id`.
+const LEAF_TAKES: &str = "START TRANSACTION; \
+    UPDATE test.leaf_alloc SET max_id = max_id + step WHERE biz_tag = 'order'; \
+    SELECT max_id, step FROM test.leaf_alloc WHERE biz_tag = 'order'; COMMIT;";
+
+/// Goal: a Leaf and the service draw from one row, and no number comes twice. Method: Leaf's own statements between
+/// requests to Leaf's own path, by curl.
+#[test]
+fn leaf_and_the_service_share_a_row() {
+    let (folder, leaf) = (tempfile::tempdir().unwrap(), MariaDb::start());
+    leaf.sql(LEAF);
+    let url = format!("leaf:mysql://root@{}/test", leaf.address());
+    ns(
+        folder.path(),
+        &[
+            "add",
+            "order",
+            "--scheme",
+            "segment",
+            "--size-min",
+            "10",
+            "--size-max",
+            "10",
+            "--source",
+            &format!("{url}?tag=order"),
+        ],
+    );
+    let server = serve(folder.path()).start();
+    wait_for(&server, "order");
+    let get = |path: &str| {
+        output("curl", ["-s", "-w", " %{http_code}", &format!("http://{}{path}", server.http())])
+    };
+    let mut ids = Ids::new();
+    for _ in 0..20 {
+        let row = leaf.sql(LEAF_TAKES);
+        let (max, step) = row.split_once('\t').unwrap();
+        let (max, step): (u64, u64) = (max.parse().unwrap(), step.parse().unwrap());
+        ids.add(&(max - step..max).collect::<Vec<_>>());
+        for _ in 0..7 {
+            let answer = get("/api/segment/get/order");
+            let (id, status) = answer.split_once(' ').unwrap();
+            assert_eq!(status, "200", "{answer}");
+            ids.add(&[id.parse().unwrap()]);
+        }
+    }
+    ids.assert_unique();
+
+    let (id, _) = get("/api/snowflake/get/default")
+        .split_once(' ')
+        .map(|(id, status)| (id.to_owned(), status.to_owned()))
+        .unwrap();
+    assert!(id.parse::<u64>().unwrap() > 1 << 60);
+    for (path, code) in
+        [("/api/segment/get/nope", -2), ("/api/segment/get/default", -2), ("/api/snowflake/get/order", -1)]
+    {
+        let answer = get(path);
+        let (body, status) = answer.rsplit_once(' ').unwrap();
+        let document: Value = serde_json::from_str(body).unwrap();
+        assert_eq!(document["message"], format!("Result{{id={code}, status=EXCEPTION}}"), "{answer}");
+        assert_eq!((status, &document["status"]), ("500", &500.into()), "{answer}");
+    }
+
+    // A tag that nobody inserted is told when it is added, and when it goes missing.
+    let missing = format!("{url}?tag=gone");
+    let refused = snowmint::run(
+        folder.path(),
+        ["ns", "add", "gone", "--data", "data", "--scheme", "segment", "--source", &missing],
+    );
+    assert_eq!(refused.status.code(), Some(1));
+    assert_says(&snowmint::text(&refused), &["leaf_alloc", "gone"]);
+}
+
+/// Goal: a key that holds text is no counter, and the node that was told to use it says so and serves all else.
+#[test]
+fn a_counter_that_holds_text_is_told() {
+    let (folder, redis) = (tempfile::tempdir().unwrap(), Redis::start());
+    let port = redis.port().to_string();
+    output("redis-cli", ["-p", &port, "SET", "n", "text"]);
+    let source = format!("redis-counter:redis://{}/0?counter=n", redis.address());
+    fs::write(
+        folder.path().join("ns.toml"),
+        format!("[namespaces.n]\nscheme = \"segment\"\nsources = [\"{source}\"]\n"),
+    )
+    .unwrap();
+    let server = serve(folder.path()).args(["--namespaces-file", "ns.toml"]).start();
+    let error = increment(&server, &["INCR", "n"]).unwrap_err();
+    assert!(error.starts_with("NOTREADY ") && error.contains("text"), "{error}");
+    assert_eq!(server.take(3).len(), 3);
+    // Mended by hand, it is served without a restart.
+    output("redis-cli", ["-p", &port, "SET", "n", "41"]);
+    let number = time::eventually("a number", PATIENCE, || increment(&server, &["INCR", "n"]).ok());
+    assert_eq!(number, 42);
+}
+
+/// Goal: two ticket servers behind one name: one is killed and comes back, ids go on, none twice.
+#[test]
+fn one_of_two_stores_may_be_down() {
+    let folder = tempfile::tempdir().unwrap();
+    let stores = [MariaDb::start(), MariaDb::start()];
+    let source = |i: usize| format!("{}/2 mysql://root@{}/test", i + 1, stores[i].address());
+    ns(
+        folder.path(),
+        &[
+            "add",
+            "ids",
+            "--scheme",
+            "segment",
+            "--size-min",
+            "50",
+            "--size-max",
+            "50",
+            "--source",
+            &source(0),
+            "--source",
+            &source(1),
+        ],
+    );
+    let server = serve(folder.path()).start();
+    wait_for(&server, "ids");
+    let mut client = server.client();
+    let mut ids = Ids::new();
+    let mut draw = |rounds: usize| {
+        let mut parities = [0, 0];
+        for _ in 0..rounds {
+            let drawn =
+                client.next("ids", 20).unwrap().unwrap_or_else(|error| panic!("{error}\n{}", server.log()));
+            for id in &drawn {
+                parities[usize::from(id % 2 == 0)] += 1;
+            }
+            ids.add(&drawn);
+        }
+        parities
+    };
+    let [odd, even] = draw(50);
+    assert!(odd > 0 && even > 0, "{odd} odd, {even} even");
+    stores[1].kill9();
+    draw(50);
+    stores[1].restart();
+    time::eventually("the second store is used again", PATIENCE, || {
+        let [_, even] = draw(10);
+        (even > 0).then_some(())
+    });
+    drop(client);
+    drop(server);
+
+    // A node that begins while one of them is down uses it once it is there, and then needs the other no more.
+    stores[1].kill9();
+    let server = serve(folder.path()).start();
+    wait_for(&server, "ids");
+    let mut client = server.client();
+    let log = server.log();
+    assert!(log.contains("numbers{namespace=ids}") && log.contains("until it is back"), "{log}");
+    stores[1].restart();
+    stores[0].kill9();
+    time::eventually("an even number", PATIENCE, || {
+        let drawn = client.next("ids", 20).unwrap().ok()?;
+        ids.add(&drawn);
+        drawn.iter().any(|id| id % 2 == 0).then_some(())
+    });
+    ids.assert_unique();
+}
+
+/// Goal: sources that can give one number are refused wherever they are named, and both are named. Method: real Redis
+/// keys and ticket servers, by the command line, by a file, and in a store that an earlier version wrote.
+#[test]
+fn overlapping_sources_are_refused() {
+    let (folder, redis) = (tempfile::tempdir().unwrap(), Redis::start());
+    let port = redis.port().to_string();
+    for key in ["a", "b"] {
+        output("redis-cli", ["-p", &port, "SET", key, "100"]);
+    }
+    let key = |key: &str| format!("redis-counter:redis://{}/0?counter={key}", redis.address());
+    let tickets: [MariaDb; 2] = ["1", "1"].map(|offset| {
+        MariaDb::with(&["--auto-increment-increment=2", &format!("--auto-increment-offset={offset}")])
+    });
+    for server in &tickets {
+        server.sql(TICKETS);
+    }
+    let table = |nth: usize| format!("tickets:mysql://root@{}/test", tickets[nth].address());
+    let sets = [
+        ("keys", [key("a"), key("b")], "gives every number"),
+        (
+            "twice",
+            [table(0), table(0).replace("127.0.0.1", "localhost") + "?stub=a"],
+            "name the same counter",
+        ),
+        ("tickets", [table(0), table(1)], "1 modulo 2"),
+    ];
+    init(folder.path());
+    for (name, [one, other], words) in &sets {
+        let add =
+            ["ns", "add", name, "--data", "data", "--scheme", "segment", "--source", one, "--source", other];
+        let refused = snowmint::run(folder.path(), add);
+        assert_eq!(refused.status.code(), Some(2), "{}", snowmint::text(&refused));
+        assert_says(&snowmint::text(&refused), &[words, one, other]);
+    }
+    // Known without a connection: the file is refused as a whole.
+    let file = |[one, other]: &[String; 2]| {
+        let text = format!("[namespaces.n]\nscheme = \"segment\"\nsources = [\"{one}\", \"{other}\"]\n");
+        fs::write(folder.path().join("ns.toml"), text).unwrap();
+    };
+    for (_, sources, words) in &sets[..2] {
+        file(sources);
+        let args = [
+            "serve",
+            "--data",
+            "data",
+            "--http",
+            "off",
+            "--resp",
+            "127.0.0.1:0",
+            "--namespaces-file",
+            "ns.toml",
+        ];
+        let refused = snowmint::run(folder.path(), args);
+        assert_eq!(refused.status.code(), Some(2), "{}", snowmint::text(&refused));
+        assert_says(&snowmint::text(&refused), &["ns.toml: line 1", words]);
+    }
+    // Known once both are open.
+    file(&sets[2].1);
+    let server = serve(folder.path()).args(["--namespaces-file", "ns.toml"]).start();
+    let error = increment(&server, &["ID.NEXT", "n"]).unwrap_err();
+    assert_says(&error, &["NOTREADY", "1 modulo 2", &table(0), &table(1)]);
+    assert_eq!(server.take(3).len(), 3, "the other namespaces are served");
+    // Mended there, it is served without a restart: each number once.
+    tickets[1].sql("SET GLOBAL auto_increment_offset = 2");
+    let draw = || match server.client().call(&["ID.NEXT", "n", "COUNT", "4"]).unwrap() {
+        Reply::Array(ids) => Some(ids),
+        _ => None,
+    };
+    let mut ids = time::eventually("numbers of both", PATIENCE, draw);
+    ids.extend((0..20).filter_map(|_| draw()).flatten());
+    let distinct: std::collections::BTreeSet<_> = ids.iter().map(|id| format!("{id:?}")).collect();
+    assert_eq!(distinct.len(), ids.len(), "{ids:?}");
+    server.stop();
+
+    // What an earlier version wrote into the store is shown, and not served.
+    let record =
+        format!(r#"{{"scheme":"segment","sources":["{}","{}"],"everywhere":true}}"#, key("a"), key("b"));
+    ns(folder.path(), &["add", "old", "--scheme", "segment"]);
+    let script = "import sqlite3, sys\n\
+                  c = sqlite3.connect(sys.argv[1])\n\
+                  c.execute(\"update snowmint_records set value = ?, revision = revision + 1 where key = 'namespaces/old'\", [sys.argv[2].encode()])\n\
+                  c.commit()";
+    output("python3", ["-c", script, &folder.path().join("data/snowmint.db").display().to_string(), &record]);
+    let server = serve(folder.path()).start();
+    let error = increment(&server, &["ID.NEXT", "old"]).unwrap_err();
+    assert_says(&error, &["NOTREADY", "gives every number", &key("a"), &key("b")]);
+    assert!(ns(folder.path(), &["list"]).contains(&key("a")));
+    ns(folder.path(), &["drop", "old"]);
+}
+
+/// Goal: a ticket server whose settings change while a node draws from it gives nothing of another's numbers. Method:
+/// the offset of one of two is set to that of the other.
+#[test]
+fn a_source_that_leaves_its_numbers_is_not_used() {
+    let folder = tempfile::tempdir().unwrap();
+    let tickets: [MariaDb; 2] = ["1", "2"].map(|offset| {
+        MariaDb::with(&["--auto-increment-increment=2", &format!("--auto-increment-offset={offset}")])
+    });
+    let table = |server: &MariaDb| format!("tickets:mysql://root@{}/test", server.address());
+    for server in &tickets {
+        server.sql(TICKETS);
+    }
+    let [one, other] = [table(&tickets[0]), table(&tickets[1])];
+    ns(
+        folder.path(),
+        &[
+            "add",
+            "n",
+            "--scheme",
+            "segment",
+            "--size-max",
+            "1",
+            "--size-min",
+            "1",
+            "--source",
+            &one,
+            "--source",
+            &other,
+        ],
+    );
+    let server = serve(folder.path()).start();
+    wait_for(&server, "n");
+    tickets[1].sql("SET GLOBAL auto_increment_offset = 1");
+    // Sessions keep their settings: the server's own connections are ended, as a restart would.
+    let sessions = "SELECT GROUP_CONCAT(CONCAT('KILL ', id) SEPARATOR ';') FROM information_schema.processlist \
+                    WHERE id <> CONNECTION_ID() AND user = 'root'";
+    tickets[1].sql(&tickets[1].sql(sessions));
+    let mut ids = Ids::new();
+    let mut client = server.client();
+    for _ in 0..100 {
+        if let Ok(drawn) = client.next("n", 1).unwrap() {
+            ids.add(&drawn);
+        }
+    }
+    assert!(ids.len() > 20, "the other source goes on: {}", ids.len());
+    ids.assert_unique();
+}
+
+/// Goal: what only one process or one machine sees is no source of a namespace that others share. Method: a store by an
+/// address that is not known for this machine's own, and by one that is.
+#[test]
+fn a_source_that_not_every_node_sees_is_refused() {
+    let (folder, redis) = (tempfile::tempdir().unwrap(), Redis::start());
+    // The resolver takes this number for 127.0.0.1.
+    let store = format!("redis://2130706433:{}/0", redis.port());
+    let loopback = format!("redis://{}/0", redis.address());
+    let tickets = "tickets:mysql://root@localhost/test";
+    let file = format!("sqlite:{}", folder.path().join("ids.db").display());
+    let add = |store: &str, source: &str| {
+        let args = ["ns", "add", "n", "--store", store, "--scheme", "segment", "--source", source];
+        let ran = snowmint::run(folder.path(), args);
+        (ran.status.code(), snowmint::text(&ran))
+    };
+    for (source, words) in [
+        ("memory:", "forgets it when it ends"),
+        (&*file, "nodes on other machines"),
+        (tickets, "each reach a server of their own"),
+    ] {
+        let (code, text) = add(&store, source);
+        assert_eq!(code, Some(2), "{text}");
+        assert_says(&text, &[source, words]);
+    }
+    let (code, text) = add(&loopback, &file);
+    assert_eq!(code, Some(2), "a proxy on each machine may lead to the store: {text}");
+    assert_says(&text, &[&file, "do not see that file"]);
+    let (code, text) = add(&loopback, tickets);
+    assert!(
+        !text.contains("a server of their own"),
+        "what leads to the store leads there too: {code:?} {text}"
+    );
+    snowmint::run(folder.path(), ["store", "init", "--store", "sqlite:own.db"]);
+    let (code, text) = add("sqlite:own.db", &file);
+    assert_eq!(code, Some(0), "processes of one machine share a file: {text}");
+}
+
+/// Goal: two ticket servers that give the same numbers are noticed though no node ever sees both. Method: each node starts
+/// while another of the two is down, and so does the command that adds them.
+#[test]
+fn overlapping_sources_that_are_never_there_together_are_noticed() {
+    let folder = tempfile::tempdir().unwrap();
+    let tickets: [MariaDb; 2] = ["1", "1"].map(|offset| {
+        MariaDb::with(&["--auto-increment-increment=2", &format!("--auto-increment-offset={offset}")])
+    });
+    for server in &tickets {
+        server.sql(TICKETS);
+        server.kill9();
+    }
+    let [one, other] =
+        tickets.each_ref().map(|server| format!("tickets:mysql://root@{}/test", server.address()));
+    ns(folder.path(), &["add", "n", "--scheme", "segment", "--source", &one, "--source", &other]);
+    let mut ids = Ids::new();
+    tickets[0].restart();
+    let server = serve(folder.path()).start();
+    wait_for(&server, "n");
+    ids.add(&server.client().next("n", 10).unwrap().unwrap());
+    server.stop();
+    tickets[0].kill9();
+
+    tickets[1].restart();
+    let server = serve(folder.path()).start();
+    let error =
+        time::eventually("the overlap is told", PATIENCE, || match server.client().next("n", 10).unwrap() {
+            Ok(drawn) => {
+                ids.add(&drawn);
+                panic!("{drawn:?} from the other server");
+            }
+            Err(error) => error.contains("modulo").then_some(error),
+        });
+    assert_says(&error, &["NOTREADY", "1 modulo 2", &one, &other]);
+    // Mended, it gives the other half, and no node takes it for anything else any more.
+    tickets[1].sql("SET GLOBAL auto_increment_offset = 2");
+    let drawn =
+        time::eventually("numbers of the other", PATIENCE, || server.client().next("n", 10).unwrap().ok());
+    assert!(drawn.iter().all(|id| id % 2 == 0), "{drawn:?}");
+    ids.add(&drawn);
+    ids.assert_unique();
+    let refused = snowmint::run(
+        folder.path(),
+        ["ns", "set", "n", "--data", "data", "--source", &other, "--source", &one, "--above", "1"],
+    );
+    assert_eq!(refused.status.code(), Some(2), "{}", snowmint::text(&refused));
+    assert_says(&snowmint::text(&refused), &["0 modulo 2", "1 modulo 2 when it was first used"]);
+}
+
+/// Goal: a source that comes late is used too where the store may lose writes, so that what it gives has to settle there
+/// first. Method: a Redis as the store, and ticket servers of which one is down at the start and the other one after it.
+#[test]
+fn a_late_source_is_used_over_a_store_that_may_lose_writes() {
+    let (folder, redis) = (tempfile::tempdir().unwrap(), Redis::start());
+    let tickets: [MariaDb; 2] = ["1", "2"].map(|offset| {
+        MariaDb::with(&["--auto-increment-increment=2", &format!("--auto-increment-offset={offset}")])
+    });
+    for server in &tickets {
+        server.sql(TICKETS);
+    }
+    tickets[1].kill9();
+    let source = |nth: usize| format!("tickets:mysql://root@{}/test", tickets[nth].address());
+    let file =
+        format!("[namespaces.n]\nscheme = \"segment\"\nsources = [\"{}\", \"{}\"]\n", source(0), source(1));
+    fs::write(folder.path().join("ns.toml"), file).unwrap();
+    let store = format!("redis://{}/0", redis.address());
+    let server = serve(folder.path()).args(["--store", &store, "--namespaces-file", "ns.toml"]).start();
+    wait_for(&server, "n");
+    tickets[1].restart();
+    let mut ids = Ids::new();
+    time::eventually("an even number", PATIENCE, || {
+        let drawn = server.client().next("n", 1).unwrap().ok()?;
+        ids.add(&drawn);
+        (drawn[0] % 2 == 0).then_some(())
+    });
+    ids.assert_unique();
+}
+
+/// Goal: a source that accepts and says nothing delays no other namespace, nor the start. Method: a dozen namespaces at such
+/// a server, each of which would take its own time-out if one came after the other.
+#[test]
+fn a_source_that_says_nothing_delays_no_other() {
+    let folder = tempfile::tempdir().unwrap();
+    let silent = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    let address = silent.local_addr().unwrap();
+    std::thread::spawn(move || {
+        let mut held = Vec::new();
+        while let Ok((connection, _)) = silent.accept() {
+            held.push(connection);
+        }
+    });
+    let table = |nth: usize| {
+        format!(
+            "[namespaces.slow{nth}]\nscheme = \"segment\"\nsources = [\"leaf:mysql://u@{address}/l?tag=t{nth}\"]\n"
+        )
+    };
+    let text: String = (0..12).map(table).collect();
+    fs::write(folder.path().join("ns.toml"), text + "[namespaces.own]\nscheme = \"segment\"\n").unwrap();
+    let server = serve(folder.path()).args(["--namespaces-file", "ns.toml"]).start();
+    assert_eq!(server.get("/healthz").status, 200);
+    assert_eq!(increment(&server, &["INCR", "own"]), Ok(1));
+    let error = increment(&server, &["INCR", "slow3"]).unwrap_err();
+    assert_says(&error, &["NOTREADY", "namespace slow3"]);
+    // The look into the store goes on as well.
+    for nth in 0..3 {
+        let name = format!("later{nth}");
+        ns(folder.path(), &["add", &name, "--scheme", "segment"]);
+        wait_for(&server, &name);
+        ns(folder.path(), &["drop", &name]);
+        time::eventually("it is dropped", PATIENCE, || {
+            increment(&server, &["INCR", &name]).err().filter(|it| it.starts_with("NONAMESPACE"))
+        });
+    }
+    assert_eq!(server.get("/healthz").status, 200);
+    assert_eq!(increment(&server, &["INCR", "own"]), Ok(2));
+}
+
+/// Goal: a change while its source is down leaves a namespace what it has in memory. Method: a Leaf that is killed, a change
+/// of sizes, and numbers before and after it is back.
+#[test]
+fn a_change_while_the_source_is_down_keeps_the_reserve() {
+    let (folder, leaf) = (tempfile::tempdir().unwrap(), MariaDb::start());
+    leaf.sql(LEAF);
+    let source = format!("leaf:mysql://root@{}/test?tag=order", leaf.address());
+    ns(folder.path(), &["add", "order", "--scheme", "segment", "--size-min", "1000", "--source", &source]);
+    let server = serve(folder.path()).start();
+    wait_for(&server, "order");
+    let mut ids = Ids::new();
+    let mut draw = || ids.add(&server.client().next("order", 20).unwrap().unwrap());
+    draw();
+    leaf.kill9();
+    ns(folder.path(), &["set", "order", "--size-min", "2000"]);
+    // A namespace that is added after the change is seen after it.
+    ns(folder.path(), &["add", "later", "--scheme", "segment"]);
+    wait_for(&server, "later");
+    for _ in 0..10 {
+        draw();
+    }
+    leaf.restart();
+    server.log_with("namespace changed", PATIENCE);
+    for _ in 0..10 {
+        draw();
+    }
+    ids.assert_unique();
+}
+
+/// Goal: a source may be at another place where that is the same counter, or goes on above the old one; nothing else is taken
+/// for it. Method: one Redis by two names, another one, and the first one killed.
+#[test]
+fn a_source_may_move_under_the_same_numbers() {
+    let (folder, servers) = (tempfile::tempdir().unwrap(), [Redis::start(), Redis::start()]);
+    for (server, value) in servers.iter().zip(["100", "5000"]) {
+        output("redis-cli", ["-p", &server.port().to_string(), "SET", "n", value]);
+    }
+    let key = |host: &str, nth: usize| {
+        format!("redis-counter:redis://{host}:{}/0?counter=n&may_lose=0", servers[nth].port())
+    };
+    ns(
+        folder.path(),
+        &["add", "n", "--scheme", "segment", "--size-min", "10", "--source", &key("127.0.0.1", 0)],
+    );
+    let server = serve(folder.path()).start();
+    wait_for(&server, "n");
+    let mut ids = Ids::new();
+    ids.add(&server.client().next("n", 5).unwrap().unwrap());
+    let set = |source: &str, more: &[&str]| {
+        let args = [&["ns", "set", "n", "--data", "data", "--source", source], more].concat();
+        let ran = snowmint::run(folder.path(), args);
+        (ran.status.code(), snowmint::text(&ran))
+    };
+    for (source, words) in [
+        (key("127.0.0.1", 1), &["two counters", "--above N"][..]),
+        (key("127.0.0.1", 0).replace("counter=n", "counter=m"), &["no key m"]),
+        (key("u:hunter2@127.0.0.1", 0), &["password_file"]),
+        ("leaf:mysql://127.0.0.1/l?tag=n".to_owned(), &["unreachable from here"]),
+    ] {
+        let (code, text) = set(&source, &[]);
+        assert_ne!(code, Some(0), "{text}");
+        assert_says(&text, words);
+        assert!(!text.contains("hunter2"), "{text}");
+    }
+    for same in [key("127.0.0.1", 0) + "&timeout_ms=3000", key("localhost", 0)] {
+        let (code, text) = set(&same, &[]);
+        assert_eq!(code, Some(0), "{text}");
+    }
+    servers[0].kill9();
+    let moved = key("127.0.0.1", 1);
+    let (code, text) = set(&moved, &[]);
+    assert_eq!(code, Some(2), "{text}");
+    assert_says(&text, &["does not answer", "--above N"]);
+    let (code, text) = set(&moved, &["--above", "9000"]);
+    assert_eq!(code, Some(0), "{text}");
+    time::eventually("numbers of the other server", PATIENCE, || {
+        let drawn = server.client().next("n", 1).unwrap().ok()?;
+        ids.add(&drawn);
+        (drawn[0] > 9000).then_some(())
+    });
+    ids.assert_unique();
+}
+
+const TICKETS: &str = "CREATE TABLE test.Tickets64 (id bigint(20) unsigned NOT NULL auto_increment, \
+    stub char(1) NOT NULL default '', PRIMARY KEY (id), UNIQUE KEY stub (stub)) ENGINE=InnoDB";
+
+/// Goal: two servers that both accept writes are two counters, also where numbers that they give in turns grow, and one
+/// server by another address is one. Method: ticket servers that count in steps of 2, each a replica of the other.
+#[test]
+fn servers_that_replicate_each_other_are_two_counters() {
+    let folder = tempfile::tempdir().unwrap();
+    let servers = [1, 2].map(|nth| {
+        let server = MariaDb::with(&[
+            &format!("--server-id={nth}"),
+            &format!("--auto-increment-offset={nth}"),
+            "--auto-increment-increment=2",
+            "--log-bin=binlog",
+            "--binlog-format=MIXED",
+            "--log-slave-updates=1",
+        ]);
+        server.sql("RESET MASTER");
+        server
+    });
+    for (replica, primary) in [(&servers[0], &servers[1]), (&servers[1], &servers[0])] {
+        replica.sql(&format!(
+            "CHANGE MASTER TO master_host = '127.0.0.1', master_port = {}, master_user = 'root', \
+             master_use_gtid = current_pos; START SLAVE",
+            primary.port()
+        ));
+    }
+    servers[0].sql(TICKETS);
+    servers[1].wait_until(
+        "the table",
+        "SELECT COUNT(*) FROM information_schema.tables WHERE table_name = 'Tickets64'",
+    );
+    let proxy = Proxy::start(servers[0].address());
+    let [first, second, by_proxy] = [servers[0].address(), servers[1].address(), proxy.address()]
+        .map(|it| format!("tickets:mysql://root@{it}/test"));
+    ns(folder.path(), &["add", "n", "--scheme", "segment", "--source", &first]);
+    let set = |source: &str| {
+        let ran = snowmint::run(folder.path(), ["ns", "set", "n", "--data", "data", "--source", source]);
+        (ran.status.code(), snowmint::text(&ran))
+    };
+    let (code, text) = set(&second);
+    assert_eq!(code, Some(2), "{text}");
+    assert_says(&text, &["two counters", "--above N"]);
+    let (code, text) = set(&by_proxy);
+    assert_eq!(code, Some(0), "{text}");
+}

@@ -1,0 +1,150 @@
+//! Rolling restarts behind load balancers: three nodes are restarted one by one under load, and no request fails.
+
+use std::io;
+use std::net::SocketAddrV4;
+use std::path::Path;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::thread;
+use std::time::Duration;
+
+use snowmint_test_servers::snowmint::external::Balancer;
+use snowmint_test_servers::snowmint::external::redis_py;
+use snowmint_test_servers::snowmint::http::Http;
+use snowmint_test_servers::snowmint::{Ids, Serve, Server};
+use snowmint_test_servers::time;
+
+const PATIENCE: Duration = Duration::from_secs(20);
+const CLIENTS: usize = 4;
+
+/// A cluster of one file: its nodes can be started again where they were.
+struct Nodes {
+    serve: Vec<Serve>,
+    running: Vec<Server>,
+}
+
+impl Nodes {
+    fn start(folder: &Path) -> Self {
+        let args = ["--drain-delay", "2s", "--layout", "leaf"];
+        let running: Vec<Server> = (0..3).map(|_| Serve::new(folder).args(args).start()).collect();
+        let serve = |node: &Server| Serve::new(folder).args(args).ports(node.http(), node.resp());
+        Self { serve: running.iter().map(serve).collect(), running }
+    }
+
+    /// Restarts each node, one after the other, under load: `asked` requests were answered so far.
+    fn restart_each(&mut self, asked: &AtomicU64) {
+        for (serve, running) in self.serve.iter().zip(&mut self.running) {
+            under_load(asked);
+            running.terminate();
+            let ended = running.ended();
+            assert!(ended.status.success(), "{}: {}", ended.status, ended.log);
+            assert!(!ended.log.contains("were cut"), "{}", ended.log);
+            *running = serve.start();
+        }
+        under_load(asked);
+    }
+}
+
+/// Waits for some more requests to be answered.
+fn under_load(asked: &AtomicU64) {
+    let before = asked.load(Ordering::Relaxed);
+    time::eventually("load", PATIENCE, || (asked.load(Ordering::Relaxed) > before + 500).then_some(()));
+}
+
+/// Asks over connections that are kept alive, until it is told to stop: every id there was. A connection is left when the
+/// answer says so, as RFC 9112 demands, and at no other time.
+fn ask(balancer: SocketAddrV4, stop: &AtomicBool, asked: &AtomicU64) -> io::Result<Vec<u64>> {
+    let mut ids = Vec::new();
+    let mut kept: Option<Http> = None;
+    while !stop.load(Ordering::Relaxed) {
+        let mut client = match kept.take() {
+            Some(client) => client,
+            None => Http::connect(balancer, PATIENCE)?,
+        };
+        let answer = client.get("/v1/ids/default?count=2", "")?;
+        ids.extend(answer.ids().map_err(io::Error::other)?);
+        asked.fetch_add(1, Ordering::Relaxed);
+        let closes = answer.header("connection").is_some_and(|it| it.eq_ignore_ascii_case("close"));
+        kept = (!closes).then_some(client);
+        thread::sleep(Duration::from_millis(2));
+    }
+    Ok(ids)
+}
+
+/// Restarts the nodes while clients ask over HTTP at `http` and `beside` runs; every request must be answered well.
+fn roll(nodes: &mut Nodes, http: SocketAddrV4, beside: impl FnOnce(&AtomicBool) -> Vec<u64> + Send) {
+    let (stop, asked) = (AtomicBool::new(false), AtomicU64::new(0));
+    let mut ids = Ids::new();
+    thread::scope(|scope| {
+        let (stop, asked) = (&stop, &asked);
+        let clients: Vec<_> = (0..CLIENTS).map(|_| scope.spawn(move || ask(http, stop, asked))).collect();
+        let beside = scope.spawn(move || beside(stop));
+        // Whatever fails here, the threads above end.
+        let rolled = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| nodes.restart_each(asked)));
+        stop.store(true, Ordering::Relaxed);
+        for client in clients {
+            let seen = client.join().unwrap().unwrap_or_else(|error| panic!("a request failed: {error}"));
+            ids.add(&seen);
+        }
+        ids.add(&beside.join().unwrap());
+        rolled.unwrap_or_else(|panic| std::panic::resume_unwind(panic));
+    });
+
+    ids.assert_unique();
+}
+
+/// Draws by redis-py, which reconnects and asks once more where a connection ends: RESP has no word for "ask elsewhere".
+const REDIS_PY: &str = r#"
+import os, sys, time, redis
+from redis.backoff import ConstantBackoff
+from redis.retry import Retry
+port, stop = int(sys.argv[1]), sys.argv[2]
+r = redis.Redis(port=port, retry=Retry(ConstantBackoff(0.05), 5), retry_on_error=[redis.ConnectionError])
+while not os.path.exists(stop):
+    with r.pipeline() as pipe:
+        for i in range(5):
+            pipe.execute_command("ID.NEXT", "default")
+        for id in pipe.execute():
+            print(int(id))
+    time.sleep(0.005)
+"#;
+
+/// Goal: nobody notices a rolling restart behind a balancer that asks `/readyz`. Method: HAProxy in HTTP mode, four clients
+/// that count any failure at all; beside them redis-py's transactions by HAProxy in TCP mode.
+#[test]
+fn a_rolling_restart_behind_haproxy_fails_no_request() {
+    let folder = tempfile::tempdir().unwrap();
+    let mut nodes = Nodes::start(folder.path());
+    let balancer = Balancer::haproxy(folder.path(), &nodes.running);
+    let (port, stopped) = (balancer.resp().port().to_string(), folder.path().join("stop"));
+    roll(&mut nodes, balancer.http(), |stop| {
+        thread::scope(|scope| {
+            let python = scope.spawn(|| redis_py(REDIS_PY, &[&port, stopped.to_str().unwrap()]));
+            while !stop.load(Ordering::Relaxed) && !python.is_finished() {
+                thread::sleep(Duration::from_millis(20));
+            }
+            std::fs::write(&stopped, "").unwrap();
+            let printed = python.join().unwrap();
+            let ids: Vec<u64> = printed.lines().map(|line| line.parse().unwrap()).collect();
+            assert!(ids.len() > 100, "{printed}");
+            ids
+        })
+    });
+    // It spreads requests over the nodes that are ready, also over the last one once it has asked that.
+    for node in &nodes.running {
+        time::eventually("the balancer sends requests to each node", PATIENCE, || {
+            let mut client = Http::connect(balancer.http(), PATIENCE).unwrap();
+            client.get("/v1/ids/default?count=1", "").unwrap();
+            (node.metric("snowmint_ids_issued_total") > 0.0).then_some(())
+        });
+    }
+}
+
+/// Goal: the same behind a balancer that looks at nothing but whether it can connect. Method: nginx passes on bytes, also
+/// to a node that is about to end.
+#[test]
+fn a_rolling_restart_behind_a_tcp_balancer_fails_no_request() {
+    let folder = tempfile::tempdir().unwrap();
+    let mut nodes = Nodes::start(folder.path());
+    let balancer = Balancer::nginx(folder.path(), &nodes.running);
+    roll(&mut nodes, balancer.http(), |_| Vec::new());
+}

@@ -1,0 +1,216 @@
+//! SIGTERM: what was asked is answered, the lease is given back, and the exit code is 0.
+
+use std::io::{ErrorKind, Write};
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::thread;
+use std::time::Duration;
+
+use snowmint_test_servers::snowmint::http::Http;
+use snowmint_test_servers::snowmint::ids::{increase, worker};
+use snowmint_test_servers::snowmint::resp::command;
+use snowmint_test_servers::snowmint::{Ids, Reply, Resp, Serve, Signal};
+use snowmint_test_servers::time;
+
+/// The exit may take as long as the server lets requests finish, and a little more.
+const ENDS_WITHIN: Duration = Duration::from_secs(10);
+
+/// Goal: requests that arrived before the signal are answered, all of them, and then the connection is closed in
+/// good order. Method: clients of each kind send many requests at once, then the signal comes, then they read.
+#[test]
+fn what_was_asked_before_the_signal_is_answered() {
+    const EACH: usize = 500;
+    let folder = tempfile::tempdir().unwrap();
+    let serve = Serve::new(folder.path());
+    let mut server = serve.start();
+    let mut resp: Vec<Resp> = (0..8).map(|_| server.client()).collect();
+    let mut http: Vec<Http> = (0..4).map(|_| Http::connect(server.http(), ENDS_WITHIN).unwrap()).collect();
+    for client in &mut resp {
+        client.write(&command(&["ID.NEXT", "default", "COUNT", "7"]).repeat(EACH)).unwrap();
+    }
+    for client in &mut http {
+        client.write(b"GET /v1/ids/default?count=3 HTTP/1.1\r\nHost: localhost\r\n\r\n").unwrap();
+    }
+    // In the server's sockets by now, answered or not.
+    thread::sleep(Duration::from_millis(50));
+    server.terminate();
+    let mut ids = Ids::new();
+    for mut client in resp {
+        let mut replies = 0;
+        while let Some(reply) = client.read_unless_closed().expect("whole replies, then a clean close") {
+            ids.add(&reply.ids().unwrap());
+            replies += 1;
+        }
+        assert_eq!(replies, EACH);
+    }
+    for mut client in http {
+        ids.add(&client.read().unwrap().ids().unwrap());
+        let end = client.read().unwrap_err();
+        assert_eq!(end.kind(), ErrorKind::ConnectionAborted, "{end}");
+    }
+    let ended = server.ended();
+    assert!(ended.status.success(), "{}: {}", ended.status, ended.log);
+    ids.add(&serve.start().take(1000));
+    ids.assert_unique();
+}
+
+/// What one client saw that went on asking until its connection ended.
+struct Saw {
+    ids: Vec<u64>,
+    end: &'static str,
+}
+
+/// Sends requests without ever waiting for replies, until the connection ends: whole replies only, whatever the end.
+fn pour_until_the_end(client: Resp, asked: &AtomicU64) -> Saw {
+    let request = command(&["ID.NEXT", "default", "COUNT", "20"]).repeat(50);
+    let mut writer = client.socket().try_clone().unwrap();
+    let mut reader = client;
+    thread::scope(|scope| {
+        scope.spawn(move || while writer.write_all(&request).is_ok() {});
+        let mut ids = Vec::new();
+        loop {
+            match reader.read_unless_closed() {
+                Ok(Some(reply)) => ids.extend(reply.ids().unwrap()),
+                Ok(None) => return Saw { ids, end: "closed" },
+                Err(error) if error.kind() == ErrorKind::ConnectionReset => return Saw { ids, end: "reset" },
+                Err(error) => panic!("a reply was cut: {error}"),
+            }
+            asked.fetch_add(1, Ordering::Relaxed);
+        }
+    })
+}
+
+/// Asks until the connection ends, 50 requests at a time: whole replies only, whatever the end.
+fn ask_until_the_end(mut client: Resp, asked: &AtomicU64) -> Saw {
+    let request = command(&["ID.NEXT", "default", "COUNT", "20"]).repeat(50);
+    let mut ids = Vec::new();
+    loop {
+        let written = client.write(&request);
+        for _ in 0..50 {
+            match client.read_unless_closed() {
+                Ok(Some(Reply::Error(error))) => panic!("a request was refused instead of answered: {error}"),
+                Ok(Some(reply)) => ids.extend(reply.ids().unwrap()),
+                Ok(None) => return Saw { ids, end: "closed" },
+                // More was under way when the server closed, so its side of the connection was gone.
+                Err(error) if error.kind() == ErrorKind::ConnectionReset => return Saw { ids, end: "reset" },
+                Err(error) => panic!("a reply was cut: {error}"),
+            }
+        }
+        if written.is_err() {
+            return Saw { ids, end: "closed" };
+        }
+        asked.fetch_add(50, Ordering::Relaxed);
+    }
+}
+
+/// Goal: a signal under load cuts no reply, whatever clients go on sending, ends in time with 0 and gives the lease
+/// back. Method: clients that never
+/// pause, some of which do not even wait for replies; after the end a server takes the same fixed worker, with a window so long
+/// that it could not have run out.
+#[test]
+fn a_signal_under_load_cuts_no_reply_and_releases_the_lease() {
+    let folder = tempfile::tempdir().unwrap();
+    let serve = Serve::new(folder.path()).args(["--worker", "3", "--window", "10m"]);
+    let mut server = serve.start();
+    let asked = AtomicU64::new(0);
+    let connections: Vec<Resp> = (0..8).map(|_| server.client()).collect();
+    let mut signalled = time::now();
+    let saw: Vec<Saw> = thread::scope(|scope| {
+        let asked = &asked;
+        let clients: Vec<_> = connections
+            .into_iter()
+            .enumerate()
+            .map(|(i, client)| {
+                let until_the_end = if i < 6 { ask_until_the_end } else { pour_until_the_end };
+                scope.spawn(move || until_the_end(client, asked))
+            })
+            .collect();
+        time::eventually("load", ENDS_WITHIN, || (asked.load(Ordering::Relaxed) > 5000).then_some(()));
+        server.terminate();
+        signalled = time::now();
+        clients.into_iter().map(|client| client.join().unwrap()).collect()
+    });
+    let ended = server.ended();
+    assert!(ended.status.success(), "{}: {}", ended.status, ended.log);
+    assert!(signalled.elapsed() < ENDS_WITHIN);
+    assert!(ended.log.contains("lease released"), "{}", ended.log);
+
+    println!("ended {:?} after the signal", signalled.elapsed());
+    let ends = |what| saw.iter().filter(|it| it.end == what).count();
+    println!("{} connections closed, {} reset after whole replies", ends("closed"), ends("reset"));
+    let mut ids = Ids::new();
+    for Saw { ids: seen, .. } in &saw {
+        assert!(increase(seen));
+        ids.add(seen);
+    }
+    let mut next = serve.start();
+    assert!(next.first_id().0 < ENDS_WITHIN, "it did not wait for ten minutes");
+    let more = next.take(1000);
+    assert_eq!(worker(more[0]), 3);
+    ids.add(&more);
+    ids.assert_unique();
+}
+
+/// Goal: idle connections, half requests and clients that do not read do not hold up the end.
+#[test]
+fn idle_and_stuck_clients_do_not_hold_up_the_end() {
+    let folder = tempfile::tempdir().unwrap();
+    let server = Serve::new(folder.path()).start();
+    let mut idle = server.client();
+    assert!(idle.call(&["PING"]).is_ok());
+    let mut half = server.client();
+    half.write(b"*2\r\n$7\r\nID.NEXT\r\n$7\r\ndef").unwrap();
+    let mut stuck = server.client();
+    stuck.write(&command(&["ID.NEXT", "default", "COUNT", "100000"]).repeat(100)).unwrap();
+    let mut half_http = Http::connect(server.http(), ENDS_WITHIN).unwrap();
+    half_http.write(b"GET /v1/ids/default HTTP/1.1\r\nHos").unwrap();
+    thread::sleep(Duration::from_millis(100));
+    let signalled = time::now();
+    let ended = server.stop();
+    assert!(signalled.elapsed() < ENDS_WITHIN, "{:?}", signalled.elapsed());
+    assert!(ended.log.contains("lease released"), "{}", ended.log);
+    assert!(idle.read_unless_closed().unwrap().is_none(), "an idle connection is closed, not reset");
+}
+
+/// Goal: a second signal does no harm, at once or while it drains: the server ends by itself, and the file is whole.
+#[test]
+fn a_second_signal() {
+    let folder = tempfile::tempdir().unwrap();
+    let serve = Serve::new(folder.path());
+    let mut ids = Ids::new();
+    for pause in [0, 100] {
+        let mut server = serve.start();
+        ids.add(&server.take(1000));
+        let mut stuck = server.client();
+        stuck.write(&command(&["ID.NEXT", "default", "COUNT", "100000"]).repeat(100)).unwrap();
+        thread::sleep(Duration::from_millis(50));
+        server.terminate();
+        thread::sleep(Duration::from_millis(pause));
+        server.terminate();
+        let signalled = time::now();
+        let ended = server.ended();
+        assert!(signalled.elapsed() < ENDS_WITHIN);
+        assert!(matches!(ended.status.code(), Some(0 | 1)), "{}: {}", ended.status, ended.log);
+        println!("{pause} ms between two signals: {} after {:?}", ended.status, signalled.elapsed());
+    }
+    ids.add(&serve.start().take(1000));
+    ids.assert_unique();
+}
+
+/// Goal: signals that others give a meaning of their own end nothing, at any time of a server's life. Method: each is sent
+/// while it serves and while it waits for its store.
+#[test]
+fn signals_that_ask_for_nothing_end_nothing() {
+    let folder = tempfile::tempdir().unwrap();
+    let nowhere = format!("redis://{}", snowmint_test_servers::port::free());
+    let mut waiting = Serve::new(folder.path()).args(["--store", &nowhere]).spawn();
+    waiting.log_with("store unavailable; retrying", ENDS_WITHIN);
+    let mut serving = Serve::new(folder.path()).start();
+    for signal in [Signal::USR1, Signal::USR2, Signal::HUP, Signal::PIPE] {
+        waiting.signal(signal);
+        serving.signal(signal);
+        serving.take(1);
+    }
+    serving.log_with("SIGHUP: reloading", ENDS_WITHIN);
+    assert_eq!((waiting.exit_status(), serving.exit_status()), (None, None));
+    serving.stop();
+}

@@ -1,0 +1,88 @@
+//! The built `snowmint`: where it is, how to run one of its commands to the end, and (in the modules) a server under test with
+//! everything that happens to it.
+
+pub mod chaos;
+pub mod environment;
+pub mod external;
+pub mod http;
+pub mod ids;
+pub mod resp;
+pub mod server;
+
+use std::ffi::OsStr;
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output, Stdio};
+
+pub use chaos::SplitMix64;
+pub use environment::{Disk, FakeClock};
+pub use ids::Ids;
+pub use resp::{Reply, Resp};
+pub use rustix::process::Signal;
+pub use server::{Ended, Serve, Server};
+
+/// The folder of the workspace.
+pub fn workspace() -> PathBuf {
+    let here = Path::new(env!("CARGO_MANIFEST_DIR"));
+    here.ancestors().nth(2).expect("this package lies two folders below the workspace").to_owned()
+}
+
+/// The binary under test: `$SNOWMINT_BIN`, else `target/release/snowmint` of the workspace.
+///
+/// # Panics
+///
+/// If it is not there; the message says which command builds it.
+pub fn binary() -> PathBuf {
+    let path = std::env::var_os("SNOWMINT_BIN").map_or_else(
+        || {
+            let target = std::env::var_os("CARGO_TARGET_DIR")
+                .map_or_else(|| workspace().join("target"), |it| workspace().join(it));
+            target.join("release/snowmint")
+        },
+        PathBuf::from,
+    );
+    assert!(
+        path.is_file(),
+        "{} is missing: build it with `cargo build --release -p snowmint-cli`, or set SNOWMINT_BIN",
+        path.display()
+    );
+    path
+}
+
+/// The binary as a command, with none of the caller's settings: no `SNOWMINT_*`, no terminal, no colour.
+pub fn command() -> Command {
+    clean(Command::new(binary()))
+}
+
+/// Takes every setting of the product out of a command's environment.
+pub fn clean(mut command: Command) -> Command {
+    for (name, _) in std::env::vars_os() {
+        if name.to_string_lossy().starts_with("SNOWMINT_") {
+            command.env_remove(name);
+        }
+    }
+    command.env_remove("RUST_LOG").stdin(Stdio::null());
+    command
+}
+
+/// Runs the binary with arguments to its end, in a folder.
+pub fn run(folder: &Path, args: impl IntoIterator<Item = impl AsRef<OsStr>>) -> Output {
+    command().current_dir(folder).args(args).output().expect("the binary can be run")
+}
+
+/// Both outputs of a process as one text.
+pub fn text(output: &Output) -> String {
+    format!("{}{}", String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr))
+}
+
+/// Shows figures and keeps them in `target/blackbox/<name>.txt`.
+///
+/// # Panics
+///
+/// If the file cannot be written.
+pub fn publish(name: &str, figures: &str) {
+    println!("== {name}\n{figures}");
+    let folder = workspace().join("target/blackbox");
+    fs::create_dir_all(&folder).unwrap();
+    fs::write(folder.join(format!("{name}.txt")), format!("{figures}\n")).unwrap();
+}

@@ -1,0 +1,606 @@
+//! What the chaos tests share: repeatable randomness, clients that draw ids, what they got, and nodes to which faults happen
+//! meanwhile. Which faults strike, how often, and what must hold afterwards is decided by each test.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::fmt::Write as _;
+use std::io::ErrorKind;
+use std::net::SocketAddrV4;
+use std::path::Path;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use super::http::Http;
+use super::resp::command;
+use super::{FakeClock, Ids, Resp, Serve, Server, ids};
+use crate::time;
+
+/// A generator of random numbers that is good enough for choices.
+///
+/// # Source
+///
+/// `SplitMix64`, Guy Steele, Doug Lea, Christine Flood: "Fast splittable pseudorandom number generators", 2014.
+#[derive(Clone, Debug)]
+pub struct SplitMix64(u64);
+
+impl SplitMix64 {
+    /// SplitMix64 that always fall the same way for one seed.
+    pub const fn new(seed: u64) -> Self {
+        Self(seed)
+    }
+
+    /// The seed in `$SNOWMINT_SEED`, else a fresh one. Print it.
+    ///
+    /// # Panics
+    ///
+    /// If the variable is no number.
+    pub fn seed() -> u64 {
+        std::env::var("SNOWMINT_SEED").map_or_else(
+            |_| time::unix_ms() ^ (u64::from(std::process::id()) << 44),
+            |text| text.parse().expect("SNOWMINT_SEED is a number"),
+        )
+    }
+
+    /// Any number.
+    pub const fn next(&mut self) -> u64 {
+        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
+        let mut z = self.0;
+        z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+        z ^ (z >> 31)
+    }
+
+    /// A number in `low..=high`.
+    pub const fn within(&mut self, low: u64, high: u64) -> u64 {
+        low + self.next() % (high - low + 1)
+    }
+
+    /// A number in `0.0..1.0`.
+    ///
+    /// # Panics
+    ///
+    /// Never: 16 bits fit.
+    pub fn fraction(&mut self) -> f64 {
+        f64::from(u16::try_from(self.next() >> 48).expect("16 bits")) / 65_536.0
+    }
+
+    /// An index below `len`, which must not be 0.
+    ///
+    /// # Panics
+    ///
+    /// If `len` is 0.
+    pub fn index(&mut self, len: usize) -> usize {
+        usize::try_from(self.next() % len as u64).expect("below a usize")
+    }
+}
+
+/// How hard the nodes are asked.
+#[derive(Clone, Copy, Debug)]
+pub struct Load {
+    /// How many clients there are.
+    pub clients: usize,
+    /// A namespace of numbers that they draw from too, on half of their connections.
+    pub numbers: Option<&'static str>,
+    /// What each of them aims at, so that the faults have time to strike and the machine is not saturated.
+    pub ids_a_second: u64,
+}
+
+/// How many ids were drawn so far, for whoever waits for enough.
+#[derive(Debug, Default)]
+pub struct Drawn {
+    ids: AtomicUsize,
+    numbers: AtomicUsize,
+}
+
+impl Drawn {
+    /// The number.
+    pub fn ids(&self) -> usize {
+        self.ids.load(Ordering::Relaxed)
+    }
+
+    /// The number of numbers.
+    pub fn numbers(&self) -> usize {
+        self.numbers.load(Ordering::Relaxed)
+    }
+}
+
+/// Lets clients draw for as long as `during` takes, from nodes at these addresses (HTTP, RESP).
+///
+/// # Panics
+///
+/// If ids do not increase on a connection, or an answer is not what was asked for.
+pub fn draw_while(
+    addresses: &[(SocketAddrV4, SocketAddrV4)],
+    load: Load,
+    random: &mut SplitMix64,
+    during: impl FnOnce(&mut SplitMix64, &Drawn),
+) -> Harvest {
+    let (drawn, over) = (Drawn::default(), AtomicBool::new(false));
+    let began = time::now();
+    let mut all = Harvest::new(began);
+    thread::scope(|scope| {
+        let clients: Vec<_> = (0..load.clients)
+            .map(|_| {
+                let random = SplitMix64::new(random.next());
+                let client = Client { random, addresses, load, harvest: Harvest::new(began) };
+                let (drawn, over) = (&drawn, &over);
+                scope.spawn(move || client.draw_until(drawn, over))
+            })
+            .collect();
+        {
+            // However this block is left, the clients must end too, or the scope would wait for ever.
+            let _ends = SetOnDrop(&over);
+            during(random, &drawn);
+            all.over();
+        }
+        for client in clients {
+            all.add(client.join().unwrap());
+        }
+    });
+    all
+}
+
+struct SetOnDrop<'a>(&'a AtomicBool);
+
+impl Drop for SetOnDrop<'_> {
+    fn drop(&mut self) {
+        self.0.store(true, Ordering::Relaxed);
+    }
+}
+
+/// A client that goes from node to node.
+struct Client<'a> {
+    random: SplitMix64,
+    addresses: &'a [(SocketAddrV4, SocketAddrV4)],
+    load: Load,
+    harvest: Harvest,
+}
+
+/// From what a connection draws.
+#[derive(Clone, Copy)]
+enum Source {
+    Ids,
+    Numbers(&'static str),
+}
+
+impl Source {
+    const fn namespace(self) -> &'static str {
+        match self {
+            Self::Ids => "default",
+            Self::Numbers(namespace) => namespace,
+        }
+    }
+}
+
+enum Connection {
+    Resp(Resp),
+    Http(Http),
+}
+
+impl Client<'_> {
+    fn draw_until(mut self, drawn: &Drawn, over: &AtomicBool) -> Harvest {
+        while !over.load(Ordering::Relaxed) {
+            let Ok(mut connection) = self.connect() else {
+                thread::sleep(Duration::from_millis(20));
+                continue;
+            };
+            let source = match self.load.numbers {
+                Some(namespace) if self.random.within(0, 1) == 0 => Source::Numbers(namespace),
+                _ => Source::Ids,
+            };
+            // Ids must increase while a connection talks to one process.
+            let mut last = 0;
+            for _ in 0..self.random.within(5, 60) {
+                match self.draw(&mut connection, source, &mut last, drawn) {
+                    Ok(0) => {
+                        thread::sleep(Duration::from_millis(20));
+                        // Most ask elsewhere then, some stay until there are ids again.
+                        if self.random.within(0, 3) > 0 {
+                            break;
+                        }
+                    }
+                    Ok(got) => thread::sleep(Duration::from_micros(1_000_000 * got / self.load.ids_a_second)),
+                    Err(()) => break,
+                }
+                if over.load(Ordering::Relaxed) {
+                    break;
+                }
+            }
+        }
+        self.harvest
+    }
+
+    fn connect(&mut self) -> Result<Connection, ()> {
+        let (http, resp) = self.addresses[self.random.index(self.addresses.len())];
+        // Some leave a server that is paused, some wait until it goes on.
+        let patience = Duration::from_millis([300, 300, 300, 300, 8000][self.random.index(5)]);
+        let connected = if self.random.within(0, 3) == 0 {
+            Http::connect(http, patience).map(Connection::Http)
+        } else {
+            Resp::connect(resp, patience).map(Connection::Resp)
+        };
+        connected.map_err(|error| self.harvest.failed(&format!("no connection, {}", in_words(&error)), 1))
+    }
+
+    /// Makes one exchange: how many ids it brought, or that the connection is lost.
+    fn draw(
+        &mut self,
+        connection: &mut Connection,
+        source: Source,
+        last: &mut u64,
+        drawn: &Drawn,
+    ) -> Result<u64, ()> {
+        let count = usize::try_from(self.random.within(1, 1000)).unwrap();
+        let mut got = 0;
+        let mut missing = 1;
+        let harvest = &mut self.harvest;
+        // Whatever was read counts, also where the connection breaks in the next reply.
+        let mut take = |answer: Result<&[u64], &str>, how: &str| match answer {
+            Ok(ids) => {
+                for &id in ids {
+                    // Numbers need not increase where the store went back.
+                    assert!(
+                        id > *last || matches!(source, Source::Numbers(_)),
+                        "{id} after {last} on one connection"
+                    );
+                    *last = id;
+                }
+                harvest.answered(how);
+                match source {
+                    Source::Ids => {
+                        harvest.ids.add(ids);
+                        drawn.ids.fetch_add(ids.len(), Ordering::Relaxed);
+                    }
+                    Source::Numbers(_) => {
+                        harvest.numbers.add(ids);
+                        drawn.numbers.fetch_add(ids.len(), Ordering::Relaxed);
+                    }
+                }
+                got += ids.len() as u64;
+            }
+            Err(error) => {
+                harvest.failed(&format!("error {}", error.split(' ').next().unwrap_or_default()), 1);
+            }
+        };
+        let exchanged = match connection {
+            Connection::Http(http) => {
+                http.get(&format!("/v1/ids/{}?count={count}", source.namespace()), "").map(|answer| {
+                    take(answer.ids().as_deref().map_err(String::as_str), "answers by HTTP");
+                })
+            }
+            Connection::Resp(resp) if count % 2 == 0 => resp.next(source.namespace(), count).map(|answer| {
+                take(answer.as_deref().map_err(String::as_str), "replies with COUNT");
+            }),
+            Connection::Resp(resp) => {
+                let singles = count / 10 + 1;
+                missing = singles as u64;
+                resp.pipeline(source.namespace(), singles, |answer| {
+                    missing -= 1;
+                    let answer = answer.as_ref().map(std::slice::from_ref).map_err(String::as_str);
+                    take(answer, "replies to pipelined singles");
+                })
+            }
+        };
+        let broken = |error| harvest.failed(&format!("connection lost, {}", in_words(&error)), missing);
+        exchanged.map(|()| got).map_err(broken)
+    }
+}
+
+/// The kind of a failure; a time-out has two names in Rust.
+fn in_words(error: &std::io::Error) -> String {
+    match error.kind() {
+        ErrorKind::WouldBlock | ErrorKind::TimedOut => "no answer in time".to_owned(),
+        kind => format!("{kind:?}"),
+    }
+}
+
+/// How finely it is told when there were answers.
+const SLICE: Duration = Duration::from_millis(100);
+
+/// What a client got, or several.
+#[derive(Debug)]
+pub struct Harvest {
+    /// The ids of every answer.
+    pub ids: Ids,
+    /// The numbers of every answer.
+    pub numbers: Ids,
+    began: Instant,
+    /// Answers and failures, by kind.
+    said: BTreeMap<String, u64>,
+    requests: u64,
+    answered: u64,
+    slices_with_answers: BTreeSet<u128>,
+    slices: u128,
+}
+
+impl Harvest {
+    /// Nothing yet; `began` is when the first client began.
+    pub const fn new(began: Instant) -> Self {
+        Self {
+            ids: Ids::new(),
+            numbers: Ids::new(),
+            began,
+            said: BTreeMap::new(),
+            requests: 0,
+            answered: 0,
+            slices_with_answers: BTreeSet::new(),
+            slices: 0,
+        }
+    }
+
+    /// Adds what another client got.
+    pub fn add(&mut self, other: Self) {
+        self.ids.append(other.ids);
+        self.numbers.append(other.numbers);
+        for (what, count) in other.said {
+            *self.said.entry(what).or_default() += count;
+        }
+        self.requests += other.requests;
+        self.answered += other.answered;
+        self.slices_with_answers.extend(other.slices_with_answers);
+    }
+
+    /// Notes a request that was answered with ids or numbers.
+    fn answered(&mut self, how: &str) {
+        self.note(how);
+        self.requests += 1;
+        self.answered += 1;
+        self.slices_with_answers.insert(slice(self.began));
+    }
+
+    /// Notes that from now on nobody asks: what is still answered does not count as time in which nodes were asked.
+    fn over(&mut self) {
+        self.slices = slice(self.began);
+    }
+
+    /// Notes requests that one event left without ids.
+    fn failed(&mut self, why: &str, requests: u64) {
+        self.note(why);
+        self.requests += requests;
+    }
+
+    fn note(&mut self, what: &str) {
+        *self.said.entry(what.to_owned()).or_default() += 1;
+    }
+
+    /// In words: how many requests were answered, in how much of the time, and how the others ended.
+    pub fn shares(&self) -> String {
+        let (slices, with_answers) = (self.slices, self.slices_with_answers.range(..self.slices).count());
+        let mut text = format!(
+            "requests answered: {} of {}; some node answered in {} of {slices} slices of {SLICE:?}",
+            percent(self.answered.into(), self.requests.into()),
+            self.requests,
+            percent(with_answers as u128, slices),
+        );
+        for (what, count) in &self.said {
+            let _ = write!(text, "\nclients saw: {what} {count}");
+        }
+        text
+    }
+}
+
+fn slice(began: Instant) -> u128 {
+    time::now().duration_since(began).as_millis() / SLICE.as_millis()
+}
+
+/// Rounded down, so that 100 % means all.
+fn percent(part: u128, whole: u128) -> String {
+    let tenths = part * 1000 / whole.max(1);
+    format!("{}.{} %", tenths / 10, tenths % 10)
+}
+
+/// How far an id may be from the real time: readings on two sides, and what the servers' clocks were drawn aside.
+pub const CLOCK_SLACK_MS: u64 = 100;
+
+/// How a node's wall clock stands to the real time.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Offset {
+    /// Right.
+    None,
+    /// An hour ahead.
+    Ahead,
+    /// An hour behind.
+    Behind,
+}
+
+impl Offset {
+    const ALL: [Self; 3] = [Self::None, Self::Ahead, Self::Behind];
+    const HOUR_MS: i64 = 3_600_000;
+
+    /// As libfaketime has it.
+    const fn text(self) -> &'static str {
+        match self {
+            Self::None => "+0",
+            Self::Ahead => "+1h",
+            Self::Behind => "-1h",
+        }
+    }
+
+    const fn ms(self) -> i64 {
+        match self {
+            Self::None => 0,
+            Self::Ahead => Self::HOUR_MS,
+            Self::Behind => -Self::HOUR_MS,
+        }
+    }
+
+    /// One of the two others.
+    fn other(self, random: &mut SplitMix64) -> Self {
+        let others: Vec<Self> = Self::ALL.into_iter().filter(|it| *it != self).collect();
+        others[random.index(others.len())]
+    }
+}
+
+/// A node of a chaos test.
+#[derive(Debug)]
+pub struct Node {
+    serve: Serve,
+    server: Server,
+    clock: FakeClock,
+    offset: Offset,
+    /// The offset at the start: the node's ids go by it, whatever is done to the wall clock later.
+    started_with: Offset,
+    paused_until: Option<Instant>,
+    steps_seen: usize,
+}
+
+/// What a node answered to a burst of requests that waited for the end of its pause.
+#[derive(Debug, Default)]
+pub struct AfterPause {
+    /// The ids of all answers.
+    pub ids: Vec<u64>,
+    /// Answers with ids.
+    pub fresh: u32,
+    /// Answers that there are none now.
+    pub errors: u32,
+}
+
+impl Node {
+    /// Starts a node with a clock of its own in `folder`, and waits until it is ready.
+    ///
+    /// # Panics
+    ///
+    /// As [`Serve::start`].
+    pub fn start(folder: &Path, serve: &Serve) -> Self {
+        let clock = FakeClock::new(folder, Offset::None.text());
+        let serve = serve.clone().clock(&clock);
+        let server = serve.start();
+        let serve = serve.ports(server.http(), server.resp());
+        let (offset, started_with) = (Offset::None, Offset::None);
+        Self { serve, server, clock, offset, started_with, paused_until: None, steps_seen: 0 }
+    }
+
+    /// Its process.
+    pub const fn server(&self) -> &Server {
+        &self.server
+    }
+
+    /// As [`Server::first_id`].
+    ///
+    /// # Panics
+    ///
+    /// As [`Server::first_id`].
+    pub fn first_id(&mut self) -> (Duration, u64) {
+        self.server.first_id()
+    }
+
+    /// What it wrote, if it has ended by itself.
+    ///
+    /// # Panics
+    ///
+    /// If the system does not know.
+    pub fn last_words(&mut self) -> Option<String> {
+        self.server.exit_status().map(|_| self.server.log())
+    }
+
+    /// Where it speaks HTTP and RESP, before and after each restart.
+    pub const fn addresses(&self) -> (SocketAddrV4, SocketAddrV4) {
+        (self.server.http(), self.server.resp())
+    }
+
+    /// Kills it and starts it again with more arguments, its clock set to an offset; does not wait for it.
+    ///
+    /// # Panics
+    ///
+    /// If the process cannot be ended or started.
+    pub fn kill_and_restart(&mut self, args: &[&str], offset: Offset) {
+        self.server.kill();
+        self.steps_seen += steps_seen(&self.server);
+        self.paused_until = None;
+        self.clock.step(offset.text());
+        (self.offset, self.started_with) = (offset, offset);
+        self.server = self.serve.clone().args(args).spawn();
+    }
+
+    /// Steps its wall clock by an hour or two.
+    ///
+    /// # Panics
+    ///
+    /// If its file cannot be written.
+    pub fn step_clock(&mut self, random: &mut SplitMix64) {
+        self.step_to(self.offset.other(random));
+    }
+
+    /// Steps its wall clock to an offset.
+    ///
+    /// # Panics
+    ///
+    /// If its file cannot be written.
+    pub fn step_to(&mut self, offset: Offset) {
+        self.offset = offset;
+        self.clock.step(offset.text());
+    }
+
+    /// How often its log says that the wall clock was stepped.
+    pub fn steps_seen(&self) -> usize {
+        self.steps_seen + steps_seen(&self.server)
+    }
+
+    /// Stops it for so long.
+    ///
+    /// # Panics
+    ///
+    /// If it does not stop.
+    pub fn pause(&mut self, time: Duration) {
+        self.server.pause();
+        self.paused_until = Some(time::now() + time);
+    }
+
+    /// Whether it is paused.
+    pub const fn is_paused(&self) -> bool {
+        self.paused_until.is_some()
+    }
+
+    /// Whether it is paused and has been for as long as it should.
+    pub fn is_due(&self) -> bool {
+        self.paused_until.is_some_and(|until| until <= time::now())
+    }
+
+    /// Lets it go on, with a burst of requests before it from the first instant: each answer must be an error or ids
+    /// of now, never any from before the pause, nor under a lease that another has by now.
+    ///
+    /// # Panics
+    ///
+    /// If it is not so.
+    pub fn resume(&mut self) -> AfterPause {
+        const BURST: usize = 20;
+        self.paused_until = None;
+        let mut client = self.server.client();
+        client.write(&command(&["ID.NEXT", "default", "COUNT", "1000"]).repeat(BURST)).unwrap();
+        let resumed_unix_ms = time::unix_ms();
+        let not_before = resumed_unix_ms.saturating_add_signed(self.started_with.ms());
+        self.server.resume();
+        let mut after = AfterPause::default();
+        for _ in 0..BURST {
+            match client.read().unwrap().ids() {
+                Ok(fresh) => {
+                    let made = ids::unix_ms(fresh[0]);
+                    assert!(
+                        made + CLOCK_SLACK_MS >= not_before,
+                        "an id of {made} after a pause until {not_before}"
+                    );
+                    after.ids.extend(fresh);
+                    after.fresh += 1;
+                }
+                Err(error) => {
+                    assert!(error.starts_with("NOTREADY "), "{error}");
+                    after.errors += 1;
+                }
+            }
+        }
+        after
+    }
+
+    /// Ends it in good order.
+    ///
+    /// # Panics
+    ///
+    /// If it does not.
+    pub fn stop(self) {
+        self.server.stop();
+    }
+}
+
+fn steps_seen(server: &Server) -> usize {
+    server.log().matches("the wall clock was stepped").count()
+}

@@ -1,0 +1,233 @@
+//! Programs that others wrote: clients (redis-cli, redis-benchmark, redis-py, node-redis, ioredis, curl) and load balancers. A
+//! missing program is a failure that says how to install it, never a skip.
+
+use std::ffi::OsStr;
+use std::fs;
+use std::io::{ErrorKind, Write};
+use std::net::{SocketAddrV4, TcpStream};
+use std::path::Path;
+use std::process::{Child, Command, Output, Stdio};
+use std::time::Duration;
+
+use super::server::{Server, spawn_bound_to_this_thread};
+use crate::{port, time};
+
+/// How each tool is installed.
+const TOOLS: [(&str, &str); 18] = [
+    ("haproxy", "apt-get install haproxy"),
+    ("nginx", "apt-get install nginx libnginx-mod-stream"),
+    ("redis-cli", "apt-get install redis-tools"),
+    ("redis-benchmark", "apt-get install redis-tools"),
+    ("sqlite3", "apt-get install sqlite3"),
+    ("etcdctl", "apt-get install etcd-client"),
+    ("pg_dump", "apt-get install postgresql-client"),
+    ("psql", "apt-get install postgresql-client"),
+    ("mariadb-dump", "apt-get install mariadb-client"),
+    ("curl", "apt-get install curl"),
+    ("python3", "apt-get install python3"),
+    ("node", "apt-get install nodejs npm"),
+    ("unshare", "apt-get install util-linux"),
+    ("nsenter", "apt-get install util-linux"),
+    ("mount", "apt-get install mount"),
+    ("strip", "apt-get install binutils"),
+    ("sh", "apt-get install dash"),
+    ("date", "apt-get install coreutils"),
+];
+
+/// Runs a tool to its end.
+///
+/// # Panics
+///
+/// If it is not installed; the message says how to.
+pub fn run(tool: &str, args: impl IntoIterator<Item = impl AsRef<OsStr>>) -> Output {
+    run_with_input(tool, args, "")
+}
+
+/// Runs a tool to its end, with a text on its standard input.
+///
+/// # Panics
+///
+/// If it is not installed; the message says how to.
+pub fn run_with_input(tool: &str, args: impl IntoIterator<Item = impl AsRef<OsStr>>, input: &str) -> Output {
+    let started = Command::new(tool)
+        .args(args)
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn();
+    let mut child = match started {
+        Err(error) if error.kind() == ErrorKind::NotFound => panic!("{}", missing(tool)),
+        started => started.unwrap(),
+    };
+    // A tool that does not want its input may have closed it.
+    child.stdin.take().unwrap().write_all(input.as_bytes()).ok();
+    child.wait_with_output().unwrap()
+}
+
+/// Runs a tool that must succeed, and returns what it wrote to its standard output.
+///
+/// # Panics
+///
+/// If it is not installed, or did not succeed.
+pub fn output(tool: &str, args: impl IntoIterator<Item = impl AsRef<OsStr>>) -> String {
+    succeeded(tool, &run(tool, args))
+}
+
+/// Runs a Python script that uses redis-py, and returns what it wrote to its standard output.
+///
+/// # Panics
+///
+/// If Python or redis-py is not installed, or the script failed.
+pub fn redis_py(script: &str, args: &[&str]) -> String {
+    let check = run("python3", ["-c", "import redis"]);
+    assert!(
+        check.status.success(),
+        "redis-py is missing: install it with `pip install redis`\n{}",
+        String::from_utf8_lossy(&check.stderr)
+    );
+    let args = ["-c", script].into_iter().chain(args.iter().copied());
+    output("python3", args)
+}
+
+/// Runs a script by Node.js that uses node-redis or ioredis, and returns what it wrote to its standard output.
+///
+/// # Panics
+///
+/// If Node.js or one of the two is not installed, or the script failed.
+pub fn node(script: &str, args: &[&str]) -> String {
+    let modules = super::workspace().join("target/node");
+    let folder = modules.display().to_string();
+    assert!(
+        modules.join("node_modules/redis").is_dir() && modules.join("node_modules/ioredis").is_dir(),
+        "node-redis or ioredis is missing: install them with `./check tools`, or `npm install --prefix {folder} redis ioredis`"
+    );
+    // Modules are looked for where the process runs.
+    let words = ["-c", "cd \"$0\" && exec node -e \"$@\"", &folder, script, "--"];
+    output("sh", words.into_iter().chain(args.iter().copied()))
+}
+
+fn succeeded(tool: &str, output: &Output) -> String {
+    assert!(output.status.success(), "{tool} failed: {}\n{}", output.status, super::text(output));
+    String::from_utf8(output.stdout.clone()).unwrap()
+}
+
+/// What to say when a tool is not installed.
+pub(super) fn missing(tool: &str) -> String {
+    let how = TOOLS.iter().find(|(name, _)| *name == tool).map_or("your package manager", |(_, how)| how);
+    format!("{tool} is missing: install it with `{how}`")
+}
+
+/// A running balancer.
+#[derive(Debug)]
+pub struct Balancer {
+    child: Child,
+    http: SocketAddrV4,
+    resp: SocketAddrV4,
+}
+
+impl Balancer {
+    /// HAProxy: HTTP in its HTTP mode and RESP in its TCP mode; of both, nodes whose `/readyz` is not 200 get no clients.
+    ///
+    /// # Panics
+    ///
+    /// If it is not installed, or does not start.
+    pub fn haproxy(folder: &Path, nodes: &[Server]) -> Self {
+        let (http, resp) = (port::free(), port::free());
+        let servers = |address: fn(&Server) -> SocketAddrV4| -> String {
+            let line = |(i, node): (usize, &Server)| {
+                format!("    server node{i} {} check port {}\n", address(node), node.http().port())
+            };
+            nodes.iter().enumerate().map(line).collect()
+        };
+        let config = format!(
+            "defaults
+    timeout connect 2s
+    timeout client 1m
+    timeout server 1m
+    option redispatch
+    default-server inter 200ms fall 2 rise 2
+    option httpchk
+    http-check send meth GET uri /readyz ver HTTP/1.1 hdr Host localhost
+listen ids
+    mode http
+    bind {http}
+{}listen redis
+    mode tcp
+    bind {resp}
+{}",
+            servers(Server::http),
+            servers(Server::resp)
+        );
+        let path = folder.join("haproxy.cfg");
+        fs::write(&path, config).expect("the folder can be written");
+        let mut command = Command::new("haproxy");
+        command.args(["-db", "-f"]).arg(&path);
+        Self::start(command, folder, http, resp)
+    }
+
+    /// nginx, which only passes on bytes: a node that cannot be connected to is passed over, all else it does not see.
+    ///
+    /// # Panics
+    ///
+    /// If it is not installed, or does not start.
+    pub fn nginx(folder: &Path, nodes: &[Server]) -> Self {
+        let (http, resp) = (port::free(), port::free());
+        let servers = |address: fn(&Server) -> SocketAddrV4| -> String {
+            let line = |node| format!("server {} max_fails=1 fail_timeout=1s;", address(node));
+            nodes.iter().map(line).collect::<Vec<_>>().join(" ")
+        };
+        let folder_text = folder.display();
+        let config = format!(
+            "load_module /usr/lib/nginx/modules/ngx_stream_module.so;
+daemon off;
+pid {folder_text}/nginx.pid;
+error_log {folder_text}/nginx.log;
+worker_processes 1;
+events {{ worker_connections 1024; }}
+stream {{
+    proxy_connect_timeout 2s;
+    upstream ids {{ {} }}
+    upstream redis {{ {} }}
+    server {{ listen {http}; proxy_pass ids; }}
+    server {{ listen {resp}; proxy_pass redis; }}
+}}
+",
+            servers(Server::http),
+            servers(Server::resp)
+        );
+        let path = folder.join("nginx.conf");
+        fs::write(&path, config).expect("the folder can be written");
+        let mut command = Command::new("nginx");
+        command.arg("-p").arg(folder).arg("-c").arg(&path);
+        Self::start(command, folder, http, resp)
+    }
+
+    fn start(mut command: Command, folder: &Path, http: SocketAddrV4, resp: SocketAddrV4) -> Self {
+        let log = fs::File::create(folder.join("balancer.log")).expect("the folder can be written");
+        command.stdin(Stdio::null()).stdout(log.try_clone().expect("a file can be shared")).stderr(log);
+        let child = spawn_bound_to_this_thread(&mut command);
+        let balancer = Self { child, http, resp };
+        time::eventually("the balancer listens", Duration::from_secs(20), || {
+            TcpStream::connect(balancer.http).and_then(|_| TcpStream::connect(balancer.resp)).ok()
+        });
+        balancer
+    }
+
+    /// Where it takes HTTP.
+    pub const fn http(&self) -> SocketAddrV4 {
+        self.http
+    }
+
+    /// Where it takes RESP.
+    pub const fn resp(&self) -> SocketAddrV4 {
+        self.resp
+    }
+}
+
+impl Drop for Balancer {
+    fn drop(&mut self) {
+        // Its workers end with it: they hear of the end of their control channel.
+        self.child.kill().ok();
+        self.child.wait().ok();
+    }
+}

@@ -1,0 +1,124 @@
+//! What the tests know of ids by themselves: the bits of Twitter's layout, and what "no duplicates" means.
+
+use std::ops::RangeInclusive;
+
+/// Milliseconds since 1970 of Twitter's epoch, 2010-11-04T01:42:54.657Z.
+const TWITTER_EPOCH: u64 = 1_288_834_974_657;
+
+/// When an id of Twitter's layout was made, in unix milliseconds.
+pub const fn unix_ms(id: u64) -> u64 {
+    (id >> 22) + TWITTER_EPOCH
+}
+
+/// The worker of an id of Twitter's layout.
+pub const fn worker(id: u64) -> u64 {
+    (id >> 12) & 31
+}
+
+/// The datacenter of an id of Twitter's layout.
+pub const fn datacenter(id: u64) -> u64 {
+    (id >> 17) & 31
+}
+
+/// Ids from any number of sources, to be checked once all are there.
+#[derive(Clone, Debug, Default)]
+pub struct Ids(Vec<u64>);
+
+impl Ids {
+    /// None yet.
+    pub const fn new() -> Self {
+        Self(Vec::new())
+    }
+
+    /// Adds ids.
+    pub fn add(&mut self, ids: &[u64]) {
+        self.0.extend_from_slice(ids);
+    }
+
+    /// Adds what another has.
+    pub fn append(&mut self, mut other: Self) {
+        self.0.append(&mut other.0);
+    }
+
+    /// How many there are.
+    pub const fn len(&self) -> usize {
+        self.0.len()
+    }
+
+    /// Whether there is none.
+    pub const fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+
+    /// Checks that no two are equal and that each fits a signed 64-bit column.
+    ///
+    /// # Panics
+    ///
+    /// If it is not so; the message shows the first few duplicates and when they were made.
+    pub fn assert_unique(self) {
+        let count = self.len();
+        let greatest = self.0.iter().max().copied();
+        let twice = self.duplicates();
+        let shown: Vec<String> = twice
+            .iter()
+            .take(10)
+            .map(|&id| format!("{id} (at {} ms, node and sequence {:#x})", unix_ms(id), id & 0x3f_ffff))
+            .collect();
+        assert!(twice.is_empty(), "{} of {count} ids are duplicates: {}", twice.len(), shown.join(", "));
+        assert!(greatest.is_none_or(|id| id < 1 << 63), "{greatest:?} does not fit a signed column");
+    }
+
+    /// Each id as often as it is there too often, in order.
+    pub fn duplicates(mut self) -> Vec<u64> {
+        // In place: twenty million ids take 160 MB, and no more.
+        self.0.sort_unstable();
+        self.0.windows(2).filter(|pair| pair[0] == pair[1]).map(|pair| pair[0]).collect()
+    }
+
+    /// The first and the last instant at which they were made, by Twitter's layout.
+    pub fn made_within(&self) -> Option<RangeInclusive<u64>> {
+        let first = self.0.iter().min()?;
+        let last = self.0.iter().max()?;
+        Some(unix_ms(*first)..=unix_ms(*last))
+    }
+}
+
+/// Whether each is greater than the one before it.
+pub fn increase(ids: &[u64]) -> bool {
+    ids.windows(2).all(|pair| pair[0] < pair[1])
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::snowmint::SplitMix64;
+
+    /// Goal: a chaos test that finds no duplicate means something. Method: a million ids from four sources, as clients
+    /// bring them, none twice; then the same with one id of one source brought by another too.
+    #[test]
+    fn one_duplicate_in_a_million_is_found() {
+        let harvest = |planted: Option<u64>| {
+            let mut all = Ids::new();
+            for source in 0..4 {
+                let mut random = SplitMix64::new(source);
+                let mut ids = Ids::new();
+                // Each number once over all sources.
+                let next = |nth: u64| (nth << 24) | (random.next() & 0x3f_ffff) | (source << 22);
+                ids.add(&(0..250_000).map(next).collect::<Vec<_>>());
+                all.append(ids);
+            }
+            all.add(planted.as_slice());
+            all
+        };
+        let victim = harvest(None).0[700_000];
+        assert!(harvest(None).duplicates().is_empty());
+        assert_eq!(harvest(Some(victim)).duplicates(), [victim]);
+        harvest(None).assert_unique();
+        let found = std::panic::catch_unwind(|| harvest(Some(victim)).assert_unique()).unwrap_err();
+        let said = found.downcast::<String>().unwrap();
+        assert!(
+            said.contains("1 of 1000001 ids are duplicates") && said.contains(&victim.to_string()),
+            "{said}"
+        );
+    }
+}
