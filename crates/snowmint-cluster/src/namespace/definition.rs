@@ -3,12 +3,17 @@
 
 use std::fmt;
 
-use snowmint::{Layout, Rule, Start};
+use snowmint::codec::ParseIdError;
+use snowmint::inspect::Decoded;
+use snowmint::layout::SplitError;
+use snowmint::scheme::SchemeError;
+use snowmint::{Id, Layout, Rule, Start};
 use snowmint_store::{MAX_NUMBER, Visibility};
 
+use super::NamespaceName;
 use super::counter_source::CounterSource;
-use super::name::NamespaceName;
 use super::text_form::TextForm;
+use super::text_form::overlap::{Periods, Plain, can_meet};
 use crate::segment::{Mode, Reset, SegmentConfig, SegmentConfigError, Stripe};
 
 /// Smallest and largest size of a segment unless they are set.
@@ -117,6 +122,11 @@ pub enum DefinitionError {
 }
 
 impl Definition {
+    /// 64-bit ids of a layout, by the rule and the sequence start of the service, written as numbers.
+    pub const fn snowflake(layout: Layout) -> Self {
+        Self { scheme: Scheme::Snowflake { layout, rule: None, sequence_start: None }, text: None }
+    }
+
     /// Checks that the parts go together.
     pub(super) fn checked(self) -> Result<Self, DefinitionError> {
         if let Scheme::Segment(segment) = &self.scheme {
@@ -352,6 +362,382 @@ impl fmt::Display for NumberSource {
                 }
                 Ok(())
             }
+        }
+    }
+}
+
+/// A change that could produce duplicates.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error(
+    "namespace {name} is pinned to `{pinned}`, wanted is `{wanted}`: with another {what} ids could be equal to earlier ones; \
+     go on with what is pinned, or take a new namespace"
+)]
+pub struct ChangeError {
+    /// The namespace.
+    pub name: NamespaceName,
+    /// What the store says.
+    pub pinned: String,
+    /// What was wanted.
+    pub wanted: String,
+    /// What may not change.
+    pub what: &'static str,
+}
+
+/// A text form that could write an id as an earlier one was written.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error(
+    "namespace {name} cannot change its text form to `{wanted}`: a new id could get the text of an earlier id, written as \
+     `{earlier}`; change only the width of its number, or begin it with a literal that no earlier text begins with, such as \
+     `B-`, or take a new namespace"
+)]
+pub struct TextChangeError {
+    /// The namespace.
+    pub name: NamespaceName,
+    /// The form that earlier ids have.
+    pub earlier: String,
+    /// The form that was wanted.
+    pub wanted: String,
+}
+
+impl Definition {
+    /// Whether ids may be written as in `wanted` where earlier ones are written as here. Ids count as made from the moment
+    /// a namespace is there: nobody can say that there are none.
+    ///
+    /// # Errors
+    ///
+    /// [`TextChangeError`] with both forms, unless no text can stand for two ids.
+    pub(super) fn may_be_written_as(
+        &self,
+        text: Option<&TextForm>,
+        name: &NamespaceName,
+    ) -> Result<(), TextChangeError> {
+        let plain = if matches!(self.scheme, Scheme::Wide(_)) { Plain::Id } else { Plain::Number };
+        let periods = if self.scheme.reset().is_some() { Periods::Many } else { Periods::One };
+        if !can_meet(self.text.as_ref(), text, periods, plain) {
+            return Ok(());
+        }
+        let shown = |form: Option<&TextForm>| {
+            let plain = if plain == Plain::Id { "{id}" } else { "{number}" };
+            form.map_or_else(|| plain.to_owned(), ToString::to_string)
+        };
+        Err(TextChangeError { name: name.clone(), earlier: shown(self.text.as_ref()), wanted: shown(text) })
+    }
+
+    /// Whether a namespace that is so defined may go on as `wanted`.
+    ///
+    /// Another scheme, layout, stripe, source or reset may not follow; how a source is reached (its user, but for PostgreSQL, TLS,
+    /// files and time limits), mode, sizes, start, maximum, rule and sequence start
+    /// may: a counter only ever goes up, whatever the start, and another sequence start takes a worker of its own. Whether
+    /// another text form may, says its record, which knows all earlier ones.
+    ///
+    /// # Errors
+    ///
+    /// [`ChangeError`] with both as text.
+    pub fn may_become(&self, wanted: &Self, name: &NamespaceName) -> Result<(), ChangeError> {
+        match self.scheme.differs(&wanted.scheme) {
+            None => Ok(()),
+            Some(what) => Err(ChangeError {
+                name: name.clone(),
+                pinned: self.to_string(),
+                wanted: wanted.to_string(),
+                what,
+            }),
+        }
+    }
+}
+
+impl Scheme {
+    pub(super) fn differs(&self, other: &Self) -> Option<&'static str> {
+        match (self, other) {
+            (Self::Snowflake { layout, .. }, Self::Snowflake { layout: other, .. }) => {
+                (layout != other).then_some("layout")
+            }
+            (Self::Segment(segment), Self::Segment(other)) => segment.differs(other),
+            (Self::Wide(scheme), Self::Wide(other)) if scheme == other => None,
+            _ => Some("scheme"),
+        }
+    }
+}
+
+impl SegmentScheme {
+    fn differs(&self, other: &Self) -> Option<&'static str> {
+        [
+            ("stripe or source", !self.source.is_same(&other.source)),
+            ("reset", self.reset != other.reset),
+            ("series", self.series != other.series),
+        ]
+        .into_iter()
+        .find_map(|(what, differs)| differs.then_some(what))
+    }
+}
+
+impl NumberSource {
+    /// Whether both count in the same places, however those are reached.
+    fn is_same(&self, other: &Self) -> bool {
+        match (self, other) {
+            (Self::Own(stripe), Self::Own(other)) => stripe == other,
+            (Self::Other(sources), Self::Other(others)) => {
+                sources.len() == others.len()
+                    && sources.iter().zip(others).all(|(one, other)| one.is_same(other))
+            }
+            _ => false,
+        }
+    }
+}
+
+/// Why a text is not an id of a namespace.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum InspectError {
+    /// Its ids are written in another form.
+    #[error("its ids are written as {template}")]
+    Form {
+        /// The text form, without the characters of an alphabet.
+        template: String,
+    },
+    /// Its ids are decimal numbers.
+    #[error(transparent)]
+    Number(#[from] ParseIdError),
+    /// The number has bits that the layout does not have.
+    #[error(transparent)]
+    Layout(#[from] SplitError),
+    /// Its ids have the text of their scheme.
+    #[error(transparent)]
+    Scheme(#[from] SchemeError),
+}
+
+impl Definition {
+    /// Takes a text of this namespace apart, and names the text form of its number or id, such as `base62`. The text may
+    /// also be in a form that the namespace had before: `earlier`, as its record lists them.
+    ///
+    /// No text stands for two ids: a form that could write one text twice was refused when it was set.
+    ///
+    /// # Errors
+    ///
+    /// [`InspectError`] for what is no text of this namespace, in the words of its present form.
+    pub fn inspect(
+        &self,
+        text: &str,
+        earlier: &[Option<TextForm>],
+    ) -> Result<(Decoded, &'static str), InspectError> {
+        self.inspect_as(self.text.as_ref(), text).or_else(|error| {
+            let read = earlier.iter().find_map(|form| self.inspect_as(form.as_ref(), text).ok());
+            read.ok_or(error)
+        })
+    }
+
+    fn inspect_as(
+        &self,
+        form: Option<&TextForm>,
+        text: &str,
+    ) -> Result<(Decoded, &'static str), InspectError> {
+        let of_other_form = |form: &TextForm| InspectError::Form { template: form.template() };
+        if let Scheme::Wide(scheme) = &self.scheme {
+            let id = match form {
+                Some(form) => form.read_id(text).ok_or_else(|| of_other_form(form))?,
+                None => text,
+            };
+            return Ok((Decoded::Scheme(scheme.parse(id)?), scheme.name()));
+        }
+        let (id, form) = match form {
+            Some(form) => {
+                let number = form.read_number(text).and_then(|number| Id::new(number).ok());
+                let digits = form.digits().map_or("decimal", snowmint::codec::Digits::name);
+                (number.ok_or_else(|| of_other_form(form))?, digits)
+            }
+            None => (text.parse::<Id>()?, "decimal"),
+        };
+        match &self.scheme {
+            Scheme::Snowflake { layout, .. } => Ok((Decoded::by_layout(id, *layout)?, form)),
+            _ => Ok((Decoded::Number(id), form)),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::namespace::Fields;
+
+    fn defined(toml: &str) -> Definition {
+        toml::from_str::<Fields>(toml).unwrap().define(&Layout::TWITTER).unwrap()
+    }
+
+    /// Goal: each setting is either safe to change or refused. Method: one change at a time, from one base a scheme.
+    #[test]
+    fn what_could_make_equal_ids_may_not_change() {
+        let segment = "scheme = 'segment'\n";
+        let name = NamespaceName::new("orders").unwrap();
+        for (base, change, refused) in [
+            ("", "text = 'A{number}'", None),
+            ("", "mode = 'direct'", None),
+            ("", "start = 1000", None),
+            ("", "maximum = 1000", None),
+            ("", "size_min = 5", None),
+            ("", "size_max = 5000", None),
+            ("start = 1000", "start = 5", None),
+            ("", "stripe = '1/2'", Some("stripe or source")),
+            ("stripe = '1/2'", "stripe = '2/2'", Some("stripe or source")),
+            ("", "sources = ['leaf:mysql://h/l?tag=a']", Some("stripe or source")),
+            ("", "series = 2", Some("series")),
+            ("", "reset = 'daily'\ntext = '{date}{number}'", Some("reset")),
+        ] {
+            let changed = defined(&format!("{segment}{base}"))
+                .may_become(&defined(&format!("{segment}{change}")), &name);
+            assert_eq!(changed.as_ref().err().map(|error| error.what), refused, "{base} to {change}");
+        }
+        let sources = |source: &str| format!("sources = ['{source}']");
+        for (source, other, may) in [
+            (
+                "leaf:mysql://u@h/l?tag=a",
+                "leaf:mysql://v@h:3306/l?tag=a&ssl-mode=required&timeout_ms=9",
+                true,
+            ),
+            ("1/2 mysql://h/i", "1/2 mariadb://h/i?password_file=/p", true),
+            ("1/2 mysql://h/i", "2/2 mysql://h/i", false),
+            // Each user may have a table of its own there, by `search_path`.
+            ("1/2 postgres://u@h/i", "1/2 postgresql://v@h/i", false),
+            ("1/2 postgres://u@h/i", "1/2 postgres://h/i", false),
+            ("1/2 postgres://u@h/i", "1/2 postgresql://%75@h:5432/i?sslmode=require", true),
+            ("leaf:mysql://h/l?tag=a", "leaf:mysql://h/l?tag=b", false),
+            ("leaf:mysql://h/l?tag=a", "leaf:mysql://g/l?tag=a", false),
+            ("leaf:mysql://h/l?tag=a", "tinyid:mysql://h/l?biz_type=a", false),
+            ("1/2 mysql://g,h/i", "1/2 mysql://h/i", false),
+            ("1/2 mysql://localhost/i", "1/2 mysql://127.0.0.1/i", false),
+            ("1/2 redis://h/0", "1/2 redis://h/0?may_lose=0", false),
+            ("1/2 redis://h/0?prefix=a", "1/2 redis://h/0", false),
+        ] {
+            let (one, other) = (sources(source), sources(other));
+            let changed =
+                defined(&format!("{segment}{one}")).may_become(&defined(&format!("{segment}{other}")), &name);
+            assert_eq!(changed.is_ok(), may, "{one} to {other}");
+        }
+        let snowflake = defined("scheme = 'snowflake'");
+        for change in ["rule = 'reject'", "sequence_start = 'random'"] {
+            assert!(
+                snowflake.may_become(&defined(&format!("scheme = 'snowflake'\n{change}")), &name).is_ok()
+            );
+        }
+        let error = snowflake
+            .may_become(&defined("scheme = 'snowflake'\nlayout = 'sonyflake'"), &name)
+            .unwrap_err()
+            .to_string();
+        assert!(error.contains("time:41@1ms") && error.contains("another layout"), "{error}");
+        for other in ["scheme = 'segment'", "scheme = 'uuid7'"] {
+            assert_eq!(snowflake.may_become(&defined(other), &name).unwrap_err().what, "scheme");
+        }
+        assert_eq!(
+            defined("scheme = 'uuid7'").may_become(&defined("scheme = 'uuid4'"), &name).unwrap_err().what,
+            "scheme"
+        );
+    }
+
+    /// Goal: ids of every scheme are read in every text form, present and earlier. Method: one definition of each kind.
+    #[test]
+    fn texts_of_every_scheme_are_taken_apart() {
+        let earlier = [None, "A-{base58}".parse().ok(), "old_{id}".parse().ok()];
+        for (toml, text, name, form, id) in [
+            ("scheme = 'snowflake'", "1541815603606036480", "twitter", "decimal", "1541815603606036480"),
+            (
+                "scheme = 'snowflake'\nlayout = 'game'",
+                "1541815603606036480",
+                "game",
+                "decimal",
+                "1541815603606036480",
+            ),
+            (
+                "scheme = 'snowflake'\ntext = 'T-{base32}'",
+                "T-1ASD13XH1F800",
+                "twitter",
+                "base32",
+                "1541815603606036480",
+            ),
+            (
+                "scheme = 'snowflake'\ntext = 'T-{base32}'",
+                "A-4aaW4SzAyQK",
+                "twitter",
+                "base58",
+                "1541815603606036480",
+            ),
+            (
+                "scheme = 'snowflake'\ntext = 'T-{base32}'",
+                "1541815603606036480",
+                "twitter",
+                "decimal",
+                "1541815603606036480",
+            ),
+            ("scheme = 'segment'", "42", "number", "decimal", "42"),
+            (
+                "scheme = 'segment'\nreset = 'daily'\ntext = 'ORD-{date}-{number:6}'",
+                "ORD-20261121-000042",
+                "number",
+                "decimal",
+                "42",
+            ),
+            ("scheme = 'segment'\ntext = '{alphabet=zyx}'", "yz", "number", "alphabet", "3"),
+            ("scheme = 'ulid'", "01arz3ndektsv4rrffq69g5fav", "ulid", "ulid", "01ARZ3NDEKTSV4RRFFQ69G5FAV"),
+            (
+                "scheme = 'ulid'\ntext = 'usr_{id}'",
+                "usr_01ARZ3NDEKTSV4RRFFQ69G5FAV",
+                "ulid",
+                "ulid",
+                "01ARZ3NDEKTSV4RRFFQ69G5FAV",
+            ),
+            (
+                "scheme = 'ulid'\ntext = 'usr_{id}'",
+                "old_01ARZ3NDEKTSV4RRFFQ69G5FAV",
+                "ulid",
+                "ulid",
+                "01ARZ3NDEKTSV4RRFFQ69G5FAV",
+            ),
+            (
+                "scheme = 'objectid'",
+                "507f1f77bcf86cd799439011",
+                "objectid",
+                "objectid",
+                "507f1f77bcf86cd799439011",
+            ),
+            (
+                "scheme = 'uuid4'",
+                "919108f7-52d1-4320-9bac-f847db4148a8",
+                "uuid4",
+                "uuid4",
+                "919108f7-52d1-4320-9bac-f847db4148a8",
+            ),
+            (
+                "scheme = 'uuid7'",
+                "017F22E279B07CC398C4DC0C0C07398F",
+                "uuid7",
+                "uuid7",
+                "017f22e2-79b0-7cc3-98c4-dc0c0c07398f",
+            ),
+        ] {
+            let (decoded, read_as) = defined(toml).inspect(text, &earlier).unwrap();
+            assert_eq!((&*decoded.name(), read_as), (name, form), "{toml} {text}");
+            assert_eq!(decoded.values()[0], ("id", snowmint::inspect::Value::Text(id.to_owned())), "{text}");
+        }
+    }
+
+    #[test]
+    fn what_is_no_text_of_the_namespace_is_told_with_its_form() {
+        for (toml, text, words) in [
+            ("scheme = 'snowflake'", "x", "not a digit of a decimal id"),
+            ("scheme = 'snowflake'\nlayout = 'js53'", "9223372036854775807", "another layout made it"),
+            ("scheme = 'segment'\ntext = 'A-{number:6}'", "42", "its ids are written as A-{number:6}"),
+            (
+                "scheme = 'segment'\ntext = 'A-{alphabet=zyx:3}'",
+                "A-zaz",
+                "its ids are written as A-{alphabet:3}",
+            ),
+            (
+                "scheme = 'uuid7'",
+                "919108f7-52d1-4320-9bac-f847db4148a8",
+                "has version 4, uuid7 has version 7",
+            ),
+            ("scheme = 'ulid'\ntext = 'usr_{id}'", "usr_x", "26 Crockford digits"),
+        ] {
+            let error = defined(toml).inspect(text, &[]).unwrap_err().to_string();
+            assert!(error.contains(words) && !error.contains("zyx"), "{toml} {text}: {error}");
         }
     }
 }

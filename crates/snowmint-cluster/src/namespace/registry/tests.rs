@@ -7,9 +7,8 @@ use async_trait::async_trait;
 use snowmint::Layout;
 use snowmint_store::{Key, MemoryStore, Visibility};
 
-use super::super::fields::Fields;
-use super::super::numbers::Numbers;
 use super::*;
+use crate::namespace::Fields;
 
 fn name() -> NamespaceName {
     NamespaceName::new("orders").unwrap()
