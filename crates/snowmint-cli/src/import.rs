@@ -6,7 +6,7 @@ use std::collections::BTreeMap;
 use serde::Serialize;
 use snowmint::Layout;
 use snowmint_cluster::NamespaceName;
-use snowmint_cluster::namespace::registry::{self, Again};
+use snowmint_cluster::namespace::registry::{self, IfDropped};
 use snowmint_cluster::namespace::{CounterSource, Definition, Fields, NamespaceError};
 use snowmint_store::{MAX_NUMBER, OpenError, Store, Surveyed};
 
@@ -173,7 +173,7 @@ fn warn_of_missing_stripes(found: &[(String, Surveyed)]) {
 async fn apply(store: &dyn Store, rows: &mut [Row]) -> Result<String, Failure> {
     for row in rows {
         let Some((name, definition)) = &row.plan else { continue };
-        match registry::add(store, name, definition, Again::Never).await {
+        match registry::add(store, name, definition, IfDropped::Refuse).await {
             Ok(_) => {
                 row.state = "made";
                 row.store = Some(store.describe());

@@ -8,10 +8,10 @@ use serde::Serialize;
 use snowmint::utc::Utc;
 use snowmint::{Clock as _, Layout, Rule, Start, WallClock};
 use snowmint_cluster::NamespaceName;
-use snowmint_cluster::namespace::registry::{self, Again};
+use snowmint_cluster::namespace::registry::{self, IfDropped};
 use snowmint_cluster::namespace::{
-    CounterSource, Definition, DefinitionError, Fields, ModeWord, NamespaceError, NamespaceRecord,
-    NumberSource, Reach, Scheme, TextForm,
+    CounterSource, Definition, DefinitionError, Fields, NamespaceError, NamespaceRecord, NumberSource,
+    Scheme, ServedBy, TextForm,
 };
 use snowmint_cluster::segment::{Mode, Reset, SegmentConfig, Stripe};
 use snowmint_store::{Key, Store};
@@ -172,9 +172,10 @@ pub(crate) fn run(args: &Args) -> Result<(), Failure> {
     runtime.block_on(async {
         match &args.action {
             Action::Add { name, pinned, changeable, start_over, nodes } => {
-                let again = if *start_over { Again::StartOver } else { Again::GoOn };
-                let add =
-                    async |store: Arc<dyn Store>| add(&*store, name, pinned, changeable, again, nodes).await;
+                let if_dropped = if *start_over { IfDropped::Restart } else { IfDropped::Resume };
+                let add = async |store: Arc<dyn Store>| {
+                    add(&*store, name, pinned, changeable, if_dropped, nodes).await
+                };
                 args.store.change_persistent(add).await?.flush()
             }
             Action::Set { name, changeable, plain, sources, above } => {
@@ -202,7 +203,7 @@ async fn add(
     name: &NamespaceName,
     pinned: &Pinned,
     changeable: &Changeable,
-    again: Again,
+    if_dropped: IfDropped,
     nodes: &[String],
 ) -> Result<Output, Failure> {
     let before = find(store, name).await?;
@@ -230,13 +231,15 @@ async fn add(
             return Err(Failure::flag("--scheme", why));
         }
     };
-    let found = sources::check(name, &definition, before.as_ref().filter(|_| again == Again::GoOn)).await?;
+    let found =
+        sources::check(name, &definition, before.as_ref().filter(|_| if_dropped == IfDropped::Resume))
+            .await?;
     check_mode(store, &definition)?;
     // A namespace that was not dropped is rejected below.
     if before.as_ref().is_none_or(|before| before.dropped_unix_ms.is_some()) {
         nobody_serves(name, nodes).await?;
     }
-    let record = registry::add(store, name, &definition, again).await.map_err(|error| match error {
+    let record = registry::add(store, name, &definition, if_dropped).await.map_err(|error| match error {
         NamespaceError::Mismatch(error) => Failure::usage(format!(
             "{error}; --start-over repeats earlier ids, and new ids are unique only once every node has seen the drop or is \
              stopped: see `snowmint ns add --help`"
@@ -251,7 +254,7 @@ async fn add(
         store.describe(),
         flags::NAMESPACES_POLL
     ))?;
-    if before.is_some() && again == Again::StartOver {
+    if before.is_some() && if_dropped == IfDropped::Restart {
         let others = if nodes.is_empty() { "a node" } else { "a node that is not in --nodes and" };
         report(
             "warning",
@@ -401,7 +404,7 @@ struct Changeable {
     /// Mode (segment): cached (from memory: fast, increasing on each node) or direct (from the store each time:
     /// increasing over all nodes)
     #[arg(long, value_name = "MODE")]
-    mode: Option<ModeWord>,
+    mode: Option<Mode>,
     /// Smallest number (segment); raises a counter below it
     #[arg(long, value_name = "N")]
     start: Option<u64>,
@@ -595,10 +598,10 @@ impl Row {
         Ok(Self {
             reserved_to: reserved_to(store, &name, record).await?,
             name,
-            state: match (record.dropped_unix_ms, record.reach) {
+            state: match (record.dropped_unix_ms, record.served_by) {
                 (Some(_), _) => "dropped",
-                (None, Reach::Everywhere) => "served",
-                (None, Reach::Named) => "named",
+                (None, ServedBy::EveryNode) => "served",
+                (None, ServedBy::ConfiguredNodes) => "named",
             },
             dropped: record.dropped_unix_ms.map(|when| Utc(when).to_string()),
             unreadable: None,
@@ -638,7 +641,7 @@ mod tests {
         let store = MemoryStore::new();
         let key = Key::new("segments/a").unwrap();
         let record =
-            |toml: Fields| NamespaceRecord::new(toml.define(&Layout::TWITTER).unwrap(), Reach::Everywhere);
+            |toml: Fields| NamespaceRecord::new(toml.define(&Layout::TWITTER).unwrap(), ServedBy::EveryNode);
         let plain = record(Fields { scheme: "segment".to_owned(), ..Fields::default() });
         let striped =
             Fields { scheme: "segment".to_owned(), stripe: "2/3".parse().ok(), ..Fields::default() };
@@ -646,7 +649,7 @@ mod tests {
         let _ = store.compare_and_set(&key, Expected::Absent, b"10").await.unwrap();
         assert_eq!(reserved_to(&store, "a", &plain).await.unwrap(), Some(10));
         assert_eq!(reserved_to(&store, "a", &record(striped)).await.unwrap(), Some(29));
-        let other = NamespaceRecord::new(Definition::snowflake(Layout::TWITTER), Reach::Named);
+        let other = NamespaceRecord::new(Definition::snowflake(Layout::TWITTER), ServedBy::ConfiguredNodes);
         assert_eq!(reserved_to(&store, "a", &other).await.unwrap(), None);
     }
 }

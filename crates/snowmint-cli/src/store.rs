@@ -589,7 +589,7 @@ mod tests {
     use super::*;
     use snowmint::Layout;
     use snowmint_cluster::namespace::Fields;
-    use snowmint_cluster::namespace::registry::Again;
+    use snowmint_cluster::namespace::registry::IfDropped;
 
     #[test]
     fn the_name_of_a_pool_shows_its_workers() {
@@ -615,7 +615,9 @@ mod tests {
         };
         for (name, reset) in [("days", Some(Reset::Daily)), ("ever", None)] {
             let wanted = fields(reset).define(&Layout::TWITTER).unwrap();
-            registry::add(&store, &NamespaceName::new(name).unwrap(), &wanted, Again::Never).await.unwrap();
+            registry::add(&store, &NamespaceName::new(name).unwrap(), &wanted, IfDropped::Refuse)
+                .await
+                .unwrap();
         }
         let [today, tomorrow] = {
             let today = Period::at(Reset::Daily, WallClock.unix_ms());
@@ -669,7 +671,7 @@ mod tests {
         let fields =
             Fields { scheme: "segment".to_owned(), sources: Some(sources.to_vec()), ..Fields::default() };
         let wanted = fields.define(&Layout::TWITTER).unwrap();
-        registry::add(&store, &NamespaceName::new("ids").unwrap(), &wanted, Again::Never).await.unwrap();
+        registry::add(&store, &NamespaceName::new("ids").unwrap(), &wanted, IfDropped::Refuse).await.unwrap();
         let told = raised(&store, &nodes).await;
         assert!(!told.contains_key("segments/ids") && told.len() == 2, "{told:?}");
     }

@@ -1,5 +1,16 @@
-//! Namespaces: the names under which ids are asked for, each with its scheme, its layout or counter, and its text form.
-//! Each is pinned in the store: two layouts or two counters in one namespace can produce duplicates.
+//! Namespaces: named sources of ids, each with a scheme, a layout or counter, and a text form.
+//!
+//! The store pins each namespace to its definition, because two layouts or two counters in one namespace can produce
+//! duplicates.
+//!
+//! | term | meaning |
+//! |---|---|
+//! | scheme | how ids are made: snowflake (by a layout), segment (plain numbers), or a UUID-like one |
+//! | definition | scheme, settings and text form of a namespace: [`Definition`] |
+//! | text form | how an id is written, such as `ORD-{date}-{number:6}`: [`TextForm`] |
+//! | source | a store or foreign counter, other than the service's own store, that numbers come from: [`CounterSource`] |
+//! | record | a namespace as the store holds it: [`NamespaceRecord`] |
+//! | registry | the records of all namespaces of a store: [`registry`] |
 
 mod counter_source;
 mod definition;
@@ -18,9 +29,9 @@ pub use definition::{
     ChangeError, Definition, DefinitionError, InspectError, NumberSource, Scheme, SegmentScheme, SizeBounds,
     TextChangeError,
 };
-pub use record::{NamespaceRecord, Numbers, NumbersError, Reach};
+pub use record::{NamespaceRecord, Numbers, NumbersError, ServedBy};
 pub use registry::NamespaceError;
-pub use settings::{AutoCreate, Fields, MAX_NAMESPACES, ModeWord, NamespaceFile, NamespaceFileError};
+pub use settings::{AutoCreate, Fields, MAX_NAMESPACES, NamespaceFile, NamespaceFileError};
 pub use text_form::{Day, TextForm, TextFormError};
 
 /// Longest name, in bytes.
@@ -30,11 +41,11 @@ const MAX_LEN: usize = 64;
 #[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct NamespaceName(String);
 
-/// Why a text is not the name of a namespace.
+/// An invalid name of a namespace.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("{} is not the name of a namespace: give 1 to {MAX_LEN} letters, digits, `.`, `_`, `-` or `:`", snowmint::error::Snippet::of(.name))]
+#[error("invalid namespace name {}: expected 1 to {MAX_LEN} letters, digits, `.`, `_`, `-` or `:`", snowmint::error::Snippet::of(.name))]
 pub struct NamespaceNameError {
-    /// What was given.
+    /// The name.
     pub name: String,
 }
 
@@ -43,7 +54,7 @@ impl NamespaceName {
     ///
     /// # Errors
     ///
-    /// [`NamespaceNameError`] when it is empty, too long, or has other characters.
+    /// [`NamespaceNameError`] if it is empty, too long, or has other characters.
     pub fn new(name: &str) -> Result<Self, NamespaceNameError> {
         let allowed = |b: u8| b.is_ascii_alphanumeric() || b"._-:".contains(&b);
         if (1..=MAX_LEN).contains(&name.len()) && name.bytes().all(allowed) {
@@ -53,7 +64,7 @@ impl NamespaceName {
         }
     }
 
-    /// The name.
+    /// Returns the name.
     pub fn as_str(&self) -> &str {
         &self.0
     }
@@ -73,17 +84,18 @@ impl std::str::FromStr for NamespaceName {
     }
 }
 
-/// Pins a namespace to a layout, or checks that it is pinned to this one, and waits until that has settled: for as long as the
-/// store [may lose](Store::may_lose) it.
+/// Pins a namespace to a layout, or checks that it is pinned to this one.
+///
+/// Waits until the record has settled, for as long as the store [may lose](Store::may_lose) it.
 ///
 /// # Errors
 ///
-/// [`NamespaceError::Mismatch`] with both texts when another layout or scheme is pinned.
+/// [`NamespaceError::Mismatch`] with both definitions if another layout or scheme is pinned.
 pub async fn pin(store: &dyn Store, name: &NamespaceName, layout: &Layout) -> Result<(), NamespaceError> {
     loop {
         let pinned = registry::pin(store, name, &Definition::snowflake(*layout)).await?;
         match registry::settle(store, name, &pinned).await {
-            // What is there now decides.
+            // The record that is there now decides.
             Err(NamespaceError::Unsettled { .. }) => {}
             settled => return settled,
         }

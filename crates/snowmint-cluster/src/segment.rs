@@ -18,7 +18,7 @@ use std::sync::Arc;
 use snowmint::Clock;
 use snowmint_store::Segment;
 
-pub use config::{Mode, SegmentConfig, SegmentConfigError};
+pub use config::{Mode, ModeError, SegmentConfig, SegmentConfigError};
 pub use period::{CountersOf, HighWaterMarks, Period, Reset, ResetError};
 pub use queue::Unused;
 pub use segments::Segments;

@@ -13,7 +13,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use snowmint::{Layout, Rule, Start};
-use snowmint_cluster::namespace::registry::{self, Again};
+use snowmint_cluster::namespace::registry::{self, IfDropped};
 use snowmint_cluster::namespace::{
     Definition, NamespaceError, NamespaceRecord, NumberSource, Scheme, SegmentScheme, TextForm,
 };
@@ -582,7 +582,7 @@ impl NamespaceSync {
         if self.in_store + written >= auto_create.at_most {
             return Err(MintError::TooManyNamespaces { name: shown, limit: auto_create.at_most });
         }
-        match registry::add(&*self.options.store, name, &auto_create.definition, Again::Never).await {
+        match registry::add(&*self.options.store, name, &auto_create.definition, IfDropped::Refuse).await {
             Ok(_) => {
                 tracing::info!(namespace = %name, "namespace created on request");
                 Ok(New::Written)

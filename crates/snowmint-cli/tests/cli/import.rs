@@ -32,7 +32,7 @@ fn a_leaf_becomes_namespaces_above_its_numbers() {
     assert_eq!(applied.code, 1, "{applied:?}");
     assert!(applied.out.contains("2 made in sqlite:/"), "{applied:?}");
     assert!(applied.err.contains("error: 1 of 3 were not made"), "{applied:?}");
-    assert!(applied.out.contains("refused: `a b` is not the name"), "{applied:?}");
+    assert!(applied.out.contains("refused: invalid namespace name `a b`"), "{applied:?}");
     assert_eq!(leaf.sql("SELECT * FROM test.leaf_alloc"), before, "nothing of Leaf is changed");
 
     let mut server = bench.serve(&[]);

@@ -139,31 +139,31 @@ fn what_cannot_be_is_refused_with_what_could() {
         (&["import", "leaf:mysql://u:hunter2@127.0.0.1/leaf", "--apply"], "?password_file=PATH"),
         (&["ns", "set", "n", "--source", "leaf:mysql://u:hunter2@h/l?tag=a"], "?password_file=PATH"),
         (&["ns", "set", "n", "--above", "7"], "--source"),
-        (
-            &["ns", "add", "x", "--scheme", "flake"],
-            "there is no scheme `flake`: there are snowflake, segment",
-        ),
+        (&["ns", "add", "x", "--scheme", "flake"], "unknown scheme `flake`: expected snowflake, segment"),
         (&["ns", "add", "x", "--scheme", "segment", "--stripe", "3/2"], "invalid stripe 3/2"),
         (&["ns", "add", "x", "--scheme", "segment", "--size-min", "0"], "invalid segment sizes 0 to"),
         (&["ns", "add", "x", "--scheme", "segment", "--start", "9", "--maximum", "5"], "numbers from 9 to 5"),
         (&["ns", "add", "x", "--scheme", "segment", "--reset", "daily"], "add {date}"),
         (&["ns", "add", "x", "--scheme", "segment", "--text", "{nummer}"], "expected {number}, {hex}"),
-        (&["ns", "add", "x", "--scheme", "uuid7", "--start", "5"], "`start` has no meaning for scheme uuid7"),
+        (
+            &["ns", "add", "x", "--scheme", "uuid7", "--start", "5"],
+            "invalid setting `start` for scheme uuid7",
+        ),
         (
             &["ns", "add", "x", "--scheme", "segment", "--source", "mysql://u:hunter2@h/i"],
             "SNOWMINT_STORE_PASSWORD",
         ),
-        (&["ns", "add", &long, "--scheme", "segment"], "is not the name of a namespace"),
+        (&["ns", "add", &long, "--scheme", "segment"], "invalid namespace name"),
         (&["ns", "add", "n", "--scheme", "segment"], "namespace n is there already"),
         (&["ns", "set", "n"], "nothing to change: expected --text"),
-        (&["ns", "set", "n", "--rule", "reject"], "`rule` has no meaning for scheme segment"),
+        (&["ns", "set", "n", "--rule", "reject"], "invalid setting `rule` for scheme segment"),
         (
             &["ns", "set", "n", "--sequence-start", "random"],
-            "`sequence_start` has no meaning for scheme segment, it belongs to snowflake",
+            "invalid setting `sequence_start` for scheme segment: it belongs to snowflake",
         ),
         (
             &["ns", "add", "x", "--scheme", "ulid", "--sequence-start", "zero"],
-            "`sequence_start` has no meaning for scheme ulid",
+            "invalid setting `sequence_start` for scheme ulid",
         ),
         (
             &["ns", "add", "x", "--scheme", "snowflake", "--sequence-start", "random(0)"],
@@ -181,7 +181,7 @@ fn what_cannot_be_is_refused_with_what_could() {
     assert!(small.starts_with("n is segment cached, all numbers, to 3\n"), "{small}");
     bench.out(&["ns", "drop", "n"]);
     let other = bench.refused(&["ns", "add", "n", "--scheme", "segment", "--stripe", "1/2"], 2);
-    assert!(other.contains("is pinned to `segment cached, all numbers, to 3`, wanted is"), "{other}");
+    assert!(other.contains("is pinned to `segment cached, all numbers, to 3` and cannot become"), "{other}");
     assert!(other.contains("only once every node has seen the drop or is stopped"), "{other}");
     let over = bench.run(&["ns", "add", "n", "--scheme", "segment", "--stripe", "1/2", "--start-over"]);
     assert_eq!(over.code, 0, "{over:?}");

@@ -1,5 +1,8 @@
-//! What a namespace is, checked: its scheme with all that belongs to it, and its text form.
-//! What passes here cannot produce duplicates by itself; whether it may follow another definition says `change.rs`.
+//! The definition of a namespace: its scheme with all settings, and its text form; which changes of it are safe; and how
+//! its ids are parsed.
+//!
+//! A definition that passes the checks cannot produce duplicates by itself. [`Definition::may_become`] rejects a change that
+//! could.
 
 use std::fmt;
 
@@ -16,118 +19,118 @@ use super::text_form::TextForm;
 use super::text_form::overlap::{Periods, Plain, can_meet};
 use crate::segment::{Mode, Reset, SegmentConfig, SegmentConfigError, Stripe};
 
-/// Smallest and largest size of a segment unless they are set.
+/// The smallest and largest size of a segment, unless they are set.
 const SIZES: std::ops::RangeInclusive<u64> = 1000..=10_000_000;
-/// Stores that numbers of one namespace may come from.
+/// The most stores that the numbers of one namespace may come from.
 const MAX_SOURCES: usize = 16;
 
-/// What a namespace is.
+/// The definition of a namespace.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Definition {
     /// How its ids are made.
     pub scheme: Scheme,
-    /// How they are written; `None` for plain numbers, or the text form of the scheme.
+    /// How they are written; `None` for plain numbers, or the scheme's own text.
     pub text: Option<TextForm>,
 }
 
-/// How ids are made.
+/// A way to make ids.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Scheme {
     /// 64-bit ids of a layout, under leases of workers.
     Snowflake {
         /// Which bits hold what.
         layout: Layout,
-        /// What to do when the clock goes back; `None` for the rule of the service.
+        /// What to do when the clock goes back; `None` for the service's rule.
         rule: Option<Rule>,
-        /// Where the sequence of a fresh tick starts; `None` for the start of the service.
+        /// Where the sequence of a new tick starts; `None` for the service's setting.
         sequence_start: Option<Start>,
     },
     /// Plain numbers, reserved in segments.
     Segment(SegmentScheme),
-    /// Ids of 96 or 128 bits, which need no coordination.
+    /// Ids of 96 or 128 bits, which need no coordination between nodes.
     Wide(snowmint::scheme::Scheme),
 }
 
-/// Plain numbers, reserved in segments.
+/// The settings of scheme segment: plain numbers, reserved in segments.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SegmentScheme {
-    /// Where numbers are taken from when they are asked for.
+    /// Whether numbers come from memory or straight from the store.
     pub mode: Mode,
     /// Where they are reserved.
     pub source: NumberSource,
-    /// The first number is not below it.
+    /// The smallest number.
     pub start: u64,
-    /// No number is above it.
+    /// The greatest number.
     pub maximum: u64,
-    /// How often numbers restart, if they do.
+    /// The reset period, if numbers restart.
     pub reset: Option<Reset>,
-    /// Between which sizes a segment follows demand.
+    /// The bounds of a segment's size, which follows demand.
     pub size: SizeBounds,
-    /// Which series of numbers it is: one more each time it was told to start over.
+    /// The series of numbers: one more each time the namespace started over.
     pub series: u32,
 }
 
 /// Where numbers of a namespace are reserved.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum NumberSource {
-    /// The store of the service, and there one stripe.
+    /// One stripe in the service's own store.
     Own(Stripe),
-    /// Other stores, or counters that another system left.
+    /// Other stores, or counters of other systems.
     Other(Vec<CounterSource>),
 }
 
-/// Between which sizes a segment follows demand.
+/// The bounds of a segment's size, which follows demand.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct SizeBounds {
-    /// The size it begins with and does not go below.
+    /// The size of the first segment and the smallest one.
     pub min: Option<u64>,
-    /// The size it does not go above.
+    /// The largest size.
     pub max: Option<u64>,
 }
 
-/// What is wrong with a definition.
+/// An invalid definition.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum DefinitionError {
-    /// No scheme of this name.
-    #[error("there is no scheme {scheme}: there are snowflake, segment, uuid7, uuid4, ulid and objectid")]
+    /// The scheme is unknown.
+    #[error("unknown scheme {scheme}: expected snowflake, segment, uuid7, uuid4, ulid or objectid")]
     NoScheme {
-        /// What was given.
+        /// The name.
         scheme: snowmint::error::Snippet,
     },
-    /// A setting that the scheme does not have.
-    #[error("`{setting}` has no meaning for scheme {scheme}, {why}: leave it out")]
+    /// The scheme does not have this setting.
+    #[error("invalid setting `{setting}` for scheme {scheme}: {why}; omit it")]
     Foreign {
         /// The setting.
         setting: &'static str,
         /// The scheme.
         scheme: &'static str,
-        /// What it belongs to.
+        /// The scheme that it belongs to.
         why: &'static str,
     },
     /// Numbers, sizes or their bounds are out of range.
     #[error(transparent)]
     Segment(#[from] SegmentConfigError),
-    /// Stripes, sources and mode do not go together.
+    /// The stripes, sources and mode do not fit together.
     #[error("{0}")]
     Sources(String),
-    /// The text form does not go with the scheme.
-    #[error("text form `{form}`: {why}")]
+    /// The text form does not fit the scheme.
+    #[error("invalid text form `{form}`: {why}")]
     Text {
         /// The form.
         form: String,
-        /// What is wrong with it.
+        /// The reason.
         why: &'static str,
     },
 }
 
 impl Definition {
-    /// 64-bit ids of a layout, by the rule and the sequence start of the service, written as numbers.
+    /// Returns a definition of 64-bit ids of a layout, with the service's rule and sequence start, written as numbers.
     pub const fn snowflake(layout: Layout) -> Self {
         Self { scheme: Scheme::Snowflake { layout, rule: None, sequence_start: None }, text: None }
     }
 
-    /// Checks that the parts go together.
+    /// Checks that the parts fit together.
     pub(super) fn checked(self) -> Result<Self, DefinitionError> {
         if let Scheme::Segment(segment) = &self.scheme {
             segment.check()?;
@@ -141,21 +144,19 @@ impl Definition {
         };
         let refuse = |why| Err(DefinitionError::Text { form: form.to_string(), why });
         match &self.scheme {
-            Scheme::Wide(_) if form.is_of_numbers() => {
-                refuse("ids of this scheme are no numbers, write {id} for them")
-            }
+            Scheme::Wide(_) if form.is_of_numbers() => refuse("ids of this scheme are not numbers: use {id}"),
             Scheme::Wide(_) => Ok(self),
-            _ if !form.is_of_numbers() => refuse("ids of this scheme are numbers, write {number} for them"),
+            _ if !form.is_of_numbers() => refuse("ids of this scheme are numbers: use {number}"),
             scheme if scheme.reset().is_some_and(|reset| !form.tells(reset)) => refuse(needed),
             _ => Ok(self),
         }
     }
 
-    /// As [`SegmentScheme::check_sources`]; other schemes have no sources.
+    /// Checks the sources as [`SegmentScheme::check_sources`] does; other schemes have none.
     ///
     /// # Errors
     ///
-    /// [`DefinitionError::Sources`] names the sources and says what to do.
+    /// [`DefinitionError::Sources`] with the sources and the remedy.
     pub fn check_sources(&self, reach: Visibility) -> Result<(), DefinitionError> {
         match &self.scheme {
             Scheme::Segment(segment) => segment.check_sources(reach),
@@ -163,14 +164,14 @@ impl Definition {
         }
     }
 
-    /// Whether an id is a number and written as one.
+    /// Returns whether an id is a number and is written as a decimal number.
     pub const fn is_plain_number(&self) -> bool {
         self.text.is_none() && !matches!(self.scheme, Scheme::Wide(_))
     }
 }
 
 impl Scheme {
-    /// Its name.
+    /// Returns its name.
     pub const fn name(&self) -> &'static str {
         match self {
             Self::Snowflake { .. } => "snowflake",
@@ -179,7 +180,7 @@ impl Scheme {
         }
     }
 
-    /// How often its numbers restart, if they do.
+    /// Returns the reset period, if its numbers restart.
     pub const fn reset(&self) -> Option<Reset> {
         match self {
             Self::Segment(segment) => segment.reset,
@@ -189,7 +190,7 @@ impl Scheme {
 }
 
 impl SegmentScheme {
-    /// Plain numbers from 1 on, in the store of the service.
+    /// Returns the defaults: cached numbers from 1, in the service's own store.
     pub const fn new() -> Self {
         Self {
             mode: Mode::Cached,
@@ -202,9 +203,9 @@ impl SegmentScheme {
         }
     }
 
-    /// The key of its counter in a store; each period has one below it, `KEY/2026-11-21`.
+    /// Returns the key of its counter in a store. Each period has a key below it, such as `KEY/2026-11-21`.
     ///
-    /// A series has a key of its own: to start over is to count at another one.
+    /// Each series has a key of its own, so a namespace that starts over uses a new counter.
     pub fn counter_key(&self, name: &NamespaceName) -> String {
         match self.series {
             0 | 1 => format!("segments/{name}"),
@@ -212,18 +213,18 @@ impl SegmentScheme {
         }
     }
 
-    /// How its numbers are reserved and handed out.
+    /// Returns the configuration of its source of numbers.
     pub fn config(&self) -> SegmentConfig {
         let min = self.size.min.unwrap_or_else(|| *SIZES.start().min(&self.size.max.unwrap_or(u64::MAX)));
         let max = self.size.max.unwrap_or_else(|| *SIZES.end().max(&min));
         SegmentConfig::new().mode(self.mode).sizes(min..=max).first(self.start).maximum(self.maximum)
     }
 
-    /// Checks that its numbers count by one without an end, as Redis' INCR does.
+    /// Checks that its numbers increase by 1 and never restart, as Redis' INCR needs.
     ///
     /// # Errors
     ///
-    /// The reason why they do not, to follow the name of the namespace.
+    /// The reason why they do not, a clause about the namespace's numbers.
     pub fn counts_by_one(&self) -> Result<(), &'static str> {
         let has_steps = |stripe: Stripe| stripe.of() > 1;
         match &self.source {
@@ -239,19 +240,19 @@ impl SegmentScheme {
         }
     }
 
-    /// Checks that no two sources of its numbers can give the same one, as far as their texts say, and that all nodes of
-    /// a store with this reach count in the same places.
+    /// Checks that no two sources return the same number, as far as their URLs tell, and that every node of a store with this
+    /// reach uses the same counters.
     ///
-    /// What a source really gives is known only once it is open; whoever opens several compares that.
+    /// Only an open source shows which numbers it really returns: a caller that opens several has to compare them.
     ///
     /// # Errors
     ///
-    /// [`DefinitionError::Sources`] names the sources and says what to do.
+    /// [`DefinitionError::Sources`] with the sources and the remedy.
     pub fn check_sources(&self, reach: Visibility) -> Result<(), DefinitionError> {
         self.sources_disjoint(Some(reach))
     }
 
-    /// As [`check_sources`](Self::check_sources); without a reach, where the store is not known yet.
+    /// Checks as [`check_sources`](Self::check_sources); the reach is `None` while the store is not known.
     pub(super) fn sources_disjoint(&self, reach: Option<Visibility>) -> Result<(), DefinitionError> {
         let NumberSource::Other(sources) = &self.source else { return Ok(()) };
         CounterSource::check_disjoint(sources, reach).map_err(DefinitionError::Sources)
@@ -266,11 +267,15 @@ impl SegmentScheme {
     fn check_stripes(&self, sources: &[CounterSource]) -> Result<(), DefinitionError> {
         let refuse = |why: String| Err(DefinitionError::Sources(why));
         if !(1..=MAX_SOURCES).contains(&sources.len()) {
-            return refuse(format!("there are 1 to {MAX_SOURCES} sources, not {}", sources.len()));
+            return refuse(format!(
+                "invalid number of sources {}: expected 1 to {MAX_SOURCES}",
+                sources.len()
+            ));
         }
         if self.mode == Mode::Direct && sources.len() > 1 {
             return refuse(
-                "mode `direct` has one source: numbers of several stores do not grow in one order".to_owned(),
+                "mode `direct` has one source: numbers of several stores do not increase in one order"
+                    .to_owned(),
             );
         }
         let takes_over = sources.iter().any(CounterSource::is_takeover);
@@ -295,16 +300,8 @@ const fn date_for(reset: Reset) -> &'static str {
     }
 }
 
-/// The word for a mode, in files and flags.
-pub(super) const fn mode_name(mode: Mode) -> &'static str {
-    match mode {
-        Mode::Cached => "cached",
-        Mode::Direct => "direct",
-    }
-}
-
 impl fmt::Display for Definition {
-    /// All of it in one line, for people: `segment cached 1/2 from 1 as ORD-{number:6}`.
+    /// Writes all settings in one line for people, such as `segment cached, stripe 1/2, as ORD-{number:6}`.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match &self.scheme {
             Scheme::Snowflake { layout, rule, sequence_start } => {
@@ -328,7 +325,7 @@ impl fmt::Display for Definition {
 
 impl fmt::Display for SegmentScheme {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{}, {}", mode_name(self.mode), self.source)?;
+        write!(f, "{}, {}", self.mode, self.source)?;
         if self.start != 1 {
             write!(f, ", from {}", self.start)?;
         }
@@ -366,46 +363,47 @@ impl fmt::Display for NumberSource {
     }
 }
 
-/// A change that could produce duplicates.
+/// A change of a definition that could produce duplicates.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error(
-    "namespace {name} is pinned to `{pinned}`, wanted is `{wanted}`: with another {what} ids could be equal to earlier ones; \
-     go on with what is pinned, or take a new namespace"
+    "namespace {name} is pinned to `{pinned}` and cannot become `{wanted}`: another {what} could produce duplicates; keep the \
+     pinned definition, or use a new namespace"
 )]
 pub struct ChangeError {
     /// The namespace.
     pub name: NamespaceName,
-    /// What the store says.
+    /// The definition in the store.
     pub pinned: String,
-    /// What was wanted.
+    /// The new definition.
     pub wanted: String,
-    /// What may not change.
+    /// The setting that cannot change.
     pub what: &'static str,
 }
 
-/// A text form that could write an id as an earlier one was written.
+/// A new text form that could write an id like an earlier one.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error(
     "namespace {name} cannot change its text form to `{wanted}`: a new id could get the text of an earlier id, written as \
-     `{earlier}`; change only the width of its number, or begin it with a literal that no earlier text begins with, such as \
-     `B-`, or take a new namespace"
+     `{earlier}`; change only the width of the number, or start with a literal that no earlier text starts with, such as \
+     `B-`, or use a new namespace"
 )]
 pub struct TextChangeError {
     /// The namespace.
     pub name: NamespaceName,
-    /// The form that earlier ids have.
+    /// The text form of the earlier ids.
     pub earlier: String,
-    /// The form that was wanted.
+    /// The new text form.
     pub wanted: String,
 }
 
 impl Definition {
-    /// Whether ids may be written as in `wanted` where earlier ones are written as here. Ids count as made from the moment
-    /// a namespace is there: nobody can say that there are none.
+    /// Checks that ids may be written in text form `text`, after earlier ids were written in the present one.
+    ///
+    /// A namespace counts as used from the start: nothing shows that it has no ids yet.
     ///
     /// # Errors
     ///
-    /// [`TextChangeError`] with both forms, unless no text can stand for two ids.
+    /// [`TextChangeError`] with both forms, if one text could stand for two ids.
     pub(super) fn may_be_written_as(
         &self,
         text: Option<&TextForm>,
@@ -423,16 +421,19 @@ impl Definition {
         Err(TextChangeError { name: name.clone(), earlier: shown(self.text.as_ref()), wanted: shown(text) })
     }
 
-    /// Whether a namespace that is so defined may go on as `wanted`.
+    /// Checks that a namespace with this definition may change to `wanted`.
     ///
-    /// Another scheme, layout, stripe, source or reset may not follow; how a source is reached (its user, but for PostgreSQL, TLS,
-    /// files and time limits), mode, sizes, start, maximum, rule and sequence start
-    /// may: a counter only ever goes up, whatever the start, and another sequence start takes a worker of its own. Whether
-    /// another text form may, says its record, which knows all earlier ones.
+    /// | setting | may change? |
+    /// |---|---|
+    /// | scheme, layout, stripe, source, reset, series | no |
+    /// | how a source is reached: user (not for PostgreSQL), TLS, files, timeouts | yes |
+    /// | mode, sizes, start, maximum | yes: a counter only goes up, whatever the start |
+    /// | rule, sequence start | yes: another sequence start uses another worker |
+    /// | text form | checked by the record, which has all earlier forms |
     ///
     /// # Errors
     ///
-    /// [`ChangeError`] with both as text.
+    /// [`ChangeError`] with both definitions.
     pub fn may_become(&self, wanted: &Self, name: &NamespaceName) -> Result<(), ChangeError> {
         match self.scheme.differs(&wanted.scheme) {
             None => Ok(()),
@@ -472,7 +473,7 @@ impl SegmentScheme {
 }
 
 impl NumberSource {
-    /// Whether both count in the same places, however those are reached.
+    /// Whether both use the same counters, however those are reached.
     fn is_same(&self, other: &Self) -> bool {
         match (self, other) {
             (Self::Own(stripe), Self::Own(other)) => stripe == other,
@@ -485,36 +486,36 @@ impl NumberSource {
     }
 }
 
-/// Why a text is not an id of a namespace.
+/// A text that is not an id of a namespace.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum InspectError {
-    /// Its ids are written in another form.
+    /// The text has another form.
     #[error("its ids are written as {template}")]
     Form {
         /// The text form, without the characters of an alphabet.
         template: String,
     },
-    /// Its ids are decimal numbers.
+    /// The text is not a decimal number.
     #[error(transparent)]
     Number(#[from] ParseIdError),
     /// The number has bits that the layout does not have.
     #[error(transparent)]
     Layout(#[from] SplitError),
-    /// Its ids have the text of their scheme.
+    /// The text is not one of the scheme.
     #[error(transparent)]
     Scheme(#[from] SchemeError),
 }
 
 impl Definition {
-    /// Takes a text of this namespace apart, and names the text form of its number or id, such as `base62`. The text may
-    /// also be in a form that the namespace had before: `earlier`, as its record lists them.
+    /// Parses a text of this namespace; also returns the digits that it is written in, such as `base62`.
     ///
-    /// No text stands for two ids: a form that could write one text twice was refused when it was set.
+    /// The text may have one of the `earlier` forms from the namespace's record. No text stands for two ids, because a text
+    /// form that could repeat a text was rejected when it was set.
     ///
     /// # Errors
     ///
-    /// [`InspectError`] for what is no text of this namespace, in the words of its present form.
+    /// [`InspectError`] if the text has neither the present nor an earlier form; it describes the present one.
     pub fn inspect(
         &self,
         text: &str,
@@ -565,7 +566,7 @@ mod tests {
 
     /// Goal: each setting is either safe to change or refused. Method: one change at a time, from one base a scheme.
     #[test]
-    fn what_could_make_equal_ids_may_not_change() {
+    fn what_could_produce_duplicates_may_not_change() {
         let segment = "scheme = 'segment'\n";
         let name = NamespaceName::new("orders").unwrap();
         for (base, change, refused) in [
@@ -634,7 +635,7 @@ mod tests {
 
     /// Goal: ids of every scheme are read in every text form, present and earlier. Method: one definition of each kind.
     #[test]
-    fn texts_of_every_scheme_are_taken_apart() {
+    fn texts_of_every_scheme_are_parsed() {
         let earlier = [None, "A-{base58}".parse().ok(), "old_{id}".parse().ok()];
         for (toml, text, name, form, id) in [
             ("scheme = 'snowflake'", "1541815603606036480", "twitter", "decimal", "1541815603606036480"),
@@ -719,7 +720,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_text_of_the_namespace_is_told_with_its_form() {
+    fn a_foreign_text_is_rejected_with_the_form_of_the_namespace() {
         for (toml, text, words) in [
             ("scheme = 'snowflake'", "x", "not a digit of a decimal id"),
             ("scheme = 'snowflake'\nlayout = 'js53'", "9223372036854775807", "another layout made it"),

@@ -29,7 +29,7 @@ pub struct NamespaceRecord {
     /// What it is.
     pub definition: Definition,
     /// Which nodes serve it.
-    pub reach: Reach,
+    pub served_by: ServedBy,
     /// When it was dropped, in unix milliseconds; `None` for one that is there.
     pub dropped_unix_ms: Option<u64>,
     /// The text forms that it had before; `None` among them for ids without one. Ids are written so somewhere.
@@ -44,19 +44,19 @@ pub struct NamespaceRecord {
 
 /// Which nodes serve a namespace.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Reach {
-    /// Those that name it in a flag or a file: the record only holds what it is pinned to.
-    Named,
-    /// Every node of this store: it was added to the store.
-    Everywhere,
+pub enum ServedBy {
+    /// The nodes that name it in a flag or a file. The record only pins its definition.
+    ConfiguredNodes,
+    /// Every node of the store, because the namespace was added to the store.
+    EveryNode,
 }
 
 impl NamespaceRecord {
     /// A namespace that is there.
-    pub const fn new(definition: Definition, reach: Reach) -> Self {
+    pub const fn new(definition: Definition, served_by: ServedBy) -> Self {
         Self {
             definition,
-            reach,
+            served_by,
             dropped_unix_ms: None,
             earlier_texts: Vec::new(),
             numbers: Vec::new(),
@@ -138,8 +138,8 @@ impl NamespaceRecord {
                 record.numbers[nth].get_or_insert(seen);
             }
         }
-        if older.reach == Reach::Everywhere {
-            record.reach = Reach::Everywhere;
+        if older.served_by == ServedBy::EveryNode {
+            record.served_by = ServedBy::EveryNode;
         }
         (record != *self).then_some(record)
     }
@@ -147,7 +147,7 @@ impl NamespaceRecord {
     pub(super) fn to_bytes(&self) -> Result<Vec<u8>, serde_json::Error> {
         let mut value = serde_json::to_value(Fields::from(&self.definition))?;
         if let Value::Object(fields) = &mut value {
-            if self.reach == Reach::Everywhere {
+            if self.served_by == ServedBy::EveryNode {
                 fields.insert(EVERYWHERE.to_owned(), Value::Bool(true));
             }
             if !self.earlier_texts.is_empty() {
@@ -170,9 +170,9 @@ impl NamespaceRecord {
     pub(super) fn from_bytes(bytes: &[u8]) -> Result<Self, String> {
         let mut fields: Map<String, Value> =
             serde_json::from_slice(bytes).map_err(|error| error.to_string())?;
-        let reach = match fields.remove(EVERYWHERE) {
-            Some(Value::Bool(true)) => Reach::Everywhere,
-            _ => Reach::Named,
+        let served_by = match fields.remove(EVERYWHERE) {
+            Some(Value::Bool(true)) => ServedBy::EveryNode,
+            _ => ServedBy::ConfiguredNodes,
         };
         let dropped_unix_ms = match fields.remove(DROPPED) {
             None => None,
@@ -201,7 +201,7 @@ impl NamespaceRecord {
         let fields = Fields::deserialize(Value::Object(fields)).map_err(|error| error.to_string())?;
         // A snowflake record always names its own layout, so this one is never taken.
         let definition = fields.define_pinned(&Layout::TWITTER).map_err(|error| error.to_string())?;
-        Ok(Self { definition, reach, dropped_unix_ms, earlier_texts, numbers, edition })
+        Ok(Self { definition, served_by, dropped_unix_ms, earlier_texts, numbers, edition })
     }
 }
 
@@ -314,15 +314,21 @@ mod tests {
             "scheme = 'ulid'\ntext = 'usr_{id}'",
         ] {
             let definition = toml::from_str::<Fields>(toml).unwrap().define(&Layout::TWITTER).unwrap();
-            for (reach, dropped_unix_ms) in
-                [(Reach::Named, None), (Reach::Everywhere, Some(1_795_219_200_000))]
+            for (served_by, dropped_unix_ms) in
+                [(ServedBy::ConfiguredNodes, None), (ServedBy::EveryNode, Some(1_795_219_200_000))]
             {
                 let earlier_texts = vec![None, "A{number}".parse().ok()];
                 let numbers = vec![None, serde_json::from_str(r#"{"remainder":1,"delta":2}"#).unwrap()];
                 let definition = definition.clone();
                 let edition = 7;
-                let record =
-                    NamespaceRecord { definition, reach, dropped_unix_ms, earlier_texts, numbers, edition };
+                let record = NamespaceRecord {
+                    definition,
+                    served_by,
+                    dropped_unix_ms,
+                    earlier_texts,
+                    numbers,
+                    edition,
+                };
                 assert_eq!(NamespaceRecord::from_bytes(&record.to_bytes().unwrap()), Ok(record), "{toml}");
             }
         }
@@ -334,7 +340,7 @@ mod tests {
         let pin = br#"{"layout":"time:41@1ms datacenter:5 worker:5 sequence:12 epoch:2010-11-04T01:42:54.657Z","scheme":"snowflake"}"#;
         let record = NamespaceRecord::from_bytes(pin).unwrap();
         assert_eq!(record.definition, Definition::snowflake(Layout::TWITTER));
-        assert_eq!((record.reach, record.dropped_unix_ms), (Reach::Named, None));
+        assert_eq!((record.served_by, record.dropped_unix_ms), (ServedBy::ConfiguredNodes, None));
         let written: Value = serde_json::from_slice(&record.to_bytes().unwrap()).unwrap();
         assert_eq!(written, serde_json::from_slice::<Value>(pin).unwrap());
     }
@@ -345,10 +351,10 @@ mod tests {
             ("", "EOF"),
             ("[]", "invalid type"),
             (r#"{"scheme":"snowflake"}"#, "pins no layout"),
-            (r#"{"scheme":"later"}"#, "there is no scheme `later`"),
+            (r#"{"scheme":"later"}"#, "unknown scheme `later`"),
             (r#"{"scheme":"segment","shuffle":"x"}"#, "unknown field `shuffle`"),
             (r#"{"scheme":"segment","stripe":"3/2"}"#, "invalid stripe 3/2"),
-            (r#"{"scheme":"segment","sequence_start":"zero"}"#, "no meaning for scheme segment"),
+            (r#"{"scheme":"segment","sequence_start":"zero"}"#, "for scheme segment"),
             (r#"{"scheme":"segment","dropped":"yesterday"}"#, "is not an instant"),
             (r#"{"scheme":"segment","numbers":[{"remainder":2,"delta":2}]}"#, "invalid remainder 2"),
             (r#"{"scheme":"segment","edition":"2"}"#, "invalid edition"),
@@ -364,19 +370,22 @@ mod tests {
     fn a_record_is_brought_up_to_what_was_seen() {
         let defined = |toml: &str| toml::from_str::<Fields>(toml).unwrap().define(&Layout::TWITTER).unwrap();
         let name = NamespaceName::new("n").unwrap();
-        let first = NamespaceRecord::new(defined("scheme = 'segment'"), Reach::Everywhere);
+        let first = NamespaceRecord::new(defined("scheme = 'segment'"), ServedBy::EveryNode);
         let second =
             first.clone().redefined(defined("scheme = 'segment'\ntext = 'A{number}'"), &name).unwrap();
         let second = NamespaceRecord { edition: 2, ..second };
         assert_eq!(first.brought_up_to(&second), Some(second.clone()));
         assert_eq!((second.brought_up_to(&first), first.brought_up_to(&first)), (None, None));
         // Another node wrote it from its flags alone, and somebody changed it.
-        let pinned = NamespaceRecord::new(defined("scheme = 'segment'\ntext = 'B{number}'"), Reach::Named);
+        let pinned = NamespaceRecord::new(
+            defined("scheme = 'segment'\ntext = 'B{number}'"),
+            ServedBy::ConfiguredNodes,
+        );
         for edition in [1, 2, 9] {
             let found = NamespaceRecord { edition, ..pinned.clone() };
             let texts = [None, "A{number}".parse().ok(), "B{number}".parse().ok()];
             let record = found.brought_up_to(&second).unwrap();
-            assert_eq!(record.reach, Reach::Everywhere);
+            assert_eq!(record.served_by, ServedBy::EveryNode);
             let newer = if edition < 2 { &second } else { &found };
             assert_eq!(record.definition, newer.definition, "{edition}");
             for text in texts {
@@ -384,12 +393,12 @@ mod tests {
             }
             assert_eq!(record.brought_up_to(&second), None);
         }
-        let over = NamespaceRecord::new(defined("scheme = 'segment'\nseries = 2"), Reach::Everywhere);
+        let over = NamespaceRecord::new(defined("scheme = 'segment'\nseries = 2"), ServedBy::EveryNode);
         let over = NamespaceRecord { edition: 2, ..over };
         assert_eq!(over.brought_up_to(&second), None, "equal editions say nothing");
         // A record from before it started over went back, whatever it became.
         for fields in ["scheme = 'segment'\nseries = 2", "scheme = 'snowflake'", "scheme = 'uuid7'"] {
-            let over = NamespaceRecord::new(defined(fields), Reach::Everywhere);
+            let over = NamespaceRecord::new(defined(fields), ServedBy::EveryNode);
             let over = NamespaceRecord { edition: 4, ..over };
             assert_eq!(second.brought_up_to(&over), Some(over.clone()), "{fields}");
             assert_eq!(over.brought_up_to(&second), None, "{fields}");

@@ -3,7 +3,7 @@
 //!
 //! A store that [may lose](Store::may_lose) its newest writes may lose a definition after it was acknowledged; another node
 //! could then define the same name otherwise. So a definition is served only once it has *settled*: a read that was sent at
-//! least that long after the record was first seen still finds it, at the same revision. [`Settled`] and [`settle`] do that.
+//! least that long after the record was first seen still finds it, at the same revision. [`Follower`] and [`settle`] do that.
 //!
 //! Nodes that follow the namespaces read one record, `versions/namespaces`, and list the others when it has moved. Whoever
 //! writes a namespace moves it *afterwards*: a node that reads the new version lists later than the write, and one that
@@ -20,7 +20,7 @@ use tokio::time::Instant;
 use super::NamespaceName;
 use super::counter_source::CounterSource;
 use super::definition::{ChangeError, Definition, DefinitionError, NumberSource, Scheme, TextChangeError};
-use super::record::{NamespaceRecord, Numbers, NumbersError, PREFIX, Reach, key};
+use super::record::{NamespaceRecord, Numbers, NumbersError, PREFIX, ServedBy, key};
 
 /// The record that moves with every change: fresh random digits, so that no two versions are alike, whatever the store lost.
 const VERSION: &str = "versions/namespaces";
@@ -121,15 +121,15 @@ pub enum NamespaceError {
     Store(#[from] StoreError),
 }
 
-/// Whether a namespace that was dropped goes on where it ended.
+/// What [`add`] does if the namespace was dropped before.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Again {
-    /// It stays dropped.
-    Never,
-    /// It goes on: numbers that were given out do not come again.
-    GoOn,
-    /// It starts over, as anything: ids that were given out may come again.
-    StartOver,
+pub enum IfDropped {
+    /// Reject it: the namespace stays dropped.
+    Refuse,
+    /// Resume it: its numbers continue, and no number is handed out twice.
+    Resume,
+    /// Restart it, with any definition: ids that were handed out may be produced again.
+    Restart,
 }
 
 /// A namespace of a store: its name as it stands there, and its record or why that cannot be read.
@@ -158,7 +158,7 @@ async fn list_versioned(
 
 /// Follows the namespaces of a store, and tells which of them have settled.
 #[derive(Debug, Default)]
-pub struct Settled {
+pub struct Follower {
     sightings: BTreeMap<String, Sighting>,
     /// What the last list showed, until when it need not be repeated, and the version that was read before it.
     seen: Option<Seen>,
@@ -179,7 +179,7 @@ struct Sighting {
     settled: Option<Result<NamespaceRecord, String>>,
 }
 
-impl Settled {
+impl Follower {
     /// As [`list`], each namespace as it was when it last settled: one that is new, or whose change is, stays out or as it was
     /// until a later call finds it again.
     ///
@@ -324,10 +324,10 @@ pub async fn pin(
     wanted: &Definition,
 ) -> Result<NamespaceRecord, NamespaceError> {
     let there = |found: Option<NamespaceRecord>| match found {
-        None => Ok(Next::Write(NamespaceRecord::new(wanted.clone(), Reach::Named))),
+        None => Ok(Decision::Write(NamespaceRecord::new(wanted.clone(), ServedBy::ConfiguredNodes))),
         Some(record) => {
             check(name, &record, wanted)?;
-            Ok(Next::Keep(record))
+            Ok(Decision::Keep(record))
         }
     };
     update(store, name, there).await
@@ -345,13 +345,13 @@ pub async fn define(
 ) -> Result<NamespaceRecord, NamespaceError> {
     let there = |found: Option<NamespaceRecord>| {
         let Some(record) = found else {
-            return Ok(Next::Write(NamespaceRecord::new(wanted.clone(), Reach::Named)));
+            return Ok(Decision::Write(NamespaceRecord::new(wanted.clone(), ServedBy::ConfiguredNodes)));
         };
         check(name, &record, wanted)?;
         if record.definition == *wanted {
-            return Ok(Next::Keep(record));
+            return Ok(Decision::Keep(record));
         }
-        Ok(Next::Write(record.redefined(wanted.clone(), name)?))
+        Ok(Decision::Write(record.redefined(wanted.clone(), name)?))
     };
     update(store, name, there).await
 }
@@ -366,7 +366,7 @@ pub async fn add(
     store: &dyn Store,
     name: &NamespaceName,
     wanted: &Definition,
-    again: Again,
+    if_dropped: IfDropped,
 ) -> Result<NamespaceRecord, NamespaceError> {
     let added = |found: Option<NamespaceRecord>| {
         let mut definition = wanted.clone();
@@ -376,22 +376,22 @@ pub async fn add(
                 let found = record.definition.to_string();
                 return Err(NamespaceError::Exists { name: name.clone(), found });
             }
-            Some(record) if again == Again::Never => alive(name, &record)?,
+            Some(record) if if_dropped == IfDropped::Refuse => alive(name, &record)?,
             Some(record) => {
                 let last = record.definition.scheme.series();
-                definition.set_series(if again == Again::StartOver { last + 1 } else { last });
-                if again == Again::GoOn {
+                definition.set_series(if if_dropped == IfDropped::Restart { last + 1 } else { last });
+                if if_dropped == IfDropped::Resume {
                     record.definition.may_become(&definition, name)?;
                     let record = record.redefined(definition, name)?;
-                    return Ok(Next::Write(NamespaceRecord {
-                        reach: Reach::Everywhere,
+                    return Ok(Decision::Write(NamespaceRecord {
+                        served_by: ServedBy::EveryNode,
                         dropped_unix_ms: None,
                         ..record
                     }));
                 }
             }
         }
-        Ok(Next::Write(NamespaceRecord::new(definition, Reach::Everywhere)))
+        Ok(Decision::Write(NamespaceRecord::new(definition, ServedBy::EveryNode)))
     };
     update(store, name, added).await
 }
@@ -410,11 +410,11 @@ pub async fn put_back(
     seen: &NamespaceRecord,
 ) -> Result<NamespaceRecord, NamespaceError> {
     let put = |found: Option<NamespaceRecord>| {
-        let Some(found) = found else { return Ok(Next::Write(seen.clone())) };
+        let Some(found) = found else { return Ok(Decision::Write(seen.clone())) };
         if !found.is_older_than(seen) {
             check(name, &found, &seen.definition)?;
         }
-        Ok(found.brought_up_to(seen).map_or(Next::Keep(found), Next::Write))
+        Ok(found.brought_up_to(seen).map_or(Decision::Keep(found), Decision::Write))
     };
     update(store, name, put).await
 }
@@ -436,7 +436,7 @@ pub async fn set<E: From<NamespaceError>>(
         let definition = change(&record.definition)?;
         record.definition.may_become(&definition, name).map_err(NamespaceError::from)?;
         let record = record.redefined(definition, name).map_err(NamespaceError::from)?;
-        Ok(Next::Write(record))
+        Ok(Decision::Write(record))
     };
     update(store, name, changed).await
 }
@@ -454,7 +454,7 @@ pub async fn drop_namespace(
     let dropped = |found: Option<NamespaceRecord>| {
         let record = found.ok_or_else(|| missing(store, name))?;
         alive(name, &record)?;
-        Ok(Next::Write(NamespaceRecord { dropped_unix_ms: Some(now_unix_ms), ..record }))
+        Ok(Decision::Write(NamespaceRecord { dropped_unix_ms: Some(now_unix_ms), ..record }))
     };
     update(store, name, dropped).await
 }
@@ -495,18 +495,18 @@ pub async fn claim_numbers(
     found: Numbers,
 ) -> Result<Claimed, NamespaceError> {
     let mut was = Recorded::Before;
-    let mut claimed = |record: Option<NamespaceRecord>| -> Result<Next, NamespaceError> {
+    let mut claimed = |record: Option<NamespaceRecord>| -> Result<Decision, NamespaceError> {
         let mut record = record.ok_or_else(|| missing(store, name))?;
         check(name, &record, wanted)?;
         if may_give(name, &record, nth, found)?.is_some() {
-            return Ok(Next::Keep(record));
+            return Ok(Decision::Keep(record));
         }
         if record.numbers.len() <= nth {
             record.numbers.resize(nth + 1, None);
         }
         record.numbers[nth] = Some(found);
         was = Recorded::Now;
-        Ok(Next::Write(record))
+        Ok(Decision::Write(record))
     };
     loop {
         let record = update(store, name, &mut claimed).await?;
@@ -538,7 +538,7 @@ pub async fn move_sources(
     compared: &[CounterSource],
     sources: &[CounterSource],
 ) -> Result<NamespaceRecord, NamespaceError> {
-    let moved = |record: Option<NamespaceRecord>| -> Result<Next, NamespaceError> {
+    let moved = |record: Option<NamespaceRecord>| -> Result<Decision, NamespaceError> {
         let mut record = record.ok_or_else(|| missing(store, name))?;
         alive(name, &record)?;
         let before = record.definition.clone();
@@ -555,11 +555,11 @@ pub async fn move_sources(
             };
             segment.source = NumberSource::Other(sources.to_vec());
             if may_move {
-                return Ok(Next::Write(record));
+                return Ok(Decision::Write(record));
             }
         }
         before.may_become(&record.definition, name)?;
-        Ok(Next::Keep(record))
+        Ok(Decision::Keep(record))
     };
     update(store, name, moved).await
 }
@@ -603,7 +603,7 @@ pub fn may_give(
 }
 
 /// What becomes of a record.
-enum Next {
+enum Decision {
     Keep(NamespaceRecord),
     Write(NamespaceRecord),
 }
@@ -611,7 +611,7 @@ enum Next {
 async fn update<E: From<NamespaceError>>(
     store: &dyn Store,
     name: &NamespaceName,
-    mut decide: impl FnMut(Option<NamespaceRecord>) -> Result<Next, E>,
+    mut decide: impl FnMut(Option<NamespaceRecord>) -> Result<Decision, E>,
 ) -> Result<NamespaceRecord, E> {
     let unreadable =
         |reason: String| NamespaceError::Unreadable { name: name.clone(), store: store.describe(), reason };
@@ -629,8 +629,8 @@ async fn update<E: From<NamespaceError>>(
         }
         let edition = record.as_ref().map_or(1, |record| record.edition.saturating_add(1));
         let record = match decide(record)? {
-            Next::Keep(record) => return Ok(record),
-            Next::Write(record) => NamespaceRecord { edition: record.edition.max(edition), ..record },
+            Decision::Keep(record) => return Ok(record),
+            Decision::Write(record) => NamespaceRecord { edition: record.edition.max(edition), ..record },
         };
         if record.dropped_unix_ms.is_none() {
             let checked = record.definition.check_sources(store.visibility());

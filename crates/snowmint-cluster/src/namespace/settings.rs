@@ -45,8 +45,8 @@ pub struct Fields {
     #[serde(default, with = "text", skip_serializing_if = "Option::is_none")]
     pub sequence_start: Option<Start>,
     /// Of segments: `cached` or `direct`.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub mode: Option<ModeWord>,
+    #[serde(default, with = "text", skip_serializing_if = "Option::is_none")]
+    pub mode: Option<Mode>,
     /// Of segments in the store of the service: which numbers, `1/2`.
     #[serde(default, with = "text", skip_serializing_if = "Option::is_none")]
     pub stripe: Option<Stripe>,
@@ -74,30 +74,6 @@ pub struct Fields {
     /// How ids are written: `ORD-{date}-{number:6}`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub text: Option<TextForm>,
-}
-
-/// A mode, as a word.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "lowercase")]
-pub enum ModeWord {
-    /// From a segment in memory.
-    Cached,
-    /// From the store, each time.
-    Direct,
-}
-
-impl FromStr for ModeWord {
-    type Err = &'static str;
-
-    fn from_str(text: &str) -> Result<Self, Self::Err> {
-        match text {
-            "cached" => Ok(Self::Cached),
-            "direct" => Ok(Self::Direct),
-            _ => Err(
-                "give cached (from memory: fast, growing per node) or direct (from the store: growing over all nodes)",
-            ),
-        }
-    }
 }
 
 impl Fields {
@@ -151,10 +127,7 @@ impl Fields {
             (None, stripe) => NumberSource::Own(stripe.unwrap_or(Stripe::WHOLE)),
         };
         Ok(SegmentScheme {
-            mode: match self.mode {
-                None | Some(ModeWord::Cached) => Mode::Cached,
-                Some(ModeWord::Direct) => Mode::Direct,
-            },
+            mode: self.mode.unwrap_or_default(),
             source,
             start: self.start.unwrap_or(1),
             maximum: self.maximum.unwrap_or(MAX_NUMBER),
@@ -224,7 +197,7 @@ impl Fields {
     /// Only what differs from what it would be without being set.
     fn set_segment(&mut self, segment: &SegmentScheme) {
         let plain = SegmentScheme::new();
-        self.mode = (segment.mode == Mode::Direct).then_some(ModeWord::Direct);
+        self.mode = (segment.mode != plain.mode).then_some(segment.mode);
         match &segment.source {
             NumberSource::Own(Stripe::WHOLE) => {}
             NumberSource::Own(stripe) => self.stripe = Some(*stripe),
@@ -416,14 +389,14 @@ mod tests {
         for (text, wanted) in [
             ("[namespaces.a]\nscheme = 'segment'\nstripe = '3/2'", "line 3: invalid stripe 3/2"),
             ("[namespaces.a]\nscheme = 'segment'\nsteps = 5", "line 3: unknown field `steps`"),
-            ("[namespaces.a]\nscheme = 'flake'", "line 1: there is no scheme `flake`: there are snowflake"),
+            ("[namespaces.a]\nscheme = 'flake'", "line 1: unknown scheme `flake`: expected snowflake"),
             (
                 "\n\n[namespaces.a]\nscheme = 'uuid7'\nstart = 5",
-                "line 3: `start` has no meaning for scheme uuid7",
+                "line 3: invalid setting `start` for scheme uuid7",
             ),
             (
                 "[namespaces.a]\nscheme = 'segment'\nsequence_start = 'random'",
-                "line 1: `sequence_start` has no meaning for scheme segment, it belongs to snowflake",
+                "line 1: invalid setting `sequence_start` for scheme segment: it belongs to snowflake",
             ),
             (
                 "[namespaces.a]\nscheme = 'snowflake'\nsequence_start = 'random(0)'",
@@ -436,7 +409,7 @@ mod tests {
             ),
             ("[namespaces.a]\nscheme = 'segment'\nreset = 'weekly'", "line 3: invalid reset period `weekly`"),
             ("[namespaces.a]\nscheme = 'segment'\nreset = 'daily'", "add {date}"),
-            ("[namespaces.a]\nscheme = 'segment'\nmode = 'fast'", "line 3: unknown variant `fast`"),
+            ("[namespaces.a]\nscheme = 'segment'\nmode = 'fast'", "line 3: invalid mode `fast`"),
             (
                 "[namespaces.a]\nscheme = 'segment'\nmode = 'direct'\nsources = ['1/2 mysql://a/i', '2/2 mysql://b/i']",
                 "has one source",
@@ -447,9 +420,9 @@ mod tests {
             ),
             (
                 "[namespaces.a]\nscheme = 'snowflake'\ntext = '{id}'",
-                "line 1: text form `{id}`: ids of this scheme are numbers",
+                "line 1: invalid text form `{id}`: ids of this scheme are numbers",
             ),
-            ("[namespaces.\"a b\"]\nscheme = 'uuid7'", "line 1: `a b` is not the name"),
+            ("[namespaces.\"a b\"]\nscheme = 'uuid7'", "line 1: invalid namespace name `a b`"),
             ("[namespaces.a]", "line 1: missing field `scheme`"),
             ("namespaces = 5", "line 2: cannot extend value"),
             ("[namespace.a]\nscheme = 'uuid7'", "line 1: unknown field `namespace`"),

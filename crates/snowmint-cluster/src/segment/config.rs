@@ -1,10 +1,13 @@
 //! The configuration of a source of numbers, checked before the first store call.
 
+use std::fmt;
 use std::num::NonZeroU64;
 use std::ops::RangeInclusive;
+use std::str::FromStr;
 use std::sync::Arc;
 use std::time::Duration;
 
+use snowmint::error::Snippet;
 use snowmint_store::{Counter, MAX_NUMBER};
 
 use super::protocol::{Range, Settings};
@@ -24,6 +27,38 @@ pub enum Mode {
     /// From the store, each time: strictly increasing over all nodes. Callers of one process that wait at the same time share
     /// one store call.
     Direct,
+}
+
+impl fmt::Display for Mode {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Cached => "cached",
+            Self::Direct => "direct",
+        })
+    }
+}
+
+impl FromStr for Mode {
+    type Err = ModeError;
+
+    fn from_str(text: &str) -> Result<Self, ModeError> {
+        match text {
+            "cached" => Ok(Self::Cached),
+            "direct" => Ok(Self::Direct),
+            _ => Err(ModeError { text: Snippet::of(text) }),
+        }
+    }
+}
+
+/// A text that is not a mode.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error(
+    "invalid mode {text}: expected cached (from memory: fast, increasing on each node) or direct (from the store each time: \
+     increasing over all nodes)"
+)]
+pub struct ModeError {
+    /// The text.
+    pub text: Snippet,
 }
 
 /// The settings of [`Segments`](super::Segments).

@@ -1,22 +1,22 @@
-//! The segment protocol as a pure state machine: (time, what is in memory, what a counter answered) in, the next call
-//! out. No I/O, no time of its own: the driver and the simulation drive the same code.
+//! The segment protocol as a pure state machine: the time, the state of memory and a counter's answer go in, the next call
+//! comes out. It does no I/O and has no clock, so the driver and the simulation run the same code.
 //!
 //! ```text
-//!         few numbers left            numbers: put them in line, look again
+//!        few numbers left             numbers: add them to memory, look again
 //!  Idle ───────────────────▶ Reserve ──────────────────────────────────────▶ Idle
-//!    │                        │   ▲ │ below the first number, or below what
-//!    │                 failed │   │ │ was received before: none is used
+//!    │                        │   ▲ │ below the first number, or below the
+//!    │                 failed │   │ │ high-water mark: no number is used
 //!    │                        ▼   │ ▼
 //!    │ release               Wait ┴ Raise
 //!    └──────────▶ GiveBack, newest first, each once ──────────▶ Stop
 //! ```
 //!
-//! A number is used only after the counter said that it is reserved. A call whose answer is lost costs the numbers it
-//! may have reserved: they are nobody's.
+//! A number is used only after the counter confirmed its reservation. If the answer to a call is lost, nobody uses the
+//! numbers that it may have reserved.
 //!
-//! Where a store may lose what it acknowledged, a number is used only once its reservation has *settled*: `Confirm`,
-//! sent at least that long after the answer arrived, finds it. Other calls go on meanwhile. The time has to be one that
-//! never runs ahead of real time: one that stands still while the machine sleeps only makes the wait longer.
+//! If a store may lose acknowledged writes, a number is used only once its reservation has *settled*: a `Confirm` call, sent
+//! at least `may_lose` after the answer arrived, finds it. Other calls go on meanwhile. The time that measures this must
+//! never run ahead of real time. It may stand still while the machine sleeps: the wait is then longer.
 
 mod answer;
 mod counters;
@@ -38,214 +38,213 @@ use super::sync::ROOM;
 use counters::TO_NOTICE_MS;
 use demand::Demand;
 
-/// How long giving back may take, in milliseconds, for each segment.
+/// The timeout for giving back one segment, in milliseconds.
 const GIVE_BACK_TIMEOUT_MS: u64 = 2000;
-/// How long the look at a reservation may take, in milliseconds, and how soon it is tried again.
+/// The timeout of a confirmation, and the wait before a retry, in milliseconds.
 const CONFIRM_TIMEOUT_MS: u64 = 2000;
 const CONFIRM_AGAIN_MS: u64 = 200;
-/// How soon to look again at the numbers in memory while others settle, in milliseconds.
+/// How often to check memory while reservations settle, in milliseconds.
 const SETTLING_WAIT_MS: u64 = 100;
-/// How many reservations may settle at a time.
+/// The most reservations that may settle at a time.
 const MAX_SETTLING: usize = 64;
 
-/// What a source of numbers asks for, fixed while it runs.
+/// The settings of a source of numbers, fixed while it runs.
 #[derive(Clone, Debug)]
 pub struct Settings {
-    /// How many counters there are, at least one.
+    /// The number of counters, at least one.
     pub counters: usize,
     /// The smallest and the largest size of a segment.
     pub sizes: RangeInclusive<u64>,
-    /// The size of the first segment, where it lies between them.
+    /// The size of the first segment, clamped to `sizes`.
     pub first_size: u64,
     /// How long a segment should last, in milliseconds.
     pub target_ms: u64,
-    /// How long a counter may be away with no effect, in milliseconds; 0 for no more than a segment in reserve.
+    /// The outage of a counter that callers do not notice, in milliseconds; 0 keeps one segment in reserve.
     pub reserve_ms: u64,
-    /// How long a reservation takes to settle, in milliseconds; 0 where the store keeps what it acknowledged.
+    /// How long a reservation takes to settle, in milliseconds; 0 if the store keeps acknowledged writes.
     pub settle_ms: u64,
     /// The numbers that may be handed out.
     pub range: Range,
 }
 
-/// One call to a counter; its answer is the next [`Input`].
+/// A call to a counter; its answer is the next [`Input`]. Counters are numbered from 0.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Call {
     /// Reserve numbers.
     Reserve {
-        /// At which counter, from 0.
+        /// The counter.
         counter: usize,
-        /// How many.
+        /// The number of numbers.
         count: NonZeroU64,
-        /// After how many milliseconds to give up.
+        /// The timeout, in milliseconds.
         timeout_ms: u64,
     },
-    /// Look whether a reservation is still there, for a store that may lose it.
+    /// Check that a reservation is still there, if the store may lose it.
     Confirm {
-        /// At which counter.
+        /// The counter.
         counter: usize,
         /// The mark of the reservation.
         mark: Mark,
-        /// After how many milliseconds to give up.
+        /// The timeout, in milliseconds.
         timeout_ms: u64,
     },
-    /// Make every number to come greater than this one.
+    /// Raise the counter: all further numbers are greater than this one.
     Raise {
-        /// Which counter.
+        /// The counter.
         counter: usize,
         /// The number.
         above: u64,
-        /// After how many milliseconds to give up.
+        /// The timeout, in milliseconds.
         timeout_ms: u64,
     },
-    /// Give numbers back. The answer that it is unknown is final too: asked again, it could take back numbers that
-    /// somebody else has by then.
+    /// Give numbers back. Never retry this: a second call could take back numbers that another node has reserved since.
     GiveBack {
         /// The numbers and their counter.
         unused: Unused,
-        /// After how many milliseconds to give up.
+        /// The timeout, in milliseconds.
         timeout_ms: u64,
     },
 }
 
-/// How a call failed. Numbers that it may have reserved are lost.
+/// Why a call failed. The numbers that it may have reserved are lost.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Failure {
-    /// It may go better next time.
+    /// A retry may succeed.
     Failed,
     /// No answer came in time.
     TimedOut,
-    /// The counter cannot give so many: fewer may do.
+    /// The counter has no room for so many numbers; a request for fewer may succeed.
     Full,
 }
 
-/// What the machine is told.
+/// The input of one step.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Input {
-    /// The wait is over, it begins, or few numbers are left.
+    /// The first step; or a wait is over, or few numbers are left.
     Wake,
     /// The answer to [`Call::Reserve`].
     Reserved(Result<Segment, Failure>),
-    /// The answer to [`Call::Reserve`] of a counter that may lose what it acknowledged.
+    /// The answer to [`Call::Reserve`] of a counter that may lose acknowledged writes.
     ReservedMarked {
         /// The numbers, not to be used before they have settled.
         segment: Segment,
         /// What finds the reservation again.
         mark: Mark,
-        /// How long after this answer the reservation has to be there still, in milliseconds.
+        /// How long after this answer the reservation must still be there, in milliseconds.
         settle_ms: u64,
     },
     /// The answer to [`Call::Confirm`]: whether the reservation is there.
     Confirmed(Result<bool, Failure>),
-    /// The answer to [`Call::Raise`]: whether the counter can be raised.
+    /// The answer to [`Call::Raise`]: whether this counter can be raised at all.
     Raised(Result<bool, Failure>),
-    /// The answer to [`Call::GiveBack`]: whether the numbers were taken back.
+    /// The answer to [`Call::GiveBack`]: whether the counter took the numbers back.
     GaveBack(Result<bool, Failure>),
-    /// The line was ended: give back what nobody drew. At any time, also while an answer is awaited.
+    /// The source was released: give back the unused numbers. Valid at any time, also while a call is under way.
     Release {
-        /// What nobody drew, oldest first.
+        /// The unused numbers, oldest first.
         unused: Vec<Unused>,
     },
 }
 
-/// What is in memory.
+/// The state of memory.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Memory {
-    /// How many numbers are left.
+    /// The numbers left.
     pub left: u64,
-    /// Whether another segment could be put in line.
+    /// Whether memory has room for another segment.
     pub room: Room,
-    /// How many times there was none when one was asked for, since the start.
+    /// How many times a caller found no number, since the start.
     pub misses: u64,
-    /// How many were left out since the start, as greater ones were handed out before them: they are no demand.
+    /// The numbers skipped since the start, because greater ones were handed out before: they do not count as demand.
     pub skipped: u64,
-    /// How many were handed out since the start that never were in memory: they are.
+    /// The numbers handed out since the start that never were in memory: they count as demand.
     pub bypassed: u64,
 }
 
-/// Whether another segment could be put in line, besides one whose numbers are on their way.
+/// Whether memory has room for another segment, besides the one being reserved.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Room {
-    /// It could.
+    /// There is room.
     #[default]
     Left,
-    /// It could not: too many short ones are there.
+    /// There is no room: it holds too many short segments.
     Full,
 }
 
-/// What to do next.
+/// What the driver does next.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Next {
-    /// Make this call and give its answer.
+    /// Make this call and pass on its answer.
     Call(Call),
-    /// Go on waiting for the answer to the call before.
+    /// Keep waiting for the answer to the previous call.
     Await,
-    /// Give [`Input::Wake`] after this many milliseconds, not before.
+    /// Pass [`Input::Wake`] after this many milliseconds, not earlier.
     Wait(u64),
-    /// Give [`Input::Wake`] when fewer numbers than this are left.
+    /// Pass [`Input::Wake`] when fewer numbers than this are left.
     Idle {
-        /// How many are to be kept.
+        /// The numbers to keep in memory.
         keep: u64,
     },
-    /// Nothing: all is given back that could be.
+    /// Nothing: every number that could be given back is.
     Stop,
 }
 
-/// What has changed for whoever hands numbers out.
+/// A change that the driver applies to memory, status and log.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Event {
-    /// Numbers were reserved: put them at the end of the line.
+    /// Numbers were reserved: add them to memory.
     Reserved {
-        /// The counter they are from.
+        /// The counter that returned them.
         counter: usize,
         /// The numbers.
         segment: Segment,
     },
-    /// A counter's call failed after one that did not. It is left out for a while, and asked again.
+    /// A counter began to fail. It is skipped for a while, then retried.
     Failing {
         /// The counter.
         counter: usize,
     },
-    /// A counter's call succeeded after one that did not.
+    /// A counter answers again.
     Recovered {
         /// The counter.
         counter: usize,
-        /// How many calls failed.
+        /// The number of calls that failed in a row.
         failures: u32,
     },
-    /// Nine tenths of the numbers up to the maximum are reserved. Told once.
+    /// Nine tenths of the numbers up to the maximum are reserved. Reported once.
     NearlyExhausted {
         /// The greatest number reserved.
         highest: u64,
     },
-    /// Every number up to the maximum is reserved, at every counter. Told once.
+    /// Every number up to the maximum is reserved, at every counter. Reported once.
     Exhausted,
-    /// A counter gave numbers that it had given before: none of them is used, and the counter is to be raised.
+    /// A counter returned numbers that it had returned before. None of them is used, and the counter is raised next.
     WentBack {
         /// The counter.
         counter: usize,
-        /// What it gave.
+        /// The numbers it returned.
         segment: Segment,
         /// The greatest number received from it before.
         highest: u64,
-        /// What it forgot.
+        /// Which reservations its store lost.
         forgot: Forgot,
     },
-    /// A reservation was not found once it should have settled: the store lost it, or others had pushed it out of the record
-    /// by then. Its numbers are not used.
+    /// A reservation was not found when it should have settled: the store lost it, or later ones pushed it out of the record.
+    /// Its numbers are not used.
     Lost {
         /// The counter.
         counter: usize,
         /// The numbers.
         segment: Segment,
     },
-    /// A counter that had gone back was raised.
+    /// A counter that went back was raised.
     Raised {
         /// The counter.
         counter: usize,
-        /// Above this number.
+        /// It was raised above this number.
         above: u64,
     },
-    /// A counter that went back cannot be raised: it is not asked again.
+    /// A counter that went back cannot be raised: it is not used any more.
     Stuck {
         /// The counter.
         counter: usize,
@@ -254,15 +253,15 @@ pub enum Event {
     },
     /// Numbers were given back.
     GivenBack {
-        /// How many.
+        /// The number of numbers.
         count: u64,
     },
 }
 
-/// What one step of the machine comes to.
+/// The output of one step.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Output {
-    /// What changed, in order.
+    /// The changes, in order.
     pub events: Vec<Event>,
     /// What to do next.
     pub next: Next,
@@ -273,17 +272,17 @@ struct Asked {
     counter: usize,
     count: NonZeroU64,
     at_ms: u64,
-    /// The answer may not begin below this number.
+    /// An answer that begins below this number shows that the counter went back.
     least: u64,
 }
 
-/// A reservation that a store may still lose.
+/// A reservation that its store may still lose.
 #[derive(Clone, Copy, Debug)]
 struct Settling {
     counter: usize,
     segment: Segment,
     mark: Mark,
-    /// When to look whether it is there, not before.
+    /// When to confirm it, not earlier.
     due_ms: u64,
 }
 
@@ -292,29 +291,29 @@ struct Settling {
 pub(super) enum RaiseReason {
     /// It is below the first number that may be handed out.
     BelowFirst,
-    /// It gave numbers that it had given before.
+    /// It returned numbers that it had returned before.
     WentBack,
 }
 
-/// A counter is raised above this number.
+/// A pending raise of a counter above a number.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Raise {
     pub(super) above: u64,
     pub(super) reason: RaiseReason,
 }
 
-/// What is known of a counter's numbers.
+/// What is known about a counter.
 #[derive(Clone, Copy, Debug, Default)]
 struct Known {
-    /// The greatest that it has given.
+    /// The greatest number it returned.
     highest: u64,
-    /// From one to the next; 0 before the first.
+    /// The distance from one number to the next; 0 before the first answer.
     step: u64,
-    /// How many are missing to the first that may be handed out.
+    /// How many numbers it is below the first that may be handed out, if it cannot be raised.
     below: u64,
-    /// How many to ask for at most, since there was no room for more.
+    /// The most numbers to request, because it had no room for more.
     most: Option<NonZeroU64>,
-    /// It is to be raised before it is asked again.
+    /// It has to be raised before the next reservation.
     raise: Option<Raise>,
     /// It cannot be raised.
     fixed: bool,
@@ -337,15 +336,15 @@ pub struct Protocol {
     state: State,
     counters: Counters,
     demand: Demand,
-    /// How many numbers were put in line, ever.
+    /// The numbers ever added to memory.
     put: u64,
-    /// By counter.
+    /// One for each counter.
     known: Vec<Known>,
-    /// By counter.
+    /// One for each counter.
     high_water_marks: Vec<HighWaterMark>,
     /// Oldest first.
     settling: VecDeque<Settling>,
-    /// What nobody drew, oldest first, once it is to be given back.
+    /// The unused numbers to give back, oldest first, after a release.
     release: Option<Vec<Unused>>,
     reported_nearly_exhausted: bool,
     reported_exhausted: bool,
@@ -355,7 +354,7 @@ pub struct Protocol {
 }
 
 impl Protocol {
-    /// A machine that has no numbers yet; `seed` decides how long it waits after failures, and nothing that matters.
+    /// Returns a machine without numbers. `seed` only decides which counter is first and how long it waits after failures.
     pub fn new(settings: &Settings, seed: u64) -> Self {
         let reserve_ms = match settings.reserve_ms {
             0 => 0,
@@ -365,7 +364,7 @@ impl Protocol {
         Self::at(settings.counters, settings.range, demand, seed)
     }
 
-    /// The same demand at other counters, with no numbers yet: how a period begins.
+    /// Returns a machine without numbers for other counters, at the demand measured so far. A new period begins like this.
     #[must_use]
     pub fn restart(&self, counters: usize, seed: u64) -> Self {
         let mut demand = self.demand.clone();
@@ -391,14 +390,14 @@ impl Protocol {
         }
     }
 
-    /// The same machine, which shares with others what was received from each counter.
+    /// Returns this machine with high-water marks that it shares with others, one for each counter.
     #[must_use]
     pub fn sharing(mut self, high_water_marks: &[HighWaterMark]) -> Self {
         self.high_water_marks.clone_from_slice(high_water_marks);
         self
     }
 
-    /// Takes the time, what is in memory and an answer, says what changed and what to do next.
+    /// Takes one step: the time, the state of memory and an input go in, the changes and the next call come out.
     pub fn step(&mut self, now_ms: u64, memory: Memory, input: Input) -> Output {
         let drawn = (self.put + memory.bypassed).saturating_sub(memory.left).saturating_sub(memory.skipped);
         self.demand.observe(now_ms, drawn, memory.misses);
@@ -412,7 +411,7 @@ impl Protocol {
                 memory.left += self.reserved(now_ms, asked, segment, None);
             }
             (State::Reserving(asked), Input::ReservedMarked { segment, mark, settle_ms }) => {
-                // One more, since the instants are whole milliseconds.
+                // One millisecond more, because instants are cut to whole milliseconds.
                 let due_ms = now_ms.saturating_add(settle_ms).saturating_add(1);
                 self.reserved(now_ms, asked, segment, Some((mark, due_ms)));
             }
@@ -428,7 +427,7 @@ impl Protocol {
                 self.state = state;
                 self.release.get_or_insert_default().extend(unused);
             }
-            // An answer to nothing that was asked, or a wake-up while an answer is awaited: nothing changes.
+            // An answer without a call, or a wake-up during a call: nothing changes.
             (state, _) => self.state = state,
         }
         let next = self.next(now_ms, memory);
@@ -440,27 +439,27 @@ impl Protocol {
         self.range
     }
 
-    /// The size of the next segment.
+    /// Returns the size of the next segment.
     pub fn size(&self) -> u64 {
         self.demand.size()
     }
 
-    /// The greatest number reserved so far; 0 before the first.
+    /// Returns the greatest number reserved so far; 0 before the first.
     pub fn highest(&self) -> u64 {
         self.known.iter().map(|known| known.highest).max().unwrap_or(0)
     }
 
-    /// The demand measured, in numbers a second.
+    /// Returns the measured demand, in numbers a second.
     pub fn demand_per_second(&self) -> u64 {
         self.demand.per_second()
     }
 
-    /// How long so many numbers last at the demand measured, in milliseconds; `None` without demand.
+    /// Returns how long these numbers last at the measured demand, in milliseconds; `None` without demand.
     pub fn lasts_ms(&self, left: u64) -> Option<u64> {
         self.demand.lasts_ms(left)
     }
 
-    /// How many counters are left out because their last call failed.
+    /// Returns the number of counters that are skipped because their last call failed.
     pub fn failing(&self) -> usize {
         self.counters.failing()
     }
@@ -488,7 +487,7 @@ impl Protocol {
         }
         let keep = self.demand.keep();
         if memory.room == Room::Full && (memory.left < keep || !self.settling.is_empty()) {
-            // There is room again once about a segment of them is drawn.
+            // There is room again once about one segment is drawn.
             return Next::Idle { keep: memory.left - memory.left / ROOM };
         }
         if let Some(settling) = self.take_due(now_ms) {
@@ -522,14 +521,14 @@ impl Protocol {
         }
     }
 
-    /// Until the next reservation may be looked at, and not for long: the numbers in memory become fewer meanwhile.
+    /// Waits until the next reservation can be confirmed, but only briefly: callers keep drawing from memory meanwhile.
     fn wait_for_settling(&self, now_ms: u64, most_ms: Option<u64>) -> Option<Next> {
         let due_ms = self.settling.iter().map(|it| it.due_ms).min()?;
         let wait_ms = due_ms.saturating_sub(now_ms).min(SETTLING_WAIT_MS).min(most_ms.unwrap_or(u64::MAX));
         Some(Next::Wait(wait_ms.max(1)))
     }
 
-    /// A reservation that may be looked at: of each counter the oldest first, so that its numbers come in order.
+    /// Takes a reservation that can be confirmed: the oldest one of its counter, so that the numbers increase.
     fn take_due(&mut self, now_ms: u64) -> Option<Settling> {
         let is_first = |at: &usize| {
             let counter = self.settling[*at].counter;
@@ -542,7 +541,7 @@ impl Protocol {
     fn reserve(&mut self, now_ms: u64, counter: usize, timeout_ms: u64, left: u64) -> Next {
         let known = self.known[counter];
         let wanted = self.demand.wanted(left).saturating_add(known.below).min(self.demand.largest());
-        // Close to the maximum no more than there is, so that a counter does not run far beyond it.
+        // Near the maximum no more than is left, so that a counter does not run far beyond it.
         let room = self.range.maximum.saturating_sub(known.highest).max(1);
         let most = known.most.map_or(u64::MAX, NonZeroU64::get);
         let count = NonZeroU64::new(wanted.min(room).min(most)).unwrap_or(NonZeroU64::MIN);
@@ -551,7 +550,7 @@ impl Protocol {
         Next::Call(Call::Reserve { counter, count, timeout_ms })
     }
 
-    /// How many numbers came that may be used now; those that have to settle come later.
+    /// Handles a reservation; returns how many of its numbers may be used now.
     fn reserved(&mut self, now_ms: u64, asked: Asked, segment: Segment, settle: Option<(Mark, u64)>) -> u64 {
         let counter = asked.counter;
         self.succeeded(counter, now_ms.saturating_sub(asked.at_ms));
@@ -569,7 +568,7 @@ impl Protocol {
         self.report_nearly_exhausted();
         match (self.range.cut(segment), settle) {
             (Within::Some(segment), None) if self.release.is_none() => return self.put(counter, segment),
-            // Too late for anybody to draw from it.
+            // Nobody can draw any more.
             (Within::Some(segment), None) => {
                 self.release.get_or_insert_default().push(Unused { counter, segment });
             }
@@ -596,7 +595,7 @@ impl Protocol {
         }
     }
 
-    /// What nobody can use is not given back either: it may be somebody else's.
+    /// Does not give the numbers back either: they may be in use elsewhere.
     fn went_back(&mut self, counter: usize, segment: Segment, highest: u64, forgot: Forgot) {
         self.events.push(Event::WentBack { counter, segment, highest, forgot });
         self.known[counter].raise = Some(self.above_all(counter));
@@ -606,7 +605,7 @@ impl Protocol {
         Raise { above: self.high_water_marks[counter].highest(), reason: RaiseReason::WentBack }
     }
 
-    /// Each node would add what is missing: raised, the counter comes to the first number and no further.
+    /// Raises the counter to the first number: if each node added what is missing, it would run too far.
     fn is_below(&mut self, counter: usize, missing: u64) {
         let known = &mut self.known[counter];
         if known.fixed {
@@ -617,7 +616,7 @@ impl Protocol {
         }
     }
 
-    /// How many numbers have settled.
+    /// Handles a confirmation; returns how many numbers have settled.
     fn confirmed(&mut self, now_ms: u64, settling: Settling, answer: Result<bool, Failure>) -> u64 {
         let Settling { counter, segment, .. } = settling;
         match answer {
@@ -625,10 +624,10 @@ impl Protocol {
                 self.high_water_marks[counter].settled(segment);
                 return self.put(counter, segment);
             }
-            // Nobody draws any more, and others see the reservation as taken.
+            // Nobody draws any more, and other nodes see the numbers as taken.
             Ok(true) => {}
             Ok(false) => {
-                // How far the counter went back, the next reservation shows.
+                // The next reservation shows how far the counter went back.
                 self.events.push(Event::Lost { counter, segment });
             }
             Err(_) => {
@@ -678,7 +677,7 @@ impl Protocol {
     fn failed(&mut self, now_ms: u64, asked: Asked, failure: Failure) {
         match failure {
             Failure::Full if asked.count > NonZeroU64::MIN => {
-                // There may be room for fewer; the last numbers are worth a few calls.
+                // There may be room for fewer: the last numbers are worth a few calls.
                 self.known[asked.counter].most = NonZeroU64::new(asked.count.get() / 2);
                 return;
             }
@@ -694,7 +693,7 @@ impl Protocol {
         }
     }
 
-    /// Whether a counter's next number would be beyond the maximum; a store can be full for other reasons.
+    /// Whether the next number of a counter would exceed the maximum. A store can be full for other reasons.
     fn is_at_its_end(&self, counter: usize) -> bool {
         let Known { highest, step, .. } = self.known[counter];
         step > 0 && highest.saturating_add(step) > self.range.maximum
@@ -719,7 +718,7 @@ impl Protocol {
         Next::Call(Call::GiveBack { unused, timeout_ms: GIVE_BACK_TIMEOUT_MS })
     }
 
-    /// Whatever the answer, these numbers are not given back again: they may be somebody else's by now.
+    /// Never gives these numbers back again, whatever the answer: another node may have reserved them since.
     fn gave_back(&mut self, unused: Unused, answer: Result<bool, Failure>) {
         if answer == Ok(true) {
             self.events.push(Event::GivenBack { count: unused.segment.count().get() });
@@ -729,7 +728,7 @@ impl Protocol {
             self.high_water_marks[unused.counter].received(unused.segment);
         }
         if let Some(older) = &mut self.release {
-            // Somebody reserved after these, so after the older ones of this counter too.
+            // Another node reserved after these, so also after the older ones of this counter.
             older.retain(|older| older.counter != unused.counter);
         }
     }

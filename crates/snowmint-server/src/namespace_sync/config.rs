@@ -8,7 +8,7 @@ use std::sync::Arc;
 use snowmint::Layout;
 use snowmint_cluster::namespace::{
     AutoCreate, Definition, MAX_NAMESPACES, NamespaceError, NamespaceFile, NamespaceFileError,
-    NamespaceRecord, Reach, TextForm, registry,
+    NamespaceRecord, ServedBy, TextForm, registry,
 };
 use snowmint_cluster::{NamespaceName, NamespaceNameError};
 use snowmint_store::{Store, StoreError, Visibility};
@@ -32,7 +32,7 @@ pub struct NamespaceConfig {
     file: NamespaceFile,
     layout: Layout,
     /// The settled records of the store; clones share them.
-    settled: Arc<Mutex<registry::Settled>>,
+    settled: Arc<Mutex<registry::Follower>>,
 }
 
 /// The namespaces to serve, after comparing configuration and store.
@@ -222,7 +222,7 @@ impl NamespaceConfig {
         }
         desired.in_store += 1;
         let in_file = self.file.namespaces.get(&name);
-        let is_served = record.reach == Reach::Everywhere || self.names(&name);
+        let is_served = record.served_by == ServedBy::EveryNode || self.names(&name);
         if is_served && desired.namespaces.len() < MAX_NAMESPACES {
             // The file decides what may change; the record decides everything else.
             let follows = in_file.filter(|wanted| registry::check_with_text(&name, &record, wanted).is_ok());

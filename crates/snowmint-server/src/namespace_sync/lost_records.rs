@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use snowmint_cluster::NamespaceName;
-use snowmint_cluster::namespace::{Definition, NamespaceError, NamespaceRecord, Reach, registry};
+use snowmint_cluster::namespace::{Definition, NamespaceError, NamespaceRecord, ServedBy, registry};
 use tokio::time::Instant;
 
 use super::NamespaceSync;
@@ -57,7 +57,7 @@ impl NamespaceSync {
         for namespace in served.namespaces() {
             let name = namespace.name();
             let is_configured = self.config.names(name);
-            let is_for_all = self.lost.seen.get(name).is_some_and(|it| it.reach == Reach::Everywhere);
+            let is_for_all = self.lost.seen.get(name).is_some_and(|it| it.served_by == ServedBy::EveryNode);
             if desired.recorded.contains(name.as_str()) || !(is_configured || is_for_all) {
                 continue;
             }
@@ -92,7 +92,7 @@ impl NamespaceSync {
         if !self.config.names(name) {
             return Ok(());
         }
-        let as_served = || NamespaceRecord::new(namespace.definition().clone(), Reach::Named);
+        let as_served = || NamespaceRecord::new(namespace.definition().clone(), ServedBy::ConfiguredNodes);
         let seen = self.lost.seen.get(name).cloned().unwrap_or_else(as_served);
         let record = registry::put_back(&*self.options.store, name, &seen).await?;
         self.lost.seen.insert(name.clone(), record);

@@ -570,7 +570,7 @@ impl Counter for ClaimedCounter {
 mod tests {
     use snowmint::{Layout, WallClock};
     use snowmint_cluster::namespace::Fields;
-    use snowmint_cluster::namespace::registry::Again;
+    use snowmint_cluster::namespace::registry::IfDropped;
     use snowmint_store::{Expected, MemoryStore, Swap, Versioned};
 
     use super::*;
@@ -617,7 +617,7 @@ mod tests {
         let fields =
             Fields { scheme: "segment".to_owned(), sources: Some(sources.to_vec()), ..Fields::default() };
         let wanted = fields.define(&Layout::TWITTER).unwrap();
-        registry::add(&*store, &name, &wanted, Again::GoOn).await.unwrap();
+        registry::add(&*store, &name, &wanted, IfDropped::Resume).await.unwrap();
         let opening = SourceOpener::new(Arc::clone(&store), Arc::new(WallClock), Arc::default());
         let claims = Arc::new(NumberClaims::new(store, name, wanted));
         let claim = |(nth, source): (usize, CounterSource)| {

@@ -38,7 +38,7 @@ fn segment() -> Fields {
 }
 
 async fn add(store: &MemoryStore, to: &str, fields: Fields) -> NamespaceRecord {
-    registry::add(store, &name(to), &defined(fields), Again::GoOn).await.unwrap()
+    registry::add(store, &name(to), &defined(fields), IfDropped::Resume).await.unwrap()
 }
 
 impl Node {
@@ -673,7 +673,7 @@ async fn a_lost_record_is_put_back_as_the_newest_that_any_node_saw() {
                 .await
                 .unwrap()
         };
-        registry::add(&store.now(), &name("orders"), &form("{number}"), Again::Never).await.unwrap();
+        registry::add(&store.now(), &name("orders"), &form("{number}"), IfDropped::Refuse).await.unwrap();
         set("A{number}").await;
         let named = ["orders"];
         let (mut late, mut seen, mut unnamed) = (start(&named).await, start(&named).await, start(&[]).await);
@@ -688,7 +688,7 @@ async fn a_lost_record_is_put_back_as_the_newest_that_any_node_saw() {
             node.look().await;
         }
         let record = store.record("orders").await;
-        assert_eq!((&record.definition, record.reach), (&newest.definition, newest.reach));
+        assert_eq!((&record.definition, record.served_by), (&newest.definition, newest.served_by));
         assert_eq!(record.earlier_texts, newest.earlier_texts);
         assert!(record.edition >= newest.edition);
         let mut other = start(&[]).await;
@@ -729,7 +729,7 @@ async fn a_record_that_goes_back_over_a_start_over_or_a_drop_is_not_followed() {
         node.take("n", 3).await.unwrap();
         registry::drop_namespace(&store, &name("n"), 5).await.unwrap();
         if let Some(then) = then.clone() {
-            registry::add(&store, &name("n"), &defined(then), Again::StartOver).await.unwrap();
+            registry::add(&store, &name("n"), &defined(then), IfDropped::Restart).await.unwrap();
         }
         node.look().await;
         let served = node.served();
@@ -802,8 +802,10 @@ async fn a_store_that_lost_its_records_takes_no_namespace_away() {
     assert!(trouble.ends_with("lost the records of served namespaces: keys, orders"), "{trouble}");
     assert_eq!(node.mint.records_lost(), 3);
     let listed = registry::list(&store.now()).await.unwrap();
-    let pinned =
-        NamespaceRecord::new(Definition::snowflake(LAYOUT), snowmint_cluster::namespace::Reach::Named);
+    let pinned = NamespaceRecord::new(
+        Definition::snowflake(LAYOUT),
+        snowmint_cluster::namespace::ServedBy::ConfiguredNodes,
+    );
     assert_eq!(listed, [("default".to_owned(), Ok(pinned))], "pinned again, and nothing else");
 
     // A namespace that is added again unchanged continues; a dropped one ends.

@@ -22,8 +22,8 @@ fn defined(toml: &str) -> Definition {
 async fn a_dropped_namespace_goes_on_or_starts_over_only_when_told() {
     let store = MemoryStore::new();
     let (segment, other) = (defined("scheme = 'segment'"), defined("scheme = 'segment'\nstripe = '1/2'"));
-    add(&store, &name(), &segment, Again::GoOn).await.unwrap();
-    let twice = add(&store, &name(), &segment, Again::StartOver).await.unwrap_err();
+    add(&store, &name(), &segment, IfDropped::Resume).await.unwrap();
+    let twice = add(&store, &name(), &segment, IfDropped::Restart).await.unwrap_err();
     assert!(matches!(twice, NamespaceError::Exists { .. }), "{twice}");
     drop_namespace(&store, &name(), 1_795_219_200_000).await.unwrap();
     for error in [
@@ -33,16 +33,16 @@ async fn a_dropped_namespace_goes_on_or_starts_over_only_when_told() {
     ] {
         assert!(error.to_string().contains("was dropped on 2026-11-21T00:00:00.000Z"), "{error}");
     }
-    let refused = add(&store, &name(), &other, Again::GoOn).await.unwrap_err();
+    let refused = add(&store, &name(), &other, IfDropped::Resume).await.unwrap_err();
     assert!(matches!(refused, NamespaceError::Mismatch(_)), "{refused}");
-    let again = add(&store, &name(), &segment, Again::GoOn).await.unwrap();
+    let again = add(&store, &name(), &segment, IfDropped::Resume).await.unwrap();
     assert_eq!(again.definition, segment);
     drop_namespace(&store, &name(), 5).await.unwrap();
-    let over = add(&store, &name(), &other, Again::StartOver).await.unwrap();
+    let over = add(&store, &name(), &other, IfDropped::Restart).await.unwrap();
     assert_eq!(over.definition.scheme.series(), 2);
     // The series stays with the namespace from then on.
     drop_namespace(&store, &name(), 5).await.unwrap();
-    let again = add(&store, &name(), &other, Again::GoOn).await.unwrap();
+    let again = add(&store, &name(), &other, IfDropped::Resume).await.unwrap();
     assert_eq!(again.definition.scheme.series(), 2);
 }
 
@@ -55,7 +55,11 @@ async fn a_pin_keeps_what_may_change_and_a_definition_changes_it() {
     assert_eq!(define(&store, &name(), &plain).await.unwrap().definition, plain);
     let listed = list(&store).await.unwrap();
     let earlier_texts = vec![form.text];
-    let record = NamespaceRecord { earlier_texts, edition: 2, ..NamespaceRecord::new(plain, Reach::Named) };
+    let record = NamespaceRecord {
+        earlier_texts,
+        edition: 2,
+        ..NamespaceRecord::new(plain, ServedBy::ConfiguredNodes)
+    };
     assert_eq!(listed, [("orders".to_owned(), Ok(record))]);
 }
 
@@ -65,12 +69,12 @@ async fn a_change_is_checked_against_what_is_there() {
     let to = |toml: &'static str| move |_: &Definition| Ok::<_, NamespaceError>(defined(toml));
     let error = set(&store, &name(), to("scheme = 'segment'")).await.unwrap_err();
     assert!(matches!(error, NamespaceError::Missing { .. }), "{error}");
-    add(&store, &name(), &defined("scheme = 'segment'"), Again::GoOn).await.unwrap();
+    add(&store, &name(), &defined("scheme = 'segment'"), IfDropped::Resume).await.unwrap();
     let error = set(&store, &name(), to("scheme = 'uuid7'")).await.unwrap_err();
     assert!(matches!(error, NamespaceError::Mismatch(_)), "{error}");
     let set = set(&store, &name(), to("scheme = 'segment'\nmaximum = 99")).await.unwrap();
     assert_eq!(set.definition, defined("scheme = 'segment'\nmaximum = 99"));
-    assert_eq!(set.reach, Reach::Everywhere);
+    assert_eq!(set.served_by, ServedBy::EveryNode);
 }
 
 /// Goal: over a store that may lose its newest writes, a definition counts once it has settled. Method: a store in memory that
@@ -79,14 +83,14 @@ async fn a_change_is_checked_against_what_is_there() {
 async fn a_definition_counts_once_it_has_settled() {
     let store = forgetful();
     let (first, second) = (defined("scheme = 'segment'"), defined("scheme = 'segment'\nmaximum = 99"));
-    let mut settled = Settled::default();
-    add(&store, &name(), &first, Again::GoOn).await.unwrap();
+    let mut settled = Follower::default();
+    add(&store, &name(), &first, IfDropped::Resume).await.unwrap();
     assert_eq!(settled.list(&store).await.unwrap(), [], "seen for the first time");
     tokio::time::sleep(Duration::from_millis(1999)).await;
     assert_eq!(settled.list(&store).await.unwrap(), []);
     tokio::time::sleep(Duration::from_millis(1)).await;
     let of = |definition: &Definition, edition| {
-        let record = NamespaceRecord::new(definition.clone(), Reach::Everywhere);
+        let record = NamespaceRecord::new(definition.clone(), ServedBy::EveryNode);
         [("orders".to_owned(), Ok(NamespaceRecord { edition, ..record }))]
     };
     assert_eq!(settled.list(&store).await.unwrap(), of(&first, 1));
@@ -98,7 +102,7 @@ async fn a_definition_counts_once_it_has_settled() {
 #[tokio::test(start_paused = true)]
 async fn a_definition_that_is_lost_or_followed_by_another_does_not_settle() {
     let store = forgetful();
-    let record = add(&store, &name(), &defined("scheme = 'segment'"), Again::GoOn).await.unwrap();
+    let record = add(&store, &name(), &defined("scheme = 'segment'"), IfDropped::Resume).await.unwrap();
     let began = Instant::now();
     settle(&store, &name(), &record).await.unwrap();
     assert!(began.elapsed() >= Duration::from_secs(2), "{:?}", began.elapsed());
@@ -129,7 +133,7 @@ async fn sources_are_compared_by_what_the_record_remembers() {
     let wanted = of("x");
     let missing = claim_numbers(&store, &name(), &wanted, 0, numbers(1, 2)).await.unwrap_err();
     assert!(matches!(missing, NamespaceError::Missing { .. }), "{missing}");
-    add(&store, &name(), &wanted, Again::GoOn).await.unwrap();
+    add(&store, &name(), &wanted, IfDropped::Resume).await.unwrap();
     let claim = async |nth, found| {
         claim_numbers(&store, &name(), &of("y"), nth, found).await.map(|claimed| claimed.numbers)
     };
@@ -156,10 +160,10 @@ async fn sources_are_compared_by_what_the_record_remembers() {
     set(&store, &name(), |_: &Definition| Ok::<_, NamespaceError>(of("z"))).await.unwrap();
     drop_namespace(&store, &name(), 5).await.unwrap();
     assert!(matches!(claim(1, numbers(1, 2)).await, Err(NamespaceError::Dropped { .. })));
-    add(&store, &name(), &of("x"), Again::GoOn).await.unwrap();
+    add(&store, &name(), &of("x"), IfDropped::Resume).await.unwrap();
     assert!(claim(1, numbers(0, 2)).await.is_err());
     drop_namespace(&store, &name(), 5).await.unwrap();
-    add(&store, &name(), &of("x"), Again::StartOver).await.unwrap();
+    add(&store, &name(), &of("x"), IfDropped::Restart).await.unwrap();
 }
 
 /// Goal: sources move only from where they were compared. Method: another move in between.
@@ -170,7 +174,7 @@ async fn sources_that_moved_meanwhile_are_compared_first() {
         ["a", "b", "c"].map(|host| [format!("redis-counter:redis://{host}/0?counter=n").parse().unwrap()]);
     let [a, b, c] = &sources;
     let toml = format!("scheme = 'segment'\nsources = ['{}']", a[0]);
-    add(&store, &name(), &defined(&toml), Again::GoOn).await.unwrap();
+    add(&store, &name(), &defined(&toml), IfDropped::Resume).await.unwrap();
     let moved = move_sources(&store, &name(), a, b).await.unwrap();
     let error = move_sources(&store, &name(), a, c).await.unwrap_err();
     assert!(matches!(error, NamespaceError::OtherSources { .. }), "{error}");
@@ -189,7 +193,7 @@ async fn claims_that_overlap_are_refused_where_both_are_recorded() {
     let odd = Some(numbers(1, 2));
     let both = NamespaceRecord {
         numbers: vec![odd, odd],
-        ..NamespaceRecord::new(wanted.clone(), Reach::Everywhere)
+        ..NamespaceRecord::new(wanted.clone(), ServedBy::EveryNode)
     };
     put_back(&store, &name(), &both).await.unwrap();
     for nth in [0, 1] {
@@ -204,7 +208,7 @@ async fn claims_that_overlap_are_refused_where_both_are_recorded() {
 async fn what_a_source_gives_counts_once_it_has_settled() {
     let store = forgetful();
     let wanted = defined("scheme = 'segment'\nsources = ['tickets:mysql://a/t', 'tickets:mysql://b/t']");
-    add(&store, &name(), &wanted, Again::GoOn).await.unwrap();
+    add(&store, &name(), &wanted, IfDropped::Resume).await.unwrap();
     let began = Instant::now();
     let claim = async |nth, wait| {
         tokio::time::sleep(Duration::from_secs(wait)).await;
@@ -269,7 +273,7 @@ async fn a_text_form_that_could_repeat_a_text_is_refused() {
     let store = MemoryStore::new();
     let to =
         async |text: &str| set(&store, &name(), |_: &Definition| Ok::<_, NamespaceError>(form(text))).await;
-    add(&store, &name(), &form(""), Again::GoOn).await.unwrap();
+    add(&store, &name(), &form(""), IfDropped::Resume).await.unwrap();
     let error = to("{hex}").await.unwrap_err();
     assert!(matches!(error, NamespaceError::Text(_)), "{error}");
     for word in ["to `{hex}`", "written as `{number}`", "take a new namespace"] {
@@ -284,9 +288,9 @@ async fn a_text_form_that_could_repeat_a_text_is_refused() {
         assert!(error.contains(words), "{text}: {error}");
     }
     drop_namespace(&store, &name(), 5).await.unwrap();
-    let error = add(&store, &name(), &form("{hex}"), Again::GoOn).await.unwrap_err();
+    let error = add(&store, &name(), &form("{hex}"), IfDropped::Resume).await.unwrap_err();
     assert!(matches!(error, NamespaceError::Text(_)), "{error}");
-    add(&store, &name(), &form(""), Again::GoOn).await.unwrap();
+    add(&store, &name(), &form(""), IfDropped::Resume).await.unwrap();
     for text in ["X-{number:6}", "Y-{hex}", "", "Z{number}"] {
         to(text).await.unwrap_or_else(|error| panic!("{text}: {error}"));
     }
@@ -300,12 +304,12 @@ async fn a_text_form_that_could_repeat_a_text_is_refused() {
 async fn sources_that_not_every_node_sees_are_refused() {
     let store = MemoryStore::new();
     let file = defined("scheme = 'segment'\nsources = ['sqlite:/var/ids.db']");
-    add(&store, &name(), &file, Again::GoOn).await.unwrap();
+    add(&store, &name(), &file, IfDropped::Resume).await.unwrap();
     drop_namespace(&store, &name(), 5).await.unwrap();
     let shared = Said { store, may_lose: Duration::ZERO, reach: Visibility::Network };
     for error in [
-        add(&shared, &name(), &file, Again::GoOn).await.unwrap_err(),
-        add(&shared, &NamespaceName::new("b").unwrap(), &file, Again::Never).await.unwrap_err(),
+        add(&shared, &name(), &file, IfDropped::Resume).await.unwrap_err(),
+        add(&shared, &NamespaceName::new("b").unwrap(), &file, IfDropped::Refuse).await.unwrap_err(),
         pin(&shared, &NamespaceName::new("b").unwrap(), &file).await.unwrap_err(),
         define(&shared, &NamespaceName::new("b").unwrap(), &file).await.unwrap_err(),
     ] {
@@ -319,7 +323,7 @@ async fn sources_that_not_every_node_sees_are_refused() {
 #[tokio::test]
 async fn a_record_that_is_put_back_is_the_newest_that_was_seen() {
     let lost = MemoryStore::new();
-    let older = add(&lost, &name(), &form(""), Again::GoOn).await.unwrap();
+    let older = add(&lost, &name(), &form(""), IfDropped::Resume).await.unwrap();
     let set = async |store: &MemoryStore, text: &str| {
         set(store, &name(), |_: &Definition| Ok::<_, NamespaceError>(form(text))).await.unwrap()
     };
@@ -332,7 +336,7 @@ async fn a_record_that_is_put_back_is_the_newest_that_was_seen() {
             put_back(&store, &name(), seen).await.unwrap();
         }
         let record = put_back(&store, &name(), &older).await.unwrap();
-        assert_eq!((&record.definition, record.reach), (&newer.definition, Reach::Everywhere));
+        assert_eq!((&record.definition, record.served_by), (&newer.definition, ServedBy::EveryNode));
         assert_eq!(record.earlier_texts, [None, "A{number}".parse().ok()]);
         let later = set(&store, "C{number}").await;
         assert!(later.edition > newer.edition);
@@ -344,7 +348,7 @@ async fn a_record_that_is_put_back_is_the_newest_that_was_seen() {
     assert_eq!(record.definition, newer.definition, "a lower edition went back, whatever it says");
     let other = NamespaceRecord {
         edition: record.edition,
-        ..NamespaceRecord::new(defined("scheme = 'uuid7'"), Reach::Named)
+        ..NamespaceRecord::new(defined("scheme = 'uuid7'"), ServedBy::ConfiguredNodes)
     };
     let error = put_back(&store, &name(), &other).await.unwrap_err();
     assert!(
@@ -358,7 +362,7 @@ async fn a_record_that_is_put_back_is_the_newest_that_was_seen() {
 #[tokio::test(start_paused = true)]
 async fn a_node_that_follows_lists_only_what_has_changed() {
     let store = Counting::default();
-    let mut node = Settled::default();
+    let mut node = Follower::default();
     let names = |listed: &[Listed]| listed.iter().map(|(name, _)| name.clone()).collect::<Vec<_>>();
     let lists = |store: &Counting| store.lists.swap(0, Ordering::Relaxed);
     assert_eq!((node.follow(&store).await.unwrap(), lists(&store)), (vec![], 1));
@@ -366,7 +370,7 @@ async fn a_node_that_follows_lists_only_what_has_changed() {
         tokio::time::sleep(Duration::from_secs(5)).await;
         assert_eq!((node.follow(&store).await.unwrap(), lists(&store)), (vec![], 0));
     }
-    add(&store, &name(), &defined("scheme = 'segment'"), Again::GoOn).await.unwrap();
+    add(&store, &name(), &defined("scheme = 'segment'"), IfDropped::Resume).await.unwrap();
     assert_eq!((names(&node.follow(&store).await.unwrap()), lists(&store)), (vec!["orders".to_owned()], 1));
     assert_eq!((names(&node.follow(&store).await.unwrap()), lists(&store)), (vec!["orders".to_owned()], 0));
     // Another node adds one after this one has read the version, and a third after the list.
@@ -382,7 +386,7 @@ async fn a_node_that_follows_lists_only_what_has_changed() {
     let seen = names(&node.follow(&store).await.unwrap());
     assert_eq!((seen.len(), lists(&store)), (3, 1));
     // An earlier version of Snowmint changes a record and tells nobody.
-    let record = NamespaceRecord::new(defined("scheme = 'uuid7'"), Reach::Everywhere).to_bytes().unwrap();
+    let record = NamespaceRecord::new(defined("scheme = 'uuid7'"), ServedBy::EveryNode).to_bytes().unwrap();
     let silent = Key::new("namespaces/silent").unwrap();
     let _ = store.store.compare_and_set(&silent, Expected::Absent, &record).await.unwrap();
     assert_eq!((node.follow(&store).await.unwrap().len(), lists(&store)), (3, 0));
@@ -394,10 +398,10 @@ async fn a_node_that_follows_lists_only_what_has_changed() {
 #[tokio::test(start_paused = true)]
 async fn a_change_that_is_not_told_is_seen_within_a_minute_and_a_loss_at_once() {
     let store = Counting::default();
-    let mut node = Settled::default();
+    let mut node = Follower::default();
     node.follow(&store).await.unwrap();
     store.refuses_versions.store(true, Ordering::Relaxed);
-    add(&store, &name(), &defined("scheme = 'segment'"), Again::GoOn).await.unwrap();
+    add(&store, &name(), &defined("scheme = 'segment'"), IfDropped::Resume).await.unwrap();
     assert_eq!(node.follow(&store).await.unwrap().len(), 0);
     tokio::time::sleep(Duration::from_mins(1)).await;
     assert_eq!(node.follow(&store).await.unwrap().len(), 1);
@@ -407,7 +411,7 @@ async fn a_change_that_is_not_told_is_seen_within_a_minute_and_a_loss_at_once() 
     // All is lost, and as much was written since.
     let restored = Counting::default();
     for _ in 0..2 {
-        add(&restored, &name(), &defined("scheme = 'segment'"), Again::GoOn).await.ok();
+        add(&restored, &name(), &defined("scheme = 'segment'"), IfDropped::Resume).await.ok();
     }
     let seen = node.follow(&restored).await.unwrap();
     assert!(matches!(&seen[..], [(_, Ok(record))] if record.dropped_unix_ms.is_none()), "{seen:?}");
@@ -417,8 +421,8 @@ async fn a_change_that_is_not_told_is_seen_within_a_minute_and_a_loss_at_once() 
 #[tokio::test(start_paused = true)]
 async fn a_node_that_follows_lists_until_all_has_settled() {
     let store = Counting { may_lose: Duration::from_secs(2), ..Counting::default() };
-    let mut node = Settled::default();
-    add(&store, &name(), &defined("scheme = 'segment'"), Again::GoOn).await.unwrap();
+    let mut node = Follower::default();
+    add(&store, &name(), &defined("scheme = 'segment'"), IfDropped::Resume).await.unwrap();
     let mut seen = Vec::new();
     for _ in 0..6 {
         seen.push((node.follow(&store).await.unwrap().len(), store.lists.swap(0, Ordering::Relaxed)));
@@ -443,7 +447,7 @@ impl Counting {
         let added = when.lock().unwrap().take();
         if let Some(name) = added {
             let name = NamespaceName::new(name).unwrap();
-            add(&self.store, &name, &defined("scheme = 'segment'"), Again::GoOn).await.unwrap();
+            add(&self.store, &name, &defined("scheme = 'segment'"), IfDropped::Resume).await.unwrap();
         }
     }
 }
