@@ -276,7 +276,7 @@ async fn a_text_form_that_could_repeat_a_text_is_refused() {
     add(&store, &name(), &form(""), IfDropped::Resume).await.unwrap();
     let error = to("{hex}").await.unwrap_err();
     assert!(matches!(error, NamespaceError::Text(_)), "{error}");
-    for word in ["to `{hex}`", "written as `{number}`", "take a new namespace"] {
+    for word in ["to `{hex}`", "written as `{number}`", "use a new namespace"] {
         assert!(error.to_string().contains(word), "{error}");
     }
     // In between it is another form; ids that were written before stay written.
