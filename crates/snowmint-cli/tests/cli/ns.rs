@@ -41,7 +41,7 @@ fn a_text_that_was_given_does_not_come_again() {
     let bench = Bench::with_store();
     bench.out(&["ns", "add", "n", "--scheme", "segment"]);
     let told = bench.refused(&["ns", "set", "n", "--text", "{hex}"], 2);
-    for words in ["cannot change its text form to `{hex}`", "written as `{number}`", "take a new namespace"] {
+    for words in ["cannot change its text form to `{hex}`", "written as `{number}`", "use a new namespace"] {
         assert!(told.contains(words), "{told}");
     }
     bench.out(&["ns", "set", "n", "--text", "A{number}"]);
