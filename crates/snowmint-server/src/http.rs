@@ -17,7 +17,7 @@ use hyper_util::rt::TokioIo;
 use tokio::net::TcpStream;
 use tokio::sync::Mutex;
 
-use crate::accept::Place;
+use crate::accept::Admission;
 use crate::http::pace::{Answered, Pace, Paced};
 use crate::limits::http::{MAX_HEAD, MAX_HEADERS};
 use crate::limits::{HEAR_OUT, LINGER};
@@ -33,23 +33,28 @@ pub fn reads_route(path: &str, query: Option<&str>) -> bool {
 }
 
 /// Serves one connection until the client leaves, a time limit passes, or the service ends.
-pub(crate) async fn serve(server: Arc<ServerState>, stream: TcpStream, place: Place, draining: Draining) {
+pub(crate) async fn serve(
+    server: Arc<ServerState>,
+    stream: TcpStream,
+    admission: Admission,
+    draining: Draining,
+) {
     let turn = Turn::default();
-    let connection = serve_in_turns(&server, stream, place, draining, &turn);
+    let connection = serve_in_turns(&server, stream, admission, draining, &turn);
     server.turns.take(&turn, connection).await;
 }
 
 async fn serve_in_turns(
     server: &ServerState,
     stream: TcpStream,
-    place: Place,
+    admission: Admission,
     draining: Draining,
     turn: &Turn,
 ) {
     let ends = draining.clone().begun();
-    let timeouts = match place {
-        Place::Client => server.timeouts,
-        Place::Reserved => Timeouts { request: server.timeouts.request.min(LINGER), ..server.timeouts },
+    let timeouts = match admission {
+        Admission::Client => server.timeouts,
+        Admission::Reserved => Timeouts { request: server.timeouts.request.min(LINGER), ..server.timeouts },
     };
     let client = Pace::new(timeouts);
     // hyper handles one request at a time, so this lock is always free.
@@ -58,7 +63,7 @@ async fn serve_in_turns(
         let (draining, state, answering) = (&draining, &state, client.request());
         async move {
             let mut state = state.lock().await;
-            let response = handler::handle(server, &mut state, draining, place, &request).await;
+            let response = handler::handle(server, &mut state, draining, admission, &request).await;
             Ok::<_, Infallible>(response.map(|body| Answered::new(body, answering)))
         }
     });

@@ -41,7 +41,6 @@
 mod accept;
 mod http;
 pub mod limits;
-mod memory;
 mod metrics;
 pub mod mint;
 pub mod namespace_sync;

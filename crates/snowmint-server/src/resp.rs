@@ -19,7 +19,7 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
 use tokio::time::{Instant, sleep_until, timeout};
 
-use crate::accept::{Place, say_and_close};
+use crate::accept::{Admission, reply_and_close};
 use crate::limits::resp::{MAX_READ_ROOM, READ_ROOM};
 use crate::limits::{FLUSH_AT, HEAR_OUT, REST};
 use crate::metrics::Protocol;
@@ -37,10 +37,15 @@ use session::{PendingCounts, Queued, Session};
 const REFUSAL: &[u8] = b"-ERR max number of clients reached\r\n";
 
 /// Serves one connection until the client leaves, breaks the protocol or a time limit, or the service ends.
-pub(crate) async fn serve(server: Arc<ServerState>, stream: TcpStream, place: Place, draining: Draining) {
-    if place == Place::Reserved {
+pub(crate) async fn serve(
+    server: Arc<ServerState>,
+    stream: TcpStream,
+    admission: Admission,
+    draining: Draining,
+) {
+    if admission == Admission::Reserved {
         server.metrics.failed(Protocol::Resp, ErrorKind::TooManyClients);
-        return say_and_close(stream, REFUSAL).await;
+        return reply_and_close(stream, REFUSAL).await;
     }
     let mut connection = Connection {
         session: Session::new(server.next_client()),
@@ -59,7 +64,7 @@ pub(crate) async fn serve(server: Arc<ServerState>, stream: TcpStream, place: Pl
     match ended {
         Ok(End::Quiet) => {}
         // `out` has the error; the client may still be sending.
-        Ok(End::AfterReply) => say_and_close(connection.stream, &connection.out).await,
+        Ok(End::AfterReply) => reply_and_close(connection.stream, &connection.out).await,
         Err(error) => tracing::debug!(%error, "RESP connection failed"),
     }
 }
@@ -134,7 +139,7 @@ impl Connection {
                         if input.is_empty() {
                             (input, self.out, self.room) = (Vec::new(), Vec::new(), READ_ROOM);
                             parser.shrink();
-                            self.server.crowd.rested();
+                            self.server.memory.rested();
                         }
                         timer.as_mut().reset(pace.next());
                         continue;

@@ -49,12 +49,12 @@ pub async fn serve(
 ) -> Ended {
     let server = Arc::new(ServerState::new(mint, &settings));
     let shutdown = Shutdown::new();
-    let places = Arc::new(Semaphore::new(settings.max_connections.min(Semaphore::MAX_PERMITS)));
+    let permits = Arc::new(Semaphore::new(settings.max_connections.min(Semaphore::MAX_PERMITS)));
     let acceptor = |protocol| Acceptor {
         protocol,
         metrics: &server.metrics,
-        crowd: &server.crowd,
-        places: Arc::clone(&places),
+        memory: &server.memory,
+        permits: Arc::clone(&permits),
         reserved: settings.reserved_connections,
         write_timeout: settings.timeouts.write,
         draining: shutdown.listener(),
@@ -62,12 +62,14 @@ pub async fn serve(
     };
     let http = async {
         let Some(listener) = listeners.http else { return 0 };
-        let connection = |stream, place| http::serve(Arc::clone(&server), stream, place, shutdown.listener());
+        let connection =
+            |stream, admission| http::serve(Arc::clone(&server), stream, admission, shutdown.listener());
         acceptor(Protocol::Http).run(listener, connection).await
     };
     let resp = async {
         let Some(listener) = listeners.resp else { return 0 };
-        let connection = |stream, place| resp::serve(Arc::clone(&server), stream, place, shutdown.listener());
+        let connection =
+            |stream, admission| resp::serve(Arc::clone(&server), stream, admission, shutdown.listener());
         acceptor(Protocol::Resp).run(listener, connection).await
     };
     let ending = async {
@@ -83,7 +85,7 @@ pub async fn serve(
     let serving = async { tokio::join!(http, resp, ending) };
     let (http_cut, resp_cut, ()) = tokio::select! {
         ended = serving => ended,
-        never = server.crowd.tidy_up_after() => never,
+        never = server.memory.run() => never,
     };
     let cut = http_cut + resp_cut;
     if cut > 0 {

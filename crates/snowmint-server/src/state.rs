@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 
-use crate::memory::Crowd;
+use crate::accept::MemoryTrimmer;
 use crate::metrics::Metrics;
 use crate::mint::Mint;
 use crate::settings::{AllowedHosts, Settings, SharedClock, Timeouts};
@@ -20,7 +20,7 @@ pub(crate) struct ServerState {
     pub(crate) allowed_hosts: AllowedHosts,
     /// Bytes of commands between `MULTI` and `EXEC`, over all connections.
     pub(crate) queued: AtomicUsize,
-    pub(crate) crowd: Arc<Crowd>,
+    pub(crate) memory: Arc<MemoryTrimmer>,
     pub(crate) turns: Turns,
     clients: AtomicU64,
 }
@@ -37,7 +37,7 @@ impl ServerState {
             timeouts: settings.timeouts,
             allowed_hosts: settings.allowed_hosts.clone(),
             queued: AtomicUsize::new(0),
-            crowd: Arc::default(),
+            memory: Arc::default(),
             turns: Turns::new(),
             clients: AtomicU64::new(0),
         }

@@ -1,8 +1,8 @@
-//! Turns of connections: one that has much to answer lets others run after a bound of bytes, and goes on when it is its turn.
+//! Fairness between connections: a turn ends after a limit of bytes, and greedy connections wait in line for their next.
 //!
-//! However many connections ask without a pause, only as many of them as there are threads are ready to run at a time. The
-//! others wait in line, first come, first served. A connection whose requests are small never waits in that line, so what it
-//! waits for does not grow with their number; neither does one that had a long answer a while ago.
+//! However many connections send requests without a pause, only as many of them as there are threads are ready to run at a
+//! time. The others wait in line, first come, first served. A connection with small requests never waits in that line, nor
+//! does one that had a long answer a while ago. So their latency does not grow with the number of greedy connections.
 
 use std::future::{Future, poll_fn};
 use std::pin::{Pin, pin};
@@ -16,16 +16,16 @@ use tokio::time::Instant;
 
 use crate::limits::{LONG_TURN, REST, TURN};
 
-/// The line of the connections that have much to answer.
+/// The line of greedy connections.
 #[derive(Debug)]
 pub(crate) struct Turns(Arc<Semaphore>);
 
-/// What a connection has read and written in its turn. Its task alone uses it; it is atomic since tasks move between
-/// threads.
+/// The bytes that a connection has read and written in its turn. Only its task uses it; it is atomic because tasks move
+/// between threads.
 #[derive(Debug, Default)]
 pub(crate) struct Turn {
     spent: AtomicUsize,
-    /// Whether it lets others run, and is sure to be woken afterwards.
+    /// Whether the connection has yielded and is sure to be woken.
     passes: AtomicBool,
 }
 
@@ -48,7 +48,7 @@ impl Turn {
         self.spent() >= TURN
     }
 
-    /// Lets others run if the turn is over.
+    /// Lets other connections run if the turn is over.
     pub(crate) async fn pass(&self) {
         if self.is_over() {
             self.passes.store(true, Ordering::Relaxed);
@@ -56,10 +56,10 @@ impl Turn {
         }
     }
 
-    /// The same where the caller is polled: pending, and woken for its next turn, if this one is over.
+    /// Polls [`pass`](Self::pass): pending if the turn is over, and then woken for the next turn.
     pub(crate) fn poll_pass(&self, cx: &mut Context<'_>) -> Poll<()> {
         if self.is_over() {
-            // It wakes after the sockets were looked at. A task that wakes itself runs before what arrives meanwhile.
+            // This wakes the task after the sockets were polled. A task that wakes itself runs before newly arrived input.
             self.passes.store(true, Ordering::Relaxed);
             return pin!(tokio::task::yield_now()).poll(cx);
         }
@@ -68,27 +68,27 @@ impl Turn {
 }
 
 impl Turns {
-    /// A line in front of the threads of this runtime.
+    /// Returns a line for the threads of this runtime.
     pub(crate) fn new() -> Self {
         let threads = Handle::try_current().map_or(1, |runtime| runtime.metrics().num_workers());
         Self(Arc::new(Semaphore::new(threads)))
     }
 
-    /// Runs a connection that counts what it does in `turn`. After a long turn it waits in line for the next one.
+    /// Runs a connection that counts its bytes in `turn`. After a long turn it waits in line for the next one.
     pub(crate) async fn take<T>(&self, turn: &Turn, connection: impl Future<Output = T>) -> T {
         let mut connection = pin!(connection);
-        let mut place = Place::None;
+        let mut position = Position::None;
         let mut last_long: Option<Instant> = None;
         poll_fn(|cx| {
-            if last_long.is_some_and(|ended| !matches!(place, Place::None) || ended.elapsed() < REST) {
-                ready!(place.poll(&self.0, cx));
+            if last_long.is_some_and(|ended| !matches!(position, Position::None) || ended.elapsed() < REST) {
+                ready!(position.poll(&self.0, cx));
             }
             turn.begin();
             let polled = connection.as_mut().poll(cx);
-            // One that waits for its client leaves the line, whatever it has spent; one that passes keeps the others back
-            // until sockets were looked at.
+            // A connection that waits for its client leaves the line. One that yields keeps its place until the sockets were
+            // polled.
             if !turn.passes.load(Ordering::Relaxed) {
-                place = Place::None;
+                position = Position::None;
             }
             last_long = (turn.spent() >= LONG_TURN).then(Instant::now);
             polled
@@ -97,20 +97,20 @@ impl Turns {
     }
 }
 
-/// Where a connection stands in line.
-enum Place {
+/// The position of a connection in line.
+enum Position {
     None,
-    /// Boxed: most connections never wait.
+    /// Boxed, since most connections never wait.
     Waiting(Pin<Box<dyn Future<Output = Option<OwnedSemaphorePermit>> + Send>>),
-    /// It runs, or was the last of its place to run.
+    /// It runs, or has just run.
     First(#[expect(dead_code, reason = "held for its drop")] Option<OwnedSemaphorePermit>),
 }
 
-impl Place {
-    /// Waits until this connection is the first in line.
+impl Position {
+    /// Waits until this connection is first in line.
     fn poll(&mut self, line: &Arc<Semaphore>, cx: &mut Context<'_>) -> Poll<()> {
         if let Self::First(_) = self {
-            // The next one in line runs first.
+            // The next in line runs first.
             *self = Self::None;
         }
         if let Self::None = self {
@@ -136,24 +136,29 @@ mod tests {
 
     use super::*;
 
-    /// Goal: what a connection with small requests waits for does not grow with the number of greedy ones. Method: on one
-    /// thread, it counts their turns between its wake-up and its run; no time is measured.
+    /// Starts a connection that always uses its whole turn, and counts its turns.
+    fn start_greedy(turns: &Arc<Turns>, taken: &Arc<AtomicU64>) {
+        let (turns, taken) = (Arc::clone(turns), Arc::clone(taken));
+        tokio::spawn(async move {
+            let turn = Turn::default();
+            let greedy = async {
+                loop {
+                    turn.spend(TURN);
+                    taken.fetch_add(1, Ordering::Relaxed);
+                    turn.pass().await;
+                }
+            };
+            turns.take(&turn, greedy).await
+        });
+    }
+
+    /// Goal: the wait of a connection with small requests does not grow with the number of greedy ones. Method: on one thread,
+    /// it counts their turns between its wake-up and its run; no time is measured.
     #[tokio::test]
     async fn a_small_request_waits_for_few_turns_of_many_greedy_connections() {
         let (turns, taken) = (Arc::new(Turns::new()), Arc::new(AtomicU64::new(0)));
         for _ in 0..200 {
-            let (turns, taken) = (Arc::clone(&turns), Arc::clone(&taken));
-            tokio::spawn(async move {
-                let turn = Turn::default();
-                let greedy = async {
-                    loop {
-                        turn.spend(TURN);
-                        taken.fetch_add(1, Ordering::Relaxed);
-                        turn.pass().await;
-                    }
-                };
-                turns.take(&turn, greedy).await
-            });
+            start_greedy(&turns, &taken);
         }
         let turn = Turn::default();
         let honest = async {
@@ -162,7 +167,7 @@ mod tests {
                 tokio::task::yield_now().await;
                 turn.spend(100);
                 let waited = taken.load(Ordering::Relaxed) - before;
-                // The first turn of each is not known to be a long one.
+                // Nobody knows yet that the first turn of each is a long one.
                 assert!(waited <= 2 || before < 200, "{waited} turns");
             }
         };
@@ -170,24 +175,13 @@ mod tests {
         assert!(taken.load(Ordering::Relaxed) > 500, "greedy connections use what is left");
     }
 
-    /// Goal: those in line are served one after the other, all alike.
+    /// Goal: greedy connections are served in turn, with equal shares.
     #[tokio::test]
     async fn greedy_connections_have_equal_shares() {
         let turns = Arc::new(Turns::new());
         let taken: Vec<_> = (0..10).map(|_| Arc::new(AtomicU64::new(0))).collect();
         for taken in &taken {
-            let (turns, taken) = (Arc::clone(&turns), Arc::clone(taken));
-            tokio::spawn(async move {
-                let turn = Turn::default();
-                let greedy = async {
-                    loop {
-                        turn.spend(TURN);
-                        taken.fetch_add(1, Ordering::Relaxed);
-                        turn.pass().await;
-                    }
-                };
-                turns.take(&turn, greedy).await
-            });
+            start_greedy(&turns, taken);
         }
         for _ in 0..1000 {
             tokio::task::yield_now().await;
@@ -197,7 +191,7 @@ mod tests {
         assert!(*least > 10 && most - least <= 2, "{taken:?}");
     }
 
-    /// Goal: a client that had a long answer, such as the metrics, does not wait in line for a small one a while later.
+    /// Goal: after a long answer, such as the metrics, and a rest, a small request does not wait in line.
     #[tokio::test(start_paused = true)]
     async fn a_long_turn_is_forgotten_after_a_rest() {
         let turns = Turns::new();
@@ -225,7 +219,7 @@ mod tests {
         assert_eq!(asks.capacity(), 1, "answered at once");
     }
 
-    /// Goal: one that is first in line and then waits for its client keeps nobody back, and neither does one that goes.
+    /// Goal: a connection that is first in line and then waits for its client, or ends, does not block the line.
     #[tokio::test]
     async fn a_connection_that_waits_for_its_client_leaves_the_line() {
         let turns = Arc::new(Turns::new());

@@ -55,7 +55,7 @@ fn the_line_that_says_it_is_ready_says_where_and_how_long() {
     assert_eq!(server.ready("resp"), "off");
     assert_eq!(server.ready("ends"), ends);
     assert_eq!(server.ready("layout"), layout.to_string());
-    server.wait_for(&format!("namespace default: the layout's time runs out on {ends}, in 3.5 years: "));
+    server.wait_for(&format!("namespace default: the layout ends on {ends}, in 3.5 years: "));
 }
 
 /// Goal: a namespace's own layout is warned of as the service's is. Method: one of a file and one of the store, under a
@@ -71,9 +71,9 @@ fn namespaces_are_warned_of_before_their_layouts_end() {
     bench.out(&["ns", "add", "stored", "--scheme", "snowflake", "--layout", &of_store]);
     let mut server = bench.serve(&["--resp", "off", "--namespaces-file", "ns.toml"]);
     for name in ["filed", "stored"] {
-        server.wait_for(&format!("namespace {name}: the layout's time runs out on {ends}, in 3.5 years: "));
+        server.wait_for(&format!("namespace {name}: the layout ends on {ends}, in 3.5 years: "));
     }
-    assert!(!server.log().contains("namespace default: the layout's time"), "{}", server.log());
+    assert!(!server.log().contains("namespace default: the layout ends"), "{}", server.log());
     let (_, metrics) = server.http("/metrics");
     let left = |name: &str| {
         let label = format!("snowmint_layout_seconds_left{{namespace=\"{name}\"}} ");

@@ -8,7 +8,7 @@ use snowmint::utc::Utc;
 use snowmint_cluster::LeaseStatus;
 use tokio::time::Instant;
 
-use crate::accept::Place;
+use crate::accept::Admission;
 use crate::http::leaf::{self, LeafFailure};
 use crate::http::request::{Route, check_host, exposition, ids_format, route};
 use crate::http::response::{Body, IdsFormat, JSON, Problem, TEXT, failure, json, ok};
@@ -48,11 +48,11 @@ pub(super) async fn handle<B: hyper::body::Body>(
     server: &ServerState,
     connection: &mut ConnectionState,
     draining: &Draining,
-    place: Place,
+    admission: Admission,
     request: &Request<B>,
 ) -> Response<Body> {
     let began = Instant::now();
-    let mut response = match try_handle(server, connection, draining, place, request).await {
+    let mut response = match try_handle(server, connection, draining, admission, request).await {
         Ok(response) => {
             server.metrics.succeeded(Protocol::Http, 1);
             response
@@ -67,7 +67,7 @@ pub(super) async fn handle<B: hyper::body::Body>(
         }
     };
     server.metrics.took(Protocol::Http, 1, began.elapsed());
-    if draining.is_leaving() || place == Place::Reserved {
+    if draining.is_leaving() || admission == Admission::Reserved {
         // So the client's next request goes to another node and not to a connection that is being closed.
         response.headers_mut().insert(CONNECTION, HeaderValue::from_static("close"));
     }
@@ -90,12 +90,12 @@ async fn try_handle<B: hyper::body::Body>(
     server: &ServerState,
     connection: &mut ConnectionState,
     draining: &Draining,
-    place: Place,
+    admission: Admission,
     request: &Request<B>,
 ) -> Result<Response<Body>, Failure> {
     check_host(&server.allowed_hosts, request)?;
     let route = route(request.uri().path(), request.uri().query())?;
-    if place == Place::Reserved && !matches!(route, Route::Health | Route::Ready | Route::Metrics) {
+    if admission == Admission::Reserved && !matches!(route, Route::Health | Route::Ready | Route::Metrics) {
         return Err(Problem::too_many_clients(server.max_connections).into());
     }
     let head = request.method() == Method::HEAD;
