@@ -6,6 +6,7 @@ use std::borrow::Cow;
 use hyper::header::{ACCEPT, HOST, HeaderValue};
 use hyper::http::uri::Authority;
 use hyper::{HeaderMap, Request, Version};
+use percent_encoding::percent_decode_str;
 use snowmint::error::Snippet;
 
 use crate::http::response::{IdsFormat, Problem};
@@ -153,32 +154,15 @@ fn decode_value(text: &str) -> Result<Cow<'_, [u8]>, Problem> {
 
 /// Decodes percent-encoding.
 fn decode(text: &str) -> Result<Cow<'_, [u8]>, Problem> {
-    if !text.contains('%') {
-        return Ok(Cow::Borrowed(text.as_bytes()));
+    let mut after_percents = text.as_bytes().split(|byte| *byte == b'%').skip(1);
+    let is_valid = after_percents
+        .all(|rest| matches!(rest, [high, low, ..] if high.is_ascii_hexdigit() && low.is_ascii_hexdigit()));
+    if !is_valid {
+        let text = Snippet::of(text);
+        let detail = format!("invalid percent-encoding in {text}: expected two hexadecimal digits after `%`");
+        return Err(Problem::new(ErrorKind::BadRequest, detail));
     }
-    let mut decoded = Vec::with_capacity(text.len());
-    let mut rest = text.as_bytes();
-    while let [byte, after @ ..] = rest {
-        if *byte != b'%' {
-            decoded.push(*byte);
-            rest = after;
-            continue;
-        }
-        let pair = after.get(..2).filter(|pair| pair.iter().all(u8::is_ascii_hexdigit));
-        let value = pair
-            .and_then(|pair| std::str::from_utf8(pair).ok())
-            .and_then(|pair| u8::from_str_radix(pair, 16).ok());
-        let Some(value) = value else {
-            let detail = format!(
-                "invalid percent-encoding in {}: expected two hexadecimal digits after `%`",
-                Snippet::of(text)
-            );
-            return Err(Problem::new(ErrorKind::BadRequest, detail));
-        };
-        decoded.push(value);
-        rest = &after[2..];
-    }
-    Ok(Cow::Owned(decoded))
+    Ok(percent_decode_str(text).into())
 }
 
 /// Checks that a request has one valid Host header (RFC 9112), and that it names this server.
@@ -341,6 +325,8 @@ mod tests {
             ("/V1/ids/default", None, ErrorKind::Unknown, "expected /v1/ids/{namespace}"),
             ("/v1/ids/a%", None, ErrorKind::BadRequest, "two hexadecimal digits"),
             ("/v1/ids/a%+1", None, ErrorKind::BadRequest, "two hexadecimal digits"),
+            ("/v1/ids/%%41", None, ErrorKind::BadRequest, "two hexadecimal digits"),
+            ("/v1/ids/a", Some("count=%4"), ErrorKind::BadRequest, "two hexadecimal digits"),
             (
                 "/v1/ids/default",
                 Some("cuont=5"),
