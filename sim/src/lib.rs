@@ -4,13 +4,11 @@
 //! It drives the lease protocol and the generator that ship, under a virtual time, and keeps every id that any
 //! node made: none may come twice, and the ids of one process must increase.
 
-mod figures;
 mod history;
 mod node;
 mod scenario;
 mod segments;
 mod store;
-mod sums;
 mod world;
 
 use std::num::NonZeroUsize;
@@ -18,13 +16,11 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::mpsc;
 use std::thread;
 
-pub use figures::{Count, Figures};
-pub use history::{Duplicate, Maker, Report};
+pub use history::{Count, Duplicate, Figures, Maker, Report, Sum, Sums};
 pub use scenario::{Scenario, Wish};
 pub use segments::{Planted, SegmentReport, SegmentScenario, run_segments};
 use snowmint_cluster::lease::protocol::{AfterLastGrant, Begin};
 pub use store::StoreProfile;
-pub use sums::{Sum, Sums};
 
 /// Runs the world of a scenario, with the rule that ships.
 pub fn run(scenario: &Scenario) -> Report {

@@ -5,15 +5,225 @@
 //! one process grow at a single counter, and direct ones grow over all nodes in real time.
 
 mod counter;
-mod history;
-mod node;
-mod scenario;
 mod world;
 
-pub use history::SegmentReport;
-pub use scenario::{Planted, SegmentScenario};
+use std::fmt;
+
+use fastrand::Rng;
+use snowmint_store::Segment;
 
 /// Runs the world of a scenario.
 pub fn run_segments(scenario: &SegmentScenario) -> SegmentReport {
     world::World::new(scenario).run()
+}
+
+/// A mistake that is planted, to show that it would be found.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Planted {
+    /// None: what ships.
+    #[default]
+    Nothing,
+    /// Numbers are given back, whoever reserved after the look.
+    GiveBackWithoutCompare,
+    /// Giving back is tried again when nobody knows what became of it.
+    GiveBackAgain,
+    /// A call whose answer is lost is taken to have reserved what comes next.
+    LostAnswerUsed,
+    /// Callers in direct mode get numbers that were reserved before they asked.
+    DirectFromMemory,
+    /// Numbers are used at once, whatever the store may lose.
+    UseUnsettled,
+    /// What settles is a mark that is written after the addition, and says nothing of its numbers.
+    MarkAlone,
+    /// Nobody remembers what a counter has given.
+    ForgetHighest,
+}
+
+/// One simulated world.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct SegmentScenario {
+    /// The seed it was drawn from, and all that happens in it.
+    pub seed: u64,
+    /// How many nodes.
+    pub nodes: usize,
+    /// How many counters, each a stripe.
+    pub counters: usize,
+    /// Whether every number comes straight from the counter.
+    pub direct: bool,
+    /// The smallest and the largest size of a segment.
+    pub sizes: (u64, u64),
+    /// The reserve, in milliseconds.
+    pub reserve_ms: u64,
+    /// How long the world lasts, in milliseconds.
+    pub lasts_ms: u64,
+    /// Milliseconds between faults of nodes and counters, on average.
+    pub fault_every_ms: u64,
+    /// Calls out of a thousand whose request, answer or time is not what it should be.
+    pub faulty_per_mille: u64,
+    /// How much the stores may lose, as the nodes know it, in milliseconds.
+    pub may_lose_ms: u64,
+    /// How much they do lose at most, every few seconds.
+    pub loses_ms: u64,
+    /// Whether a counter goes back by half of the world's time, once.
+    pub restored: bool,
+    /// What is wrong with the code, if anything.
+    pub planted: Planted,
+}
+
+impl SegmentScenario {
+    /// Draws the scenario of a seed.
+    pub fn of(seed: u64) -> Self {
+        let mut rng = Rng::with_seed(seed);
+        let counters = [1, 1, 2, 3][rng.usize(..4)];
+        let smallest = rng.u64(1..20);
+        Self {
+            seed,
+            nodes: rng.usize(1..=5),
+            counters,
+            direct: counters == 1 && rng.bool(),
+            sizes: (smallest, smallest * [1, 1, 10, 200][rng.usize(..4)]),
+            reserve_ms: [0, 500, 5000][rng.usize(..3)],
+            lasts_ms: 60_000,
+            fault_every_ms: rng.u64(200..5000),
+            faulty_per_mille: [0, 20, 300][rng.usize(..3)],
+            may_lose_ms: 0,
+            loses_ms: 0,
+            restored: false,
+            planted: Planted::Nothing,
+        }
+    }
+
+    /// The same world, over stores that lose up to `loses_ms` of their newest writes every few seconds; the nodes are
+    /// told `may_lose_ms`.
+    #[must_use]
+    pub const fn losing(mut self, may_lose_ms: u64, loses_ms: u64) -> Self {
+        (self.may_lose_ms, self.loses_ms, self.direct) = (may_lose_ms, loses_ms, false);
+        self
+    }
+
+    /// One node that does not crash, and a counter that is restored while it runs.
+    #[must_use]
+    pub const fn restored(mut self) -> Self {
+        (self.nodes, self.restored, self.fault_every_ms) = (1, true, u64::MAX / 4);
+        self
+    }
+
+    /// The same world, with a mistake in the code.
+    #[must_use]
+    pub const fn with(mut self, planted: Planted) -> Self {
+        self.planted = planted;
+        self
+    }
+}
+
+/// What came of a run.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct SegmentReport {
+    /// The scenario's seed.
+    pub seed: u64,
+    /// Numbers handed out.
+    pub numbers: u64,
+    /// Segments reserved.
+    pub reserved: u64,
+    /// Segments given back.
+    pub given_back: u64,
+    /// Outcomes that the nodes never got to know.
+    pub unknown_outcomes: u64,
+    /// Calls that reached a counter after their node had given up on them.
+    pub late_calls: u64,
+    /// Crashes.
+    pub crashes: u64,
+    /// Releases.
+    pub releases: u64,
+    /// Times a store lost its newest writes, or was restored.
+    pub losses: u64,
+    /// Reservations that a node found lost, and so did not use.
+    pub lost: u64,
+    /// Segments from a counter that had gone back, of which no number was used.
+    pub went_back: u64,
+    /// Times there was no number when one was asked for.
+    pub misses: u64,
+    /// Draws with a number that another draw had too.
+    pub duplicates: u64,
+    /// Numbers that were not greater than the one before from the same process, at a single counter.
+    pub disorder: u64,
+    /// Direct numbers that were not greater than one that had been returned before they were asked for.
+    pub real_time_disorder: u64,
+    /// A number of each, of the first few.
+    pub examples: Vec<u64>,
+    /// A hash over all that happened, in order.
+    pub trace: u64,
+}
+
+impl SegmentReport {
+    /// Whether no number came twice, and all were in order.
+    pub const fn promise_kept(&self) -> bool {
+        self.duplicates == 0 && self.disorder == 0 && self.real_time_disorder == 0
+    }
+}
+
+impl fmt::Display for SegmentReport {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{self:?}")
+    }
+}
+
+/// Numbers that a caller got, and when it asked and got them.
+#[derive(Clone, Copy, Debug)]
+struct Got {
+    asked_ms: u64,
+    at_ms: u64,
+    segment: Segment,
+}
+
+#[derive(Debug, Default)]
+pub(crate) struct History {
+    got: Vec<Got>,
+    pub(crate) report: SegmentReport,
+}
+
+impl History {
+    pub(crate) fn got(&mut self, asked_ms: u64, at_ms: u64, segment: Segment) {
+        self.trace(segment.first());
+        self.trace(segment.count().get());
+        self.report.numbers += segment.count().get();
+        self.got.push(Got { asked_ms, at_ms, segment });
+    }
+
+    /// Mixes a number into the trace's hash.
+    pub(crate) fn trace(&mut self, word: u64) {
+        self.report.trace = (self.report.trace ^ word).wrapping_mul(0x0000_0100_0000_01b3).rotate_left(23);
+    }
+
+    pub(crate) fn judged(mut self, direct: bool) -> SegmentReport {
+        const SHOWN: usize = 5;
+        let mut runs: Vec<Segment> = self.got.iter().map(|got| got.segment).collect();
+        runs.sort_unstable_by_key(|run| (run.first() % run.step().get(), run.first()));
+        let is_twice = |pair: &&[Segment]| {
+            let of_one_stripe =
+                pair[0].first() % pair[0].step().get() == pair[1].first() % pair[1].step().get();
+            of_one_stripe && pair[1].first() <= pair[0].last()
+        };
+        let twice: Vec<u64> = runs.windows(2).filter(is_twice).map(|pair| pair[1].first()).collect();
+        self.report.duplicates = twice.len() as u64;
+        self.report.examples = twice.into_iter().take(SHOWN).collect();
+        if direct {
+            self.report.real_time_disorder = self.real_time_disorder();
+        }
+        self.report
+    }
+
+    /// They are in the order in which they were got.
+    fn real_time_disorder(&self) -> u64 {
+        let mut by_asked: Vec<&Got> = self.got.iter().collect();
+        by_asked.sort_by_key(|got| got.asked_ms);
+        let (mut before, mut highest, mut disorder) = (self.got.iter().peekable(), 0, 0);
+        for later in by_asked {
+            while let Some(earlier) = before.next_if(|earlier| earlier.at_ms < later.asked_ms) {
+                highest = highest.max(earlier.segment.last());
+            }
+            disorder += u64::from(later.segment.first() <= highest);
+        }
+        disorder
+    }
 }

@@ -1,19 +1,19 @@
 //! The event loop: virtual time, and what happens to nodes. One thread, one seed.
 //! Everything that happens is an entry of one queue, taken in order of time and then of creation.
 
-mod calls;
-mod faults;
-mod queue;
+use std::cmp::{Ordering, Reverse};
+use std::collections::BinaryHeap;
 
 use fastrand::Rng;
 use snowmint::Lease;
-use snowmint_cluster::lease::protocol::{Begin, Event, Input, Next};
+use snowmint_cluster::lease::protocol::{Begin, Call, Event, Failure, Input, Next, Scope, StoreTime};
+use snowmint_cluster::lease::{Record, Tag};
+use snowmint_store::Expected;
 
 use crate::history::{History, Maker};
 use crate::node::Node;
-use crate::store::{self, SimStore, Visit};
+use crate::store::{self, CallFault, Reply, SimStore, StoreFault, Visit};
 use crate::{Count, Report, Scenario};
-use queue::{Due, Happening, Queue};
 
 /// The world begins here, in unix milliseconds; clocks that are off by hours still show a time after 2020.
 pub(crate) const BEGIN_MS: u64 = 1_750_000_000_000;
@@ -189,5 +189,249 @@ impl<'a, B: Begin> World<'a, B> {
             | Event::Awaited { .. }
             | Event::Taken { .. } => figures[Count::Refusals] += 1,
         }
+    }
+}
+
+impl<B: Begin> World<'_, B> {
+    /// Sends a call on its way; its node waits for a quarter of a window.
+    fn send(&mut self, index: usize, sent: Call) {
+        self.calls += 1;
+        let call = self.calls;
+        self.nodes[index].pending = Some(call);
+        let timeout_ms = self.scenario.window_ms / 4;
+        self.after(timeout_ms, index, Happening::Answer { call, input: failed(&sent, Failure::Unknown) });
+        let delay_ms = self.rng.u64(1..30);
+        let fault = self.drawn_fault();
+        // Refused calls are known to have done nothing.
+        let unknown = !matches!(fault, None | Some(CallFault::Refused));
+        self.history.figures[Count::UnknownOutcomes] += u64::from(unknown);
+        let term = self.store.term();
+        let request = |sent, answer| Happening::Request { call, sent, answer, term };
+        match fault {
+            None => self.after(delay_ms, index, request(sent, Answer::Arrives)),
+            Some(CallFault::AnswerLost) => self.after(delay_ms, index, request(sent, Answer::Lost)),
+            Some(CallFault::Late) => {
+                let late_ms = timeout_ms + self.rng.u64(..self.scenario.window_ms * 3);
+                self.after(late_ms, index, request(sent, Answer::Arrives));
+            }
+            Some(CallFault::Slow) => {
+                let slow_ms = self.rng.u64(..timeout_ms * 2);
+                self.after(slow_ms, index, request(sent, Answer::Arrives));
+            }
+            Some(CallFault::Refused) => {
+                let input = failed(&sent, Failure::NotDone);
+                self.after(delay_ms, index, Happening::Answer { call, input });
+            }
+            // Only the time-out comes.
+            Some(CallFault::RequestLost) => {}
+            Some(CallFault::SentTwice) => {
+                self.after(delay_ms, index, request(sent.clone(), Answer::Lost));
+                let again_ms = delay_ms + self.rng.u64(..timeout_ms);
+                self.after(again_ms, index, request(sent, Answer::Arrives));
+            }
+        }
+    }
+
+    fn drawn_fault(&mut self) -> Option<CallFault> {
+        let faulty = self.rng.u64(..1000) < self.scenario.store_faults_per_mille;
+        if faulty { self.rng.choice(self.scenario.store.call_faults()).copied() } else { None }
+    }
+
+    fn reaches_store(&mut self, index: usize, process: u32, call: u64, sent: Call, answer: Answer) {
+        let unknown = failed(&sent, Failure::Unknown);
+        if self.now_ms < self.store_down_until_ms {
+            self.history.figures[Count::CallsWhileDown] += 1;
+            // Refused, or no answer at all.
+            if answer == Answer::Arrives && self.rng.bool() {
+                let input = failed(&sent, Failure::NotDone);
+                self.queue_for(1, index, process, Happening::Answer { call, input });
+            }
+            return;
+        }
+        let still_waiting = self.nodes[index].process == process && self.nodes[index].pending == Some(call);
+        if !still_waiting && matches!(sent, Call::Swap { .. }) {
+            self.history.figures[Count::LateWrites] += 1;
+        }
+        let reply = self.visit(index, |store, visit| store.call(visit, sent));
+        if answer == Answer::Lost {
+            return;
+        }
+        let (after_ms, happening) = match reply {
+            Reply::Now(input) => (0, Happening::Answer { call, input }),
+            Reply::Confirmed { after_ms, term, input } => {
+                (after_ms, Happening::Confirmed { call, input, unknown, term })
+            }
+            Reply::Unconfirmed { after_ms } => (after_ms, Happening::Answer { call, input: unknown }),
+        };
+        let delay_ms = after_ms + self.rng.u64(..20);
+        self.queue_for(delay_ms, index, process, happening);
+    }
+}
+
+/// A call of that kind, failed.
+fn failed(call: &Call, failure: Failure) -> Input {
+    match call {
+        Call::Look { .. } => Input::Listed(Err(failure)),
+        Call::Load(_) => Input::Loaded(Err(failure)),
+        Call::Swap { .. } => Input::Swapped(Err(failure)),
+    }
+}
+
+impl<B: Begin> World<'_, B> {
+    fn fault(&mut self) {
+        let wait_ms = 1 + self.rng.u64(..self.scenario.fault_every_ms * 2);
+        self.after(wait_ms, 0, Happening::Fault);
+        let index = self.rng.usize(..self.scenario.nodes);
+        match self.rng.u8(..11) {
+            0..=2 => {
+                self.history.figures[Count::Crashes] += 1;
+                self.restart(index);
+            }
+            3..=5 => self.pause(index),
+            6 => self.nodes[index].wants_release = true,
+            7 => self.evict(),
+            _ if self.scenario.step_ms > 0 => {
+                self.history.figures[Count::Steps] += 1;
+                self.nodes[index].step_clock(self.scenario, &mut self.rng);
+            }
+            _ => {}
+        }
+    }
+
+    fn store_fault(&mut self) {
+        let wait_ms = 1 + self.rng.u64(..self.scenario.store_fault_every_ms * 2);
+        self.after(wait_ms, 0, Happening::StoreFault);
+        self.history.figures[Count::StoreFaults] += 1;
+        match self.rng.choice(self.scenario.store.own_faults()) {
+            Some(StoreFault::Own) => self.visit(0, |store, visit| store.fail(visit)),
+            // As often shorter than nodes can go on without it as longer.
+            Some(StoreFault::Down) => {
+                let lasts_ms = self.rng.u64(..self.scenario.window_ms * 3 / 2);
+                self.store_down_until_ms = self.now_ms + lasts_ms;
+            }
+            None => {}
+        }
+    }
+
+    fn restart(&mut self, index: usize) {
+        let resumed = self.nodes[index].restart(index, self.scenario, &mut self.rng);
+        self.history.figures[Count::Resumed] += u64::from(resumed);
+        // Some are back at once, in the millisecond in which they gave their lease back.
+        let within_ms = if self.rng.bool() { 8 } else { self.scenario.window_ms };
+        let wait_ms = self.rng.u64(..within_ms);
+        self.after(wait_ms, index, Happening::Wake);
+        self.after(wait_ms + 1, index, Happening::Draw);
+    }
+
+    /// Stops a node for up to three windows. The first thing it does after is to take ids by the clock it had
+    /// read before.
+    fn pause(&mut self, index: usize) {
+        self.history.figures[Count::Pauses] += 1;
+        let now_ms = self.now_ms;
+        let lasts_ms = self.rng.u64(..self.scenario.window_ms * 3);
+        let node = &mut self.nodes[index];
+        node.paused_until_ms = node.paused_until_ms.max(now_ms + lasts_ms);
+        let until_ms = node.paused_until_ms;
+        self.now_ms = until_ms;
+        self.draw(index, now_ms);
+        self.now_ms = now_ms;
+    }
+
+    /// An operator takes a worker from its holder: the same end, under a tag that no node wrote.
+    fn evict(&mut self) {
+        let operator = self.scenario.nodes;
+        let all = Call::Look { scope: Scope::Pool, time: StoreTime::Known };
+        let Reply::Now(Input::Listed(Ok(listing))) =
+            self.visit(operator, |store, visit| store.call(visit, all))
+        else {
+            return;
+        };
+        let Some(entry) = self.rng.choice(listing.entries) else { return };
+        let Some(record) = entry.record else { return };
+        let from_unix_ms = Some(record.until_unix_ms);
+        let record = Record { tag: Tag(self.rng.u128(..)), from_unix_ms, ..record };
+        let expected = Expected::Revision(entry.revision);
+        let swap = Call::Swap { worker: entry.worker, expected, record };
+        self.history.figures[Count::Evictions] += 1;
+        self.visit(operator, |store, visit| store.call(visit, swap));
+    }
+}
+
+#[derive(Debug)]
+enum Happening {
+    /// The node's wait is over.
+    Wake,
+    /// A request of this term reaches the store; the answer goes to the process that asked.
+    Request { call: u64, sent: Call, answer: Answer, term: u64 },
+    /// The store's copies have confirmed what it answered in this term.
+    Confirmed { call: u64, input: Input, unknown: Input, term: u64 },
+    /// An answer, a failure or a time-out reaches the node.
+    Answer { call: u64, input: Input },
+    /// The node is asked for ids.
+    Draw,
+    /// Something goes wrong with a node.
+    Fault,
+    /// Something goes wrong with the store.
+    StoreFault,
+}
+
+/// What becomes of the answer to a request.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Answer {
+    Arrives,
+    Lost,
+}
+
+/// A happening, to whom and when.
+#[derive(Debug)]
+struct Due {
+    at_ms: u64,
+    created: u64,
+    node: usize,
+    /// The node's process that it is meant for.
+    process: u32,
+    happening: Happening,
+}
+
+impl Due {
+    fn order(&self) -> (u64, u64) {
+        (self.at_ms, self.created)
+    }
+}
+
+impl PartialEq for Due {
+    fn eq(&self, other: &Self) -> bool {
+        self.order() == other.order()
+    }
+}
+
+impl Eq for Due {}
+
+impl PartialOrd for Due {
+    fn partial_cmp(&self, other: &Self) -> Option<Ordering> {
+        Some(self.cmp(other))
+    }
+}
+
+impl Ord for Due {
+    fn cmp(&self, other: &Self) -> Ordering {
+        self.order().cmp(&other.order())
+    }
+}
+
+#[derive(Debug, Default)]
+struct Queue {
+    due: BinaryHeap<Reverse<Due>>,
+    created: u64,
+}
+
+impl Queue {
+    fn push(&mut self, at_ms: u64, node: usize, process: u32, happening: Happening) {
+        self.created += 1;
+        self.due.push(Reverse(Due { at_ms, created: self.created, node, process, happening }));
+    }
+
+    fn pop(&mut self) -> Option<Due> {
+        self.due.pop().map(|Reverse(due)| due)
     }
 }
