@@ -21,40 +21,40 @@ pub use resp::{Reply, Resp};
 pub use rustix::process::Signal;
 pub use server::{Ended, Serve, Server};
 
-/// The folder of the workspace.
+/// Returns the folder of the workspace.
 pub fn workspace() -> PathBuf {
     let here = Path::new(env!("CARGO_MANIFEST_DIR"));
     here.ancestors().nth(2).expect("this package lies two folders below the workspace").to_owned()
 }
 
-/// The binary under test: `$SNOWMINT_BIN`, else `target/release/snowmint` of the workspace.
+/// Returns the binary under test: `$SNOWMINT_BIN`, else the debug build of the workspace.
 ///
 /// # Panics
 ///
-/// If it is not there; the message says which command builds it.
+/// If it is missing; the message says which command builds it.
 pub fn binary() -> PathBuf {
     let path = std::env::var_os("SNOWMINT_BIN").map_or_else(
         || {
             let target = std::env::var_os("CARGO_TARGET_DIR")
                 .map_or_else(|| workspace().join("target"), |it| workspace().join(it));
-            target.join("release/snowmint")
+            target.join("debug/snowmint")
         },
         PathBuf::from,
     );
     assert!(
         path.is_file(),
-        "{} is missing: build it with `cargo build --release -p snowmint-cli`, or set SNOWMINT_BIN",
+        "{} is missing: build it with `cargo build -p snowmint-cli --all-features`, or set SNOWMINT_BIN",
         path.display()
     );
     path
 }
 
-/// The binary as a command, with none of the caller's settings: no `SNOWMINT_*`, no terminal, no colour.
+/// Returns the binary as a command, without the caller's settings: no `SNOWMINT_*`, no terminal, no colour.
 pub fn command() -> Command {
     clean(Command::new(binary()))
 }
 
-/// Takes every setting of the product out of a command's environment.
+/// Removes every setting of the product from the environment of a command.
 pub fn clean(mut command: Command) -> Command {
     for (name, _) in std::env::vars_os() {
         if name.to_string_lossy().starts_with("SNOWMINT_") {
@@ -65,17 +65,17 @@ pub fn clean(mut command: Command) -> Command {
     command
 }
 
-/// Runs the binary with arguments to its end, in a folder.
+/// Runs the binary to its end in a folder.
 pub fn run(folder: &Path, args: impl IntoIterator<Item = impl AsRef<OsStr>>) -> Output {
     command().current_dir(folder).args(args).output().expect("the binary can be run")
 }
 
-/// Both outputs of a process as one text.
+/// Returns both outputs of a process as one text.
 pub fn text(output: &Output) -> String {
     format!("{}{}", String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr))
 }
 
-/// Shows figures and keeps them in `target/blackbox/<name>.txt`.
+/// Prints figures, and keeps them in `target/blackbox/<name>.txt` for the documents.
 ///
 /// # Panics
 ///

@@ -136,7 +136,7 @@ fn without_its_store_a_node_goes_on_under_its_saved_lease() {
         }
         Err(why) => Some(why),
     });
-    assert_says(&why, &["NOTREADY", "the lease ended at", "could not be reached since the start"]);
+    assert_says(&why, &["NOTREADY", "the lease ended at", "unreachable since this node started"]);
     assert_eq!(server.get("/readyz").status, 503);
 
     redis.restart();

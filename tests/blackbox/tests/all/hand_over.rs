@@ -64,7 +64,7 @@ fn one_node_too_many_is_told_who_frees_first_and_when() {
     let mut nodes: Vec<Server> = (0..NODES).map(|i| node(folder, &store, "3s", &name(i)).start()).collect();
     let workers: Vec<u64> = nodes.iter().map(|node| worker(node.take(1)[0])).collect();
     let fifth = node(folder, &store, "3s", "node-5").spawn();
-    let log = fifth.log_with("listening; ids are refused", PATIENCE);
+    let log = fifth.log_with("listening; ids are rejected", PATIENCE);
     let line = log.lines().find(|line| line.contains("no worker is free")).unwrap_or_else(|| panic!("{log}"));
     // The text that people get, checked against who has which worker.
     let told = |text: &str| {

@@ -1,6 +1,7 @@
 //! The table of `docs/guarantees.md`: each fault on each store, with the program as it comes, and how long a client that
 //! asks every millisecond had no id. Made again with
-//! `cargo nextest run -p snowmint-blackbox --run-ignored only -E 'test(fault_table)' --no-capture`.
+//! `cargo build --release -p snowmint-cli`, then
+//! `SNOWMINT_BIN=$PWD/target/release/snowmint cargo nextest run -p snowmint-blackbox --run-ignored only -E 'test(fault_table)' --no-capture`.
 
 use std::fmt::Write as _;
 use std::path::Path;
