@@ -1,11 +1,11 @@
-//! HTTP/1.1: serves one connection with hyper. `request` parses, `handler` asks the mint, `response` writes, `pace` enforces
+//! HTTP/1.1: serves one connection with hyper. `request` parses, `handler` asks the mint, `response` writes, `timer` enforces
 //! the time limits.
 
 mod handler;
 mod leaf;
-mod pace;
 mod request;
 mod response;
+mod timer;
 
 use std::convert::Infallible;
 use std::pin::pin;
@@ -18,7 +18,7 @@ use tokio::net::TcpStream;
 use tokio::sync::Mutex;
 
 use crate::accept::Admission;
-use crate::http::pace::{Answered, Pace, Paced};
+use crate::http::timer::{ClientTimer, GuardedBody, TimedStream};
 use crate::limits::http::{MAX_HEAD, MAX_HEADERS};
 use crate::limits::{HEAR_OUT, LINGER};
 use crate::settings::Timeouts;
@@ -56,25 +56,25 @@ async fn serve_in_turns(
         Admission::Client => server.timeouts,
         Admission::Reserved => Timeouts { request: server.timeouts.request.min(LINGER), ..server.timeouts },
     };
-    let client = Pace::new(timeouts);
+    let timer = ClientTimer::new(timeouts);
     // hyper handles one request at a time, so this lock is always free.
     let state = Mutex::new(server.mint.connection_state());
     let service = service_fn(|request| {
-        let (draining, state, answering) = (&draining, &state, client.request());
+        let (draining, state, guard) = (&draining, &state, timer.request());
         async move {
             let mut state = state.lock().await;
             let response = handler::handle(server, &mut state, draining, admission, &request).await;
-            Ok::<_, Infallible>(response.map(|body| Answered::new(body, answering)))
+            Ok::<_, Infallible>(response.map(|body| GuardedBody::new(body, guard)))
         }
     });
     let connection = http1::Builder::new()
-        // This limit would apply to idle connections too: `Pace` has one for each.
+        // This limit would apply to idle connections too: `ClientTimer` has one for each.
         .header_read_timeout(None)
         .max_buf_size(MAX_HEAD)
         .max_headers(MAX_HEADERS)
         // No `pipeline_flush`: with it, hyper holds back all answers while requests are queued.
-        .serve_connection(Paced { stream: TokioIo::new(stream), pace: client.clone(), turn }, service);
-    let (mut connection, mut ends, exceeded) = (pin!(connection), pin!(ends), pin!(client.exceeded()));
+        .serve_connection(TimedStream { stream: TokioIo::new(stream), timer: timer.clone(), turn }, service);
+    let (mut connection, mut ends, exceeded) = (pin!(connection), pin!(ends), pin!(timer.exceeded()));
     let ended = tokio::select! {
         biased;
         ended = &mut connection => ended,
@@ -83,7 +83,7 @@ async fn serve_in_turns(
             return;
         }
         () = &mut ends => {
-            if client.is_fresh() {
+            if timer.is_fresh() {
                 // It was just accepted; its first request may be on its way.
                 let ended = tokio::time::timeout(HEAR_OUT, connection.as_mut()).await;
                 if ended.is_ok() {

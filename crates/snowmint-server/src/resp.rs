@@ -104,11 +104,11 @@ impl Connection {
         // The first command of a client that was just accepted may be on its way.
         let (mut ending, mut heard_out) = (None, false);
         let (mut input, mut parser) = (Vec::new(), Parser::default());
-        let mut pace = Pace::new(self.server.timeouts);
-        let mut timer = pin!(sleep_until(pace.next()));
+        let mut limits = ClientTimer::new(self.server.timeouts);
+        let mut timer = pin!(sleep_until(limits.next()));
         loop {
             let reading = async {
-                if pace.rests {
+                if limits.rests {
                     // An idle connection has no buffers.
                     self.stream.readable().await?;
                     return Ok(None);
@@ -121,7 +121,7 @@ impl Connection {
                 biased;
                 read = reading => read?,
                 () = &mut ends, if !heard_out => {
-                    if pace.fresh {
+                    if limits.fresh {
                         heard_out = true;
                         timer.as_mut().reset(Instant::now() + HEAR_OUT);
                         continue;
@@ -129,10 +129,10 @@ impl Connection {
                     // After an answer the client may be sending more; closing over it would discard the answer.
                     return Ok(if ending.is_some() { End::AfterReply } else { End::Quiet });
                 }
-                () = &mut timer => match pace.look() {
-                    _ if heard_out && pace.fresh => return Ok(End::Quiet),
+                () = &mut timer => match limits.look() {
+                    _ if heard_out && limits.fresh => return Ok(End::Quiet),
                     TimerAction::Early => {
-                        timer.as_mut().reset(pace.next());
+                        timer.as_mut().reset(limits.next());
                         continue;
                     }
                     TimerAction::Rest => {
@@ -141,7 +141,7 @@ impl Connection {
                             parser.shrink();
                             self.server.memory.rested();
                         }
-                        timer.as_mut().reset(pace.next());
+                        timer.as_mut().reset(limits.next());
                         continue;
                     }
                     TimerAction::Idle => {
@@ -152,7 +152,7 @@ impl Connection {
                 },
             };
             let Some(read) = read else {
-                pace.rests = false;
+                limits.rests = false;
                 continue;
             };
             if read == 0 {
@@ -176,9 +176,9 @@ impl Connection {
                 }
             }
             self.fit_room(full, read, &mut input, &mut parser);
-            pace.answered(now, answered.1 > 0, !input.is_empty());
-            if pace.next() < timer.deadline() {
-                timer.as_mut().reset(pace.next());
+            limits.answered(now, answered.1 > 0, !input.is_empty());
+            if limits.next() < timer.deadline() {
+                timer.as_mut().reset(limits.next());
             }
             self.turn.pass().await;
         }
@@ -390,7 +390,7 @@ fn stalled(within: Duration) -> io::Error {
 }
 
 /// The time limits of a client. One timer sleeps from deadline to deadline, so that a command needs none of its own.
-struct Pace {
+struct ClientTimer {
     timeouts: Timeouts,
     /// When the last command was answered.
     answered: Instant,
@@ -414,7 +414,7 @@ enum TimerAction {
     Late,
 }
 
-impl Pace {
+impl ClientTimer {
     fn new(timeouts: Timeouts) -> Self {
         Self { timeouts, answered: Instant::now(), begun: None, fresh: true, rests: true }
     }

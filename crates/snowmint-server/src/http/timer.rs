@@ -1,5 +1,5 @@
-//! How long a client takes: for its first request, for the rest of one that has begun, and between two of them.
-//! hyper has one limit for all three, which would close idle connections as early as half requests.
+//! The time limits of an HTTP client: for its first request, for the rest of a request, and between two requests.
+//! hyper has one limit for all three, which would close idle connections as early as incomplete requests.
 
 use std::io;
 use std::pin::Pin;
@@ -15,48 +15,47 @@ use tokio::time::Instant;
 use crate::settings::Timeouts;
 use crate::turns::Turn;
 
-/// No deadline: a request is being answered.
+/// No deadline, since a request is being answered.
 const NONE: u64 = u64::MAX;
-/// Set in a deadline of a connection that waits for the first byte of a request.
+/// The flag of a deadline until the first byte of a request.
 const IDLE: u64 = 1 << 63;
-/// The latest deadline there is; with that mark it differs from none.
+/// The latest deadline. With the flag it still differs from [`NONE`].
 const LATEST: u64 = IDLE - 2;
 
-/// When a connection's client has taken too long, kept by what happens on it. The connection's task alone writes it; it is
-/// atomic since tasks move between threads.
+/// The deadline of a client. Only the task of its connection writes it; it is atomic because tasks move between threads.
 #[derive(Clone, Debug)]
-pub(super) struct Pace(Arc<Kept>);
+pub(super) struct ClientTimer(Arc<TimerState>);
 
 #[derive(Debug)]
-struct Kept {
+struct TimerState {
     began: Instant,
     timeouts: Timeouts,
-    /// In milliseconds since it began, and whether the connection is idle.
+    /// In milliseconds since the connection began, with the flag [`IDLE`].
     deadline: AtomicU64,
     requests: AtomicU64,
 }
 
-impl Pace {
+impl ClientTimer {
     pub(super) fn new(timeouts: Timeouts) -> Self {
-        let kept = Kept {
+        let state = TimerState {
             began: Instant::now(),
             timeouts,
             deadline: AtomicU64::new(IDLE | whole_ms(timeouts.request)),
             requests: AtomicU64::new(0),
         };
-        Self(Arc::new(kept))
+        Self(Arc::new(state))
     }
 
-    /// Whether no request has come yet.
+    /// Returns `true` if no request has arrived yet.
     pub(super) fn is_fresh(&self) -> bool {
         self.0.requests.load(Ordering::Relaxed) == 0
     }
 
-    /// A request has arrived as a whole. Until what this returns is dropped, the client waits for us.
-    pub(super) fn request(&self) -> Answering {
+    /// Notes that a request has arrived completely. There is no deadline until the guard is dropped.
+    pub(super) fn request(&self) -> AnswerGuard {
         self.0.requests.fetch_add(1, Ordering::Relaxed);
         self.0.deadline.store(NONE, Ordering::Relaxed);
-        Answering(self.clone())
+        AnswerGuard(self.clone())
     }
 
     fn read(&self) {
@@ -81,20 +80,20 @@ impl Pace {
         }
     }
 
-    /// Returns once the client has taken too long. Sleeps from deadline to deadline, so that a request costs no timer.
+    /// Returns once the deadline has passed. Sleeps from deadline to deadline, so that a request needs no timer of its own.
     pub(super) async fn exceeded(&self) {
-        /// Between two looks at a connection without a deadline.
-        const LOOK: Duration = Duration::from_secs(1);
+        /// Interval between two checks without a deadline.
+        const CHECK_INTERVAL: Duration = Duration::from_secs(1);
         loop {
             let left = if self.is_answering() {
-                LOOK
+                CHECK_INTERVAL
             } else {
                 let deadline = self.0.deadline.load(Ordering::Relaxed) & !IDLE;
                 let left = Duration::from_millis(deadline).saturating_sub(self.0.began.elapsed());
                 if left.is_zero() {
                     return;
                 }
-                // A request that begins while the connection is idle has an earlier deadline.
+                // A request may begin meanwhile, which has an earlier deadline.
                 left.min(self.0.timeouts.request)
             };
             tokio::time::sleep(left).await;
@@ -102,35 +101,35 @@ impl Pace {
     }
 }
 
-/// Rounded up, so that nobody is early.
+/// Rounds up, so that no client is closed early.
 fn whole_ms(time: Duration) -> u64 {
     u64::try_from(time.as_millis()).unwrap_or(u64::MAX).saturating_add(1).min(LATEST)
 }
 
-/// While it lives, the client waits for its answer.
+/// Suspends the deadline while a request is being answered.
 #[derive(Debug)]
-pub(super) struct Answering(Pace);
+pub(super) struct AnswerGuard(ClientTimer);
 
-impl Drop for Answering {
+impl Drop for AnswerGuard {
     fn drop(&mut self) {
         self.0.answered();
     }
 }
 
-/// A body until the end of which the client waits for us.
+/// A body that suspends the deadline until it is sent.
 #[derive(Debug)]
-pub(super) struct Answered<B> {
+pub(super) struct GuardedBody<B> {
     body: B,
-    _answering: Answering,
+    _guard: AnswerGuard,
 }
 
-impl<B> Answered<B> {
-    pub(super) const fn new(body: B, answering: Answering) -> Self {
-        Self { body, _answering: answering }
+impl<B> GuardedBody<B> {
+    pub(super) const fn new(body: B, guard: AnswerGuard) -> Self {
+        Self { body, _guard: guard }
     }
 }
 
-impl<B: Body + Unpin> Body for Answered<B> {
+impl<B: Body + Unpin> Body for GuardedBody<B> {
     type Data = B::Data;
     type Error = B::Error;
 
@@ -150,16 +149,16 @@ impl<B: Body + Unpin> Body for Answered<B> {
     }
 }
 
-/// A connection whose reads are noticed, and which neither reads nor writes when its turn is over: a client that sends and
-/// reads as fast as the server never makes it wait.
+/// A stream that starts the deadline of a request at its first byte, and neither reads nor writes after its turn: a client
+/// that sends and reads as fast as the server would never make it wait.
 #[derive(Debug)]
-pub(super) struct Paced<'a, T> {
+pub(super) struct TimedStream<'a, T> {
     pub(super) stream: T,
-    pub(super) pace: Pace,
+    pub(super) timer: ClientTimer,
     pub(super) turn: &'a Turn,
 }
 
-impl<T: Write + Unpin> Paced<'_, T> {
+impl<T: Write + Unpin> TimedStream<'_, T> {
     fn write_in_turn(
         &mut self,
         cx: &mut Context<'_>,
@@ -172,7 +171,7 @@ impl<T: Write + Unpin> Paced<'_, T> {
     }
 }
 
-impl<T: Read + Unpin> Read for Paced<'_, T> {
+impl<T: Read + Unpin> Read for TimedStream<'_, T> {
     fn poll_read(
         mut self: Pin<&mut Self>,
         cx: &mut Context<'_>,
@@ -180,12 +179,12 @@ impl<T: Read + Unpin> Read for Paced<'_, T> {
     ) -> Poll<io::Result<()>> {
         ready!(self.turn.poll_pass(cx));
         let read = ready!(Pin::new(&mut self.stream).poll_read(cx, buffer));
-        self.pace.read();
+        self.timer.read();
         Poll::Ready(read)
     }
 }
 
-impl<T: Write + Unpin> Write for Paced<'_, T> {
+impl<T: Write + Unpin> Write for TimedStream<'_, T> {
     fn poll_write(mut self: Pin<&mut Self>, cx: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
         self.write_in_turn(cx, |stream, cx| stream.poll_write(cx, bytes))
     }
@@ -219,25 +218,25 @@ mod tests {
     use super::*;
     use crate::limits::TURN;
 
-    /// Goal: a client that takes whatever is written, and sends without end, does not keep a thread. Method: a stream that
-    /// is always ready.
+    /// Goal: a client that reads everything and sends without end does not occupy a thread. Method: a stream that is always
+    /// ready.
     #[tokio::test]
     async fn a_connection_neither_writes_nor_reads_after_its_turn() {
         let timeouts = crate::Settings::default().timeouts;
         let turn = Turn::default();
         let stream = TokioIo::new(tokio::io::join(tokio::io::repeat(b' '), tokio::io::sink()));
-        let mut paced = Paced { stream, pace: Pace::new(timeouts), turn: &turn };
+        let mut timed = TimedStream { stream, timer: ClientTimer::new(timeouts), turn: &turn };
         let mut cx = Context::from_waker(std::task::Waker::noop());
         let mut written = 0;
-        while let Poll::Ready(wrote) = Pin::new(&mut paced).poll_write(&mut cx, &[0; 16 * 1024]) {
+        while let Poll::Ready(wrote) = Pin::new(&mut timed).poll_write(&mut cx, &[0; 16 * 1024]) {
             written += wrote.unwrap();
             assert!(written <= TURN, "{written} bytes");
         }
         assert_eq!(written, TURN);
         let slices = [io::IoSlice::new(b"more")];
-        assert!(Pin::new(&mut paced).poll_write_vectored(&mut cx, &slices).is_pending());
+        assert!(Pin::new(&mut timed).poll_write_vectored(&mut cx, &slices).is_pending());
         let mut room = [0; 16];
         let mut buffer = ReadBuf::new(&mut room);
-        assert!(Pin::new(&mut paced).poll_read(&mut cx, buffer.unfilled()).is_pending());
+        assert!(Pin::new(&mut timed).poll_read(&mut cx, buffer.unfilled()).is_pending());
     }
 }
