@@ -175,7 +175,7 @@ impl<'a, B: Begin> World<'a, B> {
                 self.nodes[index].save(self.scenario, &mut self.rng);
             }
             Event::StoreForgot { .. } => figures[Count::Forgotten] += 1,
-            Event::Overlap { .. } => {
+            Event::Overlap { .. } | Event::Copied { .. } => {
                 figures[Count::Overlaps] += 1;
                 self.nodes[index].overlap();
             }

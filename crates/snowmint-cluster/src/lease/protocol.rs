@@ -135,8 +135,8 @@ impl Begin for AfterLastGrant {
     }
 }
 
-/// The number of given-up claims to remember: only the last few can still arrive.
-const MAX_ABANDONED: usize = 16;
+/// The number of given-up claims, and of drawn tags, to remember: only the last few writes can still arrive.
+const MAX_REMEMBERED: usize = 16;
 /// The longest wait for a store that fails, or for a worker that may become free: however long the window, ids are back this
 /// soon after the store.
 const LONGEST_WAIT_MS: u64 = 2_000;
@@ -284,6 +284,8 @@ pub struct Protocol<B = AfterLastGrant> {
     /// For how long it has been further ahead than that.
     jumped: Jumped,
     next_tag: u128,
+    /// The tags of the last few attempts, the newest last. A later tag of this line that is not among them is a copy's.
+    drawn: VecDeque<Tag>,
     /// The number of tags that the next attempt skips.
     salt: u8,
     random: SplitMix64,
@@ -329,6 +331,7 @@ impl<B: Begin> Protocol<B> {
             confirmed_ahead_ms: 0,
             jumped: Jumped::default(),
             next_tag: seed,
+            drawn: VecDeque::new(),
             salt: 0,
             random,
             events: Vec::new(),
@@ -505,6 +508,8 @@ impl<B: Begin> Protocol<B> {
         };
         let tag = Tag(self.next_tag).after(self.salt);
         self.next_tag = tag.0;
+        self.drawn.push_back(tag);
+        self.drawn.drain(..self.drawn.len().saturating_sub(MAX_REMEMBERED));
         let attempt = Attempt { tag, from_unix_ms, until_unix_ms };
         let holder = self.settings.holder.clone();
         let record = Record { holder, from_unix_ms: Some(from_unix_ms), until_unix_ms, tag };
@@ -568,7 +573,7 @@ impl<B: Begin> Protocol<B> {
             if found == write.expected {
                 // The claim may still arrive: then the next list shows it.
                 self.abandoned.extend(write.attempts.iter().map(|attempt| (write.worker, *attempt)));
-                self.abandoned.drain(..self.abandoned.len().saturating_sub(MAX_ABANDONED));
+                self.abandoned.drain(..self.abandoned.len().saturating_sub(MAX_REMEMBERED));
             }
             return self.claim_failed(now);
         }
@@ -581,10 +586,9 @@ impl<B: Begin> Protocol<B> {
             (Some(Entry { revision, record: Some(record), .. }), Some(holding)) => {
                 match holding.writer_of(record.tag) {
                     Writer::UsBefore => self.write_again(now, &write, &holding, Some((revision, record))),
-                    Writer::UsSince if self.has_drawn(record.tag) => {
+                    Writer::UsSince if self.drawn.contains(&record.tag) => {
                         self.written_after_all(now, &write, revision, &record)
                     }
-                    // A copy of this process uses the lease, or did.
                     Writer::UsSince | Writer::Another => {
                         self.another_has_it(now, &write, &holding, Some(&record))
                     }
@@ -594,11 +598,6 @@ impl<B: Begin> Protocol<B> {
             // Without a lease, only a claim is written.
             (_, None) => self.go_on(now, State::Seek),
         }
-    }
-
-    /// Whether a tag of this line is not newer than the last attempt.
-    fn has_drawn(&self, tag: Tag) -> bool {
-        Tag(self.next_tag).number().wrapping_sub(tag.number()) < 1 << 63
     }
 
     /// The record is unchanged, perhaps at another revision, for example because somebody labelled a Kubernetes object. An attempt
@@ -798,6 +797,11 @@ impl<B: Begin> Protocol<B> {
     ) -> Next {
         self.held = None;
         let Held { worker, until_unix_ms, .. } = holding.held;
+        let is_a_copy = !holding.resumed && record.is_some_and(|record| holding.is_of_our_line(record.tag));
+        if is_a_copy && holding.granted && self.release.is_none() {
+            self.events.push(Event::Copied { worker, until_unix_ms });
+            return self.go_on(now, State::Seek);
+        }
         // A release with an unknown outcome may have given up the rest already.
         let given_back_from = write.attempts.iter().map(|attempt| attempt.until_unix_ms).min();
         let covers_until =

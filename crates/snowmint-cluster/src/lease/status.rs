@@ -26,8 +26,8 @@ pub struct LeaseStatus {
     pub lost: u64,
     /// How often the store had lost acknowledged writes of the lease.
     pub store_forgot: u64,
-    /// How often another node was granted time that the lease covered, because the store had lost writes. The lease then ended
-    /// at once.
+    /// How often the lease ended at once: another node was granted time that it covered, because the store had lost writes, or a
+    /// copy of this process renewed it.
     pub overlaps: u64,
     /// The number of failed store calls.
     pub store_errors: u64,
@@ -125,8 +125,8 @@ pub enum LeaseError {
         max_skew_ms: u64,
     },
     /// The store is unusable.
-    #[error("{0}")]
-    Store(#[source] Arc<StoreError>),
+    #[error(transparent)]
+    Store(Arc<StoreError>),
     /// The leases were released.
     #[error("the lease was released")]
     Released,
@@ -137,8 +137,8 @@ pub enum LeaseError {
 #[non_exhaustive]
 pub enum NextIdError {
     /// The generator has no id now.
-    #[error("{0}")]
-    Refused(#[source] GenerateError),
+    #[error(transparent)]
+    Refused(GenerateError),
     /// The node holds no lease.
     #[error("no lease is held: {why}")]
     NoLease {

@@ -407,6 +407,7 @@ impl LeaseTask {
             Event::Overlap { worker, holder, from_unix_ms, until_unix_ms } => {
                 self.overlap(worker, &holder, from_unix_ms..until_unix_ms).await;
             }
+            Event::Copied { worker, until_unix_ms } => self.copied(worker, until_unix_ms).await,
             event => self.report(event),
         }
     }
@@ -597,11 +598,7 @@ impl LeaseTask {
                  worker before that grant began, so there are no duplicate ids"
             );
         }
-        if let Some(saver) = &self.saver
-            && let Err(error) = saver.remove().await
-        {
-            tracing::error!(%error, "the file of a lease that another node holds cannot be removed: remove it before the next start");
-        }
+        self.forget_saved().await;
         self.status.send_modify(|status| {
             status.overlaps += 1;
             status.waiting = Some(format!(
@@ -609,6 +606,33 @@ impl LeaseTask {
                  for one window"
             ));
         });
+    }
+
+    /// A copy of this process uses the same lease: no further id is made under it here.
+    async fn copied(&mut self, worker: WorkerId, until_unix_ms: u64) {
+        let used_until_unix_ms = self.remove_generator();
+        tracing::error!(
+            %worker, until = %Utc(used_until_unix_ms.min(until_unix_ms)),
+            "duplicate ids are possible: a copy of this process renewed the same lease, for example a virtual machine that was \
+             cloned or restored with its memory; check ids of this worker with timestamps from the copy to this instant; this \
+             node stopped using the worker"
+        );
+        self.forget_saved().await;
+        self.status.send_modify(|status| {
+            status.overlaps += 1;
+            status.waiting = Some(format!(
+                "a copy of this process holds worker {worker}; this node looks for another worker"
+            ));
+        });
+    }
+
+    /// Removes the file of a lease that must not be resumed.
+    async fn forget_saved(&self) {
+        if let Some(saver) = &self.saver
+            && let Err(error) = saver.remove().await
+        {
+            tracing::error!(%error, "the file of a lease that another node holds cannot be removed: remove it before the next start");
+        }
     }
 
     /// Ends and removes the generator. Returns the first instant after every used timestamp, in unix milliseconds, or 0 if there

@@ -51,6 +51,19 @@ async fn all_held(leases: &Leases, count: usize) -> BTreeSet<WorkerId> {
     until(|| Some(workers_of(leases)).filter(|workers| workers.len() == count)).await
 }
 
+/// Replaces the record of a worker, at whatever revision it has.
+async fn replace_record(store: &dyn Store, worker: WorkerId, with: impl Fn(Record) -> Record) {
+    let key = pool("twitter").key(worker).unwrap();
+    loop {
+        let found = store.load(&key).await.unwrap().unwrap();
+        let record = with(Record::from_bytes(&found.value).unwrap());
+        let expected = Expected::Revision(found.revision);
+        if matches!(store.compare_and_set(&key, expected, &record.to_bytes()).await.unwrap(), Swap::Done(_)) {
+            return;
+        }
+    }
+}
+
 #[tokio::test]
 async fn one_of_one_keeps_its_worker_over_restarts_and_ids_go_on_increasing() {
     let store = memory();
@@ -98,7 +111,7 @@ async fn several_leases_have_workers_names_and_tags_of_their_own() {
     assert_eq!(all_held(&again, 3).await, workers, "each has its own worker again");
 }
 
-/// The store is away for longer than the leases last: each slot finds its own record as it left it.
+/// The store is down for longer than the leases last. Then each lease finds its own record.
 #[tokio::test]
 async fn after_an_outage_each_lease_goes_on_with_its_own_worker() {
     let cut_off = Arc::new(CutOff::default());
@@ -126,8 +139,8 @@ async fn after_an_outage_each_lease_goes_on_with_its_own_worker() {
     assert_eq!(leases.status().lost, 0, "neither took the other's");
 }
 
-/// Goal: when the store is away for longer than all leases last, that is told, whichever of them ended last: waiting is
-/// no answer any more. Method: their renewals are apart by then, one way and the other.
+/// Goal: when the store is down for longer than all leases last, callers get an error, whichever lease ended last, because waiting
+/// does not help. Method: the leases end at different times, in both orders.
 #[tokio::test]
 async fn leases_that_ended_one_after_the_other_are_an_error_and_nothing_to_wait_for() {
     for last in [1, 0] {
@@ -179,7 +192,7 @@ async fn pools_side_by_side_on_one_store_do_not_meet() {
     assert_eq!(pools.len(), 3);
 }
 
-/// Goal: as many nodes as workers, each restarted in turn: none waits for a lease to lapse.
+/// Goal: with as many nodes as workers, each restarted in turn, no node waits for a lease to end.
 /// Method: a window far longer than the test.
 #[tokio::test]
 async fn a_rolling_restart_with_no_worker_to_spare_waits_for_nothing() {
@@ -294,7 +307,7 @@ async fn a_second_holder_of_a_fixed_worker_is_refused_with_the_name_of_the_first
     assert!(first.handle().try_take(1).is_ok(), "the first goes on");
 }
 
-/// Goal: a read that the node gave up by itself is told as one. Method: a store that answers nothing.
+/// Goal: the error of a call that the node gave up says so. Method: a store that never answers.
 #[tokio::test]
 async fn a_call_that_was_given_up_says_so() {
     let silent = Arc::new(CutOff::default());
@@ -343,18 +356,11 @@ async fn a_worker_taken_by_another_is_replaced_without_a_gap() {
     let first = leases.ready().await.unwrap().worker.unwrap();
     let mut handle = leases.handle();
     let mut last = handle.try_take(1).unwrap().next().unwrap();
-    let key = pool("twitter").key(first).unwrap();
-    // Somebody forces the worker out of its hands, at whatever revision it has.
-    loop {
-        let found = store.load(&key).await.unwrap().unwrap();
-        let until_unix_ms = Record::from_bytes(&found.value).unwrap().until_unix_ms + 60_000;
-        let thief =
-            Record { holder: Holder::new("thief").unwrap(), from_unix_ms: None, until_unix_ms, tag: Tag(1) };
-        let expected = Expected::Revision(found.revision);
-        if matches!(store.compare_and_set(&key, expected, &thief.to_bytes()).await.unwrap(), Swap::Done(_)) {
-            break;
-        }
-    }
+    let thief = |record: Record| {
+        let until_unix_ms = record.until_unix_ms + 60_000;
+        Record { holder: Holder::new("thief").unwrap(), from_unix_ms: None, until_unix_ms, tag: Tag(1) }
+    };
+    replace_record(&*store, first, thief).await;
     let taken = until(|| {
         let id = handle.try_take(1).expect("no gap").next().unwrap();
         assert!(id > last, "and in order");
@@ -411,8 +417,8 @@ async fn a_claim_is_used_once_it_has_settled() {
     assert_eq!(leases.status().store_forgot, 0);
 }
 
-/// Goal: what another node was granted too, since the store forgot, is not used from then on. Method: the record is replaced by
-/// one whose lease begins a second ago.
+/// Goal: a lease ends at once if another node was granted a part of it, because the store forgot. Method: a record replaces it whose
+/// lease begins before its end.
 #[tokio::test]
 async fn a_lease_that_another_was_granted_too_ends_at_once() {
     let store: Arc<dyn Store> = memory();
@@ -420,21 +426,13 @@ async fn a_lease_that_another_was_granted_too_ends_at_once() {
     let first = leases.ready().await.unwrap().worker.unwrap();
     let mut handle = leases.handle();
     ids(&mut handle, 1).await;
-    let key = pool("twitter").key(first).unwrap();
-    loop {
-        let found = store.load(&key).await.unwrap().unwrap();
-        let until_unix_ms = Record::from_bytes(&found.value).unwrap().until_unix_ms;
-        let thief = Record {
-            holder: Holder::new("thief").unwrap(),
-            from_unix_ms: Some(until_unix_ms - 1000),
-            until_unix_ms: until_unix_ms + 60_000,
-            tag: Tag(1),
-        };
-        let expected = Expected::Revision(found.revision);
-        if matches!(store.compare_and_set(&key, expected, &thief.to_bytes()).await.unwrap(), Swap::Done(_)) {
-            break;
-        }
-    }
+    let thief = |record: Record| Record {
+        holder: Holder::new("thief").unwrap(),
+        from_unix_ms: Some(record.until_unix_ms - 1000),
+        until_unix_ms: record.until_unix_ms + 60_000,
+        tag: Tag(1),
+    };
+    replace_record(&*store, first, thief).await;
     until(|| (leases.status().overlaps == 1).then_some(())).await;
     let status = leases.status();
     assert_eq!((status.worker, status.store_forgot, status.lost), (None, 1, 0));
@@ -446,8 +444,24 @@ async fn a_lease_that_another_was_granted_too_ends_at_once() {
     assert_ne!(next, first);
 }
 
-/// Goal: load that one worker cannot carry takes another lease, and goes back to one when it ends. Method: two handles
-/// draw flat out on a layout of 16 ids a tick; the window is short, so that three of them are. Takes about 9 s.
+/// Goal: a process stops at once when a copy of it renewed its lease. Method: the record gets a later tag of the same line.
+#[tokio::test]
+async fn a_lease_that_a_copy_of_the_process_renewed_ends_at_once() {
+    let store: Arc<dyn Store> = memory();
+    let leases = start(&store, config("twitter", "me").window(Duration::from_secs(2)));
+    let first = leases.ready().await.unwrap().worker.unwrap();
+    let mut handle = leases.handle();
+    ids(&mut handle, 1).await;
+    let copy = |record: Record| Record { tag: Tag(record.tag.0 + 1_000_000), ..record };
+    replace_record(&*store, first, copy).await;
+    until(|| (leases.status().overlaps == 1).then_some(())).await;
+    let next = until(|| leases.status().worker).await;
+    assert_ne!(next, first, "it takes another worker");
+    assert_eq!((leases.status().store_forgot, leases.status().lost), (0, 0));
+}
+
+/// Goal: a node takes another lease when the load exceeds one worker, and releases it when the load ends. Method: two handles take as
+/// many ids as they can, from a layout with 16 ids per tick; three short windows pass without load. Takes about 9 s.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn it_grows_under_load_and_shrinks_when_idle() {
     const SMALL: &str = "time:41@1ms worker:3 sequence:4 epoch:2020-01-01";
@@ -469,7 +483,7 @@ async fn it_grows_under_load_and_shrinks_when_idle() {
     };
     let drawing = [draw(), draw()];
     all_held(&leases, 2).await;
-    // Both are drawn from, once handles have found the second one.
+    // Handles use both after they have found the second one.
     tokio::time::sleep(Duration::from_millis(200)).await;
     stop.store(true, Ordering::Relaxed);
     let mut seen = HashSet::new();
@@ -485,7 +499,7 @@ async fn it_grows_under_load_and_shrinks_when_idle() {
     let renewals = leases.status().renewals;
     all_held(&leases, 1).await;
     until(|| (leases.statuses().len() == 1).then_some(())).await;
-    assert!(leases.status().renewals >= renewals, "what the lease that is gone counted still counts");
+    assert!(leases.status().renewals >= renewals, "the counts of the released lease remain");
     leases.release(PATIENCE).await;
     assert_eq!(workers_of(&leases).len(), 0);
 }

@@ -180,6 +180,14 @@ pub enum Event {
         /// The end of this node's lease, in unix milliseconds.
         until_unix_ms: u64,
     },
+    /// A copy of this process renewed the lease, for example a virtual machine that was restored from a snapshot. Both used the
+    /// same lease, so it ends here at once.
+    Copied {
+        /// The worker.
+        worker: WorkerId,
+        /// The end of the lease, in unix milliseconds.
+        until_unix_ms: u64,
+    },
     /// Another node took the worker after this lease. The lease stays usable to its end, and the protocol seeks another one.
     Lost {
         /// The worker.

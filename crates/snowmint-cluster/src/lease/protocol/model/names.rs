@@ -1,5 +1,5 @@
-//! Which moments are one: tags and revisions are only ever compared for equality, so their values do not matter, and
-//! waits are of any length, so what they are drawn from does not matter either.
+//! Which states are equal. Tags and revisions are only compared for equality, so their values do not matter. Waits have any
+//! length, so the random numbers behind them do not matter either.
 
 use std::collections::BTreeSet;
 
@@ -10,13 +10,13 @@ use super::Rule;
 use super::moment::{Doing, Moment, STEADY_MS};
 use crate::split_mix::SplitMix64;
 
-/// A name that stands in a moment.
+/// A name in a state.
 enum Name<'a> {
     Tag(&'a mut Tag),
     Revision(&'a mut Revision),
 }
 
-/// The seed of a process that begins: its line is its own, until it is renamed.
+/// The seed of a new process: a line of its own, until it is renamed.
 pub(super) const FRESH: u128 = 1 << 127;
 /// Above the numbers of all tags that are in use.
 const NEXT: u128 = 1 << 40;
@@ -41,7 +41,7 @@ impl Renaming {
 
     fn rename(&mut self, name: Name<'_>) {
         match name {
-            // Each is a line of its own.
+            // Each tag is a line of its own.
             Name::Tag(tag) if !self.has_lines => *tag = Tag(self.line(tag.0)),
             Name::Tag(tag) => {
                 let number = self.tags.range(tag.line()..=tag.0).count() as u128;
@@ -64,16 +64,16 @@ fn place<T: PartialEq>(seen: &mut Vec<T>, it: T) -> usize {
 }
 
 impl<B: Rule> Moment<B> {
-    /// Makes moments equal that behave alike: see the module's page.
+    /// Makes states equal that behave alike: see the module.
     ///
-    /// An attempt that is neither in the store nor on its way there can never be recognised and is forgotten; the
-    /// machine itself forgets claims only after sixteen.
+    /// Forgets attempts that are neither in the store nor on their way, because no machine can recognize them any more. A machine
+    /// itself forgets only after sixteen.
     pub(super) fn forget_names(&mut self, has_lines: bool) {
         let at = self.newest.as_ref().map_or(Expected::Absent, |(revision, _)| Expected::Revision(*revision));
         let back_to = self.before.as_ref().map(|version| {
             version.as_ref().map_or(Expected::Absent, |(revision, _)| Expected::Revision(*revision))
         });
-        // What can only meet a conflict is as good as lost.
+        // A call that can only conflict is as good as lost.
         self.late.retain(|call| {
             matches!(call, Call::Swap { expected, .. } if *expected == at || Some(*expected) == back_to)
         });
@@ -90,8 +90,9 @@ impl<B: Rule> Moment<B> {
             if let Some(write) = write_of(&mut protocol.state) {
                 write.attempts.retain(|attempt| alive.contains(&attempt.tag));
             }
+            protocol.drawn.retain(|tag| has_lines && alive.contains(tag));
             if protocol.next_tag & FRESH > 0 || !has_lines {
-                // Apart from the line that the other node begins in the same step.
+                // Not the line that the other node begins in the same step.
                 protocol.next_tag = FRESH | (index as u128) << 64;
             }
             place(&mut renaming.lines, Tag(protocol.next_tag).line());
@@ -109,7 +110,7 @@ impl<B: Rule> Moment<B> {
             each_name_of_held(node.saved.as_mut(), &mut |name| renaming.learn(name));
         }
         for node in &mut self.nodes {
-            // Above every name that is in use.
+            // Above every name in use.
             let line = renaming.line(Tag(node.protocol.next_tag).line());
             node.protocol.next_tag = line | NEXT;
         }
@@ -158,7 +159,7 @@ fn each_name_of_held(held: Option<&mut Held>, each: &mut dyn FnMut(Name<'_>)) {
     }
 }
 
-/// The names that a machine remembers. All fields are named, so that a new one is not overlooked.
+/// The names that a machine remembers. All fields are listed, so that nobody overlooks a new one.
 fn each_name_inside<B>(protocol: &mut Protocol<B>, each: &mut dyn FnMut(Name<'_>)) {
     let Protocol {
         state,
@@ -176,6 +177,7 @@ fn each_name_inside<B>(protocol: &mut Protocol<B>, each: &mut dyn FnMut(Name<'_>
         release: _,
         failures: _,
         next_tag: _,
+        drawn,
         salt: _,
         random: _,
         events: _,
@@ -196,6 +198,7 @@ fn each_name_inside<B>(protocol: &mut Protocol<B>, each: &mut dyn FnMut(Name<'_>
     for (_, attempt) in abandoned {
         each(Name::Tag(&mut attempt.tag));
     }
+    drawn.iter_mut().for_each(|tag| each(Name::Tag(tag)));
     if let Some(revision) = watched {
         each(Name::Revision(revision));
     }
@@ -212,9 +215,8 @@ fn write_of(state: &mut State) -> Option<&mut Write> {
     }
 }
 
-/// Of the steady clock only four things matter: whether the newest grant may settle by a call that is sent now, whether it
-/// does by the one that is on its way, and whether claims and looks have to
-/// wait.
+/// Four facts of the steady clock matter: whether a call sent now can settle the newest grant, whether the current call does, and
+/// whether claims and looks have to wait.
 fn forget_times<B>(protocol: &mut Protocol<B>) {
     if let (0, Some(holding)) = (protocol.settings.may_lose_ms, &mut protocol.held) {
         holding.acknowledged_steady_ms = None;
@@ -230,7 +232,7 @@ fn forget_times<B>(protocol: &mut Protocol<B>) {
     let probing = &mut protocol.probing;
     let put_off = probing.hundred_from_steady_ms > STEADY_MS;
     probing.hundred_from_steady_ms = if put_off { STEADY_MS + 1 } else { 0 };
-    // There is one worker, and waits are of any length.
+    // There is one worker, and waits have any length.
     probing.frees_first = None;
     probing.in_vain = 0;
     probing.outrun = 0;
