@@ -1,8 +1,8 @@
-//! Goal: a node that restarts while the store is down goes on under the lease it saved, above everything that the process
-//! before it made, up to the end of the lease; and its disk may fail.
-//! Method: leases on a store that can be cut off, which are dropped without a release as if the process had died (nothing
-//! of them is left but the folder). Real files and clocks; that no instant of a death matters is proven where the rule is
-//! written, in `saved/ahead.rs`. The slowest takes 4 s.
+//! Goal: a node that restarts while the store is down resumes its saved lease up to the end, with ids above those of the process
+//! before it. Its disk may fail.
+//! Method: leases on a store that can be cut off, dropped without a release as if the process had died. Only their directory
+//! remains. Real files and clocks. The unit tests of `saved/saver.rs` show that the instant of a death does not matter. The
+//! slowest test takes 4 s.
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -21,7 +21,7 @@ use snowmint_store::Store;
 
 const WINDOW: Duration = Duration::from_secs(2);
 
-/// As soon as the process before has let it go.
+/// Waits until the process before has released the lock.
 async fn open(folder: &Path) -> SavedLeases {
     until(|| SavedLeases::open(folder, "memory: default").ok()).await
 }
@@ -51,7 +51,7 @@ fn instant(id: Id) -> u64 {
     Layout::TWITTER.unix_ms(Layout::TWITTER.split(id).unwrap().timestamp)
 }
 
-/// As if timestamps up to there had been used.
+/// Makes the file say that timestamps up to this one were used.
 fn mark_at(folder: &Path, unix_ms: u64) {
     let path = folder.join("lease-1.json");
     let mut file: serde_json::Value = serde_json::from_slice(&fs::read(&path).unwrap()).unwrap();
@@ -59,7 +59,7 @@ fn mark_at(folder: &Path, unix_ms: u64) {
     fs::write(&path, file.to_string()).unwrap();
 }
 
-/// Draws until there is no id any more; gives the last one and why.
+/// Takes ids until there are none; returns the last one and the reason.
 async fn draw_to_the_end(leases: &Leases) -> (Option<Id>, String) {
     let mut handle = leases.handle();
     let mut last = None;
@@ -111,8 +111,8 @@ async fn after_a_crash_without_the_store_it_goes_on_to_the_end_of_the_lease() {
     assert_eq!(lapsed, Err(ResumeError::Lapsed { until_unix_ms }));
 }
 
-/// Goal: two owners never resume one saved lease. Method: a process that died left a lease, the store is away, and
-/// two leases are started on one folder: through a clone of its handle, and after its lock file was lost.
+/// Goal: two owners never resume one saved lease. Method: a dead process left a lease, the store is down, and
+/// two leases start in one directory: with a clone of its handle, and after its lock file was lost.
 #[tokio::test]
 async fn leases_are_saved_in_a_directory_by_one_owner_at_a_time() {
     let (store, folder) = (Arc::new(CutOff::default()), tempfile::tempdir().unwrap());
@@ -153,7 +153,7 @@ async fn leases_are_saved_in_a_directory_by_one_owner_at_a_time() {
     assert!(!draw(&again).await.is_empty());
 }
 
-/// What it makes in a while.
+/// Takes some ids.
 async fn draw(leases: &Leases) -> BTreeSet<Id> {
     leases.ready().await.unwrap();
     let mut handle = leases.handle();
@@ -189,8 +189,8 @@ async fn when_the_store_is_back_the_lease_is_renewed() {
     assert_eq!((leases.status().worker, leases.status().lost), (worker, 0));
 }
 
-/// Goal: where the store is there, nobody waits for what the dead process may have used. Method: the file is made to
-/// say that this is half a minute.
+/// Goal: if the store is available, the node does not wait for the time that the dead process may have used. Method: by its file,
+/// the dead process used half a minute.
 #[tokio::test]
 async fn with_the_store_another_lease_is_taken_rather_than_waited_for() {
     let (store, folder) = (Arc::new(CutOff::default()), tempfile::tempdir().unwrap());
@@ -207,7 +207,7 @@ async fn with_the_store_another_lease_is_taken_rather_than_waited_for() {
     assert_ne!(ready.expect("it waits for nothing").unwrap().worker, worker);
 }
 
-/// As above, but the store comes back while the saved lease is waited for.
+/// As above, but the store comes back while the node waits for the saved lease.
 #[tokio::test]
 async fn when_the_store_comes_back_first_another_lease_is_taken() {
     let (store, folder) = (Arc::new(CutOff::default()), tempfile::tempdir().unwrap());
@@ -239,8 +239,8 @@ async fn a_lease_that_was_given_back_is_not_saved_any_more() {
     assert_eq!(open(folder.path()).await.usable(&pool(), &holder(), 0), Ok(None));
 }
 
-/// Once a release has returned, nothing of the keeper saves leases any more: the next one starts. Method: on several threads,
-/// where what was aborted ends a moment later; again and again.
+/// Goal: after a release, the slot is free for the next leases. Method: many rounds on several threads, where aborted tasks end a
+/// moment later.
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
 async fn leases_start_in_the_slot_of_released_ones() {
     let (store, folder) = (Arc::new(CutOff::default()), tempfile::tempdir().unwrap());
@@ -250,7 +250,7 @@ async fn leases_start_in_the_slot_of_released_ones() {
         leases.ready().await.unwrap();
         leases.release(Duration::from_secs(5)).await;
     }
-    // Nor does one that was left to run out.
+    // The same holds for leases that were not released in time.
     store.cut(true);
     for _ in 0..20 {
         let leases = start(&store, saved.clone());
@@ -314,8 +314,8 @@ async fn where_the_file_can_neither_be_written_nor_removed_ids_end_where_it_says
     assert!(next > last);
 }
 
-/// Goal: a lease that cannot be saved when it is granted is used as soon as it can be, and no other before. Method: the
-/// worker is taken away while the folder is.
+/// Goal: a lease that cannot be saved when it is granted is used as soon as it can be saved. Method: the node loses its worker while
+/// the directory is away.
 #[tokio::test]
 async fn a_lease_granted_while_the_disk_is_away_is_used_once_it_is_back() {
     let (store, folder) = (Arc::new(CutOff::default()), tempfile::tempdir().unwrap());
@@ -349,8 +349,8 @@ async fn a_lease_granted_while_the_disk_is_away_is_used_once_it_is_back() {
     until(|| (leases.status().worker == worker).then_some(())).await;
 }
 
-/// Goal: whatever a keeper was doing when it is ended, nothing is made after that. Method: the disk stands still where the
-/// file is a pipe that nobody reads, and the release finds the keeper between putting its generator up and saving.
+/// Goal: after a release no id is made, whatever the task was doing. Method: the disk hangs, because the file is a pipe that nobody
+/// reads, and the release arrives after the generator was started and before the lease was saved.
 #[cfg(unix)]
 #[tokio::test]
 async fn a_generator_that_was_just_started_ends_with_its_lease() {
@@ -359,7 +359,7 @@ async fn a_generator_that_was_just_started_ends_with_its_lease() {
     let pipe = folder.path().join("lease-1.json.new");
     assert!(std::process::Command::new("mkfifo").arg(&pipe).status().unwrap().success());
     let leases = start(&store, saved);
-    // The write that begins the lease stands still, and the next one queues behind it.
+    // The first write of the lease hangs, and the next one queues behind it.
     tokio::time::sleep(Duration::from_millis(500)).await;
     fs::read(&pipe).unwrap();
     let mut handle = leases.handle();
@@ -367,7 +367,7 @@ async fn a_generator_that_was_just_started_ends_with_its_lease() {
     assert_eq!(leases.status().worker, None, "it waits for the second write");
     leases.release(Duration::from_millis(300)).await;
     let after = handle.try_take(1);
-    // Let go in any case: the test's end waits for the write.
+    // In any case let the write end: the test waits for it.
     fs::read(&pipe).unwrap();
     assert!(matches!(after, Err(NextIdError::NoLease { .. })), "{after:?}");
 }

@@ -1,5 +1,5 @@
-//! A counter that is slow, fails, or loses answers when told to; a store that loses its newest writes; clocks of tokio's
-//! time; and a log that is kept.
+//! Shared by the tests of segments: a counter that is slow, fails or loses answers on demand, a store that loses its newest writes,
+//! clocks by tokio's time, and a captured log.
 
 use std::fmt;
 use std::io::{self, Write};
@@ -17,7 +17,7 @@ use tokio::time::{Instant, sleep};
 use tracing::level_filters::LevelFilter;
 use tracing::subscriber::DefaultGuard;
 
-/// A counter in front of another.
+/// A counter in front of another one, with faults.
 #[derive(Debug)]
 pub(crate) struct Unsteady {
     counter: StoreCounter,
@@ -158,7 +158,7 @@ impl Clock for TokioClock {
     }
 }
 
-/// Tokio's time, and steps on top of it.
+/// Tokio's time with steps.
 #[derive(Clone, Debug)]
 pub(crate) struct SteppedClock {
     clock: Arc<TokioClock>,
@@ -181,7 +181,7 @@ impl Clock for SteppedClock {
     }
 }
 
-/// A store in memory that can lose its newest writes, and says how much.
+/// A store in memory that can lose its newest writes, with a stated limit.
 #[derive(Debug, Default)]
 pub(crate) struct Losing {
     now: MemoryStore,
@@ -189,7 +189,7 @@ pub(crate) struct Losing {
     writes: Mutex<Vec<Written>>,
 }
 
-/// When a write was acknowledged, of what, and what was there before.
+/// The time of an acknowledged write, its key, and the value before it.
 type Written = (Instant, Key, Option<Vec<u8>>);
 
 impl Losing {
@@ -241,7 +241,7 @@ impl Store for Losing {
     }
 }
 
-/// What was logged on this thread, from `info` on.
+/// The log of this thread, from level `info` on.
 #[derive(Clone, Default)]
 pub(crate) struct Log(Arc<Mutex<Vec<u8>>>);
 

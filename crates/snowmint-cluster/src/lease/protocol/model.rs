@@ -1,11 +1,11 @@
-//! Goal: two nodes and one worker: whatever happens, in whatever order, no instant is granted twice.
-//! Method: stateright walks through every state that two shipping machines, their store and the calls between them
-//! can reach. That it would find a fault is shown by planting some.
+//! Goal: no instant is granted twice to two nodes that share one worker, whatever happens and in whatever order.
+//! Method: stateright explores every state that two machines, their store and the calls between them can reach. Planted faults
+//! show that it would find a real one.
 //!
-//! Within the bounds of a [`World`] everything is tried. Clocks show any of a few times at each step, so they stop, jump
-//! and go back as they like, and waits are of any length. Calls are done, refused, lost before or after they took
-//! effect, or done after their node gave them up. Nodes crash, restart, go on under a lease that was saved, and give
-//! theirs back, at any moment and any number of times. There is no bound on how long that goes on.
+//! The model tries everything within the bounds of a [`World`]. At each step a clock shows any of a few times, so clocks stop, jump
+//! and go back, and waits have any length. Calls succeed, are rejected, get lost before or after they take effect, or take effect
+//! after their node gave them up. Nodes crash, restart, resume saved leases and release theirs, at any moment and any number of
+//! times. Runs have no maximum length.
 
 mod moment;
 mod names;
@@ -18,21 +18,21 @@ use stateright::{Checker, HasDiscoveries, Model, Property};
 use self::moment::{Action, Moment};
 use super::*;
 
-/// The time from one clock reading to the next, and the slack that a node gives its own record.
+/// The step of the clock, and the time before its end at which a node's own record counts as lapsed.
 const UNIT_MS: u64 = 5;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum StoreModel {
     Linearizable,
-    /// Reads may show the record as it was before its last write.
+    /// Reads may show the record before its last write.
     StaleReads,
-    /// The last write may be undone, however long ago it was.
+    /// The last write may be undone, whatever its age.
     Forgets,
-    /// The last write may be undone for so long as it is younger than what the store may lose.
+    /// The last write may be undone while it is younger than what the store may lose.
     ForgetsTheNewest,
 }
 
-/// What there is to walk through.
+/// The bounds of a model.
 #[derive(Clone, Debug)]
 struct World<B> {
     store: StoreModel,
@@ -40,20 +40,19 @@ struct World<B> {
     choice: WorkerChoice,
     tick_ms: u64,
     window_ms: u64,
-    /// Clocks show 0 to so many units.
+    /// Clocks show 0 to this many units.
     clock_units: u64,
-    /// What the nodes take the store to lose at most, in steps of the steady clock.
+    /// What the nodes expect the store to lose at most, in steps of the steady clock.
     may_lose_ms: u64,
-    /// Whether a node lists the only worker there is, or looks at it first.
+    /// Decides whether a node lists the only worker, or looks at it first.
     small_pool: u32,
-    /// How many writes may be on their way at once whose nodes gave them up.
+    /// The maximum number of given-up writes on their way.
     late_writes: usize,
     /// Whether nodes save their leases.
     saves: bool,
-    /// Whether a node tells its own older records from another's. Where neither reads nor writes go back it never sees one, and
-    /// it makes no difference.
+    /// Whether a node recognizes its own older records. If neither reads nor writes go back, it never sees one.
     has_lines: bool,
-    /// Whether nodes crash, and give their leases back.
+    /// Whether nodes crash and release their leases.
     ends: bool,
     begin: PhantomData<fn() -> B>,
 }
@@ -92,7 +91,7 @@ impl<B> World<B> {
     }
 }
 
-/// A rule that a state may bear in its type.
+/// A rule that a state can have in its type.
 trait Rule: Begin + Clone + PartialEq + Eq + std::hash::Hash + Send + Sync + 'static {}
 impl<B: Begin + Clone + PartialEq + Eq + std::hash::Hash + Send + Sync + 'static> Rule for B {}
 
@@ -123,12 +122,12 @@ impl<B: Rule> Model for World<B> {
         });
         let mut properties = vec![
             Property::always(ONCE, |_, moment: &Moment<B>| !moment.granted_twice()),
-            // Were these never seen, there would be little to find.
+            // Without these, the model would explore too little.
             Property::sometimes("both nodes have a lease", |_, moment: &Moment<B>| {
                 moment.both_were_granted()
             }),
         ];
-        // Elsewhere a load finds each write that was done.
+        // In other worlds, a load finds each write that was done.
         if self.late_writes > 0 || self.store == StoreModel::StaleReads {
             properties.push(late_write);
         }
@@ -136,16 +135,16 @@ impl<B: Rule> Model for World<B> {
     }
 }
 
-/// Walks through all of a world, or up to the first failure.
-#[expect(clippy::disallowed_methods, reason = "how long it took is for people; a world has its own time")]
+/// Explores a whole world, or up to the first failure.
+#[expect(clippy::disallowed_methods, reason = "the duration is for people; a world has its own time")]
 fn walk<B: Rule>(world: World<B>) -> impl Checker<World<B>> {
     let started = Instant::now();
-    let told = format!("{world:?}");
+    let shown = format!("{world:?}");
     let threads = std::thread::available_parallelism().map_or(1, usize::from);
     let checker =
         world.checker().threads(threads).finish_when(HasDiscoveries::AnyFailures).spawn_bfs().join();
     println!(
-        "{told}: {} states, {} steps, {} deep, {:.1} s",
+        "{shown}: {} states, {} steps, {} deep, {:.1} s",
         checker.unique_state_count(),
         checker.state_count(),
         checker.max_depth(),
@@ -158,7 +157,7 @@ fn holds_in(world: World<AfterLastGrant>) {
     walk(world).assert_properties();
 }
 
-/// Prints the way to the instant that is granted twice.
+/// Prints the path to the instant that is granted twice.
 fn fails_in<B: Rule>(world: World<B>) {
     let path = walk(world).discovery(ONCE).expect("an instant is granted twice, and that is found");
     for (moment, action) in path.into_vec() {
@@ -177,7 +176,7 @@ fn no_instant_is_granted_twice() {
     }
 }
 
-/// As in a large pool: a look at one worker, and then at all there are.
+/// As in a large pool: a look at one worker, then at all.
 #[test]
 fn nor_where_a_worker_is_looked_at_before_all_are_listed() {
     holds_in(World { small_pool: 0, saves: false, ..World::over(StoreModel::Linearizable) });
@@ -210,7 +209,7 @@ fn nor_where_reads_are_stale() {
     holds_in(World { saves: false, ends: false, has_lines: true, ..stale() });
 }
 
-/// What a store may lose is not used before it has settled.
+/// A grant that the store may lose is not used before it has settled.
 #[test]
 fn nor_where_a_store_forgets_what_has_not_settled() {
     holds_in(forgetful(1));
@@ -228,7 +227,7 @@ fn nor_in_a_wider_world() {
     holds_in(World { clock_units: 2, saves: false, ..World::over(StoreModel::StaleReads) });
 }
 
-/// The fault to plant: a grant begins by the clock alone, whatever was granted before.
+/// A planted fault: a grant begins by the clock alone, whatever was granted before.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 struct ByTheClockAlone;
 
@@ -248,7 +247,7 @@ fn a_store_that_forgets_is_found_out() {
     fails_in(World::<AfterLastGrant>::over(StoreModel::Forgets));
 }
 
-/// That leases settle is what keeps a forgetful store safe.
+/// Settling is what makes a store that loses writes safe.
 #[test]
 fn using_what_has_not_settled_is_found() {
     fails_in(forgetful(0));

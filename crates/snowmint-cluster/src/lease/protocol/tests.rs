@@ -1,5 +1,5 @@
-//! Goal: each arrow of the protocol's picture, and each way a write can end.
-//! Method: the machine is fed answers by hand, and the calls it makes are compared.
+//! Goal: every arrow of the protocol's diagram, and every outcome of a write.
+//! Method: the tests pass answers to the machine and compare its calls.
 
 mod bounds;
 mod fleet;
@@ -12,7 +12,7 @@ use snowmint::{DatacenterId, Layout};
 
 const NOW: u64 = 1_700_000_000_000;
 const WINDOW: u64 = 9_000;
-/// What a node does first in a small pool.
+/// The first call of a node in a small pool.
 const LIST: Call = Call::Look { scope: Scope::Pool, time: StoreTime::Wanted };
 
 fn settings(choice: WorkerChoice) -> Settings {
@@ -27,7 +27,7 @@ fn settings(choice: WorkerChoice) -> Settings {
     }
 }
 
-/// An instant at which both clocks agree.
+/// An instant at which all clocks agree.
 fn at(unix_ms: u64) -> Now {
     Now { unix_ms, unstepped_unix_ms: unix_ms, steady_ms: unix_ms }
 }
@@ -103,7 +103,7 @@ fn a_lease_that_is_resumed_is_renewed_first_and_given_back_no_further_than_its_b
     let turn = protocol.step(at(NOW), Input::Swapped(Ok(Swapped::Done(Revision(5)))));
     assert_eq!(turn.events, [Event::Extended { until_unix_ms: NOW + WINDOW }]);
     let turn = protocol.step(at(NOW), Input::Release { used_until_unix_ms: 0 });
-    assert_eq!(swap_of(&turn).2.until_unix_ms, NOW + 500, "what lies before is the dead process's");
+    assert_eq!(swap_of(&turn).2.until_unix_ms, NOW + 500, "the time before belongs to the dead process");
 
     let mut protocol = Protocol::resume(settings(WorkerChoice::Any), 7, held);
     protocol.step(at(NOW), Input::Wake);
@@ -113,11 +113,11 @@ fn a_lease_that_is_resumed_is_renewed_first_and_given_back_no_further_than_its_b
     assert_eq!(turn.events, [Event::Lost { worker: WorkerId(9), until_unix_ms: NOW + 5000 }]);
 }
 
-/// Two leases of one process differ in name and tags: each is to the other what a stranger's is.
+/// Two leases of one process differ in name and tags, so each treats the record of the other like that of a stranger.
 #[test]
 fn a_second_lease_of_a_process_neither_adopts_nor_prefers_the_record_of_the_first() {
     let second = Settings { holder: Holder::new("me/2").unwrap(), ..settings(WorkerChoice::Any) };
-    // A lapsed one: with the same name it would be preferred, and the first would lose it.
+    // With the same name, the second lease would prefer the lapsed record of the first, and the first would lose it.
     for until in [NOW + 3, NOW - 1] {
         let mut protocol = Protocol::new(second.clone(), 1 << 64);
         protocol.step(at(NOW), Input::Wake);
@@ -184,7 +184,7 @@ fn a_lost_answer_is_settled_by_the_tag() {
     assert_eq!(turn.events, [Event::Extended { until_unix_ms: written.until_unix_ms }]);
 }
 
-/// The longer ago it was written, the less is left of what it granted.
+/// The later the node learns of a grant, the less is left of it.
 #[test]
 fn a_lease_that_is_learned_of_late_is_renewed_earlier() {
     for (late_ms, most_ms) in [(100, 2900), (2900, 100), (2999, 1), (5000, 1), (17_000, 1)] {
@@ -210,7 +210,7 @@ fn a_write_that_arrives_late_is_recognised_after_a_second_attempt() {
     let late = swap_of(&protocol.step(at(NOW + 3000), Input::Wake)).2;
     protocol.step(at(NOW + 5000), Input::Swapped(Err(Failure::Unknown)));
     protocol.step(at(NOW + 5100), Input::Wake);
-    // Nothing there yet: the same revision is tried again under another tag.
+    // Nothing was written yet: the machine tries the same revision again with another tag.
     let before = Entry {
         worker,
         revision: Revision(1),

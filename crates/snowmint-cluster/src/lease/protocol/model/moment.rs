@@ -9,10 +9,10 @@ use super::super::*;
 use super::names::FRESH;
 use super::{Rule, StoreModel, UNIT_MS, World};
 
-/// What the steady clock shows at each step; earlier readings are moved back when time passes, and not more than needed.
+/// The steady clock at each step. When time passes, earlier readings move back instead, as far as needed.
 pub(super) const STEADY_MS: u64 = 10;
 
-/// Instants, one bit a unit.
+/// A set of instants, one bit per unit.
 pub(super) type Instants = u64;
 
 fn instants(from_unix_ms: u64, until_unix_ms: u64) -> Instants {
@@ -74,17 +74,17 @@ pub(super) enum Action {
     Ages,
 }
 
-/// The record and its revision, as one write left it.
+/// The record and its revision after a write.
 pub(super) type Version = Option<(Revision, Record)>;
 
 /// What a node waits for.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub(super) enum Doing {
-    /// For time to pass.
+    /// The end of a wait.
     Waits,
-    /// For a write that may be lost.
+    /// A write that may be lost.
     Asks(Call),
-    /// For a call that will take effect. A read that fails changes nothing and is made again, so it need not fail.
+    /// A call that will take effect. A failed read changes nothing and is repeated, so reads never fail here.
     Sent(Call),
 }
 
@@ -92,9 +92,9 @@ pub(super) enum Doing {
 pub(super) struct Node<B> {
     pub(super) protocol: Protocol<B>,
     pub(super) doing: Doing,
-    /// The lease that ids are made under, `[from, until)`.
+    /// The lease in use, `[from, until)`.
     lease: Option<(u64, u64)>,
-    /// What the next process may go on under.
+    /// The lease that the next process may resume.
     pub(super) saved: Option<Held>,
 }
 
@@ -112,11 +112,11 @@ impl<B: Rule> Node<B> {
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub(super) struct Moment<B> {
     pub(super) newest: Version,
-    /// The version before, where the model has a use for it.
+    /// The version before, if the model needs it.
     pub(super) before: Option<Version>,
     pub(super) nodes: [Node<B>; 2],
     pub(super) late: Vec<Call>,
-    /// All that was granted to anyone and not given back unused.
+    /// All instants that were granted and not released unused.
     granted: Instants,
     /// Whether an instant was granted that had been granted before.
     granted_twice: bool,
@@ -140,22 +140,22 @@ impl<B: Rule> Moment<B> {
         self.granted_twice
     }
 
-    /// A write that its node gave up was done all the same, and the node may still find its tag.
+    /// Whether a given-up write was done after all, and its node may still find the tag.
     pub(super) fn late_write_is_found(&self) -> bool {
         let bears = |tag: Tag| self.newest.as_ref().is_some_and(|(_, record)| record.tag == tag);
         self.nodes.iter().any(|node| node.protocol.abandoned.iter().any(|(_, attempt)| bears(attempt.tag)))
     }
 
-    /// One lost the worker and does not know yet; the other has it.
+    /// Whether one node has lost the worker without knowing, and the other one holds it.
     pub(super) fn both_were_granted(&self) -> bool {
         self.nodes.iter().all(|node| node.lease.is_some())
     }
 
-    /// What becomes of a node by itself is tried at once, and only then what happens at the store: it sees nothing of
-    /// the other, and its clock shows any time, so that it makes no difference when it goes on.
+    /// Tries what happens to a node first, and then what happens at the store. A node sees nothing of the other one, and its clock
+    /// shows any time, so the order makes no difference.
     pub(super) fn actions(&self, world: &World<B>, actions: &mut Vec<Action>) {
         if world.store == StoreModel::ForgetsTheNewest {
-            // Here it does make a difference: time passes for the store and for nodes.
+            // Here the order matters: time passes for the store and for the nodes.
             actions.push(Action::Ages);
             (0..2).for_each(|node| self.actions_of_node(world, node, actions));
             self.actions_of_store(world, actions);
@@ -177,7 +177,7 @@ impl<B: Rule> Moment<B> {
                 return;
             }
             let (from, until) = self.nodes[node].lease.unwrap_or_default();
-            // 0 where nothing was made.
+            // 0 if no id was made.
             let used_until = (from / UNIT_MS..=until / UNIT_MS).chain([0]);
             actions.extend(used_until.map(|used_until| Action::Release { node, used_until }));
             self.deaths(node, Fate::Lost, actions);
@@ -296,7 +296,7 @@ impl<B: Rule> Moment<B> {
         };
     }
 
-    /// The call that a node waits for; it waits no longer.
+    /// Takes the call that a node waits for.
     fn take_call(&mut self, node: usize) -> Call {
         match std::mem::replace(&mut self.nodes[node].doing, Doing::Waits) {
             Doing::Asks(call) | Doing::Sent(call) => call,
@@ -304,7 +304,7 @@ impl<B: Rule> Moment<B> {
         }
     }
 
-    /// What a node asked for may still be done.
+    /// Gives up a call, which may still take effect.
     fn give_up(&mut self, node: usize, request: Fate) {
         if request == Fate::Late {
             let call = self.take_call(node);
@@ -355,7 +355,7 @@ impl<B: Rule> Moment<B> {
         }
         match turn.next {
             Next::Call(Call::Swap { worker, expected, mut record }) => {
-                // A lease that overlaps another's is not to be, so nothing may depend on its being noticed.
+                // Leases must never overlap, so safety must not depend on detecting an overlap.
                 record.from_unix_ms = None;
                 self.nodes[index].doing = Doing::Asks(Call::Swap { worker, expected, record });
             }
@@ -379,7 +379,7 @@ impl<B: Rule> Moment<B> {
                 Some((_, until)) => {
                     instants(std::mem::replace(until, until_unix_ms.max(*until)), until_unix_ms)
                 }
-                // There is no generator any more.
+                // The generator has ended.
                 None => 0,
             },
             _ => 0,
@@ -389,7 +389,7 @@ impl<B: Rule> Moment<B> {
     }
 }
 
-/// All that a machine remembers of the steady clock was earlier by one.
+/// Moves all that a machine remembers of the steady clock back by one.
 fn time_passes<B>(protocol: &mut Protocol<B>) {
     let earlier = |steady_ms: &mut u64| *steady_ms = steady_ms.saturating_sub(1);
     earlier(&mut protocol.sent_steady_ms);

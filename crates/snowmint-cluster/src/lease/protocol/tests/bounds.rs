@@ -1,5 +1,5 @@
-//! Goal: each bound of the protocol lies where it is said to, and each wait is as long.
-//! Method: the last value inside and the first one outside; waits within what randomness may subtract or add.
+//! Goal: the bounds and waits of the protocol have their documented values.
+//! Method: the last value inside and the first one outside; waits within the documented random part.
 
 use super::*;
 
@@ -15,7 +15,7 @@ fn seeking() -> Protocol {
     protocol
 }
 
-/// All workers granted to others until an instant.
+/// All workers, granted to other nodes until an instant.
 fn all_taken(until: u64) -> Vec<Entry> {
     (0..32).map(|worker| entry(worker, "other", until, 1)).collect()
 }
@@ -28,7 +28,7 @@ fn waits(turn: &Turn, ms: u64) {
     );
 }
 
-/// As after a failure: half of it at least.
+/// The wait after a failure: at least half of it.
 #[track_caller]
 fn backs_off(turn: &Turn, ms: u64) {
     assert!(
@@ -37,7 +37,7 @@ fn backs_off(turn: &Turn, ms: u64) {
     );
 }
 
-/// As for a worker that frees: never too early.
+/// The wait for a worker that frees: never too short.
 #[track_caller]
 fn waits_out(turn: &Turn, ms: u64) {
     assert!(

@@ -1,8 +1,8 @@
-//! Goal: a thousand nodes that start in the same instant have their leases within seconds, of a store for which a list is as
-//! much work as a look at each record. Method: virtual time; one server that does one call after the other, and nodes that
-//! give a call up after a quarter of a window, as the driver does.
+//! Goal: 1,000 nodes that start at the same instant get their leases within seconds, from a store where a list costs as much as
+//! loading each record. Method: virtual time; a server that processes one call after the other, and nodes that give up a call
+//! after a quarter of a window, as the driver does.
 //!
-//! That a fleet which lists its pool does collapse there is shown beside.
+//! One test shows that a fleet which lists its pool collapses there.
 
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BinaryHeap};
@@ -10,10 +10,10 @@ use std::collections::{BTreeMap, BinaryHeap};
 use super::*;
 
 const NODES: usize = 1000;
-/// What one call takes the server, and each record of a list, in microseconds.
+/// The server's time for a call, and for each record of a list, in microseconds.
 const CALL_US: u64 = 250;
 const RECORD_US: u64 = 40;
-/// From a node to the server.
+/// The latency from a node to the server.
 const WAY_US: u64 = 300;
 
 #[derive(Debug)]
@@ -37,7 +37,7 @@ struct Fleet {
     created: u64,
 }
 
-/// What came of a start.
+/// The result of a start.
 #[derive(Debug)]
 struct Start {
     all_within_ms: u64,

@@ -1,11 +1,11 @@
-//! Goal: no grant is counted by a clock that jumped forward unless somebody confirms that; and one that is right is followed.
-//! Method: as beside; a machine that holds a lease is stepped by a clock that is apart from boot time.
+//! Goal: a clock that jumped forward grants nothing without confirmation, and a correct clock is followed.
+//! Method: as in the parent module; a machine with a lease is stepped by a clock that differs from boot time.
 
 use super::*;
 
 const HOUR: u64 = 3_600_000;
 
-/// So long after the grant, by a clock that was stepped forward meanwhile.
+/// An instant this long after the grant, by a clock that was stepped forward meanwhile.
 fn stepped(after_ms: u64, by_ms: u64) -> Now {
     let unstepped_unix_ms = NOW + after_ms;
     Now { unix_ms: unstepped_unix_ms + by_ms, unstepped_unix_ms, steady_ms: unstepped_unix_ms }

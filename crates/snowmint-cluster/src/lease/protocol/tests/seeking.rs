@@ -1,6 +1,6 @@
-//! Goal: in a large pool a node finds a worker by a few looks, its own again after a restart, and never reads the whole
-//! pool at once; whatever it claims, it begins no earlier than the record ends that it saw.
-//! Method: as beside, in a pool of 1,024 workers, each of which answers as the test says.
+//! Goal: in a large pool, a node finds a worker with a few looks, and its own one after a restart. It never reads the whole pool at
+//! once, and a claim never begins before the end of the record that it saw.
+//! Method: as in the parent module, in a pool of 1,024 workers whose records the test chooses.
 
 use std::collections::BTreeMap;
 
