@@ -109,10 +109,10 @@ impl fmt::Display for IdError {
             Self::TooLarge { value } => {
                 write!(
                     f,
-                    "{value} is not an id: ids end at 9223372036854775807, the largest signed 64-bit number"
+                    "invalid id {value}: the largest id is 9223372036854775807, the largest signed 64-bit number"
                 )
             }
-            Self::Negative { value } => write!(f, "{value} is not an id: ids start at 0"),
+            Self::Negative { value } => write!(f, "invalid id {value}: the smallest id is 0"),
         }
     }
 }

@@ -286,15 +286,14 @@ impl fmt::Display for RuleError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::UnknownStep { text } => {
-                write!(
-                    f,
-                    "{text} is not a step of a rule: there are reject, wait(5ms), borrow(10ms) and generation"
-                )
+                write!(f, "invalid rule step {text}: expected reject, wait(5ms), borrow(10ms) or generation")
             }
             Self::Bound { text } => {
-                write!(f, "{text} is not a bound: write a time of at most a day such as 5ms, 2s or 1.5s")
+                write!(f, "invalid time {text} in a rule: expected at most a day, such as 5ms, 2s or 1.5s")
             }
-            Self::AfterReject { text } => write!(f, "{text} stands after reject and would never be used"),
+            Self::AfterReject { text } => {
+                write!(f, "{text} follows reject and would never be used: remove it")
+            }
             Self::TooLong => write!(f, "a rule has at most {MAX_STEPS} steps before it rejects"),
         }
     }
@@ -360,7 +359,7 @@ mod tests {
         }
         assert_eq!(Rule::wait(Duration::from_micros(1999)), Rule::wait(ms(1)));
         let after_reject = Rule::REJECT.then(Rule::wait(ms(1))).unwrap_err();
-        assert_eq!(after_reject.to_string(), "`wait` stands after reject and would never be used");
+        assert_eq!(after_reject.to_string(), "`wait` follows reject and would never be used: remove it");
         assert_eq!(Rule::wait(ms(1)).then(Rule::REJECT), Ok(Rule::wait(ms(1))));
     }
 

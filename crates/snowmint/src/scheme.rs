@@ -401,7 +401,7 @@ impl fmt::Display for SchemeError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::NoScheme { text } => {
-                write!(f, "there is no scheme named {text}: the schemes are ")?;
+                write!(f, "unknown scheme {text}: expected ")?;
                 for (i, scheme) in Scheme::ALL.iter().enumerate() {
                     write!(f, "{}{scheme}", if i == 0 { "" } else { ", " })?;
                 }
@@ -409,13 +409,13 @@ impl fmt::Display for SchemeError {
             }
             Self::Malformed { scheme, text } => {
                 let form = match scheme {
-                    Scheme::ObjectId => "it has 24 hexadecimal digits",
+                    Scheme::ObjectId => "expected 24 hexadecimal digits",
                     Scheme::Uuid4 | Scheme::Uuid7 => {
-                        "it has 32 hexadecimal digits, with hyphens or without, and nothing around them"
+                        "expected 32 hexadecimal digits, with or without hyphens, and nothing around them"
                     }
-                    Scheme::Ulid => "it has 26 Crockford digits and is at most 7ZZZZZZZZZZZZZZZZZZZZZZZZZ",
+                    Scheme::Ulid => "expected 26 Crockford digits, at most 7ZZZZZZZZZZZZZZZZZZZZZZZZZ",
                 };
-                write!(f, "{text} is not an id of scheme {scheme}: {form}")
+                write!(f, "invalid {scheme} {text}: {form}")
             }
             Self::Length { scheme, found } => {
                 write!(
@@ -606,6 +606,6 @@ mod tests {
             assert!(error.contains(words), "{error}");
         }
         let error = "guid".parse::<Scheme>().unwrap_err().to_string();
-        assert_eq!(error, "there is no scheme named `guid`: the schemes are objectid, uuid4, uuid7, ulid");
+        assert_eq!(error, "unknown scheme `guid`: expected objectid, uuid4, uuid7, ulid");
     }
 }

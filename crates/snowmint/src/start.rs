@@ -97,7 +97,7 @@ impl fmt::Display for StartError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(
             f,
-            "{} is no start of a sequence: there are zero, random, random(N) with N from 1 to {}, and rolling",
+            "invalid sequence start {}: expected zero, random, random(N) with N from 1 to {}, or rolling",
             self.text,
             u32::MAX
         )

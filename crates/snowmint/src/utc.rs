@@ -99,14 +99,14 @@ impl fmt::Display for UtcError {
         match self {
             Self::Malformed { text } => write!(
                 f,
-                "{text} is not an instant: write it like 2010-11-04T01:42:54.657Z, 2010-11-04, or in unix milliseconds"
+                "invalid instant {text}: expected 2010-11-04T01:42:54.657Z, 2010-11-04 or unix milliseconds"
             ),
             Self::Year { text } => write!(
                 f,
-                "{text} is ambiguous: for the start of a year write 2024-01-01, for unix milliseconds add a leading 0"
+                "ambiguous instant {text}: write 2024-01-01 for the start of a year, or add a leading 0 for unix milliseconds"
             ),
             Self::OutOfRange { text } => {
-                write!(f, "{text} is out of range: instants lie between 1970-01-01 and 9999-12-31")
+                write!(f, "instant {text} is out of range: expected 1970-01-01 to 9999-12-31")
             }
         }
     }

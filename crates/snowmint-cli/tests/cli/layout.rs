@@ -104,11 +104,11 @@ fn a_spec_that_is_none_is_refused() {
     let bench = Bench::new();
     for (spec, wanted) in [
         (&["nonesuch"][..], "there is no layout named `nonesuch`: the presets are twitter, discord"),
-        (&["time:41", "worker:10"], "there is no epoch"),
-        (&["worker:10", "epoch:2026-01-01"], "there is no timestamp"),
+        (&["time:41", "worker:10"], "missing epoch"),
+        (&["worker:10", "epoch:2026-01-01"], "missing timestamp"),
         (&["time:41", "machine:10", "epoch:2026-01-01"], "`machine:10` is not part of a layout"),
         (&["time:41", "worker:ten", "epoch:2026-01-01"], "`ten` is not a width for worker"),
-        (&["time:41", "worker:5", "worker:5", "epoch:2026-01-01"], "worker is named twice"),
+        (&["time:41", "worker:5", "worker:5", "epoch:2026-01-01"], "duplicate field worker"),
         (&[""], "an empty text is not a layout"),
     ] {
         let told = bench.refused(&[&["layout"], spec].concat(), 2);

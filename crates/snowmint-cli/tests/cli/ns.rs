@@ -167,7 +167,7 @@ fn what_cannot_be_is_refused_with_what_could() {
         ),
         (
             &["ns", "add", "x", "--scheme", "snowflake", "--sequence-start", "random(0)"],
-            "there are zero, random, random(N)",
+            "expected zero, random, random(N)",
         ),
         (&["ns", "set", "nope", "--plain"], "there is no namespace nope"),
         (&["ns", "drop", "nope"], "there is no namespace nope"),

@@ -355,7 +355,7 @@ mod tests {
             (r#"{"scheme":"segment","shuffle":"x"}"#, "unknown field `shuffle`"),
             (r#"{"scheme":"segment","stripe":"3/2"}"#, "invalid stripe 3/2"),
             (r#"{"scheme":"segment","sequence_start":"zero"}"#, "for scheme segment"),
-            (r#"{"scheme":"segment","dropped":"yesterday"}"#, "is not an instant"),
+            (r#"{"scheme":"segment","dropped":"yesterday"}"#, "invalid instant"),
             (r#"{"scheme":"segment","numbers":[{"remainder":2,"delta":2}]}"#, "invalid remainder 2"),
             (r#"{"scheme":"segment","edition":"2"}"#, "invalid edition"),
         ] {

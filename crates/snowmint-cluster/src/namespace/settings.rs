@@ -400,7 +400,7 @@ mod tests {
             ),
             (
                 "[namespaces.a]\nscheme = 'snowflake'\nsequence_start = 'random(0)'",
-                "line 3: `random(0)` is no start of a sequence",
+                "line 3: invalid sequence start `random(0)`",
             ),
             ("[namespaces.a]\nscheme = 'segment'\nsize_min = 0", "line 1: invalid segment sizes 0 to"),
             (

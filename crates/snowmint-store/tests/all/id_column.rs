@@ -36,7 +36,7 @@ macro_rules! ids_go_in_and_come_back {
             .fetch_one(&mut connection)
             .await
             .unwrap_err();
-        assert!(refused.to_string().contains("-1 is not an id: ids start at 0"), "{refused}");
+        assert!(refused.to_string().contains("invalid id -1: the smallest id is 0"), "{refused}");
     };
 }
 

@@ -170,11 +170,11 @@ impl fmt::Display for LayoutError {
             Self::FieldTooWide { field, bits, limit } => {
                 write!(f, "{field}:{bits} is too wide: that field has at most {limit} bits")
             }
-            Self::NoBits { field } => write!(f, "{field}:0 holds nothing: leave the field out"),
-            Self::Twice { field } => write!(f, "{field} is named twice: each field may stand once"),
-            Self::NoTimestamp => f.write_str("there is no timestamp: add a field such as time:41@1ms"),
+            Self::NoBits { field } => write!(f, "{field}:0 has no bits: remove the field"),
+            Self::Twice { field } => write!(f, "duplicate field {field}: each field may appear once"),
+            Self::NoTimestamp => f.write_str("missing timestamp: add a field such as time:41@1ms"),
             Self::NoEpoch => f.write_str(
-                "there is no epoch: add the instant of timestamp 0, such as epoch:2026-01-01T00:00:00Z, \
+                "missing epoch: add the instant of timestamp 0, such as epoch:2026-01-01T00:00:00Z, \
                  and never change it",
             ),
             Self::EpochTooLate { epoch_unix_ms } => {
@@ -183,7 +183,7 @@ impl fmt::Display for LayoutError {
             Self::Tick { tick } => {
                 write!(
                     f,
-                    "a tick of {tick:?} is not possible: take a whole number of milliseconds from 1ms to {MAX_UNIX_MS}ms"
+                    "invalid tick {tick:?}: expected a whole number of milliseconds from 1ms to {MAX_UNIX_MS}ms"
                 )
             }
             Self::LastsTooLong { bits, tick_ms } => write!(

@@ -168,7 +168,7 @@ impl fmt::Display for LayoutParseError {
             Self::Tick { text } => {
                 write!(f, "{text} is not a tick: write it like 1ms, 10ms or 1s, at most {MAX_UNIX_MS}ms")
             }
-            Self::EpochTwice => f.write_str("epoch is named twice: it may stand once"),
+            Self::EpochTwice => f.write_str("duplicate epoch: it may appear once"),
             Self::Epoch(error) => write!(f, "the epoch: {error}"),
             Self::Layout(error) => write!(f, "{error}"),
         }

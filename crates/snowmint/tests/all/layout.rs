@@ -159,9 +159,9 @@ fn each_refusal_names_the_value_the_limit_and_the_remedy() {
         ("time:1@253402300800000ms epoch:2020-01-01", &["253402300800s", "from 1ms to 253402300799999ms"]),
         ("time:41@5us worker:1 epoch:2020-01-01", &["`5us`", "10ms"]),
         ("time:41@0ms worker:1 epoch:2020-01-01", &["0ns", "1ms"]),
-        ("worker:10 epoch:2020-01-01", &["no timestamp", "time:41"]),
-        ("time:41 worker:10", &["no epoch", "epoch:2026"]),
-        ("time:41 worker:10 worker:3 epoch:2020-01-01", &["worker is named twice"]),
+        ("worker:10 epoch:2020-01-01", &["missing timestamp", "time:41"]),
+        ("time:41 worker:10", &["missing epoch", "epoch:2026"]),
+        ("time:41 worker:10 worker:3 epoch:2020-01-01", &["duplicate field worker"]),
         ("time:41 worker:0 epoch:2020-01-01", &["worker:0", "leave"]),
         ("time:20 worker:32 epoch:2020-01-01", &["worker:32", "31"]),
         ("time:41 shard:3 epoch:2020-01-01", &["`shard:3`", "datacenter:BITS"]),
@@ -375,7 +375,7 @@ fn an_error_that_wraps_another_has_it_as_its_source() {
     let digits = "alphabet=aa".parse::<snowmint::codec::Digits>().unwrap_err();
     for (error, words) in [
         (&too_wide as &dyn Error, "add up to 71 bits"),
-        (&no_epoch, "`never` is not an instant"),
+        (&no_epoch, "invalid instant `never`"),
         (&worker.unwrap_err(), "worker 32 is out of range"),
         (&digits, "`a` stands at positions 0 and 1"),
     ] {

@@ -71,7 +71,7 @@ fn in_json_what_is_no_id_is_refused() {
     }
     assert_eq!(number("9223372036854775807").unwrap(), Id::MAX);
     let negative = number("-1").unwrap_err().to_string();
-    assert!(negative.contains("-1 is not an id: ids start at 0"), "{negative}");
+    assert!(negative.contains("invalid id -1: the smallest id is 0"), "{negative}");
 }
 
 /// serde buffers these values and forgets which format they came from.
