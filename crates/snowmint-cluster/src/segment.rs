@@ -1,5 +1,18 @@
-//! Number segments: ranges of plain numbers, reserved from a counter before any number of them is used.
-//! `protocol` decides, without I/O; `segments` asks the counters and hands numbers out.
+//! Segments: plain numbers, unique over all nodes, reserved at a counter in ranges before any of them is used.
+//!
+//! | term | meaning |
+//! |---|---|
+//! | counter | a place in a store where numbers are reserved: [`Counter`](snowmint_store::Counter) |
+//! | segment | a range of numbers reserved by one call |
+//! | cached mode | numbers come from segments in memory, and the next segment is reserved in the background |
+//! | direct mode | each number comes from the store, so that numbers increase over all nodes |
+//! | run | the numbers that one caller got: [`Run`] |
+//! | stripe | the share of one of several counters: stripe 1 of 2 has the odd numbers: [`Stripe`] |
+//! | period | a day, a month or a year after which numbers restart: [`Period`] |
+//! | high-water mark | the greatest number received from a counter: a lower one later shows that it went back |
+//!
+//! [`Segments`] is the source that callers draw from. It drives two pure state machines, [`protocol`] for cached mode and
+//! [`batching`] for direct mode.
 
 pub mod batching;
 mod config;
@@ -27,17 +40,18 @@ pub use stripe::{Stripe, StripeError};
 
 type SharedClock = Arc<dyn Clock + Send + Sync>;
 
-/// What the queue shares between threads: the model checker puts its own atomics in their place
-/// (`tests/segment_loom.rs`).
+/// The atomics of the queue. Its model checker (`segment_loom.rs`) replaces them with its own.
 mod sync {
     pub(super) use std::sync::atomic::{AtomicU64, Ordering, fence};
 
-    /// How many segments a queue has room for: sixteen of a reserve, and more where a counter gives fewer numbers at
-    /// once than it is asked for.
+    /// The segments that a queue has room for: 16 of a reserve, and more for a counter that returns fewer numbers at once
+    /// than requested.
     pub(super) const ROOM: u64 = 32;
 }
 
-/// Numbers drawn for one caller: `first`, `first + step` and so on, `count` of them.
+/// The numbers that one caller got: `first`, `first + step` and so on, `count` of them.
+///
+/// They are durable in the store, and nobody else gets them.
 ///
 /// # Examples
 ///
@@ -57,37 +71,38 @@ pub struct Run {
 }
 
 impl Run {
-    /// The numbers of a segment, of a period where numbers restart.
+    /// Returns the run of a segment, and of a period if numbers restart.
     pub const fn new(segment: Segment, period: Option<Period>) -> Self {
         Self { segment, period }
     }
 
-    /// The smallest number.
+    /// Returns the smallest number.
     pub const fn first(&self) -> u64 {
         self.segment.first()
     }
 
-    /// The greatest number.
+    /// Returns the greatest number.
     pub const fn last(&self) -> u64 {
         self.segment.last()
     }
 
-    /// From one number to the next: 1, or the number of stripes.
+    /// Returns the distance from one number to the next: 1, or the number of stripes.
     pub const fn step(&self) -> NonZeroU64 {
         self.segment.step()
     }
 
-    /// How many numbers there are.
+    /// Returns the number of numbers.
     pub const fn count(&self) -> NonZeroU64 {
         self.segment.count()
     }
 
-    /// The numbers, without their period.
+    /// Returns the numbers without their period.
     pub const fn segment(&self) -> Segment {
         self.segment
     }
 
-    /// What the numbers are unique within, where they restart: a period and a number together never come twice.
+    /// Returns the period within which the numbers are unique, if they restart. A period and a number together are never handed
+    /// out twice.
     pub const fn period(&self) -> Option<Period> {
         self.period
     }

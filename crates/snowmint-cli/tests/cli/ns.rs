@@ -154,7 +154,7 @@ fn what_cannot_be_is_refused_with_what_could() {
             "SNOWMINT_STORE_PASSWORD",
         ),
         (&["ns", "add", &long, "--scheme", "segment"], "invalid namespace name"),
-        (&["ns", "add", "n", "--scheme", "segment"], "namespace n is there already"),
+        (&["ns", "add", "n", "--scheme", "segment"], "namespace n already exists"),
         (&["ns", "set", "n"], "nothing to change: expected --text"),
         (&["ns", "set", "n", "--rule", "reject"], "invalid setting `rule` for scheme segment"),
         (
@@ -169,8 +169,8 @@ fn what_cannot_be_is_refused_with_what_could() {
             &["ns", "add", "x", "--scheme", "snowflake", "--sequence-start", "random(0)"],
             "expected zero, random, random(N)",
         ),
-        (&["ns", "set", "nope", "--plain"], "there is no namespace nope"),
-        (&["ns", "drop", "nope"], "there is no namespace nope"),
+        (&["ns", "set", "nope", "--plain"], "unknown namespace nope"),
+        (&["ns", "drop", "nope"], "unknown namespace nope"),
     ] {
         let told = bench.refused(args, 2);
         assert!(told.contains(wanted) && !told.contains("hunter2"), "{args:?}: {told}");

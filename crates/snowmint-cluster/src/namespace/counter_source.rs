@@ -1,5 +1,8 @@
-//! Where numbers come from that are not in the store of the service: `1/2 mysql://a/ids`, or what another system
-//! left, `leaf:mysql://db/leaf?tag=order`. A text in files, records and flags; it never holds a password.
+//! Sources of numbers outside the service's own store: `1/2 mysql://a/ids`, or a counter of another system such as
+//! `leaf:mysql://db/leaf?tag=order`. Files, records and flags hold them as text, never with a password.
+//!
+//! Two spellings of one place are recognized by their text. Two names of one server are not: an overlap of their numbers is
+//! found when they are opened.
 
 use std::collections::BTreeSet;
 use std::fmt;
@@ -14,14 +17,14 @@ use snowmint_store::Visibility;
 
 use crate::segment::{Stripe, StripeError};
 
-/// What the URL of a counter that another system left begins with.
+/// The prefixes of URLs of other systems' counters.
 const TAKEOVERS: [&str; 4] = ["leaf:", "tinyid:", "tickets:", "redis-counter:"];
-/// Those of them that give every number, so that a second source beside one repeats its numbers.
+/// The systems that return every number, so that a second source would repeat their numbers.
 const WHOLE: [&str; 2] = ["leaf", "redis-counter"];
-/// The parameter that says of an address on loopback that every node reaches the same server by it, and its only value. It is
-/// ours: no server and no driver hears of it.
+/// The parameter that declares that every node reaches the same server by a loopback address, and its only value. It is
+/// removed before a URL is opened.
 const SHARED: (&str, &str) = ("shared", "yes");
-/// Longest text, in bytes.
+/// The longest text, in bytes.
 const MAX_LEN: usize = 512;
 
 /// A store and the stripe of its numbers, or a counter of another system.
@@ -44,84 +47,85 @@ pub struct CounterSource {
     is_shared: bool,
 }
 
-/// Why a text is no source of numbers.
+/// An invalid source of numbers.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum CounterSourceError {
-    /// Neither a URL nor a stripe and a URL.
+    /// The text is neither a URL nor a stripe and a URL.
     #[error(
-        "{text} is no source: give a URL such as leaf:mysql://db/leaf?tag=order, or a stripe and a store as in `1/2 mysql://db/ids`"
+        "invalid source {text}: expected a URL such as leaf:mysql://db/leaf?tag=order, or a stripe and a store such as \
+         `1/2 mysql://db/ids`"
     )]
     Malformed {
-        /// What was given.
+        /// The text.
         text: Snippet,
     },
-    /// The stripe is none.
+    /// The stripe is invalid.
     #[error(transparent)]
     Stripe(#[from] StripeError),
-    /// A password, which would be shown to whoever sees the definition.
+    /// The URL contains a password, which everybody who reads the definition would see.
     #[error(
-        "the URL of a source has a password, which everybody would see: put it into SNOWMINT_STORE_PASSWORD, or into a file that the URL names as ?password_file=PATH"
+        "the URL of a source has a password, which everybody who reads the definition would see: use SNOWMINT_STORE_PASSWORD, \
+         or a file with the parameter ?password_file=PATH"
     )]
     Password,
-    /// Another value of `shared`.
+    /// The value of `shared` is invalid.
     #[error(
-        "invalid value {value} of shared in the URL of a source: expected shared=yes, which says that every node reaches the \
-         same server by this address"
+        "invalid value {value} of shared in the URL of a source: expected shared=yes, which declares that every node reaches \
+         the same server by this address"
     )]
     Shared {
-        /// What was given.
+        /// The text.
         value: Snippet,
     },
-    /// Too long.
-    #[error("the text of a source has at most {MAX_LEN} bytes, this one has {len}")]
+    /// The text is too long.
+    #[error("invalid length {len} of a source: expected at most {MAX_LEN} bytes")]
     Length {
-        /// How many bytes it has.
+        /// Its length in bytes.
         len: usize,
     },
 }
 
 impl CounterSource {
-    /// The URL, as a store or counter is opened by it: without `shared=yes`.
+    /// Returns the URL that opens the store or counter, without `shared=yes`.
     pub fn url(&self) -> &str {
         &self.url
     }
 
-    /// The stripe that was given; a counter of another system has none.
+    /// Returns the stripe; a counter of another system has none.
     pub const fn stripe(&self) -> Option<Stripe> {
         self.stripe
     }
 
-    /// Whether it is a counter that another system left, rather than a store.
+    /// Returns whether it is a counter of another system, rather than a store.
     pub fn is_takeover(&self) -> bool {
         TAKEOVERS.iter().any(|scheme| self.url.starts_with(scheme))
     }
 
-    /// Whether both are of the same system, with the same stripe.
+    /// Whether both belong to the same system and stripe.
     pub(super) fn is_alike(&self, other: &Self) -> bool {
         self.stripe == other.stripe && split_takeover(&self.url).0 == split_takeover(&other.url).0
     }
 
-    /// Whether both count in the same place with the same stripe, as their texts say, however that is reached.
+    /// Returns whether both use the same counter with the same stripe, as far as their texts tell, however it is reached.
     pub fn is_same(&self, other: &Self) -> bool {
         self == other
             || (self.stripe == other.stripe && Location::of(&self.url).is_same(&Location::of(&other.url)))
     }
 
-    /// Checks that no two of them make the same number.
+    /// Checks that no two stripes overlap.
     pub(super) fn check_stripes(sources: &[Self]) -> Result<(), String> {
         for source in sources {
             if source.is_takeover() && source.stripe.is_some() {
                 return Err(format!(
-                    "{source}: a counter of another system has its own step, leave the stripe out"
+                    "{source}: a counter of another system has its own step; omit the stripe"
                 ));
             }
         }
         let stores: Vec<_> = sources.iter().filter(|source| !source.is_takeover()).collect();
         if stores.len() != sources.len() && !stores.is_empty() {
-            return Err(
-                "stores and counters of another system cannot be mixed: numbers would be equal".to_owned()
-            );
+            return Err("stores and counters of other systems cannot be mixed: their numbers would overlap"
+                .to_owned());
         }
         let Some(of) = stores.first().map(|source| source.stripe.unwrap_or(Stripe::WHOLE).of()) else {
             return Ok(());
@@ -131,7 +135,7 @@ impl CounterSource {
             let stripe = source.stripe.unwrap_or(Stripe::WHOLE);
             if stripe.of() != of || !seen.insert(stripe.index()) {
                 return Err(format!(
-                    "{source}: each source needs a stripe of its own of the same n, such as 1/{n} and 2/{n}",
+                    "{source}: each source needs its own stripe out of the same number of stripes, such as 1/{n} and 2/{n}",
                     n = of.max(2)
                 ));
             }
@@ -139,17 +143,17 @@ impl CounterSource {
         Ok(())
     }
 
-    /// Checks that no two of them can give one number, as far as their texts say, and that every node of a store with
-    /// this reach counts in the same places.
-    pub(super) fn check_disjoint(sources: &[Self], reach: Option<Visibility>) -> Result<(), String> {
+    /// Checks that no two sources return the same number, as far as their texts tell, and that every node of a store with this
+    /// visibility uses the same counters.
+    pub(super) fn check_disjoint(sources: &[Self], visibility: Option<Visibility>) -> Result<(), String> {
         for source in sources {
-            source.check_reach(reach)?;
+            source.check_visibility(visibility)?;
         }
         for (at, source) in sources.iter().enumerate() {
             let before = &sources[..at];
             if let Some(twice) = before.iter().find(|it| Location::of(&it.url).is(&Location::of(&source.url)))
             {
-                return Err(format!("`{twice}` and `{source}` name the same counter: leave one of them out"));
+                return Err(format!("`{twice}` and `{source}` name the same counter: remove one of them"));
             }
         }
         let gives_all = |source: &&Self| WHOLE.contains(&split_takeover(&source.url).0);
@@ -157,35 +161,33 @@ impl CounterSource {
             Some(whole) if sources.len() > 1 => {
                 let other = sources.iter().find(|it| *it != whole).unwrap_or(whole);
                 Err(format!(
-                    "`{whole}` gives every number, so `{other}` would give the same ones again: a namespace draws from one \
-                     Leaf row or one Redis counter, and from nothing else; add a namespace for the other"
+                    "`{whole}` gives every number, so `{other}` would repeat them: a namespace uses one Leaf row or one Redis \
+                     counter, and no other source; add a namespace for the other"
                 ))
             }
             _ => Ok(()),
         }
     }
 
-    fn check_reach(&self, reach: Option<Visibility>) -> Result<(), String> {
+    fn check_visibility(&self, visibility: Option<Visibility>) -> Result<(), String> {
         let file = self.url.strip_prefix("sqlite:").map(|path| path.strip_prefix("//").unwrap_or(path));
-        match (Visibility::of_url(&self.url), reach) {
+        match (Visibility::of_url(&self.url), visibility) {
             (Visibility::Process, _) => Err(format!(
-                "`{self}` as a source: each process has a memory of its own and forgets it when it ends, so numbers would be \
-                 given twice; name a store that keeps its records, or leave the source out"
+                "invalid source `{self}`: each process has its own memory and forgets it when it ends, so numbers would be given \
+                 twice; use a store that keeps its records, or omit the source"
             )),
             (Visibility::Machine, Some(Visibility::Network | Visibility::Loopback)) => Err(format!(
-                "`{self}` as a source: nodes on other machines may share this namespace and do not see that file, so each would \
-                 give the same numbers; name a store on the network, or leave the source out"
+                "invalid source `{self}`: nodes on other machines may share this namespace and do not see that file, so numbers \
+                 would be given twice; use a store on the network, or omit the source"
             )),
             (Visibility::Loopback, Some(Visibility::Network)) if !self.is_shared => Err(format!(
-                "`{self}` as a source: nodes on other machines share this namespace and would each reach a server of their own \
-                 there, so each would give the same numbers; name the server by an address that leads every machine to the same \
-                 one; where a proxy on every machine leads there, add the parameter shared=yes to its URL; or leave the source \
-                 out"
+                "invalid source `{self}`: nodes on other machines share this namespace, and each would reach a server of its own, \
+                 so numbers would be given twice; use an address by which every machine reaches the same server; if a proxy \
+                 on every machine leads there, add the parameter shared=yes to the URL; or omit the source"
             )),
             (Visibility::Machine, _) if file.is_some_and(|path| !Path::new(path).is_absolute()) => {
                 Err(format!(
-                    "`{self}` as a source: processes with another working directory would open another file; give the path from \
-                 `/` on"
+                    "invalid source `{self}`: processes with another working directory would open another file; use an absolute path"
                 ))
             }
             _ => Ok(()),
@@ -193,7 +195,7 @@ impl CounterSource {
     }
 }
 
-/// The name of the other system whose counter a URL names, or nothing for a store; and the URL of the store.
+/// Splits a URL into the name of the other system, empty for a store, and the URL of the store.
 fn split_takeover(url: &str) -> (&str, &str) {
     match url.split_once(':') {
         Some((system, rest)) if TAKEOVERS.iter().any(|it| url.starts_with(it)) => (system, rest),
@@ -224,9 +226,9 @@ impl FromStr for CounterSource {
     }
 }
 
-/// A URL without the parameter that says that every node reaches the same server by it, and whether it had it.
+/// Splits off the parameter [`SHARED`]; returns the URL without it, and whether it was there.
 fn split_shared(url: &str) -> Result<(String, bool), CounterSourceError> {
-    // In the path of a file a `?` is a character as any other.
+    // In the path of a file, `?` has no meaning.
     let Some((base, query)) = url.split_once('?').filter(|_| !url.starts_with("sqlite:")) else {
         return Ok((url.to_owned(), false));
     };
@@ -244,7 +246,7 @@ fn split_shared(url: &str) -> Result<(String, bool), CounterSourceError> {
     Ok((url, is_shared))
 }
 
-/// Whether there is a `:` before the last `@` of what names user and hosts, or a parameter that would hold a password.
+/// Whether the login has a password, or a parameter looks like one.
 fn has_password(url: &str) -> bool {
     let rest = url.split_once("//").map_or(url, |(_, rest)| rest);
     let query = url.split_once('?').map_or("", |(_, query)| query);
@@ -282,10 +284,9 @@ impl fmt::Display for CounterSource {
     }
 }
 
-/// Every name and address by which a host reaches itself.
+/// The one spelling for every name and address of loopback.
 const LOOPBACK: &str = "localhost";
-/// The parameters that say which counter of a server it is, and what they are unless they are given. All others say how
-/// to connect.
+/// The parameters that select a counter on a server, and their defaults.
 const WHICH: [(&str, &str); 7] = [
     ("tag", ""),
     ("biz_type", ""),
@@ -296,7 +297,7 @@ const WHICH: [(&str, &str); 7] = [
     ("server", ""),
 ];
 
-/// The parameters that say how to connect: whatever they are, the place is the same.
+/// The parameters that say how to connect: they do not change the location.
 const HOW: [&str; 14] = [
     "password_file",
     "timeout_ms",
@@ -314,19 +315,19 @@ const HOW: [&str; 14] = [
     "wait_ms",
 ];
 
-/// Where a URL leads.
+/// The counter that a URL leads to.
 #[derive(Debug)]
 struct Location {
-    /// `tickets mysql`: what is drawn from there, and how that is reached.
+    /// The other system, if any, and the kind of store, such as `tickets mysql`.
     system: String,
-    /// Host and port in one spelling.
+    /// Hosts and ports in one spelling.
     hosts: BTreeSet<String>,
-    /// Of a store on the network the database, of a file its path.
+    /// The database, or the path of a file.
     path: String,
     which: Vec<String>,
-    /// The same as they are written: other texts may be other places.
+    /// Hosts and parameters as written: a different text may be a different location.
     as_written: (BTreeSet<String>, BTreeSet<(String, String)>),
-    /// The user, where another one may see another table: PostgreSQL looks into the schema of a user's name first.
+    /// The user, if another one may see another table: PostgreSQL searches the schema with the user's name first.
     user: String,
 }
 
@@ -348,7 +349,7 @@ impl Location {
             None => ("", rest.trim_start_matches("//")),
         };
         let (login, hosts) = authority.rsplit_once('@').unwrap_or(("", authority));
-        // A password is refused, but not by every writer of a record.
+        // A URL with a password is rejected, but a record may have been written by hand.
         let user = if scheme == "postgres" { login.split(':').next().unwrap_or(login) } else { "" };
         let path = match path.trim_end_matches('/') {
             "" if scheme == "redis" => "/0".to_owned(),
@@ -381,12 +382,12 @@ impl Location {
         }
     }
 
-    /// Whether both surely are one place, as far as their texts say: only how it is reached may differ.
+    /// Whether both are certainly the same counter: only how it is reached may differ.
     fn is_same(&self, other: &Self) -> bool {
         self.is(other) && self.as_written == other.as_written && self.user == other.user
     }
 
-    /// Whether both name one place: one host in common is enough.
+    /// Whether both may be the same counter: one common host is enough.
     fn is(&self, other: &Self) -> bool {
         let meet = self.hosts.iter().any(|host| other.hosts.contains(host))
             || (self.hosts.is_empty() && other.hosts.is_empty());
@@ -398,14 +399,14 @@ fn decoded(text: &str) -> String {
     percent_decode_str(text).decode_utf8_lossy().into_owned()
 }
 
-/// A host and its port, without what makes no difference.
+/// A host and its port, in lower case and with the port written out.
 fn host_as_written(host: &str, default_port: u16) -> String {
     let host = host.to_ascii_lowercase();
     let has_port = host.rsplit_once(':').is_some_and(|(name, _)| !name.contains(':') || name.ends_with(']'));
     if has_port { host } else { format!("{host}:{default_port}") }
 }
 
-/// A host in one spelling, with its port.
+/// A host and its port in one spelling.
 fn spelled(host: &str, default_port: u16) -> String {
     let (name, port) = match host.strip_prefix('[').and_then(|rest| rest.split_once(']')) {
         Some((name, port)) => (name, port.strip_prefix(':')),
@@ -435,7 +436,7 @@ mod tests {
         for text in ["leaf:mysql://u@h/leaf?tag=order", "1/2 mysql://u@h/ids", "sqlite:/a/b.db"] {
             assert_eq!(text.parse::<CounterSource>().unwrap().to_string(), text);
         }
-        // What says that it is shared is kept, and no driver hears of it.
+        // `shared` is kept in the text, and removed from the URL that is opened.
         for (text, url) in [
             ("1/2 mysql://localhost/ids?shared=yes", "mysql://localhost/ids"),
             ("leaf:mysql://[::1]/l?tag=a&shared=yes", "leaf:mysql://[::1]/l?tag=a"),
@@ -448,10 +449,10 @@ mod tests {
         else {
             panic!("two sources");
         };
-        assert!(shared.is_same(plain) && shared != plain, "a record that is there may say it later");
+        assert!(shared.is_same(plain) && shared != plain, "an existing record may add it");
         for (bad, words) in [
-            ("", "is no source"),
-            ("orders", "is no source"),
+            ("", "invalid source"),
+            ("orders", "invalid source"),
             ("3/2 mysql://h/ids", "invalid stripe 3/2"),
             ("mysql://localhost/ids?shared=no", "expected shared=yes"),
             ("mysql://u:hunter2@h/ids", "SNOWMINT_STORE_PASSWORD"),
@@ -490,8 +491,9 @@ mod tests {
     #[test]
     fn sources_must_not_overlap() {
         use Visibility::{Loopback, Machine, Network};
-        let check = |texts: &[&str], reach| CounterSource::check_disjoint(&sources(texts), Some(reach));
-        for (good, reach) in [
+        let check =
+            |texts: &[&str], visibility| CounterSource::check_disjoint(&sources(texts), Some(visibility));
+        for (good, visibility) in [
             (&["leaf:mysql://a/l?tag=x"][..], Network),
             (&["redis-counter:redis://a/0?counter=x"], Network),
             (&["tickets:mysql://a/t", "tickets:mysql://b/t"], Network),
@@ -502,9 +504,9 @@ mod tests {
             (&["tickets:mysql://localhost/t"], Loopback),
             (&["tickets:mysql://localhost/t?shared=yes", "tickets:mysql://b/t"], Network),
         ] {
-            assert_eq!(check(good, reach), Ok(()), "{good:?}");
+            assert_eq!(check(good, visibility), Ok(()), "{good:?}");
         }
-        for (bad, reach, words) in [
+        for (bad, visibility, words) in [
             (
                 &["redis-counter:redis://a/0?counter=x", "redis-counter:redis://a/0?counter=y"][..],
                 Network,
@@ -527,17 +529,17 @@ mod tests {
             (&["sqlite:/a.db"], Network, &["do not see that file", "a store on the network"]),
             // A proxy on each machine may lead there.
             (&["sqlite:/a.db"], Loopback, &["do not see that file"]),
-            (&["sqlite:a.db"], Machine, &["from `/` on"]),
+            (&["sqlite:a.db"], Machine, &["absolute path"]),
             (
                 &["tickets:mysql://localhost/t"],
                 Network,
-                &["a server of their own", "leads every machine", "shared=yes"],
+                &["a server of its own", "every machine reaches the same server", "shared=yes"],
             ),
             (&["sqlite:/a.db?shared=yes"], Network, &["do not see that file"]),
             (&["1/2 mysql://a/i", "2/2 mysql://127.0.0.1:3307/i"], Network, &["`2/2 mysql://127"]),
-            (&["leaf:mysql://h/l?tag=a&socket=/run/mysqld.sock"], Network, &["a server of their own"]),
+            (&["leaf:mysql://h/l?tag=a&socket=/run/mysqld.sock"], Network, &["a server of its own"]),
         ] {
-            let error = check(bad, reach).unwrap_err();
+            let error = check(bad, visibility).unwrap_err();
             assert!(words.iter().all(|word| error.contains(word)), "{bad:?}: {error}");
         }
     }

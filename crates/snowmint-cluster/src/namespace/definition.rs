@@ -157,9 +157,9 @@ impl Definition {
     /// # Errors
     ///
     /// [`DefinitionError::Sources`] with the sources and the remedy.
-    pub fn check_sources(&self, reach: Visibility) -> Result<(), DefinitionError> {
+    pub fn check_sources(&self, visibility: Visibility) -> Result<(), DefinitionError> {
         match &self.scheme {
-            Scheme::Segment(segment) => segment.check_sources(reach),
+            Scheme::Segment(segment) => segment.check_sources(visibility),
             _ => Ok(()),
         }
     }
@@ -241,21 +241,21 @@ impl SegmentScheme {
     }
 
     /// Checks that no two sources return the same number, as far as their URLs tell, and that every node of a store with this
-    /// reach uses the same counters.
+    /// visibility uses the same counters.
     ///
     /// Only an open source shows which numbers it really returns: a caller that opens several has to compare them.
     ///
     /// # Errors
     ///
     /// [`DefinitionError::Sources`] with the sources and the remedy.
-    pub fn check_sources(&self, reach: Visibility) -> Result<(), DefinitionError> {
-        self.sources_disjoint(Some(reach))
+    pub fn check_sources(&self, visibility: Visibility) -> Result<(), DefinitionError> {
+        self.sources_disjoint(Some(visibility))
     }
 
-    /// Checks as [`check_sources`](Self::check_sources); the reach is `None` while the store is not known.
-    pub(super) fn sources_disjoint(&self, reach: Option<Visibility>) -> Result<(), DefinitionError> {
+    /// Checks as [`check_sources`](Self::check_sources); the visibility is `None` while the store is not known.
+    pub(super) fn sources_disjoint(&self, visibility: Option<Visibility>) -> Result<(), DefinitionError> {
         let NumberSource::Other(sources) = &self.source else { return Ok(()) };
-        CounterSource::check_disjoint(sources, reach).map_err(DefinitionError::Sources)
+        CounterSource::check_disjoint(sources, visibility).map_err(DefinitionError::Sources)
     }
 
     fn check(&self) -> Result<(), DefinitionError> {

@@ -1,5 +1,7 @@
-//! A namespace as the store holds it: `namespaces/<name>` with its definition as JSON.
-//! A namespace that was dropped leaves its record, so that its numbers do not begin again by accident.
+//! The record of a namespace in the store: `namespaces/<name>`, with its definition as JSON.
+//!
+//! A dropped namespace keeps its record, so that its numbers do not restart by accident. A record also remembers the numbers
+//! that each source returned, so that two sources are compared even if no node ever sees both.
 
 use std::fmt;
 use std::num::NonZeroU64;
@@ -15,7 +17,7 @@ use super::definition::{Definition, Scheme, TextChangeError};
 use super::settings::Fields;
 use super::text_form::TextForm;
 
-/// What the keys of all records begin with.
+/// The prefix of the keys of all records.
 pub(super) const PREFIX: &str = "namespaces/";
 const EVERYWHERE: &str = "everywhere";
 const DROPPED: &str = "dropped";
@@ -23,22 +25,22 @@ const EARLIER_TEXTS: &str = "earlier_texts";
 const NUMBERS: &str = "numbers";
 const EDITION: &str = "edition";
 
-/// What a store holds of a namespace.
+/// A namespace as the store holds it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct NamespaceRecord {
-    /// What it is.
+    /// Its definition.
     pub definition: Definition,
     /// Which nodes serve it.
     pub served_by: ServedBy,
-    /// When it was dropped, in unix milliseconds; `None` for one that is there.
+    /// When it was dropped, in unix milliseconds; `None` if it was not.
     pub dropped_unix_ms: Option<u64>,
-    /// The text forms that it had before; `None` among them for ids without one. Ids are written so somewhere.
+    /// Its earlier text forms, in which existing ids are written; `None` for ids without a text form.
     pub earlier_texts: Vec<Option<TextForm>>,
-    /// Which numbers each of its sources gives, in their order, as they were first found; `None` for one that was not
-    /// used yet, and for one whose stripe says it.
+    /// The numbers of each source, in their order, as they were first found. `None` for a source that was not used yet, and for
+    /// one with a stripe.
     pub numbers: Vec<Option<Numbers>>,
-    /// How many times it was written. Unlike the store's revision it outlives the store: of two records the one with the
-    /// greater edition is the newer.
+    /// How many times the record was written: of two records, the one with the greater edition is newer. Unlike the store's
+    /// revision, it survives a restore of the store.
     pub edition: u64,
 }
 
@@ -52,7 +54,7 @@ pub enum ServedBy {
 }
 
 impl NamespaceRecord {
-    /// A namespace that is there.
+    /// Returns the first record of a namespace.
     pub const fn new(definition: Definition, served_by: ServedBy) -> Self {
         Self {
             definition,
@@ -64,11 +66,11 @@ impl NamespaceRecord {
         }
     }
 
-    /// Whether ids may be written as in `wanted` from now on.
+    /// Checks that ids may be written in the text form of `wanted` from now on.
     ///
     /// # Errors
     ///
-    /// [`TextChangeError`] where a text could come again, in the form that it has or in one that it had.
+    /// [`TextChangeError`] if a text could repeat one of the present form or of an earlier one.
     pub fn may_be_written_as(
         &self,
         wanted: &Definition,
@@ -83,7 +85,7 @@ impl NamespaceRecord {
         Ok(())
     }
 
-    /// The record with another definition, which may follow the one it has; the text form it had is kept in mind.
+    /// Returns the record with another definition, and remembers the present text form. The caller has checked the change.
     ///
     /// # Errors
     ///
@@ -96,19 +98,19 @@ impl NamespaceRecord {
         Ok(record)
     }
 
-    /// Keeps a text form in mind that ids were written in.
+    /// Remembers a text form that ids were written in.
     fn remember(&mut self, text: Option<TextForm>) {
         if self.definition.text != text && !self.earlier_texts.contains(&text) {
             self.earlier_texts.push(text);
         }
     }
 
-    /// Whether a record that was `seen` before was written later: the store went back.
+    /// Returns whether this record is older than one `seen` before: the store went back.
     pub const fn is_older_than(&self, seen: &Self) -> bool {
         self.edition < seen.edition
     }
 
-    /// Whether one of the two started over: other ids, or numbers from the first on.
+    /// Whether one of the two started over, with other ids or with numbers from the start.
     fn is_another_than(&self, seen: &Self) -> bool {
         match (&self.definition.scheme, &seen.definition.scheme) {
             (Scheme::Segment(one), Scheme::Segment(other)) => one.series != other.series,
@@ -116,11 +118,11 @@ impl NamespaceRecord {
         }
     }
 
-    /// What this record has to become so that it is no older than one that was `seen` before, and forgets no text form of
-    /// it; `None` where it is so already.
+    /// Returns the record to write so that the store's record is not older than one `seen` before, and remembers its text
+    /// forms; `None` if that is already so.
     pub fn brought_up_to(&self, seen: &Self) -> Option<Self> {
         if self.is_another_than(seen) {
-            // What starts over has texts of its own. It also has the greater edition: with a lower one the store went back.
+            // A namespace that started over has texts of its own, and the greater edition: otherwise the store went back.
             return self.is_older_than(seen).then(|| seen.clone());
         }
         let (newer, older) = if seen.edition > self.edition { (seen, self) } else { (self, seen) };
@@ -128,8 +130,8 @@ impl NamespaceRecord {
         for text in older.earlier_texts.iter().chain([&older.definition.text]) {
             record.remember(text.clone());
         }
-        // What a source gave at first holds for as long as the numbers do. What the store has is what nodes compare with by
-        // now: what was seen never joins a claim there that it overlaps.
+        // The numbers first found of a source stay. Nodes compare with the claims in the store by now, so a claim that was
+        // seen is added only if it overlaps none of them.
         record.numbers.clone_from(&self.numbers);
         record.numbers.resize(self.numbers.len().max(seen.numbers.len()), None);
         for (nth, seen) in seen.numbers.iter().enumerate() {
@@ -166,7 +168,7 @@ impl NamespaceRecord {
         serde_json::to_vec(&value)
     }
 
-    /// Reads a record, also one of a version that only pinned layouts; the reason where it cannot be read.
+    /// Parses a record, also one of a version that only pinned layouts; returns the reason if it is invalid.
     pub(super) fn from_bytes(bytes: &[u8]) -> Result<Self, String> {
         let mut fields: Map<String, Value> =
             serde_json::from_slice(bytes).map_err(|error| error.to_string())?;
@@ -196,10 +198,10 @@ impl NamespaceRecord {
         };
         let snowflake = fields.get("scheme").and_then(Value::as_str) == Some("snowflake");
         if snowflake && !fields.contains_key("layout") {
-            return Err("it pins no layout".to_owned());
+            return Err("missing layout: a snowflake record always has one".to_owned());
         }
         let fields = Fields::deserialize(Value::Object(fields)).map_err(|error| error.to_string())?;
-        // A snowflake record always names its own layout, so this one is never taken.
+        // A snowflake record always has a layout, so this one is never used.
         let definition = fields.define_pinned(&Layout::TWITTER).map_err(|error| error.to_string())?;
         Ok(Self { definition, served_by, dropped_unix_ms, earlier_texts, numbers, edition })
     }
@@ -209,7 +211,7 @@ pub(super) fn key(name: &NamespaceName) -> Result<Key, KeyError> {
     Key::new(format!("{PREFIX}{name}"))
 }
 
-/// The numbers that are `remainder` modulo `delta`; 0 modulo 1 is every number.
+/// The numbers that a source returns: those that are `remainder` modulo `delta`. 0 modulo 1 is every number.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, try_from = "Unchecked")]
 pub struct Numbers {
@@ -239,54 +241,55 @@ impl TryFrom<Unchecked> for Numbers {
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum NumbersError {
-    /// Another source of the namespace gives some of its numbers.
+    /// Another source of the namespace returns some of the same numbers.
     #[error(
         "sources {one} (numbers that are {one_numbers}) and {other} ({other_numbers}) overlap, so numbers would be given twice: \
-         give them numbers of their own (remainder and delta of TinyID, auto_increment_offset and auto_increment_increment of \
-         ticket servers), or take one of them out"
+         configure disjoint numbers (remainder and delta of TinyID, auto_increment_offset and auto_increment_increment of \
+         ticket servers), or remove one of them"
     )]
     Overlap {
-        /// The source that came first.
+        /// The first source.
         one: String,
-        /// What it gives.
+        /// Its numbers.
         one_numbers: Numbers,
         /// The source that is not used.
         other: String,
-        /// What it gives.
+        /// Its numbers.
         other_numbers: Numbers,
     },
-    /// It gives other numbers than at first.
+    /// It returns other numbers than when it was first used.
     #[error(
-        "source {source_text} gives numbers that are {found}, and gave those that are {recorded} when it was first used: another \
-         source may give the others; set its remainder and delta, or auto_increment_offset and auto_increment_increment, back"
+        "source {source_text} returns numbers that are {found}, and returned those that are {recorded} when it was first used: \
+         another source may return these; restore its remainder and delta, or auto_increment_offset and \
+         auto_increment_increment"
     )]
     Changed {
         /// The source.
         source_text: String,
-        /// What the record says.
+        /// The numbers in the record.
         recorded: Numbers,
-        /// What it gives now.
+        /// The numbers it returns now.
         found: Numbers,
     },
 }
 
 impl Numbers {
-    /// What was found at a source.
+    /// Returns the numbers that a survey found at a source.
     pub const fn of(found: &Surveyed) -> Self {
         Self { remainder: found.remainder % found.delta.get(), delta: found.delta }
     }
 
-    /// The same as a survey tells it.
+    /// Returns the same numbers as a survey.
     pub const fn surveyed(self) -> Surveyed {
         Surveyed::numbers(self.remainder, self.delta)
     }
 
-    /// Whether some number is in both.
+    /// Returns whether some number is in both sets.
     pub fn overlaps(self, other: Self) -> bool {
         self.surveyed().overlaps(&other.surveyed())
     }
 
-    /// Whether all of the other are among these.
+    /// Returns whether this set contains the other one.
     pub const fn contains(self, other: Self) -> bool {
         other.delta.get().is_multiple_of(self.delta.get())
             && other.remainder % self.delta.get() == self.remainder
@@ -346,11 +349,11 @@ mod tests {
     }
 
     #[test]
-    fn what_cannot_be_understood_is_not_guessed() {
+    fn an_invalid_record_is_rejected_with_the_reason() {
         for (bad, words) in [
             ("", "EOF"),
             ("[]", "invalid type"),
-            (r#"{"scheme":"snowflake"}"#, "pins no layout"),
+            (r#"{"scheme":"snowflake"}"#, "missing layout"),
             (r#"{"scheme":"later"}"#, "unknown scheme `later`"),
             (r#"{"scheme":"segment","shuffle":"x"}"#, "unknown field `shuffle`"),
             (r#"{"scheme":"segment","stripe":"3/2"}"#, "invalid stripe 3/2"),

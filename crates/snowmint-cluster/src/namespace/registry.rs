@@ -1,14 +1,15 @@
-//! The namespaces of a store: pinned, added, changed, dropped, each by one compare-and-set on one record.
-//! The second of two writers sees what the first wrote, and is refused where the two could produce duplicates.
+//! The registry of a store: namespaces are pinned, added, changed and dropped by one compare-and-set on one record.
 //!
-//! A store that [may lose](Store::may_lose) its newest writes may lose a definition after it was acknowledged; another node
-//! could then define the same name otherwise. So a definition is served only once it has *settled*: a read that was sent at
-//! least that long after the record was first seen still finds it, at the same revision. [`Follower`] and [`settle`] do that.
+//! The second of two writers sees what the first one wrote, and is rejected if the two could produce duplicates.
 //!
-//! Nodes that follow the namespaces read one record, `versions/namespaces`, and list the others when it has moved. Whoever
-//! writes a namespace moves it *afterwards*: a node that reads the new version lists later than the write, and one that
-//! listed too early for the write remembers the version before. A writer may die in between, and versions before this one do
-//! not move it at all, so nodes list once a minute anyway.
+//! A store that [may lose](Store::may_lose) its newest writes may lose an acknowledged definition, and another node could then
+//! define the same name differently. So a definition is served only once it has *settled*: a read, sent at least that long
+//! after the record was first seen, still finds it at the same revision. [`Follower`] and [`settle`] check that.
+//!
+//! Nodes follow one record, `versions/namespaces`, and list the namespaces when it has changed. A writer changes it *after* it
+//! has written a namespace. So a node that reads the new version lists after the write, and a node that listed too early
+//! remembers the version before. A writer may crash in between, and older versions of Snowmint do not change the record at
+//! all, so nodes also list once a minute.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -22,53 +23,53 @@ use super::counter_source::CounterSource;
 use super::definition::{ChangeError, Definition, DefinitionError, NumberSource, Scheme, TextChangeError};
 use super::record::{NamespaceRecord, Numbers, NumbersError, PREFIX, ServedBy, key};
 
-/// The record that moves with every change: fresh random digits, so that no two versions are alike, whatever the store lost.
+/// The record that changes with every namespace: random digits, so that no version repeats, whatever the store lost.
 const VERSION: &str = "versions/namespaces";
-/// A node lists at least so often, though no change was told, and up to an eighth of that earlier.
+/// How often a node lists without a new version; it does so up to an eighth earlier.
 const LIST_EACH: Duration = Duration::from_mins(1);
-/// After a write whose outcome is unknown.
+/// The wait after a write with an unknown outcome, before the record is read.
 const BEFORE_LOOKING: Duration = Duration::from_millis(100);
 
-/// Why a namespace is not as wanted.
+/// Why an operation on a namespace failed.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum NamespaceError {
-    /// The store's record carries another scheme, layout or source.
+    /// The record has another scheme, layout or source.
     #[error(transparent)]
     Mismatch(#[from] ChangeError),
     /// A new id could get the text of an earlier one.
     #[error(transparent)]
     Text(#[from] TextChangeError),
-    /// Two of its sources can give one number, or not every node counts in the same place.
+    /// Two of its sources return the same numbers, or nodes would use different counters.
     #[error("namespace {name}: {source}")]
     Sources {
         /// The namespace.
         name: NamespaceName,
-        /// Which sources, and why.
+        /// The sources and the remedy.
         source: DefinitionError,
     },
-    /// Somebody changed its sources after they were compared with those that are wanted.
+    /// Another command changed its sources after they were compared with the new ones.
     #[error(
-        "the sources of namespace {name} were changed meanwhile, it is `{found}` now: nothing was written; compare the new \
-         sources with these, by the same command again"
+        "the sources of namespace {name} were changed meanwhile, it is `{found}` now: nothing was written; run the command \
+         again to compare the new sources with these"
     )]
     OtherSources {
         /// The namespace.
         name: NamespaceName,
-        /// What it is now.
+        /// Its definition now.
         found: String,
     },
-    /// A source gives numbers of another one, or others than at first.
+    /// A source returns numbers of another one, or other numbers than at first.
     #[error("namespace {name}: {source}")]
     Numbers {
         /// The namespace.
         name: NamespaceName,
-        /// Which source, and what to do.
+        /// The source and the remedy.
         source: NumbersError,
     },
-    /// It was dropped.
+    /// The namespace was dropped.
     #[error(
-        "namespace {name} was dropped on {}: `snowmint ns add {name}` takes it up again, where its numbers ended",
+        "namespace {name} was dropped on {}: `snowmint ns add {name}` resumes it where its numbers ended",
         Utc(*.dropped_unix_ms)
     )]
     Dropped {
@@ -77,46 +78,46 @@ pub enum NamespaceError {
         /// When, in unix milliseconds.
         dropped_unix_ms: u64,
     },
-    /// It is there already.
-    #[error("namespace {name} is there already, as `{found}`: `snowmint ns set {name}` changes it")]
+    /// The namespace already exists.
+    #[error("namespace {name} already exists as `{found}`: `snowmint ns set {name}` changes it")]
     Exists {
         /// The namespace.
         name: NamespaceName,
-        /// What it is.
+        /// Its definition.
         found: String,
     },
-    /// It is not there.
-    #[error("there is no namespace {name} in {store}: `snowmint ns list` shows those that there are")]
+    /// The namespace does not exist.
+    #[error("unknown namespace {name} in {store}: `snowmint ns list` shows the existing ones")]
     Missing {
         /// The namespace.
         name: NamespaceName,
         /// The store.
         store: String,
     },
-    /// The store's record cannot be read.
-    #[error("the record of namespace {name} in {store} cannot be read: {reason}")]
+    /// The record is invalid.
+    #[error("invalid record of namespace {name} in {store}: {reason}")]
     Unreadable {
         /// The namespace.
         name: NamespaceName,
         /// The store.
         store: String,
-        /// Why not.
+        /// The reason.
         reason: String,
     },
-    /// The store lost it, or another change followed, before it had settled.
+    /// Before it had settled, the store lost the change or another one followed.
     #[error(
-        "namespace {name} in {store} changed again or was lost within {may_lose:?} (may_lose): `snowmint ns list` shows what \
-         there is now; try again"
+        "namespace {name} in {store} changed again or was lost within {may_lose:?} (may_lose): `snowmint ns list` shows its \
+         present state; retry"
     )]
     Unsettled {
         /// The namespace.
         name: NamespaceName,
         /// The store.
         store: String,
-        /// What the store may lose.
+        /// The `may_lose` of the store.
         may_lose: Duration,
     },
-    /// The store failed.
+    /// The store call failed.
     #[error(transparent)]
     Store(#[from] StoreError),
 }
@@ -132,10 +133,10 @@ pub enum IfDropped {
     Restart,
 }
 
-/// A namespace of a store: its name as it stands there, and its record or why that cannot be read.
+/// A namespace of a store: its name in the key, and its record or the reason why that is invalid.
 pub type Listed = (String, Result<NamespaceRecord, String>);
 
-/// Every namespace that a store has a record of, dropped ones too, by name.
+/// Lists every namespace of a store by name, including the dropped ones.
 ///
 /// # Errors
 ///
@@ -156,11 +157,11 @@ async fn list_versioned(
     Ok(named.collect())
 }
 
-/// Follows the namespaces of a store, and tells which of them have settled.
+/// Follows the namespaces of a store, and returns those that have settled.
 #[derive(Debug, Default)]
 pub struct Follower {
     sightings: BTreeMap<String, Sighting>,
-    /// What the last list showed, until when it need not be repeated, and the version that was read before it.
+    /// The version read before the last list, and when to list again.
     seen: Option<Seen>,
 }
 
@@ -170,7 +171,7 @@ struct Seen {
     list_again: Instant,
 }
 
-/// A record since it was first seen, and the newest one of that name that has settled.
+/// A record since it was first seen, and the newest record of that name that has settled.
 #[derive(Debug)]
 struct Sighting {
     revision: Revision,
@@ -180,8 +181,9 @@ struct Sighting {
 }
 
 impl Follower {
-    /// As [`list`], each namespace as it was when it last settled: one that is new, or whose change is, stays out or as it was
-    /// until a later call finds it again.
+    /// Lists like [`list`](self::list), with each namespace as it was when it last settled.
+    ///
+    /// A later call returns a new or changed namespace, once it finds the record again.
     ///
     /// # Errors
     ///
@@ -191,8 +193,9 @@ impl Follower {
         self.list_after(store, version).await
     }
 
-    /// As [`list`](Self::list), but lists only if a change was told, if something has not settled yet, or if the last time was
-    /// a minute ago. Else it reads one record.
+    /// Returns the same as [`list`](Self::list), but reads only one record if nothing changed.
+    ///
+    /// It lists if the version has changed, if a record has not settled yet, or after a minute.
     ///
     /// # Errors
     ///
@@ -233,14 +236,14 @@ impl Follower {
             next.insert(name, sighting);
         }
         self.sightings = next;
-        // Nodes that started together do not list together for ever.
+        // Spread, so that nodes that started together do not always list together.
         let earlier = LIST_EACH / 8 * (getrandom::u32().unwrap_or_default() >> 24) / 256;
         self.seen = Some(Seen { version, list_again: arrived + LIST_EACH - earlier });
         Ok(all)
     }
 
-    /// Looks twice, so far apart that all that the first look found has settled unless it changed meanwhile. Returns at once
-    /// for a store that keeps what it acknowledges.
+    /// Lists twice, far enough apart that every unchanged record has settled. Lists once if the store keeps acknowledged
+    /// writes.
     ///
     /// # Errors
     ///
@@ -254,7 +257,7 @@ impl Follower {
     }
 }
 
-/// What the record of the version holds.
+/// Loads the record of the version.
 async fn version(store: &dyn Store) -> Result<Option<Versioned>, StoreError> {
     store.load(&version_key(store)?).await
 }
@@ -264,11 +267,11 @@ fn version_key(store: &dyn Store) -> Result<Key, StoreError> {
     key.map_err(|error| StoreError::new(StoreErrorKind::Other, "key", store.describe(), error))
 }
 
-/// Tells nodes that follow the namespaces of a change, after it was written.
+/// Announces a change to the nodes that follow the namespaces, after it was written.
 ///
-/// A conflict is as good: another change was told after this one was written.
-async fn tell_of_change(store: &dyn Store) {
-    let told = async {
+/// A conflict does no harm: another change was announced after this one was written.
+async fn announce_change(store: &dyn Store) {
+    let announced = async {
         let before = version(store).await?;
         let expected = before.map_or(Expected::Absent, |before| Expected::Revision(before.revision));
         let random = getrandom::u64().map_err(|error| {
@@ -277,17 +280,16 @@ async fn tell_of_change(store: &dyn Store) {
         let value = format!("{random:016x}");
         store.compare_and_set(&version_key(store)?, expected, value.as_bytes()).await
     };
-    if let Err(error) = told.await {
-        tracing::warn!(%error, "the change of a namespace could not be told to running nodes; they see it within a minute");
+    if let Err(error) = announced.await {
+        tracing::warn!(%error, "a change of a namespace could not be announced; running nodes see it within a minute");
     }
 }
 
-/// Waits until a record that was just read or written has settled. Returns at once for a store that keeps what it
-/// acknowledges.
+/// Waits until a record that was just read or written has settled. Returns at once if the store keeps acknowledged writes.
 ///
 /// # Errors
 ///
-/// [`NamespaceError::Unsettled`] where another record is there by then, or none.
+/// [`NamespaceError::Unsettled`] if there is another record by then, or none.
 pub async fn settle(
     store: &dyn Store,
     name: &NamespaceName,
@@ -311,13 +313,13 @@ pub async fn settle(
     Err(NamespaceError::Unsettled { name: name.clone(), store: store.describe(), may_lose })
 }
 
-/// Pins a namespace to a definition, or checks that it is pinned to one that `wanted` may follow: what it is.
+/// Pins a namespace to a definition, or checks that its definition may change to `wanted`; returns its record.
 ///
-/// An earlier record keeps its text form and all that may change.
+/// An existing record is not changed.
 ///
 /// # Errors
 ///
-/// [`NamespaceError::Mismatch`] with both texts, [`NamespaceError::Dropped`], or the store's.
+/// [`NamespaceError::Mismatch`] with both definitions, [`NamespaceError::Dropped`], or the store's.
 pub async fn pin(
     store: &dyn Store,
     name: &NamespaceName,
@@ -333,7 +335,7 @@ pub async fn pin(
     update(store, name, there).await
 }
 
-/// As [`pin`], and all that may change becomes as in `wanted`.
+/// Pins a namespace like [`pin`], and changes an existing one to `wanted`.
 ///
 /// # Errors
 ///
@@ -356,12 +358,12 @@ pub async fn define(
     update(store, name, there).await
 }
 
-/// Adds a namespace, which every node of the store serves from then on; one that was dropped is taken up again.
+/// Adds a namespace, which every node of the store then serves; `if_dropped` decides about one that was dropped.
 ///
 /// # Errors
 ///
-/// [`NamespaceError::Exists`]; [`NamespaceError::Mismatch`] for one that was dropped and was something else, unless it
-/// is to start over.
+/// [`NamespaceError::Exists`]; [`NamespaceError::Mismatch`] if a dropped namespace had another definition and is not
+/// restarted.
 pub async fn add(
     store: &dyn Store,
     name: &NamespaceName,
@@ -396,14 +398,15 @@ pub async fn add(
     update(store, name, added).await
 }
 
-/// Writes a namespace back as a node last saw it, where the store has lost its record or has an older one: what it is then.
+/// Writes the record of a namespace back as a node last saw it, if the store lost it or has an older one; returns the
+/// result.
 ///
-/// Where another was first, the newer of the two records stays, and the text forms of both are kept in mind. An older one is
-/// replaced whatever it is: another layout, an earlier series, a drop.
+/// If another node was first, the newer of the two records stays, with the text forms of both. An older record is replaced
+/// even if it has another layout or an earlier series, or was dropped.
 ///
 /// # Errors
 ///
-/// As [`pin`], for a record that is no older.
+/// As [`pin`], if the store's record is not older.
 pub async fn put_back(
     store: &dyn Store,
     name: &NamespaceName,
@@ -419,11 +422,11 @@ pub async fn put_back(
     update(store, name, put).await
 }
 
-/// Changes a namespace that is there.
+/// Changes an existing namespace.
 ///
 /// # Errors
 ///
-/// What `change` says, [`NamespaceError::Mismatch`] for a change that could produce duplicates,
+/// The error of `change`, [`NamespaceError::Mismatch`] for a change that could produce duplicates,
 /// [`NamespaceError::Missing`] and [`NamespaceError::Dropped`].
 pub async fn set<E: From<NamespaceError>>(
     store: &dyn Store,
@@ -441,7 +444,7 @@ pub async fn set<E: From<NamespaceError>>(
     update(store, name, changed).await
 }
 
-/// Drops a namespace: no node serves it any more. Its record stays, so that it is not begun again by accident.
+/// Drops a namespace, so that no node serves it. Its record stays, so that it does not restart by accident.
 ///
 /// # Errors
 ///
@@ -459,34 +462,35 @@ pub async fn drop_namespace(
     update(store, name, dropped).await
 }
 
-/// What a source may give.
+/// The numbers that a source may return.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Claimed {
-    /// These numbers.
+    /// The numbers.
     pub numbers: Numbers,
-    /// Whether the record remembered it before, or was written for it.
+    /// Whether the record had them before, or was written for them.
     pub was: Recorded,
 }
 
-/// Whether a record remembered the numbers of a source.
+/// When a record got the numbers of a source.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Recorded {
-    /// It did.
+    /// Before the call.
     Before,
-    /// It was written for it.
+    /// By the call.
     Now,
 }
 
-/// Remembers which numbers a source of a namespace gives, or compares them with what is remembered: what it may give, once
-/// that has settled. `wanted` is the namespace as this node serves it, and `nth` the place of the source in it.
+/// Records the numbers that a source of a namespace returns, or compares them with the record; returns the numbers that the
+/// source may return, once that has settled.
 ///
-/// A source is used only after this, and then gives no number outside of what is returned.
+/// `wanted` is the definition that this node serves, and `nth` the index of the source in it. Use a source only after this
+/// call, and only for the returned numbers.
 ///
 /// # Errors
 ///
-/// [`NamespaceError::Numbers`] where it overlaps another source of the namespace, whether that is there now or not, or gives
-/// other numbers than at first; [`NamespaceError::Missing`], [`NamespaceError::Dropped`] and [`NamespaceError::Mismatch`]
-/// where the namespace is not what this node serves any more; or the store's.
+/// [`NamespaceError::Numbers`] if it overlaps another source of the namespace, even one that is unavailable now, or returns
+/// other numbers than at first; [`NamespaceError::Missing`], [`NamespaceError::Dropped`] and [`NamespaceError::Mismatch`] if
+/// this node's definition is out of date; or the store's.
 pub async fn claim_numbers(
     store: &dyn Store,
     name: &NamespaceName,
@@ -511,7 +515,7 @@ pub async fn claim_numbers(
     loop {
         let record = update(store, name, &mut claimed).await?;
         match settle(store, name, &record).await {
-            // Another source of it was claimed meanwhile, or the claim was lost.
+            // Another source was claimed meanwhile, or the claim was lost.
             Err(NamespaceError::Unsettled { .. }) => {}
             Ok(()) => {
                 let numbers = record.numbers.get(nth).copied().flatten().unwrap_or(found);
@@ -522,15 +526,15 @@ pub async fn claim_numbers(
     }
 }
 
-/// Changes where the sources of a namespace are, under the same stripes. What is remembered of their numbers stays.
+/// Changes the locations of a namespace's sources, with the same stripes. The recorded numbers stay.
 ///
-/// The caller knows that each new place is the same counter as the one in `compared`, or goes on above all that this gave
-/// while it gives no more: here their texts alone are compared.
+/// The caller has checked that each new location is the same counter as the one in `compared`, or continues above all its
+/// numbers after it was stopped. This function only compares their texts.
 ///
 /// # Errors
 ///
 /// [`NamespaceError::Mismatch`] for another number of sources, another stripe, or another system;
-/// [`NamespaceError::OtherSources`] where its sources are not those in `compared` any more;
+/// [`NamespaceError::OtherSources`] if its sources are not those in `compared` any more;
 /// [`NamespaceError::Missing`], [`NamespaceError::Dropped`], [`NamespaceError::Sources`], or the store's.
 pub async fn move_sources(
     store: &dyn Store,
@@ -564,7 +568,7 @@ pub async fn move_sources(
     update(store, name, moved).await
 }
 
-/// What is remembered of a source that gives these numbers now; `None` where nothing is.
+/// Returns the recorded numbers of a source that returns `found` now; `None` if there are none.
 ///
 /// # Errors
 ///
@@ -588,7 +592,7 @@ pub fn may_give(
     if let Some(recorded) = recorded.filter(|recorded| !recorded.contains(found)) {
         return refused(NumbersError::Changed { source_text: shown(nth), recorded, found });
     }
-    // Also where it is recorded: a record of an earlier version may hold two that overlap.
+    // Also if they are recorded: a record of an older version may have two that overlap.
     let given = recorded.unwrap_or(found);
     let others = record.numbers.iter().enumerate().filter_map(|(at, it)| Some((at, (*it)?)));
     match others.into_iter().find(|(at, theirs)| *at != nth && theirs.overlaps(given)) {
@@ -602,7 +606,7 @@ pub fn may_give(
     }
 }
 
-/// What becomes of a record.
+/// Whether an update writes a record.
 enum Decision {
     Keep(NamespaceRecord),
     Write(NamespaceRecord),
@@ -615,16 +619,16 @@ async fn update<E: From<NamespaceError>>(
 ) -> Result<NamespaceRecord, E> {
     let unreadable =
         |reason: String| NamespaceError::Unreadable { name: name.clone(), store: store.describe(), reason };
-    // A name has only characters that a key may have, and is shorter.
+    // A valid name always makes a valid key.
     let key = key(name).map_err(|error| unreadable(error.to_string()))?;
     let mut attempted: Option<NamespaceRecord> = None;
     loop {
         let found = store.load(&key).await.map_err(NamespaceError::from)?;
         let read = |value: &Versioned| NamespaceRecord::from_bytes(&value.value).map_err(unreadable);
         let record = found.as_ref().map(read).transpose()?;
-        // A write of an unknown outcome that happened after all.
+        // The write with an unknown outcome took place.
         if attempted.is_some() && record == attempted {
-            tell_of_change(store).await;
+            announce_change(store).await;
             return record.ok_or_else(|| missing(store, name).into());
         }
         let edition = record.as_ref().map_or(1, |record| record.edition.saturating_add(1));
@@ -640,12 +644,12 @@ async fn update<E: From<NamespaceError>>(
         let expected = found.map_or(Expected::Absent, |found| Expected::Revision(found.revision));
         match store.compare_and_set(&key, expected, &value).await {
             Ok(Swap::Done(_)) => {
-                tell_of_change(store).await;
+                announce_change(store).await;
                 return Ok(record);
             }
-            // Another was first: what is there now decides.
+            // Another writer was first: its record decides.
             Ok(Swap::Conflict) => {}
-            // The write may have happened, or may yet.
+            // The write may have happened, or may still happen.
             Err(error) if error.kind() == StoreErrorKind::OutcomeUnknown => {
                 attempted = Some(record);
                 tokio::time::sleep(BEFORE_LOOKING).await;
@@ -655,7 +659,7 @@ async fn update<E: From<NamespaceError>>(
     }
 }
 
-/// Checks that a namespace is there and may go on as `wanted`.
+/// Checks that a namespace is not dropped and that its definition may change to `wanted`.
 ///
 /// # Errors
 ///
@@ -669,7 +673,7 @@ pub fn check(
     Ok(record.definition.may_become(wanted, name)?)
 }
 
-/// As [`check`], and that ids may be written as in `wanted`.
+/// Checks as [`check`] does, and that ids may be written in the text form of `wanted`.
 ///
 /// # Errors
 ///

@@ -1,5 +1,6 @@
-//! A definition as it stands in files and in the store: flat, every setting a word of its own.
-//! Reading it is where a setting of another scheme is refused.
+//! Definitions as settings: a flat list in flags, in records and in a TOML file of namespaces.
+//!
+//! A setting of another scheme is rejected when the settings are read. A file is accepted as a whole or not at all.
 
 use std::collections::BTreeMap;
 use std::fmt::Display;
@@ -18,7 +19,7 @@ use super::definition::{Definition, DefinitionError, NumberSource, Scheme, Segme
 use super::text_form::TextForm;
 use crate::segment::{Mode, Reset, Stripe};
 
-/// The settings of a namespace, as a file, a record and flags have them: see the fields.
+/// The settings of a namespace in a file, a record or flags.
 ///
 /// # Examples
 ///
@@ -34,54 +35,54 @@ use crate::segment::{Mode, Reset, Stripe};
 pub struct Fields {
     /// `snowflake`, `segment`, `uuid7`, `uuid4`, `ulid` or `objectid`.
     pub scheme: String,
-    /// Of snowflake: which bits hold what; without it the layout of the service.
+    /// The layout (snowflake); `None` for the service's layout.
     #[serde(default, with = "text", skip_serializing_if = "Option::is_none")]
     pub layout: Option<Layout>,
-    /// Of snowflake: what to do when the clock goes back; without it the rule of the service.
+    /// What to do when the clock goes back (snowflake); `None` for the service's rule.
     #[serde(default, with = "text", skip_serializing_if = "Option::is_none")]
     pub rule: Option<Rule>,
-    /// Of snowflake: where the sequence of a fresh tick starts, `zero`, `random`, `random(100)` or `rolling`; without it
-    /// the start of the service.
+    /// Where the sequence of a new tick starts (snowflake): `zero`, `random`, `random(100)` or `rolling`; `None` for the
+    /// service's setting.
     #[serde(default, with = "text", skip_serializing_if = "Option::is_none")]
     pub sequence_start: Option<Start>,
-    /// Of segments: `cached` or `direct`.
+    /// `cached` or `direct` (segment).
     #[serde(default, with = "text", skip_serializing_if = "Option::is_none")]
     pub mode: Option<Mode>,
-    /// Of segments in the store of the service: which numbers, `1/2`.
+    /// The stripe in the service's own store, such as `1/2` (segment).
     #[serde(default, with = "text", skip_serializing_if = "Option::is_none")]
     pub stripe: Option<Stripe>,
-    /// Of segments: other stores, each with its stripe, or counters of another system.
+    /// Other stores, each with its stripe, or counters of other systems (segment).
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub sources: Option<Vec<CounterSource>>,
-    /// Of segments: the first number is not below it.
+    /// The smallest number (segment).
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub start: Option<u64>,
-    /// Of segments: no number is above it.
+    /// The greatest number (segment).
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub maximum: Option<u64>,
-    /// Of segments: `daily`, `monthly` or `yearly`, where numbers restart.
+    /// `daily`, `monthly` or `yearly`, if numbers restart (segment).
     #[serde(default, with = "text", skip_serializing_if = "Option::is_none")]
     pub reset: Option<Reset>,
-    /// Of segments: the size that a segment begins with and does not go below.
+    /// The size of the first segment and the smallest one (segment).
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub size_min: Option<u64>,
-    /// Of segments: the size that a segment does not go above.
+    /// The largest size of a segment (segment).
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub size_max: Option<u64>,
-    /// Of segments: which series of numbers, one more each time it was told to start over.
+    /// The series of numbers, one more each time the namespace started over (segment).
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub series: Option<u32>,
-    /// How ids are written: `ORD-{date}-{number:6}`.
+    /// How ids are written, such as `ORD-{date}-{number:6}`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub text: Option<TextForm>,
 }
 
 impl Fields {
-    /// What they define; `layout` for a snowflake namespace that names none.
+    /// Returns the definition; `layout` is for a snowflake namespace without one.
     ///
     /// # Errors
     ///
-    /// [`DefinitionError`] says which setting does not go with the others.
+    /// [`DefinitionError`] with the setting that is invalid or does not fit the others.
     pub fn define(self, layout: &Layout) -> Result<Definition, DefinitionError> {
         let definition = self.define_pinned(layout)?;
         if let Scheme::Segment(segment) = &definition.scheme {
@@ -90,8 +91,8 @@ impl Fields {
         Ok(definition)
     }
 
-    /// As [`define`](Self::define), of a record: sources that overlap stay readable, so that the namespace can be listed
-    /// and dropped; nobody serves it.
+    /// Returns the definition of a record. It accepts sources that overlap, so that the namespace can be listed and dropped;
+    /// no node serves it.
     pub(super) fn define_pinned(self, layout: &Layout) -> Result<Definition, DefinitionError> {
         let scheme = match self.scheme.as_str() {
             "snowflake" => {
@@ -120,7 +121,7 @@ impl Fields {
     fn segment(&self) -> Result<SegmentScheme, DefinitionError> {
         let source = match (&self.sources, self.stripe) {
             (Some(_), Some(_)) => {
-                let why = "with `sources`, the stripe stands in each of them: leave `stripe` out";
+                let why = "each of `sources` has a stripe of its own: omit `stripe`";
                 return Err(DefinitionError::Sources(why.to_owned()));
             }
             (Some(sources), None) => NumberSource::Other(sources.clone()),
@@ -194,7 +195,7 @@ impl From<&Definition> for Fields {
 }
 
 impl Fields {
-    /// Only what differs from what it would be without being set.
+    /// Sets only what differs from the defaults.
     fn set_segment(&mut self, segment: &SegmentScheme) {
         let plain = SegmentScheme::new();
         self.mode = (segment.mode != plain.mode).then_some(segment.mode);
@@ -212,7 +213,7 @@ impl Fields {
     }
 }
 
-/// Optional values that are written as their text.
+/// Optional values that are serialized as text.
 mod text {
     use super::{Deserialize, Deserializer, Display, FromStr, Serializer};
 
@@ -237,12 +238,12 @@ mod text {
     }
 }
 
-/// Largest file, in bytes.
+/// The largest file, in bytes.
 const MAX_BYTES: usize = 4 << 20;
-/// Most namespaces of a file, and most that unknown names may become.
+/// The most namespaces of a file, and the most that are created for unknown names.
 pub const MAX_NAMESPACES: usize = 10_000;
 
-/// What a file of namespaces says.
+/// A TOML file of namespaces: one table for each, and what happens to unknown names.
 ///
 /// # Examples
 ///
@@ -267,26 +268,26 @@ pub const MAX_NAMESPACES: usize = 10_000;
 pub struct NamespaceFile {
     /// The namespaces by name.
     pub namespaces: BTreeMap<NamespaceName, Definition>,
-    /// What unknown names become; `None` when they are refused.
+    /// What is created for an unknown name; `None` if it is rejected.
     pub auto_create: Option<AutoCreate>,
 }
 
-/// What a name becomes that is asked for and is no namespace.
+/// The namespace that is created when an unknown name is requested.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct AutoCreate {
-    /// What it is.
+    /// Its definition.
     pub definition: Definition,
-    /// How many namespaces a store may have before unknown names are refused again.
+    /// The most namespaces of a store; further unknown names are rejected.
     pub at_most: usize,
 }
 
-/// What is wrong with a file of namespaces.
+/// An invalid file of namespaces.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{}{message}", .line.map_or_else(String::new, |line| format!("line {line}: ")))]
 pub struct NamespaceFileError {
-    /// The line, from 1 on, where it can be told.
+    /// The line, from 1, if it is known.
     pub line: Option<usize>,
-    /// What is wrong there.
+    /// What is wrong.
     pub message: String,
 }
 
@@ -306,14 +307,14 @@ struct AutoCreateFields {
 }
 
 impl NamespaceFile {
-    /// Reads a file; `layout` is for snowflake namespaces that name none.
+    /// Parses a file; `layout` is for snowflake namespaces without one.
     ///
     /// # Errors
     ///
-    /// [`NamespaceFileError`] with the first line that is wrong.
+    /// [`NamespaceFileError`] with the first invalid line.
     pub fn parse(text: &str, layout: &Layout) -> Result<Self, NamespaceFileError> {
         if text.len() > MAX_BYTES {
-            let message = format!("the file has {} bytes, more than {MAX_BYTES}", text.len());
+            let message = format!("invalid length {}: expected at most {MAX_BYTES} bytes", text.len());
             return Err(NamespaceFileError { line: None, message });
         }
         let at = |span: Option<Range<usize>>, message: String| NamespaceFileError {
@@ -331,7 +332,10 @@ impl NamespaceFile {
             namespaces.insert(name, definition);
         }
         if namespaces.len() > MAX_NAMESPACES {
-            let message = format!("{} namespaces are more than {MAX_NAMESPACES}", namespaces.len());
+            let message = format!(
+                "invalid number of namespaces {}: expected at most {MAX_NAMESPACES}",
+                namespaces.len()
+            );
             return Err(at(None, message));
         }
         let auto_create = document.auto_create.map(|fields| {
@@ -345,12 +349,12 @@ impl NamespaceFile {
 impl AutoCreateFields {
     fn resolve(self, namespaces: &BTreeMap<NamespaceName, Definition>) -> Result<AutoCreate, String> {
         if !(1..=MAX_NAMESPACES).contains(&self.at_most) {
-            return Err(format!("`at_most` {} is out of range: give 1 to {MAX_NAMESPACES}", self.at_most));
+            return Err(format!("invalid at_most {}: expected 1 to {MAX_NAMESPACES}", self.at_most));
         }
         let like = namespaces.iter().find(|(name, _)| name.as_str() == self.like);
         let Some((_, definition)) = like else {
             return Err(format!(
-                "`like` names {}, which is no namespace of this file",
+                "unknown namespace {} in `like`: expected one of this file",
                 Snippet::of(&self.like)
             ));
         };
@@ -384,7 +388,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_wrong_is_told_with_its_line() {
+    fn an_error_names_its_line() {
         let tail = "\n[namespaces.b]\nscheme = 'uuid7'\n";
         for (text, wanted) in [
             ("[namespaces.a]\nscheme = 'segment'\nstripe = '3/2'", "line 3: invalid stripe 3/2"),
@@ -427,7 +431,7 @@ mod tests {
             ("namespaces = 5", "line 2: cannot extend value"),
             ("[namespace.a]\nscheme = 'uuid7'", "line 1: unknown field `namespace`"),
             ("[namespaces.a\n", "line 1: "),
-            ("[auto_create]\nlike = 'x'\nat_most = 5", "line 1: `like` names `x`"),
+            ("[auto_create]\nlike = 'x'\nat_most = 5", "line 1: unknown namespace `x` in `like`"),
         ] {
             let error = parse(&format!("{text}{tail}")).unwrap_err();
             assert!(error.contains(wanted), "{text}: {error}");

@@ -1,5 +1,7 @@
-//! The text form of a namespace's ids: `ORD-{date}-{number:6}` makes `ORD-20261121-000042`.
-//! A template that is checked when it is read, so that nothing can go wrong when an id is written.
+//! The text form of a namespace's ids: `ORD-{date}-{number:6}` produces `ORD-20261121-000042`.
+//!
+//! A template is checked when it is parsed, so writing an id cannot fail. To add a field, add a variant of [`Part`], parse it in
+//! `Part::field`, write it in `Display` and in `TextForm::write`, and tell `overlap` which characters it has.
 
 pub(super) mod overlap;
 
@@ -15,28 +17,28 @@ use snowmint::utc::Utc;
 use crate::segment::Reset;
 
 const MS_PER_DAY: u64 = 86_400_000;
-/// Longest template in bytes, without its alphabet.
+/// The longest template in bytes, without its alphabet.
 const MAX_TEMPLATE: usize = 64;
-/// No text is longer: its digits are at most 63, of base 2.
+/// The longest text: a number has at most 63 digits, in base 2.
 const MAX_TEXT: usize = MAX_TEMPLATE + 64;
-/// Most digits that a number is filled up to.
+/// The largest width of a number.
 const MAX_WIDTH: u8 = 32;
 
-/// How the ids of a namespace are written.
+/// The form in which the ids of a namespace are written.
 ///
 /// | field | stands for |
 /// |---|---|
-/// | `{number}`, `{number:6}` | the number in decimal, filled up with zeros to 6 digits |
-/// | `{hex}`, `{base32}`, `{base36}`, `{base58}`, `{base62}`, each with a width if wanted | the number in those [`Digits`] |
-/// | `{alphabet=CHARS}`, `{alphabet=CHARS:11}` | the number in an alphabet of your own, 2 to 94 characters but `{`, `}`, `:`, quotes and `\\` |
-/// | `{id}` | an id of 96 or 128 bits, in the text form of its scheme |
+/// | `{number}`, `{number:6}` | the number in decimal, padded with zeros to 6 digits |
+/// | `{hex}`, `{base32}`, `{base36}`, `{base58}`, `{base62}`, optionally with a width | the number in those [`Digits`] |
+/// | `{alphabet=CHARS}`, `{alphabet=CHARS:11}` | the number in an alphabet of your own: 2 to 94 characters, except `{`, `}`, `:`, quotes and `\\` |
+/// | `{id}` | an id of 96 or 128 bits, in the text of its scheme |
 /// | `{date}` | the day in UTC as `20261121`; `{yyyy}`, `{mm}`, `{dd}` are its parts |
 ///
-/// Everything else is literal text. There is exactly one number or `{id}`, so that a text can be read back; a number
-/// of more digits than its width is written whole.
+/// Everything else is literal text. A template has exactly one number or `{id}`, so that a text can be parsed. A number with
+/// more digits than its width is written in full.
 ///
-/// A shuffled alphabet hides the number from people who see a text, not from those who can ask the service or see
-/// several texts whose numbers they know: see [`Alphabet`](snowmint::codec::Alphabet).
+/// A shuffled alphabet hides the number from people who see a text. It does not hide it from people who can call the service,
+/// or who know the numbers of several texts: see [`Alphabet`](snowmint::codec::Alphabet).
 ///
 /// # Examples
 ///
@@ -71,48 +73,50 @@ enum DatePart {
     Day,
 }
 
-/// Why a text is no text form.
+/// An invalid text form.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum TextFormError {
-    /// Empty or too long.
+    /// It is empty or too long.
     #[error("invalid text form of {len} characters: expected 1 to {MAX_TEMPLATE}, not counting an alphabet")]
     Length {
-        /// How many bytes it has, without its alphabet.
+        /// Its length in bytes, without its alphabet.
         len: usize,
     },
-    /// A character that might need an escape somewhere.
-    #[error("a text form has visible ASCII characters without quotes and `\\`, not {character:?}")]
+    /// It has a character that may need an escape somewhere.
+    #[error(
+        "invalid character {character:?} in a text form: expected visible ASCII characters, except quotes and `\\`"
+    )]
     Character {
         /// The character.
         character: char,
     },
-    /// A brace without its partner, or an unknown field.
+    /// It has an unknown field, or a brace without its partner.
     #[error(
         "unknown field {field} in a text form: expected {{number}}, {{hex}}, {{base32}}, {{base36}}, {{base58}}, {{base62}}, \
          {{alphabet=CHARS}} (each also with a width up to {MAX_WIDTH}, as in {{number:6}}), {{id}}, {{date}}, {{yyyy}}, {{mm}} \
          or {{dd}}"
     )]
     Field {
-        /// What stands there.
+        /// The field.
         field: Snippet,
     },
-    /// The characters of an alphabet cannot be digits.
+    /// The alphabet is invalid.
     #[error("invalid alphabet in a text form: {why}")]
     Alphabet {
-        /// What is wrong with them.
+        /// The reason.
         why: DigitsError,
     },
-    /// A character of an alphabet that has a meaning in templates.
+    /// The alphabet has a character with a meaning in templates.
     #[error("invalid alphabet in a text form: expected characters without {{, }} and :")]
     AlphabetCharacter,
-    /// None or several fields that tell ids apart.
+    /// It has no field that identifies an id, or several.
     #[error(
-        "invalid text form with {found} fields that tell ids apart: expected exactly one of {{number}}, {{hex}}, {{base32}}, \
+        "invalid text form with {found} fields that identify an id: expected exactly one of {{number}}, {{hex}}, {{base32}}, \
          {{base36}}, {{base58}}, {{base62}}, {{alphabet=CHARS}} and {{id}}"
     )]
     Numbers {
-        /// How many it has.
+        /// The number of such fields.
         found: usize,
     },
 }
@@ -120,16 +124,16 @@ pub enum TextFormError {
 /// A day in UTC.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Day {
-    /// `yyyymmdd`, years after 9999 cut to their last four digits.
+    /// `yyyymmdd`, with the last four digits of the year.
     digits: [u8; 8],
 }
 
 impl Day {
-    /// The day of an instant.
+    /// Returns the day of an instant.
     pub fn of(unix_ms: u64) -> Self {
         let text = Utc(unix_ms).to_string();
         let mut digits = [b'0'; 8];
-        // From behind: what stands before the four last digits of a year is beyond 9999.
+        // From the end: a year after 9999 loses its first digits.
         let date = text.split('T').next().unwrap_or_default();
         for (to, from) in digits.iter_mut().rev().zip(date.bytes().rev().filter(u8::is_ascii_digit)) {
             *to = from;
@@ -137,9 +141,9 @@ impl Day {
         Self { digits }
     }
 
-    /// `20261121`.
+    /// Returns it as `20261121`.
     pub fn as_str(&self) -> &str {
-        // Digits only.
+        // Always ASCII digits.
         std::str::from_utf8(&self.digits).unwrap_or_default()
     }
 
@@ -154,7 +158,7 @@ impl Day {
 }
 
 impl TextForm {
-    /// Appends the text of a number of at most 63 bits, as all numbers of segments are, that was made at an instant.
+    /// Appends the text of a number of at most 63 bits that was made at an instant.
     pub fn write_number(&self, number: u64, unix_ms: u64, out: &mut Vec<u8>) {
         self.write(unix_ms, out, |part, out| match part {
             Part::Number { digits, width } => write_number(digits, number, *width, out),
@@ -162,7 +166,7 @@ impl TextForm {
         });
     }
 
-    /// Appends the text of an id that has a text of its own.
+    /// Appends the text of an id that was made at an instant and has a text of its own.
     pub fn write_id(&self, id: impl fmt::Display, unix_ms: u64, out: &mut Vec<u8>) {
         self.write(unix_ms, out, |_, out| out.extend_from_slice(id.to_string().as_bytes()));
     }
@@ -181,24 +185,24 @@ impl TextForm {
         }
     }
 
-    /// The number that a text stands for; `None` for a text that is not of this form.
+    /// Parses the number of a text; `None` if the text does not have this form.
     pub fn read_number(&self, text: &str) -> Option<u64> {
         let found = self.find(text)?;
         let (digits, width) = self.number()?;
         (found.len() >= usize::from(width)).then(|| read_number(digits, found)).flatten()
     }
 
-    /// The part of a text that is an id with a text of its own; `None` for a text that is not of this form.
+    /// Returns the part of a text that is an id of its scheme; `None` if the text does not have this form.
     pub fn read_id<'t>(&self, text: &'t str) -> Option<&'t str> {
         if self.is_of_numbers() { None } else { self.find(text) }
     }
 
-    /// The digits that its numbers are written in.
+    /// Returns the digits of its numbers; `None` if its ids are not numbers.
     pub fn digits(&self) -> Option<&Digits> {
         self.number().map(|(digits, _)| digits)
     }
 
-    /// The template without the characters of an alphabet, for those who may not know them.
+    /// Returns the template without the characters of an alphabet, which clients must not learn.
     pub fn template(&self) -> String {
         let full = self.to_string();
         match self.digits() {
@@ -214,7 +218,7 @@ impl TextForm {
         })
     }
 
-    /// What stands in the place of the number or the id; the other parts have their lengths.
+    /// Returns the number or the id within a text; the other parts have fixed lengths.
     fn find<'t>(&self, text: &'t str) -> Option<&'t str> {
         if text.len() > MAX_TEXT {
             return None;
@@ -233,7 +237,7 @@ impl TextForm {
         Some(rest)
     }
 
-    /// Whether texts tell the day apart, the month, or the year.
+    /// Whether texts of different periods differ.
     pub(super) fn tells(&self, reset: Reset) -> bool {
         let has = |part| self.parts.contains(&Part::Date(part));
         let year = has(DatePart::Date) || has(DatePart::Year);
@@ -246,14 +250,14 @@ impl TextForm {
         }
     }
 
-    /// Whether it writes numbers, rather than ids that have a text of their own.
+    /// Whether it writes numbers, rather than ids with a text of their own.
     pub(super) fn is_of_numbers(&self) -> bool {
         self.parts.iter().any(|part| matches!(part, Part::Number { .. }))
     }
 }
 
 impl Part {
-    /// How long it is; of numbers and ids, which have none of their own, nobody asks.
+    /// Its length; a number or an id has no fixed one, and 0 here.
     fn len(&self) -> usize {
         match self {
             Self::Literal(text) => text.len(),
@@ -274,10 +278,10 @@ impl Part {
 
 /// Writes a number, padded with zeros up to a width.
 fn write_number(digits: &Digits, number: u64, width: u8, out: &mut Vec<u8>) {
-    // Numbers end where ids do, at 2^63: every counter and every layout is bounded by it.
+    // Every counter and every layout ends at 2^63, as ids do.
     let text = digits.encode(Id::new(number).unwrap_or(Id::MAX));
     let (zero, text) = (digits.zero(), text.as_bytes());
-    // The last digit stays, also of 0.
+    // Keeps the last digit, also if the number is 0.
     let first = text.iter().position(|digit| *digit != zero).unwrap_or(text.len() - 1);
     let text = &text[first..];
     out.extend(std::iter::repeat_n(zero, usize::from(width).saturating_sub(text.len())));
@@ -298,11 +302,11 @@ fn read_number(digits: &Digits, text: &str) -> Option<u64> {
     Some(id.ok()?.get())
 }
 
-/// What the field of an alphabet begins with.
+/// The prefix of a field with an alphabet.
 const ALPHABET: &str = "{alphabet=";
 
 impl Part {
-    /// A field with its braces.
+    /// Parses a field with its braces.
     fn field(field: &str) -> Result<Self, TextFormError> {
         let unknown = || TextFormError::Field { field: Snippet::of(field) };
         let name = field.strip_prefix('{').and_then(|it| it.strip_suffix('}')).ok_or_else(unknown)?;
@@ -319,7 +323,7 @@ impl Part {
             ("mm", 0) => Ok(Self::Date(DatePart::Month)),
             ("dd", 0) => Ok(Self::Date(DatePart::Day)),
             ("number", _) => Ok(Self::Number { digits: Digits::Decimal, width }),
-            // Only `number` is decimal here.
+            // A decimal number is called `number` here.
             ("decimal" | "dec", _) => Err(unknown()),
             (digits, _) => match digits.parse() {
                 Ok(Digits::Alphabet(_)) if digits.contains('{') => Err(TextFormError::AlphabetCharacter),
@@ -331,7 +335,7 @@ impl Part {
     }
 }
 
-/// The length of a template without its alphabet, which may be as long as the rest.
+/// The length of a template without its alphabet, which may be long.
 fn len_without_alphabet(template: &str) -> usize {
     let alphabet = template.split_once(ALPHABET).and_then(|(_, rest)| rest.find([':', '}'])).unwrap_or(0);
     template.len() - alphabet
@@ -480,7 +484,7 @@ mod tests {
     }
 
     #[test]
-    fn bad_templates_are_refused_with_what_would_do() {
+    fn bad_templates_are_rejected_with_what_is_expected() {
         for (bad, words) in [
             ("", "of 0 characters"),
             ("plain", "with 0 fields"),
@@ -499,9 +503,9 @@ mod tests {
             ("{alphabet=aba}", "`a` stands at positions 0 and 2"),
             ("{alphabet=a{b}", "without {, } and :"),
             ("{alphabet=ab:99}", "unknown field"),
-            ("{number} x", "not ' '"),
-            ("\"{number}", "not '\"'"),
-            ("é{number}", "not 'é'"),
+            ("{number} x", "invalid character ' '"),
+            ("\"{number}", "invalid character '\"'"),
+            ("é{number}", "invalid character 'é'"),
         ] {
             let error = bad.parse::<TextForm>().unwrap_err().to_string();
             assert!(error.contains(words), "{bad}: {error}");
@@ -512,7 +516,7 @@ mod tests {
     }
 
     #[test]
-    fn an_id_with_a_text_of_its_own_stands_in_its_place() {
+    fn an_id_with_a_text_of_its_own_replaces_its_field() {
         let form: TextForm = "usr_{id}".parse().unwrap();
         let mut out = Vec::new();
         form.write_id("abc", DAY, &mut out);

@@ -371,7 +371,7 @@ fn a_source_that_not_every_node_sees_is_refused() {
     for (source, words) in [
         ("memory:", "forgets it when it ends"),
         (&*file, "nodes on other machines"),
-        (tickets, "each reach a server of their own"),
+        (tickets, "each would reach a server of its own"),
     ] {
         let (code, text) = add(&store, source);
         assert_eq!(code, Some(2), "{text}");
@@ -382,7 +382,7 @@ fn a_source_that_not_every_node_sees_is_refused() {
     assert_says(&text, &[&file, "do not see that file"]);
     let (code, text) = add(&loopback, tickets);
     assert!(
-        !text.contains("a server of their own"),
+        !text.contains("a server of its own"),
         "what leads to the store leads there too: {code:?} {text}"
     );
     snowmint::run(folder.path(), ["store", "init", "--store", "sqlite:own.db"]);

@@ -1,34 +1,36 @@
-//! Whether two text forms can write two different ids as one text. Decided by what every text of a form has in common,
-//! so that a "no" is a proof; a "yes" may be a false alarm.
+//! Whether two text forms can write two different ids as the same text.
+//!
+//! It compares what all texts of a form have in common. So "no" is a proof, and "yes" may be a false alarm.
 
 use snowmint::codec::Digits;
 
 use super::{DatePart, Part, TextForm};
 
-/// What may stand at one place of a text.
+/// The characters that may stand at one position of a text.
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Place {
+enum Position {
     Literal(u8),
-    /// A digit of a date, by which digit of `yyyymmdd` it is.
+    /// A digit of a date, by its index in `yyyymmdd`.
     Date(u8),
-    /// A digit of a number, or a character of an id that has a text of its own: one of these.
+    /// A digit of a number, or a character of an id with a text of its own.
     Body(Characters),
 }
 
-/// ASCII characters, a bit for each.
+/// A set of ASCII characters, one bit for each.
 type Characters = u128;
 
-/// A form with each place of it by itself: the number or id stands between `before` and `after`.
+/// A form, position by position: the number or id stands between `before` and `after`.
 struct Shape {
-    before: Vec<Place>,
+    before: Vec<Position>,
     body: Option<Digits>,
     width: usize,
-    after: Vec<Place>,
+    after: Vec<Position>,
 }
 
-/// Whether two different ids can have one text, one under each of two forms; `None` is the plain form, of numbers in
-/// decimal or of ids in the text of their scheme. Both forms are of one scheme. `periods` says that equal numbers of
-/// two periods are two ids.
+/// Returns whether two forms of one scheme can write two different ids as the same text.
+///
+/// `None` is the plain form: decimal numbers, or ids in the text of their scheme. With [`Periods::Many`], equal numbers of two
+/// periods are two ids.
 pub(in crate::namespace) fn can_meet(
     one: Option<&TextForm>,
     other: Option<&TextForm>,
@@ -36,7 +38,7 @@ pub(in crate::namespace) fn can_meet(
     plain: Plain,
 ) -> bool {
     if one == other {
-        // A text form is read back as one number, and tells its period.
+        // A text of one form is parsed as one number, and shows its period.
         return false;
     }
     let (one, other) = (Shape::of(one, plain), Shape::of(other, plain));
@@ -50,7 +52,7 @@ pub(in crate::namespace) enum Periods {
     Many,
 }
 
-/// What ids without a text form look like.
+/// The ids of a namespace without a text form.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(in crate::namespace) enum Plain {
     Number,
@@ -64,9 +66,9 @@ impl Shape {
         let Some(form) = form else { return shape };
         let mut is_before = true;
         for part in &form.parts {
-            let mut places = Vec::new();
+            let mut positions = Vec::new();
             match part {
-                Part::Literal(text) => places.extend(text.bytes().map(Place::Literal)),
+                Part::Literal(text) => positions.extend(text.bytes().map(Position::Literal)),
                 Part::Date(part) => {
                     let digits = match part {
                         DatePart::Date => 0..8,
@@ -74,24 +76,25 @@ impl Shape {
                         DatePart::Month => 4..6,
                         DatePart::Day => 6..8,
                     };
-                    places.extend(digits.map(Place::Date));
+                    positions.extend(digits.map(Position::Date));
                 }
                 Part::Number { digits, width } => {
                     (shape.body, shape.width, is_before) = (Some(digits.clone()), usize::from(*width), false);
                 }
                 Part::Id => (shape.body, is_before) = (None, false),
             }
-            if is_before { shape.before.extend(places) } else { shape.after.extend(places) }
+            if is_before { shape.before.extend(positions) } else { shape.after.extend(positions) }
         }
         shape
     }
 
-    /// Whether the number or id of a text stands at the same place in both and is read in the same way, so that one text
-    /// is one id; where periods are part of an id, the date too.
+    /// Whether both forms parse a text in the same way: the number or id at the same position, and the date too if periods
+    /// are part of an id.
     fn is_read_alike(&self, other: &Self, periods: Periods) -> bool {
-        let dates = |places: &[Place]| -> Vec<_> {
-            let date = |place: &Place| if let Place::Date(digit) = place { Some(*digit) } else { None };
-            places.iter().map(date).collect()
+        let dates = |positions: &[Position]| -> Vec<_> {
+            let date =
+                |position: &Position| if let Position::Date(digit) = position { Some(*digit) } else { None };
+            positions.iter().map(date).collect()
         };
         let same_dates =
             || dates(&self.before) == dates(&other.before) && dates(&self.after) == dates(&other.after);
@@ -101,14 +104,14 @@ impl Shape {
             && (periods == Periods::One || same_dates())
     }
 
-    /// Whether no text is of both: of other lengths, or with other characters at some place from either end, or with one
-    /// that the other never has.
+    /// Whether no text has both forms: their lengths differ, or their characters at a position from either end, or one has a
+    /// character that the other never has.
     fn is_apart(&self, other: &Self) -> bool {
         let ((_, longest), (shortest, _)) = (self.lengths(), other.lengths());
         longest < shortest
             || self.forwards().zip(other.forwards()).any(|(a, b)| !a.meets(b))
             || self.backwards().zip(other.backwards()).any(|(a, b)| !a.meets(b))
-            || self.fixed().any(|place| !other.all().any(|it| it.meets(place)))
+            || self.fixed().any(|position| !other.all().any(|it| it.meets(position)))
     }
 
     /// The least and the greatest length of a text.
@@ -118,14 +121,14 @@ impl Shape {
         (least + rest, most + rest)
     }
 
-    /// Of numbers up to 2^63. Ids with a text of their own are as long as each other, and not shorter than this.
+    /// The least and the greatest length of a number up to 2^63. All ids with a text of their own have one length, at least 24.
     fn body_lengths(&self) -> (usize, usize) {
         let Some(digits) = &self.body else { return (24, 24) };
         let most = digits.width();
         (self.width.max(1), self.width.max(most))
     }
 
-    /// What a number or id is written with.
+    /// The characters of a number or id.
     fn characters(&self) -> Characters {
         let writes = |byte: &u8| match &self.body {
             Some(digits) => digits.writes(*byte),
@@ -134,37 +137,41 @@ impl Shape {
         (0..128).filter(writes).fold(0, |all, byte| all | 1 << byte)
     }
 
-    fn body(&self) -> impl Iterator<Item = Place> {
-        std::iter::repeat_n(Place::Body(self.characters()), self.body_lengths().0)
+    fn body(&self) -> impl Iterator<Item = Position> {
+        std::iter::repeat_n(Position::Body(self.characters()), self.body_lengths().0)
     }
 
-    /// What stands at each place from the start, as far as that is the same in all texts.
-    fn forwards(&self) -> impl Iterator<Item = Place> {
+    /// The positions from the start that all texts have.
+    fn forwards(&self) -> impl Iterator<Item = Position> {
         self.before.iter().copied().chain(self.body())
     }
 
-    /// The same from the end.
-    fn backwards(&self) -> impl Iterator<Item = Place> {
+    /// The positions from the end that all texts have.
+    fn backwards(&self) -> impl Iterator<Item = Position> {
         self.after.iter().rev().copied().chain(self.body())
     }
 
-    /// What stands in every text somewhere.
-    fn fixed(&self) -> impl Iterator<Item = Place> {
-        self.before.iter().chain(&self.after).copied().filter(|place| matches!(place, Place::Literal(_)))
+    /// The literal characters, which every text contains.
+    fn fixed(&self) -> impl Iterator<Item = Position> {
+        self.before
+            .iter()
+            .chain(&self.after)
+            .copied()
+            .filter(|position| matches!(position, Position::Literal(_)))
     }
 
-    fn all(&self) -> impl Iterator<Item = Place> {
-        self.before.iter().chain(&self.after).copied().chain([Place::Body(self.characters())])
+    fn all(&self) -> impl Iterator<Item = Position> {
+        self.before.iter().chain(&self.after).copied().chain([Position::Body(self.characters())])
     }
 }
 
-impl Place {
-    /// Whether one character may stand at both.
+impl Position {
+    /// Whether both positions may have the same character.
     const fn meets(self, other: Self) -> bool {
         self.characters() & other.characters() != 0
     }
 
-    /// What may stand there; templates are ASCII.
+    /// The possible characters; templates are ASCII.
     const fn characters(self) -> Characters {
         match self {
             Self::Literal(byte) => 1 << (byte & 127),
