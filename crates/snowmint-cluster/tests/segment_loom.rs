@@ -1,10 +1,10 @@
 //! Goal: no interleaving of threads draws a number twice, loses the order, misses the driver's wake-up, or draws
 //! after the end.
-//! Method: loom runs every interleaving with up to three preemptions on the line that ships, with loom's atomics in
-//! place of the real ones, and room for two segments only, so that places are used again.
+//! Method: loom runs every interleaving with up to three preemptions on the queue that ships, with loom's atomics in
+//! place of the real ones, and room for two segments only, so that slots are reused.
 
 #![allow(clippy::unwrap_used, reason = "a panic is how a test fails")]
-#![allow(dead_code, unreachable_pub, reason = "the line is used in part")]
+#![allow(dead_code, unreachable_pub, reason = "the queue is used in part")]
 
 use std::num::NonZeroU64;
 use std::sync::Arc;
@@ -101,7 +101,7 @@ fn a_segment_put_while_two_draw_is_found() {
 }
 
 #[test]
-fn what_is_told_as_unused_at_the_end_is_never_drawn() {
+fn numbers_returned_as_unused_at_the_end_are_never_drawn() {
     explore(|| {
         let (queue, _producer) = open(&[(1, 2), (11, 1)]);
         let other = {
@@ -117,7 +117,7 @@ fn what_is_told_as_unused_at_the_end_is_never_drawn() {
             "{drawn:?} keep {unused:?} from a return"
         );
         let all = [drawn, unused].concat();
-        assert_eq!(all.len(), 3, "each is drawn or told as unused");
+        assert_eq!(all.len(), 3, "each is drawn or returned as unused");
         all_differ(all);
     });
 }
@@ -140,7 +140,7 @@ fn the_driver_is_woken_or_sees_that_few_are_left() {
 }
 
 #[test]
-fn a_line_that_begins_anew_while_drawn_from() {
+fn a_queue_that_restarts_while_drawn_from() {
     explore(|| {
         const DAYS: [u64; 2] = [1, 2];
         let (queue, mut producer) = SegmentQueue::open();
@@ -153,7 +153,7 @@ fn a_line_that_begins_anew_while_drawn_from() {
         let unused = producer.restart();
         producer.put(of_day(3), DAYS[1]);
         let mine = queue.draw(n(1)).unwrap();
-        assert_eq!(mine.label, DAYS[1], "whoever draws after it draws of the next period");
+        assert_eq!(mine.label, DAYS[1], "a later draw gets a number of the next period");
         let drawn: Vec<_> = other.join().unwrap().into_iter().flatten().chain([mine]).collect();
         let pairs: Vec<_> = drawn.iter().map(|drawn| (drawn.label, drawn.segment.first())).collect();
         let mut distinct = pairs.clone();
@@ -167,7 +167,7 @@ fn a_line_that_begins_anew_while_drawn_from() {
 }
 
 #[test]
-fn a_place_used_again_while_a_thread_slept_gives_it_nothing_of_another_turn() {
+fn a_slot_reused_while_a_thread_slept_gives_it_nothing_of_another_turn() {
     explore(|| {
         let (queue, mut producer) = open(&[(1, 1), (11, 1)]);
         let other = {
@@ -175,7 +175,7 @@ fn a_place_used_again_while_a_thread_slept_gives_it_nothing_of_another_turn() {
             thread::spawn(move || draw(&queue, 1))
         };
         let mut mine = [draw(&queue, 1), draw(&queue, 1)].concat();
-        // Once the first turn is left, its place is used again.
+        // Once the first turn is left, its slot is reused.
         if producer.room() > 0 {
             put(&mut producer, 21, 2);
         }
@@ -227,7 +227,7 @@ fn after_numbers_below_a_run_have_ended_nobody_draws_one_of_them() {
 }
 
 #[test]
-fn a_full_line_takes_no_other_segment() {
+fn a_full_queue_takes_no_other_segment() {
     explore(|| {
         let (queue, mut producer) = open(&[(1, 1), (11, 1)]);
         assert_eq!(producer.room(), 0);

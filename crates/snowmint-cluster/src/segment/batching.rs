@@ -411,7 +411,7 @@ mod tests {
     }
 
     #[test]
-    fn who_asks_while_a_call_is_under_way_gets_nothing_from_it() {
+    fn a_request_during_a_call_gets_nothing_from_it() {
         let mut batching = batching();
         batching.request(RequestId(1), n(1), Order::Any);
         assert_eq!(reserve(&mut batching), 1);
@@ -460,7 +460,7 @@ mod tests {
     }
 
     #[test]
-    fn what_cannot_be_consecutive_is_refused() {
+    fn numbers_that_cannot_be_consecutive_are_refused() {
         let mut batching = batching();
         batching.request(RequestId(1), n(3), Order::Consecutive);
         reserve(&mut batching);
@@ -555,7 +555,7 @@ mod tests {
     }
 
     #[test]
-    fn who_asks_a_counter_that_went_back_and_cannot_be_raised_is_told() {
+    fn a_request_at_a_counter_that_went_back_and_cannot_be_raised_fails() {
         let mut batching = batching();
         batching.request(RequestId(1), n(2), Order::Any);
         reserve(&mut batching);

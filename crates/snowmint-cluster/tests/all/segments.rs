@@ -126,7 +126,7 @@ async fn when_the_reserve_is_over_it_says_why_and_goes_on_once_the_store_is_back
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_store_that_somebody_has_to_mend_is_told_at_once() {
+async fn a_store_that_somebody_has_to_repair_is_reported_at_once() {
     let counter = unsteady(&store());
     counter.fails_with(Some(StoreErrorKind::ReadOnly));
     let segments = start(&[Arc::clone(&counter)], small().patience(Duration::from_hours(1)));
@@ -236,7 +236,7 @@ async fn a_segment_that_comes_after_a_release_is_given_back_too() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_release_does_not_wait_longer_than_it_is_told() {
+async fn a_release_does_not_wait_longer_than_its_patience() {
     let counter = unsteady(&store());
     let segments = start(&[Arc::clone(&counter)], small());
     numbers(&segments, 1).await;
@@ -358,7 +358,7 @@ async fn a_run_is_consecutive_from_memory_or_from_the_counter() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn the_maximum_is_the_last_number_and_told_as_such() {
+async fn the_maximum_is_the_last_number_and_its_error_says_so() {
     for mode in [Mode::Cached, Mode::Direct] {
         let store = store();
         let config = small().mode(mode).first(1001).maximum(2000);
@@ -412,7 +412,7 @@ fn counters_of(store: &Arc<MemoryStore>, down: &Arc<AtomicBool>) -> CountersOf {
 }
 
 #[tokio::test(start_paused = true)]
-async fn numbers_begin_anew_each_day_without_a_wait_and_nodes_with_other_clocks_never_mix() {
+async fn numbers_restart_each_day_without_a_wait_and_nodes_with_other_clocks_never_mix() {
     let store = store();
     let down = Arc::new(AtomicBool::new(false));
     for mode in [Mode::Cached, Mode::Direct] {
@@ -531,9 +531,9 @@ async fn what_cannot_work_is_refused_before_the_store_is_asked() {
         Segments::start(counters, config, TokioClock::at(DAY)).unwrap_err().to_string()
     };
     let config = SegmentConfig::new;
-    for (counters, config, told) in [
-        (0, config(), "no counter"),
-        (2, config().mode(Mode::Direct), "exactly one counter"),
+    for (counters, config, words) in [
+        (0, config(), "missing counter"),
+        (2, config().mode(Mode::Direct), "expected 1, as"),
         (1, config().sizes(0..=10), "0 to 10"),
         (1, config().sizes(RangeInclusive::new(11, 10)), "11 to 10"),
         (1, config().sizes(1..=(1 << 40) + 1), "1099511627777"),
@@ -544,7 +544,7 @@ async fn what_cannot_work_is_refused_before_the_store_is_asked() {
         (1, config().patience(Duration::from_secs(3601)), "3601s"),
     ] {
         let text = refused(counters, config);
-        assert!(text.contains(told), "{text}");
+        assert!(text.contains(words), "{text}");
     }
 }
 
@@ -711,9 +711,12 @@ async fn a_counter_that_went_back_gives_no_number_again_and_is_raised() {
         let status = segments.status();
         assert!(status.refused >= 10, "{mode:?}: {status:?}");
         assert!(status.waiting.is_none(), "{mode:?}: {status:?}");
-        let told = |words: &str| log.lines().iter().filter(|line| line.contains(words)).count();
-        assert!(told("ERROR") >= 10 && told("gave numbers that it had given before") >= 10, "{log:?}");
-        assert!(told("counter raised above") >= 10, "{log:?}");
+        let logged = |words: &str| log.lines().iter().filter(|line| line.contains(words)).count();
+        assert!(
+            logged("ERROR") >= 10 && logged("returned numbers that it had returned before") >= 10,
+            "{log:?}"
+        );
+        assert!(logged("counter raised above") >= 10, "{log:?}");
     }
 }
 
@@ -803,7 +806,7 @@ async fn many_small_reservations_settle_and_what_a_failover_loses_is_used_by_nob
         assert_eq!(node.status().refused, 0, "none was taken for lost: {:?}", node.status());
     }
     let held_back = log.lines().iter().filter(|line| line.contains("have not settled (may_lose=2s)")).count();
-    assert!(held_back > 0, "some are held back, and told");
+    assert!(held_back > 0, "some are held back, and reported");
     for round in 0..2 {
         store.fail_over(MAY_LOSE / (1 + round % 2)).await;
         draw_for(&mut all, Duration::from_millis(2500)).await;
@@ -819,18 +822,18 @@ async fn a_loss_of_what_had_not_settled_is_a_warning_and_any_other_an_error() {
     let (log, store) = (Log::default(), Losing::up_to(MAY_LOSE));
     let _captured = log.capture();
     let node = start_on(&store, small().reserve(Duration::from_secs(4)));
-    let told = |words: &str| log.lines().iter().filter(|line| line.contains(words)).count();
+    let logged = |words: &str| log.lines().iter().filter(|line| line.contains(words)).count();
     let mut all = numbers(&node, 10).await;
     all.extend(draw_for(&node, Duration::from_secs(20)).await.0);
     for _ in 0..3 {
         store.fail_over(MAY_LOSE).await;
         all.extend(draw_for(&node, Duration::from_secs(10)).await.0);
     }
-    assert!(told("no id is affected; the counter is raised") > 0, "{log:?}");
-    assert!(told("ERROR") == 0 && told("restored") == 0, "{log:?}");
+    assert!(logged("no id is affected; the counter is raised") > 0, "{log:?}");
+    assert!(logged("ERROR") == 0 && logged("restored") == 0, "{log:?}");
     store.fail_over(Duration::from_secs(15)).await;
     all.extend(draw_for(&node, Duration::from_secs(20)).await.0);
-    assert!(told("ERROR") > 0 && told("snowmint store recover") > 0, "{log:?}");
+    assert!(logged("ERROR") > 0 && logged("snowmint store recover") > 0, "{log:?}");
     all_differ(all);
 }
 

@@ -19,7 +19,7 @@ fn defined(toml: &str) -> Definition {
 }
 
 #[tokio::test]
-async fn a_dropped_namespace_goes_on_or_starts_over_only_when_told() {
+async fn a_dropped_namespace_resumes_or_restarts_only_on_request() {
     let store = MemoryStore::new();
     let (segment, other) = (defined("scheme = 'segment'"), defined("scheme = 'segment'\nstripe = '1/2'"));
     add(&store, &name(), &segment, IfDropped::Resume).await.unwrap();
@@ -357,7 +357,7 @@ async fn a_record_that_is_put_back_is_the_newest_that_was_seen() {
     );
 }
 
-/// Goal: in steady state a node reads one record, and yet sees every change: one that was told, one that was not, one that was
+/// Goal: in steady state a node reads one record, and yet sees every change: one that was announced, one that was not, one that was
 /// written between its two reads. Method: a store that counts lists, and writes at the worst moment; paused time.
 #[tokio::test(start_paused = true)]
 async fn a_node_that_follows_lists_only_what_has_changed() {
@@ -394,9 +394,9 @@ async fn a_node_that_follows_lists_only_what_has_changed() {
     assert_eq!((node.follow(&store).await.unwrap().len(), lists(&store)), (4, 1));
 }
 
-/// A change that could not be told is made all the same; a store that lost its newest writes shows another version.
+/// A change that could not be announced takes effect all the same; a store that lost its newest writes shows another version.
 #[tokio::test(start_paused = true)]
-async fn a_change_that_is_not_told_is_seen_within_a_minute_and_a_loss_at_once() {
+async fn a_change_that_is_not_announced_is_seen_within_a_minute_and_a_loss_at_once() {
     let store = Counting::default();
     let mut node = Follower::default();
     node.follow(&store).await.unwrap();

@@ -80,7 +80,7 @@ fn a_lost_answer_costs_its_numbers_and_is_asked_again_later_and_later() {
         now_ms += ms;
         turn = protocol.step(now_ms, left(0), Input::Wake);
     }
-    assert_eq!(events, [Event::Failing { counter: 0 }], "told once");
+    assert_eq!(events, [Event::Failing { counter: 0 }], "reported once");
     let turn = answer(&mut protocol, now_ms, left(0), &turn, 61);
     let recovered = Event::Recovered { counter: 0, failures: 6 };
     assert_eq!(turn.events, [recovered, Event::Reserved { counter: 0, segment: numbers(61, 10) }]);
@@ -144,7 +144,7 @@ fn nothing_is_reserved_that_there_is_no_room_for() {
 }
 
 #[test]
-fn numbers_end_at_the_maximum_and_the_end_is_told_ahead() {
+fn numbers_end_at_the_maximum_and_the_end_is_reported_ahead() {
     let range = Range { first: 1, maximum: 100 };
     let mut protocol = Protocol::new(&Settings { range, sizes: 10..=10, ..settings() }, 1);
     let (mut next, mut given, mut events) = (1, 0, Vec::new());
