@@ -11,6 +11,15 @@
 //! | source | a store or foreign counter, other than the service's own store, that numbers come from: [`CounterSource`] |
 //! | record | a namespace as the store holds it: [`NamespaceRecord`] |
 //! | registry | the records of all namespaces of a store: [`registry`] |
+//!
+//! | module | what it does |
+//! |---|---|
+//! | `definition` | checks a definition, decides which changes are safe, and parses ids |
+//! | `settings` | reads definitions from flags, records and files |
+//! | `text_form` | parses templates, writes and reads ids by them |
+//! | `counter_source` | parses the URLs of sources and finds two that overlap |
+//! | `record` | the record in the store |
+//! | [`registry`] | changes records, and follows them |
 
 mod counter_source;
 mod definition;

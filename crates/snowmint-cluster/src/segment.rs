@@ -11,13 +11,25 @@
 //! | period | a day, a month or a year after which numbers restart: [`Period`] |
 //! | high-water mark | the greatest number received from a counter: a lower one later shows that it went back |
 //!
-//! [`Segments`] is the source that callers draw from. It drives two pure state machines, [`protocol`] for cached mode and
-//! [`batching`] for direct mode.
+//! | module | what it does |
+//! |---|---|
+//! | `segments` | [`Segments`]: the source that callers draw from |
+//! | `queue` | segments in memory, drawn from without a lock |
+//! | `refill` | the task that keeps numbers in memory, as `protocol` decides |
+//! | `direct` | the task that asks the counter for callers that wait, as `batching` decides |
+//! | `protocol` | decides, without I/O, when to reserve, confirm, raise and give back |
+//! | `batching` | decides, without I/O, which requests share one call |
+//! | `period` | periods, their counters and high-water marks |
+//! | `stripe` | disjoint shares of the numbers for independent stores |
+//! | `config`, `status` | settings, and what a source reports |
 
+// The state machines are public for the simulation alone.
+#[doc(hidden)]
 pub mod batching;
 mod config;
 mod direct;
 mod period;
+#[doc(hidden)]
 pub mod protocol;
 mod queue;
 mod refill;
@@ -33,6 +45,7 @@ use snowmint_store::Segment;
 
 pub use config::{Mode, ModeError, SegmentConfig, SegmentConfigError};
 pub use period::{CountersOf, HighWaterMarks, Period, Reset, ResetError};
+#[doc(hidden)]
 pub use queue::Unused;
 pub use segments::Segments;
 pub use status::{NoNumberError, SegmentStatus};

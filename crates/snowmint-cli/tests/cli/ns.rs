@@ -109,7 +109,7 @@ fn a_layout_implies_its_scheme() {
     let resumed = bench.out(&["ns", "add", "ids", "--layout", "leaf"]);
     assert!(resumed.starts_with("ids is snowflake time:41@1ms worker:10 "), "{resumed}");
     let other = bench.refused(&["ns", "add", "more", "--layout", "leaf", "--scheme", "segment"], 2);
-    assert!(other.contains("`layout` has no meaning for scheme segment"), "{other}");
+    assert!(other.contains("invalid setting `layout` for scheme segment"), "{other}");
 }
 
 #[test]

@@ -210,7 +210,7 @@ fn a_namespace_of_another_layout_is_refused_with_both_texts() {
     let told = bench.refused(&["serve", "--layout", "leaf", "--http", "127.0.0.1:0", "--resp", "off"], 2);
     for wanted in [
         "namespace default is pinned to `snowflake time:41@1ms datacenter:5 worker:5 sequence:12 epoch:2010",
-        "wanted is `snowflake time:41@1ms worker:10 sequence:12 epoch:2010",
+        "and cannot become `snowflake time:41@1ms worker:10 sequence:12 epoch:2010",
     ] {
         assert!(told.contains(wanted), "{told}");
     }
