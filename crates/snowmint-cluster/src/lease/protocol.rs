@@ -232,7 +232,7 @@ impl Holding {
 /// The writer of a record, by its tag.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Writer {
-    /// This line of processes, before the held grant: the store forgot that grant, or forgot it for a while.
+    /// This line of processes, no later than the held grant: the store forgot that grant, perhaps only for a while.
     UsBefore,
     /// This process, after the held grant, although the store said that nothing was written; or a copy of it.
     UsSince,

@@ -24,7 +24,7 @@ use crate::time;
 pub struct SplitMix64(u64);
 
 impl SplitMix64 {
-    /// SplitMix64 that always fall the same way for one seed.
+    /// Starts a sequence that is the same for each seed.
     pub const fn new(seed: u64) -> Self {
         Self(seed)
     }

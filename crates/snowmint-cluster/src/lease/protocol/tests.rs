@@ -80,7 +80,7 @@ fn a_lease_is_renewed_at_a_third_of_the_window_and_only_reaches_further() {
     assert_eq!(record.until_unix_ms, NOW + 3000 + WINDOW);
     let turn = protocol.step(at(NOW + 3000), Input::Swapped(Ok(Swapped::Done(Revision(2)))));
     assert_eq!(turn.events, [Event::Extended { until_unix_ms: NOW + 3000 + WINDOW }]);
-    // The clock goes back an hour: what was granted is never taken back.
+    // The clock goes back an hour: the lease keeps its end.
     let turn = protocol.step(at(NOW - 3_600_000), Input::Wake);
     assert_eq!(swap_of(&turn).2.until_unix_ms, NOW + 3000 + WINDOW);
 }
@@ -95,7 +95,7 @@ fn a_lease_that_is_resumed_is_renewed_first_and_given_back_no_further_than_its_b
         until_unix_ms: NOW + 5000,
     };
     let mut protocol = Protocol::resume(settings(WorkerChoice::Any), 7, held);
-    // Its clock was compared with nothing yet.
+    // It has compared its clock with nothing yet.
     assert_eq!(protocol.step(at(NOW), Input::Wake).next, Next::Call(LIST));
     let (worker, expected, record) = swap_of(&protocol.step(at(NOW), listed(vec![])));
     assert_eq!((worker, expected), (WorkerId(9), Expected::Revision(Revision(4))));
@@ -267,7 +267,7 @@ fn release_during_a_doubtful_renewal_gives_back_what_the_record_shows() {
     assert_eq!(turn.events, [], "nobody may mint under it any more");
 }
 
-/// Found by the simulation: the late grant was told, used, and then given back as if it never was.
+/// Found by the simulation: the late grant was reported and used, and then released as if it were unused.
 #[test]
 fn a_claim_that_is_settled_after_the_release_was_asked_for_is_given_back_unused() {
     let mut protocol = protocol();
@@ -284,7 +284,7 @@ fn a_claim_that_is_settled_after_the_release_was_asked_for_is_given_back_unused(
     assert_eq!(turn.next, Next::Stop);
 }
 
-/// Found by the simulation: the second request had no generator to ask and took back what was used.
+/// Found by the simulation: the second request had no generator to ask, and released used time.
 #[test]
 fn a_release_asked_for_twice_keeps_what_was_used() {
     let (mut protocol, worker) = holding();
@@ -311,7 +311,7 @@ fn the_only_worker_wanted_is_refused_once_another_is_seen_to_renew_it() {
     assert_eq!(turn.events, [Event::Taken { worker: WorkerId(7), holder, until_unix_ms: NOW + 8000 }]);
 }
 
-/// A claim that timed out and landed after the load that looked for it must not look like another's.
+/// A claim that timed out and arrived after the load must not look like that of another node.
 #[test]
 fn a_claim_that_lands_after_it_was_given_up_is_ours() {
     let mut protocol = Protocol::new(settings(WorkerChoice::Only(WorkerId(7))), 7);

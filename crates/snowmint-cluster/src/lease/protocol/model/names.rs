@@ -21,8 +21,8 @@ pub(super) const FRESH: u128 = 1 << 127;
 /// Above the numbers of all tags that are in use.
 const NEXT: u128 = 1 << 40;
 
-/// Gives the first line of tags and the first revision the number 1, the second 2, and so on, and tags of one line the
-/// numbers from 1 in their order.
+/// Numbers the lines of tags and the revisions from 1 in the order in which they appear, and the tags of a line from 1 in their
+/// order.
 #[derive(Default)]
 struct Renaming {
     has_lines: bool,
@@ -198,7 +198,9 @@ fn each_name_inside<B>(protocol: &mut Protocol<B>, each: &mut dyn FnMut(Name<'_>
     for (_, attempt) in abandoned {
         each(Name::Tag(&mut attempt.tag));
     }
-    drawn.iter_mut().for_each(|tag| each(Name::Tag(tag)));
+    for tag in drawn {
+        each(Name::Tag(tag));
+    }
     if let Some(revision) = watched {
         each(Name::Revision(revision));
     }

@@ -167,8 +167,8 @@ fn a_record_at_a_worker_that_was_claimed_in_vain_is_anothers_unless_it_bears_tha
     assert!(matches!(turn.events[..], [Event::Awaited { .. }]), "a name proves nothing: {turn:?}");
 }
 
-/// The store said that a renewal was not written, and it was: by a proxy that sent it twice. Nothing of it was told, and the
-/// store forgot nothing.
+/// A proxy sent a renewal twice, so the store wrote it although it reported a failure. The grant was not reported, and the store
+/// forgot nothing.
 #[test]
 fn a_write_that_surely_did_not_happen_and_did_is_ours_and_no_sign_of_a_store_that_forgot() {
     for clock_back_ms in [0, 60_000] {
@@ -225,8 +225,8 @@ fn the_wait_after_a_failure_is_a_quarter_at_most_of_what_is_left_of_a_lease() {
     }
 }
 
-/// Goal: a store that is away for two thirds of the window, but for two retries, is not noticed. Method: it goes at the
-/// worst moment, right before a renewal; 100 seeds each.
+/// Goal: an outage of two thirds of the window, less two retries, has no effect. Method: the store fails at the worst moment, right
+/// before a renewal; 100 seeds each.
 #[test]
 fn an_outage_of_two_thirds_of_the_window_is_bridged() {
     for seed in 0..100_u128 {
@@ -258,8 +258,8 @@ fn an_outage_of_two_thirds_of_the_window_is_bridged() {
     }
 }
 
-/// Goal: ids are back soon after the store, however long the window. Method: in virtual time, the store is away for longer than
-/// the lease lasts, at every phase of the waits; 100 seeds each.
+/// Goal: ids are back soon after the store, however long the window. Method: in virtual time, the store is down for longer than the
+/// lease lasts, at every phase of the waits; 100 seeds each.
 #[test]
 fn ids_are_back_two_seconds_after_the_store_however_long_the_window() {
     for (window_ms, seed) in [9_000, 600_000, 86_400_000].into_iter().zip([0..100_u128, 100..200, 200..300]) {

@@ -100,7 +100,7 @@ impl Fleet {
         (fleet, start)
     }
 
-    /// The next thing; gives how many nodes were granted a lease.
+    /// Processes the next event; returns the number of nodes that were granted a lease.
     fn happen(&mut self) -> usize {
         let Reverse((at_us, id, node)) = self.queue.pop().unwrap();
         self.now_us = at_us;
@@ -135,7 +135,7 @@ impl Fleet {
                     Call::Load(_) | Call::Swap { .. } => (1, 1),
                 };
                 let work_us = calls * CALL_US + records * RECORD_US;
-                // Not the renewals of those that wait for the others.
+                // Without the renewals of nodes that wait for the others.
                 if self.nodes[node].held().is_none() {
                     self.calls[node] += calls;
                 }
@@ -180,7 +180,7 @@ impl Fleet {
         }
     }
 
-    /// The records as an orderly stop leaves them: all given back.
+    /// The records after an orderly stop: all leases are released.
     fn given_back(mut self) -> BTreeMap<u32, (Revision, Record)> {
         let now = self.now_us / 1000;
         for (_, record) in self.records.values_mut() {
@@ -206,12 +206,12 @@ fn a_thousand_nodes_start_and_start_again() {
     assert!(kept > NODES * 3 / 4, "most have the worker that they had: {kept}");
 }
 
-/// Their records last for a window of 10 s at most; the last few have to find the last few that are free.
+/// Their records last for at most a window of 10 s. The last nodes have to find the last free workers.
 #[test]
 fn a_thousand_nodes_crash_and_come_back() {
     let (first, _) = Fleet::start(BTreeMap::new(), 64, 1, |number| format!("web-{number}:8080"));
     let (again, same) = Fleet::start(first.records, 64, 2, |number| format!("web-{number}:8080"));
-    // As pods do, under other names.
+    // With other names, like pods.
     let (_, other) = Fleet::start(again.records, 64, 3, |number| format!("pod-{number:x}-x"));
     for start in [same, other] {
         assert!(start.all_within_ms < 30_000 && start.calls < 20 * NODES as u64, "{start:?}");

@@ -19,7 +19,7 @@ fn done(revision: u64) -> Input {
     Input::Swapped(Ok(Swapped::Done(Revision(revision))))
 }
 
-/// Renews until it is refused or written: what it says, and the end that it writes.
+/// Renews until the renewal is refused or written; returns the events and the written end.
 fn renew(
     protocol: &mut Protocol,
     now: Now,
@@ -65,10 +65,10 @@ fn a_renewal_by_a_clock_that_the_store_contradicts_is_not_written() {
             );
         }
         assert_eq!(protocol.held().unwrap().worker, worker);
-        // It is put right.
+        // The clock is corrected.
         let renewed = renew(&mut protocol, stepped(21_000, 0), None, vec![]);
         assert_eq!(renewed, (vec![], Some(NOW + 21_000 + WINDOW)));
-        // The same step again, and now the store shows it too.
+        // The same step again; now the store shows it, too.
         let now = stepped(24_000, by_ms);
         let renewed = renew(&mut protocol, now, Some(now.unix_ms - 30_000), vec![]);
         assert_eq!(renewed, (vec![], Some(now.unix_ms + WINDOW)));
@@ -100,8 +100,8 @@ fn a_claim_by_a_clock_that_jumped_since_it_was_compared_is_not_written() {
     assert!(matches!(turn.next, Next::Wait(_)), "{turn:?}");
 }
 
-/// Goal: a clock that was wrong at the start and put right may not be wrong in the same way again. Method: it starts an hour ahead,
-/// goes back, and an hour forward. Found by the simulation.
+/// Goal: a clock that was wrong at the start and was corrected is not believed when it makes the same error again. Method: it starts
+/// an hour ahead, goes back, and an hour forward. Found by the simulation.
 #[test]
 fn a_clock_that_was_ahead_at_the_start_may_not_be_ahead_again() {
     let ahead = |after_ms| Now { unix_ms: NOW + after_ms + HOUR, ..stepped(after_ms, 0) };
@@ -118,8 +118,8 @@ fn a_clock_that_was_ahead_at_the_start_may_not_be_ahead_again() {
     assert_eq!(refused, (vec![event], None));
 }
 
-/// Goal: a process that goes on under a saved lease compares its clock before it renews that. Method: it was started with a clock that
-/// is an hour ahead.
+/// Goal: a process that resumes a saved lease compares its clock before it renews. Method: it starts with a clock that is an hour
+/// ahead.
 #[test]
 fn a_resumed_lease_is_not_renewed_by_a_clock_that_the_store_contradicts() {
     let (tag, revision) = (Tag(1), Revision(4));
@@ -132,7 +132,7 @@ fn a_resumed_lease_is_not_renewed_by_a_clock_that_the_store_contradicts() {
     assert_eq!(renewed, (vec![], Some(NOW + 2 * HOUR + WINDOW)));
 }
 
-/// The records of another node that renewed a moment ago, by a clock that shows this.
+/// The record of another node that renewed a moment ago, by a clock that shows this time.
 fn another(unix_ms: u64) -> Vec<Entry> {
     vec![entry(20, "other", unix_ms + WINDOW, 1)]
 }
@@ -158,8 +158,8 @@ fn over_a_store_without_a_clock_another_node_confirms_a_jump() {
     assert_eq!(renew(&mut protocol, now, None, vec![own]).1, None, "its own records confirm nothing");
 }
 
-/// Goal: a node alone follows a clock that was set right, within the time that it states, and a wrong one never. Method: it
-/// looks as often as it says until the renewal is written.
+/// Goal: a single node follows a corrected clock within the stated time, and never a wrong one. Method: it looks as often as it
+/// says until the renewal is written.
 #[test]
 fn alone_over_a_store_without_a_clock_a_jump_is_followed_once_it_lasts() {
     for (by_ms, after_ms) in [(30_001, 6 * WINDOW), (HOUR, 6 * WINDOW), (24 * HOUR, 864_000)] {
@@ -179,8 +179,8 @@ fn alone_over_a_store_without_a_clock_a_jump_is_followed_once_it_lasts() {
     }
 }
 
-/// Goal: steps that clocks may differ by do not stop a node, and many of them take no more future than one. Method: 25 s
-/// forward each 3 s.
+/// Goal: steps within the allowed skew do not stop a node, and many of them block no more time than one. Method: 25 s forward every
+/// 3 s.
 #[test]
 fn small_jumps_are_followed_at_once_and_do_not_add_up() {
     let (mut protocol, _) = holding();
@@ -229,7 +229,7 @@ fn a_doubted_renewal_is_given_back_by_what_the_store_has() {
     }
 }
 
-/// A renewal whose outcome is unknown is not forgotten while the clock is doubted.
+/// The machine does not forget a renewal with an unknown outcome while it doubts the clock.
 #[test]
 fn a_write_that_arrives_while_the_clock_is_doubted_is_ours() {
     let (mut protocol, worker) = holding();
@@ -242,7 +242,7 @@ fn a_write_that_arrives_while_the_clock_is_doubted_is_ours() {
     let turn = protocol.step(stepped(5_200, HOUR), found(1, before));
     assert!(matches!(turn.next, Next::Call(Call::Look { time: StoreTime::Wanted, .. })), "{turn:?}");
     protocol.step(stepped(5_300, HOUR), told(Some(NOW + 5_300), vec![]));
-    // It is right again, and the first attempt has arrived meanwhile.
+    // The clock is correct again, and the first attempt has arrived meanwhile.
     swap_of(&protocol.step(stepped(6_000, 0), Input::Wake));
     let turn = protocol.step(stepped(6_000, 0), Input::Swapped(Ok(Swapped::Conflict)));
     assert_eq!(turn.next, Next::Call(Call::Load(worker)));

@@ -15,7 +15,7 @@ fn large(holder: &str, seed: u128) -> Protocol {
     Protocol::new(Settings { pool, holder, ..settings(WorkerChoice::Any) }, seed << 64)
 }
 
-/// What the store holds, and what was asked of it.
+/// A store, and the looks at it.
 #[derive(Default)]
 struct Pretend {
     entries: BTreeMap<u32, Entry>,
@@ -24,7 +24,7 @@ struct Pretend {
 }
 
 impl Pretend {
-    /// Every worker granted to others, or ended, at an instant.
+    /// Makes a store in which other nodes hold every worker until an instant.
     fn full(until_unix_ms: u64) -> Self {
         let entries = (0..WORKERS).map(|worker| (worker, entry(worker, "other", until_unix_ms, 1)));
         Self { entries: entries.collect(), ..Self::default() }
@@ -46,7 +46,7 @@ impl Pretend {
         turn
     }
 
-    /// The scopes of the looks so far, which are forgotten.
+    /// Takes the sizes of the looks so far.
     fn sizes(&mut self) -> Vec<usize> {
         let looks = std::mem::take(&mut self.looks);
         looks.into_iter().map(|scope| scope.range(u32::MAX).len()).collect()
@@ -62,7 +62,7 @@ fn a_node_looks_where_its_name_leads_claims_what_is_free_and_finds_it_again() {
         let (worker, expected, record) = swap_of(&store.lead(&mut protocol, at(NOW)));
         assert_eq!((expected, &store.looks[..]), (Expected::Absent, &[Scope::Worker(worker)][..]));
         homes.insert(worker);
-        // Another process of that name, when the lease has ended; the clock has gone back since.
+        // Another process of that name starts after the end of the lease; then the clock goes back.
         store.entries.insert(worker.0, Entry { worker, revision: Revision(5), record: Some(record) });
         let mut protocol = large(&name, 1000 + number);
         let (again, expected, record) = swap_of(&store.lead(&mut protocol, at(NOW + WINDOW - 2)));
@@ -120,8 +120,8 @@ fn a_worker_that_is_snatched_away_is_followed_by_the_next_look() {
     assert_eq!(swap_of(&turn).0, second);
 }
 
-/// No worker is free: a look at a hundred after a short while, which other nodes begin at other instants; then a wait for the
-/// worker that frees first, a look at it, and another hundred when the pause is over, which grows.
+/// If no worker is free, the node looks at a hundred after a short random delay. Then it waits for the worker that frees first, looks
+/// at it, and looks at another hundred after a growing pause.
 #[test]
 fn a_full_pool_is_looked_through_a_hundred_at_a_time() {
     let mut store = Pretend::full(NOW + 600_000);
@@ -224,7 +224,7 @@ fn a_claim_that_landed_late_is_recognised_by_a_look() {
     let (worker, _, claim) = swap_of(&store.lead(&mut protocol, at(NOW)));
     protocol.step(at(NOW + 100), Input::Swapped(Err(Failure::Unknown)));
     protocol.step(at(NOW + 200), Input::Wake);
-    // Given up; the look that follows fails, so that it begins again.
+    // The claim is given up, and the next look fails, so the search restarts.
     let turn = protocol.step(at(NOW + 300), Input::Loaded(Ok(None)));
     assert!(matches!(turn.next, Next::Wait(_)), "{turn:?}");
     let turn = protocol.step(at(NOW + 300), Input::Wake);

@@ -61,7 +61,7 @@ fn a_claim_is_used_once_it_has_settled_and_each_renewal_settles_the_one_before()
 fn nothing_is_sent_before_it_could_settle_what_went_before() {
     let (mut protocol, ..) = claimed();
     for (steady_ms, left_ms) in [(100, 2000), (2099, 1)] {
-        // By the other clock hours have passed.
+        // Hours have passed by the other clock.
         let turn = protocol.step(then(NOW + 8_000_000, steady_ms), Input::Wake);
         assert_eq!((turn.events, turn.next), (vec![], Next::Wait(left_ms)));
     }
@@ -75,7 +75,7 @@ fn what_counts_is_when_the_confirming_call_was_sent_not_when_it_was_answered() {
     protocol.step(then(NOW + 4200, 4200), Input::Swapped(Err(Failure::Unknown)));
     let turn = protocol.step(then(NOW + 4300, 4300), Input::Wake);
     assert_eq!(turn.next, Next::Call(Call::Load(worker)));
-    // The load finds the renewal that was in doubt: it is acknowledged now, and settles the one before.
+    // The load finds the doubtful renewal: it is acknowledged now, and settles the grant before it.
     let turn = protocol.step(then(NOW + 9000, 9000), found(worker, 3, &renewal));
     assert_eq!(turn.events, [Event::Extended { until_unix_ms: NOW + 2000 + WINDOW }]);
     // Sent 1999 after: too early.
@@ -107,7 +107,7 @@ fn a_claim_that_arrived_after_all_settles_from_when_it_was_seen() {
     protocol.step(then(NOW, 0), Input::Swapped(Err(Failure::Unknown)));
     protocol.step(then(NOW, 50), Input::Wake);
     let turn = protocol.step(then(NOW, 60), Input::Loaded(Ok(None)));
-    // It tries the others that were free, in vain.
+    // Its claims of the other free workers conflict.
     let mut turn = turn;
     while let Next::Call(Call::Swap { .. }) = turn.next {
         turn = protocol.step(then(NOW, 60), Input::Swapped(Ok(Swapped::Conflict)));
@@ -172,7 +172,7 @@ fn a_restored_store_is_noticed_and_the_lease_is_written_again_at_once() {
         protocol.step(at(NOW + 3000), done(9));
         protocol.step(at(NOW + 6000), Input::Wake);
         protocol.step(at(NOW + 6000), Input::Swapped(Ok(Swapped::Conflict)));
-        // Of hours ago, by the same process.
+        // A record of the same process from hours ago.
         let old = Record { until_unix_ms: NOW - 5_000_000, tag: Tag(renewal.tag.0 - 1), ..renewal };
         let answer = if gone { Input::Loaded(Ok(None)) } else { found(worker, 3, &old) };
         let turn = protocol.step(at(NOW + 6000), answer);
@@ -181,7 +181,7 @@ fn a_restored_store_is_noticed_and_the_lease_is_written_again_at_once() {
         assert_eq!(swap_of(&turn).1, expected);
         let turn = protocol.step(at(NOW + 6000), done(4));
         assert_eq!(turn.events, [Event::Extended { until_unix_ms: NOW + 6000 + WINDOW }]);
-        // It claims nothing else for a window, though it loses this one.
+        // It claims no other worker for one window, although it loses this one.
         protocol.step(at(NOW + 9000), Input::Wake);
         protocol.step(at(NOW + 9000), Input::Swapped(Ok(Swapped::Conflict)));
         let other = entry(worker.0, "other", NOW + 90_000, 1 << 64).record.unwrap();
@@ -343,7 +343,7 @@ fn one_loses(mut machines: [Protocol; 2], claim: Record, random: &mut SplitMix64
     })
 }
 
-/// Goal: of two copies of one process that both live, one notices. Method: they renew in turn, each with random bits of its own.
+/// Goal: if two copies of one process live, one notices. Method: they renew in turn, each with its own random bits.
 #[test]
 fn of_two_copies_of_a_process_one_loses_the_lease() {
     for seed in 0..100 {
@@ -353,7 +353,7 @@ fn of_two_copies_of_a_process_one_loses_the_lease() {
     }
 }
 
-/// Goal: of a process that resumed a saved lease and a copy of the one that saved it, one notices. Method: as above.
+/// Goal: if a process resumed a saved lease while a copy of the saving process lives, one of them notices. Method: as above.
 #[test]
 fn of_a_resumed_process_and_the_one_before_it_one_loses_the_lease() {
     for seed in 0..100 {
@@ -369,7 +369,7 @@ fn of_a_resumed_process_and_the_one_before_it_one_loses_the_lease() {
     }
 }
 
-/// A failover that was noticed is undone: the newest grant is there again.
+/// A detected failover is undone: the newest grant is back.
 #[test]
 fn a_grant_that_is_back_after_it_was_forgotten_is_renewed() {
     let (mut protocol, worker) = holding();
@@ -407,7 +407,7 @@ fn another_lease_of_the_node_found_that_the_store_forgot() {
     assert_eq!(protocol.step(at(NOW + 600), listed(vec![])).next, Next::Wait(200));
 }
 
-/// Found by the simulation: the release had arrived, and another had begun where it ended.
+/// Found by the simulation: the release had arrived, and another lease began at its end.
 #[test]
 fn a_release_that_arrived_unnoticed_makes_no_overlap() {
     let (mut protocol, worker) = holding();
