@@ -39,6 +39,7 @@
 //! ```
 
 mod accept;
+mod connection;
 mod http;
 pub mod limits;
 mod metrics;

@@ -13,18 +13,17 @@ mod session;
 use std::io;
 use std::pin::pin;
 use std::sync::Arc;
-use std::time::Duration;
 
-use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::io::AsyncReadExt;
 use tokio::net::TcpStream;
-use tokio::time::{Instant, sleep_until, timeout};
+use tokio::time::{Instant, sleep_until};
 
 use crate::accept::{Admission, reply_and_close};
+use crate::connection::{ClientTimer, TimerAction, send};
 use crate::limits::resp::{MAX_READ_ROOM, READ_ROOM};
-use crate::limits::{FLUSH_AT, HEAR_OUT, REST};
+use crate::limits::{FLUSH_AT, HEAR_OUT};
 use crate::metrics::Protocol;
 use crate::mint::{ConnectionState, Ids, MintError};
-use crate::settings::Timeouts;
 use crate::shutdown::Draining;
 use crate::state::ServerState;
 use crate::status::ErrorKind;
@@ -348,19 +347,7 @@ impl Connection {
     /// Sends the output, and adds up the counts.
     async fn flush(&mut self) -> io::Result<()> {
         self.counts.add_up(&self.server.metrics);
-        let mut sent = 0;
-        while sent < self.out.len() {
-            let rest = &self.out[sent..];
-            sent += match self.stream.try_write(rest) {
-                Ok(written) => written,
-                Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
-                    // Only a client that does not read needs the timer.
-                    let within = self.server.timeouts.write;
-                    timeout(within, self.stream.write(rest)).await.map_err(|_| stalled(within))??
-                }
-                Err(error) => return Err(error),
-            };
-        }
+        let sent = send(&mut self.stream, &self.out, self.server.timeouts.write).await?;
         self.turn.spend(sent);
         self.out.clear();
         Ok(())
@@ -381,76 +368,5 @@ impl Connection {
         if self.out.capacity() > 4 * READ_ROOM {
             self.out = Vec::new();
         }
-    }
-}
-
-#[cold]
-fn stalled(within: Duration) -> io::Error {
-    io::Error::new(io::ErrorKind::TimedOut, format!("the client read nothing for {within:?}"))
-}
-
-/// The time limits of a client. One timer sleeps from deadline to deadline, so that a command needs none of its own.
-struct ClientTimer {
-    timeouts: Timeouts,
-    /// When the last command was answered.
-    answered: Instant,
-    /// When the incomplete command began.
-    begun: Option<Instant>,
-    /// Whether nothing has arrived yet.
-    fresh: bool,
-    /// Whether the buffers were freed.
-    rests: bool,
-}
-
-/// What to do when the timer fires.
-enum TimerAction {
-    /// Nothing yet.
-    Early,
-    /// Free the buffers.
-    Rest,
-    /// Close: the client was idle for too long.
-    Idle,
-    /// Fail: the command takes too long to arrive.
-    Late,
-}
-
-impl ClientTimer {
-    fn new(timeouts: Timeouts) -> Self {
-        Self { timeouts, answered: Instant::now(), begun: None, fresh: true, rests: true }
-    }
-
-    /// Input arrived: `any` complete command, and a `part` of another one.
-    fn answered(&mut self, now: Instant, any: bool, part: bool) {
-        (self.fresh, self.rests, self.answered) = (false, false, now);
-        self.begun = match self.begun.filter(|_| !any) {
-            Some(begun) => Some(begun),
-            None => part.then_some(now),
-        };
-    }
-
-    /// Returns when to look next.
-    fn next(&self) -> Instant {
-        /// Far enough for a timer that is never needed.
-        const NEVER: Duration = Duration::from_hours(24 * 365);
-        match (self.begun, self.rests) {
-            (Some(begun), _) => begun + self.timeouts.request,
-            (None, false) => self.answered + REST,
-            (None, true) => self.answered + self.timeouts.idle.unwrap_or(NEVER),
-        }
-    }
-
-    fn look(&mut self) -> TimerAction {
-        let now = Instant::now();
-        if let Some(begun) = self.begun {
-            return if now >= begun + self.timeouts.request { TimerAction::Late } else { TimerAction::Early };
-        }
-        if self.timeouts.idle.is_some_and(|idle| now >= self.answered + idle) {
-            return TimerAction::Idle;
-        }
-        if !self.rests && now >= self.answered + REST {
-            self.rests = true;
-            return TimerAction::Rest;
-        }
-        TimerAction::Early
     }
 }
