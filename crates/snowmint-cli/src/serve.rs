@@ -21,7 +21,7 @@ use snowmint_cluster::{
     Holder, LeaseConfig, Leases, NamespaceError, NodeClock, SavedLeases, WorkerCount, WorkerPool,
 };
 use snowmint_server::namespace_sync::{NamespaceConfigError, SyncOptions};
-use snowmint_server::{IdSource, Listeners, Mint, NamespaceSync, Settings, SharedClock};
+use snowmint_server::{IdSource, Listeners, Mint, NamespaceSync, Settings, SharedClock, ThriftListener};
 use snowmint_store::{OpenError, Store, Visibility};
 use tokio::net::TcpListener;
 use tokio::runtime::{Builder, Handle};
@@ -151,6 +151,8 @@ struct Ports {
 struct Shown {
     http: String,
     resp: String,
+    /// `None` if it is off, as by default.
+    thrift: Option<String>,
 }
 
 async fn prepare(plan: &Plan, serving: &Handle) -> Result<Prepared, Failure> {
@@ -171,8 +173,17 @@ async fn prepare(plan: &Plan, serving: &Handle) -> Result<Prepared, Failure> {
     let listeners = Listeners {
         http: open_port(&plan.http, "--http", serving).await?,
         resp: open_port(&plan.resp, "--resp", serving).await?,
+        thrift: open_port(&plan.thrift, "--thrift", serving).await?.map(|listener| ThriftListener {
+            listener,
+            namespace: plan.thrift_namespace.clone(),
+            exceptions: plan.thrift_exceptions,
+        }),
     };
-    let shown = Shown { http: address(listeners.http.as_ref()), resp: address(listeners.resp.as_ref()) };
+    let shown = Shown {
+        http: address(listeners.http.as_ref()),
+        resp: address(listeners.resp.as_ref()),
+        thrift: listeners.thrift.as_ref().map(|thrift| address(Some(&thrift.listener))),
+    };
     let holder = plan.holder.clone().unwrap_or_else(|| holder_of(&listeners));
     Ok(Prepared { store, late, saved, ports: Ports { listeners, shown }, holder })
 }
@@ -274,7 +285,8 @@ fn address(listener: Option<&TcpListener>) -> String {
 
 /// Returns the default name of a node: its host and port.
 fn holder_of(listeners: &Listeners) -> Holder {
-    let port = listeners.http.as_ref().or(listeners.resp.as_ref());
+    let thrift = listeners.thrift.as_ref().map(|thrift| &thrift.listener);
+    let port = listeners.http.as_ref().or(listeners.resp.as_ref()).or(thrift);
     let port = port.and_then(|listener| listener.local_addr().ok()).map(|address| address.port());
     Holder::of_this_host(&port.unwrap_or_default().to_string())
 }
@@ -308,6 +320,7 @@ async fn serve(
         tracing::info!(
             http = shown.http,
             resp = shown.resp,
+            thrift = shown.thrift,
             version = env!("CARGO_PKG_VERSION"),
             store = connect::without_credentials(&plan.store),
             reach = Visibility::of_url(&plan.store).to_string(),
@@ -379,6 +392,7 @@ async fn announce_lease(plan: &Plan, leases: &Leases, shown: &Shown) -> Result<(
     tracing::info!(
         http = shown.http,
         resp = shown.resp,
+        thrift = shown.thrift,
         worker = status.worker.map(|worker| worker.to_string()),
         until = %Utc(status.until_unix_ms.unwrap_or_default()),
         layout = %plan.layout,

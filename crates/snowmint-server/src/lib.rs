@@ -1,7 +1,7 @@
-//! The Snowmint service: one [`Mint`] behind HTTP and the Redis protocol.
+//! The Snowmint service: one [`Mint`] behind HTTP, the Redis protocol and Thrift.
 //!
 //! A protocol only translates: it parses a request, asks the mint, and writes the answer. There is one folder a protocol
-//! (`http`, `resp`), one [`mint`], and one table of failures ([`status`]). All limits are in [`limits`].
+//! (`http`, `resp`, `thrift`), one [`mint`], and one table of failures ([`status`]). All limits are in [`limits`].
 //!
 //! ```text
 //! HTTP   GET /v1/ids/{namespace}?count=1   {"ids":["…"]}, or one a line with Accept: text/plain
@@ -12,6 +12,7 @@
 //!        INCR namespace, INCRBY namespace n   numbers of a segment namespace, as Redis answers
 //!        ID.INSPECT id [NAMESPACE name | LAYOUT spec]   the fields of an id
 //!        and the commands that Redis clients send when they connect
+//! Thrift get_id(useragent) and the rest of Twitter's snowflake.thrift
 //! ```
 //!
 //! # Terms
@@ -32,6 +33,7 @@
 //! let listeners = Listeners {
 //!     http: Some(bind("127.0.0.1:8080", "--http").await?),
 //!     resp: Some(bind("127.0.0.1:6380", "--resp").await?),
+//!     thrift: None,
 //! };
 //! let ends = async { /* a signal */ };
 //! serve(mint.into(), listeners, Settings::default(), ends).await;
@@ -51,6 +53,7 @@ mod settings;
 mod shutdown;
 mod state;
 pub mod status;
+mod thrift;
 mod turns;
 
 // Unit tests and integration tests share the id source without a store, which names this crate from outside.
@@ -65,9 +68,15 @@ pub use namespace_sync::NamespaceSync;
 pub use server::{BindError, Ended, Listeners, bind, serve};
 pub use settings::{AllowedHosts, HostError, Settings, SharedClock, Timeouts};
 
+pub use thrift::{ThriftExceptions, ThriftListener};
+
 /// The parser of the Redis protocol, for fuzzing.
 #[doc(hidden)]
 pub use resp::codec as resp_codec;
+
+/// The parser of Thrift, for fuzzing.
+#[doc(hidden)]
+pub use thrift::codec as thrift_codec;
 
 /// Parses path and query of a request, for fuzzing.
 #[doc(hidden)]

@@ -79,6 +79,16 @@ pub mod resp {
     pub const MAX_CLIENT_NAME: usize = 256;
 }
 
+/// Limits of Thrift.
+pub mod thrift {
+    /// Bytes of a message. A call of the interface has less than a hundred, but for its user agent.
+    pub const MAX_MESSAGE: usize = 4 * 1024;
+    /// Structs, lists and maps within each other.
+    pub const MAX_DEPTH: u8 = 16;
+    /// Bytes of the read buffer.
+    pub const READ_ROOM: usize = 4 * 1024;
+}
+
 /// Limits of HTTP.
 pub mod http {
     /// Bytes of the request line and headers.

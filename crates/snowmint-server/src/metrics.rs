@@ -29,15 +29,17 @@ use collectors::{LeaseCollector, NamespaceCollector, ProcessCollector};
 pub(crate) enum Protocol {
     Http,
     Resp,
+    Thrift,
 }
 
 impl Protocol {
-    pub(crate) const ALL: [Self; 2] = [Self::Http, Self::Resp];
+    pub(crate) const ALL: [Self; 3] = [Self::Http, Self::Resp, Self::Thrift];
 
     pub(crate) const fn name(self) -> &'static str {
         match self {
             Self::Http => "http",
             Self::Resp => "resp",
+            Self::Thrift => "thrift",
         }
     }
 }
@@ -58,7 +60,7 @@ pub(crate) struct Metrics {
     registry: Registry,
     /// The standard metrics of a process, which have no prefix.
     process: Registry,
-    protocols: [PerProtocol; 2],
+    protocols: [PerProtocol; Protocol::ALL.len()],
 }
 
 impl Metrics {
@@ -224,7 +226,7 @@ impl Latency {
 
 /// Encodes the histograms of all protocols.
 #[derive(Debug)]
-struct LatencyCollector([(Protocol, Arc<Latency>); 2]);
+struct LatencyCollector([(Protocol, Arc<Latency>); Protocol::ALL.len()]);
 
 impl Collector for LatencyCollector {
     fn encode(&self, mut encoder: DescriptorEncoder<'_>) -> fmt::Result {

@@ -13,7 +13,8 @@ use crate::mint::Mint;
 use crate::settings::Settings;
 use crate::shutdown::Shutdown;
 use crate::state::ServerState;
-use crate::{http, resp};
+use crate::thrift::ThriftListener;
+use crate::{http, resp, thrift};
 
 /// The open ports. A protocol without a port is off.
 #[derive(Debug, Default)]
@@ -22,6 +23,8 @@ pub struct Listeners {
     pub http: Option<TcpListener>,
     /// RESP2 and RESP3.
     pub resp: Option<TcpListener>,
+    /// Twitter's Snowflake service over Apache Thrift.
+    pub thrift: Option<ThriftListener>,
 }
 
 /// The outcome of [`serve`].
@@ -72,6 +75,15 @@ pub async fn serve(
             |stream, admission| resp::serve(Arc::clone(&server), stream, admission, shutdown.listener());
         acceptor(Protocol::Resp).run(listener, connection).await
     };
+    let thrift = async {
+        let Some(ThriftListener { listener, namespace, exceptions }) = listeners.thrift else { return 0 };
+        let namespace = Arc::new(namespace);
+        let connection = |stream, admission| {
+            let (server, namespace) = (Arc::clone(&server), Arc::clone(&namespace));
+            thrift::serve(server, stream, admission, shutdown.listener(), namespace, exceptions)
+        };
+        acceptor(Protocol::Thrift).run(listener, connection).await
+    };
     let ending = async {
         ends.await;
         if !settings.drain_delay.is_zero() {
@@ -82,12 +94,12 @@ pub async fn serve(
         tracing::info!("shutting down; finishing the requests in flight");
         shutdown.begin();
     };
-    let serving = async { tokio::join!(http, resp, ending) };
-    let (http_cut, resp_cut, ()) = tokio::select! {
+    let serving = async { tokio::join!(http, resp, thrift, ending) };
+    let (http_cut, resp_cut, thrift_cut, ()) = tokio::select! {
         ended = serving => ended,
         never = server.memory.run() => never,
     };
-    let cut = http_cut + resp_cut;
+    let cut = http_cut + resp_cut + thrift_cut;
     if cut > 0 {
         tracing::warn!(cut, within = ?settings.drain, "connections closed; they did not finish in time");
     }

@@ -9,7 +9,7 @@ use snowmint::field::Field;
 use snowmint::{AnchoredClock, DatacenterId, Generator, Layout, ManualClock, Rule, Start, WorkerId};
 use snowmint_cluster::{Holder, NamespaceName, NodeClock, WorkerChoice, WorkerCount, WorkerSource};
 use snowmint_server::namespace_sync::{NamespaceConfig, NamespaceFlags};
-use snowmint_server::{AllowedHosts, Timeouts};
+use snowmint_server::{AllowedHosts, ThriftExceptions, Timeouts};
 
 use super::logging::{Filter, Format, Log};
 use crate::error::Failure;
@@ -58,7 +58,7 @@ the node holds a lease, /readyz and requests for ids report the reason.
 Exit codes. 0: stopped on request. 1: the store, a port or the lease failed, or
 a second signal arrived. 2: invalid flag or setting.";
 
-/// Run the service: ids over HTTP and the Redis protocol
+/// Run the service: ids over HTTP, the Redis protocol and Thrift
 #[derive(Debug, clap::Args)]
 #[command(after_long_help = EXAMPLES, after_help = "See --help for examples.")]
 pub(crate) struct Args {
@@ -68,6 +68,16 @@ pub(crate) struct Args {
     /// Address for the Redis protocol: HOST:PORT (port 0 for any free port), or off
     #[arg(long, value_name = "ADDR", default_value = "127.0.0.1:6380", value_parser = flags::listen, env = "SNOWMINT_RESP")]
     pub(super) resp: Listen,
+    /// Address for Thrift, Twitter's Snowflake service (its port was 7609): HOST:PORT (port 0 for any free port), or off
+    #[arg(long, value_name = "ADDR", default_value = "off", value_parser = flags::listen, env = "SNOWMINT_THRIFT")]
+    pub(super) thrift: Listen,
+    /// Namespace whose ids Thrift clients get; default: the first of --namespaces
+    #[arg(long, value_name = "NAME", env = "SNOWMINT_THRIFT_NAMESPACE")]
+    pub(super) thrift_namespace: Option<NamespaceName>,
+    /// How Thrift clients learn of an invalid user agent or a clock that went back: `application` suits clients of Twitter's
+    /// interface, `declared` those of an interface whose `get_id` throws `InvalidUserAgentError` and `InvalidSystemClock`
+    #[arg(long, value_name = "KIND", value_enum, default_value_t = ThriftErrors::Application, env = "SNOWMINT_THRIFT_EXCEPTIONS")]
+    pub(super) thrift_exceptions: ThriftErrors,
     /// Store of leases and namespaces: sqlite:PATH, redis://, postgres://, mysql://, etcd://, zookeeper://, kubernetes: or
     /// memory:; default: the file snowmint.db in the data directory
     #[arg(long, value_name = "URL", env = "SNOWMINT_STORE")]
@@ -197,11 +207,23 @@ fn holder(text: &str) -> Result<Holder, String> {
     Holder::new(text).map_err(|error| error.to_string())
 }
 
+/// The form of declared Thrift exceptions.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
+pub(super) enum ThriftErrors {
+    /// An application exception with the reason
+    Application,
+    /// `InvalidUserAgentError` and `InvalidSystemClock`
+    Declared,
+}
+
 /// The checked configuration of a service.
 #[derive(Debug)]
 pub(super) struct Plan {
     pub(super) http: Listen,
     pub(super) resp: Listen,
+    pub(super) thrift: Listen,
+    pub(super) thrift_namespace: NamespaceName,
+    pub(super) thrift_exceptions: ThriftExceptions,
     pub(super) store: String,
     pub(super) data: String,
     pub(super) start_without_store: bool,
@@ -232,9 +254,12 @@ impl Plan {
     pub(super) fn check(args: Args, now_unix_ms: u64) -> Result<Self, Failure> {
         let layout = args.layout;
         let (worker, datacenter) = flags::check_node(&layout, args.worker, args.datacenter)?;
-        check_ports(&args.http, &args.resp)?;
+        check_ports(&[("--http", &args.http), ("--resp", &args.resp), ("--thrift", &args.thrift)])?;
         check_times(&layout, args.window, args.rule)?;
         check_workers(&layout, worker, args.workers)?;
+        // clap gives at least one name.
+        let thrift_namespace = args.thrift_namespace.or_else(|| args.namespaces.first().cloned());
+        let thrift_namespace = thrift_namespace.ok_or_else(|| Failure::usage("--namespaces: no name"))?;
         let namespace_flags = NamespaceFlags { names: args.namespaces, file: args.namespaces_file, layout };
         let namespaces = namespace_flags.read().map_err(|error| Failure::flag("--namespaces-file", error))?;
         flags::check_data(args.store.as_deref(), &args.data)?;
@@ -250,7 +275,7 @@ impl Plan {
                     .to_owned(),
             );
         }
-        let outside = [&args.http, &args.resp].into_iter().find(|listen| !listen.is_loopback());
+        let outside = [&args.http, &args.resp, &args.thrift].into_iter().find(|listen| !listen.is_loopback());
         if let (None, Some(listen)) = (&args.store, outside) {
             warnings.push(format!(
                 "listening on {listen} without --store: {store} coordinates the processes of this machine only, and a node on \
@@ -260,6 +285,12 @@ impl Plan {
         Ok(Self {
             http: args.http,
             resp: args.resp,
+            thrift: args.thrift,
+            thrift_namespace,
+            thrift_exceptions: match args.thrift_exceptions {
+                ThriftErrors::Application => ThriftExceptions::Application,
+                ThriftErrors::Declared => ThriftExceptions::Declared,
+            },
             store,
             data: args.data,
             start_without_store: args.start_without_store,
@@ -300,18 +331,24 @@ fn allowed_hosts(http: &Listen, names: &[String]) -> Result<AllowedHosts, Failur
         .map_err(|error| Failure::flag("--allowed-hosts", error))
 }
 
-fn check_ports(http: &Listen, resp: &Listen) -> Result<(), Failure> {
-    match (http, resp) {
-        (Listen::Off, Listen::Off) => {
-            Err(Failure::usage("--http off and --resp off: nothing to serve; give one of them an address"))
-        }
-        (Listen::At { address, port }, Listen::At { address: other, .. })
-            if address == other && *port != 0 =>
-        {
-            Err(Failure::usage(format!("--http and --resp are both {address}: give each its own port")))
-        }
-        _ => Ok(()),
+fn check_ports(ports: &[(&str, &Listen)]) -> Result<(), Failure> {
+    if ports.iter().all(|(_, listen)| matches!(listen, Listen::Off)) {
+        let off: Vec<_> = ports.iter().map(|(flag, _)| format!("{flag} off")).collect();
+        return Err(Failure::usage(format!(
+            "{}: nothing to serve; give one of them an address",
+            off.join(" and ")
+        )));
     }
+    for (index, (flag, listen)) in ports.iter().enumerate() {
+        let Listen::At { address, port: 1.. } = listen else { continue };
+        let same = ports[..index].iter().find(|(_, other)| other == listen);
+        if let Some((other, _)) = same {
+            return Err(Failure::usage(format!(
+                "{other} and {flag} are both {address}: give each its own port"
+            )));
+        }
+    }
+    Ok(())
 }
 
 fn check_workers(layout: &Layout, worker: Option<WorkerId>, workers: WorkerCount) -> Result<(), Failure> {

@@ -47,7 +47,7 @@ fn holder(plan: &Plan) -> Option<Holder> {
     if plan.holder.is_some() {
         return plan.holder.clone();
     }
-    let port = [&plan.http, &plan.resp].into_iter().find_map(|listen| match listen {
+    let port = [&plan.http, &plan.resp, &plan.thrift].into_iter().find_map(|listen| match listen {
         Listen::At { port, .. } => Some(*port),
         Listen::Off => None,
     })?;

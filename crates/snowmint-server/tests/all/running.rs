@@ -38,6 +38,7 @@ impl Running {
         let listeners = Listeners {
             http: Some(bind("127.0.0.1:0", "--http").await.unwrap()),
             resp: Some(bind("127.0.0.1:0", "--resp").await.unwrap()),
+            thrift: None,
         };
         let address =
             |listener: &Option<tokio::net::TcpListener>| listener.as_ref().unwrap().local_addr().unwrap();

@@ -3,7 +3,7 @@
 //! Each test draws ids with one of them in the ways its users do, and checks shape, order and uniqueness.
 
 use serde_json::Value;
-use snowmint_test_servers::snowmint::external::{node, output, redis_py, run, run_with_input};
+use snowmint_test_servers::snowmint::external::{node, output, python, run, run_with_input};
 use snowmint_test_servers::snowmint::ids::increase;
 use snowmint_test_servers::snowmint::resp::command;
 use snowmint_test_servers::snowmint::{self, Ids, Serve, Server};
@@ -184,7 +184,7 @@ print("\n".join(map(str, ids)))
 fn redis_py_with_both_protocols_pipelines_and_pools() {
     let folder = tempfile::tempdir().unwrap();
     let server = Serve::new(folder.path()).start();
-    let printed = lines(&redis_py(REDIS_PY, &[&port(&server)]));
+    let printed = lines(&python("redis", REDIS_PY, &[&port(&server)]));
     assert!(printed.len() > 20_000);
     let mut ids = Ids::new();
     ids.add(&printed);

@@ -29,3 +29,4 @@ mod restores;
 mod rolling;
 mod shutdown;
 mod store_outage;
+mod thrift;

@@ -6,7 +6,7 @@ use std::path::Path;
 use std::thread;
 use std::time::Duration;
 
-use snowmint_test_servers::snowmint::external::{output, redis_py};
+use snowmint_test_servers::snowmint::external::{output, python};
 use snowmint_test_servers::snowmint::ids::increase;
 use snowmint_test_servers::snowmint::resp::Reply;
 use snowmint_test_servers::snowmint::server::assert_says;
@@ -89,7 +89,7 @@ fn redis_clients_count() {
     assert_eq!(cli(&["-r", "3", "INCR", "n"]).lines().last().unwrap(), (first + 103).to_string());
     let mut last = first + 103;
     for protocol in ["2", "3"] {
-        let ended: u64 = redis_py(REDIS_PY, &[&port, protocol]).trim().parse().unwrap();
+        let ended: u64 = python("redis", REDIS_PY, &[&port, protocol]).trim().parse().unwrap();
         assert!(ended > last);
         last = ended;
     }

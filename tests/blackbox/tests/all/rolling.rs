@@ -8,7 +8,7 @@ use std::thread;
 use std::time::Duration;
 
 use snowmint_test_servers::snowmint::external::Balancer;
-use snowmint_test_servers::snowmint::external::redis_py;
+use snowmint_test_servers::snowmint::external::python;
 use snowmint_test_servers::snowmint::http::Http;
 use snowmint_test_servers::snowmint::{Ids, Serve, Server};
 use snowmint_test_servers::time;
@@ -118,7 +118,7 @@ fn a_rolling_restart_behind_haproxy_fails_no_request() {
     let (port, stopped) = (balancer.resp().port().to_string(), folder.path().join("stop"));
     roll(&mut nodes, balancer.http(), |stop| {
         thread::scope(|scope| {
-            let python = scope.spawn(|| redis_py(REDIS_PY, &[&port, stopped.to_str().unwrap()]));
+            let python = scope.spawn(|| python("redis", REDIS_PY, &[&port, stopped.to_str().unwrap()]));
             while !stop.load(Ordering::Relaxed) && !python.is_finished() {
                 thread::sleep(Duration::from_millis(20));
             }

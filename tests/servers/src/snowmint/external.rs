@@ -13,7 +13,7 @@ use super::server::{Server, spawn_bound_to_this_thread};
 use crate::{port, time};
 
 /// How each tool is installed.
-const TOOLS: [(&str, &str); 18] = [
+const TOOLS: [(&str, &str); 19] = [
     ("haproxy", "apt-get install haproxy"),
     ("nginx", "apt-get install nginx libnginx-mod-stream"),
     ("redis-cli", "apt-get install redis-tools"),
@@ -26,6 +26,7 @@ const TOOLS: [(&str, &str); 18] = [
     ("curl", "apt-get install curl"),
     ("python3", "apt-get install python3"),
     ("node", "apt-get install nodejs npm"),
+    ("thrift", "apt-get install thrift-compiler"),
     ("unshare", "apt-get install util-linux"),
     ("nsenter", "apt-get install util-linux"),
     ("mount", "apt-get install mount"),
@@ -73,16 +74,16 @@ pub fn output(tool: &str, args: impl IntoIterator<Item = impl AsRef<OsStr>>) -> 
     succeeded(tool, &run(tool, args))
 }
 
-/// Runs a Python script that uses redis-py, and returns what it wrote to its standard output.
+/// Runs a Python script that uses a module of the Python package index, and returns what it wrote to its standard output.
 ///
 /// # Panics
 ///
-/// If Python or redis-py is not installed, or the script failed.
-pub fn redis_py(script: &str, args: &[&str]) -> String {
-    let check = run("python3", ["-c", "import redis"]);
+/// If Python or the module is not installed, or the script failed.
+pub fn python(module: &str, script: &str, args: &[&str]) -> String {
+    let check = run("python3", ["-c", &format!("import {module}")]);
     assert!(
         check.status.success(),
-        "redis-py is missing: install it with `pip install redis`\n{}",
+        "the Python module {module} is missing: install it with `./check tools`, or `pip install {module}`\n{}",
         String::from_utf8_lossy(&check.stderr)
     );
     let args = ["-c", script].into_iter().chain(args.iter().copied());

@@ -1,0 +1,163 @@
+//! Thrift clients that others wrote: Apache's Python client and thriftpy2, from the interface file that the crate ships.
+
+use std::io::{Read, Write};
+use std::net::{SocketAddrV4, TcpStream};
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use snowmint_test_servers::port;
+use snowmint_test_servers::snowmint::external::{output, python};
+use snowmint_test_servers::snowmint::ids::increase;
+use snowmint_test_servers::snowmint::{Ids, Serve, Server};
+
+fn interface() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("../../crates/snowmint-server/snowflake.thrift")
+}
+
+fn serve(folder: &Path, args: &[&str]) -> (Server, SocketAddrV4) {
+    let thrift = port::free();
+    let server = Serve::new(folder).args(["--thrift", &thrift.to_string()]).args(args).start();
+    (server, thrift)
+}
+
+/// What a client says, a line each: the worker, the datacenter, the time, ids, and the errors.
+struct Said {
+    worker: u64,
+    datacenter: u64,
+    unix_ms: u64,
+    ids: Vec<u64>,
+    errors: Vec<String>,
+}
+
+impl Said {
+    fn of(text: &str) -> Self {
+        let mut lines = text.lines();
+        let mut number =
+            || lines.next().and_then(|line| line.parse::<u64>().ok()).unwrap_or_else(|| panic!("{text}"));
+        let (worker, datacenter, unix_ms) = (number(), number(), number());
+        let rest: Vec<&str> = lines.collect();
+        let ids = rest.iter().map_while(|line| line.parse().ok()).collect::<Vec<u64>>();
+        let errors = rest[ids.len()..].iter().map(|line| (*line).to_owned()).collect();
+        Self { worker, datacenter, unix_ms, ids, errors }
+    }
+
+    fn check(&self, server: &Server, all: &mut Ids) {
+        let worker = server.metric("snowmint_lease_worker").to_string();
+        assert_eq!((self.worker.to_string(), self.datacenter), (worker, 7));
+        assert!(increase(&self.ids) && self.ids.len() == 1000, "{} ids", self.ids.len());
+        let twitter = |id: u64| ((id >> 22) + 1_288_834_974_657, (id >> 17) & 31, (id >> 12) & 31);
+        let (unix_ms, datacenter, worker) = twitter(self.ids[0]);
+        assert_eq!((datacenter, worker), (7, self.worker));
+        assert!(unix_ms.abs_diff(self.unix_ms) < 60_000, "{unix_ms} and {}", self.unix_ms);
+        all.add(&self.ids);
+    }
+}
+
+const USE: &str = r#"
+print(client.get_worker_id()); print(client.get_datacenter_id()); print(client.get_timestamp())
+for _ in range(1000): print(client.get_id("web-1"))
+for bad in ["", "1web", "we b", "web_1"]:
+    try: client.get_id(bad)
+    except Exception as error: print(type(error).__name__, getattr(error, "type", ""), error.message)
+"#;
+
+/// Goal: Apache's client, strict and not, accelerated and not, gets ids, and reads errors that name the cause.
+#[test]
+fn apache_thrift() {
+    let folder = tempfile::tempdir().unwrap();
+    let (server, address) = serve(folder.path(), &["--datacenter", "7"]);
+    output("thrift", ["--gen", "py", "-out", folder.path().to_str().unwrap(), interface().to_str().unwrap()]);
+    let mut all = Ids::new();
+    for protocol in [
+        "TBinaryProtocol(transport)",
+        "TBinaryProtocol(transport, strictRead=True, strictWrite=True)",
+        "TBinaryProtocol(transport, strictWrite=False)",
+        "TBinaryProtocolAccelerated(transport)",
+    ] {
+        let script = format!(
+            "import sys; sys.path.insert(0, {folder:?})\n\
+             from thrift.transport import TSocket, TTransport\n\
+             from thrift.protocol.TBinaryProtocol import TBinaryProtocol, TBinaryProtocolAccelerated\n\
+             from snowflake import Snowflake\n\
+             transport = TTransport.TFramedTransport(TSocket.TSocket('127.0.0.1', {port}))\n\
+             client = Snowflake.Client({protocol}); transport.open()\n{USE}",
+            folder = folder.path(),
+            port = address.port(),
+        );
+        let said = Said::of(&python("thrift", &script, &[]));
+        said.check(&server, &mut all);
+        assert_eq!(said.errors.len(), 4, "{:?}", said.errors);
+        for error in &said.errors {
+            assert!(error.starts_with("TApplicationException 6 invalid user agent"), "{error}");
+        }
+    }
+    all.assert_unique();
+    assert!(server.metric("snowmint_ids_issued_total") >= 4000.0);
+}
+
+/// Goal: thriftpy2 from the interface file, also of the service that declares its exceptions.
+#[test]
+fn thriftpy2() {
+    let folder = tempfile::tempdir().unwrap();
+    let (server, address) = serve(folder.path(), &["--datacenter", "7", "--thrift-exceptions", "declared"]);
+    let mut all = Ids::new();
+    for (service, wanted) in
+        [("Snowflake", "TApplicationException 5"), ("SnowflakeThrows", "InvalidUserAgentError")]
+    {
+        for transport in ["TFramedTransportFactory", "TBufferedTransportFactory"] {
+            let script = format!(
+                "import thriftpy2\n\
+                 from thriftpy2.rpc import make_client\n\
+                 from thriftpy2.transport import TFramedTransportFactory, TBufferedTransportFactory\n\
+                 idl = thriftpy2.load({interface:?}, module_name='snowflake_thrift')\n\
+                 client = make_client(idl.{service}, '127.0.0.1', {port}, trans_factory={transport}())\n{USE}",
+                interface = interface(),
+                port = address.port(),
+            );
+            let said = Said::of(&python("thriftpy2", &script, &[]));
+            said.check(&server, &mut all);
+            assert!(
+                said.errors.len() == 4 && said.errors.iter().all(|it| it.starts_with(wanted)),
+                "{:?}",
+                said.errors
+            );
+        }
+    }
+    all.assert_unique();
+}
+
+/// Goal: what is no Thrift is cut and harms nobody; an unknown method and an unknown namespace are answered.
+#[test]
+fn bad_input() {
+    let folder = tempfile::tempdir().unwrap();
+    let (server, address) = serve(folder.path(), &["--thrift-namespace", "later"]);
+    let said = |bytes: &[u8]| {
+        let mut client = TcpStream::connect(address).unwrap();
+        client.set_read_timeout(Some(Duration::from_secs(20))).unwrap();
+        client.write_all(bytes).unwrap();
+        client.shutdown(std::net::Shutdown::Write).unwrap();
+        let mut said = Vec::new();
+        client.read_to_end(&mut said).ok();
+        String::from_utf8_lossy(&said).into_owned()
+    };
+    for bad in
+        [&b"GET / HTTP/1.1\r\n\r\n"[..], b"\xff\xff\xff\xff", b"\x80\x01\0\x02\0\0\0\x01a\0\0\0\0", &[0; 64]]
+    {
+        assert_eq!(said(bad), "", "{bad:?}");
+    }
+    let call = |name: &str| {
+        let mut message = b"\x80\x01\0\x01".to_vec();
+        message.extend(u32::try_from(name.len()).unwrap().to_be_bytes());
+        message.extend(name.as_bytes());
+        message.extend(b"\0\0\0\x01\x0b\0\x01\0\0\0\x03web\0");
+        message
+    };
+    assert!(
+        said(&call("nope")).contains("invalid method `nope`: expected get_id"),
+        "{}",
+        said(&call("nope"))
+    );
+    let unknown = said(&call("get_id"));
+    assert!(unknown.contains("NONAMESPACE") && unknown.contains("later"), "{unknown}");
+    assert!(server.metric("snowmint_lease_worker") >= 0.0, "it still serves");
+}
