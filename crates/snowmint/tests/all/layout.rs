@@ -162,11 +162,11 @@ fn each_refusal_names_the_value_the_limit_and_the_remedy() {
         ("worker:10 epoch:2020-01-01", &["missing timestamp", "time:41"]),
         ("time:41 worker:10", &["missing epoch", "epoch:2026"]),
         ("time:41 worker:10 worker:3 epoch:2020-01-01", &["duplicate field worker"]),
-        ("time:41 worker:0 epoch:2020-01-01", &["worker:0", "leave"]),
+        ("time:41 worker:0 epoch:2020-01-01", &["worker:0", "remove the field"]),
         ("time:20 worker:32 epoch:2020-01-01", &["worker:32", "31"]),
         ("time:41 shard:3 epoch:2020-01-01", &["`shard:3`", "datacenter:BITS"]),
         ("time:41 worker:3 epoch:yesterday", &["`yesterday`", "2010-11-04"]),
-        ("time:41 epoch:2020-01-01 epoch:2021-01-01", &["twice"]),
+        ("time:41 epoch:2020-01-01 epoch:2021-01-01", &["duplicate epoch"]),
         ("time:100 epoch:2020-01-01", &["time:100", "at most 62 bits"]),
         ("time:64 epoch:2020-01-01", &["64 bits", "1 over the 63", "time:62@1ms ("]),
         (
