@@ -2,7 +2,7 @@
 
 use snowmint_test_servers::{MariaDb, Redis};
 
-use crate::run::{Bench, json};
+use crate::run::{Sandbox, json};
 
 const LEAF: &str = "CREATE TABLE test.leaf_alloc (biz_tag VARCHAR(128) NOT NULL DEFAULT '', max_id BIGINT NOT NULL \
     DEFAULT 1, step INT NOT NULL, description VARCHAR(256), update_time TIMESTAMP NOT NULL DEFAULT CURRENT_TIMESTAMP \
@@ -17,28 +17,28 @@ fn a_leaf_becomes_namespaces_above_its_numbers() {
     let leaf = MariaDb::start();
     leaf.sql(LEAF);
     let url = format!("leaf:mysql://root@{}/test", leaf.address());
-    let bench = Bench::new();
+    let sandbox = Sandbox::new();
     let before = leaf.sql("SELECT * FROM test.leaf_alloc");
 
-    let shown = bench.out(&["import", &url]);
+    let shown = sandbox.out(&["import", &url]);
     assert!(shown.contains("nothing was changed: stop the other system, then add --apply"), "{shown}");
     assert!(shown.lines().any(|line| line.starts_with("order ") && line.ends_with("6,001  new")), "{shown}");
-    assert!(!bench.path("snowmint-data").exists());
+    assert!(!sandbox.path("snowmint-data").exists());
 
-    let told = bench.refused(&["import", &url, "--apply"], 1);
+    let told = sandbox.refused(&["import", &url, "--apply"], 1);
     assert!(told.contains("snowmint store init"), "{told}");
-    bench.out(&["store", "init"]);
-    let applied = bench.run(&["import", &url, "--apply"]);
+    sandbox.out(&["store", "init"]);
+    let applied = sandbox.run(&["import", &url, "--apply"]);
     assert_eq!(applied.code, 1, "{applied:?}");
     assert!(applied.out.contains("2 made in sqlite:/"), "{applied:?}");
     assert!(applied.err.contains("error: 1 of 3 were not made"), "{applied:?}");
     assert!(applied.out.contains("refused: invalid namespace name `a b`"), "{applied:?}");
     assert_eq!(leaf.sql("SELECT * FROM test.leaf_alloc"), before, "nothing of Leaf is changed");
 
-    let mut server = bench.serve(&[]);
+    let mut server = sandbox.serve(&[]);
     let (status, first) = server.http("/api/segment/get/order");
     assert_eq!((status, first.as_str()), (200, "6001"));
-    let again = bench.run(&["import", &url, "--apply", "--json"]);
+    let again = sandbox.run(&["import", &url, "--apply", "--json"]);
     let outcomes: Vec<_> =
         again.out.lines().map(json).map(|row| row["state"].as_str().unwrap().to_owned()).collect();
     assert_eq!(outcomes, ["refused", "there", "there"]);
@@ -54,13 +54,13 @@ fn keys_of_a_redis_become_namespaces() {
     };
     cli(&["SET", "seq:orders", "41"]);
     cli(&["SET", "seq:name", "text"]);
-    let bench = Bench::new();
+    let sandbox = Sandbox::new();
     let url = format!("redis-counter:redis://{}/0?counter=seq:*", redis.address());
-    let shown = bench.out(&["import", &url, "--json"]);
+    let shown = sandbox.out(&["import", &url, "--json"]);
     let row = json(shown.lines().next().unwrap());
     assert_eq!((&row["name"], &row["highest"]), (&"seq:orders".into(), &41.into()), "{shown}");
     assert_eq!(shown.lines().count(), 1, "a key that holds text is no counter: {shown}");
-    let told = bench.refused(&["import", "mongo://h/d"], 2);
+    let told = sandbox.refused(&["import", "mongo://h/d"], 2);
     assert!(told.contains("leaf:mysql://"), "{told}");
 }
 
@@ -76,8 +76,8 @@ fn what_a_command_wrote_has_settled_before_it_is_acknowledged() {
         std::process::Command::new("redis-cli").args(["-p", &port, "-n", "1", "SET", "seq:a", "41"]).output();
     assert!(set.unwrap().status.success());
     let store = format!("redis://{}/0?may_lose=600ms", redis.address());
-    let bench = Bench::new().with_env("SNOWMINT_STORE", &store);
-    bench.out(&["store", "init"]);
+    let sandbox = Sandbox::new().with_env("SNOWMINT_STORE", &store);
+    sandbox.out(&["store", "init"]);
     for command in [
         &["import", &url, "--apply"][..],
         &["ns", "add", "n", "--scheme", "segment"],
@@ -86,7 +86,7 @@ fn what_a_command_wrote_has_settled_before_it_is_acknowledged() {
         &["store", "recover", "--add", "7", "--yes"],
     ] {
         let began = std::time::Instant::now();
-        bench.out(command);
+        sandbox.out(command);
         assert!(began.elapsed().as_millis() >= 600, "{command:?}: {:?}", began.elapsed());
     }
 }

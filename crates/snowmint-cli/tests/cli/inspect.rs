@@ -2,7 +2,7 @@
 
 use serde_json::Value;
 
-use crate::run::{Bench, json};
+use crate::run::{Sandbox, json};
 
 const TWEET: &str = "1541815603606036480";
 
@@ -26,7 +26,7 @@ const AFTER_AGE: &str = "  hex     1565a11f6217a000\n  base62  1ptWyK4WgZU\n";
 
 #[test]
 fn a_known_id_is_drawn() {
-    let out = Bench::new().out(&["inspect", TODAY, TWEET]);
+    let out = Sandbox::new().out(&["inspect", TODAY, TWEET]);
     let rest = out.strip_prefix(DRAWN).unwrap_or_else(|| panic!("{out}"));
     let (age, rest) = rest.split_once('\n').unwrap();
     assert_eq!(age, "  age     4 years ago");
@@ -41,13 +41,13 @@ fn a_known_id_is_drawn() {
 
 #[test]
 fn a_layout_that_is_named_is_the_only_reading() {
-    let out = Bench::new().out(&["inspect", "--layout", "twitter", TWEET]);
+    let out = Sandbox::new().out(&["inspect", "--layout", "twitter", TWEET]);
     assert!(out.ends_with(AFTER_AGE), "{out}");
 }
 
 #[test]
 fn what_is_no_number_is_recognised_by_itself() {
-    let bench = Bench::new();
+    let sandbox = Sandbox::new();
     for (text, kind, instant) in [
         ("01ARZ3NDEKTSV4RRFFQ69G5FAV", "ulid", "2016-07-30T23:54:10.259Z"),
         ("017F22E2-79B0-7CC3-98C4-DC0C0C07398F", "uuid7", "2022-02-22T19:22:22.000Z"),
@@ -55,7 +55,7 @@ fn what_is_no_number_is_recognised_by_itself() {
         ("1ptWyK4WgZU", "twitter", "2022-06-28T16:07:40.105Z"),
         ("56705782302306333", "sonyflake", "2015-09-27T04:41:20.100Z"),
     ] {
-        let out = bench.out(&["inspect", TODAY, text]);
+        let out = sandbox.out(&["inspect", TODAY, text]);
         assert!(out.contains(&format!("  {kind}, ")) && out.contains(instant), "{text}: {out}");
     }
 }
@@ -63,7 +63,7 @@ fn what_is_no_number_is_recognised_by_itself() {
 #[test]
 fn a_known_id_as_json() {
     assert_eq!(
-        Bench::new().out(&["inspect", TWEET, "--json", "--layout", "twitter"]),
+        Sandbox::new().out(&["inspect", TWEET, "--json", "--layout", "twitter"]),
         "{\"id\":\"1541815603606036480\",\
          \"layout\":\"time:41@1ms datacenter:5 worker:5 sequence:12 epoch:2010-11-04T01:42:54.657Z\",\
          \"timestamp\":367597485448,\"unix_ms\":1656432460105,\"utc\":\"2022-06-28T16:07:40.105Z\",\
@@ -89,40 +89,40 @@ fn guesses(read: &Value) -> Vec<(&str, &str, Option<u64>)> {
 /// from an old tweet by the epoch alone; ids of the same layout, of `CosId`'s, and of Yitter's.
 #[test]
 fn json_lists_what_an_id_may_be_the_likeliest_first() {
-    let bench = Bench::new();
+    let sandbox = Sandbox::new();
     for (id, name, unix_ms) in [
         ("175928847299117063", "discord", 1_462_015_105_796),
         (TWEET, "twitter", 1_656_432_460_105),
         ("295913926632165376", "cosid", 1_647_754_577_924),
         ("129053495681099", "yitter", 1_613_643_603_094),
     ] {
-        let read = json(&bench.out(&["inspect", TODAY, "--json", id]));
+        let read = json(&sandbox.out(&["inspect", TODAY, "--json", id]));
         let guesses = guesses(&read);
         assert!(guesses.contains(&(name, "decimal", Some(unix_ms))), "{name}: {read}");
         assert_eq!(read["unix_ms"].as_u64(), guesses[0].2, "the fields are those of the first: {read}");
         assert_eq!(read["id"], id);
     }
-    let yitter = json(&bench.out(&["inspect", TODAY, "--json", "129053495681099"]));
+    let yitter = json(&sandbox.out(&["inspect", TODAY, "--json", "129053495681099"]));
     assert_eq!((&yitter["worker"], &yitter["sequence"]), (&Value::from(1), &Value::from(11)), "{yitter}");
-    let named = json(&bench.out(&["inspect", "--json", "--layout", "discord", "175928847299117063"]));
+    let named = json(&sandbox.out(&["inspect", "--json", "--layout", "discord", "175928847299117063"]));
     assert!(named["guesses"].is_null() && named["unix_ms"] == 1_462_015_105_796_u64, "{named}");
 }
 
 #[test]
 fn json_reads_other_texts_and_schemes_by_itself() {
-    let bench = Bench::new();
-    let read = json(&bench.out(&["inspect", TODAY, "--json", "1ptWyK4WgZU"]));
+    let sandbox = Sandbox::new();
+    let read = json(&sandbox.out(&["inspect", TODAY, "--json", "1ptWyK4WgZU"]));
     assert_eq!(guesses(&read)[0], ("twitter", "base62", Some(1_656_432_460_105)));
     assert_eq!(read["id"], TWEET);
-    let read = json(&bench.out(&["inspect", TODAY, "--json", "--format", "base62", "1ptWyK4WgZU"]));
+    let read = json(&sandbox.out(&["inspect", TODAY, "--json", "--format", "base62", "1ptWyK4WgZU"]));
     assert_eq!(guesses(&read)[0], ("twitter", "base62", Some(1_656_432_460_105)));
 
-    let read = json(&bench.out(&["inspect", "--json", "01arz3ndektsv4rrffq69g5fav"]));
+    let read = json(&sandbox.out(&["inspect", "--json", "01arz3ndektsv4rrffq69g5fav"]));
     assert_eq!(guesses(&read), [("ulid", "ulid", Some(1_469_922_850_259))]);
     assert_eq!((&read["id"], &read["scheme"]), (&"01ARZ3NDEKTSV4RRFFQ69G5FAV".into(), &"ulid".into()));
     assert_eq!(read["unix_ms"], 1_469_922_850_259_u64);
     assert_eq!(read["random"], "d6764c61efb99302bd5b");
-    let read = json(&bench.out(&["inspect", "--json", "919108f7-52d1-4320-9bac-f847db4148a8"]));
+    let read = json(&sandbox.out(&["inspect", "--json", "919108f7-52d1-4320-9bac-f847db4148a8"]));
     assert_eq!(guesses(&read), [("uuid4", "uuid4", None)]);
     assert!(read["unix_ms"].is_null() && read["version"] == 4, "{read}");
 }
@@ -130,18 +130,18 @@ fn json_reads_other_texts_and_schemes_by_itself() {
 /// Goal: no layout is drawn where a plain number is likeliest, in either form.
 #[test]
 fn a_plain_number_is_called_one() {
-    let bench = Bench::new();
+    let sandbox = Sandbox::new();
     for number in ["0", "7", "4000000"] {
-        let out = bench.out(&["inspect", number]);
+        let out = sandbox.out(&["inspect", number]);
         assert!(out.starts_with(&format!("{number}  number, ")), "{out}");
         assert!(!out.contains("twitter") && !out.contains("┌"), "{out}");
-        let read = json(&bench.out(&["inspect", "--json", number]));
+        let read = json(&sandbox.out(&["inspect", "--json", number]));
         assert_eq!(guesses(&read)[0], ("number", "decimal", None));
         assert!(read["id"] == number && read["layout"].is_null() && read["unix_ms"].is_null(), "{read}");
     }
-    let out = bench.out(&["inspect", "--format", "base62", "zz"]);
+    let out = sandbox.out(&["inspect", "--format", "base62", "zz"]);
     assert!(out.starts_with("3843  number, 99% likely\n"), "{out}");
-    let named = bench.out(&["inspect", "--layout", "twitter", "7"]);
+    let named = sandbox.out(&["inspect", "--layout", "twitter", "7"]);
     assert!(named.starts_with("7  twitter\n"), "a layout that is named is taken: {named}");
 }
 
@@ -149,7 +149,7 @@ fn a_plain_number_is_called_one() {
 /// read alike.
 #[test]
 fn layouts_of_the_same_bits_do_not_fill_the_list() {
-    let out = Bench::new().out(&["inspect", TODAY, "295913926632165376"]);
+    let out = Sandbox::new().out(&["inspect", TODAY, "295913926632165376"]);
     let others: Vec<&str> = out.lines().filter(|line| line.starts_with("  or ")).collect();
     assert_eq!(others.len(), 5, "{out}");
     assert!(others[4].ends_with(" likely") && others[4].contains(" more, see --json"), "{out}");
@@ -163,7 +163,7 @@ fn layouts_of_the_same_bits_do_not_fill_the_list() {
 /// Method: ids of three epochs and layouts, looked at five minutes later; `twitter` reads the first as one of 2011.
 #[test]
 fn an_id_that_is_minutes_old_is_read_by_its_epoch() {
-    let bench = Bench::new();
+    let sandbox = Sandbox::new();
     let layouts = [
         ("time:41 datacenter:5 worker:5 sequence:12 epoch:2026-01-01", 0),
         ("time:41 worker:10 sequence:12 epoch:2020-01-01", 0),
@@ -173,18 +173,18 @@ fn an_id_that_is_minutes_old_is_read_by_its_epoch() {
         let layout: snowmint::Layout = text.parse().unwrap();
         let made = snowmint::utc::parse("2026-11-22T07:55:00Z").unwrap();
         let id = (layout.first_id_at(made).unwrap().get() + worker).to_string();
-        let read = json(&bench.out(&["inspect", TODAY, "--json", &id]));
+        let read = json(&sandbox.out(&["inspect", TODAY, "--json", &id]));
         assert_eq!(guesses(&read)[0].2, Some(made), "{text}: {read}");
         let likelihoods: Vec<f64> =
             read["guesses"].as_array().unwrap().iter().map(|it| it["likelihood"].as_f64().unwrap()).collect();
         assert!(likelihoods.iter().sum::<f64>() < 0.995 && likelihoods[0] > 0.3, "{read}");
-        let drawn = bench.out(&["inspect", TODAY, &id]);
+        let drawn = sandbox.out(&["inspect", TODAY, &id]);
         assert!(drawn.contains("% likely\n") && drawn.contains("5 minutes ago"), "{drawn}");
         // Years later it may be another's.
-        let later = json(&bench.out(&["inspect", "--now=2031-11-22", "--json", &id]));
+        let later = json(&sandbox.out(&["inspect", "--now=2031-11-22", "--json", &id]));
         assert!(guesses(&later).len() > 3, "{later}");
     }
-    let refused = bench.refused(&["inspect", "--now", "2026", TWEET], 2);
+    let refused = sandbox.refused(&["inspect", "--now", "2026", TWEET], 2);
     assert!(refused.contains("--now") && refused.contains("2026"), "{refused}");
 }
 
@@ -195,7 +195,7 @@ fn the_local_time_is_that_of_tz() {
         ("Asia/Kolkata", "local   2022-06-28T21:37:40.105+05:30 Asia/Kolkata\n"),
         ("America/New_York", "local   2022-06-28T12:07:40.105-04:00 America/New_York\n"),
     ] {
-        let out = Bench::new().with_env("TZ", zone).out(&["inspect", TWEET]);
+        let out = Sandbox::new().with_env("TZ", zone).out(&["inspect", TWEET]);
         assert!(out.contains(wanted), "{out}");
     }
 }
@@ -203,29 +203,29 @@ fn the_local_time_is_that_of_tz() {
 #[test]
 fn ids_come_from_a_pipe_in_any_arrangement() {
     let input = format!("\n{TWEET}, 0 9223372036854775807\r\n,,{TWEET}");
-    let ran = Bench::new().run_with_input(&["inspect", "--json"], &input);
+    let ran = Sandbox::new().run_with_input(&["inspect", "--json"], &input);
     assert_eq!((ran.code, ran.err.as_str()), (0, ""));
     let ids: Vec<_> = ran.out.lines().map(|line| json(line)["id"].as_str().unwrap().to_owned()).collect();
     assert_eq!(ids, [TWEET, "0", "9223372036854775807", TWEET]);
-    assert_eq!(Bench::new().out(&["inspect"]), "", "no ids are no error in a pipe");
+    assert_eq!(Sandbox::new().out(&["inspect"]), "", "no ids are no error in a pipe");
 }
 
 #[test]
 fn a_bad_id_among_good_ones_is_told_and_passed_over() {
     for bad in ["12x", "-5", "9223372036854775808", "99999999999999999999", "ünï", "1\u{1b}[31m", "1.5"] {
-        let ran = Bench::new().run(&["inspect", "--json", TWEET, bad, "0"]);
+        let ran = Sandbox::new().run(&["inspect", "--json", TWEET, bad, "0"]);
         assert_eq!((ran.code, ran.out.lines().count()), (2, 2), "{bad}");
         assert!(ran.err.starts_with("error: invalid id `"), "{}", ran.err);
         assert_eq!(ran.err.lines().count(), 1, "{}", ran.err);
         assert!(!ran.err.contains('\x1b'), "{}", ran.err);
-        let ran = Bench::new().run_with_input(&["inspect", "--json"], &format!("{TWEET}\n{bad}\n0\n"));
+        let ran = Sandbox::new().run_with_input(&["inspect", "--json"], &format!("{TWEET}\n{bad}\n0\n"));
         assert_eq!((ran.code, ran.out.lines().count()), (2, 2), "{bad} from a pipe");
     }
 }
 
 #[test]
 fn an_id_with_bits_that_the_layout_has_not_is_refused() {
-    let ran = Bench::new().run(&["inspect", "--layout", "js53", "9223372036854775807"]);
+    let ran = Sandbox::new().run(&["inspect", "--layout", "js53", "9223372036854775807"]);
     assert_eq!((ran.code, ran.out.as_str()), (2, ""));
     assert_eq!(
         ran.err,
@@ -236,9 +236,9 @@ fn an_id_with_bits_that_the_layout_has_not_is_refused() {
 
 #[test]
 fn other_forms_are_read_when_named() {
-    let bench = Bench::new();
-    let bench = bench.with_env("SNOWMINT_LAYOUT", "twitter");
-    let wanted = bench.out(&["inspect", "--json", TWEET]);
+    let sandbox = Sandbox::new();
+    let sandbox = sandbox.with_env("SNOWMINT_LAYOUT", "twitter");
+    let wanted = sandbox.out(&["inspect", "--json", TWEET]);
     for (form, text) in [
         ("base62", "1ptWyK4WgZU"),
         ("base62", "01ptWyK4WgZU"),
@@ -249,20 +249,20 @@ fn other_forms_are_read_when_named() {
         ("base58", "4aaW4SzAyQK"),
         ("alphabet=9876543210", "8458184396393963519"),
     ] {
-        let ran = bench.run(&["inspect", "--json", "--format", form, text]);
+        let ran = sandbox.run(&["inspect", "--json", "--format", form, text]);
         if text.len() > 19 || (form == "base62" && text.len() > 11) {
             assert!(ran.code == 2 && ran.err.contains("it has at most"), "{form} {text}: {}", ran.err);
         } else {
             assert_eq!(ran.out, wanted, "{form} {text}");
         }
     }
-    let told = bench.run(&["inspect", "--layout", "twitter", "1ptWyK4WgZU"]).err;
+    let told = sandbox.run(&["inspect", "--layout", "twitter", "1ptWyK4WgZU"]).err;
     assert!(told.ends_with("; name another text form with --format\n"), "{told}");
 }
 
 #[test]
 fn a_coarse_tick_is_named_and_fields_keep_the_layouts_order() {
-    let out = Bench::new().out(&["inspect", "--layout", "sonyflake", "500000000000000000"]);
+    let out = Sandbox::new().out(&["inspect", "--layout", "sonyflake", "500000000000000000"]);
     assert!(out.contains(", the start of a tick of 10ms\n"), "{out}");
     let (sequence, worker) = (out.find("sequence, 8 bits").unwrap(), out.find("worker, 16 bits").unwrap());
     assert!(worker < sequence, "the lowest field is drawn first: {out}");
@@ -270,18 +270,18 @@ fn a_coarse_tick_is_named_and_fields_keep_the_layouts_order() {
 
 #[test]
 fn nothing_is_coloured_in_a_pipe() {
-    let bench = Bench::new();
+    let sandbox = Sandbox::new();
     for args in [&["inspect", TWEET][..], &["layout", "twitter"], &["layouts"], &["--help"]] {
-        assert!(!bench.out(args).contains('\x1b'), "{args:?}");
+        assert!(!sandbox.out(args).contains('\x1b'), "{args:?}");
     }
 }
 
 #[test]
 fn the_layout_may_come_from_the_environment() {
-    let bench = Bench::new().with_env("SNOWMINT_LAYOUT", "leaf");
-    assert_eq!(json(&bench.out(&["inspect", "--json", TWEET]))["worker"], 378);
-    let bench = Bench::new().with_env("SNOWMINT_LAYOUT", "time:99");
-    let told = bench.refused(&["inspect", TWEET], 2);
+    let sandbox = Sandbox::new().with_env("SNOWMINT_LAYOUT", "leaf");
+    assert_eq!(json(&sandbox.out(&["inspect", "--json", TWEET]))["worker"], 378);
+    let sandbox = Sandbox::new().with_env("SNOWMINT_LAYOUT", "time:99");
+    let told = sandbox.refused(&["inspect", TWEET], 2);
     assert!(
         told.contains("--layout") && told.contains("set by the environment variable SNOWMINT_LAYOUT"),
         "{told}"

@@ -1,6 +1,6 @@
 //! `snowmint layout` and `snowmint layouts`.
 
-use crate::run::{Bench, json};
+use crate::run::{Sandbox, json};
 
 const TWITTER: &str = "\
 twitter  time:41@1ms datacenter:5 worker:5 sequence:12 epoch:2010-11-04T01:42:54.657Z
@@ -19,7 +19,7 @@ twitter  time:41@1ms datacenter:5 worker:5 sequence:12 epoch:2010-11-04T01:42:54
 
 #[test]
 fn a_layout_is_drawn_with_its_figures() {
-    let out = Bench::new().out(&["layout", "twitter"]);
+    let out = Sandbox::new().out(&["layout", "twitter"]);
     let rest = out.strip_prefix(TWITTER).unwrap_or_else(|| panic!("{out}"));
     let (years, rest) = rest.split_once('\n').unwrap();
     assert!(years.starts_with("  years left         "), "{years}");
@@ -33,7 +33,7 @@ fn a_layout_is_drawn_with_its_figures() {
 
 #[test]
 fn a_layout_as_json_has_its_members_in_order() {
-    let out = Bench::new().out(&["layout", "js53", "--json"]);
+    let out = Sandbox::new().out(&["layout", "js53", "--json"]);
     let (before, rest) = out.split_once("\"years_left\":").unwrap();
     assert_eq!(
         before,
@@ -55,34 +55,37 @@ fn a_layout_as_json_has_its_members_in_order() {
 
 #[test]
 fn the_text_form_may_be_one_argument_or_several() {
-    let bench = Bench::new();
-    let several = bench.out(&["layout", "time:41", "worker:10", "sequence:12", "epoch:2026-01-01", "--json"]);
+    let sandbox = Sandbox::new();
+    let several =
+        sandbox.out(&["layout", "time:41", "worker:10", "sequence:12", "epoch:2026-01-01", "--json"]);
     let one =
-        bench.out(&["layout", "--json", "time:41@1ms worker:10 sequence:12 epoch:2026-01-01T00:00:00Z"]);
+        sandbox.out(&["layout", "--json", "time:41@1ms worker:10 sequence:12 epoch:2026-01-01T00:00:00Z"]);
     assert_eq!(json(&several)["layout"], json(&one)["layout"]);
     assert!(json(&one)["name"].is_null());
 }
 
 #[test]
 fn what_does_not_sort_or_has_ended_says_so() {
-    let bench = Bench::new();
-    let out = bench.out(&["layout", "worker:10", "time:41", "sequence:12", "epoch:2026-01-01"]);
+    let sandbox = Sandbox::new();
+    let out = sandbox.out(&["layout", "worker:10", "time:41", "sequence:12", "epoch:2026-01-01"]);
     assert!(out.contains("sorts by time      no, the timestamp is not on top"), "{out}");
-    let out = bench.out(&["layout", "baidu"]);
+    let out = sandbox.out(&["layout", "baidu"]);
     assert!(out.contains("years left         none, it ended on 2024-11-20\n"), "{out}");
-    let figures = json(&bench.out(&["layout", "baidu", "--json"]));
+    let figures = json(&sandbox.out(&["layout", "baidu", "--json"]));
     assert_eq!((figures["ended"].as_bool(), figures["years_left"].as_f64()), (Some(true), Some(0.0)));
 }
 
 #[test]
 fn rates_beyond_64_bits_and_below_one_are_shown() {
-    let bench = Bench::new();
+    let sandbox = Sandbox::new();
     let fast = ["layout", "time:1", "datacenter:31", "worker:30", "sequence:1", "epoch:2026-01-01"];
-    assert!(bench.out(&fast).contains("in all (2,305,843,009,213,693,952 workers)"));
+    assert!(sandbox.out(&fast).contains("in all (2,305,843,009,213,693,952 workers)"));
     assert!(
-        bench.out(&[&fast[..], &["--json"]].concat()).contains("\"ids_per_second\":4611686018427387904000,")
+        sandbox
+            .out(&[&fast[..], &["--json"]].concat())
+            .contains("\"ids_per_second\":4611686018427387904000,")
     );
-    let slow = bench.out(&["layout", "time:30@60s", "worker:10", "sequence:4", "epoch:2026-01-01"]);
+    let slow = sandbox.out(&["layout", "time:30@60s", "worker:10", "sequence:4", "epoch:2026-01-01"]);
     assert!(
         slow.contains("less than 1 a worker, less than 1 in all") || slow.contains("less than 1 a worker"),
         "{slow}"
@@ -91,7 +94,7 @@ fn rates_beyond_64_bits_and_below_one_are_shown() {
 
 #[test]
 fn a_layout_that_cannot_be_is_refused_with_what_would_fit() {
-    let told = Bench::new().refused(&["layout", "time:37", "worker:20", "sequence:16"], 2);
+    let told = Sandbox::new().refused(&["layout", "time:37", "worker:20", "sequence:16"], 2);
     for wanted in
         ["73 bits, 10 over the 63 an id has", "what would fit: sequence:6", "worker:10 (1024 workers)"]
     {
@@ -101,7 +104,7 @@ fn a_layout_that_cannot_be_is_refused_with_what_would_fit() {
 
 #[test]
 fn a_spec_that_is_none_is_refused() {
-    let bench = Bench::new();
+    let sandbox = Sandbox::new();
     for (spec, wanted) in [
         (&["nonesuch"][..], "there is no layout named `nonesuch`: the presets are twitter, discord"),
         (&["time:41", "worker:10"], "missing epoch"),
@@ -111,15 +114,15 @@ fn a_spec_that_is_none_is_refused() {
         (&["time:41", "worker:5", "worker:5", "epoch:2026-01-01"], "duplicate field worker"),
         (&[""], "an empty text is not a layout"),
     ] {
-        let told = bench.refused(&[&["layout"], spec].concat(), 2);
+        let told = sandbox.refused(&[&["layout"], spec].concat(), 2);
         assert!(told.contains(wanted), "{told}");
     }
 }
 
 #[test]
 fn the_presets_are_listed() {
-    let bench = Bench::new();
-    let out = bench.out(&["layouts"]);
+    let sandbox = Sandbox::new();
+    let out = sandbox.out(&["layouts"]);
     assert_eq!(out.lines().count(), 1 + 2 * 25, "{out}");
     for wanted in [
         "name                 ids/s a worker  ends         about\n",
@@ -131,12 +134,12 @@ fn the_presets_are_listed() {
     ] {
         assert!(out.contains(wanted), "{wanted:?} in {out}");
     }
-    let lines: Vec<_> = bench.out(&["layouts", "--json"]).lines().map(json).collect();
+    let lines: Vec<_> = sandbox.out(&["layouts", "--json"]).lines().map(json).collect();
     assert_eq!(lines.len(), 25);
     for line in &lines {
         assert!(line["about"].is_string() && line["source"].is_string());
         let name = line["name"].as_str().unwrap();
-        let alone = json(&bench.out(&["layout", name, "--json"]));
+        let alone = json(&sandbox.out(&["layout", name, "--json"]));
         assert_eq!(alone["layout"], line["layout"]);
     }
 }

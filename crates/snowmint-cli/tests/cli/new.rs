@@ -4,34 +4,37 @@ use std::io::{BufRead as _, BufReader};
 
 use serde_json::Value;
 
-use crate::run::{Bench, json};
+use crate::run::{Sandbox, json};
 
 fn ids(out: &str) -> Vec<u64> {
     out.lines().map(|line| line.parse().unwrap()).collect()
 }
 
-fn inspect(bench: &Bench, layout: &str, id: u64) -> Value {
-    json(&bench.out(&["inspect", "--json", "--layout", layout, &id.to_string()]))
+fn inspect(sandbox: &Sandbox, layout: &str, id: u64) -> Value {
+    json(&sandbox.out(&["inspect", "--json", "--layout", layout, &id.to_string()]))
 }
 
 #[test]
 fn two_runs_increase_and_keep_their_worker() {
-    let bench = Bench::new();
-    let first = ids(&bench.out(&["new", "-n", "1000"]));
-    let second = ids(&bench.out(&["new", "-n", "1000"]));
+    let sandbox = Sandbox::new();
+    let first = ids(&sandbox.out(&["new", "-n", "1000"]));
+    let second = ids(&sandbox.out(&["new", "-n", "1000"]));
     let all = [&first[..], &second].concat();
     assert_eq!(all.len(), 2000);
     assert!(all.is_sorted_by(|a, b| a < b));
-    assert_eq!(inspect(&bench, "twitter", all[0])["worker"], inspect(&bench, "twitter", all[1999])["worker"]);
-    assert!(bench.path("snowmint-data/snowmint.db").is_file());
+    assert_eq!(
+        inspect(&sandbox, "twitter", all[0])["worker"],
+        inspect(&sandbox, "twitter", all[1999])["worker"]
+    );
+    assert!(sandbox.path("snowmint-data/snowmint.db").is_file());
 }
 
 #[test]
 fn a_run_starts_where_it_is_told_to() {
-    let bench = Bench::new();
+    let sandbox = Sandbox::new();
     for place in [&["--store", "none", "--worker", "3"][..], &[]] {
         let sequences = |start: &[&str]| {
-            let one = |_| ids(&bench.out(&[&["new"], place, start].concat()))[0] % 4096;
+            let one = |_| ids(&sandbox.out(&[&["new"], place, start].concat()))[0] % 4096;
             std::array::from_fn::<u64, 3, _>(one)
         };
         assert_eq!(sequences(&[]), [0; 3]);
@@ -42,19 +45,19 @@ fn a_run_starts_where_it_is_told_to() {
 
 #[test]
 fn counts_end_at_both_bounds() {
-    let bench = Bench::new();
-    assert_eq!(bench.out(&["new", "-n", "1"]).lines().count(), 1);
+    let sandbox = Sandbox::new();
+    assert_eq!(sandbox.out(&["new", "-n", "1"]).lines().count(), 1);
     for bad in ["0", "-1", "10000001", "1000000000", "ten", "", "1.0", "1e3", "99999999999999999999999"] {
-        let told = bench.refused(&["new", "-n", bad], 2);
+        let told = sandbox.refused(&["new", "-n", bad], 2);
         assert!(told.contains(&format!("-n: invalid value \"{bad}\": expected 1 to 10,000,000")), "{told}");
     }
-    assert!(!Bench::new().path("snowmint-data").exists());
+    assert!(!Sandbox::new().path("snowmint-data").exists());
 }
 
 #[test]
 fn many_ids_are_streamed_and_differ() {
-    let bench = Bench::new();
-    let all = ids(&bench.out(&["new", "-n", "200000"]));
+    let sandbox = Sandbox::new();
+    let all = ids(&sandbox.out(&["new", "-n", "200000"]));
     assert_eq!(all.len(), 200_000);
     assert!(all.is_sorted_by(|a, b| a < b));
 }
@@ -64,10 +67,10 @@ const SHUFFLED: &str = "alphabet=ohrfjdgPzp3T2XkNulQBFas9eJDmW7VKSC51cbUL8tRiOqI
 
 #[test]
 fn every_form_reads_back() {
-    let bench = Bench::new();
+    let sandbox = Sandbox::new();
     for form in ["dec", "decimal", "base62", "hex", "base32", "base36", "base58", "base58_flickr", SHUFFLED] {
-        let made = bench.out(&["new", "-n", "20", "--format", form]);
-        let read = bench.run_with_input(&["inspect", "--json", "--format", form], &made);
+        let made = sandbox.out(&["new", "-n", "20", "--format", form]);
+        let read = sandbox.run_with_input(&["inspect", "--json", "--format", form], &made);
         assert_eq!((read.code, read.out.lines().count()), (0, 20), "{form}: {}", read.err);
         let first = json(read.out.lines().next().unwrap());
         let id = first["id"].as_str().unwrap();
@@ -83,30 +86,30 @@ fn every_form_reads_back() {
 
 #[test]
 fn json_is_one_object_a_line_with_a_string() {
-    let bench = Bench::new();
-    let out = bench.out(&["new", "-n", "3", "--json"]);
+    let sandbox = Sandbox::new();
+    let out = sandbox.out(&["new", "-n", "3", "--json"]);
     assert_eq!(out.lines().count(), 3);
     for line in out.lines() {
         assert!(json(line)["id"].as_str().unwrap().parse::<u64>().is_ok(), "{line}");
     }
-    let out = bench.out(&["new", "--json", "--format", "hex"]);
+    let out = sandbox.out(&["new", "--json", "--format", "hex"]);
     assert_eq!(json(&out)["id"].as_str().unwrap().len(), 16);
     // Characters that JSON escapes.
-    let out = bench.out(&["new", "--json", "--format", "alphabet=\"\\"]);
+    let out = sandbox.out(&["new", "--json", "--format", "alphabet=\"\\"]);
     assert!(json(&out)["id"].as_str().unwrap().trim_matches(['"', '\\']).is_empty(), "{out}");
 }
 
 #[test]
 fn worker_and_datacenter_are_in_the_id() {
-    let bench = Bench::new();
-    let id = ids(&bench.out(&["new", "--worker", "31", "--datacenter", "7"]))[0];
-    let parts = inspect(&bench, "twitter", id);
+    let sandbox = Sandbox::new();
+    let id = ids(&sandbox.out(&["new", "--worker", "31", "--datacenter", "7"]))[0];
+    let parts = inspect(&sandbox, "twitter", id);
     assert_eq!((&parts["worker"], &parts["datacenter"]), (&Value::from(31), &Value::from(7)));
 }
 
 #[test]
 fn a_node_beyond_the_layout_is_refused() {
-    let bench = Bench::new();
+    let sandbox = Sandbox::new();
     for (args, wanted) in [
         (
             &["--layout", "leaf", "--worker", "1024"][..],
@@ -127,43 +130,44 @@ fn a_node_beyond_the_layout_is_refused() {
         (&["--store", "oracle://root:secret@host/db"], "--store: this build has no store `oracle:`"),
         (&["--store", "memory:"], "--store: memory: does not outlive this command"),
     ] {
-        let told = bench.refused(&[&["new"], args].concat(), 2);
+        let told = sandbox.refused(&[&["new"], args].concat(), 2);
         assert!(told.contains(wanted), "{told}");
         assert!(!told.contains("secret"), "{told}");
     }
-    assert!(!bench.path("snowmint-data").exists(), "nothing is made for what is refused");
+    assert!(!sandbox.path("snowmint-data").exists(), "nothing is made for what is refused");
 }
 
 #[test]
 fn a_store_that_fails_is_a_failure_of_the_world() {
-    let bench = Bench::new();
+    let sandbox = Sandbox::new();
     std::fs::write(
-        bench.path("noise.db"),
+        sandbox.path("noise.db"),
         "this is no SQLite file, though it is long enough to be read as one".repeat(100),
     )
     .unwrap();
-    let told = bench.refused(&["new", "--store", "sqlite:noise.db"], 1);
+    let told = sandbox.refused(&["new", "--store", "sqlite:noise.db"], 1);
     assert!(told.contains("noise.db"), "{told}");
-    std::fs::write(bench.path("file"), "").unwrap();
-    bench.refused(&["new", "--data", "file/below"], 1);
+    std::fs::write(sandbox.path("file"), "").unwrap();
+    sandbox.refused(&["new", "--data", "file/below"], 1);
 }
 
 #[test]
 fn without_a_store_a_worker_must_be_named() {
-    let bench = Bench::new();
-    assert!(bench.refused(&["new", "--store", "none"], 2).contains("--store none needs --worker"));
-    let first = ids(&bench.out(&["new", "--store", "none", "--worker", "3", "-n", "100"]));
-    let second = ids(&bench.out(&["new", "--store", "none", "--worker", "3", "-n", "100"]));
+    let sandbox = Sandbox::new();
+    assert!(sandbox.refused(&["new", "--store", "none"], 2).contains("--store none needs --worker"));
+    let first = ids(&sandbox.out(&["new", "--store", "none", "--worker", "3", "-n", "100"]));
+    let second = ids(&sandbox.out(&["new", "--store", "none", "--worker", "3", "-n", "100"]));
     assert!([&first[..], &second].concat().is_sorted_by(|a, b| a < b));
-    assert_eq!(inspect(&bench, "twitter", second[0])["worker"], 3);
-    assert!(!bench.path("snowmint-data").exists());
+    assert_eq!(inspect(&sandbox, "twitter", second[0])["worker"], 3);
+    assert!(!sandbox.path("snowmint-data").exists());
 }
 
 /// Goal: two runs within one long tick do not begin with the same ids. Method: a tick of one second, twice.
 #[test]
 fn without_a_store_runs_in_one_tick_do_not_repeat() {
-    let bench = Bench::new();
-    let run = || ids(&bench.out(&["new", "--store", "none", "--worker", "3", "--layout", "game", "-n", "2"]));
+    let sandbox = Sandbox::new();
+    let run =
+        || ids(&sandbox.out(&["new", "--store", "none", "--worker", "3", "--layout", "game", "-n", "2"]));
     let all = [run(), run(), run()].concat();
     assert!(all.is_sorted_by(|a, b| a < b), "{all:?}");
 }
@@ -172,22 +176,22 @@ fn without_a_store_runs_in_one_tick_do_not_repeat() {
 /// pipe, and ask for the same worker again: were it still leased there would be a wait, and a word about it.
 #[test]
 fn a_closed_pipe_ends_quietly() {
-    let bench = Bench::new();
-    let mut child = bench.command(&["new", "-n", "1000000", "--worker", "5"]).spawn().unwrap();
+    let sandbox = Sandbox::new();
+    let mut child = sandbox.command(&["new", "-n", "1000000", "--worker", "5"]).spawn().unwrap();
     let mut line = String::new();
     BufReader::new(child.stdout.take().unwrap()).read_line(&mut line).unwrap();
     let ended = child.wait_with_output().unwrap();
     assert_eq!((ended.status.code(), String::from_utf8(ended.stderr).unwrap().as_str()), (Some(0), ""));
-    let next = ids(&bench.out(&["new", "--worker", "5"]))[0];
+    let next = ids(&sandbox.out(&["new", "--worker", "5"]))[0];
     assert!(next > line.trim().parse().unwrap());
 }
 
 #[cfg(target_os = "linux")]
 #[test]
 fn a_full_disk_under_the_output_is_told() {
-    let bench = Bench::new();
+    let sandbox = Sandbox::new();
     let full = std::fs::File::options().write(true).open("/dev/full").unwrap();
-    let ran = bench.command(&["new"]).stdout(full).output().unwrap();
+    let ran = sandbox.command(&["new"]).stdout(full).output().unwrap();
     assert_eq!(ran.status.code(), Some(1));
     assert!(String::from_utf8(ran.stderr).unwrap().starts_with("error: cannot write to standard output: "));
 }

@@ -2,32 +2,32 @@
 
 use std::time::Duration;
 
-use crate::run::{Bench, json};
+use crate::run::{Sandbox, json};
 
-fn listed(bench: &Bench) -> Vec<(String, String)> {
+fn listed(sandbox: &Sandbox) -> Vec<(String, String)> {
     let text = |value: &serde_json::Value| value.as_str().unwrap().to_owned();
-    let rows = bench.out(&["ns", "list", "--json"]);
+    let rows = sandbox.out(&["ns", "list", "--json"]);
     rows.lines().map(json).map(|row| (text(&row["name"]), text(&row["state"]))).collect()
 }
 
 #[test]
 fn a_namespace_from_its_beginning_to_its_end() {
-    let bench = Bench::with_store();
-    let made = bench.out(&["ns", "add", "orders", "--scheme", "segment", "--text", "ORD-{number:6}"]);
-    let store = bench.path("snowmint-data/snowmint.db");
+    let sandbox = Sandbox::with_store();
+    let made = sandbox.out(&["ns", "add", "orders", "--scheme", "segment", "--text", "ORD-{number:6}"]);
+    let store = sandbox.path("snowmint-data/snowmint.db");
     let recorded = format!(
         "recorded in sqlite:{}; running nodes serve it within their --namespaces-poll (5s by default)\n",
         store.display()
     );
     assert_eq!(made, format!("orders is segment cached, all numbers, as ORD-{{number:6}}\n{recorded}"));
-    let changed = bench.out(&["ns", "set", "orders", "--maximum", "999999", "--plain"]);
+    let changed = sandbox.out(&["ns", "set", "orders", "--maximum", "999999", "--plain"]);
     assert_eq!(changed, "orders is segment cached, all numbers, to 999999\n");
-    assert_eq!(listed(&bench), [("orders".to_owned(), "served".to_owned())]);
-    assert!(bench.out(&["ns", "list"]).contains("segment cached, all numbers, to 999999  reserved to 0"));
-    assert!(bench.out(&["ns", "drop", "orders"]).contains("`snowmint ns add orders` resumes it"));
-    assert_eq!(listed(&bench), [("orders".to_owned(), "dropped".to_owned())]);
+    assert_eq!(listed(&sandbox), [("orders".to_owned(), "served".to_owned())]);
+    assert!(sandbox.out(&["ns", "list"]).contains("segment cached, all numbers, to 999999  reserved to 0"));
+    assert!(sandbox.out(&["ns", "drop", "orders"]).contains("`snowmint ns add orders` resumes it"));
+    assert_eq!(listed(&sandbox), [("orders".to_owned(), "dropped".to_owned())]);
     // As it was, without a word about what that was.
-    let again = bench.out(&["ns", "add", "orders"]);
+    let again = sandbox.out(&["ns", "add", "orders"]);
     assert!(
         again.starts_with("orders is segment cached, all numbers, to 999999\n")
             && again.contains("\nresumed: the next number is above 0"),
@@ -38,22 +38,22 @@ fn a_namespace_from_its_beginning_to_its_end() {
 /// Goal: no text is written twice, by any flag that changes how ids are written.
 #[test]
 fn a_text_that_was_given_does_not_come_again() {
-    let bench = Bench::with_store();
-    bench.out(&["ns", "add", "n", "--scheme", "segment"]);
-    let told = bench.refused(&["ns", "set", "n", "--text", "{hex}"], 2);
+    let sandbox = Sandbox::with_store();
+    sandbox.out(&["ns", "add", "n", "--scheme", "segment"]);
+    let told = sandbox.refused(&["ns", "set", "n", "--text", "{hex}"], 2);
     for words in ["cannot change its text form to `{hex}`", "written as `{number}`", "use a new namespace"] {
         assert!(told.contains(words), "{told}");
     }
-    bench.out(&["ns", "set", "n", "--text", "A{number}"]);
-    bench.refused(&["ns", "set", "n", "--text", "{base62}"], 2);
-    bench.out(&["ns", "set", "n", "--plain"]);
-    bench.out(&["ns", "drop", "n"]);
-    bench.refused(&["ns", "add", "n", "--scheme", "segment", "--text", "{hex}"], 2);
-    std::fs::write(bench.path("ns.toml"), "[namespaces.m]\nscheme = \"segment\"\ntext = \"{hex}\"\n")
+    sandbox.out(&["ns", "set", "n", "--text", "A{number}"]);
+    sandbox.refused(&["ns", "set", "n", "--text", "{base62}"], 2);
+    sandbox.out(&["ns", "set", "n", "--plain"]);
+    sandbox.out(&["ns", "drop", "n"]);
+    sandbox.refused(&["ns", "add", "n", "--scheme", "segment", "--text", "{hex}"], 2);
+    std::fs::write(sandbox.path("ns.toml"), "[namespaces.m]\nscheme = \"segment\"\ntext = \"{hex}\"\n")
         .unwrap();
-    bench.out(&["ns", "add", "m", "--scheme", "segment"]);
+    sandbox.out(&["ns", "add", "m", "--scheme", "segment"]);
     let serve = ["serve", "--http", "127.0.0.1:0", "--resp", "off", "--namespaces-file", "ns.toml"];
-    assert!(bench.refused(&serve, 2).contains("namespace m cannot change its text form"));
+    assert!(sandbox.refused(&serve, 2).contains("namespace m cannot change its text form"));
 }
 
 /// Goal: a shuffled alphabet works from the flag, the file and the store to the id and back. Method: a node that serves one
@@ -61,16 +61,16 @@ fn a_text_that_was_given_does_not_come_again() {
 #[test]
 fn ids_of_a_shuffled_alphabet_are_made_and_read_back() {
     const DIGITS: &str = "alphabet=ohrfjdgPzp3T2XkNulQBFas9eJDmW7VKSC51cbUL8tRiOqIwZn406YEMyGxHAv";
-    let bench = Bench::with_store();
+    let sandbox = Sandbox::with_store();
     let text = format!("T-{{{DIGITS}:11}}");
-    let made = bench.out(&["ns", "add", "tickets", "--scheme", "snowflake", "--text", &text]);
+    let made = sandbox.out(&["ns", "add", "tickets", "--scheme", "snowflake", "--text", &text]);
     assert!(made.contains(&format!(", as {text}\n")), "{made}");
     std::fs::write(
-        bench.path("ns.toml"),
+        sandbox.path("ns.toml"),
         format!("[namespaces.orders]\nscheme = \"segment\"\ntext = \"{{{DIGITS}:4}}\"\n"),
     )
     .unwrap();
-    let mut server = bench.serve(&["--namespaces-file", "ns.toml"]);
+    let mut server = sandbox.serve(&["--namespaces-file", "ns.toml"]);
     let mut first = |namespace: &str| {
         let (status, body) = server.http(&format!("/v1/ids/{namespace}"));
         assert_eq!(status, 200, "{body}");
@@ -83,39 +83,39 @@ fn ids_of_a_shuffled_alphabet_are_made_and_read_back() {
     assert_eq!((&*order, &read["id"]), ("oooh", &"1".into()));
     let (ticket, read) = first("tickets");
     assert!(ticket.len() == 13 && ticket.starts_with("T-"), "{ticket}");
-    let decimal = bench.out(&["inspect", "--json", "--format", DIGITS, &ticket[2..]]);
+    let decimal = sandbox.out(&["inspect", "--json", "--format", DIGITS, &ticket[2..]]);
     assert_eq!(json(&decimal)["id"], read["id"]);
-    let told = bench.refused(&["ns", "set", "tickets", "--text", "T-{alphabet=ohr}"], 2);
+    let told = sandbox.refused(&["ns", "set", "tickets", "--text", "T-{alphabet=ohr}"], 2);
     assert!(told.contains("cannot change its text form"), "{told}");
 }
 
 #[test]
 fn a_sequence_start_is_set_changed_and_listed() {
-    let bench = Bench::with_store();
-    let made = bench.out(&["ns", "add", "ids", "--scheme", "snowflake", "--sequence-start", "random(100)"]);
+    let sandbox = Sandbox::with_store();
+    let made = sandbox.out(&["ns", "add", "ids", "--scheme", "snowflake", "--sequence-start", "random(100)"]);
     assert!(made.contains(", sequence start random(100)\n"), "{made}");
-    let changed = bench.out(&["ns", "set", "ids", "--sequence-start", "rolling"]);
+    let changed = sandbox.out(&["ns", "set", "ids", "--sequence-start", "rolling"]);
     assert!(changed.ends_with(", sequence start rolling\n"), "{changed}");
-    assert!(bench.out(&["ns", "list"]).contains(", sequence start rolling"));
-    assert_eq!(json(&bench.out(&["ns", "list", "--json"]))["sequence_start"], "rolling");
+    assert!(sandbox.out(&["ns", "list"]).contains(", sequence start rolling"));
+    assert_eq!(json(&sandbox.out(&["ns", "list", "--json"]))["sequence_start"], "rolling");
 }
 
 #[test]
 fn a_layout_implies_its_scheme() {
-    let bench = Bench::with_store();
-    let made = bench.out(&["ns", "add", "ids", "--layout", "leaf"]);
+    let sandbox = Sandbox::with_store();
+    let made = sandbox.out(&["ns", "add", "ids", "--layout", "leaf"]);
     assert!(made.starts_with("ids is snowflake time:41@1ms worker:10 sequence:12 "), "{made}");
-    bench.out(&["ns", "drop", "ids"]);
-    let resumed = bench.out(&["ns", "add", "ids", "--layout", "leaf"]);
+    sandbox.out(&["ns", "drop", "ids"]);
+    let resumed = sandbox.out(&["ns", "add", "ids", "--layout", "leaf"]);
     assert!(resumed.starts_with("ids is snowflake time:41@1ms worker:10 "), "{resumed}");
-    let other = bench.refused(&["ns", "add", "more", "--layout", "leaf", "--scheme", "segment"], 2);
+    let other = sandbox.refused(&["ns", "add", "more", "--layout", "leaf", "--scheme", "segment"], 2);
     assert!(other.contains("invalid setting `layout` for scheme segment"), "{other}");
 }
 
 #[test]
 fn what_cannot_be_is_refused_with_what_could() {
-    let bench = Bench::with_store();
-    bench.out(&["ns", "add", "n", "--scheme", "segment"]);
+    let sandbox = Sandbox::with_store();
+    sandbox.out(&["ns", "add", "n", "--scheme", "segment"]);
     let long = "x".repeat(65);
     for (args, wanted) in [
         (
@@ -172,18 +172,18 @@ fn what_cannot_be_is_refused_with_what_could() {
         (&["ns", "set", "nope", "--plain"], "unknown namespace nope"),
         (&["ns", "drop", "nope"], "unknown namespace nope"),
     ] {
-        let told = bench.refused(args, 2);
+        let told = sandbox.refused(args, 2);
         assert!(told.contains(wanted) && !told.contains("hunter2"), "{args:?}: {told}");
     }
-    bench.out(&["ns", "drop", "n"]);
+    sandbox.out(&["ns", "drop", "n"]);
     // As it was but for what is given, or as something else, which is refused.
-    let small = bench.out(&["ns", "add", "n", "--maximum", "3"]);
+    let small = sandbox.out(&["ns", "add", "n", "--maximum", "3"]);
     assert!(small.starts_with("n is segment cached, all numbers, to 3\n"), "{small}");
-    bench.out(&["ns", "drop", "n"]);
-    let other = bench.refused(&["ns", "add", "n", "--scheme", "segment", "--stripe", "1/2"], 2);
+    sandbox.out(&["ns", "drop", "n"]);
+    let other = sandbox.refused(&["ns", "add", "n", "--scheme", "segment", "--stripe", "1/2"], 2);
     assert!(other.contains("is pinned to `segment cached, all numbers, to 3` and cannot become"), "{other}");
     assert!(other.contains("only once every node has seen the drop or is stopped"), "{other}");
-    let over = bench.run(&["ns", "add", "n", "--scheme", "segment", "--stripe", "1/2", "--start-over"]);
+    let over = sandbox.run(&["ns", "add", "n", "--scheme", "segment", "--stripe", "1/2", "--start-over"]);
     assert_eq!(over.code, 0, "{over:?}");
     assert!(over.err.contains("warning: n starts over: it may repeat earlier ids"), "{over:?}");
     assert!(
@@ -194,22 +194,22 @@ fn what_cannot_be_is_refused_with_what_could() {
 
 #[test]
 fn a_file_of_namespaces_is_checked_before_anything_is_opened() {
-    let bench = Bench::new();
+    let sandbox = Sandbox::new();
     let serve = ["serve", "--http", "127.0.0.1:0", "--resp", "off", "--namespaces-file", "ns.toml"];
-    let missing = bench.refused(&serve, 2);
+    let missing = sandbox.refused(&serve, 2);
     assert!(missing.contains("--namespaces-file: cannot read the namespace file ns.toml"), "{missing}");
-    std::fs::write(bench.path("ns.toml"), "[namespaces.a]\nscheme = \"segment\"\nstep = 0\n").unwrap();
-    let bad = bench.refused(&serve, 2);
+    std::fs::write(sandbox.path("ns.toml"), "[namespaces.a]\nscheme = \"segment\"\nstep = 0\n").unwrap();
+    let bad = sandbox.refused(&serve, 2);
     assert!(bad.contains("ns.toml: line 3: unknown field `step`"), "{bad}");
-    assert!(!bench.path("snowmint-data").exists());
+    assert!(!sandbox.path("snowmint-data").exists());
 }
 
 #[test]
 fn a_running_node_follows() {
-    let bench = Bench::new();
-    let mut server = bench.serve(&["--namespaces-poll", "100ms"]);
+    let sandbox = Sandbox::new();
+    let mut server = sandbox.serve(&["--namespaces-poll", "100ms"]);
     assert_eq!(server.http("/v1/ids/orders").0, 404);
-    bench.out(&["ns", "add", "orders", "--scheme", "segment", "--text", "ORD-{number:4}"]);
+    sandbox.out(&["ns", "add", "orders", "--scheme", "segment", "--text", "ORD-{number:4}"]);
     let mut last = String::new();
     let mut until = |wanted: u16| loop {
         let (status, body) = server.http("/v1/ids/orders");
@@ -223,74 +223,74 @@ fn a_running_node_follows() {
         std::thread::sleep(Duration::from_millis(20));
     };
     assert_eq!(until(200), r#"{"ids":["ORD-0001"]}"#);
-    bench.out(&["ns", "drop", "orders"]);
+    sandbox.out(&["ns", "drop", "orders"]);
     until(404);
-    bench.out(&["ns", "add", "orders"]);
+    sandbox.out(&["ns", "add", "orders"]);
     until(200);
 }
 
 /// Goal: a definition goes where nodes look for it, and not into a file that a mistyped path has just made.
 #[test]
 fn a_store_is_not_made_by_adding_to_it() {
-    let bench = Bench::new();
+    let sandbox = Sandbox::new();
     for args in [&["ns", "add", "n", "--scheme", "segment"][..], &["ns", "list"], &["ns", "drop", "n"]] {
-        let told = bench.refused(args, 1);
+        let told = sandbox.refused(args, 1);
         assert!(
             told.contains("data file ./snowmint-data/snowmint.db not found")
                 && told.contains("snowmint store init"),
             "{told}"
         );
     }
-    assert!(!bench.path("snowmint-data").exists());
+    assert!(!sandbox.path("snowmint-data").exists());
 }
 
 /// Goal: the numbers of a file go on where the file is now. Method: move it, and tell the namespace with the same command
 /// twice, first without saying how far it came: no file is made at its old place.
 #[test]
 fn a_source_whose_file_was_moved_is_followed() {
-    let bench = Bench::new();
-    let [old, new] = ["old.db", "new.db"].map(|file| format!("sqlite:{}", bench.path(file).display()));
-    bench.out(&["store", "init", "--store", &old]);
-    bench.out(&["store", "init"]);
-    bench.out(&["ns", "add", "n", "--scheme", "segment", "--source", &old]);
+    let sandbox = Sandbox::new();
+    let [old, new] = ["old.db", "new.db"].map(|file| format!("sqlite:{}", sandbox.path(file).display()));
+    sandbox.out(&["store", "init", "--store", &old]);
+    sandbox.out(&["store", "init"]);
+    sandbox.out(&["ns", "add", "n", "--scheme", "segment", "--source", &old]);
     for end in ["", "-wal", "-shm"] {
-        let _ = std::fs::rename(bench.path(&format!("old.db{end}")), bench.path(&format!("new.db{end}")));
+        let _ = std::fs::rename(sandbox.path(&format!("old.db{end}")), sandbox.path(&format!("new.db{end}")));
     }
-    let unsaid = bench.refused(&["ns", "set", "n", "--source", &new], 2);
+    let unsaid = sandbox.refused(&["ns", "set", "n", "--source", &new], 2);
     assert!(unsaid.contains("no such file") && unsaid.contains("--above N"), "{unsaid}");
-    let moved = bench.out(&["ns", "set", "n", "--source", &new, "--above", "9000"]);
+    let moved = sandbox.out(&["ns", "set", "n", "--source", &new, "--above", "9000"]);
     assert!(moved.contains("new.db"), "{moved}");
-    assert!(!bench.path("old.db").exists());
+    assert!(!sandbox.path("old.db").exists());
 }
 
 /// Goal: a namespace does not start over under a node that goes on with the old numbers. Method: a node that does not look
 /// for changes, as one that is cut off from the store; then one that follows them, and one that is gone.
 #[test]
 fn a_namespace_does_not_start_over_under_a_node_that_still_serves_it() {
-    let bench = Bench::with_store();
-    bench.out(&["ns", "add", "n", "--scheme", "segment"]);
-    let mut blind = bench.serve(&["--namespaces-poll", "1h"]);
-    let mut follows = bench.serve(&["--namespaces-poll", "100ms"]);
+    let sandbox = Sandbox::with_store();
+    sandbox.out(&["ns", "add", "n", "--scheme", "segment"]);
+    let mut blind = sandbox.serve(&["--namespaces-poll", "1h"]);
+    let mut follows = sandbox.serve(&["--namespaces-poll", "100ms"]);
     let [old, new] = [&mut blind, &mut follows].map(|server| {
         assert_eq!(server.http("/v1/ids/n").0, 200);
         format!("http://{}", server.ready("http"))
     });
-    bench.out(&["ns", "drop", "n"]);
+    sandbox.out(&["ns", "drop", "n"]);
     while follows.http("/v1/ids/n").0 != 404 {
         std::thread::sleep(Duration::from_millis(20));
     }
     let start_over = ["ns", "add", "n", "--start-over", "--nodes"];
     let all = format!("{new},{old}");
     let with_both = [&start_over[..], &[&all]].concat();
-    let refused = bench.refused(&with_both, 1);
+    let refused = sandbox.refused(&with_both, 1);
     assert!(refused.contains(&format!("node {old} still serves n")), "{refused}");
     assert_eq!(blind.http("/v1/ids/n").0, 200);
     drop(blind);
-    let gone = bench.refused(&with_both, 1);
+    let gone = sandbox.refused(&with_both, 1);
     assert!(gone.contains("stop it for good, then remove it from --nodes"), "{gone}");
-    let listed = bench.out(&["ns", "list"]);
+    let listed = sandbox.out(&["ns", "list"]);
     assert!(listed.contains("dropped"), "{listed}");
-    let over = bench.run(&[&start_over[..], &[&new]].concat());
+    let over = sandbox.run(&[&start_over[..], &[&new]].concat());
     assert_eq!(over.code, 0, "{over:?}");
     assert!(over.err.contains("a node that is not in --nodes and that cannot reach the store"), "{over:?}");
 }

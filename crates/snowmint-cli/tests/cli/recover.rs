@@ -6,7 +6,7 @@ use std::fs;
 use std::path::Path;
 use std::process::Command;
 
-use crate::run::{Bench, Server, json};
+use crate::run::{Sandbox, Server, json};
 
 /// Draws ids and numbers: whether one of them came before.
 fn draw(server: &mut Server, seen: &mut HashSet<String>) -> usize {
@@ -37,20 +37,20 @@ pub(crate) fn tool(program: &str, args: &[&str]) {
 /// Serves from a store, draws, backs the store up, draws more, restores, recovers as told, and draws again: how many ids
 /// and numbers came twice. A node that crashed tells nothing.
 fn restored(
-    bench: &Bench,
+    sandbox: &Sandbox,
     old: &str,
     new: &str,
     backup: impl Fn(),
     restore: impl Fn(),
-    recover: impl Fn(&Bench, &str),
+    recover: impl Fn(&Sandbox, &str),
 ) -> usize {
     let sizes = ["--size-min", "100", "--size-max", "100"];
-    bench.out(&["store", "init", "--store", old]);
+    sandbox.out(&["store", "init", "--store", old]);
     let add = [&["ns", "add", "tickets", "--scheme", "segment", "--store", old][..], &sizes].concat();
-    bench.out(&add);
+    sandbox.out(&add);
     let window = ["--window", "2s", "--namespaces-poll", "100ms"];
     let mut seen = HashSet::new();
-    let mut node = bench.serve(&[&["--store", old][..], &window].concat());
+    let mut node = sandbox.serve(&[&["--store", old][..], &window].concat());
     assert_eq!(draw(&mut node, &mut seen), 0);
     backup();
     for _ in 0..5 {
@@ -58,18 +58,18 @@ fn restored(
     }
     restore();
     let address = node.ready("http");
-    recover(bench, &address);
+    recover(sandbox, &address);
     drop(node);
-    let mut node = bench.serve(&[&["--store", new][..], &window].concat());
+    let mut node = sandbox.serve(&[&["--store", new][..], &window].concat());
     (0..5).map(|_| draw(&mut node, &mut seen)).sum()
 }
 
-fn sqlite(recover: impl Fn(&Bench, &str)) -> usize {
-    let bench = Bench::new();
-    let [old, new, backup] = ["old.db", "new.db", "backup.db"].map(|name| bench.path(name));
+fn sqlite(recover: impl Fn(&Sandbox, &str)) -> usize {
+    let sandbox = Sandbox::new();
+    let [old, new, backup] = ["old.db", "new.db", "backup.db"].map(|name| sandbox.path(name));
     let url = |path: &Path| format!("sqlite:{}", path.display());
     restored(
-        &bench,
+        &sandbox,
         &url(&old),
         &url(&new),
         || tool("sqlite3", &[old.to_str().unwrap(), &format!(".backup {}", backup.display())]),
@@ -83,36 +83,36 @@ fn sqlite(recover: impl Fn(&Bench, &str)) -> usize {
 #[test]
 fn a_restored_sqlite_file_gives_no_number_again_once_it_was_recovered() {
     assert!(sqlite(|_, _| ()) > 1000, "without it the restore repeats numbers");
-    let new = |bench: &Bench| format!("sqlite:{}", bench.path("new.db").display());
-    let by_the_node = sqlite(|bench, address| {
-        let (store, node) = (new(bench), format!("http://{address}"));
+    let new = |sandbox: &Sandbox| format!("sqlite:{}", sandbox.path("new.db").display());
+    let by_the_node = sqlite(|sandbox, address| {
+        let (store, node) = (new(sandbox), format!("http://{address}"));
         let args = ["store", "recover", "--store", &store, "--nodes", &node, "--window", "2s"];
-        let plan = bench.out(&args);
+        let plan = sandbox.out(&args);
         assert!(plan.contains("counter segments/tickets") && plan.contains("nothing was changed"), "{plan}");
-        let done = bench.out(&[&args[..], &["--yes"]].concat());
+        let done = sandbox.out(&[&args[..], &["--yes"]].concat());
         assert!(done.contains("may be used; the workers of the pools above are reserved until"), "{done}");
     });
     assert_eq!(by_the_node, 0);
-    let by_the_operator = sqlite(|bench, _| {
-        let store = new(bench);
-        bench.out(&["store", "recover", "--store", &store, "--numbers-at-least", "tickets=10000", "--yes"]);
+    let by_the_operator = sqlite(|sandbox, _| {
+        let store = new(sandbox);
+        sandbox.out(&["store", "recover", "--store", &store, "--numbers-at-least", "tickets=10000", "--yes"]);
     });
     assert_eq!(by_the_operator, 0);
 }
 
 #[test]
 fn what_is_not_known_has_to_be_said() {
-    let bench = Bench::with_store();
-    bench.out(&["ns", "add", "tickets", "--scheme", "segment"]);
-    let told = bench.refused(&["store", "recover"], 2);
+    let sandbox = Sandbox::with_store();
+    sandbox.out(&["ns", "add", "tickets", "--scheme", "segment"]);
+    let told = sandbox.refused(&["store", "recover"], 2);
     assert!(told.contains("--add 0 keeps them"), "{told}");
     // A namespace may be newer than the backup, and be added again with a reset period or without.
-    let plan = bench.out(&["store", "recover", "--numbers-at-least", "orders=7"]);
+    let plan = sandbox.out(&["store", "recover", "--numbers-at-least", "orders=7"]);
     let raised = plan.lines().filter(|it| it.starts_with("counter segments/orders") && it.ends_with(" 7"));
     assert!(raised.count() >= 4 && plan.contains("orders has counters that the backup lacks"), "{plan}");
-    let told = bench.refused(&["store", "recover", "--nodes", "http://127.0.0.1:1"], 1);
+    let told = sandbox.refused(&["store", "recover", "--nodes", "http://127.0.0.1:1"], 1);
     assert!(told.contains("no metrics from node"), "{told}");
-    let plan = bench.out(&["store", "recover", "--numbers-at-least", "tickets=700", "--add", "5"]);
+    let plan = sandbox.out(&["store", "recover", "--numbers-at-least", "tickets=700", "--add", "5"]);
     assert!(plan.contains("705") && plan.contains("nothing was changed"), "{plan}");
 }
 
@@ -121,22 +121,22 @@ fn what_is_not_known_has_to_be_said() {
 /// store that no node has used.
 #[test]
 fn a_counter_that_the_store_lacks_is_made_and_a_store_without_leases_says_so() {
-    let bench = Bench::new();
-    let [old, new] = ["old.db", "new.db"].map(|name| format!("sqlite:{}", bench.path(name).display()));
+    let sandbox = Sandbox::new();
+    let [old, new] = ["old.db", "new.db"].map(|name| format!("sqlite:{}", sandbox.path(name).display()));
     for store in [&old, &new] {
-        bench.out(&["store", "init", "--store", store]);
+        sandbox.out(&["store", "init", "--store", store]);
     }
-    bench.out(&["ns", "add", "tickets", "--scheme", "segment", "--store", &old]);
-    bench.out(&["ns", "add", "orders", "--scheme", "segment", "--store", &new]);
-    let mut node = bench.serve(&["--store", &old]);
+    sandbox.out(&["ns", "add", "tickets", "--scheme", "segment", "--store", &old]);
+    sandbox.out(&["ns", "add", "orders", "--scheme", "segment", "--store", &new]);
+    let mut node = sandbox.serve(&["--store", &old]);
     assert_eq!(draw(&mut node, &mut HashSet::new()), 0);
     let address = format!("http://{}", node.ready("http"));
     let recover = ["store", "recover", "--store", &new, "--nodes", &address];
-    let plan = bench.out(&recover);
+    let plan = sandbox.out(&recover);
     let made = plan.lines().find(|line| line.starts_with("counter segments/tickets")).unwrap();
     assert!(!made.ends_with(" 0") && plan.contains("tickets has counters that the backup lacks"), "{plan}");
     assert!(plan.contains("counter segments/orders"), "{plan}");
-    let plan = bench.out(&["store", "recover", "--store", &new, "--add", "0"]);
+    let plan = sandbox.out(&["store", "recover", "--store", &new, "--add", "0"]);
     assert!(plan.contains("no records, so no worker can be reserved: start no node before"), "{plan}");
 }
 
@@ -144,17 +144,17 @@ fn a_counter_that_the_store_lacks_is_made_and_a_store_without_leases_says_so() {
 /// first recovery wrote, and recover again.
 #[test]
 fn a_damaged_worker_is_named_and_the_others_are_recovered() {
-    let bench = Bench::new();
-    let file = bench.path("data.db");
+    let sandbox = Sandbox::new();
+    let file = sandbox.path("data.db");
     let store = format!("sqlite:{}", file.display());
-    bench.out(&["store", "init", "--store", &store]);
-    bench.out(&["ns", "add", "tickets", "--scheme", "segment", "--store", &store]);
-    drop(bench.serve(&["--store", &store, "--window", "2s"]));
+    sandbox.out(&["store", "init", "--store", &store]);
+    sandbox.out(&["ns", "add", "tickets", "--scheme", "segment", "--store", &store]);
+    drop(sandbox.serve(&["--store", &store, "--window", "2s"]));
     let recover = ["store", "recover", "--store", &store, "--add", "7", "--window", "2s", "--yes"];
-    bench.out(&recover);
+    sandbox.out(&recover);
     let damage = "UPDATE snowmint_records SET revision = -1 WHERE key LIKE 'workers/%/0000000003'";
     tool("sqlite3", &[file.to_str().unwrap(), damage]);
-    let ran = bench.run(&recover);
+    let ran = sandbox.run(&recover);
     assert_eq!(ran.code, 0, "{}", ran.err);
     assert!(ran.err.starts_with("warning: skipped `workers/") && ran.err.lines().count() == 1, "{}", ran.err);
     let damaged = ran.out.lines().position(|line| {
@@ -173,16 +173,17 @@ fn a_damaged_worker_is_named_and_the_others_are_recovered() {
 /// more. Method: a node in a datacenter of its own, and a namespace of another layout; a store without a lease.
 #[test]
 fn pools_that_the_backup_lacks_are_reserved() {
-    let bench = Bench::new();
-    let [old, new] = ["old.db", "new.db"].map(|name| format!("sqlite:{}", bench.path(name).display()));
+    let sandbox = Sandbox::new();
+    let [old, new] = ["old.db", "new.db"].map(|name| format!("sqlite:{}", sandbox.path(name).display()));
     for store in [&old, &new] {
-        bench.out(&["store", "init", "--store", store]);
+        sandbox.out(&["store", "init", "--store", store]);
     }
     let layout = ["--layout", "time:41 datacenter:2 worker:3 sequence:17 epoch:2020-01-01"];
-    bench.out(&[&["ns", "add", "wide", "--scheme", "snowflake", "--store", &new][..], &layout].concat());
-    let mut node = bench.serve(&["--store", &old, "--datacenter", "3"]);
+    sandbox.out(&[&["ns", "add", "wide", "--scheme", "snowflake", "--store", &new][..], &layout].concat());
+    let mut node = sandbox.serve(&["--store", &old, "--datacenter", "3"]);
     let address = format!("http://{}", node.ready("http"));
-    let done = bench.out(&["store", "recover", "--store", &new, "--nodes", &address, "--add", "0", "--yes"]);
+    let done =
+        sandbox.out(&["store", "recover", "--store", &new, "--nodes", &address, "--add", "0", "--yes"]);
     for (pool, workers) in [(".worker5.", 32), (".worker3.", 8)] {
         let reserved = |line: &str| {
             line.starts_with("leases  workers/")

@@ -1,4 +1,4 @@
-//! Runs the command in a folder of its own, with no setting from outside.
+//! Runs the command in a fresh folder, without settings from outside.
 
 use std::fs::File;
 use std::io::{Read as _, Write as _};
@@ -11,13 +11,13 @@ use std::time::Duration;
 use serde_json::Value;
 use tempfile::TempDir;
 
-/// A folder to run in: relative paths, and so the data directory, lie there.
-pub(crate) struct Bench {
+/// A fresh folder to run in, with the data directory in it.
+pub(crate) struct Sandbox {
     folder: TempDir,
     env: Vec<(&'static str, String)>,
 }
 
-/// What a run came to.
+/// The result of a run.
 #[derive(Debug)]
 pub(crate) struct Ran {
     pub(crate) code: i32,
@@ -25,16 +25,16 @@ pub(crate) struct Ran {
     pub(crate) err: String,
 }
 
-impl Bench {
+impl Sandbox {
     pub(crate) fn new() -> Self {
         Self { folder: tempfile::tempdir().unwrap(), env: vec![("TZ", "UTC".to_owned())] }
     }
 
-    /// With a store, as a node or `store init` makes it.
+    /// A sandbox with an initialised store.
     pub(crate) fn with_store() -> Self {
-        let bench = Self::new();
-        bench.out(&["store", "init"]);
-        bench
+        let sandbox = Self::new();
+        sandbox.out(&["store", "init"]);
+        sandbox
     }
 
     pub(crate) fn with_env(mut self, name: &'static str, value: &str) -> Self {
@@ -75,14 +75,14 @@ impl Bench {
         child.wait_with_output().unwrap().into()
     }
 
-    /// A run that must succeed without a word on standard error.
+    /// Runs the command, which must succeed and write nothing to standard error.
     pub(crate) fn out(&self, args: &[&str]) -> String {
         let ran = self.run(args);
         assert_eq!((ran.code, ran.err.as_str()), (0, ""), "{args:?}");
         ran.out
     }
 
-    /// A run that must be refused with one line and nothing on standard output.
+    /// Runs the command, which must fail with one line on standard error and nothing on standard output.
     pub(crate) fn refused(&self, args: &[&str], code: i32) -> String {
         let ran = self.run(args);
         assert_eq!((ran.code, ran.out.as_str()), (code, ""), "{args:?}: {}", ran.err);
@@ -101,7 +101,7 @@ impl Bench {
     /// Starts a server on free ports.
     pub(crate) fn start(&self, args: &[&str]) -> Server {
         let log = tempfile::NamedTempFile::new_in(self.folder.path()).unwrap();
-        // Variables rather than flags, so that a test may give the flags.
+        // Variables rather than flags, so that a test can set the flags.
         let child = self
             .command(&["serve", "--log-format", "json"])
             .envs([("SNOWMINT_HTTP", "127.0.0.1:0"), ("SNOWMINT_RESP", "127.0.0.1:0")])
@@ -123,7 +123,7 @@ impl From<Output> for Ran {
     }
 }
 
-/// A server that is killed when the test is over.
+/// A server that is killed when it is dropped.
 pub(crate) struct Server {
     child: Child,
     log: tempfile::NamedTempFile,
@@ -134,9 +134,8 @@ impl Server {
         std::fs::read_to_string(self.log.path()).unwrap()
     }
 
-    /// The first log line with this message; waits for it as long as the server runs, at most a minute.
+    /// Waits for the first log line with this message, for at most a minute.
     pub(crate) fn wait_for(&mut self, message: &str) -> Value {
-        // So many looks, 5 ms apart.
         for _ in 0..12_000 {
             let ended = self.child.try_wait().unwrap();
             let found = self.line(message);
@@ -156,7 +155,7 @@ impl Server {
             .find(|line| line["message"].as_str().is_some_and(|text| text.contains(message)))
     }
 
-    /// What the line that says it is ready says of a field.
+    /// Returns a field of the log line that says that the server is ready.
     pub(crate) fn ready(&mut self, field: &str) -> String {
         match &self.wait_for("ready: ids are served")[field] {
             Value::String(text) => text.clone(),
@@ -187,7 +186,7 @@ impl Drop for Server {
     }
 }
 
-/// Status and body of one HTTP request, of a version in which a body is never sent in pieces.
+/// Sends one HTTP/1.0 request, whose answer is never chunked. Returns the status and the body.
 pub(crate) fn get(address: &str, path: &str) -> (u16, String) {
     let mut stream = TcpStream::connect(address).unwrap();
     write!(stream, "GET {path} HTTP/1.0\r\nHost: localhost\r\n\r\n").unwrap();

@@ -8,12 +8,12 @@ use std::time::Duration;
 use snowmint::utc::Utc;
 use snowmint::{Clock as _, Layout, WallClock};
 
-use crate::run::{Bench, get, json};
+use crate::run::{Sandbox, get, json};
 
 #[test]
 fn ids_come_over_http_and_the_redis_protocol() {
-    let bench = Bench::new();
-    let mut server = bench.serve(&["--namespaces", "orders,users"]);
+    let sandbox = Sandbox::new();
+    let mut server = sandbox.serve(&["--namespaces", "orders,users"]);
     let (status, body) = server.http("/v1/ids/orders?count=3");
     assert_eq!(status, 200, "{body}");
     let ids: Vec<u64> = json(&body)["ids"]
@@ -32,7 +32,7 @@ fn ids_come_over_http_and_the_redis_protocol() {
     assert_eq!(replies.next().as_deref(), Some("$19"));
     let id: u64 = replies.next().unwrap().parse().unwrap();
     assert!(id > ids[2]);
-    let inspected = json(&bench.out(&["inspect", "--json", &id.to_string()]));
+    let inspected = json(&sandbox.out(&["inspect", "--json", &id.to_string()]));
     assert_eq!(inspected["worker"].to_string(), server.ready("worker"));
 }
 
@@ -47,9 +47,9 @@ fn layout_that_ends_soon() -> (Layout, String) {
 
 #[test]
 fn the_line_that_says_it_is_ready_says_where_and_how_long() {
-    let bench = Bench::new();
+    let sandbox = Sandbox::new();
     let (layout, ends) = layout_that_ends_soon();
-    let mut server = bench.serve(&["--resp", "off", "--layout", &layout.to_string()]);
+    let mut server = sandbox.serve(&["--resp", "off", "--layout", &layout.to_string()]);
     assert!(server.ready("http").starts_with("127.0.0.1:"));
     assert_ne!(server.ready("http"), "127.0.0.1:0");
     assert_eq!(server.ready("resp"), "off");
@@ -62,14 +62,14 @@ fn the_line_that_says_it_is_ready_says_where_and_how_long() {
 /// layout of the service that lasts for decades.
 #[test]
 fn namespaces_are_warned_of_before_their_layouts_end() {
-    let bench = Bench::new();
+    let sandbox = Sandbox::new();
     let (of_file, ends) = layout_that_ends_soon();
     let of_store = of_file.to_string().replace("worker:24", "worker:23");
     let toml = format!("[namespaces.filed]\nscheme = 'snowflake'\nlayout = '{of_file}'\n");
-    std::fs::write(bench.path("ns.toml"), toml).unwrap();
-    bench.out(&["store", "init"]);
-    bench.out(&["ns", "add", "stored", "--scheme", "snowflake", "--layout", &of_store]);
-    let mut server = bench.serve(&["--resp", "off", "--namespaces-file", "ns.toml"]);
+    std::fs::write(sandbox.path("ns.toml"), toml).unwrap();
+    sandbox.out(&["store", "init"]);
+    sandbox.out(&["ns", "add", "stored", "--scheme", "snowflake", "--layout", &of_store]);
+    let mut server = sandbox.serve(&["--resp", "off", "--namespaces-file", "ns.toml"]);
     for name in ["filed", "stored"] {
         server.wait_for(&format!("namespace {name}: the layout ends on {ends}, in 3.5 years: "));
     }
@@ -87,23 +87,23 @@ fn namespaces_are_warned_of_before_their_layouts_end() {
 #[test]
 fn a_signal_ends_in_order_and_gives_the_lease_back() {
     for signal in ["TERM", "INT"] {
-        let bench = Bench::new();
-        let mut server = bench.serve(&["--worker", "9", "--window", "1h"]);
+        let sandbox = Sandbox::new();
+        let mut server = sandbox.serve(&["--worker", "9", "--window", "1h"]);
         let (_, body) = server.http("/v1/ids/default");
         let last: u64 = json(&body)["ids"][0].as_str().unwrap().parse().unwrap();
         server.signal(signal);
         assert_eq!(server.wait().code(), Some(0), "{}", server.log());
-        let next: u64 = bench.out(&["new", "--worker", "9"]).trim().parse().unwrap();
+        let next: u64 = sandbox.out(&["new", "--worker", "9"]).trim().parse().unwrap();
         assert!(next > last);
     }
 }
 
 #[test]
 fn new_works_beside_a_server_on_the_same_file() {
-    let bench = Bench::new();
-    let mut server = bench.serve(&[]);
-    let id = bench.out(&["new"]);
-    let worker = json(&bench.out(&["inspect", "--json", id.trim()]))["worker"].to_string();
+    let sandbox = Sandbox::new();
+    let mut server = sandbox.serve(&[]);
+    let id = sandbox.out(&["new"]);
+    let worker = json(&sandbox.out(&["inspect", "--json", id.trim()]))["worker"].to_string();
     assert_ne!(worker, server.ready("worker"));
 }
 
@@ -112,21 +112,21 @@ fn a_port_in_use_is_told_and_costs_no_lease() {
     let taken = TcpListener::bind("127.0.0.1:0").unwrap();
     let address = taken.local_addr().unwrap().to_string();
     for (flag, other) in [("--http", "--resp"), ("--resp", "--http")] {
-        let bench = Bench::new();
-        let told = bench.run(&["serve", flag, &address, other, "off", "--worker", "3", "--window", "1h"]);
+        let sandbox = Sandbox::new();
+        let told = sandbox.run(&["serve", flag, &address, other, "off", "--worker", "3", "--window", "1h"]);
         assert_eq!(told.code, 1, "{}", told.err);
         let line = told.err.lines().last().unwrap();
         assert!(
             line.starts_with(&format!("error: cannot listen on {address} ({flag}): another program")),
             "{line}"
         );
-        bench.out(&["new", "--worker", "3"]);
+        sandbox.out(&["new", "--worker", "3"]);
     }
 }
 
 #[test]
 fn a_flag_that_cannot_be_is_named_before_anything_is_opened() {
-    let bench = Bench::new();
+    let sandbox = Sandbox::new();
     for (args, flag) in [
         (&["--http", "8080"][..], "--http"),
         (&["--http", "127.0.0.1:99999"], "--http"),
@@ -156,10 +156,10 @@ fn a_flag_that_cannot_be_is_named_before_anything_is_opened() {
         (&["--log-format", "xml"], "--log-format"),
         (&["--log", "loud"], "--log"),
     ] {
-        let told = bench.refused(&[&["serve"], args].concat(), 2);
+        let told = sandbox.refused(&[&["serve"], args].concat(), 2);
         assert!(told.contains(flag), "{args:?}: {told}");
     }
-    assert!(!bench.path("snowmint-data").exists());
+    assert!(!sandbox.path("snowmint-data").exists());
 }
 
 #[test]
@@ -178,52 +178,52 @@ fn every_flag_has_a_variable() {
         ("SNOWMINT_LOG_FORMAT", "x", "--log-format"),
         ("SNOWMINT_LOG", "x", "--log"),
     ] {
-        let told = Bench::new().with_env(name, value).refused(&["serve"], 2);
+        let told = Sandbox::new().with_env(name, value).refused(&["serve"], 2);
         assert!(told.contains(flag) && told.contains(&format!("environment variable {name}\n")), "{told}");
     }
-    let bench = Bench::new().with_env("SNOWMINT_STORE", "x");
-    assert!(bench.refused(&["serve", "--http", "127.0.0.1:0", "--resp", "off"], 2).contains("--store"));
-    let bench = Bench::new().with_env("SNOWMINT_DATA", "elsewhere");
-    bench.out(&["new"]);
-    assert!(bench.path("elsewhere/snowmint.db").is_file());
+    let sandbox = Sandbox::new().with_env("SNOWMINT_STORE", "x");
+    assert!(sandbox.refused(&["serve", "--http", "127.0.0.1:0", "--resp", "off"], 2).contains("--store"));
+    let sandbox = Sandbox::new().with_env("SNOWMINT_DATA", "elsewhere");
+    sandbox.out(&["new"]);
+    assert!(sandbox.path("elsewhere/snowmint.db").is_file());
 }
 
 /// Method: the first node's lease reaches an hour ahead, so that the second need not watch it being renewed.
 #[test]
 fn a_worker_that_another_node_holds_is_refused_with_its_name() {
-    let bench = Bench::new();
-    let _first = bench.serve(&["--worker", "9", "--window", "1h", "--holder", "first-node"]);
-    let mut second = bench.start(&["--worker", "9", "--holder", "second-node"]);
+    let sandbox = Sandbox::new();
+    let _first = sandbox.serve(&["--worker", "9", "--window", "1h", "--holder", "first-node"]);
+    let mut second = sandbox.start(&["--worker", "9", "--holder", "second-node"]);
     assert_eq!(second.wait().code(), Some(1));
     let log = second.log();
     let told = json(log.lines().last().unwrap());
     let message = told["message"].as_str().unwrap();
     assert!(message.starts_with("worker 9 is held by first-node until "), "{told}");
-    let new = bench.refused(&["new", "--worker", "9"], 1);
+    let new = sandbox.refused(&["new", "--worker", "9"], 1);
     assert!(new.contains("worker 9 is held by first-node until "), "{new}");
 }
 
 #[test]
 fn a_namespace_of_another_layout_is_refused_with_both_texts() {
-    let bench = Bench::new();
-    drop(bench.serve(&[]));
-    let told = bench.refused(&["serve", "--layout", "leaf", "--http", "127.0.0.1:0", "--resp", "off"], 2);
+    let sandbox = Sandbox::new();
+    drop(sandbox.serve(&[]));
+    let told = sandbox.refused(&["serve", "--layout", "leaf", "--http", "127.0.0.1:0", "--resp", "off"], 2);
     for wanted in [
         "namespace default is pinned to `snowflake time:41@1ms datacenter:5 worker:5 sequence:12 epoch:2010",
         "and cannot become `snowflake time:41@1ms worker:10 sequence:12 epoch:2010",
     ] {
         assert!(told.contains(wanted), "{told}");
     }
-    drop(bench.serve(&["--layout", "leaf", "--namespaces", "other"]));
+    drop(sandbox.serve(&["--layout", "leaf", "--namespaces", "other"]));
 }
 
 /// Goal: a node that has to wait for a worker says that it lives, that it is not ready, and why.
 /// Method: a layout with one worker, which another node holds for an hour.
 #[test]
 fn a_node_without_a_lease_answers_that_it_has_none() {
-    let bench = Bench::new();
-    let _first = bench.serve(&["--layout", "mastodon", "--window", "1h", "--holder", "first-node"]);
-    let mut second = bench.start(&["--layout", "mastodon", "--resp", "off"]);
+    let sandbox = Sandbox::new();
+    let _first = sandbox.serve(&["--layout", "mastodon", "--window", "1h", "--holder", "first-node"]);
+    let mut second = sandbox.start(&["--layout", "mastodon", "--resp", "off"]);
     let line = second.wait_for("no lease yet");
     assert!(line["message"].as_str().unwrap().contains("first-node"), "{line}");
     let address = second.wait_for("listening")["http"].as_str().unwrap().to_owned();
@@ -238,29 +238,29 @@ fn a_node_without_a_lease_answers_that_it_has_none() {
 /// Goal: a lease in memory is allowed and warned of.
 #[test]
 fn a_store_in_memory_is_warned_of() {
-    let bench = Bench::new();
-    let mut server = bench.serve(&["--store", "memory:"]);
+    let sandbox = Sandbox::new();
+    let mut server = sandbox.serve(&["--store", "memory:"]);
     server.wait_for("--store memory: leases are lost");
-    assert!(!bench.path("snowmint-data").exists());
+    assert!(!sandbox.path("snowmint-data").exists());
 }
 
 /// Goal: whoever starts a node sees which processes its ids are unique among, and is warned where others can connect
 /// that a file does not coordinate. Method: the ready line, and the log of nodes that listen here and there.
 #[test]
 fn the_reach_of_the_store_is_told() {
-    let bench = Bench::new();
+    let sandbox = Sandbox::new();
     let warning = "coordinates the processes of this machine only";
-    let mut server = bench.serve(&["--resp", "off"]);
+    let mut server = sandbox.serve(&["--resp", "off"]);
     assert_eq!(server.ready("version"), env!("CARGO_PKG_VERSION"));
     assert_eq!(server.ready("store"), "sqlite:./snowmint-data/snowmint.db");
     assert_eq!(server.ready("reach"), "processes of this machine that use this store");
     assert!(!server.log().contains(warning), "{}", server.log());
-    let mut outside = bench.serve(&["--resp", "0.0.0.0:0"]);
+    let mut outside = sandbox.serve(&["--resp", "0.0.0.0:0"]);
     outside.ready("reach");
     outside.wait_for(&format!(
         "listening on 0.0.0.0:0 without --store: sqlite:./snowmint-data/snowmint.db {warning}"
     ));
-    let mut named = bench.serve(&["--resp", "0.0.0.0:0", "--store", "sqlite:named.db"]);
+    let mut named = sandbox.serve(&["--resp", "0.0.0.0:0", "--store", "sqlite:named.db"]);
     assert_eq!(named.ready("store"), "sqlite:named.db");
     assert!(!named.log().contains(warning), "{}", named.log());
 }
@@ -268,10 +268,10 @@ fn the_reach_of_the_store_is_told() {
 /// Goal: what was minted before a kill is never minted again. Method: the next node is another worker, or waits.
 #[test]
 fn after_a_kill_ids_go_on_without_repeating() {
-    let bench = Bench::new();
+    let sandbox = Sandbox::new();
     let mut seen = Vec::new();
     for _ in 0..3 {
-        let mut server = bench.serve(&["--window", "1s", "--holder", "node"]);
+        let mut server = sandbox.serve(&["--window", "1s", "--holder", "node"]);
         let (_, body) = server.http("/v1/ids/default?count=1000");
         let ids = json(&body)["ids"].as_array().unwrap().clone();
         seen.extend(ids.into_iter().map(|id| id.as_str().unwrap().to_owned()));

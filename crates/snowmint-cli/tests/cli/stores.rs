@@ -4,17 +4,17 @@ use std::collections::HashSet;
 
 use snowmint_test_servers::{Etcd, MariaDb, Postgres, Redis, ZooKeeper};
 
-use crate::run::{Bench, json};
+use crate::run::{Sandbox, json};
 
 /// Goal: a team points the command at what it runs. Method: ids, the list of workers and the doctor, on one store.
 fn works_on(url: &str) {
-    let bench = Bench::new().with_env("SNOWMINT_STORE", url);
-    assert!(!bench.out(&["store", "init", "--dry-run"]).is_empty());
-    assert!(bench.out(&["store", "init"]).ends_with("is ready\n"));
+    let sandbox = Sandbox::new().with_env("SNOWMINT_STORE", url);
+    assert!(!sandbox.out(&["store", "init", "--dry-run"]).is_empty());
+    assert!(sandbox.out(&["store", "init"]).ends_with("is ready\n"));
     let mut last = 0;
     let mut workers = HashSet::new();
     for _ in 0..3 {
-        for id in bench.out(&["new", "-n", "100"]).lines() {
+        for id in sandbox.out(&["new", "-n", "100"]).lines() {
             let id: u64 = id.parse().unwrap();
             assert!(id > last, "{id} after {last}");
             last = id;
@@ -22,9 +22,9 @@ fn works_on(url: &str) {
         }
     }
     assert_eq!(workers.len(), 1, "a released worker is one's own again");
-    let row = json(bench.out(&["workers", "--json"]).lines().next().unwrap());
+    let row = json(sandbox.out(&["workers", "--json"]).lines().next().unwrap());
     assert_eq!(row["state"].as_str(), Some("free"), "{row}");
-    assert!(bench.out(&["doctor"]).contains("ok      store"));
+    assert!(sandbox.out(&["doctor"]).contains("ok      store"));
 }
 
 #[test]
@@ -65,11 +65,11 @@ fn servers_share_a_store_and_wait_for_it() {
     let redis = Redis::start();
     let url = format!("redis://{}", redis.address());
     redis.kill9();
-    let bench = Bench::new().with_env("SNOWMINT_STORE", &url);
-    let mut early = bench.start(&[]);
+    let sandbox = Sandbox::new().with_env("SNOWMINT_STORE", &url);
+    let mut early = sandbox.start(&[]);
     early.wait_for("store unavailable; retrying: no ids until it answers");
     redis.restart();
     let first = early.ready("worker");
-    let second = bench.serve(&[]).ready("worker");
+    let second = sandbox.serve(&[]).ready("worker");
     assert_ne!(first, second);
 }

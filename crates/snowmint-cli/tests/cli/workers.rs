@@ -3,35 +3,35 @@
 use std::process::Command;
 
 use crate::recover::tool;
-use crate::run::{Bench, json};
+use crate::run::{Sandbox, json};
 
 #[test]
 fn a_store_without_leases_and_one_that_is_not_there() {
-    let bench = Bench::new();
+    let sandbox = Sandbox::new();
     for command in ["workers", "doctor"] {
-        let told = bench.refused(&[command], 1);
+        let told = sandbox.refused(&[command], 1);
         assert!(told.contains("not found") && told.contains("--data"), "{told}");
     }
-    assert!(!bench.path("snowmint-data").exists(), "looking makes nothing");
+    assert!(!sandbox.path("snowmint-data").exists(), "looking makes nothing");
 }
 
 #[test]
 fn a_lease_that_was_given_back_is_shown_and_need_not_be_released() {
-    let bench = Bench::new();
-    bench.out(&["new", "--worker", "7"]);
-    let row = json(&bench.out(&["workers", "--json"]));
+    let sandbox = Sandbox::new();
+    sandbox.out(&["new", "--worker", "7"]);
+    let row = json(&sandbox.out(&["workers", "--json"]));
     assert_eq!((row["worker"].as_u64(), row["state"].as_str()), (Some(7), Some("free")));
     assert!(row["holder"].as_str().is_some_and(|holder| holder.ends_with(":cli")), "{row}");
-    assert!(bench.out(&["workers", "release", "7"]).starts_with("worker 7 is free"));
-    let told = bench.refused(&["workers", "release", "8"], 2);
+    assert!(sandbox.out(&["workers", "release", "7"]).starts_with("worker 7 is free"));
+    let told = sandbox.refused(&["workers", "release", "8"], 2);
     assert!(told.contains("unknown worker 8"), "{told}");
 }
 
 #[test]
 fn the_doctor_looks_at_everything_and_finds_a_healthy_store_healthy() {
-    let bench = Bench::new();
-    bench.out(&["new"]);
-    let out = bench.out(&["doctor"]);
+    let sandbox = Sandbox::new();
+    sandbox.out(&["new"]);
+    let out = sandbox.out(&["doctor"]);
     for check in ["store", "write", "clock", "leases", "workers"] {
         assert!(out.lines().any(|line| line.starts_with("ok ") && line.contains(check)), "{check}: {out}");
     }
@@ -42,23 +42,23 @@ fn the_doctor_looks_at_everything_and_finds_a_healthy_store_healthy() {
 /// node writes.
 #[test]
 fn what_lists_skip_is_told_by_name() {
-    let bench = Bench::new();
-    bench.out(&["new"]);
-    let file = bench.path("snowmint-data/snowmint.db").display().to_string();
+    let sandbox = Sandbox::new();
+    sandbox.out(&["new"]);
+    let file = sandbox.path("snowmint-data/snowmint.db").display().to_string();
     let strange = "('workers/what?', 1, x''), ('namespaces/what?', 1, x''), ('workers/pool/first', 1, x'')";
     tool("sqlite3", &[&file, &format!("INSERT INTO snowmint_records VALUES {strange}")]);
-    let listed = [&["workers"][..], &["ns", "list"]].map(|command| bench.run(command));
+    let listed = [&["workers"][..], &["ns", "list"]].map(|command| sandbox.run(command));
     for (ran, key) in listed.iter().zip(["workers/what?", "namespaces/what?"]) {
         assert_eq!(ran.code, 0, "{}", ran.err);
         assert!(ran.err.contains(&format!("warning: skipped `{key}`")), "{}", ran.err);
     }
     assert!(listed[0].err.contains("`workers/pool/first`: its key names no worker"), "{}", listed[0].err);
-    let doctor = bench.run(&["doctor"]);
+    let doctor = sandbox.run(&["doctor"]);
     assert_eq!(doctor.code, 1, "{}", doctor.out);
     for key in ["workers/what?", "namespaces/what?", "workers/pool/first"] {
         assert!(doctor.out.contains(&format!("`{key}`")), "{key}: {}", doctor.out);
     }
-    let mut node = bench.serve(&[]);
+    let mut node = sandbox.serve(&[]);
     assert_eq!(node.http("/v1/ids/default").0, 200);
     assert!(node.log().contains("the lists of the store skip `namespaces/what?`"), "{}", node.log());
 }
@@ -66,17 +66,17 @@ fn what_lists_skip_is_told_by_name() {
 /// Goal: a worker is taken from a running node only by force, and never before what it was granted has ended.
 #[test]
 fn a_held_worker_is_released_only_by_force_and_what_was_granted_is_not_shortened() {
-    let bench = Bench::new();
-    let mut server = bench.serve(&["--worker", "5", "--window", "1h"]);
+    let sandbox = Sandbox::new();
+    let mut server = sandbox.serve(&["--worker", "5", "--window", "1h"]);
     let until = server.ready("until");
-    let told = bench.refused(&["workers", "release", "5"], 1);
+    let told = sandbox.refused(&["workers", "release", "5"], 1);
     assert!(told.contains("is held by") && told.contains("--force"), "{told}");
-    let out = bench.out(&["workers", "release", "5", "--force"]);
+    let out = sandbox.out(&["workers", "release", "5", "--force"]);
     assert!(out.contains(&format!("it is free from {until}, because")), "{out}");
     assert_eq!(server.http("/v1/ids/default").0, 200, "what was granted stays usable");
-    let row = json(&bench.out(&["workers", "--json"]));
+    let row = json(&sandbox.out(&["workers", "--json"]));
     assert_eq!((row["state"].as_str(), row["until"].as_str()), (Some("held"), Some(until.as_str())));
-    let doctor = bench.run(&["doctor"]);
+    let doctor = sandbox.run(&["doctor"]);
     assert!(
         doctor.code == 1 && doctor.out.contains("PROBLEM leases"),
         "an hour ahead is worth a look: {}",
@@ -85,8 +85,8 @@ fn a_held_worker_is_released_only_by_force_and_what_was_granted_is_not_shortened
 }
 
 /// Changes the data file as a restore does.
-fn sql(bench: &Bench, sql: &str) {
-    let data = bench.path("snowmint-data/snowmint.db");
+fn sql(sandbox: &Sandbox, sql: &str) {
+    let data = sandbox.path("snowmint-data/snowmint.db");
     let ran = Command::new("sqlite3").arg(data).args([".timeout 5000", sql]).output();
     let ran = ran.unwrap_or_else(|error| panic!("sqlite3 is missing: {error}; apt-get install sqlite3"));
     assert!(ran.status.success(), "{}", String::from_utf8_lossy(&ran.stderr));
@@ -96,9 +96,9 @@ fn sql(bench: &Bench, sql: &str) {
 /// lease go back, and the record of the namespace is gone.
 #[test]
 fn the_doctor_finds_what_the_store_lost() {
-    let bench = Bench::with_store();
-    bench.out(&["ns", "add", "tickets", "--scheme", "segment"]);
-    let mut server = bench.serve(&["--worker", "5", "--window", "3s"]);
+    let sandbox = Sandbox::with_store();
+    sandbox.out(&["ns", "add", "tickets", "--scheme", "segment"]);
+    let mut server = sandbox.serve(&["--worker", "5", "--window", "3s"]);
     let node = format!("http://{}", server.ready("http"));
     let highest = |server: &mut crate::run::Server| {
         let (_, metrics) = server.http("/metrics");
@@ -112,23 +112,23 @@ fn the_doctor_finds_what_the_store_lost() {
         highest(&mut server).filter(|highest| *highest > 0)
     });
     assert!(received.is_some(), "no numbers: {}", server.log());
-    let out = bench.out(&["doctor", "--nodes", &node]);
+    let out = sandbox.out(&["doctor", "--nodes", &node]);
     assert!(
         out.contains("ok      node") && out.contains("the first lease to end is that of worker 5"),
         "{out}"
     );
 
     let looks = |nodes: &str, found: &[&str]| {
-        let ran = bench.run(&["doctor", "--nodes", nodes]);
+        let ran = sandbox.run(&["doctor", "--nodes", nodes]);
         assert_eq!(ran.code, 1, "{}{}", ran.out, ran.err);
         for words in found {
             let is_found = ran.out.lines().any(|line| line.starts_with("PROBLEM") && line.contains(words));
             assert!(is_found, "{words}: {}", ran.out);
         }
     };
-    sql(&bench, "UPDATE snowmint_records SET value = CAST('5' AS BLOB) WHERE key = 'segments/tickets'");
+    sql(&sandbox, "UPDATE snowmint_records SET value = CAST('5' AS BLOB) WHERE key = 'segments/tickets'");
     looks(&node, &["segments/tickets has given 5 numbers and nodes received"]);
-    sql(&bench, "DELETE FROM snowmint_records WHERE key LIKE 'workers/%' OR key = 'namespaces/tickets'");
+    sql(&sandbox, "DELETE FROM snowmint_records WHERE key LIKE 'workers/%' OR key = 'namespaces/tickets'");
     server.wait_for("the store lost writes that it had acknowledged");
     looks(
         &format!("{node},http://127.0.0.1:1"),
