@@ -1,5 +1,5 @@
 //! One etcd, or a cluster of them, synced to disk as in production; elections are quick.
-//! Whether a node is ready is asked on a port of its own, which takes no TLS.
+//! Readiness is probed on a second port without TLS.
 
 use std::net::SocketAddr;
 use std::ops::Deref;

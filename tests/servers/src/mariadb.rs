@@ -334,7 +334,7 @@ impl MariaDbPair {
     }
 }
 
-/// Two members of a Galera cluster. Alone, the first goes on and the second does not: it has less weight.
+/// Two members of a Galera cluster. If they lose each other, the first continues and the second, which has less weight, stops.
 #[derive(Debug)]
 pub struct GaleraPair {
     servers: [MariaDb; 2],
@@ -385,7 +385,7 @@ impl GaleraPair {
         pair
     }
 
-    /// The one that goes on alone.
+    /// Returns the member that continues alone.
     pub const fn first(&self) -> &MariaDb {
         &self.servers[0]
     }
@@ -411,7 +411,7 @@ impl GaleraPair {
         self.second().wait_until("being in no cluster", &status("wsrep_cluster_status", "non-Primary"));
     }
 
-    /// Makes the second, which was cut off, a cluster of its own, as an operator may who takes the first for gone.
+    /// Bootstraps a second cluster from the cut-off member, as an operator might who believes that the first is lost.
     ///
     /// # Panics
     ///

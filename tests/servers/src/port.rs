@@ -34,13 +34,13 @@ pub fn free() -> SocketAddrV4 {
 #[derive(Debug)]
 pub(crate) struct Port {
     number: u16,
-    /// A name that only one process at a time can hold and that the system frees when it dies: two servers on one
-    /// port would else be told apart only by the error of the second, which may not be noticed.
+    /// A name that only one process can hold, and that the system frees when it dies. Without it, two servers on one port
+    /// would differ only by the error of the second, which a test may not notice.
     _reservation: UnixListener,
 }
 
 impl Port {
-    /// Takes a port on which nobody listens now.
+    /// Reserves a port on which nobody listens.
     pub(crate) fn reserve() -> Self {
         let random = RandomState::new().build_hasher().finish();
         let start = u16::try_from(random % u64::from(COUNT)).expect("below a u16");

@@ -114,7 +114,7 @@ impl Postgres {
         assert!(found, "no standby {name} streams from {self:?}: {}", self.log());
     }
 
-    /// Makes a standby a primary: it ends its recovery, begins a timeline of its own and takes writes.
+    /// Promotes a standby: it ends its recovery, starts a new timeline and accepts writes.
     ///
     /// # Panics
     ///
@@ -284,7 +284,7 @@ fn program(name: &str) -> PathBuf {
     path.filter(|it| it.is_file()).unwrap_or_else(|| panic!("{}", missing(name, PACKAGE)))
 }
 
-/// The server wants its key to be its own and nobody else's.
+/// Returns the settings for TLS. The server rejects a key that others can read.
 fn tls_settings(made: &Certificates, folder: &Path, user: Option<&User>) -> [String; 3] {
     let key = folder.join("server.key");
     fs::copy(made.key(), &key).unwrap();
@@ -303,8 +303,8 @@ pub struct PgBouncer {
 }
 
 impl PgBouncer {
-    /// Starts a pooler in a mode, `session`, `transaction` or `statement`, with so many sessions on the server at most. It adds
-    /// the address of its client to the names of sessions.
+    /// Starts a pooler in the mode `session`, `transaction` or `statement`, with a limit of sessions on the server. It adds the
+    /// address of its client to the names of sessions.
     ///
     /// # Panics
     ///

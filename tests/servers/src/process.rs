@@ -142,7 +142,7 @@ pub(crate) fn find_file(path: &str, package: &str) -> PathBuf {
     found
 }
 
-/// What to say when a program is not installed.
+/// Returns the message for a program that is not installed.
 pub(crate) fn missing(program: &str, package: &str) -> String {
     format!("{program} is missing: install it with `apt-get install --no-install-recommends {package}`")
 }
@@ -164,7 +164,7 @@ pub(crate) struct User {
 }
 
 impl User {
-    /// The user of that name if this process is root, else none: the server then runs as whoever runs the test.
+    /// Returns the user of that name if this process is root; else the server runs as the user of the test.
     ///
     /// Panics with the line that installs the package if it has not made that user.
     pub(crate) fn unless_own(name: &'static str, package: &str) -> Option<Self> {
@@ -187,7 +187,7 @@ impl User {
 
 /// A command that runs as a user, if any, and dies with this process.
 ///
-/// By `setpriv`, since what a parent sets for the death of its child is lost where that changes its user. See
+/// It is started by `setpriv`, because the death signal that a parent sets is lost when the child changes its user. See
 /// [`spawn`] for whose death it is.
 pub(crate) fn mortal(user: Option<&User>, program: impl AsRef<OsStr>) -> Command {
     let mut command = Command::new(find("setpriv", "util-linux"));

@@ -68,13 +68,13 @@ impl Proxy {
         self.shared.state().frozen = true;
     }
 
-    /// Passes on all that was held back, and goes on.
+    /// Passes on everything that was held back, and continues.
     pub fn thaw(&self) {
         self.shared.state().frozen = false;
         self.shared.changed.notify_all();
     }
 
-    /// Closes every connection there is; new ones are taken.
+    /// Closes every open connection, and accepts new ones.
     pub fn cut(&self) {
         self.shared.state().cut();
     }
@@ -114,7 +114,7 @@ impl Proxy {
         self.shared.state().delay = delay;
     }
 
-    /// Passes questions on but throws the answers away, or stops doing so: writes happen and nobody hears of it.
+    /// Passes requests on but drops the answers, or stops doing so: writes happen, and the client does not know.
     pub fn lose_answers(&self, lose: bool) {
         self.shared.state().losing_answers = lose;
     }
@@ -147,7 +147,7 @@ impl Drop for Proxy {
         state.cut();
         drop(state);
         self.shared.changed.notify_all();
-        // Whoever waits for a connection looks around at each.
+        // Wakes the thread that accepts connections.
         TcpStream::connect_timeout(&self.address(), Duration::from_secs(1)).ok();
     }
 }
@@ -185,7 +185,7 @@ impl Shared {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Takes connections until the proxy is dropped; a port on which nobody listens refuses by itself.
+    /// Accepts connections until the proxy is dropped. While it refuses, it does not listen.
     fn serve(self: Arc<Self>, listener: TcpListener) {
         let address = listener.local_addr().unwrap();
         let mut listener = Some(listener);

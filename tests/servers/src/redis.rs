@@ -1,5 +1,5 @@
 //! One Redis, which syncs every write to its file before it answers, and the Sentinels that watch several.
-//! A replica can be promoted and a primary demoted; with certificates a server also takes TLS, on a port of its own.
+//! A replica can be promoted and a primary demoted. With certificates, a server also accepts TLS on a second port.
 
 use std::fs;
 use std::net::SocketAddr;

@@ -1,5 +1,5 @@
 //! What all servers share: a folder, ports, a process that comes and goes, and its log.
-//! What differs is the command and the question that tells whether it is ready.
+//! Each kind of server brings its command, and a probe that tells whether it is ready.
 
 use std::fmt;
 use std::fs::{self, File, OpenOptions, Permissions};
@@ -19,7 +19,7 @@ use crate::time::{holds_within, now};
 
 /// How long a server may take to be ready; the slowest take a second on an idle machine.
 const START_WITHIN: Duration = Duration::from_mins(1);
-/// How often a server is started anew, on other ports, when somebody else has taken one of its own.
+/// How often to start a server on other ports if another program took one of its own.
 const TRIES: u32 = 5;
 
 /// A server that runs, or could be started again.
@@ -97,7 +97,7 @@ impl Server {
         String::from_utf8_lossy(&fs::read(self.log_path()).unwrap_or_default()).into_owned()
     }
 
-    /// Whether the process is there, be it paused.
+    /// Returns whether the process exists, running or paused.
     pub fn is_running(&self) -> bool {
         self.child().as_mut().is_some_and(|it| it.try_wait().unwrap().is_none())
     }
@@ -118,7 +118,7 @@ impl Server {
         process::pause(self.child().as_ref().expect("a server that runs"));
     }
 
-    /// SIGCONT: the server goes on where it was paused.
+    /// SIGCONT: the server continues where it was paused.
     ///
     /// # Panics
     ///
@@ -137,7 +137,7 @@ impl Server {
         self.wait_ready();
     }
 
-    /// Kills the server and puts a copy of a folder in the place of its own of that name: a restore. It is down then.
+    /// Restores a folder of the server from a copy: kills the server and replaces the folder. The server stays down.
     ///
     /// # Panics
     ///
@@ -147,7 +147,7 @@ impl Server {
         let old = self.folder().join(name);
         fs::remove_dir_all(&old).unwrap();
         process::run(Command::new("cp").arg("-a").args([from, &old]));
-        // Its own user reads it, whoever made the copy.
+        // The user of the server must be able to read the copy.
         let owner = format!("--reference={}", self.folder().display());
         process::run(Command::new("chown").args(["-R", &owner]).arg(&old));
     }
@@ -246,7 +246,7 @@ pub(crate) fn probe_mariadb(address: SocketAddr) -> bool {
     ask(address, b"", |answer| answer.len() >= 5).get(4) == Some(&10)
 }
 
-/// What ZooKeeper says it is: `standalone`, `leader` or `follower`, or nothing before it serves.
+/// Returns the mode of a ZooKeeper: `standalone`, `leader` or `follower`; nothing before it serves.
 pub(crate) fn zookeeper_mode(address: SocketAddr) -> Option<String> {
     let answer = ask(address, b"srvr", |_| false);
     let answer = String::from_utf8_lossy(&answer);

@@ -81,11 +81,11 @@ pub struct Load {
     pub clients: usize,
     /// A namespace of numbers that they draw from too, on half of their connections.
     pub numbers: Option<&'static str>,
-    /// What each of them aims at, so that the faults have time to strike and the machine is not saturated.
+    /// Target rate of each client: low enough that faults have time to strike and the machine is not saturated.
     pub ids_a_second: u64,
 }
 
-/// How many ids were drawn so far, for whoever waits for enough.
+/// Counts the ids drawn so far, for a test that waits for enough.
 #[derive(Debug, Default)]
 pub struct Drawn {
     ids: AtomicUsize,
@@ -212,7 +212,7 @@ impl Client<'_> {
 
     fn connect(&mut self) -> Result<Connection, ()> {
         let (http, resp) = self.addresses[self.random.index(self.addresses.len())];
-        // Some leave a server that is paused, some wait until it goes on.
+        // Some clients leave a paused server, some wait for it.
         let patience = Duration::from_millis([300, 300, 300, 300, 8000][self.random.index(5)]);
         let connected = if self.random.within(0, 3) == 0 {
             Http::connect(http, patience).map(Connection::Http)
@@ -294,7 +294,7 @@ fn in_words(error: &std::io::Error) -> String {
     }
 }
 
-/// How finely it is told when there were answers.
+/// Resolution of the times with answers.
 const SLICE: Duration = Duration::from_millis(100);
 
 /// What a client got, or several.
@@ -348,7 +348,7 @@ impl Harvest {
         self.slices_with_answers.insert(slice(self.began));
     }
 
-    /// Notes that from now on nobody asks: what is still answered does not count as time in which nodes were asked.
+    /// Ends the measured time: later answers do not count.
     fn over(&mut self) {
         self.slices = slice(self.began);
     }
@@ -456,7 +456,7 @@ pub struct AfterPause {
 }
 
 impl Node {
-    /// Starts a node with a clock of its own in `folder`, and waits until it is ready.
+    /// Starts a node with its own clock in `folder`, and waits until it is ready.
     ///
     /// # Panics
     ///
@@ -556,8 +556,8 @@ impl Node {
         self.paused_until.is_some_and(|until| until <= time::now())
     }
 
-    /// Lets it go on, with a burst of requests before it from the first instant: each answer must be an error or ids
-    /// of now, never any from before the pause, nor under a lease that another has by now.
+    /// Resumes it with a burst of requests waiting for it. Each answer must be an error or new ids: none with a timestamp
+    /// from before the pause, none under a lease that another node has taken.
     ///
     /// # Panics
     ///

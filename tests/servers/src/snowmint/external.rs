@@ -112,7 +112,7 @@ fn succeeded(tool: &str, output: &Output) -> String {
     String::from_utf8(output.stdout.clone()).unwrap()
 }
 
-/// What to say when a tool is not installed.
+/// Returns the message for a tool that is not installed.
 pub(super) fn missing(tool: &str) -> String {
     let how = TOOLS.iter().find(|(name, _)| *name == tool).map_or("your package manager", |(_, how)| how);
     format!("{tool} is missing: install it with `{how}`")
@@ -166,7 +166,7 @@ listen ids
         Self::start(command, folder, http, resp)
     }
 
-    /// nginx, which only passes on bytes: a node that cannot be connected to is passed over, all else it does not see.
+    /// Starts nginx, which only passes bytes on: it skips a node that refuses connections, and sees nothing else.
     ///
     /// # Panics
     ///

@@ -1,4 +1,4 @@
-//! A tiny raw HTTP/1.1 client: what goes over the wire is what the test says, and nothing is retried.
+//! A small raw HTTP/1.1 client: it sends exactly what the test says, and retries nothing.
 
 use std::io::{self, BufRead, BufReader, ErrorKind, Read, Write};
 use std::net::{SocketAddrV4, TcpStream};
@@ -162,7 +162,7 @@ impl Http {
     }
 }
 
-/// One `GET` on a connection of its own.
+/// Sends one `GET` over a new connection.
 ///
 /// # Errors
 ///

@@ -126,7 +126,7 @@ impl Resp {
     ///
     /// # Errors
     ///
-    /// As [`read`](Self::read); what came before was given to `take`.
+    /// As [`read`](Self::read); earlier replies were given to `take`.
     pub fn pipeline(
         &mut self,
         namespace: &str,

@@ -88,7 +88,7 @@ impl Serve {
         self
     }
 
-    /// On a disk of its own.
+    /// Gives the server its own disk.
     pub fn on(mut self, disk: &Disk) -> Self {
         self.disk = Some(disk.clone());
         self
@@ -104,7 +104,7 @@ impl Serve {
             let mut server = self.spawn();
             match server.ready_or_ended() {
                 None => return server,
-                // Only a port that the harness chose, and that somebody took meanwhile, is worth another try.
+                // Retries only if another program took a port that the harness chose.
                 Some(_) if self.ports.is_none() && server.port_was_taken() => {}
                 Some(status) => {
                     panic!("the server ended with {status} instead of serving:\n{}", server.log())
@@ -307,7 +307,7 @@ impl Server {
         ids.expect("a reply").unwrap_or_else(|error| panic!("{error}\n{}", self.log()))
     }
 
-    /// Asks for an id, over new connections, until there is one: how long after the start that was, and the id.
+    /// Asks for an id over new connections until there is one. Returns the time since the start, and the id.
     ///
     /// # Panics
     ///
@@ -370,7 +370,7 @@ impl Server {
         });
     }
 
-    /// Lets it go on (SIGCONT).
+    /// Resumes it (SIGCONT).
     pub fn resume(&self) {
         self.signal(Signal::CONT);
     }
@@ -413,7 +413,7 @@ impl Server {
 
     fn ready_or_ended(&mut self) -> Option<ExitStatus> {
         loop {
-            // Whoever answers on a port that was snatched away is not this server: it must say so itself.
+            // Another program may answer on this port, so the server must also say in its log that it is ready.
             let ready = self.says_ready() && self.ready();
             if let Some(status) = self.exit_status() {
                 return Some(status);
@@ -480,7 +480,7 @@ pub(super) fn spawn_bound_to_this_thread(command: &mut Command) -> Child {
     let parent = rustix::process::getpid();
     let bind = move || {
         rustix::process::set_parent_process_death_signal(Some(Signal::KILL))?;
-        // Too late if the parent was gone before the line above: nobody would ever kill this one.
+        // If the parent died before the line above, no signal would ever come.
         let parent_lives = rustix::process::getppid() == Some(parent);
         if parent_lives { Ok(()) } else { Err(rustix::io::Errno::SRCH.into()) }
     };
