@@ -62,8 +62,6 @@ struct Shared {
 #[derive(Default)]
 struct State {
     open: Option<Open>,
-    /// Where a cluster says that the keys are now.
-    moved_to: Option<Host>,
     /// When hosts were last asked beside the calls.
     refreshed: Option<Instant>,
 }
@@ -121,6 +119,13 @@ impl Known {
         Ok(at.map(|at| self.standing.swap_remove(at)))
     }
 
+    /// Remembers a member that a cluster named, as the first to ask.
+    fn add_member(&mut self, host: Host) {
+        self.members.retain(|it| *it != host);
+        self.members.insert(0, host);
+        self.members.truncate(MEMBERS);
+    }
+
     /// Notes how the question to all hosts ended: those that still think are not asked again for a while, unless
     /// the primary may be among them.
     fn end(&mut self, found: bool) {
@@ -162,11 +167,11 @@ impl Link {
             let sending = connection.send_packed_commands(&pipeline, 0, pipeline.len());
             match timeout_at(deadline, sending).await {
                 Err(_) => {
-                    self.shared.close(number, None);
+                    self.shared.close(number);
                     return Err(Failure::Late(limit));
                 }
                 Ok(Err(error)) => {
-                    self.shared.close(number, None);
+                    self.shared.close(number);
                     failure = Some(Failure::Broken(error));
                     if !may_repeat {
                         break;
@@ -237,15 +242,18 @@ impl Shared {
         match said.kind() {
             Some(ServerErrorKind::NoScript) => true,
             Some(ServerErrorKind::Moved) => {
+                self.close(number);
                 let target = said.details().and_then(moved_to);
                 let again = target.is_some();
-                self.close(number, target);
+                if let Some(target) = target {
+                    self.known().add_member(target);
+                }
                 again
             }
             _ => {
                 // A replica now, or about to end: look for the primary next time.
                 if error::is_about_the_server(said) {
-                    self.close(number, None);
+                    self.close(number);
                 }
                 false
             }
@@ -261,7 +269,7 @@ impl Shared {
             (open.server.clone(), open.used.elapsed())
         };
         if unused >= IDLE && !answers_ping(&mut server.connection, half(deadline)).await {
-            self.close(server.number, None);
+            self.close(server.number);
             return None;
         }
         let mut state = self.state();
@@ -336,10 +344,8 @@ impl Shared {
 
     /// Asks all hosts who is the primary, and once more if the first answers say whom else to ask.
     async fn find(&self, deadline: Instant) -> Result<Answer, Refusal> {
-        let moved_to = self.state().moved_to.take();
         let others = |known: &Known| -> Vec<Host> {
-            let others = moved_to.iter().chain(&known.members).filter(|it| !self.hosts.all().contains(it));
-            others.cloned().collect()
+            known.members.iter().filter(|it| !self.hosts.all().contains(it)).cloned().collect()
         };
         let others_before = {
             let mut known = self.known();
@@ -480,11 +486,10 @@ impl Shared {
         Ok((Connected { connection, host: host.clone(), number }, told))
     }
 
-    fn close(&self, number: u64, moved_to: Option<Host>) {
+    fn close(&self, number: u64) {
         let mut state = self.state();
         if state.open.as_ref().is_some_and(|it| it.server.number == number) {
             state.open = None;
-            state.moved_to = moved_to;
         }
         drop(state);
         self.known().standing.retain(|it| it.number != number);
@@ -667,5 +672,21 @@ mod tests {
         // Where no primary was found it may be that one.
         known.end(false);
         assert!(known.begin(&silent).is_ok());
+    }
+
+    /// Goal: a member that a cluster redirected to is asked until it answers, not once. Method: redirections, without the
+    /// right to ask for all members.
+    #[test]
+    fn a_member_that_a_cluster_named_is_remembered() {
+        let host = |port| Host::new("h".to_owned(), port);
+        let mut known = Known::default();
+        for port in [1, 2, 1] {
+            known.add_member(host(port));
+        }
+        assert_eq!(known.members, [host(1), host(2)]);
+        for port in 1..=100 {
+            known.add_member(host(port));
+        }
+        assert_eq!((known.members.len(), &known.members[0]), (MEMBERS, &host(100)));
     }
 }
