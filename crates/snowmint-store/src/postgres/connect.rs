@@ -7,7 +7,7 @@ use sqlx::postgres::{PgConnectOptions, PgConnection, PgSslMode};
 use sqlx::{ConnectOptions, Connection, FromRow};
 
 use super::error::FSYNC_OFF;
-use super::session::{self, Guard, Session};
+use super::session::{self, Guard, STARTED, Session};
 use super::{PostgresStore, TABLE, error};
 use crate::error::Effect;
 use crate::net::credentials::Password;
@@ -33,7 +33,7 @@ fn begin(sessions: &str, limit: Duration) -> String {
     let limit = limit.as_millis();
     format!(
         "SET LOCAL client_min_messages = warning; \
-        SELECT pg_backend_pid(), pg_is_in_recovery(), pg_postmaster_start_time()::text, current_setting('fsync'), \
+        SELECT pg_backend_pid(), pg_is_in_recovery(), {STARTED}, current_setting('fsync'), \
         current_setting('synchronous_commit'), current_setting('synchronous_standby_names') <> '', \
         (SELECT count(pg_terminate_backend(pid)) FROM pg_stat_activity \
             WHERE (application_name = '{sessions}' OR application_name LIKE '{sessions} - %') \
@@ -45,7 +45,7 @@ fn begin(sessions: &str, limit: Duration) -> String {
 
 /// What a server says of itself: the process of the session, whether it follows another, when it started, whether it syncs,
 /// how commits wait by default, whether there are standbys to wait for.
-type Told = (i32, bool, String, String, String, bool);
+type Told = (i32, bool, i64, String, String, bool);
 
 /// What there is of that name: the name with its schema, the schemas that nodes may find it in as well, kind, persistence,
 /// columns, and whether names are unique.
@@ -170,9 +170,9 @@ impl Connect for Settings {
         let mark = History::of(&mut connection).await?;
         // No two servers start in the same microsecond, and a standby has all else in common with its primary.
         let confirmation = super::confirmation(has_standbys);
-        let guard = Guard { process, must_keep: self.must_keep };
+        let guard = Guard { process, started, must_keep: self.must_keep };
         let connection = Session::new(connection, guard, &commit, self.limit, confirmation);
-        Ok(Writable { connection, server: Some(started), mark, standing: Standing::Kept })
+        Ok(Writable { connection, server: Some(started.to_string()), mark, standing: Standing::Kept })
     }
 
     async fn answers(session: &mut Session) -> bool {

@@ -35,11 +35,17 @@ fn settings(synchronous_commit: &str, limit: Duration) -> String {
     )
 }
 
+/// When the server started, in microseconds since 1970: no two servers start in the same one. A number, since the text of
+/// a time depends on settings of the session.
+pub(super) const STARTED: &str = "(extract(epoch FROM pg_postmaster_start_time()) * 1000000)::bigint";
+
 /// What must still be so when a statement is carried out.
 #[derive(Clone, Copy)]
 pub(super) struct Guard {
     /// The process of the session.
     pub(super) process: i32,
+    /// [`STARTED`] of its server: two servers may have processes with the same number.
+    pub(super) started: i64,
     /// Whether the server has to sync its commits.
     pub(super) must_keep: bool,
 }
@@ -49,9 +55,10 @@ impl Guard {
     /// to another session may give it to another server. An error too where `fsync` was turned off meanwhile. What fails
     /// is computed from the answer, so not when the server plans.
     fn statement(self) -> String {
-        let Self { process, must_keep } = self;
+        let Self { process, started, must_keep } = self;
         format!(
-            "SELECT WHERE CASE WHEN pg_backend_pid() <> {process} THEN ('session ' || pg_backend_pid())::boolean \
+            "SELECT WHERE CASE WHEN pg_backend_pid() <> {process} OR {STARTED} <> {started} \
+                 THEN ('session ' || pg_backend_pid())::boolean \
              WHEN {must_keep} AND current_setting('fsync') <> 'on' \
                  THEN ('fsync is ' || current_setting('fsync'))::boolean \
              ELSE false END; "
@@ -225,6 +232,8 @@ fn has_figure(text: &str) -> bool {
 
 #[cfg(test)]
 mod tests {
+    use sqlx::{Connection, FromRow};
+
     use super::*;
 
     const CANCELLED: &str = "canceling wait for synchronous replication due to user request";
@@ -291,5 +300,24 @@ mod tests {
         });
         let (warned, quiet) = tokio::join!(warned(CANCELLED), quiet);
         assert!(warned.is_err() && quiet.is_ok());
+    }
+
+    /// Goal: a session is known by its server, not by the number of its process alone, which another server may use too.
+    /// Method: a guard with the start of another server.
+    #[tokio::test(flavor = "multi_thread")]
+    async fn a_session_on_another_server_is_refused() {
+        let server = snowmint_test_servers::Postgres::start();
+        let url = format!("postgres://postgres@{}/postgres", server.address());
+        for (later, is_same) in [(0, true), (1, false)] {
+            let mut sql = PgConnection::connect(&url).await.unwrap();
+            let ask = format!("SELECT pg_backend_pid(), {STARTED}");
+            let told = sqlx::raw_sql(sqlx::AssertSqlSafe(ask)).fetch_all(&mut sql).await.unwrap();
+            let (process, started) = <(i32, i64)>::from_row(&told[0]).unwrap();
+            let guard = Guard { process, started: started + later, must_keep: true };
+            let mut session = Session::new(sql, guard, "on", Duration::from_secs(5), Confirmation::Nobody);
+            let answer = session.execute("CREATE TABLE IF NOT EXISTS guarded (a int)").await;
+            let code = answer.err().and_then(|it| Some(it.as_database_error()?.code()?.into_owned()));
+            assert_eq!(code.as_deref(), (!is_same).then_some("22P02"), "{code:?}");
+        }
     }
 }
