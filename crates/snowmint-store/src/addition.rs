@@ -1,5 +1,5 @@
-//! What `add` means on every store: which values are numbers, which sums fit, and why a store refused one.
-//! Also the way by compare-and-set, for stores that have no single step for it.
+//! What `add` means on every store: which values are numbers, which sums fit, and why a store refused an addition.
+//! Also how stores add that have no single step for it: by compare-and-set.
 
 use std::num::NonZeroU64;
 use std::str;
@@ -7,17 +7,17 @@ use std::str;
 use crate::retry::Retries;
 use crate::{Expected, Key, MAX_NUMBER, Store, StoreError, StoreErrorKind, Swap, Versioned};
 
-/// The call, as errors name it.
+/// The name of the call in errors.
 pub(crate) const OPERATION: &str = "add";
 
-/// The number that a value is: digits alone, without a zero before them, at most [`MAX_NUMBER`].
+/// Returns the number that a value holds: digits without leading zeros, at most [`MAX_NUMBER`].
 pub(crate) fn number(value: &[u8]) -> Option<u64> {
     let text = str::from_utf8(value).ok()?;
     let number: u64 = text.parse().ok()?;
     (number <= MAX_NUMBER && number.to_string() == text).then_some(number)
 }
 
-/// The number that a counter's record holds; none at all is 0.
+/// Returns the number in the record of a counter, and 0 if there is no record.
 pub(crate) fn held<S: Store + ?Sized>(
     store: &S,
     key: &Key,
@@ -27,14 +27,14 @@ pub(crate) fn held<S: Store + ?Sized>(
     number(&record.value).ok_or_else(|| {
         let text: String = String::from_utf8_lossy(&record.value).chars().take(40).collect();
         let cause = format!(
-            "the record of {key} holds {text:?}, which is no number from 0 to {MAX_NUMBER}, so it is no counter and was \
-             left as it is; take another key"
+            "invalid counter: the record {key} holds {text:?}, expected a number from 0 to {MAX_NUMBER}; it was not \
+             changed; use another key"
         );
         StoreError::new(StoreErrorKind::Corrupt, OPERATION, store.describe(), cause)
     })
 }
 
-/// What a counter's record holds, and what it would hold after `count` more.
+/// Returns the number in the record of a counter, and the number after `count` more.
 pub(crate) fn before_and_after<S: Store + ?Sized>(
     store: &S,
     key: &Key,
@@ -44,15 +44,14 @@ pub(crate) fn before_and_after<S: Store + ?Sized>(
     let before = held(store, key, record)?;
     let after = before.checked_add(count.get()).filter(|after| *after <= MAX_NUMBER);
     let after = after.ok_or_else(|| {
-        let cause =
-            format!("the counter {key} is at {before}, and {count} more would go beyond {MAX_NUMBER}");
+        let cause = format!("the counter {key} is at {before}: {count} more would exceed {MAX_NUMBER}");
         StoreError::new(StoreErrorKind::Full, OPERATION, store.describe(), cause)
     })?;
     Ok((before, after))
 }
 
-/// Adds by a store's own single step, which is given the addend and answers what was held before, or `None` where it
-/// refused; then the record tells why.
+/// Adds by a step of the store's own. The step receives the addend and returns the number before, or `None` if it refused;
+/// then the record tells why.
 #[cfg(any(feature = "sqlite", feature = "redis", feature = "postgres", feature = "mysql"))]
 pub(crate) async fn in_one_step<S, F>(
     store: &S,
@@ -73,12 +72,12 @@ where
         }
         let found = store.load(key).await?;
         before_and_after(store, key, found.as_ref(), count)?;
-        // It can be added to now, so it was replaced meanwhile.
+        // The record accepts the addition now, so another writer replaced it meanwhile.
         pause_before_retry(&mut retries, store, key).await?;
     }
 }
 
-/// Adds by loading and replacing until nobody was in between.
+/// Adds by loading and replacing the record until no other writer is faster.
 pub(crate) async fn by_compare_and_set<S: Store + ?Sized>(
     store: &S,
     key: &Key,
@@ -96,7 +95,7 @@ pub(crate) async fn by_compare_and_set<S: Store + ?Sized>(
     }
 }
 
-/// Raises a counter to `least`, where it holds less: what it held.
+/// Raises a counter to `least` if it holds less. Returns what it held.
 pub(crate) async fn raise_to<S: Store + ?Sized>(store: &S, key: &Key, least: u64) -> Result<u64, StoreError> {
     let mut retries = Retries::new();
     loop {
@@ -113,14 +112,14 @@ pub(crate) async fn raise_to<S: Store + ?Sized>(store: &S, key: &Key, least: u64
     }
 }
 
-/// Waits for another turn at a record.
+/// Waits after another writer was faster, or fails when the call has retried for too long.
 pub(crate) async fn pause_before_retry<S: Store + ?Sized>(
     retries: &mut Retries,
     store: &S,
     key: &Key,
 ) -> Result<(), StoreError> {
     retries.pause().await.map_err(|waited| {
-        let cause = format!("others were first at {key} {waited}; add more at once, and so less often");
+        let cause = format!("other writers of {key} were faster {waited}; reserve more numbers at once, so that fewer calls collide");
         StoreError::new(StoreErrorKind::Unavailable, OPERATION, store.describe(), cause)
     })
 }
@@ -140,16 +139,16 @@ mod tests {
         }
     }
 
-    /// Goal: whoever is never first gives up in bounded time, and says so. Method: a clock that runs at once.
+    /// Goal: a call that always loses gives up in bounded time and says so. Method: a paused clock.
     #[tokio::test(start_paused = true)]
-    async fn patience_ends() {
+    async fn retries_end() {
         let (store, key) = (Losing, Key::new("counter").unwrap());
         let error = store.add(&key, NonZeroU64::MIN).await.unwrap_err();
         assert_eq!((error.kind(), error.operation()), (StoreErrorKind::Unavailable, "add"), "{error}");
         assert!(error.to_string().contains("for 5 s"), "{error}");
     }
 
-    /// A store whose every swap meets another.
+    /// A store whose swaps all conflict.
     #[derive(Debug)]
     struct Losing;
 

@@ -1,8 +1,8 @@
 //! The checks that every backend has to pass, one function for each line of the contract of [`Store`].
-//! They write under fresh keys, some ten thousand, and cannot delete them: give them a store to throw away.
+//! They write under new keys, about ten thousand, and delete nothing: use a store that can be thrown away.
 //!
-//! [`run`] checks a store that works. What has to hold while it fails is checked by [`failing`], whose troubles the
-//! test of the backend makes.
+//! [`run`] checks a store that works. [`failing`] checks what has to hold while it fails; the test of the backend causes the
+//! failures.
 
 /// Fails the check unless the condition holds.
 macro_rules! ensure {
@@ -39,10 +39,10 @@ use crate::{Expected, Key, KeyError, Revision, Store, StoreError, Swap, Versione
 const WRITERS: usize = 16;
 /// How many handles on the store they share: several connections, and several writers on each.
 const HANDLES: usize = 4;
-/// How often each of them writes the one record they all want.
+/// How often each of them writes the shared record.
 const ROUNDS: usize = 25;
 
-/// Where a store broke its contract.
+/// A violation of the contract.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Violation {
     check: &'static str,
@@ -50,7 +50,7 @@ pub struct Violation {
 }
 
 impl Violation {
-    /// The name of the check that failed, which is the name of its function.
+    /// Returns the name of the check that failed, which is the name of its function.
     pub const fn check(&self) -> &'static str {
         self.check
     }
@@ -58,13 +58,13 @@ impl Violation {
 
 impl fmt::Display for Violation {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "the store breaks its contract, {}: {}", self.check, self.found)
+        write!(f, "the store violates its contract, {}: {}", self.check, self.found)
     }
 }
 
 impl std::error::Error for Violation {}
 
-/// What a check found wrong, before its name is put to it.
+/// What a check found wrong, before its name is added.
 #[derive(Debug)]
 pub struct Finding(String);
 
@@ -76,20 +76,20 @@ impl From<String> for Finding {
 
 impl From<StoreError> for Finding {
     fn from(error: StoreError) -> Self {
-        Self(format!("a store that should be up failed: {error}"))
+        Self(format!("a store that should work failed: {error}"))
     }
 }
 
 impl From<KeyError> for Finding {
     fn from(error: KeyError) -> Self {
-        Self(format!("a bad key in the check itself: {error}"))
+        Self(format!("an invalid key in the check itself: {error}"))
     }
 }
 
 /// The result of one check.
 pub type Checked = Result<(), Finding>;
 
-/// A store and a corner of it that no other check uses.
+/// A store, and a prefix that no other check uses.
 #[derive(Clone, Debug)]
 pub struct Area {
     store: Arc<dyn Store>,
@@ -97,13 +97,13 @@ pub struct Area {
 }
 
 impl Area {
-    /// A corner with a random name, so that what earlier runs left behind does not matter.
+    /// Returns an area with a random prefix, so that records of earlier runs do not matter.
     pub fn new(store: Arc<dyn Store>) -> Self {
         let random = RandomState::new().build_hasher().finish();
         Self { store, prefix: format!("conformance/{random:016x}/") }
     }
 
-    /// The same corner through another handle on the store.
+    /// Returns the same area through another handle on the store.
     #[must_use]
     pub fn through(&self, store: Arc<dyn Store>) -> Self {
         Self { store, prefix: self.prefix.clone() }
@@ -126,7 +126,7 @@ impl Area {
         self.store.add(key, count).await
     }
 
-    /// Writes where nothing else does, so that a conflict is the store's fault.
+    /// Writes a record that nothing else writes, so that a conflict is the store's fault.
     async fn write(&self, key: &Key, expected: Expected, value: &[u8]) -> Result<Revision, Finding> {
         match self.swap(key, expected, value).await? {
             Swap::Done(revision) => Ok(revision),
@@ -134,7 +134,7 @@ impl Area {
         }
     }
 
-    /// The names under the prefix, without the prefix of the area.
+    /// Returns the names under a prefix, without the prefix of the area.
     async fn names(&self, prefix: &str) -> Result<Vec<String>, Finding> {
         let found = self.store.list(&format!("{}{prefix}", self.prefix)).await?;
         let name = |(key, _): (Key, Versioned)| match key.as_str().strip_prefix(&self.prefix) {
@@ -147,7 +147,7 @@ impl Area {
 
 /// Runs every check on the store that `open` opens.
 ///
-/// Each call of `open` must give a handle on the same records, through a connection of its own where the backend has
+/// Each call of `open` must return a handle on the same records, with a connection of its own if the backend has
 /// connections. Needs a Tokio runtime; on one with several threads it checks more.
 ///
 /// # Errors
@@ -200,9 +200,9 @@ fn named(check: &'static str, checked: Checked) -> Result<(), Violation> {
     checked.map_err(|Finding(found)| Violation { check, found })
 }
 
-/// What keeps the writers together.
+/// Coordinates the writers.
 struct Pace {
-    /// Counts rather than tells time, so that of two calls it is plain which ended before the other began.
+    /// A counter rather than a clock, so that it is certain which of two calls ended before the other began.
     clock: AtomicU64,
     barrier: Barrier,
 }
@@ -217,7 +217,7 @@ impl Pace {
     }
 }
 
-/// Waits for all tasks; the panic of one becomes a finding.
+/// Waits for all tasks; a panic becomes a finding.
 async fn joined<T: 'static>(mut tasks: JoinSet<Result<T, Finding>>) -> Result<Vec<T>, Finding> {
     let mut results = Vec::new();
     while let Some(ended) = tasks.join_next().await {

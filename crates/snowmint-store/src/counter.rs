@@ -1,5 +1,5 @@
 //! Counters: where whole numbers are reserved, each for one caller and before it is used.
-//! A record of a [`Store`] is one; a table or a key that another system left is another.
+//! A record of a [`Store`] is a counter; so is a table or a key of another system.
 
 pub(crate) mod claims;
 
@@ -16,16 +16,16 @@ use self::claims::{Claims, Mark, Refused, Sightings};
 use crate::retry::Retries;
 use crate::{Expected, Key, Store, StoreError, StoreErrorKind, Swap, Versioned, addition};
 
-/// The calls, as errors name them.
+/// The names of the calls in errors.
 const RESERVE: &str = "reserve";
 const FIND: &str = "find";
-/// Where the claims of a counter are.
+/// The prefix of the records with claims.
 const CLAIMS: &str = "claims/";
 
-/// The greatest number: what a signed 64-bit column holds.
+/// The greatest number: the maximum of a signed 64-bit column.
 pub const MAX_NUMBER: u64 = i64::MAX as u64;
 
-/// Numbers reserved for one caller: `first`, `first + step` and so on, `count` of them.
+/// The numbers that one caller has reserved: `count` of them, from `first` on, each `step` more than the one before.
 ///
 /// The last one is at most [`MAX_NUMBER`].
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
@@ -36,123 +36,130 @@ pub struct Segment {
 }
 
 impl Segment {
-    /// A segment, or `None` where its last number would be beyond [`MAX_NUMBER`].
+    /// Returns a segment, or `None` if its last number would exceed [`MAX_NUMBER`].
     pub fn new(first: u64, step: NonZeroU64, count: NonZeroU64) -> Option<Self> {
         let last = (count.get() - 1).checked_mul(step.get())?.checked_add(first)?;
         (last <= MAX_NUMBER).then_some(Self { first, step, count })
     }
 
-    /// The smallest number.
+    /// Returns the smallest number.
     pub const fn first(&self) -> u64 {
         self.first
     }
 
-    /// The greatest number.
+    /// Returns the greatest number.
     pub const fn last(&self) -> u64 {
         self.first + (self.count.get() - 1) * self.step.get()
     }
 
-    /// From one number to the next.
+    /// Returns the difference between two neighbouring numbers.
     pub const fn step(&self) -> NonZeroU64 {
         self.step
     }
 
-    /// How many numbers there are.
+    /// Returns the number of numbers.
     pub const fn count(&self) -> NonZeroU64 {
         self.count
     }
 }
 
-/// Where numbers are reserved.
+/// A source of whole numbers, from which callers reserve segments.
 ///
 /// # Contract
 ///
-/// 1. A segment that [`reserve`](Self::reserve) returned is durable, and no number of it is in any other segment that
-///    this counter ever returned, to anybody. Where [`may_lose`](Self::may_lose) is not zero, this holds for a segment of
-///    [`reserve_marked`](Self::reserve_marked) that has settled, and for no other.
-/// 2. A `reserve` that starts after another has returned gets greater numbers, no matter who calls.
-/// 3. An error, whatever its kind, costs at most numbers that nobody gets: it is always safe to call again.
+/// 1. A segment that [`reserve`](Self::reserve) returned is durable, and none of its numbers is in any other segment that
+///    this counter ever returned, to any caller. If [`may_lose`](Self::may_lose) is not zero, this holds only for a segment
+///    of [`reserve_marked`](Self::reserve_marked) that has settled.
+/// 2. A `reserve` that starts after another has returned gets greater numbers, whoever the callers are.
+/// 3. An error of any kind costs at most numbers that nobody gets: it is always safe to retry.
 ///
-/// A future may be dropped at any await; the numbers it would have got are then lost.
+/// A future may be dropped at any await; the numbers it would have returned are then lost.
 #[async_trait]
 pub trait Counter: Send + Sync + fmt::Debug + 'static {
-    /// Reserves `count` numbers, or fewer (but one at least) where the counter gives no more at once.
+    /// Reserves `count` numbers, or fewer (but at least 1) if the counter gives no more at once.
     ///
     /// # Errors
     ///
-    /// The store's; [`StoreErrorKind::Full`] when the numbers up to [`MAX_NUMBER`] are used up.
+    /// The store's. [`StoreErrorKind::Full`] when the numbers up to [`MAX_NUMBER`] are used up.
     async fn reserve(&self, count: NonZeroU64) -> Result<Segment, StoreError>;
 
-    /// How much of the newest reservations this counter may lose after it acknowledged them, as time before the loss.
+    /// Returns how much of the newest reservations this counter may lose after it acknowledged them, as time before the loss.
     ///
-    /// See [`Store::may_lose`]. Where it is not zero, use numbers of [`reserve_marked`](Self::reserve_marked) alone, and
-    /// only once they have settled: [`holds`](Self::holds), called at least this long after the answer arrived, is true.
+    /// See [`Store::may_lose`]. If it is not zero, use only numbers of [`reserve_marked`](Self::reserve_marked), and only
+    /// once they have settled: [`holds`](Self::holds), called at least this long after the answer arrived, returns true.
     fn may_lose(&self) -> Duration {
         Duration::ZERO
     }
 
-    /// Reserves as [`reserve`](Self::reserve) does, and writes a mark by which [`holds`](Self::holds) finds the
-    /// reservation again. Numbers whose mark is not found are lost: do not use one of them.
+    /// Reserves numbers and writes a mark by which [`holds`](Self::holds) finds the reservation again.
+    ///
+    /// If the mark is not found, the numbers are lost: do not use any of them.
     ///
     /// # Errors
     ///
-    /// As for [`reserve`](Self::reserve). [`StoreErrorKind::Unavailable`] too where newer reservations have settled before this one
-    /// was marked, and where other reservations show that the
-    /// counter went back; it has been raised above them, so the next call gets other numbers. The same where so many
-    /// reservations of all nodes have not settled that the store keeps no more of them: larger ones need fewer.
+    /// As for [`reserve`](Self::reserve). Also [`StoreErrorKind::Unavailable`]:
+    ///
+    /// - if newer reservations settled before this one was marked;
+    /// - if other reservations show that the counter went back; it has been raised above them, so the next call gets other
+    ///   numbers;
+    /// - if too many reservations of all nodes have not settled; larger segments need fewer reservations.
     async fn reserve_marked(&self, count: NonZeroU64) -> Result<(Segment, Mark), StoreError> {
         let _ = count;
         let cause = "this counter writes no marks, so nothing shows that a reservation has settled";
         Err(StoreError::new(StoreErrorKind::Other, RESERVE, self.describe(), cause))
     }
 
-    /// Whether the reservation of a mark is there. Where it is not, the store lost it, or it was looked for too late: a store
-    /// keeps the newest few hundred marks for certain, and others until they have settled.
+    /// Returns whether the reservation of a mark is there.
+    ///
+    /// If it is not, the store lost it, or this call came too late: a store keeps the newest few hundred marks, and others
+    /// until they have settled.
     ///
     /// # Errors
     ///
-    /// The store's; it is safe to call again.
+    /// The store's; it is safe to retry.
     async fn holds(&self, mark: Mark) -> Result<bool, StoreError> {
         let _ = mark;
         Ok(false)
     }
 
-    /// Makes every number that is reserved from here on greater than `number`, without a number that somebody else may
-    /// have: whether this counter can do that. Nothing changes where it is above already.
+    /// Makes every number that is reserved from now on greater than `number`. Returns whether this counter can do that.
+    ///
+    /// Nothing changes if the counter is already above it.
     ///
     /// # Errors
     ///
-    /// The store's; it is safe to call again.
+    /// The store's; it is safe to retry.
     async fn raise_above(&self, number: u64) -> Result<bool, StoreError> {
         let _ = number;
         Ok(false)
     }
 
-    /// Gives back the upper end of a segment, `unused`, if nobody reserved after it: whether it was taken back.
+    /// Returns the upper end of a segment, `unused`, to the counter if nobody has reserved since. Returns whether the counter
+    /// took it back.
     ///
     /// # Errors
     ///
-    /// The store's; the numbers are then lost, or will be reserved again, but no number twice.
+    /// The store's. The numbers are then lost or will be reserved again; no number is given twice.
     async fn give_back(&self, unused: Segment) -> Result<bool, StoreError> {
         let _ = unused;
         Ok(false)
     }
 
-    /// How many numbers to reserve at first, where its operator has set that.
+    /// Returns how many numbers to reserve at first, if an operator of that counter has set it.
     fn suggested_count(&self) -> Option<NonZeroU64> {
         None
     }
 
-    /// What tells the server that counts from every other; see [`Store::server`].
+    /// Identifies the server that counts; see [`Store::server`].
     fn server(&self) -> Option<String> {
         None
     }
 
-    /// What and where this counter is, for logs and errors. Never a password.
+    /// Returns what and where this counter is, for logs and errors. Never a password.
     fn describe(&self) -> String;
 }
 
-/// A record of a store as a counter of slots: slot `s` stands for the number `first + s * step`.
+/// A record of a store as a counter of slots: slot `s` is the number `first + s * step`.
 ///
 /// With `first` = i and `step` = n this is stripe i of n: only numbers congruent to i modulo n.
 #[derive(Clone, Debug)]
@@ -161,24 +168,24 @@ pub struct StoreCounter {
     key: Key,
     first: u64,
     step: NonZeroU64,
-    /// Clones share what they saw of the claims.
+    /// Clones share what they have seen of the claims.
     seen: Arc<Mutex<Sightings>>,
 }
 
 impl StoreCounter {
-    /// The counter at a key, whose first number is `first` and every other `step` more than the one before.
+    /// Returns the counter at a key. Its first number is `first`, and every other is `step` more than the one before.
     pub fn new(store: Arc<dyn Store>, key: Key, first: u64, step: NonZeroU64) -> Self {
         Self { store, key, first, step, seen: Arc::default() }
     }
 
-    /// The slot of a segment's first number; `None` for a segment that is not of this counter.
+    /// Returns the slot of a segment's first number, or `None` for a segment of another counter.
     fn slot_of(&self, segment: Segment) -> Option<u64> {
         let offset = segment.first.checked_sub(self.first)?;
         let ours = segment.step == self.step && offset.is_multiple_of(self.step.get());
         ours.then(|| offset / self.step.get())
     }
 
-    /// Where the claims of this counter are.
+    /// Returns the key of the claims of this counter.
     fn claims_key(&self, operation: &'static str) -> Result<Key, StoreError> {
         Key::new(format!("{CLAIMS}{}", self.key))
             .map_err(|error| StoreError::new(StoreErrorKind::Other, operation, self.describe(), error))
@@ -193,7 +200,8 @@ impl StoreCounter {
         let claims = match record {
             None => Claims::default(),
             Some(record) => Claims::parse(&record.value).ok_or_else(|| {
-                let cause = format!("the record {key} holds no claims of reservations; it was left as it is");
+                let cause =
+                    format!("invalid claims: the record {key} holds something else; it was not changed");
                 StoreError::new(StoreErrorKind::Corrupt, operation, self.store.describe(), cause)
             })?,
         };
@@ -201,7 +209,7 @@ impl StoreCounter {
         Ok(claims)
     }
 
-    /// What this process saw of the claims; never locked across an await.
+    /// What this process has seen of the claims. Never locked across an await.
     fn seen(&self) -> MutexGuard<'_, Sightings> {
         // Each change replaces the whole: a panic elsewhere leaves it so.
         self.seen.lock().unwrap_or_else(PoisonError::into_inner)
@@ -212,8 +220,8 @@ impl StoreCounter {
         self.seen().settled(self.may_lose()).collect()
     }
 
-    /// Writes that these slots are reserved, unless somebody else's are among them. Begins with the record as it was
-    /// `found` before.
+    /// Records that these slots are reserved, unless another claim overlaps them. Starts with the record as it was `found`
+    /// before.
     async fn claim(
         &self,
         mut found: Option<Versioned>,
@@ -249,7 +257,7 @@ impl Counter for StoreCounter {
         let first = slot.checked_mul(self.step.get()).and_then(|offset| offset.checked_add(self.first));
         first.and_then(|first| Segment::new(first, self.step, count)).ok_or_else(|| {
             let cause = format!(
-                "the counter {} is at slot {slot}: {count} more, {} apart, would go beyond {MAX_NUMBER}",
+                "the counter {} is at slot {slot}: {count} more numbers, {} apart, would exceed {MAX_NUMBER}",
                 self.key, self.step
             );
             StoreError::new(StoreErrorKind::Full, addition::OPERATION, self.store.describe(), cause)
@@ -269,7 +277,7 @@ impl Counter for StoreCounter {
             return Err(self.full());
         }
         let (segment, mark) = (self.reserve(count).await?, Mark::fresh());
-        // What was reserved are slots of this counter, and their sum fits.
+        // The segment is of this counter, and the sum of its slots fits.
         let first = self.slot_of(segment).unwrap_or_default();
         match self.claim(found, mark, (first, first.saturating_add(count.get()))).await? {
             Ok(()) => Ok((segment, mark)),
@@ -278,14 +286,14 @@ impl Counter for StoreCounter {
                 let held = addition::raise_to(&*self.store, &self.key, end).await?;
                 let key = &self.key;
                 let cause = match refused {
-                    // Slots that left the record were given again, or first: which, the counter tells as long as it is behind.
+                    // Slots that have left the record were given again, or for the first time. A counter that is behind shows which.
                     Refused::Late { .. } if held >= end => format!(
-                        "the claim of the slots from {first} on at {key} was refused: others, up to {end}, were claimed before \
-                         it and have settled, so the store was slow, or has lost additions; none of these numbers is used"
+                        "the claim of the slots from {first} at {key} came after claims up to {end} that have settled: the store \
+                         was slow or has lost additions; none of these numbers is used"
                     ),
                     _ => format!(
                         "the store has lost additions to {key}: it gave slot {first} again, and slots up to {end} are taken; \
-                         the counter was raised to {end} and none of these numbers is used"
+                         the counter was raised to {end}, and none of these numbers is used"
                     ),
                 };
                 Err(StoreError::new(StoreErrorKind::Unavailable, RESERVE, self.store.describe(), cause))
@@ -306,7 +314,7 @@ impl Counter for StoreCounter {
         Ok(true)
     }
 
-    /// Where the store may lose writes, nothing is given back: the claims of the numbers stay.
+    /// A store that may lose writes takes nothing back: the claims of the numbers stay.
     async fn give_back(&self, unused: Segment) -> Result<bool, StoreError> {
         if self.may_lose() > Duration::ZERO {
             return Ok(false);
@@ -331,7 +339,7 @@ impl Counter for StoreCounter {
     }
 }
 
-/// How often a look at a reservation is tried, and how long after another.
+/// How often a reservation is looked for if a call fails, and the pause between two calls.
 const LOOKS: u32 = 5;
 const LOOK_AGAIN: Duration = Duration::from_millis(200);
 
@@ -339,9 +347,9 @@ const LOOK_AGAIN: Duration = Duration::from_millis(200);
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 #[must_use = "numbers that are not used are lost"]
 pub enum Reserved {
-    /// They may be used.
+    /// The numbers may be used.
     Settled(Segment),
-    /// They may be used once [`Counter::holds`] finds the mark, `settle` after this answer or later.
+    /// The numbers may be used once [`Counter::holds`] finds the mark, `settle` after this answer or later.
     Marked {
         /// The numbers.
         segment: Segment,
@@ -352,7 +360,7 @@ pub enum Reserved {
     },
 }
 
-/// Reserves numbers, with a mark where the counter may lose them.
+/// Reserves numbers, with a mark if the counter may lose them.
 ///
 /// # Errors
 ///
@@ -361,13 +369,13 @@ pub async fn reserve(counter: &dyn Counter, count: NonZeroU64) -> Result<Reserve
     let settle = counter.may_lose();
     if settle.is_zero() {
         let segment = counter.reserve(count).await?;
-        // A source that was opened in this very moment may lose what it has just acknowledged.
+        // A source that this call opened may lose what it has just acknowledged.
         return if counter.may_lose().is_zero() {
             Ok(Reserved::Settled(segment))
         } else {
             let cause = format!(
-                "the counter was opened just now and may lose what it acknowledged, so the numbers from {} to {} are not \
-                 used; the next reservation waits until it has settled",
+                "the counter was just opened and may lose what it acknowledged, so the numbers {} to {} are not used; \
+                 the next reservation waits until it has settled",
                 segment.first(),
                 segment.last()
             );
@@ -382,8 +390,8 @@ pub async fn reserve(counter: &dyn Counter, count: NonZeroU64) -> Result<Reserve
 ///
 /// # Errors
 ///
-/// As for [`Counter::reserve`] and [`Counter::holds`]; [`StoreErrorKind::Unavailable`] where the reservation
-/// is not found again. None of its numbers may be used then.
+/// As for [`Counter::reserve`] and [`Counter::holds`]; [`StoreErrorKind::Unavailable`] if the reservation is not found
+/// again. None of its numbers may be used then.
 ///
 /// # Examples
 ///
@@ -404,15 +412,15 @@ pub async fn reserve_settled(counter: &dyn Counter, count: NonZeroU64) -> Result
     reserve(counter, count).await?.settle(counter).await
 }
 
-/// Raises a counter above a number, and waits until that has settled: whether this counter can be raised.
+/// Raises a counter above a number and waits until that has settled. Returns whether this counter can be raised.
 ///
-/// At a counter that may lose what it acknowledged, a number is reserved after the raise, and given to nobody. Once its
-/// reservation has settled, what was written before it has too.
+/// At a counter that may lose what it acknowledged, a number is reserved after the raise and given to nobody. Once this
+/// reservation has settled, everything written before it has settled too.
 ///
 /// # Errors
 ///
-/// As for [`Counter::raise_above`] and [`reserve_settled`]; [`StoreErrorKind::Unavailable`] where the counter lost the raise.
-/// It is safe to call again.
+/// As for [`Counter::raise_above`] and [`reserve_settled`]; [`StoreErrorKind::Unavailable`] if the counter lost the raise.
+/// It is safe to retry.
 pub async fn raise_settled(counter: &dyn Counter, number: u64) -> Result<bool, StoreError> {
     if !counter.raise_above(number).await? {
         return Ok(false);
@@ -425,13 +433,13 @@ pub async fn raise_settled(counter: &dyn Counter, number: u64) -> Result<bool, S
         return Ok(true);
     }
     let cause = format!(
-        "the store lost the raise above {number} after it had acknowledged it: the next number was {next}; raise it again"
+        "the store lost the raise above {number} after it had acknowledged it: the next number was {next}; retry"
     );
     Err(StoreError::new(StoreErrorKind::Unavailable, "raise", counter.describe(), cause))
 }
 
 impl Reserved {
-    /// Waits until numbers that were reserved just now may be used.
+    /// Waits until numbers that were just reserved may be used.
     ///
     /// # Errors
     ///
@@ -457,8 +465,8 @@ impl Reserved {
 
 fn not_found(counter: &dyn Counter, segment: Segment) -> StoreError {
     let cause = format!(
-        "the reservation of {} to {} was not found when it was read again: the store lost it before it had settled, or the \
-         read came too late; none of these numbers is used",
+        "the reservation of {} to {} was not found again: the store lost it before it had settled, or the read came too \
+         late; none of these numbers is used",
         segment.first(),
         segment.last()
     );
@@ -665,7 +673,7 @@ mod tests {
         assert_eq!(error.kind(), StoreErrorKind::Unavailable);
         let text = error.to_string();
         assert!(
-            text.contains("claim of the slots from 0 on") && text.contains("the store was slow, or"),
+            text.contains("claim of the slots from 0 at") && text.contains("the store was slow or"),
             "{text}"
         );
         assert!(!text.contains("raised"), "{text}");

@@ -1,44 +1,44 @@
-//! What a store says when it could not do what was asked.
-//! The kind tells a program what to do next, the text tells a person.
+//! Why a call on a store failed.
+//! The kind tells a program what to do next, and the text tells an operator.
 
 use std::error::Error;
 use std::fmt;
 
-/// What went wrong, as far as a caller can act on it.
+/// The kind of a [`StoreError`], as far as a caller can act on it.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 #[non_exhaustive]
 pub enum StoreErrorKind {
-    /// The store is busy or cannot be reached now. Nothing was written; a later try may succeed.
+    /// The store is busy or unreachable. Nothing was written. A retry may succeed.
     Unavailable,
-    /// A write may have happened, may still happen, or never will. Load the record before the next step.
+    /// The write may have happened, may still happen, or never will. Load the record before the next step.
     OutcomeUnknown,
-    /// The store can be read at best. Nothing was written, and somebody has to change that first.
+    /// The store accepts no writes until an operator changes that. Nothing was written.
     ReadOnly,
     /// There is no room left. Nothing was written.
     Full,
-    /// What is there is damaged, or is no store at all. Nothing was written.
+    /// The data is damaged, or is not a store at all. Nothing was written.
     Corrupt,
-    /// Anything else; the text says what. Nothing was written.
+    /// Any other failure, described by the text. Nothing was written.
     Other,
 }
 
 impl StoreErrorKind {
-    /// What the text of an error says of its kind; empty where the cause says it all.
+    /// The part of the text that the kind decides; empty if the cause says it all.
     const fn phrase(self) -> &'static str {
         match self {
-            Self::Unavailable => "not available now, nothing was written: ",
-            Self::OutcomeUnknown => "written or not, that is unknown until the record is read again: ",
-            Self::ReadOnly => "it cannot be written: ",
-            Self::Full => "no room left, nothing was written: ",
-            Self::Corrupt => "its data cannot be trusted: ",
+            Self::Unavailable => "unavailable, nothing was written: ",
+            Self::OutcomeUnknown => "the write may have happened, read the record again: ",
+            Self::ReadOnly => "read-only, nothing was written: ",
+            Self::Full => "no space left, nothing was written: ",
+            Self::Corrupt => "invalid data, nothing was written: ",
             Self::Other => "",
         }
     }
 }
 
-/// Why a call on a store failed.
+/// A failed call on a store.
 ///
-/// The text is one line for an operator: the call, the store, what was found there, and what to do about it.
+/// The text is one line for an operator: the call, the store, what was found, and what to do about it.
 ///
 /// # Examples
 ///
@@ -48,7 +48,7 @@ impl StoreErrorKind {
 /// assert!(error.is_temporary());
 /// assert_eq!(
 ///     error.to_string(),
-///     "load failed on etcd://10.0.0.7:2379: not available now, nothing was written: connection refused"
+///     "load failed on etcd://10.0.0.7:2379: unavailable, nothing was written: connection refused"
 /// );
 /// ```
 #[derive(Debug)]
@@ -60,8 +60,8 @@ pub struct StoreError {
 }
 
 impl StoreError {
-    /// Builds an error: its kind, the call that failed, the store as [`Store::describe`](crate::Store::describe)
-    /// names it (no password), and the cause with what an operator can do.
+    /// Builds an error from its kind, the call that failed, the store as [`Store::describe`](crate::Store::describe) names it
+    /// (no password), and the cause with what an operator can do.
     pub fn new(
         kind: StoreErrorKind,
         operation: &'static str,
@@ -71,24 +71,24 @@ impl StoreError {
         Self { kind, operation, store: store.into(), source: source.into() }
     }
 
-    /// What went wrong, as far as a caller can act on it.
+    /// Returns the kind of failure.
     pub const fn kind(&self) -> StoreErrorKind {
         self.kind
     }
 
-    /// Whether the same call may succeed later with nobody doing anything about it.
+    /// Returns whether the same call may succeed later without an operator.
     ///
     /// True for [`StoreErrorKind::Unavailable`] and [`StoreErrorKind::OutcomeUnknown`]; after the latter, load first.
     pub const fn is_temporary(&self) -> bool {
         matches!(self.kind, StoreErrorKind::Unavailable | StoreErrorKind::OutcomeUnknown)
     }
 
-    /// The call that failed: `open`, `load`, `compare_and_set`, `list`, `add`, `unix_ms`, or `reserve` of a counter.
+    /// Returns the call that failed: `open`, `load`, `compare_and_set`, `list`, `add`, `unix_ms`, or `reserve` of a counter.
     pub const fn operation(&self) -> &'static str {
         self.operation
     }
 
-    /// The store it failed on, as [`Store::describe`](crate::Store::describe) names it.
+    /// Returns the store it failed on, as [`Store::describe`](crate::Store::describe) names it.
     pub fn store(&self) -> &str {
         &self.store
     }
@@ -117,7 +117,7 @@ pub(crate) enum Effect {
 
 #[cfg(feature = "_network")]
 impl Effect {
-    /// The kind of error for a call that was sent and got no answer.
+    /// Returns the kind of error for a call that was sent and got no answer.
     pub(crate) const fn unanswered(self) -> StoreErrorKind {
         match self {
             Self::Reads => StoreErrorKind::Unavailable,
@@ -127,13 +127,19 @@ impl Effect {
 }
 
 /// Returns the text of an error and of all its sources, on one line.
-#[cfg(feature = "_network")]
+#[cfg(any(
+    feature = "etcd",
+    feature = "kubernetes",
+    feature = "redis",
+    feature = "postgres",
+    feature = "mysql"
+))]
 pub(crate) fn chain(error: &dyn Error) -> String {
     let mut text = error.to_string();
     let mut source = error.source();
     while let Some(cause) = source {
         let said = cause.to_string();
-        // Many errors repeat their cause.
+        // Many errors repeat their source.
         if !text.contains(&said) {
             text = format!("{text}: {said}");
         }
@@ -147,7 +153,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn only_what_may_pass_by_itself_is_temporary() {
+    fn only_unavailable_and_unknown_are_temporary() {
         let cases = [
             (StoreErrorKind::Unavailable, true),
             (StoreErrorKind::OutcomeUnknown, true),

@@ -1,10 +1,10 @@
-//! The name of a record: short text in segments, plain enough for every backend to take as it is.
-//! Checked once when built, so that no store has to escape or refuse anything later.
+//! The name of a record: short text in segments, which every backend can store as it is.
+//! Checked once when it is built, so that no store has to escape or reject anything later.
 
 use std::borrow::Borrow;
 use std::fmt;
 
-/// The most bytes a key may have.
+/// The maximum length of a key in bytes.
 const MAX_BYTES: usize = 200;
 
 /// The name of a record: 1 to 200 bytes, in segments joined by `/`, each of one or more of `A-Z a-z 0-9 . _ = @ : -`.
@@ -24,23 +24,23 @@ const MAX_BYTES: usize = 200;
 pub struct Key(String);
 
 impl Key {
-    /// Takes a text for a key.
+    /// Checks a text and returns it as a key.
     ///
     /// # Errors
     ///
-    /// [`KeyError`] tells which rule the text breaks, and where.
+    /// [`KeyError`]: which rule the text breaks, and where.
     pub fn new(text: impl Into<String>) -> Result<Self, KeyError> {
         let text = text.into();
         check(&text)?;
         Ok(Self(text))
     }
 
-    /// The key as text.
+    /// Returns the key as text.
     pub fn as_str(&self) -> &str {
         &self.0
     }
 
-    /// Whether any key at all can begin with a text, as far as its characters tell.
+    /// Returns whether any key can begin with a text, as far as its length and its characters tell.
     #[cfg(any(feature = "redis", feature = "postgres", feature = "mysql"))]
     pub(crate) fn may_begin_with(prefix: &str) -> bool {
         prefix.len() <= MAX_BYTES && prefix.chars().all(|it| it == '/' || is_plain(it))
@@ -78,34 +78,34 @@ fn check(text: &str) -> Result<(), KeyError> {
     if segment_is_empty { Err(KeyError::EmptySegment { at: text.len() }) } else { Ok(()) }
 }
 
-/// Whether a character may stand in a segment.
+/// Whether a character is allowed in a segment.
 const fn is_plain(character: char) -> bool {
     matches!(character, 'A'..='Z' | 'a'..='z' | '0'..='9' | '.' | '_' | '=' | '@' | ':' | '-')
 }
 
-/// Why a text is not a [`Key`].
+/// Why a text is not a valid [`Key`].
 #[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum KeyError {
     /// The text is empty.
-    #[error("a key has at least one byte, this one is empty")]
+    #[error("invalid key: it is empty, expected 1 to {MAX_BYTES} bytes")]
     Empty,
     /// The text has more than 200 bytes.
-    #[error("a key has at most {MAX_BYTES} bytes, this one has {bytes}")]
+    #[error("invalid key: {bytes} bytes, expected 1 to {MAX_BYTES}")]
     TooLong {
-        /// How many bytes it has.
+        /// Its length in bytes.
         bytes: usize,
     },
-    /// A segment has no characters: a `/` at the start, at the end, or right after another.
-    #[error("the segments of a key, joined by `/`, are not empty; the one at byte {at} is")]
+    /// A segment is empty: a `/` at the start, at the end, or right after another.
+    #[error("invalid key: empty segment at byte {at}, expected text between any two `/`")]
     EmptySegment {
-        /// Where the segment should have begun, in bytes from 0.
+        /// The byte, from 0, at which the segment should begin.
         at: usize,
     },
-    /// A character that no key has.
-    #[error("a key is made of A-Z a-z 0-9 . _ = @ : - and `/`, not of {character:?} (at byte {at})")]
+    /// A character that is not allowed in a key.
+    #[error("invalid key: {character:?} at byte {at}, expected A-Z a-z 0-9 . _ = @ : - and `/`")]
     Character {
-        /// Where it stands, in bytes from 0.
+        /// Its position in bytes, from 0.
         at: usize,
         /// The character.
         character: char,

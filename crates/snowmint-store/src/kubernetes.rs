@@ -17,52 +17,52 @@ use crate::{
     Expected, Key, OpenError, Revision, Store, StoreError, StoreErrorKind, Swap, UrlError, Versioned,
 };
 
-/// How many objects a list asks for at once.
+/// How many objects one page of a list has.
 const PAGE: usize = 500;
-/// How often a list that took so long that the server forgot its beginning is begun again.
+/// How often a list starts over after the server has forgotten its beginning.
 const RESTARTS: usize = 3;
 const WRITE: &str = "compare_and_set";
 
 /// A store of Lease objects (`coordination.k8s.io/v1`) in one namespace of a Kubernetes cluster.
 ///
-/// Each record is a Lease of its own: `snowmint-workers-pool-7-` and a hash of the key, which stands in the annotation
-/// `snowmint.dev/key`. The value is the annotation `snowmint.dev/record` (text) or `snowmint.dev/record-base64` (the
-/// rest), and where it is JSON with a `holder`, that is the Lease's `holderIdentity`, so that `kubectl get leases -l
-/// snowmint.dev/store=snowmint` shows who has which worker. These are not leases as Kubernetes' leader election has
-/// them: nothing here looks at their duration. Do not delete them while a node runs.
+/// Each record is a Lease, named `snowmint-workers-pool-7-` and a hash of the key. The annotation `snowmint.dev/key` has
+/// the key. The annotation `snowmint.dev/record` has the value if it is text, else `snowmint.dev/record-base64` has it. The
+/// `holder` of a JSON value is also the Lease's `holderIdentity`, so `kubectl get leases -l snowmint.dev/store=snowmint`
+/// shows who holds which worker. These Leases are not used for leader election, and their duration has no meaning. Do not
+/// delete them while a node runs.
 ///
-/// **Revision**: the `resourceVersion`. Clients should take it for opaque; here it has to grow, so it is read as the
-/// decimal number that it is on every server that keeps its objects in etcd, and anything else is an error.
+/// **Revision**: the `resourceVersion`. The API calls it opaque; here it has to grow, so it is read as the decimal number
+/// that every server with etcd uses, and anything else is an error.
 ///
-/// **Writes**: a new record is a POST. A record is replaced by a merge PATCH that names the `resourceVersion`, which the
-/// server refuses with 409 where it is another and with 404 where there is no object; a PUT would create one, since
-/// Leases are created on update. A server does not write an object that stays the same, and leaves it its
-/// `resourceVersion`: the annotation `snowmint.dev/replaced` names the version before, so that every write is one.
+/// **Writes**: a new record is a POST. A record is replaced by a merge PATCH that names the `resourceVersion`. The server
+/// refuses it with 409 if the version differs, and with 404 if there is no object; a PUT would create one, since Leases are
+/// created on update. A server does not write an object that stays the same, and keeps its `resourceVersion`: the
+/// annotation `snowmint.dev/replaced` names the version before, so every write changes the object.
 ///
-/// [`unix_ms`](Store::unix_ms) is the `Date` of an answer, which has whole seconds: half a second is added, for an error
-/// of half a second at most.
+/// [`unix_ms`](Store::unix_ms) is the `Date` of an answer plus half a second, since it has whole seconds: the error is at
+/// most half a second.
 ///
-/// A read is tried twice, for 6 s in all. A write is sent once and waits 5 s for its answer.
+/// A read is tried twice, for at most 6 s. A write is sent once and waits 5 s for its answer.
 ///
 /// # URL
 ///
-/// `kubernetes:NAMESPACE?NAME=VALUE&...`. In a pod, `kubernetes:` alone does: the server's address comes from the
-/// environment; namespace, token and authority from the files that Kubernetes mounts. Outside:
+/// `kubernetes:NAMESPACE?NAME=VALUE&...`. In a pod, `kubernetes:` alone is enough: the server's address comes from the
+/// environment; namespace, token and authority come from the files that Kubernetes mounts. Outside of pods:
 ///
 /// | parameter | meaning |
 /// |---|---|
 /// | `server` | `https://HOST:PORT` of the API server, or `http://` of a `kubectl proxy` |
-/// | `token_file` | a file with a token; read anew for each call, since Kubernetes replaces tokens |
-/// | `ca` | a PEM file with the authorities to trust in place of the system's |
+/// | `token_file` | a file with a token; read for each call, since Kubernetes replaces tokens |
+/// | `ca` | a PEM file with the authorities to trust instead of the system's |
 /// | `cert`, `key` | PEM files with a client certificate and its key |
-/// | `prefix` | what the names of the objects begin with and what they are labelled with; `snowmint` if not said |
+/// | `prefix` | what the names of the objects begin with, and their label; default `snowmint` |
 ///
 /// The account needs a role in the namespace with the verbs `get`, `list`, `create` and `patch` on `leases`.
 ///
 /// # How it is tested
 ///
-/// Against a small server that speaks this API with the semantics of `resourceVersion`, in `tests/kubernetes`; no real
-/// API server installs from the registries that the project builds from.
+/// Against a small server that speaks this API with the semantics of `resourceVersion`, in `tests/all/kubernetes`. No real
+/// API server is available from the registries that the project builds from.
 ///
 /// # Cancel safety
 ///
@@ -78,13 +78,13 @@ pub struct KubernetesStore {
 }
 
 impl KubernetesStore {
-    /// Takes the URL apart, reads the files it names, and sees whether the API server answers.
+    /// Parses the URL, reads the files that it names, and checks that the API server answers.
     ///
     /// # Errors
     ///
-    /// - [`OpenError::Url`]: a mistake in the URL, a file it names cannot be read, or `kubernetes:` outside a pod.
-    /// - [`OpenError::Store`], [`StoreErrorKind::Unavailable`]: the server does not answer; a later call may succeed.
-    /// - [`OpenError::Store`], [`StoreErrorKind::Other`]: no right to list leases in the namespace.
+    /// - [`OpenError::Url`]: a mistake in the URL, a file that is not readable, or `kubernetes:` outside of a pod.
+    /// - [`OpenError::Store`], [`StoreErrorKind::Unavailable`]: the server does not answer; a retry may succeed.
+    /// - [`OpenError::Store`], [`StoreErrorKind::Other`]: no permission to list leases in the namespace.
     pub async fn open(url: &str) -> Result<Self, OpenError> {
         let settings = connect::settings(url)?;
         let name = format!("kubernetes:{}?server={}", settings.namespace, settings.link.server());
@@ -117,13 +117,13 @@ impl KubernetesStore {
         error::refused(&self.name, operation, effect, answer)
     }
 
-    /// The server's time in unix milliseconds, from a question that every account with a use for the store may ask.
+    /// Returns the server's time in unix milliseconds, from a call that every account of a store may make.
     async fn tell_time(&self, operation: &'static str) -> Result<u64, StoreError> {
         let answer = self.get(operation, &format!("{}?limit=1&{}", self.path, self.selector())).await?;
         match answer.status {
-            200 => answer
-                .unix_ms()
-                .ok_or_else(|| self.strange(operation, "the server tells no Date; is this an API server?")),
+            200 => answer.unix_ms().ok_or_else(|| {
+                self.strange(operation, "the answer has no Date; check that this is an API server")
+            }),
             _ => Err(self.refused(operation, Effect::Reads, &answer)),
         }
     }
@@ -136,13 +136,13 @@ impl KubernetesStore {
         object::object_name(&self.prefix, key)
     }
 
-    /// Takes a Lease for a record, if it is one.
+    /// Returns the record in a Lease, if it is one.
     fn record(&self, operation: &'static str, lease: Lease) -> Result<(Key, Versioned), StoreError> {
         let (key, record) = lease.into_record().map_err(|found| self.strange(operation, found))?;
         Ok((key, record))
     }
 
-    /// One page after the other; `None` when the server no longer knows where the last one ended.
+    /// Reads one page after the other. Returns `None` if the server has forgotten where the last one ended.
     async fn list_once(&self) -> Result<Option<Vec<Lease>>, StoreError> {
         const OPERATION: &str = "list";
         let (mut leases, mut next) = (Vec::new(), String::new());
@@ -168,7 +168,7 @@ impl KubernetesStore {
         match lease {
             Ok((_, record)) => Ok(Swap::Done(record.revision)),
             Err(found) => {
-                let found = format!("the server took the write and answered something else: {found}");
+                let found = format!("the server accepted the write, with an invalid answer: {found}");
                 Err(StoreError::new(StoreErrorKind::OutcomeUnknown, WRITE, &*self.name, found))
             }
         }
@@ -191,7 +191,7 @@ impl Store for KubernetesStore {
         if found == *key {
             return Ok(Some(record));
         }
-        Err(self.strange(OPERATION, format!("{key} and {found} have the same name; use another key")))
+        Err(self.strange(OPERATION, format!("{key} and {found} have the same object name; use another key")))
     }
 
     async fn compare_and_set(&self, key: &Key, expected: Expected, value: &[u8]) -> Result<Swap, StoreError> {
@@ -209,7 +209,7 @@ impl Store for KubernetesStore {
         let answer = answer.map_err(|failure| self.error(WRITE, Effect::Writes, &failure))?;
         match (answer.status, expected) {
             (200 | 201, _) => self.written(&answer),
-            // Quotas have conflicts of their own, hence the question what it is about.
+            // Quotas have conflicts of their own, so this checks that it is about a Lease.
             (409, Expected::Absent) if answer.is_about_a_lease("AlreadyExists") => Ok(Swap::Conflict),
             (409, Expected::Revision(_)) if answer.is_about_a_lease("Conflict") => Ok(Swap::Conflict),
             (404, Expected::Revision(_)) if answer.is_about_a_lease("NotFound") => Ok(Swap::Conflict),
@@ -224,7 +224,7 @@ impl Store for KubernetesStore {
             };
             let mut records = Vec::with_capacity(leases.len());
             for lease in leases {
-                // That of a server is no fault of one Lease.
+                // An invalid version is a fault of the server, not of one Lease.
                 lease.revision().map_err(|found| self.strange("list", found))?;
                 let name = lease.name().to_owned();
                 match lease.into_record() {
@@ -236,7 +236,7 @@ impl Store for KubernetesStore {
             records.sort_unstable_by(|a, b| a.0.cmp(&b.0));
             return Ok(records);
         }
-        let slow = "each page took so long that the server forgot the one before";
+        let slow = "each page took so long that the server forgot the one before; retry";
         Err(StoreError::new(StoreErrorKind::Unavailable, "list", &*self.name, slow))
     }
 
@@ -253,7 +253,7 @@ impl Store for KubernetesStore {
     }
 }
 
-/// What a store that this URL names has in Kubernetes.
+/// Returns what a store of this URL has in Kubernetes.
 pub(crate) fn schema(url: &str) -> Result<String, UrlError> {
     let (namespace, mut location) = connect::location(url)?;
     let prefix = connect::prefix(&mut location)?;

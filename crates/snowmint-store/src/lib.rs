@@ -1,8 +1,23 @@
-//! Where Snowmint records leases and namespaces: text keys, small values, one conditional write.
-//! Everything that makes ids unique across nodes rests on the contract of [`Store`].
+//! Stores: where Snowmint records leases, namespaces and counters.
 //!
-//! Whole numbers are reserved from a [`Counter`]: a record of a store ([`StoreCounter`]), or what another system counts
-//! in ([`open_counter`]).
+//! The uniqueness of ids across nodes rests on the contract of [`Store`]: text keys, small values, one conditional write.
+//! [`open`] opens a store by its URL. Whole numbers are reserved from a [`Counter`]: a record of a store
+//! ([`StoreCounter`]), or the table or key of another system ([`open_counter`]).
+//!
+//! # Terms
+//!
+//! - **record**: a [`Key`] with a value and a [`Revision`]. Records are created and replaced, never deleted.
+//! - **revision**: the version of a record. It grows with each write.
+//! - **conditional write**: a write that happens only if the record is as its writer expects
+//!   ([`Store::compare_and_set`]).
+//! - **counter**: a source of whole numbers. Each number is given to one caller.
+//! - **segment**: a range of numbers that one caller has reserved ([`Segment`]).
+//! - **slot**: the position of a number in a [`StoreCounter`].
+//! - **settled**: a write that the store can no longer lose. A store that may lose its newest writes says so by
+//!   [`Store::may_lose`]; a write has settled when it is found again that long after it was acknowledged.
+//! - **mark**: a random number by which a reservation is found again ([`Mark`]).
+//! - **claim**: a reservation in the record beside a counter whose store may lose writes ([`Claims`]).
+//! - **fence**: a write before a read. It makes the server prove that it is still the primary.
 //!
 //! # Examples
 //!
@@ -27,14 +42,14 @@
 //!
 //! - `memory` (default): [`MemoryStore`], for tests and for a node that keeps nothing.
 //! - `sqlite` (default): [`SqliteStore`], one file that the processes of one machine may share.
-//! - `redis`: [`RedisStore`], hashes of a Redis, whose page says what Redis can lose; and counters in plain keys.
-//! - `postgres`: [`PostgresStore`], a table of PostgreSQL.
-//! - `mysql`: [`MySqlStore`], a table of MySQL or MariaDB, and the counters of Leaf, `TinyID` and ticket tables.
+//! - `redis`: [`RedisStore`], hashes in Redis, and [`RedisCounter`], plain keys that others count in.
+//! - `postgres`: [`PostgresStore`], a table in PostgreSQL.
+//! - `mysql`: [`MySqlStore`], a table in MySQL or MariaDB, and the counters of Leaf, `TinyID` and ticket tables.
 //! - `tls`: TLS for these three.
 //! - `etcd`: [`EtcdStore`], keys of an etcd cluster.
 //! - `zookeeper`: [`ZooKeeperStore`], znodes of a ZooKeeper ensemble.
 //! - `kubernetes`: [`KubernetesStore`], Lease objects of a Kubernetes cluster.
-//! - `conformance`: the suite of checks that every backend has to pass.
+//! - `conformance`: the checks that every backend has to pass.
 
 mod addition;
 #[cfg(feature = "conformance")]
@@ -59,7 +74,7 @@ mod mysql;
         feature = "etcd",
         feature = "kubernetes"
     )),
-    allow(dead_code, unused_imports, reason = "no store uses all of it")
+    allow(dead_code, unused_imports, reason = "no single store uses all of it")
 )]
 mod net;
 mod open;

@@ -1,5 +1,4 @@
-//! Records in the memory of this process.
-//! They are shared by all clones and gone with the last of them.
+//! Records in the memory of this process, shared by all clones and dropped with the last of them.
 
 use std::collections::BTreeMap;
 use std::num::NonZeroU64;
@@ -12,14 +11,14 @@ use crate::{Expected, Key, Revision, Store, StoreError, Swap, Versioned, Visibil
 
 /// A store in memory, for tests and for a node that stands alone and keeps nothing.
 ///
-/// Clones share the records. Leases recorded here protect nobody outside this process.
+/// Clones share the records. Leases recorded here protect only the nodes of this process.
 #[derive(Clone, Default, Debug)]
 pub struct MemoryStore(Arc<Mutex<Records>>);
 
 #[derive(Default, Debug)]
 struct Records {
     by_key: BTreeMap<Key, Versioned>,
-    /// One counter for all keys, as in etcd: code that takes revisions of a key for consecutive fails its tests here.
+    /// One counter for all keys, as in etcd: code that expects consecutive revisions of a key fails its tests here.
     last: u64,
 }
 
@@ -33,7 +32,7 @@ impl Records {
 }
 
 impl MemoryStore {
-    /// An empty store.
+    /// Returns an empty store.
     pub fn new() -> Self {
         Self::default()
     }

@@ -1,6 +1,6 @@
 //! Records as rows of one `InnoDB` table of MySQL or MariaDB, each written by a single statement.
-//! Every statement asks too whether the server may still be written: a demoted primary must not be believed, nor one that
-//! a crash would set back.
+//! Every statement also checks whether the server still accepts writes: the answers of a demoted primary do not count, nor
+//! those of a server that a crash would set back.
 
 pub(crate) mod connect;
 pub(crate) mod error;
@@ -19,14 +19,14 @@ use crate::sql::{Failure, Pool, exactly_one, table};
 use crate::store::SkippedRecords;
 use crate::{Expected, Key, OpenError, Revision, Store, StoreError, Swap, UrlError, Versioned, addition};
 
-/// The table; whoever may not create it can ask for it to be created. Names compare by bytes, and a BLOB would be one
+/// The table. A user without the right to create it can ask a DBA for it. Names compare by bytes, and a BLOB would be one
 /// byte too short for the longest value.
 const TABLE: &str = "CREATE TABLE IF NOT EXISTS snowmint_records (
     name VARBINARY(200) NOT NULL PRIMARY KEY,
     revision BIGINT NOT NULL,
     value MEDIUMBLOB NOT NULL
 ) ENGINE = InnoDB";
-/// One row always, so that there is an answer to the first question too.
+/// Always returns one row, which also says whether the server accepts writes.
 const LOAD: &str = concat!(
     "SELECT CAST(",
     writable!(),
@@ -46,9 +46,9 @@ const UPDATE: &str = concat!(
     "UPDATE snowmint_records SET revision = ?, value = ? WHERE name = ? AND revision = ? AND ",
     may_write!()
 );
-/// Adds to a number of at most the last parameter, and gives what it was as the id of the answer. The digits are looked
-/// for in the hexadecimal form, which no character set, line end or mode of the server can change the meaning of. CASE,
-/// as the order of conditions joined by AND is not fixed.
+/// Adds to a number of at most the last parameter, and returns the number before as the id of the answer. The digits are
+/// checked in the hexadecimal form, whose meaning depends on no character set, line end or mode of the server. CASE, as the
+/// order of conditions joined by AND is not fixed.
 const ADD: &str = concat!(
     "UPDATE snowmint_records SET revision = revision + ?, \
     value = CAST(LAST_INSERT_ID(CAST(value AS UNSIGNED)) + ? AS CHAR) \
@@ -60,48 +60,52 @@ const UNIX_MS: &str = "SELECT CAST(UNIX_TIMESTAMP(NOW(3)) * 1000 AS SIGNED)";
 
 /// A store in a database of MariaDB (10.5 or later) or MySQL (8.0 or later).
 ///
-/// Records are rows of the table `snowmint_records`, which is created when the store is first opened. A user who may
-/// not create tables needs `SELECT`, `INSERT` and `UPDATE` on one that is there; [`schema`](crate::schema) shows it.
+/// Records are rows of the table `snowmint_records`, which is created when the store is first opened. A user who may not
+/// create tables needs `SELECT`, `INSERT` and `UPDATE` on an existing one; [`schema`](crate::schema) shows it.
 ///
-/// Each write is one statement and one commit. A server with `innodb_flush_log_at_trx_commit` at 0 or 2 is refused, as
-/// a crash of the server (0) or of the machine (2) loses its last second, unless `may_lose` says so, and so is one with a
-/// binary log and `sync_binlog` other than 1, for crashes of the machine. Members of a Galera cluster of two or more keep for
-/// each other what one of them loses. A server with `read_only` on is taken for a replica and refused. Every write is
-/// conditional on all these settings, since they may change at any time, and a user with `SUPER` or `READ ONLY ADMIN` could
-/// write in spite of `read_only`.
+/// Each write is one statement and one commit. Refused are:
 ///
-/// After a failover to a replica, what it had not received is lost, and with it leases that nodes still hold:
-/// semi-synchronous or group replication keeps them, asynchronous replication does not and needs `may_lose`. Where
-/// semi-synchronous replication is enabled and `may_lose` is 0, a write counts only when a replica has confirmed it, and
-/// a read commits a row of its own, so that what it shows is on a replica too. In a Galera cluster every session waits
-/// for what other nodes have committed (`wsrep_sync_wait`).
+/// - a server with `innodb_flush_log_at_trx_commit` at 0 or 2, since a crash of the server (0) or of the machine (2) loses
+///   its last second, unless `may_lose` states that loss;
+/// - a server with a binary log and `sync_binlog` other than 1, for crashes of the machine, likewise;
+/// - a server with `read_only` on, which counts as a replica.
 ///
-/// A call takes at most `timeout_ms`, with connecting. Up to 4 statements run at once, each on a connection of its
-/// own; a connection that breaks is replaced by the next call.
+/// Members of a Galera cluster of two or more keep for each other what one of them loses. Every write is conditional on all
+/// these settings, since they may change at any time, and a user with `SUPER` or `READ ONLY ADMIN` could write despite
+/// `read_only`.
+///
+/// A failover to a replica loses what the replica had not received, and with it leases that nodes still hold.
+/// Semi-synchronous and group replication keep them; asynchronous replication does not and needs `may_lose`. If
+/// semi-synchronous replication is enabled and `may_lose` is 0, a write counts only when a replica has confirmed it, and a
+/// read commits a row of its own, so that what it shows is on a replica too. In a Galera cluster every session waits for what
+/// other nodes have committed (`wsrep_sync_wait`).
+///
+/// A call takes at most `timeout_ms`, including connecting. Up to 4 statements run at once, each on a connection of its own;
+/// the next call replaces a broken connection.
 ///
 /// # URL
 ///
-/// `mysql://USER:PASSWORD@HOST:PORT,HOST/DATABASE?NAME=VALUE&...`, with port 3306 where none is said; `mariadb://`
-/// means the same. Of several hosts the one that accepts writes is used; two that do are refused, unless they are
-/// members of one Galera cluster that show the same view of it. A server that lacks transactions which this store has seen elsewhere, by its GTIDs, is
-/// refused until the process is restarted.
+/// `mysql://USER:PASSWORD@HOST:PORT,HOST/DATABASE?NAME=VALUE&...`; the default port is 3306; `mariadb://` means the same. Of
+/// several hosts the one that accepts writes is used. Two that accept writes are refused, unless they are members of one
+/// Galera cluster with the same view of it. A server that lacks transactions which this store has seen elsewhere, by its
+/// GTIDs, is refused until the process is restarted.
 ///
 /// | parameter | meaning |
 /// |---|---|
-/// | `password_file` | a file whose first line is the password; it is read for each connection |
+/// | `password_file` | a file whose first line is the password; read for each connection |
 /// | `ssl-mode` | `disabled`, `preferred` (the default), `required`, `verify_ca` or `verify_identity` |
 /// | `ssl-ca` | a PEM file with authorities to trust besides the system's; without `ssl-mode` it means `verify_identity` |
 /// | `ssl-cert`, `ssl-key` | PEM files with a client certificate and its key |
-/// | `socket` | the path of a local socket to use in place of a host |
-/// | `may_lose` | how much of the newest writes a failover may lose, such as `2s`; 0 if not said; see [`Store::may_lose`] |
-/// | `timeout_ms` | how long a call may take, 5000 if not said |
+/// | `socket` | the path of a local socket to use instead of a host |
+/// | `may_lose` | how much of the newest writes a failover may lose, such as `2s`; default 0; see [`Store::may_lose`] |
+/// | `timeout_ms` | the limit of a call, default 5000 |
 ///
 /// MySQL's `caching_sha2_password` needs TLS or a local socket.
 ///
 /// # Cancel safety
 ///
-/// A dropped [`compare_and_set`](Store::compare_and_set) closes its connection; a statement that was sent may still
-/// be carried out.
+/// A dropped [`compare_and_set`](Store::compare_and_set) closes its connection. A statement that was sent may still be
+/// carried out.
 pub struct MySqlStore {
     pool: Pool<Settings>,
     name: String,
@@ -109,23 +113,19 @@ pub struct MySqlStore {
 }
 
 impl MySqlStore {
-    /// Takes the URL apart, connects, and creates the table unless it is there.
+    /// Parses the URL, connects, and creates the table if it is missing.
     ///
-    /// Needs a Tokio runtime with its I/O and timer on. Any number of nodes may come at the same instant.
+    /// Needs a Tokio runtime with its I/O and timer enabled. Any number of nodes may open it at the same instant.
     ///
     /// # Errors
     ///
-    /// - [`OpenError::Url`]: a mistake in the URL, or the password file cannot be read.
-    /// - [`OpenError::Store`], [`StoreErrorKind::Unavailable`]: no server can be reached; a later call may succeed.
-    /// - [`OpenError::Store`], [`StoreErrorKind::ReadOnly`]: only read-only servers were found, or the table is
+    /// - [`OpenError::Url`]: a mistake in the URL, or a password file that is not readable.
+    /// - [`OpenError::Store`], [`Unavailable`](crate::StoreErrorKind::Unavailable): no server is reachable; a retry may succeed.
+    /// - [`OpenError::Store`], [`ReadOnly`](crate::StoreErrorKind::ReadOnly): only read-only servers were found, or the table is
     ///   missing and the user may not create it.
-    /// - [`OpenError::Store`], [`StoreErrorKind::Other`]: wrong password, no such database, a certificate that is not
-    ///   trusted, a table of another program, a log of statements, two servers that both accept writes, or one that
+    /// - [`OpenError::Store`], [`Other`](crate::StoreErrorKind::Other): wrong password, no such database, an untrusted
+    ///   certificate, a table of another program, a statement-based binary log, two servers that both accept writes, or one that
     ///   lacks transactions which were seen elsewhere.
-    ///
-    /// [`StoreErrorKind::Unavailable`]: crate::StoreErrorKind::Unavailable
-    /// [`StoreErrorKind::ReadOnly`]: crate::StoreErrorKind::ReadOnly
-    /// [`StoreErrorKind::Other`]: crate::StoreErrorKind::Other
     pub async fn open(url: &str) -> Result<Self, OpenError> {
         let (pool, name) = Settings::parse(url)?;
         let store = Self { pool, name, skipped: SkippedRecords::default() };
@@ -137,8 +137,8 @@ impl MySqlStore {
         error::store_error(&self.name, operation, effect, failure)
     }
 
-    /// Adds in one statement, or in another where there is no record yet; `None` where there is one that holds no
-    /// number, or one that is too large.
+    /// Adds in one statement, or inserts if there is no record yet. Returns `None` if the record holds no number, or one that is
+    /// too large.
     async fn add_once(&self, key: &Key, addend: i64) -> Result<Option<u64>, StoreError> {
         let step = Revision::random_step();
         let ask = async |mut session: Session| {
@@ -155,7 +155,7 @@ impl MySqlStore {
         Ok(inserted.then_some(0))
     }
 
-    /// Writes a record whose revision is `before`, 0 for one that is not there: whether it was so.
+    /// Writes a record whose revision is `before`, or 0 for a missing one. Returns whether it was as expected.
     async fn write(
         &self,
         operation: &'static str,
@@ -169,8 +169,8 @@ impl MySqlStore {
             let query = query.bind(after).bind(value).bind(key.as_str().as_bytes());
             let query = if before == 0 { query } else { query.bind(before) };
             let done = match session.write(query).await {
-                // An INSERT that leaves a row alone cannot be told from one that writes it: sqlx has the server
-                // count the rows it found, not those it changed. So the row in the way is an error, and no other is.
+                // An INSERT IGNORE would look the same whether it wrote or not: sqlx makes the server count found rows,
+                // not changed ones. So an existing row is an error, and only that error means a conflict.
                 Err(Failure::Sql(error)) if error::is_duplicate(&error) => Ok(0),
                 done => done.map(|it| it.rows_affected()),
             };
@@ -182,7 +182,7 @@ impl MySqlStore {
     }
 }
 
-/// What a DBA would run for a store that this URL names.
+/// Returns what a DBA would run for a store of this URL.
 pub(crate) fn schema(url: &str) -> Result<String, UrlError> {
     Settings::parse(url)?;
     Ok(format!(

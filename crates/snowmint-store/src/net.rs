@@ -16,17 +16,17 @@ use tokio::time::{Instant, sleep, timeout_at};
 use self::url::Host;
 use crate::StoreErrorKind;
 
-/// A connection that was not used for so long is asked whether it still stands before it carries anything: a write
-/// that is lost on a dead one would have an unknown outcome.
+/// A connection that was idle for so long is probed before it carries a call: a write that is lost on a dead connection
+/// would have an unknown outcome.
 pub(crate) const IDLE: Duration = Duration::from_millis(500);
 /// How long the other hosts may take to answer once one has accepted.
 const PATIENCE: Duration = Duration::from_secs(1);
 /// How long the members of a cluster may take to learn that another one joined or left.
 const VIEW_CHANGE: Duration = Duration::from_millis(500);
-/// No call goes to one of several hosts unless all of them were asked in this time before it.
+/// No call goes to one of several hosts unless all of them were asked within this time before it.
 pub(crate) const ASK_AGAIN: Duration = Duration::from_secs(10);
 
-/// Why there is no connection. Nothing was sent on it.
+/// Why there is no connection. No call was sent.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(crate) struct Refusal {
     pub(crate) kind: StoreErrorKind,
@@ -47,7 +47,7 @@ impl Refusal {
 #[derive(Debug)]
 pub(crate) struct Writable<C, M> {
     pub(crate) connection: C,
-    /// Equal for two hosts only if both are names of one server, or members of a cluster that may all be written.
+    /// Equal for two hosts only if both are names of one server, or members of a cluster that all accept writes.
     /// `None` is not compared: for clusters whose members each hold other keys.
     pub(crate) server: Option<String>,
     /// How far its history goes.
@@ -60,14 +60,14 @@ pub(crate) struct Writable<C, M> {
 pub(crate) enum Standing {
     /// It may not, so no later server may lack it.
     Kept,
-    /// It may, as long as no commit after it is confirmed: a replica that lacks it is a good new primary.
+    /// It may, until a later commit is confirmed: a replica that lacks it is a good new primary.
     Unconfirmed,
 }
 
 /// Whether replicas have what a server acknowledges.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Confirmation {
-    /// Each commit waits until they have confirmed it.
+    /// Each commit waits until the replicas have confirmed it.
     ByReplicas,
     /// No commit waits.
     Nobody,
@@ -82,19 +82,19 @@ pub(crate) struct Chosen<C, M> {
     pub(crate) unconfirmed: Option<M>,
 }
 
-/// What a host answers.
+/// The result of connecting to a host.
 pub(crate) type Answer<C, M> = Result<Writable<C, M>, Refusal>;
 
 /// How far the history of a server goes: a timeline, an epoch, the transactions that it has.
 pub(crate) trait Mark: Default {
-    /// What a server at this mark lacks of what was seen, to follow "the server "; `None` if it lacks nothing.
+    /// What a server at this mark lacks of what was seen, as text after "the server "; `None` if it lacks nothing.
     fn lacks(&self, seen: &Self) -> Option<String>;
 
-    /// Takes over whatever of a mark goes beyond this one.
+    /// Extends this mark by another.
     fn see(&mut self, mark: Self);
 
-    /// Why servers with these marks, which all accept writes and say that they are members of one cluster, are not, to
-    /// follow "h1 and h2 both accept writes, "; `None` if they are.
+    /// Why servers with these marks, which all accept writes and say that they are members of one cluster, are not, as text
+    /// after "h1 and h2 both accept writes, "; `None` if they are.
     fn parted(_marks: &[&Self]) -> Option<String> {
         None
     }
@@ -108,13 +108,13 @@ impl Mark for () {
     fn see(&mut self, (): Self) {}
 }
 
-/// The hosts of a store, one of which is the one to talk to.
+/// The hosts of a store, one of which is used.
 #[derive(Debug)]
 pub(crate) struct Hosts<M = ()> {
     all: Vec<Host>,
-    /// The one that did last.
+    /// The index of the one that was used last.
     first: AtomicUsize,
-    /// What no server may lack.
+    /// The history that no server may lack.
     seen: Mutex<M>,
 }
 
@@ -137,16 +137,16 @@ impl<M: Mark> Hosts<M> {
         &self.all[self.first.load(Ordering::Relaxed)]
     }
 
-    /// Remembers a mark that a failover cannot lose any more, so that no later server may lack what it had.
+    /// Remembers a mark that a failover can no longer lose, so that a later server that lacks it is refused.
     pub(crate) fn see(&self, mark: M) {
         self.seen().see(mark);
     }
 
-    /// Asks all hosts at once, and takes the one that accepts writes; of a cluster of several that do, the one that
-    /// did last. Two servers that both accept writes are refused: one of them was replaced, and has not been told.
+    /// Asks all hosts at once and uses the one that accepts writes. Of a cluster with several such members it uses the one that
+    /// was used last. Two separate servers that both accept writes are refused: one of them was replaced and does not know it.
     /// A server that lacks what was seen is refused too.
     ///
-    /// Once one has accepted, the others get a short time more, so that a host that swallows everything blocks nobody.
+    /// Once one host has accepted, the others have a short time left, so that an unresponsive host delays nobody for long.
     pub(crate) async fn connect<C, F>(
         &self,
         deadline: Instant,
@@ -157,7 +157,7 @@ impl<M: Mark> Hosts<M> {
     {
         let mut answers = self.ask(deadline, &connect).await;
         if self.parted(&answers).is_some() {
-            // They may be learning that a member joined or left, one after the other: asked once more.
+            // The members may be learning, one after the other, that another one joined or left: ask once more.
             drop(answers);
             let left = deadline.saturating_duration_since(Instant::now());
             sleep(VIEW_CHANGE.min(left / 4)).await;
@@ -166,7 +166,7 @@ impl<M: Mark> Hosts<M> {
         self.choose(answers)
     }
 
-    /// Asks all hosts at once: what each has answered.
+    /// Asks all hosts at once. Returns the answer of each.
     async fn ask<C, F>(&self, deadline: Instant, connect: impl Fn(Host) -> F) -> Vec<(usize, Answer<C, M>)>
     where
         F: Future<Output = Answer<C, M>>,
@@ -178,14 +178,14 @@ impl<M: Mark> Hosts<M> {
         let mut asked: Vec<_> = order().map(|at| (Box::pin(connect(self.all[at].clone())), None)).collect();
         if timeout_at(deadline, answers(&mut asked, Result::is_ok)).await.is_ok() {
             let patience = Instant::now() + (left / 4).min(PATIENCE);
-            // Whoever is silent for longer is taken for one that is not there.
+            // A host that takes longer counts as unreachable.
             timeout_at(patience.min(deadline), answers(&mut asked, |_| false)).await.ok();
         }
         let silent = || Err(Refusal::late(started.elapsed()));
         order().zip(asked).map(|(at, (_, answer))| (at, answer.unwrap_or_else(silent))).collect()
     }
 
-    /// Why the servers that accept writes are not one cluster, though they say so.
+    /// Why the servers that accept writes are not one cluster, although they say so.
     fn parted<C>(&self, answers: &[(usize, Answer<C, M>)]) -> Option<String> {
         let writable = answers.iter().filter_map(|(at, answer)| Some((*at, &answer.as_ref().ok()?.mark)));
         let (at, marks): (Vec<_>, Vec<_>) = writable.unzip();
@@ -194,7 +194,7 @@ impl<M: Mark> Hosts<M> {
         Some(format!("{} accept writes, {why}", hosts.join(" and ")))
     }
 
-    /// Of the answers of all hosts, the first that can be believed.
+    /// Returns the first of the answers that can be trusted.
     fn choose<C>(&self, answers: Vec<(usize, Answer<C, M>)>) -> Result<Chosen<C, M>, Refusal> {
         let servers =
             answers.iter().filter_map(|(at, answer)| Some((at, answer.as_ref().ok()?.server.as_ref()?)));
@@ -203,14 +203,14 @@ impl<M: Mark> Hosts<M> {
             && let Some((other, _)) = servers.iter().find(|it| it.1 != *server)
         {
             let text = format!(
-                "{} and {} both accept writes, so one of them was replaced by the other and would produce duplicates; \
-                 stop that one, or make it read-only",
+                "{} and {} both accept writes: one of them was replaced by the other and would produce duplicates; \
+                 stop the replaced one or make it read-only",
                 self.all[**one], self.all[**other]
             );
             return Err(Refusal::new(StoreErrorKind::Other, text));
         }
         if let Some(text) = self.parted(&answers) {
-            // A member that is behind shows the view before for a while.
+            // For a while, a member that is behind shows the previous view.
             return Err(Refusal::new(StoreErrorKind::Unavailable, text));
         }
         let mut refusals = Vec::with_capacity(answers.len());
@@ -231,8 +231,8 @@ impl<M: Mark> Hosts<M> {
                     }
                     Some(lack) => {
                         let text = format!(
-                            "the server {lack}, so it was restored, or lost writes in a failover; go back to the \
-                             server that has them, or recover the store before the nodes are restarted"
+                            "the server {lack}: it was restored from a backup or lost writes in a failover; return to the \
+                             server that has them, or run `snowmint store recover` before you restart nodes"
                         );
                         Refusal::new(StoreErrorKind::Other, text)
                     }
@@ -251,7 +251,7 @@ impl<M: Mark> Hosts<M> {
     }
 }
 
-/// Goes on with all that have not answered, until one gives an answer that is enough, or all have answered.
+/// Polls all that have not answered, until one gives an answer that is enough, or all have answered.
 async fn answers<F: Future + Unpin>(
     asked: &mut [(F, Option<F::Output>)],
     enough: impl Fn(&F::Output) -> bool,
@@ -275,8 +275,8 @@ async fn answers<F: Future + Unpin>(
     .await;
 }
 
-/// Says what every host said. While one of them cannot be reached it may be the right one, and while all of several are
-/// read-only one of them is about to be promoted, so a later try may help.
+/// Combines the refusals of all hosts. A retry may help while one of them is unreachable, since it may be the primary, and
+/// while all of several are read-only, since one of them may be promoted.
 fn all_of(refusals: &[Refusal]) -> Refusal {
     let any = |kind| refusals.iter().any(|it| it.kind == kind);
     let temporary = any(StoreErrorKind::Unavailable) || (refusals.len() > 1 && any(StoreErrorKind::ReadOnly));
@@ -292,7 +292,7 @@ mod tests {
     use super::url::Location;
     use super::*;
 
-    /// What the hosts answer is in their names: `copy`, `silent`, `slow`, and `up` with the server and its mark.
+    /// The answers of the hosts are in their names: `copy`, `silent`, `slow`, and `up` with the server and its mark.
     async fn connect(hosts: &Hosts<u64>, limit: Duration) -> Result<String, Refusal> {
         let attempt = async |host: Host| {
             let name = host.to_string();

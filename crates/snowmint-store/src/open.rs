@@ -1,12 +1,12 @@
-//! From the text of `--store` to a store.
-//! A new backend is one line in [`KNOWN`] and one arm in [`open`].
+//! From the URL of a store to the store.
+//! A new backend is one line in [`KNOWN`] and one arm each in [`open`] and [`schema`].
 
 use std::fmt;
 use std::sync::Arc;
 
 use crate::{Store, StoreError};
 
-/// The forms this build takes, as an error shows them.
+/// The URL forms that this build accepts, as an error lists them.
 const KNOWN: &[&str] = &[
     #[cfg(feature = "memory")]
     "memory:",
@@ -26,20 +26,20 @@ const KNOWN: &[&str] = &[
     "kubernetes:NAMESPACE",
 ];
 
-/// Opens the store that a URL names: `memory:`, `sqlite:PATH`, `etcd://HOST,HOST` and so on.
+/// Opens the store of a URL, such as `memory:`, `sqlite:PATH` or `etcd://HOST,HOST`.
 ///
-/// `sqlite:` is followed by the path as it is, absolute or from the working directory, with nothing escaped;
-/// `sqlite://PATH` means the same. `memory:` makes a new, empty store at each call. What the URL of another store may
-/// hold stands on the page of its type.
+/// `sqlite:` is followed by a path, absolute or relative to the working directory, with nothing escaped; `sqlite://PATH`
+/// means the same. `memory:` makes a new, empty store at each call. The URL of every other store is described on the page
+/// of its type.
 ///
 /// # Errors
 ///
-/// [`OpenError::Url`] for a text that names no store of this build, [`OpenError::Store`] for a store that could not
-/// be opened.
+/// [`OpenError::Url`] for an invalid URL, or one of a store that this build lacks. [`OpenError::Store`] for a store that
+/// could not be opened.
 ///
 /// # Cancel safety
 ///
-/// A dropped future leaves at most an empty store behind, which the next call takes.
+/// A dropped future leaves at most an empty store behind, which the next call uses.
 ///
 /// # Examples
 ///
@@ -51,7 +51,7 @@ const KNOWN: &[&str] = &[
 /// ```
 #[allow(clippy::unused_async, reason = "a build without sqlite has nothing to wait for")]
 pub async fn open(url: &str) -> Result<Arc<dyn Store>, OpenError> {
-    #[allow(unused_variables, reason = "a build without stores looks at the scheme alone")]
+    #[allow(unused_variables, reason = "a build without stores uses the scheme alone")]
     let Some((scheme, rest)) = url.split_once(':') else {
         return Err(UrlError::NoScheme { text: url.to_owned() }.into());
     };
@@ -76,7 +76,7 @@ pub async fn open(url: &str) -> Result<Arc<dyn Store>, OpenError> {
     }
 }
 
-/// Opens a store to look at it. An SQLite file is opened even if it cannot be written; every write then fails with
+/// Opens a store for reading. An SQLite file is opened even if it is read-only; every write then fails with
 /// [`StoreErrorKind::ReadOnly`](crate::StoreErrorKind::ReadOnly).
 ///
 /// # Errors
@@ -99,13 +99,13 @@ pub async fn open_to_read(url: &str) -> Result<Arc<dyn Store>, OpenError> {
     }
 }
 
-/// Says what a store creates when it is first used: statements for a DBA, or the names of keys.
+/// Returns what a store creates when it is first used: statements for a DBA, or the names of keys.
 ///
-/// Looks at the URL and at the files it names, and connects to nothing.
+/// Reads the URL and the files that it names, and connects to nothing.
 ///
 /// # Errors
 ///
-/// As for the text of a URL in [`open`].
+/// [`UrlError`] for a URL that [`open`] would reject.
 ///
 /// # Examples
 ///
@@ -153,92 +153,92 @@ fn sqlite_path(rest: &str) -> Result<&std::path::Path, UrlError> {
     match path {
         "" => Err(UrlError::NoPath),
         ":memory:" => Err(UrlError::SqliteInMemory),
-        // Other programs read parameters there; a file of that name would be a surprise.
+        // Other programs read parameters there.
         _ if path.contains('?') => Err(UrlError::Parameters { path: path.to_owned() }),
         _ => Ok(std::path::Path::new(path)),
     }
 }
 
-/// Why [`open`] gave no store.
+/// Why [`open`] failed.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum OpenError {
-    /// The text names no store of this build: a mistake in the settings.
+    /// The URL is invalid: a mistake in the settings.
     #[error(transparent)]
     Url(#[from] UrlError),
-    /// The store is named but could not be opened.
+    /// The URL is valid, and the store could not be opened.
     #[error(transparent)]
     Store(#[from] StoreError),
 }
 
-/// What is wrong with the URL of a store. No variant holds more of the URL than can be shown: never a password.
+/// What is wrong with the URL of a store. No variant contains a password.
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum UrlError {
     /// There is no `:` and so no scheme.
-    #[error("`{text}` names no store, which is one of {}; for a file say sqlite:{text}", Known)]
+    #[error("invalid store `{text}`: expected one of {}; for a file, use sqlite:{text}", Known)]
     NoScheme {
         /// The whole text.
         text: String,
     },
-    /// No store of this build has that scheme.
-    #[error("this build has no store `{scheme}:`, only {}", Known)]
+    /// This build has no store with that scheme.
+    #[error("unknown store `{scheme}:`: this build has {}", Known)]
     UnknownScheme {
-        /// What stands before the first `:`.
+        /// The text before the first `:`.
         scheme: String,
     },
-    /// No counter of this build has that name.
-    #[error("this build takes over no counter from `{source_name}:`, only from {known}")]
+    /// This build has no counter with that name.
+    #[error("unknown counter `{source_name}:`: this build has {known}")]
     UnknownCounter {
-        /// What stands before the first `:`.
+        /// The text before the first `:`.
         source_name: String,
-        /// The forms that this build takes.
+        /// The forms that this build accepts.
         known: String,
     },
     /// `sqlite:` alone.
-    #[error("sqlite: needs the path of a file, such as sqlite:/var/lib/snowmint/leases.db")]
+    #[error("sqlite: missing path: expected a file, such as sqlite:/var/lib/snowmint/leases.db")]
     NoPath,
     /// `sqlite::memory:`.
-    #[error(
-        "sqlite::memory: would be forgotten at the end of the process; say memory: if that is what you want"
-    )]
+    #[error("sqlite::memory: keeps nothing after the process ends; use memory: if that is intended")]
     SqliteInMemory,
     /// A `?` in the path of a file.
-    #[error("sqlite: takes a path and no parameters; take the `?` and what follows out of `{path}`")]
+    #[error(
+        "sqlite: invalid path `{path}`: expected a path without parameters; remove the `?` and the text after it"
+    )]
     Parameters {
-        /// What stands after the scheme.
+        /// The text after the scheme.
         path: String,
     },
-    /// The file that should hold the password does not.
+    /// The file of `password_file` gives no password.
     #[error("password_file {path}: {problem}")]
     PasswordFile {
         /// The file.
         path: String,
-        /// What is wrong with it; nothing of what it holds.
+        /// What is wrong with it, without its content.
         problem: String,
     },
-    /// A part of the URL of a store on the network is missing, wrong or unknown.
+    /// A part of the URL of a store on the network is missing, invalid or unknown.
     #[error("{scheme}: {problem}")]
     Malformed {
-        /// What stands before the first `:`.
+        /// The text before the first `:`.
         scheme: String,
-        /// What is wrong and what would be right; nothing of what may be a password.
+        /// What is wrong and what is expected, without anything that may be a password.
         problem: String,
     },
-    /// Something after `memory:`.
-    #[error("memory: takes nothing after it, found `{rest}`")]
+    /// Text after `memory:`.
+    #[error("invalid store `memory:{rest}`: expected memory: alone")]
     MemoryTakesNothing {
-        /// What stands there.
+        /// The text after it.
         rest: String,
     },
 }
 
-/// Writes the forms of [`KNOWN`].
+/// Displays the forms of [`KNOWN`].
 struct Known;
 
 impl fmt::Display for Known {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(&if KNOWN.is_empty() { "no store at all".to_owned() } else { KNOWN.join(", ") })
+        f.write_str(&if KNOWN.is_empty() { "none".to_owned() } else { KNOWN.join(", ") })
     }
 }
 
@@ -254,19 +254,19 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_url_that_names_no_store_says_what_would() {
+    async fn an_invalid_url_says_what_is_expected() {
         let unknown = refused("mongodb://root:secret@host/db").await;
         assert!(
-            unknown.starts_with("this build has no store `mongodb:`, only memory:, sqlite:PATH"),
+            unknown.starts_with("unknown store `mongodb:`: this build has memory:, sqlite:PATH"),
             "{unknown}"
         );
         assert!(!unknown.contains("secret"), "{unknown}");
-        assert!(refused("leases.db").await.ends_with("for a file say sqlite:leases.db"));
-        assert!(refused("sqlite:").await.contains("needs the path"));
-        assert!(refused("sqlite://").await.contains("needs the path"));
-        assert!(refused("sqlite::memory:").await.contains("say memory:"));
-        assert!(refused("sqlite:a.db?mode=ro").await.contains("no parameters"));
-        assert!(refused("memory:7").await.contains("found `7`"));
+        assert!(refused("leases.db").await.ends_with("for a file, use sqlite:leases.db"));
+        assert!(refused("sqlite:").await.contains("missing path"));
+        assert!(refused("sqlite://").await.contains("missing path"));
+        assert!(refused("sqlite::memory:").await.contains("use memory:"));
+        assert!(refused("sqlite:a.db?mode=ro").await.contains("without parameters"));
+        assert!(refused("memory:7").await.contains("`memory:7`"));
     }
 
     #[tokio::test]
@@ -280,7 +280,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_store_that_cannot_be_opened_is_no_fault_of_the_url() {
+    async fn a_store_that_does_not_open_is_not_a_url_error() {
         let folder = tempfile::tempdir().unwrap();
         let opened = open(&format!("sqlite:{}", folder.path().display())).await;
         assert!(matches!(opened, Err(OpenError::Store(_))), "{opened:?}");

@@ -20,23 +20,24 @@ use crate::sql::{Failure, Pool, table};
 use crate::store::SkippedRecords;
 use crate::{Expected, Key, OpenError, Revision, Store, StoreError, Swap, UrlError, Versioned, addition};
 
-/// The fence of a read: one row, and a commit that waits for the synchronous standbys where there are any.
+/// The fence of a read: one row, and a commit that waits for the synchronous standbys if there are any.
 ///
-/// A write becomes visible on the primary when its wait for the standbys ends, also when that ends because its session
-/// was terminated or cancelled, or the server restarted. A read would then show what a promoted standby does not have.
-/// So a read writes a message to the log of the server (WAL), which nothing applies, and commits. A snapshot shows only
-/// rows whose commits are in the log; the commit of the message comes after them; standbys confirm the log from its
-/// beginning up to a place. So a read whose commit is confirmed has shown only what the standbys have. Writes need no
-/// fence: each replaces, under the row's lock, a version whose commit is in the log before its own, so that what confirms
-/// the one confirms the other. A conflict needs none, as nobody may do anything because of one but load.
+/// A write becomes visible on the primary when its wait for the standbys ends, also if the wait ends because its session was
+/// terminated or cancelled, or the server restarted. A read would then show what a promoted standby does not have. So a read
+/// writes a message to the write-ahead log (WAL), which nothing applies, and commits. A snapshot shows only rows whose
+/// commits are in the log; the commit of the message comes after them; standbys confirm the log from its beginning up to a
+/// position. So a read whose commit is confirmed has shown only what the standbys have.
 ///
-/// The join is an outer one, as a record that is not there has to be fenced as well: a primary that was replaced by its
-/// standby would go on to show that. The server decides by the setting of the same statement. What was written before
-/// standbys were required is covered by the first read after that.
+/// Writes need no fence: each replaces, under the row's lock, a version whose commit is earlier in the log than its own, so
+/// what confirms the one confirms the other. A conflict needs none, since its caller may only load.
+///
+/// The join is an outer one, since a missing record needs the fence too: a primary that was replaced by its standby would go
+/// on to show it as missing. The same statement reads the setting. What was written before standbys were required is covered
+/// by the first read after that.
 const FENCE: &str = "(SELECT CASE WHEN current_setting('synchronous_standby_names') <> '' \
     THEN pg_logical_emit_message(true, 'snowmint', ''::text) END AS place) AS fence";
 
-/// The table; whoever may not create it can ask for it to be created.
+/// The table. A user without the right to create it can ask a DBA for it.
 const TABLE: &str = r#"CREATE TABLE snowmint_records (
     name text COLLATE "C" PRIMARY KEY,
     revision bigint NOT NULL,
@@ -47,88 +48,86 @@ const UNIX_MS: &str = "SELECT floor(extract(epoch FROM clock_timestamp()) * 1000
 
 /// A store in a PostgreSQL database, version 12 or later.
 ///
-/// Records are rows of the table `snowmint_records`, which is created when the store is first opened. A user who may
-/// not create tables needs `SELECT`, `INSERT` and `UPDATE` on one that is there; [`schema`](crate::schema) shows it.
+/// Records are rows of the table `snowmint_records`, which is created when the store is first opened. A user who may not
+/// create tables needs `SELECT`, `INSERT` and `UPDATE` on an existing one; [`schema`](crate::schema) shows it.
 ///
 /// An open store stays with the table that the `search_path` of its user found first. A `search_path` with two such tables
 /// is refused, since other nodes may have found the other one.
 ///
-/// Each write is one statement and one commit, with `synchronous_commit` on. A server that is a hot standby is refused.
+/// Each write is one statement and one commit, with `synchronous_commit` on. A hot standby is refused.
 ///
 /// # Failover
 ///
-/// Where `synchronous_standby_names` is set, each write and each read waits until the standbys have confirmed it. So a
-/// node never relies on a row that a promoted standby lacks, even if the wait of its writer was cancelled or terminated,
-/// or the primary restarted. A read costs a commit there, about as much as a write; without synchronous standbys it
-/// costs none. While a required standby is away, reads fail as writes do. Requirements:
+/// If `synchronous_standby_names` is set, each write and each read waits until the standbys have confirmed it. So a node
+/// never relies on a row that a promoted standby lacks, even if the wait of its writer was cancelled or terminated, or the
+/// primary restarted. A read then costs a commit, about as much as a write; without synchronous standbys it costs none.
+/// While a required standby is away, reads fail as writes do. Requirements:
 ///
-/// - Each standby that may be promoted is among those that every commit waits for: `FIRST 1 (s1)` with one standby,
-///   `ANY 2 (s1, s2)` with two. With fewer, such as `ANY 1 (s1, s2)`, the failover has to pick the standby that has
-///   most, and stop the old primary first.
+/// - Every commit waits for each standby that may be promoted: `FIRST 1 (s1)` with one standby, `ANY 2 (s1, s2)` with two.
+///   With fewer, such as `ANY 1 (s1, s2)`, the failover has to choose the standby that has received most, and stop the old
+///   primary first.
 /// - An operator who empties `synchronous_standby_names` while a standby is away does not promote that standby.
-/// - PostgreSQL 13.21, 14.18, 15.13, 16.9, 17.5 or later: earlier ones may acknowledge without the standby just after a
+/// - PostgreSQL 13.21, 14.18, 15.13, 16.9, 17.5 or later: earlier versions may acknowledge without the standby just after a
 ///   restart.
-/// - A pooler between, such as `PgBouncer`, pools sessions (`pool_mode = session`). Where it gives transactions to
-///   other sessions, calls are refused, since that may be the session of another server. A session that others get too is
-///   left as it was.
+/// - A pooler in between, such as `PgBouncer`, pools sessions (`pool_mode = session`). With a pooler of transactions, calls
+///   are refused, since the next session may be of another server. A shared session is left as it was.
 ///
 /// With asynchronous standbys, a failover loses the newest writes: state how much as [`may_lose`](Store::may_lose).
 ///
-/// A failover should stop the old primary. If it comes back, two servers accept writes. So with several hosts in the URL,
-/// all are asked whenever a connection is made, every 10 s at least; if two accept writes, none is used and the error
-/// names both. A server on a lower timeline than this store has seen, or with another database, is refused. A process
-/// that starts and reaches the old primary alone has seen neither and cannot tell.
+/// A failover should stop the old primary. If the old primary returns, two servers accept writes. So with several hosts in
+/// the URL, the store asks all of them whenever it connects, and at least every 10 s; if two accept writes, it uses none and
+/// the error names both. A server on a lower timeline than this store has seen, or with another database, is refused. A
+/// process that starts and reaches only the old primary has seen neither and cannot detect this.
 ///
-/// A call takes at most `timeout_ms`, with connecting. Up to 4 statements run at once, each on a connection of its
-/// own; a connection that breaks is replaced by the next call.
+/// A call takes at most `timeout_ms`, including connecting. Up to 4 statements run at once, each on a connection of its own;
+/// the next call replaces a broken connection.
 ///
 /// # URL
 ///
-/// `postgres://USER:PASSWORD@HOST:PORT,HOST/DATABASE?NAME=VALUE&...`, with port 5432 where none is said. The one
-/// that is the primary is used.
+/// `postgres://USER:PASSWORD@HOST:PORT,HOST/DATABASE?NAME=VALUE&...`; the default port is 5432. Of several hosts the primary
+/// is used.
 ///
 /// | parameter | meaning |
 /// |---|---|
-/// | `password_file` | a file whose first line is the password; it is read for each connection |
+/// | `password_file` | a file whose first line is the password; read for each connection |
 /// | `sslmode` | `disable`, `allow`, `prefer` (the default), `require`, `verify-ca` or `verify-full` |
 /// | `sslrootcert` | a PEM file with authorities to trust besides the system's; without `sslmode` it means `verify-full`, with `require` it means `verify-ca` |
 /// | `sslcert`, `sslkey` | PEM files with a client certificate and its key |
-/// | `socket` | the folder of a local socket to use in place of a host; its name has the port in it |
-/// | `may_lose` | how much of the newest writes a failover may lose, such as `2s`; 0 if not said; see [`Store::may_lose`] |
+/// | `socket` | the folder of a local socket to use instead of a host; its name includes the port |
+/// | `may_lose` | how much of the newest writes a failover may lose, such as `2s`; default 0; see [`Store::may_lose`] |
 /// | `durable` | `no` accepts a server with `fsync` off, which is refused otherwise |
-/// | `timeout_ms` | how long a call may take, 5000 if not said |
+/// | `timeout_ms` | the limit of a call, default 5000 |
 ///
 /// # Cancel safety
 ///
-/// A dropped [`compare_and_set`](Store::compare_and_set) closes its connection; a statement that was sent may still
-/// be carried out.
+/// A dropped [`compare_and_set`](Store::compare_and_set) closes its connection. A statement that was sent may still be
+/// carried out.
 ///
 /// # Logs
 ///
-/// The store hears the warnings of the server through `tracing`, since that is how `sqlx` passes them on. So a build with
-/// the feature `max_level_off` or `max_level_error` of `tracing` (or their `release_` forms) is refused when it opens a
-/// store.
+/// The store needs the server's warnings, which `sqlx` passes on by `tracing` only. So opening a store fails in a build with
+/// the feature `max_level_off` or `max_level_error` of `tracing` (or their `release_` forms).
 pub struct PostgresStore {
     pool: Pool<Settings>,
     name: String,
-    /// The table with its schema, as a statement names it: what the `search_path` finds may change while the store is open.
+    /// The table with its schema: what the `search_path` finds may change while the store is open.
     table: String,
     skipped: SkippedRecords,
 }
 
 impl PostgresStore {
-    /// Takes the URL apart, connects, and creates the table unless it is there.
+    /// Parses the URL, connects, and creates the table if it is missing.
     ///
-    /// Needs a Tokio runtime with its I/O and timer on. Any number of nodes may come at the same instant.
+    /// Needs a Tokio runtime with its I/O and timer enabled. Any number of nodes may open it at the same instant.
     ///
     /// # Errors
     ///
-    /// - [`OpenError::Url`]: a mistake in the URL, or the password file cannot be read.
-    /// - [`OpenError::Store`], [`Unavailable`](crate::StoreErrorKind::Unavailable): no server can be reached; a later call may succeed.
+    /// - [`OpenError::Url`]: a mistake in the URL, or a password file that is not readable.
+    /// - [`OpenError::Store`], [`Unavailable`](crate::StoreErrorKind::Unavailable): no server is reachable; a retry may succeed.
     /// - [`OpenError::Store`], [`ReadOnly`](crate::StoreErrorKind::ReadOnly): only standbys were found, or the table is missing and
     ///   the user may not create it.
-    /// - [`OpenError::Store`], [`Other`](crate::StoreErrorKind::Other): wrong password, no such database, a certificate that is not
-    ///   trusted, a table of another program, or two tables of that name in the `search_path`.
+    /// - [`OpenError::Store`], [`Other`](crate::StoreErrorKind::Other): wrong password, no such database, an untrusted
+    ///   certificate, a table of another program, or two tables of that name in the `search_path`.
     pub async fn open(url: &str) -> Result<Self, OpenError> {
         let (pool, name) = Settings::parse(url)?;
         let mut store = Self { pool, name, table: String::new(), skipped: SkippedRecords::default() };
@@ -140,8 +139,8 @@ impl PostgresStore {
         error::store_error(&self.name, operation, effect, failure)
     }
 
-    /// Adds in one statement, unless the sum is beyond the range; `None` where the record holds no number, or one that is
-    /// too large.
+    /// Adds in one statement, unless the sum is out of range. Returns `None` if the record holds no number, or one that is too
+    /// large.
     async fn add_once(&self, key: &Key, addend: i64) -> Result<Option<u64>, StoreError> {
         let (name, step, first) =
             (name(key.as_str()), Revision::random_step(), bytes(addend.to_string().as_bytes()));
@@ -160,7 +159,7 @@ impl PostgresStore {
         Ok(before.first().map(|row| row.0.cast_unsigned()))
     }
 
-    /// The rows of a statement.
+    /// Returns the rows of a statement.
     async fn rows<T>(&self, effect: Effect, statement: &str) -> Result<Vec<T>, Failure>
     where
         T: for<'r> FromRow<'r, PgRow> + Send,
@@ -173,7 +172,7 @@ impl PostgresStore {
         self.pool.run(effect, ask).await
     }
 
-    /// The rows of a read that is fenced. The first column says whether the server has standbys to wait for.
+    /// Returns the rows of a fenced read. The first column says whether the server has standbys to wait for.
     async fn fenced<T>(&self, what: &str) -> Result<Vec<T>, Failure>
     where
         T: for<'r> FromRow<'r, PgRow> + Send,
@@ -194,15 +193,15 @@ impl PostgresStore {
     }
 }
 
-/// Whether standbys confirm commits, by whether there are any to wait for.
+/// Whether standbys confirm commits.
 const fn confirmation(has_synchronous_standbys: bool) -> Confirmation {
     if has_synchronous_standbys { Confirmation::ByReplicas } else { Confirmation::Nobody }
 }
 
-/// Whether it is fenced; name, revision and value, none of them where there is no record.
+/// Whether it is fenced; then name, revision and value, all empty if there is no record.
 type ListRow = (bool, Option<String>, Option<i64>, Option<Vec<u8>>);
 
-/// What a DBA would run for a store that this URL names.
+/// Returns what a DBA would run for a store of this URL.
 pub(crate) fn schema(url: &str) -> Result<String, UrlError> {
     Settings::parse(url)?;
     Ok(format!(

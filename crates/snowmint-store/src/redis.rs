@@ -1,5 +1,5 @@
-//! Records as hashes of one Redis, each written by a script that compares and sets in one step.
-//! Reads run as scripts too: only a server that could be written now is believed.
+//! Records as hashes in Redis, each written by a script that compares and sets in one step.
+//! Reads run as scripts too: only the answer of a server that accepts writes counts.
 
 pub(crate) mod client;
 pub(crate) mod connect;
@@ -26,81 +26,81 @@ use crate::{
 };
 
 const LIST: &str = "list";
-/// How many records a list asks for at once; at 64 KiB each they still fit the memory of both sides.
+/// How many records a list reads at once; at 64 KiB each they still fit the memory of both sides.
 const PAGE: usize = 200;
 
-/// How often a list rebuilds its index before it gives up on whoever deletes it.
+/// How often a list rebuilds its index before it gives up.
 const REBUILDS: usize = 3;
 
-/// A store in Redis, version 5 or later, or in what speaks its protocol.
+/// A store in Redis, version 5 or later, or a server that speaks its protocol.
 ///
-/// The record of the key `workers/pool/7` is the hash `{snowmint}:record:workers/pool/7` with the fields `r`, its
-/// revision, and `v`, its value. The sorted set `{snowmint}:index` holds the keys, `{snowmint}:count` how many they are,
-/// and `{snowmint}:fence` counts. All share one hash tag, so that a Redis Cluster keeps them on one node; the store
+/// The record of the key `workers/pool/7` is the hash `{snowmint}:record:workers/pool/7` with the fields `r`, its revision,
+/// and `v`, its value. The sorted set `{snowmint}:index` has the keys, `{snowmint}:count` the number of keys, and
+/// `{snowmint}:fence` a count for fences. All share one hash tag, so a Redis Cluster keeps them on one node. The store
 /// follows when that node changes, also to nodes that the URL does not name. An index that was deleted is rebuilt.
 ///
 /// # What Redis can lose
 ///
 /// Redis acknowledges writes that it can lose later, always the newest. `may_lose` states how much that can be; see
-/// [`Store::may_lose`] for what is built on it. It covers two losses:
+/// [`Store::may_lose`]. It covers two losses:
 ///
-/// - *A restart* loses what was not yet on the disk: nothing with `appendfsync always`; up to 2 s of writes with
-///   `everysec`, the default of Redis, and only if the machine fails, not the process. With `appendfsync no` it is about
-///   30 s on Linux.
-/// - *A failover* to a replica (by Sentinel, a cluster, or a cloud) loses what the replica had not received, and all
+/// - *A restart* loses what was not yet on disk: nothing with `appendfsync always`; up to 2 s of writes with `everysec`, the
+///   default of Redis, and only if the machine fails, not the process. With `appendfsync no` it is about 30 s on Linux.
+/// - *A failover* to a replica (by Sentinel, a cluster, or a cloud) loses what the replica had not received, and everything
 ///   that the old primary acknowledges until it learns that it was replaced. Name all servers in the URL: a node that
 ///   reaches them notices a second primary within 1 s. For nodes that do not, set `min-replicas-to-write 1` and
-///   `min-replicas-max-lag N` on every server: a primary without its replicas then refuses writes, and reads of this
-///   store, after N s and a heartbeat, so `may_lose` has to be N + 2 s.
+///   `min-replicas-max-lag N` on every server: a primary without its replicas then refuses writes, and reads of this store,
+///   after N s and a heartbeat, so `may_lose` has to be N + 2 s.
 ///
-/// `wait_replicas=N` makes every write wait until N replicas have it, and every read until N replicas have all that it
-/// saw. It narrows the loss and does not exclude it: N has to be all replicas, or the failover must choose the one that
-/// is furthest.
+/// With `wait_replicas=N` every write waits until N replicas have it, and every read until N replicas have everything that it
+/// saw. That reduces the loss and does not exclude it: N has to be the number of all replicas, or the failover has to choose
+/// the most recent one.
 ///
 /// # What is refused
 ///
-/// A server is refused when it is opened and within 1 s after a change:
+/// A server is refused when it is opened, and within 1 s after a change:
 ///
-/// - *Without an append-only file* (`appendonly no`), it would forget everything at its next restart; accepted with
+/// - *Without an append-only file* (`appendonly no`), since it would forget everything at its next restart; accepted with
 ///   `durable=no` or `wait_replicas`.
 /// - *With an eviction policy* that may delete records (`maxmemory-policy allkeys-*` with `maxmemory`).
-/// - *A replica*: it would answer with old records. Every read begins with a write that changes nothing, so that a
-///   demoted primary refuses it even on a connection that stood before.
-/// - *Two servers of the URL that both accept writes*, until one of them follows the other. A Redis Cluster is exempt,
-///   and so is an old primary that comes back restarted while this store uses its successor.
-/// - *A primary that was replaced* since this store was opened (by its `master_replid`), and one that does not continue
-///   the primary in use while that gives no answer.
-/// - *A promoted replica that lacks what has settled*: it left the primary in use before a place (`master_repl_offset`)
-///   where that was `may_lose` before a call that it acknowledged. Processes that are started later use it.
-/// - *A member of a cluster with replicas* whose `cluster-node-timeout` and 2 s are longer than `may_lose`, unless its
-///   `min-replicas-max-lag` with `min-replicas-to-write`, and 2 s, are not, or `wait_replicas` is the number of its replicas.
+/// - *A replica*, since it would answer with old records. Every read starts with a write that changes nothing, so a demoted
+///   primary refuses it even on an existing connection.
+/// - *Two servers of the URL that both accept writes*, until one of them follows the other. A Redis Cluster is exempt, and so
+///   is an old primary that comes back restarted while this store uses its successor.
+/// - *A primary that was replaced* since this store was opened (by its `master_replid`), and one that does not continue the
+///   primary in use while that one is unresponsive.
+/// - *A promoted replica that lacks what has settled*: it left the primary in use before a position (`master_repl_offset`)
+///   that the primary had reached `may_lose` before a call that it acknowledged. Processes that start later use it.
+/// - *A member of a cluster with replicas* whose `cluster-node-timeout` plus 2 s exceeds `may_lose`, unless its
+///   `min-replicas-max-lag` with `min-replicas-to-write`, plus 2 s, does not, or `wait_replicas` is the number of its
+///   replicas.
 /// - *A member of a cluster that is cut off* from the others (`cluster_state:fail`), or claims the keys in an older
 ///   configuration epoch than another member that was seen.
 ///
 /// # Calls
 ///
-/// A call takes at most `timeout_ms` (and `wait_ms`), with connecting. One connection carries all calls. A call
-/// is not sent unless all hosts of the URL, and the members of a cluster, told their role and settings in the second before.
-/// Several hosts are asked beside the calls, on connections that are kept; after a pause the first call asks them.
+/// A call takes at most `timeout_ms` (plus `wait_ms`), including connecting. One connection carries all calls. A call is not
+/// sent unless all hosts of the URL, and the members of a cluster, reported their role and settings within the last second.
+/// Several hosts are asked in the background, on connections that the store keeps; after a pause the first call asks them.
 ///
 /// # URL
 ///
-/// `redis://USER:PASSWORD@HOST:PORT,HOST/DB?NAME=VALUE&...`, with port 6379 and database 0 where none is said; the user
-/// may be left out. `rediss://` is the same over TLS. Of several hosts the store uses the primary and follows it when that
-/// changes; with Sentinel, name all servers that Sentinel watches, not the Sentinels. Of a cluster name a few nodes: the
+/// `redis://USER:PASSWORD@HOST:PORT,HOST/DB?NAME=VALUE&...`; the default port is 6379 and the default database 0; the user
+/// may be omitted. `rediss://` is the same over TLS. Of several hosts the store uses the primary and follows it when it
+/// changes. With Sentinel, name all servers that Sentinel watches, not the Sentinels. Of a cluster name a few nodes: the
 /// store remembers the others.
 ///
 /// | parameter | meaning |
 /// |---|---|
-/// | `prefix` | what all names begin with, `snowmint` if not said |
-/// | `password_file` | a file whose first line is the password; it is read for each connection |
-/// | `may_lose` | how much of the newest writes a failover or restart may lose, `2s` if not said; a lease window has to be at least three times as long |
-/// | `wait_replicas` | how many replicas have to have a write before it is acknowledged, 0 if not said |
-/// | `wait_ms` | how long to wait for them, 1000 if not said; then a write is [`StoreErrorKind::OutcomeUnknown`] |
-/// | `durable` | `no`: take a server that writes nothing to its disk |
-/// | `ca` | with `rediss://`, a PEM file with the authorities to trust in place of the system's |
+/// | `prefix` | what all names begin with; default `snowmint` |
+/// | `password_file` | a file whose first line is the password; read for each connection |
+/// | `may_lose` | how much of the newest writes a failover or restart may lose; default `2s`; a lease window has to be at least 3 times as long |
+/// | `wait_replicas` | how many replicas have to have a write before it is acknowledged; default 0 |
+/// | `wait_ms` | how long to wait for them, default 1000; then a write is [`StoreErrorKind::OutcomeUnknown`] |
+/// | `durable` | `no` accepts a server that writes nothing to disk |
+/// | `ca` | with `rediss://`, a PEM file with the authorities to trust instead of the system's |
 /// | `cert`, `key` | with `rediss://`, PEM files with a client certificate and its key |
-/// | `timeout_ms` | how long a call may take, 5000 if not said |
+/// | `timeout_ms` | the limit of a call, default 5000 |
 ///
 /// # Cancel safety
 ///
@@ -111,7 +111,7 @@ pub struct RedisStore {
     skipped: SkippedRecords,
 }
 
-/// What the keys in Redis are called.
+/// The names of the keys in Redis.
 struct Names {
     prefix: String,
 }
@@ -125,36 +125,36 @@ impl Names {
         format!("{{{}}}:index", self.prefix)
     }
 
-    /// How many keys the index should have, so that it shows when it was deleted.
+    /// The number of keys that the index should have, which shows if it was deleted.
     fn count(&self) -> String {
         format!("{{{}}}:count", self.prefix)
     }
 
-    /// Never holds anything but a count; the writes that prove that a server can be written go there.
+    /// Only ever has a count; the writes that prove that a server accepts writes go there.
     fn fence(&self) -> String {
         format!("{{{}}}:fence", self.prefix)
     }
 }
 
 impl RedisStore {
-    /// Takes the URL apart, connects, and sees whether this Redis can be trusted with records.
+    /// Parses the URL, connects, and checks that this server can be trusted with records.
     ///
-    /// Needs a Tokio runtime with its I/O and timer on. Creates nothing.
+    /// Needs a Tokio runtime with its I/O and timer enabled. Creates nothing.
     ///
     /// # Errors
     ///
-    /// - [`OpenError::Url`]: a mistake in the URL, or a file it names cannot be read.
-    /// - [`OpenError::Store`], [`StoreErrorKind::Unavailable`]: no server can be reached; a later call may succeed.
+    /// - [`OpenError::Url`]: a mistake in the URL, or a file that is not readable.
+    /// - [`OpenError::Store`], [`StoreErrorKind::Unavailable`]: no server is reachable; a retry may succeed.
     /// - [`OpenError::Store`], [`StoreErrorKind::ReadOnly`]: only replicas were found.
-    /// - [`OpenError::Store`], [`StoreErrorKind::Other`]: wrong password, a certificate that is not trusted, or a
-    ///   server that would forget records.
+    /// - [`OpenError::Store`], [`StoreErrorKind::Other`]: wrong password, an untrusted certificate, or a server that would forget
+    ///   records.
     pub async fn open(url: &str) -> Result<Self, OpenError> {
         let store = Self::parse(url)?;
         store.server.call("open", Effect::Reads, &Request::probe(&store.names)).await?;
         Ok(store)
     }
 
-    /// Takes `redis://...` or `rediss://...` of a store apart.
+    /// Parses `redis://...` or `rediss://...` of a store.
     fn parse(url: &str) -> Result<Self, UrlError> {
         let mut location = connect::location(url)?;
         let names = Names { prefix: connect::prefix(&mut location)? };
@@ -166,7 +166,7 @@ impl RedisStore {
         Ok(Self { server, names, skipped: SkippedRecords::default() })
     }
 
-    /// Adds in one script; `None` where the record holds no number, or one that is too large.
+    /// Adds in one script. Returns `None` if the record holds no number, or one that is too large.
     async fn add_once(&self, key: &Key, addend: i64) -> Result<Option<u64>, StoreError> {
         let request = Request::add(&self.names, key.as_str(), Revision::random_step(), addend);
         match self.server.call(addition::OPERATION, Effect::Writes, &request).await? {
@@ -175,7 +175,7 @@ impl RedisStore {
         }
     }
 
-    /// Builds a record from its fields; none of both is no record.
+    /// Builds a record from its fields; without both there is no record.
     fn record(&self, operation: &'static str, fields: Fields) -> Result<Option<Versioned>, StoreError> {
         let (revision, value) = match fields {
             (None, None) => return Ok(None),
@@ -184,17 +184,17 @@ impl RedisStore {
         };
         match revision.parse().ok().and_then(Revision::from_database) {
             Some(revision) => Ok(Some(Versioned { value, revision })),
-            None => Err(self.strange(operation, "a record has no revision that is a number")),
+            None => Err(self.strange(operation, "a record has a revision that is not a number")),
         }
     }
 
     fn strange(&self, operation: &'static str, found: &str) -> StoreError {
         let text =
-            format!("{found}, so another program writes under the prefix `{}`; stop it", self.names.prefix);
+            format!("{found}: another program writes under the prefix `{}`; stop it", self.names.prefix);
         StoreError::new(StoreErrorKind::Corrupt, operation, &*self.server.name, text)
     }
 
-    /// The keys from `from` (one that is inside) or after `after`, up to and without `to`; at most [`PAGE`].
+    /// Returns at most [`PAGE`] keys, from `from` (inclusive) or after it, up to `to` (exclusive).
     async fn keys(&self, from: &str, to: &str) -> Result<Vec<String>, StoreError> {
         let request = Request::keys(&self.names, from, to, PAGE);
         for _ in 0..=REBUILDS {
@@ -203,17 +203,17 @@ impl RedisStore {
                 found => return self.server.parse(LIST, Effect::Reads, found),
             }
         }
-        let text = format!("the key {} is deleted again and again; find out by whom", self.names.index());
+        let text = format!("another program keeps deleting the key {}; stop it", self.names.index());
         Err(StoreError::new(StoreErrorKind::Unavailable, LIST, &*self.server.name, text))
     }
 
-    /// Builds the index from the records themselves.
+    /// Rebuilds the index from the records.
     async fn rebuild_index(&self) -> Result<(), StoreError> {
         let records = self.names.record("");
         let found = self.server.scan(LIST, &format!("{}*", scripts::literal(&records))).await?;
         let keys = found.keys.iter().filter_map(|it| it.strip_prefix(&records));
         let request = Request::index(&self.names, &found.server, keys);
-        // Done twice it is the same, as for a read.
+        // It can be repeated, as a read can.
         match self.server.call(LIST, Effect::Reads, &request).await? {
             Value::Int(0) => Err(self.server.moved_on(LIST)),
             _ => Ok(()),
@@ -243,7 +243,7 @@ impl Store for RedisStore {
             Value::Int(0) => Ok(Swap::Conflict),
             Value::Int(1) => Ok(Swap::Done(Revision(after.cast_unsigned()))),
             other => {
-                let failure = Failure::Strange(format!("the script answers {other:?}"));
+                let failure = Failure::Strange(format!("the script answered {other:?}, expected 0 or 1"));
                 Err(self.server.error("compare_and_set", Effect::Writes, failure))
             }
         }
@@ -315,7 +315,7 @@ impl std::fmt::Debug for RedisStore {
     }
 }
 
-/// What would be created for a store that this URL names.
+/// Returns what would be created for a store of this URL.
 pub(crate) fn schema(url: &str) -> Result<String, UrlError> {
     let names = RedisStore::parse(url)?.names;
     let (record, index, count, fence) = (names.record("KEY"), names.index(), names.count(), names.fence());
@@ -339,20 +339,20 @@ mod tests {
     #[test]
     fn a_mistake_in_a_url_is_told_without_its_password() {
         let cases = [
-            ("redis://", "needs a host"),
-            ("redis://:hunter2@h/-1", "number of a database"),
-            ("redis://:hunter2@h/db", "number of a database"),
+            ("redis://", "missing host"),
+            ("redis://:hunter2@h/-1", "invalid database"),
+            ("redis://:hunter2@h/db", "invalid database"),
             ("redis://:hunter2@h?prefix=a{b", "without braces"),
-            ("redis://:hunter2@h?wait_replicas=x", "from 0 to 100"),
-            ("redis://:hunter2@h?wait_replicas=1&wait_ms=0", "from 1 to 60000"),
-            ("redis://:hunter2@h?wait_ms=5", "goes with wait_replicas="),
-            ("redis://:hunter2@h?durable=maybe", "durable= is true or false"),
-            ("redis://:hunter2@h?ca=/nowhere", "no parameter `ca`"),
+            ("redis://:hunter2@h?wait_replicas=x", "expected 0 to 100"),
+            ("redis://:hunter2@h?wait_replicas=1&wait_ms=0", "expected 1 to 60000"),
+            ("redis://:hunter2@h?wait_ms=5", "requires wait_replicas="),
+            ("redis://:hunter2@h?durable=maybe", "invalid durable"),
+            ("redis://:hunter2@h?ca=/nowhere", "unknown parameter `ca`"),
             ("redis://h?password_file=/nowhere", "password_file /nowhere: No such file"),
             #[cfg(feature = "tls")]
             ("rediss://h?ca=/nowhere", "ca=/nowhere: No such file"),
             #[cfg(feature = "tls")]
-            ("rediss://h?cert=/dev/null", "go together"),
+            ("rediss://h?cert=/dev/null", "require each other"),
         ];
         for (url, wanted) in cases {
             let error = RedisStore::parse(url).unwrap_err().to_string();

@@ -1,4 +1,4 @@
-//! Retries of a write that met another: each waits for a random time, up to twice as long as the one before.
+//! Retries of a write that lost against another: random pauses, each up to twice as long as the one before.
 //! A call that always loses gives up after some seconds.
 
 use std::fmt;
@@ -7,20 +7,20 @@ use std::time::Duration;
 
 use tokio::time::{Instant, sleep};
 
-/// How long one call goes on while others are first every time.
+/// How long one call retries.
 const PATIENCE: Duration = Duration::from_secs(5);
-/// The first wait lasts up to this long, each one after it up to twice as long as the one before.
+/// The first pause lasts up to this long, and each later one up to twice as long as the one before.
 const FIRST: Duration = Duration::from_millis(1);
 const LONGEST: Duration = Duration::from_millis(64);
 
-/// The turns of one call.
+/// The retries of one call.
 pub(crate) struct Retries {
     started: Instant,
     longest: Duration,
     conflicts: u32,
 }
 
-/// Patience is at an end. Shown as `in 70 tries for 5 s`.
+/// The call has retried for too long. Displayed as `in 70 tries for 5 s`.
 #[derive(Debug)]
 pub(crate) struct GaveUp {
     tries: u32,

@@ -42,14 +42,14 @@ pub(crate) async fn exactly_one<T>(
 #[cfg(any(feature = "postgres", feature = "mysql"))]
 #[derive(Debug)]
 pub(crate) enum Failure {
-    /// It was not sent.
+    /// The statement was not sent.
     NotSent(Refusal),
-    /// It was sent, and the database or the connection failed it.
+    /// The statement was sent; the database or the connection failed it.
     Sql(sqlx::Error),
-    /// It was sent, and showed that the server is not one to use any more.
+    /// The statement was sent, and showed that the server must not be used any more.
     #[cfg_attr(not(feature = "mysql"), allow(dead_code, reason = "PostgreSQL says so by an error"))]
     Refused(Refusal),
-    /// It was sent, and no answer came in time.
+    /// The statement was sent, and no answer came in time.
     Late(Duration),
 }
 
@@ -60,7 +60,7 @@ impl From<sqlx::Error> for Failure {
     }
 }
 
-/// Returns the kind of an error that is not the database's own: of the connection, or of the rows that it brought.
+/// Returns the kind of an error of the connection, or of the rows that it brought.
 #[cfg(any(feature = "postgres", feature = "mysql"))]
 pub(crate) fn connection_error_kind(error: &sqlx::Error, effect: Effect) -> StoreErrorKind {
     match (effect, error) {

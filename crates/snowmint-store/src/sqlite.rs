@@ -1,5 +1,5 @@
 //! Records in one SQLite file that several processes of a machine may share.
-//! Each write is one statement, so that a process can die at any instant and leave the old record or the new one.
+//! Each write is one statement, so a process can die at any instant and leave the old record or the new one.
 
 mod connect;
 mod error;
@@ -26,7 +26,7 @@ const LIST: &str =
 const INSERT: &str =
     "INSERT INTO snowmint_records (key, revision, value) VALUES (?1, ?2, ?3) ON CONFLICT (key) DO NOTHING";
 const UPDATE: &str = "UPDATE snowmint_records SET revision = ?2, value = ?3 WHERE key = ?1 AND revision = ?4";
-/// Adds ?2 to a number of at most ?3. A value is a number if it comes back the same from its way through an INTEGER.
+/// Adds ?2 to a number of at most ?3. A value is a number if converting it to INTEGER and back does not change it.
 const ADD: &str = "INSERT INTO snowmint_records (key, revision, value) VALUES (?1, ?4, CAST(CAST(?2 AS TEXT) AS BLOB)) \
     ON CONFLICT (key) DO UPDATE SET revision = revision + ?4, \
         value = CAST(CAST(CAST(CAST(value AS TEXT) AS INTEGER) + ?2 AS TEXT) AS BLOB) \
@@ -36,20 +36,20 @@ const ADD: &str = "INSERT INTO snowmint_records (key, revision, value) VALUES (?
 
 /// A store in one SQLite file.
 ///
-/// Several processes of one machine may use the file at once, and so may containers that share its *folder*: SQLite
-/// keeps a `-wal` and a `-shm` file beside it that belong to it, so never mount or copy the file alone while it is
-/// in use. A network file system does not do.
+/// Several processes of one machine may use the file at once, and so may containers that share its *folder*: SQLite keeps a
+/// `-wal` and a `-shm` file beside it, so never mount or copy the file alone while it is in use. Network file systems are
+/// not supported.
 ///
-/// One connection serves all calls in turn, each of them short. A call waits up to 5 s for other processes.
+/// One connection serves all calls in turn; each is short. A call waits up to 5 s for other processes.
 ///
-/// If the file or one of its two companions is moved, deleted or replaced while it is open, every call fails from
-/// then on until they are back: what SQLite goes on writing would be seen by no other process.
+/// If the file or one of its two companions is moved, deleted or replaced while it is open, every call fails until they are
+/// back: no other process would see what SQLite goes on writing.
 ///
 /// # Cancel safety
 ///
-/// Statements run on a thread of their own and are not cut short when a future is dropped: a dropped
-/// [`compare_and_set`](Store::compare_and_set) may still write, a moment later, all of the record or none of it. The
-/// next call runs after it.
+/// Statements run on a thread of their own and are not interrupted when a future is dropped: a dropped
+/// [`compare_and_set`](Store::compare_and_set) may still write, a moment later, the whole record or nothing. The next call
+/// runs after it.
 #[derive(Debug)]
 pub struct SqliteStore {
     files: Files,
@@ -58,22 +58,21 @@ pub struct SqliteStore {
 }
 
 impl SqliteStore {
-    /// Opens the file, or creates it, with missing folders above it (mode 0700).
+    /// Opens the file, or creates it with the missing folders above it (mode 0700).
     ///
-    /// A file of length 0 counts as new. Any number of processes may open a new file at the same instant. Takes a
-    /// few milliseconds; waits up to 10 s while other processes hold the file locked. Needs a Tokio runtime with
-    /// its timer on.
+    /// A file of length 0 counts as new. Any number of processes may open a new file at the same instant. Takes a few
+    /// milliseconds; waits up to 10 s while other processes hold the file locked. Needs a Tokio runtime with its timer enabled.
     ///
     /// # Errors
     ///
     /// - [`StoreErrorKind::Corrupt`]: not an SQLite file, or a damaged one.
-    /// - [`StoreErrorKind::Other`]: the file of another program or of a newer Snowmint, which is left as it was; a
-    ///   folder in place of the file; a file system on which processes cannot share it.
+    /// - [`StoreErrorKind::Other`]: the file of another program or of a newer Snowmint, which is not changed; a folder in place
+    ///   of the file; a file system on which processes cannot share it.
     /// - [`StoreErrorKind::ReadOnly`], [`StoreErrorKind::Full`], [`StoreErrorKind::Unavailable`]: as their names say.
     ///
     /// # Cancel safety
     ///
-    /// A dropped future leaves at most an empty file behind, which the next call takes.
+    /// A dropped future leaves at most an empty file behind, which the next call uses.
     ///
     /// # Examples
     ///
@@ -93,8 +92,8 @@ impl SqliteStore {
         Ok(Self { files, connection: Mutex::new(connection), skipped: SkippedRecords::default() })
     }
 
-    /// Opens a file to look at it, also where it cannot be written: every write then fails with
-    /// [`StoreErrorKind::ReadOnly`]. Creates and changes nothing.
+    /// Opens a file for reading, also if it is read-only: every write then fails with [`StoreErrorKind::ReadOnly`]. Creates and
+    /// changes nothing.
     ///
     /// # Errors
     ///
@@ -104,7 +103,7 @@ impl SqliteStore {
         Ok(Self { files, connection: Mutex::new(connection), skipped: SkippedRecords::default() })
     }
 
-    /// Takes the connection, unless what it writes to is no longer what others open.
+    /// Locks the connection, unless its files are no longer those that other processes open.
     async fn connection(
         &self,
         operation: &'static str,
@@ -119,9 +118,9 @@ impl SqliteStore {
             return Ok(());
         }
         let cause = Cause::new(
-            "the file, its -wal or its -shm was moved, deleted or replaced while it is in use",
-            "put the same files back, or stop every node that used them, wait until their leases have ended \
-             (one lease window), and start again",
+            "the file, its -wal or its -shm was moved, deleted or replaced while in use",
+            "put the same files back, or stop every node that used them, wait until their leases have expired \
+             (one lease window), and restart",
         );
         Err(StoreError::new(kind, operation, self.describe(), cause))
     }
@@ -130,7 +129,7 @@ impl SqliteStore {
         store_error(self.files.path(), operation, effect, error)
     }
 
-    /// Adds in one statement; `None` where the record holds no number, or one that is too large.
+    /// Adds in one statement. Returns `None` if the record holds no number, or one that is too large.
     async fn add_once(&self, key: &Key, addend: i64) -> Result<Option<u64>, StoreError> {
         let mut connection = self.connection(addition::OPERATION).await?;
         let query = sqlx::query_scalar::<_, i64>(ADD).bind(key.as_str()).bind(addend).bind(i64::MAX - addend);
@@ -182,7 +181,7 @@ impl Store for SqliteStore {
         let query = if before == 0 { query } else { query.bind(before) };
         let done = query.execute(&mut *connection).await;
         let done = done.map_err(|error| self.error(OPERATION, Effect::Writes, error))?;
-        // Checked after the write as well: only then did it go where others look.
+        // Checked after the write too: only then did it go to the file that others read.
         self.check_in_place(OPERATION, StoreErrorKind::OutcomeUnknown)?;
         Ok(if done.rows_affected() == 1 {
             Swap::Done(Revision(after.cast_unsigned()))
@@ -194,7 +193,7 @@ impl Store for SqliteStore {
     async fn list(&self, prefix: &str) -> Result<Vec<(Key, Versioned)>, StoreError> {
         const OPERATION: &str = "list";
         let mut connection = self.connection(OPERATION).await?;
-        // Keys are ASCII, so every key with the prefix, and no other above it, is below this bound.
+        // Keys are ASCII, so this bound is above every key with the prefix, and below every greater key without it.
         let query = sqlx::query_as::<_, (String, i64, Vec<u8>)>(LIST)
             .bind(prefix)
             .bind(format!("{prefix}\u{10FFFF}"));
@@ -242,14 +241,14 @@ impl Store for SqliteStore {
     }
 }
 
-/// What would be created in the file at this path.
+/// Returns what would be created in the file at this path.
 #[allow(clippy::unnecessary_wraps, reason = "as for every store")]
 pub(crate) fn schema(path: &Path) -> Result<String, crate::UrlError> {
     let (table, id) = (connect::TABLE, connect::APPLICATION_ID);
     Ok(format!("-- In the file {}:\n{table};\nPRAGMA application_id = {id};\n", path.display()))
 }
 
-/// The statement for a write with the revisions before and after it; before is 0 where there was no record.
+/// Returns the statement for a write, with the revisions before and after it; before is 0 if there was no record.
 ///
 /// `None` for a revision that no record here can have, or that none can follow.
 fn write_statement(expected: Expected) -> Option<(&'static str, i64, i64)> {
@@ -261,7 +260,7 @@ fn write_statement(expected: Expected) -> Option<(&'static str, i64, i64)> {
 mod tests {
     use super::*;
 
-    /// Goal: what makes a write durable and shared is really set. Method: ask the connection itself.
+    /// Goal: the settings that make a write durable and shared are in effect. Method: ask the connection itself.
     #[tokio::test]
     async fn the_connection_syncs_every_commit_and_waits_for_others() {
         let folder = tempfile::tempdir().unwrap();

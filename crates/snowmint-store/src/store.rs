@@ -1,4 +1,4 @@
-//! The contract of a store: text keys, small values, and one conditional write.
+//! The contract of a store, and the types of its calls: records, revisions, and one conditional write.
 
 #[cfg(any(feature = "sqlite", feature = "_network"))]
 use std::collections::BTreeSet;
@@ -14,10 +14,9 @@ use async_trait::async_trait;
 use crate::retry;
 use crate::{Key, StoreError, Visibility, addition};
 
-/// The version of a record: it grows with every write of the record and is never used twice for one key.
+/// The version of a record. It grows with every write of the record and is never used twice for one key.
 ///
-/// Revisions of two different keys cannot be compared in a useful way, and the step from one revision of a key to
-/// the next may be more than one.
+/// Revisions of two keys cannot be compared. The difference between two revisions of a key may be more than 1.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub struct Revision(pub u64);
 
@@ -49,26 +48,26 @@ impl Revision {
     }
 }
 
-/// The value of a record and the revision at which it was written.
+/// A record as it was read: its value, and the revision at which it was written.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Versioned {
     /// The bytes as they were written.
     pub value: Vec<u8>,
-    /// What [`Expected::Revision`] has to name to replace them.
+    /// The revision that [`Expected::Revision`] has to name to replace this value.
     pub revision: Revision,
 }
 
-/// The answer to [`Store::compare_and_set`].
+/// The result of [`Store::compare_and_set`].
 #[must_use = "a write that met a conflict has not happened"]
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Swap {
-    /// The value is written and durable; this is its revision.
+    /// The value is written and durable, at this revision.
     Done(Revision),
-    /// The record was not as expected; nothing was written.
+    /// The record was not as expected. Nothing was written.
     Conflict,
 }
 
-/// What a writer takes the record to be.
+/// What a writer expects of the record that it replaces.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub enum Expected {
     /// There is no such record.
@@ -90,88 +89,86 @@ impl Expected {
     }
 }
 
-/// A place where leases and namespaces are recorded.
-///
-/// Records are created and replaced, never deleted.
+/// A place where leases, namespaces and counters are recorded.
 ///
 /// # Contract
 ///
-/// The uniqueness of ids is derived from the points below and from nothing else. A backend that cannot keep one of
-/// them must not exist; the suite in `conformance` checks those that a test can see.
+/// The uniqueness of ids follows from the points below and from nothing else. A backend that cannot keep one of them must
+/// not exist. The checks in `conformance` test those that a test can see.
 ///
-/// 1. **One line of history for each key.** Calls on one key are linearizable: each takes effect at one instant
-///    between call and return, in every process that uses the store. A `load` that starts after a write returned
-///    `Done` sees that write or a later one, and no later `load` goes back behind what an earlier one returned.
-/// 2. **A write replaces what its writer knew.** [`Swap::Done`] means that at this instant the record was as
-///    `expected`. [`Swap::Conflict`] means that at some instant of the call it was not, and that nothing was
-///    written. A store does not report a conflict to get around a difficulty of its own.
-/// 3. **Revisions do not come back.** Each write of a key has a greater revision than all writes of that key before
-///    it, equal values included, so that a writer which slept through many changes cannot take the record for
-///    unchanged.
-/// 4. **Durable before `Done`.** A record that was acknowledged, or returned by `load` or `list`, survives a crash
-///    of every process and a loss of power (or, for a replicated store, of as many servers as the store tolerates).
-///    [`MemoryStore`] lives only as long as its process and is one stated exception. A store whose
-///    [`may_lose`](Self::may_lose) is not zero is the other: a restart or failover may take back the writes that it
-///    acknowledged within that time before, always the newest and never one from their middle.
-/// 5. **Errors are honest.** An error other than [`StoreErrorKind::OutcomeUnknown`] means that nothing was written
-///    and nothing will be. With `OutcomeUnknown` the write may have happened, may happen later, or never; a reader
-///    settles it, since values that leases write bear a tag of their writer.
-/// 6. **Bytes stay bytes.** Values from 0 bytes to 64 KiB come back as they were written; keys are told apart by
-///    every byte, upper and lower case included, and order by bytes.
-/// 7. **Time is bounded.** A call on a store that cannot be reached returns an error after some seconds; it does not
-///    wait for ever. Callers put their own limit on top.
+/// 1. **One history for each key.** Calls on one key are linearizable: each takes effect at one instant between call and
+///    return, in every process that uses the store. A `load` that starts after a write returned `Done` sees that write or
+///    a later one, and no later `load` sees an older record than an earlier one.
+/// 2. **A write replaces what its writer knew.** [`Swap::Done`] means that at this instant the record was as `expected`.
+///    [`Swap::Conflict`] means that at some instant of the call it was not, and that nothing was written. A store never
+///    reports a conflict for any other reason.
+/// 3. **Revisions do not come back.** Each write of a key has a greater revision than all earlier writes of that key, also
+///    if the value is equal, so that a writer which missed many changes never takes the record for unchanged.
+/// 4. **Durable before `Done`.** A record that was acknowledged, or returned by `load` or `list`, survives a crash of every
+///    process and a loss of power (in a replicated store: of as many servers as it tolerates). There are two exceptions:
+///    [`MemoryStore`](crate::MemoryStore) lives only as long as its process, and a store whose
+///    [`may_lose`](Self::may_lose) is not zero may lose, in a restart or failover, the writes that it acknowledged within
+///    that time before: always the newest, never one from the middle.
+/// 5. **Errors are honest.** An error other than [`StoreErrorKind::OutcomeUnknown`](crate::StoreErrorKind::OutcomeUnknown)
+///    means that nothing was written and nothing will be. With `OutcomeUnknown` the write may have happened, may happen
+///    later, or never. A reader can tell, since values that leases write contain a tag of their writer.
+/// 6. **Bytes stay bytes.** Values of 0 bytes to 64 KiB come back as they were written. Keys differ by every byte, upper
+///    and lower case included, and are ordered by bytes.
+/// 7. **Time is bounded.** A call on an unreachable store returns an error after some seconds. Callers put their own limit
+///    on top.
 ///
-/// Restoring a backup breaks points 3 and 4 from outside: the store forgets leases that nodes still hold, and numbers
-/// that they were given. Raise both with `snowmint store recover` before such a store is used.
+/// Restoring a backup breaks points 3 and 4 from outside: the store forgets leases that nodes still hold, and numbers that
+/// they received. Run `snowmint store recover` before nodes use such a store.
 ///
 /// # Cancel safety
 ///
-/// A future may be dropped at any await, for instance by a time-out. The store stays sound and usable. A dropped
-/// `compare_and_set` or `add` counts as `OutcomeUnknown`: its write may still happen, even after the drop.
+/// A future may be dropped at any await, for instance by a time-out. The store stays usable. A dropped `compare_and_set` or
+/// `add` counts as `OutcomeUnknown`: its write may still happen, even after the drop.
 #[async_trait]
 pub trait Store: Send + Sync + fmt::Debug + 'static {
-    /// Returns the record of a key, or `None` where there is none.
+    /// Returns the record of a key, or `None` if there is none.
     ///
     /// # Errors
     ///
-    /// Every kind but [`StoreErrorKind::OutcomeUnknown`]; nothing changed, and it is safe to call again.
+    /// Every kind but [`StoreErrorKind::OutcomeUnknown`](crate::StoreErrorKind::OutcomeUnknown). Nothing changed, and it is
+    /// safe to retry.
     async fn load(&self, key: &Key) -> Result<Option<Versioned>, StoreError>;
 
     /// Writes `value` if the record is as `expected`, durably before it returns [`Swap::Done`].
     ///
     /// # Errors
     ///
-    /// [`StoreErrorKind::OutcomeUnknown`] when the write may have happened: load the record before the next step.
-    /// With every other kind nothing was written.
+    /// [`StoreErrorKind::OutcomeUnknown`](crate::StoreErrorKind::OutcomeUnknown) if the write may have happened: load the
+    /// record before the next step. With every other kind nothing was written.
     async fn compare_and_set(&self, key: &Key, expected: Expected, value: &[u8]) -> Result<Swap, StoreError>;
 
-    /// Returns every record whose key starts with `prefix`, in the order of their keys. What is in their place and is no
-    /// record of Snowmint's, or one that cannot be read, is left out, and told by [`skipped`](Self::skipped).
+    /// Returns every record whose key starts with `prefix`, in the order of the keys.
     ///
-    /// The prefix is plain text: `workers/a` also finds `workers/ab/1`, so end it with `/` to stay inside one
-    /// folder; no character of it is a wildcard; the empty text finds all. Each record is as some instant of the
-    /// call saw it; two records need not be from the same instant.
+    /// The prefix is plain text without wildcards: `workers/a` also finds `workers/ab/1`, so end it with `/` to stay inside one
+    /// folder. The empty text finds all records. Each record is as some instant of the call saw it; two records need not be
+    /// from the same instant. What cannot be read as a record is left out and reported by [`skipped`](Self::skipped).
     ///
     /// # Errors
     ///
     /// As for [`Store::load`].
     async fn list(&self, prefix: &str) -> Result<Vec<(Key, Versioned)>, StoreError>;
 
-    /// Adds `count` to the number that a record holds, durably, and returns what it held before; an absent record
-    /// counts as 0. The `count` numbers from there on are the caller's alone.
+    /// Adds `count` to the number that a record holds, durably, and returns the number before. An absent record counts as 0.
+    /// The `count` numbers from there on belong to the caller alone.
     ///
-    /// The value is the number in decimal ASCII digits, from `0` to [`MAX_NUMBER`], without sign or zeros before it.
-    /// It is a record like any other: an addition is a write with a revision of its own, so that
+    /// The value is the number in decimal ASCII digits, from `0` to [`MAX_NUMBER`](crate::MAX_NUMBER), without sign or leading
+    /// zeros. It is a record like any other: an addition is a write with a revision of its own, so
     /// [`compare_and_set`](Self::compare_and_set) and `add` can be mixed on one key.
     ///
-    /// This default loads and compares until nobody was in between, for some seconds at most, with short random pauses
-    /// for which it needs a Tokio runtime with its timer on. Stores that can add in one step do so.
+    /// This default loads and replaces the record until no other writer is faster, for some seconds at most, with short random
+    /// pauses. It needs a Tokio runtime with its timer enabled. Stores that can add in one step do so.
     ///
     /// # Errors
     ///
-    /// [`StoreErrorKind::OutcomeUnknown`] when it may have been added: those numbers are lost, and it is safe to call
-    /// again. [`StoreErrorKind::Corrupt`] for a record that holds no number, [`StoreErrorKind::Full`] for a sum beyond
-    /// [`MAX_NUMBER`]; with every kind but the first nothing was written.
+    /// [`OutcomeUnknown`](crate::StoreErrorKind::OutcomeUnknown) if the addition may have happened: those numbers are lost, and
+    /// it is safe to retry. [`Corrupt`](crate::StoreErrorKind::Corrupt) for a record that holds no number, and
+    /// [`Full`](crate::StoreErrorKind::Full) for a sum above [`MAX_NUMBER`](crate::MAX_NUMBER). With every kind but the first
+    /// nothing was written.
     ///
     /// # Examples
     ///
@@ -192,10 +189,10 @@ pub trait Store: Send + Sync + fmt::Debug + 'static {
         addition::by_compare_and_set(self, key, count).await
     }
 
-    /// The store's own time, in unix milliseconds; `None` for a store that has none.
+    /// Returns the store's own time in unix milliseconds, at some instant of the call, or `None` if the store has no clock.
     ///
-    /// As a store that others share tells it, at some instant between call and return. Leases do not depend on it:
-    /// it tells a node whose clock is far off before it takes a worker's future with it.
+    /// Leases do not depend on it. A node compares its clock with it before it acquires a lease, so that a wrong clock does not
+    /// take the future of a worker.
     ///
     /// # Errors
     ///
@@ -204,59 +201,63 @@ pub trait Store: Send + Sync + fmt::Debug + 'static {
         Ok(None)
     }
 
-    /// What lists left out so far, each with the reason, for people: somebody else writes in this store's place, or did. No
-    /// node takes it for free: a write to its key finds it there.
+    /// Returns what lists have left out so far, each with the reason, for operators: another program writes in this store's
+    /// place, or did.
+    ///
+    /// No node takes such a key for free: a write to it meets what is there.
     fn skipped(&self) -> Vec<String> {
         Vec::new()
     }
 
-    /// How much of its newest writes this store may lose after it acknowledged them, as time before the loss.
+    /// Returns how much of its newest writes this store may lose after it acknowledged them, as time before the loss.
     ///
-    /// Zero for a store that keeps point 4 of the contract. For any other store, a write may be relied on only once it
-    /// has *settled*: a load or conditional write that was sent at least this long after the acknowledgement arrived
-    /// still found it. Leases, segments and namespace definitions wait for that.
+    /// Zero for a store that keeps point 4 of the contract. For any other store, a write may be relied on only once it has
+    /// *settled*: a load or conditional write that was sent at least this long after the acknowledgement arrived still found
+    /// it. Leases, segments and namespaces wait for that.
     fn may_lose(&self) -> Duration {
         Duration::ZERO
     }
 
-    /// Moves what the store keeps beside its main file into that file, so that the file can be copied or moved alone
-    /// while no process uses it. Does nothing for stores without such files.
+    /// Moves what the store keeps beside its main file into that file, so that the file can be copied or moved alone while no
+    /// process uses it. Does nothing for stores without such files.
     ///
     /// # Errors
     ///
-    /// As for [`Store::load`]; [`StoreErrorKind::Unavailable`] if another process uses the file.
+    /// As for [`Store::load`]; [`StoreErrorKind::Unavailable`](crate::StoreErrorKind::Unavailable) if another process uses the
+    /// file.
     async fn checkpoint(&self) -> Result<(), StoreError> {
         Ok(())
     }
 
-    /// What tells the server that answered last from every other server that accepts writes, by whatever address it was
-    /// reached. `None` where nothing does: before a call, and for stores that need no such thing, since a node that reaches
-    /// one of their servers sees the records of all.
+    /// Identifies the server that answered last, by whatever address it was reached: no other server that accepts writes has
+    /// the same text.
+    ///
+    /// `None` before the first call, and for stores whose servers all show the same records.
     fn server(&self) -> Option<String> {
         None
     }
 
-    /// Which processes see what is recorded here. Ids are unique among those, and only among those.
+    /// Returns which processes see these records. Ids are unique among those, and only among those.
     fn visibility(&self) -> Visibility {
         Visibility::of_url(&self.describe())
     }
 
-    /// What and where this store is, for logs: `sqlite:/var/lib/snowmint/leases.db`. Never a password.
+    /// Returns what and where this store is, for logs, such as `sqlite:/var/lib/snowmint/leases.db`. Never a password.
     fn describe(&self) -> String;
 }
 
-/// How many are kept; where there are more, whoever looks after these finds the others.
+/// How many are kept. An operator who looks at these finds the others.
 #[cfg(any(feature = "sqlite", feature = "_network"))]
 const MOST_SKIPPED: usize = 100;
 
-/// What lists skipped since the store was opened, each once.
+/// What lists have left out since the store was opened, each once: names that are no keys, and records that cannot be read.
 #[cfg(any(feature = "sqlite", feature = "_network"))]
 #[derive(Debug, Default)]
 pub(crate) struct SkippedRecords(Mutex<BTreeSet<String>>);
 
 #[cfg(any(feature = "sqlite", feature = "_network"))]
 impl SkippedRecords {
-    /// Notes what a list skips, and why.
+    /// Notes a name that a list leaves out, and why.
     pub(crate) fn note(&self, name: &str, why: &str) {
         // Each change is one insertion: a panic elsewhere leaves the set whole.
         let mut all = self.0.lock().unwrap_or_else(PoisonError::into_inner);

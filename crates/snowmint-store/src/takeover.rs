@@ -1,5 +1,5 @@
 //! Counters of other systems, used where they are: that system and Snowmint may draw from one side by side.
-//! A new source is a file, one line in [`KNOWN`] and one arm in [`open_counter`] and in [`survey`].
+//! A new source is a file, one line in [`KNOWN`], and one arm each in [`open_counter`] and [`survey`].
 
 #[cfg(feature = "mysql")]
 mod database;
@@ -25,7 +25,7 @@ pub use self::tickets::TicketsCounter;
 pub use self::tinyid::TinyIdCounter;
 use crate::{Counter, OpenError, Segment, UrlError};
 
-/// The forms this build takes, as an error shows them.
+/// The URL forms that this build accepts, as an error lists them.
 const KNOWN: &[&str] = &[
     #[cfg(feature = "mysql")]
     leaf::FORM,
@@ -37,24 +37,25 @@ const KNOWN: &[&str] = &[
     redis_counter::FORM,
 ];
 
-/// A counter that another system holds, as [`survey`] found it.
+/// A counter of another system, as [`survey`] found it.
 #[derive(Clone, PartialEq, Eq, Debug)]
 #[non_exhaustive]
 pub struct Surveyed {
-    /// What that system calls it: a `biz_tag`, a `biz_type`, a table, a key.
+    /// The name in that system: a `biz_tag`, a `biz_type`, a table, a key.
     pub name: String,
-    /// The greatest number that may have been given; 0 where none was.
+    /// The greatest number that may have been given; 0 if none was.
     pub highest_number: u64,
-    /// How many numbers that system reserves at once, by its settings; 1 where it gives each by itself.
+    /// How many numbers that system reserves at once, by its settings; 1 if it gives each one separately.
     pub step: NonZeroU64,
-    /// From one number to the next: all numbers are `remainder` modulo `delta`, and 0 modulo 1 is every number.
+    /// The difference between two neighbouring numbers: all are `remainder` modulo `delta`. 0 modulo 1 is every number.
     pub delta: NonZeroU64,
     /// See `delta`; below it.
     pub remainder: u64,
 }
 
 impl Surveyed {
-    /// Whether some number can come from both: whether `remainder` is equal modulo every divisor of both deltas.
+    /// Returns whether both counters can give the same number: whether `remainder` is equal modulo every divisor of both
+    /// deltas.
     ///
     /// # Examples
     ///
@@ -73,43 +74,43 @@ impl Surveyed {
         self.remainder % common == other.remainder % common
     }
 
-    /// Whether every number of a segment is one of these.
+    /// Returns whether this counter can give every number of a segment.
     pub const fn holds(&self, segment: Segment) -> bool {
         let delta = self.delta.get();
         let alone = segment.count().get() == 1;
         segment.first() % delta == self.remainder && (alone || segment.step().get().is_multiple_of(delta))
     }
 
-    /// A counter without a name that gives the numbers which are `remainder` modulo `delta`, and gave none yet.
+    /// Returns a counter without a name that gives the numbers `remainder` modulo `delta`, and has given none yet.
     pub const fn numbers(remainder: u64, delta: NonZeroU64) -> Self {
         let step = NonZeroU64::MIN;
         Self { name: String::new(), highest_number: 0, step, delta, remainder: remainder % delta.get() }
     }
 }
 
-/// Opens the counter of another system that a URL names: the name of that system, and how to reach where it counts.
+/// Opens the counter of another system by its URL: the name of that system, and the URL of its database.
 ///
-/// | URL | what is drawn from |
+/// | URL | source of the numbers |
 /// |---|---|
 /// | `leaf:mysql://USER@HOST/DATABASE?tag=order` | [`LeafCounter`]: a row of Leaf's `leaf_alloc` |
 /// | `tinyid:mysql://USER@HOST/DATABASE?biz_type=order` | [`TinyIdCounter`]: a row of `TinyID`'s `tiny_id_info` |
-/// | `tickets:mysql://USER@HOST/DATABASE?table=Tickets64&stub=a` | [`TicketsCounter`]: a ticket table as Flickr's |
+/// | `tickets:mysql://USER@HOST/DATABASE?table=Tickets64&stub=a` | [`TicketsCounter`]: a ticket table as at Flickr |
 /// | `redis-counter:redis://HOST/0?counter=orders` | [`RedisCounter`]: a key that INCR and INCRBY count in |
 ///
-/// What stands after the first `:` is the URL of a store, with all its parameters for TLS, files with passwords and
-/// time limits; see [`MySqlStore`](crate::MySqlStore) and [`RedisStore`](crate::RedisStore).
+/// After the first `:` follows the URL of a store, with its parameters for TLS, password files and time limits; see
+/// [`MySqlStore`](crate::MySqlStore) and [`RedisStore`](crate::RedisStore).
 ///
 /// # Errors
 ///
-/// [`OpenError::Url`] for a text that names no such counter, [`OpenError::Store`] where it cannot be reached, is not
-/// there, or holds what is no number. Nothing is created.
+/// [`OpenError::Url`] for a URL of no such counter. [`OpenError::Store`] if the counter is unreachable, does not exist, or
+/// holds no number. Nothing is created.
 ///
 /// # Examples
 ///
 /// ```
 /// # tokio::runtime::Builder::new_current_thread().build().unwrap().block_on(async {
 /// let error = snowmint_store::open_counter("mongo://host/db").await.unwrap_err();
-/// assert!(error.to_string().starts_with("this build takes over no counter from `mongo:`"));
+/// assert!(error.to_string().starts_with("unknown counter `mongo:`"));
 /// # });
 /// ```
 #[allow(clippy::unused_async, reason = "a build without databases has nothing to wait for")]
@@ -129,12 +130,12 @@ pub async fn open_counter(url: &str) -> Result<Arc<dyn Counter>, OpenError> {
 
 /// Lists the counters that a URL names, by name, and changes nothing.
 ///
-/// The URL is as for [`open_counter`], but `tag`, `biz_type` and `stub` may be left out, for all rows. In `counter=` of
-/// a `redis-counter:`, `*` stands for any text; of the keys that fit, those that hold a number are listed.
+/// The URL is as for [`open_counter`], but without `tag`, `biz_type` or `stub` it means all rows. In `counter=` of a
+/// `redis-counter:`, `*` matches any text; of the matching keys, those that hold a number are listed.
 ///
 /// # Errors
 ///
-/// As for [`open_counter`]. A row whose numbers make no sense is an error too, rather than left out.
+/// As for [`open_counter`]. A row with invalid numbers is an error too, rather than left out.
 #[allow(clippy::unused_async, reason = "a build without databases has nothing to wait for")]
 pub async fn survey(url: &str) -> Result<Vec<Surveyed>, OpenError> {
     match source(url) {
@@ -155,18 +156,18 @@ fn source(url: &str) -> &str {
 }
 
 fn unknown(source: &str) -> OpenError {
-    let known = if KNOWN.is_empty() { "none at all".to_owned() } else { KNOWN.join(", ") };
+    let known = if KNOWN.is_empty() { "none".to_owned() } else { KNOWN.join(", ") };
     UrlError::UnknownCounter { source_name: source.to_owned(), known }.into()
 }
 
-/// What stands after the name of the source, if it begins with one of these schemes.
+/// Returns the text after the name of the source, if it begins with one of these schemes.
 #[cfg(any(feature = "mysql", feature = "redis"))]
 fn inner<'a>(source: &str, form: &str, url: &'a str, schemes: &[&str]) -> Result<&'a str, UrlError> {
     let rest = url.split_once(':').map_or("", |(_, rest)| rest);
     match rest.split_once(':') {
         Some((scheme, _)) if schemes.contains(&scheme) => Ok(rest),
         _ => {
-            let problem = format!("needs {}:// after it, such as {form}", schemes.join(":// or "));
+            let problem = format!("expected {}:// next, such as {form}", schemes.join(":// or "));
             Err(UrlError::Malformed { scheme: source.to_owned(), problem })
         }
     }

@@ -1,4 +1,4 @@
-//! How far a store reaches: which processes it coordinates.
+//! Which processes see the records of a store, and so are coordinated by it.
 
 use std::fmt;
 use std::net::IpAddr;
@@ -10,17 +10,15 @@ pub enum Visibility {
     Process,
     /// The processes of one machine: a file.
     Machine,
-    /// A server that the URL names by an address of the machine itself, or by a unix socket: another one on each machine, or
-    /// one for many machines where a proxy on each leads there. The text does not say which.
+    /// The URL names a loopback address or a unix socket. That may be a server of its own on each machine, or one server
+    /// behind a proxy on each machine. The URL does not tell.
     Loopback,
     /// Every node that uses the store.
     Network,
 }
 
 impl Visibility {
-    /// The reach of the store, or of the counter of another system, that a URL names.
-    ///
-    /// A loopback address or a unix socket may lead each machine to a server of its own.
+    /// Returns the visibility of the store, or of the counter of another system, that a URL names.
     ///
     /// # Examples
     ///
@@ -52,7 +50,7 @@ fn leads_here(url: &str) -> bool {
     hosts.split(',').any(is_loopback)
 }
 
-/// Whether a host, with or without a port, is the machine itself. The unspecified address connects to it too.
+/// Whether a host, with or without a port, is this machine. The unspecified address connects to it too.
 fn is_loopback(host: &str) -> bool {
     let name = match host.strip_prefix('[').and_then(|rest| rest.split_once(']')) {
         Some((name, _)) => name,
@@ -61,7 +59,7 @@ fn is_loopback(host: &str) -> bool {
     let name = name.trim_end_matches('.').to_ascii_lowercase();
     match name.parse::<IpAddr>().map(|address| address.to_canonical()) {
         Ok(address) => address.is_loopback() || address.is_unspecified(),
-        // Also `127.1`, which is an address for the resolver alone.
+        // Only the resolver takes `127.1` for an address.
         Err(_) => name == "localhost" || name.ends_with(".localhost") || name.starts_with("127."),
     }
 }
@@ -69,8 +67,8 @@ fn is_loopback(host: &str) -> bool {
 impl fmt::Display for Visibility {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
-            Self::Process => "this process alone",
-            Self::Machine | Self::Loopback => "processes of this machine that use this store",
+            Self::Process => "this process only",
+            Self::Machine | Self::Loopback => "the processes of this machine that use this store",
             Self::Network => "every node that uses this store",
         })
     }
@@ -81,7 +79,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_leads_each_machine_to_itself_reaches_no_other() {
+    fn a_loopback_address_is_visible_to_one_machine() {
         for here in [
             "mysql://localhost/ids",
             "mysql://u@LOCALHOST.:3307/ids",

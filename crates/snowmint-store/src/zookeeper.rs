@@ -1,5 +1,5 @@
 //! Records as znodes of a ZooKeeper ensemble, written by the versioned `setData`.
-//! Reads are made up to date by a write before them, since every server answers reads from its own, perhaps old, copy.
+//! A write before each read makes it current, since every server answers reads from its own, perhaps old, copy.
 
 mod connect;
 mod error;
@@ -22,37 +22,37 @@ use crate::{
     addition,
 };
 
-/// How many records a list asks for at once.
+/// How many records a list reads at once.
 const AT_ONCE: usize = 200;
-/// The version that stands for "any" in a `setData`, and so must never be that of a record.
+/// The version that means "any" in a `setData`, so it must never be the version of a record.
 const ANY_VERSION: i32 = -1;
 
 /// A store in a ZooKeeper ensemble, version 3.5 or later.
 ///
-/// The record of the key `workers/pool/7` is the znode `/snowmint/workers,pool/7`: one flat folder for all that comes
-/// before the last `/`, with `,` for the other `/`, so that a pool is listed by one call and names stay short.
+/// The record of the key `workers/pool/7` is the znode `/snowmint/workers,pool/7`: one flat folder for everything before the
+/// last `/`, with `,` for the other `/`, so that one call lists a pool and names stay short.
 ///
-/// **Revision**: the `mzxid` of the znode, the number of the transaction that last wrote it. It grows with every write
-/// of the ensemble and never comes back, while a znode's `version` has 32 bits. The `setData` itself is conditional on
-/// the version, looked up just before by the revision: while the transaction is the same, so is the version.
+/// **Revision**: the `mzxid` of the znode, the number of the transaction that last wrote it. It grows with every write of
+/// the ensemble and never comes back, while a znode's `version` has 32 bits. The `setData` itself is conditional on the
+/// version, which is looked up by the revision just before: while the transaction is the same, so is the version.
 ///
-/// **Reads**: each server answers reads from its own copy, and `sync` waits for the leader but not for a quorum, so
-/// that a leader that was cut off and does not know it yet may confirm an old state. [`load`](Store::load) and
-/// [`list`](Store::list) therefore first write to a znode of their own (`,fence`); what is then read over the same
-/// session includes all that was acknowledged before. A load costs about as much as a write.
+/// **Reads**: each server answers reads from its own copy, and `sync` waits for the leader but not for a quorum. So a leader
+/// that was cut off and does not know it yet may confirm an old state. [`load`](Store::load) and [`list`](Store::list)
+/// therefore first write to a znode of their own (`,fence`): what is then read in the same session includes everything that
+/// was acknowledged before. A load costs about as much as a write.
 ///
 /// [`unix_ms`](Store::unix_ms) is the `mtime` of that write: the time of the leader.
 ///
-/// Nothing hangs on the session (no ephemeral znodes, no watches), so a session in doubt is dropped and another one
-/// opened. A call tries for a bounded time, some 6 s for reads, and a write waits 5 s for its answer; a write whose
-/// connection breaks is [`StoreErrorKind::OutcomeUnknown`].
+/// Nothing depends on the session (no ephemeral znodes, no watches), so a doubtful session is dropped and replaced. A call
+/// retries for a bounded time, about 6 s for reads. A write waits 5 s for its answer; a write whose connection breaks is
+/// [`StoreErrorKind::OutcomeUnknown`].
 ///
 /// # URL
 ///
-/// `zookeeper://USER:PASSWORD@HOST:PORT,HOST,HOST/PATH?password_file=FILE`, with port 2181 where none is said, and the
-/// path `/snowmint` where there is none. It is created with what is missing above it. With a user (scheme `digest`),
-/// what is created belongs to that user alone; without, to everybody. ZooKeeper takes any password, and tells a wrong
-/// one only by refusing what belongs to another.
+/// `zookeeper://USER:PASSWORD@HOST:PORT,HOST,HOST/PATH?password_file=FILE`; the default port is 2181, and the default path
+/// `/snowmint`. The path is created, with the missing ones above it. With a user (scheme `digest`), what is created belongs
+/// to that user only; without one, to everybody. ZooKeeper accepts any password: a wrong one shows only when it refuses
+/// access to another user's znodes.
 ///
 /// # Cancel safety
 ///
@@ -66,13 +66,13 @@ pub struct ZooKeeperStore {
 }
 
 impl ZooKeeperStore {
-    /// Takes the URL apart, opens a session, and creates the store's own path if it is not there.
+    /// Parses the URL, opens a session, and creates the store's own path if it is missing.
     ///
     /// # Errors
     ///
-    /// - [`OpenError::Url`]: a mistake in the URL, or the password file cannot be read.
-    /// - [`OpenError::Store`], [`StoreErrorKind::Unavailable`]: no server answers; a later call may succeed.
-    /// - [`OpenError::Store`], [`StoreErrorKind::ReadOnly`]: no right to write there.
+    /// - [`OpenError::Url`]: a mistake in the URL, or a password file that is not readable.
+    /// - [`OpenError::Store`], [`StoreErrorKind::Unavailable`]: no server answers; a retry may succeed.
+    /// - [`OpenError::Store`], [`StoreErrorKind::ReadOnly`]: no permission to write there.
     pub async fn open(url: &str) -> Result<Self, OpenError> {
         let (link, paths) = connect::settings(url)?;
         let name = format!("zookeeper://{}{}", link.shown_hosts(), paths.base());
@@ -90,11 +90,13 @@ impl ZooKeeperStore {
     }
 
     fn revision(&self, operation: &'static str, stat: &Stat) -> Result<Revision, StoreError> {
-        let strange = |_| self.strange(operation, format!("a znode has transaction {}", stat.mzxid));
+        let strange = |_| {
+            self.strange(operation, format!("a znode has transaction {}, expected at least 0", stat.mzxid))
+        };
         u64::try_from(stat.mzxid).map(Revision).map_err(strange)
     }
 
-    /// Reads what is at a path now, or later; `None` where there is no znode.
+    /// Reads what is at these paths now, or later; `None` for a missing znode.
     async fn get(
         &self,
         operation: &'static str,
@@ -110,13 +112,13 @@ impl ZooKeeperStore {
         read.await.map_err(|failure| self.error(operation, Effect::Reads, &failure))
     }
 
-    /// What one server's copy, which may be old, has at a path.
+    /// Reads what one server's copy, which may be old, has at a path.
     async fn copy(&self, operation: &'static str, path: &str) -> Result<Option<(Vec<u8>, Stat)>, StoreError> {
         let read = self.link.read(|client| async move { some(client.get_data(path).await) });
         read.await.map_err(|failure| self.error(operation, Effect::Reads, &failure))
     }
 
-    /// The names of the children; none where there is no znode.
+    /// Returns the names of the children; none for a missing znode.
     async fn children(&self, operation: &'static str, path: &str) -> Result<Vec<String>, StoreError> {
         let read = self.link.read(|client| {
             let (path, fence) = (path.to_owned(), self.fence());
@@ -133,15 +135,16 @@ impl ZooKeeperStore {
         Fence { base: self.paths.base().to_owned(), path: self.paths.fence(), options: self.link.options() }
     }
 
-    /// Passes a quorum and returns the leader's time, in unix milliseconds.
+    /// Writes through a quorum and returns the leader's time in unix milliseconds.
     async fn tell_time(&self, operation: &'static str) -> Result<u64, StoreError> {
         let passed = self.link.read(|client| {
             let fence = self.fence();
             async move { fence.pass(&client).await }
         });
         let stat = passed.await.map_err(|failure| self.error(operation, Effect::Reads, &failure))?;
-        u64::try_from(stat.mtime)
-            .map_err(|_| self.strange(operation, format!("its time is {} ms", stat.mtime)))
+        u64::try_from(stat.mtime).map_err(|_| {
+            self.strange(operation, format!("the fence has time {} ms, expected at least 0", stat.mtime))
+        })
     }
 
     fn record(&self, operation: &'static str, found: (Vec<u8>, Stat)) -> Result<Versioned, StoreError> {
@@ -164,7 +167,7 @@ impl ZooKeeperStore {
                 Err(failure) => return Err(self.error(operation, Effect::Writes, &failure)),
             }
         }
-        let vanished = "its folder is deleted as soon as it is created; find out by whom";
+        let vanished = "another program deletes its folder as soon as it is created; stop that program";
         Err(StoreError::new(StoreErrorKind::Other, operation, &*self.name, vanished))
     }
 
@@ -184,9 +187,10 @@ impl ZooKeeperStore {
         version: i32,
         value: &[u8],
     ) -> Result<Swap, StoreError> {
-        // The write after this one could no longer be conditional.
+        // The next write could no longer be conditional.
         if version == ANY_VERSION || version == ANY_VERSION - 1 {
-            let spent = "this znode was written 4,294,967,294 times, and ZooKeeper counts no further; use another store";
+            let spent =
+                "this znode was written 4,294,967,294 times, the limit of ZooKeeper; use another store";
             return Err(StoreError::new(StoreErrorKind::Full, operation, &*self.name, spent));
         }
         let written =
@@ -198,7 +202,7 @@ impl ZooKeeperStore {
         }
     }
 
-    /// The version that a record has at a revision; `None` when it is at another.
+    /// Returns the version that a record has at a revision, or `None` if it is at another revision.
     async fn version(
         &self,
         operation: &'static str,
@@ -212,9 +216,9 @@ impl ZooKeeperStore {
         let stat = read.await.map_err(|failure| self.error(operation, Effect::Reads, &failure))?;
         match stat {
             Some(stat) if self.revision(operation, &stat)? == revision => return Ok(Some(stat.version)),
-            // Any server's copy is old enough to tell that a revision has passed.
+            // Even an old copy can show that a revision has passed.
             Some(stat) if self.revision(operation, &stat)? > revision => return Ok(None),
-            // It is behind what the caller has seen.
+            // The copy is older than what the caller has seen.
             _ => {}
         }
         match self.get(operation, vec![path.to_owned()]).await?.pop().flatten() {
@@ -225,7 +229,8 @@ impl ZooKeeperStore {
 
     fn done(&self, operation: &'static str, stat: &Stat) -> Result<Swap, StoreError> {
         let strange = |_| {
-            let found = format!("ZooKeeper answers a write with transaction {}", stat.mzxid);
+            let found =
+                format!("ZooKeeper answered a write with transaction {}, expected at least 0", stat.mzxid);
             StoreError::new(StoreErrorKind::OutcomeUnknown, operation, &*self.name, found)
         };
         u64::try_from(stat.mzxid).map(|it| Swap::Done(Revision(it))).map_err(strange)
@@ -260,7 +265,7 @@ impl Store for ZooKeeperStore {
             };
             for child in self.children(OPERATION, &self.paths.child(&name)).await? {
                 let Some(key) = path::key_of_names(&folder, &child) else {
-                    let why = "it is no key of Snowmint, so another program writes under this path";
+                    let why = "not a Snowmint key: another program writes under this path";
                     self.skipped.note(&format!("{name}/{child}"), why);
                     continue;
                 };
@@ -273,7 +278,7 @@ impl Store for ZooKeeperStore {
         for keys in keys.chunks(AT_ONCE) {
             let found = self.get(OPERATION, keys.iter().map(|key| self.paths.record(key)).collect()).await?;
             for (key, found) in keys.iter().zip(found) {
-                // Nothing is deleted, but for an operator who deletes.
+                // Only an operator deletes records.
                 if let Some(found) = found {
                     records.push((key.clone(), self.record(OPERATION, found)?));
                 }
@@ -285,7 +290,7 @@ impl Store for ZooKeeperStore {
     async fn add(&self, key: &Key, count: NonZeroU64) -> Result<u64, StoreError> {
         const OPERATION: &str = addition::OPERATION;
         let (path, mut retries) = (self.paths.record(key), Retries::new());
-        // Whichever copy: the write is refused if it is an old one. Only a refusal of ours needs to be up to date.
+        // Any copy will do: a write based on an old one is refused. Only our own refusal needs a current record.
         let mut found = self.copy(OPERATION, &path).await?;
         let mut is_current = false;
         loop {
@@ -322,7 +327,7 @@ impl Store for ZooKeeperStore {
     }
 }
 
-/// What a store that this URL names has in ZooKeeper.
+/// Returns what a store of this URL has in ZooKeeper.
 pub(crate) fn schema(url: &str) -> Result<String, UrlError> {
     let (_, paths) = connect::settings(url)?;
     let (base, fence, record) = (paths.base(), paths.fence(), paths.child("FOLDER,OF,THE,KEY/LAST"));
@@ -335,7 +340,7 @@ pub(crate) fn schema(url: &str) -> Result<String, UrlError> {
     ))
 }
 
-/// Makes `None` of "no such znode".
+/// Turns "no such znode" into `None`.
 fn some<T>(found: Result<T, Error>) -> Result<Option<T>, Error> {
     match found {
         Ok(found) => Ok(Some(found)),
@@ -344,7 +349,7 @@ fn some<T>(found: Result<T, Error>) -> Result<Option<T>, Error> {
     }
 }
 
-/// The znode whose writes make the reads after them, on the same session, up to date.
+/// The znode whose writes make later reads of the same session current. They also tell the time of the leader.
 struct Fence {
     base: String,
     path: String,
@@ -360,7 +365,7 @@ impl Fence {
         client.set_data(&self.path, b"", None).await
     }
 
-    /// Creates it, and with it what is missing above; others may do the same at the same instant.
+    /// Creates it, and what is missing above it; other nodes may do the same at the same instant.
     async fn create(&self, client: &Client) -> Result<(), Error> {
         let mut created = client.create(&self.path, b"", &self.options).await;
         if created == Err(Error::NoNode) {

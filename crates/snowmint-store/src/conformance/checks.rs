@@ -57,7 +57,7 @@ pub async fn swap_needs_the_revision(area: &Area) -> Checked {
     Ok(())
 }
 
-/// A conflict leaves the record as it was, and an absent one absent.
+/// A conflict does not change the record, and creates none.
 ///
 /// # Errors
 ///
@@ -78,7 +78,7 @@ pub async fn conflict_changes_nothing(area: &Area) -> Checked {
     Ok(())
 }
 
-/// Every write of a key has a greater revision than the one before, also where the value is the same.
+/// Every write of a key has a greater revision than the one before, also if the value is the same.
 ///
 /// # Errors
 ///
@@ -144,7 +144,7 @@ pub async fn values_come_back(area: &Area) -> Checked {
     Ok(())
 }
 
-/// Records are there, with their revisions, when the store is opened anew, and can be written from there.
+/// Records are there, with their revisions, after the store is reopened, and writes continue from there.
 ///
 /// # Errors
 ///
@@ -251,7 +251,7 @@ pub async fn list_is_whole(area: &Area) -> Checked {
     Ok(())
 }
 
-/// Swaps of one record by many writers at once, and the reads between them, have one order that explains them all.
+/// Swaps of one record by many writers at once, and the reads between them, have one order that explains all results.
 ///
 /// # Errors
 ///
@@ -320,7 +320,7 @@ pub async fn one_of_many_inserts(area: &Area, handles: &[Arc<dyn Store>]) -> Che
     Ok(())
 }
 
-/// What one handle has written, every other handle sees at once.
+/// Every other handle sees at once what one handle has written.
 ///
 /// # Errors
 ///
@@ -341,7 +341,7 @@ pub async fn handles_see_each_other(area: &Area, handles: &[Arc<dyn Store>]) -> 
     Ok(())
 }
 
-/// An absent record counts as 0, and the sum stands in it as a number in decimal.
+/// An absent record counts as 0, and the record then has the sum as a decimal number.
 ///
 /// # Errors
 ///
@@ -396,7 +396,7 @@ pub async fn adding_mixes_with_swaps(area: &Area) -> Checked {
     Ok(())
 }
 
-/// What is no plain decimal number is refused, and stays as it was.
+/// A value other than a plain decimal number is refused and does not change.
 ///
 /// # Errors
 ///
@@ -430,7 +430,7 @@ pub async fn adding_refuses_text(area: &Area) -> Checked {
     Ok(())
 }
 
-/// A sum beyond [`MAX_NUMBER`] is refused and leaves the record as it was; up to there all is given.
+/// A sum above [`MAX_NUMBER`] is refused and does not change the record; all numbers up to there are given.
 ///
 /// # Errors
 ///
@@ -460,7 +460,7 @@ pub async fn adding_stops_at_the_last_number(area: &Area) -> Checked {
     Ok(())
 }
 
-/// Adds where that has to be refused and must change nothing.
+/// Adds where that must be refused and change nothing.
 async fn refuses(area: &Area, key: &Key, count: u64, kind: StoreErrorKind) -> Checked {
     let kept = area.load(key).await?;
     let refused = area.add(key, count).await;
@@ -474,7 +474,7 @@ async fn refuses(area: &Area, key: &Key, count: u64, kind: StoreErrorKind) -> Ch
     Ok(())
 }
 
-/// What many writers add at once, each in steps of its own, shares no number, leaves none out, and grows in time.
+/// Many writers that add at once, each in steps of its own, share no number, skip none, and get greater ones over time.
 ///
 /// # Errors
 ///
@@ -508,7 +508,7 @@ async fn add_in_turns(area: &Area, key: &Key, pace: &Pace, count: u64) -> Result
     Ok(added)
 }
 
-/// Numbers that were given are not given again after the store is opened anew.
+/// Numbers that were given are not given again after the store is reopened.
 ///
 /// # Errors
 ///

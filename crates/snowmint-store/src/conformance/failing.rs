@@ -37,7 +37,7 @@ impl Operation {
 pub enum Outcome {
     /// The store answered.
     Acknowledged,
-    /// The store did not do it, or does not know.
+    /// The store refused, or the outcome is unknown.
     Failed(StoreErrorKind),
 }
 
@@ -52,17 +52,17 @@ impl Outcome {
     }
 }
 
-/// What was given out of one sequence of numbers, call after call.
+/// The numbers that one counter gave, call after call.
 #[derive(Clone, Debug)]
 pub struct Numbers {
-    /// The first number that was not given yet, once that is known.
+    /// The first number that was not given yet, once it is known.
     next: Option<u64>,
     skipped: u64,
     unknown: u64,
 }
 
 impl Numbers {
-    /// An account of a counter that may stand anywhere.
+    /// Returns an account of a counter at any position.
     #[must_use]
     pub const fn new() -> Self {
         Self { next: None, skipped: 0, unknown: 0 }
@@ -72,7 +72,7 @@ impl Numbers {
     ///
     /// # Errors
     ///
-    /// What it gave instead.
+    /// A number that was given twice.
     pub async fn reserve(&mut self, counter: &dyn Counter, count: NonZeroU64) -> Result<Outcome, Finding> {
         let reserved = match reserve(counter, count).await {
             Ok(reserved) => reserved,
@@ -125,11 +125,11 @@ impl Default for Numbers {
     }
 }
 
-/// What a record holds as far as its only writer can know.
+/// What a record can hold, as far as its only writer knows.
 #[derive(Clone, Default, Debug)]
 struct Entry {
     held: Option<Versioned>,
-    /// Writes at the revision above whose outcome is unknown: one of them may have happened, or happen yet.
+    /// Writes at the revision above with an unknown outcome: one of them may have happened, or may still happen.
     unsettled: Vec<Vec<u8>>,
 }
 
@@ -142,7 +142,7 @@ impl Entry {
         *self = Self { held: Some(Versioned { value, revision }), unsettled: Vec::new() };
     }
 
-    /// Takes what was read for what is there, if it can be.
+    /// Adopts what was read, if the record can hold it.
     fn read(&mut self, name: impl fmt::Display, found: Option<Versioned>) -> Checked {
         if found == self.held {
             return Ok(());
@@ -177,7 +177,7 @@ pub struct Account {
 }
 
 impl Account {
-    /// An account of nothing yet, under a random prefix.
+    /// Returns an empty account, under a random prefix.
     #[must_use]
     pub fn new() -> Self {
         let random = RandomState::new().build_hasher().finish();
@@ -185,11 +185,11 @@ impl Account {
         Self { prefix: format!("failing/{random:016x}/"), entries: BTreeMap::new(), numbers, writes: 0 }
     }
 
-    /// Makes a call on the record `record`, on the counter, or on all.
+    /// Makes a call on the record `record`, on the counter, or on all records.
     ///
     /// # Errors
     ///
-    /// Where the store broke its contract.
+    /// How the store violated its contract.
     pub async fn call(&mut self, store: &dyn Store, operation: Operation) -> Result<Outcome, Finding> {
         match operation {
             Operation::Load => self.load(store, "record").await,
@@ -199,11 +199,11 @@ impl Account {
         }
     }
 
-    /// Writes a record with a value of that many bytes, or some more.
+    /// Writes a record with a value of at least that many bytes.
     ///
     /// # Errors
     ///
-    /// Where the store broke its contract.
+    /// How the store violated its contract.
     pub async fn write(&mut self, store: &dyn Store, name: &str, bytes: usize) -> Result<Outcome, Finding> {
         self.writes += 1;
         let value = value(self.writes, bytes);
@@ -233,7 +233,7 @@ impl Account {
     ///
     /// # Errors
     ///
-    /// Where the store broke its contract.
+    /// How the store violated its contract.
     pub async fn add(&mut self, store: &dyn Store, count: NonZeroU64) -> Result<Outcome, Finding> {
         self.writes += 1;
         match store.add(&self.counter()?, count).await {
@@ -254,7 +254,7 @@ impl Account {
     ///
     /// # Errors
     ///
-    /// Where the store broke its contract.
+    /// How the store violated its contract.
     pub async fn load(&mut self, store: &dyn Store, name: &str) -> Result<Outcome, Finding> {
         let key = self.key(name)?;
         match store.load(&key).await {
@@ -270,7 +270,7 @@ impl Account {
     ///
     /// # Errors
     ///
-    /// Where the store broke its contract.
+    /// How the store violated its contract.
     pub async fn list(&mut self, store: &dyn Store) -> Result<Outcome, Finding> {
         let mut found: BTreeMap<Key, Versioned> = match store.list(&self.prefix).await {
             Ok(found) => found.into_iter().collect(),
@@ -288,12 +288,11 @@ impl Account {
         Ok(Outcome::Acknowledged)
     }
 
-    /// Checks a store that works again, or was opened anew: it holds what was acknowledged, and nothing that was
-    /// refused.
+    /// Checks a store that works again, or was reopened: it holds what was acknowledged, and nothing that was refused.
     ///
     /// # Errors
     ///
-    /// Where the store broke its contract.
+    /// How the store violated its contract.
     pub async fn check(&mut self, store: &dyn Store) -> Checked {
         let mut outcomes = vec![("list", self.list(store).await?)];
         outcomes.push(("add", self.add(store, NonZeroU64::MIN).await?));

@@ -1,11 +1,11 @@
-//! Whether what many writers saw of one record can have happened one call after another.
+//! Decides whether what many writers saw of one record can have happened one call after another.
 //! Each write has a revision, so the order of the versions is known and linearizability is cheap to decide.
 
 use std::collections::BTreeMap;
 
 use crate::{Expected, Revision, Versioned};
 
-/// One call, with the ticks at which it began and ended: another call that begins at a later tick came after it.
+/// One call, with the ticks at which it began and ended: a call that begins at a later tick came after it.
 #[derive(Clone, Debug)]
 pub(super) struct Event {
     pub(super) start: u64,
@@ -31,7 +31,7 @@ struct Placed<'a> {
     writes: bool,
 }
 
-/// Says what no order of the calls explains.
+/// Checks that some order of the calls explains all results; otherwise says what it does not explain.
 pub(super) fn check(events: &[Event]) -> Result<(), String> {
     let versions = one_line(events)?;
     let mut placed = place(events, &versions)?;

@@ -1,11 +1,11 @@
 //! The claims beside a counter whose store may lose acknowledged writes: which reservations one history holds.
-//! Pure; [`StoreCounter`](crate::StoreCounter) and the simulation drive the same code.
+//! Pure; [`StoreCounter`](crate::StoreCounter) and the simulation run the same code.
 //!
-//! A mark that is written after an addition does not show that the addition survived: a failover between the two loses
-//! the addition alone, others then get the same numbers, and the mark is found later all the same. So each reservation
-//! is *claimed*, with its numbers, in one record that all nodes replace by compare-and-set. A claim that overlaps
-//! another one of that record is refused. Of two reservations of one number, one history holds at most one claim; and a
-//! claim that is found again once it has settled is never lost.
+//! A mark that is written after an addition does not show that the addition survived: a failover between the two loses only
+//! the addition, other callers then get the same numbers, and the mark is found later all the same. So each reservation is
+//! *claimed*, with its numbers, in one record that all nodes replace by compare-and-set. A claim that overlaps another one
+//! of that record is refused. Of two reservations of one number, one history holds at most one claim; and a claim that is
+//! found again once it has settled is never lost.
 
 use std::fmt::{self, Write as _};
 use std::str;
@@ -15,20 +15,20 @@ use tokio::time::Instant;
 
 use crate::{StoreError, StoreErrorKind, retry};
 
-/// How many claims stay, settled or not: a node that was held up still finds its own. Older ones leave the record once
-/// they have settled.
+/// How many claims stay in the record, settled or not, so that a node that was delayed still finds its own. Older ones
+/// leave the record once they have settled.
 pub(crate) const KEPT: usize = 256;
-/// How many claims a record holds at most, each of at most 57 bytes: a store takes 64 KiB.
+/// How many claims a record holds at most, each of at most 57 bytes: a store accepts 64 KiB.
 pub(crate) const MOST: usize = 1024;
-/// How long a claim stays in any case beyond what the store may lose: its owner looks for it in that time.
+/// How long a claim stays beyond what the store may lose: its owner looks for it within that time.
 const GRACE: Duration = Duration::from_secs(1);
 
-/// What tells one reservation from all others: 64 random bits.
+/// Identifies a reservation: 64 random bits.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub struct Mark(pub u64);
 
 impl Mark {
-    /// A mark that nobody made before.
+    /// Returns a new random mark.
     pub fn fresh() -> Self {
         Self(retry::random_below(u64::MAX))
     }
@@ -42,36 +42,36 @@ impl fmt::Display for Mark {
 
 /// When this process first saw each mark of a record, oldest mark first.
 ///
-/// It tells which reservations have settled, by no clock but the time that passed here: a claim that another node made
-/// is as old as this process knows it to be, and no older.
+/// It shows which reservations have settled, without any clock but the time that has passed here: a claim of another node is
+/// as old as this process knows it to be, and no older.
 #[derive(Debug, Default)]
 pub(crate) struct Sightings(Vec<(Mark, Instant)>);
 
 impl Sightings {
-    /// Takes the marks of a record as it was read just now, oldest first; forgets those that left it.
+    /// Notes the marks of a record that was just read, oldest first; forgets those that have left it.
     pub(crate) fn saw(&mut self, marks: impl IntoIterator<Item = Mark>) {
         let now = Instant::now();
         let known: std::collections::HashMap<Mark, Instant> = self.0.drain(..).collect();
         self.0.extend(marks.into_iter().map(|mark| (mark, known.get(&mark).copied().unwrap_or(now))));
     }
 
-    /// The marks of the record that have settled for certain: their owners looked for them long ago, or are gone.
+    /// The marks of the record that have certainly settled: their owners looked for them long ago, or are gone.
     pub(crate) fn settled(&self, may_lose: Duration) -> impl Iterator<Item = Mark> {
         let age = may_lose.saturating_add(GRACE);
         self.0.iter().take_while(move |(_, since)| since.elapsed() >= age).map(|(mark, _)| *mark)
     }
 }
 
-/// The error for a record of claims that is full of reservations which have not settled.
+/// Returns the error for a record that is full of claims which have not settled.
 pub(crate) fn full(counter: &str, store: &str, may_lose: Duration) -> StoreError {
     let cause = format!(
-        "{MOST} reservations of {counter} have not settled (may_lose={may_lose:?}), and its store keeps no more: nothing was \
-         reserved, the next call may find room. Larger segments need fewer reservations: raise size_min and size_max"
+        "{MOST} reservations of {counter} have not settled (may_lose={may_lose:?}), the limit of its store: nothing was \
+         reserved; retry, or raise size_min and size_max, since larger segments need fewer reservations"
     );
     StoreError::new(StoreErrorKind::Unavailable, "reserve", store, cause)
 }
 
-/// The slots from `first` up to and without `end`, claimed under a mark.
+/// The slots `first` to `end` (exclusive), claimed under a mark.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 struct Claim {
     mark: Mark,
@@ -79,7 +79,7 @@ struct Claim {
     end: u64,
 }
 
-/// The record: the newest claims, oldest first, and the slot below which older ones lie.
+/// The record of claims: the newest, oldest first, and the slot below which older ones lie.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct Claims {
     floor: u64,
@@ -89,13 +89,13 @@ pub struct Claims {
 /// Why slots were not claimed.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Refused {
-    /// Another claim has some of them: the counter went back.
+    /// Another claim has some of the slots: the counter went back.
     Overlaps {
         /// Every claim lies below this slot.
         end: u64,
     },
-    /// Claims that have left the record may have some of them: the counter went back, or this claim came late, after others
-    /// of greater slots had settled. The counter tells.
+    /// Claims that have left the record may have some of the slots: the counter went back, or this claim came after claims of
+    /// greater slots had settled. The counter shows which.
     Late {
         /// Every claim lies below this slot.
         end: u64,
@@ -105,7 +105,7 @@ pub enum Refused {
 }
 
 impl Claims {
-    /// Reads a record: the floor, then a line for each claim, `mark first end`.
+    /// Parses a record: the floor, then a line for each claim, `mark first end`.
     pub fn parse(record: &[u8]) -> Option<Self> {
         let mut lines = str::from_utf8(record).ok()?.lines();
         let floor = lines.next()?.parse().ok()?;
@@ -118,18 +118,18 @@ impl Claims {
         Some(Self { floor, newest: lines.map(claim).collect::<Option<_>>()? })
     }
 
-    /// What [`parse`](Self::parse) reads.
+    /// Returns the text that [`parse`](Self::parse) reads.
     pub fn to_text(&self) -> String {
         let mut text = self.floor.to_string();
         for Claim { mark, first, end } in &self.newest {
-            // A text takes whatever is written.
+            // Writing to a String does not fail.
             let _ = write!(text, "\n{mark} {first} {end}");
         }
         text
     }
 
-    /// Claims the slots from `first` up to and without `end`. Claims that `has_settled` says are over leave the record when
-    /// it has many; no other does.
+    /// Claims the slots `first` to `end` (exclusive). When the record has many claims, the oldest leave it if `has_settled`
+    /// returns true for them.
     ///
     /// # Errors
     ///
@@ -175,7 +175,7 @@ impl Claims {
         self.newest.iter().map(|claim| claim.mark)
     }
 
-    /// Whether the record holds the claim of a mark.
+    /// Returns whether the record holds the claim of a mark.
     pub fn holds(&self, mark: Mark) -> bool {
         self.newest.iter().any(|claim| claim.mark == mark)
     }

@@ -1,5 +1,5 @@
 //! From the URL of an etcd cluster to calls: one channel to each member, and the next member when one fails.
-//! Keeps apart what failed before it was sent from what failed after: a write of the second kind may have happened.
+//! Distinguishes failures before a call was sent from later ones: a write that fails later may have happened.
 
 use std::error::Error;
 use std::fmt;
@@ -20,17 +20,17 @@ use crate::UrlError;
 use crate::error::chain;
 use crate::net::url::{Host, Location, Login};
 
-/// How long one member may take to be connected to, its TLS included.
+/// The limit for connecting to one member, including TLS.
 const CONNECT: Duration = Duration::from_millis(1500);
-/// How long one member may take to answer a read before the next is asked; an election takes 1 to 2 s.
+/// The limit for one member to answer a read, before the next one is asked; an election takes 1 to 2 s.
 const READ: Duration = Duration::from_secs(2);
-/// How long a read may take with all its tries.
+/// The limit for a read with all its retries.
 const READS: Duration = Duration::from_secs(6);
 /// How long a write waits for a connection.
 const WRITE_CONNECT: Duration = Duration::from_secs(4);
-/// How long a write waits for its answer: etcd itself gives up on a proposal after 7 s.
+/// How long a write waits for its answer; etcd itself gives up after 7 s.
 const WRITE: Duration = Duration::from_secs(5);
-/// The most bytes of one answer: a page of records of 64 KiB.
+/// The maximum bytes of one answer: a page of records of 64 KiB.
 pub(super) const LARGEST_ANSWER: usize = 64 << 20;
 
 /// Connections to the members of a cluster.
@@ -74,11 +74,11 @@ impl Link {
         &self.shown_hosts
     }
 
-    /// Reads, from one member after the other until one answers.
+    /// Reads from one member after the other until one answers.
     pub(super) async fn range(&self, request: &wire::RangeRequest) -> Result<wire::RangeResponse, Failure> {
         let deadline = Instant::now() + READS;
-        let mut failure = Failure::NoConnection("no member could be asked".to_owned());
-        // Once more than there are members: a connection that broke long ago is noticed only when it is used.
+        let mut failure = Failure::NoConnection("no member was asked".to_owned());
+        // One try more than there are members: a broken connection is noticed only when it is used.
         for _ in 0..=self.members.len() {
             match timeout_at(deadline, self.call(READS, READ, request)).await {
                 Ok(Ok(answer)) => return Ok(answer),
@@ -100,7 +100,7 @@ impl Link {
         self.call(WRITE_CONNECT, WRITE, request).await
     }
 
-    /// Makes a call on the current member, and again with a new token where etcd refused the old one.
+    /// Makes a call on the current member, and retries it with a new token if etcd refused the old one.
     async fn call<C: Call>(
         &self,
         connect: Duration,
@@ -136,7 +136,7 @@ impl Link {
         }
     }
 
-    /// What a call needs before it is sent: nothing is written up to here.
+    /// Prepares what a call needs before it is sent. Nothing is written up to here.
     async fn ready(
         &self,
         within: Duration,
@@ -153,7 +153,7 @@ impl Link {
         timeout(within, ready).await.map_err(late)?
     }
 
-    /// A channel to the first member, from the current one on, that can be connected to.
+    /// Returns a channel to the first reachable member, from the current one on.
     async fn channel(&self) -> Result<(usize, Channel), Failure> {
         let first = self.current.load(Ordering::Relaxed);
         let mut failed = Vec::new();
@@ -171,9 +171,9 @@ impl Link {
         Err(Failure::NoConnection(failed.join("; ")))
     }
 
-    /// Leaves a member that failed: its channel is opened anew when its turn comes again.
+    /// Leaves a member that failed: its channel is reopened at its next turn.
     fn move_on(&self, from: usize) {
-        // Where it is locked, another call is opening it anew.
+        // If it is locked, another call is reopening it.
         if let Ok(mut channel) = self.members[from].channel.try_lock() {
             *channel = None;
         }
@@ -182,7 +182,7 @@ impl Link {
         let _ = self.current.compare_exchange(from, next, Ordering::Relaxed, Ordering::Relaxed);
     }
 
-    /// The token of the login, fetched when there is none.
+    /// Returns the token of the login; fetches it if there is none.
     async fn token(&self, channel: &Channel) -> Result<Option<MetadataValue<Ascii>>, Failure> {
         let Some(login) = &self.login else {
             return Ok(None);
@@ -198,10 +198,10 @@ impl Link {
             Ok(answer) => {
                 let fresh = MetadataValue::try_from(answer.into_inner().token);
                 *token =
-                    Some(fresh.map_err(|_| Failure::NoConnection("etcd sent a strange token".to_owned()))?);
+                    Some(fresh.map_err(|_| Failure::NoConnection("etcd sent an invalid token".to_owned()))?);
                 Ok(token.clone())
             }
-            // A cluster that asks for no password takes any call, as its own clients have it.
+            // A cluster without authentication accepts any call, as its own clients assume.
             Err(status) if status.code() == Code::FailedPrecondition => Ok(None),
             Err(status) => Err(Failure::Login(Box::new(status))),
         }
@@ -216,15 +216,15 @@ impl Link {
     }
 }
 
-/// A call that a member has not answered yet. Dropped like that, also by a caller whose patience is shorter than ours,
-/// it leaves the member: one that is frozen would else be asked again and again.
+/// A call that a member has not answered yet. If it is dropped like that, also by a caller with a shorter limit, the client
+/// leaves the member: otherwise it would ask an unresponsive one again and again.
 struct Unanswered<'a> {
     link: &'a Link,
     member: usize,
 }
 
 impl Unanswered<'_> {
-    /// The member did its part.
+    /// The member has answered.
     fn settled(self) {
         std::mem::forget(self);
     }
@@ -292,7 +292,7 @@ fn with_token<T>(message: T, token: Option<MetadataValue<Ascii>>) -> Request<T> 
     request
 }
 
-/// Whether another member may do better: the connection failed, or the member is cut off or stopping.
+/// Whether another member may succeed: the connection failed, or the member is cut off or stopping.
 fn is_about_the_member(status: &Status) -> bool {
     matches!(
         status.code(),
@@ -305,7 +305,7 @@ fn is_about_the_member(status: &Status) -> bool {
     )
 }
 
-/// Whether the request never left: the channel had lost its connection and could not open another.
+/// Whether the request was never sent: the channel had lost its connection and could not reconnect.
 fn is_connect_error(status: &Status) -> bool {
     let mut source = status.source();
     while let Some(error) = source {
@@ -317,8 +317,7 @@ fn is_connect_error(status: &Status) -> bool {
     false
 }
 
-/// Whether etcd refused the token, before it looked at the request: expired, lost in a restart, or older than a change
-/// of users.
+/// Whether etcd refused the token before it read the request: expired, lost in a restart, or older than a change of users.
 fn wants_new_token(status: &Status) -> bool {
     status.code() == Code::Unauthenticated || status.message().contains("revision of auth store is old")
 }
@@ -327,29 +326,28 @@ const PORT: u16 = 2379;
 const PREFIX: &str = "snowmint/";
 const PARAMETERS: &str = "prefix, password_file, tls, ca, cert and key";
 
-/// What all keys of the store begin with: never empty, with a `/` at its end.
+/// Returns what all keys of the store begin with: never empty, with a `/` at its end.
 fn prefix(location: &mut Location) -> Result<String, UrlError> {
     let Some(prefix) = location.take("prefix") else {
         return Ok(PREFIX.to_owned());
     };
     match prefix.trim_end_matches('/') {
-        "" => Err(location.malformed("prefix= needs a text, such as snowmint/")),
+        "" => Err(location.malformed("invalid prefix: expected text, such as snowmint/")),
         prefix => Ok(format!("{prefix}/")),
     }
 }
 
-/// Takes apart `etcd://...` or `etcds://...`.
+/// Parses `etcd://...` or `etcds://...`.
 fn location(url: &str) -> Result<Location, UrlError> {
     let (scheme, rest) = url.split_once(':').unwrap_or((url, ""));
     let scheme = if scheme == "etcds" { "etcds" } else { "etcd" };
     let location = Location::parse(scheme, rest, PORT)?;
     if location.hosts.is_empty() {
-        return Err(location.malformed("needs a host, such as etcd://10.0.0.7:2379"));
+        return Err(location.malformed("missing host: expected one, such as etcd://10.0.0.7:2379"));
     }
     if !location.path.is_empty() {
-        return Err(location.malformed(
-            "unexpected path after the hosts: name another prefix of the keys with ?prefix=TEXT",
-        ));
+        return Err(location
+            .malformed("unexpected path after the hosts: use ?prefix=TEXT for another prefix of the keys"));
     }
     Ok(location)
 }
@@ -381,7 +379,7 @@ fn tls(location: &mut Location) -> Result<Option<(ClientTlsConfig, Speaks)>, Url
     let (ca, cert, key) = (location.take_path("ca"), location.take_path("cert"), location.take_path("key"));
     let wanted = location.scheme == "etcds" || ca.is_some() || cert.is_some() || key.is_some();
     if said == Some(false) && wanted {
-        return Err(location.malformed("tls=false does not go with etcds:, ca=, cert= or key="));
+        return Err(location.malformed("tls=false excludes etcds:, ca=, cert= and key="));
     }
     if !wanted && said != Some(true) {
         return Ok(None);
@@ -400,7 +398,7 @@ fn tls(location: &mut Location) -> Result<Option<(ClientTlsConfig, Speaks)>, Url
             let config = config.identity(Identity::from_pem(cert, key));
             Ok(Some((config, Speaks::TlsWithCertificate)))
         }
-        _ => Err(location.malformed("cert= and key= go together")),
+        _ => Err(location.malformed("cert= and key= require each other")),
     }
 }
 
@@ -430,16 +428,16 @@ mod tests {
     #[test]
     fn a_mistake_in_a_url_is_told() {
         let cases = [
-            ("etcd:h1", "needs `//`"),
-            ("etcd://", "needs a host"),
+            ("etcd:h1", "missing `//`"),
+            ("etcd://", "missing host"),
             ("etcd://h/path", "?prefix=TEXT"),
-            ("etcd://h?prefix=/", "prefix= needs a text"),
-            ("etcd://h?tsl=true", "no parameter `tsl`"),
-            ("etcd://h?tls=maybe", "tls= is true or false"),
-            ("etcds://h?tls=false", "does not go with"),
+            ("etcd://h?prefix=/", "invalid prefix"),
+            ("etcd://h?tsl=true", "unknown parameter `tsl`"),
+            ("etcd://h?tls=maybe", "invalid tls: expected true or false"),
+            ("etcds://h?tls=false", "excludes"),
             ("etcd://h?ca=/nowhere/ca.pem", "ca=/nowhere/ca.pem: No such file"),
             ("etcd://u@h?password_file=/nowhere", "password_file /nowhere: No such file"),
-            ("etcd://:hunter2@h", "a password but no user"),
+            ("etcd://:hunter2@h", "password without a user"),
         ];
         for (url, wanted) in cases {
             let error = settings(url).map(|(link, _)| link).unwrap_err().to_string();

@@ -1,5 +1,5 @@
 //! What a failed call on etcd means for a record, and what an operator can do about it.
-//! A kind that says "nothing was written" is given only where etcd, or the want of a connection, says so for certain.
+//! A kind that says "nothing was written" is given only if etcd, or the lack of a connection, says so for certain.
 
 use std::time::Duration;
 
@@ -11,20 +11,20 @@ use crate::{StoreError, StoreErrorKind};
 /// Why a call failed.
 #[derive(Debug)]
 pub(super) enum Failure {
-    /// It was not sent.
+    /// The call was not sent.
     NoConnection(String),
     /// The user could not be authenticated, so the call was not sent.
     Login(Box<Status>),
-    /// It was sent, and no answer came in this time.
+    /// The call was sent, and no answer came within this time.
     NoAnswer(Duration),
-    /// It was sent, and this came back from etcd.
+    /// The call was sent, and etcd answered this.
     Status(Box<Status>),
-    /// It was sent, and the connection failed. TLS 1.3 tells a client that its certificate is wanted only after it has sent
-    /// its first request, and that reason does not come through; nor does an alert to a client that speaks no TLS.
+    /// The call was sent, and the connection failed. In TLS 1.3 a server asks for a certificate only after the first request,
+    /// and the client library hides that reason, as it hides an alert to a client without TLS.
     Broken(String, Speaks),
 }
 
-/// What is spoken with the members.
+/// The protocol between this client and the members.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Speaks {
     Plain,
@@ -42,9 +42,9 @@ pub(super) fn store_error(
     StoreError::new(kind, operation, store, text(effect, failure))
 }
 
-/// A write that happened, with an answer that makes no sense.
+/// The error for a write that happened, with an invalid answer.
 pub(super) fn written_without_revision(store: &str, operation: &'static str, revision: i64) -> StoreError {
-    let found = format!("etcd answers a write with revision {revision}");
+    let found = format!("etcd answered a write with revision {revision}, expected at least 1");
     StoreError::new(StoreErrorKind::OutcomeUnknown, operation, store, found)
 }
 
@@ -57,9 +57,9 @@ fn kind(effect: Effect, failure: &Failure) -> StoreErrorKind {
     }
 }
 
-/// What etcd's own answer settles: `None` where the call may or may not have taken effect.
+/// Returns what etcd's own answer decides: `None` if the call may or may not have taken effect.
 ///
-/// `Unavailable` from etcd settles nothing: "request timed out" and "leader changed" come after the write was proposed.
+/// `Unavailable` from etcd decides nothing: "request timed out" and "leader changed" come after the write was proposed.
 fn of_status(effect: Effect, status: &Status) -> Option<StoreErrorKind> {
     match status.code() {
         Code::ResourceExhausted if status.message().contains("database space exceeded") => {
@@ -85,26 +85,26 @@ fn text(effect: Effect, failure: &Failure) -> String {
         Failure::NoConnection(why)
             if ["InvalidContentType", "tls handshake eof"].iter().any(|it| why.contains(it)) =>
         {
-            format!("{why}; if etcd speaks no TLS there, say etcd:// without tls=, ca=, cert= and key=")
+            format!("{why}; if etcd uses no TLS there, use etcd:// without tls=, ca=, cert= and key=")
         }
-        Failure::NoConnection(why) => format!("{why}; see that etcd runs and can be reached from here"),
+        Failure::NoConnection(why) => format!("{why}; check that etcd runs and is reachable from here"),
         Failure::NoAnswer(waited) => {
-            format!("no answer in {} s; see that a majority of etcd's members runs", waited.as_secs())
+            format!("no answer within {} s; check that a majority of the etcd members runs", waited.as_secs())
         }
         Failure::Login(status) => {
-            format!("etcd says \"{}\" to user and password; check both", status.message())
+            format!("etcd rejected the login: \"{}\"; check user and password", status.message())
         }
         Failure::Broken(why, Speaks::Plain) => {
-            format!(
-                "{why}; if etcd takes clients over TLS alone, say etcds:// and ca=; else see that it runs"
-            )
+            format!("{why}; if etcd accepts only TLS, use etcds:// and ca=; otherwise check that it runs")
         }
         Failure::Broken(why, Speaks::Tls) => {
-            format!("{why}; if etcd wants a client certificate, say cert= and key=; else see that it runs")
+            format!(
+                "{why}; if etcd requires a client certificate, add cert= and key=; otherwise check that it runs"
+            )
         }
         Failure::Broken(why, Speaks::TlsWithCertificate) => {
             format!(
-                "{why}; see that a majority of etcd's members runs, and that it trusts the certificate of cert="
+                "{why}; check that a majority of the etcd members runs, and that they trust the certificate of cert="
             )
         }
         Failure::Status(status) => format!("etcd says \"{}\"; {}", status.message(), advice(effect, status)),
@@ -116,9 +116,11 @@ fn advice(effect: Effect, status: &Status) -> &'static str {
         (_, Some(StoreErrorKind::Full)) => {
             "compact and defragment it or raise --quota-backend-bytes, then `etcdctl alarm disarm`"
         }
-        (Code::PermissionDenied, _) => "grant the user's role to read and write all keys with the prefix",
-        (Code::Unauthenticated | Code::InvalidArgument, _) => "name a user and a password that etcd knows",
-        _ => "see that a majority of etcd's members runs and can be reached from here",
+        (Code::PermissionDenied, _) => {
+            "grant the role of the user read and write access to all keys with the prefix"
+        }
+        (Code::Unauthenticated | Code::InvalidArgument, _) => "use a user and a password that etcd knows",
+        _ => "check that a majority of the etcd members runs and is reachable from here",
     }
 }
 
@@ -126,9 +128,9 @@ fn advice(effect: Effect, status: &Status) -> &'static str {
 mod tests {
     use super::*;
 
-    /// Goal: no status that leaves a write open passes for "nothing was written".
+    /// Goal: no status that leaves a write undecided counts as "nothing was written".
     #[test]
-    fn what_etcd_does_not_settle_is_unknown() {
+    fn what_etcd_does_not_decide_is_unknown() {
         let open = [
             Status::unavailable("etcdserver: request timed out"),
             Status::unavailable("etcdserver: leader changed"),
@@ -149,7 +151,7 @@ mod tests {
     }
 
     #[test]
-    fn what_etcd_refuses_is_settled() {
+    fn what_etcd_refuses_is_decided() {
         let settled = [
             (Status::resource_exhausted("etcdserver: mvcc: database space exceeded"), StoreErrorKind::Full),
             (Status::resource_exhausted("etcdserver: too many requests"), StoreErrorKind::Unavailable),

@@ -1,5 +1,5 @@
 //! From `kubernetes:NAMESPACE?...`, or from what a pod finds around it, to calls of the API server.
-//! Keeps apart what failed before it was sent from what failed after: a write of the second kind may have happened.
+//! Distinguishes failures before a call was sent from later ones: a write that fails later may have happened.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -28,16 +28,16 @@ use crate::UrlError;
 use crate::error::chain;
 use crate::net::url::Location;
 
-/// How long it may take to reach the server, up to its TLS.
+/// The limit for connecting to the server, without TLS.
 const CONNECT: Duration = Duration::from_millis(1500);
-/// How long one try of a read may take; a page of a list may be large.
+/// The limit for one try of a read; a page of a list may be large.
 const READ: Duration = Duration::from_secs(3);
 /// How long a write waits for its answer.
 const WRITE: Duration = Duration::from_secs(5);
-/// The most bytes of one answer: a page of records of 64 KiB, in base64 and with what the server adds.
+/// The maximum bytes of one answer: a page of records of 64 KiB, in base64 and with what the server adds.
 const LARGEST_ANSWER: usize = 96 << 20;
 
-/// The way to an API server.
+/// A client of an API server.
 pub(super) struct Link {
     server: String,
     token_file: Option<PathBuf>,
@@ -69,7 +69,7 @@ impl Link {
         &self.server
     }
 
-    /// Reads, and again where the connection broke: it may have been an old one.
+    /// Reads, and retries once if the connection broke: it may have been an old one.
     pub(super) async fn read(&self, path_and_query: &str) -> Result<Answer, Failure> {
         match self.call(READ, Method::GET, path_and_query, None).await {
             Err(Failure::NoAnswer(_) | Failure::Broken(_)) => {
@@ -133,12 +133,12 @@ impl Link {
     }
 }
 
-/// The header with the token of now: Kubernetes replaces it every hour or so. The file is small and in memory.
+/// Returns the header with the current token, which Kubernetes replaces about every hour. The file is small and in memory.
 fn token(path: &Path) -> Result<HeaderValue, Failure> {
     let refuse = |why: &dyn fmt::Display| Failure::NotSent(format!("token_file {}: {why}", path.display()));
     let token = std::fs::read_to_string(path).map_err(|error| refuse(&error))?;
-    let mut header = HeaderValue::try_from(format!("Bearer {}", token.trim()))
-        .map_err(|_| refuse(&"it holds no token"))?;
+    let mut header =
+        HeaderValue::try_from(format!("Bearer {}", token.trim())).map_err(|_| refuse(&"expected a token"))?;
     header.set_sensitive(true);
     Ok(header)
 }
@@ -156,20 +156,20 @@ pub(super) struct Settings {
     pub(super) prefix: String,
 }
 
-/// Takes the URL apart: the namespace, if it says one, and the parameters.
+/// Parses the URL: the namespace, if it has one, and the parameters.
 pub(super) fn location(url: &str) -> Result<(Option<String>, Location), UrlError> {
     let (_, rest) = url.split_once(':').unwrap_or((url, ""));
     let rest = rest.strip_prefix("//").unwrap_or(rest);
     let (namespace, query) = rest.split_once('?').unwrap_or((rest, ""));
-    // The host of a URL with a user would pass for a namespace.
+    // The host of a URL with a user would be taken for a namespace.
     let location = Location::parse("kubernetes", &format!("//?{query}"), 443)?;
     if namespace.is_empty() {
         return Ok((None, location));
     }
     if !is_label(namespace, 63) {
-        return Err(
-            location.malformed("a namespace is up to 63 of `a-z`, `0-9` and `-`, with no `-` at an end")
-        );
+        return Err(location.malformed(
+            "invalid namespace: expected 1 to 63 of `a-z`, `0-9` and `-`, without `-` at either end",
+        ));
     }
     Ok((Some(namespace.to_owned()), location))
 }
@@ -180,7 +180,9 @@ pub(super) fn prefix(location: &mut Location) -> Result<String, UrlError> {
     if is_label(&prefix, LONGEST_PREFIX) {
         return Ok(prefix);
     }
-    let allowed = format!("prefix= is up to {LONGEST_PREFIX} of `a-z`, `0-9` and `-`, with no `-` at an end");
+    let allowed = format!(
+        "invalid prefix: expected 1 to {LONGEST_PREFIX} of `a-z`, `0-9` and `-`, without `-` at either end"
+    );
     Err(location.malformed(&allowed))
 }
 
@@ -190,28 +192,30 @@ pub(super) fn settings(url: &str) -> Result<Settings, UrlError> {
     let (mut token_file, mut ca) = (location.take_path("token_file"), location.take_path("ca"));
     let server = if let Some(server) = location.take("server") {
         check_server(&server).ok_or_else(|| {
-            location.malformed("server= is https://HOST:PORT, or http://HOST:PORT, with nothing after it")
+            location
+                .malformed("invalid server: expected https://HOST:PORT or http://HOST:PORT, without a path")
         })?
     } else {
         token_file.get_or_insert_with(|| Path::new(ACCOUNT).join("token"));
         ca.get_or_insert_with(|| Path::new(ACCOUNT).join("ca.crt"));
         server_around_pod().ok_or_else(|| {
-            location
-                .malformed("this is no pod of a cluster; say ?server=https://HOST:PORT and token_file=PATH")
+            location.malformed("not in a pod: add ?server=https://HOST:PORT and token_file=PATH")
         })?
     };
     let namespace = match namespace {
         Some(namespace) => namespace,
         None => std::fs::read_to_string(Path::new(ACCOUNT).join("namespace"))
             .map(|it| it.trim().to_owned())
-            .map_err(|_| location.malformed("needs a namespace outside a pod: kubernetes:NAMESPACE"))?,
+            .map_err(|_| {
+                location.malformed("missing namespace: expected kubernetes:NAMESPACE outside of a pod")
+            })?,
     };
     let tls = tls(&mut location, ca.as_deref())?;
     location.finish(PARAMETERS)?;
     Ok(Settings { link: Link::new(server, token_file, tls), namespace, prefix })
 }
 
-/// What every pod finds in its environment.
+/// Returns the server that the environment of every pod names.
 fn server_around_pod() -> Option<String> {
     let host = env::var("KUBERNETES_SERVICE_HOST").ok()?;
     let port = env::var("KUBERNETES_SERVICE_PORT").ok()?;
@@ -259,7 +263,7 @@ fn tls(location: &mut Location, ca: Option<&Path>) -> Result<ClientConfig, UrlEr
                 .with_client_auth_cert(chain, secret)
                 .map_err(|error| pem_error(location, "cert", &cert, &error))
         }
-        _ => Err(location.malformed("cert= and key= go together")),
+        _ => Err(location.malformed("cert= and key= require each other")),
     }
 }
 
@@ -272,7 +276,7 @@ fn certificates(
     let found: Result<Vec<_>, _> = CertificateDer::pem_slice_iter(&pem).collect();
     match found {
         Ok(found) if !found.is_empty() => Ok(found),
-        Ok(_) => Err(pem_error(location, parameter, path, &"it holds no certificate")),
+        Ok(_) => Err(pem_error(location, parameter, path, &"the file has no certificate")),
         Err(error) => Err(pem_error(location, parameter, path, &error)),
     }
 }
@@ -306,18 +310,18 @@ mod tests {
         std::fs::write(&empty, "").unwrap();
         let empty = format!("kubernetes:a?server=https://h&ca={}", empty.display());
         let cases = [
-            ("kubernetes:", "no pod of a cluster"),
-            ("kubernetes:?server=https://h", "needs a namespace"),
-            ("kubernetes:Team?server=https://h", "a namespace is"),
-            ("kubernetes:a/b?server=https://h", "a namespace is"),
-            ("kubernetes:a?server=ftp://h", "server= is"),
-            ("kubernetes:a?server=https://h/path", "server= is"),
-            ("kubernetes:a?server=https://h&prefix=A", "prefix= is"),
-            ("kubernetes:a?server=https://h&toke=x", "no parameter `toke`"),
-            ("kubernetes:a?server=https://h&cert=x", "cert= and key= go together"),
+            ("kubernetes:", "not in a pod"),
+            ("kubernetes:?server=https://h", "missing namespace"),
+            ("kubernetes:Team?server=https://h", "invalid namespace"),
+            ("kubernetes:a/b?server=https://h", "invalid namespace"),
+            ("kubernetes:a?server=ftp://h", "invalid server"),
+            ("kubernetes:a?server=https://h/path", "invalid server"),
+            ("kubernetes:a?server=https://h&prefix=A", "invalid prefix"),
+            ("kubernetes:a?server=https://h&toke=x", "unknown parameter `toke`"),
+            ("kubernetes:a?server=https://h&cert=x", "cert= and key= require each other"),
             ("kubernetes:a?server=https://h&ca=/nowhere", "ca=/nowhere: No such file"),
-            (&empty, "holds no certificate"),
-            ("kubernetes://u:hunter2@h", "a namespace is"),
+            (&empty, "has no certificate"),
+            ("kubernetes://u:hunter2@h", "invalid namespace"),
         ];
         for (url, wanted) in cases {
             let error = settings(url).map(|_| ()).unwrap_err().to_string();

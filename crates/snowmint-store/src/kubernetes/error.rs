@@ -1,5 +1,5 @@
 //! What the API server answered, and what a failed call means for a record.
-//! A kind that says "nothing was written" is given only where the server, or the lack of a connection, says so.
+//! A kind that says "nothing was written" is given only if the server, or the lack of a connection, says so.
 
 use std::time::{Duration, UNIX_EPOCH};
 
@@ -13,15 +13,15 @@ use crate::{StoreError, StoreErrorKind};
 /// Why there is no answer to a call.
 #[derive(Debug)]
 pub(super) enum Failure {
-    /// It was not sent.
+    /// The call was not sent.
     NotSent(String),
-    /// It was sent, or may have been, and no answer came in this time.
+    /// The call was sent, or may have been, and no answer came within this time.
     NoAnswer(Duration),
-    /// The connection broke on the way.
+    /// The connection broke during the call.
     Broken(String),
 }
 
-const REACH: &str = "see that the API server can be reached from here";
+const REACH: &str = "check that the API server is reachable from here";
 
 pub(super) fn store_error(
     store: &str,
@@ -32,14 +32,14 @@ pub(super) fn store_error(
     let (kind, text) = match failure {
         Failure::NotSent(why) => (StoreErrorKind::Unavailable, format!("{why}; {REACH}")),
         Failure::NoAnswer(waited) => {
-            (effect.unanswered(), format!("no answer in {} s; {REACH}", waited.as_secs()))
+            (effect.unanswered(), format!("no answer within {} s; {REACH}", waited.as_secs()))
         }
         Failure::Broken(why) => (effect.unanswered(), format!("{why}; {REACH}")),
     };
     StoreError::new(kind, operation, store, text)
 }
 
-/// An answer that is neither a success nor a conflict.
+/// The error for an answer that is neither a success nor a conflict.
 pub(super) fn refused(store: &str, operation: &'static str, effect: Effect, answer: &Answer) -> StoreError {
     let Status { reason, message, .. } = answer.failure();
     let mut said = answer.status.to_string();
@@ -49,28 +49,26 @@ pub(super) fn refused(store: &str, operation: &'static str, effect: Effect, answ
         }
     }
     let (kind, advice) = meaning(effect, answer.status, &message);
-    StoreError::new(kind, operation, store, format!("the API server answers \"{said}\"; {advice}"))
+    StoreError::new(kind, operation, store, format!("the API server answered \"{said}\"; {advice}"))
 }
 
-/// What a status settles. Those from 500 on settle nothing: a time-out of etcd behind the server is one of them.
+/// Returns what a status decides. Those from 500 on decide nothing: a time-out of etcd behind the server is one of them.
 fn meaning(effect: Effect, status: u16, message: &str) -> (StoreErrorKind, &'static str) {
     match status {
-        401 => {
-            (StoreErrorKind::Other, "the token or certificate is not accepted: look at token_file= or cert=")
-        }
+        401 => (StoreErrorKind::Other, "token or certificate rejected: check token_file= or cert="),
         403 if message.contains("exceeded quota") => {
-            (StoreErrorKind::Full, "raise the namespace's quota of leases")
+            (StoreErrorKind::Full, "raise the quota of leases in the namespace")
         }
         403 => {
             let kind =
                 if effect == Effect::Writes { StoreErrorKind::ReadOnly } else { StoreErrorKind::Other };
             (kind, "grant the account the verbs get, list, create and patch on leases.coordination.k8s.io")
         }
-        404 => (StoreErrorKind::Other, "see that the namespace exists and that this is an API server"),
-        // Of a quota that was counted at the same instant, or of too many calls.
-        409 | 429 => (StoreErrorKind::Unavailable, "try again"),
-        500.. => (effect.unanswered(), "see that the API server and its etcd are well"),
-        _ => (StoreErrorKind::Other, "see that this is an API server that takes such calls"),
+        404 => (StoreErrorKind::Other, "check that the namespace exists and that this is an API server"),
+        // A quota that was counted at the same instant, or too many calls.
+        409 | 429 => (StoreErrorKind::Unavailable, "retry"),
+        500.. => (effect.unanswered(), "check the API server and its etcd"),
+        _ => (StoreErrorKind::Other, "check that this is an API server that supports such calls"),
     }
 }
 
@@ -82,7 +80,7 @@ pub(super) struct Answer {
     pub(super) body: Bytes,
 }
 
-/// The body of an answer that is no success: `meta/v1` Status.
+/// The body of a failure: `meta/v1` Status.
 #[derive(Default, Deserialize)]
 #[serde(default)]
 pub(super) struct Status {
@@ -94,7 +92,7 @@ pub(super) struct Status {
 #[derive(Default, Deserialize)]
 #[serde(default)]
 struct Details {
-    /// The resource, in spite of its name: `leases`.
+    /// The resource, despite the name: `leases`.
     kind: String,
     name: String,
 }
@@ -102,21 +100,21 @@ struct Details {
 impl Answer {
     pub(super) fn json<T: DeserializeOwned>(&self) -> Result<T, String> {
         serde_json::from_slice(&self.body)
-            .map_err(|error| format!("the answer is not what an API server says: {error}"))
+            .map_err(|error| format!("invalid answer, expected one of an API server: {error}"))
     }
 
-    /// What the server says of a failure; empty where something else than an API server says it.
+    /// Returns what the server says about a failure; empty if the answer is not from an API server.
     pub(super) fn failure(&self) -> Status {
         serde_json::from_slice(&self.body).unwrap_or_default()
     }
 
-    /// Whether it gives this reason, and for one Lease: not for a namespace, a quota, or a path that is unknown.
+    /// Whether it has this reason and is about one Lease, not about a namespace, a quota, or an unknown path.
     pub(super) fn is_about_a_lease(&self, reason: &str) -> bool {
         let Status { reason: said, details, .. } = self.failure();
         said == reason && details.kind == "leases" && !details.name.is_empty()
     }
 
-    /// The server's time, half a second later than the `Date`, which is cut to whole seconds.
+    /// Returns the server's time: the `Date`, which has whole seconds, plus half a second.
     pub(super) fn unix_ms(&self) -> Option<u64> {
         let date = httpdate::parse_http_date(self.date.as_ref()?).ok()?;
         let since = date.duration_since(UNIX_EPOCH).ok()?;
@@ -129,7 +127,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn only_a_refusal_settles_a_write() {
+    fn only_a_refusal_decides_a_write() {
         let kind = |status, message| meaning(Effect::Writes, status, message).0;
         for open in [500, 502, 503, 504] {
             assert_eq!(kind(open, "etcdserver: request timed out"), StoreErrorKind::OutcomeUnknown);

@@ -9,17 +9,17 @@ use serde_json::{Value, json};
 
 use crate::{Key, Revision, Versioned};
 
-/// The label that tells the objects of one store from all others.
+/// The label of the objects of one store.
 pub(super) const STORE: &str = "snowmint.dev/store";
 const KEY: &str = "snowmint.dev/key";
-/// The value where it is text: an operator can read it.
+/// The value if it is text, readable for an operator.
 const TEXT: &str = "snowmint.dev/record";
-/// The value where it is not.
+/// The value if it is not text.
 const BASE64: &str = "snowmint.dev/record-base64";
-/// The version that a write replaced: what makes it differ from the write before.
+/// The version that a write replaced, which makes it differ from the write before.
 const REPLACED: &str = "snowmint.dev/replaced";
 
-/// What a write is made of.
+/// The parts of a write.
 pub(super) struct Body<'a> {
     pub(super) prefix: &'a str,
     pub(super) key: &'a Key,
@@ -36,7 +36,7 @@ impl Body<'_> {
         body
     }
 
-    /// A merge patch: `null` takes away what the record had and has no longer; what others added stays.
+    /// A merge patch: `null` removes what the record no longer has; what others added stays.
     pub(super) fn replace(&self, revision: Revision) -> Value {
         let mut body = self.parts();
         body["metadata"]["resourceVersion"] = json!(revision.to_string());
@@ -57,13 +57,13 @@ impl Body<'_> {
     }
 }
 
-/// Who a lease record says it is held by; other records have no holder.
+/// Returns the holder of a lease record; other records have none.
 fn holder(text: &str) -> Option<String> {
     let record: Value = serde_json::from_str(text).ok()?;
     record.get("holder")?.as_str().filter(|it| !it.is_empty()).map(ToOwned::to_owned)
 }
 
-/// A Lease as it comes back; what is not needed is skipped.
+/// A Lease as it comes back, without the fields that are not needed.
 #[derive(Deserialize)]
 pub(super) struct Lease {
     metadata: Metadata,
@@ -87,7 +87,7 @@ pub(super) struct LeaseList {
 
 #[derive(Deserialize)]
 pub(super) struct ListMetadata {
-    /// What to ask the next page with.
+    /// The token for the next page.
     #[serde(rename = "continue")]
     pub(super) next: Option<String>,
 }
@@ -97,27 +97,28 @@ impl Lease {
         &self.metadata.name
     }
 
-    /// The version that the server gave it, or what is wrong with that.
+    /// Returns the version that the server gave it, or what is wrong with it.
     pub(super) fn revision(&self) -> Result<Revision, String> {
         let version = &self.metadata.resource_version;
         // Digits alone: `parse` would take a `+` too.
         let revision = version.bytes().all(|it| it.is_ascii_digit()).then(|| version.parse().ok());
-        revision.flatten().map(Revision).ok_or_else(|| {
-            format!("the server's resourceVersion `{version}` is no number, so it may not grow")
-        })
+        revision
+            .flatten()
+            .map(Revision)
+            .ok_or_else(|| format!("invalid resourceVersion `{version}`: expected a number, which grows"))
     }
 
-    /// The record, or what is wrong with it.
+    /// Returns the record, or what is wrong with it.
     pub(super) fn into_record(self) -> Result<(Key, Versioned), String> {
         let revision = self.revision()?;
         let Metadata { name, mut annotations, .. } = self.metadata;
-        let strange = |what: &str| format!("the Lease `{name}` {what}; is it one of Snowmint's?");
+        let strange = |what: &str| format!("the Lease `{name}` {what}; check that it is one of Snowmint's");
         let key = annotations.remove(KEY).ok_or_else(|| strange("has no annotation snowmint.dev/key"))?;
         let key = Key::new(key).map_err(|error| strange(&format!("has a bad key: {error}")))?;
         let value = match (annotations.remove(TEXT), annotations.remove(BASE64)) {
             (Some(text), None) => text.into_bytes(),
             (None, Some(base64)) => {
-                STANDARD.decode(base64).map_err(|_| strange("has a record that is no base64"))?
+                STANDARD.decode(base64).map_err(|_| strange("has a record with invalid base64"))?
             }
             _ => return Err(strange("has no annotation snowmint.dev/record, or two")),
         };
@@ -125,18 +126,21 @@ impl Lease {
     }
 }
 
-/// The most bytes a prefix may have, so that the name of the longest key has no more than the 253 that are allowed:
-/// the prefix, 200 bytes of key, 16 of hash, two `-`.
+/// The maximum bytes of a prefix, so that the name of the longest key has at most the 253 that are allowed: the prefix,
+/// 200 bytes of key, 16 of hash, and two `-`.
 pub(super) const LONGEST_PREFIX: usize = 35;
 
-/// The name of the object for a key: `snowmint-workers-pool-7-af63bd4c8601b7df`.
+/// Returns the name of the object for a key: `snowmint-workers-pool-7-af63bd4c8601b7df`.
+///
+/// Names are DNS-1123 subdomains, which have no upper case and few other characters. The name is for people, and the hash
+/// at its end makes it unique; the key itself is in an annotation.
 pub(super) fn object_name(prefix: &str, key: &Key) -> String {
     let readable = |it: char| if it.is_ascii_alphanumeric() { it.to_ascii_lowercase() } else { '-' };
     let shown: String = key.as_str().chars().map(readable).collect();
     format!("{prefix}-{shown}-{:016x}", hash(key.as_str().as_bytes()))
 }
 
-/// 64-bit FNV-1a. Two keys with one name are found out when a record is read, so a short hash will do.
+/// 64-bit FNV-1a. A short hash is enough: two keys with one name are detected when a record is read.
 fn hash(bytes: &[u8]) -> u64 {
     bytes
         .iter()
@@ -183,7 +187,7 @@ mod tests {
     fn what_is_no_record_is_told() {
         let good = json!({KEY: "a", TEXT: "v"});
         for version in ["", "1.5", "+1", "-1", "abc", "18446744073709551616"] {
-            assert!(lease(&good, version).unwrap_err().contains("is no number"), "{version}");
+            assert!(lease(&good, version).unwrap_err().contains("expected a number"), "{version}");
         }
         for bad in
             [json!({}), json!({KEY: "a"}), json!({KEY: "a b", TEXT: "v"}), json!({KEY: "a", BASE64: "?"})]

@@ -1,5 +1,5 @@
-//! From a URL to sessions on a server that can be written, and to a table that is ours.
-//! A server that is read-only is taken for a replica, whose answers may lag.
+//! From a URL to sessions on a server that accepts writes, and to a table that is Snowmint's.
+//! A read-only server counts as a replica, whose answers may lag.
 
 use std::time::Duration;
 
@@ -17,12 +17,12 @@ use crate::sql::{Connect, Connected, Failure, Pool, at_most_one, table};
 use crate::{StoreError, StoreErrorKind, UrlError};
 
 const PORT: u16 = 3306;
-/// What may be said of a connection.
+/// The parameters of a connection.
 pub(crate) const PARAMETERS: &str =
     "password_file, may_lose, ssl-mode, ssl-ca, ssl-cert, ssl-key, socket and timeout_ms";
 
-/// What there is of that name: the engine, the columns, and the column that is the primary key. Each part names the
-/// table for itself, since the server would otherwise go through all of its tables.
+/// Reads what there is of that name: the engine, the columns, and the column that is the primary key. Each part names the
+/// table itself, since the server would otherwise go through all of its tables.
 const INSPECT: &str = "SELECT CAST(t.engine AS CHAR), \
     (SELECT CAST(GROUP_CONCAT(CONCAT_WS(' ', c.column_name, c.data_type, \
             CASE c.data_type WHEN 'varbinary' THEN c.character_maximum_length END) \
@@ -33,7 +33,7 @@ const INSPECT: &str = "SELECT CAST(t.engine AS CHAR), \
     FROM information_schema.tables t WHERE t.table_schema = DATABASE() AND t.table_name = 'snowmint_records'";
 const COLUMNS: &str = "name varbinary 200, revision bigint, value mediumblob";
 
-/// What a session needs; may hold the password, so it is never shown.
+/// What a session needs. May contain the password, so it is never shown.
 pub(crate) struct Settings {
     options: MySqlConnectOptions,
     password: Password,
@@ -43,7 +43,7 @@ pub(crate) struct Settings {
 }
 
 impl Settings {
-    /// Takes `mysql://...` of a store apart.
+    /// Parses `mysql://...` of a store.
     pub(super) fn parse(url: &str) -> Result<(Pool<Self>, String), UrlError> {
         let mut location = Self::location(url)?;
         let parsed = Self::take(&mut location, CrashLoss::AsStated)?;
@@ -51,13 +51,13 @@ impl Settings {
         Ok(parsed)
     }
 
-    /// Takes a URL apart whose scheme is known to be `mysql` or `mariadb`.
+    /// Parses a URL whose scheme is known to be `mysql` or `mariadb`.
     pub(crate) fn location(url: &str) -> Result<Location, UrlError> {
         let (_, rest) = url.split_once(':').unwrap_or((url, ""));
         Location::parse("mysql", rest, PORT)
     }
 
-    /// Takes out what a connection needs, and returns with it the name for logs; other parameters are left.
+    /// Removes the parameters of a connection, and returns the name for logs too; others stay.
     pub(crate) fn take(
         location: &mut Location,
         crashes: CrashLoss,
@@ -70,7 +70,7 @@ impl Settings {
             }
         }
         if location.hosts.is_empty() {
-            return Err(location.malformed("needs a host, such as mysql://10.0.0.7/snowmint"));
+            return Err(location.malformed("missing host: expected one, such as mysql://10.0.0.7/snowmint"));
         }
         let database = table::database(location)?;
         let name = format!("mysql://{}/{database}", location.shown_hosts());
@@ -92,15 +92,17 @@ fn tls(location: &mut Location, mut options: MySqlConnectOptions) -> Result<MySq
     let authority = location.take_path("ssl-ca");
     let mode = match mode.as_deref() {
         Some(text) => text.parse().map_err(|_| {
-            location.malformed("ssl-mode= is disabled, preferred, required, verify_ca or verify_identity")
+            location.malformed(
+                "invalid ssl-mode: expected disabled, preferred, required, verify_ca or verify_identity",
+            )
         })?,
-        // Whoever names an authority wants it to be asked.
+        // A user who names an authority wants it to be used.
         None if authority.is_some() => MySqlSslMode::VerifyIdentity,
         None => MySqlSslMode::Preferred,
     };
     let strict = !matches!(mode, MySqlSslMode::Disabled | MySqlSslMode::Preferred);
     if strict && cfg!(not(feature = "tls")) {
-        return Err(location.malformed("this build has no TLS; build it with the feature `tls`"));
+        return Err(location.malformed("this build has no TLS: enable the feature `tls`"));
     }
     options = options.ssl_mode(mode);
     if let Some(path) = authority {
@@ -112,7 +114,7 @@ fn tls(location: &mut Location, mut options: MySqlConnectOptions) -> Result<MySq
             let (cert, key) = (location.read_file("ssl-cert", &cert)?, location.read_file("ssl-key", &key)?);
             Ok(options.ssl_client_cert_from_pem(cert).ssl_client_key_from_pem(key))
         }
-        _ => Err(location.malformed("ssl-cert= and ssl-key= go together")),
+        _ => Err(location.malformed("ssl-cert= and ssl-key= require each other")),
     }
 }
 
@@ -151,9 +153,9 @@ impl Connect for Settings {
 
 /// Sets what every session needs.
 async fn set_up(connection: &mut MySqlConnection, limit: Duration, accepted: u64) -> Result<(), sqlx::Error> {
-    // Some servers turn autocommit off for everybody. A lock is not waited for longer than a call takes.
-    // A number that a column cannot hold is an error, rather than cut to what it can.
-    // MySQL shows the AUTO_INCREMENT of a table as it was up to a day ago; MariaDB takes the last part for a comment.
+    // Some servers turn autocommit off for everybody. No call waits longer for a lock than its limit.
+    // A number out of the range of a column is an error rather than clipped.
+    // MySQL shows the AUTO_INCREMENT of a table up to a day late; MariaDB reads the last part as a comment.
     let set = format!(
         "SET SESSION autocommit = 1, innodb_lock_wait_timeout = {}, @snowmint_accepts = {accepted}, \
          sql_mode = CONCAT(@@sql_mode, ',STRICT_ALL_TABLES') \
@@ -164,7 +166,7 @@ async fn set_up(connection: &mut MySqlConnection, limit: Duration, accepted: u64
     Ok(())
 }
 
-/// Creates the table unless it is there, and makes sure that it is ours.
+/// Creates the table if it is missing, and checks that it is ours.
 pub(super) async fn prepare_table(store: &MySqlStore) -> Result<(), StoreError> {
     if let Some(found) = inspect(store).await? {
         return check(store, &found);
@@ -173,16 +175,19 @@ pub(super) async fn prepare_table(store: &MySqlStore) -> Result<(), StoreError> 
         let created = sqlx::raw_sql(TABLE).execute(&mut session.sql).await;
         (session, created)
     };
-    // A failure settles nothing: another node may have been first, so look again before it is told.
+    // Another node may have been faster, so inspect again before reporting a failure.
     let created = store.pool.run(Effect::Reads, ask).await;
     match (inspect(store).await?, created) {
         (Some(found), _) => check(store, &found),
         (None, Err(failure)) => Err(error::table_is_missing(&store.name, failure)),
-        (None, Ok(_)) => Err(refuse(store, "the table snowmint_records was created and is gone again")),
+        (None, Ok(_)) => Err(refuse(
+            store,
+            "the table snowmint_records was created and is missing again; check which program drops it",
+        )),
     }
 }
 
-/// Engine, columns, primary key; none of the three in a view.
+/// Engine, columns, primary key; a view has none of the three.
 type Found = (Option<String>, Option<String>, Option<String>);
 
 async fn inspect(store: &MySqlStore) -> Result<Option<Found>, StoreError> {
@@ -198,7 +203,7 @@ fn check(store: &MySqlStore, (engine, columns, key): &Found) -> Result<(), Store
     let columns = columns.as_deref().unwrap_or_default();
     if columns != COLUMNS {
         let found = format!(
-            "snowmint_records is another program's ({columns}), ours has ({COLUMNS}); it was left as it was; \
+            "the table snowmint_records is of another program: it has ({columns}), expected ({COLUMNS}); it was not changed; \
              use another database"
         );
         return Err(refuse(store, &found));
@@ -207,9 +212,9 @@ fn check(store: &MySqlStore, (engine, columns, key): &Found) -> Result<(), Store
         return Err(refuse(store, "the table snowmint_records has no primary key; add one on (name)"));
     }
     if engine.as_deref() != Some("InnoDB") {
-        let engine = engine.as_deref().unwrap_or("no engine");
+        let engine = engine.as_deref().unwrap_or("unknown");
         let found = format!(
-            "the table snowmint_records is kept by {engine}, which a crash may empty; \
+            "the engine of the table snowmint_records is {engine}, which a crash may empty; \
              ALTER TABLE snowmint_records ENGINE = InnoDB"
         );
         return Err(refuse(store, &found));
@@ -228,12 +233,12 @@ mod tests {
     #[test]
     fn a_mistake_in_a_url_is_told_without_its_password() {
         let cases = [
-            ("mysql://u:hunter2@h", "needs a database"),
-            ("mysql:///db", "needs a host"),
-            ("mysql://u:hunter2@h/db?ssl-mode=on", "ssl-mode= is disabled"),
+            ("mysql://u:hunter2@h", "missing database"),
+            ("mysql:///db", "missing host"),
+            ("mysql://u:hunter2@h/db?ssl-mode=on", "invalid ssl-mode"),
             ("mysql://u:hunter2@h/db?ssl-ca=/nowhere", "ssl-ca=/nowhere: No such file"),
-            ("mysql://u:hunter2@h/db?ssl-key=/nowhere", "go together"),
-            ("mysql://u:hunter2@h/db?ssl=1", "no parameter `ssl`"),
+            ("mysql://u:hunter2@h/db?ssl-key=/nowhere", "require each other"),
+            ("mysql://u:hunter2@h/db?ssl=1", "unknown parameter `ssl`"),
             ("mysql://u@h/db?password_file=/nowhere", "password_file /nowhere: No such file"),
         ];
         for (url, wanted) in cases {

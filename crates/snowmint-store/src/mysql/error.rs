@@ -27,11 +27,11 @@ pub(crate) fn foreign_error(
     failure: Failure,
 ) -> StoreError {
     error_with(source, operation, effect, failure, |number| match number {
-        1146 => format!("this database has no table {table}, so it is another than you meant"),
-        1054 => format!("the table {table} has other columns than that system makes"),
-        1044 | 1142 | 1143 => format!("grant {rights} on {table} to the user"),
+        1146 => format!("this database has no table {table}; check the name of the database"),
+        1054 => format!("the table {table} has other columns than that system creates"),
+        1044 | 1142 | 1143 => format!("grant the user {rights} on {table}"),
         167 | 1264 | 1467 | 1690 => {
-            format!("the column of {table} that counts is too narrow; make it a BIGINT")
+            format!("the counting column of {table} is too narrow; make it a BIGINT")
         }
         _ => advice(number).to_owned(),
     })
@@ -60,29 +60,29 @@ pub(super) fn is_duplicate(error: &sqlx::Error) -> bool {
     database_error(error).is_some_and(|said| said.number() == 1062)
 }
 
-/// Whether a sum was out of range, which is how a statement without a WHERE fails itself.
+/// Whether a sum was out of range, by which a statement without a WHERE fails on purpose.
 pub(crate) fn is_out_of_range(error: &sqlx::Error) -> bool {
     database_error(error).is_some_and(|said| said.number() == 1690)
 }
 
-/// Whether the server ended a statement that waited for another which waited for it. All that it wrote is undone.
+/// Whether the server ended a statement in a deadlock, which undoes all that it wrote.
 pub(crate) fn is_deadlock(failure: &Failure) -> bool {
     matches!(failure, Failure::Sql(error) if database_error(error).is_some_and(|said| said.number() == 1213))
 }
 
-/// Says what a DBA has to run when we may not.
+/// The error for a missing table that the user may not create: what a DBA has to run.
 pub(super) fn table_is_missing(store: &str, failure: Failure) -> StoreError {
     if let Failure::Sql(error) = &failure
         && let Some(said) = database_error(error).filter(|it| it.number() == 1142)
     {
         let table = TABLE.split_whitespace().collect::<Vec<_>>().join(" ");
-        let text = quote(said, &format!("let somebody who may run: {table}"));
+        let text = quote(said, &format!("let a user with that right run: {table}"));
         return StoreError::new(StoreErrorKind::ReadOnly, "open", store, text);
     }
     store_error(store, "open", Effect::Reads, failure)
 }
 
-/// Turns an error before the first statement into why there is no connection.
+/// Turns an error before the first statement into the reason why there is no connection.
 pub(super) fn refusal(error: &sqlx::Error) -> Refusal {
     match database_error(error) {
         Some(said) => Refusal::new(login_kind(said.number()), quote(said, advice(said.number()))),
@@ -94,7 +94,7 @@ fn database_error(error: &sqlx::Error) -> Option<&MySqlDatabaseError> {
     error.as_database_error()?.try_downcast_ref()
 }
 
-/// Access denied, no such database, unknown way to log in, host not allowed, host blocked; the rest may pass.
+/// Access denied, no such database, unknown authentication, host not allowed, host blocked; the rest may pass.
 fn login_kind(number: u16) -> StoreErrorKind {
     match number {
         1044 | 1045 | 1049 | 1130 | 1251 | 1524 | 1698 => StoreErrorKind::Other,
@@ -106,8 +106,8 @@ fn login_kind(number: u16) -> StoreErrorKind {
 /// <https://dev.mysql.com/doc/mysql-errors/8.0/en/server-error-reference.html>.
 fn statement_kind(said: &MySqlDatabaseError, effect: Effect) -> StoreErrorKind {
     match said.number() {
-        // Disk full, table full, a number beyond the range of its column, and the operating system's error 28 by way
-        // of the storage engine.
+        // Disk full, table full, a number out of the range of its column, and error 28 of the operating system, from the
+        // storage engine.
         167 | 1021 | 1114 | 1264 | 1467 | 1690 => StoreErrorKind::Full,
         1030 if said.message().contains("28") => StoreErrorKind::Full,
         // By --read-only, by a lock on everything, by a read-only transaction, by a read-only engine.
@@ -116,10 +116,10 @@ fn statement_kind(said: &MySqlDatabaseError, effect: Effect) -> StoreErrorKind {
         // Lock wait ended, deadlock, MariaDB's and MySQL's limits on a statement, too many connections.
         1205 | 1213 | 1969 | 3024 | 1040 | 1203 => StoreErrorKind::Unavailable,
         1194 | 1195 | 1034 | 1712 | 1877 => StoreErrorKind::Corrupt,
-        // Refused before it was carried out: no such table or column, not allowed, bad statement, packet too large.
+        // Rejected before it was carried out: no such table or column, not allowed, bad statement, packet too large.
         1044 | 1045 | 1054 | 1064 | 1142 | 1143 | 1146 | 1153 | 1364 | 1406 => StoreErrorKind::Other,
         _ if effect == Effect::Reads => StoreErrorKind::Other,
-        // Server going down, query killed, error at the commit: the record tells.
+        // Server shutting down, query killed, error at the commit: only the record tells.
         _ => StoreErrorKind::OutcomeUnknown,
     }
 }
@@ -127,18 +127,18 @@ fn statement_kind(said: &MySqlDatabaseError, effect: Effect) -> StoreErrorKind {
 fn advice(number: u16) -> &'static str {
     match number {
         1045 | 1698 => "check user and password",
-        1049 => "create the database, or name another",
+        1049 => "create the database, or use another",
         1044 => "grant the user its rights in this database",
         1142 | 1143 => "grant SELECT, INSERT and UPDATE on snowmint_records to the user",
-        1146 => "the table was there when this node started; put it back",
-        1290 | 1223 | 1792 | 1836 => "name the primary, or make the server writable",
+        1146 => "the table was dropped while this node ran; restore it",
+        1290 | 1223 | 1792 | 1836 => "use the primary, or make the server writable",
         1021 | 1114 | 1030 => "free space on the disk of the server",
-        1040 | 1203 => "raise max_connections of the server; a node takes up to 4",
+        1040 | 1203 => "raise max_connections of the server; a node uses up to 4",
         _ => "",
     }
 }
 
 fn quote(said: &MySqlDatabaseError, advice: &str) -> String {
-    let found = format!("the server says \"{}\" ({})", said.message(), said.number());
+    let found = format!("server error \"{}\" ({})", said.message(), said.number());
     if advice.is_empty() { found } else { format!("{found}; {advice}") }
 }

@@ -19,8 +19,7 @@ enum Origin {
 }
 
 impl History {
-    /// Takes lists of GTIDs apart: `0-1-100,0-2-105` of MariaDB, `3e11fa47-...:1-5:11-18, ...` of MySQL. What is
-    /// neither says nothing.
+    /// Parses lists of GTIDs: `0-1-100,0-2-105` of MariaDB, `3e11fa47-...:1-5:11-18, ...` of MySQL. Other text is ignored.
     pub(super) fn parse(text: &str) -> Self {
         let mut history = Self::default();
         for (origin, number) in text.split(',').filter_map(|it| one(it.trim())) {
@@ -30,8 +29,8 @@ impl History {
         history
     }
 
-    /// What there is of an origin, as far as it is known. A replica of MariaDB without a log of its own knows only the
-    /// last transaction of a domain, before which it has all with lower numbers.
+    /// Returns the last known transaction of an origin. A replica of MariaDB without a log of its own knows only the last
+    /// transaction of a domain, and has all with lower numbers.
     fn has(&self, origin: &Origin) -> u64 {
         match (self.0.get(origin), origin) {
             (Some(number), _) => *number,
@@ -56,7 +55,7 @@ impl net::Mark for History {
                     Origin::Uuid(uuid) => uuid.clone(),
                 },
             );
-            format!("has the transactions up to {has} of {of}, and this node has seen {number}")
+            format!("has transactions up to {has} of {of}, and this node has seen {number}")
         })
     }
 
@@ -82,7 +81,7 @@ fn one(text: &str) -> Option<(Origin, u64)> {
     }
 }
 
-/// What a server says of its cluster.
+/// What a server says about its cluster.
 pub(super) const STATUS: &str = "SHOW GLOBAL STATUS WHERE Variable_name IN ('wsrep_ready', 'wsrep_cluster_status', \
     'wsrep_cluster_state_uuid', 'wsrep_gcomm_uuid', 'wsrep_cluster_conf_id', 'wsrep_cluster_size', \
     'wsrep_incoming_addresses')";
@@ -94,15 +93,15 @@ pub(crate) struct View {
     state: String,
     /// The member that has this view.
     member: String,
-    /// Which of the views of the cluster it is.
+    /// The number of this view in the cluster.
     number: String,
     size: usize,
-    /// The addresses of all members, sorted. Several may say `AUTO`.
+    /// The addresses of all members, sorted. Several may be `AUTO`.
     members: Vec<String>,
 }
 
 impl View {
-    /// Takes the answer to [`STATUS`] apart; `None` where the server belongs to no cluster that may be written.
+    /// Parses the answer to [`STATUS`]; `None` if the server belongs to no cluster that accepts writes.
     pub(super) fn parse(status: &BTreeMap<String, String>) -> Option<Self> {
         let value = |name: &str| status.get(name).map_or("", |it| it.trim());
         let state = value("wsrep_cluster_state_uuid");
@@ -122,24 +121,24 @@ impl View {
         })
     }
 
-    /// Equal for the members of one cluster, also where it was split.
+    /// Returns a text that is equal for the members of one cluster, also if it was split.
     pub(super) fn server(&self) -> String {
         format!("galera {}", self.state)
     }
 
-    /// Whether another member keeps what this one loses in a crash: an arbitrator counts as a member, and keeps nothing. It
-    /// has no address.
+    /// Whether another member keeps what this one loses in a crash. An arbitrator counts as a member and keeps nothing; it has
+    /// no address.
     pub(super) fn is_shared(&self) -> bool {
         self.members.iter().filter(|it| !it.trim().is_empty()).count() > 1
     }
 }
 
-/// The refusal of a server that could be a member, and is none now.
+/// The refusal of a server that could be a member and is none now.
 pub(super) fn no_member(status: &BTreeMap<String, String>) -> Refusal {
     let value = |name: &str| status.get(name).map_or("", |it| it.trim());
     let text = format!(
-        "the server is no member of a Galera cluster that accepts writes (wsrep_cluster_status is {}, wsrep_ready is {}); \
-         let it join the cluster",
+        "the server is not in a Galera cluster that accepts writes (wsrep_cluster_status {}, wsrep_ready {}); let it join \
+         the cluster",
         value("wsrep_cluster_status"),
         value("wsrep_ready")
     );
@@ -169,8 +168,8 @@ impl net::Mark for Mark {
             |it: &&View| (&it.number, it.size, &it.members) != (&first.number, first.size, &first.members);
         let members: BTreeSet<&str> = views.iter().map(|it| &*it.member).collect();
         (views.iter().any(differ) || members.len() > first.size).then(|| {
-            "each as part of a Galera cluster that was split, or started twice from one data directory, so they would \
-             produce duplicates; stop all parts but one, and let their members join that one"
+            "each as part of a Galera cluster that was split, or started twice from one data directory, and would \
+             produce duplicates; stop all parts but one, and let their members join it"
                 .to_owned()
         })
     }

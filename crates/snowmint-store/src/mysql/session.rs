@@ -1,5 +1,5 @@
-//! A session on a primary: what it says of itself at the beginning, and what each statement has to know of it after.
-//! A server may be demoted, or lose its replicas, at any time; so each write is conditional, and each is confirmed.
+//! A session on a primary: what the server says about itself at the beginning, and what each statement checks later.
+//! A server may be demoted, or lose its replicas, at any time, so each write is conditional and each is confirmed.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -16,12 +16,11 @@ use crate::sql::{Failure, exactly_one};
 use crate::{StoreErrorKind, retry};
 
 /// Whether the server accepts writes, as a condition of the statement that writes. A user with `SUPER` or
-/// `READ ONLY ADMIN` may write in spite of `read_only`, so the server itself refuses nothing to such a user.
+/// `READ ONLY ADMIN` may write despite `read_only`, so the server itself refuses nothing to such a user.
 ///
-/// `SET GLOBAL read_only` waits for the statements that are writing, and keeps others from beginning, until it has
-/// changed the value: one that found the server writable has committed before that statement returns.
-/// `super_read_only` of MySQL sets `read_only` too. As text, since later versions have more values than two, and a word
-/// counts as 0.
+/// `SET GLOBAL read_only` waits for the statements that are writing, and keeps others from starting, until it has changed the
+/// value: a statement that found the server writable has committed before `SET GLOBAL` returns. `super_read_only` of MySQL
+/// sets `read_only` too. Compared as text, since later versions have more than two values, and a word counts as 0.
 macro_rules! writable {
     () => {
         "CAST(@@global.read_only AS CHAR) IN ('0', 'OFF') AND CAST(@@global.innodb_read_only AS CHAR) IN ('0', 'OFF')"
@@ -30,10 +29,10 @@ macro_rules! writable {
 pub(crate) use writable;
 
 /// Whether the server may be written, as a condition of the statement that writes: it is [`writable!`], and it syncs each
-/// commit before it answers. An operator may change either while connections stand.
+/// commit before it answers. An operator may change either at any time.
 ///
-/// With `innodb_flush_log_at_trx_commit` at 1, or at 3 of MariaDB, the engine keeps what it acknowledges; where there is
-/// a binary log, only with `sync_binlog` at 1. Else a crash loses `innodb_flush_log_at_timeout` seconds and a little, and
+/// With `innodb_flush_log_at_trx_commit` at 1, or at 3 of MariaDB, the engine keeps what it acknowledges; with a binary log,
+/// only if `sync_binlog` is 1. Otherwise a crash loses `innodb_flush_log_at_timeout` seconds and a little, and
 /// `@snowmint_accepts` has to be more. That is set when a session begins, see [`CrashLoss::accepted`]; in another session it
 /// is NULL, and nothing is written.
 macro_rules! may_write {
@@ -48,14 +47,14 @@ macro_rules! may_write {
 }
 pub(crate) use may_write;
 
-const READ_ONLY: &str = "the server is read-only, so it is a replica or was just made one; name the primary, or several hosts with \
-    commas between";
-const FELL_BACK: &str = "semi-synchronous replication is enabled, but this server does not wait for a replica now, so a failover may lose \
+const READ_ONLY: &str = "the server is read-only: it is a replica, or was just demoted; use the primary, or name several hosts, separated by \
+    commas";
+const FELL_BACK: &str = "semi-synchronous replication is enabled, but this server does not wait for a replica now: a failover may lose \
     what it commits; connect a replica and let it catch up, or set may_lose";
-const UNCONFIRMED: &str = "the server committed without the confirmation of a replica, although semi-synchronous replication is enabled; a failover \
-    may lose the write";
+const UNCONFIRMED: &str = "the server committed without the confirmation of a replica, although semi-synchronous replication is enabled; a \
+    failover may lose the write";
 
-/// What [`may_write!`] depends on.
+/// The settings that [`may_write!`] depends on.
 const SETTINGS: &str = concat!(
     "SELECT CAST(",
     writable!(),
@@ -66,22 +65,22 @@ const VARIABLES: &str = "SHOW VARIABLES WHERE Variable_name IN ('read_only', 'su
     'log_bin', 'sync_binlog', 'binlog_format', 'wsrep_on', 'wsrep_provider', 'server_uuid', 'server_uid', 'server_id', 'hostname', 'port', 'datadir', \
     'version', 'log_slave_updates', 'log_replica_updates', 'rpl_semi_sync_master_enabled', 'rpl_semi_sync_source_enabled', \
     'gtid_binlog_state', 'gtid_executed', 'innodb_flush_log_at_trx_commit', 'innodb_flush_log_at_timeout')";
-/// Not in one with the variables: MySQL cuts long ones there.
+/// Separate from the variables, where MySQL truncates long values.
 const MARIADB_HISTORY: &str = "SELECT CONCAT_WS(',', @@global.gtid_binlog_state, @@global.gtid_slave_pos)";
 const MYSQL_HISTORY: &str = "SELECT @@global.gtid_executed";
-/// How commits wait for replicas: in one statement, so that nothing changes between its parts.
+/// How commits wait for replicas: one statement, so that nothing changes between its parts.
 const MARIADB_REPLICATION: &str = "SELECT variable_name, variable_value FROM information_schema.global_status \
     WHERE variable_name IN ('rpl_semi_sync_master_status', 'rpl_semi_sync_master_no_tx') \
     UNION ALL SELECT 'rpl_semi_sync_master_enabled', CAST(@@global.rpl_semi_sync_master_enabled AS CHAR)";
-/// MySQL has the later names since 8.0.26, with the plugin of the same name, and no variables without a plugin. These
-/// tables are what its SHOW reads: they are there without the performance schema, and for every user.
+/// MySQL has the later names since 8.0.26, with the plugin of the same name, and no variables without a plugin. These tables
+/// are what its SHOW reads: they exist without the performance schema, and for every user.
 const MYSQL_REPLICATION: &str = "SELECT variable_name, variable_value FROM performance_schema.global_status \
     WHERE variable_name IN ('rpl_semi_sync_master_status', 'rpl_semi_sync_source_status', \
         'rpl_semi_sync_master_no_tx', 'rpl_semi_sync_source_no_tx') \
     UNION ALL SELECT variable_name, variable_value FROM performance_schema.global_variables \
     WHERE variable_name IN ('rpl_semi_sync_master_enabled', 'rpl_semi_sync_source_enabled')";
 
-/// Rows that no list shows, as no key begins with `~`. Several, so that those who read do not wait for each other.
+/// Rows that no list shows, since no key begins with `~`. Several, so that readers do not wait for each other.
 const FENCES: u64 = 16;
 const FENCE: &str =
     concat!("UPDATE snowmint_records SET revision = revision + 1 WHERE name = ? AND ", writable!());
@@ -102,7 +101,7 @@ pub(crate) struct Session {
     losses: Losses,
 }
 
-/// What a server says of itself when a session begins.
+/// What a server says about itself when a session begins.
 pub(super) struct Begun {
     /// Equal for two hosts only if they are one server, or one Galera cluster.
     pub(super) server: String,
@@ -112,34 +111,34 @@ pub(super) struct Begun {
     losses: Losses,
 }
 
-/// What a crash of the server may take back.
+/// What a crash of the server may undo.
 #[derive(Clone, Copy)]
 struct Losses {
     may_lose: Duration,
     crashes: CrashLoss,
-    /// Whether the server syncs later than it answers, and is used because other members of its Galera cluster keep what
-    /// it loses. So each write has to find that there are others.
+    /// Whether the server syncs later than it answers, and is used because other members of its Galera cluster keep what it
+    /// loses. Each write then has to check that there are others.
     kept_by_others: bool,
     /// Whether there may be others who keep what it loses, for the next session to find out.
     is_member: bool,
 }
 
-/// How a server waits for replicas. An operator may enable semi-synchronous replication at any time, so this is asked
-/// for with every write and every read.
+/// How a server waits for replicas. An operator may enable semi-synchronous replication at any time, so every write and every
+/// read checks this.
 #[derive(Clone, Copy)]
 struct Watch {
     statement: &'static str,
-    /// As it was asked for last.
+    /// The last answer.
     seen: Replication,
 }
 
-/// What a server says of semi-synchronous replication.
+/// What a server says about semi-synchronous replication.
 #[derive(Clone, Copy)]
 struct Replication {
     enabled: bool,
     /// Whether commits wait for a replica now.
     waits: bool,
-    /// How many commits did not wait, or not until a replica had them.
+    /// How many commits did not wait until a replica had them.
     unconfirmed: u64,
 }
 
@@ -149,7 +148,7 @@ impl Replication {
     }
 }
 
-/// What a crash of a server or its machine may take back.
+/// What a crash of a server or its machine may undo.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum CrashLoss {
     /// As much as `may_lose` states.
@@ -158,15 +157,15 @@ pub(crate) enum CrashLoss {
     Nothing,
     /// Anything: the user accepts it.
     Anything,
-    /// Nothing is written, and what is read need not be kept.
+    /// Nothing is written, and nothing that is read has to be durable.
     Unused,
 }
 
-/// As `@snowmint_accepts`, more than a server may say that it loses.
+/// As `@snowmint_accepts`, more than any server says that it loses.
 const ANYTHING: u64 = 1_000_000;
 
 impl CrashLoss {
-    /// How many seconds of commits may be lost, as [`may_write!`] has it.
+    /// How many seconds of commits may be lost, for [`may_write!`].
     pub(super) const fn accepted(self, may_lose: Duration) -> u64 {
         match self {
             Self::AsStated | Self::Nothing => may_lose.as_secs(),
@@ -190,7 +189,7 @@ impl Syncing {
         Self { flush: flush.to_owned(), sync_binlog, every_seconds: every_seconds.parse().unwrap_or(1) }
     }
 
-    /// Refuses a server that acknowledges commits before they are kept, unless the user accepts that.
+    /// Refuses a server that acknowledges commits before they are durable, unless the user accepts that.
     fn check(&self, may_lose: Duration, crashes: CrashLoss) -> Result<(), Refusal> {
         if matches!(crashes, CrashLoss::Anything | CrashLoss::Unused) {
             return Ok(());
@@ -203,7 +202,7 @@ impl Syncing {
     }
 }
 
-/// Asks the server what it is, and refuses one that must not be believed; `may_lose` is the loss that the user has stated.
+/// Asks the server about itself, and refuses one that must not be used; `may_lose` is the loss that the user has stated.
 pub(super) async fn begin(
     sql: &mut MySqlConnection,
     may_lose: Duration,
@@ -220,14 +219,14 @@ pub(super) async fn begin(
         ));
     }
     if !is_off("log_bin") && value("binlog_format") == "STATEMENT" {
-        let text = "the server has binlog_format=STATEMENT, with which a replica would leave out writes that depend on \
-            read_only; set binlog_format to MIXED or ROW";
+        let text = "the server has binlog_format=STATEMENT, with which a replica would skip writes that depend on read_only; \
+            set binlog_format to MIXED or ROW";
         return Err(Refusal::new(StoreErrorKind::Other, text));
     }
     let view = if is_off("wsrep_on") {
         None
     } else {
-        // The setting alone makes no cluster: there may be no provider.
+        // The setting alone does not make a cluster: there may be no provider.
         let status = named(sql, history::STATUS).await.map_err(refused)?;
         let view = View::parse(&status);
         if view.is_none() && !matches!(value("wsrep_provider"), "" | "none") {
@@ -257,13 +256,13 @@ pub(super) async fn begin(
     let server = if let Some(view) = &view {
         view.server()
     } else {
-        // None of them is on every server, or differs on every two.
+        // No single one of them exists on every server and differs between any two.
         let of = ["server_uuid", "server_uid", "server_id", "hostname", "port", "datadir"];
         of.map(value).join(" ")
     };
     let keeps = may_lose.is_zero();
     let in_mariadb = variables.contains_key("gtid_binlog_state");
-    // The members of a Galera cluster number transactions each for itself, and it keeps what it confirmed.
+    // Each member of a Galera cluster numbers transactions itself, and the cluster keeps what it confirmed.
     let history = if keeps && view.is_none() && (in_mariadb || variables.contains_key("gtid_executed")) {
         let statement = if in_mariadb { MARIADB_HISTORY } else { MYSQL_HISTORY };
         let row = exactly_one(sqlx::query(statement).fetch_all(&mut *sql)).await.map_err(refused)?;
@@ -271,7 +270,7 @@ pub(super) async fn begin(
     } else {
         History::default()
     };
-    // Without a binary log there are no replicas, and a running server does not begin one.
+    // Without a binary log there are no replicas, and a running server does not start one.
     let watch = if keeps && !is_off("log_bin") && crashes != CrashLoss::Unused {
         let statement = if in_mariadb { MARIADB_REPLICATION } else { MYSQL_REPLICATION };
         let seen = replication(sql, statement).await.map_err(refused)?;
@@ -291,8 +290,8 @@ pub(super) async fn begin(
     Ok(Begun { server, mark: Mark { history, view }, watch, confirmation, losses })
 }
 
-/// What to add about a replica that applies nothing before a replica of its own has it, and most likely has none. A failover
-/// to it would lose what it has received and not applied.
+/// A hint about a replica that applies nothing before a replica of its own has it, and most likely has none. A failover to it
+/// would lose what it has received and not applied.
 fn waits_for_replicas(variables: &BTreeMap<String, String>) -> String {
     let on = |names: [&'static str; 2]| {
         names.into_iter().find(|it| variables.get(*it).is_some_and(|it| is_on(it)))
@@ -320,15 +319,15 @@ impl Session {
         }
     }
 
-    /// Whether a failover may still lose what the server had when the session began: a primary has transactions that
-    /// wait for a replica, and those whose wait was killed. Replicas get commits in order, so the first commit of this
-    /// session that is confirmed confirms all that.
+    /// Whether a failover may still lose what the server had when the session began: a primary has transactions that wait for a
+    /// replica, and those whose wait was killed. Replicas get commits in order, so the first confirmed commit of this session
+    /// confirms all that.
     pub(super) const fn standing(&self) -> Standing {
         self.standing
     }
 
-    /// Carries out a write that has [`may_write!`] as a condition. Where it changed nothing, the server is asked whether
-    /// that is why; where it changed something, whether a replica has it.
+    /// Carries out a write with [`may_write!`] as a condition. If it changed nothing, checks whether the condition is why; if it
+    /// changed something, checks that a replica has it.
     pub(crate) async fn write(
         &mut self,
         statement: Query<'_, MySql, MySqlArguments>,
@@ -337,7 +336,7 @@ impl Session {
         self.settle(done, |done| done.rows_affected() > 0).await
     }
 
-    /// As [`write`](Self::write), for a write that was carried out already.
+    /// As [`write`](Self::write), for a write that was already carried out.
     pub(crate) async fn settle<T>(
         &mut self,
         done: Result<T, sqlx::Error>,
@@ -352,14 +351,14 @@ impl Session {
         Ok(done)
     }
 
-    /// Why the server refused a write by [`may_write!`]; nothing was written there.
+    /// Returns why the server refused a write by [`may_write!`]; nothing was written.
     pub(crate) async fn refusal(&mut self) -> Failure {
         let text = "the settings of the server changed during the call, and nothing was written";
         let changed = Failure::Refused(Refusal::new(StoreErrorKind::Unavailable, text));
         self.check_settings().await.err().unwrap_or(changed)
     }
 
-    /// Passes on what a read has shown, if the server was writable then and whatever it shows cannot be lost any more.
+    /// Returns what a read has shown, if the server accepted writes then and what it shows can no longer be lost.
     pub(super) async fn believe<T>(
         &mut self,
         shown: Result<T, sqlx::Error>,
@@ -390,13 +389,13 @@ impl Session {
             return Ok(());
         }
         sync.check(may_lose, crashes).map_err(|Refusal { kind, text }| {
-            // This session ends with the error, and the next one asks for the other members.
+            // This session ends with the error, and the next one checks the other members.
             let kind = if is_member { StoreErrorKind::Unavailable } else { kind };
             Failure::Refused(Refusal::new(kind, text))
         })
     }
 
-    /// Makes sure that other members of the cluster have what was written, where this one may lose it.
+    /// Checks that other members of the cluster have what was written, if this one may lose it.
     async fn check_others(&mut self) -> Result<(), Failure> {
         let unknown = |text| Failure::Refused(Refusal::new(StoreErrorKind::OutcomeUnknown, text));
         let Losses { may_lose, crashes, kept_by_others: true, .. } = self.losses else { return Ok(()) };
@@ -408,8 +407,8 @@ impl Session {
         sync.check(may_lose, crashes).map_err(|refusal| unknown(refusal.text))
     }
 
-    /// Makes sure that the commit before was confirmed by a replica, where it has to be: a commit whose wait timed out
-    /// or was killed looks like any other, and only the count of those tells.
+    /// Checks that a replica has confirmed the last commit, if it has to: a commit whose wait timed out or was killed looks like
+    /// any other, and only the count of those shows it.
     async fn confirm(&mut self) -> Result<(), Failure> {
         self.check_others().await?;
         let Some(Watch { statement, seen }) = self.watch else { return Ok(()) };
@@ -418,7 +417,7 @@ impl Session {
                 self.watch = Some(Watch { statement, seen: now });
                 return Ok(());
             }
-            // Where it was enabled meanwhile, the commit may have come before that, and has not waited.
+            // If it was enabled meanwhile, the commit may have come before that and has not waited.
             Ok(now) if seen.enabled && now.enabled && now.waits && now.unconfirmed == seen.unconfirmed => {
                 self.standing = Standing::Kept;
                 self.confirmation = Some(Confirmation::ByReplicas);
@@ -430,9 +429,9 @@ impl Session {
         Err(Failure::Refused(Refusal::new(StoreErrorKind::OutcomeUnknown, text)))
     }
 
-    /// Makes sure that a replica has whatever the reads before have shown. A primary shows rows that no replica has:
-    /// while a commit waits (`AFTER_COMMIT`), and after a wait that was killed, or a crash during one. Replicas get
-    /// commits in order, so one more commit that is confirmed confirms all before.
+    /// Makes sure that a replica has everything that earlier reads have shown. A primary shows rows that no replica has: while a
+    /// commit waits (`AFTER_COMMIT`), and after a wait that was killed, or a crash during one. Replicas get commits in order, so
+    /// one more confirmed commit confirms all before it.
     async fn fence(&mut self) -> Result<(), Failure> {
         let Some(Watch { statement, seen }) = self.watch else { return Ok(()) };
         if !seen.enabled {
@@ -451,7 +450,7 @@ impl Session {
         let fenced = match self.write(sqlx::query(FENCE).bind(name.as_bytes())).await {
             Ok(done) if done.rows_affected() > 0 => Ok(()),
             Ok(_) => match self.write(sqlx::query(NEW_FENCE).bind(name.as_bytes())).await {
-                // Another node was first: one more commit.
+                // Another node was faster: one more commit.
                 Err(Failure::Sql(error)) if error::is_duplicate(&error) => {
                     self.write(sqlx::query(FENCE).bind(name.as_bytes())).await.map(|_| ())
                 }
@@ -469,8 +468,8 @@ impl Session {
     }
 }
 
-/// Refuses a server that acknowledges commits before they are on its disk, unless the user has stated the loss: with 0
-/// whatever ends the server loses those of the last seconds, with 2 whatever ends the machine. 1 and MariaDB's 3 lose none.
+/// Refuses a server that acknowledges commits before they are on its disk, unless the user has stated the loss: with 0 any end
+/// of the server loses those of the last seconds, with 2 any end of the machine. 1 and MariaDB's 3 lose none.
 fn check_flush(
     flush: &str,
     every_seconds: u64,
@@ -485,7 +484,7 @@ fn check_flush(
     check_loss("innodb_flush_log_at_trx_commit", flush, ends, every_seconds, may_lose, crashes)
 }
 
-/// Refuses a server that syncs its binary log later: with such a log only that sync makes a commit durable, as `InnoDB`
+/// Refuses a server that syncs its binary log later: with such a log only that sync makes a commit durable, since `InnoDB`
 /// rolls back what the log lacks. What `InnoDB` has flushed as committed stays.
 fn check_binlog_sync(
     sync: &str,
@@ -507,7 +506,7 @@ fn check_loss(
     may_lose: Duration,
     crashes: CrashLoss,
 ) -> Result<(), Refusal> {
-    // The flush is begun that often, and takes its time.
+    // A flush starts that often, and takes some time.
     let loss = Duration::from_secs(every_seconds + 1);
     if may_lose >= loss {
         return Ok(());
@@ -517,13 +516,13 @@ fn check_loss(
         CrashLoss::Nothing | CrashLoss::Anything | CrashLoss::Unused => "durable=no".to_owned(),
     };
     let text = format!(
-        "{setting} is {value}, so a crash of the {ends} loses about the last {every_seconds} s of commits, and two nodes \
-         may then produce duplicates; SET GLOBAL {setting} = 1, or accept the loss with {accept}"
+        "{setting} is {value}: a crash of the {ends} loses about the last {every_seconds} s of commits and may cause \
+         duplicates; SET GLOBAL {setting} = 1, or accept the loss with {accept}"
     );
     Err(Refusal::new(StoreErrorKind::Other, text))
 }
 
-/// Rows of a name and a value, the names in small letters.
+/// Returns rows of a name and a value, with the names in lower case.
 async fn named(
     sql: &mut MySqlConnection,
     statement: &'static str,
@@ -536,7 +535,7 @@ async fn named(
     rows.iter().map(pair).collect()
 }
 
-/// Whether the server is [`writable!`], and when it syncs its commits.
+/// Returns whether the server is [`writable!`], and when it syncs its commits.
 async fn settings(sql: &mut MySqlConnection) -> Result<(bool, Syncing), sqlx::Error> {
     let row =
         exactly_one(sqlx::query_as::<_, (i64, String, String, String, String)>(SETTINGS).fetch_all(sql))
@@ -549,7 +548,7 @@ fn unavailable(error: &sqlx::Error) -> Refusal {
     Refusal::new(StoreErrorKind::Unavailable, chain(error))
 }
 
-/// Asks how commits wait for replicas.
+/// Returns how commits wait for replicas.
 async fn replication(sql: &mut MySqlConnection, statement: &'static str) -> Result<Replication, sqlx::Error> {
     let status = named(sql, statement).await?;
     let any_is_on = |end: &str| status.iter().any(|(name, value)| name.ends_with(end) && is_on(value));

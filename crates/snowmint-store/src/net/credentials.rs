@@ -1,5 +1,5 @@
-//! Passwords of stores: from the URL, from a file it names, or from the environment, in this order.
-//! A [`Secret`] shows itself to nobody: no log, no error and no `Debug` holds one.
+//! Passwords of stores: from the URL, from a file that it names, or from the environment, in this order.
+//! A [`Secret`] never shows itself: no log, no error and no `Debug` contains one.
 
 use std::fmt;
 use std::path::{Path, PathBuf};
@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use super::Refusal;
 use crate::{StoreErrorKind, UrlError};
 
-/// The variable that holds the password where the URL and its parameters have none.
+/// The environment variable with the password, if neither the URL nor a file has one.
 pub(crate) const VARIABLE: &str = "SNOWMINT_STORE_PASSWORD";
 
 /// A password.
@@ -19,7 +19,7 @@ impl Secret {
         Self(text)
     }
 
-    /// The password itself, for the one call that sends it.
+    /// Returns the password itself, for the one call that sends it.
     pub(crate) fn expose(&self) -> &str {
         &self.0
     }
@@ -34,23 +34,22 @@ impl fmt::Debug for Secret {
 /// Where the password of a store comes from.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(crate) enum Password {
-    /// The URL or the environment, neither of which changes while the process runs; or there is none.
+    /// The URL or the environment, which do not change while the process runs; or there is no password.
     Fixed(Option<Secret>),
-    /// The first line of a file, which somebody may replace at any time.
+    /// The first line of a file, which may be replaced at any time.
     File(PathBuf),
 }
 
 impl Password {
-    /// Finds the password of a store: what the URL has, else the first line of the file, else the environment.
+    /// Finds the password of a store: in the URL, else in the first line of the file, else in the environment.
     ///
     /// # Errors
     ///
-    /// [`UrlError::PasswordFile`] when the file cannot be read. A file that is named and cannot be read is never
-    /// replaced by the environment.
+    /// [`UrlError::PasswordFile`] if the file is not readable. The environment never replaces a file that is named.
     pub(crate) fn find(in_url: Option<Secret>, file: Option<PathBuf>) -> Result<Self, UrlError> {
         let in_environment = std::env::var(VARIABLE).ok().map(Secret::new);
         let found = Self::choose(in_url, file, in_environment);
-        // Tried now, so that a mistake in the URL is told as one.
+        // Read now, so that a mistake in the URL is reported as one.
         found.read()?;
         Ok(found)
     }
@@ -63,7 +62,7 @@ impl Password {
         }
     }
 
-    /// The password as it is now: a file is read each time, so that a new one counts from the next connection on.
+    /// Returns the current password. A file is read each time, so a new password applies from the next connection on.
     ///
     /// # Errors
     ///
@@ -75,25 +74,25 @@ impl Password {
         }
     }
 
-    /// As [`read`](Self::read), for a connection: a file that cannot be read may be replaced in a moment.
+    /// As [`read`](Self::read), for a connection: an unreadable file may be about to be replaced.
     pub(crate) fn current(&self) -> Result<Option<Secret>, Refusal> {
         self.read().map_err(|error| Refusal::new(StoreErrorKind::Unavailable, error.to_string()))
     }
 }
 
-/// Editors end a file with a newline, which belongs to no password.
+/// Editors end a file with a newline, which is not part of the password.
 fn read(path: &Path) -> Result<Secret, UrlError> {
     let refuse = |problem: String| UrlError::PasswordFile { path: path.display().to_string(), problem };
     // What can be read only once, as `<(...)` of a shell, would have no password for the next connection.
     let kind = std::fs::metadata(path).map_err(|error| refuse(error.to_string()))?;
     if !kind.is_file() {
-        let problem = "is not a regular file, and it is read again for each connection; write the password to a file, or \
-            give it in SNOWMINT_STORE_PASSWORD";
+        let problem = "expected a regular file, since it is read again for each connection; write the password to a file or \
+            set SNOWMINT_STORE_PASSWORD";
         return Err(refuse(problem.to_owned()));
     }
     let text = std::fs::read_to_string(path).map_err(|error| refuse(error.to_string()))?;
     match text.lines().next() {
-        None | Some("") => Err(refuse("its first line, which should be the password, is empty".to_owned())),
+        None | Some("") => Err(refuse("the first line is empty, expected the password".to_owned())),
         Some(line) => Ok(Secret(line.to_owned())),
     }
 }
@@ -132,8 +131,8 @@ mod tests {
         assert!(refused().contains("is empty") && !refused().contains("second"), "{}", refused());
     }
 
-    /// Goal: what can be read only once is refused, rather than empty at the next connection. Method: a pipe, as `<(...)` of
-    /// a shell, and a link to a file, as secrets of Kubernetes are.
+    /// Goal: a file that can be read only once is rejected, rather than empty at the next connection. Method: a pipe, as
+    /// `<(...)` of a shell makes it, and a link to a file, as Kubernetes mounts secrets.
     #[cfg(target_os = "linux")]
     #[test]
     fn a_pipe_is_refused() {
@@ -144,9 +143,9 @@ mod tests {
         drop(writer);
         let refused = |path: &str| Password::find(None, Some(path.into())).unwrap_err().to_string();
         let error = refused(&format!("/dev/fd/{}", reader.as_raw_fd()));
-        assert!(error.contains("not a regular file") && !error.contains("hunter2"), "{error}");
+        assert!(error.contains("expected a regular file") && !error.contains("hunter2"), "{error}");
         for path in ["/dev/null", "/"] {
-            assert!(refused(path).contains("not a regular file"), "{}", refused(path));
+            assert!(refused(path).contains("expected a regular file"), "{}", refused(path));
         }
         let folder = tempfile::tempdir().unwrap();
         let (path, link) = (folder.path().join("password"), folder.path().join("link"));

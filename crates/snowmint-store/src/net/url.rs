@@ -1,5 +1,5 @@
-//! Takes the URL of a store on the network apart: `scheme://user:password@host:port,host/path?name=value`.
-//! What it says about a bad URL never repeats what may be a password.
+//! The URL of a store on the network: `scheme://user:password@host:port,host/path?name=value`.
+//! An error about a bad URL never repeats what may be a password.
 
 use std::fmt;
 use std::ops::RangeInclusive;
@@ -29,7 +29,7 @@ pub(crate) struct Location {
     parameters: Vec<(String, String)>,
 }
 
-/// A user, and where the password is.
+/// A user, and where the password comes from.
 #[cfg(any(test, feature = "etcd", feature = "zookeeper"))]
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(crate) struct Login {
@@ -39,9 +39,9 @@ pub(crate) struct Login {
 
 #[cfg(any(test, feature = "etcd", feature = "zookeeper"))]
 impl Login {
-    /// The password as it is now.
+    /// Returns the current password.
     pub(crate) fn password(&self) -> Result<Secret, UrlError> {
-        // There is one, or there would be no login; a file without one is an error.
+        // A login always has a password, and a file without one is an error.
         Ok(self.password.read()?.unwrap_or_else(|| Secret::new(String::new())))
     }
 }
@@ -79,15 +79,18 @@ impl fmt::Display for Host {
 }
 
 impl Location {
-    /// Takes apart what follows `scheme:`.
+    /// Splits what follows `scheme:`.
     pub(crate) fn parse(scheme: &'static str, rest: &str, port: u16) -> Result<Self, UrlError> {
         let malformed = |problem: &str| malformed(scheme, problem);
-        let rest = rest.strip_prefix("//").ok_or_else(|| malformed("needs `//` and then the hosts"))?;
+        let rest =
+            rest.strip_prefix("//").ok_or_else(|| malformed("missing `//`: expected //HOST:PORT,HOST"))?;
         let (rest, query) = rest.split_once('?').unwrap_or((rest, ""));
         let (authority, path) = rest.split_at(rest.find('/').unwrap_or(rest.len()));
-        // With a `/` or `?` in the password the rest of it would pass for a path, which logs show.
+        // The rest of a password with an unescaped `/` or `?` would be taken for a path, which logs show.
         if path.contains('@') || query.contains('@') {
-            return Err(malformed("write `@`, `/` and `?` as %40, %2F and %3F unless they part the URL"));
+            return Err(malformed(
+                "unexpected `@` after the hosts: write `@`, `/` and `?` in a user or password as %40, %2F and %3F",
+            ));
         }
         let (login, hosts) = match authority.rsplit_once('@') {
             Some((login, hosts)) => (Some(login), hosts),
@@ -109,28 +112,28 @@ impl Location {
         })
     }
 
-    /// The parameter of this name, which is then known.
+    /// Removes and returns a parameter.
     pub(crate) fn take(&mut self, name: &str) -> Option<String> {
         let at = self.parameters.iter().position(|(it, _)| it == name)?;
         Some(self.parameters.swap_remove(at).1)
     }
 
-    /// A parameter that is on or off, in any of the words that are usual for it; without a value it is on.
+    /// Removes a parameter that is on or off, in any of the usual words; without a value it is on.
     pub(crate) fn take_switch(&mut self, name: &str) -> Result<Option<bool>, UrlError> {
         match self.take(name).as_deref() {
             None => Ok(None),
             Some("" | "1" | "true" | "yes" | "on") => Ok(Some(true)),
             Some("0" | "false" | "no" | "off") => Ok(Some(false)),
-            Some(_) => Err(self.malformed(&format!("{name}= is true or false"))),
+            Some(_) => Err(self.malformed(&format!("invalid {name}: expected true or false"))),
         }
     }
 
-    /// A parameter that is a path of a file.
+    /// Removes a parameter that is the path of a file.
     pub(crate) fn take_path(&mut self, name: &str) -> Option<PathBuf> {
         self.take(name).map(PathBuf::from)
     }
 
-    /// A parameter that is a number in a range.
+    /// Removes a parameter that is a number in a range.
     pub(crate) fn take_number(
         &mut self,
         name: &str,
@@ -143,23 +146,23 @@ impl Location {
             Ok(number) if range.contains(&number) => Ok(Some(number)),
             _ => {
                 let (from, to) = range.into_inner();
-                Err(self.malformed(&format!("{name}= is a number from {from} to {to}")))
+                Err(self.malformed(&format!("invalid {name} \"{text}\": expected {from} to {to}")))
             }
         }
     }
 
-    /// The limit of a call: `timeout_ms`, from 100 ms to a minute.
+    /// Removes `timeout_ms`, the limit of a call: 100 ms to a minute.
     pub(crate) fn take_timeout(&mut self) -> Result<Duration, UrlError> {
         let limit = self.take_number("timeout_ms", 100..=60_000)?;
         Ok(limit.map_or(TIMEOUT, Duration::from_millis))
     }
 
-    /// Whether to refuse a server whose settings keep nothing on a disk: `durable`, `yes` unless the URL says `no`.
+    /// Removes `durable`: whether to refuse a server whose settings keep nothing on a disk. `yes` by default.
     pub(crate) fn take_durable(&mut self) -> Result<bool, UrlError> {
         Ok(self.take_switch("durable")?.unwrap_or(true))
     }
 
-    /// How much of its newest writes a failover may cost the store: `may_lose`, such as `2s`, `500ms` or `0`.
+    /// Removes `may_lose`, the time of newest writes that a failover may lose, such as `2s`, `500ms` or `0`.
     pub(crate) fn take_may_lose(&mut self, default: Duration) -> Result<Duration, UrlError> {
         let Some(text) = self.take("may_lose") else {
             return Ok(default);
@@ -174,43 +177,47 @@ impl Location {
         let ms = number.filter(|number| unit_ms > 0 || *number == 0).and_then(|it| it.checked_mul(unit_ms));
         match ms.map(Duration::from_millis) {
             Some(loss) if loss <= MAX_LOSS => Ok(loss),
-            _ => Err(self.malformed("invalid may_lose: expected a time from 0 to 300s, such as 2s or 500ms")),
+            _ => Err(self.malformed("invalid may_lose: expected 0 to 300s, such as 2s or 500ms")),
         }
     }
 
-    /// The user with the password, which may stand elsewhere; no user, no password.
+    /// Removes the user and the password, which may be in a file or in the environment.
     #[cfg(any(test, feature = "etcd", feature = "zookeeper"))]
     pub(crate) fn take_login(&mut self) -> Result<Option<Login>, UrlError> {
         let file = self.take_path("password_file");
         let Some(user) = self.user.take() else {
             let without = file.is_some() || self.password.is_some();
-            return if without { Err(self.malformed("has a password but no user")) } else { Ok(None) };
+            return if without {
+                Err(self.malformed("password without a user: expected USER:PASSWORD@HOST"))
+            } else {
+                Ok(None)
+            };
         };
         let password = Password::find(self.password.take(), file)?;
         if password == Password::Fixed(None) {
             let variable = credentials::VARIABLE;
-            let text = format!("has a user but no password; say ?password_file=PATH or set {variable}");
+            let text = format!("user without a password: add ?password_file=PATH or set {variable}");
             return Err(self.malformed(&text));
         }
         Ok(Some(Login { user, password }))
     }
 
-    /// The password, for stores where a user and a password may each go without the other.
+    /// Removes the password, for stores that accept a password without a user and a user without a password.
     #[cfg(any(feature = "redis", feature = "postgres", feature = "mysql"))]
     pub(crate) fn take_password(&mut self) -> Result<Password, UrlError> {
         let file = self.take_path("password_file");
         Password::find(self.password.take(), file)
     }
 
-    /// Refuses parameters that nobody took: a mistyped `ca` must not mean "no check".
+    /// Rejects parameters that nobody has taken: a mistyped `ca` must not mean "no check".
     pub(crate) fn finish(&self, known: &str) -> Result<(), UrlError> {
         match self.parameters.first() {
-            Some((name, _)) => Err(self.malformed(&format!("has no parameter `{name}`, only {known}"))),
+            Some((name, _)) => Err(self.malformed(&format!("unknown parameter `{name}`: expected {known}"))),
             None => Ok(()),
         }
     }
 
-    /// The hosts as they stand in logs: `h1:2379,h2:2379`.
+    /// Returns the hosts for logs: `h1:2379,h2:2379`.
     pub(crate) fn shown_hosts(&self) -> String {
         self.hosts.iter().map(ToString::to_string).collect::<Vec<_>>().join(",")
     }
@@ -227,6 +234,7 @@ impl Location {
         feature = "postgres",
         feature = "mysql"
     ))]
+    /// Reads a file that a parameter names, such as a certificate.
     pub(crate) fn read_file(&self, parameter: &str, path: &Path) -> Result<Vec<u8>, UrlError> {
         std::fs::read(path)
             .map_err(|error| self.malformed(&format!("{parameter}={}: {error}", path.display())))
@@ -237,10 +245,10 @@ fn malformed(scheme: &str, problem: &str) -> UrlError {
     UrlError::Malformed { scheme: scheme.to_owned(), problem: problem.to_owned() }
 }
 
-/// The text of a host is not repeated: a password with a bare `/` in it is cut into what passes for one.
+/// The error does not repeat the host: half a password with an unescaped `/` looks like one.
 fn host(text: &str, default_port: u16) -> Result<Host, &'static str> {
     const HINT: &str =
-        "a host is `name`, `name:port` or `[IPv6]:port`, and a `/` in a password is written %2F";
+        "invalid host: expected `name`, `name:port` or `[IPv6]:port`; write `/` in a password as %2F";
     let (name, port) = match text.strip_prefix('[').map(|it| it.split_once(']').ok_or(HINT)).transpose()? {
         Some((name, port)) => (name, port),
         None => text.split_at(text.find(':').unwrap_or(text.len())),
@@ -290,7 +298,7 @@ mod tests {
         assert_eq!(found.shown_hosts(), "h1:1,h2:2379,[::1]:3,[fe80::2]:2379");
         assert_eq!(found.path, "/a/b");
         assert_eq!(found.take("ca").as_deref(), Some("/x"));
-        assert!(found.finish("ca").unwrap_err().to_string().contains("no parameter `tls`, only ca"));
+        assert!(found.finish("ca").unwrap_err().to_string().contains("unknown parameter `tls`: expected ca"));
         assert_eq!(found.take("tls").as_deref(), Some(""));
         assert_eq!(found.finish("ca"), Ok(()));
         let login = found.take_login().unwrap().unwrap();
@@ -306,10 +314,10 @@ mod tests {
         assert_eq!(login("//h").unwrap(), None);
         let found = login(&format!("//u@h?password_file={}", path.display())).unwrap().unwrap();
         assert_eq!((&*found.user, found.password().unwrap().expose()), ("u", "from file"));
-        assert!(login("//:secret@h").unwrap_err().to_string().ends_with("has a password but no user"));
+        assert!(login("//:secret@h").unwrap_err().to_string().contains("password without a user"));
     }
 
-    /// Goal: no mistake in a URL brings its password into an error. Method: the mistakes people make with one.
+    /// Goal: no error about a URL contains its password. Method: common mistakes.
     #[test]
     fn a_bad_url_does_not_show_its_password() {
         let bad = [
@@ -359,7 +367,7 @@ mod tests {
         assert_eq!(timeout("//h").unwrap(), TIMEOUT);
         assert_eq!(timeout("//h?timeout_ms=250").unwrap(), Duration::from_millis(250));
         for bad in ["//h?timeout_ms=0", "//h?timeout_ms=60001", "//h?timeout_ms=1s", "//h?timeout_ms"] {
-            assert!(timeout(bad).unwrap_err().to_string().contains("from 100 to 60000"), "{bad}");
+            assert!(timeout(bad).unwrap_err().to_string().contains("expected 100 to 60000"), "{bad}");
         }
     }
 }

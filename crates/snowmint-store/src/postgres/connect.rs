@@ -20,15 +20,15 @@ const PORT: u16 = 5432;
 const PARAMETERS: &str =
     "password_file, may_lose, durable, sslmode, sslrootcert, sslcert, sslkey, socket and timeout_ms";
 
-/// What a server is asked first. It sets nothing for longer than this message, as the session may be another program's next.
+/// Returns the first message to a server. It sets nothing beyond this message, as another program may use the session next.
 ///
-/// A call that was given up leaves a session on the server that goes on waiting for the standby. To keep these few, each
-/// new session ends those with its own name that have waited longer than a call may take: the name has that limit in it,
-/// so nobody waits for them any more, whichever node they are of. A pooler may add the address of its client to it. Reads
-/// wrote nothing but the fence. The outcome of a write was unknown and stays so: the end of its wait makes its row visible,
-/// and a read counts on no row before a standby has it.
+/// A call that was given up leaves a session on the server that goes on waiting for the standby. To keep these few, each new
+/// session ends those with its own name that have waited longer than a call may take. The name includes that limit, so no
+/// call of any node waits for them any more. A pooler may add the address of its client to the name. Reads wrote only the
+/// fence. The outcome of a write was unknown and stays so: the end of its wait makes its row visible, and a read relies on no
+/// row before a standby has it.
 ///
-/// The COMMIT does nothing but warn, to try out that warnings are heard. All in one message, without parameters.
+/// The COMMIT only produces a warning, to check that warnings arrive. All in one message, without parameters.
 fn begin(sessions: &str, limit: Duration) -> String {
     let limit = limit.as_millis();
     format!(
@@ -43,12 +43,12 @@ fn begin(sessions: &str, limit: Duration) -> String {
     )
 }
 
-/// What a server says of itself: the process of the session, whether it follows another, when it started, whether it syncs,
-/// how commits wait by default, whether there are standbys to wait for.
+/// What a server says about itself: the process of the session, whether it is a standby, when it started, whether it syncs,
+/// how commits wait by default, and whether there are standbys to wait for.
 type Told = (i32, bool, i64, String, String, bool);
 
-/// What there is of that name: the name with its schema, the schemas that nodes may find it in as well, kind, persistence,
-/// columns, and whether names are unique.
+/// Reads what there is of that name: the name with its schema, the other schemas in which nodes may find it, kind,
+/// persistence, columns, and whether names are unique.
 const INSPECT: &str = "SELECT format('%I.%I', s.nspname, c.relname), \
     (SELECT coalesce(string_agg(quote_ident(n.nspname), ', ' ORDER BY n.nspname), '') \
         FROM pg_class b JOIN pg_namespace n ON n.oid = b.relnamespace \
@@ -64,11 +64,11 @@ const INSPECT: &str = "SELECT format('%I.%I', s.nspname, c.relname), \
     FROM pg_class c JOIN pg_namespace s ON s.oid = c.relnamespace WHERE c.oid = to_regclass('snowmint_records')";
 const COLUMNS: &str = "name text C, revision bigint, value bytea";
 
-/// What a session needs; may hold the password, so it is never shown.
+/// What a session needs. May contain the password, so it is never shown.
 pub(super) struct Settings {
     options: PgConnectOptions,
     password: Password,
-    /// What sessions whose calls may take as long are called on the server, and no others.
+    /// The name on the server of all sessions whose calls have the same limit.
     sessions: String,
     limit: Duration,
     /// Whether to refuse a server that does not write to its disk.
@@ -76,13 +76,13 @@ pub(super) struct Settings {
 }
 
 impl Settings {
-    /// Takes `postgres://...` of a store apart, and returns with it the name for logs.
+    /// Parses `postgres://...` of a store, and returns the name for logs too.
     pub(super) fn parse(url: &str) -> Result<(Pool<Self>, String), UrlError> {
         let (_, rest) = url.split_once(':').unwrap_or((url, ""));
         let mut location = Location::parse("postgres", rest, PORT)?;
         let limit = location.take_timeout()?;
         let sessions = format!("snowmint-{}ms", limit.as_millis());
-        // Some poolers refuse a setting of digits of numbers with a fraction, of which there are none here.
+        // Some poolers refuse extra_float_digits, which is not needed here.
         let mut options = PgConnectOptions::new_without_pgpass()
             .application_name(&sessions)
             .extra_float_digits(None)
@@ -94,7 +94,9 @@ impl Settings {
             }
         }
         if location.hosts.is_empty() {
-            return Err(location.malformed("needs a host, such as postgres://10.0.0.7/snowmint"));
+            return Err(
+                location.malformed("missing host: expected one, such as postgres://10.0.0.7/snowmint")
+            );
         }
         let database = table::database(&location)?;
         let name = format!("postgres://{}/{database}", location.shown_hosts());
@@ -116,18 +118,20 @@ fn tls(location: &mut Location, mut options: PgConnectOptions) -> Result<PgConne
     let mode = location.take("sslmode");
     let root = location.take_path("sslrootcert");
     let mode = match mode.as_deref() {
-        // As libpq has it: an authority that is named is asked.
+        // As in libpq: an authority that is named is used.
         Some("require") if root.is_some() => PgSslMode::VerifyCa,
         Some(text) => text.parse().map_err(|_| {
-            location.malformed("sslmode= is disable, allow, prefer, require, verify-ca or verify-full")
+            location.malformed(
+                "invalid sslmode: expected disable, allow, prefer, require, verify-ca or verify-full",
+            )
         })?,
-        // Whoever names an authority wants it to be asked.
+        // A user who names an authority wants it to be used.
         None if root.is_some() => PgSslMode::VerifyFull,
         None => PgSslMode::Prefer,
     };
     let strict = matches!(mode, PgSslMode::Require | PgSslMode::VerifyCa | PgSslMode::VerifyFull);
     if strict && cfg!(not(feature = "tls")) {
-        return Err(location.malformed("this build has no TLS; build it with the feature `tls`"));
+        return Err(location.malformed("this build has no TLS: enable the feature `tls`"));
     }
     options = options.ssl_mode(mode);
     if let Some(path) = root {
@@ -139,7 +143,7 @@ fn tls(location: &mut Location, mut options: PgConnectOptions) -> Result<PgConne
             let (cert, key) = (location.read_file("sslcert", &cert)?, location.read_file("sslkey", &key)?);
             Ok(options.ssl_client_cert_from_pem(cert).ssl_client_key_from_pem(key))
         }
-        _ => Err(location.malformed("sslcert= and sslkey= go together")),
+        _ => Err(location.malformed("sslcert= and sslkey= require each other")),
     }
 }
 
@@ -158,17 +162,16 @@ impl Connect for Settings {
         let row = session::hearing(exactly_one(begin.fetch_all(&mut connection))).await?;
         let (process, in_recovery, started, fsync, commit, has_standbys) =
             Told::from_row(&row).map_err(|error| error::refusal(&error))?;
-        // Its answers may lag behind the primary, so it must not even be read.
+        // Its answers may lag behind the primary, so it must not be read either.
         if in_recovery {
-            let text =
-                "is a standby, which cannot be written; name the primary, or both with a comma between";
+            let text = "is a read-only standby; use the primary, or name both hosts, separated by a comma";
             return Err(Refusal::new(StoreErrorKind::ReadOnly, text));
         }
         if fsync == "off" && self.must_keep {
             return Err(Refusal::new(StoreErrorKind::Other, FSYNC_OFF));
         }
         let mark = History::of(&mut connection).await?;
-        // No two servers start in the same microsecond, and a standby has all else in common with its primary.
+        // No two servers start in the same microsecond. A standby shares everything else with its primary.
         let confirmation = super::confirmation(has_standbys);
         let guard = Guard { process, started, must_keep: self.must_keep };
         let connection = Session::new(connection, guard, &commit, self.limit, confirmation);
@@ -184,7 +187,7 @@ impl Connect for Settings {
     }
 }
 
-/// Creates the table unless it is there, makes sure that it is ours, and returns its name with the schema.
+/// Creates the table if it is missing, checks that it is ours, and returns its name with the schema.
 pub(super) async fn prepare_table(store: &PostgresStore) -> Result<String, StoreError> {
     if let Some(found) = inspect(store).await? {
         return check(store, found);
@@ -193,12 +196,15 @@ pub(super) async fn prepare_table(store: &PostgresStore) -> Result<String, Store
         let created = session.execute(TABLE).await;
         (session, created)
     };
-    // A failure settles nothing: another node may have been first, so look again before it is told.
+    // Another node may have been faster, so inspect again before reporting a failure.
     let created = store.pool.run(Effect::Reads, ask).await;
     match (inspect(store).await?, created) {
         (Some(found), _) => check(store, found),
         (None, Err(failure)) => Err(error::table_is_missing(&store.name, failure)),
-        (None, Ok(_)) => Err(refuse(store, "the table snowmint_records was created and is gone again")),
+        (None, Ok(_)) => Err(refuse(
+            store,
+            "the table snowmint_records was created and is missing again; check which program drops it",
+        )),
     }
 }
 
@@ -215,8 +221,8 @@ fn check(store: &PostgresStore, found: Found) -> Result<String, StoreError> {
     let (table, others, kind, persistence, columns, unique) = found;
     if columns != COLUMNS || !matches!(&*kind, "r" | "p") {
         let found = format!(
-            "snowmint_records is another program's ({columns}), ours has ({COLUMNS}); it was left as it was; \
-             use another database, or another schema by the user's search_path"
+            "the table snowmint_records is of another program: it has ({columns}), expected ({COLUMNS}); it was not changed; \
+             use another database, or another schema by the search_path of the user"
         );
         return Err(refuse(store, &found));
     }
@@ -224,15 +230,15 @@ fn check(store: &PostgresStore, found: Found) -> Result<String, StoreError> {
         return Err(refuse(store, "the table snowmint_records has no primary key; add one on (name)"));
     }
     if persistence != "p" {
-        let found = "the table snowmint_records is unlogged or temporary, and a crash would empty it; \
+        let found = "the table snowmint_records is unlogged or temporary: a crash would empty it; \
             ALTER TABLE snowmint_records SET LOGGED";
         return Err(refuse(store, found));
     }
     if !others.is_empty() {
         let found = format!(
-            "the search_path of the user finds {table}, and a table of that name in {others} too, so nodes may use different \
-             tables and produce duplicates; drop or rename the table that no node uses, or let the search_path name \
-             one schema: ALTER ROLE ... SET search_path = ..."
+            "the search_path of the user finds {table}, and a table of that name in {others} too: nodes may use different \
+             tables and produce duplicates; drop or rename the unused table, or limit the search_path to one schema: \
+             ALTER ROLE ... SET search_path = ..."
         );
         return Err(refuse(store, &found));
     }
@@ -243,13 +249,13 @@ fn refuse(store: &PostgresStore, found: &str) -> StoreError {
     StoreError::new(StoreErrorKind::Other, "open", &*store.name, found)
 }
 
-/// Any user may ask this, unless somebody took that right away. The file of the log that is written now has the timeline
-/// in its name; `pg_control_checkpoint()` shows the old one until the first checkpoint after a promotion.
+/// Any user may run this, unless that right was taken away. The name of the current log file has the timeline in it;
+/// `pg_control_checkpoint()` shows the old one until the first checkpoint after a promotion.
 const HISTORY: &str = "SELECT (SELECT system_identifier FROM pg_control_system()), \
     (SELECT oid::bigint FROM pg_database WHERE datname = current_database()), \
     ('x' || left(pg_walfile_name(pg_current_wal_lsn()), 8))::bit(32)::bigint";
 
-/// How far the history of a server goes; unknown where the server does not say.
+/// How far the history of a server goes; unknown if the server does not say.
 #[derive(Default, Debug)]
 pub(super) struct History {
     known: Option<Known>,
@@ -258,13 +264,13 @@ pub(super) struct History {
 #[derive(Clone, Copy, Debug)]
 struct Known {
     system: i64,
-    /// By its number: a copy may have been given the name.
+    /// The number of the database, since a copy may have the same name.
     database: i64,
     timeline: i64,
 }
 
 impl History {
-    /// Asks a primary. Databases that only speak the language of PostgreSQL may have no such thing.
+    /// Asks a primary. A database that only speaks the PostgreSQL protocol may have no timeline.
     pub(super) async fn of(connection: &mut PgConnection) -> Result<Self, Refusal> {
         let row = exactly_one(sqlx::raw_sql(HISTORY).fetch_all(connection)).await;
         match row.and_then(|row| <(i64, i64, i64)>::from_row(&row)) {
@@ -281,20 +287,23 @@ impl Mark for History {
     fn lacks(&self, seen: &Self) -> Option<String> {
         let seen = seen.known?;
         let Some(Known { system, database, timeline }) = self.known else {
-            return Some(format!("does not show its timeline, and timeline {} was seen", seen.timeline));
+            return Some(format!(
+                "does not show its timeline, and this node has seen timeline {}",
+                seen.timeline
+            ));
         };
         if system != seen.system {
             let seen = seen.system;
-            return Some(format!("holds another database (system {system}, and {seen} was seen)"));
+            return Some(format!("has another database (system {system}, and this node has seen {seen})"));
         }
         if database != seen.database {
             let seen = seen.database;
             return Some(format!(
-                "has another database of this name (number {database}, and {seen} was seen)"
+                "has another database of this name (number {database}, and this node has seen {seen})"
             ));
         }
         (timeline < seen.timeline)
-            .then(|| format!("is on timeline {timeline}, and timeline {} was seen", seen.timeline))
+            .then(|| format!("is on timeline {timeline}, and this node has seen timeline {}", seen.timeline))
     }
 
     fn see(&mut self, mark: Self) {
@@ -312,14 +321,14 @@ mod tests {
     #[test]
     fn a_mistake_in_a_url_is_told_without_its_password() {
         let cases = [
-            ("postgres://u:hunter2@h", "needs a database"),
-            ("postgres://u:hunter2@h/a/b", "needs a database"),
-            ("postgres:///db", "needs a host"),
-            ("postgres://u:hunter2@h/db?sslmode=on", "sslmode= is disable"),
+            ("postgres://u:hunter2@h", "missing database"),
+            ("postgres://u:hunter2@h/a/b", "missing database"),
+            ("postgres:///db", "missing host"),
+            ("postgres://u:hunter2@h/db?sslmode=on", "invalid sslmode"),
             ("postgres://u:hunter2@h/db?sslrootcert=/nowhere", "sslrootcert=/nowhere: No such file"),
-            ("postgres://u:hunter2@h/db?sslcert=/nowhere", "go together"),
-            ("postgres://u:hunter2@h/db?durable=maybe", "durable= is"),
-            ("postgres://u:hunter2@h/db?ssl=1", "no parameter `ssl`"),
+            ("postgres://u:hunter2@h/db?sslcert=/nowhere", "require each other"),
+            ("postgres://u:hunter2@h/db?durable=maybe", "invalid durable"),
+            ("postgres://u:hunter2@h/db?ssl=1", "unknown parameter `ssl`"),
             ("postgres://u@h/db?password_file=/nowhere", "password_file /nowhere: No such file"),
         ];
         for (url, wanted) in cases {
@@ -350,12 +359,12 @@ mod tests {
         assert_eq!(history(7, 2).lacks(&seen), None);
         assert_eq!(history(7, 3).lacks(&seen), None);
         let lack = history(7, 1).lacks(&seen).unwrap();
-        assert_eq!(lack, "is on timeline 1, and timeline 2 was seen");
+        assert_eq!(lack, "is on timeline 1, and this node has seen timeline 2");
         assert!(history(8, 3).lacks(&seen).unwrap().contains("another database"));
         let copy = History { known: Some(Known { system: 7, database: 6, timeline: 2 }) };
         assert_eq!(
             copy.lacks(&seen).unwrap(),
-            "has another database of this name (number 6, and 5 was seen)"
+            "has another database of this name (number 6, and this node has seen 5)"
         );
         assert!(History::default().lacks(&seen).unwrap().contains("does not show"));
         assert_eq!(History::default().lacks(&History::default()), None);

@@ -1,5 +1,5 @@
-//! A session on a primary. Each message sets what its statement depends on, for its own transaction, so a session that a
-//! pooler gives to others stays as it was. An answer counts only if the server sent no warning with it.
+//! A session on a primary. Each message sets what its statement depends on, for its own transaction only, so a session that
+//! a pooler shares stays as it was. An answer counts only if the server sent no warning with it.
 
 use std::cell::RefCell;
 use std::fmt::{self, Write};
@@ -19,12 +19,12 @@ use super::error::{self, Unconfirmed};
 use crate::StoreErrorKind;
 use crate::net::{Confirmation, Refusal};
 
-/// What a statement depends on.
+/// Returns the settings that a statement depends on.
 ///
-/// A commit waits for the disk, and for the synchronous standbys where there are any; `remote_apply` asks for more. At a
-/// stricter isolation than this, statements that meet fail instead of waiting for each other. The server gives
-/// a statement up a little before we do, so that we hear that nothing was written; its limit does not count the wait for
-/// standbys. Warnings are heard whatever the user's default is: see [`confirmed`].
+/// A commit waits for the disk, and for the synchronous standbys if there are any; `remote_apply` waits for more. At a
+/// stricter isolation level, colliding statements fail instead of waiting for each other. The server cancels a statement a
+/// little before our own limit, so that we learn that nothing was written; its limit does not include the wait for standbys.
+/// Warnings arrive whatever the user's default is: see [`confirmed`].
 fn settings(synchronous_commit: &str, limit: Duration) -> String {
     let commit = if synchronous_commit == "remote_apply" { "remote_apply" } else { "on" };
     format!(
@@ -35,11 +35,11 @@ fn settings(synchronous_commit: &str, limit: Duration) -> String {
     )
 }
 
-/// When the server started, in microseconds since 1970: no two servers start in the same one. A number, since the text of
-/// a time depends on settings of the session.
+/// The time when the server started, in microseconds since 1970: no two servers start in the same one. A number, since the
+/// text of a time depends on settings of the session.
 pub(super) const STARTED: &str = "(extract(epoch FROM pg_postmaster_start_time()) * 1000000)::bigint";
 
-/// What must still be so when a statement is carried out.
+/// What must still be true when a statement is carried out.
 #[derive(Clone, Copy)]
 pub(super) struct Guard {
     /// The process of the session.
@@ -51,9 +51,9 @@ pub(super) struct Guard {
 }
 
 impl Guard {
-    /// No row, and an error in another session than the one whose server was examined: a pooler which gives each transaction
-    /// to another session may give it to another server. An error too where `fsync` was turned off meanwhile. What fails
-    /// is computed from the answer, so not when the server plans.
+    /// Returns a statement without rows, which fails in another session than the one that was checked: a pooler of transactions
+    /// may use a session of another server. It fails too if `fsync` was turned off meanwhile. What fails is computed from the
+    /// answer, so that the server does not compute it when it plans.
     fn statement(self) -> String {
         let Self { process, started, must_keep } = self;
         format!(
@@ -69,14 +69,14 @@ impl Guard {
 /// A session on a server that accepts writes.
 pub(super) struct Session {
     pub(super) sql: PgConnection,
-    /// What goes before each statement, in one message and so in one transaction with it.
+    /// Precedes each statement, in one message and so in one transaction with it.
     prelude: String,
     /// Whether standbys confirm commits, as the server told last, until that is passed on.
     pub(super) confirmation: Option<Confirmation>,
 }
 
 impl Session {
-    /// A session, whose calls may take so long.
+    /// Returns a session whose calls have this limit.
     pub(super) fn new(
         sql: PgConnection,
         guard: Guard,
@@ -88,13 +88,13 @@ impl Session {
         Self { sql, prelude, confirmation: Some(confirmation) }
     }
 
-    /// Carries out a statement; its answer counts only if no warning came with it.
+    /// Carries out a statement. Its answer counts only if no warning came with it.
     pub(super) async fn execute(&mut self, statement: &str) -> Result<PgQueryResult, sqlx::Error> {
         let message = self.message(statement);
         confirmed(sqlx::raw_sql(message).execute(&mut self.sql)).await
     }
 
-    /// The rows of a statement, after its end: a row comes before the commit.
+    /// Returns the rows of a statement after its end: rows arrive before the commit.
     pub(super) async fn rows(&mut self, statement: &str) -> Result<Vec<PgRow>, sqlx::Error> {
         let message = self.message(statement);
         confirmed(sqlx::raw_sql(message).fetch_all(&mut self.sql)).await
@@ -105,13 +105,13 @@ impl Session {
     }
 }
 
-/// A key, or the beginning of one, as a literal. It has no character that needs to be escaped.
+/// Returns a key, or the beginning of one, as a literal. No character of it needs escaping.
 pub(super) fn name(text: &str) -> String {
     debug_assert!(!text.contains(['\'', '\\']), "{text}");
     format!("'{text}'")
 }
 
-/// Bytes as an expression, whatever the server takes a backslash for.
+/// Returns bytes as an expression that does not depend on how the server reads a backslash.
 pub(super) fn bytes(value: &[u8]) -> String {
     let mut text = String::with_capacity(value.len() * 2 + 16);
     text.push_str("decode('");
@@ -123,13 +123,15 @@ pub(super) fn bytes(value: &[u8]) -> String {
     text
 }
 
-/// Where sqlx sends what the server says besides its answers.
+/// The target of the `tracing` events by which sqlx passes on warnings.
 const TARGET: &str = "sqlx::postgres::notice";
 
-/// Runs a statement; its answer counts only if no warning came with it.
+/// Runs a statement. Its answer counts only if no warning came with it.
 ///
-/// The text of a warning may be in any language, and sqlx hides its code, so any warning counts. The exception is one
-/// with a figure in it: it tells after how many transactions to vacuum, and may come with every write for days.
+/// A server whose wait for standbys was cancelled (`pg_cancel_backend`) answers as if they had confirmed, and sends a warning
+/// before; sqlx passes warnings only to `tracing`. The text of a warning may be in any language, and sqlx hides its code, so
+/// any warning counts. The exception is one with a digit in it: it says after how many transactions to vacuum, and may come
+/// with every write for days.
 pub(super) async fn confirmed<T>(
     statement: impl Future<Output = Result<T, sqlx::Error>>,
 ) -> Result<T, sqlx::Error> {
@@ -140,20 +142,21 @@ pub(super) async fn confirmed<T>(
     }
 }
 
-/// Runs what begins a session and ends with a warning. It is not heard if the program was built with `tracing` silenced.
+/// Runs the statements that begin a session and end with a warning. The warning does not arrive if the program was built with
+/// `tracing` silenced.
 pub(super) async fn hearing<T>(opening: impl Future<Output = Result<T, sqlx::Error>>) -> Result<T, Refusal> {
     match with_warning(opening).await {
         (Err(error), _) => Err(error::refusal(&error)),
         (Ok(answer), Some(_)) => Ok(answer),
         (Ok(_), None) => {
-            let text = "warnings of PostgreSQL do not reach this program, so it could not tell if a standby has \
+            let text = "this program does not receive the warnings of PostgreSQL, so it cannot know if a standby has \
                 confirmed a commit; build it without the features max_level_* and release_max_level_* of tracing";
             Err(Refusal::new(StoreErrorKind::Other, text))
         }
     }
 }
 
-/// Runs a future and returns with its output the first warning that came meanwhile.
+/// Runs a future. Returns its output, and the first warning that came meanwhile.
 async fn with_warning<T>(statement: impl Future<Output = T>) -> (T, Option<String>) {
     let mut statement = pin!(statement);
     let mut first = None;
@@ -167,14 +170,14 @@ async fn with_warning<T>(statement: impl Future<Output = T>) -> (T, Option<Strin
 }
 
 thread_local! {
-    /// What was heard while this thread polled a statement.
+    /// The warning that came while this thread polled a statement.
     static HEARD: RefCell<Option<String>> = const { RefCell::new(None) };
 }
 
-/// One for all statements, as each that is made is made known to every place that logs.
+/// One for all statements: each dispatcher that is created is registered with every place that logs.
 static LISTENER: LazyLock<Dispatch> = LazyLock::new(|| Dispatch::new(Listener));
 
-/// Hears the warnings of sqlx and nothing else.
+/// Receives the warnings of sqlx and nothing else.
 struct Listener;
 
 impl Subscriber for Listener {

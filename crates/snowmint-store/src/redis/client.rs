@@ -1,5 +1,5 @@
 //! One connection to the primary, shared by all calls and replaced when it breaks.
-//! Of its own rather than the crate's manager, to know for certain whether a command was sent. Every second the client asks
+//! Not the connection manager of the library, to know for certain whether a command was sent. Every second the client asks
 //! all hosts again, on connections that it keeps: settings change, and so does the primary.
 
 use std::sync::{Arc, MutexGuard, PoisonError};
@@ -24,31 +24,31 @@ use crate::net::url::{Host, Location};
 use crate::net::{Hosts, IDLE, Refusal, Standing, Writable};
 use crate::{StoreError, StoreErrorKind, UrlError};
 
-/// How often one call may be sent: the script by its hash and by its source, to a node that it moved to, and a read
-/// once more when its connection breaks.
+/// How often one call may be sent: the script by its hash and by its source, to a node that it moved to, and a read again
+/// when its connection breaks.
 const SENDS: usize = 4;
 
-/// A call is not sent unless all hosts were asked in this time before it. Less than what a failover loses by the
-/// default of `may_lose`: a grant that a replaced primary has acknowledged is then not confirmed by it.
+/// A call is not sent unless all hosts were asked within this time before it. It is less than what a failover loses by the
+/// default of `may_lose`: a replaced primary then never confirms a grant that it has acknowledged.
 const ASK_EVERY: Duration = Duration::from_secs(1);
-/// When several hosts are asked beside the calls: early enough to hear of a silent one before the last answer is too old.
+/// When several hosts are asked in the background: early enough to learn that one is unresponsive before the last answer is too old.
 const ASK_AHEAD: Duration = Duration::from_millis(350);
-/// How long that may take; others than the primary have an eighth of it.
+/// How long that may take; hosts other than the primary have an eighth of it.
 const ASK_BESIDE: Duration = Duration::from_secs(4);
-/// How long a host that swallowed a question is not asked, while another is the primary. No longer than the others: a
-/// host that was promoted while it was silent is heard of as soon as it answers again.
+/// How long an unresponsive host is not asked, while another is the primary. No longer than the others: if it was promoted
+/// meanwhile, that is noticed as soon as it answers again.
 const SILENCE: Duration = ASK_EVERY;
-/// How often the member of a cluster that is used is asked for the others, and how many of them are remembered.
+/// How often the member in use is asked for the other members of its cluster.
 const LEARN_EVERY: Duration = Duration::from_secs(5);
 const MEMBERS: usize = 16;
 
 struct Link {
     shared: Arc<Shared>,
-    /// At most one task, which asks the hosts beside the calls.
+    /// At most one task, which asks the hosts in the background.
     asking: std::sync::Mutex<JoinSet<()>>,
 }
 
-/// What calls share with the task that asks beside them.
+/// What calls share with the background task.
 struct Shared {
     settings: Settings,
     hosts: Hosts,
@@ -62,7 +62,7 @@ struct Shared {
 #[derive(Default)]
 struct State {
     open: Option<Open>,
-    /// When hosts were last asked beside the calls.
+    /// When hosts were last asked in the background.
     refreshed: Option<Instant>,
 }
 
@@ -78,17 +78,17 @@ struct Open {
 struct Connected {
     connection: MultiplexedConnection,
     host: Host,
-    /// Its own, so that a failure closes the connection that it happened on and no later one.
+    /// Identifies the connection, so that a failure closes the connection that it happened on and no later one.
     number: u64,
 }
 
-/// A host that was asked, and what it told.
+/// A host that was asked, and what it said.
 type Answer = (Connected, ServerInfo);
 
-/// What is known of the hosts, from asking them.
+/// What is known about the hosts, from asking them.
 #[derive(Default)]
 struct Known {
-    /// Connections that carried an answer last, to replicas too.
+    /// Connections, to replicas too, that carried an answer last.
     standing: Vec<Connected>,
     /// Counts connections.
     count: u64,
@@ -96,12 +96,12 @@ struct Known {
     asking: Vec<Host>,
     /// Those that are not asked until then.
     silent: Vec<(Host, Instant)>,
-    /// The nodes of the cluster: those of the URL may be gone, or not be the ones with our keys.
+    /// The nodes of the cluster: those of the URL may be gone, or may not have our keys.
     members: Vec<Host>,
     learned: Option<Instant>,
-    /// Of the members that were asked this time the one that owns our slot, with its epoch.
+    /// The member that owns our slot, of those that were asked this time, with its epoch.
     owner: Option<(u64, Answer)>,
-    /// The lines of the members that were asked this time, accept writes, and hold other keys than ours.
+    /// The lines of the members that were asked this time, accept writes, and have other keys than ours.
     elsewhere: Vec<String>,
     /// The greatest epoch of an owner so far: each has a greater one than the owner that it replaced.
     epoch: u64,
@@ -109,10 +109,10 @@ struct Known {
 }
 
 impl Known {
-    /// Notes that a host is asked, and takes out its connection.
+    /// Notes that a host is asked, and takes its connection.
     fn begin(&mut self, host: &Host) -> Result<Option<Connected>, Refusal> {
         if self.silent.iter().any(|(it, until)| it == host && *until > Instant::now()) {
-            return Err(Refusal::new(StoreErrorKind::Unavailable, "gave no answer some seconds ago"));
+            return Err(Refusal::new(StoreErrorKind::Unavailable, "did not answer some seconds ago"));
         }
         self.asking.push(host.clone());
         let at = self.standing.iter().position(|it| it.host == *host);
@@ -126,8 +126,7 @@ impl Known {
         self.members.truncate(MEMBERS);
     }
 
-    /// Notes how the question to all hosts ended: those that still think are not asked again for a while, unless
-    /// the primary may be among them.
+    /// Notes how a round ended: hosts that have not answered are not asked again for a while, unless the primary may be among them.
     fn end(&mut self, found: bool) {
         let until = Instant::now() + SILENCE;
         let silent = self.asking.drain(..).map(|host| (host, until));
@@ -194,7 +193,7 @@ impl Link {
         Err(failure.unwrap_or(Failure::Late(limit)))
     }
 
-    /// A connection that stands, with its number, to a server that was the primary when all hosts were asked last.
+    /// Returns a connection, with its number, to a server that was the primary when all hosts were last asked.
     async fn connection(&self, deadline: Instant) -> Result<(MultiplexedConnection, u64), Refusal> {
         let shared = &*self.shared;
         let server = if let Some(server) = shared.stands(deadline).await {
@@ -203,7 +202,7 @@ impl Link {
         } else {
             let turn = timeout_at(deadline, shared.turn.lock()).await;
             let _turn = turn.map_err(|_| Refusal::late(shared.settings.limit))?;
-            // Another may have asked meanwhile.
+            // Another call may have asked meanwhile.
             match shared.stands(deadline).await {
                 Some(server) => server,
                 None => shared.connect(deadline).await?,
@@ -224,8 +223,7 @@ impl Link {
         line.map(ToOwned::to_owned)
     }
 
-    /// Asks all hosts beside the calls before the last answers are too old, so that no call waits for a host that is
-    /// silent.
+    /// Asks all hosts in the background before the last answers are too old, so that no call waits for an unresponsive host.
     fn ask_ahead(&self) {
         let mut asking = self.asking.lock().unwrap_or_else(PoisonError::into_inner);
         while asking.try_join_next().is_some() {}
@@ -237,7 +235,7 @@ impl Link {
 }
 
 impl Shared {
-    /// Does what a refusal asks for, and says whether to send again. What was refused has not happened.
+    /// Does what a refusal asks for, and returns whether to send again. What was refused has not happened.
     fn follow(&self, number: u64, said: &ServerError) -> bool {
         match said.kind() {
             Some(ServerErrorKind::NoScript) => true,
@@ -251,7 +249,7 @@ impl Shared {
                 again
             }
             _ => {
-                // A replica now, or about to end: look for the primary next time.
+                // A replica now, or about to stop: look for the primary next time.
                 if error::is_about_the_server(said) {
                     self.close(number);
                 }
@@ -260,7 +258,7 @@ impl Shared {
         }
     }
 
-    /// The connection of the last call, if all hosts were asked lately and it still answers.
+    /// Returns the connection of the last call, if all hosts were asked recently and it still answers.
     async fn stands(&self, deadline: Instant) -> Option<Connected> {
         let is_fresh = |open: &&mut Open| open.asked.elapsed() < ASK_EVERY;
         let (mut server, unused) = {
@@ -278,7 +276,7 @@ impl Shared {
         Some(server)
     }
 
-    /// Whether it is time to ask all hosts beside the calls; not at each call while that fails.
+    /// Whether it is time to ask all hosts in the background; not at each call while that fails.
     fn begin_refresh(&self) -> bool {
         let several = self.hosts.are_several() || !self.known().members.is_empty();
         let mut state = self.state();
@@ -291,8 +289,8 @@ impl Shared {
         is_due
     }
 
-    /// Asks all hosts once more. Where one must not be used, the next call asks them itself before it goes anywhere, and
-    /// hears why; where none answers, the connection that stands serves until the last answers are too old.
+    /// Asks all hosts again. If one must not be used, the next call asks them itself before it uses any, and reports why; if
+    /// none answers, the existing connection serves until the last answers are too old.
     async fn refresh(&self) {
         let _turn = self.turn.lock().await;
         match self.connect(Instant::now() + self.settings.limit.min(ASK_BESIDE)).await {
@@ -302,14 +300,14 @@ impl Shared {
         }
     }
 
-    /// Asks all hosts who is the primary, and goes on with that one.
+    /// Asks all hosts who is the primary, and goes on with it.
     async fn connect(&self, deadline: Instant) -> Result<Connected, Refusal> {
         let from = Instant::now();
         let (mut server, told) = self.find(deadline).await?;
         {
             let mut known = self.known();
             if let Some(line) = told.line() {
-                // A member that goes on with the line in use and has given our keys away was not replaced.
+                // A member that continues the line in use and has given our keys away was not replaced.
                 let is_alive =
                     known.history.line().is_some_and(|line| known.elsewhere.iter().any(|it| it == line));
                 if let Some(lack) = known.history.lacks(&line).filter(|_| !is_alive) {
@@ -342,7 +340,7 @@ impl Shared {
         Ok(server)
     }
 
-    /// Asks all hosts who is the primary, and once more if the first answers say whom else to ask.
+    /// Asks all hosts who is the primary, and again if the first answers name others to ask.
     async fn find(&self, deadline: Instant) -> Result<Answer, Refusal> {
         let others = |known: &Known| -> Vec<Host> {
             known.members.iter().filter(|it| !self.hosts.all().contains(it)).cloned().collect()
@@ -358,8 +356,8 @@ impl Shared {
             Err(refusal) if refusal.kind != StoreErrorKind::Other => refusal,
             found => return found,
         };
-        // Those that were left out for the sake of a primary that is gone may have a say now, and a member that has not
-        // our keys knows who has them.
+        // Hosts that were left out in favour of a primary that is gone may count now, and a member without our keys knows
+        // who has them.
         let (others, again) = {
             let known = self.known();
             let others = others(&known);
@@ -369,11 +367,11 @@ impl Shared {
         if again { self.ask(&others, deadline).await } else { Err(refusal) }
     }
 
-    /// Asks the hosts of the URL and others who is the primary, on connections that stand or new ones.
+    /// Asks the hosts of the URL and others who is the primary, on existing connections or new ones.
     async fn ask(&self, others: &[Host], deadline: Instant) -> Result<Answer, Refusal> {
         {
             let mut known = self.known();
-            // Left by a call that was dropped.
+            // From a call that was dropped.
             known.asking.clear();
             known.owner = None;
             known.elsewhere.clear();
@@ -391,7 +389,7 @@ impl Shared {
         Ok(known.owner.take().map_or(answer, |(_, owner)| owner))
     }
 
-    /// Whether a host accepts writes. Whether it may be used is asked once it is certain that no other does.
+    /// Asks whether a host accepts writes. Whether it may be used is decided once it is certain that no other does.
     async fn ask_one(&self, host: Host, deadline: Instant) -> Result<Writable<Answer, ()>, Refusal> {
         let standing = self.known().begin(&host)?;
         let answer = self.server(&host, standing, deadline).await;
@@ -404,7 +402,7 @@ impl Shared {
             if member.holds_others(self.settings.slot) {
                 known.elsewhere.extend(told.line().map(|it| it.now));
             }
-            // A cluster decides by itself who owns a slot, but a member that is cut off does not hear of it.
+            // A cluster decides by itself who owns a slot, but a member that is cut off does not learn it.
             let epoch = member.claims(self.settings.slot)?;
             if epoch < known.epoch {
                 let text = format!(
@@ -429,7 +427,7 @@ impl Shared {
         Ok(Writable { connection: (server, told), server: server_now, mark: (), standing: Standing::Kept })
     }
 
-    /// A connection to a host, and what the server there tells.
+    /// Returns a connection to a host, and what the server there says.
     async fn server(
         &self,
         host: &Host,
@@ -444,10 +442,10 @@ impl Shared {
             }
         }
         let (mut server, told) = self.new_connection(host).await?;
-        // It is used only if it has our keys, but it knows who has them.
+        // It is used only if it has our keys, but it knows which member has them.
         if told.member().is_some() && self.known().members.is_empty() {
             self.learn(&mut server, deadline).await;
-            // The owner of our keys is asked too: this one may not have heard of its replicas yet.
+            // The owner of our keys is asked too: this one may not know its replicas yet.
             self.known().learned = None;
         }
         Ok((server, told))
@@ -468,7 +466,7 @@ impl Shared {
     async fn new_connection(&self, host: &Host) -> Result<Answer, Refusal> {
         let info = self.settings.connection_info(host)?;
         let client = Client::open(info).map_err(|error| error::refusal(&error))?;
-        // Time is kept here, for connecting and for answers.
+        // This client has its own limits for connecting and for answers.
         let config = AsyncConnectionConfig::new().set_connection_timeout(None).set_response_timeout(None);
         let connected = client.get_multiplexed_async_connection_with_config(&config).await;
         let mut connection = connected.map_err(|error| {
@@ -505,7 +503,7 @@ impl Shared {
     }
 }
 
-/// Half of the time that is left.
+/// Half of the remaining time.
 fn half(deadline: Instant) -> Duration {
     deadline.saturating_duration_since(Instant::now()) / 2
 }
@@ -516,13 +514,13 @@ async fn answers_ping(connection: &mut MultiplexedConnection, limit: Duration) -
     matches!(timeout_at(Instant::now() + limit, ping).await, Ok(Ok(_)))
 }
 
-/// Takes `SLOT HOST:PORT` apart. A server that does not know its own name leaves the host out.
+/// Parses `SLOT HOST:PORT`. A server that does not know its own name omits the host.
 fn moved_to(details: &str) -> Option<Host> {
     let (name, port) = details.split_whitespace().nth(1)?.rsplit_once(':')?;
     (!name.is_empty()).then_some(Host::new(name.to_owned(), port.parse().ok()?))
 }
 
-/// The refusal of the first command. After it the others, which only ask about it, may fail and change nothing of it.
+/// Returns the refusal of the first command. Later commands only ask about it; if they fail, it is not affected.
 fn refused(first: Option<&Value>) -> Option<ServerError> {
     match first {
         Some(Value::ServerError(said)) => Some(said.clone()),
@@ -530,7 +528,7 @@ fn refused(first: Option<&Value>) -> Option<ServerError> {
     }
 }
 
-/// What a walk through all keys of a server found.
+/// What a scan of all keys of a server found.
 #[derive(Default)]
 pub(crate) struct Found {
     /// What the server calls this run of itself.
@@ -538,7 +536,7 @@ pub(crate) struct Found {
     pub(crate) keys: Vec<String>,
 }
 
-/// A connection to the primary, and what it is called in logs.
+/// A connection to the primary, and its name for logs.
 pub(crate) struct Server {
     link: Link,
     copies: Option<Copies>,
@@ -547,8 +545,8 @@ pub(crate) struct Server {
 }
 
 impl Server {
-    /// Takes out of a URL what a connection needs; other parameters are left. All calls are about keys in the slot of
-    /// `key`. Connects with the first call.
+    /// Removes from a URL what a connection needs; other parameters stay. All calls are about keys in the slot of `key`. The
+    /// first call connects.
     pub(crate) fn take(location: &mut Location, key: Option<&str>) -> Result<Self, UrlError> {
         let (settings, name) = Settings::take(location, key)?;
         let (copies, may_lose) = (settings.copies, settings.may_lose);
@@ -566,10 +564,10 @@ impl Server {
         let (answers, sent) = answers.map_err(|failure| self.error(operation, effect, failure))?;
         let mut answers = answers.into_iter();
         let (Some(answer), copies) = (answers.next(), answers.next()) else {
-            return Err(self.error(operation, effect, Failure::Strange("no answer at all".to_owned())));
+            return Err(self.error(operation, effect, Failure::Strange("an empty answer".to_owned())));
         };
-        // A conflict or a refused addition changed nothing that could be lost. Not all of these get as far as a write, so
-        // a server that takes none may answer them.
+        // A conflict or a refused addition changed nothing that could be lost. Not all of these reach a write, so a server
+        // that refuses writes may answer them.
         let changed = effect == Effect::Reads || !matches!(answer, Value::Int(..=0));
         if let Some(wanted) = self.copies.map(|it| it.wanted).filter(|_| changed) {
             confirmed(copies, wanted).map_err(|failure| self.error(operation, effect, failure))?;
@@ -587,7 +585,7 @@ impl Server {
         commands: impl Fn() -> Pipeline + Sync,
     ) -> Result<Vec<Value>, StoreError> {
         let answers = self.link.call(Effect::Reads, &|_| commands()).await;
-        // Says nothing of writes, which the server may refuse meanwhile.
+        // This says nothing about writes, which the server may refuse meanwhile.
         answers.map(|(answers, _)| answers).map_err(|failure| self.error(operation, Effect::Reads, failure))
     }
 
@@ -596,9 +594,9 @@ impl Server {
         self.link.line()
     }
 
-    /// All keys that fit a pattern, some of them twice.
+    /// Returns all keys that match a pattern, some of them twice.
     ///
-    /// A walk that began on one server and ended on another may have missed some, and is an error.
+    /// A scan that started on one server and ended on another may have missed some, and is an error.
     pub(crate) async fn scan(&self, operation: &'static str, pattern: &str) -> Result<Found, StoreError> {
         let (mut cursor, mut found) = ("0".to_owned(), None::<Found>);
         loop {
@@ -621,7 +619,7 @@ impl Server {
         }
     }
 
-    /// The error of a call in several steps whose steps were not all on one server.
+    /// The error of a call in several steps that were not all on one server.
     pub(super) fn moved_on(&self, operation: &'static str) -> StoreError {
         let text = "another server took over during the call; retry";
         StoreError::new(StoreErrorKind::Unavailable, operation, &*self.name, text)
@@ -647,7 +645,7 @@ fn confirmed(answer: Option<Value>, wanted: u64) -> Result<(), Failure> {
     match answer.map(from_redis_value::<u64>) {
         Some(Ok(found)) if found >= wanted => Ok(()),
         Some(Ok(found)) => Err(Failure::NotConfirmed(format!(
-            "{found} replicas have confirmed this, and wait_replicas asks for {wanted}"
+            "{found} replicas have confirmed this, wait_replicas requires {wanted}"
         ))),
         Some(Err(error)) => Err(Failure::NotConfirmed(format!("Redis did not wait for replicas: {error}"))),
         None => Err(Failure::NotConfirmed("Redis did not wait for replicas".to_owned())),

@@ -1,4 +1,4 @@
-//! From a URL to what a connection needs: hosts, login, TLS, and what the user demands of a server.
+//! From a URL to what a connection needs: hosts, login, TLS, and what the user requires of a server.
 
 use std::time::Duration;
 
@@ -16,30 +16,30 @@ use crate::net::url::{Host, Location};
 const PORT: u16 = 6379;
 pub(super) const PREFIX: &str = "snowmint";
 const WAIT_MS: u64 = 1000;
-/// What may be said of a connection.
+/// The parameters of a connection.
 pub(crate) const PARAMETERS: &str =
     "password_file, may_lose, wait_replicas, wait_ms, durable, ca, cert, key and timeout_ms";
-/// What a Redis may lose unless the URL says otherwise: a second of its log, or of what its replicas lag.
+/// What Redis may lose unless the URL says otherwise: a second of its log, or of the lag of its replicas.
 const MAY_LOSE: Duration = Duration::from_secs(2);
 
-/// What a connection needs; may hold the password, so it is never shown.
+/// What a connection needs. May contain the password, so it is never shown.
 pub(super) struct Settings {
     login: RedisConnectionInfo,
     password: Password,
     address: Address,
-    /// How long a call may take.
+    /// The limit of a call.
     pub(super) limit: Duration,
-    /// Whether to refuse a server that writes nothing to its disk.
+    /// Whether to refuse a server that writes nothing to disk.
     pub(super) must_keep: bool,
-    /// What the user says that a failover may lose.
+    /// What the user states that a failover may lose.
     pub(super) may_lose: Duration,
     /// How many replicas have to have each write, if any.
     pub(super) copies: Option<Copies>,
-    /// Where a cluster keeps the keys; `None` for a look at all keys.
+    /// The slot in which a cluster keeps the keys; `None` for calls about all keys.
     pub(super) slot: Option<u16>,
 }
 
-/// How many replicas have to have what was written, and how long to wait for them.
+/// How many replicas have to have a write, and how long to wait for them.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct Copies {
     pub(super) wanted: u64,
@@ -49,18 +49,18 @@ pub(crate) struct Copies {
 /// How to reach a host.
 enum Address {
     Plain,
-    /// As an example, in which the host is replaced: its type keeps what it needs of the certificates to itself.
+    /// A template in which the host is replaced, since the certificates in it are private to the library.
     #[cfg(feature = "tls")]
     Tls(Box<ConnectionAddr>),
 }
 
-/// Takes a URL apart whose scheme is known to be `redis` or `rediss`.
+/// Parses a URL whose scheme is known to be `redis` or `rediss`.
 pub(crate) fn location(url: &str) -> Result<Location, UrlError> {
     let (scheme, rest) = url.split_once(':').unwrap_or((url, ""));
     let scheme = if scheme == "rediss" { "rediss" } else { "redis" };
     let location = Location::parse(scheme, rest, PORT)?;
     if location.hosts.is_empty() {
-        return Err(location.malformed("needs a host, such as redis://10.0.0.7:6379"));
+        return Err(location.malformed("missing host: expected one, such as redis://10.0.0.7:6379"));
     }
     Ok(location)
 }
@@ -70,17 +70,18 @@ fn database(location: &Location) -> Result<i64, UrlError> {
         "" => Ok(0),
         text => match text.parse() {
             Ok(number @ 0..) => Ok(number),
-            _ => Err(location.malformed("the path is the number of a database, such as redis://10.0.0.7/0")),
+            _ => Err(location
+                .malformed("invalid database: expected its number as the path, such as redis://10.0.0.7/0")),
         },
     }
 }
 
-/// A brace in it would make another hash tag of the one around it.
+/// A brace in the prefix would change the hash tag around it.
 pub(super) fn prefix(location: &mut Location) -> Result<String, UrlError> {
     match location.take("prefix") {
         None => Ok(PREFIX.to_owned()),
         Some(prefix) if prefix.is_empty() || prefix.contains(['{', '}', '\n']) => {
-            Err(location.malformed("prefix= needs a text without braces, such as snowmint"))
+            Err(location.malformed("invalid prefix: expected text without braces, such as snowmint"))
         }
         Some(prefix) => Ok(prefix),
     }
@@ -88,10 +89,10 @@ pub(super) fn prefix(location: &mut Location) -> Result<String, UrlError> {
 
 fn copies(location: &mut Location) -> Result<Option<Copies>, UrlError> {
     let wanted = location.take_number("wait_replicas", 0..=100)?.filter(|it| *it > 0);
-    // 0 would wait for ever.
+    // 0 would wait forever.
     let wait_ms = location.take_number("wait_ms", 1..=60_000)?;
     match (wanted, wait_ms) {
-        (None, Some(_)) => Err(location.malformed("wait_ms= goes with wait_replicas=")),
+        (None, Some(_)) => Err(location.malformed("wait_ms= requires wait_replicas=")),
         (wanted, wait_ms) => Ok(wanted.map(|wanted| Copies { wanted, wait_ms: wait_ms.unwrap_or(WAIT_MS) })),
     }
 }
@@ -99,7 +100,7 @@ fn copies(location: &mut Location) -> Result<Option<Copies>, UrlError> {
 #[cfg(not(feature = "tls"))]
 fn address(location: &mut Location) -> Result<Address, UrlError> {
     if location.scheme == "rediss" {
-        return Err(location.malformed("this build has no TLS; build it with the feature `tls`"));
+        return Err(location.malformed("this build has no TLS: enable the feature `tls`"));
     }
     Ok(Address::Plain)
 }
@@ -107,7 +108,7 @@ fn address(location: &mut Location) -> Result<Address, UrlError> {
 #[cfg(feature = "tls")]
 fn address(location: &mut Location) -> Result<Address, UrlError> {
     if location.scheme != "rediss" {
-        // Certificates that would not be looked at are left over, and `finish` refuses them.
+        // Certificates without TLS stay in the URL, and `finish` rejects them.
         return Ok(Address::Plain);
     }
     // The client leaves the cryptography to the process. Ring needs no C++ and no cmake to build; a choice that was made
@@ -121,7 +122,7 @@ fn address(location: &mut Location) -> Result<Address, UrlError> {
     let client_tls = match (file(location, "cert")?, file(location, "key")?) {
         (None, None) => None,
         (Some(client_cert), Some(client_key)) => Some(redis::ClientTlsConfig { client_cert, client_key }),
-        _ => return Err(location.malformed("cert= and key= go together")),
+        _ => return Err(location.malformed("cert= and key= require each other")),
     };
     let certificates = redis::TlsCertificates { client_tls, root_cert };
     let client = redis::Client::build_with_tls("rediss://localhost", certificates)
@@ -130,8 +131,8 @@ fn address(location: &mut Location) -> Result<Address, UrlError> {
 }
 
 impl Settings {
-    /// Takes out what a connection needs, and returns with it the name for logs; other parameters are left. All calls are
-    /// about keys in the slot of `key`.
+    /// Removes the parameters of a connection, and returns the name for logs too; others stay. All calls are about keys in the
+    /// slot of `key`.
     pub(super) fn take(location: &mut Location, key: Option<&str>) -> Result<(Self, String), UrlError> {
         let database = database(location)?;
         let copies = copies(location)?;
@@ -150,7 +151,7 @@ impl Settings {
         Ok((Self { login, password, address, limit, must_keep, may_lose, copies, slot }, name))
     }
 
-    /// What the client of a host needs.
+    /// Returns what the client of a host needs.
     pub(super) fn connection_info(&self, host: &Host) -> Result<ConnectionInfo, Refusal> {
         let (name, port) = (host.name().to_owned(), host.port());
         let address = match &self.address {

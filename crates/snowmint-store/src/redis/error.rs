@@ -12,47 +12,47 @@ use crate::{StoreError, StoreErrorKind};
 /// Why a call failed.
 #[derive(Debug)]
 pub(super) enum Failure {
-    /// It was not sent.
+    /// The call was not sent.
     NotSent(Refusal),
-    /// The server refused it.
+    /// The server refused the call.
     Refused(ServerError),
-    /// It was sent, and the connection broke.
+    /// The call was sent, and the connection broke.
     Broken(RedisError),
-    /// It was sent, and no answer came in time.
+    /// The call was sent, and no answer came in time.
     Late(Duration),
-    /// It was done, and not confirmed by as many replicas as it should be.
+    /// The call was carried out, and too few replicas confirmed it.
     NotConfirmed(String),
-    /// It was sent, and what came back makes no sense.
+    /// The call was sent, and the answer is invalid.
     Strange(String),
 }
 
 /// What each refusal means, by its first word, with what to do. Older servers put the word inside the text of a
 /// failed script.
 const REFUSALS: &[(&str, StoreErrorKind, &str)] = &[
-    ("READONLY", StoreErrorKind::ReadOnly, "name the primary, or several hosts with commas between"),
-    ("OOM", StoreErrorKind::Full, "raise maxmemory of the server, or free some"),
-    ("MISCONF", StoreErrorKind::ReadOnly, "the server cannot write to its disk; see its log"),
+    ("READONLY", StoreErrorKind::ReadOnly, "use the primary, or name several hosts, separated by commas"),
+    ("OOM", StoreErrorKind::Full, "raise maxmemory of the server, or free memory"),
+    ("MISCONF", StoreErrorKind::ReadOnly, "the server fails to write to its disk; see its log"),
     (
         "NOREPLICAS",
         StoreErrorKind::Unavailable,
         "the server has fewer replicas than its min-replicas-to-write",
     ),
-    ("NOAUTH", StoreErrorKind::Other, "say user and password in the URL, or in a file it names"),
+    ("NOAUTH", StoreErrorKind::Other, "add user and password to the URL, or use password_file="),
     ("WRONGPASS", StoreErrorKind::Other, "check user and password"),
-    ("NOPERM", StoreErrorKind::Other, "give the user the rights that `snowmint store init --dry-run` shows"),
+    ("NOPERM", StoreErrorKind::Other, "grant the user the rights that `snowmint store init --dry-run` shows"),
     (
         "WRONGTYPE",
         StoreErrorKind::Corrupt,
         "another program uses names under this prefix; use another prefix=",
     ),
-    ("LOADING", StoreErrorKind::Unavailable, "the server is reading its data"),
+    ("LOADING", StoreErrorKind::Unavailable, "the server is loading its data"),
     ("BUSY", StoreErrorKind::Unavailable, "a script of another program runs too long"),
     ("MASTERDOWN", StoreErrorKind::Unavailable, "this replica has lost its primary"),
     ("CLUSTERDOWN", StoreErrorKind::Unavailable, "see `redis-cli cluster info`"),
     ("TRYAGAIN", StoreErrorKind::Unavailable, "the cluster is moving these keys"),
     ("ASK", StoreErrorKind::Unavailable, "the cluster is moving these keys"),
     ("MOVED", StoreErrorKind::Unavailable, "the cluster has moved these keys"),
-    ("CROSSSLOT", StoreErrorKind::Other, "this proxy parts keys that share a hash tag"),
+    ("CROSSSLOT", StoreErrorKind::Other, "this proxy separates keys that share a hash tag"),
 ];
 
 /// Turns a failed call into the error of a store.
@@ -74,7 +74,7 @@ pub(super) fn store_error(
     StoreError::new(kind, operation, store, text)
 }
 
-/// Turns an error of connecting into why there is no connection.
+/// Turns an error of connecting into the reason why there is no connection.
 pub(super) fn refusal(error: &RedisError) -> Refusal {
     let text = chain(error);
     let kind = match error.kind() {
@@ -86,14 +86,14 @@ pub(super) fn refusal(error: &RedisError) -> Refusal {
         ErrorKind::Io if text.contains("certificate") => StoreErrorKind::Other,
         ErrorKind::Io => StoreErrorKind::Unavailable,
         _ => match known(error.code().unwrap_or_default(), &text) {
-            Some((kind, advice)) => return Refusal::new(kind, format!("Redis says \"{text}\"; {advice}")),
+            Some((kind, advice)) => return Refusal::new(kind, format!("Redis error \"{text}\"; {advice}")),
             None => StoreErrorKind::Other,
         },
     };
     Refusal::new(kind, text)
 }
 
-/// Whether another server, or the same one after a restart, may answer otherwise.
+/// Whether another server, or this one after a restart, may answer differently.
 pub(super) fn is_about_the_server(said: &ServerError) -> bool {
     let text = said.details().unwrap_or_default();
     matches!(said.kind(), Some(ServerErrorKind::MasterDown | ServerErrorKind::BusyLoading))
@@ -102,10 +102,10 @@ pub(super) fn is_about_the_server(said: &ServerError) -> bool {
 
 fn refused(said: &ServerError, effect: Effect) -> (StoreErrorKind, String) {
     let details = said.details().unwrap_or_default();
-    let text = format!("Redis says \"{} {details}\"", said.code()).replace('\n', " ");
+    let text = format!("Redis error \"{} {details}\"", said.code()).replace('\n', " ");
     match known(said.code(), details) {
         Some((kind, advice)) => (kind, format!("{text}; {advice}")),
-        // Nobody knows what stands between us and the server, or how far a script came.
+        // It is unknown what is between us and the server, or how far a script got.
         None if effect == Effect::Writes => (StoreErrorKind::OutcomeUnknown, text),
         None => (StoreErrorKind::Other, text),
     }

@@ -1,5 +1,6 @@
-//! Which primary a store uses, and which lines of writes it has left behind.
-//! A primary that is replaced and not told goes on with its line; the one that replaces it begins another.
+//! Which primary a store uses, and which replication histories it has left behind.
+//! Redis names the history of a primary by `master_replid`; here it is a *line* of writes. A primary that is replaced without
+//! knowing it continues its line; its successor starts another.
 
 use std::collections::VecDeque;
 use std::time::Duration;
@@ -8,36 +9,36 @@ use tokio::time::Instant;
 
 use crate::net::url::Host;
 
-/// How many positions are remembered in the time that the newest writes may be lost.
+/// How many positions are remembered within the time that the newest writes may be lost.
 const SAMPLES: u32 = 8;
-/// How many are remembered at most, also where nothing is acknowledged.
+/// How many are remembered at most, also if nothing is acknowledged.
 const MOST_SAMPLES: usize = 2 * SAMPLES as usize;
 
 /// The line of writes of one server.
 ///
-/// Redis names a line at random, anew at each start and each promotion, so a name that was left comes back only with a
-/// process that has run on since then.
+/// Redis names a line at random, again at each start and each promotion, so a name that was left comes back only with a
+/// process that has been running since then.
 #[derive(Clone, Default, Debug)]
 pub(super) struct Line {
     /// `master_replid`.
     pub(super) now: String,
-    /// `master_replid2`: the line that it continues, as after a promotion; empty for none.
+    /// `master_replid2`: the line that it continues, as after a promotion; empty if none.
     pub(super) before: String,
     /// `second_repl_offset`: the first position that it does not share with the line before.
     pub(super) branched: u64,
-    /// `master_repl_offset`: how far it has come. Lines go on counting where the line before ended.
+    /// `master_repl_offset`: its current position. A line continues the positions of the line before.
     pub(super) position: u64,
 }
 
 /// What a store knows of its primaries.
 #[derive(Default, Debug)]
 pub(super) struct History {
-    /// The one that is used, and its line.
+    /// The primary in use, and its line.
     primary: Option<(Host, Used)>,
     left: Vec<Used>,
-    /// Whether its host has told by now that it is none any more.
+    /// Whether its host has said that it is no primary any more.
     is_gone: bool,
-    /// Whether a server that continues its line was seen, and both have not been one again since.
+    /// Whether a server that continues its line was seen, and the two have not been one again since.
     is_doubted: bool,
 }
 
@@ -45,9 +46,9 @@ pub(super) struct History {
 #[derive(Default, Debug)]
 struct Used {
     name: String,
-    /// Where it was, and when that was heard.
+    /// Its positions, and when they were heard.
     samples: VecDeque<(Instant, u64)>,
-    /// What no failover may lose: the line was there already when a call was sent `may_lose` later that it acknowledged.
+    /// The position that no failover may lose: the line had reached it `may_lose` before a call that it acknowledged.
     settled: Option<u64>,
 }
 
@@ -56,7 +57,7 @@ impl Used {
         Self { name, ..Self::default() }
     }
 
-    /// Notes where the line is. Nobody relies on that yet: a primary that refuses writes goes on counting.
+    /// Notes the position of the line. Nobody relies on it yet: a primary that refuses writes goes on counting.
     fn note(&mut self, position: u64, heard: Instant, may_lose: Duration) {
         let is_due =
             |(last, _): &(Instant, u64)| heard.saturating_duration_since(*last) >= may_lose / SAMPLES;
@@ -68,36 +69,35 @@ impl Used {
 }
 
 impl History {
-    /// All hosts are about to be asked.
+    /// Starts a round of asking all hosts.
     pub(super) fn begin(&mut self) {
         self.is_gone = false;
     }
 
-    /// A host is a replica, or nobody listens there. A host that is silent may still be a primary.
+    /// Notes that a host is a replica, or nobody listens there. An unresponsive host may still be a primary.
     pub(super) fn is_none(&mut self, host: &Host) {
         self.is_gone |= self.primary.as_ref().is_some_and(|(at, _)| at == host);
     }
 
-    /// Whether a primary was used, and its host has told by now that it is none any more.
+    /// Whether a primary was used, and its host has said that it is none any more.
     pub(super) const fn is_gone(&self) -> bool {
         self.is_gone
     }
 
-    /// Whether a primary is used, by which others can be judged.
+    /// Whether a primary is in use, by which others can be judged.
     pub(super) const fn is_known(&self) -> bool {
         self.primary.is_some()
     }
 
-    /// The line of the primary that is used.
+    /// Returns the line of the primary in use.
     pub(super) fn line(&self) -> Option<&str> {
         self.primary.as_ref().map(|(_, line)| &*line.name)
     }
 
-    /// Whether a server that accepts writes may be the primary, or a second one; if not, says why.
+    /// Returns whether a server that accepts writes may be the primary, or a second one; if not, why.
     ///
-    /// One that continues a line of ours may. One that has nothing to do with it may not, such as an old primary that
-    /// comes back before it is told to follow: whoever was connected when there was only one can tell which it is. It may
-    /// once the one that is used is gone.
+    /// One that continues a line of ours may. An unrelated one may not, such as an old primary that comes back before it is told
+    /// to follow: a process that was connected when there was only one knows which is right. It may once the one in use is gone.
     pub(super) fn judge(&mut self, host: &Host, line: &Line) -> Result<(), String> {
         let Some((at, Used { name: now, .. })) = &self.primary else {
             return Ok(());
@@ -105,7 +105,7 @@ impl History {
         let was_left = |name: &str| self.left.iter().any(|it| it.name == name);
         if was_left(&line.now) {
             return Err(format!(
-                "is a primary that another has replaced (replication id {}), and lacks what was written since; make it a \
+                "is a primary that another has replaced (replication id {}) and lacks what was written since; make it a \
                  replica of {at}",
                 line.now
             ));
@@ -121,19 +121,19 @@ impl History {
         ))
     }
 
-    /// What the only server that accepts writes lacks of what has settled; `None` if nothing is known of that.
+    /// Returns what the only server that accepts writes lacks of what has settled; `None` if nothing is known of that.
     ///
-    /// Not asked before it is certain that it is the only one: until then it counts as a second primary. A line that it
-    /// has nothing to do with says nothing, as after a restart.
+    /// Only called once it is certain that it is the only one: until then it counts as a second primary. An unrelated line says
+    /// nothing, as after a restart.
     pub(super) fn lacks(&self, line: &Line) -> Option<String> {
         let (_, now) = self.primary.as_ref().filter(|(_, now)| now.name != line.now)?;
         let mut lines = self.left.iter().chain([now]);
         let before = lines.find(|it| it.name == line.before)?;
         let lost = |at: u64, name: &str| {
             format!(
-                "has the writes of replication id {} up to {} only, and {at} of {name} was seen longer ago than may_lose, \
-                 so it lost writes in a failover; go back to the server that has them, or recover the store before the \
-                 nodes are restarted",
+                "has the writes of replication id {} up to {} only, and {at} of {name} was seen longer ago than may_lose: \
+                 it lost writes in a failover; return to the server that has them, or run `snowmint store recover` \
+                 before you restart nodes",
                 line.before,
                 line.branched.saturating_sub(1)
             )
@@ -160,15 +160,15 @@ impl History {
         self.is_doubted = false;
     }
 
-    /// Goes on with a member of a cluster, which decides by itself who is the primary. Keys that move to another member
-    /// may come back to one that was left.
+    /// Goes on with a member of a cluster, which decides by itself who is the primary. Keys that move to another member may come
+    /// back to one that was left.
     pub(super) fn accept_member(&mut self, host: &Host, line: Line, heard: Instant, may_lose: Duration) {
         self.accept(host, line, heard, may_lose);
         self.left.clear();
     }
 
-    /// The primary acknowledged a write that was sent then, with its copies where these are asked for: what it had
-    /// written long enough before has settled.
+    /// Notes that the primary acknowledged a write that was sent then, with its copies if they are required: what it had written
+    /// long enough before has settled.
     pub(super) fn acknowledged(&mut self, sent: Instant, may_lose: Duration) {
         let Some((_, used)) = &mut self.primary else {
             return;

@@ -1,5 +1,5 @@
 //! The scripts, and the requests made of them.
-//! Each begins with a write that changes nothing: a replica refuses it, and so does a primary without its replicas.
+//! Each starts with a write that changes nothing: a replica refuses it, and so does a primary without its replicas.
 
 use std::sync::LazyLock;
 
@@ -9,14 +9,14 @@ use super::Names;
 use super::connect::Copies;
 use crate::counter::claims::{KEPT, MOST};
 
-/// Before a read. PERSIST is a write that needs no memory, so a server that is full can still be read; where copies
-/// are asked for, INCR makes a change that the copies have to confirm, together with all before it.
+/// Precedes a read. PERSIST is a write that needs no memory, so a full server can still be read; if copies are required, INCR
+/// makes a change that the copies have to confirm, together with everything before it.
 const READ_FENCE: &str =
     "if ARGV[1] == '1' then redis.call('INCR', KEYS[1]) else redis.call('PERSIST', KEYS[1]) end ";
 
-/// Before a write. An empty SETRANGE makes no key and changes none, but is refused where memory has run out: only the
-/// first write of a script is checked for that, and it must not be one that leaves half a record behind. A value without
-/// a revision is a damaged record, which somebody may hold, and not a free key.
+/// Compares and sets. An empty SETRANGE creates and changes no key, but is refused when memory has run out: only the first
+/// write of a script is checked for that, and it must not be one that leaves half a record behind. A value without a revision
+/// is a damaged record, which somebody may hold, and not a free key.
 static SWAP: LazyLock<Code> = LazyLock::new(|| {
     Code::new(
         "redis.call('SETRANGE', KEYS[1], 0, '') \
@@ -31,8 +31,8 @@ static SWAP: LazyLock<Code> = LazyLock::new(|| {
     )
 });
 
-/// Numbers of Lua are exact up to 2^53 only, so digits are compared as text and added by HINCRBY. The revision goes
-/// first: it may be refused, the sum may not.
+/// Adds to a record. Numbers in Lua are exact up to 2^53 only, so digits are compared as text and added by HINCRBY. The
+/// revision goes first: it may be refused, the sum may not.
 static ADD: LazyLock<Code> = LazyLock::new(|| {
     Code::new(
         "redis.call('SETRANGE', KEYS[1], 0, '') \
@@ -53,7 +53,7 @@ static ADD: LazyLock<Code> = LazyLock::new(|| {
     )
 });
 
-/// As [`ADD`], on a plain number that is there, under a name of somebody else: nothing but INCRBY touches it.
+/// As [`ADD`], on an existing plain number with a name of another system: nothing but INCRBY touches it.
 static TAKE: LazyLock<Code> = LazyLock::new(|| {
     Code::new(
         "if redis.call('TYPE', KEYS[1]).ok ~= 'string' then return 0 end \
@@ -66,9 +66,9 @@ static TAKE: LazyLock<Code> = LazyLock::new(|| {
     )
 });
 
-/// As [`TAKE`], with a mark of the reservation in one step: what keeps the mark keeps the addition. Answers -1 as a
-/// number where there are as many marks as may be. Of those beyond as many as are kept, the oldest leave the list if
-/// they are among the settled ones that it is given.
+/// As [`TAKE`], with a mark of the reservation in the same step: what keeps the mark keeps the addition. Returns -1 as a
+/// number if there are too many marks. Beyond the number that is kept, the oldest leave the list if they are among the given
+/// settled ones.
 static TAKE_MARKED: LazyLock<Code> = LazyLock::new(|| {
     Code::new(
         "if redis.call('TYPE', KEYS[1]).ok ~= 'string' then return 0 end \
@@ -99,12 +99,12 @@ static RAISE: LazyLock<Code> = LazyLock::new(|| {
     )
 });
 
-/// The marks of reservations. PERSIST is a write, so that no replica answers.
+/// Returns the marks of reservations. PERSIST is a write, so no replica answers.
 static MARKS: LazyLock<Code> = LazyLock::new(|| {
     Code::new("redis.call('PERSIST', KEYS[1]) return redis.call('LRANGE', KEYS[1], 0, -1)".to_owned())
 });
 
-/// What is no hash has a revision that is no number: it is told, and keeps nobody from the others.
+/// Returns records. A key of another type gets an invalid revision, so that it is reported without hiding the others.
 static RECORDS: LazyLock<Code> = LazyLock::new(|| {
     Code::new(format!(
         "{READ_FENCE}local found = {{}} \
@@ -117,7 +117,7 @@ static RECORDS: LazyLock<Code> = LazyLock::new(|| {
     ))
 });
 
-/// Answers 0 where the index is not complete: it does not have as many keys as were ever added, or nobody knows how many.
+/// Returns keys of the index, or 0 if the index is incomplete: it has fewer keys than were ever added, or the count is missing.
 static KEYS: LazyLock<Code> = LazyLock::new(|| {
     Code::new(format!(
         "{READ_FENCE}\
@@ -126,8 +126,8 @@ static KEYS: LazyLock<Code> = LazyLock::new(|| {
     ))
 });
 
-/// Puts the keys of all records into the index, on the server on which they were found: only that one can know that
-/// these are all. A record that came meanwhile was put there by whoever wrote it.
+/// Puts the keys of all records into the index, on the server on which they were found: only that one knows that these are
+/// all. A record that was added meanwhile was indexed by its writer.
 static INDEX: LazyLock<Code> = LazyLock::new(|| {
     Code::new(
         "redis.call('SETRANGE', KEYS[1], 0, '') \
@@ -139,7 +139,7 @@ static INDEX: LazyLock<Code> = LazyLock::new(|| {
     )
 });
 
-/// A script, and the name that a server that has seen it knows it by.
+/// A script, and its hash, by which a server that has seen it knows it.
 struct Code {
     source: String,
     hash: String,
@@ -161,7 +161,7 @@ pub(crate) struct Request {
 }
 
 impl Request {
-    /// The swap of one record; `before` is 0 where there must be none.
+    /// The swap of one record; `before` is 0 if there must be none.
     pub(super) fn swap(names: &Names, key: &str, before: i64, after: i64, value: &[u8]) -> Self {
         let arguments: [Vec<u8>; 4] =
             [before.to_string().into(), key.into(), after.to_string().into(), value.to_vec()];
@@ -173,7 +173,7 @@ impl Request {
         }
     }
 
-    /// The addition to the number of one record; it answers the number before, or 0 as a number where it refuses.
+    /// The addition to the number of one record. Its answer is the number before, or 0 as an integer if it refuses.
     pub(super) fn add(names: &Names, key: &str, step: i64, addend: i64) -> Self {
         let most = i64::MAX - addend;
         let arguments: [Vec<u8>; 4] =
@@ -186,14 +186,14 @@ impl Request {
         }
     }
 
-    /// The addition to a counter of another system; it answers as [`add`](Self::add) does.
+    /// The addition to a counter of another system. Its answer is as for [`add`](Self::add).
     pub(crate) fn take(counter: &str, addend: i64) -> Self {
         let arguments: [Vec<u8>; 2] = [addend.to_string().into(), (i64::MAX - addend).to_string().into()];
         Self { code: &TAKE, reads: false, keys: vec![counter.to_owned()], arguments: arguments.into() }
     }
 
-    /// The addition to a counter of another system, and a mark beside it; it answers as [`add`](Self::add) does, and -1 as
-    /// a number where there is no room for the mark. Of the marks that have settled, the oldest first.
+    /// The addition to a counter of another system, and a mark beside it. Its answer is as for [`add`](Self::add), and -1 as an
+    /// integer if there is no room for the mark. The settled marks are given oldest first.
     pub(crate) fn take_marked(
         counter: &str,
         marks: &str,
@@ -208,7 +208,7 @@ impl Request {
         Self { code: &TAKE_MARKED, reads: false, keys, arguments }
     }
 
-    /// The addition to a counter of another system that holds `before`; it answers 0 as a number where it does not.
+    /// The addition to a counter of another system that holds `before`; its answer is 0 as an integer if it does not.
     pub(crate) fn raise(counter: &str, before: u64, addend: u64) -> Self {
         let arguments: [Vec<u8>; 2] = [before.to_string().into(), addend.to_string().into()];
         Self { code: &RAISE, reads: false, keys: vec![counter.to_owned()], arguments: arguments.into() }
@@ -226,26 +226,26 @@ impl Request {
         Self { code: &RECORDS, reads: true, keys, arguments: Vec::new() }
     }
 
-    /// The keys in a range, in their order; 0 where the index has to be rebuilt first.
+    /// The keys in a range, in order; 0 if the index has to be rebuilt first.
     pub(super) fn keys(names: &Names, from: &str, to: &str, limit: usize) -> Self {
         let arguments: [Vec<u8>; 3] = [from.into(), to.into(), limit.to_string().into()];
         let keys = vec![names.fence(), names.index(), names.count()];
         Self { code: &KEYS, reads: true, keys, arguments: arguments.into() }
     }
 
-    /// The index as it should be, from the keys of all records of a server; 0 on any other server.
+    /// The complete index, from the keys of all records of a server; 0 on any other server.
     pub(super) fn index<'a>(names: &Names, server: &'a str, keys: impl IntoIterator<Item = &'a str>) -> Self {
         let arguments = [server].into_iter().chain(keys).map(Into::into).collect();
         let keys = vec![names.fence(), names.index(), names.count()];
         Self { code: &INDEX, reads: false, keys, arguments }
     }
 
-    /// A read of nothing: it tells whether scripts run and names can be reached.
+    /// A read of nothing, which checks that scripts run and names are accessible.
     pub(super) fn probe(names: &Names) -> Self {
         Self::records(names, [])
     }
 
-    /// The commands: the script by its hash or its source, and the wait for copies.
+    /// Returns the commands: the script by its hash or its source, and the wait for copies.
     pub(super) fn pipeline(&self, by_hash: bool, copies: Option<Copies>) -> Pipeline {
         let mut pipeline = redis::pipe();
         if by_hash {
@@ -265,14 +265,14 @@ impl Request {
     }
 }
 
-/// What kind of value a key has, and the value where it is text.
+/// Asks for the type of a key, and for its value if it is text.
 pub(crate) fn type_and_text(key: &str) -> Pipeline {
     let mut pipeline = redis::pipe();
     pipeline.cmd("TYPE").arg(key).cmd("GET").arg(key);
     pipeline
 }
 
-/// One step through all keys of a pattern, from a cursor that begins and ends at 0, and whose keys these are.
+/// Asks for one step of a scan by pattern, from a cursor that begins and ends at 0, and for the identity of the server.
 pub(super) fn scan(cursor: &str, pattern: &str) -> Pipeline {
     let mut pipeline = redis::pipe();
     pipeline.cmd("SCAN").arg(cursor).arg("MATCH").arg(pattern).arg("COUNT").arg(1000);
@@ -280,7 +280,7 @@ pub(super) fn scan(cursor: &str, pattern: &str) -> Pipeline {
     pipeline
 }
 
-/// A pattern that fits this text alone.
+/// Returns a pattern that matches only this text.
 pub(crate) fn literal(text: &str) -> String {
     let mut pattern = String::new();
     for sign in text.chars() {
@@ -292,14 +292,14 @@ pub(crate) fn literal(text: &str) -> String {
     pattern
 }
 
-/// The values of keys, none for those of another type.
+/// Asks for the values of keys, empty for those of another type.
 pub(crate) fn texts(keys: &[String]) -> Pipeline {
     let mut pipeline = redis::pipe();
     pipeline.cmd("MGET").arg(keys);
     pipeline
 }
 
-/// The server's time.
+/// Asks for the server's time.
 pub(super) fn time() -> Pipeline {
     let mut pipeline = redis::pipe();
     pipeline.cmd("TIME");

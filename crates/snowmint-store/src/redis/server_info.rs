@@ -1,5 +1,5 @@
-//! What a Redis server says of itself: its role, its line of writes, its settings, and its place in a cluster.
-//! Two members may claim the same keys, as a member that is cut off from the others hears of no failover.
+//! What a Redis server says about itself: its role, its line of writes, its settings, and its place in a cluster.
+//! Two members may claim the same keys, since a member that is cut off from the others hears of no failover.
 
 use std::collections::HashMap;
 use std::time::Duration;
@@ -14,7 +14,7 @@ use crate::StoreErrorKind;
 use crate::net::Refusal;
 use crate::net::url::Host;
 
-/// What a server tells of itself. Those of clouds may hide some of it, and are then not refused for it.
+/// What a server says about itself. Cloud servers may hide some of it, and are not refused for that.
 #[derive(Clone)]
 pub(super) struct ServerInfo {
     text: String,
@@ -44,12 +44,12 @@ impl ServerInfo {
         value.map(str::trim).unwrap_or_default()
     }
 
-    /// What it says as one of several primaries, each of which holds other keys.
+    /// Returns what it says as one of several primaries, each of which has other keys.
     pub(super) const fn member(&self) -> Option<&Member> {
         self.member.as_ref()
     }
 
-    /// Which line of writes it adds to.
+    /// Returns the line of writes that it adds to.
     pub(super) fn line(&self) -> Option<Line> {
         // All zeros where there is none.
         let known = |field| Some(self.field(field)).filter(|it| it.contains(|sign| sign != '0'));
@@ -67,16 +67,16 @@ impl ServerInfo {
     /// Refuses a server whose answers may be old.
     pub(super) fn check_role(&self) -> Result<(), Refusal> {
         if self.field("role") == "slave" {
-            let text = "is a replica, which cannot be written; name the primary, or several hosts with commas between";
+            let text = "is a read-only replica; use the primary, or name several hosts, separated by commas";
             return Err(Refusal::new(StoreErrorKind::ReadOnly, text));
         }
         if self.field("loading") == "1" {
-            return Err(Refusal::new(StoreErrorKind::Unavailable, "is reading its data"));
+            return Err(Refusal::new(StoreErrorKind::Unavailable, "is loading its data"));
         }
         Ok(())
     }
 
-    /// Refuses a server that forgets records by its settings.
+    /// Refuses a server whose settings may lose records.
     pub(super) fn check_settings(
         &self,
         must_keep: bool,
@@ -92,21 +92,21 @@ impl ServerInfo {
         let policy = self.field("maxmemory_policy");
         if policy.starts_with("allkeys-") && self.field("maxmemory") != "0" {
             return Some(format!(
-                "deletes records when its memory is short (maxmemory-policy {policy}), and two nodes may then \
-                 produce duplicates; set maxmemory-policy noeviction"
+                "deletes records when memory is short (maxmemory-policy {policy}), which may cause duplicates; \
+                 set maxmemory-policy noeviction"
             ));
         }
         if must_keep && self.field("aof_enabled") == "0" {
-            let text = "forgets records when it restarts (appendonly no), and two nodes may then produce duplicates; \
-                set appendonly yes and appendfsync always in its configuration file (CONFIG SET alone ends with a \
-                restart), or wait_replicas=, or accept it with durable=no";
+            let text = "forgets records when it restarts (appendonly no), which may cause duplicates; set appendonly yes and \
+                appendfsync always in its configuration file (CONFIG SET alone is lost at a restart), or use \
+                wait_replicas=, or accept the loss with durable=no";
             return Some(text.to_owned());
         }
         None
     }
 }
 
-/// The nodes that a member of a cluster knows, the shard of that member first; none if it may not tell.
+/// Returns the nodes that a member of a cluster knows, those of its own shard first; none if it may not say.
 pub(super) async fn members(connection: &mut MultiplexedConnection, asked: &Host) -> Vec<Host> {
     let mut slots = redis::cmd("CLUSTER");
     slots.arg("SLOTS");
@@ -124,7 +124,7 @@ pub(super) async fn members(connection: &mut MultiplexedConnection, asked: &Host
     members
 }
 
-/// The nodes of one range of slots, which come after its first and its last.
+/// Returns the nodes of one range of slots, which follow its first and its last slot.
 fn shard(range: &Value, asked: &Host) -> Vec<Host> {
     let Value::Array(range) = range else {
         return Vec::new();
@@ -136,7 +136,7 @@ fn shard(range: &Value, asked: &Host) -> Vec<Host> {
         let name: Option<String> = from_redis_value_ref(parts.first()?).ok()?;
         let port = from_redis_value_ref(parts.get(1)?).ok()?;
         match name.as_deref() {
-            // Where the node was asked is where it is.
+            // Without a name, the node is where it was asked.
             None | Some("") => Some(Host::new(asked.name().to_owned(), port)),
             Some("?") => None,
             Some(name) => Some(Host::new(name.to_owned(), port)),
@@ -145,40 +145,39 @@ fn shard(range: &Value, asked: &Host) -> Vec<Host> {
     range.iter().skip(2).filter_map(node).collect()
 }
 
-/// Which of its nodes a cluster keeps a key on: <https://redis.io/docs/latest/operate/oss_and_stack/reference/cluster-spec/>.
+/// The number of slots, each of which is on one node: <https://redis.io/docs/latest/operate/oss_and_stack/reference/cluster-spec/>.
 pub(crate) const SLOTS: u16 = 16_384;
 const CRC16: Crc<u16> = Crc::<u16>::new(&CRC_16_XMODEM);
-/// The default of Redis, for servers that do not show their settings.
+/// The default of Redis, for servers that hide their settings.
 const NODE_TIMEOUT: Duration = Duration::from_secs(15);
-/// What a failover may lose besides what a member acknowledges while it is cut off: a heartbeat, and the time until
-/// nodes notice.
+/// What a failover may lose besides what a member acknowledges while it is cut off: a heartbeat, and the time to notice.
 const NOTICE: Duration = Duration::from_secs(2);
 
-/// The slot of what is hashed of a key: its hash tag, or all of it.
+/// Returns the slot of the hashed part of a key: its hash tag, or all of it.
 pub(crate) fn slot(hashed: &str) -> u16 {
     CRC16.checksum(hashed.as_bytes()) % SLOTS
 }
 
-/// The part of a key in the first pair of braces, unless that is empty.
+/// Returns the part of a key in the first pair of braces, unless that is empty.
 pub(crate) fn hash_tag(key: &str) -> Option<&str> {
     let (tag, _) = key.split_once('{')?.1.split_once('}')?;
     (!tag.is_empty()).then_some(tag)
 }
 
-/// A member, by its own word.
+/// A member of a cluster, as it describes itself.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(super) struct Member {
-    /// Whether it hears most of the others, and so accepts writes.
+    /// Whether it reaches most of the others, and so accepts writes.
     is_up: bool,
     is_primary: bool,
-    /// Its configuration epoch: of two members that claim a slot the one with the greater epoch owns it.
+    /// Its configuration epoch: of two members that claim a slot, the one with the greater epoch owns it.
     epoch: u64,
     /// The first and the last slot of each range that it claims.
     slots: Vec<(u16, u16)>,
-    /// How many members follow it, any of which may be promoted.
+    /// How many replicas it has, any of which may be promoted.
     replicas: usize,
     node_timeout: Duration,
-    /// How long it goes on without replicas, if it is set to end then.
+    /// How long it goes on without replicas, if that is limited.
     max_lag: Option<Duration>,
 }
 
@@ -208,7 +207,7 @@ impl Member {
             nodes().find(|it| it.get(2).is_some_and(|flags| flags.split(',').any(|it| it == "myself")))?;
         let id = *myself.first()?;
         let epoch = myself.get(6)?.parse().ok()?;
-        // Those in brackets are on the move.
+        // Slots in brackets are being moved.
         let slots = myself.iter().skip(8).filter_map(|range| {
             let (first, last) = range.split_once('-').unwrap_or((range, range));
             Some((first.parse().ok()?, last.parse().ok()?))
@@ -228,7 +227,7 @@ impl Member {
         })
     }
 
-    /// The epoch in which this primary owns a slot, any if none is asked for; else says why it must not be used.
+    /// Returns the epoch in which this primary owns a slot, or any epoch if no slot is given; otherwise why it must not be used.
     pub(super) fn claims(&self, slot: Option<u16>) -> Result<u64, Refusal> {
         let refused = |text: &str| Err(Refusal::new(StoreErrorKind::Unavailable, text));
         if !self.is_up {
@@ -242,8 +241,8 @@ impl Member {
         Ok(self.epoch)
     }
 
-    /// Whether it hears the others and is a primary, of other slots than this. One that a failover replaced is none: it
-    /// becomes a replica in the same step in which it loses its slots.
+    /// Whether it reaches the others and is a primary of other slots than this. One that a failover replaced is none: it becomes
+    /// a replica in the same step in which it loses its slots.
     pub(super) fn holds_others(&self, slot: Option<u16>) -> bool {
         self.is_up && self.is_primary && slot.is_some_and(|slot| !self.has(slot))
     }
@@ -252,10 +251,10 @@ impl Member {
         self.slots.iter().any(|(first, last)| (*first..=*last).contains(&slot))
     }
 
-    /// What is wrong with a loss that a user has stated, where each write waits for that many replicas.
+    /// Returns what is wrong with a loss that a user has stated, if each write waits for this many replicas.
     ///
-    /// A primary that is cut off from the other members acknowledges writes until `cluster-node-timeout` has passed, which
-    /// the replica that is promoted then does not have.
+    /// A primary that is cut off from the other members acknowledges writes until `cluster-node-timeout` has passed, which the
+    /// promoted replica then does not have.
     pub(super) fn complaint(&self, may_lose: Duration, copies: u64) -> Option<String> {
         let has_all = usize::try_from(copies).is_ok_and(|copies| copies >= self.replicas);
         let lost = self.max_lag.map_or(self.node_timeout, |lag| lag.min(self.node_timeout)) + NOTICE;
@@ -272,7 +271,7 @@ impl Member {
     }
 }
 
-/// The text of an answer, or why there is none, such as a right that is missing.
+/// Returns the text of an answer, or why there is none, such as a missing right.
 fn text(answer: Option<&Value>) -> Result<String, Refusal> {
     let answer = answer.unwrap_or(&Value::Nil);
     if let Value::ServerError(said) = answer {

@@ -1,5 +1,5 @@
-//! A few connections to a database, each used by one call at a time and thrown away at the first sign of trouble.
-//! Of its own rather than sqlx's, to tell for certain whether a statement was sent, and to try several hosts.
+//! A few connections to a database. Each is used by one call at a time, and closed at the first sign of trouble.
+//! Not the pool of sqlx, to know for certain whether a statement was sent, and to try several hosts.
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
@@ -16,22 +16,22 @@ use crate::{StoreErrorKind, retry};
 
 /// How many statements run at once.
 const CONNECTIONS: usize = 4;
-/// A connection is used for so long at most, and up to a fifth less, so that a fleet does not connect all at once: what
-/// is asked of a server when a session begins is asked again, and a password that was replaced is tried.
+/// How long a connection is used, less up to a fifth, so that a fleet does not reconnect all at once. A new session checks
+/// the server again, and uses a password that was replaced.
 const LIFETIME: Duration = Duration::from_mins(10);
 
-/// What makes a connection ready for statements.
+/// How a connection is made and checked.
 pub(crate) trait Connect: Send + Sync + 'static {
-    /// What has to be set on a server, so that replicas confirm its commits.
+    /// What to set on a server so that replicas confirm its commits.
     const CONFIRMED_BY: &str;
     type Connection: Send + 'static;
-    /// What tells how far the history of a server goes.
+    /// How far the history of a server goes.
     type Mark: Mark + Send + 'static;
 
-    /// Connects, sets what every session needs, and makes sure that this is a server to write to.
+    /// Connects, prepares the session, and checks that this server accepts writes.
     fn connect(&self, host: Host) -> impl Future<Output = Connected<Self>> + Send;
 
-    /// Whether a connection answers.
+    /// Whether a connection still answers.
     fn answers(connection: &mut Self::Connection) -> impl Future<Output = bool> + Send;
 
     /// Whether a failover may still lose what the server had when this connection was made.
@@ -39,11 +39,11 @@ pub(crate) trait Connect: Send + Sync + 'static {
         Standing::Kept
     }
 
-    /// Whether replicas confirm commits, if the server has told since this was asked last.
+    /// Whether replicas confirm commits, if the server has said so since the last call.
     fn confirmation(connection: &mut Self::Connection) -> Option<Confirmation>;
 }
 
-/// What came of connecting to a host.
+/// The result of connecting to a host.
 pub(crate) type Connected<D> = Answer<<D as Connect>::Connection, <D as Connect>::Mark>;
 
 /// The connections to one database.
@@ -52,18 +52,18 @@ pub(crate) struct Pool<D: Connect> {
     /// How much of the newest writes the database may lose.
     pub(crate) may_lose: Duration,
     permits: Semaphore,
-    /// At most one task, which asks the hosts beside the calls.
+    /// At most one task, which asks the hosts in the background.
     asking: Mutex<JoinSet<()>>,
 }
 
-/// What calls share with the task that asks beside them.
+/// What calls share with the background task.
 struct Shared<D: Connect> {
     connect: D,
     hosts: Hosts<D::Mark>,
     limit: Duration,
-    /// No call goes to a server that was not found to be the primary in this time before it.
+    /// No call goes to a server that was not found to be the primary within this time before it.
     ask_again: Duration,
-    /// Whether the user says that no failover loses anything.
+    /// Whether the user states that no failover loses anything.
     is_kept: bool,
     state: Mutex<State<D>>,
 }
@@ -72,16 +72,16 @@ struct State<D: Connect> {
     idle: Vec<Open<D>>,
     confirmed: Confirmed,
     primary: Option<Primary>,
-    /// When they were last asked beside the calls.
+    /// When the hosts were last asked in the background.
     refreshed: Option<Instant>,
 }
 
-/// Whether replicas confirmed commits so far, on whichever server was used.
+/// Whether replicas have confirmed commits so far, on whichever server was used.
 #[derive(Default)]
 struct Confirmed(Option<Confirmation>);
 
 impl Confirmed {
-    /// Notes what a server told, and returns it if that has changed since replicas first confirmed commits.
+    /// Notes what a server said, and returns it if that has changed since replicas first confirmed commits.
     fn turn(&mut self, now: Confirmation) -> Option<Confirmation> {
         match self.0 {
             None if now == Confirmation::ByReplicas => {
@@ -97,7 +97,7 @@ impl Confirmed {
     }
 }
 
-/// What came of asking all hosts.
+/// The result of asking all hosts.
 struct Primary {
     server: Option<String>,
     /// When they were asked.
@@ -117,7 +117,7 @@ struct Open<D: Connect> {
 
 impl<D: Connect> Pool<D> {
     pub(crate) fn new(connect: D, hosts: Vec<Host>, limit: Duration, may_lose: Duration) -> Self {
-        // A replaced primary must be noticed before it confirms what it acknowledged after it was replaced.
+        // A replaced primary must be noticed before it confirms what it acknowledged after its replacement.
         let ask_again = if may_lose.is_zero() { ASK_AGAIN } else { ASK_AGAIN.min(may_lose / 2) };
         let confirmed = Confirmed::default();
         let state = Mutex::new(State { idle: Vec::new(), confirmed, primary: None, refreshed: None });
@@ -126,14 +126,14 @@ impl<D: Connect> Pool<D> {
         Self { shared, may_lose, permits: Semaphore::new(CONNECTIONS), asking: Mutex::default() }
     }
 
-    /// What tells the server that is used from all others; `None` before it is known.
+    /// Identifies the server in use; `None` before it is known.
     pub(crate) fn server(&self) -> Option<String> {
         self.shared.state().primary.as_ref().and_then(|it| it.server.clone())
     }
 
-    /// Runs a statement. One that only reads is tried once more, on a new connection, if its own breaks.
+    /// Runs a statement. A read is retried once, on a new connection, if its connection breaks.
     ///
-    /// `ask` gives the connection back with the result; a dropped future drops it, half-read answers and all.
+    /// `ask` returns the connection with the result. A dropped future drops the connection, including half-read answers.
     pub(crate) async fn run<T, E, F>(
         &self,
         effect: Effect,
@@ -159,7 +159,7 @@ impl<D: Connect> Pool<D> {
 
     async fn permit(&self, deadline: Instant) -> Result<SemaphorePermit<'_>, Failure> {
         let permit = timeout_at(deadline, self.permits.acquire()).await;
-        // The semaphore is never closed, so its own error stands for the same as a time-out.
+        // The semaphore is never closed, so its only error is the time-out.
         permit.ok().and_then(Result::ok).ok_or_else(|| Failure::NotSent(Refusal::late(self.shared.limit)))
     }
 
@@ -187,7 +187,7 @@ impl<D: Connect> Pool<D> {
             Ok((_, Err(error))) => {
                 let failure = error.into();
                 if !matches!(&failure, Failure::Sql(error) if error.as_database_error().is_some()) {
-                    // What broke one has most likely broken all.
+                    // The cause has most likely broken all connections.
                     shared.state().idle.clear();
                 }
                 Err(failure)
@@ -199,8 +199,8 @@ impl<D: Connect> Pool<D> {
         }
     }
 
-    /// A connection that stands, to a server that was the primary when all hosts were asked last: one that was just
-    /// used, or has just answered, or is new.
+    /// Returns a connection to a server that was the primary when all hosts were last asked: one that was just used, or has
+    /// just answered, or is new.
     async fn take(&self, deadline: Instant) -> Result<Open<D>, Refusal> {
         while let Some(mut open) = self.shared.next_idle() {
             let unused = open.since.elapsed();
@@ -208,7 +208,7 @@ impl<D: Connect> Pool<D> {
                 self.ask_ahead();
                 return Ok(open);
             }
-            // Half of what is left, so that there is time for a new one.
+            // Half of the remaining time, so that some is left for a new connection.
             let half = deadline.saturating_duration_since(Instant::now()) / 2;
             let asked = timeout_at(Instant::now() + half, D::answers(&mut open.connection)).await;
             if asked.unwrap_or(false) {
@@ -220,8 +220,8 @@ impl<D: Connect> Pool<D> {
         self.shared.connect(deadline).await
     }
 
-    /// Asks all hosts beside the calls when half of the time has passed in which that must be done, so that no call
-    /// waits for a host that is silent.
+    /// Asks all hosts in the background when half of the time has passed within which that must happen, so that no call waits
+    /// for an unresponsive host.
     fn ask_ahead(&self) {
         let shared = &self.shared;
         if !shared.hosts.are_several() {
@@ -237,7 +237,7 @@ impl<D: Connect> Pool<D> {
 }
 
 impl<D: Connect> State<D> {
-    /// For the next call, unless there are enough.
+    /// Keeps a connection for the next call, unless there are enough.
     fn keep(&mut self, open: Open<D>) {
         if self.idle.len() < CONNECTIONS {
             self.idle.push(open);
@@ -246,7 +246,7 @@ impl<D: Connect> State<D> {
 }
 
 impl<D: Connect> Shared<D> {
-    /// Asks all hosts, and connects to the one that is the primary.
+    /// Asks all hosts, and connects to the primary.
     async fn connect(&self, deadline: Instant) -> Result<Open<D>, Refusal> {
         let asked = Instant::now();
         let found = self.hosts.connect(deadline, |host| self.connect.connect(host)).await?;
@@ -264,8 +264,8 @@ impl<D: Connect> Shared<D> {
         Ok(Open { connection, server, ends, since: Instant::now(), unconfirmed })
     }
 
-    /// Asks all hosts once more. Where one must not be used, the next call asks them itself before it goes anywhere, and
-    /// hears why; where none could be connected to, the connections that stand serve for the rest of the time.
+    /// Asks all hosts again. If one must not be used, the next call asks them itself before it uses any, and reports why; if
+    /// no connection was made, the existing connections serve for the rest of the time.
     async fn refresh(&self) {
         let found = self.connect(Instant::now() + self.limit).await;
         let mut state = self.state();
@@ -279,7 +279,7 @@ impl<D: Connect> Shared<D> {
         }
     }
 
-    /// Remembers what the server had when the connection was made, once a commit after it is confirmed.
+    /// Remembers what the server had when the connection was made, once a later commit is confirmed.
     fn confirm(&self, connection: &D::Connection, unconfirmed: Option<D::Mark>) -> Option<D::Mark> {
         match unconfirmed {
             Some(mark) if D::standing(connection) == Standing::Kept => {
@@ -290,9 +290,10 @@ impl<D: Connect> Shared<D> {
         }
     }
 
-    /// Tells once that replicas stopped confirming commits, and once that they confirm them again. A server without
-    /// replicas may be all there is, so that is no reason to refuse one: the same server met first is used too. But where
-    /// they confirmed before, a failover lost nothing, and one from this server may.
+    /// Logs once when replicas stop confirming commits, and once when they confirm them again.
+    ///
+    /// A server without replicas is no reason to refuse it, and it is used too if it is the first one that this node meets. But
+    /// where replicas confirmed before, a failover lost nothing, and one from this server may.
     fn note(&self, connection: &mut D::Connection) {
         let Some(now) = D::confirmation(connection).filter(|_| self.is_kept) else { return };
         let turned = self.state().confirmed.turn(now);
@@ -301,15 +302,15 @@ impl<D: Connect> Shared<D> {
             None => {}
             Some(Confirmation::Nobody) => tracing::warn!(
                 %server,
-                "replicas no longer confirm commits, so a failover from this server may lose acknowledged writes, and \
-                 two nodes may then produce duplicates; {}, or state the loss with may_lose; promote no replica before",
+                "replicas no longer confirm commits: a failover from this server may lose acknowledged writes and cause \
+                 duplicates; {}, or state the loss with may_lose, before you promote a replica",
                 D::CONFIRMED_BY
             ),
             Some(Confirmation::ByReplicas) => tracing::info!(%server, "replicas confirm commits again"),
         }
     }
 
-    /// The one that was used last, of those that may be used still.
+    /// Returns the usable connection that was used last.
     fn next_idle(&self) -> Option<Open<D>> {
         let several = self.hosts.are_several();
         let mut state = self.state();

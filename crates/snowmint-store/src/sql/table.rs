@@ -1,5 +1,5 @@
-//! The table `snowmint_records`, as PostgreSQL and MySQL share it: keys as ranges of bytes, rows as records.
-//! The statements, and what their errors mean, are the business of each.
+//! What PostgreSQL and MySQL share about the table `snowmint_records`: keys as ranges of bytes, and rows as records.
+//! Each has its own statements, and its own meaning of their errors.
 
 use crate::net::url::Location;
 use crate::store::SkippedRecords;
@@ -8,14 +8,14 @@ use crate::{Key, Revision, StoreError, StoreErrorKind, UrlError, Versioned};
 /// A row of the table: name, revision, value.
 pub(crate) type Row = (String, i64, Vec<u8>);
 
-/// The bounds of all keys with a prefix, the first inside and the last outside; `None` where no key can have it.
+/// Returns the bounds of all keys with a prefix, the first inclusive and the last exclusive; or `None` if no key can have it.
 ///
-/// All characters of keys are below `~`, so whatever is from the prefix up to the prefix and a `~` begins with it.
+/// All characters of keys are below `~`, so everything from the prefix to the prefix and a `~` begins with the prefix.
 pub(crate) fn bounds(prefix: &str) -> Option<(String, String)> {
     Key::may_begin_with(prefix).then(|| (prefix.to_owned(), format!("{prefix}~")))
 }
 
-/// Builds a record from a row, whose types the database has checked but not its ranges.
+/// Builds a record from a row. The database has checked its types but not its ranges.
 pub(crate) fn record(
     store: &str,
     operation: &'static str,
@@ -28,7 +28,7 @@ pub(crate) fn record(
     Ok(Versioned { value, revision })
 }
 
-/// Builds a list from its rows, without those that are no records.
+/// Builds a list from its rows, and notes those that are no records.
 pub(crate) fn records(
     store: &str,
     operation: &'static str,
@@ -47,17 +47,19 @@ pub(crate) fn records(
 }
 
 fn strange(store: &str, operation: &'static str, found: &str) -> StoreError {
-    let text = format!("{found} in the table snowmint_records, so another program writes there; stop it");
+    let text = format!("{found} in the table snowmint_records: another program writes there; stop it");
     StoreError::new(StoreErrorKind::Corrupt, operation, store, text)
 }
 
-/// The database, which is the path of the URL.
+/// Returns the name of the database, which is the path of the URL.
 pub(crate) fn database(location: &Location) -> Result<String, UrlError> {
     match location.path.strip_prefix('/') {
         Some(name) if !name.is_empty() && !name.contains('/') => Ok(name.to_owned()),
         _ => {
-            let problem =
-                format!("needs a database after the hosts, such as {}://10.0.0.7/snowmint", location.scheme);
+            let problem = format!(
+                "missing database: expected one after the hosts, such as {}://10.0.0.7/snowmint",
+                location.scheme
+            );
             Err(location.malformed(&problem))
         }
     }

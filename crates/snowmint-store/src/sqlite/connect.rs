@@ -1,5 +1,5 @@
-//! From a path to a connection: whose file is it, is it sound, and who creates it when many come at once.
-//! A file that is not ours is only ever read.
+//! From a path to a connection: whose file it is, whether it is sound, and who creates it when many processes start at once.
+//! A file that is not Snowmint's is only read.
 
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -28,9 +28,9 @@ const OPERATION: &str = "open";
 const SMALLEST_FILE: u64 = 512;
 /// How long SQLite itself waits for another process inside one statement.
 const BUSY_TIMEOUT: Duration = Duration::from_secs(5);
-/// How long opening may take in all, with everything tried again that SQLite does not wait for.
+/// How long opening may take in all, including retries where SQLite itself does not wait.
 const OPEN_WITHIN: Duration = Duration::from_secs(10);
-/// The pause after the first clash with another process; it doubles up to the last.
+/// The pause after the first collision with another process; it doubles up to the last.
 const FIRST_PAUSE: Duration = Duration::from_millis(1);
 const LAST_PAUSE: Duration = Duration::from_millis(32);
 
@@ -55,7 +55,7 @@ impl Failure {
     }
 }
 
-/// Opens the file, creating it and the folders above it where they are missing.
+/// Opens the file; creates it and the folders above it if they are missing.
 pub(super) async fn open(path: &Path) -> Result<(Files, SqliteConnection), StoreError> {
     let path = prepare(path).map_err(|failure| failure.into_store_error(path))?;
     let connection = match tokio::time::timeout(OPEN_WITHIN, connect_patiently(&path)).await {
@@ -81,7 +81,7 @@ pub(super) async fn open_to_read(path: &Path) -> Result<(Files, SqliteConnection
 
 async fn connect_to_read(path: &Path) -> Result<SqliteConnection, Failure> {
     let options = options(path).create_if_missing(false).read_only(true);
-    // Without a log nobody has the file open, or its companions would be there: it is read as it lies.
+    // Without a log no process has the file open, so it is read as it is.
     let options = options.immutable(!file::has_log(path));
     let mut connection = options.connect().await?;
     let header = Header::read(&mut connection).await?;
@@ -90,7 +90,7 @@ async fn connect_to_read(path: &Path) -> Result<SqliteConnection, Failure> {
     Ok(connection)
 }
 
-/// Looks at what can be seen from outside, where the reason for a refusal is still plain.
+/// Checks what can be seen from outside, where the reason for a refusal is still clear.
 fn prepare(path: &Path) -> Result<PathBuf, Failure> {
     // SQLite gives a meaning of its own to relative names such as `:memory:` and `file:x`.
     let path = std::path::absolute(path).map_err(sqlx::Error::from)?;
@@ -109,11 +109,11 @@ fn prepare(path: &Path) -> Result<PathBuf, Failure> {
     }
 }
 
-/// SQLite takes a file that is shorter than its header for an empty one and writes over it.
+/// SQLite takes a file shorter than its header for an empty one, and overwrites it.
 fn refuse_fragment(path: &Path) -> Result<(), Failure> {
     match path.metadata().map(|it| it.len()) {
         Ok(bytes @ 1..SMALLEST_FILE) => {
-            let found = format!("the file has {bytes} bytes, which is too short for any data file");
+            let found = format!("the file has only {bytes} bytes, expected at least {SMALLEST_FILE}");
             refuse(StoreErrorKind::Corrupt, found, RESTORE)
         }
         _ => Ok(()),
@@ -125,15 +125,15 @@ fn create_folder(folder: &Path) -> Result<(), Failure> {
     let Err(error) = file::create_folder(folder) else {
         return Ok(());
     };
-    let found = format!("the folder {} is missing and cannot be created: {error}", folder.display());
+    let found = format!("cannot create the missing folder {}: {error}", folder.display());
     let (kind, advice) = match error.kind() {
         ErrorKind::PermissionDenied | ErrorKind::ReadOnlyFilesystem => {
-            (StoreErrorKind::ReadOnly, format!("create it for {}, or point --data elsewhere", file::user()))
+            (StoreErrorKind::ReadOnly, format!("create it for {}, or use another --data", file::user()))
         }
         ErrorKind::StorageFull | ErrorKind::QuotaExceeded => {
             (StoreErrorKind::Full, "free space on that disk".to_owned())
         }
-        _ => (StoreErrorKind::Other, "create it, or point --data elsewhere".to_owned()),
+        _ => (StoreErrorKind::Other, "create it, or use another --data".to_owned()),
     };
     Err(Failure::Refused(kind, Cause::new(found, advice)))
 }
@@ -143,8 +143,8 @@ fn still_locked() -> Failure {
     Failure::Refused(StoreErrorKind::Unavailable, Cause::new(found, "`fuser -v` on the file shows which"))
 }
 
-/// Tries again while other processes are in the way: SQLite does not wait in all the places where it can meet them,
-/// least of all while one of them switches a new file to its write-ahead log.
+/// Retries while other processes are in the way: SQLite does not wait in all places, such as while one of them switches a
+/// new file to its write-ahead log.
 async fn connect_patiently(path: &Path) -> Result<SqliteConnection, Failure> {
     let mut pause = FIRST_PAUSE;
     loop {
@@ -161,7 +161,7 @@ async fn connect(path: &Path) -> Result<SqliteConnection, Failure> {
     match settle(path, &mut connection).await {
         Ok(()) => Ok(connection),
         Err(failure) => {
-            // Waits for the file to be closed, so that nothing of ours stays beside a file that is refused.
+            // Waits until the file is closed, so that nothing of ours stays beside a file that is refused.
             connection.close().await.ok();
             Err(failure)
         }
@@ -186,7 +186,7 @@ fn options(path: &Path) -> SqliteConnectOptions {
         .disable_statement_logging()
 }
 
-/// Makes sure that the file is ours, of a version we know, shared by a write-ahead log, and sound.
+/// Checks that the file is ours and of a known version, shares it by a write-ahead log, and checks that it is sound.
 async fn settle(path: &Path, connection: &mut SqliteConnection) -> Result<(), Failure> {
     let header = Header::read(connection).await?;
     if header.is_blank() {
@@ -197,12 +197,12 @@ async fn settle(path: &Path, connection: &mut SqliteConnection) -> Result<(), Fa
     if header.journal_mode != "wal" {
         use_write_ahead_log(connection).await?;
     }
-    // What a process wrote and did not sync before it died is shown from now on: a loss of power must not take it back.
+    // From now on this shows what a process wrote and did not sync before it died: a power loss must not undo it.
     file::sync_log(path).map_err(sqlx::Error::from)?;
     check_sound(path, header.page_bytes, connection).await
 }
 
-/// What a file says about itself.
+/// The header of a file.
 struct Header {
     application_id: i32,
     user_version: i32,
@@ -215,8 +215,7 @@ struct Header {
 }
 
 impl Header {
-    /// One statement, so that one snapshot answers all: a file that is just being created is seen as blank or as
-    /// finished, never as something strange in between.
+    /// One statement, so that one snapshot answers all: a file that is being created is seen as blank or as finished.
     async fn read(connection: &mut SqliteConnection) -> Result<Self, sqlx::Error> {
         let query = sqlx::query_as(
             "SELECT (SELECT application_id FROM pragma_application_id), \
@@ -237,26 +236,24 @@ impl Header {
         let Self { application_id, user_version, objects, records, .. } = self;
         if *application_id != APPLICATION_ID {
             let found = format!(
-                "it is an SQLite file of another program (application id {application_id:#x}, \
+                "this is an SQLite file of another program (application id {application_id:#x}, \
                  version {user_version}, {objects} tables and indexes)"
             );
-            return refuse(
-                StoreErrorKind::Other,
-                found,
-                "it was left as it was; point --data or --store elsewhere",
-            );
+            return refuse(StoreErrorKind::Other, found, "it was not changed; use another --data or --store");
         }
         if *user_version > SCHEMA {
-            let found =
-                format!("a newer Snowmint wrote it (version {user_version}, this one knows up to {SCHEMA})");
+            let found = format!(
+                "a newer Snowmint wrote this file (version {user_version}, expected at most {SCHEMA})"
+            );
             return refuse(
                 StoreErrorKind::Other,
                 found,
-                "it was left as it was; run that release, or use another file",
+                "it was not changed; run that release, or use another file",
             );
         }
         if *user_version < 1 || *records != 1 {
-            let found = format!("it says version {user_version} and has {records} of 1 tables of records");
+            let found =
+                format!("the file has version {user_version} and {records} tables of records, expected 1");
             return refuse(StoreErrorKind::Corrupt, found, RESTORE);
         }
         Ok(())
@@ -267,7 +264,7 @@ fn refuse(kind: StoreErrorKind, found: String, advice: &str) -> Result<(), Failu
     Err(Failure::Refused(kind, Cause::new(found, advice)))
 }
 
-/// Creates the table, unless another process was first: the file is looked at again under the lock for writers.
+/// Creates the table, unless another process was faster: the file is checked again under the lock for writers.
 async fn create(connection: &mut SqliteConnection) -> Result<(), Failure> {
     let mut transaction = connection.begin_with("BEGIN IMMEDIATE").await?;
     let header = Header::read(&mut transaction).await?;
@@ -275,7 +272,7 @@ async fn create(connection: &mut SqliteConnection) -> Result<(), Failure> {
         transaction.rollback().await?;
         return header.check();
     }
-    // All in one transaction, so that a crash leaves a blank file or a finished one.
+    // One transaction, so that a crash leaves a blank file or a finished one.
     let marks = format!("PRAGMA application_id = {APPLICATION_ID}; PRAGMA user_version = {SCHEMA}");
     sqlx::query(TABLE).execute(&mut *transaction).await?;
     sqlx::raw_sql(AssertSqlSafe(marks)).execute(&mut *transaction).await?;
@@ -291,11 +288,11 @@ async fn use_write_ahead_log(connection: &mut SqliteConnection) -> Result<(), Fa
         return Ok(());
     }
     let found =
-        format!("its file system cannot share a write-ahead log between processes (journal mode {mode})");
+        format!("the file system cannot share a write-ahead log between processes (journal mode {mode})");
     refuse(StoreErrorKind::Other, found, "use a local disk, not a network file system")
 }
 
-/// Reads the file once through: a record lost to damage would be a lease granted twice.
+/// Reads the whole file once: a record lost to damage would be a lease granted twice.
 async fn check_sound(path: &Path, page_bytes: u32, connection: &mut SqliteConnection) -> Result<(), Failure> {
     if let Some(length) = file::cut_length(path, page_bytes.into()) {
         let found = format!("the file ends inside a page, after {length} bytes");

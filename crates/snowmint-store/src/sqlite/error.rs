@@ -1,5 +1,5 @@
 //! What an SQLite error means for a record, and what an operator can do about it.
-//! A kind that says "nothing was written" is given only where SQLite has rolled the statement back for certain.
+//! A kind that says "nothing was written" is given only if SQLite has certainly rolled the statement back.
 
 use std::path::Path;
 
@@ -7,12 +7,12 @@ use super::file;
 use crate::error::Effect;
 use crate::{StoreError, StoreErrorKind};
 
-/// What to do when a file cannot be trusted; a fresh file and a backup both lack the latest leases.
-pub(super) const RESTORE: &str = "it is not a Snowmint data file or is damaged; restore it from a backup, or move it away together with its -wal and -shm files \
-    to begin a fresh one; either has no word of the latest leases, so first stop every node that used this file and \
-    wait until their leases have ended (one lease window), else two nodes may produce duplicates";
+/// What to do about an invalid file.
+pub(super) const RESTORE: &str = "the file is damaged or is not a Snowmint data file; first stop every node that used it and wait until their leases have \
+    expired (one lease window), since a backup and a new file both lack the latest leases and would cause duplicates; then \
+    restore a backup, or move the file away together with its -wal and -shm files to start with a new one";
 
-/// What was found and what to do: the text behind a [`StoreError`] of this backend.
+/// What was found and what to do: the source of a [`StoreError`] of this backend.
 #[derive(Debug, thiserror::Error)]
 #[error("{found}; {advice}")]
 pub(super) struct Cause {
@@ -27,7 +27,7 @@ impl Cause {
     }
 }
 
-/// How this store is named in logs and errors.
+/// Returns the name of this store in logs and errors.
 pub(super) fn describe(path: &Path) -> String {
     format!("sqlite:{}", path.display())
 }
@@ -50,12 +50,12 @@ pub(super) fn store_error(
     StoreError::new(kind, operation, describe(path), cause)
 }
 
-/// Whether another process was in the way, so that the same call may succeed a moment later.
+/// Whether another process was in the way, so that a retry may succeed a moment later.
 pub(super) fn is_busy(error: &sqlx::Error) -> bool {
     matches!(primary(error), Some(primary::BUSY | primary::LOCKED | primary::PROTOCOL))
 }
 
-/// The primary result codes that are told apart: <https://www.sqlite.org/rescode.html>.
+/// The primary result codes that are distinguished: <https://www.sqlite.org/rescode.html>.
 mod primary {
     pub(super) const PERM: i32 = 3;
     pub(super) const BUSY: i32 = 5;
@@ -87,14 +87,14 @@ fn kind(error: &sqlx::Error, effect: Effect, path: &Path) -> StoreErrorKind {
         return kind_without_code(error, effect);
     };
     match primary {
-        // Also at a commit: SQLite says so while it writes to the log, and what it has written there counts only with
-        // the last frame, which is then missing or torn. A failed sync of a whole log is IOERR.
+        // Also at a commit: SQLite reports it while it writes to the log, and what it wrote there counts only with the
+        // last frame, which is then missing or torn. A failed sync of a whole log is IOERR.
         primary::FULL => StoreErrorKind::Full,
         primary::CORRUPT | primary::NOTADB => StoreErrorKind::Corrupt,
         primary::READONLY | primary::PERM => StoreErrorKind::ReadOnly,
         primary::CANTOPEN if file::write_problem(path).is_some() => StoreErrorKind::ReadOnly,
-        // These two can strike between the log on disk and the index of it in memory: a commit that no process
-        // sees now comes to light when the log is next recovered.
+        // These two can happen between the log on disk and its index in memory: a commit that no process sees now
+        // becomes visible when the log is next recovered.
         primary::IOERR | primary::NOMEM if effect == Effect::Writes => StoreErrorKind::OutcomeUnknown,
         primary::IOERR if code(error) == Some(IOERR_SHMSIZE) => StoreErrorKind::Full,
         primary::BUSY
@@ -107,10 +107,10 @@ fn kind(error: &sqlx::Error, effect: Effect, path: &Path) -> StoreErrorKind {
     }
 }
 
-/// For errors of the layer above SQLite: the thread that runs the statements, and the reading of its rows.
+/// The kind of errors of the layer above SQLite: the thread that runs the statements, and decoding of its rows.
 fn kind_without_code(error: &sqlx::Error, effect: Effect) -> StoreErrorKind {
     match error {
-        // A write whose row cannot be read has been carried out all the same.
+        // A write whose row cannot be read has happened all the same.
         _ if effect == Effect::Writes => StoreErrorKind::OutcomeUnknown,
         sqlx::Error::ColumnDecode { .. } | sqlx::Error::Decode(_) => StoreErrorKind::Corrupt,
         _ => StoreErrorKind::Other,
@@ -122,18 +122,18 @@ fn advice(kind: StoreErrorKind, path: &Path) -> String {
     let path = path.display();
     match kind {
         StoreErrorKind::Unavailable => {
-            format!("try again; `fuser -v {path}` shows which processes use the file")
+            format!("retry; `fuser -v {path}` shows which processes use the file")
         }
-        StoreErrorKind::OutcomeUnknown => format!("look at the disk that holds {folder}"),
+        StoreErrorKind::OutcomeUnknown => format!("check the disk that holds {folder}"),
         StoreErrorKind::ReadOnly => read_only_advice(),
         StoreErrorKind::Full => format!("free space on the disk that holds {folder}"),
         StoreErrorKind::Corrupt => RESTORE.to_owned(),
-        StoreErrorKind::Other => format!("see whether {path} is a file that this process can use"),
+        StoreErrorKind::Other => format!("check that {path} is a file that this process can use"),
     }
 }
 
-/// What to do about a file that cannot be written.
+/// What to do about a read-only file.
 pub(super) fn read_only_advice() -> String {
     let user = file::user();
-    format!("make the file and its folder writable for {user}, or point --data elsewhere")
+    format!("make the file and its folder writable for {user}, or use another --data")
 }

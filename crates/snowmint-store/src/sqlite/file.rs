@@ -39,7 +39,7 @@ impl Files {
         &self.path
     }
 
-    /// Whether the paths still lead to the files that were noted. Costs a few microseconds.
+    /// Whether the paths still lead to the noted files. Costs a few microseconds.
     pub(super) fn in_place(&self) -> bool {
         self.watched.iter().all(|(path, noted)| identity(path).is_ok_and(|now| now == *noted))
     }
@@ -54,7 +54,7 @@ pub(super) fn sync_log(path: &Path) -> io::Result<()> {
     }
 }
 
-/// The length of a file that ends inside a page. With a log beside it that is the mark of a crash, which SQLite
+/// Returns the length of a file that ends inside a page. With a log beside it that is the sign of a crash, which SQLite
 /// repairs; without one the rest of the page is lost.
 pub(super) fn cut_length(path: &Path, page_bytes: u64) -> Option<u64> {
     let real = path.canonicalize().ok()?;
@@ -95,12 +95,12 @@ mod unix {
         path.metadata().map(|it| (it.dev(), it.ino()))
     }
 
-    /// Creates what is missing of a folder, for its owner alone: leases are nobody else's business.
+    /// Creates a folder and the missing ones above it, for their owner only.
     pub(in super::super) fn create_folder(folder: &Path) -> io::Result<()> {
         DirBuilder::new().recursive(true).mode(0o700).create(folder)
     }
 
-    /// Why this process could not write to the file or make others beside it; `None` if it could.
+    /// Returns why this process cannot write to the file or create others beside it; `None` if it can.
     pub(in super::super) fn write_problem(path: &Path) -> Option<String> {
         let folder = path.parent()?;
         let refused =
@@ -119,7 +119,7 @@ use self::portable::{Identity, identity};
 #[cfg(not(unix))]
 pub(super) use self::portable::{create_folder, user, write_problem};
 
-/// Windows does not let go of a file that is open, and refuses by itself what may not be written.
+/// Windows keeps an open file in place, and refuses by itself what may not be written.
 #[cfg(not(unix))]
 mod portable {
     use std::io;

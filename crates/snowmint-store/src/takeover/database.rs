@@ -1,5 +1,5 @@
-//! A table of another system in a MySQL or MariaDB: how it is named, asked, and complained about.
-//! The session is that of our own store there: strict, on a server that can be written.
+//! A table of another system in MySQL or MariaDB: its URL, its statements, and its errors.
+//! The session is the same as for our own store: strict, on a server that accepts writes.
 
 use crate::error::Effect;
 use crate::mysql::connect::{PARAMETERS, Settings};
@@ -11,47 +11,47 @@ use crate::sql::at_most_one;
 use crate::sql::{Failure, Pool};
 use crate::{OpenError, StoreError, StoreErrorKind, UrlError};
 
-/// The call that takes numbers, as errors name it.
+/// The name in errors of the call that takes numbers.
 pub(super) const RESERVE: &str = "reserve";
 
-/// The engine of a table; none in a view.
+/// The engine of a table; a view has none.
 const ENGINE: &str = "SELECT CAST(engine AS CHAR) FROM information_schema.tables \
     WHERE table_schema = DATABASE() AND table_name = ?";
 
-/// What is known of a system before a URL is looked at.
+/// What is known about a system before a URL is read.
 pub(super) struct System {
     /// Its name, which begins its URLs.
     pub(super) source: &'static str,
-    /// What a URL of it looks like.
+    /// An example of its URLs.
     pub(super) form: &'static str,
     /// The parameters besides those of the connection.
     pub(super) parameters: &'static str,
-    /// The rights that it takes to count in its table.
+    /// The rights that counting in its table needs.
     pub(super) rights: &'static str,
 }
 
-/// What a table is opened for.
+/// Why a table is opened.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Purpose {
     /// To count in it.
     Draw,
-    /// To see where it is.
+    /// To read its position.
     Survey,
 }
 
 /// A table of a system, and the connections to its database.
 pub(super) struct Database {
     pool: Pool<Settings>,
-    /// The URL without what nobody may see, and without what tells one counter from another.
+    /// The URL without secrets, and without what distinguishes the counters of the table.
     name: String,
     system: &'static System,
     pub(super) table: String,
-    /// Whether a crash may take nothing back.
+    /// Whether a crash may undo nothing.
     must_keep: bool,
 }
 
 impl Database {
-    /// Takes a URL apart as [`parse`](Self::parse) does, to count in the table: one that a crash may set back is refused.
+    /// Parses a URL as [`parse`](Self::parse) does, to count in the table: one that a crash may set back is refused.
     pub(super) async fn open<T>(
         system: &'static System,
         url: &str,
@@ -64,7 +64,7 @@ impl Database {
         Ok((database, taken))
     }
 
-    /// Refuses a table whose engine keeps less than it acknowledges. One that is not there is for others to tell.
+    /// Refuses a table whose engine may lose what it acknowledges. A missing table is reported by later calls.
     async fn check_engine(&self) -> Result<(), StoreError> {
         const OPERATION: &str = "open";
         let ask = async |mut session: Session| {
@@ -77,18 +77,18 @@ impl Database {
             None => return Ok(()),
             Some(Some(engine)) if engine.eq_ignore_ascii_case("InnoDB") => return Ok(()),
             Some(Some(engine)) => format!(
-                "the engine of the table {table} is {engine}, which may lose acknowledged writes in a crash and then \
-                 produce duplicates; ALTER TABLE {table} ENGINE = InnoDB, or accept the loss with durable=no"
+                "the engine of the table {table} is {engine}, which may lose acknowledged writes in a crash and cause \
+                 duplicates; ALTER TABLE {table} ENGINE = InnoDB, or accept the loss with durable=no"
             ),
             Some(None) => format!(
-                "{table} is a view, so its engine is unknown, and one other than InnoDB may lose acknowledged writes in a \
-                 crash; use the database that has the table, or accept the loss with durable=no"
+                "{table} is a view of unknown engine, and one other than InnoDB may lose acknowledged writes in a crash; \
+                 use the database that has the table, or accept the loss with durable=no"
             ),
         };
         Err(self.error(StoreErrorKind::Other, OPERATION, found))
     }
 
-    /// Takes a URL apart; `take` takes out the parameters of the system and the name of its table.
+    /// Parses a URL; `take` removes the parameters of the system, and returns the name of its table.
     pub(super) fn parse<T>(
         system: &'static System,
         purpose: Purpose,
@@ -107,8 +107,8 @@ impl Database {
         let (pool, name) = Settings::take(&mut location, crashes)?;
         if !pool.may_lose.is_zero() {
             return Err(location.malformed(
-                "invalid may_lose: expected 0, since this table has no place for the marks that show which reservations \
-                 survived a failover; let the database wait for its replicas, or move the numbers with snowmint import",
+                "invalid may_lose: expected 0, since this table has no room for marks that show which reservations survived a \
+                 failover; let the database wait for its replicas, or move the numbers with snowmint import",
             ));
         }
         location.finish(&format!("{}, {PARAMETERS} and durable", system.parameters))?;
@@ -117,7 +117,7 @@ impl Database {
         Ok((Self { pool, name, system, table, must_keep }, taken))
     }
 
-    /// Runs a statement. One that met others in a deadlock is run again: the server ended it, and it wrote nothing.
+    /// Runs a statement, and retries it after a deadlock: the server ended it, and it wrote nothing.
     pub(super) async fn run<T, E, F>(
         &self,
         operation: &'static str,
@@ -150,12 +150,12 @@ impl Database {
         StoreError::new(kind, operation, &*self.name, found)
     }
 
-    /// The name with what tells this counter from others in the same table.
+    /// Returns the name with what distinguishes this counter in the same table.
     pub(super) fn shown(&self, which: &str) -> String {
         format!("{}?{which}", self.name)
     }
 
-    /// A number of the table that has to be one of ours.
+    /// Checks a number of the table.
     pub(super) fn number(
         &self,
         operation: &'static str,
@@ -164,26 +164,23 @@ impl Database {
         found: i64,
     ) -> Result<u64, StoreError> {
         u64::try_from(found).map_err(|_| {
-            let found = format!("{} has {column} {found} at {row}, and numbers begin at 0", self.table);
+            let found = format!("invalid {column} {found} in {} at {row}: expected at least 0", self.table);
             self.error(StoreErrorKind::Corrupt, operation, found)
         })
     }
 
-    /// The refusal of a number beyond the last one.
+    /// The error for a number above the maximum.
     pub(super) fn spent(&self, row: &str, at: u64) -> StoreError {
-        let found = format!(
-            "{} is at {at} at {row}, and as many more would go beyond {}",
-            self.table,
-            crate::MAX_NUMBER
-        );
+        let found =
+            format!("{} is at {at} at {row}: the reservation would exceed {}", self.table, crate::MAX_NUMBER);
         self.error(StoreErrorKind::Full, RESERVE, found)
     }
 }
 
-/// A parameter that has to be there.
+/// Removes a parameter that is required.
 pub(super) fn required(location: &mut Location, system: &System, name: &str) -> Result<String, UrlError> {
     match location.take(name).filter(|it| !it.is_empty()) {
         Some(value) => Ok(value),
-        None => Err(location.malformed(&format!("needs {name}=, such as {}", system.form))),
+        None => Err(location.malformed(&format!("missing {name}: expected {}", system.form))),
     }
 }

@@ -1,4 +1,4 @@
-//! A row of Leaf's table `leaf_alloc`, advanced as Leaf does it, so that Leaf may go on beside.
+//! A row of Leaf's table `leaf_alloc`, advanced in the same way as by Leaf, so that Leaf may go on beside.
 //! Leaf: <https://github.com/Meituan-Dianping/Leaf>, segment mode.
 
 use std::fmt;
@@ -18,31 +18,31 @@ pub(super) const FORM: &str = "leaf:mysql://HOST/DATABASE?tag=TAG";
 static SYSTEM: System = System { source: SOURCE, form: FORM, parameters: "tag", rights: "SELECT and UPDATE" };
 const TABLE: &str = "leaf_alloc";
 
-/// What Leaf does in a transaction of two statements, UPDATE and then SELECT, in one: the id of the answer is what
-/// `max_id` has become. What is out of range is left alone.
+/// One statement for what Leaf does in a transaction of two, UPDATE and then SELECT: the id of the answer is the new `max_id`.
+/// A row out of range is not changed.
 const TAKE: &str = concat!(
     "UPDATE leaf_alloc SET max_id = LAST_INSERT_ID(max_id + ?) WHERE biz_tag = ? AND max_id BETWEEN 0 AND ? AND ",
     may_write!()
 );
-/// Only ever upwards, whoever takes meanwhile.
+/// Only raises, whoever takes numbers meanwhile.
 const RAISE: &str =
     concat!("UPDATE leaf_alloc SET max_id = ? WHERE biz_tag = ? AND max_id < ? AND ", may_write!());
 const ROW: &str = "SELECT CAST(max_id AS SIGNED), CAST(step AS SIGNED) FROM leaf_alloc WHERE biz_tag = ?";
 const ROWS: &str = "SELECT CAST(biz_tag AS CHAR), CAST(max_id AS SIGNED), CAST(step AS SIGNED) FROM leaf_alloc \
     WHERE biz_tag = ? OR ? IS NULL ORDER BY biz_tag";
 
-/// A counter in the table `leaf_alloc` that Leaf made.
+/// A counter in the table `leaf_alloc` that Leaf created.
 ///
-/// To reserve n numbers is `UPDATE leaf_alloc SET max_id = max_id + n WHERE biz_tag = ?` and the reading of `max_id` in
-/// one transaction, as in Leaf: the numbers are from the old `max_id` up to and without the new one. Leaf's own
-/// servers may draw from the same row at the same time.
+/// To reserve n numbers, Leaf runs `UPDATE leaf_alloc SET max_id = max_id + n WHERE biz_tag = ?` and reads `max_id` in one
+/// transaction: the numbers are from the old `max_id` (inclusive) to the new one (exclusive). This counter does the same, so
+/// Leaf's own servers may draw from the same row at the same time.
 ///
-/// The row has to be there: a tag that nobody inserted is most likely a mistake, and would restart at 1.
+/// The row has to exist: a tag that nobody inserted is most likely a mistake, and would restart at 1.
 ///
 /// # URL
 ///
-/// `leaf:mysql://USER@HOST:PORT/DATABASE?tag=TAG&...`, the parameters of [`MySqlStore`](crate::MySqlStore), and
-/// `durable=no` to take a server that syncs commits later than it acknowledges them.
+/// `leaf:mysql://USER@HOST:PORT/DATABASE?tag=TAG&...`, with the parameters of [`MySqlStore`](crate::MySqlStore), and
+/// `durable=no` to accept a server that syncs commits later than it acknowledges them.
 pub struct LeafCounter {
     database: Database,
     tag: String,
@@ -50,12 +50,12 @@ pub struct LeafCounter {
 }
 
 impl LeafCounter {
-    /// Takes the URL apart, connects, and looks for the row. Nothing is written.
+    /// Parses the URL, connects, and looks for the row. Nothing is written.
     ///
     /// # Errors
     ///
     /// - [`OpenError::Url`]: a mistake in the URL.
-    /// - [`OpenError::Store`], [`StoreErrorKind::Other`]: no such table, or no such row, with the statement that makes it.
+    /// - [`OpenError::Store`], [`StoreErrorKind::Other`]: no such table, or no such row, with the statement that inserts it.
     /// - [`OpenError::Store`], other kinds: as for [`MySqlStore::open`](crate::MySqlStore::open).
     pub async fn open(url: &str) -> Result<Self, OpenError> {
         let (database, tag) = Database::open(&SYSTEM, url, |location| {
@@ -68,7 +68,7 @@ impl LeafCounter {
         Ok(counter)
     }
 
-    /// `max_id`, at least 0, and `step`, as it is.
+    /// Returns `max_id`, at least 0, and `step`, as it is.
     async fn row(&self, operation: &'static str) -> Result<(u64, i64), StoreError> {
         let ask = async |mut session: Session| {
             let query = sqlx::query_as::<_, (i64, i64)>(ROW).bind(&self.tag);
@@ -78,8 +78,8 @@ impl LeafCounter {
         let row = self.database.run(operation, Effect::Reads, ask).await?;
         let (max_id, step) = row.ok_or_else(|| {
             let found = format!(
-                "{TABLE} has no row with the tag `{tag}`; as in Leaf, insert one: INSERT INTO {TABLE} (biz_tag, \
-                 max_id, step, description) VALUES ('{tag}', 1, 2000, '')",
+                "{TABLE} has no row with the tag `{tag}`; insert one: INSERT INTO {TABLE} (biz_tag, max_id, step, \
+                 description) VALUES ('{tag}', 1, 2000, '')",
                 tag = self.tag
             );
             self.database.error(StoreErrorKind::Other, operation, found)
@@ -106,7 +106,8 @@ impl Counter for LeafCounter {
         };
         let done = self.database.run(RESERVE, Effect::Writes, ask).await?;
         if done.rows_affected() > 1 {
-            let found = format!("{TABLE} has {} rows with the tag `{}`", done.rows_affected(), self.tag);
+            let found =
+                format!("{TABLE} has {} rows with the tag `{}`, expected 1", done.rows_affected(), self.tag);
             return Err(self.database.error(StoreErrorKind::Corrupt, RESERVE, found));
         }
         let first = done.last_insert_id().checked_sub(count.get());
@@ -124,7 +125,7 @@ impl Counter for LeafCounter {
             (session, done)
         };
         self.database.run("raise", Effect::Writes, ask).await?;
-        // A row that has gone changed nothing.
+        // A row that was deleted meanwhile changed nothing.
         Ok(self.row("raise").await?.0 > number)
     }
 
@@ -148,7 +149,7 @@ impl fmt::Debug for LeafCounter {
     }
 }
 
-/// All rows, or the one of the tag that the URL names.
+/// Returns all rows, or the one with the tag that the URL names.
 pub(super) async fn survey(url: &str) -> Result<Vec<Surveyed>, OpenError> {
     let (database, tag) = Database::parse(&SYSTEM, Purpose::Survey, url, |location| {
         Ok((TABLE.to_owned(), location.take("tag")))

@@ -1,4 +1,4 @@
-//! A key of a Redis that counts by INCR and INCRBY, advanced in the same way, so that others may go on beside.
+//! A key of Redis that counts by INCR and INCRBY, advanced in the same way, so that other programs may go on beside.
 
 use std::fmt;
 use std::num::NonZeroU64;
@@ -22,34 +22,34 @@ pub(super) const SOURCE: &str = "redis-counter";
 pub(super) const FORM: &str = "redis-counter:redis://HOST/0?counter=KEY";
 const RESERVE: &str = "reserve";
 const FIND: &str = "find";
-/// What a script answers that counted nothing: the key is not as it has to be, and there is no room for a mark.
+/// The answer of a script that counted nothing because the key is not as expected.
 const REFUSED: Value = Value::Int(0);
 const NO_ROOM: Value = Value::Int(-1);
-/// How many marks that have settled are named at a time, to leave the list.
+/// How many settled marks are named at a time, to leave the list.
 const LEAVING: usize = 64;
 
 /// A counter in a plain key of Redis.
 ///
-/// To reserve n numbers is `INCRBY key n`: the numbers are those above the value before, up to the value after. Others
-/// may INCR the same key at the same time. The key has to be there, and it has to hold a number: a script looks before
-/// it counts, so that a key which was lost does not restart.
+/// To reserve n numbers is `INCRBY key n`: the numbers are those above the value before, up to the value after. Other
+/// programs may INCR the same key at the same time. The key has to exist and hold a number: a script checks that before it
+/// counts, so that a lost key does not restart.
 ///
-/// What Redis can lose stands on the page of [`RedisStore`](crate::RedisStore), whose checks of the server and
-/// parameters (`wait_replicas`, `durable` and so on) hold here too. Unless the URL says `may_lose=0`, each reservation also
-/// pushes a mark on the list `snowmint:marks:{KEY}`, in the script that counts, and its numbers are used once that mark has
-/// settled. A `KEY` with a hash tag of its own keeps it: `snowmint:marks:KEY`; for one that has a `}` and no hash tag, the
-/// list is `snowmint:marks:{N}:KEY` with a number that a cluster keeps on the same node. The user then needs these rights besides
-/// those on the counter: `~snowmint:marks:* +lpush +ltrim +lrange +persist`. Others that count in the key by INCR have
-/// no marks: a failover may give their numbers again.
+/// What Redis can lose is described for [`RedisStore`](crate::RedisStore), whose checks of the server and parameters
+/// (`wait_replicas`, `durable` and so on) apply here too. Unless the URL says `may_lose=0`, each reservation also pushes a
+/// mark on the list `snowmint:marks:{KEY}`, in the script that counts, and its numbers are used once that mark has settled.
+/// A `KEY` with a hash tag of its own keeps it: `snowmint:marks:KEY`. For one with a `}` and no hash tag, the list is
+/// `snowmint:marks:{N}:KEY` with a number that a cluster keeps on the same node. The user then needs these rights besides
+/// those on the counter: `~snowmint:marks:* +lpush +ltrim +lrange +persist`. Programs that INCR the key write no marks: a
+/// failover may give their numbers again.
 ///
 /// # URL
 ///
-/// `redis-counter:redis://HOST:PORT/DB?counter=KEY&...`, and the parameters of [`RedisStore`](crate::RedisStore) but for
+/// `redis-counter:redis://HOST:PORT/DB?counter=KEY&...`, with the parameters of [`RedisStore`](crate::RedisStore) except
 /// `prefix`.
 pub struct RedisCounter {
     server: Server,
     key: String,
-    /// The list of the marks.
+    /// The key of the list of marks.
     marks: String,
     /// What was seen of that list.
     seen: Mutex<Sightings>,
@@ -60,12 +60,12 @@ pub struct RedisCounter {
 enum Held {
     Nothing,
     Number(u64),
-    /// As an error shows it.
+    /// Something else, as an error shows it.
     Other(String),
 }
 
 impl RedisCounter {
-    /// Takes the URL apart, connects, and looks at the key. Nothing is written.
+    /// Parses the URL, connects, and reads the key. Nothing is written.
     ///
     /// # Errors
     ///
@@ -81,14 +81,14 @@ impl RedisCounter {
         Ok(counter)
     }
 
-    /// The number that the key holds.
+    /// Returns the number that the key holds.
     async fn held(&self, operation: &'static str) -> Result<u64, StoreError> {
         number(&self.server, operation, &self.key, look(&self.server, operation, &self.key).await?)
     }
 }
 
 impl RedisCounter {
-    /// Counts by a script that is given the addend.
+    /// Counts by a script that receives the addend.
     async fn take(
         &self,
         count: NonZeroU64,
@@ -99,13 +99,13 @@ impl RedisCounter {
             if let Ok(addend) = i64::try_from(count.get()) {
                 let answer = self.server.call(RESERVE, Effect::Writes, &request(addend)).await?;
                 if answer == NO_ROOM {
-                    // What has settled since leaves the list with the next call.
+                    // Marks that have settled since leave the list with the next call.
                     self.look_at_marks(RESERVE).await?;
                     return Err(claims::full(&self.key, &self.server.name, self.server.may_lose));
                 }
                 if answer != REFUSED {
                     let before: u64 = self.server.parse(RESERVE, Effect::Writes, answer)?;
-                    // The script gives nothing whose sum is beyond the range.
+                    // The script gives nothing with a sum out of range.
                     if let Some(segment) = Segment::new(before.saturating_add(1), NonZeroU64::MIN, count) {
                         return Ok(segment);
                     }
@@ -113,21 +113,19 @@ impl RedisCounter {
             }
             let before = self.held(RESERVE).await?;
             if before.checked_add(count.get()).is_none_or(|after| after > MAX_NUMBER) {
-                let found = format!(
-                    "the key {} is at {before}, and {count} more would go beyond {MAX_NUMBER}",
-                    self.key
-                );
+                let found =
+                    format!("the key {} is at {before}: {count} more would exceed {MAX_NUMBER}", self.key);
                 return Err(StoreError::new(StoreErrorKind::Full, RESERVE, &*self.server.name, found));
             }
-            // It can be added to now, so it was another meanwhile.
+            // The key accepts the addition now, so it was different meanwhile.
             retries.pause().await.map_err(|waited| {
-                let found = format!("the key {} was another {waited}", self.key);
+                let found = format!("other writers of the key {} were faster {waited}; retry", self.key);
                 StoreError::new(StoreErrorKind::Unavailable, RESERVE, &*self.server.name, found)
             })?;
         }
     }
 
-    /// The marks of reservations, oldest first.
+    /// Returns the marks of reservations, oldest first.
     async fn look_at_marks(&self, operation: &'static str) -> Result<Vec<Mark>, StoreError> {
         let answer = self.server.call(operation, Effect::Reads, &Request::marks(&self.marks)).await?;
         let marks: Vec<String> = self.server.parse(operation, Effect::Reads, answer)?;
@@ -137,7 +135,7 @@ impl RedisCounter {
         Ok(marks)
     }
 
-    /// What this process saw of the marks; never locked across an await.
+    /// What this process has seen of the marks. Never locked across an await.
     fn seen(&self) -> MutexGuard<'_, Sightings> {
         // Each change replaces the whole: a panic elsewhere leaves it so.
         self.seen.lock().unwrap_or_else(PoisonError::into_inner)
@@ -182,7 +180,7 @@ impl Counter for RedisCounter {
                 return Ok(true);
             }
             retries.pause().await.map_err(|waited| {
-                let found = format!("others were first at the key {} {waited}", self.key);
+                let found = format!("other writers of the key {} were faster {waited}; retry", self.key);
                 StoreError::new(StoreErrorKind::Unavailable, OPERATION, &*self.server.name, found)
             })?;
         }
@@ -204,25 +202,25 @@ impl fmt::Debug for RedisCounter {
     }
 }
 
-/// Where the marks of a counter are: on the same node of a cluster, under a name that no counter has by chance.
+/// Returns the key of the marks of a counter: on the same node of a cluster, with a name that no counter has by chance.
 fn marks_of(key: &str) -> String {
     if hash_tag(key).is_some() {
         format!("snowmint:marks:{key}")
     } else if key.contains('}') {
-        // No tag holds a `}`, so another text of the same slot is the tag.
+        // No tag has a `}`, so another text of the same slot is the tag.
         format!("snowmint:marks:{{{}}}:{key}", text_of(slot(key)))
     } else {
         format!("snowmint:marks:{{{key}}}")
     }
 }
 
-/// The smallest number whose text has this slot: every node comes to the same one.
+/// Returns the smallest number whose text has this slot. Every node finds the same one.
 fn text_of(wanted: u16) -> String {
     let mut texts = (0_u32..).map(|number| number.to_string());
     texts.find(|text| slot(text) == wanted).unwrap_or_default()
 }
 
-/// The one key, or those that fit a pattern and hold a number.
+/// Returns the one key, or those that match a pattern and hold a number.
 pub(super) async fn survey(url: &str) -> Result<Vec<Surveyed>, OpenError> {
     const OPERATION: &str = "survey";
     let (server, key) = parse(url)?;
@@ -234,10 +232,10 @@ pub(super) async fn survey(url: &str) -> Result<Vec<Surveyed>, OpenError> {
         let number = number(&server, OPERATION, &key, look(&server, OPERATION, &key).await?)?;
         return Ok(vec![surveyed(key, number)]);
     }
-    // `*` alone stands for other text.
+    // Only `*` is a wildcard.
     let pattern = key.split('*').map(scripts::literal).collect::<Vec<_>>().join("*");
     let mut keys = server.scan(OPERATION, &pattern).await?.keys;
-    // A key may come up twice in a walk.
+    // A scan may return a key twice.
     keys.sort_unstable();
     keys.dedup();
     let mut found = Vec::new();
@@ -258,9 +256,9 @@ pub(super) async fn survey(url: &str) -> Result<Vec<Surveyed>, OpenError> {
 fn parse(url: &str) -> Result<(Server, String), UrlError> {
     let mut location = connect::location(super::inner(SOURCE, FORM, url, &["redis", "rediss"])?)?;
     let Some(key) = location.take("counter").filter(|it| !it.is_empty()) else {
-        return Err(location.malformed(&format!("needs counter=, such as {FORM}")));
+        return Err(location.malformed(&format!("missing counter: expected {FORM}")));
     };
-    // Several keys may be in several slots.
+    // A pattern may match keys in several slots.
     let one = Some(&*key).filter(|it| !it.contains('*'));
     let mut server = Server::take(&mut location, one)?;
     location.finish(&format!("counter, {PARAMETERS}"))?;
@@ -290,13 +288,12 @@ fn number(server: &Server, operation: &'static str, key: &str, held: Held) -> Re
     let (kind, found) = match held {
         Held::Number(number) => return Ok(number),
         Held::Nothing => {
-            let found = format!("there is no key {key}; if it is to begin at 1, say SET {key} 0 first");
+            let found = format!("no key {key}; to start at 1, run SET {key} 0 first");
             (StoreErrorKind::Other, found)
         }
         Held::Other(found) => {
             let found = format!(
-                "the key {key} holds {found}, which is no number from 0 to {MAX_NUMBER}, so it is no counter and was left \
-                 as it is"
+                "invalid counter: the key {key} holds {found}, expected a number from 0 to {MAX_NUMBER}; it was not changed"
             );
             (StoreErrorKind::Corrupt, found)
         }

@@ -27,47 +27,46 @@ static SYSTEM: System = System {
 const TABLE: &str = "Tickets64";
 const STUB: &str = "a";
 
-/// The column that counts, and its type.
+/// The counting column, and its type.
 const COLUMN: &str = "SELECT CAST(column_name AS CHAR), CAST(column_type AS CHAR) FROM information_schema.columns \
     WHERE table_schema = DATABASE() AND table_name = ? AND extra LIKE '%auto_increment%'";
 const EXISTS: &str = "SELECT COUNT(*) FROM information_schema.tables \
     WHERE table_schema = DATABASE() AND table_name = ?";
 
-/// A counter in a table of tickets: `REPLACE INTO Tickets64 (stub)` where the server can be written, and
-/// `LAST_INSERT_ID()`.
+/// A counter in a table of tickets: `REPLACE INTO Tickets64 (stub)` and `LAST_INSERT_ID()`.
 ///
-/// Each server gives the numbers that its `auto_increment_increment` and `auto_increment_offset` allow: two servers
-/// with increment 2 and offsets 1 and 2 are two counters without a number in common. What else draws tickets from the
-/// same table may go on beside.
+/// Each server gives the numbers that its `auto_increment_increment` and `auto_increment_offset` allow: two servers with
+/// increment 2 and offsets 1 and 2 are two counters without a common number. Other programs may draw tickets from the same
+/// table at the same time.
 ///
-/// Tickets are drawn one at a time, whatever count is asked for: nothing that the server promises makes several rows
-/// of one `REPLACE` consecutive.
+/// Tickets are drawn one at a time, whatever the count: no server promises consecutive numbers for several rows of one
+/// `REPLACE`.
 ///
-/// The greatest number of the column's type is not given. A server that has come there may draw it again for the next
-/// ticket: where `INSERT` fails, `REPLACE` takes the place of the row that has it.
+/// The greatest number of the column's type is not given. A server that has reached it may give it again for the next
+/// ticket: where `INSERT` fails, `REPLACE` replaces the row that has it.
 ///
 /// # URL
 ///
-/// `tickets:mysql://USER@HOST:PORT/DATABASE?table=Tickets64&stub=a&...`, and the parameters of
-/// [`MySqlStore`](crate::MySqlStore). The table is `Tickets64` and the stub `a` where none is said.
+/// `tickets:mysql://USER@HOST:PORT/DATABASE?table=Tickets64&stub=a&...`, with the parameters of
+/// [`MySqlStore`](crate::MySqlStore). The default table is `Tickets64`, and the default stub `a`.
 pub struct TicketsCounter {
     database: Database,
     stub: String,
-    /// The column that counts.
+    /// The counting column.
     column: String,
-    /// Below this number.
+    /// All tickets are below this number.
     end: u64,
 }
 
-/// The column that counts.
+/// The counting column.
 struct Column {
     name: String,
-    /// The greatest number it holds.
+    /// The greatest number of its type.
     greatest: u64,
 }
 
 impl TicketsCounter {
-    /// Takes the URL apart, connects, and looks at the table. Nothing is written.
+    /// Parses the URL, connects, and inspects the table. Nothing is written.
     ///
     /// # Errors
     ///
@@ -86,8 +85,8 @@ impl TicketsCounter {
 #[async_trait]
 impl Counter for TicketsCounter {
     async fn reserve(&self, _count: NonZeroU64) -> Result<Segment, StoreError> {
-        // Set to 0 first: where REPLACE counts nothing, an older number would stand there still. VALUES with a sum
-        // that fails, as REPLACE ... SELECT would lock the counter of the table until its end.
+        // Set to 0 first: if REPLACE counts nothing, an older number would still be there. VALUES with a sum that fails,
+        // as REPLACE ... SELECT would lock the counter of the table until its end.
         let sql = format!(
             "DO LAST_INSERT_ID(0); REPLACE INTO `{}` (stub) VALUES (CASE WHEN {} THEN '{}' ELSE ~0 + 1 END); \
              SELECT LAST_INSERT_ID(), CAST(@@auto_increment_increment AS UNSIGNED)",
@@ -111,23 +110,23 @@ impl Counter for TicketsCounter {
         let (ticket, step) = self.database.run(RESERVE, Effect::Writes, ask).await?;
         let table = &self.database.table;
         if ticket == 0 {
-            let found = format!("the table {table} has no AUTO_INCREMENT column any more");
+            let found = format!("the table {table} no longer has an AUTO_INCREMENT column");
             return Err(self.database.error(StoreErrorKind::Corrupt, RESERVE, found));
         }
         let step = NonZeroU64::new(step).unwrap_or(NonZeroU64::MIN);
         let segment = Segment::new(ticket, step, NonZeroU64::MIN).filter(|_| ticket < self.end);
         segment.ok_or_else(|| {
             let found = format!(
-                "{table} gave ticket {ticket}, and the last one that can be told from a repetition is {}; make the \
-                 column a BIGINT UNSIGNED if it is none",
+                "{table} gave ticket {ticket}, and the server may repeat tickets above {}; make the column a BIGINT \
+                 UNSIGNED if it is narrower",
                 self.end - 1
             );
             self.database.error(StoreErrorKind::Full, RESERVE, found)
         })
     }
 
-    /// The row of the stub gets this number, unless it has a greater one: the server counts on from the greatest it has seen.
-    /// Some forget that in a restart and count on from the greatest row, so no row is ever lowered.
+    /// Gives the row of the stub this number, unless it has a greater one: the server continues from the greatest it has seen.
+    /// Some forget that in a restart and continue from the greatest row, so no row is ever lowered.
     async fn raise_above(&self, number: u64) -> Result<bool, StoreError> {
         if number >= self.end {
             return Ok(false);
@@ -177,8 +176,8 @@ pub(super) async fn survey(url: &str) -> Result<Vec<Surveyed>, OpenError> {
     const OPERATION: &str = "survey";
     let (database, _) = Database::parse(&SYSTEM, Purpose::Survey, url, parameters)?;
     let column = column(&database, OPERATION).await?;
-    // A table that was emptied has no greatest number, and the server goes on where it was. Some forget that in a
-    // restart, and then the greatest number is the better one.
+    // An emptied table has no greatest row, and the server continues from its counter. Some forget that in a restart, and
+    // then the greatest row is right.
     let sql = format!(
         "SELECT CAST(COALESCE(MAX(`{}`), 0) AS UNSIGNED), CAST(COALESCE((SELECT auto_increment FROM \
          information_schema.tables WHERE table_schema = DATABASE() AND table_name = '{table}'), 1) AS UNSIGNED), \
@@ -193,24 +192,25 @@ pub(super) async fn survey(url: &str) -> Result<Vec<Surveyed>, OpenError> {
     };
     let (highest_row, next, increment, offset) = database.run(OPERATION, Effect::Reads, ask).await?;
     let delta = NonZeroU64::new(increment).unwrap_or(NonZeroU64::MIN);
-    // The server does not look at an offset above the increment.
+    // The server ignores an offset above the increment.
     let remainder = if offset > delta.get() { 1 % delta } else { offset % delta };
     let highest_number = highest_row.max(last_below(next, delta, remainder));
     let (name, step) = (database.table, NonZeroU64::MIN);
     Ok(vec![Surveyed { name, highest_number, step, delta, remainder }])
 }
 
-/// The greatest number below another that is `remainder` modulo `delta`; 0 where there is none.
+/// Returns the greatest number below another that is `remainder` modulo `delta`; 0 if there is none.
 fn last_below(next: u64, delta: NonZeroU64, remainder: u64) -> u64 {
     let last = next.saturating_sub(1);
     last.checked_sub(remainder).map_or(0, |above| last - above % delta)
 }
 
-/// The table and the stub. Both become part of a statement, so they are of letters and digits.
+/// Removes the table and the stub. Both become part of a statement, so they consist of letters, digits and `_`.
 fn parameters(location: &mut Location) -> Result<(String, Option<String>), UrlError> {
     let mut plain = |name: &str| match location.take(name) {
         Some(text) if text.is_empty() || !text.bytes().all(|it| it.is_ascii_alphanumeric() || it == b'_') => {
-            Err(location.malformed(&format!("{name}= is of letters, digits and _, such as {FORM}")))
+            Err(location
+                .malformed(&format!("invalid {name}: expected letters, digits and _, such as {FORM}")))
         }
         taken => Ok(taken),
     };
@@ -231,13 +231,13 @@ async fn column(database: &Database, operation: &'static str) -> Result<Column, 
         Some(greatest) if !name.contains('`') => Ok(Column { name, greatest }),
         _ => {
             let found =
-                format!("{} counts in the column {name} of type {kind}, not in an integer", database.table);
+                format!("{} counts in the column {name} of type {kind}, expected an integer", database.table);
             Err(database.error(StoreErrorKind::Other, operation, found))
         }
     }
 }
 
-/// Why there is no column that counts.
+/// Returns why there is no counting column.
 async fn no_counter(database: &Database, operation: &'static str) -> Result<StoreError, StoreError> {
     let ask = async |mut session: Session| {
         let query = sqlx::query_scalar::<_, i64>(EXISTS).bind(&database.table);
@@ -247,15 +247,15 @@ async fn no_counter(database: &Database, operation: &'static str) -> Result<Stor
     let table = &database.table;
     let found = match database.run(operation, Effect::Reads, ask).await? {
         0 => format!(
-            "this database has no table {table}; as at Flickr, make one: CREATE TABLE {table} (id BIGINT UNSIGNED NOT \
+            "this database has no table {table}; create one: CREATE TABLE {table} (id BIGINT UNSIGNED NOT \
              NULL AUTO_INCREMENT PRIMARY KEY, stub CHAR(1) NOT NULL UNIQUE) ENGINE = InnoDB"
         ),
-        _ => format!("the table {table} has no AUTO_INCREMENT column, so it gives no tickets"),
+        _ => format!("the table {table} has no AUTO_INCREMENT column, expected one that counts tickets"),
     };
     Ok(database.error(StoreErrorKind::Other, operation, found))
 }
 
-/// The greatest number of a type, such as `bigint(20) unsigned`.
+/// Returns the greatest number of a type, such as `bigint(20) unsigned`.
 fn greatest(kind: &str) -> Option<u64> {
     let bits = match kind.split(['(', ' ']).next()? {
         "tinyint" => 8,
@@ -273,7 +273,7 @@ fn greatest(kind: &str) -> Option<u64> {
 mod tests {
     use super::*;
 
-    /// Goal: what a server may have given last. Method: looked for number by number.
+    /// Goal: the last number that a server may have given. Method: number by number.
     #[test]
     fn the_last_number_below_the_next_one() {
         for delta in 1..=4 {

@@ -1,4 +1,4 @@
-//! A row of `TinyID`'s table `tiny_id_info`, advanced as `TinyID` does it, so that `TinyID` may go on beside.
+//! A row of `TinyID`'s table `tiny_id_info`, advanced in the same way as by `TinyID`, so that `TinyID` may go on beside.
 //! `TinyID`: <https://github.com/didi/tinyid>.
 
 use std::fmt;
@@ -32,23 +32,22 @@ const TAKE: &str = concat!(
 
 type Columns = (String, i64, i64, i64, i64, i64, i64);
 
-/// A counter in the table `tiny_id_info` that `TinyID` made.
+/// A counter in the table `tiny_id_info` that `TinyID` created.
 ///
-/// To reserve n numbers reads the row and writes it with a greater `max_id` if nobody was in between, as `TinyID` does,
-/// again and again for some seconds where somebody was. The numbers are those above the old `max_id`, up to the new
-/// one, that are `remainder` modulo `delta`. `TinyID`'s own servers may draw from the same row at the same time.
+/// To reserve n numbers, it reads the row and writes it with a greater `max_id` if no other writer was faster, as `TinyID`
+/// does, and retries for some seconds otherwise. The numbers are those above the old `max_id`, up to the new one, that are
+/// `remainder` modulo `delta`. `TinyID`'s own servers may draw from the same row at the same time.
 ///
 /// # URL
 ///
-/// `tinyid:mysql://USER@HOST:PORT/DATABASE?biz_type=TYPE&...`, and the parameters of
-/// [`MySqlStore`](crate::MySqlStore).
+/// `tinyid:mysql://USER@HOST:PORT/DATABASE?biz_type=TYPE&...`, with the parameters of [`MySqlStore`](crate::MySqlStore).
 pub struct TinyIdCounter {
     database: Database,
     biz_type: String,
     step: NonZeroU64,
 }
 
-/// A row, whose numbers make sense.
+/// A row with valid numbers.
 struct Row {
     biz_type: String,
     id: i64,
@@ -60,13 +59,13 @@ struct Row {
 }
 
 impl TinyIdCounter {
-    /// Takes the URL apart, connects, and looks for the row. Nothing is written.
+    /// Parses the URL, connects, and looks for the row. Nothing is written.
     ///
     /// # Errors
     ///
     /// - [`OpenError::Url`]: a mistake in the URL.
-    /// - [`OpenError::Store`], [`StoreErrorKind::Other`]: no such table, or no such row, with the statement that makes it.
-    /// - [`OpenError::Store`], [`StoreErrorKind::Corrupt`]: a row of which no number can be drawn.
+    /// - [`OpenError::Store`], [`StoreErrorKind::Other`]: no such table, or no such row, with the statement that inserts it.
+    /// - [`OpenError::Store`], [`StoreErrorKind::Corrupt`]: a row with invalid numbers.
     /// - [`OpenError::Store`], other kinds: as for [`MySqlStore::open`](crate::MySqlStore::open).
     pub async fn open(url: &str) -> Result<Self, OpenError> {
         let (database, biz_type) = Database::open(&SYSTEM, url, |location| {
@@ -82,7 +81,7 @@ impl TinyIdCounter {
         let mut found = rows(&self.database, operation, Some(&self.biz_type)).await?;
         found.pop().ok_or_else(|| {
             let found = format!(
-                "{TABLE} has no row with the biz_type `{name}`; as in TinyID, insert one: INSERT INTO {TABLE} (biz_type, \
+                "{TABLE} has no row with the biz_type `{name}`; insert one: INSERT INTO {TABLE} (biz_type, \
                  begin_id, max_id, step, delta, remainder, create_time, update_time, version) VALUES ('{name}', 0, 0, \
                  100000, 1, 0, NOW(), NOW(), 1)",
                 name = self.biz_type
@@ -91,7 +90,7 @@ impl TinyIdCounter {
         })
     }
 
-    /// Writes the row if it is still as it was read: whether it was.
+    /// Writes the row if it is still as it was read. Returns whether it was.
     async fn advance(&self, row: &Row, max_id: i64) -> Result<bool, StoreError> {
         let ask = async |mut session: Session| {
             let query = sqlx::query(TAKE).bind(max_id).bind(row.id).bind(row.max_id.cast_signed());
@@ -103,7 +102,7 @@ impl TinyIdCounter {
 }
 
 impl Row {
-    /// The numbers that `count` more stand for, and the `max_id` after them.
+    /// Returns the numbers of `count` more, and the `max_id` after them.
     fn next(&self, count: NonZeroU64) -> Option<(Segment, i64)> {
         let after = count.checked_mul(self.delta)?.checked_add(self.max_id)?;
         let after = i64::try_from(after.get()).ok()?;
@@ -126,7 +125,8 @@ impl Counter for TinyIdCounter {
                 return Ok(segment);
             }
             retries.pause().await.map_err(|waited| {
-                let found = format!("others were first at biz_type `{}` {waited}", row.biz_type);
+                let found =
+                    format!("other writers of biz_type `{}` were faster {waited}; retry", row.biz_type);
                 self.database.error(StoreErrorKind::Unavailable, RESERVE, found)
             })?;
         }
@@ -141,7 +141,8 @@ impl Counter for TinyIdCounter {
                 return Ok(true);
             }
             retries.pause().await.map_err(|waited| {
-                let found = format!("others were first at biz_type `{}` {waited}", row.biz_type);
+                let found =
+                    format!("other writers of biz_type `{}` were faster {waited}; retry", row.biz_type);
                 self.database.error(StoreErrorKind::Unavailable, OPERATION, found)
             })?;
         }
@@ -167,7 +168,7 @@ impl fmt::Debug for TinyIdCounter {
     }
 }
 
-/// All rows, or the one of the `biz_type` that the URL names.
+/// Returns all rows, or the one with the `biz_type` that the URL names.
 pub(super) async fn survey(url: &str) -> Result<Vec<Surveyed>, OpenError> {
     let (database, biz_type) = Database::parse(&SYSTEM, Purpose::Survey, url, |location| {
         Ok((TABLE.to_owned(), location.take("biz_type")))

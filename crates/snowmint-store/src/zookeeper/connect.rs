@@ -1,5 +1,5 @@
 //! From the URL of a ZooKeeper ensemble to a session: opened when it is needed, dropped when it is in doubt.
-//! Keeps apart what failed before it was sent from what failed after: a write of the second kind may have happened.
+//! Distinguishes failures before a call was sent from later ones: a write that fails later may have happened.
 
 use std::fmt;
 use std::time::Duration;
@@ -13,22 +13,22 @@ use super::path::Paths;
 use crate::UrlError;
 use crate::net::url::{Location, Login};
 
-/// How long a session outlives its connection; nothing hangs on it.
+/// How long a session outlives its connection; nothing depends on it.
 const SESSION: Duration = Duration::from_secs(6);
-/// How long one server may keep silent before its connection is given up.
+/// How long one server may be unresponsive before its connection is dropped.
 const SILENCE: Duration = Duration::from_secs(2);
-/// How long it may take to open a session on any of the servers.
+/// The limit for opening a session on any of the servers.
 const CONNECT: Duration = Duration::from_secs(4);
-/// How long one try of a read may take.
+/// The limit for one try of a read.
 const READ: Duration = Duration::from_secs(3);
-/// How long a read may take with all its tries.
+/// The limit for a read with all its retries.
 const READS: Duration = Duration::from_secs(6);
-/// How often a read is tried: a connection that broke long ago is noticed only when it is used.
+/// How often a read is tried: a broken connection is noticed only when it is used.
 const TRIES: usize = 3;
 /// How long a write waits for its answer.
 const WRITE: Duration = Duration::from_secs(5);
 
-/// The way to an ensemble.
+/// A client of an ensemble.
 pub(super) struct Link {
     hosts: String,
     login: Option<Login>,
@@ -50,13 +50,13 @@ impl Link {
         &self.hosts
     }
 
-    /// How znodes are created: they belong to the user where there is one, else to everybody.
+    /// Returns how znodes are created: they belong to the user if there is one, else to everybody.
     pub(super) fn options(&self) -> CreateOptions<'static> {
         let acls = if self.login.is_some() { Acls::creator_all() } else { Acls::anyone_all() };
         CreateMode::Persistent.with_acls(acls)
     }
 
-    /// Asks what can be asked twice, on another session where one fails.
+    /// Makes a call that can be repeated, on another session if one fails.
     pub(super) async fn read<T, F>(&self, ask: impl Fn(Client) -> F) -> Result<T, Failure>
     where
         F: Future<Output = Result<T, Error>>,
@@ -104,11 +104,11 @@ impl Link {
         }
     }
 
-    /// A session that is connected, as far as is known.
+    /// Returns a session that is connected, as far as this client knows.
     async fn client(&self) -> Result<Client, Failure> {
         let opened = timeout(CONNECT, async {
             let mut client = self.client.lock().await;
-            // The client would connect again by itself, later, and send then what is given to it now.
+            // The library would reconnect by itself, later, and then send what it is given now.
             if let Some(client) = client.as_ref().filter(|it| it.state() == SessionState::SyncConnected) {
                 return Ok::<_, String>(client.clone());
             }
@@ -150,17 +150,17 @@ impl Link {
 const PORT: u16 = 2181;
 const BASE: &str = "/snowmint";
 
-/// Takes apart `zookeeper://...`.
+/// Parses `zookeeper://...`.
 fn location(url: &str) -> Result<Location, UrlError> {
     let (_, rest) = url.split_once(':').unwrap_or((url, ""));
     let location = Location::parse("zookeeper", rest, PORT)?;
     if location.hosts.is_empty() {
-        return Err(location.malformed("needs a host, such as zookeeper://10.0.0.7:2181"));
+        return Err(location.malformed("missing host: expected one, such as zookeeper://10.0.0.7:2181"));
     }
     Ok(location)
 }
 
-/// The path under which all records are.
+/// Returns the path of all records.
 fn base(location: &Location) -> Result<String, UrlError> {
     if location.path.is_empty() {
         return Ok(BASE.to_owned());
@@ -169,7 +169,7 @@ fn base(location: &Location) -> Result<String, UrlError> {
     if location.path[1..].split('/').all(fits) {
         Ok(location.path.clone())
     } else {
-        Err(location.malformed("the path after the hosts is names joined by `/`, none empty, `.` or `..`"))
+        Err(location.malformed("invalid path: expected names joined by `/`, none of them empty, `.` or `..`"))
     }
 }
 
@@ -179,7 +179,9 @@ pub(super) fn settings(url: &str) -> Result<(Link, Paths), UrlError> {
     location.finish("password_file")?;
     let base = base(&location)?;
     if login.as_ref().is_some_and(|it| it.user.contains(':')) {
-        return Err(location.malformed("a user of ZooKeeper's `digest` has no `:` in its name"));
+        return Err(
+            location.malformed("invalid user: expected a name without `:`, as ZooKeeper's `digest` requires")
+        );
     }
     Ok((Link::new(location.shown_hosts(), login), Paths::new(base)))
 }
@@ -199,12 +201,12 @@ mod tests {
     #[test]
     fn a_mistake_in_a_url_is_told() {
         let cases = [
-            ("zookeeper:h1", "needs `//`"),
-            ("zookeeper://", "needs a host"),
-            ("zookeeper://h/a//b", "none empty"),
-            ("zookeeper://h/../b", "none empty"),
-            ("zookeeper://h?ca=x", "no parameter `ca`"),
-            ("zookeeper://a%3Ab:hunter2@h", "no `:` in its name"),
+            ("zookeeper:h1", "missing `//`"),
+            ("zookeeper://", "missing host"),
+            ("zookeeper://h/a//b", "none of them empty"),
+            ("zookeeper://h/../b", "none of them empty"),
+            ("zookeeper://h?ca=x", "unknown parameter `ca`"),
+            ("zookeeper://a%3Ab:hunter2@h", "without `:`"),
         ];
         for (url, wanted) in cases {
             let error = settings(url).map(|_| ()).unwrap_err().to_string();

@@ -1,5 +1,5 @@
 //! What a failed call on ZooKeeper means for a record, and what an operator can do about it.
-//! A kind that says "nothing was written" is given only where the server, or the want of a session, says so.
+//! A kind that says "nothing was written" is given only if the server, or the lack of a session, says so.
 
 use std::time::Duration;
 
@@ -11,11 +11,11 @@ use crate::{StoreError, StoreErrorKind};
 /// Why a call failed.
 #[derive(Debug)]
 pub(super) enum Failure {
-    /// It was not sent.
+    /// The call was not sent.
     NoSession(String),
-    /// It was sent, and no answer came in this time.
+    /// The call was sent, and no answer came within this time.
     NoAnswer(Duration),
-    /// It was sent, and this came back, from the server or from the connection.
+    /// The call was sent, and the server or the connection failed it.
     Error(Error),
 }
 
@@ -26,16 +26,16 @@ pub(super) fn store_error(
     failure: &Failure,
 ) -> StoreError {
     let text = match failure {
-        Failure::NoSession(why) => format!("{why}; see that ZooKeeper runs and can be reached from here"),
+        Failure::NoSession(why) => format!("{why}; check that ZooKeeper runs and is reachable from here"),
         Failure::NoAnswer(waited) => {
-            format!("no answer in {} s; see that a majority of its servers runs", waited.as_secs())
+            format!("no answer within {} s; check that a majority of the servers runs", waited.as_secs())
         }
-        Failure::Error(error) => format!("ZooKeeper's client says \"{error}\"; {}", advice(error)),
+        Failure::Error(error) => format!("ZooKeeper client error \"{error}\"; {}", advice(error)),
     };
     StoreError::new(kind(effect, failure), operation, store, text)
 }
 
-/// Whether the session or its connection failed, so that another one may do better.
+/// Whether the session or its connection failed, so that another session may succeed.
 pub(super) fn is_about_the_session(error: &Error) -> bool {
     matches!(
         error,
@@ -59,9 +59,9 @@ fn kind(effect: Effect, failure: &Failure) -> StoreErrorKind {
         Failure::NoSession(_) => StoreErrorKind::Unavailable,
         Failure::NoAnswer(_) => effect.unanswered(),
         Failure::Error(error) => match error {
-            // A server that says one of these has refused the call.
+            // With one of these, a server has refused the call.
             Error::SessionMoved | Error::NotReadOnly | Error::Throttled => StoreErrorKind::Unavailable,
-            // Reads write too, to the znode that makes them up to date.
+            // Reads write too, to the fence.
             Error::NoAuth => StoreErrorKind::ReadOnly,
             Error::QuotaExceeded => StoreErrorKind::Full,
             Error::InvalidAcl
@@ -79,10 +79,10 @@ fn kind(effect: Effect, failure: &Failure) -> StoreErrorKind {
 
 fn advice(error: &Error) -> &'static str {
     match error {
-        Error::NoAuth => "name the user, with the password, to whom the path belongs, or change its ACL",
+        Error::NoAuth => "use the user, with the password, that owns the path, or change its ACL",
         Error::QuotaExceeded => "raise the quota of the path",
         Error::InvalidAcl | Error::AuthFailed => "check user and password",
-        _ => "see that a majority of ZooKeeper's servers runs and can be reached from here",
+        _ => "check that a majority of the ZooKeeper servers runs and is reachable from here",
     }
 }
 
@@ -90,7 +90,7 @@ fn advice(error: &Error) -> &'static str {
 mod tests {
     use super::*;
 
-    /// Goal: no error that leaves a write open passes for "nothing was written".
+    /// Goal: no error that leaves a write undecided counts as "nothing was written".
     #[test]
     fn what_no_server_refused_is_unknown() {
         let open = [

@@ -1,5 +1,5 @@
 //! From keys to the paths of znodes and back.
-//! A key has no `,`, so that a `,` in a name can only be one of ours.
+//! A key has no `,`, so a `,` in a name is always one of ours.
 
 use crate::Key;
 
@@ -19,7 +19,7 @@ impl Paths {
         &self.base
     }
 
-    /// A znode that is no folder of records: no key gives a name that begins with `,` and goes on with a letter.
+    /// Returns a znode that is no folder of records: no key has a name that begins with `,` and a letter.
     pub(super) fn fence(&self) -> String {
         self.child(",fence")
     }
@@ -44,7 +44,7 @@ fn split(key: &Key) -> (&str, &str) {
     key.as_str().rsplit_once('/').unwrap_or(("", key.as_str()))
 }
 
-/// The name for a part of a key: `,` for each `/`, and a `,` before what may not be a name.
+/// Returns the name for a part of a key: `,` for each `/`, and a `,` before what is not allowed as a name.
 fn name(part: &str) -> String {
     match part {
         "" | "." | ".." => format!(",{part}"),
@@ -52,7 +52,7 @@ fn name(part: &str) -> String {
     }
 }
 
-/// The part of a key that [`name`] gave this name.
+/// Returns the part of a key that has this name.
 fn part(name: &str) -> Option<String> {
     match name.strip_prefix(',') {
         Some(part @ ("" | "." | "..")) => Some(part.to_owned()),
@@ -61,12 +61,12 @@ fn part(name: &str) -> Option<String> {
     }
 }
 
-/// The folder, without a `/` at its end, that has this name; `None` for what is no folder of records.
+/// Returns the folder with this name, without a `/` at its end; `None` for what is no folder of records.
 pub(super) fn folder_of_name(name: &str) -> Option<String> {
     part(name)
 }
 
-/// The key of a record by its folder and its name.
+/// Returns the key of a record from its folder and its name.
 pub(super) fn key_of_names(folder: &str, name: &str) -> Option<Key> {
     let last = part(name).filter(|it| !it.contains('/'))?;
     Key::new(if folder.is_empty() { last } else { format!("{folder}/{last}") }).ok()

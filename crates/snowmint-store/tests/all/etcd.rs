@@ -72,7 +72,7 @@ async fn records_are_plain_keys() {
     assert_eq!(store.list("").await.unwrap().len(), 1);
     let skipped = store.skipped();
     assert!(
-        matches!(&skipped[..], [it] if it.contains("what is this?") && it.contains("no key")),
+        matches!(&skipped[..], [it] if it.contains("what is this?") && it.contains("not a Snowmint key")),
         "{skipped:?}"
     );
 }
@@ -302,13 +302,13 @@ async fn tls_is_checked_on_both_sides() {
     put(&*store, "a", b"value").await;
     let plain = Etcd::start();
     for (url, why, says) in [
-        (format!("etcd://{host}"), "no TLS", "etcd takes clients over TLS alone, say etcds://"),
+        (format!("etcd://{host}"), "no TLS", "etcd accepts only TLS, use etcds://"),
         (format!("etcds://{host}"), "an authority nobody trusts", "UnknownIssuer"),
-        (format!("etcds://{host}?ca={authority}"), "no client certificate", "say cert= and key="),
+        (format!("etcds://{host}?ca={authority}"), "no client certificate", "add cert= and key="),
         (
             format!("etcds://{}?ca={authority}", plain.address()),
             "TLS to a server without",
-            "etcd speaks no TLS there",
+            "etcd uses no TLS there",
         ),
     ] {
         let started = Instant::now();

@@ -184,8 +184,8 @@ async fn a_foreign_table_is_left_alone() {
     let ours =
         "name VARBINARY(200) NOT NULL PRIMARY KEY, revision BIGINT NOT NULL, value MEDIUMBLOB NOT NULL";
     let tables = [
-        ("TABLE test.snowmint_records (id INT)".to_owned(), "another program's"),
-        ("VIEW test.snowmint_records AS SELECT 1 AS name".to_owned(), "another program's"),
+        ("TABLE test.snowmint_records (id INT)".to_owned(), "of another program"),
+        ("VIEW test.snowmint_records AS SELECT 1 AS name".to_owned(), "of another program"),
         (format!("TABLE test.snowmint_records ({})", ours.replace("VARBINARY", "VARCHAR")), "name varchar"),
         (format!("TABLE test.snowmint_records ({})", ours.replace("PRIMARY KEY", "")), "primary key"),
         (format!("TABLE test.snowmint_records ({ours}) ENGINE=MyISAM"), "ENGINE = InnoDB"),
@@ -255,7 +255,7 @@ async fn a_log_of_statements_is_refused() {
     open(&url(&server)).await;
 }
 
-/// Goal: no room left is told as such, nothing of the refused write stays, and what was there does. Method: a data
+/// Goal: a full disk is reported as such, nothing of the refused write stays, and what was there does. Method: a data
 /// file that may not grow.
 #[tokio::test]
 async fn a_full_disk_is_told() {

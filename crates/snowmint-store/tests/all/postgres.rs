@@ -242,7 +242,7 @@ async fn a_server_that_does_not_sync_is_refused() {
     let server = Postgres::with(&["fsync=off"]);
     let (kind, error) = refused(&url(&server)).await;
     assert_eq!(kind, Some(StoreErrorKind::Other), "{error}");
-    assert!(error.contains("set fsync on, or accept it with durable=no"), "{error}");
+    assert!(error.contains("set fsync on, or accept the loss with durable=no"), "{error}");
     open(&format!("{}?durable=no", url(&server))).await;
 }
 
@@ -276,7 +276,7 @@ async fn a_server_that_stops_syncing_takes_no_write() {
             _ => store.list("").await.unwrap_err(),
         };
         assert_eq!(error.kind(), StoreErrorKind::Other, "{error}");
-        assert!(error.to_string().contains("set fsync on, or accept it with durable=no"), "{error}");
+        assert!(error.to_string().contains("set fsync on, or accept the loss with durable=no"), "{error}");
         assert_eq!(server.sql(rows), before, "{write}");
         careless.add(&key("careless"), NonZeroU64::MIN).await.unwrap();
         fsync("on");
@@ -377,7 +377,7 @@ async fn a_table_that_hides_another_is_not_used() {
 async fn a_foreign_table_is_left_alone() {
     let server = Postgres::start();
     let tables = [
-        ("CREATE TABLE snowmint_records (id int)", "another program's"),
+        ("CREATE TABLE snowmint_records (id int)", "of another program"),
         (
             "CREATE VIEW snowmint_records AS SELECT 'a' AS name, 1::bigint AS revision, ''::bytea AS value",
             "another",
@@ -413,7 +413,7 @@ async fn a_server_that_cannot_be_written_is_told() {
     let standby = Postgres::standby_of(&primary);
     let (kind, error) = refused(&url(&standby)).await;
     assert_eq!(kind, Some(StoreErrorKind::ReadOnly), "{error}");
-    assert!(error.contains("is a standby"), "{error}");
+    assert!(error.contains("is a read-only standby"), "{error}");
     // Of several hosts the primary is found.
     open(&format!("postgres://postgres@{},{}/postgres", standby.address(), primary.address())).await;
 

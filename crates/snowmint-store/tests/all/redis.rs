@@ -185,7 +185,7 @@ async fn a_replica_is_refused_and_the_primary_found() {
     let replica = Redis::replica_of(&primary, &[]);
     let (kind, error) = refused(&url(&replica)).await;
     assert_eq!(kind, Some(StoreErrorKind::ReadOnly), "{error}");
-    assert!(error.contains("is a replica"), "{error}");
+    assert!(error.contains("is a read-only replica"), "{error}");
 
     let store = open(&format!("redis://{},{}?timeout_ms=2000", replica.address(), primary.address())).await;
     let before = put(&*store, "a", b"1").await.revision;

@@ -172,9 +172,7 @@ async fn what_is_no_database_is_corrupt() {
         let error = refused(&path).await;
         assert_eq!(error.kind(), StoreErrorKind::Corrupt, "{error}");
         let text = error.to_string();
-        for word in
-            ["is not a Snowmint data file or is damaged", "restore it from a backup", "leases have ended"]
-        {
+        for word in ["is damaged or is not a Snowmint data file", "restore a backup", "leases have expired"] {
             assert!(text.contains(word), "{word}: {text}");
         }
     }
@@ -256,7 +254,7 @@ async fn a_newer_schema_is_left_alone() {
     let error = refused(&path).await;
     assert_eq!(error.kind(), StoreErrorKind::Other);
     assert!(
-        error.to_string().contains("a newer Snowmint wrote it (version 2, this one knows up to 1)"),
+        error.to_string().contains("a newer Snowmint wrote this file (version 2, expected at most 1)"),
         "{error}"
     );
 }
@@ -271,7 +269,7 @@ async fn a_folder_is_not_a_file() {
     std::fs::write(folder.path().join("file"), b"").unwrap();
     let error = refused(&folder.path().join("file/leases.db")).await;
     assert_eq!(error.kind(), StoreErrorKind::Other);
-    assert!(error.to_string().contains("cannot be created"), "{error}");
+    assert!(error.to_string().contains("cannot create the missing folder"), "{error}");
 }
 
 /// Goal: a file that is locked for good gives an error in bounded time. Method: another connection holds it.

@@ -231,7 +231,7 @@ async fn read_only(folder: &Path) {
         let error = refused(&folder.join(name)).await;
         assert_eq!(error.kind(), StoreErrorKind::ReadOnly, "{error}");
         let text = error.to_string();
-        assert!(text.contains("for uid 0, or point --data elsewhere"), "{text}");
+        assert!(text.contains("for uid 0, or use another --data"), "{text}");
     }
 }
 

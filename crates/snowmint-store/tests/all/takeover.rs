@@ -112,21 +112,24 @@ fn assert_distinct(numbers: &[u64]) {
 #[tokio::test]
 async fn a_mistake_in_a_url_is_told_without_its_password() {
     let cases = [
-        (format!("mongo://u:{SECRET}@h/db"), "no counter from `mongo:`"),
-        ("leaf_alloc".to_owned(), "no counter from `:`"),
-        (format!("leaf:mysql://u:{SECRET}@h/db"), "needs tag=, such as leaf:mysql://"),
+        (format!("mongo://u:{SECRET}@h/db"), "unknown counter `mongo:`"),
+        ("leaf_alloc".to_owned(), "unknown counter `:`"),
+        (format!("leaf:mysql://u:{SECRET}@h/db"), "missing tag: expected leaf:mysql://"),
         (
             format!("leaf:mysql://u:{SECRET}@h/db?tag=a&step=5"),
-            "no parameter `step`, only tag, password_file",
+            "unknown parameter `step`: expected tag, password_file",
         ),
-        (format!("leaf:postgres://u:{SECRET}@h/db?tag=a"), "needs mysql:// or mariadb:// after it"),
-        (format!("leaf:mysql://u:{SECRET}@h?tag=a"), "needs a database"),
-        (format!("leaf:{SECRET}"), "needs mysql://"),
-        (format!("tinyid:mysql://u:{SECRET}@h/db?biz_type="), "needs biz_type="),
-        (format!("tickets:mysql://u:{SECRET}@h/db?tables=a"), "no parameter `tables`, only table, stub"),
-        (format!("redis-counter:redis://u:{SECRET}@h/0"), "needs counter="),
-        (format!("redis-counter:redis://u:{SECRET}@h/0?counter=a&prefix=b"), "no parameter `prefix`"),
-        (format!("redis-counter:mysql://u:{SECRET}@h/0?counter=a"), "needs redis:// or rediss://"),
+        (format!("leaf:postgres://u:{SECRET}@h/db?tag=a"), "expected mysql:// or mariadb:// next"),
+        (format!("leaf:mysql://u:{SECRET}@h?tag=a"), "missing database"),
+        (format!("leaf:{SECRET}"), "expected mysql://"),
+        (format!("tinyid:mysql://u:{SECRET}@h/db?biz_type="), "missing biz_type"),
+        (
+            format!("tickets:mysql://u:{SECRET}@h/db?tables=a"),
+            "unknown parameter `tables`: expected table, stub",
+        ),
+        (format!("redis-counter:redis://u:{SECRET}@h/0"), "missing counter"),
+        (format!("redis-counter:redis://u:{SECRET}@h/0?counter=a&prefix=b"), "unknown parameter `prefix`"),
+        (format!("redis-counter:mysql://u:{SECRET}@h/0?counter=a"), "expected redis:// or rediss://"),
     ];
     for (url, says) in cases {
         let (kind, error) = refused(&url).await;

@@ -72,7 +72,7 @@ async fn records_are_plain_znodes() {
     assert_eq!(store.list("workers/").await.unwrap().len(), 1);
     let skipped = store.skipped();
     assert!(
-        matches!(&skipped[..], [it] if it.contains("what is this?") && it.contains("no key")),
+        matches!(&skipped[..], [it] if it.contains("what is this?") && it.contains("not a Snowmint key")),
         "{skipped:?}"
     );
     assert!(store.list("other/").await.unwrap().is_empty());

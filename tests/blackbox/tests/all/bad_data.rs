@@ -55,11 +55,11 @@ fn a_corrupt_data_file() {
     ] {
         fs::write(&file, &bytes).unwrap();
         let ended = Serve::new(folder.path()).refused();
-        ended.assert_says(&[&path, "its data cannot be trusted", "backup"]);
+        ended.assert_says(&[&path, "invalid data", "backup"]);
         let by_new =
             snowmint::run(folder.path(), ["new", "--data", file.parent().unwrap().to_str().unwrap()]);
         assert_eq!(by_new.status.code(), Some(1), "{what}");
-        assert_says(&snowmint::text(&by_new), &[&path, "its data cannot be trusted"]);
+        assert_says(&snowmint::text(&by_new), &[&path, "invalid data"]);
         assert_eq!(fs::read(&file).unwrap(), bytes, "{what}: the file was changed");
     }
     fs::write(&file, &sound).unwrap();
@@ -90,14 +90,14 @@ fn a_read_only_data_file() {
     let path = data.to_str().unwrap();
     Serve::new(folder.path()).on(&disk).refused().assert_says(&[
         path,
-        "cannot be written",
+        "read-only, nothing was written",
         "writable",
         "--data",
     ]);
     // A folder that is to be created there is no better.
     let below = data.join("deeper");
     let refused = Serve::new(folder.path()).data(&below).on(&disk).refused();
-    refused.assert_says(&[below.to_str().unwrap(), "cannot be written"]);
+    refused.assert_says(&[below.to_str().unwrap(), "read-only, nothing was written"]);
     ids.add(&Serve::new(folder.path()).start().take(1000));
     ids.assert_unique();
 }
@@ -115,12 +115,12 @@ fn a_full_disk_at_the_start() {
 
     let empty = small.clone().then(&filled);
     let refused = Serve::new(folder.path()).data(&place).on(&empty).refused();
-    refused.assert_says(&[path.to_str().unwrap(), "no room left", "free space"]);
+    refused.assert_says(&[path.to_str().unwrap(), "no space left", "free space"]);
 
     let copy = format!("cp '{}' '{}'", file.display(), path.display());
     let used = small.then(&copy).then(&filled);
     let refused = Serve::new(folder.path()).data(&place).on(&used).refused();
-    refused.assert_says(&[path.to_str().unwrap(), "no room left", "free space"]);
+    refused.assert_says(&[path.to_str().unwrap(), "no space left", "free space"]);
     ids.add(&Serve::new(folder.path()).start().take(1000));
     ids.assert_unique();
 }
@@ -157,11 +157,11 @@ fn a_full_disk_while_running() {
     assert_eq!(server.get("/healthz").status, 200);
     let why = time::eventually("the reason reaches clients", patience, || {
         let error = client.next("default", 1).unwrap().err()?;
-        error.contains("no room left").then_some(error)
+        error.contains("no space left").then_some(error)
     });
-    assert_says(&why, &["no room left", "free space"]);
-    assert_says(&server.get("/readyz").body, &["no room left"]);
-    assert_says(&server.log(), &["no room left", "WARN"]);
+    assert_says(&why, &["no space left", "free space"]);
+    assert_says(&server.get("/readyz").body, &["no space left"]);
+    assert_says(&server.log(), &["no space left", "WARN"]);
     assert!(server.metric("snowmint_store_errors_total") >= 1.0);
 
     fs::remove_file(ballast).unwrap();

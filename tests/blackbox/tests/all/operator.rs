@@ -72,7 +72,7 @@ fn a_full_disk_is_told_once() {
     let doctor = external::run("nsenter", ["-t", &pid, "-m", "--", &binary, "doctor", "--data", &data]);
     let said = snowmint::text(&doctor);
     assert_eq!(doctor.status.code(), Some(1), "{said}");
-    assert_says(&said, &["PROBLEM write", "no room left", "ok      store"]);
+    assert_says(&said, &["PROBLEM write", "no space left", "ok      store"]);
 
     fs::remove_file(ballast).unwrap();
     server.log_with("the store answers again", PATIENCE);
@@ -104,7 +104,10 @@ fn a_read_only_database_can_be_looked_at() {
         assert_eq!((code, said.starts_with("default ")), (Some(0), true), "{said}");
         let (code, said) = look("doctor");
         assert_eq!(code, Some(1), "{said}");
-        assert_says(&said, &["PROBLEM write", "cannot be written", workers, "default is pinned to"]);
+        assert_says(
+            &said,
+            &["PROBLEM write", "read-only, nothing was written", workers, "default is pinned to"],
+        );
     };
     looks("held", "31 of 32 workers");
     server.stop();

@@ -110,7 +110,7 @@ async fn what_is_no_counter_is_told_and_left_alone() {
     assert_eq!(error.kind(), StoreErrorKind::Corrupt, "{error}");
     assert!(error.to_string().contains("-5"), "{error}");
     let error = survey(&url(&server, "user")).await.unwrap_err();
-    assert!(error.to_string().contains("max_id -5 at biz_tag `user`"), "{error}");
+    assert!(error.to_string().contains("invalid max_id -5 in leaf_alloc at biz_tag `user`"), "{error}");
     server.sql("UPDATE test.leaf_alloc SET max_id = 9223372036854775805 WHERE biz_tag = 'user'");
     for count in [3, 1 << 63, u64::MAX] {
         let error = counter.reserve(some(count)).await.unwrap_err();
@@ -161,7 +161,7 @@ async fn tables_databases_rights_and_passwords() {
     assert!(!format!("{counter:?} {}", counter.describe()).contains(SECRET));
     let error = counter.reserve(some(1)).await.unwrap_err();
     assert_eq!(error.kind(), StoreErrorKind::ReadOnly, "{error}");
-    assert!(error.to_string().contains("grant SELECT and UPDATE on leaf_alloc"), "{error}");
+    assert!(error.to_string().contains("grant the user SELECT and UPDATE on leaf_alloc"), "{error}");
     assert_eq!(surveyed(&login(SECRET)).await.len(), 1, "a survey only reads");
 
     server.kill9();

@@ -293,7 +293,7 @@ impl<'a> World<'a> {
             }
             if let Some(log) = member.node.last_words() {
                 // One that seeks its first lease while no server takes writes, or two do, may end; it is started again later.
-                let said = ["it cannot be written", "both accept writes"];
+                let said = ["read-only, nothing was written", "both accept writes"];
                 let found_no_primary =
                     replicated.is_some() && !member.serves && said.iter().any(|it| log.contains(it));
                 let refused = log.contains("ahead of the store's");
