@@ -118,11 +118,11 @@ impl EtcdStore {
     fn revision(&self, operation: &'static str, found: i64) -> Result<Revision, StoreError> {
         match u64::try_from(found) {
             Ok(revision) if revision > 0 => Ok(Revision(revision)),
-            _ => Err(self.strange(operation, format!("etcd answers with revision {found}"))),
+            _ => Err(self.invalid(operation, format!("etcd answers with revision {found}"))),
         }
     }
 
-    fn strange(&self, operation: &'static str, found: String) -> StoreError {
+    fn invalid(&self, operation: &'static str, found: String) -> StoreError {
         StoreError::new(StoreErrorKind::Corrupt, operation, &*self.name, found)
     }
 
@@ -164,8 +164,8 @@ impl Store for EtcdStore {
             Ok(answer) if !answer.succeeded => Ok(Swap::Conflict),
             Ok(answer) => {
                 let after = answer.header.unwrap_or_default().revision;
-                let strange = |_| error::written_without_revision(&self.name, OPERATION, after);
-                Ok(Swap::Done(self.revision(OPERATION, after).map_err(strange)?))
+                let invalid = |_| error::written_without_revision(&self.name, OPERATION, after);
+                Ok(Swap::Done(self.revision(OPERATION, after).map_err(invalid)?))
             }
             Err(failure) => {
                 let error = self.error(OPERATION, Effect::Writes, &failure);

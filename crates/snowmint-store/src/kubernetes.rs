@@ -104,7 +104,7 @@ impl KubernetesStore {
         error::store_error(&self.name, operation, effect, failure)
     }
 
-    fn strange(&self, operation: &'static str, found: impl Into<String>) -> StoreError {
+    fn invalid(&self, operation: &'static str, found: impl Into<String>) -> StoreError {
         StoreError::new(StoreErrorKind::Corrupt, operation, &*self.name, found.into())
     }
 
@@ -122,7 +122,7 @@ impl KubernetesStore {
         let answer = self.get(operation, &format!("{}?limit=1&{}", self.path, self.selector())).await?;
         match answer.status {
             200 => answer.unix_ms().ok_or_else(|| {
-                self.strange(operation, "the answer has no Date; check that this is an API server")
+                self.invalid(operation, "the answer has no Date; check that this is an API server")
             }),
             _ => Err(self.refused(operation, Effect::Reads, &answer)),
         }
@@ -138,7 +138,7 @@ impl KubernetesStore {
 
     /// Returns the record in a Lease, if it is one.
     fn record(&self, operation: &'static str, lease: Lease) -> Result<(Key, Versioned), StoreError> {
-        let (key, record) = lease.into_record().map_err(|found| self.strange(operation, found))?;
+        let (key, record) = lease.into_record().map_err(|found| self.invalid(operation, found))?;
         Ok((key, record))
     }
 
@@ -154,7 +154,7 @@ impl KubernetesStore {
                 410 if !next.is_empty() => return Ok(None),
                 _ => return Err(self.refused(OPERATION, Effect::Reads, &answer)),
             }
-            let page: LeaseList = answer.json().map_err(|found| self.strange(OPERATION, found))?;
+            let page: LeaseList = answer.json().map_err(|found| self.invalid(OPERATION, found))?;
             leases.extend(page.items);
             match page.metadata.next.filter(|it| !it.is_empty()) {
                 Some(token) => next = format!("&continue={}", connect::escape(&token)),
@@ -186,12 +186,12 @@ impl Store for KubernetesStore {
             404 if answer.is_about_a_lease("NotFound") => return Ok(None),
             _ => return Err(self.refused(OPERATION, Effect::Reads, &answer)),
         }
-        let lease = answer.json().map_err(|found| self.strange(OPERATION, found))?;
+        let lease = answer.json().map_err(|found| self.invalid(OPERATION, found))?;
         let (found, record) = self.record(OPERATION, lease)?;
         if found == *key {
             return Ok(Some(record));
         }
-        Err(self.strange(OPERATION, format!("{key} and {found} have the same object name; use another key")))
+        Err(self.invalid(OPERATION, format!("{key} and {found} have the same object name; use another key")))
     }
 
     async fn compare_and_set(&self, key: &Key, expected: Expected, value: &[u8]) -> Result<Swap, StoreError> {
@@ -225,7 +225,7 @@ impl Store for KubernetesStore {
             let mut records = Vec::with_capacity(leases.len());
             for lease in leases {
                 // An invalid version is a fault of the server, not of one Lease.
-                lease.revision().map_err(|found| self.strange("list", found))?;
+                lease.revision().map_err(|found| self.invalid("list", found))?;
                 let name = lease.name().to_owned();
                 match lease.into_record() {
                     Ok(record) => records.push(record),

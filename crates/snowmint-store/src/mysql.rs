@@ -198,7 +198,7 @@ impl Store for MySqlStore {
         let ask = async |mut session: Session| {
             let query = sqlx::query_as::<_, (i64, Option<i64>, Option<Vec<u8>>)>(LOAD);
             let row = exactly_one(query.bind(key.as_str().as_bytes()).fetch_all(&mut session.sql)).await;
-            let row = session.believe(row, |row| row.0).await;
+            let row = session.trust(row, |row| row.0).await;
             (session, row)
         };
         let row = self.pool.run(Effect::Reads, ask).await;
@@ -224,7 +224,7 @@ impl Store for MySqlStore {
             type Joined = (i64, Option<Vec<u8>>, Option<i64>, Option<Vec<u8>>);
             let query = sqlx::query_as::<_, Joined>(LIST).bind(from.as_bytes()).bind(to.as_bytes());
             let rows = query.fetch_all(&mut session.sql).await;
-            let rows = session.believe(rows, |rows| rows.first().map_or(1, |it| it.0)).await;
+            let rows = session.trust(rows, |rows| rows.first().map_or(1, |it| it.0)).await;
             (session, rows)
         };
         let rows = self.pool.run(Effect::Reads, ask).await;

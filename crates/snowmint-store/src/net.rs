@@ -51,7 +51,7 @@ pub(crate) struct Writable<C, M> {
     /// `None` is not compared: for clusters whose members each hold other keys.
     pub(crate) server: Option<String>,
     /// How far its history goes.
-    pub(crate) mark: M,
+    pub(crate) history: M,
     pub(crate) standing: Standing,
 }
 
@@ -78,7 +78,7 @@ pub(crate) enum Confirmation {
 pub(crate) struct Chosen<C, M> {
     pub(crate) connection: C,
     pub(crate) server: Option<String>,
-    /// Its mark while that is [`Standing::Unconfirmed`], for [`Hosts::see`] once it is confirmed.
+    /// Its history while that is [`Standing::Unconfirmed`], for [`Hosts::remember`] once it is confirmed.
     pub(crate) unconfirmed: Option<M>,
 }
 
@@ -86,26 +86,26 @@ pub(crate) struct Chosen<C, M> {
 pub(crate) type Answer<C, M> = Result<Writable<C, M>, Refusal>;
 
 /// How far the history of a server goes: a timeline, an epoch, the transactions that it has.
-pub(crate) trait Mark: Default {
-    /// What a server at this mark lacks of what was seen, as text after "the server "; `None` if it lacks nothing.
+pub(crate) trait ServerHistory: Default {
+    /// What a server with this history lacks of what was seen, as text after "the server "; `None` if it lacks nothing.
     fn lacks(&self, seen: &Self) -> Option<String>;
 
-    /// Extends this mark by another.
-    fn see(&mut self, mark: Self);
+    /// Extends this history by another.
+    fn merge(&mut self, other: Self);
 
-    /// Why servers with these marks, which all accept writes and say that they are members of one cluster, are not, as text
+    /// Why servers with these histories, which all accept writes and say that they are members of one cluster, are not, as text
     /// after "h1 and h2 both accept writes, "; `None` if they are.
-    fn parted(_marks: &[&Self]) -> Option<String> {
+    fn split(_marks: &[&Self]) -> Option<String> {
         None
     }
 }
 
-impl Mark for () {
+impl ServerHistory for () {
     fn lacks(&self, (): &Self) -> Option<String> {
         None
     }
 
-    fn see(&mut self, (): Self) {}
+    fn merge(&mut self, (): Self) {}
 }
 
 /// The hosts of a store, one of which is used.
@@ -118,7 +118,7 @@ pub(crate) struct Hosts<M = ()> {
     seen: Mutex<M>,
 }
 
-impl<M: Mark> Hosts<M> {
+impl<M: ServerHistory> Hosts<M> {
     pub(crate) fn new(all: Vec<Host>) -> Self {
         Self { all, first: AtomicUsize::new(0), seen: Mutex::new(M::default()) }
     }
@@ -137,9 +137,9 @@ impl<M: Mark> Hosts<M> {
         &self.all[self.first.load(Ordering::Relaxed)]
     }
 
-    /// Remembers a mark that a failover can no longer lose, so that a later server that lacks it is refused.
-    pub(crate) fn see(&self, mark: M) {
-        self.seen().see(mark);
+    /// Remembers a history that a failover can no longer lose, so that a later server that lacks it is refused.
+    pub(crate) fn remember(&self, history: M) {
+        self.seen().merge(history);
     }
 
     /// Asks all hosts at once and uses the one that accepts writes. Of a cluster with several such members it uses the one that
@@ -156,7 +156,7 @@ impl<M: Mark> Hosts<M> {
         F: Future<Output = Answer<C, M>>,
     {
         let mut answers = self.ask(deadline, &connect).await;
-        if self.parted(&answers).is_some() {
+        if self.split(&answers).is_some() {
             // The members may be learning, one after the other, that another one joined or left: ask once more.
             drop(answers);
             let left = deadline.saturating_duration_since(Instant::now());
@@ -186,10 +186,10 @@ impl<M: Mark> Hosts<M> {
     }
 
     /// Why the servers that accept writes are not one cluster, although they say so.
-    fn parted<C>(&self, answers: &[(usize, Answer<C, M>)]) -> Option<String> {
-        let writable = answers.iter().filter_map(|(at, answer)| Some((*at, &answer.as_ref().ok()?.mark)));
-        let (at, marks): (Vec<_>, Vec<_>) = writable.unzip();
-        let why = M::parted(&marks)?;
+    fn split<C>(&self, answers: &[(usize, Answer<C, M>)]) -> Option<String> {
+        let writable = answers.iter().filter_map(|(at, answer)| Some((*at, &answer.as_ref().ok()?.history)));
+        let (at, histories): (Vec<_>, Vec<_>) = writable.unzip();
+        let why = M::split(&histories)?;
         let hosts: Vec<_> = at.into_iter().map(|at| self.all[at].to_string()).collect();
         Some(format!("{} accept writes, {why}", hosts.join(" and ")))
     }
@@ -209,7 +209,7 @@ impl<M: Mark> Hosts<M> {
             );
             return Err(Refusal::new(StoreErrorKind::Other, text));
         }
-        if let Some(text) = self.parted(&answers) {
+        if let Some(text) = self.split(&answers) {
             // For a while, a member that is behind shows the previous view.
             return Err(Refusal::new(StoreErrorKind::Unavailable, text));
         }
@@ -217,13 +217,13 @@ impl<M: Mark> Hosts<M> {
         let mut seen = self.seen();
         for (at, answer) in answers {
             let refusal = match answer {
-                Ok(Writable { connection, server, mark, standing }) => match mark.lacks(&seen) {
+                Ok(Writable { connection, server, history, standing }) => match history.lacks(&seen) {
                     None => {
                         self.first.store(at, Ordering::Relaxed);
                         let unconfirmed = match standing {
-                            Standing::Unconfirmed => Some(mark),
+                            Standing::Unconfirmed => Some(history),
                             Standing::Kept => {
-                                seen.see(mark);
+                                seen.merge(history);
                                 None
                             }
                         };
@@ -245,7 +245,7 @@ impl<M: Mark> Hosts<M> {
         Err(all_of(&refusals))
     }
 
-    /// A panic cannot leave a mark half changed, so a poisoned lock is as good as any other.
+    /// A panic cannot leave a history half changed, so a poisoned lock is as good as any other.
     fn seen(&self) -> MutexGuard<'_, M> {
         self.seen.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -292,7 +292,7 @@ mod tests {
     use super::url::Location;
     use super::*;
 
-    /// The answers of the hosts are in their names: `copy`, `silent`, `slow`, and `up` with the server and its mark.
+    /// The answers of the hosts are in their names: `copy`, `silent`, `slow`, and `up` with the server and its history.
     async fn connect(hosts: &Hosts<u64>, limit: Duration) -> Result<String, Refusal> {
         let attempt = async |host: Host| {
             let name = host.to_string();
@@ -305,19 +305,19 @@ mod tests {
                 _ => return Err(Refusal::new(StoreErrorKind::Unavailable, "refused")),
             }
             let server = words.next().filter(|it| *it != "any").map(ToOwned::to_owned);
-            let mark = words.next().map_or(0, |it| it.parse().unwrap());
-            Ok(Writable { connection: name.clone(), server, mark, standing: Standing::Kept })
+            let history = words.next().map_or(0, |it| it.parse().unwrap());
+            Ok(Writable { connection: name.clone(), server, history, standing: Standing::Kept })
         };
         hosts.connect(Instant::now() + limit, attempt).await.map(|it| it.connection)
     }
 
-    impl Mark for u64 {
+    impl ServerHistory for u64 {
         fn lacks(&self, seen: &Self) -> Option<String> {
             (self < seen).then(|| format!("is in epoch {self}, and {seen} was seen"))
         }
 
-        fn see(&mut self, mark: Self) {
-            *self = mark.max(*self);
+        fn merge(&mut self, other: Self) {
+            *self = other.max(*self);
         }
     }
 
@@ -389,8 +389,8 @@ mod tests {
         let hosts = hosts("//a,up-a-5");
         let limit = Duration::from_secs(3);
         connect(&hosts, limit).await.unwrap();
-        hosts.see(6);
-        hosts.see(4);
+        hosts.remember(6);
+        hosts.remember(4);
         let refusal = connect(&hosts, limit).await.unwrap_err();
         assert_eq!(
             refusal.kind,
@@ -400,19 +400,19 @@ mod tests {
         assert!(refusal.text.contains("up-a-5:1: the server is in epoch 5, and 6 was seen"), "{refusal:?}");
     }
 
-    /// Goal: what a failover may still lose is not asked of the next server. Method: a mark that is not confirmed.
+    /// Goal: what a failover may still lose is not asked of the next server. Method: a history that is not confirmed.
     #[tokio::test(start_paused = true)]
-    async fn a_mark_counts_once_it_is_confirmed() {
+    async fn a_history_counts_once_it_is_confirmed() {
         let limit = Duration::from_secs(3);
         let hosts = hosts("//h");
-        let connected = async |mark, standing| {
-            let answer = async |_| Ok(Writable { connection: (), server: None, mark, standing });
+        let connected = async |history, standing| {
+            let answer = async |_| Ok(Writable { connection: (), server: None, history, standing });
             hosts.connect(Instant::now() + limit, answer).await.map(|it| it.unconfirmed)
         };
         assert_eq!(connected(7, Standing::Unconfirmed).await.unwrap(), Some(7));
         assert_eq!(connected(5, Standing::Kept).await.unwrap(), None);
         connected(4, Standing::Unconfirmed).await.unwrap_err();
-        hosts.see(7);
+        hosts.remember(7);
         connected(6, Standing::Kept).await.unwrap_err();
     }
 

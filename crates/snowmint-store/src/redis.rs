@@ -180,15 +180,15 @@ impl RedisStore {
         let (revision, value) = match fields {
             (None, None) => return Ok(None),
             (Some(revision), Some(value)) => (revision, value),
-            _ => return Err(self.strange(operation, "a record lacks one of its fields")),
+            _ => return Err(self.invalid(operation, "a record lacks one of its fields")),
         };
         match revision.parse().ok().and_then(Revision::from_database) {
             Some(revision) => Ok(Some(Versioned { value, revision })),
-            None => Err(self.strange(operation, "a record has a revision that is not a number")),
+            None => Err(self.invalid(operation, "a record has a revision that is not a number")),
         }
     }
 
-    fn strange(&self, operation: &'static str, found: &str) -> StoreError {
+    fn invalid(&self, operation: &'static str, found: &str) -> StoreError {
         let text =
             format!("{found}: another program writes under the prefix `{}`; stop it", self.names.prefix);
         StoreError::new(StoreErrorKind::Corrupt, operation, &*self.server.name, text)
@@ -243,7 +243,8 @@ impl Store for RedisStore {
             Value::Int(0) => Ok(Swap::Conflict),
             Value::Int(1) => Ok(Swap::Done(Revision(after.cast_unsigned()))),
             other => {
-                let failure = Failure::Strange(format!("the script answered {other:?}, expected 0 or 1"));
+                let failure =
+                    Failure::InvalidAnswer(format!("the script answered {other:?}, expected 0 or 1"));
                 Err(self.server.error("compare_and_set", Effect::Writes, failure))
             }
         }
@@ -264,7 +265,7 @@ impl Store for RedisStore {
             let records: Vec<Fields> = self.server.parse(LIST, Effect::Reads, records)?;
             let whole = names.len() < PAGE;
             for (name, fields) in names.into_iter().zip(records) {
-                let record = Key::new(&*name).map_err(|error| self.strange(LIST, &error.to_string()));
+                let record = Key::new(&*name).map_err(|error| self.invalid(LIST, &error.to_string()));
                 match record.and_then(|key| Ok((key, self.record(LIST, fields)?))) {
                     // The index is written before its record, in the same script.
                     Ok((key, record)) => found.extend(record.map(|record| (key, record))),

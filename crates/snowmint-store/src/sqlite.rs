@@ -149,11 +149,11 @@ impl SqliteStore {
     ) -> Result<Versioned, StoreError> {
         match Revision::from_database(revision) {
             Some(revision) => Ok(Versioned { value, revision }),
-            None => Err(self.strange_row(operation, format!("a record has revision {revision}"))),
+            None => Err(self.invalid_row(operation, format!("a record has revision {revision}"))),
         }
     }
 
-    fn strange_row(&self, operation: &'static str, found: String) -> StoreError {
+    fn invalid_row(&self, operation: &'static str, found: String) -> StoreError {
         let cause = Cause::new(found, error::RESTORE);
         StoreError::new(StoreErrorKind::Corrupt, operation, self.describe(), cause)
     }
@@ -202,7 +202,7 @@ impl Store for SqliteStore {
         let rows = rows.map_err(|error| self.error(OPERATION, Effect::Reads, error))?;
         let mut records = Vec::with_capacity(rows.len());
         for (name, revision, value) in rows {
-            let key = Key::new(&*name).map_err(|error| self.strange_row(OPERATION, error.to_string()));
+            let key = Key::new(&*name).map_err(|error| self.invalid_row(OPERATION, error.to_string()));
             match key.and_then(|key| Ok((key, self.record(OPERATION, revision, value)?))) {
                 Ok(record) => records.push(record),
                 Err(error) => self.skipped.note(&name, &error.to_string()),

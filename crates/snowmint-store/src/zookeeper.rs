@@ -85,15 +85,15 @@ impl ZooKeeperStore {
         error::store_error(&self.name, operation, effect, failure)
     }
 
-    fn strange(&self, operation: &'static str, found: String) -> StoreError {
+    fn invalid(&self, operation: &'static str, found: String) -> StoreError {
         StoreError::new(StoreErrorKind::Corrupt, operation, &*self.name, found)
     }
 
     fn revision(&self, operation: &'static str, stat: &Stat) -> Result<Revision, StoreError> {
-        let strange = |_| {
-            self.strange(operation, format!("a znode has transaction {}, expected at least 0", stat.mzxid))
+        let invalid = |_| {
+            self.invalid(operation, format!("a znode has transaction {}, expected at least 0", stat.mzxid))
         };
-        u64::try_from(stat.mzxid).map(Revision).map_err(strange)
+        u64::try_from(stat.mzxid).map(Revision).map_err(invalid)
     }
 
     /// Reads what is at these paths now, or later; `None` for a missing znode.
@@ -143,7 +143,7 @@ impl ZooKeeperStore {
         });
         let stat = passed.await.map_err(|failure| self.error(operation, Effect::Reads, &failure))?;
         u64::try_from(stat.mtime).map_err(|_| {
-            self.strange(operation, format!("the fence has time {} ms, expected at least 0", stat.mtime))
+            self.invalid(operation, format!("the fence has time {} ms, expected at least 0", stat.mtime))
         })
     }
 
@@ -228,12 +228,12 @@ impl ZooKeeperStore {
     }
 
     fn done(&self, operation: &'static str, stat: &Stat) -> Result<Swap, StoreError> {
-        let strange = |_| {
+        let invalid = |_| {
             let found =
                 format!("ZooKeeper answered a write with transaction {}, expected at least 0", stat.mzxid);
             StoreError::new(StoreErrorKind::OutcomeUnknown, operation, &*self.name, found)
         };
-        u64::try_from(stat.mzxid).map(|it| Swap::Done(Revision(it))).map_err(strange)
+        u64::try_from(stat.mzxid).map(|it| Swap::Done(Revision(it))).map_err(invalid)
     }
 }
 

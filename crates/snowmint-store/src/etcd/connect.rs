@@ -12,7 +12,7 @@ use tonic::metadata::{Ascii, MetadataValue};
 use tonic::transport::{Certificate, Channel, ClientTlsConfig, Endpoint, Identity};
 use tonic::{Code, Request, Response, Status};
 
-use super::error::{Failure, Speaks};
+use super::error::{Failure, Protocol};
 use super::wire;
 use super::wire::auth_client::AuthClient;
 use super::wire::kv_client::KvClient;
@@ -40,7 +40,7 @@ pub(super) struct Link {
     current: AtomicUsize,
     shown_hosts: String,
     login: Option<Login>,
-    speaks: Speaks,
+    protocol: Protocol,
     token: Mutex<Option<MetadataValue<Ascii>>>,
 }
 
@@ -60,14 +60,14 @@ impl Link {
         endpoints: Vec<Endpoint>,
         shown_hosts: String,
         login: Option<Login>,
-        speaks: Speaks,
+        protocol: Protocol,
     ) -> Self {
         let member = |endpoint: Endpoint| {
             let endpoint = endpoint.connect_timeout(CONNECT).tcp_keepalive(Some(Duration::from_secs(10)));
             Member { endpoint, channel: Mutex::new(None) }
         };
         let members = endpoints.into_iter().map(member).collect();
-        Self { members, current: AtomicUsize::new(0), shown_hosts, login, speaks, token: Mutex::new(None) }
+        Self { members, current: AtomicUsize::new(0), shown_hosts, login, protocol, token: Mutex::new(None) }
     }
 
     pub(super) fn shown_hosts(&self) -> &str {
@@ -128,7 +128,7 @@ impl Link {
                 }
                 Err(match status.source() {
                     Some(error) if is_connect_error(&status) => Failure::NoConnection(chain(error)),
-                    Some(error) => Failure::Broken(chain(error), self.speaks),
+                    Some(error) => Failure::Broken(chain(error), self.protocol),
                     None => Failure::Status(Box::new(status)),
                 })
             }
@@ -356,9 +356,9 @@ pub(super) fn settings(url: &str) -> Result<(Link, String), UrlError> {
     let mut location = location(url)?;
     let login = location.take_login()?;
     let prefix = prefix(&mut location)?;
-    let (tls, speaks) = match tls(&mut location)? {
-        Some((tls, speaks)) => (Some(tls), speaks),
-        None => (None, Speaks::Plain),
+    let (tls, protocol) = match tls(&mut location)? {
+        Some((tls, protocol)) => (Some(tls), protocol),
+        None => (None, Protocol::Plain),
     };
     location.finish(PARAMETERS)?;
     let endpoint = |host: &Host| {
@@ -371,10 +371,10 @@ pub(super) fn settings(url: &str) -> Result<(Link, String), UrlError> {
         }
     };
     let endpoints: Result<Vec<_>, _> = location.hosts.iter().map(endpoint).collect();
-    Ok((Link::new(endpoints?, location.shown_hosts(), login, speaks), prefix))
+    Ok((Link::new(endpoints?, location.shown_hosts(), login, protocol), prefix))
 }
 
-fn tls(location: &mut Location) -> Result<Option<(ClientTlsConfig, Speaks)>, UrlError> {
+fn tls(location: &mut Location) -> Result<Option<(ClientTlsConfig, Protocol)>, UrlError> {
     let said = location.take_switch("tls")?;
     let (ca, cert, key) = (location.take_path("ca"), location.take_path("cert"), location.take_path("key"));
     let wanted = location.scheme == "etcds" || ca.is_some() || cert.is_some() || key.is_some();
@@ -392,11 +392,11 @@ fn tls(location: &mut Location) -> Result<Option<(ClientTlsConfig, Speaks)>, Url
         None => ClientTlsConfig::new().with_native_roots(),
     };
     match (cert, key) {
-        (None, None) => Ok(Some((config, Speaks::Tls))),
+        (None, None) => Ok(Some((config, Protocol::Tls))),
         (Some(cert), Some(key)) => {
             let (cert, key) = (location.read_file("cert", &cert)?, location.read_file("key", &key)?);
             let config = config.identity(Identity::from_pem(cert, key));
-            Ok(Some((config, Speaks::TlsWithCertificate)))
+            Ok(Some((config, Protocol::TlsWithCertificate)))
         }
         _ => Err(location.malformed("cert= and key= require each other")),
     }

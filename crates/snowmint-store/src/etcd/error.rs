@@ -21,12 +21,12 @@ pub(super) enum Failure {
     Status(Box<Status>),
     /// The call was sent, and the connection failed. In TLS 1.3 a server asks for a certificate only after the first request,
     /// and the client library hides that reason, as it hides an alert to a client without TLS.
-    Broken(String, Speaks),
+    Broken(String, Protocol),
 }
 
 /// The protocol between this client and the members.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(super) enum Speaks {
+pub(super) enum Protocol {
     Plain,
     Tls,
     TlsWithCertificate,
@@ -94,15 +94,15 @@ fn text(effect: Effect, failure: &Failure) -> String {
         Failure::Login(status) => {
             format!("etcd rejected the login: \"{}\"; check user and password", status.message())
         }
-        Failure::Broken(why, Speaks::Plain) => {
+        Failure::Broken(why, Protocol::Plain) => {
             format!("{why}; if etcd accepts only TLS, use etcds:// and ca=; otherwise check that it runs")
         }
-        Failure::Broken(why, Speaks::Tls) => {
+        Failure::Broken(why, Protocol::Tls) => {
             format!(
                 "{why}; if etcd requires a client certificate, add cert= and key=; otherwise check that it runs"
             )
         }
-        Failure::Broken(why, Speaks::TlsWithCertificate) => {
+        Failure::Broken(why, Protocol::TlsWithCertificate) => {
             format!(
                 "{why}; check that a majority of the etcd members runs, and that they trust the certificate of cert="
             )

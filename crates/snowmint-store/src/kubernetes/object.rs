@@ -112,15 +112,15 @@ impl Lease {
     pub(super) fn into_record(self) -> Result<(Key, Versioned), String> {
         let revision = self.revision()?;
         let Metadata { name, mut annotations, .. } = self.metadata;
-        let strange = |what: &str| format!("the Lease `{name}` {what}; check that it is one of Snowmint's");
-        let key = annotations.remove(KEY).ok_or_else(|| strange("has no annotation snowmint.dev/key"))?;
-        let key = Key::new(key).map_err(|error| strange(&format!("has a bad key: {error}")))?;
+        let invalid = |what: &str| format!("the Lease `{name}` {what}; check that it is one of Snowmint's");
+        let key = annotations.remove(KEY).ok_or_else(|| invalid("has no annotation snowmint.dev/key"))?;
+        let key = Key::new(key).map_err(|error| invalid(&format!("has a bad key: {error}")))?;
         let value = match (annotations.remove(TEXT), annotations.remove(BASE64)) {
             (Some(text), None) => text.into_bytes(),
             (None, Some(base64)) => {
-                STANDARD.decode(base64).map_err(|_| strange("has a record with invalid base64"))?
+                STANDARD.decode(base64).map_err(|_| invalid("has a record with invalid base64"))?
             }
-            _ => return Err(strange("has no annotation snowmint.dev/record, or two")),
+            _ => return Err(invalid("has no annotation snowmint.dev/record, or two")),
         };
         Ok((key, Versioned { value, revision }))
     }

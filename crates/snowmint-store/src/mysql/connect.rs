@@ -6,7 +6,7 @@ use std::time::Duration;
 use sqlx::mysql::{MySqlConnectOptions, MySqlConnection, MySqlSslMode};
 use sqlx::{ConnectOptions, Connection};
 
-use super::history::Mark;
+use super::history::ClusterHistory;
 use super::session::{self, CrashLoss, Session};
 use super::{MySqlStore, TABLE, error};
 use crate::error::Effect;
@@ -121,7 +121,7 @@ fn tls(location: &mut Location, mut options: MySqlConnectOptions) -> Result<MySq
 impl Connect for Settings {
     const CONFIRMED_BY: &str = "enable semi-synchronous replication on it";
     type Connection = Session;
-    type Mark = Mark;
+    type History = ClusterHistory;
 
     async fn connect(&self, host: Host) -> Connected<Self> {
         let mut options = self.options.clone().host(host.name()).port(host.port());
@@ -135,7 +135,7 @@ impl Connect for Settings {
         let begun = session::begin(&mut connection, self.may_lose, self.crashes).await?;
         let session = Session::new(connection, &begun);
         let standing = session.standing();
-        Ok(Writable { connection: session, server: Some(begun.server), mark: begun.mark, standing })
+        Ok(Writable { connection: session, server: Some(begun.server), history: begun.history, standing })
     }
 
     async fn answers(session: &mut Session) -> bool {

@@ -44,7 +44,7 @@ impl History {
     }
 }
 
-impl net::Mark for History {
+impl net::ServerHistory for History {
     fn lacks(&self, seen: &Self) -> Option<String> {
         let lacking = seen.0.iter().find(|(origin, number)| self.has(origin) < **number);
         lacking.map(|(origin, number)| {
@@ -59,8 +59,8 @@ impl net::Mark for History {
         })
     }
 
-    fn see(&mut self, mark: Self) {
-        for (origin, number) in mark.0 {
+    fn merge(&mut self, other: Self) {
+        for (origin, number) in other.0 {
             let known = self.0.entry(origin).or_default();
             *known = number.max(*known);
         }
@@ -147,22 +147,22 @@ pub(super) fn no_member(status: &BTreeMap<String, String>) -> Refusal {
 
 /// How far the history of a server goes, and which cluster it belongs to.
 #[derive(Default, Debug)]
-pub(crate) struct Mark {
+pub(crate) struct ClusterHistory {
     pub(super) history: History,
     pub(super) view: Option<View>,
 }
 
-impl net::Mark for Mark {
+impl net::ServerHistory for ClusterHistory {
     fn lacks(&self, seen: &Self) -> Option<String> {
         self.history.lacks(&seen.history)
     }
 
-    fn see(&mut self, mark: Self) {
-        self.history.see(mark.history);
+    fn merge(&mut self, other: Self) {
+        self.history.merge(other.history);
     }
 
-    fn parted(marks: &[&Self]) -> Option<String> {
-        let views: Vec<&View> = marks.iter().filter_map(|it| it.view.as_ref()).collect();
+    fn split(histories: &[&Self]) -> Option<String> {
+        let views: Vec<&View> = histories.iter().filter_map(|it| it.view.as_ref()).collect();
         let first = views.first()?;
         let differ =
             |it: &&View| (&it.number, it.size, &it.members) != (&first.number, first.size, &first.members);
@@ -178,7 +178,7 @@ impl net::Mark for Mark {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::net::Mark as _;
+    use crate::net::ServerHistory as _;
 
     #[test]
     fn a_server_that_lacks_a_transaction_is_told_from_one_that_has_more() {
@@ -211,11 +211,11 @@ mod tests {
             assert!(lacks(has, seen).is_some(), "{has} after {seen}");
         }
         let mut seen = History::parse("0-1-5,0-2-9");
-        seen.see(History::parse("0-1-7,0-2-8,1-1-1"));
+        seen.merge(History::parse("0-1-7,0-2-8,1-1-1"));
         assert_eq!(seen, History::parse("0-1-7,0-2-9,1-1-1"));
     }
 
-    fn view(member: &str, number: &str, members: &str) -> Mark {
+    fn view(member: &str, number: &str, members: &str) -> ClusterHistory {
         let size = members.split(',').count().to_string();
         let status = [
             ("wsrep_ready", "ON"),
@@ -227,17 +227,19 @@ mod tests {
             ("wsrep_incoming_addresses", members),
         ];
         let status = status.map(|(name, value)| (name.to_owned(), value.to_owned())).into();
-        Mark { history: History::default(), view: Some(View::parse(&status).unwrap()) }
+        ClusterHistory { history: History::default(), view: Some(View::parse(&status).unwrap()) }
     }
 
     #[test]
     fn members_of_one_view_are_one_cluster_and_others_are_not() {
-        let parted = |marks: &[Mark]| Mark::parted(&marks.iter().collect::<Vec<_>>()).is_some();
+        let split = |histories: &[ClusterHistory]| {
+            ClusterHistory::split(&histories.iter().collect::<Vec<_>>()).is_some()
+        };
         let (a, b) = (view("a", "2", "h1,h2"), view("b", "2", "h1,h2"));
-        assert!(!parted(&[]) && !parted(&[Mark::default(), Mark::default()]));
-        assert!(!parted(&[view("a", "2", "h1,h2"), a, b]));
+        assert!(!split(&[]) && !split(&[ClusterHistory::default(), ClusterHistory::default()]));
+        assert!(!split(&[view("a", "2", "h1,h2"), a, b]));
         // A member by two names, alone.
-        assert!(!parted(&[view("a", "3", "h1"), view("a", "3", "h1")]));
+        assert!(!split(&[view("a", "3", "h1"), view("a", "3", "h1")]));
         for parts in [
             // Split in two, each side as many views later.
             [view("a", "3", "h1"), view("b", "3", "h2")],
@@ -248,7 +250,7 @@ mod tests {
             // Members that do not say where they are.
             [view("a", "1", "AUTO"), view("b", "1", "AUTO")],
         ] {
-            assert!(parted(&parts), "{parts:?}");
+            assert!(split(&parts), "{parts:?}");
         }
     }
 

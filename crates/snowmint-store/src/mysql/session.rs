@@ -9,7 +9,7 @@ use sqlx::mysql::{MySql, MySqlArguments, MySqlConnection, MySqlQueryResult};
 use sqlx::query::Query;
 
 use super::error;
-use super::history::{self, History, Mark, View};
+use super::history::{self, ClusterHistory, History, View};
 use crate::error::chain;
 use crate::net::{Confirmation, Refusal, Standing};
 use crate::sql::{Failure, exactly_one};
@@ -102,10 +102,10 @@ pub(crate) struct Session {
 }
 
 /// What a server says about itself when a session begins.
-pub(super) struct Begun {
+pub(super) struct SessionStart {
     /// Equal for two hosts only if they are one server, or one Galera cluster.
     pub(super) server: String,
-    pub(super) mark: Mark,
+    pub(super) history: ClusterHistory,
     watch: Option<Watch>,
     confirmation: Confirmation,
     losses: Losses,
@@ -207,7 +207,7 @@ pub(super) async fn begin(
     sql: &mut MySqlConnection,
     may_lose: Duration,
     crashes: CrashLoss,
-) -> Result<Begun, Refusal> {
+) -> Result<SessionStart, Refusal> {
     let refused = |error: sqlx::Error| error::refusal(&error);
     let variables = named(sql, VARIABLES).await.map_err(refused)?;
     let value = |name: &str| variables.get(name).map_or("", |it| &**it);
@@ -287,7 +287,7 @@ pub(super) async fn begin(
     } else {
         watch.map_or(Confirmation::Nobody, |it| it.seen.confirmation())
     };
-    Ok(Begun { server, mark: Mark { history, view }, watch, confirmation, losses })
+    Ok(SessionStart { server, history: ClusterHistory { history, view }, watch, confirmation, losses })
 }
 
 /// A hint about a replica that applies nothing before a replica of its own has it, and most likely has none. A failover to it
@@ -307,7 +307,7 @@ fn waits_for_replicas(variables: &BTreeMap<String, String>) -> String {
 }
 
 impl Session {
-    pub(super) fn new(sql: MySqlConnection, begun: &Begun) -> Self {
+    pub(super) fn new(sql: MySqlConnection, begun: &SessionStart) -> Self {
         let waits = begun.watch.is_some_and(|watch| watch.seen.enabled);
         let standing = if waits { Standing::Unconfirmed } else { Standing::Kept };
         Self {
@@ -359,7 +359,7 @@ impl Session {
     }
 
     /// Returns what a read has shown, if the server accepted writes then and what it shows can no longer be lost.
-    pub(super) async fn believe<T>(
+    pub(super) async fn trust<T>(
         &mut self,
         shown: Result<T, sqlx::Error>,
         writable: impl Fn(&T) -> i64,

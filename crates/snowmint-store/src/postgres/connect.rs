@@ -12,7 +12,7 @@ use super::{PostgresStore, TABLE, error};
 use crate::error::Effect;
 use crate::net::credentials::Password;
 use crate::net::url::{Host, Location};
-use crate::net::{Confirmation, Mark, Refusal, Standing, Writable};
+use crate::net::{Confirmation, Refusal, ServerHistory, Standing, Writable};
 use crate::sql::{Connect, Connected, Pool, exactly_one, table};
 use crate::{StoreError, StoreErrorKind, UrlError};
 
@@ -45,7 +45,7 @@ fn begin(sessions: &str, limit: Duration) -> String {
 
 /// What a server says about itself: the process of the session, whether it is a standby, when it started, whether it syncs,
 /// how commits wait by default, and whether there are standbys to wait for.
-type Told = (i32, bool, i64, String, String, bool);
+type ServerReport = (i32, bool, i64, String, String, bool);
 
 /// Reads what there is of that name: the name with its schema, the other schemas in which nodes may find it, kind,
 /// persistence, columns, and whether names are unique.
@@ -150,7 +150,7 @@ fn tls(location: &mut Location, mut options: PgConnectOptions) -> Result<PgConne
 impl Connect for Settings {
     const CONFIRMED_BY: &str = "set synchronous_standby_names on it";
     type Connection = Session;
-    type Mark = History;
+    type History = History;
 
     async fn connect(&self, host: Host) -> Connected<Self> {
         let mut options = self.options.clone().host(host.name()).port(host.port());
@@ -161,7 +161,7 @@ impl Connect for Settings {
         let begin = sqlx::raw_sql(sqlx::AssertSqlSafe(begin(&self.sessions, self.limit)));
         let row = session::hearing(exactly_one(begin.fetch_all(&mut connection))).await?;
         let (process, in_recovery, started, fsync, commit, has_standbys) =
-            Told::from_row(&row).map_err(|error| error::refusal(&error))?;
+            ServerReport::from_row(&row).map_err(|error| error::refusal(&error))?;
         // Its answers may lag behind the primary, so it must not be read either.
         if in_recovery {
             let text = "is a read-only standby; use the primary, or name both hosts, separated by a comma";
@@ -170,12 +170,12 @@ impl Connect for Settings {
         if fsync == "off" && self.must_keep {
             return Err(Refusal::new(StoreErrorKind::Other, FSYNC_OFF));
         }
-        let mark = History::of(&mut connection).await?;
+        let history = History::of(&mut connection).await?;
         // No two servers start in the same microsecond. A standby shares everything else with its primary.
         let confirmation = super::confirmation(has_standbys);
         let guard = Guard { process, started, must_keep: self.must_keep };
         let connection = Session::new(connection, guard, &commit, self.limit, confirmation);
-        Ok(Writable { connection, server: Some(started.to_string()), mark, standing: Standing::Kept })
+        Ok(Writable { connection, server: Some(started.to_string()), history, standing: Standing::Kept })
     }
 
     async fn answers(session: &mut Session) -> bool {
@@ -283,7 +283,7 @@ impl History {
     }
 }
 
-impl Mark for History {
+impl ServerHistory for History {
     fn lacks(&self, seen: &Self) -> Option<String> {
         let seen = seen.known?;
         let Some(Known { system, database, timeline }) = self.known else {
@@ -306,9 +306,9 @@ impl Mark for History {
             .then(|| format!("is on timeline {timeline}, and this node has seen timeline {}", seen.timeline))
     }
 
-    fn see(&mut self, mark: Self) {
+    fn merge(&mut self, other: Self) {
         let before = self.known.map_or(0, |it| it.timeline);
-        if let Some(Known { system, database, timeline }) = mark.known {
+        if let Some(Known { system, database, timeline }) = other.known {
             self.known = Some(Known { system, database, timeline: timeline.max(before) });
         }
     }
@@ -353,9 +353,9 @@ mod tests {
         let mut seen = History::default();
         assert_eq!(history(7, 1).lacks(&seen), None);
         for timeline in [2, 1] {
-            seen.see(history(7, timeline));
+            seen.merge(history(7, timeline));
         }
-        seen.see(History::default());
+        seen.merge(History::default());
         assert_eq!(history(7, 2).lacks(&seen), None);
         assert_eq!(history(7, 3).lacks(&seen), None);
         let lack = history(7, 1).lacks(&seen).unwrap();

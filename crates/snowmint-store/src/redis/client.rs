@@ -397,7 +397,7 @@ impl Shared {
         known.asking.retain(|it| *it != host);
         let (server, told) = answer?;
         known.standing.push(server.clone());
-        told.check_role().inspect_err(|_| known.history.is_none(&host))?;
+        told.check_role().inspect_err(|_| known.history.not_primary(&host))?;
         let server_now = if let Some(member) = told.member() {
             if member.holds_others(self.settings.slot) {
                 known.elsewhere.extend(told.line().map(|it| it.now));
@@ -424,7 +424,7 @@ impl Shared {
             line.map(|it| it.now)
         };
         drop(known);
-        Ok(Writable { connection: (server, told), server: server_now, mark: (), standing: Standing::Kept })
+        Ok(Writable { connection: (server, told), server: server_now, history: (), standing: Standing::Kept })
     }
 
     /// Returns a connection to a host, and what the server there says.
@@ -471,7 +471,7 @@ impl Shared {
         let connected = client.get_multiplexed_async_connection_with_config(&config).await;
         let mut connection = connected.map_err(|error| {
             if error.is_connection_refusal() {
-                self.known().history.is_none(host);
+                self.known().history.not_primary(host);
             }
             error::refusal(&error)
         })?;
@@ -564,7 +564,7 @@ impl Server {
         let (answers, sent) = answers.map_err(|failure| self.error(operation, effect, failure))?;
         let mut answers = answers.into_iter();
         let (Some(answer), copies) = (answers.next(), answers.next()) else {
-            return Err(self.error(operation, effect, Failure::Strange("an empty answer".to_owned())));
+            return Err(self.error(operation, effect, Failure::InvalidAnswer("an empty answer".to_owned())));
         };
         // A conflict or a refused addition changed nothing that could be lost. Not all of these reach a write, so a server
         // that refuses writes may answer them.
@@ -632,7 +632,7 @@ impl Server {
         value: Value,
     ) -> Result<T, StoreError> {
         from_redis_value(value)
-            .map_err(|error| self.error(operation, effect, Failure::Strange(error.to_string())))
+            .map_err(|error| self.error(operation, effect, Failure::InvalidAnswer(error.to_string())))
     }
 
     pub(super) fn error(&self, operation: &'static str, effect: Effect, failure: Failure) -> StoreError {

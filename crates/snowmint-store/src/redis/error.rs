@@ -23,7 +23,7 @@ pub(super) enum Failure {
     /// The call was carried out, and too few replicas confirmed it.
     NotConfirmed(String),
     /// The call was sent, and the answer is invalid.
-    Strange(String),
+    InvalidAnswer(String),
 }
 
 /// What each refusal means, by its first word, with what to do. Older servers put the word inside the text of a
@@ -68,8 +68,8 @@ pub(super) fn store_error(
         Failure::Broken(error) => (effect.unanswered(), chain(&error)),
         Failure::Late(limit) => (effect.unanswered(), format!("no answer within {} ms", limit.as_millis())),
         Failure::NotConfirmed(why) => (effect.unanswered(), why),
-        Failure::Strange(found) if effect == Effect::Reads => (StoreErrorKind::Corrupt, found),
-        Failure::Strange(found) => (StoreErrorKind::OutcomeUnknown, found),
+        Failure::InvalidAnswer(found) if effect == Effect::Reads => (StoreErrorKind::Corrupt, found),
+        Failure::InvalidAnswer(found) => (StoreErrorKind::OutcomeUnknown, found),
     };
     StoreError::new(kind, operation, store, text)
 }

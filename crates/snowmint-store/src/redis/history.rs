@@ -75,7 +75,7 @@ impl History {
     }
 
     /// Notes that a host is a replica, or nobody listens there. An unresponsive host may still be a primary.
-    pub(super) fn is_none(&mut self, host: &Host) {
+    pub(super) fn not_primary(&mut self, host: &Host) {
         self.is_gone |= self.primary.as_ref().is_some_and(|(at, _)| at == host);
     }
 
@@ -229,7 +229,7 @@ mod tests {
         let mut history = failed_over();
         let error = history.judge(&host("A"), &line("a", "")).unwrap_err();
         assert!(error.contains("another has replaced") && error.contains("replica of B:1"), "{error}");
-        history.is_none(&host("B"));
+        history.not_primary(&host("B"));
         assert!(!used(&mut history, "A", "a", ""), "not even when it is all there is");
         assert!(used(&mut history, "A", "c", "b"));
         assert!(!used(&mut history, "B", "b", "a"));
@@ -255,9 +255,9 @@ mod tests {
     fn a_line_of_its_own_may_follow_a_primary_that_is_gone() {
         let mut history = failed_over();
         let stranger = (host("A"), line("x", ""));
-        history.is_none(&host("A"));
+        history.not_primary(&host("A"));
         assert!(!history.is_gone() && history.judge(&stranger.0, &stranger.1).is_err());
-        history.is_none(&host("B"));
+        history.not_primary(&host("B"));
         assert!(history.is_gone() && history.judge(&stranger.0, &stranger.1).is_ok());
         accept(&mut history, "A", stranger.1);
         history.begin();

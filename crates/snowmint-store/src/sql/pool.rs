@@ -11,7 +11,7 @@ use tokio::time::{Instant, timeout_at};
 use super::Failure;
 use crate::error::Effect;
 use crate::net::url::Host;
-use crate::net::{ASK_AGAIN, Answer, Chosen, Confirmation, Hosts, IDLE, Mark, Refusal, Standing};
+use crate::net::{ASK_AGAIN, Answer, Chosen, Confirmation, Hosts, IDLE, Refusal, ServerHistory, Standing};
 use crate::{StoreErrorKind, retry};
 
 /// How many statements run at once.
@@ -26,7 +26,7 @@ pub(crate) trait Connect: Send + Sync + 'static {
     const CONFIRMED_BY: &str;
     type Connection: Send + 'static;
     /// How far the history of a server goes.
-    type Mark: Mark + Send + 'static;
+    type History: ServerHistory + Send + 'static;
 
     /// Connects, prepares the session, and checks that this server accepts writes.
     fn connect(&self, host: Host) -> impl Future<Output = Connected<Self>> + Send;
@@ -44,7 +44,7 @@ pub(crate) trait Connect: Send + Sync + 'static {
 }
 
 /// The result of connecting to a host.
-pub(crate) type Connected<D> = Answer<<D as Connect>::Connection, <D as Connect>::Mark>;
+pub(crate) type Connected<D> = Answer<<D as Connect>::Connection, <D as Connect>::History>;
 
 /// The connections to one database.
 pub(crate) struct Pool<D: Connect> {
@@ -59,7 +59,7 @@ pub(crate) struct Pool<D: Connect> {
 /// What calls share with the background task.
 struct Shared<D: Connect> {
     connect: D,
-    hosts: Hosts<D::Mark>,
+    hosts: Hosts<D::History>,
     limit: Duration,
     /// No call goes to a server that was not found to be the primary within this time before it.
     ask_again: Duration,
@@ -112,7 +112,7 @@ struct Open<D: Connect> {
     /// When it was last used.
     since: Instant,
     /// What its server had when it was made, as long as a failover may lose that.
-    unconfirmed: Option<D::Mark>,
+    unconfirmed: Option<D::History>,
 }
 
 impl<D: Connect> Pool<D> {
@@ -280,10 +280,10 @@ impl<D: Connect> Shared<D> {
     }
 
     /// Remembers what the server had when the connection was made, once a later commit is confirmed.
-    fn confirm(&self, connection: &D::Connection, unconfirmed: Option<D::Mark>) -> Option<D::Mark> {
+    fn confirm(&self, connection: &D::Connection, unconfirmed: Option<D::History>) -> Option<D::History> {
         match unconfirmed {
-            Some(mark) if D::standing(connection) == Standing::Kept => {
-                self.hosts.see(mark);
+            Some(history) if D::standing(connection) == Standing::Kept => {
+                self.hosts.remember(history);
                 None
             }
             unconfirmed => unconfirmed,
@@ -377,7 +377,7 @@ mod tests {
     impl Connect for Hosts {
         const CONFIRMED_BY: &str = "";
         type Connection = String;
-        type Mark = ();
+        type History = ();
 
         async fn connect(&self, host: Host) -> Connected<Self> {
             if host.name() == "a" {
@@ -388,7 +388,7 @@ mod tests {
                 Says::Primary => {
                     let name = host.name().to_owned();
                     let server = Some(name.clone());
-                    Ok(Writable { connection: name, server, mark: (), standing: Standing::Kept })
+                    Ok(Writable { connection: name, server, history: (), standing: Standing::Kept })
                 }
                 Says::Replica => Err(Refusal::new(StoreErrorKind::ReadOnly, "a replica")),
                 Says::Nothing => std::future::pending().await,

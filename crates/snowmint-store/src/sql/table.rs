@@ -23,7 +23,7 @@ pub(crate) fn record(
     value: Vec<u8>,
 ) -> Result<Versioned, StoreError> {
     let Some(revision) = Revision::from_database(revision) else {
-        return Err(strange(store, operation, &format!("a record has revision {revision}")));
+        return Err(invalid(store, operation, &format!("a record has revision {revision}")));
     };
     Ok(Versioned { value, revision })
 }
@@ -37,7 +37,7 @@ pub(crate) fn records(
 ) -> Vec<(Key, Versioned)> {
     let mut records = Vec::with_capacity(rows.len());
     for (name, revision, value) in rows {
-        let key = Key::new(&*name).map_err(|error| strange(store, operation, &error.to_string()));
+        let key = Key::new(&*name).map_err(|error| invalid(store, operation, &error.to_string()));
         match key.and_then(|key| Ok((key, record(store, operation, revision, value)?))) {
             Ok(record) => records.push(record),
             Err(error) => skipped.note(&name, &error.to_string()),
@@ -46,7 +46,7 @@ pub(crate) fn records(
     records
 }
 
-fn strange(store: &str, operation: &'static str, found: &str) -> StoreError {
+fn invalid(store: &str, operation: &'static str, found: &str) -> StoreError {
     let text = format!("{found} in the table snowmint_records: another program writes there; stop it");
     StoreError::new(StoreErrorKind::Corrupt, operation, store, text)
 }
