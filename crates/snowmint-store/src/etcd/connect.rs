@@ -342,9 +342,7 @@ fn location(url: &str) -> Result<Location, UrlError> {
     let (scheme, rest) = url.split_once(':').unwrap_or((url, ""));
     let scheme = if scheme == "etcds" { "etcds" } else { "etcd" };
     let location = Location::parse(scheme, rest, PORT)?;
-    if location.hosts.is_empty() {
-        return Err(location.malformed("missing host: expected one, such as etcd://10.0.0.7:2379"));
-    }
+    location.require_host("etcd://10.0.0.7:2379")?;
     if !location.path.is_empty() {
         return Err(location
             .malformed("unexpected path after the hosts: use ?prefix=TEXT for another prefix of the keys"));
@@ -376,8 +374,8 @@ pub(super) fn settings(url: &str) -> Result<(Link, String), UrlError> {
 
 fn tls(location: &mut Location) -> Result<Option<(ClientTlsConfig, Protocol)>, UrlError> {
     let said = location.take_switch("tls")?;
-    let (ca, cert, key) = (location.take_path("ca"), location.take_path("cert"), location.take_path("key"));
-    let wanted = location.scheme == "etcds" || ca.is_some() || cert.is_some() || key.is_some();
+    let (ca, client) = (location.take_path("ca"), location.read_pair("cert", "key")?);
+    let wanted = location.scheme == "etcds" || ca.is_some() || client.is_some();
     if said == Some(false) && wanted {
         return Err(location.malformed("tls=false excludes etcds:, ca=, cert= and key="));
     }
@@ -391,15 +389,10 @@ fn tls(location: &mut Location) -> Result<Option<(ClientTlsConfig, Protocol)>, U
         }
         None => ClientTlsConfig::new().with_native_roots(),
     };
-    match (cert, key) {
-        (None, None) => Ok(Some((config, Protocol::Tls))),
-        (Some(cert), Some(key)) => {
-            let (cert, key) = (location.read_file("cert", &cert)?, location.read_file("key", &key)?);
-            let config = config.identity(Identity::from_pem(cert, key));
-            Ok(Some((config, Protocol::TlsWithCertificate)))
-        }
-        _ => Err(location.malformed("cert= and key= require each other")),
-    }
+    Ok(Some(match client {
+        None => (config, Protocol::Tls),
+        Some((cert, key)) => (config.identity(Identity::from_pem(cert, key)), Protocol::TlsWithCertificate),
+    }))
 }
 
 #[cfg(test)]

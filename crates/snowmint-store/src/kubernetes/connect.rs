@@ -238,7 +238,7 @@ fn is_label(text: &str, longest: usize) -> bool {
 }
 
 fn tls(location: &mut Location, ca: Option<&Path>) -> Result<ClientConfig, UrlError> {
-    let (cert, key) = (location.take_path("cert"), location.take_path("key"));
+    let client = location.take_pair("cert", "key")?;
     let builder = ClientConfig::builder_with_provider(Arc::new(ring::default_provider()))
         .with_safe_default_protocol_versions()
         .map_err(|error| location.malformed(&error.to_string()))?;
@@ -252,19 +252,12 @@ fn tls(location: &mut Location, ca: Option<&Path>) -> Result<ClientConfig, UrlEr
         }
         None => builder.with_native_roots().map_err(|error| location.malformed(&error.to_string()))?,
     };
-    match (cert, key) {
-        (None, None) => Ok(builder.with_no_client_auth()),
-        (Some(cert), Some(key)) => {
-            let chain = certificates(location, "cert", &cert)?;
-            let pem = location.read_file("key", &key)?;
-            let secret = PrivateKeyDer::from_pem_slice(&pem)
-                .map_err(|error| pem_error(location, "key", &key, &error))?;
-            builder
-                .with_client_auth_cert(chain, secret)
-                .map_err(|error| pem_error(location, "cert", &cert, &error))
-        }
-        _ => Err(location.malformed("cert= and key= require each other")),
-    }
+    let Some((cert, key)) = client else { return Ok(builder.with_no_client_auth()) };
+    let chain = certificates(location, "cert", &cert)?;
+    let pem = location.read_file("key", &key)?;
+    let secret =
+        PrivateKeyDer::from_pem_slice(&pem).map_err(|error| pem_error(location, "key", &key, &error))?;
+    builder.with_client_auth_cert(chain, secret).map_err(|error| pem_error(location, "cert", &cert, &error))
 }
 
 fn certificates(

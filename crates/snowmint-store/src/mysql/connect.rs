@@ -63,15 +63,10 @@ impl Settings {
         crashes: CrashLoss,
     ) -> Result<(Pool<Self>, String), UrlError> {
         let mut options = MySqlConnectOptions::new().disable_statement_logging();
-        if let Some(socket) = location.take_path("socket") {
+        if let Some(socket) = location.take_socket(PORT) {
             options = options.socket(socket);
-            if location.hosts.is_empty() {
-                location.hosts = vec![Host::new("localhost".to_owned(), PORT)];
-            }
         }
-        if location.hosts.is_empty() {
-            return Err(location.malformed("missing host: expected one, such as mysql://10.0.0.7/snowmint"));
-        }
+        location.require_host("mysql://10.0.0.7/snowmint")?;
         let database = table::database(location)?;
         let name = format!("mysql://{}/{database}", location.shown_hosts());
         options = options.database(&database);
@@ -108,14 +103,10 @@ fn tls(location: &mut Location, mut options: MySqlConnectOptions) -> Result<MySq
     if let Some(path) = authority {
         options = options.ssl_ca_from_pem(location.read_file("ssl-ca", &path)?);
     }
-    match (location.take_path("ssl-cert"), location.take_path("ssl-key")) {
-        (None, None) => Ok(options),
-        (Some(cert), Some(key)) => {
-            let (cert, key) = (location.read_file("ssl-cert", &cert)?, location.read_file("ssl-key", &key)?);
-            Ok(options.ssl_client_cert_from_pem(cert).ssl_client_key_from_pem(key))
-        }
-        _ => Err(location.malformed("ssl-cert= and ssl-key= require each other")),
+    if let Some((cert, key)) = location.read_pair("ssl-cert", "ssl-key")? {
+        options = options.ssl_client_cert_from_pem(cert).ssl_client_key_from_pem(key);
     }
+    Ok(options)
 }
 
 impl Connect for Settings {

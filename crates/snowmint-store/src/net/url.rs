@@ -29,6 +29,10 @@ pub(crate) struct Location {
     parameters: Vec<(String, String)>,
 }
 
+/// The content of a file with certificates or a key.
+#[cfg(any(feature = "etcd", feature = "redis", feature = "postgres", feature = "mysql"))]
+type Pem = Vec<u8>;
+
 /// A user, and where the password comes from.
 #[cfg(any(test, feature = "etcd", feature = "zookeeper"))]
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -131,6 +135,51 @@ impl Location {
     /// Removes a parameter that is the path of a file.
     pub(crate) fn take_path(&mut self, name: &str) -> Option<PathBuf> {
         self.take(name).map(PathBuf::from)
+    }
+
+    /// Removes two parameters that are paths and require each other, such as a certificate and its key.
+    #[cfg(any(
+        feature = "etcd",
+        feature = "kubernetes",
+        feature = "redis",
+        feature = "postgres",
+        feature = "mysql"
+    ))]
+    pub(crate) fn take_pair(
+        &mut self,
+        one: &str,
+        other: &str,
+    ) -> Result<Option<(PathBuf, PathBuf)>, UrlError> {
+        match (self.take_path(one), self.take_path(other)) {
+            (None, None) => Ok(None),
+            (Some(one), Some(other)) => Ok(Some((one, other))),
+            _ => Err(self.malformed(&format!("{one}= and {other}= require each other"))),
+        }
+    }
+
+    /// Removes two parameters that require each other, and reads the files that they name.
+    #[cfg(any(feature = "etcd", feature = "redis", feature = "postgres", feature = "mysql"))]
+    pub(crate) fn read_pair(&mut self, one: &str, other: &str) -> Result<Option<(Pem, Pem)>, UrlError> {
+        let Some((first, second)) = self.take_pair(one, other)? else { return Ok(None) };
+        Ok(Some((self.read_file(one, &first)?, self.read_file(other, &second)?)))
+    }
+
+    /// Removes `socket`, the path of a local socket to use instead of a host.
+    #[cfg(any(feature = "postgres", feature = "mysql"))]
+    pub(crate) fn take_socket(&mut self, port: u16) -> Option<PathBuf> {
+        let socket = self.take_path("socket");
+        if socket.is_some() && self.hosts.is_empty() {
+            self.hosts = vec![Host::new("localhost".to_owned(), port)];
+        }
+        socket
+    }
+
+    /// Rejects a URL without a host.
+    pub(crate) fn require_host(&self, example: &str) -> Result<(), UrlError> {
+        if self.hosts.is_empty() {
+            return Err(self.malformed(&format!("missing host: expected one, such as {example}")));
+        }
+        Ok(())
     }
 
     /// Removes a parameter that is a number in a range.

@@ -87,17 +87,10 @@ impl Settings {
             .application_name(&sessions)
             .extra_float_digits(None)
             .disable_statement_logging();
-        if let Some(socket) = location.take_path("socket") {
+        if let Some(socket) = location.take_socket(PORT) {
             options = options.socket(socket);
-            if location.hosts.is_empty() {
-                location.hosts = vec![Host::new("localhost".to_owned(), PORT)];
-            }
         }
-        if location.hosts.is_empty() {
-            return Err(
-                location.malformed("missing host: expected one, such as postgres://10.0.0.7/snowmint")
-            );
-        }
+        location.require_host("postgres://10.0.0.7/snowmint")?;
         let database = table::database(&location)?;
         let name = format!("postgres://{}/{database}", location.shown_hosts());
         options = options.database(&database);
@@ -137,14 +130,10 @@ fn tls(location: &mut Location, mut options: PgConnectOptions) -> Result<PgConne
     if let Some(path) = root {
         options = options.ssl_root_cert_from_pem(location.read_file("sslrootcert", &path)?);
     }
-    match (location.take_path("sslcert"), location.take_path("sslkey")) {
-        (None, None) => Ok(options),
-        (Some(cert), Some(key)) => {
-            let (cert, key) = (location.read_file("sslcert", &cert)?, location.read_file("sslkey", &key)?);
-            Ok(options.ssl_client_cert_from_pem(cert).ssl_client_key_from_pem(key))
-        }
-        _ => Err(location.malformed("sslcert= and sslkey= require each other")),
+    if let Some((cert, key)) = location.read_pair("sslcert", "sslkey")? {
+        options = options.ssl_client_cert_from_pem(cert).ssl_client_key_from_pem(key);
     }
+    Ok(options)
 }
 
 impl Connect for Settings {

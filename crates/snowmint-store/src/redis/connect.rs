@@ -59,9 +59,7 @@ pub(crate) fn location(url: &str) -> Result<Location, UrlError> {
     let (scheme, rest) = url.split_once(':').unwrap_or((url, ""));
     let scheme = if scheme == "rediss" { "rediss" } else { "redis" };
     let location = Location::parse(scheme, rest, PORT)?;
-    if location.hosts.is_empty() {
-        return Err(location.malformed("missing host: expected one, such as redis://10.0.0.7:6379"));
-    }
+    location.require_host("redis://10.0.0.7:6379")?;
     Ok(location)
 }
 
@@ -114,16 +112,10 @@ fn address(location: &mut Location) -> Result<Address, UrlError> {
     // The client leaves the cryptography to the process. Ring needs no C++ and no cmake to build; a choice that was made
     // before stands.
     rustls::crypto::ring::default_provider().install_default().ok();
-    let file = |location: &mut Location, name| {
-        let path = location.take_path(name);
-        path.map(|path| location.read_file(name, &path)).transpose()
-    };
-    let root_cert = file(location, "ca")?;
-    let client_tls = match (file(location, "cert")?, file(location, "key")?) {
-        (None, None) => None,
-        (Some(client_cert), Some(client_key)) => Some(redis::ClientTlsConfig { client_cert, client_key }),
-        _ => return Err(location.malformed("cert= and key= require each other")),
-    };
+    let root_cert = location.take_path("ca").map(|path| location.read_file("ca", &path)).transpose()?;
+    let client_tls = location
+        .read_pair("cert", "key")?
+        .map(|(client_cert, client_key)| redis::ClientTlsConfig { client_cert, client_key });
     let certificates = redis::TlsCertificates { client_tls, root_cert };
     let client = redis::Client::build_with_tls("rediss://localhost", certificates)
         .map_err(|error| location.malformed(&chain(&error)))?;

@@ -154,9 +154,7 @@ const BASE: &str = "/snowmint";
 fn location(url: &str) -> Result<Location, UrlError> {
     let (_, rest) = url.split_once(':').unwrap_or((url, ""));
     let location = Location::parse("zookeeper", rest, PORT)?;
-    if location.hosts.is_empty() {
-        return Err(location.malformed("missing host: expected one, such as zookeeper://10.0.0.7:2181"));
-    }
+    location.require_host("zookeeper://10.0.0.7:2181")?;
     Ok(location)
 }
 
