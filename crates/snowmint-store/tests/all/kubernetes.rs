@@ -112,7 +112,7 @@ async fn a_list_whose_pages_expire_begins_again() {
     let server = ApiServer::start(None).await;
     let store = open(&url(&server)).await;
     for nth in 0..1200 {
-        let swap = store.compare_and_set(&key(&format!("many/{nth}")), Expected::Absent, b"").await.unwrap();
+        let swap = store.compare_and_set(&key(format!("many/{nth}")), Expected::Absent, b"").await.unwrap();
         assert!(matches!(swap, Swap::Done(_)));
     }
     server.state().expire = 2;
