@@ -127,7 +127,7 @@ fn a_node_beyond_the_layout_is_refused() {
             &["--layout", "time:41 worker:10 sequence:12 epoch:9000-01-01"],
             "begins on 9000-01-01, after today",
         ),
-        (&["--store", "oracle://root:secret@host/db"], "--store: this build has no store `oracle:`"),
+        (&["--store", "oracle://root:secret@host/db"], "--store: unknown store `oracle:`"),
         (&["--store", "memory:"], "--store: memory: does not outlive this command"),
     ] {
         let told = sandbox.refused(&[&["new"], args].concat(), 2);
