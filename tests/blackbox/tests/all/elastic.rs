@@ -72,7 +72,7 @@ fn several_workers_and_a_fixed_one_are_refused() {
     let refused = |args: &[&str]| Serve::new(folder.path()).args(args).refused();
     refused(&["--worker", "3", "--workers", "1..2"])
         .assert_says(&["--worker 3 requires one worker, --workers 1..2"]);
-    refused(&["--workers", "9"]).assert_says(&["--workers", "from 1 to 8"]);
+    refused(&["--workers", "9"]).assert_says(&["--workers", "expected 1 to 8"]);
     let one_bit = "time:41 worker:1 sequence:12 epoch:2020-01-01";
     refused(&["--layout", one_bit, "--workers", "1..3"]).assert_says(&["has 2 workers in a datacenter"]);
 }
