@@ -17,7 +17,7 @@ use tokio::time::{Instant, MissedTickBehavior, interval};
 
 use crate::limits::{KEEPALIVE, LINGER, UNSENT};
 use crate::metrics::{Metrics, Protocol};
-use crate::shutdown::{self, Draining};
+use crate::shutdown::{self, ShutdownListener};
 use crate::status::ErrorKind;
 
 /// Pause after `accept` failed for a reason that only time resolves.
@@ -44,7 +44,7 @@ pub(crate) struct Acceptor<'a> {
     /// The number of reserved connections of this protocol.
     pub(crate) reserved: usize,
     pub(crate) write_timeout: Duration,
-    pub(crate) draining: Draining,
+    pub(crate) shutdown: ShutdownListener,
     pub(crate) drain: Duration,
 }
 
@@ -65,7 +65,7 @@ impl Acceptor<'_> {
         let mut connections = JoinSet::new();
         let mut reserved = Reserved::default();
         let (mut failing, mut full) = (RecurringProblem::default(), RecurringProblem::default());
-        let mut ends = std::pin::pin!(self.draining.clone().begun());
+        let mut ends = std::pin::pin!(self.shutdown.clone().ended());
         loop {
             let accepted = tokio::select! {
                 biased;

@@ -22,7 +22,7 @@ use crate::http::timer::{ClientTimer, GuardedBody, TimedStream};
 use crate::limits::http::{MAX_HEAD, MAX_HEADERS};
 use crate::limits::{HEAR_OUT, LINGER};
 use crate::settings::Timeouts;
-use crate::shutdown::Draining;
+use crate::shutdown::ShutdownListener;
 use crate::state::ServerState;
 use crate::turns::Turn;
 
@@ -37,10 +37,10 @@ pub(crate) async fn serve(
     server: Arc<ServerState>,
     stream: TcpStream,
     admission: Admission,
-    draining: Draining,
+    shutdown: ShutdownListener,
 ) {
     let turn = Turn::default();
-    let connection = serve_in_turns(&server, stream, admission, draining, &turn);
+    let connection = serve_in_turns(&server, stream, admission, shutdown, &turn);
     server.turns.take(&turn, connection).await;
 }
 
@@ -48,10 +48,10 @@ async fn serve_in_turns(
     server: &ServerState,
     stream: TcpStream,
     admission: Admission,
-    draining: Draining,
+    shutdown: ShutdownListener,
     turn: &Turn,
 ) {
-    let ends = draining.clone().begun();
+    let ends = shutdown.clone().ended();
     let timeouts = match admission {
         Admission::Client => server.timeouts,
         Admission::Reserved => Timeouts { request: server.timeouts.request.min(LINGER), ..server.timeouts },
@@ -60,10 +60,10 @@ async fn serve_in_turns(
     // hyper handles one request at a time, so this lock is always free.
     let state = Mutex::new(server.mint.connection_state());
     let service = service_fn(|request| {
-        let (draining, state, guard) = (&draining, &state, timer.request());
+        let (shutdown, state, guard) = (&shutdown, &state, timer.request());
         async move {
             let mut state = state.lock().await;
-            let response = handler::handle(server, &mut state, draining, admission, &request).await;
+            let response = handler::handle(server, &mut state, shutdown, admission, &request).await;
             Ok::<_, Infallible>(response.map(|body| GuardedBody::new(body, guard)))
         }
     });

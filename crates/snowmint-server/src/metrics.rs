@@ -230,9 +230,9 @@ struct LatencyCollector([(Protocol, Arc<Latency>); Protocol::ALL.len()]);
 
 impl Collector for LatencyCollector {
     fn encode(&self, mut encoder: DescriptorEncoder<'_>) -> fmt::Result {
-        let says = "Time from the arrival of a request to its answer";
+        let help = "Time from the arrival of a request to its answer";
         let mut family =
-            encoder.encode_descriptor("request_duration_seconds", says, None, MetricType::Histogram)?;
+            encoder.encode_descriptor("request_duration_seconds", help, None, MetricType::Histogram)?;
         for (protocol, latency) in &self.0 {
             let (sum, count, buckets) = latency.buckets();
             let labels = [("protocol", protocol.name())];

@@ -24,7 +24,7 @@ use crate::limits::resp::{MAX_READ_ROOM, READ_ROOM};
 use crate::limits::{FLUSH_AT, HEAR_OUT};
 use crate::metrics::Protocol;
 use crate::mint::{ConnectionState, Ids, MintError};
-use crate::shutdown::Draining;
+use crate::shutdown::ShutdownListener;
 use crate::state::ServerState;
 use crate::status::ErrorKind;
 use crate::turns::Turn;
@@ -40,7 +40,7 @@ pub(crate) async fn serve(
     server: Arc<ServerState>,
     stream: TcpStream,
     admission: Admission,
-    draining: Draining,
+    shutdown: ShutdownListener,
 ) {
     if admission == Admission::Reserved {
         server.metrics.failed(Protocol::Resp, ErrorKind::TooManyClients);
@@ -57,7 +57,7 @@ pub(crate) async fn serve(
         stream,
     };
     let (server, turn) = (Arc::clone(&connection.server), Arc::clone(&connection.turn));
-    let ended = server.turns.take(&turn, connection.run(draining)).await;
+    let ended = server.turns.take(&turn, connection.run(shutdown)).await;
     connection.counts.add_up(&connection.server.metrics);
     connection.session.transaction.end(&connection.server.queued);
     match ended {
@@ -98,8 +98,8 @@ struct Connection {
 }
 
 impl Connection {
-    async fn run(&mut self, draining: Draining) -> io::Result<End> {
-        let mut ends = pin!(draining.clone().begun());
+    async fn run(&mut self, shutdown: ShutdownListener) -> io::Result<End> {
+        let mut ends = pin!(shutdown.clone().ended());
         // The first command of a client that was just accepted may be on its way.
         let (mut ending, mut heard_out) = (None, false);
         let (mut input, mut parser) = (Vec::new(), Parser::default());
@@ -168,7 +168,7 @@ impl Connection {
             // The time of a command includes that of the others in its pipeline.
             let now = Instant::now();
             self.server.metrics.took(Protocol::Resp, answered.1, now - came);
-            if draining.has_begun() {
+            if shutdown.is_ending() {
                 let since = now - *ending.get_or_insert(now);
                 if since > HEAR_OUT || (heard_out && answered.1 > 0) {
                     return Ok(End::AfterReply);

@@ -60,7 +60,7 @@ pub async fn serve(
         permits: Arc::clone(&permits),
         reserved: settings.reserved_connections,
         write_timeout: settings.timeouts.write,
-        draining: shutdown.listener(),
+        shutdown: shutdown.listener(),
         drain: settings.drain,
     };
     let http = async {

@@ -21,15 +21,15 @@ pub(crate) struct Shutdown(watch::Sender<Phase>);
 
 /// A connection's view of the shutdown.
 #[derive(Clone, Debug)]
-pub(crate) struct Draining(watch::Receiver<Phase>);
+pub(crate) struct ShutdownListener(watch::Receiver<Phase>);
 
 impl Shutdown {
     pub(crate) fn new() -> Self {
         Self(watch::Sender::new(Phase::Serving))
     }
 
-    pub(crate) fn listener(&self) -> Draining {
-        Draining(self.0.subscribe())
+    pub(crate) fn listener(&self) -> ShutdownListener {
+        ShutdownListener(self.0.subscribe())
     }
 
     /// Makes the service not ready. HTTP clients are asked to reconnect.
@@ -42,14 +42,14 @@ impl Shutdown {
     }
 }
 
-impl Draining {
+impl ShutdownListener {
     /// Returns once the service ends, or if its [`Shutdown`] was dropped.
-    pub(crate) async fn begun(mut self) {
+    pub(crate) async fn ended(mut self) {
         let _ = self.0.wait_for(|phase| *phase == Phase::Ending).await;
     }
 
     /// Returns `true` if the service ends.
-    pub(crate) fn has_begun(&self) -> bool {
+    pub(crate) fn is_ending(&self) -> bool {
         *self.0.borrow() == Phase::Ending
     }
 

@@ -25,7 +25,7 @@ use crate::limits::thrift::READ_ROOM;
 use crate::limits::{FLUSH_AT, HEAR_OUT};
 use crate::metrics::Protocol;
 use crate::mint::{Backend, ConnectionState, MintError, Minted, Namespace, Taken};
-use crate::shutdown::Draining;
+use crate::shutdown::ShutdownListener;
 use crate::state::ServerState;
 use crate::status::ErrorKind;
 use crate::turns::Turn;
@@ -61,7 +61,7 @@ pub(crate) async fn serve(
     server: Arc<ServerState>,
     stream: TcpStream,
     admission: Admission,
-    draining: Draining,
+    shutdown: ShutdownListener,
     namespace: Arc<NamespaceName>,
     exceptions: ThriftExceptions,
 ) {
@@ -82,7 +82,7 @@ pub(crate) async fn serve(
         stream,
     };
     let (server, turn) = (Arc::clone(&connection.server), Arc::clone(&connection.turn));
-    let ended = server.turns.take(&turn, connection.run(draining)).await;
+    let ended = server.turns.take(&turn, connection.run(shutdown)).await;
     connection.add_up();
     if let Err(error) = ended {
         tracing::debug!(%error, "Thrift connection failed");
@@ -119,8 +119,8 @@ impl From<MintError> for Failure {
 }
 
 impl Connection {
-    async fn run(&mut self, draining: Draining) -> io::Result<()> {
-        let mut ends = pin!(draining.clone().begun());
+    async fn run(&mut self, shutdown: ShutdownListener) -> io::Result<()> {
+        let mut ends = pin!(shutdown.clone().ended());
         let mut ending = None;
         let mut input = Vec::new();
         let mut pace = ClientTimer::new(self.server.timeouts);

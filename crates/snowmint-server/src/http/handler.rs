@@ -14,7 +14,7 @@ use crate::http::request::{Route, check_host, exposition, ids_format, route};
 use crate::http::response::{Body, IdsFormat, JSON, Problem, TEXT, failure, json, ok};
 use crate::metrics::{Exposition, Protocol};
 use crate::mint::{ConnectionState, parse_count};
-use crate::shutdown::Draining;
+use crate::shutdown::ShutdownListener;
 use crate::state::ServerState;
 use crate::status::ErrorKind;
 
@@ -47,12 +47,12 @@ struct LeaseHeld {
 pub(super) async fn handle<B: hyper::body::Body>(
     server: &ServerState,
     connection: &mut ConnectionState,
-    draining: &Draining,
+    shutdown: &ShutdownListener,
     admission: Admission,
     request: &Request<B>,
 ) -> Response<Body> {
     let began = Instant::now();
-    let mut response = match try_handle(server, connection, draining, admission, request).await {
+    let mut response = match try_handle(server, connection, shutdown, admission, request).await {
         Ok(response) => {
             server.metrics.succeeded(Protocol::Http, 1);
             response
@@ -67,7 +67,7 @@ pub(super) async fn handle<B: hyper::body::Body>(
         }
     };
     server.metrics.took(Protocol::Http, 1, began.elapsed());
-    if draining.is_leaving() || admission == Admission::Reserved {
+    if shutdown.is_leaving() || admission == Admission::Reserved {
         // So the client's next request goes to another node and not to a connection that is being closed.
         response.headers_mut().insert(CONNECTION, HeaderValue::from_static("close"));
     }
@@ -89,7 +89,7 @@ impl<P: Into<Problem>> From<P> for Failure {
 async fn try_handle<B: hyper::body::Body>(
     server: &ServerState,
     connection: &mut ConnectionState,
-    draining: &Draining,
+    shutdown: &ShutdownListener,
     admission: Admission,
     request: &Request<B>,
 ) -> Result<Response<Body>, Failure> {
@@ -123,7 +123,7 @@ async fn try_handle<B: hyper::body::Body>(
         }
         Route::Inspect { id, by } => Ok(json(&server.mint.inspect(&id, by.as_ref())?)?),
         Route::Health => Ok(ok(TEXT, Body::whole("ok\n"))),
-        Route::Ready => Ok(ready(server, draining)?),
+        Route::Ready => Ok(ready(server, shutdown)?),
         Route::Metrics => {
             let exposition = exposition(request.headers());
             let kind = if exposition == Exposition::OpenMetrics { OPENMETRICS } else { PROMETHEUS };
@@ -163,8 +163,8 @@ fn check_site(headers: &HeaderMap) -> Result<(), Problem> {
 }
 
 /// Answers `/readyz`: ready if the node can make ids and is not shutting down.
-fn ready(server: &ServerState, draining: &Draining) -> Result<Response<Body>, Problem> {
-    if draining.is_leaving() {
+fn ready(server: &ServerState, shutdown: &ShutdownListener) -> Result<Response<Body>, Problem> {
+    if shutdown.is_leaving() {
         let why = "this node is shutting down: send new requests to other nodes";
         return Err(Problem::new(ErrorKind::NotReady, why.to_owned()));
     }

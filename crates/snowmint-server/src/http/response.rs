@@ -46,7 +46,7 @@ pub(super) enum Body {
 #[derive(Debug)]
 pub(super) struct IdChunks {
     ids: Ids,
-    form: IdsFormat,
+    format: IdsFormat,
     begun: bool,
     ended: bool,
     /// The longest text of one id.
@@ -59,10 +59,10 @@ impl Body {
     }
 
     /// Returns a body of these ids.
-    pub(super) fn ids(ids: Ids, form: IdsFormat) -> io::Result<Self> {
+    pub(super) fn ids(ids: Ids, format: IdsFormat) -> io::Result<Self> {
         let few = ids.len() <= WHOLE_BODY_IDS;
         let longest = if ids.are_plain_numbers() { MAX_NUMBER_TEXT } else { MAX_ID_TEXT };
-        let mut chunks = IdChunks { ids, form, begun: false, ended: false, longest };
+        let mut chunks = IdChunks { ids, format, begun: false, ended: false, longest };
         if few {
             // Room for one more before the first id, and for two that `chunk` keeps free after the last.
             let room = (chunks.ids.len() + 3) * longest;
@@ -76,7 +76,7 @@ impl IdChunks {
     /// Returns the next chunk: as many ids as surely fit into `room` bytes.
     fn chunk(&mut self, room: usize) -> io::Result<Vec<u8>> {
         let mut out = Vec::with_capacity(room);
-        if !self.begun && self.form == IdsFormat::Json {
+        if !self.begun && self.format == IdsFormat::Json {
             out.extend_from_slice(b"{\"ids\":[");
         }
         while out.len() + 2 * self.longest <= room || self.ids.len() == 0 {
@@ -85,7 +85,7 @@ impl IdChunks {
                 break;
             };
             let first = !std::mem::replace(&mut self.begun, true);
-            match self.form {
+            match self.format {
                 IdsFormat::Json => {
                     out.extend_from_slice(if first { b"\"" } else { b",\"" });
                     self.ids.write(id, &mut out);
@@ -100,7 +100,7 @@ impl IdChunks {
         if self.ended && self.ids.len() > 0 {
             return Err(io::Error::other("the system has no more randomness"));
         }
-        if self.ended && self.form == IdsFormat::Json {
+        if self.ended && self.format == IdsFormat::Json {
             out.extend_from_slice(b"]}");
         }
         Ok(out)

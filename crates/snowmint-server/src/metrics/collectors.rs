@@ -41,8 +41,8 @@ impl Collector for LeaseCollector {
         encode_leases(&mut encoder, &self.mint.leases())?;
         let workers = i64::try_from(self.mint.layout().max(Field::Worker) + 1).unwrap_or(i64::MAX);
         let workers = ConstGauge::new(workers);
-        let says = "Workers of the layout for all nodes of a datacenter; subtract the sum of their leases to get the free ones";
-        workers.encode(encoder.encode_descriptor("workers", says, None, workers.metric_type())?)?;
+        let help = "Workers of the layout for all nodes of a datacenter; subtract the sum of their leases to get the free ones";
+        workers.encode(encoder.encode_descriptor("workers", help, None, workers.metric_type())?)?;
         let mut counter = |name: &str, help: &str, value: u64| {
             let counter = ConstCounter::new(value);
             counter.encode(encoder.encode_descriptor(name, help, None, counter.metric_type())?)
@@ -71,8 +71,8 @@ fn encode_leases(encoder: &mut DescriptorEncoder<'_>, leases: &[LeaseStatus]) ->
     if held.is_empty() {
         return Ok(());
     }
-    let says = "End of the lease of a worker if it is not renewed, in seconds since 1970";
-    let mut family = encoder.encode_descriptor("lease_until_seconds", says, None, MetricType::Gauge)?;
+    let about = "End of the lease of a worker if it is not renewed, in seconds since 1970";
+    let mut family = encoder.encode_descriptor("lease_until_seconds", about, None, MetricType::Gauge)?;
     for (worker, until_unix_ms) in held {
         let until = ConstGauge::new(until_unix_ms as f64 / 1e3);
         until.encode(family.encode_family(&[("worker", worker.as_str())])?)?;
@@ -147,16 +147,16 @@ impl Collector for NamespaceCollector {
     fn encode(&self, mut encoder: DescriptorEncoder<'_>) -> fmt::Result {
         let table = self.mint.table();
         let unrecorded = ConstGauge::new(self.mint.unrecorded().len() as f64);
-        let says = "Served namespaces whose records the store has lost";
+        let help = "Served namespaces whose records the store has lost";
         unrecorded.encode(encoder.encode_descriptor(
             "namespaces_unrecorded",
-            says,
+            help,
             None,
             MetricType::Gauge,
         )?)?;
         let lost = ConstCounter::new(self.mint.records_lost());
-        let says = "Records of served namespaces that the store has lost";
-        lost.encode(encoder.encode_descriptor("namespace_records_lost", says, None, MetricType::Counter)?)?;
+        let help = "Records of served namespaces that the store has lost";
+        lost.encode(encoder.encode_descriptor("namespace_records_lost", help, None, MetricType::Counter)?)?;
         issued(&mut encoder, table.namespaces())?;
         received(&mut encoder, &self.mint.received().highest())?;
         layouts(&mut encoder, table.namespaces(), self.clock.unix_ms())?;
@@ -208,8 +208,8 @@ fn received(encoder: &mut DescriptorEncoder<'_>, all: &[HighestReceived]) -> fmt
     if all.is_empty() {
         return Ok(());
     }
-    let says = "Highest number received from a counter since the start";
-    let mut family = encoder.encode_descriptor("counter_numbers_highest", says, None, MetricType::Gauge)?;
+    let help = "Highest number received from a counter since the start";
+    let mut family = encoder.encode_descriptor("counter_numbers_highest", help, None, MetricType::Gauge)?;
     for HighestReceived { key, source, stripe, number } in all {
         let source = source.map_or_else(String::new, |source| source.to_string());
         let stripe = stripe.to_string();
@@ -228,8 +228,8 @@ fn layouts(encoder: &mut DescriptorEncoder<'_>, all: &[Arc<Namespace>], now_unix
     if all.is_empty() {
         return Ok(());
     }
-    let says = "Time until the layout of the namespace has no timestamps left";
-    let mut family = encoder.encode_descriptor("layout_seconds_left", says, None, MetricType::Gauge)?;
+    let help = "Time until the layout of the namespace has no timestamps left";
+    let mut family = encoder.encode_descriptor("layout_seconds_left", help, None, MetricType::Gauge)?;
     for (name, left) in all {
         let labels = [("namespace", name.as_str())];
         ConstGauge::new(left.as_secs_f64()).encode(family.encode_family(&labels)?)?;
@@ -268,9 +268,9 @@ impl Table<'_, '_> {
         if rows.is_empty() {
             return Ok(());
         }
-        let says = "Highest number received for a period: the previous, the current and the next";
+        let help = "Highest number received for a period: the previous, the current and the next";
         let mut family =
-            self.encoder.encode_descriptor("numbers_highest_of_period", says, None, MetricType::Gauge)?;
+            self.encoder.encode_descriptor("numbers_highest_of_period", help, None, MetricType::Gauge)?;
         for (name, period, highest) in rows {
             let labels = [("namespace", name.as_str()), ("period", period.as_str())];
             ConstGauge::new(highest.cast_signed()).encode(family.encode_family(&labels)?)?;
@@ -317,7 +317,7 @@ impl Collector for ProcessCollector {
             cpu.metric_type(),
         )?)?;
         let started = self.started_unix_ms as f64 / 1e3;
-        for (name, says, value) in [
+        for (name, help, value) in [
             (
                 "process_start_time_seconds",
                 "Start time of the process since unix epoch in seconds",
@@ -337,7 +337,7 @@ impl Collector for ProcessCollector {
         ] {
             let Some(value) = value else { continue };
             let gauge = ConstGauge::new(value);
-            gauge.encode(encoder.encode_descriptor(name, says, None, gauge.metric_type())?)?;
+            gauge.encode(encoder.encode_descriptor(name, help, None, gauge.metric_type())?)?;
         }
         Ok(())
     }

@@ -133,8 +133,8 @@ impl NamespaceConfig {
         let plain = Definition::snowflake(self.layout);
         self.check(store.visibility(), &registry::list(store).await?)?;
         let named = self.names.iter().filter(|name| !self.file.namespaces.contains_key(name));
-        for (name, wanted) in &self.file.namespaces {
-            registry::define(store, name, wanted).await?;
+        for (name, definition) in &self.file.namespaces {
+            registry::define(store, name, definition).await?;
         }
         for name in named {
             registry::pin(store, name, &plain).await?;
@@ -145,8 +145,8 @@ impl NamespaceConfig {
     fn check(&self, reach: Visibility, listed: &[registry::Listed]) -> Result<(), NamespaceConfigError> {
         let records: BTreeMap<&str, &NamespaceRecord> =
             listed.iter().filter_map(|(name, record)| Some((name.as_str(), record.as_ref().ok()?))).collect();
-        for (name, wanted) in &self.file.namespaces {
-            let checked = wanted.check_sources(reach);
+        for (name, definition) in &self.file.namespaces {
+            let checked = definition.check_sources(reach);
             checked.map_err(|source| NamespaceError::Sources { name: name.clone(), source })?;
         }
         let configured = self.file.namespaces.keys().chain(&self.names);
@@ -161,7 +161,7 @@ impl NamespaceConfig {
         record: &NamespaceRecord,
     ) -> Result<(), NamespaceError> {
         match self.file.namespaces.get(name) {
-            Some(wanted) => registry::check_with_text(name, record, wanted),
+            Some(definition) => registry::check_with_text(name, record, definition),
             // A name without a definition keeps the pinned text form.
             None if self.names.contains(name) => {
                 registry::check(name, record, &Definition::snowflake(self.layout))
@@ -225,7 +225,8 @@ impl NamespaceConfig {
         let is_served = record.served_by == ServedBy::EveryNode || self.names(&name);
         if is_served && desired.namespaces.len() < MAX_NAMESPACES {
             // The file decides what may change; the record decides everything else.
-            let follows = in_file.filter(|wanted| registry::check_with_text(&name, &record, wanted).is_ok());
+            let follows =
+                in_file.filter(|definition| registry::check_with_text(&name, &record, definition).is_ok());
             if !record.earlier_texts.is_empty() {
                 desired.earlier_texts.insert(name.clone(), record.earlier_texts.clone());
             }

@@ -70,8 +70,8 @@ impl SourceOpener {
             }
             NumberSource::Other(sources) => {
                 let claims = (sources.len() > 1).then(|| {
-                    let wanted = Definition { scheme: Scheme::Segment(scheme.clone()), text: None };
-                    Arc::new(NumberClaims::new(Arc::clone(&self.store), name.clone(), wanted))
+                    let definition = Definition { scheme: Scheme::Segment(scheme.clone()), text: None };
+                    Arc::new(NumberClaims::new(Arc::clone(&self.store), name.clone(), definition))
                 });
                 (self.connections(sources, claims.as_ref()).await?, claims)
             }
@@ -159,7 +159,7 @@ impl SourceOpener {
 ///
 /// A configuration error, which does not go away by itself.
 async fn at_once<T, F>(
-    asked: impl IntoIterator<Item = (CounterSource, F)>,
+    requests: impl IntoIterator<Item = (CounterSource, F)>,
     within: Duration,
     errors: &mut Vec<String>,
 ) -> Result<Vec<T>, String>
@@ -168,7 +168,7 @@ where
     F: Future<Output = Result<T, OpenSourceError>> + Send + 'static,
 {
     let mut asking = JoinSet::new();
-    for (source, answer) in asked {
+    for (source, answer) in requests {
         asking.spawn(async move { (source, timeout(within, answer).await) });
     }
     let mut answers = Vec::new();
@@ -426,7 +426,7 @@ impl Counter for LazyCounter {
 pub(super) struct NumberClaims {
     store: Arc<dyn Store>,
     name: NamespaceName,
-    wanted: Definition,
+    definition: Definition,
     held: Mutex<ClaimState>,
 }
 
@@ -439,8 +439,8 @@ struct ClaimState {
 }
 
 impl NumberClaims {
-    pub(super) fn new(store: Arc<dyn Store>, name: NamespaceName, wanted: Definition) -> Self {
-        Self { store, name, wanted, held: Mutex::default() }
+    pub(super) fn new(store: Arc<dyn Store>, name: NamespaceName, definition: Definition) -> Self {
+        Self { store, name, definition, held: Mutex::default() }
     }
 
     /// Claims the numbers of a source. Returns what the source may give, once every node can see the claim.
@@ -449,7 +449,7 @@ impl NumberClaims {
     }
 
     async fn record(&self, nth: usize, found: Numbers) -> Result<Claimed, NamespaceError> {
-        let claimed = registry::claim_numbers(&*self.store, &self.name, &self.wanted, nth, found).await?;
+        let claimed = registry::claim_numbers(&*self.store, &self.name, &self.definition, nth, found).await?;
         self.held().numbers.insert(nth, claimed.numbers);
         Ok(claimed)
     }
@@ -616,10 +616,10 @@ mod tests {
         let sources = ["tickets:mysql://a/t", "tickets:mysql://b/t"].map(|it| it.parse().unwrap());
         let fields =
             Fields { scheme: "segment".to_owned(), sources: Some(sources.to_vec()), ..Fields::default() };
-        let wanted = fields.define(&Layout::TWITTER).unwrap();
-        registry::add(&*store, &name, &wanted, IfDropped::Resume).await.unwrap();
+        let definition = fields.define(&Layout::TWITTER).unwrap();
+        registry::add(&*store, &name, &definition, IfDropped::Resume).await.unwrap();
         let opening = SourceOpener::new(Arc::clone(&store), Arc::new(WallClock), Arc::default());
-        let claims = Arc::new(NumberClaims::new(store, name, wanted));
+        let claims = Arc::new(NumberClaims::new(store, name, definition));
         let claim = |(nth, source): (usize, CounterSource)| {
             let claims = Arc::clone(&claims);
             let found = serde_json::from_str(&format!(r#"{{"remainder":{nth},"delta":2}}"#)).unwrap();
@@ -628,8 +628,8 @@ mod tests {
             })
         };
         let mut errors = Vec::new();
-        let asked = sources.into_iter().enumerate().map(claim);
-        let claimed = at_once(asked, opening.claim_within(), &mut errors).await.unwrap();
+        let requests = sources.into_iter().enumerate().map(claim);
+        let claimed = at_once(requests, opening.claim_within(), &mut errors).await.unwrap();
         assert_eq!((claimed.len(), errors), (2, Vec::new()));
     }
 }
