@@ -181,7 +181,7 @@ struct Sighting {
 }
 
 impl Follower {
-    /// Lists like [`list`](self::list), with each namespace as it was when it last settled.
+    /// Lists like [`list`], with each namespace as it was when it last settled.
     ///
     /// A later call returns a new or changed namespace, once it finds the record again.
     ///
