@@ -123,7 +123,7 @@ fn what_cannot_be_is_refused_with_what_could() {
             "--scheme: missing for the new namespace x: expected snowflake, segment, uuid7",
         ),
         (&["ns", "add", "x", "--maximum", "3"], "--maximum, --size-min and --size-max belong to segment"),
-        (&["ns", "add", "x", "--scheme", "segment", "--maximum", "0"], "numbers from 1 to 0"),
+        (&["ns", "add", "x", "--scheme", "segment", "--maximum", "0"], "invalid range of numbers 1 to 0"),
         (&["ns", "add", "n", "--stripe", "1/2"], "--scheme: missing: --stripe, --source and --reset define"),
         (&["ns", "add", "n", "--maximum", "3"], "`snowmint ns set n` changes it"),
         (
@@ -142,7 +142,10 @@ fn what_cannot_be_is_refused_with_what_could() {
         (&["ns", "add", "x", "--scheme", "flake"], "unknown scheme `flake`: expected snowflake, segment"),
         (&["ns", "add", "x", "--scheme", "segment", "--stripe", "3/2"], "invalid stripe 3/2"),
         (&["ns", "add", "x", "--scheme", "segment", "--size-min", "0"], "invalid segment sizes 0 to"),
-        (&["ns", "add", "x", "--scheme", "segment", "--start", "9", "--maximum", "5"], "numbers from 9 to 5"),
+        (
+            &["ns", "add", "x", "--scheme", "segment", "--start", "9", "--maximum", "5"],
+            "invalid range of numbers 9 to 5",
+        ),
         (&["ns", "add", "x", "--scheme", "segment", "--reset", "daily"], "add {date}"),
         (&["ns", "add", "x", "--scheme", "segment", "--text", "{nummer}"], "expected {number}, {hex}"),
         (
