@@ -1,4 +1,4 @@
-//! Runs the simulation of number segments over many seeds and prints what came of it.
+//! Runs the simulation of number segments over many seeds and prints the results.
 //! `cargo run -p snowmint-sim --example segments -- --seeds 10000`; `--from SEED --seeds 1 --verbose` to see one again.
 
 use clap::Parser;
@@ -7,7 +7,7 @@ use snowmint_sim::{SegmentScenario, run_segments};
 /// Simulates nodes that reserve number segments at faulty counters.
 #[derive(Parser)]
 struct Arguments {
-    /// How many seeds to run.
+    /// Number of seeds to run.
     #[arg(long, default_value_t = 200)]
     seeds: u64,
     /// The first seed.

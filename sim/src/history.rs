@@ -28,14 +28,14 @@ pub struct Duplicate {
     pub makers: [Maker; 2],
 }
 
-/// What came of a run.
+/// The result of a run.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Report {
     /// The scenario's seed.
     pub seed: u64,
     /// Its kind of store.
     pub store: StoreProfile,
-    /// How often what happened.
+    /// Counts of everything that happened.
     pub figures: Figures,
     /// The first few of the ids that came twice.
     pub duplicates: Vec<Duplicate>,
@@ -109,7 +109,7 @@ pub enum Count {
     StaleReads,
     /// Writes, answered with success, that the store forgot.
     ForgottenWrites,
-    /// Times a node found that the store had forgotten what it had acknowledged of its lease.
+    /// Times a node found that the store had lost an acknowledged write of its lease.
     Forgotten,
     /// Leases that ended at once, since another node had been granted the same.
     Overlaps,
@@ -136,7 +136,7 @@ pub enum Count {
 }
 
 impl Count {
-    /// All that is counted, and what it is called.
+    /// Every count, with its name.
     pub const ALL: [(Self, &'static str); 22] = [
         (Self::Ids, "ids"),
         (Self::Grants, "grants"),
@@ -163,7 +163,7 @@ impl Count {
     ];
 }
 
-/// How often each thing happened.
+/// Counts of everything that happened.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Figures([u64; Count::ALL.len()]);
 
@@ -211,9 +211,9 @@ impl fmt::Display for Figures {
 /// The sums over the seeds of one kind of store.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Sum {
-    /// How many seeds.
+    /// Number of seeds.
     pub seeds: u64,
-    /// In how many of them an id came twice or a process did not count up.
+    /// Number of seeds with a duplicate id, or with ids of a process that did not increase.
     pub broken: u64,
     /// All that happened.
     pub figures: Figures,
@@ -237,7 +237,7 @@ impl Sums {
         self.0.get(&store).copied().unwrap_or_default()
     }
 
-    /// The sum of all kinds that lose no more than their nodes were told.
+    /// Returns the sum of all kinds that lose no more than their nodes expect.
     pub fn of_those_that_lose_no_more(&self) -> Sum {
         let mut all = Sum::default();
         for sum in self.0.iter().filter(|(store, _)| store.loses_no_more_than_told()).map(|(_, sum)| sum) {

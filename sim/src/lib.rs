@@ -27,12 +27,12 @@ pub fn run(scenario: &Scenario) -> Report {
     run_with::<AfterLastGrant>(scenario)
 }
 
-/// Runs a scenario with another rule for where grants begin: how a planted fault is shown to be found.
+/// Runs a scenario with another rule for the start of grants, to show that the simulation finds a planted fault.
 pub fn run_with<B: Begin>(scenario: &Scenario) -> Report {
     world::World::<B>::new(scenario).run()
 }
 
-/// Runs the worlds of many seeds on all processors, and gives each report as it comes, in no order.
+/// Runs the worlds of many seeds on all processors, and passes each report to `each`, in no order.
 pub fn for_each_seed(from: u64, seeds: u64, run: impl Fn(u64) -> Report + Sync, each: impl FnMut(Report)) {
     let threads = thread::available_parallelism().map_or(1, NonZeroUsize::get);
     let next = AtomicU64::new(0);
@@ -43,7 +43,7 @@ pub fn for_each_seed(from: u64, seeds: u64, run: impl Fn(u64) -> Report + Sync, 
             scope.spawn(move || {
                 let seed = || Some(next.fetch_add(1, Ordering::Relaxed)).filter(|n| *n < seeds);
                 while let Some(n) = seed() {
-                    // Nobody listens any more when `each` has panicked.
+                    // `each` has panicked.
                     if reports.send(run(from.wrapping_add(n))).is_err() {
                         break;
                     }

@@ -1,4 +1,4 @@
-//! Runs the simulation over many seeds and prints what came of it, by kind of store.
+//! Runs the simulation over many seeds and prints the results by kind of store.
 //! `snowmint-sim --seeds 14000` for more than the tests do; `--from SEED --seeds 1` to see one again.
 
 use std::time::Instant;
@@ -9,7 +9,7 @@ use snowmint_sim::{Scenario, StoreProfile, Sums, for_each_seed, run};
 /// Simulates Snowmint nodes under clock faults, pauses, crashes and faulty stores.
 #[derive(Parser)]
 struct Arguments {
-    /// How many seeds to run.
+    /// Number of seeds to run.
     #[arg(long, default_value_t = 200)]
     seeds: u64,
     /// The first seed.

@@ -1,5 +1,5 @@
 //! One simulated node: a clock that may be wrong, the protocol, and the generator under its lease.
-//! A process ends with a crash; what it had sent to the store may still arrive.
+//! A process ends with a crash; its requests to the store may still arrive.
 
 use std::sync::Arc;
 
@@ -34,14 +34,14 @@ impl Wrong {
 #[derive(Debug)]
 pub(crate) struct Node<B> {
     wrong: Wrong,
-    /// What the generator reads; set before every use of it.
+    /// The clock of the generator; set before every use.
     clock: Arc<ManualClock>,
     pub(crate) process: u32,
     pub(crate) protocol: Protocol<B>,
     generator: Option<Generator<Arc<ManualClock>>>,
     /// Whether the generator has made no id.
     unused: bool,
-    /// What a generator used whose lease ended at once.
+    /// The last timestamp of a generator whose lease ended at once.
     used_until_unix_ms: u64,
     /// The lease as it was last saved.
     saved: Option<Held>,
@@ -109,7 +109,7 @@ impl<B: Begin> Node<B> {
     /// A new process in the place of the old one, often with another clock error. It goes on under the lease that the
     /// old one saved, if that did so and did not remove it; says whether it does.
     pub(crate) fn restart(&mut self, index: usize, scenario: &Scenario, rng: &mut Rng) -> bool {
-        // What is saved is ahead of use: nothing from the mark on was used.
+        // The mark is ahead of use: no timestamp from the mark on was used.
         let mark_unix_ms = self.generator.take().and_then(|generator| generator.end());
         let saved = self.saved.take().filter(|_| rng.bool());
         let process = self.process + 1;

@@ -1,4 +1,4 @@
-//! What a seed stands for: how many nodes, which layout, how bad the clocks and the store are.
+//! The scenario of a seed: the number of nodes, their layout, and the faults of clocks and store.
 //! Everything is drawn once, so that a report can print it.
 
 use std::fmt;
@@ -16,7 +16,7 @@ pub struct Scenario {
     pub seed: u64,
     /// The kind of store.
     pub store: StoreProfile,
-    /// How many nodes.
+    /// Number of nodes.
     pub nodes: usize,
     /// Their layout: few workers, so that they are wanted by several, and few sequences, so that what overlaps
     /// shows.
@@ -42,17 +42,17 @@ pub struct Scenario {
     pub fault_every_ms: u64,
     /// Milliseconds between failures of the store itself, on average.
     pub store_fault_every_ms: u64,
-    /// Calls out of a thousand whose request, answer or time is not what it should be.
+    /// Faulty calls per thousand: a lost or late request or answer.
     pub store_faults_per_mille: u64,
     /// Whether the store tells its own time, by which a clock that is far ahead is refused.
     pub store_tells_time: bool,
     /// Which worker each node wants.
     pub wish: Wish,
-    /// Whether nodes save their leases, to go on under them after a crash without asking the store.
+    /// Whether nodes save their leases, to continue under them after a crash without the store.
     pub saves: bool,
     /// Whether every node bears the same name.
     pub same_name: bool,
-    /// Pools of at most so many workers are listed at once; in others a few workers are looked at first.
+    /// The largest pool that is listed at once; in larger ones a node first looks at a few workers.
     pub small_pool: u32,
 }
 
@@ -65,7 +65,7 @@ pub enum Wish {
     Fixed,
 }
 
-/// How far a clock may be ahead of the store's.
+/// Limit on how far a clock may be ahead of the store's.
 pub(crate) const MAX_SKEW_MS: u64 = 30_000;
 /// A step of no more is not compared.
 const UNNOTICED_MS: u64 = 1_000;

@@ -1,5 +1,5 @@
 //! Simulation of number segments: nodes that reserve, crash, restart and give back at counters that lose answers and
-//! do late what nobody waits for any more. One seed, one trace.
+//! execute late requests that nobody waits for any more. One seed, one trace.
 //!
 //! It drives the segment protocol and the combiner of direct calls that ship. No number may come twice, the numbers of
 //! one process grow at a single counter, and direct ones grow over all nodes in real time.
@@ -20,22 +20,22 @@ pub fn run_segments(scenario: &SegmentScenario) -> SegmentReport {
 /// A mistake that is planted, to show that it would be found.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Planted {
-    /// None: what ships.
+    /// None: the code as it ships.
     #[default]
     Nothing,
-    /// Numbers are given back, whoever reserved after the look.
+    /// Numbers are given back even if somebody reserved after the check.
     GiveBackWithoutCompare,
-    /// Giving back is tried again when nobody knows what became of it.
+    /// A give-back with an unknown outcome is retried.
     GiveBackAgain,
-    /// A call whose answer is lost is taken to have reserved what comes next.
+    /// A call whose answer is lost is assumed to have reserved the next numbers.
     LostAnswerUsed,
     /// Callers in direct mode get numbers that were reserved before they asked.
     DirectFromMemory,
     /// Numbers are used at once, whatever the store may lose.
     UseUnsettled,
-    /// What settles is a mark that is written after the addition, and says nothing of its numbers.
+    /// The mark that settles a reservation does not contain its numbers.
     MarkAlone,
-    /// Nobody remembers what a counter has given.
+    /// Nobody remembers the highest number of a counter.
     ForgetHighest,
 }
 
@@ -44,9 +44,9 @@ pub enum Planted {
 pub struct SegmentScenario {
     /// The seed it was drawn from, and all that happens in it.
     pub seed: u64,
-    /// How many nodes.
+    /// Number of nodes.
     pub nodes: usize,
-    /// How many counters, each a stripe.
+    /// Number of counters; each is a stripe.
     pub counters: usize,
     /// Whether every number comes straight from the counter.
     pub direct: bool,
@@ -58,7 +58,7 @@ pub struct SegmentScenario {
     pub lasts_ms: u64,
     /// Milliseconds between faults of nodes and counters, on average.
     pub fault_every_ms: u64,
-    /// Calls out of a thousand whose request, answer or time is not what it should be.
+    /// Faulty calls per thousand: a lost or late request or answer.
     pub faulty_per_mille: u64,
     /// How much the stores may lose, as the nodes know it, in milliseconds.
     pub may_lose_ms: u64,
@@ -66,7 +66,7 @@ pub struct SegmentScenario {
     pub loses_ms: u64,
     /// Whether a counter goes back by half of the world's time, once.
     pub restored: bool,
-    /// What is wrong with the code, if anything.
+    /// The planted fault, if any.
     pub planted: Planted,
 }
 
@@ -116,7 +116,7 @@ impl SegmentScenario {
     }
 }
 
-/// What came of a run.
+/// The result of a run.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct SegmentReport {
     /// The scenario's seed.

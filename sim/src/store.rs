@@ -1,5 +1,5 @@
-//! The stores of the simulated world: what each kind of real store does with a call, its own failures included.
-//! What goes wrong on the way to a store and back is the world's doing.
+//! The stores of the simulated world: how each kind of real store handles a call, and how it fails.
+//! The world adds the faults between a node and a store.
 
 mod failover;
 mod records;
@@ -13,27 +13,27 @@ use crate::Scenario;
 use failover::{Failover, Losing};
 use records::{Log, Records};
 
-/// A call's visit to a store: when, from whom, and the dice of the world.
+/// The context of a call: its time, its client, and the random numbers of the world.
 pub(crate) struct Visit<'a> {
     pub(crate) now_ms: u64,
-    /// What the store's own clock shows, if it has one.
+    /// The reading of the store's own clock, if it has one.
     pub(crate) store_unix_ms: Option<u64>,
     pub(crate) client: usize,
     pub(crate) rng: &'a mut Rng,
 }
 
-/// What a store says to a call.
+/// The reply of a store to a call.
 #[derive(Debug)]
 pub(crate) enum Reply {
     /// This, at once.
     Now(Input),
-    /// This, once copies have confirmed it; if the term of the primary has ended by then, nobody knows.
+    /// The reply once copies have confirmed it; unknown if the term of the primary has ended by then.
     Confirmed { after_ms: u64, term: u64, input: Input },
     /// Copies did not confirm it in time: a write may stay or be forgotten.
     Unconfirmed { after_ms: u64 },
 }
 
-/// How often a store did what the contract of a store forbids.
+/// Counts of breaches of the contract of a store.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Lapses {
     /// Reads that showed an older state than the newest.
@@ -44,7 +44,7 @@ pub(crate) struct Lapses {
 
 /// A store, all nodes' calls on it in the order in which they arrive.
 pub(crate) trait SimStore: fmt::Debug {
-    /// Does what a call asks, at one instant.
+    /// Executes a call at one instant.
     fn call(&mut self, visit: &mut Visit<'_>, call: Call) -> Reply;
 
     /// A failure of its own, other than being down.
@@ -65,10 +65,10 @@ pub(crate) trait SimStore: fmt::Debug {
     }
 }
 
-/// How many times what was told `redis-losing-more` may lose.
+/// `redis-losing-more` loses this many times what its nodes expect.
 const TIMES_MORE: u64 = 4;
 
-/// The model of the store of a scenario; its copies lag by as much as two windows where nobody waits for them.
+/// Returns the model of the store of a scenario. Its copies lag by up to two windows if nobody waits for them.
 pub(crate) fn of(scenario: &Scenario) -> Box<dyn SimStore> {
     let Scenario { store, window_ms, may_lose_ms, .. } = *scenario;
     let replicas = |wanted| Box::new(Failover::new(window_ms / 2, wanted, Losing::Anything));
@@ -113,7 +113,7 @@ pub enum StoreProfile {
     RedisForgetting,
     /// The same, but what it loses it acknowledged within `may_lose`, and the nodes know that: leases settle.
     Redis,
-    /// The same, but it loses four times as much as the nodes were told.
+    /// The same, but it loses four times as much as the nodes expect.
     RedisLosingMore,
     /// PostgreSQL or MySQL with an asynchronous standby: the primary is killed, or fenced late, and the standby promoted
     /// without the newest writes. The nodes know how many that may be.
@@ -145,7 +145,8 @@ impl StoreProfile {
         Self::ALL[turn]
     }
 
-    /// Whether it loses no more than its nodes were told: then no id may come twice. Else they do, and must be found.
+    /// Returns whether it loses no more than its nodes expect. Then there are no duplicates; else there are, and the simulation
+    /// must find them.
     pub const fn loses_no_more_than_told(self) -> bool {
         use StoreProfile::{RedisForgetting, RedisLosingMore, RedisWaitingForOne, Restored};
         !matches!(self, RedisForgetting | RedisLosingMore | RedisWaitingForOne | Restored)
@@ -157,12 +158,12 @@ impl StoreProfile {
         !self.loses_no_more_than_told() || matches!(self, Redis | AsyncStandby)
     }
 
-    /// Whether nodes are told that it may lose its newest writes.
+    /// Returns whether nodes expect that it loses its newest writes.
     pub(crate) const fn tells_its_loss(self) -> bool {
         matches!(self, Self::Redis | Self::RedisLosingMore | Self::AsyncStandby)
     }
 
-    /// What happens to calls on the way to it and back.
+    /// The faults of calls on the way to it and back.
     pub(crate) const fn call_faults(self) -> &'static [CallFault] {
         use CallFault::{AnswerLost, Late, Refused, RequestLost, SentTwice, Slow};
         match self {
@@ -171,7 +172,7 @@ impl StoreProfile {
         }
     }
 
-    /// What happens to itself.
+    /// The faults of the store itself.
     pub(crate) const fn own_faults(self) -> &'static [StoreFault] {
         use StoreFault::{Down, Own};
         match self {
@@ -207,7 +208,7 @@ impl fmt::Display for StoreProfile {
     }
 }
 
-/// What can go wrong with one call.
+/// A fault of one call.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum CallFault {
     /// It is done; the answer never comes.
@@ -224,7 +225,7 @@ pub(crate) enum CallFault {
     SentTwice,
 }
 
-/// What can go wrong with a store.
+/// A fault of a store.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum StoreFault {
     /// It is down for a while, and forgets nothing.
@@ -256,7 +257,7 @@ impl SimStore for OneCopy {
     }
 }
 
-/// How many writes the furthest follower lags at most.
+/// Limit on the number of writes by which a follower lags.
 const LONGEST: usize = 24;
 
 #[derive(Debug)]

@@ -77,7 +77,7 @@ impl<'a, B: Begin> World<'a, B> {
         self.queue.push(self.now_ms + ms, node, process, happening);
     }
 
-    /// Lets somebody do something at the store, at this instant.
+    /// Performs an operation on the store at this instant.
     fn visit<T>(&mut self, client: usize, does: impl FnOnce(&mut dyn SimStore, &mut Visit<'_>) -> T) -> T {
         let store_unix_ms = self.scenario.store_tells_time.then_some(self.now_ms);
         let mut visit = Visit { now_ms: self.now_ms, store_unix_ms, client, rng: &mut self.rng };
@@ -101,7 +101,7 @@ impl<'a, B: Begin> World<'a, B> {
             Happening::StoreFault => self.store_fault(),
             // The process it was meant for is gone.
             _ if self.nodes[index].process != process => {}
-            // A paused process notices nothing until it goes on.
+            // A paused process notices nothing until it resumes.
             happening if self.nodes[index].paused_until_ms > self.now_ms => {
                 let rest_ms = self.nodes[index].paused_until_ms - self.now_ms;
                 self.after(rest_ms, index, happening);
@@ -129,7 +129,7 @@ impl<'a, B: Begin> World<'a, B> {
         }
     }
 
-    /// What a node's clock shows at an instant of the world's time.
+    /// Returns the reading of a node's clock at an instant of world time.
     fn reading_ms(&mut self, index: usize, at_ms: u64) -> u64 {
         self.nodes[index].now_ms(at_ms, self.scenario, &mut self.rng)
     }
@@ -363,7 +363,7 @@ enum Happening {
     Wake,
     /// A request of this term reaches the store; the answer goes to the process that asked.
     Request { call: u64, sent: Call, answer: Answer, term: u64 },
-    /// The store's copies have confirmed what it answered in this term.
+    /// The copies of the store have confirmed its answer in this term.
     Confirmed { call: u64, input: Input, unknown: Input, term: u64 },
     /// An answer, a failure or a time-out reaches the node.
     Answer { call: u64, input: Input },
@@ -375,7 +375,7 @@ enum Happening {
     StoreFault,
 }
 
-/// What becomes of the answer to a request.
+/// The fate of the answer to a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Answer {
     Arrives,

@@ -1,5 +1,5 @@
-//! Goal: no fault of clocks, processes, operators or stores makes two equal ids, as long as the store loses no more of what it
-//! acknowledged than the nodes were told; and where it does, the duplicates are found.
+//! Goal: no fault of clocks, processes, operators or stores produces a duplicate, as long as the store loses no more acknowledged
+//! writes than the nodes expect; if it loses more, the simulation finds the duplicates.
 //! Method: hundreds of seeded worlds run the code that ships over models of each kind of store; every id of every
 //! node is compared. That the comparison would find a fault is shown by planting one.
 
@@ -68,7 +68,7 @@ fn a_clock_that_is_stepped_forward_takes_no_future() {
     assert!(kept[Count::Renewals] > 10_000, "nodes go on: {kept}");
 }
 
-/// The failures that set the kinds of store apart do happen, and only where they belong.
+/// Goal: each kind of store fails in its own way, and in no other.
 #[test]
 fn each_kind_of_store_fails_in_its_own_way() {
     let mut sums = Sums::default();
@@ -94,7 +94,7 @@ fn a_store_that_forgot_is_noticed_and_no_other_is_blamed() {
         if store.forgets() || store == StoreProfile::StaleReads {
             continue;
         }
-        // Not even where a proxy sends a request twice, and the answer to the second says that nothing was written.
+        // Not even if a proxy sends a request twice, and the second answer says that nothing was written.
         assert_eq!((noticed, overlaps), (0, 0), "{store}: {figures}");
     }
     assert!(sums.of(StoreProfile::Restored).figures[Count::Overlaps] > 0, "{sums}");

@@ -11,7 +11,7 @@ pub(crate) struct SimCounter {
     stripe: u64,
     of: NonZeroU64,
     now: State,
-    /// How it was after each write, oldest first, where that may be asked.
+    /// Its state after each write, oldest first, if it can lose writes.
     before: Vec<(u64, State)>,
     /// It refuses calls until then.
     pub(crate) down_until_ms: u64,
@@ -22,7 +22,7 @@ struct State {
     slots: u64,
     revision: u64,
     claims: Claims,
-    /// How many marks were written without a look at others: a mistake.
+    /// Number of marks written without a check of others: a planted fault.
     bare_marks: u64,
 }
 
@@ -46,7 +46,7 @@ impl SimCounter {
         Segment::new(first, self.of, count).expect("few numbers")
     }
 
-    /// The write that gives numbers back; `None` where somebody reserved after them.
+    /// Returns the write that gives numbers back; `None` if somebody reserved after them.
     pub(crate) fn look(&self, unused: Segment) -> Option<WriteBack> {
         let slots = self.slot_of(unused);
         let is_last = slots + unused.count().get() == self.now.slots;
@@ -61,7 +61,7 @@ impl SimCounter {
         unchanged
     }
 
-    /// The same, whoever reserved meanwhile: a mistake.
+    /// The same, even if somebody reserved meanwhile: a planted fault.
     pub(crate) fn overwrite(&mut self, write: WriteBack) {
         self.now.slots = write.slots;
         self.now.revision += 1;
@@ -71,7 +71,7 @@ impl SimCounter {
         (segment.first() - self.stripe) / self.of.get()
     }
 
-    /// Claims a segment under a mark: whether nobody else has. Else the counter is raised, as the real one is.
+    /// Claims a segment under a mark. Returns whether nobody else has claimed it; else raises the counter, as the real one does.
     pub(crate) fn claim(&mut self, mark: Mark, segment: Segment) -> bool {
         let first = self.slot_of(segment);
         // As early as a claim may leave: at once.
@@ -111,7 +111,7 @@ impl SimCounter {
         self.before.push((now_ms, self.now.clone()));
     }
 
-    /// Goes back to how it was then. What was written in that millisecond is kept.
+    /// Returns to its state at that time. Writes in that millisecond are kept.
     pub(crate) fn go_back_to(&mut self, then_ms: u64) {
         while self.before.last().is_some_and(|(at_ms, _)| *at_ms > then_ms) {
             self.before.pop();

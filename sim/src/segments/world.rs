@@ -15,12 +15,12 @@ use snowmint_store::{MAX_NUMBER, Mark, Segment};
 use super::counter::{SimCounter, WriteBack};
 use super::{History, Planted, SegmentReport, SegmentScenario};
 
-/// How often a protocol that has nothing to do looks.
+/// Poll interval of an idle protocol.
 const LOOK_EVERY_MS: u64 = 1000;
-/// How often a store loses its newest writes, at most.
+/// Limit on how often a store loses its newest writes.
 const LOSES_EVERY_MS: u64 = 6000;
 
-/// What a node sends to a counter.
+/// A request from a node to a counter.
 #[derive(Clone, Copy, Debug)]
 enum Request {
     Reserve(NonZeroU64),
@@ -31,7 +31,7 @@ enum Request {
     Write { unused: Segment, write: WriteBack },
 }
 
-/// What a node gets back.
+/// The answer of a counter.
 #[derive(Clone, Copy, Debug)]
 enum Answer {
     Reserved(Result<Segment, Failure>),
@@ -435,7 +435,7 @@ impl<'a> World<'a> {
         }
     }
 
-    /// A store loses what it has written last.
+    /// Makes a store lose its newest writes.
     fn lose(&mut self) {
         let wait = 1 + self.rng.u64(..LOSES_EVERY_MS);
         self.after(wait, 0, Happening::Lose);
@@ -445,7 +445,7 @@ impl<'a> World<'a> {
         self.history.report.losses += 1;
     }
 
-    /// Ends the numbers of a node at once; the protocol gives back what is left.
+    /// Ends the numbers of a node at once; the protocol gives the remaining ones back.
     fn release(&mut self, index: usize) {
         let node = &mut self.nodes[index];
         if self.direct || std::mem::replace(&mut node.released, true) {
@@ -530,7 +530,7 @@ impl Node {
         (self.process, self.disorder) = (process, disorder);
     }
 
-    /// Makes it forget what the counters have given: a mistake.
+    /// Makes it forget the numbers that the counters have given: a planted fault.
     pub(crate) fn forget_highest(&mut self, scenario: &SegmentScenario) {
         let other = Self::new(scenario, 0);
         let seen = vec![HighWaterMark::default(); scenario.counters];

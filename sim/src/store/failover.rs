@@ -1,12 +1,12 @@
 //! Redis with replicas that copy after the answer, and a failover that makes one of them the primary.
-//! With `wait_replicas`, reads and writes are answered when so many copies have all that the primary had.
+//! With `wait_replicas`, reads and writes are answered once that many copies have everything that the primary had.
 
 use snowmint_cluster::lease::protocol::Call;
 
 use super::records::{self, Log, Records};
 use super::{Lapses, Reply, SimStore, Visit};
 
-/// How many replicas there are.
+/// Number of replicas.
 pub(super) const REPLICAS: usize = 2;
 
 /// When a write was acknowledged where nobody waits for replicas, and when each of these has it.
@@ -30,21 +30,21 @@ pub(super) enum Losing {
 }
 
 impl Copied {
-    /// When so many replicas have it; at once where none is waited for.
+    /// Returns when that many replicas have it; at once if nobody waits for replicas.
     fn to(mut self, wanted: usize) -> u64 {
         self.at_ms.sort_unstable();
         wanted.checked_sub(1).map_or(0, |last| self.at_ms[last])
     }
 }
 
-/// A primary that was replaced, and goes on for the clients that have not heard of it.
+/// A primary that was replaced, but still serves the clients that do not know.
 #[derive(Debug)]
 struct Deposed {
     records: Records,
     /// One bit a client.
     clients: u64,
     until_ms: u64,
-    /// How long it goes on at most once it has acknowledged a write that is lost.
+    /// Limit on how long it serves after it acknowledged a write that is lost.
     after_first_loss_ms: u64,
     /// When that was.
     first_loss_ms: Option<u64>,
@@ -63,7 +63,7 @@ impl Deposed {
 pub(super) struct Failover {
     log: Log<Copied>,
     longest_lag_ms: u64,
-    /// How many replicas have to confirm.
+    /// Number of replicas that must confirm.
     wanted: usize,
     losing: Losing,
     term: u64,
@@ -150,7 +150,7 @@ impl SimStore for Failover {
         let forgotten = self.log.forget_after(received);
         let answered = forgotten.iter().filter(|(copied, _)| copied.to(self.wanted) <= now_ms);
         self.forgotten_writes += answered.count() as u64;
-        // The other replica begins anew as a copy of this one.
+        // The other replica restarts as a copy of this one.
         self.log.settle(received);
         self.term += 1;
         let mut deposed = Deposed {

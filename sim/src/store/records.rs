@@ -29,7 +29,7 @@ impl Records {
         self.0.insert(written.worker, (written.revision, written.record));
     }
 
-    /// What a read of this copy shows; `None` for a write.
+    /// Returns the result of a read of this copy; `None` for a write.
     pub(super) fn read(&self, call: &Call, store_unix_ms: Option<u64>) -> Option<Input> {
         match call {
             Call::Look { scope, time } => {
@@ -44,7 +44,7 @@ impl Records {
         }
     }
 
-    /// What a swap writes here; `None` where the record is not as expected, and for a read.
+    /// Returns the write of a swap; `None` for a conflict, and for a read.
     pub(super) fn swap(&self, call: Call, rng: &mut Rng) -> Option<Written> {
         let Call::Swap { worker, expected, record } = call else { return None };
         let at = self.0.get(&worker).map(|(revision, _)| *revision);
@@ -73,7 +73,7 @@ pub(super) fn swapped(written: Option<&Written>) -> Input {
     Input::Swapped(Ok(written.map_or(Swapped::Conflict, |written| Swapped::Done(written.revision))))
 }
 
-/// The newest records, and how to get there from older ones. `T` says of each write what the model wants to know.
+/// The newest records, and the writes that led to them. `T` is what a model remembers of each write.
 #[derive(Debug)]
 pub(super) struct Log<T> {
     newest: Records,
@@ -111,7 +111,7 @@ impl<T> Log<T> {
         self.steps.len()
     }
 
-    /// The records as they were after so many steps.
+    /// Returns the records after a number of steps.
     pub(super) fn after(&self, steps: usize) -> Records {
         let mut records = self.oldest.clone();
         for (_, written) in self.steps.iter().take(steps) {
@@ -127,7 +127,7 @@ impl<T> Log<T> {
         }
     }
 
-    /// Forgets all that came after so many steps, and gives what was forgotten.
+    /// Forgets everything after a number of steps, and returns it.
     pub(super) fn forget_after(&mut self, steps: usize) -> VecDeque<(T, Written)> {
         self.newest = self.after(steps);
         self.steps.split_off(steps)
