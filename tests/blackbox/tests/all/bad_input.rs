@@ -119,7 +119,7 @@ fn namespaces_and_counts_over_http() {
     assert_eq!(server.get("/v1/ids/default?count=3").ids().unwrap().len(), 3);
 }
 
-/// Goal: a port in use is told with its address, its flag and what to do; the one who has it goes on.
+/// Goal: the error for a port in use names its address, its flag and a remedy; the program that uses it is not disturbed.
 #[test]
 fn a_port_in_use() {
     let folder = tempfile::tempdir().unwrap();
@@ -159,7 +159,7 @@ fn a_second_server_with_the_same_fixed_worker() {
     ids.assert_unique();
 }
 
-/// Goal: two layouts on one namespace could make equal ids, so the store refuses the second and shows both.
+/// Goal: two layouts in one namespace could produce duplicates, so the store rejects the second and shows both.
 #[test]
 fn a_store_whose_records_carry_another_layout() {
     let folder = tempfile::tempdir().unwrap();
@@ -178,7 +178,7 @@ fn a_store_whose_records_carry_another_layout() {
     ids.add(&first.take(1000));
     first.stop();
     leaf.refused().assert_says(&both);
-    // What remedy it names works: another namespace on the same store.
+    // The remedy that it names works: another namespace on the same store.
     let elsewhere = leaf.clone().args(["--namespaces", "other"]).start();
     assert_eq!(elsewhere.client().next("other", 10).unwrap().unwrap().len(), 10);
     let again = Serve::new(folder.path()).start();

@@ -16,13 +16,13 @@ use world::{Faults, World};
 const SERVERS: usize = 4;
 const CLIENTS: usize = 12;
 
-/// What is tested under faults.
+/// A run under faults.
 struct Plan {
     /// The name of its figures.
     name: &'static str,
-    /// How many ids are drawn.
+    /// Number of ids to draw.
     ids: usize,
-    /// What each client aims at, so that the faults have time to strike and the machine is not saturated.
+    /// Target rate of each client: low enough that faults have time to strike and the machine is not saturated.
     ids_a_second: u64,
     /// The servers' layout; its timestamp is Twitter's.
     layout: &'static str,
@@ -36,8 +36,8 @@ struct Plan {
     least_faults: u32,
 }
 
-/// Goal: the promise of the project, under every fault at once, as the service comes: 32 workers, so that whoever
-/// starts again finds one at once.
+/// Goal: no duplicates under every fault at once, with the defaults of the service: 32 workers, so that a server finds one at
+/// once after a restart.
 #[test]
 fn two_million_ids_through_kills_pauses_and_stepped_clocks() {
     run(&Plan {
@@ -68,10 +68,10 @@ fn a_million_ids_where_workers_change_hands_all_the_time() {
     });
 }
 
-/// One seed decides what happens to which server; clients keep whatever ids they get and check their order as they
-/// come; equality is checked at the end, exactly, over all of them.
+/// One seed decides which fault strikes which server. Clients check the order of ids as they arrive; duplicates are looked for at
+/// the end, over all ids.
 fn run(plan: &Plan) {
-    // What is measured here must not be the other test of this file.
+    // The two tests of this file must not disturb each other.
     static ALONE: Mutex<()> = Mutex::new(());
     let _alone = ALONE.lock().unwrap_or_else(PoisonError::into_inner);
     let seed = SplitMix64::seed();

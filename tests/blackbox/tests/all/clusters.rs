@@ -1,5 +1,5 @@
 //! Six nodes on real clusters, killed, paused, cut off and with clocks that jump, nodes and coordinators alike, while
-//! clients draw: no two ids may be equal. And the table of `docs/guarantees.md`, measured.
+//! clients draw: no id may be a duplicate. And the table of `docs/guarantees.md`, measured.
 //!
 //! `SNOWMINT_CHAOS=long` draws seven million ids from each store, and twenty million ids and five million numbers from
 //! each of those whose primary changes. `SNOWMINT_SEED=n` repeats a schedule of faults; when they strike depends on the
@@ -37,7 +37,7 @@ const WINDOW: Duration = Duration::from_secs(3);
 /// At least three times what is lost.
 const LOSSY_WINDOW: Duration = Duration::from_secs(4);
 
-/// What is tested under faults.
+/// A run under faults.
 struct Plan {
     /// The name of its figures.
     name: &'static str,
@@ -46,12 +46,12 @@ struct Plan {
     window: Duration,
     /// How long it takes at least.
     length: Duration,
-    /// How many ids are drawn at least: few, so that a slow machine is only slow.
+    /// Smallest number of ids to draw: few, so that a slow machine only takes longer.
     ids: usize,
     load: Load,
-    /// How many numbers are drawn at least, where the load has some.
+    /// Smallest number of numbers to draw, if the load draws any.
     numbers: usize,
-    /// How often each kind of fault strikes at least.
+    /// Smallest number of faults of each kind.
     least_faults: u32,
     /// The time between two faults, on average.
     between_faults: Duration,
@@ -127,8 +127,8 @@ fn no_duplicates_on_redis_with_sentinels() {
     run(&Plan::with_switchovers("chaos-redis-sentinels", Kind::RedisSentinels, LOSSY_WINDOW));
 }
 
-/// One seed decides what happens to which node and coordinator; clients keep whatever ids they get and check their
-/// order as they come; equality is checked at the end, exactly, over all of them.
+/// One seed decides which fault strikes which node and coordinator. Clients check the order of ids as they arrive; duplicates
+/// are looked for at the end, over all ids.
 fn run(plan: &Plan) {
     let seed = SplitMix64::seed();
     println!("SNOWMINT_SEED={seed}");

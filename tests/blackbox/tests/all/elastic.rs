@@ -118,7 +118,7 @@ fn without_its_store_a_node_goes_on_under_its_saved_lease() {
     redis.kill9();
     server.kill();
 
-    // Twice: what the second one makes is not made again by the third.
+    // Twice: the third process must not repeat the ids of the second.
     let mut server = node.serve.start();
     node.take(&server, 20_000);
     server.kill();

@@ -1,4 +1,4 @@
-//! What a server costs: time to its first id, memory, size of the binary. The figures go to the documents.
+//! The cost of a server: time to its first id, memory, size of the binary. The figures go to the documents.
 
 use std::fs;
 use std::time::Duration;
@@ -56,7 +56,7 @@ fn memory_when_idle() {
     assert!(rss < limit_kib && after < limit_kib, "{text}");
 }
 
-/// Goal: the size of what is shipped.
+/// Goal: the size of the binary.
 #[test]
 fn size_of_the_stripped_binary() {
     let folder = tempfile::tempdir().unwrap();

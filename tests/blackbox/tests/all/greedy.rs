@@ -1,4 +1,4 @@
-//! Greedy clients beside an honest one: they may use what is left, and neither its requests nor the lease wait for them.
+//! Greedy clients beside an honest one: they get the remaining capacity, and delay neither its requests nor the lease.
 
 use std::io::{Read, Write};
 use std::sync::atomic::{AtomicBool, Ordering};

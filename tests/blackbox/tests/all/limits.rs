@@ -73,7 +73,7 @@ fn announced_lengths() {
     assert_unharmed(&server);
 }
 
-/// Goal: what never ends is cut. Method: 64 MiB of each kind of it.
+/// Goal: endless input is cut off. Method: 64 MiB of each kind.
 #[test]
 fn endless_input() {
     const FLOOD: usize = 64 << 20;
@@ -92,7 +92,7 @@ fn endless_input() {
     assert_unharmed(&server);
 }
 
-/// Goal: a client that asks for a thousand million ids and reads none stops only itself.
+/// Goal: a client that asks for 1 billion ids and reads none blocks only itself.
 #[test]
 fn replies_that_nobody_reads() {
     let folder = tempfile::tempdir().unwrap();
@@ -166,7 +166,7 @@ fn a_client_that_takes_nothing_is_cut() {
     let mut deaf_to_resp = server.client();
     deaf_to_resp.write(&command(&["ID.NEXT", "default", "COUNT", "100000"]).repeat(20)).unwrap();
     for protocol in ["http", "resp"] {
-        // Who asks for the metrics has a connection too.
+        // The request for the metrics has a connection too.
         let most = if protocol == "http" { 1.5 } else { 0.5 };
         let name = format!("snowmint_connections{{protocol=\"{protocol}\"}}");
         time::eventually("its connection is gone", Duration::from_mins(1), || {

@@ -15,27 +15,33 @@ use snowmint_test_servers::time;
 
 const PATIENCE: Duration = Duration::from_secs(30);
 
-/// Runs the command beside a server that has its data in `folder/data`.
-fn ns(folder: &Path, args: &[&str]) -> String {
-    snowmint::run(folder, ["store", "init", "--data", "data"]);
+/// Runs a subcommand of `ns` beside a server that has its data in `folder/data`.
+pub(crate) fn ns(folder: &Path, args: &[&str]) -> String {
+    init(folder);
     let ran = snowmint::run(folder, [&["ns"], args, &["--data", "data"]].concat());
     assert!(ran.status.success(), "{args:?}: {}", snowmint::text(&ran));
     snowmint::text(&ran)
 }
 
-fn serve(folder: &Path) -> Serve {
+/// Makes the store, which `ns add` does not do by itself.
+pub(crate) fn init(folder: &Path) {
+    let ran = snowmint::run(folder, ["store", "init", "--data", "data"]);
+    assert!(ran.status.success(), "{}", snowmint::text(&ran));
+}
+
+pub(crate) fn serve(folder: &Path) -> Serve {
     Serve::new(folder).args(["--namespaces-poll", "100ms"])
 }
 
 /// Asks until the namespace is served.
-fn wait_for(server: &Server, namespace: &str) {
+pub(crate) fn wait_for(server: &Server, namespace: &str) {
     time::eventually(&format!("{namespace} is served"), PATIENCE, || {
         let reply = server.client().call(&["ID.NEXT", namespace]).unwrap();
         (!matches!(reply, Reply::Error(_))).then_some(())
     });
 }
 
-fn increment(server: &Server, words: &[&str]) -> Result<i64, String> {
+pub(crate) fn increment(server: &Server, words: &[&str]) -> Result<i64, String> {
     match server.client().call(words).unwrap() {
         Reply::Integer(number) => Ok(number),
         Reply::Error(text) => Err(text),
@@ -115,7 +121,7 @@ fn redis_clients_count() {
     );
 }
 
-/// How many of the ids that were drawn one in a while go to each of eight shards.
+/// Returns how many rare ids go to each of eight shards.
 fn shards(ids: &[u64]) -> [usize; 8] {
     std::array::from_fn(|shard| ids.iter().filter(|id| **id % 8 == shard as u64).count())
 }
@@ -238,7 +244,7 @@ fn nodes_follow_the_store() {
     }
 }
 
-/// Goal: SIGHUP reads the file again, and a bad file changes nothing and is told with its line.
+/// Goal: SIGHUP reads the file again; a bad file changes nothing, and the error names its line.
 #[test]
 fn a_file_is_reloaded() {
     let folder = tempfile::tempdir().unwrap();

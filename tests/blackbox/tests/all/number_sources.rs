@@ -1,52 +1,19 @@
 //! Numbers from elsewhere than the service's own store: a Leaf's row, a key of Redis, two ticket servers.
 
 use std::fs;
-use std::path::Path;
 use std::time::Duration;
 
 use serde_json::Value;
 use snowmint_test_servers::snowmint::external::output;
 use snowmint_test_servers::snowmint::resp::Reply;
 use snowmint_test_servers::snowmint::server::assert_says;
-use snowmint_test_servers::snowmint::{self, Ids, Serve, Server};
+use snowmint_test_servers::snowmint::{self, Ids};
 use snowmint_test_servers::time;
 use snowmint_test_servers::{MariaDb, Proxy, Redis};
 
+use crate::namespaces::{increment, init, ns, serve, wait_for};
+
 const PATIENCE: Duration = Duration::from_secs(30);
-
-/// Runs the command beside a server that has its data in `folder/data`.
-fn ns(folder: &Path, args: &[&str]) -> String {
-    init(folder);
-    let ran = snowmint::run(folder, [&["ns"], args, &["--data", "data"]].concat());
-    assert!(ran.status.success(), "{args:?}: {}", snowmint::text(&ran));
-    snowmint::text(&ran)
-}
-
-/// Makes the store, which `ns add` does not do by itself.
-fn init(folder: &Path) {
-    let ran = snowmint::run(folder, ["store", "init", "--data", "data"]);
-    assert!(ran.status.success(), "{}", snowmint::text(&ran));
-}
-
-fn serve(folder: &Path) -> Serve {
-    Serve::new(folder).args(["--namespaces-poll", "100ms"])
-}
-
-/// Asks until the namespace is served.
-fn wait_for(server: &Server, namespace: &str) {
-    time::eventually(&format!("{namespace} is served"), PATIENCE, || {
-        let reply = server.client().call(&["ID.NEXT", namespace]).unwrap();
-        (!matches!(reply, Reply::Error(_))).then_some(())
-    });
-}
-
-fn increment(server: &Server, words: &[&str]) -> Result<i64, String> {
-    match server.client().call(words).unwrap() {
-        Reply::Integer(number) => Ok(number),
-        Reply::Error(text) => Err(text),
-        other => panic!("{words:?}: {other:?}"),
-    }
-}
 
 const LEAF: &str = "CREATE TABLE test.leaf_alloc (biz_tag VARCHAR(128) NOT NULL DEFAULT '', max_id BIGINT NOT NULL \
     DEFAULT 1, step INT NOT NULL, description VARCHAR(256), update_time TIMESTAMP NOT NULL DEFAULT CURRENT_TIMESTAMP \

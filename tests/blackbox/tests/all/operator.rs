@@ -37,7 +37,7 @@ fn assert_json(log: &str) {
 }
 
 fn draw_numbers(server: &Server) {
-    // Where none are left, that is an answer too.
+    // An error because no numbers are left is an answer too.
     server.get("/v1/ids/tickets?count=100");
 }
 

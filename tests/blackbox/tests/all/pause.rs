@@ -6,7 +6,7 @@ use snowmint_test_servers::snowmint::ids::increase;
 use snowmint_test_servers::snowmint::{Ids, Serve};
 use snowmint_test_servers::time;
 
-/// Two workers for all: whoever wants a third place must take another's.
+/// Two workers for all: a third node must take the worker of another.
 const TWO_WORKERS: &str = "time:41@1ms worker:1 sequence:12 epoch:2010-11-04T01:42:54.657Z";
 const WINDOW: Duration = Duration::from_secs(3);
 

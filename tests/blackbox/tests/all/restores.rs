@@ -1,5 +1,5 @@
-//! Stores that are restored from a backup while nodes run and clients draw ids and numbers: what holds without the
-//! operator, and that nothing is given twice by the procedure of `docs/operations.md`.
+//! Stores that are restored from a backup while nodes run and clients draw ids and numbers: the guarantees without an operator,
+//! and no duplicates with the procedure of `docs/operations.md`.
 
 mod stores;
 mod world;
@@ -140,7 +140,7 @@ fn numbers_reserved_for_the_next_period_are_not_given_again() {
     numbers.assert_unique();
 }
 
-/// What happens to the namespace `tickets` after the backup.
+/// The change of the namespace `tickets` after the backup.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Since {
     Added,
@@ -241,7 +241,7 @@ fn a_namespace_that_was_started_over_since_the_backup_repeats_nothing() {
     restored_to_before(Since::StartedOver);
 }
 
-/// Goal: nodes tell what they received of a namespace also after it was dropped.
+/// Goal: nodes report the numbers that they received of a namespace even after it was dropped.
 #[test]
 fn a_namespace_that_was_dropped_since_the_backup_repeats_nothing() {
     restored_to_before(Since::Dropped);

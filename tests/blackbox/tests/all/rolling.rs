@@ -16,7 +16,7 @@ use snowmint_test_servers::time;
 const PATIENCE: Duration = Duration::from_secs(20);
 const CLIENTS: usize = 4;
 
-/// A cluster of one file: its nodes can be started again where they were.
+/// Nodes on one SQLite file that can be restarted on the same ports.
 struct Nodes {
     serve: Vec<Serve>,
     running: Vec<Server>,

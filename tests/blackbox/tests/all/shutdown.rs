@@ -1,4 +1,4 @@
-//! SIGTERM: what was asked is answered, the lease is given back, and the exit code is 0.
+//! SIGTERM: requests are answered, the lease is given back, and the exit code is 0.
 
 use std::io::{ErrorKind, Write};
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -53,7 +53,7 @@ fn what_was_asked_before_the_signal_is_answered() {
     ids.assert_unique();
 }
 
-/// What one client saw that went on asking until its connection ended.
+/// The replies to a client that kept asking until its connection ended.
 struct Saw {
     ids: Vec<u64>,
     end: &'static str,
@@ -102,10 +102,9 @@ fn ask_until_the_end(mut client: Resp, asked: &AtomicU64) -> Saw {
     }
 }
 
-/// Goal: a signal under load cuts no reply, whatever clients go on sending, ends in time with 0 and gives the lease
-/// back. Method: clients that never
-/// pause, some of which do not even wait for replies; after the end a server takes the same fixed worker, with a window so long
-/// that it could not have run out.
+/// Goal: under load, a signal cuts no reply, the server exits with 0 in time and gives the lease back. Method: clients that never
+/// pause, some of which do not wait for replies; then a server takes the same fixed worker, whose lease could not have
+/// expired.
 #[test]
 fn a_signal_under_load_cuts_no_reply_and_releases_the_lease() {
     let folder = tempfile::tempdir().unwrap();

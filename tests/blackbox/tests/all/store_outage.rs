@@ -43,7 +43,7 @@ fn a_store_that_is_down_at_the_start_is_waited_for() {
     assert!(waits.ready() && waits.exit_status().is_none());
 }
 
-/// What a node tells about itself while its store is away.
+/// The metrics of a node while its store is down.
 struct Told {
     remaining: f64,
     store_errors: f64,

@@ -1,4 +1,4 @@
-//! The servers, and what is done to them.
+//! The servers, and the faults that strike them.
 
 use std::net::SocketAddrV4;
 use std::path::Path;
@@ -10,20 +10,20 @@ use snowmint_test_servers::snowmint::{Ids, Serve, SplitMix64, server};
 
 use super::{Plan, SERVERS};
 
-/// What the issue promises: the service answers again so soon after a restart.
+/// The service must answer within this time after a restart.
 const FIRST_ID_WITHIN: Duration = Duration::from_secs(2);
 
 pub(crate) struct World<'a> {
     plan: &'a Plan,
     nodes: Vec<Node>,
-    /// Who stands in the middle of a write: until it goes on, no process can write to an SQLite file.
+    /// The server that is paused in the middle of a write: until it resumes, no process can write to the SQLite file.
     holds_lock: Option<usize>,
     faults: Faults,
-    /// What the faults themselves brought: the clients have their own.
+    /// Ids from the faults themselves; the clients keep their own.
     ids: Ids,
 }
 
-/// What was done so far, and what came of it.
+/// The faults so far, and their results.
 #[derive(Debug, Default)]
 pub(crate) struct Faults {
     pub(crate) first_ids: Vec<Duration>,
@@ -120,7 +120,7 @@ impl<'a> World<'a> {
         self.faults.errors_after_pause += after.errors;
     }
 
-    /// Lets all go on and ends them in good order.
+    /// Resumes all servers and stops them in order.
     pub(crate) fn end(mut self) -> (Faults, Ids) {
         for i in 0..SERVERS {
             if self.nodes[i].is_paused() {

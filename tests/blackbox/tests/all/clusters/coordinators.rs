@@ -1,5 +1,5 @@
-//! The servers behind each store, as one thing of which any part is killed, paused and asked who leads.
-//! A node's way to them goes through proxies of its own, which can do to it what networks do.
+//! The servers behind each store: any of them can be killed or paused, and tells who leads.
+//! Each node reaches them through its own proxies, which produce the faults of networks.
 
 use std::net::SocketAddr;
 use std::time::Duration;
@@ -8,7 +8,7 @@ use snowmint_test_servers::{EtcdCluster, MariaDb, Postgres, Proxy, Redis, Server
 
 use super::switchovers::{MariaDbs, PostgresPair, Redises, Replicated, Synchronous, hosts_of};
 
-/// How many members a cluster has.
+/// Number of members of a cluster.
 const MEMBERS: usize = 3;
 
 /// Which store.
@@ -72,7 +72,7 @@ impl Coordinators {
         }
     }
 
-    /// Who leads, if there is more than one and a leader among them is found.
+    /// Returns the leader, if there are several members and one of them leads.
     pub(crate) fn leader(&self) -> Option<usize> {
         match self {
             Self::Etcd(cluster) => cluster.leader(),
@@ -101,7 +101,7 @@ impl Coordinators {
     }
 }
 
-/// What a network does to one node's way to the store.
+/// A fault of the network between a node and the store.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Trouble {
     /// Every connection is closed once; new ones are taken.
@@ -110,7 +110,7 @@ pub(crate) enum Trouble {
     Refused,
     /// Nothing gets through and nothing is closed: a pulled cable.
     Frozen,
-    /// What is asked arrives, and no answer comes back.
+    /// Requests arrive, answers do not.
     AnswersLost,
     /// Each piece of data takes 100 ms each way.
     Slow,

@@ -17,12 +17,12 @@ use snowmint_test_servers::time;
 use super::coordinators::{Coordinators, Kind, Links, Trouble};
 use super::observer::{Gap, Observer};
 
-/// Within the window of 10 s that a node has if it is not told otherwise.
+/// Within the default window of 10 s.
 const SHORT: Duration = Duration::from_secs(3);
 /// Beyond that window.
 const LONG: Duration = Duration::from_secs(15);
-/// What a thread may have to wait for a core on a machine that does other things too. A node without ids says so, in
-/// far less: what is shorter, and without an error, is no interruption.
+/// A thread may wait this long for a core on a busy machine. A node without ids reports an error much sooner: a shorter gap
+/// without an error is no interruption.
 const NOISE: Duration = Duration::from_secs(1);
 const PATIENCE: Duration = Duration::from_mins(1);
 
@@ -72,7 +72,7 @@ impl Fault {
         Self::StartedBehind,
     ];
 
-    /// The fault, and what comes of it.
+    /// The fault, and its effect.
     const fn text(self) -> (&'static str, &'static str) {
         match self {
             Self::StoreRestarted => {
@@ -275,7 +275,7 @@ fn interruption(server: &Server, strike: impl FnOnce()) -> String {
     cell(&observer.longest(), Some(healed))
 }
 
-/// Waits until the store has confirmed once more that the lease goes on.
+/// Waits until the store has confirmed the lease once more.
 fn await_renewal(server: &Server) {
     let renewals = || server.metric("snowmint_lease_renewals_total");
     let before = renewals();

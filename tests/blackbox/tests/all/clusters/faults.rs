@@ -1,4 +1,4 @@
-//! What was done in a run and what came of it, to be told at its end.
+//! The faults of a run and their results, printed at its end.
 //! Each kind must have struck often enough, or the run proves nothing.
 
 use std::collections::BTreeMap;
@@ -24,9 +24,9 @@ pub(crate) struct Faults {
     pub(crate) leaders_hit: u32,
     pub(crate) outages: u32,
     pub(crate) troubles: BTreeMap<Trouble, u32>,
-    /// How often another server became the primary, for each way that there is.
+    /// Number of switches of the primary, by kind.
     pub(crate) switches: BTreeMap<Switch, u32>,
-    /// How often it was not to be, because replicas lagged.
+    /// Number of switches that were put off because replicas lagged.
     pub(crate) put_off: u32,
     /// Nodes that ended because no server took writes when they sought their first lease.
     pub(crate) ended_at_start: u32,
@@ -35,7 +35,7 @@ pub(crate) struct Faults {
 }
 
 impl Faults {
-    /// How often the rarest kind of fault has struck.
+    /// Returns the count of the rarest kind of fault.
     pub(crate) fn least(&self) -> u32 {
         let nodes = [self.node_kills, self.node_pauses, self.clock_steps, self.troubles.values().sum()];
         nodes.into_iter().fold(self.least_of_coordinators(), u32::min)

@@ -1,5 +1,5 @@
-//! One client that asks a node for an id every millisecond: the longest it had to do without, and what it heard then.
-//! It never leaves the node, so that what it sees is the node's doing.
+//! One client that asks a node for an id every millisecond, and measures the longest time without one and its errors.
+//! It stays with the node, so that every gap is caused by that node.
 
 use std::collections::BTreeMap;
 use std::io::ErrorKind;
@@ -13,9 +13,9 @@ use snowmint_test_servers::snowmint::Resp;
 use snowmint_test_servers::time;
 
 const EVERY: Duration = Duration::from_millis(1);
-/// How long it waits for one answer before it connects anew.
+/// How long it waits for an answer before it reconnects.
 const PATIENCE: Duration = Duration::from_secs(1);
-/// How long it goes on at the end until there is an id once more: a gap is told when it is over.
+/// How long it continues at the end until there is an id again: a gap is recorded when it is over.
 const LAST: Duration = Duration::from_secs(30);
 
 /// A time without ids.
@@ -23,7 +23,7 @@ const LAST: Duration = Duration::from_secs(30);
 pub(crate) struct Gap {
     pub(crate) began: Instant,
     pub(crate) ended: Instant,
-    /// What was heard instead of ids, and how often.
+    /// The errors instead of ids, and their counts.
     pub(crate) heard: BTreeMap<String, u32>,
 }
 
@@ -32,7 +32,7 @@ impl Gap {
         self.ended - self.began
     }
 
-    /// What was heard most.
+    /// Returns the most frequent error.
     pub(crate) fn error(&self) -> Option<&str> {
         let most = self.heard.iter().max_by_key(|(_, count)| **count);
         most.map(|(what, _)| what.as_str())
@@ -54,7 +54,7 @@ impl Observer {
         Self { over, thread: Some(thread::spawn(move || ask(address, &stop))) }
     }
 
-    /// Ends with one more id, and tells the longest time without any.
+    /// Ends with one more id, and returns the longest gap.
     ///
     /// # Panics
     ///
@@ -72,7 +72,7 @@ impl Drop for Observer {
     }
 }
 
-/// Asks until it is over and there is an id once more: the longest time without.
+/// Asks until it is over and there is an id again. Returns the longest gap.
 fn ask(address: SocketAddrV4, over: &AtomicBool) -> Gap {
     let mut connection: Option<Resp> = None;
     let mut last = time::now();

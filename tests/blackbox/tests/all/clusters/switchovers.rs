@@ -18,7 +18,7 @@ use snowmint_test_servers::snowmint::SplitMix64;
 use snowmint_test_servers::time;
 use snowmint_test_servers::{MariaDbPair, Postgres, Redis, RedisSentinels, Server};
 
-/// What `may_lose` says of the stores that lose writes, and what they lose at most.
+/// `may_lose` of the stores that lose writes, and the limit of what they lose.
 pub(crate) const MAY_LOSE: Duration = Duration::from_secs(1);
 /// The name of the only standby.
 const PEER: &str = "peer";
@@ -43,7 +43,7 @@ pub(crate) enum Switch {
     Stranded,
 }
 
-/// What came of a switch.
+/// The result of a switch.
 pub(crate) enum Switched {
     /// Both servers have their new roles.
     Done,
@@ -64,7 +64,7 @@ pub(crate) trait Replicated: Debug {
     /// What a node is told that reaches them at these addresses.
     fn url(&self, hosts: &str) -> String;
 
-    /// What may be done to it.
+    /// The switches that it supports.
     fn switches(&self) -> &'static [Switch];
 
     /// Does to a server that was killed and started again what its role needs.

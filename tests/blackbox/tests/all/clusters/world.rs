@@ -1,4 +1,4 @@
-//! Six nodes and the coordinators behind them, and what is done to both.
+//! Six nodes and the coordinators behind them, and the faults that strike both.
 //! Everything heals by itself after a while; nothing is waited for, so that faults overlap.
 
 use std::fs;
@@ -17,14 +17,14 @@ use super::faults::Faults;
 use super::switchovers::{Replicated, Switch, Switched};
 
 const NODES: usize = 6;
-/// How often it is seen to what is due.
+/// Interval at which due actions are carried out.
 const STEP: Duration = Duration::from_millis(10);
 /// Workers of the layout that nobody can have, so that there are as many as nodes: whoever starts again must wait for
 /// a worker that another had a moment ago, and may think it still has.
 const TAKEN_FOR_THE_DAY: usize = 2;
 /// How long a primary that changed is left alone, at least.
 const SETTLING: Duration = Duration::from_millis(700);
-/// How many numbers a node reserves at most: so few that some reservation is always among the newest writes.
+/// Limit of numbers that a node reserves: so few that some reservation is always among the newest writes.
 const MOST_NUMBERS: u64 = 20_000;
 /// After all is well again, every node must serve within this, however slow the machine.
 const WELL_WITHIN: Duration = Duration::from_mins(2);
@@ -38,7 +38,7 @@ pub(crate) struct World<'a> {
     rest_until: Instant,
     members: Vec<Member>,
     faults: Faults,
-    /// What the faults themselves brought: the clients have their own.
+    /// Ids from the faults themselves; the clients keep their own.
     ids: Ids,
     numbers: Ids,
 }
@@ -161,7 +161,7 @@ impl<'a> World<'a> {
         }
     }
 
-    /// An instant so many windows from now.
+    /// Returns an instant a number of windows from now.
     fn in_windows(&self, least: f64, most: f64, random: &mut SplitMix64) -> Instant {
         time::now() + self.plan.window.mul_f64(least + (most - least) * random.fraction())
     }
@@ -346,7 +346,7 @@ impl<'a> World<'a> {
         self.faults.well_after = healed.elapsed();
     }
 
-    /// Ends the nodes in good order.
+    /// Stops the nodes in order.
     pub(crate) fn end(mut self) -> (Faults, Ids, Ids) {
         self.faults.steps_seen = self.members.iter().map(|member| member.node.steps_seen()).sum();
         assert!(self.faults.steps_seen > 0, "no node saw its clock jump: libfaketime does not work here");

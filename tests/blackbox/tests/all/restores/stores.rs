@@ -8,11 +8,11 @@ use snowmint_test_servers::snowmint::external;
 use snowmint_test_servers::{Etcd, MariaDb, Postgres, Redis, Server, ZooKeeper};
 use tempfile::TempDir;
 
-/// What running nodes need once the restored store is in place.
+/// How running nodes get to the restored store.
 pub(crate) enum Nodes {
-    /// Nothing: they reach it where the old one was.
+    /// They reach it where the old one was.
     GoOn,
-    /// To be started again with this store.
+    /// They must be restarted with this store.
     Start(String),
 }
 
@@ -26,10 +26,10 @@ pub(crate) trait Restorable {
     /// Takes the store from the nodes.
     fn stop(&self);
 
-    /// Restores it where no node looks, and tells where that is.
+    /// Restores it where no node looks, and returns its URL.
     fn restore_aside(&self) -> String;
 
-    /// Puts what was restored aside where nodes look.
+    /// Moves the restored store to where nodes look.
     fn put_in_place(&self) -> Nodes;
 
     /// Restores it in its place, and lets the nodes on at once.
@@ -103,7 +103,7 @@ impl Restorable for File {
 
 /// A server that can be backed up in a folder, and whose data can be taken from one.
 pub(crate) trait Data {
-    /// What holds all that it keeps.
+    /// The folder with its data.
     const FOLDER: &str;
 
     fn start() -> Self;

@@ -14,11 +14,11 @@ use tempfile::TempDir;
 use super::stores::{Nodes, Restorable};
 
 const NODES: usize = 3;
-/// As many workers as nodes, with the one that joins: what a restore forgets is what another may take.
+/// As many workers as nodes, including the one that joins: a node can take exactly what a restore forgets.
 const LAYOUT: &str = "time:41@1ms datacenter:11 worker:2 sequence:9 epoch:2010-11-04T01:42:54.657Z";
-/// How many are drawn at a time; a segment has twice as many.
+/// Number of ids drawn at a time; a segment has twice as many.
 const DRAW: usize = 50;
-/// How many draws of each kind a node makes between two steps of a test.
+/// Number of draws of each kind from a node between two steps of a test.
 const DRAWS: usize = 20;
 const PATIENCE: Duration = Duration::from_mins(1);
 
@@ -66,7 +66,7 @@ pub(crate) struct World<'a> {
     /// For `--store` of nodes that start now.
     url: String,
     nodes: Vec<Node>,
-    /// What was drawn from nodes that are gone.
+    /// Ids and numbers from nodes that are gone.
     earlier: Vec<Drawn>,
     // Last, so that logs are there as long as nodes are.
     folder: TempDir,
@@ -138,7 +138,7 @@ impl<'a> World<'a> {
         self.draw_from_all();
     }
 
-    /// Recovers the restored store by what the nodes tell, and lets them on.
+    /// Recovers the restored store from the reports of the nodes, and lets them use it.
     fn recover_by_the_nodes(&mut self) {
         let nodes: Vec<String> =
             self.nodes.iter().map(|node| format!("http://{}", node.server.http())).collect();
@@ -174,7 +174,7 @@ impl<'a> World<'a> {
         self.store.stop();
     }
 
-    /// Of all nodes no id came twice, and no node gave a number again.
+    /// Checks that no id is a duplicate over all nodes, and no number within a node.
     fn check_ids(&mut self) {
         let drawn = self.drawn();
         for Drawn { numbers, .. } in &drawn {
@@ -184,7 +184,7 @@ impl<'a> World<'a> {
         all(drawn, |drawn| drawn.ids).assert_unique();
     }
 
-    /// Of all nodes no id and no number came twice.
+    /// Checks that no id and no number is a duplicate over all nodes.
     pub(crate) fn check_ids_and_numbers(&mut self) {
         let drawn = self.drawn();
         let numbers = all(drawn.iter().cloned(), |drawn| drawn.numbers);
@@ -212,7 +212,7 @@ fn run(folder: &TempDir, words: impl IntoIterator<Item = impl AsRef<std::ffi::Os
     snowmint::text(&output)
 }
 
-/// What a client got from one process.
+/// The ids and numbers of a client from one process.
 #[derive(Clone, Default)]
 struct Drawn {
     ids: Ids,
@@ -222,7 +222,7 @@ struct Drawn {
 /// Draws ids and numbers from one node until it is stopped; whatever the node answers meanwhile.
 struct Client {
     over: Arc<AtomicBool>,
-    /// How often it got both.
+    /// Number of times it got both.
     draws: Arc<AtomicUsize>,
     thread: Option<JoinHandle<Drawn>>,
 }
