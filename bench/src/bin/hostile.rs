@@ -47,24 +47,57 @@ fn raise_open_files() -> Outcome<()> {
 }
 
 /// What hostile clients do until they are told to stop.
-type Attack = fn(&Server, &AtomicBool);
+#[derive(Clone, Copy)]
+enum Attack {
+    /// Pipelines of one request over RESP, on a number of connections.
+    Resp(usize, &'static [u8]),
+    /// The same over HTTP.
+    Http(usize, &'static [u8]),
+    /// Anything else.
+    Other(fn(&Server, &AtomicBool)),
+}
+
+impl Attack {
+    fn run(self, server: &Server, stop: &AtomicBool) {
+        match self {
+            Self::Resp(connections, request) => greedy(server.resp, connections, request, stop),
+            Self::Http(connections, request) => greedy(server.http, connections, request, stop),
+            Self::Other(attack) => attack(server, stop),
+        }
+    }
+}
+
+const GREEDY_RESP: Attack = Attack::Resp(8, b"ID.NEXT random COUNT 100000\r\n");
+const CROWD_RESP: Attack = Attack::Resp(500, b"ID.NEXT random COUNT 100000\r\n");
+const SMALL_RESP: Attack = Attack::Resp(8, b"ID.NEXT random\r\n");
+const GREEDY_HTTP: Attack =
+    Attack::Http(8, b"GET /v1/ids/random?count=100000 HTTP/1.1\r\nHost: localhost\r\n\r\n");
+const CROWD_HTTP: Attack =
+    Attack::Http(500, b"GET /v1/ids/random?count=100000 HTTP/1.1\r\nHost: localhost\r\n\r\n");
+const MIDDLE_HTTP: Attack =
+    Attack::Http(8, b"GET /v1/ids/random?count=500 HTTP/1.1\r\nHost: localhost\r\n\r\n");
+const SMALL_HTTP: Attack = Attack::Http(8, b"GET /v1/ids/random HTTP/1.1\r\nHost: localhost\r\n\r\n");
+const IDLE_CROWD: Attack = Attack::Other(idle);
+const CONNECT: Attack = Attack::Other(connect);
+const SLOW: Attack = Attack::Other(slow);
+const WRONG: Attack = Attack::Other(wrong);
 
 const ATTACKS: [(&str, &[Attack]); 13] = [
     ("none", &[]),
-    ("8 RESP pipelines of `ID.NEXT .. COUNT 100000`", &[greedy_resp]),
-    ("500 of them", &[crowd_resp]),
-    ("8 RESP pipelines of `ID.NEXT` without a count", &[small_resp]),
-    ("8 HTTP pipelines of `count=100000`", &[greedy_http]),
-    ("500 of them", &[crowd_http]),
-    ("8 HTTP pipelines of `count=500`", &[middle_http]),
-    ("8 HTTP pipelines without a count", &[small_http]),
-    ("8,000 connections that ask once and idle, 7,000 allowed", &[idle]),
-    ("connecting and closing without a pause", &[connect]),
-    ("400 readers of 1 KiB a second", &[slow]),
-    ("garbage, half requests, TLS, the other protocol", &[wrong]),
+    ("8 RESP pipelines of `ID.NEXT .. COUNT 100000`", &[GREEDY_RESP]),
+    ("500 of them", &[CROWD_RESP]),
+    ("8 RESP pipelines of `ID.NEXT` without a count", &[SMALL_RESP]),
+    ("8 HTTP pipelines of `count=100000`", &[GREEDY_HTTP]),
+    ("500 of them", &[CROWD_HTTP]),
+    ("8 HTTP pipelines of `count=500`", &[MIDDLE_HTTP]),
+    ("8 HTTP pipelines without a count", &[SMALL_HTTP]),
+    ("8,000 connections that ask once and idle, 7,000 allowed", &[IDLE_CROWD]),
+    ("connecting and closing without a pause", &[CONNECT]),
+    ("400 readers of 1 KiB a second", &[SLOW]),
+    ("garbage, half requests, TLS, the other protocol", &[WRONG]),
     (
         "all but the crowds of 500",
-        &[greedy_resp, small_resp, greedy_http, middle_http, small_http, idle, connect, slow, wrong],
+        &[GREEDY_RESP, SMALL_RESP, GREEDY_HTTP, MIDDLE_HTTP, SMALL_HTTP, IDLE_CROWD, CONNECT, SLOW, WRONG],
     ),
 ];
 
@@ -161,7 +194,7 @@ fn beside(server: &Server, attacks: &[Attack], time: Duration) -> Outcome<Row> {
                 if let Err(error) = setpriority_process(None, 19) {
                     eprintln!("hostile: the priority of hostile clients stays as it is: {error}");
                 }
-                attack(server, stop);
+                attack.run(server, stop);
             });
         }
         if !attacks.is_empty() {
@@ -310,37 +343,6 @@ impl Greedy {
         // The system throws it away without a copy, which costs the server's processors less.
         sent + recv(&self.stream, ignored, RecvFlags::TRUNC).map_or(0, |(_, read)| read)
     }
-}
-
-const RESP: &[u8] = b"ID.NEXT random COUNT 100000\r\n";
-const HTTP: &[u8] = b"GET /v1/ids/random?count=100000 HTTP/1.1\r\nHost: localhost\r\n\r\n";
-
-fn greedy_resp(server: &Server, stop: &AtomicBool) {
-    greedy(server.resp, 8, RESP, stop);
-}
-
-fn crowd_resp(server: &Server, stop: &AtomicBool) {
-    greedy(server.resp, 500, RESP, stop);
-}
-
-fn small_resp(server: &Server, stop: &AtomicBool) {
-    greedy(server.resp, 8, b"ID.NEXT random\r\n", stop);
-}
-
-fn greedy_http(server: &Server, stop: &AtomicBool) {
-    greedy(server.http, 8, HTTP, stop);
-}
-
-fn crowd_http(server: &Server, stop: &AtomicBool) {
-    greedy(server.http, 500, HTTP, stop);
-}
-
-fn middle_http(server: &Server, stop: &AtomicBool) {
-    greedy(server.http, 8, b"GET /v1/ids/random?count=500 HTTP/1.1\r\nHost: localhost\r\n\r\n", stop);
-}
-
-fn small_http(server: &Server, stop: &AtomicBool) {
-    greedy(server.http, 8, b"GET /v1/ids/random HTTP/1.1\r\nHost: localhost\r\n\r\n", stop);
 }
 
 fn wait_for(stop: &AtomicBool) {
