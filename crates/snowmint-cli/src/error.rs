@@ -126,11 +126,11 @@ fn print(error: &clap::Error) -> Result<(), Failure> {
 }
 
 fn one_line(error: &clap::Error) -> String {
-    let line = invalid_value(error).unwrap_or_else(|| first_lines(error));
-    variable(error).map_or_else(
-        || format!("{line}; see --help"),
-        |name| format!("{line}; set by the environment variable {name}"),
-    )
+    let line = invalid_value(error).unwrap_or_else(|| format!("{}; see --help", first_lines(error)));
+    match variable(error) {
+        Some(name) => format!("{line}; set by the environment variable {name}"),
+        None => line,
+    }
 }
 
 /// The error of a value that does not parse, named by its flag.
@@ -142,8 +142,9 @@ fn invalid_value(error: &clap::Error) -> Option<String> {
         return None;
     };
     let flag = argument.split_whitespace().next()?;
-    // The errors of the library quote the value.
-    Some(if why.contains('`') {
+    // The errors of the library name the value.
+    let names_value = why.contains('`') || (why.starts_with("invalid ") && why.contains(value.as_str()));
+    Some(if names_value {
         format!("{flag}: {why}")
     } else {
         format!("{flag}: invalid value {value:?}: {why}")

@@ -106,7 +106,7 @@ fn a_layout_that_cannot_be_is_refused_with_what_would_fit() {
 fn a_spec_that_is_none_is_refused() {
     let sandbox = Sandbox::new();
     for (spec, wanted) in [
-        (&["nonesuch"][..], "there is no layout named `nonesuch`: the presets are twitter, discord"),
+        (&["nonesuch"][..], "unknown layout `nonesuch`: expected twitter, discord"),
         (&["time:41", "worker:10"], "missing epoch"),
         (&["worker:10", "epoch:2026-01-01"], "missing timestamp"),
         (&["time:41", "machine:10", "epoch:2026-01-01"], "`machine:10` is not part of a layout"),

@@ -148,13 +148,11 @@ impl fmt::Display for LayoutParseError {
                 f.write_str("an empty text is not a layout: name a preset, or fields such as time:41@1ms")
             }
             Self::NoPreset { text } => {
-                write!(f, "there is no layout named {text}: the presets are ")?;
+                write!(f, "unknown layout {text}: expected ")?;
                 for (i, preset) in PRESETS.iter().enumerate() {
                     write!(f, "{}{}", if i == 0 { "" } else { ", " }, preset.name)?;
                 }
-                f.write_str(
-                    "; or write the fields out, such as time:41@1ms worker:10 sequence:12 epoch:2026-01-01",
-                )
+                f.write_str(", or its fields, such as time:41@1ms worker:10 sequence:12 epoch:2026-01-01")
             }
             Self::UnknownWord { text } => write!(
                 f,
