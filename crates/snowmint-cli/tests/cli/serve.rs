@@ -253,7 +253,7 @@ fn the_reach_of_the_store_is_told() {
     let mut server = sandbox.serve(&["--resp", "off"]);
     assert_eq!(server.ready("version"), env!("CARGO_PKG_VERSION"));
     assert_eq!(server.ready("store"), "sqlite:./snowmint-data/snowmint.db");
-    assert_eq!(server.ready("reach"), "processes of this machine that use this store");
+    assert_eq!(server.ready("reach"), "the processes of this machine that use this store");
     assert!(!server.log().contains(warning), "{}", server.log());
     let mut outside = sandbox.serve(&["--resp", "0.0.0.0:0"]);
     outside.ready("reach");
