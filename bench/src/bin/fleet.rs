@@ -14,7 +14,7 @@ use async_trait::async_trait;
 use snowmint::Layout;
 use snowmint_bench::table::Table;
 use snowmint_cluster::{Holder, LeaseConfig, Leases, NodeClock};
-use snowmint_store::{Expected, Key, Store, StoreError, Visibility, Swap, Versioned, open};
+use snowmint_store::{Expected, Key, Store, StoreError, Swap, Versioned, Visibility, open};
 use snowmint_test_servers::{Etcd, MariaDb, Postgres, Redis, ZooKeeper};
 
 const LAYOUT: &str = "time:41@1ms worker:10 sequence:12 epoch:2020-01-01";
