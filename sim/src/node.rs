@@ -9,8 +9,7 @@ use snowmint_cluster::Holder;
 use snowmint_cluster::WorkerPool;
 use snowmint_cluster::lease::protocol::{Begin, Held, Now, Protocol, Settings, WorkerChoice};
 
-use crate::scenario::{MAX_SKEW_MS, Scenario, Wish};
-use crate::world::BEGIN_MS;
+use crate::scenario::{BEGIN_MS, MAX_SKEW_MS, Scenario, Wish};
 
 /// A clock that is off, drifts and is stepped: local time is a line over the world's time, and each reading is off
 /// that line by some jitter.

@@ -65,6 +65,8 @@ pub enum Wish {
     Fixed,
 }
 
+/// The world begins here, in unix milliseconds; clocks that are off by hours still show a time after 2020.
+pub(crate) const BEGIN_MS: u64 = 1_750_000_000_000;
 /// Limit on how far a clock may be ahead of the store's.
 pub(crate) const MAX_SKEW_MS: u64 = 30_000;
 /// A step of no more is not compared.

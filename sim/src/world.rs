@@ -12,11 +12,9 @@ use snowmint_store::Expected;
 
 use crate::history::{History, Maker};
 use crate::node::Node;
+use crate::scenario::BEGIN_MS;
 use crate::store::{self, CallFault, Reply, SimStore, StoreFault, Visit};
 use crate::{Count, Report, Scenario};
-
-/// The world begins here, in unix milliseconds; clocks that are off by hours still show a time after 2020.
-pub(crate) const BEGIN_MS: u64 = 1_750_000_000_000;
 
 pub(crate) struct World<'a, B> {
     scenario: &'a Scenario,

@@ -4,8 +4,8 @@
 use std::borrow::Cow;
 
 use crate::codec::{Alphabet, ParseIdError, decimal, hex};
+use crate::decoded::Decoded;
 use crate::field::Field;
-use crate::inspect::Decoded;
 use crate::layout::{PRESETS, Preset};
 #[cfg(feature = "schemes")]
 use crate::scheme::{Scheme, SchemeId};
@@ -49,20 +49,8 @@ const OWN_EPOCH_BITS: f64 = 8.0;
 #[derive(Clone, Copy, Debug)]
 pub struct Guess {
     form: &'static str,
-    what: What,
+    what: Decoded,
     cost_bits: f64,
-}
-
-#[derive(Clone, Copy, Debug)]
-enum What {
-    Layout {
-        layout: Layout,
-        parts: Parts,
-        id: Id,
-    },
-    #[cfg(feature = "schemes")]
-    Scheme(SchemeId),
-    Number(Id),
 }
 
 impl Guess {
@@ -84,19 +72,19 @@ impl Guess {
     /// The layout, with the id's parts under it.
     pub const fn layout(&self) -> Option<(Layout, Parts)> {
         match self.what {
-            What::Layout { layout, parts, .. } => Some((layout, parts)),
+            Decoded::Snowflake { layout, parts, .. } => Some((layout, parts)),
             #[cfg(feature = "schemes")]
-            What::Scheme(_) => None,
-            What::Number(_) => None,
+            Decoded::Scheme(_) => None,
+            Decoded::Number(_) => None,
         }
     }
 
     /// The id, but for those of a scheme.
     pub const fn id(&self) -> Option<Id> {
         match self.what {
-            What::Layout { id, .. } | What::Number(id) => Some(id),
+            Decoded::Snowflake { id, .. } | Decoded::Number(id) => Some(id),
             #[cfg(feature = "schemes")]
-            What::Scheme(_) => None,
+            Decoded::Scheme(_) => None,
         }
     }
 
@@ -104,29 +92,19 @@ impl Guess {
     #[cfg(feature = "schemes")]
     pub const fn scheme_id(&self) -> Option<SchemeId> {
         match self.what {
-            What::Scheme(id) => Some(id),
-            What::Layout { .. } | What::Number(_) => None,
+            Decoded::Scheme(id) => Some(id),
+            Decoded::Snowflake { .. } | Decoded::Number(_) => None,
         }
     }
 
     /// The text, taken apart as what this guess says.
     pub const fn decoded(&self) -> Decoded {
-        match self.what {
-            What::Layout { layout, parts, id } => Decoded::Snowflake { id, layout, parts },
-            #[cfg(feature = "schemes")]
-            What::Scheme(id) => Decoded::Scheme(id),
-            What::Number(id) => Decoded::Number(id),
-        }
+        self.what
     }
 
     /// When it was made, in unix milliseconds; `None` where it does not tell.
     pub const fn unix_ms(&self) -> Option<u64> {
-        match self.what {
-            What::Layout { layout, parts, .. } => Some(layout.unix_ms(parts.timestamp)),
-            #[cfg(feature = "schemes")]
-            What::Scheme(id) => id.unix_ms(),
-            What::Number(_) => None,
-        }
+        self.what.unix_ms()
     }
 }
 
@@ -293,7 +271,7 @@ fn add_numbers(guesses: &mut Vec<Guess>, id: Id, form: &'static str, form_bits: 
         }
     }
     let cost_bits = form_bits + 5.0 + 2.0 * log2(id.get());
-    guesses.push(Guess { form, what: What::Number(id), cost_bits });
+    guesses.push(Guess { form, what: Decoded::Number(id), cost_bits });
 }
 
 /// Adds what an id says by a layout that has the bits of a preset, if its instant is plausible.
@@ -310,7 +288,7 @@ fn add_layout(
     if let Some(id_bits) = cost_under(&layout, scattered_field(preset.name), &parts, now_unix_ms) {
         guesses.push(Guess {
             form,
-            what: What::Layout { layout, parts, id },
+            what: Decoded::Snowflake { layout, parts, id },
             cost_bits: known_bits + id_bits,
         });
     }
@@ -370,7 +348,7 @@ fn add_schemes(guesses: &mut Vec<Guess>, text: &str, now_unix_ms: u64) {
     for scheme in Scheme::ALL {
         let Ok(id) = scheme.parse(text) else { continue };
         let Some(cost_bits) = cost_of_scheme(&id, now_unix_ms) else { continue };
-        guesses.push(Guess { form: scheme.name(), what: What::Scheme(id), cost_bits });
+        guesses.push(Guess { form: scheme.name(), what: Decoded::Scheme(id), cost_bits });
     }
 }
 

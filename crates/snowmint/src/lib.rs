@@ -99,6 +99,8 @@
 pub mod clock;
 pub mod codec;
 mod cursor;
+#[cfg(feature = "std")]
+mod decoded;
 pub mod error;
 pub mod field;
 mod fork;
