@@ -8,13 +8,18 @@ use snowmint_bench::groups::{alone, bulk, call, pair, saturated, text};
 use snowmint_bench::settings::Settings;
 use snowmint_bench::stats::Figures;
 use snowmint_bench::timing::{cpu_ns, machine_busy_ticks};
-use snowmint_bench::{ours, targets};
+use snowmint_bench::{ours, peers, targets};
 
 #[global_allocator]
 static COUNTING: Counting = Counting;
 
 /// Measures, prints, and notes figures.
 type Group = fn(&Settings, &mut Figures);
+
+fn all<T>(mut ours: Vec<T>, peers: Vec<T>) -> Vec<T> {
+    ours.extend(peers);
+    ours
+}
 
 fn main() -> ExitCode {
     let settings = match Settings::parse(std::env::args().skip(1)) {
@@ -28,12 +33,14 @@ fn main() -> ExitCode {
     let (started, busy) = (Instant::now(), machine_busy_ticks());
     // Saturated comes first: ferroid's ticker thread, once begun, never ends.
     let groups: [(&str, Group); 6] = [
-        ("saturated", saturated::run),
-        ("alone", alone::run),
-        ("pair", pair::run),
-        ("bulk", bulk::run),
-        ("call", call::run),
-        ("text", text::run),
+        ("saturated", |settings, figures| {
+            saturated::run(settings, figures, all(ours::saturated(), peers::saturated()))
+        }),
+        ("alone", |settings, figures| alone::run(settings, figures, all(ours::alone(), peers::alone()))),
+        ("pair", |settings, figures| pair::run(settings, figures, all(ours::pair(), peers::pair()))),
+        ("bulk", |settings, figures| bulk::run(settings, figures, all(ours::bulk(), peers::bulk()))),
+        ("call", |settings, figures| call::run(settings, figures, all(ours::call(), peers::call()))),
+        ("text", |settings, figures| text::run(settings, figures, all(ours::text(), peers::text()))),
     ];
     for (name, run) in groups {
         if settings.wants_group(name) {

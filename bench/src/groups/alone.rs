@@ -7,16 +7,14 @@ use crate::stats::{Figures, median, median_ratio, quantile};
 use crate::subject::{Draw, Pace, Subject};
 use crate::table::{Table, figure};
 use crate::timing::wait_for_next_ms;
-use crate::{ours, peers};
 
 /// The bare atomic that everything is compared with.
 pub const FETCH_ADD: &str = "`AtomicU64::fetch_add`";
 
 /// Measures, prints and notes the figures.
-pub fn run(settings: &Settings, figures: &mut Figures) {
+pub fn run(settings: &Settings, figures: &mut Figures, measured: Vec<Subject>) {
     let mut subjects = baselines();
-    subjects.extend(ours::alone());
-    subjects.extend(peers::alone());
+    subjects.extend(measured);
     subjects.retain(|subject| subject.baseline || settings.wants(subject.name));
 
     let (rounds, time) = settings.rounds();

@@ -6,7 +6,6 @@ use std::time::{Duration, Instant};
 use crate::settings::Settings;
 use crate::stats::{Figures, median, median_ratio};
 use crate::table::{Table, figure};
-use crate::{ours, peers};
 
 /// Fills a slice with ids.
 pub type Fill = Box<dyn FnMut(&mut [u64])>;
@@ -17,11 +16,10 @@ pub const CONSTANT: &str = "fill with a constant";
 const SIZES: [(&str, usize); 3] = [("4 Ki", 1 << 12), ("128 Ki", 1 << 17), ("16 Mi", 1 << 24)];
 
 /// Measures, prints and notes the figures.
-pub fn run(settings: &Settings, figures: &mut Figures) {
+pub fn run(settings: &Settings, figures: &mut Figures, measured: Vec<(&'static str, Fill)>) {
     let constant: Fill = Box::new(|out| out.fill(black_box(0x1234_5678)));
     let mut subjects = vec![(CONSTANT, constant)];
-    subjects.extend(ours::bulk());
-    subjects.extend(peers::bulk());
+    subjects.extend(measured);
     subjects.retain(|(name, _)| *name == CONSTANT || settings.wants(name));
 
     // Written once, so that no page is new.

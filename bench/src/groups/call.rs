@@ -6,7 +6,6 @@ use crate::settings::Settings;
 use crate::stats::{Figures, quantile};
 use crate::table::{Table, figure};
 use crate::timing::{counter, counter_after, counter_before, counter_step_ns};
-use crate::{ours, peers};
 
 /// Calls of a round that are not counted: before it other subjects ran, and the caches are theirs.
 const WARM_UP: usize = 200;
@@ -52,14 +51,13 @@ impl Call {
 pub const WALL: &str = "`SystemTime::now`";
 
 /// Measures, prints and notes the figures.
-pub fn run(settings: &Settings, figures: &mut Figures) {
+pub fn run(settings: &Settings, figures: &mut Figures, measured: Vec<Call>) {
     let mut calls = vec![
         Call::new("nothing", || ()).baseline(),
         Call::new(WALL, std::time::SystemTime::now).baseline(),
         Call::new("processor's counter (rdtsc)", counter).baseline(),
     ];
-    calls.extend(ours::call());
-    calls.extend(peers::call());
+    calls.extend(measured);
     calls.retain(|call| call.baseline || settings.wants(call.name));
 
     let step_ns = counter_step_ns();

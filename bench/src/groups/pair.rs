@@ -8,7 +8,6 @@ use crate::stats::{Figures, median, median_ratio, quantile};
 use crate::subject::{Draw, Pace, Subject};
 use crate::table::{Table, figure};
 use crate::timing::{counter, pin, processors, wait_for_next_ms};
-use crate::{ours, peers};
 
 /// Ids between two looks at the clock.
 const CHUNK: u64 = 4096;
@@ -20,15 +19,14 @@ pub const FETCH_ADD: &str = "contended `AtomicU64::fetch_add`";
 pub const AFTER_COUNTER: &str = "the same, each after a look at the counter";
 
 /// Measures, prints and notes the figures.
-pub fn run(settings: &Settings, figures: &mut Figures) {
+pub fn run(settings: &Settings, figures: &mut Figures, measured: Vec<Subject>) {
     let processors = processors();
     let Some(&[first, second]) = processors.first_chunk() else {
         println!("\nTwo threads: not measured, this machine gives one processor only.");
         return;
     };
     let mut subjects = baselines();
-    subjects.extend(ours::pair());
-    subjects.extend(peers::pair());
+    subjects.extend(measured);
     subjects.retain(|subject| subject.baseline || settings.wants(subject.name));
 
     let (rounds, time) = settings.rounds();

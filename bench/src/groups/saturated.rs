@@ -7,7 +7,6 @@ use crate::settings::Settings;
 use crate::stats::{Figures, median};
 use crate::table::{Table, figure};
 use crate::timing::{cpu_ns, wall_ms};
-use crate::{ours, peers};
 
 /// What the layout allows one worker.
 pub const LIMIT: f64 = 4_096_000.0;
@@ -63,9 +62,8 @@ impl Progress {
 }
 
 /// Measures, prints and notes the figures.
-pub fn run(settings: &Settings, figures: &mut Figures) {
-    let mut subjects = ours::saturated();
-    subjects.extend(peers::saturated());
+pub fn run(settings: &Settings, figures: &mut Figures, measured: Vec<Saturated>) {
+    let mut subjects = measured;
     subjects.retain(|subject| settings.wants(subject.name));
     subjects.sort_by_key(|subject| subject.ticks_for_ever);
 

@@ -7,7 +7,6 @@ use crate::allocations;
 use crate::settings::Settings;
 use crate::stats::{Figures, median};
 use crate::table::{Table, figure};
-use crate::{ours, peers};
 
 /// How many ids the inputs hold; they stay in the cache.
 pub const INPUTS: usize = 1024;
@@ -49,9 +48,8 @@ fn inputs() -> impl Iterator<Item = u64> {
 }
 
 /// Measures, prints and notes the figures.
-pub fn run(settings: &Settings, figures: &mut Figures) {
-    let mut conversions = ours::text();
-    conversions.extend(peers::text());
+pub fn run(settings: &Settings, figures: &mut Figures, measured: Vec<Conversion>) {
+    let mut conversions = measured;
     conversions.retain(|conversion| settings.wants(conversion.name));
 
     let (rounds, time) = settings.rounds();
