@@ -19,7 +19,7 @@
 //!
 //! - The **mint** makes ids for the served namespaces and decodes ids.
 //! - A **backend** makes the ids of one namespace: leased workers, segments, or a generator of wide ids.
-//! - A **worker pool** is the leased workers of one layout and rule; namespaces share it.
+//! - An **id pool** makes the ids of one layout and rule under this node's leases; namespaces share it.
 //! - The **namespace sync** keeps the served namespaces in step with the flags, the namespace file and the store.
 //! - An **unrecorded** namespace is served although the store has lost its record.
 //!

@@ -1,13 +1,13 @@
 //! The mint: makes ids for the served namespaces and decodes ids. No protocol appears here.
 //!
 //! An id request takes this path: `table` finds the namespace, `namespace` asks its backend, and for snowflake ids
-//! `worker_pool` draws through the connection's handle. Namespaces may change at any time; each request sees one table.
+//! `id_pool` draws through the connection's handle. Namespaces may change at any time; each request sees one table.
 
 mod error;
+mod id_pool;
 mod ids;
 mod namespace;
 mod table;
-mod worker_pool;
 
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
@@ -24,10 +24,10 @@ use snowmint_cluster::{LeaseStatus, NamespaceName};
 use tokio::sync::{mpsc, oneshot};
 
 pub use error::{InvalidIdError, MintError};
+pub use id_pool::{IdHandle, IdHandles, IdPool, IdSource};
 pub use ids::{Ids, Minted};
 pub use namespace::{Backend, Namespace, PartialIds, Taken};
 pub use table::{ConnectionState, NamespaceTable};
-pub use worker_pool::{IdHandle, IdHandles, IdSource, WorkerPool};
 
 use crate::limits::{MAX_COUNT, MAX_WAIT};
 use crate::settings::SharedClock;
@@ -37,7 +37,7 @@ use crate::settings::SharedClock;
 pub struct Mint {
     table: Arc<ArcSwap<NamespaceTable>>,
     /// The workers of the service's own layout.
-    pool: Arc<WorkerPool>,
+    pool: Arc<IdPool>,
     datacenter: DatacenterId,
     /// The slot of the next pool.
     slots: AtomicUsize,
@@ -76,7 +76,7 @@ impl Mint {
         layout: Layout,
         datacenter: DatacenterId,
     ) -> Self {
-        let pool = Arc::new(WorkerPool::new(Box::new(source), layout, 0));
+        let pool = Arc::new(IdPool::new(Box::new(source), layout, 0));
         let wall: SharedClock = Arc::new(WallClock);
         let namespace = |name| {
             let backend = Backend::Snowflake(Arc::clone(&pool));
@@ -148,13 +148,13 @@ impl Mint {
     }
 
     /// Returns a new pool, for namespaces of another layout or rule.
-    pub fn add_pool(&self, source: Box<dyn IdSource>, layout: Layout) -> Arc<WorkerPool> {
+    pub fn add_pool(&self, source: Box<dyn IdSource>, layout: Layout) -> Arc<IdPool> {
         // Slots only have to differ, so no ordering is needed.
-        Arc::new(WorkerPool::new(source, layout, self.slots.fetch_add(1, Ordering::Relaxed)))
+        Arc::new(IdPool::new(source, layout, self.slots.fetch_add(1, Ordering::Relaxed)))
     }
 
     /// Returns the pool of the service's own layout.
-    pub const fn pool(&self) -> &Arc<WorkerPool> {
+    pub const fn pool(&self) -> &Arc<IdPool> {
         &self.pool
     }
 

@@ -26,7 +26,7 @@ use tracing::Instrument as _;
 
 pub use config::{NamespaceConfig, NamespaceConfigError, NamespaceFlags};
 
-use crate::mint::{Backend, CreateRequest, IdSource, Mint, MintError, Namespace, WorkerPool};
+use crate::mint::{Backend, CreateRequest, IdPool, IdSource, Mint, MintError, Namespace};
 use crate::settings::{ServiceClock, SharedClock};
 use lost_records::{LostRecords, RecordAction};
 use sources::{NumberClaims, OpenedSegments, SourceOpener};
@@ -91,7 +91,7 @@ pub struct NamespaceSync {
     /// Create requests that wait until the sources are open.
     waiting: Vec<CreateRequest>,
     /// Pools of other layouts, rules and sequence starts, by their texts.
-    pools: BTreeMap<String, Arc<WorkerPool>>,
+    pools: BTreeMap<String, Arc<IdPool>>,
     /// Warnings that were already logged.
     warned: BTreeSet<String>,
     lost: LostRecords,
@@ -419,7 +419,7 @@ impl NamespaceSync {
         layout: &Layout,
         rule: Option<Rule>,
         start: Option<Start>,
-    ) -> Result<Arc<WorkerPool>, String> {
+    ) -> Result<Arc<IdPool>, String> {
         let rule = rule.unwrap_or(self.options.rule);
         let start = start.unwrap_or(self.options.sequence_start);
         let own = (*self.mint.layout(), self.options.rule, self.options.sequence_start);
@@ -450,7 +450,7 @@ impl NamespaceSync {
                 self.releasing.spawn(async move { segments.release(RELEASE_WITHIN).await });
             }
         }
-        let in_use = |pool: &Arc<WorkerPool>| {
+        let in_use = |pool: &Arc<IdPool>| {
             let uses =
                 |it: &Arc<Namespace>| matches!(it.backend(), Backend::Snowflake(of) if Arc::ptr_eq(of, pool));
             served.namespaces().iter().any(uses)

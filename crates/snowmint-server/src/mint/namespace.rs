@@ -15,8 +15,8 @@ use snowmint_cluster::segment::Run;
 use snowmint_cluster::{NamespaceName, NoNumberError, SegmentStatus, Segments};
 
 use super::error::MintError;
+use super::id_pool::{IdHandles, IdPool};
 use super::ids::{self, IdFormat, Ids, WideGenerator};
-use super::worker_pool::{IdHandles, WorkerPool};
 use crate::limits::{MAX_COUNT, MAX_WAIT};
 use crate::settings::{ServiceClock, SharedClock};
 
@@ -39,7 +39,7 @@ pub struct Namespace {
 #[derive(Clone, Debug)]
 pub enum Backend {
     /// 64-bit ids of a layout.
-    Snowflake(Arc<WorkerPool>),
+    Snowflake(Arc<IdPool>),
     /// Numbers of segments.
     Segment(Segments),
     /// Ids of 96 or 128 bits.

@@ -9,8 +9,8 @@ use snowmint::error::Snippet;
 use snowmint_cluster::NamespaceName;
 
 use super::error::MintError;
+use super::id_pool::IdHandles;
 use super::namespace::Namespace;
-use super::worker_pool::IdHandles;
 
 /// Names that an error lists before it only counts the rest.
 const NAMES_SHOWN: usize = 10;

@@ -87,7 +87,7 @@ impl IdHandle for LeaseHandle {
 
 /// The workers of one layout and rule. Several namespaces may share them.
 #[derive(Debug)]
-pub struct WorkerPool {
+pub struct IdPool {
     pub(super) source: Box<dyn IdSource>,
     pub(super) layout: Layout,
     /// The index of this pool's handle in [`IdHandles`].
@@ -96,7 +96,7 @@ pub struct WorkerPool {
     turn: Semaphore,
 }
 
-impl WorkerPool {
+impl IdPool {
     pub(super) const fn new(source: Box<dyn IdSource>, layout: Layout, slot: usize) -> Self {
         Self { source, layout, slot, turn: Semaphore::const_new(1) }
     }
@@ -161,7 +161,7 @@ impl fmt::Debug for IdHandles {
 impl IdHandles {
     /// Returns this connection's handle for `pool`.
     #[inline]
-    pub(super) fn of(&mut self, pool: &WorkerPool) -> &mut dyn IdHandle {
+    pub(super) fn of(&mut self, pool: &IdPool) -> &mut dyn IdHandle {
         if self.of_slot.len() <= pool.slot {
             self.grow(pool.slot);
         }
