@@ -339,7 +339,7 @@ impl Location {
             "mysql" | "mariadb" => ("mysql", 3306),
             "postgres" | "postgresql" => ("postgres", 5432),
             "redis" | "rediss" => ("redis", 6379),
-            "etcd" => (scheme, 2379),
+            "etcd" | "etcds" => ("etcd", 2379),
             "zookeeper" => (scheme, 2181),
             other => (other, 0),
         };
@@ -552,6 +552,7 @@ mod tests {
             ("tickets:mysql://a/t", "tickets:mysql://a/t?stub=b&table=Tickets64"),
             ("tickets:mysql://a/t?table=T&stub=b", "tickets:mysql://a/t?stub=b&table=T"),
             ("redis-counter:redis://h?counter=a", "redis-counter:rediss://h:6379/0?counter=%61"),
+            ("etcd://h", "etcds://h:2379"),
             ("mysql://localhost/ids", "mysql://127.0.0.1/ids"),
             ("mysql://[::1]/ids", "mysql://127.9.9.9:3306/ids"),
             ("mysql://a,b/ids", "mysql://c,b/ids"),
