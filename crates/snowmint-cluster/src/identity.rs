@@ -350,7 +350,7 @@ mod tests {
         assert_eq!(worker("ipv4:10.0.0.0/8", &[(one, 24)], wide), Ok(0x0af4_0105));
     }
 
-    /// Goal: every address of a network that is taken has a worker of its own. Method: all of them, in small networks.
+    /// Goal: in every accepted network, each address has a worker of its own. Method: all addresses of small networks.
     #[test]
     fn no_two_addresses_of_a_stated_network_share_a_worker() {
         for (text, prefix) in

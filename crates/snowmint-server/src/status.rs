@@ -1,5 +1,5 @@
 //! The table of failures: one row for each kind, one column for what each protocol answers.
-//! A new protocol adds a column. Metrics use the names, so that a graph and an answer call a failure the same.
+//! A protocol with codes of its own adds a column; Thrift sends RESP's words. Metrics use the names, so that a graph and an answer call a failure the same.
 
 /// The answer to one kind of failure, in each protocol.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -94,7 +94,7 @@ impl Expected {
 /// # Contract
 ///
 /// The uniqueness of ids follows from the points below and from nothing else. A backend that cannot keep one of them must
-/// not exist. The checks in `conformance` test those that a test can see.
+/// not exist. `conformance` checks every point that a test can observe.
 ///
 /// 1. **One history for each key.** Calls on one key are linearizable: each takes effect at one instant between call and
 ///    return, in every process that uses the store. A `load` that starts after a write returned `Done` sees that write or

@@ -91,8 +91,8 @@ impl LeaseStatus {
 pub enum LeaseError {
     /// Another node holds the required worker.
     #[error(
-        "worker {worker} is held by {holder} until {}, and the record is kept ahead of this clock: choose another \
-         worker, stop that node, or start without a fixed worker", Utc(*.until_unix_ms)
+        "worker {worker} is held by {holder} until {}, and waiting does not help: choose another worker, stop that \
+         node, or start without a fixed worker", Utc(*.until_unix_ms)
     )]
     Taken {
         /// The worker.

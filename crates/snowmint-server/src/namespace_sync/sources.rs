@@ -432,7 +432,7 @@ pub(super) struct NumberClaims {
 
 #[derive(Debug, Default)]
 struct ClaimState {
-    /// By the position of the source in the definition.
+    /// The claimed numbers, by the position of their source in the definition.
     numbers: BTreeMap<usize, Numbers>,
     /// The reason why no source is used any more.
     refused: Option<String>,

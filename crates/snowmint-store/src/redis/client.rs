@@ -216,7 +216,7 @@ impl Link {
         self.shared.known().history.acknowledged(sent, self.shared.settings.may_lose);
     }
 
-    /// The line of writes that the primary in use adds to; none in a cluster.
+    /// Returns the replication history of the primary in use; `None` in a Redis Cluster.
     pub(super) fn line(&self) -> Option<String> {
         let known = self.shared.known();
         let line = known.history.line().filter(|_| known.learned.is_none());
