@@ -113,6 +113,8 @@ pub enum Count {
     Forgotten,
     /// Leases that ended at once, since another node had been granted the same.
     Overlaps,
+    /// Leases that ended at once, since a copy of the process seemed to renew them. No process of a world is copied.
+    Copies,
     /// Failures of the store itself.
     StoreFaults,
     /// Calls that found the store down.
@@ -137,7 +139,7 @@ pub enum Count {
 
 impl Count {
     /// Every count, with its name.
-    pub const ALL: [(Self, &'static str); 22] = [
+    pub const ALL: [(Self, &'static str); 23] = [
         (Self::Ids, "ids"),
         (Self::Grants, "grants"),
         (Self::Renewals, "renewals"),
@@ -150,6 +152,7 @@ impl Count {
         (Self::ForgottenWrites, "forgotten writes"),
         (Self::Forgotten, "found forgotten"),
         (Self::Overlaps, "overlaps"),
+        (Self::Copies, "taken for copies"),
         (Self::StoreFaults, "store faults"),
         (Self::CallsWhileDown, "calls while down"),
         (Self::Evictions, "evictions"),

@@ -173,8 +173,12 @@ impl<'a, B: Begin> World<'a, B> {
                 self.nodes[index].save(self.scenario, &mut self.rng);
             }
             Event::StoreForgot { .. } => figures[Count::Forgotten] += 1,
-            Event::Overlap { .. } | Event::Copied { .. } => {
+            Event::Overlap { .. } => {
                 figures[Count::Overlaps] += 1;
+                self.nodes[index].overlap();
+            }
+            Event::Copied { .. } => {
+                figures[Count::Copies] += 1;
                 self.nodes[index].overlap();
             }
             Event::Claimed { .. } => {}

@@ -30,7 +30,7 @@ impl StoreErrorKind {
             Self::OutcomeUnknown => "the write may have happened, read the record again: ",
             Self::ReadOnly => "read-only, nothing was written: ",
             Self::Full => "no space left, nothing was written: ",
-            Self::Corrupt => "invalid data, nothing was written: ",
+            Self::Corrupt => "invalid data: ",
             Self::Other => "",
         }
     }

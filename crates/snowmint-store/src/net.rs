@@ -95,7 +95,7 @@ pub(crate) trait ServerHistory: Default {
 
     /// Why servers with these histories, which all accept writes and say that they are members of one cluster, are not, as text
     /// after "h1 and h2 both accept writes, "; `None` if they are.
-    fn split(_marks: &[&Self]) -> Option<String> {
+    fn split(_histories: &[&Self]) -> Option<String> {
         None
     }
 }

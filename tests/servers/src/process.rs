@@ -109,7 +109,7 @@ pub(crate) fn stands_still(pid: u32) -> bool {
 }
 
 /// Whether a process runs, rather than being gone or waiting to be collected.
-fn runs(pid: u32) -> bool {
+pub(crate) fn runs(pid: u32) -> bool {
     state(Path::new(&format!("/proc/{pid}"))).is_some_and(|it| !matches!(it, 'Z' | 'X'))
 }
 

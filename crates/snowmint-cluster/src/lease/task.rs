@@ -611,12 +611,19 @@ impl LeaseTask {
     /// A copy of this process uses the same lease: no further id is made under it here.
     async fn copied(&mut self, worker: WorkerId, until_unix_ms: u64) {
         let used_until_unix_ms = self.remove_generator();
-        tracing::error!(
-            %worker, until = %Utc(used_until_unix_ms.min(until_unix_ms)),
-            "duplicate ids are possible: a copy of this process renewed the same lease, for example a virtual machine that was \
-             cloned or restored with its memory; check ids of this worker with timestamps from the copy to this instant; this \
-             node stopped using the worker"
-        );
+        if used_until_unix_ms > 0 {
+            tracing::error!(
+                %worker, until = %Utc(used_until_unix_ms.min(until_unix_ms)),
+                "duplicate ids are possible: a copy of this process renewed the same lease, for example a virtual machine \
+                 that was cloned or restored with its memory; check ids of this worker with timestamps from the copy to this \
+                 instant; this node stopped using the worker"
+            );
+        } else {
+            tracing::warn!(
+                %worker,
+                "a copy of this process renewed the same lease; this node made no id under it, so there are no duplicate ids"
+            );
+        }
         self.forget_saved().await;
         self.status.send_modify(|status| {
             status.overlaps += 1;

@@ -130,7 +130,9 @@ fn advice(number: u16) -> &'static str {
         1049 => "create the database, or use another",
         1044 => "grant the user its rights in this database",
         1142 | 1143 => "grant SELECT, INSERT and UPDATE on snowmint_records to the user",
-        1146 => "the table was dropped while this node ran; restore it",
+        1146 => {
+            "the table was dropped or renamed while this node ran: rename it back, or stop every node, wait for one lease window, and restore a backup"
+        }
         1290 | 1223 | 1792 | 1836 => "use the primary, or make the server writable",
         1021 | 1114 | 1030 => "free space on the disk of the server",
         1040 | 1203 => "raise max_connections of the server; a node uses up to 4",

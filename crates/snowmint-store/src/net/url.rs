@@ -283,7 +283,6 @@ impl Location {
         feature = "postgres",
         feature = "mysql"
     ))]
-    /// Reads a file that a parameter names, such as a certificate.
     pub(crate) fn read_file(&self, parameter: &str, path: &Path) -> Result<Vec<u8>, UrlError> {
         std::fs::read(path)
             .map_err(|error| self.malformed(&format!("{parameter}={}: {error}", path.display())))

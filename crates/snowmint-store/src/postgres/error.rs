@@ -112,7 +112,9 @@ fn advice(code: &str) -> &'static str {
         "28000" => "check the user, and pg_hba.conf of the server",
         "3D000" => "create the database, or use another",
         "42501" => "grant SELECT, INSERT and UPDATE on snowmint_records to the user",
-        "42P01" => "the table was dropped while this node ran; restore it",
+        "42P01" => {
+            "the table was dropped or renamed while this node ran: rename it back, or stop every node, wait for one lease window, and restore a backup"
+        }
         "25006" => "use the primary, or make the server writable",
         "53100" => "free space on the disk of the server",
         "53300" => "raise max_connections of the server; a node uses up to 4",

@@ -366,7 +366,7 @@ impl Server {
     pub fn pause(&self) {
         self.signal(Signal::STOP);
         time::eventually("the server stands still", START_WITHIN, || {
-            process::stands_still(self.pid()).then_some(())
+            (process::runs(self.pid()) && process::stands_still(self.pid())).then_some(())
         });
     }
 

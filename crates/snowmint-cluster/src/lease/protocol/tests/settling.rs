@@ -238,7 +238,8 @@ fn ones_own_record_at_another_revision_is_renewed_from_there() {
 }
 
 /// A process that resumes a lease recognizes the tags of the process before it. An older one means that the store forgot, and a newer
-/// one that the other process renewed after it saved. After the first renewal, only a copy can have written a newer one.
+/// one that the other process renewed after it saved. After the first renewal, only a copy can have written a newer one, unless
+/// the store lost writes and found them again.
 #[test]
 fn a_resumed_lease_tells_older_from_newer_tags_of_its_line() {
     let line = 5 << 64;
@@ -275,7 +276,7 @@ fn a_resumed_lease_tells_older_from_newer_tags_of_its_line() {
         let turn = protocol.step(at(NOW), Input::Loaded(Ok(Some(found))));
         let case = format!("{number}, renewed: {renewed}: {turn:?}");
         assert_eq!(matches!(turn.events[..], [Event::StoreForgot { .. }]), forgot, "{case}");
-        // Before its first renewal, the process before it may have written; after it, only a copy can have.
+        // Before its first renewal, the process before it may have written; after it, only a copy can have, if the store lost nothing.
         let lost = matches!(turn.events[..], [Event::Lost { .. }]);
         let copied = matches!(turn.events[..], [Event::Copied { .. }]);
         assert_eq!((lost, copied), (!forgot && !renewed, !forgot && renewed), "{case}");
