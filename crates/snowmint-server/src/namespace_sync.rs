@@ -542,7 +542,7 @@ impl NamespaceSync {
         while let Some(request) = next {
             let is_made = made.iter().any(|it: &CreateRequest| it.name == request.name);
             match if is_made { Ok(New::There) } else { self.write(&request.name, written).await } {
-                Ok(New::NamespaceTable) => answer(request.done, Ok(())),
+                Ok(New::Served) => answer(request.done, Ok(())),
                 Ok(New::There) => made.push(request),
                 Ok(New::Written) => {
                     written += 1;
@@ -573,7 +573,7 @@ impl NamespaceSync {
     async fn write(&self, name: &NamespaceName, written: usize) -> Result<New, MintError> {
         // Another request created it a moment ago.
         if self.is_served(name) {
-            return Ok(New::NamespaceTable);
+            return Ok(New::Served);
         }
         let shown = snowmint::error::Snippet::of(name.as_str());
         let Some(auto_create) = self.config.auto_create() else {
@@ -706,7 +706,7 @@ impl PendingOpens {
 
 /// The outcome of a create request.
 enum New {
-    NamespaceTable,
+    Served,
     Written,
     There,
 }

@@ -9,6 +9,7 @@ use snowmint::error::Snippet;
 use snowmint::{Clock, WallClock};
 
 use crate::limits;
+use crate::metrics::Protocol;
 
 /// The settings of the service.
 #[derive(Clone)]
@@ -68,12 +69,13 @@ impl Settings {
     /// let mut settings = Settings::default();
     /// assert!(!settings.fit_open_files(1_048_576));
     /// assert!(settings.fit_open_files(1024));
-    /// assert_eq!((settings.max_connections, settings.reserved_connections), (864, 64));
+    /// assert_eq!((settings.max_connections, settings.reserved_connections), (800, 64));
     /// ```
     pub fn fit_open_files(&mut self, limit: u64) -> bool {
         let limit = usize::try_from(limit).unwrap_or(usize::MAX);
-        let reserved = limits::RESERVED.min(limit / 8).max(1);
-        let fits = limit.saturating_sub(2 * reserved + limits::OTHER_FILES).max(limit / 4).max(1);
+        let reserved = limits::RESERVED.min(limit / 12).max(1);
+        let fits =
+            limit.saturating_sub(Protocol::ALL.len() * reserved + limits::OTHER_FILES).max(limit / 4).max(1);
         let lowers = self.max_connections > fits;
         self.max_connections = self.max_connections.min(fits);
         self.reserved_connections = self.reserved_connections.min(reserved);

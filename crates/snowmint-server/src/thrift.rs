@@ -84,9 +84,20 @@ pub(crate) async fn serve(
     let (server, turn) = (Arc::clone(&connection.server), Arc::clone(&connection.turn));
     let ended = server.turns.take(&turn, connection.run(shutdown)).await;
     connection.add_up();
-    if let Err(error) = ended {
-        tracing::debug!(%error, "Thrift connection failed");
+    match ended {
+        Ok(End::Quiet) => {}
+        // Closing over unread input would take back the answers.
+        Ok(End::AfterReply) => reply_and_close(connection.stream, b"").await,
+        Err(error) => tracing::debug!(%error, "Thrift connection failed"),
     }
+}
+
+/// How a connection ends that did not fail.
+enum End {
+    /// Close at once.
+    Quiet,
+    /// The client may be sending, and reading answers that were sent.
+    AfterReply,
 }
 
 struct Connection {
@@ -119,7 +130,7 @@ impl From<MintError> for Failure {
 }
 
 impl Connection {
-    async fn run(&mut self, shutdown: ShutdownListener) -> io::Result<()> {
+    async fn run(&mut self, shutdown: ShutdownListener) -> io::Result<End> {
         let mut ends = pin!(shutdown.clone().ended());
         let mut ending = None;
         let mut input = Vec::new();
@@ -140,13 +151,16 @@ impl Connection {
                 biased;
                 read = reading => read?,
                 () = &mut ends, if ending.is_none() => {
-                    // A request of this client may be on its way.
+                    if !pace.fresh {
+                        return Ok(End::Quiet);
+                    }
+                    // The first request of a client that was just accepted may be on its way.
                     ending = Some(Instant::now());
                     timer.as_mut().reset(Instant::now() + HEAR_OUT);
                     continue;
                 }
                 () = &mut timer => match pace.look() {
-                    _ if ending.is_some() => return Ok(()),
+                    _ if ending.is_some() => return Ok(End::Quiet),
                     TimerAction::Early => {
                         timer.as_mut().reset(pace.next());
                         continue;
@@ -161,12 +175,12 @@ impl Connection {
                     }
                     TimerAction::Idle => {
                         tracing::debug!("Thrift client disconnected; idle");
-                        return Ok(());
+                        return Ok(End::Quiet);
                     }
                     TimerAction::Late => {
                         tracing::debug!("Thrift client disconnected; incomplete request");
                         self.server.metrics.failed(Protocol::Thrift, ErrorKind::BadRequest);
-                        return Ok(());
+                        return Ok(End::Quiet);
                     }
                 },
             };
@@ -175,26 +189,35 @@ impl Connection {
                 continue;
             };
             if read == 0 {
-                return Ok(());
+                return Ok(End::Quiet);
             }
             let came = Instant::now();
             self.turn.spend(read);
-            let answered = self.answer(&mut input).await;
+            let answered = self.answer(&mut input).await?;
             self.flush().await?;
             let requests = match answered {
                 Ok(requests) => requests,
                 Err(error) => {
                     tracing::debug!(%error, "Thrift client disconnected");
                     self.server.metrics.failed(Protocol::Thrift, ErrorKind::BadRequest);
-                    return Ok(());
+                    return Ok(End::AfterReply);
                 }
             };
             let now = Instant::now();
             self.server.metrics.took(Protocol::Thrift, requests, now - came);
-            if ending.is_some_and(|since| now - since > HEAR_OUT) {
-                return Ok(());
+            if shutdown.is_ending() {
+                let since = now - *ending.get_or_insert(now);
+                if since > HEAR_OUT {
+                    return Ok(End::AfterReply);
+                }
             }
             pace.answered(now, requests > 0, !input.is_empty());
+            if self.out.capacity() > 4 * READ_ROOM {
+                self.out = Vec::new();
+            }
+            if input.is_empty() && input.capacity() > READ_ROOM {
+                input = Vec::new();
+            }
             if ending.is_none() && pace.next() < timer.deadline() {
                 timer.as_mut().reset(pace.next());
             }
@@ -203,40 +226,38 @@ impl Connection {
     }
 
     /// Answers every complete request of the input and removes it. Returns their number.
-    async fn answer(&mut self, input: &mut Vec<u8>) -> Result<u64, CodecError> {
+    async fn answer(&mut self, input: &mut Vec<u8>) -> io::Result<Result<u64, CodecError>> {
         let (mut start, mut requests) = (0, 0);
         let outcome = loop {
             match parse(&input[start..]) {
                 Ok(Some((request, len))) => {
-                    self.call(&request).await;
+                    self.call(&request).await?;
                     (start, requests) = (start + len, requests + 1);
                 }
                 Ok(None) => break Ok(requests),
                 Err(error) => break Err(error),
             }
             if self.out.len() >= FLUSH_AT {
-                if self.flush().await.is_err() {
-                    // The next read reports why.
-                    break Ok(requests);
-                }
+                self.flush().await?;
                 self.turn.pass().await;
             }
         };
         input.drain(..start);
-        outcome
+        Ok(outcome)
     }
 
-    async fn call(&mut self, request: &Request<'_>) {
+    async fn call(&mut self, request: &Request<'_>) -> io::Result<()> {
+        if !request.wants_answer() {
+            // Nobody would get the id.
+            return Ok(());
+        }
         let answer = match request.method() {
-            b"get_id" => self.id(request.user_agent.unwrap_or_default()).await,
+            b"get_id" => self.id(request.user_agent.unwrap_or_default()).await?,
             b"get_worker_id" => self.worker().map_err(Failure::Mint),
             b"get_datacenter_id" => Ok(i64::from(self.server.mint.datacenter().0)),
             b"get_timestamp" => Ok(i64::try_from(WallClock.unix_ms()).unwrap_or(i64::MAX)),
             unknown => Err(Failure::Method(Snippet::of(&String::from_utf8_lossy(unknown)).to_string())),
         };
-        if !request.wants_answer() {
-            return;
-        }
         match answer {
             Ok(number) => {
                 self.succeeded += 1;
@@ -244,30 +265,43 @@ impl Connection {
             }
             Err(failure) => self.refuse(request, &failure),
         }
+        Ok(())
     }
 
-    async fn id(&mut self, user_agent: &[u8]) -> Result<i64, Failure> {
+    /// Returns the next id. The outer error is that of the connection: earlier answers are sent before it waits.
+    async fn id(&mut self, user_agent: &[u8]) -> io::Result<Result<i64, Failure>> {
         if !is_user_agent(user_agent) {
             let shown = Snippet::of(&String::from_utf8_lossy(user_agent)).to_string();
-            return Err(Failure::UserAgent(shown));
+            return Ok(Err(Failure::UserAgent(shown)));
         }
-        let name = Arc::clone(&self.namespace);
-        let (namespace, handles) = self.state.find(name.as_str().as_bytes())?;
-        let id = match namespace.try_one(handles)? {
-            Some(id) => id,
-            None => wait_for_one(&Arc::clone(namespace), &mut self.state).await?,
+        let found = self.state.find(self.namespace.as_str().as_bytes());
+        let (namespace, id) = match found {
+            Ok((namespace, handles)) => (Arc::clone(namespace), namespace.try_one(handles)),
+            Err(error) => return Ok(Err(error.into())),
         };
-        let (namespace, _) = self.state.find(name.as_str().as_bytes())?;
+        let id = match id {
+            Ok(Some(id)) => Ok(id),
+            Ok(None) => {
+                self.flush().await?;
+                wait_for_one(&namespace, &mut self.state).await
+            }
+            Err(error) => Err(error),
+        };
+        if id.is_ok() {
+            self.count_id(namespace);
+        }
+        // All ids have at most 63 bits.
+        Ok(id.map(|id| i64::try_from(id).unwrap_or(i64::MAX)).map_err(Failure::from))
+    }
+
+    fn count_id(&mut self, namespace: Arc<Namespace>) {
         match &mut self.issued {
-            Some((last, issued)) if Arc::ptr_eq(last, namespace) => *issued += 1,
+            Some((last, issued)) if Arc::ptr_eq(last, &namespace) => *issued += 1,
             _ => {
-                let namespace = Arc::clone(namespace);
                 self.add_up();
                 self.issued = Some((namespace, 1));
             }
         }
-        // All ids have at most 63 bits.
-        Ok(i64::try_from(id).unwrap_or(i64::MAX))
     }
 
     /// The worker under which the ids of the namespace are made; of several, the first.
@@ -277,7 +311,7 @@ impl Connection {
         let Backend::Snowflake(pool) = namespace.backend() else {
             return Err(MintError::WrongScheme {
                 name: Snippet::of(name.as_str()),
-                what: "get_worker_id needs a namespace of the scheme snowflake",
+                what: "of the scheme snowflake, which get_worker_id needs",
             });
         };
         let status = pool.status();
@@ -337,16 +371,21 @@ impl Connection {
 /// Waits for an id that was not available at once.
 #[cold]
 async fn wait_for_one(namespace: &Arc<Namespace>, state: &mut ConnectionState) -> Result<u64, MintError> {
+    let wrong_scheme = || MintError::WrongScheme {
+        name: Snippet::of(namespace.name().as_str()),
+        what: "one of plain 64-bit numbers, which get_id needs",
+    };
+    // Before anything is taken: a refused request must not use up a number.
+    if !namespace.definition().is_plain_number() {
+        return Err(wrong_scheme());
+    }
     let mut ids = match namespace.try_take(state.handles(), 1)? {
         Taken::All(ids) => ids,
         Taken::Partial(part) => namespace.wait(state.handles(), part).await?,
     };
     match ids.next() {
-        Some(Minted::Number(id)) if ids.are_plain_numbers() => Ok(id),
-        _ => Err(MintError::WrongScheme {
-            name: Snippet::of(namespace.name().as_str()),
-            what: "get_id needs plain 64-bit ids, without a text form",
-        }),
+        Some(Minted::Number(id)) => Ok(id),
+        _ => Err(wrong_scheme()),
     }
 }
 

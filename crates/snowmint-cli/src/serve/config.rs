@@ -142,7 +142,7 @@ pub(crate) struct Args {
     /// with random, the ids of a connection increase only from one millisecond to the next
     #[arg(long, value_name = "START", default_value = "zero", env = "SNOWMINT_SEQUENCE_START")]
     pub(super) sequence_start: Start,
-    /// Limit of client connections over both protocols. At the limit, new clients are rejected; /healthz, /readyz and
+    /// Limit of client connections over all protocols. At the limit, new clients are rejected; /healthz, /readyz and
     /// /metrics are still answered, on 64 reserved connections. Lowered with a warning if the system allows fewer open files
     /// (ulimit -n)
     #[arg(long, value_name = "N", default_value = "10000", value_parser = flags::connections, env = "SNOWMINT_MAX_CONNECTIONS")]
@@ -168,7 +168,7 @@ pub(crate) struct Args {
     /// Time to keep serving after SIGTERM while `/readyz` answers 503, so that a load balancer notices; about 5s behind one
     #[arg(long, value_name = "TIME", default_value = "0s", value_parser = flags::drain, env = "SNOWMINT_DRAIN_DELAY")]
     pub(super) drain_delay: Duration,
-    /// Name that holds the lease of this node; default: the host name and the HTTP port
+    /// Name that holds the lease of this node; default: the host name and the first open port
     #[arg(long, value_name = "NAME", value_parser = holder, env = "SNOWMINT_HOLDER")]
     pub(super) holder: Option<Holder>,
     /// Format of log lines on standard error

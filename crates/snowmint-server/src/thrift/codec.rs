@@ -62,11 +62,12 @@ pub(super) fn parse(input: &[u8]) -> Result<Option<(Request<'_>, usize)>, CodecE
         // A frame is never that long: this is a strict head without a frame.
         let mut reader = Reader { rest: input };
         return match message(&mut reader, false) {
-            Ok(request) => Ok(Some((request, input.len() - reader.rest.len()))),
+            Ok(request) => match input.len() - reader.rest.len() {
+                len if len > MAX_MESSAGE => Err(too_long(len)),
+                len => Ok(Some((request, len))),
+            },
             Err(Stop::Short) if input.len() <= MAX_MESSAGE => Ok(None),
-            Err(Stop::Short) => {
-                Err(CodecError::TooLong { len: u32::try_from(input.len()).unwrap_or(u32::MAX) })
-            }
+            Err(Stop::Short) => Err(too_long(input.len())),
             Err(Stop::Malformed(why)) => Err(CodecError::Malformed(why)),
         };
     }
@@ -80,6 +81,11 @@ pub(super) fn parse(input: &[u8]) -> Result<Option<(Request<'_>, usize)>, CodecE
         Err(Stop::Short) => Err(CodecError::Malformed("it ends within a value")),
         Err(Stop::Malformed(why)) => Err(CodecError::Malformed(why)),
     }
+}
+
+#[cold]
+fn too_long(len: usize) -> CodecError {
+    CodecError::TooLong { len: u32::try_from(len).unwrap_or(u32::MAX) }
 }
 
 fn message<'a>(reader: &mut Reader<'a>, framed: bool) -> Result<Request<'a>, Stop> {
@@ -248,9 +254,9 @@ fn answer(out: &mut Vec<u8>, request: &Request<'_>, kind: u8, body: impl FnOnce(
     }
     if request.strict {
         out.extend((VERSION | u32::from(kind)).to_be_bytes());
-        string(out, request.name);
+        string(out, request.method());
     } else {
-        string(out, request.name);
+        string(out, request.method());
         out.push(kind);
     }
     out.extend(request.sequence.to_be_bytes());
@@ -352,6 +358,10 @@ mod tests {
         let bytes = frame(b"\x80\x01\x00\x01\0\0\0\x10Snowflake:get_id\0\0\0\x05\0");
         let (request, _) = parse(&bytes).unwrap().unwrap();
         assert_eq!(request.method(), b"get_id");
+        let mut out = Vec::new();
+        reply(&mut out, &request, 7);
+        // Clients in C++ and JavaScript look for the method's own name in the answer.
+        assert_eq!(out, frame(b"\x80\x01\x00\x02\0\0\0\x06get_id\0\0\0\x05\x0a\0\0\0\0\0\0\0\0\0\x07\0"));
     }
 
     #[test]
@@ -378,6 +388,8 @@ mod tests {
         let mut endless = STRICT[..STRICT.len() - 1].to_vec();
         endless.extend(b"\x03\0\x02x".repeat(MAX_MESSAGE));
         assert!(matches!(parse(&endless), Err(CodecError::TooLong { .. })));
+        endless.push(STOP);
+        assert!(matches!(parse(&endless), Err(CodecError::TooLong { .. })), "also if it arrives at once");
         endless.truncate(MAX_MESSAGE);
         assert_eq!(parse(&endless), Ok(None));
     }

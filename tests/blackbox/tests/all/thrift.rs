@@ -126,38 +126,67 @@ fn thriftpy2() {
     all.assert_unique();
 }
 
-/// Goal: what is no Thrift is cut and harms nobody; an unknown method and an unknown namespace are answered.
+fn connect(address: SocketAddrV4) -> TcpStream {
+    let client = TcpStream::connect(address).unwrap();
+    client.set_read_timeout(Some(Duration::from_secs(20))).unwrap();
+    client
+}
+
+/// A call without a frame, and the bytes of its answer up to the end of the connection.
+fn call(address: SocketAddrV4, name: &str) -> String {
+    let mut message = b"\x80\x01\0\x01".to_vec();
+    message.extend(u32::try_from(name.len()).unwrap().to_be_bytes());
+    message.extend(name.as_bytes());
+    message.extend(b"\0\0\0\x01\x0b\0\x01\0\0\0\x03web\0");
+    let mut client = connect(address);
+    client.write_all(&message).unwrap();
+    client.shutdown(std::net::Shutdown::Write).unwrap();
+    let mut said = Vec::new();
+    client.read_to_end(&mut said).unwrap();
+    String::from_utf8_lossy(&said).into_owned()
+}
+
+/// Goal: what is not Thrift is cut at once, without waiting for the client, and counted; it harms nobody.
 #[test]
 fn bad_input() {
     let folder = tempfile::tempdir().unwrap();
     let (server, address) = serve(folder.path(), &["--thrift-namespace", "later"]);
-    let said = |bytes: &[u8]| {
-        let mut client = TcpStream::connect(address).unwrap();
-        client.set_read_timeout(Some(Duration::from_secs(20))).unwrap();
-        client.write_all(bytes).unwrap();
-        client.shutdown(std::net::Shutdown::Write).unwrap();
-        let mut said = Vec::new();
-        client.read_to_end(&mut said).ok();
-        String::from_utf8_lossy(&said).into_owned()
-    };
-    for bad in
-        [&b"GET / HTTP/1.1\r\n\r\n"[..], b"\xff\xff\xff\xff", b"\x80\x01\0\x02\0\0\0\x01a\0\0\0\0", &[0; 64]]
-    {
-        assert_eq!(said(bad), "", "{bad:?}");
+    let bad: [&[u8]; 4] =
+        [b"GET / HTTP/1.1\r\n\r\n", b"\xff\xff\xff\xff", b"\x80\x01\0\x02\0\0\0\x01a\0\0\0\0", &[0; 64]];
+    for bad in bad {
+        let mut client = connect(address);
+        client.write_all(bad).unwrap();
+        assert_eq!(client.read(&mut [0; 64]).unwrap(), 0, "{bad:?}: the server closes");
     }
-    let call = |name: &str| {
-        let mut message = b"\x80\x01\0\x01".to_vec();
-        message.extend(u32::try_from(name.len()).unwrap().to_be_bytes());
-        message.extend(name.as_bytes());
-        message.extend(b"\0\0\0\x01\x0b\0\x01\0\0\0\x03web\0");
-        message
-    };
+    let refused = server.get("/metrics").body.lines().find_map(|line| {
+        let wanted = line.contains("protocol=\"thrift\"") && line.contains("outcome=\"bad-request\"");
+        line.starts_with("snowmint_requests_total").then_some(())?;
+        wanted.then(|| line.rsplit(' ').next().unwrap().to_owned())
+    });
+    assert_eq!(refused.as_deref(), Some("4"));
     assert!(
-        said(&call("nope")).contains("invalid method `nope`: expected get_id"),
+        call(address, "nope").contains("invalid method `nope`: expected get_id"),
         "{}",
-        said(&call("nope"))
+        call(address, "nope")
     );
-    let unknown = said(&call("get_id"));
+    let unknown = call(address, "get_id");
     assert!(unknown.contains("NONAMESPACE") && unknown.contains("later"), "{unknown}");
     assert!(server.metric("snowmint_lease_worker") >= 0.0, "it still serves");
+}
+
+/// Goal: a namespace whose ids are no plain numbers is refused before a number is taken.
+#[test]
+fn a_text_form_is_refused_and_costs_no_number() {
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("namespaces.toml");
+    std::fs::write(&file, "[namespaces.orders]\nscheme = \"segment\"\ntext = \"ORD-{number:6}\"\n").unwrap();
+    let (server, address) =
+        serve(folder.path(), &["--namespaces-file", file.to_str().unwrap(), "--thrift-namespace", "orders"]);
+    let first = server.get("/v1/ids/orders").body;
+    for _ in 0..3 {
+        let refused = call(address, "get_id");
+        assert!(refused.contains("plain 64-bit numbers, which get_id needs"), "{refused}");
+    }
+    let next = server.get("/v1/ids/orders").body;
+    assert!(first.contains("ORD-000001") && next.contains("ORD-000002"), "{first} {next}");
 }
