@@ -50,6 +50,8 @@
 //! - [`namespace`] defines, stores and checks named id sources.
 //! - [`WorkerSource`] derives a fixed worker from the host.
 
+#![cfg_attr(docsrs, feature(doc_cfg))]
+
 mod identity;
 pub mod lease;
 pub mod namespace;

@@ -38,6 +38,9 @@ pub const REQUEST_TIMEOUT: Duration = Duration::from_secs(30);
 /// The default time limit for a client that reads nothing of its answer.
 pub const WRITE_TIMEOUT: Duration = Duration::from_mins(1);
 
+/// The protocols, each with reserved connections of its own.
+pub const PROTOCOLS: usize = 3;
+
 /// Connections of each protocol beyond the connection limit. On them HTTP answers `/healthz`, `/readyz` and `/metrics`, and
 /// rejects every other request with the reason. When all are taken, a new one replaces the oldest.
 pub const RESERVED: usize = 64;

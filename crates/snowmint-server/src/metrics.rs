@@ -19,6 +19,7 @@ use prometheus_client::metrics::gauge::Gauge;
 use prometheus_client::metrics::info::Info;
 use prometheus_client::registry::Registry;
 
+use crate::limits::PROTOCOLS;
 use crate::mint::Mint;
 use crate::settings::SharedClock;
 use crate::status::ErrorKind;
@@ -33,7 +34,7 @@ pub(crate) enum Protocol {
 }
 
 impl Protocol {
-    pub(crate) const ALL: [Self; 3] = [Self::Http, Self::Resp, Self::Thrift];
+    pub(crate) const ALL: [Self; PROTOCOLS] = [Self::Http, Self::Resp, Self::Thrift];
 
     pub(crate) const fn name(self) -> &'static str {
         match self {

@@ -9,7 +9,6 @@ use snowmint::error::Snippet;
 use snowmint::{Clock, WallClock};
 
 use crate::limits;
-use crate::metrics::Protocol;
 
 /// The settings of the service.
 #[derive(Clone)]
@@ -73,9 +72,9 @@ impl Settings {
     /// ```
     pub fn fit_open_files(&mut self, limit: u64) -> bool {
         let limit = usize::try_from(limit).unwrap_or(usize::MAX);
-        let reserved = limits::RESERVED.min(limit / 12).max(1);
+        let reserved = limits::RESERVED.min(limit / 4 / limits::PROTOCOLS).max(1);
         let fits =
-            limit.saturating_sub(Protocol::ALL.len() * reserved + limits::OTHER_FILES).max(limit / 4).max(1);
+            limit.saturating_sub(limits::PROTOCOLS * reserved + limits::OTHER_FILES).max(limit / 4).max(1);
         let lowers = self.max_connections > fits;
         self.max_connections = self.max_connections.min(fits);
         self.reserved_connections = self.reserved_connections.min(reserved);

@@ -51,6 +51,8 @@
 //! - `kubernetes`: [`KubernetesStore`], Lease objects of a Kubernetes cluster.
 //! - `conformance`: the checks that every backend has to pass.
 
+#![cfg_attr(docsrs, feature(doc_cfg))]
+
 mod addition;
 #[cfg(feature = "conformance")]
 pub mod conformance;
