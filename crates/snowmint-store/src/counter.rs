@@ -70,7 +70,7 @@ impl Segment {
 /// 1. A segment that [`reserve`](Self::reserve) returned is durable, and none of its numbers is in any other segment that
 ///    this counter ever returned, to any caller. If [`may_lose`](Self::may_lose) is not zero, this holds only for a segment
 ///    of [`reserve_marked`](Self::reserve_marked) that has settled.
-/// 2. A `reserve` that starts after another has returned gets greater numbers, whoever the callers are.
+/// 2. A `reserve` that starts after another has returned gets greater numbers, also from another caller.
 /// 3. An error of any kind costs at most numbers that nobody gets: it is always safe to retry.
 ///
 /// A future may be dropped at any await; the numbers it would have returned are then lost.

@@ -36,8 +36,8 @@ impl Revision {
     /// Returns the difference between the revision of a write and that of the next, chosen at random.
     ///
     /// A store that goes back to an older state (a failover to a copy that lags) breaks its promise. If revisions grew by
-    /// 1, the next writer would use the revision of a lost write again, and whoever made that write would take the record
-    /// for its own. With random steps it meets a conflict, but for a chance of one in a million.
+    /// 1, the next write would have the revision of a lost write, and the author of the lost write would take the record for
+    /// its own. With random steps it meets a conflict, except with a chance of one in a million.
     pub(crate) fn random_step() -> i64 {
         (retry::random_below(MAX_STEP) + 1).cast_signed()
     }

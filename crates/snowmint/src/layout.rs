@@ -175,7 +175,7 @@ impl Layout {
 
     /// Returns a warning once the layout ends within five average Gregorian years (157,784,760 s), or has ended.
     ///
-    /// Moving to another layout takes a while, so whoever runs a service wants to know early. The instant is in unix
+    /// Moving to another layout takes a while, so operators want to know early. The instant is in unix
     /// milliseconds.
     ///
     /// # Examples

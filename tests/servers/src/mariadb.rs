@@ -110,7 +110,7 @@ impl MariaDb {
         install.current_dir(folder.path()).args(["--no-defaults", "--skip-test-db"]);
         install.args(["--auth-root-authentication-method=normal", "--innodb-log-file-size=8M"]);
         install.arg(format!("--datadir={path}/data"));
-        // The folder for temporary files of whoever runs the test may be closed to the user of the server.
+        // The server's user may not be allowed to use the temporary folder of the user who runs the test.
         install.env("TMPDIR", folder.path());
         // The program changes to that user itself.
         if user.is_some() {

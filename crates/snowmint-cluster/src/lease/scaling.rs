@@ -189,7 +189,7 @@ pub(super) struct LeaseScaler {
 struct Slot {
     number: usize,
     lease: RunningLease,
-    /// When it was told to release, in unix milliseconds.
+    /// When its release began, in unix milliseconds.
     releasing_since_unix_ms: u64,
 }
 

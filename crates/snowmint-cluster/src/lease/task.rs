@@ -156,7 +156,7 @@ impl RunningLease {
         }
     }
 
-    /// Whether it was told to release.
+    /// Whether its release began.
     pub(super) const fn is_releasing(&self) -> bool {
         self.release.is_none()
     }

@@ -40,7 +40,7 @@ pub enum Outcome {
     Done(Segment),
     /// Nothing: the numbers are used up.
     Exhausted,
-    /// Nothing: the store has no room for so many.
+    /// Nothing: the store has no room for this many.
     NoRoom,
     /// Nothing: the counter went back and cannot be raised.
     Stuck {

@@ -113,7 +113,7 @@ pub enum Failure {
     Failed,
     /// No answer came in time.
     TimedOut,
-    /// The counter has no room for so many numbers; a request for fewer may succeed.
+    /// The counter has no room for that many numbers; a request for fewer may succeed.
     Full,
 }
 

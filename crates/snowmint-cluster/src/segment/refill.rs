@@ -148,7 +148,7 @@ struct Reservation {
 /// Whether and why the task ends.
 enum Ending {
     No,
-    /// The source was released: the protocol is told once to give these back, oldest first.
+    /// The source was released: the protocol gives these back once, oldest first.
     Released(Option<Vec<Unused>>),
     /// Every handle was dropped without a release: the numbers in memory are lost.
     Dropped,

@@ -348,7 +348,7 @@ impl Segments {
         Ok(run)
     }
 
-    /// Waits a moment for the next segment, if a segment has so many numbers: a run from the counter would skip it.
+    /// Waits a moment for the next segment, if a segment has that many numbers: a run from the counter would skip it.
     async fn draw_from_next_segment(&self, count: NonZeroU64) -> Option<Drawn> {
         let Inner { buffer, status, stopped, config, .. } = &*self.inner;
         if count.get() > status.borrow().size || stopped.load(Ordering::Acquire) {

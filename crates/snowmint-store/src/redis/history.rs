@@ -96,8 +96,9 @@ impl History {
 
     /// Returns whether a server that accepts writes may be the primary, or a second one; if not, why.
     ///
-    /// One that continues a line of ours may. An unrelated one may not, such as an old primary that comes back before it is told
-    /// to follow: a process that was connected when there was only one knows which is right. It may once the one in use is gone.
+    /// One that continues a line of ours may. An unrelated one may not, such as an old primary that comes back before it
+    /// becomes a replica: a process that was connected while there was only one primary knows the right one. It may once the one
+    /// in use is gone.
     pub(super) fn judge(&mut self, host: &Host, line: &Line) -> Result<(), String> {
         let Some((at, Used { name: now, .. })) = &self.primary else {
             return Ok(());

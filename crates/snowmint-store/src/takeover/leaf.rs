@@ -24,7 +24,7 @@ const TAKE: &str = concat!(
     "UPDATE leaf_alloc SET max_id = LAST_INSERT_ID(max_id + ?) WHERE biz_tag = ? AND max_id BETWEEN 0 AND ? AND ",
     may_write!()
 );
-/// Only raises, whoever takes numbers meanwhile.
+/// Only raises, also if others take numbers meanwhile.
 const RAISE: &str =
     concat!("UPDATE leaf_alloc SET max_id = ? WHERE biz_tag = ? AND max_id < ? AND ", may_write!());
 const ROW: &str = "SELECT CAST(max_id AS SIGNED), CAST(step AS SIGNED) FROM leaf_alloc WHERE biz_tag = ?";

@@ -111,7 +111,7 @@ pub(super) fn boot_ns() -> u64 {
 
 /// Since the first call of this process, by the standard library's monotonic clock; Miri has no boot time either.
 #[cfg(not(all(target_os = "linux", not(miri))))]
-#[expect(clippy::disallowed_methods, reason = "this is the clock that the rest is told to use")]
+#[expect(clippy::disallowed_methods, reason = "this type is the clock of all other code")]
 pub(super) fn boot_ns() -> u64 {
     use std::sync::OnceLock;
     use std::time::Instant;

@@ -15,7 +15,7 @@ pub struct WallClock;
 
 impl WallClock {
     /// Nanoseconds since 1970; 64 bits last until the year 2554.
-    #[expect(clippy::disallowed_methods, reason = "this is the clock that the rest is told to use")]
+    #[expect(clippy::disallowed_methods, reason = "this type is the clock of all other code")]
     fn unix_ns() -> u64 {
         let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
         // Not `as_nanos`: its u128 arithmetic would cost half as much again as the reading itself.

@@ -94,7 +94,7 @@ impl Disk {
         Self::new(folder, format!("mount --bind {at} {at} && mount -o remount,bind,ro {at}"))
     }
 
-    /// An empty disk of so many KiB, on the folder.
+    /// Mounts an empty disk of this size in KiB on the folder.
     ///
     /// # Panics
     ///

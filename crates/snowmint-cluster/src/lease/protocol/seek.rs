@@ -3,8 +3,8 @@
 //! A required worker is loaded. A small pool is listed. A large pool would cost too much to list: there a node looks at two
 //! workers, then at ten, then at a hundred, until it finds one to claim.
 //!
-//! The first ones follow from the node's name, so that a node finds its worker again after a restart, whoever else starts in
-//! the same second. Nodes of one name meet there, so the hundred is random. If no worker is free, the node looks at all hundreds
+//! The first ones follow from the node's name, so that a node finds its worker again after a restart, also if others start
+//! in the same second. Nodes of one name meet there, so the hundred is random. If no worker is free, the node looks at all hundreds
 //! in turn, and thus finds a released worker wherever it is. Each node has an order of its own, because nodes that looked at the
 //! same hundred would leave the others alone.
 //!

@@ -29,7 +29,7 @@ pub(in crate::lease) struct Saver {
     status: watch::Sender<LeaseStatus>,
     active: Arc<Mutex<Option<Active>>>,
     _slot: SlotGuard,
-    // Dropped last: whoever waits for that may take the slot.
+    // Dropped last: a lease that waits for this may take the slot.
     _lives: watch::Sender<()>,
 }
 
@@ -350,7 +350,7 @@ mod tests {
             }
         }
 
-        /// The file goes first. Then the store is told, if the process lives and the record is as the process knows it.
+        /// The file is removed first. Then the lease is released in the store, if the process lives and knows the newest record.
         fn give_back(&mut self, told: bool) {
             let Some((ahead, next)) = self.process.take() else { return };
             self.file = None;

@@ -318,7 +318,7 @@ async fn sources_that_not_every_node_sees_are_refused() {
     }
 }
 
-/// Goal: a record that is written back is no older than any that was seen, whoever of several nodes is first. Method: two
+/// Goal: a record that is written back is no older than any that was seen, whichever of several nodes is first. Method: two
 /// nodes saw records of different age, and put them back in each order; another changed the record meanwhile.
 #[tokio::test]
 async fn a_record_that_is_put_back_is_the_newest_that_was_seen() {
