@@ -132,7 +132,8 @@ impl From<MintError> for Failure {
 impl Connection {
     async fn run(&mut self, shutdown: ShutdownListener) -> io::Result<End> {
         let mut ends = pin!(shutdown.clone().ended());
-        let mut ending = None;
+        // The first request of a client that was just accepted may be on its way.
+        let (mut ending, mut heard_out) = (None, false);
         let mut input = Vec::new();
         let mut pace = ClientTimer::new(self.server.timeouts);
         let mut timer = pin!(sleep_until(pace.next()));
@@ -150,17 +151,17 @@ impl Connection {
                 // Requests that have arrived are answered even at shutdown: only an idle connection is closed.
                 biased;
                 read = reading => read?,
-                () = &mut ends, if ending.is_none() => {
+                () = &mut ends, if !heard_out => {
                     if !pace.fresh {
-                        return Ok(End::Quiet);
+                        // After an answer the client may be sending more; closing over it would discard the answer.
+                        return Ok(if ending.is_some() { End::AfterReply } else { End::Quiet });
                     }
-                    // The first request of a client that was just accepted may be on its way.
-                    ending = Some(Instant::now());
+                    heard_out = true;
                     timer.as_mut().reset(Instant::now() + HEAR_OUT);
                     continue;
                 }
                 () = &mut timer => match pace.look() {
-                    _ if ending.is_some() => return Ok(End::Quiet),
+                    _ if heard_out && pace.fresh => return Ok(End::Quiet),
                     TimerAction::Early => {
                         timer.as_mut().reset(pace.next());
                         continue;
@@ -207,7 +208,7 @@ impl Connection {
             self.server.metrics.took(Protocol::Thrift, requests, now - came);
             if shutdown.is_ending() {
                 let since = now - *ending.get_or_insert(now);
-                if since > HEAR_OUT {
+                if since > HEAR_OUT || (heard_out && requests > 0) {
                     return Ok(End::AfterReply);
                 }
             }
@@ -218,7 +219,7 @@ impl Connection {
             if input.is_empty() && input.capacity() > READ_ROOM {
                 input = Vec::new();
             }
-            if ending.is_none() && pace.next() < timer.deadline() {
+            if pace.next() < timer.deadline() {
                 timer.as_mut().reset(pace.next());
             }
             self.turn.pass().await;
