@@ -1,7 +1,7 @@
 //! Simulation of number segments: nodes that reserve, crash, restart and give back at counters that lose answers and
 //! execute late requests that nobody waits for any more. One seed, one trace.
 //!
-//! It drives the segment protocol and the combiner of direct calls that ship. No number may come twice, the numbers of
+//! It drives the segment protocol and the batching of direct calls that ship. No number may come twice, the numbers of
 //! one process grow at a single counter, and direct ones grow over all nodes in real time.
 
 mod counter;
