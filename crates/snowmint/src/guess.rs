@@ -303,7 +303,7 @@ fn round_epochs(now_unix_ms: u64) -> impl Iterator<Item = u64> {
 /// Bits that describe an id's fields; `None` where its instant is not plausible.
 fn cost_under(layout: &Layout, scattered: Option<Field>, parts: &Parts, now_unix_ms: u64) -> Option<f64> {
     let instant = layout.unix_ms(parts.timestamp);
-    let tick_ms = u64::try_from(layout.tick().as_millis()).unwrap_or(u64::MAX);
+    let tick_ms = layout.tick_ms();
     let mut bits = cost_of_instant(instant, layout.epoch_unix_ms(), tick_ms, now_unix_ms)?;
     for field in layout.fields().filter(|field| *field != Field::Timestamp) {
         let width = f64::from(layout.width(field));

@@ -1,5 +1,6 @@
 //! One PostgreSQL, which syncs every commit before it answers; user and database `postgres`.
 //! Any settings of the server, any rules for who may log in, TLS, standbys that stream from it, and promotions.
+//! And `PgBouncer`, a pooler in front of it.
 
 use std::fs::{self, Permissions};
 use std::ops::Deref;

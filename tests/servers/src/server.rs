@@ -1,5 +1,5 @@
 //! What all servers share: a folder, ports, a process that comes and goes, and its log.
-//! Each kind of server brings its command, and a probe that tells whether it is ready.
+//! Each kind of server brings its command; the probes that tell whether one is ready are here.
 
 use std::fmt;
 use std::fs::{self, File, OpenOptions, Permissions};

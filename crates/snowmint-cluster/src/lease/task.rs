@@ -179,6 +179,10 @@ impl RunningLease {
 
     /// Lets the lease end by itself.
     pub(super) fn abandon(&self) {
+        if self.task.is_finished() {
+            // Only the file of the saved lease is still in use.
+            return;
+        }
         tracing::warn!("the store did not answer in time: the lease was not released and ends by itself");
         self.task.abort();
     }

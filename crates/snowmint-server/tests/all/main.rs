@@ -1,4 +1,4 @@
-//! Integration tests of the service: both protocols over real sockets, and readiness over real leases.
+//! HTTP and RESP over real sockets, and readiness over real leases.
 
 #![allow(clippy::unwrap_used, clippy::expect_used, reason = "a panic is how a test fails")]
 

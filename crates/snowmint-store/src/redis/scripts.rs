@@ -1,5 +1,6 @@
 //! The scripts, and the requests made of them.
-//! Each starts with a write that changes nothing: a replica refuses it, and so does a primary without its replicas.
+//! Those on records and marks start with a write that changes nothing: a replica refuses it, and so does a primary without its
+//! replicas. Those on a counter of another system write only to count, so their refusal may come from such a server.
 
 use std::sync::LazyLock;
 

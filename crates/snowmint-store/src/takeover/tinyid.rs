@@ -91,13 +91,13 @@ impl TinyIdCounter {
     }
 
     /// Writes the row if it is still as it was read. Returns whether it was.
-    async fn advance(&self, row: &Row, max_id: i64) -> Result<bool, StoreError> {
+    async fn advance(&self, operation: &'static str, row: &Row, max_id: i64) -> Result<bool, StoreError> {
         let ask = async |mut session: Session| {
             let query = sqlx::query(TAKE).bind(max_id).bind(row.id).bind(row.max_id.cast_signed());
             let done = session.write(query.bind(row.version).bind(&row.biz_type)).await;
             (session, done)
         };
-        Ok(self.database.run(RESERVE, Effect::Writes, ask).await?.rows_affected() == 1)
+        Ok(self.database.run(operation, Effect::Writes, ask).await?.rows_affected() == 1)
     }
 }
 
@@ -121,7 +121,7 @@ impl Counter for TinyIdCounter {
             let Some((segment, max_id)) = row.next(count) else {
                 return Err(self.database.spent(&format!("biz_type `{}`", row.biz_type), row.max_id));
             };
-            if self.advance(&row, max_id).await? {
+            if self.advance(RESERVE, &row, max_id).await? {
                 return Ok(segment);
             }
             retries.pause().await.map_err(|waited| {
@@ -137,7 +137,9 @@ impl Counter for TinyIdCounter {
         let mut retries = Retries::new();
         loop {
             let row = self.row(OPERATION).await?;
-            if row.max_id >= number || self.advance(&row, number.min(MAX_NUMBER).cast_signed()).await? {
+            if row.max_id >= number
+                || self.advance(OPERATION, &row, number.min(MAX_NUMBER).cast_signed()).await?
+            {
                 return Ok(true);
             }
             retries.pause().await.map_err(|waited| {

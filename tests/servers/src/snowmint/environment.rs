@@ -165,7 +165,6 @@ pub fn fill(folder: &Path) -> PathBuf {
             }
         }
     }
-    fs::metadata(&path).unwrap();
     path
 }
 

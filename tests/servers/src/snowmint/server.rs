@@ -6,7 +6,7 @@
 use std::ffi::{OsStr, OsString};
 use std::fs::{self, File};
 use std::net::SocketAddrV4;
-use std::os::unix::process::{CommandExt, ExitStatusExt};
+use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, ExitStatus};
 use std::sync::atomic::{AtomicU32, Ordering};
@@ -460,11 +460,6 @@ impl Drop for Server {
         self.child.wait().ok();
         tidy_up_after(self.child.id());
     }
-}
-
-/// Whether a status is that of a process ended by a signal.
-pub fn was_killed(status: ExitStatus) -> bool {
-    status.signal().is_some()
 }
 
 #[expect(unsafe_code, reason = "only the child itself can be limited, between fork and exec")]
