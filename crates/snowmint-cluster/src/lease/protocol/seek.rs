@@ -1,7 +1,7 @@
 //! How a node finds a worker to claim.
 //!
-//! A required worker is loaded. A small pool is listed. A large pool would cost too much to list: there a node looks at two
-//! workers, then at ten, then at a hundred, until it finds one to claim.
+//! A required worker is loaded. A small pool is listed. A large pool would cost too much to list: there a node looks at one
+//! worker, then at ten, then at a hundred, until it finds one to claim.
 //!
 //! The first ones follow from the node's name, so that a node finds its worker again after a restart, also if others start
 //! in the same second. Nodes of one name meet there, so the hundred is random. If no worker is free, the node looks at all hundreds
@@ -37,8 +37,11 @@ const LONGEST_SPREAD_MS: u64 = 1_000;
 /// as long each time.
 const CROWD: u64 = 4;
 /// The pause after a hundred without a free worker, and up to half of that longer.
-const PAUSE_MS: u64 = 250;
-/// How often the pause doubles: up to about 2 s, like every wait of a node without a lease.
+const PAUSE_MS: u64 = 200;
+/// After so many hundreds in vain the pause doubles with each: a pool that still has a few free workers, like that of 1,024
+/// when 1,000 nodes start, has been seen whole by then.
+const ONE_PASS: u32 = 10;
+/// How often the pause doubles: up to 1.6 to 2.4 s, like every wait of a node without a lease.
 const DOUBLINGS: u32 = 3;
 
 impl<B: Begin> Protocol<B> {
@@ -431,7 +434,7 @@ pub(super) struct Probing {
     pub(super) compared_steady_ms: Option<u64>,
     /// The node looks at no hundred before this time of the steady clock.
     pub(super) hundred_from_steady_ms: u64,
-    /// How many hundreds in a row had no free worker, up to [`DOUBLINGS`].
+    /// How many hundreds in a row had no free worker, up to the last that counts.
     pub(super) in_vain: u32,
     /// The next hundred, and the step to the one after it, once there was one.
     hundred: Option<(u32, u32)>,
@@ -453,9 +456,9 @@ impl Probing {
                 self.next.extend([Scope::Worker(first), Scope::Worker(home(0))]);
             }
             (WorkerChoice::Any, _) => {
-                self.next.extend([Scope::Worker(home(0)), Scope::Worker(home(1))]);
+                self.next.push_back(Scope::Worker(home(0)));
                 if workers > BlockSize::Ten.workers() {
-                    self.next.push_back(Scope::Block(Block::of(home(2), BlockSize::Ten)));
+                    self.next.push_back(Scope::Block(Block::of(home(1), BlockSize::Ten)));
                 }
             }
         }
@@ -506,9 +509,9 @@ impl Probing {
 
     /// Notes that a look at a hundred failed or found no free worker.
     fn looked_in_vain(&mut self, steady_ms: u64, random: &mut SplitMix64) {
-        let pause_ms = PAUSE_MS << self.in_vain;
+        let pause_ms = PAUSE_MS << self.in_vain.saturating_sub(ONE_PASS);
         self.hundred_from_steady_ms = steady_ms + pause_ms + random.below(pause_ms / 2);
-        self.in_vain = (self.in_vain + 1).min(DOUBLINGS);
+        self.in_vain = (self.in_vain + 1).min(ONE_PASS + DOUBLINGS);
     }
 }
 
