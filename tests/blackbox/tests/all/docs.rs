@@ -1,4 +1,4 @@
-//! README and docs, tried: what they link to exists, and each console block prints what it shows.
+//! READMEs and docs, tried: what they link to exists, and each console block prints what it shows.
 //!
 //! In a block, `$` begins a command; the lines below it are its output. Ids, dates and times may differ, and `…` stands
 //! for any text (alone on a line, for any lines). A block that needs what a test machine does not have stands below
@@ -10,16 +10,22 @@ use std::process::Command;
 
 use snowmint_test_servers::snowmint::{self, Serve, Server};
 
-/// README and every page of docs.
+/// The pages of the repository's root and of docs, and the README of each crate and folder.
 fn pages() -> Vec<PathBuf> {
-    let docs = fs::read_dir(snowmint::workspace().join("docs")).unwrap().map(|entry| entry.unwrap().path());
-    let mut pages: Vec<_> = docs.filter(|path| path.extension().is_some_and(|it| it == "md")).collect();
-    pages.extend(
-        ["README.md", "ARCHITECTURE.md", "CONTRIBUTING.md", "SECURITY.md"]
-            .map(|it| snowmint::workspace().join(it)),
-    );
+    const FOLDERS: [&str; 6] = ["", "docs", "bench", "fuzz", "sim", "tests"];
+    let entries = |folder: PathBuf| fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().path());
+    let root = snowmint::workspace();
+    let mut pages: Vec<_> = FOLDERS.iter().flat_map(|folder| entries(root.join(folder))).collect();
+    pages.extend(entries(root.join("crates")).map(|path| path.join("README.md")));
+    // These two are records: what they name may be gone.
+    pages.retain(|path| {
+        path.extension().is_some_and(|it| it == "md")
+            && !path.ends_with("CHANGELOG.md")
+            && !path.ends_with("RESULTS.md")
+    });
+    pages.retain(|path| path.is_file());
     pages.sort();
-    assert!(pages.len() > 6, "pages are missing: {pages:?}");
+    assert!(pages.len() > 15, "pages are missing: {pages:?}");
     pages
 }
 
@@ -75,6 +81,43 @@ fn each_of(path: &str) -> Vec<String> {
     let braces = path.split_once('{').and_then(|(begin, rest)| Some((begin, rest.split_once('}')?)));
     let Some((begin, (names, end))) = braces else { return vec![path.to_owned()] };
     names.split(',').map(|name| format!("{begin}{name}{end}")).collect()
+}
+
+/// The tests that tests/README.md names are there: as a function, or a file of tests. `*` stands for any text.
+#[test]
+fn named_tests_exist() {
+    let mut names = Vec::new();
+    for folder in ["crates", "tests", "sim"] {
+        names_of_tests(&snowmint::workspace().join(folder), &mut names);
+    }
+    let page = fs::read_to_string(snowmint::workspace().join("tests/README.md")).unwrap();
+    let mut named = 0;
+    let mut missing = Vec::new();
+    // A row: the seam, the answer, and the tests.
+    for tests in page.lines().filter_map(|line| line.split(" | ").nth(2)) {
+        for name in tests.split('`').skip(1).step_by(2).filter(|name| name.contains('_')) {
+            named += 1;
+            let shown = name.replace('*', "…");
+            if !names.iter().any(|it| line_agrees(&shown, it)) {
+                missing.push(name);
+            }
+        }
+    }
+    assert!(missing.is_empty(), "no test has these names: {missing:?}");
+    assert!(named > 50, "only {named} tests are named");
+}
+
+/// Adds the names of the functions and files below a folder.
+fn names_of_tests(folder: &Path, names: &mut Vec<String>) {
+    for path in fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().path()) {
+        if path.is_dir() && !path.ends_with("target") {
+            names_of_tests(&path, names);
+        } else if path.extension().is_some_and(|it| it == "rs") {
+            let text = fs::read_to_string(&path).unwrap();
+            let functions = text.split("fn ").skip(1).filter_map(|rest| rest.split(['(', '<']).next());
+            names.extend(functions.map(str::to_owned));
+        }
+    }
 }
 
 /// A command and the lines that the page shows below it.
