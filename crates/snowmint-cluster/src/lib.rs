@@ -68,3 +68,8 @@ pub use lease::{
 pub use namespace::{NamespaceError, NamespaceName, NamespaceNameError, pin};
 pub use node_clock::NodeClock;
 pub use segment::{NoNumberError, SegmentConfig, SegmentConfigError, SegmentStatus, Segments};
+
+/// The example of this crate's README compiles.
+#[cfg(doctest)]
+#[doc = include_str!("../README.md")]
+mod readme {}

@@ -125,3 +125,8 @@ pub use takeover::{Surveyed, open_counter, survey};
 pub use visibility::Visibility;
 #[cfg(feature = "zookeeper")]
 pub use zookeeper::ZooKeeperStore;
+
+/// The example of this crate's README compiles.
+#[cfg(doctest)]
+#[doc = include_str!("../README.md")]
+mod readme {}

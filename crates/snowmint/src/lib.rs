@@ -134,3 +134,13 @@ pub use id::serde_as_number;
 pub use layout::Layout;
 pub use rule::Rule;
 pub use start::Start;
+
+/// The example of this crate's README compiles and runs.
+#[cfg(doctest)]
+#[doc = include_str!("../README.md")]
+mod readme {}
+
+/// The example of the project's README compiles and runs.
+#[cfg(doctest)]
+#[doc = include_str!("../../../README.md")]
+mod project_readme {}
