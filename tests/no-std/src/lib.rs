@@ -1,4 +1,4 @@
-//! A program without std: it has its own panic handler, which does not build if anything below brings std's.
+//! A program without std. Its own panic handler does not build if any dependency links std.
 //! It makes an id with a clock that it supplies itself.
 
 #![no_std]

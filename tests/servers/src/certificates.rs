@@ -1,5 +1,5 @@
-//! Throw-away certificates for servers on this machine, made by `openssl`.
-//! One authority, one server certificate for `localhost` and 127.0.0.1, and one for a client.
+//! Throw-away certificates for servers on this machine, made by `openssl`: one authority, one server certificate for
+//! `localhost` and 127.0.0.1, and one for a client.
 
 use std::fs::{self, Permissions};
 use std::os::unix::fs::PermissionsExt;
@@ -19,7 +19,7 @@ pub struct Certificates {
 }
 
 impl Certificates {
-    /// Makes new ones, good for a month.
+    /// Makes new certificates that are valid for a month.
     ///
     /// # Panics
     ///
@@ -39,7 +39,7 @@ impl Certificates {
         )
         .unwrap();
         for name in ["server", "client"] {
-            // Common names that user names can be matched with.
+            // Common names that match user names.
             let subject = if name == "server" { "localhost" } else { "snowmint" };
             openssl(path, &format!("req -nodes -keyout {name}.key -out {name}.csr -subj /CN={subject}"));
             openssl(
@@ -49,7 +49,7 @@ impl Certificates {
                 -out {name}.pem -days 30 -extfile extensions"
                 ),
             );
-            // The users of the servers read them too; they protect nothing.
+            // The users of the servers read the keys too; they protect nothing.
             fs::set_permissions(path.join(format!("{name}.key")), Permissions::from_mode(0o644)).unwrap();
         }
         let paths =

@@ -1,5 +1,5 @@
-//! One etcd, or a cluster of them, synced to disk as in production; elections are quick.
-//! Readiness is probed on a second port without TLS.
+//! One etcd, or a cluster of them, synced to disk as in production, with quick elections. Readiness is probed on a second port
+//! without TLS.
 
 use std::net::SocketAddr;
 use std::ops::Deref;
@@ -36,7 +36,7 @@ impl Etcd {
         Self::launch(None, flags)
     }
 
-    /// Starts a server that takes clients by TLS alone.
+    /// Starts a server that accepts clients only over TLS.
     ///
     /// With `["--client-cert-auth", "--trusted-ca-file=..."]` clients have to show
     /// [`Certificates::client_certificate`].
@@ -88,7 +88,7 @@ impl EtcdCluster {
         Server::start(make, |cluster| start_all(&cluster.nodes))
     }
 
-    /// The nodes; those that are down are among them.
+    /// The nodes, also those that are down.
     pub fn nodes(&self) -> &[Server] {
         &self.nodes
     }
@@ -98,7 +98,7 @@ impl EtcdCluster {
         self.nodes.iter().map(Server::address).collect()
     }
 
-    /// Which node says that it leads, counted from 0. A paused one does not answer and so is not found.
+    /// The index of the node that says it leads. A paused node does not answer, so it is not found.
     pub fn leader(&self) -> Option<usize> {
         self.nodes.iter().position(|node| {
             let metrics = get(node.side_address(), "/metrics").unwrap_or_default();
@@ -107,7 +107,7 @@ impl EtcdCluster {
     }
 }
 
-/// Starts all nodes before it waits for any, since none is ready alone.
+/// Starts all nodes before it waits, because none is ready alone.
 pub(crate) fn start_all(nodes: &[Server]) -> Result<(), NotReady> {
     nodes.iter().for_each(Server::spawn);
     nodes.iter().try_for_each(Server::await_ready)
@@ -115,7 +115,7 @@ pub(crate) fn start_all(nodes: &[Server]) -> Result<(), NotReady> {
 
 struct NodePorts {
     client: Port,
-    /// Where it tells how it is.
+    /// The address of its health check.
     side: Port,
     peer: Port,
 }

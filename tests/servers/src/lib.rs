@@ -1,13 +1,13 @@
-//! The harness of the tests: it starts real servers and does to them what the world does.
+//! The test harness: it starts real servers and causes the faults of the real world.
 //!
 //! - The servers that stores are tested against ([`Redis`], [`Postgres`], …), on free loopback ports and in folders of their
-//!   own, with kills, pauses, restarts, and (by a [`Proxy`]) every fault of a network. Each keeps what it acknowledged
+//!   own, with kills, pauses, restarts, and (with a [`Proxy`]) every fault of a network. Each keeps what it acknowledged
 //!   through a `kill -9`.
 //! - The built `snowmint` itself ([`snowmint`]), with clients, stepped clocks and full disks. The harness links none of our
-//!   crates, so that a mistake in them cannot hide itself here.
+//!   crates, so their mistakes cannot hide from it.
 //!
-//! Each server dies with the test process, however that ends, and takes its folder with it when it is dropped. A missing
-//! program is a panic that says how to install it, never a skip.
+//! Each server dies with the test process, however that ends, and its folder is deleted when it is dropped. If a program is
+//! missing, the test panics with the command that installs it; no test is skipped.
 //!
 //! # Examples
 //!

@@ -39,7 +39,7 @@ impl MariaDb {
         Self::launch(settings, None)
     }
 
-    /// Starts a server that takes TLS too.
+    /// Starts a server that accepts TLS too.
     ///
     /// # Panics
     ///
@@ -48,7 +48,7 @@ impl MariaDb {
         Self::launch(settings, Some(certificates))
     }
 
-    /// Runs SQL by the client `mariadb`, as `root`, and returns the rows as text, fields parted by tabs.
+    /// Runs SQL with the client `mariadb`, as `root`, and returns the rows as text, with tabs between fields.
     ///
     /// # Panics
     ///
@@ -58,7 +58,7 @@ impl MariaDb {
         String::from_utf8(output.stdout).unwrap().trim_end().to_owned()
     }
 
-    /// The client, about to run SQL.
+    /// The command of the client that runs SQL.
     pub(crate) fn client(&self, sql: &str) -> Command {
         let mut client = Command::new(find("mariadb", "mariadb-client"));
         client.args(["--no-defaults", "--batch", "--skip-column-names", "--user=root", "--execute", sql]);
@@ -72,7 +72,7 @@ impl MariaDb {
         server
     }
 
-    /// Starts a member of a Galera cluster, which takes statements only when it has what the others have.
+    /// Starts a member of a Galera cluster, which accepts statements only when it has caught up.
     pub(crate) fn member(settings: &[&str]) -> Self {
         let server = Self::run(settings, None);
         server.wait_until(
@@ -87,11 +87,11 @@ impl MariaDb {
         Server::start(|| Self::make(settings, certificates), |it| it.server.up())
     }
 
-    /// Waits until a query gives 1, as in `SELECT COUNT(*) FROM ...`, or a `SHOW ... WHERE ...` anything.
+    /// Waits until a query returns 1, such as `SELECT COUNT(*) FROM ...`, or a `SHOW ... WHERE ...` returns anything.
     ///
     /// # Panics
     ///
-    /// If it does not within a minute; `what` says what was waited for.
+    /// If that takes more than a minute; `what` says what the test waits for.
     pub fn wait_until(&self, what: &str, sql: &str) {
         let shows = sql.starts_with("SHOW ");
         let holds = holds_within(Duration::from_mins(1), || match &*self.sql(sql) {
@@ -112,7 +112,7 @@ impl MariaDb {
         install.arg(format!("--datadir={path}/data"));
         // The server's user may not be allowed to use the temporary folder of the user who runs the test.
         install.env("TMPDIR", folder.path());
-        // The program changes to that user itself.
+        // The program switches to that user itself.
         if user.is_some() {
             install.arg("--user=mysql");
         }
@@ -122,7 +122,7 @@ impl MariaDb {
         arguments.extend([format!("--pid-file={path}/pid"), format!("--tmpdir={path}")]);
         arguments.extend([format!("--port={}", port.number()), "--bind-address=127.0.0.1".to_owned()]);
         if let Some(made) = certificates {
-            // Where the server, under its own user, can read it.
+            // A place that the user of the server can read.
             let key = folder.path().join("server.key");
             fs::copy(made.key(), &key).unwrap();
             User::own(user.as_ref(), &key);
@@ -151,18 +151,19 @@ impl Deref for MariaDb {
     }
 }
 
-/// A primary and its replica, with the settings that docs/stores.md requires. Both servers start as read-only, so that one that comes back is no second primary.
+/// A primary and its replica, with the settings that docs/stores.md requires. Both start read-only, so that a restarted server
+/// is not a second primary.
 #[derive(Debug)]
 pub struct MariaDbPair {
     servers: [MariaDb; 2],
     primary: AtomicUsize,
-    /// The next id of a server: one that is emptied needs another, or it would leave out what it once wrote.
+    /// The next server id: an emptied server needs a new one, or it would skip its own earlier writes.
     next_id: AtomicU32,
 }
 
 impl MariaDbPair {
-    /// Starts both servers; returns when the replica confirms commits. Database `test`, and a user `node` without a
-    /// password and without the right to write to a server that is read-only.
+    /// Starts both servers with the database `test`, and a user `node` without a password that cannot write to a read-only
+    /// server. Returns when the replica confirms commits.
     ///
     /// # Panics
     ///
@@ -179,7 +180,7 @@ impl MariaDbPair {
                 "--gtid-strict-mode=1",
                 "--read-only=1",
                 "--rpl-semi-sync-slave-enabled=1",
-                // On the primary alone: `confirm` turns it on there.
+                // Only on the primary: `confirm` enables it there.
                 "--rpl-semi-sync-master-enabled=0",
                 "--rpl-semi-sync-master-timeout=4294967295",
                 "--rpl-semi-sync-master-wait-no-slave=1",
@@ -199,7 +200,7 @@ impl MariaDbPair {
         pair
     }
 
-    /// The server that accepts writes, or did last.
+    /// The server that accepts writes, or was the last to do so.
     pub fn primary(&self) -> &MariaDb {
         &self.servers[self.primary.load(Ordering::SeqCst)]
     }
@@ -214,7 +215,7 @@ impl MariaDbPair {
         format!("mysql://{user}@{},{}/test", self.servers[0].address(), self.servers[1].address())
     }
 
-    /// Changes the roles as an operator would: the primary becomes read-only, the replica catches up, and is promoted.
+    /// Changes the roles as an operator would: the primary becomes read-only, the replica catches up and is promoted.
     ///
     /// # Panics
     ///
@@ -232,11 +233,10 @@ impl MariaDbPair {
         new.sql("SET GLOBAL read_only = 0");
     }
 
-    /// Lets the replica receive and confirm nothing more, so that commits on the primary wait; returns when it has
-    /// applied all that it has confirmed.
+    /// Stops the replica from receiving and confirming, so that commits on the primary wait. Returns when the replica has
+    /// applied everything that it confirmed.
     ///
-    /// A replica of MariaDB that is killed would throw away what it has confirmed and not applied, and get it from the
-    /// primary again.
+    /// Killing a MariaDB replica instead would discard what it has confirmed and not applied, and it would fetch that again.
     ///
     /// # Panics
     ///
@@ -259,13 +259,12 @@ impl MariaDbPair {
         let waiting =
             "SELECT id FROM information_schema.processlist WHERE state LIKE 'Waiting for semi-sync ACK%'";
         for id in self.primary().sql(waiting).lines() {
-            // An error says that the session has ended meanwhile.
+            // An error means that the session has ended meanwhile.
             self.primary().client(&format!("KILL QUERY {id}")).output().unwrap();
         }
     }
 
-    /// Kills the primary and promotes the replica, which then has no replica of its own. What it was sent is applied
-    /// first.
+    /// Kills the primary and promotes the replica, which first applies what it received. It then has no replica of its own.
     ///
     /// # Panics
     ///
@@ -275,7 +274,7 @@ impl MariaDbPair {
         self.promote_replica();
     }
 
-    /// Promotes the replica and leaves the primary as it is: if that runs, both accept writes.
+    /// Promotes the replica and leaves the primary as it is: if that is running, both accept writes.
     ///
     /// # Panics
     ///
@@ -287,7 +286,7 @@ impl MariaDbPair {
         self.swap();
     }
 
-    /// Starts the other server again, throws away what it has, and makes it a replica that confirms commits.
+    /// Starts the other server again, deletes its data, and makes it a replica that confirms commits.
     ///
     /// # Panics
     ///
@@ -317,33 +316,34 @@ impl MariaDbPair {
         ));
     }
 
-    /// Lets commits on the primary wait for the replica, from when that has caught up.
+    /// Waits until the replica has caught up, then makes commits on the primary wait for it.
     fn confirm(&self) {
         let (primary, replica) = (self.primary(), self.replica());
         let position = primary.sql("SELECT @@gtid_binlog_pos");
-        // A server that was the primary has it by itself, and not from a primary.
+        // A former primary has it already, and not from another primary.
         let caught_up =
             format!("SELECT @@gtid_current_pos = '{position}' OR MASTER_GTID_WAIT('{position}', 1) = 0");
         replica.wait_until("catching up", &caught_up);
         primary.sql("SET GLOBAL rpl_semi_sync_master_enabled = 1");
         let confirms = "SELECT variable_value > 0 FROM information_schema.global_status \
             WHERE variable_name = 'rpl_semi_sync_master_clients'";
-        // A replica says at the beginning of its session whether it will confirm, and may have begun before.
+        // A replica states at the beginning of its session whether it will confirm, and the session may be older.
         replica.sql("STOP SLAVE IO_THREAD; START SLAVE IO_THREAD");
         primary.wait_until("a replica that confirms", confirms);
     }
 }
 
-/// Two members of a Galera cluster. If they lose each other, the first continues and the second, which has less weight, stops.
+/// Two members of a Galera cluster. If their connection is cut, the first continues and the second, which has less weight,
+/// stops.
 #[derive(Debug)]
 pub struct GaleraPair {
     servers: [MariaDb; 2],
-    /// Those between the members.
+    /// The proxies between the members.
     _ports: [[Port; 3]; 2],
 }
 
 impl GaleraPair {
-    /// Starts both servers, with more settings; returns when both are in one cluster.
+    /// Starts both servers, with more settings; returns when both are in the cluster.
     ///
     /// # Panics
     ///
@@ -400,7 +400,7 @@ impl GaleraPair {
         format!("mysql://root@{},{}/test", self.first().address(), self.second().address())
     }
 
-    /// Cuts the members off from each other; returns when the first is a cluster of one, and the second belongs to none.
+    /// Cuts the connection between the members; returns when the first is a cluster of one, and the second belongs to none.
     ///
     /// # Panics
     ///
@@ -411,7 +411,7 @@ impl GaleraPair {
         self.second().wait_until("being in no cluster", &status("wsrep_cluster_status", "non-Primary"));
     }
 
-    /// Bootstraps a second cluster from the cut-off member, as an operator might who believes that the first is lost.
+    /// Bootstraps a second cluster from the cut-off member, as an operator might who thinks that the first is lost.
     ///
     /// # Panics
     ///
@@ -422,7 +422,7 @@ impl GaleraPair {
     }
 }
 
-/// Whether a status of Galera has a value. Not from a table: a server that belongs to no cluster shows none.
+/// Whether a Galera status has a value. Not read from a table: a server outside a cluster shows none.
 fn status(name: &str, value: &str) -> String {
     format!("SHOW GLOBAL STATUS WHERE variable_name = '{name}' AND value = '{value}'")
 }

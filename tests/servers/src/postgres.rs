@@ -1,6 +1,5 @@
-//! One PostgreSQL, which syncs every commit before it answers; user and database `postgres`.
-//! Any settings of the server, any rules for who may log in, TLS, standbys that stream from it, and promotions.
-//! And `PgBouncer`, a pooler in front of it.
+//! One PostgreSQL, which syncs every commit before it answers; user and database `postgres`. It supports any server settings
+//! and login rules, TLS, streaming standbys and promotions. Also `PgBouncer`, a pooler in front of it.
 
 use std::fs::{self, Permissions};
 use std::ops::Deref;
@@ -18,14 +17,14 @@ use crate::server::{Server, folder, probe_postgres};
 use crate::time::holds_within;
 
 const PACKAGE: &str = "postgresql";
-/// How long a standby may take to follow, and a setting to take effect.
+/// How long a standby may take to catch up, and a setting to take effect.
 const FOLLOWS_WITHIN: Duration = Duration::from_mins(1);
 
 /// A PostgreSQL server.
 #[derive(Debug)]
 pub struct Postgres {
     server: Server,
-    /// The settings of its command line, which its standbys get too: some must be alike.
+    /// The settings of its command line, which its standbys get too: some must be equal.
     settings: Vec<String>,
 }
 
@@ -48,7 +47,7 @@ impl Postgres {
         Server::start(|| Self::make(settings, None), |it| it.server.up())
     }
 
-    /// Starts a server that takes TLS too.
+    /// Starts a server that accepts TLS too.
     ///
     /// # Panics
     ///
@@ -57,7 +56,7 @@ impl Postgres {
         Server::start(|| Self::make(settings, Some(certificates)), |it| it.server.up())
     }
 
-    /// Starts a hot standby of a server that runs: it follows, and can be read only.
+    /// Starts a read-only hot standby of a running server.
     ///
     /// # Panics
     ///
@@ -106,7 +105,7 @@ impl Postgres {
     ///
     /// If that takes more than a minute.
     pub fn await_standby(&self, name: &str) {
-        // Before its first answer, no standby counts as synchronous.
+        // Before its first answer, a standby does not count as synchronous.
         let streams = format!(
             "SELECT count(*) FROM pg_stat_replication \
              WHERE application_name = '{name}' AND state = 'streaming' AND flush_lsn IS NOT NULL"
@@ -119,7 +118,7 @@ impl Postgres {
     ///
     /// # Panics
     ///
-    /// If the server is no standby, or is not a primary within a minute.
+    /// If the server is not a standby, or is not a primary within a minute.
     pub fn promote(&self) {
         assert_eq!(self.sql("SELECT pg_promote()"), "t", "{}", self.log());
     }
@@ -135,14 +134,14 @@ impl Postgres {
         self.sql("SELECT pg_reload_conf()");
         let shown = format!("SELECT current_setting('{name}') = {}", quoted(value));
         assert!(holds_within(FOLLOWS_WITHIN, || self.sql(&shown) == "t"), "{name} is not {value}");
-        // The checkpointer decides whether commits wait for standbys, and shows no one when it has read the setting.
+        // The checkpointer decides whether commits wait for standbys, and nothing shows when it has read the setting.
         std::thread::sleep(Duration::from_millis(200));
     }
 
-    /// Stops the server in order, but ends its sessions (`pg_ctl stop -m fast`); standbys that stream have all it wrote.
+    /// Stops the server and ends its sessions (`pg_ctl stop -m fast`); streaming standbys get everything that it wrote.
     ///
-    /// Standbys have to be up or killed: the server waits for one that is paused. Returns whether it stopped within 5 s;
-    /// else it may still do so.
+    /// Standbys have to be up or killed: the server waits for a paused one. Returns whether it stopped within 5 s; otherwise it
+    /// may still stop later.
     ///
     /// # Panics
     ///
@@ -163,7 +162,7 @@ impl Postgres {
         self.restart();
     }
 
-    /// Throws away what the server has and makes it a standby with a name, on the same port; returns when it streams.
+    /// Deletes the data of the server and makes it a named standby on the same port; returns when it streams.
     ///
     /// # Panics
     ///
@@ -191,12 +190,12 @@ impl Postgres {
     ///
     /// # Panics
     ///
-    /// If the server cannot be told.
+    /// If the server refuses.
     pub fn set_logins(&self, rules: &str) {
-        // Local connections stay open to the tests.
+        // Tests keep access through local connections.
         fs::write(self.folder().join("data/pg_hba.conf"), format!("local all all trust\n{rules}\n")).unwrap();
         self.sql("SELECT pg_reload_conf()");
-        // Reloading is asynchronous; a moment later it is done.
+        // Reloading is asynchronous, so wait a moment.
         std::thread::sleep(Duration::from_millis(200));
     }
 
@@ -217,7 +216,7 @@ impl Postgres {
         let (user, folder) = (user(), owned_folder());
         let mut initdb = mortal(user.as_ref(), program("initdb"));
         initdb.current_dir(folder.path()).args(["-D", "data", "-U", "postgres", "-A", "trust", "-E", "UTF8"]);
-        // Not synced here: no test pulls the plug between making the folder and using it.
+        // Not synced here: no test cuts the power.
         run(initdb.args(["--locale=C", "--no-sync", "--no-instructions"]));
         let mut settings: Vec<String> = settings.iter().map(ToString::to_string).collect();
         if let Some(made) = certificates {
@@ -234,7 +233,7 @@ impl Postgres {
             command.args(["-D", "data", "-c", "listen_addresses=127.0.0.1", "-c", "shared_buffers=16MB"]);
             command.arg("-c").arg(format!("port={number}"));
             command.arg("-c").arg(format!("unix_socket_directories={}", path.display()));
-            // A later setting takes the place of an earlier one.
+            // A later setting replaces an earlier one.
             for setting in &settings {
                 command.arg("-c").arg(setting);
             }
@@ -253,7 +252,7 @@ impl Deref for Postgres {
     }
 }
 
-/// Copies what a server has, with the settings of a standby that follows it under a name.
+/// Copies the data of a server, with the settings of a standby that follows it under a name.
 fn copy(primary: &Postgres, name: &str, user: Option<&User>, folder: &Path) {
     let from = format!("host=127.0.0.1 port={} user=postgres application_name={name}", primary.port());
     let mut copy = mortal(user, program("pg_basebackup"));
@@ -277,7 +276,7 @@ fn owned_folder() -> TempDir {
     folder
 }
 
-/// The programs of the newest version that is installed; Debian keeps them out of the path.
+/// The programs of the newest installed version; Debian does not put them in the path.
 fn program(name: &str) -> PathBuf {
     let versions = fs::read_dir("/usr/lib/postgresql").into_iter().flatten().flatten();
     let newest = versions.filter_map(|it| it.file_name().to_str()?.parse::<u32>().ok()).max();

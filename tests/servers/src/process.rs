@@ -1,5 +1,5 @@
-//! Programs and processes: where a program is and as whom it runs; how it is started so that it dies with us, and signalled
-//! with all its children.
+//! Programs and processes: where a program is, which user runs it, how it is started so that it dies with us, and how it is
+//! signalled with all its children.
 
 use std::ffi::OsStr;
 use std::fs;
@@ -14,11 +14,11 @@ use rustix::process::{Pid, Signal, kill_process};
 
 use crate::time::holds_within;
 
-/// A command to start, and where to send what came of it.
+/// A command to start, and where to send the result.
 type Job = (Command, mpsc::Sender<io::Result<Child>>);
 
-/// The one thread that starts servers. The system ends a child when the *thread* that started it ends, which for the
-/// thread of a test or of a pool may be long before the server is done with; this one lives as long as the process.
+/// The only thread that starts servers. The system ends a child when the *thread* that started it ends. A thread of a test or a
+/// pool may end long before the server is done; this one lives as long as the process.
 static STARTER: LazyLock<Mutex<mpsc::Sender<Job>>> = LazyLock::new(|| {
     let (sender, jobs) = mpsc::channel::<Job>();
     let starter = move || {
@@ -37,35 +37,36 @@ pub(crate) fn spawn(command: Command) -> io::Result<Child> {
     answer.recv().unwrap()
 }
 
-/// SIGKILL for the process and all below it; returns when none of them runs any more.
+/// Sends SIGKILL to the process and all its descendants; returns when none of them runs.
 pub(crate) fn kill(child: &mut Child) {
-    // Stopped first, so that it starts no others while they are collected.
+    // Stopped first, so that it starts no others meanwhile.
     let family = stop(child);
     for pid in &family {
         signal(*pid, Signal::KILL);
     }
     child.wait().unwrap();
-    // Those below are not ours to wait for, and a server that finds them alive may refuse to start.
+    // We cannot wait for the descendants, and a server that finds them alive may refuse to start.
     let gone = holds_within(Duration::from_secs(20), || family.iter().all(|pid| !runs(*pid)));
     assert!(gone, "processes {family:?} go on after SIGKILL");
 }
 
-/// SIGSTOP for the process and all below it; returns when every thread of them stands still.
+/// Sends SIGSTOP to the process and all its descendants; returns when all their threads are stopped.
 pub(crate) fn pause(child: &Child) {
     let family = stop(child);
-    // The signal is sent, not obeyed, when the call returns: a thread on another core may answer one request more.
+    // The call returns when the signal is sent, not when it has taken effect: a thread on another core may answer one more
+    // request.
     let still = holds_within(Duration::from_secs(20), || family.iter().all(|pid| stands_still(*pid)));
     assert!(still, "processes {family:?} go on after SIGSTOP");
 }
 
-/// SIGCONT for the process and all below it.
+/// Sends SIGCONT to the process and all its descendants.
 pub(crate) fn resume(child: &Child) {
     for pid in family(child.id()) {
         signal(pid, Signal::CONT);
     }
 }
 
-/// Stops them all from the top down, until no new ones turn up, and returns their ids.
+/// Stops them all, parents first, until no new ones appear, and returns their ids.
 fn stop(child: &Child) -> Vec<u32> {
     let mut stopped: Vec<u32> = Vec::new();
     loop {
@@ -80,7 +81,7 @@ fn stop(child: &Child) -> Vec<u32> {
     }
 }
 
-/// The process and all below it, parents first.
+/// The process and all its descendants, parents first.
 fn family(pid: u32) -> Vec<u32> {
     let mut family = vec![pid];
     let mut next = 0;
@@ -98,7 +99,7 @@ fn family(pid: u32) -> Vec<u32> {
 
 fn signal(pid: u32, signal: Signal) {
     let pid = Pid::from_raw(pid.cast_signed()).expect("a process id");
-    // One that has ended by itself needs no signal.
+    // One that has already ended needs no signal.
     kill_process(pid, signal).ok();
 }
 
@@ -108,7 +109,7 @@ pub(crate) fn stands_still(pid: u32) -> bool {
     threads.filter_map(|it| state(&it.path())).all(|it| matches!(it, 'T' | 'Z' | 'X'))
 }
 
-/// Whether a process runs, rather than being gone or waiting to be collected.
+/// Whether a process runs: it is neither gone nor a zombie.
 pub(crate) fn runs(pid: u32) -> bool {
     state(Path::new(&format!("/proc/{pid}"))).is_some_and(|it| !matches!(it, 'Z' | 'X'))
 }
@@ -116,7 +117,7 @@ pub(crate) fn runs(pid: u32) -> bool {
 /// The letter for the state of a process or a thread, if it is there.
 fn state(folder: &Path) -> Option<char> {
     let stat = fs::read_to_string(folder.join("stat")).ok()?;
-    // The name in brackets may hold anything, so look behind the last bracket.
+    // The name in brackets may contain anything, so search after the last bracket.
     stat.rsplit_once(") ")?.1.chars().next()
 }
 
@@ -133,7 +134,7 @@ pub(crate) fn find(program: &str, package: &str) -> PathBuf {
     found.unwrap_or_else(|| panic!("{}", missing(program, package)))
 }
 
-/// A file that a package brings.
+/// A file of a package.
 ///
 /// Panics with the line that installs it if it is not there.
 pub(crate) fn find_file(path: &str, package: &str) -> PathBuf {
@@ -155,7 +156,7 @@ pub(crate) fn run(command: &mut Command) -> Output {
     output
 }
 
-/// A user that a server wants to be where tests run as root, because it refuses to run as root itself.
+/// The user that a server needs when tests run as root, because it refuses to run as root.
 #[derive(Clone, Debug)]
 pub(crate) struct User {
     name: &'static str,
@@ -164,7 +165,7 @@ pub(crate) struct User {
 }
 
 impl User {
-    /// Returns the user of that name if this process is root; else the server runs as the user of the test.
+    /// Returns that user if this process is root; otherwise the server runs as the user of the test.
     ///
     /// Panics with the line that installs the package if it has not made that user.
     pub(crate) fn unless_own(name: &'static str, package: &str) -> Option<Self> {
@@ -177,7 +178,7 @@ impl User {
         Some(Self { name, uid: entry[2].parse().unwrap(), gid: entry[3].parse().unwrap() })
     }
 
-    /// Gives a file or a folder to the user, if there is one.
+    /// Gives a file or a folder to the user, if any.
     pub(crate) fn own(user: Option<&Self>, path: &Path) {
         if let Some(user) = user {
             std::os::unix::fs::chown(path, Some(user.uid), Some(user.gid)).unwrap();
@@ -187,8 +188,8 @@ impl User {
 
 /// A command that runs as a user, if any, and dies with this process.
 ///
-/// It is started by `setpriv`, because the death signal that a parent sets is lost when the child changes its user. See
-/// [`spawn`] for whose death it is.
+/// `setpriv` starts it, because a process that changes its user loses the death signal that its parent set. See [`spawn`] for
+/// the thread whose death counts.
 pub(crate) fn mortal(user: Option<&User>, program: impl AsRef<OsStr>) -> Command {
     let mut command = Command::new(find("setpriv", "util-linux"));
     command.arg("--pdeathsig").arg("KILL");

@@ -1,5 +1,5 @@
-//! A TCP proxy in front of a server that does what networks do: freeze, cut, refuse, delay, lose answers.
-//! Plain threads; each connection has one for each direction.
+//! A TCP proxy in front of a server that causes the faults of networks: freeze, cut, refuse, delay, lose answers.
+//! It uses plain threads, one for each direction of a connection.
 
 use std::io::{Read, Write};
 use std::net::{Shutdown, SocketAddr, TcpListener, TcpStream};
@@ -9,10 +9,10 @@ use std::time::Duration;
 
 use crate::port::Port;
 
-/// How often the proxy tries to have its port back after it refused.
+/// How often the proxy tries to get its port back after it refused connections.
 const POLL: Duration = Duration::from_millis(1);
 
-/// A proxy on a port of its own. Dropped, it cuts its connections and stops.
+/// A proxy on its own port. When dropped, it cuts its connections and stops.
 #[derive(Debug)]
 pub struct Proxy {
     port: Port,
@@ -62,13 +62,13 @@ impl Proxy {
         self.port.address()
     }
 
-    /// Passes nothing on until [`thaw`](Self::thaw), in either direction; connections are taken and stay open, as
-    /// when a cable is pulled.
+    /// Stops passing data in either direction until [`thaw`](Self::thaw); connections are accepted and stay open, as with a
+    /// pulled cable.
     pub fn freeze(&self) {
         self.shared.state().frozen = true;
     }
 
-    /// Passes on everything that was held back, and continues.
+    /// Passes on all data that was held back, and continues.
     pub fn thaw(&self) {
         self.shared.state().frozen = false;
         self.shared.changed.notify_all();
@@ -79,11 +79,11 @@ impl Proxy {
         self.shared.state().cut();
     }
 
-    /// Refuses new connections until [`accept`](Self::accept), and cuts those there are.
+    /// Refuses new connections until [`accept`](Self::accept), and cuts the open ones.
     ///
     /// # Panics
     ///
-    /// If it cannot.
+    /// If that fails.
     pub fn refuse(&self) {
         {
             let mut state = self.shared.state();
@@ -97,11 +97,11 @@ impl Proxy {
         );
     }
 
-    /// Takes connections again after [`refuse`](Self::refuse).
+    /// Accepts connections again after [`refuse`](Self::refuse).
     ///
     /// # Panics
     ///
-    /// If it cannot.
+    /// If that fails.
     pub fn accept(&self) {
         self.shared.state().refusing = false;
         self.shared.changed.notify_all();
@@ -109,22 +109,22 @@ impl Proxy {
         assert!(crate::time::holds_within(Duration::from_secs(5), taken), "{self:?} takes no connections");
     }
 
-    /// Holds every piece of data back for that long, in both directions, before it is passed on.
+    /// Delays every piece of data by that long, in both directions.
     pub fn delay(&self, delay: Duration) {
         self.shared.state().delay = delay;
     }
 
-    /// Passes requests on but drops the answers, or stops doing so: writes happen, and the client does not know.
+    /// Starts or stops to drop answers while requests pass: writes happen, and the client does not know.
     pub fn lose_answers(&self, lose: bool) {
         self.shared.state().losing_answers = lose;
     }
 
-    /// Passes that many more bytes of answers, and cuts every connection at the next one; then passes everything on.
+    /// Passes that many more bytes of answers, then cuts every connection, then passes everything on.
     pub fn cut_answers_after(&self, bytes: usize) {
         self.shared.state().answers_left = Some(bytes);
     }
 
-    /// Takes [`cut_answers_after`](Self::cut_answers_after) back, unless it has cut.
+    /// Cancels [`cut_answers_after`](Self::cut_answers_after), unless it has cut.
     pub fn pass_answers(&self) {
         self.shared.state().answers_left = None;
     }
@@ -134,7 +134,7 @@ impl Proxy {
         self.shared.state().answered
     }
 
-    /// How many connections were taken so far.
+    /// The number of connections accepted so far.
     pub fn accepted(&self) -> usize {
         self.shared.state().accepted
     }
@@ -153,7 +153,7 @@ impl Drop for Proxy {
 }
 
 impl State {
-    /// How many of the bytes of an answer pass, and whether all connections are cut behind them.
+    /// How many bytes of an answer pass, and whether all connections are cut after them.
     fn answer(&mut self, bytes: usize) -> (usize, bool) {
         let passed = self.answers_left.map_or(bytes, |left| left.min(bytes));
         self.answered += passed;
@@ -167,13 +167,13 @@ impl State {
 
     fn cut(&mut self) {
         for (_, stream) in self.streams.drain(..) {
-            // One that is closed already has nothing to shut.
+            // A closed connection needs no shutdown.
             stream.shutdown(Shutdown::Both).ok();
         }
     }
 }
 
-/// The way of some data.
+/// A direction.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Way {
     ToServer,
@@ -209,7 +209,7 @@ impl Shared {
         }
     }
 
-    /// The port again; `None` when the proxy is to refuse or to end before it is free.
+    /// Binds the port again; `None` if the proxy has to refuse or stop before the port is free.
     fn listen_again(&self, address: SocketAddr) -> Option<TcpListener> {
         loop {
             if let Ok(listener) = TcpListener::bind(address) {
@@ -226,9 +226,9 @@ impl Shared {
 
     fn connect(self: &Arc<Self>, client: TcpStream) {
         let connecting = Arc::clone(self);
-        // In a thread, since a server that is paused may take a while to be connected to.
+        // In a thread, because connecting to a paused server may take a while.
         thread::spawn(move || {
-            // A server that is down shows as a connection that closes at once.
+            // If the server is down, the client sees a connection that closes at once.
             let Ok(server) = TcpStream::connect_timeout(&connecting.target, Duration::from_secs(5)) else {
                 return;
             };
@@ -257,7 +257,7 @@ impl Shared {
         let other = Arc::clone(self);
         thread::spawn(move || other.pump(server_copy, client_copy, Way::ToClient));
         self.pump(client, server, Way::ToServer);
-        // Copies of closed streams would keep their files open: a long run makes thousands.
+        // Copies of closed streams would keep their files open, and a long run makes thousands.
         self.state().streams.retain(|(of, _)| *of != number);
     }
 
@@ -287,7 +287,7 @@ impl Shared {
         to.shutdown(Shutdown::Both).ok();
     }
 
-    /// Waits while the proxy is frozen; then says how long to hold data back, or `None` when the proxy is gone.
+    /// Waits while the proxy is frozen; then returns the delay, or `None` if the proxy is gone.
     fn gate(&self) -> Option<Duration> {
         let state = self.state();
         let state = self.changed.wait_while(state, |it| it.frozen && !it.stopped);

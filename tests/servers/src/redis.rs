@@ -1,5 +1,5 @@
-//! One Redis, which syncs every write to its file before it answers, and the Sentinels that watch several.
-//! A replica can be promoted and a primary demoted. With certificates, a server also accepts TLS on a second port.
+//! One Redis, which syncs every write to its file before it answers, and the Sentinels that watch several. A replica can be
+//! promoted and a primary demoted. With certificates, a server also accepts TLS on a second port.
 
 use std::fs;
 use std::net::SocketAddr;
@@ -14,9 +14,9 @@ use crate::server::{Server, folder, probe_redis};
 use crate::time::holds_within;
 use crate::{Certificates, process};
 
-/// The settings of a server or a Sentinel, in its folder. Sentinels write there what they decide, also for the servers.
+/// The settings file of a server or a Sentinel, in its folder. Sentinels write their decisions there, also for the servers.
 const SETTINGS: &str = "redis.conf";
-/// The name by which Sentinels know the primary.
+/// The name of the primary for the Sentinels.
 const WATCHED: &str = "main";
 /// How long replicas, elections and failovers may take on a busy machine.
 const PATIENCE: Duration = Duration::from_mins(1);
@@ -29,7 +29,7 @@ pub struct Redis {
 }
 
 impl Redis {
-    /// Starts a server without a password that appends every write to its file, synced, before it answers.
+    /// Starts a server without a password that writes and syncs each change to its file before it answers.
     ///
     /// # Panics
     ///
@@ -47,7 +47,7 @@ impl Redis {
         Self::launch(settings, None)
     }
 
-    /// Starts a server that also takes TLS, on [`tls_address`](Self::tls_address).
+    /// Starts a server that also accepts TLS, on [`tls_address`](Self::tls_address).
     ///
     /// # Panics
     ///
@@ -56,7 +56,7 @@ impl Redis {
         Self::launch(settings, Some(certificates))
     }
 
-    /// Starts a server that copies all that another writes, and can itself not be written.
+    /// Starts a read-only replica of another server.
     ///
     /// # Panics
     ///
@@ -75,18 +75,18 @@ impl Redis {
         ask(self.address(), command)
     }
 
-    /// A field of `INFO`, such as `role`; empty where the server has none or is down.
+    /// A field of `INFO`, such as `role`; empty if the server does not have it or is down.
     pub fn info(&self, field: &str) -> String {
         let told = self.command(&["INFO", "everything"]);
         let value = told.lines().find_map(|line| line.strip_prefix(field)?.strip_prefix(':'));
         value.map(str::trim).unwrap_or_default().to_owned()
     }
 
-    /// Makes this server a primary, with all that it has received.
+    /// Makes this server a primary, with everything that it has received.
     ///
     /// # Panics
     ///
-    /// If it does not obey.
+    /// If the server refuses.
     pub fn promote(&self) {
         assert_eq!(self.command(&["REPLICAOF", "NO", "ONE"]), "OK");
     }
@@ -95,7 +95,7 @@ impl Redis {
     ///
     /// # Panics
     ///
-    /// If it does not obey.
+    /// If the server refuses.
     pub fn follow(&self, primary: &Self) {
         assert_eq!(self.command(&["REPLICAOF", "127.0.0.1", &primary.port().to_string()]), "OK");
     }
@@ -115,7 +115,7 @@ impl Redis {
         self.restart();
     }
 
-    /// Saves all that the server has in an RDB file (`BGSAVE`), and returns its path.
+    /// Saves all data in an RDB file (`BGSAVE`), and returns its path.
     ///
     /// # Panics
     ///
@@ -127,8 +127,8 @@ impl Redis {
         self.folder().join("dump.rdb")
     }
 
-    /// Throws away what the server has and starts it with an RDB file in its place. Then it appends to its file again:
-    /// with `appendonly yes` from the start it would not read the RDB file.
+    /// Replaces the data of the server with an RDB file and starts it. Append-only mode is enabled afterwards: with `appendonly
+    /// yes` from the start, Redis would not read the RDB file.
     ///
     /// # Panics
     ///
@@ -158,7 +158,7 @@ impl Redis {
         assert!(connected, "{self:?} follows nobody; its log:\n{}", self.log());
     }
 
-    /// Waits until this server is a replica that has all that its primary has now.
+    /// Waits until this server is a replica that has everything that its primary has now.
     ///
     /// # Panics
     ///
@@ -171,7 +171,7 @@ impl Redis {
         assert!(synced, "{self:?} lags; its log:\n{}", self.log());
     }
 
-    /// Where clients connect with TLS; nobody listens there unless the server has certificates.
+    /// Where clients connect with TLS, if the server has certificates.
     pub fn tls_address(&self) -> SocketAddr {
         self.tls
     }
@@ -218,9 +218,9 @@ impl Deref for Redis {
     }
 }
 
-/// Sentinels that watch a primary and promote one of its replicas when most of them find it down.
+/// Sentinels that watch a primary and promote a replica when a majority finds the primary down.
 ///
-/// They take a primary for down after half a second without an answer.
+/// They consider a primary down after half a second without an answer.
 #[derive(Debug)]
 pub struct RedisSentinels {
     nodes: Vec<Server>,
@@ -249,19 +249,19 @@ impl RedisSentinels {
         sentinels
     }
 
-    /// The Sentinels; those that are down are among them.
+    /// The Sentinels, also those that are down.
     pub fn nodes(&self) -> &[Server] {
         &self.nodes
     }
 
-    /// Where most of them say that the primary is.
+    /// The address of the primary, according to a majority.
     pub fn primary(&self) -> Option<SocketAddr> {
         let told: Vec<SocketAddr> = self.nodes.iter().filter_map(told_primary).collect();
         let most = told.iter().max_by_key(|it| told.iter().filter(|other| other == it).count())?;
         Some(*most).filter(|it| told.iter().filter(|other| *other == it).count() > self.nodes.len() / 2)
     }
 
-    /// Waits until most of them name another primary than this one, which accepts writes then, and returns its address.
+    /// Waits until a majority names another primary, which then accepts writes, and returns its address.
     ///
     /// # Panics
     ///
@@ -277,7 +277,7 @@ impl RedisSentinels {
             .unwrap_or_else(|| panic!("no failover from {primary:?}; the logs:\n{log}"))
     }
 
-    /// Changes how long they find a primary silent before they take it for down.
+    /// Changes how long a primary may be silent before they consider it down.
     ///
     /// # Panics
     ///
@@ -290,14 +290,14 @@ impl RedisSentinels {
         }
     }
 
-    /// Tells them to fail over until they have done so, whether the primary is alive or not, and returns the new one.
+    /// Asks them to fail over until they have done so, whether the primary is alive or not, and returns the new one.
     ///
     /// # Panics
     ///
     /// If that takes more than a minute.
     pub fn replace(&self, primary: &Redis) -> SocketAddr {
         let replaced = holds_within(PATIENCE, || {
-            // Refused while a failover is under way, and where no replica was heard of for a moment.
+            // They refuse during a failover, and if they have not heard of a replica for a moment.
             ask(self.nodes[0].address(), &["SENTINEL", "FAILOVER", WATCHED]);
             holds_within(Duration::from_secs(3), || self.primary().is_some_and(|it| it != primary.address()))
         });
@@ -330,7 +330,7 @@ fn sentinel(primary: &Redis, quorum: usize) -> Server {
     Server::new("redis-sentinel", vec![port], folder, command, move || probe_redis(address))
 }
 
-/// Asks by `redis-cli`, beside the product.
+/// Asks with `redis-cli`, without the product.
 fn ask(address: SocketAddr, command: &[&str]) -> String {
     let mut cli = Command::new(process::find("redis-cli", "redis-tools"));
     cli.args(["-h", &address.ip().to_string(), "-p", &address.port().to_string()]).args(command);

@@ -1,5 +1,5 @@
-//! What all servers share: a folder, ports, a process that comes and goes, and its log.
-//! Each kind of server brings its command; the probes that tell whether one is ready are here.
+//! What all servers share: a folder, ports, a process that can be killed and restarted, and its log. Each kind of server
+//! supplies its command; the readiness probes are here.
 
 use std::fmt;
 use std::fs::{self, File, OpenOptions, Permissions};
@@ -17,12 +17,12 @@ use crate::port::Port;
 use crate::process;
 use crate::time::{holds_within, now};
 
-/// How long a server may take to be ready; the slowest take a second on an idle machine.
+/// How long a server may take to get ready; the slowest takes a second on an idle machine.
 const START_WITHIN: Duration = Duration::from_mins(1);
-/// How often to start a server on other ports if another program took one of its own.
+/// How often to start a server on other ports if another program took one of its ports.
 const TRIES: u32 = 5;
 
-/// A server that runs, or could be started again.
+/// A server that runs or can be started again.
 ///
 /// All methods take `&self`, so that a test can share it between tasks. Dropped, it is killed and its folder deleted.
 pub struct Server {
@@ -31,7 +31,7 @@ pub struct Server {
     command: Box<dyn Fn() -> Command + Send + Sync>,
     ready: Box<dyn Fn() -> bool + Send + Sync>,
     child: Mutex<Option<Child>>,
-    // Last, so that it is deleted when nothing uses it any more.
+    // Last, so that it is deleted when nothing uses it.
     folder: TempDir,
 }
 
@@ -39,7 +39,7 @@ pub struct Server {
 pub(crate) struct NotReady(String);
 
 impl Server {
-    /// Puts a server together that does not run yet. The first port is the one for clients.
+    /// Creates a server that does not run yet. The first port is the one for clients.
     pub(crate) fn new(
         name: &'static str,
         ports: Vec<Port>,
@@ -51,7 +51,7 @@ impl Server {
         Self { name, ports, command, ready, child: Mutex::new(None), folder }
     }
 
-    /// Makes and starts a server, on other ports where another program took the first ones meanwhile.
+    /// Creates and starts a server; on other ports if another program took the first ones meanwhile.
     pub(crate) fn start<T>(make: impl Fn() -> T, start: impl Fn(&T) -> Result<(), NotReady>) -> T {
         for _ in 1..TRIES {
             let server = make();
@@ -82,12 +82,12 @@ impl Server {
         self.ports[0].number()
     }
 
-    /// The second port, for those that tell on it how they are.
+    /// The second port, for servers that report their health on it.
     pub(crate) fn side_address(&self) -> SocketAddr {
         self.ports[1].address()
     }
 
-    /// The folder with all that the server keeps.
+    /// The folder with all data of the server.
     pub fn folder(&self) -> &Path {
         self.folder.path()
     }
@@ -109,7 +109,7 @@ impl Server {
         }
     }
 
-    /// SIGSTOP: connections stay open and new ones are taken, but nothing is answered.
+    /// SIGSTOP: connections stay open and new ones are accepted, but nothing is answered.
     ///
     /// # Panics
     ///
@@ -184,7 +184,7 @@ impl Server {
     pub(crate) fn await_ready(&self) -> Result<(), NotReady> {
         let started = now();
         let ready = holds_within(START_WITHIN, || !self.is_running() || (self.ready)());
-        // Looked at once more: what answered may have been another program on the port that this one wanted.
+        // Checks again: another program may have answered on the port.
         if ready && self.is_running() {
             return Ok(());
         }
@@ -214,24 +214,24 @@ impl fmt::Debug for Server {
     }
 }
 
-/// A folder that the users of all servers may enter; `tempfile` makes it for its owner alone.
+/// A folder that the users of all servers may enter; `tempfile` makes it for its owner only.
 pub(crate) fn folder(name: &str) -> TempDir {
     let folder = tempfile::Builder::new().prefix(&format!("snowmint-{name}-")).tempdir().unwrap();
     fs::set_permissions(folder.path(), Permissions::from_mode(0o755)).unwrap();
-    // Made by us, so that a server with another user writes to it through what it inherits.
+    // Opened here, so that a server with another user writes to the inherited file.
     File::create(folder.path().join("log")).unwrap();
     folder
 }
 
 const PATIENCE: Duration = Duration::from_secs(1);
 
-/// Whether Redis answers; one that asks for a password first is ready too.
+/// Whether Redis answers; a request for a password counts as ready.
 pub(crate) fn probe_redis(address: SocketAddr) -> bool {
     let answer = ask(address, b"PING\r\n", |answer| answer.ends_with(b"\r\n"));
     answer.starts_with(b"+PONG") || answer.starts_with(b"-NOAUTH")
 }
 
-/// Whether PostgreSQL takes sessions: it answers before that too, with SQLSTATE 57P03.
+/// Whether PostgreSQL accepts sessions: before that, it answers with SQLSTATE 57P03.
 pub(crate) fn probe_postgres(address: SocketAddr) -> bool {
     let mut startup = vec![0, 0, 0, 0, 0, 3, 0, 0];
     startup.extend(b"user\0postgres\0database\0postgres\0\0");
@@ -241,7 +241,7 @@ pub(crate) fn probe_postgres(address: SocketAddr) -> bool {
     matches!(answer.first(), Some(b'R' | b'E')) && !starting
 }
 
-/// Whether MariaDB greets: a packet that begins with protocol version 10.
+/// Whether MariaDB sends its greeting: a packet that begins with protocol version 10.
 pub(crate) fn probe_mariadb(address: SocketAddr) -> bool {
     ask(address, b"", |answer| answer.len() >= 5).get(4) == Some(&10)
 }
@@ -253,7 +253,7 @@ pub(crate) fn zookeeper_mode(address: SocketAddr) -> Option<String> {
     answer.lines().find_map(|line| line.strip_prefix("Mode: ").map(str::to_owned))
 }
 
-/// The body of an answer to a GET by HTTP.
+/// The body of an answer to an HTTP GET.
 pub(crate) fn get(address: SocketAddr, path: &str) -> Option<String> {
     let request = format!("GET {path} HTTP/1.0\r\n\r\n");
     let answer = ask(address, request.as_bytes(), |_| false);
@@ -262,7 +262,7 @@ pub(crate) fn get(address: SocketAddr, path: &str) -> Option<String> {
     head.contains(" 200 ").then(|| body.to_owned())
 }
 
-/// Sends a question and reads until the answer is complete, the server closes, or patience ends.
+/// Sends a request and reads until the answer is complete, the server closes, or the time is up.
 fn ask(address: SocketAddr, question: &[u8], complete: impl Fn(&[u8]) -> bool) -> Vec<u8> {
     let mut answer = Vec::new();
     let Ok(mut stream) = TcpStream::connect_timeout(&address, PATIENCE) else {

@@ -1,5 +1,5 @@
-//! The built `snowmint`: where it is, how to run one of its commands to the end, and (in the modules) a server under test with
-//! everything that happens to it.
+//! The built `snowmint`: where it is, how to run one of its commands, and (in the modules) a server under test with all its
+//! faults.
 
 pub mod chaos;
 pub mod environment;
@@ -75,7 +75,7 @@ pub fn text(output: &Output) -> String {
     format!("{}{}", String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr))
 }
 
-/// Prints figures, and keeps them in `target/blackbox/<name>.txt` for the documents.
+/// Prints figures, and writes them to `target/blackbox/<name>.txt` for the docs.
 ///
 /// # Panics
 ///

@@ -1,4 +1,4 @@
-//! The clocks of the tests themselves, in one place: the workspace bans reading them anywhere else.
+//! The tests' own clocks, in one place: clippy rejects clock readings elsewhere.
 
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
@@ -19,12 +19,12 @@ pub fn unix_ms() -> u64 {
 ///
 /// # Panics
 ///
-/// If there is none within `patience`; `what` says what was waited for.
+/// If there is none within `patience`; `what` says what the test waits for.
 pub fn eventually<T>(what: &str, patience: Duration, ask: impl FnMut() -> Option<T>) -> T {
     within(patience, ask).unwrap_or_else(|| panic!("not within {patience:?}: {what}"))
 }
 
-/// Asks every few milliseconds until the answer is yes; false if it never was.
+/// Asks every few milliseconds until the answer is yes; false if the time is up first.
 pub(crate) fn holds_within(patience: Duration, mut ask: impl FnMut() -> bool) -> bool {
     within(patience, || ask().then_some(())).is_some()
 }

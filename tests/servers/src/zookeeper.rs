@@ -1,5 +1,5 @@
 //! One ZooKeeper, or an ensemble of them, synced to disk as in production; a tick is 200 ms.
-//! Run by plain `java`, since the scripts of the package want a service.
+//! Plain `java` runs it, because the scripts of the package need a service.
 
 use std::fs;
 use std::net::SocketAddr;
@@ -20,7 +20,7 @@ const JVM: [&str; 7] = [
     "-Dzookeeper.jmx.log4j.disable=true",
     "-Djava.awt.headless=true",
 ];
-/// Sessions may be as short as two ticks, and as long as a minute.
+/// Sessions may last from two ticks to a minute.
 const SETTINGS: &str = "tickTime=200\nadmin.enableServer=false\n4lw.commands.whitelist=*\nmaxClientCnxns=0\n\
     minSessionTimeout=400\nmaxSessionTimeout=60000\ninitLimit=50\nsyncLimit=10\nclientPortAddress=127.0.0.1\n";
 const LOG: &str = "log4j.rootLogger=WARN, C\nlog4j.appender.C=org.apache.log4j.ConsoleAppender\n\
@@ -76,7 +76,7 @@ impl ZooKeeperEnsemble {
     /// If `java` or ZooKeeper is not installed, or with the log of a node that does not come up.
     pub fn start(count: usize) -> Self {
         let make = || {
-            // For clients, for followers, for elections.
+            // Ports for clients, followers and elections.
             let ports: Vec<[Port; 3]> =
                 (0..count).map(|_| [Port::reserve(), Port::reserve(), Port::reserve()]).collect();
             let members: Vec<String> = (1..)
@@ -91,7 +91,7 @@ impl ZooKeeperEnsemble {
         Server::start(make, |ensemble| start_all(&ensemble.nodes))
     }
 
-    /// The nodes; those that are down are among them.
+    /// The nodes, also those that are down.
     pub fn nodes(&self) -> &[Server] {
         &self.nodes
     }
@@ -101,7 +101,7 @@ impl ZooKeeperEnsemble {
         self.nodes.iter().map(Server::address).collect()
     }
 
-    /// Which node says that it leads, counted from 0. A paused one does not answer and so is not found.
+    /// The index of the node that says it leads. A paused node does not answer, so it is not found.
     pub fn leader(&self) -> Option<usize> {
         let leads = |node: &Server| zookeeper_mode(node.address()).as_deref() == Some("leader");
         self.nodes.iter().position(leads)

@@ -1,5 +1,5 @@
-//! Every server comes up, keeps what it is told through a kill -9, and stops answering while it is paused.
-//! What the proxy does to a connection is checked byte by byte.
+//! Every server starts, keeps its data through a kill -9, and stops answering while it is paused.
+//! The effect of the proxy on a connection is checked byte by byte.
 
 #![allow(
     clippy::unwrap_used,
@@ -28,7 +28,7 @@ fn redis(address: SocketAddr, command: &str) -> String {
     answer
 }
 
-/// Whether the server closes a connection on which it is told nonsense, within a second: a paused one does not.
+/// Whether the server closes a connection within a second after invalid input: a paused one does not.
 fn reacts(server: &Server) -> bool {
     let Ok(mut stream) = TcpStream::connect(server.address()) else {
         return false;
@@ -86,7 +86,7 @@ fn sentinels_promote_a_replica() {
     first.kill9();
     assert_eq!(sentinels.wait_replaced(&first), second.address());
     assert_eq!(second.command(&["GET", "a"]), "1");
-    // The old primary comes back as one, until the Sentinels make it follow the new one; it stays so.
+    // The old primary returns as a primary, until the Sentinels make it a replica of the new one; then it stays one.
     first.restart();
     first.wait_connected();
     first.restart();
@@ -104,7 +104,8 @@ fn postgres_keeps_what_it_was_told() {
     assert_eq!(Postgres::with_tls(&Certificates::make(), &[]).sql("SHOW ssl"), "on");
 }
 
-/// Goal: a synchronous standby has what was acknowledged, and two servers can be primaries. Method: promote, restart.
+/// Goal: a synchronous standby has every acknowledged write, and the harness can create two primaries. Method: promote,
+/// restart.
 #[test]
 fn a_standby_of_postgres_takes_over() {
     let primary = Postgres::with(&["synchronous_standby_names=FIRST 1 (s1)", "max_connections=30"]);
@@ -210,7 +211,7 @@ fn the_proxy_does_what_networks_do() {
     assert_eq!(ask(4).unwrap(), 3);
     assert_eq!(ask(5).unwrap(), 4);
     proxy.cut();
-    // The answer to the last question may have come through before the cut.
+    // The answer to the last request may have passed before the cut.
     assert!(ask(6).is_err() || ask(7).is_err());
     assert!(connect().is_ok());
     proxy.refuse();
@@ -262,7 +263,7 @@ fn now() -> std::time::Instant {
     std::time::Instant::now()
 }
 
-/// For the test below: starts servers, one under another user, says where, and waits to be killed.
+/// For the test below: starts servers, one of them as another user, prints their addresses, and waits to be killed.
 #[test]
 #[ignore = "no test of its own: another runs it as a child process"]
 fn child() {
@@ -271,10 +272,10 @@ fn child() {
     thread::sleep(Duration::from_mins(1));
 }
 
-/// Goal: no server outlives its test, however that ends. Method: kill -9 of a process that has started some.
+/// Goal: no server outlives its test, however that ends. Method: kill -9 of a process that has started servers.
 #[test]
 fn servers_die_with_their_process() {
-    // What it cannot clean up is put where we do.
+    // The files that it cannot clean up are in our folder.
     let folder = tempfile::tempdir().unwrap();
     std::fs::set_permissions(folder.path(), Permissions::from_mode(0o755)).unwrap();
     let mut command = std::process::Command::new(std::env::current_exe().unwrap());

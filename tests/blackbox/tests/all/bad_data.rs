@@ -1,5 +1,5 @@
-//! A data file that is damaged, read-only, or on a full disk: a clear error, nothing lost, and it goes on once the
-//! cause is gone. The disks are made in a mount namespace of each server's own, which takes root.
+//! A data file that is damaged, read-only, or on a full disk: a clear error, no loss, and recovery once the cause is gone. Each
+//! server has its disk in a mount namespace of its own, which requires root.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -10,8 +10,8 @@ use snowmint_test_servers::snowmint::server::assert_says;
 use snowmint_test_servers::snowmint::{self, Disk, Ids, Serve, Server, environment, external};
 use snowmint_test_servers::time;
 
-/// A folder whose data file knows a lease, and the ids that were made under it. All is in the one file: what SQLite
-/// keeps in the log beside it would hide damage to the file itself.
+/// A folder whose data file records a lease, and the ids that were made under it. Everything is in that file: SQLite's log
+/// beside it would hide damage to the file itself.
 fn used(folder: &Path) -> (PathBuf, Ids) {
     let server = Serve::new(folder).start();
     let mut ids = Ids::new();
@@ -22,15 +22,15 @@ fn used(folder: &Path) -> (PathBuf, Ids) {
     (file, ids)
 }
 
-/// Runs a statement on a data file, with Python's SQLite rather than ours.
+/// Runs a statement on a data file with Python's SQLite, not ours.
 fn sqlite(file: &Path, statement: &str) {
     let script = "import sqlite3, sys\n\
                   c = sqlite3.connect(sys.argv[1]); c.execute(sys.argv[2]).fetchall(); c.commit(); c.close()";
     external::output("python3", ["-c", script, file.to_str().unwrap(), statement]);
 }
 
-/// Goal: a damaged file is refused before an id is made from it, and is left as it is for whoever repairs it.
-/// Method: damage of each kind; then the sound file is put back, which must work and repeat no id.
+/// Goal: a node refuses a damaged file before it makes an id, and does not change it. Method: damage of each kind; then the
+/// intact file is restored, which must work and repeat no id.
 #[test]
 fn a_corrupt_data_file() {
     let folder = tempfile::tempdir().unwrap();
@@ -67,7 +67,7 @@ fn a_corrupt_data_file() {
     ids.assert_unique();
 }
 
-/// Goal: data of another program in the place of ours is left alone.
+/// Goal: the data of another program at our path is not changed.
 #[test]
 fn a_file_of_another_program() {
     let folder = tempfile::tempdir().unwrap();
@@ -80,7 +80,7 @@ fn a_file_of_another_program() {
     assert_eq!(fs::read(&file).unwrap(), before);
 }
 
-/// Goal: a data folder that cannot be written. Method: a read-only mount, since root may write anywhere else.
+/// Goal: a read-only data folder gives a clear error. Method: a read-only mount, because root may write anywhere else.
 #[test]
 fn a_read_only_data_file() {
     let folder = tempfile::tempdir().unwrap();
@@ -94,7 +94,7 @@ fn a_read_only_data_file() {
         "writable",
         "--data",
     ]);
-    // A folder that is to be created there is no better.
+    // A folder cannot be created there either.
     let below = data.join("deeper");
     let refused = Serve::new(folder.path()).data(&below).on(&disk).refused();
     refused.assert_says(&[below.to_str().unwrap(), "read-only, nothing was written"]);
@@ -102,7 +102,7 @@ fn a_read_only_data_file() {
     ids.assert_unique();
 }
 
-/// Goal: no room at the start, for a new file and for one that is there.
+/// Goal: no room at the start, for a new file and for an existing one.
 #[test]
 fn a_full_disk_at_the_start() {
     let folder = tempfile::tempdir().unwrap();
@@ -125,8 +125,8 @@ fn a_full_disk_at_the_start() {
     ids.assert_unique();
 }
 
-/// Goal: the disk fills up while the server runs. It goes on to the end of what it was granted, then refuses with
-/// the reason, says that it is not ready, stays alive, and goes on by itself once there is room.
+/// Goal: if the disk fills up while the server runs, it continues to the end of its lease, then refuses with the reason and is
+/// not ready. It stays alive and recovers once there is room.
 #[test]
 fn a_full_disk_while_running() {
     let folder = tempfile::tempdir().unwrap();

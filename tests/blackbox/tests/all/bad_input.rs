@@ -8,7 +8,7 @@ use snowmint_test_servers::snowmint::ids::{increase, worker};
 use snowmint_test_servers::snowmint::server::assert_says;
 use snowmint_test_servers::snowmint::{self, Ids, Serve};
 
-/// Runs a command that must be refused as bad usage (exit code 2) and say each of these words.
+/// Runs a command that must fail as bad usage (exit code 2) with an error that contains each of these words.
 fn refused(args: &[&str], words: &[&str]) {
     let folder = tempfile::tempdir().unwrap();
     let output = snowmint::run(folder.path(), args);
@@ -54,8 +54,8 @@ fn settings_that_cannot_be() {
     refused(&["inspect", "12x4"], &["12x4"]);
 }
 
-/// Goal: a namespace or a count that cannot be is refused in each protocol's idiom, and costs nothing. Method: every
-/// bad request on one connection, between requests for ids.
+/// Goal: an invalid namespace or count is refused in each protocol's form, and uses up nothing. Method: every bad request on
+/// one connection, between requests for ids.
 #[test]
 fn namespaces_and_counts_over_resp() {
     let folder = tempfile::tempdir().unwrap();
@@ -131,15 +131,15 @@ fn a_port_in_use() {
         let ended = Serve::new(folder.path()).ports(http, resp).refused();
         ended.assert_says(&[&taken.to_string(), flag, "another program uses this port"]);
     }
-    // Also where it is not ours.
+    // The same if another program uses it.
     let other = TcpListener::bind("127.0.0.1:0").unwrap();
     let std::net::SocketAddr::V4(taken) = other.local_addr().unwrap() else { panic!("not IPv4") };
     Serve::new(folder.path()).ports(taken, port::free()).refused().assert_says(&[&taken.to_string()]);
     assert_eq!(server.take(10).len(), 10);
 }
 
-/// Goal: two servers told to be the same worker: the second is refused and told who has it, the first goes on, and
-/// the second is welcome once the first has ended.
+/// Goal: of two servers with the same fixed worker, the second is refused with the name of the first, which continues; the
+/// second can start once the first has ended.
 #[test]
 fn a_second_server_with_the_same_fixed_worker() {
     let folder = tempfile::tempdir().unwrap();
@@ -178,7 +178,7 @@ fn a_store_whose_records_carry_another_layout() {
     ids.add(&first.take(1000));
     first.stop();
     leaf.refused().assert_says(&both);
-    // The remedy that it names works: another namespace on the same store.
+    // The remedy in the error works: another namespace on the same store.
     let elsewhere = leaf.clone().args(["--namespaces", "other"]).start();
     assert_eq!(elsewhere.client().next("other", 10).unwrap().unwrap().len(), 10);
     let again = Serve::new(folder.path()).start();

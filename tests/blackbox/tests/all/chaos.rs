@@ -1,6 +1,6 @@
-//! Four servers on one file, killed, paused and with clocks that jump, while clients draw millions of ids.
+//! Four servers on one file are killed and paused and their clocks jump, while clients draw millions of ids.
 //!
-//! `SNOWMINT_SEED=n` repeats a schedule of faults; when they strike depends on the machine all the same.
+//! `SNOWMINT_SEED=n` repeats a schedule of faults; their timing still depends on the machine.
 
 mod world;
 
@@ -18,7 +18,7 @@ const CLIENTS: usize = 12;
 
 /// A run under faults.
 struct Plan {
-    /// The name of its figures.
+    /// The name of its results.
     name: &'static str,
     /// Number of ids to draw.
     ids: usize,
@@ -28,11 +28,11 @@ struct Plan {
     layout: &'static str,
     /// The servers' window.
     window: Duration,
-    /// Whether a server has a new name at each start, as a pod has: it then finds no record of its own.
+    /// Whether a server gets a new name at each start, like a pod: then it finds no record of its own.
     new_names: bool,
     /// The longest time between two faults.
     between_faults: Duration,
-    /// Faults of each kind that there must be.
+    /// Smallest number of faults of each kind.
     least_faults: u32,
 }
 
@@ -52,8 +52,8 @@ fn two_million_ids_through_kills_pauses_and_stepped_clocks() {
     });
 }
 
-/// Goal: the same where it is hardest. Method: four workers for four servers, so that every restart and every end
-/// of a pause takes a worker that another had a moment ago, and may think it still has.
+/// Goal: the same in the hardest case. Method: four workers for four servers, so that every restart and every end of a pause
+/// takes a worker that another server had a moment ago, and may think it still has.
 #[test]
 fn a_million_ids_where_workers_change_hands_all_the_time() {
     run(&Plan {
@@ -68,8 +68,8 @@ fn a_million_ids_where_workers_change_hands_all_the_time() {
     });
 }
 
-/// One seed decides which fault strikes which server. Clients check the order of ids as they arrive; duplicates are looked for at
-/// the end, over all ids.
+/// One seed decides which fault strikes which server. Clients check the order of ids as they arrive; the end of the test looks
+/// for duplicates over all ids.
 fn run(plan: &Plan) {
     // The two tests of this file must not disturb each other.
     static ALONE: Mutex<()> = Mutex::new(());

@@ -1,6 +1,6 @@
-//! Clients that others wrote, unmodified: redis-cli, redis-benchmark, redis-py, node-redis, ioredis and curl.
+//! Unmodified third-party clients: redis-cli, redis-benchmark, redis-py, node-redis, ioredis and curl.
 //!
-//! Each test draws ids with one of them in the ways its users do, and checks shape, order and uniqueness.
+//! Each test draws ids with one client in the ways its users do, and checks shape, order and uniqueness.
 
 use serde_json::Value;
 use snowmint_test_servers::snowmint::external::{node, output, python, run, run_with_input};
@@ -8,7 +8,7 @@ use snowmint_test_servers::snowmint::ids::increase;
 use snowmint_test_servers::snowmint::resp::command;
 use snowmint_test_servers::snowmint::{self, Ids, Serve, Server};
 
-/// The ids in a text, one a line.
+/// The ids in a text, one per line.
 fn lines(text: &str) -> Vec<u64> {
     text.lines().map(|line| line.trim().parse().unwrap_or_else(|_| panic!("no id: {line:?}"))).collect()
 }
@@ -44,7 +44,7 @@ fn redis_cli() {
     let after_worker = parts.lines().skip_while(|line| line.trim() != "worker").nth(1);
     assert_eq!(after_worker.and_then(|it| it.trim().parse().ok()), Some(worker), "{parts}");
 
-    // Refused in Redis' own way; with -e, redis-cli ends with 1 for an error reply.
+    // Refused as Redis does it; with -e, redis-cli exits with 1 after an error reply.
     for (bad, word) in [
         (&["ID.NEXT"][..], "wrong number of arguments"),
         (&["ID.NEXT", "nope"], "NONAMESPACE"),
@@ -62,7 +62,7 @@ fn redis_cli() {
     ids.assert_unique();
 }
 
-/// Goal: mass insertion's mode, which pipelines raw protocol and counts the replies.
+/// Goal: redis-cli's mass insertion works, which pipelines raw protocol and counts the replies.
 #[test]
 fn redis_cli_pipe() {
     let folder = tempfile::tempdir().unwrap();
@@ -214,7 +214,7 @@ const Redis = require('ioredis');
 })();
 ";
 
-/// What both do: JavaScript's numbers hold 53 bits, so each id has to come as a string of its digits.
+/// The part that both share. JavaScript's numbers hold 53 bits, so each id has to arrive as a string of digits.
 const CHECK: &str = r"
 const assert = require('assert');
 async function check(call) {
@@ -224,7 +224,7 @@ async function check(call) {
   assert(ids.every((id) => typeof id === 'string'), `not strings: ${ids[0]}`);
   assert.strictEqual(new Set(ids).size, 2000);
   console.log(ids.join('\n'));
-  // Numbers that fit are integers for who wants them, and INCR answers as in Redis.
+  // Small numbers are integers on request, and INCR answers as in Redis.
   const number = await call(['ID.NEXT', 'n', 'INTEGER']);
   assert.strictEqual(await call(['INCR', 'n']), number + 1);
   assert.deepStrictEqual(await call(['ID.NEXT', 'n', 'COUNT', '2', 'INTEGER']), [number + 2, number + 3]);
@@ -233,8 +233,8 @@ async function check(call) {
 }
 ";
 
-/// Goal: JavaScript's clients keep every digit. Method: stock node-redis in both versions of the protocol and ioredis,
-/// a thousand ids one by one and a thousand at once.
+/// Goal: JavaScript clients keep every digit. Method: node-redis in both versions of the protocol and ioredis, unmodified;
+/// 1,000 ids one by one and 1,000 at once.
 #[test]
 fn javascript_clients_keep_every_digit() {
     let folder = tempfile::tempdir().unwrap();
@@ -257,7 +257,7 @@ fn curl() {
     let folder = tempfile::tempdir().unwrap();
     let server = Serve::new(folder.path()).start();
     let base = format!("http://{}", server.http());
-    // Body, then the status and the type on a line of their own.
+    // Body, then the status and the type on a separate line.
     let curl = |args: &[&str], path: &str| -> (String, String, String) {
         let url = format!("{base}{path}");
         let common = ["-sS", "-w", "\n%{http_code} %{content_type}", &url];

@@ -9,7 +9,7 @@ use snowmint_test_servers::time;
 const HOUR_MS: u64 = 3_600_000;
 const SLACK_MS: u64 = 60_000;
 
-/// Takes ids and checks that they increase and were made about `offset_ms` from now, by one worker, which is told.
+/// Takes ids and checks that they increase and were made about `offset_ms` from now, by one worker. Returns that worker.
 fn take(server: &Server, offset_ms: i64, ids: &mut Ids) -> u64 {
     let taken = server.take(5000);
     assert!(increase(&taken));
@@ -22,8 +22,8 @@ fn take(server: &Server, offset_ms: i64, ids: &mut Ids) -> u64 {
     ids::worker(taken[0])
 }
 
-/// Goal: a clock an hour behind what the records show costs a worker id and a warning, nothing else. Method: a
-/// normal server makes ids and ends; one that starts an hour behind finds its record, and others beside it go on.
+/// Goal: a clock an hour behind the records costs a worker and a warning, nothing else. Method: a normal server makes ids and
+/// ends; one that starts an hour behind finds its record, and others beside it continue.
 #[test]
 fn an_hour_behind_takes_another_worker_and_says_so() {
     let folder = tempfile::tempdir().unwrap();
@@ -35,7 +35,7 @@ fn an_hour_behind_takes_another_worker_and_says_so() {
     let (http, resp) = (normal.http(), normal.resp());
     normal.stop();
 
-    // On the same ports it is the same node, which would rather have its own worker again.
+    // On the same ports it is the same node, which prefers its previous worker.
     let clock = FakeClock::new(folder.path(), "-1h");
     let behind = serve.clone().clock(&clock).ports(http, resp).start();
     assert_ne!(
@@ -57,15 +57,14 @@ fn an_hour_behind_takes_another_worker_and_says_so() {
         take(&beside, 0, &mut ids);
     }
     behind.stop();
-    // The same clock again, and the right one: all of them go on from what is in the store.
+    // The same clock again, and the correct one: all of them continue from the records in the store.
     take(&serve.clone().clock(&clock).start(), -(HOUR_MS.cast_signed()), &mut ids);
     take(&serve.start(), 0, &mut ids);
     ids.assert_unique();
 }
 
-/// Goal: SQLite has no time of its own, so a clock an hour ahead is believed; it must cost no one else a duplicate,
-/// not even where its worker's future is used up. Method: one such server between normal ones; it is killed, and
-/// one that ends in good order follows it.
+/// Goal: SQLite has no clock, so a clock an hour ahead is believed; that produces no duplicate, not even on the worker whose
+/// future it has used. Method: one such server between normal ones; it is killed, and one that exits cleanly follows it.
 #[test]
 fn an_hour_ahead_goes_on_beside_normal_servers() {
     let folder = tempfile::tempdir().unwrap();
@@ -89,7 +88,7 @@ fn an_hour_ahead_goes_on_beside_normal_servers() {
     take(&stopped, hour, &mut ids);
     stopped.stop();
 
-    // The same node again, its clock put right: its own record is out of reach now.
+    // The same node with a correct clock: its own record now lies in the future.
     let late = serve.clone().ports(http, resp).start();
     assert_ne!(take(&late, 0, &mut ids), worker, "an hour of that worker's timestamps is taken");
     let metric = late.metric("snowmint_records_ahead_seconds");
@@ -98,9 +97,8 @@ fn an_hour_ahead_goes_on_beside_normal_servers() {
     ids.assert_unique();
 }
 
-/// Goal: no order of right and wrong clocks makes a duplicate. Method: servers a, b, c come and go with clocks an
-/// hour behind, right and an hour ahead in turn, ending in good order or by force, on ports that stay, so that
-/// each finds its own records again.
+/// Goal: no order of right and wrong clocks produces a duplicate. Method: servers a, b, c start and end with clocks an hour
+/// behind, right and an hour ahead in turn, cleanly or by force. Each keeps its ports, so it finds its own records again.
 #[test]
 fn every_mix_of_clocks_at_start_makes_no_duplicate() {
     let folder = tempfile::tempdir().unwrap();
@@ -141,7 +139,7 @@ fn figure(line: &str, name: &str) -> u64 {
     digits.parse().unwrap_or_else(|_| panic!("{name} is no number in {line}"))
 }
 
-/// A log that is no terminal must have no colour.
+/// A log that is not written to a terminal must have no colour.
 fn strip_colour(line: &str) -> &str {
     assert!(!line.contains('\x1b'), "colour in a file: {line:?}");
     line

@@ -1,5 +1,5 @@
 //! Wall clocks that are stepped while a node runs: a node that fell behind, dates and periods, and `--clock wall`, where the
-//! rule decides. The clock is libfaketime's; each test takes 2 to 30 s, most of it waiting for leases.
+//! rule decides. libfaketime steps the clock; each test takes 2 to 30 s, mostly waiting for leases.
 
 use std::path::Path;
 use std::time::Duration;
@@ -33,7 +33,7 @@ fn take(server: &Server, offset_ms: i64, ids: &mut Ids) {
     ids.add(&taken);
 }
 
-/// Asks until an id is made about `offset_ms` from now; `unless` stops it.
+/// Asks until an id is made about `offset_ms` from now, or until `unless` returns an error.
 fn wait_for_ids_of(server: &Server, offset_ms: i64, ids: &mut Ids) {
     time::eventually("ids of the wall clock's time", PATIENCE, || {
         let (_, id) = server.ask_once()?;
@@ -50,9 +50,9 @@ fn step_and_wait(server: &Server, clock: &FakeClock, offset: &str) {
     });
 }
 
-/// Goal: a step that nobody confirms is not followed, also not when the lease has ended: a wrong wall clock must not take a
-/// worker's future. Method: a node alone on a file; its clock is stepped by an hour, and the process stands still beyond
-/// its lease.
+/// Goal: the node does not follow an unconfirmed step, even after its lease has ended: a wrong wall clock must not take a
+/// worker's future. Method: a single node on a file; its clock is stepped by an hour, and the process is paused beyond its
+/// lease.
 #[test]
 fn a_step_that_nobody_confirms_is_not_followed() {
     let folder = tempfile::tempdir().unwrap();
@@ -70,8 +70,8 @@ fn a_step_that_nobody_confirms_is_not_followed() {
     ids.assert_unique();
 }
 
-/// Goal: a node that is behind and lost its worker seeks another by the wall clock; by its own, all are granted for hours to
-/// come. Method: of two workers, others take the one that is left and its own, for by their clocks that is free; one of
+/// Goal: a node that is behind and lost its worker looks for another by the wall clock; by its own clock, every worker is taken
+/// for hours. Method: there are two workers; others take the free one and the node's own, which is free by their clocks; one of
 /// them is killed.
 #[test]
 fn a_node_that_is_behind_seeks_a_lease_by_the_wall_clock() {
@@ -93,8 +93,8 @@ fn a_node_that_is_behind_seeks_a_lease_by_the_wall_clock() {
     ids.assert_unique();
 }
 
-/// Goal: where the store has a clock, a node that is behind catches up without an interruption, and a wall clock that is wrong
-/// is not followed. Method: Redis; the node starts eight hours behind, its clock is put right, then wrong by a day.
+/// Goal: if the store has a clock, a node that is behind catches up without interruption, and does not follow a wrong wall
+/// clock. Method: Redis; the node starts eight hours behind, its clock is put right, then wrong by a day.
 #[test]
 fn the_store_s_clock_tells_which_clock_is_wrong() {
     let (folder, redis) = (tempfile::tempdir().unwrap(), Redis::start());
@@ -129,8 +129,8 @@ fn text(server: &Server, namespace: &str) -> String {
     quoted.unwrap_or_else(|| panic!("no dated id in {ids}")).to_owned()
 }
 
-/// Goal: the day in a text and the period of a number follow the wall clock. Method: a node starts a day behind; the clock
-/// is put right while it runs.
+/// Goal: the day in a text and the period of a number follow the wall clock. Method: a node starts a day behind; its clock is
+/// put right while it runs.
 #[test]
 fn dates_and_periods_follow_the_wall_clock() {
     let folder = tempfile::tempdir().unwrap();
@@ -156,8 +156,8 @@ fn dates_and_periods_follow_the_wall_clock() {
     assert!(today.ends_with("-1"), "the first number of a day: {today}");
 }
 
-/// Goal: a node alone on a file that fell behind is brought forward once the wall clock has lasted. Method: it starts five
-/// minutes behind, and the clock is put right; six windows are 12 s.
+/// Goal: a single node on a file that fell behind catches up once the wall clock has been steady for long enough. Method: it
+/// starts five minutes behind, and the clock is put right; six windows are 12 s.
 #[test]
 fn a_node_alone_that_is_behind_is_brought_forward_once_the_wall_clock_has_lasted() {
     let folder = tempfile::tempdir().unwrap();
@@ -174,7 +174,7 @@ fn a_node_alone_that_is_behind_is_brought_forward_once_the_wall_clock_has_lasted
     ids.assert_unique();
 }
 
-/// A node on a wall clock, after a step forward that is not confirmed: it refuses, and says why in each place.
+/// Checks a node on a wall clock after an unconfirmed step forward: it refuses, and reports the reason everywhere.
 fn assert_refuses_the_clock(server: &Server, why: &str) {
     server.log_with(why, PATIENCE);
     let ready = time::eventually("it is not ready for this reason", PATIENCE, || {
@@ -187,7 +187,8 @@ fn assert_refuses_the_clock(server: &Server, why: &str) {
     assert!(refused.starts_with("NOTREADY ") && refused.contains(why), "{refused}");
 }
 
-/// The clock was put right: ids at once, in the lease of the same worker, which reaches no further than a window.
+/// Checks a node whose clock was put right: ids at once, under the lease of the same worker, which reaches at most a window
+/// ahead.
 fn assert_took_no_future(server: &Server, worker: u64, ids: &mut Ids) {
     wait_for_ids_of(server, 0, ids);
     take(server, 0, ids);
@@ -199,8 +200,8 @@ fn assert_took_no_future(server: &Server, worker: u64, ids: &mut Ids) {
     });
 }
 
-/// Goal: over a store with a clock, a wrong step forward takes nothing of a worker's future, and the node says so. Method: Redis;
-/// an hour forward for longer than a renewal, and right again.
+/// Goal: over a store with a clock, a wrong step forward takes nothing of a worker's future, and the node reports it. Method:
+/// Redis; an hour forward for longer than a renewal, and back.
 #[test]
 fn by_the_wall_clock_a_step_that_the_store_contradicts_takes_no_future() {
     let (folder, redis) = (tempfile::tempdir().unwrap(), Redis::start());
@@ -217,9 +218,9 @@ fn by_the_wall_clock_a_step_that_the_store_contradicts_takes_no_future() {
     ids.assert_unique();
 }
 
-/// Goal: over a store without a clock, a wrong step forward that is put right takes nothing of a worker's future, and one that lasts
-/// is followed. Method: a node alone on a file; three hours forward for some seconds, then four minutes that stay; six windows
-/// are 6 s.
+/// Goal: over a store without a clock, a wrong step forward that is corrected takes nothing of a worker's future, and one that
+/// lasts is followed. Method: a single node on a file; three hours forward for some seconds, then four minutes that stay; six
+/// windows are 6 s.
 #[test]
 fn by_the_wall_clock_a_step_that_nobody_confirms_is_followed_once_it_lasts() {
     let folder = tempfile::tempdir().unwrap();
@@ -239,15 +240,15 @@ fn by_the_wall_clock_a_step_that_nobody_confirms_is_followed_once_it_lasts() {
     ids.assert_unique();
 }
 
-/// A server whose ids follow a wall clock that can be stepped, at once: the steps are within what clocks may differ by.
+/// A server whose ids follow each step of a wall clock at once: `--max-skew` allows the steps.
 fn by_the_wall(folder: &Path, clock: &FakeClock, rule: &str, layout: &str) -> Server {
     let (skew, window) = (["--max-skew", "2h"], ["--window", "2s"]);
     let args = [&["--clock", "wall", "--rule", rule, "--layout", layout][..], &skew, &window].concat();
     Serve::new(folder).args(args).clock(clock).start()
 }
 
-/// Goal: `reject` refuses ids while the clock is behind, and says so; nothing else stops them. Method: an hour back, and
-/// right again; then an hour forward.
+/// Goal: `reject` refuses ids while the clock is behind, and says so; otherwise ids continue. Method: an hour back, and right
+/// again; then an hour forward.
 #[test]
 fn by_the_wall_clock_reject_refuses_until_the_clock_is_right_again() {
     let folder = tempfile::tempdir().unwrap();
@@ -287,7 +288,7 @@ fn by_the_wall_clock_wait_waits_for_the_clock() {
     ids.assert_unique();
 }
 
-/// Goal: `borrow` goes on ahead of a clock that went back. Method: an hour back, under a rule that covers it.
+/// Goal: `borrow` continues ahead of a clock that went back. Method: an hour back, under a rule that covers it.
 #[test]
 fn by_the_wall_clock_borrow_goes_on_ahead_of_the_clock() {
     let folder = tempfile::tempdir().unwrap();
@@ -313,7 +314,7 @@ fn by_the_wall_clock_a_generation_follows_the_clock_back() {
         let mut ids = Ids::new();
         let generation = |id: u64| (id >> shift) & 3;
         let first = server.take(1000);
-        // What lies before the lease is no generation's.
+        // No generation may use a time before the lease.
         std::thread::sleep(Duration::from_secs(3));
         let before = server.take(1000);
         clock.step("-2s");
@@ -340,7 +341,7 @@ fn no_step_of_a_wall_clock_repeats_an_id() {
     let rules = ["reject", "wait(20ms)", "borrow(2s)", "generation then borrow(7200s)"];
     let nodes = rules.map(|rule| {
         let clock = FakeClock::new(folder.path(), "+0");
-        // The same layout for all, with fewer workers than nodes would like after a step.
+        // The same layout for all, with fewer workers than the nodes want after a step.
         let layout = "time:41@1ms generation:2 worker:3 sequence:17 epoch:2010-11-04T01:42:54.657Z";
         (by_the_wall(folder.path(), &clock, rule, layout), clock)
     });

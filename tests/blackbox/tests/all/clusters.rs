@@ -1,9 +1,8 @@
-//! Six nodes on real clusters, killed, paused, cut off and with clocks that jump, nodes and coordinators alike, while
-//! clients draw: no id may be a duplicate. And the table of `docs/guarantees.md`, measured.
+//! Six nodes on real clusters. Nodes and coordinators are killed, paused and cut off, and clocks jump, while clients draw: no
+//! id may be a duplicate. Also measures the table of `docs/guarantees.md`.
 //!
-//! `SNOWMINT_CHAOS=long` draws seven million ids from each store, and twenty million ids and five million numbers from
-//! each of those whose primary changes. `SNOWMINT_SEED=n` repeats a schedule of faults; when they strike depends on the
-//! machine all the same.
+//! `SNOWMINT_CHAOS=long` draws seven million ids from each store, and twenty million ids and five million numbers from each
+//! store whose primary changes. `SNOWMINT_SEED=n` repeats a schedule of faults; their timing still depends on the machine.
 
 mod coordinators;
 mod fault_table;
@@ -21,8 +20,8 @@ use snowmint_test_servers::time;
 use coordinators::Kind;
 use world::World;
 
-/// Eight workers, of which nodes that are gone have two: as many as nodes, so that they change hands all the time. 256
-/// ids a tick: two nodes with one worker could hardly miss each other.
+/// Eight workers for six nodes; nodes that have ended hold two. So workers change hands all the time. With 256 ids a tick, two
+/// nodes with one worker would soon produce a duplicate.
 const LAYOUT: &str = "time:41@1ms datacenter:11 worker:3 sequence:8 epoch:2010-11-04T01:42:54.657Z";
 const LOAD: Load = Load { clients: 12, numbers: None, ids_a_second: 5_000 };
 /// Half of the connections draw ids, half of them numbers.
@@ -30,23 +29,23 @@ const LOAD_WITH_NUMBERS: Load = Load { clients: 12, numbers: Some("numbers"), id
 /// The same, for twenty million ids in minutes.
 const LONG_LOAD_WITH_NUMBERS: Load = Load { ids_a_second: 24_000, ..LOAD_WITH_NUMBERS };
 
-/// How long the shorter form with switchovers takes at least.
+/// Minimum duration of the shorter form with switchovers.
 const SHORT: Duration = Duration::from_secs(15);
 
 const WINDOW: Duration = Duration::from_secs(3);
-/// At least three times what is lost.
+/// The window: at least three times `may_lose`.
 const LOSSY_WINDOW: Duration = Duration::from_secs(4);
 
 /// A run under faults.
 struct Plan {
-    /// The name of its figures.
+    /// The name of its results.
     name: &'static str,
     store: Kind,
     layout: &'static str,
     window: Duration,
-    /// How long it takes at least.
+    /// Its minimum duration.
     length: Duration,
-    /// Smallest number of ids to draw: few, so that a slow machine only takes longer.
+    /// Smallest number of ids to draw; low, so that a slow machine only takes longer.
     ids: usize,
     load: Load,
     /// Smallest number of numbers to draw, if the load draws any.
@@ -90,13 +89,13 @@ fn no_duplicates_on_three_etcd() {
     run(&Plan::new("chaos-etcd", Kind::Etcd));
 }
 
-/// Goal: the same on ZooKeeper, where a member that was left behind answers reads from its memory.
+/// Goal: the same on ZooKeeper, where a member that lags answers reads from its memory.
 #[test]
 fn no_duplicates_on_three_zookeeper() {
     run(&Plan::new("chaos-zookeeper", Kind::ZooKeeper));
 }
 
-/// Goal: the same on PostgreSQL, which is away for everybody whenever it is away.
+/// Goal: the same on PostgreSQL, a single server: an outage affects every node.
 #[test]
 fn no_duplicates_on_postgres() {
     run(&Plan::new("chaos-postgres", Kind::Postgres));
@@ -114,8 +113,8 @@ fn no_duplicates_on_postgres_with_a_synchronous_standby() {
     run(&Plan::with_switchovers("chaos-postgres-synchronous", Kind::PostgresSynchronous, WINDOW));
 }
 
-/// Goal: the same on PostgreSQL with an asynchronous standby, whose promotion loses the newest writes: no more than
-/// `may_lose` says, as `switchovers` sees to.
+/// Goal: the same on PostgreSQL with an asynchronous standby, whose promotion loses the newest writes: at most `may_lose` of
+/// them, which `switchovers` ensures.
 #[test]
 fn no_duplicates_on_postgres_with_an_asynchronous_standby() {
     run(&Plan::with_switchovers("chaos-postgres-asynchronous", Kind::PostgresAsynchronous, LOSSY_WINDOW));
@@ -127,8 +126,8 @@ fn no_duplicates_on_redis_with_sentinels() {
     run(&Plan::with_switchovers("chaos-redis-sentinels", Kind::RedisSentinels, LOSSY_WINDOW));
 }
 
-/// One seed decides which fault strikes which node and coordinator. Clients check the order of ids as they arrive; duplicates
-/// are looked for at the end, over all ids.
+/// One seed decides which fault strikes which node and coordinator. Clients check the order of ids as they arrive; the end of
+/// the test looks for duplicates over all ids.
 fn run(plan: &Plan) {
     let seed = SplitMix64::seed();
     println!("SNOWMINT_SEED={seed}");

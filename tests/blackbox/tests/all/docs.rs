@@ -1,4 +1,4 @@
-//! READMEs and docs, tried: what they link to exists, and each console block prints what it shows.
+//! READMEs and docs: what they link to exists, and each console block prints what it shows.
 //!
 //! In a block, `$` begins a command; the lines below it are its output. Ids, dates and times may differ, and `…` stands
 //! for any text (alone on a line, for any lines). A block that needs what a test machine does not have stands below
@@ -50,7 +50,7 @@ fn links_and_paths_lead_somewhere() {
     assert!(broken.is_empty(), "these lead nowhere:\n{}", broken.join("\n"));
 }
 
-/// The targets of `[text](target)`, but for addresses on the web.
+/// The targets of `[text](target)`, except addresses on the web.
 fn links(line: &str) -> impl Iterator<Item = &str> {
     let targets = line.split("](").skip(1).filter_map(|rest| rest.split(')').next());
     targets.filter(|target| !target.starts_with("http"))
@@ -202,12 +202,12 @@ fn run(steps: &[Step], folder: &Path, server: &Server) -> Vec<String> {
     for step in steps {
         let command = step.command.replace("localhost:8080", &http.to_string());
         let command = command.replace("redis-cli -p 6380", &format!("redis-cli -p {}", resp.port()));
-        // The server of this test stands for it; how one starts is tested elsewhere.
+        // The server of this test takes the place of `serve`; other tests cover its start.
         if !command.starts_with("snowmint serve") && !command.ends_with("-- serve") {
             script += &format!("{{ {command}\n}} 2>&1\n");
         }
         if let Some(added) = command.split(" ns add ").nth(1).and_then(|rest| rest.split(' ').next()) {
-            // Nodes hear of it within seconds.
+            // Nodes see a new namespace within seconds.
             script += &format!(
                 "for _ in {{1..200}}; do curl '{http}/v1/inspect/1?namespace={added}' | \
                  grep -q unknown-namespace || break; sleep 0.1; done\n"
@@ -227,7 +227,7 @@ fn run(steps: &[Step], folder: &Path, server: &Server) -> Vec<String> {
     printed
 }
 
-/// Whether a command printed what the page shows, but for ids and times.
+/// Whether a command printed what the page shows, except ids and times.
 fn agrees(shown: &[String], printed: &str) -> bool {
     let printed: Vec<_> = printed.lines().map(without_ids).collect();
     let shown: Vec<_> = shown.iter().map(|line| without_ids(line)).collect();
@@ -272,7 +272,7 @@ fn without_ids(line: &str) -> String {
     text + rest
 }
 
-/// How long the instant is that a text begins with, such as `2026-11-22T05:27:23.000Z`.
+/// The length of the instant at the start of a text, such as `2026-11-22T05:27:23.000Z`.
 fn instant_len(text: &str) -> Option<usize> {
     const PATTERN: &[u8] = b"0000-00-00T00:00:00";
     let matches = |(have, want): (u8, &u8)| if *want == b'0' { have.is_ascii_digit() } else { have == *want };

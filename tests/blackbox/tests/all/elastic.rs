@@ -1,5 +1,5 @@
-//! A node with several workers, and one that starts while its store is down.
-//! Each test takes 5 to 20 s, most of it waiting for leases to be taken, given back or to end.
+//! A node with several workers, and one that starts while its store is down. Each test takes 5 to 20 s, mostly waiting for
+//! leases.
 
 use std::collections::BTreeSet;
 use std::net::SocketAddrV4;
@@ -15,7 +15,7 @@ use snowmint_test_servers::snowmint::{self, FakeClock, Ids, Serve, Server};
 use snowmint_test_servers::{port, time};
 
 const PATIENCE: Duration = Duration::from_mins(1);
-/// Sixteen ids a millisecond and worker; the worker decides before the sequence.
+/// Each worker makes sixteen ids a millisecond; the worker is above the sequence.
 const SMALL: &str = "time:41@1ms worker:5 sequence:4 epoch:2020-01-01";
 const IDS_A_MS: f64 = 16.0;
 
@@ -24,8 +24,8 @@ const fn worker(id: u64) -> u64 {
     (id >> 4) & 31
 }
 
-/// Goal: load that one worker cannot carry is carried by more, in order for each connection, and they are given back
-/// afterwards. Method: four connections draw flat out until more ids were made than one worker has in that time.
+/// Goal: under a load that is too high for one worker, a node takes more, keeps the order of each connection, and gives them
+/// back afterwards. Method: four connections draw without pause until they have more ids than one worker makes in that time.
 #[test]
 fn workers_are_taken_under_load_and_given_back() {
     let folder = tempfile::tempdir().unwrap();
@@ -77,7 +77,7 @@ fn several_workers_and_a_fixed_one_are_refused() {
     refused(&["--layout", one_bit, "--workers", "1..3"]).assert_says(&["has 2 workers in a datacenter"]);
 }
 
-/// A node on a Redis, always on the same ports, with its lease in `folder/data`.
+/// A node on a Redis, on fixed ports, with its lease in `folder/data`.
 struct Node {
     serve: Serve,
     ids: Ids,
@@ -92,7 +92,7 @@ impl Node {
         Self { serve, ids: Ids::new(), last: 0 }
     }
 
-    /// Takes ids, which are above all that this node made so far.
+    /// Takes ids, and checks that they are above all ids of this node so far.
     fn take(&mut self, server: &Server, count: usize) {
         let taken = server.take(count);
         assert!(increase(&taken) && taken[0] > self.last, "not above what was made before");
@@ -105,8 +105,8 @@ fn ports() -> (SocketAddrV4, SocketAddrV4) {
     (port::free(), port::free())
 }
 
-/// Goal: a node that crashes and starts while its store is down serves to the end of its lease, above everything that it
-/// made, then says clearly why it does not; and goes on when the store is back. Method: a real Redis that is killed.
+/// Goal: a node that crashes and restarts while its store is down serves to the end of its lease, above all its earlier ids.
+/// Then it reports the reason, and continues when the store is back. Method: a real Redis that is killed.
 #[test]
 fn without_its_store_a_node_goes_on_under_its_saved_lease() {
     let folder = tempfile::tempdir().unwrap();
@@ -147,8 +147,8 @@ fn without_its_store_a_node_goes_on_under_its_saved_lease() {
     assert!(!folder.path().join("data/lease-1.json").exists(), "a lease that was given back is not saved");
 }
 
-/// Goal: without its store, a node serves no namespace that was dropped, or that became one of another layout, though its
-/// flags name it and its saved lease lasts. Method: both happen while it serves; then a crash of the store and the node.
+/// Goal: without its store, a node serves no namespace that was dropped or got another layout, even if its flags name it and
+/// its saved lease lasts. Method: both happen while it serves; then the store and the node crash.
 #[test]
 fn without_its_store_a_node_serves_no_namespace_that_was_dropped_or_replaced() {
     let folder = tempfile::tempdir().unwrap();
@@ -171,7 +171,7 @@ fn without_its_store_a_node_serves_no_namespace_that_was_dropped_or_replaced() {
         |name: &str| Some(server.get(&format!("/v1/ids/{name}")).status).filter(|status| *status == 404);
     time::eventually("both are dropped", PATIENCE, || gone("orders").and(gone("users")));
     ns(&["add", "users", "--start-over", "--scheme", "snowflake", "--layout", "discord"]);
-    // Its flags say that it has the layout of the service.
+    // Its flags give it the layout of the service.
     let refused = || Some(server.get("/v1/ids/users")).filter(|answer| answer.status == 503);
     let refused = time::eventually("it is there again, and not served here", PATIENCE, refused);
     assert_says(&refused.body, &["users", "epoch:2015-01-01"]);
@@ -186,8 +186,8 @@ fn without_its_store_a_node_serves_no_namespace_that_was_dropped_or_replaced() {
     server.stop();
 }
 
-/// Goal: a clock that was stepped back between the crash and the start makes no id twice. Method: the wall clock of the
-/// second process is 3 s behind, so that it first has to reach what the first one may have used.
+/// Goal: a clock that was stepped back between the crash and the start produces no duplicate. Method: the wall clock of the
+/// second process is 3 s behind, so it first waits for the end of what the first one may have used.
 #[test]
 fn a_clock_stepped_back_before_the_start_waits_for_what_was_used() {
     let folder = tempfile::tempdir().unwrap();

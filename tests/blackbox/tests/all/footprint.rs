@@ -1,4 +1,4 @@
-//! The cost of a server: time to its first id, memory, size of the binary. The figures go to the documents.
+//! The cost of a server: time to its first id, memory, size of the binary. The docs show the figures.
 
 use std::fs;
 use std::time::Duration;
@@ -7,8 +7,8 @@ use snowmint_test_servers::snowmint::{self, Serve, external, server};
 
 const MIB: f64 = 1024.0;
 
-/// Goal: time from start to first id on a file that was used before. Time is printed, not asserted: the machine
-/// that runs this test may be busy with others.
+/// Goal: print the time from start to first id on a file that was used before. It is not asserted, because the machine may be
+/// busy.
 #[test]
 fn start_to_first_id() {
     let folder = tempfile::tempdir().unwrap();
@@ -27,8 +27,8 @@ fn start_to_first_id() {
     snowmint::publish("footprint-start", &text);
 }
 
-/// Goal: an idle server stays below 20 MiB, and a million ids leave nothing behind. A debug build has more code and may use
-/// 30 MiB.
+/// Goal: an idle server stays below 20 MiB, and a million ids leave no memory behind. The limit of a debug build, with its
+/// larger code, is 30 MiB.
 #[test]
 fn memory_when_idle() {
     let folder = tempfile::tempdir().unwrap();

@@ -13,7 +13,7 @@ use snowmint_test_servers::time;
 const PATIENCE: Duration = Duration::from_secs(10);
 const WINDOW: Duration = Duration::from_secs(3);
 
-/// Asks for more and more without a pause, and reads as fast as the server writes.
+/// Sends requests without a pause, and reads as fast as the server writes.
 fn ask_greedily(client: &Resp, stop: &AtomicBool) {
     let requests = command(&["ID.NEXT", "random", "COUNT", "100000"]).repeat(100);
     let mut writer = client.socket().try_clone().unwrap();
@@ -22,13 +22,13 @@ fn ask_greedily(client: &Resp, stop: &AtomicBool) {
         scope.spawn(|| while !stop.load(Ordering::Relaxed) && writer.write_all(&requests).is_ok() {});
         let mut ignored = vec![0; 1 << 20];
         while !stop.load(Ordering::Relaxed) && reader.read(&mut ignored).is_ok_and(|read| read > 0) {}
-        // A writer that waits for room hears of the end this way.
+        // This ends a writer that waits for room.
         let _ = client.socket().shutdown(std::net::Shutdown::Both);
     });
 }
 
-/// Goal: two anonymous connections with endless pipelines delay nobody else for long and cost the node no lease. Method:
-/// for two windows an honest client asks over HTTP and RESP beside them; a request that takes 10 s fails.
+/// Goal: two anonymous connections with endless pipelines delay no other client for long and do not cost the node its lease.
+/// Method: for two windows an honest client asks over HTTP and RESP beside them; a request that takes 10 s fails.
 #[test]
 fn greedy_pipelines_starve_neither_other_clients_nor_the_lease() {
     let folder = tempfile::tempdir().unwrap();
@@ -43,7 +43,7 @@ fn greedy_pipelines_starve_neither_other_clients_nor_the_lease() {
             let stop = &stop;
             scope.spawn(move || ask_greedily(&client, stop));
         }
-        // Whatever fails below, the threads above end.
+        // The threads above end even if a check below fails.
         let checked = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| {
             let mut honest = Resp::connect(server.resp(), PATIENCE).unwrap();
             let mut http = Http::connect(server.http(), PATIENCE).unwrap();

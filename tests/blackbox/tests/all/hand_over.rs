@@ -1,5 +1,5 @@
-//! As many nodes as workers on one store: who ends hands over, who comes takes it, who is one too many is told whom to
-//! wait for.
+//! As many nodes as workers on one store: a node that ends hands its worker over, a node that starts takes it, and a node too
+//! many is told how long to wait.
 
 use std::path::Path;
 use std::time::Duration;
@@ -13,7 +13,7 @@ const NODES: usize = 4;
 const FOUR_WORKERS: &str = "time:41@1ms datacenter:8 worker:2 sequence:12 epoch:2010-11-04T01:42:54.657Z";
 const PATIENCE: Duration = Duration::from_mins(1);
 
-/// A node with a name that no record bears yet, as a pod has.
+/// A node with a name that no record contains yet, like a pod.
 fn node(folder: &Path, store: &Etcd, window: &str, name: &str) -> Serve {
     let url = format!("etcd://{}", store.address());
     let serve = Serve::new(folder).args(["--store", &url, "--layout", FOUR_WORKERS]);
@@ -24,9 +24,9 @@ fn worker(id: u64) -> u64 {
     (id >> 12) & 3
 }
 
-/// Goal: a rolling restart takes no spare worker and no waiting for leases to end. Method: four nodes on four workers,
-/// with a window of ten minutes, end by SIGTERM one after the other; each time a node with a new name follows, which
-/// can only have what was handed over.
+/// Goal: a rolling restart needs no spare worker and does not wait for leases to end. Method: four nodes on four workers, with
+/// a window of ten minutes, end by SIGTERM one after the other; each time a node with a new name starts, which can only take
+/// the released worker.
 #[test]
 fn a_rolling_restart_hands_each_worker_over() {
     let (folder, store) = (tempfile::tempdir().unwrap(), Etcd::start());
@@ -54,8 +54,8 @@ fn a_rolling_restart_hands_each_worker_over() {
     println!("from SIGTERM of a node until its successor is ready: {slowest:.0?} at most");
 }
 
-/// Goal: one node too many waits, says who frees first and when, in its log and to those who ask it, and serves as soon
-/// as a worker is handed over. Method: a fifth node on four workers; then one of the four ends.
+/// Goal: one node too many waits, reports which worker frees first and when (log and requests), and serves as soon as a worker
+/// is released. Method: a fifth node on four workers; then one of the four ends.
 #[test]
 fn one_node_too_many_is_told_who_frees_first_and_when() {
     let (folder, store) = (tempfile::tempdir().unwrap(), Etcd::start());
@@ -66,7 +66,7 @@ fn one_node_too_many_is_told_who_frees_first_and_when() {
     let fifth = node(folder, &store, "3s", "node-5").spawn();
     let log = fifth.log_with("listening; ids are rejected", PATIENCE);
     let line = log.lines().find(|line| line.contains("no worker is free")).unwrap_or_else(|| panic!("{log}"));
-    // The text that people get, checked against who has which worker.
+    // The text of the answer, compared with who has which worker.
     let told = |text: &str| {
         let (_, rest) = text.split_once("no worker is free; worker ").unwrap_or_else(|| panic!("{text}"));
         let words: Vec<&str> = rest.split_whitespace().collect();
@@ -96,7 +96,7 @@ fn one_node_too_many_is_told_who_frees_first_and_when() {
     ids.assert_unique();
 }
 
-/// Goal: a fixed worker is one node's alone, also between machines. Method: two nodes with `--worker 3` on one store.
+/// Goal: only one node can have a fixed worker, also on different machines. Method: two nodes with `--worker 3` on one store.
 #[test]
 fn a_second_node_with_the_same_fixed_worker_is_refused_with_the_name_of_the_first() {
     let (folder, store) = (tempfile::tempdir().unwrap(), Etcd::start());

@@ -1,6 +1,6 @@
-//! No input grows memory or stack, and a rude client costs others nothing.
+//! No input grows memory or stack without bound, and an abusive client does not affect others.
 //!
-//! Each test does one rude thing, watches the server's memory in `/proc` meanwhile, and asks for ids as others do.
+//! Each test abuses the server in one way, watches its memory in `/proc`, and draws ids as other clients do.
 
 use std::io::{ErrorKind, Read, Write};
 use std::net::{Shutdown, TcpStream};
@@ -13,7 +13,7 @@ use snowmint_test_servers::time;
 
 const MAX_RSS_KIB: u64 = 64 * 1024;
 
-/// Checks that memory never went beyond the bound, and that others are served.
+/// Checks that memory stayed within the bound, and that other clients are served.
 fn assert_unharmed(server: &Server) {
     let peak = server::peak_rss_kib(server.pid());
     assert!(peak < MAX_RSS_KIB, "the server grew to {peak} KiB");
@@ -21,7 +21,7 @@ fn assert_unharmed(server: &Server) {
     assert_eq!(server.get("/v1/ids/default?count=10").ids().unwrap().len(), 10);
 }
 
-/// Sends a piece again and again until so many bytes are sent or the server has had enough: what it said.
+/// Sends a piece again and again, up to a number of bytes or until the server closes. Returns the server's answer.
 fn flood(server: &Server, start: &[u8], piece: &[u8], bytes: usize) -> String {
     let mut client = server.client();
     client.write(start).unwrap();
@@ -38,7 +38,7 @@ fn flood(server: &Server, start: &[u8], piece: &[u8], bytes: usize) -> String {
     said(client)
 }
 
-/// What the server still says until it closes.
+/// What the server sends until it closes.
 fn said(mut client: Resp) -> String {
     client.socket().shutdown(Shutdown::Write).ok();
     match client.read_unless_closed() {
@@ -51,7 +51,7 @@ fn said(mut client: Resp) -> String {
     }
 }
 
-/// Goal: lengths that a header announces are refused when they are read, not when their bytes have come.
+/// Goal: a length that is too large is refused when the header is read, before its bytes arrive.
 #[test]
 fn announced_lengths() {
     let folder = tempfile::tempdir().unwrap();
@@ -101,7 +101,7 @@ fn replies_that_nobody_reads() {
     let stuck: Vec<TcpStream> = (0..4)
         .map(|_| {
             let mut stream = TcpStream::connect(server.resp()).unwrap();
-            // It may not take all of it, now that it stands still itself.
+            // The server may not read all of it, because its own answer is blocked.
             stream.set_nonblocking(true).unwrap();
             let mut rest = &request[..];
             let started = time::now();
@@ -129,7 +129,7 @@ fn replies_that_nobody_reads() {
     assert_unharmed(&server);
 }
 
-/// Goal: the same by HTTP, whose answer is sent in pieces.
+/// Goal: the same over HTTP, whose answer is sent in pieces.
 #[test]
 fn answers_that_nobody_reads() {
     let folder = tempfile::tempdir().unwrap();
@@ -154,7 +154,7 @@ fn answers_that_nobody_reads() {
     assert_unharmed(&server);
 }
 
-/// Goal: a client that takes nothing of its answer is cut after the write timeout, whichever protocol it speaks. Method: one
+/// Goal: a client that does not read its answer is disconnected after the write timeout, in every protocol. Method: one client
 /// of each, with a timeout of a second.
 #[test]
 fn a_client_that_takes_nothing_is_cut() {
@@ -166,7 +166,7 @@ fn a_client_that_takes_nothing_is_cut() {
     let mut deaf_to_resp = server.client();
     deaf_to_resp.write(&command(&["ID.NEXT", "default", "COUNT", "100000"]).repeat(20)).unwrap();
     for protocol in ["http", "resp"] {
-        // The request for the metrics has a connection too.
+        // The request for the metrics uses a connection too.
         let most = if protocol == "http" { 1.5 } else { 0.5 };
         let name = format!("snowmint_connections{{protocol=\"{protocol}\"}}");
         time::eventually("its connection is gone", Duration::from_mins(1), || {
@@ -177,7 +177,7 @@ fn a_client_that_takes_nothing_is_cut() {
     assert_unharmed(&server);
 }
 
-/// Goal: hundreds of clients that send a byte now and then hold no more than their connections.
+/// Goal: hundreds of clients that send a byte now and then cost no more than their connections.
 #[test]
 fn slow_loris() {
     const CLIENTS: usize = 300;
@@ -197,7 +197,7 @@ fn slow_loris() {
     println!("peak {} KiB with {CLIENTS} slow clients", server::peak_rss_kib(server.pid()));
 }
 
-/// Goal: a crowd leaves no memory behind, whatever protocol it spoke. Method: thousands of clients ask once, stay, and go.
+/// Goal: memory returns after thousands of connections, in every protocol. Method: clients ask once, wait, and close.
 #[test]
 fn memory_comes_back_after_a_crowd() {
     const CROWD: usize = 3000;
@@ -229,14 +229,14 @@ fn memory_comes_back_after_a_crowd() {
     assert!(crowded > before + 2 * SPARE_KIB, "{crowded} KiB: the crowd is too small to show anything");
 }
 
-/// A test that opens thousands of connections needs the files for its own ends of them.
+/// A test that opens thousands of connections needs open files for its own ends of them.
 fn raise_open_files() {
     let maximum = getrlimit(Resource::Nofile).maximum;
     setrlimit(Resource::Nofile, Rlimit { current: maximum, maximum }).unwrap();
 }
 
-/// Goal: the soft limit of open files, which is low for every program at first, is none of the server's. Method: more
-/// clients than it allows, all of which are served at once.
+/// Goal: the server raises its soft limit of open files, which is low by default. Method: more clients than that limit, all of
+/// which are served at once.
 #[test]
 fn the_soft_limit_of_open_files_is_raised() {
     let folder = tempfile::tempdir().unwrap();
@@ -249,8 +249,8 @@ fn the_soft_limit_of_open_files_is_raised() {
     assert!(server.log().contains("connection limit lowered"), "{}", server.log());
 }
 
-/// Goal: where files are few, a flood of either port takes only the places of clients: health is answered, an honest client
-/// is served, and the log is not flooded. Method: 64 open files, hundreds of clients that say nothing.
+/// Goal: with few open files, a flood of either port takes only the places of clients: health is answered, an honest client is
+/// served, and the log stays short. Method: 64 open files, hundreds of silent clients.
 #[test]
 fn a_flood_where_open_files_are_few() {
     let folder = tempfile::tempdir().unwrap();
@@ -273,8 +273,8 @@ fn a_flood_where_open_files_are_few() {
     assert!(log.matches("WARN").count() <= 4, "{log}");
 }
 
-/// Goal: bad HTTP is answered as such and bounded: a line, headers and a body beyond the limits. Method: a little too
-/// much, which must be answered, and far too much, where the answer may be lost while the client still sends.
+/// Goal: invalid or oversized HTTP (request line, headers, body) gets an error and is bounded. Method: a little too much, which
+/// must be answered, and far too much, where the answer may be lost while the client still sends.
 #[test]
 fn http_beyond_its_limits() {
     let folder = tempfile::tempdir().unwrap();
@@ -305,7 +305,7 @@ fn http_beyond_its_limits() {
     ] {
         let mut stream = TcpStream::connect(server.http()).unwrap();
         stream.set_read_timeout(Some(Duration::from_secs(10))).unwrap();
-        // The server may have had enough before all is sent.
+        // The server may close before everything is sent.
         stream.write_all(request.as_bytes()).ok();
         let mut start = [0; 12];
         let what = format!("{} bytes, {}", request.len(), &request[..request.len().min(60)]);

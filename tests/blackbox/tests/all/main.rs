@@ -1,4 +1,4 @@
-//! The built binary from outside: processes and sockets only. Each module is one kind of trouble.
+//! The built binary from outside: processes and sockets only. Each module covers one kind of fault.
 
 #![allow(
     clippy::unwrap_used,

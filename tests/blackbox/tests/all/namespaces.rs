@@ -1,5 +1,5 @@
-//! Namespaces of every scheme, as clients and operators meet them: Redis' commands, Leaf's paths, the command line
-//! beside a running node, signals, kills, and settings that cannot be.
+//! Namespaces of every scheme, as clients and operators meet them: Redis' commands, Leaf's paths, the command line beside a
+//! running node, signals, kills, and invalid settings.
 
 use std::fs;
 use std::path::Path;
@@ -23,7 +23,7 @@ pub(crate) fn ns(folder: &Path, args: &[&str]) -> String {
     snowmint::text(&ran)
 }
 
-/// Makes the store, which `ns add` does not do by itself.
+/// Creates the store, which `ns add` does not do by itself.
 pub(crate) fn init(folder: &Path) {
     let ran = snowmint::run(folder, ["store", "init", "--data", "data"]);
     assert!(ran.status.success(), "{}", snowmint::text(&ran));
@@ -74,8 +74,8 @@ except redis.ResponseError as error:
 print(numbers[-1])
 "#;
 
-/// Goal: programs that count by Redis' INCR work as they are. Method: redis-cli and redis-py, unmodified, both versions
-/// of the protocol; each answer is the last number of its run.
+/// Goal: programs that count with Redis' INCR work unchanged. Method: redis-cli and redis-py, both versions of the protocol;
+/// each answer is the last number of its run.
 #[test]
 fn redis_clients_count() {
     let folder = tempfile::tempdir().unwrap();
@@ -131,7 +131,7 @@ fn draw_rarely<const N: usize>(server: &Server, namespaces: [&str; N], count: us
     let mut client = server.client();
     let mut drawn = [const { Vec::new() }; N];
     for _ in 0..count {
-        // First: whoever waited for the namespaces drew from them just now.
+        // First of all: waiting for the namespaces drew from them just now.
         thread::sleep(Duration::from_millis(2));
         for (namespace, ids) in namespaces.iter().zip(&mut drawn) {
             ids.extend(client.next(namespace, 1).unwrap().unwrap());
@@ -140,9 +140,9 @@ fn draw_rarely<const N: usize>(server: &Server, namespaces: [&str; N], count: us
     drawn
 }
 
-/// Goal: `id % 8` spreads rare ids where the sequence start is random or rolling, and only there; ids stay unique and
-/// increase from tick to tick. Method: ids drawn one at a time with pauses, by the flag of the service and by those of
-/// namespaces of the same layout.
+/// Goal: `id % 8` spreads rare ids if the sequence start is random or rolling, and only then; ids stay unique and increase from
+/// tick to tick. Method: ids drawn one at a time with pauses, with the flag of the service and those of namespaces of the same
+/// layout.
 #[test]
 fn rare_ids_go_to_every_shard_where_they_are_told_to() {
     let folder = tempfile::tempdir().unwrap();
@@ -177,8 +177,8 @@ fn rare_ids_go_to_every_shard_where_they_are_told_to() {
     assert!(shards(&spread).iter().all(|count| *count > 0), "{:?}", shards(&spread));
 }
 
-/// Goal: a number that was answered never comes again, and a clean stop wastes none. Method: numbers drawn over a clean
-/// stop and over kill -9, each after which the node starts again on the same data.
+/// Goal: no number is given twice, and a clean stop wastes none. Method: numbers drawn over a clean stop and over kill -9,
+/// after each of which the node restarts on the same data.
 #[test]
 fn numbers_survive_stops_and_kills() {
     let folder = tempfile::tempdir().unwrap();
@@ -191,7 +191,7 @@ fn numbers_survive_stops_and_kills() {
         let drawn = server.client().next("n", 2500).unwrap().unwrap();
         assert!(increase(&drawn) && drawn[0] > last, "{} after {last}", drawn[0]);
         if round % 2 == 1 {
-            // One was drawn to see that it is served.
+            // One number was drawn to see that the namespace is served.
             assert_eq!(drawn[0], last + 2, "a clean stop gives back what was not used");
         }
         last = *drawn.last().unwrap();
@@ -205,8 +205,8 @@ fn numbers_survive_stops_and_kills() {
     ids.assert_unique();
 }
 
-/// Goal: what an operator adds, changes and drops is served without a restart, on every node. Method: two nodes of one
-/// store, the command line beside them.
+/// Goal: every node serves what an operator adds, changes and drops, without a restart. Method: two nodes on one store, and the
+/// command line beside them.
 #[test]
 fn nodes_follow_the_store() {
     let folder = tempfile::tempdir().unwrap();
@@ -251,7 +251,7 @@ fn a_file_is_reloaded() {
     let file = folder.path().join("ns.toml");
     let write = |text: &str| fs::write(&file, text).unwrap();
     write("[namespaces.a]\nscheme = \"segment\"\ntext = \"A{number}\"\n");
-    // The store is not looked at meanwhile: what changes comes by the signal.
+    // The node does not poll the store meanwhile: changes arrive by the signal.
     let server =
         Serve::new(folder.path()).args(["--namespaces-poll", "1h", "--namespaces-file", "ns.toml"]).start();
     let text = |namespace: &str| server.client().call(&["ID.NEXT", namespace]).unwrap();
@@ -270,7 +270,7 @@ fn a_file_is_reloaded() {
     assert!(matches!(text("b"), Reply::Bulk(id) if id.len() == 26));
 }
 
-/// Goal: the end of the numbers is seen long before, and told in words that help. Method: a small maximum.
+/// Goal: the node warns long before the last number, in words that help. Method: a small maximum.
 #[test]
 fn a_maximum_is_told_before_and_when_it_is_reached() {
     let folder = tempfile::tempdir().unwrap();
@@ -303,8 +303,8 @@ fn a_maximum_is_told_before_and_when_it_is_reached() {
     assert!(number > 100, "{number}");
 }
 
-/// Goal: a store that lost its records takes no namespace away, and says so until they are back. Method: the records of
-/// namespaces are deleted from the data file of a running node, of one that its flags name and of one added to the store.
+/// Goal: nodes continue to serve namespaces whose records the store lost, and report that until the records are back. Method:
+/// the records are deleted from the data file of a running node, of a namespace in its flags and of one added to the store.
 #[test]
 fn a_store_that_lost_its_records_takes_no_namespace_away() {
     let folder = tempfile::tempdir().unwrap();

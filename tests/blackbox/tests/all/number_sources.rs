@@ -1,4 +1,4 @@
-//! Numbers from elsewhere than the service's own store: a Leaf's row, a key of Redis, two ticket servers.
+//! Numbers from outside the service's own store: a row of Leaf, a key of Redis, two ticket servers.
 
 use std::fs;
 use std::time::Duration;
@@ -20,13 +20,13 @@ const LEAF: &str = "CREATE TABLE test.leaf_alloc (biz_tag VARCHAR(128) NOT NULL 
     ON UPDATE CURRENT_TIMESTAMP, PRIMARY KEY (biz_tag)) ENGINE=InnoDB; \
     INSERT INTO test.leaf_alloc (biz_tag, max_id, step) VALUES ('order', 1, 100);";
 
-/// What Leaf does for each of its segments, in its own words: the numbers below the new `max_id`.
+/// The statements of Leaf for each of its segments: the numbers below the new `max_id`.
 const LEAF_TAKES: &str = "START TRANSACTION; \
     UPDATE test.leaf_alloc SET max_id = max_id + step WHERE biz_tag = 'order'; \
     SELECT max_id, step FROM test.leaf_alloc WHERE biz_tag = 'order'; COMMIT;";
 
-/// Goal: a Leaf and the service draw from one row, and no number comes twice. Method: Leaf's own statements between
-/// requests to Leaf's own path, by curl.
+/// Goal: a Leaf and the service draw from one row without duplicates. Method: Leaf's own statements between requests to Leaf's
+/// path, with curl.
 #[test]
 fn leaf_and_the_service_share_a_row() {
     let (folder, leaf) = (tempfile::tempdir().unwrap(), MariaDb::start());
@@ -82,7 +82,7 @@ fn leaf_and_the_service_share_a_row() {
         assert_eq!((status, &document["status"]), ("500", &500.into()), "{answer}");
     }
 
-    // A tag that nobody inserted is told when it is added, and when it goes missing.
+    // A missing tag is reported when the namespace is added, and when the row disappears.
     let missing = format!("{url}?tag=gone");
     let refused = snowmint::run(
         folder.path(),
@@ -92,7 +92,7 @@ fn leaf_and_the_service_share_a_row() {
     assert_says(&snowmint::text(&refused), &["leaf_alloc", "gone"]);
 }
 
-/// Goal: a key that holds text is no counter, and the node that was told to use it says so and serves all else.
+/// Goal: a key that holds text is not a counter; the node reports it and serves all other namespaces.
 #[test]
 fn a_counter_that_holds_text_is_told() {
     let (folder, redis) = (tempfile::tempdir().unwrap(), Redis::start());
@@ -108,13 +108,13 @@ fn a_counter_that_holds_text_is_told() {
     let error = increment(&server, &["INCR", "n"]).unwrap_err();
     assert!(error.starts_with("NOTREADY ") && error.contains("text"), "{error}");
     assert_eq!(server.take(3).len(), 3);
-    // Mended by hand, it is served without a restart.
+    // Once repaired by hand, it is served without a restart.
     output("redis-cli", ["-p", &port, "SET", "n", "41"]);
     let number = time::eventually("a number", PATIENCE, || increment(&server, &["INCR", "n"]).ok());
     assert_eq!(number, 42);
 }
 
-/// Goal: two ticket servers behind one name: one is killed and comes back, ids go on, none twice.
+/// Goal: two ticket servers behind one namespace: one is killed and comes back; ids continue without duplicates.
 #[test]
 fn one_of_two_stores_may_be_down() {
     let folder = tempfile::tempdir().unwrap();
@@ -165,7 +165,7 @@ fn one_of_two_stores_may_be_down() {
     drop(client);
     drop(server);
 
-    // A node that begins while one of them is down uses it once it is there, and then needs the other no more.
+    // A node that starts while one of them is down uses it once it is back, and then does not need the other.
     stores[1].kill9();
     let server = serve(folder.path()).start();
     wait_for(&server, "ids");
@@ -182,8 +182,8 @@ fn one_of_two_stores_may_be_down() {
     ids.assert_unique();
 }
 
-/// Goal: sources that can give one number are refused wherever they are named, and both are named. Method: real Redis
-/// keys and ticket servers, by the command line, by a file, and in a store that an earlier version wrote.
+/// Goal: sources that can give the same number are refused everywhere, and both are named. Method: real Redis keys and ticket
+/// servers, on the command line, in a file, and in a store that an earlier version wrote.
 #[test]
 fn overlapping_sources_are_refused() {
     let (folder, redis) = (tempfile::tempdir().unwrap(), Redis::start());
@@ -216,7 +216,7 @@ fn overlapping_sources_are_refused() {
         assert_eq!(refused.status.code(), Some(2), "{}", snowmint::text(&refused));
         assert_says(&snowmint::text(&refused), &[words, one, other]);
     }
-    // Known without a connection: the file is refused as a whole.
+    // The overlap is visible without a connection: the file is refused as a whole.
     let file = |[one, other]: &[String; 2]| {
         let text = format!("[namespaces.n]\nscheme = \"segment\"\nsources = [\"{one}\", \"{other}\"]\n");
         fs::write(folder.path().join("ns.toml"), text).unwrap();
@@ -238,13 +238,13 @@ fn overlapping_sources_are_refused() {
         assert_eq!(refused.status.code(), Some(2), "{}", snowmint::text(&refused));
         assert_says(&snowmint::text(&refused), &["ns.toml: line 1", words]);
     }
-    // Known once both are open.
+    // The overlap is visible once both are open.
     file(&sets[2].1);
     let server = serve(folder.path()).args(["--namespaces-file", "ns.toml"]).start();
     let error = increment(&server, &["ID.NEXT", "n"]).unwrap_err();
     assert_says(&error, &["NOTREADY", "1 modulo 2", &table(0), &table(1)]);
     assert_eq!(server.take(3).len(), 3, "the other namespaces are served");
-    // Mended there, it is served without a restart: each number once.
+    // Once repaired there, it is served without a restart: each number once.
     tickets[1].sql("SET GLOBAL auto_increment_offset = 2");
     let draw = || match server.client().call(&["ID.NEXT", "n", "COUNT", "4"]).unwrap() {
         Reply::Array(ids) => Some(ids),
@@ -256,7 +256,7 @@ fn overlapping_sources_are_refused() {
     assert_eq!(distinct.len(), ids.len(), "{ids:?}");
     server.stop();
 
-    // What an earlier version wrote into the store is shown, and not served.
+    // A definition that an earlier version wrote into the store is shown, and not served.
     let record =
         format!(r#"{{"scheme":"segment","sources":["{}","{}"],"everywhere":true}}"#, key("a"), key("b"));
     ns(folder.path(), &["add", "old", "--scheme", "segment"]);
@@ -272,8 +272,8 @@ fn overlapping_sources_are_refused() {
     ns(folder.path(), &["drop", "old"]);
 }
 
-/// Goal: a ticket server whose settings change while a node draws from it gives nothing of another's numbers. Method:
-/// the offset of one of two is set to that of the other.
+/// Goal: if the settings of a ticket server change while a node draws from it, the node uses no number of another server.
+/// Method: the offset of one of two is set to that of the other.
 #[test]
 fn a_source_that_leaves_its_numbers_is_not_used() {
     let folder = tempfile::tempdir().unwrap();
@@ -305,7 +305,7 @@ fn a_source_that_leaves_its_numbers_is_not_used() {
     let server = serve(folder.path()).start();
     wait_for(&server, "n");
     tickets[1].sql("SET GLOBAL auto_increment_offset = 1");
-    // Sessions keep their settings: the server's own connections are ended, as a restart would.
+    // Sessions keep their settings, so the test ends the server's connections, as a restart would.
     let sessions = "SELECT GROUP_CONCAT(CONCAT('KILL ', id) SEPARATOR ';') FROM information_schema.processlist \
                     WHERE id <> CONNECTION_ID() AND user = 'root'";
     tickets[1].sql(&tickets[1].sql(sessions));
@@ -320,8 +320,8 @@ fn a_source_that_leaves_its_numbers_is_not_used() {
     ids.assert_unique();
 }
 
-/// Goal: what only one process or one machine sees is no source of a namespace that others share. Method: a store by an
-/// address that is not known for this machine's own, and by one that is.
+/// Goal: a namespace that others share accepts no source that only one process or machine can reach. Method: a store at an
+/// address that is not recognized as this machine's, and at one that is.
 #[test]
 fn a_source_that_not_every_node_sees_is_refused() {
     let (folder, redis) = (tempfile::tempdir().unwrap(), Redis::start());
@@ -357,7 +357,7 @@ fn a_source_that_not_every_node_sees_is_refused() {
     assert_eq!(code, Some(0), "processes of one machine share a file: {text}");
 }
 
-/// Goal: two ticket servers that give the same numbers are noticed though no node ever sees both. Method: each node starts
+/// Goal: two ticket servers that give the same numbers are noticed although no node ever reaches both. Method: each node starts
 /// while another of the two is down, and so does the command that adds them.
 #[test]
 fn overlapping_sources_that_are_never_there_together_are_noticed() {
@@ -391,7 +391,7 @@ fn overlapping_sources_that_are_never_there_together_are_noticed() {
             Err(error) => error.contains("modulo").then_some(error),
         });
     assert_says(&error, &["NOTREADY", "1 modulo 2", &one, &other]);
-    // Mended, it gives the other half, and no node takes it for anything else any more.
+    // Once repaired, it gives the other half, and every node accepts it.
     tickets[1].sql("SET GLOBAL auto_increment_offset = 2");
     let drawn =
         time::eventually("numbers of the other", PATIENCE, || server.client().next("n", 10).unwrap().ok());
@@ -406,8 +406,8 @@ fn overlapping_sources_that_are_never_there_together_are_noticed() {
     assert_says(&snowmint::text(&refused), &["0 modulo 2", "1 modulo 2 when it was first used"]);
 }
 
-/// Goal: a source that comes late is used too where the store may lose writes, so that what it gives has to settle there
-/// first. Method: a Redis as the store, and ticket servers of which one is down at the start and the other one after it.
+/// Goal: a source that becomes available late is used even if the store may lose writes, so that its numbers have to settle
+/// there first. Method: a Redis as the store, and ticket servers, of which one is down at the start and the other after it.
 #[test]
 fn a_late_source_is_used_over_a_store_that_may_lose_writes() {
     let (folder, redis) = (tempfile::tempdir().unwrap(), Redis::start());
@@ -435,8 +435,8 @@ fn a_late_source_is_used_over_a_store_that_may_lose_writes() {
     ids.assert_unique();
 }
 
-/// Goal: a source that accepts and says nothing delays no other namespace, nor the start. Method: a dozen namespaces at such
-/// a server, each of which would take its own time-out if one came after the other.
+/// Goal: a source that accepts connections and never answers delays no other namespace, nor the start. Method: a dozen
+/// namespaces on such a server, whose time-outs would add up if a node tried one after the other.
 #[test]
 fn a_source_that_says_nothing_delays_no_other() {
     let folder = tempfile::tempdir().unwrap();
@@ -460,7 +460,7 @@ fn a_source_that_says_nothing_delays_no_other() {
     assert_eq!(increment(&server, &["INCR", "own"]), Ok(1));
     let error = increment(&server, &["INCR", "slow3"]).unwrap_err();
     assert_says(&error, &["NOTREADY", "namespace slow3"]);
-    // The look into the store goes on as well.
+    // The node still polls the store.
     for nth in 0..3 {
         let name = format!("later{nth}");
         ns(folder.path(), &["add", &name, "--scheme", "segment"]);
@@ -474,8 +474,8 @@ fn a_source_that_says_nothing_delays_no_other() {
     assert_eq!(increment(&server, &["INCR", "own"]), Ok(2));
 }
 
-/// Goal: a change while its source is down leaves a namespace what it has in memory. Method: a Leaf that is killed, a change
-/// of sizes, and numbers before and after it is back.
+/// Goal: a change while its source is down leaves a namespace the numbers in memory. Method: a Leaf that is killed, a change of
+/// sizes, and numbers before and after it is back.
 #[test]
 fn a_change_while_the_source_is_down_keeps_the_reserve() {
     let (folder, leaf) = (tempfile::tempdir().unwrap(), MariaDb::start());
@@ -489,7 +489,7 @@ fn a_change_while_the_source_is_down_keeps_the_reserve() {
     draw();
     leaf.kill9();
     ns(folder.path(), &["set", "order", "--size-min", "2000"]);
-    // A namespace that is added after the change is seen after it.
+    // A namespace that is added after the change is served after it.
     ns(folder.path(), &["add", "later", "--scheme", "segment"]);
     wait_for(&server, "later");
     for _ in 0..10 {
@@ -503,8 +503,8 @@ fn a_change_while_the_source_is_down_keeps_the_reserve() {
     ids.assert_unique();
 }
 
-/// Goal: a source may be at another place where that is the same counter, or goes on above the old one; nothing else is taken
-/// for it. Method: one Redis by two names, another one, and the first one killed.
+/// Goal: a source may move to another address if that is the same counter or continues above the old one; no other move is
+/// accepted. Method: one Redis by two names, another one, and the first one killed.
 #[test]
 fn a_source_may_move_under_the_same_numbers() {
     let (folder, servers) = (tempfile::tempdir().unwrap(), [Redis::start(), Redis::start()]);
@@ -560,8 +560,8 @@ fn a_source_may_move_under_the_same_numbers() {
 const TICKETS: &str = "CREATE TABLE test.Tickets64 (id bigint(20) unsigned NOT NULL auto_increment, \
     stub char(1) NOT NULL default '', PRIMARY KEY (id), UNIQUE KEY stub (stub)) ENGINE=InnoDB";
 
-/// Goal: two servers that both accept writes are two counters, also where numbers that they give in turns grow, and one
-/// server by another address is one. Method: ticket servers that count in steps of 2, each a replica of the other.
+/// Goal: two servers that both accept writes are two counters, even if their numbers grow in turns; one server at another
+/// address is one. Method: ticket servers that count in steps of 2, each a replica of the other.
 #[test]
 fn servers_that_replicate_each_other_are_two_counters() {
     let folder = tempfile::tempdir().unwrap();

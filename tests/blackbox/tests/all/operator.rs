@@ -1,5 +1,5 @@
-//! What an operator sees: the log under a full disk, its JSON, errors at the start, and `doctor` and `workers` where nothing
-//! can be written.
+//! What an operator sees: the log on a full disk, its JSON, errors at the start, and `doctor` and `workers` on a read-only
+//! database.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -14,12 +14,12 @@ use snowmint_test_servers::time;
 
 const PATIENCE: Duration = Duration::from_mins(1);
 
-/// Checks that every line is an object without a key that comes twice, and that a field has one type in all of them.
+/// Checks that every line is an object with unique keys, and that a field has the same type in all of them.
 fn assert_json(log: &str) {
     let mut types: BTreeMap<String, (&str, &str)> = BTreeMap::new();
     for line in log.lines() {
         let value: Value = serde_json::from_str(line).unwrap_or_else(|error| panic!("{error}: {line}"));
-        // Of two values of a key one is left, so the text becomes shorter.
+        // The parser keeps one of two values of a key, so the text becomes shorter.
         assert_eq!(value.to_string().len(), line.len(), "a key comes twice: {line}");
         let fields = value.as_object().unwrap();
         let in_span = fields.get("span").and_then(Value::as_object).into_iter().flatten();
@@ -37,12 +37,12 @@ fn assert_json(log: &str) {
 }
 
 fn draw_numbers(server: &Server) {
-    // An error because no numbers are left is an answer too.
+    // An error because no numbers are left counts as an answer.
     server.get("/v1/ids/tickets?count=100");
 }
 
-/// Goal: a full disk is one line in the log when it begins, one when ids end, and one when there is room again; its JSON can
-/// be loaded anywhere; the doctor finds it. Method: a small disk is filled under a node, and emptied.
+/// Goal: a full disk is one log line when it begins, one when ids end, and one when there is room again; the JSON is valid;
+/// `doctor` finds the cause. Method: a small disk is filled under a node, and emptied.
 #[test]
 fn a_full_disk_is_told_once() {
     let folder = tempfile::tempdir().unwrap();
@@ -84,8 +84,8 @@ fn a_full_disk_is_told_once() {
     assert_json(&log);
 }
 
-/// Goal: who looks after a database that cannot be written still sees what is in it. Method: a read-only disk, with a node
-/// that has the file open and without one.
+/// Goal: the operator of a read-only database can still inspect it. Method: a read-only disk, with and without a node that has
+/// the file open.
 #[test]
 fn a_read_only_database_can_be_looked_at() {
     let folder = tempfile::tempdir().unwrap();
@@ -114,8 +114,8 @@ fn a_read_only_database_can_be_looked_at() {
     looks("free", "32 of 32 workers");
 }
 
-/// Goal: a log of JSON is JSON to its last line, also where the process does not start. Method: flags that are unknown or
-/// wrong, and a port that is taken.
+/// Goal: a JSON log is JSON to its last line, even if the process does not start. Method: unknown and invalid flags, and a port
+/// in use.
 #[test]
 fn a_start_that_fails_says_so_in_the_format_of_the_log() {
     let folder = tempfile::tempdir().unwrap();

@@ -13,8 +13,8 @@ use snowmint_test_servers::{Etcd, MariaDb, Postgres, Redis, ZooKeeper};
 use stores::{Backed, Dumped, File};
 use world::{World, by_the_procedure, under_running_nodes};
 
-/// Goal: without the operator no id is given twice by nodes that were running, nor after another joins that starts once
-/// they have noticed; no node gives a number again that it gave itself. Method: as [`under_running_nodes`] says.
+/// Goal: without the operator, running nodes give no id twice, nor does a node that joins once they have noticed; no node gives
+/// a number again that it gave itself. Method: see [`under_running_nodes`].
 #[test]
 fn an_sqlite_file_is_restored_under_running_nodes() {
     under_running_nodes(&File::new());
@@ -45,8 +45,8 @@ fn a_zookeeper_is_restored_under_running_nodes() {
     under_running_nodes(&Backed::<ZooKeeper>::start());
 }
 
-/// Goal: by the procedure no id and no number is given twice by any node, before and after. Method: as
-/// [`by_the_procedure`] says.
+/// Goal: by the procedure, no id and no number is a duplicate over all nodes, before and after. Method: see
+/// [`by_the_procedure`].
 #[test]
 fn an_sqlite_file_is_restored_by_the_procedure() {
     by_the_procedure(&File::new());
@@ -82,8 +82,8 @@ fn a_zookeeper_is_restored_by_the_procedure() {
     by_the_procedure(&Backed::<ZooKeeper>::start());
 }
 
-/// Goal: nodes that crashed tell nothing, and a stated margin stands for what they received. Method: every node is
-/// killed before the restore.
+/// Goal: nodes that crashed report nothing, so a stated margin covers what they received. Method: every node is killed before
+/// the restore.
 #[test]
 fn a_margin_stands_for_nodes_that_crashed() {
     let store = Backed::<Etcd>::start();
@@ -96,9 +96,9 @@ fn a_margin_stands_for_nodes_that_crashed() {
     world.check_ids_and_numbers();
 }
 
-/// Goal: numbers that a node reserved for the next day, before it begins, are not given again after a restore. Method: a
-/// node 20 s before midnight reserves them; the store goes back to before, and is recovered by what the node tells; both
-/// the node and one on the restored store then draw after midnight.
+/// Goal: numbers that a node reserved for the next day in advance are not given again after a restore. Method: 20 s before
+/// midnight a node reserves them; the store goes back to an earlier state and is recovered from the report of the node; then
+/// the node and another one on the restored store draw after midnight.
 #[test]
 fn numbers_reserved_for_the_next_period_are_not_given_again() {
     let folder = tempfile::tempdir().unwrap();
@@ -148,9 +148,9 @@ enum Since {
     Dropped,
 }
 
-/// Two nodes on a store that is backed up; then something happens to a namespace, the nodes draw from it, and the first of
-/// them crashes unless it can tell all. The backup is recovered by what the others tell, and by a margin; the operator repeats
-/// what was done since; a node on the restored store draws.
+/// Two nodes on a store that is backed up. Then a namespace changes, the nodes draw from it, and the first of them crashes
+/// unless it can report everything. The backup is recovered from the reports of the others and with a margin; the operator
+/// repeats the change; a node on the restored store draws.
 fn restored_to_before(since: Since) {
     let folder = tempfile::tempdir().unwrap();
     let path = |name: &str| folder.path().join(name).display().to_string();
@@ -228,20 +228,20 @@ fn restored_to_before(since: Since) {
     numbers.assert_unique();
 }
 
-/// Goal: a namespace that is newer than the backup gives no number again, also none that a node received that crashed.
-/// Method: as [`restored_to_before`] says.
+/// Goal: a namespace that is newer than the backup repeats no number, not even one that a crashed node received. Method: see
+/// [`restored_to_before`].
 #[test]
 fn a_namespace_that_was_added_since_the_backup_repeats_nothing() {
     restored_to_before(Since::Added);
 }
 
-/// Goal: the same for one that began a new series after the backup.
+/// Goal: the same for a namespace that started over after the backup.
 #[test]
 fn a_namespace_that_was_started_over_since_the_backup_repeats_nothing() {
     restored_to_before(Since::StartedOver);
 }
 
-/// Goal: nodes report the numbers that they received of a namespace even after it was dropped.
+/// Goal: nodes report the numbers that they received from a namespace even after it was dropped.
 #[test]
 fn a_namespace_that_was_dropped_since_the_backup_repeats_nothing() {
     restored_to_before(Since::Dropped);

@@ -44,14 +44,14 @@ impl Nodes {
     }
 }
 
-/// Waits for some more requests to be answered.
+/// Waits until some more requests are answered.
 fn under_load(asked: &AtomicU64) {
     let before = asked.load(Ordering::Relaxed);
     time::eventually("load", PATIENCE, || (asked.load(Ordering::Relaxed) > before + 500).then_some(()));
 }
 
-/// Asks over connections that are kept alive, until it is told to stop: every id there was. A connection is left when the
-/// answer says so, as RFC 9112 demands, and at no other time.
+/// Asks over keep-alive connections until it is stopped, and returns every id. It leaves a connection when the answer says so
+/// (RFC 9112), and at no other time.
 fn ask(balancer: SocketAddrV4, stop: &AtomicBool, asked: &AtomicU64) -> io::Result<Vec<u64>> {
     let mut ids = Vec::new();
     let mut kept: Option<Http> = None;
@@ -70,7 +70,7 @@ fn ask(balancer: SocketAddrV4, stop: &AtomicBool, asked: &AtomicU64) -> io::Resu
     Ok(ids)
 }
 
-/// Restarts the nodes while clients ask over HTTP at `http` and `beside` runs; every request must be answered well.
+/// Restarts the nodes while clients ask over HTTP at `http` and `beside` runs; every request must succeed.
 fn roll(nodes: &mut Nodes, http: SocketAddrV4, beside: impl FnOnce(&AtomicBool) -> Vec<u64> + Send) {
     let (stop, asked) = (AtomicBool::new(false), AtomicU64::new(0));
     let mut ids = Ids::new();
@@ -78,7 +78,7 @@ fn roll(nodes: &mut Nodes, http: SocketAddrV4, beside: impl FnOnce(&AtomicBool) 
         let (stop, asked) = (&stop, &asked);
         let clients: Vec<_> = (0..CLIENTS).map(|_| scope.spawn(move || ask(http, stop, asked))).collect();
         let beside = scope.spawn(move || beside(stop));
-        // Whatever fails here, the threads above end.
+        // The threads above end even if a check here fails.
         let rolled = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| nodes.restart_each(asked)));
         stop.store(true, Ordering::Relaxed);
         for client in clients {
@@ -92,7 +92,7 @@ fn roll(nodes: &mut Nodes, http: SocketAddrV4, beside: impl FnOnce(&AtomicBool) 
     ids.assert_unique();
 }
 
-/// Draws by redis-py, which reconnects and asks once more where a connection ends: RESP has no word for "ask elsewhere".
+/// Draws with redis-py, which reconnects and retries when a connection ends: RESP cannot tell a client to go elsewhere.
 const REDIS_PY: &str = r#"
 import os, sys, time, redis
 from redis.backoff import ConstantBackoff
@@ -108,8 +108,8 @@ while not os.path.exists(stop):
     time.sleep(0.005)
 "#;
 
-/// Goal: nobody notices a rolling restart behind a balancer that asks `/readyz`. Method: HAProxy in HTTP mode, four clients
-/// that count any failure at all; beside them redis-py's transactions by HAProxy in TCP mode.
+/// Goal: a rolling restart behind a balancer that checks `/readyz` causes no error. Method: HAProxy in HTTP mode, four clients
+/// that count any failure; beside them redis-py's transactions through HAProxy in TCP mode.
 #[test]
 fn a_rolling_restart_behind_haproxy_fails_no_request() {
     let folder = tempfile::tempdir().unwrap();
@@ -129,7 +129,7 @@ fn a_rolling_restart_behind_haproxy_fails_no_request() {
             ids
         })
     });
-    // It spreads requests over the nodes that are ready, also over the last one once it has asked that.
+    // It spreads requests over all ready nodes, once it has checked the last one.
     for node in &nodes.running {
         time::eventually("the balancer sends requests to each node", PATIENCE, || {
             let mut client = Http::connect(balancer.http(), PATIENCE).unwrap();
@@ -139,8 +139,8 @@ fn a_rolling_restart_behind_haproxy_fails_no_request() {
     }
 }
 
-/// Goal: the same behind a balancer that looks at nothing but whether it can connect. Method: nginx passes on bytes, also
-/// to a node that is about to end.
+/// Goal: the same behind a balancer that only checks whether it can connect. Method: nginx passes bytes on, also to a node that
+/// is about to exit.
 #[test]
 fn a_rolling_restart_behind_a_tcp_balancer_fails_no_request() {
     let folder = tempfile::tempdir().unwrap();

@@ -11,11 +11,11 @@ use snowmint_test_servers::snowmint::resp::command;
 use snowmint_test_servers::snowmint::{Ids, Reply, Resp, Serve, Signal};
 use snowmint_test_servers::time;
 
-/// The exit may take as long as the server lets requests finish, and a little more.
+/// Limit on the time to exit: the drain timeout and a little more.
 const ENDS_WITHIN: Duration = Duration::from_secs(10);
 
-/// Goal: requests that arrived before the signal are answered, all of them, and then the connection is closed in
-/// good order. Method: clients of each kind send many requests at once, then the signal comes, then they read.
+/// Goal: all requests that arrived before the signal are answered, and then the connection is closed cleanly. Method: clients
+/// of each kind send many requests at once, then the signal comes, then they read.
 #[test]
 fn what_was_asked_before_the_signal_is_answered() {
     const EACH: usize = 500;
@@ -30,7 +30,7 @@ fn what_was_asked_before_the_signal_is_answered() {
     for client in &mut http {
         client.write(b"GET /v1/ids/default?count=3 HTTP/1.1\r\nHost: localhost\r\n\r\n").unwrap();
     }
-    // In the server's sockets by now, answered or not.
+    // The requests are in the server's sockets by now.
     thread::sleep(Duration::from_millis(50));
     server.terminate();
     let mut ids = Ids::new();
@@ -53,13 +53,13 @@ fn what_was_asked_before_the_signal_is_answered() {
     ids.assert_unique();
 }
 
-/// The replies to a client that kept asking until its connection ended.
+/// The replies to a client that asked until its connection ended.
 struct Saw {
     ids: Vec<u64>,
     end: &'static str,
 }
 
-/// Sends requests without ever waiting for replies, until the connection ends: whole replies only, whatever the end.
+/// Sends requests without waiting for replies, until the connection ends. Checks that no reply is cut.
 fn pour_until_the_end(client: Resp, asked: &AtomicU64) -> Saw {
     let request = command(&["ID.NEXT", "default", "COUNT", "20"]).repeat(50);
     let mut writer = client.socket().try_clone().unwrap();
@@ -79,7 +79,7 @@ fn pour_until_the_end(client: Resp, asked: &AtomicU64) -> Saw {
     })
 }
 
-/// Asks until the connection ends, 50 requests at a time: whole replies only, whatever the end.
+/// Asks until the connection ends, 50 requests at a time. Checks that no reply is cut.
 fn ask_until_the_end(mut client: Resp, asked: &AtomicU64) -> Saw {
     let request = command(&["ID.NEXT", "default", "COUNT", "20"]).repeat(50);
     let mut ids = Vec::new();
@@ -90,7 +90,7 @@ fn ask_until_the_end(mut client: Resp, asked: &AtomicU64) -> Saw {
                 Ok(Some(Reply::Error(error))) => panic!("a request was refused instead of answered: {error}"),
                 Ok(Some(reply)) => ids.extend(reply.ids().unwrap()),
                 Ok(None) => return Saw { ids, end: "closed" },
-                // More was under way when the server closed, so its side of the connection was gone.
+                // More requests were on their way when the server closed, so the connection was reset.
                 Err(error) if error.kind() == ErrorKind::ConnectionReset => return Saw { ids, end: "reset" },
                 Err(error) => panic!("a reply was cut: {error}"),
             }
@@ -102,9 +102,9 @@ fn ask_until_the_end(mut client: Resp, asked: &AtomicU64) -> Saw {
     }
 }
 
-/// Goal: under load, a signal cuts no reply, the server exits with 0 in time and gives the lease back. Method: clients that never
-/// pause, some of which do not wait for replies; then a server takes the same fixed worker, whose lease could not have
-/// expired.
+/// Goal: under load, a signal cuts no reply, and the server exits with 0 in time and gives the lease back. Method: clients that
+/// never pause, some of which do not wait for replies; then a server takes the same fixed worker, whose lease could not have
+/// expired yet.
 #[test]
 fn a_signal_under_load_cuts_no_reply_and_releases_the_lease() {
     let folder = tempfile::tempdir().unwrap();
@@ -149,7 +149,7 @@ fn a_signal_under_load_cuts_no_reply_and_releases_the_lease() {
     ids.assert_unique();
 }
 
-/// Goal: idle connections, half requests and clients that do not read do not hold up the end.
+/// Goal: idle connections, incomplete requests and clients that do not read do not delay the exit.
 #[test]
 fn idle_and_stuck_clients_do_not_hold_up_the_end() {
     let folder = tempfile::tempdir().unwrap();
@@ -170,7 +170,7 @@ fn idle_and_stuck_clients_do_not_hold_up_the_end() {
     assert!(idle.read_unless_closed().unwrap().is_none(), "an idle connection is closed, not reset");
 }
 
-/// Goal: a second signal does no harm, at once or while it drains: the server ends by itself, and the file is whole.
+/// Goal: a second signal is harmless, at once or while the server drains: the server exits by itself, and the file is intact.
 #[test]
 fn a_second_signal() {
     let folder = tempfile::tempdir().unwrap();
@@ -195,8 +195,8 @@ fn a_second_signal() {
     ids.assert_unique();
 }
 
-/// Goal: signals that others give a meaning of their own end nothing, at any time of a server's life. Method: each is sent
-/// while it serves and while it waits for its store.
+/// Goal: SIGUSR1, SIGUSR2, SIGHUP and SIGPIPE never end a server. Method: each is sent while it serves and while it waits for its
+/// store.
 #[test]
 fn signals_that_ask_for_nothing_end_nothing() {
     let folder = tempfile::tempdir().unwrap();

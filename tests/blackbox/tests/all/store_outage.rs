@@ -1,5 +1,5 @@
-//! A store that is not there: at the start it is waited for, while a node runs it is outlived to the end of the lease.
-//! What operators can see before ids stop is checked too.
+//! A store that is unavailable: at the start a node waits for it; later the node serves to the end of its lease. The tests also
+//! check what operators can see before ids stop.
 
 use std::net::TcpStream;
 use std::time::Duration;
@@ -17,8 +17,8 @@ fn serve(folder: &std::path::Path, store: &Postgres) -> Serve {
     Serve::new(folder).args(["--store", &url, "--window", "8s"])
 }
 
-/// Goal: a node that finds no store says so, tries less and less often, opens no port, and serves by itself once the
-/// store is there; one that is told to end meanwhile ends well. Method: two nodes on a server that is down.
+/// Goal: a node without a store says so, retries less and less often, opens no port, and serves once the store is there; one
+/// that is stopped meanwhile exits cleanly. Method: two nodes on a server that is down.
 #[test]
 fn a_store_that_is_down_at_the_start_is_waited_for() {
     let (folder, store) = (tempfile::tempdir().unwrap(), Postgres::start());
@@ -57,9 +57,8 @@ fn told(server: &Server) -> Told {
     }
 }
 
-/// Goal: without a store a node makes ids up to the end of its lease and not one beyond, tells of it before that, says
-/// clearly then why there are none, and goes on by itself. Method: a server is killed under a node that is asked all
-/// the time, and started again.
+/// Goal: without a store a node makes ids up to the end of its lease and none beyond. It warns before, then reports the reason,
+/// and recovers by itself. Method: a server is killed under a node that serves requests, and started again.
 #[test]
 fn a_store_that_goes_away_is_outlived_to_the_end_of_the_lease() {
     let (folder, store) = (tempfile::tempdir().unwrap(), Postgres::start());
@@ -69,7 +68,7 @@ fn a_store_that_goes_away_is_outlived_to_the_end_of_the_lease() {
     assert!(told(&server).store_errors < 0.5);
     store.kill9();
 
-    // Renewed at a third of the window: less than half of it left is a sign by itself.
+    // Renewals come every third of the window, so less than half of it left is a sign of trouble.
     let sign = time::eventually("a sign of the outage, with ids still made", PATIENCE, || {
         let told = told(&server);
         ids.extend(client.next("default", 10).unwrap().expect("the lease has not ended: there was no sign"));
@@ -110,9 +109,8 @@ fn last_instant(text: &str) -> u64 {
     output.trim().parse().unwrap()
 }
 
-/// Goal: one member of three that is frozen, with the connections to it open, stops no node, also where the window is
-/// shorter than the store's own patience. Method: each member in turn is paused for longer than the window; ids must
-/// come while it is.
+/// Goal: one frozen member of three, with its connections open, stops no node, even if the window is shorter than the store's
+/// own time-outs. Method: each member in turn is paused for longer than the window; ids must continue meanwhile.
 #[test]
 fn a_frozen_member_stops_no_node() {
     let (folder, cluster) = (tempfile::tempdir().unwrap(), EtcdCluster::start(3));

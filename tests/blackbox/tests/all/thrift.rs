@@ -20,7 +20,7 @@ fn serve(folder: &Path, args: &[&str]) -> (Server, SocketAddrV4) {
     (server, thrift)
 }
 
-/// What a client says, a line each: the worker, the datacenter, the time, ids, and the errors.
+/// What a client prints, one per line: the worker, the datacenter, the time, ids, and the errors.
 struct Said {
     worker: u64,
     datacenter: u64,
@@ -61,7 +61,7 @@ for bad in ["", "1web", "we b", "web_1"]:
     except Exception as error: print(type(error).__name__, getattr(error, "type", ""), error.message)
 "#;
 
-/// Goal: Apache's client, strict and not, accelerated and not, gets ids, and reads errors that name the cause.
+/// Goal: Apache's client, strict and not, accelerated and not, gets ids and errors that name the cause.
 #[test]
 fn apache_thrift() {
     let folder = tempfile::tempdir().unwrap();
@@ -132,7 +132,7 @@ fn connect(address: SocketAddrV4) -> TcpStream {
     client
 }
 
-/// A call without a frame, and the bytes of its answer up to the end of the connection.
+/// A call without a frame; returns the answer up to the end of the connection.
 fn call(address: SocketAddrV4, name: &str) -> String {
     let mut message = b"\x80\x01\0\x01".to_vec();
     message.extend(u32::try_from(name.len()).unwrap().to_be_bytes());
@@ -146,7 +146,7 @@ fn call(address: SocketAddrV4, name: &str) -> String {
     String::from_utf8_lossy(&said).into_owned()
 }
 
-/// Goal: what is not Thrift is cut at once, without waiting for the client, and counted; it harms nobody.
+/// Goal: input that is not Thrift is cut at once and counted, and affects no other client.
 #[test]
 fn bad_input() {
     let folder = tempfile::tempdir().unwrap();
@@ -174,7 +174,7 @@ fn bad_input() {
     assert!(server.metric("snowmint_lease_worker") >= 0.0, "it still serves");
 }
 
-/// Goal: a namespace whose ids are no plain numbers is refused before a number is taken.
+/// Goal: a namespace whose ids are not plain numbers is refused before a number is taken.
 #[test]
 fn a_text_form_is_refused_and_costs_no_number() {
     let folder = tempfile::tempdir().unwrap();

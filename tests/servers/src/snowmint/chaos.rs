@@ -1,5 +1,5 @@
-//! What the chaos tests share: repeatable randomness, clients that draw ids, what they got, and nodes to which faults happen
-//! meanwhile. Which faults strike, how often, and what must hold afterwards is decided by each test.
+//! What the chaos tests share: repeatable randomness, clients that draw ids, their results, and nodes that suffer faults. Each
+//! test decides which faults strike, how often, and what must hold afterwards.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write as _;
@@ -29,11 +29,11 @@ impl SplitMix64 {
         Self(seed)
     }
 
-    /// The seed in `$SNOWMINT_SEED`, else a fresh one. Print it.
+    /// The seed in `$SNOWMINT_SEED`, or a new one. Print it.
     ///
     /// # Panics
     ///
-    /// If the variable is no number.
+    /// If the variable is not a number.
     pub fn seed() -> u64 {
         std::env::var("SNOWMINT_SEED").map_or_else(
             |_| time::unix_ms() ^ (u64::from(std::process::id()) << 44),
@@ -74,12 +74,12 @@ impl SplitMix64 {
     }
 }
 
-/// How hard the nodes are asked.
+/// The load on the nodes.
 #[derive(Clone, Copy, Debug)]
 pub struct Load {
-    /// How many clients there are.
+    /// Number of clients.
     pub clients: usize,
-    /// A namespace of numbers that they draw from too, on half of their connections.
+    /// A segment namespace that half of their connections draw from.
     pub numbers: Option<&'static str>,
     /// Target rate of each client: low enough that faults have time to strike and the machine is not saturated.
     pub ids_a_second: u64,
@@ -93,7 +93,7 @@ pub struct Drawn {
 }
 
 impl Drawn {
-    /// The number.
+    /// The number of ids.
     pub fn ids(&self) -> usize {
         self.ids.load(Ordering::Relaxed)
     }
@@ -104,7 +104,7 @@ impl Drawn {
     }
 }
 
-/// Lets clients draw for as long as `during` takes, from nodes at these addresses (HTTP, RESP).
+/// Lets clients draw from nodes at these addresses (HTTP, RESP) while `during` runs.
 ///
 /// # Panics
 ///
@@ -128,7 +128,7 @@ pub fn draw_while(
             })
             .collect();
         {
-            // However this block is left, the clients must end too, or the scope would wait for ever.
+            // The clients must end even if this block panics, or the scope would wait forever.
             let _ends = SetOnDrop(&over);
             during(random, &drawn);
             all.over();
@@ -156,7 +156,7 @@ struct Client<'a> {
     harvest: Harvest,
 }
 
-/// From what a connection draws.
+/// The namespace of a connection.
 #[derive(Clone, Copy)]
 enum Source {
     Ids,
@@ -194,7 +194,7 @@ impl Client<'_> {
                 match self.draw(&mut connection, source, &mut last, drawn) {
                     Ok(0) => {
                         thread::sleep(Duration::from_millis(20));
-                        // Most ask elsewhere then, some stay until there are ids again.
+                        // Most clients then go to another node, some stay until ids return.
                         if self.random.within(0, 3) > 0 {
                             break;
                         }
@@ -222,7 +222,7 @@ impl Client<'_> {
         connected.map_err(|error| self.harvest.failed(&format!("no connection, {}", in_words(&error)), 1))
     }
 
-    /// Makes one exchange: how many ids it brought, or that the connection is lost.
+    /// Makes one exchange. Returns the number of ids, or that the connection is lost.
     fn draw(
         &mut self,
         connection: &mut Connection,
@@ -234,11 +234,11 @@ impl Client<'_> {
         let mut got = 0;
         let mut missing = 1;
         let harvest = &mut self.harvest;
-        // Whatever was read counts, also where the connection breaks in the next reply.
+        // Ids count once they are read, even if the connection breaks in the next reply.
         let mut take = |answer: Result<&[u64], &str>, how: &str| match answer {
             Ok(ids) => {
                 for &id in ids {
-                    // Numbers need not increase where the store went back.
+                    // Numbers need not increase if the store went back.
                     assert!(
                         id > *last || matches!(source, Source::Numbers(_)),
                         "{id} after {last} on one connection"
@@ -297,7 +297,7 @@ fn in_words(error: &std::io::Error) -> String {
 /// Resolution of the times with answers.
 const SLICE: Duration = Duration::from_millis(100);
 
-/// What a client got, or several.
+/// The results of one or several clients.
 #[derive(Debug)]
 pub struct Harvest {
     /// The ids of every answer.
@@ -314,7 +314,7 @@ pub struct Harvest {
 }
 
 impl Harvest {
-    /// Nothing yet; `began` is when the first client began.
+    /// Creates an empty result; `began` is when the first client began.
     pub const fn new(began: Instant) -> Self {
         Self {
             ids: Ids::new(),
@@ -328,7 +328,7 @@ impl Harvest {
         }
     }
 
-    /// Adds what another client got.
+    /// Adds the result of another client.
     pub fn add(&mut self, other: Self) {
         self.ids.append(other.ids);
         self.numbers.append(other.numbers);
@@ -340,7 +340,7 @@ impl Harvest {
         self.slices_with_answers.extend(other.slices_with_answers);
     }
 
-    /// Notes a request that was answered with ids or numbers.
+    /// Records a request that was answered with ids or numbers.
     fn answered(&mut self, how: &str) {
         self.note(how);
         self.requests += 1;
@@ -353,7 +353,7 @@ impl Harvest {
         self.slices = slice(self.began);
     }
 
-    /// Notes requests that one event left without ids.
+    /// Records requests that one event left without ids.
     fn failed(&mut self, why: &str, requests: u64) {
         self.note(why);
         self.requests += requests;
@@ -363,7 +363,7 @@ impl Harvest {
         *self.said.entry(what.to_owned()).or_default() += 1;
     }
 
-    /// In words: how many requests were answered, in how much of the time, and how the others ended.
+    /// Describes how many requests were answered, for which part of the time, and how the others ended.
     pub fn shares(&self) -> String {
         let (slices, with_answers) = (self.slices, self.slices_with_answers.range(..self.slices).count());
         let mut text = format!(
@@ -389,10 +389,10 @@ fn percent(part: u128, whole: u128) -> String {
     format!("{}.{} %", tenths / 10, tenths % 10)
 }
 
-/// How far an id may be from the real time: readings on two sides, and what the servers' clocks were drawn aside.
+/// How far an id may be from the real time: the errors of two readings, and how far the servers' clocks were slewed.
 pub const CLOCK_SLACK_MS: u64 = 100;
 
-/// How a node's wall clock stands to the real time.
+/// The error of a node's wall clock.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Offset {
     /// Right.
@@ -407,7 +407,7 @@ impl Offset {
     const ALL: [Self; 3] = [Self::None, Self::Ahead, Self::Behind];
     const HOUR_MS: i64 = 3_600_000;
 
-    /// As libfaketime has it.
+    /// The offset in the form of libfaketime.
     const fn text(self) -> &'static str {
         match self {
             Self::None => "+0",
@@ -438,7 +438,7 @@ pub struct Node {
     server: Server,
     clock: FakeClock,
     offset: Offset,
-    /// The offset at the start: the node's ids go by it, whatever is done to the wall clock later.
+    /// The offset at the start: the node's ids follow it, whatever happens to the wall clock later.
     started_with: Offset,
     paused_until: Option<Instant>,
     steps_seen: usize,
@@ -451,7 +451,7 @@ pub struct AfterPause {
     pub ids: Vec<u64>,
     /// Answers with ids.
     pub fresh: u32,
-    /// Answers that there are none now.
+    /// Answers without ids.
     pub errors: u32,
 }
 
@@ -484,16 +484,16 @@ impl Node {
         self.server.first_id()
     }
 
-    /// What it wrote, if it has ended by itself.
+    /// Its log, if it has ended by itself.
     ///
     /// # Panics
     ///
-    /// If the system does not know.
+    /// If the system cannot tell.
     pub fn last_words(&mut self) -> Option<String> {
         self.server.exit_status().map(|_| self.server.log())
     }
 
-    /// Where it speaks HTTP and RESP, before and after each restart.
+    /// Its addresses for HTTP and RESP, which restarts do not change.
     pub const fn addresses(&self) -> (SocketAddrV4, SocketAddrV4) {
         (self.server.http(), self.server.resp())
     }
@@ -536,7 +536,7 @@ impl Node {
         self.steps_seen + steps_seen(&self.server)
     }
 
-    /// Stops it for so long.
+    /// Pauses it for this long.
     ///
     /// # Panics
     ///
@@ -551,17 +551,17 @@ impl Node {
         self.paused_until.is_some()
     }
 
-    /// Whether it is paused and has been for as long as it should.
+    /// Whether its pause has lasted as long as it should.
     pub fn is_due(&self) -> bool {
         self.paused_until.is_some_and(|until| until <= time::now())
     }
 
-    /// Resumes it with a burst of requests waiting for it. Each answer must be an error or new ids: none with a timestamp
-    /// from before the pause, none under a lease that another node has taken.
+    /// Resumes it with a burst of requests waiting for it. Each answer must be an error or new ids: none with a timestamp from
+    /// before the pause, and none under a lease that another node has taken.
     ///
     /// # Panics
     ///
-    /// If it is not so.
+    /// If an answer is neither.
     pub fn resume(&mut self) -> AfterPause {
         const BURST: usize = 20;
         self.paused_until = None;
@@ -591,11 +591,11 @@ impl Node {
         after
     }
 
-    /// Ends it in good order.
+    /// Stops it cleanly.
     ///
     /// # Panics
     ///
-    /// If it does not.
+    /// If it does not stop.
     pub fn stop(self) {
         self.server.stop();
     }

@@ -1,4 +1,4 @@
-//! What a server under test can be given: a wall clock that the test steps, and a disk that is read-only or full.
+//! The environment of a server under test: a wall clock that the test steps, and a disk that is read-only or full.
 
 use std::ffi::{OsStr, OsString};
 use std::fs::{self, File};
@@ -15,7 +15,7 @@ pub struct FakeClock {
 }
 
 impl FakeClock {
-    /// A clock kept in a file of `folder`, with an offset such as `+0`, `+1h` or `-1h`.
+    /// Creates a clock, kept in a file of `folder`, with an offset such as `+0`, `+1h` or `-1h`.
     ///
     /// # Panics
     ///
@@ -29,7 +29,7 @@ impl FakeClock {
         clock
     }
 
-    /// Steps the clock, also of a process that runs with it: its next reading shows the new time.
+    /// Steps the clock, also for a running process: its next reading shows the new time.
     ///
     /// # Panics
     ///
@@ -41,7 +41,7 @@ impl FakeClock {
         fs::rename(&new, &self.file).expect("the clock's file can be replaced");
     }
 
-    /// The environment of a process that is to live by this clock.
+    /// The environment variables of a process that uses this clock.
     ///
     /// # Panics
     ///
@@ -51,7 +51,7 @@ impl FakeClock {
             ("LD_PRELOAD".into(), library().into()),
             ("FAKETIME_TIMESTAMP_FILE".into(), self.file.clone().into()),
             ("FAKETIME_NO_CACHE".into(), "1".into()),
-            // A faked monotonic clock freezes at a step back, and with it every timer.
+            // A faked monotonic clock freezes when it is stepped back, and every timer with it.
             ("FAKETIME_DONT_FAKE_MONOTONIC".into(), "1".into()),
         ]
     }
@@ -76,7 +76,7 @@ pub(super) fn tidy_up_after(pid: u32) {
     }
 }
 
-/// A disk under a folder, seen only by the process that is started on it.
+/// A disk mounted on a folder that only the process started with it sees.
 #[derive(Clone, Debug)]
 pub struct Disk {
     folder: PathBuf,
@@ -84,7 +84,7 @@ pub struct Disk {
 }
 
 impl Disk {
-    /// The folder as it is, but read-only.
+    /// Mounts the folder read-only.
     ///
     /// # Panics
     ///
@@ -103,7 +103,7 @@ impl Disk {
         Self::new(folder, format!("mount -t tmpfs -o size={kib}k tmpfs {}", quoted(folder)))
     }
 
-    /// Does more once the disk is there, as a line of shell: copy files onto it, fill it.
+    /// Adds a line of shell that runs once the disk is there: copy files onto it, fill it.
     #[must_use]
     pub fn then(mut self, line: &str) -> Self {
         self.script = format!("{} && {line}", self.script);
@@ -132,25 +132,25 @@ impl Disk {
         command.args(&words[1..]).arg(super::binary()).args(args).output().expect("the binary can be run")
     }
 
-    /// The words before a program's own that start it on this disk, under the process id that was started.
+    /// The command prefix that starts a program on this disk, under the same process id.
     pub(super) fn wrapper(&self) -> Vec<String> {
         let words = ["unshare", "-m", "--propagation", "private", "sh", "-c"].map(ToOwned::to_owned);
         let script = format!("{} && exec \"$0\" \"$@\"", self.script);
         words.into_iter().chain([script]).collect()
     }
 
-    /// The disk's folder as the process sees it that was started there.
+    /// The disk's folder as that process sees it.
     pub fn seen_by(&self, pid: u32) -> PathBuf {
         let inside = self.folder.strip_prefix("/").expect("an absolute folder");
         Path::new("/proc").join(pid.to_string()).join("root").join(inside)
     }
 }
 
-/// Fills the disk that holds a folder to its last byte, with one file that is returned.
+/// Fills the disk of a folder to its last byte with one file, and returns that file.
 ///
 /// # Panics
 ///
-/// If that does not work.
+/// If that fails.
 pub fn fill(folder: &Path) -> PathBuf {
     let path = folder.join("ballast");
     let mut file = File::create(&path).unwrap();

@@ -1,5 +1,5 @@
-//! Programs that others wrote: clients (redis-cli, redis-benchmark, redis-py, node-redis, ioredis, curl) and load balancers. A
-//! missing program is a failure that says how to install it, never a skip.
+//! Third-party programs: clients (redis-cli, redis-benchmark, redis-py, node-redis, ioredis, curl) and load balancers. If a
+//! program is missing, the test fails with the command that installs it; no test is skipped.
 
 use std::ffi::OsStr;
 use std::fs;
@@ -60,7 +60,7 @@ pub fn run_with_input(tool: &str, args: impl IntoIterator<Item = impl AsRef<OsSt
         Err(error) if error.kind() == ErrorKind::NotFound => panic!("{}", missing(tool)),
         started => started.unwrap(),
     };
-    // A tool that does not want its input may have closed it.
+    // A tool that ignores its input may have closed it.
     child.stdin.take().unwrap().write_all(input.as_bytes()).ok();
     child.wait_with_output().unwrap()
 }
@@ -74,7 +74,7 @@ pub fn output(tool: &str, args: impl IntoIterator<Item = impl AsRef<OsStr>>) -> 
     succeeded(tool, &run(tool, args))
 }
 
-/// Runs a Python script that uses a module of the Python package index, and returns what it wrote to its standard output.
+/// Runs a Python script that uses a module of the Python package index, and returns its standard output.
 ///
 /// # Panics
 ///
@@ -90,7 +90,7 @@ pub fn python(module: &str, script: &str, args: &[&str]) -> String {
     output("python3", args)
 }
 
-/// Runs a script by Node.js that uses node-redis or ioredis, and returns what it wrote to its standard output.
+/// Runs a Node.js script that uses node-redis or ioredis, and returns its standard output.
 ///
 /// # Panics
 ///
@@ -102,7 +102,7 @@ pub fn node(script: &str, args: &[&str]) -> String {
         modules.join("node_modules/redis").is_dir() && modules.join("node_modules/ioredis").is_dir(),
         "node-redis or ioredis is missing: install them with `./check tools`, or `npm install --prefix {folder} redis ioredis`"
     );
-    // Modules are looked for where the process runs.
+    // Node.js looks for modules in the working directory.
     let words = ["-c", "cd \"$0\" && exec node -e \"$@\"", &folder, script, "--"];
     output("sh", words.into_iter().chain(args.iter().copied()))
 }
@@ -127,7 +127,7 @@ pub struct Balancer {
 }
 
 impl Balancer {
-    /// HAProxy: HTTP in its HTTP mode and RESP in its TCP mode; of both, nodes whose `/readyz` is not 200 get no clients.
+    /// Starts HAProxy: HTTP in HTTP mode and RESP in TCP mode. Nodes whose `/readyz` is not 200 get no clients in either.
     ///
     /// # Panics
     ///
@@ -166,7 +166,7 @@ listen ids
         Self::start(command, folder, http, resp)
     }
 
-    /// Starts nginx, which only passes bytes on: it skips a node that refuses connections, and sees nothing else.
+    /// Starts nginx, which only passes bytes on: it skips a node that refuses connections, and checks nothing else.
     ///
     /// # Panics
     ///
@@ -214,12 +214,12 @@ stream {{
         balancer
     }
 
-    /// Where it takes HTTP.
+    /// Its address for HTTP.
     pub const fn http(&self) -> SocketAddrV4 {
         self.http
     }
 
-    /// Where it takes RESP.
+    /// Its address for RESP.
     pub const fn resp(&self) -> SocketAddrV4 {
         self.resp
     }
@@ -227,7 +227,7 @@ stream {{
 
 impl Drop for Balancer {
     fn drop(&mut self) {
-        // Its workers end with it: they hear of the end of their control channel.
+        // Its workers notice the end of their control channel, and exit too.
         self.child.kill().ok();
         self.child.wait().ok();
     }

@@ -28,7 +28,7 @@ impl Answer {
     ///
     /// # Panics
     ///
-    /// If it is none.
+    /// If it is not JSON.
     pub fn json(&self) -> Value {
         serde_json::from_str(&self.body).unwrap_or_else(|error| panic!("{error}: {}", self.body))
     }
@@ -37,7 +37,7 @@ impl Answer {
     ///
     /// # Errors
     ///
-    /// Status and body of an answer that is an error.
+    /// Status and body of an error.
     ///
     /// # Panics
     ///
@@ -64,7 +64,7 @@ impl Http {
     ///
     /// # Errors
     ///
-    /// As the system says.
+    /// The error of the system.
     pub fn connect(address: SocketAddrV4, patience: Duration) -> io::Result<Self> {
         let stream = TcpStream::connect_timeout(&address.into(), patience)?;
         stream.set_nodelay(true)?;
@@ -92,7 +92,7 @@ impl Http {
     ///
     /// # Errors
     ///
-    /// As the system says.
+    /// The error of the system.
     pub fn write(&mut self, bytes: &[u8]) -> io::Result<()> {
         self.stream.get_mut().write_all(bytes)
     }
@@ -101,8 +101,8 @@ impl Http {
     ///
     /// # Errors
     ///
-    /// [`ErrorKind::UnexpectedEof`] inside an answer, [`ErrorKind::ConnectionAborted`] where the server closed
-    /// between answers, [`ErrorKind::InvalidData`] for what is no answer; else as the system says.
+    /// [`ErrorKind::UnexpectedEof`] inside an answer, [`ErrorKind::ConnectionAborted`] if the server closed between answers,
+    /// [`ErrorKind::InvalidData`] for an invalid answer; otherwise the error of the system.
     pub fn read(&mut self) -> io::Result<Answer> {
         if self.stream.fill_buf()?.is_empty() {
             return Err(io::Error::new(ErrorKind::ConnectionAborted, "the server closed between answers"));

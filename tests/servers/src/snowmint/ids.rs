@@ -1,4 +1,4 @@
-//! What the tests know of ids by themselves: the bits of Twitter's layout, and what "no duplicates" means.
+//! The tests' own knowledge of ids: the bits of Twitter's layout, and what "no duplicates" means.
 
 use std::ops::RangeInclusive;
 
@@ -20,7 +20,7 @@ pub const fn datacenter(id: u64) -> u64 {
     (id >> 17) & 31
 }
 
-/// Ids from any number of sources, to be checked once all are there.
+/// Ids from any number of sources, checked when all are collected.
 #[derive(Clone, Debug, Default)]
 pub struct Ids(Vec<u64>);
 
@@ -35,26 +35,26 @@ impl Ids {
         self.0.extend_from_slice(ids);
     }
 
-    /// Adds what another has.
+    /// Adds another collection.
     pub fn append(&mut self, mut other: Self) {
         self.0.append(&mut other.0);
     }
 
-    /// How many there are.
+    /// The number of ids.
     pub const fn len(&self) -> usize {
         self.0.len()
     }
 
-    /// Whether there is none.
+    /// Whether there are no ids.
     pub const fn is_empty(&self) -> bool {
         self.0.is_empty()
     }
 
-    /// Checks that no two are equal and that each fits a signed 64-bit column.
+    /// Checks that there are no duplicates and that each id fits a signed 64-bit column.
     ///
     /// # Panics
     ///
-    /// If it is not so; the message shows the first few duplicates and when they were made.
+    /// If the check fails; the message shows the first few duplicates and when they were made.
     pub fn assert_unique(self) {
         let count = self.len();
         let greatest = self.0.iter().max().copied();
@@ -68,14 +68,14 @@ impl Ids {
         assert!(greatest.is_none_or(|id| id < 1 << 63), "{greatest:?} does not fit a signed column");
     }
 
-    /// Each id as often as it is there too often, in order.
+    /// Each duplicate id, once for every time too many, in order.
     pub fn duplicates(mut self) -> Vec<u64> {
-        // In place: twenty million ids take 160 MB, and no more.
+        // In place: twenty million ids take 160 MB.
         self.0.sort_unstable();
         self.0.windows(2).filter(|pair| pair[0] == pair[1]).map(|pair| pair[0]).collect()
     }
 
-    /// The first and the last instant at which they were made, by Twitter's layout.
+    /// The earliest and the latest time of the ids, by Twitter's layout.
     pub fn made_within(&self) -> Option<RangeInclusive<u64>> {
         let first = self.0.iter().min()?;
         let last = self.0.iter().max()?;
@@ -93,8 +93,8 @@ mod tests {
     use super::*;
     use crate::snowmint::SplitMix64;
 
-    /// Goal: a chaos test that finds no duplicate means something. Method: a million ids from four sources, as clients
-    /// bring them, none twice; then the same with one id of one source brought by another too.
+    /// Goal: a chaos test would find a duplicate. Method: a million unique ids from four sources, as clients collect them; then
+    /// the same with one id in two sources.
     #[test]
     fn one_duplicate_in_a_million_is_found() {
         let harvest = |planted: Option<u64>| {

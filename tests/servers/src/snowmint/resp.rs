@@ -1,4 +1,4 @@
-//! A small blocking client of the Redis protocol, with the wire in plain sight.
+//! A small blocking client of the Redis protocol.
 
 use std::fmt::Write as _;
 use std::io::{self, BufRead, BufReader, ErrorKind, Read, Write};
@@ -74,7 +74,7 @@ impl Resp {
     ///
     /// # Errors
     ///
-    /// As the system says.
+    /// The error of the system.
     pub fn connect(address: SocketAddrV4, patience: Duration) -> io::Result<Self> {
         let stream = TcpStream::connect_timeout(&address.into(), patience)?;
         stream.set_nodelay(true)?;
@@ -92,7 +92,7 @@ impl Resp {
     ///
     /// # Errors
     ///
-    /// As the system says.
+    /// The error of the system.
     pub fn write(&mut self, bytes: &[u8]) -> io::Result<()> {
         self.stream.get_mut().write_all(bytes)
     }
@@ -121,8 +121,7 @@ impl Resp {
         Ok(ids)
     }
 
-    /// Sends `count` times `ID.NEXT namespace` at once, then reads the replies and gives each to `take` as it
-    /// comes.
+    /// Sends `count` times `ID.NEXT namespace` at once, then reads the replies and passes each to `take`.
     ///
     /// # Errors
     ///
@@ -144,14 +143,14 @@ impl Resp {
     ///
     /// # Errors
     ///
-    /// [`ErrorKind::UnexpectedEof`] inside a reply, [`ErrorKind::ConnectionAborted`] where the server closed
-    /// between replies, [`ErrorKind::InvalidData`] for what is no reply; else as the system says.
+    /// [`ErrorKind::UnexpectedEof`] inside a reply, [`ErrorKind::ConnectionAborted`] if the server closed between replies,
+    /// [`ErrorKind::InvalidData`] for an invalid reply; otherwise the error of the system.
     pub fn read(&mut self) -> io::Result<Reply> {
         let closed = || io::Error::new(ErrorKind::ConnectionAborted, "the server closed between replies");
         self.read_unless_closed()?.ok_or_else(closed)
     }
 
-    /// Reads one reply; `None` where the server closed between replies.
+    /// Reads one reply; `None` if the server closed between replies.
     ///
     /// # Errors
     ///

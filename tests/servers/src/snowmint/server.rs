@@ -1,7 +1,7 @@
-//! Servers under test: started on free ports, stopped in every way the world has, never left behind.
+//! Servers under test: started on free ports, stopped in every possible way, never left behind.
 //!
-//! A server dies with the *thread* that started it, even if that is killed: start it from the thread of the test,
-//! not from a helper that ends.
+//! A server dies with the *thread* that started it, even if that is killed: start it from the thread of the test, not from a
+//! short-lived one.
 
 use std::ffi::{OsStr, OsString};
 use std::fs::{self, File};
@@ -19,10 +19,10 @@ use super::http::{self, Answer};
 use super::{Resp, external};
 use crate::{port, process, time};
 
-/// How long a start may take before the test gives up. The promise itself, 2 s, is checked where it is made.
+/// How long a start may take before the test gives up. Another test checks the promised 2 s.
 const START_WITHIN: Duration = Duration::from_secs(20);
 const EXIT_WITHIN: Duration = Duration::from_secs(30);
-/// How often another port is tried when one was snatched away.
+/// How many other ports to try if a program takes one.
 const TRIES: usize = 5;
 
 /// How to start `snowmint serve`.
@@ -76,7 +76,7 @@ impl Serve {
         self
     }
 
-    /// On these addresses and no others.
+    /// Listens on these addresses only.
     pub const fn ports(mut self, http: SocketAddrV4, resp: SocketAddrV4) -> Self {
         self.ports = Some((http, resp));
         self
@@ -94,11 +94,11 @@ impl Serve {
         self
     }
 
-    /// Starts it and waits until it says that it is ready.
+    /// Starts it and waits until it is ready.
     ///
     /// # Panics
     ///
-    /// If it ends instead, or takes longer than 20 s; the message shows its log.
+    /// If it exits, or takes longer than 20 s; the message shows its log.
     pub fn start(&self) -> Server {
         for _ in 1..TRIES {
             let mut server = self.spawn();
@@ -141,11 +141,11 @@ impl Serve {
         Server { child, http, resp, log, spawned_at }
     }
 
-    /// Starts what must refuse to serve, and returns how it ended.
+    /// Starts a server that must refuse to serve, and returns how it ended.
     ///
     /// # Panics
     ///
-    /// If it serves, or is still there after 30 s.
+    /// If it serves, or still runs after 30 s.
     pub fn refused(&self) -> Ended {
         let mut server = self.spawn();
         let started = time::now();
@@ -175,20 +175,20 @@ impl Serve {
 /// How a server ended.
 #[derive(Clone, Debug)]
 pub struct Ended {
-    /// With which status.
+    /// Its exit status.
     pub status: ExitStatus,
-    /// All it wrote.
+    /// Its whole output.
     pub log: String,
-    /// How long after its start.
+    /// The time from its start to its end.
     pub after: Duration,
 }
 
 impl Ended {
-    /// Checks that it ended by itself, not well, and said each of these words.
+    /// Checks that it exited by itself with an error that contains each of these words.
     ///
     /// # Panics
     ///
-    /// If not.
+    /// If it did not.
     pub fn assert_says(&self, words: &[&str]) {
         assert!(
             self.status.code().is_some_and(|code| code == 1 || code == 2),
@@ -200,11 +200,11 @@ impl Ended {
     }
 }
 
-/// Checks that a text has each of these words, and nothing of a crash.
+/// Checks that a text has each of these words, and no sign of a crash.
 ///
 /// # Panics
 ///
-/// If not.
+/// If it does not.
 pub fn assert_says(text: &str, words: &[&str]) {
     for word in words {
         assert!(text.contains(word), "`{word}` was expected in:\n{text}");
@@ -225,12 +225,12 @@ pub struct Server {
 }
 
 impl Server {
-    /// Where it speaks HTTP.
+    /// Its address for HTTP.
     pub const fn http(&self) -> SocketAddrV4 {
         self.http
     }
 
-    /// Where it speaks RESP.
+    /// Its address for RESP.
     pub const fn resp(&self) -> SocketAddrV4 {
         self.resp
     }
@@ -245,7 +245,7 @@ impl Server {
         self.spawned_at
     }
 
-    /// All it wrote so far.
+    /// Its log so far.
     pub fn log(&self) -> String {
         String::from_utf8_lossy(&fs::read(&self.log).unwrap_or_default()).into_owned()
     }
@@ -254,14 +254,14 @@ impl Server {
     ///
     /// # Panics
     ///
-    /// If it does not come within `patience`.
+    /// If the text does not appear within `patience`.
     pub fn log_with(&self, text: &str, patience: Duration) -> String {
         time::eventually(&format!("`{text}` in the log"), patience, || {
             Some(self.log()).filter(|log| log.contains(text))
         })
     }
 
-    /// Asks for a path by HTTP.
+    /// Requests a path over HTTP.
     ///
     /// # Panics
     ///
@@ -274,7 +274,7 @@ impl Server {
     ///
     /// # Panics
     ///
-    /// If there is none of that name.
+    /// If there is no metric of that name.
     pub fn metric(&self, name: &str) -> f64 {
         let text = self.get("/metrics").body;
         let samples: Vec<f64> = text
@@ -287,7 +287,7 @@ impl Server {
         samples.iter().sum()
     }
 
-    /// Connects by RESP.
+    /// Connects over RESP.
     ///
     /// # Panics
     ///
@@ -297,21 +297,21 @@ impl Server {
         connected.unwrap_or_else(|error| panic!("{}: {error}\n{}", self.resp, self.log()))
     }
 
-    /// Takes ids of the namespace `default` by RESP, over a new connection.
+    /// Takes ids of the namespace `default` over a new RESP connection.
     ///
     /// # Panics
     ///
-    /// If they do not come.
+    /// If it gets none.
     pub fn take(&self, count: usize) -> Vec<u64> {
         let ids = self.client().next("default", count);
         ids.expect("a reply").unwrap_or_else(|error| panic!("{error}\n{}", self.log()))
     }
 
-    /// Asks for an id over new connections until there is one. Returns the time since the start, and the id.
+    /// Asks over new connections until it gets an id. Returns the time since the start, and the id.
     ///
     /// # Panics
     ///
-    /// If there is none within 20 s.
+    /// If it gets none within 20 s.
     pub fn first_id(&mut self) -> (Duration, u64) {
         loop {
             if let Some(answer) = self.ask_once() {
@@ -325,40 +325,40 @@ impl Server {
         }
     }
 
-    /// Asks for an id once, over a new connection: how long after the start the answer came, and the id.
+    /// Asks for an id once, over a new connection. Returns the time from the start to the answer, and the id.
     pub fn ask_once(&self) -> Option<(Duration, u64)> {
         self.ask_once_of("default")
     }
 
-    /// As [`ask_once`](Self::ask_once), of a namespace.
+    /// Like [`ask_once`](Self::ask_once), for another namespace.
     pub fn ask_once_of(&self, namespace: &str) -> Option<(Duration, u64)> {
         let mut client = Resp::connect(self.resp, Duration::from_millis(500)).ok()?;
         let ids = client.next(namespace, 1).ok()?.ok()?;
         Some((self.spawned_at.elapsed(), ids[0]))
     }
 
-    /// Tells it to end (SIGTERM).
+    /// Asks it to exit (SIGTERM).
     pub fn terminate(&self) {
         self.signal(Signal::TERM);
     }
 
-    /// Tells it to read its files again (SIGHUP).
+    /// Asks it to read its files again (SIGHUP).
     pub fn hang_up(&self) {
         self.signal(Signal::HUP);
     }
 
-    /// Ends it by force (SIGKILL) and waits until it is gone.
+    /// Kills it (SIGKILL) and waits until it is gone.
     ///
     /// # Panics
     ///
-    /// If the system cannot say that it is gone.
+    /// If the system cannot tell that it is gone.
     pub fn kill(&mut self) {
         self.child.kill().expect("a child can be killed");
         self.child.wait().expect("a killed child ends");
         tidy_up_after(self.pid());
     }
 
-    /// Pauses it (SIGSTOP) and waits until every thread stands still.
+    /// Pauses it (SIGSTOP) and waits until every thread is stopped.
     ///
     /// # Panics
     ///
@@ -379,17 +379,17 @@ impl Server {
     ///
     /// # Panics
     ///
-    /// If it is still there after 30 s.
+    /// If it still runs after 30 s.
     pub fn ended(&mut self) -> Ended {
         let status = time::eventually("the server ends", EXIT_WITHIN, || self.exit_status());
         Ended { status, log: self.log(), after: self.spawned_at.elapsed() }
     }
 
-    /// Tells it to end and checks that it did so in good order.
+    /// Asks it to exit, and checks that it exits cleanly.
     ///
     /// # Panics
     ///
-    /// If it did not.
+    /// If it does not.
     pub fn stop(mut self) -> Ended {
         self.terminate();
         let ended = self.ended();
@@ -401,7 +401,7 @@ impl Server {
     ///
     /// # Panics
     ///
-    /// If the system does not say.
+    /// If the system cannot tell.
     pub fn exit_status(&mut self) -> Option<ExitStatus> {
         self.child.try_wait().expect("the system knows its children")
     }
@@ -439,9 +439,9 @@ impl Server {
     ///
     /// # Panics
     ///
-    /// If it has no number.
+    /// If the process id is invalid.
     pub fn signal(&self, signal: Signal) {
-        // Ours and not yet waited for, so the number cannot have become another process's.
+        // Our child, not yet waited for: its id cannot belong to another process.
         let pid =
             i32::try_from(self.child.id()).ok().and_then(Pid::from_raw).expect("a process has a number");
         rustix::process::kill_process(pid, signal).ok();
@@ -475,7 +475,7 @@ pub(super) fn spawn_bound_to_this_thread(command: &mut Command) -> Child {
     let parent = rustix::process::getpid();
     let bind = move || {
         rustix::process::set_parent_process_death_signal(Some(Signal::KILL))?;
-        // If the parent died before the line above, no signal would ever come.
+        // If the parent died before the line above, the signal would never come.
         let parent_lives = rustix::process::getppid() == Some(parent);
         if parent_lives { Ok(()) } else { Err(rustix::io::Errno::SRCH.into()) }
     };
@@ -503,7 +503,7 @@ pub fn peak_rss_kib(pid: u32) -> u64 {
     field(&format!("/proc/{pid}/status"), "VmHWM:")
 }
 
-/// Memory of a process with its part of what it shares, in KiB.
+/// Memory of a process in KiB, with its share of shared memory.
 ///
 /// # Panics
 ///
@@ -525,7 +525,7 @@ pub fn threads(pid: u32) -> u64 {
 ///
 /// # Panics
 ///
-/// If the system does not tell.
+/// If the system cannot tell.
 pub fn holds_write_lock(pid: u32) -> bool {
     let locks = fs::read_to_string("/proc/locks").expect("the system tells its locks");
     locks.lines().any(|line| {

@@ -61,7 +61,7 @@ impl<'a> World<'a> {
         thread::sleep(self.plan.between_faults.mul_f64(0.2 + 0.8 * random.fraction()));
         self.resume_those_due();
         let running: Vec<usize> = (0..SERVERS).filter(|&i| !self.nodes[i].is_paused()).collect();
-        // Two of four keep running, so that clients always find one.
+        // Two of four keep running, so that a server is always available to clients.
         match random.within(0, 9) {
             0..=3 if running.len() > 1 && self.holds_lock.is_none() => {
                 self.kill_and_restart(running[random.index(running.len())]);
@@ -82,7 +82,7 @@ impl<'a> World<'a> {
         let node = &mut self.nodes[i];
         let name = format!("node-{i}-start-{}", self.faults.first_ids.len());
         let args = ["--holder", &name];
-        // A clock that is wrong at the start is another test's matter.
+        // Another test covers clocks that are wrong at the start.
         node.kill_and_restart(if self.plan.new_names { &args } else { &[] }, Offset::None);
         let (after, id) = node.first_id();
         self.ids.add(&[id]);

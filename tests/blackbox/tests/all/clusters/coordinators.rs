@@ -1,4 +1,4 @@
-//! The servers behind each store: any of them can be killed or paused, and tells who leads.
+//! The servers behind each store. Each can be killed or paused, and says who leads.
 //! Each node reaches them through its own proxies, which produce the faults of networks.
 
 use std::net::SocketAddr;
@@ -82,12 +82,12 @@ impl Coordinators {
         }
     }
 
-    /// Whether the store has a time of its own, so that it takes no node whose clock is far ahead of it.
+    /// Whether the store has a clock, so that it refuses a node whose clock is far ahead.
     pub(crate) const fn has_time(&self) -> bool {
         !matches!(self, Self::Etcd(_))
     }
 
-    /// What a node is told that reaches them at these addresses.
+    /// The store URL for a node that reaches the servers at these addresses.
     fn url(&self, hosts: &[SocketAddr]) -> String {
         let hosts = hosts_of(hosts);
         match self {
@@ -104,11 +104,11 @@ impl Coordinators {
 /// A fault of the network between a node and the store.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Trouble {
-    /// Every connection is closed once; new ones are taken.
+    /// Every connection is closed once; new ones are accepted.
     Cut,
     /// Connections are closed and new ones refused.
     Refused,
-    /// Nothing gets through and nothing is closed: a pulled cable.
+    /// No data passes and no connection closes, as with a pulled cable.
     Frozen,
     /// Requests arrive, answers do not.
     AnswersLost,
@@ -120,7 +120,7 @@ impl Trouble {
     pub(crate) const ALL: [Self; 5] = [Self::Cut, Self::Refused, Self::Frozen, Self::AnswersLost, Self::Slow];
 }
 
-/// One node's way to each of the servers.
+/// One node's proxies to the servers.
 #[derive(Debug)]
 pub(crate) struct Links {
     proxies: Vec<Proxy>,
@@ -135,7 +135,7 @@ impl Links {
         Self { url: coordinators.url(&hosts), proxies }
     }
 
-    /// For `--store`.
+    /// The URL for `--store`.
     pub(crate) fn url(&self) -> &str {
         &self.url
     }
@@ -160,7 +160,7 @@ impl Links {
                 Trouble::Frozen => proxy.thaw(),
                 Trouble::AnswersLost => {
                     proxy.lose_answers(false);
-                    // The rest of half an answer would be no answer to anything.
+                    // The second half of an answer would not be a valid answer.
                     proxy.cut();
                 }
                 Trouble::Slow => proxy.delay(Duration::ZERO),

@@ -1,5 +1,5 @@
-//! The table of `docs/guarantees.md`: each fault on each store, with the program as it comes, and how long a client that
-//! asks every millisecond had no id. Made again with
+//! The table of `docs/guarantees.md`: for each fault on each store, how long a client that asks the release binary every
+//! millisecond had no id. To measure it again:
 //! `cargo build --release -p snowmint-cli`, then
 //! `SNOWMINT_BIN=$PWD/target/release/snowmint cargo nextest run -p snowmint-blackbox --run-ignored only -E 'test(fault_table)' --no-capture`.
 
@@ -21,8 +21,8 @@ use super::observer::{Gap, Observer};
 const SHORT: Duration = Duration::from_secs(3);
 /// Beyond that window.
 const LONG: Duration = Duration::from_secs(15);
-/// A thread may wait this long for a core on a busy machine. A node without ids reports an error much sooner: a shorter gap
-/// without an error is no interruption.
+/// On a busy machine a thread may wait this long for a core. A node without ids reports an error much sooner, so a shorter gap
+/// without an error is not an interruption.
 const NOISE: Duration = Duration::from_secs(1);
 const PATIENCE: Duration = Duration::from_mins(1);
 
@@ -113,8 +113,8 @@ impl Fault {
     }
 }
 
-/// Goal: the figures of the documents can be had again. Method: for each store, one node after the other is observed
-/// while a fault comes and goes; nothing is asserted but that ids come back.
+/// Goal: the figures of the docs can be measured again. Method: for each store, one node after the other is observed while a
+/// fault begins and ends. The test asserts only that ids return.
 #[test]
 #[ignore = "a measurement of a quarter of an hour, for the documents"]
 fn fault_table() {
@@ -202,7 +202,7 @@ fn store_fault(folder: &Path, coordinators: Option<&Coordinators>, fault: Fault)
     })
 }
 
-/// A process that stands in the middle of a write to the node's file, for as long as it lives.
+/// A process that stays in the middle of a write to the node's file until it is killed.
 fn hold_write_lock(folder: &Path) -> Child {
     let script = "import sqlite3, sys, time\n\
                   it = sqlite3.connect(sys.argv[1], timeout=10, isolation_level=None)\n\
@@ -248,7 +248,7 @@ fn node_fault(folder: &Path, coordinators: Option<&Coordinators>, fault: Fault) 
     }
 }
 
-/// From the start of a node that was killed to its first id; or why there is none.
+/// The time from the start of a node that was killed to its first id, or the reason why there is none.
 fn started_again(node: &mut Node, offset: Offset) -> String {
     node.server().take(1000);
     node.kill_and_restart(&[], offset);
@@ -265,7 +265,7 @@ fn started_again(node: &mut Node, offset: Offset) -> String {
     }
 }
 
-/// How long the node gave no ids because of a fault that comes and goes in `strike`.
+/// How long the node gave no ids because of the fault that `strike` begins and ends.
 fn interruption(server: &Server, strike: impl FnOnce()) -> String {
     let observer = Observer::start(server.resp());
     await_renewal(server);

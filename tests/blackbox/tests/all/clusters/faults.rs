@@ -1,5 +1,5 @@
 //! The faults of a run and their results, printed at its end.
-//! Each kind must have struck often enough, or the run proves nothing.
+//! Each kind must strike often enough, or the run proves nothing.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -28,9 +28,9 @@ pub(crate) struct Faults {
     pub(crate) switches: BTreeMap<Switch, u32>,
     /// Number of switches that were put off because replicas lagged.
     pub(crate) put_off: u32,
-    /// Nodes that ended because no server took writes when they sought their first lease.
+    /// Nodes that exited because no server accepted writes when they sought their first lease.
     pub(crate) ended_at_start: u32,
-    /// From the moment all faults had ended until every node served.
+    /// The time from the end of all faults until every node served.
     pub(crate) well_after: Duration,
 }
 
@@ -41,12 +41,12 @@ impl Faults {
         nodes.into_iter().fold(self.least_of_coordinators(), u32::min)
     }
 
-    /// The same, of those that strike coordinators and leave them what they were.
+    /// The same for the faults that strike coordinators and do not change their roles.
     pub(crate) fn least_of_coordinators(&self) -> u32 {
         self.coordinator_kills.min(self.coordinator_pauses)
     }
 
-    /// How often the rarest way of changing the primary was taken; any number where there is none.
+    /// The count of the rarest way of changing the primary; unlimited if there is none.
     pub(crate) fn least_switches(&self) -> u32 {
         self.switches.values().copied().min().unwrap_or(u32::MAX)
     }

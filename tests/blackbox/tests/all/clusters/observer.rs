@@ -13,9 +13,9 @@ use snowmint_test_servers::snowmint::Resp;
 use snowmint_test_servers::time;
 
 const EVERY: Duration = Duration::from_millis(1);
-/// How long it waits for an answer before it reconnects.
+/// How long the client waits for an answer before it reconnects.
 const PATIENCE: Duration = Duration::from_secs(1);
-/// How long it continues at the end until there is an id again: a gap is recorded when it is over.
+/// How long it continues at the end until an id arrives: a gap is recorded when it ends.
 const LAST: Duration = Duration::from_secs(30);
 
 /// A time without ids.
@@ -23,7 +23,7 @@ const LAST: Duration = Duration::from_secs(30);
 pub(crate) struct Gap {
     pub(crate) began: Instant,
     pub(crate) ended: Instant,
-    /// The errors instead of ids, and their counts.
+    /// The errors received instead of ids, and their counts.
     pub(crate) heard: BTreeMap<String, u32>,
 }
 
@@ -58,7 +58,7 @@ impl Observer {
     ///
     /// # Panics
     ///
-    /// If there are no ids any more.
+    /// If no more ids arrive.
     pub(crate) fn longest(mut self) -> Gap {
         self.over.store(true, Ordering::Relaxed);
         self.thread.take().map(JoinHandle::join).expect("a thread until now").expect("ids at the end")
@@ -67,12 +67,12 @@ impl Observer {
 
 impl Drop for Observer {
     fn drop(&mut self) {
-        // Where a test fails, nobody waits for the thread: it ends by itself.
+        // If a test fails, nobody waits for the thread: it ends by itself.
         self.over.store(true, Ordering::Relaxed);
     }
 }
 
-/// Asks until it is over and there is an id again. Returns the longest gap.
+/// Asks until the test ends and an id arrives. Returns the longest gap.
 fn ask(address: SocketAddrV4, over: &AtomicBool) -> Gap {
     let mut connection: Option<Resp> = None;
     let mut last = time::now();

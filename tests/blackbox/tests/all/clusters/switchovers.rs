@@ -1,12 +1,12 @@
 //! Databases with replicas, whose primary changes: by plan, by force, and back again.
 //!
-//! What a store without a synchronous replica loses has a bound here, as the product asks: nothing that was acknowledged
-//! more than [`MAY_LOSE`] before the old primary was dead. Three rules see to that:
+//! As the product requires, the loss of a store without a synchronous replica is bounded here: it loses nothing that was
+//! acknowledged more than [`MAY_LOSE`] before the old primary was dead. Three rules ensure that:
 //! - A replica is promoted only if, at an instant at most that long before the old primary was dead, it had all that the
 //!   primary had then. Where the machine was too slow for that, the old primary is started again and nobody is promoted.
-//! - By force, the old primary is dead before another takes writes (where replicas confirm each write, it may live on for
-//!   a second: it can acknowledge nothing). By plan, it takes no writes before another does.
-//! - The failed side comes back as a replica, with nothing of its own.
+//! - By force, the old primary is dead before another accepts writes (if replicas confirm each write, it may live for another
+//!   second: it can acknowledge nothing). By plan, it stops accepting writes before another starts.
+//! - The failed server comes back as a replica, without data of its own.
 
 use std::cell::Cell;
 use std::fmt::Debug;
@@ -18,28 +18,28 @@ use snowmint_test_servers::snowmint::SplitMix64;
 use snowmint_test_servers::time;
 use snowmint_test_servers::{MariaDbPair, Postgres, Redis, RedisSentinels, Server};
 
-/// `may_lose` of the stores that lose writes, and the limit of what they lose.
+/// `may_lose` of the stores that lose writes, and the limit of their loss.
 pub(crate) const MAY_LOSE: Duration = Duration::from_secs(1);
 /// The name of the only standby.
 const PEER: &str = "peer";
-/// How long replicas may take to have what the primary has, or nothing is switched now.
+/// How long replicas may take to catch up; after that the switch is put off.
 const CATCH_UP: Duration = Duration::from_secs(5);
-/// Long enough that only the test decides when a primary is replaced.
+/// Long, so that only the test decides when a primary is replaced.
 const NEVER_DOWN: Duration = Duration::from_mins(10);
 
 /// A way for another server to become the primary.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Switch {
-    /// The primary ends its writes, the replica catches up, and they change roles.
+    /// The primary stops accepting writes, the replica catches up, and they change roles.
     Planned,
     /// The primary is killed.
     Forced,
-    /// The replicas are killed, then, after some writes that only the primary has, the primary: those writes are lost.
+    /// The replicas are killed. After some writes that only the primary has, the primary is killed too: those writes are lost.
     Losing,
-    /// The replica is promoted while the primary is alive, which is killed a moment later.
+    /// The replica is promoted while the primary runs; the primary is killed a moment later.
     Split,
-    /// The replica is away, so that writes wait; the primary ends their waits, which shows those writes to readers; then it
-    /// is killed and the replica promoted, which never had them.
+    /// The replica is down, so that writes wait. The primary ends their waits, which shows those writes to readers. Then it is
+    /// killed and the replica, which never had them, is promoted.
     Stranded,
 }
 
@@ -49,25 +49,25 @@ pub(crate) enum Switched {
     Done,
     /// The old primary is down and has to come back as a replica.
     WithoutOld(usize),
-    /// The replicas did not have what they needed in time: all is as it was.
+    /// The replicas did not catch up in time: nothing has changed.
     PutOff,
 }
 
 /// A primary and its replicas.
 pub(crate) trait Replicated: Debug {
-    /// All servers, always in one order.
+    /// All servers, always in the same order.
     fn servers(&self) -> Vec<&Server>;
 
     /// Which of them is the primary.
     fn primary(&self) -> usize;
 
-    /// What a node is told that reaches them at these addresses.
+    /// The store URL for a node that reaches the servers at these addresses.
     fn url(&self, hosts: &str) -> String;
 
     /// The switches that it supports.
     fn switches(&self) -> &'static [Switch];
 
-    /// Does to a server that was killed and started again what its role needs.
+    /// Prepares a server that was killed and started again for its role.
     fn returned(&self, _index: usize) {}
 
     /// Changes the primary. All servers are up.
@@ -77,7 +77,7 @@ pub(crate) trait Replicated: Debug {
     fn rejoin(&self, index: usize);
 }
 
-/// Part of the time that may be lost.
+/// A part of `may_lose`.
 fn part_of_loss(random: &mut SplitMix64) -> Duration {
     MAY_LOSE.mul_f64(0.6 * random.fraction())
 }
@@ -100,7 +100,7 @@ pub(crate) enum Synchronous {
 impl PostgresPair {
     pub(crate) fn start(synchronous: Synchronous) -> Self {
         let first = Postgres::start();
-        // For a standby that was away for a while. Both settings are copied with the data.
+        // For a standby that was down for a while. Both settings are copied with the data.
         first.set("wal_keep_size", "512MB");
         if synchronous == Synchronous::Yes {
             first.set("synchronous_standby_names", PEER);
@@ -117,7 +117,7 @@ impl PostgresPair {
         self.primary.replace(1 - self.primary.get())
     }
 
-    /// Waits until the standby has all that the primary had at an instant, which is returned.
+    /// Waits until the standby has everything that the primary had at an instant, and returns that instant.
     fn caught_up(&self) -> Option<Instant> {
         let (primary, _) = self.old_and_new();
         let began = time::now();
@@ -126,7 +126,7 @@ impl PostgresPair {
             "SELECT count(*) FROM pg_stat_replication WHERE application_name = '{PEER}' AND state = 'streaming' \
              AND flush_lsn >= '{position}'::pg_lsn"
         );
-        // The end of what is inserted is flushed with the next commit only.
+        // The end of the inserted log is flushed only with the next commit.
         primary.sql("SET synchronous_commit = local; SELECT pg_logical_emit_message(true, 'chaos', '')");
         while primary.sql(&has) != "1" {
             if began.elapsed() > CATCH_UP {
@@ -184,7 +184,7 @@ impl Replicated for PostgresPair {
         match switch {
             Switch::Planned => {
                 if !old.stop_fast() {
-                    // It waits for a client or the standby: the standby may lack what came since.
+                    // The stop waits for a client or the standby: the standby may lack the newest writes.
                     old.restart();
                     return Switched::PutOff;
                 }
@@ -219,11 +219,11 @@ impl Replicated for PostgresPair {
     }
 }
 
-/// Two MariaDB, of which the replica confirms each commit.
+/// Two MariaDB servers; the replica confirms each commit.
 #[derive(Debug)]
 pub(crate) struct MariaDbs {
     pair: MariaDbPair,
-    /// The port of the server that comes first in the order of the servers.
+    /// The port of the first server in the order of the servers.
     first: u16,
 }
 
@@ -260,11 +260,11 @@ impl Replicated for MariaDbs {
         &[Switch::Planned, Switch::Forced, Switch::Split, Switch::Stranded]
     }
 
-    /// One that is killed comes back read-only, and would commit without waiting for its replica.
+    /// A server that was killed comes back read-only, and would commit without waiting for its replica.
     fn returned(&self, index: usize) {
         if index == self.primary() {
             self.pair.primary().sql("SET GLOBAL rpl_semi_sync_master_enabled = 1");
-            // It says only at the beginning of a session that it confirms.
+            // A replica states only at the beginning of a session that it confirms.
             self.pair.replica().sql("STOP SLAVE IO_THREAD; START SLAVE IO_THREAD");
             self.pair.primary().sql("SET GLOBAL read_only = 0");
         }
@@ -328,7 +328,7 @@ impl Redises {
         self.servers.iter().enumerate().filter(|(i, _)| *i != self.primary.get()).map(|(_, it)| it)
     }
 
-    /// Waits until the replicas have all that the primary had at an instant, which is returned.
+    /// Waits until the replicas have everything that the primary had at an instant, and returns that instant.
     fn caught_up(&self) -> Option<Instant> {
         let began = time::now();
         let offset = |redis: &Redis, field| redis.info(field).parse::<u64>().unwrap_or_default();
@@ -344,7 +344,7 @@ impl Redises {
         Some(began)
     }
 
-    /// Lets the Sentinels promote a replica; the old primary's place.
+    /// Lets the Sentinels promote a replica. Returns the index of the old primary.
     fn promote(&self) -> usize {
         let promoted = self.sentinels.replace(self.old());
         let is_new = |it: &Redis| it.address() == promoted;
@@ -384,7 +384,7 @@ impl Replicated for Redises {
         let Some(had_all_at) = self.caught_up() else { return Switched::PutOff };
         match switch {
             Switch::Planned => {
-                // Sentinels let the old primary take writes for seconds beside the new one: it has to hold them back.
+                // Sentinels let the old primary accept writes for seconds beside the new one, so it has to block them itself.
                 self.old().command(&["CLIENT", "PAUSE", "100000", "WRITE"]);
                 if self.caught_up().is_none() {
                     self.old().command(&["CLIENT", "UNPAUSE"]);
@@ -409,7 +409,7 @@ impl Replicated for Redises {
     }
 }
 
-/// The addresses as a URL has them.
+/// The addresses in the form of a URL.
 pub(crate) fn hosts_of(addresses: &[SocketAddr]) -> String {
     addresses.iter().map(ToString::to_string).collect::<Vec<_>>().join(",")
 }

@@ -1,5 +1,5 @@
 //! Six nodes and the coordinators behind them, and the faults that strike both.
-//! Everything heals by itself after a while; nothing is waited for, so that faults overlap.
+//! Every fault heals by itself after a while. The test does not wait for that, so faults overlap.
 
 use std::fs;
 use std::net::SocketAddrV4;
@@ -19,20 +19,20 @@ use super::switchovers::{Replicated, Switch, Switched};
 const NODES: usize = 6;
 /// Interval at which due actions are carried out.
 const STEP: Duration = Duration::from_millis(10);
-/// Workers of the layout that nobody can have, so that there are as many as nodes: whoever starts again must wait for
-/// a worker that another had a moment ago, and may think it still has.
+/// Number of workers that no node can take, so that there are as many workers as nodes. A node that starts must wait for a
+/// worker that another had a moment ago, and may think it still has.
 const TAKEN_FOR_THE_DAY: usize = 2;
-/// How long a primary that changed is left alone, at least.
+/// Minimum time between two changes of the primary.
 const SETTLING: Duration = Duration::from_millis(700);
-/// Limit of numbers that a node reserves: so few that some reservation is always among the newest writes.
+/// Limit of numbers that a node reserves: low, so that the newest writes always include a reservation.
 const MOST_NUMBERS: u64 = 20_000;
-/// After all is well again, every node must serve within this, however slow the machine.
+/// After all faults end, every node must serve within this time, however slow the machine is.
 const WELL_WITHIN: Duration = Duration::from_mins(2);
 
 pub(crate) struct World<'a> {
     plan: &'a Plan,
     coordinators: Coordinators,
-    /// Which coordinators are away, how, and until when.
+    /// Which coordinators are down or paused, and until when.
     away: Vec<Option<(Absence, Instant)>>,
     /// The coordinators are left alone until then.
     rest_until: Instant,
@@ -47,11 +47,11 @@ pub(crate) struct World<'a> {
 enum Absence {
     Killed,
     Paused,
-    /// Another is the primary now.
+    /// Another server is the primary now.
     Replaced,
 }
 
-/// A node with its way to the store.
+/// A node and its connection to the store.
 struct Member {
     node: Node,
     links: Links,
@@ -61,7 +61,7 @@ struct Member {
     /// Whether it has made an id since its start.
     serves: bool,
     started: Instant,
-    /// With what its clock was started.
+    /// The offset of its clock at the start.
     offset: Offset,
 }
 
@@ -107,7 +107,7 @@ impl<'a> World<'a> {
         self.members.iter().map(|member| member.node.addresses()).collect()
     }
 
-    /// Lets faults strike until the plan has what it wants, then heals everything and waits until all is well.
+    /// Lets faults strike until the plan is fulfilled, then heals everything and waits until every node serves.
     pub(crate) fn run(&mut self, random: &mut SplitMix64, drawn: &Drawn) {
         let began = time::now();
         let mut next_fault = began;
@@ -133,7 +133,7 @@ impl<'a> World<'a> {
         let well: Vec<usize> = (0..NODES).filter(|&i| self.members[i].is_well()).collect();
         let stuck = (0..NODES).find(|&i| self.members[i].is_stuck(self.plan.window));
         let any = |random: &mut SplitMix64| well[random.index(well.len())];
-        // Half of the nodes are left to serve, as far as the coordinators let them.
+        // Half of the nodes are left to serve, if the coordinators are up.
         let kinds = if self.coordinators.replicated().is_some() { 17 } else { 11 };
         match random.within(0, kinds) {
             0..=2 if stuck.is_some() || well.len() > NODES / 2 => {
@@ -151,7 +151,7 @@ impl<'a> World<'a> {
                 self.members[i].trouble = Some((trouble, self.in_windows(0.1, 1.6, random)));
                 *self.faults.troubles.entry(trouble).or_default() += 1;
             }
-            // Changes of the primary take turns with the rest: there are more kinds of them.
+            // Changes of the primary alternate with other faults, which have more kinds.
             7..=9 if self.faults.least_of_coordinators() > self.faults.least_switches() => {
                 self.change_primary(random);
             }
@@ -169,10 +169,10 @@ impl<'a> World<'a> {
     fn hit_coordinator(&mut self, random: &mut SplitMix64) {
         let present: Vec<usize> = (0..self.away.len()).filter(|&i| self.away[i].is_none()).collect();
         let majority_stays = present.len() > 1 && present.len() > self.away.len() / 2 + 1;
-        // A majority away is an outage for all: now and then, and never for long.
+        // Without a majority, the store is down for every node: seldom, and never for long.
         let outage = !majority_stays;
         let replicated = self.coordinators.replicated();
-        // One that comes back as a replica needs its primary.
+        // A server that comes back as a replica needs its primary.
         let one_is_away = present.len() < self.away.len();
         let unwanted = if replicated.is_some() { one_is_away } else { outage && random.within(0, 2) > 0 };
         if present.is_empty() || time::now() < self.rest_until || unwanted {
@@ -180,7 +180,7 @@ impl<'a> World<'a> {
         }
         let leader = self.coordinators.leader().filter(|it| present.contains(it) && random.within(0, 1) == 0);
         let i = leader.unwrap_or_else(|| present[random.index(present.len())]);
-        // Where the primary changes, nothing else may be in its way for long.
+        // While the primary changes, no other fault may last long.
         let most = if replicated.is_some() {
             0.6
         } else if outage {
@@ -208,7 +208,7 @@ impl<'a> World<'a> {
         }
     }
 
-    /// With all servers there: the way that was taken least.
+    /// Used while all servers are up: the kind of switch with the lowest count.
     fn change_primary(&mut self, random: &mut SplitMix64) {
         let Some(replicated) = self.coordinators.replicated() else { return };
         if self.away.iter().any(Option::is_some) || time::now() < self.rest_until {
@@ -233,11 +233,11 @@ impl<'a> World<'a> {
         self.rest_until = time::now() + SETTLING;
     }
 
-    /// A new name at each start, as a pod has: it finds no record of its own, and takes a worker that another had.
+    /// A new name at each start, like a pod: the node finds no record of its own, and takes a worker that another had.
     fn kill_and_restart(&mut self, i: usize, random: &mut SplitMix64) {
         let offset = match random.within(0, 9) {
             0 => Offset::Behind,
-            // Elsewhere each would take a worker's next hour with it, and there are no spare workers.
+            // On stores without a clock, each such node would block a worker for an hour, and there are no spare workers.
             1 if self.coordinators.has_time() => Offset::Ahead,
             _ => Offset::None,
         };
@@ -250,7 +250,7 @@ impl<'a> World<'a> {
         (member.ended, member.serves, member.started, member.offset) = (false, false, time::now(), offset);
     }
 
-    /// Not while a node starts: it would be left open by which clock its ids go.
+    /// Not while a node starts: nobody would know which clock its ids follow.
     fn step_clock(&mut self, random: &mut SplitMix64) {
         let started: Vec<usize> = (0..NODES).filter(|&i| self.members[i].serves).collect();
         if !started.is_empty() {
@@ -292,7 +292,8 @@ impl<'a> World<'a> {
                 self.faults.errors_after_pause += errors;
             }
             if let Some(log) = member.node.last_words() {
-                // One that seeks its first lease while no server takes writes, or two do, may end; it is started again later.
+                // A node that seeks its first lease while no server accepts writes, or two do, may exit; it is started again
+                // later.
                 let said = ["read-only, nothing was written", "both accept writes"];
                 let found_no_primary =
                     replicated.is_some() && !member.serves && said.iter().any(|it| log.contains(it));
@@ -310,7 +311,7 @@ impl<'a> World<'a> {
         }
     }
 
-    /// Ends every fault, sets every clock right, and waits until each node serves: by itself, as promised.
+    /// Ends every fault, sets every clock right, and waits until each node serves without help.
     fn heal(&mut self) {
         let any_time = time::now() + Duration::from_hours(1);
         self.see_to_what_is_due(any_time);
@@ -346,7 +347,7 @@ impl<'a> World<'a> {
         self.faults.well_after = healed.elapsed();
     }
 
-    /// Stops the nodes in order.
+    /// Stops the nodes cleanly.
     pub(crate) fn end(mut self) -> (Faults, Ids, Ids) {
         self.faults.steps_seen = self.members.iter().map(|member| member.node.steps_seen()).sum();
         assert!(self.faults.steps_seen > 0, "no node saw its clock jump: libfaketime does not work here");
@@ -355,7 +356,7 @@ impl<'a> World<'a> {
     }
 }
 
-/// Grants of a day, to nodes that are gone.
+/// Writes grants of a day for nodes that do not exist.
 fn take_for_the_day(folder: &Path, coordinators: &Coordinators, layout: &str) {
     let links = Links::to(coordinators);
     for nth in 0..TAKEN_FOR_THE_DAY {
@@ -367,12 +368,12 @@ fn take_for_the_day(folder: &Path, coordinators: &Coordinators, layout: &str) {
 }
 
 impl Member {
-    /// Whether nothing is being done to it.
+    /// Whether no fault strikes it now.
     fn is_well(&self) -> bool {
         self.serves && self.trouble.is_none() && !self.node.is_paused()
     }
 
-    /// Whether it was given time enough to serve and does not: with a wrong clock it may never.
+    /// Whether it had enough time to serve and does not. A node with a wrong clock may never serve.
     fn is_stuck(&self, window: Duration) -> bool {
         !self.serves && self.started.elapsed() > window * 2
     }

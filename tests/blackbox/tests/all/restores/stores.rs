@@ -10,15 +10,15 @@ use tempfile::TempDir;
 
 /// How running nodes get to the restored store.
 pub(crate) enum Nodes {
-    /// They reach it where the old one was.
+    /// The restored store has the address of the old one.
     GoOn,
-    /// They must be restarted with this store.
+    /// The nodes have to be restarted with this store.
     Start(String),
 }
 
 /// A store that is backed up and restored.
 pub(crate) trait Restorable {
-    /// For `--store` of the nodes.
+    /// The URL for `--store` of the nodes.
     fn url(&self) -> String;
 
     fn back_up(&self);
@@ -26,13 +26,13 @@ pub(crate) trait Restorable {
     /// Takes the store from the nodes.
     fn stop(&self);
 
-    /// Restores it where no node looks, and returns its URL.
+    /// Restores it where no node can reach it, and returns its URL.
     fn restore_aside(&self) -> String;
 
-    /// Moves the restored store to where nodes look.
+    /// Moves the restored store to the address that the nodes use.
     fn put_in_place(&self) -> Nodes;
 
-    /// Restores it in its place, and lets the nodes on at once.
+    /// Restores it in its place, and lets the nodes reach it at once.
     fn restore_under_nodes(&self) {
         self.stop();
         self.restore_aside();
@@ -40,7 +40,7 @@ pub(crate) trait Restorable {
     }
 }
 
-/// A folder for backups; the users of servers may enter.
+/// A folder for backups that the users of all servers may enter.
 fn open_folder() -> TempDir {
     use std::os::unix::fs::PermissionsExt as _;
     let folder = tempfile::tempdir().unwrap();
@@ -90,7 +90,7 @@ impl Restorable for File {
         format!("sqlite:{}", self.path("restored.db").display())
     }
 
-    /// Nodes that have the old file open do not take another of its name.
+    /// Nodes that have the old file open do not switch to another file of the same name.
     fn put_in_place(&self) -> Nodes {
         fs::rename(self.path("restored.db"), self.path("snowmint.db")).unwrap();
         Nodes::Start(self.url())
@@ -101,7 +101,7 @@ impl Restorable for File {
     }
 }
 
-/// A server that can be backed up in a folder, and whose data can be taken from one.
+/// A server whose data can be copied to a folder and taken from one.
 pub(crate) trait Data {
     /// The folder with its data.
     const FOLDER: &str;
@@ -243,7 +243,7 @@ impl Data for ZooKeeper {
         format!("zookeeper://{}/snowmint", self.address())
     }
 
-    /// Of a server that runs: it brings a snapshot up to date by the log beside it.
+    /// For a running server: its snapshot is completed by the log beside it.
     fn back_up(&self, to: &Path) {
         let data = self.folder().join(Self::FOLDER);
         external::output("cp", [Path::new("-a"), &data, to]);
@@ -300,7 +300,7 @@ impl<S: Data> Restorable for Backed<S> {
     }
 }
 
-/// A dump of the table of a PostgreSQL, which is loaded into a database of its own.
+/// A dump of a PostgreSQL table, which is loaded into a new database.
 pub(crate) struct Dumped {
     server: Postgres,
     aside: Postgres,
@@ -317,7 +317,7 @@ impl Dumped {
     }
 }
 
-/// The words by which the tools of PostgreSQL find a server.
+/// The arguments by which the tools of PostgreSQL find a server.
 fn found_at(server: &Postgres) -> [String; 2] {
     ["--dbname".to_owned(), Data::url(server)]
 }

@@ -22,14 +22,14 @@ const DRAW: usize = 50;
 const DRAWS: usize = 20;
 const PATIENCE: Duration = Duration::from_mins(1);
 
-/// Goal and method of `..._under_running_nodes`: three nodes hold leases and reserve numbers; a backup is taken; they
-/// renew and reserve more; the store goes back to the backup, and nobody tells them. Once each has noticed, a fourth node
-/// takes the only worker that is free.
+/// Goal and method of `..._under_running_nodes`: three nodes hold leases and reserve numbers; a backup is taken; they renew and
+/// reserve more; the store goes back to the backup without notice. Once each node has noticed, a fourth takes the only free
+/// worker.
 pub(crate) fn under_running_nodes(store: &dyn Restorable) {
     let mut world = World::start(store, "6s");
     world.back_up();
     store.restore_under_nodes();
-    // On a busy machine the store may be away for so long that a lease ends: that node claims another.
+    // On a busy machine the store may be unavailable until a lease ends: that node claims another.
     let went_on = |node: &Node| node.server.metric("snowmint_store_forgot_total") > 0.0;
     let ended = |node: &Node| node.server.log().contains("the lease has ended");
     world.until("each node has noticed", |node| {
@@ -42,15 +42,15 @@ pub(crate) fn under_running_nodes(store: &dyn Restorable) {
         world.nodes.iter().map(|node| node.server.metric("snowmint_segments_refused_total")).sum();
     assert!(refused > 0.0, "no node has noticed that the counter went back");
     for node in world.nodes.iter().take(NODES).filter(|node| !ended(node)) {
-        // Over a store that may lose writes, the last grant may not have settled yet: then none of it was used.
+        // Over a store that may lose writes, the last grant may not have settled yet: then no id used it.
         let log = node.server.log();
         let told = ["the store lost writes that it had acknowledged", "the store lost a grant of this lease"];
         assert!(told.iter().any(|words| log.contains(words)), "{log}");
     }
 }
 
-/// Goal and method of `..._by_the_procedure`: the same, but the operator stops the store, restores it aside, recovers it by
-/// what the nodes tell, and puts it in place.
+/// Goal and method of `..._by_the_procedure`: the same, but the operator stops the store, restores it elsewhere, recovers it
+/// from the reports of the nodes, and puts it in place.
 pub(crate) fn by_the_procedure(store: &dyn Restorable) {
     let mut world = World::start(store, "3s");
     world.back_up();
@@ -66,9 +66,9 @@ pub(crate) struct World<'a> {
     /// For `--store` of nodes that start now.
     url: String,
     nodes: Vec<Node>,
-    /// Ids and numbers from nodes that are gone.
+    /// Ids and numbers from nodes that have ended.
     earlier: Vec<Drawn>,
-    // Last, so that logs are there as long as nodes are.
+    // Last, so that the logs exist as long as the nodes.
     folder: TempDir,
 }
 
@@ -78,7 +78,7 @@ struct Node {
 }
 
 impl<'a> World<'a> {
-    /// Starts the nodes, and lets one more come and go: every worker has a record.
+    /// Starts the nodes, and one more that stops again, so that every worker has a record.
     pub(crate) fn start(store: &'a dyn Restorable, window: &'static str) -> Self {
         let folder = tempfile::tempdir().unwrap();
         let words = ["ns", "add", "tickets", "--scheme", "segment", "--size-min", "100", "--size-max", "100"];
@@ -146,7 +146,7 @@ impl<'a> World<'a> {
         self.start_another();
     }
 
-    /// Restores the store aside, recovers it there and puts it in place.
+    /// Restores the store elsewhere, recovers it there and puts it in place.
     pub(crate) fn restore_by(&mut self, known: &[&str]) {
         let aside = self.store.restore_aside();
         let words = ["store", "recover", "--store", &aside, "--window", self.window];
@@ -219,10 +219,10 @@ struct Drawn {
     numbers: Ids,
 }
 
-/// Draws ids and numbers from one node until it is stopped; whatever the node answers meanwhile.
+/// Draws ids and numbers from one node until it is stopped, and ignores errors.
 struct Client {
     over: Arc<AtomicBool>,
-    /// Number of times it got both.
+    /// Number of times that it got both.
     draws: Arc<AtomicUsize>,
     thread: Option<JoinHandle<Drawn>>,
 }
@@ -261,7 +261,7 @@ impl Client {
 }
 
 impl Drawn {
-    /// Until it is over or the connection breaks.
+    /// Until the test ends or the connection breaks.
     fn take_from(&mut self, mut client: Resp, over: &AtomicBool, draws: &AtomicUsize) {
         while !over.load(Ordering::Relaxed) {
             let mut both = true;
