@@ -1,4 +1,4 @@
-//! What happened in a simulated world: every id, what was counted, the report of one seed and the sums over many.
+//! What happened in a simulated world: every id, the counts, the report of one seed and the sums over many.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -19,12 +19,12 @@ pub struct Maker {
     pub at_ms: u64,
 }
 
-/// An id that came twice.
+/// A duplicate id.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Duplicate {
     /// The id.
     pub id: Id,
-    /// Who made it.
+    /// The processes that made it.
     pub makers: [Maker; 2],
 }
 
@@ -37,9 +37,9 @@ pub struct Report {
     pub store: StoreProfile,
     /// Counts of everything that happened.
     pub figures: Figures,
-    /// The first few of the ids that came twice.
+    /// The first few duplicate ids.
     pub duplicates: Vec<Duplicate>,
-    /// A hash over all that happened, in order.
+    /// A hash over all events, in order.
     pub trace: u64,
 }
 
@@ -86,7 +86,7 @@ impl History {
     }
 }
 
-/// Something that is counted.
+/// An event that is counted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Count {
     /// Ids made.
@@ -99,9 +99,9 @@ pub enum Count {
     Losses,
     /// Leases given back.
     Releases,
-    /// Times no worker was free, a wanted one was taken, a clock was too far ahead or records were.
+    /// Times no worker was free, a required one was taken, or a clock or records were too far ahead.
     Refusals,
-    /// Outcomes that a fault on the way kept from the nodes.
+    /// Outcomes that a lost or late answer hid from the nodes.
     UnknownOutcomes,
     /// Writes that reached the store after their node had given up on them.
     LateWrites,
@@ -111,9 +111,9 @@ pub enum Count {
     ForgottenWrites,
     /// Times a node found that the store had lost an acknowledged write of its lease.
     Forgotten,
-    /// Leases that ended at once, since another node had been granted the same.
+    /// Leases that ended at once, because another node had been granted the same.
     Overlaps,
-    /// Leases that ended at once, since a copy of the process seemed to renew them. No process of a world is copied.
+    /// Leases that ended at once, because a copy of the process seemed to renew them. No process is copied here.
     Copies,
     /// Failures of the store itself.
     StoreFaults,
@@ -123,15 +123,15 @@ pub enum Count {
     Evictions,
     /// Crashes.
     Crashes,
-    /// Processes that went on under the lease that the one before had saved.
+    /// Processes that continued under the saved lease of the previous one.
     Resumed,
     /// Pauses.
     Pauses,
     /// Steps of a clock.
     Steps,
-    /// Grants that reach further ahead than a clock that agrees with the store's would take them.
+    /// Grants that reach further ahead than any clock within `max_skew` of the store's would take them.
     FutureTaken,
-    /// Ids that came twice.
+    /// Duplicate ids.
     Duplicates,
     /// Ids that were not larger than the one before from the same process.
     Disorder,
@@ -171,12 +171,12 @@ impl Count {
 pub struct Figures([u64; Count::ALL.len()]);
 
 impl Figures {
-    /// Grants, renewals, losses and releases: what changes who holds what until when.
+    /// Grants, renewals, losses and releases: everything that changes who holds which worker.
     pub fn lease_events(&self) -> u64 {
         self[Count::Grants] + self[Count::Renewals] + self[Count::Losses] + self[Count::Releases]
     }
 
-    /// Whether no id came twice, and each process counted up.
+    /// Whether there is no duplicate, and the ids of each process increased.
     pub fn promise_kept(&self) -> bool {
         self[Count::Duplicates] == 0 && self[Count::Disorder] == 0
     }
@@ -218,7 +218,7 @@ pub struct Sum {
     pub seeds: u64,
     /// Number of seeds with a duplicate id, or with ids of a process that did not increase.
     pub broken: u64,
-    /// All that happened.
+    /// The sums of all counts.
     pub figures: Figures,
 }
 
@@ -227,7 +227,7 @@ pub struct Sum {
 pub struct Sums(BTreeMap<StoreProfile, Sum>);
 
 impl Sums {
-    /// Counts a world.
+    /// Counts one world.
     pub fn add(&mut self, report: &Report) {
         let sum = self.0.entry(report.store).or_default();
         sum.seeds += 1;

@@ -1,8 +1,8 @@
-//! Deterministic simulation of Snowmint nodes: skewed, drifting and stepping clocks, pauses, crashes, operators, and
-//! stores of every kind with the failures of each. One seed, one trace.
+//! Deterministic simulation of Snowmint nodes: skewed, drifting and stepped clocks, pauses, crashes, operators, and stores of
+//! every kind with their failures. One seed, one trace.
 //!
-//! It drives the lease protocol and the generator that ship, under a virtual time, and keeps every id that any
-//! node made: none may come twice, and the ids of one process must increase.
+//! It drives the lease protocol and the generator that ship under virtual time, and keeps every id of every node: no id may be
+//! a duplicate, and the ids of one process must increase.
 
 mod history;
 mod node;
@@ -32,7 +32,7 @@ pub fn run_with<B: Begin>(scenario: &Scenario) -> Report {
     world::World::<B>::new(scenario).run()
 }
 
-/// Runs the worlds of many seeds on all processors, and passes each report to `each`, in no order.
+/// Runs the worlds of many seeds on all processors, and passes each report to `each`, in any order.
 pub fn for_each_seed(from: u64, seeds: u64, run: impl Fn(u64) -> Report + Sync, each: impl FnMut(Report)) {
     let threads = thread::available_parallelism().map_or(1, NonZeroUsize::get);
     let next = AtomicU64::new(0);

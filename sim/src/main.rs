@@ -15,7 +15,7 @@ struct Arguments {
     /// The first seed.
     #[arg(long, default_value_t = 0)]
     from: u64,
-    /// The kind of store for all seeds; without it they take the kinds in turn.
+    /// The kind of store for all seeds; by default the kinds take turns.
     #[arg(long)]
     store: Option<StoreProfile>,
     /// Print every seed's scenario and report, not only the sums.

@@ -11,13 +11,13 @@ use snowmint_cluster::lease::protocol::{Begin, Held, Now, Protocol, Settings, Wo
 
 use crate::scenario::{BEGIN_MS, MAX_SKEW_MS, Scenario, Wish};
 
-/// A clock that is off, drifts and is stepped: local time is a line over the world's time, and each reading is off
-/// that line by some jitter.
+/// A clock that is off, drifts and is stepped: local time is a linear function of the world's time, and each reading differs
+/// from it by some jitter.
 #[derive(Clone, Copy, Debug)]
 struct Wrong {
     offset_ms: i64,
     drift_ppm: i64,
-    /// How much of it is steps since the process began, which boot time does not show.
+    /// The sum of its steps since the process began, which boot time does not show.
     stepped_ms: i64,
 }
 
@@ -42,7 +42,7 @@ pub(crate) struct Node<B> {
     unused: bool,
     /// The last timestamp of a generator whose lease ended at once.
     used_until_unix_ms: u64,
-    /// The lease as it was last saved.
+    /// The lease as last saved.
     saved: Option<Held>,
     last_id: Option<Id>,
     /// The call whose answer the process waits for.
@@ -51,7 +51,7 @@ pub(crate) struct Node<B> {
     pub(crate) wants_release: bool,
 }
 
-/// A number either way of 0.
+/// A random number around 0.
 fn either_way(rng: &mut Rng, bound: u64) -> i64 {
     let bound = bound.cast_signed();
     rng.i64(-bound..=bound)
@@ -105,8 +105,8 @@ impl<B: Begin> Node<B> {
         }
     }
 
-    /// A new process in the place of the old one, often with another clock error. It goes on under the lease that the
-    /// old one saved, if that did so and did not remove it; says whether it does.
+    /// Replaces the process with a new one, often with another clock error. It continues under the lease that the old one
+    /// saved, if that exists. Returns whether it does.
     pub(crate) fn restart(&mut self, index: usize, scenario: &Scenario, rng: &mut Rng) -> bool {
         // The mark is ahead of use: no timestamp from the mark on was used.
         let mark_unix_ms = self.generator.take().and_then(|generator| generator.end());
@@ -131,7 +131,7 @@ impl<B: Begin> Node<B> {
         true
     }
 
-    /// Saves the lease, or fails to: an older one stays.
+    /// Saves the lease, or fails and leaves an older one.
     pub(crate) fn save(&mut self, scenario: &Scenario, rng: &mut Rng) {
         if scenario.saves && rng.u8(..4) > 0 {
             self.saved = self.protocol.held();
@@ -157,8 +157,8 @@ impl<B: Begin> Node<B> {
         Now { unix_ms, unstepped_unix_ms, steady_ms: world_ms - BEGIN_MS }
     }
 
-    /// A lease was granted: the generator before is ended first, as the driver that ships does, and what was saved of
-    /// the lease before is of no more use.
+    /// A lease was granted. As in the driver that ships, the previous generator ends first, and the previously saved lease
+    /// becomes invalid.
     pub(crate) fn granted(&mut self, lease: Lease, scenario: &Scenario) {
         let used_until = self.end_generator().max(self.used_until_unix_ms);
         let built = Generator::builder(scenario.layout)
@@ -177,7 +177,7 @@ impl<B: Begin> Node<B> {
         }
     }
 
-    /// Another node has the same lease: not one more id.
+    /// Another node has the same lease: no more ids.
     pub(crate) fn overlap(&mut self) {
         self.saved = None;
         self.used_until_unix_ms = self.end_generator().max(self.used_until_unix_ms);
@@ -188,20 +188,19 @@ impl<B: Begin> Node<B> {
         self.generator.take().and_then(|generator| generator.end()).unwrap_or(0)
     }
 
-    /// Ends the generator to give the lease back; what was saved of it is removed first. 0 if nothing was made.
+    /// Ends the generator to give the lease back, and removes the saved lease first. Returns 0 if no id was made.
     pub(crate) fn release(&mut self) -> u64 {
         self.saved = None;
         let used_until = self.end_generator();
         if self.unused { 0 } else { used_until }
     }
 
-    /// Draws up to `count` ids by a clock reading that may be long ago: a thread can be paused between reading the
-    /// clock and taking its ids. Gives the ids, and how many of them
-    /// were not larger than the one before.
+    /// Draws up to `count` ids by a clock reading that may be old: a thread can be paused between reading the clock and taking
+    /// its ids. Returns the ids, and how many of them were not larger than the one before.
     pub(crate) fn draw(&mut self, reading_ms: u64, count: usize) -> (Vec<Id>, u64) {
         self.clock.set_unix_ms(reading_ms);
         let Some(generator) = &self.generator else { return (Vec::new(), 0) };
-        // One by one as often as together: the first goes past the clock while its reading holds.
+        // One by one as often as together: single ids can pass the clock while its reading holds.
         let ids: Vec<Id> = if count.is_multiple_of(2) {
             generator.try_take(count).into_iter().flatten().collect()
         } else {

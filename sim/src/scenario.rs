@@ -12,21 +12,19 @@ use crate::StoreProfile;
 /// One simulated world.
 #[derive(Clone, Debug)]
 pub struct Scenario {
-    /// The seed it was drawn from, and all that happens in it.
+    /// The seed of the world and its events.
     pub seed: u64,
     /// The kind of store.
     pub store: StoreProfile,
     /// Number of nodes.
     pub nodes: usize,
-    /// Their layout: few workers, so that they are wanted by several, and few sequences, so that what overlaps
-    /// shows.
+    /// Their layout: few workers, so that several nodes want the same, and few sequences, so that an overlap shows.
     pub layout: Layout,
     /// Their rule for a clock that goes back.
     pub rule: Rule,
     /// Their window, in milliseconds.
     pub window_ms: u64,
-    /// How much of its newest writes the nodes take the store to lose at most, in milliseconds; at most a third of the
-    /// window.
+    /// The nodes' `may_lose`, in milliseconds; at most a third of the window.
     pub may_lose_ms: u64,
     /// How long the world lasts, in milliseconds.
     pub lasts_ms: u64,
@@ -34,7 +32,7 @@ pub struct Scenario {
     pub skew_ms: u64,
     /// The largest rate error, in parts per million, either way.
     pub drift_ppm: u64,
-    /// The largest error of one reading, in milliseconds, either way: readings that follow each other go back.
+    /// The largest error of one reading, in milliseconds, either way: consecutive readings can go back.
     pub jitter_ms: u64,
     /// The largest step of a running clock, in milliseconds, either way; 0 for anchored clocks.
     pub step_ms: u64,
@@ -44,13 +42,13 @@ pub struct Scenario {
     pub store_fault_every_ms: u64,
     /// Faulty calls per thousand: a lost or late request or answer.
     pub store_faults_per_mille: u64,
-    /// Whether the store tells its own time, by which a clock that is far ahead is refused.
+    /// Whether the store has a clock, by which a node that is far ahead is refused.
     pub store_tells_time: bool,
     /// Which worker each node wants.
     pub wish: Wish,
     /// Whether nodes save their leases, to continue under them after a crash without the store.
     pub saves: bool,
-    /// Whether every node bears the same name.
+    /// Whether every node has the same name.
     pub same_name: bool,
     /// The largest pool that is listed at once; in larger ones a node first looks at a few workers.
     pub small_pool: u32,
@@ -61,15 +59,15 @@ pub struct Scenario {
 pub enum Wish {
     /// Any.
     Any,
-    /// The one of its own number, which another node may want too.
+    /// The one with its own number, which another node may want too.
     Fixed,
 }
 
-/// The world begins here, in unix milliseconds; clocks that are off by hours still show a time after 2020.
+/// The begin of the world, in unix milliseconds; clocks that are off by hours still show a time after 2020.
 pub(crate) const BEGIN_MS: u64 = 1_750_000_000_000;
 /// Limit on how far a clock may be ahead of the store's.
 pub(crate) const MAX_SKEW_MS: u64 = 30_000;
-/// A step of no more is not compared.
+/// Smaller steps are not compared.
 const UNNOTICED_MS: u64 = 1_000;
 
 const LAYOUTS: [&str; 5] = [
@@ -77,17 +75,17 @@ const LAYOUTS: [&str; 5] = [
     "time:39@10ms sequence:2 worker:3 epoch:2020-01-01",
     "time:31@1s worker:2 sequence:6 epoch:2020-01-01",
     "time:36@250ms worker:1 sequence:4 epoch:2020-01-01",
-    // More than a block of ten, which is looked at by one call.
+    // More than a block of ten, the number of workers that one call reads.
     "time:38@10ms worker:4 sequence:2 epoch:2020-01-01",
 ];
 
 impl Scenario {
-    /// Draws the scenario of a seed; its kind of store is the next in turn.
+    /// Draws the scenario of a seed; the kinds of store take turns.
     pub fn of(seed: u64) -> Self {
         Self::with_store(seed, StoreProfile::of(seed))
     }
 
-    /// As [`of`](Self::of), with another kind of store.
+    /// Like [`of`](Self::of), with another kind of store.
     #[expect(clippy::unwrap_used, reason = "the layouts above are constants that parse")]
     pub fn with_store(seed: u64, store: StoreProfile) -> Self {
         let mut rng = Rng::with_seed(seed);
@@ -125,14 +123,14 @@ impl Scenario {
         .lasting()
     }
 
-    /// How far a grant may reach beyond the time of the world, in milliseconds, where the store tells its time and no clock
-    /// drifts: a window beyond a clock that is ahead by as much as it may, with readings that are off either way.
+    /// How far a grant may reach beyond the time of the world, in milliseconds, if the store has a clock and no clock drifts: a
+    /// window beyond the largest accepted error, with jitter either way.
     pub(crate) fn reach_ms(&self) -> u64 {
         let tick_ms = u64::try_from(self.layout.tick().as_millis()).unwrap_or(u64::MAX);
         self.window_ms + MAX_SKEW_MS + UNNOTICED_MS + 2 * self.jitter_ms + 2 * tick_ms
     }
 
-    /// Any loss up to the most that is allowed, and that often.
+    /// Any loss up to the limit, often the limit itself.
     fn with_its_loss(mut self, rng: &mut Rng) -> Self {
         let most_ms = self.window_ms / 3;
         if self.store.tells_its_loss() {

@@ -1,8 +1,8 @@
-//! Simulation of number segments: nodes that reserve, crash, restart and give back at counters that lose answers and
-//! execute late requests that nobody waits for any more. One seed, one trace.
+//! Simulation of number segments: nodes that reserve, crash, restart and give back, and counters that lose answers and execute
+//! late requests after their nodes gave up. One seed, one trace.
 //!
-//! It drives the segment protocol and the batching of direct calls that ship. No number may come twice, the numbers of
-//! one process grow at a single counter, and direct ones grow over all nodes in real time.
+//! It drives the segment protocol and the batching of direct calls that ship. No number may be a duplicate, the numbers of one
+//! process grow at a single counter, and direct ones grow over all nodes in real time.
 
 mod counter;
 mod world;
@@ -17,7 +17,7 @@ pub fn run_segments(scenario: &SegmentScenario) -> SegmentReport {
     world::World::new(scenario).run()
 }
 
-/// A mistake that is planted, to show that it would be found.
+/// A planted mistake, to show that the simulation would find it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Planted {
     /// None: the code as it ships.
@@ -31,18 +31,18 @@ pub enum Planted {
     LostAnswerUsed,
     /// Callers in direct mode get numbers that were reserved before they asked.
     DirectFromMemory,
-    /// Numbers are used at once, whatever the store may lose.
+    /// Numbers are used at once, before they have settled.
     UseUnsettled,
     /// The mark that settles a reservation does not contain its numbers.
     MarkAlone,
-    /// Nobody remembers the highest number of a counter.
+    /// No process remembers the highest number of a counter.
     ForgetHighest,
 }
 
 /// One simulated world.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct SegmentScenario {
-    /// The seed it was drawn from, and all that happens in it.
+    /// The seed of the world and its events.
     pub seed: u64,
     /// Number of nodes.
     pub nodes: usize,
@@ -60,9 +60,9 @@ pub struct SegmentScenario {
     pub fault_every_ms: u64,
     /// Faulty calls per thousand: a lost or late request or answer.
     pub faulty_per_mille: u64,
-    /// How much the stores may lose, as the nodes know it, in milliseconds.
+    /// The nodes' `may_lose`, in milliseconds.
     pub may_lose_ms: u64,
-    /// How much they do lose at most, every few seconds.
+    /// How much the stores do lose at most, every few seconds.
     pub loses_ms: u64,
     /// Whether a counter goes back by half of the world's time, once.
     pub restored: bool,
@@ -93,8 +93,8 @@ impl SegmentScenario {
         }
     }
 
-    /// The same world, over stores that lose up to `loses_ms` of their newest writes every few seconds; the nodes are
-    /// told `may_lose_ms`.
+    /// The same world, over stores that lose up to `loses_ms` of their newest writes every few seconds; the nodes assume
+    /// `may_lose_ms`.
     #[must_use]
     pub const fn losing(mut self, may_lose_ms: u64, loses_ms: u64) -> Self {
         (self.may_lose_ms, self.loses_ms, self.direct) = (may_lose_ms, loses_ms, false);
@@ -127,7 +127,7 @@ pub struct SegmentReport {
     pub reserved: u64,
     /// Segments given back.
     pub given_back: u64,
-    /// Outcomes that the nodes never got to know.
+    /// Outcomes that the nodes never learned.
     pub unknown_outcomes: u64,
     /// Calls that reached a counter after their node had given up on them.
     pub late_calls: u64,
@@ -141,22 +141,22 @@ pub struct SegmentReport {
     pub lost: u64,
     /// Segments from a counter that had gone back, of which no number was used.
     pub went_back: u64,
-    /// Times there was no number when one was asked for.
+    /// Times no number was available on request.
     pub misses: u64,
     /// Draws with a number that another draw had too.
     pub duplicates: u64,
     /// Numbers that were not greater than the one before from the same process, at a single counter.
     pub disorder: u64,
-    /// Direct numbers that were not greater than one that had been returned before they were asked for.
+    /// Direct numbers that were not greater than one that was returned before the request.
     pub real_time_disorder: u64,
-    /// A number of each, of the first few.
+    /// The first few numbers of each kind of error.
     pub examples: Vec<u64>,
-    /// A hash over all that happened, in order.
+    /// A hash over all events, in order.
     pub trace: u64,
 }
 
 impl SegmentReport {
-    /// Whether no number came twice, and all were in order.
+    /// Whether there is no duplicate, and all numbers were in order.
     pub const fn promise_kept(&self) -> bool {
         self.duplicates == 0 && self.disorder == 0 && self.real_time_disorder == 0
     }
@@ -213,7 +213,7 @@ impl History {
         self.report
     }
 
-    /// They are in the order in which they were got.
+    /// They are in the order of their answers.
     fn real_time_disorder(&self) -> u64 {
         let mut by_asked: Vec<&Got> = self.got.iter().collect();
         by_asked.sort_by_key(|got| got.asked_ms);

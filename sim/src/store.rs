@@ -1,5 +1,5 @@
 //! The stores of the simulated world: how each kind of real store handles a call, and how it fails.
-//! The world adds the faults between a node and a store.
+//! The world adds the faults between a node and its store.
 
 mod failover;
 mod records;
@@ -25,11 +25,11 @@ pub(crate) struct Visit<'a> {
 /// The reply of a store to a call.
 #[derive(Debug)]
 pub(crate) enum Reply {
-    /// This, at once.
+    /// An immediate reply.
     Now(Input),
-    /// The reply once copies have confirmed it; unknown if the term of the primary has ended by then.
+    /// The reply after copies have confirmed it; unknown if the term of the primary has ended by then.
     Confirmed { after_ms: u64, term: u64, input: Input },
-    /// Copies did not confirm it in time: a write may stay or be forgotten.
+    /// Copies did not confirm it in time: a write may stay or be lost.
     Unconfirmed { after_ms: u64 },
 }
 
@@ -38,24 +38,24 @@ pub(crate) enum Reply {
 pub(crate) struct Lapses {
     /// Reads that showed an older state than the newest.
     pub(crate) stale_reads: u64,
-    /// Writes, answered with success, that a failover undid.
+    /// Acknowledged writes that a failover undid.
     pub(crate) forgotten_writes: u64,
 }
 
-/// A store, all nodes' calls on it in the order in which they arrive.
+/// A store; it gets all nodes' calls in the order of their arrival.
 pub(crate) trait SimStore: fmt::Debug {
     /// Executes a call at one instant.
     fn call(&mut self, visit: &mut Visit<'_>, call: Call) -> Reply;
 
-    /// A failure of its own, other than being down.
+    /// Causes a failure of its own, other than an outage.
     fn fail(&mut self, visit: &mut Visit<'_>);
 
-    /// Which primary rules; calls that it has not confirmed when it falls are lost with it.
+    /// The term of the current primary; calls that it has not confirmed are lost with it.
     fn term(&self) -> u64 {
         0
     }
 
-    /// Whether a request that was sent in that term never arrives.
+    /// Whether a request that was sent in that term is lost.
     fn drops_requests_of(&self, _term: u64) -> bool {
         false
     }
@@ -68,7 +68,7 @@ pub(crate) trait SimStore: fmt::Debug {
 /// `redis-losing-more` loses this many times what its nodes expect.
 const TIMES_MORE: u64 = 4;
 
-/// Returns the model of the store of a scenario. Its copies lag by up to two windows if nobody waits for them.
+/// Returns the model of a scenario's store. Its copies lag by up to two windows if nobody waits for them.
 pub(crate) fn of(scenario: &Scenario) -> Box<dyn SimStore> {
     let Scenario { store, window_ms, may_lose_ms, .. } = *scenario;
     let replicas = |wanted| Box::new(Failover::new(window_ms / 2, wanted, Losing::Anything));
@@ -94,31 +94,31 @@ pub(crate) fn of(scenario: &Scenario) -> Box<dyn SimStore> {
 /// A kind of store, by how it fails.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, clap::ValueEnum)]
 pub enum StoreProfile {
-    /// etcd, PostgreSQL, MySQL: one line of history; answers are lost, writes come late, leaders are elected.
+    /// etcd, PostgreSQL, MySQL: one linear history; answers are lost, writes come late, leaders are elected.
     Linearizable,
-    /// A follower of ZooKeeper or etcd that is read without a sync: reads show older states, each as old as it likes;
-    /// writes are compared with the newest.
+    /// A follower of ZooKeeper or etcd that is read without a sync: reads show older states of any age; writes are compared
+    /// with the newest.
     StaleReads,
-    /// `SQLite`, or a single server: loses nothing when it crashes, but is down often and for long.
+    /// `SQLite`, or a single server: it loses nothing in a crash, but is down often and for long.
     OneServer,
-    /// Kubernetes: throttled and slow; others touch an object without changing its record; a proxy sends a request
-    /// twice, so that the answer to one that was written is a conflict.
+    /// Kubernetes: throttled and slow; other programs touch an object without changing its record; a proxy sends a request
+    /// twice, so that the answer to a successful write is a conflict.
     Kubernetes,
-    /// Redis with two replicas and `wait_replicas=2`: what all copies have confirmed survives any failover.
+    /// Redis with two replicas and `wait_replicas=2`: writes that all copies have confirmed survive any failover.
     RedisWaiting,
-    /// Redis with two replicas and `wait_replicas=1`, whose failover takes either: not enough.
+    /// Redis with two replicas and `wait_replicas=1`, with a failover to either: not enough.
     RedisWaitingForOne,
-    /// Redis with two replicas and no `wait_replicas`: a failover forgets what the next primary has not received, and
-    /// the old primary goes on for clients that have not heard of it. The nodes do not know that it may lose anything.
+    /// Redis with two replicas and no `wait_replicas`: a failover loses what the next primary has not received, and the old
+    /// primary continues for clients that do not know of it. The nodes do not know that it may lose anything.
     RedisForgetting,
-    /// The same, but what it loses it acknowledged within `may_lose`, and the nodes know that: leases settle.
+    /// The same, but it loses only writes of the last `may_lose`, and the nodes know that: leases settle.
     Redis,
     /// The same, but it loses four times as much as the nodes expect.
     RedisLosingMore,
-    /// PostgreSQL or MySQL with an asynchronous standby: the primary is killed, or fenced late, and the standby promoted
+    /// PostgreSQL or MySQL with an asynchronous standby: the primary is killed, or fenced late, and the standby is promoted
     /// without the newest writes. The nodes know how many that may be.
     AsyncStandby,
-    /// A store that keeps what it acknowledges, restored from a backup of up to three windows ago while nodes run.
+    /// A store that keeps what it acknowledges, but is restored from a backup of up to three windows ago while nodes run.
     Restored,
 }
 
@@ -145,8 +145,8 @@ impl StoreProfile {
         Self::ALL[turn]
     }
 
-    /// Returns whether it loses no more than its nodes expect. Then there are no duplicates; else there are, and the simulation
-    /// must find them.
+    /// Returns whether it loses no more than its nodes expect. Then there are no duplicates; otherwise there are, and the
+    /// simulation must find them.
     pub const fn loses_no_more_than_told(self) -> bool {
         use StoreProfile::{RedisForgetting, RedisLosingMore, RedisWaitingForOne, Restored};
         !matches!(self, RedisForgetting | RedisLosingMore | RedisWaitingForOne | Restored)
@@ -163,7 +163,7 @@ impl StoreProfile {
         matches!(self, Self::Redis | Self::RedisLosingMore | Self::AsyncStandby)
     }
 
-    /// The faults of calls on the way to it and back.
+    /// The faults of calls between the nodes and the store.
     pub(crate) const fn call_faults(self) -> &'static [CallFault] {
         use CallFault::{AnswerLost, Late, Refused, RequestLost, SentTwice, Slow};
         match self {
@@ -176,7 +176,7 @@ impl StoreProfile {
     pub(crate) const fn own_faults(self) -> &'static [StoreFault] {
         use StoreFault::{Down, Own};
         match self {
-            // Followers lag as they like, all the time.
+            // Followers always lag by any amount.
             Self::Linearizable | Self::OneServer | Self::StaleReads => &[Down],
             Self::Kubernetes => &[Down, Own, Own, Own],
             Self::Restored => &[Down, Own],
@@ -211,26 +211,26 @@ impl fmt::Display for StoreProfile {
 /// A fault of one call.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum CallFault {
-    /// It is done; the answer never comes.
+    /// It is executed; the answer never arrives.
     AnswerLost,
-    /// It is done long after its node has given up.
+    /// It is executed long after its node has given up.
     Late,
-    /// It is known to have done nothing.
+    /// It is known to have had no effect.
     Refused,
     /// It never arrives.
     RequestLost,
     /// It takes about as long as its node waits.
     Slow,
-    /// It arrives twice, and the second answer is the one that is seen.
+    /// It arrives twice, and the node sees the second answer.
     SentTwice,
 }
 
 /// A fault of a store.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum StoreFault {
-    /// It is down for a while, and forgets nothing.
+    /// It is down for a while, and loses nothing.
     Down,
-    /// What its model says.
+    /// The failure of its own model.
     Own,
 }
 
@@ -289,7 +289,7 @@ impl SimStore for Follower {
         let seen = self.log.steps_while(|at_ms| at_ms + lag_ms <= visit.now_ms);
         self.stale_reads += u64::from(seen < self.log.steps());
         let records = self.log.after(seen);
-        // Every read has an answer, and this is one.
+        // Every read has an answer, and this is a read.
         records.read(&call, visit.store_unix_ms).map_or(Reply::Unconfirmed { after_ms: 0 }, Reply::Now)
     }
 

@@ -1,5 +1,5 @@
-//! The event loop: virtual time, and what happens to nodes. One thread, one seed.
-//! Everything that happens is an entry of one queue, taken in order of time and then of creation.
+//! The event loop: virtual time, and the events of each node. One thread, one seed.
+//! Each event is an entry of one queue, ordered by time and then by creation.
 
 use std::cmp::{Ordering, Reverse};
 use std::collections::BinaryHeap;
@@ -97,7 +97,7 @@ impl<'a, B: Begin> World<'a, B> {
             }
             Happening::Fault => self.fault(),
             Happening::StoreFault => self.store_fault(),
-            // The process it was meant for is gone.
+            // Its process is gone.
             _ if self.nodes[index].process != process => {}
             // A paused process notices nothing until it resumes.
             happening if self.nodes[index].paused_until_ms > self.now_ms => {
@@ -195,7 +195,7 @@ impl<'a, B: Begin> World<'a, B> {
 }
 
 impl<B: Begin> World<'_, B> {
-    /// Sends a call on its way; its node waits for a quarter of a window.
+    /// Sends a call; its node waits for a quarter of a window.
     fn send(&mut self, index: usize, sent: Call) {
         self.calls += 1;
         let call = self.calls;
@@ -204,7 +204,7 @@ impl<B: Begin> World<'_, B> {
         self.after(timeout_ms, index, Happening::Answer { call, input: failed(&sent, Failure::Unknown) });
         let delay_ms = self.rng.u64(1..30);
         let fault = self.drawn_fault();
-        // Refused calls are known to have done nothing.
+        // Refused calls are known to have no effect.
         let unknown = !matches!(fault, None | Some(CallFault::Refused));
         self.history.figures[Count::UnknownOutcomes] += u64::from(unknown);
         let term = self.store.term();
@@ -224,7 +224,7 @@ impl<B: Begin> World<'_, B> {
                 let input = failed(&sent, Failure::NotDone);
                 self.after(delay_ms, index, Happening::Answer { call, input });
             }
-            // Only the time-out comes.
+            // Only the time-out arrives.
             Some(CallFault::RequestLost) => {}
             Some(CallFault::SentTwice) => {
                 self.after(delay_ms, index, request(sent.clone(), Answer::Lost));
@@ -243,7 +243,7 @@ impl<B: Begin> World<'_, B> {
         let unknown = failed(&sent, Failure::Unknown);
         if self.now_ms < self.store_down_until_ms {
             self.history.figures[Count::CallsWhileDown] += 1;
-            // Refused, or no answer at all.
+            // Refused, or no answer.
             if answer == Answer::Arrives && self.rng.bool() {
                 let input = failed(&sent, Failure::NotDone);
                 self.queue_for(1, index, process, Happening::Answer { call, input });
@@ -270,7 +270,7 @@ impl<B: Begin> World<'_, B> {
     }
 }
 
-/// A call of that kind, failed.
+/// The failure of a call of that kind.
 fn failed(call: &Call, failure: Failure) -> Input {
     match call {
         Call::Look { .. } => Input::Listed(Err(failure)),
@@ -306,7 +306,7 @@ impl<B: Begin> World<'_, B> {
         self.history.figures[Count::StoreFaults] += 1;
         match self.rng.choice(self.scenario.store.own_faults()) {
             Some(StoreFault::Own) => self.visit(0, |store, visit| store.fail(visit)),
-            // As often shorter than nodes can go on without it as longer.
+            // As often shorter as longer than nodes can continue without it.
             Some(StoreFault::Down) => {
                 let lasts_ms = self.rng.u64(..self.scenario.window_ms * 3 / 2);
                 self.store_down_until_ms = self.now_ms + lasts_ms;
@@ -318,15 +318,14 @@ impl<B: Begin> World<'_, B> {
     fn restart(&mut self, index: usize) {
         let resumed = self.nodes[index].restart(index, self.scenario, &mut self.rng);
         self.history.figures[Count::Resumed] += u64::from(resumed);
-        // Some are back at once, in the millisecond in which they gave their lease back.
+        // Some restart at once, in the millisecond in which they gave their lease back.
         let within_ms = if self.rng.bool() { 8 } else { self.scenario.window_ms };
         let wait_ms = self.rng.u64(..within_ms);
         self.after(wait_ms, index, Happening::Wake);
         self.after(wait_ms + 1, index, Happening::Draw);
     }
 
-    /// Stops a node for up to three windows. The first thing it does after is to take ids by the clock it had
-    /// read before.
+    /// Stops a node for up to three windows. Afterwards it first takes ids by the clock reading from before the pause.
     fn pause(&mut self, index: usize) {
         self.history.figures[Count::Pauses] += 1;
         let now_ms = self.now_ms;
@@ -339,7 +338,7 @@ impl<B: Begin> World<'_, B> {
         self.now_ms = now_ms;
     }
 
-    /// An operator takes a worker from its holder: the same end, under a tag that no node wrote.
+    /// An operator takes a worker from its holder: the record keeps its end, under a tag that no node wrote.
     fn evict(&mut self) {
         let operator = self.scenario.nodes;
         let all = Call::Look { scope: Scope::Pool, time: StoreTime::Known };
@@ -363,7 +362,7 @@ impl<B: Begin> World<'_, B> {
 enum Happening {
     /// The node's wait is over.
     Wake,
-    /// A request of this term reaches the store; the answer goes to the process that asked.
+    /// A request of this term reaches the store, which answers the process that asked.
     Request { call: u64, sent: Call, answer: Answer, term: u64 },
     /// The copies of the store have confirmed its answer in this term.
     Confirmed { call: u64, input: Input, unknown: Input, term: u64 },
@@ -384,13 +383,13 @@ enum Answer {
     Lost,
 }
 
-/// A happening, to whom and when.
+/// An event, its node and its time.
 #[derive(Debug)]
 struct Due {
     at_ms: u64,
     created: u64,
     node: usize,
-    /// The node's process that it is meant for.
+    /// The process of the node that the event is for.
     process: u32,
     happening: Happening,
 }

@@ -1,6 +1,6 @@
-//! Goal: no loss or delay of calls, no crash, restart or return of numbers makes a number come twice or out of order.
-//! Method: hundreds of seeded worlds run the code that ships; every number of every node is compared. That the
-//! comparison would find a mistake is shown by planting some.
+//! Goal: no lost or late call, crash, restart or return of numbers produces a duplicate number or a wrong order. Method:
+//! hundreds of seeded worlds run the code that ships, and compare every number of every node. Planted mistakes show that the
+//! comparison works.
 
 #![allow(clippy::unwrap_used, clippy::print_stdout, reason = "a panic is how a test fails")]
 
@@ -8,7 +8,7 @@ use snowmint_sim::{Planted, SegmentReport, SegmentScenario, run_segments};
 
 const SEEDS: u64 = 400;
 
-/// Runs every seed, on as many threads as there are processors, and gives the reports.
+/// Runs every seed, on as many threads as there are processors, and returns the reports.
 fn run_all(scenario: impl Fn(u64) -> SegmentScenario + Sync) -> Vec<SegmentReport> {
     let threads = std::thread::available_parallelism().map_or(1, usize::from);
     std::thread::scope(|scope| {
@@ -51,7 +51,7 @@ fn one_seed_is_one_trace() {
 
 #[test]
 fn planted_mistakes_are_found() {
-    // Where much goes wrong anyway, but nothing that was not planted.
+    // Many faults, but no planted one.
     let bad =
         |seed| SegmentScenario { faulty_per_mille: 300, fault_every_ms: 300, ..SegmentScenario::of(seed) };
     for seed in 0..SEEDS {
@@ -66,7 +66,7 @@ fn planted_mistakes_are_found() {
     ] {
         let found = (0..SEEDS)
             .map(|seed| run_segments(&bad(seed).with(planted)))
-            // What makes a counter go back is mostly noticed before a number comes twice.
+            // Nodes mostly notice a counter that goes back before a number is repeated.
             .filter(|report| !report.promise_kept() || report.went_back > 0);
         let found: Vec<SegmentReport> = found.take(3).collect();
         assert_eq!(found.len(), 3, "{planted:?} must be found");
@@ -79,7 +79,7 @@ fn planted_mistakes_are_found() {
 
 const MAY_LOSE_MS: u64 = 2000;
 
-/// Goal: stores that lose as much as they say they may cost numbers, and none comes twice.
+/// Goal: a store that loses as much as it may costs numbers, and produces no duplicate.
 #[test]
 fn over_stores_that_lose_up_to_what_they_say_no_number_comes_twice() {
     let reports = run_all(|seed| SegmentScenario::of(seed).losing(MAY_LOSE_MS, MAY_LOSE_MS));
@@ -92,8 +92,8 @@ fn over_stores_that_lose_up_to_what_they_say_no_number_comes_twice() {
     assert!([losses, lost, went_back].into_iter().all(|count| count > 100), "nothing was lost");
 }
 
-/// Goal: the test above would find a mistake. Method: no wait, a mark without its numbers, and stores that lose more than
-/// they say.
+/// Goal: the test above would find a mistake. Method: no wait, a mark without its numbers, and stores that lose more than the
+/// nodes expect.
 #[test]
 fn duplicates_are_found_without_the_wait_without_the_claim_and_beyond_what_may_be_lost() {
     type World = fn(u64) -> SegmentScenario;
@@ -113,8 +113,8 @@ fn duplicates_are_found_without_the_wait_without_the_claim_and_beyond_what_may_b
     }
 }
 
-/// Goal: a node notices that its counter went back, and gives no number again. Method: the counter is restored to half
-/// of its time while one node runs.
+/// Goal: a node notices that its counter went back, and repeats no number. Method: the counter is restored to half of its time
+/// while one node runs.
 #[test]
 fn a_counter_that_is_restored_under_a_node_is_noticed() {
     let reports = run_all(|seed| SegmentScenario::of(seed).restored());

@@ -1,7 +1,7 @@
-//! Goal: no fault of clocks, processes, operators or stores produces a duplicate, as long as the store loses no more acknowledged
-//! writes than the nodes expect; if it loses more, the simulation finds the duplicates.
-//! Method: hundreds of seeded worlds run the code that ships over models of each kind of store; every id of every
-//! node is compared. That the comparison would find a fault is shown by planting one.
+//! Goal: no fault of clocks, processes, operators or stores produces a duplicate, as long as the store loses no more
+//! acknowledged writes than the nodes expect; if it loses more, the simulation finds the duplicates. Method: hundreds of seeded
+//! worlds run the code that ships over models of each kind of store, and compare every id of every node. A planted fault shows
+//! that the comparison works.
 
 #![allow(clippy::unwrap_used, reason = "a panic is how a test fails")]
 
@@ -44,8 +44,8 @@ fn no_id_comes_twice_and_each_process_counts_up() {
     }
 }
 
-/// Goal: over a store that tells its time, a clock that is stepped forward takes no worker's future. Method: clocks that are stepped
-/// by up to an hour either way and do not drift, over every kind of store; how far each grant reaches.
+/// Goal: over a store with a clock, a clock that is stepped forward takes no worker's future. Method: clocks that are stepped
+/// by up to an hour either way and do not drift, over every kind of store; the test measures how far each grant reaches.
 #[test]
 fn a_clock_that_is_stepped_forward_takes_no_future() {
     let scenario = |seed| {
@@ -68,7 +68,7 @@ fn a_clock_that_is_stepped_forward_takes_no_future() {
     assert!(kept[Count::Renewals] > 10_000, "nodes go on: {kept}");
 }
 
-/// Goal: each kind of store fails in its own way, and in no other.
+/// Goal: each kind of store fails in its own way only.
 #[test]
 fn each_kind_of_store_fails_in_its_own_way() {
     let mut sums = Sums::default();
@@ -81,8 +81,8 @@ fn each_kind_of_store_fails_in_its_own_way() {
     }
 }
 
-/// Goal: nodes notice that a store lost what it had acknowledged, and never say so of one that did not. Method: both kinds of
-/// seeds; a stale read looks like a loss, which costs a window and no more.
+/// Goal: nodes notice that a store lost acknowledged writes, and never report that of a store that did not. Method: seeds of
+/// both kinds; a stale read looks like a loss, which costs only a window.
 #[test]
 fn a_store_that_forgot_is_noticed_and_no_other_is_blamed() {
     let mut sums = Sums::default();
@@ -95,7 +95,7 @@ fn a_store_that_forgot_is_noticed_and_no_other_is_blamed() {
         if store.forgets() || store == StoreProfile::StaleReads {
             continue;
         }
-        // Not even if a proxy sends a request twice, and the second answer says that nothing was written.
+        // Not even if a proxy sends a request twice, and the second answer denies the write.
         assert_eq!((noticed, overlaps, copies), (0, 0, 0), "{store}: {figures}");
     }
     assert!(sums.of(StoreProfile::Restored).figures[Count::Overlaps] > 0, "{sums}");
@@ -110,7 +110,7 @@ fn one_seed_is_one_trace() {
     }
 }
 
-/// The fault to plant: a grant begins by the clock alone, whatever was granted before.
+/// The fault to plant: a grant begins at the clock's time, whatever was granted before.
 #[derive(Debug)]
 struct ByTheClockAlone;
 

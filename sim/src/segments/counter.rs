@@ -1,6 +1,6 @@
-//! A counter of the simulated world: linearizable, as the contract of a real store says.
+//! A counter of the simulated world: linearizable, as the contract of a real store requires.
 //! Giving back is a look and then a conditional write, and either may come late.
-//! A counter that forgets goes back to how it was some time ago, with all that lies in its store.
+//! A counter that forgets returns to an earlier state, with everything in its store.
 
 use std::num::NonZeroU64;
 
@@ -22,7 +22,7 @@ struct State {
     slots: u64,
     revision: u64,
     claims: Claims,
-    /// Number of marks written without a check of others: a planted fault.
+    /// Number of marks written without a check for others: a planted fault.
     bare_marks: u64,
 }
 
@@ -71,10 +71,11 @@ impl SimCounter {
         (segment.first() - self.stripe) / self.of.get()
     }
 
-    /// Claims a segment under a mark. Returns whether nobody else has claimed it; else raises the counter, as the real one does.
+    /// Claims a segment under a mark. Returns whether nobody else has claimed it; otherwise raises the counter, as the real one
+    /// does.
     pub(crate) fn claim(&mut self, mark: Mark, segment: Segment) -> bool {
         let first = self.slot_of(segment);
-        // As early as a claim may leave: at once.
+        // The earliest time at which a claim may be sent: at once.
         match self.now.claims.claim(mark, first, first + segment.count().get(), |_| true) {
             Ok(()) => true,
             Err(Refused::Full) => false,
@@ -86,11 +87,11 @@ impl SimCounter {
         }
     }
 
-    /// Writes a mark that says nothing of the numbers: a mistake.
+    /// Writes a mark that does not contain the numbers: a planted mistake.
     pub(crate) fn mark_alone(&mut self, mark: Mark) {
         let unique = self.now.bare_marks;
         self.now.bare_marks += 1;
-        // Each is beyond the one before.
+        // Each reservation is beyond the one before.
         let _ = self.now.claims.claim(mark, unique, unique + 1, |_| true);
     }
 
@@ -106,7 +107,7 @@ impl SimCounter {
         }
     }
 
-    /// Keeps how it is now, after a write.
+    /// Saves the current state, after a write.
     pub(crate) fn remember(&mut self, now_ms: u64) {
         self.before.push((now_ms, self.now.clone()));
     }
@@ -116,7 +117,7 @@ impl SimCounter {
         while self.before.last().is_some_and(|(at_ms, _)| *at_ms > then_ms) {
             self.before.pop();
         }
-        // Revisions do not come back: the steps between them are random.
+        // Revisions do not return: the steps between them are random.
         let revision = self.now.revision + 1;
         self.now = self.before.last().map(|(_, state)| state.clone()).unwrap_or_default();
         self.now.revision = revision;

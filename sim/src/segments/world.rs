@@ -1,5 +1,5 @@
-//! The event loop: virtual time, calls to and from the counters, faults. One thread, one seed.
-//! Everything that happens is an entry of one queue, taken in order of time and then of creation.
+//! The event loop: virtual time, calls to the counters and their answers, faults. One thread, one seed.
+//! Each event is an entry of one queue, ordered by time and then by creation.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::num::NonZeroU64;
@@ -109,7 +109,7 @@ impl<'a> World<'a> {
         }
         let report = &mut self.history.report;
         report.seed = self.scenario.seed;
-        // Numbers of several stripes do not grow.
+        // Numbers of several stripes need not grow.
         if self.scenario.counters == 1 {
             report.disorder = self.nodes.iter().map(|node| node.disorder).sum();
         }
@@ -143,7 +143,7 @@ impl<'a> World<'a> {
                 self.counters[counter].go_back_to(self.now_ms / 2);
                 self.history.report.losses += 1;
             }
-            // The process it was meant for is gone.
+            // Its process is gone.
             _ if self.nodes[index].process != process => {}
             Happening::Draw => {
                 self.draw(index);
@@ -192,7 +192,7 @@ impl<'a> World<'a> {
         }
     }
 
-    /// An answer as the node takes it; a node with a planted mistake makes one up.
+    /// The answer that the node sees; a node with a planted mistake invents one.
     fn as_taken(&self, answer: Result<Segment, Failure>) -> Result<Segment, Failure> {
         match answer {
             Err(Failure::TimedOut) if self.scenario.planted == Planted::LostAnswerUsed => {
@@ -223,7 +223,7 @@ impl<'a> World<'a> {
         }
     }
 
-    /// Asks the counter for the callers that wait.
+    /// Asks the counter for numbers for the waiting callers.
     fn serve(&mut self, index: usize) {
         if self.nodes[index].pending.is_some() {
             return;
@@ -298,7 +298,7 @@ impl<'a> World<'a> {
         self.after(ms.max(1), index, Happening::Wake { wake });
     }
 
-    /// Sends a request on its way: it may be refused, or it or its answer may be lost or come late.
+    /// Sends a request: it may be refused, or it or its answer may be lost or late.
     fn send(&mut self, index: usize, counter: usize, request: Request, timeout_ms: u64) {
         self.calls += 1;
         let call = self.calls;
@@ -333,7 +333,7 @@ impl<'a> World<'a> {
                 index,
                 Happening::Answered { call, answer: failed(request, Failure::Failed) },
             ),
-            // The request is lost: only the time-out comes.
+            // The request is lost: only the time-out arrives.
             _ => {}
         }
     }
@@ -354,7 +354,7 @@ impl<'a> World<'a> {
         let lossy = self.scenario.may_lose_ms > 0;
         let answer = match request {
             Request::Reserve(count) if lossy => {
-                // The addition, then the claim: that may take its time.
+                // The addition, then the claim, which may be late.
                 let (segment, mark) = (at.reserve(count), Mark(self.rng.u64(..)));
                 at.remember(self.now_ms);
                 let late = if self.rng.u8(..4) == 0 { self.rng.u64(..8000) } else { self.rng.u64(..30) };
@@ -384,7 +384,7 @@ impl<'a> World<'a> {
             }
             Request::Look(_) if lossy => Answer::GaveBack(Ok(false)),
             Request::Look(unused) => match at.look(unused) {
-                // The look is answered, and the write sent: that may take its time.
+                // The look is answered; the write may be late.
                 Some(write) => {
                     let late = if self.rng.u8(..4) == 0 { self.rng.u64(..8000) } else { self.rng.u64(..30) };
                     let request = Request::Write { unused, write };
@@ -445,7 +445,7 @@ impl<'a> World<'a> {
         self.history.report.losses += 1;
     }
 
-    /// Ends the numbers of a node at once; the protocol gives the remaining ones back.
+    /// Takes the remaining numbers from a node at once; the protocol gives them back.
     fn release(&mut self, index: usize) {
         let node = &mut self.nodes[index];
         if self.direct || std::mem::replace(&mut node.released, true) {
@@ -480,9 +480,9 @@ pub(crate) struct Node {
     /// Oldest first.
     pub(crate) memory: VecDeque<Unused>,
     misses: u64,
-    /// Wakes the protocol when fewer are left; none while it waits for something else.
+    /// Wakes the protocol when fewer numbers are left; none while it waits for something else.
     pub(crate) keep: Option<u64>,
-    /// Which wake-up is the one that is waited for.
+    /// The number of the wake-up that is due.
     pub(crate) wake: u64,
     /// The call whose answer the process waits for.
     pub(crate) pending: Option<u64>,
@@ -523,14 +523,14 @@ impl Node {
         }
     }
 
-    /// A new process in the place of the old one.
+    /// Replaces the process with a new one.
     pub(crate) fn restart(&mut self, scenario: &SegmentScenario, seed: u64) {
         let (process, disorder) = (self.process + 1, self.disorder);
         *self = Self::new(scenario, seed);
         (self.process, self.disorder) = (process, disorder);
     }
 
-    /// Makes it forget the numbers that the counters have given: a planted fault.
+    /// Makes it forget which numbers the counters have given: a planted fault.
     pub(crate) fn forget_highest(&mut self, scenario: &SegmentScenario) {
         let other = Self::new(scenario, 0);
         let seen = vec![HighWaterMark::default(); scenario.counters];

@@ -9,7 +9,7 @@ use super::{Lapses, Reply, SimStore, Visit};
 /// Number of replicas.
 pub(super) const REPLICAS: usize = 2;
 
-/// When a write was acknowledged where nobody waits for replicas, and when each of these has it.
+/// When a write was acknowledged without waiting for replicas, and when each replica gets it.
 #[derive(Clone, Copy, Debug, Default)]
 struct Copied {
     written_ms: u64,
@@ -19,34 +19,34 @@ struct Copied {
 /// Which acknowledged writes a failover may lose.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Losing {
-    /// Whatever the next primary has not received, and all that the old one acknowledges after.
+    /// Everything that the next primary has not received, and everything that the old one acknowledges afterwards.
     Anything,
-    /// None that was acknowledged longer ago than this when the old primary stops.
+    /// Only writes that were acknowledged at most this long before the old primary stops.
     Within {
         most_ms: u64,
-        /// How many failovers out of a hundred are the old primary's death.
+        /// Percentage of failovers in which the old primary dies.
         killed: u8,
     },
 }
 
 impl Copied {
-    /// Returns when that many replicas have it; at once if nobody waits for replicas.
+    /// Returns when that many replicas have the write; at once if nobody waits for replicas.
     fn to(mut self, wanted: usize) -> u64 {
         self.at_ms.sort_unstable();
         wanted.checked_sub(1).map_or(0, |last| self.at_ms[last])
     }
 }
 
-/// A primary that was replaced, but still serves the clients that do not know.
+/// A primary that was replaced, but still serves the clients that do not know of it.
 #[derive(Debug)]
 struct Deposed {
     records: Records,
-    /// One bit a client.
+    /// One bit per client.
     clients: u64,
     until_ms: u64,
-    /// Limit on how long it serves after it acknowledged a write that is lost.
+    /// Limit on how long it serves after the first lost write was acknowledged.
     after_first_loss_ms: u64,
-    /// When that was.
+    /// The time of that acknowledgement.
     first_loss_ms: Option<u64>,
 }
 
@@ -77,7 +77,7 @@ impl Failover {
         Self { log, longest_lag_ms, wanted, losing, term: 0, deposed, forgotten_writes: 0 }
     }
 
-    /// When each replica has what is written now: not before it has what was written before.
+    /// When each replica gets a write made now: not before it has the earlier ones.
     fn copied(&self, visit: &mut Visit<'_>) -> Copied {
         let before = self.log.last().copied().unwrap_or_default();
         let at_ms = before.at_ms.map(|before| {
@@ -87,7 +87,7 @@ impl Failover {
         Copied { written_ms: visit.now_ms, at_ms }
     }
 
-    /// The clients that reach the deposed primary get answers where nobody asked to wait for replicas: it has none.
+    /// Clients that reach the deposed primary get answers only if nobody waits for replicas: it has none.
     fn call_deposed(&mut self, visit: &mut Visit<'_>, call: &Call) -> Option<Reply> {
         let reaches = |deposed: &&mut Deposed| {
             deposed.until_ms > visit.now_ms && deposed.clients >> visit.client & 1 == 1
@@ -161,7 +161,7 @@ impl SimStore for Failover {
             first_loss_ms: None,
         };
         if let Losing::Within { most_ms, killed } = self.losing {
-            // As long as it may be, as often as not.
+            // As often as not, for as long as allowed.
             deposed.after_first_loss_ms = if visit.rng.bool() { most_ms } else { visit.rng.u64(..=most_ms) };
             deposed.until_ms = now_ms + deposed.after_first_loss_ms.max(self.longest_lag_ms);
             if let Some((first, _)) = forgotten.front() {

@@ -1,5 +1,5 @@
-//! The records of one copy of a store, and a history of them that can be seen as it was.
-//! Revisions grow by random steps, as those of the stores that count for themselves do.
+//! The records of one copy of a store, and a history of them that can be read at any point.
+//! Revisions grow by random steps, as in the stores that count for themselves.
 
 use std::collections::{BTreeMap, VecDeque};
 
@@ -9,10 +9,10 @@ use snowmint_cluster::lease::Record;
 use snowmint_cluster::lease::protocol::{Call, Entry, Input, Listing, StoreTime, Swapped};
 use snowmint_store::{Expected, Revision};
 
-/// The greatest step from one revision to the next: two branches of history do not meet in one.
+/// The largest step from one revision to the next: two branches of history never meet in one.
 const STEP: u64 = 1 << 20;
 
-/// One write that was done.
+/// One executed write.
 #[derive(Clone, Debug)]
 pub(super) struct Written {
     pub(super) worker: WorkerId,
@@ -55,7 +55,7 @@ impl Records {
         Some(Written { worker, revision, record })
     }
 
-    /// Gives a record a new revision and leaves it as it is.
+    /// Gives a record a new revision without a change.
     pub(super) fn touch(&mut self, rng: &mut Rng) {
         if let Some((revision, _)) = rng.choice(self.0.values_mut()) {
             revision.0 += rng.u64(1..=STEP);
@@ -68,12 +68,12 @@ impl Records {
     }
 }
 
-/// The answer to a swap that wrote, or did not.
+/// The answer to a swap: done, or a conflict.
 pub(super) fn swapped(written: Option<&Written>) -> Input {
     Input::Swapped(Ok(written.map_or(Swapped::Conflict, |written| Swapped::Done(written.revision))))
 }
 
-/// The newest records, and the writes that led to them. `T` is what a model remembers of each write.
+/// The newest records, and the writes that led to them. `T` is what a model records for each write.
 #[derive(Debug)]
 pub(super) struct Log<T> {
     newest: Records,
@@ -102,7 +102,7 @@ impl<T> Log<T> {
         self.steps.push_back((of_step, written));
     }
 
-    /// How many steps come before the first that is not so.
+    /// The number of steps before the first that does not match.
     pub(super) fn steps_while(&self, so: impl Fn(&T) -> bool) -> usize {
         self.steps.iter().take_while(|(of_step, _)| so(of_step)).count()
     }
@@ -120,14 +120,14 @@ impl<T> Log<T> {
         records
     }
 
-    /// No longer tells the first steps apart.
+    /// Merges the first steps into the initial state.
     pub(super) fn settle(&mut self, steps: usize) {
         for (_, written) in self.steps.drain(..steps) {
             self.oldest.put(written);
         }
     }
 
-    /// Forgets everything after a number of steps, and returns it.
+    /// Removes everything after a number of steps, and returns it.
     pub(super) fn forget_after(&mut self, steps: usize) -> VecDeque<(T, Written)> {
         self.newest = self.after(steps);
         self.steps.split_off(steps)
