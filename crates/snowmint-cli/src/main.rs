@@ -3,6 +3,7 @@
 // The compiler proves that the task that opens stores is `Send` through every type of their TLS.
 #![recursion_limit = "256"]
 
+mod config;
 mod connect;
 mod doctor;
 mod drawing;
@@ -32,6 +33,7 @@ Start with:
   snowmint ns list                        list the namespaces of a store
   snowmint workers                        list workers and their holders
   snowmint doctor                         check a store
+  snowmint config check FILE              check a configuration file of serve
 
 Exit codes. 0: done. 1: something outside failed (store, port, lease). 2: invalid input or settings.
 Output is coloured on a terminal only, unless NO_COLOR is set.";
@@ -47,6 +49,7 @@ struct Cli {
 #[derive(Debug, Subcommand)]
 enum Command {
     Serve(Box<serve::Args>),
+    Config(config::Args),
     New(new::Args),
     Inspect(inspect::Args),
     Layout(layout::Args),
@@ -58,21 +61,46 @@ enum Command {
     Store(store::Args),
 }
 
+impl Cli {
+    /// The flags of `serve`, if the command takes them.
+    fn serve_args(&self) -> Option<&serve::Args> {
+        match &self.command {
+            Command::Serve(args) => Some(args),
+            Command::Config(args) => args.serve_args(),
+            _ => None,
+        }
+    }
+
+    fn serve_args_mut(&mut self) -> Option<&mut serve::Args> {
+        match &mut self.command {
+            Command::Serve(args) => Some(args),
+            Command::Config(args) => args.serve_args_mut(),
+            _ => None,
+        }
+    }
+}
+
 fn main() -> ExitCode {
-    let outcome = match Cli::try_parse() {
-        Ok(cli) => match cli.command {
-            Command::Serve(args) => serve::start(*args),
-            Command::New(args) => new::run(&args),
-            Command::Inspect(args) => inspect::run(&args),
-            Command::Layout(args) => layout::show(&args),
-            Command::Layouts(args) => layout::list(&args),
-            Command::Ns(args) => ns::run(&args),
-            Command::Import(args) => import::run(&args),
-            Command::Workers(args) => workers::run(&args),
-            Command::Doctor(args) => doctor::run(&args),
-            Command::Store(args) => store::run(&args),
-        },
+    let outcome = match config::parse_command_line() {
+        Ok((cli, matches)) => serve::report_in_log_format(config::with_file(cli, matches))
+            .and_then(|(cli, matches)| run(cli, &matches)),
         Err(error) => serve::report_in_log_format(error::explain(&error)),
     };
     error::finish(outcome)
+}
+
+fn run(cli: Cli, matches: &clap::ArgMatches) -> Result<(), error::Failure> {
+    match cli.command {
+        Command::Serve(args) => serve::start(*args),
+        Command::Config(args) => config::run(&args, matches),
+        Command::New(args) => new::run(&args),
+        Command::Inspect(args) => inspect::run(&args),
+        Command::Layout(args) => layout::show(&args),
+        Command::Layouts(args) => layout::list(&args),
+        Command::Ns(args) => ns::run(&args),
+        Command::Import(args) => import::run(&args),
+        Command::Workers(args) => workers::run(&args),
+        Command::Doctor(args) => doctor::run(&args),
+        Command::Store(args) => store::run(&args),
+    }
 }

@@ -55,8 +55,13 @@ pub(crate) fn start(args: Args) -> Result<(), Failure> {
 }
 
 /// Reports invalid flags in the format that the log would have had.
-pub(crate) fn report_in_log_format(outcome: Result<(), Failure>) -> Result<(), Failure> {
+pub(crate) fn report_in_log_format<T>(outcome: Result<T, Failure>) -> Result<T, Failure> {
     outcome.map_err(|failure| logging::requested_format().report(failure))
+}
+
+/// Checks the flags without opening anything. Returns the number of configured namespaces.
+pub(crate) fn check(args: Args, now_unix_ms: u64) -> Result<usize, Failure> {
+    Plan::check(args, now_unix_ms).map(|plan| plan.namespaces.count())
 }
 
 fn run(args: Args) -> Result<(), Failure> {

@@ -24,7 +24,7 @@ use tokio::task::{AbortHandle, JoinSet};
 use tokio::time::{MissedTickBehavior, interval};
 use tracing::Instrument as _;
 
-pub use config::{NamespaceConfig, NamespaceConfigError, NamespaceFlags};
+pub use config::{NamespaceConfig, NamespaceConfigError, NamespaceFlags, NamespaceSource};
 
 use crate::mint::{Backend, CreateRequest, IdPool, IdSource, Mint, MintError, Namespace};
 use crate::settings::{ServiceClock, SharedClock};

@@ -8,10 +8,11 @@ use clap::builder::BoolishValueParser;
 use snowmint::field::Field;
 use snowmint::{AnchoredClock, DatacenterId, Generator, Layout, ManualClock, Rule, Start, WorkerId};
 use snowmint_cluster::{Holder, NamespaceName, NodeClock, WorkerChoice, WorkerCount, WorkerSource};
-use snowmint_server::namespace_sync::{NamespaceConfig, NamespaceFlags};
+use snowmint_server::namespace_sync::{NamespaceConfig, NamespaceFlags, NamespaceSource};
 use snowmint_server::{AllowedHosts, ThriftExceptions, Timeouts};
 
 use super::logging::{Filter, Format, Log};
+use crate::config::namespaces_of;
 use crate::error::Failure;
 use crate::flags::{self, Listen};
 
@@ -36,6 +37,8 @@ Examples:
       Numbers, UUIDs and ids with a text form, each under its name: see
       `snowmint ns --help`. SIGHUP reads the file again. Namespaces added with
       `snowmint ns add` are served without a restart.
+  snowmint serve --config snowmint.toml
+      All settings and namespaces in one file: see `snowmint config --help`.
   snowmint serve --worker 7
       Require this worker: if another node holds it, this node exits and names
       that node.
@@ -62,6 +65,13 @@ a second signal arrived. 2: invalid flag or setting.";
 #[derive(Debug, clap::Args)]
 #[command(after_long_help = EXAMPLES, after_help = "See --help for examples.")]
 pub(crate) struct Args {
+    /// Configuration file (TOML): any of these flags, and namespaces (`snowmint config --help` shows one). Flags and environment
+    /// variables win over it
+    #[arg(long, value_name = "FILE", env = "SNOWMINT_CONFIG")]
+    pub(crate) config: Option<PathBuf>,
+    /// The configuration file, if it defines namespaces.
+    #[arg(skip)]
+    pub(crate) config_namespaces: Option<PathBuf>,
     /// Address for HTTP: HOST:PORT (port 0 for any free port), or off
     #[arg(long, value_name = "ADDR", default_value = "127.0.0.1:8080", value_parser = flags::listen, env = "SNOWMINT_HTTP")]
     pub(super) http: Listen,
@@ -116,7 +126,7 @@ pub(crate) struct Args {
     pub(super) namespaces: Vec<NamespaceName>,
     /// File of namespaces of any scheme (TOML; `snowmint ns --help` shows one); SIGHUP reads it again
     #[arg(long, value_name = "FILE", env = "SNOWMINT_NAMESPACES_FILE")]
-    pub(super) namespaces_file: Option<PathBuf>,
+    pub(crate) namespaces_file: Option<PathBuf>,
     /// Interval at which this node looks for namespaces that were added, changed or dropped in the store
     #[arg(long, value_name = "TIME", default_value = flags::NAMESPACES_POLL, value_parser = flags::poll, env = "SNOWMINT_NAMESPACES_POLL")]
     pub(super) namespaces_poll: Duration,
@@ -260,8 +270,12 @@ impl Plan {
         // clap gives at least one name.
         let thrift_namespace = args.thrift_namespace.or_else(|| args.namespaces.first().cloned());
         let thrift_namespace = thrift_namespace.ok_or_else(|| Failure::usage("--namespaces: no name"))?;
-        let namespace_flags = NamespaceFlags { names: args.namespaces, file: args.namespaces_file, layout };
-        let namespaces = namespace_flags.read().map_err(|error| Failure::flag("--namespaces-file", error))?;
+        let (flag, file) = match args.config_namespaces {
+            Some(path) => ("--config", Some(NamespaceSource { path, read: namespaces_of })),
+            None => ("--namespaces-file", args.namespaces_file.map(NamespaceSource::from)),
+        };
+        let namespace_flags = NamespaceFlags { names: args.namespaces, file, layout };
+        let namespaces = namespace_flags.read().map_err(|error| Failure::flag(flag, error))?;
         flags::check_data(args.store.as_deref(), &args.data)?;
         let store = flags::store_url(args.store.as_deref(), &args.data);
         // A layout that ends soon is reported for each namespace, once it is served.

@@ -2,7 +2,8 @@
 //! the store, which may name further namespaces for all nodes.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::path::PathBuf;
+use std::io;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use snowmint::Layout;
@@ -20,9 +21,25 @@ pub struct NamespaceFlags {
     /// Names of snowflake namespaces of the layout (`--namespaces`).
     pub names: Vec<NamespaceName>,
     /// The namespace file.
-    pub file: Option<PathBuf>,
+    pub file: Option<NamespaceSource>,
     /// The layout of the service.
     pub layout: Layout,
+}
+
+/// A file of namespaces, read at the start and again at each reload.
+#[derive(Clone, Debug)]
+pub struct NamespaceSource {
+    /// The path of the file.
+    pub path: PathBuf,
+    /// Reads what the file says of namespaces; it may say more.
+    pub read: fn(&Path) -> io::Result<String>,
+}
+
+impl From<PathBuf> for NamespaceSource {
+    /// A file of namespaces alone.
+    fn from(path: PathBuf) -> Self {
+        Self { path, read: |path| std::fs::read_to_string(path) }
+    }
 }
 
 /// The namespaces that this node is configured to serve: the flags and the contents of the file.
@@ -63,7 +80,7 @@ pub enum NamespaceConfigError {
         /// The path of the file.
         path: String,
         /// The error of the system.
-        source: std::io::Error,
+        source: io::Error,
     },
     /// The namespace file is invalid.
     #[error("{path}: {source}")]
@@ -93,10 +110,10 @@ impl NamespaceFlags {
     pub fn read(&self) -> Result<NamespaceConfig, NamespaceConfigError> {
         let file = match &self.file {
             None => NamespaceFile::default(),
-            Some(path) => {
+            Some(NamespaceSource { path, read }) => {
                 let shown = || path.display().to_string();
-                let text = std::fs::read_to_string(path)
-                    .map_err(|source| NamespaceConfigError::Unread { path: shown(), source })?;
+                let text =
+                    read(path).map_err(|source| NamespaceConfigError::Unread { path: shown(), source })?;
                 NamespaceFile::parse(&text, &self.layout)
                     .map_err(|source| NamespaceConfigError::File { path: shown(), source })?
             }
@@ -168,6 +185,12 @@ impl NamespaceConfig {
             }
             None => Ok(()),
         }
+    }
+
+    /// Returns the number of configured namespaces.
+    pub fn count(&self) -> usize {
+        let named = self.names.iter().filter(|name| !self.file.namespaces.contains_key(name));
+        self.file.namespaces.len() + named.count()
     }
 
     /// Returns the configured namespaces of the service's own layout, without reading the store.

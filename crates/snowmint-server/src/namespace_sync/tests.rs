@@ -53,7 +53,7 @@ impl Node {
     async fn by(wall: SharedClock, store: Arc<dyn Store>, names: &[&str], file: Option<&Path>) -> Self {
         let flags = NamespaceFlags {
             names: names.iter().map(|it| name(it)).collect(),
-            file: file.map(Path::to_owned),
+            file: file.map(|path| path.to_owned().into()),
             layout: LAYOUT,
         };
         let config = flags.read().unwrap();

@@ -1,0 +1,96 @@
+//! Goal: one file configures a service, below environment and flags, and what is wrong in it is named with its line.
+
+use crate::run::{Sandbox, json};
+
+const FILE: &str = "\
+window = '4s'
+log_format = 'json'
+namespaces_poll = '100ms'
+
+[namespaces.orders]
+scheme = 'segment'
+text = 'ORD-{number:6}'
+";
+
+fn with_file(text: &str) -> Sandbox {
+    let sandbox = Sandbox::new();
+    std::fs::write(sandbox.path("snowmint.toml"), text).unwrap();
+    sandbox
+}
+
+#[test]
+fn a_service_is_configured_by_one_file_and_hangup_reads_its_namespaces_again() {
+    let sandbox = with_file(FILE);
+    let mut server = sandbox.serve(&["--config", "snowmint.toml"]);
+    assert_eq!(server.http("/v1/ids/orders").1, r#"{"ids":["ORD-000001"]}"#);
+    let more = format!("{FILE}\n[namespaces.keys]\nscheme = 'uuid7'\n");
+    std::fs::write(sandbox.path("snowmint.toml"), more).unwrap();
+    server.signal("HUP");
+    let is_served = |_: &u32| server.http("/v1/ids/keys").0 == 200;
+    assert!(
+        (0..1000)
+            .inspect(|_| std::thread::sleep(std::time::Duration::from_millis(10)))
+            .find(is_served)
+            .is_some()
+    );
+}
+
+/// Method: the same setting in all three places, and what `config print` says of it.
+#[test]
+fn flags_win_over_the_environment_and_this_over_the_file() {
+    let print = |sandbox: &Sandbox, args: &[&str]| {
+        sandbox.out(&[&["config", "print", "--config", "snowmint.toml"], args].concat())
+    };
+    let sandbox = with_file(FILE);
+    assert!(print(&sandbox, &[]).contains("window = \"4s\"  # file\n"));
+    assert!(print(&sandbox, &["--window", "6s"]).contains("window = \"6s\"  # flag\n"));
+    let sandbox = with_file(FILE).with_env("SNOWMINT_WINDOW", "5s");
+    let printed = print(&sandbox, &["--store", "postgres://me:secret@db/x"]);
+    assert!(printed.contains("window = \"5s\"  # environment\n"), "{printed}");
+    assert!(printed.contains("resp = \"127.0.0.1:6380\"  # default\n"), "{printed}");
+    assert!(!printed.contains("secret"), "{printed}");
+    std::fs::write(sandbox.path("printed.toml"), &printed).unwrap();
+    let checked = sandbox.out(&["config", "check", "printed.toml"]);
+    assert!(checked.starts_with("printed.toml: valid; "), "{checked}");
+}
+
+#[test]
+fn a_file_named_by_the_environment_is_used() {
+    let sandbox = with_file("window = '7s'\n").with_env("SNOWMINT_CONFIG", "snowmint.toml");
+    assert!(sandbox.out(&["config", "print"]).contains("window = \"7s\"  # file\n"));
+    assert_eq!(sandbox.out(&["config", "check"]), "snowmint.toml: valid; settings: 1, namespaces: 1\n");
+}
+
+#[test]
+fn what_is_wrong_in_a_file_is_named_before_anything_is_opened() {
+    for (text, wanted) in [
+        ("\nwidnow = '4s'", "snowmint.toml: line 2: unknown key `widnow`: did you mean `window`?"),
+        ("window = '4'", "snowmint.toml: line 1: invalid value `4` of `window`: expected a time"),
+        ("http = 'off'\nresp = 'off'", "--http off and --resp off"),
+        (
+            "http = 'off'\n\n[namespaces.a]\nscheme = 'segment'\nsteps = 5",
+            "--config: snowmint.toml: line 5: unknown field",
+        ),
+    ] {
+        let sandbox = with_file(text);
+        for command in [&["serve", "--config", "snowmint.toml"][..], &["config", "check", "snowmint.toml"]] {
+            let told = sandbox.refused(command, 2);
+            assert!(told.contains(wanted), "{told}");
+        }
+        assert!(!sandbox.path("snowmint-data").exists());
+    }
+    let told = Sandbox::new().refused(&["serve", "--config", "none.toml"], 2);
+    assert!(told.contains("--config: cannot read none.toml: "), "{told}");
+    let twice =
+        with_file(FILE).refused(&["serve", "--config", "snowmint.toml", "--namespaces-file", "ns.toml"], 2);
+    assert!(twice.contains("namespaces are defined both in snowmint.toml and in ns.toml"), "{twice}");
+}
+
+#[test]
+fn the_schema_describes_every_key() {
+    let schema = json(&Sandbox::new().out(&["config", "schema"]));
+    assert_eq!(schema["properties"]["window"]["default"], "10s");
+    assert_eq!(schema["properties"]["log_format"]["enum"], serde_json::json!(["text", "json"]));
+    assert_eq!(schema["properties"]["start_without_store"]["type"], "boolean");
+    assert_eq!(schema["additionalProperties"], false);
+}
