@@ -4,7 +4,8 @@
 //! (`http`, `resp`, `thrift`), one [`mint`], and one table of failures ([`status`]). All limits are in [`limits`].
 //!
 //! ```text
-//! HTTP   GET /v1/ids/{namespace}?count=1   {"ids":["…"]}, or one a line with Accept: text/plain
+//! HTTP   1.1, and 2 by prior knowledge
+//!        GET /v1/ids/{namespace}?count=1   {"ids":["…"]}, or one a line with Accept: text/plain
 //!        GET /v1/inspect/{id}              the fields of an id, with ?namespace= or ?layout= by that
 //!        GET /api/segment/get/{key}        as Leaf answers; /api/snowflake/get/{key} too
 //!        GET /healthz /readyz /metrics     for probes and Prometheus

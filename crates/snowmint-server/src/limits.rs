@@ -103,3 +103,17 @@ pub mod http {
     /// Ids up to which a body has a length; a larger body is chunked.
     pub const WHOLE_BODY_IDS: usize = 500;
 }
+
+/// Limits of a connection of HTTP/2. Those of [`http`] apply too.
+pub mod http2 {
+    /// Requests in flight at once.
+    pub const MAX_STREAMS: u32 = 100;
+    /// Streams that the client has opened and reset before the server has seen them. With more, the connection is closed.
+    pub const MAX_RESETS: usize = 100;
+    /// Streams that were reset because the client broke the rules. With more, the connection is closed.
+    pub const MAX_FAULTS: usize = 1000;
+    /// Bytes of a request's body that a client may send before it is answered: bodies are rejected.
+    pub const STREAM_WINDOW: u32 = 64 * 1024;
+    /// Unsent bytes of one answer.
+    pub const MAX_SEND_BUFFER: usize = 32 * 1024;
+}

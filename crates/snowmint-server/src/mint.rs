@@ -188,24 +188,6 @@ impl Mint {
         }
     }
 
-    /// Finds a namespace by its name. Creates it if it is unknown, that is allowed, and `may_create` is set.
-    pub(crate) async fn find_or_create(
-        &self,
-        connection: &mut ConnectionState,
-        name: &[u8],
-        may_create: bool,
-    ) -> Result<Arc<Namespace>, MintError> {
-        let unknown = match connection.find(name) {
-            Ok((namespace, _)) => return Ok(Arc::clone(namespace)),
-            Err(error) => error,
-        };
-        if !may_create {
-            return Err(unknown);
-        }
-        self.create(name, unknown).await?;
-        connection.find(name).map(|(namespace, _)| Arc::clone(namespace))
-    }
-
     /// Returns the error for an unknown name.
     pub(crate) fn unknown(&self, name: &NamespaceName) -> MintError {
         self.table().unknown(name.as_str().as_bytes())

@@ -21,7 +21,7 @@ use tokio::time::{Instant, sleep_until};
 use crate::accept::{Admission, reply_and_close};
 use crate::connection::{ClientTimer, TimerAction, send};
 use crate::limits::resp::{MAX_READ_ROOM, READ_ROOM};
-use crate::limits::{FLUSH_AT, HEAR_OUT};
+use crate::limits::{FLUSH_AT, HEAR_OUT, MAX_WAIT};
 use crate::metrics::Protocol;
 use crate::mint::{ConnectionState, Ids, MintError};
 use crate::shutdown::ShutdownListener;
@@ -290,10 +290,12 @@ impl Connection {
     async fn wait(&mut self, outcome: Outcome) -> io::Result<()> {
         self.flush().await?;
         match outcome {
-            Outcome::Wait(request, part) => match request.namespace.wait(self.state.handles(), part).await {
-                Ok(ids) => self.write_ids(request, ids).await?,
-                Err(error) => self.refuse(&error),
-            },
+            Outcome::Wait(request, part) => {
+                match request.namespace.wait(self.state.handles(), part, MAX_WAIT).await {
+                    Ok(ids) => self.write_ids(request, ids).await?,
+                    Err(error) => self.refuse(&error),
+                }
+            }
             Outcome::Increment(namespace, count) => match namespace.take_run(count).await {
                 Ok(run) => {
                     self.counts.issued(&self.server.metrics, &namespace, run.count().get());

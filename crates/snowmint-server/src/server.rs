@@ -19,7 +19,7 @@ use crate::{http, resp, thrift};
 /// The open ports. A protocol without a port is off.
 #[derive(Debug, Default)]
 pub struct Listeners {
-    /// HTTP/1.1.
+    /// HTTP/1.1 and HTTP/2.
     pub http: Option<TcpListener>,
     /// RESP2 and RESP3.
     pub resp: Option<TcpListener>,

@@ -169,7 +169,11 @@ mod tests {
             (refused(behind), 503, "CLOCKBEHIND"),
             (refused(GenerateError::NotBegun { from_unix_ms: 5, now_unix_ms: 1 }), 503, "CLOCKBEHIND"),
             (refused(GenerateError::Exhausted { retry_after_ms: ms }), 503, "TRYAGAIN"),
-            (MintError::Busy { count: 1, ids_per_second: 1 }, 503, "TRYAGAIN"),
+            (
+                MintError::Busy { count: 1, within: crate::limits::MAX_WAIT, ids_per_second: 1 },
+                503,
+                "TRYAGAIN",
+            ),
             (refused(GenerateError::TimestampOverflow { ended_unix_ms: 0 }), 500, "LAYOUTENDED"),
         ];
         for (error, http, resp) in table {

@@ -22,7 +22,7 @@ use tokio::time::{Instant, sleep_until};
 use crate::accept::{Admission, reply_and_close};
 use crate::connection::{ClientTimer, TimerAction, send};
 use crate::limits::thrift::READ_ROOM;
-use crate::limits::{FLUSH_AT, HEAR_OUT};
+use crate::limits::{FLUSH_AT, HEAR_OUT, MAX_WAIT};
 use crate::metrics::Protocol;
 use crate::mint::{Backend, ConnectionState, MintError, Minted, Namespace, Taken};
 use crate::shutdown::ShutdownListener;
@@ -382,7 +382,7 @@ async fn wait_for_one(namespace: &Arc<Namespace>, state: &mut ConnectionState) -
     }
     let mut ids = match namespace.try_take(state.handles(), 1)? {
         Taken::All(ids) => ids,
-        Taken::Partial(part) => namespace.wait(state.handles(), part).await?,
+        Taken::Partial(part) => namespace.wait(state.handles(), part, MAX_WAIT).await?,
     };
     match ids.next() {
         Some(Minted::Number(id)) => Ok(id),

@@ -2,18 +2,20 @@
 //! HEAD is answered like GET, but without a body, and takes no ids.
 
 use hyper::header::{CONNECTION, HeaderName, HeaderValue};
-use hyper::{HeaderMap, Method, Request, Response};
+use hyper::{HeaderMap, Method, Request, Response, Version};
 use serde::Serialize;
 use snowmint::utc::Utc;
 use snowmint_cluster::LeaseStatus;
 use tokio::time::Instant;
 
 use crate::accept::Admission;
+use crate::http::Serving;
 use crate::http::leaf::{self, LeafFailure};
 use crate::http::request::{Route, check_host, exposition, ids_format, route};
 use crate::http::response::{Body, IdsFormat, JSON, Problem, TEXT, failure, json, ok};
+use crate::limits::MAX_WAIT;
 use crate::metrics::{Exposition, Protocol};
-use crate::mint::{ConnectionState, parse_count};
+use crate::mint::parse_count;
 use crate::shutdown::ShutdownListener;
 use crate::state::ServerState;
 use crate::status::ErrorKind;
@@ -45,14 +47,11 @@ struct LeaseHeld {
 
 /// Answers one request.
 pub(super) async fn handle<B: hyper::body::Body>(
-    server: &ServerState,
-    connection: &mut ConnectionState,
-    shutdown: &ShutdownListener,
-    admission: Admission,
+    serving: &Serving<'_>,
     request: &Request<B>,
 ) -> Response<Body> {
-    let began = Instant::now();
-    let mut response = match try_handle(server, connection, shutdown, admission, request).await {
+    let (server, began) = (serving.server, Instant::now());
+    let mut response = match try_handle(serving, request).await {
         Ok(response) => {
             server.metrics.succeeded(Protocol::Http, 1);
             response
@@ -67,7 +66,8 @@ pub(super) async fn handle<B: hyper::body::Body>(
         }
     };
     server.metrics.took(Protocol::Http, 1, began.elapsed());
-    if shutdown.is_leaving() || admission == Admission::Reserved {
+    // HTTP/2 has a frame for it, which `Http2Connection` sends.
+    if serving.is_leaving() && request.version() < Version::HTTP_2 {
         // So the client's next request goes to another node and not to a connection that is being closed.
         response.headers_mut().insert(CONNECTION, HeaderValue::from_static("close"));
     }
@@ -87,15 +87,15 @@ impl<P: Into<Problem>> From<P> for Failure {
 }
 
 async fn try_handle<B: hyper::body::Body>(
-    server: &ServerState,
-    connection: &mut ConnectionState,
-    shutdown: &ShutdownListener,
-    admission: Admission,
+    serving: &Serving<'_>,
     request: &Request<B>,
 ) -> Result<Response<Body>, Failure> {
+    let Serving { server, client, .. } = serving;
     check_host(&server.allowed_hosts, request)?;
     let route = route(request.uri().path(), request.uri().query())?;
-    if admission == Admission::Reserved && !matches!(route, Route::Health | Route::Ready | Route::Metrics) {
+    if serving.admission == Admission::Reserved
+        && !matches!(route, Route::Health | Route::Ready | Route::Metrics)
+    {
         return Err(Problem::too_many_clients(server.max_connections).into());
     }
     let head = request.method() == Method::HEAD;
@@ -107,23 +107,23 @@ async fn try_handle<B: hyper::body::Body>(
         Route::Ids { namespace, count } => {
             let count = parse_count(&count);
             let may_create = count.is_ok() && !head;
-            let namespace = server.mint.find_or_create(connection, &namespace, may_create).await?;
+            let namespace = client.find_or_create(&server.mint, &namespace, may_create).await?;
             let count = count?;
             let format = ids_format(request.headers());
             let kind = if format == IdsFormat::Json { JSON } else { TEXT };
             if head {
                 return Ok(ok(kind, Body::whole("")));
             }
-            let ids = namespace.take(connection.handles(), count).await?;
+            let ids = client.take(&namespace, count, MAX_WAIT).await?;
             namespace.add_issued(ids.len() as u64);
             Ok(ok(kind, Body::ids(ids, format).map_err(|error| failure(&error))?))
         }
         Route::Leaf { mode, key } => {
-            leaf::answer(server, connection, mode, &key, request).await.map_err(Failure::Leaf)
+            leaf::answer(server, client, mode, &key, request).await.map_err(Failure::Leaf)
         }
         Route::Inspect { id, by } => Ok(json(&server.mint.inspect(&id, by.as_ref())?)?),
         Route::Health => Ok(ok(TEXT, Body::whole("ok\n"))),
-        Route::Ready => Ok(ready(server, shutdown)?),
+        Route::Ready => Ok(ready(server, &serving.shutdown)?),
         Route::Metrics => {
             let exposition = exposition(request.headers());
             let kind = if exposition == Exposition::OpenMetrics { OPENMETRICS } else { PROMETHEUS };

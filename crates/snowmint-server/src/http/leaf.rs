@@ -7,9 +7,11 @@ use hyper::{Method, Request, Response, StatusCode};
 use serde::Serialize;
 use snowmint_cluster::namespace::Scheme;
 
+use crate::http::client::Client;
 use crate::http::request::LeafMode;
 use crate::http::response::{Body, TEXT, ok};
-use crate::mint::{ConnectionState, MintError, Minted};
+use crate::limits::MAX_WAIT;
+use crate::mint::{MintError, Minted};
 use crate::state::ServerState;
 use crate::status::ErrorKind;
 
@@ -38,7 +40,7 @@ pub(super) struct LeafFailure {
 /// Answers a request as Leaf does.
 pub(super) async fn answer<B>(
     server: &ServerState,
-    connection: &mut ConnectionState,
+    client: &Client,
     mode: LeafMode,
     key: &[u8],
     request: &Request<B>,
@@ -46,7 +48,7 @@ pub(super) async fn answer<B>(
     if request.method() == Method::HEAD {
         return Ok(ok(TEXT, Body::whole("")));
     }
-    match take(server, connection, mode, key).await {
+    match take(server, client, mode, key).await {
         Ok(text) => Ok(ok(TEXT, Body::whole(text))),
         Err(error) => {
             let path = request.uri().path().to_owned();
@@ -57,11 +59,11 @@ pub(super) async fn answer<B>(
 
 async fn take(
     server: &ServerState,
-    connection: &mut ConnectionState,
+    client: &Client,
     mode: LeafMode,
     key: &[u8],
 ) -> Result<Vec<u8>, MintError> {
-    let namespace = server.mint.find_or_create(connection, key, true).await?;
+    let namespace = client.find_or_create(&server.mint, key, true).await?;
     let fits = match (mode, &namespace.definition().scheme) {
         (LeafMode::Segment, Scheme::Segment(_)) | (LeafMode::Snowflake, Scheme::Snowflake { .. }) => {
             namespace.definition().is_plain_number()
@@ -71,7 +73,7 @@ async fn take(
     if !fits {
         return Err(wrong_scheme(namespace.name().as_str(), mode));
     }
-    let mut ids = namespace.take(connection.handles(), 1).await?;
+    let mut ids = client.take(&namespace, 1, MAX_WAIT).await?;
     let mut text = Vec::new();
     if let Some(id @ Minted::Number(_)) = ids.next() {
         ids.write(id, &mut text);

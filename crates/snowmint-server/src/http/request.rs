@@ -165,7 +165,7 @@ fn decode(text: &str) -> Result<Cow<'_, [u8]>, Problem> {
     Ok(percent_decode_str(text).into())
 }
 
-/// Checks that a request has one valid Host header (RFC 9112), and that it names this server.
+/// Checks that a request names its host once (RFC 9112, RFC 9113), and that it is this server.
 pub(super) fn check_host<B>(allowed: &AllowedHosts, request: &Request<B>) -> Result<(), Problem> {
     let bad = |what: &str| {
         Problem::new(
@@ -176,6 +176,8 @@ pub(super) fn check_host<B>(allowed: &AllowedHosts, request: &Request<B>) -> Res
     let mut hosts = request.headers().get_all(HOST).iter();
     let host = match (hosts.next(), hosts.next()) {
         (Some(_), Some(_)) => return Err(bad("repeated Host header")),
+        // HTTP/2 names it in `:authority`, which is a part of the URI here.
+        (None, _) if request.version() >= Version::HTTP_2 && request.uri().authority().is_some() => None,
         (None, _) if request.version() >= Version::HTTP_11 => return Err(bad("missing Host header")),
         (host, _) => host,
     };
@@ -408,6 +410,9 @@ mod tests {
             (Version::HTTP_11, &["a"], false),
             (Version::HTTP_11, &["a", "a"], true),
             (Version::HTTP_10, &["a", "b"], true),
+            (Version::HTTP_2, &[], true),
+            (Version::HTTP_2, &["a"], false),
+            (Version::HTTP_2, &["a", "a"], true),
         ] {
             let checked = check_host(&AllowedHosts::Any, &request(version, hosts));
             assert_eq!(
@@ -415,6 +420,19 @@ mod tests {
                 is_bad.then_some(ErrorKind::BadRequest),
                 "{version:?} {hosts:?}"
             );
+        }
+    }
+
+    #[test]
+    fn http_2_has_its_host_in_the_uri() {
+        let allowed = AllowedHosts::new(["ids.example.com"]).unwrap();
+        for (uri, wanted) in [
+            ("http://ids.example.com/x", None),
+            ("http://127.0.0.1:8080/x", None),
+            ("http://evil.example/x", Some(ErrorKind::UnknownHost)),
+        ] {
+            let request = Request::builder().uri(uri).version(Version::HTTP_2).body(()).unwrap();
+            assert_eq!(check_host(&allowed, &request).err().map(|it| it.kind), wanted, "{uri}");
         }
     }
 

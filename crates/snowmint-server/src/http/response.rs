@@ -116,6 +116,8 @@ impl hyper::body::Body for Body {
         _: &mut Context<'_>,
     ) -> Poll<Option<Result<Frame<Bytes>, io::Error>>> {
         Poll::Ready(match self.get_mut() {
+            // A client of HTTP/2 that reads nothing makes us hold no more than it has asked for.
+            Self::Whole(Some(bytes)) if bytes.len() > CHUNK => Some(Ok(Frame::data(bytes.split_to(CHUNK)))),
             Self::Whole(bytes) => bytes.take().map(|bytes| Ok(Frame::data(bytes))),
             Self::Ids(chunks) if chunks.ended => None,
             Self::Ids(chunks) => Some(chunks.chunk(CHUNK).map(|chunk| Frame::data(chunk.into()))),

@@ -1,10 +1,11 @@
 //! The time limits of an HTTP client: for its first request, for the rest of a request, and between two requests.
 //! hyper has one limit for all three, which would close idle connections as early as incomplete requests.
+//! HTTP/2 has one more, for a client that reads nothing of its answers: there the kernel does not notice.
 
 use std::io;
 use std::pin::Pin;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
@@ -12,6 +13,7 @@ use hyper::body::{Body, Frame, SizeHint};
 use hyper::rt::{Read, ReadBufCursor, Write};
 use tokio::time::Instant;
 
+use crate::limits::HEAR_OUT;
 use crate::settings::Timeouts;
 use crate::turns::Turn;
 
@@ -21,6 +23,9 @@ const NONE: u64 = u64::MAX;
 const IDLE: u64 = 1 << 63;
 /// The latest deadline. With the flag it still differs from [`NONE`].
 const LATEST: u64 = IDLE - 2;
+
+/// Interval between two checks without a deadline.
+const CHECK_INTERVAL: Duration = Duration::from_secs(1);
 
 /// The deadline of a client. Only the task of its connection writes it; it is atomic because tasks move between threads.
 #[derive(Clone, Debug)]
@@ -32,16 +37,32 @@ struct TimerState {
     timeouts: Timeouts,
     /// In milliseconds since the connection began, with the flag [`IDLE`].
     deadline: AtomicU64,
+    /// The deadline of an idle connection, while a request is arriving.
+    idle: AtomicU64,
     requests: AtomicU64,
+    /// Requests that have arrived and are not answered yet. Only HTTP/2 has several.
+    in_flight: AtomicU32,
+    /// Those of them whose answers have not begun.
+    preparing: AtomicU32,
+    /// Whether a request begins with a frame instead of a byte.
+    in_frames: AtomicBool,
+    /// Whether the client has sent a request, or read of an answer, since the last check.
+    progress: AtomicBool,
 }
 
 impl ClientTimer {
     pub(super) fn new(timeouts: Timeouts) -> Self {
+        let first = IDLE | whole_ms(timeouts.request);
         let state = TimerState {
             began: Instant::now(),
             timeouts,
-            deadline: AtomicU64::new(IDLE | whole_ms(timeouts.request)),
+            deadline: AtomicU64::new(first),
+            idle: AtomicU64::new(first),
             requests: AtomicU64::new(0),
+            in_flight: AtomicU32::new(0),
+            preparing: AtomicU32::new(0),
+            in_frames: AtomicBool::new(false),
+            progress: AtomicBool::new(false),
         };
         Self(Arc::new(state))
     }
@@ -53,15 +74,40 @@ impl ClientTimer {
 
     /// Notes that a request has arrived completely. There is no deadline until the guard is dropped.
     pub(super) fn request(&self) -> AnswerGuard {
-        self.0.requests.fetch_add(1, Ordering::Relaxed);
-        self.0.deadline.store(NONE, Ordering::Relaxed);
-        AnswerGuard(self.clone())
+        let state = &*self.0;
+        add(&state.in_flight);
+        add(&state.preparing);
+        state.requests.store(state.requests.load(Ordering::Relaxed) + 1, Ordering::Relaxed);
+        state.deadline.store(NONE, Ordering::Relaxed);
+        AnswerGuard { timer: self.clone(), is_preparing: true }
+    }
+
+    /// From now on [`received`](Self::received) says when a request begins, and [`stalled`](Self::stalled) works.
+    pub(super) fn count_frames(&self) {
+        self.0.in_frames.store(true, Ordering::Relaxed);
     }
 
     fn read(&self) {
-        if self.0.deadline.load(Ordering::Relaxed) & IDLE != 0 && !self.is_answering() {
+        if !self.0.in_frames.load(Ordering::Relaxed) && self.is_idle() {
             self.set(self.0.timeouts.request, 0);
         }
+    }
+
+    /// Notes input of HTTP/2, and whether the rest of a frame or of a request is still to come.
+    pub(super) fn received(&self, is_incomplete: bool) {
+        if self.is_answering() {
+            return;
+        }
+        if is_incomplete && self.is_idle() {
+            self.set(self.0.timeouts.request, 0);
+        } else if !is_incomplete && !self.is_idle() {
+            // It was a ping or the like: these do not prolong the time of an idle connection.
+            self.0.deadline.store(self.0.idle.load(Ordering::Relaxed), Ordering::Relaxed);
+        }
+    }
+
+    fn is_idle(&self) -> bool {
+        self.0.deadline.load(Ordering::Relaxed) & IDLE != 0 && !self.is_answering()
     }
 
     fn is_answering(&self) -> bool {
@@ -74,16 +120,49 @@ impl ClientTimer {
     }
 
     fn answered(&self) {
+        if subtract(&self.0.in_flight) > 0 {
+            return;
+        }
         match self.0.timeouts.idle {
             Some(idle) => self.set(idle, IDLE),
             None => self.0.deadline.store(IDLE | LATEST, Ordering::Relaxed),
+        }
+        self.0.idle.store(self.0.deadline.load(Ordering::Relaxed), Ordering::Relaxed);
+    }
+
+    fn progressed(&self) {
+        self.0.progress.store(true, Ordering::Relaxed);
+    }
+
+    /// Returns once the client has read nothing of its answers for the time limit of a write.
+    pub(super) async fn stalled(&self) {
+        let interval = self.0.timeouts.write.min(CHECK_INTERVAL);
+        let mut last = Instant::now();
+        loop {
+            tokio::time::sleep(interval).await;
+            let is_sending = self.is_answering() && self.0.preparing.load(Ordering::Relaxed) == 0;
+            if self.0.progress.swap(false, Ordering::Relaxed) || !is_sending {
+                last = Instant::now();
+            } else if last.elapsed() >= self.0.timeouts.write {
+                return;
+            }
+        }
+    }
+
+    /// Returns once no request of HTTP/2 is in flight for [`HEAR_OUT`]; never on HTTP/1.1.
+    pub(super) async fn rested(&self) {
+        loop {
+            let requests = self.0.requests.load(Ordering::Relaxed);
+            tokio::time::sleep(HEAR_OUT).await;
+            let is_same = self.0.requests.load(Ordering::Relaxed) == requests;
+            if is_same && !self.is_answering() && self.0.in_frames.load(Ordering::Relaxed) {
+                return;
+            }
         }
     }
 
     /// Returns once the deadline has passed. Sleeps from deadline to deadline, so that a request needs no timer of its own.
     pub(super) async fn exceeded(&self) {
-        /// Interval between two checks without a deadline.
-        const CHECK_INTERVAL: Duration = Duration::from_secs(1);
         loop {
             let left = if self.is_answering() {
                 CHECK_INTERVAL
@@ -106,13 +185,37 @@ fn whole_ms(time: Duration) -> u64 {
     u64::try_from(time.as_millis()).unwrap_or(u64::MAX).saturating_add(1).min(LATEST)
 }
 
+fn add(number: &AtomicU32) {
+    number.store(number.load(Ordering::Relaxed) + 1, Ordering::Relaxed);
+}
+
+fn subtract(number: &AtomicU32) -> u32 {
+    let left = number.load(Ordering::Relaxed).saturating_sub(1);
+    number.store(left, Ordering::Relaxed);
+    left
+}
+
 /// Suspends the deadline while a request is being answered.
 #[derive(Debug)]
-pub(super) struct AnswerGuard(ClientTimer);
+pub(super) struct AnswerGuard {
+    timer: ClientTimer,
+    is_preparing: bool,
+}
+
+impl AnswerGuard {
+    /// Notes that the answer is ready. From here on, the client has to read.
+    pub(super) fn begin_answer(&mut self) {
+        if std::mem::replace(&mut self.is_preparing, false) {
+            subtract(&self.timer.0.preparing);
+            self.timer.progressed();
+        }
+    }
+}
 
 impl Drop for AnswerGuard {
     fn drop(&mut self) {
-        self.0.answered();
+        self.begin_answer();
+        self.timer.answered();
     }
 }
 
@@ -120,12 +223,12 @@ impl Drop for AnswerGuard {
 #[derive(Debug)]
 pub(super) struct GuardedBody<B> {
     body: B,
-    _guard: AnswerGuard,
+    guard: AnswerGuard,
 }
 
 impl<B> GuardedBody<B> {
     pub(super) const fn new(body: B, guard: AnswerGuard) -> Self {
-        Self { body, _guard: guard }
+        Self { body, guard }
     }
 }
 
@@ -137,6 +240,8 @@ impl<B: Body + Unpin> Body for GuardedBody<B> {
         mut self: Pin<&mut Self>,
         cx: &mut Context<'_>,
     ) -> Poll<Option<Result<Frame<Self::Data>, Self::Error>>> {
+        // Over HTTP/2, hyper asks for more when the client has room for it.
+        self.guard.timer.progressed();
         Pin::new(&mut self.body).poll_frame(cx)
     }
 

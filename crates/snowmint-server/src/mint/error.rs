@@ -134,14 +134,16 @@ pub enum MintError {
         /// The error of the generator.
         refusal: GenerateError,
     },
-    /// The ids could not be made within [`MAX_WAIT`].
+    /// The ids could not be made in time.
     #[error(
-        "{count} ids could not be made within {MAX_WAIT:?}: one worker of this layout makes {ids_per_second} a second; retry, or \
+        "{count} ids could not be made within {within:?}: one worker of this layout makes {ids_per_second} a second; retry, or \
          request fewer ids at once"
     )]
     Busy {
         /// The requested count.
         count: usize,
+        /// How long the request could wait.
+        within: Duration,
         /// The ids that one worker can make in a second.
         ids_per_second: u64,
     },
@@ -225,7 +227,9 @@ impl MintError {
             NextIdError::Refused(refusal @ GenerateError::TimestampOverflow { .. }) => {
                 Self::LayoutEnded { refusal }
             }
-            NextIdError::Refused(GenerateError::Exhausted { .. }) => Self::Busy { count, ids_per_second },
+            NextIdError::Refused(GenerateError::Exhausted { .. }) => {
+                Self::Busy { count, within: MAX_WAIT, ids_per_second }
+            }
             other => Self::NotReady { why: other.to_string() },
         }
     }

@@ -4,6 +4,7 @@
 use std::num::NonZeroU64;
 use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
+use std::time::Duration;
 
 use prometheus_client::metrics::counter::Counter;
 use snowmint::error::Snippet;
@@ -176,29 +177,31 @@ impl Namespace {
         Ok(Taken::Partial(PartialIds { first, missing: count - got }))
     }
 
-    /// Sleeps until the missing ids are available, for [`MAX_WAIT`] at most.
+    /// Sleeps until the missing ids are available, at most `within` this time.
     ///
     /// # Errors
     ///
     /// [`MintError`]. The ids in `partial` are then lost; nobody else gets them.
-    pub async fn wait(&self, handles: &mut IdHandles, partial: PartialIds) -> Result<Ids, MintError> {
+    pub async fn wait(
+        &self,
+        handles: &mut IdHandles,
+        partial: PartialIds,
+        within: Duration,
+    ) -> Result<Ids, MintError> {
         let PartialIds { first, missing } = partial;
         match &self.backend {
             Backend::Snowflake(pool) => {
                 let first = if let First::Batch(batch) = first { Some(batch) } else { None };
                 let count = missing + first.as_ref().map_or(0, Batch::len);
-                match tokio::time::timeout(MAX_WAIT, pool.take(handles.of(pool), missing)).await {
+                match tokio::time::timeout(within, pool.take(handles.of(pool), missing)).await {
                     Ok(Ok(rest)) => Ok(Ids::snowflake(first, rest, self.id_format())),
                     Ok(Err(no_id)) => Err(pool.refused(no_id, count)),
-                    Err(_) => {
-                        let ids_per_second = pool.layout.ids_per_second_per_worker();
-                        Err(MintError::Busy { count, ids_per_second })
-                    }
+                    Err(_) => Err(self.busy(count, within)),
                 }
             }
             Backend::Segment(segments) => {
                 let first = if let First::Run(run) = first { Some(run) } else { None };
-                let rest = self.in_time(segments.take(missing)).await?;
+                let rest = self.in_time(segments.take(missing), within).await?;
                 Ok(Ids::segment(first, rest, self.id_format()))
             }
             Backend::Wide(_) => Err(self.unavailable("its ids never wait")),
@@ -206,7 +209,7 @@ impl Namespace {
         }
     }
 
-    /// Takes `count` ids, 1 to [`MAX_COUNT`]. Sleeps if it has to wait.
+    /// Takes `count` ids, 1 to [`MAX_COUNT`]. Sleeps if it has to wait, for [`MAX_WAIT`] at most.
     ///
     /// # Errors
     ///
@@ -218,7 +221,7 @@ impl Namespace {
     pub async fn take(&self, handles: &mut IdHandles, count: usize) -> Result<Ids, MintError> {
         match self.try_take(handles, count)? {
             Taken::All(ids) => Ok(ids),
-            Taken::Partial(partial) => self.wait(handles, partial).await,
+            Taken::Partial(partial) => self.wait(handles, partial, MAX_WAIT).await,
         }
     }
 
@@ -313,8 +316,9 @@ impl Namespace {
     async fn in_time<T>(
         &self,
         numbers: impl Future<Output = Result<T, NoNumberError>>,
+        within: Duration,
     ) -> Result<T, MintError> {
-        match tokio::time::timeout(MAX_WAIT, numbers).await {
+        match tokio::time::timeout(within, numbers).await {
             Ok(Ok(numbers)) => Ok(numbers),
             Ok(Err(no_number)) => Err(self.refused(&no_number)),
             Err(_) => Err(MintError::NotReady { why: self.no_numbers("the store did not answer in time") }),
@@ -348,6 +352,14 @@ impl Namespace {
         format!("namespace {}: {why}", self.name)
     }
 
+    /// Returns the error for ids that could not be made in time.
+    #[cold]
+    pub(crate) fn busy(&self, count: usize, within: Duration) -> MintError {
+        let layout = if let Backend::Snowflake(pool) = &self.backend { Some(pool.layout) } else { None };
+        let ids_per_second = layout.map_or(0, |layout| layout.ids_per_second_per_worker());
+        MintError::Busy { count, within, ids_per_second }
+    }
+
     #[cold]
     fn unavailable(&self, why: &str) -> MintError {
         MintError::NotReady { why: self.no_numbers(why) }
@@ -367,7 +379,7 @@ impl Namespace {
     /// As [`take`](Self::take).
     pub async fn take_run(&self, count: NonZeroU64) -> Result<Run, MintError> {
         let segments = self.counting()?;
-        self.in_time(segments.take_run(count)).await
+        self.in_time(segments.take_run(count), MAX_WAIT).await
     }
 
     /// Takes the next number, for Redis' INCR; `None` if there is none in memory. Never waits.

@@ -5,6 +5,7 @@
 #[path = "../../../snowmint-cluster/tests/all/cut_off.rs"]
 mod cut_off;
 mod http;
+mod http2;
 mod readiness;
 mod resp;
 mod running;

@@ -117,6 +117,12 @@ impl Client {
         self.stream.write_all(bytes).await.unwrap();
     }
 
+    /// Returns whether the node is ready.
+    pub(crate) async fn probe(mut self) -> bool {
+        self.send(b"GET /readyz HTTP/1.1\r\nhost: test\r\nconnection: close\r\n\r\n").await;
+        split(&self.rest().await).0.starts_with("http/1.1 200 ")
+    }
+
     /// Reads until the server closes.
     pub(crate) async fn rest(&mut self) -> Vec<u8> {
         self.stream.read_to_end(&mut self.buffer).await.unwrap();

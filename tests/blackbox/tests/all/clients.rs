@@ -253,16 +253,27 @@ fn javascript_clients_keep_every_digit() {
 }
 
 #[test]
-fn curl() {
+fn curl_over_http_1() {
+    curl_with("--http1.1", "1.1");
+}
+
+#[test]
+fn curl_over_http_2() {
+    curl_with("--http2-prior-knowledge", "2");
+}
+
+fn curl_with(flag: &str, version: &str) {
     let folder = tempfile::tempdir().unwrap();
     let server = Serve::new(folder.path()).start();
     let base = format!("http://{}", server.http());
     // Body, then the status and the type on a separate line.
     let curl = |args: &[&str], path: &str| -> (String, String, String) {
         let url = format!("{base}{path}");
-        let common = ["-sS", "-w", "\n%{http_code} %{content_type}", &url];
+        let common = ["-sS", flag, "-w", "\n%{http_version} %{http_code} %{content_type}", &url];
         let text = output("curl", common.into_iter().chain(args.iter().copied()));
         let (body, end) = text.rsplit_once('\n').unwrap();
+        let (used, end) = end.split_once(' ').unwrap();
+        assert_eq!(used, version);
         let (status, kind) = end.split_once(' ').unwrap();
         (body.to_owned(), status.to_owned(), kind.to_owned())
     };

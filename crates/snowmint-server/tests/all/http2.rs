@@ -1,0 +1,399 @@
+//! HTTP/2 by prior knowledge over real sockets. The client writes frames by hand, so that it can also break the rules.
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use serde_json::Value;
+use snowmint_server::limits::http2::{MAX_RESETS, MAX_STREAMS};
+use snowmint_server::{Settings, Timeouts};
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::TcpStream;
+use tokio::time::Instant;
+
+use crate::running::{Running, settings};
+
+const PREFACE: &[u8] = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n";
+const DATA: u8 = 0;
+const HEADERS: u8 = 1;
+const RST_STREAM: u8 = 3;
+const SETTINGS: u8 = 4;
+const PING: u8 = 6;
+const GO_AWAY: u8 = 7;
+const WINDOW_UPDATE: u8 = 8;
+const END_STREAM: u8 = 1;
+const END_HEADERS: u8 = 4;
+const ACK: u8 = 1;
+
+fn frame(kind: u8, flags: u8, stream: u32, payload: &[u8]) -> Vec<u8> {
+    let len = u32::try_from(payload.len()).unwrap();
+    [&len.to_be_bytes()[1..], &[kind, flags], &stream.to_be_bytes(), payload].concat()
+}
+
+/// The header block of a request: indexed fields and literals without Huffman coding (RFC 7541).
+fn head(path: &str, authority: Option<&str>) -> Vec<u8> {
+    // `:method: GET`, `:scheme: http`, then literals with the names `:path` and `:authority`.
+    let mut head = vec![0x82, 0x86];
+    for (name, value) in [(4, Some(path)), (1, authority)] {
+        let Some(value) = value else { continue };
+        assert!(value.len() < 127);
+        head.extend([name, u8::try_from(value.len()).unwrap()]);
+        head.extend(value.as_bytes());
+    }
+    head
+}
+
+struct Frame {
+    kind: u8,
+    flags: u8,
+    stream: u32,
+    payload: Vec<u8>,
+}
+
+#[derive(Debug, Default)]
+struct Answer {
+    /// The first byte of the header block: 0x88 is 200.
+    status: u8,
+    body: Vec<u8>,
+    reset: bool,
+}
+
+struct Client {
+    stream: TcpStream,
+    next: u32,
+    /// Whether the server has said that it takes no more streams.
+    goodbye: bool,
+}
+
+impl Client {
+    /// Connects. `window` is the initial window of each stream.
+    async fn connect(server: &Running, window: u32) -> Self {
+        let mut stream = TcpStream::connect(server.http).await.unwrap();
+        // A write that waited for an acknowledgement would be late in paused time.
+        stream.set_nodelay(true).unwrap();
+        let setting = [&[0, 4][..], &window.to_be_bytes()].concat();
+        stream.write_all(&[PREFACE, &frame(SETTINGS, 0, 0, &setting)].concat()).await.unwrap();
+        Self { stream, next: 1, goodbye: false }
+    }
+
+    /// Returns the frame of a request, and the number of its stream.
+    fn request(&mut self, path: &str) -> (u32, Vec<u8>) {
+        let stream = self.next;
+        self.next += 2;
+        (stream, frame(HEADERS, END_STREAM | END_HEADERS, stream, &head(path, Some("test"))))
+    }
+
+    async fn send(&mut self, bytes: &[u8]) {
+        self.stream.write_all(bytes).await.unwrap();
+    }
+
+    /// Sends to a server that may have closed after its last answer.
+    async fn reply(&mut self, bytes: &[u8]) {
+        let _ = self.stream.write_all(bytes).await;
+    }
+
+    /// Reads a frame; `None` once the server has closed.
+    async fn frame(&mut self) -> Option<Frame> {
+        let mut head = [0; 9];
+        self.stream.read_exact(&mut head).await.ok()?;
+        let len = u32::from_be_bytes([0, head[0], head[1], head[2]]);
+        let mut payload = vec![0; len as usize];
+        self.stream.read_exact(&mut payload).await.ok()?;
+        let stream = u32::from_be_bytes(head[5..].try_into().unwrap());
+        self.goodbye |= head[3] == GO_AWAY;
+        Some(Frame { kind: head[3], flags: head[4], stream, payload })
+    }
+
+    /// Reads until `streams` have ended, and returns their answers.
+    async fn answers(&mut self, streams: usize) -> BTreeMap<u32, Answer> {
+        let (mut answers, mut ended) = (BTreeMap::<u32, Answer>::new(), 0);
+        while ended < streams {
+            let frame = self.frame().await.expect("closed before all were answered");
+            let answer = answers.entry(frame.stream).or_default();
+            match frame.kind {
+                HEADERS => answer.status = frame.payload[0],
+                DATA => {
+                    let credit = u32::try_from(frame.payload.len()).unwrap();
+                    answer.body.extend(frame.payload);
+                    if credit > 0 {
+                        let credit = credit.to_be_bytes();
+                        let both = [0, frame.stream].map(|id| self::frame(WINDOW_UPDATE, 0, id, &credit));
+                        self.reply(&both.concat()).await;
+                    }
+                }
+                RST_STREAM => answer.reset = true,
+                SETTINGS if frame.flags & ACK == 0 => self.reply(&self::frame(SETTINGS, ACK, 0, &[])).await,
+                PING if frame.flags & ACK == 0 => {
+                    self.reply(&self::frame(PING, ACK, 0, &frame.payload)).await;
+                }
+                _ => {}
+            }
+            let ends = matches!(frame.kind, HEADERS | DATA) && frame.flags & END_STREAM != 0;
+            ended += usize::from(ends || frame.kind == RST_STREAM);
+        }
+        answers.remove(&0);
+        answers
+    }
+
+    async fn get(&mut self, path: &str) -> Answer {
+        let (stream, request) = self.request(path);
+        self.send(&request).await;
+        self.answers(1).await.remove(&stream).unwrap()
+    }
+
+    /// Reads until the server closes. Returns whether it said goodbye.
+    async fn closed(&mut self) -> bool {
+        while let Some(frame) = self.frame().await {
+            if frame.kind == PING && frame.flags & ACK == 0 {
+                let _ = self.stream.write_all(&self::frame(PING, ACK, 0, &frame.payload)).await;
+            }
+        }
+        self.goodbye
+    }
+}
+
+fn ids(body: &[u8]) -> Vec<u64> {
+    let document: Value = serde_json::from_slice(body).unwrap();
+    let ids = document["ids"].as_array().unwrap();
+    ids.iter().map(|id| id.as_str().unwrap().parse().unwrap()).collect()
+}
+
+const WINDOW: u32 = 65_535;
+const OK: u8 = 0x88;
+
+/// Goal: many streams at once, small and large, are all answered, and the ids of the connection increase stream by stream.
+#[tokio::test]
+async fn streams_at_once_are_all_answered() {
+    let server = Running::start().await;
+    let mut client = Client::connect(&server, WINDOW).await;
+    let first = client.get("/v1/ids/default").await;
+    assert_eq!((first.status, ids(&first.body).len()), (OK, 1));
+    let mut last = ids(&first.body)[0];
+    for count in [1, 20, 3000] {
+        let (mut requests, mut streams) = (Vec::new(), Vec::new());
+        for _ in 0..MAX_STREAMS {
+            let (stream, request) = client.request(&format!("/v1/ids/default?count={count}"));
+            requests.extend(request);
+            streams.push(stream);
+        }
+        client.send(&requests).await;
+        let answers = client.answers(streams.len()).await;
+        assert_eq!(answers.keys().copied().collect::<Vec<_>>(), streams);
+        for answer in answers.values() {
+            assert_eq!(answer.status, OK);
+            let ids = ids(&answer.body);
+            assert_eq!(ids.len(), count);
+            assert!(ids[0] > last && ids.is_sorted_by(|a, b| a < b), "{count}");
+            last = *ids.last().unwrap();
+        }
+    }
+    assert_ne!(client.get("/v1/ids/nope").await.status, OK);
+}
+
+#[tokio::test]
+async fn a_request_names_its_host() {
+    let server = Running::start().await;
+    let mut client = Client::connect(&server, WINDOW).await;
+    let bare = frame(HEADERS, END_STREAM | END_HEADERS, 1, &head("/healthz", None));
+    client.send(&bare).await;
+    let answers = client.answers(1).await;
+    assert!(String::from_utf8_lossy(&answers[&1].body).contains("missing Host header"));
+}
+
+/// Goal: a request that waits for its ids holds up no other of its connection that needs none.
+#[tokio::test]
+async fn a_waiting_stream_holds_up_no_other() {
+    let server = Running::start().await;
+    let mut client = Client::connect(&server, WINDOW).await;
+    server.source.set_stuck(true);
+    let (waits, request) = client.request("/v1/ids/default?count=50000");
+    client.send(&request).await;
+    server.source.waiting(1).await;
+    assert_eq!(client.get("/healthz").await.body, b"ok\n");
+    let missing = client.get("/v1/ids/nope").await;
+    assert!(String::from_utf8_lossy(&missing.body).contains("unknown namespace"));
+    server.source.set_stuck(false);
+    let answers = client.answers(1).await;
+    assert_eq!(ids(&answers[&waits].body).len(), 50_000);
+}
+
+/// Goal: a shutdown finishes streams in flight, says goodbye, and closes idle connections.
+#[tokio::test]
+async fn the_end_lets_streams_finish() {
+    let server = Running::start().await;
+    let source = server.source.clone();
+    let (mut idle, mut client) =
+        (Client::connect(&server, WINDOW).await, Client::connect(&server, WINDOW).await);
+    assert_eq!(idle.get("/healthz").await.status, OK);
+    source.set_stuck(true);
+    let (stream, request) = client.request("/v1/ids/default?count=50000");
+    client.send(&request).await;
+    source.waiting(1).await;
+    let ending = server.end();
+    assert!(idle.closed().await, "no goodbye");
+    source.set_stuck(false);
+    let answers = client.answers(1).await;
+    assert_eq!(ids(&answers[&stream].body).len(), 50_000);
+    client.closed().await;
+    assert_eq!(ending.await.unwrap().cut, 0);
+}
+
+/// Goal: a client that does not confirm the goodbye does not hold up the shutdown. Method: paused time.
+#[tokio::test(start_paused = true)]
+async fn a_silent_client_is_closed_at_the_end() {
+    let server = Running::start().await;
+    let mut silent = Client::connect(&server, WINDOW).await;
+    assert_eq!(silent.get("/healthz").await.status, OK);
+    assert_eq!(server.end().await.unwrap().cut, 0);
+}
+
+/// Goal: during the drain delay a client is told to send its next requests to another node.
+#[tokio::test]
+async fn a_node_that_leaves_says_goodbye() {
+    let server = Running::with(Settings { drain_delay: Duration::from_hours(1), ..settings() }).await;
+    let http = server.http;
+    let mut client = Client::connect(&server, WINDOW).await;
+    assert_eq!(client.get("/healthz").await.status, OK);
+    let ending = server.end();
+    while crate::running::Client::at(http).await.probe().await {}
+    assert_eq!(ids(&client.get("/v1/ids/default").await.body).len(), 1);
+    assert!(client.closed().await, "no goodbye");
+    ending.abort();
+}
+
+/// Goal: the time limits of HTTP/1.1 hold for HTTP/2 too: for the first request, for a request that does not arrive, for an
+/// idle connection whatever pings arrive, and for a client that reads nothing. Method: paused time.
+#[tokio::test(start_paused = true)]
+async fn idle_connections_half_requests_and_stalled_answers_are_closed() {
+    let (idle, request, write) = (Duration::from_mins(10), Duration::from_secs(30), Duration::from_mins(2));
+    let timeouts = Timeouts { idle: Some(idle), request, write };
+    let server = Running::with(Settings { timeouts, ..settings() }).await;
+    let near = |what: &str, began: Instant, within: Duration| {
+        let took = began.elapsed();
+        assert!(took >= within && took < within + Duration::from_secs(3), "{what}: {took:?} of {within:?}");
+    };
+
+    let mut silent = Client::connect(&server, WINDOW).await;
+    let began = Instant::now();
+    silent.closed().await;
+    near("silent", began, request);
+
+    let mut half = Client::connect(&server, WINDOW).await;
+    assert_eq!(half.get("/healthz").await.status, OK);
+    let (_, bytes) = half.request("/healthz");
+    half.send(&bytes[..12]).await;
+    let began = Instant::now();
+    half.closed().await;
+    near("half", began, request);
+
+    let mut unended = Client::connect(&server, WINDOW).await;
+    assert_eq!(unended.get("/healthz").await.status, OK);
+    unended.send(&frame(HEADERS, END_STREAM, 3, &head("/healthz", None))).await;
+    let began = Instant::now();
+    unended.closed().await;
+    near("unended", began, request);
+
+    let mut pings = Client::connect(&server, WINDOW).await;
+    assert_eq!(pings.get("/healthz").await.status, OK);
+    let began = Instant::now();
+    while pings.stream.write_all(&frame(PING, 0, 0, &[7; 8])).await.is_ok() && began.elapsed() < idle {
+        tokio::time::sleep(Duration::from_mins(1)).await;
+    }
+    pings.closed().await;
+    near("pings", began, idle);
+
+    // It opens no window, so nothing can be sent.
+    let mut stalled = Client::connect(&server, 0).await;
+    let (_, bytes) = stalled.request("/v1/ids/default?count=1000");
+    stalled.send(&bytes).await;
+    let began = Instant::now();
+    stalled.closed().await;
+    near("stalled", began, write);
+}
+
+/// Goal: a connection has no more streams in flight than its limit, and one that resets streams without end is closed or served
+/// in turn; an honest client is answered meanwhile.
+#[tokio::test]
+async fn floods_of_streams_starve_nobody() {
+    let server = Running::start().await;
+    server.source.set_stuck(true);
+    let mut many = Client::connect(&server, WINDOW).await;
+    let mut requests = Vec::new();
+    for _ in 0..3 * MAX_STREAMS {
+        requests.extend(many.request("/v1/ids/default?count=50000").1);
+    }
+    many.send(&requests).await;
+    let refused = many.answers(2 * MAX_STREAMS as usize).await;
+    assert_eq!(refused.values().filter(|answer| answer.reset).count(), 2 * MAX_STREAMS as usize);
+
+    let mut resetting = Client::connect(&server, WINDOW).await;
+    let mut honest = Client::connect(&server, WINDOW).await;
+    let mut sent = 0;
+    let mut flood = Vec::new();
+    for _ in 0..2000 {
+        let (stream, request) = resetting.request("/v1/ids/default?count=50000");
+        flood.extend(request);
+        flood.extend(frame(RST_STREAM, 0, stream, &8_u32.to_be_bytes()));
+    }
+    // What does not fit into the socket waits; the server may close, too.
+    for chunk in flood.chunks(4096) {
+        let Ok(Ok(())) =
+            tokio::time::timeout(Duration::from_secs(5), resetting.stream.write_all(chunk)).await
+        else {
+            break;
+        };
+        sent += chunk.len();
+        assert_eq!(honest.get("/healthz").await.body, b"ok\n");
+    }
+    assert!(sent > MAX_RESETS);
+    server.source.set_stuck(false);
+    assert_eq!(ids(&honest.get("/v1/ids/orders").await.body).len(), 1);
+}
+
+/// Goal: header blocks beyond the limit are rejected, and the connection of others stays usable.
+#[tokio::test]
+async fn heads_beyond_the_limit_are_rejected() {
+    let server = Running::start().await;
+    let mut client = Client::connect(&server, WINDOW).await;
+    let mut long = head("/healthz", Some("test"));
+    // 160 fields of 100 bytes, each a literal with a new name.
+    for _ in 0..160 {
+        long.extend([0, 1, b'x', 100]);
+        long.extend([b'y'; 100]);
+    }
+    let (first, rest) = long.split_at(16_000);
+    client.send(&frame(HEADERS, END_STREAM, 1, first)).await;
+    client.send(&frame(9, END_HEADERS, 1, rest)).await;
+    let mut rejected = false;
+    while let Some(frame) = client.frame().await {
+        rejected |= matches!(frame.kind, RST_STREAM | GO_AWAY);
+        if frame.stream == 1 && frame.kind == HEADERS {
+            assert_ne!(frame.payload[0], OK);
+            rejected = true;
+        }
+        if rejected {
+            break;
+        }
+    }
+    assert!(rejected);
+    assert_eq!(Client::connect(&server, WINDOW).await.get("/healthz").await.body, b"ok\n");
+}
+
+/// Goal: a prefix of the preface is not taken for HTTP/2, and a preface in pieces is.
+#[tokio::test]
+async fn the_first_bytes_tell_the_version() {
+    let server = Running::start().await;
+    let mut client = crate::running::Client::at(server.http).await;
+    client.send(b"PRI * HTTP/1.1\r\nhost: test\r\nconnection: close\r\n\r\n").await;
+    let answer = client.rest().await;
+    assert!(answer.starts_with(b"HTTP/1.1 4"), "{}", answer.escape_ascii());
+
+    let mut stream = TcpStream::connect(server.http).await.unwrap();
+    stream.set_nodelay(true).unwrap();
+    for bytes in PREFACE.chunks(5) {
+        stream.write_all(bytes).await.unwrap();
+        tokio::task::yield_now().await;
+    }
+    stream.write_all(&frame(SETTINGS, 0, 0, &[])).await.unwrap();
+    let mut client = Client { stream, next: 1, goodbye: false };
+    assert_eq!(client.get("/healthz").await.body, b"ok\n");
+}
