@@ -32,6 +32,7 @@ fn pages() -> Vec<PathBuf> {
 #[test]
 fn links_and_paths_lead_somewhere() {
     let mut broken = Vec::new();
+    let sources = sources();
     for page in pages() {
         let text = fs::read_to_string(&page).unwrap();
         for (nth, line) in text.lines().enumerate() {
@@ -43,6 +44,17 @@ fn links_and_paths_lead_somewhere() {
             for path in line.split('`').skip(1).step_by(2).filter(|it| names_a_file(it)) {
                 for path in each_of(path).iter().filter(|path| !snowmint::workspace().join(path).exists()) {
                     broken.push(format!("{}:{}: path {path}", page.display(), nth + 1));
+                }
+            }
+            // The end of a path, such as `mint/namespace.rs`.
+            for end in line
+                .split('`')
+                .skip(1)
+                .step_by(2)
+                .filter(|it| it.ends_with(".rs") && !it.contains([' ', '*']))
+            {
+                if !sources.iter().any(|path| path.ends_with(end)) {
+                    broken.push(format!("{}:{}: path {end}", page.display(), nth + 1));
                 }
             }
         }
@@ -83,13 +95,14 @@ fn each_of(path: &str) -> Vec<String> {
     names.split(',').map(|name| format!("{begin}{name}{end}")).collect()
 }
 
-/// The tests that tests/README.md names are there: as a function, or a file of tests. `*` stands for any text.
+/// The tests that tests/README.md names exist. `*` stands for any text.
 #[test]
 fn named_tests_exist() {
-    let mut names = Vec::new();
-    for folder in ["crates", "tests", "sim"] {
-        names_of_tests(&snowmint::workspace().join(folder), &mut names);
-    }
+    let texts: Vec<_> = sources().iter().map(|path| fs::read_to_string(path).unwrap()).collect();
+    let names: Vec<_> = texts
+        .iter()
+        .flat_map(|text| text.split("fn ").skip(1).filter_map(|rest| rest.split(['(', '<']).next()))
+        .collect();
     let page = fs::read_to_string(snowmint::workspace().join("tests/README.md")).unwrap();
     let mut named = 0;
     let mut missing = Vec::new();
@@ -107,17 +120,21 @@ fn named_tests_exist() {
     assert!(named > 50, "only {named} tests are named");
 }
 
-/// Adds the names of the functions and files below a folder.
-fn names_of_tests(folder: &Path, names: &mut Vec<String>) {
-    for path in fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().path()) {
-        if path.is_dir() && !path.ends_with("target") {
-            names_of_tests(&path, names);
-        } else if path.extension().is_some_and(|it| it == "rs") {
-            let text = fs::read_to_string(&path).unwrap();
-            let functions = text.split("fn ").skip(1).filter_map(|rest| rest.split(['(', '<']).next());
-            names.extend(functions.map(str::to_owned));
+/// Every source file of the repository, except those of other workspaces' builds.
+fn sources() -> Vec<PathBuf> {
+    let mut folders: Vec<_> =
+        ["bench", "crates", "fuzz", "sim", "tests"].map(|it| snowmint::workspace().join(it)).into();
+    let mut sources = Vec::new();
+    while let Some(folder) = folders.pop() {
+        for path in fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().path()) {
+            if path.is_dir() && !path.ends_with("target") {
+                folders.push(path);
+            } else if path.extension().is_some_and(|it| it == "rs") {
+                sources.push(path);
+            }
         }
     }
+    sources
 }
 
 /// A command and the lines that the page shows below it.
