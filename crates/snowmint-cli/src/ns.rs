@@ -140,8 +140,8 @@ enum Action {
         /// Remove the text form: write plain numbers, or the text of the scheme
         #[arg(long, conflicts_with = "text")]
         plain: bool,
-        /// New places of all its sources, each with its stripe: another user, TLS or file of the same place, another name of
-        /// the same server, or with --above another server that continues
+        /// New addresses of all its sources, each with its stripe. The user, the TLS settings and the name of the server may
+        /// change; with --above, also the server
         #[arg(
             long = "source",
             value_name = "SOURCE",

@@ -135,7 +135,7 @@ struct RecoverArgs {
     /// Highest number of a namespace that may have been used
     #[arg(long, value_name = "NAMESPACE=NUMBER")]
     numbers_at_least: Vec<AtLeast>,
-    /// Raise every counter by this number beyond that
+    /// Margin above all known numbers, for every counter
     #[arg(long, value_name = "N")]
     add: Option<u64>,
     /// Longest lease window of any node
