@@ -1,14 +1,13 @@
 //! A text is no alphabet, or one that writes and reads every number, by itself and where a flag names it; a hidden id is
 //! revealed.
-#![no_main]
+#![cfg_attr(fuzzing, no_main)]
 
-use libfuzzer_sys::fuzz_target;
 use snowmint::Id;
 use snowmint::codec::{Alphabet, Digits};
 use snowmint::hide::Hider;
 
 // An alphabet, a blank, and a text in it.
-fuzz_target!(|input: ([u8; 16], u64, &str)| {
+snowmint_fuzz::fuzz_target!(|input: ([u8; 16], u64, &str)| {
     let (key, number, texts) = input;
     let (digits, text) = texts.split_once(' ').unwrap_or((texts, ""));
     let Ok(id) = Id::new(number >> 1) else { unreachable!("63 bits") };

@@ -1,13 +1,12 @@
 //! Whatever a text or a number may be, at whatever time: guesses stand in order, and each is what it says.
-#![no_main]
+#![cfg_attr(fuzzing, no_main)]
 
-use libfuzzer_sys::fuzz_target;
 use snowmint::Id;
 use snowmint::guess::{self, Guess};
 use snowmint::inspect::Inspection;
 use snowmint::scheme::Scheme;
 
-fuzz_target!(|input: (u64, u64, &str)| {
+snowmint_fuzz::fuzz_target!(|input: (u64, u64, &str)| {
     let (now, number, text) = input;
     check(&guess::of_text(text, now));
     if let Some(inspection) = Inspection::of_text(text, Vec::new(), now) {

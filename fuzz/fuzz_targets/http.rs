@@ -1,10 +1,9 @@
 //! Path and query of a request go to a route or to a problem, whatever bytes and escapes they hold.
-#![no_main]
+#![cfg_attr(fuzzing, no_main)]
 
-use libfuzzer_sys::fuzz_target;
 use snowmint_server::mint::parse_count;
 
-fuzz_target!(|target: &str| {
+snowmint_fuzz::fuzz_target!(|target: &str| {
     let (path, query) = target.split_once('?').map_or((target, None), |(path, query)| (path, Some(query)));
     let read = snowmint_server::http_reads_route(path, query);
     assert!(!read || path.starts_with('/'), "a route without a path: {path:?}");

@@ -1,10 +1,9 @@
 //! A text is refused, or is a layout that prints, fingerprints and composes as one.
-#![no_main]
+#![cfg_attr(fuzzing, no_main)]
 
-use libfuzzer_sys::fuzz_target;
 use snowmint::{Id, Layout, utc};
 
-fuzz_target!(|text: &str| {
+snowmint_fuzz::fuzz_target!(|text: &str| {
     if let Ok(ms) = utc::parse(text) {
         assert_eq!(utc::parse(&utc::Utc(ms).to_string()), Ok(ms));
     }

@@ -1,17 +1,16 @@
 //! A file of namespaces is read or refused with a line of it; a text form reads back every number that it writes; the
 //! short texts of the cluster are what they write.
-#![no_main]
+#![cfg_attr(fuzzing, no_main)]
 
 use std::fmt::Display;
 use std::str::FromStr;
 
-use libfuzzer_sys::fuzz_target;
 use snowmint::Layout;
 use snowmint_cluster::WorkerCount;
 use snowmint_cluster::namespace::{CounterSource, NamespaceFile, NamespaceName, TextForm};
 use snowmint_cluster::segment::Stripe;
 
-fuzz_target!(|input: (u64, u64, &str)| {
+snowmint_fuzz::fuzz_target!(|input: (u64, u64, &str)| {
     let (number, unix_ms, text) = input;
     // Numbers have 63 bits.
     let number = number >> 1;

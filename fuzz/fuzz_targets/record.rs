@@ -1,10 +1,9 @@
 //! The bytes of a record are refused, or are a record that is written the same way.
-#![no_main]
+#![cfg_attr(fuzzing, no_main)]
 
-use libfuzzer_sys::fuzz_target;
 use snowmint_cluster::lease::Record;
 
-fuzz_target!(|bytes: &[u8]| {
+snowmint_fuzz::fuzz_target!(|bytes: &[u8]| {
     if let Ok(record) = Record::from_bytes(bytes) {
         assert_eq!(Record::from_bytes(&record.to_bytes()).unwrap(), record);
     }

@@ -1,8 +1,6 @@
 //! Bytes from a client, split anywhere, are the same commands, and hold no more memory than the bounds say.
-#![no_main]
+#![cfg_attr(fuzzing, no_main)]
 
-use libfuzzer_sys::fuzz_target;
-
-fuzz_target!(|input: (u8, &[u8])| {
+snowmint_fuzz::fuzz_target!(|input: (u8, &[u8])| {
     snowmint_server::resp_codec::check_split(input.1, usize::from(input.0).max(1));
 });

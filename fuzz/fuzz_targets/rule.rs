@@ -1,10 +1,9 @@
 //! A text is refused, or is a rule that prints as one.
-#![no_main]
+#![cfg_attr(fuzzing, no_main)]
 
-use libfuzzer_sys::fuzz_target;
 use snowmint::Rule;
 
-fuzz_target!(|text: &str| {
+snowmint_fuzz::fuzz_target!(|text: &str| {
     match text.parse::<Rule>() {
         Err(error) => assert!(!error.to_string().is_empty()),
         Ok(rule) => assert_eq!(rule.to_string().parse(), Ok(rule)),

@@ -1,14 +1,12 @@
 //! The URL of a store is refused or understood, without a word about the password in it.
-#![no_main]
-
-use libfuzzer_sys::fuzz_target;
+#![cfg_attr(fuzzing, no_main)]
 
 /// Nothing that a message would say by itself.
 const PASSWORD: &str = "q7Zx0kV";
 const SCHEMES: [&str; 2] = ["redis", "zookeeper"];
 
 // `user@hosts/path?parameters`, between which the password stands.
-fuzz_target!(|input: (u8, &str)| {
+snowmint_fuzz::fuzz_target!(|input: (u8, &str)| {
     let (scheme, text) = input;
     // A file that the URL names is read: that is another program's input.
     if text.contains("file") || text.contains("ca") || text.contains('%') {

@@ -1,7 +1,6 @@
 //! Every text form refuses a text, or gives an id that it writes and reads again, JSON too; guessing never panics.
-#![no_main]
+#![cfg_attr(fuzzing, no_main)]
 
-use libfuzzer_sys::fuzz_target;
 use snowmint::codec::{Alphabet, decimal, hex};
 use snowmint::{Id, guess, serde_as_number};
 
@@ -29,7 +28,7 @@ fn json_reads_back(text: &str) {
     }
 }
 
-fuzz_target!(|text: &str| {
+snowmint_fuzz::fuzz_target!(|text: &str| {
     reads_back!(
         text,
         BINARY,

@@ -1,18 +1,15 @@
 //! Goal: no interleaving of threads repeats an id, leaves the lease, or gives an id after the end.
 //! Method: loom runs every interleaving with up to three preemptions of two threads, and two preemptions of three, on
 //! the generator that ships, with loom's atomics in place of core's.
-//!
-//! `RUSTFLAGS="--cfg loom" cargo test -p snowmint --release --test loom`
 
-#![cfg(loom)]
 #![allow(clippy::unwrap_used, reason = "a panic is how a test fails")]
 
 use std::num::NonZeroU32;
 use std::sync::Arc;
 
 use loom::thread;
-use snowmint::generator::BlockGenerator;
-use snowmint::{GenerateError, Generator, Id, Lease, ManualClock, Rule, WorkerId};
+use snowmint_loom::generator::BlockGenerator;
+use snowmint_loom::{GenerateError, Generator, Id, Lease, ManualClock, Rule, WorkerId};
 
 const T0: u64 = 1_700_000_000_000;
 type Shared = Arc<Generator<Arc<ManualClock>>>;
@@ -234,7 +231,7 @@ fn generations_left_and_entered_by_two_threads() {
 fn a_tick_that_was_not_used_up_is_not_trailed() {
     explore(|| {
         let clock = Arc::new(ManualClock::at_unix_ms(T0));
-        let layout: snowmint::Layout = "time:41@1ms sequence:2 epoch:2020-01-01".parse().unwrap();
+        let layout: snowmint_loom::Layout = "time:41@1ms sequence:2 epoch:2020-01-01".parse().unwrap();
         let builder = Generator::builder(layout).rule(Rule::REJECT).max_behind(std::time::Duration::ZERO);
         let generator = Arc::new(builder.build(Arc::clone(&clock)).unwrap());
         for _ in 0..4 {
