@@ -7,6 +7,7 @@
 
 mod config;
 mod logging;
+mod systemd;
 mod without_store;
 
 use std::io;
@@ -258,6 +259,7 @@ async fn retry<T>(problem: &str, mut attempt: impl AsyncFnMut() -> Result<T, Att
                     tracing::warn!(%error, next_try_in = ?wait, "{problem}");
                     since_log = Duration::ZERO;
                 }
+                systemd::waits(problem, wait);
                 tokio::time::sleep(wait).await;
                 since_log += wait;
                 wait = (wait * 2).min(LONGEST_WAIT);
@@ -338,6 +340,7 @@ async fn serve(
         let _ = ends.await;
     };
     let served = serving.spawn(snowmint_server::serve(mint, listeners, settings, ends));
+    systemd::ready();
     let following = tokio::spawn(sync.run(reload));
     let ended = {
         let stopped = async {
@@ -351,8 +354,10 @@ async fn serve(
             biased;
             ended = stopped => ended,
             failure = open_late_store(plan, late.as_deref()) => Err(failure),
+            never = systemd::watchdog(serving) => match never {},
         }
     };
+    systemd::stopping();
     // Its receiver is gone only if serving has ended already.
     let _ = end.send(());
     let served = served.await.map_err(Failure::runtime);
@@ -386,6 +391,7 @@ async fn open_late_store(plan: &Plan, late: Option<&LateStore>) -> Failure {
 async fn announce_lease(plan: &Plan, leases: &Leases, shown: &Shown) -> Result<(), Failure> {
     // With a store that may lose writes, every start waits that long: this is no warning yet.
     let waited = connect::wait_for_lease(leases, |waited, why| {
+        systemd::status(&format!("no lease yet: {why}"));
         if waited <= connect::MOMENT {
             tracing::info!("no lease yet: {why}");
         } else {
@@ -407,6 +413,7 @@ async fn announce_lease(plan: &Plan, leases: &Leases, shown: &Shown) -> Result<(
         reach = Visibility::of_url(&plan.store).to_string(),
         "ready: ids are served"
     );
+    systemd::status("ids are served");
     Ok(())
 }
 

@@ -3,7 +3,7 @@
 use std::fs::File;
 use std::io::{Read as _, Write as _};
 use std::net::TcpStream;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::{Child, Command, ExitStatus, Output, Stdio};
 use std::thread::sleep;
 use std::time::Duration;
@@ -100,12 +100,23 @@ impl Sandbox {
 
     /// Starts a server on free ports.
     pub(crate) fn start(&self, args: &[&str]) -> Server {
+        self.spawn(self.command(&["serve", "--log-format", "json"]).args(args))
+    }
+
+    /// Starts a server as systemd does that has a socket for notifications and a watchdog.
+    pub(crate) fn watched(&self, socket: &Path, watchdog: Duration) -> Server {
+        let mut command = Command::new("sh");
+        let script = "WATCHDOG_PID=$$ exec \"$0\" serve --log-format json";
+        command.args(["-c", script]).arg(self.command(&[]).get_program()).current_dir(self.folder.path());
+        command.env("NOTIFY_SOCKET", socket).env("WATCHDOG_USEC", watchdog.as_micros().to_string());
+        self.spawn(&mut command)
+    }
+
+    fn spawn(&self, command: &mut Command) -> Server {
         let log = tempfile::NamedTempFile::new_in(self.folder.path()).unwrap();
         // Variables rather than flags, so that a test can set the flags.
-        let child = self
-            .command(&["serve", "--log-format", "json"])
+        let child = command
             .envs([("SNOWMINT_HTTP", "127.0.0.1:0"), ("SNOWMINT_RESP", "127.0.0.1:0")])
-            .args(args)
             .stderr(File::create(log.path()).unwrap())
             .spawn()
             .unwrap();

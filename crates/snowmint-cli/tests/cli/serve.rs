@@ -2,6 +2,7 @@
 
 use std::io::{BufRead as _, BufReader, Write as _};
 use std::net::{TcpListener, TcpStream};
+use std::os::unix::net::UnixDatagram;
 use std::thread::sleep;
 use std::time::Duration;
 
@@ -283,4 +284,29 @@ fn after_a_kill_ids_go_on_without_repeating() {
     seen.sort();
     seen.dedup();
     assert_eq!((total, seen.len()), (3000, 3000));
+}
+
+/// Goal: a unit with `Type=notify` and a watchdog is ready when ids are served, lives as long as the service does, and knows
+/// that it stops. Method: the test is systemd, which names the process that it watches.
+#[test]
+fn systemd_learns_of_the_start_the_life_and_the_stop() {
+    let sandbox = Sandbox::new();
+    let socket = UnixDatagram::bind(sandbox.path("notify")).unwrap();
+    socket.set_read_timeout(Some(Duration::from_mins(1))).unwrap();
+    let mut server = sandbox.watched(&sandbox.path("notify"), Duration::from_millis(200));
+    let mut told = String::new();
+    let mut wait_for = |wanted: &str| {
+        while !told.contains(wanted) {
+            let mut message = [0; 4096];
+            let length = socket.recv(&mut message).unwrap();
+            told.push_str(std::str::from_utf8(&message[..length]).unwrap());
+        }
+        told.clear();
+    };
+    wait_for("READY=1");
+    wait_for("WATCHDOG=1");
+    wait_for("WATCHDOG=1");
+    server.signal("TERM");
+    wait_for("STOPPING=1");
+    assert!(server.wait().success());
 }
