@@ -124,7 +124,8 @@ pub trait Counter: Send + Sync + fmt::Debug + 'static {
 
     /// Makes every number that is reserved from now on greater than `number`. Returns whether this counter can do that.
     ///
-    /// Nothing changes if the counter is already above it.
+    /// A counter that is already above it gives no number again, and may skip some: it may have to write in order to know that
+    /// its server was not replaced by one that is lower.
     ///
     /// # Errors
     ///

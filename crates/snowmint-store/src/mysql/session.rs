@@ -326,6 +326,11 @@ impl Session {
         self.standing
     }
 
+    /// Whether each commit waits for a replica, as the server said last.
+    pub(crate) fn waits_for_replicas(&self) -> bool {
+        self.watch.is_some_and(|watch| watch.seen.enabled)
+    }
+
     /// Carries out a write with [`may_write!`] as a condition. If it changed nothing, checks whether the condition is why; if it
     /// changed something, checks that a replica has it.
     pub(crate) async fn write(

@@ -170,10 +170,9 @@ impl Database {
     }
 
     /// The error for a number above the maximum.
-    pub(super) fn spent(&self, row: &str, at: u64) -> StoreError {
-        let found =
-            format!("{} is at {at} at {row}: the reservation would exceed {}", self.table, crate::MAX_NUMBER);
-        self.error(StoreErrorKind::Full, RESERVE, found)
+    pub(super) fn spent(&self, operation: &'static str, row: &str, at: u64) -> StoreError {
+        let found = format!("{} is at {at} at {row}: it would exceed {}", self.table, crate::MAX_NUMBER);
+        self.error(StoreErrorKind::Full, operation, found)
     }
 }
 

@@ -24,9 +24,12 @@ const TAKE: &str = concat!(
     "UPDATE leaf_alloc SET max_id = LAST_INSERT_ID(max_id + ?) WHERE biz_tag = ? AND max_id BETWEEN 0 AND ? AND ",
     may_write!()
 );
-/// Only raises, also if others take numbers meanwhile.
-const RAISE: &str =
-    concat!("UPDATE leaf_alloc SET max_id = ? WHERE biz_tag = ? AND max_id < ? AND ", may_write!());
+/// Raises by at least 1, also if others take numbers meanwhile: a statement that changes nothing is no commit, and replicas
+/// confirm only commits.
+const RAISE: &str = concat!(
+    "UPDATE leaf_alloc SET max_id = GREATEST(max_id + 1, ?) WHERE biz_tag = ? AND max_id < ? AND ",
+    may_write!()
+);
 const ROW: &str = "SELECT CAST(max_id AS SIGNED), CAST(step AS SIGNED) FROM leaf_alloc WHERE biz_tag = ?";
 const ROWS: &str = "SELECT CAST(biz_tag AS CHAR), CAST(max_id AS SIGNED), CAST(step AS SIGNED) FROM leaf_alloc \
     WHERE biz_tag = ? OR ? IS NULL ORDER BY biz_tag";
@@ -95,7 +98,7 @@ impl LeafCounter {
 #[async_trait]
 impl Counter for LeafCounter {
     async fn reserve(&self, count: NonZeroU64) -> Result<Segment, StoreError> {
-        let spent = |at| self.database.spent(&self.shown_row(), at);
+        let spent = |at| self.database.spent(RESERVE, &self.shown_row(), at);
         let Ok(addend) = i64::try_from(count.get()) else {
             return Err(spent(self.row(RESERVE).await?.0));
         };
@@ -118,15 +121,19 @@ impl Counter for LeafCounter {
     }
 
     async fn raise_above(&self, number: u64) -> Result<bool, StoreError> {
-        let least = number.saturating_add(1).min(MAX_NUMBER).cast_signed();
+        const OPERATION: &str = "raise";
+        let least = number.saturating_add(1).min(MAX_NUMBER);
         let ask = async |mut session: Session| {
-            let query = sqlx::query(RAISE).bind(least).bind(&self.tag).bind(least);
+            let query = sqlx::query(RAISE).bind(least.cast_signed()).bind(&self.tag).bind(i64::MAX);
             let done = session.write(query).await;
             (session, done)
         };
-        self.database.run("raise", Effect::Writes, ask).await?;
-        // A row that was deleted meanwhile changed nothing.
-        Ok(self.row("raise").await?.0 > number)
+        let done = self.database.run(OPERATION, Effect::Writes, ask).await?;
+        if done.rows_affected() == 0 {
+            // The row was deleted meanwhile, or has no number left.
+            return Err(self.database.spent(OPERATION, &self.shown_row(), self.row(OPERATION).await?.0));
+        }
+        Ok(least > number)
     }
 
     fn suggested_count(&self) -> Option<NonZeroU64> {

@@ -171,10 +171,9 @@ impl Counter for RedisCounter {
         let mut retries = Retries::new();
         loop {
             let before = self.held(OPERATION).await?;
-            let missing = number.saturating_sub(before);
-            if missing == 0 {
-                return Ok(true);
-            }
+            let missing = number.min(MAX_NUMBER).saturating_sub(before);
+            // Also if nothing is missing: a read alone may be of a server that was replaced, and adding 0 is a write, which such a
+            // server refuses and replicas confirm.
             let raise = Request::raise(&self.key, before, missing);
             if self.server.call(OPERATION, Effect::Writes, &raise).await? != REFUSED {
                 return Ok(true);

@@ -13,7 +13,7 @@ use crate::error::Effect;
 use crate::mysql::error;
 use crate::mysql::session::{Session, may_write};
 use crate::net::url::Location;
-use crate::sql::{at_most_one, exactly_one};
+use crate::sql::{Failure, at_most_one, exactly_one};
 use crate::{Counter, MAX_NUMBER, OpenError, Segment, StoreError, StoreErrorKind, UrlError};
 
 pub(super) const SOURCE: &str = "tickets";
@@ -80,11 +80,9 @@ impl TicketsCounter {
         let stub = stub.unwrap_or_else(|| STUB.to_owned());
         Ok(Self { database, stub, column: column.name, end })
     }
-}
 
-#[async_trait]
-impl Counter for TicketsCounter {
-    async fn reserve(&self, _count: NonZeroU64) -> Result<Segment, StoreError> {
+    /// Draws a ticket. Returns it, and the distance to the next one; a ticket of 0 means that the table does not count.
+    async fn draw(&self, session: &mut Session) -> Result<(u64, u64), Failure> {
         // Set to 0 first: if REPLACE counts nothing, an older number would still be there. VALUES with a sum that fails,
         // as REPLACE ... SELECT would lock the counter of the table until its end.
         let sql = format!(
@@ -94,17 +92,23 @@ impl Counter for TicketsCounter {
             may_write!(),
             self.stub
         );
+        let rows = sqlx::raw_sql(AssertSqlSafe(sql)).fetch_all(&mut session.sql).await;
+        let numbers = rows.and_then(|rows| match &*rows {
+            [row] => <(u64, u64) as sqlx::FromRow<_>>::from_row(row),
+            _ => Err(sqlx::Error::RowNotFound),
+        });
+        match numbers {
+            Err(error) if error::is_out_of_range(&error) => Err(session.refusal().await),
+            numbers => session.settle(numbers, |(ticket, _)| *ticket > 0).await,
+        }
+    }
+}
+
+#[async_trait]
+impl Counter for TicketsCounter {
+    async fn reserve(&self, _count: NonZeroU64) -> Result<Segment, StoreError> {
         let ask = async |mut session: Session| {
-            let query = sqlx::raw_sql(AssertSqlSafe(sql.clone()));
-            let rows = query.fetch_all(&mut session.sql).await;
-            let numbers = rows.and_then(|rows| match &*rows {
-                [row] => <(u64, u64) as sqlx::FromRow<_>>::from_row(row),
-                _ => Err(sqlx::Error::RowNotFound),
-            });
-            let numbers = match numbers {
-                Err(error) if error::is_out_of_range(&error) => Err(session.refusal().await),
-                numbers => session.settle(numbers, |(ticket, _)| *ticket > 0).await,
-            };
+            let numbers = self.draw(&mut session).await;
             (session, numbers)
         };
         let (ticket, step) = self.database.run(RESERVE, Effect::Writes, ask).await?;
@@ -144,6 +148,11 @@ impl Counter for TicketsCounter {
             let done = match done {
                 Err(error) if error::is_out_of_range(&error) => Err(session.refusal().await),
                 done => session.settle(done, |_| true).await,
+            };
+            // If the row was above already, nothing was committed that replicas could confirm: a ticket is.
+            let done = match done {
+                Ok(_) if session.waits_for_replicas() => self.draw(&mut session).await.map(|_| ()),
+                done => done.map(|_| ()),
             };
             (session, done)
         };

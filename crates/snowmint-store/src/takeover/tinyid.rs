@@ -119,7 +119,11 @@ impl Counter for TinyIdCounter {
         loop {
             let row = self.row(RESERVE).await?;
             let Some((segment, max_id)) = row.next(count) else {
-                return Err(self.database.spent(&format!("biz_type `{}`", row.biz_type), row.max_id));
+                return Err(self.database.spent(
+                    RESERVE,
+                    &format!("biz_type `{}`", row.biz_type),
+                    row.max_id,
+                ));
             };
             if self.advance(RESERVE, &row, max_id).await? {
                 return Ok(segment);
@@ -137,9 +141,9 @@ impl Counter for TinyIdCounter {
         let mut retries = Retries::new();
         loop {
             let row = self.row(OPERATION).await?;
-            if row.max_id >= number
-                || self.advance(OPERATION, &row, number.min(MAX_NUMBER).cast_signed()).await?
-            {
+            let raised = row.max_id.max(number.min(MAX_NUMBER));
+            // Also if it is above already: a read alone may be of a server that was replaced, or of what no replica has.
+            if self.advance(OPERATION, &row, raised.cast_signed()).await? {
                 return Ok(true);
             }
             retries.pause().await.map_err(|waited| {

@@ -181,9 +181,65 @@ async fn a_demoted_server_takes_no_write_of_any_counter() {
         server.sql("SET GLOBAL read_only = 1");
         let error = counter.reserve(NonZeroU64::MIN).await.unwrap_err();
         assert_eq!(error.kind(), StoreErrorKind::ReadOnly, "{error}");
+        // Also where it is above already: the server that replaced it may be lower.
+        for number in [0, 1000] {
+            let error = counter.raise_above(number).await.unwrap_err();
+            assert_eq!(error.kind(), StoreErrorKind::ReadOnly, "{name}: {error}");
+        }
         assert_eq!(server.sql(state), before, "{name}");
         server.sql("SET GLOBAL read_only = 0");
-        counter.reserve(NonZeroU64::MIN).await.unwrap();
+        let before = counter.reserve(NonZeroU64::MIN).await.unwrap().first();
+        for number in [0, before, 1000] {
+            assert!(counter.raise_above(number).await.unwrap());
+            let next = counter.reserve(NonZeroU64::MIN).await.unwrap().first();
+            assert!(next > number && next > before, "{name}: {next} after {before}, raised above {number}");
+        }
+    }
+}
+
+/// Goal: a counter is raised only when a replica has the raise, also if the primary shows that it is above already. Method: a
+/// raise whose wait for the replica is killed, the same raise again, and a replica that comes back.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_raise_that_no_replica_has_does_not_count() {
+    let pair = start().await;
+    pair.primary().sql(TABLES);
+    let raised = [
+        "SELECT max_id > 2000 FROM test.leaf_alloc",
+        "SELECT max_id >= 2000 FROM test.tiny_id_info",
+        "SELECT MAX(id) >= 2000 FROM test.Tickets64",
+    ];
+    for ((name, parameter), raised) in COUNTERS.into_iter().zip(raised) {
+        let url = format!("{name}:{}?timeout_ms=1500&{parameter}", pair.url("node"));
+        let counter = open_counter(&url).await.unwrap();
+        counter.raise_above(1000).await.unwrap();
+        on(&pair, MariaDbPair::cut_replica).await;
+        let raising = {
+            let counter = Arc::clone(&counter);
+            tokio::spawn(async move { counter.raise_above(2000).await })
+        };
+        pair.primary().wait_until(
+            "a commit that waits",
+            "SELECT COUNT(*) FROM information_schema.processlist WHERE state LIKE 'Waiting for semi-sync ACK%'",
+        );
+        on(&pair, MariaDbPair::end_waits).await;
+        let error = raising.await.unwrap().unwrap_err();
+        assert_eq!(error.kind(), StoreErrorKind::OutcomeUnknown, "{name}: {error}");
+        assert_eq!((&*pair.primary().sql(raised), &*pair.replica().sql(raised)), ("1", "0"), "{name}");
+        let error = counter.raise_above(2000).await.expect_err(name);
+        assert!(
+            [StoreErrorKind::OutcomeUnknown, StoreErrorKind::Unavailable].contains(&error.kind()),
+            "{error}"
+        );
+        on(&pair, MariaDbPair::end_waits).await;
+        pair.replica().sql("START SLAVE IO_THREAD");
+        while let Err(error) = counter.raise_above(2000).await {
+            assert!(
+                error.is_temporary() || error.kind() == StoreErrorKind::OutcomeUnknown,
+                "{name}: {error}"
+            );
+            sleep(Duration::from_millis(10)).await;
+        }
+        pair.replica().wait_until("the raise", raised);
     }
 }
 

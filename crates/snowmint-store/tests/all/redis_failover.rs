@@ -90,7 +90,10 @@ async fn a_demoted_primary_answers_nothing() {
     let load = stores[2].load(&key("a")).await.map(|_| ());
     let list = stores[3].list("").await.map(|_| ());
     let reserve = counter.reserve(NonZeroU64::MIN).await.map(|_| ());
-    for answer in [swap, add, load, list, reserve] {
+    let raise = counter.raise_above(500).await.map(|_| ());
+    // The server that replaced this one may be lower.
+    let raised = counter.raise_above(50).await.map(|_| ());
+    for answer in [swap, add, load, list, reserve, raise, raised] {
         let error = answer.unwrap_err();
         assert_eq!(error.kind(), StoreErrorKind::ReadOnly, "{error}");
     }
@@ -120,7 +123,8 @@ async fn a_primary_that_was_cut_off_ends_by_itself() {
     assert!(error.contains("min-replicas-to-write"), "{error}");
     let swap = store.compare_and_set(&key("a"), Expected::Revision(revision), b"2").await.map(|_| ());
     let reserve = counter.reserve(NonZeroU64::MIN).await.map(|_| ());
-    for answer in [swap, reserve] {
+    let raised = counter.raise_above(50).await.map(|_| ());
+    for answer in [swap, reserve, raised] {
         let error = answer.unwrap_err();
         assert_eq!(error.kind(), StoreErrorKind::Unavailable, "{error}");
     }

@@ -33,6 +33,10 @@ async fn numbers_are_those_above_the_value() {
     let segments = [counter.reserve(some(10)).await.unwrap(), counter.reserve(some(1)).await.unwrap()];
     assert_eq!(segments.map(|it| (it.first(), it.last())), [(42, 51), (52, 52)]);
     assert_eq!(cli(&server, &["INCR", "orders"]), "53");
+    for (number, after) in [(7, "53"), (53, "53"), (60, "60")] {
+        assert!(counter.raise_above(number).await.unwrap());
+        assert_eq!(cli(&server, &["GET", "orders"]), after, "raised above {number}");
+    }
     // Numbers beyond 2^53 are exact.
     cli(&server, &["SET", "orders", "9007199254740993"]);
     assert_eq!(counter.reserve(some(2)).await.unwrap().first(), 9_007_199_254_740_994);
