@@ -242,12 +242,14 @@ async fn recover_in(
     warn_of_skipped(&*store);
     let mut out = Output::new();
     // Before the counters: a retry after a failure is idempotent for leases, but raises counters again.
-    extend_leases(&*store, pools, until_unix_ms, args.yes, &mut out).await?;
+    let leases = extend_leases(&*store, pools, until_unix_ms, args.yes, &mut out).await?;
+    let mut raised = BTreeMap::new();
     let mut newer = BTreeSet::new();
     for (key, counter) in &counters.all {
         let after = counter.after(args.add.unwrap_or(0));
         if args.yes {
             raise(&store, key, after).await?;
+            raised.insert(key.clone(), after);
         }
         let (now, after_text) = (thousands(counter.now.unwrap_or(0)), thousands(after));
         out.line(&format!("counter {:<40} {now:>20} -> {after_text:>20}", key.as_str()))?;
@@ -255,6 +257,7 @@ async fn recover_in(
             newer.insert(name_of(key.as_str()));
         }
     }
+    settle(&*store, &raised, &leases).await?;
     for name in newer {
         out.line(&format!(
             "{name} has counters that the backup lacks: if the namespace is missing, add it again as it was; it starts above them"
@@ -470,6 +473,37 @@ async fn raise(store: &Arc<dyn Store>, key: &Key, slots: u64) -> Result<(), Fail
     Ok(())
 }
 
+/// Waits until no failover can take back what was written, and checks that none did.
+async fn settle(
+    store: &dyn Store,
+    raised: &BTreeMap<Key, u64>,
+    leases: &BTreeMap<Key, Tag>,
+) -> Result<(), Failure> {
+    let may_lose = store.may_lose();
+    if may_lose.is_zero() || (raised.is_empty() && leases.is_empty()) {
+        return Ok(());
+    }
+    tokio::time::sleep(may_lose).await;
+    let mut found: BTreeMap<Key, Versioned> = BTreeMap::new();
+    for prefix in ["segments/", "workers/"] {
+        found.extend(store.list(prefix).await.map_err(Failure::runtime)?);
+    }
+    let is_raised = |(key, slots): &(&Key, &u64)| found.get(*key).and_then(number) >= Some(**slots);
+    let is_extended = |(key, tag): &(&Key, &Tag)| {
+        let record = found.get(*key).and_then(|it| Record::from_bytes(&it.value).ok());
+        record.is_some_and(|it| it.tag == **tag)
+    };
+    let counters = raised.iter().filter(|it| !is_raised(it)).map(|it| it.0);
+    let lost: Vec<&Key> =
+        counters.chain(leases.iter().filter(|it| !is_extended(it)).map(|it| it.0)).collect();
+    let Some(first) = lost.first() else { return Ok(()) };
+    Err(Failure::runtime(format!(
+        "the store lost {} of the records that this recovery wrote, or somebody else changed them, such as {first}: keep nodes \
+         away from this store, then retry",
+        thousands(lost.len() as u64)
+    )))
+}
+
 /// Returns the pools of the store, of the nodes, and of the layouts of namespaces in the datacenters of the nodes, each with
 /// the keys of its workers that have a record.
 async fn pools(store: &dyn Store, of_nodes: &[WorkerPool]) -> Result<BTreeMap<String, Vec<Key>>, Failure> {
@@ -502,7 +536,8 @@ async fn extend_leases(
     until_unix_ms: u64,
     yes: bool,
     out: &mut Output,
-) -> Result<(), Failure> {
+) -> Result<BTreeMap<Key, Tag>, Failure> {
+    let mut extended = BTreeMap::new();
     if pools.is_empty() {
         out.line(&format!(
             "leases  no records, so no worker can be reserved: start no node before {}",
@@ -532,15 +567,26 @@ async fn extend_leases(
         ))?;
         if yes {
             for key in keys {
-                if let Some(damage) = extend(store, &key, until_unix_ms).await? {
-                    out.line(&format!(
+                match extend(store, &key, until_unix_ms).await? {
+                    Extended::Under(tag) => {
+                        extended.insert(key, tag);
+                    }
+                    Extended::Damaged(damage) => out.line(&format!(
                         "damaged {key}: {damage}; it was left as it is, and no node takes this worker"
-                    ))?;
+                    ))?,
                 }
             }
         }
     }
-    Ok(())
+    Ok(extended)
+}
+
+/// What became of the record of a lease.
+enum Extended {
+    /// It was written under a fresh tag.
+    Under(Tag),
+    /// It is unreadable and was left as it is, for this reason: no node takes its worker.
+    Damaged(String),
 }
 
 /// Number of workers of a pool, by the layout in its name; 1 if the layout has no worker field.
@@ -549,12 +595,13 @@ pub(crate) fn workers_of(pool: &str) -> u64 {
     1_u64.checked_shl(bits.unwrap_or(0)).unwrap_or(u64::MAX)
 }
 
-/// Extends one lease under a fresh tag, so that its holder notices. Returns what is wrong with an unreadable record, which is
-/// left as it is: no node takes its worker.
-async fn extend(store: &dyn Store, key: &Key, until_unix_ms: u64) -> Result<Option<String>, Failure> {
+/// Extends one lease under a fresh tag, so that its holder notices.
+async fn extend(store: &dyn Store, key: &Key, until_unix_ms: u64) -> Result<Extended, Failure> {
     for _ in 0..TRIES {
         let found = match store.load(key).await {
-            Err(error) if error.kind() == StoreErrorKind::Corrupt => return Ok(Some(error.to_string())),
+            Err(error) if error.kind() == StoreErrorKind::Corrupt => {
+                return Ok(Extended::Damaged(error.to_string()));
+            }
             found => found.map_err(Failure::runtime)?,
         };
         let tag: Tag = random_tag();
@@ -564,7 +611,7 @@ async fn extend(store: &dyn Store, key: &Key, until_unix_ms: u64) -> Result<Opti
                 Record { holder, from_unix_ms: Some(until_unix_ms), until_unix_ms, tag }
             }
             Some(found) => match Record::from_bytes(&found.value) {
-                Err(error) => return Ok(Some(error.to_string())),
+                Err(error) => return Ok(Extended::Damaged(error.to_string())),
                 Ok(record) => {
                     let until_unix_ms = until_unix_ms.max(record.until_unix_ms);
                     // Nothing is granted: a node that still holds the worker uses its lease to the end.
@@ -576,7 +623,7 @@ async fn extend(store: &dyn Store, key: &Key, until_unix_ms: u64) -> Result<Opti
         let swap =
             store.compare_and_set(key, expected, &record.to_bytes()).await.map_err(Failure::runtime)?;
         if let Swap::Done(_) = swap {
-            return Ok(None);
+            return Ok(Extended::Under(tag));
         }
     }
     Err(Failure::runtime(format!(

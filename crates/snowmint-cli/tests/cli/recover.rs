@@ -4,7 +4,9 @@
 use std::collections::HashSet;
 use std::fs;
 use std::path::Path;
-use std::process::Command;
+use std::process::{Command, Stdio};
+
+use snowmint_test_servers::Redis;
 
 use crate::run::{Sandbox, Server, json};
 
@@ -194,4 +196,27 @@ fn pools_that_the_backup_lacks_are_reserved() {
     }
     let last = done.lines().last().unwrap();
     assert!(last.contains("start no node with another layout or datacenter before then"), "{last}");
+}
+
+/// Goal: a store that may lose its newest writes is recovered only once they have settled. Method: the counter goes back while
+/// they settle, as by a failover; then nothing does.
+#[test]
+fn a_recovery_that_the_store_loses_is_no_recovery() {
+    let server = Redis::start();
+    let url = |may_lose| format!("redis://{}?may_lose={may_lose}", server.address());
+    let sandbox = Sandbox::new().with_env("SNOWMINT_STORE", &url("5s"));
+    sandbox.out(&["ns", "add", "tickets", "--scheme", "segment"]);
+    let counter = || server.command(&["HGET", "{snowmint}:record:segments/tickets", "v"]);
+    let args = ["store", "recover", "--numbers-at-least", "tickets=5000", "--yes"];
+    let recovering = sandbox.command(&args).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+    while counter() != "5000" {
+        std::thread::sleep(std::time::Duration::from_millis(20));
+    }
+    server.command(&["HSET", "{snowmint}:record:segments/tickets", "v", "100"]);
+    let ran = recovering.wait_with_output().unwrap();
+    let told = String::from_utf8_lossy(&ran.stderr);
+    assert_eq!(ran.status.code(), Some(1), "{told}");
+    assert!(told.contains("the store lost 1 of the records") && told.contains("segments/tickets"), "{told}");
+    let done = sandbox.out(&[&args[..], &["--store", &url("100ms")]].concat());
+    assert!(done.contains("may be used") && counter() == "5000", "{done}");
 }
