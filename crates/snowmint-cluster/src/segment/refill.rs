@@ -1,5 +1,6 @@
 //! Numbers in memory, and the task that refills them: it performs the protocol's calls and applies its events.
 
+use std::collections::BTreeMap;
 use std::pin::pin;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -44,12 +45,14 @@ pub(super) struct Buffer {
     pub(super) period_ends_unix_ms: AtomicU64,
 }
 
-/// The number below which memory hands out nothing any more, because greater ones were handed out.
+/// How many periods have a floor: the current one, the one before it, and the next one. Their callers may overlap.
+const FLOORS: usize = 3;
+
+/// The numbers below which memory hands out nothing any more, because greater ones were handed out.
 #[derive(Debug, Default)]
 struct Floor {
-    /// The period that it holds for.
-    label: u64,
-    number: u64,
+    /// By the label of the period; labels of later periods are greater.
+    numbers: BTreeMap<u64, u64>,
     /// The numbers of this period that were skipped, as they were below the floor.
     skipped: u64,
     /// The numbers of this period that went from the counter to a caller and never were in memory.
@@ -73,8 +76,10 @@ impl Buffer {
         let (label, number) = (Period::to_bits(run.period()), run.first());
         let ended = {
             let mut floor = self.floor();
-            if floor.label != label || floor.number < number {
-                (floor.label, floor.number) = (label, number);
+            let highest = floor.numbers.entry(label).or_default();
+            *highest = number.max(*highest);
+            if floor.numbers.len() > FLOORS {
+                floor.numbers.pop_first();
             }
             let ended = self.queue.end_below(label, number);
             floor.skipped += ended;
@@ -89,7 +94,7 @@ impl Buffer {
     /// Adds a segment to the queue unless greater numbers were handed out before; returns whether it did.
     fn put(&self, producer: &mut Producer, unused: Unused, label: u64) -> bool {
         let mut floor = self.floor();
-        if floor.label == label && unused.segment.last() < floor.number {
+        if floor.numbers.get(&label).is_some_and(|number| unused.segment.last() < *number) {
             floor.skipped += unused.segment.count().get();
             return false;
         }
@@ -515,6 +520,7 @@ mod tests {
 
     use snowmint_store::Segment;
 
+    use super::super::period::Reset;
     use super::*;
 
     fn numbers(first: u64, count: u64) -> Segment {
@@ -543,5 +549,30 @@ mod tests {
         // An earlier run that comes later changes nothing.
         buffer.skip_below(&Run::new(numbers(31, 20), None));
         assert!(!put(41, 10, 0));
+    }
+
+    /// Goal: a late caller of the last period does not lower the floor of the current one. Method: runs of several days, in a
+    /// mixed order.
+    #[test]
+    fn a_late_run_of_another_period_leaves_this_floor() {
+        let (queue, mut producer) = SegmentQueue::open();
+        let buffer = Buffer::new(queue, u64::MAX);
+        let yesterday = Period::at(Reset::Daily, 1_795_219_200_000);
+        let today = yesterday.next();
+        let run = |first, period| Run::new(numbers(first, 20), Some(period));
+        buffer.skip_below(&run(81, yesterday));
+        buffer.skip_below(&run(51, today));
+        buffer.skip_below(&run(101, yesterday));
+        let mut put = |first, period| {
+            let unused = Unused { counter: 0, segment: numbers(first, 10) };
+            buffer.put(&mut producer, unused, Period::to_bits(Some(period)))
+        };
+        assert!(!put(31, today), "numbers of today above it were handed out");
+        assert!(put(71, today));
+        // Floors do not pile up.
+        for period in std::iter::successors(Some(today), |period| Some(period.next())).take(50) {
+            buffer.skip_below(&run(51, period));
+        }
+        assert_eq!(buffer.floor().numbers.len(), FLOORS);
     }
 }
