@@ -513,7 +513,7 @@ impl LeaseTask {
     /// Resumes the lease that the process before this one saved, if there is one.
     async fn resume(&mut self) {
         let Some(file) = self.saver.clone() else { return };
-        let saved = match file.read() {
+        let saved = match file.read().await {
             Ok(Some(lease)) => lease,
             Ok(None) => return,
             Err(why) => {

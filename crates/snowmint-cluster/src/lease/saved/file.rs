@@ -87,13 +87,18 @@ impl LeaseFile {
         &self.path
     }
 
+    /// The error for a file that is not readable.
+    pub(super) fn damaged(&self, reason: String) -> ResumeError {
+        ResumeError::Damaged { path: self.path.display().to_string(), reason }
+    }
+
     /// Reads the saved lease, if it belongs to this node.
     pub(in crate::lease) fn read(
         &self,
         pool: &WorkerPool,
         holder: &Holder,
     ) -> Result<Option<SavedLease>, ResumeError> {
-        let damaged = |reason: String| ResumeError::Damaged { path: self.path.display().to_string(), reason };
+        let damaged = |reason: String| self.damaged(reason);
         let bytes = match fs::read(&self.path) {
             Ok(bytes) => bytes,
             Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),

@@ -55,8 +55,11 @@ impl Saver {
     }
 
     /// Reads the lease of the process before this one, if this process can resume it now.
-    pub(in crate::lease) fn read(&self) -> Result<Option<SavedLease>, ResumeError> {
-        let saved = self.file.read(&self.settings.pool, &self.settings.holder)?;
+    pub(in crate::lease) async fn read(self: &Arc<Self>) -> Result<Option<SavedLease>, ResumeError> {
+        let this = Arc::clone(self);
+        // A disk may hang.
+        let reading = spawn_blocking(move || this.file.read(&this.settings.pool, &this.settings.holder));
+        let saved = reading.await.unwrap_or_else(|error| Err(self.file.damaged(error.to_string())))?;
         saved.map(|saved| saved.check(self.clock.unix_ms()).map(|()| saved)).transpose()
     }
 
