@@ -47,12 +47,8 @@ fn links_and_paths_lead_somewhere() {
                 }
             }
             // The end of a path, such as `mint/namespace.rs`.
-            for end in line
-                .split('`')
-                .skip(1)
-                .step_by(2)
-                .filter(|it| it.ends_with(".rs") && !it.contains([' ', '*']))
-            {
+            let ends = line.split('`').skip(1).step_by(2).filter(|it| !it.contains([' ', '*']));
+            for end in ends.filter(|it| is_source(Path::new(it))) {
                 if !sources.iter().any(|path| path.ends_with(end)) {
                     broken.push(format!("{}:{}: path {end}", page.display(), nth + 1));
                 }
@@ -104,12 +100,12 @@ fn named_tests_exist() {
         .flat_map(|text| text.split("fn ").skip(1).filter_map(|rest| rest.split(['(', '<']).next()))
         .collect();
     let page = fs::read_to_string(snowmint::workspace().join("tests/README.md")).unwrap();
-    let mut named = 0;
+    let mut found = 0;
     let mut missing = Vec::new();
     // A row: the seam, the answer, and the tests.
     for tests in page.lines().filter_map(|line| line.split(" | ").nth(2)) {
         for name in tests.split('`').skip(1).step_by(2).filter(|name| name.contains('_')) {
-            named += 1;
+            found += 1;
             let shown = name.replace('*', "…");
             if !names.iter().any(|it| line_agrees(&shown, it)) {
                 missing.push(name);
@@ -117,10 +113,14 @@ fn named_tests_exist() {
         }
     }
     assert!(missing.is_empty(), "no test has these names: {missing:?}");
-    assert!(named > 50, "only {named} tests are named");
+    assert!(found > 50, "only {found} tests are named");
 }
 
-/// Every source file of the repository, except those of other workspaces' builds.
+fn is_source(path: &Path) -> bool {
+    path.extension().is_some_and(|it| it == "rs")
+}
+
+/// Every source file of the repository.
 fn sources() -> Vec<PathBuf> {
     let mut folders: Vec<_> =
         ["bench", "crates", "fuzz", "sim", "tests"].map(|it| snowmint::workspace().join(it)).into();
@@ -129,7 +129,7 @@ fn sources() -> Vec<PathBuf> {
         for path in fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().path()) {
             if path.is_dir() && !path.ends_with("target") {
                 folders.push(path);
-            } else if path.extension().is_some_and(|it| it == "rs") {
+            } else if is_source(&path) {
                 sources.push(path);
             }
         }
