@@ -137,6 +137,45 @@ fn sources() -> Vec<PathBuf> {
     sources
 }
 
+/// The log lines and metrics of `docs/operations.md` are those of the code. In a line, `..` and words with digits vary.
+#[test]
+fn log_lines_and_metrics_exist() {
+    let code: String = sources()
+        .iter()
+        .filter(|path| path.starts_with(snowmint::workspace().join("crates")))
+        .map(|path| fs::read_to_string(path).unwrap())
+        .collect();
+    // Long texts continue on the next line.
+    let code: String = code.split("\\\n").map(str::trim_start).collect();
+    let page = fs::read_to_string(snowmint::workspace().join("docs/operations.md")).unwrap();
+    let (_, lines) = page.split_once("## At 3 a.m.").unwrap();
+    let (lines, metrics) = lines.split_once("## Metrics").unwrap();
+    let mut wrong = Vec::new();
+    let mut found = 0;
+    for row in lines.lines().filter(|line| line.starts_with("| `")) {
+        let cell = row.split(" | ").next().unwrap();
+        for text in cell.split('`').skip(1).step_by(2) {
+            let varies = |word: &str| word.contains("..") || word.contains(|it: char| it.is_ascii_digit());
+            let words: Vec<_> = text.split(' ').collect();
+            for fixed in words.split(|word| varies(word)).map(|words| words.join(" ")) {
+                found += 1;
+                if !code.contains(&fixed) {
+                    wrong.push(fixed);
+                }
+            }
+        }
+    }
+    for rest in metrics.split("`snowmint_").skip(1) {
+        found += 1;
+        let end = rest.find(|it: char| !it.is_ascii_lowercase() && it != '_').unwrap();
+        if !code.contains(rest[..end].trim_end_matches("_total")) {
+            wrong.push(format!("snowmint_{}", &rest[..end]));
+        }
+    }
+    assert!(wrong.is_empty(), "not in the code: {wrong:#?}");
+    assert!(found > 60, "only {found} texts were found");
+}
+
 /// A command and the lines that the page shows below it.
 #[derive(Debug)]
 struct Step {
