@@ -6,6 +6,9 @@ use std::time::Duration;
 /// The maximum number of ids in one request.
 pub const MAX_COUNT: usize = 100_000;
 
+/// The maximum number of ids in one request for ranges, whose answer is short.
+pub const MAX_RANGE_COUNT: usize = 1_000_000;
+
 /// How long a request may wait for its ids before it fails.
 pub const MAX_WAIT: Duration = Duration::from_secs(10);
 

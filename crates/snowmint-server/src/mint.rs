@@ -25,11 +25,11 @@ use tokio::sync::{mpsc, oneshot};
 
 pub use error::{InvalidIdError, MintError};
 pub use id_pool::{IdHandle, IdHandles, IdPool, IdSource};
-pub use ids::{Ids, Minted};
+pub use ids::{IdRange, Ids, Minted};
 pub use namespace::{Backend, Namespace, PartialIds, Taken};
 pub use table::{ConnectionState, NamespaceTable};
 
-use crate::limits::{MAX_COUNT, MAX_WAIT};
+use crate::limits::{MAX_COUNT, MAX_RANGE_COUNT, MAX_WAIT};
 use crate::settings::SharedClock;
 
 /// Makes ids for the served namespaces, and decodes ids.
@@ -311,15 +311,26 @@ impl Mint {
 ///
 /// [`MintError::BadCount`] for everything else, signs and spaces included.
 pub fn parse_count(text: &[u8]) -> Result<usize, MintError> {
+    parse_count_within(text, MAX_COUNT)
+}
+
+/// Parses the number of ids requested as ranges: a plain whole number from 1 to [`MAX_RANGE_COUNT`].
+///
+/// # Errors
+///
+/// As [`parse_count`].
+pub fn parse_range_count(text: &[u8]) -> Result<usize, MintError> {
+    parse_count_within(text, MAX_RANGE_COUNT)
+}
+
+fn parse_count_within(text: &[u8], limit: usize) -> Result<usize, MintError> {
     let digits = !text.is_empty() && text.len() <= 20 && text.iter().all(u8::is_ascii_digit);
     let value = digits.then(|| {
         text.iter().fold(0_usize, |n, b| n.saturating_mul(10).saturating_add(usize::from(b - b'0')))
     });
     match value {
-        Some(count @ 1..=MAX_COUNT) => Ok(count),
-        _ => {
-            Err(MintError::BadCount { value: Snippet::of(&String::from_utf8_lossy(text)), limit: MAX_COUNT })
-        }
+        Some(count) if (1..=limit).contains(&count) => Ok(count),
+        _ => Err(MintError::BadCount { value: Snippet::of(&String::from_utf8_lossy(text)), limit }),
     }
 }
 
@@ -416,6 +427,38 @@ mod tests {
         let mut connection = mint.connection_state();
         let (namespace, handles) = connection.find(name)?;
         namespace.take(handles, count).await
+    }
+
+    /// Goal: ranges hold the same ids as a list does: no id twice, none in between left to others, within the layout's steps.
+    #[tokio::test]
+    async fn ranges_hold_every_id_once() {
+        // Twitter's layout has the sequence last; in the second one the worker is behind it, so ids are 32 apart.
+        let behind: Layout = "time:41,sequence:12,datacenter:5,worker:5,epoch:1288834974657".parse().unwrap();
+        for (layout, step) in [(LAYOUT, 1), (behind, 1024)] {
+            let mint = mint_of(TestSource::new(layout), layout);
+            let mut connection = mint.connection_state();
+            let (namespace, handles) = connection.find(b"default").unwrap();
+            let mut last = 0;
+            for count in [1, 10, 4096, 4097, 100_001, MAX_RANGE_COUNT] {
+                let mut ids = match namespace.try_take_ranges(handles, count).unwrap() {
+                    Taken::All(ids) => ids,
+                    Taken::Partial(partial) => namespace.wait(handles, partial, MAX_WAIT).await.unwrap(),
+                };
+                let (mut seen, mut ranges) = (0, 0);
+                while let Some(range) = ids.next_range() {
+                    assert!(range.first > last && range.step == step, "{range:?} after {last}");
+                    last = range.first + (range.count - 1) * range.step;
+                    assert_eq!(layout.split(Id::new(last).unwrap()).unwrap().worker.0, 3);
+                    (seen, ranges) = (seen + usize::try_from(range.count).unwrap(), ranges + 1);
+                }
+                assert_eq!((seen, ids.len()), (count, 0));
+                assert!(ranges <= count / 4096 + 2, "{ranges} ranges for {count} ids");
+            }
+            let one = namespace.try_one(handles).unwrap().unwrap();
+            assert!(one > last);
+            let error = namespace.try_take_ranges(handles, MAX_RANGE_COUNT + 1).unwrap_err();
+            assert!(error.to_string().contains("expected 1 to 1000000"), "{error}");
+        }
     }
 
     #[tokio::test]

@@ -23,13 +23,13 @@ use crate::connection::{ClientTimer, TimerAction, send};
 use crate::limits::resp::{MAX_READ_ROOM, READ_ROOM};
 use crate::limits::{FLUSH_AT, HEAR_OUT, MAX_WAIT};
 use crate::metrics::Protocol;
-use crate::mint::{ConnectionState, Ids, MintError};
+use crate::mint::{ConnectionState, IdRange, Ids, MintError};
 use crate::shutdown::ShutdownListener;
 use crate::state::ServerState;
 use crate::status::ErrorKind;
 use crate::turns::Turn;
 use codec::{Parser, ProtocolError, Step};
-use command::{Call, IdRequest, Outcome, refuse, write_id};
+use command::{Call, IdReply, IdRequest, Outcome, refuse, write_id};
 use session::{PendingCounts, Queued, Session};
 
 /// The answer when the connection limit is reached, as in Redis.
@@ -314,6 +314,9 @@ impl Connection {
 
     async fn write_ids(&mut self, request: IdRequest, mut ids: Ids) -> io::Result<()> {
         self.counts.issued(&self.server.metrics, &request.namespace, ids.len() as u64);
+        if request.shape.id == IdReply::Range {
+            return self.write_ranges(ids).await;
+        }
         if request.shape.array {
             reply::array(&mut self.out, ids.len());
         }
@@ -324,6 +327,22 @@ impl Connection {
         }
         if ids.len() > 0 {
             return Err(io::Error::other("the system has no more randomness"));
+        }
+        Ok(())
+    }
+
+    async fn write_ranges(&mut self, mut ids: Ids) -> io::Result<()> {
+        let mut ranges = Vec::new();
+        while let Some(range) = ids.next_range() {
+            ranges.push(range);
+        }
+        reply::array(&mut self.out, ranges.len());
+        for IdRange { first, count, step } in ranges {
+            reply::array(&mut self.out, 3);
+            reply::digits(&mut self.out, first);
+            reply::integer(&mut self.out, count);
+            reply::integer(&mut self.out, step);
+            self.flush_full().await?;
         }
         Ok(())
     }

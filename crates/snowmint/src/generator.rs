@@ -17,7 +17,7 @@ mod pool;
 mod shared;
 mod waiting;
 
-pub use batch::Batch;
+pub use batch::{Batch, IdRun};
 pub use blocks::BlockGenerator;
 pub use builder::{BuildError, GeneratorBuilder};
 pub use owned::OwnedGenerator;

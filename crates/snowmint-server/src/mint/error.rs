@@ -69,6 +69,14 @@ pub enum MintError {
         /// The reason.
         why: &'static str,
     },
+    /// Ranges were requested of ids that are not plain numbers.
+    #[error("the ids of namespace {name} have no ranges: {why}; use /v1/ids or ID.NEXT")]
+    NoRanges {
+        /// The namespace.
+        name: Snippet,
+        /// The reason.
+        why: &'static str,
+    },
     /// The counter of a namespace does not give this many consecutive numbers.
     #[error("cannot take {count} consecutive numbers: the counter gives {given} at once; use ID.NEXT")]
     RunTooLong {
@@ -189,7 +197,9 @@ impl MintError {
         match self {
             Self::UnknownNamespace { .. } => ErrorKind::UnknownNamespace,
             Self::TooManyNamespaces { .. } => ErrorKind::TooManyNamespaces,
-            Self::NotCounting { .. } | Self::NotIntegers { .. } => ErrorKind::NotCounting,
+            Self::NotCounting { .. } | Self::NotIntegers { .. } | Self::NoRanges { .. } => {
+                ErrorKind::NotCounting
+            }
             Self::WrongScheme { .. } => ErrorKind::WrongScheme,
             Self::NumbersEnded { .. } => ErrorKind::NumbersEnded,
             Self::BadNamespace { .. } => ErrorKind::BadNamespace,

@@ -26,6 +26,17 @@ pub enum Minted {
     Wide(SchemeId),
 }
 
+/// Ids that increase by one step each.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct IdRange {
+    /// The smallest id.
+    pub first: u64,
+    /// The number of ids, at least 1.
+    pub count: u64,
+    /// The distance from one id to the next.
+    pub step: u64,
+}
+
 /// The form in which the ids of a namespace are written.
 #[derive(Clone, Debug)]
 pub(super) struct IdFormat {
@@ -72,6 +83,30 @@ impl Ids {
     /// Returns `true` if the ids are plain numbers, without a text form.
     pub const fn are_plain_numbers(&self) -> bool {
         self.format.form.is_none() && !matches!(self.runs, Runs::Wide { .. })
+    }
+
+    /// Takes the next ids that increase by one step each; `None` after the last, and for ids of 96 or 128 bits.
+    pub fn next_range(&mut self) -> Option<IdRange> {
+        let range = match &mut self.runs {
+            Runs::Snowflake { current, rest } => loop {
+                if let Some(run) = current.as_mut().and_then(Batch::next_run) {
+                    break IdRange { first: run.first.get(), count: run.count, step: run.step };
+                }
+                *current = Some(rest.next()?);
+            },
+            Runs::Segment { current, rest } => {
+                if let Some(first) = current.as_mut().and_then(Iterator::next) {
+                    // Its run was begun by `next`.
+                    IdRange { first, count: 1, step: 1 }
+                } else {
+                    let run = rest.next()?;
+                    IdRange { first: run.first(), count: run.count().get(), step: run.step().get() }
+                }
+            }
+            Runs::Wide { .. } => return None,
+        };
+        self.len = self.len.saturating_sub(usize::try_from(range.count).unwrap_or(usize::MAX));
+        Some(range)
     }
 
     /// Appends the text of `id`, which must be the one that was read last.

@@ -18,7 +18,7 @@ use snowmint_cluster::{NamespaceName, NoNumberError, SegmentStatus, Segments};
 use super::error::MintError;
 use super::id_pool::{IdHandles, IdPool};
 use super::ids::{self, IdFormat, Ids, WideGenerator};
-use crate::limits::{MAX_COUNT, MAX_WAIT};
+use crate::limits::{MAX_COUNT, MAX_RANGE_COUNT, MAX_WAIT};
 use crate::settings::{ServiceClock, SharedClock};
 
 /// A served namespace.
@@ -135,9 +135,39 @@ impl Namespace {
     ///
     /// [`MintError`]. An invalid count is rejected before any id is taken.
     pub fn try_take(&self, handles: &mut IdHandles, count: usize) -> Result<Taken, MintError> {
-        if !(1..=MAX_COUNT).contains(&count) {
+        self.try_take_within(handles, count, MAX_COUNT)
+    }
+
+    /// Takes up to `count` ids without waiting, to be read as ranges: up to [`MAX_RANGE_COUNT`].
+    ///
+    /// # Errors
+    ///
+    /// As [`try_take`](Self::try_take), and [`MintError::NoRanges`] if the ids are not plain numbers.
+    pub fn try_take_ranges(&self, handles: &mut IdHandles, count: usize) -> Result<Taken, MintError> {
+        if let Some(why) = self.why_no_numbers() {
+            return Err(MintError::NoRanges { name: Snippet::of(self.name.as_str()), why });
+        }
+        self.try_take_within(handles, count, MAX_RANGE_COUNT)
+    }
+
+    /// Returns why the ids are not plain numbers; `None` if they are.
+    pub(crate) const fn why_no_numbers(&self) -> Option<&'static str> {
+        match (self.definition.is_plain_number(), &self.definition.text) {
+            (true, _) => None,
+            (false, Some(_)) => Some("they have a text form"),
+            (false, None) => Some("they have more than 64 bits"),
+        }
+    }
+
+    fn try_take_within(
+        &self,
+        handles: &mut IdHandles,
+        count: usize,
+        limit: usize,
+    ) -> Result<Taken, MintError> {
+        if !(1..=limit).contains(&count) {
             let value = Snippet::of(&count.to_string());
-            return Err(MintError::BadCount { value, limit: MAX_COUNT });
+            return Err(MintError::BadCount { value, limit });
         }
         let (first, got) = match &self.backend {
             Backend::Snowflake(pool) => match handles.of(pool).try_take(count) {

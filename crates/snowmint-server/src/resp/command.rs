@@ -11,6 +11,7 @@ use snowmint::inspect::{Value, Values};
 use crate::metrics::Protocol;
 use crate::mint::{
     ConnectionState, Ids, InspectBy, MintError, Minted, Namespace, PartialIds, Taken, parse_count,
+    parse_range_count,
 };
 use crate::resp::codec::Args;
 use crate::resp::reply::{self, Version};
@@ -64,6 +65,8 @@ pub(super) enum IdReply {
     Text,
     /// An integer, on request.
     Integer,
+    /// Not each id, but ranges of them: arrays of the first id, the count and the step.
+    Range,
 }
 
 /// One command, and everything it may use.
@@ -124,6 +127,7 @@ impl Call<'_> {
         }
         match spec.name {
             CommandName::IdNext => self.next(),
+            CommandName::IdRange => self.next_ranges(),
             CommandName::IdInspect => self.inspect(),
             CommandName::Incr => self.increment(),
             CommandName::IncrBy => self.increment_by(),
@@ -184,6 +188,27 @@ impl Call<'_> {
             },
             (Err(error), Ok(_)) => self.unfound(error),
             // Invalid input creates no namespace.
+            (Err(error), Err(_)) | (Ok(_), Err(error)) => self.refuse(&error),
+        }
+    }
+
+    /// `ID.RANGE namespace COUNT n`.
+    fn next_ranges(&mut self) -> Outcome {
+        if !self.args.at(2).eq_ignore_ascii_case(b"count") {
+            return self.fail(ErrorKind::BadRequest, "syntax error");
+        }
+        match (self.connection.find(self.args.at(1)), parse_range_count(self.args.at(3))) {
+            (Ok((namespace, handles)), Ok(count)) => {
+                let taken = namespace.try_take_ranges(handles, count);
+                let shape = ReplyShape { array: true, id: IdReply::Range };
+                let request = IdRequest { namespace: Arc::clone(namespace), shape };
+                match taken {
+                    Ok(Taken::All(ids)) => Outcome::Ids(request, ids),
+                    Ok(Taken::Partial(part)) => Outcome::Wait(request, part),
+                    Err(error) => self.refuse(&error),
+                }
+            }
+            (Err(error), Ok(_)) => self.unfound(error),
             (Err(error), Err(_)) | (Ok(_), Err(error)) => self.refuse(&error),
         }
     }
@@ -340,22 +365,19 @@ pub(super) fn refuse(server: &ServerState, out: &mut Vec<u8>, error: &MintError)
 
 /// Checks that the ids of a namespace can be answered as this type.
 fn check_written(namespace: &Namespace, id: IdReply) -> Result<(), MintError> {
-    if id == IdReply::Text || namespace.definition().is_plain_number() {
-        return Ok(());
+    match namespace.why_no_numbers() {
+        Some(why) if id != IdReply::Text => {
+            Err(MintError::NotIntegers { name: Snippet::of(namespace.name().as_str()), why })
+        }
+        _ => Ok(()),
     }
-    let why = if namespace.definition().text.is_some() {
-        "they have a text form"
-    } else {
-        "they have more than 64 bits"
-    };
-    Err(MintError::NotIntegers { name: Snippet::of(namespace.name().as_str()), why })
 }
 
 /// Writes an id. `text` is a buffer for ids that are not plain numbers.
 #[inline]
 pub(super) fn write_id(out: &mut Vec<u8>, ids: &Ids, id: Minted, written: IdReply, text: &mut Vec<u8>) {
     match (id, written) {
-        (Minted::Number(number), IdReply::Integer) => reply::integer(out, number),
+        (Minted::Number(number), IdReply::Integer | IdReply::Range) => reply::integer(out, number),
         (Minted::Number(number), IdReply::Text) if ids.are_plain_numbers() => reply::digits(out, number),
         (id, _) => {
             text.clear();
@@ -399,6 +421,7 @@ fn shortened(bytes: &[u8], limit: usize) -> std::borrow::Cow<'_, str> {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum CommandName {
     IdNext,
+    IdRange,
     IdInspect,
     Incr,
     IncrBy,
@@ -445,7 +468,7 @@ const fn spec(
 }
 
 /// Every command, those that are sent most first: for so few, comparing is faster than hashing.
-pub(super) static COMMANDS: [CommandSpec; 20] = [
+pub(super) static COMMANDS: [CommandSpec; 21] = [
     spec(
         CommandName::IdNext,
         "id.next",
@@ -453,6 +476,14 @@ pub(super) static COMMANDS: [CommandSpec; 20] = [
         &["write", "fast"],
         "ids",
         "ID.NEXT namespace [COUNT n] [INTEGER]: new ids",
+    ),
+    spec(
+        CommandName::IdRange,
+        "id.range",
+        4,
+        &["write", "fast"],
+        "ids",
+        "ID.RANGE namespace COUNT n: new ids as ranges of first, count and step",
     ),
     spec(
         CommandName::Incr,
@@ -825,7 +856,7 @@ mod tests {
             ("CONFIG GET save", "*2\r\n$4\r\nsave\r\n$0\r\n\r\n"),
             ("CONFIG GET nope", "*0\r\n"),
             ("CONFIG SET save x", "-ERR unknown subcommand 'SET'. Try CONFIG HELP.\r\n"),
-            ("COMMAND COUNT", ":20\r\n"),
+            ("COMMAND COUNT", ":21\r\n"),
             ("COMMAND INFO nope", "*1\r\n*-1\r\n"),
             (
                 "COMMAND INFO echo",
@@ -835,8 +866,8 @@ mod tests {
         ] {
             assert_eq!(client.reply(line), wanted, "{line}");
         }
-        assert!(client.reply("COMMAND").starts_with("*20\r\n*10\r\n$7\r\nid.next\r\n:-2\r\n"));
-        assert!(client.reply("COMMAND LIST").starts_with("*20\r\n$7\r\nid.next\r\n"));
+        assert!(client.reply("COMMAND").starts_with("*21\r\n*10\r\n$7\r\nid.next\r\n:-2\r\n"));
+        assert!(client.reply("COMMAND LIST").starts_with("*21\r\n$7\r\nid.next\r\n"));
         assert!(
             client
                 .reply("COMMAND DOCS id.next")

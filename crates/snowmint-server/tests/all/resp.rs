@@ -412,3 +412,36 @@ async fn a_shutdown_closes_what_does_not_finish() {
     assert_eq!(server.end().await.unwrap().cut, 1);
     assert!(client.rest().await.is_empty());
 }
+
+/// Goal: ranges hold the ids between two lists, and more than a list may have.
+#[tokio::test]
+async fn ranges_are_first_count_and_step() {
+    let server = Running::start().await;
+    let mut client = server.resp().await;
+    for (command, error) in [
+        ("ID.RANGE default", "-ERR wrong number of arguments for 'id.range' command"),
+        ("ID.RANGE default TIMES 3", "-ERR syntax error"),
+        ("ID.RANGE default COUNT 1000001", "-ERR invalid count 1000001: expected 1 to 1000000"),
+    ] {
+        assert_eq!(client.ask(command).await, error);
+    }
+    assert!(client.ask("ID.RANGE nope COUNT 3").await.starts_with("-NONAMESPACE "));
+    client.send(b"ID.NEXT default\r\n").await;
+    let mut last = client.ids(1).await[0];
+    for count in [1_u64, 4096, 1_000_000] {
+        let ranges = client.ask(&format!("ID.RANGE default COUNT {count}")).await;
+        let ranges: usize = ranges.strip_prefix('*').unwrap().parse().unwrap();
+        let mut seen = 0;
+        for _ in 0..ranges {
+            assert_eq!(client.line().await, "*3");
+            let first = client.ids(1).await[0];
+            let counted: u64 = client.line().await.strip_prefix(':').unwrap().parse().unwrap();
+            assert_eq!(client.line().await, ":1");
+            assert!(first > last);
+            (last, seen) = (first + counted - 1, seen + counted);
+        }
+        assert_eq!(seen, count);
+    }
+    client.send(b"ID.NEXT default\r\n").await;
+    assert!(client.ids(1).await[0] > last);
+}

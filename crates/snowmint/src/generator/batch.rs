@@ -154,6 +154,18 @@ impl Batch {
         true
     }
 
+    /// Takes the next ids that increase by one step each: to the end of a tick at most. One addition for each run, however
+    /// long it is.
+    pub fn next_run(&mut self) -> Option<IdRun> {
+        self.forget_if_forked();
+        if self.left_in_run == 0 && !self.start_run() {
+            return None;
+        }
+        let run = IdRun { first: Id::from_layout(self.next_id), count: self.left_in_run, step: self.step };
+        self.left_in_run = 0;
+        Some(run)
+    }
+
     /// Drops the ids in a forked child: they belong to its parent.
     #[inline]
     fn forget_if_forked(&mut self) {
@@ -193,6 +205,17 @@ impl Batch {
         }
         filled
     }
+}
+
+/// Ids that increase by one step each: `first`, `first + step` and so on, `count` of them.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct IdRun {
+    /// The smallest id.
+    pub first: Id,
+    /// The number of ids, at least 1.
+    pub count: u64,
+    /// The distance from one id to the next.
+    pub step: u64,
 }
 
 impl Iterator for Batch {
