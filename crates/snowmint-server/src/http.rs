@@ -10,6 +10,7 @@ mod leaf;
 mod request;
 mod response;
 mod timer;
+mod tinyid;
 
 use std::convert::Infallible;
 use std::future::Future;

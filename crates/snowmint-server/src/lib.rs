@@ -6,10 +6,13 @@
 //! ```text
 //! HTTP   1.1, and 2 by prior knowledge
 //!        GET /v1/ids/{namespace}?count=1   {"ids":["…"]}, or one a line with Accept: text/plain
+//!        GET /v1/ranges/{namespace}?count=1   {"ranges":[{"first":"…","count":1,"step":"1"}]}
 //!        GET /v1/inspect/{id}              the fields of an id, with ?namespace= or ?layout= by that
-//!        GET /api/segment/get/{key}        as Leaf answers; /api/snowflake/get/{key} too
+//!        GET /api/segment/get/{key}        as Leaf answers; /api/snowflake/get/{key} and /decodeSnowflakeId too
+//!        GET /tinyid/id/nextId             as TinyID answers; /tinyid/id/nextIdSimple too
 //!        GET /healthz /readyz /metrics     for probes and Prometheus
 //! RESP   ID.NEXT namespace [COUNT n] [INTEGER]   an id as text; with COUNT an array of ids
+//!        ID.RANGE namespace COUNT n           ids as ranges of first, count and step
 //!        INCR namespace, INCRBY namespace n   numbers of a segment namespace, as Redis answers
 //!        ID.INSPECT id [NAMESPACE name | LAYOUT spec]   the fields of an id
 //!        and the commands that Redis clients send when they connect

@@ -49,6 +49,26 @@ impl Client {
         count: usize,
         within: Duration,
     ) -> Result<Ids, MintError> {
+        self.take_by(namespace, count, within, Namespace::try_take).await
+    }
+
+    /// Takes `count` ids, to be read as ranges. Waits at most `within` this time.
+    pub(super) async fn take_ranges(
+        &self,
+        namespace: &Namespace,
+        count: usize,
+        within: Duration,
+    ) -> Result<Ids, MintError> {
+        self.take_by(namespace, count, within, Namespace::try_take_ranges).await
+    }
+
+    async fn take_by(
+        &self,
+        namespace: &Namespace,
+        count: usize,
+        within: Duration,
+        try_take: impl FnOnce(&Namespace, &mut IdHandles, usize) -> Result<Taken, MintError>,
+    ) -> Result<Ids, MintError> {
         let (mut state, left) = if let Ok(state) = self.0.try_lock() {
             (state, within)
         } else {
@@ -56,7 +76,7 @@ impl Client {
             let locked = timeout(within, self.0.lock()).await;
             (locked.map_err(|_| namespace.busy(count, within))?, within.saturating_sub(began.elapsed()))
         };
-        match namespace.try_take(state.handles(), count)? {
+        match try_take(namespace, state.handles(), count)? {
             Taken::All(ids) => Ok(ids),
             Taken::Partial(partial) if matches!(namespace.backend(), Backend::Snowflake(_)) => {
                 namespace.wait(state.handles(), partial, left).await

@@ -13,9 +13,9 @@ use crate::http::Serving;
 use crate::http::leaf::{self, LeafFailure};
 use crate::http::request::{Route, check_host, exposition, ids_format, route};
 use crate::http::response::{Body, IdsFormat, JSON, Problem, TEXT, failure, json, ok};
-use crate::limits::MAX_WAIT;
+use crate::http::tinyid::{self, TinyIdFailure};
 use crate::metrics::{Exposition, Protocol};
-use crate::mint::parse_count;
+use crate::mint::{parse_count, parse_range_count};
 use crate::shutdown::ShutdownListener;
 use crate::state::ServerState;
 use crate::status::ErrorKind;
@@ -64,6 +64,10 @@ pub(super) async fn handle<B: hyper::body::Body>(
             server.metrics.failed(Protocol::Http, failure.kind());
             failure.response()
         }
+        Err(Failure::TinyId(failure)) => {
+            server.metrics.failed(Protocol::Http, failure.kind());
+            failure.response()
+        }
     };
     server.metrics.took(Protocol::Http, 1, began.elapsed());
     // HTTP/2 has a frame for it, which `Http2Connection` sends.
@@ -78,6 +82,7 @@ pub(super) async fn handle<B: hyper::body::Body>(
 enum Failure {
     Problem(Problem),
     Leaf(LeafFailure),
+    TinyId(TinyIdFailure),
 }
 
 impl<P: Into<Problem>> From<P> for Failure {
@@ -104,20 +109,35 @@ async fn try_handle<B: hyper::body::Body>(
         check_site(request.headers())?;
     }
     match route {
-        Route::Ids { namespace, count } => {
+        Route::Ids { namespace, count, format, wait } => {
             let count = parse_count(&count);
             let may_create = count.is_ok() && !head;
             let namespace = client.find_or_create(&server.mint, &namespace, may_create).await?;
             let count = count?;
-            let format = ids_format(request.headers());
-            let kind = if format == IdsFormat::Json { JSON } else { TEXT };
+            let format = format.unwrap_or_else(|| ids_format(request.headers()));
             if head {
-                return Ok(ok(kind, Body::whole("")));
+                return Ok(ok(format.media_type(), Body::whole("")));
             }
-            let ids = client.take(&namespace, count, MAX_WAIT).await?;
+            let ids = client.take(&namespace, count, wait).await?;
             namespace.add_issued(ids.len() as u64);
-            Ok(ok(kind, Body::ids(ids, format).map_err(|error| failure(&error))?))
+            Ok(ok(format.media_type(), Body::ids(ids, format).map_err(|error| failure(&error))?))
         }
+        Route::Ranges { namespace, count, wait } => {
+            let count = parse_range_count(&count);
+            let may_create = count.is_ok() && !head;
+            let namespace = client.find_or_create(&server.mint, &namespace, may_create).await?;
+            let count = count?;
+            if head {
+                return Ok(ok(JSON, Body::whole("")));
+            }
+            let ids = client.take_ranges(&namespace, count, wait).await?;
+            namespace.add_issued(ids.len() as u64);
+            Ok(ok(JSON, Body::ids(ids, IdsFormat::Ranges).map_err(|error| failure(&error))?))
+        }
+        Route::TinyId { form, namespace, count } => {
+            tinyid::answer(serving, form, &namespace, count.as_deref(), head).await.map_err(Failure::TinyId)
+        }
+        Route::LeafDecode { id } => Ok(leaf::decoded(&server.mint, &id)?),
         Route::Leaf { mode, key } => {
             leaf::answer(server, client, mode, &key, request).await.map_err(Failure::Leaf)
         }

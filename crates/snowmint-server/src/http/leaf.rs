@@ -1,17 +1,22 @@
-//! Leaf's two paths, `/api/segment/get/{key}` and `/api/snowflake/get/{key}`, for unchanged Leaf clients.
+//! Leaf's paths `/api/segment/get/{key}`, `/api/snowflake/get/{key}` and `/decodeSnowflakeId`, for unchanged Leaf clients.
 //! An id is decimal text. A failure is 500 with Leaf's error document. It is never `0` with 200, which Leaf answers for a
 //! mode that is off, and which clients take for an id.
 
 use hyper::header::{CACHE_CONTROL, CONTENT_TYPE, HeaderValue};
 use hyper::{Method, Request, Response, StatusCode};
 use serde::Serialize;
+use snowmint::codec::ParseIdError;
+use snowmint::error::Snippet;
+use snowmint::field::Field;
+use snowmint::utc::Utc;
+use snowmint::{Id, Parts};
 use snowmint_cluster::namespace::Scheme;
 
 use crate::http::client::Client;
 use crate::http::request::LeafMode;
-use crate::http::response::{Body, TEXT, ok};
+use crate::http::response::{Body, Problem, TEXT, json, ok};
 use crate::limits::MAX_WAIT;
-use crate::mint::{MintError, Minted};
+use crate::mint::{Mint, MintError, Minted};
 use crate::state::ServerState;
 use crate::status::ErrorKind;
 
@@ -26,6 +31,22 @@ struct Document<'a> {
     path: &'a str,
     /// The reason, which Leaf's codes do not give.
     detail: String,
+}
+
+/// The fields of an id, as Leaf writes them: texts.
+#[derive(Serialize)]
+#[serde(rename_all = "camelCase")]
+struct DecodedDocument {
+    timestamp: String,
+    sequence_id: String,
+    worker_id: String,
+}
+
+/// What Leaf answers for a text that is not an id.
+#[derive(Serialize)]
+#[serde(rename_all = "camelCase")]
+struct UndecodedDocument {
+    error_msg: String,
 }
 
 /// A failure in the format of Leaf.
@@ -53,6 +74,33 @@ pub(super) async fn answer<B>(
         Err(error) => {
             let path = request.uri().path().to_owned();
             Err(LeafFailure { error, mode, unix_ms: server.clock.unix_ms(), path })
+        }
+    }
+}
+
+/// Answers `/decodeSnowflakeId`: decodes an id by the layout of this service. Leaf's worker is datacenter and worker
+/// together; its time is in the time zone of its server, here in UTC.
+pub(super) fn decoded(mint: &Mint, id: &[u8]) -> Result<Response<Body>, Problem> {
+    let layout = mint.layout();
+    let text = String::from_utf8_lossy(id);
+    let decode = || -> Result<Parts, String> {
+        let id: Id = text.trim().parse().map_err(|error: ParseIdError| error.to_string())?;
+        layout.split(id).map_err(|error| error.to_string())
+    };
+    match decode() {
+        Ok(parts) => {
+            let unix_ms = layout.unix_ms(parts.timestamp);
+            let utc = Utc(unix_ms).to_string().replace('T', " ");
+            let worker =
+                u64::from(parts.datacenter.0) << layout.width(Field::Worker) | u64::from(parts.worker.0);
+            json(&DecodedDocument {
+                timestamp: format!("{unix_ms}({})", utc.trim_end_matches('Z')),
+                sequence_id: parts.sequence.0.to_string(),
+                worker_id: worker.to_string(),
+            })
+        }
+        Err(why) => {
+            json(&UndecodedDocument { error_msg: format!("invalid id {}: {why}", Snippet::of(&text)) })
         }
     }
 }
@@ -88,7 +136,7 @@ fn wrong_scheme(name: &str, mode: LeafMode) -> MintError {
         LeafMode::Segment => "a segment namespace of plain numbers",
         LeafMode::Snowflake => "a snowflake namespace of plain numbers",
     };
-    MintError::WrongScheme { name: snowmint::error::Snippet::of(name), what }
+    MintError::WrongScheme { name: Snippet::of(name), what }
 }
 
 impl LeafFailure {

@@ -2,6 +2,7 @@
 //! Nothing is guessed. An unknown parameter is an error: a misspelt `count` would otherwise be a different request.
 
 use std::borrow::Cow;
+use std::time::Duration;
 
 use hyper::header::{ACCEPT, HOST, HeaderValue};
 use hyper::http::uri::Authority;
@@ -10,14 +11,19 @@ use percent_encoding::percent_decode_str;
 use snowmint::error::Snippet;
 
 use crate::http::response::{IdsFormat, Problem};
+use crate::limits::MAX_WAIT;
 use crate::metrics::Exposition;
 use crate::mint::InspectBy;
 use crate::settings::AllowedHosts;
 use crate::status::ErrorKind;
 
 /// The existing paths, for the error about an unknown path.
-const PATHS: &str = "/v1/ids/{namespace}, /v1/inspect/{id}, /api/segment/get/{key}, /api/snowflake/get/{key}, \
-                     /healthz, /readyz and /metrics";
+const PATHS: &str = "/v1/ids/{namespace}, /v1/ranges/{namespace}, /v1/inspect/{id}, /api/segment/get/{key}, \
+                     /api/snowflake/get/{key}, /decodeSnowflakeId, /tinyid/id/nextId, /tinyid/id/nextIdSimple, /healthz, \
+                     /readyz and /metrics";
+
+/// The default count.
+const ONE: Cow<'static, [u8]> = Cow::Borrowed(b"1");
 
 /// The route of a request.
 #[derive(Debug, PartialEq, Eq)]
@@ -26,6 +32,28 @@ pub(super) enum Route<'a> {
         namespace: Cow<'a, [u8]>,
         /// The `count` parameter; by default 1.
         count: Cow<'a, [u8]>,
+        /// The `format` parameter, which takes precedence over `Accept`.
+        format: Option<IdsFormat>,
+        /// How long the request may wait for its ids.
+        wait: Duration,
+    },
+    /// Ids as runs of consecutive ones.
+    Ranges {
+        namespace: Cow<'a, [u8]>,
+        count: Cow<'a, [u8]>,
+        wait: Duration,
+    },
+    /// Ids as TinyID answers.
+    TinyId {
+        form: TinyIdForm,
+        /// The `bizType` parameter: the namespace.
+        namespace: Cow<'a, [u8]>,
+        /// The `batchSize` parameter.
+        count: Option<Cow<'a, [u8]>>,
+    },
+    /// The fields of an id, as Leaf answers.
+    LeafDecode {
+        id: Cow<'a, [u8]>,
     },
     Inspect {
         id: Cow<'a, [u8]>,
@@ -62,7 +90,7 @@ impl InspectParam<'_> {
 impl Route<'_> {
     /// Returns `true` if the route takes ids.
     pub(super) const fn takes_ids(&self) -> bool {
-        matches!(self, Self::Ids { .. } | Self::Leaf { .. })
+        matches!(self, Self::Ids { .. } | Self::Ranges { .. } | Self::Leaf { .. } | Self::TinyId { .. })
     }
 }
 
@@ -73,12 +101,31 @@ pub(super) enum LeafMode {
     Snowflake,
 }
 
+/// TinyID's two forms of an answer.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum TinyIdForm {
+    Json,
+    Simple,
+}
+
 /// Parses path and query.
 pub(super) fn route<'a>(path: &'a str, query: Option<&'a str>) -> Result<Route<'a>, Problem> {
     if let Some(namespace) = path.strip_prefix("/v1/ids/").and_then(segment) {
-        let count =
-            parameter(query, &["count"], "/v1/ids")?.map_or(Cow::Borrowed(&b"1"[..]), |(_, count)| count);
-        return Ok(Route::Ids { namespace: decode(namespace)?, count });
+        let [count, format, wait] = parameters(query, ["count", "format", "wait"], "/v1/ids")?;
+        return Ok(Route::Ids {
+            namespace: decode(namespace)?,
+            count: count.unwrap_or(ONE),
+            format: format.as_deref().map(parse_format).transpose()?,
+            wait: wait.as_deref().map_or(Ok(MAX_WAIT), parse_wait)?,
+        });
+    }
+    if let Some(namespace) = path.strip_prefix("/v1/ranges/").and_then(segment) {
+        let [count, wait] = parameters(query, ["count", "wait"], "/v1/ranges")?;
+        return Ok(Route::Ranges {
+            namespace: decode(namespace)?,
+            count: count.unwrap_or(ONE),
+            wait: wait.as_deref().map_or(Ok(MAX_WAIT), parse_wait)?,
+        });
     }
     if let Some(id) = path.strip_prefix("/v1/inspect/").and_then(segment) {
         let by = match parameter(query, &["namespace", "layout"], "/v1/inspect")? {
@@ -96,8 +143,20 @@ pub(super) fn route<'a>(path: &'a str, query: Option<&'a str>) -> Result<Route<'
             return Ok(Route::Leaf { mode, key: decode(key)? });
         }
     }
+    for (tinyid, form) in
+        [("/tinyid/id/nextId", TinyIdForm::Json), ("/tinyid/id/nextIdSimple", TinyIdForm::Simple)]
+    {
+        if path == tinyid {
+            // As TinyID, it takes further parameters. Its token is not checked.
+            let namespace = first_value(query, "bizType")?.unwrap_or_default();
+            return Ok(Route::TinyId { form, namespace, count: first_value(query, "batchSize")? });
+        }
+    }
     // Probes and scrapers may add parameters.
     match path {
+        "/decodeSnowflakeId" => {
+            Ok(Route::LeafDecode { id: first_value(query, "snowflakeId")?.unwrap_or_default() })
+        }
         "/healthz" => Ok(Route::Health),
         "/readyz" => Ok(Route::Ready),
         "/metrics" => Ok(Route::Metrics),
@@ -124,24 +183,100 @@ fn parameter<'a>(
 ) -> Result<Option<Parameter<'a>>, Problem> {
     let mut found = None;
     for pair in query.unwrap_or_default().split('&').filter(|pair| !pair.is_empty()) {
-        let (name, value) = pair.split_once('=').unwrap_or((pair, ""));
-        let bad = |what: &str, takes: &str| {
-            Problem::new(
-                ErrorKind::BadRequest,
-                format!("{what} query parameter {}: {path} takes {takes}", Snippet::of(name)),
-            )
-        };
-        let decoded = decode(name)?;
-        let Some(name) = known.iter().find(|known| *decoded == *known.as_bytes()) else {
-            return Err(bad("unknown", &format!("`{}` only", known.join("` or `"))));
-        };
-        match found.replace((*name, decode_value(value)?)) {
+        let (index, value) = known_parameter(pair, known, path)?;
+        let name = known[index];
+        match found.replace((name, value)) {
             None => {}
-            Some((before, _)) if before == *name => return Err(bad("repeated", "it once")),
-            Some((before, _)) => return Err(bad("surplus", &format!("either `{before}` or it"))),
+            Some((before, _)) if before == name => {
+                return Err(bad_parameter("repeated", pair, path, "it once"));
+            }
+            Some((before, _)) => {
+                return Err(bad_parameter("surplus", pair, path, &format!("either `{before}` or it")));
+            }
         }
     }
     Ok(found)
+}
+
+/// Returns the parameters of a request, each of which it may have once.
+fn parameters<'a, const N: usize>(
+    query: Option<&'a str>,
+    known: [&'static str; N],
+    path: &str,
+) -> Result<[Option<Cow<'a, [u8]>>; N], Problem> {
+    let mut found = [const { None }; N];
+    for pair in query.unwrap_or_default().split('&').filter(|pair| !pair.is_empty()) {
+        let (index, value) = known_parameter(pair, &known, path)?;
+        if found[index].replace(value).is_some() {
+            return Err(bad_parameter("repeated", pair, path, "it once"));
+        }
+    }
+    Ok(found)
+}
+
+/// Returns the first value of a parameter, for paths that ignore all others.
+fn first_value<'a>(query: Option<&'a str>, name: &str) -> Result<Option<Cow<'a, [u8]>>, Problem> {
+    let mut pairs =
+        query.unwrap_or_default().split('&').map(|pair| pair.split_once('=').unwrap_or((pair, "")));
+    pairs.find(|(found, _)| *found == name).map(|(_, value)| decode_value(value)).transpose()
+}
+
+/// Returns the index of a parameter in `known`, and its decoded value.
+fn known_parameter<'a>(
+    pair: &'a str,
+    known: &[&'static str],
+    path: &str,
+) -> Result<(usize, Cow<'a, [u8]>), Problem> {
+    let (name, value) = pair.split_once('=').unwrap_or((pair, ""));
+    let name = decode(name)?;
+    let Some(index) = known.iter().position(|known| *name == *known.as_bytes()) else {
+        let takes = match known {
+            [first @ .., last] if !first.is_empty() => format!("`{}` or `{last}` only", first.join("`, `")),
+            _ => format!("`{}` only", known.join("`")),
+        };
+        return Err(bad_parameter("unknown", pair, path, &takes));
+    };
+    Ok((index, decode_value(value)?))
+}
+
+#[cold]
+fn bad_parameter(what: &str, pair: &str, path: &str, takes: &str) -> Problem {
+    let name = pair.split_once('=').map_or(pair, |(name, _)| name);
+    let detail = format!("{what} query parameter {}: {path} takes {takes}", Snippet::of(name));
+    Problem::new(ErrorKind::BadRequest, detail)
+}
+
+fn parse_format(text: &[u8]) -> Result<IdsFormat, Problem> {
+    match text {
+        b"json" => Ok(IdsFormat::Json),
+        b"text" => Ok(IdsFormat::Text),
+        _ => {
+            let text = Snippet::of(&String::from_utf8_lossy(text));
+            let detail = format!("invalid format {text}: expected json or text");
+            Err(Problem::new(ErrorKind::BadRequest, detail))
+        }
+    }
+}
+
+/// Parses seconds, with at most three decimals.
+fn parse_wait(text: &[u8]) -> Result<Duration, Problem> {
+    let parsed = std::str::from_utf8(text).ok().and_then(|text| {
+        let (whole, fraction) = text.split_once('.').unwrap_or((text, "0"));
+        let are_digits = |text: &str| !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit());
+        if !are_digits(whole) || !are_digits(fraction) || fraction.len() > 3 {
+            return None;
+        }
+        let thousandths: u64 = format!("{fraction:0<3}").parse().ok()?;
+        let wait =
+            Duration::from_secs(whole.parse().ok()?).checked_add(Duration::from_millis(thousandths))?;
+        (wait <= MAX_WAIT).then_some(wait)
+    });
+    parsed.ok_or_else(|| {
+        let text = Snippet::of(&String::from_utf8_lossy(text));
+        let limit = MAX_WAIT.as_secs();
+        let detail = format!("invalid wait {text}: expected seconds from 0 to {limit}, such as 0.5");
+        Problem::new(ErrorKind::BadRequest, detail)
+    })
 }
 
 /// Decodes a query value, in which `+` is a space.
@@ -278,7 +413,18 @@ mod tests {
     use super::*;
 
     fn ids<'a>(namespace: &'a str, count: &'a str) -> Route<'a> {
-        Route::Ids { namespace: namespace.as_bytes().into(), count: count.as_bytes().into() }
+        let (namespace, count) = (namespace.as_bytes().into(), count.as_bytes().into());
+        Route::Ids { namespace, count, format: None, wait: MAX_WAIT }
+    }
+
+    fn text_within(ms: u64) -> Route<'static> {
+        let wait = Duration::from_millis(ms);
+        Route::Ids { namespace: b"a".into(), count: ONE, format: Some(IdsFormat::Text), wait }
+    }
+
+    fn tinyid<'a>(form: TinyIdForm, namespace: &'a str, count: Option<&'a str>) -> Route<'a> {
+        let count = count.map(|count| count.as_bytes().into());
+        Route::TinyId { form, namespace: namespace.as_bytes().into(), count }
     }
 
     #[test]
@@ -289,6 +435,21 @@ mod tests {
             ("/v1/ids/default", Some(""), ids("default", "1")),
             ("/v1/ids/default", Some("count="), ids("default", "")),
             ("/v1/ids/default", Some("c%6Funt=%31&"), ids("default", "1")),
+            ("/v1/ids/a", Some("format=text&wait=0"), text_within(0)),
+            ("/v1/ids/a", Some("wait=10&format=te%78t"), text_within(10_000)),
+            ("/v1/ids/a", Some("wait=2.05&format=text"), text_within(2_050)),
+            (
+                "/v1/ranges/a",
+                Some("count=7&wait=1"),
+                Route::Ranges { namespace: b"a".into(), count: b"7".into(), wait: Duration::from_secs(1) },
+            ),
+            ("/tinyid/id/nextId", Some("bizType=a&token=t&x=y"), tinyid(TinyIdForm::Json, "a", None)),
+            (
+                "/tinyid/id/nextIdSimple",
+                Some("batchSize=3&bizType=a%2Db"),
+                tinyid(TinyIdForm::Simple, "a-b", Some("3")),
+            ),
+            ("/decodeSnowflakeId", Some("snowflakeId=5"), Route::LeafDecode { id: b"5".into() }),
             ("/v1/inspect/12", None, Route::Inspect { id: b"12".into(), by: InspectParam::Anything }),
             (
                 "/v1/inspect/ORD%2F1",
@@ -333,13 +494,37 @@ mod tests {
                 "/v1/ids/default",
                 Some("cuont=5"),
                 ErrorKind::BadRequest,
-                "unknown query parameter `cuont`: /v1/ids takes `count` only",
+                "unknown query parameter `cuont`: /v1/ids takes `count`, `format` or `wait` only",
             ),
             (
                 "/v1/ids/default",
                 Some("count=5&count=5"),
                 ErrorKind::BadRequest,
                 "repeated query parameter `count`",
+            ),
+            (
+                "/v1/ids/a",
+                Some("format=xml"),
+                ErrorKind::BadRequest,
+                "invalid format `xml`: expected json or text",
+            ),
+            (
+                "/v1/ids/a",
+                Some("wait=11"),
+                ErrorKind::BadRequest,
+                "invalid wait `11`: expected seconds from 0 to 10",
+            ),
+            ("/v1/ids/a", Some("wait=10.001"), ErrorKind::BadRequest, "expected seconds from 0 to 10"),
+            ("/v1/ids/a", Some("wait=-1"), ErrorKind::BadRequest, "invalid wait `-1`"),
+            ("/v1/ids/a", Some("wait="), ErrorKind::BadRequest, "such as 0.5"),
+            ("/v1/ids/a", Some("wait=1s"), ErrorKind::BadRequest, "such as 0.5"),
+            ("/v1/ids/a", Some("wait=18446744073709551615"), ErrorKind::BadRequest, "such as 0.5"),
+            ("/v1/ids/a", Some("wait=1&wait=1"), ErrorKind::BadRequest, "repeated query parameter `wait`"),
+            (
+                "/v1/ranges/a",
+                Some("format=text"),
+                ErrorKind::BadRequest,
+                "unknown query parameter `format`: /v1/ranges takes `count` or `wait` only",
             ),
             (
                 "/v1/inspect/1",

@@ -2,7 +2,7 @@
 //! Many ids are sent in chunks that are made when the socket takes them: 100,000 ids are 2 MB of text, and a client that
 //! reads slowly must not make us hold them.
 
-use std::io;
+use std::io::{self, Write as _};
 use std::pin::Pin;
 use std::task::{Context, Poll};
 use std::time::Duration;
@@ -14,7 +14,7 @@ use hyper::{Method, Response, StatusCode};
 use serde::Serialize;
 
 use crate::limits::http::{CHUNK, WHOLE_BODY_IDS};
-use crate::mint::{Ids, MintError};
+use crate::mint::{IdRange, Ids, MintError};
 use crate::status::ErrorKind;
 
 pub(super) const JSON: &str = "application/json";
@@ -22,6 +22,8 @@ pub(super) const TEXT: &str = "text/plain; charset=utf-8";
 
 /// The longest text of one id with quotes and a comma: a text form may add to the 26 characters of an id.
 const MAX_ID_TEXT: usize = 128;
+/// The longest text of one range with its comma.
+const MAX_RANGE_TEXT: usize = 96;
 /// The longest text of one plain number with quotes and a comma.
 const MAX_NUMBER_TEXT: usize = 22;
 
@@ -31,6 +33,39 @@ pub(super) enum IdsFormat {
     Json,
     /// One id a line.
     Text,
+    /// Runs of consecutive ids, as JSON.
+    Ranges,
+    /// Numbers in TinyID's document.
+    TinyId,
+    /// Numbers with commas.
+    TinyIdSimple,
+}
+
+impl IdsFormat {
+    pub(super) const fn media_type(self) -> &'static str {
+        match self {
+            Self::Json | Self::Ranges => JSON,
+            Self::TinyId => "application/json;charset=UTF-8",
+            Self::Text | Self::TinyIdSimple => TEXT,
+        }
+    }
+
+    const fn begin(self) -> &'static [u8] {
+        match self {
+            Self::Json => b"{\"ids\":[",
+            Self::Ranges => b"{\"ranges\":[",
+            Self::TinyId => b"{\"data\":[",
+            Self::Text | Self::TinyIdSimple => b"",
+        }
+    }
+
+    const fn end(self) -> &'static [u8] {
+        match self {
+            Self::Json | Self::Ranges => b"]}",
+            Self::TinyId => b"],\"code\":200,\"message\":\"\"}",
+            Self::Text | Self::TinyIdSimple => b"",
+        }
+    }
 }
 
 /// The body of a response.
@@ -49,8 +84,10 @@ pub(super) struct IdChunks {
     format: IdsFormat,
     begun: bool,
     ended: bool,
-    /// The longest text of one id.
+    /// The longest text of one id or range.
     longest: usize,
+    /// The first chunk, if it is written already.
+    first: Option<Vec<u8>>,
 }
 
 impl Body {
@@ -61,9 +98,20 @@ impl Body {
     /// Returns a body of these ids.
     pub(super) fn ids(ids: Ids, format: IdsFormat) -> io::Result<Self> {
         let few = ids.len() <= WHOLE_BODY_IDS;
-        let longest = if ids.are_plain_numbers() { MAX_NUMBER_TEXT } else { MAX_ID_TEXT };
-        let mut chunks = IdChunks { ids, format, begun: false, ended: false, longest };
-        if few {
+        let longest = match format {
+            IdsFormat::Ranges => MAX_RANGE_TEXT,
+            _ if ids.are_plain_numbers() => MAX_NUMBER_TEXT,
+            _ => MAX_ID_TEXT,
+        };
+        let mut chunks = IdChunks { ids, format, begun: false, ended: false, longest, first: None };
+        if format == IdsFormat::Ranges {
+            // Millions of ids may be a few ranges.
+            let first = chunks.chunk(CHUNK)?;
+            if chunks.ended {
+                return Ok(Self::whole(first));
+            }
+            chunks.first = Some(first);
+        } else if few {
             // Room for one more before the first id, and for two that `chunk` keeps free after the last.
             let room = (chunks.ids.len() + 3) * longest;
             return chunks.chunk(room).map(Self::whole);
@@ -75,35 +123,57 @@ impl Body {
 impl IdChunks {
     /// Returns the next chunk: as many ids as surely fit into `room` bytes.
     fn chunk(&mut self, room: usize) -> io::Result<Vec<u8>> {
+        if let Some(first) = self.first.take() {
+            return Ok(first);
+        }
+        // For a few ids, room for the rest of the document.
         let mut out = Vec::with_capacity(room);
-        if !self.begun && self.format == IdsFormat::Json {
-            out.extend_from_slice(b"{\"ids\":[");
+        if !self.begun {
+            out.extend_from_slice(self.format.begin());
         }
         while out.len() + 2 * self.longest <= room || self.ids.len() == 0 {
-            let Some(id) = self.ids.next() else {
+            if !self.write_next(&mut out) {
                 self.ended = true;
                 break;
-            };
-            let first = !std::mem::replace(&mut self.begun, true);
-            match self.format {
-                IdsFormat::Json => {
-                    out.extend_from_slice(if first { b"\"" } else { b",\"" });
-                    self.ids.write(id, &mut out);
-                    out.push(b'"');
-                }
-                IdsFormat::Text => {
-                    self.ids.write(id, &mut out);
-                    out.push(b'\n');
-                }
             }
+            self.begun = true;
         }
         if self.ended && self.ids.len() > 0 {
             return Err(io::Error::other("the system has no more randomness"));
         }
-        if self.ended && self.format == IdsFormat::Json {
-            out.extend_from_slice(b"]}");
+        if self.ended {
+            out.extend_from_slice(self.format.end());
         }
         Ok(out)
+    }
+
+    /// Writes the next id or range. Returns `false` after the last.
+    fn write_next(&mut self, out: &mut Vec<u8>) -> bool {
+        let comma: &[u8] = if self.begun { b"," } else { b"" };
+        if self.format == IdsFormat::Ranges {
+            let Some(IdRange { first, count, step }) = self.ids.next_range() else { return false };
+            out.extend_from_slice(comma);
+            // Writing to a `Vec` never fails.
+            let _ = write!(out, "{{\"first\":\"{first}\",\"count\":{count},\"step\":\"{step}\"}}");
+            return true;
+        }
+        let Some(id) = self.ids.next() else { return false };
+        match self.format {
+            IdsFormat::Text => {
+                self.ids.write(id, out);
+                out.push(b'\n');
+            }
+            IdsFormat::TinyId | IdsFormat::TinyIdSimple => {
+                out.extend_from_slice(comma);
+                self.ids.write(id, out);
+            }
+            IdsFormat::Json | IdsFormat::Ranges => {
+                out.extend_from_slice(if self.begun { b",\"" } else { b"\"" });
+                self.ids.write(id, out);
+                out.push(b'"');
+            }
+        }
+        true
     }
 }
 

@@ -31,6 +31,146 @@ async fn ids_strictly_increase_whatever_the_count() {
     assert!(all.is_sorted_by(|a, b| a < b));
 }
 
+/// Goal: ranges and lists share one stream of ids, and ranges may be larger.
+#[tokio::test]
+async fn ranges_are_runs_of_consecutive_ids() {
+    let server = Running::start().await;
+    let mut last = ids(&server.get("/v1/ids/default").await.1)[0];
+    for (query, count) in
+        [("", 1), ("?count=1", 1), ("?count=5000", 5000), ("?count=1000000&wait=10", 1_000_000)]
+    {
+        let (head, body) = server.get(&format!("/v1/ranges/default{query}")).await;
+        assert!(
+            head.starts_with("http/1.1 200 ") && head.contains("content-type: application/json"),
+            "{head}"
+        );
+        let document: Value = serde_json::from_str(&body).unwrap();
+        let mut seen = 0;
+        for range in document["ranges"].as_array().unwrap() {
+            let number = |name: &str| -> u64 { range[name].as_str().unwrap().parse().unwrap() };
+            assert!(number("first") > last, "{range} after {last}");
+            assert_eq!(number("step"), 1);
+            seen += range["count"].as_u64().unwrap();
+            last = number("first") + range["count"].as_u64().unwrap() - 1;
+        }
+        assert_eq!(seen, count);
+    }
+    assert!(ids(&server.get("/v1/ids/default").await.1)[0] > last);
+    let (_, metrics) = server.get("/metrics").await;
+    assert!(metrics.contains("snowmint_ids_issued_total{namespace=\"default\"} 1005004\n"), "{metrics}");
+    for (path, status, words) in [
+        ("/v1/ranges/default?count=1000001", 400, "expected 1 to 1000000"),
+        ("/v1/ranges/nope", 404, "unknown namespace `nope`"),
+    ] {
+        let (head, body) = server.get(path).await;
+        assert!(head.starts_with(&format!("http/1.1 {status} ")) && body.contains(words), "{head} {body}");
+    }
+    let (head, body) = server.request("HEAD /v1/ranges/default HTTP/1.1").await;
+    assert!(head.starts_with("http/1.1 200 ") && body.is_empty(), "{head}");
+}
+
+/// Goal: an explicit format wins over `Accept`.
+#[tokio::test]
+async fn the_format_parameter_wins() {
+    let server = Running::start().await;
+    for (format, accept, kind) in [
+        ("json", "text/plain", "application/json"),
+        ("text", "application/json", "text/plain; charset=utf-8"),
+    ] {
+        let head = format!("GET /v1/ids/default?format={format} HTTP/1.1\r\naccept: {accept}");
+        let (head, body) = server.request(&head).await;
+        assert!(head.contains(&format!("content-type: {kind}")), "{head}");
+        assert_eq!(body[0] == b'{', format == "json");
+    }
+}
+
+/// Goal: a request waits for its ids as long as it says, and no longer. Method: paused time, and ids that never come.
+#[tokio::test(start_paused = true)]
+async fn a_request_waits_as_long_as_it_says() {
+    use std::time::Duration;
+    let server = Running::start().await;
+    server.source.set_stuck(true);
+    for path in ["ids", "ranges"] {
+        for (wait, ms) in [("&wait=0", 0), ("&wait=2.5", 2500), ("", 10_000)] {
+            let mut client = server.http().await;
+            let began = tokio::time::Instant::now();
+            let head = format!(
+                "GET /v1/{path}/default?count=50000{wait} HTTP/1.1\r\nhost: test\r\nconnection: close\r\n\r\n"
+            );
+            client.send(head.as_bytes()).await;
+            let (head, body) = split(&client.rest().await);
+            let took = began.elapsed();
+            assert!(head.starts_with("http/1.1 503 ") && head.contains("retry-after: 1"), "{head}");
+            assert!(String::from_utf8(body).unwrap().contains("could not be made within"));
+            let wanted = Duration::from_millis(ms);
+            assert!(took >= wanted && took < wanted + Duration::from_secs(1), "{wait}: {took:?}");
+        }
+    }
+    server.source.set_stuck(false);
+    assert_eq!(ids(&server.get("/v1/ids/default?count=50000&wait=0.5").await.1).len(), 50_000);
+}
+
+/// Goal: TinyID's clients work unchanged, also when they fail.
+#[tokio::test]
+async fn tinyid_paths_answer_as_tinyid() {
+    let server = Running::start().await;
+    let mut last = 0;
+    for (query, count) in
+        [("", 1), ("&batchSize=3", 3), ("&batchSize=0", 1), ("&batchSize=200000&token=x", MAX_COUNT)]
+    {
+        let (head, body) = server.get(&format!("/tinyid/id/nextId?bizType=default{query}")).await;
+        assert!(head.starts_with("http/1.1 200 ") && head.contains("application/json"), "{head}");
+        let document: Value = serde_json::from_str(&body).unwrap();
+        assert_eq!((&document["code"], &document["message"]), (&200.into(), &"".into()));
+        let ids: Vec<u64> =
+            document["data"].as_array().unwrap().iter().map(|id| id.as_u64().unwrap()).collect();
+        assert_eq!(ids.len(), count);
+        assert!(ids[0] > last && ids.is_sorted_by(|a, b| a < b));
+        last = *ids.last().unwrap();
+    }
+    let (head, body) = server
+        .request("POST /tinyid/id/nextIdSimple?bizType=default&batchSize=4 HTTP/1.1\r\ncontent-length: 0")
+        .await;
+    assert!(head.contains("content-type: text/plain"), "{head}");
+    let body = String::from_utf8(body).unwrap();
+    let ids: Vec<u64> = body.split(',').map(|id| id.parse().unwrap()).collect();
+    assert!(ids.len() == 4 && ids[0] > last, "{body}");
+    for (query, message) in [
+        ("bizType=nope", "unknown namespace `nope`"),
+        ("token=x", "invalid namespace name"),
+        ("bizType=default&batchSize=x", "invalid count `x`"),
+    ] {
+        let (head, body) = server.get(&format!("/tinyid/id/nextId?{query}")).await;
+        let document: Value = serde_json::from_str(&body).unwrap();
+        assert!(head.starts_with("http/1.1 200 "), "{head}");
+        assert_eq!((&document["data"], &document["code"]), (&Value::Null, &6.into()));
+        assert!(document["message"].as_str().unwrap().contains(message), "{body}");
+        let (head, body) = server.get(&format!("/tinyid/id/nextIdSimple?{query}")).await;
+        assert!(head.starts_with("http/1.1 200 ") && body.is_empty(), "{head} {body}");
+    }
+    let (_, metrics) = server.get("/metrics").await;
+    assert!(metrics.contains("outcome=\"unknown-namespace\"} 2\n"), "{metrics}");
+}
+
+/// Goal: Leaf's decoder answers as Leaf. The id and its fields are from Leaf's own article.
+#[tokio::test]
+async fn leaf_decodes_as_leaf() {
+    let server = Running::start().await;
+    let id: u64 = (1_567_733_700_834 - 1_288_834_974_657) << 22 | 39 << 12 | 3448;
+    let (head, body) = server.get(&format!("/decodeSnowflakeId?snowflakeId={id}")).await;
+    assert!(head.starts_with("http/1.1 200 "), "{head}");
+    // Leaf's server was 8 hours east of UTC.
+    let wanted = "{\"timestamp\":\"1567733700834(2019-09-06 01:35:00.834)\",\"sequenceId\":\"3448\",\"workerId\":\"39\"}";
+    assert_eq!(body, wanted);
+    for id in ["x", "", "9223372036854775808"] {
+        let (head, body) = server.get(&format!("/decodeSnowflakeId?snowflakeId={id}")).await;
+        assert!(
+            head.starts_with("http/1.1 200 ") && body.starts_with("{\"errorMsg\":\"invalid id "),
+            "{body}"
+        );
+    }
+}
+
 #[tokio::test]
 async fn plain_text_is_one_id_a_line() {
     let server = Running::start().await;

@@ -296,6 +296,24 @@ fn curl_with(flag: &str, version: &str) {
     assert!(increase(&all));
     ids.add(&all);
 
+    let (body, status, kind) = curl(&[], "/v1/ranges/default?count=20000");
+    assert_eq!((status.as_str(), kind.as_str()), ("200", "application/json"), "{body}");
+    let ranges: Value = serde_json::from_str(&body).unwrap();
+    let mut in_ranges = Vec::new();
+    for range in ranges["ranges"].as_array().unwrap() {
+        let number = |name: &str| range[name].as_str().unwrap().parse::<u64>().unwrap();
+        let count = range["count"].as_u64().unwrap();
+        in_ranges.extend((0..count).map(|nth| number("first") + nth * number("step")));
+    }
+    assert!(in_ranges.len() == 20_000 && increase(&in_ranges));
+    ids.add(&in_ranges);
+    let plain = lines(&curl(&[], "/v1/ids/default?count=5&format=text&wait=1").0);
+    let tinyid = curl(&["-X", "POST"], "/tinyid/id/nextIdSimple?bizType=default&batchSize=3").0;
+    let tinyid: Vec<u64> = tinyid.split(',').map(|id| id.parse().unwrap()).collect();
+    assert_eq!((plain.len(), tinyid.len()), (5, 3));
+    ids.add(&plain);
+    ids.add(&tinyid);
+
     let (head, status, _) = curl(&["-I"], "/v1/ids/default");
     assert!(status == "200" && head.to_ascii_lowercase().contains("cache-control: no-store"), "{head}");
     let (body, status, kind) = curl(&[], "/nowhere");

@@ -1,0 +1,124 @@
+//! TinyID's paths `/tinyid/id/nextId` and `/tinyid/id/nextIdSimple`, for unchanged TinyID clients.
+//! Both answer 200 whatever happens: the first with TinyID's document, which has a code, the second with an empty text if there
+//! are no ids. The token is not checked.
+
+use hyper::Response;
+use hyper::header::{CACHE_CONTROL, CONTENT_TYPE, HeaderValue};
+use serde::Serialize;
+use snowmint::error::Snippet;
+
+use crate::http::Serving;
+use crate::http::request::TinyIdForm;
+use crate::http::response::{Body, IdsFormat, failure, ok};
+use crate::limits::{MAX_COUNT, MAX_WAIT};
+use crate::mint::MintError;
+use crate::status::ErrorKind;
+
+/// TinyID's code for every failure but a wrong token.
+const SYSTEM_ERROR: u16 = 6;
+
+/// TinyID's document of a failure.
+#[derive(Serialize)]
+struct Document<'a> {
+    data: Option<()>,
+    code: u16,
+    message: &'a str,
+}
+
+/// A failure in the format of TinyID.
+#[derive(Debug)]
+pub(super) struct TinyIdFailure {
+    form: TinyIdForm,
+    kind: ErrorKind,
+    message: String,
+}
+
+/// Answers a request as TinyID does.
+pub(super) async fn answer(
+    serving: &Serving<'_>,
+    form: TinyIdForm,
+    name: &[u8],
+    count: Option<&[u8]>,
+    head: bool,
+) -> Result<Response<Body>, TinyIdFailure> {
+    let format = match form {
+        TinyIdForm::Json => IdsFormat::TinyId,
+        TinyIdForm::Simple => IdsFormat::TinyIdSimple,
+    };
+    if head {
+        return Ok(ok(format.media_type(), Body::whole("")));
+    }
+    let failed = |error: MintError| TinyIdFailure { form, kind: error.kind(), message: error.to_string() };
+    let count = batch_size(count).map_err(failed)?;
+    let (mint, client) = (&serving.server.mint, &serving.client);
+    let namespace = client.find_or_create(mint, name, true).await.map_err(failed)?;
+    if namespace.why_no_numbers().is_some() {
+        let name = Snippet::of(namespace.name().as_str());
+        return Err(failed(MintError::WrongScheme { name, what: "a namespace of plain numbers" }));
+    }
+    let ids = client.take(&namespace, count, MAX_WAIT).await.map_err(failed)?;
+    namespace.add_issued(ids.len() as u64);
+    let body = Body::ids(ids, format).map_err(|error| {
+        let problem = failure(&error);
+        TinyIdFailure { form, kind: problem.kind, message: problem.detail }
+    })?;
+    Ok(ok(format.media_type(), body))
+}
+
+/// Reads `batchSize` as TinyID does: 1 by default and for numbers below it, [`MAX_COUNT`] for numbers above it.
+fn batch_size(text: Option<&[u8]>) -> Result<usize, MintError> {
+    let Some(text) = text.filter(|text| !text.is_empty()) else { return Ok(1) };
+    let text = String::from_utf8_lossy(text);
+    let (sign, digits) = text.strip_prefix('-').map_or((1, &*text), |digits| (-1, digits));
+    if digits.is_empty() || digits.len() > 20 || !digits.bytes().all(|byte| byte.is_ascii_digit()) {
+        return Err(MintError::BadCount { value: Snippet::of(&text), limit: MAX_COUNT });
+    }
+    // Twenty digits fit.
+    let number = sign * digits.parse::<i128>().unwrap_or(i128::MAX);
+    Ok(usize::try_from(number.clamp(1, MAX_COUNT as i128)).unwrap_or(MAX_COUNT))
+}
+
+impl TinyIdFailure {
+    pub(super) const fn kind(&self) -> ErrorKind {
+        self.kind
+    }
+
+    pub(super) fn response(&self) -> Response<Body> {
+        let (kind, body) = match self.form {
+            TinyIdForm::Json => {
+                let document = Document { data: None, code: SYSTEM_ERROR, message: &self.message };
+                // Strings and numbers always serialize.
+                (IdsFormat::TinyId, serde_json::to_vec(&document).unwrap_or_default())
+            }
+            TinyIdForm::Simple => (IdsFormat::TinyIdSimple, Vec::new()),
+        };
+        let mut response = Response::new(Body::whole(body));
+        let headers = response.headers_mut();
+        headers.insert(CONTENT_TYPE, HeaderValue::from_static(kind.media_type()));
+        headers.insert(CACHE_CONTROL, HeaderValue::from_static("no-store"));
+        response
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn batch_sizes_are_read_as_tinyid_does() {
+        for (text, wanted) in [
+            (None, Some(1)),
+            (Some(""), Some(1)),
+            (Some("7"), Some(7)),
+            (Some("0"), Some(1)),
+            (Some("-5"), Some(1)),
+            (Some("100001"), Some(MAX_COUNT)),
+            (Some("99999999999999999999"), Some(MAX_COUNT)),
+            (Some("x"), None),
+            (Some("-"), None),
+            (Some("1.5"), None),
+        ] {
+            assert_eq!(batch_size(text.map(str::as_bytes)).ok(), wanted, "{text:?}");
+        }
+    }
+}
