@@ -21,6 +21,7 @@ mod footprint;
 mod greedy;
 mod hand_over;
 mod limits;
+mod monitoring;
 mod namespaces;
 mod number_sources;
 mod operator;
