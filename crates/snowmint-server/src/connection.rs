@@ -1,6 +1,8 @@
-//! What the connections of RESP and Thrift share: the time limits of a client, and sending to one that may not read.
+//! What the connections of RESP and Thrift share: the time limits of a client, sending to one that may not read, and counts
+//! that are not added up yet.
 
 use std::io;
+use std::sync::Arc;
 use std::time::Duration;
 
 use tokio::io::AsyncWriteExt;
@@ -8,6 +10,8 @@ use tokio::net::TcpStream;
 use tokio::time::{Instant, timeout};
 
 use crate::limits::REST;
+use crate::metrics::{Metrics, Protocol};
+use crate::mint::Namespace;
 use crate::settings::Timeouts;
 
 /// Sends all of `out`. Returns the number of bytes.
@@ -99,5 +103,42 @@ impl ClientTimer {
             return TimerAction::Rest;
         }
         TimerAction::Early
+    }
+}
+
+/// The counts of a connection since its last write. Adding them up for every request would cost more than parsing.
+#[derive(Debug)]
+pub(crate) struct PendingCounts {
+    protocol: Protocol,
+    /// The successful requests.
+    pub(crate) succeeded: u64,
+    issued: u64,
+    /// The namespace of the ids.
+    namespace: Option<Arc<Namespace>>,
+}
+
+impl PendingCounts {
+    pub(crate) const fn new(protocol: Protocol) -> Self {
+        Self { protocol, succeeded: 0, issued: 0, namespace: None }
+    }
+
+    /// Counts a successful request for ids.
+    #[inline]
+    pub(crate) fn issued(&mut self, metrics: &Metrics, namespace: &Arc<Namespace>, ids: u64) {
+        if self.namespace.as_ref().is_none_or(|last| !Arc::ptr_eq(last, namespace)) {
+            self.add_up(metrics);
+            self.namespace = Some(Arc::clone(namespace));
+        }
+        self.issued += ids;
+        self.succeeded += 1;
+    }
+
+    pub(crate) fn add_up(&mut self, metrics: &Metrics) {
+        if self.succeeded > 0 {
+            metrics.succeeded(self.protocol, std::mem::take(&mut self.succeeded));
+        }
+        if let (1.., Some(namespace)) = (self.issued, &self.namespace) {
+            namespace.add_issued(std::mem::take(&mut self.issued));
+        }
     }
 }

@@ -19,7 +19,7 @@ use tokio::net::TcpStream;
 use tokio::time::{Instant, sleep_until};
 
 use crate::accept::{Admission, reply_and_close};
-use crate::connection::{ClientTimer, TimerAction, send};
+use crate::connection::{ClientTimer, PendingCounts, TimerAction, send};
 use crate::limits::resp::{MAX_READ_ROOM, READ_ROOM};
 use crate::limits::{FLUSH_AT, HEAR_OUT, MAX_WAIT};
 use crate::metrics::Protocol;
@@ -30,7 +30,7 @@ use crate::status::ErrorKind;
 use crate::turns::Turn;
 use codec::{Parser, ProtocolError, Step};
 use command::{Call, IdReply, IdRequest, Outcome, refuse, write_id};
-use session::{PendingCounts, Queued, Session};
+use session::{Queued, Session};
 
 /// The answer when the connection limit is reached, as in Redis.
 const REFUSAL: &[u8] = b"-ERR max number of clients reached\r\n";
@@ -48,7 +48,7 @@ pub(crate) async fn serve(
     }
     let mut connection = Connection {
         session: Session::new(server.next_client()),
-        counts: PendingCounts::default(),
+        counts: PendingCounts::new(Protocol::Resp),
         state: server.mint.connection_state(),
         room: READ_ROOM,
         out: Vec::new(),

@@ -20,7 +20,7 @@ use tokio::net::{TcpListener, TcpStream};
 use tokio::time::{Instant, sleep_until};
 
 use crate::accept::{Admission, reply_and_close};
-use crate::connection::{ClientTimer, TimerAction, send};
+use crate::connection::{ClientTimer, PendingCounts, TimerAction, send};
 use crate::limits::thrift::READ_ROOM;
 use crate::limits::{FLUSH_AT, HEAR_OUT, MAX_WAIT};
 use crate::metrics::Protocol;
@@ -74,8 +74,7 @@ pub(crate) async fn serve(
         state: server.mint.connection_state(),
         out: Vec::new(),
         turn: Arc::default(),
-        issued: None,
-        succeeded: 0,
+        counts: PendingCounts::new(Protocol::Thrift),
         namespace,
         exceptions,
         server,
@@ -83,7 +82,7 @@ pub(crate) async fn serve(
     };
     let (server, turn) = (Arc::clone(&connection.server), Arc::clone(&connection.turn));
     let ended = server.turns.take(&turn, connection.run(shutdown)).await;
-    connection.add_up();
+    connection.counts.add_up(&connection.server.metrics);
     match ended {
         Ok(End::Quiet) => {}
         // Closing over unread input would take back the answers.
@@ -108,10 +107,7 @@ struct Connection {
     state: ConnectionState,
     out: Vec<u8>,
     turn: Arc<Turn>,
-    /// The ids since the last write. Adding them up for every request would cost more than parsing.
-    issued: Option<(Arc<Namespace>, u64)>,
-    /// The successful requests since the last write.
-    succeeded: u64,
+    counts: PendingCounts,
 }
 
 /// The outcome of a request.
@@ -253,17 +249,15 @@ impl Connection {
             return Ok(());
         }
         let answer = match request.method() {
+            // Counted with its id.
             b"get_id" => self.id(request.user_agent.unwrap_or_default()).await?,
-            b"get_worker_id" => self.worker().map_err(Failure::Mint),
-            b"get_datacenter_id" => Ok(i64::from(self.server.mint.datacenter().0)),
-            b"get_timestamp" => Ok(i64::try_from(WallClock.unix_ms()).unwrap_or(i64::MAX)),
+            b"get_worker_id" => self.worker().map(|worker| self.counted(worker)).map_err(Failure::Mint),
+            b"get_datacenter_id" => Ok(self.counted(self.server.mint.datacenter().0.into())),
+            b"get_timestamp" => Ok(self.counted(i64::try_from(WallClock.unix_ms()).unwrap_or(i64::MAX))),
             unknown => Err(Failure::Method(Snippet::of(&String::from_utf8_lossy(unknown)).to_string())),
         };
         match answer {
-            Ok(number) => {
-                self.succeeded += 1;
-                codec::reply(&mut self.out, request, number);
-            }
+            Ok(number) => codec::reply(&mut self.out, request, number),
             Err(failure) => self.refuse(request, &failure),
         }
         Ok(())
@@ -275,34 +269,36 @@ impl Connection {
             let shown = Snippet::of(&String::from_utf8_lossy(user_agent)).to_string();
             return Ok(Err(Failure::UserAgent(shown)));
         }
-        let found = self.state.find(self.namespace.as_str().as_bytes());
-        let (namespace, id) = match found {
-            Ok((namespace, handles)) => (Arc::clone(namespace), namespace.try_one(handles)),
+        let (namespace, id) = match self.state.find(self.namespace.as_str().as_bytes()) {
+            Ok((namespace, handles)) => (namespace, namespace.try_one(handles)),
             Err(error) => return Ok(Err(error.into())),
         };
         let id = match id {
-            Ok(Some(id)) => Ok(id),
-            Ok(None) => {
-                self.flush().await?;
-                wait_for_one(&namespace, &mut self.state).await
+            Ok(Some(id)) => {
+                self.counts.issued(&self.server.metrics, namespace, 1);
+                id
             }
-            Err(error) => Err(error),
+            Ok(None) => {
+                let namespace = Arc::clone(namespace);
+                self.flush().await?;
+                match wait_for_one(&namespace, &mut self.state).await {
+                    Ok(id) => {
+                        self.counts.issued(&self.server.metrics, &namespace, 1);
+                        id
+                    }
+                    Err(error) => return Ok(Err(error.into())),
+                }
+            }
+            Err(error) => return Ok(Err(error.into())),
         };
-        if id.is_ok() {
-            self.count_id(namespace);
-        }
         // All ids have at most 63 bits.
-        Ok(id.map(|id| i64::try_from(id).unwrap_or(i64::MAX)).map_err(Failure::from))
+        Ok(Ok(i64::try_from(id).unwrap_or(i64::MAX)))
     }
 
-    fn count_id(&mut self, namespace: Arc<Namespace>) {
-        match &mut self.issued {
-            Some((last, issued)) if Arc::ptr_eq(last, &namespace) => *issued += 1,
-            _ => {
-                self.add_up();
-                self.issued = Some((namespace, 1));
-            }
-        }
+    /// Counts a successful request other than for an id.
+    const fn counted(&mut self, answer: i64) -> i64 {
+        self.counts.succeeded += 1;
+        answer
     }
 
     /// The worker under which the ids of the namespace are made; of several, the first.
@@ -352,20 +348,11 @@ impl Connection {
 
     /// Sends the output, and adds up the counts.
     async fn flush(&mut self) -> io::Result<()> {
-        self.add_up();
+        self.counts.add_up(&self.server.metrics);
         let sent = send(&mut self.stream, &self.out, self.server.timeouts.write).await?;
         self.turn.spend(sent);
         self.out.clear();
         Ok(())
-    }
-
-    fn add_up(&mut self) {
-        if self.succeeded > 0 {
-            self.server.metrics.succeeded(Protocol::Thrift, std::mem::take(&mut self.succeeded));
-        }
-        if let Some((namespace, issued)) = self.issued.take() {
-            namespace.add_issued(issued);
-        }
     }
 }
 

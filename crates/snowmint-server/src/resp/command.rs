@@ -8,6 +8,7 @@ use std::sync::Arc;
 use snowmint::error::Snippet;
 use snowmint::inspect::{Value, Values};
 
+use crate::connection::PendingCounts;
 use crate::metrics::Protocol;
 use crate::mint::{
     ConnectionState, Ids, InspectBy, MintError, Minted, Namespace, PartialIds, Taken, parse_count,
@@ -15,7 +16,7 @@ use crate::mint::{
 };
 use crate::resp::codec::Args;
 use crate::resp::reply::{self, Version};
-use crate::resp::session::{PendingCounts, Queued, Session, Transaction};
+use crate::resp::session::{Queued, Session, Transaction};
 use crate::state::ServerState;
 use crate::status::ErrorKind;
 
@@ -627,7 +628,7 @@ mod tests {
         fn new() -> Self {
             let server = ServerState::for_tests(testing::mint());
             let connection = server.mint.connection_state();
-            Self { server, session: Session::new(7), connection, counts: PendingCounts::default() }
+            Self { server, session: Session::new(7), connection, counts: PendingCounts::new(Protocol::Resp) }
         }
 
         /// Runs an inline command; returns the reply and the outcome for the connection.

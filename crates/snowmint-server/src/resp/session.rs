@@ -1,10 +1,7 @@
-//! The state of one RESP connection: what the client has set, its transaction, and counts that are not added up yet.
+//! The state of one RESP connection: what the client has set, and its transaction.
 
-use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-use crate::metrics::{Metrics, Protocol};
-use crate::mint::Namespace;
 use crate::resp::reply::Version;
 
 /// What the client has set on its connection.
@@ -58,34 +55,5 @@ impl Transaction {
             queued.fetch_sub(it.bytes.len(), Ordering::Relaxed);
         }
         ended
-    }
-}
-
-/// The counts of a connection since its last write. Adding them up for every command would cost more than parsing.
-#[derive(Debug, Default)]
-pub(super) struct PendingCounts {
-    pub(super) succeeded: u64,
-    issued: u64,
-    namespace: Option<Arc<Namespace>>,
-}
-
-impl PendingCounts {
-    #[inline]
-    pub(super) fn issued(&mut self, metrics: &Metrics, namespace: &Arc<Namespace>, ids: u64) {
-        if self.namespace.as_ref().is_none_or(|last| !Arc::ptr_eq(last, namespace)) {
-            self.add_up(metrics);
-            self.namespace = Some(Arc::clone(namespace));
-        }
-        self.issued += ids;
-        self.succeeded += 1;
-    }
-
-    pub(super) fn add_up(&mut self, metrics: &Metrics) {
-        if self.succeeded > 0 {
-            metrics.succeeded(Protocol::Resp, std::mem::take(&mut self.succeeded));
-        }
-        if let (1.., Some(namespace)) = (self.issued, &self.namespace) {
-            namespace.add_issued(std::mem::take(&mut self.issued));
-        }
     }
 }
