@@ -1,6 +1,7 @@
 //! Values of flags, parsed to checked types. Each error says what is expected.
 
 use std::ops::RangeInclusive;
+use std::path::PathBuf;
 use std::time::Duration;
 
 use jiff::SignedDuration;
@@ -75,10 +76,12 @@ pub(crate) enum Listen {
         address: String,
         port: u16,
     },
+    /// On a Unix socket.
+    Unix(PathBuf),
 }
 
 impl Listen {
-    /// Whether only this machine can connect. A name other than `localhost` may be any address.
+    /// Returns `true` if only this machine can connect. A name other than `localhost` may be any address.
     pub(crate) fn is_loopback(&self) -> bool {
         let Self::At { address, .. } = self else { return true };
         let host = address.rsplit_once(':').map_or(address.as_str(), |(host, _)| host);
@@ -90,14 +93,24 @@ impl Listen {
 
 impl std::fmt::Display for Listen {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.write_str(match self {
-            Self::Off => "off",
-            Self::At { address, .. } => address,
-        })
+        match self {
+            Self::Off => f.write_str("off"),
+            Self::At { address, .. } => f.write_str(address),
+            Self::Unix(path) => write!(f, "unix:{}", path.display()),
+        }
     }
 }
 
-/// Parses `--http` and `--resp`: `host:port` or `off`.
+/// Parses `--http` and `--resp`: `host:port`, `unix:` and a path, or `off`.
+pub(crate) fn listen_or_unix(text: &str) -> Result<Listen, String> {
+    match text.strip_prefix("unix:") {
+        Some("") => Err("expected a path after unix:, such as unix:/run/snowmint.sock".to_owned()),
+        Some(path) => Ok(Listen::Unix(path.into())),
+        None => listen(text).map_err(|expected| format!("{expected}; or unix:PATH")),
+    }
+}
+
+/// Parses `--thrift`: `host:port` or `off`.
 pub(crate) fn listen(text: &str) -> Result<Listen, String> {
     if text == "off" {
         return Ok(Listen::Off);
@@ -223,6 +236,16 @@ mod tests {
         ] {
             assert_eq!(listen(text).unwrap().is_loopback(), is_loopback, "{text}");
         }
+    }
+
+    #[test]
+    fn unix_sockets_have_a_path_and_serve_this_machine() {
+        let socket = listen_or_unix("unix:/run/a.sock").unwrap();
+        assert_eq!(socket, Listen::Unix("/run/a.sock".into()));
+        assert!(socket.is_loopback() && socket.to_string() == "unix:/run/a.sock");
+        assert!(listen_or_unix("unix:").unwrap_err().contains("expected a path"));
+        assert!(listen_or_unix("/run/a.sock").unwrap_err().contains("or unix:PATH"));
+        assert!(listen("unix:/run/a.sock").is_err(), "Thrift has none");
     }
 
     #[test]

@@ -22,9 +22,10 @@ use snowmint_cluster::{
     Holder, LeaseConfig, Leases, NamespaceError, NodeClock, SavedLeases, WorkerCount, WorkerPool,
 };
 use snowmint_server::namespace_sync::{NamespaceConfigError, SyncOptions};
-use snowmint_server::{IdSource, Listeners, Mint, NamespaceSync, Settings, SharedClock, ThriftListener};
+use snowmint_server::{
+    IdSource, Listener, Listeners, Mint, NamespaceSync, Settings, SharedClock, ThriftListener,
+};
 use snowmint_store::{OpenError, Store, Visibility};
-use tokio::net::TcpListener;
 use tokio::runtime::{Builder, Handle};
 use tokio::sync::{Notify, oneshot, watch};
 
@@ -112,6 +113,7 @@ async fn until_stopped(plan: &Plan, serving: &Handle) -> Result<(), Failure> {
         max_connections: plan.max_connections,
         timeouts: plan.timeouts,
         allowed_hosts: plan.allowed_hosts.clone(),
+        tls: plan.tls.clone(),
         clock: Arc::new(clock.clone()) as SharedClock,
         drain: plan.drain_timeout,
         drain_delay: plan.drain_delay,
@@ -273,29 +275,27 @@ async fn open_port(
     listen: &Listen,
     flag: &'static str,
     serving: &Handle,
-) -> Result<Option<TcpListener>, Failure> {
+) -> Result<Option<Listener>, Failure> {
     match listen {
         Listen::Off => Ok(None),
-        Listen::At { address, .. } => {
-            let address = address.clone();
+        Listen::At { .. } | Listen::Unix(_) => {
+            let address = listen.to_string();
             let opened = serving.spawn(async move { snowmint_server::bind(&address, flag).await }).await;
             opened.map_err(Failure::runtime)?.map(Some).map_err(Failure::runtime)
         }
     }
 }
 
-fn address(listener: Option<&TcpListener>) -> String {
-    listener
-        .and_then(|listener| listener.local_addr().ok())
-        .map_or_else(|| "off".to_owned(), |address| address.to_string())
+fn address(listener: Option<&Listener>) -> String {
+    listener.map_or_else(|| "off".to_owned(), Listener::address)
 }
 
-/// Returns the default name of a node: its host and port.
+/// Returns the default name of a node: its host and its first port, or its socket if it has no port.
 fn holder_of(listeners: &Listeners) -> Holder {
     let thrift = listeners.thrift.as_ref().map(|thrift| &thrift.listener);
-    let port = listeners.http.as_ref().or(listeners.resp.as_ref()).or(thrift);
-    let port = port.and_then(|listener| listener.local_addr().ok()).map(|address| address.port());
-    Holder::of_this_host(&port.unwrap_or_default().to_string())
+    let open = || [listeners.http.as_ref(), listeners.resp.as_ref(), thrift].into_iter().flatten();
+    let port = open().find_map(Listener::port).map(|port| port.to_string());
+    Holder::of_this_host(&port.or_else(|| open().next().map(Listener::address)).unwrap_or_default())
 }
 
 /// Serves as soon as the node holds a lease, or after a moment without one: then an error is a better answer than none.
@@ -308,7 +308,7 @@ async fn serve(
     serving: &Handle,
 ) -> Result<(), Failure> {
     let Service { leases, mint, mut sync, settings, late } = service;
-    let reload = reload_on_hangup().map_err(Failure::runtime)?;
+    let reload = Reload::on_hangup().map_err(Failure::runtime)?;
     tokio::select! {
         biased;
         () = stop.asked() => return Ok(()),
@@ -341,7 +341,8 @@ async fn serve(
     };
     let served = serving.spawn(snowmint_server::serve(mint, listeners, settings, ends));
     systemd::ready();
-    let following = tokio::spawn(sync.run(reload));
+    let following = tokio::spawn(sync.run(reload.namespaces));
+    let renewing = plan.tls.clone().map(|tls| serving.spawn(async move { tls.follow(&reload.tls).await }));
     let ended = {
         let stopped = async {
             if early.is_none() {
@@ -362,6 +363,9 @@ async fn serve(
     let _ = end.send(());
     let served = served.await.map_err(Failure::runtime);
     following.abort();
+    if let Some(renewing) = renewing {
+        renewing.abort();
+    }
     ended.and(served.map(|_| ()))
 }
 
@@ -481,26 +485,34 @@ async fn first_look(sync: &mut NamespaceSync, late: Option<&LateStore>) -> Resul
     retry(problem, async || sync.refresh().await.map_err(|error| Attempt::Retry(error.to_string()))).await
 }
 
-/// Returns a notification that fires at each SIGHUP.
-#[cfg(unix)]
-fn reload_on_hangup() -> io::Result<Arc<Notify>> {
-    use tokio::signal::unix::{SignalKind, signal};
-    let mut hangups = signal(SignalKind::hangup())?;
-    let reload = Arc::new(Notify::new());
-    let notify = Arc::clone(&reload);
-    tokio::spawn(async move {
-        while hangups.recv().await.is_some() {
-            tracing::info!("SIGHUP: reloading the namespaces");
-            notify.notify_one();
-        }
-    });
-    Ok(reload)
+/// What SIGHUP reloads. On systems without it, nothing does.
+#[derive(Debug, Default)]
+struct Reload {
+    namespaces: Arc<Notify>,
+    tls: Arc<Notify>,
 }
 
-/// Never fires: this system has no SIGHUP.
-#[cfg(not(unix))]
-fn reload_on_hangup() -> io::Result<Arc<Notify>> {
-    Ok(Arc::new(Notify::new()))
+impl Reload {
+    #[cfg(unix)]
+    fn on_hangup() -> io::Result<Self> {
+        use tokio::signal::unix::{SignalKind, signal};
+        let mut hangups = signal(SignalKind::hangup())?;
+        let reload = Self::default();
+        let (namespaces, tls) = (Arc::clone(&reload.namespaces), Arc::clone(&reload.tls));
+        tokio::spawn(async move {
+            while hangups.recv().await.is_some() {
+                tracing::info!("SIGHUP: reloading namespaces and TLS files");
+                namespaces.notify_one();
+                tls.notify_one();
+            }
+        });
+        Ok(reload)
+    }
+
+    #[cfg(not(unix))]
+    fn on_hangup() -> io::Result<Self> {
+        Ok(Self::default())
+    }
 }
 
 /// Raises the limit of open files as far as the system allows, and lowers the connection limit to fit it.

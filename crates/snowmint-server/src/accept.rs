@@ -10,15 +10,17 @@ use std::time::Duration;
 
 use socket2::{SockRef, TcpKeepalive};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
-use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio::task::{AbortHandle, JoinSet};
 use tokio::time::{Instant, MissedTickBehavior, interval};
 
 use crate::limits::{KEEPALIVE, LINGER, UNSENT};
+use crate::listener::{Listener, Socket};
 use crate::metrics::{Metrics, Protocol};
 use crate::shutdown::{self, ShutdownListener};
 use crate::status::ErrorKind;
+use crate::stream::Stream;
+use crate::tls::{Accepted, Tls};
 
 /// Pause after `accept` failed for a reason that only time resolves.
 const AFTER_FAILURE: Duration = Duration::from_millis(100);
@@ -44,6 +46,8 @@ pub(crate) struct Acceptor<'a> {
     /// The number of reserved connections of this protocol.
     pub(crate) reserved: usize,
     pub(crate) write_timeout: Duration,
+    /// For TCP ports. Who may use a Unix socket is up to the mode of its file.
+    pub(crate) tls: Option<Arc<Tls>>,
     pub(crate) shutdown: ShutdownListener,
     pub(crate) drain: Duration,
 }
@@ -57,9 +61,9 @@ struct Reserved {
 
 impl Acceptor<'_> {
     /// Returns the number of connections that had to be closed.
-    pub(crate) async fn run<F, Fut>(self, listener: TcpListener, connection: F) -> usize
+    pub(crate) async fn run<F, Fut>(self, listener: Listener, connection: F) -> usize
     where
-        F: Fn(TcpStream, Admission) -> Fut,
+        F: Fn(Accepted, Admission) -> Fut,
         Fut: Future<Output = ()> + Send + 'static,
     {
         let mut connections = JoinSet::new();
@@ -75,7 +79,7 @@ impl Acceptor<'_> {
                 accepted = listener.accept() => accepted,
             };
             match accepted {
-                Ok((stream, _)) => {
+                Ok(socket) => {
                     if let Some(failures) = failing.ended() {
                         tracing::info!(
                             protocol = self.protocol.name(),
@@ -92,9 +96,9 @@ impl Acceptor<'_> {
                                     "below the connection limit again"
                                 );
                             }
-                            self.spawn(&mut connections, stream, Some(permit), &connection);
+                            self.spawn(&mut connections, socket, Some(permit), &connection);
                         }
-                        Err(_) => self.admit(&mut reserved, &mut full, stream, &connection).await,
+                        Err(_) => self.admit(&mut reserved, &mut full, socket, &connection).await,
                     }
                 }
                 Err(error) => self.after_failure(&error, &mut failing).await,
@@ -109,18 +113,19 @@ impl Acceptor<'_> {
     fn spawn<F, Fut>(
         &self,
         tasks: &mut JoinSet<()>,
-        stream: TcpStream,
+        socket: Socket,
         permit: Option<OwnedSemaphorePermit>,
         connection: &F,
     ) -> AbortHandle
     where
-        F: Fn(TcpStream, Admission) -> Fut,
+        F: Fn(Accepted, Admission) -> Fut,
         Fut: Future<Output = ()> + Send + 'static,
     {
-        self.prepare(&stream);
+        self.prepare(&socket);
         let open = Open::new(self.metrics.open(self.protocol).clone(), Arc::clone(self.memory));
         let admission = if permit.is_some() { Admission::Client } else { Admission::Reserved };
-        let serving = connection(stream, admission);
+        let accepted = Accepted { socket, protocol: self.protocol, tls: self.tls.clone() };
+        let serving = connection(accepted, admission);
         tasks.spawn(async move {
             match admission {
                 Admission::Client => serving.await,
@@ -138,10 +143,10 @@ impl Acceptor<'_> {
         &self,
         reserved: &mut Reserved,
         full: &mut RecurringProblem,
-        stream: TcpStream,
+        socket: Socket,
         connection: &F,
     ) where
-        F: Fn(TcpStream, Admission) -> Fut,
+        F: Fn(Accepted, Admission) -> Fut,
         Fut: Future<Output = ()> + Send + 'static,
     {
         if let Some(since) = full.occurred() {
@@ -164,7 +169,7 @@ impl Acceptor<'_> {
             }
             reserved.tasks.join_next().await;
         }
-        let task = self.spawn(&mut reserved.tasks, stream, None, connection);
+        let task = self.spawn(&mut reserved.tasks, socket, None, connection);
         reserved.oldest_first.push_back(task);
     }
 
@@ -189,23 +194,23 @@ impl Acceptor<'_> {
 
     /// Accepts the clients that the system has already connected. Closing the listener would reset them, with the requests
     /// they have sent.
-    fn take_the_rest<F, Fut>(&self, listener: TcpListener, connections: &mut JoinSet<()>, connection: &F)
+    fn take_the_rest<F, Fut>(&self, listener: Listener, connections: &mut JoinSet<()>, connection: &F)
     where
-        F: Fn(TcpStream, Admission) -> Fut,
+        F: Fn(Accepted, Admission) -> Fut,
         Fut: Future<Output = ()> + Send + 'static,
     {
-        let Ok(listener) = listener.into_std() else { return };
         while let Ok(permit) = Arc::clone(&self.permits).try_acquire_owned() {
-            let Ok((stream, _)) = listener.accept() else { return };
-            let stream = stream.set_nonblocking(true).and_then(|()| TcpStream::from_std(stream));
-            if let Ok(stream) = stream {
-                self.spawn(connections, stream, Some(permit), connection);
-            }
+            let Ok(socket) = listener.accept_waiting() else { break };
+            self.spawn(connections, socket, Some(permit), connection);
         }
+        // From here on the system refuses clients, and the next process can have the port.
+        drop(listener);
     }
 
     /// Sets the socket options. Replies are small and sent at once; a client that vanished must not keep its connection.
-    fn prepare(&self, stream: &TcpStream) {
+    fn prepare(&self, socket: &Socket) {
+        #[cfg_attr(not(unix), expect(irrefutable_let_patterns, reason = "there are no other sockets"))]
+        let Socket::Tcp(stream) = socket else { return };
         let keepalive = TcpKeepalive::new().with_time(KEEPALIVE).with_interval(KEEPALIVE / 10);
         let socket = SockRef::from(stream);
         let set = stream.set_nodelay(true).and_then(|()| socket.set_tcp_keepalive(&keepalive));
@@ -221,7 +226,7 @@ impl Acceptor<'_> {
 }
 
 /// Sends a last reply, then reads what the client still sends: closing with unread input would discard the reply.
-pub(crate) async fn reply_and_close(mut stream: TcpStream, reply: &[u8]) {
+pub(crate) async fn reply_and_close(mut stream: Stream, reply: &[u8]) {
     let replying = async {
         stream.write_all(reply).await?;
         stream.shutdown().await?;
@@ -236,14 +241,14 @@ pub(crate) async fn reply_and_close(mut stream: TcpStream, reply: &[u8]) {
 
 /// A recurring problem, which is logged when it begins and once a minute while it lasts.
 #[derive(Debug, Default)]
-struct RecurringProblem {
+pub(crate) struct RecurringProblem {
     logged: Option<Instant>,
     times: u64,
 }
 
 impl RecurringProblem {
     /// Counts one occurrence. Returns the number so far if it is to be logged now.
-    fn occurred(&mut self) -> Option<u64> {
+    pub(crate) fn occurred(&mut self) -> Option<u64> {
         self.times += 1;
         let now = Instant::now();
         if self.logged.is_some_and(|logged| now.duration_since(logged) < LOG_INTERVAL) {

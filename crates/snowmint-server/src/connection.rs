@@ -6,20 +6,20 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use tokio::io::AsyncWriteExt;
-use tokio::net::TcpStream;
 use tokio::time::{Instant, timeout};
 
 use crate::limits::REST;
 use crate::metrics::{Metrics, Protocol};
 use crate::mint::Namespace;
 use crate::settings::Timeouts;
+use crate::stream::Stream;
 
 /// Sends all of `out`. Returns the number of bytes.
 ///
 /// # Errors
 ///
 /// The connection failed, or the client read nothing `within` this time.
-pub(crate) async fn send(stream: &mut TcpStream, out: &[u8], within: Duration) -> io::Result<usize> {
+pub(crate) async fn send(stream: &mut Stream, out: &[u8], within: Duration) -> io::Result<usize> {
     let mut sent = 0;
     while sent < out.len() {
         let rest = &out[sent..];
@@ -31,6 +31,9 @@ pub(crate) async fn send(stream: &mut TcpStream, out: &[u8], within: Duration) -
             }
             Err(error) => return Err(error),
         };
+    }
+    if stream.needs_flush() {
+        timeout(within, stream.flush()).await.map_err(|_| stalled(within))??;
     }
     Ok(sent)
 }

@@ -22,7 +22,6 @@ use hyper::server::conn::http1;
 use hyper::service::service_fn;
 use hyper::{Request, Response};
 use hyper_util::rt::TokioIo;
-use tokio::net::TcpStream;
 
 use crate::accept::Admission;
 use crate::http::client::Client;
@@ -34,7 +33,12 @@ use crate::limits::{HEAR_OUT, LINGER};
 use crate::settings::Timeouts;
 use crate::shutdown::ShutdownListener;
 use crate::state::ServerState;
+use crate::stream::Stream;
+use crate::tls::Accepted;
 use crate::turns::Turn;
+
+/// The versions that TLS clients may choose, best first.
+pub(crate) const ALPN: [&[u8]; 2] = [b"h2", b"http/1.1"];
 
 /// Returns `true` if path and query parse as a route, for fuzzing.
 #[doc(hidden)]
@@ -45,10 +49,11 @@ pub fn reads_route(path: &str, query: Option<&str>) -> bool {
 /// Serves one connection until the client leaves, a time limit passes, or the service ends.
 pub(crate) async fn serve(
     server: Arc<ServerState>,
-    stream: TcpStream,
+    accepted: Accepted,
     admission: Admission,
     shutdown: ShutdownListener,
 ) {
+    let Some(stream) = accepted.establish(&server, &shutdown).await else { return };
     let turn = Turn::default();
     let timeouts = match admission {
         Admission::Client => server.timeouts,
@@ -76,7 +81,7 @@ struct Serving<'a> {
 }
 
 impl Serving<'_> {
-    async fn run(&self, mut stream: TcpStream) {
+    async fn run(&self, mut stream: Stream) {
         let reading = http2::read_preface(&mut stream);
         let ending = async {
             self.shutdown.clone().ended().await;
@@ -107,7 +112,7 @@ impl Serving<'_> {
         Ok(response.map(|body| GuardedBody::new(body, guard)))
     }
 
-    async fn serve_http1(&self, stream: TcpStream, preface: Preface) {
+    async fn serve_http1(&self, stream: Stream, preface: Preface) {
         let stream = TokioIo::new(preface.before(stream));
         let connection = http1::Builder::new()
             // This limit would apply to idle connections too: `ClientTimer` has one for each.
@@ -122,7 +127,7 @@ impl Serving<'_> {
         self.until_ended(pin!(connection), http1::Connection::graceful_shutdown).await;
     }
 
-    async fn serve_http2(&self, stream: TcpStream, preface: Preface) {
+    async fn serve_http2(&self, stream: Stream, preface: Preface) {
         self.timer.count_frames();
         let stream = FrameStream::new(preface.before(stream), self.timer.clone(), self.turn);
         let stream = TimedStream { stream: TokioIo::new(stream), timer: self.timer.clone(), turn: self.turn };

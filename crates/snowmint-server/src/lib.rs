@@ -48,6 +48,7 @@ mod accept;
 mod connection;
 mod http;
 pub mod limits;
+mod listener;
 mod metrics;
 pub mod mint;
 pub mod namespace_sync;
@@ -57,7 +58,9 @@ mod settings;
 mod shutdown;
 mod state;
 pub mod status;
+mod stream;
 mod thrift;
+mod tls;
 mod turns;
 
 // Unit tests and integration tests share the id source without a store, which names this crate from outside.
@@ -67,12 +70,14 @@ extern crate self as snowmint_server;
 #[path = "../tests/all/test_source.rs"]
 mod testing;
 
+pub use listener::{BindError, Listener, bind};
 pub use mint::{IdHandle, IdSource, Mint, MintError};
 pub use namespace_sync::NamespaceSync;
-pub use server::{BindError, Ended, Listeners, bind, serve};
+pub use server::{Ended, Listeners, serve};
 pub use settings::{AllowedHosts, HostError, Settings, SharedClock, Timeouts};
 
 pub use thrift::{ThriftExceptions, ThriftListener};
+pub use tls::{Tls, TlsError, TlsFiles};
 
 /// The parser of the Redis protocol, for fuzzing.
 #[doc(hidden)]

@@ -15,7 +15,6 @@ use std::pin::pin;
 use std::sync::Arc;
 
 use tokio::io::AsyncReadExt;
-use tokio::net::TcpStream;
 use tokio::time::{Instant, sleep_until};
 
 use crate::accept::{Admission, reply_and_close};
@@ -27,6 +26,8 @@ use crate::mint::{ConnectionState, IdRange, Ids, MintError};
 use crate::shutdown::ShutdownListener;
 use crate::state::ServerState;
 use crate::status::ErrorKind;
+use crate::stream::Stream;
+use crate::tls::Accepted;
 use crate::turns::Turn;
 use codec::{Parser, ProtocolError, Step};
 use command::{Call, IdReply, IdRequest, Outcome, refuse, write_id};
@@ -38,10 +39,11 @@ const REFUSAL: &[u8] = b"-ERR max number of clients reached\r\n";
 /// Serves one connection until the client leaves, breaks the protocol or a time limit, or the service ends.
 pub(crate) async fn serve(
     server: Arc<ServerState>,
-    stream: TcpStream,
+    accepted: Accepted,
     admission: Admission,
     shutdown: ShutdownListener,
 ) {
+    let Some(stream) = accepted.establish(&server, &shutdown).await else { return };
     if admission == Admission::Reserved {
         server.metrics.failed(Protocol::Resp, ErrorKind::TooManyClients);
         return reply_and_close(stream, REFUSAL).await;
@@ -61,7 +63,7 @@ pub(crate) async fn serve(
     connection.counts.add_up(&connection.server.metrics);
     connection.session.transaction.end(&connection.server.queued);
     match ended {
-        Ok(End::Quiet) => {}
+        Ok(End::Quiet) => connection.stream.close().await,
         // `out` has the error; the client may still be sending.
         Ok(End::AfterReply) => reply_and_close(connection.stream, &connection.out).await,
         Err(error) => tracing::debug!(%error, "RESP connection failed"),
@@ -87,7 +89,7 @@ enum Handled {
 
 struct Connection {
     server: Arc<ServerState>,
-    stream: TcpStream,
+    stream: Stream,
     session: Session,
     state: ConnectionState,
     counts: PendingCounts,

@@ -9,6 +9,7 @@ use snowmint::error::Snippet;
 use snowmint::{Clock, WallClock};
 
 use crate::limits;
+use crate::tls::Tls;
 
 /// The settings of the service.
 #[derive(Clone)]
@@ -21,6 +22,8 @@ pub struct Settings {
     pub timeouts: Timeouts,
     /// The hosts that HTTP requests may be addressed to.
     pub allowed_hosts: AllowedHosts,
+    /// TLS on every TCP port; `None` for none.
+    pub tls: Option<Arc<Tls>>,
     /// Time limit for requests in flight at shutdown.
     pub drain: Duration,
     /// How long a shutdown waits with `/readyz` answering 503, so that load balancers notice. All requests are still served.
@@ -36,6 +39,7 @@ impl Default for Settings {
             reserved_connections: limits::RESERVED,
             timeouts: Timeouts::default(),
             allowed_hosts: AllowedHosts::Any,
+            tls: None,
             drain: limits::DRAIN,
             drain_delay: Duration::ZERO,
             clock: Arc::new(WallClock),
@@ -50,6 +54,7 @@ impl fmt::Debug for Settings {
             .field("reserved_connections", &self.reserved_connections)
             .field("timeouts", &self.timeouts)
             .field("allowed_hosts", &self.allowed_hosts)
+            .field("tls", &self.tls)
             .field("drain", &self.drain)
             .field("drain_delay", &self.drain_delay)
             .finish_non_exhaustive()

@@ -1,12 +1,15 @@
 //! The state that all connections of all protocols share. It holds no connection.
 
+use std::error::Error;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 
 use crate::accept::MemoryTrimmer;
-use crate::metrics::Metrics;
+use crate::metrics::{Metrics, Protocol};
 use crate::mint::Mint;
 use crate::settings::{AllowedHosts, Settings, SharedClock, Timeouts};
+use crate::status::ErrorKind;
+use crate::tls::HandshakeLog;
 use crate::turns::Turns;
 
 /// The state that all connections share: the mint and everything around it.
@@ -22,6 +25,7 @@ pub(crate) struct ServerState {
     pub(crate) queued: AtomicUsize,
     pub(crate) memory: Arc<MemoryTrimmer>,
     pub(crate) turns: Turns,
+    pub(crate) handshakes: HandshakeLog,
     clients: AtomicU64,
 }
 
@@ -39,8 +43,17 @@ impl ServerState {
             queued: AtomicUsize::new(0),
             memory: Arc::default(),
             turns: Turns::new(),
+            handshakes: HandshakeLog::default(),
             clients: AtomicU64::new(0),
         }
+    }
+
+    /// Counts a failed handshake and logs it.
+    #[cold]
+    pub(crate) fn handshake_failed(&self, protocol: Protocol, error: &dyn Error) {
+        self.metrics.failed(protocol, ErrorKind::BadTls);
+        tracing::debug!(protocol = protocol.name(), %error, "TLS handshake failed");
+        self.handshakes.failed(protocol, error);
     }
 
     /// Returns the number of a new RESP connection; the first is 1.

@@ -73,6 +73,8 @@ error_kinds! {
     TooManyClients: "too-many-clients", 503, "Too many connections", "ERR";
     /// The request is addressed to a host name that this server does not serve.
     UnknownHost: "unknown-host", 421, "Unknown host", "ERR";
+    /// The TLS handshake failed, or only one side speaks TLS.
+    BadTls: "bad-tls", 400, "TLS required", "ERR";
     /// A page of another web site sent the request.
     CrossSite: "cross-site", 403, "Cross-site request", "ERR";
 }
@@ -110,6 +112,7 @@ mod tests {
             (Kind::BadRequest, 400, "ERR"),
             (Kind::TooManyClients, 503, "ERR"),
             (Kind::UnknownHost, 421, "ERR"),
+            (Kind::BadTls, 400, "ERR"),
             (Kind::CrossSite, 403, "ERR"),
         ];
         assert_eq!(table.map(|(kind, ..)| kind), Kind::ALL);

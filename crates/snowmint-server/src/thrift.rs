@@ -16,18 +16,20 @@ use snowmint::error::Snippet;
 use snowmint::{Clock as _, WallClock};
 use snowmint_cluster::NamespaceName;
 use tokio::io::AsyncReadExt;
-use tokio::net::{TcpListener, TcpStream};
 use tokio::time::{Instant, sleep_until};
 
 use crate::accept::{Admission, reply_and_close};
-use crate::connection::{ClientTimer, PendingCounts, TimerAction, send};
+use crate::connection::{ClientTimer, TimerAction, send};
 use crate::limits::thrift::READ_ROOM;
 use crate::limits::{FLUSH_AT, HEAR_OUT, MAX_WAIT};
+use crate::listener::Listener;
 use crate::metrics::Protocol;
 use crate::mint::{Backend, ConnectionState, MintError, Minted, Namespace, Taken};
 use crate::shutdown::ShutdownListener;
 use crate::state::ServerState;
 use crate::status::ErrorKind;
+use crate::stream::Stream;
+use crate::tls::Accepted;
 use crate::turns::Turn;
 use codec::{ApplicationError, CodecError, Declared, Request, parse};
 
@@ -35,7 +37,7 @@ use codec::{ApplicationError, CodecError, Declared, Request, parse};
 #[derive(Debug)]
 pub struct ThriftListener {
     /// The port.
-    pub listener: TcpListener,
+    pub listener: Listener,
     /// The namespace whose ids clients get.
     pub namespace: NamespaceName,
     /// How clients learn of an invalid user agent or clock.
@@ -59,12 +61,13 @@ pub enum ThriftExceptions {
 /// Serves one connection until the client leaves, breaks the protocol or a time limit, or the service ends.
 pub(crate) async fn serve(
     server: Arc<ServerState>,
-    stream: TcpStream,
+    accepted: Accepted,
     admission: Admission,
     shutdown: ShutdownListener,
     namespace: Arc<NamespaceName>,
     exceptions: ThriftExceptions,
 ) {
+    let Some(stream) = accepted.establish(&server, &shutdown).await else { return };
     if admission == Admission::Reserved {
         server.metrics.failed(Protocol::Thrift, ErrorKind::TooManyClients);
         // An answer needs a request: the protocol has no greeting.
@@ -74,7 +77,8 @@ pub(crate) async fn serve(
         state: server.mint.connection_state(),
         out: Vec::new(),
         turn: Arc::default(),
-        counts: PendingCounts::new(Protocol::Thrift),
+        issued: None,
+        succeeded: 0,
         namespace,
         exceptions,
         server,
@@ -82,9 +86,9 @@ pub(crate) async fn serve(
     };
     let (server, turn) = (Arc::clone(&connection.server), Arc::clone(&connection.turn));
     let ended = server.turns.take(&turn, connection.run(shutdown)).await;
-    connection.counts.add_up(&connection.server.metrics);
+    connection.add_up();
     match ended {
-        Ok(End::Quiet) => {}
+        Ok(End::Quiet) => connection.stream.close().await,
         // Closing over unread input would take back the answers.
         Ok(End::AfterReply) => reply_and_close(connection.stream, b"").await,
         Err(error) => tracing::debug!(%error, "Thrift connection failed"),
@@ -101,13 +105,16 @@ enum End {
 
 struct Connection {
     server: Arc<ServerState>,
-    stream: TcpStream,
+    stream: Stream,
     namespace: Arc<NamespaceName>,
     exceptions: ThriftExceptions,
     state: ConnectionState,
     out: Vec<u8>,
     turn: Arc<Turn>,
-    counts: PendingCounts,
+    /// The ids since the last write. Adding them up for every request would cost more than parsing.
+    issued: Option<(Arc<Namespace>, u64)>,
+    /// The successful requests since the last write.
+    succeeded: u64,
 }
 
 /// The outcome of a request.
@@ -249,15 +256,17 @@ impl Connection {
             return Ok(());
         }
         let answer = match request.method() {
-            // Counted with its id.
             b"get_id" => self.id(request.user_agent.unwrap_or_default()).await?,
-            b"get_worker_id" => self.worker().map(|worker| self.counted(worker)).map_err(Failure::Mint),
-            b"get_datacenter_id" => Ok(self.counted(self.server.mint.datacenter().0.into())),
-            b"get_timestamp" => Ok(self.counted(i64::try_from(WallClock.unix_ms()).unwrap_or(i64::MAX))),
+            b"get_worker_id" => self.worker().map_err(Failure::Mint),
+            b"get_datacenter_id" => Ok(i64::from(self.server.mint.datacenter().0)),
+            b"get_timestamp" => Ok(i64::try_from(WallClock.unix_ms()).unwrap_or(i64::MAX)),
             unknown => Err(Failure::Method(Snippet::of(&String::from_utf8_lossy(unknown)).to_string())),
         };
         match answer {
-            Ok(number) => codec::reply(&mut self.out, request, number),
+            Ok(number) => {
+                self.succeeded += 1;
+                codec::reply(&mut self.out, request, number);
+            }
             Err(failure) => self.refuse(request, &failure),
         }
         Ok(())
@@ -269,36 +278,34 @@ impl Connection {
             let shown = Snippet::of(&String::from_utf8_lossy(user_agent)).to_string();
             return Ok(Err(Failure::UserAgent(shown)));
         }
-        let (namespace, id) = match self.state.find(self.namespace.as_str().as_bytes()) {
-            Ok((namespace, handles)) => (namespace, namespace.try_one(handles)),
+        let found = self.state.find(self.namespace.as_str().as_bytes());
+        let (namespace, id) = match found {
+            Ok((namespace, handles)) => (Arc::clone(namespace), namespace.try_one(handles)),
             Err(error) => return Ok(Err(error.into())),
         };
         let id = match id {
-            Ok(Some(id)) => {
-                self.counts.issued(&self.server.metrics, namespace, 1);
-                id
-            }
+            Ok(Some(id)) => Ok(id),
             Ok(None) => {
-                let namespace = Arc::clone(namespace);
                 self.flush().await?;
-                match wait_for_one(&namespace, &mut self.state).await {
-                    Ok(id) => {
-                        self.counts.issued(&self.server.metrics, &namespace, 1);
-                        id
-                    }
-                    Err(error) => return Ok(Err(error.into())),
-                }
+                wait_for_one(&namespace, &mut self.state).await
             }
-            Err(error) => return Ok(Err(error.into())),
+            Err(error) => Err(error),
         };
+        if id.is_ok() {
+            self.count_id(namespace);
+        }
         // All ids have at most 63 bits.
-        Ok(Ok(i64::try_from(id).unwrap_or(i64::MAX)))
+        Ok(id.map(|id| i64::try_from(id).unwrap_or(i64::MAX)).map_err(Failure::from))
     }
 
-    /// Counts a successful request other than for an id.
-    const fn counted(&mut self, answer: i64) -> i64 {
-        self.counts.succeeded += 1;
-        answer
+    fn count_id(&mut self, namespace: Arc<Namespace>) {
+        match &mut self.issued {
+            Some((last, issued)) if Arc::ptr_eq(last, &namespace) => *issued += 1,
+            _ => {
+                self.add_up();
+                self.issued = Some((namespace, 1));
+            }
+        }
     }
 
     /// The worker under which the ids of the namespace are made; of several, the first.
@@ -348,11 +355,20 @@ impl Connection {
 
     /// Sends the output, and adds up the counts.
     async fn flush(&mut self) -> io::Result<()> {
-        self.counts.add_up(&self.server.metrics);
+        self.add_up();
         let sent = send(&mut self.stream, &self.out, self.server.timeouts.write).await?;
         self.turn.spend(sent);
         self.out.clear();
         Ok(())
+    }
+
+    fn add_up(&mut self) {
+        if self.succeeded > 0 {
+            self.server.metrics.succeeded(Protocol::Thrift, std::mem::take(&mut self.succeeded));
+        }
+        if let Some((namespace, issued)) = self.issued.take() {
+            namespace.add_issued(issued);
+        }
     }
 }
 

@@ -9,7 +9,7 @@ use snowmint::field::Field;
 use snowmint::{AnchoredClock, DatacenterId, Generator, Layout, ManualClock, Rule, Start, WorkerId};
 use snowmint_cluster::{Holder, NamespaceName, NodeClock, WorkerChoice, WorkerCount, WorkerSource};
 use snowmint_server::namespace_sync::{NamespaceConfig, NamespaceFlags, NamespaceSource};
-use snowmint_server::{AllowedHosts, ThriftExceptions, Timeouts};
+use snowmint_server::{AllowedHosts, ThriftExceptions, Timeouts, Tls, TlsFiles};
 
 use super::logging::{Filter, Format, Log};
 use crate::config::namespaces_of;
@@ -23,9 +23,15 @@ Examples:
       SQLite file in ./snowmint-data. Then:
       curl 'localhost:8080/v1/ids/default?count=3'
       redis-cli -p 6380 ID.NEXT default COUNT 3
-  snowmint serve --http 0.0.0.0:8080 --resp off --data /var/lib/snowmint
-      For clients on other machines, HTTP only. The file coordinates the nodes
-      of this machine: nodes on several machines need a common --store.
+  snowmint serve --http 0.0.0.0:8080 --resp off --data /var/lib/snowmint \\
+      --tls-cert server.pem --tls-key server.key --tls-client-ca clients.pem
+      For clients on other machines that have a certificate, HTTP only. Without
+      --tls-client-ca it takes --insecure. The file coordinates the nodes of
+      this machine: nodes on several machines need a common --store.
+  snowmint serve --http unix:/run/snowmint/http --resp unix:/run/snowmint/resp
+      For processes of this machine that may open the sockets: owner and group.
+      curl --unix-socket /run/snowmint/http localhost/v1/ids/default
+      redis-cli -s /run/snowmint/resp ID.NEXT default
   snowmint serve --http 127.0.0.1:8081 --resp 127.0.0.1:6381
       A second node on this machine. It shares the file and takes another
       worker.
@@ -51,7 +57,7 @@ store, and prefers its earlier worker after a restart. SIGTERM and SIGINT finish
 the requests in flight and give the lease back; a second signal exits at once.
 Behind a load balancer, set --drain-delay 5s: /readyz answers 503 while requests
 are still served, until the balancer notices. SIGHUP reads --namespaces-file
-again; SIGUSR1 and SIGUSR2 do nothing. After a crash, the worker is free again
+and the TLS files again; SIGUSR1 and SIGUSR2 do nothing. After a crash, the worker is free again
 when its lease has expired, within one window.
 
 If the store is unreachable, serve waits for it before it opens its ports (but
@@ -72,11 +78,11 @@ pub(crate) struct Args {
     /// The configuration file, if it defines namespaces.
     #[arg(skip)]
     pub(crate) config_namespaces: Option<PathBuf>,
-    /// Address for HTTP: HOST:PORT (port 0 for any free port), or off
-    #[arg(long, value_name = "ADDR", default_value = "127.0.0.1:8080", value_parser = flags::listen, env = "SNOWMINT_HTTP")]
+    /// Address for HTTP: HOST:PORT (port 0 for any free port), unix:PATH, or off
+    #[arg(long, value_name = "ADDR", default_value = "127.0.0.1:8080", value_parser = flags::listen_or_unix, env = "SNOWMINT_HTTP")]
     pub(super) http: Listen,
-    /// Address for the Redis protocol: HOST:PORT (port 0 for any free port), or off
-    #[arg(long, value_name = "ADDR", default_value = "127.0.0.1:6380", value_parser = flags::listen, env = "SNOWMINT_RESP")]
+    /// Address for the Redis protocol: HOST:PORT (port 0 for any free port), unix:PATH, or off
+    #[arg(long, value_name = "ADDR", default_value = "127.0.0.1:6380", value_parser = flags::listen_or_unix, env = "SNOWMINT_RESP")]
     pub(super) resp: Listen,
     /// Address for Thrift, Twitter's Snowflake service (its port was 7609): HOST:PORT (port 0 for any free port), or off
     #[arg(long, value_name = "ADDR", default_value = "off", value_parser = flags::listen, env = "SNOWMINT_THRIFT")]
@@ -88,6 +94,19 @@ pub(crate) struct Args {
     /// interface, `declared` those of an interface whose `get_id` throws `InvalidUserAgentError` and `InvalidSystemClock`
     #[arg(long, value_name = "KIND", value_enum, default_value_t = ThriftErrors::Application, env = "SNOWMINT_THRIFT_EXCEPTIONS")]
     pub(super) thrift_exceptions: ThriftErrors,
+    /// Certificate for TLS on every TCP port, followed by those of intermediate authorities (PEM). The TLS files are loaded
+    /// again when they change, and at SIGHUP
+    #[arg(long, value_name = "FILE", requires = "tls_key", env = "SNOWMINT_TLS_CERT")]
+    pub(super) tls_cert: Option<PathBuf>,
+    /// Private key of the certificate (PEM, not encrypted)
+    #[arg(long, value_name = "FILE", requires = "tls_cert", env = "SNOWMINT_TLS_KEY")]
+    pub(super) tls_key: Option<PathBuf>,
+    /// Require client certificates of these authorities (PEM), on every TCP port. Health checks need one too
+    #[arg(long, value_name = "FILE", requires = "tls_cert", env = "SNOWMINT_TLS_CLIENT_CA")]
+    pub(super) tls_client_ca: Option<PathBuf>,
+    /// Accept every client on addresses that other machines can reach. Otherwise these addresses require --tls-client-ca
+    #[arg(long, env = "SNOWMINT_INSECURE", value_parser = BoolishValueParser::new())]
+    pub(super) insecure: bool,
     /// Store of leases and namespaces: sqlite:PATH, redis://, postgres://, mysql://, etcd://, zookeeper://, kubernetes: or
     /// memory:; default: the file snowmint.db in the data directory
     #[arg(long, value_name = "URL", env = "SNOWMINT_STORE")]
@@ -234,6 +253,7 @@ pub(super) struct Plan {
     pub(super) thrift: Listen,
     pub(super) thrift_namespace: NamespaceName,
     pub(super) thrift_exceptions: ThriftExceptions,
+    pub(super) tls: Option<Arc<Tls>>,
     pub(super) store: String,
     pub(super) data: String,
     pub(super) start_without_store: bool,
@@ -264,7 +284,8 @@ impl Plan {
     pub(super) fn check(args: Args, now_unix_ms: u64) -> Result<Self, Failure> {
         let layout = args.layout;
         let (worker, datacenter) = flags::check_node(&layout, args.worker, args.datacenter)?;
-        check_ports(&[("--http", &args.http), ("--resp", &args.resp), ("--thrift", &args.thrift)])?;
+        let ports = [("--http", &args.http), ("--resp", &args.resp), ("--thrift", &args.thrift)];
+        check_ports(&ports)?;
         check_times(&layout, args.window, args.rule)?;
         check_workers(&layout, worker, args.workers)?;
         // clap gives at least one name.
@@ -281,6 +302,12 @@ impl Plan {
         // A layout that ends soon is reported for each namespace, once it is served.
         flags::check_lifetime(&layout, now_unix_ms)?;
         let allowed_hosts = allowed_hosts(&args.http, &args.allowed_hosts)?;
+        let tls = load_tls(args.tls_cert, args.tls_key, args.tls_client_ca)?;
+        let outside = ports.into_iter().find(|(_, listen)| !listen.is_loopback());
+        let checks_clients = tls.as_ref().is_some_and(|tls| tls.requires_client_certificates());
+        if let Some((flag, listen)) = outside.filter(|_| !checks_clients && !args.insecure) {
+            return Err(unchecked_clients(flag, listen));
+        }
         let mut warnings = Vec::new();
         if store.starts_with("memory:") {
             warnings.push(
@@ -289,8 +316,7 @@ impl Plan {
                     .to_owned(),
             );
         }
-        let outside = [&args.http, &args.resp, &args.thrift].into_iter().find(|listen| !listen.is_loopback());
-        if let (None, Some(listen)) = (&args.store, outside) {
+        if let (None, Some((_, listen))) = (&args.store, outside) {
             warnings.push(format!(
                 "listening on {listen} without --store: {store} coordinates the processes of this machine only, and a node on \
                  another machine would produce duplicates; set one --store for all nodes, or use one machine only"
@@ -305,6 +331,7 @@ impl Plan {
                 ThriftErrors::Application => ThriftExceptions::Application,
                 ThriftErrors::Declared => ThriftExceptions::Declared,
             },
+            tls,
             store,
             data: args.data,
             start_without_store: args.start_without_store,
@@ -345,6 +372,26 @@ fn allowed_hosts(http: &Listen, names: &[String]) -> Result<AllowedHosts, Failur
         .map_err(|error| Failure::flag("--allowed-hosts", error))
 }
 
+/// Loads the files of TLS, if it is on. clap requires the certificate and the key together.
+fn load_tls(
+    certificate: Option<PathBuf>,
+    key: Option<PathBuf>,
+    client_authority: Option<PathBuf>,
+) -> Result<Option<Arc<Tls>>, Failure> {
+    let (Some(certificate), Some(key)) = (certificate, key) else { return Ok(None) };
+    let tls = Tls::load(TlsFiles { certificate, key, client_authority }).map_err(Failure::usage)?;
+    Ok(Some(Arc::new(tls)))
+}
+
+/// Other machines could take ids, and nobody decided that they may.
+fn unchecked_clients(flag: &str, listen: &Listen) -> Failure {
+    Failure::usage(format!(
+        "{flag} {listen}: other machines can connect, and nothing checks who they are; require client certificates: `snowmint \
+         serve {flag} {listen} --tls-cert FILE --tls-key FILE --tls-client-ca FILE`, or accept every client: `snowmint serve \
+         {flag} {listen} --insecure`"
+    ))
+}
+
 fn check_ports(ports: &[(&str, &Listen)]) -> Result<(), Failure> {
     if ports.iter().all(|(_, listen)| matches!(listen, Listen::Off)) {
         let off: Vec<_> = ports.iter().map(|(flag, _)| format!("{flag} off")).collect();
@@ -354,11 +401,13 @@ fn check_ports(ports: &[(&str, &Listen)]) -> Result<(), Failure> {
         )));
     }
     for (index, (flag, listen)) in ports.iter().enumerate() {
-        let Listen::At { address, port: 1.. } = listen else { continue };
+        if let Listen::Off | Listen::At { port: 0, .. } = listen {
+            continue;
+        }
         let same = ports[..index].iter().find(|(_, other)| other == listen);
         if let Some((other, _)) = same {
             return Err(Failure::usage(format!(
-                "{other} and {flag} are both {address}: give each its own port"
+                "{other} and {flag} are both {listen}: give each its own address"
             )));
         }
     }

@@ -47,11 +47,17 @@ fn holder(plan: &Plan) -> Option<Holder> {
     if plan.holder.is_some() {
         return plan.holder.clone();
     }
-    let port = [&plan.http, &plan.resp, &plan.thrift].into_iter().find_map(|listen| match listen {
+    let open = || [&plan.http, &plan.resp, &plan.thrift].into_iter();
+    let port = open().find_map(|listen| match listen {
         Listen::At { port, .. } => Some(*port),
-        Listen::Off => None,
-    })?;
-    (port != 0).then(|| Holder::of_this_host(&port.to_string()))
+        Listen::Off | Listen::Unix(_) => None,
+    });
+    match port {
+        Some(port) => (port != 0).then(|| Holder::of_this_host(&port.to_string())),
+        None => open()
+            .find(|listen| matches!(listen, Listen::Unix(_)))
+            .map(|socket| Holder::of_this_host(&socket.to_string())),
+    }
 }
 
 /// A store that is not reachable yet. Until [`arrive`](Self::arrive), every call fails as unavailable.

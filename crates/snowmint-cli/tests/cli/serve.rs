@@ -8,6 +8,7 @@ use std::time::Duration;
 
 use snowmint::utc::Utc;
 use snowmint::{Clock as _, Layout, WallClock};
+use snowmint_test_servers::Certificates;
 
 use crate::run::{Sandbox, get, json};
 
@@ -134,6 +135,13 @@ fn a_flag_that_cannot_be_is_named_before_anything_is_opened() {
         (&["--resp", ":6380"], "--resp"),
         (&["--http", "off", "--resp", "off"], "--http off and --resp off"),
         (&["--http", "127.0.0.1:7", "--resp", "127.0.0.1:7"], "--http and --resp are both"),
+        (&["--http", "unix:"], "--http"),
+        (&["--thrift", "unix:/run/thrift"], "--thrift"),
+        (&["--http", "unix:a", "--resp", "unix:a"], "--http and --resp are both unix:a"),
+        (&["--tls-cert", "server.pem"], "--tls-key"),
+        (&["--tls-key", "server.key"], "--tls-cert"),
+        (&["--tls-client-ca", "ca.pem"], "--tls-cert"),
+        (&["--tls-cert", "none.pem", "--tls-key", "none.key"], "--tls-cert"),
         (&["--store", "leases.db"], "--store"),
         (&["--layout", "nonesuch"], "--layout"),
         (&["--layout", "time:37 worker:20 sequence:16"], "--layout"),
@@ -168,6 +176,7 @@ fn every_flag_has_a_variable() {
     for (name, value, flag) in [
         ("SNOWMINT_HTTP", "x", "--http"),
         ("SNOWMINT_RESP", "x", "--resp"),
+        ("SNOWMINT_INSECURE", "x", "--insecure"),
         ("SNOWMINT_LAYOUT", "x", "--layout"),
         ("SNOWMINT_DATACENTER", "x", "--datacenter"),
         ("SNOWMINT_WORKER", "x", "--worker"),
@@ -256,14 +265,81 @@ fn the_reach_of_the_store_is_told() {
     assert_eq!(server.ready("store"), "sqlite:./snowmint-data/snowmint.db");
     assert_eq!(server.ready("reach"), "the processes of this machine that use this store");
     assert!(!server.log().contains(warning), "{}", server.log());
-    let mut outside = sandbox.serve(&["--resp", "0.0.0.0:0"]);
+    let mut outside = sandbox.serve(&["--resp", "0.0.0.0:0", "--insecure"]);
     outside.ready("reach");
     outside.wait_for(&format!(
         "listening on 0.0.0.0:0 without --store: sqlite:./snowmint-data/snowmint.db {warning}"
     ));
-    let mut named = sandbox.serve(&["--resp", "0.0.0.0:0", "--store", "sqlite:named.db"]);
+    let mut named = sandbox.serve(&["--resp", "0.0.0.0:0", "--store", "sqlite:named.db", "--insecure"]);
     assert_eq!(named.ready("store"), "sqlite:named.db");
     assert!(!named.log().contains(warning), "{}", named.log());
+}
+
+/// Goal: nobody serves other machines by accident. Method: each protocol's flag; then the two commands of the error.
+#[test]
+fn a_port_that_other_machines_reach_needs_a_decision() {
+    let sandbox = Sandbox::new();
+    for flag in ["--http", "--resp", "--thrift"] {
+        let told = sandbox.refused(&["serve", flag, "0.0.0.0:0"], 2);
+        assert!(told.starts_with(&format!("error: {flag} 0.0.0.0:0: other machines can connect")), "{told}");
+        assert!(told.contains(&format!("`snowmint serve {flag} 0.0.0.0:0 --insecure`")), "{told}");
+    }
+    assert!(!sandbox.path("snowmint-data").exists());
+    let certificates = Certificates::make();
+    let files = |with_clients: bool| {
+        let [certificate, key, authority] =
+            [certificates.certificate(), certificates.key(), certificates.authority()]
+                .map(|path| path.to_str().unwrap().to_owned());
+        let mut args = vec!["--tls-cert".to_owned(), certificate, "--tls-key".to_owned(), key];
+        if with_clients {
+            args.extend(["--tls-client-ca".to_owned(), authority]);
+        }
+        args
+    };
+    let open = ["--http", "0.0.0.0:0"];
+    // TLS alone does not say who may connect.
+    let args = files(false);
+    let args: Vec<&str> = ["serve"].into_iter().chain(open).chain(args.iter().map(String::as_str)).collect();
+    assert!(sandbox.refused(&args, 2).contains("--tls-client-ca FILE"));
+    let args = files(true);
+    let args: Vec<&str> = open.into_iter().chain(args.iter().map(String::as_str)).collect();
+    drop(sandbox.serve(&args));
+    drop(sandbox.serve(&["--http", "0.0.0.0:0", "--insecure"]));
+    let sandbox = sandbox.with_env("SNOWMINT_INSECURE", "true");
+    drop(sandbox.serve(&open));
+}
+
+/// Goal: an error about a TLS file names the flag, the file, and the remedy.
+#[test]
+fn a_tls_file_that_cannot_be_used_is_named() {
+    let sandbox = Sandbox::new();
+    let (ours, others) = (Certificates::make(), Certificates::make());
+    let encrypted = sandbox.path("encrypted.key");
+    std::fs::write(
+        &encrypted,
+        "-----BEGIN ENCRYPTED PRIVATE KEY-----\nMAA=\n-----END ENCRYPTED PRIVATE KEY-----\n",
+    )
+    .unwrap();
+    let garbage = sandbox.path("garbage.pem");
+    std::fs::write(&garbage, "-----BEGIN CERTIFICATE-----\nMAA=\n-----END CERTIFICATE-----\n").unwrap();
+    let none = sandbox.path("none.pem");
+    for (certificate, key, client_authority, wanted) in [
+        (none.as_path(), ours.key(), None, ["--tls-cert: cannot use ", "none.pem: No such file"]),
+        (ours.key(), ours.key(), None, ["--tls-cert: ", "no certificate; expected PEM with"]),
+        (&garbage, ours.key(), None, ["--tls-cert: ", "garbage.pem: "]),
+        (ours.certificate(), ours.certificate(), None, ["--tls-key: ", "no private key; expected PEM with"]),
+        (ours.certificate(), &encrypted, None, ["--tls-key: ", "decrypt it with `openssl pkey"]),
+        (ours.certificate(), others.key(), None, ["--tls-key: ", "the key is not that of the certificate"]),
+        (ours.certificate(), ours.key(), Some(ours.key()), ["--tls-client-ca: ", "no certificate"]),
+    ] {
+        let mut args =
+            vec!["serve", "--tls-cert", certificate.to_str().unwrap(), "--tls-key", key.to_str().unwrap()];
+        if let Some(authority) = client_authority {
+            args.extend(["--tls-client-ca", authority.to_str().unwrap()]);
+        }
+        let told = sandbox.refused(&args, 2);
+        assert!(wanted.iter().all(|wanted| told.contains(wanted)), "{wanted:?}: {told}");
+    }
 }
 
 /// Goal: what was minted before a kill is never minted again. Method: the next node is another worker, or waits.

@@ -5,7 +5,7 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 
 use snowmint::{Layout, ManualClock};
-use snowmint_server::{Ended, Listeners, Settings, bind, serve};
+use snowmint_server::{Ended, Listener, Listeners, Settings, bind, serve};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
 use tokio::sync::oneshot;
@@ -41,7 +41,7 @@ impl Running {
             thrift: None,
         };
         let address =
-            |listener: &Option<tokio::net::TcpListener>| listener.as_ref().unwrap().local_addr().unwrap();
+            |listener: &Option<Listener>| listener.as_ref().unwrap().address().parse::<SocketAddr>().unwrap();
         let (http, resp) = (address(&listeners.http), address(&listeners.resp));
         let (ends, ended) = oneshot::channel::<()>();
         let task = tokio::spawn(serve(mint.into(), listeners, settings, async move {

@@ -31,3 +31,4 @@ mod rolling;
 mod shutdown;
 mod store_outage;
 mod thrift;
+mod tls;

@@ -34,6 +34,7 @@ pub struct Serve {
     args: Vec<OsString>,
     environment: Vec<(OsString, OsString)>,
     ports: Option<(SocketAddrV4, SocketAddrV4)>,
+    sockets: Option<(PathBuf, PathBuf)>,
     disk: Option<Disk>,
     open_files: Option<(u64, u64)>,
 }
@@ -47,6 +48,7 @@ impl Serve {
             args: Vec::new(),
             environment: Vec::new(),
             ports: None,
+            sockets: None,
             disk: None,
             open_files: None,
         }
@@ -79,6 +81,12 @@ impl Serve {
     /// Listens on these addresses only.
     pub const fn ports(mut self, http: SocketAddrV4, resp: SocketAddrV4) -> Self {
         self.ports = Some((http, resp));
+        self
+    }
+
+    /// On Unix sockets in place of ports. The harness cannot ask such a server: use [`spawn`](Self::spawn).
+    pub fn sockets(mut self, http: &Path, resp: &Path) -> Self {
+        self.sockets = Some((http.to_owned(), resp.to_owned()));
         self
     }
 
@@ -122,12 +130,16 @@ impl Serve {
     pub fn spawn(&self) -> Server {
         static COUNT: AtomicU32 = AtomicU32::new(0);
         let (http, resp) = self.ports.unwrap_or_else(|| (port::free(), port::free()));
+        let addresses = match &self.sockets {
+            Some((http, resp)) => [http, resp].map(|path| format!("unix:{}", path.display())),
+            None => [http, resp].map(|address| address.to_string()),
+        };
         let log = format!("server-{}.log", COUNT.fetch_add(1, Ordering::Relaxed));
         let log = self.folder.join(log);
         let file = File::create(&log).expect("the folder can be written");
         let mut command = self.command();
         command
-            .args(["serve", "--http", &http.to_string(), "--resp", &resp.to_string(), "--data"])
+            .args(["serve", "--http", &addresses[0], "--resp", &addresses[1], "--data"])
             .arg(&self.data)
             .args(&self.args)
             .envs(self.environment.iter().map(|(name, value)| (name, value)))

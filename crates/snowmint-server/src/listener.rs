@@ -1,0 +1,321 @@
+//! Opens ports: TCP addresses and Unix sockets.
+
+use std::io;
+
+use socket2::SockRef;
+use tokio::net::{TcpListener, TcpStream};
+
+/// An open port: a TCP address or a Unix socket. The file of a Unix socket is removed when it is dropped.
+#[derive(Debug)]
+pub struct Listener(Open);
+
+#[derive(Debug)]
+enum Open {
+    Tcp(TcpListener),
+    #[cfg(unix)]
+    Unix(unix::SocketFile),
+}
+
+/// A client that was just accepted.
+#[derive(Debug)]
+pub(crate) enum Socket {
+    Tcp(TcpStream),
+    #[cfg(unix)]
+    Unix(tokio::net::UnixStream),
+}
+
+/// Opens a port. `address` was given with the flag `flag`: `host:port`, where port 0 takes any free port, or `unix:` and the
+/// path of a socket.
+///
+/// A socket file that nobody listens on any more is replaced. Owner and group of the new one may connect to it.
+///
+/// # Errors
+///
+/// [`BindError`] names the address, the flag, the cause and a remedy.
+///
+/// # Examples
+///
+/// ```
+/// # #[tokio::main(flavor = "current_thread")]
+/// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+/// let taken = snowmint_server::bind("127.0.0.1:0", "--http").await?;
+/// let error = snowmint_server::bind(&taken.address(), "--http").await.unwrap_err();
+/// assert!(error.to_string().contains("(--http): another program uses this port"));
+/// # Ok(())
+/// # }
+/// ```
+pub async fn bind(address: &str, flag: &'static str) -> Result<Listener, BindError> {
+    let opened = match address.strip_prefix(UNIX) {
+        #[cfg(unix)]
+        Some(path) => unix::SocketFile::open(path.as_ref()).map(Open::Unix),
+        #[cfg(not(unix))]
+        Some(_) => Err(io::ErrorKind::Unsupported.into()),
+        None => TcpListener::bind(address).await.map(Open::Tcp),
+    };
+    opened.map(Listener).map_err(|source| BindError { address: address.to_owned(), flag, source })
+}
+
+/// The begin of the address of a Unix socket.
+const UNIX: &str = "unix:";
+
+impl Listener {
+    /// Returns the address that clients connect to: `host:port`, or `unix:` and the path of the socket.
+    pub fn address(&self) -> String {
+        match &self.0 {
+            Open::Tcp(listener) => {
+                listener.local_addr().map_or_else(|_| "unknown".to_owned(), |it| it.to_string())
+            }
+            #[cfg(unix)]
+            Open::Unix(socket) => format!("{UNIX}{}", socket.path().display()),
+        }
+    }
+
+    /// Returns the port; a Unix socket has none.
+    pub fn port(&self) -> Option<u16> {
+        match &self.0 {
+            Open::Tcp(listener) => listener.local_addr().ok().map(|address| address.port()),
+            #[cfg(unix)]
+            Open::Unix(_) => None,
+        }
+    }
+
+    pub(crate) async fn accept(&self) -> io::Result<Socket> {
+        match &self.0 {
+            Open::Tcp(listener) => listener.accept().await.map(|(stream, _)| Socket::Tcp(stream)),
+            #[cfg(unix)]
+            Open::Unix(socket) => socket.listener().accept().await.map(|(stream, _)| Socket::Unix(stream)),
+        }
+    }
+
+    /// Accepts a client that the system has already connected, if there is one.
+    pub(crate) fn accept_waiting(&self) -> io::Result<Socket> {
+        let accepted = |listener: SockRef<'_>| {
+            let (socket, _) = listener.accept()?;
+            socket.set_nonblocking(true)?;
+            Ok::<_, io::Error>(socket)
+        };
+        match &self.0 {
+            Open::Tcp(listener) => {
+                TcpStream::from_std(accepted(SockRef::from(listener))?.into()).map(Socket::Tcp)
+            }
+            #[cfg(unix)]
+            Open::Unix(socket) => {
+                let stream = accepted(SockRef::from(socket.listener()))?;
+                tokio::net::UnixStream::from_std(stream.into()).map(Socket::Unix)
+            }
+        }
+    }
+}
+
+#[cfg(unix)]
+mod unix {
+    //! A Unix socket and its file.
+
+    use std::fs::{self, Permissions};
+    use std::io;
+    use std::os::unix::fs::{FileTypeExt, MetadataExt, PermissionsExt};
+    use std::path::{Path, PathBuf};
+
+    use socket2::{Domain, SockAddr, Socket, Type};
+    use tokio::net::UnixListener;
+
+    /// Owner and group may connect.
+    const MODE: u32 = 0o660;
+    /// Clients that the system connects before they are accepted; the system lowers it to its limit.
+    const BACKLOG: i32 = 4096;
+
+    /// A Unix socket, whose file is removed when it is dropped.
+    #[derive(Debug)]
+    pub(super) struct SocketFile {
+        listener: UnixListener,
+        file: OwnFile,
+    }
+
+    /// The file, told apart from one that another process has put there since.
+    #[derive(Debug)]
+    struct OwnFile {
+        path: PathBuf,
+        identity: Option<(u64, u64)>,
+    }
+
+    impl SocketFile {
+        pub(super) fn open(path: &Path) -> io::Result<Self> {
+            remove_stale(path)?;
+            let socket = Socket::new(Domain::UNIX, Type::STREAM, None)?;
+            socket.bind(&SockAddr::unix(path)?)?;
+            let file = OwnFile { path: path.to_owned(), identity: identity(path) };
+            // Before anybody can connect.
+            fs::set_permissions(path, Permissions::from_mode(MODE))?;
+            socket.listen(BACKLOG)?;
+            socket.set_nonblocking(true)?;
+            Ok(Self { listener: UnixListener::from_std(socket.into())?, file })
+        }
+
+        pub(super) const fn listener(&self) -> &UnixListener {
+            &self.listener
+        }
+
+        pub(super) fn path(&self) -> &Path {
+            &self.file.path
+        }
+    }
+
+    impl Drop for OwnFile {
+        fn drop(&mut self) {
+            if self.identity.is_some() && identity(&self.path) == self.identity {
+                // The next start replaces a file that is left.
+                let _ = fs::remove_file(&self.path);
+            }
+        }
+    }
+
+    fn identity(path: &Path) -> Option<(u64, u64)> {
+        fs::symlink_metadata(path).ok().map(|file| (file.dev(), file.ino()))
+    }
+
+    /// Removes the socket of a process that has ended.
+    fn remove_stale(path: &Path) -> io::Result<()> {
+        let file = match fs::symlink_metadata(path) {
+            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(()),
+            file => file?,
+        };
+        if !file.file_type().is_socket() {
+            return Err(io::ErrorKind::AlreadyExists.into());
+        }
+        let probe = Socket::new(Domain::UNIX, Type::STREAM, None)?;
+        // The listener of a full socket would make the probe wait.
+        probe.set_nonblocking(true)?;
+        match probe.connect(&SockAddr::unix(path)?) {
+            Err(error) if error.kind() == io::ErrorKind::ConnectionRefused => fs::remove_file(path),
+            Err(error) if error.kind() == io::ErrorKind::PermissionDenied => Err(error),
+            _ => Err(io::ErrorKind::AddrInUse.into()),
+        }
+    }
+}
+
+/// A port cannot be opened.
+#[derive(Debug, thiserror::Error)]
+#[error("cannot listen on {address} ({flag}): {}", self.reason())]
+pub struct BindError {
+    /// The requested address.
+    pub address: String,
+    /// The flag with the address.
+    pub flag: &'static str,
+    /// The error of the system.
+    pub source: io::Error,
+}
+
+impl BindError {
+    fn reason(&self) -> String {
+        if self.address.starts_with(UNIX) { self.socket_reason() } else { self.port_reason() }
+    }
+
+    fn port_reason(&self) -> String {
+        let Self { source, flag, .. } = self;
+        match source.kind() {
+            io::ErrorKind::AddrInUse => format!(
+                "another program uses this port; stop it, or choose another port with {flag} (port 0 takes a free one)"
+            ),
+            io::ErrorKind::PermissionDenied => {
+                format!(
+                    "permission denied; ports below 1024 need privileges, choose a higher port with {flag}"
+                )
+            }
+            io::ErrorKind::AddrNotAvailable => format!(
+                "no network interface has this address; use an address of this machine, or 0.0.0.0 for all, with {flag}"
+            ),
+            io::ErrorKind::InvalidInput => format!("invalid address; expected {flag} HOST:PORT"),
+            _ => format!("{source}; use an address of this machine with {flag} HOST:PORT"),
+        }
+    }
+
+    fn socket_reason(&self) -> String {
+        let Self { source, flag, .. } = self;
+        match source.kind() {
+            io::ErrorKind::AddrInUse => {
+                format!("another program listens on this socket; stop it, or choose another path with {flag}")
+            }
+            io::ErrorKind::AlreadyExists => {
+                format!("the file exists and is not a socket; remove it, or choose another path with {flag}")
+            }
+            io::ErrorKind::NotFound => {
+                format!("the folder does not exist; create it, or choose another path with {flag}")
+            }
+            io::ErrorKind::PermissionDenied => {
+                format!("permission denied; choose a folder with {flag} that this user may write to")
+            }
+            io::ErrorKind::InvalidInput => {
+                format!(
+                    "invalid path; a socket's path has at most 107 bytes, choose a shorter one with {flag}"
+                )
+            }
+            io::ErrorKind::Unsupported => {
+                format!("this system has no Unix sockets; use {flag} HOST:PORT")
+            }
+            _ => format!("{source}; choose another path with {flag}"),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test]
+    async fn each_cause_has_its_remedy() {
+        for (address, wanted) in [
+            ("192.0.2.1:80", "no network interface has this address"),
+            ("127.0.0.1", "invalid address; expected --resp HOST:PORT"),
+            ("127.0.0.1:x", "--resp HOST:PORT"),
+        ] {
+            let error = bind(address, "--resp").await.unwrap_err().to_string();
+            assert!(error.starts_with(&format!("cannot listen on {address} (--resp): ")), "{error}");
+            assert!(error.contains(wanted), "{error}");
+        }
+    }
+
+    #[cfg(unix)]
+    #[tokio::test]
+    async fn each_cause_has_its_remedy_for_sockets() {
+        let folder = tempfile::tempdir().unwrap();
+        std::fs::write(folder.path().join("file"), "kept").unwrap();
+        let taken = bind(&format!("unix:{}/taken", folder.path().display()), "--http").await.unwrap();
+        let long = "x".repeat(200);
+        for (name, wanted) in [
+            ("taken", "another program listens on this socket"),
+            ("file", "the file exists and is not a socket"),
+            ("none/socket", "the folder does not exist"),
+            (&long, "at most 107 bytes"),
+        ] {
+            let address = format!("unix:{}/{name}", folder.path().display());
+            let error = bind(&address, "--http").await.unwrap_err().to_string();
+            assert!(error.starts_with(&format!("cannot listen on {address} (--http): ")), "{error}");
+            assert!(error.contains(wanted) && error.contains("with --http"), "{error}");
+        }
+        assert_eq!(std::fs::read(folder.path().join("file")).unwrap(), b"kept");
+        drop(taken);
+    }
+
+    /// Goal: a crash leaves no file that stops the next start, and a server that ends removes only its own file.
+    #[cfg(unix)]
+    #[tokio::test]
+    async fn a_socket_file_is_replaced_if_nobody_listens_and_removed_by_its_owner() {
+        use std::os::unix::fs::PermissionsExt as _;
+
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("socket");
+        let address = format!("unix:{}", path.display());
+        // A listener of std leaves its file, as a crash does.
+        drop(std::os::unix::net::UnixListener::bind(&path).unwrap());
+        assert!(path.exists());
+        let first = bind(&address, "--resp").await.unwrap();
+        assert_eq!((first.address(), first.port()), (address.clone(), None));
+        assert_eq!(std::fs::metadata(&path).unwrap().permissions().mode() & 0o777, 0o660);
+        std::fs::remove_file(&path).unwrap();
+        let second = bind(&address, "--resp").await.unwrap();
+        drop(first);
+        assert!(path.exists(), "it is that of the second");
+        drop(second);
+        assert!(!path.exists());
+    }
+}

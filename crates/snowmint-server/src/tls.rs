@@ -1,0 +1,349 @@
+//! TLS: certificates from files, which are loaded again when they change, and the handshake.
+
+use std::error::Error;
+use std::fs;
+use std::io;
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::{Duration, SystemTime};
+
+use arc_swap::ArcSwap;
+use rustls::pki_types::pem::PemObject as _;
+use rustls::pki_types::{CertificateDer, PrivateKeyDer};
+use rustls::server::WebPkiClientVerifier;
+use rustls::{InconsistentKeys, RootCertStore, ServerConfig};
+use tokio::net::TcpStream;
+use tokio::sync::Notify;
+use tokio::time::{Instant, sleep, timeout_at};
+use tokio_rustls::TlsAcceptor;
+
+use crate::accept::{RecurringProblem, reply_and_close};
+use crate::http;
+use crate::limits::HEAR_OUT;
+use crate::listener::Socket;
+use crate::metrics::Protocol;
+use crate::shutdown::ShutdownListener;
+use crate::state::ServerState;
+use crate::status::ErrorKind;
+use crate::stream::{FirstRead, HANDSHAKE_RECORD, Stream};
+
+/// Interval between two looks at the files.
+const LOOK_INTERVAL: Duration = Duration::from_secs(2);
+
+/// The flags that name the files.
+const CERTIFICATE: &str = "--tls-cert";
+const KEY: &str = "--tls-key";
+const CLIENT_AUTHORITY: &str = "--tls-client-ca";
+
+/// The files of a TLS server, in PEM.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct TlsFiles {
+    /// The certificate of the server, followed by those of intermediate authorities.
+    pub certificate: PathBuf,
+    /// The private key of the certificate.
+    pub key: PathBuf,
+    /// The authorities of client certificates. If it is set, clients must have a certificate of one of them.
+    pub client_authority: Option<PathBuf>,
+}
+
+/// The TLS settings of all TCP ports, which change when the files change.
+#[derive(Debug)]
+pub struct Tls {
+    files: TlsFiles,
+    current: ArcSwap<Configs>,
+}
+
+#[derive(Debug)]
+struct Configs {
+    http: Arc<ServerConfig>,
+    /// For protocols without a name in TLS.
+    other: Arc<ServerConfig>,
+}
+
+/// A file of certificates or keys cannot be used.
+#[derive(Debug, thiserror::Error)]
+#[error("{flag}: cannot use {}: {why}", path.display())]
+pub struct TlsError {
+    /// The flag that names the file.
+    pub flag: &'static str,
+    /// The file.
+    pub path: PathBuf,
+    why: String,
+}
+
+impl Tls {
+    /// Loads the files.
+    ///
+    /// # Errors
+    ///
+    /// [`TlsError`] if a file cannot be read, has no certificate or key, or if the key is not that of the certificate.
+    pub fn load(files: TlsFiles) -> Result<Self, TlsError> {
+        let current = ArcSwap::from_pointee(Configs::load(&files)?);
+        Ok(Self { files, current })
+    }
+
+    /// Returns `true` if clients must have a certificate.
+    pub const fn requires_client_certificates(&self) -> bool {
+        self.files.client_authority.is_some()
+    }
+
+    /// Loads the files again at each `reload`, and when they change; never ends. Invalid files are logged, and the last valid
+    /// ones stay in use. Open connections keep what they began with.
+    pub async fn follow(&self, reload: &Notify) -> ! {
+        let mut loaded = self.files.stamp().await;
+        let mut seen = loaded.clone();
+        loop {
+            let asked = tokio::select! {
+                () = reload.notified() => true,
+                () = sleep(LOOK_INTERVAL) => false,
+            };
+            let now = self.files.stamp().await;
+            // Files are replaced one after the other: both are there once nothing changes between two looks.
+            let settled = now == seen;
+            seen = now.clone();
+            if asked || (settled && now != loaded) {
+                loaded = now;
+                self.reload().await;
+            }
+        }
+    }
+
+    async fn reload(&self) {
+        let files = self.files.clone();
+        let certificate = self.files.certificate.display();
+        let kept = |error: &dyn Error| {
+            tracing::warn!(%error, "TLS files not reloaded; the previous certificate stays in use");
+        };
+        // Disks may be slow, and the threads of this runtime serve clients.
+        match tokio::task::spawn_blocking(move || Configs::load(&files)).await {
+            Ok(Ok(configs)) => {
+                self.current.store(Arc::new(configs));
+                tracing::info!(%certificate, "TLS files reloaded");
+            }
+            Ok(Err(error)) => kept(&error),
+            Err(error) => kept(&error),
+        }
+    }
+
+    fn config(&self, protocol: Protocol) -> Arc<ServerConfig> {
+        let current = self.current.load();
+        Arc::clone(if protocol == Protocol::Http { &current.http } else { &current.other })
+    }
+}
+
+impl Configs {
+    fn load(files: &TlsFiles) -> Result<Self, TlsError> {
+        let provider = Arc::new(rustls::crypto::ring::default_provider());
+        let invalid_key = |why: &dyn std::fmt::Display| TlsError::new(KEY, &files.key, why);
+        let builder = ServerConfig::builder_with_provider(Arc::clone(&provider))
+            .with_safe_default_protocol_versions()
+            .map_err(|error| invalid_key(&error))?;
+        let builder = match &files.client_authority {
+            None => builder.with_no_client_auth(),
+            Some(path) => {
+                let invalid = |why: &dyn std::fmt::Display| TlsError::new(CLIENT_AUTHORITY, path, why);
+                let mut roots = RootCertStore::empty();
+                for certificate in certificates(CLIENT_AUTHORITY, path)? {
+                    roots.add(certificate).map_err(|error| invalid(&error))?;
+                }
+                let verifier = WebPkiClientVerifier::builder_with_provider(Arc::new(roots), provider);
+                builder.with_client_cert_verifier(verifier.build().map_err(|error| invalid(&error))?)
+            }
+        };
+        let chain = certificates(CERTIFICATE, &files.certificate)?;
+        let other = builder.with_single_cert(chain, key(&files.key)?).map_err(|error| match error {
+            rustls::Error::InconsistentKeys(InconsistentKeys::KeyMismatch) => invalid_key(&format_args!(
+                "the key is not that of the certificate {}; give the key that the certificate was requested with",
+                files.certificate.display()
+            )),
+            rustls::Error::InvalidCertificate(_) => TlsError::new(CERTIFICATE, &files.certificate, &error),
+            _ => invalid_key(&format_args!("{error}; expected an RSA, ECDSA or Ed25519 key")),
+        })?;
+        let mut http = other.clone();
+        http.alpn_protocols = http::ALPN.iter().map(|name| name.to_vec()).collect();
+        Ok(Self { http: Arc::new(http), other: Arc::new(other) })
+    }
+}
+
+impl TlsError {
+    fn new(flag: &'static str, path: &Path, why: &dyn std::fmt::Display) -> Self {
+        Self { flag, path: path.to_owned(), why: why.to_string() }
+    }
+}
+
+fn read(flag: &'static str, path: &Path) -> Result<Vec<u8>, TlsError> {
+    fs::read(path).map_err(|error| {
+        TlsError::new(flag, path, &format_args!("{error}; check the path and who may read the file"))
+    })
+}
+
+fn certificates(flag: &'static str, path: &Path) -> Result<Vec<CertificateDer<'static>>, TlsError> {
+    let pem = read(flag, path)?;
+    let found = CertificateDer::pem_slice_iter(&pem).collect::<Result<Vec<_>, _>>();
+    let found = found.map_err(|error| TlsError::new(flag, path, &format_args!("invalid PEM: {error}")))?;
+    if found.is_empty() {
+        let why = "no certificate; expected PEM with -----BEGIN CERTIFICATE-----";
+        return Err(TlsError::new(flag, path, &why));
+    }
+    Ok(found)
+}
+
+fn key(path: &Path) -> Result<PrivateKeyDer<'static>, TlsError> {
+    let pem = read(KEY, path)?;
+    PrivateKeyDer::from_pem_slice(&pem).map_err(|error| {
+        let encrypted = pem.windows(9).any(|word| word == b"ENCRYPTED");
+        match error {
+            _ if encrypted => TlsError::new(
+                KEY,
+                path,
+                &"the key is encrypted; decrypt it with `openssl pkey -in FILE -out NEWFILE`",
+            ),
+            rustls::pki_types::pem::Error::NoItemsFound => {
+                TlsError::new(KEY, path, &"no private key; expected PEM with -----BEGIN PRIVATE KEY-----")
+            }
+            error => TlsError::new(KEY, path, &format_args!("invalid PEM: {error}")),
+        }
+    })
+}
+
+/// What tells a changed file from the earlier one.
+type Stamp = Vec<Option<(SystemTime, u64)>>;
+
+impl TlsFiles {
+    async fn stamp(&self) -> Stamp {
+        let files = [Some(&self.certificate), Some(&self.key), self.client_authority.as_ref()];
+        let paths: Vec<PathBuf> = files.into_iter().flatten().cloned().collect();
+        let look = move || paths.iter().map(|path| stamp_of(path).ok()).collect();
+        // Without an answer it is a change, which is looked at again.
+        tokio::task::spawn_blocking(look).await.unwrap_or_default()
+    }
+}
+
+fn stamp_of(path: &Path) -> io::Result<(SystemTime, u64)> {
+    let file = fs::metadata(path)?;
+    Ok((file.modified()?, file.len()))
+}
+
+/// A client that was accepted, before its handshake.
+pub(crate) struct Accepted {
+    pub(crate) socket: Socket,
+    pub(crate) protocol: Protocol,
+    pub(crate) tls: Option<Arc<Tls>>,
+}
+
+/// Why there is no connection after a handshake.
+#[derive(Debug, thiserror::Error)]
+enum HandshakeError {
+    #[error("the client does not speak TLS, which this port requires")]
+    Plain,
+    #[error("the handshake took longer than {0:?}")]
+    Late(Duration),
+    #[error("{0}")]
+    Failed(io::Error),
+}
+
+impl Accepted {
+    /// Returns the connection, after the handshake if the port requires TLS. Without one, the failure was counted.
+    pub(crate) async fn establish(
+        self,
+        server: &Arc<ServerState>,
+        shutdown: &ShutdownListener,
+    ) -> Option<Stream> {
+        let Self { socket, protocol, tls } = self;
+        let stream = match socket {
+            Socket::Tcp(stream) => stream,
+            #[cfg(unix)]
+            Socket::Unix(stream) => return Some(Stream::Unix(stream)),
+        };
+        let Some(tls) = tls else {
+            let first = FirstRead { server: Arc::clone(server), protocol };
+            return Some(Stream::Tcp { stream, first: Some(first) });
+        };
+        let within = server.timeouts.request;
+        // Boxed, so that a connection without TLS does not carry it.
+        let handshake = Box::pin(handshake(stream, tls.config(protocol), protocol, within));
+        let established = tokio::select! {
+            biased;
+            established = handshake => established,
+            () = ends(shutdown) => return None,
+        };
+        match established {
+            Ok(established) => established,
+            Err(error) => {
+                server.handshake_failed(protocol, &error);
+                None
+            }
+        }
+    }
+}
+
+/// The log of failed handshakes: a line a minute at most, since anybody on the network can cause them.
+#[derive(Debug, Default)]
+pub(crate) struct HandshakeLog(Mutex<RecurringProblem>);
+
+impl HandshakeLog {
+    pub(crate) fn failed(&self, protocol: Protocol, error: &dyn Error) {
+        let failures = self.0.lock().unwrap_or_else(PoisonError::into_inner).occurred();
+        if let Some(failures) = failures {
+            tracing::warn!(protocol = protocol.name(), %error, failures, "TLS handshake failed");
+        }
+    }
+}
+
+/// Returns when a client that has not finished its handshake is closed at shutdown.
+async fn ends(shutdown: &ShutdownListener) {
+    shutdown.clone().ended().await;
+    sleep(HEAR_OUT).await;
+}
+
+/// Returns the connection, or `None` if the client left before it said anything, as some health checks do.
+async fn handshake(
+    stream: TcpStream,
+    config: Arc<ServerConfig>,
+    protocol: Protocol,
+    within: Duration,
+) -> Result<Option<Stream>, HandshakeError> {
+    let deadline = Instant::now() + within;
+    let late = |_| HandshakeError::Late(within);
+    let mut first = [0];
+    match timeout_at(deadline, stream.peek(&mut first)).await.map_err(late)? {
+        Ok(0) => return Ok(None),
+        Ok(_) => {}
+        Err(error) => return Err(HandshakeError::Failed(error)),
+    }
+    if first[0] != HANDSHAKE_RECORD {
+        let stream = Stream::Tcp { stream, first: None };
+        reply_and_close(stream, plain_answer(protocol).as_bytes()).await;
+        return Err(HandshakeError::Plain);
+    }
+    let accepted = timeout_at(deadline, TlsAcceptor::from(config).accept(stream)).await.map_err(late)?;
+    accepted.map(|stream| Some(Stream::Tls(Box::new(stream)))).map_err(HandshakeError::Failed)
+}
+
+/// Returns the answer to a client without TLS.
+fn plain_answer(protocol: Protocol) -> String {
+    let status = ErrorKind::BadTls.status();
+    match protocol {
+        Protocol::Http => {
+            let body = serde_json::json!({
+                "type": format!("urn:snowmint:{}", status.name),
+                "title": status.title,
+                "status": status.http,
+                "detail": "this port requires TLS: connect with https://",
+            });
+            let body = body.to_string();
+            format!(
+                "HTTP/1.1 {} Bad Request\r\ncontent-type: application/problem+json\r\ncontent-length: {}\r\nconnection: \
+                 close\r\n\r\n{body}",
+                status.http,
+                body.len()
+            )
+        }
+        Protocol::Resp => format!(
+            "-{} this port requires TLS: connect with TLS, such as rediss:// or redis-cli --tls\r\n",
+            status.resp
+        ),
+        // An answer needs a request.
+        Protocol::Thrift => String::new(),
+    }
+}

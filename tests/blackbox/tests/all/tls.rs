@@ -1,0 +1,325 @@
+//! TLS on every port, and Unix sockets, with clients that others wrote: curl, redis-cli, redis-py, Apache's Thrift and openssl.
+
+use std::fs;
+use std::io::{Read, Write};
+use std::net::{SocketAddrV4, TcpStream};
+use std::os::unix::fs::{FileTypeExt, PermissionsExt};
+use std::path::Path;
+use std::time::Duration;
+
+use snowmint_test_servers::snowmint::external::{output, python, run};
+use snowmint_test_servers::snowmint::{self, Ids, Serve, Server, workspace};
+use snowmint_test_servers::{Certificates, port, time};
+
+const PATIENCE: Duration = Duration::from_secs(30);
+
+fn text(path: &Path) -> &str {
+    path.to_str().unwrap()
+}
+
+/// A server with the files of these certificates and more arguments.
+fn serve(folder: &Path, certificates: &Certificates, args: &[&str]) -> Server {
+    let files = ["--tls-cert", text(certificates.certificate()), "--tls-key", text(certificates.key())];
+    ready(&Serve::new(folder).args(files).args(args))
+}
+
+/// Starts a server whose HTTP port the harness cannot ask.
+fn ready(serve: &Serve) -> Server {
+    let server = serve.spawn();
+    server.log_with("ready: ids are served", PATIENCE);
+    server
+}
+
+/// What curl says about a path, with the authority that it trusts.
+fn curl(server: &Server, authority: &Path, path: &str, args: &[&str]) -> Result<String, String> {
+    let url = format!("https://localhost:{}{path}", server.http().port());
+    let words = ["-sS", "--max-time", "20", "--cacert", text(authority), &url];
+    let done = run("curl", words.iter().chain(args));
+    let said = snowmint::text(&done);
+    if done.status.success() { Ok(said) } else { Err(said) }
+}
+
+fn redis_cli(server: &Server, authority: &Path, args: &[&str]) -> String {
+    let port = server.resp().port().to_string();
+    let words = ["-p", &port, "--tls", "--cacert", text(authority)];
+    snowmint::text(&run("redis-cli", words.iter().chain(args)))
+}
+
+fn ids(text: &str) -> Vec<u64> {
+    let digits = text.split(|it: char| !it.is_ascii_digit()).filter(|word| !word.is_empty());
+    digits.map(|id| id.parse().unwrap_or_else(|_| panic!("{text}"))).collect()
+}
+
+/// The number of failed handshakes, from metrics in plain text.
+fn failures(metrics: &str, protocol: &str) -> u64 {
+    let line = metrics.lines().find(|line| {
+        line.starts_with("snowmint_requests_total")
+            && line.contains(&format!("protocol=\"{protocol}\""))
+            && line.contains("outcome=\"bad-tls\"")
+    });
+    line.and_then(|line| line.rsplit(' ').next()?.parse().ok()).unwrap_or_else(|| panic!("{metrics}"))
+}
+
+/// Goal: real clients draw ids over TLS in each protocol: one, pipelined, more than any buffer, and ends are clean.
+#[test]
+fn every_port_speaks_tls() {
+    let folder = tempfile::tempdir().unwrap();
+    let certificates = Certificates::make();
+    let authority = certificates.authority();
+    let thrift = port::free();
+    let mut server = serve(folder.path(), &certificates, &["--thrift", &thrift.to_string()]);
+    let mut all = Ids::new();
+
+    all.add(&ids(&curl(&server, authority, "/v1/ids/default", &["-H", "accept: text/plain"]).unwrap()));
+    let many = curl(&server, authority, "/v1/ids/default?count=100000", &["-H", "accept: text/plain"]);
+    let many = ids(&many.unwrap());
+    assert_eq!(many.len(), 100_000);
+    all.add(&many);
+    for (flag, version) in [("--http2", "2"), ("--http1.1", "1.1")] {
+        let args = [flag, "-o", "/dev/null", "-w", "%{http_version}"];
+        assert_eq!(curl(&server, authority, "/v1/ids/default", &args).unwrap(), version);
+    }
+    let many = ids(&redis_cli(&server, authority, &["ID.NEXT", "default", "COUNT", "20000"]));
+    assert_eq!(many.len(), 20_000);
+    all.add(&many);
+
+    let script = format!(
+        "import redis, ssl, socket, sys\n\
+         client = redis.Redis(port={resp}, host='localhost', ssl=True, ssl_ca_certs={authority:?}, protocol=3)\n\
+         pipe = client.pipeline(transaction=False)\n\
+         for _ in range(5000): pipe.execute_command('ID.NEXT', 'default')\n\
+         for id in pipe.execute(): print(int(id))\n\
+         context = ssl.create_default_context(cafile={authority:?})\n\
+         # A cut connection would be an error, since no ragged end is suppressed.\n\
+         def ends(port, request):\n\
+         \x20   with context.wrap_socket(socket.create_connection(('localhost', port)), server_hostname='localhost',\n\
+         \x20                            suppress_ragged_eofs=False) as client:\n\
+         \x20       client.sendall(request)\n\
+         \x20       while client.recv(4096): pass\n\
+         ends({resp}, b'QUIT\\r\\n')\n\
+         ends({http}, b'GET /healthz HTTP/1.1\\r\\nhost: localhost\\r\\nconnection: close\\r\\n\\r\\n')\n",
+        resp = server.resp().port(),
+        http = server.http().port(),
+    );
+    let said = ids(&python("redis", &script, &[]));
+    assert_eq!(said.len(), 5000);
+    all.add(&said);
+
+    let interface = workspace().join("crates/snowmint-server/snowflake.thrift");
+    output("thrift", ["--gen", "py", "-out", text(folder.path()), text(&interface)]);
+    let script = format!(
+        "import sys; sys.path.insert(0, {folder:?})\n\
+         from thrift.transport import TSSLSocket, TTransport\n\
+         from thrift.protocol.TBinaryProtocol import TBinaryProtocol\n\
+         from snowflake import Snowflake\n\
+         socket = TSSLSocket.TSSLSocket('localhost', {port}, ca_certs={authority:?})\n\
+         transport = TTransport.TFramedTransport(socket)\n\
+         client = Snowflake.Client(TBinaryProtocol(transport)); transport.open()\n\
+         for _ in range(1000): print(client.get_id('web'))\n",
+        folder = folder.path(),
+        port = thrift.port(),
+    );
+    let said = ids(&python("thrift", &script, &[]));
+    assert_eq!(said.len(), 1000);
+    all.add(&said);
+    all.assert_unique();
+
+    // A client that waits is told, too, that the server ends.
+    let waiting = format!(
+        "import ssl, socket\n\
+         context = ssl.create_default_context(cafile={authority:?})\n\
+         client = context.wrap_socket(socket.create_connection(('localhost', {resp})), server_hostname='localhost',\n\
+         \x20                            suppress_ragged_eofs=False)\n\
+         client.sendall(b'PING\\r\\n'); assert client.recv(100) == b'+PONG\\r\\n'\n\
+         import os, signal; os.kill({pid}, signal.SIGTERM)\n\
+         assert client.recv(100) == b''\n",
+        resp = server.resp().port(),
+        pid = server.pid(),
+    );
+    python("ssl", &waiting, &[]);
+    let ended = server.ended();
+    assert!(ended.status.success(), "{}", ended.log);
+}
+
+/// Goal: only clients with a certificate of the right authority get ids; the others are counted.
+#[test]
+fn client_certificates() {
+    let folder = tempfile::tempdir().unwrap();
+    let (ours, others) = (Certificates::make(), Certificates::make());
+    let server = serve(folder.path(), &ours, &["--tls-client-ca", text(ours.authority())]);
+    let named = |from: &Certificates| {
+        [text(from.client_certificate()).to_owned(), text(from.client_key()).to_owned()]
+    };
+    let [certificate, key] = named(&ours);
+    let known = ["--cert", certificate.as_str(), "--key", key.as_str()];
+    let [certificate, key] = named(&others);
+    let unknown = ["--cert", certificate.as_str(), "--key", key.as_str()];
+    let path = "/v1/ids/default";
+    assert!(curl(&server, ours.authority(), path, &known).unwrap().contains("ids"));
+    for refused in [&[][..], &unknown] {
+        let said = curl(&server, ours.authority(), path, refused).unwrap_err();
+        assert!(said.contains("alert") && !said.contains("ids"), "{said}");
+        let said = redis_cli(&server, ours.authority(), &[refused, &["ID.NEXT", "default"]].concat());
+        assert!(!said.contains("1234567") && ids(&said).iter().all(|id| *id < 1 << 40), "{said}");
+    }
+    let said = redis_cli(&server, ours.authority(), &[&known[..], &["ID.NEXT", "default"]].concat());
+    assert_eq!(ids(&said).len(), 1, "{said}");
+    let metrics = curl(&server, ours.authority(), "/metrics", &known).unwrap();
+    assert_eq!((failures(&metrics, "http"), failures(&metrics, "resp")), (2, 2), "{metrics}");
+    assert_eq!(server.log().matches("TLS handshake failed").count(), 1, "a line a minute:\n{}", server.log());
+}
+
+/// Goal: new files are used without a restart, whether they change or SIGHUP arrives; broken ones change nothing; open
+/// connections stay.
+#[test]
+fn certificates_are_reloaded() {
+    let folder = tempfile::tempdir().unwrap();
+    let (first, second, third) = (Certificates::make(), Certificates::make(), Certificates::make());
+    let (certificate, key) = (folder.path().join("cert.pem"), folder.path().join("key.pem"));
+    let install = |from: &Certificates| {
+        fs::copy(from.certificate(), &certificate).unwrap();
+        fs::copy(from.key(), &key).unwrap();
+    };
+    install(&first);
+    let files = ["--tls-cert", text(&certificate), "--tls-key", text(&key)];
+    let server = ready(&Serve::new(folder.path()).args(files));
+    let trusts = |authority: &Path| curl(&server, authority, "/healthz", &[]).is_ok();
+    assert!(trusts(first.authority()) && !trusts(second.authority()));
+    let log = fs::read_dir(folder.path()).unwrap().flatten().map(|file| file.path());
+    let log = { log }.find(|path| path.extension().is_some_and(|it| it == "log")).unwrap();
+    let held = format!(
+        "import ssl, socket, sys, time\n\
+         context = ssl.create_default_context(cafile={:?})\n\
+         client = context.wrap_socket(socket.create_connection(('localhost', {})), server_hostname='localhost')\n\
+         for _ in range(600):\n\
+         \x20   client.sendall(b'PING\\r\\n'); assert client.recv(100) == b'+PONG\\r\\n'\n\
+         \x20   if b'reloaded' in open({log:?}, 'rb').read(): sys.exit(0)\n\
+         \x20   time.sleep(0.05)\n\
+         sys.exit('no reload')\n",
+        first.authority(),
+        server.resp().port(),
+    );
+    std::thread::scope(|scope| {
+        let client = scope.spawn(|| python("ssl", &held, &[]));
+        install(&second);
+        server.log_with("TLS files reloaded", PATIENCE);
+        client.join().expect("the open connection stays");
+    });
+    assert!(trusts(second.authority()) && !trusts(first.authority()));
+
+    // A certificate without its key, as between two copies, and then no certificate at all.
+    fs::copy(third.certificate(), &certificate).unwrap();
+    server.hang_up();
+    let log = server.log_with("TLS files not reloaded", PATIENCE);
+    assert!(log.contains("the key is not that of the certificate"), "{log}");
+    fs::write(&certificate, "no certificate").unwrap();
+    server.log_with("expected PEM with -----BEGIN CERTIFICATE-----", PATIENCE);
+    assert!(trusts(second.authority()) && !trusts(third.authority()));
+
+    install(&third);
+    server.hang_up();
+    time::eventually("the third certificate", PATIENCE, || trusts(third.authority()).then_some(()));
+    server.stop();
+}
+
+/// Sends bytes without TLS, and returns what the server says until it closes.
+fn plain(address: SocketAddrV4, bytes: &[u8]) -> String {
+    let mut client = TcpStream::connect(address).unwrap();
+    client.set_read_timeout(Some(PATIENCE)).unwrap();
+    client.write_all(bytes).unwrap();
+    let mut said = Vec::new();
+    client.read_to_end(&mut said).unwrap();
+    String::from_utf8_lossy(&said).into_owned()
+}
+
+/// Goal: whoever confuses the two kinds of ports learns of it: plain clients on TLS ports, TLS clients on plain ports, and
+/// clients that begin a handshake and stop.
+#[test]
+fn tls_and_plain_text_confused() {
+    let folder = tempfile::tempdir().unwrap();
+    let certificates = Certificates::make();
+    let thrift = port::free();
+    let args = ["--thrift", &thrift.to_string(), "--request-timeout", "500ms"];
+    let server = serve(folder.path(), &certificates, &args);
+    let said = plain(server.http(), b"GET / HTTP/1.1\r\nhost: localhost\r\n\r\n");
+    assert!(said.starts_with("HTTP/1.1 400 ") && said.contains("connect with https://"), "{said}");
+    let said = plain(server.resp(), b"*1\r\n$4\r\nPING\r\n");
+    assert!(said.starts_with("-ERR this port requires TLS") && said.ends_with("\r\n"), "{said}");
+    assert_eq!(plain(thrift, b"\x80\x01\0\x01"), "");
+    // These begin a handshake, or nothing at all.
+    assert_eq!(plain(server.http(), b"\x16\x03\x01"), "");
+    assert_eq!(plain(server.http(), b""), "");
+    let metrics = curl(&server, certificates.authority(), "/metrics", &[]).unwrap();
+    let counted = ["http", "resp", "thrift"].map(|protocol| failures(&metrics, protocol));
+    assert_eq!(counted, [3, 1, 1]);
+    assert!(server.log().contains("the client does not speak TLS"), "{}", server.log());
+
+    let folder = tempfile::tempdir().unwrap();
+    let plain = Serve::new(folder.path()).args(["--thrift", &port::free().to_string()]).start();
+    let said = curl(&plain, certificates.authority(), "/healthz", &[]).unwrap_err();
+    assert!(said.contains("alert protocol version"), "{said}");
+    let said = redis_cli(&plain, certificates.authority(), &["PING"]);
+    assert!(!said.contains("PONG"), "{said}");
+    let metrics = plain.get("/metrics").body;
+    // redis-cli tries twice.
+    assert!(failures(&metrics, "http") == 1 && failures(&metrics, "resp") >= 1, "{metrics}");
+    plain.log_with("the client speaks TLS, but this port does not: set --tls-cert and --tls-key", PATIENCE);
+}
+
+/// Goal: at the connection limit, health is answered and others are rejected over TLS as without it.
+#[test]
+fn the_connection_limit_over_tls() {
+    let folder = tempfile::tempdir().unwrap();
+    let certificates = Certificates::make();
+    let server = serve(folder.path(), &certificates, &["--max-connections", "1"]);
+    let authority = certificates.authority();
+    let _holds_it = TcpStream::connect(server.resp()).unwrap();
+    let refused = || redis_cli(&server, authority, &["PING"]);
+    time::eventually("a rejection", PATIENCE, || refused().contains("max number of clients").then_some(()));
+    assert!(curl(&server, authority, "/healthz", &["-f"]).is_ok());
+    let said = curl(&server, authority, "/v1/ids/default", &[]).unwrap();
+    assert!(said.contains("connection limit (1) reached"), "{said}");
+}
+
+/// Goal: Unix sockets serve both protocols, only to owner and group; their files come and go with the server, also after a
+/// crash, and nobody takes them from a running one.
+#[test]
+fn unix_sockets() {
+    let folder = tempfile::tempdir().unwrap();
+    let (http, resp) = (folder.path().join("http.sock"), folder.path().join("resp.sock"));
+    let serve = Serve::new(folder.path()).sockets(&http, &resp);
+    let mut all = Ids::new();
+    let draw = || {
+        let words = ["-sS", "-H", "accept: text/plain", "--unix-socket", text(&http)];
+        let curl = output("curl", words.iter().chain(&["http://localhost/v1/ids/default?count=1000"]));
+        let cli = output("redis-cli", ["-s", text(&resp), "ID.NEXT", "default", "COUNT", "20000"]);
+        let script = format!(
+            "import redis\n\
+             pipe = redis.Redis(unix_socket_path={resp:?}).pipeline(transaction=False)\n\
+             for _ in range(5000): pipe.execute_command('ID.NEXT', 'default')\n\
+             for id in pipe.execute(): print(int(id))\n"
+        );
+        let drawn = [ids(&curl), ids(&cli), ids(&python("redis", &script, &[]))].concat();
+        assert_eq!(drawn.len(), 26_000);
+        drawn
+    };
+    let mut crashed = ready(&serve);
+    for path in [&http, &resp] {
+        let file = fs::metadata(path).unwrap();
+        assert!(file.file_type().is_socket() && file.permissions().mode() & 0o777 == 0o660, "{file:?}");
+    }
+    all.add(&draw());
+    let other = Serve::new(folder.path()).sockets(&folder.path().join("other.sock"), &resp).refused();
+    other.assert_says(&["another program listens on this socket", "(--resp)"]);
+    crashed.kill();
+    assert!(http.exists() && resp.exists());
+
+    let server = ready(&serve);
+    all.add(&draw());
+    all.assert_unique();
+    server.stop();
+    assert!(!http.exists() && !resp.exists());
+    fs::write(&http, "mine").unwrap();
+    serve.refused().assert_says(&["the file exists and is not a socket"]);
+    assert_eq!(fs::read(&http).unwrap(), b"mine");
+}
