@@ -9,15 +9,11 @@ mod anchored;
 mod cached;
 #[cfg(feature = "std")]
 mod counter;
-#[cfg(feature = "std")]
-mod wall;
 
 #[cfg(feature = "std")]
-pub use anchored::{AnchoredClock, ClockReport};
+pub use anchored::{AnchoredClock, ClockReport, WallClock};
 #[cfg(feature = "std")]
 pub use cached::CachedClock;
-#[cfg(feature = "std")]
-pub use wall::WallClock;
 
 /// Tells the time, in milliseconds since 1970-01-01T00:00:00Z.
 ///

@@ -5,7 +5,7 @@
 use core::fmt;
 use core::ops::Deref;
 
-use crate::snippet::Snippet;
+use crate::error::Snippet;
 
 mod alphabet;
 pub mod bytes;

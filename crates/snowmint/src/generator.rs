@@ -15,7 +15,6 @@ mod owned;
 #[cfg(feature = "std")]
 mod pool;
 mod shared;
-mod waiting;
 
 pub use batch::{Batch, IdRun};
 pub use blocks::BlockGenerator;

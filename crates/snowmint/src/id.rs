@@ -120,7 +120,243 @@ impl fmt::Display for IdError {
 impl core::error::Error for IdError {}
 
 #[cfg(feature = "sqlx")]
-mod column;
+mod column {
+    //! An id as a column of a SQL database: a `BIGINT`, through whatever sqlx does for an `i64` there.
+    //! Reading a negative number from a column is an error.
+    //!
+    //! To sqlx, MySQL's `BIGINT UNSIGNED` is another type: reading an id from such a column is a type error. Ids fit the signed
+    //! `BIGINT`: declare the column that way, or read it as `CAST(id AS SIGNED)`.
+
+    use sqlx::decode::Decode;
+    use sqlx::encode::{Encode, IsNull};
+    use sqlx::error::BoxDynError;
+    use sqlx::{Database, Type};
+
+    use super::Id;
+
+    impl<DB: Database> Type<DB> for Id
+    where
+        i64: Type<DB>,
+    {
+        fn type_info() -> DB::TypeInfo {
+            <i64 as Type<DB>>::type_info()
+        }
+
+        fn compatible(column: &DB::TypeInfo) -> bool {
+            <i64 as Type<DB>>::compatible(column)
+        }
+    }
+
+    impl<'q, DB: Database> Encode<'q, DB> for Id
+    where
+        i64: Encode<'q, DB>,
+    {
+        fn encode_by_ref(&self, buffer: &mut DB::ArgumentBuffer) -> Result<IsNull, BoxDynError> {
+            self.as_i64().encode(buffer)
+        }
+    }
+
+    impl<'r, DB: Database> Decode<'r, DB> for Id
+    where
+        i64: Decode<'r, DB>,
+    {
+        fn decode(value: DB::ValueRef<'r>) -> Result<Self, BoxDynError> {
+            Ok(Self::try_from(i64::decode(value)?)?)
+        }
+    }
+
+    /// `WHERE id = ANY($1)` with a `Vec<Id>`, columns of type `BIGINT[]`, and transparent newtypes.
+    #[cfg(feature = "sqlx-postgres")]
+    impl sqlx::postgres::PgHasArrayType for Id {
+        fn array_type_info() -> sqlx::postgres::PgTypeInfo {
+            <i64 as sqlx::postgres::PgHasArrayType>::array_type_info()
+        }
+    }
+}
 
 #[cfg(feature = "serde")]
-pub mod serde_as_number;
+pub mod serde_as_number {
+    //! An [`Id`] as a number in every format, JSON too: `#[serde(with = "snowmint::serde_as_number")]` on a field.
+    //!
+    //! **JavaScript reads JSON numbers as 64-bit floats**, which hold whole numbers only up to 2^53. It changes the last digits of
+    //! a larger id without an error, and two ids may become one. Use this module only if no JavaScript reads the number, nor
+    //! another program that reads numbers as floats, such as `jq` before 1.7, or if
+    //! [`Layout::is_safe_in_javascript`](crate::Layout::is_safe_in_javascript) holds for the layout. Without this module an id is a
+    //! string in JSON, which every program keeps.
+    //!
+    //! Strings are rejected, as are numbers that are negative, have a fraction, or are 2^63 or more.
+    //!
+    //! ```
+    //! use snowmint::Id;
+    //!
+    //! #[derive(serde::Serialize, serde::Deserialize)]
+    //! struct Order {
+    //!     #[serde(with = "snowmint::serde_as_number")]
+    //!     id: Id,
+    //!     customer: Id,
+    //! }
+    //!
+    //! let order: Order = serde_json::from_str(r#"{"id":13587,"customer":"1541815603606036480"}"#)?;
+    //! assert_eq!(order.id, Id::new(13587)?);
+    //! assert_eq!(serde_json::to_string(&order)?, r#"{"id":13587,"customer":"1541815603606036480"}"#);
+    //! # Ok::<(), Box<dyn std::error::Error>>(())
+    //! ```
+
+    use core::fmt;
+
+    use serde::de::{self, Deserialize, Deserializer, Visitor};
+    use serde::ser::{Serialize, Serializer};
+
+    use super::Id;
+
+    /// Writes an id as an unsigned 64-bit number.
+    ///
+    /// # Errors
+    ///
+    /// Those of the format.
+    pub fn serialize<S: Serializer>(id: &Id, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.serialize_u64(id.get())
+    }
+
+    /// Reads an id from a number.
+    ///
+    /// # Errors
+    ///
+    /// Those of the format, and an error for anything but a whole number in `0..2^63`.
+    pub fn deserialize<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Id, D::Error> {
+        deserializer.deserialize_u64(NumberVisitor)
+    }
+
+    /// An `Option<Id>` as a number or null: `#[serde(with = "snowmint::serde_as_number::option")]` on a field.
+    ///
+    /// A missing field is an error, as with every `with`; add `default` to the attribute to read it as `None`.
+    ///
+    /// ```
+    /// use snowmint::Id;
+    ///
+    /// #[derive(serde::Serialize, serde::Deserialize)]
+    /// struct Order {
+    ///     #[serde(with = "snowmint::serde_as_number::option", default)]
+    ///     parent: Option<Id>,
+    /// }
+    ///
+    /// let order: Order = serde_json::from_str(r#"{"parent":13587}"#)?;
+    /// assert_eq!(order.parent, Some(Id::new(13587)?));
+    /// assert_eq!(serde_json::from_str::<Order>("{}")?.parent, None);
+    /// assert_eq!(serde_json::to_string(&Order { parent: None })?, r#"{"parent":null}"#);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    pub mod option {
+        use super::{Deserializer, Id, OptionVisitor, Serializer};
+
+        /// Writes an id as an unsigned 64-bit number, or nothing.
+        ///
+        /// # Errors
+        ///
+        /// Those of the format.
+        pub fn serialize<S: Serializer>(id: &Option<Id>, serializer: S) -> Result<S::Ok, S::Error> {
+            match id {
+                Some(id) => serializer.serialize_some(&id.get()),
+                None => serializer.serialize_none(),
+            }
+        }
+
+        /// Reads an id from a number, or nothing.
+        ///
+        /// # Errors
+        ///
+        /// As for [`super::deserialize`].
+        pub fn deserialize<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<Id>, D::Error> {
+            deserializer.deserialize_option(OptionVisitor)
+        }
+    }
+
+    struct OptionVisitor;
+
+    impl<'de> Visitor<'de> for OptionVisitor {
+        type Value = Option<Id>;
+
+        fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+            f.write_str("an id as a whole number from 0 to 9223372036854775807, or nothing")
+        }
+
+        fn visit_none<E: de::Error>(self) -> Result<Option<Id>, E> {
+            Ok(None)
+        }
+
+        fn visit_unit<E: de::Error>(self) -> Result<Option<Id>, E> {
+            Ok(None)
+        }
+
+        fn visit_some<D: Deserializer<'de>>(self, deserializer: D) -> Result<Option<Id>, D::Error> {
+            deserialize(deserializer).map(Some)
+        }
+    }
+
+    struct NumberVisitor;
+
+    impl Visitor<'_> for NumberVisitor {
+        type Value = Id;
+
+        fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+            f.write_str("an id as a whole number from 0 to 9223372036854775807")
+        }
+
+        fn visit_u64<E: de::Error>(self, value: u64) -> Result<Id, E> {
+            Id::new(value).map_err(E::custom)
+        }
+
+        /// Formats without unsigned numbers call this.
+        fn visit_i64<E: de::Error>(self, value: i64) -> Result<Id, E> {
+            Id::try_from(value).map_err(E::custom)
+        }
+    }
+
+    /// A string of decimal digits in human-readable formats, a number in binary ones. For a number in every format, see
+    /// [`serde_as_number`](crate::serde_as_number).
+    impl Serialize for Id {
+        fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+            if serializer.is_human_readable() {
+                serializer.serialize_str(crate::codec::decimal::encode(*self).as_str())
+            } else {
+                serialize(self, serializer)
+            }
+        }
+    }
+
+    /// A string of decimal digits in human-readable formats, which reject a bare number: a JavaScript client may have rounded it.
+    /// A number in binary formats.
+    ///
+    /// Under `#[serde(flatten)]`, `tag` or `untagged`, serde buffers the value and loses its format, so a buffered number is
+    /// accepted as well as a string. One gap remains: `MessagePack` buffers a number from 256 to
+    /// 4294967295 in a width that serde does not pass on here, and reading fails. Fields that hold such small ids need
+    /// `#[serde(with = "snowmint::serde_as_number")]`.
+    impl<'de> Deserialize<'de> for Id {
+        fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+            if deserializer.is_human_readable() {
+                // JSON offers only strings here; serde's buffer, which calls itself human-readable, also offers numbers.
+                deserializer.deserialize_identifier(TextVisitor)
+            } else {
+                deserialize(deserializer)
+            }
+        }
+    }
+
+    struct TextVisitor;
+
+    impl Visitor<'_> for TextVisitor {
+        type Value = Id;
+
+        fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+            f.write_str("an id as a string of decimal digits, at most \"9223372036854775807\"")
+        }
+
+        fn visit_str<E: de::Error>(self, text: &str) -> Result<Id, E> {
+            text.parse().map_err(E::custom)
+        }
+
+        fn visit_u64<E: de::Error>(self, value: u64) -> Result<Id, E> {
+            Id::new(value).map_err(E::custom)
+        }
+    }
+}

@@ -1,4 +1,4 @@
-//! What an id says: its fields by a layout or a scheme, and what else it may be.
+//! What an id says: the id or text taken apart by a layout or a scheme, and what else it may be.
 //! Values by name in one order, which a command line and every protocol write in their own way.
 //!
 //! ```
@@ -11,12 +11,15 @@
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 
-pub use crate::decoded::{Decoded, Value, Values};
+use std::borrow::Cow;
+use std::fmt::Write as _;
 
 use crate::codec::{Digits, ParseIdError};
-use crate::guess::{self, Guess};
-use crate::layout::PRESETS;
+use crate::field::Field;
+use crate::guess::Guess;
+use crate::layout::{PRESETS, SplitError};
 use crate::utc::Utc;
+use crate::{Id, Layout, Parts, guess};
 
 /// Candidates that are a million times less likely than the first are noise.
 const NOISE_BITS: f64 = 20.0;
@@ -240,6 +243,136 @@ mod json {
             }
         }
     }
+}
+
+#[cfg(feature = "schemes")]
+use crate::scheme::SchemeId;
+
+/// A text taken apart.
+#[derive(Clone, Copy, Debug, PartialEq)]
+#[non_exhaustive]
+pub enum Decoded {
+    /// An id of a layout.
+    Snowflake {
+        /// The id.
+        id: Id,
+        /// The layout it was read by.
+        layout: Layout,
+        /// Its fields.
+        parts: Parts,
+    },
+    /// An id of a scheme, such as a UUID.
+    #[cfg(feature = "schemes")]
+    Scheme(SchemeId),
+    /// A plain number, as segments and databases count.
+    Number(Id),
+}
+
+/// A named value of an id.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Value {
+    /// A whole number.
+    Number(u64),
+    /// A number that need not be whole, rounded.
+    Real(f64),
+    /// A text. The id is one too: JavaScript keeps only 53 bits of a number.
+    Text(String),
+    /// Several texts.
+    Texts(Vec<String>),
+    /// Several sets of values.
+    List(Vec<Values>),
+}
+
+/// Values by name; their order is part of every format that shows them.
+pub type Values = Vec<(&'static str, Value)>;
+
+impl Decoded {
+    /// Takes an id apart by a layout.
+    ///
+    /// # Errors
+    ///
+    /// [`SplitError`] for an id with bits that the layout does not have.
+    pub fn by_layout(id: Id, layout: Layout) -> Result<Self, SplitError> {
+        layout.split(id).map(|parts| Self::Snowflake { id, layout, parts })
+    }
+
+    /// The name of the preset or scheme, the text of a layout without a name, or `number`.
+    pub fn name(&self) -> Cow<'static, str> {
+        match self {
+            Self::Snowflake { layout, .. } => PRESETS
+                .iter()
+                .find(|preset| preset.layout == *layout)
+                .map_or_else(|| layout.to_string().into(), |preset| preset.name.into()),
+            #[cfg(feature = "schemes")]
+            Self::Scheme(id) => id.scheme().name().into(),
+            Self::Number(_) => "number".into(),
+        }
+    }
+
+    /// The instant that the id says it was made, in unix milliseconds: the start of its tick.
+    pub const fn unix_ms(&self) -> Option<u64> {
+        match self {
+            Self::Snowflake { layout, parts, .. } => Some(layout.unix_ms(parts.timestamp)),
+            #[cfg(feature = "schemes")]
+            Self::Scheme(id) => id.unix_ms(),
+            Self::Number(_) => None,
+        }
+    }
+
+    /// Everything that the id says, in the order in which it is shown; of the fields only those that there are.
+    pub fn values(&self) -> Values {
+        match self {
+            Self::Snowflake { id, layout, parts } => snowflake_values(*id, layout, parts),
+            #[cfg(feature = "schemes")]
+            Self::Scheme(id) => scheme_values(id),
+            Self::Number(id) => vec![("id", Value::Text(id.to_string()))],
+        }
+    }
+}
+
+fn snowflake_values(id: Id, layout: &Layout, parts: &Parts) -> Values {
+    let unix_ms = layout.unix_ms(parts.timestamp);
+    let mut values = vec![
+        ("id", Value::Text(id.to_string())),
+        ("layout", Value::Text(layout.to_string())),
+        ("timestamp", Value::Number(parts.timestamp.0)),
+        ("unix_ms", Value::Number(unix_ms)),
+        ("utc", Value::Text(Utc(unix_ms).to_string())),
+    ];
+    for field in [Field::Datacenter, Field::Worker, Field::Generation, Field::Sequence] {
+        if layout.width(field) > 0 {
+            values.push((field.name(), Value::Number(parts.value(field))));
+        }
+    }
+    values.push(("binary", Value::Text(binary(layout, parts))));
+    values
+}
+
+/// The 64 bits, with a blank before each field.
+fn binary(layout: &Layout, parts: &Parts) -> String {
+    let mut bits = "0".repeat((u64::BITS - layout.bits()) as usize);
+    for field in layout.fields() {
+        let width = layout.width(field) as usize;
+        // A `String` takes whatever is written to it.
+        let _ = write!(bits, " {:0width$b}", parts.value(field));
+    }
+    bits
+}
+
+/// Numbers of at most 64 bits stay numbers; random bits, and what is wider, are texts.
+#[cfg(feature = "schemes")]
+fn scheme_values(id: &SchemeId) -> Values {
+    let mut values =
+        vec![("id", Value::Text(id.to_string())), ("scheme", Value::Text(id.scheme().name().to_owned()))];
+    if let Some(unix_ms) = id.unix_ms() {
+        values.push(("unix_ms", Value::Number(unix_ms)));
+        values.push(("utc", Value::Text(Utc(unix_ms).to_string())));
+    }
+    values.extend(id.values().map(|(field, value)| match u64::try_from(value) {
+        Ok(value) if field.is_number => (field.name, Value::Number(value)),
+        _ => (field.name, Value::Text(field.show(value).to_string())),
+    }));
+    values
 }
 
 #[cfg(test)]

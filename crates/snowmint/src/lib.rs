@@ -99,8 +99,6 @@
 pub mod clock;
 pub mod codec;
 mod cursor;
-#[cfg(feature = "std")]
-mod decoded;
 pub mod error;
 pub mod field;
 mod fork;
@@ -116,7 +114,6 @@ pub mod layout;
 pub mod rule;
 #[cfg(feature = "schemes")]
 pub mod scheme;
-mod snippet;
 pub mod start;
 mod sync;
 pub mod utc;

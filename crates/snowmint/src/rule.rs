@@ -5,7 +5,7 @@ use core::fmt;
 use core::str::FromStr;
 use core::time::Duration;
 
-use crate::snippet::Snippet;
+use crate::error::Snippet;
 
 const MAX_STEPS: usize = 4;
 

@@ -13,8 +13,8 @@ use ::uuid::Uuid;
 use arc_swap::{ArcSwap, Guard};
 
 use crate::Clock;
+use crate::error::Snippet;
 use crate::fork::ForkMark;
-use crate::snippet::Snippet;
 use crate::utc::Utc;
 
 /// A kind of id that is not a 64-bit layout.

@@ -4,7 +4,7 @@ use core::fmt;
 use core::num::NonZeroU32;
 use core::str::FromStr;
 
-use crate::snippet::Snippet;
+use crate::error::Snippet;
 
 /// Where the sequence of a new tick starts.
 ///

@@ -1,10 +1,14 @@
-//! Boot time counted from an anchor on the wall clock: it includes suspended time and ignores steps of the wall clock.
-//! It moves towards the wall clock at a small rate. It steps only forward, and only on request.
+//! The clocks of the machine: the wall clock with all its steps, and a clock that ignores them.
+//!
+//! The anchored clock is boot time counted from an anchor on the wall clock. It includes suspended time and moves towards the
+//! wall clock at a small rate. It steps only forward, and only on request. With the wall clock, a rule decides what happens
+//! when it goes back.
 
 use std::sync::Mutex;
+use std::time::{SystemTime, UNIX_EPOCH};
 
-use super::counter::{self, boot_ns};
-use super::{Clock, Hold, Reading, WallClock};
+use super::counter::boot_ns;
+use super::{Clock, Hold, Reading, counter};
 use crate::sync::{AtomicU64, Ordering};
 
 const NS_PER_MS: u64 = 1_000_000;
@@ -134,6 +138,40 @@ impl Clock for AnchoredClock {
     fn read(&self) -> Reading {
         let (ns, hold) =
             counter::hold_until_ms_ends(|| boot_ns().wrapping_add(self.offset_ns.load(Ordering::Relaxed)));
+        Reading { unix_ms: ns / NS_PER_MS, hold }
+    }
+
+    #[inline]
+    fn holds(&self, hold: Hold) -> bool {
+        counter::holds(hold)
+    }
+}
+
+/// The system's wall clock.
+///
+/// A generator notices a step when the millisecond in which it happens has ended.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct WallClock;
+
+impl WallClock {
+    /// Nanoseconds since 1970; 64 bits last until the year 2554.
+    #[expect(clippy::disallowed_methods, reason = "this type is the clock of all other code")]
+    fn unix_ns() -> u64 {
+        let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+        // Not `as_nanos`: its u128 arithmetic would cost half as much again as the reading itself.
+        since.as_secs().wrapping_mul(1_000_000_000).wrapping_add(u64::from(since.subsec_nanos()))
+    }
+}
+
+impl Clock for WallClock {
+    #[inline]
+    fn unix_ms(&self) -> u64 {
+        Self::unix_ns() / NS_PER_MS
+    }
+
+    #[inline]
+    fn read(&self) -> Reading {
+        let (ns, hold) = counter::hold_until_ms_ends(Self::unix_ns);
         Reading { unix_ms: ns / NS_PER_MS, hold }
     }
 

@@ -6,7 +6,7 @@ use core::fmt;
 use super::radix::{Radix, width_of_bits};
 use super::{Form, MAX_LEN, ParseIdError, Text, decimal};
 use crate::Id;
-use crate::snippet::Snippet;
+use crate::error::Snippet;
 
 /// The digits of a text form: distinct ASCII characters, each of which stands for its position.
 ///

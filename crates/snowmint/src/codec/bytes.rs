@@ -3,7 +3,7 @@
 
 use super::{Form, ParseIdError};
 use crate::Id;
-use crate::snippet::Snippet;
+use crate::error::Snippet;
 
 /// Bytes of every id in this form.
 pub const LEN: usize = 8;

@@ -7,7 +7,7 @@ use core::str::FromStr;
 use super::radix::Radix;
 use super::{Form, ParseIdError, Text};
 use crate::Id;
-use crate::snippet::Snippet;
+use crate::error::Snippet;
 
 /// Characters of the largest id.
 pub const LEN: usize = 19;

@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use super::{Alphabet, AlphabetError, MAX_LEN, ParseIdError, Text, decimal, hex};
 use crate::Id;
-use crate::snippet::Snippet;
+use crate::error::Snippet;
 
 /// The prefix of a custom alphabet in its text form.
 const ALPHABET: &str = "alphabet=";

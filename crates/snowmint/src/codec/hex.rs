@@ -4,7 +4,7 @@
 use super::radix::Radix;
 use super::{Form, ParseIdError, Text};
 use crate::Id;
-use crate::snippet::Snippet;
+use crate::error::Snippet;
 
 /// Characters of every id in this form.
 pub const LEN: usize = 16;

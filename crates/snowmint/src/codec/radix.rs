@@ -13,7 +13,7 @@
 
 use super::{Form, MAX_LEN, ParseIdError, Text};
 use crate::Id;
-use crate::snippet::Snippet;
+use crate::error::Snippet;
 
 /// Marks a byte that is not a digit; the value of a digit is below 128.
 const FOREIGN: u8 = 255;

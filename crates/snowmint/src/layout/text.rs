@@ -7,8 +7,8 @@ use core::time::Duration;
 
 use super::error::TIMESTAMP_BITS;
 use super::{FIELD_BITS, Layout, LayoutBuilder, LayoutError, PRESETS, TickText};
+use crate::error::Snippet;
 use crate::field::Field;
-use crate::snippet::Snippet;
 use crate::utc::{self, MAX_UNIX_MS, Utc, UtcError};
 
 impl fmt::Display for Layout {
