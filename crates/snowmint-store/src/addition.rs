@@ -4,7 +4,7 @@
 use std::num::NonZeroU64;
 use std::str;
 
-use crate::retry::Retries;
+use crate::error::Retries;
 use crate::{Expected, Key, MAX_NUMBER, Store, StoreError, StoreErrorKind, Swap, Versioned};
 
 /// The name of the call in errors.

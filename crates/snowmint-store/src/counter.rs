@@ -13,7 +13,7 @@ use async_trait::async_trait;
 use tokio::time::{Instant, sleep, sleep_until};
 
 use self::claims::{Claims, Mark, Refused, Sightings};
-use crate::retry::Retries;
+use crate::error::Retries;
 use crate::{Expected, Key, Store, StoreError, StoreErrorKind, Swap, Versioned, addition};
 
 /// The names of the calls in errors.

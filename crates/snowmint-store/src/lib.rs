@@ -60,7 +60,6 @@ mod counter;
 mod error;
 #[cfg(feature = "etcd")]
 mod etcd;
-mod key;
 #[cfg(feature = "kubernetes")]
 mod kubernetes;
 #[cfg(feature = "memory")]
@@ -84,14 +83,12 @@ mod open;
 mod postgres;
 #[cfg(feature = "redis")]
 mod redis;
-mod retry;
 #[cfg(any(feature = "sqlite", feature = "postgres", feature = "mysql"))]
 mod sql;
 #[cfg(feature = "sqlite")]
 mod sqlite;
 mod store;
 mod takeover;
-mod visibility;
 #[cfg(feature = "zookeeper")]
 mod zookeeper;
 
@@ -106,23 +103,21 @@ pub use counter::{
 pub use error::{StoreError, StoreErrorKind};
 #[cfg(feature = "etcd")]
 pub use etcd::EtcdStore;
-pub use key::{Key, KeyError};
 #[cfg(feature = "kubernetes")]
 pub use kubernetes::KubernetesStore;
 #[cfg(feature = "memory")]
 pub use memory::MemoryStore;
-pub use open::{OpenError, UrlError, open, open_to_read, schema};
+pub use open::{OpenError, UrlError, Visibility, open, open_to_read, schema};
 #[cfg(feature = "postgres")]
 pub use postgres::PostgresStore;
 #[cfg(feature = "sqlite")]
 pub use sqlite::SqliteStore;
-pub use store::{Expected, Revision, Store, Swap, Versioned};
+pub use store::{Expected, Key, KeyError, Revision, Store, Swap, Versioned};
 #[cfg(feature = "redis")]
 pub use takeover::RedisCounter;
 #[cfg(feature = "mysql")]
 pub use takeover::{LeafCounter, TicketsCounter, TinyIdCounter};
 pub use takeover::{Surveyed, open_counter, survey};
-pub use visibility::Visibility;
 #[cfg(feature = "zookeeper")]
 pub use zookeeper::ZooKeeperStore;
 

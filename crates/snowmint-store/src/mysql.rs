@@ -4,7 +4,6 @@
 
 pub(crate) mod connect;
 pub(crate) mod error;
-mod history;
 pub(crate) mod session;
 
 use std::num::NonZeroU64;

@@ -1,7 +1,6 @@
 //! The hosts of a store on the network: which of them to use, and for how long a call may wait.
 //! Of several hosts the one that accepts writes is used. Two that both accept writes are refused.
 
-pub(crate) mod credentials;
 pub(crate) mod url;
 
 use std::future::poll_fn;

@@ -4,7 +4,6 @@
 pub(crate) mod client;
 pub(crate) mod connect;
 mod error;
-mod history;
 pub(crate) mod scripts;
 pub(crate) mod server_info;
 

@@ -3,7 +3,6 @@
 
 mod connect;
 mod error;
-mod file;
 
 use std::num::NonZeroU64;
 use std::path::Path;
@@ -12,8 +11,8 @@ use async_trait::async_trait;
 use sqlx::sqlite::SqliteConnection;
 use tokio::sync::{Mutex, MutexGuard};
 
+use self::connect::Files;
 use self::error::{Cause, store_error};
-use self::file::Files;
 use crate::error::Effect;
 use crate::store::SkippedRecords;
 use crate::{

@@ -13,7 +13,8 @@ use std::time::Duration;
 
 use tokio::time::Instant;
 
-use crate::{StoreError, StoreErrorKind, retry};
+use crate::error::random_below;
+use crate::{StoreError, StoreErrorKind};
 
 /// How many claims stay in the record, settled or not, so that a node that was delayed still finds its own. Older ones
 /// leave the record once they have settled.
@@ -30,7 +31,7 @@ pub struct Mark(pub u64);
 impl Mark {
     /// Returns a new random mark.
     pub fn fresh() -> Self {
-        Self(retry::random_below(u64::MAX))
+        Self(random_below(u64::MAX))
     }
 }
 

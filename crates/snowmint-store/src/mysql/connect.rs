@@ -6,11 +6,11 @@ use std::time::Duration;
 use sqlx::mysql::{MySqlConnectOptions, MySqlConnection, MySqlSslMode};
 use sqlx::{ConnectOptions, Connection};
 
-use super::history::ClusterHistory;
+use super::session::ClusterHistory;
 use super::session::{self, CrashLoss, Session};
 use super::{MySqlStore, TABLE, error};
 use crate::error::Effect;
-use crate::net::credentials::Password;
+use crate::net::url::Password;
 use crate::net::url::{Host, Location};
 use crate::net::{Confirmation, Standing, Writable};
 use crate::sql::{Connect, Connected, Failure, Pool, at_most_one, table};

@@ -10,7 +10,7 @@ use super::error::FSYNC_OFF;
 use super::session::{self, Guard, STARTED, Session};
 use super::{PostgresStore, TABLE, error};
 use crate::error::Effect;
-use crate::net::credentials::Password;
+use crate::net::url::Password;
 use crate::net::url::{Host, Location};
 use crate::net::{Confirmation, Refusal, ServerHistory, Standing, Writable};
 use crate::sql::{Connect, Connected, Pool, exactly_one, table};

@@ -16,8 +16,8 @@ use tokio::time::{Instant, timeout_at};
 
 use super::connect::{Copies, Settings};
 use super::error::{self, Failure};
-use super::history::History;
 use super::scripts::{self, Request};
+use super::server_info::History;
 use super::server_info::{self, ServerInfo};
 use crate::error::Effect;
 use crate::net::url::{Host, Location};

@@ -10,7 +10,7 @@ use crate::UrlError;
 #[cfg(feature = "tls")]
 use crate::error::chain;
 use crate::net::Refusal;
-use crate::net::credentials::Password;
+use crate::net::url::Password;
 use crate::net::url::{Host, Location};
 
 const PORT: u16 = 6379;

@@ -9,10 +9,11 @@ use tokio::task::JoinSet;
 use tokio::time::{Instant, timeout_at};
 
 use super::Failure;
+use crate::StoreErrorKind;
 use crate::error::Effect;
+use crate::error::random_below;
 use crate::net::url::Host;
 use crate::net::{ASK_AGAIN, Answer, Chosen, Confirmation, Hosts, IDLE, Refusal, ServerHistory, Standing};
-use crate::{StoreErrorKind, retry};
 
 /// How many statements run at once.
 const CONNECTIONS: usize = 4;
@@ -259,7 +260,7 @@ impl<D: Connect> Shared<D> {
                 state.idle.retain(|it| it.server == server);
             }
         }
-        let less = retry::random_below(LIFETIME.as_secs() / 5);
+        let less = random_below(LIFETIME.as_secs() / 5);
         let ends = asked + LIFETIME - Duration::from_secs(less);
         Ok(Open { connection, server, ends, since: Instant::now(), unconfirmed })
     }

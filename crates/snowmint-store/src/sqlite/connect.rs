@@ -1,6 +1,11 @@
 //! From a path to a connection: whose file it is, whether it is sound, and who creates it when many processes start at once.
 //! A file that is not Snowmint's is only read.
+//!
+//! `Files` are the files behind a store, as the file system sees them: who may write, and whether they are still in place.
+//! It opens none of them: closing it again would drop the locks that SQLite holds for this process.
 
+use std::ffi::OsString;
+use std::io;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
@@ -8,7 +13,6 @@ use sqlx::sqlite::{SqliteConnectOptions, SqliteConnection, SqliteSynchronous};
 use sqlx::{AssertSqlSafe, ConnectOptions, Connection};
 
 use super::error::{Cause, RESTORE, describe, is_busy, read_only_advice, store_error};
-use super::file::{self, Files};
 use crate::error::Effect;
 use crate::sql::exactly_one;
 use crate::{StoreError, StoreErrorKind};
@@ -82,7 +86,7 @@ pub(super) async fn open_to_read(path: &Path) -> Result<(Files, SqliteConnection
 async fn connect_to_read(path: &Path) -> Result<SqliteConnection, Failure> {
     let options = options(path).create_if_missing(false).read_only(true);
     // Without a log no process has the file open, so it is read as it is.
-    let options = options.immutable(!file::has_log(path));
+    let options = options.immutable(!has_log(path));
     let mut connection = options.connect().await?;
     let header = Header::read(&mut connection).await?;
     header.check()?;
@@ -103,7 +107,7 @@ fn prepare(path: &Path) -> Result<PathBuf, Failure> {
         create_folder(folder)?;
     }
     refuse_fragment(&path)?;
-    match file::write_problem(&path) {
+    match write_problem(&path) {
         Some(found) => Err(Failure::Refused(StoreErrorKind::ReadOnly, Cause::new(found, read_only_advice()))),
         None => Ok(path),
     }
@@ -122,13 +126,13 @@ fn refuse_fragment(path: &Path) -> Result<(), Failure> {
 
 fn create_folder(folder: &Path) -> Result<(), Failure> {
     use std::io::ErrorKind;
-    let Err(error) = file::create_folder(folder) else {
+    let Err(error) = create_private_folder(folder) else {
         return Ok(());
     };
     let found = format!("cannot create the missing folder {}: {error}", folder.display());
     let (kind, advice) = match error.kind() {
         ErrorKind::PermissionDenied | ErrorKind::ReadOnlyFilesystem => {
-            (StoreErrorKind::ReadOnly, format!("create it for {}, or use another --data", file::user()))
+            (StoreErrorKind::ReadOnly, format!("create it for {}, or use another --data", user()))
         }
         ErrorKind::StorageFull | ErrorKind::QuotaExceeded => {
             (StoreErrorKind::Full, "free space on that disk".to_owned())
@@ -198,7 +202,7 @@ async fn settle(path: &Path, connection: &mut SqliteConnection) -> Result<(), Fa
         use_write_ahead_log(connection).await?;
     }
     // From now on this shows what a process wrote and did not sync before it died: a power loss must not undo it.
-    file::sync_log(path).map_err(sqlx::Error::from)?;
+    sync_log(path).map_err(sqlx::Error::from)?;
     check_sound(path, header.page_bytes, connection).await
 }
 
@@ -294,7 +298,7 @@ async fn use_write_ahead_log(connection: &mut SqliteConnection) -> Result<(), Fa
 
 /// Reads the whole file once: a record lost to damage would be a lease granted twice.
 async fn check_sound(path: &Path, page_bytes: u32, connection: &mut SqliteConnection) -> Result<(), Failure> {
-    if let Some(length) = file::cut_length(path, page_bytes.into()) {
+    if let Some(length) = cut_length(path, page_bytes.into()) {
         let found = format!("the file ends inside a page, after {length} bytes");
         return refuse(StoreErrorKind::Corrupt, found, RESTORE);
     }
@@ -306,4 +310,143 @@ async fn check_sound(path: &Path, page_bytes: u32, connection: &mut SqliteConnec
     // The first line names the database, the last the damage.
     let damage = verdict.lines().last().unwrap_or_default();
     refuse(StoreErrorKind::Corrupt, format!("SQLite's check says \"{damage}\""), RESTORE)
+}
+
+/// The path of a store and the identity of the files that SQLite has open for it.
+#[derive(Debug)]
+pub(super) struct Files {
+    path: PathBuf,
+    watched: Vec<(PathBuf, Identity)>,
+}
+
+impl Files {
+    /// Notes which files are there now. SQLite must have read the file once, so that its two companions exist; it
+    /// keeps all three until the last process has closed them.
+    pub(super) fn note(path: PathBuf) -> io::Result<Self> {
+        // SQLite puts the companions beside the file itself, not beside a link to it.
+        let real = path.canonicalize()?;
+        let paths = [path.clone(), beside(&real, "-wal"), beside(&real, "-shm")];
+        let watched = paths.into_iter().map(|it| identity(&it).map(|identity| (it, identity)));
+        let watched = watched.collect::<io::Result<_>>()?;
+        Ok(Self { path, watched })
+    }
+
+    /// As [`note`](Self::note), of a file that is only read: its companions may be missing.
+    pub(super) fn note_what_is_there(path: PathBuf) -> io::Result<Self> {
+        let real = path.canonicalize()?;
+        let companions = [beside(&real, "-wal"), beside(&real, "-shm")].into_iter().filter(|it| it.exists());
+        let watched = std::iter::once(path.clone()).chain(companions);
+        let watched =
+            watched.map(|it| identity(&it).map(|identity| (it, identity))).collect::<io::Result<_>>()?;
+        Ok(Self { path, watched })
+    }
+
+    /// The path that was opened.
+    pub(super) fn path(&self) -> &Path {
+        &self.path
+    }
+
+    /// Whether the paths still lead to the noted files. Costs a few microseconds.
+    pub(super) fn in_place(&self) -> bool {
+        self.watched.iter().all(|(path, noted)| identity(path).is_ok_and(|now| now == *noted))
+    }
+}
+
+/// Syncs the write-ahead log, if there is one. SQLite locks the other two files and not this one, so it may be opened.
+pub(super) fn sync_log(path: &Path) -> io::Result<()> {
+    match std::fs::File::open(beside(&path.canonicalize()?, "-wal")) {
+        Ok(log) => log.sync_all(),
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(()),
+        Err(error) => Err(error),
+    }
+}
+
+/// Returns the length of a file that ends inside a page. With a log beside it that is the sign of a crash, which SQLite
+/// repairs; without one the rest of the page is lost.
+pub(super) fn cut_length(path: &Path, page_bytes: u64) -> Option<u64> {
+    let real = path.canonicalize().ok()?;
+    let length = real.metadata().ok()?.len();
+    let log_is_empty = beside(&real, "-wal").metadata().map_or(true, |it| it.len() == 0);
+    (log_is_empty && !length.is_multiple_of(page_bytes)).then_some(length)
+}
+
+/// Whether records may be in the write-ahead log rather than in the file.
+pub(super) fn has_log(path: &Path) -> bool {
+    path.canonicalize().and_then(|real| beside(&real, "-wal").metadata()).is_ok_and(|log| log.len() > 0)
+}
+
+fn beside(path: &Path, suffix: &str) -> PathBuf {
+    let mut name = OsString::from(path);
+    name.push(suffix);
+    name.into()
+}
+
+#[cfg(unix)]
+use self::unix::{Identity, identity};
+#[cfg(unix)]
+pub(super) use self::unix::{create_private_folder, user, write_problem};
+
+#[cfg(unix)]
+mod unix {
+    use std::fs::DirBuilder;
+    use std::io;
+    use std::os::unix::fs::{DirBuilderExt, MetadataExt};
+    use std::path::Path;
+
+    use rustix::fs::{Access, access};
+
+    /// Device and inode: what a path leads to, whatever its name.
+    pub(super) type Identity = (u64, u64);
+
+    pub(super) fn identity(path: &Path) -> io::Result<Identity> {
+        path.metadata().map(|it| (it.dev(), it.ino()))
+    }
+
+    /// Creates a folder and the missing ones above it, for their owner only.
+    pub(in super::super) fn create_private_folder(folder: &Path) -> io::Result<()> {
+        DirBuilder::new().recursive(true).mode(0o700).create(folder)
+    }
+
+    /// Returns why this process cannot write to the file or create others beside it; `None` if it can.
+    pub(in super::super) fn write_problem(path: &Path) -> Option<String> {
+        let folder = path.parent()?;
+        let refused =
+            |it: &Path| access(it, Access::WRITE_OK).err().map(|why| format!("{}: {why}", it.display()));
+        refused(folder).or_else(|| if path.exists() { refused(path) } else { None })
+    }
+
+    /// The user this process runs as.
+    pub(in super::super) fn user() -> String {
+        format!("uid {}", rustix::process::geteuid().as_raw())
+    }
+}
+
+#[cfg(not(unix))]
+use self::portable::{Identity, identity};
+#[cfg(not(unix))]
+pub(super) use self::portable::{create_private_folder, user, write_problem};
+
+/// Windows keeps an open file in place, and refuses by itself what may not be written.
+#[cfg(not(unix))]
+mod portable {
+    use std::io;
+    use std::path::Path;
+
+    pub(super) type Identity = ();
+
+    pub(super) fn identity(path: &Path) -> io::Result<Identity> {
+        path.metadata().map(drop)
+    }
+
+    pub(in super::super) fn create_private_folder(folder: &Path) -> io::Result<()> {
+        std::fs::create_dir_all(folder)
+    }
+
+    pub(in super::super) fn write_problem(_path: &Path) -> Option<String> {
+        None
+    }
+
+    pub(in super::super) fn user() -> String {
+        "this user".to_owned()
+    }
 }

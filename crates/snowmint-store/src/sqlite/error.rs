@@ -3,7 +3,7 @@
 
 use std::path::Path;
 
-use super::file;
+use super::connect;
 use crate::error::Effect;
 use crate::{StoreError, StoreErrorKind};
 
@@ -92,7 +92,7 @@ fn kind(error: &sqlx::Error, effect: Effect, path: &Path) -> StoreErrorKind {
         primary::FULL => StoreErrorKind::Full,
         primary::CORRUPT | primary::NOTADB => StoreErrorKind::Corrupt,
         primary::READONLY | primary::PERM => StoreErrorKind::ReadOnly,
-        primary::CANTOPEN if file::write_problem(path).is_some() => StoreErrorKind::ReadOnly,
+        primary::CANTOPEN if connect::write_problem(path).is_some() => StoreErrorKind::ReadOnly,
         // These two can happen between the log on disk and its index in memory: a commit that no process sees now
         // becomes visible when the log is next recovered.
         primary::IOERR | primary::NOMEM if effect == Effect::Writes => StoreErrorKind::OutcomeUnknown,
@@ -134,6 +134,6 @@ fn advice(kind: StoreErrorKind, path: &Path) -> String {
 
 /// What to do about a read-only file.
 pub(super) fn read_only_advice() -> String {
-    let user = file::user();
+    let user = connect::user();
     format!("make the file and its folder writable for {user}, or use another --data")
 }

@@ -2,11 +2,11 @@
 //! The session is the same as for our own store: strict, on a server that accepts writes.
 
 use crate::error::Effect;
+use crate::error::Retries;
 use crate::mysql::connect::{PARAMETERS, Settings};
 use crate::mysql::error;
 use crate::mysql::session::{CrashLoss, Session};
 use crate::net::url::Location;
-use crate::retry::Retries;
 use crate::sql::at_most_one;
 use crate::sql::{Failure, Pool};
 use crate::{OpenError, StoreError, StoreErrorKind, UrlError};

@@ -11,11 +11,11 @@ use redis::{Value, from_redis_value};
 use super::Surveyed;
 use crate::counter::claims::{self, Sightings};
 use crate::error::Effect;
+use crate::error::Retries;
 use crate::redis::client::Server;
 use crate::redis::connect::{self, PARAMETERS};
 use crate::redis::scripts::{self, Request};
 use crate::redis::server_info::{hash_tag, slot};
-use crate::retry::Retries;
 use crate::{Counter, MAX_NUMBER, Mark, OpenError, Segment, StoreError, StoreErrorKind, UrlError, addition};
 
 pub(super) const SOURCE: &str = "redis-counter";

@@ -9,8 +9,8 @@ use async_trait::async_trait;
 use super::Surveyed;
 use super::database::{Database, Purpose, RESERVE, System, required};
 use crate::error::Effect;
+use crate::error::Retries;
 use crate::mysql::session::{Session, may_write};
-use crate::retry::Retries;
 use crate::{Counter, MAX_NUMBER, OpenError, Segment, StoreError, StoreErrorKind};
 
 pub(super) const SOURCE: &str = "tinyid";

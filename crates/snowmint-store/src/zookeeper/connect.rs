@@ -8,8 +8,8 @@ use tokio::sync::Mutex;
 use tokio::time::{Instant, timeout, timeout_at};
 use zookeeper_client::{Acls, Client, CreateMode, CreateOptions, Error, SessionState};
 
+use super::Paths;
 use super::error::{Failure, is_about_the_session};
-use super::path::Paths;
 use crate::UrlError;
 use crate::net::url::{Location, Login};
 
