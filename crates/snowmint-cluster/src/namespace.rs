@@ -15,17 +15,15 @@
 //! | module | what it does |
 //! |---|---|
 //! | `definition` | checks a definition, decides which changes are safe, and parses ids |
-//! | `settings` | reads definitions from flags, records and files |
 //! | `text_form` | parses templates, writes and reads ids by them |
 //! | `counter_source` | parses the URLs of sources and finds two that overlap |
-//! | `record` | the record in the store |
+//! | `record` | the record in the store; reads definitions from flags, records and files |
 //! | [`registry`] | changes records, and follows them |
 
 mod counter_source;
 mod definition;
 mod record;
 pub mod registry;
-mod settings;
 mod text_form;
 
 use std::fmt;
@@ -38,9 +36,11 @@ pub use definition::{
     ChangeError, Definition, DefinitionError, InspectError, NumberSource, Scheme, SegmentScheme, SizeBounds,
     TextChangeError,
 };
-pub use record::{NamespaceRecord, Numbers, NumbersError, ServedBy};
+pub use record::{
+    AutoCreate, Fields, MAX_NAMESPACES, NamespaceFile, NamespaceFileError, NamespaceRecord, Numbers,
+    NumbersError, ServedBy,
+};
 pub use registry::NamespaceError;
-pub use settings::{AutoCreate, Fields, MAX_NAMESPACES, NamespaceFile, NamespaceFileError};
 pub use text_form::{Day, TextForm, TextFormError};
 
 /// Longest name, in bytes.

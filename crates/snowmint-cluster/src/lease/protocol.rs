@@ -67,8 +67,8 @@ use snowmint_store::{Expected, Revision};
 
 use super::record::{Block, BlockSize, Record, Tag, WorkerPool};
 use crate::Holder;
+use crate::SplitMix64;
 use crate::segment::protocol::Forgot;
-use crate::split_mix::SplitMix64;
 pub use messages::{Call, Entry, Event, Failure, Input, Listing, Next, Scope, StoreTime, Swapped, Turn};
 
 use clock_jumps::{Jumped, LEAST_JUMP_MS};

@@ -30,7 +30,6 @@
 //!
 //! The directory must be on a local file system, or on one whose locks work.
 
-mod file;
 mod saver;
 
 use std::collections::BTreeSet;
@@ -43,9 +42,9 @@ use std::time::{SystemTime, UNIX_EPOCH};
 use serde::{Deserialize, Serialize};
 use snowmint::utc::Utc;
 
+use self::saver::LeaseFile;
 use super::record::WorkerPool;
 use crate::{Holder, NamespaceName};
-use file::LeaseFile;
 pub(super) use saver::Saver;
 
 const LOCK: &str = "leases.lock";
@@ -249,9 +248,9 @@ impl SavedLeases {
         let namespaces = namespaces.iter().map(|name| name.as_str().to_owned()).collect();
         let wire = ServedWire { namespaces, origin: origin.clone(), folder: identity.clone() };
         let file = path.join(SERVED);
-        match file::replace(&file, &serde_json::to_vec(&wire)?) {
+        match saver::replace(&file, &serde_json::to_vec(&wire)?) {
             Ok(()) => Ok(SavedList::Written),
-            Err(_) => file::remove(&file).map(|()| SavedList::Removed),
+            Err(_) => saver::remove(&file).map(|()| SavedList::Removed),
         }
     }
 

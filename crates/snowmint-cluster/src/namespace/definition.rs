@@ -16,7 +16,7 @@ use snowmint_store::{MAX_NUMBER, Visibility};
 use super::NamespaceName;
 use super::counter_source::CounterSource;
 use super::text_form::TextForm;
-use super::text_form::overlap::{Periods, Plain, can_meet};
+use super::text_form::{Periods, Plain, can_meet};
 use crate::segment::{Mode, Reset, SegmentConfig, SegmentConfigError, Stripe};
 
 /// The smallest and largest size of a segment, unless they are set.

@@ -18,9 +18,7 @@
 //! at least `may_lose` after the answer arrived, finds it. Other calls go on meanwhile. The time that measures this must
 //! never run ahead of real time. It may stand still while the machine sleeps: the wait is then longer.
 
-mod answer;
 mod counters;
-mod demand;
 
 use std::collections::VecDeque;
 use std::num::NonZeroU64;
@@ -28,15 +26,15 @@ use std::ops::RangeInclusive;
 
 use snowmint_store::{Mark, Segment};
 
-pub use answer::{Forgot, HighWaterMark, Range};
+pub use self::counters::{Forgot, HighWaterMark, Range};
 
-pub(super) use answer::Within;
+pub(super) use self::counters::Within;
 pub(super) use counters::{Counters, Pick};
 
+use self::counters::Demand;
 use super::Unused;
 use super::sync::ROOM;
 use counters::TO_NOTICE_MS;
-use demand::Demand;
 
 /// The timeout for giving back one segment, in milliseconds.
 const GIVE_BACK_TIMEOUT_MS: u64 = 2000;

@@ -2,8 +2,6 @@
 //! Method: the tests pass answers to the machine and compare its calls.
 
 mod bounds;
-mod fleet;
-mod jumping;
 mod seeking;
 mod settling;
 

@@ -6,7 +6,7 @@ use std::fmt;
 use snowmint_store::{Expected, Revision};
 
 use super::super::*;
-use super::names::FRESH;
+use super::FRESH;
 use super::{Rule, StoreModel, UNIT_MS, World};
 
 /// The steady clock at each step. When time passes, earlier readings move back instead, as far as needed.
