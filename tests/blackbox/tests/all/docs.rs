@@ -12,7 +12,7 @@ use snowmint_test_servers::snowmint::{self, Serve, Server};
 
 /// The pages of the repository's root and of docs, and the README of each crate and folder.
 fn pages() -> Vec<PathBuf> {
-    const FOLDERS: [&str; 6] = ["", "docs", "bench", "fuzz", "sim", "tests"];
+    const FOLDERS: [&str; 7] = ["", "docs", "bench", "fuzz", "monitoring", "sim", "tests"];
     let entries = |folder: PathBuf| fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().path());
     let root = snowmint::workspace();
     let mut pages: Vec<_> = FOLDERS.iter().flat_map(|folder| entries(root.join(folder))).collect();
