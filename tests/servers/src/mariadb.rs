@@ -109,7 +109,8 @@ impl MariaDb {
         let mut install = mortal(None, find("mariadb-install-db", PACKAGE));
         install.current_dir(folder.path()).args(["--no-defaults", "--skip-test-db"]);
         install.args(["--auth-root-authentication-method=normal", "--innodb-log-file-size=8M"]);
-        install.arg(format!("--datadir={path}/data"));
+        // Not synced here, which takes most of the time: no test cuts the power.
+        install.arg(format!("--datadir={path}/data")).arg("--debug-no-sync");
         // The server's user may not be allowed to use the temporary folder of the user who runs the test.
         install.env("TMPDIR", folder.path());
         // The program switches to that user itself.
