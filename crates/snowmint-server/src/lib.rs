@@ -11,6 +11,7 @@
 //!        GET /api/segment/get/{key}        as Leaf answers; /api/snowflake/get/{key} and /decodeSnowflakeId too
 //!        GET /tinyid/id/nextId             as TinyID answers; /tinyid/id/nextIdSimple too
 //!        GET /healthz /readyz /metrics     for probes and Prometheus
+//!        GET /openapi.json                 all of this as an OpenAPI 3.1 document
 //! RESP   ID.NEXT namespace [COUNT n] [INTEGER]   an id as text; with COUNT an array of ids
 //!        ID.RANGE namespace COUNT n           ids as ranges of first, count and step
 //!        INCR namespace, INCRBY namespace n   numbers of a segment namespace, as Redis answers

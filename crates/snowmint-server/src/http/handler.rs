@@ -11,7 +11,7 @@ use tokio::time::Instant;
 use crate::accept::Admission;
 use crate::http::Serving;
 use crate::http::leaf::{self, LeafFailure};
-use crate::http::request::{Route, check_host, exposition, ids_format, route};
+use crate::http::request::{OPENAPI, Route, check_host, exposition, ids_format, route};
 use crate::http::response::{Body, IdsFormat, JSON, Problem, TEXT, failure, json, ok};
 use crate::http::tinyid::{self, TinyIdFailure};
 use crate::metrics::{Exposition, Protocol};
@@ -142,6 +142,7 @@ async fn try_handle<B: hyper::body::Body>(
             leaf::answer(server, client, mode, &key, request).await.map_err(Failure::Leaf)
         }
         Route::Inspect { id, by } => Ok(json(&server.mint.inspect(&id, by.as_ref())?)?),
+        Route::OpenApi => Ok(ok(JSON, Body::whole(OPENAPI))),
         Route::Health => Ok(ok(TEXT, Body::whole("ok\n"))),
         Route::Ready => Ok(ready(server, &serving.shutdown)?),
         Route::Metrics => {

@@ -17,10 +17,24 @@ use crate::mint::InspectBy;
 use crate::settings::AllowedHosts;
 use crate::status::ErrorKind;
 
-/// The existing paths, for the error about an unknown path.
-const PATHS: &str = "/v1/ids/{namespace}, /v1/ranges/{namespace}, /v1/inspect/{id}, /api/segment/get/{key}, \
-                     /api/snowflake/get/{key}, /decodeSnowflakeId, /tinyid/id/nextId, /tinyid/id/nextIdSimple, /healthz, \
-                     /readyz and /metrics";
+/// The OpenAPI document of this interface.
+pub(super) const OPENAPI: &str = include_str!("openapi.json");
+
+/// The existing paths, as the OpenAPI document writes them.
+const PATHS: [&str; 12] = [
+    "/v1/ids/{namespace}",
+    "/v1/ranges/{namespace}",
+    "/v1/inspect/{id}",
+    "/api/segment/get/{key}",
+    "/api/snowflake/get/{key}",
+    "/decodeSnowflakeId",
+    "/tinyid/id/nextId",
+    "/tinyid/id/nextIdSimple",
+    "/healthz",
+    "/readyz",
+    "/metrics",
+    "/openapi.json",
+];
 
 /// The default count.
 const ONE: Cow<'static, [u8]> = Cow::Borrowed(b"1");
@@ -67,6 +81,8 @@ pub(super) enum Route<'a> {
     Health,
     Ready,
     Metrics,
+    /// The OpenAPI document.
+    OpenApi,
 }
 
 /// The parameter of an inspect request.
@@ -160,9 +176,10 @@ pub(super) fn route<'a>(path: &'a str, query: Option<&'a str>) -> Result<Route<'
         "/healthz" => Ok(Route::Health),
         "/readyz" => Ok(Route::Ready),
         "/metrics" => Ok(Route::Metrics),
+        "/openapi.json" => Ok(Route::OpenApi),
         _ => Err(Problem::new(
             ErrorKind::Unknown,
-            format!("unknown path {}: expected {PATHS}", Snippet::of(path)),
+            format!("unknown path {}: expected {}", Snippet::of(path), PATHS.join(", ")),
         )),
     }
 }
@@ -258,19 +275,12 @@ fn parse_format(text: &[u8]) -> Result<IdsFormat, Problem> {
     }
 }
 
-/// Parses seconds, with at most three decimals.
+/// Parses seconds, such as `10` or `0.5`.
 fn parse_wait(text: &[u8]) -> Result<Duration, Problem> {
-    let parsed = std::str::from_utf8(text).ok().and_then(|text| {
-        let (whole, fraction) = text.split_once('.').unwrap_or((text, "0"));
-        let are_digits = |text: &str| !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit());
-        if !are_digits(whole) || !are_digits(fraction) || fraction.len() > 3 {
-            return None;
-        }
-        let thousandths: u64 = format!("{fraction:0<3}").parse().ok()?;
-        let wait =
-            Duration::from_secs(whole.parse().ok()?).checked_add(Duration::from_millis(thousandths))?;
-        (wait <= MAX_WAIT).then_some(wait)
-    });
+    let seconds = std::str::from_utf8(text).ok().and_then(|text| text.parse::<f64>().ok());
+    let parsed = seconds
+        .filter(|seconds| (0.0..=MAX_WAIT.as_secs_f64()).contains(seconds))
+        .and_then(|seconds| Duration::try_from_secs_f64(seconds).ok());
     parsed.ok_or_else(|| {
         let text = Snippet::of(&String::from_utf8_lossy(text));
         let limit = MAX_WAIT.as_secs();
@@ -478,6 +488,26 @@ mod tests {
         }
     }
 
+    /// Goal: the OpenAPI document has exactly the paths that exist, and POST where it takes ids. That answers are as it says is
+    /// checked against a running server.
+    #[test]
+    fn each_path_is_documented() {
+        let document: serde_json::Value = serde_json::from_str(OPENAPI).unwrap();
+        let documented = document["paths"].as_object().unwrap();
+        let mut paths: Vec<&str> = documented.keys().map(String::as_str).collect();
+        let mut known = PATHS;
+        paths.sort_unstable();
+        known.sort_unstable();
+        assert_eq!(paths, known);
+        for (path, operations) in documented {
+            let (begin, rest) = path.split_once('{').unwrap_or((path, ""));
+            let sample = if rest.is_empty() { begin.to_owned() } else { format!("{begin}1") };
+            let route = route(&sample, None).unwrap();
+            assert_eq!(operations.get("post").is_some(), route.takes_ids(), "{path}");
+            assert!(operations.get("get").is_some(), "{path}");
+        }
+    }
+
     #[test]
     fn errors_name_what_is_wrong() {
         for (path, query, kind, words) in [
@@ -519,6 +549,8 @@ mod tests {
             ("/v1/ids/a", Some("wait="), ErrorKind::BadRequest, "such as 0.5"),
             ("/v1/ids/a", Some("wait=1s"), ErrorKind::BadRequest, "such as 0.5"),
             ("/v1/ids/a", Some("wait=18446744073709551615"), ErrorKind::BadRequest, "such as 0.5"),
+            ("/v1/ids/a", Some("wait=nan"), ErrorKind::BadRequest, "such as 0.5"),
+            ("/v1/ids/a", Some("wait=inf"), ErrorKind::BadRequest, "such as 0.5"),
             ("/v1/ids/a", Some("wait=1&wait=1"), ErrorKind::BadRequest, "repeated query parameter `wait`"),
             (
                 "/v1/ranges/a",

@@ -156,7 +156,7 @@ async fn tinyid_paths_answer_as_tinyid() {
 #[tokio::test]
 async fn leaf_decodes_as_leaf() {
     let server = Running::start().await;
-    let id: u64 = (1_567_733_700_834 - 1_288_834_974_657) << 22 | 39 << 12 | 3448;
+    let id: u64 = (1_567_733_700_834 - 1_288_834_974_657) * 4_194_304 + 39 * 4096 + 3448;
     let (head, body) = server.get(&format!("/decodeSnowflakeId?snowflakeId={id}")).await;
     assert!(head.starts_with("http/1.1 200 "), "{head}");
     // Leaf's server was 8 hours east of UTC.

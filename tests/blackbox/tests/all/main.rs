@@ -24,6 +24,7 @@ mod limits;
 mod monitoring;
 mod namespaces;
 mod number_sources;
+mod openapi;
 mod operator;
 mod pause;
 mod restores;
