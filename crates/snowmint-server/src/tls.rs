@@ -316,8 +316,15 @@ async fn handshake(
         reply_and_close(stream, plain_answer(protocol).as_bytes()).await;
         return Err(HandshakeError::Plain);
     }
-    let accepted = timeout_at(deadline, TlsAcceptor::from(config).accept(stream)).await.map_err(late)?;
-    accepted.map(|stream| Some(Stream::Tls(Box::new(stream)))).map_err(HandshakeError::Failed)
+    let accepting = TlsAcceptor::from(config).accept(stream).into_fallible();
+    match timeout_at(deadline, accepting).await.map_err(late)? {
+        Ok(stream) => Ok(Some(Stream::Tls(Box::new(stream)))),
+        Err((error, stream)) => {
+            // The client was sent an alert, and may be sending its first request.
+            reply_and_close(Stream::Tcp { stream, first: None }, b"").await;
+            Err(HandshakeError::Failed(error))
+        }
+    }
 }
 
 /// Returns the answer to a client without TLS.

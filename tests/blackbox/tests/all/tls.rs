@@ -141,6 +141,33 @@ fn every_port_speaks_tls() {
     assert!(ended.status.success(), "{}", ended.log);
 }
 
+/// Goal: a request that arrives together with the end of the handshake is answered at once, although no more bytes come.
+#[test]
+fn a_request_in_the_last_packet_of_the_handshake() {
+    let folder = tempfile::tempdir().unwrap();
+    let certificates = Certificates::make();
+    let server = serve(folder.path(), &certificates, &[]);
+    let script = format!(
+        "import socket, ssl\n\
+         context = ssl.create_default_context(cafile={:?})\n\
+         incoming, outgoing = ssl.MemoryBIO(), ssl.MemoryBIO()\n\
+         client = context.wrap_bio(incoming, outgoing, server_hostname='localhost')\n\
+         tcp = socket.create_connection(('localhost', {}), timeout=20)\n\
+         while True:\n\
+         \x20   try: client.do_handshake(); break\n\
+         \x20   except ssl.SSLWantReadError: tcp.sendall(outgoing.read()); incoming.write(tcp.recv(65536))\n\
+         # What ends the handshake has not been sent yet.\n\
+         assert outgoing.pending > 0\n\
+         client.write(b'PING\\r\\n'); tcp.sendall(outgoing.read())\n\
+         while True:\n\
+         \x20   try: print(client.read(100).decode().strip()); break\n\
+         \x20   except ssl.SSLWantReadError: incoming.write(tcp.recv(65536))\n",
+        certificates.authority(),
+        server.resp().port(),
+    );
+    assert_eq!(python("ssl", &script, &[]).trim(), "+PONG");
+}
+
 /// Goal: only clients with a certificate of the right authority get ids; the others are counted.
 #[test]
 fn client_certificates() {
