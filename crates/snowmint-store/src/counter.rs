@@ -691,7 +691,7 @@ mod tests {
         assert!(error.to_string().contains("slot 2") && error.to_string().contains("apart"), "{error}");
     }
 
-    /// A counter that finds out what it may lose with its first reservation, as a source does that is opened then.
+    /// A counter that learns what it may lose with its first reservation, like a source that is opened by its first call.
     #[derive(Debug, Default)]
     struct Late {
         opened: AtomicBool,

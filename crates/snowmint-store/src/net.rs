@@ -86,7 +86,8 @@ pub(crate) type Answer<C, M> = Result<Writable<C, M>, Refusal>;
 
 /// How far the history of a server goes: a timeline, an epoch, the transactions that it has.
 pub(crate) trait ServerHistory: Default {
-    /// What a server with this history lacks of what was seen, as text after "the server "; `None` if it lacks nothing.
+    /// Returns what is missing in this history compared with the one that was seen, as text after "the server "; `None` if
+    /// nothing is missing.
     fn lacks(&self, seen: &Self) -> Option<String>;
 
     /// Extends this history by another.

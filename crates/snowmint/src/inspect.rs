@@ -127,7 +127,7 @@ impl Inspection {
         Ok(Self::of_candidates(candidates).unwrap_or_else(|| Self::known(Decoded::Number(id), digits.name())))
     }
 
-    /// A text of which it is known what it is.
+    /// The inspection of a text whose meaning is known.
     pub fn known(decoded: Decoded, form: &'static str) -> Self {
         let likeliest =
             Candidate { decoded, form, namespaces: Vec::new(), cost_bits: None, likelihood: None };
@@ -143,7 +143,7 @@ impl Inspection {
         &self.likeliest
     }
 
-    /// Everything that the text may be, the likeliest first; empty where it is known what it is.
+    /// Everything that the text may be, the likeliest first; empty if its meaning is known.
     pub fn candidates(&self) -> &[Candidate] {
         &self.candidates
     }
@@ -192,7 +192,7 @@ fn has_name(guess: &Guess) -> bool {
     guess.layout().is_none_or(|(layout, _)| PRESETS.iter().any(|preset| preset.layout == layout))
 }
 
-/// What several namespaces make alike stands once, with the names of all.
+/// Merges equal candidates of several namespaces into one, with all their names.
 fn one_of_each(candidates: Vec<Candidate>) -> Vec<Candidate> {
     let mut each: Vec<Candidate> = Vec::new();
     for candidate in candidates {

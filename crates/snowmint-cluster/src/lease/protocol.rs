@@ -394,7 +394,7 @@ impl<B: Begin> Protocol<B> {
         let next = match (state, input) {
             (State::Stopped, _) => Next::Stop,
             (state, Input::Release { used_until_unix_ms }) => {
-                // The second time, there is no generator left that knows what was used.
+                // At the second release no generator is left to say which timestamps were used.
                 self.release = self.release.max(Some(used_until_unix_ms));
                 self.go_on(now, state)
             }
@@ -814,7 +814,7 @@ impl<B: Begin> Protocol<B> {
         {
             // A node that saw what the store had acknowledged would not begin there.
             let overlaps = holding.granted && from_unix_ms < covers_until(until_unix_ms);
-            // Nobody uses what was released, so another node may have it.
+            // Nobody uses a released timestamp, so another node may have it.
             self.store_forgot(now, holding, None, if overlaps { from_unix_ms } else { until_unix_ms });
             if overlaps {
                 let holder = record.holder.clone();

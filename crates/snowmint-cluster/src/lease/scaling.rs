@@ -323,7 +323,7 @@ mod tests {
 
     const T0: u64 = 1_700_000_000_000;
 
-    /// A node that gets whatever it asks for one look later, and serves what it can of a load.
+    /// A node that gets each lease it asks for one look later, and serves as much of the load as it can.
     struct SimulatedNode {
         policy: ScalingPolicy,
         look: Look,

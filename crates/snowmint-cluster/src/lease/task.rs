@@ -177,7 +177,7 @@ impl RunningLease {
         let _ = timeout(SLOT_FREE_WITHIN, self.saver_lives.changed()).await;
     }
 
-    /// Lets the lease end by itself.
+    /// Abandons the lease, which then expires.
     pub(super) fn abandon(&self) {
         if self.task.is_finished() {
             // Only the file of the saved lease is still in use.

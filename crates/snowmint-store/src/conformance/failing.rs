@@ -142,7 +142,7 @@ impl Entry {
         *self = Self { held: Some(Versioned { value, revision }), unsettled: Vec::new() };
     }
 
-    /// Adopts what was read, if the record can hold it.
+    /// Adopts a value that was read, if the record can hold it.
     fn read(&mut self, name: impl fmt::Display, found: Option<Versioned>) -> Checked {
         if found == self.held {
             return Ok(());

@@ -99,7 +99,7 @@ pub(crate) struct Session {
     watch: Option<Watch>,
     /// Of what the server had when the session began.
     standing: Standing,
-    /// Whether replicas confirm commits, as the server told last, until that is passed on.
+    /// Whether replicas confirm commits, by the server's last answer; `None` once the caller has taken it.
     pub(super) confirmation: Option<Confirmation>,
     losses: Losses,
 }
@@ -122,7 +122,7 @@ struct Losses {
     /// Whether the server syncs later than it answers, and is used because other members of its Galera cluster keep what it
     /// loses. Each write then has to check that there are others.
     kept_by_others: bool,
-    /// Whether there may be others who keep what it loses, for the next session to find out.
+    /// Whether other members may keep what it loses; the next session finds out.
     is_member: bool,
 }
 
@@ -293,8 +293,8 @@ pub(super) async fn begin(
     Ok(SessionStart { server, history: ClusterHistory { history, view }, watch, confirmation, losses })
 }
 
-/// A hint about a replica that applies nothing before a replica of its own has it, and most likely has none. A failover to it
-/// would lose what it has received and not applied.
+/// Returns a hint about a replica that waits for a replica of its own before it applies a transaction, and most likely has
+/// none. A failover to it would lose the transactions that it has received and not applied.
 fn waits_for_replicas(variables: &BTreeMap<String, String>) -> String {
     let on = |names: [&'static str; 2]| {
         names.into_iter().find(|it| variables.get(*it).is_some_and(|it| is_on(it)))
@@ -366,7 +366,7 @@ impl Session {
         self.check_settings().await.err().unwrap_or(changed)
     }
 
-    /// Returns what a read has shown, if the server accepted writes then and what it shows can no longer be lost.
+    /// Returns the rows of a read, if the server accepted writes at that time and the rows can no longer be lost.
     pub(super) async fn trust<T>(
         &mut self,
         shown: Result<T, sqlx::Error>,
@@ -403,7 +403,7 @@ impl Session {
         })
     }
 
-    /// Checks that other members of the cluster have what was written, if this one may lose it.
+    /// Checks that other members of the cluster have the write, if this one may lose it.
     async fn check_others(&mut self) -> Result<(), Failure> {
         let unknown = |text| Failure::Refused(Refusal::new(StoreErrorKind::OutcomeUnknown, text));
         let Losses { may_lose, crashes, kept_by_others: true, .. } = self.losses else { return Ok(()) };
@@ -766,7 +766,7 @@ mod tests {
         for (has, seen) in [
             ("", "0-1-5"),
             ("0-1-4", "0-1-5"),
-            // The new primary has gone on without what was lost.
+            // The new primary has continued without the lost transactions.
             ("0-1-4,0-2-9", "0-1-5"),
             ("1-1-9", "0-1-5"),
             ("", &uuid(":1")),

@@ -22,7 +22,7 @@ const PARAMETERS: &str =
 
 /// Returns the first message to a server. It sets nothing beyond this message, as another program may use the session next.
 ///
-/// A call that was given up leaves a session on the server that goes on waiting for the standby. To keep these few, each new
+/// A cancelled call leaves a session on the server that still waits for the standby. To keep these few, each new
 /// session ends those with its own name that have waited longer than a call may take. The name includes that limit, so no
 /// call of any node waits for them any more. A pooler may add the address of its client to the name. Reads wrote only the
 /// fence. The outcome of a write was unknown and stays so: the end of its wait makes its row visible, and a read relies on no

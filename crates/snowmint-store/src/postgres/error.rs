@@ -79,7 +79,7 @@ fn database_error(error: &sqlx::Error) -> Option<&PgDatabaseError> {
     error.as_database_error()?.try_downcast_ref()
 }
 
-/// A refused login is usually FATAL; the code shows what may pass by itself.
+/// A refused login is usually FATAL; the code shows which refusals may end without an operator.
 fn login_kind(code: &str) -> StoreErrorKind {
     match code {
         // Class 28: wrong password, no rule for this user. 3D000: no such database.

@@ -71,7 +71,7 @@ pub(super) struct Session {
     pub(super) sql: PgConnection,
     /// Precedes each statement, in one message and so in one transaction with it.
     prelude: String,
-    /// Whether standbys confirm commits, as the server told last, until that is passed on.
+    /// Whether standbys confirm commits, by the server's last answer; `None` once the caller has taken it.
     pub(super) confirmation: Option<Confirmation>,
 }
 

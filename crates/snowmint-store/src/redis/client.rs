@@ -300,7 +300,7 @@ impl Shared {
         }
     }
 
-    /// Asks all hosts who is the primary, and goes on with it.
+    /// Asks all hosts who is the primary, and continues with it.
     async fn connect(&self, deadline: Instant) -> Result<Connected, Refusal> {
         let from = Instant::now();
         let (mut server, told) = self.find(deadline).await?;
@@ -356,8 +356,8 @@ impl Shared {
             Err(refusal) if refusal.kind != StoreErrorKind::Other => refusal,
             found => return found,
         };
-        // Hosts that were left out in favour of a primary that is gone may count now, and a member without our keys knows
-        // who has them.
+        // Hosts that were left out in favour of a primary that is gone may be valid now, and a member without our keys knows
+        // their owner.
         let (others, again) = {
             let known = self.known();
             let others = others(&known);

@@ -109,8 +109,8 @@ fn address(location: &mut Location) -> Result<Address, UrlError> {
         // Certificates without TLS stay in the URL, and `finish` rejects them.
         return Ok(Address::Plain);
     }
-    // The client leaves the cryptography to the process. Ring needs no C++ and no cmake to build; a choice that was made
-    // before stands.
+    // The client leaves the cryptography to the process. Ring needs no C++ and no cmake to build. If the process has
+    // already chosen a provider, that one stays.
     rustls::crypto::ring::default_provider().install_default().ok();
     let root_cert = location.take_path("ca").map(|path| location.read_file("ca", &path)).transpose()?;
     let client_tls = location

@@ -90,7 +90,7 @@ static TAKE_MARKED: LazyLock<Code> = LazyLock::new(|| {
     )
 });
 
-/// Adds to a counter of another system if it holds what was read.
+/// Adds to a counter of another system if it still holds the value that was read.
 static RAISE: LazyLock<Code> = LazyLock::new(|| {
     Code::new(
         "if redis.call('TYPE', KEYS[1]).ok ~= 'string' or redis.call('GET', KEYS[1]) ~= ARGV[1] then return 0 end \

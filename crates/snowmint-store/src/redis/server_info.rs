@@ -47,7 +47,7 @@ impl ServerInfo {
         value.map(str::trim).unwrap_or_default()
     }
 
-    /// Returns what it says as one of several primaries, each of which has other keys.
+    /// Returns its view as a member of a cluster, in which each primary has other keys.
     pub(super) const fn member(&self) -> Option<&Member> {
         self.member.as_ref()
     }
@@ -332,7 +332,7 @@ impl Used {
         Self { name, ..Self::default() }
     }
 
-    /// Notes the position of the line. Nobody relies on it yet: a primary that refuses writes goes on counting.
+    /// Notes the position of the line. Nobody relies on it yet, since a primary that rejects writes still counts.
     fn note(&mut self, position: u64, heard: Instant, may_lose: Duration) {
         let is_due =
             |(last, _): &(Instant, u64)| heard.saturating_duration_since(*last) >= may_lose / SAMPLES;
@@ -436,8 +436,8 @@ impl History {
         self.is_doubted = false;
     }
 
-    /// Goes on with a member of a cluster, which decides by itself who is the primary. Keys that move to another member may come
-    /// back to one that was left.
+    /// Continues with a member of a cluster. The cluster itself decides who is the primary, and keys that moved to another member
+    /// may return to one that was left.
     pub(super) fn accept_member(&mut self, host: &Host, line: Line, heard: Instant, may_lose: Duration) {
         self.accept(host, line, heard, may_lose);
         self.left.clear();
@@ -691,7 +691,7 @@ mod tests {
         history.acknowledged(begun + Duration::from_millis(4999), MAY_LOSE);
         assert!(history.lacks(&grown("b", "a", 20, 20)).is_some());
         assert_eq!(history.lacks(&grown("b", "a", 21, 21)), None);
-        // Of what was heard in the pause the oldest was kept.
+        // Of the positions heard during the pause, the oldest ones were kept.
         assert_eq!(history.primary.as_ref().map(|(_, used)| used.samples.len()), Some(MOST_SAMPLES - 3));
         history.acknowledged(Instant::now(), MAY_LOSE);
         assert!(history.lacks(&grown("b", "a", 150, 150)).is_some());

@@ -85,7 +85,7 @@ pub(super) async fn open_to_read(path: &Path) -> Result<(Files, SqliteConnection
 
 async fn connect_to_read(path: &Path) -> Result<SqliteConnection, Failure> {
     let options = options(path).create_if_missing(false).read_only(true);
-    // Without a log no process has the file open, so it is read as it is.
+    // Without a log no process has the file open, so it is read without locks.
     let options = options.immutable(!has_log(path));
     let mut connection = options.connect().await?;
     let header = Header::read(&mut connection).await?;
@@ -426,7 +426,7 @@ use self::portable::{Identity, identity};
 #[cfg(not(unix))]
 pub(super) use self::portable::{create_private_folder, user, write_problem};
 
-/// Windows keeps an open file in place, and refuses by itself what may not be written.
+/// Windows keeps an open file in place, and itself rejects writes that are not allowed.
 #[cfg(not(unix))]
 mod portable {
     use std::io;

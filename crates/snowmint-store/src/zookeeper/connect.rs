@@ -108,7 +108,7 @@ impl Link {
     async fn client(&self) -> Result<Client, Failure> {
         let opened = timeout(CONNECT, async {
             let mut client = self.client.lock().await;
-            // The library would reconnect by itself, later, and then send what it is given now.
+            // The library would reconnect later, and only then send a request that it gets now.
             if let Some(client) = client.as_ref().filter(|it| it.state() == SessionState::SyncConnected) {
                 return Ok::<_, String>(client.clone());
             }

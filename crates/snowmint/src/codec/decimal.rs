@@ -166,7 +166,7 @@ pub fn decode_base64(text: &str) -> Result<Id, ParseIdError> {
         Ok(Err(ParseIdError::Overflow { .. })) => {
             Err(ParseIdError::Overflow { form: Form::Base64OfDecimal, text: Snippet::of(text) })
         }
-        // What is wrong with what it holds has no place in the text itself.
+        // An error about the decoded id would have no position in this text.
         _ => Err(not_canonical),
     }
 }

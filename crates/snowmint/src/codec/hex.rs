@@ -63,7 +63,7 @@ const TOP: u64 = each(0x80);
 #[inline]
 fn read_eight(digits: [u8; 8]) -> Option<u64> {
     let word = u64::from_be_bytes(digits);
-    // Letters a to f of either case are 1 to 6 after this, digits 0 to 9 after that; all else is larger, or 0.
+    // Letters a to f of either case become 1 to 6 in `letter`, digits become 0 to 9 in `digit`. Any other byte becomes larger, or 0.
     let letter = (word | each(0x20)) ^ each(0x60);
     let digit = word ^ each(b'0');
     // With the top bits clear, a sum sets the top bit of its byte where the byte reaches a bound, and never carries.

@@ -78,7 +78,7 @@ impl<C: Clock, G: Deref<Target = Generator<C>>> BlockGenerator<G> {
 
     #[cold]
     fn next_of_block(&mut self) -> Result<Id, GenerateError> {
-        // Dropped first: a forked child must not go on with it, whatever follows.
+        // Dropped first, because a forked child must never continue with it.
         self.batch = Batch::empty(self.shared.fork_mark());
         (self.batch, self.hold) = self.shared.try_take_held(self.size.get().into())?;
         // A block has at least one id.

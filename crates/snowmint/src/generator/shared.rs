@@ -324,7 +324,7 @@ impl<C: Clock> Generator<C> {
     fn undo_overshoot(&self, cursor: u64, limit: u64) {
         let back = self.cursor.0.compare_exchange(cursor + 1, cursor, Ordering::Relaxed, Ordering::Relaxed);
         if back.is_err() {
-            // Every limit is the end of a tick, and other threads go on from there.
+            // Every limit is the end of a tick, and other threads continue from there.
             self.tick.after_full_tick.fetch_max(limit >> self.limits.sequence_bits, Ordering::Relaxed);
         }
     }

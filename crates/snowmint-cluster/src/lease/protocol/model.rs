@@ -264,7 +264,7 @@ enum Name<'a> {
     Revision(&'a mut Revision),
 }
 
-/// The seed of a new process: a line of its own, until it is renamed.
+/// The seed of a new process: its tags differ from all others until they are renamed.
 const FRESH: u128 = 1 << 127;
 /// Above the numbers of all tags that are in use.
 const NEXT: u128 = 1 << 40;

@@ -38,8 +38,8 @@ const LONGEST_SPREAD_MS: u64 = 1_000;
 const CROWD: u64 = 4;
 /// The pause after a hundred without a free worker, and up to half of that longer.
 const PAUSE_MS: u64 = 200;
-/// After so many hundreds in vain the pause doubles with each: a pool that still has a few free workers, like that of 1,024
-/// when 1,000 nodes start, has been seen whole by then.
+/// After this number of hundreds without a free worker, the pause doubles with each hundred. A pool of 1,024 workers has been
+/// seen whole by then, so 1,000 nodes that start at once find the last free workers without longer pauses.
 const ONE_PASS: u32 = 10;
 /// How often the pause doubles: up to 1.6 to 2.4 s, like every wait of a node without a lease.
 const DOUBLINGS: u32 = 3;

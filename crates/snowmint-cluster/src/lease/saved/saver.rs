@@ -207,7 +207,7 @@ impl Ahead {
         self.held = held;
     }
 
-    /// What has to be on the disk before the generator may go on.
+    /// What has to be on the disk before the generator may continue.
     fn next(&self, now_unix_ms: u64) -> SavedLease {
         let Held { worker, revision, tag, from_unix_ms, until_unix_ms } = self.held;
         let wanted = now_unix_ms.max(from_unix_ms).saturating_add(self.reach_ms);

@@ -222,7 +222,7 @@ impl LeaseTask {
         self.status.send_modify(|status| status.records_ahead_ms = ahead_ms);
     }
 
-    /// Reports that waiting alone does not help. The task goes on trying, because somebody may fix the cause.
+    /// Reports that waiting alone does not help. The task keeps trying, because somebody may fix the cause.
     fn fail(&mut self, reason: Reason, failure: LeaseError) {
         self.wait_for(reason, failure.to_string());
         self.status.send_modify(|status| status.failure = Some(failure));
@@ -303,7 +303,7 @@ struct Ongoing {
 enum Tell {
     /// The outage begins.
     Begins,
-    /// The outage goes on.
+    /// The outage continues.
     Lasts { ms: u64, failed_calls: u64 },
     /// It was logged lately.
     Nothing,

@@ -49,7 +49,7 @@ pub(super) async fn watch_wall(clock: NodeClock, status: watch::Sender<LeaseStat
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum CountedBy {
     NodeClock,
-    /// The wall clock, for the step that was judged and its answer. The wall clock may be stepped meanwhile, so time goes on by
+    /// The wall clock, for the step that was judged and its answer. The wall clock may be stepped meanwhile, so time passes by
     /// the node's clock.
     WallClock {
         /// How far the node's clock was behind the wall clock when the node believed that.

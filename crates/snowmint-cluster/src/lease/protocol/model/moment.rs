@@ -62,7 +62,7 @@ pub(super) enum Action {
     TimesOut { node: usize, now: u64, request: Fate },
     /// A process dies, and another begins in its place.
     Crash { node: usize, request: Fate },
-    /// A process dies, and the next goes on under its lease: what was used of it lies before `mark`.
+    /// A process dies, and the next one continues under its lease. All used timestamps lie before `mark`.
     Resume { node: usize, mark: u64, request: Fate },
     /// A call takes effect at the store.
     Done { node: usize, shows: Shows, then: Then },
