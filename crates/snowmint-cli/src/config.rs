@@ -23,7 +23,7 @@ use crate::{Cli, connect, serve};
 
 const EXAMPLES: &str = "\
 Examples:
-  snowmint config print --http 0.0.0.0:8080 > snowmint.toml
+  snowmint config print --window 20s > snowmint.toml
       A file with every setting in effect, to start from.
   snowmint config check snowmint.toml
   snowmint serve --config snowmint.toml
@@ -32,7 +32,7 @@ Examples:
 A file (TOML). A key is a flag of `snowmint serve` with _ for -; the tables
 are those of --namespaces-file, and SIGHUP reads them again:
   store = \"etcd://10.0.0.1:2379\"
-  http = \"0.0.0.0:8080\"
+  http = \"127.0.0.1:9090\"
   log_format = \"json\"
 
   [namespaces.orders]
