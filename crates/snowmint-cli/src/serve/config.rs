@@ -96,13 +96,13 @@ pub(crate) struct Args {
     pub(super) thrift_exceptions: ThriftErrors,
     /// Certificate for TLS on every TCP port, followed by those of intermediate authorities (PEM). The TLS files are loaded
     /// again when they change, and at SIGHUP
-    #[arg(long, value_name = "FILE", requires = "tls_key", env = "SNOWMINT_TLS_CERT")]
+    #[arg(long, value_name = "FILE", env = "SNOWMINT_TLS_CERT")]
     pub(super) tls_cert: Option<PathBuf>,
     /// Private key of the certificate (PEM, not encrypted)
-    #[arg(long, value_name = "FILE", requires = "tls_cert", env = "SNOWMINT_TLS_KEY")]
+    #[arg(long, value_name = "FILE", env = "SNOWMINT_TLS_KEY")]
     pub(super) tls_key: Option<PathBuf>,
     /// Require client certificates of these authorities (PEM), on every TCP port. Health checks need one too
-    #[arg(long, value_name = "FILE", requires = "tls_cert", env = "SNOWMINT_TLS_CLIENT_CA")]
+    #[arg(long, value_name = "FILE", env = "SNOWMINT_TLS_CLIENT_CA")]
     pub(super) tls_client_ca: Option<PathBuf>,
     /// Accept every client on addresses that other machines can reach. Otherwise these addresses require --tls-client-ca
     #[arg(long, env = "SNOWMINT_INSECURE", value_parser = BoolishValueParser::new())]
@@ -372,13 +372,25 @@ fn allowed_hosts(http: &Listen, names: &[String]) -> Result<AllowedHosts, Failur
         .map_err(|error| Failure::flag("--allowed-hosts", error))
 }
 
-/// Loads the files of TLS, if it is on. clap requires the certificate and the key together.
+/// Loads the files of TLS, if it is on.
 fn load_tls(
     certificate: Option<PathBuf>,
     key: Option<PathBuf>,
     client_authority: Option<PathBuf>,
 ) -> Result<Option<Arc<Tls>>, Failure> {
-    let (Some(certificate), Some(key)) = (certificate, key) else { return Ok(None) };
+    let (certificate, key) = match (certificate, key, &client_authority) {
+        (Some(certificate), Some(key), _) => (certificate, key),
+        (None, None, None) => return Ok(None),
+        (Some(_), None, _) => {
+            return Err(Failure::flag("--tls-cert", "requires --tls-key FILE, its private key"));
+        }
+        (None, Some(_), _) => {
+            return Err(Failure::flag("--tls-key", "requires --tls-cert FILE, its certificate"));
+        }
+        (None, None, Some(_)) => {
+            return Err(Failure::flag("--tls-client-ca", "requires --tls-cert FILE and --tls-key FILE"));
+        }
+    };
     let tls = Tls::load(TlsFiles { certificate, key, client_authority }).map_err(Failure::usage)?;
     Ok(Some(Arc::new(tls)))
 }

@@ -323,6 +323,9 @@ fn a_tls_file_that_cannot_be_used_is_named() {
     let garbage = sandbox.path("garbage.pem");
     std::fs::write(&garbage, "-----BEGIN CERTIFICATE-----\nMAA=\n-----END CERTIFICATE-----\n").unwrap();
     let none = sandbox.path("none.pem");
+    std::fs::write(sandbox.path("tls.toml"), "tls_cert = 'none.pem'\ntls_key = 'none.key'\n").unwrap();
+    let told = sandbox.refused(&["serve", "--config", "tls.toml"], 2);
+    assert!(told.contains("--tls-cert: cannot use none.pem"), "{told}");
     for (certificate, key, client_authority, wanted) in [
         (none.as_path(), ours.key(), None, ["--tls-cert: cannot use ", "none.pem: No such file"]),
         (ours.key(), ours.key(), None, ["--tls-cert: ", "no certificate; expected PEM with"]),
