@@ -161,6 +161,8 @@ struct Shown {
     resp: String,
     /// `None` if it is off, as by default.
     thrift: Option<String>,
+    /// As `thrift`.
+    grpc: Option<String>,
 }
 
 async fn prepare(plan: &Plan, serving: &Handle) -> Result<Prepared, Failure> {
@@ -186,11 +188,13 @@ async fn prepare(plan: &Plan, serving: &Handle) -> Result<Prepared, Failure> {
             namespace: plan.thrift_namespace.clone(),
             exceptions: plan.thrift_exceptions,
         }),
+        grpc: open_port(&plan.grpc, "--grpc", serving).await?,
     };
     let shown = Shown {
         http: address(listeners.http.as_ref()),
         resp: address(listeners.resp.as_ref()),
         thrift: listeners.thrift.as_ref().map(|thrift| address(Some(&thrift.listener))),
+        grpc: listeners.grpc.as_ref().map(|grpc| address(Some(grpc))),
     };
     let holder = plan.holder.clone().unwrap_or_else(|| holder_of(&listeners));
     Ok(Prepared { store, late, saved, ports: Ports { listeners, shown }, holder })
@@ -293,7 +297,11 @@ fn address(listener: Option<&Listener>) -> String {
 /// Returns the default name of a node: its host and its first port, or its socket if it has no port.
 fn holder_of(listeners: &Listeners) -> Holder {
     let thrift = listeners.thrift.as_ref().map(|thrift| &thrift.listener);
-    let open = || [listeners.http.as_ref(), listeners.resp.as_ref(), thrift].into_iter().flatten();
+    let open = || {
+        [listeners.http.as_ref(), listeners.resp.as_ref(), thrift, listeners.grpc.as_ref()]
+            .into_iter()
+            .flatten()
+    };
     let port = open().find_map(Listener::port).map(|port| port.to_string());
     Holder::of_this_host(&port.or_else(|| open().next().map(Listener::address)).unwrap_or_default())
 }
@@ -328,6 +336,7 @@ async fn serve(
             http = shown.http,
             resp = shown.resp,
             thrift = shown.thrift,
+            grpc = shown.grpc,
             version = env!("CARGO_PKG_VERSION"),
             store = connect::without_credentials(&plan.store),
             reach = Visibility::of_url(&plan.store).to_string(),
@@ -408,6 +417,7 @@ async fn announce_lease(plan: &Plan, leases: &Leases, shown: &Shown) -> Result<(
         http = shown.http,
         resp = shown.resp,
         thrift = shown.thrift,
+        grpc = shown.grpc,
         worker = status.worker.map(|worker| worker.to_string()),
         until = %Utc(status.until_unix_ms.unwrap_or_default()),
         layout = %plan.layout,

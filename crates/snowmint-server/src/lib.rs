@@ -1,7 +1,7 @@
-//! The Snowmint service: one [`Mint`] behind HTTP, the Redis protocol and Thrift.
+//! The Snowmint service: one [`Mint`] behind HTTP, the Redis protocol, Thrift and gRPC.
 //!
 //! A protocol only translates: it parses a request, asks the mint, and writes the answer. There is one folder a protocol
-//! (`http`, `resp`, `thrift`), one [`mint`], and one table of failures ([`status`]). All limits are in [`limits`].
+//! (`http`, `resp`, `thrift`, `grpc`), one [`mint`], and one table of failures ([`status`]). All limits are in [`limits`].
 //!
 //! ```text
 //! HTTP   1.1, and 2 by prior knowledge
@@ -18,6 +18,7 @@
 //!        ID.INSPECT id [NAMESPACE name | LAYOUT spec]   the fields of an id
 //!        and the commands that Redis clients send when they connect
 //! Thrift get_id(useragent) and the rest of Twitter's snowflake.thrift
+//! gRPC   snowmint.v1.Snowmint: Next, Stream, Inspect, TimeBounds, Namespaces; health and reflection
 //! ```
 //!
 //! # Terms
@@ -39,6 +40,7 @@
 //!     http: Some(bind("127.0.0.1:8080", "--http").await?),
 //!     resp: Some(bind("127.0.0.1:6380", "--resp").await?),
 //!     thrift: None,
+//!     grpc: None,
 //! };
 //! let ends = async { /* a signal */ };
 //! serve(mint.into(), listeners, Settings::default(), ends).await;
@@ -47,6 +49,7 @@
 
 mod accept;
 mod connection;
+mod grpc;
 mod http;
 pub mod limits;
 mod listener;
@@ -87,6 +90,10 @@ pub use resp::codec as resp_codec;
 /// The parser of Thrift, for fuzzing.
 #[doc(hidden)]
 pub use thrift::codec as thrift_codec;
+
+/// The parser of gRPC messages and the messages, for fuzzing and tests.
+#[doc(hidden)]
+pub use grpc::{message as grpc_message, messages as grpc_messages};
 
 /// Parses path and query of a request, for fuzzing.
 #[doc(hidden)]

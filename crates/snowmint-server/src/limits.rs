@@ -42,10 +42,10 @@ pub const REQUEST_TIMEOUT: Duration = Duration::from_secs(30);
 pub const WRITE_TIMEOUT: Duration = Duration::from_mins(1);
 
 /// The protocols, each with reserved connections of its own.
-pub const PROTOCOLS: usize = 3;
+pub const PROTOCOLS: usize = 4;
 
 /// Connections of each protocol beyond the connection limit. On them HTTP answers `/healthz`, `/readyz` and `/metrics`, and
-/// rejects every other request with the reason. When all are taken, a new one replaces the oldest.
+/// gRPC health checks; both reject every other request with the reason. When all are taken, a new one replaces the oldest.
 pub const RESERVED: usize = 64;
 
 /// Open files reserved for the store, the log and the process itself.
@@ -93,6 +93,27 @@ pub mod thrift {
     pub const MAX_DEPTH: u8 = 16;
     /// Bytes of the read buffer.
     pub const READ_ROOM: usize = 4 * 1024;
+}
+
+/// Limits of gRPC.
+pub mod grpc {
+    /// Bytes of a request message. One of the interface has less than a hundred, but for an id and the text of a layout.
+    pub const MAX_MESSAGE: usize = 4 * 1024;
+    /// Bytes of the headers of a call.
+    pub const MAX_HEADERS: u32 = 8 * 1024;
+    /// Calls of a connection at a time. A client library queues further ones.
+    pub const MAX_CALLS: u32 = 100;
+    /// Bytes that a call may send before the server has read them: about 200 requests of a stream.
+    pub const CALL_WINDOW: u32 = 4 * 1024;
+    /// Bytes that all calls of a connection may send before the server has read them. HTTP/2 allows unread small frames for
+    /// half as many bytes, at 256 bytes each: about 1,000 requests of streams.
+    pub const CONNECTION_WINDOW: u32 = 512 * 1024;
+    /// Bytes of a response that are made at a time. A call holds about twice as many for a client that reads slowly.
+    pub const CHUNK: usize = 16 * 1024;
+    /// Ids of one response as texts. A message has its length first, so that all texts are made before they are sent.
+    pub const MAX_TEXTS: usize = 1000;
+    /// Namespaces of one response.
+    pub const MAX_NAMESPACES: usize = 1000;
 }
 
 /// Limits of HTTP.

@@ -31,16 +31,18 @@ pub(crate) enum Protocol {
     Http,
     Resp,
     Thrift,
+    Grpc,
 }
 
 impl Protocol {
-    pub(crate) const ALL: [Self; PROTOCOLS] = [Self::Http, Self::Resp, Self::Thrift];
+    pub(crate) const ALL: [Self; PROTOCOLS] = [Self::Http, Self::Resp, Self::Thrift, Self::Grpc];
 
     pub(crate) const fn name(self) -> &'static str {
         match self {
             Self::Http => "http",
             Self::Resp => "resp",
             Self::Thrift => "thrift",
+            Self::Grpc => "grpc",
         }
     }
 }

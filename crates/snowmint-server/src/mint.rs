@@ -10,6 +10,7 @@ mod namespace;
 mod table;
 
 use std::collections::BTreeMap;
+use std::ops::{Range, RangeInclusive};
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use std::time::Duration;
@@ -18,7 +19,7 @@ use arc_swap::ArcSwap;
 use snowmint::error::Snippet;
 use snowmint::inspect::{Candidate, Decoded, Inspection};
 use snowmint::{Clock as _, DatacenterId, Id, Layout, WallClock};
-use snowmint_cluster::namespace::{CounterSource, Definition, NumberSource};
+use snowmint_cluster::namespace::{CounterSource, Definition, NumberSource, Scheme};
 use snowmint_cluster::segment::{HighWaterMarks, Stripe};
 use snowmint_cluster::{LeaseStatus, NamespaceName};
 use tokio::sync::{mpsc, oneshot};
@@ -248,6 +249,38 @@ impl Mint {
                 Ok(Inspection::known(decoded, "decimal"))
             }
         }
+    }
+
+    /// Returns the smallest and the largest id that a namespace can make within a time range, for `WHERE id BETWEEN`. The range
+    /// is in unix milliseconds. Never creates a namespace.
+    ///
+    /// # Errors
+    ///
+    /// [`MintError::NotByTime`] if its ids do not sort by time, [`MintError::BadTimeRange`], [`MintError::OutsideLayout`],
+    /// [`MintError::UnknownNamespace`] and [`MintError::BadNamespace`].
+    pub fn time_bounds(
+        &self,
+        namespace: &[u8],
+        unix_ms: Range<u64>,
+    ) -> Result<RangeInclusive<Id>, MintError> {
+        let table = self.table();
+        let namespace = table.find(namespace)?;
+        let name = Snippet::of(namespace.name().as_str());
+        let Scheme::Snowflake { layout, .. } = &namespace.definition().scheme else {
+            return Err(MintError::NotByTime { name, why: "its scheme is not snowflake" });
+        };
+        if !layout.sorts_by_time() {
+            return Err(MintError::NotByTime { name, why: "the time is not the top field of its layout" });
+        }
+        let Range { start: from_unix_ms, end: until_unix_ms } = unix_ms;
+        if unix_ms.is_empty() {
+            return Err(MintError::BadTimeRange { from_unix_ms, until_unix_ms });
+        }
+        let (begin_unix_ms, end_unix_ms) = (layout.epoch_unix_ms(), layout.ends_at_unix_ms());
+        let outside = |unix_ms| MintError::OutsideLayout { name, unix_ms, begin_unix_ms, end_unix_ms };
+        let first = layout.first_id_at(from_unix_ms).ok_or_else(|| outside(from_unix_ms))?;
+        let last = layout.last_id_at(until_unix_ms - 1).ok_or_else(|| outside(until_unix_ms))?;
+        Ok(first..=last)
     }
 
     /// Decodes a text by each served namespace.

@@ -13,7 +13,7 @@ use crate::settings::Settings;
 use crate::shutdown::Shutdown;
 use crate::state::ServerState;
 use crate::thrift::ThriftListener;
-use crate::{http, resp, thrift};
+use crate::{grpc, http, resp, thrift};
 
 /// The open ports. A protocol without a port is off.
 #[derive(Debug, Default)]
@@ -24,6 +24,8 @@ pub struct Listeners {
     pub resp: Option<Listener>,
     /// Twitter's Snowflake service over Apache Thrift.
     pub thrift: Option<ThriftListener>,
+    /// `snowmint.v1`, health and reflection over gRPC.
+    pub grpc: Option<Listener>,
 }
 
 /// The outcome of [`serve`].
@@ -84,6 +86,15 @@ pub async fn serve(
         };
         acceptor(Protocol::Thrift).run(listener, connection).await
     };
+    let grpc = async {
+        let Some(listener) = listeners.grpc else { return 0 };
+        let services = Arc::new(grpc::Services::new(&server, shutdown.listener()));
+        let connection = |accepted, admission| {
+            let (server, services) = (Arc::clone(&server), Arc::clone(&services));
+            grpc::serve(server, accepted, admission, shutdown.listener(), services)
+        };
+        acceptor(Protocol::Grpc).run(listener, connection).await
+    };
     let ending = async {
         ends.await;
         if !settings.drain_delay.is_zero() {
@@ -94,12 +105,12 @@ pub async fn serve(
         tracing::info!("shutting down; finishing the requests in flight");
         shutdown.begin();
     };
-    let serving = async { tokio::join!(http, resp, thrift, ending) };
-    let (http_cut, resp_cut, thrift_cut, ()) = tokio::select! {
+    let serving = async { tokio::join!(http, resp, thrift, grpc, ending) };
+    let (http_cut, resp_cut, thrift_cut, grpc_cut, ()) = tokio::select! {
         ended = serving => ended,
         never = server.memory.run() => never,
     };
-    let cut = http_cut + resp_cut + thrift_cut;
+    let cut = http_cut + resp_cut + thrift_cut + grpc_cut;
     if cut > 0 {
         tracing::warn!(cut, within = ?settings.drain, "connections closed; they did not finish in time");
     }

@@ -1,6 +1,8 @@
 //! The table of failures: one row for each kind, one column for what each protocol answers.
 //! A protocol with codes of its own adds a column; Thrift sends RESP's words. Metrics use the names, so that a graph and an answer call a failure the same.
 
+use tonic::Code;
+
 /// The answer to one kind of failure, in each protocol.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Status {
@@ -12,11 +14,13 @@ pub struct Status {
     pub title: &'static str,
     /// The first word of the RESP error. `TRYAGAIN` is known to Redis clients; some of them retry by themselves.
     pub resp: &'static str,
+    /// The gRPC code.
+    pub grpc: Code,
 }
 
 /// Defines [`ErrorKind`] and the table.
 macro_rules! error_kinds {
-    ($($(#[$doc:meta])* $kind:ident: $name:literal, $http:literal, $title:literal, $resp:literal;)*) => {
+    ($($(#[$doc:meta])* $kind:ident: $name:literal, $http:literal, $title:literal, $resp:literal, $grpc:ident;)*) => {
         /// A kind of failure.
         #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
         #[non_exhaustive]
@@ -31,7 +35,13 @@ macro_rules! error_kinds {
             /// Returns the row of this kind.
             pub const fn status(self) -> Status {
                 match self {
-                    $(Self::$kind => Status { name: $name, http: $http, title: $title, resp: $resp },)*
+                    $(Self::$kind => Status {
+                        name: $name,
+                        http: $http,
+                        title: $title,
+                        resp: $resp,
+                        grpc: Code::$grpc,
+                    },)*
                 }
             }
         }
@@ -40,43 +50,45 @@ macro_rules! error_kinds {
 
 error_kinds! {
     /// The name is valid, but no namespace of this server has it.
-    UnknownNamespace: "unknown-namespace", 404, "Unknown namespace", "NONAMESPACE";
+    UnknownNamespace: "unknown-namespace", 404, "Unknown namespace", "NONAMESPACE", NotFound;
     /// The name is not a valid namespace name.
-    BadNamespace: "bad-namespace", 400, "Invalid namespace name", "ERR";
+    BadNamespace: "bad-namespace", 400, "Invalid namespace name", "ERR", InvalidArgument;
     /// The count is not a number, or out of range.
-    BadCount: "bad-count", 400, "Invalid count", "ERR";
+    BadCount: "bad-count", 400, "Invalid count", "ERR", InvalidArgument;
     /// The text is not an id, or not one of the given namespace or layout.
-    BadId: "bad-id", 400, "Invalid id", "ERR";
+    BadId: "bad-id", 400, "Invalid id", "ERR", InvalidArgument;
     /// The node holds no lease, or its store does not answer.
-    NotReady: "not-ready", 503, "Not ready", "NOTREADY";
+    NotReady: "not-ready", 503, "Not ready", "NOTREADY", Unavailable;
     /// The clock went back further than the rule allows.
-    ClockBehind: "clock-behind", 503, "Clock went back", "CLOCKBEHIND";
+    ClockBehind: "clock-behind", 503, "Clock went back", "CLOCKBEHIND", Unavailable;
     /// The ids could not be made within the time that a request may wait.
-    Busy: "busy", 503, "Too many ids requested", "TRYAGAIN";
+    Busy: "busy", 503, "Too many ids requested", "TRYAGAIN", ResourceExhausted;
     /// The layout has no timestamps left.
-    LayoutEnded: "layout-ended", 500, "Layout has ended", "LAYOUTENDED";
+    LayoutEnded: "layout-ended", 500, "Layout has ended", "LAYOUTENDED", FailedPrecondition;
     /// The limit of namespaces that requests may create is reached.
-    TooManyNamespaces: "too-many-namespaces", 403, "Too many namespaces", "ERR";
+    TooManyNamespaces: "too-many-namespaces", 403, "Too many namespaces", "ERR", ResourceExhausted;
     /// The namespace is not a counter that INCR can increment, or its ids are not integers.
-    NotCounting: "not-counting", 400, "Not a counter", "WRONGTYPE";
+    NotCounting: "not-counting", 400, "Not a counter", "WRONGTYPE", FailedPrecondition;
     /// The path serves namespaces of another scheme.
-    WrongScheme: "wrong-scheme", 400, "Wrong scheme for this path", "ERR";
+    WrongScheme: "wrong-scheme", 400, "Wrong scheme for this path", "ERR", FailedPrecondition;
     /// The namespace has used all its numbers.
-    NumbersEnded: "numbers-ended", 500, "Numbers used up", "NUMBERSENDED";
+    NumbersEnded: "numbers-ended", 500, "Numbers used up", "NUMBERSENDED", FailedPrecondition;
     /// No path or command has this name.
-    Unknown: "unknown", 404, "Not found", "ERR";
+    Unknown: "unknown", 404, "Not found", "ERR", Unimplemented;
     /// The path does not support this method.
-    BadMethod: "bad-method", 405, "Method not allowed", "ERR";
+    BadMethod: "bad-method", 405, "Method not allowed", "ERR", Unimplemented;
     /// Arguments, parameters or their encoding are invalid.
-    BadRequest: "bad-request", 400, "Invalid request", "ERR";
+    BadRequest: "bad-request", 400, "Invalid request", "ERR", InvalidArgument;
+    /// The deadline of the request passed before it had its ids.
+    Expired: "expired", 504, "Deadline exceeded", "TRYAGAIN", DeadlineExceeded;
     /// The connection limit is reached.
-    TooManyClients: "too-many-clients", 503, "Too many connections", "ERR";
+    TooManyClients: "too-many-clients", 503, "Too many connections", "ERR", Unavailable;
     /// The request is addressed to a host name that this server does not serve.
-    UnknownHost: "unknown-host", 421, "Unknown host", "ERR";
+    UnknownHost: "unknown-host", 421, "Unknown host", "ERR", PermissionDenied;
     /// The TLS handshake failed, or only one side speaks TLS.
-    BadTls: "bad-tls", 400, "TLS required", "ERR";
+    BadTls: "bad-tls", 400, "TLS required", "ERR", Unauthenticated;
     /// A page of another web site sent the request.
-    CrossSite: "cross-site", 403, "Cross-site request", "ERR";
+    CrossSite: "cross-site", 403, "Cross-site request", "ERR", PermissionDenied;
 }
 
 #[cfg(test)]
@@ -92,32 +104,34 @@ mod tests {
     use crate::mint::MintError;
 
     #[test]
-    fn every_kind_has_its_status_and_prefix() {
+    fn every_kind_has_its_status_prefix_and_code() {
         use ErrorKind as Kind;
         let table = [
-            (Kind::UnknownNamespace, 404, "NONAMESPACE"),
-            (Kind::BadNamespace, 400, "ERR"),
-            (Kind::BadCount, 400, "ERR"),
-            (Kind::BadId, 400, "ERR"),
-            (Kind::NotReady, 503, "NOTREADY"),
-            (Kind::ClockBehind, 503, "CLOCKBEHIND"),
-            (Kind::Busy, 503, "TRYAGAIN"),
-            (Kind::LayoutEnded, 500, "LAYOUTENDED"),
-            (Kind::TooManyNamespaces, 403, "ERR"),
-            (Kind::NotCounting, 400, "WRONGTYPE"),
-            (Kind::WrongScheme, 400, "ERR"),
-            (Kind::NumbersEnded, 500, "NUMBERSENDED"),
-            (Kind::Unknown, 404, "ERR"),
-            (Kind::BadMethod, 405, "ERR"),
-            (Kind::BadRequest, 400, "ERR"),
-            (Kind::TooManyClients, 503, "ERR"),
-            (Kind::UnknownHost, 421, "ERR"),
-            (Kind::BadTls, 400, "ERR"),
-            (Kind::CrossSite, 403, "ERR"),
+            (Kind::UnknownNamespace, 404, "NONAMESPACE", Code::NotFound),
+            (Kind::BadNamespace, 400, "ERR", Code::InvalidArgument),
+            (Kind::BadCount, 400, "ERR", Code::InvalidArgument),
+            (Kind::BadId, 400, "ERR", Code::InvalidArgument),
+            (Kind::NotReady, 503, "NOTREADY", Code::Unavailable),
+            (Kind::ClockBehind, 503, "CLOCKBEHIND", Code::Unavailable),
+            (Kind::Busy, 503, "TRYAGAIN", Code::ResourceExhausted),
+            (Kind::LayoutEnded, 500, "LAYOUTENDED", Code::FailedPrecondition),
+            (Kind::TooManyNamespaces, 403, "ERR", Code::ResourceExhausted),
+            (Kind::NotCounting, 400, "WRONGTYPE", Code::FailedPrecondition),
+            (Kind::WrongScheme, 400, "ERR", Code::FailedPrecondition),
+            (Kind::NumbersEnded, 500, "NUMBERSENDED", Code::FailedPrecondition),
+            (Kind::Unknown, 404, "ERR", Code::Unimplemented),
+            (Kind::BadMethod, 405, "ERR", Code::Unimplemented),
+            (Kind::BadRequest, 400, "ERR", Code::InvalidArgument),
+            (Kind::Expired, 504, "TRYAGAIN", Code::DeadlineExceeded),
+            (Kind::TooManyClients, 503, "ERR", Code::Unavailable),
+            (Kind::UnknownHost, 421, "ERR", Code::PermissionDenied),
+            (Kind::BadTls, 400, "ERR", Code::Unauthenticated),
+            (Kind::CrossSite, 403, "ERR", Code::PermissionDenied),
         ];
         assert_eq!(table.map(|(kind, ..)| kind), Kind::ALL);
-        for (kind, http, resp) in table {
-            assert_eq!((kind.status().http, kind.status().resp), (http, resp), "{kind:?}");
+        for (kind, http, resp, grpc) in table {
+            let status = kind.status();
+            assert_eq!((status.http, status.resp, status.grpc), (http, resp, grpc), "{kind:?}");
         }
     }
 
@@ -125,10 +139,12 @@ mod tests {
     fn every_kind_has_a_name_and_a_title_in_the_order_of_the_metrics() {
         let mut names = HashSet::new();
         for (index, kind) in ErrorKind::ALL.into_iter().enumerate() {
-            let Status { name, http, title, resp } = kind.status();
+            let Status { name, http, title, resp, grpc } = kind.status();
             assert_eq!(kind as usize, index, "{kind:?}: metrics are indexed by it");
             assert!(names.insert(name), "two kinds have the name {name}");
             assert!((400..600).contains(&http) && !title.is_empty(), "{kind:?}");
+            // `Unknown` and `Internal` say nothing, and with `Ok` a client would take a failure for an answer.
+            assert!(![Code::Ok, Code::Unknown, Code::Internal].contains(&grpc), "{kind:?}");
             assert!(
                 resp.bytes().all(|b| b.is_ascii_uppercase()),
                 "{kind:?}: a RESP prefix is one upper-case word"

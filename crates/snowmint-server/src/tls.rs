@@ -56,6 +56,7 @@ pub struct Tls {
 #[derive(Debug)]
 struct Configs {
     http: Arc<ServerConfig>,
+    grpc: Arc<ServerConfig>,
     /// For protocols without a name in TLS.
     other: Arc<ServerConfig>,
 }
@@ -127,7 +128,11 @@ impl Tls {
 
     fn config(&self, protocol: Protocol) -> Arc<ServerConfig> {
         let current = self.current.load();
-        Arc::clone(if protocol == Protocol::Http { &current.http } else { &current.other })
+        Arc::clone(match protocol {
+            Protocol::Http => &current.http,
+            Protocol::Grpc => &current.grpc,
+            Protocol::Resp | Protocol::Thrift => &current.other,
+        })
     }
 }
 
@@ -161,7 +166,10 @@ impl Configs {
         })?;
         let mut http = other.clone();
         http.alpn_protocols = http::ALPN.iter().map(|name| name.to_vec()).collect();
-        Ok(Self { http: Arc::new(http), other: Arc::new(other) })
+        let mut grpc = other.clone();
+        // Clients require the choice of HTTP/2.
+        grpc.alpn_protocols = vec![b"h2".to_vec()];
+        Ok(Self { http: Arc::new(http), grpc: Arc::new(grpc), other: Arc::new(other) })
     }
 }
 
@@ -351,6 +359,6 @@ fn plain_answer(protocol: Protocol) -> String {
             status.resp
         ),
         // An answer needs a request.
-        Protocol::Thrift => String::new(),
+        Protocol::Thrift | Protocol::Grpc => String::new(),
     }
 }

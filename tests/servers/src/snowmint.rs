@@ -6,6 +6,7 @@ pub mod environment;
 pub mod external;
 pub mod http;
 pub mod ids;
+pub mod raw;
 pub mod resp;
 pub mod server;
 

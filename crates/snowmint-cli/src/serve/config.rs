@@ -67,7 +67,7 @@ the node holds a lease, /readyz and requests for ids report the reason.
 Exit codes. 0: stopped on request. 1: the store, a port or the lease failed, or
 a second signal arrived. 2: invalid flag or setting.";
 
-/// Run the service: ids over HTTP, the Redis protocol and Thrift
+/// Run the service: ids over HTTP, the Redis protocol, Thrift and gRPC
 #[derive(Debug, clap::Args)]
 #[command(after_long_help = EXAMPLES, after_help = "See --help for examples.")]
 pub(crate) struct Args {
@@ -94,6 +94,9 @@ pub(crate) struct Args {
     /// interface, `declared` those of an interface whose `get_id` throws `InvalidUserAgentError` and `InvalidSystemClock`
     #[arg(long, value_name = "KIND", value_enum, default_value_t = ThriftErrors::Application, env = "SNOWMINT_THRIFT_EXCEPTIONS")]
     pub(super) thrift_exceptions: ThriftErrors,
+    /// Address for gRPC, the service snowmint.v1 with health and reflection: HOST:PORT (port 0 for any free port), or off
+    #[arg(long, value_name = "ADDR", default_value = "off", value_parser = flags::listen, env = "SNOWMINT_GRPC")]
+    pub(super) grpc: Listen,
     /// Certificate for TLS on every TCP port, followed by those of intermediate authorities (PEM). The TLS files are loaded
     /// again when they change, and at SIGHUP
     #[arg(long, value_name = "FILE", env = "SNOWMINT_TLS_CERT")]
@@ -253,6 +256,7 @@ pub(super) struct Plan {
     pub(super) thrift: Listen,
     pub(super) thrift_namespace: NamespaceName,
     pub(super) thrift_exceptions: ThriftExceptions,
+    pub(super) grpc: Listen,
     pub(super) tls: Option<Arc<Tls>>,
     pub(super) store: String,
     pub(super) data: String,
@@ -284,7 +288,12 @@ impl Plan {
     pub(super) fn check(args: Args, now_unix_ms: u64) -> Result<Self, Failure> {
         let layout = args.layout;
         let (worker, datacenter) = flags::check_node(&layout, args.worker, args.datacenter)?;
-        let ports = [("--http", &args.http), ("--resp", &args.resp), ("--thrift", &args.thrift)];
+        let ports = [
+            ("--http", &args.http),
+            ("--resp", &args.resp),
+            ("--thrift", &args.thrift),
+            ("--grpc", &args.grpc),
+        ];
         check_ports(&ports)?;
         check_times(&layout, args.window, args.rule)?;
         check_workers(&layout, worker, args.workers)?;
@@ -331,6 +340,7 @@ impl Plan {
                 ThriftErrors::Application => ThriftExceptions::Application,
                 ThriftErrors::Declared => ThriftExceptions::Declared,
             },
+            grpc: args.grpc,
             tls,
             store,
             data: args.data,

@@ -93,6 +93,44 @@ pub enum MintError {
         /// The kind of namespace that the path serves.
         what: &'static str,
     },
+    /// The requested form holds only plain 64-bit numbers.
+    #[error("the ids of namespace {name} are not plain 64-bit numbers: request FORMAT_TEXTS")]
+    NotNumbers {
+        /// The namespace.
+        name: Snippet,
+    },
+    /// The ids of the namespace do not sort by time.
+    #[error("the ids of namespace {name} do not sort by time: {why}")]
+    NotByTime {
+        /// The namespace.
+        name: Snippet,
+        /// The reason.
+        why: &'static str,
+    },
+    /// The start of a time range is not before its end.
+    #[error(
+        "invalid time range {from_unix_ms} to {until_unix_ms}: expected a start before the end, in unix milliseconds"
+    )]
+    BadTimeRange {
+        /// The given start.
+        from_unix_ms: u64,
+        /// The given end.
+        until_unix_ms: u64,
+    },
+    /// An instant is outside the time of a layout.
+    #[error(
+        "invalid instant {unix_ms}: the layout of namespace {name} has ids from {begin_unix_ms} until {end_unix_ms} (unix milliseconds)"
+    )]
+    OutsideLayout {
+        /// The namespace.
+        name: Snippet,
+        /// The given instant.
+        unix_ms: u64,
+        /// The first instant of the layout.
+        begin_unix_ms: u64,
+        /// The instant at which the layout ends.
+        end_unix_ms: u64,
+    },
     /// The namespace has used all its numbers.
     #[error(
         "namespace {name} has used all numbers up to its maximum ({maximum}): raise it with `snowmint ns set NAME --maximum N`, or \
@@ -200,12 +238,16 @@ impl MintError {
             Self::NotCounting { .. } | Self::NotIntegers { .. } | Self::NoRanges { .. } => {
                 ErrorKind::NotCounting
             }
-            Self::WrongScheme { .. } => ErrorKind::WrongScheme,
+            Self::WrongScheme { .. } | Self::NotNumbers { .. } | Self::NotByTime { .. } => {
+                ErrorKind::WrongScheme
+            }
             Self::NumbersEnded { .. } => ErrorKind::NumbersEnded,
             Self::BadNamespace { .. } => ErrorKind::BadNamespace,
             Self::BadCount { .. } | Self::RunTooLong { .. } => ErrorKind::BadCount,
             Self::BadId { .. } | Self::NotOfNamespace { .. } => ErrorKind::BadId,
-            Self::BadLayout { .. } => ErrorKind::BadRequest,
+            Self::BadLayout { .. } | Self::BadTimeRange { .. } | Self::OutsideLayout { .. } => {
+                ErrorKind::BadRequest
+            }
             Self::NotReady { .. } => ErrorKind::NotReady,
             Self::ClockBehind { .. } => ErrorKind::ClockBehind,
             Self::Busy { .. } => ErrorKind::Busy,

@@ -1,9 +1,10 @@
-//! HTTP and RESP over real sockets, and readiness over real leases.
+//! HTTP, RESP and gRPC over real sockets, and readiness over real leases.
 
 #![allow(clippy::unwrap_used, clippy::expect_used, reason = "a panic is how a test fails")]
 
 #[path = "../../../snowmint-cluster/tests/all/cut_off.rs"]
 mod cut_off;
+mod grpc;
 mod http;
 mod http2;
 mod readiness;

@@ -17,6 +17,7 @@ use crate::test_source::{START_UNIX_MS, TestSource, mint_of};
 pub(crate) struct Running {
     pub(crate) http: SocketAddr,
     pub(crate) resp: SocketAddr,
+    pub(crate) grpc: SocketAddr,
     pub(crate) source: TestSource,
     ends: oneshot::Sender<()>,
     task: JoinHandle<Ended>,
@@ -39,15 +40,17 @@ impl Running {
             http: Some(bind("127.0.0.1:0", "--http").await.unwrap()),
             resp: Some(bind("127.0.0.1:0", "--resp").await.unwrap()),
             thrift: None,
+            grpc: Some(bind("127.0.0.1:0", "--grpc").await.unwrap()),
         };
         let address =
             |listener: &Option<Listener>| listener.as_ref().unwrap().address().parse::<SocketAddr>().unwrap();
         let (http, resp) = (address(&listeners.http), address(&listeners.resp));
+        let grpc = address(&listeners.grpc);
         let (ends, ended) = oneshot::channel::<()>();
         let task = tokio::spawn(serve(mint.into(), listeners, settings, async move {
             let _ = ended.await;
         }));
-        Self { http, resp, source, ends, task }
+        Self { http, resp, grpc, source, ends, task }
     }
 
     /// Shuts the service down; the task returns the outcome.

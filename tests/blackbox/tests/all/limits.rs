@@ -7,9 +7,10 @@ use std::net::{Shutdown, TcpStream};
 use std::time::Duration;
 
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
+use snowmint_test_servers::snowmint::raw::{THRIFT_GET_ID, grpc_stream};
 use snowmint_test_servers::snowmint::resp::command;
 use snowmint_test_servers::snowmint::{Resp, Serve, Server, server};
-use snowmint_test_servers::time;
+use snowmint_test_servers::{port, time};
 
 const MAX_RSS_KIB: u64 = 64 * 1024;
 
@@ -154,18 +155,65 @@ fn answers_that_nobody_reads() {
     assert_unharmed(&server);
 }
 
+/// Goal: the same by gRPC: its calls wait, and the server makes ids only for those that are read.
+#[test]
+fn streams_that_nobody_reads() {
+    let folder = tempfile::tempdir().unwrap();
+    let grpc = port::free();
+    let server = Serve::new(folder.path()).args(["--grpc", &grpc.to_string()]).start();
+    let stuck: Vec<TcpStream> = (0..8)
+        .map(|_| {
+            let mut stream = TcpStream::connect(grpc).unwrap();
+            stream.write_all(&grpc_stream(100, 100_000)).unwrap();
+            stream
+        })
+        .collect();
+    for _ in 0..10 {
+        assert_unharmed(&server);
+        std::thread::sleep(Duration::from_millis(100));
+    }
+    println!("peak {} KiB with {} stuck clients", server::peak_rss_kib(server.pid()), stuck.len());
+    drop(stuck);
+    time::eventually("their connections are gone", Duration::from_secs(10), || {
+        (server.metric("snowmint_connections") < 1.5).then_some(())
+    });
+    assert_unharmed(&server);
+}
+
 /// Goal: a client that does not read its answer is disconnected after the write timeout, in every protocol. Method: one client
 /// of each, with a timeout of a second.
 #[test]
 fn a_client_that_takes_nothing_is_cut() {
     let folder = tempfile::tempdir().unwrap();
-    let server = Serve::new(folder.path()).args(["--write-timeout", "1s"]).start();
+    let (thrift, grpc) = (port::free(), port::free());
+    let serve =
+        Serve::new(folder.path()).args(["--thrift", &thrift.to_string(), "--grpc", &grpc.to_string()]);
+    let server = serve.args(["--write-timeout", "1s"]).start();
+    let mut deaf_to_grpc = TcpStream::connect(grpc).unwrap();
+    deaf_to_grpc.write_all(&grpc_stream(20, 100_000)).unwrap();
+    // A reply is small, so it takes many calls until the server cannot send.
+    let deaf_to_thrift = TcpStream::connect(thrift).unwrap();
+    deaf_to_thrift.set_nonblocking(true).unwrap();
+    let calls = THRIFT_GET_ID.repeat(10_000);
+    let mut at = 0;
+    time::eventually("the server reads no more calls", Duration::from_mins(1), || {
+        let before = at;
+        std::thread::sleep(Duration::from_millis(300));
+        let stopped = loop {
+            match (&deaf_to_thrift).write(&calls[at % THRIFT_GET_ID.len()..]) {
+                Ok(written) => at += written,
+                Err(error) => break error,
+            }
+        };
+        let is_cut = stopped.kind() != ErrorKind::WouldBlock;
+        (is_cut || (before > 0 && at == before)).then_some(())
+    });
     let request = "GET /v1/ids/default?count=100000 HTTP/1.1\r\nHost: localhost\r\n\r\n".repeat(20);
     let mut deaf = TcpStream::connect(server.http()).unwrap();
     deaf.write_all(request.as_bytes()).unwrap();
     let mut deaf_to_resp = server.client();
     deaf_to_resp.write(&command(&["ID.NEXT", "default", "COUNT", "100000"]).repeat(20)).unwrap();
-    for protocol in ["http", "resp"] {
+    for protocol in ["http", "resp", "thrift", "grpc"] {
         // The request for the metrics uses a connection too.
         let most = if protocol == "http" { 1.5 } else { 0.5 };
         let name = format!("snowmint_connections{{protocol=\"{protocol}\"}}");
@@ -173,7 +221,7 @@ fn a_client_that_takes_nothing_is_cut() {
             (server.metric(&name) < most).then_some(())
         });
     }
-    drop((deaf, deaf_to_resp));
+    drop((deaf, deaf_to_resp, deaf_to_thrift, deaf_to_grpc));
     assert_unharmed(&server);
 }
 
@@ -182,18 +230,38 @@ fn a_client_that_takes_nothing_is_cut() {
 fn slow_loris() {
     const CLIENTS: usize = 300;
     let folder = tempfile::tempdir().unwrap();
-    let server = Serve::new(folder.path()).start();
-    let mut slow: Vec<TcpStream> = (0..CLIENTS)
-        .map(|i| TcpStream::connect(if i % 2 == 0 { server.http() } else { server.resp() }).unwrap())
+    let (thrift, grpc) = (port::free(), port::free());
+    let serve =
+        Serve::new(folder.path()).args(["--thrift", &thrift.to_string(), "--grpc", &grpc.to_string()]);
+    let server = serve.args(["--request-timeout", "2s"]).start();
+    let http = b"GET /v1/ids/default HTTP/1.1\r\nX: y".to_vec();
+    let ports = [
+        (server.http(), http.clone()),
+        (server.resp(), http.clone()),
+        (thrift, THRIFT_GET_ID[..30].to_vec()),
+        (grpc, grpc_stream(1, 1)[..http.len()].to_vec()),
+    ];
+    let mut slow: Vec<(TcpStream, &[u8])> = (0..CLIENTS)
+        .map(|i| {
+            let (address, trickle) = &ports[i % ports.len()];
+            (TcpStream::connect(address).unwrap(), &trickle[..])
+        })
         .collect();
-    let trickle = b"GET /v1/ids/default HTTP/1.1\r\nX: y";
-    for &byte in trickle {
-        for stream in &mut slow {
-            stream.write_all(&[byte]).ok();
+    for at in 0..http.len() {
+        for (stream, trickle) in &mut slow {
+            stream.write_all(trickle.get(at..=at).unwrap_or_default()).ok();
         }
         std::thread::sleep(Duration::from_millis(20));
     }
     assert_unharmed(&server);
+    // None of them got further, and their time is over.
+    for protocol in ["http", "resp", "thrift", "grpc"] {
+        let most = if protocol == "http" { 1.5 } else { 0.5 };
+        let name = format!("snowmint_connections{{protocol=\"{protocol}\"}}");
+        time::eventually("its slow clients are gone", Duration::from_mins(1), || {
+            (server.metric(&name) < most).then_some(())
+        });
+    }
     println!("peak {} KiB with {CLIENTS} slow clients", server::peak_rss_kib(server.pid()));
 }
 
@@ -204,17 +272,21 @@ fn memory_comes_back_after_a_crowd() {
     const SPARE_KIB: u64 = 8 * 1024;
     raise_open_files();
     let folder = tempfile::tempdir().unwrap();
-    let server = Serve::new(folder.path()).start();
+    let (thrift, grpc) = (port::free(), port::free());
+    let serve =
+        Serve::new(folder.path()).args(["--thrift", &thrift.to_string(), "--grpc", &grpc.to_string()]);
+    let server = serve.start();
     let before = server::rss_kib(server.pid());
-    let mut crowd = Vec::new();
+    let (mut crowd, streamed) = (Vec::new(), grpc_stream(1, 100));
     for i in 0..CROWD {
-        let (address, request) = if i % 2 == 0 {
-            (server.http(), "GET /v1/ids/default?count=100 HTTP/1.1\r\nHost: localhost\r\n\r\n")
-        } else {
-            (server.resp(), "ID.NEXT default COUNT 100\r\n")
+        let (address, request): (_, &[u8]) = match i % 4 {
+            0 => (server.http(), b"GET /v1/ids/default?count=100 HTTP/1.1\r\nHost: localhost\r\n\r\n"),
+            1 => (server.resp(), b"ID.NEXT default COUNT 100\r\n"),
+            2 => (thrift, THRIFT_GET_ID),
+            _ => (grpc, &streamed),
         };
         let mut stream = TcpStream::connect(address).unwrap();
-        stream.write_all(request.as_bytes()).unwrap();
+        stream.write_all(request).unwrap();
         crowd.push(stream);
     }
     for stream in &mut crowd {

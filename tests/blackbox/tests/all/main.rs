@@ -19,6 +19,7 @@ mod docs;
 mod elastic;
 mod footprint;
 mod greedy;
+mod grpc;
 mod hand_over;
 mod limits;
 mod monitoring;

@@ -7,9 +7,10 @@ use std::time::Duration;
 
 use snowmint_test_servers::snowmint::http::Http;
 use snowmint_test_servers::snowmint::ids::{increase, worker};
+use snowmint_test_servers::snowmint::raw::{Grpc, THRIFT_GET_ID, Thrift, grpc_stream};
 use snowmint_test_servers::snowmint::resp::command;
 use snowmint_test_servers::snowmint::{Ids, Reply, Resp, Serve, Signal};
-use snowmint_test_servers::time;
+use snowmint_test_servers::{port, time};
 
 /// Limit on the time to exit: the drain timeout and a little more.
 const ENDS_WITHIN: Duration = Duration::from_secs(10);
@@ -20,8 +21,12 @@ const ENDS_WITHIN: Duration = Duration::from_secs(10);
 fn what_was_asked_before_the_signal_is_answered() {
     const EACH: usize = 500;
     let folder = tempfile::tempdir().unwrap();
-    let serve = Serve::new(folder.path());
+    let (thrift, grpc) = (port::free(), port::free());
+    let serve =
+        Serve::new(folder.path()).args(["--thrift", &thrift.to_string(), "--grpc", &grpc.to_string()]);
     let mut server = serve.start();
+    let mut thrift: Vec<Thrift> = (0..4).map(|_| Thrift::connect(thrift, ENDS_WITHIN).unwrap()).collect();
+    let mut grpc: Vec<Grpc> = (0..4).map(|_| Grpc::connect(grpc, ENDS_WITHIN).unwrap()).collect();
     let mut resp: Vec<Resp> = (0..8).map(|_| server.client()).collect();
     let mut http: Vec<Http> = (0..4).map(|_| Http::connect(server.http(), ENDS_WITHIN).unwrap()).collect();
     for client in &mut resp {
@@ -29,6 +34,12 @@ fn what_was_asked_before_the_signal_is_answered() {
     }
     for client in &mut http {
         client.write(b"GET /v1/ids/default?count=3 HTTP/1.1\r\nHost: localhost\r\n\r\n").unwrap();
+    }
+    for client in &mut thrift {
+        client.write(&THRIFT_GET_ID.repeat(EACH)).unwrap();
+    }
+    for client in &mut grpc {
+        client.write(&grpc_stream(EACH, 7)).unwrap();
     }
     // The requests are in the server's sockets by now.
     thread::sleep(Duration::from_millis(50));
@@ -41,6 +52,20 @@ fn what_was_asked_before_the_signal_is_answered() {
             replies += 1;
         }
         assert_eq!(replies, EACH);
+    }
+    for mut client in thrift {
+        let mut replies = Vec::new();
+        while let Some(id) = client.read_unless_closed().expect("whole replies, then a clean close") {
+            replies.push(id);
+        }
+        assert_eq!(replies.len(), EACH);
+        ids.add(&replies);
+    }
+    for client in grpc {
+        let streamed = client.read_to_the_end().expect("whole responses, then a clean close");
+        assert_eq!((streamed.responses, streamed.ids.len(), streamed.ended), (EACH, 7 * EACH, true));
+        assert!(increase(&streamed.ids));
+        ids.add(&streamed.ids);
     }
     for mut client in http {
         ids.add(&client.read().unwrap().ids().unwrap());
@@ -153,7 +178,16 @@ fn a_signal_under_load_cuts_no_reply_and_releases_the_lease() {
 #[test]
 fn idle_and_stuck_clients_do_not_hold_up_the_end() {
     let folder = tempfile::tempdir().unwrap();
-    let server = Serve::new(folder.path()).start();
+    let (thrift, grpc) = (port::free(), port::free());
+    let serve =
+        Serve::new(folder.path()).args(["--thrift", &thrift.to_string(), "--grpc", &grpc.to_string()]);
+    let server = serve.start();
+    let mut half_thrift = Thrift::connect(thrift, ENDS_WITHIN).unwrap();
+    half_thrift.write(&THRIFT_GET_ID[..20]).unwrap();
+    let mut half_grpc = Grpc::connect(grpc, ENDS_WITHIN).unwrap();
+    half_grpc.write(&grpc_stream(1, 1)[..40]).unwrap();
+    let mut stuck_grpc = Grpc::connect(grpc, ENDS_WITHIN).unwrap();
+    stuck_grpc.write(&grpc_stream(100, 100_000)).unwrap();
     let mut idle = server.client();
     assert!(idle.call(&["PING"]).is_ok());
     let mut half = server.client();
@@ -200,7 +234,7 @@ fn a_second_signal() {
 #[test]
 fn signals_that_ask_for_nothing_end_nothing() {
     let folder = tempfile::tempdir().unwrap();
-    let nowhere = format!("redis://{}", snowmint_test_servers::port::free());
+    let nowhere = format!("redis://{}", port::free());
     let mut waiting = Serve::new(folder.path()).args(["--store", &nowhere]).spawn();
     waiting.log_with("store unavailable; retrying", ENDS_WITHIN);
     let mut serving = Serve::new(folder.path()).start();

@@ -1,0 +1,200 @@
+//! Draws the ids of one request, at once if they are available, and puts them into the requested form.
+
+use std::sync::Arc;
+
+use snowmint::error::Snippet;
+
+use super::Failure;
+use super::message::Answer;
+use super::messages::{Format, NextRequest, NextResponse, Range};
+use crate::limits::grpc::MAX_TEXTS;
+use crate::limits::{MAX_COUNT, MAX_WAIT};
+use crate::mint::{ConnectionState, Ids, MintError, Minted, Namespace, PartialIds, Taken};
+use crate::state::ServerState;
+use crate::status::ErrorKind;
+
+/// The state of a request after everything that needs no waiting.
+pub(super) enum Drawn {
+    Done(Answer),
+    /// Some ids are missing.
+    Partial(Arc<Namespace>, PartialIds),
+    /// The namespace must be created first.
+    Unknown(MintError),
+}
+
+/// Draws ids without waiting.
+pub(super) fn try_draw(
+    server: &ServerState,
+    state: &mut ConnectionState,
+    request: &NextRequest,
+) -> Result<Drawn, Failure> {
+    let form = Form::of(request)?;
+    let count = form.count(request)?;
+    let (namespace, handles) = match state.find(request.namespace.as_bytes()) {
+        Ok(found) => found,
+        Err(unknown @ MintError::UnknownNamespace { .. }) if server.mint.creates() => {
+            return Ok(Drawn::Unknown(unknown));
+        }
+        Err(error) => return Err(error.into()),
+    };
+    // Before anything is taken: a rejected request must not use up a number.
+    if form != Form::Texts && !namespace.definition().is_plain_number() {
+        let name = Snippet::of(namespace.name().as_str());
+        return Err(MintError::NotNumbers { name }.into());
+    }
+    if count == 1
+        && form == Form::Numbers
+        && let Some(id) = namespace.try_one(handles)?
+    {
+        namespace.add_issued(1);
+        return Ok(Drawn::Done(Answer::of_id(id)));
+    }
+    match namespace.try_take(handles, count)? {
+        Taken::All(ids) => form.answer(namespace, ids).map(Drawn::Done),
+        Taken::Partial(partial) => Ok(Drawn::Partial(Arc::clone(namespace), partial)),
+    }
+}
+
+/// Waits for what is missing.
+///
+/// # Cancel safety
+///
+/// If the future is dropped, the ids it took are lost; nobody else gets them.
+pub(super) async fn finish(
+    server: &ServerState,
+    state: &mut ConnectionState,
+    request: &NextRequest,
+    drawn: Drawn,
+) -> Result<Answer, Failure> {
+    let drawn = match drawn {
+        Drawn::Unknown(unknown) => {
+            server.mint.create(request.namespace.as_bytes(), unknown).await?;
+            try_draw(server, state, request)?
+        }
+        drawn => drawn,
+    };
+    match drawn {
+        Drawn::Done(answer) => Ok(answer),
+        Drawn::Partial(namespace, partial) => {
+            let ids = namespace.wait(state.handles(), partial, MAX_WAIT).await?;
+            Form::of(request)?.answer(&namespace, ids)
+        }
+        Drawn::Unknown(dropped) => Err(dropped.into()),
+    }
+}
+
+/// How a response holds ids.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Form {
+    Numbers,
+    Ranges,
+    Texts,
+}
+
+impl Form {
+    fn of(request: &NextRequest) -> Result<Self, Failure> {
+        match Format::try_from(request.format) {
+            Ok(Format::Unspecified | Format::Numbers) => Ok(Self::Numbers),
+            Ok(Format::Ranges) => Ok(Self::Ranges),
+            Ok(Format::Texts) => Ok(Self::Texts),
+            Err(_) => {
+                let text = format!(
+                    "invalid format {}: expected FORMAT_NUMBERS (1), FORMAT_RANGES (2) or FORMAT_TEXTS (3)",
+                    request.format
+                );
+                Err(Failure::new(ErrorKind::BadRequest, text))
+            }
+        }
+    }
+
+    fn count(self, request: &NextRequest) -> Result<usize, MintError> {
+        let limit = if self == Self::Texts { MAX_TEXTS } else { MAX_COUNT };
+        let count = request.count.unwrap_or(1);
+        match usize::try_from(count) {
+            Ok(valid) if (1..=limit).contains(&valid) => Ok(valid),
+            _ => Err(MintError::BadCount { value: Snippet::of(&count.to_string()), limit }),
+        }
+    }
+
+    fn answer(self, namespace: &Namespace, ids: Ids) -> Result<Answer, Failure> {
+        let count = ids.len();
+        let answer = match self {
+            Self::Numbers => Answer::of_ids(ids),
+            Self::Ranges => {
+                let numbers = ids.map_while(|id| if let Minted::Number(id) = id { Some(id) } else { None });
+                let response = NextResponse { ranges: ranges(numbers), ..NextResponse::default() };
+                Answer::of_message(&response)
+            }
+            Self::Texts => {
+                let texts = texts(ids);
+                if texts.len() < count {
+                    let why = "the system has no randomness".to_owned();
+                    return Err(MintError::NotReady { why }.into());
+                }
+                Answer::of_message(&NextResponse { texts, ..NextResponse::default() })
+            }
+        };
+        namespace.add_issued(count as u64);
+        Ok(answer)
+    }
+}
+
+fn texts(mut ids: Ids) -> Vec<String> {
+    let mut texts = Vec::with_capacity(ids.len());
+    while let Some(id) = ids.next() {
+        let mut text = Vec::new();
+        ids.write(id, &mut text);
+        // Every text form is made of text.
+        texts.push(String::from_utf8_lossy(&text).into_owned());
+    }
+    texts
+}
+
+/// Joins ids at equal distances into ranges. A range of one id has step 1.
+fn ranges(ids: impl Iterator<Item = u64>) -> Vec<Range> {
+    let mut ranges: Vec<Range> = Vec::new();
+    let mut last = 0;
+    for id in ids {
+        let step = id.wrapping_sub(last);
+        match ranges.last_mut() {
+            Some(range) if id > last && (range.count == 1 || range.step == step) => {
+                range.step = step;
+                range.count += 1;
+            }
+            _ => ranges.push(Range { first: id, count: 1, step: 1 }),
+        }
+        last = id;
+    }
+    ranges
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn listed(ranges: &[Range]) -> Vec<u64> {
+        let all = |range: &Range| {
+            let Range { first, count, step } = *range;
+            (0..u64::from(count)).map(move |nth| first + nth * step)
+        };
+        ranges.iter().flat_map(all).collect()
+    }
+
+    #[test]
+    fn ranges_hold_the_same_ids_in_the_same_order() {
+        for (ids, count) in [
+            (vec![], 0),
+            (vec![7], 1),
+            (vec![7, 8, 9], 1),
+            (vec![7, 9, 11, 100, 102, 104], 2),
+            (vec![7, 8, 100, 101], 2),
+            (vec![9, 8, 7], 3),
+            (vec![5, 5], 2),
+            (vec![u64::MAX - 1, u64::MAX, 0], 2),
+        ] {
+            let ranges = ranges(ids.iter().copied());
+            assert_eq!((listed(&ranges), ranges.len()), (ids, count));
+            assert!(ranges.iter().all(|range| range.step >= 1));
+        }
+    }
+}

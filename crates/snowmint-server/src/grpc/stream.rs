@@ -1,0 +1,164 @@
+//! One call of `Stream`: reads requests, draws, and writes responses in order.
+//! It reads a request only when all earlier responses are written, so a client that reads nothing draws nothing.
+
+use std::pin::Pin;
+use std::sync::Arc;
+use std::task::{Context, Poll, ready};
+
+use hyper::body::Frame;
+use tokio::time::Instant;
+
+use super::connection::{Activity, CallGuard};
+use super::draw::{self, Drawn};
+use super::message::{Answer, MessageReader};
+use super::{BodyFrame, Deadline, Failure, Session, StateLease, decode, succeeded};
+use crate::limits::HEAR_OUT;
+use crate::limits::grpc::CHUNK;
+use crate::metrics::Protocol;
+
+/// A running call.
+pub(super) struct StreamCall {
+    session: Arc<Session>,
+    reader: MessageReader,
+    deadline: Deadline,
+    guard: CallGuard,
+    /// `None` while a request waits for ids.
+    state: Option<StateLease>,
+    phase: Phase,
+    /// Why the call ends although the client goes on.
+    ends: Pin<Box<dyn Future<Output = Failure> + Send>>,
+    /// When the service began to end.
+    ending: Option<Instant>,
+}
+
+enum Phase {
+    Reading,
+    Drawing(Pin<Box<dyn Future<Output = Outcome> + Send>>),
+    Writing(Answer),
+    Ending(Option<Failure>),
+    Ended,
+}
+
+/// The outcome of a request that waited, with its state and its arrival.
+type Outcome = (StateLease, Instant, Result<Answer, Failure>);
+
+impl StreamCall {
+    pub(super) fn new(
+        session: Arc<Session>,
+        reader: MessageReader,
+        deadline: Deadline,
+        guard: CallGuard,
+    ) -> Self {
+        let shutdown = session.shutdown.clone();
+        let ends = Box::pin(async move {
+            tokio::select! {
+                () = deadline.passed() => Failure::expired(),
+                () = shutdown.ended() => Failure::ending(),
+            }
+        });
+        guard.set(Activity::Waiting);
+        let state = Some(StateLease::of(&session));
+        Self { session, reader, deadline, guard, state, phase: Phase::Reading, ends, ending: None }
+    }
+
+    pub(super) fn poll_frame(&mut self, cx: &mut Context<'_>) -> Poll<BodyFrame> {
+        let mut chunk = Vec::new();
+        loop {
+            match &mut self.phase {
+                Phase::Writing(answer) => {
+                    self.guard.progressed();
+                    if let Err(cut) = answer.write(&mut chunk) {
+                        return Poll::Ready(Some(Err(cut)));
+                    }
+                    if answer.is_written() {
+                        self.phase = Phase::Reading;
+                    }
+                    if chunk.len() >= CHUNK - size_of::<u64>() {
+                        return data(chunk);
+                    }
+                }
+                Phase::Reading => match self.reader.poll_next(cx) {
+                    Poll::Ready(Ok(Some(message))) => {
+                        if let Err(failure) = self.draw(&message) {
+                            self.fail(failure);
+                        }
+                    }
+                    Poll::Ready(Ok(None)) => self.phase = Phase::Ending(None),
+                    Poll::Ready(Err(failure)) => self.fail(failure),
+                    // Requests that have arrived are answered, also at shutdown.
+                    Poll::Pending if !chunk.is_empty() => return data(chunk),
+                    Poll::Pending => {
+                        self.guard.set(Activity::Waiting);
+                        let failure = ready!(self.ends.as_mut().poll(cx));
+                        self.fail(failure);
+                    }
+                },
+                Phase::Drawing(drawing) => {
+                    let drawn = match drawing.as_mut().poll(cx) {
+                        Poll::Ready(drawn) => drawn,
+                        Poll::Pending if !chunk.is_empty() => return data(chunk),
+                        Poll::Pending => return Poll::Pending,
+                    };
+                    let (state, came, answer) = drawn;
+                    self.state = Some(state);
+                    match answer {
+                        Ok(answer) => self.answer(answer, came),
+                        Err(failure) => self.fail(failure),
+                    }
+                }
+                Phase::Ending(_) if !chunk.is_empty() => return data(chunk),
+                Phase::Ending(failure) => {
+                    let trailers = failure.as_ref().map_or_else(succeeded, Failure::trailers);
+                    self.phase = Phase::Ended;
+                    return Poll::Ready(Some(Ok(Frame::trailers(trailers))));
+                }
+                Phase::Ended => return Poll::Ready(None),
+            }
+        }
+    }
+
+    /// Draws the ids of a request, or starts to wait for them.
+    fn draw(&mut self, message: &bytes::Bytes) -> Result<(), Failure> {
+        let came = Instant::now();
+        self.deadline.check(came)?;
+        if self.session.shutdown.is_ending() && came - *self.ending.get_or_insert(came) > HEAR_OUT {
+            return Err(Failure::ending());
+        }
+        self.guard.set(Activity::Answering);
+        let request = decode(message)?;
+        let mut state = self.state.take().unwrap_or_else(|| StateLease::of(&self.session));
+        match draw::try_draw(&self.session.server, state.get(), &request) {
+            Ok(Drawn::Done(answer)) => {
+                self.state = Some(state);
+                self.answer(answer, came);
+            }
+            Ok(drawn) => {
+                let (session, deadline) = (Arc::clone(&self.session), self.deadline);
+                self.phase = Phase::Drawing(Box::pin(async move {
+                    let finishing = draw::finish(&session.server, state.get(), &request, drawn);
+                    let answer = deadline.bound(finishing).await;
+                    (state, came, answer)
+                }));
+            }
+            Err(failure) => return Err(failure),
+        }
+        Ok(())
+    }
+
+    fn answer(&mut self, answer: Answer, came: Instant) {
+        let metrics = &self.session.server.metrics;
+        metrics.succeeded(Protocol::Grpc, 1);
+        metrics.took(Protocol::Grpc, 1, came.elapsed());
+        self.guard.set(Activity::Writing);
+        self.phase = Phase::Writing(answer);
+    }
+
+    fn fail(&mut self, failure: Failure) {
+        self.session.server.metrics.failed(Protocol::Grpc, failure.kind);
+        self.phase = Phase::Ending(Some(failure));
+    }
+}
+
+fn data(chunk: Vec<u8>) -> Poll<BodyFrame> {
+    Poll::Ready(Some(Ok(Frame::data(chunk.into()))))
+}
