@@ -1,0 +1,6 @@
+//! gRPC messages that arrive in pieces are the same messages, and whatever comes is decoded or refused.
+#![cfg_attr(fuzzing, no_main)]
+
+snowmint_fuzz::fuzz_target!(|input: &[u8]| {
+    snowmint_server::grpc_message::check_split(input);
+});
