@@ -488,7 +488,9 @@ async fn settle(
     for prefix in ["segments/", "workers/"] {
         found.extend(store.list(prefix).await.map_err(Failure::runtime)?);
     }
-    let is_raised = |(key, slots): &(&Key, &u64)| found.get(*key).and_then(number) >= Some(**slots);
+    // A counter that was never drawn from has no record, and none is written for it.
+    let is_raised =
+        |(key, slots): &(&Key, &u64)| found.get(*key).and_then(number).unwrap_or_default() >= **slots;
     let is_extended = |(key, tag): &(&Key, &Tag)| {
         let record = found.get(*key).and_then(|it| Record::from_bytes(&it.value).ok());
         record.is_some_and(|it| it.tag == **tag)

@@ -206,6 +206,8 @@ fn a_recovery_that_the_store_loses_is_no_recovery() {
     let url = |may_lose| format!("redis://{}?may_lose={may_lose}", server.address());
     let sandbox = Sandbox::new().with_env("SNOWMINT_STORE", &url("5s"));
     sandbox.out(&["ns", "add", "tickets", "--scheme", "segment"]);
+    // Nobody drew from this one: it has no record, and needs none.
+    sandbox.out(&["ns", "add", "fresh", "--scheme", "segment"]);
     let counter = || server.command(&["HGET", "{snowmint}:record:segments/tickets", "v"]);
     let args = ["store", "recover", "--numbers-at-least", "tickets=5000", "--yes"];
     let recovering = sandbox.command(&args).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
