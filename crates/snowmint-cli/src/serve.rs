@@ -19,7 +19,7 @@ use snowmint::field::Field;
 use snowmint::utc::Utc;
 use snowmint::{Clock as _, DatacenterId, Layout, Rule, Start, WallClock};
 use snowmint_cluster::{
-    Holder, LeaseConfig, Leases, NamespaceError, NodeClock, SavedLeases, WorkerCount, WorkerPool,
+    Holder, LeaseConfig, LeaseError, Leases, NamespaceError, NodeClock, SavedLeases, WorkerCount, WorkerPool,
 };
 use snowmint_server::namespace_sync::{NamespaceConfigError, SyncOptions};
 use snowmint_server::{
@@ -47,6 +47,9 @@ const FIRST_WAIT: Duration = Duration::from_millis(200);
 const LONGEST_WAIT: Duration = Duration::from_secs(5);
 /// Time between two log lines about an unreachable store, once the waits are the longest.
 const LOG_EVERY: Duration = Duration::from_mins(1);
+/// How long an error of the store may last that looks permanent, such as two servers that accept writes: in the middle of a
+/// failover it passes.
+const FAILOVER_PATIENCE: Duration = Duration::from_secs(20);
 /// How long to wait for the store to record that the lease is given back.
 const RELEASE_PATIENCE: Duration = Duration::from_secs(3);
 
@@ -403,16 +406,27 @@ async fn open_late_store(plan: &Plan, late: Option<&LateStore>) -> Failure {
 
 async fn announce_lease(plan: &Plan, leases: &Leases, shown: &Shown) -> Result<(), Failure> {
     // With a store that may lose writes, every start waits that long: this is no warning yet.
-    let waited = connect::wait_for_lease(leases, |waited, why| {
-        systemd::status(&format!("no lease yet: {why}"));
-        if waited <= connect::MOMENT {
-            tracing::info!("no lease yet: {why}");
-        } else {
-            tracing::warn!("no lease yet: {why}");
+    let wait = || {
+        connect::wait_for_lease(leases, |waited, why| {
+            systemd::status(&format!("no lease yet: {why}"));
+            if waited <= connect::MOMENT {
+                tracing::info!("no lease yet: {why}");
+            } else {
+                tracing::warn!("no lease yet: {why}");
+            }
+        })
+    };
+    let began = tokio::time::Instant::now();
+    let status = loop {
+        match wait().await {
+            Ok(status) => break status,
+            Err(LeaseError::Store(error)) if began.elapsed() < FAILOVER_PATIENCE => {
+                tracing::warn!(%error, "no lease yet; retrying, since a failover of the store may end this");
+                tokio::time::sleep(connect::MOMENT).await;
+            }
+            Err(error) => return Err(Failure::runtime(error)),
         }
-    });
-    let waited = waited.await;
-    let status = waited.map_err(Failure::runtime)?;
+    };
     tracing::info!(
         http = shown.http,
         resp = shown.resp,
