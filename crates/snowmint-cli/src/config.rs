@@ -79,7 +79,11 @@ pub(crate) fn run(args: &Args, matches: &ArgMatches) -> Result<(), Failure> {
             let named = args.config.as_deref().map(ConfigFile::read).transpose()?;
             let print = matches.subcommand_matches("config").and_then(|it| it.subcommand_matches("print"));
             // The arguments were parsed from these matches.
-            print.map_or(Ok(()), |matches| print_settings(matches, named.as_ref()))
+            let tables = args.config_namespaces.as_deref().map(namespaces_of).transpose();
+            let tables = tables
+                .map_err(Failure::runtime)?
+                .filter(|_| named.as_ref().is_some_and(|it| it.has_namespaces));
+            print.map_or(Ok(()), |matches| print_settings(matches, named.as_ref(), tables.as_deref()))
         }
         ConfigCommand::Schema => {
             let mut out = Output::new();
@@ -106,15 +110,8 @@ pub(crate) fn with_file(cli: Cli, matches: ArgMatches) -> Result<(Cli, ArgMatche
         Err(failure) => failure,
         Ok(()) => Failure::Reported,
     })?;
-    if let Some(args) = cli.serve_args_mut().filter(|_| file.has_namespaces) {
-        if let Some(other) = &args.namespaces_file {
-            return Err(Failure::usage(format!(
-                "namespaces are defined both in {} and in {} (--namespaces-file): keep them in one file",
-                path.display(),
-                other.display()
-            )));
-        }
-        args.config_namespaces = Some(path);
+    if let Some(args) = cli.serve_args_mut() {
+        file.give_namespaces(args, path)?;
     }
     Ok((cli, matches))
 }
@@ -130,7 +127,9 @@ pub(crate) fn namespaces_of(path: &Path) -> io::Result<String> {
     let text = std::fs::read_to_string(path)?;
     let document = document(&text).map_err(io::Error::other)?;
     let mut blanked = text.clone().into_bytes();
-    for (key, value) in document.iter().filter(|(key, _)| !is_of_namespaces(key.get_ref())) {
+    for (key, value) in
+        document.iter().filter(|(key, value)| !is_of_namespaces(key.get_ref(), value.get_ref()))
+    {
         // A key begins its line.
         let start = text[..key.span().start].rfind('\n').map_or(0, |newline| newline + 1);
         let kept = blanked[start..value.span().end].iter_mut().filter(|byte| **byte != b'\n');
@@ -154,8 +153,9 @@ fn line_of(text: &str, at: usize) -> usize {
 
 const NAMESPACE_KEYS: [&str; 2] = ["namespaces", "auto_create"];
 
-fn is_of_namespaces(key: &str) -> bool {
-    NAMESPACE_KEYS.contains(&key)
+/// Returns `true` for the tables of a namespace file. `namespaces` may also be a list of names, as its flag takes it.
+fn is_of_namespaces(key: &str, value: &Value) -> bool {
+    NAMESPACE_KEYS.contains(&key) && value.is_table()
 }
 
 /// A configuration file whose keys and values were checked, each by its flag.
@@ -180,7 +180,7 @@ impl ConfigFile {
             let key = spanned.get_ref();
             let at = |why: String| format!("line {}: {why}", line_of(text, spanned.span().start));
             let value = value.into_inner();
-            if is_of_namespaces(key) && value.is_table() {
+            if is_of_namespaces(key, &value) {
                 has_namespaces = true;
                 continue;
             }
@@ -192,6 +192,22 @@ impl ConfigFile {
             values.insert(key.clone(), texts);
         }
         Ok(Self { values, has_namespaces })
+    }
+
+    /// Lets the node read its namespaces from this file, at first and at each SIGHUP: tables may be added later.
+    fn give_namespaces(&self, args: &mut serve::Args, path: PathBuf) -> Result<(), Failure> {
+        match &args.namespaces_file {
+            Some(other) if self.has_namespaces => Err(Failure::usage(format!(
+                "namespaces are defined both in {} and in {} (--namespaces-file): keep them in one file",
+                path.display(),
+                other.display()
+            ))),
+            Some(_) => Ok(()),
+            None => {
+                args.config_namespaces = Some(path);
+                Ok(())
+            }
+        }
     }
 
     /// Makes the values the defaults of the flags.
@@ -282,7 +298,7 @@ fn check(path: &Path) -> Result<(), Failure> {
         .and_then(|matches| serve::Args::from_arg_matches(&matches))
         // Each value was parsed before.
         .map_err(|error| Failure::usage(error.to_string()))?;
-    args.config_namespaces = file.has_namespaces.then(|| path.to_owned());
+    file.give_namespaces(&mut args, path.to_owned())?;
     let namespaces = serve::check(args, WallClock.unix_ms())?;
     let mut out = Output::new();
     out.line(&format!(
@@ -293,8 +309,12 @@ fn check(path: &Path) -> Result<(), Failure> {
     out.flush()
 }
 
-/// Prints every setting as a line of TOML, with its origin. Passwords are left out.
-fn print_settings(matches: &ArgMatches, file: Option<&ConfigFile>) -> Result<(), Failure> {
+/// Prints every setting as a line of TOML, with its origin, and the `tables` of namespaces. Passwords are left out.
+fn print_settings(
+    matches: &ArgMatches,
+    file: Option<&ConfigFile>,
+    tables: Option<&str>,
+) -> Result<(), Failure> {
     let mut out = Output::new();
     for flag in flags() {
         let key = flag.get_id().as_str();
@@ -319,7 +339,12 @@ fn print_settings(matches: &ArgMatches, file: Option<&ConfigFile>) -> Result<(),
             }
             (_, texts) => Value::String(texts.concat()),
         };
-        out.line(&format!("{key} = {value}  # {origin}"))?;
+        // A file has names or tables, not both.
+        let comment = if key == "namespaces" && tables.is_some() { "# " } else { "" };
+        out.line(&format!("{comment}{key} = {value}  # {origin}"))?;
+    }
+    for line in tables.unwrap_or_default().lines().filter(|line| !line.trim().is_empty()) {
+        out.line(line)?;
     }
     out.flush()
 }

@@ -19,7 +19,7 @@ use crate::flags;
 #[derive(Debug, clap::Args)]
 pub(crate) struct StoreArgs {
     /// Store; default: the file snowmint.db in the data directory
-    #[arg(long, value_name = "URL", env = "SNOWMINT_STORE", global = true)]
+    #[arg(long, value_name = "URL", env = "SNOWMINT_STORE", hide_env_values = true, global = true)]
     store: Option<String>,
     /// Data directory
     #[arg(long, value_name = "DIR", default_value = "./snowmint-data", env = "SNOWMINT_DATA", global = true)]
@@ -251,12 +251,26 @@ pub(crate) fn why_no_lease(leases: &Leases) -> String {
     waiting.unwrap_or_else(|| "the store has not answered yet".to_owned())
 }
 
-/// Returns a URL without user and password.
+/// Returns a URL without user and password, also if it is invalid: a password may have any character that ends a part of a URL.
 pub(crate) fn without_credentials(url: &str) -> String {
-    let Some((scheme, rest)) = url.split_once("://") else { return url.to_owned() };
-    let (authority, path) = rest.split_at(rest.find(['/', '?']).unwrap_or(rest.len()));
-    let hosts = authority.rsplit_once('@').map_or(authority, |(_, hosts)| hosts);
-    format!("{scheme}://{hosts}{path}")
+    let (scheme, rest) = url.split_once("://").map_or(("", url), |(scheme, rest)| (scheme, rest));
+    let public = rest.rsplit_once('@').map_or(rest, |(_, public)| public);
+    let (hosts, query) = public.split_once('?').map_or((public, None), |(hosts, query)| (hosts, Some(query)));
+    let mut shown = if scheme.is_empty() { hosts.to_owned() } else { format!("{scheme}://{hosts}") };
+    for (nth, parameter) in query.into_iter().flat_map(|query| query.split('&')).enumerate() {
+        shown.push(if nth == 0 { '?' } else { '&' });
+        let name = parameter.split('=').next().unwrap_or(parameter);
+        let is_secret =
+            ["pass", "secret", "token"].iter().any(|word| name.to_ascii_lowercase().contains(word));
+        // A file that holds the password is no secret.
+        if is_secret && !name.ends_with("_file") {
+            shown.push_str(name);
+            shown.push_str("=...");
+        } else {
+            shown.push_str(parameter);
+        }
+    }
+    shown
 }
 
 /// Reports the records that lists of the store skipped.

@@ -88,7 +88,7 @@ pub(crate) struct Args {
     #[arg(long)]
     json: bool,
     /// Store of the lease, such as sqlite:PATH, or none; default: the file snowmint.db in the data directory
-    #[arg(long, value_name = "URL|none", env = "SNOWMINT_STORE")]
+    #[arg(long, value_name = "URL|none", env = "SNOWMINT_STORE", hide_env_values = true)]
     store: Option<String>,
     /// Data directory
     #[arg(long, value_name = "DIR", default_value = "./snowmint-data", env = "SNOWMINT_DATA")]

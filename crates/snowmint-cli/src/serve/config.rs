@@ -112,7 +112,7 @@ pub(crate) struct Args {
     pub(super) insecure: bool,
     /// Store of leases and namespaces: sqlite:PATH, redis://, postgres://, mysql://, etcd://, zookeeper://, kubernetes: or
     /// memory:; default: the file snowmint.db in the data directory
-    #[arg(long, value_name = "URL", env = "SNOWMINT_STORE")]
+    #[arg(long, value_name = "URL", env = "SNOWMINT_STORE", hide_env_values = true)]
     pub(super) store: Option<String>,
     /// Data directory
     #[arg(long, value_name = "DIR", default_value = "./snowmint-data", env = "SNOWMINT_DATA")]

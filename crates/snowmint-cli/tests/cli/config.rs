@@ -35,6 +35,21 @@ fn a_service_is_configured_by_one_file_and_hangup_reads_its_namespaces_again() {
     );
 }
 
+#[test]
+fn hangup_reads_the_first_tables_of_a_file_that_had_none() {
+    let sandbox = with_file("namespaces = ['orders']\n");
+    let mut server = sandbox.serve(&["--config", "snowmint.toml", "--namespaces-poll", "100ms"]);
+    assert_eq!(server.http("/v1/ids/orders").0, 200);
+    std::fs::write(sandbox.path("snowmint.toml"), "[namespaces.keys]\nscheme = 'uuid7'\n").unwrap();
+    server.signal("HUP");
+    let mut is_served = |_: &u32| server.http("/v1/ids/keys").0 == 200;
+    assert!(
+        (0..1000)
+            .inspect(|_| std::thread::sleep(std::time::Duration::from_millis(10)))
+            .any(|n| is_served(&n))
+    );
+}
+
 /// Method: the same setting in all three places, and what `config print` says of it.
 #[test]
 fn flags_win_over_the_environment_and_this_over_the_file() {
@@ -51,7 +66,21 @@ fn flags_win_over_the_environment_and_this_over_the_file() {
     assert!(!printed.contains("secret"), "{printed}");
     std::fs::write(sandbox.path("printed.toml"), &printed).unwrap();
     let checked = sandbox.out(&["config", "check", "printed.toml"]);
-    assert!(checked.starts_with("printed.toml: valid; "), "{checked}");
+    assert!(
+        checked.starts_with("printed.toml: valid; ") && checked.ends_with("namespaces: 2\n"),
+        "{checked}"
+    );
+    for url in [
+        "postgres://me:pa/secret@db/x",
+        "redis://:a?secret@h",
+        "mysql://db/x?password=secret",
+        "me:secret@db",
+    ] {
+        let printed = print(&sandbox, &["--store", url]);
+        assert!(!printed.contains("secret"), "{url}: {printed}");
+    }
+    let help = with_file("").with_env("SNOWMINT_STORE", "redis://:secret@h").out(&["serve", "--help"]);
+    assert!(help.contains("SNOWMINT_STORE") && !help.contains("secret"), "{help}");
 }
 
 #[test]
