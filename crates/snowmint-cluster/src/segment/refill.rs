@@ -79,7 +79,9 @@ impl Buffer {
             let highest = floor.numbers.entry(label).or_default();
             *highest = number.max(*highest);
             if floor.numbers.len() > FLOORS {
-                floor.numbers.pop_first();
+                // The farthest: a clock that was wrong may have left periods to come, which are not this one.
+                let farthest = floor.numbers.keys().copied().max_by_key(|other| other.abs_diff(label));
+                farthest.map(|other| floor.numbers.remove(&other));
             }
             let ended = self.queue.end_below(label, number);
             floor.skipped += ended;
