@@ -113,6 +113,15 @@ impl Serving<'_> {
     }
 
     async fn serve_http1(&self, stream: Stream, preface: Preface) {
+        let has_write_limit = stream.has_write_limit();
+        let stalled = async {
+            if has_write_limit {
+                std::future::pending::<()>().await;
+            } else {
+                // Boxed, since most connections do not need it.
+                Box::pin(self.timer.stalled()).await;
+            }
+        };
         let stream = TokioIo::new(preface.before(stream));
         let connection = http1::Builder::new()
             // This limit would apply to idle connections too: `ClientTimer` has one for each.
@@ -124,7 +133,11 @@ impl Serving<'_> {
                 TimedStream { stream, timer: self.timer.clone(), turn: self.turn },
                 service_fn(|request| self.answer(request)),
             );
-        self.until_ended(pin!(connection), http1::Connection::graceful_shutdown).await;
+        let connection = pin!(connection);
+        tokio::select! {
+            () = self.until_ended(connection, http1::Connection::graceful_shutdown) => {}
+            () = stalled => tracing::debug!("HTTP client disconnected; it reads nothing"),
+        }
     }
 
     async fn serve_http2(&self, stream: Stream, preface: Preface) {

@@ -124,11 +124,12 @@ mod unix {
     /// Clients that the system connects before they are accepted; the system lowers it to its limit.
     const BACKLOG: i32 = 4096;
 
-    /// A Unix socket, whose file is removed when it is dropped.
+    /// A Unix socket, whose file is removed when it is dropped: before the socket, which keeps the number of the file from being
+    /// given to that of a successor.
     #[derive(Debug)]
     pub(super) struct SocketFile {
-        listener: UnixListener,
         file: OwnFile,
+        listener: UnixListener,
     }
 
     /// The file, told apart from one that another process has put there since.

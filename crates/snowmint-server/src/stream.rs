@@ -80,6 +80,15 @@ impl Stream {
         matches!(self, Self::Tls(_))
     }
 
+    /// Returns `true` if the system closes a client that reads nothing: see `Acceptor::prepare`.
+    pub(crate) const fn has_write_limit(&self) -> bool {
+        match self {
+            #[cfg(unix)]
+            Self::Unix(_) => false,
+            _ => cfg!(target_os = "linux"),
+        }
+    }
+
     /// Tells a TLS client that the connection ends here. Without it, the client reports that the connection was cut.
     pub(crate) async fn close(mut self) {
         if let Self::Tls(stream) = &mut self {
@@ -101,7 +110,12 @@ impl FirstRead {
     fn refuse(&self, stream: &TcpStream) -> io::Error {
         // Closing over unread input would discard the alert. If it gets lost, the client still sees that the connection ends.
         let mut ignored = [0; 2048];
-        while stream.try_read(&mut ignored).is_ok_and(|read| read == ignored.len()) {}
+        // A client that sends without end is not read to the end.
+        for _ in 0..32 {
+            if !stream.try_read(&mut ignored).is_ok_and(|read| read == ignored.len()) {
+                break;
+            }
+        }
         let _ = stream.try_write(&ALERT);
         self.server.handshake_failed(self.protocol, &UnexpectedTls);
         io::Error::new(io::ErrorKind::InvalidData, UnexpectedTls)

@@ -50,6 +50,8 @@ pub struct TlsFiles {
 #[derive(Debug)]
 pub struct Tls {
     files: TlsFiles,
+    /// Of the files that were loaded first: they may change before anybody looks for changes.
+    first: Stamp,
     current: ArcSwap<Configs>,
 }
 
@@ -79,8 +81,9 @@ impl Tls {
     ///
     /// [`TlsError`] if a file cannot be read, has no certificate or key, or if the key is not that of the certificate.
     pub fn load(files: TlsFiles) -> Result<Self, TlsError> {
+        let first = stamp_of_all(&files.paths());
         let current = ArcSwap::from_pointee(Configs::load(&files)?);
-        Ok(Self { files, current })
+        Ok(Self { files, first, current })
     }
 
     /// Returns `true` if clients must have a certificate.
@@ -91,7 +94,7 @@ impl Tls {
     /// Loads the files again at each `reload`, and when they change; never ends. Invalid files are logged, and the last valid
     /// ones stay in use. Open connections keep what they began with.
     pub async fn follow(&self, reload: &Notify) -> ! {
-        let mut loaded = self.files.stamp().await;
+        let mut loaded = self.first.clone();
         let mut seen = loaded.clone();
         loop {
             let asked = tokio::select! {
@@ -218,13 +221,20 @@ fn key(path: &Path) -> Result<PrivateKeyDer<'static>, TlsError> {
 type Stamp = Vec<Option<(SystemTime, u64)>>;
 
 impl TlsFiles {
-    async fn stamp(&self) -> Stamp {
+    fn paths(&self) -> Vec<PathBuf> {
         let files = [Some(&self.certificate), Some(&self.key), self.client_authority.as_ref()];
-        let paths: Vec<PathBuf> = files.into_iter().flatten().cloned().collect();
-        let look = move || paths.iter().map(|path| stamp_of(path).ok()).collect();
-        // Without an answer it is a change, which is looked at again.
-        tokio::task::spawn_blocking(look).await.unwrap_or_default()
+        files.into_iter().flatten().cloned().collect()
     }
+
+    async fn stamp(&self) -> Stamp {
+        let paths = self.paths();
+        // Without an answer it is a change, which is looked at again.
+        tokio::task::spawn_blocking(move || stamp_of_all(&paths)).await.unwrap_or_default()
+    }
+}
+
+fn stamp_of_all(paths: &[PathBuf]) -> Stamp {
+    paths.iter().map(|path| stamp_of(path).ok()).collect()
 }
 
 fn stamp_of(path: &Path) -> io::Result<(SystemTime, u64)> {

@@ -356,6 +356,10 @@ impl<T: AsyncRead + AsyncWrite + Unpin> AsyncWrite for TurnStream<'_, T> {
         let lingers = lingers.get_or_insert_with(|| Box::pin(sleep(LINGER)));
         let mut ignored = [0; 1024];
         loop {
+            // Looked at here as well, since a client that sends without end leaves the timer no turn.
+            if Instant::now() >= lingers.deadline() {
+                return Poll::Ready(Ok(()));
+            }
             let mut buffer = ReadBuf::new(&mut ignored);
             match Pin::new(&mut *stream).poll_read(cx, &mut buffer) {
                 Poll::Ready(Ok(())) if !buffer.filled().is_empty() => {}

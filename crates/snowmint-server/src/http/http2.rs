@@ -330,3 +330,54 @@ where
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::limits::TURN;
+
+    /// Goal: a client that sends frames without end, and reads nothing, does not occupy a thread: its turn ends by what it sends.
+    #[tokio::test]
+    async fn input_uses_up_the_turn() {
+        let (turn, timer) = (Turn::default(), ClientTimer::new(crate::Settings::default().timeouts));
+        let endless = tokio::io::join(tokio::io::repeat(0), tokio::io::sink());
+        let mut stream = FrameStream::new(endless, timer, &turn);
+        let mut room = [0; 1024];
+        for _ in 0..TURN / READ_COST / room.len() {
+            assert!(turn.poll_pass(&mut Context::from_waker(std::task::Waker::noop())).is_ready());
+            assert_eq!(stream.read(&mut room).await.unwrap(), room.len());
+        }
+        assert!(turn.poll_pass(&mut Context::from_waker(std::task::Waker::noop())).is_pending());
+    }
+
+    /// Goal: wherever the input is cut, it is incomplete exactly within a frame and within the headers of a request.
+    #[test]
+    fn frames_are_followed_byte_by_byte() {
+        let frame = |kind: u8, flags: u8, len: u8| {
+            let head = [0, 0, len, kind, flags, 0, 0, 0, 1];
+            head.into_iter().chain((0..len).map(|_| 0xff)).collect::<Vec<u8>>()
+        };
+        // After each of these the input is complete, or not.
+        let parts = [
+            (PREFACE.to_vec(), true),
+            (frame(4, 0, 0), true),
+            (frame(6, 0, 8), true),
+            (frame(HEADERS, END_HEADERS, 20), true),
+            (frame(HEADERS, 0, 20), false),
+            (frame(CONTINUATION, 0, 3), false),
+            (frame(CONTINUATION, END_HEADERS, 3), true),
+        ];
+        let mut frames = Frames::default();
+        for (bytes, is_complete) in &parts {
+            for byte in &bytes[..bytes.len() - 1] {
+                frames.read(&[*byte]);
+                assert!(frames.is_incomplete());
+            }
+            frames.read(&bytes[bytes.len() - 1..]);
+            assert_eq!(frames.is_incomplete(), !is_complete, "{bytes:?}");
+        }
+        let mut at_once = Frames::default();
+        at_once.read(&parts.map(|(bytes, _)| bytes).concat());
+        assert!(!at_once.is_incomplete());
+    }
+}

@@ -4,6 +4,7 @@ use std::fs;
 use std::io::{Read, Write};
 use std::net::{SocketAddrV4, TcpStream};
 use std::os::unix::fs::{FileTypeExt, PermissionsExt};
+use std::os::unix::net::UnixStream;
 use std::path::Path;
 use std::time::Duration;
 
@@ -349,4 +350,16 @@ fn unix_sockets() {
     fs::write(&http, "mine").unwrap();
     serve.refused().assert_says(&["the file exists and is not a socket"]);
     assert_eq!(fs::read(&http).unwrap(), b"mine");
+}
+
+/// Goal: a client of a Unix socket that reads nothing is closed, though the system does not notice it there. Method: its peer
+/// is gone once it cannot send.
+#[test]
+fn a_client_of_a_unix_socket_that_reads_nothing_is_closed() {
+    let folder = tempfile::tempdir().unwrap();
+    let (http, resp) = (folder.path().join("http.sock"), folder.path().join("resp.sock"));
+    let _server = ready(&Serve::new(folder.path()).sockets(&http, &resp).args(["--write-timeout", "300ms"]));
+    let mut client = UnixStream::connect(&http).unwrap();
+    client.write_all(b"GET /v1/ids/default?count=100000 HTTP/1.1\r\nhost: localhost\r\n\r\n").unwrap();
+    time::eventually("the connection is closed", PATIENCE, || client.write_all(b"\n").is_err().then_some(()));
 }
