@@ -98,3 +98,8 @@ pub use grpc::{message as grpc_message, messages as grpc_messages};
 /// Parses path and query of a request, for fuzzing.
 #[doc(hidden)]
 pub use http::reads_route as http_reads_route;
+
+/// The example of the project's README compiles and runs. Here, since this crate is not published without it.
+#[cfg(doctest)]
+#[doc = include_str!("../../../README.md")]
+mod project_readme {}

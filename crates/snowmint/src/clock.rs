@@ -100,13 +100,13 @@ pub struct ManualClock {
 
 impl ManualClock {
     /// Makes a clock that shows `unix_ms` until it is set or advanced.
-    #[cfg(not(loom))]
+    #[cfg(not(snowmint_loom))]
     pub const fn at_unix_ms(unix_ms: u64) -> Self {
         Self { unix_ms: AtomicU64::new(unix_ms) }
     }
 
     /// Makes a clock that shows `unix_ms` until it is set or advanced.
-    #[cfg(loom)]
+    #[cfg(snowmint_loom)]
     pub fn at_unix_ms(unix_ms: u64) -> Self {
         Self { unix_ms: AtomicU64::new(unix_ms) }
     }

@@ -21,7 +21,7 @@ impl ForkMark {
     }
 }
 
-#[cfg(all(feature = "std", unix, not(miri), not(loom)))]
+#[cfg(all(feature = "std", unix, not(miri), not(snowmint_loom)))]
 mod emptied_on_fork {
     use std::sync::OnceLock;
 
@@ -118,7 +118,7 @@ mod emptied_on_fork {
     }
 }
 
-#[cfg(not(all(feature = "std", unix, not(miri), not(loom))))]
+#[cfg(not(all(feature = "std", unix, not(miri), not(snowmint_loom))))]
 impl ForkMark {
     /// On systems without forks, or without a way to detect them, every process is the same.
     pub(crate) fn of_this_process() -> Self {

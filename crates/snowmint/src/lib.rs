@@ -136,8 +136,3 @@ pub use start::Start;
 #[cfg(doctest)]
 #[doc = include_str!("../README.md")]
 mod readme {}
-
-/// The example of the project's README compiles and runs.
-#[cfg(doctest)]
-#[doc = include_str!("../../../README.md")]
-mod project_readme {}

@@ -181,7 +181,7 @@ impl Clock for WallClock {
     }
 }
 
-#[cfg(all(test, not(loom)))]
+#[cfg(all(test, not(snowmint_loom)))]
 mod tests {
     use super::*;
 

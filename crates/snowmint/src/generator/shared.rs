@@ -669,7 +669,7 @@ impl Drop for Wait<'_> {
     }
 }
 
-#[cfg(all(test, not(loom)))]
+#[cfg(all(test, not(snowmint_loom)))]
 mod tests {
     use core::num::NonZeroU64;
 
