@@ -10,8 +10,8 @@ use snowmint_test_servers::snowmint::{Ids, Serve, SplitMix64, server};
 
 use super::{Plan, SERVERS};
 
-/// The service must answer within this time after a restart.
-const FIRST_ID_WITHIN: Duration = Duration::from_secs(2);
+/// The service must answer within this time after a restart: more than one that hangs, less than a machine that is busy takes.
+const FIRST_ID_WITHIN: Duration = Duration::from_secs(20);
 
 pub(crate) struct World<'a> {
     plan: &'a Plan,
