@@ -253,10 +253,26 @@ pub(crate) fn why_no_lease(leases: &Leases) -> String {
 
 /// Returns a URL without user and password, also if it is invalid: a password may have any character that ends a part of a URL.
 pub(crate) fn without_credentials(url: &str) -> String {
-    let (scheme, rest) = url.split_once("://").map_or(("", url), |(scheme, rest)| (scheme, rest));
-    let public = rest.rsplit_once('@').map_or(rest, |(_, public)| public);
-    let (hosts, query) = public.split_once('?').map_or((public, None), |(hosts, query)| (hosts, Some(query)));
-    let mut shown = if scheme.is_empty() { hosts.to_owned() } else { format!("{scheme}://{hosts}") };
+    let Some((scheme, rest)) = url.split_once("://") else {
+        // A path, or what somebody took for a URL.
+        let is_path = url.starts_with("sqlite:");
+        return if is_path { url } else { url.rsplit_once('@').map_or(url, |(_, public)| public) }.to_owned();
+    };
+    let (base, query) = rest.split_once('?').map_or((rest, None), |(base, query)| (base, Some(query)));
+    // A port has digits alone: anything else after the colon is a password, which may go on behind the `?`.
+    let hosts = base.split('/').next().unwrap_or(base);
+    let has_ports = |hosts: &str| {
+        let ports = hosts.split(',').filter_map(|host| host.rsplit_once(':'));
+        ports
+            .into_iter()
+            .all(|(_, port)| port.ends_with(']') || port.bytes().all(|byte| byte.is_ascii_digit()))
+    };
+    let (base, query) = match base.rsplit_once('@') {
+        Some((_, public)) => (public, query),
+        None if has_ports(hosts) => (base, query),
+        None => rest.rsplit_once('@').map_or((rest, None), |(_, public)| (public, None)),
+    };
+    let mut shown = format!("{scheme}://{base}");
     for (nth, parameter) in query.into_iter().flat_map(|query| query.split('&')).enumerate() {
         shown.push(if nth == 0 { '?' } else { '&' });
         let name = parameter.split('=').next().unwrap_or(parameter);
@@ -380,6 +396,11 @@ mod tests {
             ("postgres://u@h?tls=on", "postgres://h?tls=on"),
             ("leaf:mysql://leaf:p@db/leaf?tag=a@b", "leaf:mysql://db/leaf?tag=a@b"),
             ("sqlite:/var/a@b.db", "sqlite:/var/a@b.db"),
+            ("postgres://u:p/w@h:1/db", "postgres://h:1/db"),
+            ("redis://:p?w@h", "redis://h"),
+            ("redis://[::1]:6379,h", "redis://[::1]:6379,h"),
+            ("mysql://h/db?password=p&tls=on", "mysql://h/db?password=...&tls=on"),
+            ("me:secret@db", "db"),
         ] {
             assert_eq!(without_credentials(url), expected);
         }
