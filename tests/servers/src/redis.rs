@@ -278,6 +278,16 @@ impl RedisSentinels {
             .unwrap_or_else(|| panic!("no failover from {primary:?}; the logs:\n{log}"))
     }
 
+    /// Waits until each of them names this primary. One that does not know of a failover yet would take it back.
+    ///
+    /// # Panics
+    ///
+    /// If that takes more than three minutes.
+    pub fn wait_agreed(&self, primary: &Redis) {
+        let name_it = || self.nodes.iter().all(|node| told_primary(node) == Some(primary.address()));
+        assert!(holds_within(PATIENCE, name_it), "not all Sentinels name {primary:?}");
+    }
+
     /// Changes how long a primary may be silent before they consider it down.
     ///
     /// # Panics

@@ -86,6 +86,7 @@ fn sentinels_promote_a_replica() {
     first.kill9();
     assert_eq!(sentinels.wait_replaced(&first), second.address());
     assert_eq!(second.command(&["GET", "a"]), "1");
+    sentinels.wait_agreed(&second);
     // The old primary returns as a primary, until the Sentinels make it a replica of the new one; then it stays one.
     first.restart();
     first.wait_connected();

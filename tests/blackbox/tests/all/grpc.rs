@@ -163,7 +163,7 @@ fn errors_and_deadlines() {
     let folder = tempfile::tempdir().unwrap();
     // A hundred ids a second.
     let slow = "time:41@10ms worker:10 epoch:2026-01-01";
-    let (_server, address) = serve(folder.path(), &["--layout", slow, "--worker", "3"]);
+    let (_server, address) = serve(folder.path(), &["--layout", slow, "--worker", "3", "--window", "1m"]);
     let script = r#"
 import time
 for bad, code, kind, words in [
