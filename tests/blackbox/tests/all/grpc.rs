@@ -186,7 +186,7 @@ assert len(client.Next(request(count=50), timeout=30).ids) == 50
     // The worker is taken, so the second node has no lease.
     let grpc = port::free();
     let mut second = Serve::new(folder.path())
-        .args(["--grpc", &grpc.to_string(), "--layout", slow, "--worker", "3"])
+        .args(["--grpc", &grpc.to_string(), "--layout", slow, "--worker", "3", "--window", "1m"])
         .spawn();
     second.log_with("ids are rejected until this node holds a lease", PATIENCE);
     ids_of(
