@@ -246,7 +246,7 @@ async fn a_silent_client_is_closed_at_the_end() {
     assert_eq!(server.end().await.unwrap().cut, 0);
 }
 
-/// Goal: during the drain delay a client is told to send its next requests to another node.
+/// Goal: during the drain delay, a client learns that its next requests belong on another node.
 #[tokio::test]
 async fn a_node_that_leaves_says_goodbye() {
     let server = Running::with(Settings { drain_delay: Duration::from_hours(1), ..settings() }).await;

@@ -1,5 +1,5 @@
-//! As many nodes as workers on one store: a node that ends hands its worker over, a node that starts takes it, and a node too
-//! many is told how long to wait.
+//! As many nodes as workers on one store: a node that ends hands its worker over, a node that starts takes it, and one node too
+//! many learns how long to wait.
 
 use std::path::Path;
 use std::time::Duration;

@@ -125,7 +125,7 @@ fn every_port_speaks_tls() {
     all.add(&said);
     all.assert_unique();
 
-    // A client that waits is told, too, that the server ends.
+    // A waiting client also learns that the server ends.
     let waiting = format!(
         "import ssl, socket\n\
          context = ssl.create_default_context(cafile={authority:?})\n\
@@ -260,8 +260,8 @@ fn plain(address: SocketAddrV4, bytes: &[u8]) -> String {
     String::from_utf8_lossy(&said).into_owned()
 }
 
-/// Goal: whoever confuses the two kinds of ports learns of it: plain clients on TLS ports, TLS clients on plain ports, and
-/// clients that begin a handshake and stop.
+/// Goal: a client that confuses the two kinds of ports gets an answer that says so: plain clients on TLS ports, TLS clients on
+/// plain ports, and clients that begin a handshake and stop.
 #[test]
 fn tls_and_plain_text_confused() {
     let folder = tempfile::tempdir().unwrap();
