@@ -3,6 +3,7 @@
 //! An id request takes this path: `table` finds the namespace, `namespace` asks its backend, and for snowflake ids
 //! `id_pool` draws through the connection's handle. Namespaces may change at any time; each request sees one table.
 
+mod digits;
 mod error;
 mod id_pool;
 mod ids;
@@ -24,6 +25,7 @@ use snowmint_cluster::segment::{HighWaterMarks, Stripe};
 use snowmint_cluster::{LeaseStatus, NamespaceName};
 use tokio::sync::{mpsc, oneshot};
 
+pub(crate) use digits::Entry;
 pub use error::{InvalidIdError, MintError};
 pub use id_pool::{IdHandle, IdHandles, IdPool, IdSource};
 pub use ids::{IdRange, Ids, Minted};

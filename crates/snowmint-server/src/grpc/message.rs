@@ -11,7 +11,7 @@ use prost::encoding::{WireType, encode_key, encode_varint, encoded_len_varint, k
 
 use super::Failure;
 use crate::limits::grpc::{CHUNK, MAX_MESSAGE};
-use crate::mint::{Ids, Minted};
+use crate::mint::Ids;
 use crate::status::ErrorKind;
 
 /// Bytes before a message.
@@ -163,12 +163,8 @@ impl Answer {
         let Some(ids) = &mut self.ids else { return Ok(()) };
         let room = CHUNK.saturating_sub(out.len()) / size_of::<u64>();
         let part = ids.len().min(room);
-        out.reserve(part * size_of::<u64>());
-        for _ in 0..part {
-            match ids.next() {
-                Some(Minted::Number(id)) => out.extend_from_slice(&id.to_le_bytes()),
-                _ => return Err(tonic::Status::internal("the ids ended early")),
-            }
+        if ids.write_le(out, part) < part {
+            return Err(tonic::Status::internal("the ids ended early"));
         }
         if ids.len() == 0 {
             self.ids = None;

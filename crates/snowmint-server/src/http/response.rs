@@ -14,7 +14,7 @@ use hyper::{Method, Response, StatusCode};
 use serde::Serialize;
 
 use crate::limits::http::{CHUNK, WHOLE_BODY_IDS};
-use crate::mint::{IdRange, Ids, MintError};
+use crate::mint::{Entry, IdRange, Ids, MintError};
 use crate::status::ErrorKind;
 
 pub(super) const JSON: &str = "application/json";
@@ -56,6 +56,16 @@ impl IdsFormat {
             Self::Ranges => b"{\"ranges\":[",
             Self::TinyId => b"{\"data\":[",
             Self::Text | Self::TinyIdSimple => b"",
+        }
+    }
+
+    /// The text around each plain number after the first.
+    const fn further(self) -> Option<Entry> {
+        match self {
+            Self::Json => Some(Entry::Between(",\"", "\"")),
+            Self::Text => Some(Entry::Between("", "\n")),
+            Self::TinyId | Self::TinyIdSimple => Some(Entry::Between(",", "")),
+            Self::Ranges => None,
         }
     }
 
@@ -127,11 +137,14 @@ impl IdChunks {
             return Ok(first);
         }
         // For a few ids, room for the rest of the document.
-        let mut out = Vec::with_capacity(room);
+        let mut out = Vec::with_capacity(room + Entry::SPARE);
         if !self.begun {
             out.extend_from_slice(self.format.begin());
         }
         while out.len() + 2 * self.longest <= room || self.ids.len() == 0 {
+            if self.write_numbers(&mut out, room) > 0 {
+                continue;
+            }
             if !self.write_next(&mut out) {
                 self.ended = true;
                 break;
@@ -145,6 +158,15 @@ impl IdChunks {
             out.extend_from_slice(self.format.end());
         }
         Ok(out)
+    }
+
+    /// Writes the plain numbers after the first that surely fit into `room` bytes. Returns their number.
+    fn write_numbers(&mut self, out: &mut Vec<u8>, room: usize) -> usize {
+        let fit = (room.saturating_sub(out.len()) / self.longest).saturating_sub(1);
+        match self.format.further() {
+            Some(entry) if self.begun => self.ids.write_numbers(out, fit, entry),
+            _ => 0,
+        }
     }
 
     /// Writes the next id or range. Returns `false` after the last.

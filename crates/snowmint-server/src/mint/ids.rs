@@ -10,8 +10,9 @@ use snowmint::Layout;
 use snowmint::generator::Batch;
 use snowmint::scheme::{SchemeGenerator, SchemeId};
 use snowmint_cluster::namespace::TextForm;
-use snowmint_cluster::segment::{Run, RunIter};
+use snowmint_cluster::segment::Run;
 
+use super::digits::Entry;
 use crate::settings::ServiceClock;
 
 /// The generator of ids of 96 or 128 bits.
@@ -52,61 +53,130 @@ pub(super) struct IdFormat {
 #[derive(Debug)]
 #[must_use = "unread ids are lost"]
 pub struct Ids {
-    runs: Runs,
+    /// The plain numbers that come next: reading one is an addition.
+    range: IdRange,
+    /// What follows the range.
+    rest: Rest,
     format: IdFormat,
     len: usize,
 }
 
 #[derive(Debug)]
-enum Runs {
+enum Rest {
     Snowflake { current: Option<Batch>, rest: vec::IntoIter<Batch> },
-    Segment { current: Option<RunIter>, rest: vec::IntoIter<Run> },
+    Segment(vec::IntoIter<Run>),
     Wide { first: Option<SchemeId>, generator: Arc<WideGenerator> },
+}
+
+impl IdRange {
+    const EMPTY: Self = Self { first: 0, count: 0, step: 1 };
+
+    /// Removes the first numbers, at most `most`.
+    #[inline]
+    fn split_off(&mut self, most: u64) -> Self {
+        let count = self.count.min(most);
+        let taken = Self { count, ..*self };
+        // The number after the last one may not exist, and is then never read.
+        self.first = self.first.wrapping_add(self.step.wrapping_mul(count));
+        self.count -= count;
+        taken
+    }
 }
 
 impl Ids {
     pub(super) fn snowflake(first: Option<Batch>, rest: Vec<Batch>, format: IdFormat) -> Self {
         let len = first.iter().chain(&rest).map(Batch::len).sum();
-        Self { runs: Runs::Snowflake { current: first, rest: rest.into_iter() }, format, len }
+        let rest = Rest::Snowflake { current: first, rest: rest.into_iter() };
+        Self { range: IdRange::EMPTY, rest, format, len }
     }
 
     pub(super) fn segment(first: Option<Run>, rest: Vec<Run>, format: IdFormat) -> Self {
         let runs: Vec<Run> = first.into_iter().chain(rest).collect();
         let len = runs.iter().map(count).sum();
-        Self { runs: Runs::Segment { current: None, rest: runs.into_iter() }, format, len }
+        Self { range: IdRange::EMPTY, rest: Rest::Segment(runs.into_iter()), format, len }
     }
 
     pub(super) fn wide(first: SchemeId, generator: Arc<WideGenerator>, format: IdFormat, len: usize) -> Self {
-        Self { runs: Runs::Wide { first: Some(first), generator }, format, len }
+        let rest = Rest::Wide { first: Some(first), generator };
+        Self { range: IdRange::EMPTY, rest, format, len }
     }
 
     /// Returns `true` if the ids are plain numbers, without a text form.
     pub const fn are_plain_numbers(&self) -> bool {
-        self.format.form.is_none() && !matches!(self.runs, Runs::Wide { .. })
+        self.format.form.is_none() && !matches!(self.rest, Rest::Wide { .. })
     }
 
     /// Takes the next ids that increase by one step each; `None` after the last, and for ids of 96 or 128 bits.
     pub fn next_range(&mut self) -> Option<IdRange> {
-        let range = match &mut self.runs {
-            Runs::Snowflake { current, rest } => loop {
+        self.next_range_within(usize::MAX)
+    }
+
+    /// Takes the next ids that increase by one step each, at most `most`.
+    fn next_range_within(&mut self, most: usize) -> Option<IdRange> {
+        if self.range.count == 0 && !self.begin_range() {
+            return None;
+        }
+        let taken = self.range.split_off(most as u64);
+        // Both are parts of a request, whose count is a `usize`.
+        self.len = self.len.saturating_sub(usize::try_from(taken.count).unwrap_or(usize::MAX));
+        Some(taken)
+    }
+
+    /// Begins the next range of plain numbers. Returns `false` after the last.
+    fn begin_range(&mut self) -> bool {
+        self.range = match &mut self.rest {
+            Rest::Snowflake { current, rest } => loop {
                 if let Some(run) = current.as_mut().and_then(Batch::next_run) {
                     break IdRange { first: run.first.get(), count: run.count, step: run.step };
                 }
-                *current = Some(rest.next()?);
+                let Some(next) = rest.next() else { return false };
+                *current = Some(next);
             },
-            Runs::Segment { current, rest } => {
-                if let Some(first) = current.as_mut().and_then(Iterator::next) {
-                    // Its run was begun by `next`.
-                    IdRange { first, count: 1, step: 1 }
-                } else {
-                    let run = rest.next()?;
-                    IdRange { first: run.first(), count: run.count().get(), step: run.step().get() }
+            Rest::Segment(rest) => {
+                let Some(run) = rest.next() else { return false };
+                if let Some(period) = run.period() {
+                    self.format.unix_ms = period.begin_unix_ms();
                 }
+                IdRange { first: run.first(), count: run.count().get(), step: run.step().get() }
             }
-            Runs::Wide { .. } => return None,
+            Rest::Wide { .. } => return false,
         };
-        self.len = self.len.saturating_sub(usize::try_from(range.count).unwrap_or(usize::MAX));
-        Some(range)
+        true
+    }
+
+    /// Appends the next plain numbers as decimal text, at most `most`. Returns their number: 0 after the last, and for other
+    /// ids.
+    pub(crate) fn write_numbers(&mut self, out: &mut Vec<u8>, most: usize, entry: Entry) -> usize {
+        if !self.are_plain_numbers() {
+            return 0;
+        }
+        let mut written = 0;
+        while written < most
+            && let Some(IdRange { first, count, step }) = self.next_range_within(most - written)
+        {
+            entry.write_all(out, first, count, step);
+            written += usize::try_from(count).unwrap_or(usize::MAX);
+        }
+        written
+    }
+
+    /// Appends the next plain numbers as eight bytes each, the lowest first, at most `most`. Returns their number: 0 after the
+    /// last, and for other ids.
+    pub(crate) fn write_le(&mut self, out: &mut Vec<u8>, most: usize) -> usize {
+        let mut written = 0;
+        while written < most
+            && let Some(IdRange { first, count, step }) = self.next_range_within(most - written)
+        {
+            let count = usize::try_from(count).unwrap_or(usize::MAX);
+            let (begin, mut number) = (out.len(), first);
+            out.resize(begin + count * size_of::<u64>(), 0);
+            for bytes in out[begin..].as_chunks_mut().0 {
+                *bytes = number.to_le_bytes();
+                number = number.wrapping_add(step);
+            }
+            written += count;
+        }
+        written
     }
 
     /// Appends the text of `id`, which must be the one that was read last.
@@ -148,32 +218,14 @@ impl Iterator for Ids {
     /// ids of 96 or 128 bits.
     #[inline]
     fn next(&mut self) -> Option<Minted> {
-        let next = match &mut self.runs {
-            Runs::Snowflake { current, rest } => loop {
-                if let Some(id) = current.as_mut().and_then(Iterator::next) {
-                    break Some(Minted::Number(id.get()));
-                }
-                *current = Some(rest.next()?);
-            },
-            Runs::Segment { current, rest } => loop {
-                if let Some(number) = current.as_mut().and_then(Iterator::next) {
-                    break Some(Minted::Number(number));
-                }
-                let run = rest.next()?;
-                if let Some(period) = run.period() {
-                    self.format.unix_ms = period.begin_unix_ms();
-                }
-                *current = Some(run.into_iter());
-            },
-            Runs::Wide { .. } if self.len == 0 => None,
-            Runs::Wide { first, generator } => {
-                first.take().or_else(|| generator.try_next_id().ok()).map(Minted::Wide)
-            }
-        };
-        if next.is_some() {
+        if let Rest::Wide { first, generator } = &mut self.rest {
+            self.len.checked_sub(1)?;
+            let id = first.take().or_else(|| generator.try_next_id().ok())?;
             self.len -= 1;
+            return Some(Minted::Wide(id));
         }
-        next
+        let one = self.next_range_within(1)?;
+        Some(Minted::Number(one.first))
     }
 
     fn size_hint(&self) -> (usize, Option<usize>) {

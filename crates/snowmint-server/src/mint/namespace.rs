@@ -129,6 +129,38 @@ impl Namespace {
         }
     }
 
+    /// Takes 1 to `count` ids as plain numbers in one step, for requests that ask for one id each. Never waits.
+    ///
+    /// Returns `None` as [`try_one`](Self::try_one) does.
+    ///
+    /// # Errors
+    ///
+    /// As [`try_one`](Self::try_one).
+    pub(crate) fn try_several(
+        &self,
+        handles: &mut IdHandles,
+        count: usize,
+    ) -> Result<Option<Ids>, MintError> {
+        if self.form.is_some() {
+            return Ok(None);
+        }
+        match &self.backend {
+            Backend::Snowflake(pool) => match handles.of(pool).try_take(count) {
+                Ok(batch) => Ok(Some(Ids::snowflake(Some(batch), Vec::new(), self.id_format()))),
+                Err(no_id) => pool.worth_waiting(no_id, 1).map(|()| None),
+            },
+            Backend::Segment(segments) => self.several_of(segments, count),
+            Backend::Wide(_) | Backend::Unavailable(_) => Ok(None),
+        }
+    }
+
+    fn several_of(&self, segments: &Segments, count: usize) -> Result<Option<Ids>, MintError> {
+        match segments.try_take(count) {
+            Ok(run) => Ok(Some(Ids::segment(Some(run), Vec::new(), self.id_format()))),
+            Err(no_number) => self.worth_waiting(no_number).map(|()| None),
+        }
+    }
+
     /// Takes up to `count` ids without waiting.
     ///
     /// # Errors
@@ -422,6 +454,15 @@ impl Namespace {
             Ok(run) => Ok(Some(run.first())),
             Err(no_number) => self.worth_waiting(no_number).map(|()| None),
         }
+    }
+
+    /// Takes the next 1 to `count` numbers in one step, for several INCR; `None` if there is none in memory. Never waits.
+    ///
+    /// # Errors
+    ///
+    /// As [`take_run`](Self::take_run).
+    pub(crate) fn try_increments(&self, count: usize) -> Result<Option<Ids>, MintError> {
+        self.several_of(self.counting()?, count)
     }
 
     fn counting(&self) -> Result<&Segments, MintError> {
