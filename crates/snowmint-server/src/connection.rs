@@ -128,12 +128,22 @@ impl PendingCounts {
     /// Counts a successful request for ids.
     #[inline]
     pub(crate) fn issued(&mut self, metrics: &Metrics, namespace: &Arc<Namespace>, ids: u64) {
+        self.issued_by(metrics, namespace, ids, 1);
+    }
+
+    /// Counts successful requests for one id each.
+    pub(crate) fn issued_one_each(&mut self, metrics: &Metrics, namespace: &Arc<Namespace>, requests: u64) {
+        self.issued_by(metrics, namespace, requests, requests);
+    }
+
+    #[inline]
+    fn issued_by(&mut self, metrics: &Metrics, namespace: &Arc<Namespace>, ids: u64, requests: u64) {
         if self.namespace.as_ref().is_none_or(|last| !Arc::ptr_eq(last, namespace)) {
             self.add_up(metrics);
             self.namespace = Some(Arc::clone(namespace));
         }
         self.issued += ids;
-        self.succeeded += 1;
+        self.succeeded += requests;
     }
 
     pub(crate) fn add_up(&mut self, metrics: &Metrics) {

@@ -22,7 +22,7 @@ use crate::connection::{ClientTimer, PendingCounts, TimerAction, send};
 use crate::limits::resp::{MAX_READ_ROOM, READ_ROOM};
 use crate::limits::{FLUSH_AT, HEAR_OUT, MAX_WAIT};
 use crate::metrics::Protocol;
-use crate::mint::{ConnectionState, IdRange, Ids, MintError};
+use crate::mint::{ConnectionState, Entry, IdRange, Ids, MintError};
 use crate::shutdown::ShutdownListener;
 use crate::state::ServerState;
 use crate::status::ErrorKind;
@@ -32,6 +32,9 @@ use crate::turns::Turn;
 use codec::{Parser, ProtocolError, Step};
 use command::{Call, IdReply, IdRequest, Outcome, refuse, write_id};
 use session::{Queued, Session};
+
+/// Numbers that are written between two looks at the output's length: few beside [`FLUSH_AT`].
+const AT_ONCE: usize = 256;
 
 /// The answer when the connection limit is reached, as in Redis.
 const REFUSAL: &[u8] = b"-ERR max number of clients reached\r\n";
@@ -196,6 +199,7 @@ impl Connection {
             };
             match outcome {
                 Outcome::Done => {}
+                Outcome::Repeated(more) => (start, commands) = (start + more * len, commands + more as u64),
                 Outcome::Execute(queued) => self.execute(queued).await?,
                 outcome => match self.finish(outcome, created).await? {
                     Handled::Answered => {}
@@ -230,7 +234,8 @@ impl Connection {
             connection: &mut self.state,
             counts: &mut self.counts,
             args,
-            bytes: &input[..len],
+            input,
+            len,
             out: &mut self.out,
         };
         Ok(Some((call.run(), len)))
@@ -244,6 +249,7 @@ impl Connection {
         while let Ok(Some((outcome, len))) = self.call(&mut parser, &queued.bytes[start..]) {
             match outcome {
                 Outcome::Done => {}
+                Outcome::Repeated(more) => start += more * len,
                 outcome => {
                     if let Handled::Again = self.finish(outcome, created).await? {
                         created = true;
@@ -322,6 +328,9 @@ impl Connection {
         if request.shape.array {
             reply::array(&mut self.out, ids.len());
         }
+        if ids.are_plain_numbers() {
+            return self.write_numbers(ids, request.shape.id).await;
+        }
         let mut text = Vec::new();
         while let Some(id) = ids.next() {
             write_id(&mut self.out, &ids, id, request.shape.id, &mut text);
@@ -329,6 +338,14 @@ impl Connection {
         }
         if ids.len() > 0 {
             return Err(io::Error::other("the system has no more randomness"));
+        }
+        Ok(())
+    }
+
+    async fn write_numbers(&mut self, mut ids: Ids, written: IdReply) -> io::Result<()> {
+        let entry = if written == IdReply::Text { Entry::RespBulk } else { Entry::RESP_INTEGER };
+        while ids.write_numbers(&mut self.out, AT_ONCE, entry) > 0 {
+            self.flush_full().await?;
         }
         Ok(())
     }
@@ -391,5 +408,184 @@ impl Connection {
         if self.out.capacity() > 4 * READ_ROOM {
             self.out = Vec::new();
         }
+    }
+}
+
+#[cfg(test)]
+#[cfg(unix)]
+mod tests {
+    use proptest::prelude::*;
+    use snowmint::Layout;
+    use snowmint_cluster::NamespaceName;
+    use snowmint_cluster::namespace::{Definition, Scheme, SegmentScheme};
+    use snowmint_cluster::segment::{SegmentConfig, Segments, Stripe};
+    use snowmint_store::{Counter, Key, MemoryStore};
+    use tokio::net::UnixStream;
+
+    use super::*;
+    use crate::mint::{Backend, Namespace};
+    use crate::settings::SharedClock;
+    use crate::testing::{TestSource, mint_of};
+
+    /// Commands with one id each, and everything that may stand between them.
+    const COMMANDS: [&str; 26] = [
+        "*2\r\n$7\r\nID.NEXT\r\n$7\r\ndefault\r\n",
+        "*2\r\n$7\r\nID.NEXT\r\n$7\r\ndefault\r\n",
+        "*2\r\n$7\r\nid.next\r\n$6\r\norders\r\n",
+        "*2\r\n$7\r\nID.NEXT\r\n$7\r\nnumbers\r\n",
+        "*2\r\n$4\r\nINCR\r\n$7\r\nnumbers\r\n",
+        "*2\r\n$4\r\nINCR\r\n$7\r\nnumbers\r\n",
+        "*2\r\n$4\r\nINCR\r\n$7\r\ndefault\r\n",
+        "*2\r\n$7\r\nID.NEXT\r\n$4\r\nnope\r\n",
+        "*2\r\n$07\r\nID.NEXT\r\n$7\r\ndefault\r\n",
+        "ID.NEXT default\r\n",
+        "ID.NEXT   \"default\"\n",
+        "incr numbers\n",
+        "INCRBY numbers 3\r\n",
+        "ID.NEXT default COUNT 3\r\n",
+        "ID.NEXT default INTEGER\r\n",
+        "ID.RANGE default COUNT 20\r\n",
+        "MULTI\r\n",
+        "EXEC\r\n",
+        "DISCARD\r\n",
+        "HELLO 3\r\n",
+        "RESET\r\n",
+        "PING\r\n",
+        "\r\n",
+        "*0\r\n",
+        "*1\r\n+x",
+        "QUIT\r\n",
+    ];
+
+    /// What a client gets, and what is counted.
+    #[derive(Debug, PartialEq)]
+    struct Served {
+        replies: Vec<u8>,
+        requests: u64,
+        issued: Vec<u64>,
+    }
+
+    /// Returns a server whose layout has 8 ids a tick, so that ticks end within a pipeline, and a counter without a refill.
+    async fn server() -> Arc<ServerState> {
+        let layout: Layout = "time:41 datacenter:4 worker:15 sequence:3 epoch:2020-01-01".parse().unwrap();
+        let mint = mint_of(TestSource::new(layout), layout);
+        let clock: SharedClock = Arc::new(snowmint::ManualClock::at_unix_ms(0));
+        let counter = Stripe::WHOLE.counter(Arc::new(MemoryStore::new()), Key::new("n").unwrap(), 1);
+        let counters: Vec<Arc<dyn Counter>> = vec![Arc::new(counter)];
+        let config = SegmentConfig::new().sizes(100_000..=100_000);
+        let segments = Segments::start(counters, config, snowmint::ManualClock::at_unix_ms(0)).unwrap();
+        segments.ready().await.unwrap();
+        let definition = Definition { scheme: Scheme::Segment(SegmentScheme::new()), text: None };
+        let name = NamespaceName::new("numbers").unwrap();
+        let numbers = Namespace::new(name, definition, Backend::Segment(segments), &clock);
+        let mut namespaces = mint.table().namespaces().to_vec();
+        namespaces.push(Arc::new(numbers));
+        mint.serve(namespaces);
+        Arc::new(ServerState::for_tests(mint))
+    }
+
+    fn connection(server: &Arc<ServerState>, stream: UnixStream) -> Connection {
+        Connection {
+            session: Session::new(7),
+            counts: PendingCounts::new(Protocol::Resp),
+            state: server.mint.connection_state(),
+            room: READ_ROOM,
+            out: Vec::new(),
+            turn: Arc::default(),
+            server: Arc::clone(server),
+            stream: Stream::Unix(stream),
+        }
+    }
+
+    /// Sends `input` in pieces of these lengths, the last of them again and again, and returns what comes back.
+    async fn served(input: &[u8], pieces: &[usize]) -> Served {
+        let server = server().await;
+        let (near, mut far) = UnixStream::pair().unwrap();
+        let reading = tokio::spawn(async move {
+            let mut replies = Vec::new();
+            far.read_to_end(&mut replies).await.unwrap();
+            replies
+        });
+        let mut connection = connection(&server, near);
+        let (mut buffered, mut parser, mut rest) = (Vec::new(), Parser::default(), input);
+        let mut lengths = pieces.iter().chain(pieces.last().into_iter().cycle());
+        while !rest.is_empty() {
+            let (piece, after) = rest.split_at(rest.len().min(*lengths.next().unwrap()));
+            buffered.extend_from_slice(piece);
+            rest = after;
+            if let (Some(_), _) = connection.answer(&mut parser, &mut buffered).await.unwrap() {
+                break;
+            }
+        }
+        connection.flush().await.unwrap();
+        drop(connection);
+        let issued = server.mint.table().namespaces().iter().map(|it| it.issued()).collect();
+        let requests = server.metrics.requests(Protocol::Resp);
+        Served { replies: reading.await.unwrap(), requests, issued }
+    }
+
+    fn block_on<T>(work: impl Future<Output = T>) -> T {
+        let mut runtime = tokio::runtime::Builder::new_current_thread();
+        runtime.enable_all().start_paused(true).build().unwrap().block_on(work)
+    }
+
+    /// Goal: commands that are answered together get what they would get one by one, whatever stands between them and however
+    /// they arrive. Method: byte by byte, every command is the only one in the buffer.
+    #[test]
+    fn repeated_commands_are_answered_as_one_by_one() {
+        let part = prop_oneof![
+            8 => (0..COMMANDS.len(), prop_oneof![3 => Just(1_usize), 3 => 2..20_usize, 1 => 200..600_usize])
+                .prop_map(|(command, times)| COMMANDS[command].as_bytes().repeat(times)),
+            1 => proptest::collection::vec(any::<u8>(), 0..8),
+        ];
+        let parts = proptest::collection::vec(part, 1..8).prop_map(|parts| parts.concat());
+        let pieces = proptest::collection::vec(1..700_usize, 1..20);
+        let config = ProptestConfig { cases: 60, failure_persistence: None, ..ProptestConfig::default() };
+        proptest!(config, |(input in parts, pieces in pieces, cut in 0..40_usize)| {
+            let input = &input[..input.len().saturating_sub(cut)];
+            let one_by_one = block_on(served(input, &[1]));
+            prop_assert_eq!(&block_on(served(input, &pieces)), &one_by_one);
+            prop_assert_eq!(&block_on(served(input, &[usize::MAX])), &one_by_one);
+        });
+    }
+
+    /// Goal: the commands of a transaction are answered as without one.
+    #[test]
+    fn repeated_commands_of_a_transaction_are_answered_as_without_one() {
+        for command in &COMMANDS[..6] {
+            let commands = command.repeat(300);
+            let alone = block_on(served(commands.as_bytes(), &[usize::MAX]));
+            let within = format!("MULTI\r\n{commands}EXEC\r\n");
+            let within = block_on(served(within.as_bytes(), &[usize::MAX]));
+            let before = format!("+OK\r\n{}*300\r\n", "+QUEUED\r\n".repeat(300));
+            assert_eq!(within.replies.strip_prefix(before.as_bytes()), Some(&alone.replies[..]));
+            assert_eq!(within.issued, alone.issued);
+        }
+    }
+
+    /// Goal: a rejected command is answered as often as it was sent.
+    #[test]
+    fn each_repeated_command_gets_its_error() {
+        let command = COMMANDS[7];
+        let refused = block_on(served(command.repeat(600).as_bytes(), &[usize::MAX]));
+        let replies = String::from_utf8(refused.replies).unwrap();
+        assert!(replies.lines().all(|line| line.starts_with("-NONAMESPACE ")), "{replies}");
+        assert_eq!((replies.lines().count(), refused.requests), (600, 600));
+    }
+
+    /// Goal: a pipeline is really answered together; without it the tests above would compare the same with the same.
+    #[test]
+    fn a_pipeline_of_one_command_is_parsed_once() {
+        block_on(async {
+            let server = server().await;
+            let (near, _far) = UnixStream::pair().unwrap();
+            let mut connection = connection(&server, near);
+            for (command, answered) in [(COMMANDS[0], 8), (COMMANDS[3], 256), (COMMANDS[4], 256)] {
+                let input = command.repeat(300);
+                let called = connection.call(&mut Parser::default(), input.as_bytes());
+                let Ok(Some((Outcome::Repeated(more), _))) = called else { panic!("{command}: {called:?}") };
+                assert_eq!(more + 1, answered, "{command}");
+            }
+        });
     }
 }

@@ -11,7 +11,7 @@ use snowmint::inspect::{Value, Values};
 use crate::connection::PendingCounts;
 use crate::metrics::Protocol;
 use crate::mint::{
-    ConnectionState, Ids, InspectBy, MintError, Minted, Namespace, PartialIds, Taken, parse_count,
+    ConnectionState, Entry, Ids, InspectBy, MintError, Minted, Namespace, PartialIds, Taken, parse_count,
     parse_range_count,
 };
 use crate::resp::codec::Args;
@@ -23,11 +23,17 @@ use crate::status::ErrorKind;
 /// Bytes of an unknown command that its error repeats, as in Redis.
 const REPEATED: usize = 128;
 
+/// Commands that are answered together with the one they repeat. It also limits the bytes that are compared for a command that
+/// is then rejected.
+const MAX_REPEATS: usize = 255;
+
 /// What the connection has to do after a command.
 #[derive(Debug)]
 pub(super) enum Outcome {
     /// Nothing: the reply is written.
     Done,
+    /// Nothing: this command is answered, and this many of the same that follow it.
+    Repeated(usize),
     /// Send the output and close.
     Close,
     /// Close without an answer.
@@ -77,8 +83,10 @@ pub(super) struct Call<'a> {
     pub(super) connection: &'a mut ConnectionState,
     pub(super) counts: &'a mut PendingCounts,
     pub(super) args: Args<'a>,
-    /// The command as it arrived.
-    pub(super) bytes: &'a [u8],
+    /// The command as it arrived, and what arrived after it.
+    pub(super) input: &'a [u8],
+    /// The length of the command.
+    pub(super) len: usize,
     pub(super) out: &'a mut Vec<u8>,
 }
 
@@ -100,18 +108,40 @@ impl Call<'_> {
             Ok(found) => found,
             Err(error) => return self.unfound(error),
         };
-        match namespace.try_one(handles) {
-            Ok(Some(number)) => {
-                self.counts.issued(&self.server.metrics, namespace, 1);
-                reply::digits(self.out, number);
-                Outcome::Done
-            }
-            Ok(None) => {
+        let worth_waiting = match repeats(self.input, self.len) {
+            0 => match namespace.try_one(handles) {
+                Ok(Some(number)) => {
+                    self.counts.issued(&self.server.metrics, namespace, 1);
+                    reply::digits(self.out, number);
+                    return Outcome::Done;
+                }
+                Ok(None) => Ok(()),
+                Err(error) => Err(error),
+            },
+            repeats => match namespace.try_several(handles, repeats + 1) {
+                Ok(Some(ids)) => {
+                    let namespace = Arc::clone(namespace);
+                    return self.write_one_each(&namespace, ids, Entry::RespBulk);
+                }
+                Ok(None) => Ok(()),
+                Err(error) => Err(error),
+            },
+        };
+        match worth_waiting {
+            Ok(()) => {
                 let namespace = Arc::clone(namespace);
                 self.next_many(namespace, 1, ReplyShape { array: false, id: IdReply::Text })
             }
             Err(error) => self.refuse(&error),
         }
+    }
+
+    /// Answers this command and the same ones that follow it with one id each: as many as there are ids.
+    fn write_one_each(&mut self, namespace: &Arc<Namespace>, mut ids: Ids, entry: Entry) -> Outcome {
+        let commands = ids.write_numbers(self.out, usize::MAX, entry);
+        self.counts.issued_one_each(&self.server.metrics, namespace, commands as u64);
+        // Each command took at least one id.
+        Outcome::Repeated(commands.saturating_sub(1))
     }
 
     fn look_up(&mut self, at_once: bool) -> Outcome {
@@ -228,13 +258,27 @@ impl Call<'_> {
             Ok((namespace, _)) => namespace,
             Err(error) => return self.unfound(error),
         };
-        match namespace.try_increment() {
-            Ok(Some(number)) => {
-                self.counts.issued(&self.server.metrics, namespace, 1);
-                reply::integer(self.out, number);
-                Outcome::Done
-            }
-            Ok(None) => Outcome::Increment(Arc::clone(namespace), NonZeroU64::MIN),
+        let worth_waiting = match repeats(self.input, self.len) {
+            0 => match namespace.try_increment() {
+                Ok(Some(number)) => {
+                    self.counts.issued(&self.server.metrics, namespace, 1);
+                    reply::integer(self.out, number);
+                    return Outcome::Done;
+                }
+                Ok(None) => Ok(()),
+                Err(error) => Err(error),
+            },
+            repeats => match namespace.try_increments(repeats + 1) {
+                Ok(Some(numbers)) => {
+                    let namespace = Arc::clone(namespace);
+                    return self.write_one_each(&namespace, numbers, Entry::RESP_INTEGER);
+                }
+                Ok(None) => Ok(()),
+                Err(error) => Err(error),
+            },
+        };
+        match worth_waiting {
+            Ok(()) => Outcome::Increment(Arc::clone(namespace), NonZeroU64::MIN),
             Err(error) => self.refuse(&error),
         }
     }
@@ -355,6 +399,26 @@ impl Call<'_> {
             format!("unknown command '{}', with args beginning with: {args}", shortened(name, REPEATED));
         self.fail(ErrorKind::Unknown, &text)
     }
+}
+
+/// Returns how many times the command of `len` bytes at the start of `input` follows itself without a gap, at most
+/// [`MAX_REPEATS`]. Equal bytes are equal commands, so clients with a pipeline of one command are parsed and served once.
+#[inline]
+fn repeats(input: &[u8], len: usize) -> usize {
+    let after = &input[len..];
+    if after.len() < len {
+        return 0;
+    }
+    count_repeats(input, after, len)
+}
+
+fn count_repeats(input: &[u8], after: &[u8], len: usize) -> usize {
+    let most = MAX_REPEATS.min(after.len() / len);
+    // Nearly always all of them are the same, which one comparison shows: each equals the one before it.
+    if input[..most * len] == after[..most * len] {
+        return most;
+    }
+    after.chunks_exact(len).take(most).take_while(|next| **next == input[..len]).count()
 }
 
 /// Writes an error of the mint.
@@ -639,9 +703,17 @@ mod tests {
                 panic!("{line} is not a command")
             };
             let Self { server, session, connection, counts } = self;
-            let outcome =
-                Call { server, session, connection, counts, args, bytes: line.as_bytes(), out: &mut out }
-                    .run();
+            let outcome = Call {
+                server,
+                session,
+                connection,
+                counts,
+                args,
+                input: line.as_bytes(),
+                len: line.len(),
+                out: &mut out,
+            }
+            .run();
             (String::from_utf8(out).unwrap(), outcome)
         }
 

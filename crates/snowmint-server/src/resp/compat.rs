@@ -311,7 +311,7 @@ impl Call<'_> {
 
     fn queue(&mut self) -> Outcome {
         if let Transaction::Open(queued) = &mut self.session.transaction {
-            let more = self.bytes.len();
+            let more = self.len;
             let in_all = self.server.queued.fetch_add(more, Ordering::Relaxed) + more;
             if queued.bytes.len() + more > MAX_QUEUED || in_all > MAX_QUEUED_IN_ALL {
                 self.server.queued.fetch_sub(more, Ordering::Relaxed);
@@ -322,7 +322,7 @@ impl Call<'_> {
                 );
                 return self.fail(ErrorKind::BadRequest, &text);
             }
-            queued.bytes.extend_from_slice(self.bytes);
+            queued.bytes.extend_from_slice(&self.input[..self.len]);
             queued.commands += 1;
         }
         reply::simple(self.out, "QUEUED");
