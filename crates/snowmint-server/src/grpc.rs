@@ -1,10 +1,9 @@
-//! gRPC: the calls of `snowmint.v1.Snowmint`, health and reflection. `connection` serves one connection with hyper, `message`
-//! reads and writes messages, `draw` asks the mint, `stream` answers the calls of a stream, `health` says whether ids can be made.
+//! gRPC: the calls of `snowmint.v1.Snowmint`, health and reflection. `http2` runs a connection, `message` reads and
+//! writes messages, `draw` asks the mint, `stream` answers the calls of a stream, `health` says whether ids can be made.
 //!
 //! The calls of this service do not go through tonic: a response of 100,000 ids is made while it is sent, and holds little
 //! memory for a client that reads slowly. tonic would make it whole. Health and reflection are tonic's.
 
-mod connection;
 mod draw;
 mod health;
 pub mod message;
@@ -32,19 +31,20 @@ use tonic_health::pb::health_server::HealthServer;
 use tonic_reflection::server::Builder as Reflection;
 
 use crate::accept::Admission;
+use crate::delivery::Delivery;
+use crate::http2::{self, Peer, Preface};
 use crate::limits::grpc::{MAX_MESSAGE, MAX_NAMESPACES};
 use crate::metrics::Protocol;
 use crate::mint::{ConnectionState, InspectBy, MintError, Namespace};
 use crate::shutdown::ShutdownListener;
 use crate::state::ServerState;
 use crate::status::ErrorKind;
-use connection::{Activity, CallGuard, CallTimer};
+use crate::tls::Accepted;
+use crate::turns::Turn;
 use health::NodeHealth;
 use message::{Answer, FrameError, MessageReader};
 use messages::inspect_request::By;
 use stream::StreamCall;
-
-pub(crate) use connection::serve;
 
 /// The messages of `snowmint.proto`, as the compiler wrote them.
 #[allow(missing_docs, unreachable_pub, clippy::all, clippy::pedantic, reason = "generated code")]
@@ -235,13 +235,29 @@ fn read_timeout(text: &str) -> Option<Duration> {
     }
 }
 
+/// Serves one connection until the client leaves, a time limit passes, or the service ends.
+pub(crate) async fn serve(
+    server: Arc<ServerState>,
+    accepted: Accepted,
+    admission: Admission,
+    shutdown: ShutdownListener,
+    services: Arc<Services>,
+) {
+    let Some(stream) = accepted.establish(&server, &shutdown).await else { return };
+    let turn = Turn::default();
+    let peer = Peer::new(&turn, server.timeouts, shutdown, admission);
+    let session = Session::new(&server, &services, &peer);
+    let answer = |request, delivery| Arc::clone(&session).call(request, delivery);
+    let connection = http2::serve(stream, Preface::default(), &peer, answer);
+    server.turns.take(&turn, connection).await;
+}
+
 /// One connection: what its calls share.
-struct Session {
+pub(crate) struct Session {
     server: Arc<ServerState>,
     services: Arc<Services>,
     shutdown: ShutdownListener,
     admission: Admission,
-    timer: CallTimer,
     /// The states that no call uses now. Calls that follow each other get the same one, so that their ids increase.
     states: Mutex<Vec<ConnectionState>>,
 }
@@ -275,36 +291,48 @@ impl Drop for StateLease {
 }
 
 impl Session {
+    pub(crate) fn new(server: &Arc<ServerState>, services: &Arc<Services>, peer: &Peer<'_>) -> Arc<Self> {
+        Arc::new(Self {
+            server: Arc::clone(server),
+            services: Arc::clone(services),
+            shutdown: peer.shutdown.clone(),
+            admission: peer.admission,
+            states: Mutex::default(),
+        })
+    }
+
     /// Answers one call.
-    async fn call(self: Arc<Self>, request: Request<Incoming>) -> Result<Response<Body>, Infallible> {
+    pub(crate) async fn call(
+        self: Arc<Self>,
+        request: Request<Incoming>,
+        delivery: Arc<Delivery>,
+    ) -> Response<Body> {
         let began = Instant::now();
-        let guard = self.timer.call();
         if request.method() != Method::POST || !is_grpc(request.headers()) {
             self.server.metrics.failed(Protocol::Grpc, ErrorKind::BadRequest);
-            return Ok(not_grpc());
+            return not_grpc();
         }
-        let answered = self.try_call(request, began, guard).await;
-        Ok(answered.unwrap_or_else(|failure| {
+        let answered = self.try_call(request, began, delivery).await;
+        answered.unwrap_or_else(|failure| {
             self.server.metrics.failed(Protocol::Grpc, failure.kind);
             self.server.metrics.took(Protocol::Grpc, 1, began.elapsed());
             failed(&failure)
-        }))
+        })
     }
 
     async fn try_call(
         self: &Arc<Self>,
         request: Request<Incoming>,
         began: Instant,
-        guard: CallGuard,
+        delivery: Arc<Delivery>,
     ) -> Result<Response<Body>, Failure> {
         let path = request.uri().path();
         if path.starts_with(HEALTH) {
             let ends = path.ends_with("/Watch").then(|| self.shutdown.clone());
             let answered = self.services.health.clone().call(request).await;
-            return Ok(self.tonic(answered, ends, guard));
+            return Ok(self.tonic(answered, ends));
         }
         if self.admission == Admission::Reserved {
-            self.timer.close();
             let limit = self.server.max_connections;
             let text = format!(
                 "connection limit ({limit}) reached: retry later, or raise --max-connections on the server"
@@ -313,9 +341,9 @@ impl Session {
             return Err(Failure { retry_after, ..Failure::new(ErrorKind::TooManyClients, text) });
         }
         if let Some((_, service)) = self.services.reflection.iter().find(|(at, _)| path.starts_with(at)) {
-            guard.set(Activity::Waiting);
+            delivery.wait();
             let answered = service(request).await;
-            return Ok(self.tonic(answered, Some(self.shutdown.clone()), guard));
+            return Ok(self.tonic(answered, Some(self.shutdown.clone())));
         }
         let Some(method) = path.strip_prefix(SERVICE).and_then(CallMethod::of) else {
             return Err(Failure::method(path));
@@ -327,15 +355,14 @@ impl Session {
         }
         let mut reader = MessageReader::new(request.into_body());
         if method == CallMethod::Stream {
-            let call = StreamCall::new(Arc::clone(self), reader, deadline, guard);
+            let call = StreamCall::new(Arc::clone(self), reader, deadline, delivery);
             return Ok(response(Body::Stream(Box::new(call))));
         }
         let message = deadline.bound(self.read_one(&mut reader)).await?;
         let answer = self.answer(method, &message, deadline).await?;
         self.server.metrics.succeeded(Protocol::Grpc, 1);
         self.server.metrics.took(Protocol::Grpc, 1, began.elapsed());
-        guard.set(Activity::Writing);
-        Ok(response(Body::Answer { answer, guard, trailers: Trailers::Due }))
+        Ok(response(Body::Answer { answer, trailers: Trailers::Due }))
     }
 
     /// Reads the one message of a call.
@@ -425,13 +452,12 @@ impl Session {
         &self,
         answered: Result<Response<tonic::body::Body>, Infallible>,
         ends: Option<ShutdownListener>,
-        guard: CallGuard,
     ) -> Response<Body> {
         let Ok(response) = answered;
         self.server.metrics.succeeded(Protocol::Grpc, 1);
         let ends =
             ends.map(|shutdown| Box::pin(shutdown.ended()) as Pin<Box<dyn Future<Output = ()> + Send>>);
-        response.map(|body| Body::Tonic { body, ends, _guard: guard, trailers: Trailers::Due })
+        response.map(|body| Body::Tonic { body, ends, trailers: Trailers::Due })
     }
 }
 
@@ -464,7 +490,7 @@ fn decode<M: Message + Default>(message: &Bytes) -> Result<M, Failure> {
 }
 
 /// Returns `true` for the content type of gRPC with protobuf.
-fn is_grpc(headers: &HeaderMap) -> bool {
+pub(crate) fn is_grpc(headers: &HeaderMap) -> bool {
     let kind = headers.get(CONTENT_TYPE).map(HeaderValue::as_bytes);
     let rest = kind.and_then(|kind| kind.strip_prefix(b"application/grpc"));
     rest.is_some_and(|rest| matches!(rest, b"" | b"+proto" | [b';', ..]))
@@ -538,26 +564,24 @@ fn inspected(inspection: &Inspection) -> messages::InspectResponse {
 
 /// Whether the trailers of a call have been sent.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Trailers {
+pub(crate) enum Trailers {
     Due,
     Sent,
 }
 
 /// The body of an answer.
 #[derive(Default)]
-enum Body {
+pub(crate) enum Body {
     #[default]
     Empty,
     Answer {
         answer: Answer,
-        guard: CallGuard,
         trailers: Trailers,
     },
     Stream(Box<StreamCall>),
     Tonic {
         body: tonic::body::Body,
         ends: Option<Pin<Box<dyn Future<Output = ()> + Send>>>,
-        _guard: CallGuard,
         trailers: Trailers,
     },
 }
@@ -578,8 +602,7 @@ impl hyper::body::Body for Body {
     fn poll_frame(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<BodyFrame> {
         match &mut *self {
             Self::Empty | Self::Tonic { trailers: Trailers::Sent, .. } => Poll::Ready(None),
-            Self::Answer { answer, guard, trailers } => {
-                guard.progressed();
+            Self::Answer { answer, trailers } => {
                 let mut chunk = Vec::new();
                 if let Err(cut) = answer.write(&mut chunk) {
                     return Poll::Ready(Some(Err(cut)));

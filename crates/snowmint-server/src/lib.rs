@@ -49,8 +49,10 @@
 
 mod accept;
 mod connection;
+mod delivery;
 mod grpc;
 mod http;
+mod http2;
 pub mod limits;
 mod listener;
 mod metrics;

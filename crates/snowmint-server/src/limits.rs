@@ -99,15 +99,6 @@ pub mod thrift {
 pub mod grpc {
     /// Bytes of a request message. One of the interface has less than a hundred, but for an id and the text of a layout.
     pub const MAX_MESSAGE: usize = 4 * 1024;
-    /// Bytes of the headers of a call.
-    pub const MAX_HEADERS: u32 = 8 * 1024;
-    /// Calls of a connection at a time. A client library queues further ones.
-    pub const MAX_CALLS: u32 = 100;
-    /// Bytes that a call may send before the server has read them: about 200 requests of a stream.
-    pub const CALL_WINDOW: u32 = 4 * 1024;
-    /// Bytes that all calls of a connection may send before the server has read them. HTTP/2 allows unread small frames for
-    /// half as many bytes, at 256 bytes each: about 1,000 requests of streams.
-    pub const CONNECTION_WINDOW: u32 = 512 * 1024;
     /// Bytes of a response that are made at a time. A call holds about twice as many for a client that reads slowly.
     pub const CHUNK: usize = 16 * 1024;
     /// Ids of one response as texts. A message has its length first, so that all texts are made before they are sent.
@@ -128,16 +119,22 @@ pub mod http {
     pub const WHOLE_BODY_IDS: usize = 500;
 }
 
-/// Limits of a connection of HTTP/2. Those of [`http`] apply too.
+/// Limits of a connection of HTTP/2, for HTTP and gRPC.
 pub mod http2 {
-    /// Requests in flight at once.
+    /// Requests in flight at once. A client library queues further ones.
     pub const MAX_STREAMS: u32 = 100;
+    /// Bytes of the headers of a request.
+    pub const MAX_HEAD: u32 = 16 * 1024;
     /// Streams that the client has opened and reset before the server has seen them. With more, the connection is closed.
     pub const MAX_RESETS: usize = 100;
     /// Streams that were reset because the client broke the rules. With more, the connection is closed.
     pub const MAX_FAULTS: usize = 1000;
-    /// Bytes of a request's body that a client may send before it is answered: bodies are rejected.
-    pub const STREAM_WINDOW: u32 = 64 * 1024;
-    /// Unsent bytes of one answer.
-    pub const MAX_SEND_BUFFER: usize = 32 * 1024;
+    /// Bytes of a request that a client may send before the server has read them: about 200 requests of a gRPC stream.
+    pub const STREAM_WINDOW: u32 = 4 * 1024;
+    /// Bytes that all requests of a connection may send before the server has read them. h2 allows half of it for the overhead
+    /// of unread small frames, at 256 bytes each: about 5,000 of them. A client may send 64 KiB before it has read these limits,
+    /// which are as many requests of gRPC streams.
+    pub const CONNECTION_WINDOW: u32 = 2560 * 1024;
+    /// Unsent bytes of one answer. It holds another chunk, which is ready to be sent.
+    pub const MAX_SEND_BUFFER: usize = 16 * 1024;
 }

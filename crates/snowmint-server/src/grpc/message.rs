@@ -125,7 +125,7 @@ impl MessageReader {
 
 /// An answer to one request.
 #[derive(Debug)]
-pub(super) struct Answer {
+pub(crate) struct Answer {
     /// What comes before the ids, or all of a message without ids.
     head: Vec<u8>,
     /// Boxed, since most answers have one id.

@@ -8,20 +8,20 @@ use std::task::{Context, Poll, ready};
 use hyper::body::Frame;
 use tokio::time::Instant;
 
-use super::connection::{Activity, CallGuard};
 use super::draw::{self, Drawn};
 use super::message::{Answer, MessageReader};
 use super::{BodyFrame, Deadline, Failure, Session, StateLease, decode, succeeded};
+use crate::delivery::Delivery;
 use crate::limits::HEAR_OUT;
 use crate::limits::grpc::CHUNK;
 use crate::metrics::Protocol;
 
 /// A running call.
-pub(super) struct StreamCall {
+pub(crate) struct StreamCall {
     session: Arc<Session>,
     reader: MessageReader,
     deadline: Deadline,
-    guard: CallGuard,
+    delivery: Arc<Delivery>,
     /// `None` while a request waits for ids.
     state: Option<StateLease>,
     phase: Phase,
@@ -47,7 +47,7 @@ impl StreamCall {
         session: Arc<Session>,
         reader: MessageReader,
         deadline: Deadline,
-        guard: CallGuard,
+        delivery: Arc<Delivery>,
     ) -> Self {
         let shutdown = session.shutdown.clone();
         let ends = Box::pin(async move {
@@ -56,9 +56,9 @@ impl StreamCall {
                 () = shutdown.ended() => Failure::ending(),
             }
         });
-        guard.set(Activity::Waiting);
+        delivery.wait();
         let state = Some(StateLease::of(&session));
-        Self { session, reader, deadline, guard, state, phase: Phase::Reading, ends, ending: None }
+        Self { session, reader, deadline, delivery, state, phase: Phase::Reading, ends, ending: None }
     }
 
     pub(super) fn poll_frame(&mut self, cx: &mut Context<'_>) -> Poll<BodyFrame> {
@@ -66,7 +66,6 @@ impl StreamCall {
         loop {
             match &mut self.phase {
                 Phase::Writing(answer) => {
-                    self.guard.progressed();
                     if let Err(cut) = answer.write(&mut chunk) {
                         return Poll::Ready(Some(Err(cut)));
                     }
@@ -88,7 +87,7 @@ impl StreamCall {
                     // Requests that have arrived are answered, also at shutdown.
                     Poll::Pending if !chunk.is_empty() => return data(chunk),
                     Poll::Pending => {
-                        self.guard.set(Activity::Waiting);
+                        self.delivery.wait();
                         let failure = ready!(self.ends.as_mut().poll(cx));
                         self.fail(failure);
                     }
@@ -124,7 +123,7 @@ impl StreamCall {
         if self.session.shutdown.is_ending() && came - *self.ending.get_or_insert(came) > HEAR_OUT {
             return Err(Failure::ending());
         }
-        self.guard.set(Activity::Answering);
+        self.delivery.make();
         let request = decode(message)?;
         let mut state = self.state.take().unwrap_or_else(|| StateLease::of(&self.session));
         match draw::try_draw(&self.session.server, state.get(), &request) {
@@ -149,7 +148,6 @@ impl StreamCall {
         let metrics = &self.session.server.metrics;
         metrics.succeeded(Protocol::Grpc, 1);
         metrics.took(Protocol::Grpc, 1, came.elapsed());
-        self.guard.set(Activity::Writing);
         self.phase = Phase::Writing(answer);
     }
 

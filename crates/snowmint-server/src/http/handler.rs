@@ -70,8 +70,8 @@ pub(super) async fn handle<B: hyper::body::Body>(
         }
     };
     server.metrics.took(Protocol::Http, 1, began.elapsed());
-    // HTTP/2 has a frame for it, which `Http2Connection` sends.
-    if serving.is_leaving() && request.version() < Version::HTTP_2 {
+    // HTTP/2 has a frame for it, which its connection sends.
+    if serving.peer.is_leaving() && request.version() < Version::HTTP_2 {
         // So the client's next request goes to another node and not to a connection that is being closed.
         response.headers_mut().insert(CONNECTION, HeaderValue::from_static("close"));
     }
@@ -98,7 +98,7 @@ async fn try_handle<B: hyper::body::Body>(
     let Serving { server, client, .. } = serving;
     check_host(&server.allowed_hosts, request)?;
     let route = route(request.uri().path(), request.uri().query())?;
-    if serving.admission == Admission::Reserved
+    if serving.peer.admission == Admission::Reserved
         && !matches!(route, Route::Health | Route::Ready | Route::Metrics)
     {
         return Err(Problem::too_many_clients(server.max_connections).into());
@@ -144,7 +144,7 @@ async fn try_handle<B: hyper::body::Body>(
         Route::Inspect { id, by } => Ok(json(&server.mint.inspect(&id, by.as_ref())?)?),
         Route::OpenApi => Ok(ok(JSON, Body::whole(OPENAPI))),
         Route::Health => Ok(ok(TEXT, Body::whole("ok\n"))),
-        Route::Ready => Ok(ready(server, &serving.shutdown)?),
+        Route::Ready => Ok(ready(server, &serving.peer.shutdown)?),
         Route::Metrics => {
             let exposition = exposition(request.headers());
             let kind = if exposition == Exposition::OpenMetrics { OPENMETRICS } else { PROMETHEUS };

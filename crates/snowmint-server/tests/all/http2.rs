@@ -1,6 +1,7 @@
 //! HTTP/2 by prior knowledge over real sockets. The client writes frames by hand, so that it can also break the rules.
 
 use std::collections::BTreeMap;
+use std::net::SocketAddr;
 use std::time::Duration;
 
 use serde_json::Value;
@@ -65,9 +66,13 @@ struct Client {
 }
 
 impl Client {
-    /// Connects. `window` is the initial window of each stream.
+    /// Connects over HTTP. `window` is the initial window of each stream.
     async fn connect(server: &Running, window: u32) -> Self {
-        let mut stream = TcpStream::connect(server.http).await.unwrap();
+        Self::connect_to(server.http, window).await
+    }
+
+    async fn connect_to(address: SocketAddr, window: u32) -> Self {
+        let mut stream = TcpStream::connect(address).await.unwrap();
         // A write that waited for an acknowledgement would be late in paused time.
         stream.set_nodelay(true).unwrap();
         let setting = [&[0, 4][..], &window.to_be_bytes()].concat();
@@ -142,11 +147,14 @@ impl Client {
 
     /// Reads until the server closes. Returns whether it said goodbye.
     async fn closed(&mut self) -> bool {
-        while let Some(frame) = self.frame().await {
-            if frame.kind == PING && frame.flags & ACK == 0 {
-                let _ = self.stream.write_all(&self::frame(PING, ACK, 0, &frame.payload)).await;
+        let reading = async {
+            while let Some(frame) = self.frame().await {
+                if frame.kind == PING && frame.flags & ACK == 0 {
+                    let _ = self.stream.write_all(&self::frame(PING, ACK, 0, &frame.payload)).await;
+                }
             }
-        }
+        };
+        tokio::time::timeout(Duration::from_hours(1), reading).await.expect("the server does not close");
         self.goodbye
     }
 }
@@ -243,7 +251,29 @@ async fn a_silent_client_is_closed_at_the_end() {
     let server = Running::start().await;
     let mut silent = Client::connect(&server, WINDOW).await;
     assert_eq!(silent.get("/healthz").await.status, OK);
+    let mut of_grpc = Client::connect_to(server.grpc, WINDOW).await;
+    assert_ne!(of_grpc.get("/").await.status, 0);
     assert_eq!(server.end().await.unwrap().cut, 0);
+}
+
+/// Goal: a shutdown does not cut an answer that its client reads late, not even the last bytes of it. Method: paused time, and
+/// windows that hold back the whole answer or all but a few bytes.
+#[tokio::test(start_paused = true)]
+async fn the_end_waits_for_answers_that_are_read_late() {
+    for window in [0, 10] {
+        let server = Running::start().await;
+        let mut late = Client::connect(&server, window).await;
+        let (stream, request) = late.request("/v1/ids/default?count=100");
+        late.send(&request).await;
+        while late.frame().await.unwrap().kind != HEADERS {}
+        let ending = server.end();
+        tokio::time::sleep(Duration::from_secs(3)).await;
+        late.send(&frame(WINDOW_UPDATE, 0, stream, &WINDOW.to_be_bytes())).await;
+        let answers = late.answers(1).await;
+        assert_eq!(ids(&answers[&stream].body).len(), 100);
+        late.closed().await;
+        assert_eq!(ending.await.unwrap().cut, 0);
+    }
 }
 
 /// Goal: during the drain delay, a client learns that its next requests belong on another node.
@@ -303,11 +333,75 @@ async fn idle_connections_half_requests_and_stalled_answers_are_closed() {
 
     // It opens no window, so nothing can be sent.
     let mut stalled = Client::connect(&server, 0).await;
-    let (_, bytes) = stalled.request("/v1/ids/default?count=1000");
+    let (stream, bytes) = stalled.request("/v1/ids/default?count=1000");
     stalled.send(&bytes).await;
     let began = Instant::now();
-    stalled.closed().await;
+    assert!(stalled.answers(1).await[&stream].reset);
     near("stalled", began, write);
+    let began = Instant::now();
+    stalled.closed().await;
+    near("stalled and idle", began, idle);
+}
+
+/// Goal: a client that reads some answers holds no others past the time limit of a write: each is reset, or ends the connection if
+/// only its last bytes are left. Method: paused time, and small requests in between that are answered.
+#[tokio::test(start_paused = true)]
+async fn each_answer_has_a_time_limit_of_its_own() {
+    let (write, pause) = (Duration::from_mins(1), Duration::from_secs(20));
+    for (window, count, ends) in [(0, 3000, false), (10, 3000, false), (10, 100, true)] {
+        let timeouts = Timeouts { write, ..Timeouts::default() };
+        let server = Running::with(Settings { timeouts, ..settings() }).await;
+        let mut client = Client::connect(&server, window).await;
+        let (stalled, request) = client.request(&format!("/v1/ids/default?count={count}"));
+        client.send(&request).await;
+        let began = Instant::now();
+        let mut outcome = None;
+        while outcome.is_none() && began.elapsed() < 10 * write {
+            tokio::time::sleep(pause).await;
+            let (small, request) = client.request("/healthz");
+            let opens = frame(WINDOW_UPDATE, 0, small, &WINDOW.to_be_bytes());
+            client.reply(&[request, opens].concat()).await;
+            outcome = loop {
+                match client.frame().await {
+                    None => break Some(true),
+                    Some(frame) if frame.kind == RST_STREAM && frame.stream == stalled => break Some(false),
+                    Some(frame) if frame.stream == small && frame.flags & END_STREAM != 0 => break None,
+                    Some(_) => {}
+                }
+            };
+        }
+        assert_eq!(outcome, Some(ends), "{window} {count}");
+        assert!(began.elapsed() >= write && began.elapsed() <= write + 2 * pause, "{:?}", began.elapsed());
+    }
+}
+
+/// Goal: a client of a gRPC stream may send as many requests as its first window holds, before it reads any answer.
+#[tokio::test]
+async fn many_requests_of_a_grpc_stream_before_the_first_answer() {
+    const REQUESTS: usize = 4600;
+    let server = Running::start().await;
+    let mut client = Client::connect_to(server.grpc, 0).await;
+    // POST, and a literal with the name `content-type`.
+    let mut head = head("/snowmint.v1.Snowmint/Stream", Some("test"));
+    head[0] = 0x83;
+    head.extend(b"\x0f\x10\x10application/grpc");
+    let request = frame(DATA, 0, 1, b"\0\0\0\0\x09\x0a\x07default");
+    client.send(&frame(HEADERS, END_HEADERS, 1, &head)).await;
+    client.send(&request.repeat(REQUESTS)).await;
+    client.send(&frame(DATA, END_STREAM, 1, &[])).await;
+    // The answer to a ping shows that all of it was read.
+    client.send(&frame(PING, 0, 0, &[7; 8])).await;
+    loop {
+        let frame = client.frame().await.expect("the connection goes on");
+        assert_ne!(frame.kind, GO_AWAY);
+        if frame.kind == PING {
+            break;
+        }
+    }
+    client.send(&frame(WINDOW_UPDATE, 0, 1, &WINDOW.to_be_bytes())).await;
+    let answers = client.answers(1).await;
+    // Each has a head of 5 bytes, and a field of 2 with an id of 8.
+    assert_eq!(answers[&1].body.len(), REQUESTS * 15);
 }
 
 /// Goal: a connection has no more streams in flight than its limit, and one that resets streams without end is closed or served

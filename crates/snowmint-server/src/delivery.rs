@@ -1,0 +1,420 @@
+//! The time limits of an HTTP client, and its answers on their way to it.
+//!
+//! A client has a limit for its first request, for the rest of a request, and between two requests. hyper has one limit for all
+//! three, which would close idle connections as early as incomplete requests. An answer has a limit too: HTTP/2 has a window for
+//! each, so that a client may read one answer and leave the others for ever. Therefore each answer counts its own bytes.
+
+use std::pin::Pin;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, AtomicUsize, Ordering};
+use std::task::{Context, Poll, ready};
+use std::time::Duration;
+
+use bytes::{Buf, Bytes};
+use hyper::body::{Body, Frame, SizeHint};
+use tokio::time::{Instant, sleep};
+
+use crate::limits::HEAR_OUT;
+use crate::settings::Timeouts;
+
+/// No deadline.
+const NEVER: u64 = u64::MAX;
+
+/// The time limits of a client. Only the task of its connection writes them; they are atomic because tasks move between threads.
+#[derive(Clone, Debug)]
+pub(crate) struct ClientTimer(Arc<TimerState>);
+
+/// Deadlines are in milliseconds since the connection began.
+#[derive(Debug)]
+struct TimerState {
+    began: Instant,
+    timeouts: Timeouts,
+    /// Until when the client may send nothing.
+    idle_until: AtomicU64,
+    /// Until when the request that has begun to arrive must be complete.
+    arrives_until: AtomicU64,
+    /// Whether the input ends within a request.
+    is_incomplete: AtomicBool,
+    requests: AtomicU64,
+    /// Answers that are being made or sent. Only HTTP/2 has several.
+    busy: AtomicU32,
+    /// Whether the system takes no more bytes of this client's answers now.
+    is_blocked: AtomicBool,
+    is_hung_up: AtomicBool,
+}
+
+impl ClientTimer {
+    pub(crate) fn new(timeouts: Timeouts) -> Self {
+        let state = TimerState {
+            began: Instant::now(),
+            timeouts,
+            idle_until: AtomicU64::new(whole_ms(timeouts.request)),
+            arrives_until: AtomicU64::new(NEVER),
+            is_incomplete: AtomicBool::new(false),
+            requests: AtomicU64::new(0),
+            busy: AtomicU32::new(0),
+            is_blocked: AtomicBool::new(false),
+            is_hung_up: AtomicBool::new(false),
+        };
+        Self(Arc::new(state))
+    }
+
+    pub(crate) fn timeouts(&self) -> &Timeouts {
+        &self.0.timeouts
+    }
+
+    /// Returns `true` if no request has arrived yet.
+    pub(crate) fn is_fresh(&self) -> bool {
+        self.0.requests.load(Ordering::Relaxed) == 0
+    }
+
+    /// Notes input, and whether it ends within a request. Input that completes none, such as a ping, does not prolong the time of
+    /// an idle connection.
+    pub(crate) fn received(&self, is_incomplete: bool) {
+        self.0.is_incomplete.store(is_incomplete, Ordering::Relaxed);
+        if !is_incomplete {
+            self.0.arrives_until.store(NEVER, Ordering::Relaxed);
+        } else if !self.is_busy() && self.0.arrives_until.load(Ordering::Relaxed) == NEVER {
+            self.0.arrives_until.store(self.after(self.0.timeouts.request), Ordering::Relaxed);
+        }
+    }
+
+    /// Notes that a request has arrived completely.
+    pub(crate) fn requested(&self) {
+        // Nobody else writes it.
+        self.0.requests.store(self.0.requests.load(Ordering::Relaxed) + 1, Ordering::Relaxed);
+        self.0.arrives_until.store(NEVER, Ordering::Relaxed);
+    }
+
+    /// Notes whether the system takes bytes of answers.
+    pub(crate) fn wrote(&self, is_blocked: bool) {
+        self.0.is_blocked.store(is_blocked, Ordering::Relaxed);
+    }
+
+    /// Makes the input end: nothing more is read of this client.
+    pub(crate) fn hang_up(&self) {
+        self.0.is_hung_up.store(true, Ordering::Relaxed);
+    }
+
+    pub(crate) fn is_hung_up(&self) -> bool {
+        self.0.is_hung_up.load(Ordering::Relaxed)
+    }
+
+    fn is_busy(&self) -> bool {
+        self.0.busy.load(Ordering::Relaxed) > 0
+    }
+
+    fn now(&self) -> u64 {
+        whole_ms(self.0.began.elapsed())
+    }
+
+    fn after(&self, limit: Duration) -> u64 {
+        whole_ms(self.0.began.elapsed().saturating_add(limit))
+    }
+
+    fn work_begins(&self) {
+        self.0.busy.store(self.0.busy.load(Ordering::Relaxed) + 1, Ordering::Relaxed);
+    }
+
+    fn work_ends(&self) {
+        let left = self.0.busy.load(Ordering::Relaxed).saturating_sub(1);
+        self.0.busy.store(left, Ordering::Relaxed);
+        if left == 0 {
+            let until = self.0.timeouts.idle.map_or(NEVER, |idle| self.after(idle));
+            self.0.idle_until.store(until, Ordering::Relaxed);
+            if self.0.is_incomplete.load(Ordering::Relaxed) {
+                self.received(true);
+            }
+        }
+    }
+
+    /// Returns the time left for the client to send; `None` if no limit applies now.
+    fn left(&self) -> Option<Duration> {
+        if self.is_busy() {
+            return None;
+        }
+        let until = match self.0.arrives_until.load(Ordering::Relaxed) {
+            NEVER => self.0.idle_until.load(Ordering::Relaxed),
+            until => until,
+        };
+        (until != NEVER).then(|| Duration::from_millis(until).saturating_sub(self.0.began.elapsed()))
+    }
+
+    /// Returns once a time limit has passed. Sleeps from deadline to deadline, so that a request needs no timer of its own.
+    pub(crate) async fn exceeded(&self) {
+        let Timeouts { idle, request, .. } = self.0.timeouts;
+        // No deadline that begins from now on is earlier.
+        let shortest = idle.map_or(request, |idle| idle.min(request));
+        loop {
+            match self.left() {
+                Some(Duration::ZERO) => return,
+                left => sleep(left.unwrap_or(shortest).min(shortest)).await,
+            }
+        }
+    }
+
+    /// Returns once nothing is left to do for the client of HTTP/2 for [`HEAR_OUT`].
+    pub(crate) async fn rested(&self) {
+        loop {
+            let requests = self.0.requests.load(Ordering::Relaxed);
+            sleep(HEAR_OUT).await;
+            let is_same = self.0.requests.load(Ordering::Relaxed) == requests;
+            if is_same && !self.is_busy() && !self.0.is_blocked.load(Ordering::Relaxed) {
+                return;
+            }
+        }
+    }
+}
+
+/// Rounds up, so that no client is closed early.
+fn whole_ms(time: Duration) -> u64 {
+    u64::try_from(time.as_millis()).unwrap_or(NEVER).saturating_add(1)
+}
+
+/// One answer, from the request to the last byte that is sent. The connection is busy with it while it is being made or sent.
+#[derive(Debug)]
+pub(crate) struct Delivery {
+    timer: ClientTimer,
+    is_making: AtomicBool,
+    /// Bytes that hyper has and the system has not.
+    unsent: AtomicUsize,
+    /// When a byte was last sent, or the first one was ready.
+    moved: AtomicU64,
+}
+
+impl Delivery {
+    pub(crate) fn new(timer: ClientTimer) -> Arc<Self> {
+        let (is_making, unsent) = (AtomicBool::new(false), AtomicUsize::new(0));
+        Arc::new(Self { timer, is_making, unsent, moved: AtomicU64::new(0) })
+    }
+
+    /// Notes that the answer is being made.
+    pub(crate) fn make(&self) {
+        self.update(|| self.is_making.store(true, Ordering::Relaxed));
+    }
+
+    /// Notes that the answer is made, or that it waits for the client's next message.
+    pub(crate) fn wait(&self) {
+        self.update(|| self.is_making.store(false, Ordering::Relaxed));
+    }
+
+    fn offer(&self, bytes: usize) {
+        if !self.is_unsent() {
+            self.moved.store(self.timer.now(), Ordering::Relaxed);
+        }
+        self.update(|| self.unsent.store(self.unsent.load(Ordering::Relaxed) + bytes, Ordering::Relaxed));
+    }
+
+    fn withdraw(&self, bytes: usize) {
+        let left = self.unsent.load(Ordering::Relaxed).saturating_sub(bytes);
+        self.update(|| self.unsent.store(left, Ordering::Relaxed));
+    }
+
+    fn sent(&self, bytes: usize) {
+        self.withdraw(bytes);
+        if self.is_unsent() {
+            self.moved.store(self.timer.now(), Ordering::Relaxed);
+        }
+    }
+
+    /// Returns `true` if bytes wait for the client to read.
+    pub(crate) fn is_unsent(&self) -> bool {
+        self.unsent.load(Ordering::Relaxed) > 0
+    }
+
+    fn is_busy(&self) -> bool {
+        self.is_making.load(Ordering::Relaxed) || self.is_unsent()
+    }
+
+    fn update(&self, change: impl FnOnce()) {
+        let was_busy = self.is_busy();
+        change();
+        match (was_busy, self.is_busy()) {
+            (false, true) => self.timer.work_begins(),
+            (true, false) => self.timer.work_ends(),
+            _ => {}
+        }
+    }
+
+    /// Returns the time left for the client to read a byte of it; `None` if it need not.
+    pub(crate) fn left(&self) -> Option<Duration> {
+        let since = self.timer.now().saturating_sub(self.moved.load(Ordering::Relaxed));
+        self.is_unsent().then(|| self.timer.0.timeouts.write.saturating_sub(Duration::from_millis(since)))
+    }
+
+    /// Returns once the client has read no byte of it for the time limit of a write.
+    pub(crate) async fn stalled(&self) {
+        loop {
+            match self.left() {
+                Some(Duration::ZERO) => return,
+                left => sleep(left.unwrap_or(self.timer.0.timeouts.write)).await,
+            }
+        }
+    }
+}
+
+/// Ends the making of an answer when it is dropped.
+#[derive(Debug)]
+pub(crate) struct Making(Arc<Delivery>);
+
+impl Making {
+    pub(crate) fn of(delivery: &Arc<Delivery>) -> Self {
+        delivery.make();
+        Self(Arc::clone(delivery))
+    }
+}
+
+impl Drop for Making {
+    fn drop(&mut self) {
+        self.0.wait();
+    }
+}
+
+/// A body whose bytes are followed until they are sent.
+#[derive(Debug)]
+pub(crate) struct DeliveredBody<B> {
+    body: B,
+    making: Making,
+}
+
+impl<B> DeliveredBody<B> {
+    pub(crate) const fn new(body: B, making: Making) -> Self {
+        Self { body, making }
+    }
+}
+
+impl<B: Body<Data = Bytes> + Unpin> Body for DeliveredBody<B> {
+    type Data = DeliveredBytes;
+    type Error = B::Error;
+
+    fn poll_frame(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+    ) -> Poll<Option<Result<Frame<DeliveredBytes>, B::Error>>> {
+        let frame = ready!(Pin::new(&mut self.body).poll_frame(cx));
+        let followed = |bytes| DeliveredBytes::new(bytes, &self.making.0);
+        Poll::Ready(frame.map(|frame| frame.map(|frame| frame.map_data(followed))))
+    }
+
+    fn is_end_stream(&self) -> bool {
+        self.body.is_end_stream()
+    }
+
+    fn size_hint(&self) -> SizeHint {
+        self.body.size_hint()
+    }
+}
+
+/// Bytes of an answer, which count as unsent until they are written or dropped.
+#[derive(Debug)]
+pub(crate) struct DeliveredBytes {
+    bytes: Bytes,
+    delivery: Arc<Delivery>,
+}
+
+impl DeliveredBytes {
+    fn new(bytes: Bytes, delivery: &Arc<Delivery>) -> Self {
+        delivery.offer(bytes.len());
+        Self { bytes, delivery: Arc::clone(delivery) }
+    }
+}
+
+impl Buf for DeliveredBytes {
+    fn remaining(&self) -> usize {
+        self.bytes.len()
+    }
+
+    fn chunk(&self) -> &[u8] {
+        &self.bytes
+    }
+
+    fn advance(&mut self, sent: usize) {
+        self.bytes.advance(sent);
+        self.delivery.sent(sent);
+    }
+}
+
+impl Drop for DeliveredBytes {
+    fn drop(&mut self) {
+        self.delivery.withdraw(self.bytes.len());
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const TIMEOUTS: Timeouts = Timeouts {
+        idle: Some(Duration::from_secs(20)),
+        request: Duration::from_secs(3),
+        write: Duration::from_secs(7),
+    };
+
+    async fn advance(seconds: u64) {
+        tokio::time::advance(Duration::from_secs(seconds)).await;
+    }
+
+    /// Checks the time left, which is rounded up to milliseconds.
+    fn assert_left(left: Option<Duration>, seconds: u64) {
+        let left = left.expect("a limit applies");
+        let wanted = Duration::from_secs(seconds);
+        assert!(left.abs_diff(wanted) <= Duration::from_millis(2), "{left:?} and not {wanted:?}");
+    }
+
+    /// Goal: each limit applies in its phase, and none while ids are made.
+    #[tokio::test(start_paused = true)]
+    async fn time_limits_of_a_client() {
+        let timer = ClientTimer::new(TIMEOUTS);
+        assert_left(timer.left(), 3);
+        advance(2).await;
+        timer.received(true);
+        assert_left(timer.left(), 3);
+        timer.requested();
+        let (call, other) = (Delivery::new(timer.clone()), Delivery::new(timer.clone()));
+        let making = Making::of(&call);
+        timer.received(false);
+        advance(30).await;
+        assert_eq!((timer.left(), call.left()), (None, None));
+        let making_other = Making::of(&other);
+        drop(making);
+        assert_eq!(timer.left(), None, "the other one");
+        other.wait();
+        assert_left(timer.left(), 20);
+        advance(5).await;
+        timer.received(true);
+        assert_left(timer.left(), 3);
+        timer.received(false);
+        assert_left(timer.left(), 15);
+        other.make();
+        timer.received(true);
+        advance(5).await;
+        drop(making_other);
+        assert_left(timer.left(), 3);
+        advance(4).await;
+        timer.exceeded().await;
+    }
+
+    /// Goal: the progress of one answer is none of another, and an answer goes on until its last byte is written.
+    #[tokio::test(start_paused = true)]
+    async fn each_answer_has_its_own_progress() {
+        let timer = ClientTimer::new(TIMEOUTS);
+        let (stalled, read) = (Delivery::new(timer.clone()), Delivery::new(timer.clone()));
+        let bytes = |delivery| DeliveredBytes::new(Bytes::from_static(&[0; 100]), delivery);
+        let (unread, mut taken) = (bytes(&stalled), bytes(&read));
+        assert_eq!((stalled.left(), read.left()), (Some(TIMEOUTS.write), Some(TIMEOUTS.write)));
+        for _ in 0..6 {
+            advance(1).await;
+            taken.advance(10);
+        }
+        assert_left(stalled.left(), 1);
+        assert_left(read.left(), 7);
+        advance(2).await;
+        stalled.stalled().await;
+        assert_left(read.left(), 5);
+        taken.advance(40);
+        assert_eq!((read.left(), timer.left()), (None, None), "the other one is unsent");
+        drop(unread);
+        assert!(!stalled.is_unsent());
+        assert_left(timer.left(), 20);
+    }
+}

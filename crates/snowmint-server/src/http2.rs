@@ -1,0 +1,670 @@
+//! HTTP/2: the preface that tells it from HTTP/1.1, its frames, and the answers of a connection. Both HTTP and gRPC use it.
+//!
+//! All answers run in the task of their connection. So a client with thousands of requests in flight gets no more turns than
+//! one with a single request. Limits of streams, headers, resets and control frames are h2's own, with the values below.
+
+use std::convert::Infallible;
+use std::io;
+use std::pin::{Pin, pin};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+use std::task::{Context, Poll, ready};
+use std::time::Duration;
+
+use bytes::Bytes;
+use futures_util::StreamExt as _;
+use futures_util::stream::FuturesUnordered;
+use hyper::body::{Body, Incoming};
+use hyper::rt::Executor;
+use hyper::server::conn::http2;
+use hyper::service::{HttpService, service_fn};
+use hyper::{Request, Response};
+use hyper_util::rt::TokioIo;
+use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, ReadBuf};
+use tokio::time::{Instant, Sleep, sleep, timeout};
+
+use crate::accept::Admission;
+use crate::delivery::{ClientTimer, DeliveredBody, Delivery, Making};
+use crate::limits::http2::{
+    CONNECTION_WINDOW, MAX_FAULTS, MAX_HEAD, MAX_RESETS, MAX_SEND_BUFFER, MAX_STREAMS, STREAM_WINDOW,
+};
+use crate::limits::{HEAR_OUT, LINGER};
+use crate::settings::Timeouts;
+use crate::shutdown::ShutdownListener;
+use crate::turns::Turn;
+
+/// The first bytes of every HTTP/2 connection (RFC 9113, section 3.4).
+const PREFACE: &[u8; 24] = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n";
+/// Length, type, flags and stream of a frame.
+const FRAME_HEAD: usize = 9;
+const HEADERS: u8 = 1;
+const CONTINUATION: u8 = 9;
+const END_HEADERS: u8 = 4;
+
+/// The part of a turn that a request uses, besides the bytes of its answer.
+const REQUEST_COST: usize = 256;
+/// How many bytes of a turn one byte of input uses: a frame of 9 bytes costs as much work as many bytes of an answer.
+const READ_COST: usize = 4;
+
+/// The client of a connection: its turn, its time limits, and until when it is served.
+pub(crate) struct Peer<'a> {
+    pub(crate) turn: &'a Turn,
+    pub(crate) timer: ClientTimer,
+    pub(crate) shutdown: ShutdownListener,
+    pub(crate) admission: Admission,
+}
+
+impl<'a> Peer<'a> {
+    pub(crate) fn new(
+        turn: &'a Turn,
+        timeouts: Timeouts,
+        shutdown: ShutdownListener,
+        admission: Admission,
+    ) -> Self {
+        let timeouts = match admission {
+            Admission::Client => timeouts,
+            Admission::Reserved => Timeouts { request: timeouts.request.min(LINGER), ..timeouts },
+        };
+        Self { turn, timer: ClientTimer::new(timeouts), shutdown, admission }
+    }
+
+    /// Returns `true` if the client should send its next request on another connection.
+    pub(crate) fn is_leaving(&self) -> bool {
+        (self.shutdown.is_leaving() || self.admission == Admission::Reserved) && !self.timer.is_fresh()
+    }
+
+    /// Returns once the service ends. A client that was just accepted is heard out: its first request may be on its way.
+    pub(crate) async fn ended(&self) {
+        self.shutdown.clone().ended().await;
+        if self.timer.is_fresh() {
+            sleep(HEAR_OUT).await;
+        }
+    }
+}
+
+/// Serves one connection of HTTP/2. `preface` is what was read of it.
+pub(crate) async fn serve<T, F, R, B>(stream: T, preface: Preface, peer: &Peer<'_>, answer: F)
+where
+    T: AsyncRead + AsyncWrite + Unpin,
+    F: Fn(Request<Incoming>, Arc<Delivery>) -> R,
+    R: Future<Output = Response<B>> + Send,
+    B: Body<Data = Bytes> + Send + Unpin + 'static,
+    B::Error: Into<Box<dyn std::error::Error + Send + Sync>>,
+{
+    let new = NewAnswers::default();
+    let service = service_fn(|request| {
+        // Requests are small and may come by the hundred in one packet.
+        peer.turn.spend(REQUEST_COST);
+        let delivery = new.begin(&peer.timer);
+        let (making, response) = (Making::of(&delivery), answer(request, delivery));
+        async move { Ok::<_, Infallible>(response.await.map(|body| DeliveredBody::new(body, making))) }
+    });
+    let builder = http2::Builder::new(new.starter())
+        .max_concurrent_streams(MAX_STREAMS)
+        .max_header_list_size(MAX_HEAD)
+        // Clients that open streams and reset them at once are disconnected.
+        .max_pending_accept_reset_streams(MAX_RESETS)
+        .max_local_error_reset_streams(MAX_FAULTS)
+        .initial_stream_window_size(STREAM_WINDOW)
+        .initial_connection_window_size(CONNECTION_WINDOW)
+        .max_send_buf_size(MAX_SEND_BUFFER)
+        .clone();
+    let stream = PeerStream::http2(preface.before(stream), peer);
+    let connection = Box::pin(builder.serve_connection(TokioIo::new(stream), service));
+    let mut connection = pin!(Http2Connection {
+        connection,
+        new: &new,
+        running: FuturesUnordered::new(),
+        tails: Vec::new(),
+        check: None,
+        peer,
+        is_finishing: false,
+    });
+    let is_late = tokio::select! {
+        biased;
+        () = connection.as_mut() => return,
+        () = peer.timer.exceeded() => true,
+        () = peer.ended() => false,
+    };
+    if is_late {
+        tracing::debug!("HTTP client disconnected; time limit exceeded");
+        if peer.timer.is_fresh() {
+            return;
+        }
+    }
+    // Takes no new requests, and ends when the present ones are answered.
+    connection.as_mut().finish();
+    let rested = async { if is_late { sleep(LINGER).await } else { peer.timer.rested().await } };
+    tokio::select! {
+        biased;
+        () = connection.as_mut() => return,
+        // A client that does not confirm would hold its connection.
+        () = rested => {}
+    }
+    peer.timer.hang_up();
+    // A client that does not read is closed.
+    let _ = timeout(2 * LINGER, connection).await;
+}
+
+type AnswerTask<'a> = Pin<Box<dyn Future<Output = ()> + Send + 'a>>;
+
+/// An answer that hyper makes and sends.
+struct Running<'a> {
+    delivery: Arc<Delivery>,
+    task: AnswerTask<'a>,
+}
+
+impl Future for Running<'_> {
+    /// The answer, of which some bytes may be unsent.
+    type Output = Arc<Delivery>;
+
+    fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Arc<Delivery>> {
+        ready!(self.task.as_mut().poll(cx));
+        Poll::Ready(Arc::clone(&self.delivery))
+    }
+}
+
+/// The answers that hyper has begun since the connection was last polled.
+#[derive(Default)]
+struct NewAnswers<'a>(Arc<Mutex<Begun<'a>>>);
+
+/// Takes the tasks of hyper. Each task has one, so it does not keep the tasks alive.
+#[derive(Clone)]
+struct Starter<'a>(Weak<Mutex<Begun<'a>>>);
+
+#[derive(Default)]
+struct Begun<'a> {
+    /// That of the request for which hyper makes a task next.
+    next: Option<Arc<Delivery>>,
+    running: Vec<Running<'a>>,
+}
+
+impl<'a> NewAnswers<'a> {
+    fn starter(&self) -> Starter<'a> {
+        Starter(Arc::downgrade(&self.0))
+    }
+
+    /// Begins the answer to a request that has arrived.
+    fn begin(&self, timer: &ClientTimer) -> Arc<Delivery> {
+        timer.requested();
+        let delivery = Delivery::new(timer.clone());
+        self.lock().next = Some(Arc::clone(&delivery));
+        delivery
+    }
+
+    fn drain(&self) -> Vec<Running<'a>> {
+        std::mem::take(&mut self.lock().running)
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Begun<'a>> {
+        // A panic elsewhere leaves the list whole.
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl<'a, F: Future<Output = ()> + Send + 'a> Executor<F> for Starter<'a> {
+    fn execute(&self, task: F) {
+        let Some(begun) = self.0.upgrade() else { return };
+        let mut begun = begun.lock().unwrap_or_else(PoisonError::into_inner);
+        // hyper makes one task for each request; it would make another one for a tunnel, which no request gets.
+        if let Some(delivery) = begun.next.take() {
+            begun.running.push(Running { delivery, task: Box::pin(task) });
+        }
+    }
+}
+
+/// A connection of HTTP/2 with its answers.
+struct Http2Connection<'a, 'p, I, S>
+where
+    S: HttpService<Incoming>,
+{
+    connection: Pin<Box<http2::Connection<I, S, Starter<'a>>>>,
+    new: &'p NewAnswers<'a>,
+    /// Answers that wait for ids, or for the client to read.
+    running: FuturesUnordered<Running<'a>>,
+    /// Answers whose last bytes wait for the client to read.
+    tails: Vec<Arc<Delivery>>,
+    /// When to look next for answers that the client does not read.
+    check: Option<Pin<Box<Sleep>>>,
+    peer: &'p Peer<'p>,
+    is_finishing: bool,
+}
+
+impl<'a, I, S, B> Http2Connection<'a, '_, I, S>
+where
+    I: hyper::rt::Read + hyper::rt::Write + Unpin,
+    S: HttpService<Incoming, ResBody = B>,
+    S::Future: Send + 'a,
+    S::Error: Into<Box<dyn std::error::Error + Send + Sync>>,
+    B: Body + Send + 'static,
+    B::Data: Send,
+    B::Error: Into<Box<dyn std::error::Error + Send + Sync>>,
+{
+    fn finish(mut self: Pin<&mut Self>) {
+        self.is_finishing = true;
+        self.connection.as_mut().graceful_shutdown();
+    }
+
+    /// Runs the answers, and returns `true` if any has ended.
+    fn poll_running(&mut self, cx: &mut Context<'_>) -> bool {
+        let mut any = false;
+        while let Poll::Ready(Some(ended)) = self.running.poll_next_unpin(cx) {
+            self.tails.push(ended);
+            any = true;
+        }
+        for mut begun in self.new.drain() {
+            any = true;
+            // Most end at once; the connection then sends their answers together.
+            match Pin::new(&mut begun).poll(cx) {
+                Poll::Ready(ended) => self.tails.push(ended),
+                Poll::Pending => self.running.push(begun),
+            }
+        }
+        any
+    }
+
+    /// Resets answers of which the client has read no byte for the time limit of a write. One whose last bytes hyper has can no
+    /// longer be reset: it ends the connection. Returns once anything has changed.
+    fn poll_stalled(&mut self, cx: &mut Context<'_>) -> Poll<()> {
+        self.tails.retain(|tail| tail.is_unsent());
+        if self.tails.is_empty() && self.running.is_empty() {
+            self.check = None;
+            return Poll::Pending;
+        }
+        let write = self.peer.timer.timeouts().write;
+        loop {
+            ready!(self.check.get_or_insert_with(|| Box::pin(sleep(write))).as_mut().poll(cx));
+            let is_stalled = |delivery: &Delivery| delivery.left() == Some(Duration::ZERO);
+            let deliveries = || self.running.iter().map(|it| &it.delivery).chain(&self.tails);
+            let any_stalled = deliveries().any(|it| is_stalled(it));
+            let next = deliveries().filter_map(|it| it.left()).filter(|left| !left.is_zero()).min();
+            self.check = Some(Box::pin(sleep(next.unwrap_or(write).min(write))));
+            if any_stalled {
+                tracing::debug!("HTTP answer reset; the client does not read it");
+                if self.tails.iter().any(|tail| is_stalled(tail)) {
+                    self.peer.timer.hang_up();
+                }
+                // Dropping the task resets its stream.
+                let running = std::mem::take(&mut self.running);
+                self.running = running.into_iter().filter(|it| !is_stalled(&it.delivery)).collect();
+                return Poll::Ready(());
+            }
+        }
+    }
+}
+
+impl<'a, I, S, B> Future for Http2Connection<'a, '_, I, S>
+where
+    I: hyper::rt::Read + hyper::rt::Write + Unpin,
+    S: HttpService<Incoming, ResBody = B>,
+    S::Future: Send + 'a,
+    S::Error: Into<Box<dyn std::error::Error + Send + Sync>>,
+    B: Body + Send + 'static,
+    B::Data: Send,
+    B::Error: Into<Box<dyn std::error::Error + Send + Sync>>,
+{
+    type Output = ();
+
+    fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<()> {
+        let this = &mut *self;
+        loop {
+            this.poll_running(cx);
+            if let Poll::Ready(ended) = this.connection.as_mut().poll(cx) {
+                if let Err(error) = ended {
+                    tracing::debug!(%error, "HTTP connection failed");
+                }
+                return Poll::Ready(());
+            }
+            if !this.is_finishing && this.peer.is_leaving() {
+                this.is_finishing = true;
+                this.connection.as_mut().graceful_shutdown();
+            } else if !this.poll_running(cx) {
+                ready!(this.poll_stalled(cx));
+            }
+        }
+    }
+}
+
+/// The first bytes of a connection, which are a part of its input.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Preface {
+    bytes: [u8; PREFACE.len()],
+    len: u8,
+}
+
+/// Reads until the first bytes are those of HTTP/2, or differ from them.
+pub(crate) async fn read_preface(stream: &mut (impl AsyncRead + Unpin)) -> io::Result<Preface> {
+    let mut preface = Preface::default();
+    while !preface.is_http2() {
+        let len = usize::from(preface.len);
+        let read = stream.read(&mut preface.bytes[len..]).await?;
+        // At most 24 bytes were read.
+        preface.len += u8::try_from(read).unwrap_or(0);
+        if read == 0 || !PREFACE.starts_with(preface.bytes()) {
+            break;
+        }
+    }
+    Ok(preface)
+}
+
+impl Preface {
+    pub(crate) fn is_http2(&self) -> bool {
+        self.bytes() == PREFACE
+    }
+
+    fn bytes(&self) -> &[u8] {
+        &self.bytes[..usize::from(self.len)]
+    }
+
+    /// Returns the stream with these bytes before it.
+    pub(crate) const fn before<T>(self, stream: T) -> Prefaced<T> {
+        Prefaced { preface: self, replayed: 0, stream }
+    }
+}
+
+/// A stream, of which the first bytes were read before.
+#[derive(Debug)]
+pub(crate) struct Prefaced<T> {
+    preface: Preface,
+    replayed: u8,
+    stream: T,
+}
+
+impl<T: AsyncRead + Unpin> Prefaced<T> {
+    fn poll_read(&mut self, cx: &mut Context<'_>, buffer: &mut ReadBuf<'_>) -> Poll<io::Result<()>> {
+        if self.replayed < self.preface.len {
+            let rest = &self.preface.bytes()[usize::from(self.replayed)..];
+            let rest = &rest[..rest.len().min(buffer.remaining())];
+            buffer.put_slice(rest);
+            // At most 24 bytes.
+            self.replayed += u8::try_from(rest.len()).unwrap_or(u8::MAX);
+            return Poll::Ready(Ok(()));
+        }
+        Pin::new(&mut self.stream).poll_read(cx, buffer)
+    }
+}
+
+/// The stream of a client, which is neither read nor written after its turn: a client that sends and reads as fast as the
+/// server would never make it wait. It tells the timer when a request begins: with its first byte, or with a frame.
+pub(crate) struct PeerStream<'a, T> {
+    inner: Prefaced<T>,
+    /// Only of HTTP/2.
+    frames: Option<Frames>,
+    timer: ClientTimer,
+    turn: &'a Turn,
+    lingers: Option<Pin<Box<Sleep>>>,
+}
+
+impl<'a, T> PeerStream<'a, T> {
+    pub(crate) fn http1(inner: Prefaced<T>, peer: &Peer<'a>) -> Self {
+        Self { inner, frames: None, timer: peer.timer.clone(), turn: peer.turn, lingers: None }
+    }
+
+    fn http2(inner: Prefaced<T>, peer: &Peer<'a>) -> Self {
+        Self { frames: Some(Frames::default()), ..Self::http1(inner, peer) }
+    }
+}
+
+impl<T: AsyncWrite + Unpin> PeerStream<'_, T> {
+    fn write_in_turn(
+        &mut self,
+        cx: &mut Context<'_>,
+        write: impl FnOnce(Pin<&mut T>, &mut Context<'_>) -> Poll<io::Result<usize>>,
+    ) -> Poll<io::Result<usize>> {
+        ready!(self.turn.poll_pass(cx));
+        let written = write(Pin::new(&mut self.inner.stream), cx);
+        self.timer.wrote(written.is_pending());
+        let written = ready!(written)?;
+        self.turn.spend(written);
+        Poll::Ready(Ok(written))
+    }
+}
+
+impl<T: AsyncRead + Unpin> AsyncRead for PeerStream<'_, T> {
+    fn poll_read(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        buffer: &mut ReadBuf<'_>,
+    ) -> Poll<io::Result<()>> {
+        ready!(self.turn.poll_pass(cx));
+        if self.timer.is_hung_up() {
+            return Poll::Ready(Ok(()));
+        }
+        let known = buffer.filled().len();
+        ready!(self.inner.poll_read(cx, buffer))?;
+        let this = self.get_mut();
+        let read = &buffer.filled()[known..];
+        match &mut this.frames {
+            Some(frames) => {
+                this.turn.spend(read.len() * READ_COST);
+                frames.read(read);
+                this.timer.received(frames.is_incomplete());
+            }
+            None if read.is_empty() => {}
+            None => this.timer.received(true),
+        }
+        Poll::Ready(Ok(()))
+    }
+}
+
+impl<T: AsyncRead + AsyncWrite + Unpin> AsyncWrite for PeerStream<'_, T> {
+    fn poll_write(mut self: Pin<&mut Self>, cx: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
+        self.write_in_turn(cx, |stream, cx| stream.poll_write(cx, bytes))
+    }
+
+    fn poll_flush(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.inner.stream).poll_flush(cx)
+    }
+
+    /// A connection of HTTP/2 is read until the client closes it: closing with unread input would discard the last answers.
+    fn poll_shutdown(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        let Self { inner: Prefaced { stream, .. }, lingers, frames, .. } = &mut *self;
+        if lingers.is_none() {
+            ready!(Pin::new(&mut *stream).poll_shutdown(cx))?;
+        }
+        if frames.is_none() {
+            return Poll::Ready(Ok(()));
+        }
+        let lingers = lingers.get_or_insert_with(|| Box::pin(sleep(LINGER)));
+        let mut ignored = [0; 1024];
+        loop {
+            // Looked at here as well, since a client that sends without end leaves the timer no turn.
+            if Instant::now() >= lingers.deadline() {
+                return Poll::Ready(Ok(()));
+            }
+            let mut buffer = ReadBuf::new(&mut ignored);
+            match Pin::new(&mut *stream).poll_read(cx, &mut buffer) {
+                Poll::Ready(Ok(())) if !buffer.filled().is_empty() => {}
+                Poll::Ready(_) => return Poll::Ready(Ok(())),
+                // A client that does not close in time is closed.
+                Poll::Pending => return lingers.as_mut().poll(cx).map(Ok),
+            }
+        }
+    }
+
+    fn is_write_vectored(&self) -> bool {
+        self.inner.stream.is_write_vectored()
+    }
+
+    fn poll_write_vectored(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        slices: &[io::IoSlice<'_>],
+    ) -> Poll<io::Result<usize>> {
+        self.write_in_turn(cx, |stream, cx| stream.poll_write_vectored(cx, slices))
+    }
+}
+
+/// The position in the frames of a connection.
+#[derive(Debug)]
+struct Frames {
+    head: [u8; FRAME_HEAD],
+    /// Bytes of `head` that have arrived.
+    in_head: usize,
+    /// Bytes of the payload that are still to come. The preface counts as one.
+    payload_left: usize,
+    /// Whether the headers of a request are to be continued.
+    in_headers: bool,
+}
+
+impl Default for Frames {
+    fn default() -> Self {
+        Self { head: [0; FRAME_HEAD], in_head: 0, payload_left: PREFACE.len(), in_headers: false }
+    }
+}
+
+impl Frames {
+    fn read(&mut self, mut bytes: &[u8]) {
+        while !bytes.is_empty() {
+            if self.payload_left > 0 {
+                let skipped = self.payload_left.min(bytes.len());
+                self.payload_left -= skipped;
+                bytes = &bytes[skipped..];
+                continue;
+            }
+            let taken = (FRAME_HEAD - self.in_head).min(bytes.len());
+            self.head[self.in_head..][..taken].copy_from_slice(&bytes[..taken]);
+            self.in_head += taken;
+            bytes = &bytes[taken..];
+            if self.in_head == FRAME_HEAD {
+                self.in_head = 0;
+                let [a, b, c, kind, flags, ..] = self.head;
+                self.payload_left = usize::from(a) << 16 | usize::from(b) << 8 | usize::from(c);
+                if matches!(kind, HEADERS | CONTINUATION) {
+                    self.in_headers = flags & END_HEADERS == 0;
+                }
+            }
+        }
+    }
+
+    /// Returns `true` within a frame, or between the frames of one request's headers.
+    const fn is_incomplete(&self) -> bool {
+        self.in_head > 0 || self.payload_left > 0 || self.in_headers
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use tokio::io::AsyncWriteExt as _;
+
+    use super::*;
+    use crate::limits::TURN;
+    use crate::shutdown::Shutdown;
+
+    /// Goal: a client that reads everything and sends without end does not occupy a thread. Method: a stream that is always
+    /// ready; input of HTTP/2 uses up the turn by itself.
+    #[tokio::test]
+    async fn a_connection_neither_writes_nor_reads_after_its_turn() {
+        let (shutdown, timeouts) = (Shutdown::new(), crate::Settings::default().timeouts);
+        let mut cx = Context::from_waker(std::task::Waker::noop());
+        for (is_http2, reads) in [(false, false), (true, false), (true, true)] {
+            // What one task does without a pause is limited by tokio, too.
+            tokio::task::yield_now().await;
+            let turn = Turn::default();
+            let peer = Peer::new(&turn, timeouts, shutdown.listener(), Admission::Client);
+            let endless = tokio::io::join(tokio::io::repeat(0), tokio::io::sink());
+            let endless = Preface::default().before(endless);
+            let mut stream =
+                if is_http2 { PeerStream::http2(endless, &peer) } else { PeerStream::http1(endless, &peer) };
+            let mut moved = 0;
+            loop {
+                let mut room = [0; 4096];
+                let mut buffer = ReadBuf::new(&mut room);
+                let polled = if reads {
+                    let read = Pin::new(&mut stream).poll_read(&mut cx, &mut buffer);
+                    read.map_ok(|()| buffer.filled().len() * READ_COST)
+                } else {
+                    Pin::new(&mut stream).poll_write(&mut cx, &[0; 4096])
+                };
+                let Poll::Ready(bytes) = polled else { break };
+                moved += bytes.unwrap();
+                assert!(moved <= TURN, "{moved} bytes");
+            }
+            assert_eq!(moved, TURN);
+            let slices = [io::IoSlice::new(b"more")];
+            assert!(Pin::new(&mut stream).poll_write_vectored(&mut cx, &slices).is_pending());
+            let mut room = [0; 16];
+            assert!(Pin::new(&mut stream).poll_read(&mut cx, &mut ReadBuf::new(&mut room)).is_pending());
+        }
+    }
+
+    /// Goal: requests that come by the hundred in one packet use up the turn, however small they and their answers are.
+    #[tokio::test]
+    async fn requests_use_up_the_turn() {
+        let (turn, shutdown) = (Turn::default(), Shutdown::new());
+        let timeouts = crate::Settings::default().timeouts;
+        let peer = Peer::new(&turn, timeouts, shutdown.listener(), Admission::Client);
+        let (mut client, stream) = tokio::io::duplex(64 * 1024);
+        let answer = async |_, _| Response::new(http_body_util::Empty::<Bytes>::new());
+        let mut serving = pin!(serve(stream, Preface::default(), &peer, |it, to| Box::pin(answer(it, to))));
+        client.write_all(&[&PREFACE[..], &[0, 0, 0, 4, 0, 0, 0, 0, 0]].concat()).await.unwrap();
+        let (mut input, mut stream) = (0, 1_u32);
+        for is_over in [false, false, false, true] {
+            assert!(turn.poll_pass(&mut Context::from_waker(std::task::Waker::noop())).is_ready());
+            for _ in 0..60 {
+                // `GET http://a/`, in indexed fields and a literal.
+                let request = [
+                    &[0, 0, 6, HEADERS, END_HEADERS | 1][..],
+                    &stream.to_be_bytes(),
+                    b"\x82\x86\x84\x01\x01a",
+                ];
+                client.write_all(&request.concat()).await.unwrap();
+                (input, stream) = (input + 15, stream + 2);
+            }
+            for _ in 0..10 {
+                tokio::task::yield_now().await;
+                assert!(
+                    serving.as_mut().poll(&mut Context::from_waker(std::task::Waker::noop())).is_pending()
+                );
+            }
+            let pass = turn.poll_pass(&mut Context::from_waker(std::task::Waker::noop()));
+            assert_eq!(pass.is_pending(), is_over, "after {input} bytes");
+        }
+    }
+
+    /// Goal: answers that a connection has not begun when it ends are dropped with it, though each has a way to start more.
+    #[tokio::test]
+    async fn answers_end_with_their_connection() {
+        let timer = ClientTimer::new(crate::Settings::default().timeouts);
+        let new = NewAnswers::default();
+        let delivery = Arc::downgrade(&new.begin(&timer));
+        let starter = new.starter();
+        new.starter().execute(async move {
+            std::future::pending::<()>().await;
+            drop(starter);
+        });
+        assert!(delivery.upgrade().is_some());
+        drop(new);
+        assert!(delivery.upgrade().is_none());
+    }
+
+    /// Goal: wherever the input is cut, it is incomplete exactly within a frame and within the headers of a request.
+    #[test]
+    fn frames_are_followed_byte_by_byte() {
+        let frame = |kind: u8, flags: u8, len: u8| {
+            let head = [0, 0, len, kind, flags, 0, 0, 0, 1];
+            head.into_iter().chain((0..len).map(|_| 0xff)).collect::<Vec<u8>>()
+        };
+        // After each of these the input is complete, or not.
+        let parts = [
+            (PREFACE.to_vec(), true),
+            (frame(4, 0, 0), true),
+            (frame(6, 0, 8), true),
+            (frame(HEADERS, END_HEADERS, 20), true),
+            (frame(HEADERS, 0, 20), false),
+            (frame(CONTINUATION, 0, 3), false),
+            (frame(CONTINUATION, END_HEADERS, 3), true),
+        ];
+        let mut frames = Frames::default();
+        for (bytes, is_complete) in &parts {
+            for byte in &bytes[..bytes.len() - 1] {
+                frames.read(&[*byte]);
+                assert!(frames.is_incomplete());
+            }
+            frames.read(&bytes[bytes.len() - 1..]);
+            assert_eq!(frames.is_incomplete(), !is_complete, "{bytes:?}");
+        }
+        let mut at_once = Frames::default();
+        at_once.read(&parts.map(|(bytes, _)| bytes).concat());
+        assert!(!at_once.is_incomplete());
+    }
+}
