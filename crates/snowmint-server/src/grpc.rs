@@ -314,10 +314,15 @@ impl Session {
         }
         let answered = self.try_call(request, began, delivery).await;
         answered.unwrap_or_else(|failure| {
-            self.server.metrics.failed(Protocol::Grpc, failure.kind);
             self.server.metrics.took(Protocol::Grpc, 1, began.elapsed());
-            failed(&failure)
+            self.refuse(&failure)
         })
+    }
+
+    /// Answers a call with a failure.
+    pub(crate) fn refuse(&self, failure: &Failure) -> Response<Body> {
+        self.server.metrics.failed(Protocol::Grpc, failure.kind);
+        failed(failure)
     }
 
     async fn try_call(

@@ -11,10 +11,13 @@ mod response;
 mod tinyid;
 
 use std::convert::Infallible;
-use std::pin::pin;
-use std::sync::Arc;
+use std::error::Error;
+use std::pin::{Pin, pin};
+use std::sync::{Arc, OnceLock};
+use std::task::{Context, Poll};
 
-use hyper::body::Incoming;
+use bytes::Bytes;
+use hyper::body::{Frame, Incoming, SizeHint};
 use hyper::server::conn::http1;
 use hyper::service::service_fn;
 use hyper::{Request, Response};
@@ -22,7 +25,9 @@ use hyper_util::rt::TokioIo;
 
 use crate::accept::Admission;
 use crate::delivery::{DeliveredBody, Delivery, Making};
+use crate::grpc;
 use crate::http::client::Client;
+use crate::http::request::check_host;
 use crate::http::response::Body;
 use crate::http2::{self, Peer, PeerStream, Preface};
 use crate::limits::http::{MAX_HEAD, MAX_HEADERS};
@@ -47,17 +52,19 @@ pub(crate) async fn serve(
     accepted: Accepted,
     admission: Admission,
     shutdown: ShutdownListener,
+    services: Arc<grpc::Services>,
 ) {
     let Some(stream) = accepted.establish(&server, &shutdown).await else { return };
     let turn = Turn::default();
     let peer = Peer::new(&turn, server.timeouts, shutdown, admission);
-    let serving = Serving { server: &server, peer, client: Client::new(&server.mint) };
+    let serving = Serving { server: &server, services, peer, client: Client::new(&server.mint) };
     server.turns.take(&turn, serving.run(stream)).await;
 }
 
 /// Everything that the requests of one connection share.
 struct Serving<'a> {
-    server: &'a ServerState,
+    server: &'a Arc<ServerState>,
+    services: Arc<grpc::Services>,
     peer: Peer<'a>,
     client: Client,
 }
@@ -82,8 +89,37 @@ impl Serving<'_> {
     }
 
     async fn serve_http2(&self, stream: Stream, preface: Preface) {
-        let answer = |request, _| async move { handler::handle(self, &request).await };
+        // Most connections have no gRPC call.
+        let session = OnceLock::new();
+        let answer = |request: Request<Incoming>, delivery| {
+            let session = grpc::is_grpc(request.headers()).then(|| {
+                Arc::clone(
+                    session.get_or_init(|| grpc::Session::new(self.server, &self.services, &self.peer)),
+                )
+            });
+            async move {
+                match session {
+                    None => handler::handle(self, &request).await.map(Http2Body::Http),
+                    Some(session) => self.call(session, request, delivery).await.map(Http2Body::Grpc),
+                }
+            }
+        };
         http2::serve(stream, preface, &self.peer, answer).await;
+    }
+
+    /// Answers a gRPC call, which a page of a browser may have sent as well.
+    async fn call(
+        &self,
+        session: Arc<grpc::Session>,
+        request: Request<Incoming>,
+        delivery: Arc<Delivery>,
+    ) -> Response<grpc::Body> {
+        let checked = check_host(&self.server.allowed_hosts, &request)
+            .and_then(|()| handler::check_site(request.headers()));
+        match checked {
+            Ok(()) => session.call(request, delivery).await,
+            Err(problem) => session.refuse(&grpc::Failure::new(problem.kind, problem.detail)),
+        }
     }
 
     async fn serve_http1(&self, stream: Stream, preface: Preface) {
@@ -134,6 +170,41 @@ impl Serving<'_> {
             }
             () = timer.exceeded() => tracing::debug!("HTTP client disconnected; time limit exceeded"),
             () = stalled => tracing::debug!("HTTP client disconnected; it reads nothing"),
+        }
+    }
+}
+
+/// The body of an answer over HTTP/2.
+enum Http2Body {
+    Http(Body),
+    Grpc(grpc::Body),
+}
+
+impl hyper::body::Body for Http2Body {
+    type Data = Bytes;
+    type Error = Box<dyn Error + Send + Sync>;
+
+    fn poll_frame(
+        self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+    ) -> Poll<Option<Result<Frame<Bytes>, Self::Error>>> {
+        match self.get_mut() {
+            Self::Http(body) => Pin::new(body).poll_frame(cx).map_err(Into::into),
+            Self::Grpc(body) => Pin::new(body).poll_frame(cx).map_err(Into::into),
+        }
+    }
+
+    fn is_end_stream(&self) -> bool {
+        match self {
+            Self::Http(body) => body.is_end_stream(),
+            Self::Grpc(body) => body.is_end_stream(),
+        }
+    }
+
+    fn size_hint(&self) -> SizeHint {
+        match self {
+            Self::Http(body) => body.size_hint(),
+            Self::Grpc(body) => body.size_hint(),
         }
     }
 }

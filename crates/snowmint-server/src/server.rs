@@ -18,7 +18,7 @@ use crate::{grpc, http, resp, thrift};
 /// The open ports. A protocol without a port is off.
 #[derive(Debug, Default)]
 pub struct Listeners {
-    /// HTTP/1.1 and HTTP/2.
+    /// HTTP/1.1 and HTTP/2, and gRPC over HTTP/2.
     pub http: Option<Listener>,
     /// RESP2 and RESP3.
     pub resp: Option<Listener>,
@@ -65,10 +65,13 @@ pub async fn serve(
         shutdown: shutdown.listener(),
         drain: settings.drain,
     };
+    let services = Arc::new(grpc::Services::new(&server, shutdown.listener()));
     let http = async {
         let Some(listener) = listeners.http else { return 0 };
-        let connection =
-            |accepted, admission| http::serve(Arc::clone(&server), accepted, admission, shutdown.listener());
+        let connection = |accepted, admission| {
+            let (server, services) = (Arc::clone(&server), Arc::clone(&services));
+            http::serve(server, accepted, admission, shutdown.listener(), services)
+        };
         acceptor(Protocol::Http).run(listener, connection).await
     };
     let resp = async {
@@ -88,7 +91,6 @@ pub async fn serve(
     };
     let grpc = async {
         let Some(listener) = listeners.grpc else { return 0 };
-        let services = Arc::new(grpc::Services::new(&server, shutdown.listener()));
         let connection = |accepted, admission| {
             let (server, services) = (Arc::clone(&server), Arc::clone(&services));
             grpc::serve(server, accepted, admission, shutdown.listener(), services)

@@ -175,7 +175,7 @@ fn check_method<B: hyper::body::Body>(route: &Route<'_>, request: &Request<B>) -
 }
 
 /// Rejects requests that a page of another site made a browser send. The page cannot read the answer, but would use up ids.
-fn check_site(headers: &HeaderMap) -> Result<(), Problem> {
+pub(super) fn check_site(headers: &HeaderMap) -> Result<(), Problem> {
     if headers.get_all(FETCH_SITE).iter().any(|site| site.as_bytes() == b"cross-site") {
         let detail = "pages of other web sites get no ids: send the request from a page of this site, or from a server";
         return Err(Problem::new(ErrorKind::CrossSite, detail.to_owned()));

@@ -13,7 +13,7 @@ use snowmint_server::grpc_messages::{
     Format, InspectRequest, InspectResponse, NamespacesRequest, NamespacesResponse, NextRequest,
     NextResponse, TimeBoundsRequest, TimeBoundsResponse, inspect_request::By,
 };
-use snowmint_server::{Settings, Timeouts};
+use snowmint_server::{AllowedHosts, Settings, Timeouts};
 use tokio::net::TcpStream;
 
 use crate::running::{Running, settings};
@@ -69,7 +69,11 @@ impl Client {
     }
 
     async fn open(&self, path: &str, headers: &[(&str, &str)]) -> Call {
-        let mut request = Request::post(format!("http://localhost{path}")).header("te", "trailers");
+        self.open_at(&format!("http://localhost{path}"), headers).await
+    }
+
+    async fn open_at(&self, url: &str, headers: &[(&str, &str)]) -> Call {
+        let mut request = Request::post(url).header("te", "trailers");
         if !headers.iter().any(|(name, _)| *name == "content-type") {
             request = request.header("content-type", "application/grpc");
         }
@@ -505,6 +509,54 @@ async fn time_limits_close_connections() {
         }
     };
     assert!(matches!(cut, Some(Err(_))), "{cut:?}");
+}
+
+/// Goal: the HTTP port answers calls beside requests of HTTP/2, on one connection, counts them as gRPC, and checks their host.
+#[tokio::test]
+async fn the_http_port_answers_calls_too() {
+    let allowed_hosts = AllowedHosts::new(["ids.example", "test"]).unwrap();
+    let running = Running::with(Settings { allowed_hosts, ..settings() }).await;
+    let client = Client::to(running.http).await;
+    let first = ids(&client.next(&next(3, Format::Numbers)).await);
+    assert_eq!(first.len(), 3);
+    let mut ready = client.0.clone().ready().await.unwrap();
+    let request = Request::get("http://localhost/v1/ids/default?format=text").body(()).unwrap();
+    let (response, _) = ready.send_request(request, true).unwrap();
+    let mut body = response.await.unwrap().into_body();
+    let text = body.data().await.unwrap().unwrap();
+    assert_eq!(text, format!("{}\n", first[2] + 1), "from the same stream of ids");
+    let mut call = client.open(STREAM, &[]).await;
+    for _ in 0..3 {
+        call.send(&next(2, Format::Numbers));
+        assert!(call.read().await.is_some());
+    }
+    assert_eq!(call.end().await.code(), "0");
+    let health = client.call(CHECK, &[], &NamespacesRequest::default()).await;
+    assert_eq!(health.messages[0].as_ref(), b"\x08\x01");
+    for (host, headers, kind) in [
+        ("ids.example", &[][..], None),
+        ("evil.example", &[], Some("unknown-host")),
+        ("ids.example", &[("sec-fetch-site", "cross-site")], Some("cross-site")),
+    ] {
+        let mut call = client.open_at(&format!("http://{host}{NEXT}"), headers).await;
+        call.send(&next(1, Format::Numbers));
+        let ended = call.end().await;
+        assert_eq!(ended.code(), if kind.is_some() { "7" } else { "0" }, "{ended:?}");
+        assert_eq!(kind, kind.and(ended.trailers.get("snowmint-error")).map(|it| it.to_str().unwrap()));
+    }
+    // Over HTTP/1.1 it is a request like any other.
+    let (head, _) = running.request(&format!("POST {NEXT} HTTP/1.1\r\ncontent-type: application/grpc")).await;
+    assert!(head.starts_with("http/1.1 404 "), "{head}");
+    let (_, metrics) = running.get("/metrics").await;
+    for line in [
+        "snowmint_requests_total{protocol=\"grpc\",outcome=\"ok\"} 6\n",
+        "snowmint_requests_total{protocol=\"grpc\",outcome=\"unknown-host\"} 1\n",
+        "snowmint_requests_total{protocol=\"http\",outcome=\"ok\"} 1\n",
+        "snowmint_connections{protocol=\"grpc\"} 0\n",
+        "snowmint_ids_issued_total{namespace=\"default\"} 11\n",
+    ] {
+        assert!(metrics.contains(line), "{line} {metrics}");
+    }
 }
 
 /// Goal: a client that resets its calls takes no further ids, and the connection goes on.
