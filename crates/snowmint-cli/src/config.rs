@@ -228,13 +228,10 @@ fn flags() -> Vec<Arg> {
 
 fn unknown(key: &str, flags: &[Arg]) -> String {
     let known = flags.iter().map(|flag| flag.get_id().as_str()).chain(NAMESPACE_KEYS);
-    let nearest = known
-        .map(|known| (strsim::jaro_winkler(key, known), known))
-        .filter(|(likeness, _)| *likeness > 0.7)
-        .max_by(|(one, _), (other, _)| one.total_cmp(other));
+    let nearest = snowmint_server::access::file::nearest(key, known);
     let hint = nearest.map_or_else(
         || "`snowmint config schema` lists the keys".to_owned(),
-        |(_, known)| format!("did you mean `{known}`?"),
+        |known| format!("did you mean `{known}`?"),
     );
     format!("unknown key {}: {hint}", Snippet::of(key))
 }

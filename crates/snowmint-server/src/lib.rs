@@ -27,6 +27,7 @@
 //! - A **backend** makes the ids of one namespace: leased workers, segments, or a generator of wide ids.
 //! - An **id pool** makes the ids of one layout and rule under this node's leases; namespaces share it.
 //! - The **namespace sync** keeps the served namespaces in step with the flags, the namespace file and the store.
+//! - A **token** names a client; an **identity** is the token of a request, or none.
 //! - An **unrecorded** namespace is served although the store has lost its record.
 //!
 //! # Examples
@@ -48,6 +49,7 @@
 //! ```
 
 mod accept;
+pub mod access;
 mod connection;
 mod delivery;
 mod grpc;
@@ -58,6 +60,7 @@ mod listener;
 mod metrics;
 pub mod mint;
 pub mod namespace_sync;
+mod reload;
 mod resp;
 mod server;
 mod settings;
@@ -76,6 +79,7 @@ extern crate self as snowmint_server;
 #[path = "../tests/all/test_source.rs"]
 mod testing;
 
+pub use access::{Access, Identity, Right};
 pub use listener::{BindError, Listener, bind};
 pub use mint::{IdHandle, IdSource, Mint, MintError};
 pub use namespace_sync::NamespaceSync;

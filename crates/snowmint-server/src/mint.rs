@@ -219,12 +219,23 @@ impl Mint {
     /// [`MintError::BadId`] and [`MintError::NotOfNamespace`] if the text is not such an id, [`MintError::BadLayout`] if the
     /// layout is invalid, [`MintError::UnknownNamespace`] and [`MintError::BadNamespace`].
     pub fn inspect(&self, text: &[u8], by: InspectBy<'_>) -> Result<Inspection, MintError> {
+        self.inspect_among(text, by, |_| true)
+    }
+
+    /// Decodes an id. By [`InspectBy::Anything`], only the namespaces count that the client `sees`.
+    pub(crate) fn inspect_among(
+        &self,
+        text: &[u8],
+        by: InspectBy<'_>,
+        sees: impl Fn(&[u8]) -> bool,
+    ) -> Result<Inspection, MintError> {
         let text = String::from_utf8_lossy(text);
         let bad = |why: InvalidIdError| MintError::BadId { text: Snippet::of(&text), why };
         match by {
             InspectBy::Anything => {
                 let now_unix_ms = WallClock.unix_ms();
-                let inspection = Inspection::of_text(&text, self.candidates(&text, now_unix_ms), now_unix_ms);
+                let inspection =
+                    Inspection::of_text(&text, self.candidates(&text, now_unix_ms, sees), now_unix_ms);
                 inspection.ok_or_else(|| {
                     bad(text.parse::<Id>().map_or_else(InvalidIdError::Text, |_| InvalidIdError::Nothing))
                 })
@@ -286,9 +297,12 @@ impl Mint {
     }
 
     /// Decodes a text by each served namespace.
-    fn candidates(&self, text: &str, now_unix_ms: u64) -> Vec<Candidate> {
+    fn candidates(&self, text: &str, now_unix_ms: u64, sees: impl Fn(&[u8]) -> bool) -> Vec<Candidate> {
         let table = self.table();
         let read = |namespace: &Arc<Namespace>| {
+            if !sees(namespace.name().as_str().as_bytes()) {
+                return None;
+            }
             let (decoded, form) = namespace.inspect(text).ok()?;
             Some(Candidate::of_namespace(namespace.name().as_str(), decoded, form, now_unix_ms))
         };

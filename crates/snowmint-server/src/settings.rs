@@ -8,6 +8,7 @@ use std::time::Duration;
 use snowmint::error::Snippet;
 use snowmint::{Clock, WallClock};
 
+use crate::access::Access;
 use crate::limits;
 use crate::tls::Tls;
 
@@ -24,6 +25,8 @@ pub struct Settings {
     pub allowed_hosts: AllowedHosts,
     /// TLS on every TCP port; `None` for none.
     pub tls: Option<Arc<Tls>>,
+    /// The tokens of clients; without them, every client may take and decode ids.
+    pub access: Option<Arc<Access>>,
     /// Time limit for requests in flight at shutdown.
     pub drain: Duration,
     /// How long a shutdown waits with `/readyz` answering 503, so that load balancers notice. All requests are still served.
@@ -40,6 +43,7 @@ impl Default for Settings {
             timeouts: Timeouts::default(),
             allowed_hosts: AllowedHosts::Any,
             tls: None,
+            access: None,
             drain: limits::DRAIN,
             drain_delay: Duration::ZERO,
             clock: Arc::new(WallClock),
@@ -55,6 +59,7 @@ impl fmt::Debug for Settings {
             .field("timeouts", &self.timeouts)
             .field("allowed_hosts", &self.allowed_hosts)
             .field("tls", &self.tls)
+            .field("access", &self.access)
             .field("drain", &self.drain)
             .field("drain_delay", &self.drain_delay)
             .finish_non_exhaustive()

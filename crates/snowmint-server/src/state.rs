@@ -5,6 +5,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 
 use crate::accept::MemoryTrimmer;
+use crate::access::{Access, Identity};
 use crate::metrics::{Metrics, Protocol};
 use crate::mint::Mint;
 use crate::settings::{AllowedHosts, Settings, SharedClock, Timeouts};
@@ -21,6 +22,7 @@ pub(crate) struct ServerState {
     pub(crate) max_connections: usize,
     pub(crate) timeouts: Timeouts,
     pub(crate) allowed_hosts: AllowedHosts,
+    pub(crate) access: Option<Arc<Access>>,
     /// Bytes of commands between `MULTI` and `EXEC`, over all connections.
     pub(crate) queued: AtomicUsize,
     pub(crate) memory: Arc<MemoryTrimmer>,
@@ -40,6 +42,7 @@ impl ServerState {
             max_connections: settings.max_connections,
             timeouts: settings.timeouts,
             allowed_hosts: settings.allowed_hosts.clone(),
+            access: settings.access.clone(),
             queued: AtomicUsize::new(0),
             memory: Arc::default(),
             turns: Turns::new(),
@@ -54,6 +57,11 @@ impl ServerState {
         self.metrics.failed(protocol, ErrorKind::BadTls);
         tracing::debug!(protocol = protocol.name(), %error, "TLS handshake failed");
         self.handshakes.failed(protocol, error);
+    }
+
+    /// Returns the identity of a client that has not sent a token.
+    pub(crate) fn anonymous(&self) -> Identity {
+        Identity::anonymous(self.access.as_ref())
     }
 
     /// Returns the number of a new RESP connection; the first is 1.

@@ -89,18 +89,26 @@ error_kinds! {
     BadTls: "bad-tls", 400, "TLS required", "ERR", Unauthenticated;
     /// A page of another web site sent the request.
     CrossSite: "cross-site", 403, "Cross-site request", "ERR", PermissionDenied;
+    /// The client has sent no valid token. Redis clients know `NOAUTH`.
+    Unauthorized: "unauthorized", 401, "Authentication required", "NOAUTH", Unauthenticated;
+    /// The token does not have the right, or does not cover the namespace.
+    Forbidden: "forbidden", 403, "Forbidden", "NOPERM", PermissionDenied;
+    /// The quota of the token is used up for now.
+    OverQuota: "over-quota", 429, "Quota exceeded", "TRYAGAIN", ResourceExhausted;
 }
 
 #[cfg(test)]
 mod tests {
     use std::collections::HashSet;
     use std::num::NonZeroU64;
+    use std::time::Duration;
 
     use snowmint::error::Snippet;
     use snowmint::{GenerateError, Generator, Layout, ManualClock};
     use snowmint_cluster::NextIdError;
 
     use super::*;
+    use crate::access::Quota;
     use crate::mint::MintError;
 
     #[test]
@@ -127,6 +135,9 @@ mod tests {
             (Kind::UnknownHost, 421, "ERR", Code::PermissionDenied),
             (Kind::BadTls, 400, "ERR", Code::Unauthenticated),
             (Kind::CrossSite, 403, "ERR", Code::PermissionDenied),
+            (Kind::Unauthorized, 401, "NOAUTH", Code::Unauthenticated),
+            (Kind::Forbidden, 403, "NOPERM", Code::PermissionDenied),
+            (Kind::OverQuota, 429, "TRYAGAIN", Code::ResourceExhausted),
         ];
         assert_eq!(table.map(|(kind, ..)| kind), Kind::ALL);
         for (kind, http, resp, grpc) in table {
@@ -169,7 +180,12 @@ mod tests {
         let refused = |refusal| MintError::from_no_id(NextIdError::Refused(refusal), 1, 1);
         let id = "x".parse::<snowmint::Id>().unwrap_err();
         let layout = "x".parse::<Layout>().unwrap_err();
-        let table: [(MintError, u16, &str); 20] = [
+        let quota = Quota::Rate(ms);
+        let table: [(MintError, u16, &str); 24] = [
+            (MintError::Unauthorized { why: String::new() }, 401, "NOAUTH"),
+            (MintError::Forbidden { why: String::new() }, 403, "NOPERM"),
+            (MintError::OverQuota { token: name, quota, retry_after: Duration::ZERO }, 429, "TRYAGAIN"),
+            (MintError::TooManyAtOnce { token: name, count: 2, quota }, 400, "ERR"),
             (MintError::RunTooLong { count: 3, given: 1 }, 400, "ERR"),
             (MintError::WrongScheme { name, what: "" }, 400, "ERR"),
             (MintError::TooManyNamespaces { name, limit: 5 }, 403, "ERR"),
@@ -198,7 +214,11 @@ mod tests {
         for (error, http, resp) in table {
             let status = error.kind().status();
             assert_eq!((status.http, status.resp), (http, resp), "{error}");
-            assert_eq!(error.retry_after().is_some(), http == 503, "{error}: 503 says when to retry");
+            assert_eq!(
+                error.retry_after().is_some(),
+                [429, 503].contains(&http),
+                "{error}: it says when to retry"
+            );
         }
     }
 }

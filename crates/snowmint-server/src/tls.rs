@@ -5,7 +5,7 @@ use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
-use std::time::{Duration, SystemTime};
+use std::time::Duration;
 
 use arc_swap::ArcSwap;
 use rustls::pki_types::pem::PemObject as _;
@@ -22,13 +22,11 @@ use crate::http;
 use crate::limits::HEAR_OUT;
 use crate::listener::Socket;
 use crate::metrics::Protocol;
+use crate::reload::WatchedFiles;
 use crate::shutdown::ShutdownListener;
 use crate::state::ServerState;
 use crate::status::ErrorKind;
 use crate::stream::{FirstRead, HANDSHAKE_RECORD, Stream};
-
-/// Interval between two looks at the files.
-const LOOK_INTERVAL: Duration = Duration::from_secs(2);
 
 /// The flags that name the files.
 const CERTIFICATE: &str = "--tls-cert";
@@ -50,8 +48,7 @@ pub struct TlsFiles {
 #[derive(Debug)]
 pub struct Tls {
     files: TlsFiles,
-    /// Of the files that were loaded first: they may change before anybody looks for changes.
-    first: Stamp,
+    watched: WatchedFiles,
     current: ArcSwap<Configs>,
 }
 
@@ -81,9 +78,9 @@ impl Tls {
     ///
     /// [`TlsError`] if a file cannot be read, has no certificate or key, or if the key is not that of the certificate.
     pub fn load(files: TlsFiles) -> Result<Self, TlsError> {
-        let first = stamp_of_all(&files.paths());
+        let watched = WatchedFiles::new(files.paths());
         let current = ArcSwap::from_pointee(Configs::load(&files)?);
-        Ok(Self { files, first, current })
+        Ok(Self { files, watched, current })
     }
 
     /// Returns `true` if clients must have a certificate.
@@ -94,21 +91,10 @@ impl Tls {
     /// Loads the files again at each `reload`, and when they change; never ends. Invalid files are logged, and the last valid
     /// ones stay in use. Open connections keep what they began with.
     pub async fn follow(&self, reload: &Notify) -> ! {
-        let mut loaded = self.first.clone();
-        let mut seen = loaded.clone();
+        let mut changes = self.watched.changes();
         loop {
-            let asked = tokio::select! {
-                () = reload.notified() => true,
-                () = sleep(LOOK_INTERVAL) => false,
-            };
-            let now = self.files.stamp().await;
-            // Files are replaced one after the other: both are there once nothing changes between two looks.
-            let settled = now == seen;
-            seen = now.clone();
-            if asked || (settled && now != loaded) {
-                loaded = now;
-                self.reload().await;
-            }
+            changes.next(reload).await;
+            self.reload().await;
         }
     }
 
@@ -217,29 +203,11 @@ fn key(path: &Path) -> Result<PrivateKeyDer<'static>, TlsError> {
     })
 }
 
-/// What tells a changed file from the earlier one.
-type Stamp = Vec<Option<(SystemTime, u64)>>;
-
 impl TlsFiles {
     fn paths(&self) -> Vec<PathBuf> {
         let files = [Some(&self.certificate), Some(&self.key), self.client_authority.as_ref()];
         files.into_iter().flatten().cloned().collect()
     }
-
-    async fn stamp(&self) -> Stamp {
-        let paths = self.paths();
-        // Without an answer it is a change, which is looked at again.
-        tokio::task::spawn_blocking(move || stamp_of_all(&paths)).await.unwrap_or_default()
-    }
-}
-
-fn stamp_of_all(paths: &[PathBuf]) -> Stamp {
-    paths.iter().map(|path| stamp_of(path).ok()).collect()
-}
-
-fn stamp_of(path: &Path) -> io::Result<(SystemTime, u64)> {
-    let file = fs::metadata(path)?;
-    Ok((file.modified()?, file.len()))
 }
 
 /// A client that was accepted, before its handshake.

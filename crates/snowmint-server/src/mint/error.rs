@@ -11,6 +11,7 @@ use snowmint::layout::{LayoutParseError, SplitError};
 use snowmint_cluster::NextIdError;
 use snowmint_cluster::namespace::InspectError;
 
+use crate::access::Quota;
 use crate::limits::MAX_WAIT;
 use crate::status::ErrorKind;
 
@@ -193,6 +194,38 @@ pub enum MintError {
         /// The ids that one worker can make in a second.
         ids_per_second: u64,
     },
+    /// The client has sent no valid token.
+    #[error("{why}")]
+    Unauthorized {
+        /// The reason, and what would help.
+        why: String,
+    },
+    /// The token of the client does not allow it.
+    #[error("{why}")]
+    Forbidden {
+        /// The reason, and what would help.
+        why: String,
+    },
+    /// The token of the client has used up a quota for now.
+    #[error("token {token} has used up its quota of {quota} on this node: retry after {retry_after:?}")]
+    OverQuota {
+        /// The name of the token.
+        token: Snippet,
+        /// The quota.
+        quota: Quota,
+        /// When the request fits.
+        retry_after: Duration,
+    },
+    /// The request is larger than a quota of the token.
+    #[error("invalid count {count}: token {token} may take {quota}; request at most {} at once", quota.limit())]
+    TooManyAtOnce {
+        /// The name of the token.
+        token: Snippet,
+        /// The requested count.
+        count: u64,
+        /// The quota.
+        quota: Quota,
+    },
     /// The layout has no timestamps left.
     #[error("no more ids can be made: {refusal}")]
     LayoutEnded {
@@ -243,7 +276,12 @@ impl MintError {
             }
             Self::NumbersEnded { .. } => ErrorKind::NumbersEnded,
             Self::BadNamespace { .. } => ErrorKind::BadNamespace,
-            Self::BadCount { .. } | Self::RunTooLong { .. } => ErrorKind::BadCount,
+            Self::BadCount { .. } | Self::RunTooLong { .. } | Self::TooManyAtOnce { .. } => {
+                ErrorKind::BadCount
+            }
+            Self::Unauthorized { .. } => ErrorKind::Unauthorized,
+            Self::Forbidden { .. } => ErrorKind::Forbidden,
+            Self::OverQuota { .. } => ErrorKind::OverQuota,
             Self::BadId { .. } | Self::NotOfNamespace { .. } => ErrorKind::BadId,
             Self::BadLayout { .. } | Self::BadTimeRange { .. } | Self::OutsideLayout { .. } => {
                 ErrorKind::BadRequest
@@ -259,6 +297,7 @@ impl MintError {
     pub const fn retry_after(&self) -> Option<Duration> {
         match self {
             Self::NotReady { .. } | Self::Busy { .. } => Some(Duration::from_secs(1)),
+            Self::OverQuota { retry_after, .. } => Some(*retry_after),
             Self::ClockBehind { refusal: GenerateError::ClockBehind { behind_ms, .. } } => {
                 Some(Duration::from_millis(behind_ms.get()))
             }

@@ -57,16 +57,25 @@ impl NamespaceTable {
     /// The error for a name that is not in the table.
     #[cold]
     pub(super) fn unknown(&self, name: &[u8]) -> MintError {
+        self.unknown_among(name, |_| true)
+    }
+
+    /// The same, for a client that may know only some names.
+    #[cold]
+    pub(crate) fn unknown_among(&self, name: &[u8], sees: impl Fn(&[u8]) -> bool) -> MintError {
         let text = String::from_utf8_lossy(name);
         let name = Snippet::of(&text);
         if NamespaceName::new(&text).is_err() {
             return MintError::BadNamespace { name };
         }
-        let shown: Vec<_> = self.namespaces.iter().take(NAMES_SHOWN).map(|it| it.name().as_str()).collect();
-        let known = match self.namespaces.len() {
+        let names = self.namespaces.iter().map(|it| it.name().as_str());
+        let names: Vec<_> = names.filter(|name| sees(name.as_bytes())).collect();
+        let known = match names.len() {
             0 => "no namespace".to_owned(),
-            n if n > NAMES_SHOWN => format!("{} and {} more", shown.join(", "), n - NAMES_SHOWN),
-            _ => shown.join(", "),
+            n if n > NAMES_SHOWN => {
+                format!("{} and {} more", names[..NAMES_SHOWN].join(", "), n - NAMES_SHOWN)
+            }
+            _ => names.join(", "),
         };
         MintError::UnknownNamespace { name, known }
     }

@@ -1,0 +1,318 @@
+//! The quota of a token: ids a second and ids a UTC day, for each node.
+//!
+//! Both are counts in one atomic number each. Ids are counted before they are made, and given back if they could not be made.
+//! So concurrent requests cannot exceed a quota together, and a client that retries during an outage does not use up its day.
+//! A request that the client abandons stays counted.
+
+use std::num::NonZeroU64;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
+
+use crate::status::ErrorKind;
+
+const MS_PER_DAY: u64 = 86_400_000;
+/// The largest rate: a count of all ids since 1970 at this rate fits an atomic number until the year 2500.
+pub(super) const MAX_RATE: u64 = 1_000_000_000;
+/// The largest quota of a day: its count has 40 bits, the day the rest.
+pub(super) const MAX_PER_DAY: u64 = 1_000_000_000_000;
+const DAY_BITS: u32 = 40;
+
+/// The quotas of a token; `None` for no limit.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Quotas {
+    /// Ids a second. As many may be taken at once after a second without a request.
+    pub rate: Option<NonZeroU64>,
+    /// Ids a UTC day.
+    pub per_day: Option<NonZeroU64>,
+}
+
+/// Which quota a request exceeds.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Quota {
+    /// Ids a second.
+    Rate(NonZeroU64),
+    /// Ids a UTC day.
+    PerDay(NonZeroU64),
+}
+
+impl Quota {
+    /// Returns the limit.
+    pub const fn limit(self) -> u64 {
+        match self {
+            Self::Rate(limit) | Self::PerDay(limit) => limit.get(),
+        }
+    }
+}
+
+impl std::fmt::Display for Quota {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Self::Rate(limit) => write!(f, "{limit} ids a second"),
+            Self::PerDay(limit) => write!(f, "{limit} ids a day"),
+        }
+    }
+}
+
+/// Why ids are refused.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Exceeded {
+    /// No request for this many ids ever fits.
+    Always(Quota),
+    /// The request fits after this time.
+    Now(Quota, Duration),
+}
+
+/// What a token has used. It outlives changes of the token, so that a reload of the file refills nothing.
+#[derive(Debug, Default)]
+pub struct Usage {
+    /// Ids counted towards the rate, on the scale of [`allowance`].
+    spent: AtomicU64,
+    /// The day since 1970 and the ids of that day.
+    day: AtomicU64,
+    issued: AtomicU64,
+    succeeded: AtomicU64,
+    failed: [AtomicU64; ErrorKind::ALL.len()],
+}
+
+impl Usage {
+    /// Counts ids towards the quotas before they are made.
+    pub(super) fn spend(&self, quotas: &Quotas, count: u64, now_unix_ms: u64) -> Result<(), Exceeded> {
+        let limits = [quotas.rate.map(Quota::Rate), quotas.per_day.map(Quota::PerDay)];
+        if let Some(quota) = limits.into_iter().flatten().find(|quota| count > quota.limit()) {
+            return Err(Exceeded::Always(quota));
+        }
+        if let Some(rate) = quotas.rate {
+            self.spend_rate(rate, count, now_unix_ms)?;
+        }
+        if let Some(per_day) = quotas.per_day
+            && let Err(exceeded) = self.spend_day(per_day, count, now_unix_ms)
+        {
+            if quotas.rate.is_some() {
+                give_back_rate(&self.spent, count);
+            }
+            return Err(exceeded);
+        }
+        Ok(())
+    }
+
+    fn spend_rate(&self, rate: NonZeroU64, count: u64, now_unix_ms: u64) -> Result<(), Exceeded> {
+        let allowance = allowance(rate, now_unix_ms);
+        let limit = allowance.saturating_add(rate.get());
+        let mut missing = 0;
+        // Only the sum matters, so no ordering is needed.
+        let spent = self.spent.fetch_update(Ordering::Relaxed, Ordering::Relaxed, |spent| {
+            // What was not used for more than a second is lost. A clock that went back, or a lower rate, leaves a count above
+            // the limit: then the quota refills from now on, instead of when the clock is there again.
+            let spent = spent.clamp(allowance, limit).saturating_add(count);
+            missing = spent.saturating_sub(limit);
+            (missing == 0).then_some(spent)
+        });
+        spent.map(|_| ()).map_err(|_| {
+            let ms = missing.saturating_mul(1000).div_ceil(rate.get());
+            Exceeded::Now(Quota::Rate(rate), Duration::from_millis(ms))
+        })
+    }
+
+    fn spend_day(&self, per_day: NonZeroU64, count: u64, now_unix_ms: u64) -> Result<(), Exceeded> {
+        let today = now_unix_ms / MS_PER_DAY;
+        let spent = self.day.fetch_update(Ordering::Relaxed, Ordering::Relaxed, |packed| {
+            let (day, spent) = unpacked(packed);
+            // If the clock went back over midnight, the later day goes on.
+            let (day, spent) = if today > day { (today, 0) } else { (day, spent) };
+            (spent + count <= per_day.get()).then_some(day << DAY_BITS | (spent + count))
+        });
+        spent.map(|_| ()).map_err(|_| {
+            let ms = (today + 1) * MS_PER_DAY - now_unix_ms;
+            Exceeded::Now(Quota::PerDay(per_day), Duration::from_millis(ms))
+        })
+    }
+
+    /// Gives back ids that could not be made.
+    pub(super) fn give_back(&self, quotas: &Quotas, count: u64) {
+        if quotas.rate.is_some() {
+            give_back_rate(&self.spent, count);
+        }
+        if quotas.per_day.is_some() {
+            let less = |packed: u64| {
+                let (day, spent) = unpacked(packed);
+                day << DAY_BITS | spent.saturating_sub(count)
+            };
+            update(&self.day, less);
+        }
+    }
+
+    /// Counts successful requests.
+    pub(crate) fn succeeded(&self, requests: u64) {
+        self.succeeded.fetch_add(requests, Ordering::Relaxed);
+    }
+
+    /// Counts a failed request.
+    pub(crate) fn failed(&self, kind: ErrorKind) {
+        self.failed[kind as usize].fetch_add(1, Ordering::Relaxed);
+    }
+
+    /// Counts ids that were given to the client.
+    pub(crate) fn issued(&self, ids: u64) {
+        self.issued.fetch_add(ids, Ordering::Relaxed);
+    }
+
+    /// Returns the ids that were given to clients.
+    pub(crate) fn ids(&self) -> u64 {
+        self.issued.load(Ordering::Relaxed)
+    }
+
+    /// Returns the requests of each outcome that occurred, `ok` first.
+    pub(crate) fn requests(&self) -> impl Iterator<Item = (&'static str, u64)> {
+        let ok = ("ok", self.succeeded.load(Ordering::Relaxed));
+        let failed = ErrorKind::ALL
+            .into_iter()
+            .map(|kind| (kind.status().name, self.failed[kind as usize].load(Ordering::Relaxed)));
+        std::iter::once(ok).chain(failed.filter(|(_, requests)| *requests > 0))
+    }
+}
+
+/// The ids that a rate allows from 1970 until now. A token that uses its rate fully counts along with it.
+fn allowance(rate: NonZeroU64, now_unix_ms: u64) -> u64 {
+    let rate = rate.get();
+    rate.saturating_mul(now_unix_ms / 1000).saturating_add(rate * (now_unix_ms % 1000) / 1000)
+}
+
+const fn unpacked(packed: u64) -> (u64, u64) {
+    (packed >> DAY_BITS, packed & ((1 << DAY_BITS) - 1))
+}
+
+fn give_back_rate(spent: &AtomicU64, count: u64) {
+    update(spent, |spent| spent.saturating_sub(count));
+}
+
+fn update(number: &AtomicU64, change: impl Fn(u64) -> u64) {
+    // It always has a new value.
+    let _ = number.fetch_update(Ordering::Relaxed, Ordering::Relaxed, |value| Some(change(value)));
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    const NOW: u64 = 1_700_000_000_123;
+
+    fn rate(rate: u64) -> Quotas {
+        Quotas { rate: NonZeroU64::new(rate), per_day: None }
+    }
+
+    fn per_day(per_day: u64) -> Quotas {
+        Quotas { rate: None, per_day: NonZeroU64::new(per_day) }
+    }
+
+    fn wait(refused: Result<(), Exceeded>) -> u64 {
+        match refused {
+            Err(Exceeded::Now(_, after)) => u64::try_from(after.as_millis()).unwrap(),
+            other => panic!("{other:?}"),
+        }
+    }
+
+    #[test]
+    fn a_second_of_the_rate_may_be_taken_at_once_and_refills_evenly() {
+        let (usage, quotas) = (Usage::default(), rate(1000));
+        assert_eq!(usage.spend(&quotas, 1000, NOW), Ok(()));
+        assert_eq!(wait(usage.spend(&quotas, 1, NOW)), 1);
+        assert_eq!(wait(usage.spend(&quotas, 250, NOW)), 250);
+        assert_eq!(usage.spend(&quotas, 250, NOW + 250), Ok(()));
+        assert_eq!(wait(usage.spend(&quotas, 1, NOW + 250)), 1);
+        // Nothing is saved beyond a second.
+        assert_eq!(usage.spend(&quotas, 1000, NOW + 60_000), Ok(()));
+        assert_eq!(wait(usage.spend(&quotas, 1, NOW + 60_000)), 1);
+    }
+
+    #[test]
+    fn a_request_above_the_quota_is_refused_for_good() {
+        let usage = Usage::default();
+        let always = |quota| Err(Exceeded::Always(quota));
+        let (ten, five) = (NonZeroU64::new(10).unwrap(), NonZeroU64::new(5).unwrap());
+        assert_eq!(usage.spend(&rate(10), 11, NOW), always(Quota::Rate(ten)));
+        assert_eq!(usage.spend(&per_day(5), 6, NOW), always(Quota::PerDay(five)));
+        assert_eq!(usage.spend(&Quotas::default(), u64::MAX, NOW), Ok(()));
+    }
+
+    #[test]
+    fn a_day_ends_at_midnight_utc_and_never_begins_twice() {
+        let (usage, quotas) = (Usage::default(), per_day(10));
+        let midnight = (NOW / MS_PER_DAY + 1) * MS_PER_DAY;
+        assert_eq!(usage.spend(&quotas, 7, midnight - 1000), Ok(()));
+        assert_eq!(wait(usage.spend(&quotas, 4, midnight - 1000)), 1000);
+        assert_eq!(usage.spend(&quotas, 3, midnight - 1), Ok(()));
+        assert_eq!(usage.spend(&quotas, 9, midnight), Ok(()));
+        assert_eq!(wait(usage.spend(&quotas, 2, midnight - 1000)), 1000, "the clock went back");
+        assert_eq!(usage.spend(&quotas, 1, midnight), Ok(()));
+    }
+
+    #[test]
+    fn ids_that_were_not_made_are_given_back() {
+        let usage = Usage::default();
+        let both = Quotas { rate: NonZeroU64::new(10), per_day: NonZeroU64::new(10) };
+        for _ in 0..5 {
+            assert_eq!(usage.spend(&both, 10, NOW), Ok(()));
+            usage.give_back(&both, 10);
+        }
+        assert_eq!(usage.spend(&both, 10, NOW), Ok(()));
+        // The day refuses: the rate is not used up by that.
+        assert!(usage.spend(&both, 10, NOW + 1000).is_err());
+        let day = Quotas { per_day: NonZeroU64::new(20), ..both };
+        assert_eq!(usage.spend(&day, 10, NOW + 1000), Ok(()));
+        usage.give_back(&both, u64::MAX);
+    }
+
+    /// Goal: a clock that goes back or a changed rate never blocks a token for longer than a second.
+    #[test]
+    fn the_quota_recovers_from_clock_steps_and_changed_rates() {
+        let usage = Usage::default();
+        assert_eq!(usage.spend(&rate(100), 100, NOW), Ok(()));
+        let back = NOW - 3_600_000;
+        assert_eq!(wait(usage.spend(&rate(100), 100, back)), 1000);
+        assert_eq!(usage.spend(&rate(100), 100, back + 1000), Ok(()));
+        assert_eq!(wait(usage.spend(&rate(10), 10, back + 1000)), 1000, "a lower rate");
+        assert_eq!(usage.spend(&rate(10), 10, back + 2000), Ok(()));
+        assert_eq!(usage.spend(&rate(MAX_RATE), MAX_RATE, back + 2000), Ok(()), "a higher rate");
+    }
+
+    #[test]
+    fn threads_cannot_exceed_a_quota_together() {
+        let usage = Usage::default();
+        let quotas = Quotas { rate: NonZeroU64::new(5000), per_day: NonZeroU64::new(4000) };
+        let taken: usize = std::thread::scope(|scope| {
+            let take = || (0..3000).filter(|_| usage.spend(&quotas, 1, NOW).is_ok()).count();
+            let threads: Vec<_> = (0..4).map(|_| scope.spawn(take)).collect();
+            threads.into_iter().map(|thread| thread.join().unwrap()).sum()
+        });
+        assert_eq!(taken, 4000);
+    }
+
+    proptest! {
+        /// Goal: in any span of time, a token gets at most its rate times the span, and a second more. Method: random requests
+        /// at random times.
+        #[test]
+        fn the_rate_holds_over_every_span(
+            rate_of in 1_u64..50,
+            requests in proptest::collection::vec((0_u64..400, 1_u64..60), 1..60),
+        ) {
+            let (usage, quotas, mut now) = (Usage::default(), rate(rate_of), NOW);
+            let mut taken = Vec::new();
+            for (pause, count) in requests {
+                now += pause;
+                if usage.spend(&quotas, count, now).is_ok() {
+                    taken.push((now, count));
+                }
+            }
+            for (first, (begin, _)) in taken.iter().enumerate() {
+                let mut sum = 0;
+                for (end, count) in &taken[first..] {
+                    sum += count;
+                    let allowed = rate_of * (end - begin) / 1000 + 1 + rate_of;
+                    prop_assert!(sum <= allowed, "{} ids in {} ms", sum, end - begin);
+                }
+            }
+        }
+    }
+}
