@@ -6,17 +6,30 @@
 
 use core::sync::atomic::{AtomicU64, Ordering};
 
-/// The number on the page when a generator was made.
+/// Marks the process that made it, so that a forked child is detected.
+///
+/// Code that keeps unique ids in memory makes a mark beside them, and checks it before it returns one: a child has the same
+/// ids in memory as its parent. Generators of this crate do that themselves.
+///
+/// On systems without forks, and under Miri, every process is the same.
+///
+/// # Examples
+///
+/// ```
+/// use snowmint::fork::ForkMark;
+/// let mark = ForkMark::of_this_process();
+/// assert!(mark.is_same_process());
+/// ```
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct ForkMark {
+pub struct ForkMark {
     page: &'static AtomicU64,
     made_with: u64,
 }
 
 impl ForkMark {
-    /// Returns whether this is the process that made the mark.
+    /// Returns whether this is the process that made the mark. Costs one load; safe from any thread.
     #[inline]
-    pub(crate) fn is_same_process(self) -> bool {
+    pub fn is_same_process(self) -> bool {
         self.page.load(Ordering::Relaxed) == self.made_with
     }
 }
@@ -34,7 +47,8 @@ mod emptied_on_fork {
     static WORD: AtomicU64 = AtomicU64::new(0);
 
     impl ForkMark {
-        pub(crate) fn of_this_process() -> Self {
+        /// Makes a mark of this process.
+        pub fn of_this_process() -> Self {
             Self::on(PAGE.get_or_init(|| map_page().unwrap_or_else(word)))
         }
 
@@ -120,8 +134,8 @@ mod emptied_on_fork {
 
 #[cfg(not(all(feature = "std", unix, not(miri), not(snowmint_loom))))]
 impl ForkMark {
-    /// On systems without forks, or without a way to detect them, every process is the same.
-    pub(crate) fn of_this_process() -> Self {
+    /// Makes a mark of this process. On systems without forks, or without a way to detect them, every process is the same.
+    pub fn of_this_process() -> Self {
         static NEVER_EMPTIED: AtomicU64 = AtomicU64::new(0);
         Self { page: &NEVER_EMPTIED, made_with: 0 }
     }

@@ -61,6 +61,7 @@
 //! | write ids as base62, base58, base32, hex or bytes | [`codec`] |
 //! | say what an unknown id may be | `inspect`, `guess` |
 //! | hide how many ids you make | `hide` (feature `hide`) |
+//! | keep ids in memory, safe from forks | [`fork`] |
 //! | make UUIDs, ULIDs or `ObjectId`s | `scheme` (feature `schemes`) |
 //!
 //! # Glossary
@@ -101,7 +102,7 @@ pub mod codec;
 mod cursor;
 pub mod error;
 pub mod field;
-mod fork;
+pub mod fork;
 pub mod generator;
 #[cfg(feature = "std")]
 pub mod guess;
