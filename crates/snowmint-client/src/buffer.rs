@@ -1,0 +1,323 @@
+//! Ids in memory: any number of threads draw them without a lock.
+//! Budget of a draw: one compare-and-swap, one reading of the cycle counter, and loads of words that are seldom written.
+//!
+//! ```text
+//!  cursor = turn 7, index 3          stock, under a lock
+//!  slot 7 % 2: [ids of one range]    [range] [range] [range] ...
+//!  slot 8 % 2: free
+//! ```
+//!
+//! - The cursor names the next id: the turn of a range, and an index in it. A draw moves it by compare-and-swap, so that each
+//!   pair of turn and index is drawn once.
+//! - A range is in slot `turn % 2`. Only the holder of the lock begins a turn, and it writes the other slot before. A thread
+//!   that slept in between and read a mix of both fails its compare-and-swap, because the turn has changed.
+//! - Only the turn of a thread that slept for exactly 2^32 turns would look unchanged.
+//!
+//! Ids are dropped once they are older than allowed. The cycle counter tells that no new reading of the clock is necessary.
+
+use std::collections::VecDeque;
+use std::sync::PoisonError;
+
+use snowmint::clock::Hold;
+use snowmint::{Clock, Id};
+
+use super::sync::{AtomicU64, Mutex, MutexGuard, Ordering};
+
+/// The bits of the cursor that hold the index.
+const INDEX_BITS: u32 = 32;
+const INDEX: u64 = (1 << INDEX_BITS) - 1;
+
+/// Ids that increase by one step each, all below 2^63.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct IdRange {
+    first: u64,
+    count: u64,
+    step: u64,
+}
+
+impl IdRange {
+    /// The maximum number of ids in a range.
+    pub(crate) const MAX_COUNT: u64 = 1 << 24;
+
+    /// Makes a range; `None` if it is empty or too long, repeats an id, or leaves the ids below 2^63.
+    pub(crate) fn new(first: u64, count: u64, step: u64) -> Option<Self> {
+        if count == 0 || count > Self::MAX_COUNT || (step == 0 && count > 1) {
+            return None;
+        }
+        let last = step.checked_mul(count - 1)?.checked_add(first)?;
+        Id::new(last).ok()?;
+        Some(Self { first, count, step })
+    }
+
+    /// The number of ids.
+    pub(crate) const fn count(self) -> u64 {
+        self.count
+    }
+
+    /// Every id of the range.
+    pub(crate) fn ids(self) -> impl Iterator<Item = Id> {
+        // All ids of a range were checked.
+        (0..self.count).filter_map(move |index| Id::new(self.first + index * self.step).ok())
+    }
+
+    /// Splits off the first `count` ids, at least 1; all of them if there are no more.
+    pub(crate) fn split(self, count: u64) -> (Self, Option<Self>) {
+        if count >= self.count {
+            return (self, None);
+        }
+        let count = count.max(1);
+        let rest = Self { first: self.first + count * self.step, count: self.count - count, ..self };
+        (Self { count, ..self }, Some(rest))
+    }
+}
+
+/// A range of the current turn, or of the one before.
+#[derive(Debug)]
+struct Slot {
+    first: AtomicU64,
+    count: AtomicU64,
+    step: AtomicU64,
+    /// From this instant of the clock on, its ids are too old.
+    until_ms: AtomicU64,
+    /// While it holds, the ids are known to be young enough.
+    hold: AtomicU64,
+    /// The draw that passes this index reports that few ids are left.
+    mark: AtomicU64,
+}
+
+/// On cache lines of its own: drawing threads write nothing else.
+#[derive(Debug)]
+#[repr(align(128))]
+struct Padded(AtomicU64);
+
+/// Ranges that wait for their turn.
+#[derive(Debug)]
+struct Stock {
+    ranges: VecDeque<Aging>,
+    /// The number of ids in `ranges`.
+    waiting: u64,
+    /// Below this number of ids, the buffer is low.
+    low: u64,
+    /// The number of ids that were put, and that nobody drew before they were too old.
+    put: u64,
+    dropped: u64,
+}
+
+#[derive(Clone, Copy, Debug)]
+struct Aging {
+    range: IdRange,
+    until_ms: u64,
+}
+
+/// Ids that a draw returned.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Drawn {
+    pub(crate) range: IdRange,
+    /// Whether this draw left fewer ids than the buffer should have.
+    pub(crate) is_low: bool,
+}
+
+/// The content of a buffer.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Level {
+    /// The number of ids left.
+    pub(crate) left: u64,
+    /// The number of ids drawn since the beginning.
+    pub(crate) drawn: u64,
+    /// Whether it should be filled.
+    pub(crate) is_low: bool,
+}
+
+/// Ids in memory. `C` measures their age.
+#[derive(Debug)]
+pub(crate) struct Buffer<C> {
+    cursor: Padded,
+    slots: [Slot; 2],
+    stock: Mutex<Stock>,
+    clock: C,
+}
+
+const fn turn(cursor: u64) -> u64 {
+    cursor >> INDEX_BITS
+}
+
+/// Returns the cursor at the beginning of the next turn.
+const fn next_turn(cursor: u64) -> u64 {
+    (cursor & !INDEX).wrapping_add(1 << INDEX_BITS)
+}
+
+impl Slot {
+    fn empty() -> Self {
+        let zero = || AtomicU64::new(0);
+        Self { first: zero(), count: zero(), step: zero(), until_ms: zero(), hold: zero(), mark: zero() }
+    }
+
+    fn put(&self, Aging { range, until_ms }: Aging, mark: u64) {
+        self.first.store(range.first, Ordering::Relaxed);
+        self.count.store(range.count, Ordering::Relaxed);
+        self.step.store(range.step, Ordering::Relaxed);
+        self.until_ms.store(until_ms, Ordering::Relaxed);
+        self.hold.store(Hold::NONE.0, Ordering::Relaxed);
+        self.mark.store(mark, Ordering::Relaxed);
+    }
+}
+
+impl<C: Clock> Buffer<C> {
+    /// Makes an empty buffer.
+    pub(crate) fn new(clock: C) -> Self {
+        let stock = Stock { ranges: VecDeque::new(), waiting: 0, low: 0, put: 0, dropped: 0 };
+        Self {
+            cursor: Padded(AtomicU64::new(0)),
+            slots: [Slot::empty(), Slot::empty()],
+            stock: Mutex::new(stock),
+            clock,
+        }
+    }
+
+    /// Returns the clock that measures the age of ids.
+    pub(crate) const fn clock(&self) -> &C {
+        &self.clock
+    }
+
+    /// Draws up to `count` ids, at least 1, of one range; `None` if there are none.
+    #[inline]
+    pub(crate) fn draw(&self, count: u64) -> Option<Drawn> {
+        loop {
+            let cursor = self.cursor.0.load(Ordering::Acquire);
+            let (slot, index) = (self.slot(cursor), cursor & INDEX);
+            let total = slot.count.load(Ordering::Relaxed);
+            if index >= total || !self.is_young(slot) {
+                if self.begin_turn() {
+                    continue;
+                }
+                return None;
+            }
+            let count = count.clamp(1, total - index);
+            let first = slot.first.load(Ordering::Relaxed);
+            let step = slot.step.load(Ordering::Relaxed);
+            let mark = slot.mark.load(Ordering::Relaxed);
+            let moved = self.cursor.0.compare_exchange_weak(
+                cursor,
+                cursor + count,
+                Ordering::AcqRel,
+                Ordering::Relaxed,
+            );
+            // The turn did not change since the first load, so that the words above are those of its range.
+            if moved.is_ok() {
+                let range = IdRange { first: first + index * step, count, step };
+                return Some(Drawn { range, is_low: index <= mark && mark < index + count });
+            }
+        }
+    }
+
+    #[inline]
+    fn slot(&self, cursor: u64) -> &Slot {
+        &self.slots[(turn(cursor) % 2) as usize]
+    }
+
+    /// Whether the ids of a slot may still be drawn.
+    #[inline]
+    fn is_young(&self, slot: &Slot) -> bool {
+        self.clock.holds(Hold(slot.hold.load(Ordering::Relaxed))) || self.look_at_clock(slot)
+    }
+
+    #[cold]
+    fn look_at_clock(&self, slot: &Slot) -> bool {
+        let reading = self.clock.read();
+        if reading.unix_ms >= slot.until_ms.load(Ordering::Relaxed) {
+            return false;
+        }
+        // A thread that sleeps here may store this in a later turn: there it holds for the rest of this millisecond at most.
+        slot.hold.store(reading.hold.0, Ordering::Relaxed);
+        true
+    }
+
+    /// Begins the turn of the next range if the current one has no ids. Returns whether there are ids now.
+    #[cold]
+    fn begin_turn(&self) -> bool {
+        let mut stock = self.stock();
+        let cursor = self.cursor.0.load(Ordering::Acquire);
+        let (slot, index) = (self.slot(cursor), cursor & INDEX);
+        if index < slot.count.load(Ordering::Relaxed) && self.is_young(slot) {
+            // Another thread began it.
+            return true;
+        }
+        stock.drop_old(self.clock.unix_ms());
+        let Some(next) = stock.ranges.pop_front() else {
+            if index < slot.count.load(Ordering::Relaxed) {
+                self.end_turn(&mut stock);
+            }
+            return false;
+        };
+        stock.waiting -= next.range.count;
+        let mark = (next.range.count + stock.waiting).saturating_sub(stock.low);
+        self.turn_to(&mut stock, next, mark);
+        true
+    }
+
+    /// Ends the current turn; the ids that are left are never drawn.
+    fn end_turn(&self, stock: &mut Stock) {
+        let nothing = IdRange { first: 0, count: 0, step: 0 };
+        self.turn_to(stock, Aging { range: nothing, until_ms: 0 }, 0);
+    }
+
+    fn turn_to(&self, stock: &mut Stock, next: Aging, mark: u64) {
+        let cursor = self.cursor.0.load(Ordering::Acquire);
+        let (current, begin) = (self.slot(cursor), next_turn(cursor));
+        self.slot(begin).put(next, mark);
+        // Other threads may still draw from the current turn, up to this instant.
+        let last = self.cursor.0.swap(begin, Ordering::AcqRel);
+        stock.dropped += current.count.load(Ordering::Relaxed) - (last & INDEX);
+    }
+
+    /// Adds ids that may be drawn before `until_ms`.
+    pub(crate) fn put(&self, ranges: impl IntoIterator<Item = IdRange>, until_ms: u64) {
+        let mut stock = self.stock();
+        for range in ranges {
+            stock.ranges.push_back(Aging { range, until_ms });
+            stock.waiting += range.count;
+            stock.put += range.count;
+        }
+    }
+
+    /// Sets the number of ids below which the buffer is low, for the ranges whose turn comes.
+    pub(crate) fn set_low(&self, low: u64) {
+        self.stock().low = low;
+    }
+
+    /// Drops every id.
+    pub(crate) fn clear(&self) {
+        let mut stock = self.stock();
+        stock.drop_old(u64::MAX);
+        self.end_turn(&mut stock);
+    }
+
+    /// Returns what the buffer has.
+    pub(crate) fn level(&self) -> Level {
+        let mut stock = self.stock();
+        let now_ms = self.clock.unix_ms();
+        stock.drop_old(now_ms);
+        let cursor = self.cursor.0.load(Ordering::Acquire);
+        let slot = self.slot(cursor);
+        let in_slot = slot.count.load(Ordering::Relaxed).saturating_sub(cursor & INDEX);
+        let is_old = slot.until_ms.load(Ordering::Relaxed) <= now_ms;
+        let left = stock.waiting + if is_old { 0 } else { in_slot };
+        let drawn = stock.put - stock.dropped - stock.waiting - in_slot;
+        Level { left, drawn, is_low: left < stock.low }
+    }
+
+    fn stock(&self) -> MutexGuard<'_, Stock> {
+        // After a panic ids may be missing, but none is there twice.
+        self.stock.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Stock {
+    /// Drops the ranges that are too old.
+    fn drop_old(&mut self, now_ms: u64) {
+        while let Some(oldest) = self.ranges.pop_front_if(|oldest| oldest.until_ms <= now_ms) {
+            self.waiting -= oldest.range.count;
+            self.dropped += oldest.range.count;
+        }
+    }
+}

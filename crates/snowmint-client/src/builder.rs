@@ -1,0 +1,247 @@
+//! The builder: servers, credentials, and how much is kept in memory.
+
+use std::collections::HashMap;
+use std::ops::RangeInclusive;
+use std::path::PathBuf;
+use std::time::Duration;
+
+use crate::client::Client;
+use crate::error::BuildError;
+use crate::link::{Link, Times};
+use crate::pace::MAX_REQUEST;
+use crate::refill::Settings;
+use crate::servers::shuffle;
+use crate::wire::{Server, TlsFiles, Token, connections};
+
+/// Which server is asked first.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum ServerOrder {
+    /// A random one, which is another one in each client: the load is shared.
+    #[default]
+    Shuffled,
+    /// The first of the list while it works, then the next: for servers at different distances.
+    AsListed,
+}
+
+/// Builds a [`Client`].
+#[derive(Clone, Debug)]
+#[must_use = "a builder does nothing before `build`"]
+pub struct ClientBuilder {
+    servers: Vec<String>,
+    order: ServerOrder,
+    token: Option<Credential>,
+    tls: TlsFiles,
+    timeout: Duration,
+    hedge_after: Duration,
+    max_age: Duration,
+    max_ages: HashMap<String, Duration>,
+    buffer: RangeInclusive<usize>,
+}
+
+#[derive(Clone)]
+enum Credential {
+    Text(String),
+    File(PathBuf),
+}
+
+impl std::fmt::Debug for Credential {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("Credential")
+    }
+}
+
+impl ClientBuilder {
+    pub(crate) fn new() -> Self {
+        Self {
+            servers: Vec::new(),
+            order: ServerOrder::default(),
+            token: None,
+            tls: TlsFiles::default(),
+            timeout: Duration::from_secs(5),
+            hedge_after: Duration::from_millis(50),
+            max_age: Duration::from_secs(1),
+            max_ages: HashMap::new(),
+            buffer: 0..=100_000,
+        }
+    }
+
+    /// Adds a server by its URL, such as `http://localhost:8080`. `https://` needs the feature `tls`, which is on by default.
+    ///
+    /// All servers must share one store, as the nodes of one service do: otherwise they return duplicates.
+    pub fn server(mut self, url: impl Into<String>) -> Self {
+        self.servers.push(url.into());
+        self
+    }
+
+    /// Adds servers by their URLs.
+    pub fn servers<U: Into<String>>(mut self, urls: impl IntoIterator<Item = U>) -> Self {
+        self.servers.extend(urls.into_iter().map(Into::into));
+        self
+    }
+
+    /// Sets which server is asked first. Default: [`ServerOrder::Shuffled`].
+    pub const fn order(mut self, order: ServerOrder) -> Self {
+        self.order = order;
+        self
+    }
+
+    /// Sets the token, as `snowmint token create` prints it. Every server gets it; over `http://` anyone on the way can read it.
+    pub fn token(mut self, token: impl Into<String>) -> Self {
+        self.token = Some(Credential::Text(token.into()));
+        self
+    }
+
+    /// Sets a file that holds the token. It is read for each request, so that a new token is used at once.
+    pub fn token_file(mut self, path: impl Into<PathBuf>) -> Self {
+        self.token = Some(Credential::File(path.into()));
+        self
+    }
+
+    /// Sets a PEM file with the authorities that certificates of servers may come from. Default: those of the system.
+    #[cfg(feature = "tls")]
+    pub fn ca_file(mut self, path: impl Into<PathBuf>) -> Self {
+        self.tls.authority = Some(path.into());
+        self
+    }
+
+    /// Sets PEM files with the client's certificate and its key, for servers that require one.
+    #[cfg(feature = "tls")]
+    pub fn client_certificate(mut self, certificate: impl Into<PathBuf>, key: impl Into<PathBuf>) -> Self {
+        self.tls.client = Some((certificate.into(), key.into()));
+        self
+    }
+
+    /// Sets how long a caller waits for ids before it gets an error: 1 ms to 1 h. Default: 5 s.
+    pub const fn timeout(mut self, timeout: Duration) -> Self {
+        self.timeout = timeout;
+        self
+    }
+
+    /// Sets after which time without an answer the same request goes to a second server too. Default: 50 ms;
+    /// `Duration::MAX` turns it off. At most one request in ten is sent twice for long.
+    pub const fn hedge_after(mut self, hedge_after: Duration) -> Self {
+        self.hedge_after = hedge_after;
+        self
+    }
+
+    /// Sets how old an id may be when it is returned, counted from its request. Default: 1 s.
+    ///
+    /// Older ids in the buffer are dropped. The ids of two clients are in the order of time only up to this age. A longer time
+    /// keeps ids for a longer outage of all servers.
+    pub const fn max_age(mut self, max_age: Duration) -> Self {
+        self.max_age = max_age;
+        self
+    }
+
+    /// Sets the maximum age for one namespace: `Duration::MAX` for numbers, of which none should be dropped.
+    pub fn namespace_max_age(mut self, namespace: impl Into<String>, max_age: Duration) -> Self {
+        self.max_ages.insert(namespace.into(), max_age);
+        self
+    }
+
+    /// Sets how many ids a namespace keeps in memory, at least and at most. Default: `0..=100_000`.
+    ///
+    /// Between the two, the number follows the use: enough for half of the maximum age, and for 1 s at most. `0..=0` keeps none,
+    /// so that each id is a request.
+    pub const fn buffer(mut self, ids: RangeInclusive<usize>) -> Self {
+        self.buffer = ids;
+        self
+    }
+
+    /// Builds the client and starts its background thread. Sends no request.
+    ///
+    /// # Errors
+    ///
+    /// An invalid setting, a file that cannot be read, or no thread.
+    pub fn build(self) -> Result<Client, BuildError> {
+        let sizes = self.check()?;
+        let mut servers = self.servers.iter().map(|url| Server::parse(url)).collect::<Result<Vec<_>, _>>()?;
+        // Chance decides nothing that has to be right.
+        let seed = getrandom::u64().unwrap_or_default();
+        if self.order == ServerOrder::Shuffled {
+            shuffle(&mut servers, seed);
+        }
+        let token = match self.token {
+            Some(Credential::Text(token)) => {
+                Some(Token::Fixed(Token::parse(&token).ok_or(BuildError::InvalidToken)?))
+            }
+            Some(Credential::File(path)) => Some(Token::File(path)),
+            None => None,
+        };
+        let connections = connections(&servers, &self.tls)?;
+        let times = Times { hedge_after: self.hedge_after, timeout: self.timeout };
+        let link = Link::new(servers, connections, token, times, seed);
+        let settings = Settings { sizes, max_age: self.max_age, timeout: self.timeout };
+        Client::start(link, settings, self.max_ages)
+    }
+
+    fn check(&self) -> Result<RangeInclusive<u64>, BuildError> {
+        if self.servers.is_empty() {
+            return Err(BuildError::NoServer);
+        }
+        let invalid =
+            |setting, value: String, expected| Err(BuildError::InvalidSetting { setting, value, expected });
+        if !(Duration::from_millis(1)..=Duration::from_hours(1)).contains(&self.timeout) {
+            return invalid("timeout", format!("{:?}", self.timeout), "1 ms to 1 h");
+        }
+        let ages = self.max_ages.values().chain([&self.max_age]);
+        if let Some(age) = { ages }.find(|age| **age < Duration::from_millis(1)) {
+            return invalid("max_age", format!("{age:?}"), "at least 1 ms");
+        }
+        if self.hedge_after.is_zero() {
+            return invalid("hedge_after", format!("{:?}", self.hedge_after), "more than 0");
+        }
+        let (least, most) = (*self.buffer.start() as u64, *self.buffer.end() as u64);
+        if least > most || most > MAX_REQUEST {
+            return invalid("buffer", format!("{:?}", self.buffer), "a range within 0..=1000000");
+        }
+        Ok(least..=most)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn settings_are_checked() {
+        let builder = || Client::builder().server("http://localhost:1");
+        let cases = [
+            (Client::builder(), "name one with ClientBuilder::server"),
+            (builder().server("localhost:8080"), "expected http"),
+            (builder().timeout(Duration::ZERO), "invalid timeout 0ns: expected 1 ms to 1 h"),
+            (builder().timeout(Duration::MAX), "expected 1 ms to 1 h"),
+            (builder().max_age(Duration::ZERO), "invalid max_age 0ns"),
+            (builder().namespace_max_age("a", Duration::ZERO), "invalid max_age 0ns"),
+            (builder().hedge_after(Duration::ZERO), "invalid hedge_after"),
+            (builder().buffer(0..=1_000_001), "expected a range within 0..=1000000"),
+            #[expect(clippy::reversed_empty_ranges, reason = "the mistake that is tested")]
+            (builder().buffer(5..=4), "invalid buffer 5..=4"),
+            (builder().token("hunter2 x"), "expected visible ASCII"),
+        ];
+        for (builder, said) in cases {
+            assert!(!format!("{builder:?}").contains("hunter2"));
+            let error = builder.build().unwrap_err().to_string();
+            assert!(error.contains(said) && !error.contains("hunter2"), "{error}");
+        }
+    }
+
+    #[cfg(feature = "tls")]
+    #[test]
+    fn files_for_tls_are_checked() {
+        let folder = tempfile::tempdir().unwrap();
+        let empty = folder.path().join("empty.pem");
+        std::fs::write(&empty, "").unwrap();
+        let builder = || Client::builder().server("https://localhost:1");
+        let cases = [
+            (builder().ca_file("/nowhere.pem"), "/nowhere.pem: "),
+            (builder().ca_file(&empty), "the file has no certificate"),
+            (builder().client_certificate(&empty, &empty), "empty.pem: "),
+        ];
+        for (builder, said) in cases {
+            let error = builder.build().unwrap_err().to_string();
+            assert!(error.contains(said), "{error}");
+        }
+    }
+}

@@ -1,0 +1,213 @@
+//! Errors: why there is no id, and why a client cannot be built.
+
+use std::fmt;
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::time::Duration;
+
+/// Why a client returned no ids.
+#[derive(Clone, Debug)]
+pub struct ClientError(Arc<Details>);
+
+#[derive(Debug)]
+struct Details {
+    kind: ErrorKind,
+    namespace: String,
+    server: Option<Arc<str>>,
+    status: Option<u16>,
+    detail: String,
+}
+
+/// What kind of error it is, and what to do about it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[non_exhaustive]
+pub enum ErrorKind {
+    /// No server returned ids within the timeout. Retry later; check that a server runs and can be reached.
+    Unavailable,
+    /// The token has used up its quota of ids. Retry later, or raise the quota.
+    OverQuota,
+    /// The server requires a token, or rejected the given one (401). Do not retry.
+    Unauthorized,
+    /// The token does not allow ids of this namespace (403). Do not retry.
+    Forbidden,
+    /// The server has no such namespace (404). Do not retry.
+    UnknownNamespace,
+    /// The server rejected the request for another reason, such as a namespace whose ids are not plain numbers. Do not retry.
+    Rejected,
+    /// The name is no valid namespace name.
+    InvalidNamespace,
+    /// The count is 0 or too large.
+    InvalidCount,
+    /// This is a forked child of the process that built the client. Build a client in each process.
+    Forked,
+    /// The background thread of the client has ended. Build a new client.
+    Closed,
+}
+
+impl ClientError {
+    fn new(kind: ErrorKind, namespace: &str, detail: String) -> Self {
+        let namespace = namespace.to_owned();
+        Self(Arc::new(Details { kind, namespace, server: None, status: None, detail }))
+    }
+
+    /// Returns the kind of error.
+    pub fn kind(&self) -> ErrorKind {
+        self.0.kind
+    }
+
+    /// Returns whether the same call may succeed later.
+    pub fn is_temporary(&self) -> bool {
+        matches!(self.0.kind, ErrorKind::Unavailable | ErrorKind::OverQuota)
+    }
+
+    /// Returns the server that rejected the request, or failed last.
+    pub fn server(&self) -> Option<&str> {
+        self.0.server.as_deref()
+    }
+
+    /// Returns the status code of its answer, if it answered.
+    pub fn status(&self) -> Option<u16> {
+        self.0.status
+    }
+
+    pub(crate) fn forked(namespace: &str) -> Self {
+        Self::new(ErrorKind::Forked, namespace, String::new())
+    }
+
+    pub(crate) fn closed(namespace: &str) -> Self {
+        Self::new(ErrorKind::Closed, namespace, String::new())
+    }
+
+    pub(crate) fn invalid_namespace(namespace: &str) -> Self {
+        Self::new(ErrorKind::InvalidNamespace, namespace, String::new())
+    }
+
+    pub(crate) fn invalid_count(namespace: &str, count: usize, limit: u64) -> Self {
+        Self::new(ErrorKind::InvalidCount, namespace, format!("invalid count {count}: expected 1 to {limit}"))
+    }
+
+    /// Returns the error for callers that waited until their timeout.
+    pub(crate) fn timed_out(namespace: &str, timeout: Duration, last: Option<&Failure>) -> Self {
+        let Some(last) = last else {
+            let detail = format!("no ids of namespace `{namespace}` within {timeout:?}: no server answered");
+            return Self::new(ErrorKind::Unavailable, namespace, detail);
+        };
+        let Failure { server, kind, status, detail, .. } = last;
+        let detail = format!("no ids of namespace `{namespace}` within {timeout:?}: {server}: {detail}");
+        Self(Arc::new(Details {
+            kind: *kind,
+            namespace: namespace.to_owned(),
+            server: Some(Arc::clone(server)),
+            status: *status,
+            detail,
+        }))
+    }
+
+    /// Returns the error of a server that rejected the request.
+    pub(crate) fn rejected(namespace: &str, failure: &Failure) -> Self {
+        let Failure { server, kind, status, detail, .. } = failure;
+        Self(Arc::new(Details {
+            kind: *kind,
+            namespace: namespace.to_owned(),
+            server: Some(Arc::clone(server)),
+            status: *status,
+            detail: format!("{server}: {detail}"),
+        }))
+    }
+}
+
+impl fmt::Display for ClientError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Details { kind, namespace, detail, .. } = &*self.0;
+        match kind {
+            ErrorKind::InvalidNamespace => write!(
+                f,
+                "invalid namespace name {}: expected 1 to 64 letters, digits, `.`, `_`, `-` or `:`",
+                snowmint::error::Snippet::of(namespace)
+            ),
+            ErrorKind::InvalidCount | ErrorKind::OverQuota | ErrorKind::Rejected => f.write_str(detail),
+            ErrorKind::Forked => {
+                f.write_str("this client belongs to the parent process: build a new client after the fork")
+            }
+            ErrorKind::Closed => {
+                f.write_str("the background thread of this client has ended: build a new client")
+            }
+            ErrorKind::Unavailable => write!(f, "{detail}; check that a server runs and can be reached"),
+            ErrorKind::Unauthorized => write!(f, "{detail}; set a valid token with ClientBuilder::token"),
+            ErrorKind::Forbidden => {
+                write!(f, "{detail}; use a token with the right `mint` for `{namespace}`")
+            }
+            ErrorKind::UnknownNamespace => write!(f, "{detail}; create the namespace with `snowmint ns add`"),
+        }
+    }
+}
+
+impl std::error::Error for ClientError {}
+
+/// One failed request.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Failure {
+    pub(crate) server: Arc<str>,
+    /// What it is for the caller, if nothing better comes.
+    pub(crate) kind: ErrorKind,
+    pub(crate) status: Option<u16>,
+    pub(crate) detail: String,
+    pub(crate) retry: Retry,
+}
+
+/// Whether to retry a failed request.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Retry {
+    /// Every server would say the same.
+    Never,
+    /// At another server, or later at the same one.
+    Elsewhere,
+    /// At another server, or after this time at the same one.
+    After(Duration),
+    /// For fewer ids.
+    Fewer,
+}
+
+/// Why a client cannot be built.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum BuildError {
+    /// No server is given.
+    #[error("no server: name one with ClientBuilder::server, such as http://localhost:8080")]
+    NoServer,
+    /// The URL of a server is invalid.
+    #[error("invalid server URL {url}: {why}")]
+    InvalidServer {
+        /// The URL, without a password.
+        url: String,
+        /// What is wrong with it.
+        why: &'static str,
+    },
+    /// The token has characters that a header cannot have. The token is not shown.
+    #[error("invalid token: expected visible ASCII characters")]
+    InvalidToken,
+    /// A setting is out of its range.
+    #[error("invalid {setting} {value}: expected {expected}")]
+    InvalidSetting {
+        /// The method of the builder.
+        setting: &'static str,
+        /// The value.
+        value: String,
+        /// What is allowed.
+        expected: &'static str,
+    },
+    /// A file cannot be read or used.
+    #[error("{}: {why}", .path.display())]
+    File {
+        /// The file.
+        path: PathBuf,
+        /// What is wrong with it.
+        why: String,
+    },
+    /// TLS cannot be set up.
+    #[error("TLS: {0}")]
+    Tls(String),
+    /// The system cannot start the background thread.
+    #[error("cannot start the background thread: {0}")]
+    Thread(#[source] std::io::Error),
+}

@@ -1,0 +1,237 @@
+//! From a request to an answer over several servers: one after the other, or a second beside a slow one.
+//!
+//! Each answer is used once. A request whose answer is no longer awaited may cost ids, which are then nobody's.
+
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use futures_util::StreamExt;
+use futures_util::stream::FuturesUnordered;
+use tokio::time::{Instant, sleep, sleep_until, timeout, timeout_at};
+
+use crate::buffer::IdRange;
+use crate::error::{Failure, Retry};
+use crate::servers::{Change, Servers};
+use crate::wire::{Ask, Connections, Server, Token};
+
+/// The limit for one request to one server, if callers wait for long enough to ask another one after it.
+const ATTEMPT: Duration = Duration::from_secs(2);
+/// The part of that which a server may take to make the ids, in percent.
+const TO_MAKE: u32 = 80;
+
+/// Numbers of requests since the client was built.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Stats {
+    /// Requests sent to servers, with the hedged ones.
+    pub requests: u64,
+    /// Second requests that were sent because the first had no answer yet.
+    pub hedged: u64,
+    /// Requests that failed, were rejected, or were given up.
+    pub failed: u64,
+}
+
+#[derive(Debug, Default)]
+struct Counters {
+    requests: AtomicU64,
+    hedged: AtomicU64,
+    failed: AtomicU64,
+}
+
+/// All servers, and what is known of them.
+#[derive(Debug)]
+pub(crate) struct Link {
+    servers: Vec<Server>,
+    states: Mutex<Servers>,
+    connections: Connections,
+    token: Option<Token>,
+    hedge_after: Duration,
+    /// The limit for one request to one server.
+    attempt: Duration,
+    counters: Counters,
+}
+
+/// When a link loses patience.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Times {
+    /// How long it waits for one server before it asks a second one.
+    pub(crate) hedge_after: Duration,
+    /// How long a caller waits in all.
+    pub(crate) timeout: Duration,
+}
+
+/// Ids that a server returned.
+#[derive(Debug)]
+pub(crate) struct Answer {
+    pub(crate) ranges: Vec<IdRange>,
+    /// When they were requested; none of them is older.
+    pub(crate) sent: Instant,
+}
+
+impl Link {
+    pub(crate) fn new(
+        servers: Vec<Server>,
+        connections: Connections,
+        token: Option<Token>,
+        Times { hedge_after, timeout }: Times,
+        seed: u64,
+    ) -> Self {
+        let states = Mutex::new(Servers::new(servers.len(), seed));
+        let attempt = ATTEMPT.min(timeout / 2);
+        Self { servers, states, connections, token, hedge_after, attempt, counters: Counters::default() }
+    }
+
+    pub(crate) fn stats(&self) -> Stats {
+        let Counters { requests, hedged, failed } = &self.counters;
+        let [requests, hedged, failed] = [requests, hedged, failed].map(|it| it.load(Ordering::Relaxed));
+        Stats { requests, hedged, failed }
+    }
+
+    /// Requests ids until a server returns them, one rejects the request, or the deadline passes. `last` gets each failure.
+    pub(crate) async fn fetch(
+        &self,
+        ask: Ask<'_>,
+        deadline: Instant,
+        last: &Mutex<Option<Failure>>,
+    ) -> Result<Answer, Failure> {
+        let within = deadline - Instant::now();
+        let rounds = async {
+            let mut round: u32 = 0;
+            loop {
+                if let Some(answer) = self.round(ask, deadline, last).await? {
+                    return Ok(answer);
+                }
+                let pause = self.states().pause(round, Instant::now());
+                sleep(pause).await;
+                round = round.saturating_add(1);
+            }
+        };
+        match timeout_at(deadline, rounds).await {
+            Ok(settled) => settled,
+            Err(_) => Err(lock(last).clone().unwrap_or_else(|| self.servers[0].timed_out(within))),
+        }
+    }
+
+    /// Asks each server at most once. Returns `None` if none could answer now.
+    async fn round(
+        &self,
+        ask: Ask<'_>,
+        deadline: Instant,
+        last: &Mutex<Option<Failure>>,
+    ) -> Result<Option<Answer>, Failure> {
+        let mut rest = self.states().order(Instant::now()).into_iter();
+        let Some(first) = rest.next() else { return Ok(None) };
+        self.states().requested();
+        let mut waiting = Waiting { link: self, servers: vec![(first, Instant::now())] };
+        let mut attempts = FuturesUnordered::new();
+        attempts.push(self.attempt(first, ask, deadline));
+        let mut hedge_at = self.hedge_at();
+        loop {
+            let hedges = hedge_at.is_some() && rest.len() > 0;
+            // At least one attempt runs: with the last one failed, the next begins or the round ends.
+            tokio::select! {
+                biased;
+                Some((server, settled)) = attempts.next() => {
+                    waiting.servers.retain(|(it, _)| *it != server);
+                    let failure = match settled {
+                        Ok(answer) => {
+                            self.succeeded(server);
+                            return Ok(Some(answer));
+                        }
+                        Err(failure) => failure,
+                    };
+                    self.failed(server, &failure);
+                    if failure.retry == Retry::Never || (failure.retry == Retry::Fewer && ask.count > 1) {
+                        return Err(failure);
+                    }
+                    *lock(last) = Some(failure);
+                }
+                () = sleep_until(hedge_at.unwrap_or(deadline)), if hedges => {
+                    if !self.states().may_hedge() {
+                        hedge_at = None;
+                        continue;
+                    }
+                    self.counters.hedged.fetch_add(1, Ordering::Relaxed);
+                }
+            }
+            match rest.next() {
+                Some(next) => {
+                    waiting.servers.push((next, Instant::now()));
+                    attempts.push(self.attempt(next, ask, deadline));
+                    hedge_at = self.hedge_at();
+                }
+                None if attempts.is_empty() => return Ok(None),
+                None => {}
+            }
+        }
+    }
+
+    fn hedge_at(&self) -> Option<Instant> {
+        Instant::now().checked_add(self.hedge_after)
+    }
+
+    async fn attempt(
+        &self,
+        index: usize,
+        ask: Ask<'_>,
+        deadline: Instant,
+    ) -> (usize, Result<Answer, Failure>) {
+        let (server, sent) = (&self.servers[index], Instant::now());
+        self.counters.requests.fetch_add(1, Ordering::Relaxed);
+        let limit = self.attempt.min(deadline - sent);
+        let request = server.request(&self.connections, self.token.as_ref(), ask, limit * TO_MAKE / 100);
+        let settled = timeout(limit, request).await.unwrap_or_else(|_| Err(server.timed_out(limit)));
+        (index, settled.map(|ranges| Answer { ranges, sent }))
+    }
+
+    fn succeeded(&self, server: usize) {
+        if let Change::Recovered(failures) = self.states().succeeded(server) {
+            tracing::info!(server = &*self.servers[server].url, failures, "server returns ids again");
+        }
+    }
+
+    fn failed(&self, server: usize, failure: &Failure) {
+        self.counters.failed.fetch_add(1, Ordering::Relaxed);
+        let retry_after = match failure.retry {
+            // Not a fault of this server.
+            Retry::Never | Retry::Fewer => return,
+            Retry::Elsewhere => None,
+            Retry::After(after) => Some(after),
+        };
+        self.note_failure(server, retry_after, &failure.detail);
+    }
+
+    fn note_failure(&self, server: usize, retry_after: Option<Duration>, error: &str) {
+        if self.states().failed(server, Instant::now(), retry_after) == Change::BeganToFail {
+            tracing::warn!(server = &*self.servers[server].url, error, "server failed; using others first");
+        }
+    }
+
+    fn states(&self) -> MutexGuard<'_, Servers> {
+        lock(&self.states)
+    }
+}
+
+/// The servers that have not answered yet, and when they were asked. Those left when a round ends may be too slow.
+struct Waiting<'a> {
+    link: &'a Link,
+    servers: Vec<(usize, Instant)>,
+}
+
+impl Drop for Waiting<'_> {
+    fn drop(&mut self) {
+        let patience = self.link.hedge_after.min(self.link.attempt);
+        for (server, asked) in self.servers.drain(..) {
+            self.link.counters.failed.fetch_add(1, Ordering::Relaxed);
+            if asked.elapsed() >= patience {
+                self.link.note_failure(server, None, "no answer in time");
+            }
+        }
+    }
+}
+
+/// Locks what holds plain values, which a panic leaves complete.
+pub(crate) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}

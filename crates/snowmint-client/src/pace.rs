@@ -1,0 +1,156 @@
+//! How many ids to keep in memory: what the caller uses in half the time that ids may lie there. Pure.
+//!
+//! The measure is the use between two requests. It grows at once and shrinks by half at most, so that a burst is served from
+//! memory and an idle caller soon keeps nothing.
+
+use std::ops::RangeInclusive;
+use std::time::Duration;
+
+use tokio::time::Instant;
+
+use crate::buffer::IdRange;
+
+/// The time of use that is kept, if ids may lie in memory for long.
+const LONGEST_HORIZON: Duration = Duration::from_secs(1);
+/// The ids of the first request.
+const AT_FIRST: u64 = 16;
+/// Between two requests, at least this much time is assumed: a shorter one would tell little about the rate.
+const SHORTEST: Duration = Duration::from_millis(1);
+
+/// The number of ids to keep, and to request at a time.
+#[derive(Debug)]
+pub(crate) struct Pace {
+    bounds: RangeInclusive<u64>,
+    horizon: Duration,
+    target: u64,
+    /// When ids were requested last, and how many had been drawn before.
+    last: Option<(Instant, u64)>,
+    /// The maximum of one request, which is lower after a server could not make as many in time.
+    most: u64,
+}
+
+impl Pace {
+    /// `bounds` are those of the buffer. Ids may lie there for `max_age`.
+    pub(crate) fn new(bounds: RangeInclusive<u64>, max_age: Duration) -> Self {
+        let target = AT_FIRST.clamp(*bounds.start(), *bounds.end());
+        let horizon = (max_age / 2).min(LONGEST_HORIZON);
+        Self { bounds, horizon, target, last: None, most: MAX_REQUEST }
+    }
+
+    /// Adapts to the use: `drawn` ids since the beginning. `ran_dry` says that callers wait.
+    pub(crate) fn adapt(&mut self, now: Instant, drawn: u64, ran_dry: bool) {
+        if let Some((then, before)) = self.last {
+            let since = (now - then).max(SHORTEST);
+            let used = u128::from(drawn.saturating_sub(before));
+            let in_horizon = used * self.horizon.as_micros() / since.as_micros();
+            let mut target = u64::try_from(in_horizon).unwrap_or(u64::MAX);
+            // If nothing was drawn, callers wait because servers fail.
+            if ran_dry && used > 0 && since < self.horizon {
+                target = target.max(self.target.saturating_mul(2));
+            }
+            self.target = target.max(self.target / 2).clamp(*self.bounds.start(), *self.bounds.end());
+        }
+        self.last = Some((now, drawn));
+    }
+
+    /// The number of ids below which the buffer is filled: half of what it should have.
+    pub(crate) const fn low(&self) -> u64 {
+        self.target / 2
+    }
+
+    /// Returns the number of ids to request: those that callers wait for, and what the buffer lacks.
+    pub(crate) fn request(&self, wanted: u64, left: u64) -> u64 {
+        wanted.saturating_add(self.target.saturating_sub(left)).clamp(1, self.most)
+    }
+
+    /// Notes that a server returned as many ids as requested.
+    pub(crate) fn fitted(&mut self) {
+        self.most = self.most.saturating_mul(2).min(MAX_REQUEST);
+    }
+
+    /// Notes that a server could not make this many ids in time. Returns whether fewer can be requested.
+    pub(crate) fn too_many(&mut self, requested: u64) -> bool {
+        self.most = (requested / 4).max(1);
+        requested > 1
+    }
+}
+
+/// The maximum number of ids in one request, as the server has it.
+pub(crate) const MAX_REQUEST: u64 = 1_000_000;
+const _: () = assert!(MAX_REQUEST <= IdRange::MAX_COUNT);
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn pace(max_age: Duration) -> Pace {
+        Pace::new(0..=100_000, max_age)
+    }
+
+    /// Requests at a steady rate: each time half of the target was used.
+    fn run(pace: &mut Pace, per_second: u64, requests: u32) {
+        let (mut now, mut drawn) = (Instant::now(), 0);
+        for _ in 0..requests {
+            pace.adapt(now, drawn, false);
+            let used = (pace.target / 2).max(1);
+            now += Duration::from_nanos(used * 1_000_000_000 / per_second);
+            drawn += used;
+        }
+    }
+
+    #[test]
+    fn a_steady_use_is_kept_for_half_the_age() {
+        for (per_second, max_age, expected) in
+            [(2000, 1000, 1000), (2000, 100, 100), (500, 60_000, 500), (10, 1000, 5)]
+        {
+            let mut pace = pace(Duration::from_millis(max_age));
+            run(&mut pace, per_second, 50);
+            assert!(pace.target.abs_diff(expected) <= 1, "{per_second} {max_age}: {}", pace.target);
+        }
+        let mut huge = pace(Duration::MAX);
+        run(&mut huge, 1_000_000_000, 50);
+        assert_eq!(huge.target, 100_000);
+    }
+
+    #[test]
+    fn a_rare_use_keeps_nothing() {
+        let mut pace = pace(Duration::from_secs(1));
+        let now = Instant::now();
+        for minute in 0..10 {
+            pace.adapt(now + Duration::from_mins(1) * minute, u64::from(minute), true);
+        }
+        assert_eq!((pace.request(1, 0), pace.low()), (1, 0));
+    }
+
+    #[test]
+    fn a_buffer_that_runs_dry_grows_at_once() {
+        let mut pace = pace(Duration::from_secs(1));
+        let now = Instant::now();
+        for (request, drawn) in [0, 16, 48, 112].into_iter().enumerate() {
+            let request = u32::try_from(request).unwrap();
+            pace.adapt(now + Duration::from_millis(400) * request, drawn, true);
+        }
+        assert_eq!(pace.target, 128);
+        pace.adapt(now + Duration::from_millis(1201), 112, true);
+        assert_eq!(pace.target, 64, "servers that fail do not make it grow");
+    }
+
+    #[test]
+    fn without_a_buffer_only_what_is_wanted_is_requested() {
+        let mut pace = Pace::new(0..=0, Duration::from_secs(1));
+        run(&mut pace, 1000, 3);
+        assert_eq!((pace.request(1, 0), pace.request(500, 0), pace.low()), (1, 500, 0));
+    }
+
+    #[test]
+    fn a_slow_layout_is_asked_for_fewer() {
+        let mut pace = pace(Duration::from_secs(1));
+        assert_eq!(pace.request(u64::MAX, 0), 1_000_000);
+        assert!(pace.too_many(1_000_000) && pace.too_many(250_000));
+        assert_eq!(pace.request(u64::MAX, 0), 62_500);
+        pace.fitted();
+        assert_eq!(pace.request(u64::MAX, 0), 125_000);
+        assert!(!pace.too_many(1));
+        assert_eq!(pace.request(100, 0), 1);
+    }
+}

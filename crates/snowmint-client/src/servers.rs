@@ -1,0 +1,230 @@
+//! Which server is asked next. Pure: time comes as an argument, and chance from a seed.
+//!
+//! Servers are asked in the order of the list. One that failed is left out for a while: longer after each failure in a row, by a
+//! random part, so that clients do not return together. A server that said when to retry is not asked before.
+
+use std::time::Duration;
+
+use tokio::time::Instant;
+
+/// How long a server is left out after its first failure; twice as long after each further one.
+const LEFT_OUT: Duration = Duration::from_millis(100);
+const LONGEST_LEFT_OUT: Duration = Duration::from_secs(10);
+/// The pause after every server failed; twice as long after each further round.
+const PAUSE: Duration = Duration::from_millis(20);
+const LONGEST_PAUSE: Duration = Duration::from_secs(1);
+/// The longest time that a server may be left out by its own request.
+const LONGEST_RETRY_AFTER: Duration = Duration::from_mins(1);
+/// Hedged requests that may follow each other, and one more for this many requests: so that hedging does not double the load
+/// when all servers are slow.
+const HEDGES: u32 = 10;
+const REQUESTS_PER_HEDGE: u32 = 10;
+
+/// A small, fast source of chance. Nothing depends on its quality.
+#[derive(Debug)]
+struct SplitMix64(u64);
+
+impl SplitMix64 {
+    fn next(&mut self) -> u64 {
+        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
+        let mixed = (self.0 ^ (self.0 >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        let mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+        mixed ^ (mixed >> 31)
+    }
+
+    /// Returns a duration between half of `most` and `most`.
+    fn jitter(&mut self, most: Duration) -> Duration {
+        let half_ns = most.as_nanos() / 2;
+        let part_ns = (half_ns * u128::from(self.next() >> 32)) >> 32;
+        Duration::from_nanos(u64::try_from(half_ns + part_ns).unwrap_or(u64::MAX))
+    }
+}
+
+/// Puts a list into a random order.
+pub(crate) fn shuffle<T>(list: &mut [T], seed: u64) {
+    let mut random = SplitMix64(seed);
+    for index in (1..list.len()).rev() {
+        let other = random.next() % (index as u64 + 1);
+        list.swap(index, usize::try_from(other).unwrap_or(index));
+    }
+}
+
+/// What is known of one server.
+#[derive(Clone, Copy, Debug, Default)]
+struct State {
+    /// Failures since the last success.
+    failures: u32,
+    /// Others are asked first until then.
+    left_out_until: Option<Instant>,
+    /// It asked not to be asked before.
+    not_before: Option<Instant>,
+}
+
+/// What a success or a failure changed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Change {
+    /// The server failed for the first time.
+    BeganToFail,
+    /// It returned ids again after this many failures.
+    Recovered(u32),
+    /// As before.
+    None,
+}
+
+/// The state of all servers.
+#[derive(Debug)]
+pub(crate) struct Servers {
+    states: Vec<State>,
+    random: SplitMix64,
+    /// Requests that pay for hedged ones.
+    hedge_credit: u32,
+}
+
+impl Servers {
+    /// Returns the state of `count` servers that nothing is known of.
+    pub(crate) fn new(count: usize, seed: u64) -> Self {
+        Self {
+            states: vec![State::default(); count],
+            random: SplitMix64(seed),
+            hedge_credit: HEDGES * REQUESTS_PER_HEDGE,
+        }
+    }
+
+    /// Returns the servers to ask, in this order: first those that work, then those left out, by when they return.
+    pub(crate) fn order(&self, now: Instant) -> Vec<usize> {
+        let may_be_asked = |index: &usize| self.states[*index].not_before.is_none_or(|at| at <= now);
+        let mut order: Vec<_> = (0..self.states.len()).filter(may_be_asked).collect();
+        // Stable: servers that work keep the order of the list.
+        order.sort_by_key(|index| self.states[*index].left_out_until.filter(|until| *until > now));
+        order
+    }
+
+    /// Notes that a server returned ids.
+    pub(crate) fn succeeded(&mut self, server: usize) -> Change {
+        let before = std::mem::take(&mut self.states[server]);
+        if before.failures == 0 { Change::None } else { Change::Recovered(before.failures) }
+    }
+
+    /// Notes that a server failed, and when it asked to be asked again.
+    pub(crate) fn failed(&mut self, server: usize, now: Instant, retry_after: Option<Duration>) -> Change {
+        let state = &mut self.states[server];
+        let doubled = LEFT_OUT.saturating_mul(1 << state.failures.min(16)).min(LONGEST_LEFT_OUT);
+        state.failures = state.failures.saturating_add(1);
+        state.left_out_until = Some(now + self.random.jitter(doubled));
+        state.not_before = retry_after.map(|after| now + after.min(LONGEST_RETRY_AFTER));
+        if state.failures == 1 { Change::BeganToFail } else { Change::None }
+    }
+
+    /// Returns how long to pause after `round` rounds in which no server returned ids.
+    pub(crate) fn pause(&mut self, round: u32, now: Instant) -> Duration {
+        let doubled = PAUSE.saturating_mul(1 << round.min(16)).min(LONGEST_PAUSE);
+        let pause = self.random.jitter(doubled);
+        // With nobody to ask, until the first one may be asked.
+        let waits = self.states.iter().map(|state| state.not_before.map_or(Duration::ZERO, |at| at - now));
+        pause.max(waits.min().unwrap_or_default())
+    }
+
+    /// Notes a request that is no hedge.
+    pub(crate) fn requested(&mut self) {
+        self.hedge_credit = (self.hedge_credit + 1).min(HEDGES * REQUESTS_PER_HEDGE);
+    }
+
+    /// Returns whether one more hedged request may be sent now, and notes it.
+    pub(crate) fn may_hedge(&mut self) -> bool {
+        let left = self.hedge_credit.checked_sub(REQUESTS_PER_HEDGE);
+        self.hedge_credit = left.unwrap_or(self.hedge_credit);
+        left.is_some()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const MS: Duration = Duration::from_millis(1);
+
+    /// An instant, and some servers.
+    fn servers(count: usize) -> (Instant, Servers) {
+        (Instant::now(), Servers::new(count, 7))
+    }
+
+    #[test]
+    fn the_first_server_that_works_is_asked() {
+        let (now, mut servers) = servers(3);
+        assert_eq!(servers.order(now), [0, 1, 2]);
+        assert_eq!(servers.failed(0, now, None), Change::BeganToFail);
+        assert_eq!(servers.order(now), [1, 2, 0]);
+        servers.failed(1, now + 60 * MS, None);
+        assert_eq!(servers.order(now + 61 * MS)[0], 2);
+        assert_eq!(servers.order(now + 101 * MS)[0], 0, "after 100 ms it is tried again");
+        assert_eq!(servers.succeeded(0), Change::Recovered(1));
+        assert_eq!(servers.succeeded(0), Change::None);
+        assert_eq!(servers.order(now + 61 * MS), [0, 2, 1]);
+    }
+
+    #[test]
+    fn a_server_that_keeps_failing_is_left_out_longer_up_to_a_limit() {
+        let (now, mut servers) = servers(2);
+        let left_out = |servers: &Servers| servers.states[0].left_out_until.unwrap() - now;
+        for failures in 0..40 {
+            let most = (100 * MS).saturating_mul(1 << failures.min(16)).min(Duration::from_secs(10));
+            let change = servers.failed(0, now, None);
+            assert_eq!(change == Change::BeganToFail, failures == 0);
+            assert!((most / 2..=most).contains(&left_out(&servers)), "{failures}: {:?}", left_out(&servers));
+        }
+        // By a random part: two clients do not return together.
+        let mut other = Servers::new(2, 8);
+        other.failed(0, now, None);
+        let (_, mut first) = (now, Servers::new(2, 7));
+        first.failed(0, now, None);
+        assert_ne!(left_out(&other), left_out(&first));
+    }
+
+    #[test]
+    fn a_server_is_not_asked_before_it_wants_to_be() {
+        let (now, mut servers) = servers(2);
+        servers.failed(0, now, Some(Duration::from_secs(2)));
+        servers.failed(1, now, Some(Duration::from_secs(3)));
+        assert!(servers.order(now + 1999 * MS).is_empty());
+        assert!(servers.pause(0, now + 1000 * MS) >= 1000 * MS);
+        assert_eq!(servers.order(now + 2000 * MS), [0]);
+        assert_eq!(servers.order(now + 3000 * MS), [0, 1]);
+        // Nobody can turn this client off for long.
+        servers.failed(0, now, Some(Duration::MAX));
+        assert_eq!(servers.order(now + Duration::from_secs(59)), [1]);
+        assert_eq!(servers.order(now + Duration::from_mins(1)), [0, 1]);
+    }
+
+    #[test]
+    fn pauses_grow_up_to_a_limit() {
+        let (now, mut servers) = servers(2);
+        for round in 0..40 {
+            let most = (20 * MS).saturating_mul(1 << round.min(16)).min(Duration::from_secs(1));
+            assert!((most / 2..=most).contains(&servers.pause(round, now)));
+        }
+    }
+
+    #[test]
+    fn hedges_are_a_tenth_of_the_requests_after_the_first_ten() {
+        let (_, mut servers) = servers(2);
+        assert_eq!((0..50).filter(|_| servers.may_hedge()).count(), 10);
+        let hedges = (0..1000).filter(|_| {
+            servers.requested();
+            servers.may_hedge()
+        });
+        assert_eq!(hedges.count(), 100);
+    }
+
+    #[test]
+    fn a_shuffled_list_has_every_server_first_at_times() {
+        let mut firsts = [0; 3];
+        for seed in 0..300 {
+            let mut list = [0, 1, 2];
+            shuffle(&mut list, seed);
+            firsts[list[0]] += 1;
+            list.sort_unstable();
+            assert_eq!(list, [0, 1, 2]);
+        }
+        assert!(firsts.iter().all(|count| *count > 70), "{firsts:?}");
+    }
+}

@@ -1,0 +1,481 @@
+//! One request to one server: what is sent, and what an answer may be.
+//! An answer is used as a whole or not at all: one id that does not fit makes it invalid.
+
+use std::error::Error;
+use std::fmt::Write as _;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::Duration;
+
+use bytes::Bytes;
+use http_body_util::{BodyExt, Empty, Limited};
+use hyper::header::{AUTHORIZATION, HeaderValue, RETRY_AFTER, USER_AGENT};
+use hyper::{Method, Request, Response, StatusCode, Uri};
+use hyper_util::client::legacy::Client;
+use hyper_util::client::legacy::connect::HttpConnector;
+use hyper_util::rt::{TokioExecutor, TokioTimer};
+use serde::Deserialize;
+
+use crate::buffer::IdRange;
+use crate::error::{BuildError, ErrorKind, Failure, Retry};
+
+/// The limit for connecting to one address of a server, without TLS.
+const CONNECT: Duration = Duration::from_secs(1);
+/// How long an idle connection is kept: less than the server's limit.
+const KEPT_IDLE: Duration = Duration::from_mins(1);
+/// The bytes of an answer without its ranges, of one range, and of an error. All are more than a server sends.
+const LONGEST_FRAME: usize = 1024;
+const LONGEST_RANGE: usize = 128;
+const LONGEST_ERROR: usize = 16 * 1024;
+
+#[cfg(feature = "tls")]
+type Connector = hyper_rustls::HttpsConnector<HttpConnector>;
+#[cfg(not(feature = "tls"))]
+type Connector = HttpConnector;
+
+/// The connections to all servers.
+pub(crate) type Connections = Client<Connector, Empty<Bytes>>;
+
+/// The files for TLS.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct TlsFiles {
+    pub(crate) authority: Option<PathBuf>,
+    /// The client's certificate, and its key.
+    pub(crate) client: Option<(PathBuf, PathBuf)>,
+}
+
+fn connector() -> HttpConnector {
+    let mut http = HttpConnector::new();
+    http.enforce_http(false);
+    http.set_connect_timeout(Some(CONNECT));
+    http.set_nodelay(true);
+    http
+}
+
+fn client(connector: Connector) -> Connections {
+    Client::builder(TokioExecutor::new())
+        .pool_timer(TokioTimer::new())
+        .pool_idle_timeout(KEPT_IDLE)
+        .build(connector)
+}
+
+/// Returns connections that are made when they are needed. Reads no file unless a server has TLS.
+#[cfg(feature = "tls")]
+pub(crate) fn connections(servers: &[Server], files: &TlsFiles) -> Result<Connections, BuildError> {
+    let config = tls::config(servers.iter().any(|server| server.has_tls), files)?;
+    let https = hyper_rustls::HttpsConnectorBuilder::new().with_tls_config(config).https_or_http();
+    Ok(client(https.enable_http1().wrap_connector(connector())))
+}
+
+/// Returns connections that are made when they are needed.
+#[cfg(not(feature = "tls"))]
+pub(crate) fn connections(servers: &[Server], _: &TlsFiles) -> Result<Connections, BuildError> {
+    match servers.iter().find(|server| server.has_tls) {
+        Some(server) => Err(BuildError::Tls(format!("{}: enable the feature `tls`", server.url))),
+        None => Ok(client(connector())),
+    }
+}
+
+#[cfg(feature = "tls")]
+mod tls {
+    use std::path::Path;
+    use std::sync::Arc;
+
+    use hyper_rustls::ConfigBuilderExt;
+    use rustls::crypto::ring;
+    use rustls::pki_types::pem::PemObject;
+    use rustls::pki_types::{CertificateDer, PrivateKeyDer};
+    use rustls::{ClientConfig, RootCertStore};
+
+    use super::{BuildError, TlsFiles, file_error};
+
+    pub(super) fn config(is_used: bool, files: &TlsFiles) -> Result<ClientConfig, BuildError> {
+        let builder = ClientConfig::builder_with_provider(Arc::new(ring::default_provider()))
+            .with_safe_default_protocol_versions()
+            .map_err(|error| BuildError::Tls(error.to_string()))?;
+        let builder = match &files.authority {
+            Some(path) => {
+                let mut roots = RootCertStore::empty();
+                for certificate in certificates(path)? {
+                    roots.add(certificate).map_err(|error| file_error(path, &error))?;
+                }
+                builder.with_root_certificates(roots)
+            }
+            None if is_used => {
+                builder.with_native_roots().map_err(|error| BuildError::Tls(error.to_string()))?
+            }
+            None => builder.with_root_certificates(RootCertStore::empty()),
+        };
+        let Some((certificate, key)) = &files.client else { return Ok(builder.with_no_client_auth()) };
+        let secret = PrivateKeyDer::from_pem_file(key).map_err(|error| file_error(key, &error))?;
+        builder
+            .with_client_auth_cert(certificates(certificate)?, secret)
+            .map_err(|error| file_error(certificate, &error))
+    }
+
+    fn certificates(path: &Path) -> Result<Vec<CertificateDer<'static>>, BuildError> {
+        let read = CertificateDer::pem_file_iter(path).and_then(Iterator::collect::<Result<Vec<_>, _>>);
+        match read {
+            Ok(found) if !found.is_empty() => Ok(found),
+            Ok(_) => Err(file_error(path, &"the file has no certificate")),
+            Err(error) => Err(file_error(path, &error)),
+        }
+    }
+}
+
+fn file_error(path: &Path, why: &dyn std::fmt::Display) -> BuildError {
+    BuildError::File { path: path.to_owned(), why: why.to_string() }
+}
+
+/// One server.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Server {
+    /// Scheme, host and port, and the path before `/v1` if there is one; without a `/` at the end.
+    pub(crate) url: Arc<str>,
+    has_tls: bool,
+}
+
+impl Server {
+    /// Parses a URL, such as `https://ids-1:8080`.
+    pub(crate) fn parse(url: &str) -> Result<Self, BuildError> {
+        let refused = |shown: &str, why| Err(BuildError::InvalidServer { url: shown.to_owned(), why });
+        let Ok(uri) = url.parse::<Uri>() else {
+            // It may have a password.
+            return refused("", "expected http://HOST:PORT or https://HOST:PORT");
+        };
+        let Some(authority) = uri.authority() else {
+            return refused(url, "expected http://HOST:PORT or https://HOST:PORT");
+        };
+        if authority.as_str().contains('@') {
+            let host = authority.host();
+            return refused(host, "expected no user and password: set a token with ClientBuilder::token");
+        }
+        if uri.query().is_some() {
+            return refused(url, "expected no query");
+        }
+        let has_tls = match uri.scheme_str() {
+            Some("http") => false,
+            Some("https") => true,
+            _ => return refused(url, "expected http:// or https://"),
+        };
+        Ok(Self { url: url.trim_end_matches('/').into(), has_tls })
+    }
+
+    fn failure(&self, kind: ErrorKind, status: Option<u16>, detail: String, retry: Retry) -> Failure {
+        Failure { server: Arc::clone(&self.url), kind, status, detail, retry }
+    }
+
+    /// Returns the failure of a server that did not answer in time.
+    pub(crate) fn timed_out(&self, limit: Duration) -> Failure {
+        self.unavailable(format!("no answer within {limit:?}"))
+    }
+
+    fn unavailable(&self, detail: String) -> Failure {
+        self.failure(ErrorKind::Unavailable, None, detail, Retry::Elsewhere)
+    }
+
+    fn invalid(&self, why: &dyn std::fmt::Display) -> Failure {
+        self.unavailable(format!("invalid answer: {why}"))
+    }
+}
+
+/// What proves that a client may have ids.
+#[derive(Clone)]
+pub(crate) enum Token {
+    Fixed(HeaderValue),
+    /// Read for each request, since it may be replaced at any time.
+    File(PathBuf),
+}
+
+impl std::fmt::Debug for Token {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Self::Fixed(_) => f.write_str("Token"),
+            Self::File(path) => f.debug_tuple("TokenFile").field(path).finish(),
+        }
+    }
+}
+
+impl Token {
+    /// Makes the header of a token.
+    pub(crate) fn parse(token: &str) -> Option<HeaderValue> {
+        let token = token.trim();
+        if token.is_empty() || !token.bytes().all(|byte| byte.is_ascii_graphic()) {
+            return None;
+        }
+        let mut header = HeaderValue::try_from(format!("Bearer {token}")).ok()?;
+        header.set_sensitive(true);
+        Some(header)
+    }
+
+    fn header(&self, server: &Server) -> Result<HeaderValue, Failure> {
+        let path = match self {
+            Self::Fixed(header) => return Ok(header.clone()),
+            Self::File(path) => path,
+        };
+        let refused = |why: &dyn std::fmt::Display| {
+            let detail = format!("token file {}: {why}", path.display());
+            server.failure(ErrorKind::Unauthorized, None, detail, Retry::Never)
+        };
+        let text = std::fs::read_to_string(path).map_err(|error| refused(&error))?;
+        Self::parse(&text).ok_or_else(|| refused(&"expected one token of visible ASCII characters"))
+    }
+}
+
+/// Which ids are requested.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Ask<'a> {
+    pub(crate) namespace: &'a str,
+    pub(crate) count: u64,
+}
+
+impl Server {
+    /// Requests ids. The server may take up to `wait` to make them.
+    pub(crate) async fn request(
+        &self,
+        connections: &Connections,
+        token: Option<&Token>,
+        ask: Ask<'_>,
+        wait: Duration,
+    ) -> Result<Vec<IdRange>, Failure> {
+        let request = self.to_send(token, ask, wait)?;
+        let sent = connections.request(request).await;
+        let response = sent.map_err(|error| self.unavailable(chain(&error)))?;
+        if response.status() != StatusCode::OK {
+            return Err(self.refusal(response).await);
+        }
+        let ranges = usize::try_from(ask.count).unwrap_or(usize::MAX);
+        let limit = ranges.saturating_mul(LONGEST_RANGE).saturating_add(LONGEST_FRAME);
+        let body = Limited::new(response.into_body(), limit).collect().await;
+        let body = body.map_err(|error| self.unavailable(format!("broken answer: {}", chain(&*error))))?;
+        parse(&body.to_bytes(), ask.count).map_err(|why| self.invalid(&why))
+    }
+
+    /// POST, so that no cache between client and server ever answers, and no proxy sends it twice.
+    fn to_send(
+        &self,
+        token: Option<&Token>,
+        Ask { namespace, count }: Ask<'_>,
+        wait: Duration,
+    ) -> Result<Request<Empty<Bytes>>, Failure> {
+        let wait = wait.as_secs_f64();
+        let uri = format!("{}/v1/ranges/{namespace}?count={count}&wait={wait:.3}", self.url);
+        let mut request = Request::builder()
+            .method(Method::POST)
+            .uri(uri)
+            .header(USER_AGENT, concat!("snowmint-client/", env!("CARGO_PKG_VERSION")));
+        if let Some(token) = token {
+            request = request.header(AUTHORIZATION, token.header(self)?);
+        }
+        let built = request.body(Empty::new());
+        built.map_err(|error| self.failure(ErrorKind::Rejected, None, error.to_string(), Retry::Never))
+    }
+
+    /// Reads why a server returned no ids.
+    async fn refusal(&self, response: Response<hyper::body::Incoming>) -> Failure {
+        let status = response.status();
+        let retry_after = response.headers().get(RETRY_AFTER).and_then(|it| it.to_str().ok()?.parse().ok());
+        let retry_after = retry_after.map(Duration::from_secs);
+        let body = Limited::new(response.into_body(), LONGEST_ERROR).collect().await;
+        // Without its text, an error is still an error.
+        let body = body.map(http_body_util::Collected::to_bytes).unwrap_or_default();
+        let problem: Problem = serde_json::from_slice(&body).unwrap_or_default();
+        let name = problem.r#type.strip_prefix("urn:snowmint:").unwrap_or_default();
+        let (kind, retry) = meaning(status, name, retry_after);
+        let text = if problem.detail.is_empty() {
+            status.canonical_reason().unwrap_or("unexpected status").to_owned()
+        } else {
+            problem.detail
+        };
+        self.failure(kind, Some(status.as_u16()), format!("status {}: {text}", status.as_u16()), retry)
+    }
+}
+
+/// Returns what a status means for the caller, and whether to retry. `name` is the last part of Snowmint's problem type.
+fn meaning(status: StatusCode, name: &str, retry_after: Option<Duration>) -> (ErrorKind, Retry) {
+    let later = retry_after.map_or(Retry::Elsewhere, Retry::After);
+    match (status.as_u16(), name) {
+        (_, "busy") => (ErrorKind::Unavailable, Retry::Fewer),
+        (_, "layout-ended" | "numbers-ended" | "too-many-namespaces" | "cross-site") => {
+            (ErrorKind::Rejected, Retry::Never)
+        }
+        (401, _) => (ErrorKind::Unauthorized, Retry::Never),
+        (403, _) => (ErrorKind::Forbidden, Retry::Never),
+        (404, "unknown-namespace") => (ErrorKind::UnknownNamespace, Retry::Never),
+        (408 | 500..=599, _) => (ErrorKind::Unavailable, later),
+        (429, _) => (ErrorKind::OverQuota, later),
+        _ => (ErrorKind::Rejected, Retry::Never),
+    }
+}
+
+/// A problem document (RFC 9457), as far as it matters here.
+#[derive(Debug, Default, Deserialize)]
+#[serde(default)]
+struct Problem {
+    r#type: String,
+    detail: String,
+}
+
+#[derive(Deserialize)]
+struct Answer {
+    ranges: Vec<RangeText>,
+}
+
+#[derive(Deserialize)]
+struct RangeText {
+    first: String,
+    count: u64,
+    step: String,
+}
+
+/// Reads an answer that must have exactly `count` ids.
+fn parse(body: &[u8], count: u64) -> Result<Vec<IdRange>, String> {
+    let answer: Answer = serde_json::from_slice(body).map_err(|error| error.to_string())?;
+    let number = |text: &str| {
+        // `parse` would take a sign.
+        let digits = !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit());
+        digits.then(|| text.parse::<u64>().ok()).flatten()
+    };
+    let mut ranges = Vec::with_capacity(answer.ranges.len());
+    let mut sum: u64 = 0;
+    for RangeText { first, count, step } in answer.ranges {
+        let range =
+            number(&first).zip(number(&step)).and_then(|(first, step)| IdRange::new(first, count, step));
+        let Some(range) = range else {
+            let [first, step] = [&first, &step].map(|text| snowmint::error::Snippet::of(text));
+            return Err(format!(
+                "range of {count} ids from {first} by {step}: expected ids from 0 to 2^63 - 1"
+            ));
+        };
+        sum = sum.saturating_add(count);
+        ranges.push(range);
+    }
+    if sum != count {
+        return Err(format!("{sum} ids: expected {count}"));
+    }
+    Ok(ranges)
+}
+
+/// Writes an error with its causes.
+fn chain(error: &dyn Error) -> String {
+    let mut text = error.to_string();
+    let mut cause = error.source();
+    while let Some(error) = cause {
+        // Writing to a `String` never fails.
+        let _ = write!(text, ": {error}");
+        cause = error.source();
+    }
+    text
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn body(ranges: &str) -> Vec<u8> {
+        format!(r#"{{"ranges":[{ranges}]}}"#).into_bytes()
+    }
+
+    #[test]
+    fn an_answer_is_read_exactly() {
+        let many = r#"{"first":"9007199254740993","count":3,"step":"1"},{"first":"9223372036854775807","count":1,"step":"5"}"#;
+        let ranges = parse(&body(many), 4).unwrap();
+        let ids: Vec<_> = ranges.into_iter().flat_map(IdRange::ids).map(snowmint::Id::get).collect();
+        assert_eq!(
+            ids,
+            [9_007_199_254_740_993, 9_007_199_254_740_994, 9_007_199_254_740_995, i64::MAX as u64]
+        );
+        // A later server may say more.
+        let more = br#"{"ranges":[{"first":"5","count":1,"step":"1","scheme":"x"}],"until":7}"#;
+        assert_eq!(parse(more, 1).unwrap().len(), 1);
+    }
+
+    #[test]
+    fn an_invalid_answer_is_rejected_as_a_whole() {
+        let good = r#"{"first":"1","count":1,"step":"1"}"#;
+        assert!(parse(&body(good), 1).is_ok());
+        let cases = [
+            (String::new(), 1, "0 ids: expected 1"),
+            (format!("{good},{good}"), 1, "2 ids: expected 1"),
+            (format!("{good},{good}"), 3, "2 ids: expected 3"),
+            (r#"{"first":1,"count":1,"step":"1"}"#.to_owned(), 1, "invalid type"),
+            (r#"{"first":"1","count":"1","step":"1"}"#.to_owned(), 1, "invalid type"),
+            (r#"{"first":"1","count":1}"#.to_owned(), 1, "missing field"),
+            (r#"{"first":"+1","count":1,"step":"1"}"#.to_owned(), 1, "+1"),
+            (r#"{"first":"1e3","count":1,"step":"1"}"#.to_owned(), 1, "1e3"),
+            (r#"{"first":"","count":1,"step":"1"}"#.to_owned(), 1, "expected ids"),
+            (r#"{"first":"9223372036854775808","count":1,"step":"1"}"#.to_owned(), 1, "expected ids"),
+            (r#"{"first":"99999999999999999999","count":1,"step":"1"}"#.to_owned(), 1, "expected ids"),
+            (r#"{"first":"9223372036854775807","count":2,"step":"1"}"#.to_owned(), 2, "expected ids"),
+            (r#"{"first":"2","count":4,"step":"6148914691236517205"}"#.to_owned(), 4, "expected ids"),
+            (r#"{"first":"1","count":2,"step":"0"}"#.to_owned(), 2, "expected ids"),
+            (format!(r#"{good},{{"first":"2","count":0,"step":"1"}}"#), 1, "expected ids"),
+        ];
+        for (ranges, count, said) in cases {
+            let error = parse(&body(&ranges), count).unwrap_err();
+            assert!(error.contains(said), "{ranges}: {error}");
+        }
+        let whole = body(good);
+        for cut in 0..whole.len() {
+            assert!(parse(&whole[..cut], 1).is_err(), "cut after {cut} bytes");
+        }
+    }
+
+    #[test]
+    fn each_status_is_retried_or_not() {
+        use ErrorKind as Kind;
+        let after = Some(Duration::from_secs(2));
+        let table = [
+            (503, "not-ready", after, Kind::Unavailable, Retry::After(Duration::from_secs(2))),
+            (503, "too-many-clients", None, Kind::Unavailable, Retry::Elsewhere),
+            (503, "busy", after, Kind::Unavailable, Retry::Fewer),
+            (502, "", None, Kind::Unavailable, Retry::Elsewhere),
+            (500, "", None, Kind::Unavailable, Retry::Elsewhere),
+            (408, "", None, Kind::Unavailable, Retry::Elsewhere),
+            (429, "over-quota", after, Kind::OverQuota, Retry::After(Duration::from_secs(2))),
+            (500, "numbers-ended", None, Kind::Rejected, Retry::Never),
+            (500, "layout-ended", None, Kind::Rejected, Retry::Never),
+            (401, "unauthorized", after, Kind::Unauthorized, Retry::Never),
+            (403, "forbidden", None, Kind::Forbidden, Retry::Never),
+            (404, "unknown-namespace", None, Kind::UnknownNamespace, Retry::Never),
+            (404, "", None, Kind::Rejected, Retry::Never),
+            (400, "wrong-scheme", None, Kind::Rejected, Retry::Never),
+            (301, "", None, Kind::Rejected, Retry::Never),
+            (421, "unknown-host", None, Kind::Rejected, Retry::Never),
+        ];
+        for (status, name, retry_after, kind, retry) in table {
+            let status = StatusCode::from_u16(status).unwrap();
+            assert_eq!(meaning(status, name, retry_after), (kind, retry), "{status} {name}");
+        }
+    }
+
+    #[test]
+    fn the_request_is_sent_as_the_server_expects_it() {
+        let server = Server::parse("https://gateway:8443/ids/").unwrap();
+        let token = Token::Fixed(Token::parse(" sm_secret\n").unwrap());
+        let ask = Ask { namespace: "a.b:c-1", count: 50 };
+        let request = server.to_send(Some(&token), ask, Duration::from_millis(1500)).unwrap();
+        assert_eq!(
+            request.uri().to_string(),
+            "https://gateway:8443/ids/v1/ranges/a.b:c-1?count=50&wait=1.500"
+        );
+        assert_eq!(request.headers()[AUTHORIZATION], "Bearer sm_secret");
+        assert!(!format!("{request:?} {token:?}").contains("sm_secret"));
+        for invalid in ["", " ", "a b", "a\nb", "é"] {
+            assert_eq!(Token::parse(invalid), None, "{invalid:?}");
+        }
+    }
+
+    #[test]
+    fn a_server_is_a_url_without_secrets() {
+        for good in ["http://localhost:8080", "https://[::1]:8080/", "http://10.0.0.1/base"] {
+            assert_eq!(&*Server::parse(good).unwrap().url, good.trim_end_matches('/'));
+        }
+        for bad in
+            ["", "localhost:8080", "/x", "redis://h:1", "http://h:1/?a=b", "http://u:hunter2@h:1", "http://"]
+        {
+            let error = Server::parse(bad).unwrap_err().to_string();
+            assert!(error.contains("expected") && !error.contains("hunter2"), "{error}");
+        }
+    }
+}

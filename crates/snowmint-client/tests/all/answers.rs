@@ -1,0 +1,224 @@
+//! Answers that no server should send, and those that a real one sends seldom: from a listener of the test's own.
+
+use std::io::{BufRead, BufReader, Write};
+use std::net::{TcpListener, TcpStream};
+use std::sync::{Arc, Mutex};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use snowmint_client::{Client, ErrorKind};
+use snowmint_test_servers::time;
+
+use super::PATIENCE;
+
+/// When a request came, and its lines.
+type Asked = (Instant, Vec<String>);
+
+/// A listener that answers each request by its number and its count.
+struct Scripted {
+    url: String,
+    asked: Arc<Mutex<Vec<Asked>>>,
+}
+
+impl Scripted {
+    fn start(answer: impl Fn(usize, u64) -> String + Send + Sync + 'static) -> Self {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let url = format!("http://{}", listener.local_addr().unwrap());
+        let (asked, answer) = (Arc::new(Mutex::new(Vec::new())), Arc::new(answer));
+        let noted = Arc::clone(&asked);
+        // Ends with the process of the test.
+        thread::spawn(move || {
+            for stream in listener.incoming().flatten() {
+                let (noted, answer) = (Arc::clone(&noted), Arc::clone(&answer));
+                thread::spawn(move || serve(stream, &noted, &*answer));
+            }
+        });
+        Self { url, asked }
+    }
+
+    fn asked(&self) -> Vec<Asked> {
+        self.asked.lock().unwrap().clone()
+    }
+}
+
+fn serve(mut stream: TcpStream, asked: &Mutex<Vec<Asked>>, answer: &dyn Fn(usize, u64) -> String) {
+    let mut lines = BufReader::new(stream.try_clone().unwrap()).lines().map_while(Result::ok);
+    loop {
+        let head: Vec<_> = lines.by_ref().take_while(|line| !line.is_empty()).collect();
+        let Some(first) = head.first() else { return };
+        let count = first.split_once("count=").unwrap().1.split('&').next().unwrap().parse().unwrap();
+        let nth = {
+            let mut asked = asked.lock().unwrap();
+            asked.push((time::now(), head));
+            asked.len()
+        };
+        if stream.write_all(answer(nth, count).as_bytes()).is_err() {
+            return;
+        }
+    }
+}
+
+fn answer(status: &str, headers: &str, body: &str) -> String {
+    format!("HTTP/1.1 {status}\r\ncontent-length: {}\r\n{headers}\r\n{body}", body.len())
+}
+
+fn ranges(ranges: &str) -> String {
+    answer("200 OK", "", &format!(r#"{{"ranges":[{ranges}]}}"#))
+}
+
+/// Goal: an answer with anything wrong is not used, not even in part, and the next server is asked.
+#[test]
+fn an_invalid_answer_is_not_used() {
+    let good = Scripted::start(|nth, count| {
+        ranges(&format!(r#"{{"first":"{nth}000000","count":{count},"step":"1"}}"#))
+    });
+    let bad: [fn(u64) -> String; 6] = [
+        |count| ranges(&format!(r#"{{"first":"77","count":{},"step":"1"}}"#, count + 1)),
+        |count| ranges(&format!(r#"{{"first":"9223372036854775800","count":{count},"step":"1"}}"#)),
+        |count| ranges(&format!(r#"{{"first":77,"count":{count},"step":"1"}}"#)),
+        |count| ranges(&format!(r#"{{"first":"77","count":{count},"step":"1"}}{}"#, " ".repeat(100_000))),
+        |count| ranges(&format!(r#"{{"first":"77","count":{count},"step":"1"}}"#)).replace("]}", "]"),
+        |_| answer("200 OK", "", "<html>77</html>"),
+    ];
+    for bad in bad {
+        let bad = Scripted::start(move |_, count| bad(count));
+        let urls = [bad.url.clone(), good.url.clone()];
+        let client =
+            Client::builder().servers(urls).order(snowmint_client::ServerOrder::AsListed).timeout(PATIENCE);
+        let ids = client.buffer(20..=20).build().unwrap().namespace("a").unwrap();
+        assert!(ids.blocking_next_id().unwrap().get() >= 1_000_000);
+        assert_eq!(bad.asked().len(), 1);
+
+        let alone = Client::builder().server(&bad.url).timeout(Duration::from_millis(300)).buffer(20..=20);
+        let error = alone.build().unwrap().namespace("a").unwrap().blocking_next_id().unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::Unavailable);
+        assert!(error.to_string().contains("answer"), "{error}");
+    }
+    assert!(good.asked()[0].1[0].starts_with("POST /v1/ranges/a?count="), "{:?}", good.asked()[0]);
+}
+
+/// Goal: a server that says when to retry is not asked before; meanwhile the next one is.
+#[test]
+fn retry_after_is_honoured() {
+    let busy = Scripted::start(|nth, count| match nth {
+        1 => answer(
+            "503 Service Unavailable",
+            "retry-after: 1\r\n",
+            r#"{"type":"urn:snowmint:not-ready","detail":"no lease"}"#,
+        ),
+        _ => ranges(&format!(r#"{{"first":"{nth}000","count":{count},"step":"1"}}"#)),
+    });
+    let ids = |urls: &[&String]| {
+        let client = Client::builder().servers(urls.iter().copied()).timeout(PATIENCE);
+        client
+            .order(snowmint_client::ServerOrder::AsListed)
+            .buffer(0..=0)
+            .build()
+            .unwrap()
+            .namespace("a")
+            .unwrap()
+    };
+    assert_eq!(ids(&[&busy.url]).blocking_next_id().unwrap().get(), 2000);
+    let asked = busy.asked();
+    assert!(asked[1].0 - asked[0].0 >= Duration::from_secs(1));
+
+    let (busy, other) = (
+        Scripted::start(|_, _| answer("429 Too Many Requests", "retry-after: 600\r\n", "")),
+        Scripted::start(|nth, count| {
+            ranges(&format!(r#"{{"first":"{nth}000","count":{count},"step":"1"}}"#))
+        }),
+    );
+    let both = ids(&[&busy.url, &other.url]);
+    assert_eq!(
+        (1..=3).map(|_| both.blocking_next_id().unwrap().get()).collect::<Vec<_>>(),
+        [1000, 2000, 3000]
+    );
+    assert_eq!(busy.asked().len(), 1);
+}
+
+/// Goal: a server that cannot make as many ids in time is asked for fewer, and callers get theirs over several requests.
+#[test]
+fn a_busy_server_is_asked_for_fewer() {
+    let slow = Scripted::start(|nth, count| {
+        if count > 100 {
+            return answer(
+                "503 Service Unavailable",
+                "retry-after: 1\r\n",
+                r#"{"type":"urn:snowmint:busy","detail":"too many"}"#,
+            );
+        }
+        ranges(&format!(r#"{{"first":"{nth}000","count":{count},"step":"1"}}"#))
+    });
+    let ids = Client::builder().server(&slow.url).timeout(PATIENCE).build().unwrap().namespace("a").unwrap();
+    let mut drawn: Vec<_> = ids.blocking_next_ids(1000).unwrap().iter().map(|id| id.get()).collect();
+    drawn.sort_unstable();
+    drawn.dedup();
+    assert_eq!(drawn.len(), 1000);
+}
+
+/// Goal: a hedged request takes the ids of the first answer only.
+#[test]
+fn both_answers_of_a_hedged_request_are_used_once_at_most() {
+    let slow = Scripted::start(|nth, count| {
+        thread::sleep(Duration::from_millis(150));
+        ranges(&format!(r#"{{"first":"1{nth:03}00","count":{count},"step":"1"}}"#))
+    });
+    let quick = Scripted::start(|nth, count| {
+        ranges(&format!(r#"{{"first":"2{nth:03}00","count":{count},"step":"1"}}"#))
+    });
+    let urls = [slow.url.clone(), quick.url.clone()];
+    let client = Client::builder().servers(urls).order(snowmint_client::ServerOrder::AsListed);
+    let client =
+        client.timeout(PATIENCE).hedge_after(Duration::from_millis(10)).buffer(0..=10).build().unwrap();
+    let ids = client.namespace("a").unwrap();
+    let mut drawn: Vec<_> = (0..100).map(|_| ids.blocking_next_id().unwrap().get()).collect();
+    assert!(client.stats().hedged > 0 && drawn.iter().any(|id| *id >= 200_000));
+    drawn.sort_unstable();
+    drawn.dedup();
+    assert_eq!(drawn.len(), 100);
+}
+
+/// Goal: a new token in the file is used by the next request, each kind of refusal has its error, and no error shows a token.
+#[test]
+fn a_token_is_sent_and_read_again() {
+    let picky = Scripted::start(|nth, count| match nth {
+        2 => answer(
+            "401 Unauthorized",
+            "",
+            r#"{"type":"urn:snowmint:unauthorized","detail":"the token has expired"}"#,
+        ),
+        4 => answer(
+            "403 Forbidden",
+            "",
+            r#"{"type":"urn:snowmint:forbidden","detail":"not of this namespace"}"#,
+        ),
+        _ => ranges(&format!(r#"{{"first":"{nth}000","count":{count},"step":"1"}}"#)),
+    });
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("token");
+    let write = |token: &str| std::fs::write(&file, token).unwrap();
+    write("hunter1\n");
+    let builder = Client::builder().server(&picky.url).token_file(&file).timeout(PATIENCE).buffer(0..=0);
+    let client = builder.build().unwrap();
+    let ids = client.namespace("a").unwrap();
+    ids.blocking_next_id().unwrap();
+    let refused = ids.blocking_next_id().unwrap_err();
+    assert_eq!((refused.kind(), refused.status()), (ErrorKind::Unauthorized, Some(401)));
+    let said = refused.to_string();
+    assert!(said.contains("the token has expired") && said.contains("ClientBuilder::token"), "{said}");
+    write("hunter2");
+    ids.blocking_next_id().unwrap();
+    let forbidden = ids.blocking_next_id().unwrap_err();
+    assert_eq!((forbidden.kind(), forbidden.status()), (ErrorKind::Forbidden, Some(403)));
+    assert!(forbidden.to_string().contains("`a`"), "{forbidden}");
+    std::fs::remove_file(&file).unwrap();
+    let missing = ids.blocking_next_id().unwrap_err();
+    assert!(
+        missing.kind() == ErrorKind::Unauthorized && missing.to_string().contains("token file"),
+        "{missing}"
+    );
+    let sent: Vec<_> = picky.asked().iter().flat_map(|(_, head)| head.clone()).collect();
+    let tokens: Vec<_> = sent.iter().filter_map(|line| line.strip_prefix("authorization: ")).collect();
+    assert_eq!(tokens, ["Bearer hunter1", "Bearer hunter1", "Bearer hunter2", "Bearer hunter2"]);
+    assert!(!format!("{client:?} {refused:?} {forbidden:?} {said}").contains("hunter"));
+}

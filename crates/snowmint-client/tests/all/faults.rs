@@ -1,0 +1,166 @@
+//! Servers that die, stop, return and lose answers under load: callers see no error while one works, and no id twice.
+
+use std::net::SocketAddr;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread;
+use std::time::Duration;
+
+use snowmint_client::{Client, ErrorKind, Ids};
+use snowmint_test_servers::snowmint::ids::Ids as Collected;
+use snowmint_test_servers::snowmint::{Serve, Server};
+use snowmint_test_servers::{Proxy, port, time};
+
+use super::{PATIENCE, client, ids_of, numbers};
+
+/// Two servers of one store.
+fn pair(folder: &std::path::Path) -> [Server; 2] {
+    [0, 1].map(|_| Serve::new(folder).start())
+}
+
+/// Draws in four threads, half of them from a client of their own, until `faults` ends. Each error fails the test.
+fn under_load(ids: [&Ids; 2], faults: impl FnOnce()) -> Collected {
+    let ended = AtomicBool::new(false);
+    thread::scope(|scope| {
+        let drawers: Vec<_> = [ids[0], ids[0], ids[1], ids[1]]
+            .into_iter()
+            .enumerate()
+            .map(|(nth, ids)| {
+                let ended = &ended;
+                scope.spawn(move || {
+                    let mut drawn = Vec::new();
+                    while !ended.load(Ordering::Relaxed) {
+                        if nth % 2 == 0 {
+                            drawn.push(ids.blocking_next_id().unwrap().get());
+                        } else {
+                            drawn.extend(numbers(&ids.blocking_next_ids(50).unwrap()));
+                        }
+                        // A few thousand a second, so that the buffers are in use and the machine is not.
+                        thread::sleep(Duration::from_micros(500));
+                    }
+                    drawn
+                })
+            })
+            .collect();
+        faults();
+        ended.store(true, Ordering::Relaxed);
+        let mut all = Collected::new();
+        for drawer in drawers {
+            all.add(&drawer.join().unwrap());
+        }
+        all
+    })
+}
+
+/// Waits until a client has sent this many more requests.
+fn after_requests(client: &Client, more: u64) {
+    let before = client.stats().requests;
+    time::eventually("more requests", PATIENCE, || (client.stats().requests >= before + more).then_some(()));
+}
+
+/// Goal: the death of one of two servers, the preferred one too, is no error for any caller, and no id comes twice.
+#[test]
+fn a_killed_server_is_no_error_for_callers() {
+    let folder = tempfile::tempdir().unwrap();
+    let [mut first, second] = pair(folder.path());
+    let one = ids_of(client(&[&first, &second]), "default");
+    let other = ids_of(client(&[&second, &first]), "default");
+    let all = under_load([&one, &other], || {
+        after_requests(one.client(), 5);
+        first.kill();
+        after_requests(one.client(), 20);
+        after_requests(other.client(), 5);
+    });
+    assert!(one.client().stats().failed > 0, "the dead server was in use");
+    assert!(all.len() > 1000);
+    all.assert_unique();
+}
+
+/// Goal: a server that accepts and never answers costs callers no error, and a second request goes to the other one.
+#[test]
+fn a_silent_server_is_hedged() {
+    let folder = tempfile::tempdir().unwrap();
+    let [first, second] = pair(folder.path());
+    let ids = ids_of(client(&[&first, &second]), "default");
+    let mut drawn = vec![ids.blocking_next_id().unwrap().get()];
+    first.pause();
+    let began = time::now();
+    for _ in 0..3 {
+        drawn.extend(numbers(&ids.blocking_next_ids(200).unwrap()));
+    }
+    // Without the second server it would take two seconds a request.
+    assert!(ids.client().stats().hedged >= 1, "{:?}", ids.client().stats());
+    let took = began.elapsed();
+    first.resume();
+    drawn.extend(numbers(&ids.blocking_next_ids(200).unwrap()));
+    let mut all = Collected::new();
+    all.add(&drawn);
+    all.assert_unique();
+    assert!(took < PATIENCE, "{took:?}");
+}
+
+/// Goal: with every server dead, a caller gets an error that says so, not before and not long after its timeout; once a server
+/// is back, the same client continues.
+#[test]
+fn without_a_server_there_is_an_error_in_time_and_then_ids_again() {
+    const TIMEOUT: Duration = Duration::from_secs(2);
+    let folder = tempfile::tempdir().unwrap();
+    let ports = [0, 1].map(|_| (port::free(), port::free()));
+    let start = |(http, resp)| Serve::new(folder.path()).ports(http, resp).start();
+    let mut servers = ports.map(start);
+    let ids = ids_of(client(&[&servers[0], &servers[1]]).timeout(TIMEOUT).buffer(0..=0), "default");
+    let mut all = Collected::new();
+    let draw = || time::eventually("ids", PATIENCE, || ids.blocking_next_ids(10).ok());
+    all.add(&numbers(&draw()));
+    servers.iter_mut().for_each(Server::kill);
+    let began = time::now();
+    let error = ids.blocking_next_id().unwrap_err();
+    let took = began.elapsed();
+    assert!(took >= TIMEOUT && took < PATIENCE, "{took:?}");
+    assert_eq!((error.kind(), error.is_temporary(), error.status()), (ErrorKind::Unavailable, true, None));
+    let said = error.to_string();
+    assert!(said.contains("`default` within 2s") && said.contains("refused"), "{said}");
+    let dead = format!("http://{}", ports[0].0);
+    assert!(
+        error.server() == Some(&dead) || error.server() == Some(&format!("http://{}", ports[1].0)),
+        "{said}"
+    );
+    servers[1] = start(ports[1]);
+    all.add(&numbers(&draw()));
+    all.assert_unique();
+}
+
+/// Goal: a cut, late or lost answer costs ids and never repeats one. Method: a proxy before the preferred server that disturbs the
+/// answers, under load.
+#[test]
+fn disturbed_answers_give_nothing_twice() {
+    let folder = tempfile::tempdir().unwrap();
+    let [first, second] = pair(folder.path());
+    let proxy = Proxy::start(SocketAddr::V4(first.http()));
+    let builder = || {
+        let urls = [format!("http://{}", proxy.address()), format!("http://{}", second.http())];
+        let order = snowmint_client::ServerOrder::AsListed;
+        Client::builder().servers(urls).order(order).timeout(PATIENCE).buffer(10..=500)
+    };
+    let (one, other) = (ids_of(builder(), "default"), ids_of(builder(), "default"));
+    let all = under_load([&one, &other], || {
+        for nth in 0..20 {
+            let client = [&one, &other][nth % 2].client();
+            match nth % 5 {
+                0 => proxy.cut_answers_after(37 * nth),
+                1 => proxy.cut(),
+                2 => proxy.freeze(),
+                3 => proxy.lose_answers(true),
+                _ => proxy.delay(Duration::from_millis(80)),
+            }
+            after_requests(client, 3);
+            proxy.pass_answers();
+            proxy.thaw();
+            proxy.lose_answers(false);
+            proxy.delay(Duration::ZERO);
+            after_requests(client, 2);
+        }
+    });
+    let stats = one.client().stats();
+    assert!(stats.failed > 0, "{stats:?}");
+    all.assert_unique();
+}

@@ -1,0 +1,60 @@
+//! Goal: a forked child never returns an id of its parent's buffer, does not hang, and can build a client of its own.
+//! Method: a real fork with ids in the buffer; the child checks and tells by its exit code.
+
+#![cfg(target_os = "linux")]
+#![allow(clippy::unwrap_used, reason = "a panic is how a test fails")]
+
+use std::time::Duration;
+
+use snowmint_client::{Client, ErrorKind};
+use snowmint_test_servers::snowmint::Serve;
+
+/// Runs `child` in a forked process and returns its exit code.
+#[expect(unsafe_code, reason = "forking is what is tested")]
+fn exit_code_of_fork(child: impl FnOnce() -> i32) -> i32 {
+    // SAFETY: the child leaves by `_exit`. It allocates, which glibc allows after a fork, and takes no lock that another thread
+    // of the parent may have held: that is what is tested.
+    unsafe {
+        let pid = libc::fork();
+        assert!(pid >= 0, "fork failed");
+        if pid == 0 {
+            // A hanging child fails the test.
+            libc::alarm(60);
+            libc::_exit(child());
+        }
+        let mut status = 0;
+        assert_eq!(libc::waitpid(pid, &raw mut status, 0), pid);
+        assert!(libc::WIFEXITED(status), "the child died: {status}");
+        libc::WEXITSTATUS(status)
+    }
+}
+
+#[test]
+fn a_forked_child_gets_no_id_of_its_parent() {
+    let folder = tempfile::tempdir().unwrap();
+    let server = Serve::new(folder.path()).start();
+    let url = format!("http://{}", server.http());
+    let build = || Client::builder().server(&url).buffer(100..=100).max_age(Duration::MAX).build();
+    let client = build().unwrap();
+    let ids = client.namespace("default").unwrap();
+    let last = ids.blocking_next_ids(10).unwrap()[9];
+    assert!(ids.buffered() >= 50);
+    let code = exit_code_of_fork(|| {
+        let kind = |error: snowmint_client::ClientError| error.kind();
+        let refused = ids.try_next_id().map_err(kind) == Err(ErrorKind::Forked)
+            && ids.blocking_next_id().map_err(kind) == Err(ErrorKind::Forked)
+            && ids.blocking_next_ids(5).map_err(kind) == Err(ErrorKind::Forked)
+            && client.namespace("default").map(drop).map_err(kind) == Err(ErrorKind::Forked)
+            && ids.buffered() == 0;
+        ids.discard_buffered();
+        let own = build().unwrap().namespace("default").unwrap();
+        let works = own.blocking_next_id().is_ok_and(|id| id > last);
+        // Having built its own brings the parent's back to life no more than before.
+        let still_refused = ids.try_next_id().map_err(kind) == Err(ErrorKind::Forked);
+        drop((ids.clone(), client.clone()));
+        i32::from(!refused) + 2 * i32::from(!works) + 4 * i32::from(!still_refused)
+    });
+    assert_eq!(code, 0);
+    assert!(ids.buffered() >= 50, "the parent goes on");
+    assert!(ids.blocking_next_id().unwrap() > last);
+}
