@@ -6,6 +6,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use async_trait::async_trait;
+use snowmint_cluster::audit;
 use snowmint_cluster::lease::{Record, Tag};
 use snowmint_cluster::{LeaseError, LeaseStatus, Leases};
 use snowmint_store::{
@@ -157,6 +158,7 @@ fn follows(key: &Key, written: &[u8], found: &[u8]) -> bool {
                 }
                 _ => false,
             },
+            "audit" => audit::follows(written, found),
             // A hint only: nodes find the change without it too.
             "versions" => true,
             _ => false,

@@ -2,7 +2,7 @@
 //! Every error is one line on standard error that begins with `error: `.
 
 use std::error::Error as _;
-use std::fmt::Display;
+use std::fmt::{self, Display};
 use std::io::{self, Write as _};
 use std::process::ExitCode;
 
@@ -38,6 +38,16 @@ pub(crate) enum Failure {
     Logged(u8),
     /// The reader of the output closed it.
     ClosedPipe,
+}
+
+impl Display for Failure {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Runtime(what) | Self::Usage(what) => f.write_str(what),
+            Self::Reported | Self::Logged(_) => f.write_str("reported already"),
+            Self::ClosedPipe => f.write_str("the output was closed"),
+        }
+    }
 }
 
 impl Failure {

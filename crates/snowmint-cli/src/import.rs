@@ -1,15 +1,18 @@
 //! `snowmint import`: lists the counters of another system, and creates namespaces that continue above them.
 //! It never changes the other system.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
 
 use serde::Serialize;
 use snowmint::Layout;
 use snowmint_cluster::NamespaceName;
+use snowmint_cluster::audit::Action;
 use snowmint_cluster::namespace::registry::{self, IfDropped};
 use snowmint_cluster::namespace::{CounterSource, Definition, Fields, NamespaceError};
 use snowmint_store::{MAX_NUMBER, OpenError, Store, Surveyed};
 
+use crate::audit::Author;
 use crate::connect::{StoreArgs, without_credentials};
 use crate::error::{Failure, report};
 use crate::human::{Output, thousands};
@@ -50,6 +53,8 @@ pub(crate) struct Args {
     apply: bool,
     #[command(flatten)]
     store: StoreArgs,
+    #[command(flatten)]
+    author: Author,
     /// Print one JSON object a line
     #[arg(long)]
     json: bool,
@@ -90,7 +95,8 @@ pub(crate) fn run(args: &Args) -> Result<(), Failure> {
         warn_of_missing_stripes(&found);
         let mut rows = plan(&found);
         let store = if args.apply {
-            Some(args.store.change_persistent(async |store| apply(&*store, &mut rows).await).await?)
+            let apply = async |store: Arc<dyn Store>| apply(&*store, args, &mut rows).await;
+            Some(args.store.change_persistent(apply).await?)
         } else {
             None
         };
@@ -170,10 +176,21 @@ fn warn_of_missing_stripes(found: &[(String, Surveyed)]) {
 }
 
 /// Creates the namespaces, and returns a description of the store.
-async fn apply(store: &dyn Store, rows: &mut [Row]) -> Result<String, Failure> {
+async fn apply(store: &dyn Store, args: &Args, rows: &mut [Row]) -> Result<String, Failure> {
+    let listed = registry::list(store).await.map_err(Failure::runtime)?;
+    let known: BTreeSet<String> = listed.into_iter().map(|(name, _)| name).collect();
+    let urls: Vec<_> = args.urls.iter().map(|url| without_credentials(url)).collect();
     for row in rows {
         let Some((name, definition)) = &row.plan else { continue };
-        match registry::add(store, name, definition, IfDropped::Refuse).await {
+        let added = registry::add(store, name, definition, IfDropped::Refuse);
+        let added = if known.contains(name.as_str()) {
+            // It is rejected, so it is not a change.
+            added.await
+        } else {
+            let details = format!("{definition}, of {}", urls.join(" and "));
+            args.author.record(store, Action::NamespaceImport, name, details, added).await?
+        };
+        match added {
             Ok(_) => {
                 row.state = "made";
                 row.store = Some(store.describe());

@@ -3,6 +3,7 @@
 // The compiler proves that the task that opens stores is `Send` through every type of their TLS.
 #![recursion_limit = "256"]
 
+mod audit;
 mod config;
 mod connect;
 mod doctor;
@@ -33,6 +34,7 @@ Start with:
   snowmint ns list                        list the namespaces of a store
   snowmint workers                        list workers and their holders
   snowmint doctor                         check a store
+  snowmint audit                          list who changed a store
   snowmint config check FILE              check a configuration file of serve
 
 Exit codes. 0: done. 1: something outside failed (store, port, lease). 2: invalid input or settings.
@@ -58,6 +60,7 @@ enum Command {
     Import(import::Args),
     Workers(workers::Args),
     Doctor(doctor::Args),
+    Audit(audit::Args),
     Store(store::Args),
 }
 
@@ -101,6 +104,7 @@ fn run(cli: Cli, matches: &clap::ArgMatches) -> Result<(), error::Failure> {
         Command::Import(args) => import::run(&args),
         Command::Workers(args) => workers::run(&args),
         Command::Doctor(args) => doctor::run(&args),
+        Command::Audit(args) => audit::run(&args),
         Command::Store(args) => store::run(&args),
     }
 }

@@ -2,12 +2,14 @@
 
 mod sources;
 
+use std::fmt::{self, Display};
 use std::sync::Arc;
 
 use serde::Serialize;
 use snowmint::utc::Utc;
 use snowmint::{Clock as _, Layout, Rule, Start, WallClock};
 use snowmint_cluster::NamespaceName;
+use snowmint_cluster::audit::Action as Change;
 use snowmint_cluster::namespace::registry::{self, IfDropped};
 use snowmint_cluster::namespace::{
     CounterSource, Definition, DefinitionError, Fields, NamespaceError, NamespaceRecord, NumberSource,
@@ -16,6 +18,7 @@ use snowmint_cluster::namespace::{
 use snowmint_cluster::segment::{Mode, Reset, SegmentConfig, Stripe};
 use snowmint_store::{Key, Store};
 
+use crate::audit::Author;
 use crate::connect::{StoreArgs, warn_of_skipped};
 use crate::error::{Failure, report};
 use crate::flags;
@@ -107,6 +110,8 @@ pub(crate) struct Args {
     action: Action,
     #[command(flatten)]
     store: StoreArgs,
+    #[command(flatten)]
+    author: Author,
     /// Print JSON, one object a line (list only)
     #[arg(long, global = true)]
     json: bool,
@@ -169,12 +174,13 @@ enum Action {
 pub(crate) fn run(args: &Args) -> Result<(), Failure> {
     let runtime =
         tokio::runtime::Builder::new_current_thread().enable_all().build().map_err(Failure::runtime)?;
+    let author = &args.author;
     runtime.block_on(async {
         match &args.action {
             Action::Add { name, pinned, changeable, start_over, nodes } => {
                 let if_dropped = if *start_over { IfDropped::Restart } else { IfDropped::Resume };
                 let add = async |store: Arc<dyn Store>| {
-                    add(&*store, name, pinned, changeable, if_dropped, nodes).await
+                    add(&*store, author, name, pinned, changeable, if_dropped, nodes).await
                 };
                 args.store.change_persistent(add).await?.flush()
             }
@@ -182,15 +188,15 @@ pub(crate) fn run(args: &Args) -> Result<(), Failure> {
                 let text = if *plain { Text::Plain } else { Text::Kept };
                 let set = async |store: Arc<dyn Store>| {
                     if sources.is_empty() {
-                        set(&*store, name, changeable, text).await
+                        set(&*store, author, name, changeable, text).await
                     } else {
-                        move_sources(&*store, name, sources, *above).await
+                        move_sources(&*store, author, name, sources, *above).await
                     }
                 };
                 args.store.change(set).await?.flush()
             }
             Action::Drop { name } => {
-                let drop = async |store: Arc<dyn Store>| drop_one(&*store, name).await;
+                let drop = async |store: Arc<dyn Store>| drop_one(&*store, author, name).await;
                 args.store.change(drop).await?.flush()
             }
             Action::List => list(&*args.store.open_read_only().await?, args.json).await,
@@ -200,6 +206,7 @@ pub(crate) fn run(args: &Args) -> Result<(), Failure> {
 
 async fn add(
     store: &dyn Store,
+    author: &Author,
     name: &NamespaceName,
     pinned: &Pinned,
     changeable: &Changeable,
@@ -235,11 +242,19 @@ async fn add(
         sources::check(name, &definition, before.as_ref().filter(|_| if_dropped == IfDropped::Resume))
             .await?;
     check_mode(store, &definition)?;
-    // A namespace that was not dropped is rejected below.
-    if before.as_ref().is_none_or(|before| before.dropped_unix_ms.is_some()) {
-        nobody_serves(name, nodes).await?;
-    }
-    let record = registry::add(store, name, &definition, if_dropped).await.map_err(|error| match error {
+    let action = match &before {
+        None => Change::NamespaceAdd,
+        Some(before) if before.dropped_unix_ms.is_none() => {
+            let found = before.definition.to_string();
+            return Err(failed(NamespaceError::Exists { name: name.clone(), found }));
+        }
+        Some(_) if if_dropped == IfDropped::Restart => Change::NamespaceStartOver,
+        Some(_) => Change::NamespaceResume,
+    };
+    nobody_serves(name, nodes).await?;
+    let added = registry::add(store, name, &definition, if_dropped);
+    let added = author.record(store, action, name, &definition, added).await?;
+    let record = added.map_err(|error| match error {
         NamespaceError::Mismatch(error) => Failure::usage(format!(
             "{error}; --start-over repeats earlier ids, and new ids are unique only once every node has seen the drop or is \
              stopped: see `snowmint ns add --help`"
@@ -289,6 +304,7 @@ async fn nobody_serves(name: &NamespaceName, nodes: &[String]) -> Result<(), Fai
 
 async fn set(
     store: &dyn Store,
+    author: &Author,
     name: &NamespaceName,
     changeable: &Changeable,
     text: Text,
@@ -299,11 +315,16 @@ async fn set(
              --size-min, --size-max or --source",
         ));
     }
+    let mut details = String::new();
     if let Some(before) = find(store, name).await? {
-        check_mode(store, &changeable.change(&before.definition, text).map_err(Failure::usage)?)?;
+        let wanted = changeable.change(&before.definition, text).map_err(Failure::usage)?;
+        check_mode(store, &wanted)?;
+        details = wanted.to_string();
     }
     let change = |definition: &Definition| changeable.change(definition, text).map_err(Rejected::Definition);
-    let record = registry::set(store, name, change).await.map_err(|error| match error {
+    let set = registry::set(store, name, change);
+    let set = author.record(store, Change::NamespaceSet, name, details, set).await?;
+    let record = set.map_err(|error| match error {
         Rejected::Definition(error) => Failure::usage(error),
         Rejected::Namespace(error) => failed(error),
     })?;
@@ -315,6 +336,7 @@ async fn set(
 /// Changes the places of its sources.
 async fn move_sources(
     store: &dyn Store,
+    author: &Author,
     name: &NamespaceName,
     given: &[String],
     above: Option<u64>,
@@ -322,7 +344,7 @@ async fn move_sources(
     // Parsed here and not by the flag: an error of the flag would repeat a password.
     let wanted: Result<Vec<CounterSource>, _> = given.iter().map(|source| source.parse()).collect();
     let wanted = wanted.map_err(|error| Failure::flag("--source", error))?;
-    let mut compared = Vec::new();
+    let (mut compared, mut before_move) = (Vec::new(), None);
     if let Some(before) = find(store, name).await? {
         let mut definition = before.definition.clone();
         if let Scheme::Segment(segment) = &mut definition.scheme {
@@ -332,16 +354,25 @@ async fn move_sources(
             }
         }
         sources::check(name, &definition, Some(&before)).await?;
-        sources::check_move(name, &before, &wanted, above).await?;
+        before_move = Some(before);
     }
-    let record = registry::move_sources(store, name, &compared, &wanted).await.map_err(failed)?;
+    let moved = async {
+        if let Some(before) = &before_move {
+            // Raises the new counter, so it is a part of the change.
+            sources::check_move(name, before, &wanted, above).await?;
+        }
+        registry::move_sources(store, name, &compared, &wanted).await.map_err(failed)
+    };
+    let details = NumberSource::Other(wanted.clone());
+    let record = author.record(store, Change::NamespaceSet, name, details, moved).await??;
     let mut out = Output::new();
     out.line(&format!("{name} is {}", record.definition))?;
     Ok(out)
 }
 
-async fn drop_one(store: &dyn Store, name: &NamespaceName) -> Result<Output, Failure> {
-    registry::drop_namespace(store, name, WallClock.unix_ms()).await.map_err(failed)?;
+async fn drop_one(store: &dyn Store, author: &Author, name: &NamespaceName) -> Result<Output, Failure> {
+    let dropped = registry::drop_namespace(store, name, WallClock.unix_ms());
+    author.record(store, Change::NamespaceDrop, name, "", dropped).await?.map_err(failed)?;
     let mut out = Output::new();
     out.line(&format!(
         "{name} is dropped: nodes reject it within seconds; `snowmint ns add {name}` resumes it above its last number"
@@ -372,6 +403,15 @@ fn check_mode(store: &dyn Store, definition: &Definition) -> Result<(), Failure>
 enum Rejected {
     Definition(DefinitionError),
     Namespace(NamespaceError),
+}
+
+impl Display for Rejected {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Definition(error) => error.fmt(f),
+            Self::Namespace(error) => error.fmt(f),
+        }
+    }
 }
 
 impl From<NamespaceError> for Rejected {

@@ -12,6 +12,7 @@ use std::time::Duration;
 use snowmint::field::Field;
 use snowmint::utc::Utc;
 use snowmint::{Clock as _, DatacenterId, WallClock};
+use snowmint_cluster::audit::Action as Change;
 use snowmint_cluster::lease::{Record, Tag};
 use snowmint_cluster::namespace::{NumberSource, Scheme, SegmentScheme, registry};
 use snowmint_cluster::segment::{Period, Reset, Stripe};
@@ -20,6 +21,7 @@ use snowmint_store::{
     Counter as _, Expected, Key, MAX_NUMBER, Store, StoreCounter, StoreErrorKind, Swap, Versioned,
 };
 
+use crate::audit::Author;
 use crate::connect::{self, StoreArgs, random_tag, warn_of_skipped};
 use crate::error::{Failure, report};
 use crate::flags;
@@ -129,6 +131,8 @@ const TRIES: usize = 20;
 struct RecoverArgs {
     #[command(flatten)]
     store: StoreArgs,
+    #[command(flatten)]
+    author: Author,
     /// HTTP addresses of nodes that still run: http://HOST:PORT,...
     #[arg(long, value_name = "URLS", value_delimiter = ',')]
     nodes: Vec<String>,
@@ -186,7 +190,7 @@ fn run_recover(args: &RecoverArgs) -> Result<(), Failure> {
 
 async fn recover(args: &RecoverArgs) -> Result<(), Failure> {
     let (mut out, store, until_unix_ms) =
-        args.store.change(async |store| recover_in(args, store).await).await?;
+        args.store.change(async |store| recover_and_record(args, store).await).await?;
     if args.yes {
         // An operator may move the SQLite file without the log beside it.
         store.checkpoint().await.map_err(Failure::runtime)?;
@@ -202,6 +206,28 @@ async fn recover(args: &RecoverArgs) -> Result<(), Failure> {
         )?;
     }
     out.flush()
+}
+
+/// Carries out the plan with an entry in the audit log, or only prints it.
+async fn recover_and_record(
+    args: &RecoverArgs,
+    store: Arc<dyn Store>,
+) -> Result<(Output, Arc<dyn Store>, u64), Failure> {
+    if !args.yes {
+        return recover_in(args, store).await;
+    }
+    let mut details = format!("window {:?}", args.window);
+    for number in &args.numbers_at_least {
+        details += &format!(", {} at least {}", number.name, number.number);
+    }
+    if let Some(add) = args.add {
+        details += &format!(", add {add}");
+    }
+    if !args.nodes.is_empty() {
+        details += &format!(", nodes {}", args.nodes.join(","));
+    }
+    let recovered = recover_in(args, Arc::clone(&store));
+    args.author.record(&*store, Change::StoreRecover, "", details, recovered).await?
 }
 
 /// Carries out the plan, or only prints it. Returns the printed plan, the store, and the instant until which workers are

@@ -5,9 +5,11 @@ use std::sync::Arc;
 use serde::Serialize;
 use snowmint::utc::Utc;
 use snowmint::{Clock as _, WallClock};
+use snowmint_cluster::audit::Action as Change;
 use snowmint_cluster::lease::admin::{Eviction, LeaseEntry, evict, leases, strange_keys};
 use snowmint_store::Store;
 
+use crate::audit::Author;
 use crate::connect::{StoreArgs, random_tag, warn_of_skipped};
 use crate::error::{Failure, report};
 use crate::human::{self, Output};
@@ -36,6 +38,8 @@ pub(crate) struct Args {
     action: Option<Action>,
     #[command(flatten)]
     store: StoreArgs,
+    #[command(flatten)]
+    author: Author,
     /// Print one JSON object a line
     #[arg(long)]
     json: bool,
@@ -65,7 +69,7 @@ pub(crate) fn run(args: &Args) -> Result<(), Failure> {
             Some(Action::Release { worker, pool, force }) => {
                 let release = async |store: Arc<dyn Store>| {
                     let entries = entries(&*store).await?;
-                    release(&*store, &entries, *worker, pool.as_deref(), *force).await
+                    release(&*store, &args.author, &entries, *worker, pool.as_deref(), *force).await
                 };
                 args.store.change(release).await?.flush()
             }
@@ -147,6 +151,7 @@ fn show(entries: &[LeaseEntry], json: bool) -> Result<(), Failure> {
 
 async fn release(
     store: &dyn Store,
+    author: &Author,
     entries: &[LeaseEntry],
     worker: u32,
     pool: Option<&str>,
@@ -186,16 +191,21 @@ async fn release(
             Utc(record.until_unix_ms)
         )));
     }
-    let evicted = evict(store, entry, random_tag()).await.map_err(Failure::runtime)?;
-    match evicted {
-        Some(Eviction::FreeFrom(until)) => {
-            out.line(&format!(
-                "worker {worker} was taken from {}: it is free from {}, because ids up to then may exist",
-                record.holder,
-                Utc(until)
-            ))?;
-            Ok(out)
+    let evicted = async {
+        match evict(store, entry, random_tag()).await.map_err(Failure::runtime)? {
+            Some(Eviction::FreeFrom(until)) => Ok(until),
+            _ => {
+                Err(Failure::runtime(format!("worker {worker} was renewed or taken at the same time: retry")))
+            }
         }
-        _ => Err(Failure::runtime(format!("worker {worker} was renewed or taken at the same time: retry"))),
-    }
+    };
+    let subject = format!("{worker} of {}", entry.pool);
+    let details = format!("from {}, held until {}", record.holder, Utc(record.until_unix_ms));
+    let until = author.record(store, Change::WorkerRelease, subject, details, evicted).await??;
+    out.line(&format!(
+        "worker {worker} was taken from {}: it is free from {}, because ids up to then may exist",
+        record.holder,
+        Utc(until)
+    ))?;
+    Ok(out)
 }

@@ -305,12 +305,12 @@ fn addresses() -> Result<Vec<(Ipv4Addr, u32)>, IdentityError> {
 }
 
 #[cfg(unix)]
-fn host_name() -> String {
+pub(crate) fn host_name() -> String {
     rustix::system::uname().nodename().to_string_lossy().into_owned()
 }
 
 #[cfg(not(unix))]
-fn host_name() -> String {
+pub(crate) fn host_name() -> String {
     std::env::var("COMPUTERNAME").unwrap_or_else(|_| "unnamed".to_owned())
 }
 

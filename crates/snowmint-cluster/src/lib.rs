@@ -42,6 +42,7 @@
 //! | saved lease | a lease on the node's disk, for a restart without the store: [`SavedLeases`] |
 //! | segment | a range of plain numbers, reserved from a counter in the store: [`segment`] |
 //! | namespace | a named source of ids with its own scheme and layout: [`namespace`] |
+//! | audit log | who changed what in a store, when and from where: [`audit`] |
 //!
 //! # Where to look
 //!
@@ -49,9 +50,11 @@
 //! - [`Segments`] hands out plain numbers, reserved before use.
 //! - [`namespace`] defines, stores and checks named id sources.
 //! - [`WorkerSource`] derives a fixed worker from the host.
+//! - [`audit`] records who changed what in a store.
 
 #![cfg_attr(docsrs, feature(doc_cfg))]
 
+pub mod audit;
 mod identity;
 pub mod lease;
 pub mod namespace;

@@ -2,6 +2,7 @@
 
 use std::collections::HashSet;
 
+use serde_json::Value;
 use snowmint_test_servers::{Etcd, MariaDb, Postgres, Redis, ZooKeeper};
 
 use crate::run::{Sandbox, json};
@@ -24,6 +25,16 @@ fn works_on(url: &str) {
     assert_eq!(workers.len(), 1, "a released worker is one's own again");
     let row = json(sandbox.out(&["workers", "--json"]).lines().next().unwrap());
     assert_eq!(row["state"].as_str(), Some("free"), "{row}");
+    sandbox.out(&["ns", "add", "orders", "--scheme", "segment", "--as", "alice"]);
+    sandbox.out(&["ns", "drop", "orders", "--as", "bob"]);
+    let log = sandbox.out(&["audit", "--json"]);
+    let log: Vec<_> = log.lines().map(json).map(|it| (it["who"].clone(), it["action"].clone())).collect();
+    let text = |text: &str| Value::String(text.to_owned());
+    let pair = |who, action| (text(who), text(action));
+    assert_eq!(log, [pair("bob", "namespace-drop"), pair("alice", "namespace-add")]);
+    // The log is neither a worker nor a namespace nor a counter to the others.
+    assert_eq!(sandbox.out(&["workers", "--json"]).lines().count(), 1);
+    assert_eq!(sandbox.out(&["ns", "list", "--json"]).lines().count(), 2);
     assert!(sandbox.out(&["doctor"]).contains("ok      store"));
 }
 

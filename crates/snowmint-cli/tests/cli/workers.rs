@@ -85,7 +85,7 @@ fn a_held_worker_is_released_only_by_force_and_what_was_granted_is_not_shortened
 }
 
 /// Changes the data file as a restore does.
-fn sql(sandbox: &Sandbox, sql: &str) {
+pub(crate) fn sql(sandbox: &Sandbox, sql: &str) {
     let data = sandbox.path("snowmint-data/snowmint.db");
     let ran = Command::new("sqlite3").arg(data).args([".timeout 5000", sql]).output();
     let ran = ran.unwrap_or_else(|error| panic!("sqlite3 is missing: {error}; apt-get install sqlite3"));

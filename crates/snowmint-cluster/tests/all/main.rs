@@ -3,6 +3,7 @@
 
 #![allow(clippy::unwrap_used, reason = "a panic is how a test fails")]
 
+mod audit;
 mod cut_off;
 mod leases;
 mod saved_leases;

@@ -1,0 +1,197 @@
+//! `snowmint audit`: lists who changed what in a store; and how the commands that change a store record that.
+
+use std::fmt::Display;
+
+use serde::Serialize;
+use snowmint::utc::Utc;
+use snowmint::{Clock as _, WallClock};
+use snowmint_cluster::NamespaceName;
+use snowmint_cluster::audit::{self, Action, Entry, Listed, Logged};
+use snowmint_store::Store;
+
+use crate::connect::{StoreArgs, warn_of_skipped};
+use crate::error::Failure;
+use crate::human::Output;
+
+const EXAMPLES: &str = "\
+Lists the changes that ns, import, workers release, store recover and the admin
+API made in a store, newest first: time (UTC), user, host or address, action,
+subject, details. A command writes its entry before it changes anything, and
+fails if that is not possible. So an entry without FAILED means that the change
+took place, or that the command was killed in between.
+
+The store keeps the newest 300 entries or more. The user is that of the system,
+or the name given by --as: an aid to find mistakes, no proof. Whoever can write
+to the store can rewrite the log.
+
+Namespaces that nodes create from flags, files or for unknown names (auto_create)
+are in the logs of these nodes only.
+
+Examples:
+  snowmint audit
+  snowmint audit --namespace orders --limit 10
+  snowmint audit --store postgres://mint@db.internal/ids --json
+  snowmint ns drop orders --as 'alice, ticket 4711'
+      Records this name instead of the system user.
+
+JSON, one object a line: at, at_unix_ms, who, from, action, subject, details and
+failed (the reason, if the change failed); or record and unreadable.";
+
+/// List who changed what in a store, when and from where
+#[derive(Debug, clap::Args)]
+#[command(after_long_help = EXAMPLES, after_help = "See --help for examples.")]
+pub(crate) struct Args {
+    #[command(flatten)]
+    store: StoreArgs,
+    /// Largest number of entries
+    #[arg(long, value_name = "N", default_value_t = 50)]
+    limit: usize,
+    /// Only changes of this namespace
+    #[arg(long, value_name = "NAME")]
+    namespace: Option<NamespaceName>,
+    /// Print one JSON object a line
+    #[arg(long)]
+    json: bool,
+}
+
+/// Who changes the store.
+#[derive(Debug, Default, clap::Args)]
+pub(crate) struct Author {
+    /// Name to record in the audit log of the store; default: the system user
+    #[arg(long = "as", value_name = "NAME", global = true)]
+    author_name: Option<String>,
+}
+
+impl Author {
+    /// Makes a change with its entry in the audit log. Returns the outcome of the change.
+    ///
+    /// # Errors
+    ///
+    /// The log cannot be written, and the change was not started.
+    pub(crate) async fn record<T, E: Display>(
+        &self,
+        store: &dyn Store,
+        action: Action,
+        subject: impl Display,
+        details: impl Display,
+        change: impl Future<Output = Result<T, E>>,
+    ) -> Result<Result<T, E>, Failure> {
+        let entry = Entry {
+            at_unix_ms: WallClock.unix_ms(),
+            who: self.author_name.clone().unwrap_or_else(system_user),
+            from: audit::this_host(),
+            action,
+            subject: subject.to_string(),
+            details: details.to_string(),
+        };
+        let recorded = audit::around(store, entry, change).await;
+        recorded.map_err(|error| Failure::runtime(format!("{error}; nothing was changed")))
+    }
+}
+
+/// Returns the name of the user of this process, and of the one who called `sudo`.
+fn system_user() -> String {
+    let variable = |name: &&str| std::env::var(name).ok().filter(|value| !value.is_empty());
+    let user = ["USER", "LOGNAME", "USERNAME"].iter().find_map(variable).unwrap_or_else(user_number);
+    match variable(&"SUDO_USER") {
+        Some(by) if by != user => format!("{user} (sudo by {by})"),
+        _ => user,
+    }
+}
+
+#[cfg(unix)]
+fn user_number() -> String {
+    format!("uid {}", rustix::process::getuid())
+}
+
+#[cfg(not(unix))]
+fn user_number() -> String {
+    "unknown".to_owned()
+}
+
+/// One line of the log as a JSON object.
+#[derive(Serialize)]
+#[serde(untagged)]
+enum Row<'a> {
+    Entry {
+        at: String,
+        at_unix_ms: u64,
+        who: &'a str,
+        from: &'a str,
+        action: &'a str,
+        subject: &'a str,
+        details: &'a str,
+        #[serde(skip_serializing_if = "Option::is_none")]
+        failed: Option<&'a str>,
+    },
+    Unreadable {
+        record: &'a str,
+        unreadable: &'a str,
+    },
+}
+
+impl<'a> Row<'a> {
+    fn of(listed: &'a Listed) -> Self {
+        match listed {
+            Listed::Unreadable { record, why } => Self::Unreadable { record, unreadable: why },
+            Listed::Entry(Logged { entry, failed }) => Self::Entry {
+                at: Utc(entry.at_unix_ms).to_string(),
+                at_unix_ms: entry.at_unix_ms,
+                who: &entry.who,
+                from: &entry.from,
+                action: entry.action.name(),
+                subject: &entry.subject,
+                details: &entry.details,
+                failed: failed.as_deref(),
+            },
+        }
+    }
+
+    fn line(&self, out: &Output) -> String {
+        match self {
+            Self::Unreadable { record, unreadable } => {
+                format!("{} {record}: {unreadable}", out.paint.alarm("UNREADABLE"))
+            }
+            Self::Entry { at, who, from, action, subject, details, failed, .. } => {
+                let who = format!("{who} on {from}");
+                let line = format!("{at}  {who:<24}  {action:<20}  {subject:<20}  {details}");
+                match failed {
+                    Some(why) => format!("{}  {}: {why}", line.trim_end(), out.paint.alarm("FAILED")),
+                    None => line.trim_end().to_owned(),
+                }
+            }
+        }
+    }
+}
+
+pub(crate) fn run(args: &Args) -> Result<(), Failure> {
+    let runtime =
+        tokio::runtime::Builder::new_current_thread().enable_all().build().map_err(Failure::runtime)?;
+    let listed = runtime.block_on(async {
+        let store = args.store.open_read_only().await?;
+        let limit = if args.namespace.is_some() { usize::MAX } else { args.limit };
+        let listed = audit::list(&*store, limit).await.map_err(Failure::runtime)?;
+        warn_of_skipped(&*store);
+        Ok::<_, Failure>(listed)
+    })?;
+    let is_shown = |listed: &&Listed| match (listed, &args.namespace) {
+        (Listed::Entry(Logged { entry, .. }), Some(name)) => {
+            entry.action.is_of_namespace() && entry.subject == name.as_str()
+        }
+        _ => true,
+    };
+    let mut out = Output::new();
+    let mut is_empty = true;
+    for row in listed.iter().filter(is_shown).take(args.limit).map(Row::of) {
+        is_empty = false;
+        if args.json {
+            out.line(&serde_json::to_string(&row).map_err(Failure::runtime)?)?;
+        } else {
+            out.line(&row.line(&out))?;
+        }
+    }
+    if is_empty && !args.json {
+        out.line("no changes are recorded in this store")?;
+    }
+    out.flush()
+}
