@@ -2,16 +2,15 @@
 
 use std::fmt::Display;
 
-use serde::Serialize;
-use snowmint::utc::Utc;
-use snowmint::{Clock as _, WallClock};
 use snowmint_cluster::NamespaceName;
-use snowmint_cluster::audit::{self, Action, Entry, Listed, Logged};
+use snowmint_cluster::audit::{self, Action};
+use snowmint_server::admin;
+use snowmint_server::admin::audit::{Log, LogLine, list};
 use snowmint_store::Store;
 
-use crate::connect::{StoreArgs, warn_of_skipped};
 use crate::error::Failure;
 use crate::human::Output;
+use crate::remote::{Target, TargetArgs, warn};
 
 const EXAMPLES: &str = "\
 Lists the changes that ns, import, workers release, store recover and the admin
@@ -42,7 +41,7 @@ failed (the reason, if the change failed); or record and unreadable.";
 #[command(after_long_help = EXAMPLES, after_help = "See --help for examples.")]
 pub(crate) struct Args {
     #[command(flatten)]
-    store: StoreArgs,
+    target: TargetArgs,
     /// Largest number of entries
     #[arg(long, value_name = "N", default_value_t = 50)]
     limit: usize,
@@ -76,16 +75,13 @@ impl Author {
         details: impl Display,
         change: impl Future<Output = Result<T, E>>,
     ) -> Result<Result<T, E>, Failure> {
-        let entry = Entry {
-            at_unix_ms: WallClock.unix_ms(),
-            who: self.author_name.clone().unwrap_or_else(system_user),
-            from: audit::this_host(),
-            action,
-            subject: subject.to_string(),
-            details: details.to_string(),
-        };
-        let recorded = audit::around(store, entry, change).await;
-        recorded.map_err(|error| Failure::runtime(format!("{error}; nothing was changed")))
+        Ok(self.author().record(store, action, subject, details, change).await?)
+    }
+
+    /// Returns the author of the changes of this command.
+    pub(crate) fn author(&self) -> admin::Author {
+        let who = self.author_name.clone().unwrap_or_else(system_user);
+        admin::Author { who, from: audit::this_host() }
     }
 }
 
@@ -109,89 +105,43 @@ fn user_number() -> String {
     "unknown".to_owned()
 }
 
-/// One line of the log as a JSON object.
-#[derive(Serialize)]
-#[serde(untagged)]
-enum Row<'a> {
-    Entry {
-        at: String,
-        at_unix_ms: u64,
-        who: &'a str,
-        from: &'a str,
-        action: &'a str,
-        subject: &'a str,
-        details: &'a str,
-        #[serde(skip_serializing_if = "Option::is_none")]
-        failed: Option<&'a str>,
-    },
-    Unreadable {
-        record: &'a str,
-        unreadable: &'a str,
-    },
-}
-
-impl<'a> Row<'a> {
-    fn of(listed: &'a Listed) -> Self {
-        match listed {
-            Listed::Unreadable { record, why } => Self::Unreadable { record, unreadable: why },
-            Listed::Entry(Logged { entry, failed }) => Self::Entry {
-                at: Utc(entry.at_unix_ms).to_string(),
-                at_unix_ms: entry.at_unix_ms,
-                who: &entry.who,
-                from: &entry.from,
-                action: entry.action.name(),
-                subject: &entry.subject,
-                details: &entry.details,
-                failed: failed.as_deref(),
-            },
-        }
-    }
-
-    fn line(&self, out: &Output) -> String {
-        match self {
-            Self::Unreadable { record, unreadable } => {
-                format!("{} {record}: {unreadable}", out.paint.alarm("UNREADABLE"))
-            }
-            Self::Entry { at, who, from, action, subject, details, failed, .. } => {
-                let who = format!("{who} on {from}");
-                let line = format!("{at}  {who:<24}  {action:<20}  {subject:<20}  {details}");
-                match failed {
-                    Some(why) => format!("{}  {}: {why}", line.trim_end(), out.paint.alarm("FAILED")),
-                    None => line.trim_end().to_owned(),
-                }
-            }
-        }
-    }
-}
-
 pub(crate) fn run(args: &Args) -> Result<(), Failure> {
     let runtime =
         tokio::runtime::Builder::new_current_thread().enable_all().build().map_err(Failure::runtime)?;
-    let listed = runtime.block_on(async {
-        let store = args.store.open_read_only().await?;
-        let limit = if args.namespace.is_some() { usize::MAX } else { args.limit };
-        let listed = audit::list(&*store, limit).await.map_err(Failure::runtime)?;
-        warn_of_skipped(&*store);
-        Ok::<_, Failure>(listed)
-    })?;
-    let is_shown = |listed: &&Listed| match (listed, &args.namespace) {
-        (Listed::Entry(Logged { entry, .. }), Some(name)) => {
-            entry.action.is_of_namespace() && entry.subject == name.as_str()
+    let (limit, namespace) = (args.limit, args.namespace.as_ref());
+    let Log { changes, warnings } = runtime.block_on(async {
+        match args.target.open()? {
+            Target::Store(store) => Ok(list(&*store.open_read_only().await?, limit, namespace).await?),
+            Target::Server(server) => server.audit(limit, namespace).await,
         }
-        _ => true,
-    };
+    })?;
+    warn(&warnings);
     let mut out = Output::new();
-    let mut is_empty = true;
-    for row in listed.iter().filter(is_shown).take(args.limit).map(Row::of) {
-        is_empty = false;
+    for change in &changes {
         if args.json {
-            out.line(&serde_json::to_string(&row).map_err(Failure::runtime)?)?;
+            out.line(&serde_json::to_string(change).map_err(Failure::runtime)?)?;
         } else {
-            out.line(&row.line(&out))?;
+            out.line(&line(change, &out))?;
         }
     }
-    if is_empty && !args.json {
+    if changes.is_empty() && !args.json {
         out.line("no changes are recorded in this store")?;
     }
     out.flush()
+}
+
+fn line(change: &LogLine, out: &Output) -> String {
+    match change {
+        LogLine::Unreadable { record, unreadable } => {
+            format!("{} {record}: {unreadable}", out.paint.alarm("UNREADABLE"))
+        }
+        LogLine::Entry { at, who, from, action, subject, details, failed, .. } => {
+            let who = format!("{who} on {from}");
+            let line = format!("{at}  {who:<24}  {action:<20}  {subject:<20}  {details}");
+            match failed {
+                Some(why) => format!("{}  {}: {why}", line.trim_end(), out.paint.alarm("FAILED")),
+                None => line.trim_end().to_owned(),
+            }
+        }
+    }
 }

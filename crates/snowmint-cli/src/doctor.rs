@@ -1,20 +1,10 @@
 //! `snowmint doctor`: checks a store, its leases, namespaces and counters, and the nodes that use it.
 
-use std::time::Duration;
+use snowmint_server::admin::doctor::{Findings, examine};
 
-use serde::Serialize;
-use snowmint::utc::{MS_PER_YEAR, Utc};
-use snowmint::{Clock as _, WallClock};
-use snowmint_cluster::lease::admin::{LeaseEntry, leases, strange_keys};
-use snowmint_cluster::namespace::Scheme;
-use snowmint_cluster::namespace::registry::{self, Listed};
-use snowmint_store::{Expected, Key, Store};
-
-use crate::connect::StoreArgs;
 use crate::error::Failure;
-use crate::human::{self, Output, thousands};
-use crate::node_metrics::{self, NodeError, NodeReports};
-use crate::store::{self, Behind};
+use crate::human::Output;
+use crate::remote::{Target, TargetArgs};
 
 const EXAMPLES: &str = "\
 Examples:
@@ -23,6 +13,8 @@ Examples:
   snowmint doctor --store sqlite:/var/lib/snowmint/snowmint.db --json
   snowmint doctor --store etcd://a,b,c --nodes http://n1:8080,http://n2:8080
       Also asks nodes whether the store lost writes that it had acknowledged.
+  snowmint doctor --server https://ids.example.com --token-file admin.token
+      Asks a node to check its store. The clock is that of the node.
 
 Checks:
   store      it answers, and how fast
@@ -38,36 +30,12 @@ With --nodes:
 
 Exit codes. 0: no problem found. 1: the store failed, or a check found a problem.";
 
-/// If a lease ends later than this from now, its window is long or a clock is wrong.
-const FAR_AHEAD_MS: u64 = 60_000;
-/// The workers are a problem if fewer than one in this number are free.
-const FEW_LEFT: u64 = 8;
-/// Number of calls to measure.
-const CALLS: usize = 5;
-/// The key of the record that is written as a test.
-const RECORD: &str = "doctor";
-/// The prefix of the keys of counters.
-const COUNTERS: &str = "segments/";
-/// The metrics of a node that count lost writes of the store, and their descriptions.
-const LOSSES: [(&str, &str); 4] = [
-    ("snowmint_store_forgot_total", "lease records that the store lost"),
-    (
-        "snowmint_lease_overlaps_total",
-        "leases that the store granted to another node too (duplicates are possible)",
-    ),
-    ("snowmint_namespace_records_lost_total", "namespace records that the store lost"),
-    (
-        "snowmint_segments_refused_total",
-        "segments rejected because their counter went back or their reservation was lost",
-    ),
-];
-
 /// Check whether a store answers and can be written, its clock, layouts, workers and nodes
 #[derive(Debug, clap::Args)]
 #[command(after_long_help = EXAMPLES, after_help = "See --help for examples.")]
 pub(crate) struct Args {
     #[command(flatten)]
-    store: StoreArgs,
+    target: TargetArgs,
     /// HTTP addresses of nodes that use the store: http://HOST:PORT,...
     #[arg(long, value_name = "URLS", value_delimiter = ',')]
     nodes: Vec<String>,
@@ -76,27 +44,14 @@ pub(crate) struct Args {
     json: bool,
 }
 
-#[derive(Serialize)]
-struct Finding {
-    check: &'static str,
-    ok: bool,
-    text: String,
-}
-
-fn ok(check: &'static str, text: impl Into<String>) -> Finding {
-    Finding { check, ok: true, text: text.into() }
-}
-
-fn problem(check: &'static str, text: impl Into<String>) -> Finding {
-    Finding { check, ok: false, text: text.into() }
-}
-
 pub(crate) fn run(args: &Args) -> Result<(), Failure> {
     let runtime =
         tokio::runtime::Builder::new_current_thread().enable_all().build().map_err(Failure::runtime)?;
-    let findings = runtime.block_on(async {
-        let store = args.store.open_read_only().await?;
-        examine(&*store, &args.nodes).await
+    let Findings { findings } = runtime.block_on(async {
+        match args.target.open()? {
+            Target::Store(store) => Ok(examine(&*store.open_read_only().await?, &args.nodes).await?),
+            Target::Server(server) => server.doctor(&args.nodes).await,
+        }
     })?;
     let mut out = Output::new();
     for finding in &findings {
@@ -113,205 +68,4 @@ pub(crate) fn run(args: &Args) -> Result<(), Failure> {
         return Err(Failure::runtime(format!("{problems} of {} checks found a problem", findings.len())));
     }
     Ok(())
-}
-
-async fn examine(store: &dyn Store, nodes: &[String]) -> Result<Vec<Finding>, Failure> {
-    let mut findings = vec![latency(store).await?, write(store).await];
-    let now_unix_ms = WallClock.unix_ms();
-    findings.push(clock(store, now_unix_ms).await?);
-    let entries = leases(store).await.map_err(Failure::runtime)?;
-    findings.extend(far_ahead(&entries, now_unix_ms));
-    findings.extend(unreadable(&entries));
-    let namespaces = registry::list(store).await.map_err(Failure::runtime)?;
-    findings.extend(namespaces.iter().filter_map(|listed| namespace(listed, now_unix_ms)));
-    findings.extend(without_namespace(store, &namespaces).await?);
-    let strange = strange_keys(store).await.map_err(Failure::runtime)?;
-    findings.extend(
-        strange.iter().map(|key| problem("records", format!("`{key}`: its key names no worker; remove it"))),
-    );
-    findings.extend(store.skipped().into_iter().map(|what| problem("records", format!("skipped {what}"))));
-    let mut pools: Vec<&str> = entries.iter().map(|entry| entry.pool.as_str()).collect();
-    pools.dedup();
-    findings.extend(pools.into_iter().map(|pool| workers_left(pool, &entries, now_unix_ms)));
-    findings.extend(nodes_and_counters(store, nodes).await?);
-    Ok(findings)
-}
-
-#[expect(clippy::disallowed_methods, reason = "the check measures how long a call takes")]
-async fn latency(store: &dyn Store) -> Result<Finding, Failure> {
-    let mut slowest = Duration::ZERO;
-    for _ in 0..CALLS {
-        let started = std::time::Instant::now();
-        store.list("namespaces/").await.map_err(Failure::runtime)?;
-        slowest = slowest.max(started.elapsed());
-    }
-    let text = format!("{} answers; the slowest of {CALLS} calls took {slowest:.1?}", store.describe());
-    Ok(if slowest < Duration::from_secs(1) { ok("store", text) } else { problem("store", text) })
-}
-
-/// Writes a record: only a write finds a full disk or a read-only database.
-#[expect(clippy::disallowed_methods, reason = "the check measures how long a call takes")]
-async fn write(store: &dyn Store) -> Finding {
-    let written = async {
-        let key = Key::new(RECORD).map_err(|error| error.to_string())?;
-        let found = store.load(&key).await.map_err(|error| error.to_string())?;
-        let expected = found.map_or(Expected::Absent, |found| Expected::Revision(found.revision));
-        let value = format!("{{\"written\":\"{}\"}}", Utc(WallClock.unix_ms()));
-        let started = std::time::Instant::now();
-        // A conflict is a success too: another doctor wrote it.
-        let swap = store.compare_and_set(&key, expected, value.as_bytes()).await;
-        swap.map(|_| started.elapsed()).map_err(|error| error.to_string())
-    };
-    match written.await {
-        Ok(took) => ok("write", format!("a write took {took:.1?}")),
-        Err(why) => problem("write", format!("nodes cannot renew leases or reserve numbers: {why}")),
-    }
-}
-
-async fn clock(store: &dyn Store, now_unix_ms: u64) -> Result<Finding, Failure> {
-    let Some(store_ms) = store.unix_ms().await.map_err(Failure::runtime)? else {
-        return Ok(ok("clock", "this store has no clock to compare with"));
-    };
-    let difference = now_unix_ms.cast_signed() - store_ms.cast_signed();
-    let how = match difference {
-        0 => "equals".to_owned(),
-        1.. => format!("is {difference} ms ahead of"),
-        _ => format!("is {} ms behind", difference.unsigned_abs()),
-    };
-    let text = format!("this machine's clock {how} the store's");
-    Ok(if difference.abs() < 1000 { ok("clock", text) } else { problem("clock", text) })
-}
-
-/// Checks the lease that ends last.
-fn far_ahead(entries: &[LeaseEntry], now_unix_ms: u64) -> Option<Finding> {
-    let furthest = entries.iter().filter_map(|entry| Some((entry, entry.record.as_ref().ok()?)));
-    let (entry, record) = furthest.max_by_key(|(_, record)| record.until_unix_ms)?;
-    let ahead_ms = record.until_unix_ms.saturating_sub(now_unix_ms);
-    if ahead_ms == 0 {
-        let text = format!("no worker is held; the last lease ended at {}", Utc(record.until_unix_ms));
-        return Some(ok("leases", text));
-    }
-    let text = format!(
-        "worker {} of {} is held by {} for the next {} s",
-        entry.worker,
-        entry.pool,
-        record.holder,
-        ahead_ms / 1000
-    );
-    Some(if ahead_ms > FAR_AHEAD_MS {
-        problem(
-            "leases",
-            format!("{text}: its window is long, this clock is behind, or the clock of that node was ahead"),
-        )
-    } else {
-        ok("leases", format!("{text}; every other lease ends earlier"))
-    })
-}
-
-fn unreadable(entries: &[LeaseEntry]) -> Option<Finding> {
-    let bad: Vec<String> = entries
-        .iter()
-        .filter(|entry| entry.record.is_err())
-        .map(|entry| format!("worker {} of {}", entry.worker, entry.pool))
-        .collect();
-    (!bad.is_empty())
-        .then(|| problem("records", format!("unreadable: {}; no node takes these workers", bad.join(", "))))
-}
-
-fn namespace((name, record): &Listed, now_unix_ms: u64) -> Option<Finding> {
-    let record = match record {
-        Ok(record) if record.dropped_unix_ms.is_some() => return None,
-        Ok(record) => record,
-        Err(why) => {
-            let text = format!("{name}: unreadable record, so no node can make ids there: {why}");
-            return Some(problem("namespace", text));
-        }
-    };
-    let Scheme::Snowflake { layout, .. } = &record.definition.scheme else {
-        return Some(ok("namespace", format!("{name} is {}", record.definition)));
-    };
-    let ends = layout.ends_at_unix_ms();
-    let left = human::age(ends, now_unix_ms);
-    let text = format!("{name} is pinned to `{layout}`, which ends on {} ({left})", human::date(ends));
-    Some(if ends > now_unix_ms + 5 * MS_PER_YEAR {
-        ok("namespace", text)
-    } else {
-        problem("namespace", text)
-    })
-}
-
-fn workers_left(pool: &str, entries: &[LeaseEntry], now_unix_ms: u64) -> Finding {
-    let of_pool = || entries.iter().filter(|entry| entry.pool == pool);
-    // No node takes a worker whose record is unreadable.
-    let unreadable = of_pool().filter(|entry| entry.record.is_err()).count() as u64;
-    let held = of_pool().filter_map(|entry| Some((entry.worker, entry.record.as_ref().ok()?)));
-    let held: Vec<_> = held.filter(|(_, record)| record.until_unix_ms > now_unix_ms).collect();
-    let workers = store::workers_of(pool);
-    let left = workers.saturating_sub(held.len() as u64 + unreadable);
-    let mut text = format!("{left} of {workers} workers of {pool} are free");
-    if let Some((worker, record)) = held.iter().min_by_key(|(_, record)| record.until_unix_ms) {
-        let (holder, until) = (&record.holder, Utc(record.until_unix_ms));
-        text = format!(
-            "{text}; the first lease to end is that of worker {worker}, held by {holder} until {until} unless renewed"
-        );
-    }
-    if left.saturating_mul(FEW_LEFT) >= workers { ok("workers", text) } else { problem("workers", text) }
-}
-
-/// Finds counters whose namespace has no record. A drop leaves the record.
-async fn without_namespace(store: &dyn Store, namespaces: &[Listed]) -> Result<Option<Finding>, Failure> {
-    let counters = store.list(COUNTERS).await.map_err(Failure::runtime)?;
-    let mut lost: Vec<&str> = counters
-        .iter()
-        .filter_map(|(key, _)| key.as_str().strip_prefix(COUNTERS)?.split('/').next())
-        .filter(|counted| namespaces.iter().all(|(name, _)| name != counted))
-        .collect();
-    lost.dedup();
-    let text = || {
-        format!(
-            "{} gave numbers but has no record, so the store lost it: restore the store, or add the namespace again as it \
-             was (its counter continues)",
-            lost.join(", ")
-        )
-    };
-    Ok((!lost.is_empty()).then(|| problem("namespace", text())))
-}
-
-/// Checks what nodes report and the store alone does not show.
-async fn nodes_and_counters(store: &dyn Store, nodes: &[String]) -> Result<Vec<Finding>, Failure> {
-    let (mut findings, mut reports) = (Vec::new(), NodeReports::default());
-    for node in nodes {
-        match node_metrics::fetch(node).await {
-            Ok(metrics) => {
-                reports.add(&metrics);
-                findings.push(node_met(node, &metrics));
-            }
-            Err(error @ NodeError::Address { .. }) => return Err(error.with_advice("")),
-            Err(error) => findings.push(problem("node", error.to_string())),
-        }
-    }
-    // Read after the nodes were asked: the store has everything they reported, or has lost it.
-    for Behind { key, given, at_least } in store::behind(store, reports).await? {
-        let text = format!(
-            "{key} has given {} numbers and nodes received {}: the store lost writes; see \"Restore a store\" in \
-             docs/operations.md",
-            thousands(given),
-            thousands(at_least)
-        );
-        findings.push(problem("counter", text));
-    }
-    Ok(findings)
-}
-
-fn node_met(node: &str, metrics: &str) -> Finding {
-    let met: Vec<String> = LOSSES
-        .iter()
-        .map(|(metric, what)| (node_metrics::sum_of(metrics, metric), what))
-        .filter(|(count, _)| *count > 0)
-        .map(|(count, what)| format!("{what}: {}", thousands(count)))
-        .collect();
-    if met.is_empty() {
-        return ok("node", format!("{node}: the store has lost nothing since this node started"));
-    }
-    problem("node", format!("{node}: since this node started, {}; see its log", met.join(", ")))
 }

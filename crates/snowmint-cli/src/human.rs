@@ -5,7 +5,8 @@ use std::io::{self, BufWriter, StdoutLock, Write};
 use jiff::tz::TimeZone;
 use snowmint::Layout;
 use snowmint::field::Field;
-use snowmint::utc::{MS_PER_YEAR, UtcDate};
+use snowmint::utc::MS_PER_YEAR;
+pub(crate) use snowmint_server::admin::text::{age, date, thousands};
 
 use crate::error::Failure;
 
@@ -88,19 +89,6 @@ impl Paint {
     }
 }
 
-/// Formats `4194304000` as `4,194,304,000`.
-pub(crate) fn thousands(number: impl Into<u128>) -> String {
-    let digits = number.into().to_string();
-    let mut shown = String::with_capacity(digits.len() * 4 / 3);
-    for (i, digit) in digits.char_indices() {
-        if i > 0 && (digits.len() - i).is_multiple_of(3) {
-            shown.push(',');
-        }
-        shown.push(digit);
-    }
-    shown
-}
-
 /// Formats ids per second; layouts may make less than one.
 pub(crate) fn rate(ids_per_second: impl Into<u128>) -> String {
     match ids_per_second.into() {
@@ -115,18 +103,6 @@ pub(crate) fn tenths_of_years_left(layout: &Layout, now_unix_ms: u64) -> u64 {
     u64::try_from(tenths).unwrap_or(u64::MAX)
 }
 
-const SECOND: u64 = 1000;
-const MINUTE: u64 = 60 * SECOND;
-const HOUR: u64 = 60 * MINUTE;
-const DAY: u64 = 24 * HOUR;
-const YEAR: u64 = MS_PER_YEAR;
-const MONTH: u64 = YEAR / 12;
-
-/// Formats an instant as `2080-07-10`, in UTC.
-pub(crate) fn date(unix_ms: u64) -> String {
-    UtcDate(unix_ms).to_string()
-}
-
 /// Formats an instant as `2022-06-28T18:07:40.105+02:00 Europe/Berlin`, in the zone of `TZ` or of this machine.
 pub(crate) fn local(unix_ms: u64) -> String {
     let Ok(zone) = TimeZone::try_system() else {
@@ -139,60 +115,4 @@ pub(crate) fn local(unix_ms: u64) -> String {
     let name = zone.iana_name().unwrap_or_default().to_owned();
     let text = instant.to_zoned(zone).strftime("%Y-%m-%dT%H:%M:%S%.3f%:z").to_string();
     format!("{text} {name}").trim_end().to_owned()
-}
-
-/// Formats an instant as `4 years ago`, `in 3 days` or `just now`.
-pub(crate) fn age(unix_ms: u64, now_unix_ms: u64) -> String {
-    let distance = unix_ms.abs_diff(now_unix_ms);
-    let units = [
-        (YEAR, "year"),
-        (MONTH, "month"),
-        (DAY, "day"),
-        (HOUR, "hour"),
-        (MINUTE, "minute"),
-        (SECOND, "second"),
-    ];
-    let Some((unit, name)) = units.into_iter().find(|(unit, _)| distance >= *unit) else {
-        return "just now".to_owned();
-    };
-    let count = distance / unit;
-    let plural = if count == 1 { "" } else { "s" };
-    let count = thousands(count);
-    if unix_ms < now_unix_ms {
-        format!("{count} {name}{plural} ago")
-    } else {
-        format!("in {count} {name}{plural}")
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn thousands_are_apart() {
-        for (number, shown) in [
-            (0_u64, "0"),
-            (999, "999"),
-            (1000, "1,000"),
-            (4_194_304_000, "4,194,304,000"),
-            (123_456, "123,456"),
-        ] {
-            assert_eq!(thousands(number), shown);
-        }
-    }
-
-    #[test]
-    fn the_largest_unit_that_fits_is_named() {
-        for (from, now, text) in [
-            (1000, 1999, "just now"),
-            (1000, 2000, "1 second ago"),
-            (0, 4 * YEAR + 11 * MONTH, "4 years ago"),
-            (3 * DAY, 0, "in 3 days"),
-            (0, 59 * MINUTE, "59 minutes ago"),
-            (0, 2000 * YEAR, "2,000 years ago"),
-        ] {
-            assert_eq!(age(from, now), text);
-        }
-    }
 }

@@ -5,7 +5,6 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::num::NonZeroU64;
-use std::str::FromStr;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -14,19 +13,18 @@ use snowmint::utc::Utc;
 use snowmint::{Clock as _, DatacenterId, WallClock};
 use snowmint_cluster::audit::Action as Change;
 use snowmint_cluster::lease::{Record, Tag};
-use snowmint_cluster::namespace::{NumberSource, Scheme, SegmentScheme, registry};
-use snowmint_cluster::segment::{Period, Reset, Stripe};
-use snowmint_cluster::{Holder, NamespaceName, WorkerPool};
-use snowmint_store::{
-    Counter as _, Expected, Key, MAX_NUMBER, Store, StoreCounter, StoreErrorKind, Swap, Versioned,
-};
+use snowmint_cluster::namespace::{Scheme, registry};
+use snowmint_cluster::{Holder, WorkerPool};
+use snowmint_server::admin::counters::{AtLeast, Counters, name_of, number};
+use snowmint_server::admin::nodes::{self, NodeError, NodeReports};
+use snowmint_server::admin::workers::{random_tag, workers_of};
+use snowmint_store::{Counter as _, Expected, Key, Store, StoreCounter, StoreErrorKind, Swap, Versioned};
 
 use crate::audit::Author;
-use crate::connect::{self, StoreArgs, random_tag, warn_of_skipped};
+use crate::connect::{self, StoreArgs, warn_of_skipped};
 use crate::error::{Failure, report};
 use crate::flags;
 use crate::human::{Output, thousands};
-use crate::node_metrics::{self, NodeReports, Received};
 
 const INIT_EXAMPLES: &str = "\
 Examples:
@@ -121,8 +119,6 @@ Examples:
 
 /// The largest pool whose workers without a record get one.
 const MAX_POOL: u64 = 4096;
-/// How long before its start a period may already have numbers.
-const PERIOD_AHEAD_MS: u64 = 120_000;
 /// How often to retry a record that somebody else keeps writing.
 const TRIES: usize = 20;
 
@@ -148,38 +144,6 @@ struct RecoverArgs {
     /// Change the store instead of only printing the plan
     #[arg(long)]
     yes: bool,
-}
-
-/// A namespace and a number.
-#[derive(Clone, Debug)]
-struct AtLeast {
-    name: String,
-    number: u64,
-}
-
-impl FromStr for AtLeast {
-    type Err = String;
-
-    fn from_str(text: &str) -> Result<Self, String> {
-        let parts = text.rsplit_once('=').and_then(|(name, number)| Some((name, number.parse().ok()?)));
-        match parts {
-            Some((name, number)) if number <= MAX_NUMBER && !name.is_empty() => {
-                Ok(Self { name: name.to_owned(), number })
-            }
-            _ => Err(format!(
-                "expected NAMESPACE=NUMBER, such as orders=1200000, with a number up to {MAX_NUMBER}"
-            )),
-        }
-    }
-}
-
-/// A counter, in the slots that its record counts, and what must become of it.
-#[derive(Debug, Default)]
-struct Counter {
-    /// `None` if the store has no record of it.
-    now: Option<u64>,
-    /// The slots that it must have given.
-    at_least: u64,
 }
 
 fn run_recover(args: &RecoverArgs) -> Result<(), Failure> {
@@ -238,13 +202,14 @@ async fn recover_in(
 ) -> Result<(Output, Arc<dyn Store>, u64), Failure> {
     let mut reports = NodeReports::default();
     for node in &args.nodes {
-        let metrics = node_metrics::fetch(node).await;
-        reports.add(&metrics.map_err(|why| {
-            why.with_advice(
-                "it may have received the highest numbers: if it does not run, remove it from --nodes and set --add or \
-                 --numbers-at-least",
-            )
-        })?);
+        let metrics = nodes::fetch(node).await.map_err(|error| match error {
+            NodeError::Address { .. } => Failure::flag("--nodes", error),
+            NodeError::Node { .. } => Failure::runtime(format!(
+                "{error}; it may have received the highest numbers: if it does not run, remove it from --nodes and set --add or \
+                 --numbers-at-least"
+            )),
+        })?;
+        reports.add(&metrics);
     }
     let mut counters = Counters::of(&*store, &args.numbers_at_least, &reports).await?;
     counters.raise_unknown()?;
@@ -293,202 +258,6 @@ async fn recover_in(
         report("warning", note);
     }
     Ok((out, store, until_unix_ms))
-}
-
-/// The counters that a recovery raises: those of the namespaces, every other counter of the store, and those that nodes
-/// received numbers from although the store has no record of them.
-#[derive(Debug, Default)]
-struct Counters {
-    all: BTreeMap<Key, Counter>,
-    /// Highest numbers by name, for names without a namespace that counts in this store.
-    unknown: BTreeMap<String, u64>,
-    /// Warnings for the operator.
-    notes: Vec<String>,
-}
-
-impl Counters {
-    async fn of(
-        store: &dyn Store,
-        numbers_at_least: &[AtLeast],
-        reports: &NodeReports,
-    ) -> Result<Self, Failure> {
-        let mut this = Self::default();
-        for (key, record) in store.list("segments/").await.map_err(Failure::runtime)? {
-            if let Some(now) = number(&record) {
-                this.all.insert(key, Counter { now: Some(now), at_least: 0 });
-            }
-        }
-        for AtLeast { name, number } in numbers_at_least {
-            let highest = this.unknown.entry(name.clone()).or_default();
-            *highest = (*highest).max(*number);
-        }
-        let stated = this.unknown.clone();
-        for (name, number) in reports.highest.iter().filter(|(_, number)| **number > 0) {
-            let highest = this.unknown.entry(name.clone()).or_default();
-            *highest = (*highest).max(*number);
-        }
-        let mut of_period = reports.highest_of_period.clone();
-        let mut elsewhere = BTreeSet::new();
-        for (name, record) in registry::list(store).await.map_err(Failure::runtime)? {
-            let (Ok(record), Ok(namespace)) = (record, NamespaceName::new(&name)) else { continue };
-            let Scheme::Segment(segment) = &record.definition.scheme else { continue };
-            let above = this.unknown.remove(&name).unwrap_or(0);
-            let periods = of_period.remove(&name).unwrap_or_default();
-            match &segment.source {
-                NumberSource::Own(stripe) => {
-                    this.raise_namespace(&namespace, segment, *stripe, above, periods)?;
-                }
-                NumberSource::Other(_) if stated.contains_key(&name) => {
-                    let why = format!(
-                        "{name} counts in its sources, not in {}: recover the store of each source with this flag",
-                        store.describe()
-                    );
-                    return Err(Failure::flag("--numbers-at-least", why));
-                }
-                NumberSource::Other(_) => {
-                    this.notes.push(format!(
-                        "{name} counts in its sources: recover the store of each source too, with the same flags"
-                    ));
-                    elsewhere.insert(name);
-                }
-            }
-        }
-        for (name, periods) in of_period {
-            for (period, number) in periods {
-                this.raise(&format!("segments/{name}/{period}"), number)?;
-            }
-        }
-        let of_sources =
-            reports.received_of_sources.iter().filter(|(key, _)| !elsewhere.contains(name_of(key)));
-        for (key, received) in reports.received.iter().chain(of_sources) {
-            // A counter that the store does not know may get another stripe when its namespace is added again.
-            let is_known = Key::new(key.as_str()).is_ok_and(|key| this.all.contains_key(&key));
-            this.raise(key, if is_known { received.slots } else { received.number })?;
-            let name = name_of(key);
-            let stated = if is_known { None } else { stated.get(name) };
-            if let Some(number) = this.unknown.get(name).or(stated).copied() {
-                this.raise(key, number)?;
-            }
-        }
-        this.unknown.retain(|name, _| !reports.received.keys().any(|key| name_of(key) == name));
-        Ok(this)
-    }
-
-    /// Raises the current counters of a namespace, and those of the periods that nodes reported.
-    fn raise_namespace(
-        &mut self,
-        name: &NamespaceName,
-        segment: &SegmentScheme,
-        stripe: Stripe,
-        above: u64,
-        periods: BTreeMap<String, u64>,
-    ) -> Result<(), Failure> {
-        let base = segment.counter_key(name);
-        let slots = |number| Received::up_to(number, stripe).slots;
-        let Some(reset) = segment.reset else {
-            self.raise(&base, slots(above))?;
-            for of_period in periods {
-                self.note_period(name, of_period);
-            }
-            return Ok(());
-        };
-        let now_unix_ms = WallClock.unix_ms();
-        let period = Period::at(reset, now_unix_ms);
-        self.raise(&format!("{base}/{period}"), slots(above))?;
-        let next = period.next();
-        let next_key = format!("{base}/{next}");
-        let is_there = Key::new(next_key.as_str()).is_ok_and(|key| self.all.contains_key(&key));
-        if is_there || is_soon(next, now_unix_ms) {
-            self.raise(&next_key, slots(above))?;
-        }
-        for (period, number) in periods {
-            if Period::parse(reset, &period).is_some() {
-                self.raise(&format!("{base}/{period}"), slots(number))?;
-            } else {
-                self.note_period(name, (period, number));
-            }
-        }
-        Ok(())
-    }
-
-    /// Warns about a period that the namespace cannot have: it belongs to an earlier or later definition of the name.
-    fn note_period(&mut self, name: &NamespaceName, (period, number): (String, u64)) {
-        self.notes.push(format!(
-            "a node received number {number} of {name} in {period}, a period that {name} does not have in this store: if the \
-             namespace was started over since the backup, start it over again with --start {}",
-            number.saturating_add(1)
-        ));
-    }
-
-    fn raise(&mut self, key: &str, slots: u64) -> Result<(), Failure> {
-        let key = Key::new(key).map_err(Failure::runtime)?;
-        let counter = self.all.entry(key).or_default();
-        counter.at_least = counter.at_least.max(slots);
-        Ok(())
-    }
-
-    /// Raises every counter that a name could use if it is added again, with or without a reset period.
-    fn raise_unknown(&mut self) -> Result<(), Failure> {
-        let now_unix_ms = WallClock.unix_ms();
-        for (name, number) in std::mem::take(&mut self.unknown) {
-            let name =
-                NamespaceName::new(&name).map_err(|error| Failure::flag("--numbers-at-least", error))?;
-            let base = format!("segments/{name}");
-            self.raise(&base, number)?;
-            for reset in [Reset::Daily, Reset::Monthly, Reset::Yearly] {
-                let period = Period::at(reset, now_unix_ms);
-                self.raise(&format!("{base}/{period}"), number)?;
-                if is_soon(period.next(), now_unix_ms) {
-                    self.raise(&format!("{base}/{}", period.next()), number)?;
-                }
-            }
-        }
-        Ok(())
-    }
-}
-
-/// Returns the namespace in the key of a counter.
-fn name_of(key: &str) -> &str {
-    let name = key.strip_prefix("segments/").unwrap_or(key);
-    name.split_once('/').map_or(name, |(name, _)| name)
-}
-
-/// Returns whether a period may already have numbers.
-fn is_soon(period: Period, now_unix_ms: u64) -> bool {
-    period.begin_unix_ms().saturating_sub(now_unix_ms) < PERIOD_AHEAD_MS
-}
-
-/// A counter that is behind the numbers that nodes received.
-pub(crate) struct Behind {
-    pub(crate) key: Key,
-    /// The numbers that the counter has given.
-    pub(crate) given: u64,
-    /// The numbers that it must have given at least.
-    pub(crate) at_least: u64,
-}
-
-/// Returns the counters that are behind `reports`, which must be older than this call.
-///
-/// Numbers from sources are ignored: the store does not say which source it is.
-pub(crate) async fn behind(store: &dyn Store, reports: NodeReports) -> Result<Vec<Behind>, Failure> {
-    let reports = NodeReports { received_of_sources: BTreeMap::new(), ..reports };
-    let counters = Counters::of(store, &[], &reports).await?;
-    let behind = counters.all.into_iter().filter_map(|(key, counter)| {
-        let given = counter.now.unwrap_or(0);
-        (counter.at_least > given).then_some(Behind { key, given, at_least: counter.at_least })
-    });
-    Ok(behind.collect())
-}
-
-fn number(record: &Versioned) -> Option<u64> {
-    std::str::from_utf8(&record.value).ok()?.parse().ok()
-}
-
-impl Counter {
-    /// Returns the slots that it must hold: `add` more than are known.
-    fn after(&self, add: u64) -> u64 {
-        self.now.unwrap_or(0).max(self.at_least).saturating_add(add).min(MAX_NUMBER)
-    }
 }
 
 /// Raises a counter to a number of slots.
@@ -617,12 +386,6 @@ enum Extended {
     Damaged(String),
 }
 
-/// Number of workers of a pool, by the layout in its name; 1 if the layout has no worker field.
-pub(crate) fn workers_of(pool: &str) -> u64 {
-    let bits = pool.split(['/', '.']).find_map(|field| field.strip_prefix("worker")?.parse::<u32>().ok());
-    1_u64.checked_shl(bits.unwrap_or(0)).unwrap_or(u64::MAX)
-}
-
 /// Extends one lease under a fresh tag, so that its holder notices.
 async fn extend(store: &dyn Store, key: &Key, until_unix_ms: u64) -> Result<Extended, Failure> {
     for _ in 0..TRIES {
@@ -657,108 +420,4 @@ async fn extend(store: &dyn Store, key: &Key, until_unix_ms: u64) -> Result<Exte
     Err(Failure::runtime(format!(
         "somebody keeps writing {key}: keep nodes away from this store, then retry"
     )))
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use snowmint::Layout;
-    use snowmint_cluster::namespace::Fields;
-    use snowmint_cluster::namespace::registry::IfDropped;
-
-    #[test]
-    fn the_name_of_a_pool_shows_its_workers() {
-        for (pool, workers) in [
-            ("workers/time41@1ms.datacenter5.worker5.sequence12.1288834974657.in0", 32),
-            ("time41@1ms.worker31.sequence1.0.in0", 1 << 31),
-            ("workers/time41@1ms.sequence22.0.in0", 1),
-            // The key of a record that no node wrote.
-            ("worker70", u64::MAX),
-        ] {
-            assert_eq!(workers_of(pool), workers, "{pool}");
-        }
-    }
-
-    /// Goal: with a reset, each counter is raised above the numbers of its own period, and a period that the namespace cannot
-    /// have is a warning. Method: a restored store without counters, and nodes that reserved ahead.
-    #[tokio::test]
-    async fn each_period_is_raised_above_its_own_numbers() {
-        let store = snowmint_store::MemoryStore::new();
-        let fields = |reset: Option<Reset>| {
-            let text = reset.and_then(|_| "{date}-{number}".parse().ok());
-            Fields { scheme: "segment".to_owned(), reset, text, ..Fields::default() }
-        };
-        for (name, reset) in [("days", Some(Reset::Daily)), ("ever", None)] {
-            let wanted = fields(reset).define(&Layout::TWITTER).unwrap();
-            registry::add(&store, &NamespaceName::new(name).unwrap(), &wanted, IfDropped::Refuse)
-                .await
-                .unwrap();
-        }
-        let [today, tomorrow] = {
-            let today = Period::at(Reset::Daily, WallClock.unix_ms());
-            [today, today.next()]
-        };
-        let told = |name: &str, period: &str, number: u64| {
-            format!(
-                "snowmint_numbers_highest_of_period{{namespace=\"{name}\",period=\"{period}\"}} {number}\n"
-            )
-        };
-        let mut nodes = NodeReports::default();
-        nodes.add(&told("days", &today.to_string(), 900));
-        nodes.add(
-            &(told("days", &tomorrow.to_string(), 40) + "snowmint_numbers_highest{namespace=\"ever\"} 7\n"),
-        );
-        let raised = raised(&store, &nodes).await;
-        assert_eq!(raised[&format!("segments/days/{today}")], 900);
-        assert_eq!(raised[&format!("segments/days/{tomorrow}")], 40);
-        assert_eq!(raised["segments/ever"], 7);
-        for (name, period) in [("days", "2026-11"), ("ever", "2026-11-22")] {
-            let mut nodes = NodeReports::default();
-            nodes.add(&told(name, period, 3));
-            let said = Counters::of(&store, &[], &nodes).await.unwrap().notes;
-            assert!(said[0].contains(&format!("number 3 of {name} in {period}")), "{said:?}");
-        }
-    }
-
-    async fn raised(store: &dyn Store, nodes: &NodeReports) -> BTreeMap<String, u64> {
-        let counters = Counters::of(store, &[], nodes).await.unwrap();
-        counters.all.iter().map(|(key, counter)| (key.to_string(), counter.after(0))).collect()
-    }
-
-    /// Goal: counters that the backup lacks are created if nodes received numbers from them, high enough for any stripe; those
-    /// of sources only in the stores of sources. Method: a store without the namespaces, and one with sources.
-    #[tokio::test]
-    async fn counters_that_the_store_lacks_are_created() {
-        let store = snowmint_store::MemoryStore::new();
-        let mut nodes = NodeReports::default();
-        for (key, source) in
-            [("segments/new/series-2", ""), ("segments/gone/2026", ""), ("segments/ids", "2")]
-        {
-            nodes.add(&format!(
-                "snowmint_counter_numbers_highest{{counter=\"{key}\",source=\"{source}\",stripe=\"2/2\"}} 900\n"
-            ));
-        }
-        let all = BTreeMap::from(
-            ["segments/gone/2026", "segments/ids", "segments/new/series-2"].map(|key| (key.to_owned(), 900)),
-        );
-        assert_eq!(raised(&store, &nodes).await, all);
-        let sources = ["1/2 mysql://a/ids", "2/2 mysql://b/ids"].map(|it| it.parse().unwrap());
-        let fields =
-            Fields { scheme: "segment".to_owned(), sources: Some(sources.to_vec()), ..Fields::default() };
-        let wanted = fields.define(&Layout::TWITTER).unwrap();
-        registry::add(&store, &NamespaceName::new("ids").unwrap(), &wanted, IfDropped::Refuse).await.unwrap();
-        let told = raised(&store, &nodes).await;
-        assert!(!told.contains_key("segments/ids") && told.len() == 2, "{told:?}");
-    }
-
-    #[test]
-    fn numbers_are_stated_with_their_namespace() {
-        let AtLeast { name, number } = "a=b=7".parse().unwrap();
-        assert_eq!((name.as_str(), number), ("a=b", 7));
-        assert!(
-            ["", "a", "a=", "=7", "a=-1", "a=9223372036854775808"]
-                .iter()
-                .all(|it| it.parse::<AtLeast>().is_err())
-        );
-    }
 }

@@ -50,6 +50,7 @@
 
 mod accept;
 pub mod access;
+pub mod admin;
 mod connection;
 mod delivery;
 mod grpc;

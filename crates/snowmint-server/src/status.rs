@@ -95,6 +95,20 @@ error_kinds! {
     Forbidden: "forbidden", 403, "Forbidden", "NOPERM", PermissionDenied;
     /// The quota of the token is used up for now.
     OverQuota: "over-quota", 429, "Quota exceeded", "TRYAGAIN", ResourceExhausted;
+    /// The operation does not fit what the store has, and would not fit it later either.
+    Conflict: "conflict", 409, "Conflict with the present state", "ERR", FailedPrecondition;
+    /// What the operation would change changed meanwhile.
+    Changed: "changed", 412, "Changed meanwhile", "ERR", Aborted;
+    /// A node still uses what the operation would take from it.
+    InUse: "in-use", 409, "In use", "ERR", FailedPrecondition;
+    /// The store has no record of the worker.
+    UnknownWorker: "unknown-worker", 404, "Unknown worker", "ERR", NotFound;
+    /// A record of the store is unreadable.
+    Unreadable: "unreadable", 500, "Unreadable record", "ERR", DataLoss;
+    /// The body of the request is too large.
+    TooLarge: "too-large", 413, "Request too large", "ERR", InvalidArgument;
+    /// The body of the request has another media type.
+    BadMediaType: "bad-media-type", 415, "Unsupported media type", "ERR", InvalidArgument;
 }
 
 #[cfg(test)]
@@ -138,6 +152,13 @@ mod tests {
             (Kind::Unauthorized, 401, "NOAUTH", Code::Unauthenticated),
             (Kind::Forbidden, 403, "NOPERM", Code::PermissionDenied),
             (Kind::OverQuota, 429, "TRYAGAIN", Code::ResourceExhausted),
+            (Kind::Conflict, 409, "ERR", Code::FailedPrecondition),
+            (Kind::Changed, 412, "ERR", Code::Aborted),
+            (Kind::InUse, 409, "ERR", Code::FailedPrecondition),
+            (Kind::UnknownWorker, 404, "ERR", Code::NotFound),
+            (Kind::Unreadable, 500, "ERR", Code::DataLoss),
+            (Kind::TooLarge, 413, "ERR", Code::InvalidArgument),
+            (Kind::BadMediaType, 415, "ERR", Code::InvalidArgument),
         ];
         assert_eq!(table.map(|(kind, ..)| kind), Kind::ALL);
         for (kind, http, resp, grpc) in table {

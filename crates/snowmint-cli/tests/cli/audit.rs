@@ -77,11 +77,15 @@ fn the_author_can_be_named() {
 fn nothing_changes_without_its_entry() {
     let sandbox = Sandbox::with_store();
     sandbox.out(&["ns", "add", "orders", "--scheme", "segment"]);
-    let damaged = "INSERT INTO snowmint_records (key, value, revision) VALUES ('audit/page', CAST('x' AS BLOB), 1)";
+    let damaged =
+        "INSERT INTO snowmint_records (key, value, revision) VALUES ('audit/page', CAST('x' AS BLOB), 1)";
     sql(&sandbox, damaged);
     for change in [&["ns", "add", "users", "--scheme", "uuid7"][..], &["ns", "drop", "orders"]] {
         let error = sandbox.refused(change, 1);
-        assert!(error.contains("cannot write the audit log: unreadable record audit/page in sqlite:"), "{error}");
+        assert!(
+            error.contains("cannot write the audit log: unreadable record audit/page in sqlite:"),
+            "{error}"
+        );
         assert!(error.contains("nothing was changed"), "{error}");
     }
     let listed = sandbox.out(&["ns", "list", "--json"]);

@@ -11,8 +11,7 @@ use snowmint_cluster::namespace::{
 use snowmint_cluster::segment::{Mode, SegmentConfig, Stripe};
 use snowmint_store::{Counter, Key, OpenError, Store, StoreError, raise_settled};
 
-use super::failed;
-use crate::error::{Failure, report};
+use super::AdminError;
 
 /// How many numbers two counters give in turns to show that they are the same.
 const TURNS: usize = 4;
@@ -21,12 +20,13 @@ const TURNS: usize = 4;
 pub(super) type Found = Vec<(usize, Numbers)>;
 
 /// Checks that the counters of other systems exist and give no number twice, also compared with the sources in `before`. A
-/// counter that is unreachable from here is only reported: the nodes may reach it.
+/// counter that is unreachable from here is only a warning: the nodes may reach it.
 pub(super) async fn check(
     name: &NamespaceName,
     definition: &Definition,
     before: Option<&NamespaceRecord>,
-) -> Result<Found, Failure> {
+    warnings: &mut Vec<String>,
+) -> Result<Found, AdminError> {
     let Scheme::Segment(segment) = &definition.scheme else { return Ok(Found::new()) };
     let NumberSource::Other(sources) = &segment.source else { return Ok(Found::new()) };
     let mut found = Found::new();
@@ -39,18 +39,15 @@ pub(super) async fn check(
             Ok((counter, counters)) => {
                 if segment.mode == Mode::Direct {
                     SegmentConfig::check_direct(counter.may_lose(), &counter.describe())
-                        .map_err(|error| Failure::flag("--source", error))?;
+                        .map_err(|error| AdminError::setting("sources", error))?;
                 }
                 found.extend(counters.first().map(|counter| (nth, Numbers::of(counter))));
             }
             Err(OpenError::Store(error)) if error.is_temporary() => {
-                report(
-                    "warning",
-                    &format!("--source {source}: unreachable from here, so not checked: {error}"),
-                );
+                warnings.push(format!("source {source}: unreachable from here, so not checked: {error}"));
             }
-            Err(OpenError::Url(error)) => return Err(Failure::flag("--source", error)),
-            Err(error) => return Err(Failure::runtime(error)),
+            Err(OpenError::Url(error)) => return Err(AdminError::setting("sources", error)),
+            Err(error) => return Err(error.into()),
         }
     }
     let pairs =
@@ -63,12 +60,12 @@ pub(super) async fn check(
                 other: sources[*other].to_string(),
                 other_numbers: *ours,
             };
-            return Err(Failure::flag("--source", error));
+            return Err(AdminError::setting("sources", error));
         }
     }
     if let Some(before) = before {
         for (nth, numbers) in &found {
-            registry::may_give(name, before, *nth, *numbers).map_err(failed)?;
+            registry::may_give(name, before, *nth, *numbers)?;
         }
     }
     Ok(found)
@@ -80,12 +77,12 @@ pub(super) async fn remember(
     name: &NamespaceName,
     definition: &Definition,
     found: &Found,
-) -> Result<(), Failure> {
+) -> Result<(), AdminError> {
     if let Scheme::Segment(SegmentScheme { source: NumberSource::Other(sources), .. }) = &definition.scheme
         && sources.len() > 1
     {
         for (nth, numbers) in found {
-            registry::claim_numbers(store, name, definition, *nth, *numbers).await.map_err(failed)?;
+            registry::claim_numbers(store, name, definition, *nth, *numbers).await?;
         }
     }
     Ok(())
@@ -97,7 +94,7 @@ pub(super) async fn check_move(
     record: &NamespaceRecord,
     sources: &[CounterSource],
     above: Option<u64>,
-) -> Result<(), Failure> {
+) -> Result<(), AdminError> {
     let Scheme::Segment(segment) = &record.definition.scheme else { return Ok(()) };
     let NumberSource::Other(old) = &segment.source else { return Ok(()) };
     for (old, new) in old.iter().zip(sources).filter(|(old, new)| !old.is_same(new)) {
@@ -105,22 +102,23 @@ pub(super) async fn check_move(
             let why = format!(
                 "{new} is another place than {old}, and the numbers of {name} restart with each period: use a new namespace"
             );
-            return Err(Failure::flag("--source", why));
+            return Err(AdminError::setting("sources", why));
         }
-        let key = Key::new(segment.counter_key(name)).map_err(Failure::runtime)?;
+        let key =
+            Key::new(segment.counter_key(name)).map_err(|error| AdminError::Failed(error.to_string()))?;
         let counter = open(new, &key).await.map_err(|error| {
-            Failure::runtime(format!(
-                "--source {new}: unreachable from here, so not comparable with {old}: {error}"
+            AdminError::Failed(format!(
+                "source {new}: unreachable from here, so not comparable with {old}: {error}"
             ))
         })?;
         match (open_old(old, &key).await, above) {
             (Ok(before), _) => {
-                if !are_one(&*before, &*counter).await.map_err(Failure::runtime)? {
+                if !are_one(&*before, &*counter).await? {
                     let why = format!(
                         "{new} and {old} both answer and are two counters, which would give numbers twice: stop the old one \
-                         for good, then set --above N to the highest number that it can have given"
+                         for good, then set `above` to the highest number that it can have given"
                     );
-                    return Err(Failure::flag("--source", why));
+                    return Err(AdminError::setting("sources", why));
                 }
             }
             (Err(_), Some(number)) => {
@@ -129,9 +127,9 @@ pub(super) async fn check_move(
             (Err(error), None) => {
                 let why = format!(
                     "{old} does not answer, so it cannot be compared with {new}: once nothing writes there any more, set \
-                     --above N to the highest number that it can have given; its error: {error}"
+                     `above` to the highest number that it can have given; its error: {error}"
                 );
-                return Err(Failure::flag("--source", why));
+                return Err(AdminError::setting("sources", why));
             }
         }
     }
@@ -139,11 +137,11 @@ pub(super) async fn check_move(
 }
 
 /// Raises the counter of a source above a number, and waits until no failover can take that back.
-async fn raise(counter: &dyn Counter, number: u64, source: &CounterSource) -> Result<(), Failure> {
-    if raise_settled(counter, number).await.map_err(Failure::runtime)? {
+async fn raise(counter: &dyn Counter, number: u64, source: &CounterSource) -> Result<(), AdminError> {
+    if raise_settled(counter, number).await? {
         return Ok(());
     }
-    Err(Failure::flag("--above", format!("{source}: its counter does not go above {number}")))
+    Err(AdminError::setting("above", format!("{source}: its counter does not go above {number}")))
 }
 
 /// Opens the counter of an old source, but does not create a missing SQLite file.

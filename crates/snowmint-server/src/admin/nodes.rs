@@ -10,22 +10,21 @@ use snowmint_cluster::{NamespaceName, WorkerPool};
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::TcpStream;
 
-use crate::error::Failure;
-
 const NODE_TIMEOUT: Duration = Duration::from_secs(5);
 const MAX_METRICS: u64 = 64 << 20;
 
 /// The highest number that a node received from a counter.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
-pub(crate) struct Received {
-    pub(crate) number: u64,
+pub struct Received {
+    /// The number.
+    pub number: u64,
     /// The slots of its stripe that the counter must have given for it.
-    pub(crate) slots: u64,
+    pub slots: u64,
 }
 
 impl Received {
     /// The numbers of a stripe up to `number`.
-    pub(crate) fn up_to(number: u64, stripe: Stripe) -> Self {
+    pub fn up_to(number: u64, stripe: Stripe) -> Self {
         let (index, of) = (u64::from(stripe.index()), u64::from(stripe.of()));
         Self { number, slots: number.checked_sub(index).map_or(0, |offset| offset / of + 1) }
     }
@@ -37,27 +36,27 @@ impl Received {
 
 /// The reports of several nodes, combined.
 #[derive(Debug, Default)]
-pub(crate) struct NodeReports {
+pub struct NodeReports {
     /// The highest number that a node received, by the key of the counter in the store of the service.
-    pub(crate) received: BTreeMap<String, Received>,
+    pub received: BTreeMap<String, Received>,
     /// The same for counters in the stores of sources.
-    pub(crate) received_of_sources: BTreeMap<String, Received>,
+    pub received_of_sources: BTreeMap<String, Received>,
     /// The highest number by namespace, from nodes that do not report counters; without namespaces for which such a node
     /// reported periods.
-    pub(crate) highest: BTreeMap<String, u64>,
+    pub highest: BTreeMap<String, u64>,
     /// The same by namespace and period, if numbers restart with each period.
-    pub(crate) highest_of_period: BTreeMap<String, BTreeMap<String, u64>>,
+    pub highest_of_period: BTreeMap<String, BTreeMap<String, u64>>,
     /// The pools of the layouts of the nodes.
-    pub(crate) pools: Vec<WorkerPool>,
+    pub pools: Vec<WorkerPool>,
     /// The latest end of a lease.
-    pub(crate) until_unix_ms: u64,
+    pub until_unix_ms: u64,
 }
 
 impl NodeReports {
     /// Adds the metrics of a node.
     ///
     /// Nodes of earlier versions report no periods: the highest number of the current period stands for the next one too.
-    pub(crate) fn add(&mut self, metrics: &str) {
+    pub fn add(&mut self, metrics: &str) {
         let mut with_periods = BTreeSet::new();
         let has_counters = metrics.lines().filter(|line| self.add_counter(line).is_some()).count() > 0;
         for line in metrics.lines().filter(|_| !has_counters) {
@@ -116,7 +115,7 @@ fn labelled<'a>(line: &'a str, name: &str, label: &str) -> Option<(&'a str, &'a 
 }
 
 /// Returns the sum of a metric over its labels; 0 if the node does not have it.
-pub(crate) fn sum_of(metrics: &str, name: &str) -> u64 {
+pub fn sum_of(metrics: &str, name: &str) -> u64 {
     let values = metrics.lines().filter_map(|line| {
         let rest = line.strip_prefix(name)?;
         rest.starts_with([' ', '{']).then(|| rest.rsplit(' ').next()?.parse::<u64>().ok())?
@@ -125,7 +124,7 @@ pub(crate) fn sum_of(metrics: &str, name: &str) -> u64 {
 }
 
 /// Returns whether a node serves a namespace.
-pub(crate) fn serves(metrics: &str, name: &NamespaceName) -> bool {
+pub fn serves(metrics: &str, name: &NamespaceName) -> bool {
     let of_name = |line: &str| {
         labelled(line, "snowmint_ids_issued_total", "namespace").is_some_and(|(it, _)| it == name.as_str())
     };
@@ -134,12 +133,22 @@ pub(crate) fn serves(metrics: &str, name: &NamespaceName) -> bool {
 
 /// Why the metrics of a node are unknown.
 #[derive(Debug)]
-pub(crate) enum NodeError {
+pub enum NodeError {
     /// Its address is invalid.
-    Address { node: String },
+    Address {
+        /// The address.
+        node: String,
+    },
     /// It did not answer as a node does.
-    Node { node: String, why: String },
+    Node {
+        /// Its address.
+        node: String,
+        /// The reason.
+        why: String,
+    },
 }
+
+impl std::error::Error for NodeError {}
 
 impl fmt::Display for NodeError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -150,18 +159,12 @@ impl fmt::Display for NodeError {
     }
 }
 
-impl NodeError {
-    /// Turns it into a failure with advice.
-    pub(crate) fn with_advice(self, advice: &str) -> Failure {
-        match self {
-            Self::Address { .. } => Failure::flag("--nodes", self),
-            Self::Node { .. } => Failure::runtime(format!("{self}; {advice}")),
-        }
-    }
-}
-
 /// Fetches `/metrics` of a node.
-pub(crate) async fn fetch(node: &str) -> Result<String, NodeError> {
+///
+/// # Errors
+///
+/// [`NodeError`] if the address is invalid, or the node does not answer within 5 s.
+pub async fn fetch(node: &str) -> Result<String, NodeError> {
     let address = node.trim_end_matches('/');
     let address = address.strip_prefix("http://").unwrap_or(address);
     if address.contains('/') || !address.contains(':') {

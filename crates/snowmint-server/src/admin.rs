@@ -1,0 +1,39 @@
+//! The operations of operators on a store: namespaces, workers and checks.
+//!
+//! The command line runs them on a store that it opens itself; the admin API of a node runs them on the node's store. Both have
+//! the same inputs, results and errors.
+
+pub mod audit;
+pub mod counters;
+pub mod doctor;
+mod error;
+pub mod namespaces;
+pub mod nodes;
+mod settled;
+mod sources;
+pub mod text;
+pub mod workers;
+
+pub use audit::Author;
+pub use error::AdminError;
+pub use settled::SettledStore;
+
+use snowmint::error::Snippet;
+use snowmint_store::Store;
+
+use crate::access::file::nearest;
+
+/// Returns a warning for each record that the lists of a store have skipped.
+pub fn warnings_of_skipped(store: &dyn Store) -> Vec<String> {
+    store.skipped().into_iter().map(|what| format!("skipped {what}")).collect()
+}
+
+/// Returns an error for a name that is not known, with the nearest one that is.
+pub(crate) fn unknown_name<'a>(what: &str, name: &str, known: impl Iterator<Item = &'a str>) -> String {
+    let known: Vec<&str> = known.collect();
+    let hint = match nearest(name, known.iter().copied()) {
+        Some(nearest) => format!("did you mean `{nearest}`?"),
+        None => format!("expected {}", known.join(", ")),
+    };
+    format!("unknown {what} {}: {hint}", Snippet::of(name))
+}

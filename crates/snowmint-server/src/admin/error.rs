@@ -1,0 +1,160 @@
+//! Why an operation of an operator failed.
+
+use std::fmt::Display;
+use std::time::Duration;
+
+use snowmint_cluster::NamespaceError;
+use snowmint_cluster::audit::AuditError;
+use snowmint_cluster::namespace::{ChangeError, DefinitionError};
+use snowmint_store::{OpenError, StoreError};
+
+use super::nodes::NodeError;
+use crate::status::ErrorKind;
+
+/// Why an operation of an operator failed. Texts name settings and fields of a request in backticks.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum AdminError {
+    /// A setting or field is missing, surplus or invalid.
+    #[error("{setting}: {why}")]
+    Setting {
+        /// The setting or field.
+        setting: &'static str,
+        /// The reason, and what to do.
+        why: String,
+    },
+    /// The request as a whole is invalid.
+    #[error("{0}")]
+    Request(String),
+    /// The definition is invalid.
+    #[error(transparent)]
+    Definition(#[from] DefinitionError),
+    /// The registry of namespaces rejected the operation, or its store failed.
+    #[error(transparent)]
+    Namespace(#[from] NamespaceError),
+    /// A dropped namespace would have to start over.
+    #[error(
+        "{0}; `start_over` repeats earlier ids, and new ids are unique only once every node has seen the drop or is stopped: see \
+         `snowmint ns add --help`"
+    )]
+    OnlyOver(ChangeError),
+    /// A node still gives the numbers of a namespace that is to start over.
+    #[error(
+        "node {node} still serves {name}, so it would continue to give the old numbers: wait until it rejects {name}, or stop \
+         it and remove it from `nodes`"
+    )]
+    StillServed {
+        /// The node.
+        node: String,
+        /// The namespace.
+        name: String,
+    },
+    /// A node that may still give the old numbers did not answer.
+    #[error("{0}; it may continue to give the old numbers: stop it for good, then remove it from `nodes`")]
+    Unanswered(NodeError),
+    /// The namespace is not as the request requires.
+    #[error("namespace {name} was changed meanwhile: nothing was written; read it again, then retry")]
+    Changed {
+        /// The namespace.
+        name: String,
+    },
+    /// The store has no record of the worker.
+    #[error("unknown worker {worker}: this store has no record of it; `snowmint workers` lists all records")]
+    UnknownWorker {
+        /// The worker.
+        worker: u32,
+    },
+    /// Several pools have the worker.
+    #[error("worker {worker} is in several pools, {one} and {other}: name one with `pool`")]
+    SeveralPools {
+        /// The worker.
+        worker: u32,
+        /// The first pool.
+        one: String,
+        /// The second pool.
+        other: String,
+    },
+    /// The record of the worker is unreadable.
+    #[error(
+        "unreadable record of worker {worker} in {pool}: repair it by hand, or leave it; no node takes this worker"
+    )]
+    UnreadableWorker {
+        /// The worker.
+        worker: u32,
+        /// The pool.
+        pool: String,
+    },
+    /// A node holds the worker.
+    #[error(
+        "worker {worker} is held by {holder} until {until}, and free then unless that node renews its lease: add `force` to stop \
+         renewals"
+    )]
+    Held {
+        /// The worker.
+        worker: u32,
+        /// The holder.
+        holder: String,
+        /// The end of its lease, in UTC.
+        until: String,
+    },
+    /// The record of the worker changed at the same time.
+    #[error("worker {worker} was renewed or taken at the same time: retry")]
+    WorkerChanged {
+        /// The worker.
+        worker: u32,
+    },
+    /// The store lost a write before it had settled.
+    #[error(
+        "{store} lost {key} after acknowledging it (may_lose={may_lose:?}), or somebody else changed it since: run this command \
+         again"
+    )]
+    Lost {
+        /// The store.
+        store: String,
+        /// The key of the record.
+        key: String,
+        /// How long the store may lose a write.
+        may_lose: Duration,
+    },
+    /// The audit log cannot be written, so nothing was changed.
+    #[error("{0}; nothing was changed")]
+    Audit(#[from] AuditError),
+    /// A store or counter did not open.
+    #[error(transparent)]
+    Open(#[from] OpenError),
+    /// The store call failed.
+    #[error(transparent)]
+    Store(#[from] StoreError),
+    /// Something else failed, which a retry may mend.
+    #[error("{0}")]
+    Failed(String),
+}
+
+impl AdminError {
+    pub(crate) fn setting(setting: &'static str, why: impl Display) -> Self {
+        Self::Setting { setting, why: format!("{why}") }
+    }
+
+    /// Returns its row in the table of failures.
+    pub const fn kind(&self) -> ErrorKind {
+        match self {
+            Self::Setting { .. } | Self::Request(_) | Self::Definition(_) | Self::SeveralPools { .. } => {
+                ErrorKind::BadRequest
+            }
+            Self::Namespace(error) => match error {
+                NamespaceError::Missing { .. } => ErrorKind::UnknownNamespace,
+                NamespaceError::Unreadable { .. } => ErrorKind::Unreadable,
+                NamespaceError::Store(_) => ErrorKind::NotReady,
+                _ => ErrorKind::Conflict,
+            },
+            Self::OnlyOver(_) => ErrorKind::Conflict,
+            Self::StillServed { .. } | Self::Unanswered(_) | Self::Held { .. } => ErrorKind::InUse,
+            Self::Changed { .. } | Self::WorkerChanged { .. } => ErrorKind::Changed,
+            Self::UnknownWorker { .. } => ErrorKind::UnknownWorker,
+            Self::UnreadableWorker { .. } => ErrorKind::Unreadable,
+            Self::Lost { .. } | Self::Audit(_) | Self::Open(_) | Self::Store(_) | Self::Failed(_) => {
+                ErrorKind::NotReady
+            }
+        }
+    }
+}

@@ -1,0 +1,706 @@
+//! Lists, adds, changes and drops the namespaces of a store while nodes serve them.
+//!
+//! Settings have one form everywhere: that of a namespace file, as JSON. A change is a merge patch of that form (RFC 7396):
+//! a setting that is `null` is removed.
+
+use serde::{Deserialize, Serialize};
+use serde_json::{Map, Value};
+use snowmint::utc::Utc;
+use snowmint::{Clock as _, Layout, WallClock};
+use snowmint_cluster::NamespaceName;
+use snowmint_cluster::audit::Action;
+use snowmint_cluster::namespace::registry::{self, IfDropped};
+use snowmint_cluster::namespace::{
+    CounterSource, Definition, Fields, NamespaceError, NamespaceRecord, NumberSource, Scheme, ServedBy,
+};
+use snowmint_cluster::segment::{Mode, SegmentConfig};
+use snowmint_store::{Key, Store};
+
+use super::{AdminError, Author, nodes, sources, warnings_of_skipped};
+
+/// Settings of a namespace in the form of a namespace file, as a JSON object.
+pub type Settings = Map<String, Value>;
+
+const SCHEME: &str = "scheme";
+const LAYOUT: &str = "layout";
+const SOURCES: &str = "sources";
+/// Settings that only a new namespace can have, besides its scheme.
+const FIXED: [&str; 4] = [LAYOUT, "stripe", SOURCES, "reset"];
+/// The settings of segments.
+const OF_SEGMENT: [&str; 8] =
+    ["stripe", SOURCES, "reset", "mode", "start", "maximum", "size_min", "size_max"];
+
+/// Which nodes serve a namespace.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum State {
+    /// Every node of the store.
+    Served,
+    /// Nodes whose flags or file name it.
+    Named,
+    /// None: it was dropped.
+    Dropped,
+    /// None: its record is unreadable.
+    Unreadable,
+}
+
+impl State {
+    /// Returns its name.
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::Served => "served",
+            Self::Named => "named",
+            Self::Dropped => "dropped",
+            Self::Unreadable => "unreadable",
+        }
+    }
+}
+
+/// A namespace of a store as `snowmint ns list --json` and the admin API show it.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct NamespaceView {
+    /// Its name.
+    pub name: String,
+    /// Which nodes serve it.
+    pub state: State,
+    /// When it was dropped, in UTC.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub dropped: Option<String>,
+    /// The highest number reserved in this store; `None` if numbers come from elsewhere, or restart.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub reserved_to: Option<u64>,
+    /// Why its record is unreadable.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub unreadable: Option<String>,
+    /// Its settings; `None` if its record is unreadable.
+    #[serde(flatten)]
+    pub settings: Option<Fields>,
+}
+
+impl NamespaceView {
+    /// Returns its definition in one line, or the reason why its record is unreadable.
+    pub fn summary(&self) -> String {
+        let Some(settings) = &self.settings else { return self.unreadable.clone().unwrap_or_default() };
+        // A record always has a layout, so this one is never used.
+        match settings.clone().define(&Layout::TWITTER) {
+            Ok(definition) => definition.to_string(),
+            Err(error) => format!("{}, but {error}", settings.scheme),
+        }
+    }
+
+    async fn of(
+        store: &dyn Store,
+        name: &str,
+        record: &Result<NamespaceRecord, String>,
+    ) -> Result<Self, AdminError> {
+        let name = name.to_owned();
+        let record = match record {
+            Ok(record) => record,
+            Err(why) => {
+                let unreadable = Some(why.clone());
+                let state = State::Unreadable;
+                return Ok(Self {
+                    name,
+                    state,
+                    dropped: None,
+                    reserved_to: None,
+                    unreadable,
+                    settings: None,
+                });
+            }
+        };
+        Ok(Self {
+            reserved_to: reserved_to(store, &name, record).await?,
+            name,
+            state: match (record.dropped_unix_ms, record.served_by) {
+                (Some(_), _) => State::Dropped,
+                (None, ServedBy::EveryNode) => State::Served,
+                (None, ServedBy::ConfiguredNodes) => State::Named,
+            },
+            dropped: record.dropped_unix_ms.map(|when| Utc(when).to_string()),
+            unreadable: None,
+            settings: Some(Fields::from(&record.definition)),
+        })
+    }
+}
+
+/// The namespaces of a store.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Namespaces {
+    /// All of them by name, including the dropped ones.
+    pub namespaces: Vec<NamespaceView>,
+    /// The records that were skipped.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub warnings: Vec<String>,
+}
+
+/// The result of a change.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Changed {
+    /// The namespace after the change.
+    pub namespace: NamespaceView,
+    /// The store that has recorded it.
+    pub store: String,
+    /// If a dropped namespace was resumed: the number above which it continues.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub resumed_above: Option<u64>,
+    /// What the operator should know.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub warnings: Vec<String>,
+}
+
+impl Changed {
+    async fn of(
+        store: &dyn Store,
+        name: &NamespaceName,
+        record: NamespaceRecord,
+        warnings: Vec<String>,
+    ) -> Result<Self, AdminError> {
+        let namespace = NamespaceView::of(store, name.as_str(), &Ok(record)).await?;
+        Ok(Self { namespace, store: store.describe(), resumed_above: None, warnings })
+    }
+}
+
+/// How a dropped namespace starts over.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct StartOver {
+    /// Nodes that must not serve the namespace any more: `http://HOST:PORT`.
+    #[serde(default)]
+    pub nodes: Vec<String>,
+}
+
+/// A namespace to add, or a dropped one to resume.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Addition {
+    /// Its settings; without a scheme those of the dropped namespace, changed by these.
+    pub settings: Settings,
+    /// Restart a dropped namespace from the beginning: it repeats earlier ids.
+    pub start_over: Option<StartOver>,
+}
+
+/// A change of a namespace.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Change {
+    /// The changed settings; `null` removes one.
+    pub settings: Settings,
+    /// With new `sources`: the highest number that the old server of a source can have given.
+    pub above: Option<u64>,
+    /// The edition that the record must have.
+    pub edition: Option<u64>,
+}
+
+/// Lists the namespaces of a store.
+///
+/// # Errors
+///
+/// The store's.
+pub async fn list(store: &dyn Store) -> Result<Namespaces, AdminError> {
+    let mut namespaces = Vec::new();
+    for (name, record) in registry::list(store).await? {
+        namespaces.push(NamespaceView::of(store, &name, &record).await?);
+    }
+    Ok(Namespaces { namespaces, warnings: warnings_of_skipped(store) })
+}
+
+/// Returns a namespace and the edition of its record.
+///
+/// # Errors
+///
+/// [`NamespaceError::Missing`], or the store's.
+pub async fn get(
+    store: &dyn Store,
+    name: &NamespaceName,
+) -> Result<(NamespaceView, Option<u64>), AdminError> {
+    let listed = registry::list(store).await?;
+    let found = listed.into_iter().find(|(it, _)| it == name.as_str());
+    let (_, record) =
+        found.ok_or_else(|| NamespaceError::Missing { name: name.clone(), store: store.describe() })?;
+    let edition = record.as_ref().ok().map(|record| record.edition);
+    Ok((NamespaceView::of(store, name.as_str(), &record).await?, edition))
+}
+
+/// Adds a namespace that every node of the store serves, or resumes or restarts a dropped one.
+///
+/// # Errors
+///
+/// [`AdminError`] with what is invalid, or what could produce duplicates.
+pub async fn add(
+    store: &dyn Store,
+    author: &Author,
+    name: &NamespaceName,
+    addition: &Addition,
+) -> Result<Changed, AdminError> {
+    let before = find(store, name).await?;
+    let if_dropped = if addition.start_over.is_some() { IfDropped::Restart } else { IfDropped::Resume };
+    let definition = definition_to_add(name, &addition.settings, before.as_ref())?;
+    let mut warnings = Vec::new();
+    let resumes = before.as_ref().filter(|_| if_dropped == IfDropped::Resume);
+    let found = sources::check(name, &definition, resumes, &mut warnings).await?;
+    check_mode(store, &definition)?;
+    let nodes = addition.start_over.as_ref().map_or(&[][..], |over| &over.nodes);
+    let action = match &before {
+        None => Action::NamespaceAdd,
+        Some(before) if before.dropped_unix_ms.is_none() => {
+            let found = before.definition.to_string();
+            return Err(NamespaceError::Exists { name: name.clone(), found }.into());
+        }
+        Some(_) if if_dropped == IfDropped::Restart => Action::NamespaceStartOver,
+        Some(_) => Action::NamespaceResume,
+    };
+    nobody_serves(name, nodes).await?;
+    let added = registry::add(store, name, &definition, if_dropped);
+    let added = author.record(store, action, name, &definition, added).await?;
+    let record = added.map_err(|error| match error {
+        NamespaceError::Mismatch(error) => AdminError::OnlyOver(error),
+        error => error.into(),
+    })?;
+    sources::remember(store, name, &record.definition, &found).await?;
+    if before.is_some() && if_dropped == IfDropped::Restart {
+        let others = if nodes.is_empty() { "a node" } else { "a node that is not in `nodes` and" };
+        warnings.push(format!(
+            "{name} starts over: it may repeat earlier ids. Stop every node that has not seen the drop: {others} that cannot \
+             reach the store continues to give the old numbers"
+        ));
+    }
+    let mut changed = Changed::of(store, name, record, warnings).await?;
+    if before.is_some() && if_dropped == IfDropped::Resume {
+        changed.resumed_above = changed.namespace.reserved_to;
+    }
+    Ok(changed)
+}
+
+/// Changes the settings of a namespace.
+///
+/// # Errors
+///
+/// [`AdminError`] with what is invalid, or what could produce duplicates.
+pub async fn set(
+    store: &dyn Store,
+    author: &Author,
+    name: &NamespaceName,
+    change: &Change,
+) -> Result<Changed, AdminError> {
+    let Change { settings, above, edition } = change;
+    if settings.is_empty() {
+        return Err(AdminError::Request("nothing to change: expected at least one setting".to_owned()));
+    }
+    check_names(settings, &[])?;
+    let before = find(store, name).await?;
+    let changed_meanwhile = || AdminError::Changed { name: name.to_string() };
+    if let (Some(edition), Some(before)) = (edition, &before)
+        && before.edition != *edition
+    {
+        return Err(changed_meanwhile());
+    }
+    if settings.contains_key(SOURCES) {
+        return move_sources(store, author, name, change, before).await;
+    }
+    if above.is_some() {
+        return Err(AdminError::setting("above", "belongs to new `sources`: omit it, or name them"));
+    }
+    let mut details = String::new();
+    if let Some(before) = &before {
+        let wanted = patched(settings, &before.definition)?;
+        check_mode(store, &wanted)?;
+        details = wanted.to_string();
+    }
+    let patch = |definition: &Definition| {
+        let is_same = before.as_ref().is_some_and(|before| before.definition == *definition);
+        if edition.is_some() && !is_same {
+            return Err(changed_meanwhile());
+        }
+        patched(settings, definition)
+    };
+    let set = registry::set(store, name, patch);
+    let record = author.record(store, Action::NamespaceSet, name, details, set).await??;
+    Changed::of(store, name, record, Vec::new()).await
+}
+
+/// Drops a namespace: nodes stop serving it, its record stays.
+///
+/// # Errors
+///
+/// [`AdminError::Namespace`].
+pub async fn drop_namespace(
+    store: &dyn Store,
+    author: &Author,
+    name: &NamespaceName,
+) -> Result<Changed, AdminError> {
+    let dropped = registry::drop_namespace(store, name, WallClock.unix_ms());
+    let record = author.record(store, Action::NamespaceDrop, name, "", dropped).await??;
+    Changed::of(store, name, record, Vec::new()).await
+}
+
+fn definition_to_add(
+    name: &NamespaceName,
+    settings: &Settings,
+    before: Option<&NamespaceRecord>,
+) -> Result<Definition, AdminError> {
+    check_names(settings, &[])?;
+    let mut settings = settings.clone();
+    if !settings.contains_key(SCHEME) && settings.contains_key(LAYOUT) {
+        settings.insert(SCHEME.to_owned(), Value::from("snowflake"));
+    }
+    if settings.contains_key(SCHEME) {
+        return define(settings);
+    }
+    match before {
+        Some(before) if !FIXED.iter().any(|fixed| settings.contains_key(*fixed)) => {
+            patched(&settings, &before.definition)
+        }
+        Some(_) => {
+            let why = format!(
+                "missing: `stripe`, `sources` and `reset` define a new namespace; add `scheme`, or omit them to resume {name} as \
+                 it was"
+            );
+            Err(AdminError::setting(SCHEME, why))
+        }
+        None => {
+            let segment = if OF_SEGMENT.iter().any(|setting| settings.contains_key(*setting)) {
+                "; `stripe`, `sources`, `reset`, `mode`, `start`, `maximum`, `size_min` and `size_max` belong to segment"
+            } else {
+                ""
+            };
+            let why = format!(
+                "missing for the new namespace {name}: expected snowflake, segment, uuid7, uuid4, ulid or objectid{segment}"
+            );
+            Err(AdminError::setting(SCHEME, why))
+        }
+    }
+}
+
+/// Returns the definition with some settings changed.
+fn patched(settings: &Settings, definition: &Definition) -> Result<Definition, AdminError> {
+    let Ok(Value::Object(mut patched)) = serde_json::to_value(Fields::from(definition)) else {
+        return Err(AdminError::Failed("cannot write the settings as JSON".to_owned()));
+    };
+    patched.extend(settings.iter().map(|(name, value)| (name.clone(), value.clone())));
+    define(patched)
+}
+
+/// Returns the definition of these settings. `null` stands for a missing setting.
+fn define(mut settings: Settings) -> Result<Definition, AdminError> {
+    settings.retain(|_, value| !value.is_null());
+    let fields = Fields::deserialize(Value::Object(settings.clone())).map_err(|error| {
+        // The error of all settings together does not name the one that is invalid.
+        let is_invalid = |(name, value): (&String, &Value)| {
+            let mut one = Settings::from_iter([(SCHEME.to_owned(), Value::from("segment"))]);
+            one.insert(name.clone(), value.clone());
+            let invalid = Fields::deserialize(Value::Object(one)).err()?;
+            Some((known_setting(name)?, invalid))
+        };
+        match settings.iter().find_map(is_invalid) {
+            Some((setting, error)) => AdminError::setting(setting, error),
+            None => AdminError::Request(format!("invalid settings: {error}")),
+        }
+    })?;
+    // The layout of the service is for its own namespaces: one of a store that has none gets Twitter's, as on every node.
+    Ok(fields.define(&Layout::TWITTER)?)
+}
+
+/// The settings that a namespace may have.
+const KNOWN: [&str; 14] = [
+    SCHEME,
+    LAYOUT,
+    "rule",
+    "sequence_start",
+    "mode",
+    "stripe",
+    SOURCES,
+    "start",
+    "maximum",
+    "reset",
+    "size_min",
+    "size_max",
+    "series",
+    "text",
+];
+
+fn known_setting(name: &str) -> Option<&'static str> {
+    KNOWN.into_iter().find(|known| *known == name)
+}
+
+/// Checks that every setting is known, or one of `others`.
+pub(crate) fn check_names(settings: &Settings, others: &[&str]) -> Result<(), AdminError> {
+    let is_known = |name: &str| KNOWN.contains(&name) || others.contains(&name);
+    match settings.keys().find(|name| !is_known(name)) {
+        None => Ok(()),
+        Some(unknown) => {
+            let known = KNOWN.iter().chain(others).copied();
+            Err(AdminError::Request(super::unknown_name("setting", unknown, known)))
+        }
+    }
+}
+
+/// Changes the places of its sources.
+async fn move_sources(
+    store: &dyn Store,
+    author: &Author,
+    name: &NamespaceName,
+    change: &Change,
+    before: Option<NamespaceRecord>,
+) -> Result<Changed, AdminError> {
+    if change.settings.len() > 1 {
+        return Err(AdminError::setting(SOURCES, "changes alone: change the other settings in another step"));
+    }
+    let given = change.settings.get(SOURCES).cloned().unwrap_or_default();
+    let wanted: Vec<CounterSource> =
+        serde_json::from_value(given).map_err(|error| AdminError::setting(SOURCES, error))?;
+    let (mut compared, mut warnings) = (Vec::new(), Vec::new());
+    if let Some(before) = &before {
+        let mut definition = before.definition.clone();
+        if let Scheme::Segment(segment) = &mut definition.scheme {
+            let old = std::mem::replace(&mut segment.source, NumberSource::Other(wanted.clone()));
+            if let NumberSource::Other(old) = old {
+                compared = old;
+            }
+        }
+        sources::check(name, &definition, Some(before), &mut warnings).await?;
+    }
+    let moved = async {
+        if let Some(before) = &before {
+            // Raises the new counter, so it is a part of the change.
+            sources::check_move(name, before, &wanted, change.above).await?;
+        }
+        Ok::<_, AdminError>(registry::move_sources(store, name, &compared, &wanted).await?)
+    };
+    let details = NumberSource::Other(wanted.clone());
+    let record = author.record(store, Action::NamespaceSet, name, details, moved).await??;
+    Changed::of(store, name, record, warnings).await
+}
+
+/// Returns the record of a namespace, dropped or not.
+async fn find(store: &dyn Store, name: &NamespaceName) -> Result<Option<NamespaceRecord>, AdminError> {
+    let listed = registry::list(store).await?;
+    let found = listed.into_iter().find(|(it, _)| it == name.as_str());
+    Ok(found.and_then(|(_, record)| record.ok()))
+}
+
+/// Checks that no node still gives the numbers of a namespace that is to start over.
+async fn nobody_serves(name: &NamespaceName, nodes: &[String]) -> Result<(), AdminError> {
+    for node in nodes {
+        let metrics = nodes::fetch(node).await.map_err(|error| match error {
+            nodes::NodeError::Address { .. } => AdminError::setting("nodes", error),
+            error @ nodes::NodeError::Node { .. } => AdminError::Unanswered(error),
+        })?;
+        if nodes::serves(&metrics, name) {
+            return Err(AdminError::StillServed { node: node.clone(), name: name.to_string() });
+        }
+    }
+    Ok(())
+}
+
+/// Checks that the store allows the mode `direct`.
+fn check_mode(store: &dyn Store, definition: &Definition) -> Result<(), AdminError> {
+    let Scheme::Segment(segment) = &definition.scheme else { return Ok(()) };
+    match (segment.mode, &segment.source) {
+        (Mode::Direct, NumberSource::Own(_)) => {
+            SegmentConfig::check_direct(store.may_lose(), &store.describe())
+                .map_err(|error| AdminError::setting("mode", error))
+        }
+        _ => Ok(()),
+    }
+}
+
+/// Returns the highest number reserved in this store; `None` if numbers come from elsewhere, or restart.
+async fn reserved_to(
+    store: &dyn Store,
+    name: &str,
+    record: &NamespaceRecord,
+) -> Result<Option<u64>, AdminError> {
+    let Scheme::Segment(segment) = &record.definition.scheme else { return Ok(None) };
+    let (NumberSource::Own(stripe), None) = (&segment.source, segment.reset) else { return Ok(None) };
+    let Ok(name) = NamespaceName::new(name) else { return Ok(None) };
+    let key = Key::new(segment.counter_key(&name)).map_err(|error| AdminError::Failed(error.to_string()))?;
+    let Some(value) = store.load(&key).await? else { return Ok(Some(0)) };
+    let slots: Option<u64> = std::str::from_utf8(&value.value).ok().and_then(|text| text.parse().ok());
+    let last = slots.and_then(|slots| match slots {
+        0 => Some(0),
+        slots => (slots - 1).checked_mul(stripe.of().into())?.checked_add(stripe.index().into()),
+    });
+    Ok(last)
+}
+
+#[cfg(test)]
+mod tests {
+    use snowmint_store::{Expected, MemoryStore};
+
+    use super::*;
+
+    #[tokio::test]
+    async fn reserved_numbers_follow_the_stripe() {
+        let store = MemoryStore::new();
+        let key = Key::new("segments/a").unwrap();
+        let record =
+            |toml: Fields| NamespaceRecord::new(toml.define(&Layout::TWITTER).unwrap(), ServedBy::EveryNode);
+        let plain = record(Fields { scheme: "segment".to_owned(), ..Fields::default() });
+        let striped =
+            Fields { scheme: "segment".to_owned(), stripe: "2/3".parse().ok(), ..Fields::default() };
+        assert_eq!(reserved_to(&store, "a", &plain).await.unwrap(), Some(0));
+        let _ = store.compare_and_set(&key, Expected::Absent, b"10").await.unwrap();
+        assert_eq!(reserved_to(&store, "a", &plain).await.unwrap(), Some(10));
+        assert_eq!(reserved_to(&store, "a", &record(striped)).await.unwrap(), Some(29));
+        let other = NamespaceRecord::new(Definition::snowflake(Layout::TWITTER), ServedBy::ConfiguredNodes);
+        assert_eq!(reserved_to(&store, "a", &other).await.unwrap(), None);
+    }
+
+    fn settings(json: &str) -> Settings {
+        serde_json::from_str(json).unwrap()
+    }
+
+    fn author() -> Author {
+        Author { who: "ops".to_owned(), from: "10.0.0.9".to_owned() }
+    }
+
+    fn name(text: &str) -> NamespaceName {
+        NamespaceName::new(text).unwrap()
+    }
+
+    async fn added(store: &MemoryStore, of: &str, json: &str) -> Result<Changed, AdminError> {
+        add(store, &author(), &name(of), &Addition { settings: settings(json), start_over: None }).await
+    }
+
+    async fn changed(store: &MemoryStore, of: &str, json: &str) -> Result<Changed, AdminError> {
+        set(store, &author(), &name(of), &Change { settings: settings(json), ..Change::default() }).await
+    }
+
+    /// Goal: what a client reads of a namespace is what it may send. Method: each scheme and most settings, written as JSON and
+    /// read back.
+    #[tokio::test]
+    async fn a_namespace_is_read_in_the_form_in_which_it_was_added() {
+        let store = MemoryStore::new();
+        for (at, json) in [
+            r#"{"scheme":"segment","mode":"direct","stripe":"1/2","start":5,"maximum":900,"size_min":3,"size_max":7}"#,
+            r#"{"scheme":"segment","reset":"daily","text":"ORD-{date}-{number:6}"}"#,
+            r#"{"scheme":"snowflake","layout":"sonyflake","rule":"reject","sequence_start":"rolling"}"#,
+            r#"{"scheme":"ulid","text":"usr_{id}"}"#,
+        ]
+        .into_iter()
+        .enumerate()
+        {
+            let added = added(&store, &format!("n{at}"), json).await.unwrap();
+            let view = serde_json::to_string(&added.namespace).unwrap();
+            assert_eq!(serde_json::from_str::<NamespaceView>(&view).unwrap(), added.namespace, "{view}");
+            let Value::Object(mut sent) = serde_json::to_value(added.namespace.settings).unwrap() else {
+                panic!("no object");
+            };
+            let wanted = settings(json);
+            sent.retain(|name, _| name != LAYOUT && wanted.contains_key(name));
+            assert!(sent.iter().all(|(name, value)| wanted[name] == *value), "{sent:?}");
+        }
+    }
+
+    /// Goal: an error names the setting, and a misspelt one the nearest.
+    #[tokio::test]
+    async fn an_invalid_setting_is_named() {
+        let store = MemoryStore::new();
+        for (json, wanted) in [
+            (r#"{"scheme":"segment","maximun":3}"#, "unknown setting `maximun`: did you mean `maximum`?"),
+            (r#"{"scheme":"segment","maximum":"3"}"#, "maximum: invalid type: string \"3\", expected u64"),
+            (r#"{"scheme":"segment","stripe":"3/2"}"#, "stripe: invalid stripe 3/2"),
+            (r#"{"scheme":7}"#, "scheme: invalid type: integer `7`"),
+            (r#"{"layout":"leaf","maximum":3}"#, "invalid setting `maximum` for scheme snowflake"),
+            (r#"{"maximum":3}"#, "scheme: missing for the new namespace n: expected snowflake"),
+            ("{}", "scheme: missing for the new namespace n"),
+        ] {
+            let error = added(&store, "n", json).await.unwrap_err();
+            assert!(error.to_string().starts_with(wanted), "{json}: {error}");
+            assert_eq!(error.kind(), crate::status::ErrorKind::BadRequest, "{error}");
+        }
+        assert!(list(&store).await.unwrap().namespaces.is_empty());
+    }
+
+    /// Goal: a change keeps what it does not name, removes what is null, and is rejected if it could produce duplicates.
+    #[tokio::test]
+    async fn a_change_is_a_merge_patch() {
+        let store = MemoryStore::new();
+        added(&store, "n", r#"{"scheme":"segment","maximum":90,"text":"A{number}"}"#).await.unwrap();
+        let wider = changed(&store, "n", r#"{"maximum":900,"text":"A{number:6}"}"#).await.unwrap();
+        assert_eq!(wider.namespace.summary(), "segment cached, all numbers, to 900, as A{number:6}");
+        let open = changed(&store, "n", r#"{"maximum":null}"#).await.unwrap();
+        assert_eq!(open.namespace.settings.unwrap().maximum, None);
+        for (json, kind, wanted) in [
+            (r#"{"stripe":"1/2"}"#, "conflict", "another stripe or source could produce duplicates"),
+            (r#"{"scheme":"ulid","maximum":null}"#, "conflict", "another scheme"),
+            (r#"{"text":null,"reset":"daily"}"#, "bad-request", "add {date}"),
+            ("{}", "bad-request", "nothing to change"),
+            (r#"{"scheme":null}"#, "bad-request", "scheme"),
+            (r#"{"sources":["1/1 sqlite:x"],"mode":"direct"}"#, "bad-request", "sources: changes alone"),
+        ] {
+            let error = changed(&store, "n", json).await.unwrap_err();
+            assert_eq!(error.kind().status().name, kind, "{json}: {error}");
+            assert!(error.to_string().contains(wanted), "{json}: {error}");
+        }
+        let missing = changed(&store, "m", r#"{"maximum":3}"#).await.unwrap_err();
+        assert_eq!(missing.kind().status().name, "unknown-namespace");
+    }
+
+    /// Goal: a new setting is known here too. Method: a value with every field, which does not compile once there is another.
+    #[test]
+    fn every_setting_is_known() {
+        let all = Fields {
+            scheme: "segment".to_owned(),
+            layout: Some(Layout::TWITTER),
+            rule: "reject".parse().ok(),
+            sequence_start: "zero".parse().ok(),
+            mode: Some(Mode::Cached),
+            stripe: "1/2".parse().ok(),
+            sources: Some(Vec::new()),
+            start: Some(1),
+            maximum: Some(9),
+            reset: "daily".parse().ok(),
+            size_min: Some(1),
+            size_max: Some(2),
+            series: Some(1),
+            text: "{number}".parse().ok(),
+        };
+        let Value::Object(all) = serde_json::to_value(all).unwrap() else { panic!("no object") };
+        check_names(&all, &[]).unwrap();
+        assert_eq!(all.len(), KNOWN.len());
+    }
+
+    /// Goal: of two changes that require the same edition, one is rejected.
+    #[tokio::test]
+    async fn a_required_edition_rejects_the_second_change() {
+        let store = MemoryStore::new();
+        added(&store, "n", r#"{"scheme":"segment"}"#).await.unwrap();
+        let (_, edition) = get(&store, &name("n")).await.unwrap();
+        assert!(edition.is_some());
+        let to = |maximum: u64| Change {
+            settings: Settings::from_iter([("maximum".to_owned(), maximum.into())]),
+            edition,
+            above: None,
+        };
+        set(&store, &author(), &name("n"), &to(5)).await.unwrap();
+        let error = set(&store, &author(), &name("n"), &to(6)).await.unwrap_err();
+        assert_eq!(error.kind().status().name, "changed", "{error}");
+        let (view, _) = get(&store, &name("n")).await.unwrap();
+        assert_eq!(view.settings.unwrap().maximum, Some(5));
+    }
+
+    /// Goal: a dropped namespace is resumed with its settings, and starts over only if the request says so.
+    #[tokio::test]
+    async fn a_dropped_namespace_is_resumed_or_starts_over() {
+        let store = MemoryStore::new();
+        added(&store, "n", r#"{"scheme":"segment","maximum":90}"#).await.unwrap();
+        let exists = added(&store, "n", r#"{"maximum":80}"#).await.unwrap_err();
+        assert!(exists.to_string().contains("already exists"), "{exists}");
+        let dropped = drop_namespace(&store, &author(), &name("n")).await.unwrap();
+        assert_eq!(dropped.namespace.state, State::Dropped);
+        let pinned = added(&store, "n", r#"{"stripe":"1/2"}"#).await.unwrap_err();
+        assert!(
+            pinned.to_string().starts_with("scheme: missing: `stripe`, `sources` and `reset`"),
+            "{pinned}"
+        );
+        let other = added(&store, "n", r#"{"scheme":"segment","stripe":"1/2"}"#).await.unwrap_err();
+        assert!(other.to_string().contains("`start_over` repeats earlier ids"), "{other}");
+        let resumed = added(&store, "n", "{}").await.unwrap();
+        assert_eq!((resumed.namespace.state, resumed.resumed_above), (State::Served, Some(0)));
+        assert_eq!(resumed.namespace.settings.unwrap().maximum, Some(90));
+        drop_namespace(&store, &author(), &name("n")).await.unwrap();
+        let over = Addition { settings: settings("{}"), start_over: Some(StartOver::default()) };
+        let over = add(&store, &author(), &name("n"), &over).await.unwrap();
+        assert!(over.warnings[0].contains("n starts over"), "{:?}", over.warnings);
+    }
+}
