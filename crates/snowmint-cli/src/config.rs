@@ -17,7 +17,7 @@ use snowmint::error::Snippet;
 use snowmint::{Clock as _, WallClock};
 use toml::{Spanned, Value};
 
-use crate::error::Failure;
+use crate::error::{Failure, report};
 use crate::human::Output;
 use crate::{Cli, connect, serve};
 
@@ -296,12 +296,16 @@ fn check(path: &Path) -> Result<(), Failure> {
         // Each value was parsed before.
         .map_err(|error| Failure::usage(error.to_string()))?;
     file.give_namespaces(&mut args, path.to_owned())?;
-    let namespaces = serve::check(args, WallClock.unix_ms())?;
+    let checked = serve::check(args, WallClock.unix_ms())?;
+    for warning in &checked.warnings {
+        report("warning", warning);
+    }
     let mut out = Output::new();
     out.line(&format!(
-        "{}: valid; settings: {}, namespaces: {namespaces}",
+        "{}: valid; settings: {}, namespaces: {}",
         path.display(),
-        file.values.len()
+        file.values.len(),
+        checked.namespaces
     ))?;
     out.flush()
 }

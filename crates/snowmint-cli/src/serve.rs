@@ -64,9 +64,22 @@ pub(crate) fn report_in_log_format<T>(outcome: Result<T, Failure>) -> Result<T, 
     outcome.map_err(|failure| logging::requested_format().report(failure))
 }
 
-/// Checks the flags without opening anything. Returns the number of configured namespaces.
-pub(crate) fn check(args: Args, now_unix_ms: u64) -> Result<usize, Failure> {
-    Plan::check(args, now_unix_ms).map(|plan| plan.namespaces.count())
+/// Valid settings.
+pub(crate) struct Checked {
+    /// The number of configured namespaces.
+    pub(crate) namespaces: usize,
+    /// What deserves attention all the same.
+    pub(crate) warnings: Vec<String>,
+}
+
+/// Checks the flags of a service that may run on another machine, without opening anything.
+pub(crate) fn check(mut args: Args, now_unix_ms: u64) -> Result<Checked, Failure> {
+    let of_host = args.detach_from_host()?;
+    let plan = Plan::check(args, now_unix_ms)?;
+    Ok(Checked {
+        namespaces: plan.namespaces.count(),
+        warnings: plan.warnings.into_iter().chain(of_host).collect(),
+    })
 }
 
 fn run(args: Args) -> Result<(), Failure> {
@@ -217,13 +230,10 @@ async fn open_and_pin(plan: &Plan) -> Result<Arc<dyn Store>, Attempt> {
 }
 
 async fn open(plan: &Plan) -> Result<Arc<dyn Store>, Attempt> {
-    let store = snowmint_store::open(&plan.store).await.map_err(|error| match error {
+    snowmint_store::open(&plan.store).await.map_err(|error| match error {
         OpenError::Store(error) if error.is_temporary() => Attempt::Retry(error.to_string()),
         error => Attempt::Failed(connect::open_failure(error)),
-    })?;
-    LeaseConfig::check_window(plan.window, store.may_lose())
-        .map_err(|error| Attempt::Failed(Failure::flag("--window", error)))?;
-    Ok(store)
+    })
 }
 
 async fn pin(plan: &Plan, store: &dyn Store) -> Result<(), Attempt> {

@@ -181,6 +181,11 @@ impl MySqlStore {
     }
 }
 
+/// Returns what the store of a URL may lose; connects to nothing.
+pub(crate) fn may_lose(url: &str) -> Result<Duration, UrlError> {
+    Settings::parse(url).map(|(pool, _)| pool.may_lose)
+}
+
 /// Returns what a DBA would run for a store of this URL.
 pub(crate) fn schema(url: &str) -> Result<String, UrlError> {
     Settings::parse(url)?;

@@ -6,6 +6,7 @@
 use std::fmt;
 use std::net::IpAddr;
 use std::sync::Arc;
+use std::time::Duration;
 
 use crate::{Store, StoreError};
 
@@ -60,7 +61,10 @@ pub async fn open(url: &str) -> Result<Arc<dyn Store>, OpenError> {
     };
     match scheme {
         #[cfg(feature = "memory")]
-        "memory" => open_memory(rest),
+        "memory" => {
+            memory(rest)?;
+            Ok(Arc::new(crate::MemoryStore::new()))
+        }
         #[cfg(feature = "sqlite")]
         "sqlite" => Ok(Arc::new(crate::SqliteStore::open(sqlite_path(rest)?).await?)),
         #[cfg(feature = "redis")]
@@ -122,7 +126,9 @@ pub fn schema(url: &str) -> Result<String, UrlError> {
     };
     match scheme {
         #[cfg(feature = "memory")]
-        "memory" => Ok("# Nothing: records are in the memory of the process.\n".to_owned()),
+        "memory" => {
+            memory(rest).map(|()| "# Nothing: records are in the memory of the process.\n".to_owned())
+        }
         #[cfg(feature = "sqlite")]
         "sqlite" => crate::sqlite::schema(sqlite_path(rest)?),
         #[cfg(feature = "redis")]
@@ -141,12 +147,40 @@ pub fn schema(url: &str) -> Result<String, UrlError> {
     }
 }
 
+/// Returns for how long the newest writes of a store may be lost: what [`Store::may_lose`] will say once it is open.
+///
+/// Reads the URL and the files that it names, and connects to nothing.
+///
+/// # Errors
+///
+/// [`UrlError`] for a URL that [`open`] would reject.
+///
+/// # Examples
+///
+/// ```
+/// # use std::time::Duration;
+/// assert_eq!(snowmint_store::may_lose("memory:"), Ok(Duration::ZERO));
+/// ```
+#[allow(clippy::match_single_binding, reason = "a build without these stores has one arm")]
+pub fn may_lose(url: &str) -> Result<Duration, UrlError> {
+    match url.split_once(':').map(|(scheme, _)| scheme) {
+        #[cfg(feature = "redis")]
+        Some("redis" | "rediss") => crate::redis::may_lose(url),
+        #[cfg(feature = "postgres")]
+        Some("postgres" | "postgresql") => crate::postgres::may_lose(url),
+        #[cfg(feature = "mysql")]
+        Some("mysql" | "mariadb") => crate::mysql::may_lose(url),
+        // The others lose no acknowledged write.
+        _ => schema(url).map(|_| Duration::ZERO),
+    }
+}
+
 #[cfg(feature = "memory")]
-fn open_memory(rest: &str) -> Result<Arc<dyn Store>, OpenError> {
+fn memory(rest: &str) -> Result<(), UrlError> {
     if rest.trim_matches('/').is_empty() {
-        Ok(Arc::new(crate::MemoryStore::new()))
+        Ok(())
     } else {
-        Err(UrlError::MemoryTakesNothing { rest: rest.to_owned() }.into())
+        Err(UrlError::MemoryTakesNothing { rest: rest.to_owned() })
     }
 }
 
@@ -351,6 +385,28 @@ mod tests {
             assert_eq!(open(&url).await.unwrap().describe(), format!("sqlite:{}", path.display()));
         }
         assert_eq!(open("memory:").await.unwrap().describe(), "memory:");
+    }
+
+    #[cfg(all(feature = "redis", feature = "postgres", feature = "mysql", feature = "etcd"))]
+    #[test]
+    fn a_url_says_what_its_store_may_lose() {
+        for (url, ms) in [
+            ("memory:", 0),
+            ("sqlite:a.db", 0),
+            ("etcd://a:2379", 0),
+            ("redis://h", 2000),
+            ("rediss://h?may_lose=500ms", 500),
+            ("postgres://h/db?may_lose=3s", 3000),
+            ("mysql://h/db", 0),
+            ("mariadb://h/db?may_lose=1s", 1000),
+        ] {
+            assert_eq!(may_lose(url), Ok(Duration::from_millis(ms)), "{url}");
+        }
+        for bad in
+            ["leases.db", "mongodb://h", "redis://", "postgres://h/db?may_lose=2", "etcd://", "memory:7"]
+        {
+            assert!(may_lose(bad).is_err(), "{bad}");
+        }
     }
 
     #[tokio::test]

@@ -201,6 +201,11 @@ const fn confirmation(has_synchronous_standbys: bool) -> Confirmation {
 /// Whether it is fenced; then name, revision and value, all empty if there is no record.
 type ListRow = (bool, Option<String>, Option<i64>, Option<Vec<u8>>);
 
+/// Returns what the store of a URL may lose; connects to nothing.
+pub(crate) fn may_lose(url: &str) -> Result<Duration, UrlError> {
+    Settings::parse(url).map(|(pool, _)| pool.may_lose)
+}
+
 /// Returns what a DBA would run for a store of this URL.
 pub(crate) fn schema(url: &str) -> Result<String, UrlError> {
     Settings::parse(url)?;

@@ -315,6 +315,11 @@ impl std::fmt::Debug for RedisStore {
     }
 }
 
+/// Returns what the store of a URL may lose; connects to nothing.
+pub(crate) fn may_lose(url: &str) -> Result<Duration, UrlError> {
+    RedisStore::parse(url).map(|store| store.server.may_lose)
+}
+
 /// Returns what would be created for a store of this URL.
 pub(crate) fn schema(url: &str) -> Result<String, UrlError> {
     let names = RedisStore::parse(url)?.names;

@@ -7,7 +7,7 @@ use std::time::Duration;
 use clap::builder::BoolishValueParser;
 use snowmint::field::Field;
 use snowmint::{AnchoredClock, DatacenterId, Generator, Layout, ManualClock, Rule, Start, WorkerId};
-use snowmint_cluster::{Holder, NamespaceName, NodeClock, WorkerChoice, WorkerCount, WorkerSource};
+use snowmint_cluster::{Holder, IdentityError, LeaseConfig, NamespaceName, NodeClock, WorkerChoice, WorkerCount, WorkerSource};
 use snowmint_server::namespace_sync::{NamespaceConfig, NamespaceFlags, NamespaceSource};
 use snowmint_server::{AllowedHosts, ThriftExceptions, Timeouts, Tls, TlsFiles};
 
@@ -211,6 +211,28 @@ pub(crate) struct Args {
     pub(super) log: Filter,
 }
 
+impl Args {
+    /// Replaces a worker that is read from the host: a file may be checked on another machine than the one that serves.
+    /// Returns what the worker is here; `None` if it does not depend on the machine.
+    pub(super) fn detach_from_host(&mut self) -> Result<Option<String>, Failure> {
+        let Some(source @ (WorkerSource::Ordinal | WorkerSource::Ipv4(_))) = self.worker else { return Ok(None) };
+        if self.workers.max() > 1 {
+            return Err(Failure::usage(format!(
+                "--worker requires one worker, --workers {} several: remove one of the two flags",
+                self.workers
+            )));
+        }
+        let here = match source.worker(&self.layout) {
+            Ok(worker) => format!("it is {worker} here"),
+            // On every machine.
+            Err(error @ IdentityError::NoWorkerBits { .. }) => return Err(Failure::flag("--worker", error)),
+            Err(error) => format!("it has none here: {error}"),
+        };
+        self.worker = Some(WorkerSource::Number(0));
+        Ok(Some(format!("--worker depends on the machine that serves; {here}")))
+    }
+}
+
 /// The clock of a node's ids.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
 pub(super) enum ClockChoice {
@@ -308,6 +330,7 @@ impl Plan {
         let namespaces = namespace_flags.read().map_err(|error| Failure::flag(flag, error))?;
         flags::check_data(args.store.as_deref(), &args.data)?;
         let store = flags::store_url(args.store.as_deref(), &args.data);
+        check_store(&store, args.window)?;
         // A layout that ends soon is reported for each namespace, once it is served.
         flags::check_lifetime(&layout, now_unix_ms)?;
         let allowed_hosts = allowed_hosts(&args.http, &args.allowed_hosts)?;
@@ -371,6 +394,12 @@ impl Plan {
             warnings,
         })
     }
+}
+
+/// Checks the URL of the store, and the window against what that store may lose.
+fn check_store(url: &str, window: Duration) -> Result<(), Failure> {
+    let may_lose = snowmint_store::may_lose(url).map_err(|error| Failure::flag("--store", error))?;
+    LeaseConfig::check_window(window, may_lose).map_err(|error| Failure::flag("--window", error))
 }
 
 /// Returns the accepted host names. Without the flag, a listener for other machines accepts any name: nobody knows theirs.

@@ -96,6 +96,11 @@ fn what_is_wrong_in_a_file_is_named_before_anything_is_opened() {
         ("\nwidnow = '4s'", "snowmint.toml: line 2: unknown key `widnow`: did you mean `window`?"),
         ("window = '4'", "snowmint.toml: line 1: invalid value `4` of `window`: expected a time"),
         ("http = 'off'\nresp = 'off'", "--http off and --resp off"),
+        ("store = 'leases.db'", "--store: invalid store `leases.db`"),
+        ("store = 'etcd://'", "--store: etcd"),
+        ("store = 'postgres://h/db?may_lose=2'", "--store: postgres: invalid may_lose"),
+        ("store = 'redis://10.0.0.7'\nwindow = '5s'", "--window: "),
+        ("worker = 'ipv4'\nlayout = 'time:41 sequence:22 epoch:2026-01-01'", "has no worker"),
         (
             "http = 'off'\n\n[namespaces.a]\nscheme = 'segment'\nsteps = 5",
             "--config: snowmint.toml: line 5: unknown field",
@@ -113,6 +118,27 @@ fn what_is_wrong_in_a_file_is_named_before_anything_is_opened() {
     let twice =
         with_file(FILE).refused(&["serve", "--config", "snowmint.toml", "--namespaces-file", "ns.toml"], 2);
     assert!(twice.contains("namespaces are defined both in snowmint.toml and in ns.toml"), "{twice}");
+}
+
+/// Goal: a check on another machine than the one that serves is no error, and what deserves a warning is told.
+#[test]
+fn warnings_and_what_depends_on_the_machine_are_told_and_the_file_is_valid() {
+    for (text, wanted) in [
+        ("store = 'memory:'", "warning: --store memory: leases are lost"),
+        ("http = '0.0.0.0:80'\ninsecure = true", "warning: listening on 0.0.0.0:80 without --store"),
+        ("worker = 'ordinal'", "warning: --worker depends on the machine that serves; it "),
+        (
+            "worker = 'ipv4:198.51.100.0/27'",
+            "warning: --worker depends on the machine that serves; it has none here: ",
+        ),
+    ] {
+        let ran = with_file(text).run(&["config", "check", "snowmint.toml"]);
+        assert_eq!(ran.code, 0, "{text}: {}", ran.err);
+        assert!(ran.out.starts_with("snowmint.toml: valid; "), "{}", ran.out);
+        assert!(ran.err.starts_with(wanted) && ran.err.lines().count() == 1, "{}", ran.err);
+    }
+    let told = with_file("worker = 'ordinal'\nworkers = 2").refused(&["config", "check", "snowmint.toml"], 2);
+    assert!(told.contains("--worker requires one worker, --workers 2 several"), "{told}");
 }
 
 #[test]
