@@ -19,7 +19,7 @@ use tokio_rustls::TlsAcceptor;
 
 use crate::accept::{RecurringProblem, reply_and_close};
 use crate::http;
-use crate::limits::HEAR_OUT;
+use crate::limits::{HEAR_OUT, PROTOCOLS};
 use crate::listener::Socket;
 use crate::metrics::Protocol;
 use crate::reload::WatchedFiles;
@@ -263,13 +263,14 @@ impl Accepted {
     }
 }
 
-/// The log of failed handshakes: a line a minute at most, since anybody on the network can cause them.
+/// The log of failed handshakes: a line a minute at most for each protocol, since anybody on the network can cause them.
 #[derive(Debug, Default)]
-pub(crate) struct HandshakeLog(Mutex<RecurringProblem>);
+pub(crate) struct HandshakeLog([Mutex<RecurringProblem>; PROTOCOLS]);
 
 impl HandshakeLog {
     pub(crate) fn failed(&self, protocol: Protocol, error: &dyn Error) {
-        let failures = self.0.lock().unwrap_or_else(PoisonError::into_inner).occurred();
+        let problem = &self.0[protocol as usize];
+        let failures = problem.lock().unwrap_or_else(PoisonError::into_inner).occurred();
         if let Some(failures) = failures {
             tracing::warn!(protocol = protocol.name(), %error, failures, "TLS handshake failed");
         }

@@ -194,7 +194,11 @@ fn client_certificates() {
     assert_eq!(ids(&said).len(), 1, "{said}");
     let metrics = curl(&server, ours.authority(), "/metrics", &known).unwrap();
     assert_eq!((failures(&metrics, "http"), failures(&metrics, "resp")), (2, 2), "{metrics}");
-    assert_eq!(server.log().matches("TLS handshake failed").count(), 1, "a line a minute:\n{}", server.log());
+    let log = server.log();
+    assert_eq!(log.matches("TLS handshake failed").count(), 2, "a line a minute for each protocol:\n{log}");
+    for protocol in ["http", "resp"] {
+        assert!(log.contains(&format!("TLS handshake failed protocol=\"{protocol}\"")), "{log}");
+    }
 }
 
 /// Goal: new files are used without a restart, whether they change or SIGHUP arrives; broken ones change nothing; open
