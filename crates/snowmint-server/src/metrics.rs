@@ -23,7 +23,8 @@ use crate::limits::PROTOCOLS;
 use crate::mint::Mint;
 use crate::settings::SharedClock;
 use crate::status::ErrorKind;
-use collectors::{LeaseCollector, NamespaceCollector, ProcessCollector};
+use crate::tls::Tls;
+use collectors::{CertificateCollector, LeaseCollector, NamespaceCollector, ProcessCollector};
 
 /// The protocol of a connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -67,7 +68,7 @@ pub(crate) struct Metrics {
 }
 
 impl Metrics {
-    pub(crate) fn new(mint: &Arc<Mint>, clock: &SharedClock) -> Self {
+    pub(crate) fn new(mint: &Arc<Mint>, clock: &SharedClock, tls: Option<&Arc<Tls>>) -> Self {
         let mut registry = Registry::with_prefix("snowmint");
         let requests = Counters::default();
         registry.register("requests", "Requests answered, by outcome", requests.clone());
@@ -81,6 +82,9 @@ impl Metrics {
         registry.register("build", "Version and layout of this node", build);
         registry.register_collector(Box::new(LeaseCollector::new(Arc::clone(mint), Arc::clone(clock))));
         registry.register_collector(Box::new(NamespaceCollector::new(Arc::clone(mint), Arc::clone(clock))));
+        if let Some(tls) = tls {
+            registry.register_collector(Box::new(CertificateCollector(Arc::clone(tls))));
+        }
         let protocols = Protocol::ALL.map(|protocol| PerProtocol::new(protocol, &requests, &open));
         let latencies =
             Protocol::ALL.map(|protocol| (protocol, Arc::clone(&protocols[protocol as usize].latency)));

@@ -33,7 +33,7 @@ pub(crate) struct ServerState {
 
 impl ServerState {
     pub(crate) fn new(mint: Arc<Mint>, settings: &Settings) -> Self {
-        let metrics = Metrics::new(&mint, &settings.clock);
+        let metrics = Metrics::new(&mint, &settings.clock, settings.tls.as_ref());
         Self {
             mint,
             metrics,

@@ -1,5 +1,7 @@
 //! TLS: certificates from files, which are loaded again when they change, and the handshake.
 
+mod expiry;
+
 use std::error::Error;
 use std::fs;
 use std::io;
@@ -12,6 +14,7 @@ use rustls::pki_types::pem::PemObject as _;
 use rustls::pki_types::{CertificateDer, PrivateKeyDer};
 use rustls::server::WebPkiClientVerifier;
 use rustls::{InconsistentKeys, RootCertStore, ServerConfig};
+use snowmint::{Clock as _, WallClock};
 use tokio::net::TcpStream;
 use tokio::sync::Notify;
 use tokio::time::{Instant, sleep, timeout_at};
@@ -27,6 +30,7 @@ use crate::shutdown::ShutdownListener;
 use crate::state::ServerState;
 use crate::status::ErrorKind;
 use crate::stream::{FirstRead, HANDSHAKE_RECORD, Stream};
+use expiry::ExpiryLog;
 
 /// The flags that name the files.
 const CERTIFICATE: &str = "--tls-cert";
@@ -58,6 +62,8 @@ struct Configs {
     grpc: Arc<ServerConfig>,
     /// For protocols without a name in TLS.
     other: Arc<ServerConfig>,
+    /// When the first certificate of the chain expires, if it can be read.
+    expires_unix_ms: Option<u64>,
 }
 
 /// A file of certificates or keys cannot be used.
@@ -88,6 +94,11 @@ impl Tls {
         self.files.client_authority.is_some()
     }
 
+    /// Returns when the certificate expires, in unix milliseconds: the first one of its chain. `None` if it cannot be read.
+    pub fn expires_unix_ms(&self) -> Option<u64> {
+        self.current.load().expires_unix_ms
+    }
+
     /// Loads the files again at each `reload`, and when they change; never ends. Invalid files are logged, and the last valid
     /// ones stay in use. Open connections keep what they began with.
     pub async fn follow(&self, reload: &Notify) -> ! {
@@ -95,6 +106,15 @@ impl Tls {
         loop {
             changes.next(reload).await;
             self.reload().await;
+        }
+    }
+
+    /// Logs once a day that the certificate has expired, or will within 14 days; never ends.
+    pub async fn follow_expiry(&self) -> ! {
+        let mut log = ExpiryLog::default();
+        loop {
+            log.look(&self.files.certificate, self.expires_unix_ms(), WallClock.unix_ms());
+            sleep(expiry::LOOK_INTERVAL).await;
         }
     }
 
@@ -145,6 +165,7 @@ impl Configs {
             }
         };
         let chain = certificates(CERTIFICATE, &files.certificate)?;
+        let expires_unix_ms = expiry::of_chain(&chain);
         let other = builder.with_single_cert(chain, key(&files.key)?).map_err(|error| match error {
             rustls::Error::InconsistentKeys(InconsistentKeys::KeyMismatch) => invalid_key(&format_args!(
                 "the key is not that of the certificate {}; give the key that the certificate was requested with",
@@ -158,7 +179,7 @@ impl Configs {
         let mut grpc = other.clone();
         // Clients require the choice of HTTP/2.
         grpc.alpn_protocols = vec![b"h2".to_vec()];
-        Ok(Self { http: Arc::new(http), grpc: Arc::new(grpc), other: Arc::new(other) })
+        Ok(Self { http: Arc::new(http), grpc: Arc::new(grpc), other: Arc::new(other), expires_unix_ms })
     }
 }
 

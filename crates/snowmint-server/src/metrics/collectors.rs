@@ -15,6 +15,7 @@ use snowmint_cluster::{LeaseStatus, SegmentStatus};
 
 use crate::mint::{HighestReceived, Mint, Namespace};
 use crate::settings::SharedClock;
+use crate::tls::Tls;
 
 /// Encodes the state of the leases.
 pub(super) struct LeaseCollector {
@@ -291,6 +292,21 @@ impl Table<'_, '_> {
             write(status, family.encode_family(&labels)?)?;
         }
         Ok(())
+    }
+}
+
+/// Encodes when the TLS certificate expires.
+#[derive(Debug)]
+pub(super) struct CertificateCollector(pub(super) Arc<Tls>);
+
+impl Collector for CertificateCollector {
+    #[expect(clippy::cast_precision_loss, reason = "milliseconds up to the year 9999 are below 2^52")]
+    fn encode(&self, mut encoder: DescriptorEncoder<'_>) -> fmt::Result {
+        let Some(expires_unix_ms) = self.0.expires_unix_ms() else { return Ok(()) };
+        let expires = ConstGauge::new(expires_unix_ms as f64 / 1e3);
+        let name = "tls_certificate_expires_timestamp_seconds";
+        let help = "End of the validity of the TLS certificate, or of the first one of its chain, in seconds since 1970";
+        expires.encode(encoder.encode_descriptor(name, help, None, expires.metric_type())?)
     }
 }
 

@@ -254,6 +254,37 @@ fn certificates_are_reloaded() {
     server.stop();
 }
 
+/// Goal: an operator learns in time that a certificate expires: from the log, and from a metric that follows the file.
+/// Method: the server's certificate, signed again for ten days, and then replaced by one for a month.
+#[test]
+fn a_certificate_that_expires_soon_is_told() {
+    let folder = tempfile::tempdir().unwrap();
+    let certificates = Certificates::make();
+    let (short, copied) = (folder.path().join("short.pem"), folder.path().join("cert.pem"));
+    let request = certificates.folder().join("server.csr");
+    let (authority, key) = (certificates.authority(), certificates.folder().join("ca.key"));
+    let extensions = certificates.folder().join("extensions");
+    let words = ["x509", "-req", "-in", text(&request), "-CA", text(authority), "-CAkey", text(&key)];
+    let more = ["-CAcreateserial", "-out", text(&short), "-days", "10", "-extfile", text(&extensions)];
+    output("openssl", words.iter().chain(&more));
+    fs::copy(&short, &copied).unwrap();
+    let files = ["--tls-cert", text(&copied), "--tls-key", text(certificates.key())];
+    let server = ready(&Serve::new(folder.path()).args(files));
+    let log = server.log_with("TLS certificate expires soon", PATIENCE);
+    assert!(log.contains("days_left=9") && log.contains("cert.pem"), "{log}");
+    let days_left = || {
+        let metrics = curl(&server, authority, "/metrics", &[]).unwrap();
+        let name = "snowmint_tls_certificate_expires_timestamp_seconds ";
+        let line = metrics.lines().find_map(|line| line.strip_prefix(name)?.parse::<f64>().ok());
+        let now: f64 = output("date", ["+%s"]).trim().parse().unwrap();
+        (line.unwrap_or_else(|| panic!("{metrics}")) - now) / 86_400.0
+    };
+    assert!((9.9..10.1).contains(&days_left()), "{}", days_left());
+    fs::copy(certificates.certificate(), &copied).unwrap();
+    time::eventually("the new certificate", PATIENCE, || (days_left() > 29.0).then_some(()));
+    assert_eq!(server.log().matches("TLS certificate expires soon").count(), 1, "{}", server.log());
+}
+
 /// Sends bytes without TLS, and returns what the server says until it closes.
 fn plain(address: SocketAddrV4, bytes: &[u8]) -> String {
     let mut client = TcpStream::connect(address).unwrap();
