@@ -47,7 +47,7 @@ pub(crate) enum Socket {
 pub async fn bind(address: &str, flag: &'static str) -> Result<Listener, BindError> {
     let opened = match address.strip_prefix(UNIX) {
         #[cfg(unix)]
-        Some(path) => unix::SocketFile::open(path.as_ref()).map(Open::Unix),
+        Some(path) => unix::SocketFile::open(path.as_ref()).await.map(Open::Unix),
         #[cfg(not(unix))]
         Some(_) => Err(io::ErrorKind::Unsupported.into()),
         None => TcpListener::bind(address).await.map(Open::Tcp),
@@ -111,18 +111,24 @@ impl Listener {
 mod unix {
     //! A Unix socket and its file.
 
-    use std::fs::{self, Permissions};
+    use std::fs::{self, File, Permissions, TryLockError};
     use std::io;
     use std::os::unix::fs::{FileTypeExt, MetadataExt, PermissionsExt};
     use std::path::{Path, PathBuf};
+    use std::time::Duration;
 
     use socket2::{Domain, SockAddr, Socket, Type};
     use tokio::net::UnixListener;
+    use tokio::time::{Instant, sleep};
 
     /// Owner and group may connect.
     const MODE: u32 = 0o660;
     /// Clients that the system connects before they are accepted; the system lowers it to its limit.
     const BACKLOG: i32 = 4096;
+    /// How long another process may hold the lock of the folder. The start of a server holds it for microseconds.
+    const LOCK_PATIENCE: Duration = Duration::from_secs(5);
+    /// Interval between two attempts to get the lock.
+    const LOCK_INTERVAL: Duration = Duration::from_millis(10);
 
     /// A Unix socket, whose file is removed when it is dropped: before the socket, which keeps the number of the file from being
     /// given to that of a successor.
@@ -140,7 +146,9 @@ mod unix {
     }
 
     impl SocketFile {
-        pub(super) fn open(path: &Path) -> io::Result<Self> {
+        pub(super) async fn open(path: &Path) -> io::Result<Self> {
+            // Of two servers that find the same stale file, the second would remove the live socket of the first.
+            let _locked = lock_folder(path).await?;
             remove_stale(path)?;
             let socket = Socket::new(Domain::UNIX, Type::STREAM, None)?;
             socket.bind(&SockAddr::unix(path)?)?;
@@ -172,6 +180,23 @@ mod unix {
 
     fn identity(path: &Path) -> Option<(u64, u64)> {
         fs::symlink_metadata(path).ok().map(|file| (file.dev(), file.ino()))
+    }
+
+    /// Locks the folder of a path until the returned file is dropped.
+    async fn lock_folder(path: &Path) -> io::Result<File> {
+        let folder = path.parent().filter(|it| !it.as_os_str().is_empty()).unwrap_or_else(|| Path::new("."));
+        let folder = File::open(folder)?;
+        let until = Instant::now() + LOCK_PATIENCE;
+        loop {
+            match folder.try_lock() {
+                Ok(()) => return Ok(folder),
+                Err(TryLockError::WouldBlock) if Instant::now() < until => sleep(LOCK_INTERVAL).await,
+                Err(TryLockError::WouldBlock) => return Err(io::ErrorKind::ResourceBusy.into()),
+                // A file system without locks.
+                Err(TryLockError::Error(error)) if error.kind() == io::ErrorKind::Unsupported => return Ok(folder),
+                Err(TryLockError::Error(error)) => return Err(error),
+            }
+        }
     }
 
     /// Removes the socket of a process that has ended.
@@ -235,6 +260,9 @@ impl BindError {
         match source.kind() {
             io::ErrorKind::AddrInUse => {
                 format!("another program listens on this socket; stop it, or choose another path with {flag}")
+            }
+            io::ErrorKind::ResourceBusy => {
+                format!("another process holds the lock of the folder; stop it, or choose another folder with {flag}")
             }
             io::ErrorKind::AlreadyExists => {
                 format!("the file exists and is not a socket; remove it, or choose another path with {flag}")
@@ -318,5 +346,29 @@ mod tests {
         assert!(path.exists(), "it is that of the second");
         drop(second);
         assert!(!path.exists());
+    }
+
+    /// Goal: of two servers that start on one stale file, one wins, and the other does not remove its socket. Method: the first
+    /// is the test, which holds the lock of the folder while it replaces the stale file.
+    #[cfg(unix)]
+    #[tokio::test]
+    async fn two_starts_on_one_stale_socket_do_not_take_it_from_each_other() {
+        use std::os::unix::net::{UnixListener, UnixStream};
+
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("socket");
+        drop(UnixListener::bind(&path).unwrap());
+        let locked = std::fs::File::open(folder.path()).unwrap();
+        locked.lock().unwrap();
+        let address = format!("unix:{}", path.display());
+        let mut second = std::pin::pin!(bind(&address, "--resp"));
+        let waits = tokio::time::timeout(std::time::Duration::from_millis(50), second.as_mut()).await;
+        assert!(waits.is_err(), "{waits:?}");
+        std::fs::remove_file(&path).unwrap();
+        let _first = UnixListener::bind(&path).unwrap();
+        drop(locked);
+        let error = second.await.unwrap_err().to_string();
+        assert!(error.contains("another program listens on this socket"), "{error}");
+        UnixStream::connect(&path).unwrap();
     }
 }
