@@ -1,18 +1,214 @@
-//! What the connections of RESP and Thrift share: the time limits of a client, sending to one that may not read, and counts
-//! that are not added up yet.
+//! What connections share that do not speak HTTP: the time limits of a client, sending to one that may not read, and counts
+//! that are not added up yet. [`serve`] runs a connection of a simple protocol, Thrift or noeqd; RESP runs its own.
 
+use std::future::Future;
 use std::io;
+use std::pin::pin;
 use std::sync::Arc;
 use std::time::Duration;
 
-use tokio::io::AsyncWriteExt;
-use tokio::time::{Instant, timeout};
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::time::{Instant, sleep_until, timeout};
 
-use crate::limits::REST;
+use crate::accept::{Admission, reply_and_close};
+use crate::limits::{FLUSH_AT, HEAR_OUT, READ_ROOM, REST};
 use crate::metrics::{Metrics, Protocol};
-use crate::mint::Namespace;
+use crate::mint::{ConnectionState, Namespace};
 use crate::settings::Timeouts;
+use crate::shutdown::ShutdownListener;
+use crate::state::ServerState;
+use crate::status::ErrorKind;
 use crate::stream::Stream;
+use crate::tls::Accepted;
+use crate::turns::Turn;
+
+/// The answers of a protocol whose requests are read from a buffer and answered in order.
+pub(crate) trait Dialogue: Send {
+    const PROTOCOL: Protocol;
+
+    /// Answers every complete request of the input and removes it. Returns their number, or why the connection ends. The outer
+    /// error is that of the connection.
+    fn answer(
+        &mut self,
+        wire: &mut Wire,
+        input: &mut Vec<u8>,
+    ) -> impl Future<Output = io::Result<Result<u64, Broken>>> + Send;
+}
+
+/// Why a connection ends after the answers so far: nothing after this request can be answered.
+#[derive(Debug)]
+pub(crate) struct Broken {
+    pub(crate) kind: ErrorKind,
+    pub(crate) why: String,
+}
+
+/// A connection to a client, and what its answers need.
+pub(crate) struct Wire {
+    pub(crate) server: Arc<ServerState>,
+    pub(crate) state: ConnectionState,
+    pub(crate) counts: PendingCounts,
+    pub(crate) out: Vec<u8>,
+    stream: Stream,
+    turn: Arc<Turn>,
+}
+
+impl Wire {
+    /// Sends the output, and adds up the counts.
+    pub(crate) async fn flush(&mut self) -> io::Result<()> {
+        self.counts.add_up(&self.server.metrics);
+        let sent = send(&mut self.stream, &self.out, self.server.timeouts.write).await?;
+        self.turn.spend(sent);
+        self.out.clear();
+        Ok(())
+    }
+
+    /// Sends a full buffer, and lets other connections run if the turn is over.
+    pub(crate) async fn flush_full(&mut self) -> io::Result<()> {
+        if self.out.len() >= FLUSH_AT {
+            self.flush().await?;
+            self.turn.pass().await;
+        }
+        Ok(())
+    }
+}
+
+/// How a connection ends that did not fail.
+enum End {
+    /// Close at once.
+    Quiet,
+    /// The client may be sending, and reading answers that were sent.
+    AfterReply,
+}
+
+/// Serves one connection until the client leaves, breaks the protocol or a time limit, or the service ends.
+pub(crate) async fn serve<D: Dialogue>(
+    server: Arc<ServerState>,
+    accepted: Accepted,
+    admission: Admission,
+    shutdown: ShutdownListener,
+    mut dialogue: D,
+) {
+    let Some(stream) = accepted.establish(&server, &shutdown).await else { return };
+    if admission == Admission::Reserved {
+        server.metrics.failed(D::PROTOCOL, ErrorKind::TooManyClients);
+        // An answer needs a request: these protocols have no greeting.
+        return reply_and_close(stream, b"").await;
+    }
+    let mut wire = Wire {
+        state: server.mint.connection_state(),
+        counts: PendingCounts::new(D::PROTOCOL),
+        out: Vec::new(),
+        turn: Arc::default(),
+        server,
+        stream,
+    };
+    let (server, turn) = (Arc::clone(&wire.server), Arc::clone(&wire.turn));
+    let ended = server.turns.take(&turn, run(&mut wire, &mut dialogue, shutdown)).await;
+    wire.counts.add_up(&server.metrics);
+    match ended {
+        Ok(End::Quiet) => wire.stream.close().await,
+        // Closing over unread input would take back the answers.
+        Ok(End::AfterReply) => reply_and_close(wire.stream, b"").await,
+        Err(error) => tracing::debug!(protocol = D::PROTOCOL.name(), %error, "connection failed"),
+    }
+}
+
+async fn run<D: Dialogue>(wire: &mut Wire, dialogue: &mut D, shutdown: ShutdownListener) -> io::Result<End> {
+    let protocol = D::PROTOCOL.name();
+    let mut ends = pin!(shutdown.clone().ended());
+    // The first request of a client that was just accepted may be on its way.
+    let (mut ending, mut heard_out) = (None, false);
+    let mut input = Vec::new();
+    let mut pace = ClientTimer::new(wire.server.timeouts);
+    let mut timer = pin!(sleep_until(pace.next()));
+    loop {
+        let reading = async {
+            if pace.rests {
+                // An idle connection has no buffers.
+                wire.stream.readable().await?;
+                return Ok(None);
+            }
+            input.reserve(READ_ROOM);
+            wire.stream.read_buf(&mut input).await.map(Some)
+        };
+        let read = tokio::select! {
+            // Requests that have arrived are answered even at shutdown: only an idle connection is closed.
+            biased;
+            read = reading => read?,
+            () = &mut ends, if !heard_out => {
+                if !pace.fresh {
+                    // After an answer the client may be sending more; closing over it would discard the answer.
+                    return Ok(if ending.is_some() { End::AfterReply } else { End::Quiet });
+                }
+                heard_out = true;
+                timer.as_mut().reset(Instant::now() + HEAR_OUT);
+                continue;
+            }
+            () = &mut timer => match pace.look() {
+                _ if heard_out && pace.fresh => return Ok(End::Quiet),
+                TimerAction::Early => {
+                    timer.as_mut().reset(pace.next());
+                    continue;
+                }
+                TimerAction::Rest => {
+                    if input.is_empty() {
+                        (input, wire.out) = (Vec::new(), Vec::new());
+                        wire.server.memory.rested();
+                    }
+                    timer.as_mut().reset(pace.next());
+                    continue;
+                }
+                TimerAction::Idle => {
+                    tracing::debug!(protocol, "client disconnected; idle");
+                    return Ok(End::Quiet);
+                }
+                TimerAction::Late => {
+                    tracing::debug!(protocol, "client disconnected; incomplete request");
+                    wire.server.metrics.failed(D::PROTOCOL, ErrorKind::BadRequest);
+                    return Ok(End::Quiet);
+                }
+            },
+        };
+        let Some(read) = read else {
+            pace.rests = false;
+            continue;
+        };
+        if read == 0 {
+            return Ok(End::Quiet);
+        }
+        let came = Instant::now();
+        wire.turn.spend(read);
+        let answered = dialogue.answer(wire, &mut input).await?;
+        wire.flush().await?;
+        let requests = match answered {
+            Ok(requests) => requests,
+            Err(Broken { kind, why }) => {
+                tracing::debug!(protocol, error = why, "client disconnected");
+                wire.server.metrics.failed(D::PROTOCOL, kind);
+                return Ok(End::AfterReply);
+            }
+        };
+        let now = Instant::now();
+        wire.server.metrics.took(D::PROTOCOL, requests, now - came);
+        if shutdown.is_ending() {
+            let since = now - *ending.get_or_insert(now);
+            if since > HEAR_OUT || (heard_out && requests > 0) {
+                return Ok(End::AfterReply);
+            }
+        }
+        pace.answered(now, requests > 0, !input.is_empty());
+        if wire.out.capacity() > 4 * READ_ROOM {
+            wire.out = Vec::new();
+        }
+        if input.is_empty() && input.capacity() > READ_ROOM {
+            input = Vec::new();
+        }
+        if pace.next() < timer.deadline() {
+            timer.as_mut().reset(pace.next());
+        }
+        wire.turn.pass().await;
+    }
+}
 
 /// Sends all of `out`. Returns the number of bytes.
 ///

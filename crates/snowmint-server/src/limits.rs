@@ -22,6 +22,9 @@ pub const DRAIN: Duration = Duration::from_secs(5);
 /// however much it requested.
 pub const FLUSH_AT: usize = 64 * 1024;
 
+/// Bytes of the read buffer of Thrift and noeqd.
+pub const READ_ROOM: usize = 4 * 1024;
+
 /// Bytes that a connection reads and writes before other connections get their turn.
 pub const TURN: usize = FLUSH_AT;
 
@@ -91,8 +94,6 @@ pub mod thrift {
     pub const MAX_MESSAGE: usize = 4 * 1024;
     /// Structs, lists and maps within each other.
     pub const MAX_DEPTH: u8 = 16;
-    /// Bytes of the read buffer.
-    pub const READ_ROOM: usize = 4 * 1024;
 }
 
 /// Limits of gRPC.
