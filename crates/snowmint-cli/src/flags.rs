@@ -110,7 +110,7 @@ pub(crate) fn listen_or_unix(text: &str) -> Result<Listen, String> {
     }
 }
 
-/// Parses `--thrift`: `host:port` or `off`.
+/// Parses `--thrift` and the like: `host:port` or `off`.
 pub(crate) fn listen(text: &str) -> Result<Listen, String> {
     if text == "off" {
         return Ok(Listen::Off);

@@ -23,7 +23,7 @@ use snowmint_cluster::{
 };
 use snowmint_server::namespace_sync::{NamespaceConfigError, SyncOptions};
 use snowmint_server::{
-    IdSource, Listener, Listeners, Mint, NamespaceSync, Settings, SharedClock, ThriftListener,
+    IdSource, Listener, Listeners, Mint, NamespaceSync, NoeqdListener, Settings, SharedClock, ThriftListener,
 };
 use snowmint_store::{OpenError, Store, Visibility};
 use tokio::runtime::{Builder, Handle};
@@ -179,6 +179,8 @@ struct Shown {
     thrift: Option<String>,
     /// As `thrift`.
     grpc: Option<String>,
+    /// As `thrift`.
+    noeqd: Option<String>,
 }
 
 async fn prepare(plan: &Plan, serving: &Handle) -> Result<Prepared, Failure> {
@@ -205,12 +207,16 @@ async fn prepare(plan: &Plan, serving: &Handle) -> Result<Prepared, Failure> {
             exceptions: plan.thrift_exceptions,
         }),
         grpc: open_port(&plan.grpc, "--grpc", serving).await?,
+        noeqd: open_port(&plan.noeqd, "--noeqd", serving)
+            .await?
+            .map(|listener| NoeqdListener { listener, namespace: plan.noeqd_namespace.clone() }),
     };
     let shown = Shown {
         http: address(listeners.http.as_ref()),
         resp: address(listeners.resp.as_ref()),
         thrift: listeners.thrift.as_ref().map(|thrift| address(Some(&thrift.listener))),
         grpc: listeners.grpc.as_ref().map(|grpc| address(Some(grpc))),
+        noeqd: listeners.noeqd.as_ref().map(|noeqd| address(Some(&noeqd.listener))),
     };
     let holder = plan.holder.clone().unwrap_or_else(|| holder_of(&listeners));
     Ok(Prepared { store, late, saved, ports: Ports { listeners, shown }, holder })
@@ -310,8 +316,9 @@ fn address(listener: Option<&Listener>) -> String {
 /// Returns the default name of a node: its host and its first port, or its socket if it has no port.
 fn holder_of(listeners: &Listeners) -> Holder {
     let thrift = listeners.thrift.as_ref().map(|thrift| &thrift.listener);
+    let noeqd = listeners.noeqd.as_ref().map(|noeqd| &noeqd.listener);
     let open = || {
-        [listeners.http.as_ref(), listeners.resp.as_ref(), thrift, listeners.grpc.as_ref()]
+        [listeners.http.as_ref(), listeners.resp.as_ref(), thrift, listeners.grpc.as_ref(), noeqd]
             .into_iter()
             .flatten()
     };
@@ -350,6 +357,7 @@ async fn serve(
             resp = shown.resp,
             thrift = shown.thrift,
             grpc = shown.grpc,
+            noeqd = shown.noeqd,
             version = env!("CARGO_PKG_VERSION"),
             store = connect::without_credentials(&plan.store),
             reach = Visibility::of_url(&plan.store).to_string(),
@@ -442,6 +450,7 @@ async fn announce_lease(plan: &Plan, leases: &Leases, shown: &Shown) -> Result<(
         resp = shown.resp,
         thrift = shown.thrift,
         grpc = shown.grpc,
+        noeqd = shown.noeqd,
         worker = status.worker.map(|worker| worker.to_string()),
         until = %Utc(status.until_unix_ms.unwrap_or_default()),
         layout = %plan.layout,

@@ -1,7 +1,7 @@
-//! The Snowmint service: one [`Mint`] behind HTTP, the Redis protocol, Thrift and gRPC.
+//! The Snowmint service: one [`Mint`] behind HTTP, the Redis protocol, Thrift, gRPC and noeqd's protocol.
 //!
 //! A protocol only translates: it parses a request, asks the mint, and writes the answer. There is one folder a protocol
-//! (`http`, `resp`, `thrift`, `grpc`), one [`mint`], and one table of failures ([`status`]). All limits are in [`limits`].
+//! (`http`, `resp`, `thrift`, `grpc`; `noeqd` is a file), one [`mint`], and one table of failures ([`status`]). All limits are in [`limits`].
 //!
 //! ```text
 //! HTTP   1.1, and 2 by prior knowledge
@@ -18,6 +18,7 @@
 //!        ID.INSPECT id [NAMESPACE name | LAYOUT spec]   the fields of an id
 //!        and the commands that Redis clients send when they connect
 //! Thrift get_id(useragent) and the rest of Twitter's snowflake.thrift
+//! noeqd  a byte with the number of ids
 //! gRPC   snowmint.v1.Snowmint: Next, Stream, Inspect, TimeBounds, Namespaces; health and reflection
 //! ```
 //!
@@ -40,8 +41,7 @@
 //! let listeners = Listeners {
 //!     http: Some(bind("127.0.0.1:8080", "--http").await?),
 //!     resp: Some(bind("127.0.0.1:6380", "--resp").await?),
-//!     thrift: None,
-//!     grpc: None,
+//!     ..Listeners::default()
 //! };
 //! let ends = async { /* a signal */ };
 //! serve(mint.into(), listeners, Settings::default(), ends).await;
@@ -61,6 +61,7 @@ mod listener;
 mod metrics;
 pub mod mint;
 pub mod namespace_sync;
+mod noeqd;
 mod reload;
 mod resp;
 mod server;
@@ -84,6 +85,7 @@ pub use access::{Access, Identity, Right};
 pub use listener::{BindError, Listener, bind};
 pub use mint::{IdHandle, IdSource, Mint, MintError};
 pub use namespace_sync::NamespaceSync;
+pub use noeqd::NoeqdListener;
 pub use server::{Ended, Listeners, serve};
 pub use settings::{AllowedHosts, HostError, Settings, SharedClock, Timeouts};
 
@@ -97,6 +99,10 @@ pub use resp::codec as resp_codec;
 /// The parser of Thrift, for fuzzing.
 #[doc(hidden)]
 pub use thrift::codec as thrift_codec;
+
+/// The parser of noeqd's requests, for fuzzing.
+#[doc(hidden)]
+pub use noeqd::check_split as noeqd_check_split;
 
 /// The parser of gRPC messages and the messages, for fuzzing and tests.
 #[doc(hidden)]

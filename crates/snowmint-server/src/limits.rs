@@ -45,7 +45,7 @@ pub const REQUEST_TIMEOUT: Duration = Duration::from_secs(30);
 pub const WRITE_TIMEOUT: Duration = Duration::from_mins(1);
 
 /// The protocols, each with reserved connections of its own.
-pub const PROTOCOLS: usize = 4;
+pub const PROTOCOLS: usize = 5;
 
 /// Connections of each protocol beyond the connection limit. On them HTTP answers `/healthz`, `/readyz` and `/metrics`, and
 /// gRPC health checks; both reject every other request with the reason. When all are taken, a new one replaces the oldest.

@@ -33,10 +33,11 @@ pub(crate) enum Protocol {
     Resp,
     Thrift,
     Grpc,
+    Noeqd,
 }
 
 impl Protocol {
-    pub(crate) const ALL: [Self; PROTOCOLS] = [Self::Http, Self::Resp, Self::Thrift, Self::Grpc];
+    pub(crate) const ALL: [Self; PROTOCOLS] = [Self::Http, Self::Resp, Self::Thrift, Self::Grpc, Self::Noeqd];
 
     pub(crate) const fn name(self) -> &'static str {
         match self {
@@ -44,6 +45,7 @@ impl Protocol {
             Self::Resp => "resp",
             Self::Thrift => "thrift",
             Self::Grpc => "grpc",
+            Self::Noeqd => "noeqd",
         }
     }
 }

@@ -9,11 +9,12 @@ use crate::accept::Acceptor;
 use crate::listener::Listener;
 use crate::metrics::Protocol;
 use crate::mint::Mint;
+use crate::noeqd::{Noeqd, NoeqdListener};
 use crate::settings::Settings;
 use crate::shutdown::Shutdown;
 use crate::state::ServerState;
-use crate::thrift::ThriftListener;
-use crate::{grpc, http, resp, thrift};
+use crate::thrift::{Thrift, ThriftListener};
+use crate::{connection, grpc, http, resp};
 
 /// The open ports. A protocol without a port is off.
 #[derive(Debug, Default)]
@@ -26,6 +27,8 @@ pub struct Listeners {
     pub thrift: Option<ThriftListener>,
     /// `snowmint.v1`, health and reflection over gRPC.
     pub grpc: Option<Listener>,
+    /// noeqd's one-byte protocol.
+    pub noeqd: Option<NoeqdListener>,
 }
 
 /// The outcome of [`serve`].
@@ -85,7 +88,8 @@ pub async fn serve(
         let namespace = Arc::new(namespace);
         let connection = |accepted, admission| {
             let (server, namespace) = (Arc::clone(&server), Arc::clone(&namespace));
-            thrift::serve(server, accepted, admission, shutdown.listener(), namespace, exceptions)
+            let dialogue = Thrift::new(namespace, exceptions);
+            connection::serve(server, accepted, admission, shutdown.listener(), dialogue)
         };
         acceptor(Protocol::Thrift).run(listener, connection).await
     };
@@ -97,6 +101,15 @@ pub async fn serve(
         };
         acceptor(Protocol::Grpc).run(listener, connection).await
     };
+    let noeqd = async {
+        let Some(NoeqdListener { listener, namespace }) = listeners.noeqd else { return 0 };
+        let namespace = Arc::new(namespace);
+        let connection = |accepted, admission| {
+            let dialogue = Noeqd::new(Arc::clone(&namespace));
+            connection::serve(Arc::clone(&server), accepted, admission, shutdown.listener(), dialogue)
+        };
+        acceptor(Protocol::Noeqd).run(listener, connection).await
+    };
     let ending = async {
         ends.await;
         if !settings.drain_delay.is_zero() {
@@ -107,12 +120,12 @@ pub async fn serve(
         tracing::info!("shutting down; finishing the requests in flight");
         shutdown.begin();
     };
-    let serving = async { tokio::join!(http, resp, thrift, grpc, ending) };
-    let (http_cut, resp_cut, thrift_cut, grpc_cut, ()) = tokio::select! {
+    let serving = async { tokio::join!(http, resp, thrift, grpc, noeqd, ending) };
+    let (http_cut, resp_cut, thrift_cut, grpc_cut, noeqd_cut, ()) = tokio::select! {
         ended = serving => ended,
         never = server.memory.run() => never,
     };
-    let cut = http_cut + resp_cut + thrift_cut + grpc_cut;
+    let cut = http_cut + resp_cut + thrift_cut + grpc_cut + noeqd_cut;
     if cut > 0 {
         tracing::warn!(cut, within = ?settings.drain, "connections closed; they did not finish in time");
     }

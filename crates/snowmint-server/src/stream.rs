@@ -22,7 +22,7 @@ use crate::state::ServerState;
 pub(crate) enum Stream {
     Tcp {
         stream: TcpStream,
-        /// Present until something was read.
+        /// Present until something was read; absent if requests may look like TLS.
         first: Option<FirstRead>,
     },
     /// Boxed: its state is a hundred times that of the others, which are most.
@@ -128,7 +128,7 @@ impl fmt::Debug for FirstRead {
     }
 }
 
-/// Returns `true` for the first bytes of a TLS client. No request of any protocol begins like this.
+/// Returns `true` for the first bytes of a TLS client. No request of any protocol but noeqd's begins like this.
 const fn is_client_hello(bytes: &[u8]) -> bool {
     matches!(bytes, [HANDSHAKE_RECORD, 3, 0..=4, ..])
 }

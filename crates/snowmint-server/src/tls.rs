@@ -140,7 +140,7 @@ impl Tls {
         Arc::clone(match protocol {
             Protocol::Http => &current.http,
             Protocol::Grpc => &current.grpc,
-            Protocol::Resp | Protocol::Thrift => &current.other,
+            Protocol::Resp | Protocol::Thrift | Protocol::Noeqd => &current.other,
         })
     }
 }
@@ -263,8 +263,10 @@ impl Accepted {
             Socket::Unix(stream) => return Some(Stream::Unix(stream)),
         };
         let Some(tls) = tls else {
-            let first = FirstRead { server: Arc::clone(server), protocol };
-            return Some(Stream::Tcp { stream, first: Some(first) });
+            // Three requests of noeqd may look like a handshake.
+            let tells = protocol != Protocol::Noeqd;
+            let first = tells.then(|| FirstRead { server: Arc::clone(server), protocol });
+            return Some(Stream::Tcp { stream, first });
         };
         let within = server.timeouts.request;
         // Boxed, so that a connection without TLS does not carry it.
@@ -359,6 +361,6 @@ fn plain_answer(protocol: Protocol) -> String {
             status.resp
         ),
         // An answer needs a request.
-        Protocol::Thrift | Protocol::Grpc => String::new(),
+        Protocol::Thrift | Protocol::Grpc | Protocol::Noeqd => String::new(),
     }
 }

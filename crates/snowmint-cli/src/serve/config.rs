@@ -97,6 +97,12 @@ pub(crate) struct Args {
     /// Address for gRPC, the service snowmint.v1 with health and reflection: HOST:PORT (port 0 for any free port), or off
     #[arg(long, value_name = "ADDR", default_value = "off", value_parser = flags::listen, env = "SNOWMINT_GRPC")]
     pub(super) grpc: Listen,
+    /// Address for noeqd's one-byte protocol (its port was 4444): HOST:PORT (port 0 for any free port), or off
+    #[arg(long, value_name = "ADDR", default_value = "off", value_parser = flags::listen, env = "SNOWMINT_NOEQD")]
+    pub(super) noeqd: Listen,
+    /// Namespace whose ids noeqd's clients get; default: the first of --namespaces
+    #[arg(long, value_name = "NAME", env = "SNOWMINT_NOEQD_NAMESPACE")]
+    pub(super) noeqd_namespace: Option<NamespaceName>,
     /// Certificate for TLS on every TCP port, followed by those of intermediate authorities (PEM). The TLS files are loaded
     /// again when they change, and at SIGHUP
     #[arg(long, value_name = "FILE", env = "SNOWMINT_TLS_CERT")]
@@ -279,6 +285,8 @@ pub(super) struct Plan {
     pub(super) thrift_namespace: NamespaceName,
     pub(super) thrift_exceptions: ThriftExceptions,
     pub(super) grpc: Listen,
+    pub(super) noeqd: Listen,
+    pub(super) noeqd_namespace: NamespaceName,
     pub(super) tls: Option<Arc<Tls>>,
     pub(super) store: String,
     pub(super) data: String,
@@ -315,13 +323,15 @@ impl Plan {
             ("--resp", &args.resp),
             ("--thrift", &args.thrift),
             ("--grpc", &args.grpc),
+            ("--noeqd", &args.noeqd),
         ];
         check_ports(&ports)?;
         check_times(&layout, args.window, args.rule)?;
         check_workers(&layout, worker, args.workers)?;
         // clap gives at least one name.
-        let thrift_namespace = args.thrift_namespace.or_else(|| args.namespaces.first().cloned());
-        let thrift_namespace = thrift_namespace.ok_or_else(|| Failure::usage("--namespaces: no name"))?;
+        let first = args.namespaces.first().cloned().ok_or_else(|| Failure::usage("--namespaces: no name"))?;
+        let thrift_namespace = args.thrift_namespace.unwrap_or_else(|| first.clone());
+        let noeqd_namespace = args.noeqd_namespace.unwrap_or(first);
         let (flag, file) = match args.config_namespaces {
             Some(path) => ("--config", Some(NamespaceSource { path, read: namespaces_of })),
             None => ("--namespaces-file", args.namespaces_file.map(NamespaceSource::from)),
@@ -364,6 +374,8 @@ impl Plan {
                 ThriftErrors::Declared => ThriftExceptions::Declared,
             },
             grpc: args.grpc,
+            noeqd: args.noeqd,
+            noeqd_namespace,
             tls,
             store,
             data: args.data,

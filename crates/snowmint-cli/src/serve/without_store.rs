@@ -47,7 +47,7 @@ fn holder(plan: &Plan) -> Option<Holder> {
     if plan.holder.is_some() {
         return plan.holder.clone();
     }
-    let open = || [&plan.http, &plan.resp, &plan.thrift, &plan.grpc].into_iter();
+    let open = || [&plan.http, &plan.resp, &plan.thrift, &plan.grpc, &plan.noeqd].into_iter();
     let port = open().find_map(|listen| match listen {
         Listen::At { port, .. } => Some(*port),
         Listen::Off | Listen::Unix(_) => None,

@@ -39,8 +39,8 @@ impl Running {
         let listeners = Listeners {
             http: Some(bind("127.0.0.1:0", "--http").await.unwrap()),
             resp: Some(bind("127.0.0.1:0", "--resp").await.unwrap()),
-            thrift: None,
             grpc: Some(bind("127.0.0.1:0", "--grpc").await.unwrap()),
+            ..Listeners::default()
         };
         let address =
             |listener: &Option<Listener>| listener.as_ref().unwrap().address().parse::<SocketAddr>().unwrap();

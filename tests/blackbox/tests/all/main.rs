@@ -24,6 +24,7 @@ mod hand_over;
 mod limits;
 mod monitoring;
 mod namespaces;
+mod noeqd;
 mod number_sources;
 mod openapi;
 mod operator;

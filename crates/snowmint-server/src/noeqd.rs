@@ -1,0 +1,175 @@
+//! noeqd's protocol: answers the requests of a connection.
+//!
+//! A request is one byte, the number of ids from 1 to 255. The answer is that many ids of 8 bytes each, most significant byte
+//! first (<https://github.com/bmizerany/noeqd>). If the server has a token, a connection begins with `0`, the length of the
+//! token as a byte, and the token. The protocol has no errors: the server closes the connection.
+//!
+//! All ids come from one namespace, whose ids must be plain numbers.
+
+use std::io;
+use std::num::NonZeroU8;
+use std::sync::Arc;
+
+use snowmint::error::Snippet;
+use snowmint_cluster::NamespaceName;
+
+use crate::connection::{Broken, Dialogue, Wire};
+use crate::limits::MAX_WAIT;
+use crate::listener::Listener;
+use crate::metrics::Protocol;
+use crate::mint::{MintError, Minted, Taken};
+use crate::status::ErrorKind;
+
+/// The open port of noeqd's protocol, and whose ids it serves.
+#[derive(Debug)]
+pub struct NoeqdListener {
+    /// The port.
+    pub listener: Listener,
+    /// The namespace whose ids clients get.
+    pub namespace: NamespaceName,
+}
+
+/// A request.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Request<'a> {
+    Ids(NonZeroU8),
+    Token(&'a [u8]),
+}
+
+/// Parses the request at the start of the input. Returns it and its length; `None` if it is incomplete. Nothing is invalid.
+fn parse(input: &[u8]) -> Option<(Request<'_>, usize)> {
+    let (&first, rest) = input.split_first()?;
+    if let Some(count) = NonZeroU8::new(first) {
+        return Some((Request::Ids(count), 1));
+    }
+    let (&len, rest) = rest.split_first()?;
+    let token = rest.get(..usize::from(len))?;
+    Some((Request::Token(token), 2 + token.len()))
+}
+
+/// Checks that the requests of an input do not depend on the pieces in which it arrives, for fuzzing.
+///
+/// # Panics
+///
+/// If they do.
+#[doc(hidden)]
+pub fn check_split(input: &[u8]) {
+    let requests = |input: &[u8]| {
+        let (mut rest, mut lens) = (input, Vec::new());
+        while let Some((request, len)) = parse(rest) {
+            let shown = match request {
+                Request::Ids(count) => usize::from(count.get()),
+                Request::Token(token) => 1000 + token.len(),
+            };
+            lens.push((shown, len));
+            rest = &rest[len..];
+        }
+        (lens, rest.to_vec())
+    };
+    let (whole, rest) = requests(input);
+    assert!(rest.len() < 2 + 255, "what is left is less than a request");
+    for split in 0..=input.len() {
+        let (mut first, left) = requests(&input[..split]);
+        let (second, left) = requests(&[&left, &input[split..]].concat());
+        first.extend(second);
+        assert!(first == whole && left == rest, "split at {split}");
+    }
+}
+
+/// Answers the requests of one connection.
+pub(crate) struct Noeqd {
+    namespace: Arc<NamespaceName>,
+}
+
+impl Noeqd {
+    pub(crate) const fn new(namespace: Arc<NamespaceName>) -> Self {
+        Self { namespace }
+    }
+
+    /// Answers one request for ids. Earlier answers are sent before it waits.
+    async fn ids(&self, wire: &mut Wire, count: NonZeroU8) -> io::Result<Result<(), MintError>> {
+        let found = wire.state.find(self.namespace.as_str().as_bytes());
+        let (namespace, handles) = match found {
+            Ok((namespace, handles)) => (Arc::clone(namespace), handles),
+            Err(error) => return Ok(Err(error)),
+        };
+        let wrong_scheme = || MintError::WrongScheme {
+            name: Snippet::of(namespace.name().as_str()),
+            what: "one of plain 64-bit numbers, which noeqd's protocol needs",
+        };
+        // Before anything is taken: a refused request must not use up a number.
+        if !namespace.definition().is_plain_number() {
+            return Ok(Err(wrong_scheme()));
+        }
+        let ids = match namespace.try_take(handles, usize::from(count.get())) {
+            Ok(Taken::All(ids)) => Ok(ids),
+            Ok(Taken::Partial(part)) => {
+                wire.flush().await?;
+                namespace.wait(wire.state.handles(), part, MAX_WAIT).await
+            }
+            Err(error) => Err(error),
+        };
+        let ids = match ids {
+            Ok(ids) => ids,
+            Err(error) => return Ok(Err(error)),
+        };
+        let issued = ids.len() as u64;
+        for id in ids {
+            let Minted::Number(id) = id else { return Ok(Err(wrong_scheme())) };
+            wire.out.extend_from_slice(&id.to_be_bytes());
+        }
+        wire.counts.issued(&wire.server.metrics, &namespace, issued);
+        Ok(Ok(()))
+    }
+}
+
+impl Dialogue for Noeqd {
+    const PROTOCOL: Protocol = Protocol::Noeqd;
+
+    async fn answer(&mut self, wire: &mut Wire, input: &mut Vec<u8>) -> io::Result<Result<u64, Broken>> {
+        let (mut start, mut requests) = (0, 0);
+        let outcome = loop {
+            let Some((request, len)) = parse(&input[start..]) else { break Ok(requests) };
+            match request {
+                Request::Ids(count) => {
+                    if let Err(error) = self.ids(wire, count).await? {
+                        break Err(Broken { kind: error.kind(), why: error.to_string() });
+                    }
+                }
+                // As noeqd does that has no token.
+                Request::Token(_) => {
+                    let why = "unexpected token: this server has none".to_owned();
+                    break Err(Broken { kind: ErrorKind::BadRequest, why });
+                }
+            }
+            (start, requests) = (start + len, requests + 1);
+            wire.flush_full().await?;
+        };
+        input.drain(..start);
+        Ok(outcome)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn requests_are_told_from_tokens() {
+        let ids = |count| Request::Ids(NonZeroU8::new(count).unwrap());
+        for (input, wanted) in [
+            (&b""[..], None),
+            (b"\x01", Some((ids(1), 1))),
+            (b"\xff\x01", Some((ids(255), 1))),
+            // TLS would begin like this.
+            (b"\x16\x03\x01", Some((ids(22), 1))),
+            (b"\0", None),
+            (b"\0\x03ab", None),
+            (b"\0\x03abc\x01", Some((Request::Token(b"abc"), 5))),
+            (b"\0\0\x01", Some((Request::Token(b""), 2))),
+        ] {
+            assert_eq!(parse(input), wanted, "{input:?}");
+            check_split(input);
+        }
+    }
+}
