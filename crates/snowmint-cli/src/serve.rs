@@ -129,6 +129,7 @@ async fn until_stopped(plan: &Plan, serving: &Handle) -> Result<(), Failure> {
         max_connections: plan.max_connections,
         timeouts: plan.timeouts,
         allowed_hosts: plan.allowed_hosts.clone(),
+        probe_hosts: plan.probe_hosts.clone(),
         tls: plan.tls.clone(),
         clock: Arc::new(clock.clone()) as SharedClock,
         drain: plan.drain_timeout,
@@ -181,6 +182,8 @@ struct Shown {
     grpc: Option<String>,
     /// As `thrift`.
     noeqd: Option<String>,
+    /// As `thrift`.
+    probe: Option<String>,
 }
 
 async fn prepare(plan: &Plan, serving: &Handle) -> Result<Prepared, Failure> {
@@ -210,6 +213,7 @@ async fn prepare(plan: &Plan, serving: &Handle) -> Result<Prepared, Failure> {
         noeqd: open_port(&plan.noeqd, "--noeqd", serving)
             .await?
             .map(|listener| NoeqdListener { listener, namespace: plan.noeqd_namespace.clone() }),
+        probe: open_port(&plan.probe, "--probe", serving).await?,
     };
     let shown = Shown {
         http: address(listeners.http.as_ref()),
@@ -217,6 +221,7 @@ async fn prepare(plan: &Plan, serving: &Handle) -> Result<Prepared, Failure> {
         thrift: listeners.thrift.as_ref().map(|thrift| address(Some(&thrift.listener))),
         grpc: listeners.grpc.as_ref().map(|grpc| address(Some(grpc))),
         noeqd: listeners.noeqd.as_ref().map(|noeqd| address(Some(&noeqd.listener))),
+        probe: listeners.probe.as_ref().map(|probe| address(Some(probe))),
     };
     let holder = plan.holder.clone().unwrap_or_else(|| holder_of(&listeners));
     Ok(Prepared { store, late, saved, ports: Ports { listeners, shown }, holder })
@@ -358,6 +363,7 @@ async fn serve(
             thrift = shown.thrift,
             grpc = shown.grpc,
             noeqd = shown.noeqd,
+            probe = shown.probe,
             version = env!("CARGO_PKG_VERSION"),
             store = connect::without_credentials(&plan.store),
             reach = Visibility::of_url(&plan.store).to_string(),
@@ -451,6 +457,7 @@ async fn announce_lease(plan: &Plan, leases: &Leases, shown: &Shown) -> Result<(
         thrift = shown.thrift,
         grpc = shown.grpc,
         noeqd = shown.noeqd,
+        probe = shown.probe,
         worker = status.worker.map(|worker| worker.to_string()),
         until = %Utc(status.until_unix_ms.unwrap_or_default()),
         layout = %plan.layout,

@@ -34,6 +34,8 @@ pub(crate) enum Admission {
     Client,
     /// Beyond the limit, on one of a few reserved connections: for health and metrics, and for errors.
     Reserved,
+    /// On the port for health and metrics, which has a limit of its own.
+    Probe,
 }
 
 /// Accepts the connections of one protocol until the service ends, then drains them.
@@ -128,7 +130,7 @@ impl Acceptor<'_> {
         let serving = connection(accepted, admission);
         tasks.spawn(async move {
             match admission {
-                Admission::Client => serving.await,
+                Admission::Client | Admission::Probe => serving.await,
                 // A slower client is closed without an answer.
                 Admission::Reserved => drop(tokio::time::timeout(LINGER, serving).await),
             }

@@ -337,13 +337,20 @@ impl Session {
             let answered = self.services.health.clone().call(request).await;
             return Ok(self.tonic(answered, ends));
         }
-        if self.admission == Admission::Reserved {
-            let limit = self.server.max_connections;
-            let text = format!(
-                "connection limit ({limit}) reached: retry later, or raise --max-connections on the server"
-            );
-            let retry_after = Some(Duration::from_secs(1));
-            return Err(Failure { retry_after, ..Failure::new(ErrorKind::TooManyClients, text) });
+        match self.admission {
+            Admission::Client => {}
+            Admission::Reserved => {
+                let limit = self.server.max_connections;
+                let text = format!(
+                    "connection limit ({limit}) reached: retry later, or raise --max-connections on the server"
+                );
+                let retry_after = Some(Duration::from_secs(1));
+                return Err(Failure { retry_after, ..Failure::new(ErrorKind::TooManyClients, text) });
+            }
+            Admission::Probe => {
+                let text = "this port serves health checks: call others at the port of --http or --grpc";
+                return Err(Failure::new(ErrorKind::Unknown, text));
+            }
         }
         if let Some((_, service)) = self.services.reflection.iter().find(|(at, _)| path.starts_with(at)) {
             delivery.wait();

@@ -114,7 +114,7 @@ impl Serving<'_> {
         request: Request<Incoming>,
         delivery: Arc<Delivery>,
     ) -> Response<grpc::Body> {
-        let checked = check_host(&self.server.allowed_hosts, &request)
+        let checked = check_host(self.server.hosts_of(self.peer.admission), &request)
             .and_then(|()| handler::check_site(request.headers()));
         match checked {
             Ok(()) => session.call(request, delivery).await,

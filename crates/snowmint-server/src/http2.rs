@@ -61,7 +61,7 @@ impl<'a> Peer<'a> {
         admission: Admission,
     ) -> Self {
         let timeouts = match admission {
-            Admission::Client => timeouts,
+            Admission::Client | Admission::Probe => timeouts,
             Admission::Reserved => Timeouts { request: timeouts.request.min(LINGER), ..timeouts },
         };
         Self { turn, timer: ClientTimer::new(timeouts), shutdown, admission }

@@ -193,7 +193,9 @@ mod unix {
                 Err(TryLockError::WouldBlock) if Instant::now() < until => sleep(LOCK_INTERVAL).await,
                 Err(TryLockError::WouldBlock) => return Err(io::ErrorKind::ResourceBusy.into()),
                 // A file system without locks.
-                Err(TryLockError::Error(error)) if error.kind() == io::ErrorKind::Unsupported => return Ok(folder),
+                Err(TryLockError::Error(error)) if error.kind() == io::ErrorKind::Unsupported => {
+                    return Ok(folder);
+                }
                 Err(TryLockError::Error(error)) => return Err(error),
             }
         }
@@ -262,7 +264,9 @@ impl BindError {
                 format!("another program listens on this socket; stop it, or choose another path with {flag}")
             }
             io::ErrorKind::ResourceBusy => {
-                format!("another process holds the lock of the folder; stop it, or choose another folder with {flag}")
+                format!(
+                    "another process holds the lock of the folder; stop it, or choose another folder with {flag}"
+                )
             }
             io::ErrorKind::AlreadyExists => {
                 format!("the file exists and is not a socket; remove it, or choose another path with {flag}")

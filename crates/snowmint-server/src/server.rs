@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use tokio::sync::Semaphore;
 
-use crate::accept::Acceptor;
+use crate::accept::{Acceptor, Admission};
 use crate::listener::Listener;
 use crate::metrics::Protocol;
 use crate::mint::Mint;
@@ -29,6 +29,8 @@ pub struct Listeners {
     pub grpc: Option<Listener>,
     /// noeqd's one-byte protocol.
     pub noeqd: Option<NoeqdListener>,
+    /// `/healthz`, `/readyz`, `/metrics` and health checks of gRPC, without TLS or tokens: for probes and Prometheus.
+    pub probe: Option<Listener>,
 }
 
 /// The outcome of [`serve`].
@@ -110,6 +112,16 @@ pub async fn serve(
         };
         acceptor(Protocol::Noeqd).run(listener, connection).await
     };
+    let probe = async {
+        let Some(listener) = listeners.probe else { return 0 };
+        let connection = |accepted, _| {
+            let (server, services) = (Arc::clone(&server), Arc::clone(&services));
+            http::serve(server, accepted, Admission::Probe, shutdown.listener(), services)
+        };
+        // No load of other clients keeps probes out.
+        let permits = Arc::new(Semaphore::new(settings.reserved_connections));
+        Acceptor { permits, tls: None, ..acceptor(Protocol::Http) }.run(listener, connection).await
+    };
     let ending = async {
         ends.await;
         if !settings.drain_delay.is_zero() {
@@ -120,12 +132,12 @@ pub async fn serve(
         tracing::info!("shutting down; finishing the requests in flight");
         shutdown.begin();
     };
-    let serving = async { tokio::join!(http, resp, thrift, grpc, noeqd, ending) };
-    let (http_cut, resp_cut, thrift_cut, grpc_cut, noeqd_cut, ()) = tokio::select! {
+    let serving = async { tokio::join!(http, resp, thrift, grpc, noeqd, probe, ending) };
+    let (http_cut, resp_cut, thrift_cut, grpc_cut, noeqd_cut, probe_cut, ()) = tokio::select! {
         ended = serving => ended,
         never = server.memory.run() => never,
     };
-    let cut = http_cut + resp_cut + thrift_cut + grpc_cut + noeqd_cut;
+    let cut = http_cut + resp_cut + thrift_cut + grpc_cut + noeqd_cut + probe_cut;
     if cut > 0 {
         tracing::warn!(cut, within = ?settings.drain, "connections closed; they did not finish in time");
     }

@@ -23,7 +23,9 @@ pub struct Settings {
     pub timeouts: Timeouts,
     /// The hosts that HTTP requests may be addressed to.
     pub allowed_hosts: AllowedHosts,
-    /// TLS on every TCP port; `None` for none.
+    /// The hosts that requests on the port for health and metrics may be addressed to.
+    pub probe_hosts: AllowedHosts,
+    /// TLS on every TCP port but that for health and metrics; `None` for none.
     pub tls: Option<Arc<Tls>>,
     /// The tokens of clients; without them, every client may take and decode ids.
     pub access: Option<Arc<Access>>,
@@ -42,6 +44,7 @@ impl Default for Settings {
             reserved_connections: limits::RESERVED,
             timeouts: Timeouts::default(),
             allowed_hosts: AllowedHosts::Any,
+            probe_hosts: AllowedHosts::Any,
             tls: None,
             access: None,
             drain: limits::DRAIN,
@@ -58,6 +61,7 @@ impl fmt::Debug for Settings {
             .field("reserved_connections", &self.reserved_connections)
             .field("timeouts", &self.timeouts)
             .field("allowed_hosts", &self.allowed_hosts)
+            .field("probe_hosts", &self.probe_hosts)
             .field("tls", &self.tls)
             .field("access", &self.access)
             .field("drain", &self.drain)
@@ -78,13 +82,14 @@ impl Settings {
     /// let mut settings = Settings::default();
     /// assert!(!settings.fit_open_files(1_048_576));
     /// assert!(settings.fit_open_files(1024));
-    /// assert_eq!((settings.max_connections, settings.reserved_connections), (737, 51));
+    /// assert_eq!((settings.max_connections, settings.reserved_connections), (740, 36));
     /// ```
     pub fn fit_open_files(&mut self, limit: u64) -> bool {
         let limit = usize::try_from(limit).unwrap_or(usize::MAX);
-        let reserved = limits::RESERVED.min(limit / 4 / limits::PROTOCOLS).max(1);
-        let fits =
-            limit.saturating_sub(limits::PROTOCOLS * reserved + limits::OTHER_FILES).max(limit / 4).max(1);
+        // The port for health and metrics has as many within its limit and beyond it.
+        let pools = limits::PROTOCOLS + 2;
+        let reserved = limits::RESERVED.min(limit / 4 / pools).max(1);
+        let fits = limit.saturating_sub(pools * reserved + limits::OTHER_FILES).max(limit / 4).max(1);
         let lowers = self.max_connections > fits;
         self.max_connections = self.max_connections.min(fits);
         self.reserved_connections = self.reserved_connections.min(reserved);

@@ -4,7 +4,7 @@ use std::error::Error;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 
-use crate::accept::MemoryTrimmer;
+use crate::accept::{Admission, MemoryTrimmer};
 use crate::access::{Access, Identity};
 use crate::metrics::{Metrics, Protocol};
 use crate::mint::Mint;
@@ -23,6 +23,8 @@ pub(crate) struct ServerState {
     pub(crate) timeouts: Timeouts,
     pub(crate) allowed_hosts: AllowedHosts,
     pub(crate) access: Option<Arc<Access>>,
+    /// Those of the port for health and metrics.
+    pub(crate) probe_hosts: AllowedHosts,
     /// Bytes of commands between `MULTI` and `EXEC`, over all connections.
     pub(crate) queued: AtomicUsize,
     pub(crate) memory: Arc<MemoryTrimmer>,
@@ -43,12 +45,18 @@ impl ServerState {
             timeouts: settings.timeouts,
             allowed_hosts: settings.allowed_hosts.clone(),
             access: settings.access.clone(),
+            probe_hosts: settings.probe_hosts.clone(),
             queued: AtomicUsize::new(0),
             memory: Arc::default(),
             turns: Turns::new(),
             handshakes: HandshakeLog::default(),
             clients: AtomicU64::new(0),
         }
+    }
+
+    /// Returns the hosts that requests of an HTTP connection may be addressed to.
+    pub(crate) fn hosts_of(&self, admission: Admission) -> &AllowedHosts {
+        if admission == Admission::Probe { &self.probe_hosts } else { &self.allowed_hosts }
     }
 
     /// Counts a failed handshake and logs it.

@@ -7,7 +7,9 @@ use std::time::Duration;
 use clap::builder::BoolishValueParser;
 use snowmint::field::Field;
 use snowmint::{AnchoredClock, DatacenterId, Generator, Layout, ManualClock, Rule, Start, WorkerId};
-use snowmint_cluster::{Holder, IdentityError, LeaseConfig, NamespaceName, NodeClock, WorkerChoice, WorkerCount, WorkerSource};
+use snowmint_cluster::{
+    Holder, IdentityError, LeaseConfig, NamespaceName, NodeClock, WorkerChoice, WorkerCount, WorkerSource,
+};
 use snowmint_server::namespace_sync::{NamespaceConfig, NamespaceFlags, NamespaceSource};
 use snowmint_server::{AllowedHosts, ThriftExceptions, Timeouts, Tls, TlsFiles};
 
@@ -103,14 +105,19 @@ pub(crate) struct Args {
     /// Namespace whose ids noeqd's clients get; default: the first of --namespaces
     #[arg(long, value_name = "NAME", env = "SNOWMINT_NOEQD_NAMESPACE")]
     pub(super) noeqd_namespace: Option<NamespaceName>,
-    /// Certificate for TLS on every TCP port, followed by those of intermediate authorities (PEM). The TLS files are loaded
+    /// Address for health checks and Prometheus: /healthz, /readyz and /metrics over HTTP, without TLS, certificates or tokens.
+    /// It serves no ids; whoever can connect sees the names of namespaces. HOST:PORT (port 0 for any free port), unix:PATH, or
+    /// off
+    #[arg(long, value_name = "ADDR", default_value = "off", value_parser = flags::listen_or_unix, env = "SNOWMINT_PROBE")]
+    pub(super) probe: Listen,
+    /// Certificate for TLS on every TCP port but that of --probe, followed by those of intermediate authorities (PEM). The TLS files are loaded
     /// again when they change, and at SIGHUP
     #[arg(long, value_name = "FILE", env = "SNOWMINT_TLS_CERT")]
     pub(super) tls_cert: Option<PathBuf>,
     /// Private key of the certificate (PEM, not encrypted)
     #[arg(long, value_name = "FILE", env = "SNOWMINT_TLS_KEY")]
     pub(super) tls_key: Option<PathBuf>,
-    /// Require client certificates of these authorities (PEM), on every TCP port. Health checks need one too
+    /// Require client certificates of these authorities (PEM), on every TCP port but that of --probe
     #[arg(long, value_name = "FILE", env = "SNOWMINT_TLS_CLIENT_CA")]
     pub(super) tls_client_ca: Option<PathBuf>,
     /// Accept every client on addresses that other machines can reach. Otherwise these addresses require --tls-client-ca
@@ -195,7 +202,7 @@ pub(crate) struct Args {
     /// Close connections whose client reads nothing of its answer for this long
     #[arg(long, value_name = "TIME", default_value = "1m", value_parser = flags::timeout, env = "SNOWMINT_WRITE_TIMEOUT")]
     pub(super) write_timeout: Duration,
-    /// Host names to accept besides localhost and IP addresses; * accepts any. Checked if --http is a loopback address,
+    /// Host names to accept besides localhost and IP addresses; * accepts any. Checked if --http (or --probe) is a loopback address,
     /// against web pages that point a name of their own at it (DNS rebinding), or if this flag is set. A reverse proxy that
     /// passes on the client's Host header needs it
     #[arg(long, value_name = "NAME,...", value_delimiter = ',', env = "SNOWMINT_ALLOWED_HOSTS")]
@@ -221,7 +228,9 @@ impl Args {
     /// Replaces a worker that is read from the host: a file may be checked on another machine than the one that serves.
     /// Returns what the worker is here; `None` if it does not depend on the machine.
     pub(super) fn detach_from_host(&mut self) -> Result<Option<String>, Failure> {
-        let Some(source @ (WorkerSource::Ordinal | WorkerSource::Ipv4(_))) = self.worker else { return Ok(None) };
+        let Some(source @ (WorkerSource::Ordinal | WorkerSource::Ipv4(_))) = self.worker else {
+            return Ok(None);
+        };
         if self.workers.max() > 1 {
             return Err(Failure::usage(format!(
                 "--worker requires one worker, --workers {} several: remove one of the two flags",
@@ -287,6 +296,7 @@ pub(super) struct Plan {
     pub(super) grpc: Listen,
     pub(super) noeqd: Listen,
     pub(super) noeqd_namespace: NamespaceName,
+    pub(super) probe: Listen,
     pub(super) tls: Option<Arc<Tls>>,
     pub(super) store: String,
     pub(super) data: String,
@@ -306,6 +316,7 @@ pub(super) struct Plan {
     pub(super) max_connections: usize,
     pub(super) timeouts: Timeouts,
     pub(super) allowed_hosts: AllowedHosts,
+    pub(super) probe_hosts: AllowedHosts,
     pub(super) drain_delay: Duration,
     pub(super) drain_timeout: Duration,
     pub(super) holder: Option<Holder>,
@@ -326,10 +337,12 @@ impl Plan {
             ("--noeqd", &args.noeqd),
         ];
         check_ports(&ports)?;
+        check_addresses(&[&ports[..], &[("--probe", &args.probe)]].concat())?;
         check_times(&layout, args.window, args.rule)?;
         check_workers(&layout, worker, args.workers)?;
         // clap gives at least one name.
-        let first = args.namespaces.first().cloned().ok_or_else(|| Failure::usage("--namespaces: no name"))?;
+        let first =
+            args.namespaces.first().cloned().ok_or_else(|| Failure::usage("--namespaces: no name"))?;
         let thrift_namespace = args.thrift_namespace.unwrap_or_else(|| first.clone());
         let noeqd_namespace = args.noeqd_namespace.unwrap_or(first);
         let (flag, file) = match args.config_namespaces {
@@ -343,6 +356,7 @@ impl Plan {
         check_store(&store, args.window)?;
         // A layout that ends soon is reported for each namespace, once it is served.
         flags::check_lifetime(&layout, now_unix_ms)?;
+        let probe_hosts = allowed_hosts(&args.probe, &args.allowed_hosts)?;
         let allowed_hosts = allowed_hosts(&args.http, &args.allowed_hosts)?;
         let tls = load_tls(args.tls_cert, args.tls_key, args.tls_client_ca)?;
         let outside = ports.into_iter().find(|(_, listen)| !listen.is_loopback());
@@ -376,6 +390,7 @@ impl Plan {
             grpc: args.grpc,
             noeqd: args.noeqd,
             noeqd_namespace,
+            probe: args.probe,
             tls,
             store,
             data: args.data,
@@ -399,6 +414,7 @@ impl Plan {
                 write: args.write_timeout,
             },
             allowed_hosts,
+            probe_hosts,
             drain_delay: args.drain_delay,
             drain_timeout: args.drain_timeout,
             holder: args.holder,
@@ -414,9 +430,9 @@ fn check_store(url: &str, window: Duration) -> Result<(), Failure> {
     LeaseConfig::check_window(window, may_lose).map_err(|error| Failure::flag("--window", error))
 }
 
-/// Returns the accepted host names. Without the flag, a listener for other machines accepts any name: nobody knows theirs.
-fn allowed_hosts(http: &Listen, names: &[String]) -> Result<AllowedHosts, Failure> {
-    if names.is_empty() && !http.is_loopback() {
+/// Returns the accepted host names of a listener. Without the flag, a listener for other machines accepts any name: nobody knows theirs.
+fn allowed_hosts(listen: &Listen, names: &[String]) -> Result<AllowedHosts, Failure> {
+    if names.is_empty() && !listen.is_loopback() {
         return Ok(AllowedHosts::Any);
     }
     AllowedHosts::new(names.iter().map(String::as_str))
@@ -463,6 +479,11 @@ fn check_ports(ports: &[(&str, &Listen)]) -> Result<(), Failure> {
             off.join(" and ")
         )));
     }
+    Ok(())
+}
+
+/// Rejects two listeners on one address.
+fn check_addresses(ports: &[(&str, &Listen)]) -> Result<(), Failure> {
     for (index, (flag, listen)) in ports.iter().enumerate() {
         if let Listen::Off | Listen::At { port: 0, .. } = listen {
             continue;

@@ -135,6 +135,8 @@ fn a_flag_that_cannot_be_is_named_before_anything_is_opened() {
         (&["--resp", ":6380"], "--resp"),
         (&["--http", "off", "--resp", "off"], "--http off and --resp off"),
         (&["--http", "127.0.0.1:7", "--resp", "127.0.0.1:7"], "--http and --resp are both"),
+        (&["--http", "127.0.0.1:7", "--probe", "127.0.0.1:7"], "--http and --probe are both"),
+        (&["--http", "off", "--resp", "off", "--probe", "127.0.0.1:7"], "--http off and --resp off"),
         (&["--http", "unix:"], "--http"),
         (&["--thrift", "unix:/run/thrift"], "--thrift"),
         (&["--http", "unix:a", "--resp", "unix:a"], "--http and --resp are both unix:a"),

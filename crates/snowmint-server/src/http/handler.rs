@@ -96,12 +96,18 @@ async fn try_handle<B: hyper::body::Body>(
     request: &Request<B>,
 ) -> Result<Response<Body>, Failure> {
     let Serving { server, client, .. } = serving;
-    check_host(&server.allowed_hosts, request)?;
+    check_host(server.hosts_of(serving.peer.admission), request)?;
     let route = route(request.uri().path(), request.uri().query())?;
-    if serving.peer.admission == Admission::Reserved
-        && !matches!(route, Route::Health | Route::Ready | Route::Metrics)
-    {
-        return Err(Problem::too_many_clients(server.max_connections).into());
+    if !matches!(route, Route::Health | Route::Ready | Route::Metrics) {
+        match serving.peer.admission {
+            Admission::Client => {}
+            Admission::Reserved => return Err(Problem::too_many_clients(server.max_connections).into()),
+            Admission::Probe => {
+                let detail =
+                    "this port serves /healthz, /readyz and /metrics: request ids from the port of --http";
+                return Err(Problem::new(ErrorKind::Unknown, detail.to_owned()).into());
+            }
+        }
     }
     let head = request.method() == Method::HEAD;
     check_method(&route, request)?;

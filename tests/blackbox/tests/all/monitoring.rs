@@ -4,8 +4,10 @@
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 use std::process::Command;
+use std::time::Duration;
 
-use snowmint_test_servers::snowmint::Serve;
+use snowmint_test_servers::snowmint::{Serve, http};
+use snowmint_test_servers::{Certificates, port};
 
 fn folder() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../../monitoring")
@@ -38,7 +40,13 @@ fn every_metric_of_the_alerts_and_the_dashboard_is_shown_by_a_service() {
     std::fs::write(&namespaces, "[namespaces.orders]\nscheme = 'segment'\n").unwrap();
     let server = Serve::new(data.path()).args([Path::new("--namespaces-file"), &namespaces]).start();
     server.take(1);
-    let shown = server.get("/metrics").body;
+    let mut shown = server.get("/metrics").body;
+    // Some are shown with TLS only.
+    let (certificates, probe) = (Certificates::make(), port::free());
+    let tls = ["--tls-cert".as_ref(), certificates.certificate(), "--tls-key".as_ref(), certificates.key()];
+    let with_tls = Serve::new(data.path()).args(tls).args(["--probe", &probe.to_string()]).spawn();
+    with_tls.log_with("ready: ids are served", Duration::from_secs(30));
+    shown += &http::get(probe, "/metrics").unwrap().body;
     let names = |text: &str| -> BTreeSet<String> {
         let is_of_name = |at: char| at.is_ascii_lowercase() || at.is_ascii_digit() || at == '_';
         let rests = text.match_indices("snowmint_").map(|(at, _)| &text[at..]);

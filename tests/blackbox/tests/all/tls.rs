@@ -9,7 +9,7 @@ use std::path::Path;
 use std::time::Duration;
 
 use snowmint_test_servers::snowmint::external::{output, python, run};
-use snowmint_test_servers::snowmint::{self, Ids, Serve, Server, workspace};
+use snowmint_test_servers::snowmint::{self, Ids, Serve, Server, Signal, http, workspace};
 use snowmint_test_servers::{Certificates, port, time};
 
 const PATIENCE: Duration = Duration::from_secs(30);
@@ -199,6 +199,56 @@ fn client_certificates() {
     for protocol in ["http", "resp"] {
         assert!(log.contains(&format!("TLS handshake failed protocol=\"{protocol}\"")), "{log}");
     }
+}
+
+/// Goal: where clients need a certificate, health checks and Prometheus have a port that needs none, and that serves nothing
+/// else: also at the connection limit, and until the service ends.
+#[test]
+fn probes_without_a_certificate() {
+    let folder = tempfile::tempdir().unwrap();
+    let certificates = Certificates::make();
+    let probe = port::free();
+    let authority = text(certificates.authority());
+    let flags = ["--tls-client-ca", authority, "--probe", &probe.to_string(), "--max-connections", "1"];
+    let mut server = serve(folder.path(), &certificates, &[&flags[..], &["--drain-delay", "1m"]].concat());
+    let get = |path: &str| http::get(probe, path).unwrap();
+    let _holds_it = TcpStream::connect(server.resp()).unwrap();
+    assert_eq!((get("/healthz").status, get("/readyz").status), (200, 200));
+    assert!(get("/metrics").body.contains("snowmint_lease_held 1"));
+    for path in [
+        "/v1/ids/default",
+        "/v1/inspect/1",
+        "/api/snowflake/get/default",
+        "/openapi.json",
+        "/v1/ranges/default",
+    ] {
+        let answer = get(path);
+        assert!(
+            answer.status == 404 && answer.body.contains("this port serves /healthz, /readyz"),
+            "{path}: {answer:?}"
+        );
+    }
+    let over_http2 = |path: &str| {
+        let url = format!("http://{probe}{path}");
+        output(
+            "curl",
+            ["-sS", "--http2-prior-knowledge", "-o", "/dev/null", "-w", "%{http_code} %{http_version}", &url],
+        )
+    };
+    assert_eq!((over_http2("/readyz"), over_http2("/v1/ids/default")), ("200 2".into(), "404 2".into()));
+    let named = |host: &str| {
+        let request = format!("GET /metrics HTTP/1.1\r\nhost: {host}\r\nconnection: close\r\n\r\n");
+        plain(probe, request.as_bytes())
+    };
+    assert!(named("evil.example").starts_with("HTTP/1.1 421 "), "a page of another site");
+    // Idle connections of probes are replaced.
+    let idle: Vec<_> = (0..200).map(|_| TcpStream::connect(probe).unwrap()).collect();
+    assert_eq!(get("/healthz").status, 200);
+    drop(idle);
+    server.signal(Signal::TERM);
+    time::eventually("not ready", PATIENCE, || (get("/readyz").status == 503).then_some(()));
+    assert_eq!(get("/healthz").status, 200);
+    server.kill();
 }
 
 /// Goal: new files are used without a restart, whether they change or SIGHUP arrives; broken ones change nothing; open
