@@ -67,6 +67,11 @@ pub(crate) fn connections(text: &str) -> Result<usize, String> {
     parsed.ok_or_else(|| "expected 1 to 1000000".to_owned())
 }
 
+/// The begin of the address of a Unix socket.
+const UNIX: &str = "unix:";
+/// The address of a socket that systemd opens.
+const SYSTEMD: &str = "systemd";
+
 /// Where to listen for one protocol.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Listen {
@@ -78,12 +83,28 @@ pub(crate) enum Listen {
     },
     /// On a Unix socket.
     Unix(PathBuf),
+    /// On the socket that systemd opens for this protocol.
+    Systemd,
+    /// On a socket that systemd has opened, at this address.
+    Passed(String),
 }
 
 impl Listen {
+    /// Returns the port, if it is known; 0 is any free one.
+    pub(crate) fn port(&self) -> Option<u16> {
+        match self {
+            Self::At { port, .. } => Some(*port),
+            Self::Passed(address) if !address.starts_with(UNIX) => address.rsplit_once(':')?.1.parse().ok(),
+            Self::Off | Self::Unix(_) | Self::Systemd | Self::Passed(_) => None,
+        }
+    }
+
     /// Returns `true` if only this machine can connect. A name other than `localhost` may be any address.
     pub(crate) fn is_loopback(&self) -> bool {
-        let Self::At { address, .. } = self else { return true };
+        let (Self::At { address, .. } | Self::Passed(address)) = self else { return true };
+        if address.starts_with(UNIX) {
+            return true;
+        }
         let host = address.rsplit_once(':').map_or(address.as_str(), |(host, _)| host);
         let host = host.trim_start_matches('[').trim_end_matches(']');
         host.eq_ignore_ascii_case("localhost")
@@ -95,15 +116,16 @@ impl std::fmt::Display for Listen {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         match self {
             Self::Off => f.write_str("off"),
-            Self::At { address, .. } => f.write_str(address),
-            Self::Unix(path) => write!(f, "unix:{}", path.display()),
+            Self::At { address, .. } | Self::Passed(address) => f.write_str(address),
+            Self::Unix(path) => write!(f, "{UNIX}{}", path.display()),
+            Self::Systemd => f.write_str(SYSTEMD),
         }
     }
 }
 
 /// Parses `--http` and `--resp`: `host:port`, `unix:` and a path, or `off`.
 pub(crate) fn listen_or_unix(text: &str) -> Result<Listen, String> {
-    match text.strip_prefix("unix:") {
+    match text.strip_prefix(UNIX) {
         Some("") => Err("expected a path after unix:, such as unix:/run/snowmint.sock".to_owned()),
         Some(path) => Ok(Listen::Unix(path.into())),
         None => listen(text).map_err(|expected| format!("{expected}; or unix:PATH")),
@@ -112,13 +134,16 @@ pub(crate) fn listen_or_unix(text: &str) -> Result<Listen, String> {
 
 /// Parses `--thrift` and the like: `host:port` or `off`.
 pub(crate) fn listen(text: &str) -> Result<Listen, String> {
-    if text == "off" {
-        return Ok(Listen::Off);
+    match text {
+        "off" => return Ok(Listen::Off),
+        SYSTEMD => return Ok(Listen::Systemd),
+        _ => {}
     }
     let parts = text.rsplit_once(':').and_then(|(host, port)| Some((host, port.parse::<u16>().ok()?)));
     match parts {
         Some((host, port)) if is_host(host) => Ok(Listen::At { address: text.to_owned(), port }),
-        _ => Err("expected HOST:PORT such as 127.0.0.1:8080, 0.0.0.0:8080 or [::1]:8080, or off".to_owned()),
+        _ => Err("expected HOST:PORT such as 127.0.0.1:8080, 0.0.0.0:8080 or [::1]:8080, systemd, or off"
+            .to_owned()),
     }
 }
 
@@ -246,6 +271,13 @@ mod tests {
         assert!(listen_or_unix("unix:").unwrap_err().contains("expected a path"));
         assert!(listen_or_unix("/run/a.sock").unwrap_err().contains("or unix:PATH"));
         assert!(listen("unix:/run/a.sock").is_err(), "Thrift has none");
+        for (passed, is_loopback, port) in
+            [("127.0.0.1:80", true, Some(80)), ("[::]:80", false, Some(80)), ("unix:/run/a.sock", true, None)]
+        {
+            let passed = Listen::Passed(passed.to_owned());
+            assert_eq!((passed.is_loopback(), passed.port()), (is_loopback, port), "{passed}");
+        }
+        assert_eq!(listen_or_unix("systemd"), Ok(Listen::Systemd));
     }
 
     #[test]

@@ -35,6 +35,7 @@ use crate::error::Failure;
 use crate::flags::Listen;
 use crate::{connect, human};
 use config::Plan;
+use systemd::Sockets;
 use without_store::LateStore;
 
 /// Threads that serve requests. More than two gain nothing at the load of one node, and each costs memory.
@@ -82,7 +83,9 @@ pub(crate) fn check(mut args: Args, now_unix_ms: u64) -> Result<Checked, Failure
     })
 }
 
-fn run(args: Args) -> Result<(), Failure> {
+fn run(mut args: Args) -> Result<(), Failure> {
+    let sockets = Sockets::take()?;
+    args.resolve_sockets(&sockets)?;
     let plan = Plan::check(args, WallClock.unix_ms())?;
     logging::start(&plan.log);
     for warning in &plan.warnings {
@@ -97,19 +100,19 @@ fn run(args: Args) -> Result<(), Failure> {
         .enable_all()
         .build();
     let serving = serving.map_err(Failure::runtime)?;
-    let outcome = control.block_on(until_stopped(&plan, serving.handle()));
+    let outcome = control.block_on(until_stopped(&plan, &sockets, serving.handle()));
     // Nobody waits for the tasks that still run.
     serving.shutdown_background();
     control.shutdown_background();
     outcome
 }
 
-async fn until_stopped(plan: &Plan, serving: &Handle) -> Result<(), Failure> {
+async fn until_stopped(plan: &Plan, sockets: &Sockets, serving: &Handle) -> Result<(), Failure> {
     let stop = Stop::listen().map_err(Failure::runtime)?;
     let prepared = tokio::select! {
         biased;
         () = stop.asked() => return Ok(()),
-        prepared = prepare(plan, serving) => prepared?,
+        prepared = prepare(plan, sockets, serving) => prepared?,
     };
     let Ports { listeners, shown } = prepared.ports;
     let clock = plan.clock.start();
@@ -186,7 +189,7 @@ struct Shown {
     probe: Option<String>,
 }
 
-async fn prepare(plan: &Plan, serving: &Handle) -> Result<Prepared, Failure> {
+async fn prepare(plan: &Plan, sockets: &Sockets, serving: &Handle) -> Result<Prepared, Failure> {
     let saved = plan.start_without_store.then(|| without_store::open_saved(plan)).transpose()?;
     let opened = match &saved {
         Some(saved) if without_store::is_usable(plan, saved) => open_soon(plan).await?,
@@ -201,19 +204,20 @@ async fn prepare(plan: &Plan, serving: &Handle) -> Result<Prepared, Failure> {
         let late = Arc::new(LateStore::new(connect::without_credentials(&plan.store)));
         (Arc::clone(&late) as Arc<dyn Store>, Some(late))
     };
+    let open_port = async |listen: &Listen, flag| open_port(listen, flag, sockets, serving).await;
     let listeners = Listeners {
-        http: open_port(&plan.http, "--http", serving).await?,
-        resp: open_port(&plan.resp, "--resp", serving).await?,
-        thrift: open_port(&plan.thrift, "--thrift", serving).await?.map(|listener| ThriftListener {
+        http: open_port(&plan.http, "--http").await?,
+        resp: open_port(&plan.resp, "--resp").await?,
+        thrift: open_port(&plan.thrift, "--thrift").await?.map(|listener| ThriftListener {
             listener,
             namespace: plan.thrift_namespace.clone(),
             exceptions: plan.thrift_exceptions,
         }),
-        grpc: open_port(&plan.grpc, "--grpc", serving).await?,
-        noeqd: open_port(&plan.noeqd, "--noeqd", serving)
+        grpc: open_port(&plan.grpc, "--grpc").await?,
+        noeqd: open_port(&plan.noeqd, "--noeqd")
             .await?
             .map(|listener| NoeqdListener { listener, namespace: plan.noeqd_namespace.clone() }),
-        probe: open_port(&plan.probe, "--probe", serving).await?,
+        probe: open_port(&plan.probe, "--probe").await?,
     };
     let shown = Shown {
         http: address(listeners.http.as_ref()),
@@ -302,10 +306,15 @@ async fn retry<T>(problem: &str, mut attempt: impl AsyncFnMut() -> Result<T, Att
 async fn open_port(
     listen: &Listen,
     flag: &'static str,
+    sockets: &Sockets,
     serving: &Handle,
 ) -> Result<Option<Listener>, Failure> {
     match listen {
         Listen::Off => Ok(None),
+        Listen::Systemd | Listen::Passed(_) => {
+            let _serving = serving.enter();
+            sockets.open(flag)
+        }
         Listen::At { .. } | Listen::Unix(_) => {
             let address = listen.to_string();
             let opened = serving.spawn(async move { snowmint_server::bind(&address, flag).await }).await;
@@ -378,7 +387,14 @@ async fn serve(
     let served = serving.spawn(snowmint_server::serve(mint, listeners, settings, ends));
     systemd::ready();
     let following = tokio::spawn(sync.run(reload.namespaces));
-    let renewing = plan.tls.clone().map(|tls| serving.spawn(async move { tls.follow(&reload.tls).await }));
+    let renewing = plan.tls.clone().map(|tls| {
+        serving.spawn(async move {
+            tokio::select! {
+                never = tls.follow(&reload.tls) => never,
+                never = tls.follow_expiry() => never,
+            }
+        })
+    });
     let ended = {
         let stopped = async {
             if early.is_none() {

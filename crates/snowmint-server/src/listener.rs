@@ -58,6 +58,52 @@ pub async fn bind(address: &str, flag: &'static str) -> Result<Listener, BindErr
 /// The begin of the address of a Unix socket.
 const UNIX: &str = "unix:";
 
+/// A socket that another process has opened, such as systemd. It stays open there.
+impl TryFrom<std::net::TcpListener> for Listener {
+    type Error = io::Error;
+
+    /// # Errors
+    ///
+    /// The socket does not listen, or the error of the system.
+    ///
+    /// # Panics
+    ///
+    /// Outside a tokio runtime.
+    fn try_from(socket: std::net::TcpListener) -> io::Result<Self> {
+        check_listens(&SockRef::from(&socket))?;
+        TcpListener::from_std(socket).map(|listener| Self(Open::Tcp(listener)))
+    }
+}
+
+/// A socket that another process has opened, such as systemd. It stays open there, and its file stays.
+#[cfg(unix)]
+impl TryFrom<std::os::unix::net::UnixListener> for Listener {
+    type Error = io::Error;
+
+    /// # Errors
+    ///
+    /// The socket does not listen, or the error of the system.
+    ///
+    /// # Panics
+    ///
+    /// Outside a tokio runtime.
+    fn try_from(socket: std::os::unix::net::UnixListener) -> io::Result<Self> {
+        check_listens(&SockRef::from(&socket))?;
+        unix::SocketFile::of_another(socket).map(|socket| Self(Open::Unix(socket)))
+    }
+}
+
+/// Checks that a socket accepts clients, and makes it ready for the runtime.
+fn check_listens(socket: &SockRef<'_>) -> io::Result<()> {
+    #[cfg(target_os = "linux")]
+    if !socket.is_listener()? {
+        let why =
+            "the socket does not listen for connections: expected ListenStream= in its unit, and Accept=no";
+        return Err(io::Error::new(io::ErrorKind::InvalidInput, why));
+    }
+    socket.set_nonblocking(true)
+}
+
 impl Listener {
     /// Returns the address that clients connect to: `host:port`, or `unix:` and the path of the socket.
     pub fn address(&self) -> String {
@@ -114,6 +160,7 @@ mod unix {
     use std::fs::{self, File, Permissions, TryLockError};
     use std::io;
     use std::os::unix::fs::{FileTypeExt, MetadataExt, PermissionsExt};
+    use std::os::unix::net::UnixListener as StdListener;
     use std::path::{Path, PathBuf};
     use std::time::Duration;
 
@@ -142,6 +189,7 @@ mod unix {
     #[derive(Debug)]
     struct OwnFile {
         path: PathBuf,
+        /// `None` for a file that is not removed.
         identity: Option<(u64, u64)>,
     }
 
@@ -158,6 +206,13 @@ mod unix {
             socket.listen(BACKLOG)?;
             socket.set_nonblocking(true)?;
             Ok(Self { listener: UnixListener::from_std(socket.into())?, file })
+        }
+
+        /// Returns the socket of another process, which also owns the file.
+        pub(super) fn of_another(listener: StdListener) -> io::Result<Self> {
+            let path = listener.local_addr()?.as_pathname().map(Path::to_owned).unwrap_or_default();
+            let file = OwnFile { path, identity: None };
+            Ok(Self { listener: UnixListener::from_std(listener)?, file })
         }
 
         pub(super) const fn listener(&self) -> &UnixListener {

@@ -14,6 +14,7 @@ use snowmint_server::namespace_sync::{NamespaceConfig, NamespaceFlags, Namespace
 use snowmint_server::{AllowedHosts, ThriftExceptions, Timeouts, Tls, TlsFiles};
 
 use super::logging::{Filter, Format, Log};
+use super::systemd::Sockets;
 use crate::config::namespaces_of;
 use crate::error::Failure;
 use crate::flags::{self, Listen};
@@ -62,6 +63,9 @@ are still served, until the balancer notices. SIGHUP reads --namespaces-file
 and the TLS files again; SIGUSR1 and SIGUSR2 do nothing. After a crash, the worker is free again
 when its lease has expired, within one window.
 
+With --http systemd, the socket is the one that systemd passes under the name
+http (FileDescriptorName=http in the .socket unit); likewise for the others.
+
 If the store is unreachable, serve waits for it before it opens its ports (but
 see --start-without-store). Once the ports are open, /healthz answers 200; until
 the node holds a lease, /readyz and requests for ids report the reason.
@@ -80,13 +84,15 @@ pub(crate) struct Args {
     /// The configuration file, if it defines namespaces.
     #[arg(skip)]
     pub(crate) config_namespaces: Option<PathBuf>,
-    /// Address for HTTP: HOST:PORT (port 0 for any free port), unix:PATH, or off
+    /// Address for HTTP: HOST:PORT (port 0 for any free port), unix:PATH, off, or systemd (a socket that systemd opens: see
+    /// below)
     #[arg(long, value_name = "ADDR", default_value = "127.0.0.1:8080", value_parser = flags::listen_or_unix, env = "SNOWMINT_HTTP")]
     pub(super) http: Listen,
-    /// Address for the Redis protocol: HOST:PORT (port 0 for any free port), unix:PATH, or off
+    /// Address for the Redis protocol: HOST:PORT (port 0 for any free port), unix:PATH, off, or systemd
     #[arg(long, value_name = "ADDR", default_value = "127.0.0.1:6380", value_parser = flags::listen_or_unix, env = "SNOWMINT_RESP")]
     pub(super) resp: Listen,
-    /// Address for Thrift, Twitter's Snowflake service (its port was 7609): HOST:PORT (port 0 for any free port), or off
+    /// Address for Thrift, Twitter's Snowflake service (its port was 7609): HOST:PORT (port 0 for any free port), off, or
+    /// systemd
     #[arg(long, value_name = "ADDR", default_value = "off", value_parser = flags::listen, env = "SNOWMINT_THRIFT")]
     pub(super) thrift: Listen,
     /// Namespace whose ids Thrift clients get; default: the first of --namespaces
@@ -96,18 +102,20 @@ pub(crate) struct Args {
     /// interface, `declared` those of an interface whose `get_id` throws `InvalidUserAgentError` and `InvalidSystemClock`
     #[arg(long, value_name = "KIND", value_enum, default_value_t = ThriftErrors::Application, env = "SNOWMINT_THRIFT_EXCEPTIONS")]
     pub(super) thrift_exceptions: ThriftErrors,
-    /// Address for gRPC, the service snowmint.v1 with health and reflection: HOST:PORT (port 0 for any free port), or off
+    /// Address for gRPC, the service snowmint.v1 with health and reflection: HOST:PORT (port 0 for any free port), off, or
+    /// systemd
     #[arg(long, value_name = "ADDR", default_value = "off", value_parser = flags::listen, env = "SNOWMINT_GRPC")]
     pub(super) grpc: Listen,
-    /// Address for noeqd's one-byte protocol (its port was 4444): HOST:PORT (port 0 for any free port), or off
+    /// Address for noeqd's one-byte protocol (its port was 4444): HOST:PORT (port 0 for any free port), off, or
+    /// systemd
     #[arg(long, value_name = "ADDR", default_value = "off", value_parser = flags::listen, env = "SNOWMINT_NOEQD")]
     pub(super) noeqd: Listen,
     /// Namespace whose ids noeqd's clients get; default: the first of --namespaces
     #[arg(long, value_name = "NAME", env = "SNOWMINT_NOEQD_NAMESPACE")]
     pub(super) noeqd_namespace: Option<NamespaceName>,
     /// Address for health checks and Prometheus: /healthz, /readyz and /metrics over HTTP, without TLS, certificates or tokens.
-    /// It serves no ids; whoever can connect sees the names of namespaces. HOST:PORT (port 0 for any free port), unix:PATH, or
-    /// off
+    /// It serves no ids; whoever can connect sees the names of namespaces. HOST:PORT (port 0 for any free port), unix:PATH,
+    /// off, or systemd
     #[arg(long, value_name = "ADDR", default_value = "off", value_parser = flags::listen_or_unix, env = "SNOWMINT_PROBE")]
     pub(super) probe: Listen,
     /// Certificate for TLS on every TCP port but that of --probe, followed by those of intermediate authorities (PEM). The TLS files are loaded
@@ -225,6 +233,18 @@ pub(crate) struct Args {
 }
 
 impl Args {
+    /// Gives each listener that is `systemd` the address of its socket.
+    pub(super) fn resolve_sockets(&mut self, sockets: &Sockets) -> Result<(), Failure> {
+        sockets.resolve(&mut [
+            ("--http", &mut self.http),
+            ("--resp", &mut self.resp),
+            ("--thrift", &mut self.thrift),
+            ("--grpc", &mut self.grpc),
+            ("--noeqd", &mut self.noeqd),
+            ("--probe", &mut self.probe),
+        ])
+    }
+
     /// Replaces a worker that is read from the host: a file may be checked on another machine than the one that serves.
     /// Returns what the worker is here; `None` if it does not depend on the machine.
     pub(super) fn detach_from_host(&mut self) -> Result<Option<String>, Failure> {
@@ -485,7 +505,7 @@ fn check_ports(ports: &[(&str, &Listen)]) -> Result<(), Failure> {
 /// Rejects two listeners on one address.
 fn check_addresses(ports: &[(&str, &Listen)]) -> Result<(), Failure> {
     for (index, (flag, listen)) in ports.iter().enumerate() {
-        if let Listen::Off | Listen::At { port: 0, .. } = listen {
+        if let Listen::Off | Listen::Systemd | Listen::At { port: 0, .. } = listen {
             continue;
         }
         let same = ports[..index].iter().find(|(_, other)| other == listen);

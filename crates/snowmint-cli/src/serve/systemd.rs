@@ -1,16 +1,133 @@
-//! What systemd learns of the service: that it is ready, what it waits for, that it stops, and that it is alive.
+//! What systemd learns of the service: that it is ready, what it waits for, that it stops, and that it is alive. And the
+//! sockets that systemd has opened for it.
 //!
 //! For units with `Type=notify`, with or without `WatchdogSec`. Without the variable `NOTIFY_SOCKET` nothing is sent. Source:
-//! `sd_notify(3)` and `sd_watchdog_enabled(3)`.
+//! `sd_notify(3)`, `sd_watchdog_enabled(3)` and `sd_listen_fds(3)`.
 
 use std::convert::Infallible;
 use std::time::Duration;
 
 use sd_notify::NotifyState;
+use snowmint_server::Listener;
 use tokio::runtime::Handle;
+
+use crate::error::Failure;
+use crate::flags::Listen;
 
 /// How long a start that makes no progress is waited for, beyond its next attempt.
 const PATIENCE: Duration = Duration::from_secs(30);
+
+/// The sockets that systemd has opened for this process, by name: `FileDescriptorName=` of the unit.
+#[derive(Debug, Default)]
+pub(super) struct Sockets(Vec<(String, Socket)>);
+
+#[derive(Debug)]
+enum Socket {
+    Tcp(std::net::TcpListener),
+    #[cfg(unix)]
+    Unix(std::os::unix::net::UnixListener),
+}
+
+impl Sockets {
+    /// Takes the sockets that this process was started with. To be called once, at the start.
+    #[cfg(unix)]
+    pub(super) fn take() -> Result<Self, Failure> {
+        let passed = sd_notify::listen_fds_with_names(false)
+            .map_err(|error| Failure::usage(format!("LISTEN_FDS: {error}: expected what systemd sets")))?;
+        let mut sockets = Vec::<(String, Socket)>::new();
+        for (number, name) in passed {
+            if sockets.iter().any(|(other, _)| *other == name) {
+                return Err(Failure::usage(format!(
+                    "systemd passed two sockets named {name:?}: expected one; keep one ListenStream= in the unit"
+                )));
+            }
+            let socket = Socket::of(number).ok_or_else(|| {
+                Failure::usage(format!("systemd passed {name:?}, which is no TCP or Unix socket"))
+            })?;
+            sockets.push((name, socket));
+        }
+        Ok(Self(sockets))
+    }
+
+    /// There is no systemd.
+    #[cfg(not(unix))]
+    pub(super) fn take() -> Result<Self, Failure> {
+        Ok(Self::default())
+    }
+
+    /// Replaces `systemd` in each of these flags by the address of its socket. A flag's socket has its name.
+    pub(super) fn resolve(&self, flags: &mut [(&'static str, &mut Listen)]) -> Result<(), Failure> {
+        let mut used = Vec::new();
+        for (flag, listen) in flags.iter_mut().filter(|(_, listen)| **listen == Listen::Systemd) {
+            let name = flag.trim_start_matches('-');
+            let Some((_, socket)) = self.0.iter().find(|(it, _)| it == name) else {
+                let why = format!(
+                    "systemd passed no socket named {name:?}: start the service by a socket unit with FileDescriptorName={name}"
+                );
+                return Err(Failure::flag(flag, why));
+            };
+            **listen = Listen::Passed(socket.address());
+            used.push(name);
+        }
+        // Its clients would wait without end.
+        match self.0.iter().find(|(name, _)| !used.contains(&name.as_str())) {
+            Some((name, _)) => Err(Failure::usage(format!(
+                "systemd passed a socket named {name:?} that no flag uses: use it as in `--http systemd` with \
+                 FileDescriptorName=http, or remove its unit"
+            ))),
+            None => Ok(()),
+        }
+    }
+
+    /// Opens the socket of a flag on the threads of this runtime. It stays open in systemd too: clients of a restart wait.
+    pub(super) fn open(&self, flag: &'static str) -> Result<Option<Listener>, Failure> {
+        let name = flag.trim_start_matches('-');
+        let Some((_, socket)) = self.0.iter().find(|(it, _)| it == name) else { return Ok(None) };
+        let opened = match socket {
+            Socket::Tcp(socket) => socket.try_clone().and_then(Listener::try_from),
+            #[cfg(unix)]
+            Socket::Unix(socket) => socket.try_clone().and_then(Listener::try_from),
+        };
+        opened.map(Some).map_err(|error| Failure::usage(format!("{flag} systemd: {error}")))
+    }
+}
+
+#[cfg(unix)]
+impl Socket {
+    #[expect(
+        unsafe_code,
+        reason = "nothing else makes a socket of its number, which is how systemd passes it"
+    )]
+    fn of(number: std::os::fd::RawFd) -> Option<Self> {
+        use std::os::fd::{FromRawFd as _, OwnedFd};
+        // SAFETY: systemd opened this number for this process, as LISTEN_PID says, and each number is taken once.
+        let descriptor = unsafe { OwnedFd::from_raw_fd(number) };
+        let tcp = std::net::TcpListener::from(descriptor);
+        if tcp.local_addr().is_ok() {
+            return Some(Self::Tcp(tcp));
+        }
+        let unix = std::os::unix::net::UnixListener::from(OwnedFd::from(tcp));
+        unix.local_addr().is_ok().then_some(Self::Unix(unix))
+    }
+}
+
+impl Socket {
+    fn address(&self) -> String {
+        match self {
+            Self::Tcp(socket) => {
+                socket.local_addr().map_or_else(|_| "unknown:0".to_owned(), |it| it.to_string())
+            }
+            #[cfg(unix)]
+            Self::Unix(socket) => {
+                let path = socket
+                    .local_addr()
+                    .ok()
+                    .and_then(|it| it.as_pathname().map(|it| it.display().to_string()));
+                format!("unix:{}", path.unwrap_or_default())
+            }
+        }
+    }
+}
 
 /// Tells what the start waits for, and that the next attempt follows after `wait`: the time limit of the start then does not end it.
 pub(super) fn waits(problem: &str, wait: Duration) {

@@ -48,14 +48,10 @@ fn holder(plan: &Plan) -> Option<Holder> {
         return plan.holder.clone();
     }
     let open = || [&plan.http, &plan.resp, &plan.thrift, &plan.grpc, &plan.noeqd].into_iter();
-    let port = open().find_map(|listen| match listen {
-        Listen::At { port, .. } => Some(*port),
-        Listen::Off | Listen::Unix(_) => None,
-    });
-    match port {
+    match open().find_map(Listen::port) {
         Some(port) => (port != 0).then(|| Holder::of_this_host(&port.to_string())),
         None => open()
-            .find(|listen| matches!(listen, Listen::Unix(_)))
+            .find(|listen| !matches!(listen, Listen::Off))
             .map(|socket| Holder::of_this_host(&socket.to_string())),
     }
 }

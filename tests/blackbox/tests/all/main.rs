@@ -32,6 +32,7 @@ mod pause;
 mod restores;
 mod rolling;
 mod shutdown;
+mod socket_activation;
 mod store_outage;
 mod thrift;
 mod tls;
