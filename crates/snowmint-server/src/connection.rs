@@ -13,7 +13,7 @@ use tokio::time::{Instant, sleep_until, timeout};
 use crate::accept::{Admission, reply_and_close};
 use crate::limits::{FLUSH_AT, HEAR_OUT, READ_ROOM, REST};
 use crate::metrics::{Metrics, Protocol};
-use crate::mint::{ConnectionState, Namespace};
+use crate::mint::{ConnectionState, MintError, Namespace};
 use crate::settings::Timeouts;
 use crate::shutdown::ShutdownListener;
 use crate::state::ServerState;
@@ -40,6 +40,12 @@ pub(crate) trait Dialogue: Send {
 pub(crate) struct Broken {
     pub(crate) kind: ErrorKind,
     pub(crate) why: String,
+}
+
+impl From<MintError> for Broken {
+    fn from(error: MintError) -> Self {
+        Self { kind: error.kind(), why: error.to_string() }
+    }
 }
 
 /// A connection to a client, and what its answers need.

@@ -13,6 +13,7 @@ use std::sync::Arc;
 use snowmint::error::Snippet;
 use snowmint_cluster::NamespaceName;
 
+use crate::access::{Access, Identity};
 use crate::connection::{Broken, Dialogue, Wire};
 use crate::limits::MAX_WAIT;
 use crate::listener::Listener;
@@ -79,11 +80,24 @@ pub fn check_split(input: &[u8]) {
 /// Answers the requests of one connection.
 pub(crate) struct Noeqd {
     namespace: Arc<NamespaceName>,
+    identity: Identity,
 }
 
 impl Noeqd {
-    pub(crate) const fn new(namespace: Arc<NamespaceName>) -> Self {
-        Self { namespace }
+    /// `identity` is that of a client that has not sent a token.
+    pub(crate) const fn new(namespace: Arc<NamespaceName>, identity: Identity) -> Self {
+        Self { namespace, identity }
+    }
+
+    /// Takes the token with which a connection begins if the server has tokens. Otherwise it is invalid, as for noeqd.
+    fn authenticate(&mut self, access: Option<&Arc<Access>>, token: &[u8]) -> Result<(), Broken> {
+        let invalid = |why: &str| Broken { kind: ErrorKind::BadRequest, why: why.to_owned() };
+        let access = access.ok_or_else(|| invalid("unexpected token: this server has none"))?;
+        if !self.identity.is_anonymous() {
+            return Err(invalid("unexpected token: the connection has one"));
+        }
+        self.identity = access.authenticate(token).map_err(Broken::from)?;
+        Ok(())
     }
 
     /// Answers one request for ids. Earlier answers are sent before it waits.
@@ -101,6 +115,10 @@ impl Noeqd {
         if !namespace.definition().is_plain_number() {
             return Ok(Err(wrong_scheme()));
         }
+        let wanted = u64::from(count.get());
+        if let Err(error) = self.identity.spend(self.namespace.as_str().as_bytes(), wanted) {
+            return Ok(Err(error));
+        }
         let ids = match namespace.try_take(handles, usize::from(count.get())) {
             Ok(Taken::All(ids)) => Ok(ids),
             Ok(Taken::Partial(part)) => {
@@ -111,14 +129,16 @@ impl Noeqd {
         };
         let ids = match ids {
             Ok(ids) => ids,
-            Err(error) => return Ok(Err(error)),
+            Err(error) => {
+                self.identity.give_back(wanted);
+                return Ok(Err(error));
+            }
         };
-        let issued = ids.len() as u64;
         for id in ids {
             let Minted::Number(id) = id else { return Ok(Err(wrong_scheme())) };
             wire.out.extend_from_slice(&id.to_be_bytes());
         }
-        wire.counts.issued(&wire.server.metrics, &namespace, issued);
+        wire.counts.issued(&wire.server.metrics, &namespace, wanted);
         Ok(Ok(()))
     }
 }
@@ -128,18 +148,19 @@ impl Dialogue for Noeqd {
 
     async fn answer(&mut self, wire: &mut Wire, input: &mut Vec<u8>) -> io::Result<Result<u64, Broken>> {
         let (mut start, mut requests) = (0, 0);
+        self.identity.refresh();
         let outcome = loop {
             let Some((request, len)) = parse(&input[start..]) else { break Ok(requests) };
             match request {
                 Request::Ids(count) => {
                     if let Err(error) = self.ids(wire, count).await? {
-                        break Err(Broken { kind: error.kind(), why: error.to_string() });
+                        break Err(error.into());
                     }
                 }
-                // As noeqd does that has no token.
-                Request::Token(_) => {
-                    let why = "unexpected token: this server has none".to_owned();
-                    break Err(Broken { kind: ErrorKind::BadRequest, why });
+                Request::Token(token) => {
+                    if let Err(broken) = self.authenticate(wire.server.access.as_ref(), token) {
+                        break Err(broken);
+                    }
                 }
             }
             (start, requests) = (start + len, requests + 1);

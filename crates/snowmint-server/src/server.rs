@@ -107,7 +107,7 @@ pub async fn serve(
         let Some(NoeqdListener { listener, namespace }) = listeners.noeqd else { return 0 };
         let namespace = Arc::new(namespace);
         let connection = |accepted, admission| {
-            let dialogue = Noeqd::new(Arc::clone(&namespace));
+            let dialogue = Noeqd::new(Arc::clone(&namespace), server.anonymous());
             connection::serve(Arc::clone(&server), accepted, admission, shutdown.listener(), dialogue)
         };
         acceptor(Protocol::Noeqd).run(listener, connection).await

@@ -236,6 +236,11 @@ fn probes_without_a_certificate() {
         )
     };
     assert_eq!((over_http2("/readyz"), over_http2("/v1/ids/default")), ("200 2".into(), "404 2".into()));
+    let call = format!("http://{probe}/snowmint.v1.Snowmint/Next");
+    let words =
+        ["-sS", "--http2-prior-knowledge", "-H", "content-type: application/grpc", "--data-binary", "", "-i"];
+    let refused = output("curl", words.iter().chain(&[call.as_str()]));
+    assert!(refused.contains("grpc-status: 12"), "{refused}");
     let named = |host: &str| {
         let request = format!("GET /metrics HTTP/1.1\r\nhost: {host}\r\nconnection: close\r\n\r\n");
         plain(probe, request.as_bytes())
