@@ -6,12 +6,13 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use crate::client::Client;
+use crate::connect::{TlsFiles, connections};
 use crate::error::BuildError;
 use crate::link::{Link, Times};
 use crate::pace::MAX_REQUEST;
 use crate::refill::Settings;
 use crate::servers::shuffle;
-use crate::wire::{Server, TlsFiles, Token, connections};
+use crate::wire::{Server, Token};
 
 /// Which server is asked first.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]

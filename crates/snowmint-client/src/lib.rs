@@ -61,6 +61,7 @@ mod buffer;
 mod buffer_tests;
 mod builder;
 mod client;
+mod connect;
 mod error;
 mod link;
 mod pace;

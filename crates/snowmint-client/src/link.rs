@@ -11,9 +11,10 @@ use futures_util::stream::FuturesUnordered;
 use tokio::time::{Instant, sleep, sleep_until, timeout, timeout_at};
 
 use crate::buffer::IdRange;
+use crate::connect::Connections;
 use crate::error::{Failure, Retry};
 use crate::servers::{Change, Servers};
-use crate::wire::{Ask, Connections, Server, Token};
+use crate::wire::{Ask, Server, Token};
 
 /// The limit for one request to one server, if callers wait for long enough to ask another one after it.
 const ATTEMPT: Duration = Duration::from_secs(2);

@@ -3,7 +3,7 @@
 
 use std::error::Error;
 use std::fmt::Write as _;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -11,128 +11,23 @@ use bytes::Bytes;
 use http_body_util::{BodyExt, Empty, Limited};
 use hyper::header::{AUTHORIZATION, HeaderValue, RETRY_AFTER, USER_AGENT};
 use hyper::{Method, Request, Response, StatusCode, Uri};
-use hyper_util::client::legacy::Client;
-use hyper_util::client::legacy::connect::HttpConnector;
-use hyper_util::rt::{TokioExecutor, TokioTimer};
 use serde::Deserialize;
 
 use crate::buffer::IdRange;
+use crate::connect::Connections;
 use crate::error::{BuildError, ErrorKind, Failure, Retry};
 
-/// The limit for connecting to one address of a server, without TLS.
-const CONNECT: Duration = Duration::from_secs(1);
-/// How long an idle connection is kept: less than the server's limit.
-const KEPT_IDLE: Duration = Duration::from_mins(1);
 /// The bytes of an answer without its ranges, of one range, and of an error. All are more than a server sends.
 const LONGEST_FRAME: usize = 1024;
 const LONGEST_RANGE: usize = 128;
 const LONGEST_ERROR: usize = 16 * 1024;
-
-#[cfg(feature = "tls")]
-type Connector = hyper_rustls::HttpsConnector<HttpConnector>;
-#[cfg(not(feature = "tls"))]
-type Connector = HttpConnector;
-
-/// The connections to all servers.
-pub(crate) type Connections = Client<Connector, Empty<Bytes>>;
-
-/// The files for TLS.
-#[derive(Clone, Debug, Default)]
-pub(crate) struct TlsFiles {
-    pub(crate) authority: Option<PathBuf>,
-    /// The client's certificate, and its key.
-    pub(crate) client: Option<(PathBuf, PathBuf)>,
-}
-
-fn connector() -> HttpConnector {
-    let mut http = HttpConnector::new();
-    http.enforce_http(false);
-    http.set_connect_timeout(Some(CONNECT));
-    http.set_nodelay(true);
-    http
-}
-
-fn client(connector: Connector) -> Connections {
-    Client::builder(TokioExecutor::new())
-        .pool_timer(TokioTimer::new())
-        .pool_idle_timeout(KEPT_IDLE)
-        .build(connector)
-}
-
-/// Returns connections that are made when they are needed. Reads no file unless a server has TLS.
-#[cfg(feature = "tls")]
-pub(crate) fn connections(servers: &[Server], files: &TlsFiles) -> Result<Connections, BuildError> {
-    let config = tls::config(servers.iter().any(|server| server.has_tls), files)?;
-    let https = hyper_rustls::HttpsConnectorBuilder::new().with_tls_config(config).https_or_http();
-    Ok(client(https.enable_http1().wrap_connector(connector())))
-}
-
-/// Returns connections that are made when they are needed.
-#[cfg(not(feature = "tls"))]
-pub(crate) fn connections(servers: &[Server], _: &TlsFiles) -> Result<Connections, BuildError> {
-    match servers.iter().find(|server| server.has_tls) {
-        Some(server) => Err(BuildError::Tls(format!("{}: enable the feature `tls`", server.url))),
-        None => Ok(client(connector())),
-    }
-}
-
-#[cfg(feature = "tls")]
-mod tls {
-    use std::path::Path;
-    use std::sync::Arc;
-
-    use hyper_rustls::ConfigBuilderExt;
-    use rustls::crypto::ring;
-    use rustls::pki_types::pem::PemObject;
-    use rustls::pki_types::{CertificateDer, PrivateKeyDer};
-    use rustls::{ClientConfig, RootCertStore};
-
-    use super::{BuildError, TlsFiles, file_error};
-
-    pub(super) fn config(is_used: bool, files: &TlsFiles) -> Result<ClientConfig, BuildError> {
-        let builder = ClientConfig::builder_with_provider(Arc::new(ring::default_provider()))
-            .with_safe_default_protocol_versions()
-            .map_err(|error| BuildError::Tls(error.to_string()))?;
-        let builder = match &files.authority {
-            Some(path) => {
-                let mut roots = RootCertStore::empty();
-                for certificate in certificates(path)? {
-                    roots.add(certificate).map_err(|error| file_error(path, &error))?;
-                }
-                builder.with_root_certificates(roots)
-            }
-            None if is_used => {
-                builder.with_native_roots().map_err(|error| BuildError::Tls(error.to_string()))?
-            }
-            None => builder.with_root_certificates(RootCertStore::empty()),
-        };
-        let Some((certificate, key)) = &files.client else { return Ok(builder.with_no_client_auth()) };
-        let secret = PrivateKeyDer::from_pem_file(key).map_err(|error| file_error(key, &error))?;
-        builder
-            .with_client_auth_cert(certificates(certificate)?, secret)
-            .map_err(|error| file_error(certificate, &error))
-    }
-
-    fn certificates(path: &Path) -> Result<Vec<CertificateDer<'static>>, BuildError> {
-        let read = CertificateDer::pem_file_iter(path).and_then(Iterator::collect::<Result<Vec<_>, _>>);
-        match read {
-            Ok(found) if !found.is_empty() => Ok(found),
-            Ok(_) => Err(file_error(path, &"the file has no certificate")),
-            Err(error) => Err(file_error(path, &error)),
-        }
-    }
-}
-
-fn file_error(path: &Path, why: &dyn std::fmt::Display) -> BuildError {
-    BuildError::File { path: path.to_owned(), why: why.to_string() }
-}
 
 /// One server.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Server {
     /// Scheme, host and port, and the path before `/v1` if there is one; without a `/` at the end.
     pub(crate) url: Arc<str>,
-    has_tls: bool,
+    pub(crate) has_tls: bool,
 }
 
 impl Server {
