@@ -54,6 +54,7 @@ macro_rules! targets {
 #[cfg(test)]
 targets! {
     alphabet "../fuzz_targets/alphabet.rs",
+    client_answer "../fuzz_targets/client_answer.rs",
     grpc "../fuzz_targets/grpc.rs",
     guess "../fuzz_targets/guess.rs",
     http "../fuzz_targets/http.rs",

@@ -75,6 +75,8 @@ pub use error::{BuildError, ClientError, ErrorKind};
 pub use link::Stats;
 #[doc(no_inline)]
 pub use snowmint::Id;
+#[doc(hidden)]
+pub use wire::read_answer;
 
 /// The atomics and the lock of the buffer, which its tests with loom replace.
 mod sync {

@@ -12,6 +12,7 @@ use http_body_util::{BodyExt, Empty, Limited};
 use hyper::header::{AUTHORIZATION, HeaderValue, RETRY_AFTER, USER_AGENT};
 use hyper::{Method, Request, Response, StatusCode, Uri};
 use serde::Deserialize;
+use snowmint::Id;
 
 use crate::buffer::IdRange;
 use crate::connect::Connections;
@@ -251,6 +252,13 @@ fn parse(body: &[u8], count: u64) -> Result<Vec<IdRange>, String> {
     Ok(ranges)
 }
 
+/// Reads an answer as first and last id and number of ids of each range, for fuzzing.
+#[doc(hidden)]
+pub fn read_answer(body: &[u8], count: u64) -> Option<Vec<(Id, Id, u64)>> {
+    let ends = |range: IdRange| Some((range.ids().next()?, range.ids().last()?, range.count()));
+    parse(body, count).ok()?.into_iter().map(ends).collect()
+}
+
 /// Writes an error with its causes.
 fn chain(error: &dyn Error) -> String {
     let mut text = error.to_string();
@@ -275,7 +283,7 @@ mod tests {
     fn an_answer_is_read_exactly() {
         let many = r#"{"first":"9007199254740993","count":3,"step":"1"},{"first":"9223372036854775807","count":1,"step":"5"}"#;
         let ranges = parse(&body(many), 4).unwrap();
-        let ids: Vec<_> = ranges.into_iter().flat_map(IdRange::ids).map(snowmint::Id::get).collect();
+        let ids: Vec<_> = ranges.into_iter().flat_map(IdRange::ids).map(Id::get).collect();
         assert_eq!(
             ids,
             [9_007_199_254_740_993, 9_007_199_254_740_994, 9_007_199_254_740_995, i64::MAX as u64]
