@@ -8,7 +8,7 @@ use super::Failure;
 use super::message::Answer;
 use super::messages::{Format, NextRequest, NextResponse, Range};
 use crate::limits::grpc::MAX_TEXTS;
-use crate::limits::{MAX_COUNT, MAX_WAIT};
+use crate::limits::{MAX_COUNT, MAX_RANGE_COUNT, MAX_WAIT};
 use crate::mint::{ConnectionState, IdRange, Ids, MintError, Namespace, PartialIds, Taken};
 use crate::state::ServerState;
 use crate::status::ErrorKind;
@@ -49,7 +49,11 @@ pub(super) fn try_draw(
         namespace.add_issued(1);
         return Ok(Drawn::Done(Answer::of_id(id)));
     }
-    match namespace.try_take(handles, count)? {
+    let taken = match form {
+        Form::Ranges => namespace.try_take_ranges(handles, count)?,
+        Form::Numbers | Form::Texts => namespace.try_take(handles, count)?,
+    };
+    match taken {
         Taken::All(ids) => form.answer(namespace, ids).map(Drawn::Done),
         Taken::Partial(partial) => Ok(Drawn::Partial(Arc::clone(namespace), partial)),
     }
@@ -108,7 +112,11 @@ impl Form {
     }
 
     fn count(self, request: &NextRequest) -> Result<usize, MintError> {
-        let limit = if self == Self::Texts { MAX_TEXTS } else { MAX_COUNT };
+        let limit = match self {
+            Self::Numbers => MAX_COUNT,
+            Self::Ranges => MAX_RANGE_COUNT,
+            Self::Texts => MAX_TEXTS,
+        };
         let count = request.count.unwrap_or(1);
         match usize::try_from(count) {
             Ok(valid) if (1..=limit).contains(&valid) => Ok(valid),
@@ -154,7 +162,7 @@ fn ranges(mut ids: Ids) -> Vec<Range> {
     let mut ranges = Vec::new();
     while let Some(IdRange { first, count, step }) = ids.next_range() {
         let step = if count == 1 { 1 } else { step };
-        // A request has at most MAX_COUNT ids.
+        // A request has at most MAX_RANGE_COUNT ids.
         ranges.push(Range { first, count: u32::try_from(count).unwrap_or(u32::MAX), step });
     }
     ranges

@@ -188,18 +188,22 @@ async fn ids_increase_over_calls_forms_and_chunks() {
         .collect();
     assert_eq!(listed.len(), 10_000);
     check(&listed);
+    let million = client.next(&next(1_000_000, Format::Ranges)).await.message::<NextResponse>().ranges;
+    assert_eq!(million.iter().map(|range| range.count).sum::<u32>(), 1_000_000);
+    assert!(million.len() <= 246 && million.iter().all(|range| range.step == 1), "{}", million.len());
+    check(&million.iter().map(|range| range.first).collect::<Vec<_>>());
     let texts = client.next(&next(1000, Format::Texts)).await.message::<NextResponse>().texts;
     let numbers: Vec<u64> = texts.iter().map(|text| text.parse().unwrap()).collect();
     assert_eq!(numbers.len(), 1000);
     check(&numbers);
     let (_, metrics) = running.get("/metrics").await;
-    let issued: u32 = 1 + 1 + 2 + 2047 + 2048 + 4096 + 100_000 + 10_000 + 1000;
+    let issued: u32 = 1 + 1 + 2 + 2047 + 2048 + 4096 + 100_000 + 10_000 + 1_000_000 + 1000;
     assert!(
         metrics.contains(&format!("snowmint_ids_issued_total{{namespace=\"default\"}} {issued}\n")),
         "{metrics}"
     );
-    assert!(metrics.contains("snowmint_requests_total{protocol=\"grpc\",outcome=\"ok\"} 9\n"), "{metrics}");
-    assert!(metrics.contains("snowmint_request_duration_seconds_count{protocol=\"grpc\"} 9\n"), "{metrics}");
+    assert!(metrics.contains("snowmint_requests_total{protocol=\"grpc\",outcome=\"ok\"} 10\n"), "{metrics}");
+    assert!(metrics.contains("snowmint_request_duration_seconds_count{protocol=\"grpc\"} 10\n"), "{metrics}");
 }
 
 /// Goal: each failure has its code, kind and reason, is counted under its kind, and takes no id.
@@ -214,7 +218,8 @@ async fn errors_name_what_is_wrong() {
         (named("no pe"), "3", "bad-namespace", "expected 1 to 64 letters"),
         (named(""), "3", "bad-namespace", "invalid namespace name"),
         (next(0, Format::Numbers), "3", "bad-count", "invalid count 0: expected 1 to 100000"),
-        (next(100_001, Format::Ranges), "3", "bad-count", "invalid count 100001: expected 1 to 100000"),
+        (next(100_001, Format::Numbers), "3", "bad-count", "invalid count 100001: expected 1 to 100000"),
+        (next(1_000_001, Format::Ranges), "3", "bad-count", "invalid count 1000001: expected 1 to 1000000"),
         (next(1001, Format::Texts), "3", "bad-count", "expected 1 to 1000"),
         (unknown_format, "3", "bad-request", "invalid format 9: expected FORMAT_NUMBERS (1)"),
     ] {
@@ -259,7 +264,7 @@ async fn errors_name_what_is_wrong() {
     assert_eq!(response.status(), StatusCode::UNSUPPORTED_MEDIA_TYPE);
     let (_, metrics) = running.get("/metrics").await;
     assert!(
-        metrics.contains("snowmint_requests_total{protocol=\"grpc\",outcome=\"bad-count\"} 3\n"),
+        metrics.contains("snowmint_requests_total{protocol=\"grpc\",outcome=\"bad-count\"} 4\n"),
         "{metrics}"
     );
     assert!(metrics.contains("snowmint_ids_issued_total{namespace=\"default\"} 0\n"), "{metrics}");
