@@ -133,6 +133,7 @@ async fn until_stopped(plan: &Plan, sockets: &Sockets, serving: &Handle) -> Resu
         timeouts: plan.timeouts,
         allowed_hosts: plan.allowed_hosts.clone(),
         probe_hosts: plan.probe_hosts.clone(),
+        cors_origins: plan.cors_origins.clone(),
         tls: plan.tls.clone(),
         clock: Arc::new(clock.clone()) as SharedClock,
         drain: plan.drain_timeout,

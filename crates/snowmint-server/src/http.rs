@@ -1,10 +1,12 @@
 //! HTTP/1.1, HTTP/2 and gRPC on one port: serves one connection with hyper. `request` parses, `handler` asks the mint through
-//! `client`, `response` writes. Time limits are in `delivery`, the answers of HTTP/2 in `http2`, those of gRPC in `grpc`.
+//! `client`, `response` writes; `cors` admits web pages, `idempotency` keeps answers. Time limits are in `delivery`, the answers of HTTP/2 in `http2`, those of gRPC in `grpc`.
 //!
 //! A client of HTTP/2 begins with a fixed preface, with or without TLS. So the first bytes decide, and no upgrade is needed.
 
 mod client;
+mod cors;
 mod handler;
+mod idempotency;
 mod leaf;
 mod request;
 mod response;
@@ -36,6 +38,8 @@ use crate::state::ServerState;
 use crate::stream::Stream;
 use crate::tls::Accepted;
 use crate::turns::Turn;
+
+pub(crate) use idempotency::KeptAnswers;
 
 /// The versions that TLS clients may choose, best first.
 pub(crate) const ALPN: [&[u8]; 2] = [b"h2", b"http/1.1"];
@@ -115,7 +119,7 @@ impl Serving<'_> {
         delivery: Arc<Delivery>,
     ) -> Response<grpc::Body> {
         let checked = check_host(self.server.hosts_of(self.peer.admission), &request)
-            .and_then(|()| handler::check_site(request.headers()));
+            .and_then(|()| cors::check_site(&self.server.cors_origins, request.headers()));
         match checked {
             Ok(()) => session.call(request, delivery).await,
             Err(problem) => session.refuse(&grpc::Failure::new(problem.kind, problem.detail)),

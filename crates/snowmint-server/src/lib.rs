@@ -87,7 +87,7 @@ pub use mint::{IdHandle, IdSource, Mint, MintError};
 pub use namespace_sync::NamespaceSync;
 pub use noeqd::NoeqdListener;
 pub use server::{Ended, Listeners, serve};
-pub use settings::{AllowedHosts, HostError, Settings, SharedClock, Timeouts};
+pub use settings::{AllowedHosts, CorsOrigins, HostError, OriginError, Settings, SharedClock, Timeouts};
 
 pub use thrift::{ThriftExceptions, ThriftListener};
 pub use tls::{Tls, TlsError, TlsFiles};

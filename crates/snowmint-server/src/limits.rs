@@ -110,6 +110,8 @@ pub mod grpc {
 
 /// Limits of HTTP.
 pub mod http {
+    use std::time::Duration;
+
     /// Bytes of the request line and headers.
     pub const MAX_HEAD: usize = 16 * 1024;
     /// Headers of a request.
@@ -118,6 +120,14 @@ pub mod http {
     pub const CHUNK: usize = 16 * 1024;
     /// Ids up to which a body has a length; a larger body is chunked.
     pub const WHOLE_BODY_IDS: usize = 500;
+    /// Bytes of an `Idempotency-Key`.
+    pub const MAX_KEY: usize = 255;
+    /// Ids of a request for ids with an `Idempotency-Key`, whose answer is kept. Ranges are short.
+    pub const MAX_KEYED_COUNT: usize = 10_000;
+    /// How long an answer to a request with an `Idempotency-Key` is kept, unless there are too many.
+    pub const KEEP: Duration = Duration::from_mins(10);
+    /// Bytes of all kept answers. The oldest are dropped.
+    pub const MAX_KEPT: usize = 16 * 1024 * 1024;
 }
 
 /// Limits of a connection of HTTP/2, for HTTP and gRPC.

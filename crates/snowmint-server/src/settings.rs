@@ -25,6 +25,8 @@ pub struct Settings {
     pub allowed_hosts: AllowedHosts,
     /// The hosts that requests on the port for health and metrics may be addressed to.
     pub probe_hosts: AllowedHosts,
+    /// The origins of web pages that may send requests over HTTP.
+    pub cors_origins: CorsOrigins,
     /// TLS on every TCP port but that for health and metrics; `None` for none.
     pub tls: Option<Arc<Tls>>,
     /// The tokens of clients; without them, every client may take and decode ids.
@@ -45,6 +47,7 @@ impl Default for Settings {
             timeouts: Timeouts::default(),
             allowed_hosts: AllowedHosts::Any,
             probe_hosts: AllowedHosts::Any,
+            cors_origins: CorsOrigins::default(),
             tls: None,
             access: None,
             drain: limits::DRAIN,
@@ -62,6 +65,7 @@ impl fmt::Debug for Settings {
             .field("timeouts", &self.timeouts)
             .field("allowed_hosts", &self.allowed_hosts)
             .field("probe_hosts", &self.probe_hosts)
+            .field("cors_origins", &self.cors_origins)
             .field("tls", &self.tls)
             .field("access", &self.access)
             .field("drain", &self.drain)
@@ -203,4 +207,60 @@ impl AllowedHosts {
 
 fn bare(host: &str) -> String {
     host.strip_suffix('.').unwrap_or(host).to_ascii_lowercase()
+}
+
+/// The origins of web pages that may send requests from a browser, and read the answers; by default none.
+///
+/// Each is named. There is no `*`: a page of any site could use up ids of a service that the browser of a visitor can reach.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct CorsOrigins(Vec<String>);
+
+/// A text is not the origin of a web page.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error(
+    "invalid origin `{0}`: expected scheme, host and port as a browser sends them, such as https://app.example.com; list each one"
+)]
+pub struct OriginError(String);
+
+impl CorsOrigins {
+    /// Returns these origins.
+    ///
+    /// # Errors
+    ///
+    /// [`OriginError`] if a text is not an origin.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use snowmint_server::CorsOrigins;
+    /// let origins = CorsOrigins::new(["https://app.example.com", "http://localhost:3000"]).unwrap();
+    /// assert!(origins.allow("https://app.example.com") && !origins.allow("http://app.example.com"));
+    /// assert!(CorsOrigins::new(["*"]).is_err() && CorsOrigins::new(["https://app.example.com/"]).is_err());
+    /// ```
+    pub fn new<'a>(origins: impl IntoIterator<Item = &'a str>) -> Result<Self, OriginError> {
+        let checked = origins.into_iter().map(|origin| {
+            let is_origin = origin.split_once("://").is_some_and(|(scheme, host)| {
+                let is_scheme = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'+' | b'-' | b'.');
+                let is_host = |byte: u8| is_scheme(byte) || matches!(byte, b'_' | b':' | b'[' | b']');
+                !scheme.is_empty()
+                    && scheme.bytes().all(is_scheme)
+                    && !host.is_empty()
+                    && host.bytes().all(is_host)
+            });
+            // Browsers send lower case.
+            let text = origin.to_ascii_lowercase();
+            if is_origin { Ok(text) } else { Err(OriginError(Snippet::of(origin).as_str().to_owned())) }
+        });
+        checked.collect::<Result<_, _>>().map(Self)
+    }
+
+    /// Returns `true` if pages of this origin may send requests.
+    pub fn allow(&self, origin: &str) -> bool {
+        self.0.iter().any(|allowed| allowed.eq_ignore_ascii_case(origin))
+    }
+
+    /// Returns `true` if no page may send requests.
+    pub const fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
 }

@@ -6,9 +6,10 @@ use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 
 use crate::accept::{Admission, MemoryTrimmer};
 use crate::access::{Access, Identity};
+use crate::http::KeptAnswers;
 use crate::metrics::{Metrics, Protocol};
 use crate::mint::Mint;
-use crate::settings::{AllowedHosts, Settings, SharedClock, Timeouts};
+use crate::settings::{AllowedHosts, CorsOrigins, Settings, SharedClock, Timeouts};
 use crate::status::ErrorKind;
 use crate::tls::HandshakeLog;
 use crate::turns::Turns;
@@ -22,6 +23,8 @@ pub(crate) struct ServerState {
     pub(crate) max_connections: usize,
     pub(crate) timeouts: Timeouts,
     pub(crate) allowed_hosts: AllowedHosts,
+    pub(crate) cors_origins: CorsOrigins,
+    pub(crate) kept_answers: KeptAnswers,
     pub(crate) access: Option<Arc<Access>>,
     /// Those of the port for health and metrics.
     pub(crate) probe_hosts: AllowedHosts,
@@ -44,6 +47,8 @@ impl ServerState {
             max_connections: settings.max_connections,
             timeouts: settings.timeouts,
             allowed_hosts: settings.allowed_hosts.clone(),
+            cors_origins: settings.cors_origins.clone(),
+            kept_answers: KeptAnswers::default(),
             access: settings.access.clone(),
             probe_hosts: settings.probe_hosts.clone(),
             queued: AtomicUsize::new(0),

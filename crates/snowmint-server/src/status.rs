@@ -109,6 +109,10 @@ error_kinds! {
     TooLarge: "too-large", 413, "Request too large", "ERR", InvalidArgument;
     /// The body of the request has another media type.
     BadMediaType: "bad-media-type", 415, "Unsupported media type", "ERR", InvalidArgument;
+    /// The first request with this idempotency key is still running.
+    KeyInUse: "key-in-use", 409, "Idempotency key in use", "TRYAGAIN", Aborted;
+    /// The idempotency key was sent with another request.
+    KeyReused: "key-reused", 422, "Idempotency key reused", "ERR", InvalidArgument;
 }
 
 #[cfg(test)]
@@ -159,6 +163,8 @@ mod tests {
             (Kind::Unreadable, 500, "ERR", Code::DataLoss),
             (Kind::TooLarge, 413, "ERR", Code::InvalidArgument),
             (Kind::BadMediaType, 415, "ERR", Code::InvalidArgument),
+            (Kind::KeyInUse, 409, "TRYAGAIN", Code::Aborted),
+            (Kind::KeyReused, 422, "ERR", Code::InvalidArgument),
         ];
         assert_eq!(table.map(|(kind, ..)| kind), Kind::ALL);
         for (kind, http, resp, grpc) in table {

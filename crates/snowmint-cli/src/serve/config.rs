@@ -11,7 +11,7 @@ use snowmint_cluster::{
     Holder, IdentityError, LeaseConfig, NamespaceName, NodeClock, WorkerChoice, WorkerCount, WorkerSource,
 };
 use snowmint_server::namespace_sync::{NamespaceConfig, NamespaceFlags, NamespaceSource};
-use snowmint_server::{AllowedHosts, ThriftExceptions, Timeouts, Tls, TlsFiles};
+use snowmint_server::{AllowedHosts, CorsOrigins, ThriftExceptions, Timeouts, Tls, TlsFiles};
 
 use super::logging::{Filter, Format, Log};
 use super::systemd::Sockets;
@@ -215,6 +215,10 @@ pub(crate) struct Args {
     /// passes on the client's Host header needs it
     #[arg(long, value_name = "NAME,...", value_delimiter = ',', env = "SNOWMINT_ALLOWED_HOSTS")]
     pub(super) allowed_hosts: Vec<String>,
+    /// Origins of web pages that may send requests over HTTP and read the answers (CORS), such as https://app.example.com; default:
+    /// none
+    #[arg(long, value_name = "ORIGIN,...", value_delimiter = ',', env = "SNOWMINT_CORS_ORIGIN")]
+    pub(super) cors_origin: Vec<String>,
     /// Time limit for requests in flight after SIGTERM and the drain delay; then their connections are cut
     #[arg(long, value_name = "TIME", default_value = "5s", value_parser = flags::drain, env = "SNOWMINT_DRAIN_TIMEOUT")]
     pub(super) drain_timeout: Duration,
@@ -337,6 +341,7 @@ pub(super) struct Plan {
     pub(super) timeouts: Timeouts,
     pub(super) allowed_hosts: AllowedHosts,
     pub(super) probe_hosts: AllowedHosts,
+    pub(super) cors_origins: CorsOrigins,
     pub(super) drain_delay: Duration,
     pub(super) drain_timeout: Duration,
     pub(super) holder: Option<Holder>,
@@ -378,6 +383,8 @@ impl Plan {
         flags::check_lifetime(&layout, now_unix_ms)?;
         let probe_hosts = allowed_hosts(&args.probe, &args.allowed_hosts)?;
         let allowed_hosts = allowed_hosts(&args.http, &args.allowed_hosts)?;
+        let cors_origins = CorsOrigins::new(args.cors_origin.iter().map(String::as_str))
+            .map_err(|error| Failure::flag("--cors-origin", error))?;
         let tls = load_tls(args.tls_cert, args.tls_key, args.tls_client_ca)?;
         let outside = ports.into_iter().find(|(_, listen)| !listen.is_loopback());
         let checks_clients = tls.as_ref().is_some_and(|tls| tls.requires_client_certificates());
@@ -435,6 +442,7 @@ impl Plan {
             },
             allowed_hosts,
             probe_hosts,
+            cors_origins,
             drain_delay: args.drain_delay,
             drain_timeout: args.drain_timeout,
             holder: args.holder,

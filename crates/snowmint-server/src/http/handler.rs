@@ -1,8 +1,8 @@
 //! Handles a request: checks it, asks the mint, chooses the format, and counts the outcome.
 //! HEAD is answered like GET, but without a body, and takes no ids.
 
-use hyper::header::{CONNECTION, HeaderName, HeaderValue};
-use hyper::{HeaderMap, Method, Request, Response, Version};
+use hyper::header::{CONNECTION, HeaderValue};
+use hyper::{Method, Request, Response, Version};
 use serde::Serialize;
 use snowmint::utc::Utc;
 use snowmint_cluster::LeaseStatus;
@@ -10,21 +10,20 @@ use tokio::time::Instant;
 
 use crate::accept::Admission;
 use crate::http::Serving;
+use crate::http::cors;
+use crate::http::idempotency::{self, KeyedRequest};
 use crate::http::leaf::{self, LeafFailure};
 use crate::http::request::{OPENAPI, Route, check_host, exposition, ids_format, route};
 use crate::http::response::{Body, IdsFormat, JSON, Problem, TEXT, failure, json, ok};
 use crate::http::tinyid::{self, TinyIdFailure};
 use crate::metrics::{Exposition, Protocol};
-use crate::mint::{parse_count, parse_range_count};
+use crate::mint::{MintError, Namespace, parse_count, parse_range_count};
 use crate::shutdown::ShutdownListener;
 use crate::state::ServerState;
 use crate::status::ErrorKind;
 
 const OPENMETRICS: &str = "application/openmetrics-text; version=1.0.0; charset=utf-8";
 const PROMETHEUS: &str = "text/plain; version=0.0.4; charset=utf-8";
-/// The header in which browsers say whether a page of another site sent the request.
-const FETCH_SITE: HeaderName = HeaderName::from_static("sec-fetch-site");
-
 /// The answer of `/readyz` when the node can make ids.
 #[derive(Serialize)]
 struct Readiness {
@@ -70,6 +69,7 @@ pub(super) async fn handle<B: hyper::body::Body>(
         }
     };
     server.metrics.took(Protocol::Http, 1, began.elapsed());
+    cors::mark(&server.cors_origins, request.headers(), &mut response);
     // HTTP/2 has a frame for it, which its connection sends.
     if serving.peer.is_leaving() && request.version() < Version::HTTP_2 {
         // So the client's next request goes to another node and not to a connection that is being closed.
@@ -109,10 +109,15 @@ async fn try_handle<B: hyper::body::Body>(
             }
         }
     }
+    if let Some(answer) = cors::preflight(&server.cors_origins, request) {
+        return Ok(answer?);
+    }
     let head = request.method() == Method::HEAD;
     check_method(&route, request)?;
+    let mut key = None;
     if route.takes_ids() {
-        check_site(request.headers())?;
+        cors::check_site(&server.cors_origins, request.headers())?;
+        key = idempotency::key(request, &route)?;
     }
     match route {
         Route::Ids { namespace, count, format, wait } => {
@@ -124,9 +129,13 @@ async fn try_handle<B: hyper::body::Body>(
             if head {
                 return Ok(ok(format.media_type(), Body::whole("")));
             }
-            let ids = client.take(&namespace, count, wait).await?;
-            namespace.add_issued(ids.len() as u64);
-            Ok(ok(format.media_type(), Body::ids(ids, format).map_err(|error| failure(&error))?))
+            let keyed = keyed(request, &namespace, key, count, format)?;
+            let draw = async {
+                let ids = client.take(&namespace, count, wait).await?;
+                namespace.add_issued(ids.len() as u64);
+                Ok::<_, MintError>(ids)
+            };
+            Ok(idempotency::answer(&server.kept_answers, keyed, format, draw).await?)
         }
         Route::Ranges { namespace, count, wait } => {
             let count = parse_range_count(&count);
@@ -136,9 +145,14 @@ async fn try_handle<B: hyper::body::Body>(
             if head {
                 return Ok(ok(JSON, Body::whole("")));
             }
-            let ids = client.take_ranges(&namespace, count, wait).await?;
-            namespace.add_issued(ids.len() as u64);
-            Ok(ok(JSON, Body::ids(ids, IdsFormat::Ranges).map_err(|error| failure(&error))?))
+            let format = IdsFormat::Ranges;
+            let keyed = keyed(request, &namespace, key, count, format)?;
+            let draw = async {
+                let ids = client.take_ranges(&namespace, count, wait).await?;
+                namespace.add_issued(ids.len() as u64);
+                Ok::<_, MintError>(ids)
+            };
+            Ok(idempotency::answer(&server.kept_answers, keyed, format, draw).await?)
         }
         Route::TinyId { form, namespace, count } => {
             tinyid::answer(serving, form, &namespace, count.as_deref(), head).await.map_err(Failure::TinyId)
@@ -162,6 +176,17 @@ async fn try_handle<B: hyper::body::Body>(
     }
 }
 
+fn keyed<B>(
+    request: &Request<B>,
+    namespace: &Namespace,
+    key: Option<&[u8]>,
+    count: usize,
+    format: IdsFormat,
+) -> Result<Option<KeyedRequest>, Problem> {
+    key.map(|key| KeyedRequest::new(request.headers(), namespace.name().as_str(), key, count, format))
+        .transpose()
+}
+
 /// Checks the method: GET and HEAD for all paths, and POST for paths that take ids.
 fn check_method<B: hyper::body::Body>(route: &Route<'_>, request: &Request<B>) -> Result<(), Problem> {
     match *request.method() {
@@ -178,15 +203,6 @@ fn check_method<B: hyper::body::Body>(route: &Route<'_>, request: &Request<B>) -
             Err(Problem::bad_method(method, if route.takes_ids() { "GET, HEAD, POST" } else { "GET, HEAD" }))
         }
     }
-}
-
-/// Rejects requests that a page of another site made a browser send. The page cannot read the answer, but would use up ids.
-pub(super) fn check_site(headers: &HeaderMap) -> Result<(), Problem> {
-    if headers.get_all(FETCH_SITE).iter().any(|site| site.as_bytes() == b"cross-site") {
-        let detail = "pages of other web sites get no ids: send the request from a page of this site, or from a server";
-        return Err(Problem::new(ErrorKind::CrossSite, detail.to_owned()));
-    }
-    Ok(())
 }
 
 /// Answers `/readyz`: ready if the node can make ids and is not shutting down.

@@ -128,6 +128,21 @@ impl Body {
         }
         Ok(Self::Ids(Box::new(chunks)))
     }
+
+    /// Returns the whole body of these ids at once.
+    pub(super) fn all_ids(ids: Ids, format: IdsFormat) -> io::Result<Bytes> {
+        match Self::ids(ids, format)? {
+            Self::Whole(bytes) => Ok(bytes.unwrap_or_default()),
+            Self::Ids(mut chunks) => {
+                let mut all = Vec::new();
+                while !chunks.ended || chunks.first.is_some() {
+                    all.append(&mut chunks.chunk(CHUNK)?);
+                }
+                // Without unused room, since it is kept for a while.
+                Ok(all.into_boxed_slice().into())
+            }
+        }
+    }
 }
 
 impl IdChunks {
@@ -280,6 +295,11 @@ struct Document<'a> {
 impl Problem {
     pub(super) const fn new(kind: ErrorKind, detail: String) -> Self {
         Self { kind, detail, value: None, limit: None, retry_after: None, allow: None }
+    }
+
+    /// Says when a retry may help.
+    pub(super) fn retry_after(self, after: Duration) -> Self {
+        Self { retry_after: Some(after), ..self }
     }
 
     /// Returns the problem of an unsupported method.

@@ -3,7 +3,7 @@
 
 use serde_json::Value;
 use snowmint_server::limits::MAX_COUNT;
-use snowmint_server::{AllowedHosts, Settings, Timeouts};
+use snowmint_server::{AllowedHosts, CorsOrigins, Settings, Timeouts};
 
 use crate::running::{Client, Running, settings, split};
 
@@ -298,6 +298,120 @@ async fn other_web_sites_draw_no_ids() {
     }
     let (_, metrics) = server.get("/metrics").await;
     assert!(metrics.contains("snowmint_ids_issued_total{namespace=\"default\"} 2\n"), "{metrics}");
+}
+
+/// Goal: pages of the named origins, and of no others, may send requests and read the answers, also errors. A page that does not
+/// say its origin gets no ids either.
+#[tokio::test]
+async fn pages_of_named_origins_draw_ids() {
+    let cors_origins = CorsOrigins::new(["https://app.example"]).unwrap();
+    let server = Running::with(Settings { cors_origins, ..settings() }).await;
+    let own = "sec-fetch-site: cross-site\r\norigin: https://app.example";
+    let asks = "access-control-request-method: POST\r\naccess-control-request-headers: idempotency-key";
+    for (request, headers, status, marked) in [
+        ("GET /v1/ids/default", own.to_owned(), 200, true),
+        ("POST /v1/ids/default", own.to_owned(), 200, true),
+        ("GET /v1/ids/nope", own.to_owned(), 404, true),
+        ("OPTIONS /v1/ids/default", format!("{own}\r\n{asks}"), 204, true),
+        ("OPTIONS /v1/ids/default", own.to_owned(), 405, true),
+        ("GET /healthz", "accept: */*".to_owned(), 200, false),
+        ("GET /v1/ids/default", "sec-fetch-site: cross-site".to_owned(), 403, false),
+        ("GET /v1/ids/default", format!("{own}\r\norigin: https://app.example"), 403, false),
+        (
+            "GET /v1/ids/default",
+            "sec-fetch-site: cross-site\r\norigin: https://evil.example".to_owned(),
+            403,
+            false,
+        ),
+        ("OPTIONS /v1/ids/default", format!("origin: https://evil.example\r\n{asks}"), 403, false),
+        ("OPTIONS /v1/ids/default", format!("origin: null\r\n{asks}"), 403, false),
+    ] {
+        let (head, _) = server.request(&format!("{request} HTTP/1.1\r\n{headers}")).await;
+        assert!(head.starts_with(&format!("http/1.1 {status} ")), "{request} {headers}: {head}");
+        assert!(head.contains("vary: origin"), "{head}");
+        assert_eq!(head.contains("access-control-allow-origin: https://app.example"), marked, "{head}");
+        assert!(!head.contains("access-control-allow-credentials") && !head.contains("origin: *"), "{head}");
+        if status == 204 {
+            for line in [
+                "access-control-allow-methods: get, head, post",
+                "access-control-allow-headers: authorization, content-type, idempotency-key",
+            ] {
+                assert!(head.contains(line), "{head}");
+            }
+        }
+    }
+    let (_, metrics) = server.get("/metrics").await;
+    assert!(metrics.contains("snowmint_ids_issued_total{namespace=\"default\"} 2\n"), "{metrics}");
+    let server = Running::start().await;
+    let (head, _) = server.request(&format!("OPTIONS /v1/ids/default HTTP/1.1\r\n{own}\r\n{asks}")).await;
+    assert!(head.starts_with("http/1.1 405 ") && !head.contains("access-control"), "off by default: {head}");
+}
+
+/// Goal: a repeated POST with an `Idempotency-Key` gets the same answer and takes no ids; another request with the key is refused.
+#[tokio::test]
+async fn a_repeated_request_gets_the_same_ids() {
+    let server = Running::start().await;
+    let post = async |path: &str, key: &str| {
+        server.request(&format!("POST {path} HTTP/1.1\r\nidempotency-key: {key}")).await
+    };
+    let mut all = Vec::new();
+    for path in [
+        "/v1/ids/default?count=3",
+        "/v1/ids/default?count=10000&format=text",
+        "/v1/ranges/default?count=20000",
+    ] {
+        let key = format!("key-{}", all.len());
+        let (head, first) = post(path, &key).await;
+        assert!(head.starts_with("http/1.1 200 ") && !head.contains("idempotency-replayed"), "{head}");
+        let (head, again) = post(path, &key).await;
+        assert!(head.starts_with("http/1.1 200 ") && head.contains("idempotency-replayed: true"), "{head}");
+        assert_eq!(first, again);
+        let (_, other) = post(path, "other").await;
+        let (_, elsewhere) = post(&path.replace("default", "orders"), &key).await;
+        assert!(other != first && elsewhere != first && elsewhere != other);
+        all.push(first);
+        let (head, body) = post(&path.replace("count=", "count=1"), &key).await;
+        let kind = if path.contains("10000&") { "bad-count" } else { "key-reused" };
+        assert!(String::from_utf8(body).unwrap().contains(kind), "{head}");
+    }
+    for (request, key, words) in [
+        (
+            "POST /v1/ids/default",
+            "a b",
+            "invalid Idempotency-Key `a b`: expected one of 1 to 255 visible ASCII",
+        ),
+        ("POST /v1/ids/default", "", "invalid Idempotency-Key"),
+        ("POST /v1/ids/default", &"x".repeat(256), "invalid Idempotency-Key"),
+        ("POST /v1/ids/default", "a\r\nidempotency-key: b", "invalid Idempotency-Key `a`"),
+        ("GET /v1/ids/default", "a", "unexpected Idempotency-Key: send it with POST"),
+        ("POST /tinyid/id/nextId?bizType=default", "a", "unexpected Idempotency-Key"),
+        ("POST /v1/ids/default?count=10001", "a", "expected 1 to 10000 with Idempotency-Key; use /v1/ranges"),
+    ] {
+        let (head, body) = server.request(&format!("{request} HTTP/1.1\r\nidempotency-key: {key}")).await;
+        assert!(head.starts_with("http/1.1 400 "), "{request} {key}: {head}");
+        assert!(String::from_utf8(body).unwrap().contains(words), "{request} {key}");
+    }
+}
+
+/// Goal: while a request with a key runs, another one with it is refused; once its client has left, the key is free.
+#[tokio::test]
+async fn a_running_request_is_not_repeated() {
+    let server = Running::start().await;
+    let request =
+        |wait| format!("POST /v1/ids/default?count=9999&wait={wait} HTTP/1.1\r\nidempotency-key: k");
+    server.source.set_stuck(true);
+    let mut first = server.http().await;
+    first.send(format!("{}\r\nhost: test\r\n\r\n", request("10")).as_bytes()).await;
+    server.source.waiting(1).await;
+    let (head, body) = server.request(&request("0")).await;
+    assert!(head.starts_with("http/1.1 409 ") && head.contains("retry-after: 1"), "{head}");
+    assert!(String::from_utf8(body).unwrap().contains("urn:snowmint:key-in-use"));
+    drop(first);
+    while server.request(&request("0")).await.0.starts_with("http/1.1 409 ") {}
+    server.source.set_stuck(false);
+    let (head, body) = server.request(&request("10")).await;
+    assert!(head.starts_with("http/1.1 200 ") && !head.contains("replayed"), "{head}");
+    assert_eq!(ids(std::str::from_utf8(&body).unwrap()).len(), 9999);
 }
 
 /// Goal: a request without a Host header, or with two, is rejected (RFC 9112, 3.2); HTTP/1.0 needs none.

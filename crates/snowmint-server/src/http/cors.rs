@@ -1,0 +1,78 @@
+//! Cross-origin requests of web pages (CORS), which only the origins of `--cors-origin` may send. Off by default.
+//! A page sends no cookies here: it has a token of its own, or the service has no tokens.
+
+use hyper::header::{
+    ACCESS_CONTROL_ALLOW_HEADERS, ACCESS_CONTROL_ALLOW_METHODS, ACCESS_CONTROL_ALLOW_ORIGIN,
+    ACCESS_CONTROL_EXPOSE_HEADERS, ACCESS_CONTROL_MAX_AGE, ACCESS_CONTROL_REQUEST_METHOD, HeaderName,
+    HeaderValue, ORIGIN, VARY,
+};
+use hyper::{HeaderMap, Method, Request, Response, StatusCode};
+use snowmint::error::Snippet;
+
+use crate::http::response::{Body, Problem};
+use crate::settings::CorsOrigins;
+use crate::status::ErrorKind;
+
+/// The header in which browsers say whether a page of another site sent the request.
+const FETCH_SITE: HeaderName = HeaderName::from_static("sec-fetch-site");
+
+/// Rejects requests that a page of another site made a browser send. The page may be unable to read the answer, but would use
+/// up ids.
+pub(super) fn check_site(origins: &CorsOrigins, headers: &HeaderMap) -> Result<(), Problem> {
+    let is_foreign = headers.get_all(FETCH_SITE).iter().any(|site| site.as_bytes() == b"cross-site");
+    if is_foreign && allowed(origins, headers).is_none() {
+        let detail = "pages of other web sites get no ids: send the request from a page of this site, or from a server, or add the \
+                      origin of the page to --cors-origin";
+        return Err(Problem::new(ErrorKind::CrossSite, detail.to_owned()));
+    }
+    Ok(())
+}
+
+/// Answers the question of a browser whether a page may send a request; `None` for other requests.
+pub(super) fn preflight<B>(
+    origins: &CorsOrigins,
+    request: &Request<B>,
+) -> Option<Result<Response<Body>, Problem>> {
+    let headers = request.headers();
+    let is_preflight =
+        request.method() == Method::OPTIONS && headers.contains_key(ACCESS_CONTROL_REQUEST_METHOD);
+    if origins.is_empty() || !is_preflight {
+        return None;
+    }
+    if allowed(origins, headers).is_none() {
+        let origin = headers.get(ORIGIN).map_or(&b""[..], HeaderValue::as_bytes);
+        let origin = Snippet::of(&String::from_utf8_lossy(origin));
+        let detail = format!("origin {origin} not allowed: add it to --cors-origin");
+        return Some(Err(Problem::new(ErrorKind::CrossSite, detail)));
+    }
+    let mut response = Response::new(Body::whole(""));
+    *response.status_mut() = StatusCode::NO_CONTENT;
+    for (name, value) in [
+        (ACCESS_CONTROL_ALLOW_METHODS, "GET, HEAD, POST"),
+        (ACCESS_CONTROL_ALLOW_HEADERS, "authorization, content-type, idempotency-key"),
+        (ACCESS_CONTROL_MAX_AGE, "600"),
+    ] {
+        response.headers_mut().insert(name, HeaderValue::from_static(value));
+    }
+    Some(Ok(response))
+}
+
+/// Lets the page that sent a request read the answer, if its origin is allowed.
+pub(super) fn mark(origins: &CorsOrigins, headers: &HeaderMap, response: &mut Response<Body>) {
+    if origins.is_empty() {
+        return;
+    }
+    response.headers_mut().append(VARY, HeaderValue::from_static("Origin"));
+    if let Some(origin) = allowed(origins, headers) {
+        let exposed = HeaderValue::from_static("retry-after, idempotency-replayed");
+        response.headers_mut().insert(ACCESS_CONTROL_ALLOW_ORIGIN, origin.clone());
+        response.headers_mut().insert(ACCESS_CONTROL_EXPOSE_HEADERS, exposed);
+    }
+}
+
+/// Returns the origin of the page that sent a request, if it is allowed.
+fn allowed<'h>(origins: &CorsOrigins, headers: &'h HeaderMap) -> Option<&'h HeaderValue> {
+    let mut sent = headers.get_all(ORIGIN).iter();
+    let origin = sent.next().filter(|_| sent.next().is_none())?;
+    origins.allow(origin.to_str().ok()?).then_some(origin)
+}
