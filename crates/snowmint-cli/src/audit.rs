@@ -30,6 +30,8 @@ Examples:
   snowmint audit
   snowmint audit --namespace orders --limit 10
   snowmint audit --store postgres://mint@db.internal/ids --json
+  snowmint audit --server https://ids.example.com --token-file admin.token
+      Through a running node, without access to its store.
   snowmint ns drop orders --as 'alice, ticket 4711'
       Records this name instead of the system user.
 
@@ -78,8 +80,19 @@ impl Author {
         Ok(self.author().record(store, action, subject, details, change).await?)
     }
 
+    /// Returns the author of the changes of this command at a target. A node records its own: the token.
+    pub(crate) fn at(&self, target: &Target<'_>) -> Result<admin::Author, Failure> {
+        if matches!(target, Target::Server(_)) && self.author_name.is_some() {
+            return Err(Failure::flag(
+                "--as",
+                "with --server, the node records the name of the token: omit it",
+            ));
+        }
+        Ok(self.author())
+    }
+
     /// Returns the author of the changes of this command.
-    pub(crate) fn author(&self) -> admin::Author {
+    fn author(&self) -> admin::Author {
         let who = self.author_name.clone().unwrap_or_else(system_user);
         admin::Author { who, from: audit::this_host() }
     }

@@ -169,7 +169,7 @@ pub(crate) fn run(args: &Args) -> Result<(), Failure> {
         tokio::runtime::Builder::new_current_thread().enable_all().build().map_err(Failure::runtime)?;
     runtime.block_on(async {
         let target = args.target.open()?;
-        let author = &args.author.author();
+        let author = &args.author.at(&target)?;
         match &args.action {
             Action::Add { name, pinned, changeable, start_over, nodes } => {
                 let settings = settings(&changeable.over(pinned.fields()?))?;

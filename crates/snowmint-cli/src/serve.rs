@@ -21,6 +21,7 @@ use snowmint::{Clock as _, DatacenterId, Layout, Rule, Start, WallClock};
 use snowmint_cluster::{
     Holder, LeaseConfig, LeaseError, Leases, NamespaceError, NodeClock, SavedLeases, WorkerCount, WorkerPool,
 };
+use snowmint_server::admin::NodeAdmin;
 use snowmint_server::namespace_sync::{NamespaceConfigError, SyncOptions};
 use snowmint_server::{
     IdSource, Listener, Listeners, Mint, NamespaceSync, NoeqdListener, Settings, SharedClock, ThriftListener,
@@ -142,7 +143,9 @@ async fn until_stopped(plan: &Plan, sockets: &Sockets, serving: &Handle) -> Resu
     };
     raise_open_files(&mut settings);
     let mint = Arc::new(Mint::new([], leases.clone(), plan.layout, plan.datacenter));
+    let store = Arc::clone(&prepared.store);
     let sync = sync(plan, &mint, prepared.store, prepared.holder, clock, prepared.saved);
+    settings.admin = Some(NodeAdmin::new(store, Handle::current(), sync.refresher()));
     let late = prepared.late;
     let service = Service { leases, mint: Arc::clone(&mint), sync, settings, late };
     // Boxed, because it is large and lives until the end.

@@ -8,6 +8,7 @@ pub mod counters;
 pub mod doctor;
 mod error;
 pub mod namespaces;
+pub(crate) mod node;
 pub mod nodes;
 mod settled;
 mod sources;
@@ -16,6 +17,7 @@ pub mod workers;
 
 pub use audit::Author;
 pub use error::AdminError;
+pub use node::{NodeAdmin, Refresher};
 pub use settled::SettledStore;
 
 use snowmint::error::Snippet;

@@ -3,6 +3,7 @@
 //!
 //! A client of HTTP/2 begins with a fixed preface, with or without TLS. So the first bytes decide, and no upgrade is needed.
 
+mod admin;
 mod client;
 mod cors;
 mod handler;
@@ -14,6 +15,7 @@ mod tinyid;
 
 use std::convert::Infallible;
 use std::error::Error;
+use std::net::SocketAddr;
 use std::pin::{Pin, pin};
 use std::sync::{Arc, OnceLock};
 use std::task::{Context, Poll};
@@ -61,7 +63,8 @@ pub(crate) async fn serve(
     let Some(stream) = accepted.establish(&server, &shutdown).await else { return };
     let turn = Turn::default();
     let peer = Peer::new(&turn, server.timeouts, shutdown, admission);
-    let serving = Serving { server: &server, services, peer, client: Client::new(&server.mint) };
+    let (client, address) = (Client::new(&server.mint), stream.peer());
+    let serving = Serving { server: &server, services, peer, client, address };
     server.turns.take(&turn, serving.run(stream)).await;
 }
 
@@ -71,6 +74,8 @@ struct Serving<'a> {
     services: Arc<grpc::Services>,
     peer: Peer<'a>,
     client: Client,
+    /// The address of the client; `None` over a Unix socket.
+    address: Option<SocketAddr>,
 }
 
 impl Serving<'_> {
@@ -103,7 +108,7 @@ impl Serving<'_> {
             });
             async move {
                 match session {
-                    None => handler::handle(self, &request).await.map(Http2Body::Http),
+                    None => handler::handle(self, request).await.map(Http2Body::Http),
                     Some(session) => self.call(session, request, delivery).await.map(Http2Body::Grpc),
                 }
             }
@@ -143,7 +148,7 @@ impl Serving<'_> {
             timer.received(false);
             timer.requested();
             let making = Making::of(&delivery);
-            let response = handler::handle(self, &request).await;
+            let response = handler::handle(self, request).await;
             Ok(response.map(|body| DeliveredBody::new(body, making)))
         };
         let stream = PeerStream::http1(preface.before(stream), &self.peer);

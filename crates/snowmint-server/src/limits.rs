@@ -108,6 +108,22 @@ pub mod grpc {
     pub const MAX_NAMESPACES: usize = 1000;
 }
 
+/// Limits of the admin API.
+pub mod admin {
+    use std::time::Duration;
+
+    /// Bytes of a request's body.
+    pub const MAX_BODY: usize = 64 * 1024;
+    /// Changes in one list of the audit log.
+    pub const MAX_CHANGES: usize = 1000;
+    /// Operations that run at once; further ones wait.
+    pub const OPERATIONS: usize = 8;
+    /// How long an operation may take, and how long it may wait before.
+    pub const WITHIN: Duration = Duration::from_secs(20);
+    /// How long a change waits until this node follows it.
+    pub const REFRESH_WITHIN: Duration = Duration::from_secs(3);
+}
+
 /// Limits of HTTP.
 pub mod http {
     use std::time::Duration;

@@ -26,6 +26,8 @@ use tracing::Instrument as _;
 
 pub use config::{NamespaceConfig, NamespaceConfigError, NamespaceFlags, NamespaceSource};
 
+use crate::admin::Refresher;
+use crate::admin::node::RefreshRequests;
 use crate::mint::{Backend, CreateRequest, IdPool, IdSource, Mint, MintError, Namespace};
 use crate::settings::{ServiceClock, SharedClock};
 use lost_records::{LostRecords, RecordAction};
@@ -101,12 +103,15 @@ pub struct NamespaceSync {
     in_store: usize,
     /// Pools and segments that are being released.
     releasing: JoinSet<()>,
+    refresher: Refresher,
+    refreshes: RefreshRequests,
 }
 
 impl NamespaceSync {
     /// Returns a sync of this configuration, whose namespaces must be pinned already.
     pub fn new(mint: Arc<Mint>, config: NamespaceConfig, options: SyncOptions) -> Self {
         let received = Arc::clone(mint.received());
+        let (refresher, requests) = Refresher::new();
         let opener = SourceOpener::new(Arc::clone(&options.store), Arc::clone(&options.wall), received);
         Self {
             mint,
@@ -122,7 +127,14 @@ impl NamespaceSync {
             saved_served: None,
             in_store: 0,
             releasing: JoinSet::new(),
+            refresher,
+            refreshes: requests,
         }
+    }
+
+    /// Returns a handle that makes [`run`](Self::run) poll the store at once.
+    pub fn refresher(&self) -> Refresher {
+        self.refresher.clone()
     }
 
     /// Polls the store once and updates the served namespaces. Sources besides the store are opened in the background; see
@@ -510,6 +522,11 @@ impl NamespaceSync {
                     self.warn_of_few_numbers();
                 }
                 () = reload.notified() => self.reload().await,
+                Some(done) = self.refreshes.recv() => {
+                    self.poll_store().await;
+                    // Its client may have left.
+                    let _ = done.send(());
+                }
                 Some(opened) = self.pending.next() => self.serve_opened(opened),
                 Some(request) = requests.recv() => self.create(request, &mut requests).await,
             }

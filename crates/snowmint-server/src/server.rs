@@ -11,7 +11,6 @@ use crate::metrics::Protocol;
 use crate::mint::Mint;
 use crate::noeqd::{Noeqd, NoeqdListener};
 use crate::settings::Settings;
-use crate::shutdown::Shutdown;
 use crate::state::ServerState;
 use crate::thrift::{Thrift, ThriftListener};
 use crate::{connection, grpc, http, resp};
@@ -57,7 +56,7 @@ pub async fn serve(
     ends: impl Future<Output = ()>,
 ) -> Ended {
     let server = Arc::new(ServerState::new(mint, &settings));
-    let shutdown = Shutdown::new();
+    let shutdown = &server.shutdown;
     let permits = Arc::new(Semaphore::new(settings.max_connections.min(Semaphore::MAX_PERMITS)));
     let acceptor = |protocol| Acceptor {
         protocol,

@@ -9,6 +9,7 @@ use snowmint::error::Snippet;
 use snowmint::{Clock, WallClock};
 
 use crate::access::Access;
+use crate::admin::NodeAdmin;
 use crate::limits;
 use crate::tls::Tls;
 
@@ -31,6 +32,8 @@ pub struct Settings {
     pub tls: Option<Arc<Tls>>,
     /// The tokens of clients; without them, every client may take and decode ids.
     pub access: Option<Arc<Access>>,
+    /// The store of the node, for the admin API; `None` for a server without a store.
+    pub admin: Option<NodeAdmin>,
     /// Time limit for requests in flight at shutdown.
     pub drain: Duration,
     /// How long a shutdown waits with `/readyz` answering 503, so that load balancers notice. All requests are still served.
@@ -50,6 +53,7 @@ impl Default for Settings {
             cors_origins: CorsOrigins::default(),
             tls: None,
             access: None,
+            admin: None,
             drain: limits::DRAIN,
             drain_delay: Duration::ZERO,
             clock: Arc::new(WallClock),
@@ -68,6 +72,7 @@ impl fmt::Debug for Settings {
             .field("cors_origins", &self.cors_origins)
             .field("tls", &self.tls)
             .field("access", &self.access)
+            .field("admin", &self.admin)
             .field("drain", &self.drain)
             .field("drain_delay", &self.drain_delay)
             .finish_non_exhaustive()

@@ -10,6 +10,8 @@ use tokio::task::JoinSet;
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 enum Phase {
     Serving,
+    /// As the next one, but an operator asked for it and may end it.
+    Drained,
     /// All requests are served, but the service is not ready, so that load balancers use other nodes.
     Leaving,
     Ending,
@@ -30,6 +32,31 @@ impl Shutdown {
 
     pub(crate) fn listener(&self) -> ShutdownListener {
         ShutdownListener(self.0.subscribe())
+    }
+
+    /// Makes the service not ready until [`end_drain`](Self::end_drain), unless it shuts down already.
+    pub(crate) fn drain(&self) {
+        self.step(Phase::Serving, Phase::Drained);
+    }
+
+    /// Makes the service ready again, unless it shuts down.
+    pub(crate) fn end_drain(&self) {
+        self.step(Phase::Drained, Phase::Serving);
+    }
+
+    /// Returns `true` if an operator has drained the service.
+    pub(crate) fn is_drained(&self) -> bool {
+        *self.0.borrow() == Phase::Drained
+    }
+
+    fn step(&self, from: Phase, to: Phase) {
+        self.0.send_if_modified(|phase| {
+            let is_from = *phase == from;
+            if is_from {
+                *phase = to;
+            }
+            is_from
+        });
     }
 
     /// Makes the service not ready. HTTP clients are asked to reconnect.
@@ -53,9 +80,14 @@ impl ShutdownListener {
         *self.0.borrow() == Phase::Ending
     }
 
+    /// Returns `true` if an operator has drained the service.
+    pub(crate) fn is_drained(&self) -> bool {
+        *self.0.borrow() == Phase::Drained
+    }
+
     /// Returns `true` if the service is not ready any more.
     pub(crate) fn is_leaving(&self) -> bool {
-        *self.0.borrow() >= Phase::Leaving
+        *self.0.borrow() > Phase::Serving
     }
 }
 
@@ -66,4 +98,30 @@ pub(crate) async fn drain(connections: &mut JoinSet<()>, limit: Duration) -> usi
     let cut = if in_time { 0 } else { connections.len() };
     connections.shutdown().await;
     cut
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Goal: an operator cannot call off a shutdown. Method: each phase, with a drain and its end.
+    #[test]
+    fn a_drain_ends_only_by_its_end_and_a_shutdown_never() {
+        let shutdown = Shutdown::new();
+        let listener = shutdown.listener();
+        shutdown.end_drain();
+        assert!(!listener.is_leaving());
+        shutdown.drain();
+        assert!(listener.is_leaving() && listener.is_drained() && !listener.is_ending());
+        shutdown.end_drain();
+        assert!(!listener.is_leaving());
+        shutdown.drain();
+        shutdown.leave();
+        shutdown.end_drain();
+        assert!(listener.is_leaving() && !listener.is_drained());
+        shutdown.begin();
+        shutdown.drain();
+        shutdown.end_drain();
+        assert!(listener.is_ending());
+    }
 }

@@ -6,10 +6,12 @@ use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 
 use crate::accept::{Admission, MemoryTrimmer};
 use crate::access::{Access, Identity};
+use crate::admin::NodeAdmin;
 use crate::http::KeptAnswers;
 use crate::metrics::{Metrics, Protocol};
 use crate::mint::Mint;
 use crate::settings::{AllowedHosts, CorsOrigins, Settings, SharedClock, Timeouts};
+use crate::shutdown::Shutdown;
 use crate::status::ErrorKind;
 use crate::tls::HandshakeLog;
 use crate::turns::Turns;
@@ -28,6 +30,8 @@ pub(crate) struct ServerState {
     pub(crate) access: Option<Arc<Access>>,
     /// Those of the port for health and metrics.
     pub(crate) probe_hosts: AllowedHosts,
+    pub(crate) admin: Option<NodeAdmin>,
+    pub(crate) shutdown: Shutdown,
     /// Bytes of commands between `MULTI` and `EXEC`, over all connections.
     pub(crate) queued: AtomicUsize,
     pub(crate) memory: Arc<MemoryTrimmer>,
@@ -51,6 +55,8 @@ impl ServerState {
             kept_answers: KeptAnswers::default(),
             access: settings.access.clone(),
             probe_hosts: settings.probe_hosts.clone(),
+            admin: settings.admin.clone(),
+            shutdown: Shutdown::new(),
             queued: AtomicUsize::new(0),
             memory: Arc::default(),
             turns: Turns::new(),

@@ -2,6 +2,7 @@
 
 use std::fmt;
 use std::io;
+use std::net::SocketAddr;
 use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll, ready};
@@ -45,6 +46,16 @@ const ALERT: [u8; 7] = [21, 3, 1, 0, 2, 2, 70];
 pub(crate) const HANDSHAKE_RECORD: u8 = 22;
 
 impl Stream {
+    /// Returns the address of the client; `None` over a Unix socket.
+    pub(crate) fn peer(&self) -> Option<SocketAddr> {
+        match self {
+            Self::Tcp { stream, .. } => stream.peer_addr().ok(),
+            Self::Tls(stream) => stream.get_ref().0.peer_addr().ok(),
+            #[cfg(unix)]
+            Self::Unix(_) => None,
+        }
+    }
+
     /// Waits until there is something to read, without a buffer.
     pub(crate) async fn readable(&mut self) -> io::Result<()> {
         match self {

@@ -82,7 +82,7 @@ pub enum LogLine {
 impl From<Listed> for LogLine {
     fn from(listed: Listed) -> Self {
         match listed {
-            Listed::Entry(Logged { entry, failed, .. }) => Self::Entry {
+            Listed::Entry(Logged { entry, failed }) => Self::Entry {
                 at: Utc(entry.at_unix_ms).to_string(),
                 at_unix_ms: entry.at_unix_ms,
                 action: entry.action.name().to_owned(),
@@ -93,7 +93,6 @@ impl From<Listed> for LogLine {
                 failed,
             },
             Listed::Unreadable { record, why } => Self::Unreadable { record, unreadable: why },
-            other => Self::Unreadable { record: String::new(), unreadable: format!("{other:?}") },
         }
     }
 }

@@ -125,6 +125,14 @@ pub enum AdminError {
     /// The store call failed.
     #[error(transparent)]
     Store(#[from] StoreError),
+    /// The store did not answer in time.
+    #[error(
+        "the store did not answer within {within:?}; a change may still take place: look at the present state before you retry"
+    )]
+    Late {
+        /// The time limit.
+        within: Duration,
+    },
     /// Something else failed, which a retry may mend.
     #[error("{0}")]
     Failed(String),
@@ -152,9 +160,12 @@ impl AdminError {
             Self::Changed { .. } | Self::WorkerChanged { .. } => ErrorKind::Changed,
             Self::UnknownWorker { .. } => ErrorKind::UnknownWorker,
             Self::UnreadableWorker { .. } => ErrorKind::Unreadable,
-            Self::Lost { .. } | Self::Audit(_) | Self::Open(_) | Self::Store(_) | Self::Failed(_) => {
-                ErrorKind::NotReady
-            }
+            Self::Lost { .. }
+            | Self::Audit(_)
+            | Self::Open(_)
+            | Self::Store(_)
+            | Self::Late { .. }
+            | Self::Failed(_) => ErrorKind::NotReady,
         }
     }
 }

@@ -141,6 +141,8 @@ pub struct Changed {
     pub namespace: NamespaceView,
     /// The store that has recorded it.
     pub store: String,
+    /// How many times its record was written.
+    pub edition: u64,
     /// If a dropped namespace was resumed: the number above which it continues.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub resumed_above: Option<u64>,
@@ -156,8 +158,9 @@ impl Changed {
         record: NamespaceRecord,
         warnings: Vec<String>,
     ) -> Result<Self, AdminError> {
+        let edition = record.edition;
         let namespace = NamespaceView::of(store, name.as_str(), &Ok(record)).await?;
-        Ok(Self { namespace, store: store.describe(), resumed_above: None, warnings })
+        Ok(Self { namespace, store: store.describe(), edition, resumed_above: None, warnings })
     }
 }
 
@@ -622,7 +625,7 @@ mod tests {
         assert_eq!(open.namespace.settings.unwrap().maximum, None);
         for (json, kind, wanted) in [
             (r#"{"stripe":"1/2"}"#, "conflict", "another stripe or source could produce duplicates"),
-            (r#"{"scheme":"ulid","maximum":null}"#, "conflict", "another scheme"),
+            (r#"{"scheme":"ulid","maximum":null,"text":null}"#, "conflict", "another scheme"),
             (r#"{"text":null,"reset":"daily"}"#, "bad-request", "add {date}"),
             ("{}", "bad-request", "nothing to change"),
             (r#"{"scheme":null}"#, "bad-request", "scheme"),

@@ -1,6 +1,7 @@
 //! Handles a request: checks it, asks the mint, chooses the format, and counts the outcome.
 //! HEAD is answered like GET, but without a body, and takes no ids.
 
+use bytes::Bytes;
 use hyper::header::{CONNECTION, HeaderValue};
 use hyper::{Method, Request, Response, Version};
 use serde::Serialize;
@@ -10,12 +11,12 @@ use tokio::time::Instant;
 
 use crate::accept::Admission;
 use crate::http::Serving;
-use crate::http::cors;
 use crate::http::idempotency::{self, KeyedRequest};
 use crate::http::leaf::{self, LeafFailure};
 use crate::http::request::{OPENAPI, Route, check_host, exposition, ids_format, route};
 use crate::http::response::{Body, IdsFormat, JSON, Problem, TEXT, failure, json, ok};
 use crate::http::tinyid::{self, TinyIdFailure};
+use crate::http::{admin, cors};
 use crate::metrics::{Exposition, Protocol};
 use crate::mint::{MintError, Namespace, parse_count, parse_range_count};
 use crate::shutdown::ShutdownListener;
@@ -45,12 +46,35 @@ struct LeaseHeld {
 }
 
 /// Answers one request.
-pub(super) async fn handle<B: hyper::body::Body>(
-    serving: &Serving<'_>,
-    request: &Request<B>,
+pub(super) async fn handle<B>(serving: &Serving<'_>, request: Request<B>) -> Response<Body>
+where
+    B: hyper::body::Body<Data = Bytes> + Unpin,
+{
+    let (version, began) = (request.version(), Instant::now());
+    let mut response = if admin::is_admin(request.uri().path()) {
+        // Boxed, since most requests are others.
+        let answered = Box::pin(admin::answer(serving, request)).await;
+        counted(serving.server, began, answered.map_err(Failure::Problem))
+    } else {
+        let mut response = counted(serving.server, began, try_handle(serving, &request).await);
+        cors::mark(&serving.server.cors_origins, request.headers(), &mut response);
+        response
+    };
+    // HTTP/2 has a frame for it, which its connection sends.
+    if serving.peer.is_leaving() && version < Version::HTTP_2 {
+        // So the client's next request goes to another node and not to a connection that is being closed.
+        response.headers_mut().insert(CONNECTION, HeaderValue::from_static("close"));
+    }
+    response
+}
+
+/// Returns the answer, and counts its outcome.
+fn counted(
+    server: &ServerState,
+    began: Instant,
+    answered: Result<Response<Body>, Failure>,
 ) -> Response<Body> {
-    let (server, began) = (serving.server, Instant::now());
-    let mut response = match try_handle(serving, request).await {
+    let response = match answered {
         Ok(response) => {
             server.metrics.succeeded(Protocol::Http, 1);
             response
@@ -69,12 +93,6 @@ pub(super) async fn handle<B: hyper::body::Body>(
         }
     };
     server.metrics.took(Protocol::Http, 1, began.elapsed());
-    cors::mark(&server.cors_origins, request.headers(), &mut response);
-    // HTTP/2 has a frame for it, which its connection sends.
-    if serving.peer.is_leaving() && request.version() < Version::HTTP_2 {
-        // So the client's next request goes to another node and not to a connection that is being closed.
-        response.headers_mut().insert(CONNECTION, HeaderValue::from_static("close"));
-    }
     response
 }
 
@@ -99,15 +117,7 @@ async fn try_handle<B: hyper::body::Body>(
     check_host(server.hosts_of(serving.peer.admission), request)?;
     let route = route(request.uri().path(), request.uri().query())?;
     if !matches!(route, Route::Health | Route::Ready | Route::Metrics) {
-        match serving.peer.admission {
-            Admission::Client => {}
-            Admission::Reserved => return Err(Problem::too_many_clients(server.max_connections).into()),
-            Admission::Probe => {
-                let detail =
-                    "this port serves /healthz, /readyz and /metrics: request ids from the port of --http";
-                return Err(Problem::new(ErrorKind::Unknown, detail.to_owned()).into());
-            }
-        }
+        check_admission(serving)?;
     }
     if let Some(answer) = cors::preflight(&server.cors_origins, request) {
         return Ok(answer?);
@@ -187,6 +197,19 @@ fn keyed<B>(
         .transpose()
 }
 
+/// Checks that a connection may send more than probes.
+pub(super) fn check_admission(serving: &Serving<'_>) -> Result<(), Problem> {
+    match serving.peer.admission {
+        Admission::Client => Ok(()),
+        Admission::Reserved => Err(Problem::too_many_clients(serving.server.max_connections)),
+        Admission::Probe => {
+            let detail =
+                "this port serves /healthz, /readyz and /metrics: request ids from the port of --http";
+            Err(Problem::new(ErrorKind::Unknown, detail.to_owned()))
+        }
+    }
+}
+
 /// Checks the method: GET and HEAD for all paths, and POST for paths that take ids.
 fn check_method<B: hyper::body::Body>(route: &Route<'_>, request: &Request<B>) -> Result<(), Problem> {
     match *request.method() {
@@ -207,6 +230,10 @@ fn check_method<B: hyper::body::Body>(route: &Route<'_>, request: &Request<B>) -
 
 /// Answers `/readyz`: ready if the node can make ids and is not shutting down.
 fn ready(server: &ServerState, shutdown: &ShutdownListener) -> Result<Response<Body>, Problem> {
+    if shutdown.is_drained() {
+        let why = "an operator has drained this node: send new requests to other nodes; DELETE /v1/admin/drain ends it";
+        return Err(Problem::new(ErrorKind::NotReady, why.to_owned()));
+    }
     if shutdown.is_leaving() {
         let why = "this node is shutting down: send new requests to other nodes";
         return Err(Problem::new(ErrorKind::NotReady, why.to_owned()));

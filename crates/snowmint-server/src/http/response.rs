@@ -275,7 +275,9 @@ pub(super) struct Problem {
     value: Option<String>,
     /// The maximum.
     limit: Option<usize>,
-    retry_after: Option<Duration>,
+    pub(super) retry_after: Option<Duration>,
+    /// The invalid setting or field.
+    pub(super) setting: Option<&'static str>,
     /// The methods that the path supports.
     allow: Option<&'static str>,
 }
@@ -290,11 +292,13 @@ struct Document<'a> {
     value: Option<&'a str>,
     #[serde(skip_serializing_if = "Option::is_none")]
     limit: Option<usize>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    setting: Option<&'a str>,
 }
 
 impl Problem {
     pub(super) const fn new(kind: ErrorKind, detail: String) -> Self {
-        Self { kind, detail, value: None, limit: None, retry_after: None, allow: None }
+        Self { kind, detail, value: None, limit: None, retry_after: None, setting: None, allow: None }
     }
 
     /// Says when a retry may help.
@@ -326,6 +330,7 @@ impl Problem {
             detail: &self.detail,
             value: self.value.as_deref(),
             limit: self.limit,
+            setting: self.setting,
         };
         // Strings and numbers always serialize.
         let body = serde_json::to_vec(&document).unwrap_or_default();

@@ -2,6 +2,7 @@
 
 #![allow(clippy::unwrap_used, clippy::expect_used, reason = "a panic is how a test fails")]
 
+mod admin;
 #[path = "../../../snowmint-cluster/tests/all/cut_off.rs"]
 mod cut_off;
 mod grpc;

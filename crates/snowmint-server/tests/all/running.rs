@@ -5,7 +5,7 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 
 use snowmint::{Layout, ManualClock};
-use snowmint_server::{Ended, Listener, Listeners, Settings, bind, serve};
+use snowmint_server::{Ended, Listener, Listeners, Mint, Settings, bind, serve};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
 use tokio::sync::oneshot;
@@ -36,6 +36,10 @@ impl Running {
     pub(crate) async fn with(settings: Settings) -> Self {
         let source = TestSource::new(Layout::TWITTER);
         let mint = mint_of(source.clone(), Layout::TWITTER);
+        Self::serving(mint.into(), source, settings).await
+    }
+
+    pub(crate) async fn serving(mint: Arc<Mint>, source: TestSource, settings: Settings) -> Self {
         let listeners = Listeners {
             http: Some(bind("127.0.0.1:0", "--http").await.unwrap()),
             resp: Some(bind("127.0.0.1:0", "--resp").await.unwrap()),
@@ -47,7 +51,7 @@ impl Running {
         let (http, resp) = (address(&listeners.http), address(&listeners.resp));
         let grpc = address(&listeners.grpc);
         let (ends, ended) = oneshot::channel::<()>();
-        let task = tokio::spawn(serve(mint.into(), listeners, settings, async move {
+        let task = tokio::spawn(serve(mint, listeners, settings, async move {
             let _ = ended.await;
         }));
         Self { http, resp, grpc, source, ends, task }

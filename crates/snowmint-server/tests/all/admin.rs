@@ -1,0 +1,339 @@
+//! The admin API over real sockets, on a store that can be cut off.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use serde_json::{Value, json};
+use snowmint::{DatacenterId, Layout, Rule, Start, WallClock};
+use snowmint_cluster::{NamespaceName, audit};
+use snowmint_server::access::secret::{Secret, TokenName};
+use snowmint_server::admin::NodeAdmin;
+use snowmint_server::namespace_sync::{NamespaceFlags, SyncOptions};
+use snowmint_server::{Access, Mint, NamespaceSync, Settings};
+use snowmint_store::Store;
+use tokio::runtime::Handle;
+use tokio::sync::Notify;
+
+use crate::cut_off::CutOff;
+use crate::running::{Running, split};
+use crate::test_source::TestSource;
+
+/// A node with an admin API, and a token of each kind.
+struct Node {
+    running: Running,
+    store: Arc<CutOff>,
+    /// Of all namespaces.
+    admin: String,
+    /// Of `orders-*` only.
+    of_orders: String,
+    /// Without the right admin.
+    minter: String,
+    _folder: tempfile::TempDir,
+}
+
+impl Node {
+    /// The sync polls once at the start and then only if it is told to.
+    async fn start() -> Self {
+        let folder = tempfile::tempdir().unwrap();
+        let file = folder.path().join("tokens.toml");
+        let mut rows = String::new();
+        let mut token = |name: &str, namespaces: &str, right: &str| {
+            let secret = Secret::generate(&TokenName::new(name).unwrap()).unwrap();
+            rows += &format!(
+                "[tokens.{name}]\nsha256 = '{}'\nnamespaces = ['{namespaces}']\nrights = ['{right}']\n",
+                secret.digest()
+            );
+            secret.as_str().to_owned()
+        };
+        let (admin, of_orders, minter) =
+            (token("ops", "*", "admin"), token("orders-ops", "orders-*", "admin"), token("web", "*", "mint"));
+        std::fs::write(&file, rows).unwrap();
+        let access = Arc::new(Access::load(file, Arc::new(WallClock)).unwrap());
+        let store = Arc::new(CutOff::default());
+        let flags = NamespaceFlags {
+            names: vec![NamespaceName::new("default").unwrap()],
+            file: None,
+            layout: Layout::TWITTER,
+        };
+        let config = flags.read().unwrap();
+        config.pin(&*store).await.unwrap();
+        let source = TestSource::new(Layout::TWITTER);
+        let mint = Arc::new(Mint::new([], source.clone(), Layout::TWITTER, DatacenterId(1)));
+        let options = SyncOptions {
+            store: Arc::clone(&store) as Arc<dyn Store>,
+            flags,
+            rule: Rule::default(),
+            sequence_start: Start::Zero,
+            saved: None,
+            open_source: Box::new(|layout, _, _| Ok(Box::new(TestSource::new(layout)) as _)),
+            poll: Duration::from_hours(1),
+            clock: Arc::new(WallClock),
+            wall: Arc::new(WallClock),
+        };
+        let mut sync = NamespaceSync::new(Arc::clone(&mint), config, options);
+        sync.refresh().await.unwrap();
+        let node = NodeAdmin::new(Arc::clone(&store) as _, Handle::current(), sync.refresher());
+        tokio::spawn(sync.run(Arc::new(Notify::new())));
+        let settings = Settings { access: Some(access), admin: Some(node), ..crate::running::settings() };
+        let running = Running::serving(mint, source, settings).await;
+        Self { running, store, admin, of_orders, minter, _folder: folder }
+    }
+
+    /// Sends a request with a body and headers; returns the status, the head and the document.
+    async fn send(&self, token: &str, line: &str, headers: &str, body: &[u8]) -> (u16, String, Value) {
+        let mut client = self.running.http().await;
+        let head = format!(
+            "{line} HTTP/1.1\r\nhost: test\r\nauthorization: Bearer {token}\r\nconnection: close\r\n\
+             content-length: {}\r\n{headers}\r\n",
+            body.len()
+        );
+        client.send(&[head.as_bytes(), body].concat()).await;
+        let (head, body) = split(&client.rest().await);
+        let status = head.split(' ').nth(1).unwrap().parse().unwrap();
+        (status, head, serde_json::from_slice(&body).unwrap_or(Value::Null))
+    }
+
+    async fn ask(&self, token: &str, line: &str, body: Option<Value>) -> (u16, Value) {
+        let headers = if body.is_some() { "content-type: application/json\r\n" } else { "" };
+        let body = body.map(|body| body.to_string()).unwrap_or_default();
+        let (status, _, document) = self.send(token, line, headers, body.as_bytes()).await;
+        (status, document)
+    }
+
+    async fn admin(&self, line: &str, body: Option<Value>) -> (u16, Value) {
+        self.ask(&self.admin, line, body).await
+    }
+
+    /// Takes an id; returns the status.
+    async fn take(&self, namespace: &str) -> u16 {
+        self.ask(&self.minter, &format!("GET /v1/ids/{namespace}"), None).await.0
+    }
+}
+
+/// Goal: what an operator does with a namespace has its effect on this node at once, and is in the audit log. Method: a node
+/// that never looks at the store by itself.
+#[tokio::test]
+async fn a_namespace_is_added_changed_dropped_and_resumed_here_at_once() {
+    let node = Node::start().await;
+    assert_eq!(node.take("orders-1").await, 404);
+    let (status, added) = node
+        .admin("PUT /v1/admin/namespaces/orders-1", Some(json!({"scheme": "segment", "maximum": 90})))
+        .await;
+    assert_eq!((status, &added["served_here"]), (200, &json!(true)), "{added}");
+    assert_eq!(
+        added["namespace"],
+        json!({"name": "orders-1", "state": "served", "reserved_to": 0, "scheme": "segment", "maximum": 90}),
+        "{added}"
+    );
+    assert_eq!(node.take("orders-1").await, 200);
+    let text = json!({"text": "A{number:4}"});
+    let (status, changed) = node.admin("PATCH /v1/admin/namespaces/orders-1", Some(text)).await;
+    assert_eq!((status, &changed["namespace"]["text"]), (200, &json!("A{number:4}")), "{changed}");
+    let (_, ids) = node.ask(&node.minter, "GET /v1/ids/orders-1", None).await;
+    assert!(ids["ids"][0].as_str().is_some_and(|id| id.starts_with("A000")), "{ids}");
+    let (status, dropped) = node.admin("DELETE /v1/admin/namespaces/orders-1", None).await;
+    assert_eq!((status, &dropped["served_here"]), (200, &json!(false)), "{dropped}");
+    assert_eq!(node.take("orders-1").await, 404);
+    let (status, resumed) = node.admin("PUT /v1/admin/namespaces/orders-1", Some(json!({}))).await;
+    assert_eq!(status, 200, "{resumed}");
+    assert!(resumed["resumed_above"].as_u64().is_some_and(|above| above > 0), "{resumed}");
+    let (status, log) = node.admin("GET /v1/admin/audit?namespace=orders-1&limit=9", None).await;
+    let actions: Vec<_> =
+        log["changes"].as_array().unwrap().iter().map(|it| it["action"].as_str().unwrap()).collect();
+    assert_eq!(
+        (status, &actions[..]),
+        (200, &["namespace-resume", "namespace-drop", "namespace-set", "namespace-add"][..])
+    );
+    assert_eq!(
+        (&log["changes"][0]["who"], &log["changes"][0]["from"]),
+        (&json!("token ops"), &json!("127.0.0.1"))
+    );
+}
+
+/// Goal: nobody administers without the right, and a restricted token only its own namespaces.
+#[tokio::test]
+async fn each_request_needs_the_right_admin() {
+    let node = Node::start().await;
+    let body = || Some(json!({"scheme": "segment"}));
+    for line in [
+        "GET /v1/admin/namespaces",
+        "GET /v1/admin/namespaces/default",
+        "PUT /v1/admin/namespaces/orders-1",
+        "PATCH /v1/admin/namespaces/default",
+        "DELETE /v1/admin/namespaces/default",
+        "GET /v1/admin/workers",
+        "POST /v1/admin/workers/1/release",
+        "GET /v1/admin/doctor",
+        "POST /v1/admin/drain",
+        "DELETE /v1/admin/drain",
+        "GET /v1/admin/audit",
+        "PATCH /v1/admin/nothing",
+    ] {
+        let (status, problem) = node.ask(&node.minter, line, body()).await;
+        assert_eq!((status, &problem["type"]), (403, &json!("urn:snowmint:forbidden")), "{line}: {problem}");
+        let (status, problem) = node.ask("wrong", line, body()).await;
+        assert_eq!(
+            (status, &problem["type"]),
+            (401, &json!("urn:snowmint:unauthorized")),
+            "{line}: {problem}"
+        );
+        let of_orders = line.ends_with("orders-1") || line == "GET /v1/admin/namespaces";
+        let (status, answer) = node.ask(&node.of_orders, line, body()).await;
+        assert_eq!(status, if of_orders { 200 } else { 403 }, "{line}: {answer}");
+    }
+    let (_, listed) = node.ask(&node.of_orders, "GET /v1/admin/namespaces", None).await;
+    let names: Vec<_> = listed["namespaces"].as_array().unwrap().iter().map(|it| &it["name"]).collect();
+    assert_eq!(names, ["orders-1"]);
+    let over = Some(json!({"start_over": {}}));
+    node.ask(&node.of_orders, "DELETE /v1/admin/namespaces/orders-1", None).await;
+    assert_eq!(node.ask(&node.of_orders, "PUT /v1/admin/namespaces/orders-1", over.clone()).await.0, 403);
+    assert_eq!(node.admin("PUT /v1/admin/namespaces/orders-1", over).await.0, 200);
+    assert!(node.running.http().await.probe().await, "it was not drained");
+    // Without tokens, the answer shows how to make one.
+    let open = Running::start().await;
+    let (head, body) = open.get("/v1/admin/namespaces").await;
+    assert!(head.starts_with("http/1.1 403 ") && body.contains("snowmint token create"), "{head} {body}");
+}
+
+/// Goal: a request that cannot be is rejected with what could, and changes nothing.
+#[tokio::test]
+async fn invalid_requests_are_rejected() {
+    let node = Node::start().await;
+    node.admin("PUT /v1/admin/namespaces/n", Some(json!({"scheme": "segment"}))).await;
+    let large = "x".repeat(65 * 1024);
+    for (line, body, wanted, words) in [
+        ("PUT /v1/admin/namespaces/n", json!({"scheme": "segment"}), 409, "already exists"),
+        (
+            "PUT /v1/admin/namespaces/m",
+            json!({"scheme": "segment", "maximun": 3}),
+            400,
+            "did you mean `maximum`?",
+        ),
+        ("PUT /v1/admin/namespaces/m", json!({}), 400, "scheme: missing for the new namespace m"),
+        ("PUT /v1/admin/namespaces/m", json!([]), 400, "expected a JSON object"),
+        ("PUT /v1/admin/namespaces/m", json!({"scheme": "segment", "text": large}), 413, "65536"),
+        (
+            "PUT /v1/admin/namespaces/m",
+            json!({"scheme": "segment", "start_over": true}),
+            400,
+            "start_over: expected an object",
+        ),
+        ("PUT /v1/admin/namespaces/m", json!({"start_over": {"node": []}}), 400, "did you mean `nodes`?"),
+        ("PUT /v1/admin/namespaces/m!", json!({}), 400, "invalid namespace name"),
+        (
+            "PUT /v1/admin/namespaces/m",
+            json!({"scheme": "segment", "sources": ["1/1 mysql://evil/x?password_file=/etc/passwd"]}),
+            403,
+            "not through a node",
+        ),
+        (
+            "PATCH /v1/admin/namespaces/n",
+            json!({"stripe": "1/2"}),
+            409,
+            "is pinned to `segment cached, all numbers`",
+        ),
+        (
+            "PATCH /v1/admin/namespaces/n",
+            json!({"sources": ["1/1 sqlite:/etc/x"], "above": 1}),
+            403,
+            "not through a node",
+        ),
+        ("PATCH /v1/admin/namespaces/n", json!({}), 400, "nothing to change"),
+        ("PATCH /v1/admin/namespaces/nope", json!({"maximum": 3}), 404, "unknown namespace nope"),
+        ("DELETE /v1/admin/namespaces/nope", json!({}), 404, "unknown namespace nope"),
+        ("POST /v1/admin/namespaces", json!({}), 405, "expected one of GET, HEAD"),
+        ("POST /v1/admin/workers/7/release", json!({}), 404, "unknown worker 7"),
+        ("POST /v1/admin/workers/7/release", json!({"forced": true}), 400, "did you mean `force`?"),
+        ("POST /v1/admin/workers/x/release", json!({}), 400, "invalid worker `x`"),
+        ("GET /v1/admin/audit?limit=0", json!({}), 400, "invalid limit `0`"),
+        ("GET /v1/admin/workers?x=1", json!({}), 400, "unknown query parameter `x`"),
+        ("GET /v1/admin/doctor?nodes=x", json!({}), 400, "nodes: invalid node"),
+        ("GET /v1/admin/nothing", json!({}), 404, "expected /v1/admin/namespaces"),
+    ] {
+        let (status, problem) = node.admin(line, Some(body)).await;
+        let detail = problem["detail"].as_str().unwrap_or_default();
+        assert!(status == wanted && detail.contains(words), "{line}: {status} {problem}");
+    }
+    for (headers, body, wanted) in [
+        ("", "{}", 415),
+        ("content-type: text/plain\r\n", "{}", 415),
+        ("content-type: application/json; charset=utf-8\r\n", "{\"maximum\":", 400),
+        ("content-type: application/merge-patch+json\r\n", "{\"maximum\":5}", 200),
+        ("content-type: application/json\r\nsec-fetch-site: cross-site\r\n", "{\"maximum\":6}", 403),
+        ("content-type: application/json\r\nif-match: 5\r\n", "{\"maximum\":6}", 400),
+    ] {
+        let sent = node.send(&node.admin, "PATCH /v1/admin/namespaces/n", headers, body.as_bytes()).await;
+        assert_eq!(sent.0, wanted, "{headers}: {sent:?}");
+    }
+    let (_, n) = node.admin("GET /v1/admin/namespaces/n", None).await;
+    assert_eq!((&n["maximum"], n.get("sources")), (&json!(5), None), "{n}");
+    let known = audit::list(&*node.store, 100).await.unwrap();
+    let made =
+        known.iter().filter(|it| matches!(it, audit::Listed::Entry(logged) if logged.failed.is_none()));
+    assert_eq!(made.count(), 2, "rejected requests are no changes: {known:?}");
+}
+
+/// Goal: of two operators who change what they both have read, the second is told. Method: both at once, with one ETag.
+#[tokio::test]
+async fn two_changes_of_one_edition_do_not_both_take_place() {
+    let node = Node::start().await;
+    node.admin("PUT /v1/admin/namespaces/n", Some(json!({"scheme": "segment"}))).await;
+    let (_, head, _) = node.send(&node.admin, "GET /v1/admin/namespaces/n", "", b"").await;
+    let tag = head.lines().find_map(|line| line.strip_prefix("etag: ")).unwrap().to_owned();
+    let headers = format!("content-type: application/json\r\nif-match: {tag}\r\n");
+    let change = async |maximum: u64| {
+        let body = json!({"maximum": maximum}).to_string();
+        node.send(&node.admin, "PATCH /v1/admin/namespaces/n", &headers, body.as_bytes()).await
+    };
+    let (one, other) = tokio::join!(change(500), change(600));
+    let mut statuses = [one.0, other.0];
+    statuses.sort_unstable();
+    assert_eq!(statuses, [200, 412], "{one:?} {other:?}");
+    let (_, n) = node.admin("GET /v1/admin/namespaces/n", None).await;
+    assert_eq!(n["maximum"], json!(if one.0 == 200 { 500 } else { 600 }));
+}
+
+/// Goal: with its store down, a node says so and when to retry, and can still be drained.
+#[tokio::test]
+async fn a_store_that_is_down_is_reported() {
+    let node = Node::start().await;
+    node.store.cut(true);
+    for line in [
+        "GET /v1/admin/namespaces",
+        "DELETE /v1/admin/namespaces/default",
+        "GET /v1/admin/workers",
+        "GET /v1/admin/doctor",
+    ] {
+        let (status, head, problem) = node.send(&node.admin, line, "", b"").await;
+        assert_eq!((status, &problem["type"]), (503, &json!("urn:snowmint:not-ready")), "{line}: {problem}");
+        assert!(head.contains("retry-after: 1"), "{head}");
+    }
+    assert_eq!(node.admin("POST /v1/admin/drain", None).await, (200, json!({"drained": true})));
+    assert!(!node.running.http().await.probe().await);
+}
+
+/// Goal: a drained node is not ready and serves all requests, until the drain is ended.
+#[tokio::test]
+async fn a_drained_node_serves_and_is_not_ready() {
+    let node = Node::start().await;
+    assert_eq!(node.admin("GET /v1/admin/drain", None).await, (200, json!({"drained": false})));
+    assert_eq!(node.admin("POST /v1/admin/drain", None).await, (200, json!({"drained": true})));
+    let (head, body) = node.running.get("/readyz").await;
+    assert!(head.starts_with("http/1.1 503 ") && body.contains("DELETE /v1/admin/drain"), "{head} {body}");
+    assert_eq!(node.take("default").await, 200);
+    assert_eq!(node.admin("DELETE /v1/admin/drain", None).await, (200, json!({"drained": false})));
+    assert!(node.running.http().await.probe().await);
+    let (_, log) = node.admin("GET /v1/admin/audit", None).await;
+    assert_eq!(log["changes"][0]["action"], "node-drain", "{log}");
+}
+
+/// Goal: the doctor and the list of workers answer over the network.
+#[tokio::test]
+async fn checks_and_workers_are_listed() {
+    let node = Node::start().await;
+    let (status, found) = node.admin("GET /v1/admin/doctor", None).await;
+    let checks: Vec<_> =
+        found["findings"].as_array().unwrap().iter().map(|it| it["check"].as_str().unwrap()).collect();
+    assert!(status == 200 && checks.starts_with(&["store", "write", "clock"]), "{found}");
+    assert_eq!(node.admin("GET /v1/admin/workers", None).await, (200, json!({"workers": []})));
+}
