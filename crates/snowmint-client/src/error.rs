@@ -15,6 +15,7 @@ struct Details {
     namespace: String,
     server: Option<Arc<str>>,
     status: Option<u16>,
+    retry_after: Option<Duration>,
     detail: String,
 }
 
@@ -47,7 +48,7 @@ pub enum ErrorKind {
 impl ClientError {
     fn new(kind: ErrorKind, namespace: &str, detail: String) -> Self {
         let namespace = namespace.to_owned();
-        Self(Arc::new(Details { kind, namespace, server: None, status: None, detail }))
+        Self(Arc::new(Details { kind, namespace, server: None, status: None, retry_after: None, detail }))
     }
 
     /// Returns the kind of error.
@@ -68,6 +69,11 @@ impl ClientError {
     /// Returns the status code of its answer, if it answered.
     pub fn status(&self) -> Option<u16> {
         self.0.status
+    }
+
+    /// Returns how long to wait before a retry, if a server said so; at most 1 min.
+    pub fn retry_after(&self) -> Option<Duration> {
+        self.0.retry_after
     }
 
     pub(crate) fn forked(namespace: &str) -> Self {
@@ -92,27 +98,20 @@ impl ClientError {
             let detail = format!("no ids of namespace `{namespace}` within {timeout:?}: no server answered");
             return Self::new(ErrorKind::Unavailable, namespace, detail);
         };
-        let Failure { server, kind, status, detail, .. } = last;
-        let detail = format!("no ids of namespace `{namespace}` within {timeout:?}: {server}: {detail}");
-        Self(Arc::new(Details {
-            kind: *kind,
-            namespace: namespace.to_owned(),
-            server: Some(Arc::clone(server)),
-            status: *status,
-            detail,
-        }))
+        let detail = format!("no ids of namespace `{namespace}` within {timeout:?}: {}", last.said());
+        Self::of_failure(namespace, last, detail)
     }
 
     /// Returns the error of a server that rejected the request.
     pub(crate) fn rejected(namespace: &str, failure: &Failure) -> Self {
-        let Failure { server, kind, status, detail, .. } = failure;
-        Self(Arc::new(Details {
-            kind: *kind,
-            namespace: namespace.to_owned(),
-            server: Some(Arc::clone(server)),
-            status: *status,
-            detail: format!("{server}: {detail}"),
-        }))
+        Self::of_failure(namespace, failure, failure.said())
+    }
+
+    fn of_failure(namespace: &str, failure: &Failure, detail: String) -> Self {
+        let &Failure { ref server, kind, status, retry, .. } = failure;
+        let (namespace, server) = (namespace.to_owned(), Some(Arc::clone(server)));
+        let retry_after = if let Retry::After(after) = retry { Some(after) } else { None };
+        Self(Arc::new(Details { kind, namespace, server, status, retry_after, detail }))
     }
 }
 
@@ -153,6 +152,12 @@ pub(crate) struct Failure {
     pub(crate) status: Option<u16>,
     pub(crate) detail: String,
     pub(crate) retry: Retry,
+}
+
+impl Failure {
+    fn said(&self) -> String {
+        format!("{}: {}", self.server, self.detail)
+    }
 }
 
 /// Whether to retry a failed request.

@@ -62,6 +62,19 @@ pub(crate) struct Times {
     pub(crate) timeout: Duration,
 }
 
+/// Why there are no ids.
+#[derive(Debug)]
+pub(crate) enum Unfilled {
+    /// A server rejected the request.
+    Rejected(Failure),
+    /// A server could not make as many ids in time.
+    TooMany,
+    /// The deadline has passed.
+    Late(Failure),
+    /// Every server asked for no request before the deadline.
+    Closed(Failure),
+}
+
 /// Ids that a server returned.
 #[derive(Debug)]
 pub(crate) struct Answer {
@@ -95,7 +108,7 @@ impl Link {
         ask: Ask<'_>,
         deadline: Instant,
         last: &Mutex<Option<Failure>>,
-    ) -> Result<Answer, Failure> {
+    ) -> Result<Answer, Unfilled> {
         let within = deadline - Instant::now();
         let rounds = async {
             let mut round: u32 = 0;
@@ -103,15 +116,22 @@ impl Link {
                 if let Some(answer) = self.round(ask, deadline, last).await? {
                     return Ok(answer);
                 }
-                let pause = self.states().pause(round, Instant::now());
+                let now = Instant::now();
+                let closed_for = self.states().closed_for(now);
+                if closed_for > deadline - now {
+                    let said = lock(last).clone().filter(|last| matches!(last.retry, Retry::After(_)));
+                    let failure = said.unwrap_or_else(|| self.servers[0].closed());
+                    return Err(Unfilled::Closed(Failure { retry: Retry::After(closed_for), ..failure }));
+                }
+                let pause = self.states().pause(round, now);
                 sleep(pause).await;
                 round = round.saturating_add(1);
             }
         };
-        match timeout_at(deadline, rounds).await {
-            Ok(settled) => settled,
-            Err(_) => Err(lock(last).clone().unwrap_or_else(|| self.servers[0].timed_out(within))),
-        }
+        timeout_at(deadline, rounds).await.unwrap_or_else(|_| {
+            let failure = lock(last).clone().unwrap_or_else(|| self.servers[0].timed_out(within));
+            Err(Unfilled::Late(failure))
+        })
     }
 
     /// Asks each server at most once. Returns `None` if none could answer now.
@@ -120,7 +140,7 @@ impl Link {
         ask: Ask<'_>,
         deadline: Instant,
         last: &Mutex<Option<Failure>>,
-    ) -> Result<Option<Answer>, Failure> {
+    ) -> Result<Option<Answer>, Unfilled> {
         let mut rest = self.states().order(Instant::now()).into_iter();
         let Some(first) = rest.next() else { return Ok(None) };
         self.states().requested();
@@ -143,8 +163,10 @@ impl Link {
                         Err(failure) => failure,
                     };
                     self.failed(server, &failure);
-                    if failure.retry == Retry::Never || (failure.retry == Retry::Fewer && ask.count > 1) {
-                        return Err(failure);
+                    match failure.retry {
+                        Retry::Never => return Err(Unfilled::Rejected(failure)),
+                        Retry::Fewer if ask.count > 1 => return Err(Unfilled::TooMany),
+                        Retry::Fewer | Retry::Elsewhere | Retry::After(_) => {}
                     }
                     *lock(last) = Some(failure);
                 }

@@ -13,8 +13,8 @@ use tokio::sync::{Notify, oneshot};
 use tokio::time::{Instant, sleep_until};
 
 use crate::buffer::{Buffer, IdRange};
-use crate::error::{ClientError, Failure, Retry};
-use crate::link::{Answer, Link, lock};
+use crate::error::{ClientError, Failure};
+use crate::link::{Answer, Link, Unfilled, lock};
 use crate::pace::Pace;
 use crate::wire::Ask;
 
@@ -207,16 +207,20 @@ pub(crate) async fn run(source: Arc<Source>, link: Arc<Link>) {
                     *lock(&source.last_failure) = None;
                     source.deliver(answer);
                 }
-                Err(failure) if failure.retry == Retry::Fewer && pace.too_many(count) => {}
-                Err(failure) if failure.retry == Retry::Never => {
+                Err(Unfilled::TooMany) => pace.too_many(count),
+                Err(Unfilled::Rejected(failure)) => {
                     rejected_at = Some(Instant::now());
                     source.reject(&ClientError::rejected(&source.namespace, &failure));
                 }
-                Err(failure) => {
+                Err(Unfilled::Closed(failure)) => {
+                    source.reject(&ClientError::rejected(&source.namespace, &failure));
+                    // The next caller starts it again.
+                    break;
+                }
+                Err(Unfilled::Late(failure)) => {
                     *lock(&source.last_failure) = Some(failure);
                     source.time_out(Instant::now());
                     if source.first_deadline().is_none() {
-                        // Nobody waits: the next caller starts it again.
                         break;
                     }
                 }
@@ -239,7 +243,7 @@ fn to_request(source: &Source, pace: &mut Pace, rejected_at: Option<Instant>) ->
 }
 
 /// Requests ids, and meanwhile returns errors to the callers that have waited for long enough.
-async fn fetch(source: &Source, link: &Link, count: u64) -> Result<Answer, Failure> {
+async fn fetch(source: &Source, link: &Link, count: u64) -> Result<Answer, Unfilled> {
     let ask = Ask { namespace: &source.namespace, count };
     let deadline = Instant::now() + source.settings.timeout;
     let mut fetching = std::pin::pin!(link.fetch(ask, deadline, &source.last_failure));

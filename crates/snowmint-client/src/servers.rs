@@ -118,10 +118,13 @@ impl Servers {
     /// Returns how long to pause after `round` rounds in which no server returned ids.
     pub(crate) fn pause(&mut self, round: u32, now: Instant) -> Duration {
         let doubled = PAUSE.saturating_mul(1 << round.min(16)).min(LONGEST_PAUSE);
-        let pause = self.random.jitter(doubled);
-        // With nobody to ask, until the first one may be asked.
+        self.random.jitter(doubled).max(self.closed_for(now))
+    }
+
+    /// Returns how long no server may be asked.
+    pub(crate) fn closed_for(&self, now: Instant) -> Duration {
         let waits = self.states.iter().map(|state| state.not_before.map_or(Duration::ZERO, |at| at - now));
-        pause.max(waits.min().unwrap_or_default())
+        waits.min().unwrap_or_default()
     }
 
     /// Notes a request that is no hedge.
@@ -187,6 +190,7 @@ mod tests {
         servers.failed(1, now, Some(Duration::from_secs(3)));
         assert!(servers.order(now + 1999 * MS).is_empty());
         assert!(servers.pause(0, now + 1000 * MS) >= 1000 * MS);
+        assert_eq!(servers.closed_for(now + 500 * MS), 1500 * MS);
         assert_eq!(servers.order(now + 2000 * MS), [0]);
         assert_eq!(servers.order(now + 3000 * MS), [0, 1]);
         // Nobody can turn this client off for long.

@@ -66,6 +66,11 @@ impl Server {
         self.unavailable(format!("no answer within {limit:?}"))
     }
 
+    /// Returns the failure of a server that is not asked because it said so before.
+    pub(crate) fn closed(&self) -> Failure {
+        self.unavailable("the server asked for no request yet (Retry-After)".to_owned())
+    }
+
     fn unavailable(&self, detail: String) -> Failure {
         self.failure(ErrorKind::Unavailable, None, detail, Retry::Elsewhere)
     }

@@ -137,6 +137,29 @@ fn retry_after_is_honoured() {
     assert_eq!(busy.asked().len(), 1);
 }
 
+/// Goal: if every server asks for no request before the timeout, callers get the reason at once, and the servers no request.
+#[test]
+fn nobody_waits_for_servers_that_are_closed_for_longer() {
+    let over = Scripted::start(|_, _| {
+        answer("429 Too Many Requests", "retry-after: 50\r\n", r#"{"detail":"5000 ids a day"}"#)
+    });
+    let ids = Client::builder().server(&over.url).timeout(PATIENCE).build().unwrap().namespace("a").unwrap();
+    let began = time::now();
+    for _ in 0..3 {
+        let error = ids.blocking_next_id().unwrap_err();
+        assert_eq!((error.kind(), error.status()), (ErrorKind::OverQuota, Some(429)));
+        assert!(error.is_temporary() && error.to_string().contains("5000 ids a day"), "{error}");
+        let wait = error.retry_after().unwrap();
+        assert!(wait > Duration::from_secs(20) && wait <= Duration::from_secs(50), "{wait:?}");
+    }
+    assert!(began.elapsed() < PATIENCE);
+    assert_eq!(over.asked().len(), 1);
+    // Another namespace does not know the reason, only that it has to wait.
+    let error = ids.client().namespace("b").unwrap().blocking_next_id().unwrap_err();
+    assert!(error.retry_after() > Some(Duration::from_secs(20)), "{error}");
+    assert_eq!(over.asked().len(), 1);
+}
+
 /// Goal: a server that cannot make as many ids in time is asked for fewer, and callers get theirs over several requests.
 #[test]
 fn a_busy_server_is_asked_for_fewer() {
