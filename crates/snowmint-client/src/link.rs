@@ -12,7 +12,7 @@ use tokio::time::{Instant, sleep, sleep_until, timeout, timeout_at};
 
 use crate::buffer::IdRange;
 use crate::connect::Connections;
-use crate::error::{Failure, Retry};
+use crate::error::{ErrorKind, Failure, Retry};
 use crate::servers::{Change, Servers};
 use crate::wire::{Ask, Server, Token};
 
@@ -67,7 +67,7 @@ pub(crate) struct Times {
 pub(crate) enum Unfilled {
     /// A server rejected the request.
     Rejected(Failure),
-    /// A server could not make as many ids in time.
+    /// No server returns as many ids at once.
     TooMany,
     /// The deadline has passed.
     Late(Failure),
@@ -148,6 +148,7 @@ impl Link {
         let mut attempts = FuturesUnordered::new();
         attempts.push(self.attempt(first, ask, deadline));
         let mut hedge_at = self.hedge_at();
+        let mut is_over_quota = false;
         loop {
             let hedges = hedge_at.is_some() && rest.len() > 0;
             // At least one attempt runs: with the last one failed, the next begins or the round ends.
@@ -168,6 +169,7 @@ impl Link {
                         Retry::Fewer if ask.count > 1 => return Err(Unfilled::TooMany),
                         Retry::Fewer | Retry::Elsewhere | Retry::After(_) => {}
                     }
+                    is_over_quota |= failure.kind == ErrorKind::OverQuota;
                     *lock(last) = Some(failure);
                 }
                 () = sleep_until(hedge_at.unwrap_or(deadline)), if hedges => {
@@ -183,6 +185,10 @@ impl Link {
                     waiting.servers.push((next, Instant::now()));
                     attempts.push(self.attempt(next, ask, deadline));
                     hedge_at = self.hedge_at();
+                }
+                // What is left of the quota may do for fewer ids.
+                None if attempts.is_empty() && is_over_quota && ask.count > 1 => {
+                    return Err(Unfilled::TooMany);
                 }
                 None if attempts.is_empty() => return Ok(None),
                 None => {}
@@ -227,7 +233,7 @@ impl Link {
 
     fn note_failure(&self, server: usize, retry_after: Option<Duration>, error: &str) {
         if self.states().failed(server, Instant::now(), retry_after) == Change::BeganToFail {
-            tracing::warn!(server = &*self.servers[server].url, error, "server failed; using others first");
+            tracing::warn!(server = &*self.servers[server].url, error, "server failed");
         }
     }
 

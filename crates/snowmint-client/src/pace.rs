@@ -25,7 +25,7 @@ pub(crate) struct Pace {
     target: u64,
     /// When ids were requested last, and how many had been drawn before.
     last: Option<(Instant, u64)>,
-    /// The maximum of one request, which is lower after a server could not make as many in time.
+    /// The maximum of one request, which is lower after no server returned as many.
     most: u64,
 }
 
@@ -68,7 +68,7 @@ impl Pace {
         self.most = self.most.saturating_mul(2).min(MAX_REQUEST);
     }
 
-    /// Notes that a server could not make this many ids in time.
+    /// Notes that no server returned this many ids.
     pub(crate) fn too_many(&mut self, requested: u64) {
         self.most = (requested / 4).max(1);
     }

@@ -197,6 +197,8 @@ fn meaning(status: StatusCode, name: &str, retry_after: Option<Duration>) -> (Er
     let later = retry_after.map_or(Retry::Elsewhere, Retry::After);
     match (status.as_u16(), name) {
         (_, "busy") => (ErrorKind::Unavailable, Retry::Fewer),
+        // More than the quota of the token allows at once.
+        (400, "bad-count") => (ErrorKind::Rejected, Retry::Fewer),
         (_, "layout-ended" | "numbers-ended" | "too-many-namespaces" | "cross-site") => {
             (ErrorKind::Rejected, Retry::Never)
         }
@@ -337,6 +339,7 @@ mod tests {
             (503, "not-ready", after, Kind::Unavailable, Retry::After(Duration::from_secs(2))),
             (503, "too-many-clients", None, Kind::Unavailable, Retry::Elsewhere),
             (503, "busy", after, Kind::Unavailable, Retry::Fewer),
+            (400, "bad-count", None, Kind::Rejected, Retry::Fewer),
             (502, "", None, Kind::Unavailable, Retry::Elsewhere),
             (500, "", None, Kind::Unavailable, Retry::Elsewhere),
             (408, "", None, Kind::Unavailable, Retry::Elsewhere),
