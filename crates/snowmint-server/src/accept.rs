@@ -8,11 +8,12 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
+use futures_util::FutureExt as _;
 use socket2::{SockRef, TcpKeepalive};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio::task::{AbortHandle, JoinSet};
-use tokio::time::{Instant, MissedTickBehavior, interval};
+use tokio::time::{Instant, MissedTickBehavior, interval, timeout};
 
 use crate::limits::{KEEPALIVE, LINGER, UNSENT};
 use crate::listener::{Listener, Socket};
@@ -127,15 +128,14 @@ impl Acceptor<'_> {
         let open = Open::new(self.metrics.open(self.protocol).clone(), Arc::clone(self.memory));
         let admission = if permit.is_some() { Admission::Client } else { Admission::Reserved };
         let accepted = Accepted { socket, protocol: self.protocol, tls: self.tls.clone() };
-        let serving = connection(accepted, admission);
-        tasks.spawn(async move {
-            match admission {
-                Admission::Client | Admission::Probe => serving.await,
-                // A slower client is closed without an answer.
-                Admission::Reserved => drop(tokio::time::timeout(LINGER, serving).await),
-            }
-            drop((permit, open));
-        })
+        let (serving, held) = (connection(accepted, admission), (permit, open));
+        // `map` keeps the future where it is. An async block would hold it a second time, which doubles the memory of every
+        // connection.
+        match admission {
+            Admission::Client | Admission::Probe => tasks.spawn(serving.map(move |()| drop(held))),
+            // A slower client is closed without an answer.
+            Admission::Reserved => tasks.spawn(timeout(LINGER, serving).map(move |_| drop(held))),
+        }
     }
 
     /// Admits a connection beyond the limit. It replaces the oldest one: a health check sends its request at once, a client of
@@ -238,7 +238,7 @@ pub(crate) async fn reply_and_close(mut stream: Stream, reply: &[u8]) {
         io::Result::Ok(())
     };
     // A client that does not read in time is closed.
-    let _ = tokio::time::timeout(LINGER, replying).await;
+    let _ = timeout(LINGER, replying).await;
 }
 
 /// A recurring problem, which is logged when it begins and once a minute while it lasts.

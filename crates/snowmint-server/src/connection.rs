@@ -109,7 +109,7 @@ pub(crate) async fn serve<D: Dialogue>(
         stream,
     };
     let (server, turn) = (Arc::clone(&wire.server), Arc::clone(&wire.turn));
-    let ended = server.turns.take(&turn, run(&mut wire, &mut dialogue, shutdown)).await;
+    let ended = server.turns.take(&turn, pin!(run(&mut wire, &mut dialogue, shutdown))).await;
     wire.counts.add_up(&server.metrics);
     match ended {
         Ok(End::Quiet) => wire.stream.close().await,

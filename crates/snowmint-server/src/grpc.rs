@@ -11,7 +11,7 @@ mod stream;
 
 use std::convert::Infallible;
 use std::future::poll_fn;
-use std::pin::Pin;
+use std::pin::{Pin, pin};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::task::{Context, Poll, ready};
 use std::time::Duration;
@@ -248,7 +248,7 @@ pub(crate) async fn serve(
     let peer = Peer::new(&turn, server.timeouts, shutdown, admission);
     let session = Session::new(&server, &services, &peer);
     let answer = |request, delivery| Arc::clone(&session).call(request, delivery);
-    let connection = http2::serve(stream, Preface::default(), &peer, answer);
+    let connection = pin!(http2::serve(stream, Preface::default(), &peer, answer));
     server.turns.take(&turn, connection).await;
 }
 

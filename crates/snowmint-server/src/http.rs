@@ -65,7 +65,7 @@ pub(crate) async fn serve(
     let peer = Peer::new(&turn, server.timeouts, shutdown, admission);
     let (client, address) = (Client::new(&server.mint), stream.peer());
     let serving = Serving { server: &server, services, peer, client, address };
-    server.turns.take(&turn, serving.run(stream)).await;
+    server.turns.take(&turn, pin!(serving.run(stream))).await;
 }
 
 /// Everything that the requests of one connection share.

@@ -75,8 +75,9 @@ impl Turns {
     }
 
     /// Runs a connection that counts its bytes in `turn`. After a long turn it waits in line for the next one.
-    pub(crate) async fn take<T>(&self, turn: &Turn, connection: impl Future<Output = T>) -> T {
-        let mut connection = pin!(connection);
+    ///
+    /// The caller pins the connection: a future that is moved into another one takes its room twice, in every task.
+    pub(crate) async fn take<T>(&self, turn: &Turn, mut connection: Pin<&mut impl Future<Output = T>>) -> T {
         let mut position = Position::None;
         let mut last_long: Option<Instant> = None;
         poll_fn(|cx| {
@@ -148,7 +149,7 @@ mod tests {
                     turn.pass().await;
                 }
             };
-            turns.take(&turn, greedy).await
+            turns.take(&turn, pin!(greedy)).await
         });
     }
 
@@ -171,7 +172,7 @@ mod tests {
                 assert!(waited <= 2 || before < 200, "{waited} turns");
             }
         };
-        turns.take(&turn, honest).await;
+        turns.take(&turn, pin!(honest)).await;
         assert!(taken.load(Ordering::Relaxed) > 500, "greedy connections use what is left");
     }
 
@@ -197,12 +198,13 @@ mod tests {
         let turns = Turns::new();
         let first = Arc::clone(&turns.0).try_acquire_owned().unwrap();
         let (turn, (asks, mut asked)) = (Turn::default(), tokio::sync::mpsc::channel(1));
-        let mut connection = pin!(turns.take(&turn, async {
+        let asking = pin!(async {
             loop {
                 turn.spend(LONG_TURN);
                 asked.recv().await.unwrap();
             }
-        }));
+        });
+        let mut connection = pin!(turns.take(&turn, asking));
         let mut cx = Context::from_waker(std::task::Waker::noop());
         assert!(connection.as_mut().poll(&mut cx).is_pending());
         asks.try_send(()).unwrap();
@@ -233,7 +235,7 @@ mod tests {
                     turn.spend(TURN);
                     std::future::pending::<()>().await;
                 };
-                turns.take(&turn, stalled).await;
+                turns.take(&turn, pin!(stalled)).await;
             }
         });
         for _ in 0..10 {
@@ -248,7 +250,7 @@ mod tests {
                 turn.pass().await;
             }
         };
-        turns.take(&turn, greedy).await;
+        turns.take(&turn, pin!(greedy)).await;
         assert_eq!(turns.0.available_permits(), 1);
     }
 }
