@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Runs every measurement and writes RESULTS.md. Leave the machine alone meanwhile; it takes about 5 minutes.
+# Runs every measurement and writes RESULTS.md. Leave the machine alone meanwhile; it takes about 15 minutes.
 set -euo pipefail
 cd "$(dirname "$0")"
 
@@ -8,11 +8,11 @@ out=RESULTS.md
 only=
 case "${1-} ${2-}" in
     '--quick ') quick=(--quick) out=/dev/stdout ;;
-    '--only hostile' | '--only fleet') only=$2 ;;
+    '--only hostile' | '--only fleet' | '--only network' | '--only network-short') only=$2 ;;
     ' ') ;;
     *)
-        echo "usage: $0 [--quick | --only hostile|fleet]" >&2
-        echo "  --quick: under a minute, to standard output; --only: replaces these tables of RESULTS.md" >&2
+        echo "usage: $0 [--quick | --only hostile|fleet|network|network-short]" >&2
+        echo "  --quick: a few minutes, to standard output; --only: replaces these tables of RESULTS.md" >&2
         exit 2
         ;;
 esac
@@ -46,6 +46,8 @@ part() {
 }
 case $only in
     hostile) part '^## Hostile clients' "$release/hostile" "$dist/snowmint" && exit ;;
+    network) part '^## Network: ' "$release/network" "$dist/snowmint" && exit ;;
+    network-short) part '^## Network: ' "$release/network" "$dist/snowmint" --short && exit ;;
     fleet) part '^## [0-9]+ nodes ' "$release/fleet" && exit ;;
 esac
 
@@ -62,6 +64,7 @@ esac
     "$release/segments" "${quick[@]}"
     SNOWMINT="$dist/snowmint" ./service.sh "${quick[@]}"
     "$release/whole" "$dist/snowmint" "${quick[@]}"
+    "$release/network" "$dist/snowmint" "${quick[@]}"
     "$release/hostile" "$dist/snowmint" "${quick[@]}"
     [ ${#quick[@]} -gt 0 ] || "$release/fleet"
     echo

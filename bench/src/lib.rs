@@ -5,7 +5,9 @@
 //! the rounds. To add a subject, add one entry to the table of its group.
 
 pub mod allocations;
+pub mod echo;
 pub mod groups;
+pub mod load;
 pub mod ours;
 pub mod peers;
 pub mod server;
@@ -15,3 +17,4 @@ pub mod subject;
 pub mod table;
 pub mod targets;
 pub mod timing;
+pub mod wire;

@@ -115,13 +115,72 @@ impl Server {
     ///
     /// If the process is gone.
     pub fn cpu_ms(&self) -> Outcome<f64> {
-        let mut ms = 0.0;
-        for task in fs::read_dir(format!("/proc/{}/task", self.child.id()))? {
-            let text = fs::read_to_string(task?.path().join("schedstat"))?;
-            let ns: f64 = text.split_whitespace().next().ok_or("an empty schedstat")?.parse()?;
-            ms += ns / 1e6;
+        cpu_ms(self.child.id())
+    }
+
+    /// The number of the process.
+    pub fn pid(&self) -> u32 {
+        self.child.id()
+    }
+}
+
+/// CPU time of a process so far, all threads.
+///
+/// # Errors
+///
+/// If the process is gone.
+pub fn cpu_ms(pid: u32) -> Outcome<f64> {
+    let mut ms = 0.0;
+    for task in fs::read_dir(format!("/proc/{pid}/task"))? {
+        let text = fs::read_to_string(task?.path().join("schedstat"))?;
+        let ns: f64 = text.split_whitespace().next().ok_or("an empty schedstat")?.parse()?;
+        ms += ns / 1e6;
+    }
+    Ok(ms)
+}
+
+/// Another server beside it, such as Redis. It ends when this is dropped.
+#[derive(Debug)]
+pub struct Peer {
+    child: Child,
+    /// Where it listens.
+    pub address: SocketAddr,
+}
+
+impl Peer {
+    /// Starts `command` with arguments for a free port, and waits until it listens.
+    ///
+    /// # Errors
+    ///
+    /// If it ends, or does not listen in time.
+    pub fn start(command: impl FnOnce(SocketAddr) -> Command) -> Outcome<Self> {
+        let address = free_port()?;
+        let child =
+            command(address).stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null()).spawn()?;
+        let mut peer = Self { child, address };
+        let began = Instant::now();
+        while TcpStream::connect(address).is_err() {
+            if let Some(status) = peer.child.try_wait()? {
+                return Err(format!("the peer ended: {status}").into());
+            }
+            if began.elapsed() > PATIENCE {
+                return Err(format!("the peer does not listen on {address}").into());
+            }
+            std::thread::sleep(Duration::from_millis(5));
         }
-        Ok(ms)
+        Ok(peer)
+    }
+
+    /// The number of the process.
+    pub fn pid(&self) -> u32 {
+        self.child.id()
+    }
+}
+
+impl Drop for Peer {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
     }
 }
 
@@ -144,6 +203,11 @@ fn draw(resp: SocketAddr) -> std::io::Result<bool> {
     Ok(answer.starts_with('$'))
 }
 
-fn free_port() -> std::io::Result<SocketAddr> {
+/// An address that nothing listens on.
+///
+/// # Errors
+///
+/// As the system says.
+pub fn free_port() -> std::io::Result<SocketAddr> {
     TcpListener::bind("127.0.0.1:0")?.local_addr()
 }

@@ -55,7 +55,7 @@ pub enum CodecError {
 /// # Errors
 ///
 /// [`CodecError`]. Nothing after it can be parsed.
-pub(super) fn parse(input: &[u8]) -> Result<Option<(Request<'_>, usize)>, CodecError> {
+pub fn parse(input: &[u8]) -> Result<Option<(Request<'_>, usize)>, CodecError> {
     let Some(head) = input.first_chunk::<4>() else { return Ok(None) };
     let head = u32::from_be_bytes(*head);
     if head >> 31 == 1 {
@@ -220,7 +220,7 @@ pub(super) enum Declared {
 
 /// Answers with a number.
 #[inline]
-pub(super) fn reply(out: &mut Vec<u8>, request: &Request<'_>, number: i64) {
+pub fn reply(out: &mut Vec<u8>, request: &Request<'_>, number: i64) {
     answer(out, request, 2, |out| {
         out.extend([I64, 0, 0]);
         out.extend(number.to_be_bytes());

@@ -1,0 +1,640 @@
+//! The service over its protocols beside bare peers and Redis: requests and CPU time, ids in batches, latency at a fixed rate, TLS,
+//! and idle connections. Subjects take turns in rounds; a figure is the median of its rounds, a ratio that of the rounds' ratios.
+
+use std::fs;
+use std::io::{Read as _, Write as _};
+use std::net::{SocketAddr, TcpStream};
+use std::path::{Path, PathBuf};
+use std::process::{Command, ExitCode};
+use std::time::{Duration, Instant};
+
+use rustix::process::{Resource, Rlimit, Signal, getrlimit, setrlimit};
+use snowmint_bench::echo;
+use snowmint_bench::load::Load;
+use snowmint_bench::server::{Outcome, Peer, Scratch, Server, cpu_ms, free_port};
+use snowmint_bench::stats::{median, median_ratio, quantile};
+use snowmint_bench::table::{Table, figure};
+use snowmint_bench::wire::Wire;
+use snowmint_server::grpc_messages::{Format, NextRequest};
+
+const USAGE: &str = "usage: network PATH-OF-SNOWMINT [--short | --quick] [--only GROUP]
+  --short  20 s at the fixed rate, not 60; --quick: a minute in all, rough figures
+  --only   one group: redis, peers, batches, rate, tls, idle";
+/// The layout without a limit that a client here could reach.
+const WIDE: &str = "time:41 worker:2 sequence:20 epoch:2026-01-01";
+/// 65,536 ids a millisecond.
+const SIXTEEN: &str = "time:41 worker:6 sequence:16 epoch:2026-01-01";
+const NEXT: &str = "/snowmint.v1.Snowmint/Next";
+/// Requests a second at the fixed rate: what Twitter required of one server.
+const RATE: u32 = 10_000;
+/// The connections of most loads, as `redis-benchmark` has by default.
+const CONNECTIONS: usize = 50;
+/// The connections that ask once and then idle.
+const IDLE: usize = 9_900;
+
+/// How long to measure.
+#[derive(Clone, Copy)]
+struct Effort {
+    rounds: usize,
+    slice: Duration,
+    /// At the fixed rate, for each protocol.
+    rate_time: Duration,
+    /// Of `redis-benchmark`, one by one and in pipelines.
+    requests: [usize; 2],
+}
+
+fn main() -> ExitCode {
+    let arguments: Vec<String> = std::env::args().skip(1).collect();
+    let outcome = match arguments.iter().map(String::as_str).collect::<Vec<_>>()[..] {
+        ["echo", protocol, address] => {
+            address.parse().map_err(Into::into).and_then(|address| echo::serve(protocol, address))
+        }
+        [] => Err(USAGE.into()),
+        [binary, ref flags @ ..] => measure(Path::new(binary), flags),
+    };
+    match outcome {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            eprintln!("network: {error}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+fn measure(binary: &Path, flags: &[&str]) -> Outcome<()> {
+    let mut effort = Effort {
+        rounds: 5,
+        slice: Duration::from_secs(1),
+        rate_time: Duration::from_mins(1),
+        requests: [100_000, 2_000_000],
+    };
+    let (mut only, mut flags) = (None, flags.iter());
+    while let Some(flag) = flags.next() {
+        match *flag {
+            "--short" => effort.rate_time = Duration::from_secs(20),
+            "--quick" => {
+                effort = Effort {
+                    rounds: 2,
+                    slice: Duration::from_millis(300),
+                    rate_time: Duration::from_secs(4),
+                    requests: [20_000, 300_000],
+                }
+            }
+            "--only" => only = Some(*flags.next().ok_or(USAGE)?),
+            _ => return Err(USAGE.into()),
+        }
+    }
+    let maximum = getrlimit(Resource::Nofile).maximum;
+    setrlimit(Resource::Nofile, Rlimit { current: maximum, maximum })?;
+    let bench = Bench { binary: binary.to_owned(), scratch: Scratch::new("network")?, effort };
+    let groups: [(&str, Group); 6] = [
+        ("redis", Bench::redis),
+        ("peers", Bench::peers),
+        ("batches", Bench::batches),
+        ("rate", Bench::rate),
+        ("tls", Bench::tls),
+        ("idle", Bench::idle),
+    ];
+    if only.is_some_and(|only| groups.iter().all(|(name, _)| *name != only)) {
+        return Err(USAGE.into());
+    }
+    for (name, group) in groups {
+        if only.is_none_or(|only| only == name) {
+            let began = Instant::now();
+            group(&bench)?;
+            eprintln!("{name}: {:.0} s", began.elapsed().as_secs_f64());
+        }
+    }
+    Ok(())
+}
+
+/// A group of measurements, which prints its table.
+type Group = fn(&Bench) -> Outcome<()>;
+
+/// A running server with all ports.
+struct Service {
+    server: Server,
+    thrift: SocketAddr,
+    grpc: SocketAddr,
+}
+
+/// What one subject did in each round.
+#[derive(Default)]
+struct Rounds {
+    per_second: Vec<f64>,
+    p99_us: Vec<f64>,
+    cpu_ns: Vec<f64>,
+}
+
+struct Bench {
+    binary: PathBuf,
+    scratch: Scratch,
+    effort: Effort,
+}
+
+impl Bench {
+    fn service(&self, name: &str, layout: &str, flags: &[&str]) -> Outcome<Service> {
+        let (thrift, grpc) = (free_port()?, free_port()?);
+        let (thrift_text, grpc_text) = (thrift.to_string(), grpc.to_string());
+        let ports = ["--thrift", &thrift_text, "--grpc", &grpc_text, "--layout", layout];
+        let flags: Vec<&str> = ports.iter().chain(flags).copied().collect();
+        let (server, _) = Server::start(&self.binary, &self.scratch.0.join(name), &flags)?;
+        Ok(Service { server, thrift, grpc })
+    }
+
+    fn redis_server(&self) -> Outcome<Peer> {
+        Peer::start(|address| {
+            let mut command = Command::new("redis-server");
+            command.args([
+                "--bind",
+                "127.0.0.1",
+                "--save",
+                "",
+                "--appendonly",
+                "no",
+                "--loglevel",
+                "warning",
+            ]);
+            command.arg("--port").arg(address.port().to_string()).arg("--dir").arg(&self.scratch.0);
+            command
+        })
+    }
+
+    /// Runs `redis-benchmark`, and adds what it and the server's process say.
+    fn redis_benchmark(
+        &self,
+        rounds: &mut Rounds,
+        pid: u32,
+        address: SocketAddr,
+        pipeline: usize,
+        command: &[&str],
+    ) -> Outcome<()> {
+        let requests = self.effort.requests[usize::from(pipeline > 1)];
+        let before = cpu_ms(pid)?;
+        let output = Command::new("redis-benchmark")
+            .args(["-p", &address.port().to_string(), "-c", &CONNECTIONS.to_string(), "--csv"])
+            .args(["-n", &requests.to_string(), "-P", &pipeline.to_string()])
+            .args(command)
+            .output()?;
+        let cpu_ns = (cpu_ms(pid)? - before) * 1e6;
+        let text = String::from_utf8_lossy(&output.stdout);
+        let line = text.lines().last().unwrap_or_default();
+        // After the name: requests a second, then the mean, the least, p50, p95, p99 and the most, in milliseconds.
+        let fields: Vec<f64> =
+            line.rsplit("\",\"").filter_map(|field| field.trim_matches('"').parse().ok()).collect();
+        let [_, p99_ms, .., per_second] = fields[..] else {
+            return Err(format!("redis-benchmark: {text}{}", String::from_utf8_lossy(&output.stderr)).into());
+        };
+        rounds.per_second.push(per_second);
+        rounds.p99_us.push(p99_ms * 1e3);
+        rounds.cpu_ns.push(cpu_ns / requests as f64);
+        Ok(())
+    }
+
+    /// `redis-benchmark` against Redis and Snowmint.
+    fn redis(&self) -> Outcome<()> {
+        let redis = self.redis_server()?;
+        let [default, wide] =
+            [("default", "twitter"), ("wide", WIDE)].map(|(name, layout)| self.service(name, layout, &[]));
+        let (default, wide) = (default?, wide?);
+        let columns = [
+            "pipeline",
+            "subject",
+            "requests/s",
+            "of Redis",
+            "p99 us",
+            "of Redis",
+            "server CPU ns a request",
+            "of Redis",
+            "aim",
+            "met",
+        ];
+        let mut table = Table::new("Network: RESP beside redis-server, `redis-benchmark -c 50`", &columns);
+        for (pipeline, aim) in [(1, 1.1), (64, 0.45)] {
+            let mut all = [(); 3].map(|()| Rounds::default());
+            for round in 0..=self.effort.rounds {
+                // The first one warms up.
+                let mut cold = [(); 3].map(|()| Rounds::default());
+                let [redis_rounds, default_rounds, wide_rounds] =
+                    if round == 0 { &mut cold } else { &mut all };
+                self.redis_benchmark(
+                    redis_rounds,
+                    redis.pid(),
+                    redis.address,
+                    pipeline,
+                    &["INCR", "counter"],
+                )?;
+                for (service, rounds) in [(&default, default_rounds), (&wide, wide_rounds)] {
+                    let next = ["ID.NEXT", "default"];
+                    self.redis_benchmark(rounds, service.server.pid(), service.server.resp, pipeline, &next)?;
+                }
+            }
+            let names =
+                ["redis-server `INCR`", "`ID.NEXT default`", "`ID.NEXT default`, sequence of 20 bits"];
+            for (at, (name, rounds)) in names.iter().zip(&all).enumerate() {
+                let ratio = |values: &[f64], to: &[f64]| median_ratio(values, to);
+                let cpu = ratio(&rounds.cpu_ns, &all[0].cpu_ns);
+                let requests = ratio(&rounds.per_second, &all[0].per_second);
+                let p99 = ratio(&rounds.p99_us, &all[0].p99_us);
+                let (aims, met) = if at == 0 {
+                    ("-".into(), "-".into())
+                } else if pipeline == 1 {
+                    let met = cpu <= aim && requests >= 1.0 && p99 <= 1.0;
+                    (format!("requests 1.0, p99 1.0, CPU {aim}"), yes(met))
+                } else {
+                    (format!("CPU {aim}"), yes(cpu <= aim))
+                };
+                table.row(&[
+                    pipeline.to_string(),
+                    (*name).into(),
+                    figure(median(&rounds.per_second)),
+                    figure(requests),
+                    figure(median(&rounds.p99_us)),
+                    figure(p99),
+                    figure(median(&rounds.cpu_ns)),
+                    figure(cpu),
+                    aims,
+                    met,
+                ]);
+            }
+        }
+        table.print();
+        Ok(())
+    }
+
+    /// One measurement of a load from this process.
+    fn load(&self, rounds: &mut Rounds, pid: u32, load: &mut Load, pipeline: usize) -> Outcome<()> {
+        let before = cpu_ms(pid)?;
+        let loaded = load.closed(pipeline, self.effort.slice)?;
+        rounds.per_second.push(loaded.per_second());
+        rounds.cpu_ns.push((cpu_ms(pid)? - before) * 1e6 / loaded.answered as f64);
+        Ok(())
+    }
+
+    /// One id a request, beside servers of the same libraries that answer with a constant.
+    fn peers(&self) -> Outcome<()> {
+        let itself = std::env::current_exe()?;
+        let peer = |protocol: &'static str| {
+            let itself = itself.clone();
+            Peer::start(move |address| {
+                let mut command = Command::new(itself);
+                command.args(["echo", protocol, &address.to_string()]);
+                command
+            })
+        };
+        let service = self.service("peers", WIDE, &[])?;
+        let (pid, message) = (service.server.pid(), next_request(None, Format::Numbers));
+        let columns = [
+            "request",
+            "connections x in flight",
+            "requests/s",
+            "of the peer",
+            "server CPU ns a request",
+            "of the peer",
+            "aim",
+            "met",
+        ];
+        let mut table =
+            Table::new("Network: one id a request, beside peers that answer with a constant", &columns);
+        let http = (service.server.http, Wire::http("/v1/ids/default?count=1"), Wire::http("/"));
+        let grpc = (service.grpc, Wire::grpc(NEXT, &message), Wire::grpc(NEXT, &message));
+        let thrift = (service.thrift, Wire::thrift("bench"), Wire::thrift("bench"));
+        for (protocol, what, (address, ours, theirs), shapes, aim) in [
+            ("http", "HTTP `/v1/ids/default?count=1`; axum", &http, &[(CONNECTIONS, 1)][..], 0.95),
+            ("grpc", "gRPC `Next`; tonic", &grpc, &[(CONNECTIONS, 1), (8, 8)], 0.9),
+            (
+                "thrift",
+                "Thrift `get_id`; the same codec",
+                &thrift,
+                &[(CONNECTIONS, 1), (CONNECTIONS, 64)],
+                0.9,
+            ),
+        ] {
+            let peer = peer(protocol)?;
+            for &(connections, in_flight) in shapes {
+                let (mut ours_rounds, mut theirs_rounds) = (Rounds::default(), Rounds::default());
+                let mut ours = Load::connect(*address, ours, connections, b"")?;
+                let mut theirs = Load::connect(peer.address, theirs, connections, b"")?;
+                for round in 0..=self.effort.rounds {
+                    let (mut cold_ours, mut cold_theirs) = (Rounds::default(), Rounds::default());
+                    let (to_ours, to_theirs) = match round {
+                        0 => (&mut cold_ours, &mut cold_theirs),
+                        _ => (&mut ours_rounds, &mut theirs_rounds),
+                    };
+                    self.load(to_theirs, peer.pid(), &mut theirs, in_flight)?;
+                    self.load(to_ours, pid, &mut ours, in_flight)?;
+                }
+                let requests = median_ratio(&ours_rounds.per_second, &theirs_rounds.per_second);
+                table.row(&[
+                    what.into(),
+                    format!("{connections} x {in_flight}"),
+                    figure(median(&ours_rounds.per_second)),
+                    figure(requests),
+                    figure(median(&ours_rounds.cpu_ns)),
+                    figure(median_ratio(&ours_rounds.cpu_ns, &theirs_rounds.cpu_ns)),
+                    format!("requests {aim}"),
+                    yes(requests >= aim),
+                ]);
+            }
+        }
+        table.print();
+        Ok(())
+    }
+
+    /// 1,000 ids a request.
+    fn batches(&self) -> Outcome<()> {
+        const IDS: u32 = 1000;
+        let columns = [
+            "request",
+            "M ids/s, sequence of 16 bits",
+            "server CPU ns an id",
+            "M ids/s, sequence of 20 bits",
+            "server CPU ns an id",
+            "aim",
+            "met",
+        ];
+        let mut table = Table::new("Network: 1,000 ids a request", &columns);
+        let [sixteen, wide] =
+            [("sixteen", SIXTEEN), ("twenty", WIDE)].map(|(name, layout)| self.service(name, layout, &[]));
+        let services = [sixteen?, wide?];
+        let count = IDS.to_string();
+        let mut best = Vec::new();
+        for (what, wire) in [
+            ("RESP `ID.NEXT default COUNT 1000`", Wire::resp(&["ID.NEXT", "default", "COUNT", &count])),
+            ("RESP `ID.RANGE default COUNT 1000`", Wire::resp(&["ID.RANGE", "default", "COUNT", &count])),
+            ("HTTP `/v1/ids/default?count=1000`", Wire::http("/v1/ids/default?count=1000")),
+            ("HTTP `/v1/ranges/default?count=1000`", Wire::http("/v1/ranges/default?count=1000")),
+            ("gRPC `Next`, numbers", Wire::grpc(NEXT, &next_request(Some(IDS), Format::Numbers))),
+            ("gRPC `Next`, ranges", Wire::grpc(NEXT, &next_request(Some(IDS), Format::Ranges))),
+        ] {
+            let mut cells = Vec::new();
+            for service in &services {
+                let address = match &wire {
+                    Wire::Resp(_) => service.server.resp,
+                    Wire::Http(_) => service.server.http,
+                    _ => service.grpc,
+                };
+                let (mut rounds, mut cold) = (Rounds::default(), Rounds::default());
+                let mut load = Load::connect(address, &wire, 8, b"")?;
+                self.load(&mut cold, service.server.pid(), &mut load, 4)?;
+                for _ in 0..self.effort.rounds.div_ceil(2) {
+                    self.load(&mut rounds, service.server.pid(), &mut load, 4)?;
+                }
+                let millions = median(&rounds.per_second) * f64::from(IDS) / 1e6;
+                cells.extend([millions, median(&rounds.cpu_ns) / f64::from(IDS)]);
+            }
+            best.push(cells[0].max(cells[2]));
+            let [sixteen, cpu, wide, wide_cpu] = cells[..] else { return Err("two layouts".into()) };
+            table.row(&[
+                what.into(),
+                figure(sixteen),
+                figure(cpu),
+                figure(wide),
+                figure(wide_cpu),
+                "50 by ids or by ranges".into(),
+                // Of each protocol, either will do.
+                yes(best.chunks(2).last().is_some_and(|pair| pair.iter().any(|millions| *millions >= 50.0))),
+            ]);
+        }
+        table.print();
+        Ok(())
+    }
+
+    /// A fixed rate, however long answers take.
+    fn rate(&self) -> Outcome<()> {
+        const SLICES: u32 = 4;
+        let redis = self.redis_server()?;
+        let service = self.service("rate", "twitter", &[])?;
+        let pid = service.server.pid();
+        let subjects = [
+            ("redis-server `INCR`", redis.pid(), redis.address, Wire::resp(&["INCR", "counter"])),
+            ("RESP `ID.NEXT default`", pid, service.server.resp, Wire::resp(&["ID.NEXT", "default"])),
+            (
+                "HTTP `/v1/ids/default?count=1`",
+                pid,
+                service.server.http,
+                Wire::http("/v1/ids/default?count=1"),
+            ),
+            ("gRPC `Next`", pid, service.grpc, Wire::grpc(NEXT, &next_request(None, Format::Numbers))),
+            ("Thrift `get_id`", pid, service.thrift, Wire::thrift("bench")),
+        ];
+        let mut all: Vec<(Vec<f64>, f64, String)> = vec![Default::default(); subjects.len()];
+        for slice in 0..=SLICES {
+            for ((_, pid, address, wire), (ms, cpu, errors)) in subjects.iter().zip(&mut all) {
+                let mut load = Load::connect(*address, wire, CONNECTIONS, b"")?;
+                // A short one first: new connections allocate.
+                load.open(RATE, Duration::from_millis(200))?;
+                let before = cpu_ms(*pid)?;
+                match load
+                    .open(RATE, if slice == 0 { self.effort.slice } else { self.effort.rate_time / SLICES })
+                {
+                    Ok(_) if slice == 0 => {}
+                    Ok(loaded) => {
+                        *cpu += (cpu_ms(*pid)? - before) * 1e3;
+                        ms.extend(loaded.ms);
+                    }
+                    Err(error) => *errors = error.to_string(),
+                }
+            }
+        }
+        let heading = format!(
+            "Network: {RATE} requests a second, open loop, {CONNECTIONS} connections, {} s each",
+            self.effort.rate_time.as_secs()
+        );
+        let columns = [
+            "subject",
+            "requests",
+            "errors",
+            "p50 ms",
+            "p99 ms",
+            "p99.9 ms",
+            "slowest ms",
+            "server CPU us a request",
+            "aim: p99.9 ms",
+            "met",
+        ];
+        let mut table = Table::new(&heading, &columns);
+        let redis = quantile(&all[0].0, 0.999);
+        for (nth, ((name, ..), (ms, cpu, errors))) in subjects.iter().zip(&all).enumerate() {
+            let p999 = quantile(ms, 0.999);
+            table.row(&[
+                (*name).into(),
+                ms.len().to_string(),
+                if errors.is_empty() { "0".into() } else { format!("**{errors}**") },
+                figure(quantile(ms, 0.5)),
+                figure(quantile(ms, 0.99)),
+                figure(p999),
+                figure(quantile(ms, 1.0)),
+                figure(cpu / ms.len() as f64),
+                if nth == 0 { "-".into() } else { format!("under 2, at most {}", figure(redis)) },
+                if nth == 0 { "-".into() } else { yes(errors.is_empty() && p999 < 2.0 && p999 <= redis) },
+            ]);
+        }
+        table.print();
+        Ok(())
+    }
+
+    /// Pipelines over TLS and without.
+    fn tls(&self) -> Outcome<()> {
+        let [key, cert] = ["key.pem", "cert.pem"].map(|name| self.scratch.0.join(name));
+        let made = Command::new("openssl")
+            .args([
+                "req",
+                "-x509",
+                "-newkey",
+                "ec",
+                "-pkeyopt",
+                "ec_paramgen_curve:prime256v1",
+                "-nodes",
+                "-days",
+                "2",
+            ])
+            .args([
+                "-subj",
+                "/CN=localhost",
+                "-addext",
+                "subjectAltName=DNS:localhost,IP:127.0.0.1",
+                "-keyout",
+            ])
+            .arg(&key)
+            .arg("-out")
+            .arg(&cert)
+            .output()?;
+        if !made.status.success() {
+            return Err(String::from_utf8_lossy(&made.stderr).into());
+        }
+        let plain = self.service("plain", WIDE, &[])?;
+        let (key, cert) = (key.display().to_string(), cert.display().to_string());
+        // The first id is asked for in plain text, so one port must be without TLS: the second server is asked by a file.
+        let tls = TlsServer::start(&self.binary, &self.scratch.0.join("tls"), &cert, &key)?;
+        let (mut of_plain, mut of_tls) = (Rounds::default(), Rounds::default());
+        for round in 0..=self.effort.rounds {
+            let (mut cold, mut cold_tls) = (Rounds::default(), Rounds::default());
+            let (to_plain, to_tls) =
+                if round == 0 { (&mut cold, &mut cold_tls) } else { (&mut of_plain, &mut of_tls) };
+            self.redis_benchmark(
+                to_plain,
+                plain.server.pid(),
+                plain.server.resp,
+                64,
+                &["ID.NEXT", "default"],
+            )?;
+            let over_tls = ["--tls", "--cacert", &cert, "ID.NEXT", "default"];
+            self.redis_benchmark(to_tls, tls.0.pid(), tls.0.address, 64, &over_tls)?;
+        }
+        let columns = [
+            "RESP, pipeline 64",
+            "requests/s",
+            "of plain",
+            "server CPU ns a request",
+            "of plain",
+            "aim",
+            "met",
+        ];
+        let mut table = Table::new("Network: TLS, `redis-benchmark -c 50 -P 64 --tls`", &columns);
+        for (name, rounds) in [("plain", &of_plain), ("TLS", &of_tls)] {
+            let requests = median_ratio(&rounds.per_second, &of_plain.per_second);
+            table.row(&[
+                name.into(),
+                figure(median(&rounds.per_second)),
+                figure(requests),
+                figure(median(&rounds.cpu_ns)),
+                figure(median_ratio(&rounds.cpu_ns, &of_plain.cpu_ns)),
+                if name == "plain" { "-".into() } else { "requests 0.7".into() },
+                if name == "plain" { "-".into() } else { yes(requests >= 0.7) },
+            ]);
+        }
+        table.print();
+        Ok(())
+    }
+
+    /// Memory with many connections that ask once and then idle, and after they close.
+    fn idle(&self) -> Outcome<()> {
+        let service = self.service("idle", "twitter", &[])?;
+        let server = &service.server;
+        let rss_mib = || -> Outcome<f64> { Ok(server.kib("status", "VmRSS:")? / 1024.0) };
+        std::thread::sleep(Duration::from_secs(2));
+        let before = rss_mib()?;
+        let mut table = Table::new("Network: idle connections", &["what", "RSS MiB", "aim", "met"]);
+        table.row(&["idle, no connection".into(), figure(before), "under 20".into(), yes(before < 20.0)]);
+        let requests: [(SocketAddr, &[u8]); 2] = [
+            (server.resp, b"*2\r\n$7\r\nID.NEXT\r\n$7\r\ndefault\r\n"),
+            (server.http, b"GET /v1/ids/default?count=1 HTTP/1.1\r\nHost: localhost\r\n\r\n"),
+        ];
+        for (what, only) in [("RESP", Some(0)), ("HTTP", Some(1)), ("half RESP, half HTTP", None)] {
+            let mut held = Vec::with_capacity(IDLE);
+            for nth in 0..IDLE {
+                let (address, request) = requests[only.unwrap_or(nth % 2)];
+                let mut stream = TcpStream::connect(address)?;
+                stream.write_all(request)?;
+                let mut answer = [0; 512];
+                if stream.read(&mut answer)? == 0 {
+                    return Err(format!("connection {nth} was closed").into());
+                }
+                held.push(stream);
+            }
+            // A connection frees its buffers after a second, and the server returns them to the system every ten.
+            std::thread::sleep(Duration::from_secs(13));
+            let open = rss_mib()?;
+            drop(held);
+            let began = Instant::now();
+            let mut after = rss_mib()?;
+            while began.elapsed() < Duration::from_secs(10) && after > before * 1.5 {
+                std::thread::sleep(Duration::from_millis(250));
+                after = rss_mib()?;
+            }
+            table.row(&[
+                format!("{IDLE} idle connections, {what}"),
+                figure(open),
+                "under 60".into(),
+                yes(open < 60.0),
+            ]);
+            table.row(&[
+                format!("{:.1} s after they closed", began.elapsed().as_secs_f64()),
+                figure(after),
+                "at most 1.5 times the first".into(),
+                yes(after <= before * 1.5),
+            ]);
+        }
+        table.print();
+        service.server.stop(Signal::TERM)
+    }
+}
+
+/// A server that speaks TLS only.
+struct TlsServer(Peer);
+
+impl TlsServer {
+    fn start(binary: &Path, data: &Path, cert: &str, key: &str) -> Outcome<Self> {
+        let peer = Peer::start(|address| {
+            let mut command = Command::new(binary);
+            command
+                .args(["serve", "--http", "off", "--resp", &address.to_string(), "--layout", WIDE, "--data"])
+                .arg(data);
+            command.args(["--tls-cert", cert, "--tls-key", key]);
+            command
+        })?;
+        let (pid, began) = (peer.pid(), Instant::now());
+        // The port opens before the lease is there.
+        loop {
+            let port = peer.address.port().to_string();
+            let flags = ["-p", &port, "--tls", "--cacert", cert, "ID.NEXT", "default"];
+            let answer = Command::new("redis-cli").args(flags).output()?;
+            if answer.stdout.first().is_some_and(u8::is_ascii_digit) {
+                return Ok(Self(peer));
+            }
+            if began.elapsed() > Duration::from_secs(20) || fs::metadata(format!("/proc/{pid}")).is_err() {
+                return Err(format!("no id over TLS: {}", String::from_utf8_lossy(&answer.stderr)).into());
+            }
+            std::thread::sleep(Duration::from_millis(50));
+        }
+    }
+}
+
+fn next_request(count: Option<u32>, format: Format) -> NextRequest {
+    NextRequest { namespace: "default".into(), count, format: format.into() }
+}
+
+fn yes(met: bool) -> String {
+    if met { "yes".into() } else { "**no**".into() }
+}
