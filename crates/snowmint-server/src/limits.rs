@@ -76,7 +76,10 @@ pub mod resp {
     pub const MAX_INLINE: usize = 64 * 1024;
     /// Bytes of a whole command: with [`READ_ROOM`] this limits the input that a connection buffers.
     pub const MAX_COMMAND: usize = 128 * 1024;
-    /// Bytes of the read buffer at first, and again after a large command.
+    /// Bytes of the read buffer at first, and again after a rest: enough for a command. Thousands of freed buffers of a page would
+    /// not be returned to the system, since memory in use lies between them.
+    pub const FIRST_ROOM: usize = 512;
+    /// Bytes of the read buffer after a large command.
     pub const READ_ROOM: usize = 4 * 1024;
     /// Bytes that the read buffer grows to while reads fill it.
     pub const MAX_READ_ROOM: usize = 64 * 1024;
