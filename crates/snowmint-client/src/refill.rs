@@ -137,6 +137,22 @@ impl Source {
         }
     }
 
+    /// Gives ids of the buffer to callers that found it empty just before it was filled.
+    fn serve_from_buffer(&self) {
+        let mut missing = self.wanted();
+        let mut ranges = VecDeque::new();
+        while missing > 0
+            && let Some(drawn) = self.buffer.draw(missing)
+        {
+            missing -= drawn.range.count();
+            ranges.push_back(drawn.range);
+        }
+        for waiter in self.serve(&mut ranges) {
+            // The ids of a caller that has just left are lost.
+            waiter.sender.send(Ok(waiter.got)).ok();
+        }
+    }
+
     /// Divides ids among the callers in line. Returns those that have all of theirs.
     fn serve(&self, ranges: &mut VecDeque<IdRange>) -> Vec<Waiter> {
         let mut served = Vec::new();
@@ -231,6 +247,7 @@ pub(crate) async fn run(source: Arc<Source>, link: Arc<Link>) {
 
 /// Returns how many ids to request now; `None` if nobody waits and the buffer has enough.
 fn to_request(source: &Source, pace: &mut Pace, rejected_at: Option<Instant>) -> Option<u64> {
+    source.serve_from_buffer();
     let (wanted, level) = (source.wanted(), source.buffer.level());
     let rests = rejected_at.is_some_and(|at| at.elapsed() < AFTER_REJECTION);
     let is_empty = level.left == 0 && source.was_empty.swap(false, Ordering::Relaxed);
@@ -253,6 +270,110 @@ async fn fetch(source: &Source, link: &Link, count: u64) -> Result<Answer, Unfil
             settled = &mut fetching => return settled,
             () = sleep_until(first.unwrap_or(deadline)), if first.is_some() => source.time_out(Instant::now()),
             () = source.wake.notified() => {}
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::pin::pin;
+    use std::task::{Context, Poll, Waker};
+
+    use super::*;
+    use crate::error::ErrorKind;
+
+    fn source() -> Source {
+        let settings = Settings { sizes: 0..=100, max_age: Duration::MAX, timeout: Duration::from_secs(5) };
+        Source::new("a", ForkMark::of_this_process(), Arc::new(AnchoredClock::new()), settings)
+    }
+
+    fn range(first: u64, count: u64) -> IdRange {
+        IdRange::new(first, count, 1).unwrap()
+    }
+
+    fn answer(ranges: &[IdRange]) -> Answer {
+        Answer { ranges: ranges.to_vec(), sent: Instant::now() }
+    }
+
+    /// Polls a future that no runtime drives.
+    macro_rules! poll {
+        ($future:expr) => {
+            $future.as_mut().poll(&mut Context::from_waker(Waker::noop()))
+        };
+    }
+
+    /// What a caller got, as numbers.
+    fn numbers(polled: Poll<Result<Vec<IdRange>, ClientError>>) -> Vec<u64> {
+        let Poll::Ready(Ok(ranges)) = polled else { panic!("{polled:?}") };
+        ranges.into_iter().flat_map(IdRange::ids).map(snowmint::Id::get).collect()
+    }
+
+    #[test]
+    fn callers_are_served_in_line_and_the_rest_is_kept() {
+        let source = source();
+        let (mut first, mut second) = (pin!(source.wait(3)), pin!(source.wait(4)));
+        assert!(poll!(first).is_pending() && poll!(second).is_pending());
+        assert_eq!(source.wanted(), 7);
+        source.deliver(answer(&[range(10, 2), range(20, 3)]));
+        assert_eq!(numbers(poll!(first)), [10, 11, 20]);
+        assert!(poll!(second).is_pending());
+        assert_eq!(source.wanted(), 2);
+        source.deliver(answer(&[range(30, 5)]));
+        assert_eq!(numbers(poll!(second)), [21, 22, 30, 31]);
+        assert_eq!(source.buffer.draw(9).unwrap().range, range(32, 3));
+        assert!(source.first_deadline().is_none());
+    }
+
+    #[test]
+    fn the_ids_of_a_caller_that_left_go_to_the_next() {
+        let source = source();
+        {
+            let mut left = pin!(source.wait(2));
+            assert!(poll!(left).is_pending());
+        }
+        let mut next = pin!(source.wait(1));
+        assert!(poll!(next).is_pending());
+        source.deliver(answer(&[range(10, 4)]));
+        assert_eq!(numbers(poll!(next)), [12]);
+        let kept = std::iter::from_fn(|| source.buffer.draw(9)).flat_map(|drawn| drawn.range.ids());
+        let mut kept: Vec<_> = kept.map(snowmint::Id::get).collect();
+        kept.sort_unstable();
+        assert_eq!(kept, [10, 11, 13]);
+    }
+
+    #[test]
+    fn a_caller_that_just_missed_an_answer_gets_its_ids_without_a_request() {
+        let source = source();
+        source.deliver(answer(&[range(10, 50)]));
+        let mut late = pin!(source.wait(2));
+        assert!(poll!(late).is_pending());
+        let mut pace = Pace::new(0..=100, Duration::MAX);
+        assert_eq!(to_request(&source, &mut pace, None), None);
+        assert_eq!(numbers(poll!(late)), [10, 11]);
+    }
+
+    #[test]
+    fn an_error_goes_to_those_that_waited_for_long_enough() {
+        let source = source();
+        let mut early = pin!(source.wait(1));
+        assert!(poll!(early).is_pending());
+        source.time_out(Instant::now());
+        assert!(poll!(early).is_pending(), "not before its deadline");
+        source.time_out(Instant::now() + Duration::from_secs(5));
+        let Poll::Ready(Err(error)) = poll!(early) else { panic!("no error") };
+        assert_eq!(error.kind(), ErrorKind::Unavailable);
+        assert!(error.to_string().contains("no ids of namespace `a` within 5s"), "{error}");
+    }
+
+    #[test]
+    fn nobody_waits_for_a_task_that_has_ended() {
+        let source = Arc::new(source());
+        let mut waiting = pin!(source.wait(1));
+        assert!(poll!(waiting).is_pending());
+        drop(Closes(Arc::clone(&source)));
+        for mut polled in [waiting, pin!(source.wait(1))] {
+            let Poll::Ready(Err(error)) = poll!(polled) else { panic!("no error") };
+            assert_eq!(error.kind(), ErrorKind::Closed);
         }
     }
 }
