@@ -67,6 +67,7 @@ targets! {
     store_url "../fuzz_targets/store_url.rs",
     texts "../fuzz_targets/texts.rs",
     thrift "../fuzz_targets/thrift.rs",
+    tokens "../fuzz_targets/tokens.rs",
 }
 
 #[cfg(test)]

@@ -19,6 +19,7 @@ mod ns;
 mod remote;
 mod serve;
 mod store;
+mod token;
 mod workers;
 
 use std::process::ExitCode;
@@ -36,6 +37,7 @@ Start with:
   snowmint doctor                         check a store
   snowmint audit                          list who changed a store
   snowmint config check FILE              check a configuration file of serve
+  snowmint token create NAME --help       make a token for a client
 
 Exit codes. 0: done. 1: something outside failed (store, port, lease). 2: invalid input or settings.
 Output is coloured on a terminal only, unless NO_COLOR is set.";
@@ -62,6 +64,7 @@ enum Command {
     Doctor(doctor::Args),
     Audit(audit::Args),
     Store(store::Args),
+    Token(token::Args),
 }
 
 impl Cli {
@@ -106,5 +109,6 @@ fn run(cli: Cli, matches: &clap::ArgMatches) -> Result<(), error::Failure> {
         Command::Doctor(args) => doctor::run(&args),
         Command::Audit(args) => audit::run(&args),
         Command::Store(args) => store::run(&args),
+        Command::Token(args) => token::run(&args),
     }
 }

@@ -136,6 +136,7 @@ async fn until_stopped(plan: &Plan, sockets: &Sockets, serving: &Handle) -> Resu
         probe_hosts: plan.probe_hosts.clone(),
         cors_origins: plan.cors_origins.clone(),
         tls: plan.tls.clone(),
+        access: plan.access.clone(),
         clock: Arc::new(clock.clone()) as SharedClock,
         drain: plan.drain_timeout,
         drain_delay: plan.drain_delay,
@@ -216,6 +217,7 @@ async fn prepare(plan: &Plan, sockets: &Sockets, serving: &Handle) -> Result<Pre
             listener,
             namespace: plan.thrift_namespace.clone(),
             exceptions: plan.thrift_exceptions,
+            token: plan.thrift_token.clone(),
         }),
         grpc: open_port(&plan.grpc, "--grpc").await?,
         noeqd: open_port(&plan.noeqd, "--noeqd")
@@ -399,6 +401,8 @@ async fn serve(
             }
         })
     });
+    let tokens = plan.access.clone();
+    let rereading = tokens.map(|access| serving.spawn(async move { access.follow(&reload.tokens).await }));
     let ended = {
         let stopped = async {
             if early.is_none() {
@@ -419,8 +423,8 @@ async fn serve(
     let _ = end.send(());
     let served = served.await.map_err(Failure::runtime);
     following.abort();
-    if let Some(renewing) = renewing {
-        renewing.abort();
+    for following in [renewing, rereading].into_iter().flatten() {
+        following.abort();
     }
     ended.and(served.map(|_| ()))
 }
@@ -560,6 +564,7 @@ async fn first_look(sync: &mut NamespaceSync, late: Option<&LateStore>) -> Resul
 struct Reload {
     namespaces: Arc<Notify>,
     tls: Arc<Notify>,
+    tokens: Arc<Notify>,
 }
 
 impl Reload {
@@ -568,12 +573,13 @@ impl Reload {
         use tokio::signal::unix::{SignalKind, signal};
         let mut hangups = signal(SignalKind::hangup())?;
         let reload = Self::default();
-        let (namespaces, tls) = (Arc::clone(&reload.namespaces), Arc::clone(&reload.tls));
+        let all = [&reload.namespaces, &reload.tls, &reload.tokens].map(Arc::clone);
         tokio::spawn(async move {
             while hangups.recv().await.is_some() {
-                tracing::info!("SIGHUP: reloading namespaces and TLS files");
-                namespaces.notify_one();
-                tls.notify_one();
+                tracing::info!("SIGHUP: reloading namespaces, TLS files and tokens");
+                for reload in &all {
+                    reload.notify_one();
+                }
             }
         });
         Ok(reload)

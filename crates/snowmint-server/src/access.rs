@@ -284,6 +284,15 @@ impl Identity {
         matches!(self.0, Kind::Anonymous(_))
     }
 
+    /// Checks that the client has sent a valid token, if there are tokens.
+    ///
+    /// # Errors
+    ///
+    /// [`MintError::Unauthorized`].
+    pub fn verify(&self) -> Result<(), MintError> {
+        self.with_token(|_, _| Ok(()), || Ok(()))
+    }
+
     /// Looks the token up again if the tokens have changed. Without it, each request would do so.
     #[inline]
     pub fn refresh(&mut self) {

@@ -11,6 +11,7 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::time::{Instant, sleep_until, timeout};
 
 use crate::accept::{Admission, reply_and_close};
+use crate::access::Usage;
 use crate::limits::{FLUSH_AT, HEAR_OUT, READ_ROOM, REST};
 use crate::metrics::{Metrics, Protocol};
 use crate::mint::{ConnectionState, MintError, Namespace};
@@ -320,11 +321,28 @@ pub(crate) struct PendingCounts {
     issued: u64,
     /// The namespace of the ids.
     namespace: Option<Arc<Namespace>>,
+    /// The usage of the client's token.
+    usage: Option<Arc<Usage>>,
 }
 
 impl PendingCounts {
     pub(crate) const fn new(protocol: Protocol) -> Self {
-        Self { protocol, succeeded: 0, issued: 0, namespace: None }
+        Self { protocol, succeeded: 0, issued: 0, namespace: None, usage: None }
+    }
+
+    /// From now on counts for another token, or for none.
+    pub(crate) fn count_for(&mut self, metrics: &Metrics, usage: Option<&Arc<Usage>>) {
+        self.add_up(metrics);
+        self.usage = usage.cloned();
+    }
+
+    /// Counts a failed request.
+    #[cold]
+    pub(crate) fn failed(&self, metrics: &Metrics, kind: ErrorKind) {
+        metrics.failed(self.protocol, kind);
+        if let Some(usage) = &self.usage {
+            usage.failed(kind);
+        }
     }
 
     /// Counts a successful request for ids.
@@ -349,6 +367,10 @@ impl PendingCounts {
     }
 
     pub(crate) fn add_up(&mut self, metrics: &Metrics) {
+        if let Some(usage) = &self.usage {
+            usage.succeeded(self.succeeded);
+            usage.issued(self.issued);
+        }
         if self.succeeded > 0 {
             metrics.succeeded(self.protocol, std::mem::take(&mut self.succeeded));
         }

@@ -31,6 +31,7 @@ use tonic_health::pb::health_server::HealthServer;
 use tonic_reflection::server::Builder as Reflection;
 
 use crate::accept::Admission;
+use crate::access::{BearerCache, Identity, Right};
 use crate::delivery::Delivery;
 use crate::http2::{self, Peer, Preface};
 use crate::limits::grpc::{MAX_MESSAGE, MAX_NAMESPACES};
@@ -258,6 +259,7 @@ pub(crate) struct Session {
     services: Arc<Services>,
     shutdown: ShutdownListener,
     admission: Admission,
+    bearer: BearerCache,
     /// The states that no call uses now. Calls that follow each other get the same one, so that their ids increase.
     states: Mutex<Vec<ConnectionState>>,
 }
@@ -297,6 +299,7 @@ impl Session {
             services: Arc::clone(services),
             shutdown: peer.shutdown.clone(),
             admission: peer.admission,
+            bearer: BearerCache::new(server.access.as_ref()),
             states: Mutex::default(),
         })
     }
@@ -312,8 +315,16 @@ impl Session {
             self.server.metrics.failed(Protocol::Grpc, ErrorKind::BadRequest);
             return not_grpc();
         }
-        let answered = self.try_call(request, began, delivery).await;
+        // Health checks and reflection need no token.
+        let is_open = !request.uri().path().starts_with(SERVICE);
+        let identity =
+            if is_open { Ok(self.server.anonymous()) } else { self.bearer.identity(request.headers()) };
+        let usage = identity.as_ref().ok().and_then(Identity::usage).cloned();
+        let answered = self.try_call(request, began, delivery, identity).await;
         answered.unwrap_or_else(|failure| {
+            if let Some(usage) = usage {
+                usage.failed(failure.kind);
+            }
             self.server.metrics.took(Protocol::Grpc, 1, began.elapsed());
             self.refuse(&failure)
         })
@@ -330,6 +341,7 @@ impl Session {
         request: Request<Incoming>,
         began: Instant,
         delivery: Arc<Delivery>,
+        identity: Result<Identity, MintError>,
     ) -> Result<Response<Body>, Failure> {
         let path = request.uri().path();
         if path.starts_with(HEALTH) {
@@ -360,6 +372,7 @@ impl Session {
         let Some(method) = path.strip_prefix(SERVICE).and_then(CallMethod::of) else {
             return Err(Failure::method(path));
         };
+        let identity = identity?;
         let deadline = Deadline::of(request.headers(), began)?;
         let encoding = request.headers().get("grpc-encoding");
         if encoding.is_some_and(|encoding| encoding != "identity") {
@@ -367,12 +380,15 @@ impl Session {
         }
         let mut reader = MessageReader::new(request.into_body());
         if method == CallMethod::Stream {
-            let call = StreamCall::new(Arc::clone(self), reader, deadline, delivery);
+            let call = StreamCall::new(Arc::clone(self), identity, reader, deadline, delivery);
             return Ok(response(Body::Stream(Box::new(call))));
         }
         let message = deadline.bound(self.read_one(&mut reader)).await?;
-        let answer = self.answer(method, &message, deadline).await?;
+        let answer = self.answer(method, &identity, &message, deadline).await?;
         self.server.metrics.succeeded(Protocol::Grpc, 1);
+        if let Some(usage) = identity.usage() {
+            usage.succeeded(1);
+        }
         self.server.metrics.took(Protocol::Grpc, 1, began.elapsed());
         Ok(response(Body::Answer { answer, trailers: Trailers::Due }))
     }
@@ -396,6 +412,7 @@ impl Session {
     async fn answer(
         self: &Arc<Self>,
         method: CallMethod,
+        identity: &Identity,
         message: &Bytes,
         deadline: Deadline,
     ) -> Result<Answer, Failure> {
@@ -405,8 +422,8 @@ impl Session {
                 let request: messages::NextRequest = decode(message)?;
                 deadline.check(Instant::now())?;
                 let mut state = StateLease::of(self);
-                let drawn = draw::try_draw(&self.server, state.get(), &request)?;
-                deadline.bound(draw::finish(&self.server, state.get(), &request, drawn)).await
+                let drawn = draw::try_draw(&self.server, identity, state.get(), &request)?;
+                deadline.bound(draw::finish(&self.server, identity, state.get(), &request, drawn)).await
             }
             CallMethod::Inspect => {
                 let request: messages::InspectRequest = decode(message)?;
@@ -415,26 +432,28 @@ impl Session {
                     Some(By::Namespace(name)) => InspectBy::Namespace(name.as_bytes()),
                     Some(By::Layout(layout)) => InspectBy::Layout(layout.as_bytes()),
                 };
-                let inspection = self.server.mint.inspect(request.id.as_bytes(), by)?;
+                let inspection = identity.inspect(&self.server.mint, request.id.as_bytes(), by)?;
                 Ok(Answer::of_message(&inspected(&inspection)))
             }
             CallMethod::TimeBounds => {
                 let request: messages::TimeBoundsRequest = decode(message)?;
                 let messages::TimeBoundsRequest { namespace, from_unix_ms, until_unix_ms } = &request;
-                let bounds =
-                    self.server.mint.time_bounds(namespace.as_bytes(), *from_unix_ms..*until_unix_ms)?;
+                let range = *from_unix_ms..*until_unix_ms;
+                let bounds = identity.time_bounds(&self.server.mint, namespace.as_bytes(), range)?;
                 let (first, last) = (bounds.start().get(), bounds.end().get());
                 Ok(Answer::of_message(&messages::TimeBoundsResponse { first, last }))
             }
             CallMethod::Namespaces => {
                 let request: messages::NamespacesRequest = decode(message)?;
-                Ok(Answer::of_message(&self.namespaces(&request)?))
+                identity.may_somewhere(Right::Inspect)?;
+                Ok(Answer::of_message(&self.namespaces(identity, &request)?))
             }
         }
     }
 
     fn namespaces(
         &self,
+        identity: &Identity,
         request: &messages::NamespacesRequest,
     ) -> Result<messages::NamespacesResponse, Failure> {
         let size = match usize::try_from(request.page_size) {
@@ -446,7 +465,8 @@ impl Session {
             }
         };
         let table = self.server.mint.table();
-        let all = table.namespaces();
+        let sees = |namespace: &&Arc<Namespace>| identity.sees(namespace.name().as_str().as_bytes());
+        let all: Vec<_> = table.namespaces().iter().filter(sees).collect();
         // A token is the last name of the page before, which may have been dropped since.
         let after = request.page_token.as_str();
         let start = all.partition_point(|namespace| namespace.name().as_str() <= after);
@@ -454,7 +474,7 @@ impl Session {
         let is_last = start + page.len() == all.len();
         let next = page.last().filter(|_| !is_last).map_or("", |last| last.name().as_str());
         Ok(messages::NamespacesResponse {
-            namespaces: page.iter().map(described).collect(),
+            namespaces: page.iter().map(|namespace| described(namespace)).collect(),
             next_page_token: next.to_owned(),
         })
     }

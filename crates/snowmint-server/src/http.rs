@@ -28,6 +28,7 @@ use hyper::{Request, Response};
 use hyper_util::rt::TokioIo;
 
 use crate::accept::Admission;
+use crate::access::BearerCache;
 use crate::delivery::{DeliveredBody, Delivery, Making};
 use crate::grpc;
 use crate::http::client::Client;
@@ -64,7 +65,8 @@ pub(crate) async fn serve(
     let turn = Turn::default();
     let peer = Peer::new(&turn, server.timeouts, shutdown, admission);
     let (client, address) = (Client::new(&server.mint), stream.peer());
-    let serving = Serving { server: &server, services, peer, client, address };
+    let bearer = BearerCache::new(server.access.as_ref());
+    let serving = Serving { server: &server, services, peer, client, address, bearer };
     server.turns.take(&turn, pin!(serving.run(stream))).await;
 }
 
@@ -76,6 +78,7 @@ struct Serving<'a> {
     client: Client,
     /// The address of the client; `None` over a Unix socket.
     address: Option<SocketAddr>,
+    bearer: BearerCache,
 }
 
 impl Serving<'_> {

@@ -21,10 +21,11 @@ use prometheus_client::registry::Registry;
 
 use crate::limits::PROTOCOLS;
 use crate::mint::Mint;
-use crate::settings::SharedClock;
+use crate::settings::Settings;
 use crate::status::ErrorKind;
-use crate::tls::Tls;
-use collectors::{CertificateCollector, LeaseCollector, NamespaceCollector, ProcessCollector};
+use collectors::{
+    CertificateCollector, LeaseCollector, NamespaceCollector, ProcessCollector, TokenCollector,
+};
 
 /// The protocol of a connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -70,7 +71,8 @@ pub(crate) struct Metrics {
 }
 
 impl Metrics {
-    pub(crate) fn new(mint: &Arc<Mint>, clock: &SharedClock, tls: Option<&Arc<Tls>>) -> Self {
+    pub(crate) fn new(mint: &Arc<Mint>, settings: &Settings) -> Self {
+        let Settings { clock, tls, access, .. } = settings;
         let mut registry = Registry::with_prefix("snowmint");
         let requests = Counters::default();
         registry.register("requests", "Requests answered, by outcome", requests.clone());
@@ -86,6 +88,9 @@ impl Metrics {
         registry.register_collector(Box::new(NamespaceCollector::new(Arc::clone(mint), Arc::clone(clock))));
         if let Some(tls) = tls {
             registry.register_collector(Box::new(CertificateCollector(Arc::clone(tls))));
+        }
+        if let Some(access) = access {
+            registry.register_collector(Box::new(TokenCollector::new(Arc::clone(access))));
         }
         let protocols = Protocol::ALL.map(|protocol| PerProtocol::new(protocol, &requests, &open));
         let latencies =

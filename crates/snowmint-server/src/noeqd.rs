@@ -161,6 +161,7 @@ impl Dialogue for Noeqd {
                     if let Err(broken) = self.authenticate(wire.server.access.as_ref(), token) {
                         break Err(broken);
                     }
+                    wire.counts.count_for(&wire.server.metrics, self.identity.usage());
                 }
             }
             (start, requests) = (start + len, requests + 1);

@@ -52,7 +52,7 @@ pub(crate) async fn serve(
         return reply_and_close(stream, REFUSAL).await;
     }
     let mut connection = Connection {
-        session: Session::new(server.next_client()),
+        session: Session::new(server.next_client(), server.anonymous()),
         counts: PendingCounts::new(Protocol::Resp),
         state: server.mint.connection_state(),
         room: FIRST_ROOM,
@@ -191,6 +191,7 @@ impl Connection {
     /// Answers every complete command of the input and removes it. Returns their number.
     async fn answer(&mut self, parser: &mut Parser, input: &mut Vec<u8>) -> io::Result<(Option<End>, u64)> {
         let (mut start, mut commands, mut created) = (0, 0, false);
+        self.session.identity.refresh();
         while start < input.len() {
             let (outcome, len) = match self.call(parser, &input[start..]) {
                 Ok(Some(called)) => called,
@@ -302,7 +303,7 @@ impl Connection {
             Outcome::Wait(request, part) => {
                 match request.namespace.wait(self.state.handles(), part, MAX_WAIT).await {
                     Ok(ids) => self.write_ids(request, ids).await?,
-                    Err(error) => self.refuse(&error),
+                    Err(error) => self.not_made(request.count as u64, &error),
                 }
             }
             Outcome::Increment(namespace, count) => match namespace.take_run(count).await {
@@ -310,7 +311,7 @@ impl Connection {
                     self.counts.issued(&self.server.metrics, &namespace, run.count().get());
                     reply::integer(&mut self.out, run.last());
                 }
-                Err(error) => self.refuse(&error),
+                Err(error) => self.not_made(count.get(), &error),
             },
             _ => {}
         }
@@ -318,7 +319,14 @@ impl Connection {
     }
 
     fn refuse(&mut self, error: &MintError) {
-        refuse(&self.server, &mut self.out, error);
+        refuse(&self.server, &self.counts, &mut self.out, error);
+    }
+
+    /// Refuses ids that were counted towards a quota.
+    #[cold]
+    fn not_made(&mut self, count: u64, error: &MintError) {
+        self.session.identity.give_back(count);
+        self.refuse(error);
     }
 
     async fn write_ids(&mut self, request: IdRequest, mut ids: Ids) -> io::Result<()> {
@@ -488,7 +496,7 @@ mod tests {
 
     fn connection(server: &Arc<ServerState>, stream: UnixStream) -> Connection {
         Connection {
-            session: Session::new(7),
+            session: Session::new(7, server.anonymous()),
             counts: PendingCounts::new(Protocol::Resp),
             state: server.mint.connection_state(),
             room: FIRST_ROOM,

@@ -85,11 +85,14 @@ pub async fn serve(
         acceptor(Protocol::Resp).run(listener, connection).await
     };
     let thrift = async {
-        let Some(ThriftListener { listener, namespace, exceptions }) = listeners.thrift else { return 0 };
+        let Some(ThriftListener { listener, namespace, exceptions, token }) = listeners.thrift else {
+            return 0;
+        };
         let namespace = Arc::new(namespace);
         let connection = |accepted, admission| {
             let (server, namespace) = (Arc::clone(&server), Arc::clone(&namespace));
-            let dialogue = Thrift::new(namespace, exceptions);
+            let identity = server.identity_of(token.as_ref());
+            let dialogue = Thrift::new(namespace, exceptions, identity);
             connection::serve(server, accepted, admission, shutdown.listener(), dialogue)
         };
         acceptor(Protocol::Thrift).run(listener, connection).await

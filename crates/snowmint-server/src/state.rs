@@ -5,6 +5,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 
 use crate::accept::{Admission, MemoryTrimmer};
+use crate::access::secret::TokenName;
 use crate::access::{Access, Identity};
 use crate::admin::NodeAdmin;
 use crate::http::KeptAnswers;
@@ -42,7 +43,7 @@ pub(crate) struct ServerState {
 
 impl ServerState {
     pub(crate) fn new(mint: Arc<Mint>, settings: &Settings) -> Self {
-        let metrics = Metrics::new(&mint, &settings.clock, settings.tls.as_ref());
+        let metrics = Metrics::new(&mint, settings);
         Self {
             mint,
             metrics,
@@ -81,6 +82,13 @@ impl ServerState {
     /// Returns the identity of a client that has not sent a token.
     pub(crate) fn anonymous(&self) -> Identity {
         Identity::anonymous(self.access.as_ref())
+    }
+
+    /// Returns the identity of a client that cannot send a token, and has the rights of this one.
+    pub(crate) fn identity_of(&self, token: Option<&TokenName>) -> Identity {
+        let identity = self.access.as_ref().zip(token).map(|(access, token)| access.identity_of(token));
+        // Without a valid token its requests are refused, with the reason.
+        identity.and_then(Result::ok).unwrap_or_else(|| self.anonymous())
     }
 
     /// Returns the number of a new RESP connection; the first is 1.

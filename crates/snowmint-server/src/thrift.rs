@@ -15,6 +15,8 @@ use snowmint::error::Snippet;
 use snowmint::{Clock as _, WallClock};
 use snowmint_cluster::NamespaceName;
 
+use crate::access::secret::TokenName;
+use crate::access::{Identity, Right};
 use crate::connection::{Broken, Dialogue, Wire};
 use crate::limits::MAX_WAIT;
 use crate::listener::Listener;
@@ -32,6 +34,9 @@ pub struct ThriftListener {
     pub namespace: NamespaceName,
     /// How clients learn of an invalid user agent or clock.
     pub exceptions: ThriftExceptions,
+    /// The token whose rights and quotas clients have, which cannot send one. If there are tokens, clients get no ids without
+    /// it.
+    pub token: Option<TokenName>,
 }
 
 /// How Thrift clients learn of an invalid user agent and of a clock that went back.
@@ -52,11 +57,16 @@ pub enum ThriftExceptions {
 pub(crate) struct Thrift {
     namespace: Arc<NamespaceName>,
     exceptions: ThriftExceptions,
+    identity: Identity,
 }
 
 impl Thrift {
-    pub(crate) const fn new(namespace: Arc<NamespaceName>, exceptions: ThriftExceptions) -> Self {
-        Self { namespace, exceptions }
+    pub(crate) const fn new(
+        namespace: Arc<NamespaceName>,
+        exceptions: ThriftExceptions,
+        identity: Identity,
+    ) -> Self {
+        Self { namespace, exceptions, identity }
     }
 }
 
@@ -80,6 +90,8 @@ impl Dialogue for Thrift {
 
     async fn answer(&mut self, wire: &mut Wire, input: &mut Vec<u8>) -> io::Result<Result<u64, Broken>> {
         let (mut start, mut requests) = (0, 0);
+        self.identity.refresh();
+        wire.counts.count_for(&wire.server.metrics, self.identity.usage());
         let outcome = loop {
             match parse(&input[start..]) {
                 Ok(Some((request, len))) => {
@@ -134,10 +146,18 @@ impl Thrift {
             let shown = Snippet::of(&String::from_utf8_lossy(user_agent)).to_string();
             return Ok(Err(Failure::UserAgent(shown)));
         }
-        let found = wire.state.find(self.namespace.as_str().as_bytes());
-        let (namespace, id) = match found {
-            Ok((namespace, handles)) => (Arc::clone(namespace), namespace.try_one(handles)),
-            Err(error) => return Ok(Err(error.into())),
+        let name = self.namespace.as_str().as_bytes();
+        let (namespace, id) = match wire.state.find(name) {
+            Ok((namespace, handles)) => {
+                if let Err(error) = self.identity.spend(name, 1) {
+                    return Ok(Err(error.into()));
+                }
+                (Arc::clone(namespace), namespace.try_one(handles))
+            }
+            Err(error) => {
+                let error = self.identity.unfound(&wire.server.mint, Right::Mint, name, error);
+                return Ok(Err(error.into()));
+            }
         };
         let id = match id {
             Ok(Some(id)) => Ok(id),
@@ -149,6 +169,8 @@ impl Thrift {
         };
         if id.is_ok() {
             wire.counts.issued(&wire.server.metrics, &namespace, 1);
+        } else {
+            self.identity.give_back(1);
         }
         // All ids have at most 63 bits.
         Ok(id.map(|id| i64::try_from(id).unwrap_or(i64::MAX)).map_err(Failure::from))
@@ -156,6 +178,7 @@ impl Thrift {
 
     /// The worker under which the ids of the namespace are made; of several, the first.
     fn worker(&self, wire: &mut Wire) -> Result<i64, MintError> {
+        self.identity.may(Right::Mint, self.namespace.as_str().as_bytes())?;
         let (namespace, _) = wire.state.find(self.namespace.as_str().as_bytes())?;
         let Backend::Snowflake(pool) = namespace.backend() else {
             return Err(MintError::WrongScheme {
@@ -189,7 +212,7 @@ impl Thrift {
                 (kind, ApplicationError::Internal, declared, text)
             }
         };
-        wire.server.metrics.failed(Protocol::Thrift, kind);
+        wire.counts.failed(&wire.server.metrics, kind);
         match (self.exceptions, declared) {
             (ThriftExceptions::Declared, Some(declared)) if request.method() == b"get_id" => {
                 codec::declared(&mut wire.out, request, declared, &text);

@@ -6,10 +6,14 @@ use std::time::Duration;
 
 use clap::builder::BoolishValueParser;
 use snowmint::field::Field;
-use snowmint::{AnchoredClock, DatacenterId, Generator, Layout, ManualClock, Rule, Start, WorkerId};
+use snowmint::{
+    AnchoredClock, DatacenterId, Generator, Layout, ManualClock, Rule, Start, WallClock, WorkerId,
+};
 use snowmint_cluster::{
     Holder, IdentityError, LeaseConfig, NamespaceName, NodeClock, WorkerChoice, WorkerCount, WorkerSource,
 };
+use snowmint_server::access::Access;
+use snowmint_server::access::secret::TokenName;
 use snowmint_server::namespace_sync::{NamespaceConfig, NamespaceFlags, NamespaceSource};
 use snowmint_server::{AllowedHosts, CorsOrigins, ThriftExceptions, Timeouts, Tls, TlsFiles};
 
@@ -28,8 +32,9 @@ Examples:
       redis-cli -p 6380 ID.NEXT default COUNT 3
   snowmint serve --http 0.0.0.0:8080 --resp off --data /var/lib/snowmint \\
       --tls-cert server.pem --tls-key server.key --tls-client-ca clients.pem
-      For clients on other machines that have a certificate, HTTP only. Without
-      --tls-client-ca it takes --insecure. The file coordinates the nodes of
+      For clients on other machines that have a certificate, HTTP only. With
+      --tokens-file instead of --tls-client-ca, for clients that have a token
+      (see `snowmint token --help`). The SQLite file coordinates the nodes of
       this machine: nodes on several machines need a common --store.
   snowmint serve --http unix:/run/snowmint/http --resp unix:/run/snowmint/resp
       For processes of this machine that may open the sockets: owner and group.
@@ -59,8 +64,8 @@ Workers need no configuration: each node takes a lease on a free worker from the
 store, and prefers its earlier worker after a restart. SIGTERM and SIGINT finish
 the requests in flight and give the lease back; a second signal exits at once.
 Behind a load balancer, set --drain-delay 5s: /readyz answers 503 while requests
-are still served, until the balancer notices. SIGHUP reads --namespaces-file
-and the TLS files again; SIGUSR1 and SIGUSR2 do nothing. After a crash, the worker is free again
+are still served, until the balancer notices. SIGHUP reads --namespaces-file,
+--tokens-file and the TLS files again; SIGUSR1 and SIGUSR2 do nothing. After a crash, the worker is free again
 when its lease has expired, within one window.
 
 With --http systemd, the socket is the one that systemd passes under the name
@@ -128,7 +133,15 @@ pub(crate) struct Args {
     /// Require client certificates of these authorities (PEM), on every TCP port but that of --probe
     #[arg(long, value_name = "FILE", env = "SNOWMINT_TLS_CLIENT_CA")]
     pub(super) tls_client_ca: Option<PathBuf>,
-    /// Accept every client on addresses that other machines can reach. Otherwise these addresses require --tls-client-ca
+    /// File of tokens (TOML; `snowmint token --help` shows how it is made). Every client then needs one, but for /healthz,
+    /// /readyz, /metrics, /openapi.json and gRPC health checks. The file is read again when it changes, and at SIGHUP
+    #[arg(long, value_name = "FILE", env = "SNOWMINT_TOKENS_FILE")]
+    pub(super) tokens_file: Option<PathBuf>,
+    /// Token whose rights and quotas Thrift clients have, by its name: Thrift has no way to send one
+    #[arg(long, value_name = "NAME", env = "SNOWMINT_THRIFT_TOKEN")]
+    pub(super) thrift_token: Option<TokenName>,
+    /// Accept every client on addresses that other machines can reach, and tokens without TLS. Otherwise these addresses
+    /// require --tls-client-ca, or --tokens-file with TLS
     #[arg(long, env = "SNOWMINT_INSECURE", value_parser = BoolishValueParser::new())]
     pub(super) insecure: bool,
     /// Store of leases and namespaces: sqlite:PATH, redis://, postgres://, mysql://, etcd://, zookeeper://, kubernetes: or
@@ -322,6 +335,8 @@ pub(super) struct Plan {
     pub(super) noeqd_namespace: NamespaceName,
     pub(super) probe: Listen,
     pub(super) tls: Option<Arc<Tls>>,
+    pub(super) access: Option<Arc<Access>>,
+    pub(super) thrift_token: Option<TokenName>,
     pub(super) store: String,
     pub(super) data: String,
     pub(super) start_without_store: bool,
@@ -386,10 +401,12 @@ impl Plan {
         let cors_origins = CorsOrigins::new(args.cors_origin.iter().map(String::as_str))
             .map_err(|error| Failure::flag("--cors-origin", error))?;
         let tls = load_tls(args.tls_cert, args.tls_key, args.tls_client_ca)?;
+        let access = load_tokens(args.tokens_file)?;
+        check_thrift_token(&args.thrift, access.as_ref(), args.thrift_token.as_ref())?;
         let outside = ports.into_iter().find(|(_, listen)| !listen.is_loopback());
         let checks_clients = tls.as_ref().is_some_and(|tls| tls.requires_client_certificates());
-        if let Some((flag, listen)) = outside.filter(|_| !checks_clients && !args.insecure) {
-            return Err(unchecked_clients(flag, listen));
+        if !checks_clients && !args.insecure {
+            check_outside(&ports, access.is_some(), tls.is_some())?;
         }
         let mut warnings = Vec::new();
         if store.starts_with("memory:") {
@@ -419,6 +436,8 @@ impl Plan {
             noeqd_namespace,
             probe: args.probe,
             tls,
+            access,
+            thrift_token: args.thrift_token,
             store,
             data: args.data,
             start_without_store: args.start_without_store,
@@ -490,13 +509,59 @@ fn load_tls(
     Ok(Some(Arc::new(tls)))
 }
 
-/// Other machines could take ids, and nobody decided that they may.
-fn unchecked_clients(flag: &str, listen: &Listen) -> Failure {
-    Failure::usage(format!(
-        "{flag} {listen}: other machines can connect, and nothing checks who they are; require client certificates: `snowmint \
-         serve {flag} {listen} --tls-cert FILE --tls-key FILE --tls-client-ca FILE`, or accept every client: `snowmint serve \
-         {flag} {listen} --insecure`"
-    ))
+/// Reads the tokens, if there are any.
+fn load_tokens(path: Option<PathBuf>) -> Result<Option<Arc<Access>>, Failure> {
+    let load = |path| Access::load(path, Arc::new(WallClock)).map(Arc::new);
+    path.map(load).transpose().map_err(Failure::usage)
+}
+
+/// With tokens, Thrift clients need one that is configured for them.
+fn check_thrift_token(
+    thrift: &Listen,
+    access: Option<&Arc<Access>>,
+    token: Option<&TokenName>,
+) -> Result<(), Failure> {
+    match (access, token) {
+        (None, Some(_)) => {
+            Err(Failure::flag("--thrift-token", "requires --tokens-file FILE, which has the token"))
+        }
+        (Some(_), None) if *thrift != Listen::Off => Err(Failure::flag(
+            "--thrift",
+            "with --tokens-file every client needs a token, and Thrift cannot send one; name the token whose rights and quotas \
+             its clients have: --thrift-token NAME",
+        )),
+        (Some(access), Some(token)) => access
+            .identity_of(token)
+            .map(|_| ())
+            .map_err(|error| Failure::flag("--thrift-token", format!("{token}: {error}"))),
+        _ => Ok(()),
+    }
+}
+
+/// Rejects addresses on which other machines could take ids, although nobody decided that they may, or could read tokens.
+fn check_outside(ports: &[(&str, &Listen)], has_tokens: bool, has_tls: bool) -> Result<(), Failure> {
+    for (flag, listen) in ports.iter().filter(|(_, listen)| !listen.is_loopback()) {
+        let certificates = "--tls-cert FILE --tls-key FILE --tls-client-ca FILE";
+        let serve = format!("`snowmint serve {flag} {listen}");
+        let why = match (*flag, has_tokens, has_tls) {
+            ("--thrift", ..) => format!(
+                "other machines can connect, and Thrift cannot send a token; require client certificates: {serve} {certificates}`, \
+                 or accept every client: {serve} --insecure`"
+            ),
+            (_, true, true) => continue,
+            (_, true, false) => format!(
+                "tokens would cross the network in plain text; use TLS: {serve} --tokens-file FILE --tls-cert FILE --tls-key FILE`, \
+                 or, in a network that nobody can listen to, {serve} --tokens-file FILE --insecure`"
+            ),
+            (_, false, _) => format!(
+                "other machines can connect, and nothing checks who they are; make a token: `snowmint token create NAME \
+                 --namespaces NAMES --file tokens.toml`, and require it: {serve} --tokens-file tokens.toml --tls-cert FILE --tls-key \
+                 FILE`; or require client certificates: {serve} {certificates}`, or accept every client: {serve} --insecure`"
+            ),
+        };
+        return Err(Failure::flag(&format!("{flag} {listen}"), why));
+    }
+    Ok(())
 }
 
 fn check_ports(ports: &[(&str, &Listen)]) -> Result<(), Failure> {

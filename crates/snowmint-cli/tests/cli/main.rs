@@ -13,6 +13,7 @@ mod recover;
 mod run;
 mod serve;
 mod stores;
+mod tokens;
 mod workers;
 
 use run::Sandbox;

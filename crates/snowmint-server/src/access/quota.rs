@@ -100,17 +100,19 @@ impl Usage {
         let limit = allowance.saturating_add(rate.get());
         let mut missing = 0;
         // Only the sum matters, so no ordering is needed.
-        let spent = self.spent.fetch_update(Ordering::Relaxed, Ordering::Relaxed, |spent| {
+        let spend = |spent: u64| {
             // What was not used for more than a second is lost. A clock that went back, or a lower rate, leaves a count above
-            // the limit: then the quota refills from now on, instead of when the clock is there again.
-            let spent = spent.clamp(allowance, limit).saturating_add(count);
-            missing = spent.saturating_sub(limit);
-            (missing == 0).then_some(spent)
-        });
-        spent.map(|_| ()).map_err(|_| {
-            let ms = missing.saturating_mul(1000).div_ceil(rate.get());
-            Exceeded::Now(Quota::Rate(rate), Duration::from_millis(ms))
-        })
+            // the limit: then the quota refills from now on, also if this request is refused.
+            let spent = spent.clamp(allowance, limit);
+            missing = spent.saturating_add(count).saturating_sub(limit);
+            if missing == 0 { spent + count } else { spent }
+        };
+        update(&self.spent, spend);
+        if missing == 0 {
+            return Ok(());
+        }
+        let ms = missing.saturating_mul(1000).div_ceil(rate.get());
+        Err(Exceeded::Now(Quota::Rate(rate), Duration::from_millis(ms)))
     }
 
     fn spend_day(&self, per_day: NonZeroU64, count: u64, now_unix_ms: u64) -> Result<(), Exceeded> {
@@ -185,7 +187,7 @@ fn give_back_rate(spent: &AtomicU64, count: u64) {
     update(spent, |spent| spent.saturating_sub(count));
 }
 
-fn update(number: &AtomicU64, change: impl Fn(u64) -> u64) {
+fn update(number: &AtomicU64, mut change: impl FnMut(u64) -> u64) {
     // It always has a new value.
     let _ = number.fetch_update(Ordering::Relaxed, Ordering::Relaxed, |value| Some(change(value)));
 }

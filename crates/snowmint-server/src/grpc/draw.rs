@@ -7,9 +7,10 @@ use snowmint::error::Snippet;
 use super::Failure;
 use super::message::Answer;
 use super::messages::{Format, NextRequest, NextResponse, Range};
+use crate::access::{Identity, Right};
 use crate::limits::grpc::MAX_TEXTS;
 use crate::limits::{MAX_COUNT, MAX_RANGE_COUNT, MAX_WAIT};
-use crate::mint::{ConnectionState, IdRange, Ids, MintError, Namespace, PartialIds, Taken};
+use crate::mint::{ConnectionState, IdHandles, IdRange, Ids, MintError, Namespace, PartialIds, Taken};
 use crate::state::ServerState;
 use crate::status::ErrorKind;
 
@@ -25,28 +26,48 @@ pub(super) enum Drawn {
 /// Draws ids without waiting.
 pub(super) fn try_draw(
     server: &ServerState,
+    identity: &Identity,
     state: &mut ConnectionState,
     request: &NextRequest,
 ) -> Result<Drawn, Failure> {
+    let name = request.namespace.as_bytes();
+    identity.may(Right::Mint, name)?;
     let form = Form::of(request)?;
     let count = form.count(request)?;
-    let (namespace, handles) = match state.find(request.namespace.as_bytes()) {
+    let (namespace, handles) = match state.find(name) {
         Ok(found) => found,
-        Err(unknown @ MintError::UnknownNamespace { .. }) if server.mint.creates() => {
-            return Ok(Drawn::Unknown(unknown));
-        }
-        Err(error) => return Err(error.into()),
+        Err(error) => match identity.unfound(&server.mint, Right::Mint, name, error) {
+            unknown @ MintError::UnknownNamespace { .. } if server.mint.creates() => {
+                return Ok(Drawn::Unknown(unknown));
+            }
+            error => return Err(error.into()),
+        },
     };
     // Before anything is taken: a rejected request must not use up a number.
     if form != Form::Texts && !namespace.definition().is_plain_number() {
         let name = Snippet::of(namespace.name().as_str());
         return Err(MintError::NotNumbers { name }.into());
     }
+    identity.spend(name, count as u64)?;
+    let drawn = try_take(identity, namespace, handles, form, count);
+    if drawn.is_err() {
+        identity.give_back(count as u64);
+    }
+    drawn
+}
+
+fn try_take(
+    identity: &Identity,
+    namespace: &Arc<Namespace>,
+    handles: &mut IdHandles,
+    form: Form,
+    count: usize,
+) -> Result<Drawn, Failure> {
     if count == 1
         && form == Form::Numbers
         && let Some(id) = namespace.try_one(handles)?
     {
-        namespace.add_issued(1);
+        issued(identity, namespace, 1);
         return Ok(Drawn::Done(Answer::of_id(id)));
     }
     let taken = match form {
@@ -54,8 +75,15 @@ pub(super) fn try_draw(
         Form::Numbers | Form::Texts => namespace.try_take(handles, count)?,
     };
     match taken {
-        Taken::All(ids) => form.answer(namespace, ids).map(Drawn::Done),
+        Taken::All(ids) => form.answer(identity, namespace, ids).map(Drawn::Done),
         Taken::Partial(partial) => Ok(Drawn::Partial(Arc::clone(namespace), partial)),
+    }
+}
+
+fn issued(identity: &Identity, namespace: &Namespace, ids: u64) {
+    namespace.add_issued(ids);
+    if let Some(usage) = identity.usage() {
+        usage.issued(ids);
     }
 }
 
@@ -66,6 +94,7 @@ pub(super) fn try_draw(
 /// If the future is dropped, the ids it took are lost; nobody else gets them.
 pub(super) async fn finish(
     server: &ServerState,
+    identity: &Identity,
     state: &mut ConnectionState,
     request: &NextRequest,
     drawn: Drawn,
@@ -73,15 +102,20 @@ pub(super) async fn finish(
     let drawn = match drawn {
         Drawn::Unknown(unknown) => {
             server.mint.create(request.namespace.as_bytes(), unknown).await?;
-            try_draw(server, state, request)?
+            try_draw(server, identity, state, request)?
         }
         drawn => drawn,
     };
     match drawn {
         Drawn::Done(answer) => Ok(answer),
         Drawn::Partial(namespace, partial) => {
-            let ids = namespace.wait(state.handles(), partial, MAX_WAIT).await?;
-            Form::of(request)?.answer(&namespace, ids)
+            let form = Form::of(request)?;
+            let ids = namespace.wait(state.handles(), partial, MAX_WAIT).await;
+            let answer = ids.map_err(Failure::from).and_then(|ids| form.answer(identity, &namespace, ids));
+            if answer.is_err() {
+                identity.give_back(request.count.unwrap_or(1).into());
+            }
+            answer
         }
         Drawn::Unknown(dropped) => Err(dropped.into()),
     }
@@ -124,7 +158,7 @@ impl Form {
         }
     }
 
-    fn answer(self, namespace: &Namespace, ids: Ids) -> Result<Answer, Failure> {
+    fn answer(self, identity: &Identity, namespace: &Namespace, ids: Ids) -> Result<Answer, Failure> {
         let count = ids.len();
         let answer = match self {
             Self::Numbers => Answer::of_ids(ids),
@@ -141,7 +175,7 @@ impl Form {
                 Answer::of_message(&NextResponse { texts, ..NextResponse::default() })
             }
         };
-        namespace.add_issued(count as u64);
+        issued(identity, namespace, count as u64);
         Ok(answer)
     }
 }

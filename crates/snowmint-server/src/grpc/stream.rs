@@ -11,6 +11,7 @@ use tokio::time::Instant;
 use super::draw::{self, Drawn};
 use super::message::{Answer, MessageReader};
 use super::{BodyFrame, Deadline, Failure, Session, StateLease, decode, succeeded};
+use crate::access::Identity;
 use crate::delivery::Delivery;
 use crate::limits::HEAR_OUT;
 use crate::limits::grpc::CHUNK;
@@ -19,6 +20,7 @@ use crate::metrics::Protocol;
 /// A running call.
 pub(crate) struct StreamCall {
     session: Arc<Session>,
+    identity: Identity,
     reader: MessageReader,
     deadline: Deadline,
     delivery: Arc<Delivery>,
@@ -45,6 +47,7 @@ type Outcome = (StateLease, Instant, Result<Answer, Failure>);
 impl StreamCall {
     pub(super) fn new(
         session: Arc<Session>,
+        identity: Identity,
         reader: MessageReader,
         deadline: Deadline,
         delivery: Arc<Delivery>,
@@ -58,7 +61,17 @@ impl StreamCall {
         });
         delivery.wait();
         let state = Some(StateLease::of(&session));
-        Self { session, reader, deadline, delivery, state, phase: Phase::Reading, ends, ending: None }
+        Self {
+            session,
+            identity,
+            reader,
+            deadline,
+            delivery,
+            state,
+            phase: Phase::Reading,
+            ends,
+            ending: None,
+        }
     }
 
     pub(super) fn poll_frame(&mut self, cx: &mut Context<'_>) -> Poll<BodyFrame> {
@@ -124,17 +137,19 @@ impl StreamCall {
             return Err(Failure::ending());
         }
         self.delivery.make();
+        self.identity.refresh();
         let request = decode(message)?;
         let mut state = self.state.take().unwrap_or_else(|| StateLease::of(&self.session));
-        match draw::try_draw(&self.session.server, state.get(), &request) {
+        match draw::try_draw(&self.session.server, &self.identity, state.get(), &request) {
             Ok(Drawn::Done(answer)) => {
                 self.state = Some(state);
                 self.answer(answer, came);
             }
             Ok(drawn) => {
                 let (session, deadline) = (Arc::clone(&self.session), self.deadline);
+                let identity = self.identity.clone();
                 self.phase = Phase::Drawing(Box::pin(async move {
-                    let finishing = draw::finish(&session.server, state.get(), &request, drawn);
+                    let finishing = draw::finish(&session.server, &identity, state.get(), &request, drawn);
                     let answer = deadline.bound(finishing).await;
                     (state, came, answer)
                 }));
@@ -148,11 +163,17 @@ impl StreamCall {
         let metrics = &self.session.server.metrics;
         metrics.succeeded(Protocol::Grpc, 1);
         metrics.took(Protocol::Grpc, 1, came.elapsed());
+        if let Some(usage) = self.identity.usage() {
+            usage.succeeded(1);
+        }
         self.phase = Phase::Writing(answer);
     }
 
     fn fail(&mut self, failure: Failure) {
         self.session.server.metrics.failed(Protocol::Grpc, failure.kind);
+        if let Some(usage) = self.identity.usage() {
+            usage.failed(failure.kind);
+        }
         self.phase = Phase::Ending(Some(failure));
     }
 }

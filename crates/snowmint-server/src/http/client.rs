@@ -8,6 +8,7 @@ use std::time::Duration;
 use tokio::sync::Mutex;
 use tokio::time::{Instant, timeout};
 
+use crate::access::{Identity, Right};
 use crate::mint::{Backend, ConnectionState, IdHandles, Ids, Mint, MintError, Namespace, Taken};
 
 /// One connection's access to the mint.
@@ -19,19 +20,23 @@ impl Client {
         Self(Mutex::new(mint.connection_state()))
     }
 
-    /// Finds a namespace by its name. Creates it if it is unknown, that is allowed, and `may_create` is set.
+    /// Finds a namespace by its name, if the client may take its ids. Creates it if it is unknown, that is allowed, and
+    /// `may_create` is set.
     pub(super) async fn find_or_create(
         &self,
         mint: &Mint,
+        identity: &Identity,
         name: &[u8],
         may_create: bool,
     ) -> Result<Arc<Namespace>, MintError> {
-        let unknown = match self.find(mint, name) {
+        identity.may(Right::Mint, name)?;
+        let find = || self.find(mint, name).map_err(|error| identity.unfound(mint, Right::Mint, name, error));
+        let unknown = match find() {
             Err(unknown) if may_create => unknown,
             found => return found,
         };
         mint.create(name, unknown).await?;
-        self.find(mint, name)
+        find()
     }
 
     fn find(&self, mint: &Mint, name: &[u8]) -> Result<Arc<Namespace>, MintError> {
@@ -42,27 +47,51 @@ impl Client {
         }
     }
 
-    /// Takes `count` ids. Waits at most `within` this time.
+    /// Takes `count` ids, and counts them. Waits at most `within` this time.
     pub(super) async fn take(
         &self,
+        identity: &Identity,
         namespace: &Namespace,
         count: usize,
         within: Duration,
     ) -> Result<Ids, MintError> {
-        self.take_by(namespace, count, within, Namespace::try_take).await
+        self.take_by(identity, namespace, count, within, Namespace::try_take).await
     }
 
     /// Takes `count` ids, to be read as ranges. Waits at most `within` this time.
     pub(super) async fn take_ranges(
         &self,
+        identity: &Identity,
         namespace: &Namespace,
         count: usize,
         within: Duration,
     ) -> Result<Ids, MintError> {
-        self.take_by(namespace, count, within, Namespace::try_take_ranges).await
+        self.take_by(identity, namespace, count, within, Namespace::try_take_ranges).await
     }
 
     async fn take_by(
+        &self,
+        identity: &Identity,
+        namespace: &Namespace,
+        count: usize,
+        within: Duration,
+        try_take: impl FnOnce(&Namespace, &mut IdHandles, usize) -> Result<Taken, MintError>,
+    ) -> Result<Ids, MintError> {
+        identity.spend(namespace.name().as_str().as_bytes(), count as u64)?;
+        let taken = self.take_uncounted(namespace, count, within, try_take).await;
+        match &taken {
+            Ok(ids) => {
+                namespace.add_issued(ids.len() as u64);
+                if let Some(usage) = identity.usage() {
+                    usage.issued(ids.len() as u64);
+                }
+            }
+            Err(_) => identity.give_back(count as u64),
+        }
+        taken
+    }
+
+    async fn take_uncounted(
         &self,
         namespace: &Namespace,
         count: usize,

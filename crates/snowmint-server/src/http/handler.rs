@@ -2,7 +2,7 @@
 //! HEAD is answered like GET, but without a body, and takes no ids.
 
 use bytes::Bytes;
-use hyper::header::{CONNECTION, HeaderValue};
+use hyper::header::{AUTHORIZATION, CONNECTION, HeaderValue};
 use hyper::{Method, Request, Response, Version};
 use serde::Serialize;
 use snowmint::utc::Utc;
@@ -10,6 +10,7 @@ use snowmint_cluster::LeaseStatus;
 use tokio::time::Instant;
 
 use crate::accept::Admission;
+use crate::access::{Identity, Right};
 use crate::http::Serving;
 use crate::http::idempotency::{self, KeyedRequest};
 use crate::http::leaf::{self, LeafFailure};
@@ -18,7 +19,7 @@ use crate::http::response::{Body, IdsFormat, JSON, Problem, TEXT, failure, json,
 use crate::http::tinyid::{self, TinyIdFailure};
 use crate::http::{admin, cors};
 use crate::metrics::{Exposition, Protocol};
-use crate::mint::{MintError, Namespace, parse_count, parse_range_count};
+use crate::mint::{Namespace, parse_count, parse_range_count};
 use crate::shutdown::ShutdownListener;
 use crate::state::ServerState;
 use crate::status::ErrorKind;
@@ -54,9 +55,11 @@ where
     let mut response = if admin::is_admin(request.uri().path()) {
         // Boxed, since most requests are others.
         let answered = Box::pin(admin::answer(serving, request)).await;
-        counted(serving.server, began, answered.map_err(Failure::Problem))
+        counted(serving.server, None, began, answered.map_err(Failure::Problem))
     } else {
-        let mut response = counted(serving.server, began, try_handle(serving, &request).await);
+        let mut identity = None;
+        let answered = try_handle(serving, &request, &mut identity).await;
+        let mut response = counted(serving.server, identity.as_ref(), began, answered);
         cors::mark(&serving.server.cors_origins, request.headers(), &mut response);
         response
     };
@@ -68,28 +71,32 @@ where
     response
 }
 
-/// Returns the answer, and counts its outcome.
+/// Returns the answer, and counts its outcome, also for the token of the request.
 fn counted(
     server: &ServerState,
+    identity: Option<&Identity>,
     began: Instant,
     answered: Result<Response<Body>, Failure>,
 ) -> Response<Body> {
     let response = match answered {
         Ok(response) => {
             server.metrics.succeeded(Protocol::Http, 1);
+            if let Some(usage) = identity.and_then(Identity::usage) {
+                usage.succeeded(1);
+            }
             response
         }
-        Err(Failure::Problem(problem)) => {
-            server.metrics.failed(Protocol::Http, problem.kind);
-            problem.response()
-        }
-        Err(Failure::Leaf(failure)) => {
-            server.metrics.failed(Protocol::Http, failure.kind());
-            failure.response()
-        }
-        Err(Failure::TinyId(failure)) => {
-            server.metrics.failed(Protocol::Http, failure.kind());
-            failure.response()
+        Err(failure) => {
+            let (kind, response) = match failure {
+                Failure::Problem(problem) => (problem.kind, problem.response()),
+                Failure::Leaf(failure) => (failure.kind(), failure.response()),
+                Failure::TinyId(failure) => (failure.kind(), failure.response()),
+            };
+            server.metrics.failed(Protocol::Http, kind);
+            if let Some(usage) = identity.and_then(Identity::usage) {
+                usage.failed(kind);
+            }
+            response
         }
     };
     server.metrics.took(Protocol::Http, 1, began.elapsed());
@@ -109,9 +116,11 @@ impl<P: Into<Problem>> From<P> for Failure {
     }
 }
 
+/// Answers a request. `identity` receives whose request it is, once that is known.
 async fn try_handle<B: hyper::body::Body>(
     serving: &Serving<'_>,
     request: &Request<B>,
+    identity: &mut Option<Identity>,
 ) -> Result<Response<Body>, Failure> {
     let Serving { server, client, .. } = serving;
     check_host(server.hosts_of(serving.peer.admission), request)?;
@@ -129,49 +138,58 @@ async fn try_handle<B: hyper::body::Body>(
         cors::check_site(&server.cors_origins, request.headers())?;
         key = idempotency::key(request, &route)?;
     }
+    let identity = match route {
+        // Probes and scrapers have no token.
+        Route::Health | Route::Ready | Route::Metrics | Route::OpenApi => identity.insert(server.anonymous()),
+        Route::TinyId { form, token: Some(ref token), .. }
+            if !request.headers().contains_key(AUTHORIZATION) =>
+        {
+            let found = serving.bearer.identity_of_text(token);
+            identity.insert(found.map_err(|error| Failure::TinyId(TinyIdFailure::of(form, &error)))?)
+        }
+        _ => identity.insert(serving.bearer.identity(request.headers())?),
+    };
     match route {
         Route::Ids { namespace, count, format, wait } => {
             let count = parse_count(&count);
             let may_create = count.is_ok() && !head;
-            let namespace = client.find_or_create(&server.mint, &namespace, may_create).await?;
+            let namespace = client.find_or_create(&server.mint, identity, &namespace, may_create).await?;
             let count = count?;
             let format = format.unwrap_or_else(|| ids_format(request.headers()));
             if head {
                 return Ok(ok(format.media_type(), Body::whole("")));
             }
             let keyed = keyed(request, &namespace, key, count, format)?;
-            let draw = async {
-                let ids = client.take(&namespace, count, wait).await?;
-                namespace.add_issued(ids.len() as u64);
-                Ok::<_, MintError>(ids)
-            };
+            let draw = client.take(identity, &namespace, count, wait);
             Ok(idempotency::answer(&server.kept_answers, keyed, format, draw).await?)
         }
         Route::Ranges { namespace, count, wait } => {
             let count = parse_range_count(&count);
             let may_create = count.is_ok() && !head;
-            let namespace = client.find_or_create(&server.mint, &namespace, may_create).await?;
+            let namespace = client.find_or_create(&server.mint, identity, &namespace, may_create).await?;
             let count = count?;
             if head {
                 return Ok(ok(JSON, Body::whole("")));
             }
             let format = IdsFormat::Ranges;
             let keyed = keyed(request, &namespace, key, count, format)?;
-            let draw = async {
-                let ids = client.take_ranges(&namespace, count, wait).await?;
-                namespace.add_issued(ids.len() as u64);
-                Ok::<_, MintError>(ids)
-            };
+            let draw = client.take_ranges(identity, &namespace, count, wait);
             Ok(idempotency::answer(&server.kept_answers, keyed, format, draw).await?)
         }
-        Route::TinyId { form, namespace, count } => {
-            tinyid::answer(serving, form, &namespace, count.as_deref(), head).await.map_err(Failure::TinyId)
+        Route::TinyId { form, namespace, count, .. } => {
+            let answer = tinyid::answer(serving, identity, form, &namespace, count.as_deref(), head);
+            answer.await.map_err(Failure::TinyId)
         }
-        Route::LeafDecode { id } => Ok(leaf::decoded(&server.mint, &id)?),
+        Route::LeafDecode { id } => {
+            identity.may_somewhere(Right::Inspect)?;
+            Ok(leaf::decoded(&server.mint, &id)?)
+        }
         Route::Leaf { mode, key } => {
-            leaf::answer(server, client, mode, &key, request).await.map_err(Failure::Leaf)
+            // Leaf has no tokens, and so no answer for a wrong one.
+            identity.may(Right::Mint, &key)?;
+            leaf::answer(server, client, identity, mode, &key, request).await.map_err(Failure::Leaf)
         }
-        Route::Inspect { id, by } => Ok(json(&server.mint.inspect(&id, by.as_ref())?)?),
+        Route::Inspect { id, by } => Ok(json(&identity.inspect(&server.mint, &id, by.as_ref())?)?),
         Route::OpenApi => Ok(ok(JSON, Body::whole(OPENAPI))),
         Route::Health => Ok(ok(TEXT, Body::whole("ok\n"))),
         Route::Ready => Ok(ready(server, &serving.peer.shutdown)?),

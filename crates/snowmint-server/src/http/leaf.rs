@@ -12,6 +12,7 @@ use snowmint::utc::Utc;
 use snowmint::{Id, Parts};
 use snowmint_cluster::namespace::Scheme;
 
+use crate::access::Identity;
 use crate::http::client::Client;
 use crate::http::request::LeafMode;
 use crate::http::response::{Body, Problem, TEXT, json, ok};
@@ -62,6 +63,7 @@ pub(super) struct LeafFailure {
 pub(super) async fn answer<B>(
     server: &ServerState,
     client: &Client,
+    identity: &Identity,
     mode: LeafMode,
     key: &[u8],
     request: &Request<B>,
@@ -69,7 +71,7 @@ pub(super) async fn answer<B>(
     if request.method() == Method::HEAD {
         return Ok(ok(TEXT, Body::whole("")));
     }
-    match take(server, client, mode, key).await {
+    match take(server, client, identity, mode, key).await {
         Ok(text) => Ok(ok(TEXT, Body::whole(text))),
         Err(error) => {
             let path = request.uri().path().to_owned();
@@ -108,10 +110,11 @@ pub(super) fn decoded(mint: &Mint, id: &[u8]) -> Result<Response<Body>, Problem>
 async fn take(
     server: &ServerState,
     client: &Client,
+    identity: &Identity,
     mode: LeafMode,
     key: &[u8],
 ) -> Result<Vec<u8>, MintError> {
-    let namespace = client.find_or_create(&server.mint, key, true).await?;
+    let namespace = client.find_or_create(&server.mint, identity, key, true).await?;
     let fits = match (mode, &namespace.definition().scheme) {
         (LeafMode::Segment, Scheme::Segment(_)) | (LeafMode::Snowflake, Scheme::Snowflake { .. }) => {
             namespace.definition().is_plain_number()
@@ -121,11 +124,10 @@ async fn take(
     if !fits {
         return Err(wrong_scheme(namespace.name().as_str(), mode));
     }
-    let mut ids = client.take(&namespace, 1, MAX_WAIT).await?;
+    let mut ids = client.take(identity, &namespace, 1, MAX_WAIT).await?;
     let mut text = Vec::new();
     if let Some(id @ Minted::Number(_)) = ids.next() {
         ids.write(id, &mut text);
-        namespace.add_issued(1);
     }
     Ok(text)
 }

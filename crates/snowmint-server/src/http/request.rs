@@ -71,6 +71,8 @@ pub(super) enum Route<'a> {
         namespace: Cow<'a, [u8]>,
         /// The `batchSize` parameter.
         count: Option<Cow<'a, [u8]>>,
+        /// The `token` parameter.
+        token: Option<Cow<'a, [u8]>>,
     },
     /// The fields of an id, as Leaf answers.
     LeafDecode {
@@ -170,9 +172,10 @@ pub(super) fn route<'a>(path: &'a str, query: Option<&'a str>) -> Result<Route<'
         [("/tinyid/id/nextId", TinyIdForm::Json), ("/tinyid/id/nextIdSimple", TinyIdForm::Simple)]
     {
         if path == tinyid {
-            // As TinyID, it takes further parameters. Its token is not checked.
+            // As TinyID, it takes further parameters.
             let namespace = first_value(query, "bizType")?.unwrap_or_default();
-            return Ok(Route::TinyId { form, namespace, count: first_value(query, "batchSize")? });
+            let (count, token) = (first_value(query, "batchSize")?, first_value(query, "token")?);
+            return Ok(Route::TinyId { form, namespace, count, token });
         }
     }
     // Probes and scrapers may add parameters.
@@ -440,9 +443,14 @@ mod tests {
         Route::Ids { namespace: b"a".into(), count: ONE, format: Some(IdsFormat::Text), wait }
     }
 
-    fn tinyid<'a>(form: TinyIdForm, namespace: &'a str, count: Option<&'a str>) -> Route<'a> {
-        let count = count.map(|count| count.as_bytes().into());
-        Route::TinyId { form, namespace: namespace.as_bytes().into(), count }
+    fn tinyid<'a>(
+        form: TinyIdForm,
+        namespace: &'a str,
+        count: Option<&'a str>,
+        token: Option<&'a str>,
+    ) -> Route<'a> {
+        let [count, token] = [count, token].map(|text| text.map(|text| text.as_bytes().into()));
+        Route::TinyId { form, namespace: namespace.as_bytes().into(), count, token }
     }
 
     #[test]
@@ -461,11 +469,15 @@ mod tests {
                 Some("count=7&wait=1"),
                 Route::Ranges { namespace: b"a".into(), count: b"7".into(), wait: Duration::from_secs(1) },
             ),
-            ("/tinyid/id/nextId", Some("bizType=a&token=t&x=y"), tinyid(TinyIdForm::Json, "a", None)),
+            (
+                "/tinyid/id/nextId",
+                Some("bizType=a&token=t&x=y"),
+                tinyid(TinyIdForm::Json, "a", None, Some("t")),
+            ),
             (
                 "/tinyid/id/nextIdSimple",
                 Some("batchSize=3&bizType=a%2Db"),
-                tinyid(TinyIdForm::Simple, "a-b", Some("3")),
+                tinyid(TinyIdForm::Simple, "a-b", Some("3"), None),
             ),
             ("/decodeSnowflakeId", Some("snowflakeId=5"), Route::LeafDecode { id: b"5".into() }),
             ("/v1/inspect/12", None, Route::Inspect { id: b"12".into(), by: InspectParam::Anything }),

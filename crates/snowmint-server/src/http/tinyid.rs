@@ -1,12 +1,13 @@
 //! TinyID's paths `/tinyid/id/nextId` and `/tinyid/id/nextIdSimple`, for unchanged TinyID clients.
 //! Both answer 200 whatever happens: the first with TinyID's document, which has a code, the second with an empty text if there
-//! are no ids. The token is not checked.
+//! are no ids. The parameter `token` is a token of this server, if it has tokens.
 
 use hyper::Response;
 use hyper::header::{CACHE_CONTROL, CONTENT_TYPE, HeaderValue};
 use serde::Serialize;
 use snowmint::error::Snippet;
 
+use crate::access::{Identity, Right};
 use crate::http::Serving;
 use crate::http::request::TinyIdForm;
 use crate::http::response::{Body, IdsFormat, failure, ok};
@@ -14,7 +15,9 @@ use crate::limits::{MAX_COUNT, MAX_WAIT};
 use crate::mint::MintError;
 use crate::status::ErrorKind;
 
-/// TinyID's code for every failure but a wrong token.
+/// TinyID's code and message for a token that is wrong, or is not for this type.
+const TOKEN_ERROR: (u16, &str) = (5, "token is error");
+/// TinyID's code for every other failure.
 const SYSTEM_ERROR: u16 = 6;
 
 /// TinyID's document of a failure.
@@ -36,6 +39,7 @@ pub(super) struct TinyIdFailure {
 /// Answers a request as TinyID does.
 pub(super) async fn answer(
     serving: &Serving<'_>,
+    identity: &Identity,
     form: TinyIdForm,
     name: &[u8],
     count: Option<&[u8]>,
@@ -45,19 +49,19 @@ pub(super) async fn answer(
         TinyIdForm::Json => IdsFormat::TinyId,
         TinyIdForm::Simple => IdsFormat::TinyIdSimple,
     };
+    let failed = |error: MintError| TinyIdFailure::of(form, &error);
+    identity.may(Right::Mint, name).map_err(failed)?;
     if head {
         return Ok(ok(format.media_type(), Body::whole("")));
     }
-    let failed = |error: MintError| TinyIdFailure { form, kind: error.kind(), message: error.to_string() };
     let count = batch_size(count).map_err(failed)?;
     let (mint, client) = (&serving.server.mint, &serving.client);
-    let namespace = client.find_or_create(mint, name, true).await.map_err(failed)?;
+    let namespace = client.find_or_create(mint, identity, name, true).await.map_err(failed)?;
     if namespace.why_no_numbers().is_some() {
         let name = Snippet::of(namespace.name().as_str());
         return Err(failed(MintError::WrongScheme { name, what: "a namespace of plain numbers" }));
     }
-    let ids = client.take(&namespace, count, MAX_WAIT).await.map_err(failed)?;
-    namespace.add_issued(ids.len() as u64);
+    let ids = client.take(identity, &namespace, count, MAX_WAIT).await.map_err(failed)?;
     let body = Body::ids(ids, format).map_err(|error| {
         let problem = failure(&error);
         TinyIdFailure { form, kind: problem.kind, message: problem.detail }
@@ -79,6 +83,10 @@ fn batch_size(text: Option<&[u8]>) -> Result<usize, MintError> {
 }
 
 impl TinyIdFailure {
+    pub(super) fn of(form: TinyIdForm, error: &MintError) -> Self {
+        Self { form, kind: error.kind(), message: error.to_string() }
+    }
+
     pub(super) const fn kind(&self) -> ErrorKind {
         self.kind
     }
@@ -86,7 +94,11 @@ impl TinyIdFailure {
     pub(super) fn response(&self) -> Response<Body> {
         let (kind, body) = match self.form {
             TinyIdForm::Json => {
-                let document = Document { data: None, code: SYSTEM_ERROR, message: &self.message };
+                let (code, message) = match self.kind {
+                    ErrorKind::Unauthorized | ErrorKind::Forbidden => TOKEN_ERROR,
+                    _ => (SYSTEM_ERROR, &*self.message),
+                };
+                let document = Document { data: None, code, message };
                 // Strings and numbers always serialize.
                 (IdsFormat::TinyId, serde_json::to_vec(&document).unwrap_or_default())
             }

@@ -13,6 +13,7 @@ use snowmint::field::Field;
 use snowmint_cluster::namespace::Scheme;
 use snowmint_cluster::{LeaseStatus, SegmentStatus};
 
+use crate::access::Access;
 use crate::mint::{HighestReceived, Mint, Namespace};
 use crate::settings::SharedClock;
 use crate::tls::Tls;
@@ -307,6 +308,42 @@ impl Collector for CertificateCollector {
         let name = "tls_certificate_expires_timestamp_seconds";
         let help = "End of the validity of the TLS certificate, or of the first one of its chain, in seconds since 1970";
         expires.encode(encoder.encode_descriptor(name, help, None, expires.metric_type())?)
+    }
+}
+
+/// Encodes what each token has used: as many series as the file has rows, for each outcome that occurred.
+#[derive(Debug)]
+pub(super) struct TokenCollector {
+    access: Arc<Access>,
+}
+
+impl TokenCollector {
+    pub(super) const fn new(access: Arc<Access>) -> Self {
+        Self { access }
+    }
+}
+
+impl Collector for TokenCollector {
+    fn encode(&self, mut encoder: DescriptorEncoder<'_>) -> fmt::Result {
+        let tokens = self.access.tokens();
+        if tokens.is_empty() {
+            return Ok(());
+        }
+        let help = "Requests with a token, by outcome";
+        let mut family = encoder.encode_descriptor("token_requests", help, None, MetricType::Counter)?;
+        for token in &tokens {
+            for (outcome, requests) in token.usage.requests() {
+                let labels = [("token", token.name.as_str()), ("outcome", outcome)];
+                ConstCounter::new(requests).encode(family.encode_family(&labels)?)?;
+            }
+        }
+        let help = "Ids given to clients with a token";
+        let mut family = encoder.encode_descriptor("token_ids", help, None, MetricType::Counter)?;
+        for token in &tokens {
+            let labels = [("token", token.name.as_str())];
+            ConstCounter::new(token.usage.ids()).encode(family.encode_family(&labels)?)?;
+        }
+        Ok(())
     }
 }
 

@@ -8,8 +8,8 @@ use std::sync::Arc;
 use snowmint::error::Snippet;
 use snowmint::inspect::{Value, Values};
 
+use crate::access::{Identity, Right};
 use crate::connection::PendingCounts;
-use crate::metrics::Protocol;
 use crate::mint::{
     ConnectionState, Entry, Ids, InspectBy, MintError, Minted, Namespace, PartialIds, Taken, parse_count,
     parse_range_count,
@@ -26,6 +26,9 @@ const REPEATED: usize = 128;
 /// Commands that are answered together with the one they repeat. It also limits the bytes that are compared for a command that
 /// is then rejected.
 const MAX_REPEATS: usize = 255;
+
+/// The flag of commands that need no token, as Redis names it.
+const NO_AUTH: &str = "no_auth";
 
 /// What the connection has to do after a command.
 #[derive(Debug)]
@@ -54,6 +57,7 @@ pub(super) enum Outcome {
 #[derive(Debug)]
 pub(super) struct IdRequest {
     pub(super) namespace: Arc<Namespace>,
+    pub(super) count: usize,
     pub(super) shape: ReplyShape,
 }
 
@@ -96,7 +100,11 @@ impl Call<'_> {
     pub(super) fn run(mut self) -> Outcome {
         // The hot path. Everything else goes through the table.
         let at_once = matches!(self.session.transaction, Transaction::None);
-        if at_once && self.args.len() == 2 && self.args.at(0).eq_ignore_ascii_case(b"id.next") {
+        if at_once
+            && !self.session.identity.is_anonymous()
+            && self.args.len() == 2
+            && self.args.at(0).eq_ignore_ascii_case(b"id.next")
+        {
             return self.next_one();
         }
         self.look_up(at_once)
@@ -108,7 +116,12 @@ impl Call<'_> {
             Ok(found) => found,
             Err(error) => return self.unfound(error),
         };
-        let worth_waiting = match repeats(self.input, self.len) {
+        let identity = &self.session.identity;
+        let repeats = match spend_repeats(identity, self.args.at(1), self.input, self.len) {
+            Ok(repeats) => repeats,
+            Err(error) => return self.refuse(&error),
+        };
+        let worth_waiting = match repeats {
             0 => match namespace.try_one(handles) {
                 Ok(Some(number)) => {
                     self.counts.issued(&self.server.metrics, namespace, 1);
@@ -118,27 +131,39 @@ impl Call<'_> {
                 Ok(None) => Ok(()),
                 Err(error) => Err(error),
             },
-            repeats => match namespace.try_several(handles, repeats + 1) {
+            _ => match namespace.try_several(handles, repeats + 1) {
                 Ok(Some(ids)) => {
                     let namespace = Arc::clone(namespace);
-                    return self.write_one_each(&namespace, ids, Entry::RespBulk);
+                    return self.write_one_each(&namespace, ids, Entry::RespBulk, repeats + 1);
                 }
                 Ok(None) => Ok(()),
                 Err(error) => Err(error),
             },
         };
+        // The commands that follow are answered one by one.
+        identity.give_back(repeats as u64);
         match worth_waiting {
             Ok(()) => {
                 let namespace = Arc::clone(namespace);
                 self.next_many(namespace, 1, ReplyShape { array: false, id: IdReply::Text })
             }
-            Err(error) => self.refuse(&error),
+            Err(error) => self.not_made(1, &error),
         }
     }
 
-    /// Answers this command and the same ones that follow it with one id each: as many as there are ids.
-    fn write_one_each(&mut self, namespace: &Arc<Namespace>, mut ids: Ids, entry: Entry) -> Outcome {
+    /// Answers this command and the same ones that follow it with one id each: as many as there are ids, of those that were
+    /// counted towards the quota.
+    fn write_one_each(
+        &mut self,
+        namespace: &Arc<Namespace>,
+        mut ids: Ids,
+        entry: Entry,
+        spent: usize,
+    ) -> Outcome {
         let commands = ids.write_numbers(self.out, usize::MAX, entry);
+        if commands < spent {
+            self.session.identity.give_back((spent - commands) as u64);
+        }
         self.counts.issued_one_each(&self.server.metrics, namespace, commands as u64);
         // Each command took at least one id.
         Outcome::Repeated(commands.saturating_sub(1))
@@ -152,6 +177,15 @@ impl Call<'_> {
         if !spec.takes(self.args.len()) {
             self.fail_transaction();
             return self.wrong_arity(spec.text);
+        }
+        if !spec.flags.contains(&NO_AUTH)
+            && let Err(error) = self.session.identity.verify()
+        {
+            self.fail_transaction();
+            if self.session.identity.is_anonymous() {
+                return self.fail(ErrorKind::Unauthorized, "Authentication required: send AUTH TOKEN first");
+            }
+            return self.refuse(&error);
         }
         if !at_once {
             return self.in_transaction(spec);
@@ -195,6 +229,9 @@ impl Call<'_> {
         if self.args.len() == 2 {
             return self.next_one();
         }
+        if let Err(forbidden) = self.session.identity.may(Right::Mint, self.args.at(1)) {
+            return self.refuse(&forbidden);
+        }
         let (mut asked, mut id, mut at) = (None, IdReply::Text, 2);
         while at < self.args.len() {
             let word = self.args.at(at);
@@ -213,42 +250,54 @@ impl Call<'_> {
             (Ok((namespace, _)), Ok(count)) => match check_written(namespace, id) {
                 Ok(()) => {
                     let namespace = Arc::clone(namespace);
-                    self.next_many(namespace, count, shape)
+                    match self.session.identity.spend(self.args.at(1), count as u64) {
+                        Ok(()) => self.next_many(namespace, count, shape),
+                        Err(error) => self.refuse(&error),
+                    }
                 }
                 Err(error) => self.refuse(&error),
             },
             (Err(error), Ok(_)) => self.unfound(error),
             // Invalid input creates no namespace.
-            (Err(error), Err(_)) | (Ok(_), Err(error)) => self.refuse(&error),
+            (Err(error), Err(_)) => self.unknown_namespace(error),
+            (Ok(_), Err(error)) => self.refuse(&error),
         }
     }
 
     /// `ID.RANGE namespace COUNT n`.
     fn next_ranges(&mut self) -> Outcome {
+        if let Err(forbidden) = self.session.identity.may(Right::Mint, self.args.at(1)) {
+            return self.refuse(&forbidden);
+        }
         if !self.args.at(2).eq_ignore_ascii_case(b"count") {
             return self.fail(ErrorKind::BadRequest, "syntax error");
         }
         match (self.connection.find(self.args.at(1)), parse_range_count(self.args.at(3))) {
             (Ok((namespace, handles)), Ok(count)) => {
+                if let Err(error) = self.session.identity.spend(self.args.at(1), count as u64) {
+                    return self.refuse(&error);
+                }
                 let taken = namespace.try_take_ranges(handles, count);
                 let shape = ReplyShape { array: true, id: IdReply::Range };
-                let request = IdRequest { namespace: Arc::clone(namespace), shape };
+                let request = IdRequest { namespace: Arc::clone(namespace), count, shape };
                 match taken {
                     Ok(Taken::All(ids)) => Outcome::Ids(request, ids),
                     Ok(Taken::Partial(part)) => Outcome::Wait(request, part),
-                    Err(error) => self.refuse(&error),
+                    Err(error) => self.not_made(count as u64, &error),
                 }
             }
             (Err(error), Ok(_)) => self.unfound(error),
-            (Err(error), Err(_)) | (Ok(_), Err(error)) => self.refuse(&error),
+            (Err(error), Err(_)) => self.unknown_namespace(error),
+            (Ok(_), Err(error)) => self.refuse(&error),
         }
     }
 
+    /// Takes ids that were counted towards the quota.
     fn next_many(&mut self, namespace: Arc<Namespace>, count: usize, shape: ReplyShape) -> Outcome {
         match namespace.try_take(self.connection.handles(), count) {
-            Ok(Taken::All(ids)) => Outcome::Ids(IdRequest { namespace, shape }, ids),
-            Ok(Taken::Partial(part)) => Outcome::Wait(IdRequest { namespace, shape }, part),
-            Err(error) => self.refuse(&error),
+            Ok(Taken::All(ids)) => Outcome::Ids(IdRequest { namespace, count, shape }, ids),
+            Ok(Taken::Partial(part)) => Outcome::Wait(IdRequest { namespace, count, shape }, part),
+            Err(error) => self.not_made(count as u64, &error),
         }
     }
 
@@ -258,7 +307,12 @@ impl Call<'_> {
             Ok((namespace, _)) => namespace,
             Err(error) => return self.unfound(error),
         };
-        let worth_waiting = match repeats(self.input, self.len) {
+        let identity = &self.session.identity;
+        let repeats = match spend_repeats(identity, self.args.at(1), self.input, self.len) {
+            Ok(repeats) => repeats,
+            Err(error) => return self.refuse(&error),
+        };
+        let worth_waiting = match repeats {
             0 => match namespace.try_increment() {
                 Ok(Some(number)) => {
                     self.counts.issued(&self.server.metrics, namespace, 1);
@@ -268,23 +322,27 @@ impl Call<'_> {
                 Ok(None) => Ok(()),
                 Err(error) => Err(error),
             },
-            repeats => match namespace.try_increments(repeats + 1) {
+            _ => match namespace.try_increments(repeats + 1) {
                 Ok(Some(numbers)) => {
                     let namespace = Arc::clone(namespace);
-                    return self.write_one_each(&namespace, numbers, Entry::RESP_INTEGER);
+                    return self.write_one_each(&namespace, numbers, Entry::RESP_INTEGER, repeats + 1);
                 }
                 Ok(None) => Ok(()),
                 Err(error) => Err(error),
             },
         };
+        identity.give_back(repeats as u64);
         match worth_waiting {
             Ok(()) => Outcome::Increment(Arc::clone(namespace), NonZeroU64::MIN),
-            Err(error) => self.refuse(&error),
+            Err(error) => self.not_made(1, &error),
         }
     }
 
     /// `INCRBY namespace n`: takes n consecutive numbers and answers the last.
     fn increment_by(&mut self) -> Outcome {
+        if let Err(forbidden) = self.session.identity.may(Right::Mint, self.args.at(1)) {
+            return self.refuse(&forbidden);
+        }
         let by = self.args.at(2);
         let is_integer = std::str::from_utf8(by).is_ok_and(|by| by.parse::<i64>().is_ok());
         if !is_integer {
@@ -292,18 +350,34 @@ impl Call<'_> {
         }
         let count = parse_count(by).map(|count| NonZeroU64::new(count as u64).unwrap_or(NonZeroU64::MIN));
         match (self.connection.find(self.args.at(1)), count) {
-            (Ok((namespace, _)), Ok(count)) => Outcome::Increment(Arc::clone(namespace), count),
+            (Ok((namespace, _)), Ok(count)) => {
+                let namespace = Arc::clone(namespace);
+                match self.session.identity.spend(self.args.at(1), count.get()) {
+                    Ok(()) => Outcome::Increment(namespace, count),
+                    Err(error) => self.refuse(&error),
+                }
+            }
             (Err(error), Ok(_)) => self.unfound(error),
-            (Err(error), Err(_)) | (Ok(_), Err(error)) => self.refuse(&error),
+            (Err(error), Err(_)) => self.unknown_namespace(error),
+            (Ok(_), Err(error)) => self.refuse(&error),
         }
     }
 
     /// Creates an unknown namespace, if that is allowed.
     #[cold]
     fn unfound(&mut self, error: MintError) -> Outcome {
+        let identity = &self.session.identity;
+        let error = identity.unfound(&self.server.mint, Right::Mint, self.args.at(1), error);
         if matches!(error, MintError::UnknownNamespace { .. }) && self.server.mint.creates() {
             return Outcome::Create(self.args.at(1).into(), error);
         }
+        self.refuse(&error)
+    }
+
+    #[cold]
+    fn unknown_namespace(&mut self, error: MintError) -> Outcome {
+        let identity = &self.session.identity;
+        let error = identity.unfound(&self.server.mint, Right::Mint, self.args.at(1), error);
         self.refuse(&error)
     }
 
@@ -320,7 +394,7 @@ impl Call<'_> {
             }
             _ => return self.fail(ErrorKind::BadRequest, "syntax error"),
         };
-        match self.server.mint.inspect(self.args.at(1), by) {
+        match self.session.identity.inspect(&self.server.mint, self.args.at(1), by) {
             Ok(inspection) => {
                 write_values(self.out, self.session.version, &inspection.values());
                 self.done()
@@ -356,15 +430,22 @@ impl Call<'_> {
     /// Fails with a prefix of Redis that is not in the status table.
     #[cold]
     pub(super) fn fail_as(&mut self, kind: ErrorKind, prefix: &str, text: &str) -> Outcome {
-        self.server.metrics.failed(Protocol::Resp, kind);
+        self.counts.failed(&self.server.metrics, kind);
         reply::error(self.out, prefix, text);
         Outcome::Done
     }
 
     #[cold]
     fn refuse(&mut self, error: &MintError) -> Outcome {
-        refuse(self.server, self.out, error);
+        refuse(self.server, self.counts, self.out, error);
         Outcome::Done
+    }
+
+    /// Refuses ids that were counted towards a quota.
+    #[cold]
+    fn not_made(&mut self, count: u64, error: &MintError) -> Outcome {
+        self.session.identity.give_back(count);
+        self.refuse(error)
     }
 
     #[cold]
@@ -412,6 +493,22 @@ fn repeats(input: &[u8], len: usize) -> usize {
     count_repeats(input, after, len)
 }
 
+/// Counts this command and the same ones that follow towards the quota, or if they exceed it this one alone. Returns the
+/// number of those that follow.
+#[inline]
+fn spend_repeats(
+    identity: &Identity,
+    namespace: &[u8],
+    input: &[u8],
+    len: usize,
+) -> Result<usize, MintError> {
+    let repeats = repeats(input, len);
+    if repeats > 0 && identity.spend(namespace, repeats as u64 + 1).is_ok() {
+        return Ok(repeats);
+    }
+    identity.spend(namespace, 1).map(|()| 0)
+}
+
 fn count_repeats(input: &[u8], after: &[u8], len: usize) -> usize {
     let most = MAX_REPEATS.min(after.len() / len);
     // Nearly always all of them are the same, which one comparison shows: each equals the one before it.
@@ -423,8 +520,8 @@ fn count_repeats(input: &[u8], after: &[u8], len: usize) -> usize {
 
 /// Writes an error of the mint.
 #[cold]
-pub(super) fn refuse(server: &ServerState, out: &mut Vec<u8>, error: &MintError) {
-    server.metrics.failed(Protocol::Resp, error.kind());
+pub(super) fn refuse(server: &ServerState, counts: &PendingCounts, out: &mut Vec<u8>, error: &MintError) {
+    counts.failed(&server.metrics, error.kind());
     reply::error(out, error.kind().status().resp, error);
 }
 
@@ -576,7 +673,14 @@ pub(super) static COMMANDS: [CommandSpec; 21] = [
     ),
     spec(CommandName::Ping, "ping", -1, &["fast"], "connection", "Answers, as Redis does"),
     spec(CommandName::Echo, "echo", 2, &["fast"], "connection", "Repeats a text"),
-    spec(CommandName::Hello, "hello", -1, &["noscript", "fast"], "connection", "Chooses RESP2 or RESP3"),
+    spec(
+        CommandName::Hello,
+        "hello",
+        -1,
+        &["noscript", "fast", NO_AUTH],
+        "connection",
+        "Chooses RESP2 or RESP3",
+    ),
     spec(CommandName::Client, "client", -2, &["noscript"], "connection", "Names this connection"),
     spec(CommandName::Command, "command", -1, &["loading"], "server", "Lists the commands"),
     spec(CommandName::Info, "info", -1, &["loading"], "server", "State of the server and its lease"),
@@ -589,16 +693,23 @@ pub(super) static COMMANDS: [CommandSpec; 21] = [
         "CONFIG GET pattern: for tools that need it",
     ),
     spec(CommandName::Select, "select", 2, &["fast"], "connection", "There is only database 0"),
-    spec(CommandName::Auth, "auth", -2, &["noscript", "fast"], "connection", "There are no passwords"),
+    spec(
+        CommandName::Auth,
+        "auth",
+        -2,
+        &["noscript", "fast", NO_AUTH],
+        "connection",
+        "AUTH [user] token: authenticates this connection",
+    ),
     spec(
         CommandName::Reset,
         "reset",
         1,
-        &["noscript", "fast"],
+        &["noscript", "fast", NO_AUTH],
         "connection",
         "Resets the settings of this connection",
     ),
-    spec(CommandName::Quit, "quit", -1, &["fast"], "connection", "Closes this connection"),
+    spec(CommandName::Quit, "quit", -1, &["fast", NO_AUTH], "connection", "Closes this connection"),
     spec(
         CommandName::Multi,
         "multi",
@@ -678,6 +789,7 @@ impl CommandSpec {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::metrics::Protocol;
     use crate::resp::codec::{Parser, Step};
     use crate::testing;
 
@@ -692,7 +804,8 @@ mod tests {
         fn new() -> Self {
             let server = ServerState::for_tests(testing::mint());
             let connection = server.mint.connection_state();
-            Self { server, session: Session::new(7), connection, counts: PendingCounts::new(Protocol::Resp) }
+            let session = Session::new(7, server.anonymous());
+            Self { server, session, connection, counts: PendingCounts::new(Protocol::Resp) }
         }
 
         /// Runs an inline command; returns the reply and the outcome for the connection.

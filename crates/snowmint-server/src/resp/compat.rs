@@ -7,6 +7,7 @@ use std::sync::atomic::Ordering;
 
 use snowmint::utc::Utc;
 
+use crate::access::Identity;
 use crate::limits::resp::{MAX_CLIENT_NAME, MAX_QUEUED, MAX_QUEUED_IN_ALL};
 use crate::metrics::Protocol;
 use crate::resp::command::{COMMANDS, Call, CommandName, CommandSpec, Outcome, find_command};
@@ -17,6 +18,9 @@ use crate::status::ErrorKind;
 
 const NO_PASSWORD: &str = "AUTH <password> called without any password configured for the default user. Are you \
                            sure your configuration is correct?";
+const WRONG_PASSWORD: &str = "invalid username-password pair or user is disabled.";
+const HELLO_WITHOUT_AUTH: &str = "HELLO must be called with the client already authenticated, otherwise the HELLO <proto> AUTH <user> <pass> option can \
+     be used to authenticate the client and select the RESP protocol version at the same time";
 const BAD_NAME: &str = "Client names cannot contain spaces, newlines or special characters.";
 
 /// The version of Redis that the answers follow; clients choose their commands by it.
@@ -43,13 +47,14 @@ impl Call<'_> {
                 }
             };
         }
-        let (mut index, mut name) = (2, None);
+        let (mut index, mut name, mut identity) = (2, None, None);
         while index < self.args.len() {
             let more = self.args.len() - index - 1;
             let option = self.args.at(index);
             if option.eq_ignore_ascii_case(b"auth") && more >= 2 {
-                if self.args.at(index + 1) != b"default" {
-                    return self.wrong_password();
+                match self.log_in(Some(self.args.at(index + 1)), self.args.at(index + 2)) {
+                    Ok(logged_in) => identity = Some(logged_in),
+                    Err(why) => return self.wrong_password(&why),
                 }
                 index += 3;
             } else if option.eq_ignore_ascii_case(b"setname") && more >= 1 {
@@ -62,6 +67,13 @@ impl Call<'_> {
                 let option = String::from_utf8_lossy(option);
                 return self.fail(ErrorKind::BadRequest, &format!("Syntax error in HELLO option '{option}'"));
             }
+        }
+        match identity {
+            Some(identity) => self.become_client(identity),
+            None if self.session.identity.is_anonymous() => {
+                return self.fail(ErrorKind::Unauthorized, HELLO_WITHOUT_AUTH);
+            }
+            None => {}
         }
         self.session.version = version;
         if let Some(name) = name {
@@ -100,22 +112,45 @@ impl Call<'_> {
     }
 
     #[cold]
-    fn wrong_password(&mut self) -> Outcome {
-        self.fail_as(
-            ErrorKind::BadRequest,
-            "WRONGPASS",
-            "invalid username-password pair or user is disabled.",
-        )
+    fn wrong_password(&mut self, why: &str) -> Outcome {
+        self.fail_as(ErrorKind::Unauthorized, "WRONGPASS", why)
     }
 
-    /// `AUTH`. There is only the default user, without a password.
+    /// `AUTH [user] token`. As in Redis, a wrong token leaves the earlier one in force.
     pub(super) fn auth(&mut self) -> Outcome {
-        match (self.args.len(), self.args.at(1)) {
-            (2, _) => self.fail(ErrorKind::BadRequest, NO_PASSWORD),
-            (3, b"default") => self.ok(),
-            (3, _) => self.wrong_password(),
-            _ => self.fail(ErrorKind::BadRequest, "syntax error"),
+        let (user, text) = match self.args.len() {
+            2 if self.server.access.is_none() => return self.fail(ErrorKind::BadRequest, NO_PASSWORD),
+            2 => (None, self.args.at(1)),
+            3 => (Some(self.args.at(1)), self.args.at(2)),
+            _ => return self.fail(ErrorKind::BadRequest, "syntax error"),
+        };
+        match self.log_in(user, text) {
+            Ok(identity) => {
+                self.become_client(identity);
+                self.ok()
+            }
+            Err(why) => self.wrong_password(&why),
         }
+    }
+
+    /// Returns the identity of a token. The user is `default`, which clients send that have a password only, or the name of
+    /// the token. Without tokens there is only the default user, with any password.
+    fn log_in(&self, user: Option<&[u8]>, text: &[u8]) -> Result<Identity, String> {
+        let identity = match &self.server.access {
+            None => Identity::anonymous(None),
+            Some(access) => access.authenticate(text).map_err(|error| error.to_string())?,
+        };
+        match user {
+            None | Some(b"default") => Ok(identity),
+            Some(user) if identity.name().is_some_and(|name| name.as_bytes() == user) => Ok(identity),
+            Some(_) if self.server.access.is_none() => Err(WRONG_PASSWORD.to_owned()),
+            Some(_) => Err("invalid user: expected `default` or the name of the token".to_owned()),
+        }
+    }
+
+    fn become_client(&mut self, identity: Identity) {
+        self.counts.count_for(&self.server.metrics, identity.usage());
+        self.session.identity = identity;
     }
 
     pub(super) fn select(&mut self) -> Outcome {
@@ -130,7 +165,8 @@ impl Call<'_> {
 
     pub(super) fn reset(&mut self) -> Outcome {
         self.session.transaction.end(&self.server.queued);
-        *self.session = Session::new(self.session.id);
+        self.become_client(self.server.anonymous());
+        *self.session = Session::new(self.session.id, self.server.anonymous());
         reply::simple(self.out, "RESET");
         self.done()
     }
@@ -242,7 +278,7 @@ impl Call<'_> {
     }
 
     pub(super) fn info(&mut self) -> Outcome {
-        let text = info_text(self.server, self.args.from(1));
+        let text = info_text(self.server, &self.session.identity, self.args.from(1));
         reply::verbatim(self.out, self.session.version, &text);
         self.done()
     }
@@ -346,7 +382,7 @@ fn client_text(bytes: &[u8]) -> Option<&str> {
 }
 
 /// Returns the requested sections of `INFO`; by default all.
-fn info_text<'a>(server: &ServerState, asked: impl Iterator<Item = &'a [u8]>) -> String {
+fn info_text<'a>(server: &ServerState, identity: &Identity, asked: impl Iterator<Item = &'a [u8]>) -> String {
     let asked: Vec<_> = asked.map(<[u8]>::to_ascii_lowercase).collect();
     let all =
         asked.is_empty() || asked.iter().any(|name| matches!(&**name, b"all" | b"default" | b"everything"));
@@ -357,13 +393,18 @@ fn info_text<'a>(server: &ServerState, asked: impl Iterator<Item = &'a [u8]>) ->
                 text.push_str("\r\n");
             }
             // Writing to a `String` never fails.
-            let _ = write_section(&mut text, server, section);
+            let _ = write_section(&mut text, server, identity, section);
         }
     }
     text
 }
 
-fn write_section(text: &mut String, server: &ServerState, section: &str) -> std::fmt::Result {
+fn write_section(
+    text: &mut String,
+    server: &ServerState,
+    identity: &Identity,
+    section: &str,
+) -> std::fmt::Result {
     let (title, rest) = section.split_at(1);
     write!(text, "# {}{rest}\r\n", title.to_uppercase())?;
     match section {
@@ -385,16 +426,18 @@ fn write_section(text: &mut String, server: &ServerState, section: &str) -> std:
             write!(text, "total_commands_processed:{requests}\r\nids_issued:{ids}\r\n")
         }
         "replication" => text.write_str("role:master\r\nconnected_slaves:0\r\nloading:0\r\n"),
-        _ => write_snowmint(text, server),
+        _ => write_snowmint(text, server, identity),
     }
 }
 
-fn write_snowmint(text: &mut String, server: &ServerState) -> std::fmt::Result {
+fn write_snowmint(text: &mut String, server: &ServerState, identity: &Identity) -> std::fmt::Result {
     let mint = &server.mint;
     let status = mint.status();
     write!(text, "layout:{}\r\ndatacenter:{}\r\n", mint.layout(), mint.datacenter())?;
     text.write_str("namespaces:")?;
-    for (index, namespace) in mint.table().namespaces().iter().enumerate() {
+    let table = mint.table();
+    let seen = table.namespaces().iter().filter(|it| identity.sees(it.name().as_str().as_bytes()));
+    for (index, namespace) in seen.enumerate() {
         write!(text, "{}{}", if index == 0 { "" } else { "," }, namespace.name())?;
     }
     text.write_str("\r\n")?;
@@ -440,7 +483,7 @@ mod tests {
     #[test]
     fn info_sections_are_selected_by_name() {
         let server = ServerState::for_tests(testing::mint());
-        let all = info_text(&server, std::iter::empty());
+        let all = info_text(&server, &server.anonymous(), std::iter::empty());
         for part in [
             "# Server\r\nredis_version:",
             "# Replication\r\nrole:master\r\n",
@@ -448,9 +491,9 @@ mod tests {
         ] {
             assert!(all.contains(part), "{part} in {all}");
         }
-        let one = info_text(&server, [&b"SNOWMINT"[..]].into_iter());
+        let one = info_text(&server, &server.anonymous(), [&b"SNOWMINT"[..]].into_iter());
         assert!(one.starts_with("# Snowmint\r\nlayout:time:41@1ms"), "{one}");
-        assert_eq!(info_text(&server, [&b"no-such"[..]].into_iter()), "");
+        assert_eq!(info_text(&server, &server.anonymous(), [&b"no-such"[..]].into_iter()), "");
     }
 
     #[test]

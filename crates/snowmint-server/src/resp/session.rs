@@ -2,6 +2,7 @@
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 
+use crate::access::Identity;
 use crate::resp::reply::Version;
 
 /// What the client has set on its connection.
@@ -9,6 +10,7 @@ use crate::resp::reply::Version;
 pub(super) struct Session {
     /// The number of the connection; the first is 1.
     pub(super) id: u64,
+    pub(super) identity: Identity,
     pub(super) version: Version,
     pub(super) name: String,
     pub(super) library: String,
@@ -17,9 +19,10 @@ pub(super) struct Session {
 }
 
 impl Session {
-    pub(super) const fn new(id: u64) -> Self {
+    pub(super) const fn new(id: u64, identity: Identity) -> Self {
         Self {
             id,
+            identity,
             version: Version::Resp2,
             name: String::new(),
             library: String::new(),

@@ -17,6 +17,7 @@ use snowmint_server::{AllowedHosts, Settings, Timeouts};
 use tokio::net::TcpStream;
 
 use crate::running::{Running, settings};
+use crate::tokens::{Tokens, row};
 
 const NEXT: &str = "/snowmint.v1.Snowmint/Next";
 const STREAM: &str = "/snowmint.v1.Snowmint/Stream";
@@ -584,4 +585,62 @@ async fn a_reset_call_is_dropped() {
     let (_, metrics) = running.get("/metrics").await;
     let issued = "snowmint_ids_issued_total{namespace=\"default\"} 1\n";
     assert!(metrics.contains(issued), "{metrics}");
+}
+
+/// Goal: every call checks the token, a stream at each of its requests; health checks need none.
+#[tokio::test]
+async fn calls_require_a_token() {
+    let (rows, secret) = row("web", "namespaces = ['default']\nrate = 100");
+    let tokens = Tokens::start(&rows).await;
+    let client = Client::to(tokens.running.grpc).await;
+    let bearer = format!("Bearer {secret}");
+    let right = [("authorization", bearer.as_str())];
+    let id = "1541815603606036480".to_owned();
+    let bounds = TimeBoundsRequest { namespace: "orders".to_owned(), from_unix_ms: 1, until_unix_ms: 2 };
+    for headers in [&[][..], &[("authorization", "Bearer x")]] {
+        for ended in [
+            client.call(NEXT, headers, &next(1, Format::Numbers)).await,
+            client.call(STREAM, headers, &next(1, Format::Numbers)).await,
+            client.call("/snowmint.v1.Snowmint/Namespaces", headers, &NamespacesRequest::default()).await,
+            client
+                .call("/snowmint.v1.Snowmint/Inspect", headers, &InspectRequest { id: id.clone(), by: None })
+                .await,
+            client.call("/snowmint.v1.Snowmint/TimeBounds", headers, &bounds).await,
+        ] {
+            assert_eq!((ended.code(), ended.kind()), ("16", "unauthorized"), "{ended:?}");
+        }
+    }
+    assert_eq!(client.call(CHECK, &[], &NamespacesRequest::default()).await.code(), "0");
+    assert_eq!(ids(&client.call(NEXT, &right, &next(60, Format::Numbers)).await).len(), 60);
+    let over = client.call(NEXT, &right, &next(50, Format::Numbers)).await;
+    assert_eq!(
+        (over.code(), over.kind(), over.trailers["retry-after-ms"].to_str().unwrap()),
+        ("8", "over-quota", "100")
+    );
+    let listed: NamespacesResponse = client
+        .call("/snowmint.v1.Snowmint/Namespaces", &right, &NamespacesRequest::default())
+        .await
+        .message();
+    assert_eq!(listed.namespaces.iter().map(|it| &*it.name).collect::<Vec<_>>(), ["default"]);
+    for name in ["orders", "nobody"] {
+        let request = NextRequest { namespace: name.to_owned(), ..NextRequest::default() };
+        assert_eq!(client.call(NEXT, &right, &request).await.kind(), "forbidden");
+        let request = TimeBoundsRequest { namespace: name.to_owned(), ..bounds.clone() };
+        assert_eq!(
+            client.call("/snowmint.v1.Snowmint/TimeBounds", &right, &request).await.kind(),
+            "forbidden"
+        );
+    }
+    let mut stream = client.open(STREAM, &right).await;
+    stream.send(&next(1, Format::Numbers));
+    assert!(stream.read().await.is_some());
+    tokens.change("");
+    let ended = loop {
+        stream.send(&next(1, Format::Numbers));
+        if stream.read().await.is_none() {
+            break stream.rest().await;
+        }
+        tokens.clock.advance_ms(1000);
+    };
+    assert_eq!((ended.code(), ended.kind()), ("16", "unauthorized"), "{ended:?}");
 }

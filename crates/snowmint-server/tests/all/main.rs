@@ -12,3 +12,4 @@ mod readiness;
 mod resp;
 mod running;
 mod test_source;
+mod tokens;
