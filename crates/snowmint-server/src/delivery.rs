@@ -38,6 +38,8 @@ struct TimerState {
     requests: AtomicU64,
     /// Answers that are being made or sent. Only HTTP/2 has several.
     busy: AtomicU32,
+    /// When a byte of any answer was last sent.
+    moved: AtomicU64,
     /// Whether the system takes no more bytes of this client's answers now.
     is_blocked: AtomicBool,
     is_hung_up: AtomicBool,
@@ -53,6 +55,7 @@ impl ClientTimer {
             is_incomplete: AtomicBool::new(false),
             requests: AtomicU64::new(0),
             busy: AtomicU32::new(0),
+            moved: AtomicU64::new(0),
             is_blocked: AtomicBool::new(false),
             is_hung_up: AtomicBool::new(false),
         };
@@ -89,6 +92,15 @@ impl ClientTimer {
     /// Notes whether the system takes bytes of answers.
     pub(crate) fn wrote(&self, is_blocked: bool) {
         self.0.is_blocked.store(is_blocked, Ordering::Relaxed);
+    }
+
+    /// Returns `true` if the client has read no byte of any answer for the time limit of a write.
+    pub(crate) fn is_deaf(&self) -> bool {
+        self.unmoved_since(&self.0.moved) >= self.0.timeouts.write
+    }
+
+    fn unmoved_since(&self, moved: &AtomicU64) -> Duration {
+        Duration::from_millis(self.now().saturating_sub(moved.load(Ordering::Relaxed)))
     }
 
     /// Makes the input end: nothing more is read of this client.
@@ -211,10 +223,10 @@ impl Delivery {
     }
 
     fn sent(&self, bytes: usize) {
+        let now = self.timer.now();
+        self.moved.store(now, Ordering::Relaxed);
+        self.timer.0.moved.store(now, Ordering::Relaxed);
         self.withdraw(bytes);
-        if self.is_unsent() {
-            self.moved.store(self.timer.now(), Ordering::Relaxed);
-        }
     }
 
     /// Returns `true` if bytes wait for the client to read.
@@ -238,8 +250,8 @@ impl Delivery {
 
     /// Returns the time left for the client to read a byte of it; `None` if it need not.
     pub(crate) fn left(&self) -> Option<Duration> {
-        let since = self.timer.now().saturating_sub(self.moved.load(Ordering::Relaxed));
-        self.is_unsent().then(|| self.timer.0.timeouts.write.saturating_sub(Duration::from_millis(since)))
+        let write = self.timer.0.timeouts.write;
+        self.is_unsent().then(|| write.saturating_sub(self.timer.unmoved_since(&self.moved)))
     }
 
     /// Returns once the client has read no byte of it for the time limit of a write.
@@ -413,6 +425,9 @@ mod tests {
         assert_left(read.left(), 5);
         taken.advance(40);
         assert_eq!((read.left(), timer.left()), (None, None), "the other one is unsent");
+        assert!(!timer.is_deaf(), "it has read of the other one");
+        advance(7).await;
+        assert!(timer.is_deaf());
         drop(unread);
         assert!(!stalled.is_unsent());
         assert_left(timer.left(), 20);

@@ -262,8 +262,9 @@ where
         any
     }
 
-    /// Resets answers of which the client has read no byte for the time limit of a write. One whose last bytes hyper has can no
-    /// longer be reset: it ends the connection. Returns once anything has changed.
+    /// Resets answers of which the client has read no byte for the time limit of a write. The connection ends if the client has
+    /// read nothing of others either, and if hyper has the last bytes of such an answer: then it can no longer be reset. Returns
+    /// once anything has changed.
     fn poll_stalled(&mut self, cx: &mut Context<'_>) -> Poll<()> {
         self.tails.retain(|tail| tail.is_unsent());
         if self.tails.is_empty() && self.running.is_empty() {
@@ -280,7 +281,7 @@ where
             self.check = Some(Box::pin(sleep(next.unwrap_or(write).min(write))));
             if any_stalled {
                 tracing::debug!("HTTP answer reset; the client does not read it");
-                if self.tails.iter().any(|tail| is_stalled(tail)) {
+                if self.peer.timer.is_deaf() || self.tails.iter().any(|tail| is_stalled(tail)) {
                     self.peer.timer.hang_up();
                 }
                 // Dropping the task resets its stream.

@@ -4,7 +4,7 @@
 //! (`http`, `resp`, `thrift`, `grpc`; `noeqd` is a file), one [`mint`], and one table of failures ([`status`]). All limits are in [`limits`].
 //!
 //! ```text
-//! HTTP   1.1, and 2 by prior knowledge
+//! HTTP   1.1, and 2 by prior knowledge, on which gRPC is answered too
 //!        GET /v1/ids/{namespace}?count=1   {"ids":["…"]}, or one a line with Accept: text/plain
 //!        GET /v1/ranges/{namespace}?count=1   {"ranges":[{"first":"…","count":1,"step":"1"}]}
 //!        GET /v1/inspect/{id}              the fields of an id, with ?namespace= or ?layout= by that

@@ -89,8 +89,8 @@ pub(crate) struct Args {
     /// The configuration file, if it defines namespaces.
     #[arg(skip)]
     pub(crate) config_namespaces: Option<PathBuf>,
-    /// Address for HTTP: HOST:PORT (port 0 for any free port), unix:PATH, off, or systemd (a socket that systemd opens: see
-    /// below)
+    /// Address for HTTP, and for gRPC over HTTP/2: HOST:PORT (port 0 for any free port), unix:PATH, off, or systemd (a socket
+    /// that systemd opens: see below)
     #[arg(long, value_name = "ADDR", default_value = "127.0.0.1:8080", value_parser = flags::listen_or_unix, env = "SNOWMINT_HTTP")]
     pub(super) http: Listen,
     /// Address for the Redis protocol: HOST:PORT (port 0 for any free port), unix:PATH, off, or systemd
@@ -107,8 +107,8 @@ pub(crate) struct Args {
     /// interface, `declared` those of an interface whose `get_id` throws `InvalidUserAgentError` and `InvalidSystemClock`
     #[arg(long, value_name = "KIND", value_enum, default_value_t = ThriftErrors::Application, env = "SNOWMINT_THRIFT_EXCEPTIONS")]
     pub(super) thrift_exceptions: ThriftErrors,
-    /// Address for gRPC, the service snowmint.v1 with health and reflection: HOST:PORT (port 0 for any free port), off, or
-    /// systemd
+    /// Address for gRPC alone, the service snowmint.v1 with health and reflection: HOST:PORT (port 0 for any free port), off,
+    /// or systemd
     #[arg(long, value_name = "ADDR", default_value = "off", value_parser = flags::listen, env = "SNOWMINT_GRPC")]
     pub(super) grpc: Listen,
     /// Address for noeqd's one-byte protocol (its port was 4444): HOST:PORT (port 0 for any free port), off, or
@@ -220,7 +220,8 @@ pub(crate) struct Args {
     /// Time limit for a request to arrive completely: the head of an HTTP request, or a whole Redis command
     #[arg(long, value_name = "TIME", default_value = "30s", value_parser = flags::timeout, env = "SNOWMINT_REQUEST_TIMEOUT")]
     pub(super) request_timeout: Duration,
-    /// Close connections whose client reads nothing of its answer for this long
+    /// Close connections whose client reads nothing of its answers for this long. Over HTTP/2 and gRPC, an answer that is not
+    /// read is reset, if the client reads others
     #[arg(long, value_name = "TIME", default_value = "1m", value_parser = flags::timeout, env = "SNOWMINT_WRITE_TIMEOUT")]
     pub(super) write_timeout: Duration,
     /// Host names to accept besides localhost and IP addresses; * accepts any. Checked if --http (or --probe) is a loopback address,
