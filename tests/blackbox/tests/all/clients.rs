@@ -262,6 +262,52 @@ fn curl_over_http_2() {
     curl_with("--http2-prior-knowledge", "2");
 }
 
+/// Goal: a page of a named origin may ask and read over either version, and a repeated POST gets the same ids.
+#[test]
+fn curl_as_a_web_page() {
+    let folder = tempfile::tempdir().unwrap();
+    let server = Serve::new(folder.path())
+        .args(["--cors-origin", "https://app.example,http://localhost:3000"])
+        .start();
+    for (nth, flag) in ["--http1.1", "--http2-prior-knowledge"].into_iter().enumerate() {
+        let curl = |args: &[&str], path: &str| {
+            let url = format!("http://{}{path}", server.http());
+            output("curl", ["-sS", "-i", flag, &url].into_iter().chain(args.iter().copied()))
+                .to_ascii_lowercase()
+        };
+        let page = ["-H", "Origin: https://app.example", "-H", "Sec-Fetch-Site: cross-site"];
+        let asks = ["-X", "OPTIONS", "-H", "Access-Control-Request-Method: POST"];
+        let answer = curl(&[&page[..], &asks].concat(), "/v1/ids/default");
+        assert!(
+            answer.contains(" 204") && answer.contains("access-control-allow-methods: get, head, post"),
+            "{answer}"
+        );
+        let key = format!("Idempotency-Key: \"8e03978e-40d5-43e8-bc93-{nth}\"");
+        let post = [&page[..], &["-X", "POST", "-H", &key]].concat();
+        let [first, again] = [(); 2].map(|()| curl(&post, "/v1/ids/default?count=5"));
+        assert!(
+            first.contains(" 200") && first.contains("access-control-allow-origin: https://app.example"),
+            "{first}"
+        );
+        let is_replayed = |answer: &str| answer.contains("idempotency-replayed: true");
+        assert!(is_replayed(&again) && !is_replayed(&first), "{again}");
+        let body = |answer: &str| answer.split_once("\r\n\r\n").unwrap().1.to_owned();
+        assert_eq!(body(&first), body(&again));
+        let other = curl(
+            &["-H", "Origin: https://evil.example", "-H", "Sec-Fetch-Site: cross-site"],
+            "/v1/ids/default",
+        );
+        assert!(other.contains(" 403") && !other.contains("access-control"), "{other}");
+    }
+    let refused = snowmint::run(folder.path(), ["serve", "--cors-origin", "*"]);
+    assert_eq!(refused.status.code(), Some(2));
+    let said = snowmint::text(&refused);
+    assert!(
+        said.contains("--cors-origin") && said.contains("invalid origin `*`: expected scheme, host and port"),
+        "{said}"
+    );
+}
+
 fn curl_with(flag: &str, version: &str) {
     let folder = tempfile::tempdir().unwrap();
     let server = Serve::new(folder.path()).start();

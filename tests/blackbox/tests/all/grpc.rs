@@ -8,7 +8,7 @@ use std::time::Duration;
 use snowmint_test_servers::snowmint::external::python;
 use snowmint_test_servers::snowmint::http::Http;
 use snowmint_test_servers::snowmint::{Ids, Resp, Serve, Server};
-use snowmint_test_servers::{port, time};
+use snowmint_test_servers::{Certificates, port, time};
 
 const PATIENCE: Duration = Duration::from_secs(30);
 
@@ -16,12 +16,15 @@ const PATIENCE: Duration = Duration::from_secs(30);
 const CONNECT: &str = r#"
 import sys, threading, grpc
 from grpc_tools import protoc
-folder, proto, address = sys.argv[1:4]
+folder, proto, address, *authority = sys.argv[1:]
 assert protoc.main(["", "-I" + proto, "--python_out=" + folder, "--grpc_python_out=" + folder, "snowmint/v1/snowmint.proto"]) == 0
 sys.path.insert(0, folder)
 from snowmint.v1 import snowmint_pb2 as pb, snowmint_pb2_grpc as rpc
 from grpc_health.v1 import health_pb2, health_pb2_grpc
-def connect(): return grpc.insecure_channel(address, options=[("grpc.use_local_subchannel_pool", 1)])
+def connect():
+    options = [("grpc.use_local_subchannel_pool", 1)]
+    if not authority: return grpc.insecure_channel(address, options=options)
+    with open(authority[0], "rb") as roots: return grpc.secure_channel(address, grpc.ssl_channel_credentials(roots.read()), options=options)
 channel = connect()
 client = rpc.SnowmintStub(channel)
 health = health_pb2_grpc.HealthStub(channel)
@@ -41,9 +44,14 @@ fn serve(folder: &Path, args: &[&str]) -> (Server, SocketAddrV4) {
 
 /// Runs a script after [`CONNECT`], and returns the numbers that it printed, one a line.
 fn ids_of(folder: &Path, address: SocketAddrV4, script: &str) -> Vec<u64> {
+    ids_over(folder, &[&address.to_string()], script)
+}
+
+/// Like [`ids_of`]; `address` may be followed by the file of the authority that the client trusts.
+fn ids_over(folder: &Path, address: &[&str], script: &str) -> Vec<u64> {
     let proto = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../crates/snowmint-server/proto");
     let generated = tempfile::tempdir_in(folder).unwrap();
-    let args = [generated.path().to_str().unwrap(), proto.to_str().unwrap(), &address.to_string()];
+    let args = [&[generated.path().to_str().unwrap(), proto.to_str().unwrap()], address].concat();
     let text = python("grpc_tools", &format!("{CONNECT}\n{script}"), &args);
     text.lines().map(|line| line.parse().unwrap_or_else(|_| panic!("{text}"))).collect()
 }
@@ -118,15 +126,44 @@ assert listed[2].text == "ORD-{number:6}" and "sequence:12" in listed[1].layout,
     assert!(server.metric("snowmint_ids_issued_total") >= 223_116.0);
 }
 
-/// Goal: health and reflection work with the standard clients.
+/// Goal: health and reflection work with the standard clients, on the port of gRPC and on that of HTTP, which answers all calls.
 #[test]
 fn health_and_reflection() {
     let folder = tempfile::tempdir().unwrap();
-    let (_server, address) = serve(folder.path(), &[]);
-    ids_of(
-        folder.path(),
-        address,
-        r#"
+    let (server, grpc) = serve(folder.path(), &[]);
+    let mut all = Ids::new();
+    for address in [grpc, server.http()] {
+        all.add(&ids_of(folder.path(), address, SERVICES));
+        // The same port at the same time.
+        assert_eq!(server.take(10).len(), 10);
+    }
+    all.assert_unique();
+    let calls = "snowmint_requests_total{protocol=\"grpc\",outcome=\"ok\"}";
+    assert!(server.metric(calls) > 20.0);
+}
+
+/// Goal: over TLS, both ports answer calls of a client that trusts their authority, with HTTP/2 by ALPN.
+#[test]
+fn calls_over_tls() {
+    let folder = tempfile::tempdir().unwrap();
+    let certificates = Certificates::make();
+    let grpc = port::free();
+    let [certificate, key, authority] =
+        [certificates.certificate(), certificates.key(), certificates.authority()]
+            .map(|it| it.to_str().unwrap());
+    let server = Serve::new(folder.path())
+        .args(["--grpc", &grpc.to_string(), "--tls-cert", certificate, "--tls-key", key])
+        .spawn();
+    server.log_with("ready: ids are served", PATIENCE);
+    let mut all = Ids::new();
+    for port in [grpc.port(), server.http().port()] {
+        all.add(&ids_over(folder.path(), &[&format!("localhost:{port}"), authority], SERVICES));
+    }
+    all.assert_unique();
+}
+
+/// Health, reflection and ids in every way.
+const SERVICES: &str = r#"
 SERVING = health_pb2.HealthCheckResponse.SERVING
 for service in ["", "snowmint.v1.Snowmint"]:
     assert health.Check(health_pb2.HealthCheckRequest(service=service)).status == SERVING
@@ -153,9 +190,11 @@ newer = channel.stream_stream("/grpc.reflection.v1.ServerReflection/ServerReflec
 for response in newer(iter([reflection_pb2.ServerReflectionRequest(list_services="")])):
     listed = {it.name for it in response.list_services_response.service}
     assert {"snowmint.v1.Snowmint", "grpc.health.v1.Health"} <= listed, listed
-"#,
-    );
-}
+for response in client.Stream(iter([request(count=count) for count in (1, 100, 20000)])):
+    for id in response.ids: print(id)
+for range_ in client.Next(request(count=1000000, format=pb.FORMAT_RANGES)).ranges: print(range_.first)
+assert failure(lambda: client.Next(request("nope")))[:2] == ("NOT_FOUND", "unknown-namespace")
+"#;
 
 /// Goal: errors have the code, kind and words of the table, and a deadline ends a call in time.
 #[test]
