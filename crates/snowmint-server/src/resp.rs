@@ -353,6 +353,7 @@ impl Connection {
 
     async fn write_numbers(&mut self, mut ids: Ids, written: IdReply) -> io::Result<()> {
         let entry = if written == IdReply::Text { Entry::RespBulk } else { Entry::RESP_INTEGER };
+        self.out.reserve(ids.len().saturating_mul(Entry::SPARE).min(FLUSH_AT));
         while ids.write_numbers(&mut self.out, AT_ONCE, entry) > 0 {
             self.flush_full().await?;
         }
