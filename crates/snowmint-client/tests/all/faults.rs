@@ -75,6 +75,33 @@ fn a_killed_server_is_no_error_for_callers() {
     all.assert_unique();
 }
 
+/// Goal: servers that are restarted one after the other, as at a deployment, are no error for callers, and each is used again.
+#[test]
+fn a_rolling_restart_is_no_error_for_callers() {
+    let folder = tempfile::tempdir().unwrap();
+    let ports = [0, 1].map(|_| (port::free(), port::free()));
+    let start = |(http, resp)| Serve::new(folder.path()).ports(http, resp).start();
+    let mut servers = ports.map(start);
+    let one = ids_of(client(&[&servers[0], &servers[1]]), "default");
+    let other = ids_of(client(&[&servers[1], &servers[0]]), "default");
+    let issued = |server: &Server| server.metric("snowmint_ids_issued_total");
+    let all = under_load([&one, &other], || {
+        for (nth, ids) in [(0, &one), (1, &other), (0, &one)] {
+            after_requests(ids.client(), 3);
+            servers[nth].terminate();
+            let ended = servers[nth].ended();
+            assert!(ended.status.success(), "{}", ended.log);
+            after_requests(ids.client(), 3);
+            servers[nth] = start(ports[nth]);
+            // The client that prefers it returns to it.
+            time::eventually("ids of the new server", PATIENCE, || {
+                (issued(&servers[nth]) > 0.0).then_some(())
+            });
+        }
+    });
+    all.assert_unique();
+}
+
 /// Goal: a server that accepts and never answers costs callers no error, and a second request goes to the other one.
 #[test]
 fn a_silent_server_is_hedged() {
