@@ -1,5 +1,7 @@
-//! Goal: a forked child never returns an id of its parent's buffer, does not hang, and can build a client of its own.
-//! Method: a real fork with ids in the buffer; the child checks and tells by its exit code.
+//! Goal: a forked child never returns an id of its parent's buffer, does not hang, and can build a client of its own. The thread
+//! of a client ends with its last handle.
+//! Method: a real fork with ids in the buffer; the child checks and tells by its exit code. One test in a process of its own, so
+//! that no other test has a client.
 
 #![cfg(target_os = "linux")]
 #![allow(clippy::unwrap_used, reason = "a panic is how a test fails")]
@@ -8,6 +10,7 @@ use std::time::Duration;
 
 use snowmint_client::{Client, ErrorKind};
 use snowmint_test_servers::snowmint::Serve;
+use snowmint_test_servers::time;
 
 /// Runs `child` in a forked process and returns its exit code.
 #[expect(unsafe_code, reason = "forking is what is tested")]
@@ -27,6 +30,13 @@ fn exit_code_of_fork(child: impl FnOnce() -> i32) -> i32 {
         assert!(libc::WIFEXITED(status), "the child died: {status}");
         libc::WEXITSTATUS(status)
     }
+}
+
+/// The threads of clients in this process.
+fn threads() -> usize {
+    let tasks = std::fs::read_dir("/proc/self/task").unwrap().flatten();
+    let names = tasks.filter_map(|task| std::fs::read_to_string(task.path().join("comm")).ok());
+    names.filter(|name| name.starts_with("snowmint-client")).count()
 }
 
 #[test]
@@ -57,4 +67,9 @@ fn a_forked_child_gets_no_id_of_its_parent() {
     assert_eq!(code, 0);
     assert!(ids.buffered() >= 50, "the parent goes on");
     assert!(ids.blocking_next_id().unwrap() > last);
+
+    drop(client);
+    assert_eq!(threads(), 1, "the ids keep their client");
+    drop(ids);
+    time::eventually("the end of the thread", Duration::from_secs(30), || (threads() == 0).then_some(()));
 }
