@@ -7,6 +7,7 @@ mod callers;
 mod faults;
 mod rejections;
 mod tls;
+mod tokens;
 
 use std::time::Duration;
 
