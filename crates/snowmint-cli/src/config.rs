@@ -19,6 +19,7 @@ use toml::{Spanned, Value};
 
 use crate::error::{Failure, report};
 use crate::human::Output;
+use crate::serve::logging::{AccessLog, Filter};
 use crate::{Cli, connect, serve};
 
 const EXAMPLES: &str = "\
@@ -110,7 +111,14 @@ pub(crate) fn with_file(cli: Cli, matches: ArgMatches) -> Result<(Cli, ArgMatche
         Err(failure) => failure,
         Ok(()) => Failure::Reported,
     })?;
+    let serve = matches.subcommand_matches("serve");
+    let from_file = |key| {
+        let source = serve.and_then(|serve| serve.value_source(key));
+        (source == Some(ValueSource::DefaultValue)).then(|| path.clone())
+    };
+    let (log, access_log) = (from_file("log"), from_file("access_log"));
     if let Some(args) = cli.serve_args_mut() {
+        (args.config_log, args.config_access_log) = (log, access_log);
         file.give_namespaces(args, path)?;
     }
     Ok((cli, matches))
@@ -136,6 +144,24 @@ pub(crate) fn namespaces_of(path: &Path) -> io::Result<String> {
         kept.for_each(|byte| *byte = b' ');
     }
     String::from_utf8(blanked).map_err(io::Error::other)
+}
+
+/// Reads the level of the log from a configuration file.
+pub(crate) fn log_of(path: &Path) -> Result<Filter, String> {
+    setting(path, "log")?.unwrap_or_else(|| "info".to_owned()).parse().map_err(ToOwned::to_owned)
+}
+
+/// Reads from a configuration file whether requests are logged.
+pub(crate) fn access_log_of(path: &Path) -> Result<AccessLog, String> {
+    setting(path, "access_log").map(|value| AccessLog::from(value.as_deref() == Some("true")))
+}
+
+/// Reads one setting, which has one value, from a configuration file.
+fn setting(path: &Path, key: &str) -> Result<Option<String>, String> {
+    let in_file = |why: String| format!("{}: {why}", path.display());
+    let text = std::fs::read_to_string(path).map_err(|error| in_file(error.to_string()))?;
+    let mut file = ConfigFile::parse(&text).map_err(in_file)?;
+    Ok(file.values.remove(key).map(|texts| texts.concat()))
 }
 
 type Document = BTreeMap<Spanned<String>, Spanned<Value>>;

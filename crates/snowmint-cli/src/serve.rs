@@ -6,7 +6,7 @@
 //! ```
 
 mod config;
-mod logging;
+pub(crate) mod logging;
 mod systemd;
 mod without_store;
 
@@ -36,6 +36,7 @@ use crate::error::Failure;
 use crate::flags::Listen;
 use crate::{connect, human};
 use config::Plan;
+use logging::Logging;
 use systemd::Sockets;
 use without_store::LateStore;
 
@@ -88,7 +89,7 @@ fn run(mut args: Args) -> Result<(), Failure> {
     let sockets = Sockets::take()?;
     args.resolve_sockets(&sockets)?;
     let plan = Plan::check(args, WallClock.unix_ms())?;
-    logging::start(&plan.log);
+    let process = Process { sockets, logging: logging::start(&plan.log) };
     for warning in &plan.warnings {
         tracing::warn!("{warning}");
     }
@@ -101,19 +102,19 @@ fn run(mut args: Args) -> Result<(), Failure> {
         .enable_all()
         .build();
     let serving = serving.map_err(Failure::runtime)?;
-    let outcome = control.block_on(until_stopped(&plan, &sockets, serving.handle()));
+    let outcome = control.block_on(until_stopped(&plan, &process, serving.handle()));
     // Nobody waits for the tasks that still run.
     serving.shutdown_background();
     control.shutdown_background();
     outcome
 }
 
-async fn until_stopped(plan: &Plan, sockets: &Sockets, serving: &Handle) -> Result<(), Failure> {
+async fn until_stopped(plan: &Plan, process: &Process, serving: &Handle) -> Result<(), Failure> {
     let stop = Stop::listen().map_err(Failure::runtime)?;
     let prepared = tokio::select! {
         biased;
         () = stop.asked() => return Ok(()),
-        prepared = prepare(plan, sockets, serving) => prepared?,
+        prepared = prepare(plan, &process.sockets, serving) => prepared?,
     };
     let Ports { listeners, shown } = prepared.ports;
     let clock = plan.clock.start();
@@ -150,9 +151,15 @@ async fn until_stopped(plan: &Plan, sockets: &Sockets, serving: &Handle) -> Resu
     let late = prepared.late;
     let service = Service { leases, mint: Arc::clone(&mint), sync, settings, late };
     // Boxed, because it is large and lives until the end.
-    let outcome = Box::pin(serve(plan, &stop, service, listeners, &shown, serving)).await;
+    let outcome = Box::pin(serve(plan, &process.logging, &stop, service, listeners, &shown, serving)).await;
     mint.release(RELEASE_PATIENCE).await;
     outcome
+}
+
+/// What the process has before it opens anything.
+struct Process {
+    sockets: Sockets,
+    logging: Logging,
 }
 
 /// The parts of a running service.
@@ -349,6 +356,7 @@ fn holder_of(listeners: &Listeners) -> Holder {
 /// Serves as soon as the node holds a lease, or after a moment without one: then an error is a better answer than none.
 async fn serve(
     plan: &Plan,
+    logging: &Logging,
     stop: &Stop,
     service: Service,
     listeners: Listeners,
@@ -356,7 +364,7 @@ async fn serve(
     serving: &Handle,
 ) -> Result<(), Failure> {
     let Service { leases, mint, mut sync, settings, late } = service;
-    let reload = Reload::on_hangup().map_err(Failure::runtime)?;
+    let reload = Reload::on_hangup(logging.clone()).map_err(Failure::runtime)?;
     tokio::select! {
         biased;
         () = stop.asked() => return Ok(()),
@@ -569,14 +577,15 @@ struct Reload {
 
 impl Reload {
     #[cfg(unix)]
-    fn on_hangup() -> io::Result<Self> {
+    fn on_hangup(logging: Logging) -> io::Result<Self> {
         use tokio::signal::unix::{SignalKind, signal};
         let mut hangups = signal(SignalKind::hangup())?;
         let reload = Self::default();
         let all = [&reload.namespaces, &reload.tls, &reload.tokens].map(Arc::clone);
         tokio::spawn(async move {
             while hangups.recv().await.is_some() {
-                tracing::info!("SIGHUP: reloading namespaces, TLS files and tokens");
+                tracing::info!("SIGHUP: reloading namespaces, TLS files, tokens and log level");
+                logging.reload();
                 for reload in &all {
                     reload.notify_one();
                 }
@@ -586,7 +595,7 @@ impl Reload {
     }
 
     #[cfg(not(unix))]
-    fn on_hangup() -> io::Result<Self> {
+    fn on_hangup(_: Logging) -> io::Result<Self> {
         Ok(Self::default())
     }
 }

@@ -65,7 +65,8 @@ store, and prefers its earlier worker after a restart. SIGTERM and SIGINT finish
 the requests in flight and give the lease back; a second signal exits at once.
 Behind a load balancer, set --drain-delay 5s: /readyz answers 503 while requests
 are still served, until the balancer notices. SIGHUP reads --namespaces-file,
---tokens-file and the TLS files again; SIGUSR1 and SIGUSR2 do nothing. After a crash, the worker is free again
+--tokens-file, the TLS files, and the log level and access log of --config
+again; SIGUSR1 and SIGUSR2 do nothing. After a crash, the worker is free again
 when its lease has expired, within one window.
 
 With --http systemd, the socket is the one that systemd passes under the name
@@ -89,6 +90,12 @@ pub(crate) struct Args {
     /// The configuration file, if it defines namespaces.
     #[arg(skip)]
     pub(crate) config_namespaces: Option<PathBuf>,
+    /// The configuration file, unless a flag or variable sets the level of the log.
+    #[arg(skip)]
+    pub(crate) config_log: Option<PathBuf>,
+    /// The same for the access log.
+    #[arg(skip)]
+    pub(crate) config_access_log: Option<PathBuf>,
     /// Address for HTTP, and for gRPC over HTTP/2: HOST:PORT (port 0 for any free port), unix:PATH, off, or systemd (a socket
     /// that systemd opens: see below)
     #[arg(long, value_name = "ADDR", default_value = "127.0.0.1:8080", value_parser = flags::listen_or_unix, env = "SNOWMINT_HTTP")]
@@ -245,9 +252,14 @@ pub(crate) struct Args {
     /// Format of log lines on standard error
     #[arg(long, value_name = "FORMAT", value_enum, default_value_t = Format::Text, env = "SNOWMINT_LOG_FORMAT")]
     pub(super) log_format: Format,
-    /// Log level: off, error, warn, info, debug or trace; also per module, as in `warn,snowmint_cluster=debug`
+    /// Log level: off, error, warn, info, debug or trace; also per module, as in `warn,snowmint_cluster=debug`. SIGHUP reads it
+    /// again if it is set in --config
     #[arg(long, value_name = "LEVEL", default_value = "info", env = "SNOWMINT_LOG")]
     pub(super) log: Filter,
+    /// Log each request: protocol, client, request, namespace, count, outcome and duration, at target `snowmint::access`. SIGHUP
+    /// reads it again if it is set in --config
+    #[arg(long, env = "SNOWMINT_ACCESS_LOG", value_parser = BoolishValueParser::new())]
+    pub(super) access_log: bool,
 }
 
 impl Args {
@@ -466,7 +478,13 @@ impl Plan {
             drain_delay: args.drain_delay,
             drain_timeout: args.drain_timeout,
             holder: args.holder,
-            log: Log { format: args.log_format, filter: args.log },
+            log: Log {
+                format: args.log_format,
+                filter: args.log,
+                access: args.access_log.into(),
+                filter_file: args.config_log,
+                access_file: args.config_access_log,
+            },
             warnings,
         })
     }

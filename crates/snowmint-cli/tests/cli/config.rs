@@ -1,6 +1,6 @@
 //! Goal: one file configures a service, below environment and flags, and what is wrong in it is named with its line.
 
-use crate::run::{Sandbox, json};
+use crate::run::{Sandbox, Server, json};
 
 const FILE: &str = "\
 window = '4s'
@@ -48,6 +48,39 @@ fn hangup_reads_the_first_tables_of_a_file_that_had_none() {
             .inspect(|_| std::thread::sleep(std::time::Duration::from_millis(10)))
             .any(|n| is_served(&n))
     );
+}
+
+/// Goal: the level of the log changes without a restart; a file that cannot be used changes nothing, and a flag wins over it.
+#[test]
+fn hangup_reads_the_level_of_the_log_again() {
+    let debug_lines = |server: &Server| server.log().matches("\"level\":\"DEBUG\"").count();
+    let sandbox = with_file("log = 'info'\n");
+    let write = |text: &str| std::fs::write(sandbox.path("snowmint.toml"), text).unwrap();
+    let until = |server: &Server, wanted: &dyn Fn(&Server) -> bool| {
+        let waited = (0..1200).any(|_| {
+            std::thread::sleep(std::time::Duration::from_millis(25));
+            wanted(server)
+        });
+        assert!(waited, "{}", server.log());
+    };
+    let mut server =
+        sandbox.serve(&["--config", "snowmint.toml", "--namespaces-poll", "100ms", "--window", "1s"]);
+    assert_eq!(debug_lines(&server), 0, "{}", server.log());
+    write("log = 'info,snowmint_store=debug,snowmint_cluster=debug,snowmint_server=debug'");
+    server.signal("HUP");
+    server.wait_for("log level changed");
+    until(&server, &|server| debug_lines(server) > 0);
+    write("log = 'loud'");
+    server.signal("HUP");
+    server.wait_for("log level not changed");
+    let before = debug_lines(&server);
+    until(&server, &|server| debug_lines(server) > before);
+
+    write("log = 'debug'");
+    let mut server = sandbox.serve(&["--config", "snowmint.toml", "--log", "info"]);
+    server.signal("HUP");
+    server.wait_for("SIGHUP: reloading");
+    assert!(!server.log().contains("log level changed") && debug_lines(&server) == 0, "{}", server.log());
 }
 
 /// Method: the same setting in all three places, and what `config print` says of it.
