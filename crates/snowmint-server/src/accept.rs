@@ -15,6 +15,7 @@ use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio::task::{AbortHandle, JoinSet};
 use tokio::time::{Instant, MissedTickBehavior, interval, timeout};
 
+use crate::access_log;
 use crate::limits::{KEEPALIVE, LINGER, UNSENT};
 use crate::listener::{Listener, Socket};
 use crate::metrics::{Metrics, Protocol};
@@ -125,10 +126,12 @@ impl Acceptor<'_> {
         Fut: Future<Output = ()> + Send + 'static,
     {
         self.prepare(&socket);
+        let peer = socket.peer();
         let open = Open::new(self.metrics.open(self.protocol).clone(), Arc::clone(self.memory));
         let admission = if permit.is_some() { Admission::Client } else { Admission::Reserved };
         let accepted = Accepted { socket, protocol: self.protocol, tls: self.tls.clone() };
-        let (serving, held) = (connection(accepted, admission), (permit, open));
+        let serving = access_log::of_client(peer, connection(accepted, admission));
+        let held = (permit, open);
         // `map` keeps the future where it is. An async block would hold it a second time, which doubles the memory of every
         // connection.
         match admission {

@@ -32,6 +32,7 @@ use tonic_reflection::server::Builder as Reflection;
 
 use crate::accept::Admission;
 use crate::access::{BearerCache, Identity, Right};
+use crate::access_log::{self, LoggedRequest, OK};
 use crate::delivery::Delivery;
 use crate::http2::{self, Peer, Preface};
 use crate::limits::grpc::{MAX_MESSAGE, MAX_NAMESPACES};
@@ -320,7 +321,12 @@ impl Session {
         let identity =
             if is_open { Ok(self.server.anonymous()) } else { self.bearer.identity(request.headers()) };
         let usage = identity.as_ref().ok().and_then(Identity::usage).cloned();
-        let answered = self.try_call(request, began, delivery, identity).await;
+        let path = access_log::is_on().then(|| request.uri().path().to_owned());
+        let mut drawn = None;
+        let answered = self.try_call(request, began, delivery, identity, &mut drawn).await;
+        if let Some(path) = path {
+            log(&path, drawn.as_ref(), answered.as_ref().err(), began);
+        }
         answered.unwrap_or_else(|failure| {
             if let Some(usage) = usage {
                 usage.failed(failure.kind);
@@ -342,6 +348,7 @@ impl Session {
         began: Instant,
         delivery: Arc<Delivery>,
         identity: Result<Identity, MintError>,
+        drawn: &mut Option<messages::NextRequest>,
     ) -> Result<Response<Body>, Failure> {
         let path = request.uri().path();
         if path.starts_with(HEALTH) {
@@ -384,6 +391,9 @@ impl Session {
             return Ok(response(Body::Stream(Box::new(call))));
         }
         let message = deadline.bound(self.read_one(&mut reader)).await?;
+        if method == CallMethod::Next && access_log::is_on() {
+            *drawn = decode(&message).ok();
+        }
         let answer = self.answer(method, &identity, &message, deadline).await?;
         self.server.metrics.succeeded(Protocol::Grpc, 1);
         if let Some(usage) = identity.usage() {
@@ -491,6 +501,20 @@ impl Session {
             ends.map(|shutdown| Box::pin(shutdown.ended()) as Pin<Box<dyn Future<Output = ()> + Send>>);
         response.map(|body| Body::Tonic { body, ends, trailers: Trailers::Due })
     }
+}
+
+/// Writes the line of a call, or of a request of a stream, in the access log.
+#[cold]
+fn log(path: &str, drawn: Option<&messages::NextRequest>, failure: Option<&Failure>, began: Instant) {
+    LoggedRequest {
+        protocol: Protocol::Grpc,
+        request: path,
+        namespace: drawn.map(|request| request.namespace.as_str()),
+        count: drawn.map(|request| request.count.map_or(1, u64::from)),
+        outcome: failure.map_or(OK, |failure| failure.kind.status().name),
+        took: began.elapsed(),
+    }
+    .log();
 }
 
 /// The calls of the service.

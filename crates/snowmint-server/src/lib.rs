@@ -50,6 +50,7 @@
 
 mod accept;
 pub mod access;
+mod access_log;
 pub mod admin;
 mod connection;
 mod delivery;

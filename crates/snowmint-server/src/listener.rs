@@ -5,6 +5,8 @@ use std::io;
 use socket2::SockRef;
 use tokio::net::{TcpListener, TcpStream};
 
+use crate::access_log::Peer;
+
 /// An open port: a TCP address or a Unix socket. The file of a Unix socket is removed when it is dropped.
 #[derive(Debug)]
 pub struct Listener(Open);
@@ -22,6 +24,17 @@ pub(crate) enum Socket {
     Tcp(TcpStream),
     #[cfg(unix)]
     Unix(tokio::net::UnixStream),
+}
+
+impl Socket {
+    /// Returns the address of the client.
+    pub(crate) fn peer(&self) -> Peer {
+        match self {
+            Self::Tcp(stream) => stream.peer_addr().map_or(Peer::Gone, Peer::Tcp),
+            #[cfg(unix)]
+            Self::Unix(_) => Peer::Unix,
+        }
+    }
 }
 
 /// Opens a port. `address` was given with the flag `flag`: `host:port`, where port 0 takes any free port, or `unix:` and the

@@ -12,8 +12,10 @@ use std::sync::Arc;
 
 use snowmint::error::Snippet;
 use snowmint_cluster::NamespaceName;
+use tokio::time::Instant;
 
 use crate::access::{Access, Identity};
+use crate::access_log::{self, LoggedRequest, OK};
 use crate::connection::{Broken, Dialogue, Wire};
 use crate::limits::MAX_WAIT;
 use crate::listener::Listener;
@@ -143,6 +145,22 @@ impl Noeqd {
     }
 }
 
+impl Noeqd {
+    /// Writes the line of a request in the access log.
+    #[cold]
+    fn log(&self, count: NonZeroU8, taken: &Result<(), MintError>, began: Instant) {
+        LoggedRequest {
+            protocol: Protocol::Noeqd,
+            request: "ids",
+            namespace: Some(self.namespace.as_str()),
+            count: Some(count.get().into()),
+            outcome: taken.as_ref().map_or_else(|error| error.kind().status().name, |()| OK),
+            took: began.elapsed(),
+        }
+        .log();
+    }
+}
+
 impl Dialogue for Noeqd {
     const PROTOCOL: Protocol = Protocol::Noeqd;
 
@@ -153,7 +171,12 @@ impl Dialogue for Noeqd {
             let Some((request, len)) = parse(&input[start..]) else { break Ok(requests) };
             match request {
                 Request::Ids(count) => {
-                    if let Err(error) = self.ids(wire, count).await? {
+                    let logs = access_log::is_on().then(Instant::now);
+                    let taken = self.ids(wire, count).await?;
+                    if let Some(began) = logs {
+                        self.log(count, &taken, began);
+                    }
+                    if let Err(error) = taken {
                         break Err(error.into());
                     }
                 }

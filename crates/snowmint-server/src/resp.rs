@@ -18,6 +18,7 @@ use tokio::io::AsyncReadExt;
 use tokio::time::{Instant, sleep_until};
 
 use crate::accept::{Admission, reply_and_close};
+use crate::access_log::{self, LoggedRequest, OK};
 use crate::connection::{ClientTimer, PendingCounts, TimerAction, send};
 use crate::limits::resp::{FIRST_ROOM, MAX_READ_ROOM, READ_ROOM};
 use crate::limits::{FLUSH_AT, HEAR_OUT, MAX_WAIT};
@@ -58,6 +59,7 @@ pub(crate) async fn serve(
         room: FIRST_ROOM,
         out: Vec::new(),
         turn: Arc::default(),
+        flushes: 0,
         server,
         stream,
     };
@@ -100,6 +102,23 @@ struct Connection {
     room: usize,
     out: Vec<u8>,
     turn: Arc<Turn>,
+    /// How often output was sent.
+    flushes: u64,
+}
+
+/// A command that will be logged, before it runs.
+struct Logged {
+    began: Instant,
+    /// The length of the output.
+    replied: usize,
+    flushes: u64,
+}
+
+impl Logged {
+    #[cold]
+    fn new(connection: &Connection) -> Self {
+        Self { began: Instant::now(), replied: connection.out.len(), flushes: connection.flushes }
+    }
 }
 
 impl Connection {
@@ -192,7 +211,10 @@ impl Connection {
     async fn answer(&mut self, parser: &mut Parser, input: &mut Vec<u8>) -> io::Result<(Option<End>, u64)> {
         let (mut start, mut commands, mut created) = (0, 0, false);
         self.session.identity.refresh();
+        let logs = access_log::is_on();
         while start < input.len() {
+            let logged = logs.then(|| Logged::new(self));
+            let begins = start;
             let (outcome, len) = match self.call(parser, &input[start..]) {
                 Ok(Some(called)) => called,
                 Ok(None) => break,
@@ -213,10 +235,51 @@ impl Connection {
                 },
             }
             (start, commands, created) = (start + len, commands + 1, false);
+            if let Some(logged) = logged {
+                self.log(&input[begins..begins + len], (start - begins) / len, &logged);
+            }
             self.flush_full().await?;
         }
         input.drain(..start);
         Ok((None, commands))
+    }
+
+    /// Writes the lines of `times` equal commands in the access log.
+    #[cold]
+    fn log(&self, command: &[u8], times: usize, logged: &Logged) {
+        let mut parser = Parser::default();
+        let Ok(Step::Command { args, .. }) = parser.next(command) else { return };
+        if args.is_empty() {
+            return;
+        }
+        let name = String::from_utf8_lossy(args.at(0)).to_ascii_uppercase();
+        let number = |digits: &[u8]| std::str::from_utf8(digits).ok()?.parse().ok();
+        // Arguments of other commands may be secrets.
+        let count = match name.as_str() {
+            "ID.NEXT" | "ID.RANGE" => {
+                let count = args.from(2).skip_while(|it| !it.eq_ignore_ascii_case(b"COUNT")).nth(1);
+                Some(count.map_or(Some(1), number))
+            }
+            "INCR" => Some(Some(1)),
+            "INCRBY" => Some(number(args.at(2))),
+            _ => None,
+        };
+        let namespace = count.map(|_| String::from_utf8_lossy(args.at(1)));
+        // The reply begins where the output did, or the output was sent in between.
+        let reply = if self.flushes == logged.flushes { &self.out[logged.replied..] } else { &self.out };
+        let refused = reply.strip_prefix(b"-").map(|error| {
+            let end = error.iter().position(|byte| matches!(byte, b' ' | b'\r')).unwrap_or(error.len());
+            String::from_utf8_lossy(&error[..end])
+        });
+        let line = LoggedRequest {
+            protocol: Protocol::Resp,
+            request: &name,
+            namespace: namespace.as_deref(),
+            count: count.flatten(),
+            outcome: refused.as_deref().unwrap_or(OK),
+            took: logged.began.elapsed(),
+        };
+        (0..times).for_each(|_| line.log());
     }
 
     /// Runs the command at the start of `input`. Returns the outcome and the length of the command; `None` if it is
@@ -400,6 +463,7 @@ impl Connection {
         let sent = send(&mut self.stream, &self.out, self.server.timeouts.write).await?;
         self.turn.spend(sent);
         self.out.clear();
+        self.flushes += 1;
         Ok(())
     }
 
@@ -497,6 +561,7 @@ mod tests {
 
     fn connection(server: &Arc<ServerState>, stream: UnixStream) -> Connection {
         Connection {
+            flushes: 0,
             session: Session::new(7, server.anonymous()),
             counts: PendingCounts::new(Protocol::Resp),
             state: server.mint.connection_state(),

@@ -14,9 +14,11 @@ use std::sync::Arc;
 use snowmint::error::Snippet;
 use snowmint::{Clock as _, WallClock};
 use snowmint_cluster::NamespaceName;
+use tokio::time::Instant;
 
 use crate::access::secret::TokenName;
 use crate::access::{Identity, Right};
+use crate::access_log::{self, LoggedRequest, OK};
 use crate::connection::{Broken, Dialogue, Wire};
 use crate::limits::MAX_WAIT;
 use crate::listener::Listener;
@@ -95,7 +97,11 @@ impl Dialogue for Thrift {
         let outcome = loop {
             match parse(&input[start..]) {
                 Ok(Some((request, len))) => {
-                    self.call(wire, &request).await?;
+                    let logs = access_log::is_on().then(Instant::now);
+                    let outcome = self.call(wire, &request).await?;
+                    if let Some(began) = logs {
+                        self.log(&request, outcome, began);
+                    }
                     (start, requests) = (start + len, requests + 1);
                 }
                 Ok(None) => break Ok(requests),
@@ -111,17 +117,18 @@ impl Dialogue for Thrift {
 }
 
 impl Thrift {
-    async fn call(&self, wire: &mut Wire, request: &Request<'_>) -> io::Result<()> {
+    /// Answers one call. Returns its outcome for the access log.
+    async fn call(&self, wire: &mut Wire, request: &Request<'_>) -> io::Result<&'static str> {
         if !request.wants_answer() {
             // Nobody would get the id.
-            return Ok(());
+            return Ok(OK);
         }
         let answer = match request.method() {
             // It is counted with its namespace.
             b"get_id" => match self.id(wire, request.user_agent.unwrap_or_default()).await? {
                 Ok(id) => {
                     codec::reply(&mut wire.out, request, id);
-                    return Ok(());
+                    return Ok(OK);
                 }
                 Err(failure) => Err(failure),
             },
@@ -134,10 +141,25 @@ impl Thrift {
             Ok(number) => {
                 wire.counts.succeeded += 1;
                 codec::reply(&mut wire.out, request, number);
+                Ok(OK)
             }
-            Err(failure) => self.refuse(wire, request, &failure),
+            Err(failure) => Ok(self.refuse(wire, request, &failure)),
         }
-        Ok(())
+    }
+
+    /// Writes the line of a call in the access log.
+    #[cold]
+    fn log(&self, request: &Request<'_>, outcome: &str, began: Instant) {
+        let takes_id = request.method() == b"get_id";
+        LoggedRequest {
+            protocol: Protocol::Thrift,
+            request: &String::from_utf8_lossy(request.method()),
+            namespace: takes_id.then(|| self.namespace.as_str()),
+            count: takes_id.then_some(1),
+            outcome,
+            took: began.elapsed(),
+        }
+        .log();
     }
 
     /// Returns the next id. The outer error is that of the connection: earlier answers are sent before it waits.
@@ -192,7 +214,7 @@ impl Thrift {
     }
 
     #[cold]
-    fn refuse(&self, wire: &mut Wire, request: &Request<'_>, failure: &Failure) {
+    fn refuse(&self, wire: &mut Wire, request: &Request<'_>, failure: &Failure) -> &'static str {
         let (kind, error, declared, text) = match failure {
             Failure::Method(name) => {
                 let text = format!(
@@ -219,6 +241,7 @@ impl Thrift {
             }
             _ => codec::exception(&mut wire.out, request, error, &text),
         }
+        kind.status().name
     }
 }
 

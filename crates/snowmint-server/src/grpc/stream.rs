@@ -10,8 +10,10 @@ use tokio::time::Instant;
 
 use super::draw::{self, Drawn};
 use super::message::{Answer, MessageReader};
+use super::messages::NextRequest;
 use super::{BodyFrame, Deadline, Failure, Session, StateLease, decode, succeeded};
 use crate::access::Identity;
+use crate::access_log;
 use crate::delivery::Delivery;
 use crate::limits::HEAR_OUT;
 use crate::limits::grpc::CHUNK;
@@ -31,6 +33,8 @@ pub(crate) struct StreamCall {
     ends: Pin<Box<dyn Future<Output = Failure> + Send>>,
     /// When the service began to end.
     ending: Option<Instant>,
+    /// The current request and its arrival, if requests are logged.
+    logged: Option<(NextRequest, Instant)>,
 }
 
 enum Phase {
@@ -71,6 +75,7 @@ impl StreamCall {
             phase: Phase::Reading,
             ends,
             ending: None,
+            logged: None,
         }
     }
 
@@ -139,6 +144,7 @@ impl StreamCall {
         self.delivery.make();
         self.identity.refresh();
         let request = decode(message)?;
+        self.logged = access_log::is_on().then(|| (NextRequest::clone(&request), came));
         let mut state = self.state.take().unwrap_or_else(|| StateLease::of(&self.session));
         match draw::try_draw(&self.session.server, &self.identity, state.get(), &request) {
             Ok(Drawn::Done(answer)) => {
@@ -166,7 +172,15 @@ impl StreamCall {
         if let Some(usage) = self.identity.usage() {
             usage.succeeded(1);
         }
+        self.log(None);
         self.phase = Phase::Writing(answer);
+    }
+
+    /// Writes the line of the current request in the access log, if there is one.
+    fn log(&mut self, failure: Option<&Failure>) {
+        if let Some((request, came)) = self.logged.take() {
+            super::log("/snowmint.v1.Snowmint/Stream", Some(&request), failure, came);
+        }
     }
 
     fn fail(&mut self, failure: Failure) {
@@ -174,6 +188,7 @@ impl StreamCall {
         if let Some(usage) = self.identity.usage() {
             usage.failed(failure.kind);
         }
+        self.log(Some(&failure));
         self.phase = Phase::Ending(Some(failure));
     }
 }

@@ -3,7 +3,7 @@
 
 use bytes::Bytes;
 use hyper::header::{AUTHORIZATION, CONNECTION, HeaderValue};
-use hyper::{Method, Request, Response, Version};
+use hyper::{Method, Request, Response, StatusCode, Uri, Version};
 use serde::Serialize;
 use snowmint::utc::Utc;
 use snowmint_cluster::LeaseStatus;
@@ -11,6 +11,7 @@ use tokio::time::Instant;
 
 use crate::accept::Admission;
 use crate::access::{Identity, Right};
+use crate::access_log::{self, LoggedRequest, OK};
 use crate::http::Serving;
 use crate::http::idempotency::{self, KeyedRequest};
 use crate::http::leaf::{self, LeafFailure};
@@ -52,6 +53,7 @@ where
     B: hyper::body::Body<Data = Bytes> + Unpin,
 {
     let (version, began) = (request.version(), Instant::now());
+    let logged = access_log::is_on().then(|| (request.method().clone(), request.uri().clone()));
     let mut response = if admin::is_admin(request.uri().path()) {
         // Boxed, since most requests are others.
         let answered = Box::pin(admin::answer(serving, request)).await;
@@ -63,6 +65,9 @@ where
         cors::mark(&serving.server.cors_origins, request.headers(), &mut response);
         response
     };
+    if let Some((method, uri)) = logged {
+        log(&method, &uri, response.status(), began);
+    }
     // HTTP/2 has a frame for it, which its connection sends.
     if serving.peer.is_leaving() && version < Version::HTTP_2 {
         // So the client's next request goes to another node and not to a connection that is being closed.
@@ -101,6 +106,30 @@ fn counted(
     };
     server.metrics.took(Protocol::Http, 1, began.elapsed());
     response
+}
+
+/// Writes the line of a request in the access log. The query stays out, since it may have a token.
+#[cold]
+fn log(method: &Method, uri: &Uri, status: StatusCode, began: Instant) {
+    let (path, query) = (uri.path(), uri.query().unwrap_or_default());
+    let parameter = |name: &str| query.split('&').find_map(|pair| pair.strip_prefix(name)?.strip_prefix('='));
+    let (mut namespace, mut count) = (None, None);
+    match *path.split('/').skip(1).collect::<Vec<_>>() {
+        ["v1", "ids" | "ranges", name] => (namespace, count) = (Some(name), Some("count")),
+        ["api", "segment" | "snowflake", "get", name] => (namespace, count) = (Some(name), Some("")),
+        ["tinyid", "id", _] => (namespace, count) = (parameter("bizType"), Some("batchSize")),
+        _ => {}
+    }
+    let outcome = if status.is_success() { OK } else { status.as_str() };
+    LoggedRequest {
+        protocol: Protocol::Http,
+        request: &format!("{method} {path}"),
+        namespace,
+        count: count.and_then(|name| parameter(name).map_or(Some(1), |count| count.parse().ok())),
+        outcome,
+        took: began.elapsed(),
+    }
+    .log();
 }
 
 /// A failure, in the format of the requested path.

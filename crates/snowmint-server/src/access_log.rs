@@ -1,0 +1,90 @@
+//! The access log: one line for each request, with the target `snowmint::access`. It is off unless the filter of the log lets
+//! the target through.
+//!
+//! No line has a query, a header or an argument that may be a secret.
+
+use std::fmt;
+use std::future::Future;
+use std::net::SocketAddr;
+use std::time::Duration;
+
+use snowmint::error::Snippet;
+use tracing::Level;
+
+use crate::metrics::Protocol;
+
+tokio::task_local! {
+    /// The client of the connection that this task serves.
+    static PEER: Peer;
+}
+
+/// Returns `true` if requests are logged. While they are not, it costs a load or two.
+#[inline]
+pub(crate) fn is_on() -> bool {
+    tracing::enabled!(target: "snowmint::access", Level::INFO)
+}
+
+/// Serves the connection of a client. All its requests are answered inside this future.
+pub(crate) fn of_client<F: Future>(peer: Peer, serving: F) -> impl Future<Output = F::Output> {
+    PEER.scope(peer, serving)
+}
+
+/// The address of a client.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Peer {
+    Tcp(SocketAddr),
+    /// A process of this machine, on a Unix socket.
+    Unix,
+    /// It has left already.
+    Gone,
+}
+
+impl fmt::Display for Peer {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Tcp(address) => address.fmt(f),
+            Self::Unix => f.write_str("unix"),
+            Self::Gone => f.write_str("gone"),
+        }
+    }
+}
+
+/// The outcome of a request that succeeded.
+pub(crate) const OK: &str = "ok";
+
+/// A request that was answered.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct LoggedRequest<'a> {
+    pub(crate) protocol: Protocol,
+    /// The method and path, or the command.
+    pub(crate) request: &'a str,
+    pub(crate) namespace: Option<&'a str>,
+    /// The number of requested ids, of a request for ids.
+    pub(crate) count: Option<u64>,
+    /// [`OK`], or the code of the failure in this protocol.
+    pub(crate) outcome: &'a str,
+    pub(crate) took: Duration,
+}
+
+impl LoggedRequest<'_> {
+    /// Writes the line.
+    #[cold]
+    pub(crate) fn log(&self) {
+        let Self { protocol, request, namespace, count, outcome, took } = *self;
+        let us = u64::try_from(took.as_micros()).unwrap_or(u64::MAX);
+        let peer = PEER.try_with(|peer| *peer).unwrap_or(Peer::Gone);
+        // What a client sent is cut to a reasonable length.
+        let (request, namespace) = (Snippet::of(request), namespace.map(Snippet::of));
+        tracing::info!(
+            target: "snowmint::access",
+            protocol = protocol.name(),
+            peer = peer.to_string(),
+            request = request.as_str(),
+            namespace = namespace.as_ref().map(Snippet::as_str),
+            count,
+            outcome,
+            duration_us = us,
+            "request"
+        );
+    }
+}
