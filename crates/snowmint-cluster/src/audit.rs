@@ -462,12 +462,11 @@ async fn write(store: &dyn Store, line: &Line) -> Result<(), AuditError> {
             }
         };
         let is_line = next.is_some();
-        let (key, value, at) = match next {
-            Some(value) => (&key, value, &found),
-            None => {
-                let newer = page.ok().flatten().map_or(0, |page| page.number);
-                (&newest, newer.max(number.saturating_add(1)).to_string().into_bytes(), &pointer)
-            }
+        let (key, value, at) = if let Some(value) = next {
+            (&key, value, &found)
+        } else {
+            let newer = page.ok().flatten().map_or(0, |page| page.number);
+            (&newest, newer.max(number.saturating_add(1)).to_string().into_bytes(), &pointer)
         };
         let expected = at.as_ref().map_or(Expected::Absent, |at| Expected::Revision(at.revision));
         match store.compare_and_set(key, expected, &value).await {

@@ -34,7 +34,7 @@ fn works_on(url: &str) {
     assert_eq!(log, [pair("bob", "namespace-drop"), pair("alice", "namespace-add")]);
     // The log is neither a worker nor a namespace nor a counter to the others.
     assert_eq!(sandbox.out(&["workers", "--json"]).lines().count(), 1);
-    assert_eq!(sandbox.out(&["ns", "list", "--json"]).lines().count(), 2);
+    assert_eq!(sandbox.out(&["ns", "list", "--json"]).lines().count(), 1);
     assert!(sandbox.out(&["doctor"]).contains("ok      store"));
 }
 
