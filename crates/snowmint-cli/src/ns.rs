@@ -7,7 +7,9 @@ use snowmint::{Layout, Rule, Start};
 use snowmint_cluster::NamespaceName;
 use snowmint_cluster::namespace::{CounterSource, Fields, TextForm};
 use snowmint_cluster::segment::{Mode, Reset, Stripe};
-use snowmint_server::admin::namespaces::{self, Addition, Change, Changed, Namespaces, Settings, StartOver};
+use snowmint_server::admin::namespaces::{
+    self, Addition, Change, Changed, NamespaceView, Namespaces, Settings, StartOver,
+};
 use snowmint_store::Store;
 
 use crate::audit::Author;
@@ -37,6 +39,7 @@ Examples:
       From the row of a Leaf, which may keep running. See also snowmint import.
   snowmint ns add keys --scheme uuid7 --text 'key_{id}'
   snowmint ns set orders --maximum 999999
+  snowmint ns set orders --owner team-web --description 'orders of the web shop'
   snowmint ns set order --source 'leaf:mysql://mint@db/leaf?tag=order&ssl-mode=required'
       The same row, by another user and over TLS.
   snowmint ns drop orders
@@ -68,12 +71,13 @@ Text forms (--text): literal text around one number field, or around {id}.
 
 Nodes read the store every few seconds: no restart is needed. Scheme, layout,
 stripe and reset are fixed: a change could produce duplicates. Rule, sequence
-start, mode, sizes, start and maximum can change. The text form can change if no
-new text can equal an earlier one: another width, or another literal at its
-start. The place of a source can change (--source) if it is still the same
-counter, or if the old one is stopped for good and --above names its highest
-number: at least the largest snowmint_numbers_highest of all nodes, because
-nodes hold reserved numbers that the table of the old one may not show.
+start, mode, sizes, start, maximum, description and owner can change. The text
+form can change if no new text can equal an earlier one: another width, or
+another literal at its start. The place of a source can change (--source) if it
+is still the same counter, or if the old one is stopped for good and --above
+names its highest number: at least the largest snowmint_numbers_highest of all
+nodes, because nodes hold reserved numbers that the table of the old one may not
+show.
 
 The same in a file, for snowmint serve --namespaces-file FILE (TOML):
   [namespaces.orders]
@@ -143,7 +147,10 @@ enum Action {
         #[arg(
             long = "source",
             value_name = "SOURCE",
-            conflicts_with_all = ["text", "plain", "rule", "sequence_start", "mode", "start", "maximum", "size_min", "size_max"]
+            conflicts_with_all = [
+                "text", "plain", "rule", "sequence_start", "mode", "start", "maximum", "size_min", "size_max", "description",
+                "owner"
+            ]
         )]
         sources: Vec<String>,
         /// Highest number that the old server of a source can have given, if it is stopped for good: the new one is raised
@@ -231,7 +238,7 @@ fn changed(
     if settings.is_empty() {
         return Err(Failure::usage(
             "nothing to change: expected --text, --plain, --rule, --sequence-start, --mode, --start, --maximum, \
-             --size-min, --size-max or --source",
+             --size-min, --size-max, --description, --owner or --source",
         ));
     }
     Ok(Change { settings, above, edition: None })
@@ -267,6 +274,12 @@ struct Changeable {
     /// Largest size of a reservation (segment)
     #[arg(long, value_name = "N")]
     size_max: Option<u64>,
+    /// What the namespace is for, at most 256 bytes; an empty text removes it
+    #[arg(long, value_name = "TEXT")]
+    description: Option<String>,
+    /// Team or person to ask, at most 128 bytes; an empty text removes it
+    #[arg(long, value_name = "TEXT")]
+    owner: Option<String>,
 }
 
 /// The settings of a namespace that are fixed once it exists.
@@ -320,6 +333,8 @@ impl Changeable {
             maximum: self.maximum.or(fields.maximum),
             size_min: self.size_min.or(fields.size_min),
             size_max: self.size_max.or(fields.size_max),
+            description: self.description.clone().or(fields.description),
+            owner: self.owner.clone().or(fields.owner),
             ..fields
         }
     }
@@ -344,6 +359,8 @@ fn show_list(Namespaces { namespaces, warnings }: &Namespaces, json: bool) -> Re
     if namespaces.is_empty() && !json {
         out.line("this store has no namespaces: `snowmint ns add` adds one, `snowmint serve` the first")?;
     }
+    let owner = |namespace: &NamespaceView| namespace.settings.as_ref()?.owner.clone();
+    let widest = namespaces.iter().filter_map(owner).map(|it| it.chars().count()).max();
     for namespace in namespaces {
         if json {
             out.line(&serde_json::to_string(namespace).map_err(Failure::runtime)?)?;
@@ -355,7 +372,12 @@ fn show_list(Namespaces { namespaces, warnings }: &Namespaces, json: bool) -> Re
             (None, None) => String::new(),
         };
         let (state, what) = (namespace.state.as_str(), namespace.summary());
-        let line = format!("{:<20}  {state:<10}  {what}  {}", namespace.name, out.paint.faint(&more));
+        // Only if a namespace has one.
+        let owner = widest.map_or_else(String::new, |widest| {
+            let owner = owner(namespace).unwrap_or_else(|| "-".to_owned());
+            format!("{owner:<widest$}  ")
+        });
+        let line = format!("{:<20}  {state:<10}  {owner}{what}  {}", namespace.name, out.paint.faint(&more));
         out.line(line.trim_end())?;
     }
     out.flush()

@@ -33,8 +33,8 @@ use snowmint_store::Store;
 
 pub use counter_source::{CounterSource, CounterSourceError};
 pub use definition::{
-    ChangeError, Definition, DefinitionError, InspectError, NumberSource, Scheme, SegmentScheme, SizeBounds,
-    TextChangeError,
+    About, ChangeError, Definition, DefinitionError, InspectError, NumberSource, Scheme, SegmentScheme,
+    SizeBounds, TextChangeError,
 };
 pub use record::{
     AutoCreate, Fields, MAX_NAMESPACES, NamespaceFile, NamespaceFileError, NamespaceRecord, Numbers,

@@ -585,6 +585,8 @@ fn described(namespace: &Arc<Namespace>) -> messages::Namespace {
         layout,
         text: definition.text.as_ref().map(ToString::to_string).unwrap_or_default(),
         numbers: definition.is_plain_number(),
+        description: definition.about.description.clone().unwrap_or_default(),
+        owner: definition.about.owner.clone().unwrap_or_default(),
     }
 }
 

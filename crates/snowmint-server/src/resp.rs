@@ -491,7 +491,7 @@ mod tests {
     use proptest::prelude::*;
     use snowmint::Layout;
     use snowmint_cluster::NamespaceName;
-    use snowmint_cluster::namespace::{Definition, Scheme, SegmentScheme};
+    use snowmint_cluster::namespace::{About, Definition, Scheme, SegmentScheme};
     use snowmint_cluster::segment::{SegmentConfig, Segments, Stripe};
     use snowmint_store::{Counter, Key, MemoryStore};
     use tokio::net::UnixStream;
@@ -550,7 +550,8 @@ mod tests {
         let config = SegmentConfig::new().sizes(100_000..=100_000);
         let segments = Segments::start(counters, config, snowmint::ManualClock::at_unix_ms(0)).unwrap();
         segments.ready().await.unwrap();
-        let definition = Definition { scheme: Scheme::Segment(SegmentScheme::new()), text: None };
+        let scheme = Scheme::Segment(SegmentScheme::new());
+        let definition = Definition { scheme, text: None, about: About::NONE };
         let name = NamespaceName::new("numbers").unwrap();
         let numbers = Namespace::new(name, definition, Backend::Segment(segments), &clock);
         let mut namespaces = mint.table().namespaces().to_vec();

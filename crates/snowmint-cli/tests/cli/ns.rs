@@ -35,6 +35,53 @@ fn a_namespace_from_its_beginning_to_its_end() {
     );
 }
 
+/// Goal: what a namespace is for and whom to ask is kept, listed and changed, and takes no part in ids. Method: the flags,
+/// the list, and a file that a node serves.
+#[test]
+fn a_namespace_has_a_description_and_an_owner() {
+    let sandbox = Sandbox::with_store();
+    sandbox.out(&["ns", "add", "keys", "--scheme", "uuid7"]);
+    assert_eq!(sandbox.out(&["ns", "list"]), "keys                  served      uuid7\n");
+    sandbox.out(&[
+        "ns",
+        "add",
+        "orders",
+        "--scheme",
+        "segment",
+        "--owner",
+        "team-web",
+        "--description",
+        "of the shop",
+    ]);
+    let row = |sandbox: &Sandbox| json(sandbox.out(&["ns", "list", "--json"]).lines().last().unwrap());
+    assert_eq!(
+        (row(&sandbox)["owner"].as_str(), row(&sandbox)["description"].as_str()),
+        (Some("team-web"), Some("of the shop"))
+    );
+    let listed = sandbox.out(&["ns", "list"]);
+    assert!(
+        listed.contains("  served      -         uuid7")
+            && listed.contains("  served      team-web  segment"),
+        "{listed}"
+    );
+    assert_eq!(
+        sandbox.out(&["ns", "set", "orders", "--owner", ""]),
+        "orders is segment cached, all numbers\n"
+    );
+    assert_eq!(
+        (row(&sandbox)["owner"].as_str(), row(&sandbox)["description"].as_str()),
+        (None, Some("of the shop"))
+    );
+    let long = "x".repeat(129);
+    let told = sandbox.refused(&["ns", "set", "orders", "--owner", &long], 2);
+    assert!(told.contains("invalid owner") && told.contains("at most 128 bytes"), "{told}");
+    std::fs::write(sandbox.path("ns.toml"), "[namespaces.users]\nscheme = 'uuid7'\nowner = 'team-id'\n")
+        .unwrap();
+    let mut server = sandbox.serve(&["--namespaces-file", "ns.toml"]);
+    assert_eq!(server.http("/v1/ids/users").0, 200);
+    assert_eq!(row(&sandbox)["owner"].as_str(), Some("team-id"));
+}
+
 /// Goal: no text is written twice, by any flag that changes how ids are written.
 #[test]
 fn a_text_that_was_given_does_not_come_again() {

@@ -7,6 +7,7 @@
 use std::fmt;
 
 use snowmint::codec::ParseIdError;
+use snowmint::error::Snippet;
 use snowmint::inspect::Decoded;
 use snowmint::layout::SplitError;
 use snowmint::scheme::SchemeError;
@@ -23,6 +24,10 @@ use crate::segment::{Mode, Reset, SegmentConfig, SegmentConfigError, Stripe};
 const SIZES: std::ops::RangeInclusive<u64> = 1000..=10_000_000;
 /// The most stores that the numbers of one namespace may come from.
 const MAX_SOURCES: usize = 16;
+/// The longest description of a namespace, in bytes.
+const MAX_DESCRIPTION: usize = 256;
+/// The longest owner of a namespace, in bytes.
+const MAX_OWNER: usize = 128;
 
 /// The definition of a namespace.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -31,6 +36,33 @@ pub struct Definition {
     pub scheme: Scheme,
     /// How they are written; `None` for plain numbers, or the scheme's own text.
     pub text: Option<TextForm>,
+    /// What it is for, and who is responsible. Ids do not depend on it.
+    pub about: About,
+}
+
+/// What a namespace is for, and who is responsible for it.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct About {
+    /// What it is for, at most 256 bytes.
+    pub description: Option<String>,
+    /// The team or person to ask, at most 128 bytes.
+    pub owner: Option<String>,
+}
+
+impl About {
+    /// No description and no owner.
+    pub const NONE: Self = Self { description: None, owner: None };
+
+    fn check(&self) -> Result<(), DefinitionError> {
+        let all = [("description", &self.description, MAX_DESCRIPTION), ("owner", &self.owner, MAX_OWNER)];
+        for (setting, value, limit) in all {
+            let Some(value) = value else { continue };
+            if value.len() > limit || value.chars().any(char::is_control) {
+                return Err(DefinitionError::About { setting, value: Snippet::of(value), limit });
+            }
+        }
+        Ok(())
+    }
 }
 
 /// A way to make ids.
@@ -96,7 +128,7 @@ pub enum DefinitionError {
     #[error("unknown scheme {scheme}: expected snowflake, segment, uuid7, uuid4, ulid or objectid")]
     NoScheme {
         /// The name.
-        scheme: snowmint::error::Snippet,
+        scheme: Snippet,
     },
     /// The scheme does not have this setting.
     #[error("invalid setting `{setting}` for scheme {scheme}: {why}; omit it")]
@@ -114,6 +146,16 @@ pub enum DefinitionError {
     /// The stripes, sources and mode do not fit together.
     #[error("{0}")]
     Sources(String),
+    /// The description or the owner is too long, or has control characters.
+    #[error("invalid {setting} {value}: expected at most {limit} bytes without control characters")]
+    About {
+        /// The setting.
+        setting: &'static str,
+        /// The start of the text.
+        value: Snippet,
+        /// The longest text, in bytes.
+        limit: usize,
+    },
     /// The text form does not fit the scheme.
     #[error("invalid text form `{form}`: {why}")]
     Text {
@@ -127,7 +169,11 @@ pub enum DefinitionError {
 impl Definition {
     /// Returns a definition of 64-bit ids of a layout, with the service's rule and sequence start, written as numbers.
     pub const fn snowflake(layout: Layout) -> Self {
-        Self { scheme: Scheme::Snowflake { layout, rule: None, sequence_start: None }, text: None }
+        Self {
+            scheme: Scheme::Snowflake { layout, rule: None, sequence_start: None },
+            text: None,
+            about: About::NONE,
+        }
     }
 
     /// Checks that the parts fit together.
@@ -135,6 +181,7 @@ impl Definition {
         if let Scheme::Segment(segment) = &self.scheme {
             segment.check()?;
         }
+        self.about.check()?;
         let needed = self.scheme.reset().map_or("", date_for);
         let Some(form) = &self.text else {
             return match needed {
@@ -301,7 +348,8 @@ const fn date_for(reset: Reset) -> &'static str {
 }
 
 impl fmt::Display for Definition {
-    /// Writes all settings in one line for people, such as `segment cached, stripe 1/2, as ORD-{number:6}`.
+    /// Writes all settings that ids depend on in one line for people, such as
+    /// `segment cached, stripe 1/2, as ORD-{number:6}`.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match &self.scheme {
             Scheme::Snowflake { layout, rule, sequence_start } => {
@@ -429,6 +477,7 @@ impl Definition {
     /// | how a source is reached: user (not for PostgreSQL), TLS, files, timeouts | yes |
     /// | mode, sizes, start, maximum | yes: a counter only goes up, whatever the start |
     /// | rule, sequence start | yes: another sequence start uses another worker |
+    /// | description, owner | yes |
     /// | text form | checked by the record, which has all earlier forms |
     ///
     /// # Errors
@@ -580,6 +629,7 @@ mod tests {
             ("", "stripe = '1/2'", Some("stripe or source")),
             ("stripe = '1/2'", "stripe = '2/2'", Some("stripe or source")),
             ("", "sources = ['leaf:mysql://h/l?tag=a']", Some("stripe or source")),
+            ("", "description = 'of the web shop'\nowner = 'team-web'", None),
             ("", "series = 2", Some("series")),
             ("", "reset = 'daily'\ntext = '{date}{number}'", Some("reset")),
         ] {

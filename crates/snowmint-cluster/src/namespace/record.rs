@@ -23,7 +23,7 @@ use toml::Spanned;
 use super::NamespaceName;
 use super::counter_source::CounterSource;
 use super::definition::{
-    Definition, DefinitionError, NumberSource, Scheme, SegmentScheme, SizeBounds, TextChangeError,
+    About, Definition, DefinitionError, NumberSource, Scheme, SegmentScheme, SizeBounds, TextChangeError,
 };
 use super::text_form::TextForm;
 use crate::segment::{Mode, Reset, Stripe};
@@ -369,6 +369,12 @@ pub struct Fields {
     /// How ids are written, such as `ORD-{date}-{number:6}`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub text: Option<TextForm>,
+    /// What the namespace is for; an empty text counts as none.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub description: Option<String>,
+    /// The team or person to ask; an empty text counts as none.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub owner: Option<String>,
 }
 
 impl Fields {
@@ -409,7 +415,9 @@ impl Fields {
                 Scheme::Wide(wide)
             }
         };
-        Definition { scheme, text: self.text }.checked()
+        let given = |text: Option<String>| text.filter(|text| !text.is_empty());
+        let about = About { description: given(self.description), owner: given(self.owner) };
+        Definition { scheme, text: self.text, about }.checked()
     }
 
     fn segment(&self) -> Result<SegmentScheme, DefinitionError> {
@@ -473,6 +481,8 @@ impl From<&Definition> for Fields {
         let mut fields = Self {
             scheme: definition.scheme.name().to_owned(),
             text: definition.text.clone(),
+            description: definition.about.description.clone(),
+            owner: definition.about.owner.clone(),
             ..Self::default()
         };
         match &definition.scheme {
@@ -668,7 +678,7 @@ mod tests {
             "scheme = 'segment'",
             "scheme = 'segment'\nmode = 'direct'\nstripe = '2/3'\nstart = 5\nmaximum = 500\nseries = 3\nsize_min = 4\nsize_max = 9",
             "scheme = 'segment'\nsources = ['1/2 mysql://a/i', '2/2 mysql://b/i']\nreset = 'yearly'\ntext = '{yyyy}-{base62:4}'",
-            "scheme = 'ulid'\ntext = 'usr_{id}'",
+            "scheme = 'ulid'\ntext = 'usr_{id}'\ndescription = 'users of the \"shop\"'\nowner = 'team-web'",
         ] {
             let definition = toml::from_str::<Fields>(toml).unwrap().define(&Layout::TWITTER).unwrap();
             for (served_by, dropped_unix_ms) in
@@ -862,6 +872,10 @@ mod tests {
             (
                 "[namespaces.a]\nscheme = 'segment'\nsources = ['mysql://u:p@a/i']",
                 "line 3: the URL of a source has a password",
+            ),
+            (
+                "[namespaces.a]\nscheme = 'segment'\nowner = \"a\\nb\"",
+                "line 1: invalid owner `a\\nb`: expected at most 128 bytes without control characters",
             ),
             (
                 "[namespaces.a]\nscheme = 'snowflake'\ntext = '{id}'",

@@ -403,7 +403,7 @@ fn define(mut settings: Settings) -> Result<Definition, AdminError> {
 }
 
 /// The settings that a namespace may have.
-const KNOWN: [&str; 14] = [
+const KNOWN: [&str; 16] = [
     SCHEME,
     LAYOUT,
     "rule",
@@ -418,6 +418,8 @@ const KNOWN: [&str; 14] = [
     "size_max",
     "series",
     "text",
+    "description",
+    "owner",
 ];
 
 fn known_setting(name: &str) -> Option<&'static str> {
@@ -657,6 +659,8 @@ mod tests {
             size_max: Some(2),
             series: Some(1),
             text: "{number}".parse().ok(),
+            description: Some("orders".to_owned()),
+            owner: Some("team-web".to_owned()),
         };
         let Value::Object(all) = serde_json::to_value(all).unwrap() else { panic!("no object") };
         check_names(&all, &[]).unwrap();

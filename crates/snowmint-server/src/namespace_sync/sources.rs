@@ -13,7 +13,8 @@ use std::time::Duration;
 use async_trait::async_trait;
 use snowmint_cluster::namespace::registry::{self, Claimed, Recorded};
 use snowmint_cluster::namespace::{
-    CounterSource, Definition, NamespaceError, NumberSource, Numbers, NumbersError, Scheme, SegmentScheme,
+    About, CounterSource, Definition, NamespaceError, NumberSource, Numbers, NumbersError, Scheme,
+    SegmentScheme,
 };
 use snowmint_cluster::segment::{CountersOf, Period, Stripe};
 use snowmint_cluster::{NamespaceName, Segments};
@@ -70,7 +71,11 @@ impl SourceOpener {
             }
             NumberSource::Other(sources) => {
                 let claims = (sources.len() > 1).then(|| {
-                    let definition = Definition { scheme: Scheme::Segment(scheme.clone()), text: None };
+                    let definition = Definition {
+                        scheme: Scheme::Segment(scheme.clone()),
+                        text: None,
+                        about: About::NONE,
+                    };
                     Arc::new(NumberClaims::new(Arc::clone(&self.store), name.clone(), definition))
                 });
                 (self.connections(sources, claims.as_ref()).await?, claims)
