@@ -1,17 +1,21 @@
 //! `snowmint inspect`: explains ids, as a drawing for people or as JSON for programs.
 
 use std::io::{self, BufRead, IsTerminal as _};
+use std::path::PathBuf;
 
 use snowmint::codec::{Alphabet, Digits, hex};
 use snowmint::error::Snippet;
 use snowmint::field::Field;
+use snowmint::hide::Hider;
 use snowmint::inspect::{Candidate, Decoded, Inspection};
 use snowmint::scheme::SchemeId;
 use snowmint::utc::Utc;
 use snowmint::{Clock as _, Id, Layout, Parts, WallClock};
+use snowmint_cluster::namespace::HideKeyName;
 
 use crate::drawing::Drawing;
 use crate::error::{Failure, report};
+use crate::hide_key;
 use crate::human::{self, Output, thousands};
 
 const EXAMPLES: &str = "\
@@ -71,6 +75,12 @@ pub(crate) struct Args {
     /// Text form of the ids, such as hex or base58; default: the likeliest
     #[arg(long, value_name = "FORM")]
     format: Option<Digits>,
+    /// Key that hides the ids, by its name in --hide-keys-file: shows the ids that they stand for
+    #[arg(long, value_name = "KEY", requires = "hide_keys_file")]
+    hide_key: Option<HideKeyName>,
+    /// File of hide keys (see `snowmint hide-key`)
+    #[arg(long, value_name = "FILE", env = "SNOWMINT_HIDE_KEYS_FILE")]
+    hide_keys_file: Option<PathBuf>,
     /// Instant to measure ages from, such as 2026-11-22T08:00:00Z; default: now
     #[arg(long, value_name = "INSTANT", value_parser = snowmint::utc::parse)]
     now: Option<u64>,
@@ -81,7 +91,14 @@ pub(crate) struct Args {
 
 pub(crate) fn run(args: &Args) -> Result<(), Failure> {
     let now_unix_ms = args.now.unwrap_or_else(|| WallClock.unix_ms());
-    let mut inspector = Inspector { args, out: Output::new(), now_unix_ms, shown: 0, refused: 0 };
+    let hider = match (&args.hide_key, &args.hide_keys_file) {
+        (Some(key), Some(file)) => {
+            let found = hide_key::read(file)?.key(key).cloned();
+            Some(found.map_err(|error| Failure::flag("--hide-key", error))?)
+        }
+        _ => None,
+    };
+    let mut inspector = Inspector { args, hider, out: Output::new(), now_unix_ms, shown: 0, refused: 0 };
     if args.ids.is_empty() {
         inspector.standard_input()?;
     } else {
@@ -95,6 +112,7 @@ pub(crate) fn run(args: &Args) -> Result<(), Failure> {
 
 struct Inspector<'a> {
     args: &'a Args,
+    hider: Option<Hider>,
     out: Output,
     now_unix_ms: u64,
     shown: u64,
@@ -143,6 +161,13 @@ impl Inspector<'_> {
     /// Reads a text by the given layout and form, or else as the likeliest id.
     fn read(&self, text: &str) -> Result<Inspection, String> {
         let form = self.args.format.as_ref();
+        let Some(hider) = &self.hider else { return self.read_as(text, form) };
+        let hidden = form.unwrap_or(&Digits::Decimal).decode(text);
+        let hidden = hidden.map_err(|error| format!("invalid id {}: {error}", Snippet::of(text)))?;
+        self.read_as(&hider.reveal(hidden).to_string(), Some(&Digits::Decimal))
+    }
+
+    fn read_as(&self, text: &str, form: Option<&Digits>) -> Result<Inspection, String> {
         let Some(layout) = self.args.layout else {
             let read = match form {
                 Some(form) => {

@@ -10,6 +10,7 @@ mod doctor;
 mod drawing;
 mod error;
 mod flags;
+mod hide_key;
 mod human;
 mod import;
 mod inspect;
@@ -59,6 +60,7 @@ enum Command {
     Layout(layout::Args),
     Layouts(layout::ListArgs),
     Ns(ns::Args),
+    HideKey(hide_key::Args),
     Import(import::Args),
     Workers(workers::Args),
     Doctor(doctor::Args),
@@ -104,6 +106,7 @@ fn run(cli: Cli, matches: &clap::ArgMatches) -> Result<(), error::Failure> {
         Command::Layout(args) => layout::show(&args),
         Command::Layouts(args) => layout::list(&args),
         Command::Ns(args) => ns::run(&args),
+        Command::HideKey(args) => hide_key::run(&args),
         Command::Import(args) => import::run(&args),
         Command::Workers(args) => workers::run(&args),
         Command::Doctor(args) => doctor::run(&args),

@@ -1,11 +1,12 @@
 //! `snowmint ns`: adds, changes, drops and lists the namespaces of a store while nodes serve them.
 
+use std::path::PathBuf;
 use std::sync::Arc;
 
 use serde_json::Value;
 use snowmint::{Layout, Rule, Start};
 use snowmint_cluster::NamespaceName;
-use snowmint_cluster::namespace::{CounterSource, Fields, TextForm};
+use snowmint_cluster::namespace::{CounterSource, Fields, HideKeyName, TextForm};
 use snowmint_cluster::segment::{Mode, Reset, Stripe};
 use snowmint_server::admin::namespaces::{
     self, Addition, Change, Changed, NamespaceView, Namespaces, Settings, StartOver,
@@ -15,6 +16,7 @@ use snowmint_store::Store;
 use crate::audit::Author;
 use crate::error::Failure;
 use crate::flags;
+use crate::hide_key;
 use crate::human::Output;
 use crate::remote::{Target, TargetArgs, warn};
 
@@ -38,6 +40,11 @@ Examples:
   snowmint ns add order --scheme segment --source 'leaf:mysql://leaf@db/leaf?tag=order'
       From the row of a Leaf, which may keep running. See also snowmint import.
   snowmint ns add keys --scheme uuid7 --text 'key_{id}'
+  snowmint ns add invites --scheme segment --text '{base62}' \\
+      --hide invites --hide-keys-file hide-keys.toml
+      Ids that reveal neither number nor time, such as 9tbfyZNgzPV, under a key
+      of `snowmint hide-key`. No ranges, no INCR, no order. Clients that may
+      inspect ids can reveal them.
   snowmint ns set orders --maximum 999999
   snowmint ns set orders --owner team-web --description 'orders of the web shop'
   snowmint ns set order --source 'leaf:mysql://mint@db/leaf?tag=order&ssl-mode=required'
@@ -62,15 +69,15 @@ Text forms (--text): literal text around one number field, or around {id}.
                    Crockford's, base58 has Bitcoin's order
   {alphabet=CHARS:11}
                    2 to 94 characters in any order, without { } : quotes and
-                   \\. A shuffled alphabet hides the number from people who see
-                   an id, not from people who can ask the service
+                   \\. A shuffled alphabet is no secret: a few ids reveal it.
+                   --hide hides numbers
   {id}             the text of uuid7, uuid4, ulid and objectid
   {date} {yyyy} {mm} {dd}
                    the day in UTC
   snowmint ns add tickets --scheme segment --text 'T-{base32:8}'
 
 Nodes read the store every few seconds: no restart is needed. Scheme, layout,
-stripe and reset are fixed: a change could produce duplicates. Rule, sequence
+stripe, reset and hide key are fixed: a change could produce duplicates. Rule, sequence
 start, mode, sizes, start, maximum, description and owner can change. The text
 form can change if no new text can equal an earlier one: another width, or
 another literal at its start. The place of a source can change (--source) if it
@@ -301,6 +308,13 @@ struct Pinned {
     /// Reset period (segment): daily, monthly or yearly, in UTC. The text form must contain the date
     #[arg(long, value_name = "PERIOD")]
     reset: Option<Reset>,
+    /// Name of the key that hides the ids (snowflake, segment; see `snowmint hide-key --help`): they reveal neither time nor
+    /// count, and are in no order. Fixed for good
+    #[arg(long, value_name = "KEY", requires = "hide_keys_file")]
+    hide: Option<HideKeyName>,
+    /// File of hide keys; the store gets a check value of the key, never the key
+    #[arg(long, value_name = "FILE", env = "SNOWMINT_HIDE_KEYS_FILE")]
+    hide_keys_file: Option<PathBuf>,
 }
 
 impl Pinned {
@@ -310,12 +324,21 @@ impl Pinned {
         let sources: Result<Vec<CounterSource>, _> =
             self.sources.iter().map(|source| source.parse()).collect();
         let sources = sources.map_err(|error| Failure::flag("--source", error))?;
+        let hide_check = match (&self.hide, &self.hide_keys_file) {
+            (Some(key), Some(file)) => {
+                let check = hide_key::read(file)?.check_value(key);
+                Some(check.map_err(|error| Failure::flag("--hide", error))?)
+            }
+            _ => None,
+        };
         Ok(Fields {
             scheme: self.scheme.clone().unwrap_or_default(),
             layout: self.layout,
             stripe: self.stripe,
             sources: Some(sources).filter(|sources| !sources.is_empty()),
             reset: self.reset,
+            hide: self.hide.clone(),
+            hide_check,
             ..Fields::default()
         })
     }

@@ -44,7 +44,8 @@ const FLAGS: [(&str, &str); 5] = [
     ("start_over", "--start-over"),
 ];
 /// The settings of a namespace that texts name in backticks, and their flags.
-const SETTINGS: [(&str, &str); 9] = [
+const SETTINGS: [(&str, &str); 10] = [
+    ("hide", "--hide"),
     ("maximum", "--maximum"),
     ("mode", "--mode"),
     ("reset", "--reset"),

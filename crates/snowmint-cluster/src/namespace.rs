@@ -9,6 +9,7 @@
 //! | definition | scheme, settings and text form of a namespace: [`Definition`] |
 //! | text form | how an id is written, such as `ORD-{date}-{number:6}`: [`TextForm`] |
 //! | source | a store or foreign counter, other than the service's own store, that numbers come from: [`CounterSource`] |
+//! | hide key | the secret under which a namespace serves its ids as other numbers: [`HideKeys`] |
 //! | record | a namespace as the store holds it: [`NamespaceRecord`] |
 //! | registry | the records of all namespaces of a store: [`registry`] |
 //!
@@ -16,12 +17,14 @@
 //! |---|---|
 //! | `definition` | checks a definition, decides which changes are safe, and parses ids |
 //! | `text_form` | parses templates, writes and reads ids by them |
+//! | `hide` | the keys that hide ids, and which one a namespace has |
 //! | `counter_source` | parses the URLs of sources and finds two that overlap |
 //! | `record` | the record in the store; reads definitions from flags, records and files |
 //! | [`registry`] | changes records, and follows them |
 
 mod counter_source;
 mod definition;
+mod hide;
 mod record;
 pub mod registry;
 mod text_form;
@@ -35,6 +38,9 @@ pub use counter_source::{CounterSource, CounterSourceError};
 pub use definition::{
     About, ChangeError, Definition, DefinitionError, InspectError, NumberSource, Scheme, SegmentScheme,
     SizeBounds, TextChangeError,
+};
+pub use hide::{
+    Hide, HideCheck, HideCheckError, HideError, HideKeyName, HideKeyNameError, HideKeys, HideKeysError,
 };
 pub use record::{
     AutoCreate, Fields, MAX_NAMESPACES, NamespaceFile, NamespaceFileError, NamespaceRecord, Numbers,

@@ -282,6 +282,9 @@ impl Mint {
         let Scheme::Snowflake { layout, .. } = &namespace.definition().scheme else {
             return Err(MintError::NotByTime { name, why: "its scheme is not snowflake" });
         };
+        if namespace.definition().scheme.hide().is_some() {
+            return Err(MintError::NotByTime { name, why: "they are hidden" });
+        }
         if !layout.sorts_by_time() {
             return Err(MintError::NotByTime { name, why: "the time is not the top field of its layout" });
         }
@@ -296,11 +299,14 @@ impl Mint {
         Ok(first..=last)
     }
 
-    /// Decodes a text by each served namespace.
+    /// Decodes a text by each served namespace. Every number is an id of a hidden namespace, so these are left out.
     fn candidates(&self, text: &str, now_unix_ms: u64, sees: impl Fn(&[u8]) -> bool) -> Vec<Candidate> {
         let table = self.table();
         let read = |namespace: &Arc<Namespace>| {
             if !sees(namespace.name().as_str().as_bytes()) {
+                return None;
+            }
+            if namespace.definition().scheme.hide().is_some() {
                 return None;
             }
             let (decoded, form) = namespace.inspect(text).ok()?;
@@ -336,7 +342,7 @@ impl Mint {
         let mut pools = vec![Arc::clone(&self.pool)];
         let mut tasks = tokio::task::JoinSet::new();
         for namespace in table.namespaces() {
-            match namespace.backend() {
+            match namespace.backend().plain() {
                 Backend::Segment(segments) => {
                     let segments = segments.clone();
                     tasks.spawn(async move { segments.release(patience).await });
@@ -452,7 +458,7 @@ impl ReceivedNumbers {
 
 #[cfg(test)]
 mod tests {
-    use snowmint_cluster::namespace::Fields;
+    use snowmint_cluster::namespace::{Fields, HideKeys};
 
     use super::*;
     use crate::status::ErrorKind;
@@ -611,6 +617,65 @@ mod tests {
             "100000 ids could not be made within 10s: one worker of this layout makes 4096000 a second; retry, or request \
              fewer ids at once"
         );
+    }
+
+    /// Goal: no way to take ids of a hidden namespace gives them unhidden. Method: each way in turn, with the service's own
+    /// layout, whose worker the revealed ids must have.
+    #[tokio::test]
+    async fn every_id_of_a_hidden_namespace_is_hidden() {
+        let mint = mint();
+        let wall: SharedClock = Arc::new(WallClock);
+        let keys = HideKeys::parse("k = '00112233445566778899aabbccddeeff'").unwrap();
+        let fields = Fields { hide: "k".parse().ok(), ..fields("snowflake", "", "T-{base62}") };
+        let text = fields.clone().define(&LAYOUT).unwrap().with_hide_check(&keys).unwrap();
+        let plain = Definition { text: None, ..text.clone() };
+        let hider = Arc::new(keys.hider(text.scheme.hide().unwrap()).unwrap().clone());
+        let namespace = |name: &str, definition: &Definition| {
+            let backend = Backend::Snowflake(Arc::clone(mint.pool())).hidden(Arc::clone(&hider));
+            let name = NamespaceName::new(name).unwrap();
+            Arc::new(Namespace::new(name, definition.clone(), backend, &wall))
+        };
+        mint.serve(vec![namespace("plain", &plain), namespace("text", &text)]);
+        let mut last = Id::new(0).unwrap();
+        let mut check = |id: Minted| {
+            let Minted::Number(hidden) = id else { panic!("{id:?}") };
+            let id = hider.reveal(Id::new(hidden).unwrap());
+            assert!(id > last && LAYOUT.split(id).unwrap().worker.0 == 3, "{id} after {last}");
+            last = id;
+            id
+        };
+        let mut connection = mint.connection_state();
+        for name in [&b"plain"[..], b"text"] {
+            let (namespace, handles) = connection.find(name).unwrap();
+            assert_eq!(namespace.try_one(handles).unwrap(), None, "it would not be hidden");
+            for count in [1, 4095, 10_000] {
+                let mut ids = namespace.take(handles, count).await.unwrap();
+                let first = ids.next_range().unwrap();
+                assert_eq!((first.count, ids.len()), (1, count - 1));
+                check(Minted::Number(first.first));
+                for id in ids {
+                    check(id);
+                }
+            }
+            let error = namespace.try_take_ranges(handles, 5).unwrap_err();
+            assert_eq!(error.kind(), ErrorKind::NotCounting, "{error}");
+            assert!(error.to_string().contains("they are hidden"), "{error}");
+            assert!(namespace.try_increment().unwrap_err().to_string().contains("its ids are hidden"));
+            assert!(namespace.check_ready(handles).is_ok());
+            let error = mint.time_bounds(name, 1..2).unwrap_err();
+            assert!(error.to_string().contains("they are hidden"), "{error}");
+
+            let mut ids = take(&mint, name, 1).await.unwrap();
+            let (id, mut shown) = (ids.next().unwrap(), Vec::new());
+            ids.write(id, &mut shown);
+            let id = check(id);
+            let known = mint.inspect(&shown, InspectBy::Namespace(name)).unwrap();
+            assert_eq!(known.likeliest().decoded, Decoded::by_layout(id, LAYOUT).unwrap());
+            let guesses = anything(&mint, &shown);
+            assert!(
+                guesses.is_err() || guesses.unwrap().candidates().iter().all(|it| it.namespaces.is_empty())
+            );
+        }
     }
 
     fn anything(mint: &Mint, text: &[u8]) -> Result<Inspection, MintError> {

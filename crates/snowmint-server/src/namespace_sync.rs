@@ -244,7 +244,7 @@ impl NamespaceSync {
                     Some(claims) => self.claims.insert(name.clone(), claims),
                     None => self.claims.remove(&name),
                 };
-                Backend::Segment(segments)
+                self.hidden(&definition.scheme, Backend::Segment(segments))
             }
             Err(why) if is_unavailable => Backend::Unavailable(why.into()),
             Err(why) => {
@@ -343,6 +343,12 @@ impl NamespaceSync {
             let backend = running.backend().clone();
             return self.replaced(before, name, definition, backend);
         }
+        if let Some(hide) = definition.scheme.hide()
+            && let Err(why) = self.config.hide_keys().hider(hide)
+        {
+            // Nothing is opened that could not be served.
+            return self.replaced(before, name, definition, Backend::Unavailable(why.to_string().into()));
+        }
         if let Scheme::Segment(segment) = &definition.scheme {
             let goes_on = running.filter(|it| is_same_series(&it.definition().scheme, segment));
             if goes_on.is_some() || matches!(segment.source, NumberSource::Other(_)) {
@@ -410,7 +416,7 @@ impl NamespaceSync {
 
     async fn open(&mut self, name: &NamespaceName, scheme: &Scheme) -> Backend {
         let opened = match scheme {
-            Scheme::Snowflake { layout, rule, sequence_start } => {
+            Scheme::Snowflake { layout, rule, sequence_start, hide: _ } => {
                 self.pool(layout, *rule, *sequence_start).map(Backend::Snowflake)
             }
             Scheme::Segment(scheme) => {
@@ -422,7 +428,16 @@ impl NamespaceSync {
                 .map(|generator| Backend::Wide(Arc::new(generator)))
                 .map_err(|error| error.to_string()),
         };
-        opened.unwrap_or_else(|why| Backend::Unavailable(why.into()))
+        self.hidden(scheme, opened.unwrap_or_else(|why| Backend::Unavailable(why.into())))
+    }
+
+    /// Returns the backend with its ids hidden, if those of the scheme are. Without the key it makes no ids.
+    fn hidden(&self, scheme: &Scheme, backend: Backend) -> Backend {
+        let Some(hide) = scheme.hide() else { return backend };
+        match self.config.hide_keys().hider(hide) {
+            Ok(hider) => backend.hidden(Arc::new(hider.clone())),
+            Err(why) => Backend::Unavailable(why.to_string().into()),
+        }
     }
 
     /// Returns the pool of a layout, rule and sequence start: the service's own, or one with a worker of its own.
@@ -457,14 +472,13 @@ impl NamespaceSync {
                 tracing::info!(namespace = %namespace.name(), "namespace no longer served");
             }
             let goes_on = now.is_some_and(|now| now.definition().scheme == namespace.definition().scheme);
-            if let (Backend::Segment(segments), false) = (namespace.backend(), goes_on) {
+            if let (Backend::Segment(segments), false) = (namespace.backend().plain(), goes_on) {
                 let segments = segments.clone();
                 self.releasing.spawn(async move { segments.release(RELEASE_WITHIN).await });
             }
         }
         let in_use = |pool: &Arc<IdPool>| {
-            let uses =
-                |it: &Arc<Namespace>| matches!(it.backend(), Backend::Snowflake(of) if Arc::ptr_eq(of, pool));
+            let uses = |it: &Arc<Namespace>| matches!(it.backend().plain(), Backend::Snowflake(of) if Arc::ptr_eq(of, pool));
             served.namespaces().iter().any(uses)
         };
         let unused: Vec<_> =

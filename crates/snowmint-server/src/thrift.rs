@@ -202,7 +202,7 @@ impl Thrift {
     fn worker(&self, wire: &mut Wire) -> Result<i64, MintError> {
         self.identity.may(Right::Mint, self.namespace.as_str().as_bytes())?;
         let (namespace, _) = wire.state.find(self.namespace.as_str().as_bytes())?;
-        let Backend::Snowflake(pool) = namespace.backend() else {
+        let Backend::Snowflake(pool) = namespace.backend().plain() else {
             return Err(MintError::WrongScheme {
                 name: Snippet::of(self.namespace.as_str()),
                 what: "of the scheme snowflake, which get_worker_id needs",

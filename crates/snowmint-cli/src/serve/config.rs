@@ -14,7 +14,9 @@ use snowmint_cluster::{
 };
 use snowmint_server::access::Access;
 use snowmint_server::access::secret::TokenName;
-use snowmint_server::namespace_sync::{NamespaceConfig, NamespaceFlags, NamespaceSource};
+use snowmint_server::namespace_sync::{
+    NamespaceConfig, NamespaceConfigError, NamespaceFlags, NamespaceSource,
+};
 use snowmint_server::{AllowedHosts, CorsOrigins, ThriftExceptions, Timeouts, Tls, TlsFiles};
 
 use super::logging::{Filter, Format, Log};
@@ -190,6 +192,10 @@ pub(crate) struct Args {
     /// File of namespaces of any scheme (TOML; `snowmint ns --help` shows one); SIGHUP reads it again
     #[arg(long, value_name = "FILE", env = "SNOWMINT_NAMESPACES_FILE")]
     pub(crate) namespaces_file: Option<PathBuf>,
+    /// File of the keys that hide the ids of namespaces (TOML: `NAME = "32 hex digits"`; `snowmint hide-key` makes one). This
+    /// node serves no namespace whose key it lacks; SIGHUP reads it again
+    #[arg(long, value_name = "FILE", env = "SNOWMINT_HIDE_KEYS_FILE")]
+    pub(crate) hide_keys_file: Option<PathBuf>,
     /// Interval at which this node looks for namespaces that were added, changed or dropped in the store
     #[arg(long, value_name = "TIME", default_value = flags::NAMESPACES_POLL, value_parser = flags::poll, env = "SNOWMINT_NAMESPACES_POLL")]
     pub(super) namespaces_poll: Duration,
@@ -402,8 +408,15 @@ impl Plan {
             Some(path) => ("--config", Some(NamespaceSource { path, read: namespaces_of })),
             None => ("--namespaces-file", args.namespaces_file.map(NamespaceSource::from)),
         };
-        let namespace_flags = NamespaceFlags { names: args.namespaces, file, layout };
-        let namespaces = namespace_flags.read().map_err(|error| Failure::flag(flag, error))?;
+        let hide_keys = args.hide_keys_file;
+        let namespace_flags = NamespaceFlags { names: args.namespaces, file, hide_keys, layout };
+        let namespaces = namespace_flags.read().map_err(|error| match error {
+            // They name their own flag.
+            error @ (NamespaceConfigError::HideKeysUnread { .. } | NamespaceConfigError::HideKeys { .. }) => {
+                Failure::usage(error)
+            }
+            error => Failure::flag(flag, error),
+        })?;
         flags::check_data(args.store.as_deref(), &args.data)?;
         let store = flags::store_url(args.store.as_deref(), &args.data);
         check_store(&store, args.window)?;

@@ -4,6 +4,7 @@
 
 mod audit;
 mod config;
+mod hide;
 mod import;
 mod inspect;
 mod layout;

@@ -171,7 +171,10 @@ fn what_cannot_be_is_refused_with_what_could() {
         ),
         (&["ns", "add", "x", "--maximum", "3"], "--maximum, --size-min and --size-max belong to segment"),
         (&["ns", "add", "x", "--scheme", "segment", "--maximum", "0"], "invalid range of numbers 1 to 0"),
-        (&["ns", "add", "n", "--stripe", "1/2"], "--scheme: missing: --stripe, --source and --reset define"),
+        (
+            &["ns", "add", "n", "--stripe", "1/2"],
+            "--scheme: missing: --stripe, --source, --reset and --hide define",
+        ),
         (&["ns", "add", "n", "--maximum", "3"], "`snowmint ns set n` changes it"),
         (
             &["ns", "add", "y", "--scheme", "segment", "--store", "memory:"],

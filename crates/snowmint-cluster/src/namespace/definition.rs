@@ -8,6 +8,7 @@ use std::fmt;
 
 use snowmint::codec::ParseIdError;
 use snowmint::error::Snippet;
+use snowmint::hide::Hider;
 use snowmint::inspect::Decoded;
 use snowmint::layout::SplitError;
 use snowmint::scheme::SchemeError;
@@ -16,6 +17,7 @@ use snowmint_store::{MAX_NUMBER, Visibility};
 
 use super::NamespaceName;
 use super::counter_source::CounterSource;
+use super::hide::{Hide, HideKeyName};
 use super::text_form::TextForm;
 use super::text_form::{Periods, Plain, can_meet};
 use crate::segment::{Mode, Reset, SegmentConfig, SegmentConfigError, Stripe};
@@ -76,6 +78,8 @@ pub enum Scheme {
         rule: Option<Rule>,
         /// Where the sequence of a new tick starts; `None` for the service's setting.
         sequence_start: Option<Start>,
+        /// How its ids are hidden, if they are.
+        hide: Option<Hide>,
     },
     /// Plain numbers, reserved in segments.
     Segment(SegmentScheme),
@@ -100,6 +104,8 @@ pub struct SegmentScheme {
     pub size: SizeBounds,
     /// The series of numbers: one more each time the namespace started over.
     pub series: u32,
+    /// How its numbers are hidden, if they are.
+    pub hide: Option<Hide>,
 }
 
 /// Where numbers of a namespace are reserved.
@@ -156,6 +162,9 @@ pub enum DefinitionError {
         /// The longest text, in bytes.
         limit: usize,
     },
+    /// The ids cannot be hidden.
+    #[error("invalid setting `hide`: {0}")]
+    Hide(&'static str),
     /// The text form does not fit the scheme.
     #[error("invalid text form `{form}`: {why}")]
     Text {
@@ -170,7 +179,7 @@ impl Definition {
     /// Returns a definition of 64-bit ids of a layout, with the service's rule and sequence start, written as numbers.
     pub const fn snowflake(layout: Layout) -> Self {
         Self {
-            scheme: Scheme::Snowflake { layout, rule: None, sequence_start: None },
+            scheme: Scheme::Snowflake { layout, rule: None, sequence_start: None, hide: None },
             text: None,
             about: About::NONE,
         }
@@ -182,6 +191,16 @@ impl Definition {
             segment.check()?;
         }
         self.about.check()?;
+        if self.scheme.hide().is_some() {
+            if self.scheme.reset().is_some() {
+                let why = "numbers restart with `reset`, so each hidden number would return each period; omit one of them";
+                return Err(DefinitionError::Hide(why));
+            }
+            if self.text.as_ref().is_some_and(TextForm::has_date) {
+                let why = "the text form shows the date, which a hidden id must not reveal; omit one of them";
+                return Err(DefinitionError::Hide(why));
+            }
+        }
         let needed = self.scheme.reset().map_or("", date_for);
         let Some(form) = &self.text else {
             return match needed {
@@ -247,6 +266,7 @@ impl SegmentScheme {
             reset: None,
             size: SizeBounds { min: None, max: None },
             series: 1,
+            hide: None,
         }
     }
 
@@ -276,6 +296,7 @@ impl SegmentScheme {
         let has_steps = |stripe: Stripe| stripe.of() > 1;
         match &self.source {
             _ if self.reset.is_some() => Err("its numbers restart with each period"),
+            _ if self.hide.is_some() => Err("its numbers are hidden"),
             NumberSource::Own(stripe) if has_steps(*stripe) => Err("its numbers are more than 1 apart"),
             NumberSource::Other(sources) if sources.len() > 1 => Err("its numbers come from several stores"),
             NumberSource::Other(sources)
@@ -352,7 +373,7 @@ impl fmt::Display for Definition {
     /// `segment cached, stripe 1/2, as ORD-{number:6}`.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match &self.scheme {
-            Scheme::Snowflake { layout, rule, sequence_start } => {
+            Scheme::Snowflake { layout, rule, sequence_start, hide: _ } => {
                 write!(f, "snowflake {layout}")?;
                 if let Some(rule) = rule {
                     write!(f, ", {rule}")?;
@@ -364,8 +385,11 @@ impl fmt::Display for Definition {
             Scheme::Segment(segment) => write!(f, "segment {segment}")?,
             Scheme::Wide(scheme) => write!(f, "{scheme}")?,
         }
-        match &self.text {
-            Some(text) => write!(f, ", as {text}"),
+        if let Some(text) = &self.text {
+            write!(f, ", as {text}")?;
+        }
+        match self.scheme.hide() {
+            Some(hide) => write!(f, ", {hide}"),
             None => Ok(()),
         }
     }
@@ -473,7 +497,7 @@ impl Definition {
     ///
     /// | setting | may change? |
     /// |---|---|
-    /// | scheme, layout, stripe, source, reset, series | no |
+    /// | scheme, layout, stripe, source, reset, series, hide key | no |
     /// | how a source is reached: user (not for PostgreSQL), TLS, files, timeouts | yes |
     /// | mode, sizes, start, maximum | yes: a counter only goes up, whatever the start |
     /// | rule, sequence start | yes: another sequence start uses another worker |
@@ -499,8 +523,12 @@ impl Definition {
 impl Scheme {
     pub(super) fn differs(&self, other: &Self) -> Option<&'static str> {
         match (self, other) {
-            (Self::Snowflake { layout, .. }, Self::Snowflake { layout: other, .. }) => {
-                (layout != other).then_some("layout")
+            (Self::Snowflake { layout, hide, .. }, Self::Snowflake { layout: other, hide: key, .. }) => {
+                if layout == other {
+                    (hide != key).then_some("hide key")
+                } else {
+                    Some("layout")
+                }
             }
             (Self::Segment(segment), Self::Segment(other)) => segment.differs(other),
             (Self::Wide(scheme), Self::Wide(other)) if scheme == other => None,
@@ -515,6 +543,7 @@ impl SegmentScheme {
             ("stripe or source", !self.source.is_same(&other.source)),
             ("reset", self.reset != other.reset),
             ("series", self.series != other.series),
+            ("hide key", self.hide != other.hide),
         ]
         .into_iter()
         .find_map(|(what, differs)| differs.then_some(what))
@@ -545,6 +574,12 @@ pub enum InspectError {
         /// The text form, without the characters of an alphabet.
         template: String,
     },
+    /// The ids are hidden, and this process does not have the key.
+    #[error("its ids are hidden by key {key}, which is missing here: add it to the file of --hide-keys-file")]
+    Hidden {
+        /// The name of the key.
+        key: HideKeyName,
+    },
     /// The text is not a decimal number.
     #[error(transparent)]
     Number(#[from] ParseIdError),
@@ -560,7 +595,7 @@ impl Definition {
     /// Parses a text of this namespace; also returns the digits that it is written in, such as `base62`.
     ///
     /// The text may have one of the `earlier` forms from the namespace's record. No text stands for two ids, because a text
-    /// form that could repeat a text was rejected when it was set.
+    /// form that could repeat a text was rejected when it was set. If its ids are hidden, `hider` reveals them.
     ///
     /// # Errors
     ///
@@ -569,9 +604,10 @@ impl Definition {
         &self,
         text: &str,
         earlier: &[Option<TextForm>],
+        hider: Option<&Hider>,
     ) -> Result<(Decoded, &'static str), InspectError> {
-        self.inspect_as(self.text.as_ref(), text).or_else(|error| {
-            let read = earlier.iter().find_map(|form| self.inspect_as(form.as_ref(), text).ok());
+        self.inspect_as(self.text.as_ref(), text, hider).or_else(|error| {
+            let read = earlier.iter().find_map(|form| self.inspect_as(form.as_ref(), text, hider).ok());
             read.ok_or(error)
         })
     }
@@ -580,6 +616,7 @@ impl Definition {
         &self,
         form: Option<&TextForm>,
         text: &str,
+        hider: Option<&Hider>,
     ) -> Result<(Decoded, &'static str), InspectError> {
         let of_other_form = |form: &TextForm| InspectError::Form { template: form.template() };
         if let Scheme::Wide(scheme) = &self.scheme {
@@ -596,6 +633,11 @@ impl Definition {
                 (number.ok_or_else(|| of_other_form(form))?, digits)
             }
             None => (text.parse::<Id>()?, "decimal"),
+        };
+        let id = match (self.scheme.hide(), hider) {
+            (None, _) => id,
+            (Some(_), Some(hider)) => hider.reveal(id),
+            (Some(Hide { key, .. }), None) => return Err(InspectError::Hidden { key: key.clone() }),
         };
         match &self.scheme {
             Scheme::Snowflake { layout, .. } => Ok((Decoded::by_layout(id, *layout)?, form)),
@@ -763,7 +805,7 @@ mod tests {
                 "017f22e2-79b0-7cc3-98c4-dc0c0c07398f",
             ),
         ] {
-            let (decoded, read_as) = defined(toml).inspect(text, &earlier).unwrap();
+            let (decoded, read_as) = defined(toml).inspect(text, &earlier, None).unwrap();
             assert_eq!((&*decoded.name(), read_as), (name, form), "{toml} {text}");
             assert_eq!(decoded.values()[0], ("id", snowmint::inspect::Value::Text(id.to_owned())), "{text}");
         }
@@ -787,7 +829,7 @@ mod tests {
             ),
             ("scheme = 'ulid'\ntext = 'usr_{id}'", "usr_x", "26 Crockford digits"),
         ] {
-            let error = defined(toml).inspect(text, &[]).unwrap_err().to_string();
+            let error = defined(toml).inspect(text, &[], None).unwrap_err().to_string();
             assert!(error.contains(words) && !error.contains("zyx"), "{toml} {text}: {error}");
         }
     }

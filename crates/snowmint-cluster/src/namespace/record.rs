@@ -25,6 +25,7 @@ use super::counter_source::CounterSource;
 use super::definition::{
     About, Definition, DefinitionError, NumberSource, Scheme, SegmentScheme, SizeBounds, TextChangeError,
 };
+use super::hide::{Hide, HideCheck, HideError, HideKeyName, HideKeys};
 use super::text_form::TextForm;
 use crate::segment::{Mode, Reset, Stripe};
 
@@ -214,6 +215,7 @@ impl NamespaceRecord {
         let fields = Fields::deserialize(Value::Object(fields)).map_err(|error| error.to_string())?;
         // A snowflake record always has a layout, so this one is never used.
         let definition = fields.define_pinned(&Layout::TWITTER).map_err(|error| error.to_string())?;
+        definition.check_hide().map_err(|error| error.to_string())?;
         Ok(Self { definition, served_by, dropped_unix_ms, earlier_texts, numbers, edition })
     }
 }
@@ -369,6 +371,12 @@ pub struct Fields {
     /// How ids are written, such as `ORD-{date}-{number:6}`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub text: Option<TextForm>,
+    /// The name of the key that hides the ids (snowflake, segment).
+    #[serde(default, with = "text", skip_serializing_if = "Option::is_none")]
+    pub hide: Option<HideKeyName>,
+    /// The check value of that key; records have it, and a file may have it.
+    #[serde(default, with = "text", skip_serializing_if = "Option::is_none")]
+    pub hide_check: Option<HideCheck>,
     /// What the namespace is for; an empty text counts as none.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub description: Option<String>,
@@ -394,6 +402,13 @@ impl Fields {
     /// Returns the definition of a record. It accepts sources that overlap, so that the namespace can be listed and dropped;
     /// no node serves it.
     pub(super) fn define_pinned(self, layout: &Layout) -> Result<Definition, DefinitionError> {
+        let hide = match (&self.hide, self.hide_check) {
+            (Some(key), check) => Some(Hide { key: key.clone(), check }),
+            (None, Some(_)) => {
+                return Err(DefinitionError::Hide("`hide_check` needs `hide`, the name of the key"));
+            }
+            (None, None) => None,
+        };
         let scheme = match self.scheme.as_str() {
             "snowflake" => {
                 self.refuse_segment("snowflake")?;
@@ -401,17 +416,20 @@ impl Fields {
                     layout: self.layout.unwrap_or(*layout),
                     rule: self.rule,
                     sequence_start: self.sequence_start,
+                    hide,
                 }
             }
             "segment" => {
                 self.refuse_snowflake("segment")?;
-                Scheme::Segment(self.segment()?)
+                Scheme::Segment(SegmentScheme { hide, ..self.segment()? })
             }
             other => {
                 let wide: snowmint::scheme::Scheme =
                     other.parse().map_err(|_| DefinitionError::NoScheme { scheme: Snippet::of(other) })?;
                 self.refuse_snowflake(wide.name())?;
                 self.refuse_segment(wide.name())?;
+                let why = "its ids are wider than the numbers that can be hidden";
+                refuse([("hide", hide.is_some())], wide.name(), why)?;
                 Scheme::Wide(wide)
             }
         };
@@ -437,6 +455,7 @@ impl Fields {
             reset: self.reset,
             size: SizeBounds { min: self.size_min, max: self.size_max },
             series: self.series.unwrap_or(1),
+            hide: None,
         })
     }
 
@@ -485,9 +504,13 @@ impl From<&Definition> for Fields {
             owner: definition.about.owner.clone(),
             ..Self::default()
         };
+        if let Some(Hide { key, check }) = definition.scheme.hide() {
+            fields.hide = Some(key.clone());
+            fields.hide_check = *check;
+        }
         match &definition.scheme {
             Scheme::Wide(_) => {}
-            Scheme::Snowflake { layout, rule, sequence_start } => {
+            Scheme::Snowflake { layout, rule, sequence_start, hide: _ } => {
                 fields.layout = Some(*layout);
                 fields.rule = *rule;
                 fields.sequence_start = *sequence_start;
@@ -611,6 +634,30 @@ struct AutoCreateFields {
 }
 
 impl NamespaceFile {
+    /// Returns the file with the check values of all hide keys.
+    ///
+    /// # Errors
+    ///
+    /// The namespace whose key is missing or another one than stated, and the reason.
+    pub fn with_hide_checks(self, keys: &HideKeys) -> Result<Self, (NamespaceName, HideError)> {
+        let checked = |(name, definition): (NamespaceName, Definition)| {
+            let definition = definition.with_hide_check(keys).map_err(|error| (name.clone(), error))?;
+            Ok((name, definition))
+        };
+        let namespaces: BTreeMap<_, _> =
+            self.namespaces.into_iter().map(checked).collect::<Result<_, _>>()?;
+        // Its definition is that of a namespace of the file.
+        let auto_create = self.auto_create.map(|auto_create| AutoCreate {
+            definition: auto_create
+                .definition
+                .clone()
+                .with_hide_check(keys)
+                .unwrap_or(auto_create.definition),
+            ..auto_create
+        });
+        Ok(Self { namespaces, auto_create })
+    }
+
     /// Parses a file; `layout` is for snowflake namespaces without one.
     ///
     /// # Errors
@@ -678,6 +725,8 @@ mod tests {
             "scheme = 'segment'",
             "scheme = 'segment'\nmode = 'direct'\nstripe = '2/3'\nstart = 5\nmaximum = 500\nseries = 3\nsize_min = 4\nsize_max = 9",
             "scheme = 'segment'\nsources = ['1/2 mysql://a/i', '2/2 mysql://b/i']\nreset = 'yearly'\ntext = '{yyyy}-{base62:4}'",
+            "scheme = 'segment'\nhide = 'public'\nhide_check = '0011223344556677'",
+            "scheme = 'snowflake'\nhide = 'a:b'\nhide_check = 'ff11223344556677'\ntext = 'T{base62}'",
             "scheme = 'ulid'\ntext = 'usr_{id}'\ndescription = 'users of the \"shop\"'\nowner = 'team-web'",
         ] {
             let definition = toml::from_str::<Fields>(toml).unwrap().define(&Layout::TWITTER).unwrap();
@@ -725,6 +774,8 @@ mod tests {
             (r#"{"scheme":"segment","dropped":"yesterday"}"#, "invalid instant"),
             (r#"{"scheme":"segment","numbers":[{"remainder":2,"delta":2}]}"#, "invalid remainder 2"),
             (r#"{"scheme":"segment","edition":"2"}"#, "invalid edition"),
+            (r#"{"scheme":"segment","hide":"public"}"#, "hide key public was not checked"),
+            (r#"{"scheme":"segment","hide":"public","hide_check":"7"}"#, "invalid check value `7`"),
         ] {
             let error = NamespaceRecord::from_bytes(bad.as_bytes()).unwrap_err();
             assert!(error.contains(words), "{bad}: {error}");

@@ -21,6 +21,7 @@ use tokio::time::Instant;
 use super::NamespaceName;
 use super::counter_source::CounterSource;
 use super::definition::{ChangeError, Definition, DefinitionError, NumberSource, Scheme, TextChangeError};
+use super::hide::HideError;
 use super::record::{NamespaceRecord, Numbers, NumbersError, PREFIX, ServedBy, key};
 
 /// The record that changes with every namespace: random digits, so that no version repeats, whatever the store lost.
@@ -93,6 +94,14 @@ pub enum NamespaceError {
         name: NamespaceName,
         /// The store.
         store: String,
+    },
+    /// Its ids cannot be hidden here.
+    #[error("namespace {name}: {source}")]
+    Hide {
+        /// The namespace.
+        name: NamespaceName,
+        /// The key and the remedy.
+        source: HideError,
     },
     /// The record is invalid.
     #[error("invalid record of namespace {name} in {store}: {reason}")]
@@ -640,6 +649,8 @@ async fn update<E: From<NamespaceError>>(
             let checked = record.definition.check_sources(store.visibility());
             checked.map_err(|source| NamespaceError::Sources { name: name.clone(), source })?;
         }
+        let checked = record.definition.check_hide();
+        checked.map_err(|source| NamespaceError::Hide { name: name.clone(), source })?;
         let value = record.to_bytes().map_err(|error| unreadable(error.to_string()))?;
         let expected = found.map_or(Expected::Absent, |found| Expected::Revision(found.revision));
         match store.compare_and_set(&key, expected, &value).await {

@@ -250,6 +250,11 @@ impl TextForm {
         }
     }
 
+    /// Whether it shows a part of the date.
+    pub(super) fn has_date(&self) -> bool {
+        self.parts.iter().any(|part| matches!(part, Part::Date(_)))
+    }
+
     /// Whether it writes numbers, rather than ids with a text of their own.
     pub(super) fn is_of_numbers(&self) -> bool {
         self.parts.iter().any(|part| matches!(part, Part::Number { .. }))

@@ -25,7 +25,7 @@ const SCHEME: &str = "scheme";
 const LAYOUT: &str = "layout";
 const SOURCES: &str = "sources";
 /// Settings that only a new namespace can have, besides its scheme.
-const FIXED: [&str; 4] = [LAYOUT, "stripe", SOURCES, "reset"];
+const FIXED: [&str; 6] = [LAYOUT, "stripe", SOURCES, "reset", "hide", "hide_check"];
 /// The settings of segments.
 const OF_SEGMENT: [&str; 8] =
     ["stripe", SOURCES, "reset", "mode", "start", "maximum", "size_min", "size_max"];
@@ -354,7 +354,7 @@ fn definition_to_add(
         }
         Some(_) => {
             let why = format!(
-                "missing: `stripe`, `sources` and `reset` define a new namespace; add `scheme`, or omit them to resume {name} as \
+                "missing: `stripe`, `sources`, `reset` and `hide` define a new namespace; add `scheme`, or omit them to resume {name} as \
                  it was"
             );
             Err(AdminError::setting(SCHEME, why))
@@ -403,7 +403,7 @@ fn define(mut settings: Settings) -> Result<Definition, AdminError> {
 }
 
 /// The settings that a namespace may have.
-const KNOWN: [&str; 16] = [
+const KNOWN: [&str; 18] = [
     SCHEME,
     LAYOUT,
     "rule",
@@ -418,6 +418,8 @@ const KNOWN: [&str; 16] = [
     "size_max",
     "series",
     "text",
+    "hide",
+    "hide_check",
     "description",
     "owner",
 ];
@@ -659,6 +661,8 @@ mod tests {
             size_max: Some(2),
             series: Some(1),
             text: "{number}".parse().ok(),
+            hide: "public".parse().ok(),
+            hide_check: "0011223344556677".parse().ok(),
             description: Some("orders".to_owned()),
             owner: Some("team-web".to_owned()),
         };
@@ -697,7 +701,7 @@ mod tests {
         assert_eq!(dropped.namespace.state, State::Dropped);
         let pinned = added(&store, "n", r#"{"stripe":"1/2"}"#).await.unwrap_err();
         assert!(
-            pinned.to_string().starts_with("scheme: missing: `stripe`, `sources` and `reset`"),
+            pinned.to_string().starts_with("scheme: missing: `stripe`, `sources`, `reset` and `hide`"),
             "{pinned}"
         );
         let other = added(&store, "n", r#"{"scheme":"segment","stripe":"1/2"}"#).await.unwrap_err();

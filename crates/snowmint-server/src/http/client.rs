@@ -107,7 +107,7 @@ impl Client {
         };
         match try_take(namespace, state.handles(), count)? {
             Taken::All(ids) => Ok(ids),
-            Taken::Partial(partial) if matches!(namespace.backend(), Backend::Snowflake(_)) => {
+            Taken::Partial(partial) if matches!(namespace.backend().plain(), Backend::Snowflake(_)) => {
                 namespace.wait(state.handles(), partial, left).await
             }
             Taken::Partial(partial) => {

@@ -6,9 +6,10 @@ use std::iter::FusedIterator;
 use std::sync::Arc;
 use std::vec;
 
-use snowmint::Layout;
 use snowmint::generator::Batch;
+use snowmint::hide::Hider;
 use snowmint::scheme::{SchemeGenerator, SchemeId};
+use snowmint::{Id, Layout};
 use snowmint_cluster::namespace::TextForm;
 use snowmint_cluster::segment::Run;
 
@@ -66,6 +67,7 @@ enum Rest {
     Snowflake { current: Option<Batch>, rest: vec::IntoIter<Batch> },
     Segment(vec::IntoIter<Run>),
     Wide { first: Option<SchemeId>, generator: Arc<WideGenerator> },
+    Hidden { plain: Box<Ids>, hider: Arc<Hider> },
 }
 
 impl IdRange {
@@ -99,6 +101,14 @@ impl Ids {
     pub(super) fn wide(first: SchemeId, generator: Arc<WideGenerator>, format: IdFormat, len: usize) -> Self {
         let rest = Rest::Wide { first: Some(first), generator };
         Self { range: IdRange::EMPTY, rest, format, len }
+    }
+
+    /// Hides these ids, which must be numbers.
+    pub(super) fn hidden(self, hider: Arc<Hider>) -> Self {
+        // The instant of an id is not in its hidden number, and no text form of hidden ids has a date.
+        let format = IdFormat { layout: None, ..self.format.clone() };
+        let (range, len) = (IdRange::EMPTY, self.len);
+        Self { range, rest: Rest::Hidden { plain: Box::new(self), hider }, format, len }
     }
 
     /// Returns `true` if the ids are plain numbers, without a text form.
@@ -138,6 +148,12 @@ impl Ids {
                     self.format.unix_ms = period.begin_unix_ms();
                 }
                 IdRange { first: run.first(), count: run.count().get(), step: run.step().get() }
+            }
+            // Hidden numbers follow no order: each is a range of its own.
+            Rest::Hidden { plain, hider } => {
+                let Some(Minted::Number(number)) = plain.next() else { return false };
+                let Ok(id) = Id::new(number) else { return false };
+                IdRange { first: hider.hide(id).get(), count: 1, step: 1 }
             }
             Rest::Wide { .. } => return false,
         };
@@ -204,7 +220,7 @@ impl IdFormat {
 
     fn instant_of(&self, number: u64) -> u64 {
         let instant = self.layout.and_then(|layout| {
-            let parts = layout.split(snowmint::Id::new(number).ok()?).ok()?;
+            let parts = layout.split(Id::new(number).ok()?).ok()?;
             Some(layout.unix_ms(parts.timestamp))
         });
         instant.unwrap_or(self.unix_ms)

@@ -9,6 +9,7 @@ use std::time::Duration;
 use prometheus_client::metrics::counter::Counter;
 use snowmint::error::Snippet;
 use snowmint::generator::Batch;
+use snowmint::hide::Hider;
 use snowmint::inspect::Decoded;
 use snowmint::{Clock as _, Id};
 use snowmint_cluster::namespace::{Definition, InspectError, NumberSource, Scheme, TextForm};
@@ -20,6 +21,9 @@ use super::id_pool::{IdHandles, IdPool};
 use super::ids::{self, IdFormat, Ids, WideGenerator};
 use crate::limits::{MAX_COUNT, MAX_RANGE_COUNT, MAX_WAIT};
 use crate::settings::{ServiceClock, SharedClock};
+
+/// Why a backend of hidden ids has none: [`Backend::hidden`] never hides ids twice.
+const HIDDEN_TWICE: &str = "its ids are hidden twice";
 
 /// A served namespace.
 #[derive(Debug)]
@@ -47,6 +51,40 @@ pub enum Backend {
     Wide(Arc<WideGenerator>),
     /// Nothing, for this reason: for example, its store could not be opened yet.
     Unavailable(Arc<str>),
+    /// The ids of another backend, hidden. A backend of its own, so that nothing serves these ids unhidden by accident.
+    Hidden {
+        /// Makes the ids.
+        plain: Box<Backend>,
+        /// Hides them.
+        hider: Arc<Hider>,
+    },
+}
+
+impl Backend {
+    /// Returns the backend that makes the ids, before they are hidden: for its state, not for its ids.
+    pub fn plain(&self) -> &Self {
+        match self {
+            Self::Hidden { plain, .. } => plain,
+            plain => plain,
+        }
+    }
+
+    /// Returns what hides the ids, if they are hidden.
+    pub const fn hider(&self) -> Option<&Arc<Hider>> {
+        match self {
+            Self::Hidden { hider, .. } => Some(hider),
+            _ => None,
+        }
+    }
+
+    /// Returns this backend with its ids hidden.
+    #[must_use]
+    pub fn hidden(self, hider: Arc<Hider>) -> Self {
+        match self {
+            Self::Unavailable(_) | Self::Hidden { .. } => self,
+            plain => Self::Hidden { plain: Box::new(plain), hider },
+        }
+    }
 }
 
 /// The ids that [`Namespace::try_take`] got without waiting.
@@ -106,7 +144,7 @@ impl Namespace {
 
     /// Takes the next id as a plain number. Never waits.
     ///
-    /// Returns `None` if a short wait would bring an id, or if the ids are not plain numbers.
+    /// Returns `None` if a short wait would bring an id, or if the ids are not plain numbers or are hidden.
     ///
     /// # Errors
     ///
@@ -125,7 +163,7 @@ impl Namespace {
                 Ok(run) => Ok(Some(run.first())),
                 Err(no_number) => self.worth_waiting(no_number).map(|()| None),
             },
-            Backend::Wide(_) | Backend::Unavailable(_) => Ok(None),
+            Backend::Wide(_) | Backend::Unavailable(_) | Backend::Hidden { .. } => Ok(None),
         }
     }
 
@@ -150,7 +188,7 @@ impl Namespace {
                 Err(no_id) => pool.worth_waiting(no_id, 1).map(|()| None),
             },
             Backend::Segment(segments) => self.several_of(segments, count),
-            Backend::Wide(_) | Backend::Unavailable(_) => Ok(None),
+            Backend::Wide(_) | Backend::Unavailable(_) | Backend::Hidden { .. } => Ok(None),
         }
     }
 
@@ -174,9 +212,10 @@ impl Namespace {
     ///
     /// # Errors
     ///
-    /// As [`try_take`](Self::try_take), and [`MintError::NoRanges`] if the ids are not plain numbers.
+    /// As [`try_take`](Self::try_take), and [`MintError::NoRanges`] if the ids are not plain numbers or are hidden.
     pub fn try_take_ranges(&self, handles: &mut IdHandles, count: usize) -> Result<Taken, MintError> {
-        if let Some(why) = self.why_no_numbers() {
+        let why = if self.definition.scheme.hide().is_some() { Some("they are hidden") } else { None };
+        if let Some(why) = why.or_else(|| self.why_no_numbers()) {
             return Err(MintError::NoRanges { name: Snippet::of(self.name.as_str()), why });
         }
         self.try_take_within(handles, count, MAX_RANGE_COUNT)
@@ -197,11 +236,25 @@ impl Namespace {
         count: usize,
         limit: usize,
     ) -> Result<Taken, MintError> {
+        let taken = self.try_take_plain(handles, count, limit)?;
+        Ok(match (taken, self.backend.hider()) {
+            (Taken::All(ids), Some(hider)) => Taken::All(ids.hidden(Arc::clone(hider))),
+            (taken, _) => taken,
+        })
+    }
+
+    /// Takes ids that are not hidden yet.
+    fn try_take_plain(
+        &self,
+        handles: &mut IdHandles,
+        count: usize,
+        limit: usize,
+    ) -> Result<Taken, MintError> {
         if !(1..=limit).contains(&count) {
             let value = Snippet::of(&count.to_string());
             return Err(MintError::BadCount { value, limit });
         }
-        let (first, got) = match &self.backend {
+        let (first, got) = match self.backend.plain() {
             Backend::Snowflake(pool) => match handles.of(pool).try_take(count) {
                 Ok(batch) if batch.len() == count => {
                     return Ok(Taken::All(Ids::snowflake(Some(batch), Vec::new(), self.id_format())));
@@ -235,6 +288,7 @@ impl Namespace {
                 return Ok(Taken::All(ids));
             }
             Backend::Unavailable(why) => return Err(self.unavailable(why)),
+            Backend::Hidden { .. } => return Err(self.unavailable(HIDDEN_TWICE)),
         };
         Ok(Taken::Partial(PartialIds { first, missing: count - got }))
     }
@@ -250,8 +304,22 @@ impl Namespace {
         partial: PartialIds,
         within: Duration,
     ) -> Result<Ids, MintError> {
+        let ids = self.wait_plain(handles, partial, within).await?;
+        Ok(match self.backend.hider() {
+            Some(hider) => ids.hidden(Arc::clone(hider)),
+            None => ids,
+        })
+    }
+
+    /// Waits for ids that are not hidden yet.
+    async fn wait_plain(
+        &self,
+        handles: &mut IdHandles,
+        partial: PartialIds,
+        within: Duration,
+    ) -> Result<Ids, MintError> {
         let PartialIds { first, missing } = partial;
-        match &self.backend {
+        match self.backend.plain() {
             Backend::Snowflake(pool) => {
                 let first = if let First::Batch(batch) = first { Some(batch) } else { None };
                 let count = missing + first.as_ref().map_or(0, Batch::len);
@@ -268,6 +336,7 @@ impl Namespace {
             }
             Backend::Wide(_) => Err(self.unavailable("its ids never wait")),
             Backend::Unavailable(why) => Err(self.unavailable(why)),
+            Backend::Hidden { .. } => Err(self.unavailable(HIDDEN_TWICE)),
         }
     }
 
@@ -294,7 +363,7 @@ impl Namespace {
     ///
     /// [`MintError`] says what is missing.
     pub fn check_ready(&self, handles: &mut IdHandles) -> Result<(), MintError> {
-        match (&self.backend, &self.definition.scheme) {
+        match (self.backend.plain(), &self.definition.scheme) {
             (Backend::Snowflake(pool), _) => match handles.of(pool).try_take(1) {
                 Ok(_) => Ok(()),
                 Err(no_id) => pool.worth_waiting(no_id, 1),
@@ -332,7 +401,7 @@ impl Namespace {
     ///
     /// [`InspectError`] if the text is not an id of this namespace.
     pub fn inspect(&self, text: &str) -> Result<(Decoded, &'static str), InspectError> {
-        self.definition.inspect(text, &self.earlier_texts)
+        self.definition.inspect(text, &self.earlier_texts, self.backend.hider().map(|hider| &**hider))
     }
 
     /// Returns the name.
@@ -352,7 +421,7 @@ impl Namespace {
 
     /// Returns the state of its numbers, if it has segments.
     pub fn segment_status(&self) -> Option<SegmentStatus> {
-        match &self.backend {
+        match self.backend.plain() {
             Backend::Segment(segments) => Some(segments.status()),
             _ => None,
         }
@@ -371,7 +440,8 @@ impl Namespace {
         let Some(form) = &self.form else {
             return IdFormat { form: None, layout: None, unix_ms: 0 };
         };
-        let layout = if let Backend::Snowflake(pool) = &self.backend { Some(pool.layout) } else { None };
+        let layout =
+            if let Backend::Snowflake(pool) = self.backend.plain() { Some(pool.layout) } else { None };
         IdFormat { form: Some(Arc::clone(form)), layout, unix_ms: self.clock.unix_ms() }
     }
 
@@ -417,7 +487,8 @@ impl Namespace {
     /// Returns the error for ids that could not be made in time.
     #[cold]
     pub(crate) fn busy(&self, count: usize, within: Duration) -> MintError {
-        let layout = if let Backend::Snowflake(pool) = &self.backend { Some(pool.layout) } else { None };
+        let layout =
+            if let Backend::Snowflake(pool) = self.backend.plain() { Some(pool.layout) } else { None };
         let ids_per_second = layout.map_or(0, |layout| layout.ids_per_second_per_worker());
         MintError::Busy { count, within, ids_per_second }
     }
@@ -471,6 +542,7 @@ impl Namespace {
             (Backend::Unavailable(why), _) => Err(self.unavailable(why)),
             (Backend::Segment(_), Err(why)) => refuse(why),
             (Backend::Segment(segments), Ok(())) => Ok(segments),
+            (Backend::Hidden { .. }, _) => refuse("its ids are hidden"),
             (Backend::Snowflake(_) | Backend::Wide(_), _) => refuse("its scheme is not segment"),
         }
     }

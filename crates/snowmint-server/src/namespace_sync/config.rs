@@ -8,8 +8,8 @@ use std::sync::Arc;
 
 use snowmint::Layout;
 use snowmint_cluster::namespace::{
-    AutoCreate, Definition, MAX_NAMESPACES, NamespaceError, NamespaceFile, NamespaceFileError,
-    NamespaceRecord, ServedBy, TextForm, registry,
+    AutoCreate, Definition, HideKeys, HideKeysError, MAX_NAMESPACES, NamespaceError, NamespaceFile,
+    NamespaceFileError, NamespaceRecord, ServedBy, TextForm, registry,
 };
 use snowmint_cluster::{NamespaceName, NamespaceNameError};
 use snowmint_store::{Store, StoreError, Visibility};
@@ -22,6 +22,8 @@ pub struct NamespaceFlags {
     pub names: Vec<NamespaceName>,
     /// The namespace file.
     pub file: Option<NamespaceSource>,
+    /// The file of hide keys (`--hide-keys-file`), read together with the namespace file.
+    pub hide_keys: Option<PathBuf>,
     /// The layout of the service.
     pub layout: Layout,
 }
@@ -47,6 +49,7 @@ impl From<PathBuf> for NamespaceSource {
 pub struct NamespaceConfig {
     names: Vec<NamespaceName>,
     file: NamespaceFile,
+    hide_keys: Arc<HideKeys>,
     layout: Layout,
     /// The settled records of the store; clones share them.
     settled: Arc<Mutex<registry::Follower>>,
@@ -90,6 +93,22 @@ pub enum NamespaceConfigError {
         /// The error in the file.
         source: NamespaceFileError,
     },
+    /// The file of hide keys cannot be read.
+    #[error("--hide-keys-file: cannot read {path}: {source}")]
+    HideKeysUnread {
+        /// The path of the file.
+        path: String,
+        /// The error of the system.
+        source: io::Error,
+    },
+    /// The file of hide keys is invalid.
+    #[error("--hide-keys-file: {path}: {source}")]
+    HideKeys {
+        /// The path of the file.
+        path: String,
+        /// The error in the file.
+        source: HideKeysError,
+    },
     /// A configured namespace conflicts with its record in the store, or the store failed.
     #[error(transparent)]
     Namespace(#[from] NamespaceError),
@@ -102,12 +121,22 @@ impl From<StoreError> for NamespaceConfigError {
 }
 
 impl NamespaceFlags {
-    /// Reads the namespace file, if there is one.
+    /// Reads the namespace file and the hide keys, if there are any.
     ///
     /// # Errors
     ///
-    /// [`NamespaceConfigError::Unread`] and [`NamespaceConfigError::File`].
+    /// The files cannot be read or are invalid, or a namespace of the file has a hide key that is missing.
     pub fn read(&self) -> Result<NamespaceConfig, NamespaceConfigError> {
+        let hide_keys = match &self.hide_keys {
+            None => HideKeys::default(),
+            Some(path) => {
+                let shown = || path.display().to_string();
+                let text = std::fs::read_to_string(path)
+                    .map_err(|source| NamespaceConfigError::HideKeysUnread { path: shown(), source })?;
+                HideKeys::parse(&text)
+                    .map_err(|source| NamespaceConfigError::HideKeys { path: shown(), source })?
+            }
+        };
         let file = match &self.file {
             None => NamespaceFile::default(),
             Some(NamespaceSource { path, read }) => {
@@ -118,7 +147,16 @@ impl NamespaceFlags {
                     .map_err(|source| NamespaceConfigError::File { path: shown(), source })?
             }
         };
-        Ok(NamespaceConfig { names: self.names.clone(), file, layout: self.layout, settled: Arc::default() })
+        let file = file
+            .with_hide_checks(&hide_keys)
+            .map_err(|(name, source)| NamespaceError::Hide { name, source })?;
+        Ok(NamespaceConfig {
+            names: self.names.clone(),
+            file,
+            hide_keys: Arc::new(hide_keys),
+            layout: self.layout,
+            settled: Arc::default(),
+        })
     }
 }
 
@@ -262,6 +300,11 @@ impl NamespaceConfig {
     /// Returns `true` if a flag or the namespace file names this namespace.
     pub(super) fn names(&self, name: &NamespaceName) -> bool {
         self.names.contains(name) || self.file.namespaces.contains_key(name)
+    }
+
+    /// Returns the hide keys of this node.
+    pub(super) fn hide_keys(&self) -> &HideKeys {
+        &self.hide_keys
     }
 
     /// Returns how unknown names become namespaces, if they do.

@@ -52,6 +52,7 @@ impl Node {
 
     async fn by(wall: SharedClock, store: Arc<dyn Store>, names: &[&str], file: Option<&Path>) -> Self {
         let flags = NamespaceFlags {
+            hide_keys: None,
             names: names.iter().map(|it| name(it)).collect(),
             file: file.map(|path| path.to_owned().into()),
             layout: LAYOUT,

@@ -51,6 +51,7 @@ impl Node {
         let access = Arc::new(Access::load(file, Arc::new(WallClock)).unwrap());
         let store = Arc::new(CutOff::default());
         let flags = NamespaceFlags {
+            hide_keys: None,
             names: vec![NamespaceName::new("default").unwrap()],
             file: None,
             layout: Layout::TWITTER,

@@ -36,6 +36,20 @@ proptest! {
     }
 }
 
+/// Goal: the check value tells keys apart and stays the same. Method: the value of one key, by another's code
+/// (`openssl enc -aes-128-ecb` of `snowmint hide ck`), and keys that differ from it in one bit.
+#[test]
+fn the_check_value_is_that_of_the_key() {
+    let check = |key: [u8; 16]| Hider::new(&key).check_value();
+    assert_eq!(check(KEY), [0xcc, 0xc1, 0x54, 0xa2, 0x4e, 0x08, 0x7c, 0x91]);
+    let other = |bit: usize| {
+        let mut key = KEY;
+        key[bit / 8] ^= 1 << (bit % 8);
+        check(key)
+    };
+    assert!((0..128).all(|bit| other(bit) != check(KEY)));
+}
+
 #[test]
 fn the_vectors_of_this_version_stay() {
     // Ids that were shown to the public must stay what they are.
