@@ -6,6 +6,7 @@ use snowmint_server::limits::MAX_COUNT;
 use snowmint_server::{AllowedHosts, CorsOrigins, Settings, Timeouts};
 
 use crate::running::{Client, Running, settings, split};
+use crate::tokens::{Tokens, row};
 
 fn ids(body: &str) -> Vec<u64> {
     let document: Value = serde_json::from_str(body).unwrap();
@@ -391,6 +392,28 @@ async fn a_repeated_request_gets_the_same_ids() {
         assert!(head.starts_with("http/1.1 400 "), "{request} {key}: {head}");
         assert!(String::from_utf8(body).unwrap().contains(words), "{request} {key}");
     }
+}
+
+/// Goal: a key belongs to its token; an answer that was kept costs no quota, and its token still needs the right to it.
+#[tokio::test]
+async fn a_key_belongs_to_its_token() {
+    let (limited, own) = row("limited", "namespaces = ['default']\nper_day = 7");
+    let (rest, other) = row("rest", "namespaces = ['default']");
+    let tokens = Tokens::start(&format!("{limited}{rest}")).await;
+    let post = async |secret: &str| {
+        let request = "POST /v1/ids/default?count=5 HTTP/1.1\r\nidempotency-key: k\r\nauthorization: Bearer";
+        tokens.running.request(&format!("{request} {secret}")).await
+    };
+    let (head, first) = post(&own).await;
+    assert!(head.starts_with("http/1.1 200 "), "{head}");
+    for _ in 0..3 {
+        let (head, again) = post(&own).await;
+        assert!(head.starts_with("http/1.1 200 ") && again == first, "{head}");
+    }
+    let (head, of_another) = post(&other).await;
+    assert!(head.starts_with("http/1.1 200 ") && of_another != first, "{head}");
+    tokens.change(&rest);
+    while !post(&own).await.0.starts_with("http/1.1 401 ") {}
 }
 
 /// Goal: while a request with a key runs, another one with it is refused; once its client has left, the key is free.
