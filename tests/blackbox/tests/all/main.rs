@@ -37,3 +37,4 @@ mod socket_activation;
 mod store_outage;
 mod thrift;
 mod tls;
+mod tokens;
