@@ -322,13 +322,16 @@ async fn exchange(
 ) -> Result<(u16, Bytes), String> {
     let shaken = hyper::client::conn::http1::handshake(TokioIo::new(stream)).await;
     let (mut sender, connection) = shaken.map_err(|error| error.to_string())?;
+    // It stays open after the answer, so nobody waits for its end.
+    let connection = tokio::spawn(connection);
     let answered = async {
         let answer = sender.send_request(request).await.map_err(|error| error.to_string())?;
         let status = answer.status().as_u16();
         let body = Limited::new(answer.into_body(), MAX_ANSWER).collect().await;
         Ok((status, body.map_err(|error| error.to_string())?.to_bytes()))
     };
-    let (answered, _) = tokio::join!(answered, connection);
+    let answered = answered.await;
+    connection.abort();
     answered
 }
 

@@ -11,6 +11,7 @@ mod layout;
 mod new;
 mod ns;
 mod recover;
+mod remote;
 mod run;
 mod serve;
 mod stores;

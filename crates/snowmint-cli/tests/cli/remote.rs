@@ -1,0 +1,137 @@
+//! `--server`: the commands of operators through the admin API of a running node.
+
+use std::net::TcpListener;
+
+use serde_json::Value;
+
+use crate::run::{Ran, Sandbox, Server, json};
+
+/// Creates a token in `tokens.toml`.
+fn token(sandbox: &Sandbox, name: &str, namespaces: &str, rights: &str) -> String {
+    let args = ["--namespaces", namespaces, "--rights", rights, "--file", "tokens.toml"];
+    let created = sandbox.run(&[&["token", "create", name][..], &args].concat());
+    assert_eq!(created.code, 0, "{created:?}");
+    created.out.trim().to_owned()
+}
+
+/// A node with tokens; also its URL.
+fn node(sandbox: &Sandbox) -> (Server, String) {
+    let mut node = sandbox.serve(&["--tokens-file", "tokens.toml", "--worker", "5", "--window", "1h"]);
+    let url = format!("http://{}", node.ready("http"));
+    (node, url)
+}
+
+/// What two runs of a command have in common: not the times and numbers, which a running node changes.
+fn same(text: &str) -> String {
+    let line = |line: &str| match serde_json::from_str::<Value>(line) {
+        Ok(Value::Object(mut fields)) => {
+            let differ = ["ahead_ms", "dropped", "holder", "reserved_to", "text", "until", "until_unix_ms"];
+            fields.retain(|name, _| !differ.contains(&name.as_str()));
+            Value::Object(fields).to_string()
+        }
+        _ => line
+            .split_whitespace()
+            .filter(|word| !word.contains(|it: char| it.is_ascii_digit()))
+            .collect::<Vec<_>>()
+            .join(" "),
+    };
+    text.lines().map(line).collect::<Vec<_>>().join("\n")
+}
+
+/// Goal: a command gives the same output, warnings, errors and exit code through a node as on a store. Method: one scenario,
+/// both ways.
+#[test]
+fn commands_do_the_same_through_a_node_as_on_a_store() {
+    let scenario: &[&[&str]] = &[
+        &["ns", "add", "n", "--scheme", "segment", "--text", "ORD-{number:6}", "--maximum", "900"],
+        &["ns", "add", "n", "--scheme", "segment"],
+        &["ns", "set", "n", "--maximum", "9000"],
+        &["ns", "set", "n", "--plain"],
+        &["ns", "set", "n", "--text", "{hex}"],
+        &["ns", "set", "nope", "--plain"],
+        &["ns", "add", "m", "--maximum", "3"],
+        &["ns", "add", "m", "--scheme", "segment", "--reset", "daily"],
+        &["ns", "add", "m", "--scheme", "uuid7", "--text", "key_{id}"],
+        &["ns", "add", "m", "--scheme", "flake"],
+        &["ns", "list"],
+        &["ns", "list", "--json"],
+        &["ns", "drop", "n"],
+        &["ns", "drop", "n"],
+        &["ns", "add", "n", "--stripe", "1/2"],
+        &["ns", "add", "n", "--scheme", "segment", "--stripe", "1/2"],
+        &["ns", "add", "n"],
+        &["ns", "drop", "n"],
+        &["ns", "add", "n", "--start-over", "--nodes", "x"],
+        &["ns", "add", "n", "--start-over"],
+        &["workers"],
+        &["workers", "--json"],
+        &["workers", "release", "8"],
+        &["workers", "release", "5"],
+        &["workers", "release", "5", "--force"],
+        &["doctor"],
+        &["doctor", "--json"],
+        &["doctor", "--nodes", "x"],
+        &["audit", "--namespace", "n"],
+    ];
+    let run_all = |through_node: bool| -> Vec<Ran> {
+        let sandbox = Sandbox::new();
+        let token = token(&sandbox, "ops", "*", "admin");
+        let (_node, url) = node(&sandbox);
+        std::fs::write(sandbox.path("ops.token"), format!("{token}\n")).unwrap();
+        let target = ["--server", &url, "--token-file", "ops.token"];
+        let target: &[&str] = if through_node { &target } else { &[] };
+        scenario.iter().map(|args| sandbox.run(&[args, target].concat())).collect()
+    };
+    for ((args, direct), through) in scenario.iter().zip(run_all(false)).zip(run_all(true)) {
+        assert_eq!(direct.code, through.code, "{args:?}\n{direct:?}\n{through:?}");
+        assert_eq!(same(&direct.err), same(&through.err), "{args:?}");
+        if args[0] != "audit" {
+            assert_eq!(same(&direct.out), same(&through.out), "{args:?}");
+        } else {
+            assert_eq!(direct.out.lines().count(), through.out.lines().count(), "{direct:?}\n{through:?}");
+            assert!(through.out.contains("token ops on 127.0.0.1"), "{}", through.out);
+        }
+    }
+}
+
+/// Goal: a wrong use of `--server` is told what to do, and a token is not sent where others read it.
+#[test]
+fn errors_of_a_server_teach() {
+    let sandbox = Sandbox::new();
+    let web = token(&sandbox, "web", "*", "mint");
+    let orders = token(&sandbox, "orders", "orders-*", "admin");
+    let (mut node, url) = node(&sandbox);
+    let free = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
+    let nobody = format!("http://{free}");
+    for (args, code, wanted) in [
+        (&["ns", "list", "--server", &url][..], 2, "token"),
+        (&["ns", "list", "--server", &url, "--token", &web], 2, "the right admin"),
+        (&["ns", "list", "--server", &url, "--token", "x"], 2, "token"),
+        (
+            &["ns", "add", "n", "--scheme", "segment", "--server", &url, "--token", &orders],
+            2,
+            "token `orders`",
+        ),
+        (&["workers", "--server", &url, "--token", &orders], 2, "token `orders`"),
+        (&["ns", "list", "--server", &url, "--store", "sqlite:x"], 2, "omit --store"),
+        (&["ns", "list", "--server", "http://10.0.0.5:1", "--token", &web], 2, "--insecure"),
+        (&["ns", "list", "--server", "ids:8080"], 2, "expected https://HOST:PORT"),
+        (&["ns", "list", "--server", &url, "--token-file", "none"], 2, "cannot read none"),
+        (&["ns", "list", "--server", &nobody], 1, "no answer from"),
+        (&["ns", "drop", "n", "--as", "me", "--server", &url], 2, "--as: with --server"),
+        (
+            &["ns", "set", "orders-1", "--source", "1/1 sqlite:x", "--server", &url, "--token", &orders],
+            2,
+            "--source: not through a node",
+        ),
+    ] {
+        let told = sandbox.refused(args, code);
+        assert!(told.contains(wanted), "{args:?}: {told}");
+    }
+    let with_env =
+        Sandbox::new().with_env("SNOWMINT_TOKEN", &orders).with_env("SNOWMINT_STORE", "sqlite:nothing.db");
+    with_env.out(&["ns", "add", "orders-1", "--scheme", "segment", "--server", &url]);
+    let listed = with_env.out(&["ns", "list", "--json", "--server", &url]);
+    assert_eq!(json(&listed)["name"], "orders-1", "a token sees its own namespaces only: {listed}");
+    assert!(node.log().contains("namespace served"), "{}", node.log());
+}
