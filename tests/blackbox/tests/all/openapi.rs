@@ -4,16 +4,17 @@
 use snowmint_test_servers::snowmint::external::python;
 use snowmint_test_servers::snowmint::{self, Serve};
 
-const SCRIPT: &str = r##"
+/// Requests the document, and defines how it is compared with an answer.
+const HEAD: &str = r##"
 import http.client, json, sys
 from urllib.parse import quote, urlencode
 import jsonschema, openapi_spec_validator
 
 host, port = sys.argv[1].rsplit(":", 1)
 
-def request(method, target, headers):
+def request(method, target, headers, body=None):
     connection = http.client.HTTPConnection(host, int(port), timeout=30)
-    connection.request(method, target, headers=headers)
+    connection.request(method, target, body=body, headers=headers)
     answer = connection.getresponse()
     return answer, answer.read().decode()
 
@@ -32,14 +33,14 @@ def valid(value, schema):
 
 answered, used = set(), set()
 
-def call(method, path, status, query={}, headers={}, media=None, **names):
+def call(method, path, status, query={}, headers={}, media=None, body=None, **names):
     operation = document["paths"][path][method]
     target = path
     for name, value in names.items():
         target = target.replace("{" + name + "}", quote(value, safe=""))
     target += "?" + urlencode(query) if query else ""
-    answer, body = request(method.upper(), target, headers)
-    place = f"{method} {target}: {answer.status} {body[:300]}"
+    answer, text = request(method.upper(), target, headers, body)
+    place = f"{method} {target}: {answer.status} {text[:300]}"
     assert answer.status == status, place
     for parameter in map(resolved, operation.get("parameters", [])):
         given = {"path": names, "query": query, "header": headers}[parameter["in"]]
@@ -54,20 +55,22 @@ def call(method, path, status, query={}, headers={}, media=None, **names):
     kind = answer.getheader("content-type").split(";")[0]
     assert media in (None, kind), place
     schema = documented["content"][kind]["schema"]
-    valid(body if kind.startswith(("text/", "application/openmetrics")) else json.loads(body), schema)
+    valid(text if kind.startswith(("text/", "application/openmetrics")) else json.loads(text), schema)
     for name, header in documented.get("headers", {}).items():
         value = answer.getheader(name)
         if name == "Idempotency-Replayed" and value is None:
             continue
         valid(json.loads(value) if header["schema"].get("type") == "integer" else value, header["schema"])
     answered.add((path, method, status, kind))
-    return body
+    return text
 
-# The paths of administration need a token, which this server has none of.
-admin = {path: document["paths"].pop(path) for path in list(document["paths"]) if path.startswith("/v1/admin/")}
-assert len(admin) == 7
+# The paths of administration have a test of their own.
+is_admin = len(sys.argv) > 2
+document["paths"] = {path: it for path, it in document["paths"].items() if path.startswith("/v1/admin/") == is_admin}
+"##;
 
-elsewhere = {"headers": {"Host": "evil.example"}}
+/// Requests everything but the admin API.
+const IDS: &str = r##"elsewhere = {"headers": {"Host": "evil.example"}}
 other_site = {"headers": {"Sec-Fetch-Site": "cross-site"}}
 for path, operations in document["paths"].items():
     names = {"namespace": "default", "id": "1", "key": "default"}
@@ -135,7 +138,59 @@ bad_encoding("get", "/decodeSnowflakeId", "/decodeSnowflakeId?snowflakeId=%")
 
 # A node without a lease is tested elsewhere.
 answered.add(("/readyz", "get", 503, "application/problem+json"))
+"##;
+
+/// Requests the admin API.
+const ADMIN: &str = r##"
+ops, web = ({"Authorization": "Bearer " + token} for token in sys.argv[2:4])
+typed = {**ops, "Content-Type": "application/json"}
+samples = {"namespace": "n", "worker": "5"}
 for path, operations in document["paths"].items():
+    names = {name: value for name, value in samples.items() if "{" + name + "}" in path}
+    for method, operation in operations.items():
+        call(method, path, 421, {}, {"Host": "evil.example"}, **names)
+        call(method, path, 401, **names)
+        call(method, path, 403, {}, web, **names)
+        if "400" in operation["responses"]:
+            call(method, path, 400, {"unknown": "1"}, ops, **names)
+        if "requestBody" in operation:
+            call(method, path, 415, {}, {**ops, "Content-Type": "text/plain"}, body="{}", **names)
+            call(method, path, 413, {}, typed, body=json.dumps({"text": "x" * 70000}), **names)
+
+namespace, n = "/v1/admin/namespaces/{namespace}", {"namespace": "n"}
+def put(status, settings):
+    return call("put", namespace, status, {}, typed, body=json.dumps(settings), **n)
+def patch(status, settings, headers={}):
+    return call("patch", namespace, status, {}, {**typed, **headers}, body=json.dumps(settings), **n)
+for method in ("get", "delete"):
+    call(method, namespace, 404, {}, ops, **n)
+patch(404, {"maximum": 5})
+added = json.loads(put(200, {"scheme": "segment", "text": "A{number:4}", "maximum": 90, "mode": "cached"}))
+assert added["served_here"] and added["namespace"]["state"] == "served", added
+put(409, {"scheme": "segment"})
+call("get", namespace, 200, {}, ops, **n)
+patch(200, {"maximum": None}, {"If-Match": "*"})
+patch(412, {"maximum": 70}, {"If-Match": '"1"'})
+patch(409, {"stripe": "1/2"})
+call("delete", namespace, 200, {}, ops, **n)
+call("delete", namespace, 409, {}, ops, **n)
+put(200, {"start_over": {}})
+call("get", "/v1/admin/namespaces", 200, {}, ops)
+call("get", "/v1/admin/workers", 200, {}, ops)
+release = "/v1/admin/workers/{worker}/release"
+call("post", release, 409, {}, typed, body="{}", worker="5")
+call("post", release, 404, {}, typed, body="{}", worker="9")
+call("post", release, 200, {}, typed, body='{"force": true}', worker="5")
+call("get", "/v1/admin/doctor", 200, {}, ops)
+call("get", "/v1/admin/doctor", 200, {"nodes": f"http://{host}:{port}"}, ops)
+for method in ("get", "post", "delete"):
+    call(method, "/v1/admin/drain", 200, {}, ops)
+call("get", "/v1/admin/audit", 200, {}, ops)
+call("get", "/v1/admin/audit", 200, {"limit": "5", "namespace": "n"}, ops)
+"##;
+
+/// Checks that everything that is documented was requested.
+const TAIL: &str = r##"for path, operations in document["paths"].items():
     for method, operation in operations.items():
         for parameter in map(resolved, operation.get("parameters", [])):
             assert (path, method, parameter["name"]) in used, f"unused: {method} {path} {parameter['name']}"
@@ -155,6 +210,24 @@ fn answers_are_as_documented() {
         assert!(added.status.success(), "{}", snowmint::text(&added));
     }
     let server = Serve::new(folder.path()).start();
-    let checked = python("openapi_spec_validator", SCRIPT, &[&server.http().to_string()]);
+    let checked =
+        python("openapi_spec_validator", &[HEAD, IDS, TAIL].concat(), &[&server.http().to_string()]);
+    assert!(checked.starts_with("checked "), "{checked}");
+}
+
+#[test]
+fn answers_of_the_admin_api_are_as_documented() {
+    let folder = tempfile::tempdir().unwrap();
+    let token = |name: &str, right: &str| {
+        let args = ["token", "create", name, "--namespaces", "*", "--rights", right, "--file", "tokens.toml"];
+        let created = snowmint::run(folder.path(), args);
+        assert!(created.status.success(), "{}", snowmint::text(&created));
+        String::from_utf8(created.stdout).unwrap().trim().to_owned()
+    };
+    let (ops, web) = (token("ops", "admin"), token("web", "mint"));
+    let args = ["--tokens-file", "tokens.toml", "--worker", "5", "--window", "1h"];
+    let server = Serve::new(folder.path()).args(args).start();
+    let script = [HEAD, ADMIN, TAIL].concat();
+    let checked = python("openapi_spec_validator", &script, &[&server.http().to_string(), &ops, &web]);
     assert!(checked.starts_with("checked "), "{checked}");
 }
