@@ -8,7 +8,7 @@ use std::time::Duration;
 use snowmint_test_servers::port;
 use snowmint_test_servers::snowmint::external::output;
 use snowmint_test_servers::snowmint::ids::increase;
-use snowmint_test_servers::snowmint::{Ids, Serve, Server};
+use snowmint_test_servers::snowmint::{Ids, Serve, Server, binary};
 
 const PATIENCE: Duration = Duration::from_secs(30);
 
@@ -128,4 +128,32 @@ fn slow_clients_are_closed() {
     let kind = closed.expect("the server closes a client that reads nothing").kind();
     assert_ne!(kind, std::io::ErrorKind::WouldBlock, "the server neither reads nor closes");
     assert_eq!(server.take(10).len(), 10);
+}
+
+/// Goal: where there are tokens, only a connection that begins with a valid one gets ids, and only of its namespaces. Method:
+/// noeqd's own frame for tokens, with the ids requested in the same packet.
+#[test]
+fn a_connection_begins_with_its_token() {
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("tokens.toml");
+    let create = |name: &str, namespaces: &str| {
+        let args = ["token", "create", name, "--namespaces", namespaces, "--file", file.to_str().unwrap()];
+        output(binary().to_str().unwrap(), args).trim().to_owned()
+    };
+    let (web, other) = (create("web", "default"), create("other", "orders"));
+    let noeqd = port::free();
+    let args = ["--noeqd", &noeqd.to_string(), "--tokens-file", file.to_str().unwrap()];
+    let server = Serve::new(folder.path()).args(args).spawn();
+    server.log_with("ready: ids are served", PATIENCE);
+    let frame = |token: &str| [&[0, u8::try_from(token.len()).unwrap()], token.as_bytes()].concat();
+    let drawn = ids(&said(noeqd, &[&frame(&web)[..], &[2, 3]].concat()));
+    assert!(drawn.len() == 5 && increase(&drawn), "{drawn:?}");
+    for (what, request) in [
+        ("no token", vec![2]),
+        ("a wrong secret", [frame(&web[..web.len() - 4]), vec![2]].concat()),
+        ("a token for others", [frame(&other), vec![2]].concat()),
+        ("a second token", [frame(&web), frame(&web), vec![2]].concat()),
+    ] {
+        assert_eq!(said(noeqd, &request), b"", "{what}");
+    }
 }
