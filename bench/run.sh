@@ -39,7 +39,7 @@ part() {
         function put() { if (done++) return; while ((getline line < new) > 0) { if (line == "" && !begun) continue; begun = 1; print line; if (line ~ /^## / && !stamped++) print "\n" stamp } print "" }
         /^## / { skip = $0 ~ heading; if (skip) put() }
         !skip { print }
-        END { put() }
+        END { if (!done) print ""; put() }
     ' new="$results.part" RESULTS.md | cat -s | sed -e '${/^$/d}' >"$results"
     rm -f "$results.part"
     cat "$results" >RESULTS.md
