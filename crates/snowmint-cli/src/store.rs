@@ -180,18 +180,14 @@ async fn recover_and_record(
     if !args.yes {
         return recover_in(args, store).await;
     }
-    let mut details = format!("window {:?}", args.window);
-    for number in &args.numbers_at_least {
-        details += &format!(", {} at least {}", number.name, number.number);
-    }
-    if let Some(add) = args.add {
-        details += &format!(", add {add}");
-    }
+    let mut details = vec![format!("window {:?}", args.window)];
+    details.extend(args.numbers_at_least.iter().map(|it| format!("{} at least {}", it.name, it.number)));
+    details.extend(args.add.map(|add| format!("add {add}")));
     if !args.nodes.is_empty() {
-        details += &format!(", nodes {}", args.nodes.join(","));
+        details.push(format!("nodes {}", args.nodes.join(",")));
     }
     let recovered = recover_in(args, Arc::clone(&store));
-    args.author.record(&*store, Change::StoreRecover, "", details, recovered).await?
+    args.author.record(&*store, Change::StoreRecover, "", details.join(", "), recovered).await?
 }
 
 /// Carries out the plan, or only prints it. Returns the printed plan, the store, and the instant until which workers are

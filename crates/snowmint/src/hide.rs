@@ -96,8 +96,9 @@ impl Hider {
     pub fn check_value(&self) -> [u8; 8] {
         // A block that FF1 does not use: its first block begins otherwise, and the others are masked by a ciphertext.
         let block = self.encrypt(u128::from_be_bytes(*b"snowmint hide ck"));
-        let [a, b, c, d, e, f, g, h, ..] = block.to_be_bytes();
-        [a, b, c, d, e, f, g, h]
+        let mut value = [0; 8];
+        value.copy_from_slice(&block.to_be_bytes()[..8]);
+        value
     }
 
     /// Returns the low 32 bits of FF1's y; the modulus drops the others.

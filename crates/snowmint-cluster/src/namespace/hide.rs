@@ -195,7 +195,7 @@ impl HideKeys {
     pub fn new_key() -> Result<String, getrandom::Error> {
         let mut key = [0; KEY_DIGITS / 2];
         getrandom::fill(&mut key)?;
-        Ok(key.iter().map(|byte| format!("{byte:02x}")).collect())
+        Ok(format!("{:032x}", u128::from_be_bytes(key)))
     }
 
     /// Returns the hider of a key.
