@@ -100,7 +100,7 @@ fn errors_of_a_server_teach() {
     let sandbox = Sandbox::new();
     let web = token(&sandbox, "web", "*", "mint");
     let orders = token(&sandbox, "orders", "orders-*", "admin");
-    let (mut node, url) = node(&sandbox);
+    let (node, url) = node(&sandbox);
     let free = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
     let nobody = format!("http://{free}");
     for (args, code, wanted) in [
