@@ -271,9 +271,9 @@ mod tests {
         {
             assert_eq!(ask(&kept, other, b"3"), Ok(None));
         }
-        tokio::time::advance(KEEP - Duration::from_secs(1)).await;
+        tokio::time::advance(KEEP / 2).await;
         assert_eq!(ask(&kept, first, b"2"), Ok(Some(Bytes::from_static(b"1"))));
-        tokio::time::advance(Duration::from_secs(1)).await;
+        tokio::time::advance(KEEP / 2).await;
         assert_eq!(ask(&kept, first, b"2"), Ok(None), "it is a new request");
         let answers = kept.lock();
         assert_eq!((answers.entries.len(), answers.oldest_first.len(), answers.bytes), (1, 1, OVERHEAD + 1));

@@ -249,7 +249,7 @@ async fn a_stream_that_waits_for_its_store_holds_up_no_other() {
     let numbers = Namespace::new(name, definition, Backend::Segment(segments), &shared);
     let source = TestSource::new(Layout::TWITTER);
     let mint = mint_of(source.clone(), Layout::TWITTER);
-    mint.serve([&mint.table().namespaces()[..], &[Arc::new(numbers)]].concat());
+    mint.serve([mint.table().namespaces(), &[Arc::new(numbers)]].concat());
     let server = Running::serving(mint.into(), source, settings()).await;
     let mut client = Client::connect(&server, WINDOW).await;
     let (waits, request) = client.request("/v1/ids/numbers");
