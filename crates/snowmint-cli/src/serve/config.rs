@@ -242,8 +242,8 @@ pub(crate) struct Args {
     /// passes on the client's Host header needs it
     #[arg(long, value_name = "NAME,...", value_delimiter = ',', env = "SNOWMINT_ALLOWED_HOSTS")]
     pub(super) allowed_hosts: Vec<String>,
-    /// Origins of web pages that may send requests over HTTP and read the answers (CORS), such as https://app.example.com; default:
-    /// none
+    /// Origins of web pages that may send requests over HTTP and read the answers (CORS), such as
+    /// `https://app.example.com`; default: none
     #[arg(long, value_name = "ORIGIN,...", value_delimiter = ',', env = "SNOWMINT_CORS_ORIGIN")]
     pub(super) cors_origin: Vec<String>,
     /// Time limit for requests in flight after SIGTERM and the drain delay; then their connections are cut
@@ -410,13 +410,7 @@ impl Plan {
         };
         let hide_keys = args.hide_keys_file;
         let namespace_flags = NamespaceFlags { names: args.namespaces, file, hide_keys, layout };
-        let namespaces = namespace_flags.read().map_err(|error| match error {
-            // They name their own flag.
-            error @ (NamespaceConfigError::HideKeysUnread { .. } | NamespaceConfigError::HideKeys { .. }) => {
-                Failure::usage(error)
-            }
-            error => Failure::flag(flag, error),
-        })?;
+        let namespaces = namespace_flags.read().map_err(|error| namespaces_failure(flag, error))?;
         flags::check_data(args.store.as_deref(), &args.data)?;
         let store = flags::store_url(args.store.as_deref(), &args.data);
         check_store(&store, args.window)?;
@@ -434,20 +428,7 @@ impl Plan {
         if !checks_clients && !args.insecure {
             check_outside(&ports, access.is_some(), tls.is_some())?;
         }
-        let mut warnings = Vec::new();
-        if store.starts_with("memory:") {
-            warnings.push(
-                "--store memory: leases are lost when this process ends, and no other process sees them: ids are unique \
-                 only while this process runs alone"
-                    .to_owned(),
-            );
-        }
-        if let (None, Some((_, listen))) = (&args.store, outside) {
-            warnings.push(format!(
-                "listening on {listen} without --store: {store} coordinates the processes of this machine only, and a node on \
-                 another machine would produce duplicates; set one --store for all nodes, or use one machine only"
-            ));
-        }
+        let warnings = warnings(args.store.as_deref(), &store, outside.map(|(_, listen)| listen));
         Ok(Self {
             http: args.http,
             resp: args.resp,
@@ -501,6 +482,36 @@ impl Plan {
             warnings,
         })
     }
+}
+
+/// Names the flag that an invalid setting of the namespaces came from.
+fn namespaces_failure(flag: &str, error: NamespaceConfigError) -> Failure {
+    match error {
+        // They name their own flag.
+        error @ (NamespaceConfigError::HideKeysUnread { .. } | NamespaceConfigError::HideKeys { .. }) => {
+            Failure::usage(error)
+        }
+        error => Failure::flag(flag, error),
+    }
+}
+
+/// Returns what to tell about valid settings. `outside` is an address that other machines can reach.
+fn warnings(given_store: Option<&str>, store: &str, outside: Option<&Listen>) -> Vec<String> {
+    let mut warnings = Vec::new();
+    if store.starts_with("memory:") {
+        warnings.push(
+            "--store memory: leases are lost when this process ends, and no other process sees them: ids are unique only \
+             while this process runs alone"
+                .to_owned(),
+        );
+    }
+    if let (None, Some(listen)) = (given_store, outside) {
+        warnings.push(format!(
+            "listening on {listen} without --store: {store} coordinates the processes of this machine only, and a node on \
+             another machine would produce duplicates; set one --store for all nodes, or use one machine only"
+        ));
+    }
+    warnings
 }
 
 /// Checks the URL of the store, and the window against what that store may lose.

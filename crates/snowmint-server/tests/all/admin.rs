@@ -39,10 +39,9 @@ impl Node {
         let mut rows = String::new();
         let mut token = |name: &str, namespaces: &str, right: &str| {
             let secret = Secret::generate(&TokenName::new(name).unwrap()).unwrap();
-            rows += &format!(
-                "[tokens.{name}]\nsha256 = '{}'\nnamespaces = ['{namespaces}']\nrights = ['{right}']\n",
-                secret.digest()
-            );
+            let digest = secret.digest();
+            let names = format!("namespaces = ['{namespaces}']\nrights = ['{right}']\n");
+            rows.extend([&format!("[tokens.{name}]\nsha256 = '{digest}'\n"), &names].map(String::as_str));
             secret.as_str().to_owned()
         };
         let (admin, of_orders, minter) =
@@ -274,7 +273,7 @@ async fn invalid_requests_are_rejected() {
     assert_eq!(made.count(), 2, "rejected requests are no changes: {known:?}");
 }
 
-/// Goal: of two operators who change what they both have read, the second is told. Method: both at once, with one ETag.
+/// Goal: of two operators who change what they both have read, the second is told. Method: both at once, with one `ETag`.
 #[tokio::test]
 async fn two_changes_of_one_edition_do_not_both_take_place() {
     let node = Node::start().await;

@@ -70,7 +70,7 @@ document["paths"] = {path: it for path, it in document["paths"].items() if path.
 "##;
 
 /// Requests everything but the admin API.
-const IDS: &str = r##"elsewhere = {"headers": {"Host": "evil.example"}}
+const IDS: &str = r#"elsewhere = {"headers": {"Host": "evil.example"}}
 other_site = {"headers": {"Sec-Fetch-Site": "cross-site"}}
 for path, operations in document["paths"].items():
     names = {"namespace": "default", "id": "1", "key": "default"}
@@ -138,10 +138,10 @@ bad_encoding("get", "/decodeSnowflakeId", "/decodeSnowflakeId?snowflakeId=%")
 
 # A node without a lease is tested elsewhere.
 answered.add(("/readyz", "get", 503, "application/problem+json"))
-"##;
+"#;
 
 /// Requests the admin API.
-const ADMIN: &str = r##"
+const ADMIN: &str = r#"
 ops, web = ({"Authorization": "Bearer " + token} for token in sys.argv[2:4])
 typed = {**ops, "Content-Type": "application/json"}
 samples = {"namespace": "n", "worker": "5"}
@@ -187,10 +187,10 @@ for method in ("get", "post", "delete"):
     call(method, "/v1/admin/drain", 200, {}, ops)
 call("get", "/v1/admin/audit", 200, {}, ops)
 call("get", "/v1/admin/audit", 200, {"limit": "5", "namespace": "n"}, ops)
-"##;
+"#;
 
 /// Checks that everything that is documented was requested.
-const TAIL: &str = r##"for path, operations in document["paths"].items():
+const TAIL: &str = r#"for path, operations in document["paths"].items():
     for method, operation in operations.items():
         for parameter in map(resolved, operation.get("parameters", [])):
             assert (path, method, parameter["name"]) in used, f"unused: {method} {path} {parameter['name']}"
@@ -198,7 +198,7 @@ const TAIL: &str = r##"for path, operations in document["paths"].items():
             for kind in resolved(answer)["content"]:
                 assert (path, method, int(status), kind) in answered, f"unseen: {method} {path} {status} {kind}"
 print("checked", len(answered))
-"##;
+"#;
 
 #[test]
 fn answers_are_as_documented() {
