@@ -2,8 +2,11 @@
 //! One request is in flight at a time. It runs in the background thread of the client, whatever the callers' runtimes do.
 
 use std::collections::VecDeque;
+use std::future::poll_fn;
 use std::ops::RangeInclusive;
+use std::pin::pin;
 use std::sync::{Arc, Mutex};
+use std::task::Poll;
 use std::time::Duration;
 
 use snowmint::fork::ForkMark;
@@ -166,7 +169,16 @@ impl Source {
             line.waiters.push_back(Waiter { missing: count, got: Vec::new(), deadline, sender });
         }
         self.wake.notify_one();
-        receiver.await.unwrap_or_else(|_| Err(ClientError::closed(&self.namespace)))
+        let mut receiver = pin!(receiver);
+        poll_fn(|context| {
+            // A fork while this waited: the answer is the parent's, and the child has nobody who would send one.
+            if !self.mark.is_same_process() {
+                return Poll::Ready(Err(ClientError::forked(&self.namespace)));
+            }
+            let polled = receiver.as_mut().poll(context);
+            polled.map(|sent| sent.unwrap_or_else(|_| Err(ClientError::closed(&self.namespace))))
+        })
+        .await
     }
 
     /// When the first caller has waited for long enough.
