@@ -43,6 +43,8 @@ const START_OVER: &str = "start_over";
 /// A field of a change besides the settings.
 const ABOVE: &str = "above";
 const SOURCES: &str = "sources";
+/// The settings of a hide key.
+const HIDE: [&str; 2] = ["hide", "hide_check"];
 /// Changes that a list of the audit log has by default.
 const CHANGES: usize = 50;
 
@@ -88,7 +90,7 @@ where
     let call = Call {
         serving,
         node: server.admin.as_ref().ok_or_else(no_store)?,
-        may_start_over: identity.may_everywhere(Right::Admin),
+        may_everywhere: identity.may_everywhere(Right::Admin),
         sees: &|name: &str| identity.sees(name.as_bytes()),
         author: Author {
             who: format!("token {}", identity.name().unwrap_or_default()),
@@ -214,7 +216,7 @@ struct ReleaseRequest {
 struct Call<'a> {
     serving: &'a Serving<'a>,
     node: &'a NodeAdmin,
-    may_start_over: Result<(), MintError>,
+    may_everywhere: Result<(), MintError>,
     sees: &'a (dyn Fn(&str) -> bool + Sync),
     author: Author,
     parts: &'a Parts,
@@ -234,7 +236,8 @@ impl Call<'_> {
                 json(&all)
             }
             Resource::Namespace(name) if *method == Method::PUT => {
-                let addition = self.addition(self.object(body).await?)?;
+                self.no_precondition()?;
+                let addition = addition(self.object(body).await?, &self.may_everywhere)?;
                 let author = self.author.clone();
                 let added = move |store: Arc<dyn Store>| {
                     boxed(async move { namespaces::add(&*store, &author, &name, &addition).await })
@@ -242,7 +245,7 @@ impl Call<'_> {
                 self.changed(self.node.change(added).await?)
             }
             Resource::Namespace(name) if *method == Method::PATCH => {
-                let change = self.change(self.object(body).await?)?;
+                let change = change(self.object(body).await?, &self.parts.headers, &self.may_everywhere)?;
                 let author = self.author.clone();
                 let set = move |store: Arc<dyn Store>| {
                     boxed(async move { namespaces::set(&*store, &author, &name, &change).await })
@@ -329,40 +332,6 @@ impl Call<'_> {
         Ok(with_edition(json(&ChangeAnswer { changed, served_here })?, edition))
     }
 
-    fn addition(&self, mut object: Settings) -> Result<Addition, Problem> {
-        self.no_precondition()?;
-        let start_over = object.remove(START_OVER);
-        namespaces::check_names(&object, &[START_OVER])?;
-        no_sources(&object)?;
-        let start_over = match start_over {
-            None | Some(Value::Null) => None,
-            Some(Value::Object(fields)) => {
-                known(&fields, &["nodes"])?;
-                // It repeats ids, and this node then asks the given ones.
-                self.may_start_over
-                    .as_ref()
-                    .map_err(|error| Problem::new(error.kind(), format!("{START_OVER}: {error}")))?;
-                Some(read::<StartOver>(fields)?)
-            }
-            Some(_) => {
-                let why = "expected an object with the nodes that must not serve it, such as \
-                           {\"nodes\": [\"http://n1:8080\"]}";
-                return Err(AdminError::setting(START_OVER, why).into());
-            }
-        };
-        Ok(Addition { settings: object, start_over })
-    }
-
-    fn change(&self, mut object: Settings) -> Result<Change, Problem> {
-        let above = object.remove(ABOVE);
-        namespaces::check_names(&object, &[ABOVE])?;
-        no_sources(&object)?;
-        if above.is_some() {
-            return Err(only_with_store(ABOVE));
-        }
-        Ok(Change { settings: object, above: None, edition: required_edition(&self.parts.headers)? })
-    }
-
     fn no_precondition(&self) -> Result<(), Problem> {
         if self.parts.headers.contains_key(IF_MATCH) {
             let detail = "unexpected If-Match: only PATCH takes it".to_owned();
@@ -417,6 +386,62 @@ where
         }
     }
     Ok(bytes)
+}
+
+/// Reads an addition.
+fn addition(mut object: Settings, may_everywhere: &Result<(), MintError>) -> Result<Addition, Problem> {
+    let start_over = object.remove(START_OVER);
+    namespaces::check_names(&object, &[START_OVER])?;
+    no_sources(&object)?;
+    check_hide(&object, may_everywhere)?;
+    let start_over = match start_over {
+        None | Some(Value::Null) => None,
+        Some(Value::Object(fields)) => {
+            known(&fields, &["nodes"])?;
+            // It repeats ids, and this node then asks the given ones.
+            needs_all(START_OVER, may_everywhere)?;
+            Some(read::<StartOver>(fields)?)
+        }
+        Some(_) => {
+            let why = "expected an object with the nodes that must not serve it, such as \
+                       {\"nodes\": [\"http://n1:8080\"]}";
+            return Err(AdminError::setting(START_OVER, why).into());
+        }
+    };
+    Ok(Addition { settings: object, start_over })
+}
+
+/// Reads a change.
+fn change(
+    mut object: Settings,
+    headers: &HeaderMap,
+    may_everywhere: &Result<(), MintError>,
+) -> Result<Change, Problem> {
+    let above = object.remove(ABOVE);
+    namespaces::check_names(&object, &[ABOVE])?;
+    no_sources(&object)?;
+    check_hide(&object, may_everywhere)?;
+    if above.is_some() {
+        return Err(only_with_store(ABOVE));
+    }
+    Ok(Change { settings: object, above: None, edition: required_edition(headers)? })
+}
+
+/// Rejects a hide key of a token that is not for all namespaces: whoever has a namespace with a key can reveal the ids of every
+/// other namespace with that key.
+fn check_hide(settings: &Settings, may_everywhere: &Result<(), MintError>) -> Result<(), Problem> {
+    let is_set = |name: &&str| settings.get(*name).is_some_and(|value| !value.is_null());
+    HIDE.into_iter().find(is_set).map_or(Ok(()), |setting| needs_all(setting, may_everywhere))
+}
+
+/// Rejects a setting that only a token for all namespaces may use.
+fn needs_all(setting: &'static str, may_everywhere: &Result<(), MintError>) -> Result<(), Problem> {
+    may_everywhere.as_ref().map_err(|error| {
+        let mut problem = Problem::new(error.kind(), format!("{setting}: {error}"));
+        problem.setting = Some(setting);
+        problem
+    })?;
+    Ok(())
 }
 
 /// Rejects sources: their URLs name files that this node would read and send, and hosts that get its passwords.
@@ -485,5 +510,47 @@ impl From<AdminError> for Problem {
             problem.setting = Some(setting);
         }
         problem
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    fn object(value: Value) -> Settings {
+        match value {
+            Value::Object(object) => object,
+            other => panic!("no object: {other}"),
+        }
+    }
+
+    /// Goal: a token for some namespaces cannot put a hide key of others on its own ones, where it could reveal their ids.
+    #[test]
+    fn a_hide_key_needs_a_token_for_all_namespaces() {
+        let refused = Err(MintError::Forbidden { why: "token team-a has no right admin for *".to_owned() });
+        for (setting, body) in [
+            ("hide", json!({"scheme": "segment", "hide": "billing"})),
+            ("hide", json!({"hide": "billing", "hide_check": "0011223344556677"})),
+            ("hide_check", json!({"hide_check": "0011223344556677"})),
+        ] {
+            let headers = HeaderMap::new();
+            for problem in [
+                addition(object(body.clone()), &refused).unwrap_err(),
+                change(object(body.clone()), &headers, &refused).unwrap_err(),
+            ] {
+                assert_eq!((problem.kind, problem.setting), (ErrorKind::Forbidden, Some(setting)), "{body}");
+                assert!(
+                    problem.detail.starts_with(&format!("{setting}: token team-a")),
+                    "{}",
+                    problem.detail
+                );
+            }
+            addition(object(body.clone()), &Ok(())).unwrap();
+            change(object(body), &headers, &Ok(())).unwrap();
+        }
+        // A client may name every setting.
+        addition(object(json!({"scheme": "segment", "hide": null})), &refused).unwrap();
     }
 }
