@@ -698,6 +698,21 @@ pub fn check_with_text(
     Ok(record.may_be_written_as(wanted, name)?)
 }
 
+/// Checks that a namespace exists and is not dropped, and returns its record: what a change of it needs.
+///
+/// # Errors
+///
+/// [`NamespaceError::Missing`], [`NamespaceError::Unreadable`] and [`NamespaceError::Dropped`], or the store's.
+pub async fn existing(store: &dyn Store, name: &NamespaceName) -> Result<NamespaceRecord, NamespaceError> {
+    let unreadable =
+        |reason: String| NamespaceError::Unreadable { name: name.clone(), store: store.describe(), reason };
+    let key = key(name).map_err(|error| unreadable(error.to_string()))?;
+    let found = store.load(&key).await?.ok_or_else(|| missing(store, name))?;
+    let record = NamespaceRecord::from_bytes(&found.value).map_err(unreadable)?;
+    alive(name, &record)?;
+    Ok(record)
+}
+
 fn alive(name: &NamespaceName, record: &NamespaceRecord) -> Result<(), NamespaceError> {
     match record.dropped_unix_ms {
         Some(dropped_unix_ms) => Err(NamespaceError::Dropped { name: name.clone(), dropped_unix_ms }),

@@ -308,6 +308,8 @@ pub async fn set(
         check_mode(store, &wanted)?;
         details = wanted.to_string();
     }
+    // Not in the log: a request that cannot change anything would push out what did.
+    registry::existing(store, name).await?;
     let patch = |definition: &Definition| {
         let is_same = before.as_ref().is_some_and(|before| before.definition == *definition);
         if edition.is_some() && !is_same {
@@ -330,6 +332,8 @@ pub async fn drop_namespace(
     author: &Author,
     name: &NamespaceName,
 ) -> Result<Changed, AdminError> {
+    // As for `set`.
+    registry::existing(store, name).await?;
     let dropped = registry::drop_namespace(store, name, WallClock.unix_ms());
     let record = author.record(store, Action::NamespaceDrop, name, "", dropped).await??;
     Changed::of(store, name, record, Vec::new()).await
@@ -454,6 +458,8 @@ async fn move_sources(
     let given = change.settings.get(SOURCES).cloned().unwrap_or_default();
     let wanted: Vec<CounterSource> =
         serde_json::from_value(given).map_err(|error| AdminError::setting(SOURCES, error))?;
+    // As for `set`.
+    registry::existing(store, name).await?;
     let (mut compared, mut warnings) = (Vec::new(), Vec::new());
     if let Some(before) = &before {
         let mut definition = before.definition.clone();
@@ -531,6 +537,7 @@ async fn reserved_to(
 
 #[cfg(test)]
 mod tests {
+    use snowmint_cluster::audit;
     use snowmint_store::{Expected, MemoryStore};
 
     use super::*;
@@ -713,5 +720,33 @@ mod tests {
         let over = Addition { settings: settings("{}"), start_over: Some(StartOver::default()) };
         let over = add(&store, &author(), &name("n"), &over).await.unwrap();
         assert!(over.warnings[0].contains("n starts over"), "{:?}", over.warnings);
+    }
+
+    /// Goal: requests for a namespace that is not there do not push changes out of the audit log. Method: changes and drops of
+    /// one that is missing, dropped or unreadable.
+    #[tokio::test]
+    async fn a_change_of_a_namespace_that_is_not_there_is_not_in_the_log() {
+        let store = MemoryStore::new();
+        added(&store, "dropped", r#"{"scheme":"segment"}"#).await.unwrap();
+        drop_namespace(&store, &author(), &name("dropped")).await.unwrap();
+        let key = Key::new("namespaces/damaged").unwrap();
+        let _ = store.compare_and_set(&key, Expected::Absent, b"{").await.unwrap();
+        let before = audit::list(&store, 99).await.unwrap();
+        assert_eq!(before.len(), 2);
+        for (of, kind, words) in [
+            ("missing", "unknown-namespace", "unknown namespace missing"),
+            ("dropped", "conflict", "namespace dropped was dropped on"),
+            ("damaged", "unreadable", "invalid record of namespace damaged"),
+        ] {
+            for error in [
+                changed(&store, of, r#"{"maximum":3}"#).await.unwrap_err(),
+                changed(&store, of, r#"{"sources":["1/1 sqlite:x"]}"#).await.unwrap_err(),
+                drop_namespace(&store, &author(), &name(of)).await.unwrap_err(),
+            ] {
+                assert_eq!(error.kind().status().name, kind, "{of}: {error}");
+                assert!(error.to_string().starts_with(words), "{of}: {error}");
+            }
+        }
+        assert_eq!(audit::list(&store, 99).await.unwrap(), before);
     }
 }
