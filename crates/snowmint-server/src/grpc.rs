@@ -353,7 +353,9 @@ impl Session {
         let path = request.uri().path();
         if path.starts_with(HEALTH) {
             let ends = path.ends_with("/Watch").then(|| self.shutdown.clone());
-            let answered = self.services.health.clone().call(request).await;
+            // A watch may last for ever, and tonic waits as long for the message of a call: neither keeps the connection busy.
+            delivery.wait();
+            let answered = self.arrived(self.services.health.clone().call(request)).await?;
             return Ok(self.tonic(answered, ends));
         }
         match self.admission {
@@ -405,7 +407,6 @@ impl Session {
 
     /// Reads the one message of a call.
     async fn read_one(&self, reader: &mut MessageReader) -> Result<Bytes, Failure> {
-        let within = self.server.timeouts.request;
         let one = |what| Failure::new(ErrorKind::BadRequest, format!("{what}: expected one message"));
         let reading = async {
             let message = poll_fn(|cx| reader.poll_next(cx)).await?.ok_or_else(|| one("no message"))?;
@@ -414,9 +415,14 @@ impl Session {
                 Some(_) => Err(one("more than one message")),
             }
         };
-        tokio::time::timeout(within, reading).await.unwrap_or_else(|_| {
-            Err(Failure::new(ErrorKind::BadRequest, format!("incomplete request after {within:?}")))
-        })
+        self.arrived(reading).await?
+    }
+
+    /// Waits for what needs only the client's message, for the time limit of a request at most.
+    async fn arrived<T>(&self, arriving: impl Future<Output = T>) -> Result<T, Failure> {
+        let within = self.server.timeouts.request;
+        let late = |_| Failure::new(ErrorKind::BadRequest, format!("incomplete request after {within:?}"));
+        tokio::time::timeout(within, arriving).await.map_err(late)
     }
 
     async fn answer(

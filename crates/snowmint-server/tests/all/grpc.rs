@@ -15,6 +15,7 @@ use snowmint_server::grpc_messages::{
 };
 use snowmint_server::{AllowedHosts, Settings, Timeouts};
 use tokio::net::TcpStream;
+use tokio::time::{Instant, timeout};
 
 use crate::running::{Running, settings};
 use crate::tokens::{Tokens, row};
@@ -515,6 +516,49 @@ async fn time_limits_close_connections() {
         }
     };
     assert!(matches!(cut, Some(Err(_))), "{cut:?}");
+}
+
+/// Goal: health needs no token, so its calls hold no connection: neither one without its message nor a watch, which ends when the
+/// connection is idle for its limit. Method: paused time.
+#[tokio::test(start_paused = true)]
+async fn health_calls_hold_no_connection() {
+    const WATCH: &str = "/grpc.health.v1.Health/Watch";
+    let (idle, request) = (Duration::from_mins(10), Duration::from_secs(30));
+    let timeouts = Timeouts { idle: Some(idle), request, ..Timeouts::default() };
+    let running = Running::with(Settings { timeouts, ..settings() }).await;
+    let near = |began: Instant, within: Duration| {
+        let took = began.elapsed();
+        assert!(took >= within && took < within + Duration::from_secs(3), "{took:?} of {within:?}");
+    };
+    for path in [CHECK, WATCH] {
+        let began = Instant::now();
+        let silent = Client::to(running.grpc).await.open(path, &[]).await;
+        let ended = timeout(Duration::from_hours(1), silent.rest()).await.expect("the call does not end");
+        assert_eq!((ended.code(), ended.text().as_str()), ("3", "incomplete request after 30s"));
+        near(began, request);
+    }
+
+    let mut watch = Client::to(running.grpc).await.open(WATCH, &[]).await;
+    watch.send(&NamespacesRequest::default());
+    watch.send.send_data(Bytes::new(), true).unwrap();
+    assert_eq!(watch.read().await.unwrap().as_ref(), b"\x08\x01");
+    let began = Instant::now();
+    let rest = timeout(Duration::from_hours(1), watch.body().await.data()).await;
+    assert!(rest.expect("the server does not close").is_none_or(|data| data.is_err()));
+    near(began, idle);
+}
+
+/// Goal: a health call that waits for its message does not delay a shutdown. Method: paused time.
+#[tokio::test(start_paused = true)]
+async fn health_calls_hold_no_shutdown() {
+    let timeouts = Timeouts { request: Duration::from_hours(1), ..Timeouts::default() };
+    let running = Running::with(Settings { timeouts, ..settings() }).await;
+    let client = Client::to(running.grpc).await;
+    let _silent = client.open(CHECK, &[]).await;
+    assert_eq!(client.call(CHECK, &[], &NamespacesRequest::default()).await.code(), "0");
+    let began = Instant::now();
+    assert_eq!(running.end().await.unwrap().cut, 0);
+    assert!(began.elapsed() < Duration::from_secs(5), "{:?}", began.elapsed());
 }
 
 /// Goal: the HTTP port answers calls beside requests of HTTP/2, on one connection, counts them as gRPC, and checks their host.
