@@ -20,7 +20,7 @@ use hyper::service::{HttpService, service_fn};
 use hyper::{Request, Response};
 use hyper_util::rt::TokioIo;
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, ReadBuf};
-use tokio::time::{Instant, Sleep, sleep, timeout};
+use tokio::time::{Instant, Sleep, sleep};
 
 use crate::accept::Admission;
 use crate::delivery::{ClientTimer, DeliveredBody, Delivery, Making};
@@ -116,6 +116,7 @@ where
         running: FuturesUnordered::new(),
         tails: Vec::new(),
         check: None,
+        closes: None,
         peer,
         is_finishing: false,
     });
@@ -141,8 +142,7 @@ where
         () = rested => {}
     }
     peer.timer.hang_up();
-    // A client that does not read is closed.
-    let _ = timeout(2 * LINGER, connection).await;
+    connection.await;
 }
 
 type AnswerTask<'a> = Pin<Box<dyn Future<Output = ()> + Send + 'a>>;
@@ -225,6 +225,8 @@ where
     tails: Vec<Arc<Delivery>>,
     /// When to look next for answers that the client does not read.
     check: Option<Pin<Box<Sleep>>>,
+    /// When the connection ends although not all is sent; only of a client that is hung up.
+    closes: Option<Pin<Box<Sleep>>>,
     peer: &'p Peer<'p>,
     is_finishing: bool,
 }
@@ -291,6 +293,25 @@ where
             }
         }
     }
+
+    /// Runs the connection and its answers until both have ended.
+    fn poll_served(&mut self, cx: &mut Context<'_>) -> Poll<()> {
+        loop {
+            self.poll_running(cx);
+            if let Poll::Ready(ended) = self.connection.as_mut().poll(cx) {
+                if let Err(error) = ended {
+                    tracing::debug!(%error, "HTTP connection failed");
+                }
+                return Poll::Ready(());
+            }
+            if !self.is_finishing && self.peer.is_leaving() {
+                self.is_finishing = true;
+                self.connection.as_mut().graceful_shutdown();
+            } else if !self.poll_running(cx) {
+                ready!(self.poll_stalled(cx));
+            }
+        }
+    }
 }
 
 impl<'a, I, S, B> Future for Http2Connection<'a, '_, I, S>
@@ -307,21 +328,14 @@ where
 
     fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<()> {
         let this = &mut *self;
-        loop {
-            this.poll_running(cx);
-            if let Poll::Ready(ended) = this.connection.as_mut().poll(cx) {
-                if let Err(error) = ended {
-                    tracing::debug!(%error, "HTTP connection failed");
-                }
-                return Poll::Ready(());
-            }
-            if !this.is_finishing && this.peer.is_leaving() {
-                this.is_finishing = true;
-                this.connection.as_mut().graceful_shutdown();
-            } else if !this.poll_running(cx) {
-                ready!(this.poll_stalled(cx));
-            }
+        if this.poll_served(cx).is_ready() {
+            return Poll::Ready(());
         }
+        if !this.peer.timer.is_hung_up() {
+            return Poll::Pending;
+        }
+        // h2 sends what it has before it ends, for which a client that does not read would make it wait for ever.
+        this.closes.get_or_insert_with(|| Box::pin(sleep(2 * LINGER))).as_mut().poll(cx)
     }
 }
 
@@ -545,6 +559,7 @@ impl Frames {
 
 #[cfg(test)]
 mod tests {
+    use http_body_util::Full;
     use tokio::io::AsyncWriteExt as _;
 
     use super::*;
@@ -619,6 +634,48 @@ mod tests {
             }
             let pass = turn.poll_pass(&mut Context::from_waker(std::task::Waker::noop()));
             assert_eq!(pass.is_pending(), is_over, "after {input} bytes");
+        }
+    }
+
+    /// Goal: a client that reads nothing is closed after the time limit of a write, also where the system has no such limit.
+    /// Method: a Unix socket, whose buffer the answers fill; paused time.
+    #[cfg(unix)]
+    #[tokio::test(start_paused = true)]
+    async fn a_client_that_reads_nothing_is_closed() {
+        let shutdown = Shutdown::new();
+        let timeouts = crate::Settings::default().timeouts;
+        for (len, within) in [(100, timeouts.idle.unwrap()), (1 << 20, timeouts.write)] {
+            let turn = Turn::default();
+            let peer = Peer::new(&turn, timeouts, shutdown.listener(), Admission::Client);
+            let (mut client, stream) = tokio::net::UnixStream::pair().unwrap();
+            let answer = async |_, _| Response::new(Full::new(Bytes::from(vec![7; len])));
+            let serving = serve(stream, Preface::default(), &peer, |it, to| Box::pin(answer(it, to)));
+            // The largest windows, which only the socket limits.
+            let settings = [0, 0, 6, 4, 0, 0, 0, 0, 0, 0, 4, 0x7f, 0xff, 0xff, 0xff];
+            let opens = [0, 0, 4, 8, 0, 0, 0, 0, 0, 0x7f, 0, 0, 0];
+            client.write_all(&[&PREFACE[..], &settings, &opens].concat()).await.unwrap();
+            let (reader, mut writer) = client.into_split();
+            // The server may stop reading before it has all requests.
+            let requests = tokio::spawn(async move {
+                for stream in 0..20_000_u32 {
+                    let request = [
+                        &[0, 0, 6, HEADERS, END_HEADERS | 1][..],
+                        &(2 * stream + 1).to_be_bytes(),
+                        b"\x82\x86\x84\x01\x01a",
+                    ];
+                    if writer.write_all(&request.concat()).await.is_err() {
+                        return writer;
+                    }
+                }
+                writer
+            });
+            let (began, turns) = (Instant::now(), crate::turns::Turns::new());
+            let mut serving = pin!(serving);
+            let closed = turns.take(&turn, serving.as_mut());
+            let closed = tokio::time::timeout(within + 5 * LINGER, closed).await;
+            assert!(closed.is_ok(), "answers of {len} bytes: after {:?}", began.elapsed());
+            requests.abort();
+            drop(reader);
         }
     }
 
