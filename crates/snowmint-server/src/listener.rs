@@ -40,7 +40,8 @@ impl Socket {
 /// Opens a port. `address` was given with the flag `flag`: `host:port`, where port 0 takes any free port, or `unix:` and the
 /// path of a socket.
 ///
-/// A socket file that nobody listens on any more is replaced. Owner and group of the new one may connect to it.
+/// A socket file that nobody listens on any more is replaced. Owner and group of the new one may connect to it. The file
+/// beside it, whose name ends in `.lock`, keeps two starts from replacing the same socket. It stays.
 ///
 /// # Errors
 ///
@@ -170,13 +171,14 @@ impl Listener {
 mod unix {
     //! A Unix socket and its file.
 
-    use std::fs::{self, File, Permissions, TryLockError};
+    use std::fs::{self, File, OpenOptions, Permissions, TryLockError};
     use std::io;
-    use std::os::unix::fs::{FileTypeExt, MetadataExt, PermissionsExt};
+    use std::os::unix::fs::{FileTypeExt, MetadataExt, OpenOptionsExt, PermissionsExt};
     use std::os::unix::net::UnixListener as StdListener;
     use std::path::{Path, PathBuf};
     use std::time::Duration;
 
+    use rustix::fs::OFlags;
     use socket2::{Domain, SockAddr, Socket, Type};
     use tokio::net::UnixListener;
     use tokio::time::{Instant, sleep};
@@ -185,7 +187,9 @@ mod unix {
     const MODE: u32 = 0o660;
     /// Clients that the system connects before they are accepted; the system lowers it to its limit.
     const BACKLOG: i32 = 4096;
-    /// How long another process may hold the lock of the folder. The start of a server holds it for microseconds.
+    /// Only the owner may open the lock file, so that nobody else can hold the lock.
+    const LOCK_MODE: u32 = 0o600;
+    /// How long another process may hold the lock. The start of a server holds it for microseconds.
     const LOCK_PATIENCE: Duration = Duration::from_secs(5);
     /// Interval between two attempts to get the lock.
     const LOCK_INTERVAL: Duration = Duration::from_millis(10);
@@ -208,11 +212,14 @@ mod unix {
 
     impl SocketFile {
         pub(super) async fn open(path: &Path) -> io::Result<Self> {
+            // A wrong path gets no lock file.
+            let address = SockAddr::unix(path)?;
+            is_there(path)?;
             // Of two servers that find the same stale file, the second would remove the live socket of the first.
-            let _locked = lock_folder(path).await?;
+            let _locked = lock(path).await?;
             remove_stale(path)?;
             let socket = Socket::new(Domain::UNIX, Type::STREAM, None)?;
-            socket.bind(&SockAddr::unix(path)?)?;
+            socket.bind(&address)?;
             let file = OwnFile { path: path.to_owned(), identity: identity(path) };
             // Before anybody can connect.
             fs::set_permissions(path, Permissions::from_mode(MODE))?;
@@ -250,33 +257,48 @@ mod unix {
         fs::symlink_metadata(path).ok().map(|file| (file.dev(), file.ino()))
     }
 
-    /// Locks the folder of a path until the returned file is dropped.
-    async fn lock_folder(path: &Path) -> io::Result<File> {
-        let folder = path.parent().filter(|it| !it.as_os_str().is_empty()).unwrap_or_else(|| Path::new("."));
-        let folder = File::open(folder)?;
+    /// Locks the path of a socket until the returned file is dropped. The lock has a file of its own: whoever may read a file
+    /// or folder may lock it. The file stays, since a process that removed it could leave two with a lock.
+    async fn lock(path: &Path) -> io::Result<File> {
+        let mut name = path.as_os_str().to_owned();
+        name.push(".lock");
+        let flags = OFlags::NOFOLLOW | OFlags::NONBLOCK;
+        let file = OpenOptions::new()
+            .write(true)
+            .create(true)
+            .truncate(false)
+            .mode(LOCK_MODE)
+            .custom_flags(flags.bits().cast_signed())
+            .open(name)?;
         let until = Instant::now() + LOCK_PATIENCE;
         loop {
-            match folder.try_lock() {
-                Ok(()) => return Ok(folder),
+            match file.try_lock() {
+                Ok(()) => return Ok(file),
                 Err(TryLockError::WouldBlock) if Instant::now() < until => sleep(LOCK_INTERVAL).await,
                 Err(TryLockError::WouldBlock) => return Err(io::ErrorKind::ResourceBusy.into()),
                 // A file system without locks.
                 Err(TryLockError::Error(error)) if error.kind() == io::ErrorKind::Unsupported => {
-                    return Ok(folder);
+                    return Ok(file);
                 }
                 Err(TryLockError::Error(error)) => return Err(error),
             }
         }
     }
 
+    /// Returns `true` if there is a socket, and fails if there is another file.
+    fn is_there(path: &Path) -> io::Result<bool> {
+        match fs::symlink_metadata(path) {
+            Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(false),
+            Err(error) => Err(error),
+            Ok(file) if file.file_type().is_socket() => Ok(true),
+            Ok(_) => Err(io::ErrorKind::AlreadyExists.into()),
+        }
+    }
+
     /// Removes the socket of a process that has ended.
     fn remove_stale(path: &Path) -> io::Result<()> {
-        let file = match fs::symlink_metadata(path) {
-            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(()),
-            file => file?,
-        };
-        if !file.file_type().is_socket() {
-            return Err(io::ErrorKind::AlreadyExists.into());
+        if !is_there(path)? {
+            return Ok(());
         }
         let probe = Socket::new(Domain::UNIX, Type::STREAM, None)?;
         // The listener of a full socket would make the probe wait.
@@ -333,7 +355,7 @@ impl BindError {
             }
             io::ErrorKind::ResourceBusy => {
                 format!(
-                    "another process holds the lock of the folder; stop it, or choose another folder with {flag}"
+                    "another process holds the lock of this socket, the file beside it that ends in .lock; stop it, or choose another path with {flag}"
                 )
             }
             io::ErrorKind::AlreadyExists => {
@@ -343,7 +365,9 @@ impl BindError {
                 format!("the folder does not exist; create it, or choose another path with {flag}")
             }
             io::ErrorKind::PermissionDenied => {
-                format!("permission denied; choose a folder with {flag} that this user may write to")
+                format!(
+                    "permission denied; choose a path with {flag} whose folder and .lock file this user may write to"
+                )
             }
             io::ErrorKind::InvalidInput => {
                 format!(
@@ -421,7 +445,7 @@ mod tests {
     }
 
     /// Goal: of two servers that start on one stale file, one wins, and the other does not remove its socket. Method: the first
-    /// is the test, which holds the lock of the folder while it replaces the stale file.
+    /// is the test, which holds the lock while it replaces the stale file.
     #[cfg(unix)]
     #[tokio::test]
     async fn two_starts_on_one_stale_socket_do_not_take_it_from_each_other() {
@@ -430,7 +454,7 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("socket");
         drop(UnixListener::bind(&path).unwrap());
-        let locked = std::fs::File::open(folder.path()).unwrap();
+        let locked = std::fs::File::create(folder.path().join("socket.lock")).unwrap();
         locked.lock().unwrap();
         let address = format!("unix:{}", path.display());
         let mut second = std::pin::pin!(bind(&address, "--resp"));
@@ -442,5 +466,29 @@ mod tests {
         let error = second.await.unwrap_err().to_string();
         assert!(error.contains("another program listens on this socket"), "{error}");
         UnixStream::connect(&path).unwrap();
+    }
+
+    /// Goal: nobody else can hold up a start: a lock on the folder, which every reader may take, does not matter, and only the
+    /// owner may open the lock file. A link in its place is not followed, and a wrong path leaves no file.
+    #[cfg(unix)]
+    #[tokio::test]
+    async fn a_start_is_locked_by_a_file_of_its_own() {
+        use std::os::unix::fs::PermissionsExt as _;
+
+        let folder = tempfile::tempdir().unwrap();
+        let locked = std::fs::File::open(folder.path()).unwrap();
+        locked.lock().unwrap();
+        let address = |name: &str| format!("unix:{}/{name}", folder.path().display());
+        for _ in 0..2 {
+            drop(bind(&address("socket"), "--resp").await.unwrap());
+            let lock = std::fs::metadata(folder.path().join("socket.lock")).unwrap();
+            assert_eq!(lock.permissions().mode() & 0o777, 0o600);
+        }
+        std::os::unix::fs::symlink("target", folder.path().join("linked.lock")).unwrap();
+        bind(&address("linked"), "--resp").await.unwrap_err();
+        assert!(!folder.path().join("target").exists());
+        std::fs::write(folder.path().join("file"), "").unwrap();
+        bind(&address("file"), "--resp").await.unwrap_err();
+        assert!(!folder.path().join("file.lock").exists());
     }
 }
