@@ -144,7 +144,7 @@ impl ClientBuilder {
     /// Sets how many ids a namespace keeps in memory, at least and at most. Default: `0..=100_000`.
     ///
     /// Between the two, the number follows the use: enough for half of the maximum age, and for 1 s at most. `0..=0` keeps none,
-    /// so that each id is a request.
+    /// so that each call is a request, and [`try_next_id`](crate::Ids::try_next_id) returns none.
     pub const fn buffer(mut self, ids: RangeInclusive<usize>) -> Self {
         self.buffer = ids;
         self

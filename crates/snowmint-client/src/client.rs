@@ -194,7 +194,8 @@ impl Ids {
         self.first_of(block_on(self.0.source.wait(1))?)
     }
 
-    /// Returns the next id if the buffer has one. Never waits: if the buffer is empty, it is filled in the background.
+    /// Returns the next id if the buffer has one. Never waits: if the buffer is empty, it is filled in the background. With
+    /// [`buffer(0..=0)`](ClientBuilder::buffer) it never has one.
     ///
     /// # Errors
     ///
@@ -254,14 +255,15 @@ impl Ids {
         if source.mark.is_same_process() { source.buffer.level().left } else { 0 }
     }
 
-    /// Drops the ids in the buffer. Does nothing in a forked child.
+    /// Drops the ids in the buffer, and those that were requested for it. It stays empty until the next call for an id. Does
+    /// nothing in a forked child.
     ///
     /// Call it, with no other call in progress, before a snapshot of the machine or the process that may be started more than
     /// once: each copy would return the same ids from its buffer.
     pub fn discard_buffered(&self) {
         let source = &self.0.source;
         if source.mark.is_same_process() {
-            source.buffer.clear();
+            source.discard();
         }
     }
 

@@ -35,6 +35,12 @@
 //!   both return the ids that were in the buffer. Call [`Ids::discard_buffered`] before such a snapshot, or set
 //!   [`buffer(0..=0)`](ClientBuilder::buffer), so that each id is a request.
 //!
+//! # After a namespace was started over
+//!
+//! `snowmint ns add --start-over` begins a new series of numbers. Those in the memory of clients belong to the earlier one, and a
+//! client does not notice: restart each client that keeps ids, or call [`Ids::discard_buffered`] in it. A call that is in progress
+//! may still return a number of the earlier series.
+//!
 //! # How old ids are
 //!
 //! A time-ordered id in memory has the time of its request, not of its use. Ids older than

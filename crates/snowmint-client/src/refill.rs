@@ -2,9 +2,11 @@
 //! One request is in flight at a time. It runs in the background thread of the client, whatever the callers' runtimes do.
 
 use std::collections::VecDeque;
+use std::future::poll_fn;
 use std::ops::RangeInclusive;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::pin::pin;
 use std::sync::{Arc, Mutex};
+use std::task::Poll;
 use std::time::Duration;
 
 use snowmint::fork::ForkMark;
@@ -40,18 +42,25 @@ pub(crate) struct Source {
     pub(crate) settings: Settings,
     line: Mutex<Line>,
     wake: Notify,
-    /// A draw that does not wait found no id.
-    was_empty: AtomicBool,
     last_failure: Mutex<Option<Failure>>,
 }
 
-/// Callers that wait.
+/// Callers that wait, and what else decides on requests.
 #[derive(Debug, Default)]
 struct Line {
     waiters: VecDeque<Waiter>,
+    /// A draw that does not wait found no id.
+    was_empty: bool,
+    generation: Generation,
+    /// The generation of the last draw that found no id. Without one in this generation, nothing is prefetched.
+    drawn_in: Generation,
     /// Nobody serves the line any more.
     is_closed: bool,
 }
+
+/// The number of times that the ids in memory were discarded. An answer to a request of an earlier generation is dropped.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+struct Generation(u64);
 
 #[derive(Debug)]
 struct Waiter {
@@ -59,6 +68,37 @@ struct Waiter {
     got: Vec<IdRange>,
     deadline: Instant,
     sender: oneshot::Sender<Result<Vec<IdRange>, ClientError>>,
+}
+
+impl Line {
+    /// Forgets callers that left. Returns how many ids the others wait for.
+    fn wanted(&mut self) -> u64 {
+        self.waiters.retain(|waiter| !waiter.sender.is_closed());
+        self.waiters.iter().fold(0, |sum, waiter| waiter.missing.saturating_add(sum))
+    }
+
+    /// Divides ids among the callers in line. Returns those that have all of theirs.
+    fn serve(&mut self, ranges: &mut VecDeque<IdRange>) -> Vec<Waiter> {
+        let mut served = Vec::new();
+        while let Some(mut waiter) = self.waiters.pop_front() {
+            while waiter.missing > 0
+                && let Some(range) = ranges.pop_front()
+            {
+                let (given, rest) = range.split(waiter.missing);
+                waiter.missing -= given.count();
+                waiter.got.push(given);
+                if let Some(rest) = rest {
+                    ranges.push_front(rest);
+                }
+            }
+            if waiter.missing > 0 {
+                self.waiters.push_front(waiter);
+                break;
+            }
+            served.push(waiter);
+        }
+        served
+    }
 }
 
 impl Source {
@@ -75,7 +115,6 @@ impl Source {
             settings,
             line: Mutex::default(),
             wake: Notify::new(),
-            was_empty: AtomicBool::new(false),
             last_failure: Mutex::default(),
         }
     }
@@ -89,8 +128,32 @@ impl Source {
     /// Has ids requested in the background although nobody waits for them.
     #[cold]
     pub(crate) fn refill_empty(&self) {
-        self.was_empty.store(true, Ordering::Relaxed);
+        if self.keeps_none() {
+            return;
+        }
+        {
+            let mut line = lock(&self.line);
+            line.was_empty = true;
+            line.drawn_in = line.generation;
+        }
         self.wake.notify_one();
+    }
+
+    /// Drops every id in memory, and those that are on their way into it. Until the next draw, no more are requested.
+    pub(crate) fn discard(&self) {
+        let mut line = lock(&self.line);
+        line.generation.0 += 1;
+        line.was_empty = false;
+        for waiter in &mut line.waiters {
+            waiter.missing += waiter.got.drain(..).map(IdRange::count).sum::<u64>();
+        }
+        // Under the lock, so that no earlier answer is put afterwards.
+        self.buffer.clear();
+    }
+
+    /// Whether no id may lie in memory.
+    fn keeps_none(&self) -> bool {
+        *self.settings.sizes.end() == 0
     }
 
     /// Waits for ids. The timeout is the background's, so that no runtime is needed here.
@@ -102,17 +165,20 @@ impl Source {
             if line.is_closed {
                 return Err(ClientError::closed(&self.namespace));
             }
+            line.drawn_in = line.generation;
             line.waiters.push_back(Waiter { missing: count, got: Vec::new(), deadline, sender });
         }
         self.wake.notify_one();
-        receiver.await.unwrap_or_else(|_| Err(ClientError::closed(&self.namespace)))
-    }
-
-    /// Forgets callers that left. Returns how many ids the others wait for.
-    fn wanted(&self) -> u64 {
-        let mut line = lock(&self.line);
-        line.waiters.retain(|waiter| !waiter.sender.is_closed());
-        line.waiters.iter().fold(0, |sum, waiter| waiter.missing.saturating_add(sum))
+        let mut receiver = pin!(receiver);
+        poll_fn(|context| {
+            // A fork while this waited: the answer is the parent's, and the child has nobody who would send one.
+            if !self.mark.is_same_process() {
+                return Poll::Ready(Err(ClientError::forked(&self.namespace)));
+            }
+            let polled = receiver.as_mut().poll(context);
+            polled.map(|sent| sent.unwrap_or_else(|_| Err(ClientError::closed(&self.namespace))))
+        })
+        .await
     }
 
     /// When the first caller has waited for long enough.
@@ -120,26 +186,47 @@ impl Source {
         lock(&self.line).waiters.front().map(|waiter| waiter.deadline)
     }
 
-    /// Gives ids to the callers in line, and the rest to the buffer.
-    fn deliver(&self, Answer { ranges, sent }: Answer) {
+    /// Gives ids to the callers in line, and the rest to the buffer. Drops all if they were discarded since their request.
+    fn deliver(&self, Answer { ranges, sent }: Answer, requested_in: Generation) {
         let age_ms = u64::try_from(sent.elapsed().as_millis()).unwrap_or(u64::MAX);
         let max_age_ms = u64::try_from(self.settings.max_age.as_millis()).unwrap_or(u64::MAX);
         let until_ms = self.buffer.clock().unix_ms().saturating_sub(age_ms).saturating_add(max_age_ms);
         let mut ranges = VecDeque::from(ranges);
-        let served = self.serve(&mut ranges);
-        // Before the callers wake: what they see of the buffer is then up to date.
-        self.buffer.put(ranges, until_ms);
+        let served = {
+            let mut line = lock(&self.line);
+            if line.generation != requested_in {
+                return;
+            }
+            let served = line.serve(&mut ranges);
+            // Before the callers wake: what they see of the buffer is then up to date.
+            self.keep(&line, ranges, until_ms, requested_in);
+            served
+        };
         for waiter in served {
             if let Err(Ok(unused)) = waiter.sender.send(Ok(waiter.got)) {
                 // The caller left, and nobody else has seen them.
-                self.buffer.put(unused, until_ms);
+                self.keep(&lock(&self.line), unused, until_ms, requested_in);
             }
+        }
+    }
+
+    /// Puts ids into the buffer, unless they were discarded since their request or none may lie there.
+    fn keep(
+        &self,
+        line: &Line,
+        ranges: impl IntoIterator<Item = IdRange>,
+        until_ms: u64,
+        requested_in: Generation,
+    ) {
+        if line.generation == requested_in && !self.keeps_none() {
+            self.buffer.put(ranges, until_ms);
         }
     }
 
     /// Gives ids of the buffer to callers that found it empty just before it was filled.
     fn serve_from_buffer(&self) {
-        let mut missing = self.wanted();
+        let mut line = lock(&self.line);
+        let mut missing = line.wanted();
         let mut ranges = VecDeque::new();
         while missing > 0
             && let Some(drawn) = self.buffer.draw(missing)
@@ -147,34 +234,12 @@ impl Source {
             missing -= drawn.range.count();
             ranges.push_back(drawn.range);
         }
-        for waiter in self.serve(&mut ranges) {
+        let served = line.serve(&mut ranges);
+        drop(line);
+        for waiter in served {
             // The ids of a caller that has just left are lost.
             waiter.sender.send(Ok(waiter.got)).ok();
         }
-    }
-
-    /// Divides ids among the callers in line. Returns those that have all of theirs.
-    fn serve(&self, ranges: &mut VecDeque<IdRange>) -> Vec<Waiter> {
-        let mut served = Vec::new();
-        let mut line = lock(&self.line);
-        while let Some(mut waiter) = line.waiters.pop_front() {
-            while waiter.missing > 0
-                && let Some(range) = ranges.pop_front()
-            {
-                let (given, rest) = range.split(waiter.missing);
-                waiter.missing -= given.count();
-                waiter.got.push(given);
-                if let Some(rest) = rest {
-                    ranges.push_front(rest);
-                }
-            }
-            if waiter.missing > 0 {
-                line.waiters.push_front(waiter);
-                break;
-            }
-            served.push(waiter);
-        }
-        served
     }
 
     /// Returns an error to every caller in line.
@@ -215,13 +280,13 @@ pub(crate) async fn run(source: Arc<Source>, link: Arc<Link>) {
     let mut rejected_at: Option<Instant> = None;
     loop {
         source.wake.notified().await;
-        while let Some(count) = to_request(source, &mut pace, rejected_at) {
+        while let Some((count, generation)) = to_request(source, &mut pace, rejected_at) {
             match fetch(source, &link, count).await {
                 Ok(answer) => {
                     pace.fitted();
                     rejected_at = None;
                     *lock(&source.last_failure) = None;
-                    source.deliver(answer);
+                    source.deliver(answer, generation);
                 }
                 Err(Unfilled::TooMany) => pace.too_many(count),
                 Err(Unfilled::Rejected(failure)) => {
@@ -245,18 +310,23 @@ pub(crate) async fn run(source: Arc<Source>, link: Arc<Link>) {
     }
 }
 
-/// Returns how many ids to request now; `None` if nobody waits and the buffer has enough.
-fn to_request(source: &Source, pace: &mut Pace, rejected_at: Option<Instant>) -> Option<u64> {
+/// Returns how many ids to request now, and in which generation; `None` if nobody waits and the buffer has enough.
+fn to_request(source: &Source, pace: &mut Pace, rejected_at: Option<Instant>) -> Option<(u64, Generation)> {
     source.serve_from_buffer();
-    let (wanted, level) = (source.wanted(), source.buffer.level());
     let rests = rejected_at.is_some_and(|at| at.elapsed() < AFTER_REJECTION);
-    let is_empty = level.left == 0 && source.was_empty.swap(false, Ordering::Relaxed);
-    if wanted == 0 && (rests || !(level.is_low || is_empty)) {
-        return None;
-    }
+    let (wanted, level, generation) = {
+        let mut line = lock(&source.line);
+        let (wanted, level) = (line.wanted(), source.buffer.level());
+        let is_empty = level.left == 0 && std::mem::take(&mut line.was_empty);
+        let is_low = level.is_low && line.drawn_in == line.generation;
+        if wanted == 0 && (rests || !(is_low || is_empty)) {
+            return None;
+        }
+        (wanted, level, line.generation)
+    };
     pace.adapt(Instant::now(), level.drawn, wanted > 0);
     source.buffer.set_low(pace.low());
-    Some(pace.request(wanted, level.left))
+    Some((pace.request(wanted, level.left), generation))
 }
 
 /// Requests ids, and meanwhile returns errors to the callers that have waited for long enough.
@@ -313,12 +383,12 @@ mod tests {
         let source = source();
         let (mut first, mut second) = (pin!(source.wait(3)), pin!(source.wait(4)));
         assert!(poll!(first).is_pending() && poll!(second).is_pending());
-        assert_eq!(source.wanted(), 7);
-        source.deliver(answer(&[range(10, 2), range(20, 3)]));
+        assert_eq!(lock(&source.line).wanted(), 7);
+        source.deliver(answer(&[range(10, 2), range(20, 3)]), Generation(0));
         assert_eq!(numbers(poll!(first)), [10, 11, 20]);
         assert!(poll!(second).is_pending());
-        assert_eq!(source.wanted(), 2);
-        source.deliver(answer(&[range(30, 5)]));
+        assert_eq!(lock(&source.line).wanted(), 2);
+        source.deliver(answer(&[range(30, 5)]), Generation(0));
         assert_eq!(numbers(poll!(second)), [21, 22, 30, 31]);
         assert_eq!(source.buffer.draw(9).unwrap().range, range(32, 3));
         assert!(source.first_deadline().is_none());
@@ -333,7 +403,7 @@ mod tests {
         }
         let mut next = pin!(source.wait(1));
         assert!(poll!(next).is_pending());
-        source.deliver(answer(&[range(10, 4)]));
+        source.deliver(answer(&[range(10, 4)]), Generation(0));
         assert_eq!(numbers(poll!(next)), [12]);
         let kept = std::iter::from_fn(|| source.buffer.draw(9)).flat_map(|drawn| drawn.range.ids());
         let mut kept: Vec<_> = kept.map(snowmint::Id::get).collect();
@@ -344,12 +414,37 @@ mod tests {
     #[test]
     fn a_caller_that_just_missed_an_answer_gets_its_ids_without_a_request() {
         let source = source();
-        source.deliver(answer(&[range(10, 50)]));
+        source.deliver(answer(&[range(10, 50)]), Generation(0));
         let mut late = pin!(source.wait(2));
         assert!(poll!(late).is_pending());
         let mut pace = Pace::new(0..=100, Duration::MAX);
         assert_eq!(to_request(&source, &mut pace, None), None);
         assert_eq!(numbers(poll!(late)), [10, 11]);
+    }
+
+    #[test]
+    fn a_discard_drops_what_is_on_its_way_and_nothing_is_requested_until_the_next_draw() {
+        let source = source();
+        let mut pace = Pace::new(100..=100, Duration::MAX);
+        // A caller gets a part, then leaves; one that stays gets its ids from later answers only.
+        let mut stays = pin!(source.wait(3));
+        assert!(poll!(stays).is_pending());
+        source.deliver(answer(&[range(10, 2)]), Generation(0));
+        let (_, earlier) = to_request(&source, &mut pace, None).unwrap();
+        source.discard();
+        source.deliver(answer(&[range(20, 50)]), earlier);
+        assert!(poll!(stays).is_pending());
+        let (count, generation) = to_request(&source, &mut pace, None).unwrap();
+        assert_eq!((count, generation), (103, Generation(1)));
+        source.deliver(answer(&[range(80, 103)]), generation);
+        assert_eq!(numbers(poll!(stays)), [80, 81, 82]);
+        assert_eq!(source.buffer.level().left, 100);
+        source.refill_empty();
+        source.discard();
+        assert!(source.buffer.level().is_low);
+        assert_eq!(to_request(&source, &mut pace, None), None);
+        source.refill_empty();
+        assert_eq!(to_request(&source, &mut pace, None), Some((100, Generation(2))));
     }
 
     #[test]

@@ -1,16 +1,24 @@
 //! Goal: a forked child never returns an id of its parent's buffer, does not hang, and can build a client of its own. The thread
 //! of a client ends with its last handle.
-//! Method: a real fork with ids in the buffer; the child checks and tells by its exit code. One test in a process of its own, so
-//! that no other test has a client.
+//! Method: a real fork with ids in the buffer, or on their way to a caller; the child checks and tells by its exit code. The tests
+//! run one after the other in a process of their own, so that no other test has a client.
 
 #![cfg(target_os = "linux")]
 #![allow(clippy::unwrap_used, reason = "a panic is how a test fails")]
 
+use std::net::TcpListener;
+use std::pin::pin;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::task::{Context, Poll, Wake, Waker};
 use std::time::Duration;
 
 use snowmint_client::{Client, ErrorKind};
 use snowmint_test_servers::snowmint::Serve;
 use snowmint_test_servers::time;
+
+/// Held by the test that runs.
+static ALONE: Mutex<()> = Mutex::new(());
 
 /// Runs `child` in a forked process and returns its exit code.
 #[expect(unsafe_code, reason = "forking is what is tested")]
@@ -41,6 +49,8 @@ fn threads() -> usize {
 
 #[test]
 fn a_forked_child_gets_no_id_of_its_parent() {
+    let _alone = ALONE.lock().unwrap_or_else(PoisonError::into_inner);
+    await_end_of_threads();
     let folder = tempfile::tempdir().unwrap();
     let server = Serve::new(folder.path()).start();
     let url = format!("http://{}", server.http());
@@ -71,5 +81,55 @@ fn a_forked_child_gets_no_id_of_its_parent() {
     drop(client);
     assert_eq!(threads(), 1, "the ids keep their client");
     drop(ids);
+    await_end_of_threads();
+}
+
+fn await_end_of_threads() {
     time::eventually("the end of the thread", Duration::from_secs(30), || (threads() == 0).then_some(()));
+}
+
+/// Notes that a future was woken.
+struct Woken(AtomicBool);
+
+impl Wake for Woken {
+    fn wake(self: Arc<Self>) {
+        self.0.store(true, Ordering::Release);
+    }
+}
+
+/// Goal: a call that waited during the fork returns its ids in the parent only, and does not hang in the child. Method: forks
+/// when the answer has come and nobody has read it yet, and when no answer will come.
+#[test]
+fn a_call_that_waits_during_a_fork_gets_no_id_in_the_child() {
+    let _alone = ALONE.lock().unwrap_or_else(PoisonError::into_inner);
+    let folder = tempfile::tempdir().unwrap();
+    let server = Serve::new(folder.path()).start();
+    let silent = TcpListener::bind("127.0.0.1:0").unwrap();
+    let ids_from = |url: String| {
+        let client = Client::builder().server(url).buffer(100..=100).max_age(Duration::MAX).build().unwrap();
+        client.namespace("default").unwrap()
+    };
+    let ids = ids_from(format!("http://{}", server.http()));
+    let unanswered = ids_from(format!("http://{}", silent.local_addr().unwrap()));
+    ids.blocking_next_id().unwrap();
+
+    let woken = Arc::new(Woken(AtomicBool::new(false)));
+    let waker = Waker::from(Arc::clone(&woken));
+    let mut context = Context::from_waker(&waker);
+    // Some come from the buffer, and the others in an answer.
+    let (mut answered, mut waiting) = (pin!(ids.next_ids(500)), pin!(unanswered.next_id()));
+    assert!(answered.as_mut().poll(&mut context).is_pending());
+    let is_woken = || woken.0.load(Ordering::Acquire).then_some(());
+    time::eventually("the answer", Duration::from_secs(30), is_woken);
+    assert!(waiting.as_mut().poll(&mut context).is_pending());
+    let code = exit_code_of_fork(|| {
+        let forked = |error: &snowmint_client::ClientError| error.kind() == ErrorKind::Forked;
+        let ids = matches!(answered.as_mut().poll(&mut context), Poll::Ready(Err(error)) if forked(&error));
+        let none = matches!(waiting.as_mut().poll(&mut context), Poll::Ready(Err(error)) if forked(&error));
+        i32::from(!ids) + 2 * i32::from(!none)
+    });
+    assert_eq!(code, 0, "1: the child got the parent's ids, 2: it waits for an answer to the parent");
+    let Poll::Ready(Ok(drawn)) = answered.as_mut().poll(&mut context) else { panic!("the parent goes on") };
+    assert_eq!(drawn.len(), 500);
+    assert!(waiting.as_mut().poll(&mut context).is_pending(), "the parent goes on");
 }

@@ -1,11 +1,13 @@
 //! What callers get: counts, order, age, and independence from their runtimes.
 
+use std::net::SocketAddr;
+use std::task::{Context, Waker};
 use std::time::Duration;
 
-use snowmint_client::ErrorKind;
+use snowmint_client::{Client, ErrorKind, Ids};
 use snowmint_test_servers::snowmint::ids::{self, Ids as Collected};
 use snowmint_test_servers::snowmint::{self, Serve};
-use snowmint_test_servers::time;
+use snowmint_test_servers::{Proxy, time};
 
 use super::{PATIENCE, client, ids_of, numbers};
 
@@ -97,6 +99,7 @@ fn a_client_needs_no_runtime() {
     }
     ids.blocking_next_id().unwrap();
     // The last handle keeps the client.
+    let ids = ids_of(client(&[&server]), "default");
     let found = time::eventually("an id without waiting", PATIENCE, || ids.try_next_id().unwrap());
     assert!(found > snowmint_client::Id::MIN);
 }
@@ -116,6 +119,60 @@ fn one_buffer_for_each_name() {
     let requests = client.stats().requests;
     one.blocking_next_id().unwrap();
     assert!(client.stats().requests > requests);
+}
+
+/// Holds one answer back, runs `meanwhile`, lets the answer pass, and waits until the client has surely read it.
+fn with_a_late_answer(proxy: &Proxy, ids: &Ids, request: impl FnOnce(), meanwhile: impl FnOnce()) {
+    let requests = || ids.client().stats().requests;
+    let (before, answered) = (requests(), proxy.answered());
+    proxy.freeze();
+    request();
+    time::eventually("the request", PATIENCE, || (requests() > before).then_some(()));
+    meanwhile();
+    proxy.thaw();
+    time::eventually("the answer", PATIENCE, || (proxy.answered() > answered).then_some(()));
+    std::thread::sleep(Duration::from_millis(300));
+    assert_eq!(requests(), before + 1, "requests that nobody needs");
+}
+
+/// Goal: after a discard the buffer stays empty until the next draw. Method: a proxy holds the answer of a refill back until the
+/// ids were discarded.
+#[test]
+fn a_discarded_buffer_stays_empty() {
+    let folder = tempfile::tempdir().unwrap();
+    let server = Serve::new(folder.path()).start();
+    let proxy = Proxy::start(SocketAddr::V4(server.http()));
+    let builder = Client::builder().server(format!("http://{}", proxy.address())).timeout(PATIENCE);
+    let ids = ids_of(builder.buffer(100..=100).max_age(Duration::MAX), "default");
+    ids.blocking_next_id().unwrap();
+    let refill = || drop(ids.blocking_next_ids(80).unwrap());
+    with_a_late_answer(&proxy, &ids, refill, || ids.discard_buffered());
+    assert_eq!(ids.buffered(), 0);
+    ids.blocking_next_id().unwrap();
+    assert_eq!(ids.buffered(), 100, "the next draw fills it again");
+}
+
+/// Goal: without a buffer, no id stays in memory. Method: a caller leaves before its answer comes, and one does not wait at all.
+#[test]
+fn without_a_buffer_no_id_is_kept() {
+    let folder = tempfile::tempdir().unwrap();
+    let server = Serve::new(folder.path()).start();
+    let proxy = Proxy::start(SocketAddr::V4(server.http()));
+    let builder = Client::builder().server(format!("http://{}", proxy.address())).timeout(PATIENCE);
+    let ids = ids_of(builder.buffer(0..=0), "default");
+    ids.blocking_next_id().unwrap();
+    let leaving = std::cell::RefCell::new(Some(Box::pin(ids.next_id())));
+    let come = || {
+        let mut future = leaving.borrow_mut();
+        let polled = future.as_mut().unwrap().as_mut().poll(&mut Context::from_waker(Waker::noop()));
+        assert!(polled.is_pending());
+    };
+    with_a_late_answer(&proxy, &ids, come, || drop(leaving.take()));
+    assert_eq!(ids.buffered(), 0);
+    let requests = ids.client().stats().requests;
+    assert_eq!(ids.try_next_id().unwrap(), None);
+    std::thread::sleep(Duration::from_millis(300));
+    assert_eq!((ids.buffered(), ids.client().stats().requests), (0, requests));
 }
 
 /// Goal: numbers of a segment come without gaps and with their step, since none is dropped.
