@@ -175,6 +175,7 @@ impl<C: Clock> Buffer<C> {
     }
 
     /// Returns the clock that measures the age of ids.
+    #[cfg(test)]
     pub(crate) const fn clock(&self) -> &C {
         &self.clock
     }

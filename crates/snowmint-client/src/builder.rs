@@ -126,10 +126,11 @@ impl ClientBuilder {
         self
     }
 
-    /// Sets how old an id may be when it is returned, counted from its request. Default: 1 s.
+    /// Sets how old an id may be when it is taken from the buffer, counted from its request. Default: 1 s.
     ///
-    /// Older ids in the buffer are dropped. The ids of two clients are in the order of time only up to this age. A longer time
-    /// keeps ids for a longer outage of all servers.
+    /// Older ids in the buffer are dropped. This says nothing of a call that has to wait: the ids that it drew before, and those of
+    /// each answer that it needs, grow older until it returns, which [`timeout`](Self::timeout) limits. The ids of two clients are
+    /// in the order of time only up to these ages. A longer time keeps ids for a longer outage of all servers.
     pub const fn max_age(mut self, max_age: Duration) -> Self {
         self.max_age = max_age;
         self

@@ -7,8 +7,8 @@ use std::task::{Context, Poll, Wake, Waker};
 use std::thread::{self, Thread};
 use std::time::Duration;
 
+use snowmint::Id;
 use snowmint::fork::ForkMark;
-use snowmint::{AnchoredClock, Id};
 use tokio::runtime::{Builder, Handle};
 use tokio::sync::Notify;
 use tokio::task::AbortHandle;
@@ -48,7 +48,6 @@ pub struct Client(Arc<Inner>);
 struct Inner {
     mark: ForkMark,
     link: Arc<Link>,
-    clock: Arc<AnchoredClock>,
     settings: Settings,
     /// Namespaces whose ids may be older or younger than those of others.
     max_ages: HashMap<String, Duration>,
@@ -96,7 +95,6 @@ impl Client {
         Ok(Self(Arc::new(Inner {
             mark: ForkMark::of_this_process(),
             link: Arc::new(link),
-            clock: Arc::new(AnchoredClock::new()),
             settings,
             max_ages,
             background,
@@ -126,7 +124,7 @@ impl Client {
         namespaces.retain(|_, shared| shared.strong_count() > 0);
         let mut settings = inner.settings.clone();
         settings.max_age = inner.max_ages.get(name).copied().unwrap_or(settings.max_age);
-        let source = Arc::new(Source::new(name, inner.mark, Arc::clone(&inner.clock), settings));
+        let source = Arc::new(Source::new(name, inner.mark, Arc::clone(&inner.link.clock), settings));
         let running = refill::run(Arc::clone(&source), Arc::clone(&inner.link));
         let task = inner.background.spawn(running).abort_handle();
         let shared = Arc::new(Shared { source, task, client: self.clone() });

@@ -43,10 +43,11 @@
 //!
 //! # How old ids are
 //!
-//! A time-ordered id in memory has the time of its request, not of its use. Ids older than
-//! [`max_age`](ClientBuilder::max_age), 1 s by default, are dropped. So ids are in the order of time up to that age, also
-//! those of one client: it may change the server at any time. The age is measured by boot time, which
-//! includes time for which the machine was suspended and ignores steps of the wall clock.
+//! A time-ordered id in memory has the time of its request, not of its use. Ids in the buffer that are older than
+//! [`max_age`](ClientBuilder::max_age), 1 s by default, are dropped. A call that has to wait
+//! may return ids that are older by the time it waited. So ids are in the order of time up to that age, also those of one client:
+//! it may change the server at any time. The age is measured by boot time, which ignores steps of the wall clock and, on Linux,
+//! includes time for which the machine was suspended.
 //!
 //! Numbers of segments have no time: set [`namespace_max_age`](ClientBuilder::namespace_max_age) to `Duration::MAX` for them, so
 //! that none is dropped while the program runs.

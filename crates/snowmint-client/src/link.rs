@@ -3,11 +3,12 @@
 //! Each answer is used once. A request whose answer is no longer awaited may cost ids, which are then nobody's.
 
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use futures_util::StreamExt;
 use futures_util::stream::FuturesUnordered;
+use snowmint::{AnchoredClock, Clock};
 use tokio::time::{Instant, sleep, sleep_until, timeout, timeout_at};
 
 use crate::buffer::IdRange;
@@ -47,6 +48,8 @@ pub(crate) struct Link {
     states: Mutex<Servers>,
     connections: Connections,
     token: Option<Token>,
+    /// Measures the age of ids: unlike that of the runtime, it does not stop while the machine is suspended.
+    pub(crate) clock: Arc<AnchoredClock>,
     hedge_after: Duration,
     /// The limit for one request to one server.
     attempt: Duration,
@@ -79,8 +82,8 @@ pub(crate) enum Unfilled {
 #[derive(Debug)]
 pub(crate) struct Answer {
     pub(crate) ranges: Vec<IdRange>,
-    /// When they were requested; none of them is older.
-    pub(crate) sent: Instant,
+    /// When they were requested, by the clock of the link; none of them is older.
+    pub(crate) sent_ms: u64,
 }
 
 impl Link {
@@ -93,7 +96,8 @@ impl Link {
     ) -> Self {
         let states = Mutex::new(Servers::new(servers.len(), seed));
         let attempt = ATTEMPT.min(timeout / 2);
-        Self { servers, states, connections, token, hedge_after, attempt, counters: Counters::default() }
+        let (clock, counters) = (Arc::new(AnchoredClock::new()), Counters::default());
+        Self { servers, states, connections, token, clock, hedge_after, attempt, counters }
     }
 
     pub(crate) fn stats(&self) -> Stats {
@@ -207,11 +211,12 @@ impl Link {
         deadline: Instant,
     ) -> (usize, Result<Answer, Failure>) {
         let (server, sent) = (&self.servers[index], Instant::now());
+        let sent_ms = self.clock.unix_ms();
         self.counters.requests.fetch_add(1, Ordering::Relaxed);
         let limit = self.attempt.min(deadline - sent);
         let request = server.request(&self.connections, self.token.as_ref(), ask, limit * TO_MAKE / 100);
         let settled = timeout(limit, request).await.unwrap_or_else(|_| Err(server.timed_out(limit)));
-        (index, settled.map(|ranges| Answer { ranges, sent }))
+        (index, settled.map(|ranges| Answer { ranges, sent_ms }))
     }
 
     fn succeeded(&self, server: usize) {

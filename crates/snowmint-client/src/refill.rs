@@ -9,8 +9,8 @@ use std::sync::{Arc, Mutex};
 use std::task::Poll;
 use std::time::Duration;
 
+use snowmint::AnchoredClock;
 use snowmint::fork::ForkMark;
-use snowmint::{AnchoredClock, Clock};
 use tokio::sync::{Notify, oneshot};
 use tokio::time::{Instant, sleep_until};
 
@@ -187,23 +187,27 @@ impl Source {
     }
 
     /// Gives ids to the callers in line, and the rest to the buffer. Drops all if they were discarded since their request.
-    fn deliver(&self, Answer { ranges, sent }: Answer, requested_in: Generation) {
-        let age_ms = u64::try_from(sent.elapsed().as_millis()).unwrap_or(u64::MAX);
+    fn deliver(&self, Answer { ranges, sent_ms }: Answer, requested_in: Generation) {
         let max_age_ms = u64::try_from(self.settings.max_age.as_millis()).unwrap_or(u64::MAX);
-        let until_ms = self.buffer.clock().unix_ms().saturating_sub(age_ms).saturating_add(max_age_ms);
+        let until_ms = sent_ms.saturating_add(max_age_ms);
         let mut ranges = VecDeque::from(ranges);
-        let served = {
+        let (served, is_first_mixed) = {
             let mut line = lock(&self.line);
             if line.generation != requested_in {
                 return;
             }
+            let is_first_mixed = line.waiters.front().is_some_and(|first| !first.got.is_empty());
             let served = line.serve(&mut ranges);
             // Before the callers wake: what they see of the buffer is then up to date.
             self.keep(&line, ranges, until_ms, requested_in);
-            served
+            (served, is_first_mixed)
         };
-        for waiter in served {
-            if let Err(Ok(unused)) = waiter.sender.send(Ok(waiter.got)) {
+        for (nth, waiter) in served.into_iter().enumerate() {
+            // Some ids of the first may come from an earlier answer, and be older.
+            let is_mixed = nth == 0 && is_first_mixed;
+            if let Err(Ok(unused)) = waiter.sender.send(Ok(waiter.got))
+                && !is_mixed
+            {
                 // The caller left, and nobody else has seen them.
                 self.keep(&lock(&self.line), unused, until_ms, requested_in);
             }
@@ -349,6 +353,8 @@ mod tests {
     use std::pin::pin;
     use std::task::{Context, Poll, Waker};
 
+    use snowmint::Clock;
+
     use super::*;
     use crate::error::ErrorKind;
 
@@ -361,8 +367,8 @@ mod tests {
         IdRange::new(first, count, 1).unwrap()
     }
 
-    fn answer(ranges: &[IdRange]) -> Answer {
-        Answer { ranges: ranges.to_vec(), sent: Instant::now() }
+    fn answer(source: &Source, ranges: &[IdRange]) -> Answer {
+        Answer { ranges: ranges.to_vec(), sent_ms: source.buffer.clock().unix_ms() }
     }
 
     /// Polls a future that no runtime drives.
@@ -384,11 +390,11 @@ mod tests {
         let (mut first, mut second) = (pin!(source.wait(3)), pin!(source.wait(4)));
         assert!(poll!(first).is_pending() && poll!(second).is_pending());
         assert_eq!(lock(&source.line).wanted(), 7);
-        source.deliver(answer(&[range(10, 2), range(20, 3)]), Generation(0));
+        source.deliver(answer(&source, &[range(10, 2), range(20, 3)]), Generation(0));
         assert_eq!(numbers(poll!(first)), [10, 11, 20]);
         assert!(poll!(second).is_pending());
         assert_eq!(lock(&source.line).wanted(), 2);
-        source.deliver(answer(&[range(30, 5)]), Generation(0));
+        source.deliver(answer(&source, &[range(30, 5)]), Generation(0));
         assert_eq!(numbers(poll!(second)), [21, 22, 30, 31]);
         assert_eq!(source.buffer.draw(9).unwrap().range, range(32, 3));
         assert!(source.first_deadline().is_none());
@@ -403,7 +409,7 @@ mod tests {
         }
         let mut next = pin!(source.wait(1));
         assert!(poll!(next).is_pending());
-        source.deliver(answer(&[range(10, 4)]), Generation(0));
+        source.deliver(answer(&source, &[range(10, 4)]), Generation(0));
         assert_eq!(numbers(poll!(next)), [12]);
         let kept = std::iter::from_fn(|| source.buffer.draw(9)).flat_map(|drawn| drawn.range.ids());
         let mut kept: Vec<_> = kept.map(snowmint::Id::get).collect();
@@ -414,7 +420,7 @@ mod tests {
     #[test]
     fn a_caller_that_just_missed_an_answer_gets_its_ids_without_a_request() {
         let source = source();
-        source.deliver(answer(&[range(10, 50)]), Generation(0));
+        source.deliver(answer(&source, &[range(10, 50)]), Generation(0));
         let mut late = pin!(source.wait(2));
         assert!(poll!(late).is_pending());
         let mut pace = Pace::new(0..=100, Duration::MAX);
@@ -429,14 +435,14 @@ mod tests {
         // A caller gets a part, then leaves; one that stays gets its ids from later answers only.
         let mut stays = pin!(source.wait(3));
         assert!(poll!(stays).is_pending());
-        source.deliver(answer(&[range(10, 2)]), Generation(0));
+        source.deliver(answer(&source, &[range(10, 2)]), Generation(0));
         let (_, earlier) = to_request(&source, &mut pace, None).unwrap();
         source.discard();
-        source.deliver(answer(&[range(20, 50)]), earlier);
+        source.deliver(answer(&source, &[range(20, 50)]), earlier);
         assert!(poll!(stays).is_pending());
         let (count, generation) = to_request(&source, &mut pace, None).unwrap();
         assert_eq!((count, generation), (103, Generation(1)));
-        source.deliver(answer(&[range(80, 103)]), generation);
+        source.deliver(answer(&source, &[range(80, 103)]), generation);
         assert_eq!(numbers(poll!(stays)), [80, 81, 82]);
         assert_eq!(source.buffer.level().left, 100);
         source.refill_empty();
@@ -445,6 +451,33 @@ mod tests {
         assert_eq!(to_request(&source, &mut pace, None), None);
         source.refill_empty();
         assert_eq!(to_request(&source, &mut pace, None), Some((100, Generation(2))));
+    }
+
+    #[test]
+    fn the_age_of_ids_counts_from_their_request_by_the_clock_of_the_buffer() {
+        let mut source = source();
+        source.settings.max_age = Duration::from_secs(1);
+        let now_ms = || source.buffer.clock().unix_ms();
+        let suspended = |ms: u64| source.buffer.clock().advance_to(now_ms() + ms);
+        let answer = answer(&source, &[range(10, 5)]);
+        suspended(2000);
+        source.deliver(answer, Generation(0));
+        assert_eq!(source.buffer.level().left, 0, "requested before the machine was suspended");
+    }
+
+    #[test]
+    fn ids_of_an_earlier_answer_do_not_become_younger() {
+        let mut source = source();
+        source.settings.max_age = Duration::from_secs(1);
+        {
+            let mut left = pin!(source.wait(3));
+            assert!(poll!(left).is_pending());
+            source.deliver(answer(&source, &[range(10, 2)]), Generation(0));
+        }
+        source.buffer.clock().advance_to(source.buffer.clock().unix_ms() + 2000);
+        source.deliver(answer(&source, &[range(20, 3)]), Generation(0));
+        assert_eq!(source.buffer.draw(9).unwrap().range, range(21, 2));
+        assert_eq!(source.buffer.draw(9), None);
     }
 
     #[test]
