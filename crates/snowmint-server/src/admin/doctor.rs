@@ -3,6 +3,7 @@
 use std::borrow::Cow;
 use std::time::Duration;
 
+use futures_util::{StreamExt as _, stream};
 use serde::{Deserialize, Serialize};
 use snowmint::utc::{MS_PER_YEAR, Utc};
 use snowmint::{Clock as _, WallClock};
@@ -21,6 +22,8 @@ use super::workers::workers_of;
 const FAR_AHEAD_MS: u64 = 60_000;
 /// The workers are a problem if fewer than one in this number are free.
 const FEW_LEFT: u64 = 8;
+/// Nodes that are asked at the same time: each may take 5 s and has 64 MiB of metrics at most.
+const NODES: usize = 32;
 /// Number of calls to measure.
 const CALLS: usize = 5;
 /// The key of the record that is written as a test.
@@ -239,8 +242,12 @@ async fn without_namespace(store: &dyn Store, namespaces: &[Listed]) -> Result<O
 /// Checks what nodes report and the store alone does not show.
 async fn nodes_and_counters(store: &dyn Store, nodes: &[String]) -> Result<Vec<Finding>, AdminError> {
     let (mut findings, mut reports) = (Vec::new(), NodeReports::default());
+    let asked: Vec<_> = nodes.iter().map(|node| nodes::fetch(node)).collect();
+    // In the order of the nodes.
+    let mut answers = stream::iter(asked).buffered(NODES);
     for node in nodes {
-        match nodes::fetch(node).await {
+        let Some(answer) = answers.next().await else { break };
+        match answer {
             Ok(metrics) => {
                 reports.add(&metrics);
                 findings.push(node_met(node, &metrics));
@@ -273,4 +280,42 @@ fn node_met(node: &str, metrics: &str) -> Finding {
         return ok("node", format!("{node}: the store has lost nothing since this node started"));
     }
     problem("node", format!("{node}: since this node started, {}; see its log", met.join(", ")))
+}
+
+#[cfg(test)]
+mod tests {
+    use snowmint_store::MemoryStore;
+    use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
+    use tokio::net::TcpListener;
+
+    use super::*;
+
+    /// Goal: slow nodes are slow together, and findings keep the order of the nodes. Method: nodes that answer once all were asked,
+    /// the last one first.
+    #[tokio::test]
+    async fn nodes_are_asked_at_the_same_time() {
+        let (mut listeners, mut nodes) = (Vec::new(), Vec::new());
+        for _ in 0..3 {
+            let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+            nodes.push(format!("http://{}", listener.local_addr().unwrap()));
+            listeners.push(listener);
+        }
+        tokio::spawn(async move {
+            let mut asked = Vec::new();
+            for listener in &listeners {
+                let mut client = listener.accept().await.unwrap().0;
+                let read = client.read(&mut [0; 512]).await.unwrap();
+                assert!(read > 0);
+                asked.push(client);
+            }
+            for mut client in asked.into_iter().rev() {
+                client.write_all(b"HTTP/1.0 200 OK\r\n\r\nx 1\n").await.unwrap();
+            }
+        });
+        let found = nodes_and_counters(&MemoryStore::new(), &nodes).await.unwrap();
+        assert_eq!(found.len(), 3);
+        for (finding, node) in found.iter().zip(&nodes) {
+            assert!(finding.ok && finding.text.starts_with(node.as_str()), "{node}: {finding:?}");
+        }
+    }
 }
