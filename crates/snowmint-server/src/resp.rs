@@ -503,7 +503,7 @@ mod tests {
     use crate::testing::{TestSource, mint_of};
 
     /// Commands with one id each, and everything that may stand between them.
-    const COMMANDS: [&str; 26] = [
+    const COMMANDS: [&str; 28] = [
         "*2\r\n$7\r\nID.NEXT\r\n$7\r\ndefault\r\n",
         "*2\r\n$7\r\nID.NEXT\r\n$7\r\ndefault\r\n",
         "*2\r\n$7\r\nid.next\r\n$6\r\norders\r\n",
@@ -512,6 +512,8 @@ mod tests {
         "*2\r\n$4\r\nINCR\r\n$7\r\nnumbers\r\n",
         "*2\r\n$4\r\nINCR\r\n$7\r\ndefault\r\n",
         "*2\r\n$7\r\nID.NEXT\r\n$4\r\nnope\r\n",
+        "ID.NEXT texts\r\n",
+        "INCR texts\r\n",
         "*2\r\n$07\r\nID.NEXT\r\n$7\r\ndefault\r\n",
         "ID.NEXT default\r\n",
         "ID.NEXT   \"default\"\n",
@@ -545,17 +547,18 @@ mod tests {
         let layout: Layout = "time:41 datacenter:4 worker:15 sequence:3 epoch:2020-01-01".parse().unwrap();
         let mint = mint_of(TestSource::new(layout), layout);
         let clock: SharedClock = Arc::new(snowmint::ManualClock::at_unix_ms(0));
-        let counter = Stripe::WHOLE.counter(Arc::new(MemoryStore::new()), Key::new("n").unwrap(), 1);
-        let counters: Vec<Arc<dyn Counter>> = vec![Arc::new(counter)];
-        let config = SegmentConfig::new().sizes(100_000..=100_000);
-        let segments = Segments::start(counters, config, snowmint::ManualClock::at_unix_ms(0)).unwrap();
-        segments.ready().await.unwrap();
-        let scheme = Scheme::Segment(SegmentScheme::new());
-        let definition = Definition { scheme, text: None, about: About::NONE };
-        let name = NamespaceName::new("numbers").unwrap();
-        let numbers = Namespace::new(name, definition, Backend::Segment(segments), &clock);
         let mut namespaces = mint.table().namespaces().to_vec();
-        namespaces.push(Arc::new(numbers));
+        for (name, text) in [("numbers", None), ("texts", Some("ORD-{number:6}".parse().unwrap()))] {
+            let counter = Stripe::WHOLE.counter(Arc::new(MemoryStore::new()), Key::new("n").unwrap(), 1);
+            let counters: Vec<Arc<dyn Counter>> = vec![Arc::new(counter)];
+            let config = SegmentConfig::new().sizes(100_000..=100_000);
+            let segments = Segments::start(counters, config, snowmint::ManualClock::at_unix_ms(0)).unwrap();
+            segments.ready().await.unwrap();
+            let definition =
+                Definition { scheme: Scheme::Segment(SegmentScheme::new()), text, about: About::NONE };
+            let name = NamespaceName::new(name).unwrap();
+            namespaces.push(Arc::new(Namespace::new(name, definition, Backend::Segment(segments), &clock)));
+        }
         mint.serve(namespaces);
         Arc::new(ServerState::for_tests(mint))
     }
@@ -629,7 +632,7 @@ mod tests {
     /// Goal: the commands of a transaction are answered as without one.
     #[test]
     fn repeated_commands_of_a_transaction_are_answered_as_without_one() {
-        for command in &COMMANDS[..6] {
+        for command in COMMANDS[..6].iter().chain(&COMMANDS[8..10]) {
             let commands = command.repeat(300);
             let alone = block_on(served(commands.as_bytes(), &[usize::MAX]));
             let within = format!("MULTI\r\n{commands}EXEC\r\n");

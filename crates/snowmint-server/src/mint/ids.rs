@@ -50,6 +50,11 @@ pub(super) struct IdFormat {
     pub(super) unix_ms: u64,
 }
 
+impl IdFormat {
+    /// Plain numbers, or the scheme's own text.
+    pub(super) const NUMBER: Self = Self { form: None, layout: None, unix_ms: 0 };
+}
+
 /// A batch of ids.
 #[derive(Debug)]
 #[must_use = "unread ids are lost"]

@@ -187,14 +187,16 @@ impl Namespace {
                 Ok(batch) => Ok(Some(Ids::snowflake(Some(batch), Vec::new(), self.id_format()))),
                 Err(no_id) => pool.worth_waiting(no_id, 1).map(|()| None),
             },
-            Backend::Segment(segments) => self.several_of(segments, count),
+            // Without a text form, as checked above.
+            Backend::Segment(segments) => self.several_numbers(segments, count),
             Backend::Wide(_) | Backend::Unavailable(_) | Backend::Hidden { .. } => Ok(None),
         }
     }
 
-    fn several_of(&self, segments: &Segments, count: usize) -> Result<Option<Ids>, MintError> {
+    /// Takes plain numbers, whatever the text form.
+    fn several_numbers(&self, segments: &Segments, count: usize) -> Result<Option<Ids>, MintError> {
         match segments.try_take(count) {
-            Ok(run) => Ok(Some(Ids::segment(Some(run), Vec::new(), self.id_format()))),
+            Ok(run) => Ok(Some(Ids::segment(Some(run), Vec::new(), IdFormat::NUMBER))),
             Err(no_number) => self.worth_waiting(no_number).map(|()| None),
         }
     }
@@ -438,7 +440,7 @@ impl Namespace {
 
     fn id_format(&self) -> IdFormat {
         let Some(form) = &self.form else {
-            return IdFormat { form: None, layout: None, unix_ms: 0 };
+            return IdFormat::NUMBER;
         };
         let layout =
             if let Backend::Snowflake(pool) = self.backend.plain() { Some(pool.layout) } else { None };
@@ -533,7 +535,7 @@ impl Namespace {
     ///
     /// As [`take_run`](Self::take_run).
     pub(crate) fn try_increments(&self, count: usize) -> Result<Option<Ids>, MintError> {
-        self.several_of(self.counting()?, count)
+        self.several_numbers(self.counting()?, count)
     }
 
     fn counting(&self) -> Result<&Segments, MintError> {

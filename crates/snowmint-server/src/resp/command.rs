@@ -161,6 +161,7 @@ impl Call<'_> {
         spent: usize,
     ) -> Outcome {
         let commands = ids.write_numbers(self.out, usize::MAX, entry);
+        debug_assert!(commands > 0, "plain numbers, at least one");
         if commands < spent {
             self.session.identity.give_back((spent - commands) as u64);
         }
