@@ -142,7 +142,7 @@ pub mod http {
     /// Bytes of an `Idempotency-Key`.
     pub const MAX_KEY: usize = 255;
     /// Ids of a request for ids with an `Idempotency-Key`, whose answer is kept. Ranges are short.
-    pub const MAX_KEYED_COUNT: usize = 10_000;
+    pub const MAX_KEYED_COUNT: usize = 1_000;
     /// How long an answer to a request with an `Idempotency-Key` is kept, unless there are too many.
     pub const KEEP: Duration = Duration::from_mins(10);
     /// Bytes of all kept answers. The oldest are dropped.

@@ -13,7 +13,7 @@ use crate::accept::Admission;
 use crate::access::{Identity, Right};
 use crate::access_log::{self, LoggedRequest, OK};
 use crate::http::Serving;
-use crate::http::idempotency::{self, KeyedRequest};
+use crate::http::idempotency::{self, Caller, KeyedRequest};
 use crate::http::leaf::{self, LeafFailure};
 use crate::http::request::{OPENAPI, Route, check_host, exposition, ids_format, route};
 use crate::http::response::{Body, IdsFormat, JSON, Problem, TEXT, failure, json, ok};
@@ -188,9 +188,9 @@ async fn try_handle<B: hyper::body::Body>(
             if head {
                 return Ok(ok(format.media_type(), Body::whole("")));
             }
-            let keyed = keyed(request, &namespace, key, count, format)?;
+            let keyed = keyed(serving, request, &namespace, key, count, format)?;
             let draw = client.take(identity, &namespace, count, wait);
-            Ok(idempotency::answer(&server.kept_answers, keyed, format, draw).await?)
+            Ok(idempotency::answer(serving, keyed, format, draw).await?)
         }
         Route::Ranges { namespace, count, wait } => {
             let count = parse_range_count(&count);
@@ -201,9 +201,9 @@ async fn try_handle<B: hyper::body::Body>(
                 return Ok(ok(JSON, Body::whole("")));
             }
             let format = IdsFormat::Ranges;
-            let keyed = keyed(request, &namespace, key, count, format)?;
+            let keyed = keyed(serving, request, &namespace, key, count, format)?;
             let draw = client.take_ranges(identity, &namespace, count, wait);
-            Ok(idempotency::answer(&server.kept_answers, keyed, format, draw).await?)
+            Ok(idempotency::answer(serving, keyed, format, draw).await?)
         }
         Route::TinyId { form, namespace, count, .. } => {
             let answer = tinyid::answer(serving, identity, form, &namespace, count.as_deref(), head);
@@ -234,14 +234,17 @@ async fn try_handle<B: hyper::body::Body>(
 }
 
 fn keyed<B>(
+    serving: &Serving<'_>,
     request: &Request<B>,
     namespace: &Namespace,
     key: Option<&[u8]>,
     count: usize,
     format: IdsFormat,
 ) -> Result<Option<KeyedRequest>, Problem> {
-    key.map(|key| KeyedRequest::new(request.headers(), namespace.name().as_str(), key, count, format))
-        .transpose()
+    let Some(key) = key else { return Ok(None) };
+    let address = serving.address.map(|address| address.ip());
+    let caller = Caller { address, token: request.headers().get(AUTHORIZATION) };
+    KeyedRequest::new(caller, namespace.name().as_str(), namespace.definition(), key, count, format).map(Some)
 }
 
 /// Checks that a connection may send more than probes.

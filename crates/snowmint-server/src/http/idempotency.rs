@@ -2,24 +2,27 @@
 //!
 //! A client that got no answer does not know whether its request took ids. With the same key it may send the request again: the
 //! node keeps the answer for a while, in memory. Another node does not have it, nor does this one if its memory for answers is
-//! full. Then the retry takes new ids, and those of the lost answer are a gap. A key never leads to a duplicate: it gives out ids
-//! again to the client that has asked for them, and to nobody else.
+//! full. Then the retry takes new ids, and those of the lost answer are a gap. Ids are given out again only for the same key of
+//! the same token, or without a token from the same address, and only while the namespace has the same definition.
 //!
 //! # Source
 //!
 //! draft-ietf-httpapi-idempotency-key-header: 400 for an invalid key, 409 while the first request runs, 422 if it was another one.
 
 use std::collections::{BTreeMap, HashMap};
+use std::net::IpAddr;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use bytes::Bytes;
-use hyper::header::{AUTHORIZATION, HeaderName, HeaderValue};
-use hyper::{HeaderMap, Method, Request, Response};
+use hyper::header::{HeaderName, HeaderValue};
+use hyper::{Method, Request, Response};
 use sha2::{Digest as _, Sha256};
 use snowmint::error::Snippet;
+use snowmint_cluster::namespace::Definition;
 use tokio::time::Instant;
 
+use crate::http::Serving;
 use crate::http::request::Route;
 use crate::http::response::{Body, IdsFormat, Problem, failure, ok};
 use crate::limits::http::{KEEP, MAX_KEPT, MAX_KEY, MAX_KEYED_COUNT};
@@ -52,6 +55,14 @@ pub(super) fn key<'r, B>(request: &'r Request<B>, route: &Route<'_>) -> Result<O
     Ok(Some(key))
 }
 
+/// Who sends a request.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Caller<'a> {
+    /// `None` over a Unix socket.
+    pub(super) address: Option<IpAddr>,
+    pub(super) token: Option<&'a HeaderValue>,
+}
+
 /// A request with a key.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct KeyedRequest {
@@ -72,8 +83,9 @@ impl KeyedRequest {
     ///
     /// The answer would be too large to be kept.
     pub(super) fn new(
-        headers: &HeaderMap,
+        caller: Caller<'_>,
         namespace: &str,
+        definition: &Definition,
         key: &[u8],
         count: usize,
         format: IdsFormat,
@@ -84,10 +96,16 @@ impl KeyedRequest {
             problem.detail.push_str(" with Idempotency-Key; use /v1/ranges for more");
             return Err(problem);
         }
-        // Whoever has the same token is the same caller.
-        let caller = headers.get(AUTHORIZATION).map_or(&b""[..], HeaderValue::as_bytes);
+        // Whoever has the same token is the same caller, also from another address.
+        let caller = match (caller.token, caller.address) {
+            (Some(token), _) => token.as_bytes().to_vec(),
+            (None, Some(address)) => address.to_string().into_bytes(),
+            (None, None) => Vec::new(),
+        };
+        // A namespace that was started over gives the same ids to others.
+        let definition = definition.to_string();
         let mut digest = Sha256::new();
-        for part in [caller, namespace.as_bytes(), key] {
+        for part in [&caller[..], namespace.as_bytes(), definition.as_bytes(), key] {
             digest.update((part.len() as u64).to_le_bytes());
             digest.update(part);
         }
@@ -97,7 +115,7 @@ impl KeyedRequest {
 
 /// Answers with ids in this format; with a key, as before if there is such an answer.
 pub(super) async fn answer(
-    kept: &KeptAnswers,
+    serving: &Serving<'_>,
     keyed: Option<KeyedRequest>,
     format: IdsFormat,
     draw: impl Future<Output = Result<Ids, MintError>>,
@@ -106,7 +124,7 @@ pub(super) async fn answer(
         let body = Body::ids(draw.await?, format).map_err(|error| failure(&error))?;
         return Ok(ok(format.media_type(), body));
     };
-    let place = match kept.begin(keyed)? {
+    let place = match serving.server.kept_answers.begin(keyed)? {
         Begun::Kept(bytes) => {
             let mut response = ok(format.media_type(), Body::whole(bytes));
             response.headers_mut().insert(REPLAYED, HeaderValue::from_static("true"));
@@ -115,6 +133,8 @@ pub(super) async fn answer(
         Begun::New(place) => place,
     };
     let bytes = Body::all_ids(draw.await?, format).map_err(|error| failure(&error))?;
+    // It is made at once, and not as the client reads it.
+    serving.peer.turn.spend(bytes.len());
     place.keep(bytes.clone());
     Ok(ok(format.media_type(), Body::whole(bytes)))
 }
@@ -240,12 +260,38 @@ impl Drop for Place<'_> {
 
 #[cfg(test)]
 mod tests {
+    use snowmint_cluster::namespace::{About, Scheme, SegmentScheme};
+
     use super::*;
 
-    fn keyed(caller: &'static str, namespace: &str, key: &str, count: usize) -> KeyedRequest {
-        let mut headers = HeaderMap::new();
-        headers.insert(AUTHORIZATION, HeaderValue::from_static(caller));
-        KeyedRequest::new(&headers, namespace, key.as_bytes(), count, IdsFormat::Json).unwrap()
+    fn keyed_for(definition: &Definition, caller: Caller<'_>, key: &str, count: usize) -> KeyedRequest {
+        KeyedRequest::new(caller, "orders", definition, key.as_bytes(), count, IdsFormat::Json).unwrap()
+    }
+
+    fn keyed(token: &'static str, namespace: &str, key: &str, count: usize) -> KeyedRequest {
+        let token = HeaderValue::from_static(token);
+        let caller = Caller { address: None, token: Some(&token) };
+        let definition =
+            Definition { scheme: Scheme::Segment(SegmentScheme::new()), text: None, about: About::NONE };
+        KeyedRequest::new(caller, namespace, &definition, key.as_bytes(), count, IdsFormat::Json).unwrap()
+    }
+
+    /// Goal: an answer goes to no other client, and not into a namespace that was started over.
+    #[tokio::test]
+    async fn an_answer_belongs_to_its_caller_and_to_the_definition_of_its_namespace() {
+        let kept = KeptAnswers::default();
+        let segment = |series| Definition {
+            scheme: Scheme::Segment(SegmentScheme { series, ..SegmentScheme::new() }),
+            text: None,
+            about: About::NONE,
+        };
+        let (before, after) = (segment(1), segment(2));
+        let at = |last| Caller { address: Some([10, 0, 0, last].into()), token: None };
+        assert_eq!(ask(&kept, keyed_for(&before, at(1), "k", 5), b"1"), Ok(None));
+        assert_eq!(ask(&kept, keyed_for(&before, at(2), "k", 5), b"2"), Ok(None));
+        assert_eq!(ask(&kept, keyed_for(&after, at(1), "k", 5), b"3"), Ok(None));
+        let first = ask(&kept, keyed_for(&before, at(1), "k", 5), b"4");
+        assert_eq!(first, Ok(Some(Bytes::from_static(b"1"))));
     }
 
     /// Returns the kept answer; `None` if the request is the first one, which is then answered with `new`.

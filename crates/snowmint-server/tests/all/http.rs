@@ -358,7 +358,7 @@ async fn a_repeated_request_gets_the_same_ids() {
     let mut all = Vec::new();
     for path in [
         "/v1/ids/default?count=3",
-        "/v1/ids/default?count=10000&format=text",
+        "/v1/ids/default?count=1000&format=text",
         "/v1/ranges/default?count=20000",
     ] {
         let key = format!("key-{}", all.len());
@@ -372,7 +372,7 @@ async fn a_repeated_request_gets_the_same_ids() {
         assert!(other != first && elsewhere != first && elsewhere != other);
         all.push(first);
         let (head, body) = post(&path.replace("count=", "count=1"), &key).await;
-        let kind = if path.contains("10000&") { "bad-count" } else { "key-reused" };
+        let kind = if path.contains("1000&") { "bad-count" } else { "key-reused" };
         assert!(String::from_utf8(body).unwrap().contains(kind), "{head}");
     }
     for (request, key, words) in [
@@ -386,7 +386,7 @@ async fn a_repeated_request_gets_the_same_ids() {
         ("POST /v1/ids/default", "a\r\nidempotency-key: b", "invalid Idempotency-Key `a`"),
         ("GET /v1/ids/default", "a", "unexpected Idempotency-Key: send it with POST"),
         ("POST /tinyid/id/nextId?bizType=default", "a", "unexpected Idempotency-Key"),
-        ("POST /v1/ids/default?count=10001", "a", "expected 1 to 10000 with Idempotency-Key; use /v1/ranges"),
+        ("POST /v1/ids/default?count=1001", "a", "expected 1 to 1000 with Idempotency-Key; use /v1/ranges"),
     ] {
         let (head, body) = server.request(&format!("{request} HTTP/1.1\r\nidempotency-key: {key}")).await;
         assert!(head.starts_with("http/1.1 400 "), "{request} {key}: {head}");
@@ -421,7 +421,7 @@ async fn a_key_belongs_to_its_token() {
 async fn a_running_request_is_not_repeated() {
     let server = Running::start().await;
     let request =
-        |wait| format!("POST /v1/ids/default?count=9999&wait={wait} HTTP/1.1\r\nidempotency-key: k");
+        |wait| format!("POST /v1/ranges/default?count=9999&wait={wait} HTTP/1.1\r\nidempotency-key: k");
     server.source.set_stuck(true);
     let mut first = server.http().await;
     first.send(format!("{}\r\nhost: test\r\n\r\n", request("10")).as_bytes()).await;
@@ -434,7 +434,7 @@ async fn a_running_request_is_not_repeated() {
     server.source.set_stuck(false);
     let (head, body) = server.request(&request("10")).await;
     assert!(head.starts_with("http/1.1 200 ") && !head.contains("replayed"), "{head}");
-    assert_eq!(ids(std::str::from_utf8(&body).unwrap()).len(), 9999);
+    assert!(body.starts_with(b"{\"ranges\":[{"));
 }
 
 /// Goal: a request without a Host header, or with two, is rejected (RFC 9112, 3.2); HTTP/1.0 needs none.
