@@ -119,8 +119,8 @@ impl Usage {
         let today = now_unix_ms / MS_PER_DAY;
         let spent = self.day.fetch_update(Ordering::Relaxed, Ordering::Relaxed, |packed| {
             let (day, spent) = unpacked(packed);
-            // If the clock went back over midnight, the later day goes on.
-            let (day, spent) = if today > day { (today, 0) } else { (day, spent) };
+            // If the clock went back over midnight, the later day goes on. A day beyond tomorrow was a wrong clock's.
+            let (day, spent) = if today > day || day > today + 1 { (today, 0) } else { (day, spent) };
             (spent + count <= per_day.get()).then_some(day << DAY_BITS | (spent + count))
         });
         spent.map(|_| ()).map_err(|_| {
@@ -248,6 +248,10 @@ mod tests {
         assert_eq!(usage.spend(&quotas, 9, midnight), Ok(()));
         assert_eq!(wait(usage.spend(&quotas, 2, midnight - 1000)), 1000, "the clock went back");
         assert_eq!(usage.spend(&quotas, 1, midnight), Ok(()));
+        // For a moment, the clock was years ahead.
+        assert_eq!(usage.spend(&quotas, 10, midnight + 9000 * MS_PER_DAY), Ok(()));
+        assert_eq!(usage.spend(&quotas, 10, midnight), Ok(()));
+        assert!(usage.spend(&quotas, 1, midnight).is_err());
     }
 
     #[test]
