@@ -92,7 +92,7 @@ pub async fn serve(
         let connection = |accepted, admission| {
             let (server, namespace) = (Arc::clone(&server), Arc::clone(&namespace));
             let identity = server.identity_of(token.as_ref());
-            let dialogue = Thrift::new(namespace, exceptions, identity);
+            let dialogue = Thrift::new(namespace, exceptions, token.clone(), identity);
             connection::serve(server, accepted, admission, shutdown.listener(), dialogue)
         };
         acceptor(Protocol::Thrift).run(listener, connection).await

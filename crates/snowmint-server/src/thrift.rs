@@ -59,6 +59,8 @@ pub enum ThriftExceptions {
 pub(crate) struct Thrift {
     namespace: Arc<NamespaceName>,
     exceptions: ThriftExceptions,
+    /// The token whose rights the client has.
+    token: Option<TokenName>,
     identity: Identity,
 }
 
@@ -66,9 +68,10 @@ impl Thrift {
     pub(crate) const fn new(
         namespace: Arc<NamespaceName>,
         exceptions: ThriftExceptions,
+        token: Option<TokenName>,
         identity: Identity,
     ) -> Self {
-        Self { namespace, exceptions, identity }
+        Self { namespace, exceptions, token, identity }
     }
 }
 
@@ -93,6 +96,10 @@ impl Dialogue for Thrift {
     async fn answer(&mut self, wire: &mut Wire, input: &mut Vec<u8>) -> io::Result<Result<u64, Broken>> {
         let (mut start, mut requests) = (0, 0);
         self.identity.refresh();
+        if self.identity.is_anonymous() {
+            // The token was not valid when the client connected.
+            self.identity = wire.server.identity_of(self.token.as_ref());
+        }
         wire.counts.count_for(&wire.server.metrics, self.identity.usage());
         let outcome = loop {
             match parse(&input[start..]) {
