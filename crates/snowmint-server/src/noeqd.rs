@@ -32,6 +32,9 @@ pub struct NoeqdListener {
     pub namespace: NamespaceName,
 }
 
+/// How requests of HTTP begin. A web page can send one to any port, and each of its bytes would take ids.
+const HTTP: [&[u8]; 5] = [b"POST /", b"GET /", b"HEAD /", b"OPTIONS ", b"PRI * HTTP"];
+
 /// A request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Request<'a> {
@@ -83,12 +86,14 @@ pub fn check_split(input: &[u8]) {
 pub(crate) struct Noeqd {
     namespace: Arc<NamespaceName>,
     identity: Identity,
+    /// Whether anything was requested.
+    is_fresh: bool,
 }
 
 impl Noeqd {
     /// `identity` is that of a client that has not sent a token.
     pub(crate) const fn new(namespace: Arc<NamespaceName>, identity: Identity) -> Self {
-        Self { namespace, identity }
+        Self { namespace, identity, is_fresh: true }
     }
 
     /// Takes the token with which a connection begins if the server has tokens. Otherwise it is invalid, as for noeqd.
@@ -167,6 +172,10 @@ impl Dialogue for Noeqd {
     async fn answer(&mut self, wire: &mut Wire, input: &mut Vec<u8>) -> io::Result<Result<u64, Broken>> {
         let (mut start, mut requests) = (0, 0);
         self.identity.refresh();
+        if std::mem::take(&mut self.is_fresh) && HTTP.iter().any(|begin| input.starts_with(begin)) {
+            let why = "a request of HTTP: this port speaks noeqd's protocol".to_owned();
+            return Ok(Err(Broken { kind: ErrorKind::BadRequest, why }));
+        }
         let outcome = loop {
             let Some((request, len)) = parse(&input[start..]) else { break Ok(requests) };
             match request {

@@ -45,6 +45,20 @@ fn ids(bytes: &[u8]) -> Vec<u64> {
     bytes.chunks(8).map(|id| u64::from_be_bytes(id.try_into().unwrap())).collect()
 }
 
+/// Goal: a web page cannot use up ids: what begins as a request of HTTP gets none.
+#[test]
+fn a_request_of_http_takes_no_ids() {
+    let folder = tempfile::tempdir().unwrap();
+    let (_server, address) = serve(folder.path(), &[]);
+    for request in [
+        "POST / HTTP/1.1\r\nhost: localhost\r\n\r\n",
+        "GET /x HTTP/1.1\r\n\r\n",
+        "OPTIONS * HTTP/1.1\r\n\r\n",
+    ] {
+        assert_eq!(said(address, request.as_bytes()), b"", "{request}");
+    }
+}
+
 /// Goal: a plain client gets increasing ids of the layout, one by one and by the hundred; pipelined requests too.
 #[test]
 fn a_client_of_ten_lines_gets_ids() {
