@@ -348,6 +348,8 @@ fn replace(path: &Path, text: &str) -> io::Result<()> {
     let new = beside(path, "new");
     let mut file = File::create(&new)?;
     if let Ok(old) = fs::metadata(path) {
+        // A node that could no longer read the file would keep a revoked token.
+        keep_owner(&file, &old)?;
         file.set_permissions(old.permissions())?;
     }
     file.write_all(text.as_bytes())?;
@@ -359,6 +361,29 @@ fn replace(path: &Path, text: &str) -> io::Result<()> {
     {
         folder.sync_all()?;
     }
+    Ok(())
+}
+
+#[cfg(unix)]
+fn keep_owner(new: &File, old: &fs::Metadata) -> io::Result<()> {
+    use std::os::unix::fs::{MetadataExt as _, fchown};
+    let made = new.metadata()?;
+    let other = |old: u32, made: u32| (old != made).then_some(old);
+    let (owner, group) = (other(old.uid(), made.uid()), other(old.gid(), made.gid()));
+    if owner.is_none() && group.is_none() {
+        return Ok(());
+    }
+    fchown(new, owner, group).map_err(|error| {
+        let (uid, gid) = (old.uid(), old.gid());
+        io::Error::new(
+            error.kind(),
+            format!("{error}: only the owner {uid}:{gid} or root can replace this file"),
+        )
+    })
+}
+
+#[cfg(not(unix))]
+fn keep_owner(_: &File, _: &fs::Metadata) -> io::Result<()> {
     Ok(())
 }
 

@@ -87,14 +87,24 @@ impl Access {
     /// Reads the file again at each `reload`, and when it changes; never ends. An invalid file is logged, and the last valid
     /// tokens stay in use.
     pub async fn follow(&self, reload: &Notify) -> ! {
-        let mut changes = self.files.changes();
+        let (mut changes, mut logged) = (self.files.changes(), None);
         loop {
             changes.next(reload).await;
-            self.reload().await;
+            match self.reload().await {
+                Ok(()) => logged = None,
+                Err(error) => {
+                    changes.failed();
+                    // It is tried again every few seconds.
+                    if logged.as_ref() != Some(&error) {
+                        tracing::error!(error, "tokens not reloaded; the previous tokens stay in use");
+                        logged = Some(error);
+                    }
+                }
+            }
         }
     }
 
-    async fn reload(&self) {
+    async fn reload(&self) -> Result<(), String> {
         let (path, before) = (self.path.clone(), self.table.load_full());
         let file = self.path.display();
         // Disks may be slow, and the threads of this runtime serve clients.
@@ -103,9 +113,10 @@ impl Access {
                 let tokens = table.len();
                 self.replace(table);
                 tracing::info!(%file, tokens, "tokens reloaded");
+                Ok(())
             }
-            Ok(Err(error)) => tracing::error!(%error, "tokens not reloaded; the previous tokens stay in use"),
-            Err(error) => tracing::error!(%error, "tokens not reloaded; the previous tokens stay in use"),
+            Ok(Err(error)) => Err(error.to_string()),
+            Err(error) => Err(error.to_string()),
         }
     }
 

@@ -19,8 +19,8 @@ pub(crate) struct WatchedFiles {
     first: Stamp,
 }
 
-/// What tells changed files from the earlier ones.
-type Stamp = Vec<Option<(SystemTime, u64)>>;
+/// What tells changed files from the earlier ones: the times of the last changes of content and of owner or mode, and the length.
+type Stamp = Vec<Option<(SystemTime, i64, u64)>>;
 
 impl WatchedFiles {
     /// Notes how the files are now: call it before they are read.
@@ -31,7 +31,7 @@ impl WatchedFiles {
 
     /// Returns the changes from now on.
     pub(crate) fn changes(&self) -> Changes<'_> {
-        Changes { files: self, loaded: self.first.clone(), seen: self.first.clone() }
+        Changes { files: self, loaded: self.first.clone(), seen: self.first.clone(), failed: false }
     }
 
     async fn stamp(&self) -> Stamp {
@@ -47,6 +47,7 @@ pub(crate) struct Changes<'a> {
     files: &'a WatchedFiles,
     loaded: Stamp,
     seen: Stamp,
+    failed: bool,
 }
 
 impl Changes<'_> {
@@ -61,11 +62,17 @@ impl Changes<'_> {
             // Files are replaced one after the other: all are there once nothing changes between two looks.
             let settled = now == self.seen;
             self.seen.clone_from(&now);
-            if asked || (settled && now != self.loaded) {
+            if asked || (settled && (self.failed || now != self.loaded)) {
                 self.loaded = now;
+                self.failed = false;
                 return;
             }
         }
+    }
+
+    /// Notes that the files could not be read, so that they are read again soon: a disk may have failed for a moment.
+    pub(crate) fn failed(&mut self) {
+        self.failed = true;
     }
 }
 
@@ -73,7 +80,51 @@ fn stamp_of_all(paths: &[PathBuf]) -> Stamp {
     paths.iter().map(|path| stamp_of(path).ok()).collect()
 }
 
-fn stamp_of(path: &Path) -> io::Result<(SystemTime, u64)> {
+fn stamp_of(path: &Path) -> io::Result<(SystemTime, i64, u64)> {
     let file = fs::metadata(path)?;
-    Ok((file.modified()?, file.len()))
+    #[cfg(unix)]
+    let changed = {
+        use std::os::unix::fs::MetadataExt as _;
+        file.ctime().wrapping_mul(1_000_000_000).wrapping_add(file.ctime_nsec())
+    };
+    #[cfg(not(unix))]
+    let changed = 0;
+    Ok((file.modified()?, changed, file.len()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Goal: a file that could not be read is read again, also if it does not change; one that was read is left alone.
+    #[tokio::test(start_paused = true)]
+    async fn a_file_that_could_not_be_read_is_read_again() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("tokens.toml");
+        fs::write(&path, "first").unwrap();
+        let files = WatchedFiles::new(vec![path.clone()]);
+        let (mut changes, nobody) = (files.changes(), Notify::new());
+        fs::write(&path, "longer than the first").unwrap();
+        changes.next(&nobody).await;
+        changes.failed();
+        changes.next(&nobody).await;
+        let unchanged = tokio::time::timeout(100 * LOOK_INTERVAL, changes.next(&nobody)).await;
+        assert!(unchanged.is_err());
+    }
+
+    /// Goal: a change of owner or mode is noticed, after which the node may be able to read the file.
+    #[cfg(unix)]
+    #[tokio::test(start_paused = true)]
+    async fn a_change_of_the_mode_is_a_change() {
+        use std::os::unix::fs::PermissionsExt as _;
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("tokens.toml");
+        fs::write(&path, "same").unwrap();
+        let files = WatchedFiles::new(vec![path.clone()]);
+        // The clock of the file system may be coarse.
+        std::thread::sleep(Duration::from_millis(20));
+        fs::set_permissions(&path, fs::Permissions::from_mode(0o640)).unwrap();
+        let noticed = tokio::time::timeout(100 * LOOK_INTERVAL, files.changes().next(&Notify::new())).await;
+        assert!(noticed.is_ok());
+    }
 }
