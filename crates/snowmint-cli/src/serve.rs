@@ -585,9 +585,14 @@ impl Reload {
         tokio::spawn(async move {
             while hangups.recv().await.is_some() {
                 tracing::info!("SIGHUP: reloading namespaces, TLS files, tokens and log level");
-                logging.reload();
                 for reload in &all {
                     reload.notify_one();
+                }
+                // The disk may hang, and this thread renews the lease.
+                let logging = logging.clone();
+                let read = tokio::task::spawn_blocking(move || logging.reload()).await;
+                if let Err(error) = read {
+                    tracing::error!(%error, "log level not changed; the previous one stays in use");
                 }
             }
         });

@@ -549,8 +549,14 @@ impl NamespaceSync {
 
     /// Reads the namespace file again, and applies all of it or nothing.
     async fn reload(&mut self) {
-        let config = match self.options.flags.read() {
-            Ok(config) => config.replacing(&self.config),
+        let flags = self.options.flags.clone();
+        // The disk may hang, and this thread renews the lease.
+        let config = match tokio::task::spawn_blocking(move || flags.read()).await {
+            Ok(Ok(config)) => config.replacing(&self.config),
+            Ok(Err(error)) => {
+                tracing::error!(%error, "nothing was reloaded; the namespaces stay as they are");
+                return;
+            }
             Err(error) => {
                 tracing::error!(%error, "nothing was reloaded; the namespaces stay as they are");
                 return;
