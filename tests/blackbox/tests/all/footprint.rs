@@ -28,7 +28,7 @@ fn start_to_first_id() {
 }
 
 /// Goal: an idle server stays below 20 MiB, and a million ids leave no memory behind. The limit of a debug build, with its
-/// larger code, is 30 MiB.
+/// larger code, is 36 MiB.
 #[test]
 fn memory_when_idle() {
     let folder = tempfile::tempdir().unwrap();
@@ -52,7 +52,7 @@ fn memory_when_idle() {
     );
     snowmint::publish("footprint-memory", &text);
     let is_debug = snowmint::binary().components().any(|part| part.as_os_str() == "debug");
-    let limit_kib = if is_debug { 30 * 1024 } else { 20 * 1024 };
+    let limit_kib = if is_debug { 36 * 1024 } else { 20 * 1024 };
     assert!(rss < limit_kib && after < limit_kib, "{text}");
 }
 
