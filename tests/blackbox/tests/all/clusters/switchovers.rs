@@ -102,6 +102,8 @@ impl PostgresPair {
         let first = Postgres::start();
         // For a standby that was down for a while. Both settings are copied with the data.
         first.set("wal_keep_size", "512MB");
+        // With 5 s, the default, a standby is away for most of the time between two faults.
+        first.set("wal_retrieve_retry_interval", "100ms");
         if synchronous == Synchronous::Yes {
             first.set("synchronous_standby_names", PEER);
         }
@@ -120,6 +122,17 @@ impl PostgresPair {
     /// Waits until the standby has everything that the primary had at an instant, and returns that instant.
     fn caught_up(&self) -> Option<Instant> {
         let (primary, _) = self.old_and_new();
+        let came = time::now();
+        let streams = format!(
+            "SELECT count(*) FROM pg_stat_replication WHERE application_name = '{PEER}' AND state = 'streaming'"
+        );
+        while primary.sql(&streams) != "1" {
+            // After a restart of the primary, the standby connects again only after a while.
+            if came.elapsed() > CATCH_UP {
+                return None;
+            }
+            thread::sleep(Duration::from_millis(5));
+        }
         let began = time::now();
         let position = primary.sql("SELECT pg_current_wal_insert_lsn()");
         let has = format!(
@@ -140,8 +153,15 @@ impl PostgresPair {
     /// Kills the primary and promotes the standby, unless that was too late.
     fn force(&self, had_all_at: Instant) -> Switched {
         let (old, new) = self.old_and_new();
+        let is_too_late = || self.synchronous == Synchronous::No && had_all_at.elapsed() > MAY_LOSE;
+        if is_too_late() {
+            if !new.is_running() {
+                new.restart();
+            }
+            return Switched::PutOff;
+        }
         old.kill9();
-        let too_late = self.synchronous == Synchronous::No && had_all_at.elapsed() > MAY_LOSE;
+        let too_late = is_too_late();
         if !new.is_running() {
             new.restart();
         }
