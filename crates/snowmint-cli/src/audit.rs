@@ -20,8 +20,8 @@ fails if that is not possible. So an entry without FAILED means that the change
 took place, or that the command was killed in between.
 
 The store keeps the newest 300 entries or more. The user is that of the system,
-or the name given by --as: an aid to find mistakes, no proof. Whoever can write
-to the store can rewrite the log.
+or the name given by --as: an aid to find mistakes, no proof. Anyone who can
+write to the store can rewrite the log.
 
 Namespaces that nodes create from flags, files or for unknown names (auto_create)
 are in the logs of these nodes only.

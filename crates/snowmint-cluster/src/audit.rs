@@ -16,7 +16,7 @@
 //! changed again until the ring comes round. The log holds the newest 16 pages of 48 KiB: at least 300 entries, and usually more
 //! than 3,000.
 //!
-//! The log protects against mistakes and helps to reconstruct them. It is not evidence: whoever can write to the store can also
+//! The log protects against mistakes and helps to reconstruct them. It is no evidence: all who can write to the store can also
 //! rewrite the log.
 
 use std::collections::{BTreeMap, BTreeSet};

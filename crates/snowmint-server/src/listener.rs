@@ -257,7 +257,7 @@ mod unix {
         fs::symlink_metadata(path).ok().map(|file| (file.dev(), file.ino()))
     }
 
-    /// Locks the path of a socket until the returned file is dropped. The lock has a file of its own: whoever may read a file
+    /// Locks the path of a socket until the returned file is dropped. The lock has a file of its own: all who may read a file
     /// or folder may lock it. The file stays, since a process that removed it could leave two with a lock.
     async fn lock(path: &Path) -> io::Result<File> {
         let mut name = path.as_os_str().to_owned();

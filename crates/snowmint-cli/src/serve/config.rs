@@ -128,7 +128,7 @@ pub(crate) struct Args {
     #[arg(long, value_name = "NAME", env = "SNOWMINT_NOEQD_NAMESPACE")]
     pub(super) noeqd_namespace: Option<NamespaceName>,
     /// Address for health checks and Prometheus: /healthz, /readyz and /metrics over HTTP, without TLS, certificates or tokens.
-    /// It serves no ids; whoever can connect sees the names of namespaces. HOST:PORT (port 0 for any free port), unix:PATH,
+    /// It serves no ids; clients see the names of namespaces. HOST:PORT (port 0 for any free port), unix:PATH,
     /// off, or systemd
     #[arg(long, value_name = "ADDR", default_value = "off", value_parser = flags::listen_or_unix, env = "SNOWMINT_PROBE")]
     pub(super) probe: Listen,

@@ -3,7 +3,7 @@
 //!
 //! # The rule
 //!
-//! A saved lease is the right to the timestamps `[mark, until)` of one worker. Whoever holds the lock of the directory has that
+//! A saved lease is the right to the timestamps `[mark, until)` of one worker. The holder of the lock of the directory has that
 //! right. Three things keep this true at every instant, so that a process may die at any of them:
 //!
 //! - **`mark` is ahead of use.** A timestamp is used only after a file with a greater mark is on the disk. So everything that the

@@ -427,7 +427,7 @@ fn change(
     Ok(Change { settings: object, above: None, edition: required_edition(headers)? })
 }
 
-/// Rejects a hide key of a token that is not for all namespaces: whoever has a namespace with a key can reveal the ids of every
+/// Rejects a hide key of a token that is not for all namespaces: a client with a namespace under a key can reveal the ids of every
 /// other namespace with that key.
 fn check_hide(settings: &Settings, may_everywhere: &Result<(), MintError>) -> Result<(), Problem> {
     let is_set = |name: &&str| settings.get(*name).is_some_and(|value| !value.is_null());

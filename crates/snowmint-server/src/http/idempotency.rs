@@ -96,7 +96,7 @@ impl KeyedRequest {
             problem.detail.push_str(" with Idempotency-Key; use /v1/ranges for more");
             return Err(problem);
         }
-        // Whoever has the same token is the same caller, also from another address.
+        // Anyone who has the same token is the same caller, also from another address.
         let caller = match (caller.token, caller.address) {
             (Some(token), _) => token.as_bytes().to_vec(),
             (None, Some(address)) => address.to_string().into_bytes(),
