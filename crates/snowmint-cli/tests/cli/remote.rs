@@ -21,7 +21,7 @@ fn node(sandbox: &Sandbox) -> (Server, String) {
     (node, url)
 }
 
-/// What two runs of a command have in common: not the times and numbers, which a running node changes.
+/// What two runs of a command have in common: not the times and numbers, which a running node changes, nor the place of the store.
 fn same(text: &str) -> String {
     let line = |line: &str| match serde_json::from_str::<Value>(line) {
         Ok(Value::Object(mut fields)) => {
@@ -31,7 +31,7 @@ fn same(text: &str) -> String {
         }
         _ => line
             .split_whitespace()
-            .filter(|word| !word.contains(|it: char| it.is_ascii_digit()))
+            .filter(|word| !word.contains(|it: char| it.is_ascii_digit() || it == '/'))
             .collect::<Vec<_>>()
             .join(" "),
     };
