@@ -88,7 +88,7 @@ pub(crate) fn run(args: &Args) -> Result<(), Failure> {
 
 const RECOVER_EXAMPLES: &str = "\
 Run it after a restore and before any node reaches the store; see \"Restore a
-store\" in docs/operations.md for the whole procedure. It prints the plan;
+store\" in docs/restore.md for the whole procedure. It prints the plan;
 --yes carries it out.
 
 Counters are raised above every number that may have been used since the

@@ -117,3 +117,10 @@ pub use http::reads_route as http_reads_route;
 #[cfg(doctest)]
 #[doc = include_str!("../../../README.md")]
 mod project_readme {}
+
+/// So do those of docs.
+#[cfg(doctest)]
+#[doc = include_str!("../../../docs/quick-start.md")]
+#[doc = include_str!("../../../docs/clocks.md")]
+#[doc = include_str!("../../../docs/recipes.md")]
+mod pages {}

@@ -260,7 +260,7 @@ async fn nodes_and_counters(store: &dyn Store, nodes: &[String]) -> Result<Vec<F
     for Behind { key, given, at_least } in behind(store, reports).await? {
         let text = format!(
             "{key} has given {} numbers and nodes received {}: the store lost writes; see \"Restore a store\" in \
-             docs/operations.md",
+             docs/restore.md",
             thousands(given),
             thousands(at_least)
         );

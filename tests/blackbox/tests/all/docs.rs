@@ -1,21 +1,49 @@
-//! READMEs and docs: what they link to exists, and each console block prints what it shows.
+//! READMEs and docs: what they link to exists, the book has every page, each console block prints what it shows, and the
+//! clients of other languages run.
 //!
 //! In a block, `$` begins a command; the lines below it are its output. Ids, dates and times may differ, and `…` stands
-//! for any text (alone on a line, for any lines). A block that needs what a test machine does not have stands below
-//! `<!-- not run: REASON -->`.
+//! for any text (alone on a line, for any lines). A command without output must succeed; of `snowmint serve`, only the flags
+//! are checked. A block that needs what a test machine does not have stands below `<!-- not run: REASON -->`, one that needs
+//! another system below `<!-- on: SYSTEM -->`, a program below `<!-- run: python -->` or `<!-- run: node -->`.
+
+mod other_systems;
 
 use std::fs;
+use std::io::Write as _;
 use std::path::{Path, PathBuf};
-use std::process::Command;
+use std::process::{Command, Stdio};
+use std::sync::Mutex;
+use std::thread;
 
 use snowmint_test_servers::snowmint::{self, Serve, Server};
 
+use self::other_systems::OtherSystems;
+
+/// How many pages are tried at once.
+const AT_ONCE: usize = 4;
+
+fn entries(folder: PathBuf) -> impl Iterator<Item = PathBuf> {
+    fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().path())
+}
+
+/// The pages of docs and its folders.
+fn pages_of_docs() -> Vec<PathBuf> {
+    let mut found = Vec::new();
+    let mut folders = vec![snowmint::workspace().join("docs")];
+    while let Some(folder) = folders.pop() {
+        let (inner, files): (Vec<_>, Vec<_>) = entries(folder).partition(|path| path.is_dir());
+        folders.extend(inner);
+        found.extend(files.into_iter().filter(|path| path.extension().is_some_and(|it| it == "md")));
+    }
+    found
+}
+
 /// The pages of the repository's root and of docs, and the README of each crate and folder.
 fn pages() -> Vec<PathBuf> {
-    const FOLDERS: [&str; 7] = ["", "docs", "bench", "fuzz", "monitoring", "sim", "tests"];
-    let entries = |folder: PathBuf| fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().path());
+    const FOLDERS: [&str; 6] = ["", "bench", "fuzz", "monitoring", "sim", "tests"];
     let root = snowmint::workspace();
     let mut pages: Vec<_> = FOLDERS.iter().flat_map(|folder| entries(root.join(folder))).collect();
+    pages.extend(pages_of_docs());
     pages.extend(entries(root.join("crates")).map(|path| path.join("README.md")));
     // These two are records: what they name may be gone.
     pages.retain(|path| {
@@ -56,6 +84,32 @@ fn links_and_paths_lead_somewhere() {
         }
     }
     assert!(broken.is_empty(), "these lead nowhere:\n{}", broken.join("\n"));
+}
+
+/// Each page of docs is a chapter of the book: in the SUMMARY.md of its folder, or of the next folder above that has one.
+#[test]
+fn the_book_has_every_page() {
+    let mut missing = Vec::new();
+    for page in pages_of_docs().into_iter().filter(|page| !page.ends_with("SUMMARY.md")) {
+        let folder = page.ancestors().skip(1).find(|it| it.join("SUMMARY.md").is_file()).unwrap();
+        let name = page.strip_prefix(folder).unwrap().display().to_string();
+        if !fs::read_to_string(folder.join("SUMMARY.md")).unwrap().contains(&format!("]({name})")) {
+            missing.push(page);
+        }
+    }
+    assert!(missing.is_empty(), "SUMMARY.md lacks {missing:?}");
+}
+
+/// A page with examples in Rust is among those that the doc tests of snowmint-server compile.
+#[test]
+fn examples_in_rust_are_compiled() {
+    let compiled =
+        fs::read_to_string(snowmint::workspace().join("crates/snowmint-server/src/lib.rs")).unwrap();
+    for page in pages_of_docs() {
+        let name = page.strip_prefix(snowmint::workspace()).unwrap().display().to_string();
+        let has_examples = fs::read_to_string(&page).unwrap().contains("```rust");
+        assert!(!has_examples || compiled.contains(&name), "{name} is not in snowmint-server/src/lib.rs");
+    }
 }
 
 /// The targets of `[text](target)`, except addresses on the web.
@@ -137,7 +191,7 @@ fn sources() -> Vec<PathBuf> {
     sources
 }
 
-/// The log lines and metrics of `docs/operations.md` are those of the code. In a line, `..` and words with digits vary.
+/// The log lines of `docs/troubleshooting.md` and the metrics of `docs/metrics.md` are those of the code. In a line, `..` and words with digits vary.
 #[test]
 fn log_lines_and_metrics_exist() {
     let code: String = sources()
@@ -147,9 +201,8 @@ fn log_lines_and_metrics_exist() {
         .collect();
     // Long texts continue on the next line.
     let code: String = code.split("\\\n").map(str::trim_start).collect();
-    let page = fs::read_to_string(snowmint::workspace().join("docs/operations.md")).unwrap();
-    let (_, lines) = page.split_once("## At 3 a.m.").unwrap();
-    let (lines, metrics) = lines.split_once("## Metrics").unwrap();
+    let page = |name| fs::read_to_string(snowmint::workspace().join(name)).unwrap();
+    let (lines, metrics) = (page("docs/troubleshooting.md"), page("docs/metrics.md"));
     let mut wrong = Vec::new();
     let mut found = 0;
     for row in lines.lines().filter(|line| line.starts_with("| `")) {
@@ -184,92 +237,175 @@ struct Step {
     shown: Vec<String>,
 }
 
-/// The console blocks of a page that can be run here.
-fn blocks(text: &str) -> Vec<Vec<Step>> {
+/// What a page asks its reader to run.
+#[derive(Debug)]
+enum Block {
+    /// Commands, with the system that has to be there besides Snowmint.
+    Console { on: Option<String>, steps: Vec<Step> },
+    /// A program in `python` or `node`.
+    Program { line: usize, language: String, source: String },
+}
+
+/// The blocks of a page that can be run here.
+fn blocks(text: &str) -> Vec<Block> {
     let mut blocks = Vec::new();
-    let mut lines = text.lines().enumerate().peekable();
+    let mut lines = text.lines().enumerate();
     let mut before = "";
-    while let Some((_, line)) = lines.next() {
-        if line == "```console" && !before.starts_with("<!-- not run: ") {
-            let mut steps: Vec<Step> = Vec::new();
-            for (nth, line) in lines.by_ref().take_while(|(_, line)| *line != "```") {
-                match (line.strip_prefix("$ "), steps.last_mut()) {
-                    (Some(command), _) => {
-                        steps.push(Step { line: nth + 1, command: command.to_owned(), shown: Vec::new() });
-                    }
-                    (None, Some(step)) if step.command.ends_with('\\') && step.shown.is_empty() => {
-                        step.command.pop();
-                        step.command.push_str(line.trim_start());
-                    }
-                    (None, Some(step)) => step.shown.push(line.to_owned()),
-                    (None, None) => panic!("line {}: a console block begins with `$ `", nth + 1),
-                }
+    while let Some((nth, line)) = lines.next() {
+        let fence = line.trim_start();
+        let indent = line.len() - fence.len();
+        if let Some(language) = fence.strip_prefix("```") {
+            // A block in a list is indented as a whole.
+            let body: Vec<_> = lines
+                .by_ref()
+                .map(|(nth, line)| (nth + 1, line.get(indent..).unwrap_or_default()))
+                .take_while(|(_, line)| *line != "```")
+                .collect();
+            let note = |name: &str| {
+                let rest = before.strip_prefix("<!-- ")?.strip_prefix(name)?.strip_prefix(": ")?;
+                rest.strip_suffix(" -->").map(str::to_owned)
+            };
+            if language == "console" && note("not run").is_none() {
+                blocks.push(Block::Console { on: note("on"), steps: steps(&body) });
+            } else if let Some(language) = note("run") {
+                let source = body.iter().map(|(_, line)| format!("{line}\n")).collect();
+                blocks.push(Block::Program { line: nth + 1, language, source });
             }
-            blocks.push(steps);
         }
-        if !line.is_empty() {
-            before = line;
+        if !fence.is_empty() {
+            before = fence;
         }
     }
     blocks
 }
 
+fn steps(body: &[(usize, &str)]) -> Vec<Step> {
+    let mut steps: Vec<Step> = Vec::new();
+    for &(nth, line) in body {
+        match (line.strip_prefix("$ "), steps.last_mut()) {
+            (Some(command), _) => {
+                steps.push(Step { line: nth, command: command.to_owned(), shown: Vec::new() });
+            }
+            (None, Some(step)) if step.command.ends_with('\\') && step.shown.is_empty() => {
+                step.command.pop();
+                step.command.push_str(line.trim_start());
+            }
+            (None, Some(step)) => step.shown.push(line.to_owned()),
+            (None, None) => panic!("line {nth}: a console block begins with `$ `"),
+        }
+    }
+    steps
+}
+
 #[test]
 fn console_blocks_print_what_they_show() {
+    let left = Mutex::new(pages().into_iter());
+    let found = Mutex::new((0, Vec::new()));
+    thread::scope(|scope| {
+        for _ in 0..AT_ONCE {
+            scope.spawn(|| {
+                loop {
+                    let page = left.lock().unwrap().next();
+                    let Some(page) = page else { break };
+                    let (tried, wrong) = try_page(&page);
+                    let mut found = found.lock().unwrap();
+                    found.0 += tried;
+                    found.1.extend(wrong);
+                }
+            });
+        }
+    });
+    let (tried, wrong) = found.into_inner().unwrap();
+    assert!(wrong.is_empty(), "{}", wrong.join("\n\n"));
+    assert!(tried > 100, "only {tried} commands were found");
+}
+
+/// Runs the blocks of a page on a server of its own. Returns how many commands and programs there are, and what went wrong.
+fn try_page(page: &Path) -> (usize, Vec<String>) {
+    let blocks = blocks(&fs::read_to_string(page).unwrap());
     let mut tried = 0;
     let mut wrong = Vec::new();
-    for page in pages() {
-        let blocks = blocks(&fs::read_to_string(&page).unwrap());
-        if blocks.is_empty() {
-            continue;
-        }
-        let folder = tempfile::tempdir().unwrap();
-        let server = Serve::new(folder.path()).data(&folder.path().join("snowmint-data")).start();
-        for steps in blocks {
-            for (step, printed) in steps.iter().zip(run(&steps, folder.path(), &server)) {
+    if blocks.is_empty() {
+        return (tried, wrong);
+    }
+    let folder = tempfile::tempdir().unwrap();
+    let server = Serve::new(folder.path()).data(&folder.path().join("snowmint-data")).start();
+    let mut others = OtherSystems::default();
+    for block in blocks {
+        match block {
+            Block::Console { on, steps } => {
+                if let Some(system) = on {
+                    others.start(&system);
+                }
+                for (step, (printed, status)) in
+                    steps.iter().zip(run(&steps, folder.path(), &server, &others))
+                {
+                    tried += 1;
+                    let printed = printed.replace(&folder.path().display().to_string(), "/srv/mint");
+                    let right = match &*step.shown {
+                        [] => status == "0",
+                        shown => agrees(shown, &printed),
+                    };
+                    if !right {
+                        let (shown, place) =
+                            (step.shown.join("\n"), format!("{}:{}", page.display(), step.line));
+                        let command = &step.command;
+                        wrong.push(format!(
+                            "{place}: $ {command}\n--- shown\n{shown}\n--- printed, exit code {status}\n{printed}"
+                        ));
+                    }
+                }
+            }
+            Block::Program { line, language, source } => {
                 tried += 1;
-                let printed = printed.replace(&folder.path().display().to_string(), "/srv/mint");
-                if !step.shown.is_empty() && !agrees(&step.shown, &printed) {
-                    let shown = step.shown.join("\n");
-                    wrong.push(format!(
-                        "{}:{}: $ {}\n--- shown\n{shown}\n--- printed\n{printed}",
-                        page.display(),
-                        step.line,
-                        step.command
-                    ));
+                if let Err(printed) = run_program(&language, &source, &server) {
+                    wrong.push(format!("{}:{line}: {language}\n--- printed\n{printed}", page.display()));
                 }
             }
         }
-        server.stop();
     }
-    assert!(wrong.is_empty(), "{}", wrong.join("\n\n"));
-    assert!(tried > 20, "only {tried} commands were found");
+    server.stop();
+    (tried, wrong)
 }
 
-/// Runs the commands of a block in one shell, and returns what each printed.
-fn run(steps: &[Step], folder: &Path, server: &Server) -> Vec<String> {
-    const MARK: char = '\u{1}';
+/// Runs the commands of a block in one shell, and returns what each printed and its exit code.
+fn run(steps: &[Step], folder: &Path, server: &Server, others: &OtherSystems) -> Vec<(String, String)> {
+    const PRINTED: char = '\u{1}';
+    const ENDED: char = '\u{2}';
     let (http, resp) = (server.http(), server.resp());
-    // As they print at a terminal.
+    // As they print at a terminal. A namespace whose source is still being opened is asked again.
     let mut script = format!(
-        "curl() {{ command curl -s \"$@\"; }}\nredis-cli() {{ command redis-cli --no-raw -h {} \"$@\"; }}\n",
+        "patient() {{ local answer=.answer.$BASHPID status n
+            for ((n = 0; n < 200; n++)); do
+                \"$@\" >$answer; status=$?
+                grep -q 'sources are being opened' $answer || break
+                sleep 0.1
+            done
+            cat $answer; rm $answer; return $status
+        }}
+        curl() {{ patient command curl -s \"$@\"; }}
+        redis-cli() {{ patient command redis-cli --no-raw -h {} \"$@\"; }}\n",
         resp.ip()
     );
     for step in steps {
         let command = step.command.replace("localhost:8080", &http.to_string());
         let command = command.replace("redis-cli -p 6380", &format!("redis-cli -p {}", resp.port()));
+        let command = others.with_addresses(&command);
         // The server of this test takes the place of `serve`; other tests cover its start.
-        if !command.starts_with("snowmint serve") && !command.ends_with("-- serve") {
-            script += &format!("{{ {command}\n}} 2>&1\n");
-        }
+        let command = match command.strip_prefix("snowmint serve") {
+            Some(flags) => format!("snowmint config print{flags} >/dev/null"),
+            None if command.ends_with("-- serve") => "true".to_owned(),
+            None => command,
+        };
+        script += &format!("{{ {command}\n}} 2>&1\nprintf '{PRINTED}%s{ENDED}' \"$?\"\n");
         if let Some(added) = command.split(" ns add ").nth(1).and_then(|rest| rest.split(' ').next()) {
-            // Nodes see a new namespace within seconds.
+            // Nodes see a new namespace within seconds. One in another store is not waited for.
+            let waits = if command.contains("--store") { 0 } else { 200 };
             script += &format!(
-                "for _ in {{1..200}}; do curl '{http}/v1/inspect/1?namespace={added}' | \
+                "for ((n = 0; n < {waits}; n++)); do curl '{http}/v1/inspect/1?namespace={added}' | \
                  grep -q unknown-namespace || break; sleep 0.1; done\n"
             );
         }
-        script += &format!("printf '{MARK}'\n");
     }
     let mut path = snowmint::binary().parent().unwrap().as_os_str().to_owned();
     path.push(":");
@@ -278,9 +414,29 @@ fn run(steps: &[Step], folder: &Path, server: &Server) -> Vec<String> {
     let output =
         bash.args(["-c", &script]).current_dir(folder).env("PATH", path).output().expect("bash is installed");
     let text = String::from_utf8(output.stdout).unwrap();
-    let printed: Vec<_> = text.split(MARK).take(steps.len()).map(str::to_owned).collect();
-    assert_eq!(printed.len(), steps.len(), "the shell ended early: {text}");
-    printed
+    let ran: Vec<_> = text
+        .split(ENDED)
+        .filter_map(|it| it.split_once(PRINTED))
+        .map(|(printed, status)| (others.with_names(printed), status.to_owned()))
+        .collect();
+    assert_eq!(ran.len(), steps.len(), "the shell ended early: {text}");
+    ran
+}
+
+/// Runs a program of a page; an error is what it printed.
+fn run_program(language: &str, source: &str, server: &Server) -> Result<(), String> {
+    let (http, resp) = (server.http(), server.resp());
+    let source = source.replace("127.0.0.1:8080", &http.to_string());
+    let source =
+        source.replace("6380", &resp.port().to_string()).replace("127.0.0.1", &resp.ip().to_string());
+    let mut program = snowmint::clean(Command::new(if language == "python" { "python3" } else { language }));
+    let modules = snowmint::workspace().join("target/node/node_modules");
+    program.arg("-").env("NODE_PATH", modules);
+    program.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
+    let mut child = program.spawn().map_err(|error| format!("{language} cannot be run: {error}"))?;
+    child.stdin.take().unwrap().write_all(source.as_bytes()).unwrap();
+    let output = child.wait_with_output().unwrap();
+    if output.status.success() { Ok(()) } else { Err(snowmint::text(&output)) }
 }
 
 /// Whether a command printed what the page shows, except ids and times.
@@ -339,7 +495,10 @@ fn instant_len(text: &str) -> Option<usize> {
 #[test]
 fn a_wrong_page_would_be_noticed() {
     let steps = |text: &str| blocks(&format!("```console\n{text}\n```\n"));
-    let [step] = &steps("$ snowmint new\n2123985208431714304")[0][..] else { panic!("one command") };
+    let [Block::Console { on: None, steps }] = &steps("$ snowmint new\n2123985208431714304")[..] else {
+        panic!("one block")
+    };
+    let [step] = &steps[..] else { panic!("one command") };
     assert!(agrees(&step.shown, "2123985208431714999\n"));
     assert!(!agrees(&step.shown, "2123985208431714999\nand more\n"));
     assert!(!agrees(&step.shown, "error\n"));
@@ -347,6 +506,12 @@ fn a_wrong_page_would_be_noticed() {
     assert!(agrees(&["at 2026-11-22T05:27:23.000Z, …!".into()], "at 2027-01-01T00:00:00.001Z, now!\n"));
     assert!(!agrees(&["value 7".into()], "value 8\n"));
     assert!(blocks("<!-- not run: needs two servers -->\n```console\n$ false\n```\n").is_empty());
+    let [Block::Console { on: Some(system), steps }, Block::Program { language, source, .. }] = &blocks(
+        "<!-- on: leaf -->\n   ```console\n   $ true\n   ```\n<!-- run: node -->\n```javascript\n;\n```\n",
+    )[..] else {
+        panic!("two blocks")
+    };
+    assert_eq!((&**system, &*steps[0].command, &**language, &**source), ("leaf", "true", "node", ";\n"));
     assert_eq!(slug("## What to do at 3 a.m.").as_deref(), Some("what-to-do-at-3-am"));
     assert!(!link_exists(&snowmint::workspace().join("README.md"), "docs/nothing.md"));
     assert!(!link_exists(&snowmint::workspace().join("README.md"), "docs/stores.md#nothing"));

@@ -1,5 +1,5 @@
 //! Stores that are restored from a backup while nodes run and clients draw ids and numbers: the guarantees without an operator,
-//! and no duplicates with the procedure of `docs/operations.md`.
+//! and no duplicates with the procedure of `docs/restore.md`.
 
 mod stores;
 mod world;
