@@ -3,9 +3,9 @@
 use std::fmt::Display;
 
 use snowmint_cluster::NamespaceName;
-use snowmint_cluster::audit::{self, Action};
+use snowmint_cluster::audit::{self, Action, ChangeFailure};
 use snowmint_server::admin;
-use snowmint_server::admin::audit::{Log, LogLine, list};
+use snowmint_server::admin::audit::{Log, LogLine, Outcome, list};
 use snowmint_store::Store;
 
 use crate::error::Failure;
@@ -16,10 +16,14 @@ const EXAMPLES: &str = "\
 Lists the changes that ns, import, workers release, store recover and the admin
 API made in a store, newest first: time (UTC), user, host or address, action,
 subject, details. A command writes its entry before it changes anything, and
-fails if that is not possible. So an entry without FAILED means that the change
-took place, or that the command was killed in between.
+fails if that is not possible. At the end of a line:
+  REFUSED        the change was rejected; nothing was changed
+  FAILED         the store failed; nothing was changed
+  POSSIBLY MADE  the store gave no answer: look at what the change was about
+  nothing        the change took place, or the command was killed in between
 
-The store keeps the newest 300 entries or more. The user is that of the system,
+The store keeps the newest 200 entries or more. Of an author with many entries,
+the oldest go first, so that others keep theirs. The user is that of the system,
 or the name given by --as: an aid to find mistakes, no proof. Anyone who can
 write to the store can rewrite the log.
 
@@ -35,8 +39,9 @@ Examples:
   snowmint ns drop orders --as 'alice, ticket 4711'
       Records this name instead of the system user.
 
-JSON, one object a line: at, at_unix_ms, who, from, action, subject, details and
-failed (the reason, if the change failed); or record and unreadable.";
+JSON, one object a line: at, at_unix_ms, who, from, action, subject, details,
+outcome (made, refused, failed, unknown) and the reason as failed (if refused or
+failed) or possibly_made (if unknown); or record and unreadable.";
 
 /// List who changed what in a store, when and from where
 #[derive(Debug, clap::Args)]
@@ -69,14 +74,17 @@ impl Author {
     /// # Errors
     ///
     /// The log cannot be written, and the change was not started.
-    pub(crate) async fn record<T, E: Display>(
+    pub(crate) async fn record<T, E>(
         &self,
         store: &dyn Store,
         action: Action,
         subject: impl Display,
         details: impl Display,
         change: impl Future<Output = Result<T, E>>,
-    ) -> Result<Result<T, E>, Failure> {
+    ) -> Result<Result<T, E>, Failure>
+    where
+        for<'a> ChangeFailure: From<&'a E>,
+    {
         Ok(self.author().record(store, action, subject, details, change).await?)
     }
 
@@ -148,11 +156,19 @@ fn line(change: &LogLine, out: &Output) -> String {
         LogLine::Unreadable { record, unreadable } => {
             format!("{} {record}: {unreadable}", out.paint.alarm("UNREADABLE"))
         }
-        LogLine::Entry { at, who, from, action, subject, details, failed, .. } => {
+        LogLine::Entry {
+            at, who, from, action, subject, details, outcome, failed, possibly_made, ..
+        } => {
             let who = format!("{who} on {from}");
             let line = format!("{at}  {who:<24}  {action:<20}  {subject:<20}  {details}");
-            match failed {
-                Some(why) => format!("{}  {}: {why}", line.trim_end(), out.paint.alarm("FAILED")),
+            let problem = match (possibly_made, failed) {
+                (Some(why), _) => Some(("POSSIBLY MADE", why)),
+                (None, Some(why)) if *outcome == Outcome::Refused => Some(("REFUSED", why)),
+                (None, Some(why)) => Some(("FAILED", why)),
+                (None, None) => None,
+            };
+            match problem {
+                Some((what, why)) => format!("{}  {}: {why}", line.trim_end(), out.paint.alarm(what)),
                 None => line.trim_end().to_owned(),
             }
         }

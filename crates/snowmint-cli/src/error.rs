@@ -10,6 +10,7 @@ use clap::error::{ContextKind, ContextValue, ErrorKind};
 use serde::Serialize;
 use snowmint::utc::Utc;
 use snowmint::{Clock as _, WallClock};
+use snowmint_cluster::audit::ChangeFailure;
 
 /// Exit code if a store, port, lease or disk failed.
 const FAILED: u8 = 1;
@@ -47,6 +48,14 @@ impl Display for Failure {
             Self::Reported | Self::Logged(_) => f.write_str("reported already"),
             Self::ClosedPipe => f.write_str("the output was closed"),
         }
+    }
+}
+
+impl From<&Failure> for ChangeFailure {
+    fn from(failure: &Failure) -> Self {
+        let why = failure.to_string();
+        // A command with several steps may have made some of them.
+        if matches!(failure, Failure::Usage(_)) { Self::Refused(why) } else { Self::Unknown(why) }
     }
 }
 

@@ -15,6 +15,7 @@ mod human;
 mod import;
 mod inspect;
 mod layout;
+mod log_level;
 mod new;
 mod ns;
 mod remote;
@@ -65,6 +66,7 @@ enum Command {
     Workers(workers::Args),
     Doctor(doctor::Args),
     Audit(audit::Args),
+    LogLevel(log_level::Args),
     Store(store::Args),
     Token(token::Args),
 }
@@ -111,6 +113,7 @@ fn run(cli: Cli, matches: &clap::ArgMatches) -> Result<(), error::Failure> {
         Command::Workers(args) => workers::run(&args),
         Command::Doctor(args) => doctor::run(&args),
         Command::Audit(args) => audit::run(&args),
+        Command::LogLevel(args) => log_level::run(&args),
         Command::Store(args) => store::run(&args),
         Command::Token(args) => token::run(&args),
     }

@@ -6,6 +6,7 @@ use std::sync::Arc;
 use serde_json::Value;
 use snowmint::{Layout, Rule, Start};
 use snowmint_cluster::NamespaceName;
+use snowmint_cluster::namespace::registry::Required;
 use snowmint_cluster::namespace::{CounterSource, Fields, HideKeyName, TextForm};
 use snowmint_cluster::segment::{Mode, Reset, Stripe};
 use snowmint_server::admin::namespaces::{
@@ -188,7 +189,7 @@ pub(crate) fn run(args: &Args) -> Result<(), Failure> {
             Action::Add { name, pinned, changeable, start_over, nodes } => {
                 let settings = settings(&changeable.over(pinned.fields()?))?;
                 let start_over = start_over.then(|| StartOver { nodes: nodes.clone() });
-                let addition = Addition { settings, start_over };
+                let addition = Addition { settings, start_over, ..Addition::default() };
                 show_added(&match target {
                     Target::Store(store) => {
                         let add = async |store: Arc<dyn Store>| {
@@ -214,7 +215,7 @@ pub(crate) fn run(args: &Args) -> Result<(), Failure> {
             Action::Drop { name } => show_dropped(&match target {
                 Target::Store(store) => {
                     let drop = async |store: Arc<dyn Store>| {
-                        Ok(namespaces::drop_namespace(&*store, author, name).await?)
+                        Ok(namespaces::drop_namespace(&*store, author, name, Required::Any).await?)
                     };
                     store.change(drop).await?
                 }
@@ -248,7 +249,7 @@ fn changed(
              --size-min, --size-max, --description, --owner or --source",
         ));
     }
-    Ok(Change { settings, above, edition: None })
+    Ok(Change { settings, above, required: Required::Any })
 }
 
 /// The settings of a namespace that can change: flags of `add` and `set`.

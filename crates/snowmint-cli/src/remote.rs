@@ -13,10 +13,10 @@ use hyper::{Method, Request, Uri};
 use hyper_util::rt::TokioIo;
 use percent_encoding::{NON_ALPHANUMERIC, utf8_percent_encode};
 use rustls::pki_types::pem::PemObject as _;
-use rustls::pki_types::{CertificateDer, ServerName};
+use rustls::pki_types::{CertificateDer, PrivateKeyDer, ServerName};
 use rustls::{ClientConfig, RootCertStore};
-use serde::Deserialize;
 use serde::de::DeserializeOwned;
+use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 use snowmint_cluster::NamespaceName;
 use snowmint_server::admin::AdminError;
@@ -36,9 +36,10 @@ const PATIENCE: Duration = Duration::from_mins(1);
 /// Bytes of an answer.
 const MAX_ANSWER: usize = 64 << 20;
 /// Fields of a request besides the settings of a namespace, and their flags. Texts name them in backticks.
-const FLAGS: [(&str, &str); 5] = [
+const FLAGS: [(&str, &str); 6] = [
     ("above", "--above N"),
     ("force", "--force"),
+    ("level", "LEVEL"),
     ("nodes", "--nodes"),
     ("pool", "--pool"),
     ("start_over", "--start-over"),
@@ -62,6 +63,13 @@ const SETTINGS: [(&str, &str); 10] = [
 pub(crate) struct TargetArgs {
     #[command(flatten)]
     store: StoreArgs,
+    #[command(flatten)]
+    server: ServerArgs,
+}
+
+/// The flags that name a running node.
+#[derive(Debug, clap::Args)]
+pub(crate) struct ServerArgs {
     /// Work through a running node instead of a store: its HTTP address, as https://HOST:PORT. It needs a token with the right
     /// admin
     #[arg(long, value_name = "URL", global = true)]
@@ -75,6 +83,12 @@ pub(crate) struct TargetArgs {
     /// Authorities that --server may have its certificate from (PEM); default: those of this system
     #[arg(long, value_name = "FILE", requires = "server", global = true)]
     server_ca: Option<PathBuf>,
+    /// Certificate that --server may require of its clients, with its chain (PEM)
+    #[arg(long, value_name = "FILE", requires = "server_key", global = true)]
+    server_cert: Option<PathBuf>,
+    /// Private key of --server-cert (PEM)
+    #[arg(long, value_name = "FILE", requires = "server_cert", global = true)]
+    server_key: Option<PathBuf>,
     /// Send the token to another machine over http://, where others on the way can read it
     #[arg(long, requires = "server", global = true)]
     insecure: bool,
@@ -89,7 +103,7 @@ pub(crate) enum Target<'a> {
 impl TargetArgs {
     /// Returns the target, without connecting.
     pub(crate) fn open(&self) -> Result<Target<'_>, Failure> {
-        let Some(url) = &self.server else { return Ok(Target::Store(&self.store)) };
+        let Some(server) = self.server.open()? else { return Ok(Target::Store(&self.store)) };
         // A variable may name the store of other commands.
         for flag in ["--store", "--data"] {
             if is_on_command_line(flag) {
@@ -97,13 +111,44 @@ impl TargetArgs {
                 return Err(Failure::flag("--server", why));
             }
         }
+        Ok(Target::Server(Box::new(server)))
+    }
+}
+
+impl ServerArgs {
+    /// Returns the node, without connecting; `None` if the flags name none.
+    pub(crate) fn open(&self) -> Result<Option<Server>, Failure> {
+        let Some(url) = &self.server else {
+            return match &self.server_cert {
+                Some(_) => {
+                    Err(Failure::flag("--server-cert", "belongs to --server: name the node, or omit it"))
+                }
+                None => Ok(None),
+            };
+        };
         let token = match &self.token_file {
             Some(file) => Some(read_token(file)?),
             None => self.token.clone(),
         };
-        Server::new(url, token, self.server_ca.as_deref(), self.insecure)
-            .map(|it| Target::Server(Box::new(it)))
+        let identity = self.server_cert.as_deref().zip(self.server_key.as_deref());
+        let files = TlsFiles { ca: self.server_ca.as_deref(), identity };
+        Server::new(url, token, files, self.insecure).map(Some)
     }
+}
+
+/// The files of a TLS client.
+#[derive(Clone, Copy, Debug, Default)]
+struct TlsFiles<'a> {
+    ca: Option<&'a Path>,
+    /// The certificate and its key.
+    identity: Option<(&'a Path, &'a Path)>,
+}
+
+/// The level of the log of a node.
+#[derive(Debug, Deserialize, Serialize)]
+pub(crate) struct LogLevel {
+    pub(crate) level: String,
+    pub(crate) configured: String,
 }
 
 /// Returns whether the command line has a flag.
@@ -129,7 +174,7 @@ pub(crate) struct Server {
 }
 
 impl Server {
-    fn new(url: &str, token: Option<String>, ca: Option<&Path>, insecure: bool) -> Result<Self, Failure> {
+    fn new(url: &str, token: Option<String>, files: TlsFiles<'_>, insecure: bool) -> Result<Self, Failure> {
         let invalid = || {
             let shown = crate::connect::without_credentials(url);
             Failure::flag(
@@ -148,8 +193,9 @@ impl Server {
         };
         let host = authority.host().trim_start_matches('[').trim_end_matches(']').to_owned();
         let port = uri.port_u16().unwrap_or(if is_https { 443 } else { 80 });
-        if !is_https && ca.is_some() {
-            return Err(Failure::flag("--server-ca", "belongs to https://: omit it, or use TLS"));
+        let needs_tls = [("--server-ca", files.ca.is_some()), ("--server-cert", files.identity.is_some())];
+        if let Some((flag, _)) = needs_tls.iter().find(|(_, is_set)| *is_set && !is_https) {
+            return Err(Failure::flag(flag, "belongs to https://: omit it, or use TLS"));
         }
         if !is_https && token.is_some() && !insecure && !is_this_machine(&host) {
             let why = format!(
@@ -167,7 +213,7 @@ impl Server {
                 Some(header)
             }
         };
-        let tls = is_https.then(|| tls(ca)).transpose()?;
+        let tls = is_https.then(|| tls(files)).transpose()?;
         Ok(Self {
             url: format!("{}://{authority}", uri.scheme_str().unwrap_or_default()),
             host,
@@ -246,6 +292,19 @@ impl Server {
             format!("&namespace={}", utf8_percent_encode(name.as_str(), NON_ALPHANUMERIC))
         });
         self.call(Method::GET, &format!("audit?limit={limit}{of}"), None).await
+    }
+
+    pub(crate) async fn log_level(&self) -> Result<LogLevel, Failure> {
+        self.call(Method::GET, "log-level", None).await
+    }
+
+    pub(crate) async fn set_log_level(&self, level: &str) -> Result<LogLevel, Failure> {
+        self.call(Method::PUT, "log-level", Some(json!({ "level": level }))).await
+    }
+
+    /// Goes back to the configured level.
+    pub(crate) async fn reset_log_level(&self) -> Result<LogLevel, Failure> {
+        self.call(Method::DELETE, "log-level", None).await
     }
 
     async fn call<T: DeserializeOwned>(
@@ -341,19 +400,28 @@ fn is_this_machine(host: &str) -> bool {
     address.map_or(host == "localhost", |address| address.is_loopback())
 }
 
-/// Returns the TLS of a client that trusts these authorities, or those of the system.
-fn tls(ca: Option<&Path>) -> Result<TlsConnector, Failure> {
+/// Returns the failure of a file that a flag names.
+fn bad_file(flag: &str, file: &Path, why: &dyn std::fmt::Display) -> Failure {
+    Failure::flag(flag, format!("cannot use {}: {why}", file.display()))
+}
+
+/// Reads the certificates of a file that a flag names.
+fn certificates(flag: &str, file: &Path) -> Result<Vec<CertificateDer<'static>>, Failure> {
+    let read = CertificateDer::pem_file_iter(file).and_then(Iterator::collect);
+    let certificates: Vec<_> = read.map_err(|error| bad_file(flag, file, &error))?;
+    if certificates.is_empty() {
+        return Err(bad_file(flag, file, &"expected certificates in PEM"));
+    }
+    Ok(certificates)
+}
+
+/// Returns the TLS of a client that trusts an authority, or those of the system.
+fn tls(TlsFiles { ca, identity }: TlsFiles<'_>) -> Result<TlsConnector, Failure> {
     let mut roots = RootCertStore::empty();
     match ca {
         Some(file) => {
-            let bad = |why: &dyn std::fmt::Display| {
-                Failure::flag("--server-ca", format!("cannot read {}: {why}", file.display()))
-            };
-            for certificate in CertificateDer::pem_file_iter(file).map_err(|error| bad(&error))? {
-                roots.add(certificate.map_err(|error| bad(&error))?).map_err(|error| bad(&error))?;
-            }
-            if roots.is_empty() {
-                return Err(bad(&"expected certificates in PEM"));
+            for certificate in certificates("--server-ca", file)? {
+                roots.add(certificate).map_err(|error| bad_file("--server-ca", file, &error))?;
             }
         }
         None => {
@@ -364,8 +432,18 @@ fn tls(ca: Option<&Path>) -> Result<TlsConnector, Failure> {
     let config = ClientConfig::builder_with_provider(provider)
         .with_safe_default_protocol_versions()
         .map_err(Failure::runtime)?
-        .with_root_certificates(roots)
-        .with_no_client_auth();
+        .with_root_certificates(roots);
+    let config = match identity {
+        None => config.with_no_client_auth(),
+        Some((certificate, key_file)) => {
+            let chain = certificates("--server-cert", certificate)?;
+            let key = PrivateKeyDer::from_pem_file(key_file)
+                .map_err(|error| bad_file("--server-key", key_file, &error))?;
+            config
+                .with_client_auth_cert(chain, key)
+                .map_err(|error| bad_file("--server-cert", certificate, &error))?
+        }
+    };
     Ok(TlsConnector::from(Arc::new(config)))
 }
 
@@ -432,9 +510,11 @@ mod tests {
     use super::*;
 
     fn server(url: &str, token: Option<&str>, insecure: bool) -> Result<Server, String> {
-        Server::new(url, token.map(str::to_owned), None, insecure).map_err(|failure| match failure {
-            Failure::Usage(why) => why,
-            other => format!("{other:?}"),
+        Server::new(url, token.map(str::to_owned), TlsFiles::default(), insecure).map_err(|failure| {
+            match failure {
+                Failure::Usage(why) => why,
+                other => format!("{other:?}"),
+            }
         })
     }
 

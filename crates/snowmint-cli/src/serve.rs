@@ -141,13 +141,15 @@ async fn until_stopped(plan: &Plan, process: &Process, serving: &Handle) -> Resu
         clock: Arc::new(clock.clone()) as SharedClock,
         drain: plan.drain_timeout,
         drain_delay: plan.drain_delay,
+        log: Some(Arc::new(process.logging.clone())),
         ..Settings::default()
     };
     raise_open_files(&mut settings);
     let mint = Arc::new(Mint::new([], leases.clone(), plan.layout, plan.datacenter));
     let store = Arc::clone(&prepared.store);
     let sync = sync(plan, &mint, prepared.store, prepared.holder, clock, prepared.saved);
-    settings.admin = Some(NodeAdmin::new(store, Handle::current(), sync.refresher()));
+    let admin = NodeAdmin::new(store, Handle::current(), sync.refresher());
+    settings.admin = Some(admin.with_peers(&plan.peers).map_err(|error| Failure::flag("--peers", error))?);
     let late = prepared.late;
     let service = Service { leases, mint: Arc::clone(&mint), sync, settings, late };
     // Boxed, because it is large and lives until the end.

@@ -8,27 +8,34 @@
 //! - A store that [may lose](Store::may_lose) its newest writes loses the change before it loses the entry.
 //! - An entry without a failure means that the change took place, or that the process died in between. The log may name a
 //!   change that did not happen; it never misses one that did.
+//! - A change whose outcome is unknown, such as a write without an answer, is logged as [`ChangeFailure::Unknown`]: it may have
+//!   taken place.
 //!
 //! # Records
 //!
 //! The log is a ring of [`PAGES`] records, `audit/00` and so on, and a record with the number of the newest page, `audit/page`.
 //! A page holds one line for each entry and grows by compare-and-set, so concurrent writers lose nothing. A full page is never
-//! changed again until the ring comes round. The log holds the newest 16 pages of 48 KiB: at least 300 entries, and usually more
-//! than 3,000.
+//! changed again until the ring comes round. The log holds 16 pages of 48 KiB: at least the newest 200 entries, and usually more
+//! than 2,000.
+//!
+//! When a page is replaced, the new one keeps entries of the old one, up to a third of a page: not those of the author with the
+//! most bytes in the log, and fewer of an author with many. So one author cannot push out the entries of all others.
 //!
 //! The log protects against mistakes and helps to reconstruct them. It is no evidence: all who can write to the store can also
 //! rewrite the log.
+
+mod pages;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::{self, Display, Write as _};
 use std::time::Duration;
 
-use serde::{Deserialize, Serialize};
-use snowmint::utc::{self, Utc};
-use snowmint_store::{Expected, Key, Store, StoreError, StoreErrorKind, Swap};
+use snowmint::utc::Utc;
+use snowmint_store::{Store, StoreError, StoreErrorKind};
 
-use crate::SplitMix64;
+use crate::NamespaceError;
 use crate::identity::host_name;
+use pages::{Line, Page, Tag, number, random, write};
 
 /// The folder of all records of the log.
 const FOLDER: &str = "audit/";
@@ -96,12 +103,14 @@ pub enum Action {
     TokenRotate,
     /// A node was told to drain.
     NodeDrain,
+    /// The log level of a node was changed.
+    NodeLogLevel,
     /// An action of a newer version, by its name.
     Other(String),
 }
 
 /// The actions that this version writes, and their names in the log.
-const ACTIONS: [(Action, &str); 12] = [
+const ACTIONS: [(Action, &str); 13] = [
     (Action::NamespaceAdd, "namespace-add"),
     (Action::NamespaceResume, "namespace-resume"),
     (Action::NamespaceStartOver, "namespace-start-over"),
@@ -114,6 +123,7 @@ const ACTIONS: [(Action, &str); 12] = [
     (Action::TokenRevoke, "token-revoke"),
     (Action::TokenRotate, "token-rotate"),
     (Action::NodeDrain, "node-drain"),
+    (Action::NodeLogLevel, "node-log-level"),
 ];
 
 impl Action {
@@ -162,8 +172,63 @@ pub enum Listed {
 pub struct Logged {
     /// The change.
     pub entry: Entry,
-    /// Why it failed; `None` if no failure was recorded.
-    pub failed: Option<String>,
+    /// Why it failed, or may have; `None` if no failure was recorded.
+    pub failure: Option<ChangeFailure>,
+}
+
+/// Why a change did not take place, or may not have.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum ChangeFailure {
+    /// It was rejected: the same change never succeeds. Nothing was changed.
+    Refused(String),
+    /// The store failed. Nothing was changed.
+    Failed(String),
+    /// The change may have taken place, or may still take place.
+    Unknown(String),
+}
+
+impl ChangeFailure {
+    /// Returns its name: `refused`, `failed` or `unknown`. Names never change.
+    pub const fn name(&self) -> &'static str {
+        match self {
+            Self::Refused(_) => "refused",
+            Self::Failed(_) => "failed",
+            Self::Unknown(_) => "unknown",
+        }
+    }
+
+    /// Returns the reason.
+    pub fn why(&self) -> &str {
+        let (Self::Refused(why) | Self::Failed(why) | Self::Unknown(why)) = self;
+        why
+    }
+
+    /// Returns the failure of a name in the log. One of a newer version counts as unknown.
+    fn named(name: &str, why: String) -> Self {
+        match name {
+            // Earlier versions wrote no name.
+            "" | "failed" => Self::Failed(why),
+            "refused" => Self::Refused(why),
+            _ => Self::Unknown(why),
+        }
+    }
+}
+
+impl From<&StoreError> for ChangeFailure {
+    fn from(error: &StoreError) -> Self {
+        let why = error.to_string();
+        if error.kind() == StoreErrorKind::OutcomeUnknown { Self::Unknown(why) } else { Self::Failed(why) }
+    }
+}
+
+impl From<&NamespaceError> for ChangeFailure {
+    fn from(error: &NamespaceError) -> Self {
+        match error {
+            NamespaceError::Store(error) => Self::from(error),
+            NamespaceError::Unsettled { .. } => Self::Unknown(error.to_string()),
+            _ => Self::Refused(error.to_string()),
+        }
+    }
 }
 
 /// An entry that is in the log.
@@ -221,25 +286,26 @@ pub async fn append(store: &dyn Store, entry: Entry) -> Result<Written, AuditErr
         action: cut(entry.action.name(), MAX_NAME),
         subject: cut(&entry.subject, MAX_NAME),
         details: cut(&entry.details, MAX_DETAILS),
-        failed: String::new(),
+        ..Line::default()
     };
     write(store, &line).await?;
     Ok(Written { tag })
 }
 
 impl Written {
-    /// Records that the change failed.
+    /// Records that the change failed, or may have.
     ///
     /// # Errors
     ///
     /// [`AuditError`]: the log continues to name the change as made.
-    pub async fn failed(self, store: &dyn Store, why: impl Display) -> Result<(), AuditError> {
-        let failed = match cut(&why.to_string(), MAX_DETAILS) {
+    pub async fn failed(self, store: &dyn Store, failure: &ChangeFailure) -> Result<(), AuditError> {
+        let failed = match cut(failure.why(), MAX_DETAILS) {
             // An empty reason would read as no failure.
-            why if why.is_empty() => "failed".to_owned(),
+            why if why.is_empty() => failure.name().to_owned(),
             why => why,
         };
-        write(store, &Line { tag: Tag(self.tag), failed, ..Line::default() }).await
+        let outcome = failure.name().to_owned();
+        write(store, &Line { tag: Tag(self.tag), failed, outcome, ..Line::default() }).await
     }
 }
 
@@ -252,17 +318,21 @@ impl Written {
 /// # Cancel safety
 ///
 /// If the future is dropped, the entry stays, and the change counts as made.
-pub async fn around<T, E: Display>(
+pub async fn around<T, E>(
     store: &dyn Store,
     entry: Entry,
     change: impl Future<Output = Result<T, E>>,
-) -> Result<Result<T, E>, AuditError> {
+) -> Result<Result<T, E>, AuditError>
+where
+    for<'a> ChangeFailure: From<&'a E>,
+{
     let written = append(store, entry).await?;
     let changed = change.await;
-    if let Err(why) = &changed
-        && let Err(error) = written.failed(store, why).await
-    {
-        tracing::warn!(%error, failure = %why, "the audit log names a change that failed");
+    if let Err(why) = &changed {
+        let failure = ChangeFailure::from(why);
+        if let Err(error) = written.failed(store, &failure).await {
+            tracing::warn!(%error, outcome = failure.name(), failure = failure.why(), "the audit log names a change as made");
+        }
     }
     Ok(changed)
 }
@@ -275,45 +345,41 @@ pub async fn around<T, E: Display>(
 ///
 /// The store's.
 pub async fn list(store: &dyn Store, limit: usize) -> Result<Vec<Listed>, StoreError> {
+    let records = store.list(FOLDER).await?;
     let (mut pages, mut listed) = (BTreeMap::new(), Vec::new());
-    for (key, record) in store.list(FOLDER).await? {
-        if key.as_str() == NEWEST {
-            continue;
-        }
+    for (key, record) in records.iter().filter(|(key, _)| key.as_str() != NEWEST) {
         match Page::read(&record.value) {
             Ok(page) => {
-                pages.insert(page.number, (key, record));
+                pages.insert(page.number, (key, page));
             }
             Err(why) => listed.push(Listed::Unreadable { record: key.to_string(), why }),
         }
     }
-    let (mut failures, mut seen) = (BTreeMap::new(), BTreeSet::new());
-    for (key, record) in pages.values().rev() {
-        // Read above.
-        let Ok(page) = Page::read(&record.value) else { continue };
-        for line in page.lines.lines().rev() {
-            if listed.len() >= limit {
-                return Ok(listed);
-            }
+    let (mut failures, mut lines) = (BTreeMap::new(), Vec::new());
+    for (key, page) in pages.values() {
+        for line in page.lines.lines() {
             match serde_json::from_str::<Line>(line) {
-                Ok(Line { tag, failed, .. }) if !failed.is_empty() => {
-                    failures.insert(tag.0, failed);
+                Ok(line) if line.is_failure() => {
+                    failures.insert(line.tag.0, ChangeFailure::named(&line.outcome, line.failed));
                 }
-                // A write with an unknown outcome may have been repeated.
-                Ok(line) if !seen.insert(line.tag.0) => {}
-                Ok(line) => {
-                    let failed = failures.remove(&line.tag.0);
-                    listed.push(
-                        line.logged(failed)
-                            .unwrap_or_else(|why| Listed::Unreadable { record: key.to_string(), why }),
-                    );
-                }
-                Err(why) => {
-                    let why = why.to_string();
-                    listed.push(Listed::Unreadable { record: key.to_string(), why });
-                }
+                Ok(line) => lines.push((line.page.unwrap_or(page.number), key, Ok(line))),
+                Err(why) => lines.push((page.number, key, Err(why.to_string()))),
             }
         }
+    }
+    // Kept lines are older than the page that they are in.
+    lines.sort_by_key(|(page, ..)| *page);
+    let mut seen = BTreeSet::new();
+    for (_, key, line) in lines.into_iter().rev() {
+        // A write with an unknown outcome may have been repeated.
+        if line.as_ref().is_ok_and(|line| !seen.insert(line.tag.0)) {
+            continue;
+        }
+        let entry = line.and_then(|line| {
+            let failure = failures.remove(&line.tag.0);
+            Ok(Listed::Entry(Logged { entry: line.entry()?, failure }))
+        });
+        listed.push(entry.unwrap_or_else(|why| Listed::Unreadable { record: key.to_string(), why }));
     }
     listed.truncate(limit);
     Ok(listed)
@@ -338,173 +404,6 @@ pub fn follows(written: &[u8], found: &[u8]) -> bool {
             _ => false,
         },
     }
-}
-
-/// A line of a page: a change, or the failure of one with the same tag.
-#[derive(Debug, Default, Serialize, Deserialize)]
-#[serde(default)]
-struct Line {
-    tag: Tag,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    at: Option<String>,
-    #[serde(skip_serializing_if = "String::is_empty")]
-    who: String,
-    #[serde(skip_serializing_if = "String::is_empty")]
-    from: String,
-    #[serde(skip_serializing_if = "String::is_empty")]
-    action: String,
-    #[serde(skip_serializing_if = "String::is_empty")]
-    subject: String,
-    #[serde(skip_serializing_if = "String::is_empty")]
-    details: String,
-    #[serde(skip_serializing_if = "String::is_empty")]
-    failed: String,
-}
-
-/// A random number that ties the failure of a change to its entry, in 16 hex digits.
-#[derive(Clone, Copy, Debug, Default, Serialize, Deserialize)]
-#[serde(into = "String", try_from = "String")]
-struct Tag(u64);
-
-impl From<Tag> for String {
-    fn from(tag: Tag) -> Self {
-        format!("{:016x}", tag.0)
-    }
-}
-
-impl TryFrom<String> for Tag {
-    type Error = String;
-
-    fn try_from(text: String) -> Result<Self, String> {
-        u64::from_str_radix(&text, 16)
-            .map(Self)
-            .map_err(|_| format!("invalid tag {text:?}: expected hex digits"))
-    }
-}
-
-impl Line {
-    fn logged(self, failed: Option<String>) -> Result<Listed, String> {
-        let at = self.at.ok_or("missing time")?;
-        let at_unix_ms = utc::parse(&at).map_err(|error| error.to_string())?;
-        let action = Action::named(&self.action);
-        let Self { who, from, subject, details, .. } = self;
-        Ok(Listed::Entry(Logged { entry: Entry { at_unix_ms, who, from, action, subject, details }, failed }))
-    }
-}
-
-/// The first line of a page.
-#[derive(Serialize, Deserialize)]
-struct Header {
-    audit: u32,
-    page: u64,
-}
-
-/// A page as it was read.
-struct Page<'a> {
-    number: u64,
-    /// One JSON object a line.
-    lines: &'a str,
-}
-
-impl<'a> Page<'a> {
-    fn read(value: &'a [u8]) -> Result<Self, String> {
-        let text = std::str::from_utf8(value).map_err(|error| error.to_string())?;
-        let (header, lines) = text.split_once('\n').ok_or("its first line does not end")?;
-        let header: Header = serde_json::from_str(header).map_err(|error| error.to_string())?;
-        if header.audit != VERSION {
-            return Err(format!(
-                "it has version {} of the format, this program reads {VERSION}",
-                header.audit
-            ));
-        }
-        Ok(Self { number: header.page, lines })
-    }
-}
-
-/// Writes a line at the end of the newest page.
-async fn write(store: &dyn Store, line: &Line) -> Result<(), AuditError> {
-    let unreadable = |key: &Key, why: String| AuditError::Unreadable {
-        key: key.to_string(),
-        store: store.describe(),
-        why,
-    };
-    let line = json(line, store)? + "\n";
-    let newest = key(NEWEST, store)?;
-    let mut random = SplitMix64::of(random(store)?);
-    let mut skipped = 0;
-    for _ in 0..TRIES {
-        let pointer = store.load(&newest).await?;
-        let number = match &pointer {
-            None => 0,
-            Some(found) => number(&found.value)
-                .ok_or_else(|| unreadable(&newest, "expected the number of a page".to_owned()))?,
-        };
-        let key = key(&format!("{FOLDER}{:02}", number % PAGES), store)?;
-        let found = store.load(&key).await?;
-        let page = found.as_ref().map(|found| Page::read(&found.value)).transpose();
-        let next = match &page {
-            // A page of the last round, or none yet.
-            Ok(None) => Some(begun(number, &line, store)?),
-            Ok(Some(page)) if page.number < number => Some(begun(number, &line, store)?),
-            // The write with an unknown outcome took place.
-            Ok(Some(page)) if page.lines.contains(&line) => return Ok(()),
-            Ok(Some(page)) if page.number == number => {
-                let value = found.as_ref().map(|found| found.value.as_slice()).unwrap_or_default();
-                let fits = value.len() + line.len() <= PAGE_BYTES;
-                fits.then(|| [value, line.as_bytes()].concat())
-            }
-            // Full, damaged, or of a newer version: it stays as it is.
-            Ok(Some(_)) => None,
-            Err(why) if skipped > PAGES => return Err(unreadable(&key, why.clone())),
-            Err(_) => {
-                skipped += 1;
-                None
-            }
-        };
-        let is_line = next.is_some();
-        let (key, value, at) = if let Some(value) = next {
-            (&key, value, &found)
-        } else {
-            let newer = page.ok().flatten().map_or(0, |page| page.number);
-            (&newest, newer.max(number.saturating_add(1)).to_string().into_bytes(), &pointer)
-        };
-        let expected = at.as_ref().map_or(Expected::Absent, |at| Expected::Revision(at.revision));
-        match store.compare_and_set(key, expected, &value).await {
-            Ok(Swap::Done(_)) if is_line => return Ok(()),
-            Ok(Swap::Done(_)) => {}
-            // Another writer was first.
-            Ok(Swap::Conflict) => tokio::time::sleep(Duration::from_millis(random.below(PAUSE_MS))).await,
-            Err(error) if error.kind() == StoreErrorKind::OutcomeUnknown => {
-                tokio::time::sleep(BEFORE_LOOKING).await;
-            }
-            Err(error) => return Err(error.into()),
-        }
-    }
-    Err(AuditError::Busy { store: store.describe() })
-}
-
-/// Returns a page with its first line.
-fn begun(number: u64, line: &str, store: &dyn Store) -> Result<Vec<u8>, AuditError> {
-    let header = json(&Header { audit: VERSION, page: number }, store)?;
-    Ok(format!("{header}\n{line}").into_bytes())
-}
-
-fn number(value: &[u8]) -> Option<u64> {
-    std::str::from_utf8(value).ok()?.parse().ok()
-}
-
-fn key(text: &str, store: &dyn Store) -> Result<Key, StoreError> {
-    Key::new(text).map_err(|error| StoreError::new(StoreErrorKind::Other, "key", store.describe(), error))
-}
-
-fn json(value: &impl Serialize, store: &dyn Store) -> Result<String, StoreError> {
-    serde_json::to_string(value)
-        .map_err(|error| StoreError::new(StoreErrorKind::Other, "entry", store.describe(), error))
-}
-
-fn random(store: &dyn Store) -> Result<u64, StoreError> {
-    getrandom::u64()
-        .map_err(|error| StoreError::new(StoreErrorKind::Other, "random number", store.describe(), error))
 }
 
 /// Returns a text of at most `most` bytes without control characters; `...` ends a text that was cut.
@@ -532,7 +431,7 @@ mod tests {
     use std::sync::atomic::{AtomicU32, Ordering};
 
     use async_trait::async_trait;
-    use snowmint_store::{MemoryStore, Versioned};
+    use snowmint_store::{Expected, Key, MemoryStore, Swap, Versioned};
 
     use super::*;
 
@@ -564,7 +463,7 @@ mod tests {
         }
         let listed = list(&store, 2).await.unwrap();
         assert_eq!(subjects(&listed), ["c", "b"]);
-        assert_eq!(listed[0], Listed::Entry(Logged { entry: entry("c"), failed: None }));
+        assert_eq!(listed[0], Listed::Entry(Logged { entry: entry("c"), failure: None }));
     }
 
     #[test]
@@ -577,34 +476,94 @@ mod tests {
         assert!(!Action::WorkerRelease.is_of_namespace());
     }
 
-    /// Goal: a change is made only once its entry is written, and its failure is recorded. Method: a change that succeeds, one
-    /// that fails, and a log that cannot be written.
+    fn failures(listed: &[Listed]) -> Vec<Option<ChangeFailure>> {
+        let failure = |it: &'_ Listed| match it {
+            Listed::Entry(Logged { failure, .. }) => failure.clone(),
+            Listed::Unreadable { why, .. } => panic!("{why}"),
+        };
+        listed.iter().map(failure).collect()
+    }
+
+    /// Goal: a change is made only once its entry is written, and its failure is recorded: one whose outcome is unknown does not
+    /// count as failed. Method: a change that succeeds, one for each failure, and a log that cannot be written.
     #[tokio::test]
     async fn a_change_has_its_entry_before_it_and_its_failure_after_it() {
         let store = MemoryStore::new();
         let change = async {
             assert_eq!(subjects(&list(&store, 9).await.unwrap()), ["a"]);
-            Ok::<_, String>(7)
+            Ok::<_, StoreError>(7)
         };
-        assert_eq!(around(&store, entry("a"), change).await.unwrap(), Ok(7));
-        let failed = around(&store, entry("b"), async { Err::<(), _>("the disk\nis full") }).await.unwrap();
-        assert!(failed.is_err());
+        assert_eq!(around(&store, entry("a"), change).await.unwrap().unwrap(), 7);
+        let lost = |kind| async move { Err::<(), _>(StoreError::new(kind, "add", "disk", "is\nfull")) };
+        for (name, kind) in [("b", StoreErrorKind::Full), ("c", StoreErrorKind::OutcomeUnknown)] {
+            assert!(around(&store, entry(name), lost(kind)).await.unwrap().is_err());
+        }
+        let dropped = NamespaceError::Missing { name: "n".parse().unwrap(), store: "disk".to_owned() };
+        assert!(around(&store, entry("d"), async { Err::<(), _>(dropped) }).await.unwrap().is_err());
         let listed = list(&store, 9).await.unwrap();
-        let failures: Vec<_> = listed
-            .iter()
-            .map(|it| match it {
-                Listed::Entry(Logged { failed, .. }) => failed.as_deref(),
-                Listed::Unreadable { .. } => Some("unreadable"),
-            })
-            .collect();
-        assert_eq!(subjects(&listed), ["b", "a"]);
-        assert_eq!(failures, [Some("the disk is full"), None]);
+        assert_eq!(subjects(&listed), ["d", "c", "b", "a"]);
+        let [Some(refused), Some(unknown), Some(failed), None] = &failures(&listed)[..] else {
+            panic!("{listed:?}")
+        };
+        assert!(matches!(refused, ChangeFailure::Refused(why) if why.starts_with("unknown namespace n")));
+        assert!(matches!(unknown, ChangeFailure::Unknown(why) if why.contains("may have happened")));
+        assert!(matches!(failed, ChangeFailure::Failed(why) if why.ends_with("is full")));
 
         let newest = Key::new(NEWEST).unwrap();
-        let _ = store.compare_and_set(&newest, Expected::Absent, b"x").await.unwrap();
+        let pointer = store.load(&newest).await.unwrap();
+        let at = pointer.map_or(Expected::Absent, |found| Expected::Revision(found.revision));
+        let _ = store.compare_and_set(&newest, at, b"x").await.unwrap();
         let change = async { panic!("it was made without an entry") };
-        let error = around::<(), String>(&store, entry("c"), change).await.unwrap_err().to_string();
+        let error = around::<(), StoreError>(&store, entry("e"), change).await.unwrap_err().to_string();
         assert!(error.contains("unreadable record audit/page in memory"), "{error}");
+    }
+
+    /// Goal: lines of earlier versions, which name no kind of failure, are failures. Method: such a page.
+    #[tokio::test]
+    async fn a_failure_without_a_kind_is_a_failure() {
+        let store = MemoryStore::new();
+        let page =
+            b"{\"audit\":1,\"page\":0}\n{\"tag\":\"1\",\"at\":\"2026-11-22T10:00:00Z\",\"who\":\"a\"}\n\
+                     {\"tag\":\"1\",\"failed\":\"full\"}\n";
+        let _ = store.compare_and_set(&Key::new("audit/00").unwrap(), Expected::Absent, page).await.unwrap();
+        let listed = list(&store, 9).await.unwrap();
+        assert_eq!(failures(&listed), [Some(ChangeFailure::Failed("full".to_owned()))]);
+        assert_eq!(ChangeFailure::named("newer", String::new()).name(), "unknown");
+    }
+
+    /// Goal: one author cannot push the entries of others out of the log, however many it writes, and two cannot either. Method:
+    /// some entries of several people, a failure among them, and then several rings of entries of one and two tokens.
+    #[tokio::test]
+    async fn one_author_does_not_push_out_the_others() {
+        for tokens in [1, 2] {
+            let store = MemoryStore::new();
+            for number in 0..30 {
+                let subject = format!("early-{number}");
+                let early = Entry { who: format!("person {}", number % 3), ..entry(&subject) };
+                if number == 7 {
+                    let lost = StoreError::new(StoreErrorKind::OutcomeUnknown, "add", "disk", "no answer");
+                    let _ = around(&store, early, async { Err::<(), _>(lost) }).await.unwrap();
+                } else {
+                    let _written = append(&store, early).await.unwrap();
+                }
+            }
+            for number in 0..6000 {
+                let details = "x".repeat(MAX_DETAILS);
+                let who = format!("token {}", number % tokens);
+                let _written = append(&store, Entry { who, details, ..entry("late") }).await.unwrap();
+            }
+            let records = store.list(FOLDER).await.unwrap();
+            assert!(records.iter().all(|(_, record)| record.value.len() <= PAGE_BYTES));
+            let listed = list(&store, usize::MAX).await.unwrap();
+            let all = subjects(&listed);
+            let early: Vec<_> = all.iter().filter(|it| it.starts_with("early")).cloned().collect();
+            let wanted: Vec<_> = (0..30).rev().map(|number| format!("early-{number}")).collect();
+            assert_eq!(early, wanted, "{tokens}: all of them, newest first");
+            assert!(all.ends_with(&wanted), "{tokens}: they are the oldest");
+            let at = all.iter().position(|it| it == "early-7").unwrap();
+            assert!(matches!(failures(&listed)[at], Some(ChangeFailure::Unknown(_))));
+            assert_eq!(failures(&listed).iter().flatten().count(), 1);
+        }
     }
 
     /// Goal: the log is bounded, and the newest entries are there in their order. Method: more entries than the ring holds.

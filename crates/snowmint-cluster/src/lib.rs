@@ -57,6 +57,8 @@
 pub mod audit;
 mod identity;
 pub mod lease;
+#[cfg(test)]
+mod lost_answers;
 pub mod namespace;
 mod node_clock;
 pub mod segment;

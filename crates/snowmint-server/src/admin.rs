@@ -10,6 +10,7 @@ mod error;
 pub mod namespaces;
 pub(crate) mod node;
 pub mod nodes;
+pub(crate) mod operator;
 mod settled;
 mod sources;
 pub mod text;
@@ -18,6 +19,7 @@ pub mod workers;
 pub use audit::Author;
 pub use error::AdminError;
 pub use node::{NodeAdmin, Refresher};
+pub use operator::LogControl;
 pub use settled::SettledStore;
 
 use snowmint::error::Snippet;

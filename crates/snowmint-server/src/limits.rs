@@ -123,7 +123,18 @@ pub mod admin {
     pub const OPERATIONS: usize = 8;
     /// How long an operation may take, and how long it may wait before.
     pub const WITHIN: Duration = Duration::from_secs(20);
-    /// How long a change waits until this node follows it.
+    /// Operations of tokens for some namespaces that run at once, so that operators always get a turn.
+    pub const OPERATIONS_OF_SOME: usize = OPERATIONS / 2;
+    /// Records of namespaces, dropped ones included, in the patterns of a token that is not for all namespaces: with more, it adds
+    /// none.
+    pub const MAX_OWN_NAMESPACES: usize = 1_000;
+    /// Namespaces of a store to which only tokens for all namespaces can add: a tenth of what a node serves is left for them.
+    pub const MAX_NAMESPACES_OF_ALL: usize = 9_000;
+    /// Nodes that a request may name.
+    pub const MAX_NODES: usize = 64;
+    /// How long a client waits before it retries an operation that failed because of the store.
+    pub const RETRY_AFTER: Duration = Duration::from_secs(1);
+    /// How long a change waits until this node follows it, and a change of the node itself for its entry in the audit log.
     pub const REFRESH_WITHIN: Duration = Duration::from_secs(3);
 }
 

@@ -24,7 +24,8 @@ use crate::mint::Mint;
 use crate::settings::Settings;
 use crate::status::ErrorKind;
 use collectors::{
-    CertificateCollector, LeaseCollector, NamespaceCollector, ProcessCollector, TokenCollector,
+    AdminCollector, CertificateCollector, LeaseCollector, NamespaceCollector, ProcessCollector,
+    TokenCollector,
 };
 
 /// The protocol of a connection.
@@ -72,7 +73,7 @@ pub(crate) struct Metrics {
 
 impl Metrics {
     pub(crate) fn new(mint: &Arc<Mint>, settings: &Settings) -> Self {
-        let Settings { clock, tls, access, .. } = settings;
+        let Settings { clock, tls, access, admin, .. } = settings;
         let mut registry = Registry::with_prefix("snowmint");
         let requests = Counters::default();
         registry.register("requests", "Requests answered, by outcome", requests.clone());
@@ -88,6 +89,9 @@ impl Metrics {
         registry.register_collector(Box::new(NamespaceCollector::new(Arc::clone(mint), Arc::clone(clock))));
         if let Some(tls) = tls {
             registry.register_collector(Box::new(CertificateCollector(Arc::clone(tls))));
+        }
+        if let Some(admin) = admin {
+            registry.register_collector(Box::new(AdminCollector(admin.clone())));
         }
         if let Some(access) = access {
             registry.register_collector(Box::new(TokenCollector::new(Arc::clone(access))));

@@ -9,7 +9,7 @@ use snowmint::error::Snippet;
 use snowmint::{Clock, WallClock};
 
 use crate::access::Access;
-use crate::admin::NodeAdmin;
+use crate::admin::{LogControl, NodeAdmin};
 use crate::limits;
 use crate::tls::Tls;
 
@@ -34,6 +34,8 @@ pub struct Settings {
     pub access: Option<Arc<Access>>,
     /// The store of the node, for the admin API; `None` for a server without a store.
     pub admin: Option<NodeAdmin>,
+    /// The log of the process, for the admin API; `None` if its level is fixed.
+    pub log: Option<Arc<dyn LogControl>>,
     /// Time limit for requests in flight at shutdown.
     pub drain: Duration,
     /// How long a shutdown waits with `/readyz` answering 503, so that load balancers notice. All requests are still served.
@@ -54,6 +56,7 @@ impl Default for Settings {
             tls: None,
             access: None,
             admin: None,
+            log: None,
             drain: limits::DRAIN,
             drain_delay: Duration::ZERO,
             clock: Arc::new(WallClock),

@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use crate::accept::{Admission, MemoryTrimmer};
 use crate::access::secret::TokenName;
 use crate::access::{Access, Identity};
-use crate::admin::NodeAdmin;
+use crate::admin::{LogControl, NodeAdmin};
 use crate::http::KeptAnswers;
 use crate::metrics::{Metrics, Protocol};
 use crate::mint::Mint;
@@ -32,6 +32,7 @@ pub(crate) struct ServerState {
     /// Those of the port for health and metrics.
     pub(crate) probe_hosts: AllowedHosts,
     pub(crate) admin: Option<NodeAdmin>,
+    pub(crate) log: Option<Arc<dyn LogControl>>,
     pub(crate) shutdown: Shutdown,
     /// Bytes of commands between `MULTI` and `EXEC`, over all connections.
     pub(crate) queued: AtomicUsize,
@@ -57,6 +58,7 @@ impl ServerState {
             access: settings.access.clone(),
             probe_hosts: settings.probe_hosts.clone(),
             admin: settings.admin.clone(),
+            log: settings.log.clone(),
             shutdown: Shutdown::new(),
             queued: AtomicUsize::new(0),
             memory: Arc::default(),

@@ -97,6 +97,8 @@ error_kinds! {
     OverQuota: "over-quota", 429, "Quota exceeded", "TRYAGAIN", ResourceExhausted;
     /// The operation does not fit what the store has, and would not fit it later either.
     Conflict: "conflict", 409, "Conflict with the present state", "ERR", FailedPrecondition;
+    /// The change may have taken place: the store did not answer in time.
+    OutcomeUnknown: "outcome-unknown", 504, "Outcome unknown", "ERR", DeadlineExceeded;
     /// What the operation would change changed meanwhile.
     Changed: "changed", 412, "Changed meanwhile", "ERR", Aborted;
     /// A node still uses what the operation would take from it.
@@ -157,6 +159,7 @@ mod tests {
             (Kind::Forbidden, 403, "NOPERM", Code::PermissionDenied),
             (Kind::OverQuota, 429, "TRYAGAIN", Code::ResourceExhausted),
             (Kind::Conflict, 409, "ERR", Code::FailedPrecondition),
+            (Kind::OutcomeUnknown, 504, "ERR", Code::DeadlineExceeded),
             (Kind::Changed, 412, "ERR", Code::Aborted),
             (Kind::InUse, 409, "ERR", Code::FailedPrecondition),
             (Kind::UnknownWorker, 404, "ERR", Code::NotFound),

@@ -246,6 +246,10 @@ pub(crate) struct Args {
     /// `https://app.example.com`; default: none
     #[arg(long, value_name = "ORIGIN,...", value_delimiter = ',', env = "SNOWMINT_CORS_ORIGIN")]
     pub(super) cors_origin: Vec<String>,
+    /// HTTP addresses of nodes of the same store: http://HOST:PORT,... Requests to the admin API can make this node ask these, and
+    /// no others, for /metrics (doctor, start over); default: none
+    #[arg(long, value_name = "URL,...", value_delimiter = ',', env = "SNOWMINT_PEERS")]
+    pub(super) peers: Vec<String>,
     /// Time limit for requests in flight after SIGTERM and the drain delay; then their connections are cut
     #[arg(long, value_name = "TIME", default_value = "5s", value_parser = flags::drain, env = "SNOWMINT_DRAIN_TIMEOUT")]
     pub(super) drain_timeout: Duration,
@@ -376,6 +380,7 @@ pub(super) struct Plan {
     pub(super) allowed_hosts: AllowedHosts,
     pub(super) probe_hosts: AllowedHosts,
     pub(super) cors_origins: CorsOrigins,
+    pub(super) peers: Vec<String>,
     pub(super) drain_delay: Duration,
     pub(super) drain_timeout: Duration,
     pub(super) holder: Option<Holder>,
@@ -469,6 +474,7 @@ impl Plan {
             allowed_hosts,
             probe_hosts,
             cors_origins,
+            peers: args.peers.clone(),
             drain_delay: args.drain_delay,
             drain_timeout: args.drain_timeout,
             holder: args.holder,

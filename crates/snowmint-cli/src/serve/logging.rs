@@ -3,9 +3,11 @@
 use std::io;
 use std::path::PathBuf;
 use std::str::FromStr;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use clap::ValueEnum;
+use snowmint::error::Snippet;
+use snowmint_server::admin::LogControl;
 use tracing_subscriber::filter::{LevelFilter, Targets};
 use tracing_subscriber::fmt::layer;
 use tracing_subscriber::layer::SubscriberExt as _;
@@ -54,6 +56,8 @@ pub(crate) fn requested_format() -> Format {
 
 /// The target of the lines about requests.
 const ACCESS: &str = "snowmint::access";
+/// Bytes of a level that is set while the service runs.
+const MAX_LEVEL: usize = 1024;
 
 /// Selects the log lines to write.
 #[derive(Clone, Debug)]
@@ -124,7 +128,25 @@ impl Log {
 #[derive(Clone, Debug)]
 pub(crate) struct Logging {
     handle: Handle<Targets, Registry>,
-    log: Arc<Mutex<Log>>,
+    state: Arc<Mutex<State>>,
+}
+
+/// The settings of the running log.
+#[derive(Debug)]
+struct State {
+    configured: Log,
+    /// The level that an operator has set, until the next reload.
+    set: Option<Filter>,
+}
+
+impl State {
+    fn targets(&self) -> Targets {
+        let mut log = self.configured.clone();
+        if let Some(filter) = &self.set {
+            log.filter = filter.clone();
+        }
+        log.targets()
+    }
 }
 
 /// Starts logging.
@@ -136,29 +158,63 @@ pub(crate) fn start(log: &Log) -> Logging {
         Format::Text => filtered.with(lines).init(),
         Format::Json => filtered.with(lines.json().flatten_event(true).with_span_list(false)).init(),
     }
-    Logging { handle, log: Arc::new(Mutex::new(log.clone())) }
+    let state = State { configured: log.clone(), set: None };
+    Logging { handle, state: Arc::new(Mutex::new(state)) }
 }
 
 impl Logging {
-    /// Reads level and access log from the configuration file again. A file that cannot be used changes nothing.
+    /// Reads level and access log from the configuration file again, and ends what an operator has set. A file that cannot be used
+    /// changes nothing.
     pub(crate) fn reload(&self) {
-        // Each change is one assignment: a panic elsewhere leaves it whole.
-        let mut log = self.log.lock().unwrap_or_else(PoisonError::into_inner);
-        let changed = log.read_again().and_then(|read| {
-            let (before, after) = (log.targets(), read.targets());
-            if before == after {
-                return Ok(None);
-            }
+        let mut state = self.state();
+        let changed = state.configured.read_again().and_then(|configured| {
+            let next = State { configured, set: None };
+            self.change(&state, &next)?;
+            Ok(next)
+        });
+        match changed {
+            Ok(next) => *state = next,
+            Err(error) => tracing::warn!(error, "log level not changed; the previous one stays in use"),
+        }
+    }
+
+    fn change(&self, before: &State, next: &State) -> Result<(), String> {
+        let (before, after) = (before.targets(), next.targets());
+        if before != after {
             // Logged under the old filter: under the new one it may not be written.
             tracing::info!(level = %after, "log level changed");
             self.handle.reload(after).map_err(|error| error.to_string())?;
-            Ok(Some(read))
-        });
-        match changed {
-            Ok(Some(changed)) => *log = changed,
-            Ok(None) => {}
-            Err(error) => tracing::warn!(error, "log level not changed; the previous one stays in use"),
         }
+        Ok(())
+    }
+
+    fn state(&self) -> MutexGuard<'_, State> {
+        // Each change is one assignment: a panic elsewhere leaves it whole.
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl LogControl for Logging {
+    fn level(&self) -> String {
+        let state = self.state();
+        state.set.as_ref().unwrap_or(&state.configured.filter).0.to_string()
+    }
+
+    fn configured(&self) -> String {
+        self.state().configured.filter.0.to_string()
+    }
+
+    fn set(&self, level: Option<&str>) -> Result<(), String> {
+        let set = level.map(|level| match level.parse() {
+            Ok(filter) if level.len() <= MAX_LEVEL => Ok(filter),
+            Ok(_) => Err(format!("{} bytes: expected at most {MAX_LEVEL}", level.len())),
+            Err(why) => Err(format!("invalid log level {}: {why}", Snippet::of(level))),
+        });
+        let mut state = self.state();
+        let next = State { configured: state.configured.clone(), set: set.transpose()? };
+        self.change(&state, &next)?;
+        *state = next;
+        Ok(())
     }
 }
 

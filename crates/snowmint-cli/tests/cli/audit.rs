@@ -12,7 +12,12 @@ fn log(sandbox: &Sandbox, args: &[&str]) -> Vec<(String, String, &'static str)> 
     let rows = out.lines().rev().map(json).map(|row| {
         assert!(row["at"].as_str().unwrap().ends_with('Z') && row["who"] == "alice", "{row}");
         assert!(!row["from"].as_str().unwrap().is_empty(), "{row}");
-        let outcome = if row["failed"].is_null() { "made" } else { "failed" };
+        let outcome = match row["outcome"].as_str() {
+            Some("made") => "made",
+            Some("refused") => "refused",
+            other => panic!("{other:?}: {row}"),
+        };
+        assert_eq!(row["failed"].is_null(), outcome == "made", "{row}");
         (text(&row, "action"), text(&row, "subject"), outcome)
     });
     rows.collect()
@@ -43,7 +48,7 @@ fn each_change_is_recorded_with_its_author() {
     let of_orders = [
         ("namespace-add", "orders", "made"),
         ("namespace-set", "orders", "made"),
-        ("namespace-set", "orders", "failed"),
+        ("namespace-set", "orders", "refused"),
         ("namespace-drop", "orders", "made"),
         ("namespace-resume", "orders", "made"),
         ("namespace-drop", "orders", "made"),
@@ -59,7 +64,7 @@ fn each_change_is_recorded_with_its_author() {
     for words in ["Z  alice on ", "  namespace-add ", "  orders ", "  segment cached, all numbers"] {
         assert!(first.contains(words), "{first}");
     }
-    assert!(shown.contains("FAILED: namespace orders cannot change its text form to `{hex}`"), "{shown}");
+    assert!(shown.contains("REFUSED: namespace orders cannot change its text form to `{hex}`"), "{shown}");
     assert!(shown.contains("store-recover") && shown.contains("window 10s, add 7"), "{shown}");
 }
 

@@ -3,6 +3,7 @@
 use std::net::TcpListener;
 
 use serde_json::Value;
+use snowmint_test_servers::Certificates;
 
 use crate::run::{Ran, Sandbox, Server, json};
 
@@ -94,6 +95,110 @@ fn commands_do_the_same_through_a_node_as_on_a_store() {
     }
 }
 
+/// Goal: the log level of a running node changes at once, for an operator of the whole node only, and goes back to the configured one
+/// by command and by SIGHUP.
+#[test]
+fn the_log_level_of_a_node_changes_while_it_runs() {
+    let sandbox = Sandbox::new();
+    let ops = token(&sandbox, "ops", "*", "admin");
+    let orders = token(&sandbox, "orders", "orders-*", "admin");
+    std::fs::write(sandbox.path("ops.token"), ops).unwrap();
+    let (mut node, url) = node(&sandbox);
+    let level = |args: &[&str]| {
+        sandbox.out(&[&["log-level"][..], args, &["--server", &url, "--token-file", "ops.token"]].concat())
+    };
+    assert_eq!(level(&[]), "info\n");
+    let debug = |node: &Server| node.log().contains("\"level\":\"DEBUG\"");
+    assert!(!debug(&node), "{}", node.log());
+    let shown = level(&["info,snowmint_server=debug,snowmint_store=debug,snowmint_cluster=debug", "--json"]);
+    assert_eq!(json(&shown)["configured"], "info", "{shown}");
+    sandbox.out(&["ns", "list", "--server", &url, "--token-file", "ops.token"]);
+    assert!((0..1000).any(|_| {
+        std::thread::sleep(std::time::Duration::from_millis(10));
+        debug(&node)
+    }));
+    node.wait_for("node-log-level: info,snowmint_server=debug,snowmint_store=debug,snowmint_cluster=debug");
+    assert_eq!(level(&["warn"]), "warn (configured: info)\n");
+    assert_eq!(level(&["--configured"]), "info\n");
+    assert_eq!(level(&["error"]), "error (configured: info)\n");
+    node.signal("HUP");
+    let mut shown = String::new();
+    assert!(
+        (0..1000).any(|_| {
+            std::thread::sleep(std::time::Duration::from_millis(10));
+            shown = level(&[]);
+            shown == "info\n"
+        }),
+        "{shown}"
+    );
+    let log = sandbox.out(&["audit", "--json"]);
+    assert_eq!(json(log.lines().next().unwrap())["action"], "node-log-level", "{log}");
+    for (args, wanted) in [
+        (&["loud", "--token-file", "ops.token"][..], "LEVEL: invalid log level `loud`: expected off, error"),
+        (&["debug", "--token", &orders], "token `orders` does not have the right admin for all namespaces"),
+        (&["--token", &orders], "token `orders`"),
+    ] {
+        let told = sandbox.refused(&[&["log-level", "--server", &url][..], args].concat(), 2);
+        assert!(told.contains(wanted), "{told}");
+    }
+    assert!(sandbox.refused(&["log-level"], 2).contains("--server: required"));
+}
+
+/// Goal: over TLS, `--server` verifies the node, and shows a certificate of its own to a node that requires one.
+#[test]
+fn a_node_that_requires_client_certificates_is_administered() {
+    let sandbox = Sandbox::new();
+    let (certificates, others) = (Certificates::make(), Certificates::make());
+    let file = |path: &std::path::Path| path.to_str().unwrap().to_owned();
+    let (ca, cert, key) =
+        (file(certificates.authority()), file(certificates.certificate()), file(certificates.key()));
+    std::fs::write(sandbox.path("ops.token"), token(&sandbox, "ops", "*", "admin")).unwrap();
+    let tls = ["--tls-cert", &cert, "--tls-key", &key, "--tls-client-ca", &ca];
+    let mut node = sandbox.serve(&[&["--tokens-file", "tokens.toml"][..], &tls].concat());
+    let address = node.ready("http");
+    let url = format!("https://localhost:{}", address.rsplit(':').next().unwrap());
+    let call = |files: &[&str]| {
+        let target = ["ns", "list", "--json", "--server", &url, "--token-file", "ops.token"];
+        sandbox.run(&[&target[..], files].concat())
+    };
+    let (client_cert, client_key) =
+        (file(certificates.client_certificate()), file(certificates.client_key()));
+    let client = ["--server-cert", &*client_cert, "--server-key", &*client_key];
+    let listed = call(&[&["--server-ca", &ca][..], &client].concat());
+    assert_eq!((listed.code, &*listed.err), (0, ""), "{listed:?}");
+    assert_eq!(json(&listed.out)["name"], "default");
+    let other_ca = file(others.authority());
+    let other = [file(others.client_certificate()), file(others.client_key())];
+    for (files, code, wanted) in [
+        (&["--server-ca", &*ca][..], 1, "no answer from"),
+        (&["--server-ca", &ca, "--server-cert", &other[0], "--server-key", &other[1]], 1, "no answer from"),
+        (
+            &["--server-ca", &other_ca, client[0], client[1], client[2], client[3]],
+            1,
+            "invalid peer certificate",
+        ),
+        (
+            &["--server-ca", &ca, "--server-cert", &client_cert, "--server-key", &other[1]],
+            2,
+            "--server-cert: cannot use",
+        ),
+        (&["--server-ca", &ca, "--server-cert", &client_cert], 2, "--server-key"),
+        (
+            &["--server-ca", &ca, "--server-cert", "none", "--server-key", &client_key],
+            2,
+            "--server-cert: cannot use none",
+        ),
+        (
+            &["--server-ca", &client_key, client[0], client[1], client[2], client[3]],
+            2,
+            "expected certificates in PEM",
+        ),
+    ] {
+        let told = call(files);
+        assert!(told.code == code && told.err.contains(wanted), "{files:?}: {told:?}");
+    }
+}
+
 /// Goal: a wrong use of `--server` is told what to do, and a token is not sent where others read it.
 #[test]
 fn errors_of_a_server_teach() {
@@ -115,6 +220,12 @@ fn errors_of_a_server_teach() {
         (&["workers", "--server", &url, "--token", &orders], 2, "token `orders`"),
         (&["ns", "list", "--server", &url, "--store", "sqlite:x"], 2, "omit --store"),
         (&["ns", "list", "--server", "http://10.0.0.5:1", "--token", &web], 2, "--insecure"),
+        (&["ns", "list", "--server-cert", "a", "--server-key", "b"], 2, "belongs to --server"),
+        (
+            &["ns", "list", "--server", &url, "--token", &orders, "--server-cert", "a", "--server-key", "b"],
+            2,
+            "belongs to https://",
+        ),
         (&["ns", "list", "--server", "ids:8080"], 2, "expected https://HOST:PORT"),
         (&["ns", "list", "--server", &url, "--token-file", "none"], 2, "cannot read none"),
         (&["ns", "list", "--server", &nobody], 1, "no answer from"),

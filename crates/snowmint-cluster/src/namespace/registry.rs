@@ -12,6 +12,7 @@
 //! all, so nodes also list once a minute.
 
 use std::collections::BTreeMap;
+use std::error::Error as _;
 use std::time::Duration;
 
 use snowmint::utc::Utc;
@@ -86,6 +87,12 @@ pub enum NamespaceError {
         name: NamespaceName,
         /// Its definition.
         found: String,
+    },
+    /// The record is not the one that the change requires.
+    #[error("namespace {name} was changed meanwhile: nothing was written; read it again, then retry")]
+    Edition {
+        /// The namespace.
+        name: NamespaceName,
     },
     /// The namespace does not exist.
     #[error("unknown namespace {name} in {store}: `snowmint ns list` shows the existing ones")]
@@ -367,6 +374,37 @@ pub async fn define(
     update(store, name, there).await
 }
 
+/// The record that a change requires.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Required {
+    /// Any, or none.
+    #[default]
+    Any,
+    /// Some record.
+    Present,
+    /// No record.
+    Absent,
+    /// The record with this edition.
+    Edition(u64),
+}
+
+impl Required {
+    /// Checks the record that was found.
+    ///
+    /// # Errors
+    ///
+    /// [`NamespaceError::Edition`].
+    pub fn check(self, name: &NamespaceName, found: Option<&NamespaceRecord>) -> Result<(), NamespaceError> {
+        let is_met = match self {
+            Self::Any => true,
+            Self::Present => found.is_some(),
+            Self::Absent => found.is_none(),
+            Self::Edition(edition) => found.is_some_and(|record| record.edition == edition),
+        };
+        if is_met { Ok(()) } else { Err(NamespaceError::Edition { name: name.clone() }) }
+    }
+}
+
 /// Adds a namespace, which every node of the store then serves; `if_dropped` decides about one that was dropped.
 ///
 /// # Errors
@@ -379,7 +417,23 @@ pub async fn add(
     wanted: &Definition,
     if_dropped: IfDropped,
 ) -> Result<NamespaceRecord, NamespaceError> {
+    add_if(store, name, wanted, if_dropped, Required::Any).await
+}
+
+/// Adds a namespace like [`add`], if its record is as required.
+///
+/// # Errors
+///
+/// As [`add`], and [`NamespaceError::Edition`].
+pub async fn add_if(
+    store: &dyn Store,
+    name: &NamespaceName,
+    wanted: &Definition,
+    if_dropped: IfDropped,
+    required: Required,
+) -> Result<NamespaceRecord, NamespaceError> {
     let added = |found: Option<NamespaceRecord>| {
+        required.check(name, found.as_ref())?;
         let mut definition = wanted.clone();
         match found {
             None => {}
@@ -463,8 +517,23 @@ pub async fn drop_namespace(
     name: &NamespaceName,
     now_unix_ms: u64,
 ) -> Result<NamespaceRecord, NamespaceError> {
+    drop_namespace_if(store, name, now_unix_ms, Required::Any).await
+}
+
+/// Drops a namespace like [`drop_namespace`], if its record is as required.
+///
+/// # Errors
+///
+/// As [`drop_namespace`], and [`NamespaceError::Edition`].
+pub async fn drop_namespace_if(
+    store: &dyn Store,
+    name: &NamespaceName,
+    now_unix_ms: u64,
+    required: Required,
+) -> Result<NamespaceRecord, NamespaceError> {
     let dropped = |found: Option<NamespaceRecord>| {
         let record = found.ok_or_else(|| missing(store, name))?;
+        required.check(name, Some(&record))?;
         alive(name, &record)?;
         Ok(Decision::Write(NamespaceRecord { dropped_unix_ms: Some(now_unix_ms), ..record }))
     };
@@ -630,20 +699,36 @@ async fn update<E: From<NamespaceError>>(
         |reason: String| NamespaceError::Unreadable { name: name.clone(), store: store.describe(), reason };
     // A valid name always makes a valid key.
     let key = key(name).map_err(|error| unreadable(error.to_string()))?;
-    let mut attempted: Option<NamespaceRecord> = None;
+    // From the first write with an unknown outcome on, no failure proves that nothing was changed.
+    let unknown = |cause: String| NamespaceError::Store(unknown_outcome(store, cause));
+    let mut attempted: Option<(NamespaceRecord, Expected)> = None;
     loop {
-        let found = store.load(&key).await.map_err(NamespaceError::from)?;
+        let found = match store.load(&key).await {
+            Ok(found) => found,
+            Err(error) if attempted.is_some() => return Err(unknown(cause(&error)).into()),
+            Err(error) => return Err(NamespaceError::from(error).into()),
+        };
         let read = |value: &Versioned| NamespaceRecord::from_bytes(&value.value).map_err(unreadable);
         let record = found.as_ref().map(read).transpose()?;
-        // The write with an unknown outcome took place.
-        if attempted.is_some() && record == attempted {
-            announce_change(store).await;
-            return record.ok_or_else(|| missing(store, name).into());
+        let expected = found.map_or(Expected::Absent, |found| Expected::Revision(found.revision));
+        let mut is_overwritten = false;
+        if let Some((written, at)) = &attempted {
+            // The write with an unknown outcome took place.
+            if record.as_ref() == Some(written) {
+                announce_change(store).await;
+                return record.ok_or_else(|| missing(store, name).into());
+            }
+            is_overwritten = expected != *at;
         }
         let edition = record.as_ref().map_or(1, |record| record.edition.saturating_add(1));
-        let record = match decide(record)? {
-            Decision::Keep(record) => return Ok(record),
-            Decision::Write(record) => NamespaceRecord { edition: record.edition.max(edition), ..record },
+        let record = match decide(record) {
+            Ok(Decision::Keep(record)) => return Ok(record),
+            Ok(Decision::Write(record)) => NamespaceRecord { edition: record.edition.max(edition), ..record },
+            Err(_) if is_overwritten => {
+                let why = format!("no answer, and namespace {name} was changed again since");
+                return Err(unknown(why).into());
+            }
+            Err(error) => return Err(error),
         };
         if record.dropped_unix_ms.is_none() {
             let checked = record.definition.check_sources(store.visibility());
@@ -652,7 +737,6 @@ async fn update<E: From<NamespaceError>>(
         let checked = record.definition.check_hide();
         checked.map_err(|source| NamespaceError::Hide { name: name.clone(), source })?;
         let value = record.to_bytes().map_err(|error| unreadable(error.to_string()))?;
-        let expected = found.map_or(Expected::Absent, |found| Expected::Revision(found.revision));
         match store.compare_and_set(&key, expected, &value).await {
             Ok(Swap::Done(_)) => {
                 announce_change(store).await;
@@ -662,12 +746,23 @@ async fn update<E: From<NamespaceError>>(
             Ok(Swap::Conflict) => {}
             // The write may have happened, or may still happen.
             Err(error) if error.kind() == StoreErrorKind::OutcomeUnknown => {
-                attempted = Some(record);
+                attempted = Some((record, expected));
                 tokio::time::sleep(BEFORE_LOOKING).await;
             }
+            Err(error) if attempted.is_some() => return Err(unknown(cause(&error)).into()),
             Err(error) => return Err(NamespaceError::from(error).into()),
         }
     }
+}
+
+/// Returns the error of a write that got no answer, and may have taken place.
+pub(crate) fn unknown_outcome(store: &dyn Store, cause: String) -> StoreError {
+    StoreError::new(StoreErrorKind::OutcomeUnknown, "compare_and_set", store.describe(), cause)
+}
+
+/// Returns what a later call found, without the words that nothing was written.
+pub(crate) fn cause(error: &StoreError) -> String {
+    error.source().map_or_else(String::new, ToString::to_string)
 }
 
 /// Checks that a namespace is not dropped and that its definition may change to `wanted`.

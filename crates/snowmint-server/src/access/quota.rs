@@ -63,7 +63,7 @@ pub(super) enum Exceeded {
 }
 
 /// What a token has used. It outlives changes of the token, so that a reload of the file refills nothing.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub struct Usage {
     /// Ids counted towards the rate, on the scale of [`allowance`].
     spent: AtomicU64,
@@ -72,6 +72,19 @@ pub struct Usage {
     issued: AtomicU64,
     succeeded: AtomicU64,
     failed: [AtomicU64; ErrorKind::ALL.len()],
+}
+
+impl Default for Usage {
+    fn default() -> Self {
+        let zero = || AtomicU64::new(0);
+        Self {
+            spent: zero(),
+            day: zero(),
+            issued: zero(),
+            succeeded: zero(),
+            failed: ErrorKind::ALL.map(|_| zero()),
+        }
+    }
 }
 
 impl Usage {

@@ -6,7 +6,7 @@ use serde::{Deserialize, Serialize};
 use snowmint::utc::Utc;
 use snowmint::{Clock as _, WallClock};
 use snowmint_cluster::NamespaceName;
-use snowmint_cluster::audit::{self, Action, Entry, Listed, Logged};
+use snowmint_cluster::audit::{self, Action, ChangeFailure, Entry, Listed, Logged};
 use snowmint_store::Store;
 
 use super::{AdminError, warnings_of_skipped};
@@ -26,14 +26,17 @@ impl Author {
     /// # Errors
     ///
     /// The log cannot be written, and the change was not started.
-    pub async fn record<T, E: Display>(
+    pub async fn record<T, E>(
         &self,
         store: &dyn Store,
         action: Action,
         subject: impl Display,
         details: impl Display,
         change: impl Future<Output = Result<T, E>>,
-    ) -> Result<Result<T, E>, AdminError> {
+    ) -> Result<Result<T, E>, AdminError>
+    where
+        for<'a> ChangeFailure: From<&'a E>,
+    {
         let entry = Entry {
             at_unix_ms: WallClock.unix_ms(),
             who: self.who.clone(),
@@ -43,6 +46,47 @@ impl Author {
             details: details.to_string(),
         };
         Ok(audit::around(store, entry, change).await?)
+    }
+}
+
+/// What became of a change.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+#[non_exhaustive]
+pub enum Outcome {
+    /// It took place: no failure was recorded.
+    #[default]
+    Made,
+    /// It was rejected, and nothing was changed.
+    Refused,
+    /// The store failed, and nothing was changed.
+    Failed,
+    /// It may have taken place.
+    Unknown,
+}
+
+impl Outcome {
+    /// Every outcome.
+    pub const ALL: [Self; 4] = [Self::Made, Self::Refused, Self::Failed, Self::Unknown];
+
+    /// Returns its name.
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::Made => "made",
+            Self::Refused => "refused",
+            Self::Failed => "failed",
+            Self::Unknown => "unknown",
+        }
+    }
+}
+
+impl From<&ChangeFailure> for Outcome {
+    fn from(failure: &ChangeFailure) -> Self {
+        match failure {
+            ChangeFailure::Refused(_) => Self::Refused,
+            ChangeFailure::Failed(_) => Self::Failed,
+            ChangeFailure::Unknown(_) => Self::Unknown,
+        }
     }
 }
 
@@ -66,9 +110,15 @@ pub enum LogLine {
         subject: String,
         /// The new settings.
         details: String,
-        /// Why it failed; `None` if no failure was recorded.
+        /// What became of it. Nodes of earlier versions do not say.
+        #[serde(default)]
+        outcome: Outcome,
+        /// Why it was refused or failed.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         failed: Option<String>,
+        /// Why it is unknown whether it took place.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        possibly_made: Option<String>,
     },
     /// A record that this version cannot read.
     Unreadable {
@@ -79,10 +129,17 @@ pub enum LogLine {
     },
 }
 
+const fn is_unknown(failure: &ChangeFailure) -> bool {
+    matches!(failure, ChangeFailure::Unknown(_))
+}
+
 impl From<Listed> for LogLine {
     fn from(listed: Listed) -> Self {
         match listed {
-            Listed::Entry(Logged { entry, failed }) => Self::Entry {
+            Listed::Entry(Logged { entry, failure }) => Self::Entry {
+                outcome: failure.as_ref().map_or(Outcome::Made, Outcome::from),
+                failed: failure.as_ref().filter(|it| !is_unknown(it)).map(|it| it.why().to_owned()),
+                possibly_made: failure.as_ref().filter(|it| is_unknown(it)).map(|it| it.why().to_owned()),
                 at: Utc(entry.at_unix_ms).to_string(),
                 at_unix_ms: entry.at_unix_ms,
                 action: entry.action.name().to_owned(),
@@ -90,7 +147,6 @@ impl From<Listed> for LogLine {
                 from: entry.from,
                 subject: entry.subject,
                 details: entry.details,
-                failed,
             },
             Listed::Unreadable { record, why } => Self::Unreadable { record, unreadable: why },
         }
@@ -107,7 +163,7 @@ pub struct Log {
     pub warnings: Vec<String>,
 }
 
-/// Lists the newest changes of a store, or of one of its namespaces.
+/// Lists the newest changes of a store, or of one of its namespaces. Of one, it says nothing about other records.
 ///
 /// # Errors
 ///
@@ -122,8 +178,9 @@ pub async fn list(
         (Listed::Entry(Logged { entry, .. }), Some(name)) => {
             entry.action.is_of_namespace() && entry.subject == name.as_str()
         }
-        _ => true,
+        (_, of) => of.is_none(),
     };
     let changes = listed.into_iter().filter(is_shown).take(limit).map(LogLine::from).collect();
-    Ok(Log { changes, warnings: warnings_of_skipped(store) })
+    let warnings = if namespace.is_none() { warnings_of_skipped(store) } else { Vec::new() };
+    Ok(Log { changes, warnings })
 }

@@ -4,11 +4,14 @@ use std::fmt::Display;
 use std::time::Duration;
 
 use snowmint_cluster::NamespaceError;
-use snowmint_cluster::audit::AuditError;
+use snowmint_cluster::audit::{AuditError, ChangeFailure};
 use snowmint_cluster::namespace::{ChangeError, DefinitionError};
-use snowmint_store::{OpenError, StoreError};
+use snowmint_store::{OpenError, StoreError, StoreErrorKind};
 
 use super::nodes::NodeError;
+use super::text::thousands;
+use crate::limits::admin::{MAX_OWN_NAMESPACES, RETRY_AFTER};
+use crate::mint::MintError;
 use crate::status::ErrorKind;
 
 /// Why an operation of an operator failed. Texts name settings and fields of a request in backticks.
@@ -23,6 +26,43 @@ pub enum AdminError {
         /// The reason, and what to do.
         why: String,
     },
+    /// The client may not do this.
+    #[error(transparent)]
+    Access(#[from] MintError),
+    /// A setting that this client may not use.
+    #[error("{setting}: {why}")]
+    Forbidden {
+        /// The setting or field.
+        setting: &'static str,
+        /// The reason, and what to do.
+        why: String,
+    },
+    /// A token for some namespaces has added as many as it may.
+    #[error(
+        "{found} records of namespaces in the patterns of token `{token}`, dropped ones included: the limit is {}; a token for \
+         all namespaces (*) can add more",
+        thousands(MAX_OWN_NAMESPACES as u64)
+    )]
+    TooManyOwn {
+        /// The name of the token.
+        token: String,
+        /// The records.
+        found: usize,
+    },
+    /// A token for some namespaces would use up what is left of all namespaces.
+    #[error(
+        "{found} namespaces in the store, of at most {limit} that a token for some namespaces can add to: use a token for all \
+         namespaces (*)"
+    )]
+    TooManyInAll {
+        /// The namespaces.
+        found: usize,
+        /// The limit.
+        limit: usize,
+    },
+    /// The node has nothing to do this with.
+    #[error("{0}")]
+    Unsupported(&'static str),
     /// The request as a whole is invalid.
     #[error("{0}")]
     Request(String),
@@ -52,12 +92,6 @@ pub enum AdminError {
     /// A node that may still give the old numbers did not answer.
     #[error("{0}; it may continue to give the old numbers: stop it for good, then remove it from `nodes`")]
     Unanswered(NodeError),
-    /// The namespace is not as the request requires.
-    #[error("namespace {name} was changed meanwhile: nothing was written; read it again, then retry")]
-    Changed {
-        /// The namespace.
-        name: String,
-    },
     /// The store has no record of the worker.
     #[error("unknown worker {worker}: this store has no record of it; `snowmint workers` lists all records")]
     UnknownWorker {
@@ -125,11 +159,23 @@ pub enum AdminError {
     /// The store call failed.
     #[error(transparent)]
     Store(#[from] StoreError),
+    /// Other operations of operators run, and this one was not started.
+    #[error("other admin requests are running: this one did not begin within {within:?}; retry")]
+    Busy {
+        /// The time limit.
+        within: Duration,
+    },
     /// The store did not answer in time.
-    #[error(
-        "the store did not answer within {within:?}; a change may still take place: look at the present state before you retry"
-    )]
+    #[error("the store did not answer within {within:?}; retry")]
     Late {
+        /// The time limit.
+        within: Duration,
+    },
+    /// The store did not answer a change in time.
+    #[error(
+        "the store did not answer within {within:?}; the change may still take place: look at the present state before you retry"
+    )]
+    LateChange {
         /// The time limit.
         within: Duration,
     },
@@ -152,20 +198,65 @@ impl AdminError {
             Self::Namespace(error) => match error {
                 NamespaceError::Missing { .. } => ErrorKind::UnknownNamespace,
                 NamespaceError::Unreadable { .. } => ErrorKind::Unreadable,
-                NamespaceError::Store(_) => ErrorKind::NotReady,
+                NamespaceError::Store(error) => kind_of(error),
+                NamespaceError::Edition { .. } => ErrorKind::Changed,
                 _ => ErrorKind::Conflict,
             },
+            Self::Access(error) => error.kind(),
+            Self::Forbidden { .. } => ErrorKind::Forbidden,
+            Self::TooManyOwn { .. } | Self::TooManyInAll { .. } => ErrorKind::TooManyNamespaces,
             Self::OnlyOver(_) => ErrorKind::Conflict,
             Self::StillServed { .. } | Self::Unanswered(_) | Self::Held { .. } => ErrorKind::InUse,
-            Self::Changed { .. } | Self::WorkerChanged { .. } => ErrorKind::Changed,
+            Self::WorkerChanged { .. } => ErrorKind::Changed,
             Self::UnknownWorker { .. } => ErrorKind::UnknownWorker,
             Self::UnreadableWorker { .. } => ErrorKind::Unreadable,
-            Self::Lost { .. }
-            | Self::Audit(_)
+            Self::Store(error) => kind_of(error),
+            Self::Lost { .. } | Self::LateChange { .. } => ErrorKind::OutcomeUnknown,
+            Self::Audit(_)
             | Self::Open(_)
-            | Self::Store(_)
+            | Self::Busy { .. }
             | Self::Late { .. }
+            | Self::Unsupported(_)
             | Self::Failed(_) => ErrorKind::NotReady,
+        }
+    }
+
+    /// Returns the setting or field that is wrong.
+    pub const fn setting_name(&self) -> Option<&'static str> {
+        match self {
+            Self::Setting { setting, .. } | Self::Forbidden { setting, .. } => Some(setting),
+            _ => None,
+        }
+    }
+
+    /// Returns the time after which a retry may help. None after an unknown outcome: a look at the state comes first.
+    pub fn retry_after(&self) -> Option<Duration> {
+        match self {
+            Self::Access(error) => error.retry_after(),
+            error => (error.kind() == ErrorKind::NotReady).then_some(RETRY_AFTER),
+        }
+    }
+}
+
+/// Returns the row of a failed store call.
+const fn kind_of(error: &StoreError) -> ErrorKind {
+    if matches!(error.kind(), StoreErrorKind::OutcomeUnknown) {
+        ErrorKind::OutcomeUnknown
+    } else {
+        ErrorKind::NotReady
+    }
+}
+
+impl From<&AdminError> for ChangeFailure {
+    fn from(error: &AdminError) -> Self {
+        let why = error.to_string();
+        match error.kind() {
+            ErrorKind::OutcomeUnknown => Self::Unknown(why),
+            ErrorKind::NotReady => Self::Failed(why),
+            _ => match error {
+                AdminError::Namespace(error) => Self::from(error),
+                _ => Self::Refused(why),
+            },
         }
     }
 }

@@ -3,18 +3,21 @@
 //! Settings have one form everywhere: that of a namespace file, as JSON. A change is a merge patch of that form (RFC 7396):
 //! a setting that is `null` is removed.
 
+use std::collections::BTreeMap;
+
+use futures_util::future::try_join_all;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 use snowmint::utc::Utc;
 use snowmint::{Clock as _, Layout, WallClock};
 use snowmint_cluster::NamespaceName;
 use snowmint_cluster::audit::Action;
-use snowmint_cluster::namespace::registry::{self, IfDropped};
+use snowmint_cluster::namespace::registry::{self, IfDropped, Required};
 use snowmint_cluster::namespace::{
     CounterSource, Definition, Fields, NamespaceError, NamespaceRecord, NumberSource, Scheme, ServedBy,
 };
 use snowmint_cluster::segment::{Mode, SegmentConfig};
-use snowmint_store::{Key, Store};
+use snowmint_store::{Key, Store, Versioned};
 
 use super::{AdminError, Author, nodes, sources, warnings_of_skipped};
 
@@ -24,6 +27,8 @@ pub type Settings = Map<String, Value>;
 const SCHEME: &str = "scheme";
 const LAYOUT: &str = "layout";
 const SOURCES: &str = "sources";
+/// The prefix of the keys of counters.
+const COUNTERS: &str = "segments/";
 /// Settings that only a new namespace can have, besides its scheme.
 const FIXED: [&str; 6] = [LAYOUT, "stripe", SOURCES, "reset", "hide", "hide_check"];
 /// The settings of segments.
@@ -89,7 +94,7 @@ impl NamespaceView {
     }
 
     async fn of(
-        store: &dyn Store,
+        counters: &Counters<'_>,
         name: &str,
         record: &Result<NamespaceRecord, String>,
     ) -> Result<Self, AdminError> {
@@ -110,7 +115,7 @@ impl NamespaceView {
             }
         };
         Ok(Self {
-            reserved_to: reserved_to(store, &name, record).await?,
+            reserved_to: reserved_to(counters, &name, record).await?,
             name,
             state: match (record.dropped_unix_ms, record.served_by) {
                 (Some(_), _) => State::Dropped,
@@ -159,7 +164,7 @@ impl Changed {
         warnings: Vec<String>,
     ) -> Result<Self, AdminError> {
         let edition = record.edition;
-        let namespace = NamespaceView::of(store, name.as_str(), &Ok(record)).await?;
+        let namespace = NamespaceView::of(&Counters::Of(store), name.as_str(), &Ok(record)).await?;
         Ok(Self { namespace, store: store.describe(), edition, resumed_above: None, warnings })
     }
 }
@@ -180,6 +185,8 @@ pub struct Addition {
     pub settings: Settings,
     /// Restart a dropped namespace from the beginning: it repeats earlier ids.
     pub start_over: Option<StartOver>,
+    /// The record that there must be.
+    pub required: Required,
 }
 
 /// A change of a namespace.
@@ -189,8 +196,8 @@ pub struct Change {
     pub settings: Settings,
     /// With new `sources`: the highest number that the old server of a source can have given.
     pub above: Option<u64>,
-    /// The edition that the record must have.
-    pub edition: Option<u64>,
+    /// The record that there must be.
+    pub required: Required,
 }
 
 /// Lists the namespaces of a store.
@@ -199,11 +206,27 @@ pub struct Change {
 ///
 /// The store's.
 pub async fn list(store: &dyn Store) -> Result<Namespaces, AdminError> {
-    let mut namespaces = Vec::new();
-    for (name, record) in registry::list(store).await? {
-        namespaces.push(NamespaceView::of(store, &name, &record).await?);
-    }
+    let namespaces = list_some(store, |_| true).await?;
     Ok(Namespaces { namespaces, warnings: warnings_of_skipped(store) })
+}
+
+/// Lists the namespaces with certain names.
+///
+/// # Errors
+///
+/// The store's.
+pub async fn list_some(
+    store: &dyn Store,
+    shows: impl Fn(&str) -> bool,
+) -> Result<Vec<NamespaceView>, AdminError> {
+    let listed = registry::list(store).await?;
+    // One call for all, since a store may have thousands.
+    let counters = Counters::Listed(store.list(COUNTERS).await?.into_iter().collect());
+    let mut shown = Vec::new();
+    for (name, record) in listed.iter().filter(|(name, _)| shows(name)) {
+        shown.push(NamespaceView::of(&counters, name, record).await?);
+    }
+    Ok(shown)
 }
 
 /// Returns a namespace and the edition of its record.
@@ -220,7 +243,7 @@ pub async fn get(
     let (_, record) =
         found.ok_or_else(|| NamespaceError::Missing { name: name.clone(), store: store.describe() })?;
     let edition = record.as_ref().ok().map(|record| record.edition);
-    Ok((NamespaceView::of(store, name.as_str(), &record).await?, edition))
+    Ok((NamespaceView::of(&Counters::Of(store), name.as_str(), &record).await?, edition))
 }
 
 /// Adds a namespace that every node of the store serves, or resumes or restarts a dropped one.
@@ -235,6 +258,8 @@ pub async fn add(
     addition: &Addition,
 ) -> Result<Changed, AdminError> {
     let before = find(store, name).await?;
+    let required = addition.required;
+    required.check(name, before.as_ref())?;
     let if_dropped = if addition.start_over.is_some() { IfDropped::Restart } else { IfDropped::Resume };
     let definition = definition_to_add(name, &addition.settings, before.as_ref())?;
     let mut warnings = Vec::new();
@@ -252,7 +277,7 @@ pub async fn add(
         Some(_) => Action::NamespaceResume,
     };
     nobody_serves(name, nodes).await?;
-    let added = registry::add(store, name, &definition, if_dropped);
+    let added = registry::add_if(store, name, &definition, if_dropped, required);
     let added = author.record(store, action, name, &definition, added).await?;
     let record = added.map_err(|error| match error {
         NamespaceError::Mismatch(error) => AdminError::OnlyOver(error),
@@ -284,17 +309,14 @@ pub async fn set(
     name: &NamespaceName,
     change: &Change,
 ) -> Result<Changed, AdminError> {
-    let Change { settings, above, edition } = change;
+    let Change { settings, above, required } = change;
     if settings.is_empty() {
         return Err(AdminError::Request("nothing to change: expected at least one setting".to_owned()));
     }
     check_names(settings, &[])?;
     let before = find(store, name).await?;
-    let changed_meanwhile = || AdminError::Changed { name: name.to_string() };
-    if let (Some(edition), Some(before)) = (edition, &before)
-        && before.edition != *edition
-    {
-        return Err(changed_meanwhile());
+    if before.is_some() {
+        required.check(name, before.as_ref())?;
     }
     if settings.contains_key(SOURCES) {
         return move_sources(store, author, name, change, before).await;
@@ -306,14 +328,18 @@ pub async fn set(
     if let Some(before) = &before {
         let wanted = patched(settings, &before.definition)?;
         check_mode(store, &wanted)?;
+        if wanted == before.definition && before.dropped_unix_ms.is_none() {
+            // Nothing would change: no entry of the log, and no new edition.
+            return Changed::of(store, name, before.clone(), Vec::new()).await;
+        }
         details = wanted.to_string();
     }
     // Not in the log: a request that cannot change anything would push out what did.
     registry::existing(store, name).await?;
     let patch = |definition: &Definition| {
         let is_same = before.as_ref().is_some_and(|before| before.definition == *definition);
-        if edition.is_some() && !is_same {
-            return Err(changed_meanwhile());
+        if matches!(required, Required::Edition(_)) && !is_same {
+            return Err(NamespaceError::Edition { name: name.clone() }.into());
         }
         patched(settings, definition)
     };
@@ -331,10 +357,11 @@ pub async fn drop_namespace(
     store: &dyn Store,
     author: &Author,
     name: &NamespaceName,
+    required: Required,
 ) -> Result<Changed, AdminError> {
     // As for `set`.
-    registry::existing(store, name).await?;
-    let dropped = registry::drop_namespace(store, name, WallClock.unix_ms());
+    required.check(name, Some(&registry::existing(store, name).await?))?;
+    let dropped = registry::drop_namespace_if(store, name, WallClock.unix_ms(), required);
     let record = author.record(store, Action::NamespaceDrop, name, "", dropped).await??;
     Changed::of(store, name, record, Vec::new()).await
 }
@@ -492,16 +519,18 @@ async fn find(store: &dyn Store, name: &NamespaceName) -> Result<Option<Namespac
 
 /// Checks that no node still gives the numbers of a namespace that is to start over.
 async fn nobody_serves(name: &NamespaceName, nodes: &[String]) -> Result<(), AdminError> {
-    for node in nodes {
-        let metrics = nodes::fetch(node).await.map_err(|error| match error {
+    let asked: Vec<_> = nodes.iter().map(|node| (node, nodes::fetch(node))).collect();
+    let answered = asked.into_iter().map(|(node, fetched)| async move {
+        let metrics = fetched.await.map_err(|error| match error {
             nodes::NodeError::Address { .. } => AdminError::setting("nodes", error),
             error @ nodes::NodeError::Node { .. } => AdminError::Unanswered(error),
         })?;
         if nodes::serves(&metrics, name) {
             return Err(AdminError::StillServed { node: node.clone(), name: name.to_string() });
         }
-    }
-    Ok(())
+        Ok(())
+    });
+    try_join_all(answered).await.map(|_| ())
 }
 
 /// Checks that the store allows the mode `direct`.
@@ -516,9 +545,17 @@ fn check_mode(store: &dyn Store, definition: &Definition) -> Result<(), AdminErr
     }
 }
 
+/// The counters of a store.
+enum Counters<'a> {
+    /// Each is loaded.
+    Of(&'a dyn Store),
+    /// All were listed.
+    Listed(BTreeMap<Key, Versioned>),
+}
+
 /// Returns the highest number reserved in this store; `None` if numbers come from elsewhere, or restart.
 async fn reserved_to(
-    store: &dyn Store,
+    counters: &Counters<'_>,
     name: &str,
     record: &NamespaceRecord,
 ) -> Result<Option<u64>, AdminError> {
@@ -526,7 +563,15 @@ async fn reserved_to(
     let (NumberSource::Own(stripe), None) = (&segment.source, segment.reset) else { return Ok(None) };
     let Ok(name) = NamespaceName::new(name) else { return Ok(None) };
     let key = Key::new(segment.counter_key(&name)).map_err(|error| AdminError::Failed(error.to_string()))?;
-    let Some(value) = store.load(&key).await? else { return Ok(Some(0)) };
+    let loaded;
+    let value = match counters {
+        Counters::Of(store) => {
+            loaded = store.load(&key).await?;
+            loaded.as_ref()
+        }
+        Counters::Listed(all) => all.get(&key),
+    };
+    let Some(value) = value else { return Ok(Some(0)) };
     let slots: Option<u64> = std::str::from_utf8(&value.value).ok().and_then(|text| text.parse().ok());
     let last = slots.and_then(|slots| match slots {
         0 => Some(0),
@@ -551,12 +596,12 @@ mod tests {
         let plain = record(Fields { scheme: "segment".to_owned(), ..Fields::default() });
         let striped =
             Fields { scheme: "segment".to_owned(), stripe: "2/3".parse().ok(), ..Fields::default() };
-        assert_eq!(reserved_to(&store, "a", &plain).await.unwrap(), Some(0));
+        assert_eq!(reserved_to(&Counters::Of(&store), "a", &plain).await.unwrap(), Some(0));
         let _ = store.compare_and_set(&key, Expected::Absent, b"10").await.unwrap();
-        assert_eq!(reserved_to(&store, "a", &plain).await.unwrap(), Some(10));
-        assert_eq!(reserved_to(&store, "a", &record(striped)).await.unwrap(), Some(29));
+        assert_eq!(reserved_to(&Counters::Of(&store), "a", &plain).await.unwrap(), Some(10));
+        assert_eq!(reserved_to(&Counters::Of(&store), "a", &record(striped)).await.unwrap(), Some(29));
         let other = NamespaceRecord::new(Definition::snowflake(Layout::TWITTER), ServedBy::ConfiguredNodes);
-        assert_eq!(reserved_to(&store, "a", &other).await.unwrap(), None);
+        assert_eq!(reserved_to(&Counters::Of(&store), "a", &other).await.unwrap(), None);
     }
 
     fn settings(json: &str) -> Settings {
@@ -572,7 +617,7 @@ mod tests {
     }
 
     async fn added(store: &MemoryStore, of: &str, json: &str) -> Result<Changed, AdminError> {
-        add(store, &author(), &name(of), &Addition { settings: settings(json), start_over: None }).await
+        add(store, &author(), &name(of), &Addition { settings: settings(json), ..Addition::default() }).await
     }
 
     async fn changed(store: &MemoryStore, of: &str, json: &str) -> Result<Changed, AdminError> {
@@ -687,7 +732,7 @@ mod tests {
         assert!(edition.is_some());
         let to = |maximum: u64| Change {
             settings: Settings::from_iter([("maximum".to_owned(), maximum.into())]),
-            edition,
+            required: Required::Edition(edition.unwrap()),
             above: None,
         };
         set(&store, &author(), &name("n"), &to(5)).await.unwrap();
@@ -704,7 +749,7 @@ mod tests {
         added(&store, "n", r#"{"scheme":"segment","maximum":90}"#).await.unwrap();
         let exists = added(&store, "n", r#"{"maximum":80}"#).await.unwrap_err();
         assert!(exists.to_string().contains("already exists"), "{exists}");
-        let dropped = drop_namespace(&store, &author(), &name("n")).await.unwrap();
+        let dropped = drop_namespace(&store, &author(), &name("n"), Required::Any).await.unwrap();
         assert_eq!(dropped.namespace.state, State::Dropped);
         let pinned = added(&store, "n", r#"{"stripe":"1/2"}"#).await.unwrap_err();
         assert!(
@@ -716,8 +761,8 @@ mod tests {
         let resumed = added(&store, "n", "{}").await.unwrap();
         assert_eq!((resumed.namespace.state, resumed.resumed_above), (State::Served, Some(0)));
         assert_eq!(resumed.namespace.settings.unwrap().maximum, Some(90));
-        drop_namespace(&store, &author(), &name("n")).await.unwrap();
-        let over = Addition { settings: settings("{}"), start_over: Some(StartOver::default()) };
+        drop_namespace(&store, &author(), &name("n"), Required::Any).await.unwrap();
+        let over = Addition { start_over: Some(StartOver::default()), ..Addition::default() };
         let over = add(&store, &author(), &name("n"), &over).await.unwrap();
         assert!(over.warnings[0].contains("n starts over"), "{:?}", over.warnings);
     }
@@ -728,7 +773,7 @@ mod tests {
     async fn a_change_of_a_namespace_that_is_not_there_is_not_in_the_log() {
         let store = MemoryStore::new();
         added(&store, "dropped", r#"{"scheme":"segment"}"#).await.unwrap();
-        drop_namespace(&store, &author(), &name("dropped")).await.unwrap();
+        drop_namespace(&store, &author(), &name("dropped"), Required::Any).await.unwrap();
         let key = Key::new("namespaces/damaged").unwrap();
         let _ = store.compare_and_set(&key, Expected::Absent, b"{").await.unwrap();
         let before = audit::list(&store, 99).await.unwrap();
@@ -741,7 +786,7 @@ mod tests {
             for error in [
                 changed(&store, of, r#"{"maximum":3}"#).await.unwrap_err(),
                 changed(&store, of, r#"{"sources":["1/1 sqlite:x"]}"#).await.unwrap_err(),
-                drop_namespace(&store, &author(), &name(of)).await.unwrap_err(),
+                drop_namespace(&store, &author(), &name(of), Required::Any).await.unwrap_err(),
             ] {
                 assert_eq!(error.kind().status().name, kind, "{of}: {error}");
                 assert!(error.to_string().starts_with(words), "{of}: {error}");

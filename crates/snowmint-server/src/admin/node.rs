@@ -3,15 +3,18 @@
 use std::fmt;
 use std::pin::Pin;
 use std::sync::Arc;
-use std::time::Duration;
+use std::sync::atomic::{AtomicU64, Ordering};
 
+use snowmint_cluster::audit::ChangeFailure;
 use snowmint_store::Store;
 use tokio::runtime::Handle;
 use tokio::sync::{Semaphore, mpsc, oneshot};
 use tokio::time::timeout;
 
+use super::audit::Outcome;
+use super::nodes::{self, NodeError};
 use super::{AdminError, SettledStore};
-use crate::limits::admin::{OPERATIONS, REFRESH_WITHIN, WITHIN};
+use crate::limits::admin::{MAX_NODES, OPERATIONS, OPERATIONS_OF_SOME, REFRESH_WITHIN, WITHIN};
 
 /// An operation. Boxed, since its type has the types of all stores in it.
 pub(crate) type Operation<T> = Pin<Box<dyn Future<Output = Result<T, AdminError>> + Send>>;
@@ -32,6 +35,26 @@ pub struct NodeAdmin {
     runtime: Handle,
     refresher: Refresher,
     permits: Arc<Semaphore>,
+    permits_of_some: Arc<Semaphore>,
+    /// The addresses of nodes that it may ask for their metrics.
+    peers: Arc<[String]>,
+    outcomes: Arc<[AtomicU64; Outcome::ALL.len()]>,
+}
+
+/// Whose operation it is: those of tokens for some namespaces leave room for others.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Reach {
+    /// A token for some namespaces.
+    Some,
+    /// A token for all namespaces.
+    All,
+}
+
+/// Whether an operation writes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Effect {
+    Reads,
+    Writes,
 }
 
 impl fmt::Debug for NodeAdmin {
@@ -43,49 +66,110 @@ impl fmt::Debug for NodeAdmin {
 impl NodeAdmin {
     /// Returns the operations on a store, on the runtime that owns it.
     pub fn new(store: Arc<dyn Store>, runtime: Handle, refresher: Refresher) -> Self {
-        Self { store, runtime, refresher, permits: Arc::new(Semaphore::new(OPERATIONS)) }
+        Self {
+            store,
+            runtime,
+            refresher,
+            permits: Arc::new(Semaphore::new(OPERATIONS)),
+            permits_of_some: Arc::new(Semaphore::new(OPERATIONS_OF_SOME)),
+            peers: Arc::default(),
+            outcomes: Arc::default(),
+        }
+    }
+
+    /// Returns the same with the nodes that clients may make this node ask for `/metrics`: `http://HOST:PORT`.
+    ///
+    /// # Errors
+    ///
+    /// [`NodeError::Address`].
+    pub fn with_peers(self, peers: &[String]) -> Result<Self, NodeError> {
+        let peers = peers.iter().map(|peer| nodes::address(peer).map(str::to_ascii_lowercase));
+        Ok(Self { peers: peers.collect::<Result<_, _>>()?, ..self })
+    }
+
+    /// Checks that clients may make this node ask these nodes. A node asks no address that only a client has named: it may be able
+    /// to reach what the client cannot.
+    pub(crate) fn check_nodes(&self, nodes: &[String]) -> Result<(), AdminError> {
+        if nodes.len() > MAX_NODES {
+            let why = format!("{} nodes: expected at most {MAX_NODES}", nodes.len());
+            return Err(AdminError::setting("nodes", why));
+        }
+        for node in nodes {
+            let address = nodes::address(node).map_err(|error| AdminError::setting("nodes", error))?;
+            if !self.peers.contains(&address.to_ascii_lowercase()) {
+                let why = format!(
+                    "{address} is not a peer of this node: add it to --peers of `snowmint serve`, or run the command with --store"
+                );
+                return Err(AdminError::Forbidden { setting: "nodes", why });
+            }
+        }
+        Ok(())
+    }
+
+    /// Returns the number of changes with each outcome.
+    pub(crate) fn outcomes(&self) -> impl Iterator<Item = (Outcome, u64)> {
+        Outcome::ALL
+            .into_iter()
+            .map(|outcome| (outcome, self.outcomes[outcome as usize].load(Ordering::Relaxed)))
     }
 
     /// Runs an operation that reads.
     pub(crate) async fn read<T: Send + 'static>(
         &self,
+        reach: Reach,
         operation: impl FnOnce(Arc<dyn Store>) -> Operation<T>,
     ) -> Result<T, AdminError> {
-        self.run(operation(Arc::clone(&self.store))).await
+        self.run(reach, Effect::Reads, operation(Arc::clone(&self.store))).await
     }
 
     /// Runs an operation that writes. Returns once everything that it wrote has settled and this node follows it, if it can.
     pub(crate) async fn change<T: Send + 'static>(
         &self,
+        reach: Reach,
         operation: impl FnOnce(Arc<dyn Store>) -> Operation<T>,
     ) -> Result<T, AdminError> {
         let store = Arc::new(SettledStore::new(Arc::clone(&self.store)));
         let operation = operation(Arc::clone(&store) as _);
-        let changed = self
-            .run(Box::pin(async move {
-                let changed = operation.await?;
-                store.settle().await?;
-                Ok(changed)
-            }))
-            .await?;
+        let settled = Box::pin(async move {
+            let changed = operation.await?;
+            store.settle().await?;
+            Ok(changed)
+        });
+        let changed = self.run(reach, Effect::Writes, settled).await;
+        let outcome =
+            changed.as_ref().map_or_else(|error| (&ChangeFailure::from(error)).into(), |_| Outcome::Made);
+        self.outcomes[outcome as usize].fetch_add(1, Ordering::Relaxed);
+        let changed = changed?;
         self.refresher.refresh().await;
         Ok(changed)
     }
 
     /// Runs an operation to its end, even if nobody waits for it any more: a change is not cut in the middle.
-    async fn run<T: Send + 'static>(&self, operation: Operation<T>) -> Result<T, AdminError> {
-        let late = |_| AdminError::Late { within: WITHIN };
-        let waiting = timeout(WITHIN, Arc::clone(&self.permits).acquire_owned());
-        // The semaphore is never closed.
-        let permit = waiting.await.map_err(late)?.ok();
+    async fn run<T: Send + 'static>(
+        &self,
+        reach: Reach,
+        effect: Effect,
+        operation: Operation<T>,
+    ) -> Result<T, AdminError> {
+        let permits = async {
+            // The semaphores are never closed.
+            let of_some = match reach {
+                Reach::Some => Arc::clone(&self.permits_of_some).acquire_owned().await.ok(),
+                Reach::All => None,
+            };
+            (of_some, Arc::clone(&self.permits).acquire_owned().await.ok())
+        };
+        let permits = timeout(WITHIN, permits).await.map_err(|_| AdminError::Busy { within: WITHIN })?;
         let running = self.runtime.spawn(async move {
             let done = operation.await;
-            drop(permit);
+            drop(permits);
             done
         });
-        match timeout(WITHIN, running).await.map_err(late)? {
-            Ok(done) => done,
-            Err(error) => Err(AdminError::Failed(format!("the operation did not end: {error}"))),
+        match (timeout(WITHIN, running).await, effect) {
+            (Ok(Ok(done)), _) => done,
+            (Ok(Err(error)), _) => Err(AdminError::Failed(format!("the operation did not end: {error}"))),
+            (Err(_), Effect::Reads) => Err(AdminError::Late { within: WITHIN }),
+            (Err(_), Effect::Writes) => Err(AdminError::LateChange { within: WITHIN }),
         }
     }
 }
@@ -117,6 +201,3 @@ impl Refresher {
         }
     }
 }
-
-/// How long a client waits before it retries an operation that failed because of the store.
-pub(crate) const RETRY_AFTER: Duration = Duration::from_secs(1);

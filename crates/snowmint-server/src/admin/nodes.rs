@@ -159,17 +159,28 @@ impl fmt::Display for NodeError {
     }
 }
 
-/// Fetches `/metrics` of a node.
+/// Returns the host and port of a node.
+///
+/// # Errors
+///
+/// [`NodeError::Address`].
+pub fn address(node: &str) -> Result<&str, NodeError> {
+    let address = node.trim_end_matches('/');
+    let address = address.strip_prefix("http://").unwrap_or(address);
+    let is_address = |byte: u8| byte.is_ascii_alphanumeric() || b"-._:[]%".contains(&byte);
+    if !address.contains(':') || !address.bytes().all(is_address) {
+        return Err(NodeError::Address { node: node.to_owned() });
+    }
+    Ok(address)
+}
+
+/// Fetches `/metrics` of a node. It follows no redirect.
 ///
 /// # Errors
 ///
 /// [`NodeError`] if the address is invalid, or the node does not answer within 5 s.
 pub async fn fetch(node: &str) -> Result<String, NodeError> {
-    let address = node.trim_end_matches('/');
-    let address = address.strip_prefix("http://").unwrap_or(address);
-    if address.contains('/') || !address.contains(':') {
-        return Err(NodeError::Address { node: node.to_owned() });
-    }
+    let address = address(node)?;
     let request = async {
         let mut stream = TcpStream::connect(address).await?;
         // HTTP 1.0, so that the answer is not chunked.
@@ -194,6 +205,24 @@ pub async fn fetch(node: &str) -> Result<String, NodeError> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    /// Goal: a node is a host and a port, and nothing that would become a part of the request to it.
+    #[test]
+    fn an_address_is_a_host_and_a_port() {
+        for (node, wanted) in [
+            ("http://n1:8080", Some("n1:8080")),
+            ("n1:8080/", Some("n1:8080")),
+            ("http://[fe80::1]:80", Some("[fe80::1]:80")),
+            ("n1", None),
+            ("https://n1:8080", None),
+            ("http://n1:8080/x", None),
+            ("http://u@n1:8080", None),
+            ("n1:8080\r\nx: y", None),
+            ("n1:80 80", None),
+        ] {
+            assert_eq!(address(node).ok(), wanted, "{node:?}");
+        }
+    }
 
     #[test]
     fn metrics_of_several_nodes_are_combined() {

@@ -56,8 +56,9 @@ where
     let logged = access_log::is_on().then(|| (request.method().clone(), request.uri().clone()));
     let mut response = if admin::is_admin(request.uri().path()) {
         // Boxed, since most requests are others.
-        let answered = Box::pin(admin::answer(serving, request)).await;
-        counted(serving.server, None, began, answered.map_err(Failure::Problem))
+        let mut identity = None;
+        let answered = Box::pin(admin::answer(serving, request, &mut identity)).await;
+        counted(serving.server, identity.as_ref(), began, answered.map_err(Failure::Problem))
     } else {
         let mut identity = None;
         let answered = try_handle(serving, &request, &mut identity).await;

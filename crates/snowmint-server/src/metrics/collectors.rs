@@ -14,6 +14,7 @@ use snowmint_cluster::namespace::Scheme;
 use snowmint_cluster::{LeaseStatus, SegmentStatus};
 
 use crate::access::Access;
+use crate::admin::NodeAdmin;
 use crate::mint::{HighestReceived, Mint, Namespace};
 use crate::settings::SharedClock;
 use crate::tls::Tls;
@@ -308,6 +309,22 @@ impl Collector for CertificateCollector {
         let name = "tls_certificate_expires_timestamp_seconds";
         let help = "End of the validity of the TLS certificate, or of the first one of its chain, in seconds since 1970";
         expires.encode(encoder.encode_descriptor(name, help, None, expires.metric_type())?)
+    }
+}
+
+/// Encodes the changes that operators requested.
+#[derive(Debug)]
+pub(super) struct AdminCollector(pub(super) NodeAdmin);
+
+impl Collector for AdminCollector {
+    fn encode(&self, mut encoder: DescriptorEncoder<'_>) -> fmt::Result {
+        let help = "Changes requested over the admin API, by outcome; unknown: it may have taken place";
+        let mut family = encoder.encode_descriptor("admin_changes", help, None, MetricType::Counter)?;
+        for (outcome, changes) in self.0.outcomes() {
+            let labels = [("outcome", outcome.as_str())];
+            ConstCounter::new(changes).encode(family.encode_family(&labels)?)?;
+        }
+        Ok(())
     }
 }
 

@@ -167,6 +167,8 @@ async fn each_request_needs_the_right_admin() {
         "POST /v1/admin/drain",
         "DELETE /v1/admin/drain",
         "GET /v1/admin/audit",
+        "GET /v1/admin/log-level",
+        "PUT /v1/admin/log-level",
         "PATCH /v1/admin/nothing",
     ] {
         let (status, problem) = node.ask(&node.minter, line, body()).await;
@@ -248,6 +250,13 @@ async fn invalid_requests_are_rejected() {
         ("GET /v1/admin/audit?limit=0", json!({}), 400, "invalid limit `0`"),
         ("GET /v1/admin/workers?x=1", json!({}), 400, "unknown query parameter `x`"),
         ("GET /v1/admin/doctor?nodes=x", json!({}), 400, "nodes: invalid node"),
+        (
+            "GET /v1/admin/doctor?nodes=http://10.0.0.9:80",
+            json!({}),
+            403,
+            "10.0.0.9:80 is not a peer of this node",
+        ),
+        ("PUT /v1/admin/log-level", json!({"level": "debug"}), 503, "cannot be changed while it runs"),
         ("GET /v1/admin/nothing", json!({}), 404, "expected /v1/admin/namespaces"),
     ] {
         let (status, problem) = node.admin(line, Some(body)).await;
@@ -269,7 +278,7 @@ async fn invalid_requests_are_rejected() {
     assert_eq!((&n["maximum"], n.get("sources")), (&json!(5), None), "{n}");
     let known = audit::list(&*node.store, 100).await.unwrap();
     let made =
-        known.iter().filter(|it| matches!(it, audit::Listed::Entry(logged) if logged.failed.is_none()));
+        known.iter().filter(|it| matches!(it, audit::Listed::Entry(logged) if logged.failure.is_none()));
     assert_eq!(made.count(), 2, "rejected requests are no changes: {known:?}");
 }
 
@@ -291,6 +300,57 @@ async fn two_changes_of_one_edition_do_not_both_take_place() {
     assert_eq!(statuses, [200, 412], "{one:?} {other:?}");
     let (_, n) = node.admin("GET /v1/admin/namespaces/n", None).await;
     assert_eq!(n["maximum"], json!(if one.0 == 200 { 500 } else { 600 }));
+}
+
+/// Goal: a precondition holds for additions and drops too: an outdated one changes nothing. Method: one `ETag`, before and after a
+/// change.
+#[tokio::test]
+async fn an_outdated_addition_or_drop_is_rejected() {
+    let node = Node::start().await;
+    let send = async |line: &str, condition: &str| {
+        let headers = format!("content-type: application/json\r\n{condition}\r\n");
+        node.send(&node.admin, line, &headers, b"{\"scheme\":\"segment\"}").await.0
+    };
+    let (put, delete) = ("PUT /v1/admin/namespaces/n", "DELETE /v1/admin/namespaces/n");
+    assert_eq!(send(put, "if-match: *").await, 412);
+    assert_eq!(send(put, "if-none-match: *").await, 200);
+    assert_eq!(send(delete, "if-match: \"2\"").await, 412);
+    assert_eq!(send(delete, "if-match: \"1\"").await, 200);
+    assert_eq!(send(put, "if-none-match: *").await, 412);
+    assert_eq!(send(put, "if-match: \"1\"").await, 412);
+    assert_eq!(send(put, "if-match: \"2\"").await, 200);
+    let made = audit::list(&*node.store, 100).await.unwrap();
+    assert_eq!(made.len(), 3, "what is rejected is not in the log: {made:?}");
+}
+
+/// Goal: a change that changes nothing fills no log, and every admin request counts for its token and its outcome.
+#[tokio::test]
+async fn admin_requests_are_counted() {
+    let node = Node::start().await;
+    let body = || Some(json!({"scheme": "segment"}));
+    for (status, line) in [
+        (200, "PUT /v1/admin/namespaces/orders-1"),
+        (409, "PUT /v1/admin/namespaces/orders-1"),
+        (403, "PUT /v1/admin/namespaces/other"),
+    ] {
+        assert_eq!(node.ask(&node.of_orders, line, body()).await.0, status);
+    }
+    for _ in 0..5 {
+        let (status, same) = node.ask(&node.of_orders, "PATCH /v1/admin/namespaces/orders-1", body()).await;
+        assert_eq!((status, &same["edition"]), (200, &json!(1)), "{same}");
+    }
+    assert_eq!(audit::list(&*node.store, 100).await.unwrap().len(), 1);
+    let (_, metrics) = node.running.get("/metrics").await;
+    for line in [
+        "snowmint_token_requests_total{token=\"orders-ops\",outcome=\"ok\"} 6",
+        "snowmint_token_requests_total{token=\"orders-ops\",outcome=\"conflict\"} 1",
+        "snowmint_token_requests_total{token=\"orders-ops\",outcome=\"forbidden\"} 1",
+        "snowmint_admin_changes_total{outcome=\"made\"} 6",
+        "snowmint_admin_changes_total{outcome=\"refused\"} 1",
+        "snowmint_admin_changes_total{outcome=\"unknown\"} 0",
+    ] {
+        assert!(metrics.contains(line), "{line}: {metrics}");
+    }
 }
 
 /// Goal: with its store down, a node says so and when to retry, and can still be drained.

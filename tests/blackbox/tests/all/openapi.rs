@@ -158,8 +158,8 @@ for path, operations in document["paths"].items():
             call(method, path, 413, {}, typed, body=json.dumps({"text": "x" * 70000}), **names)
 
 namespace, n = "/v1/admin/namespaces/{namespace}", {"namespace": "n"}
-def put(status, settings):
-    return call("put", namespace, status, {}, typed, body=json.dumps(settings), **n)
+def put(status, settings, headers={}):
+    return call("put", namespace, status, {}, {**typed, **headers}, body=json.dumps(settings), **n)
 def patch(status, settings, headers={}):
     return call("patch", namespace, status, {}, {**typed, **headers}, body=json.dumps(settings), **n)
 for method in ("get", "delete"):
@@ -172,9 +172,13 @@ call("get", namespace, 200, {}, ops, **n)
 patch(200, {"maximum": None}, {"If-Match": "*"})
 patch(412, {"maximum": 70}, {"If-Match": '"1"'})
 patch(409, {"stripe": "1/2"})
-call("delete", namespace, 200, {}, ops, **n)
+call("delete", namespace, 412, {}, {**ops, "If-Match": '"1"'}, **n)
+call("delete", namespace, 200, {}, {**ops, "If-Match": "*"}, **n)
 call("delete", namespace, 409, {}, ops, **n)
-put(200, {"start_over": {}})
+put(412, {}, {"If-None-Match": "*"})
+put(412, {}, {"If-Match": '"1"'})
+put(200, {"start_over": {}}, {"If-Match": "*"})
+call("put", namespace, 200, {}, {**typed, "If-None-Match": "*"}, body='{"scheme": "ulid"}', namespace="other")
 call("get", "/v1/admin/namespaces", 200, {}, ops)
 call("get", "/v1/admin/workers", 200, {}, ops)
 release = "/v1/admin/workers/{worker}/release"
@@ -182,7 +186,13 @@ call("post", release, 409, {}, typed, body="{}", worker="5")
 call("post", release, 404, {}, typed, body="{}", worker="9")
 call("post", release, 200, {}, typed, body='{"force": true}', worker="5")
 call("get", "/v1/admin/doctor", 200, {}, ops)
-call("get", "/v1/admin/doctor", 200, {"nodes": f"http://{host}:{port}"}, ops)
+call("get", "/v1/admin/doctor", 200, {"nodes": "http://127.0.0.1:9"}, ops)
+call("get", "/v1/admin/doctor", 403, {"nodes": f"http://{host}:{port}"}, ops)
+level = "/v1/admin/log-level"
+assert json.loads(call("get", level, 200, {}, ops)) == {"level": "info", "configured": "info"}
+assert json.loads(call("put", level, 200, {}, typed, body='{"level": "debug"}'))["level"] == "debug"
+call("put", level, 400, {}, typed, body='{"level": "loud"}')
+assert json.loads(call("delete", level, 200, {}, ops))["level"] == "info"
 for method in ("get", "post", "delete"):
     call(method, "/v1/admin/drain", 200, {}, ops)
 call("get", "/v1/admin/audit", 200, {}, ops)
@@ -225,7 +235,8 @@ fn answers_of_the_admin_api_are_as_documented() {
         String::from_utf8(created.stdout).unwrap().trim().to_owned()
     };
     let (ops, web) = (token("ops", "admin"), token("web", "mint"));
-    let args = ["--tokens-file", "tokens.toml", "--worker", "5", "--window", "1h"];
+    let args =
+        ["--tokens-file", "tokens.toml", "--worker", "5", "--window", "1h", "--peers", "http://127.0.0.1:9"];
     let server = Serve::new(folder.path()).args(args).start();
     let script = [HEAD, ADMIN, TAIL].concat();
     let checked = python("openapi_spec_validator", &script, &[&server.http().to_string(), &ops, &web]);

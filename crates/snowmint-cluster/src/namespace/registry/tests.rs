@@ -481,3 +481,57 @@ impl Store for Counting {
         "counting".to_owned()
     }
 }
+
+/// Goal: after a write without an answer, no failure claims that nothing was changed. Method: the write takes place and its answer
+/// is lost; then the store is down, or another change follows.
+#[tokio::test(start_paused = true)]
+async fn a_failure_after_a_lost_answer_is_an_unknown_outcome() {
+    use crate::lost_answers::{Fate, LostAnswers};
+    let segment = defined("scheme = 'segment'");
+    for fates in [&[Fate::LostDoneAndDown][..], &[Fate::LostBefore, Fate::Refused]] {
+        let store = LostAnswers::default();
+        store.will(fates);
+        let error = add(&store, &name(), &segment, IfDropped::Resume).await.unwrap_err();
+        let NamespaceError::Store(error) = error else { panic!("{error}") };
+        assert_eq!(error.kind(), StoreErrorKind::OutcomeUnknown, "{fates:?}: {error}");
+        assert!(!error.to_string().contains("nothing was written"), "{error}");
+    }
+    // The write took place, and somebody dropped the namespace before it was looked for.
+    let store = LostAnswers::default();
+    store.will(&[Fate::LostDone]);
+    let orders = name();
+    let adding = add(&store, &orders, &segment, IfDropped::Refuse);
+    let dropping = async {
+        tokio::time::sleep(BEFORE_LOOKING / 2).await;
+        drop_namespace(&store.inner, &name(), 5).await.unwrap();
+    };
+    let (added, ()) = tokio::join!(adding, dropping);
+    let NamespaceError::Store(error) = added.unwrap_err() else { panic!("it was added") };
+    assert_eq!(error.kind(), StoreErrorKind::OutcomeUnknown);
+    assert!(error.to_string().contains("namespace orders was changed again since"), "{error}");
+}
+
+/// Goal: an addition or drop that requires a record changes no other one. Method: each requirement, met and not.
+#[tokio::test]
+async fn a_change_requires_the_record_that_it_names() {
+    let store = MemoryStore::new();
+    let segment = defined("scheme = 'segment'");
+    let changed = |result: Result<NamespaceRecord, NamespaceError>| match result {
+        Ok(record) => Some(record.edition),
+        Err(NamespaceError::Edition { .. }) => None,
+        Err(other) => panic!("{other}"),
+    };
+    let add = async |required| changed(add_if(&store, &name(), &segment, IfDropped::Resume, required).await);
+    let drop = async |required| changed(drop_namespace_if(&store, &name(), 5, required).await);
+    for required in [Required::Present, Required::Edition(1)] {
+        assert_eq!(add(required).await, None);
+    }
+    assert_eq!(add(Required::Absent).await, Some(1));
+    assert_eq!(drop(Required::Edition(2)).await, None);
+    assert_eq!(drop(Required::Absent).await, None);
+    assert_eq!(drop(Required::Edition(1)).await, Some(2));
+    assert_eq!(add(Required::Absent).await, None);
+    assert_eq!(add(Required::Edition(1)).await, None);
+    assert_eq!(add(Required::Edition(2)).await, Some(3));
+    assert_eq!(drop(Required::Present).await, Some(4));
+}

@@ -1,0 +1,488 @@
+//! What a client of the admin API may do, and does: the one layer behind HTTP and gRPC.
+//!
+//! A protocol reads a request, checks its [`Scope`] with [`authorize`] before it says anything about the request, and calls an
+//! [`Operator`]. Every limit of tokens for some namespaces is here.
+
+use std::sync::Arc;
+
+use serde::Serialize;
+use snowmint_cluster::NamespaceName;
+use snowmint_cluster::audit::{Action, this_host};
+use snowmint_cluster::namespace::registry::{self, Required};
+use snowmint_store::Store;
+use tokio::time::timeout;
+
+use super::audit::{self, Author, Log};
+use super::doctor::{self, Findings};
+use super::namespaces::{self, Addition, Change, Changed, NamespaceView, Namespaces, Settings};
+use super::node::{Reach, boxed};
+use super::workers::{self, Force, Released, Workers};
+use super::{AdminError, NodeAdmin};
+use crate::access::{Identity, Right};
+use crate::limits::admin::{MAX_NAMESPACES_OF_ALL, MAX_OWN_NAMESPACES, REFRESH_WITHIN};
+use crate::mint::{Backend, MintError};
+use crate::state::ServerState;
+
+/// The settings of a hide key.
+const HIDE: [&str; 2] = ["hide", "hide_check"];
+const SOURCES: &str = "sources";
+
+/// What a request concerns, and so which tokens may send it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Scope<'a> {
+    /// The namespaces of the token, whichever they are.
+    Own,
+    /// One namespace.
+    Namespace(&'a NamespaceName),
+    /// The whole store, or this node.
+    Everything,
+}
+
+/// Checks that a client may administer what a request concerns.
+pub(crate) fn authorize(identity: &Identity, scope: Scope<'_>) -> Result<(), MintError> {
+    match scope {
+        Scope::Own => identity.may_somewhere(Right::Admin),
+        Scope::Namespace(name) => identity.may(Right::Admin, name.as_str().as_bytes()),
+        Scope::Everything => identity.may_everywhere(Right::Admin),
+    }
+}
+
+/// A change, and whether this node serves the namespace now. Other nodes follow within their `--namespaces-poll`.
+#[derive(Debug, Serialize)]
+pub(crate) struct ChangedHere {
+    #[serde(flatten)]
+    pub(crate) changed: Changed,
+    pub(crate) served_here: bool,
+}
+
+/// The outcome of a release with its warnings.
+#[derive(Debug, Serialize)]
+pub(crate) struct ReleaseAnswer {
+    #[serde(flatten)]
+    pub(crate) released: Released,
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub(crate) warnings: Vec<String>,
+}
+
+/// Whether an operator has drained this node.
+#[derive(Debug, Serialize)]
+pub(crate) struct Drained {
+    pub(crate) drained: bool,
+}
+
+/// What to do with the drain of this node.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Drain {
+    Begin,
+    End,
+}
+
+/// The level of the log of this node.
+#[derive(Debug, Serialize)]
+pub(crate) struct LogLevel {
+    /// The level in use.
+    pub(crate) level: String,
+    /// The level of the flags or the configuration file.
+    pub(crate) configured: String,
+}
+
+/// The level of the log of a process, which operators change while it runs.
+pub trait LogControl: Send + Sync {
+    /// Returns the level in use.
+    fn level(&self) -> String;
+
+    /// Returns the level that the process was configured with.
+    fn configured(&self) -> String;
+
+    /// Uses another level from now on; `None` stands for the configured one.
+    ///
+    /// # Errors
+    ///
+    /// What is wrong with the level, and what is allowed.
+    fn set(&self, level: Option<&str>) -> Result<(), String>;
+}
+
+/// A client that may do what it asks for, within the limits of its token.
+pub(crate) struct Operator<'a> {
+    server: &'a ServerState,
+    node: &'a NodeAdmin,
+    identity: &'a Identity,
+    author: Author,
+}
+
+impl<'a> Operator<'a> {
+    /// Returns the operator behind a request that was [authorized](authorize). `from` is its address.
+    pub(crate) fn new(
+        server: &'a ServerState,
+        identity: &'a Identity,
+        from: String,
+    ) -> Result<Self, AdminError> {
+        let node =
+            server.admin.as_ref().ok_or(AdminError::Unsupported("this server has no store to administer"))?;
+        let who = format!("token {}", identity.name().unwrap_or_default());
+        Ok(Self { server, node, identity, author: Author { who, from } })
+    }
+
+    /// Lists the namespaces that the client may know. A token for some namespaces learns nothing of other records.
+    pub(crate) async fn namespaces(&self) -> Result<Namespaces, AdminError> {
+        if self.reach() == Reach::All {
+            return self
+                .node
+                .read(Reach::All, |store| boxed(async move { namespaces::list(&*store).await }))
+                .await;
+        }
+        let identity = self.identity.clone();
+        let own = move |store: Arc<dyn Store>| {
+            boxed(async move { namespaces::list_some(&*store, |name| identity.sees(name.as_bytes())).await })
+        };
+        let namespaces = self.node.read(Reach::Some, own).await?;
+        Ok(Namespaces { namespaces, warnings: Vec::new() })
+    }
+
+    pub(crate) async fn namespace(
+        &self,
+        name: NamespaceName,
+    ) -> Result<(NamespaceView, Option<u64>), AdminError> {
+        let get = move |store: Arc<dyn Store>| boxed(async move { namespaces::get(&*store, &name).await });
+        self.node.read(self.reach(), get).await
+    }
+
+    pub(crate) async fn add(
+        &self,
+        name: NamespaceName,
+        addition: Addition,
+    ) -> Result<ChangedHere, AdminError> {
+        self.check_settings(&addition.settings)?;
+        if let Some(start_over) = &addition.start_over {
+            // It repeats ids, and this node then asks the given ones.
+            self.needs_all("start_over")?;
+            self.node.check_nodes(&start_over.nodes)?;
+        }
+        let (author, identity, reach) = (self.author.clone(), self.identity.clone(), self.reach());
+        let added = move |store: Arc<dyn Store>| {
+            boxed(async move {
+                if reach == Reach::Some {
+                    check_room(&*store, &identity, &name).await?;
+                }
+                namespaces::add(&*store, &author, &name, &addition).await
+            })
+        };
+        Ok(self.here(self.node.change(reach, added).await?))
+    }
+
+    pub(crate) async fn set(&self, name: NamespaceName, change: Change) -> Result<ChangedHere, AdminError> {
+        self.check_settings(&change.settings)?;
+        if change.above.is_some() {
+            return Err(only_with_store("above"));
+        }
+        let author = self.author.clone();
+        let set = move |store: Arc<dyn Store>| {
+            boxed(async move { namespaces::set(&*store, &author, &name, &change).await })
+        };
+        Ok(self.here(self.node.change(self.reach(), set).await?))
+    }
+
+    pub(crate) async fn drop_namespace(
+        &self,
+        name: NamespaceName,
+        required: Required,
+    ) -> Result<ChangedHere, AdminError> {
+        let author = self.author.clone();
+        let dropped = move |store: Arc<dyn Store>| {
+            boxed(async move { namespaces::drop_namespace(&*store, &author, &name, required).await })
+        };
+        Ok(self.here(self.node.change(self.reach(), dropped).await?))
+    }
+
+    pub(crate) async fn workers(&self) -> Result<Workers, AdminError> {
+        self.node.read(Reach::All, |store| boxed(async move { workers::list(&*store).await })).await
+    }
+
+    pub(crate) async fn release(
+        &self,
+        worker: u32,
+        pool: Option<String>,
+        force: Force,
+    ) -> Result<ReleaseAnswer, AdminError> {
+        let author = self.author.clone();
+        let release = move |store: Arc<dyn Store>| {
+            boxed(async move { workers::release(&*store, &author, worker, pool.as_deref(), force).await })
+        };
+        let (released, warnings) = self.node.change(Reach::All, release).await?;
+        Ok(ReleaseAnswer { released, warnings })
+    }
+
+    pub(crate) async fn doctor(&self, nodes: Vec<String>) -> Result<Findings, AdminError> {
+        self.node.check_nodes(&nodes)?;
+        let examine =
+            move |store: Arc<dyn Store>| boxed(async move { doctor::examine(&*store, &nodes).await });
+        self.node.read(Reach::All, examine).await
+    }
+
+    pub(crate) async fn audit(
+        &self,
+        limit: usize,
+        namespace: Option<NamespaceName>,
+    ) -> Result<Log, AdminError> {
+        let list = move |store: Arc<dyn Store>| {
+            boxed(async move { audit::list(&*store, limit, namespace.as_ref()).await })
+        };
+        self.node.read(self.reach(), list).await
+    }
+
+    pub(crate) fn drained(&self) -> Drained {
+        Drained { drained: self.server.shutdown.is_drained() }
+    }
+
+    /// Makes this node not ready, or ready again. It serves all requests meanwhile.
+    pub(crate) async fn drain(&self, drain: Drain) -> Drained {
+        let details = match drain {
+            Drain::Begin => {
+                self.server.shutdown.drain();
+                "begin"
+            }
+            Drain::End => {
+                self.server.shutdown.end_drain();
+                "end"
+            }
+        };
+        self.note(Action::NodeDrain, details).await;
+        self.drained()
+    }
+
+    pub(crate) fn log_level(&self) -> Result<LogLevel, AdminError> {
+        let log = self.log()?;
+        Ok(LogLevel { level: log.level(), configured: log.configured() })
+    }
+
+    /// Uses another log level until the next change, reload or restart; `None` stands for the configured one.
+    pub(crate) async fn set_log_level(&self, level: Option<&str>) -> Result<LogLevel, AdminError> {
+        self.log()?.set(level).map_err(|why| AdminError::setting("level", why))?;
+        self.note(Action::NodeLogLevel, level.unwrap_or("as configured")).await;
+        self.log_level()
+    }
+
+    fn log(&self) -> Result<&dyn LogControl, AdminError> {
+        let log = self.server.log.as_deref();
+        log.ok_or(AdminError::Unsupported("the log level of this process cannot be changed while it runs"))
+    }
+
+    /// Logs what was done to this node. A node whose store is down can be administered too.
+    async fn note(&self, action: Action, details: &str) {
+        let Author { who, from } = &self.author;
+        tracing::info!(by = who, from, "{action}: {details}");
+        let (author, of, details) = (self.author.clone(), action.clone(), details.to_owned());
+        let recorded = move |store: Arc<dyn Store>| {
+            boxed(async move {
+                let nothing = async { Ok::<_, AdminError>(()) };
+                author.record(&*store, of, this_host(), details, nothing).await?
+            })
+        };
+        // The operator waits for no store that hangs; the entry may still be written.
+        match timeout(REFRESH_WITHIN, self.node.read(Reach::All, recorded)).await {
+            Ok(Ok(())) => {}
+            Ok(Err(error)) => tracing::warn!(%error, "{action} is not in the audit log"),
+            Err(_) => tracing::warn!("{action} is not in the audit log: the store did not answer in time"),
+        }
+    }
+
+    fn reach(&self) -> Reach {
+        if self.identity.may_everywhere(Right::Admin).is_ok() { Reach::All } else { Reach::Some }
+    }
+
+    fn here(&self, changed: Changed) -> ChangedHere {
+        let table = self.server.mint.table();
+        let served = table.find(changed.namespace.name.as_bytes()).ok();
+        let served_here = served.is_some_and(|it| !matches!(it.backend(), Backend::Unavailable(_)));
+        ChangedHere { changed, served_here }
+    }
+
+    /// Rejects settings that only the command line with a store may use, and hide keys of tokens for some namespaces: a client with
+    /// a namespace under a key can reveal the ids of every other namespace with that key.
+    fn check_settings(&self, settings: &Settings) -> Result<(), AdminError> {
+        let is_set = |name: &&str| settings.get(*name).is_some_and(|value| !value.is_null());
+        if is_set(&SOURCES) {
+            // Their URLs name files that this node would read and send, and hosts that get its passwords.
+            return Err(only_with_store(SOURCES));
+        }
+        HIDE.into_iter().find(is_set).map_or(Ok(()), |setting| self.needs_all(setting))
+    }
+
+    /// Rejects a setting that only a token for all namespaces may use.
+    fn needs_all(&self, setting: &'static str) -> Result<(), AdminError> {
+        let allowed = self.identity.may_everywhere(Right::Admin);
+        allowed.map_err(|error| AdminError::Forbidden { setting, why: error.to_string() })
+    }
+}
+
+pub(crate) fn only_with_store(setting: &'static str) -> AdminError {
+    let why = "not through a node, which would open any file and host that a source names: use `snowmint ns` with --store";
+    AdminError::Forbidden { setting, why: why.to_owned() }
+}
+
+/// Checks that a token for some namespaces may add one: its records never go away, and nodes serve a limited number.
+async fn check_room(store: &dyn Store, identity: &Identity, name: &NamespaceName) -> Result<(), AdminError> {
+    let listed = registry::list(store).await?;
+    if listed.iter().any(|(known, _)| known == name.as_str()) {
+        return Ok(());
+    }
+    let found = listed.iter().filter(|(known, _)| identity.sees(known.as_bytes())).count();
+    if found >= MAX_OWN_NAMESPACES {
+        let token = identity.name().unwrap_or_default().to_owned();
+        return Err(AdminError::TooManyOwn { token, found });
+    }
+    let limit = MAX_NAMESPACES_OF_ALL;
+    let is_served =
+        |record: &registry::Listed| record.1.as_ref().is_ok_and(|it| it.dropped_unix_ms.is_none());
+    let found = listed.iter().filter(|it| is_served(it)).count();
+    if found >= limit { Err(AdminError::TooManyInAll { found, limit }) } else { Ok(()) }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::{Value, json};
+    use snowmint_cluster::namespace::Definition;
+    use snowmint_cluster::namespace::registry::IfDropped;
+    use snowmint_store::MemoryStore;
+    use tokio::runtime::Handle;
+
+    use super::*;
+    use crate::access::Access;
+    use crate::access::tests::row;
+    use crate::admin::Refresher;
+    use crate::settings::Settings as ServerSettings;
+    use crate::status::ErrorKind;
+    use crate::testing::{START_UNIX_MS, mint};
+
+    /// A server, a token for all namespaces, and one for `a-*`.
+    fn server(store: Arc<MemoryStore>) -> (ServerState, [Identity; 2]) {
+        let (all, all_secret) = row("ops", "namespaces = ['*']\nrights = ['admin']");
+        let (some, some_secret) = row("team-a", "namespaces = ['a-*']\nrights = ['admin']");
+        let clock = Arc::new(snowmint::ManualClock::at_unix_ms(START_UNIX_MS));
+        let access = Access::for_tests(&(all + &some), clock);
+        let identities =
+            [all_secret, some_secret].map(|secret| access.authenticate(secret.as_bytes()).unwrap());
+        // Nothing answers the refresher, as during a shutdown.
+        let admin = NodeAdmin::new(store, Handle::current(), Refresher::new().0);
+        let admin = admin.with_peers(&["http://N1:8080".to_owned()]).unwrap();
+        let settings =
+            ServerSettings { access: Some(access), admin: Some(admin), ..ServerSettings::default() };
+        (ServerState::new(Arc::new(mint()), &settings), identities)
+    }
+
+    fn addition(settings: Value) -> Addition {
+        let Value::Object(settings) = settings else { panic!("no object: {settings}") };
+        Addition { settings, ..Addition::default() }
+    }
+
+    fn name(text: &str) -> NamespaceName {
+        NamespaceName::new(text).unwrap()
+    }
+
+    /// Goal: a token for some namespaces cannot put a hide key of others on its own ones, where it could reveal their ids, and
+    /// nobody makes a node open a source.
+    #[tokio::test]
+    async fn settings_that_reach_beyond_a_namespace_are_rejected() {
+        let (server, [ops, team]) = server(Arc::default());
+        let operator = |identity| Operator::new(&server, identity, "10.0.0.9".to_owned()).unwrap();
+        for (setting, body, is_for_all) in [
+            ("hide", json!({"scheme": "segment", "hide": "billing"}), true),
+            ("hide", json!({"hide": "billing", "hide_check": "0011223344556677"}), true),
+            ("hide_check", json!({"hide_check": "0011223344556677"}), true),
+            ("sources", json!({"sources": ["1/1 sqlite:/etc/x"]}), false),
+        ] {
+            let Addition { settings, .. } = addition(body.clone());
+            let rejected = operator(&team).check_settings(&settings).unwrap_err();
+            assert_eq!(
+                (rejected.kind(), rejected.setting_name()),
+                (ErrorKind::Forbidden, Some(setting)),
+                "{body}"
+            );
+            assert_eq!(operator(&ops).check_settings(&settings).is_ok(), is_for_all, "{body}");
+        }
+        // A client may name every setting.
+        let Addition { settings, .. } = addition(json!({"scheme": "segment", "hide": null, "sources": null}));
+        operator(&team).check_settings(&settings).unwrap();
+    }
+
+    /// Goal: a node asks only addresses of its operator, whoever names others, and not more than its limit.
+    #[tokio::test]
+    async fn only_peers_are_asked() {
+        let (server, [ops, _]) = server(Arc::default());
+        let operator = Operator::new(&server, &ops, "10.0.0.9".to_owned()).unwrap();
+        for (nodes, kind) in [
+            (vec!["http://n1:8080"], None),
+            (vec!["n1:8080/"; 64], None),
+            (vec!["n1:8080"; 65], Some(ErrorKind::BadRequest)),
+            (vec!["http://n1:8081"], Some(ErrorKind::Forbidden)),
+            (vec!["n1:8080", "http://169.254.169.254:80"], Some(ErrorKind::Forbidden)),
+            (vec!["http://n1"], Some(ErrorKind::BadRequest)),
+        ] {
+            let nodes: Vec<_> = nodes.into_iter().map(str::to_owned).collect();
+            let checked = operator.node.check_nodes(&nodes);
+            assert_eq!(checked.as_ref().err().map(AdminError::kind), kind, "{nodes:?}: {checked:?}");
+            if kind.is_some() {
+                assert_eq!(operator.doctor(nodes.clone()).await.unwrap_err().kind(), kind.unwrap());
+                let start_over = Some(namespaces::StartOver { nodes });
+                let over = Addition { start_over, ..Addition::default() };
+                assert_eq!(operator.add(name("n"), over).await.unwrap_err().kind(), kind.unwrap());
+            }
+        }
+    }
+
+    /// Goal: a token for some namespaces cannot fill the store, where records stay for ever, so that no room is left for others.
+    /// Method: as many records as it may have, and as many namespaces as a store may have.
+    #[tokio::test]
+    async fn a_token_for_some_namespaces_has_a_limit_of_them() {
+        let definition = Definition::snowflake(snowmint::Layout::TWITTER);
+        for (prefix, count, words) in [
+            ("a", MAX_OWN_NAMESPACES, "1000 records of namespaces in the patterns of token `team-a`"),
+            ("b", MAX_NAMESPACES_OF_ALL, "9000 namespaces in the store"),
+        ] {
+            let store = Arc::new(MemoryStore::new());
+            for number in 1..count {
+                let name = name(&format!("{prefix}-{number}"));
+                registry::add(&*store, &name, &definition, IfDropped::Refuse).await.unwrap();
+            }
+            let (server, [ops, team]) = server(Arc::clone(&store));
+            let operator = |identity| Operator::new(&server, identity, "10.0.0.9".to_owned()).unwrap();
+            let segment = || addition(json!({"scheme": "segment"}));
+            operator(&team).add(name("a-last"), segment()).await.unwrap();
+            let full = operator(&team).add(name("a-more"), segment()).await.unwrap_err();
+            assert_eq!(full.kind(), ErrorKind::TooManyNamespaces);
+            assert!(full.to_string().starts_with(words), "{full}");
+            // A drop makes no room among its own records, and what it has it may resume.
+            operator(&team).drop_namespace(name("a-last"), Required::Any).await.unwrap();
+            if prefix == "a" {
+                let full = operator(&team).add(name("a-more"), segment()).await.unwrap_err();
+                assert_eq!(full.kind(), ErrorKind::TooManyNamespaces);
+            }
+            operator(&team).add(name("a-last"), addition(json!({}))).await.unwrap();
+            operator(&ops).add(name("a-more"), segment()).await.unwrap();
+        }
+    }
+
+    /// Goal: a token for some namespaces learns nothing of other records. Method: unreadable records of others, in each list.
+    #[tokio::test]
+    async fn a_token_for_some_namespaces_sees_no_other_records() {
+        use snowmint_store::{Expected, Key};
+        let store = Arc::new(MemoryStore::new());
+        for key in ["namespaces/secret-plan", "audit/03"] {
+            let _ = store.compare_and_set(&Key::new(key).unwrap(), Expected::Absent, b"{").await.unwrap();
+        }
+        let (server, [ops, team]) = server(Arc::clone(&store));
+        let operator = |identity| Operator::new(&server, identity, "10.0.0.9".to_owned()).unwrap();
+        operator(&team).add(name("a-1"), addition(json!({"scheme": "segment"}))).await.unwrap();
+        let seen = async |identity| {
+            let operator = operator(identity);
+            let listed = operator.namespaces().await.unwrap();
+            let log = operator.audit(100, Some(name("a-1"))).await.unwrap();
+            serde_json::to_string(&(listed, log)).unwrap()
+        };
+        assert!(seen(&ops).await.contains("secret-plan"));
+        let own = seen(&team).await;
+        assert!(own.contains("a-1") && !own.contains("secret") && !own.contains("audit/"), "{own}");
+        let log = serde_json::to_string(&operator(&ops).audit(100, None).await.unwrap()).unwrap();
+        assert!(log.contains("audit/03"), "{log}");
+    }
+}
