@@ -1,15 +1,15 @@
-//! Turns the `.proto` of the gRPC interface into Rust, and its description into bytes for reflection.
+//! Turns the `.proto` files of the gRPC interface into Rust, and their description into bytes for reflection.
 //! The compiler is `protox`, in Rust, so that no `protoc` has to be installed.
 
 use std::path::Path;
 use std::{env, fs};
 
-const PROTO: &str = "snowmint/v1/snowmint.proto";
+const PROTOS: [&str; 2] = ["snowmint/v1/snowmint.proto", "snowmint/v1/admin.proto"];
 
 fn main() -> Result<(), Box<dyn std::error::Error>> {
-    println!("cargo:rerun-if-changed=proto/{PROTO}");
+    println!("cargo:rerun-if-changed=proto");
     let mut compiler = protox::Compiler::new(["proto"])?;
-    compiler.include_source_info(true).include_imports(true).open_file(PROTO)?;
+    compiler.include_source_info(true).include_imports(true).open_files(PROTOS)?;
     let out = env::var_os("OUT_DIR").ok_or("cargo sets OUT_DIR")?;
     fs::write(Path::new(&out).join("snowmint.v1.bin"), compiler.encode_file_descriptor_set())?;
     // `src/grpc` answers the calls: only the messages are generated.

@@ -49,6 +49,15 @@ impl fmt::Display for Peer {
     }
 }
 
+/// Returns the address of the client that this task serves, as the audit log names it.
+pub(crate) fn client() -> String {
+    match PEER.try_with(|peer| *peer).unwrap_or(Peer::Gone) {
+        Peer::Tcp(address) => address.ip().to_string(),
+        Peer::Unix => "unix socket".to_owned(),
+        Peer::Gone => "unknown".to_owned(),
+    }
+}
+
 /// The outcome of a request that succeeded.
 pub(crate) const OK: &str = "ok";
 

@@ -1,9 +1,10 @@
-//! gRPC: the calls of `snowmint.v1.Snowmint`, health and reflection. `http2` runs a connection, `message` reads and
+//! gRPC: the calls of `snowmint.v1.Snowmint` and `snowmint.v1.Admin`, health and reflection. `http2` runs a connection, `message` reads and
 //! writes messages, `draw` asks the mint, `stream` answers the calls of a stream, `health` says whether ids can be made.
 //!
 //! The calls of this service do not go through tonic: a response of 100,000 ids is made while it is sent, and holds little
 //! memory for a client that reads slowly. tonic would make it whole. Health and reflection are tonic's.
 
+mod admin;
 mod draw;
 mod health;
 pub mod message;
@@ -35,6 +36,7 @@ use crate::access::{BearerCache, Identity, Right};
 use crate::access_log::{self, LoggedRequest, OK};
 use crate::delivery::Delivery;
 use crate::http2::{self, Peer, Preface};
+use crate::limits::admin::MAX_BODY;
 use crate::limits::grpc::{MAX_MESSAGE, MAX_NAMESPACES};
 use crate::metrics::Protocol;
 use crate::mint::{ConnectionState, InspectBy, MintError, Namespace};
@@ -43,6 +45,7 @@ use crate::state::ServerState;
 use crate::status::ErrorKind;
 use crate::tls::Accepted;
 use crate::turns::Turn;
+use admin::AdminMethod;
 use health::NodeHealth;
 use message::{Answer, FrameError, MessageReader};
 use messages::inspect_request::By;
@@ -317,7 +320,8 @@ impl Session {
             return not_grpc();
         }
         // Health checks and reflection need no token.
-        let is_open = !request.uri().path().starts_with(SERVICE);
+        let path = request.uri().path();
+        let is_open = !path.starts_with(SERVICE) && !path.starts_with(admin::SERVICE);
         let identity =
             if is_open { Ok(self.server.anonymous()) } else { self.bearer.identity(request.headers()) };
         let usage = identity.as_ref().ok().and_then(Identity::usage).cloned();
@@ -378,16 +382,18 @@ impl Session {
             let answered = service(request).await;
             return Ok(self.tonic(answered, Some(self.shutdown.clone())));
         }
+        if let Some(name) = path.strip_prefix(admin::SERVICE) {
+            // Boxed, since most calls are others.
+            let method = AdminMethod::of(name)?;
+            return Box::pin(self.administer(method, request, identity?, began)).await;
+        }
         let Some(method) = path.strip_prefix(SERVICE).and_then(CallMethod::of) else {
             return Err(Failure::method(path));
         };
         let identity = identity?;
         let deadline = Deadline::of(request.headers(), began)?;
-        let encoding = request.headers().get("grpc-encoding");
-        if encoding.is_some_and(|encoding| encoding != "identity") {
-            return Err(FrameError::Compressed.into());
-        }
-        let mut reader = MessageReader::new(request.into_body());
+        check_encoding(request.headers())?;
+        let mut reader = MessageReader::new(request.into_body(), MAX_MESSAGE);
         if method == CallMethod::Stream {
             let call = StreamCall::new(Arc::clone(self), identity, reader, deadline, delivery);
             return Ok(response(Body::Stream(Box::new(call))));
@@ -397,12 +403,33 @@ impl Session {
             *drawn = decode(&message).ok();
         }
         let answer = self.answer(method, &identity, &message, deadline).await?;
+        Ok(self.succeeded(&identity, began, answer))
+    }
+
+    /// Answers a call of the admin service.
+    async fn administer(
+        &self,
+        method: AdminMethod,
+        request: Request<Incoming>,
+        identity: Identity,
+        began: Instant,
+    ) -> Result<Response<Body>, Failure> {
+        admin::check(&identity)?;
+        let deadline = Deadline::of(request.headers(), began)?;
+        check_encoding(request.headers())?;
+        let mut reader = MessageReader::new(request.into_body(), MAX_BODY);
+        let message = deadline.bound(self.read_one(&mut reader)).await?;
+        let answer = admin::answer(&self.server, method, &identity, &message, deadline).await?;
+        Ok(self.succeeded(&identity, began, answer))
+    }
+
+    fn succeeded(&self, identity: &Identity, began: Instant, answer: Answer) -> Response<Body> {
         self.server.metrics.succeeded(Protocol::Grpc, 1);
         if let Some(usage) = identity.usage() {
             usage.succeeded(1);
         }
         self.server.metrics.took(Protocol::Grpc, 1, began.elapsed());
-        Ok(response(Body::Answer { answer, trailers: Trailers::Due }))
+        response(Body::Answer { answer, trailers: Trailers::Due })
     }
 
     /// Reads the one message of a call.
@@ -544,6 +571,15 @@ impl CallMethod {
             _ => None,
         }
     }
+}
+
+/// Checks that the messages of a call are not compressed.
+fn check_encoding(headers: &HeaderMap) -> Result<(), Failure> {
+    let encoding = headers.get("grpc-encoding");
+    if encoding.is_some_and(|encoding| encoding != "identity") {
+        return Err(FrameError::Compressed.into());
+    }
+    Ok(())
 }
 
 fn decode<M: Message + Default>(message: &Bytes) -> Result<M, Failure> {

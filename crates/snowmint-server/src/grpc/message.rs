@@ -27,20 +27,38 @@ pub enum FrameError {
     #[error("compressed message: this server takes messages with grpc-encoding identity only")]
     Compressed,
     /// The message is longer than any request.
-    #[error("message of {0} bytes: expected at most {MAX_MESSAGE}")]
-    TooLong(u32),
+    #[error("message of {length} bytes: expected at most {limit}")]
+    TooLong {
+        /// The length of the message.
+        length: u32,
+        /// The limit.
+        limit: usize,
+    },
     /// The request ended within a message.
     #[error("incomplete message at the end of the request")]
     Incomplete,
 }
 
 /// Splits bytes that arrive in any pieces into messages.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub struct Frames {
     arrived: Bytes,
+    /// Bytes of the longest message.
+    limit: usize,
+}
+
+impl Default for Frames {
+    fn default() -> Self {
+        Self::with_limit(MAX_MESSAGE)
+    }
 }
 
 impl Frames {
+    /// Returns the messages of a call whose longest message has this number of bytes.
+    pub const fn with_limit(limit: usize) -> Self {
+        Self { arrived: Bytes::new(), limit }
+    }
+
     /// Adds bytes.
     pub fn push(&mut self, bytes: Bytes) {
         if self.arrived.is_empty() {
@@ -67,8 +85,8 @@ impl Frames {
         }
         let length = u32::from_be_bytes(*length);
         let len = usize::try_from(length).unwrap_or(usize::MAX);
-        if len > MAX_MESSAGE {
-            return Err(FrameError::TooLong(length));
+        if len > self.limit {
+            return Err(FrameError::TooLong { length, limit: self.limit });
         }
         if self.arrived.len() < PREFIX + len {
             return Ok(None);
@@ -94,8 +112,8 @@ pub(super) struct MessageReader {
 }
 
 impl MessageReader {
-    pub(super) fn new(body: Incoming) -> Self {
-        Self { body, frames: Frames::default() }
+    pub(super) const fn new(body: Incoming, limit: usize) -> Self {
+        Self { body, frames: Frames::with_limit(limit) }
     }
 
     /// Polls for the next message; `None` after the last.
@@ -204,7 +222,10 @@ fn ids_head(count: usize) -> Vec<u8> {
 /// If they are not.
 #[doc(hidden)]
 pub fn check_split(input: &[u8]) {
-    use super::messages::{InspectRequest, NamespacesRequest, NextRequest, TimeBoundsRequest};
+    use super::messages::{
+        AddNamespaceRequest, InspectRequest, NamespacesRequest, NextRequest, SetNamespaceRequest,
+        TimeBoundsRequest,
+    };
 
     fn read(frames: &mut Frames, messages: &mut Vec<Bytes>) -> Result<(), FrameError> {
         while let Some(message) = frames.next_message()? {
@@ -232,7 +253,9 @@ pub fn check_split(input: &[u8]) {
         }
         drop(InspectRequest::decode(message.clone()));
         drop(TimeBoundsRequest::decode(message.clone()));
-        drop(NamespacesRequest::decode(message));
+        drop(NamespacesRequest::decode(message.clone()));
+        drop(AddNamespaceRequest::decode(message.clone()));
+        drop(SetNamespaceRequest::decode(message));
     }
 }
 
@@ -292,8 +315,8 @@ mod tests {
         assert_eq!((frames.next_message(), frames.end()), (Ok(None), Err(FrameError::Incomplete)));
         for (bytes, error) in [
             (&b"\x01\0\0\0\0"[..], FrameError::Compressed),
-            (b"\0\0\0\x10\x01", FrameError::TooLong(4097)),
-            (b"\0\xff\xff\xff\xff", FrameError::TooLong(u32::MAX)),
+            (b"\0\0\0\x10\x01", FrameError::TooLong { length: 4097, limit: MAX_MESSAGE }),
+            (b"\0\xff\xff\xff\xff", FrameError::TooLong { length: u32::MAX, limit: MAX_MESSAGE }),
         ] {
             let mut frames = Frames::default();
             frames.push(Bytes::from_static(bytes));
